@@ -1,0 +1,11 @@
+# What comes from outside, all of it Debian packages (scripts/packages lists them).
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(nng REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(libuv REQUIRED IMPORTED_TARGET libuv)
+pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+find_program(FLATC flatc REQUIRED)
+find_path(FLATBUFFERS_INCLUDE flatbuffers/flatbuffers.h REQUIRED)

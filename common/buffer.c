@@ -1,0 +1,90 @@
+/* See buffer.h. Growth doubles, so n appends cost O(n). */
+#include "common/buffer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+
+int coxi_buffer_reserve(struct coxi_buffer *buffer, size_t more)
+{
+    if (more <= buffer->capacity - buffer->len) {
+        return 0;
+    }
+    if (more > SIZE_MAX / 4) {
+        return coxi_error_memory("a buffer");
+    }
+    size_t capacity = buffer->capacity < 256 ? 256 : buffer->capacity;
+    while (capacity - buffer->len < more) {
+        capacity *= 2;
+    }
+    uint8_t *data = aligned_alloc(64, coxi_align(capacity, 64));
+    if (data == NULL) {
+        return coxi_error_memory("a buffer");
+    }
+    if (buffer->len > 0) {
+        memcpy(data, buffer->data, buffer->len);
+    }
+    free(buffer->data);
+    buffer->data = data;
+    buffer->capacity = capacity;
+    return 0;
+}
+
+static void put(struct coxi_buffer *buffer, const void *bytes, size_t len)
+{
+    if (len == 0) {
+        return;
+    }
+    if (bytes != NULL) {
+        memcpy(buffer->data + buffer->len, bytes, len);
+    } else {
+        memset(buffer->data + buffer->len, 0, len);
+    }
+    buffer->len += len;
+}
+
+int coxi_buffer_append_raw(struct coxi_buffer *buffer, const void *bytes, size_t len)
+{
+    int r = coxi_buffer_reserve(buffer, len);
+    if (r == 0) {
+        put(buffer, bytes, len);
+    }
+    return r;
+}
+
+int coxi_buffer_append(struct coxi_buffer *buffer, const void *bytes, size_t len)
+{
+    size_t padded = coxi_align(buffer->len + len, 8) - buffer->len;
+    int r = coxi_buffer_reserve(buffer, padded);
+    if (r == 0) {
+        put(buffer, bytes, len);
+        put(buffer, NULL, padded - len);
+    }
+    return r;
+}
+
+int coxi_buffer_printf(struct coxi_buffer *buffer, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    int r = coxi_buffer_reserve(buffer, (size_t)len + 1);
+    if (r != 0) {
+        return r;
+    }
+    va_start(args, format);
+    (void)vsnprintf((char *)buffer->data + buffer->len, (size_t)len + 1, format, args);
+    va_end(args);
+    buffer->len += (size_t)len;
+    return 0;
+}
+
+void coxi_buffer_fini(struct coxi_buffer *buffer)
+{
+    free(buffer->data);
+    *buffer = (struct coxi_buffer){0};
+}

@@ -1,0 +1,36 @@
+/*
+ * A growable array of bytes, 64-aligned. Zeroed is valid and empty. Not thread-safe.
+ */
+#ifndef COXI_COMMON_BUFFER_H
+#define COXI_COMMON_BUFFER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct coxi_buffer {
+    uint8_t *data;
+    size_t len;
+    size_t capacity;
+};
+
+static inline size_t coxi_align(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Room for `more` bytes past len, or COX_ENOMEM with the buffer as it was. */
+int coxi_buffer_reserve(struct coxi_buffer *buffer, size_t more);
+
+/* Appends `len` bytes (`bytes` NULL: zeros) and pads with zeros to a multiple of 8. */
+int coxi_buffer_append(struct coxi_buffer *buffer, const void *bytes, size_t len);
+
+/* As append without padding. */
+int coxi_buffer_append_raw(struct coxi_buffer *buffer, const void *bytes, size_t len);
+
+/* Appends formatted text without its NUL. */
+int coxi_buffer_printf(struct coxi_buffer *buffer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+void coxi_buffer_fini(struct coxi_buffer *buffer);
+
+#endif

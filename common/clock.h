@@ -1,0 +1,42 @@
+/* Time. Any thread. */
+#ifndef COXI_COMMON_CLOCK_H
+#define COXI_COMMON_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* Monotonic time since some point in the past. */
+static inline uint64_t coxi_now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t coxi_now_ms(void)
+{
+    return coxi_now_ns() / 1000000u;
+}
+
+/*
+ * The CLOCK_MONOTONIC moment `timeout_ms` from now, for condition variables made by
+ * coxi_cond_init. A negative timeout is a deadline that is never reached.
+ */
+static inline struct timespec coxi_deadline(int timeout_ms)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    if (timeout_ms < 0) {
+        t.tv_sec += (time_t)100 * 365 * 86400;
+        return t;
+    }
+    t.tv_sec += timeout_ms / 1000;
+    t.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+#endif

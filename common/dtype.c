@@ -1,0 +1,176 @@
+/*
+ * See dtype.h. Packed form of values, everything little-endian and padded to 8:
+ *   u64 count, then for each: {u16 name_len, u8 dtype, u8 rank, u32 0}, u64
+ * shape[rank], name and its NUL, elements.
+ */
+#include "common/dtype.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "common/error.h"
+
+struct packed_value {
+    uint16_t name_len;
+    uint8_t dtype;
+    uint8_t rank;
+    uint32_t zero;
+};
+
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[] = {
+    [COX_F32] = {"F32", 4}, [COX_F64] = {"F64", 8}, [COX_I32] = {"I32", 4},
+    [COX_I64] = {"I64", 8}, [COX_U8] = {"U8", 1},   [COX_BF16] = {"BF16", 2},
+    [COX_F16] = {"F16", 2},
+};
+
+enum { N_DTYPES = sizeof(dtypes) / sizeof(*dtypes) };
+
+size_t coxi_dtype_size(uint32_t dtype)
+{
+    return dtype < N_DTYPES ? dtypes[dtype].size : 0;
+}
+
+const char *coxi_dtype_name(uint32_t dtype)
+{
+    return dtype < N_DTYPES ? dtypes[dtype].name : NULL;
+}
+
+uint32_t coxi_dtype_parse(const char *name)
+{
+    for (uint32_t i = 1; i < N_DTYPES; i++) {
+        if (strcmp(name, dtypes[i].name) == 0) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+int coxi_shape_bytes(uint32_t dtype, uint32_t rank, const uint64_t *shape, size_t *ret)
+{
+    size_t bytes = coxi_dtype_size(dtype);
+    if (bytes == 0) {
+        return coxi_error(COX_EINVAL, "%u is no element type", dtype);
+    }
+    if (rank > COX_RANK_MAX) {
+        return coxi_error(COX_EINVAL, "rank %u is above the highest, %d", rank,
+                          COX_RANK_MAX);
+    }
+    for (uint32_t i = 0; i < rank; i++) {
+        if (__builtin_mul_overflow(bytes, shape[i], &bytes)) {
+            return coxi_error(COX_ELIMIT, "a tensor of that shape has too many bytes");
+        }
+    }
+    *ret = bytes;
+    return 0;
+}
+
+static int pack_value(const struct cox_value *value, struct coxi_buffer *out)
+{
+    const char *name = value->name != NULL ? value->name : "";
+    size_t name_len = strlen(name);
+    size_t bytes = 0;
+    if (name_len > COX_NAME_MAX) {
+        return coxi_error(COX_EINVAL, "the name '%.32s...' is longer than %d bytes",
+                          name, COX_NAME_MAX);
+    }
+    int r = coxi_shape_bytes(value->dtype, value->rank, value->shape, &bytes);
+    if (r != 0) {
+        return coxi_error(r, "value '%s': %s", name, coxi_error_text());
+    }
+    if (bytes > 0 && value->data == NULL) {
+        return coxi_error(COX_EINVAL, "value '%s' has no data", name);
+    }
+    struct packed_value head = {(uint16_t)name_len, (uint8_t)value->dtype,
+                                (uint8_t)value->rank, 0};
+    r = coxi_buffer_append(out, &head, sizeof(head));
+    if (r == 0) {
+        r = coxi_buffer_append(out, value->shape, value->rank * sizeof(*value->shape));
+    }
+    if (r == 0) {
+        r = coxi_buffer_append(out, name, name_len + 1);
+    }
+    if (r == 0) {
+        r = coxi_buffer_append(out, value->data, bytes);
+    }
+    return r;
+}
+
+int coxi_values_add(struct coxi_buffer *out, const struct cox_value *value)
+{
+    size_t len_before = out->len;
+    uint64_t count = 0;
+    int r = out->len == 0 ? coxi_buffer_append(out, &count, sizeof(count)) : 0;
+    if (r == 0) {
+        memcpy(&count, out->data, sizeof(count));
+        r = count == COXI_VALUES_MAX
+                ? coxi_error(COX_ELIMIT, "more than %d values", COXI_VALUES_MAX)
+                : pack_value(value, out);
+    }
+    if (r != 0) {
+        out->len = len_before;
+        return r;
+    }
+    count++;
+    memcpy(out->data, &count, sizeof(count));
+    return 0;
+}
+
+/* The next `len` bytes of a packed form, or NULL past its end. */
+static const void *take(const uint8_t **at, const uint8_t *end, size_t len)
+{
+    const uint8_t *bytes = *at;
+    size_t left = (size_t)(end - bytes);
+    if (len > left || coxi_align(len, 8) > left) {
+        return NULL;
+    }
+    *at = bytes + coxi_align(len, 8);
+    return bytes;
+}
+
+static bool unpack_value(const uint8_t **at, const uint8_t *end, struct cox_value *ret)
+{
+    struct cox_value value = {0};
+    size_t bytes = 0;
+    const struct packed_value *head = take(at, end, sizeof(*head));
+    if (head == NULL || head->rank > COX_RANK_MAX || head->name_len > COX_NAME_MAX) {
+        return false;
+    }
+    value.dtype = head->dtype;
+    value.rank = head->rank;
+    const uint64_t *shape = take(at, end, head->rank * sizeof(*shape));
+    value.name = take(at, end, (size_t)head->name_len + 1);
+    if (shape == NULL || value.name == NULL ||
+        strnlen(value.name, (size_t)head->name_len + 1) != head->name_len ||
+        coxi_shape_bytes(head->dtype, head->rank, shape, &bytes) != 0) {
+        return false;
+    }
+    memcpy(value.shape, shape, head->rank * sizeof(*shape));
+    value.data = take(at, end, bytes);
+    *ret = value;
+    return value.data != NULL;
+}
+
+int coxi_values_unpack(const void *bytes, size_t len,
+                       struct cox_value ret[COXI_VALUES_MAX], size_t *ret_n)
+{
+    const uint8_t *at = bytes;
+    const uint8_t *end = at + len;
+    *ret_n = 0;
+    if (len == 0) {
+        return 0;
+    }
+    const uint64_t *count = take(&at, end, sizeof(*count));
+    if (count == NULL || *count > COXI_VALUES_MAX) {
+        return coxi_error(COX_EPROTO, "malformed values");
+    }
+    for (size_t i = 0; i < *count; i++) {
+        if (!unpack_value(&at, end, &ret[i])) {
+            return coxi_error(COX_EPROTO, "malformed values");
+        }
+    }
+    *ret_n = *count;
+    return 0;
+}

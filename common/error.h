@@ -1,0 +1,30 @@
+/*
+ * Errors: numbers from one table (COX_ERRORS in coxswain/types.h), and for each thread
+ * the text of its last one: what happened, where, what to do.
+ */
+#ifndef COXI_COMMON_ERROR_H
+#define COXI_COMMON_ERROR_H
+
+#include "coxswain/types.h"
+
+enum { COXI_ERROR_TEXT_MAX = 1024 }; /* bytes with the final NUL; longer text is cut */
+
+/* Stores the formatted text as the calling thread's last error and returns `code`. */
+int coxi_error(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* As coxi_error, the text followed by ": " and errno's own text. */
+int coxi_error_errno(int code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Out of memory, with what for. */
+int coxi_error_memory(const char *what);
+
+/* The calling thread's last error text ("" before the first), valid until its next one.
+ */
+const char *coxi_error_text(void);
+
+/* The fixed text of a code, and its name ("COX_EINVAL"); never NULL. Any thread. */
+const char *coxi_strerror(int code);
+const char *coxi_error_name(int code);
+
+#endif

@@ -1,0 +1,57 @@
+/* See initializer.h. */
+#include "common/initializer.h"
+
+#include <math.h>
+
+#include "common/error.h"
+#include "common/hash.h"
+#include "common/rand.h"
+
+int coxi_initializer_check(const struct coxi_initializer *initializer)
+{
+    if (initializer->kind >= COXI_INIT_END) {
+        return coxi_error(COX_EINVAL, "%u is no initializer", initializer->kind);
+    }
+    if (!isfinite(initializer->a) || !isfinite(initializer->b)) {
+        return coxi_error(COX_EINVAL, "an initializer's parameters must be finite");
+    }
+    return 0;
+}
+
+static void fill_normal(uint64_t state, float mean, float deviation, float *row,
+                        size_t n)
+{
+    for (size_t i = 0; i < n; i += 2) {
+        double radius = sqrt(-2.0 * log(1.0 - coxi_rand_unit(&state)));
+        double angle = 6.283185307179586 * coxi_rand_unit(&state);
+        row[i] = mean + deviation * (float)(radius * cos(angle));
+        if (i + 1 < n) {
+            row[i + 1] = mean + deviation * (float)(radius * sin(angle));
+        }
+    }
+}
+
+void coxi_initializer_row(const struct coxi_initializer *initializer, uint64_t key,
+                          float *row, size_t n)
+{
+    uint64_t state = initializer->seed ^ coxi_hash_key(key);
+    float a = initializer->a;
+    float b = initializer->b;
+    switch ((enum coxi_initializer_kind)initializer->kind) {
+    case COXI_INIT_NORMAL:
+        fill_normal(state, a, b, row, n);
+        return;
+    case COXI_INIT_UNIFORM:
+        for (size_t i = 0; i < n; i++) {
+            row[i] = a + (b - a) * (float)coxi_rand_unit(&state);
+        }
+        return;
+    case COXI_INIT_ZEROS:
+    case COXI_INIT_CONSTANT:
+    case COXI_INIT_END:
+        break;
+    }
+    for (size_t i = 0; i < n; i++) {
+        row[i] = initializer->kind == COXI_INIT_CONSTANT ? a : 0;
+    }
+}

@@ -1,0 +1,206 @@
+/* See layout.h. Pure functions; any thread. */
+#include "common/layout.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/initializer.h"
+
+static int check_name(const char *name)
+{
+    size_t len = strlen(name);
+    if (len == 0 || len > COXI_WIRE_NAME_MAX) {
+        return coxi_error(COX_EINVAL, "a variable's name has 1 to %d bytes, not %zu",
+                          COXI_WIRE_NAME_MAX, len);
+    }
+    for (const char *c = name; *c != '\0'; c++) {
+        if ((unsigned char)*c <= ' ' || *c == '"' || *c == '\\' || *c == 0x7f) {
+            return coxi_error(COX_EINVAL,
+                              "variable '%s': a name takes no white space, control "
+                              "character, quote or backslash",
+                              name);
+        }
+    }
+    return 0;
+}
+
+static int check_optimizer(const struct coxi_variable *v)
+{
+    const struct coxi_optimizer *o = &v->optimizer;
+    if (o->kind >= COXI_OPTIMIZER_END) {
+        return coxi_error(COX_EINVAL, "variable '%s': %u is no optimizer", v->name,
+                          o->kind);
+    }
+    if (o->kind != COXI_OPTIMIZER_NONE && v->dtype != COX_F32) {
+        return coxi_error(COX_EINVAL, "variable '%s': optimizers take F32, not %s",
+                          v->name, coxi_dtype_name(v->dtype));
+    }
+    if (!isfinite(o->learning_rate) || !isfinite(o->epsilon) ||
+        !isfinite(o->initial_accumulator) || o->epsilon < 0 ||
+        o->initial_accumulator < 0) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s': an optimizer's parameters must be finite, "
+                          "epsilon and accumulator not negative",
+                          v->name);
+    }
+    return 0;
+}
+
+static int check_dense(const struct coxi_variable *v, size_t n_ps)
+{
+    uint64_t next = 0;
+    for (size_t i = 0; i < v->n_shards; i++) {
+        const struct coxi_shard *shard = &v->shards[i];
+        if (shard->ps >= n_ps || shard->begin != next || shard->count == 0 ||
+            shard->count > v->shape[0] - next) {
+            return coxi_error(
+                COX_EINVAL, "variable '%s': its shards do not tile its rows", v->name);
+        }
+        for (size_t j = 0; j < i; j++) {
+            if (v->shards[j].ps == shard->ps) {
+                return coxi_error(COX_EINVAL, "variable '%s': two shards on ps %llu",
+                                  v->name, (unsigned long long)shard->ps);
+            }
+        }
+        next += shard->count;
+    }
+    if (next != v->shape[0]) {
+        return coxi_error(COX_EINVAL, "variable '%s': its shards do not tile its rows",
+                          v->name);
+    }
+    return 0;
+}
+
+int coxi_variable_check(const struct coxi_variable *v, size_t n_ps)
+{
+    size_t bytes = 0;
+    int r = check_name(v->name);
+    if (r != 0) {
+        return r;
+    }
+    if (v->rank == 0) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s' has rank 0: give it at least one dimension, "
+                          "shape {1} for a single number",
+                          v->name);
+    }
+    r = coxi_shape_bytes(v->dtype, v->rank, v->shape, &bytes);
+    if (r != 0) {
+        return coxi_error(r, "variable '%s': %s", v->name, coxi_error_text());
+    }
+    if (bytes == 0) {
+        return coxi_error(COX_EINVAL, "variable '%s' has a dimension of 0", v->name);
+    }
+    if (v->kind == COXI_KIND_TABLE &&
+        (v->dtype != COX_F32 || v->rank != 1 || v->shape[0] > COXI_TABLE_DIM_MAX)) {
+        return coxi_error(COX_EINVAL, "table '%s': rows are 1 to %d F32", v->name,
+                          COXI_TABLE_DIM_MAX);
+    }
+    r = coxi_initializer_check(&v->initializer);
+    if (r != 0) {
+        return coxi_error(r, "variable '%s': %s", v->name, coxi_error_text());
+    }
+    r = check_optimizer(v);
+    if (r == 0 && v->kind == COXI_KIND_DENSE) {
+        r = check_dense(v, n_ps);
+    }
+    return r;
+}
+
+int coxi_variable_copy(const struct coxi_variable *variable, struct coxi_variable **ret)
+{
+    /* One block: the struct, its shards, its name. */
+    size_t shards_len = variable->n_shards * sizeof(*variable->shards);
+    size_t name_len = strlen(variable->name) + 1;
+    struct coxi_variable *copy = malloc(sizeof(*copy) + shards_len + name_len);
+    if (copy == NULL) {
+        return coxi_error_memory("a variable");
+    }
+    *copy = *variable;
+    struct coxi_shard *shards = (struct coxi_shard *)(copy + 1);
+    char *name = (char *)shards + shards_len;
+    if (shards_len > 0) {
+        memcpy(shards, variable->shards, shards_len);
+    }
+    memcpy(name, variable->name, name_len);
+    copy->shards = shards;
+    copy->name = name;
+    *ret = copy;
+    return 0;
+}
+
+void coxi_variable_free(struct coxi_variable *variable)
+{
+    free(variable);
+}
+
+static bool float_equal(float a, float b)
+{
+    return memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+bool coxi_variable_equal(const struct coxi_variable *a, const struct coxi_variable *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->kind == b->kind &&
+           a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->shape, b->shape, a->rank * sizeof(*a->shape)) == 0 &&
+           a->n_shards == b->n_shards &&
+           (a->n_shards == 0 ||
+            memcmp(a->shards, b->shards, a->n_shards * sizeof(*a->shards)) == 0) &&
+           a->optimizer.kind == b->optimizer.kind &&
+           float_equal(a->optimizer.learning_rate, b->optimizer.learning_rate) &&
+           float_equal(a->optimizer.epsilon, b->optimizer.epsilon) &&
+           float_equal(a->optimizer.initial_accumulator,
+                       b->optimizer.initial_accumulator) &&
+           a->initializer.kind == b->initializer.kind &&
+           float_equal(a->initializer.a, b->initializer.a) &&
+           float_equal(a->initializer.b, b->initializer.b) &&
+           a->initializer.seed == b->initializer.seed;
+}
+
+uint64_t coxi_variable_rows(const struct coxi_variable *variable)
+{
+    return variable->shape[0];
+}
+
+size_t coxi_variable_row_bytes(const struct coxi_variable *variable)
+{
+    if (variable->kind == COXI_KIND_TABLE) {
+        return coxi_table_dim(variable) * sizeof(float);
+    }
+    size_t bytes = 0;
+    (void)coxi_shape_bytes(variable->dtype, variable->rank - 1, variable->shape + 1,
+                           &bytes);
+    return bytes;
+}
+
+size_t coxi_variable_bytes(const struct coxi_variable *variable)
+{
+    size_t bytes = 0;
+    (void)coxi_shape_bytes(variable->dtype, variable->rank, variable->shape, &bytes);
+    return bytes;
+}
+
+const struct coxi_shard *coxi_variable_shard(const struct coxi_variable *variable,
+                                             uint32_t ps)
+{
+    for (size_t i = 0; i < variable->n_shards; i++) {
+        if (variable->shards[i].ps == ps) {
+            return &variable->shards[i];
+        }
+    }
+    return NULL;
+}
+
+void coxi_shards_div(uint64_t rows, uint32_t n, struct coxi_shard *ret)
+{
+    uint64_t begin = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        ret[i].begin = begin;
+        ret[i].count = rows / n + (i < rows % n ? 1 : 0);
+        begin += ret[i].count;
+    }
+}

@@ -1,0 +1,69 @@
+/*
+ * Variables as every role sees them: an owned copy of the wire's description, its
+ * sizes, and which ps holds what.
+ */
+#ifndef COXI_COMMON_LAYOUT_H
+#define COXI_COMMON_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/hash.h"
+#include "schema/wire.h"
+
+enum {
+    COXI_PS_MAX = 1024,
+    COXI_VARIABLES_MAX = 65536,
+    COXI_TABLE_DIM_MAX = 4096,
+};
+
+enum coxi_optimizer_kind {
+    COXI_OPTIMIZER_NONE = 0, /* gradients are refused */
+    COXI_OPTIMIZER_SGD,
+    COXI_OPTIMIZER_ADAGRAD,
+    COXI_OPTIMIZER_END,
+};
+
+/*
+ * Checks everything about a description that does not depend on others: name, kind,
+ * type, shape, shards (they tile the rows, in order), optimizer, initializer; no number
+ * of bytes overflows. COX_EINVAL or COX_ELIMIT, with the variable's name in the text.
+ */
+int coxi_variable_check(const struct coxi_variable *variable, size_t n_ps);
+
+/* An owned copy of a checked description; free with coxi_variable_free. */
+int coxi_variable_copy(const struct coxi_variable *variable,
+                       struct coxi_variable **ret);
+void coxi_variable_free(struct coxi_variable *variable); /* takes NULL */
+
+/* True where both say the same apart from id. */
+bool coxi_variable_equal(const struct coxi_variable *a, const struct coxi_variable *b);
+
+/* Dense: rows (first axis), bytes of a row, bytes of all. Table: dim, bytes of a row.
+ */
+uint64_t coxi_variable_rows(const struct coxi_variable *variable);
+size_t coxi_variable_row_bytes(const struct coxi_variable *variable);
+size_t coxi_variable_bytes(const struct coxi_variable *variable);
+static inline size_t coxi_table_dim(const struct coxi_variable *variable)
+{
+    return variable->shape[0];
+}
+
+/* The shard on ps `ps`, or NULL. */
+const struct coxi_shard *coxi_variable_shard(const struct coxi_variable *variable,
+                                             uint32_t ps);
+
+/*
+ * "div" layout of `rows` rows in `n` shards: the first rows % n shards hold one row
+ * more. Sets begin and count of ret[0..n).
+ */
+void coxi_shards_div(uint64_t rows, uint32_t n, struct coxi_shard *ret);
+
+/* The ps of n_ps that holds `key` of every table. */
+static inline uint32_t coxi_key_ps(uint64_t key, uint32_t n_ps)
+{
+    return coxi_hash_bucket(coxi_hash_key(key)) % n_ps;
+}
+
+#endif

@@ -1,0 +1,95 @@
+/*
+ * Watching links for life: heartbeats out, silence noticed. A set is a list under a
+ * lock that comes before a link's own; closing and beating never wait.
+ */
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/link.h"
+#include "common/link_internal.h"
+#include "common/sync.h"
+
+struct coxi_links {
+    uint64_t timeout_ms;
+    pthread_mutex_t lock; /* guards the list; before a link's lock */
+    struct coxi_link *first;
+};
+
+int coxi_links_new(int timeout_ms, struct coxi_links **ret)
+{
+    struct coxi_links *links = calloc(1, sizeof(*links));
+    if (links == NULL) {
+        return coxi_error_memory("a set of connections");
+    }
+    links->timeout_ms = (uint64_t)timeout_ms;
+    (void)pthread_mutex_init(&links->lock, NULL);
+    *ret = links;
+    return 0;
+}
+
+void coxi_links_free(struct coxi_links *links)
+{
+    if (links != NULL) {
+        (void)pthread_mutex_destroy(&links->lock);
+        free(links);
+    }
+}
+
+void coxi_links_add(struct coxi_links *links, struct coxi_link *link)
+{
+    coxi_lock(&links->lock);
+    link->links = links;
+    link->watch_next = links->first;
+    if (links->first != NULL) {
+        links->first->watch_prev = link;
+    }
+    links->first = link;
+    coxi_unlock(&links->lock);
+}
+
+void coxi_links_drop(struct coxi_link *link)
+{
+    struct coxi_links *links = link->links;
+    if (links == NULL) {
+        return;
+    }
+    coxi_lock(&links->lock);
+    if (link->watch_prev != NULL) {
+        link->watch_prev->watch_next = link->watch_next;
+    } else {
+        links->first = link->watch_next;
+    }
+    if (link->watch_next != NULL) {
+        link->watch_next->watch_prev = link->watch_prev;
+    }
+    link->links = NULL;
+    coxi_unlock(&links->lock);
+}
+
+void coxi_links_tick(struct coxi_links *links)
+{
+    uint64_t now = coxi_now_ms();
+    coxi_lock(&links->lock);
+    for (struct coxi_link *link = links->first; link != NULL; link = link->watch_next) {
+        bool handling = atomic_load_explicit(&link->handling, memory_order_acquire);
+        uint64_t in = atomic_load_explicit(&link->last_in_ms, memory_order_relaxed);
+        uint64_t out = atomic_load_explicit(&link->last_out_ms, memory_order_relaxed);
+        if (!handling && now > in && now - in > links->timeout_ms) {
+            coxi_link_close(link, COX_ETIMEDOUT,
+                            "the peer has been silent for too long");
+        } else if (now > out && now - out >= links->timeout_ms / 4) {
+            coxi_link_beat(link);
+        }
+    }
+    coxi_unlock(&links->lock);
+}
+
+void coxi_links_close_all(struct coxi_links *links, int code, const char *text)
+{
+    coxi_lock(&links->lock);
+    for (struct coxi_link *link = links->first; link != NULL; link = link->watch_next) {
+        coxi_link_close(link, code, text);
+    }
+    coxi_unlock(&links->lock);
+}

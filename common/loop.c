@@ -1,0 +1,214 @@
+/*
+ * See loop.h. The mailbox is a list under a leaf lock; one wake-up (uv_async) serves
+ * all mail posted since the loop last looked.
+ */
+#include "common/loop.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+
+enum { SIGNALS_MAX = 4 };
+
+struct loop_signal {
+    uv_signal_t handle;
+    void (*on_signal)(void *arg, int signum);
+};
+
+struct coxi_loop {
+    uv_loop_t uv;
+    uv_async_t async;
+    uv_timer_t tick;
+    struct loop_signal signals[SIGNALS_MAX];
+    int n_signals;
+    void (*on_tick)(void *arg);
+    void (*on_wake)(void *arg);
+    void *arg;
+    atomic_bool wake;
+    atomic_bool stop;
+    bool threaded;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards first, last; leaf */
+    struct coxi_mail *first;
+    struct coxi_mail *last;
+};
+
+static void run_mail(struct coxi_loop *loop)
+{
+    coxi_lock(&loop->lock);
+    struct coxi_mail *mail = loop->first;
+    loop->first = loop->last = NULL;
+    coxi_unlock(&loop->lock);
+    while (mail != NULL) {
+        struct coxi_mail *next = mail->next;
+        mail->run(mail);
+        mail = next;
+    }
+}
+
+static void on_async(uv_async_t *async)
+{
+    struct coxi_loop *loop = async->data;
+    bool stop = atomic_load(&loop->stop);
+    run_mail(loop);
+    if (atomic_exchange(&loop->wake, false) && loop->on_wake != NULL) {
+        loop->on_wake(loop->arg);
+    }
+    if (stop) {
+        uv_stop(&loop->uv);
+    }
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct coxi_loop *loop = timer->data;
+    loop->on_tick(loop->arg);
+}
+
+int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
+                  struct coxi_loop **ret)
+{
+    struct coxi_loop *loop = calloc(1, sizeof(*loop));
+    if (loop == NULL) {
+        return coxi_error_memory("an event loop");
+    }
+    int failed = uv_loop_init(&loop->uv);
+    if (failed != 0) {
+        free(loop);
+        return coxi_error(COX_ENOMEM, "cannot start an event loop: %s",
+                          uv_strerror(failed));
+    }
+    (void)pthread_mutex_init(&loop->lock, NULL);
+    loop->arg = arg;
+    loop->on_tick = on_tick;
+    loop->async.data = loop;
+    loop->tick.data = loop;
+    failed = uv_async_init(&loop->uv, &loop->async, on_async);
+    if (failed == 0 && tick_ms > 0) {
+        (void)uv_timer_init(&loop->uv, &loop->tick);
+        (void)uv_timer_start(&loop->tick, on_timer, (uint64_t)tick_ms,
+                             (uint64_t)tick_ms);
+    }
+    if (failed != 0) {
+        (void)uv_loop_close(&loop->uv);
+        free(loop);
+        return coxi_error(COX_ENOMEM, "cannot start an event loop: %s",
+                          uv_strerror(failed));
+    }
+    *ret = loop;
+    return 0;
+}
+
+void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail)
+{
+    mail->next = NULL;
+    coxi_lock(&loop->lock);
+    bool first = loop->first == NULL;
+    if (first) {
+        loop->first = mail;
+    } else {
+        loop->last->next = mail;
+    }
+    loop->last = mail;
+    coxi_unlock(&loop->lock);
+    if (first) {
+        (void)uv_async_send(&loop->async);
+    }
+}
+
+void coxi_loop_on_wake(struct coxi_loop *loop, void (*on_wake)(void *arg))
+{
+    loop->on_wake = on_wake;
+}
+
+void coxi_loop_wake(struct coxi_loop *loop)
+{
+    if (!atomic_exchange(&loop->wake, true)) {
+        (void)uv_async_send(&loop->async);
+    }
+}
+
+static void on_uv_signal(uv_signal_t *handle, int signum)
+{
+    struct coxi_loop *loop = handle->data;
+    for (int i = 0; i < loop->n_signals; i++) {
+        if (&loop->signals[i].handle == handle) {
+            loop->signals[i].on_signal(loop->arg, signum);
+        }
+    }
+}
+
+int coxi_loop_on_signal(struct coxi_loop *loop, int signum,
+                        void (*on_signal)(void *arg, int signum))
+{
+    if (loop->n_signals == SIGNALS_MAX) {
+        return coxi_error(COX_ELIMIT, "too many signals on one loop");
+    }
+    struct loop_signal *slot = &loop->signals[loop->n_signals];
+    slot->on_signal = on_signal;
+    slot->handle.data = loop;
+    int failed = uv_signal_init(&loop->uv, &slot->handle);
+    if (failed == 0) {
+        loop->n_signals++;
+        failed = uv_signal_start(&slot->handle, on_uv_signal, signum);
+    }
+    return failed == 0 ? 0
+                       : coxi_error(COX_EINVAL, "cannot handle signal %d: %s", signum,
+                                    uv_strerror(failed));
+}
+
+void coxi_loop_run(struct coxi_loop *loop)
+{
+    (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
+}
+
+static void *loop_thread(void *arg)
+{
+    coxi_loop_run(arg);
+    return NULL;
+}
+
+int coxi_loop_start(struct coxi_loop *loop, const char *thread_name)
+{
+    int r = coxi_thread_start(&loop->thread, thread_name, loop_thread, loop);
+    loop->threaded = r == 0;
+    return r;
+}
+
+void coxi_loop_stop(struct coxi_loop *loop)
+{
+    atomic_store(&loop->stop, true);
+    (void)uv_async_send(&loop->async);
+}
+
+uv_loop_t *coxi_loop_uv(struct coxi_loop *loop)
+{
+    return &loop->uv;
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle)) {
+        uv_close(handle, NULL);
+    }
+}
+
+void coxi_loop_free(struct coxi_loop *loop)
+{
+    if (loop == NULL) {
+        return;
+    }
+    if (loop->threaded) {
+        (void)pthread_join(loop->thread, NULL);
+    }
+    run_mail(loop);
+    uv_walk(&loop->uv, close_handle, NULL);
+    (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&loop->uv);
+    (void)pthread_mutex_destroy(&loop->lock);
+    free(loop);
+}

@@ -1,0 +1,44 @@
+/*
+ * An event loop over libuv: a mailbox that any thread posts to, a tick, signals. A loop
+ * runs on one thread, its own (coxi_loop_start) or the caller's (coxi_loop_run); what
+ * it calls runs there, and libuv handles may be added to coxi_loop_uv(loop) from there
+ * only.
+ */
+#ifndef COXI_COMMON_LOOP_H
+#define COXI_COMMON_LOOP_H
+
+#include <uv.h>
+
+struct coxi_loop;
+
+/* Something to run on the loop; embed it. It is out of the mailbox when it runs. */
+struct coxi_mail {
+    struct coxi_mail *next;
+    void (*run)(struct coxi_mail *mail);
+};
+
+/* A loop that calls `on_tick(arg)` every tick_ms (0: never). */
+int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
+                  struct coxi_loop **ret);
+
+/* Posts; mail runs in the order of posting. Any thread. Never fails, never blocks. */
+void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail);
+
+/* Wakes the loop to call `on_wake(arg)` once, however often it is asked. Any thread. */
+void coxi_loop_on_wake(struct coxi_loop *loop, void (*on_wake)(void *arg));
+void coxi_loop_wake(struct coxi_loop *loop);
+
+/* Calls `on_signal(arg, signum)` on the loop. Before it runs, or on it. */
+int coxi_loop_on_signal(struct coxi_loop *loop, int signum,
+                        void (*on_signal)(void *arg, int signum));
+
+int coxi_loop_start(struct coxi_loop *loop, const char *thread_name);
+void coxi_loop_run(struct coxi_loop *loop); /* until coxi_loop_stop */
+void coxi_loop_stop(
+    struct coxi_loop *loop); /* any thread; what is posted before runs */
+uv_loop_t *coxi_loop_uv(struct coxi_loop *loop);
+
+/* Waits for the loop's own thread, closes every handle. Takes NULL. Not on the loop. */
+void coxi_loop_free(struct coxi_loop *loop);
+
+#endif

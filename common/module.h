@@ -1,0 +1,35 @@
+/*
+ * Step modules as files: what a shared object must be before anybody loads it. Reading
+ * one never runs any of its code. The format is in coxswain/step.h (struct cox_module).
+ */
+#ifndef COXI_COMMON_MODULE_H
+#define COXI_COMMON_MODULE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    COXI_MODULE_BYTES_MAX = 256 * 1024 * 1024,
+    COXI_MODULE_STEPS_MAX = 256,
+    COXI_STEP_NAME_MAX = 63,
+};
+
+/* What stands in a module's table. `name` is NUL-terminated. */
+struct coxi_module_info {
+    uint32_t n_steps;
+    char names[COXI_MODULE_STEPS_MAX][COXI_STEP_NAME_MAX + 1];
+};
+
+/*
+ * Checks the shared object of `len` bytes: ELF for this machine, with a step table of
+ * this ABI version, every name well-formed and unique. COX_EMODULE says what is wrong;
+ * `path` is for the message only. Bytes may come from a peer.
+ */
+int coxi_module_inspect(const void *bytes, size_t len, const char *path,
+                        struct coxi_module_info *ret);
+
+/* Reads a whole file of at most `max` bytes. *ret is for free(). COX_EIO, COX_ELIMIT.
+ */
+int coxi_read_file(const char *path, size_t max, uint8_t **ret, size_t *ret_len);
+
+#endif

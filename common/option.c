@@ -1,0 +1,293 @@
+/* See option.h. Threads: main, before others start. */
+#include "common/option.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "schema/wire.h"
+
+void coxi_version_print(const char *program, FILE *out)
+{
+    (void)fprintf(out, "%s %d.%d.%d (protocol %d)\n", program, COX_VERSION_MAJOR,
+                  COX_VERSION_MINOR, COX_VERSION_PATCH, COXI_WIRE_VERSION);
+}
+
+static const char *type_name(const struct coxi_option *option)
+{
+    switch (option->type) {
+    case COXI_OPTION_FLAG:
+        return "";
+    case COXI_OPTION_STRING:
+        return "TEXT";
+    case COXI_OPTION_INT:
+        return "N";
+    case COXI_OPTION_REAL:
+        return "X";
+    case COXI_OPTION_CHOICE:
+        return option->choices;
+    }
+    return "";
+}
+
+void coxi_options_help(const struct coxi_program *program, FILE *out)
+{
+    (void)fprintf(out, "Usage: %s %s\n\n%s\n\nOptions:\n", program->name,
+                  program->usage, program->summary);
+    for (size_t i = 0; i < program->n_options; i++) {
+        const struct coxi_option *option = &program->options[i];
+        char left[80];
+        (void)snprintf(left, sizeof(left), "--%s %s", option->name, type_name(option));
+        (void)fprintf(out, "  %-26s %s", left, option->help);
+        if (option->fallback != NULL) {
+            (void)fprintf(out, " (default %s)", option->fallback);
+        }
+        (void)fputc('\n', out);
+    }
+    (void)fprintf(out,
+                  "  %-26s %s\n  %-26s %s\n  %-26s %s\n\n"
+                  "An option --some-name may also be given as %s_SOME_NAME in the "
+                  "environment\nor as a line 'some-name = value' in the file.\n",
+                  "--config FILE", "read options from a file", "--help", "print this",
+                  "--version", "print the version", program->prefix);
+}
+
+static int parse_number(const struct coxi_option *option, const char *text, void *field)
+{
+    char *end = NULL;
+    errno = 0;
+    if (option->type == COXI_OPTION_INT) {
+        long long n = strtoll(text, &end, 10);
+        if (end != text && *end == '\0' && errno == 0 && (double)n >= option->min &&
+            (double)n <= option->max) {
+            *(int64_t *)field = n;
+            return 0;
+        }
+    } else {
+        double x = strtod(text, &end);
+        if (end != text && *end == '\0' && errno == 0 && x >= option->min &&
+            x <= option->max) {
+            *(double *)field = x;
+            return 0;
+        }
+    }
+    return coxi_error(COX_EINVAL, "--%s takes a number from %.15g to %.15g, not '%s'",
+                      option->name, option->min, option->max, text);
+}
+
+static int parse_choice(const struct coxi_option *option, const char *text, void *field)
+{
+    size_t len = strlen(text);
+    for (const char *at = option->choices; at != NULL; at = strchr(at, '|')) {
+        at += *at == '|';
+        if (len > 0 && strncmp(at, text, len) == 0 &&
+            (at[len] == '|' || at[len] == '\0')) {
+            *(const char **)field = text;
+            return 0;
+        }
+    }
+    return coxi_error(COX_EINVAL, "--%s takes one of %s, not '%s'", option->name,
+                      option->choices, text);
+}
+
+static int set_option(const struct coxi_option *option, const char *text, void *config)
+{
+    void *field = (char *)config + option->offset;
+    switch (option->type) {
+    case COXI_OPTION_FLAG:
+        if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0) {
+            return coxi_error(COX_EINVAL, "--%s takes true or false, not '%s'",
+                              option->name, text);
+        }
+        *(bool *)field = text[0] == 't';
+        return 0;
+    case COXI_OPTION_STRING:
+        *(const char **)field = text;
+        return 0;
+    case COXI_OPTION_INT:
+    case COXI_OPTION_REAL:
+        return parse_number(option, text, field);
+    case COXI_OPTION_CHOICE:
+        return parse_choice(option, text, field);
+    }
+    return COX_EINVAL;
+}
+
+static const struct coxi_option *find_option(const struct coxi_program *program,
+                                             const char *name, size_t len)
+{
+    for (size_t i = 0; i < program->n_options; i++) {
+        const struct coxi_option *option = &program->options[i];
+        if (strlen(option->name) == len && strncmp(option->name, name, len) == 0) {
+            return option;
+        }
+    }
+    return NULL;
+}
+
+static int parse_environment(const struct coxi_program *program, void *config)
+{
+    for (size_t i = 0; i < program->n_options; i++) {
+        char name[96];
+        int n = snprintf(name, sizeof(name), "%s_%s", program->prefix,
+                         program->options[i].name);
+        for (int c = 0; c < n && c < (int)sizeof(name); c++) {
+            name[c] = name[c] == '-' ? '_' : (char)toupper((unsigned char)name[c]);
+        }
+        const char *text = getenv(name); /* main thread, before others */
+        int r = text != NULL ? set_option(&program->options[i], text, config) : 0;
+        if (r != 0) {
+            return coxi_error(r, "environment variable %s: %s", name,
+                              coxi_error_text());
+        }
+    }
+    return 0;
+}
+
+/* Cuts white space at both ends, in place. */
+static char *trim(char *text)
+{
+    while (isspace((unsigned char)*text)) {
+        text++;
+    }
+    char *end = text + strlen(text);
+    while (end > text && isspace((unsigned char)end[-1])) {
+        end--;
+    }
+    *end = '\0';
+    return text;
+}
+
+static int parse_file(const struct coxi_program *program, const char *path,
+                      void *config)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return coxi_error_errno(COX_EINVAL, "cannot read options from %s", path);
+    }
+    int r = 0;
+    int number = 0;
+    char line[1024];
+    while (r == 0 && fgets(line, sizeof(line), file) != NULL) {
+        number++;
+        char *name = trim(line);
+        if (*name == '\0' || *name == '#') {
+            continue;
+        }
+        char *equals = strchr(name, '=');
+        if (equals == NULL) {
+            r = coxi_error(COX_EINVAL, "%s:%d: no '=' in the line", path, number);
+            break;
+        }
+        *equals = '\0';
+        name = trim(name);
+        const struct coxi_option *option = find_option(program, name, strlen(name));
+        if (option == NULL) {
+            r = coxi_error(COX_EINVAL, "%s:%d: no option '%s'", path, number, name);
+            break;
+        }
+        /* Kept for the life of the program, as what argv gives is. */
+        static char *kept[256];
+        static size_t n_kept;
+        char *value = strdup(trim(equals + 1));
+        if (value == NULL || n_kept == sizeof(kept) / sizeof(*kept)) {
+            free(value);
+            r = coxi_error(COX_EINVAL, "%s:%d: too many options", path, number);
+            break;
+        }
+        kept[n_kept++] = value;
+        r = set_option(option, value, config);
+        if (r != 0) {
+            r = coxi_error(r, "%s:%d: %s", path, number, coxi_error_text());
+        }
+    }
+    (void)fclose(file);
+    return r;
+}
+
+/* The value of option argument argv[*i] ("--name=value" or the next argument). */
+static int take_value(int argc, char **argv, int *i, const char *equals,
+                      const char **ret)
+{
+    if (equals != NULL) {
+        *ret = equals + 1;
+    } else if (*i + 1 < argc) {
+        *ret = argv[++*i];
+    } else {
+        return coxi_error(COX_EINVAL, "%s needs a value", argv[*i]);
+    }
+    return 0;
+}
+
+/* One pass over the arguments: the options file only, or everything but it. */
+static int parse_arguments(const struct coxi_program *program, int argc, char **argv,
+                           void *config, bool file_pass, int *ret_rest)
+{
+    int i = 1;
+    for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
+        const char *name = argv[i] + 2;
+        if (*name == '\0') {
+            i++;
+            break;
+        }
+        const char *equals = strchr(name, '=');
+        size_t len = equals != NULL ? (size_t)(equals - name) : strlen(name);
+        const char *value = "true";
+        const struct coxi_option *option = find_option(program, name, len);
+        bool is_file = len == 6 && strncmp(name, "config", len) == 0;
+        int r = 0;
+        if (option == NULL && strcmp(name, "help") == 0) {
+            coxi_options_help(program, stdout);
+            return COXI_OPTIONS_EXIT;
+        }
+        if (option == NULL && strcmp(name, "version") == 0) {
+            coxi_version_print(program->name, stdout);
+            return COXI_OPTIONS_EXIT;
+        }
+        if (option == NULL && !is_file) {
+            return coxi_error(COX_EINVAL, "no option '%s'; see %s --help", argv[i],
+                              program->name);
+        }
+        if (is_file || option->type != COXI_OPTION_FLAG || equals != NULL) {
+            r = take_value(argc, argv, &i, equals, &value);
+        }
+        if (r == 0 && is_file && file_pass) {
+            r = parse_file(program, value, config);
+        } else if (r == 0 && !is_file && !file_pass) {
+            r = set_option(option, value, config);
+        }
+        if (r != 0) {
+            return r;
+        }
+    }
+    *ret_rest = i;
+    return 0;
+}
+
+int coxi_options_parse(const struct coxi_program *program, int argc, char **argv,
+                       void *config, int *ret_rest)
+{
+    int r = 0;
+    int rest = argc;
+    for (size_t i = 0; r == 0 && i < program->n_options; i++) {
+        if (program->options[i].fallback != NULL) {
+            r = set_option(&program->options[i], program->options[i].fallback, config);
+        }
+    }
+    if (r == 0) {
+        r = parse_arguments(program, argc, argv, config, true, &rest);
+    }
+    if (r == 0) {
+        r = parse_environment(program, config);
+    }
+    if (r == 0) {
+        r = parse_arguments(program, argc, argv, config, false, &rest);
+    }
+    if (r == 0) {
+        *ret_rest = rest;
+    }
+    return r;
+}

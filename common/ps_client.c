@@ -1,0 +1,648 @@
+/*
+ * See ps_client.h.
+ *
+ * Invariants
+ *   - A request is in `waiting` from submission until `done`; ids are given in order,
+ * so an answer finds it in O(1), and after a reconnection all go out again in order.
+ *   - `done` with an error runs only while the request's channel has no link: its
+ * payload and `into` are not referred to any more then.
+ *
+ * States of a channel: DOWN -> (connected, greeted) UP -> (link closed) DOWN. All in
+ * its own thread. Locks: `lock` guards what the struct says; it comes before a link's
+ * lock and is never held in a callback.
+ */
+#include "common/ps_client.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "common/window.h"
+
+enum {
+    WAITING_MAX = 4096,            /* unanswered requests: more block */
+    IN_LINE_MAX = 4 * 1024 * 1024, /* bytes in line: more block */
+    SMALL_MAX = 64 * 1024,         /* longer payloads go over data */
+    BACKOFF_FIRST_MS = 5,
+    BACKOFF_MAX_MS = 500,
+};
+
+struct channel {
+    struct coxi_psc *psc;
+    enum coxi_channel kind;
+    pthread_t thread;
+    bool started;           /* all below: guarded by psc->lock */
+    struct coxi_link *link; /* being greeted or up */
+    bool up;
+    bool greeted; /* this thread only */
+};
+
+struct coxi_psc {
+    struct coxi_psc_options options;
+    char *address;
+    struct channel channels[2];
+
+    pthread_mutex_t lock; /* guards all below and the channels; leaf */
+    pthread_cond_t changed;
+    struct coxi_window waiting;
+    uint64_t next_id;
+    uint64_t incarnation;
+    int failed; /* 0, COX_EPSLOST or COX_ECANCELLED */
+    char failed_text[256];
+    char last_text[256]; /* why the last connection failed */
+};
+
+/* ---- requests */
+
+static size_t payload_len(const struct coxi_psc_request *request)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < request->n_payload; i++) {
+        len += request->payload[i].iov_len;
+    }
+    return len;
+}
+
+static void finish(struct coxi_psc_request *request, int code,
+                   const struct coxi_message *answer, void *payload, size_t len)
+{
+    free(request->meta);
+    request->meta = NULL;
+    request->done(request, code, answer, payload, len);
+}
+
+/* Puts the request in line; a flush sends it. */
+static int send_request(struct coxi_link *link, const struct coxi_psc_request *request)
+{
+    struct coxi_outgoing frame = {
+        .meta = request->meta,
+        .meta_len = request->meta_len,
+        .payload = request->payload,
+        .n_payload = request->n_payload,
+    };
+    return coxi_link_send(link, &frame, true);
+}
+
+/* A reference to the link of the request's channel, if that is up. Locked. */
+static struct coxi_link *link_of(struct coxi_psc *psc, enum coxi_channel kind)
+{
+    struct channel *channel = &psc->channels[kind];
+    return channel->up ? coxi_link_ref(channel->link) : NULL;
+}
+
+/* The requests of a channel that have to end now, taken out of `waiting`, by `next_id`.
+ */
+static struct coxi_psc_request *next_to_end(struct channel *channel, int *ret_code)
+{
+    struct coxi_psc *psc = channel->psc;
+    struct coxi_psc_request *found = NULL;
+    coxi_lock(&psc->lock);
+    for (uint64_t id = psc->waiting.first; id < psc->waiting.next && found == NULL;
+         id++) {
+        struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
+        if (request != NULL && request->channel == channel->kind &&
+            (psc->failed != 0 || request->expired)) {
+            found = coxi_window_take(&psc->waiting, id);
+            *ret_code = psc->failed != 0 ? psc->failed : COX_ETIMEDOUT;
+        }
+    }
+    if (found != NULL) {
+        (void)pthread_cond_broadcast(&psc->changed);
+        (void)coxi_error(*ret_code, "ps %u at %s: %s", psc->options.index, psc->address,
+                         psc->failed != 0 ? psc->failed_text : "no answer in time");
+    }
+    coxi_unlock(&psc->lock);
+    return found;
+}
+
+static void end_requests(struct channel *channel)
+{
+    int code;
+    struct coxi_psc_request *request;
+    while ((request = next_to_end(channel, &code)) != NULL) {
+        finish(request, code, NULL, NULL, 0);
+    }
+}
+
+/* ---- a connection's life */
+
+static void note_failure(struct coxi_psc *psc, const char *text)
+{
+    coxi_lock(&psc->lock);
+    strncpy(psc->last_text, text, sizeof(psc->last_text) - 1);
+    coxi_unlock(&psc->lock);
+}
+
+/* Fails everything from now on. Returns true the first time. */
+static bool fail(struct coxi_psc *psc, int code, const char *text)
+{
+    coxi_lock(&psc->lock);
+    bool first = psc->failed == 0;
+    if (first) {
+        psc->failed = code;
+        strncpy(psc->failed_text, text, sizeof(psc->failed_text) - 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (psc->channels[i].link != NULL) {
+            coxi_link_close(psc->channels[i].link, code, text);
+        }
+    }
+    (void)pthread_cond_broadcast(&psc->changed);
+    coxi_unlock(&psc->lock);
+    return first;
+}
+
+static void lose(struct coxi_psc *psc, const char *text)
+{
+    if (fail(psc, COX_EPSLOST, text) && psc->options.on_lost != NULL) {
+        psc->options.on_lost(psc->options.arg, psc, text);
+    }
+}
+
+/* The ps has greeted: the channel is up, and what is unanswered goes out (again). */
+static int greeted(struct channel *channel, const struct coxi_hello *hello)
+{
+    struct coxi_psc *psc = channel->psc;
+    if (hello->role != COXI_ROLE_PS || hello->index != psc->options.index) {
+        return coxi_error(COX_EREFUSED, "%s is not ps %u", psc->address,
+                          psc->options.index);
+    }
+    coxi_lock(&psc->lock);
+    bool other = psc->incarnation != 0 && psc->incarnation != hello->incarnation;
+    if (!other || !psc->options.same_incarnation) {
+        psc->incarnation = hello->incarnation;
+        channel->up = true;
+        coxi_link_allow(channel->link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
+        for (uint64_t id = psc->waiting.first; id < psc->waiting.next; id++) {
+            struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
+            if (request != NULL && request->channel == channel->kind) {
+                (void)send_request(channel->link, request);
+            }
+        }
+        (void)pthread_cond_broadcast(&psc->changed);
+    }
+    coxi_unlock(&psc->lock);
+    if (other && psc->options.same_incarnation) {
+        lose(psc, "it was restarted and has lost its state");
+        return coxi_error(COX_EPSLOST, "restarted");
+    }
+    return 0;
+}
+
+static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
+{
+    struct channel *channel = arg;
+    struct coxi_psc *psc = channel->psc;
+    if (!channel->greeted) {
+        struct coxi_hello hello;
+        int r = coxi_hello_read(link, frame, &hello);
+        channel->greeted = r == 0;
+        return r == 0 ? greeted(channel, &hello) : r;
+    }
+    struct coxi_message message;
+    int r = coxi_message_read(frame, &message);
+    if (r != 0) {
+        return r;
+    }
+    coxi_lock(&psc->lock);
+    struct coxi_psc_request *request = coxi_window_take(&psc->waiting, message.request);
+    (void)pthread_cond_broadcast(&psc->changed);
+    coxi_unlock(&psc->lock);
+    if (request == NULL) {
+        return 0; /* the second answer to a request that was sent twice */
+    }
+    if (request->into != NULL && frame->payload_len == request->into_len &&
+        frame->payload != request->into && frame->payload_len > 0) {
+        memcpy(request->into, frame->payload, frame->payload_len);
+    }
+    finish(request, 0, &message, frame->payload, frame->payload_len);
+    return 0;
+}
+
+static void *on_payload(void *arg, struct coxi_link *link,
+                        const struct coxi_frame *frame)
+{
+    (void)link;
+    struct channel *channel = arg;
+    struct coxi_message message;
+    void *into = NULL;
+    if (!channel->greeted || coxi_message_read(frame, &message) != 0) {
+        return NULL;
+    }
+    coxi_lock(&channel->psc->lock);
+    struct coxi_psc_request *request =
+        coxi_window_get(&channel->psc->waiting, message.request);
+    if (request != NULL && request->into_len == frame->payload_len &&
+        request->channel == channel->kind) {
+        into = request->into;
+    }
+    coxi_unlock(&channel->psc->lock);
+    return into;
+}
+
+static void on_batch(void *arg, struct coxi_link *link)
+{
+    (void)link;
+    struct coxi_psc *psc = ((struct channel *)arg)->psc;
+    if (psc->options.on_batch != NULL) {
+        psc->options.on_batch(psc->options.arg);
+    }
+}
+
+static void on_close(void *arg, struct coxi_link *link, int code, const char *text)
+{
+    (void)link;
+    (void)code;
+    struct channel *channel = arg;
+    note_failure(channel->psc, text);
+}
+
+static const struct coxi_link_events events = {on_frame, on_payload, on_batch,
+                                               on_close};
+
+/* Connects once and serves the connection until it is closed. True: it had been up. */
+static bool connect_and_serve(struct channel *channel)
+{
+    struct coxi_psc *psc = channel->psc;
+    struct coxi_link *link;
+    if (coxi_link_connect(psc->address, psc->options.connect_ms, &link) != 0) {
+        note_failure(psc, coxi_error_text());
+        return false;
+    }
+    channel->greeted = false;
+    coxi_link_listen_to(link, &events, channel);
+    coxi_links_add(psc->options.links, link);
+    coxi_lock(&psc->lock);
+    channel->link = link;
+    bool stop = psc->failed != 0;
+    coxi_unlock(&psc->lock);
+    struct coxi_hello hello = psc->options.self;
+    hello.channel = channel->kind;
+    (void)coxi_hello_send(link, &hello);
+    if (stop) {
+        coxi_link_close(link, COX_ECANCELLED, "closing");
+    }
+    (void)coxi_link_run(link);
+    coxi_lock(&psc->lock);
+    bool was_up = channel->up;
+    channel->up = false;
+    channel->link = NULL;
+    coxi_unlock(&psc->lock);
+    coxi_link_unref(link);
+    return was_up;
+}
+
+/* Waits before the next attempt; false: there is none. */
+static bool back_off(struct channel *channel, int *backoff_ms, uint64_t down_since_ms)
+{
+    struct coxi_psc *psc = channel->psc;
+    if (psc->options.reconnect_ms >= 0 && coxi_psc_incarnation(psc) != 0 &&
+        coxi_now_ms() - down_since_ms > (uint64_t)psc->options.reconnect_ms) {
+        char text[sizeof(psc->last_text)];
+        coxi_lock(&psc->lock);
+        memcpy(text, psc->last_text, sizeof(text));
+        coxi_unlock(&psc->lock);
+        lose(psc, text);
+    }
+    struct timespec until = coxi_deadline(*backoff_ms);
+    coxi_lock(&psc->lock);
+    while (psc->failed == 0 &&
+           pthread_cond_timedwait(&psc->changed, &psc->lock, &until) == 0) {
+    }
+    bool again = psc->failed == 0;
+    coxi_unlock(&psc->lock);
+    *backoff_ms = *backoff_ms * 2 < BACKOFF_MAX_MS ? *backoff_ms * 2 : BACKOFF_MAX_MS;
+    return again;
+}
+
+static void *channel_thread(void *arg)
+{
+    struct channel *channel = arg;
+    int backoff_ms = BACKOFF_FIRST_MS;
+    uint64_t down_since_ms = coxi_now_ms();
+    do {
+        if (connect_and_serve(channel)) {
+            backoff_ms = BACKOFF_FIRST_MS;
+            down_since_ms = coxi_now_ms();
+        }
+        end_requests(channel);
+    } while (back_off(channel, &backoff_ms, down_since_ms));
+    end_requests(channel);
+    return NULL;
+}
+
+/* Starts the channel's thread on first need. Locked. */
+static int start_channel(struct coxi_psc *psc, enum coxi_channel kind)
+{
+    struct channel *channel = &psc->channels[kind];
+    if (channel->started) {
+        return 0;
+    }
+    int r =
+        coxi_thread_start(&channel->thread, "cox:ps-client", channel_thread, channel);
+    channel->started = r == 0;
+    return r;
+}
+
+/* ---- the interface */
+
+int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
+{
+    struct coxi_psc *psc = calloc(1, sizeof(*psc));
+    char *address = strdup(options->address);
+    if (psc == NULL || address == NULL) {
+        free(psc);
+        free(address);
+        return coxi_error_memory("a connection to a ps");
+    }
+    psc->options = *options;
+    psc->options.address = psc->address = address;
+    (void)pthread_mutex_init(&psc->lock, NULL);
+    coxi_cond_init(&psc->changed);
+    coxi_window_init(&psc->waiting, 1, WAITING_MAX);
+    psc->next_id = 1;
+    for (int i = 0; i < 2; i++) {
+        psc->channels[i].psc = psc;
+        psc->channels[i].kind = (enum coxi_channel)i;
+    }
+    coxi_lock(&psc->lock);
+    int r = start_channel(psc, COXI_CHANNEL_CONTROL);
+    coxi_unlock(&psc->lock);
+    if (r != 0) {
+        coxi_psc_close(psc);
+        return r;
+    }
+    *ret = psc;
+    return 0;
+}
+
+int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms)
+{
+    struct timespec until = coxi_deadline(timeout_ms);
+    int r = 0;
+    coxi_lock(&psc->lock);
+    while (r == 0 && psc->failed == 0 && !psc->channels[COXI_CHANNEL_CONTROL].up) {
+        if (pthread_cond_timedwait(&psc->changed, &psc->lock, &until) != 0) {
+            r = coxi_error(COX_ETIMEDOUT, "ps %u: no connection in %d ms: %s",
+                           psc->options.index, timeout_ms, psc->last_text);
+        }
+    }
+    if (r == 0 && psc->failed != 0) {
+        r = coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index, psc->address,
+                       psc->failed_text);
+    }
+    coxi_unlock(&psc->lock);
+    return r;
+}
+
+uint64_t coxi_psc_incarnation(struct coxi_psc *psc)
+{
+    coxi_lock(&psc->lock);
+    uint64_t incarnation = psc->incarnation;
+    coxi_unlock(&psc->lock);
+    return incarnation;
+}
+
+uint32_t coxi_psc_index(const struct coxi_psc *psc)
+{
+    return psc->options.index;
+}
+
+const char *coxi_psc_address(const struct coxi_psc *psc)
+{
+    return psc->address;
+}
+
+/* The encoded message, kept for sending it again. */
+static int encode(struct coxi_message *message, struct coxi_psc_request *request)
+{
+    const void *meta;
+    if (!coxi_message_encode(message, &meta, &request->meta_len)) {
+        return coxi_error(COX_ELIMIT, "a request of kind %d is too large to send",
+                          (int)message->kind);
+    }
+    request->meta = malloc(request->meta_len);
+    if (request->meta == NULL) {
+        return coxi_error_memory("a request");
+    }
+    memcpy(request->meta, meta, request->meta_len);
+    return 0;
+}
+
+/* Gives the request an id and a place among the waiting. Locked; may wait for a place.
+ */
+static int enlist(struct coxi_psc *psc, struct coxi_message *message,
+                  struct coxi_psc_request *request)
+{
+    while (psc->failed == 0 && psc->next_id - psc->waiting.first >= WAITING_MAX &&
+           psc->waiting.count > 0) {
+        (void)pthread_cond_wait(&psc->changed, &psc->lock);
+    }
+    if (psc->failed != 0) {
+        return coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index,
+                          psc->address, psc->failed_text);
+    }
+    request->id = message->request = psc->next_id;
+    int r = encode(message, request);
+    if (r == 0) {
+        r = coxi_window_put(&psc->waiting, request->id, request);
+    }
+    if (r == 0) {
+        psc->next_id++;
+        r = start_channel(psc, request->channel);
+        if (r != 0) {
+            (void)coxi_window_take(&psc->waiting, request->id);
+        }
+    }
+    if (r != 0) {
+        free(request->meta);
+        request->meta = NULL;
+    }
+    return r;
+}
+
+int coxi_psc_submit(struct coxi_psc *psc, const struct coxi_message *message,
+                    struct coxi_psc_request *request, bool later)
+{
+    struct coxi_message numbered = *message;
+    bool is_long = payload_len(request) > SMALL_MAX || request->answer_len > SMALL_MAX;
+    request->channel = is_long ? COXI_CHANNEL_DATA : COXI_CHANNEL_CONTROL;
+    request->deadline_ms = coxi_now_ms() + (uint64_t)psc->options.request_ms;
+    request->expired = false;
+    request->meta = NULL;
+    coxi_lock(&psc->lock);
+    struct coxi_link *link = link_of(psc, request->channel);
+    coxi_unlock(&psc->lock);
+    if (link != NULL) {
+        (void)coxi_link_wait_room(link, IN_LINE_MAX);
+        coxi_link_unref(link);
+    }
+    /* In line under the lock: once it is released, the request may be answered and
+     * gone. */
+    coxi_lock(&psc->lock);
+    int r = enlist(psc, &numbered, request);
+    link = r == 0 ? link_of(psc, request->channel) : NULL;
+    if (link != NULL) {
+        (void)send_request(link, request); /* if it breaks, the next one sends it */
+    }
+    coxi_unlock(&psc->lock);
+    if (link != NULL && !later) {
+        coxi_link_flush(link);
+    }
+    coxi_link_unref(link);
+    return r;
+}
+
+void coxi_psc_flush(struct coxi_psc *psc)
+{
+    for (int i = 0; i < 2; i++) {
+        coxi_lock(&psc->lock);
+        struct coxi_link *link = link_of(psc, (enum coxi_channel)i);
+        coxi_unlock(&psc->lock);
+        if (link != NULL) {
+            coxi_link_flush(link);
+            coxi_link_unref(link);
+        }
+    }
+}
+
+struct call {
+    struct coxi_psc_request *request;
+    enum coxi_message_kind expect;
+    void (*take)(void *arg, const struct coxi_message *answer);
+    void *arg;
+    pthread_mutex_t lock; /* guards the rest; leaf */
+    pthread_cond_t done;
+    bool ended;
+    int code;
+    char text[512];
+};
+
+/* The call that a blocking request belongs to: the two live and end together. */
+struct called_request {
+    struct coxi_psc_request request;
+    struct call *call;
+};
+
+/* The status in an answer that has one, and its text. */
+static int answer_code(const struct coxi_message *answer, const char **ret_text)
+{
+    if (answer->kind == COXI_SNAPSHOT_DONE) {
+        *ret_text = answer->snapshot_done.message;
+        return answer->snapshot_done.code;
+    }
+    if (answer->kind == COXI_STATUS || answer->kind == COXI_PULLED ||
+        answer->kind == COXI_COMMITTED) {
+        *ret_text = answer->status.message;
+        return answer->status.code;
+    }
+    *ret_text = "";
+    return 0;
+}
+
+static void call_done(struct coxi_psc_request *request, int code,
+                      const struct coxi_message *answer, void *payload, size_t len)
+{
+    struct call *call = ((struct called_request *)request)->call;
+    const char *text = coxi_error_text();
+    if (code == 0) {
+        code = answer_code(answer, &text);
+        if (code == 0 && answer->kind != call->expect) {
+            code = COX_EPROTO;
+            text = "the ps answered something else";
+        } else if (code == 0 && call->request->into != NULL &&
+                   len != call->request->into_len) {
+            code = COX_EPROTO;
+            text = "the ps answered with another number of bytes";
+        }
+    }
+    (void)payload;
+    coxi_lock(&call->lock);
+    if (code == 0 && call->take != NULL) {
+        call->take(call->arg, answer);
+    }
+    call->code = code;
+    strncpy(call->text, text, sizeof(call->text) - 1);
+    call->ended = true;
+    (void)pthread_cond_signal(&call->done);
+    coxi_unlock(&call->lock);
+}
+
+int coxi_psc_call(struct coxi_psc *psc, const struct coxi_message *message,
+                  struct coxi_psc_request *request, enum coxi_message_kind expect,
+                  void (*take)(void *arg, const struct coxi_message *answer), void *arg)
+{
+    struct call call = {.request = request, .expect = expect, .take = take, .arg = arg};
+    struct called_request called = {.request = *request, .call = &call};
+    called.request.done = call_done;
+    (void)pthread_mutex_init(&call.lock, NULL);
+    coxi_cond_init(&call.done);
+    int r = coxi_psc_submit(psc, message, &called.request, false);
+    if (r == 0) {
+        coxi_lock(&call.lock);
+        while (!call.ended) {
+            (void)pthread_cond_wait(&call.done, &call.lock);
+        }
+        r = call.code != 0 ? coxi_error(call.code, "%s", call.text) : 0;
+        coxi_unlock(&call.lock);
+    }
+    (void)pthread_cond_destroy(&call.done);
+    (void)pthread_mutex_destroy(&call.lock);
+    return r;
+}
+
+void coxi_psc_tell(struct coxi_psc *psc, const struct coxi_message *message)
+{
+    coxi_lock(&psc->lock);
+    struct coxi_link *link = link_of(psc, COXI_CHANNEL_CONTROL);
+    coxi_unlock(&psc->lock);
+    if (link != NULL) {
+        (void)coxi_message_send(link, message, NULL, false);
+        coxi_link_unref(link);
+    }
+}
+
+void coxi_psc_give_up(struct coxi_psc *psc, const char *text)
+{
+    (void)fail(psc, COX_EPSLOST, text);
+}
+
+void coxi_psc_tick(struct coxi_psc *psc)
+{
+    uint64_t now = coxi_now_ms();
+    coxi_lock(&psc->lock);
+    for (uint64_t id = psc->waiting.first; id < psc->waiting.next; id++) {
+        struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
+        if (request == NULL || request->expired || now < request->deadline_ms) {
+            continue;
+        }
+        /* It ends when its connection has: until then its memory may be in use. */
+        request->expired = true;
+        struct channel *channel = &psc->channels[request->channel];
+        if (channel->link != NULL) {
+            coxi_link_close(channel->link, COX_ETIMEDOUT, "a request was not answered");
+        }
+        (void)pthread_cond_broadcast(&psc->changed);
+    }
+    coxi_unlock(&psc->lock);
+}
+
+void coxi_psc_close(struct coxi_psc *psc)
+{
+    if (psc == NULL) {
+        return;
+    }
+    (void)fail(psc, COX_ECANCELLED, "closing");
+    for (int i = 0; i < 2; i++) {
+        if (psc->channels[i].started) {
+            (void)pthread_join(psc->channels[i].thread, NULL);
+        }
+    }
+    coxi_window_fini(&psc->waiting);
+    (void)pthread_cond_destroy(&psc->changed);
+    (void)pthread_mutex_destroy(&psc->lock);
+    free(psc->address);
+    free(psc);
+}

@@ -1,0 +1,102 @@
+/*
+ * One parameter server as a worker or a client sees it: requests and their answers.
+ *
+ * Two connections: small requests go over control, long ones (in either direction) over
+ * data, which is opened on first need. A connection that breaks is made again and what
+ * was unanswered is sent again: every request may reach the ps twice, and means the
+ * same then.
+ *
+ * Threads: any may submit. Each connection has a thread that connects and receives;
+ * `done` and `on_batch` run there and must not wait for other requests.
+ */
+#ifndef COXI_COMMON_PS_CLIENT_H
+#define COXI_COMMON_PS_CLIENT_H
+
+#include "common/message.h"
+
+struct coxi_psc;
+
+struct coxi_psc_options {
+    const char *address;      /* copied */
+    uint32_t index;           /* of the ps, for messages */
+    struct coxi_hello self;   /* how to greet */
+    struct coxi_links *links; /* that watch the connections */
+    int connect_ms;           /* one attempt to connect */
+    int reconnect_ms;         /* without a connection for this long: lost; -1: never */
+    int request_ms;           /* unanswered for this long: COX_ETIMEDOUT */
+    bool same_incarnation;    /* a restarted ps is lost, too */
+    /* The ps is lost, with the reason; once, from one of its threads. Optional. */
+    void (*on_lost)(void *arg, struct coxi_psc *psc, const char *text);
+    /* The answers of one read have been handed out. Optional. */
+    void (*on_batch)(void *arg);
+    void *arg;
+};
+
+struct coxi_psc_request {
+    /* Set by the caller; all must stay until `done`. */
+    const struct iovec *payload; /* what follows the message */
+    size_t n_payload;
+    void *into; /* where the answer's payload goes if it has into_len bytes, or NULL */
+    size_t into_len;
+    size_t answer_len; /* of the answer's payload, as far as known: chooses the
+                          connection */
+    /*
+     * The answer (code 0), valid during the call, or why there is none. Exactly once if
+     * coxi_psc_submit returned 0.
+     */
+    void (*done)(struct coxi_psc_request *request, int code,
+                 const struct coxi_message *answer, void *payload, size_t payload_len);
+
+    /* The ps client's own. */
+    uint8_t *meta;
+    size_t meta_len;
+    uint64_t id;
+    uint64_t deadline_ms;
+    enum coxi_channel channel;
+    bool expired;
+};
+
+/* Starts connecting. */
+int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret);
+
+/* Waits for the first connection. COX_ETIMEDOUT with the last reason; COX_EPSLOST. */
+int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms);
+
+/* The incarnation of the ps that was met last; 0 before the first. */
+uint64_t coxi_psc_incarnation(struct coxi_psc *psc);
+uint32_t coxi_psc_index(const struct coxi_psc *psc);
+const char *coxi_psc_address(const struct coxi_psc *psc);
+
+/*
+ * Sends a request (its `request` number is chosen here); see the struct. `later`: with
+ * the next flush. Blocks while too much is in line or unanswered. COX_EPSLOST or
+ * COX_ECANCELLED: the ps is lost or this client is closing; `done` is not called then.
+ */
+int coxi_psc_submit(struct coxi_psc *psc, const struct coxi_message *message,
+                    struct coxi_psc_request *request, bool later);
+void coxi_psc_flush(struct coxi_psc *psc);
+
+/*
+ * A request and its answer in one. `take` (NULL: none) looks at an answer of code 0
+ * that holds more than a status. Returns the answer's code, its text as the error text,
+ * or why there is no answer; COX_EPROTO: an answer of another kind than `expect`.
+ * Blocks.
+ */
+int coxi_psc_call(struct coxi_psc *psc, const struct coxi_message *message,
+                  struct coxi_psc_request *request, enum coxi_message_kind expect,
+                  void (*take)(void *arg, const struct coxi_message *answer),
+                  void *arg);
+
+/* A message that has no answer; lost with the connection. */
+void coxi_psc_tell(struct coxi_psc *psc, const struct coxi_message *message);
+
+/* Gives the ps up: every request ends with COX_EPSLOST, now and later. Any thread. */
+void coxi_psc_give_up(struct coxi_psc *psc, const char *text);
+
+/* Looks for requests past their deadline. Call now and then. */
+void coxi_psc_tick(struct coxi_psc *psc);
+
+/* Ends every request with COX_ECANCELLED, ends the threads. Takes NULL. Not on them. */
+void coxi_psc_close(struct coxi_psc *psc);
+
+#endif

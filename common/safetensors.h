@@ -1,0 +1,66 @@
+/*
+ * Files in the safetensors format: u64 header length, JSON header, then the tensors'
+ * data without gaps. Written as a stream in one pass, read through a memory map.
+ * Format: https://huggingface.co/docs/safetensors (header at most 100 MB, offsets
+ * sorted, no holes).
+ */
+#ifndef COXI_COMMON_SAFETENSORS_H
+#define COXI_COMMON_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coxswain/types.h"
+
+struct coxi_st_tensor {
+    const char *name;
+    const char *dtype; /* "F32", "U64", ... */
+    uint32_t rank;
+    uint64_t shape[COX_RANK_MAX];
+    uint64_t bytes;   /* of all elements */
+    const void *data; /* reading only: lives as long as the file is open */
+};
+
+struct coxi_st_metadata {
+    const char *key;
+    const char *value;
+};
+
+struct coxi_st_writer;
+struct coxi_st_file;
+
+/*
+ * Creates `path` (it must not exist) and writes the header. Then the data of each
+ * tensor follows, in order, in pieces of any size. COX_EIO names the file and the
+ * reason.
+ */
+int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_t n,
+                   const struct coxi_st_metadata *metadata, size_t n_metadata,
+                   struct coxi_st_writer **ret);
+int coxi_st_write(struct coxi_st_writer *writer, const void *data, size_t len);
+
+/*
+ * Ends the file: everything is on disk (fsync). *ret_crc32 is zlib's crc32 of the whole
+ * file. Frees the writer in any case; on failure the file is removed.
+ */
+int coxi_st_finish(struct coxi_st_writer *writer, uint64_t *ret_bytes,
+                   uint32_t *ret_crc32);
+
+/* Removes the unfinished file and frees the writer. Takes NULL. */
+void coxi_st_abandon(struct coxi_st_writer *writer);
+
+/*
+ * Opens a file of exactly `bytes` bytes and, if `crc32` is not NULL, that checksum.
+ * COX_EIO; COX_ECHECKSUM; COX_EFORMAT with what is wrong. The bytes are not trusted.
+ */
+int coxi_st_open(const char *path, uint64_t bytes, const uint32_t *crc32,
+                 struct coxi_st_file **ret);
+size_t coxi_st_count(const struct coxi_st_file *file);
+const struct coxi_st_tensor *coxi_st_at(const struct coxi_st_file *file, size_t i);
+const struct coxi_st_tensor *coxi_st_find(const struct coxi_st_file *file,
+                                          const char *name); /* or NULL */
+const char *coxi_st_metadata(const struct coxi_st_file *file,
+                             const char *key); /* or NULL */
+void coxi_st_close(struct coxi_st_file *file); /* takes NULL */
+
+#endif

@@ -1,0 +1,65 @@
+/*
+ * The listening side of a daemon: accepts connections, greets, and gives each a thread
+ * that receives, calls `handle` for every message, and closes. Answers that `handle`
+ * sends to its own peer leave in one write for each read.
+ */
+#ifndef COXI_COMMON_SERVER_H
+#define COXI_COMMON_SERVER_H
+
+#include "common/buffer.h"
+#include "common/message.h"
+
+struct coxi_server;
+
+/* A connection that has greeted. Lives until its `on_close` has returned. */
+struct coxi_peer {
+    struct coxi_server *server;
+    struct coxi_link *link;
+    struct coxi_hello hello;
+    struct coxi_buffer scratch; /* for `handle`, to make answers in; its thread only */
+};
+
+/* All calls on the connection's own thread; each may block. */
+struct coxi_server_events {
+    /* A peer of our version has greeted: 0 to take it, or it is refused (text: why). */
+    int (*on_hello)(void *arg, struct coxi_peer *peer);
+    /* A message; other than 0 closes the connection. */
+    int (*on_message)(void *arg, struct coxi_peer *peer,
+                      const struct coxi_message *message,
+                      const struct coxi_frame *frame);
+    /* A peer that was taken is gone. Optional. */
+    void (*on_close)(void *arg, struct coxi_peer *peer);
+};
+
+struct coxi_server_options {
+    const char *listen;
+    struct coxi_hello self; /* how to greet; `channel` is the peer's */
+    int peer_timeout_ms;
+    const struct coxi_server_events *events; /* borrowed */
+    void *arg;
+};
+
+/* Listens; serving begins at once. COX_EADDRESS, COX_ENOMEM. */
+int coxi_server_open(const struct coxi_server_options *options,
+                     struct coxi_server **ret);
+
+/* The address that peers dial. */
+const char *coxi_server_url(const struct coxi_server *server);
+
+/* The links that it watches: others of the same process may join them. */
+struct coxi_links *coxi_server_links(struct coxi_server *server);
+
+/* True where `match(arg, hello)` holds for a peer that has greeted. Any thread. */
+bool coxi_server_any(struct coxi_server *server,
+                     bool (*match)(const void *arg, const struct coxi_hello *hello),
+                     const void *arg);
+
+/* Heartbeats, and the end of what has closed. Several times in a quarter of the
+ * timeout. */
+void coxi_server_tick(struct coxi_server *server);
+
+/* Closes every connection and waits for every thread; `links` stay. Not on them. */
+void coxi_server_stop(struct coxi_server *server);
+void coxi_server_free(struct coxi_server *server); /* stops it; takes NULL */
+
+#endif

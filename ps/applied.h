@@ -1,0 +1,51 @@
+/*
+ * The applied set: which segments of which closures this ps has applied. It makes a
+ * commit that comes twice count once (protocol rules 6 and 7).
+ *
+ * Everything up to the watermark is settled and needs no record; above it there is one
+ * word of segment bits for each closure, in a ring that covers COXI_APPLIED_WINDOW ids
+ * at most.
+ */
+#ifndef COXI_PS_APPLIED_H
+#define COXI_PS_APPLIED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "schema/wire.h"
+
+enum {
+    COXI_APPLIED_WINDOW = 1 << 20, /* closures above the watermark */
+    COXI_SEGMENTS_MAX = 64,        /* flushes in a closure */
+};
+
+struct coxi_applied;
+
+int coxi_applied_new(struct coxi_applied **ret);
+void coxi_applied_free(struct coxi_applied *applied); /* takes NULL */
+
+/*
+ * Asks to apply (closure, segment). 0: do it, then call coxi_applied_end; whoever asks
+ * for the same meanwhile waits. COX_EEXIST: it has been applied. COX_ELIMIT: the
+ * closure is beyond the window or the segment beyond its maximum. COX_ENOMEM. Any
+ * thread.
+ */
+int coxi_applied_begin(struct coxi_applied *applied, uint64_t closure,
+                       uint32_t segment);
+
+/* Ends what coxi_applied_begin began: applied, or (failed) as if it had not been asked.
+ */
+void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, uint32_t segment,
+                      int failed);
+
+/* Moves the watermark on; a lower one is ignored. Any thread. */
+void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark);
+
+/*
+ * The set as it is: the watermark and, for free(), the intervals above it, by segment
+ * and closure. While no begin is open (a snapshot sees to that).
+ */
+int coxi_applied_list(struct coxi_applied *applied, uint64_t *ret_watermark,
+                      struct coxi_interval **ret, size_t *ret_n);
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * The shard of a dense variable that lives on this ps, with its optimizer state. Reads
+ * and updates are atomic for each 4 KiB block: a block is never read half-written.
+ */
+#ifndef COXI_PS_DENSE_H
+#define COXI_PS_DENSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/layout.h"
+
+enum { COXI_DENSE_BLOCK = 4096 };
+
+struct coxi_dense;
+
+/* A shard filled by the variable's initializer; both are borrowed for its life. */
+int coxi_dense_new(const struct coxi_variable *variable, const struct coxi_shard *shard,
+                   struct coxi_dense **ret);
+void coxi_dense_free(struct coxi_dense *dense); /* takes NULL */
+
+/* True where `op` can be applied to elements of the variable's type. */
+bool coxi_dense_takes(const struct coxi_variable *variable, enum coxi_op op);
+
+/* Copies `count` rows from row `begin` of the shard. In range, see coxi_dense_holds. */
+void coxi_dense_pull(struct coxi_dense *dense, uint64_t begin, uint64_t count,
+                     void *ret);
+
+/* Applies values to `count` rows from row `begin` of the shard. Cannot fail. */
+void coxi_dense_update(struct coxi_dense *dense, uint64_t begin, uint64_t count,
+                       enum coxi_op op, const void *values);
+
+/* The shard's elements and state, as they are: for a snapshot, while nobody updates. */
+const void *coxi_dense_data(const struct coxi_dense *dense, size_t *ret_bytes);
+const float *coxi_dense_slot(const struct coxi_dense *dense); /* NULL: none */
+
+#endif

@@ -1,0 +1,93 @@
+/* coxswain-ps: the parameter server daemon. Main thread: signals and ticks. */
+#include <signal.h>
+#include <stdlib.h>
+
+#include "common/daemon.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/loop.h"
+#include "common/option.h"
+#include "ps/service.h"
+
+struct config {
+    struct coxi_daemon_options daemon;
+};
+
+static const struct coxi_option options[] = {COXI_DAEMON_OPTIONS(struct config)};
+
+static const struct coxi_program program = {
+    .name = "coxswain-ps",
+    .usage = "[options]",
+    .summary =
+        "A parameter server: keeps variables and tables, answers pulls, applies "
+        "commits.\nIt serves one run at a time, and the next when that has ended.",
+    .prefix = "COX_PS",
+    .options = options,
+    .n_options = sizeof(options) / sizeof(*options),
+};
+
+struct daemon {
+    struct coxi_ps *ps;
+    struct coxi_loop *loop;
+    int signal;
+};
+
+static void on_tick(void *arg)
+{
+    coxi_ps_tick(((struct daemon *)arg)->ps);
+}
+
+static void on_signal(void *arg, int signum)
+{
+    struct daemon *daemon = arg;
+    daemon->signal = signum;
+    coxi_loop_stop(daemon->loop);
+}
+
+static int run(const struct config *config)
+{
+    struct daemon daemon = {0};
+    struct coxi_ps_options ps = {
+        .listen = config->daemon.listen,
+        .index = (uint32_t)config->daemon.index,
+        .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
+    };
+    int r = coxi_ps_open(&ps, &daemon.ps);
+    if (r == 0) {
+        r = coxi_loop_new(ps.peer_timeout_ms / 16 + 1, on_tick, &daemon, &daemon.loop);
+    }
+    if (r == 0) {
+        r = coxi_loop_on_signal(daemon.loop, SIGTERM, on_signal);
+    }
+    if (r == 0) {
+        r = coxi_loop_on_signal(daemon.loop, SIGINT, on_signal);
+    }
+    if (r == 0 && config->daemon.address_file != NULL) {
+        r = coxi_write_line(config->daemon.address_file, coxi_ps_url(daemon.ps));
+    }
+    if (r == 0) {
+        coxi_log(COXI_LOG_INFO, "listening", "address=%s", coxi_ps_url(daemon.ps));
+        coxi_loop_run(daemon.loop);
+        coxi_log(COXI_LOG_INFO, "ending", "signal=%d", daemon.signal);
+    }
+    coxi_ps_close(daemon.ps);
+    coxi_loop_free(daemon.loop);
+    return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_AGAIN + daemon.signal;
+}
+
+int main(int argc, char **argv)
+{
+    struct config config = {0};
+    int rest;
+    int r = coxi_options_parse(&program, argc, argv, &config, &rest);
+    if (r == COXI_OPTIONS_EXIT) {
+        return EXIT_SUCCESS;
+    }
+    if (r == 0 && rest < argc) {
+        r = coxi_error(COX_EINVAL, "what is '%s'? It takes options only", argv[rest]);
+    }
+    if (r == 0) {
+        r = coxi_daemon_start(&config.daemon, "ps");
+    }
+    return r != 0 ? coxi_exit_config(program.name) : run(&config);
+}

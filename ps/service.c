@@ -1,0 +1,218 @@
+/*
+ * See service.h. Threads: one a connection (common/server), all in the store at once.
+ */
+#include "ps/service.h"
+
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/log.h"
+#include "common/rand.h"
+#include "common/server.h"
+#include "ps/store.h"
+
+struct coxi_ps {
+    struct coxi_store *store;
+    struct coxi_server *server;
+};
+
+/* ---- answers */
+
+static int answer_status(struct coxi_peer *peer, const struct coxi_message *request,
+                         enum coxi_message_kind kind, int code)
+{
+    struct coxi_message answer = {.request = request->request, .kind = kind};
+    answer.status.code = code;
+    answer.status.message = code != 0 ? coxi_error_text() : "";
+    return coxi_message_send(peer->link, &answer, NULL, false);
+}
+
+static int answer_pull(struct coxi_ps *ps, struct coxi_peer *peer,
+                       const struct coxi_message *request,
+                       const struct coxi_frame *frame)
+{
+    peer->scratch.len = 0;
+    int r = coxi_store_pull(ps->store, &request->pull, frame->payload,
+                            frame->payload_len, &peer->scratch);
+    if (r != 0) {
+        return answer_status(peer, request, COXI_PULLED, r);
+    }
+    struct coxi_message answer = {.request = request->request, .kind = COXI_PULLED};
+    struct iovec segment = {peer->scratch.data, peer->scratch.len};
+    struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
+    if (segment.iov_len >= COXI_LINK_COPY_MAX) {
+        /* Lent to the link, which frees it; the next answer gets memory of its own. */
+        payload.release = free;
+        payload.arg = peer->scratch.data;
+        peer->scratch = (struct coxi_buffer){0};
+    }
+    return coxi_message_send(peer->link, &answer, &payload, false);
+}
+
+static int answer_commit(struct coxi_ps *ps, struct coxi_peer *peer,
+                         const struct coxi_message *request,
+                         const struct coxi_frame *frame)
+{
+    bool duplicate = false;
+    int r = coxi_store_commit(ps->store, &request->commit, frame->payload,
+                              frame->payload_len, &duplicate);
+    struct coxi_message answer = {.request = request->request, .kind = COXI_COMMITTED};
+    answer.status.code = r;
+    answer.status.message = r != 0 ? coxi_error_text() : "";
+    answer.status.duplicate = duplicate;
+    return coxi_message_send(peer->link, &answer, NULL, false);
+}
+
+static int answer_snapshot(struct coxi_ps *ps, struct coxi_peer *peer,
+                           const struct coxi_message *request)
+{
+    struct coxi_message answer = {.request = request->request,
+                                  .kind = COXI_SNAPSHOT_DONE};
+    int r = coxi_store_snapshot(ps->store, &request->snapshot, &answer.snapshot_done);
+    if (r != 0) {
+        answer.snapshot_done.code = r;
+        answer.snapshot_done.message = coxi_error_text();
+        coxi_log(COXI_LOG_ERROR, "snapshot_failed", "path=%s error=\"%s\"",
+                 request->snapshot.path, coxi_error_text());
+    } else {
+        coxi_log(COXI_LOG_INFO, "snapshot", "number=%llu bytes=%llu",
+                 (unsigned long long)request->snapshot.number,
+                 (unsigned long long)answer.snapshot_done.bytes);
+    }
+    int sent = coxi_message_send(peer->link, &answer, NULL, false);
+    free((void *)(uintptr_t)answer.snapshot_done.applied);
+    return sent;
+}
+
+static bool is_owner(const void *arg, const struct coxi_hello *hello)
+{
+    return hello->role == COXI_ROLE_CLIENT && coxi_session_equal(&hello->session, arg);
+}
+
+/* True where no client of the session that has the store is connected. */
+static bool owner_is_gone(struct coxi_ps *ps)
+{
+    struct coxi_session owner;
+    return coxi_store_owner(ps->store, &owner) &&
+           !coxi_server_any(ps->server, is_owner, &owner);
+}
+
+static int answer_claim(struct coxi_ps *ps, struct coxi_peer *peer,
+                        const struct coxi_message *request)
+{
+    int r = coxi_store_claim(ps->store, &request->claim, owner_is_gone(ps));
+    coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_WARN, "claim",
+             "run=%016llx generation=%llu result=%s",
+             (unsigned long long)request->claim.run,
+             (unsigned long long)request->claim.generation, coxi_error_name(r));
+    return answer_status(peer, request, COXI_STATUS, r);
+}
+
+/* ---- requests */
+
+static int on_hello(void *arg, struct coxi_peer *peer)
+{
+    (void)arg;
+    if (peer->hello.role == COXI_ROLE_PS) {
+        return coxi_error(COX_EREFUSED, "this is a ps: no other ps has business here");
+    }
+    return 0;
+}
+
+static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
+                      const struct coxi_frame *frame)
+{
+    struct coxi_ps *ps = arg;
+    switch (m->kind) {
+    case COXI_PULL:
+        return answer_pull(ps, peer, m, frame);
+    case COXI_COMMIT:
+        return answer_commit(ps, peer, m, frame);
+    case COXI_CLAIM:
+        return answer_claim(ps, peer, m);
+    case COXI_RELEASE:
+        return answer_status(peer, m, COXI_STATUS,
+                             coxi_store_release(ps->store, &m->release));
+    case COXI_CREATE:
+        return answer_status(peer, m, COXI_STATUS,
+                             coxi_store_create(ps->store, &m->create));
+    case COXI_WATERMARK:
+        (void)coxi_store_advance(ps->store, &m->watermark);
+        return 0;
+    case COXI_SNAPSHOT:
+        return answer_snapshot(ps, peer, m);
+    case COXI_COUNT: {
+        struct coxi_message answer = {.request = m->request, .kind = COXI_COUNTS};
+        coxi_store_counts(ps->store, &answer.counts);
+        return coxi_message_send(peer->link, &answer, NULL, false);
+    }
+    case COXI_HELLO:
+    case COXI_REFUSE:
+    case COXI_STATUS:
+    case COXI_SNAPSHOT_DONE:
+    case COXI_COUNTS:
+    case COXI_PULLED:
+    case COXI_COMMITTED:
+    case COXI_LAYOUT:
+    case COXI_MODULE:
+    case COXI_MODULE_LOADED:
+    case COXI_DISPATCH:
+    case COXI_RECALL:
+    case COXI_DONE:
+        break;
+    }
+    return coxi_error(COX_EPROTO, "a ps takes no message of kind %d", (int)m->kind);
+}
+
+static const struct coxi_server_events events = {
+    .on_hello = on_hello,
+    .on_message = on_message,
+};
+
+/* ---- life */
+
+int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
+{
+    struct coxi_ps *ps = calloc(1, sizeof(*ps));
+    if (ps == NULL) {
+        return coxi_error_memory("the ps");
+    }
+    struct coxi_server_options server = {
+        .listen = options->listen,
+        .self = {.role = COXI_ROLE_PS,
+                 .index = options->index,
+                 .incarnation = coxi_random_id()},
+        .peer_timeout_ms = options->peer_timeout_ms,
+        .events = &events,
+        .arg = ps,
+    };
+    int r = coxi_store_new(options->index, server.self.incarnation, &ps->store);
+    if (r == 0) {
+        r = coxi_server_open(&server, &ps->server);
+    }
+    if (r != 0) {
+        coxi_ps_close(ps);
+        return r;
+    }
+    *ret = ps;
+    return 0;
+}
+
+const char *coxi_ps_url(const struct coxi_ps *ps)
+{
+    return coxi_server_url(ps->server);
+}
+
+void coxi_ps_tick(struct coxi_ps *ps)
+{
+    coxi_server_tick(ps->server);
+}
+
+void coxi_ps_close(struct coxi_ps *ps)
+{
+    if (ps != NULL) {
+        coxi_server_free(ps->server);
+        coxi_store_free(ps->store);
+        free(ps);
+    }
+}

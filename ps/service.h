@@ -1,0 +1,28 @@
+/* What a ps does with each message: calls the store and answers. The daemon's inside.
+ */
+#ifndef COXI_PS_SERVICE_H
+#define COXI_PS_SERVICE_H
+
+#include <stdint.h>
+
+struct coxi_ps;
+
+struct coxi_ps_options {
+    const char *listen;
+    uint32_t index;
+    int peer_timeout_ms;
+};
+
+/* Listens; serving begins at once. COX_EADDRESS, COX_ENOMEM. */
+int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret);
+
+/* The address that peers dial. */
+const char *coxi_ps_url(const struct coxi_ps *ps);
+
+/* Heartbeats. Call several times in a quarter of peer_timeout_ms. */
+void coxi_ps_tick(struct coxi_ps *ps);
+
+/* Closes every connection, ends every thread. Takes NULL. */
+void coxi_ps_close(struct coxi_ps *ps);
+
+#endif

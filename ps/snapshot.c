@@ -1,0 +1,242 @@
+/*
+ * Writing a snapshot of the store (coxi_store_snapshot): one safetensors file with
+ *   <name> or <name>/part_<i>     a dense variable, or its i-th shard
+ *   <name>/keys, <name>/values    a table: U64 [rows], F32 [rows, dim]
+ *   .../<slot>                    optimizer state, in the shape of the values
+ * and, in __metadata__, what it belongs to and the applied set of the same moment.
+ * Commits wait while it is written, pulls do not.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/safetensors.h"
+#include "ps/optimizer.h"
+#include "ps/store_internal.h"
+
+enum content { CONTENT_VALUES, CONTENT_SLOT, CONTENT_KEYS };
+
+/* A tensor of the file and where its data come from. */
+struct source {
+    const struct coxi_part *part;
+    enum content content;
+    char name[COXI_WIRE_NAME_MAX + 64];
+};
+
+struct plan {
+    struct coxi_st_tensor *tensors;
+    struct source *sources;
+    size_t n;
+};
+
+static size_t element_size(const struct coxi_part *part, enum content content)
+{
+    return content == CONTENT_KEYS ? 8 : coxi_dtype_size(part->variable->dtype);
+}
+
+/* "name", "name/part_2", "name/keys", "name/part_2/adagrad" ... */
+static void set_name(struct source *source)
+{
+    const struct coxi_part *part = source->part;
+    const struct coxi_variable *v = part->variable;
+    int used = snprintf(source->name, sizeof(source->name), "%s", v->name);
+    if (part->table == NULL && v->n_shards > 1) {
+        used += snprintf(source->name + used, sizeof(source->name) - (size_t)used,
+                         "/part_%td", part->shard - v->shards);
+    }
+    const char *suffix = source->content == CONTENT_SLOT
+                             ? coxi_optimizer_slot_name(&v->optimizer)
+                         : source->content == CONTENT_KEYS ? "keys"
+                         : part->table != NULL             ? "values"
+                                                           : NULL;
+    if (suffix != NULL) {
+        (void)snprintf(source->name + used, sizeof(source->name) - (size_t)used, "/%s",
+                       suffix);
+    }
+}
+
+static void add_tensor(struct plan *plan, const struct coxi_part *part,
+                       enum content content)
+{
+    const struct coxi_variable *v = part->variable;
+    struct source *source = &plan->sources[plan->n];
+    struct coxi_st_tensor *tensor = &plan->tensors[plan->n];
+    *source = (struct source){.part = part, .content = content};
+    set_name(source);
+    *tensor = (struct coxi_st_tensor){.name = source->name};
+    tensor->dtype = content == CONTENT_KEYS ? "U64" : coxi_dtype_name(v->dtype);
+    if (part->table != NULL) {
+        tensor->rank = content == CONTENT_KEYS ? 1 : 2;
+        tensor->shape[0] = coxi_table_rows(part->table);
+        tensor->shape[1] = coxi_table_dim(v);
+    } else {
+        tensor->rank = v->rank;
+        memcpy(tensor->shape, v->shape, sizeof(tensor->shape));
+        tensor->shape[0] = part->shard->count;
+    }
+    tensor->bytes = element_size(part, content);
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        tensor->bytes *= tensor->shape[i];
+    }
+    plan->n++;
+}
+
+static int make_plan(const struct coxi_store *store, struct plan *plan)
+{
+    *plan = (struct plan){0};
+    plan->tensors = calloc(store->n_parts * 3 + 1, sizeof(*plan->tensors));
+    plan->sources = calloc(store->n_parts * 3 + 1, sizeof(*plan->sources));
+    if (plan->tensors == NULL || plan->sources == NULL) {
+        return coxi_error_memory("a snapshot");
+    }
+    /* Large elements first keeps every tensor aligned to its own element size. */
+    for (size_t size = 8; size > 0; size /= 2) {
+        for (size_t i = 0; i < store->n_parts; i++) {
+            const struct coxi_part *part = &store->parts[i];
+            for (int c = CONTENT_VALUES; c <= CONTENT_KEYS; c++) {
+                bool there = part->dense != NULL || part->table != NULL;
+                if (!there || (c == CONTENT_KEYS && part->table == NULL) ||
+                    (c == CONTENT_SLOT &&
+                     coxi_optimizer_slots(&part->variable->optimizer) == 0) ||
+                    element_size(part, (enum content)c) != size) {
+                    continue;
+                }
+                add_tensor(plan, part, (enum content)c);
+            }
+        }
+    }
+    return 0;
+}
+
+struct row_writer {
+    struct coxi_st_writer *file;
+    enum content content;
+    size_t bytes; /* of a row's values */
+};
+
+static int write_row(void *arg, uint64_t key, const float *values, const float *slot)
+{
+    struct row_writer *writer = arg;
+    switch (writer->content) {
+    case CONTENT_KEYS:
+        return coxi_st_write(writer->file, &key, sizeof(key));
+    case CONTENT_VALUES:
+        return coxi_st_write(writer->file, values, writer->bytes);
+    case CONTENT_SLOT:
+        return coxi_st_write(writer->file, slot, writer->bytes);
+    }
+    return COX_EINVAL;
+}
+
+static int write_tensor(struct coxi_st_writer *file, const struct source *source)
+{
+    if (source->part->table != NULL) {
+        struct row_writer writer = {file, source->content,
+                                    coxi_variable_row_bytes(source->part->variable)};
+        return coxi_table_each(source->part->table, write_row, &writer);
+    }
+    size_t bytes = 0;
+    const void *data = coxi_dense_data(source->part->dense, &bytes);
+    if (source->content == CONTENT_SLOT) {
+        data = coxi_dense_slot(source->part->dense);
+    }
+    return coxi_st_write(file, data, bytes);
+}
+
+/* "first-last:segment first-last:segment ..." */
+static int applied_text(const struct coxi_snapshot_done *done, struct coxi_buffer *ret)
+{
+    int r = coxi_buffer_append_raw(ret, NULL, 0);
+    for (size_t i = 0; r == 0 && i < done->n_applied; i++) {
+        const struct coxi_interval *interval = &done->applied[i];
+        r = coxi_buffer_printf(ret, "%s%" PRIu64 "-%" PRIu64 ":%" PRIu64,
+                               i > 0 ? " " : "", interval->first, interval->last,
+                               interval->segment);
+    }
+    return r == 0 ? coxi_buffer_append_raw(ret, "", 1) : r;
+}
+
+static int write_file(const struct coxi_store *store,
+                      const struct coxi_snapshot *snapshot, const struct plan *plan,
+                      struct coxi_snapshot_done *done)
+{
+    struct coxi_buffer applied = {0};
+    struct coxi_st_writer *file;
+    char run[32];
+    char generation[32];
+    char number[32];
+    char ps[32];
+    char watermark[32];
+    (void)snprintf(run, sizeof(run), "%016" PRIx64, store->session.run);
+    (void)snprintf(generation, sizeof(generation), "%" PRIu64,
+                   store->session.generation);
+    (void)snprintf(number, sizeof(number), "%" PRIu64, snapshot->number);
+    (void)snprintf(ps, sizeof(ps), "%" PRIu32, store->ps_index);
+    (void)snprintf(watermark, sizeof(watermark), "%" PRIu64, done->watermark);
+    int r = applied_text(done, &applied);
+    if (r == 0) {
+        const struct coxi_st_metadata metadata[] = {
+            {"format", "coxswain-1"},
+            {"run", run},
+            {"generation", generation},
+            {"checkpoint", number},
+            {"ps", ps},
+            {"watermark", watermark},
+            {"applied", (const char *)applied.data},
+        };
+        r = coxi_st_create(snapshot->path, plan->tensors, plan->n, metadata,
+                           sizeof(metadata) / sizeof(*metadata), &file);
+    }
+    if (r == COX_EIO) {
+        r = coxi_error(r,
+                       "ps %" PRIu32 ": %s (client and ps must see the same directory)",
+                       store->ps_index, coxi_error_text());
+    }
+    coxi_buffer_fini(&applied);
+    if (r != 0) {
+        return r;
+    }
+    for (size_t i = 0; r == 0 && i < plan->n; i++) {
+        r = write_tensor(file, &plan->sources[i]);
+    }
+    if (r != 0) {
+        coxi_st_abandon(file);
+        return r;
+    }
+    return coxi_st_finish(file, &done->bytes, &done->crc32);
+}
+
+int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
+                        struct coxi_snapshot_done *ret)
+{
+    struct coxi_snapshot_done done = {.message = ""};
+    struct coxi_interval *applied = NULL;
+    struct plan plan = {0};
+    (void)pthread_rwlock_rdlock(&store->registry);
+    (void)pthread_rwlock_wrlock(&store->moment);
+    int r = coxi_store_fenced(store, &snapshot->session);
+    if (r == 0) {
+        r = coxi_applied_list(store->applied, &done.watermark, &applied,
+                              &done.n_applied);
+        done.applied = applied;
+    }
+    if (r == 0) {
+        r = make_plan(store, &plan);
+    }
+    if (r == 0) {
+        r = write_file(store, snapshot, &plan, &done);
+    }
+    (void)pthread_rwlock_unlock(&store->moment);
+    (void)pthread_rwlock_unlock(&store->registry);
+    free(plan.tensors);
+    free(plan.sources);
+    if (r != 0) {
+        free(applied);
+        return r;
+    }
+    *ret = done;
+    return 0;
+}

@@ -1,0 +1,428 @@
+/* See store.h. */
+#include "ps/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/message.h"
+#include "ps/store_internal.h"
+
+int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **ret)
+{
+    struct coxi_store *store = calloc(1, sizeof(*store));
+    if (store == NULL) {
+        return coxi_error_memory("the store");
+    }
+    store->ps_index = ps_index;
+    store->incarnation = incarnation;
+    /* Commits come without end: a snapshot that waits must not wait for ever. */
+    pthread_rwlockattr_t attr;
+    (void)pthread_rwlockattr_init(&attr);
+    (void)pthread_rwlockattr_setkind_np(&attr,
+                                        PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    (void)pthread_rwlock_init(&store->registry, &attr);
+    (void)pthread_rwlock_init(&store->moment, &attr);
+    (void)pthread_rwlockattr_destroy(&attr);
+    *ret = store;
+    return 0;
+}
+
+static void part_fini(struct coxi_part *part)
+{
+    coxi_dense_free(part->dense);
+    coxi_table_free(part->table);
+    coxi_variable_free(part->variable);
+}
+
+/* Back to a store that nobody has claimed. Registry written. */
+static void forget(struct coxi_store *store)
+{
+    for (size_t i = 0; i < store->n_parts; i++) {
+        part_fini(&store->parts[i]);
+    }
+    free(store->parts);
+    coxi_applied_free(store->applied);
+    store->parts = NULL;
+    store->n_parts = 0;
+    store->applied = NULL;
+    store->claimed = false;
+    store->session = (struct coxi_session){0};
+}
+
+void coxi_store_free(struct coxi_store *store)
+{
+    if (store != NULL) {
+        forget(store);
+        (void)pthread_rwlock_destroy(&store->registry);
+        (void)pthread_rwlock_destroy(&store->moment);
+        free(store);
+    }
+}
+
+/* ---- whose it is */
+
+int coxi_store_fenced(const struct coxi_store *store,
+                      const struct coxi_session *session)
+{
+    if (store->claimed && coxi_session_equal(&store->session, session)) {
+        return 0;
+    }
+    return coxi_error(COX_EFENCED, "ps %u serves another client", store->ps_index);
+}
+
+int coxi_store_claim(struct coxi_store *store, const struct coxi_session *session,
+                     bool owner_gone)
+{
+    int r = 0;
+    (void)pthread_rwlock_wrlock(&store->registry);
+    const struct coxi_session *owner = &store->session;
+    bool same_run = store->claimed && owner->run == session->run;
+    if (!same_run || !coxi_session_equal(owner, session)) {
+        if (same_run && session->generation <= owner->generation) {
+            r = coxi_error(COX_EFENCED, "ps %u has been claimed by generation %llu",
+                           store->ps_index, (unsigned long long)owner->generation);
+        } else if (store->claimed && !same_run && !owner_gone) {
+            r = coxi_error(COX_EBUSY, "ps %u serves run %016llx: end that first",
+                           store->ps_index, (unsigned long long)owner->run);
+        } else {
+            forget(store);
+            r = coxi_applied_new(&store->applied);
+            store->claimed = r == 0;
+            store->session = *session;
+        }
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    return r;
+}
+
+int coxi_store_release(struct coxi_store *store, const struct coxi_session *session)
+{
+    (void)pthread_rwlock_wrlock(&store->registry);
+    int r = coxi_store_fenced(store, session);
+    if (r == 0) {
+        forget(store);
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    return r;
+}
+
+bool coxi_store_owner(struct coxi_store *store, struct coxi_session *ret)
+{
+    (void)pthread_rwlock_rdlock(&store->registry);
+    bool claimed = store->claimed;
+    *ret = store->session;
+    (void)pthread_rwlock_unlock(&store->registry);
+    return claimed;
+}
+
+/* ---- variables */
+
+static int part_init(struct coxi_store *store, const struct coxi_variable *variable,
+                     struct coxi_part *part)
+{
+    int r = coxi_variable_copy(variable, &part->variable);
+    if (r != 0) {
+        return r;
+    }
+    part->shard = coxi_variable_shard(part->variable, store->ps_index);
+    if (variable->kind == COXI_KIND_TABLE) {
+        r = coxi_table_new(part->variable, &part->table);
+    } else if (part->shard != NULL) {
+        r = coxi_dense_new(part->variable, part->shard, &part->dense);
+    }
+    return r;
+}
+
+/* Room in the registry for variable `id`. Written. */
+static int make_room(struct coxi_store *store, uint32_t id)
+{
+    if (id >= COXI_VARIABLES_MAX) {
+        return coxi_error(COX_ELIMIT, "more than %d variables", COXI_VARIABLES_MAX);
+    }
+    if (id < store->n_parts) {
+        return 0;
+    }
+    struct coxi_part *parts = realloc(store->parts, (id + 1) * sizeof(*parts));
+    if (parts == NULL) {
+        return coxi_error_memory("variables");
+    }
+    memset(parts + store->n_parts, 0, (id + 1 - store->n_parts) * sizeof(*parts));
+    store->parts = parts;
+    store->n_parts = id + 1;
+    return 0;
+}
+
+static int check_new(const struct coxi_store *store,
+                     const struct coxi_variable *variable)
+{
+    for (size_t i = 0; i < store->n_parts; i++) {
+        const struct coxi_variable *other = store->parts[i].variable;
+        if (other != NULL &&
+            (i == variable->id || strcmp(other->name, variable->name) == 0)) {
+            return coxi_error(COX_EEXIST, "variable '%s' exists already", other->name);
+        }
+    }
+    return coxi_variable_check(variable, COXI_PS_MAX);
+}
+
+int coxi_store_create(struct coxi_store *store, const struct coxi_create *create)
+{
+    (void)pthread_rwlock_wrlock(&store->registry);
+    int r = coxi_store_fenced(store, &create->session);
+    if (r == 0) {
+        r = coxi_applied_begin(store->applied, create->closure, 0);
+    }
+    if (r != 0) {
+        (void)pthread_rwlock_unlock(&store->registry);
+        return r == COX_EEXIST ? 0 : r; /* this very creation has been done */
+    }
+    struct coxi_part part = {0};
+    r = check_new(store, &create->variable);
+    if (r == 0) {
+        r = make_room(store, create->variable.id);
+    }
+    if (r == 0) {
+        r = part_init(store, &create->variable, &part);
+    }
+    if (r == 0) {
+        store->parts[create->variable.id] = part;
+    } else {
+        part_fini(&part);
+    }
+    coxi_applied_end(store->applied, create->closure, 0, r);
+    (void)pthread_rwlock_unlock(&store->registry);
+    return r;
+}
+
+/* ---- requests: what each item means */
+
+static int check_target(const struct coxi_store *store,
+                        const struct coxi_session *session, uint64_t incarnation)
+{
+    int r = coxi_store_fenced(store, session);
+    if (r == 0 && incarnation != store->incarnation) {
+        r = coxi_error(COX_EPSLOST, "ps %u has been restarted", store->ps_index);
+    }
+    return r;
+}
+
+/* The part an item names, its rows in range; *ret_begin is relative to the shard. */
+static int find_part(const struct coxi_store *store, uint64_t id, uint64_t begin,
+                     uint64_t count, struct coxi_part **ret, uint64_t *ret_begin)
+{
+    if (id >= store->n_parts || store->parts[id].variable == NULL) {
+        return coxi_error(COX_ENOENT, "ps %u has no variable %llu", store->ps_index,
+                          (unsigned long long)id);
+    }
+    struct coxi_part *part = &store->parts[id];
+    if (part->table != NULL) {
+        if (count > COXI_PAYLOAD_MAX / coxi_variable_row_bytes(part->variable)) {
+            return coxi_error(COX_EINVAL, "too many keys of table '%s'",
+                              part->variable->name);
+        }
+        *ret_begin = 0;
+    } else if (part->shard == NULL || begin < part->shard->begin ||
+               begin - part->shard->begin > part->shard->count ||
+               count > part->shard->count - (begin - part->shard->begin)) {
+        return coxi_error(COX_EINVAL,
+                          "rows %llu+%llu of variable '%s' are not on ps %u",
+                          (unsigned long long)begin, (unsigned long long)count,
+                          part->variable->name, store->ps_index);
+    } else {
+        *ret_begin = begin - part->shard->begin;
+    }
+    *ret = part;
+    return 0;
+}
+
+static int pull_item(const struct coxi_store *store, const struct coxi_pull_item *item,
+                     const uint8_t **keys, size_t *keys_len, struct coxi_buffer *ret)
+{
+    struct coxi_part *part;
+    uint64_t begin;
+    int r = find_part(store, item->variable, item->begin, item->count, &part, &begin);
+    if (r != 0) {
+        return r;
+    }
+    size_t bytes = item->count * coxi_variable_row_bytes(part->variable);
+    r = coxi_buffer_reserve(ret, bytes);
+    if (r != 0) {
+        return r;
+    }
+    if (part->table != NULL) {
+        size_t len = item->count * sizeof(uint64_t);
+        if (len > *keys_len) {
+            return coxi_error(COX_EINVAL, "keys of table '%s' are missing",
+                              part->variable->name);
+        }
+        coxi_table_pull(part->table, (const uint64_t *)(const void *)*keys, item->count,
+                        (float *)(void *)(ret->data + ret->len));
+        *keys += len;
+        *keys_len -= len;
+    } else {
+        coxi_dense_pull(part->dense, begin, item->count, ret->data + ret->len);
+    }
+    ret->len += bytes;
+    return 0;
+}
+
+int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
+                    const void *keys, size_t len, struct coxi_buffer *ret)
+{
+    const uint8_t *at = keys;
+    (void)pthread_rwlock_rdlock(&store->registry);
+    int r = check_target(store, &pull->session, pull->incarnation);
+    for (size_t i = 0; r == 0 && i < pull->n_items; i++) {
+        r = pull_item(store, &pull->items[i], &at, &len, ret);
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    atomic_fetch_add_explicit(&store->pulls, 1, memory_order_relaxed);
+    return r;
+}
+
+/* ---- commits: all of an update that can fail is done before any of it is applied */
+
+struct ready_update {
+    struct coxi_part *part;
+    enum coxi_op op;
+    uint64_t begin;
+    uint64_t count;
+    struct coxi_row **rows;
+    const void *values;
+};
+
+static int prepare_update(const struct coxi_store *store,
+                          const struct coxi_update *update, const uint8_t **at,
+                          size_t *len, struct ready_update *ret)
+{
+    int r = find_part(store, update->variable, update->begin, update->count, &ret->part,
+                      &ret->begin);
+    if (r != 0) {
+        return r;
+    }
+    const struct coxi_variable *variable = ret->part->variable;
+    ret->op = (enum coxi_op)update->op;
+    ret->count = update->count;
+    if (!coxi_dense_takes(variable, ret->op)) {
+        return coxi_error(COX_EINVAL, "variable '%s' takes no %s", variable->name,
+                          ret->op == COXI_OP_GRADIENT ? "gradients: it has no optimizer"
+                                                      : "additions: not in its type");
+    }
+    size_t keys_len = ret->part->table != NULL ? update->count * sizeof(uint64_t) : 0;
+    size_t values_len =
+        coxi_align(update->count * coxi_variable_row_bytes(variable), 8);
+    if (keys_len > *len || values_len > *len - keys_len) {
+        return coxi_error(COX_EINVAL, "values of variable '%s' are missing",
+                          variable->name);
+    }
+    ret->values = *at + keys_len;
+    if (ret->part->table != NULL && update->count > 0) {
+        ret->rows = malloc(update->count * sizeof(struct coxi_row *));
+        if (ret->rows == NULL) {
+            return coxi_error_memory("an update");
+        }
+        r = coxi_table_resolve(ret->part->table, (const uint64_t *)(const void *)*at,
+                               update->count, ret->rows);
+    }
+    *at += keys_len + values_len;
+    *len -= keys_len + values_len;
+    return r;
+}
+
+static void apply_update(const struct ready_update *update)
+{
+    if (update->part->table != NULL) {
+        coxi_table_update(update->part->table, update->rows, update->count, update->op,
+                          update->values);
+    } else {
+        coxi_dense_update(update->part->dense, update->begin, update->count, update->op,
+                          update->values);
+    }
+}
+
+static int apply_commit(struct coxi_store *store, const struct coxi_commit *commit,
+                        const void *payload, size_t len)
+{
+    enum { FEW = 16 };
+    struct ready_update few[FEW] = {{0}};
+    struct ready_update *updates = few;
+    const uint8_t *at = payload;
+    int r = 0;
+    if (commit->n_updates > FEW) {
+        updates = calloc(commit->n_updates, sizeof(*updates));
+        if (updates == NULL) {
+            return coxi_error_memory("a commit");
+        }
+    }
+    for (size_t i = 0; r == 0 && i < commit->n_updates; i++) {
+        r = prepare_update(store, &commit->updates[i], &at, &len, &updates[i]);
+    }
+    for (size_t i = 0; r == 0 && i < commit->n_updates; i++) {
+        apply_update(&updates[i]);
+    }
+    for (size_t i = 0; i < commit->n_updates; i++) {
+        free(updates[i].rows);
+    }
+    if (updates != few) {
+        free(updates);
+    }
+    return r;
+}
+
+int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
+                      const void *payload, size_t len, bool *ret_duplicate)
+{
+    (void)pthread_rwlock_rdlock(&store->registry);
+    (void)pthread_rwlock_rdlock(&store->moment);
+    int r = check_target(store, &commit->session, commit->incarnation);
+    if (r == 0) {
+        r = coxi_applied_begin(store->applied, commit->closure, commit->segment);
+        *ret_duplicate = r == COX_EEXIST;
+        if (r == 0) {
+            r = apply_commit(store, commit, payload, len);
+            coxi_applied_end(store->applied, commit->closure, commit->segment, r);
+            atomic_fetch_add_explicit(&store->commits, r == 0, memory_order_relaxed);
+        } else if (r == COX_EEXIST) {
+            atomic_fetch_add_explicit(&store->duplicates, 1, memory_order_relaxed);
+            r = 0;
+        }
+    }
+    (void)pthread_rwlock_unlock(&store->moment);
+    (void)pthread_rwlock_unlock(&store->registry);
+    return r;
+}
+
+int coxi_store_advance(struct coxi_store *store, const struct coxi_watermark *watermark)
+{
+    (void)pthread_rwlock_rdlock(&store->registry);
+    int r = coxi_store_fenced(store, &watermark->session);
+    if (r == 0) {
+        coxi_applied_advance(store->applied, watermark->watermark);
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    return r;
+}
+
+void coxi_store_counts(struct coxi_store *store, struct coxi_counters *ret)
+{
+    struct coxi_counters counts = {
+        .commits = atomic_load(&store->commits),
+        .duplicates = atomic_load(&store->duplicates),
+        .pulls = atomic_load(&store->pulls),
+    };
+    (void)pthread_rwlock_rdlock(&store->registry);
+    for (size_t i = 0; i < store->n_parts; i++) {
+        struct coxi_part *part = &store->parts[i];
+        if (part->table != NULL) {
+            counts.rows += coxi_table_rows(part->table);
+            counts.bytes += coxi_table_bytes(part->table);
+        } else if (part->dense != NULL) {
+            size_t bytes = 0;
+            (void)coxi_dense_data(part->dense, &bytes);
+            counts.bytes += coxi_dense_slot(part->dense) != NULL ? 2 * bytes : bytes;
+        }
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    *ret = counts;
+}

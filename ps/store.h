@@ -1,0 +1,70 @@
+/*
+ * What a ps holds for a run: variables, tables, the applied set. No network: the server
+ * calls it for its peers, a benchmark or a test may call it directly.
+ *
+ * All functions but new and free are for any thread. Locks: `registry` (which variables
+ * there are) before `moment` (commits against snapshots) before rows, blocks and the
+ * applied set. Pulls take the registry only, so a snapshot never stops them.
+ */
+#ifndef COXI_PS_STORE_H
+#define COXI_PS_STORE_H
+
+#include <stdbool.h>
+
+#include "common/buffer.h"
+#include "schema/wire.h"
+
+struct coxi_store;
+
+int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **ret);
+void coxi_store_free(struct coxi_store *store); /* takes NULL */
+
+/*
+ * Takes the store for a run, or for a newer client of the same run. What another run
+ * left is forgotten. Again with the same session: nothing. COX_EFENCED: a newer client
+ * has been here. COX_EBUSY: another run has it and its client is not gone.
+ */
+int coxi_store_claim(struct coxi_store *store, const struct coxi_session *session,
+                     bool owner_gone);
+
+/* Who has it; false: nobody. */
+bool coxi_store_owner(struct coxi_store *store, struct coxi_session *ret);
+
+/* Forgets the run. COX_EFENCED: the session is not the one that has it. */
+int coxi_store_release(struct coxi_store *store, const struct coxi_session *session);
+
+/*
+ * Makes this ps's part of a variable. Again with the same closure id: nothing.
+ * COX_EEXIST: the id or the name is taken; COX_EINVAL, COX_ENOMEM, COX_EFENCED.
+ */
+int coxi_store_create(struct coxi_store *store, const struct coxi_create *create);
+
+/*
+ * Reads what `pull` asks for; its keys are the `len` bytes at `keys`. Appends to *ret.
+ * COX_EFENCED, COX_EPSLOST (meant for another incarnation), COX_ENOENT, COX_EINVAL.
+ */
+int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
+                    const void *keys, size_t len, struct coxi_buffer *ret);
+
+/*
+ * Applies a commit as a whole, once: *ret_duplicate tells that it had been. `payload`
+ * is 8-aligned. Errors as coxi_store_pull and COX_ENOMEM, COX_ELIMIT; nothing is
+ * applied then.
+ */
+int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
+                      const void *payload, size_t len, bool *ret_duplicate);
+
+/* Moves the watermark on; COX_EFENCED. */
+int coxi_store_advance(struct coxi_store *store,
+                       const struct coxi_watermark *watermark);
+
+/*
+ * Writes everything as of one moment to a new file at snapshot->path; commits wait.
+ * *ret is filled (applied: for free()). COX_EFENCED, COX_EIO, COX_ENOMEM.
+ */
+int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
+                        struct coxi_snapshot_done *ret);
+
+void coxi_store_counts(struct coxi_store *store, struct coxi_counters *ret);
+
+#endif

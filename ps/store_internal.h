@@ -1,0 +1,45 @@
+/* What store.c and snapshot.c share. Not for others. */
+#ifndef COXI_PS_STORE_INTERNAL_H
+#define COXI_PS_STORE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "ps/applied.h"
+#include "ps/dense.h"
+#include "ps/store.h"
+#include "ps/table.h"
+
+/* This ps's part of a variable: a table, or a shard of a dense one (or none of it
+ * here). */
+struct coxi_part {
+    struct coxi_variable *variable;
+    const struct coxi_shard *shard;
+    struct coxi_dense *dense;
+    struct coxi_table *table;
+};
+
+struct coxi_store {
+    uint32_t ps_index;
+    uint64_t incarnation;
+
+    pthread_rwlock_t
+        registry; /* guards session, claimed, parts, applied (the pointer) */
+    struct coxi_session session;
+    bool claimed;
+    struct coxi_part *parts; /* by variable id */
+    size_t n_parts;
+    struct coxi_applied *applied;
+
+    pthread_rwlock_t moment; /* read: a commit is under way; written: a snapshot is */
+
+    atomic_uint_least64_t commits;
+    atomic_uint_least64_t duplicates;
+    atomic_uint_least64_t pulls;
+};
+
+/* COX_EFENCED unless the session is the one that has the store. Registry read. */
+int coxi_store_fenced(const struct coxi_store *store,
+                      const struct coxi_session *session);
+
+#endif

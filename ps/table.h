@@ -1,0 +1,52 @@
+/*
+ * A table: rows of `dim` floats and their optimizer state by 64-bit key, made on first
+ * touch. The part of it that lives on this ps.
+ *
+ * Keys are spread over virtual buckets; each bucket is a hash table of its own under
+ * its own lock, so that threads rarely meet and a growing bucket stops nobody for long.
+ * Rows never move: pointers to them stay valid as long as the table.
+ */
+#ifndef COXI_PS_TABLE_H
+#define COXI_PS_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/layout.h"
+
+struct coxi_table;
+struct coxi_row;
+
+/* `variable` is borrowed for the table's life. */
+int coxi_table_new(const struct coxi_variable *variable, struct coxi_table **ret);
+void coxi_table_free(struct coxi_table *table); /* takes NULL */
+
+/* Copies the rows of `n` keys to `ret` (n * dim floats); absent: initial values. Any
+ * thread. */
+void coxi_table_pull(struct coxi_table *table, const uint64_t *keys, size_t n,
+                     float *ret);
+
+/*
+ * Finds or makes the rows of `n` keys. What fails (COX_ENOMEM, COX_ELIMIT) fails here,
+ * and may leave rows made with their initial values, which nobody can tell from absent
+ * ones. Any thread.
+ */
+int coxi_table_resolve(struct coxi_table *table, const uint64_t *keys, size_t n,
+                       struct coxi_row **ret);
+
+/* Applies values (n * dim floats) to resolved rows, in order. Cannot fail. Any thread.
+ */
+void coxi_table_update(struct coxi_table *table, struct coxi_row *const *rows, size_t n,
+                       enum coxi_op op, const float *values);
+
+/* Rows there are; memory they take. Any thread. */
+uint64_t coxi_table_rows(struct coxi_table *table);
+uint64_t coxi_table_bytes(struct coxi_table *table);
+
+/* Calls `visit` for every row, in an order that is the same each time while no row is
+ * made. */
+typedef int (*coxi_row_visit)(void *arg, uint64_t key, const float *values,
+                              const float *slot);
+int coxi_table_each(struct coxi_table *table, coxi_row_visit visit, void *arg);
+
+#endif

@@ -1,0 +1,532 @@
+/*
+ * Codec between schema/wire.h and the FlatBuffers of schema/wire.fbs: the only C++
+ * file. Each message has one encode_* and one decode_* function below, in the order of
+ * the schema; the two switches at the end choose among them.
+ */
+#include "schema/wire.h"
+
+#include <flatbuffers/flatbuffers.h>
+
+#include <cstring>
+
+#include "wire_generated.h"
+
+namespace fb = flatbuffers;
+namespace wire = coxi::wire;
+using Builder = fb::FlatBufferBuilder;
+using Body = fb::Offset<void>;
+
+static_assert(FLATBUFFERS_LITTLEENDIAN, "arrays of structs travel in host order");
+
+/* The C structs and those of the schema are one layout: arrays are cast, never copied.
+ */
+#define SAME_LAYOUT(c_type, wire_type)                                                 \
+    static_assert(sizeof(struct c_type) == sizeof(wire::wire_type) &&                  \
+                      alignof(struct c_type) == alignof(wire::wire_type),              \
+                  #c_type)
+SAME_LAYOUT(coxi_session, Session);
+SAME_LAYOUT(coxi_shard, Shard);
+SAME_LAYOUT(coxi_interval, Interval);
+SAME_LAYOUT(coxi_counters, Counters);
+SAME_LAYOUT(coxi_pull_item, PullItem);
+SAME_LAYOUT(coxi_update, Update);
+SAME_LAYOUT(coxi_closure_head, ClosureHead);
+SAME_LAYOUT(coxi_done_head, DoneHead);
+
+namespace
+{
+
+const wire::Session *to_wire(const struct coxi_session &session)
+{
+    return reinterpret_cast<const wire::Session *>(&session);
+}
+
+struct coxi_session from_wire(const wire::Session *session)
+{
+    struct coxi_session ret = {};
+    if (session != nullptr) {
+        std::memcpy(&ret, session, sizeof(ret));
+    }
+    return ret;
+}
+
+template <typename Wire, typename C>
+fb::Offset<fb::Vector<const Wire *>> structs(Builder &b, const C *array, size_t n)
+{
+    static_assert(sizeof(Wire) == sizeof(C), "one layout");
+    return b.CreateVectorOfStructs(reinterpret_cast<const Wire *>(array), n);
+}
+
+/* An absent vector is an empty one. */
+template <typename C, typename Vector>
+void take_array(const Vector *vector, const C **ret, size_t *ret_n)
+{
+    *ret = vector != nullptr ? reinterpret_cast<const C *>(vector->Data()) : nullptr;
+    *ret_n = vector != nullptr ? vector->size() : 0;
+}
+
+const char *text(const fb::String *string)
+{
+    return string != nullptr ? string->c_str() : "";
+}
+
+const char *or_empty(const char *string)
+{
+    return string != nullptr ? string : "";
+}
+
+/* ---- variables */
+
+fb::Offset<wire::Variable> encode_variable(Builder &b, const struct coxi_variable &v)
+{
+    auto name = b.CreateString(or_empty(v.name));
+    auto shape = b.CreateVector(v.shape, v.rank);
+    auto shards = structs<wire::Shard>(b, v.shards, v.n_shards);
+    auto optimizer =
+        wire::CreateOptimizer(b, v.optimizer.kind, v.optimizer.learning_rate,
+                              v.optimizer.epsilon, v.optimizer.initial_accumulator);
+    auto initializer = wire::CreateInitializer(b, v.initializer.kind, v.initializer.a,
+                                               v.initializer.b, v.initializer.seed);
+    return wire::CreateVariable(b, v.id, name, static_cast<wire::Kind>(v.kind), v.dtype,
+                                shape, shards, optimizer, initializer);
+}
+
+bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
+{
+    if (v == nullptr || v->kind() > wire::Kind_MAX ||
+        std::strlen(text(v->name())) > COXI_WIRE_NAME_MAX || v->shape() == nullptr ||
+        v->shape()->size() == 0 || v->shape()->size() > COXI_WIRE_RANK_MAX) {
+        return false;
+    }
+    *ret = {};
+    ret->id = v->id();
+    ret->name = text(v->name());
+    ret->kind = static_cast<enum coxi_kind>(v->kind());
+    ret->dtype = v->dtype();
+    ret->rank = v->shape()->size();
+    for (uint32_t i = 0; i < ret->rank; i++) {
+        ret->shape[i] = v->shape()->Get(i);
+    }
+    take_array(v->shards(), &ret->shards, &ret->n_shards);
+    if (v->optimizer() != nullptr) {
+        ret->optimizer = {v->optimizer()->kind(), v->optimizer()->learning_rate(),
+                          v->optimizer()->epsilon(),
+                          v->optimizer()->initial_accumulator()};
+    }
+    if (v->initializer() != nullptr) {
+        ret->initializer = {v->initializer()->kind(), v->initializer()->a(),
+                            v->initializer()->b(), v->initializer()->seed()};
+    }
+    return true;
+}
+
+/* ---- one encode and one decode for each message that is more than a session */
+
+Body encode_hello(Builder &b, const struct coxi_hello &m)
+{
+    return wire::CreateHello(b, m.version, static_cast<wire::Role>(m.role),
+                             static_cast<wire::Channel>(m.channel), m.index,
+                             m.incarnation, to_wire(m.session), m.slots)
+        .Union();
+}
+
+bool decode_hello(const wire::Hello *m, struct coxi_hello *ret)
+{
+    /* Of another version nothing but the version is known to mean what it means here.
+     */
+    if (m->version() != COXI_WIRE_VERSION) {
+        ret->version = m->version();
+        return true;
+    }
+    if (m->role() == wire::Role_Unknown || m->role() > wire::Role_MAX ||
+        m->channel() > wire::Channel_MAX) {
+        return false;
+    }
+    *ret = {m->version(),
+            static_cast<enum coxi_role>(m->role()),
+            static_cast<enum coxi_channel>(m->channel()),
+            m->index(),
+            m->incarnation(),
+            from_wire(m->session()),
+            m->slots()};
+    return true;
+}
+
+Body encode_refuse(Builder &b, const struct coxi_refuse &m)
+{
+    auto message = b.CreateString(or_empty(m.message));
+    return wire::CreateRefuse(b, m.version, m.code, message).Union();
+}
+
+Body encode_create(Builder &b, const struct coxi_create &m)
+{
+    auto variable = encode_variable(b, m.variable);
+    return wire::CreateCreate(b, to_wire(m.session), m.closure, variable).Union();
+}
+
+bool decode_create(const wire::Create *m, struct coxi_create *ret)
+{
+    ret->session = from_wire(m->session());
+    ret->closure = m->closure();
+    return decode_variable(m->variable(), &ret->variable);
+}
+
+Body encode_snapshot(Builder &b, const struct coxi_snapshot &m)
+{
+    auto path = b.CreateString(or_empty(m.path));
+    return wire::CreateSnapshot(b, to_wire(m.session), m.number, path).Union();
+}
+
+Body encode_snapshot_done(Builder &b, const struct coxi_snapshot_done &m)
+{
+    auto message = b.CreateString(or_empty(m.message));
+    auto applied = structs<wire::Interval>(b, m.applied, m.n_applied);
+    return wire::CreateSnapshotDone(b, m.code, message, m.bytes, m.crc32, m.watermark,
+                                    applied)
+        .Union();
+}
+
+void decode_snapshot_done(const wire::SnapshotDone *m, struct coxi_snapshot_done *ret)
+{
+    ret->code = m->code();
+    ret->message = text(m->message());
+    ret->bytes = m->bytes();
+    ret->crc32 = m->crc32();
+    ret->watermark = m->watermark();
+    take_array(m->applied(), &ret->applied, &ret->n_applied);
+}
+
+Body encode_pull(Builder &b, const struct coxi_pull &m)
+{
+    auto items = structs<wire::PullItem>(b, m.items, m.n_items);
+    return wire::CreatePull(b, to_wire(m.session), m.incarnation, items).Union();
+}
+
+void decode_pull(const wire::Pull *m, struct coxi_pull *ret)
+{
+    ret->session = from_wire(m->session());
+    ret->incarnation = m->incarnation();
+    take_array(m->items(), &ret->items, &ret->n_items);
+}
+
+Body encode_commit(Builder &b, const struct coxi_commit &m)
+{
+    auto touched = b.CreateVector(m.touched, m.n_touched);
+    auto updates = structs<wire::Update>(b, m.updates, m.n_updates);
+    return wire::CreateCommit(b, to_wire(m.session), m.incarnation, m.closure,
+                              m.attempt, m.segment, m.last, touched, updates)
+        .Union();
+}
+
+bool decode_commit(const wire::Commit *m, struct coxi_commit *ret)
+{
+    ret->session = from_wire(m->session());
+    ret->incarnation = m->incarnation();
+    ret->closure = m->closure();
+    ret->attempt = m->attempt();
+    ret->segment = m->segment();
+    ret->last = m->last();
+    take_array(m->touched(), &ret->touched, &ret->n_touched);
+    take_array(m->updates(), &ret->updates, &ret->n_updates);
+    for (size_t i = 0; i < ret->n_updates; i++) {
+        if (ret->updates[i].op > wire::Op_MAX) {
+            return false;
+        }
+    }
+    return true;
+}
+
+Body encode_layout(Builder &b, const struct coxi_layout &m)
+{
+    auto servers = b.CreateVector<fb::Offset<wire::Server>>(m.n_servers, [&](size_t i) {
+        auto address = b.CreateString(or_empty(m.servers[i].address));
+        return wire::CreateServer(b, address, m.servers[i].incarnation,
+                                  m.servers[i].lost);
+    });
+    auto variables = b.CreateVector<fb::Offset<wire::Variable>>(
+        m.n_variables, [&](size_t i) { return encode_variable(b, m.variables[i]); });
+    return wire::CreateLayout(b, to_wire(m.session), servers, variables).Union();
+}
+
+void decode_layout(const wire::Layout *m, struct coxi_layout *ret)
+{
+    *ret = {};
+    ret->session = from_wire(m->session());
+    ret->n_servers = m->servers() != nullptr ? m->servers()->size() : 0;
+    ret->n_variables = m->variables() != nullptr ? m->variables()->size() : 0;
+    ret->decoded = m;
+}
+
+Body encode_module(Builder &b, const struct coxi_module &m)
+{
+    auto name = b.CreateString(or_empty(m.name));
+    return wire::CreateModule(b, m.id, name, m.hash_high, m.hash_low).Union();
+}
+
+/* ---- limits: what the decoder at the other end would refuse is not sent */
+
+bool name_fits(const char *name)
+{
+    return std::strlen(or_empty(name)) <= COXI_WIRE_NAME_MAX;
+}
+
+bool variable_fits(const struct coxi_variable &v)
+{
+    return name_fits(v.name) && v.rank > 0 && v.rank <= COXI_WIRE_RANK_MAX;
+}
+
+bool fits(const struct coxi_message &m)
+{
+    /* Only these can be long; the rest is small whatever it holds. */
+    size_t bytes = 4096;
+    if (m.kind == COXI_CREATE) {
+        return variable_fits(m.create.variable);
+    }
+    if (m.kind == COXI_LAYOUT) {
+        for (size_t i = 0; i < m.layout.n_variables; i++) {
+            if (!variable_fits(m.layout.variables[i])) {
+                return false;
+            }
+            bytes += 512 + m.layout.variables[i].n_shards * sizeof(struct coxi_shard);
+        }
+        bytes += m.layout.n_servers * 512;
+    } else if (m.kind == COXI_PULL) {
+        bytes += m.pull.n_items * sizeof(struct coxi_pull_item);
+    } else if (m.kind == COXI_COMMIT) {
+        bytes +=
+            m.commit.n_updates * sizeof(struct coxi_update) + m.commit.n_touched * 4;
+    } else if (m.kind == COXI_DISPATCH) {
+        bytes += m.dispatch.n_closures * sizeof(struct coxi_closure_head);
+    } else if (m.kind == COXI_DONE) {
+        bytes += m.done.n_closures * sizeof(struct coxi_done_head);
+    } else if (m.kind == COXI_SNAPSHOT_DONE) {
+        bytes += m.snapshot_done.n_applied * sizeof(struct coxi_interval);
+    }
+    return bytes <= COXI_WIRE_META_MAX;
+}
+
+Body encode_body(Builder &b, const struct coxi_message &m)
+{
+    switch (m.kind) {
+    case COXI_HELLO:
+        return encode_hello(b, m.hello);
+    case COXI_REFUSE:
+        return encode_refuse(b, m.refuse);
+    case COXI_STATUS: {
+        auto message = b.CreateString(or_empty(m.status.message));
+        return wire::CreateStatus(b, m.status.code, message).Union();
+    }
+    case COXI_CLAIM:
+        return wire::CreateClaim(b, to_wire(m.claim)).Union();
+    case COXI_RELEASE:
+        return wire::CreateRelease(b, to_wire(m.release)).Union();
+    case COXI_CREATE:
+        return encode_create(b, m.create);
+    case COXI_WATERMARK:
+        return wire::CreateWatermark(b, to_wire(m.watermark.session),
+                                     m.watermark.watermark)
+            .Union();
+    case COXI_SNAPSHOT:
+        return encode_snapshot(b, m.snapshot);
+    case COXI_SNAPSHOT_DONE:
+        return encode_snapshot_done(b, m.snapshot_done);
+    case COXI_COUNT:
+        return wire::CreateCount(b).Union();
+    case COXI_COUNTS:
+        return wire::CreateCounts(b,
+                                  reinterpret_cast<const wire::Counters *>(&m.counts))
+            .Union();
+    case COXI_PULL:
+        return encode_pull(b, m.pull);
+    case COXI_PULLED: {
+        auto message = m.status.code != 0 ? b.CreateString(or_empty(m.status.message))
+                                          : fb::Offset<fb::String>();
+        return wire::CreatePulled(b, m.status.code, message).Union();
+    }
+    case COXI_COMMIT:
+        return encode_commit(b, m.commit);
+    case COXI_COMMITTED: {
+        auto message = m.status.code != 0 ? b.CreateString(or_empty(m.status.message))
+                                          : fb::Offset<fb::String>();
+        return wire::CreateCommitted(b, m.status.code, message, m.status.duplicate)
+            .Union();
+    }
+    case COXI_LAYOUT:
+        return encode_layout(b, m.layout);
+    case COXI_MODULE:
+        return encode_module(b, m.module);
+    case COXI_MODULE_LOADED: {
+        auto message = b.CreateString(or_empty(m.status.message));
+        return wire::CreateModuleLoaded(b, m.status.id, m.status.code, message).Union();
+    }
+    case COXI_DISPATCH:
+        return wire::CreateDispatch(b,
+                                    structs<wire::ClosureHead>(b, m.dispatch.closures,
+                                                               m.dispatch.n_closures))
+            .Union();
+    case COXI_RECALL:
+        return wire::CreateRecall(b).Union();
+    case COXI_DONE:
+        return wire::CreateDone(
+                   b, structs<wire::DoneHead>(b, m.done.closures, m.done.n_closures))
+            .Union();
+    }
+    return Body();
+}
+
+/* Fills *ret from a verified message; false: a value out of its range. */
+bool decode_body(const wire::Message *in, struct coxi_message *ret)
+{
+    switch (in->body_type()) {
+    case wire::Body_NONE:
+        return false;
+    case wire::Body_Hello:
+        return decode_hello(in->body_as_Hello(), &ret->hello);
+    case wire::Body_Refuse: {
+        auto m = in->body_as_Refuse();
+        ret->refuse = {m->version(), m->code(), text(m->message())};
+        return true;
+    }
+    case wire::Body_Status: {
+        auto m = in->body_as_Status();
+        ret->status = {m->code(), text(m->message()), 0, false};
+        return true;
+    }
+    case wire::Body_Claim:
+        ret->claim = from_wire(in->body_as_Claim()->session());
+        return true;
+    case wire::Body_Release:
+        ret->release = from_wire(in->body_as_Release()->session());
+        return true;
+    case wire::Body_Create:
+        return decode_create(in->body_as_Create(), &ret->create);
+    case wire::Body_Watermark: {
+        auto m = in->body_as_Watermark();
+        ret->watermark = {from_wire(m->session()), m->watermark()};
+        return true;
+    }
+    case wire::Body_Snapshot: {
+        auto m = in->body_as_Snapshot();
+        ret->snapshot = {from_wire(m->session()), m->number(), text(m->path())};
+        return true;
+    }
+    case wire::Body_SnapshotDone:
+        decode_snapshot_done(in->body_as_SnapshotDone(), &ret->snapshot_done);
+        return true;
+    case wire::Body_Count:
+        return true;
+    case wire::Body_Counts: {
+        auto counters = in->body_as_Counts()->counters();
+        if (counters == nullptr) {
+            return false;
+        }
+        std::memcpy(&ret->counts, counters, sizeof(ret->counts));
+        return true;
+    }
+    case wire::Body_Pull:
+        decode_pull(in->body_as_Pull(), &ret->pull);
+        return true;
+    case wire::Body_Pulled: {
+        auto m = in->body_as_Pulled();
+        ret->status = {m->code(), text(m->message()), 0, false};
+        return true;
+    }
+    case wire::Body_Commit:
+        return decode_commit(in->body_as_Commit(), &ret->commit);
+    case wire::Body_Committed: {
+        auto m = in->body_as_Committed();
+        ret->status = {m->code(), text(m->message()), 0, m->duplicate()};
+        return true;
+    }
+    case wire::Body_Layout:
+        decode_layout(in->body_as_Layout(), &ret->layout);
+        return true;
+    case wire::Body_Module: {
+        auto m = in->body_as_Module();
+        ret->module = {m->id(), text(m->name()), m->hash_high(), m->hash_low()};
+        return true;
+    }
+    case wire::Body_ModuleLoaded: {
+        auto m = in->body_as_ModuleLoaded();
+        ret->status = {m->code(), text(m->message()), m->id(), false};
+        return true;
+    }
+    case wire::Body_Dispatch:
+        take_array(in->body_as_Dispatch()->closures(), &ret->dispatch.closures,
+                   &ret->dispatch.n_closures);
+        return true;
+    case wire::Body_Recall:
+        return true;
+    case wire::Body_Done:
+        take_array(in->body_as_Done()->closures(), &ret->done.closures,
+                   &ret->done.n_closures);
+        return true;
+    }
+    return false;
+}
+
+} // namespace
+
+extern "C" {
+
+bool coxi_message_encode(const struct coxi_message *message, const void **ret_bytes,
+                         size_t *ret_len)
+{
+    static thread_local Builder builder(1024);
+    if (!fits(*message)) {
+        return false;
+    }
+    builder.Clear();
+    auto body = encode_body(builder, *message);
+    auto root = wire::CreateMessage(builder, message->request,
+                                    static_cast<wire::Body>(message->kind), body);
+    wire::FinishSizePrefixedMessageBuffer(builder, root);
+    *ret_bytes = builder.GetBufferPointer();
+    *ret_len = builder.GetSize();
+    return true;
+}
+
+bool coxi_message_decode(const void *bytes, size_t len, struct coxi_message *ret)
+{
+    if (bytes == nullptr || len < 16 || len > COXI_WIRE_META_MAX ||
+        reinterpret_cast<uintptr_t>(bytes) % 8 != 0) {
+        return false;
+    }
+    auto data = static_cast<const uint8_t *>(bytes);
+    if (fb::ReadScalar<fb::uoffset_t>(data) != len - sizeof(fb::uoffset_t)) {
+        return false;
+    }
+    fb::Verifier verifier(data, len, 8, 1 << 20);
+    if (!wire::VerifySizePrefixedMessageBuffer(verifier)) {
+        return false;
+    }
+    auto in = wire::GetSizePrefixedMessage(bytes);
+    struct coxi_message out = {};
+    out.request = in->request();
+    out.kind = static_cast<enum coxi_message_kind>(in->body_type());
+    if (in->body() == nullptr || !decode_body(in, &out)) {
+        return false;
+    }
+    *ret = out;
+    return true;
+}
+
+void coxi_layout_ps(const struct coxi_layout *layout, size_t i,
+                    struct coxi_ps_address *ret)
+{
+    auto server = static_cast<const wire::Layout *>(layout->decoded)
+                      ->servers()
+                      ->Get(static_cast<fb::uoffset_t>(i));
+    *ret = {text(server->address()), server->incarnation(), server->lost()};
+}
+
+bool coxi_layout_variable(const struct coxi_layout *layout, size_t i,
+                          struct coxi_variable *ret)
+{
+    return decode_variable(static_cast<const wire::Layout *>(layout->decoded)
+                               ->variables()
+                               ->Get(static_cast<fb::uoffset_t>(i)),
+                           ret);
+}
+
+} // extern "C"

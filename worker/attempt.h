@@ -1,0 +1,26 @@
+/*
+ * One attempt of a closure: runs its step, collects the updates, commits them to every
+ * ps that they touch, and reports when all have acknowledged.
+ *
+ * Threads: a slot runs it; the end of its commits comes on a ps client's thread.
+ */
+#ifndef COXI_WORKER_ATTEMPT_H
+#define COXI_WORKER_ATTEMPT_H
+
+#include "worker/run.h"
+
+/*
+ * Runs the closure `head` with its packed arguments on the calling thread. When it
+ * returns the step has; commits may still be under way, and what it has put in line is
+ * not flushed. Returns how long the step ran, in microseconds.
+ */
+uint32_t coxi_attempt_run(struct coxi_run *run, const struct coxi_closure_head *head,
+                          const void *args, size_t args_len);
+
+/* Answers a closure that has not been started as cancelled. */
+void coxi_attempt_cancel(struct coxi_run *run, const struct coxi_closure_head *head);
+
+/* Frees a list of spare attempts. */
+void coxi_attempts_free(struct coxi_attempt *spare);
+
+#endif

@@ -1,0 +1,145 @@
+/* coxswain-worker: the worker daemon; as supervisor, or (--step-process) the one it
+ * runs. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/daemon.h"
+#include "common/error.h"
+#include "common/option.h"
+#include "worker/service.h"
+#include "worker/supervisor.h"
+
+struct config {
+    struct coxi_daemon_options daemon;
+    const char *dir;
+    int64_t slots;
+    int64_t commit_window;
+    bool step_process;
+};
+
+static const struct coxi_option options[] = {
+    COXI_DAEMON_OPTIONS(struct config),
+    {.name = "dir",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct config, dir),
+     .help = "where step modules are kept (default: a temporary directory)"},
+    {.name = "slots",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, slots),
+     .min = 1,
+     .max = 1024,
+     .fallback = "1",
+     .help = "steps that run at a time; with more than 1 they must be thread-safe"},
+    {.name = "commit-window",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, commit_window),
+     .min = 1,
+     .max = 4096,
+     .fallback = "256",
+     .help = "closures whose commits are under way while the next one runs"},
+    {.name = "step-process",
+     .type = COXI_OPTION_FLAG,
+     .offset = offsetof(struct config, step_process),
+     .help = "be the process that runs the steps (the supervisor starts it)"},
+};
+
+static const struct coxi_program program = {
+    .name = "coxswain-worker",
+    .usage = "[options]",
+    .summary =
+        "A worker: runs the steps that a client ships to it. A step that crashes "
+        "takes down\na process of its own, which is started again.",
+    .prefix = "COX_WORKER",
+    .options = options,
+    .n_options = sizeof(options) / sizeof(*options),
+};
+
+static int serve(const struct config *config)
+{
+    int signal = 0;
+    int r = coxi_worker_serve(
+        &(struct coxi_worker_options){
+            .listen = config->daemon.listen,
+            .address_file = config->daemon.address_file,
+            .dir = config->dir,
+            .index = (uint32_t)config->daemon.index,
+            .slots = (uint32_t)config->slots,
+            .commit_window = (uint32_t)config->commit_window,
+            .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
+        },
+        &signal);
+    return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_AGAIN + signal;
+}
+
+/* Runs this program again, with the same arguments, as the process that runs steps. */
+static int supervise(int argc, char **argv, const char *dir)
+{
+    char self[PATH_MAX];
+    char parent[32];
+    char **child = calloc((size_t)argc + 6, sizeof(*child));
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n <= 0 || child == NULL) {
+        free(child);
+        (void)coxi_error_errno(COX_EIO, "cannot find this program");
+        return coxi_exit_config(program.name);
+    }
+    self[n] = '\0';
+    (void)snprintf(parent, sizeof(parent), "--parent=%d", (int)getpid());
+    int count = 0;
+    char dir_option[PATH_MAX];
+    (void)snprintf(dir_option, sizeof(dir_option), "--dir=%s", dir);
+    child[count++] = self;
+    for (int i = 1; i < argc; i++) {
+        child[count++] = argv[i];
+    }
+    child[count++] = parent;
+    child[count++] = dir_option;
+    child[count++] = (char[]){"--step-process"};
+    int code = coxi_supervise(child);
+    free(child);
+    return code;
+}
+
+static int run_supervisor(int argc, char **argv, const struct config *config)
+{
+    if (config->dir != NULL) {
+        if (mkdir(config->dir, 0700) != 0 && access(config->dir, W_OK | X_OK) != 0) {
+            (void)coxi_error_errno(COX_EIO, "cannot keep modules in %s", config->dir);
+            return coxi_exit_config(program.name);
+        }
+        return supervise(argc, argv, config->dir);
+    }
+    char dir[] = "/tmp/coxswain-worker-XXXXXX";
+    if (mkdtemp(dir) == NULL) {
+        (void)coxi_error_errno(COX_EIO, "cannot make a directory in /tmp");
+        return coxi_exit_config(program.name);
+    }
+    int code = supervise(argc, argv, dir);
+    coxi_remove_tree(dir);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    struct config config = {0};
+    int rest;
+    int r = coxi_options_parse(&program, argc, argv, &config, &rest);
+    if (r == COXI_OPTIONS_EXIT) {
+        return EXIT_SUCCESS;
+    }
+    if (r == 0 && rest < argc) {
+        r = coxi_error(COX_EINVAL, "what is '%s'? It takes options only", argv[rest]);
+    }
+    if (r == 0) {
+        r = coxi_daemon_start(&config.daemon,
+                              config.step_process ? "worker" : "supervisor");
+    }
+    if (r != 0) {
+        return coxi_exit_config(program.name);
+    }
+    return config.step_process ? serve(&config) : run_supervisor(argc, argv, &config);
+}

@@ -1,0 +1,41 @@
+/*
+ * Step modules on a worker: kept as files by content hash, checked, loaded.
+ *
+ * Threads: a connection's, one at a time for one cache; functions of a loaded module
+ * are for the slots.
+ */
+#ifndef COXI_WORKER_MODULES_H
+#define COXI_WORKER_MODULES_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/hash.h"
+#include "common/module.h"
+#include "coxswain/step.h"
+
+struct coxi_function {
+    char name[COXI_STEP_NAME_MAX + 1];
+    int (*run)(struct cox_step *step);
+    atomic_uint average_us; /* moving average of its running time; 0: not known yet */
+};
+
+struct coxi_loaded {
+    void *handle;
+    uint32_t n_functions;
+    struct coxi_function *functions;
+};
+
+/*
+ * Loads the module of content hash `hash` from directory `dir`, where it is put first
+ * if `bytes` is not NULL. COX_ENOENT: it is not there and bytes are needed;
+ * COX_EMODULE: not what it says it is, or refused by the dynamic linker; COX_EIO.
+ */
+int coxi_module_load(const char *dir, struct coxi_hash128 hash, const char *name,
+                     const void *bytes, size_t len, struct coxi_loaded **ret);
+
+/* Unloads it; no step of it runs. Takes NULL. */
+void coxi_module_unload(struct coxi_loaded *module);
+
+#endif

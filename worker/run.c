@@ -1,0 +1,385 @@
+/* See run.h. */
+#include "worker/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/layout.h"
+#include "common/log.h"
+#include "common/sync.h"
+#include "worker/attempt.h"
+
+enum {
+    CONNECT_MS = 1000,
+    REQUEST_MS = 300000, /* a ps that lives but does not answer */
+};
+
+/* ---- life */
+
+int coxi_run_new(const struct coxi_run_options *options,
+                 const struct coxi_session *session, struct coxi_link *control,
+                 struct coxi_run **ret)
+{
+    struct coxi_run *run = calloc(1, sizeof(*run));
+    if (run == NULL) {
+        return coxi_error_memory("a run");
+    }
+    atomic_init(&run->refs, 1);
+    run->options = *options;
+    run->session = *session;
+    run->control = coxi_link_ref(control);
+    (void)pthread_mutex_init(&run->lock, NULL);
+    (void)pthread_mutex_init(&run->report_lock, NULL);
+    coxi_cond_init(&run->room);
+    *ret = run;
+    return 0;
+}
+
+struct coxi_run *coxi_run_ref(struct coxi_run *run)
+{
+    atomic_fetch_add_explicit(&run->refs, 1, memory_order_relaxed);
+    return run;
+}
+
+static void run_free(struct coxi_mail *mail)
+{
+    struct coxi_run *run = (struct coxi_run *)mail;
+    for (uint32_t i = 0; i < run->n_ps; i++) {
+        coxi_psc_close(run->ps[i]);
+    }
+    for (size_t i = 0; i < run->n_variables; i++) {
+        if (run->variables[i] != NULL) {
+            coxi_variable_free(run->variables[i]->description);
+            free(run->variables[i]);
+        }
+    }
+    for (size_t i = 0; i < COXI_MODULES_MAX; i++) {
+        coxi_module_unload(run->modules[i]);
+    }
+    coxi_attempts_free(run->spare);
+    coxi_link_unref(run->control);
+    coxi_link_unref(run->data);
+    coxi_buffer_fini(&run->report_payload);
+    free(run->ps);
+    free(run->ps_incarnations);
+    free(run->variables);
+    (void)pthread_cond_destroy(&run->room);
+    (void)pthread_mutex_destroy(&run->report_lock);
+    (void)pthread_mutex_destroy(&run->lock);
+    free(run);
+}
+
+void coxi_run_unref(struct coxi_run *run)
+{
+    if (run != NULL &&
+        atomic_fetch_sub_explicit(&run->refs, 1, memory_order_acq_rel) == 1) {
+        /* This may be a ps client's own thread, which freeing waits for. */
+        run->mail.run = run_free;
+        coxi_loop_post(run->options.loop, &run->mail);
+    }
+}
+
+void coxi_run_close(struct coxi_run *run)
+{
+    atomic_store(&run->closed, true);
+    coxi_lock(&run->lock);
+    for (uint32_t i = 0; i < run->n_ps; i++) {
+        coxi_psc_give_up(run->ps[i], "the client is gone");
+    }
+    coxi_unlock(&run->lock);
+}
+
+void coxi_run_set_data(struct coxi_run *run, struct coxi_link *data)
+{
+    coxi_lock(&run->lock);
+    struct coxi_link *old = run->data;
+    run->data = coxi_link_ref(data);
+    coxi_unlock(&run->lock);
+    coxi_link_unref(old);
+}
+
+void coxi_run_drop_data(struct coxi_run *run, const struct coxi_link *data)
+{
+    struct coxi_link *old = NULL;
+    coxi_lock(&run->lock);
+    if (run->data == data) {
+        old = run->data;
+        run->data = NULL;
+    }
+    coxi_unlock(&run->lock);
+    coxi_link_unref(old);
+}
+
+/* ---- layout */
+
+static void on_batch(void *arg)
+{
+    coxi_run_flush_reports(arg);
+}
+
+static int open_ps(struct coxi_run *run, const struct coxi_layout *layout)
+{
+    if (layout->n_servers == 0 || layout->n_servers > COXI_PS_MAX) {
+        return coxi_error(COX_EPROTO, "a layout of %zu ps", layout->n_servers);
+    }
+    run->ps = calloc(layout->n_servers, sizeof(struct coxi_psc *));
+    run->ps_incarnations = calloc(layout->n_servers, sizeof(*run->ps_incarnations));
+    if (run->ps == NULL || run->ps_incarnations == NULL) {
+        return coxi_error_memory("connections to ps");
+    }
+    for (uint32_t i = 0; i < layout->n_servers; i++) {
+        struct coxi_ps_address address;
+        coxi_layout_ps(layout, i, &address);
+        struct coxi_psc_options options = {
+            .address = address.address,
+            .index = i,
+            .self = {.role = COXI_ROLE_WORKER,
+                     .index = run->options.worker,
+                     .incarnation = run->options.incarnation,
+                     .session = run->session},
+            .links = run->options.links,
+            .connect_ms = CONNECT_MS,
+            .reconnect_ms = -1, /* only the client declares a ps lost */
+            .request_ms = REQUEST_MS,
+            .on_batch = on_batch,
+            .arg = run,
+        };
+        int r = coxi_psc_open(&options, &run->ps[i]);
+        if (r != 0) {
+            return r;
+        }
+        run->n_ps = i + 1;
+    }
+    return 0;
+}
+
+static void follow_ps(struct coxi_run *run, const struct coxi_layout *layout)
+{
+    for (uint32_t i = 0; i < run->n_ps && i < layout->n_servers; i++) {
+        struct coxi_ps_address address;
+        coxi_layout_ps(layout, i, &address);
+        run->ps_incarnations[i] = address.incarnation;
+        if (address.lost) {
+            coxi_psc_give_up(run->ps[i], "the client has declared it lost");
+        }
+    }
+}
+
+static int add_variable(struct coxi_run *run, const struct coxi_variable *variable)
+{
+    int r = variable->id >= COXI_VARIABLES_MAX
+                ? coxi_error(COX_EPROTO, "variable id %u", variable->id)
+                : coxi_variable_check(variable, run->n_ps);
+    if (r != 0) {
+        return r;
+    }
+    if (variable->id >= run->n_variables) {
+        size_t n = variable->id + 1;
+        struct cox_variable **longer =
+            realloc(run->variables, n * sizeof(struct cox_variable *));
+        if (longer == NULL) {
+            return coxi_error_memory("variables");
+        }
+        memset(longer + run->n_variables, 0,
+               (n - run->n_variables) * sizeof(struct cox_variable *));
+        run->variables = longer;
+        run->n_variables = n;
+    }
+    if (run->variables[variable->id] != NULL) {
+        return 0; /* a variable does not change */
+    }
+    struct cox_variable *added = calloc(1, sizeof(*added));
+    if (added == NULL) {
+        return coxi_error_memory("a variable");
+    }
+    r = coxi_variable_copy(variable, &added->description);
+    if (r != 0) {
+        free(added);
+        return r;
+    }
+    run->variables[variable->id] = added;
+    return 0;
+}
+
+int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout)
+{
+    coxi_lock(&run->lock);
+    int r = run->n_ps == 0 ? open_ps(run, layout) : 0;
+    if (r == 0 && layout->n_servers != run->n_ps) {
+        r = coxi_error(COX_EPROTO, "the number of ps has changed");
+    }
+    for (size_t i = 0; r == 0 && i < layout->n_variables; i++) {
+        struct coxi_variable variable;
+        r = coxi_layout_variable(layout, i, &variable)
+                ? add_variable(run, &variable)
+                : coxi_error(COX_EPROTO, "a malformed variable in the layout");
+    }
+    if (r == 0) {
+        follow_ps(run, layout);
+    }
+    coxi_unlock(&run->lock);
+    return r;
+}
+
+struct cox_variable *coxi_run_variable(struct coxi_run *run, const char *name)
+{
+    struct cox_variable *found = NULL;
+    coxi_lock(&run->lock);
+    for (size_t i = 0; i < run->n_variables && found == NULL; i++) {
+        if (run->variables[i] != NULL &&
+            strcmp(run->variables[i]->description->name, name) == 0) {
+            found = run->variables[i];
+        }
+    }
+    coxi_unlock(&run->lock);
+    return found;
+}
+
+/* ---- modules */
+
+static int load(struct coxi_run *run, const char *dir, const struct coxi_module *module,
+                const void *bytes, size_t len)
+{
+    struct coxi_loaded *loaded = NULL;
+    struct coxi_hash128 hash = {module->hash_high, module->hash_low};
+    if (module->id >= COXI_MODULES_MAX) {
+        return coxi_error(COX_ELIMIT, "more than %d modules", COXI_MODULES_MAX);
+    }
+    coxi_lock(&run->lock);
+    bool there = run->modules[module->id] != NULL;
+    coxi_unlock(&run->lock);
+    int r = there ? 0 : coxi_module_load(dir, hash, module->name, bytes, len, &loaded);
+    if (r == 0 && !there) {
+        coxi_lock(&run->lock);
+        run->modules[module->id] = loaded;
+        coxi_unlock(&run->lock);
+    }
+    return r;
+}
+
+void coxi_run_load(struct coxi_run *run, const char *dir,
+                   const struct coxi_message *request, const void *bytes, size_t len)
+{
+    int r = load(run, dir, &request->module, bytes, len);
+    struct coxi_message answer = {.request = request->request,
+                                  .kind = COXI_MODULE_LOADED};
+    answer.status.id = request->module.id;
+    answer.status.code = r;
+    answer.status.message = r != 0 ? coxi_error_text() : "";
+    if (r != COX_ENOENT) {
+        coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "module", "name=%s result=%s",
+                 request->module.name, coxi_error_name(r));
+    }
+    (void)coxi_message_send(run->control, &answer, NULL, false);
+}
+
+struct coxi_function *coxi_run_function(struct coxi_run *run,
+                                        const struct coxi_closure_head *head)
+{
+    struct coxi_function *function = NULL;
+    coxi_lock(&run->lock);
+    struct coxi_loaded *module =
+        head->module < COXI_MODULES_MAX ? run->modules[head->module] : NULL;
+    if (module != NULL && head->function < module->n_functions) {
+        function = &module->functions[head->function];
+    }
+    coxi_unlock(&run->lock);
+    if (function == NULL) {
+        (void)coxi_error(COX_EMODULE, "worker %u has no function %u of module %u",
+                         run->options.worker, head->function, head->module);
+    }
+    return function;
+}
+
+/* ---- results */
+
+/* Sends the outbox. Report lock held. */
+static void send_reports(struct coxi_run *run)
+{
+    if (run->n_reports == 0) {
+        return;
+    }
+    struct coxi_message message = {.kind = COXI_DONE};
+    message.done.closures = run->reports;
+    message.done.n_closures = run->n_reports;
+    struct iovec segment = {run->report_payload.data, run->report_payload.len};
+    struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
+    struct coxi_link *link = run->control;
+    if (segment.iov_len >= COXI_REPORT_LONG) {
+        coxi_lock(&run->lock);
+        link = run->data != NULL ? run->data : run->control;
+        (void)coxi_link_ref(link);
+        coxi_unlock(&run->lock);
+    } else {
+        (void)coxi_link_ref(link);
+    }
+    if (segment.iov_len >= COXI_LINK_COPY_MAX) {
+        payload.release = free;
+        payload.arg = run->report_payload.data;
+        run->report_payload = (struct coxi_buffer){0};
+    }
+    (void)coxi_message_send(link, &message, &payload, false);
+    coxi_link_unref(link);
+    run->n_reports = 0;
+    run->report_payload.len = 0;
+}
+
+void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
+{
+    if (atomic_load(&run->closed)) {
+        return;
+    }
+    struct coxi_done_head head = {
+        .closure = report->closure,
+        .attempt = report->attempt,
+        .code = report->code,
+        .step_code = report->step_code,
+        .touched_n = (uint32_t)report->n_touched,
+        .result_len = (uint32_t)report->result_len,
+        .run_us = report->run_us,
+    };
+    coxi_lock(&run->report_lock);
+    struct coxi_buffer *payload = &run->report_payload;
+    int r = coxi_buffer_append(payload, report->touched,
+                               report->n_touched * sizeof(*report->touched));
+    if (r == 0) {
+        r = coxi_buffer_append(payload, report->result, report->result_len);
+    }
+    if (r == 0) {
+        run->reports[run->n_reports++] = head;
+    } else {
+        /* A result that cannot be told is a lost one: the client starts over with us.
+         */
+        coxi_link_close(run->control, COX_ENOMEM, "out of memory for results");
+    }
+    if (run->n_reports == COXI_REPORTS_MAX || payload->len >= COXI_REPORT_LONG) {
+        send_reports(run);
+    }
+    coxi_unlock(&run->report_lock);
+}
+
+void coxi_run_flush_reports(struct coxi_run *run)
+{
+    coxi_lock(&run->report_lock);
+    send_reports(run);
+    coxi_unlock(&run->report_lock);
+}
+
+void coxi_run_flush(struct coxi_run *run)
+{
+    coxi_run_flush_reports(run);
+    for (uint32_t i = 0; i < run->n_ps; i++) {
+        coxi_psc_flush(run->ps[i]);
+    }
+}
+
+void coxi_run_tick(struct coxi_run *run)
+{
+    coxi_run_flush_reports(run);
+    coxi_lock(&run->lock);
+    for (uint32_t i = 0; i < run->n_ps; i++) {
+        coxi_psc_tick(run->ps[i]);
+    }
+    coxi_unlock(&run->lock);
+}

@@ -1,0 +1,122 @@
+/*
+ * A worker's part in a client's run: where everything is (layout), connections to the
+ * ps, modules, and the way back for results. It begins when a client greets and ends
+ * with that connection; closures of it that still run then are finished for nobody.
+ *
+ * Reference-counted: shared by the service (while the client is connected), the
+ * closures in line, and the attempts whose commits are under way.
+ */
+#ifndef COXI_WORKER_RUN_H
+#define COXI_WORKER_RUN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "common/buffer.h"
+#include "common/loop.h"
+#include "common/message.h"
+#include "common/ps_client.h"
+#include "worker/modules.h"
+
+enum {
+    COXI_MODULES_MAX = 64,
+    COXI_REPORTS_MAX = 256, /* results that leave in one message */
+    COXI_REPORT_LONG = 64 * 1024,
+};
+
+struct coxi_attempt;
+
+/* A variable as steps hold it. Never moves, never goes while the run is there. */
+struct cox_variable {
+    struct coxi_variable *description;
+};
+
+struct coxi_run_options {
+    uint32_t worker;
+    uint64_t incarnation;
+    uint32_t commit_window;   /* attempts with commits under way */
+    struct coxi_links *links; /* that watch the connections to the ps */
+    struct coxi_loop *loop;   /* where a run that is not needed any more is freed */
+};
+
+struct coxi_run {
+    struct coxi_mail mail; /* to be freed */
+    atomic_int refs;
+    struct coxi_run_options options;
+    struct coxi_session session;
+    atomic_bool closed; /* the client is gone */
+
+    pthread_mutex_t
+        lock; /* guards all below; comes before those of ps clients and links */
+    pthread_cond_t room; /* n_committing has gone down */
+    struct coxi_link *control;
+    struct coxi_link *data; /* or NULL */
+    struct coxi_psc **ps;   /* made with the first layout, then fixed */
+    uint64_t *ps_incarnations;
+    uint32_t n_ps;
+    struct cox_variable **variables; /* by id; NULL where there is none */
+    size_t n_variables;
+    struct coxi_loaded *modules[COXI_MODULES_MAX];
+    struct coxi_attempt *spare; /* attempts to use again */
+    uint32_t n_committing;
+
+    pthread_mutex_t report_lock; /* guards the outbox; comes before a link's lock */
+    struct coxi_done_head reports[COXI_REPORTS_MAX];
+    size_t n_reports;
+    struct coxi_buffer report_payload;
+};
+
+/* A run whose client is at the other end of `control`. */
+int coxi_run_new(const struct coxi_run_options *options,
+                 const struct coxi_session *session, struct coxi_link *control,
+                 struct coxi_run **ret);
+struct coxi_run *coxi_run_ref(struct coxi_run *run);
+void coxi_run_unref(struct coxi_run *run); /* takes NULL */
+
+/* The client is gone: steps that wait for a ps are woken, nothing is reported any more.
+ */
+void coxi_run_close(struct coxi_run *run);
+
+/* The client's second connection has come, or gone. */
+void coxi_run_set_data(struct coxi_run *run, struct coxi_link *data);
+void coxi_run_drop_data(struct coxi_run *run, const struct coxi_link *data);
+
+/* Takes over what the client says: ps and variables. COX_EPROTO, COX_ENOMEM. */
+int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout);
+
+/* Loads a module under its id, and answers. `bytes` NULL: only if it is cached. */
+void coxi_run_load(struct coxi_run *run, const char *dir,
+                   const struct coxi_message *request, const void *bytes, size_t len);
+
+/* The function a closure names, or NULL with an error text. */
+struct coxi_function *coxi_run_function(struct coxi_run *run,
+                                        const struct coxi_closure_head *head);
+
+/* The variable called `name`, or NULL. */
+struct cox_variable *coxi_run_variable(struct coxi_run *run, const char *name);
+
+/*
+ * Puts a closure's end in the outbox: its code, the ps that it touched, and the packed
+ * results (or, where the code is not 0, the text of the error).
+ */
+struct coxi_report {
+    uint64_t closure;
+    uint32_t attempt;
+    int code;
+    int step_code;
+    uint32_t run_us;
+    const uint32_t *touched;
+    size_t n_touched;
+    const void *result;
+    size_t result_len;
+};
+void coxi_run_report(struct coxi_run *run, const struct coxi_report *report);
+
+/* Sends what is in the outbox, and what is in line to the ps. */
+void coxi_run_flush(struct coxi_run *run);
+void coxi_run_flush_reports(struct coxi_run *run);
+
+/* Deadlines of requests; and nothing lies in the outbox for long. */
+void coxi_run_tick(struct coxi_run *run);
+
+#endif

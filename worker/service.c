@@ -1,0 +1,289 @@
+/*
+ * See service.h. Threads: the main one (signals, ticks), one a connection
+ * (common/server), the slots, and two a ps (common/ps_client).
+ */
+#include "worker/service.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/daemon.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/loop.h"
+#include "common/rand.h"
+#include "common/server.h"
+#include "common/sync.h"
+#include "worker/run.h"
+#include "worker/slots.h"
+
+struct worker {
+    struct coxi_worker_options options;
+    uint64_t incarnation;
+    struct coxi_loop *loop;
+    struct coxi_server *server;
+    struct coxi_slots *slots;
+    int signal;
+    pthread_mutex_t lock; /* guards run; comes before the run's locks */
+    struct coxi_run *run; /* of the client that is connected, or NULL */
+};
+
+/* ---- the client comes and goes */
+
+/* A client opens its control connection: a new run, in place of one it has lost. */
+static int begin_run(struct worker *worker, struct coxi_peer *peer)
+{
+    struct coxi_run_options options = {
+        .worker = worker->options.index,
+        .incarnation = worker->incarnation,
+        .commit_window = worker->options.commit_window,
+        .links = coxi_server_links(worker->server),
+        .loop = worker->loop,
+    };
+    const struct coxi_session *session = &peer->hello.session;
+    struct coxi_run *run = NULL;
+    struct coxi_run *old = NULL;
+    coxi_lock(&worker->lock);
+    int r = 0;
+    if (worker->run != NULL && !atomic_load(&worker->run->closed) &&
+        worker->run->session.run != session->run) {
+        r = coxi_error(COX_EBUSY, "worker %u serves run %016llx: end that first",
+                       worker->options.index,
+                       (unsigned long long)worker->run->session.run);
+    } else if (worker->run != NULL &&
+               worker->run->session.generation > session->generation) {
+        r = coxi_error(COX_EFENCED, "worker %u serves generation %llu",
+                       worker->options.index,
+                       (unsigned long long)worker->run->session.generation);
+    } else {
+        r = coxi_run_new(&options, session, peer->link, &run);
+    }
+    if (r == 0) {
+        old = worker->run;
+        worker->run = run;
+    }
+    coxi_unlock(&worker->lock);
+    if (old != NULL) {
+        coxi_run_close(old);
+        coxi_slots_recall(worker->slots, old, false);
+        coxi_run_unref(old);
+    }
+    return r;
+}
+
+/* A reference to the run of the client behind `peer`, or NULL. */
+static struct coxi_run *run_of(struct worker *worker, const struct coxi_peer *peer)
+{
+    struct coxi_run *run = NULL;
+    coxi_lock(&worker->lock);
+    if (worker->run != NULL &&
+        coxi_session_equal(&worker->run->session, &peer->hello.session)) {
+        run = coxi_run_ref(worker->run);
+    }
+    coxi_unlock(&worker->lock);
+    return run;
+}
+
+static int on_hello(void *arg, struct coxi_peer *peer)
+{
+    struct worker *worker = arg;
+    if (peer->hello.role != COXI_ROLE_CLIENT) {
+        return coxi_error(COX_EREFUSED,
+                          "this is a worker: only clients have business here");
+    }
+    if (peer->hello.channel == COXI_CHANNEL_CONTROL) {
+        int r = begin_run(worker, peer);
+        coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_WARN, "client",
+                 "run=%016llx generation=%llu result=%s",
+                 (unsigned long long)peer->hello.session.run,
+                 (unsigned long long)peer->hello.session.generation,
+                 coxi_error_name(r));
+        return r;
+    }
+    struct coxi_run *run = run_of(worker, peer);
+    if (run == NULL) {
+        return coxi_error(COX_EREFUSED,
+                          "a data connection of a client that is not here");
+    }
+    coxi_run_set_data(run, peer->link);
+    coxi_run_unref(run);
+    return 0;
+}
+
+static void on_close(void *arg, struct coxi_peer *peer)
+{
+    struct worker *worker = arg;
+    struct coxi_run *run = run_of(worker, peer);
+    if (run == NULL) {
+        return;
+    }
+    if (run->control == peer->link) {
+        coxi_log(COXI_LOG_INFO, "client_gone", "run=%016llx",
+                 (unsigned long long)run->session.run);
+        coxi_run_close(run);
+        coxi_slots_recall(worker->slots, run, false);
+        coxi_lock(&worker->lock);
+        bool current = worker->run == run;
+        if (current) {
+            worker->run = NULL;
+        }
+        coxi_unlock(&worker->lock);
+        if (current) {
+            coxi_run_unref(run);
+        }
+    } else if (peer->hello.channel == COXI_CHANNEL_DATA) {
+        coxi_run_drop_data(run, peer->link);
+    }
+    coxi_run_unref(run);
+}
+
+/* ---- messages */
+
+static int handle(struct worker *worker, struct coxi_run *run,
+                  const struct coxi_message *m, const struct coxi_frame *frame)
+{
+    switch (m->kind) {
+    case COXI_LAYOUT:
+        return coxi_run_set_layout(run, &m->layout);
+    case COXI_MODULE:
+        coxi_run_load(run, worker->options.dir, m,
+                      frame->payload_len > 0 ? frame->payload : NULL,
+                      frame->payload_len);
+        return 0;
+    case COXI_DISPATCH:
+        return run->n_ps == 0 ? coxi_error(COX_EPROTO, "closures before a layout")
+                              : coxi_slots_push(worker->slots, run, &m->dispatch,
+                                                frame->payload, frame->payload_len);
+    case COXI_RECALL:
+        coxi_slots_recall(worker->slots, run, true);
+        return 0;
+    case COXI_HELLO:
+    case COXI_REFUSE:
+    case COXI_STATUS:
+    case COXI_CLAIM:
+    case COXI_RELEASE:
+    case COXI_CREATE:
+    case COXI_WATERMARK:
+    case COXI_SNAPSHOT:
+    case COXI_SNAPSHOT_DONE:
+    case COXI_COUNT:
+    case COXI_COUNTS:
+    case COXI_PULL:
+    case COXI_PULLED:
+    case COXI_COMMIT:
+    case COXI_COMMITTED:
+    case COXI_MODULE_LOADED:
+    case COXI_DONE:
+        break;
+    }
+    return coxi_error(COX_EPROTO, "a worker takes no message of kind %d", (int)m->kind);
+}
+
+static int on_message(void *arg, struct coxi_peer *peer,
+                      const struct coxi_message *message,
+                      const struct coxi_frame *frame)
+{
+    struct worker *worker = arg;
+    struct coxi_run *run = run_of(worker, peer);
+    if (run == NULL) {
+        return coxi_error(COX_EFENCED, "another client has taken over");
+    }
+    int r = handle(worker, run, message, frame);
+    coxi_run_unref(run);
+    return r;
+}
+
+static const struct coxi_server_events events = {on_hello, on_message, on_close};
+
+/* ---- life */
+
+static void on_tick(void *arg)
+{
+    struct worker *worker = arg;
+    coxi_server_tick(worker->server);
+    coxi_lock(&worker->lock);
+    struct coxi_run *run = worker->run != NULL ? coxi_run_ref(worker->run) : NULL;
+    coxi_unlock(&worker->lock);
+    if (run != NULL) {
+        coxi_run_tick(run);
+        coxi_run_unref(run);
+    }
+    if (worker->signal != 0 && coxi_slots_stop(worker->slots)) {
+        coxi_loop_stop(worker->loop);
+    }
+}
+
+static void on_signal(void *arg, int signum)
+{
+    struct worker *worker = arg;
+    if (worker->signal != 0) {
+        _exit(COXI_EXIT_AGAIN + signum); /* asked twice: whatever runs is given up */
+    }
+    coxi_log(COXI_LOG_INFO, "ending", "signal=%d", signum);
+    worker->signal = signum;
+    on_tick(worker);
+}
+
+static int open_worker(struct worker *worker)
+{
+    const struct coxi_worker_options *options = &worker->options;
+    struct coxi_server_options server = {
+        .listen = options->listen,
+        .self = {.role = COXI_ROLE_WORKER,
+                 .index = options->index,
+                 .incarnation = worker->incarnation,
+                 .slots = options->slots},
+        .peer_timeout_ms = options->peer_timeout_ms,
+        .events = &events,
+        .arg = worker,
+    };
+    int tick_ms =
+        options->peer_timeout_ms / 16 < 500 ? options->peer_timeout_ms / 16 : 500;
+    int r = coxi_loop_new(tick_ms + 1, on_tick, worker, &worker->loop);
+    if (r == 0) {
+        r = coxi_loop_on_signal(worker->loop, SIGTERM, on_signal);
+    }
+    if (r == 0) {
+        r = coxi_loop_on_signal(worker->loop, SIGINT, on_signal);
+    }
+    if (r == 0) {
+        r = coxi_slots_new(options->slots, &worker->slots);
+    }
+    if (r == 0) {
+        r = coxi_server_open(&server, &worker->server);
+    }
+    if (r == 0 && options->address_file != NULL) {
+        r = coxi_write_line(options->address_file, coxi_server_url(worker->server));
+    }
+    return r;
+}
+
+static void close_worker(struct worker *worker)
+{
+    if (worker->slots != NULL) {
+        (void)coxi_slots_stop(worker->slots);
+    }
+    if (worker->server != NULL) {
+        coxi_server_stop(worker->server); /* ends the run, through on_close */
+    }
+    coxi_slots_free(worker->slots);
+    coxi_loop_free(worker->loop); /* frees the run, which was posted to it */
+    coxi_server_free(worker->server);
+    (void)pthread_mutex_destroy(&worker->lock);
+}
+
+int coxi_worker_serve(const struct coxi_worker_options *options, int *ret_signal)
+{
+    struct worker worker = {.options = *options, .incarnation = coxi_random_id()};
+    (void)pthread_mutex_init(&worker.lock, NULL);
+    int r = open_worker(&worker);
+    if (r == 0) {
+        coxi_log(COXI_LOG_INFO, "listening", "address=%s slots=%u pid=%d",
+                 coxi_server_url(worker.server), options->slots, (int)getpid());
+        coxi_loop_run(worker.loop);
+        *ret_signal = worker.signal;
+    }
+    close_worker(&worker);
+    return r;
+}

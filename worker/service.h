@@ -1,0 +1,27 @@
+/*
+ * The process that runs steps: it listens for the client, and hands closures to its
+ * slots. It runs on the calling thread until it is told to end.
+ */
+#ifndef COXI_WORKER_SERVICE_H
+#define COXI_WORKER_SERVICE_H
+
+#include <stdint.h>
+
+struct coxi_worker_options {
+    const char *listen;
+    const char *address_file; /* or NULL */
+    const char *dir;          /* where modules are kept */
+    uint32_t index;
+    uint32_t slots;
+    uint32_t commit_window;
+    int peer_timeout_ms;
+};
+
+/*
+ * Serves until SIGTERM or SIGINT: then the steps that run are finished and their
+ * results sent (a second signal: not waited for). *ret_signal tells which.
+ * COX_EADDRESS, ...
+ */
+int coxi_worker_serve(const struct coxi_worker_options *options, int *ret_signal);
+
+#endif

@@ -1,0 +1,130 @@
+/*
+ * See supervisor.h.
+ *
+ * States: RUNNING -> (died) RESTING -> RUNNING;  any -> (signal) ENDING -> returned
+ *
+ * The step process is killed by the kernel when this one ends in whatever way.
+ */
+#include "worker/supervisor.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/daemon.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/loop.h"
+
+enum {
+    REST_FIRST_MS = 10,
+    REST_MAX_MS = 5000,
+    STEADY_MS = 2000, /* one that lived this long is started again without a rest */
+};
+
+struct supervisor {
+    struct coxi_loop *loop;
+    char *const *argv;
+    uv_process_t process;
+    uv_timer_t rest;
+    bool running;
+    int signal; /* ENDING: what we were sent */
+    int rest_ms;
+    uint64_t started_ms;
+    int exit_code;
+};
+
+static void start(struct supervisor *supervisor);
+
+static void on_rest(uv_timer_t *timer)
+{
+    start(timer->data);
+}
+
+static void on_exit_of(uv_process_t *process, int64_t status, int signum)
+{
+    struct supervisor *supervisor = process->data;
+    supervisor->running = false;
+    uv_close((uv_handle_t *)process, NULL);
+    if (supervisor->signal != 0 || (signum == 0 && status < COXI_EXIT_AGAIN)) {
+        supervisor->exit_code = supervisor->signal != 0
+                                    ? COXI_EXIT_AGAIN + supervisor->signal
+                                    : (int)status;
+        coxi_loop_stop(supervisor->loop);
+        return;
+    }
+    uint64_t lived_ms = coxi_now_ms() - supervisor->started_ms;
+    coxi_log(COXI_LOG_WARN, "step_process_died",
+             "signal=%d name=\"%s\" status=%d lived_ms=%llu", signum,
+             signum != 0 ? strsignal(signum) : "none", (int)status,
+             (unsigned long long)lived_ms);
+    if (lived_ms >= STEADY_MS) {
+        supervisor->rest_ms = REST_FIRST_MS;
+    }
+    (void)uv_timer_start(&supervisor->rest, on_rest, (uint64_t)supervisor->rest_ms, 0);
+    supervisor->rest_ms *= 2;
+    if (supervisor->rest_ms > REST_MAX_MS) {
+        supervisor->rest_ms = REST_MAX_MS;
+    }
+}
+
+static void start(struct supervisor *supervisor)
+{
+    uv_stdio_container_t stdio[3] = {
+        {.flags = UV_IGNORE},
+        {.flags = UV_INHERIT_FD, .data.fd = 1},
+        {.flags = UV_INHERIT_FD, .data.fd = 2},
+    };
+    uv_process_options_t options = {
+        .exit_cb = on_exit_of,
+        .file = supervisor->argv[0],
+        .args = (char **)(uintptr_t)supervisor->argv,
+        .stdio = stdio,
+        .stdio_count = 3,
+    };
+    supervisor->process.data = supervisor;
+    supervisor->started_ms = coxi_now_ms();
+    int failed =
+        uv_spawn(coxi_loop_uv(supervisor->loop), &supervisor->process, &options);
+    supervisor->running = failed == 0;
+    if (failed != 0) {
+        coxi_log(COXI_LOG_ERROR, "step_process_not_started", "program=%s error=\"%s\"",
+                 supervisor->argv[0], uv_strerror(failed));
+        supervisor->exit_code = COXI_EXIT_FAILED;
+        coxi_loop_stop(supervisor->loop);
+    }
+}
+
+static void on_signal(void *arg, int signum)
+{
+    struct supervisor *supervisor = arg;
+    supervisor->signal = signum;
+    if (supervisor->running) {
+        (void)uv_process_kill(&supervisor->process, SIGTERM);
+    } else {
+        supervisor->exit_code = COXI_EXIT_AGAIN + signum;
+        coxi_loop_stop(supervisor->loop);
+    }
+}
+
+int coxi_supervise(char *const *argv)
+{
+    struct supervisor supervisor = {.argv = argv, .rest_ms = REST_FIRST_MS};
+    int r = coxi_loop_new(0, NULL, &supervisor, &supervisor.loop);
+    if (r == 0) {
+        r = coxi_loop_on_signal(supervisor.loop, SIGTERM, on_signal);
+    }
+    if (r == 0) {
+        r = coxi_loop_on_signal(supervisor.loop, SIGINT, on_signal);
+    }
+    if (r == 0) {
+        supervisor.rest.data = &supervisor;
+        (void)uv_timer_init(coxi_loop_uv(supervisor.loop), &supervisor.rest);
+        start(&supervisor);
+        coxi_loop_run(supervisor.loop);
+    }
+    coxi_loop_free(supervisor.loop);
+    return r != 0 ? coxi_exit_config("coxswain-worker") : supervisor.exit_code;
+}

@@ -1,0 +1,15 @@
+/*
+ * The supervisor: a small process without threads or connections that starts the
+ * process which runs steps, and starts it again when a step has taken it down.
+ */
+#ifndef COXI_WORKER_SUPERVISOR_H
+#define COXI_WORKER_SUPERVISOR_H
+
+/*
+ * Runs `argv` (the step process) until SIGTERM or SIGINT, which it hands on, or until
+ * it exits with a code below 128, which is returned: what it complains about would not
+ * go away. Returns the exit code for this process. Main thread.
+ */
+int coxi_supervise(char *const *argv);
+
+#endif
