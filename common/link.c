@@ -91,7 +91,7 @@ int coxi_link_new(nng_stream *stream, struct coxi_link **ret)
     atomic_init(&link->last_in_ms, coxi_now_ms());
     atomic_init(&link->last_out_ms, coxi_now_ms());
     link->stream = stream;
-    link->meta_max = COXI_LINK_META_FIRST;
+    atomic_init(&link->meta_max, COXI_LINK_META_FIRST);
     (void)pthread_mutex_init(&link->lock, NULL);
     coxi_cond_init(&link->room);
     *ret = link;
@@ -147,8 +147,8 @@ void coxi_link_listen_to(struct coxi_link *link, const struct coxi_link_events *
 
 void coxi_link_allow(struct coxi_link *link, size_t meta_max, size_t payload_max)
 {
-    link->meta_max = meta_max;
-    link->payload_max = payload_max;
+    atomic_store_explicit(&link->meta_max, meta_max, memory_order_relaxed);
+    atomic_store_explicit(&link->payload_max, payload_max, memory_order_relaxed);
 }
 
 bool coxi_link_closed(struct coxi_link *link)
@@ -557,11 +557,13 @@ static int parse(struct coxi_link *link)
         if (p.meta_len == 0 && p.payload_len > 0) {
             return coxi_error(COX_EPROTO, "frame with a payload and no metadata");
         }
-        if (p.meta_len > link->meta_max || p.payload_len > link->payload_max) {
-            return coxi_error(COX_EPROTO,
-                              "frame of %u + %llu bytes where %zu + %zu are allowed",
-                              p.meta_len, (unsigned long long)p.payload_len,
-                              link->meta_max, link->payload_max);
+        size_t meta_max = atomic_load_explicit(&link->meta_max, memory_order_relaxed);
+        size_t payload_max =
+            atomic_load_explicit(&link->payload_max, memory_order_relaxed);
+        if (p.meta_len > meta_max || p.payload_len > payload_max) {
+            return coxi_error(
+                COX_EPROTO, "frame of %u + %llu bytes where %zu + %zu are allowed",
+                p.meta_len, (unsigned long long)p.payload_len, meta_max, payload_max);
         }
         size_t head = head_len(&p);
         size_t total = head + coxi_align(p.payload_len, 8);

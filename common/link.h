@@ -81,7 +81,7 @@ int coxi_link_connect_start(const char *url, int timeout_ms, coxi_link_connected
 void coxi_link_listen_to(struct coxi_link *link, const struct coxi_link_events *events,
                          void *arg);
 
-/* What the peer may send from now on. Receiving thread, or before receiving starts. */
+/* What the peer may send from now on, at most. Any thread. */
 void coxi_link_allow(struct coxi_link *link, size_t meta_max, size_t payload_max);
 
 /*

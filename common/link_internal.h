@@ -31,6 +31,8 @@ struct coxi_link {
     struct coxi_link *watch_next; /* guarded by links->lock, as the next one */
     struct coxi_link *watch_prev;
 
+    atomic_size_t meta_max;
+    atomic_size_t payload_max;
     atomic_bool closed;
     atomic_bool
         handling; /* the owner is busy with what came: not reading is no silence */
@@ -43,8 +45,6 @@ struct coxi_link {
     size_t in_capacity;
     size_t in_begin;
     size_t in_end;
-    size_t meta_max;
-    size_t payload_max;
     uint8_t *payload; /* a long payload that is being received, or NULL */
     size_t payload_have;
     size_t pad_left;

@@ -131,6 +131,11 @@ void coxi_loop_wake(struct coxi_loop *loop)
     }
 }
 
+void coxi_loop_wake_after_mail(struct coxi_loop *loop)
+{
+    atomic_store(&loop->wake, true); /* on_async looks when the mail has run */
+}
+
 static void on_uv_signal(uv_signal_t *handle, int signum)
 {
     struct coxi_loop *loop = handle->data;

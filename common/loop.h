@@ -28,6 +28,9 @@ void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail);
 void coxi_loop_on_wake(struct coxi_loop *loop, void (*on_wake)(void *arg));
 void coxi_loop_wake(struct coxi_loop *loop);
 
+/* The same from mail that is being run: cheaper. */
+void coxi_loop_wake_after_mail(struct coxi_loop *loop);
+
 /* Calls `on_signal(arg, signum)` on the loop. Before it runs, or on it. */
 int coxi_loop_on_signal(struct coxi_loop *loop, int signum,
                         void (*on_signal)(void *arg, int signum));

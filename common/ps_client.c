@@ -469,7 +469,9 @@ int coxi_psc_submit(struct coxi_psc *psc, const struct coxi_message *message,
     struct coxi_message numbered = *message;
     bool is_long = payload_len(request) > SMALL_MAX || request->answer_len > SMALL_MAX;
     request->channel = is_long ? COXI_CHANNEL_DATA : COXI_CHANNEL_CONTROL;
-    request->deadline_ms = coxi_now_ms() + (uint64_t)psc->options.request_ms;
+    int timeout_ms =
+        request->timeout_ms > 0 ? request->timeout_ms : psc->options.request_ms;
+    request->deadline_ms = coxi_now_ms() + (uint64_t)timeout_ms;
     request->expired = false;
     request->meta = NULL;
     coxi_lock(&psc->lock);

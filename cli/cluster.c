@@ -1,0 +1,324 @@
+/*
+ * coxswain cluster and coxswain run: a local cluster for whoever wants it. `cluster` is
+ * also what cox_open starts for cox_cluster_local: it ends when its lifeline does.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/launcher.h"
+#include "common/daemon.h"
+#include "common/error.h"
+#include "common/option.h"
+
+struct config {
+    int64_t ps;
+    int64_t workers;
+    int64_t slots;
+    int64_t peer_timeout_ms;
+    int64_t lifeline;
+    const char *dir;
+    const char *log_dir;
+};
+
+#define CLUSTER_OPTIONS                                                                \
+    {.name = "ps",                                                                     \
+     .type = COXI_OPTION_INT,                                                          \
+     .offset = offsetof(struct config, ps),                                            \
+     .min = 1,                                                                         \
+     .max = COXI_LOCAL_MAX,                                                            \
+     .fallback = "2",                                                                  \
+     .help = "parameter servers"},                                                     \
+        {.name = "workers",                                                            \
+         .type = COXI_OPTION_INT,                                                      \
+         .offset = offsetof(struct config, workers),                                   \
+         .min = 1,                                                                     \
+         .max = COXI_LOCAL_MAX,                                                        \
+         .fallback = "2",                                                              \
+         .help = "workers"},                                                           \
+        {.name = "slots",                                                              \
+         .type = COXI_OPTION_INT,                                                      \
+         .offset = offsetof(struct config, slots),                                     \
+         .min = 1,                                                                     \
+         .max = 1024,                                                                  \
+         .fallback = "1",                                                              \
+         .help = "steps at a time on each worker"},                                    \
+        {.name = "peer-timeout-ms",                                                    \
+         .type = COXI_OPTION_INT,                                                      \
+         .offset = offsetof(struct config, peer_timeout_ms),                           \
+         .min = 100,                                                                   \
+         .max = 3600000,                                                               \
+         .fallback = "10000",                                                          \
+         .help = "a peer silent for this long is lost"},                               \
+        {.name = "log-dir",                                                            \
+         .type = COXI_OPTION_STRING,                                                   \
+         .offset = offsetof(struct config, log_dir),                                   \
+         .help = "keep the daemons' logs in this directory"}
+
+static const struct coxi_option cluster_options[] = {
+    CLUSTER_OPTIONS,
+    {.name = "dir",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct config, dir),
+     .help = "directory for sockets, removed at the end (default: a new one in /tmp)"},
+    {.name = "lifeline",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, lifeline),
+     .max = 1024,
+     .help = "end when this file descriptor, a pipe, is closed at the other end"},
+};
+
+static const struct coxi_option run_options[] = {CLUSTER_OPTIONS};
+
+static const struct coxi_program cluster_program = {
+    .name = "coxswain cluster",
+    .usage = "[options]",
+    .summary = "Starts parameter servers and workers on this host, prints what "
+               "COX_CLUSTER is\n"
+               "to be for client programs, and ends them when it is interrupted. A "
+               "daemon that\n"
+               "dies is started again.",
+    .prefix = "COX_CLUSTER",
+    .options = cluster_options,
+    .n_options = sizeof(cluster_options) / sizeof(*cluster_options),
+};
+
+static const struct coxi_program run_program = {
+    .name = "coxswain run",
+    .usage = "[options] -- PROGRAM [ARGUMENT ...]",
+    .summary = "Starts parameter servers and workers on this host, runs PROGRAM with "
+               "COX_CLUSTER\n"
+               "set (cox_cluster_from_env reads it), ends them when it has ended, and "
+               "exits with\n"
+               "its exit code.",
+    .prefix = "COX_RUN",
+    .options = run_options,
+    .n_options = sizeof(run_options) / sizeof(*run_options),
+};
+
+struct session {
+    const char *name;
+    struct coxi_loop *loop;
+    struct coxi_launcher *launcher;
+    uv_pipe_t lifeline;
+    uv_process_t program;
+    bool program_runs;
+    bool cluster_ended;
+    int exit_code;
+};
+
+static void on_end(void *arg, const char *text)
+{
+    struct session *session = arg;
+    session->cluster_ended = true;
+    if (text != NULL) {
+        (void)fprintf(stderr, "%s: %s\n", session->name, text);
+        session->exit_code = COXI_EXIT_FAILED;
+        if (session->program_runs) {
+            (void)uv_process_kill(&session->program, SIGTERM);
+            return; /* the loop stops when the program has ended */
+        }
+    }
+    coxi_loop_stop(session->loop);
+}
+
+static int open_session(struct session *session, const struct config *config,
+                        void (*on_signal)(void *arg, int signum))
+{
+    struct coxi_launcher_options options = {
+        .n_ps = (uint32_t)config->ps,
+        .n_workers = (uint32_t)config->workers,
+        .slots = (uint32_t)config->slots,
+        .peer_timeout_ms = (int)config->peer_timeout_ms,
+        .dir = config->dir,
+        .log_dir = config->log_dir,
+        .on_end = on_end,
+        .arg = session,
+    };
+    (void)signal(SIGPIPE, SIG_IGN);
+    int r = coxi_loop_new(0, NULL, session, &session->loop);
+    if (r == 0) {
+        r = coxi_loop_on_signal(session->loop, SIGINT, on_signal);
+    }
+    if (r == 0) {
+        r = coxi_loop_on_signal(session->loop, SIGTERM, on_signal);
+    }
+    if (r == 0) {
+        r = coxi_loop_on_signal(session->loop, SIGHUP, on_signal);
+    }
+    return r == 0 ? coxi_launcher_start(session->loop, &options, &session->launcher)
+                  : r;
+}
+
+static int close_session(struct session *session, int r)
+{
+    coxi_loop_free(session->loop);
+    coxi_launcher_free(session->launcher);
+    return r != 0 ? coxi_exit_config(session->name) : session->exit_code;
+}
+
+/* ---- coxswain cluster */
+
+static void stop_on_signal(void *arg, int signum)
+{
+    (void)signum;
+    coxi_launcher_stop(((struct session *)arg)->launcher);
+}
+
+static void lifeline_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
+{
+    static char ignored[64];
+    (void)handle;
+    (void)suggested;
+    *ret = uv_buf_init(ignored, sizeof(ignored));
+}
+
+static void on_lifeline(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
+{
+    (void)buffer;
+    struct session *session = stream->data;
+    if (n < 0) {
+        (void)uv_read_stop(stream);
+        coxi_launcher_stop(session->launcher);
+    }
+}
+
+static int hold_lifeline(struct session *session, int fd)
+{
+    session->lifeline.data = session;
+    int failed = uv_pipe_init(coxi_loop_uv(session->loop), &session->lifeline, 0);
+    if (failed == 0) {
+        failed = uv_pipe_open(&session->lifeline, fd);
+    }
+    if (failed == 0) {
+        failed = uv_read_start((uv_stream_t *)&session->lifeline, lifeline_buffer,
+                               on_lifeline);
+    }
+    return failed == 0
+               ? 0
+               : coxi_error(COX_EINVAL, "--lifeline %d: %s", fd, uv_strerror(failed));
+}
+
+static void print_cluster(const struct session *session)
+{
+    char *json = coxi_cluster_json(coxi_launcher_cluster(session->launcher));
+    if (json != NULL) {
+        (void)printf("COX_CLUSTER='%s'\n", json);
+        (void)fflush(stdout);
+    }
+    free(json);
+}
+
+int coxi_command_cluster(int argc, char **argv)
+{
+    struct config config = {0};
+    struct session session = {.name = cluster_program.name};
+    int rest;
+    int r = coxi_options_parse(&cluster_program, argc, argv, &config, &rest);
+    if (r == COXI_OPTIONS_EXIT) {
+        return EXIT_SUCCESS;
+    }
+    if (r == 0 && rest < argc) {
+        r = coxi_error(COX_EINVAL, "what is '%s'? It takes options only", argv[rest]);
+    }
+    if (r != 0) {
+        return coxi_exit_config(cluster_program.name);
+    }
+    r = open_session(&session, &config, stop_on_signal);
+    if (r == 0 && config.lifeline > 0) {
+        r = hold_lifeline(&session, (int)config.lifeline);
+    } else if (r == 0) {
+        print_cluster(&session);
+    }
+    if (r == 0) {
+        coxi_loop_run(session.loop);
+    }
+    return close_session(&session, r);
+}
+
+/* ---- coxswain run */
+
+static void on_program_exit(uv_process_t *process, int64_t status, int signum)
+{
+    struct session *session = process->data;
+    session->program_runs = false;
+    uv_close((uv_handle_t *)process, NULL);
+    if (session->exit_code == 0) {
+        session->exit_code = signum != 0 ? COXI_EXIT_AGAIN + signum : (int)status;
+    }
+    coxi_launcher_stop(session->launcher);
+    if (session->cluster_ended) {
+        coxi_loop_stop(session->loop);
+    }
+}
+
+static void pass_on_signal(void *arg, int signum)
+{
+    struct session *session = arg;
+    /* Ctrl-C has reached the program too: it is its choice when to end. */
+    if (session->program_runs && signum != SIGINT) {
+        (void)uv_process_kill(&session->program, signum);
+    } else if (!session->program_runs) {
+        coxi_launcher_stop(session->launcher);
+    }
+}
+
+static int start_program(struct session *session, char **argv)
+{
+    uv_stdio_container_t stdio[3] = {
+        {.flags = UV_INHERIT_FD, .data.fd = 0},
+        {.flags = UV_INHERIT_FD, .data.fd = 1},
+        {.flags = UV_INHERIT_FD, .data.fd = 2},
+    };
+    uv_process_options_t options = {
+        .exit_cb = on_program_exit,
+        .file = argv[0],
+        .args = argv,
+        .stdio = stdio,
+        .stdio_count = 3,
+    };
+    char *json = coxi_cluster_json(coxi_launcher_cluster(session->launcher));
+    if (json == NULL || setenv("COX_CLUSTER", json, 1) != 0) {
+        free(json);
+        return coxi_error_memory("the environment");
+    }
+    free(json);
+    session->program.data = session;
+    int failed = uv_spawn(coxi_loop_uv(session->loop), &session->program, &options);
+    session->program_runs = failed == 0;
+    return failed == 0 ? 0
+                       : coxi_error(COX_EINVAL, "cannot start %s: %s", argv[0],
+                                    uv_strerror(failed));
+}
+
+int coxi_command_run(int argc, char **argv)
+{
+    struct config config = {0};
+    struct session session = {.name = run_program.name};
+    int rest;
+    int r = coxi_options_parse(&run_program, argc, argv, &config, &rest);
+    if (r == COXI_OPTIONS_EXIT) {
+        return EXIT_SUCCESS;
+    }
+    if (r == 0 && rest == argc) {
+        r = coxi_error(COX_EINVAL,
+                       "which program? coxswain run [options] -- PROGRAM ...");
+    }
+    if (r != 0) {
+        return coxi_exit_config(run_program.name);
+    }
+    r = open_session(&session, &config, pass_on_signal);
+    if (r == 0) {
+        r = start_program(&session, argv + rest);
+        if (r != 0) {
+            (void)coxi_exit_config(run_program.name);
+            session.exit_code = COXI_EXIT_CONFIG;
+            coxi_launcher_stop(session.launcher);
+            r = 0;
+        }
+        coxi_loop_run(session.loop);
+    }
+    return close_session(&session, r);
+}

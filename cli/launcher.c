@@ -1,0 +1,307 @@
+/*
+ * See launcher.h. A daemon: RUNNING -> (died) RESTING -> RUNNING; when the launcher
+ * stops, RUNNING -> ENDED. Daemons run in sessions of their own, so that Ctrl-C does
+ * not reach them, and are killed by the kernel when this process ends in whatever way.
+ */
+#include "cli/launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/daemon.h"
+#include "common/error.h"
+
+enum { REST_FIRST_MS = 10, REST_MAX_MS = 1000, GRACE_MS = 1500 };
+
+enum daemon_state { DAEMON_RESTING, DAEMON_RUNNING, DAEMON_ENDED };
+
+struct daemon {
+    struct coxi_launcher *launcher;
+    const char *role; /* "ps", "worker" */
+    uint32_t index;
+    const char *url;
+    enum daemon_state state;
+    uv_process_t process;
+    uv_timer_t rest;
+    int rest_ms;
+};
+
+struct coxi_launcher {
+    struct coxi_launcher_options options;
+    struct coxi_loop *loop;
+    char *dir;
+    char bin_dir[PATH_MAX - 64];
+    struct cox_cluster *cluster;
+    struct daemon *daemons;
+    uint32_t n_daemons;
+    uint32_t n_running;
+    bool stopping;
+    char why[512]; /* the cluster ends on its own: "" */
+    uv_timer_t grace;
+};
+
+static void log_path(const struct daemon *daemon, char *path)
+{
+    const struct coxi_launcher *launcher = daemon->launcher;
+    (void)snprintf(path, PATH_MAX, "%s/%s-%u.log",
+                   launcher->options.log_dir != NULL ? launcher->options.log_dir
+                                                     : launcher->dir,
+                   daemon->role, daemon->index);
+}
+
+/* The last line of the daemon's log: why it would not run. */
+static void last_words(const struct daemon *daemon, char *text, size_t len)
+{
+    char path[PATH_MAX];
+    char line[512];
+    log_path(daemon, path);
+    (void)snprintf(text, len, "see %s", path);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        (void)snprintf(text, len, "%.400s", line);
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
+static void finish_if_ended(struct coxi_launcher *launcher)
+{
+    if (launcher->stopping && launcher->n_running == 0) {
+        uv_timer_stop(&launcher->grace);
+        coxi_remove_tree(launcher->dir);
+        launcher->options.on_end(launcher->options.arg,
+                                 launcher->why[0] != '\0' ? launcher->why : NULL);
+    }
+}
+
+static void start(struct daemon *daemon);
+
+static void on_rest(uv_timer_t *timer)
+{
+    start(timer->data);
+}
+
+static void on_daemon_exit(uv_process_t *process, int64_t status, int signum)
+{
+    struct daemon *daemon = process->data;
+    struct coxi_launcher *launcher = daemon->launcher;
+    uv_close((uv_handle_t *)process, NULL);
+    launcher->n_running--;
+    daemon->state = DAEMON_ENDED;
+    if (!launcher->stopping && signum == 0 && status < COXI_EXIT_AGAIN) {
+        /* It says that starting it again would not help. */
+        char text[512];
+        last_words(daemon, text, sizeof(text));
+        (void)snprintf(launcher->why, sizeof(launcher->why), "%s %u ended: %.400s",
+                       daemon->role, daemon->index, text);
+        coxi_launcher_stop(launcher);
+        return;
+    }
+    if (!launcher->stopping) {
+        daemon->state = DAEMON_RESTING;
+        (void)uv_timer_start(&daemon->rest, on_rest, (uint64_t)daemon->rest_ms, 0);
+        daemon->rest_ms =
+            daemon->rest_ms * 2 < REST_MAX_MS ? daemon->rest_ms * 2 : REST_MAX_MS;
+    }
+    finish_if_ended(launcher);
+}
+
+static void spawn(struct daemon *daemon, char **argv, int log_fd)
+{
+    struct coxi_launcher *launcher = daemon->launcher;
+    uv_stdio_container_t stdio[3] = {
+        {.flags = UV_IGNORE},
+        {.flags = UV_INHERIT_FD, .data.fd = log_fd},
+        {.flags = UV_INHERIT_FD, .data.fd = log_fd},
+    };
+    uv_process_options_t options = {
+        .exit_cb = on_daemon_exit,
+        .file = argv[0],
+        .args = argv,
+        .stdio = stdio,
+        .stdio_count = 3,
+        .flags = UV_PROCESS_DETACHED,
+    };
+    daemon->process.data = daemon;
+    int failed = uv_spawn(coxi_loop_uv(launcher->loop), &daemon->process, &options);
+    if (failed != 0) {
+        (void)snprintf(launcher->why, sizeof(launcher->why), "cannot start %.300s: %s",
+                       argv[0], uv_strerror(failed));
+        daemon->state = DAEMON_ENDED;
+        coxi_launcher_stop(launcher);
+        return;
+    }
+    daemon->state = DAEMON_RUNNING;
+    launcher->n_running++;
+}
+
+static void start(struct daemon *daemon)
+{
+    const struct coxi_launcher *launcher = daemon->launcher;
+    char text[8][PATH_MAX];
+    char path[PATH_MAX];
+    char *argv[9] = {0};
+    int n = 0;
+    (void)snprintf(text[n++], PATH_MAX, "%s/coxswain-%s", launcher->bin_dir,
+                   daemon->role);
+    (void)snprintf(text[n++], PATH_MAX, "--listen=%s", daemon->url);
+    (void)snprintf(text[n++], PATH_MAX, "--index=%u", daemon->index);
+    (void)snprintf(text[n++], PATH_MAX, "--parent=%d", (int)getpid());
+    (void)snprintf(text[n++], PATH_MAX, "--peer-timeout-ms=%d",
+                   launcher->options.peer_timeout_ms);
+    if (strcmp(daemon->role, "worker") == 0) {
+        (void)snprintf(text[n++], PATH_MAX, "--slots=%u", launcher->options.slots);
+        (void)snprintf(text[n++], PATH_MAX, "--dir=%s/modules-%u", launcher->dir,
+                       daemon->index);
+    }
+    for (int i = 0; i < n; i++) {
+        argv[i] = text[i];
+    }
+    log_path(daemon, path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    spawn(daemon, argv, fd >= 0 ? fd : STDERR_FILENO);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+/* ---- life */
+
+static int find_directories(struct coxi_launcher *launcher)
+{
+    ssize_t n =
+        readlink("/proc/self/exe", launcher->bin_dir, sizeof(launcher->bin_dir) - 1);
+    launcher->bin_dir[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(launcher->bin_dir, '/');
+    if (slash == NULL) {
+        return coxi_error(COX_EIO, "cannot find this program's directory");
+    }
+    *slash = '\0';
+    if (launcher->options.log_dir != NULL &&
+        mkdir(launcher->options.log_dir, 0777) != 0 && errno != EEXIST) {
+        return coxi_error_errno(COX_EIO, "cannot make the log directory %s",
+                                launcher->options.log_dir);
+    }
+    if (launcher->options.dir != NULL) {
+        launcher->dir = strdup(launcher->options.dir);
+        return launcher->dir != NULL ? 0 : coxi_error_memory("a directory's name");
+    }
+    char dir[] = "/tmp/coxswain-XXXXXX";
+    if (mkdtemp(dir) == NULL) {
+        return coxi_error_errno(COX_EIO, "cannot make a directory in /tmp");
+    }
+    launcher->dir = strdup(dir);
+    return launcher->dir != NULL ? 0 : coxi_error_memory("a directory's name");
+}
+
+static void start_daemon(struct coxi_launcher *launcher, const char *role,
+                         uint32_t index, const char *url)
+{
+    struct daemon *daemon = &launcher->daemons[launcher->n_daemons++];
+    *daemon = (struct daemon){.launcher = launcher,
+                              .role = role,
+                              .index = index,
+                              .url = url,
+                              .rest_ms = REST_FIRST_MS};
+    daemon->rest.data = daemon;
+    (void)uv_timer_init(coxi_loop_uv(launcher->loop), &daemon->rest);
+    if (!launcher->stopping) {
+        start(daemon);
+    }
+}
+
+int coxi_launcher_start(struct coxi_loop *loop,
+                        const struct coxi_launcher_options *options,
+                        struct coxi_launcher **ret)
+{
+    struct coxi_launcher *launcher = calloc(1, sizeof(*launcher));
+    if (launcher == NULL) {
+        return coxi_error_memory("a launcher");
+    }
+    launcher->options = *options;
+    launcher->loop = loop;
+    launcher->daemons =
+        calloc(options->n_ps + options->n_workers, sizeof(*launcher->daemons));
+    int r = launcher->daemons == NULL ? coxi_error_memory("a launcher") : 0;
+    if (r == 0) {
+        r = find_directories(launcher);
+    }
+    if (r == 0) {
+        r = coxi_cluster_at(launcher->dir, options->n_ps, options->n_workers,
+                            &launcher->cluster);
+    }
+    if (r != 0) {
+        coxi_launcher_free(launcher);
+        return r;
+    }
+    launcher->grace.data = launcher;
+    (void)uv_timer_init(coxi_loop_uv(loop), &launcher->grace);
+    for (uint32_t i = 0; i < options->n_ps; i++) {
+        start_daemon(launcher, "ps", i, launcher->cluster->ps[i]);
+    }
+    for (uint32_t i = 0; i < options->n_workers; i++) {
+        start_daemon(launcher, "worker", i, launcher->cluster->workers[i]);
+    }
+    *ret = launcher;
+    return 0;
+}
+
+const struct cox_cluster *coxi_launcher_cluster(const struct coxi_launcher *launcher)
+{
+    return launcher->cluster;
+}
+
+static void signal_daemons(struct coxi_launcher *launcher, int signum)
+{
+    for (uint32_t i = 0; i < launcher->n_daemons; i++) {
+        struct daemon *daemon = &launcher->daemons[i];
+        if (daemon->state == DAEMON_RUNNING) {
+            (void)uv_process_kill(&daemon->process, signum);
+        }
+        uv_timer_stop(&daemon->rest);
+    }
+}
+
+static void on_grace(uv_timer_t *timer)
+{
+    signal_daemons(timer->data, SIGKILL);
+}
+
+/* On the loop, so that on_end never comes inside coxi_launcher_stop. */
+static void on_stop(uv_timer_t *timer)
+{
+    struct coxi_launcher *launcher = timer->data;
+    (void)uv_timer_start(&launcher->grace, on_grace, GRACE_MS, 0);
+    finish_if_ended(launcher);
+}
+
+void coxi_launcher_stop(struct coxi_launcher *launcher)
+{
+    if (!launcher->stopping) {
+        launcher->stopping = true;
+        signal_daemons(launcher, SIGTERM);
+        (void)uv_timer_start(&launcher->grace, on_stop, 0, 0);
+    }
+}
+
+void coxi_launcher_free(struct coxi_launcher *launcher)
+{
+    if (launcher != NULL) {
+        if (launcher->dir != NULL) {
+            coxi_remove_tree(launcher->dir);
+        }
+        cox_cluster_free(launcher->cluster);
+        free(launcher->daemons);
+        free(launcher->dir);
+        free(launcher);
+    }
+}

@@ -1,0 +1,42 @@
+/*
+ * Runs the daemons of a local cluster: starts them, starts again those that die, ends
+ * them all. Single-threaded, on a loop of the caller's.
+ */
+#ifndef COXI_CLI_LAUNCHER_H
+#define COXI_CLI_LAUNCHER_H
+
+#include <stdint.h>
+
+#include "common/loop.h"
+#include "coordinator/cluster.h"
+
+struct coxi_launcher;
+
+struct coxi_launcher_options {
+    uint32_t n_ps;
+    uint32_t n_workers;
+    uint32_t slots;
+    int peer_timeout_ms;
+    const char *dir;     /* NULL: a new one in /tmp; it is removed at the end */
+    const char *log_dir; /* made if missing; NULL: logs end with `dir` */
+    /* The cluster has ended: after coxi_launcher_stop, or (text not NULL) on its own.
+     */
+    void (*on_end)(void *arg, const char *text);
+    void *arg;
+};
+
+/* Starts everything. COX_EIO. The loop must run then. */
+int coxi_launcher_start(struct coxi_loop *loop,
+                        const struct coxi_launcher_options *options,
+                        struct coxi_launcher **ret);
+
+/* Its addresses. */
+const struct cox_cluster *coxi_launcher_cluster(const struct coxi_launcher *launcher);
+
+/* Ends the daemons, those that do not end on their own after 1.5 s by force. */
+void coxi_launcher_stop(struct coxi_launcher *launcher);
+
+/* After on_end, before the loop is freed. Takes NULL. */
+void coxi_launcher_free(struct coxi_launcher *launcher);
+
+#endif

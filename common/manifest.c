@@ -1,0 +1,414 @@
+/* See manifest.h. JSON by jansson; 64-bit ids that JSON readers might round are hex
+ * text. */
+#include "common/manifest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/daemon.h"
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/layout.h"
+#include "common/module.h"
+
+void coxi_manifest_file(uint32_t ps, uint32_t n_ps, char ret[64])
+{
+    (void)snprintf(ret, 64, "ps-%" PRIu32 "-of-%" PRIu32 ".safetensors", ps, n_ps);
+}
+
+int coxi_sync_directory(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) != 0) {
+        int r = coxi_error_errno(COX_EIO, "cannot write directory %s to disk", path);
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return r;
+    }
+    (void)close(fd);
+    return 0;
+}
+
+/* ---- writing */
+
+static json_t *hex(uint64_t n)
+{
+    char text[32];
+    (void)snprintf(text, sizeof(text), "%016" PRIx64, n);
+    return json_string(text);
+}
+
+static json_t *shard_json(const struct coxi_manifest_shard *shard)
+{
+    json_t *applied = json_array();
+    for (size_t i = 0; i < shard->n_applied; i++) {
+        const struct coxi_interval *in = &shard->applied[i];
+        (void)json_array_append_new(
+            applied, json_pack("[I, I, I]", (json_int_t)in->first, (json_int_t)in->last,
+                               (json_int_t)in->segment));
+    }
+    return json_pack("{s:s, s:I, s:I, s:I, s:o}", "file", shard->file, "bytes",
+                     (json_int_t)shard->bytes, "crc32", (json_int_t)shard->crc32,
+                     "watermark", (json_int_t)shard->watermark, "applied", applied);
+}
+
+static json_t *variable_json(const struct coxi_variable *v)
+{
+    json_t *shape = json_array();
+    json_t *shards = json_array();
+    for (uint32_t i = 0; i < v->rank; i++) {
+        (void)json_array_append_new(shape, json_integer((json_int_t)v->shape[i]));
+    }
+    for (size_t i = 0; i < v->n_shards; i++) {
+        (void)json_array_append_new(
+            shards, json_pack("{s:I, s:I, s:I}", "ps", (json_int_t)v->shards[i].ps,
+                              "begin", (json_int_t)v->shards[i].begin, "count",
+                              (json_int_t)v->shards[i].count));
+    }
+    json_t *optimizer = json_pack(
+        "{s:I, s:f, s:f, s:f}", "kind", (json_int_t)v->optimizer.kind, "learning_rate",
+        (double)v->optimizer.learning_rate, "epsilon", (double)v->optimizer.epsilon,
+        "initial_accumulator", (double)v->optimizer.initial_accumulator);
+    json_t *initializer =
+        json_pack("{s:I, s:f, s:f, s:o}", "kind", (json_int_t)v->initializer.kind, "a",
+                  (double)v->initializer.a, "b", (double)v->initializer.b, "seed",
+                  hex(v->initializer.seed));
+    return json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "id",
+                     (json_int_t)v->id, "name", v->name, "kind",
+                     v->kind == COXI_KIND_TABLE ? "table" : "dense", "dtype",
+                     coxi_dtype_name(v->dtype), "shape", shape, "shards", shards,
+                     "optimizer", optimizer, "initializer", initializer);
+}
+
+static char *manifest_text(const struct coxi_manifest *m)
+{
+    json_t *shards = json_array();
+    json_t *variables = json_array();
+    for (uint32_t i = 0; i < m->n_shards; i++) {
+        (void)json_array_append_new(shards, shard_json(&m->shards[i]));
+    }
+    for (uint32_t i = 0; i < m->n_variables; i++) {
+        if (m->variables[i] != NULL) {
+            (void)json_array_append_new(variables, variable_json(m->variables[i]));
+        }
+    }
+    json_t *root = json_pack(
+        "{s:i, s:o, s:I, s:I, s:f, s:b, s:I, s:o, s:o}", "format", COXI_MANIFEST_FORMAT,
+        "run", hex(m->session.run), "generation", (json_int_t)m->session.generation,
+        "checkpoint", (json_int_t)m->number, "time", m->time_s, "final", m->final,
+        "next_closure", (json_int_t)m->next_closure, "shards", shards, "variables",
+        variables);
+    char *text = json_dumps(root, JSON_INDENT(1));
+    json_decref(root);
+    return text;
+}
+
+/* Writes a file that is on disk when this returns. */
+static int write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "we");
+    if (file == NULL) {
+        return coxi_error_errno(COX_EIO, "cannot write %s", path);
+    }
+    bool good = fputs(text, file) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
+    int r = good ? 0 : coxi_error_errno(COX_EIO, "cannot write %s", path);
+    if (fclose(file) != 0 && r == 0) {
+        r = coxi_error_errno(COX_EIO, "cannot write %s", path);
+    }
+    return r;
+}
+
+int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path)
+{
+    char file[PATH_MAX];
+    (void)snprintf(file, sizeof(file), "%s/manifest.json", path);
+    char *text = manifest_text(manifest);
+    if (text == NULL) {
+        return coxi_error_memory("a manifest");
+    }
+    int r = write_file(file, text);
+    free(text);
+    return r == 0 ? coxi_sync_directory(path) : r;
+}
+
+/* ---- reading */
+
+static bool get_u64(const json_t *object, const char *key, uint64_t *ret)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 0) {
+        return false;
+    }
+    *ret = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static bool get_u32(const json_t *object, const char *key, uint32_t *ret)
+{
+    uint64_t n;
+    if (!get_u64(object, key, &n) || n > UINT32_MAX) {
+        return false;
+    }
+    *ret = (uint32_t)n;
+    return true;
+}
+
+static bool get_float(const json_t *object, const char *key, float *ret)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) {
+        return false;
+    }
+    *ret = (float)json_number_value(value);
+    return true;
+}
+
+static bool get_hex(const json_t *object, const char *key, uint64_t *ret)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    char *end = NULL;
+    if (text == NULL || strlen(text) != 16) {
+        return false;
+    }
+    *ret = strtoull(text, &end, 16);
+    return *end == '\0';
+}
+
+static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
+{
+    const char *file = json_string_value(json_object_get(in, "file"));
+    const json_t *applied = json_object_get(in, "applied");
+    if (file == NULL || strlen(file) >= sizeof(shard->file) ||
+        strchr(file, '/') != NULL || !get_u64(in, "bytes", &shard->bytes) ||
+        !get_u32(in, "crc32", &shard->crc32) ||
+        !get_u64(in, "watermark", &shard->watermark) || !json_is_array(applied)) {
+        return false;
+    }
+    (void)snprintf(shard->file, sizeof(shard->file), "%s", file);
+    size_t n = json_array_size(applied);
+    shard->applied = calloc(n + 1, sizeof(*shard->applied));
+    if (shard->applied == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_t *interval = json_array_get(applied, i);
+        uint64_t numbers[3];
+        for (size_t k = 0; k < 3; k++) {
+            const json_t *number = json_array_get(interval, k);
+            if (!json_is_integer(number) || json_integer_value(number) < 0) {
+                return false;
+            }
+            numbers[k] = (uint64_t)json_integer_value(number);
+        }
+        shard->applied[i] = (struct coxi_interval){numbers[0], numbers[1], numbers[2]};
+    }
+    shard->n_applied = n;
+    return true;
+}
+
+static bool read_rules(const json_t *in, struct coxi_variable *v)
+{
+    const json_t *o = json_object_get(in, "optimizer");
+    const json_t *i = json_object_get(in, "initializer");
+    return get_u32(o, "kind", &v->optimizer.kind) &&
+           get_float(o, "learning_rate", &v->optimizer.learning_rate) &&
+           get_float(o, "epsilon", &v->optimizer.epsilon) &&
+           get_float(o, "initial_accumulator", &v->optimizer.initial_accumulator) &&
+           get_u32(i, "kind", &v->initializer.kind) &&
+           get_float(i, "a", &v->initializer.a) &&
+           get_float(i, "b", &v->initializer.b) &&
+           get_hex(i, "seed", &v->initializer.seed);
+}
+
+static bool read_shards_of(const json_t *in, struct coxi_variable *v,
+                           struct coxi_shard *shards)
+{
+    v->shards = shards;
+    v->n_shards = json_array_size(in);
+    for (size_t i = 0; i < v->n_shards; i++) {
+        const json_t *shard = json_array_get(in, i);
+        if (!get_u64(shard, "ps", &shards[i].ps) ||
+            !get_u64(shard, "begin", &shards[i].begin) ||
+            !get_u64(shard, "count", &shards[i].count)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_variable(const json_t *in, uint32_t n_ps, struct coxi_variable **ret)
+{
+    struct coxi_shard shards[COXI_PS_MAX];
+    struct coxi_variable v = {0};
+    const char *kind = json_string_value(json_object_get(in, "kind"));
+    const char *dtype = json_string_value(json_object_get(in, "dtype"));
+    const json_t *shape = json_object_get(in, "shape");
+    const json_t *list = json_object_get(in, "shards");
+    v.name = json_string_value(json_object_get(in, "name"));
+    if (v.name == NULL || kind == NULL || dtype == NULL || !json_is_array(shape) ||
+        json_array_size(shape) > COXI_WIRE_RANK_MAX || !json_is_array(list) ||
+        json_array_size(list) > COXI_PS_MAX || !get_u32(in, "id", &v.id) ||
+        v.id >= COXI_VARIABLES_MAX || !read_rules(in, &v) ||
+        !read_shards_of(list, &v, shards)) {
+        return false;
+    }
+    v.kind = strcmp(kind, "table") == 0 ? COXI_KIND_TABLE : COXI_KIND_DENSE;
+    v.dtype = coxi_dtype_parse(dtype);
+    v.rank = (uint32_t)json_array_size(shape);
+    for (uint32_t i = 0; i < v.rank; i++) {
+        json_int_t n = json_integer_value(json_array_get(shape, i));
+        v.shape[i] = n > 0 ? (uint64_t)n : 0;
+    }
+    return coxi_variable_check(&v, n_ps) == 0 && coxi_variable_copy(&v, ret) == 0;
+}
+
+static bool read_variables(const json_t *list, struct coxi_manifest *m)
+{
+    size_t n = json_array_size(list);
+    if (!json_is_array(list) || n > COXI_VARIABLES_MAX) {
+        return false;
+    }
+    m->variables = calloc(n + 1, sizeof(struct coxi_variable *));
+    for (size_t i = 0; m->variables != NULL && i < n; i++) {
+        if (!read_variable(json_array_get(list, i), m->n_shards, &m->variables[i])) {
+            return false;
+        }
+        m->n_variables = (uint32_t)i + 1;
+    }
+    return m->variables != NULL;
+}
+
+/* What is wrong with it, or NULL. */
+static const char *read_root(const json_t *root, struct coxi_manifest *m)
+{
+    const json_t *shards = json_object_get(root, "shards");
+    uint32_t format = 0;
+    if (!get_u32(root, "format", &format)) {
+        return "it has no format number";
+    }
+    if (format != COXI_MANIFEST_FORMAT) {
+        return "it was written by another version";
+    }
+    if (!get_hex(root, "run", &m->session.run) ||
+        !get_u64(root, "generation", &m->session.generation) ||
+        !get_u64(root, "checkpoint", &m->number) ||
+        !get_u64(root, "next_closure", &m->next_closure) ||
+        !json_is_number(json_object_get(root, "time")) ||
+        !json_is_boolean(json_object_get(root, "final"))) {
+        return "a member is missing";
+    }
+    m->time_s = json_number_value(json_object_get(root, "time"));
+    m->final = json_is_true(json_object_get(root, "final"));
+    if (!json_is_array(shards) || json_array_size(shards) == 0 ||
+        json_array_size(shards) > COXI_PS_MAX) {
+        return "its list of shards is malformed";
+    }
+    m->n_shards = (uint32_t)json_array_size(shards);
+    m->shards = calloc(m->n_shards, sizeof(*m->shards));
+    for (uint32_t i = 0; m->shards != NULL && i < m->n_shards; i++) {
+        if (!read_shard(json_array_get(shards, i), &m->shards[i])) {
+            return "its list of shards is malformed";
+        }
+    }
+    if (m->shards == NULL || !read_variables(json_object_get(root, "variables"), m)) {
+        return "its list of variables is malformed";
+    }
+    return NULL;
+}
+
+int coxi_manifest_read(const char *path, struct coxi_manifest **ret)
+{
+    char file[PATH_MAX];
+    uint8_t *text;
+    size_t len;
+    json_error_t error;
+    (void)snprintf(file, sizeof(file), "%s/manifest.json", path);
+    if (access(file, F_OK) != 0) {
+        return coxi_error_errno(COX_ENOENT, "no checkpoint in %s", path);
+    }
+    int r = coxi_read_file(file, COXI_MANIFEST_BYTES_MAX, &text, &len);
+    if (r != 0) {
+        return r;
+    }
+    json_t *root = json_loadb((const char *)text, len, JSON_REJECT_DUPLICATES, &error);
+    free(text);
+    struct coxi_manifest *manifest = calloc(1, sizeof(*manifest));
+    const char *wrong = root == NULL       ? error.text
+                        : manifest == NULL ? "out of memory"
+                                           : read_root(root, manifest);
+    if (wrong != NULL) {
+        r = coxi_error(COX_EFORMAT, "%s: %s", file, wrong);
+    }
+    json_decref(root);
+    if (r != 0) {
+        coxi_manifest_free(manifest);
+        return r;
+    }
+    *ret = manifest;
+    return 0;
+}
+
+void coxi_manifest_free(struct coxi_manifest *manifest)
+{
+    if (manifest == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; manifest->shards != NULL && i < manifest->n_shards; i++) {
+        free(manifest->shards[i].applied);
+    }
+    for (uint32_t i = 0; i < manifest->n_variables; i++) {
+        coxi_variable_free(manifest->variables[i]);
+    }
+    free(manifest->shards);
+    free(manifest->variables);
+    free(manifest);
+}
+
+/* ---- LATEST */
+
+int coxi_latest_read(const char *dir, uint64_t *ret_number)
+{
+    char path[PATH_MAX];
+    char line[64] = "";
+    (void)snprintf(path, sizeof(path), "%s/LATEST", dir);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return errno == ENOENT ? coxi_error(COX_ENOENT, "no checkpoint in %s yet", dir)
+                               : coxi_error_errno(COX_EIO, "cannot read %s", path);
+    }
+    const char *got = fgets(line, sizeof(line), file);
+    (void)fclose(file);
+    char *end = NULL;
+    errno = 0;
+    uint64_t number = got != NULL && strncmp(line, "ckpt-", 5) == 0
+                          ? strtoull(line + 5, &end, 10)
+                          : 0;
+    if (number == 0 || errno != 0 || *end != '\n') {
+        return coxi_error(COX_EFORMAT, "%s names no checkpoint", path);
+    }
+    *ret_number = number;
+    return 0;
+}
+
+int coxi_latest_write(const char *dir, uint64_t number)
+{
+    char path[PATH_MAX];
+    char temporary[PATH_MAX];
+    char line[64];
+    (void)snprintf(path, sizeof(path), "%s/LATEST", dir);
+    (void)snprintf(temporary, sizeof(temporary), "%s/LATEST.tmp", dir);
+    (void)snprintf(line, sizeof(line), "ckpt-%" PRIu64 "\n", number);
+    int r = write_file(temporary, line);
+    if (r == 0 && rename(temporary, path) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot write %s", path);
+    }
+    return r == 0 ? coxi_sync_directory(dir) : r;
+}

@@ -1,0 +1,61 @@
+/*
+ * Checkpoints as directories:
+ *
+ *   <dir>/ckpt-<n>/ps-<i>-of-<m>.safetensors    what each ps held (ps/snapshot.c)
+ *   <dir>/ckpt-<n>/manifest.json                what belongs together, with crc32s
+ *   <dir>/LATEST                                "ckpt-<n>\n"
+ *
+ * A checkpoint is written as ckpt-<n>.tmp and renamed when it is complete and on disk,
+ * so a name without .tmp is a whole checkpoint. LATEST follows.
+ */
+#ifndef COXI_COMMON_MANIFEST_H
+#define COXI_COMMON_MANIFEST_H
+
+#include "schema/wire.h"
+
+enum { COXI_MANIFEST_FORMAT = 1, COXI_MANIFEST_BYTES_MAX = 256 * 1024 * 1024 };
+
+struct coxi_manifest_shard {
+    char file[64]; /* in the checkpoint's directory */
+    uint64_t bytes;
+    uint32_t crc32;
+    uint64_t watermark;
+    struct coxi_interval *applied;
+    size_t n_applied;
+};
+
+struct coxi_manifest {
+    struct coxi_session session; /* token: not kept */
+    uint64_t number;
+    uint64_t next_closure; /* ids given out up to the last shard's moment, plus 1 */
+    double time_s;         /* since 1970 */
+    bool final;
+    struct coxi_manifest_shard *shards; /* by ps */
+    uint32_t n_shards;
+    struct coxi_variable **variables; /* by id; NULL where creating it failed */
+    uint32_t n_variables;
+};
+
+/* "ps-0-of-2.safetensors" */
+void coxi_manifest_file(uint32_t ps, uint32_t n_ps, char ret[64]);
+
+/* Writes manifest.json into directory `path`, and it is on disk. COX_EIO. */
+int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path);
+
+/*
+ * Reads and checks the manifest of the checkpoint in directory `path`. COX_ENOENT:
+ * there is none; COX_EIO; COX_EFORMAT says what is wrong. The file is not trusted.
+ */
+int coxi_manifest_read(const char *path, struct coxi_manifest **ret);
+void coxi_manifest_free(struct coxi_manifest *manifest); /* takes NULL */
+
+/* The number that LATEST in `dir` names; COX_ENOENT: no checkpoint yet; COX_EFORMAT. */
+int coxi_latest_read(const char *dir, uint64_t *ret_number);
+
+/* Makes LATEST name checkpoint `number`, which it does on disk when this returns. */
+int coxi_latest_write(const char *dir, uint64_t number);
+
+/* Waits until what is in directory `path` is on disk. COX_EIO. */
+int coxi_sync_directory(const char *path);
+
+#endif

@@ -1,0 +1,514 @@
+/*
+ * Scheduling, join and futures: what users' threads call. A closure goes through the
+ * intake to the loop (dispatch.c) and comes back settled; both under c->lock.
+ *
+ * An error is reported once: the first thread that comes by has everything cancelled,
+ * waits until nothing runs, and takes the error along.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/coordinator.h"
+
+const char *cox_strerror(int code)
+{
+    return coxi_strerror(code);
+}
+
+const char *cox_error_last(void)
+{
+    return coxi_error_text();
+}
+
+const char *cox_version(void)
+{
+#define TEXT_OF(x)          #x
+#define VERSION_OF(a, b, c) TEXT_OF(a) "." TEXT_OF(b) "." TEXT_OF(c)
+    return VERSION_OF(COX_VERSION_MAJOR, COX_VERSION_MINOR, COX_VERSION_PATCH);
+}
+
+int coxi_struct_copy(void *ret, size_t size, const void *from, const char *what)
+{
+    size_t given;
+    memcpy(&given, from, sizeof(given));
+    if (given < sizeof(given)) {
+        return coxi_error(COX_EINVAL, "%s: initialize the struct with its _INIT", what);
+    }
+    for (size_t i = size; i < given; i++) {
+        if (((const uint8_t *)from)[i] != 0) {
+            return coxi_error(COX_EINVAL,
+                              "%s sets something that this version (%s) does not know",
+                              what, cox_version());
+        }
+    }
+    memset(ret, 0, size);
+    memcpy(ret, from, given < size ? given : size);
+    memcpy(ret, &size, sizeof(size));
+    return 0;
+}
+
+int coxi_struct_return(void *ret, size_t size, const void *from, const char *what)
+{
+    size_t wanted;
+    memcpy(&wanted, ret, sizeof(wanted));
+    if (wanted < sizeof(wanted)) {
+        return coxi_error(COX_EINVAL, "%s: initialize the struct with its _INIT", what);
+    }
+    memcpy(ret, from, wanted < size ? wanted : size);
+    memcpy(ret, &wanted, sizeof(wanted));
+    return 0;
+}
+
+/* ---- errors of the whole */
+
+void coxi_note_error(struct cox_coordinator *c, int code, const char *text)
+{
+    if (c->error == 0) {
+        c->error = code;
+        (void)snprintf(c->error_text, sizeof(c->error_text), "%s", text);
+        (void)pthread_cond_broadcast(&c->idle);
+        (void)pthread_cond_broadcast(&c->room);
+    }
+}
+
+void coxi_fatal(struct cox_coordinator *c, int code, const char *text)
+{
+    coxi_lock(&c->lock);
+    if (c->fatal == 0) {
+        c->fatal = code;
+        (void)snprintf(c->fatal_text, sizeof(c->fatal_text), "%s", text);
+        coxi_note_error(c, code, text);
+    }
+    coxi_unlock(&c->lock);
+    coxi_loop_wake(c->loop);
+}
+
+/* As coxi_check_alive. Locked. */
+static int check_alive(const struct cox_coordinator *c)
+{
+    if (c->closing) {
+        return coxi_error(COX_ECLOSED, "the coordinator is being closed");
+    }
+    return c->fatal != 0 ? coxi_error(c->fatal, "%s", c->fatal_text) : 0;
+}
+
+int coxi_check_alive(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    int r = check_alive(c);
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+/*
+ * If there is an error to report: cancels everything, waits until nothing runs, clears
+ * and returns it; COX_ETIMEDOUT (`until` has passed) leaves it for the next one.
+ * Locked; unlocks while it waits. Whoever comes meanwhile waits for that.
+ */
+static int report_error(struct cox_coordinator *c, const struct timespec *until)
+{
+    while (c->reporting) {
+        if (pthread_cond_timedwait(&c->idle, &c->lock, until) != 0) {
+            return coxi_error(COX_ETIMEDOUT, "an error is still being reported");
+        }
+    }
+    if (c->error == 0) {
+        return 0;
+    }
+    int r = 0;
+    c->reporting = true;
+    coxi_loop_wake(c->loop);
+    while (r == 0 && c->n_unsettled > 0) {
+        if (pthread_cond_timedwait(&c->idle, &c->lock, until) != 0) {
+            r = coxi_error(COX_ETIMEDOUT, "steps still run after an error: %.400s",
+                           c->error_text);
+        }
+    }
+    if (r == 0) {
+        r = coxi_error(c->error, "%s", c->error_text);
+        c->error = 0;
+    }
+    c->reporting = false;
+    (void)pthread_cond_broadcast(&c->idle);
+    (void)pthread_cond_broadcast(&c->room);
+    return r;
+}
+
+/* ---- scheduling */
+
+static int future_new(struct cox_coordinator *c, struct cox_function *function,
+                      const struct coxi_buffer *args, struct cox_future **ret)
+{
+    struct cox_future *f = malloc(sizeof(*f) + args->len);
+    if (f == NULL) {
+        return coxi_error_memory("a closure");
+    }
+    *f = (struct cox_future){.c = c, .function = function};
+    atomic_init(&f->refs, 1);
+    f->args_len = (uint32_t)args->len;
+    if (args->len > 0) {
+        memcpy(f->args, args->data, args->len);
+    }
+    *ret = f;
+    return 0;
+}
+
+static void put_in(struct cox_coordinator *c, struct cox_future *f)
+{
+    f->id = c->next_id++;
+    if (c->intake.last != NULL) {
+        c->intake.last->next = f;
+    } else {
+        c->intake.first = f;
+    }
+    c->intake.last = f;
+    c->intake.n++;
+}
+
+/* True while a closure more would be too many. Locked. */
+static bool is_full(const struct cox_coordinator *c)
+{
+    return c->n_waiting >= c->options.queue_max ||
+           c->next_id - c->first_unsettled >= COXI_AHEAD_MAX;
+}
+
+/* Takes the closure in when there is room for it. Locked. */
+static int enqueue(struct cox_coordinator *c, struct cox_future *f)
+{
+    struct timespec never = coxi_deadline(-1);
+    for (;;) {
+        int r = report_error(c, &never);
+        if (r == 0) {
+            r = check_alive(c);
+        }
+        if (r != 0) {
+            return r;
+        }
+        if (!is_full(c)) {
+            break;
+        }
+        (void)pthread_cond_wait(&c->room, &c->lock);
+    }
+    put_in(c, f);
+    c->n_waiting++;
+    c->n_unsettled++;
+    return 0;
+}
+
+/* The call's arguments in a buffer of the thread's, which keeps its memory. */
+static int pack(const struct cox_call *call, struct coxi_buffer *buffer)
+{
+    struct cox_call known = COX_CALL_INIT;
+    int r = call != NULL ? coxi_struct_copy(&known, sizeof(known), call, "a call") : 0;
+    if (r == 0 && known.n_args > 0 && known.args == NULL) {
+        r = coxi_error(COX_EINVAL, "a call has %zu arguments and no args",
+                       known.n_args);
+    }
+    for (size_t i = 0; r == 0 && i < known.n_args; i++) {
+        r = coxi_values_add(buffer, &known.args[i]);
+    }
+    if (r == 0 && buffer->len > COXI_CALL_ARGS_MAX) {
+        r = coxi_error(COX_ELIMIT, "a call's arguments have more than %d bytes",
+                       COXI_CALL_ARGS_MAX);
+    }
+    return r;
+}
+
+int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
+                 const struct cox_call *call, struct cox_future **ret)
+{
+    if (c == NULL || function == NULL || function->module->c != c) {
+        return coxi_error(COX_EINVAL, "cox_schedule needs a coordinator and a function "
+                                      "of a module of it");
+    }
+    struct coxi_buffer args = {0};
+    struct cox_future *f = NULL;
+    int r = pack(call, &args);
+    if (r == 0) {
+        r = future_new(c, function, &args, &f);
+    }
+    coxi_buffer_fini(&args);
+    if (r != 0) {
+        return r;
+    }
+    if (ret != NULL) {
+        f->wanted = true;
+        atomic_store_explicit(&f->refs, 2, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    }
+    coxi_lock(&c->lock);
+    r = enqueue(c, f);
+    coxi_unlock(&c->lock);
+    if (r != 0) {
+        if (f->wanted) {
+            coxi_coordinator_unref(c);
+        }
+        free(f);
+        return r;
+    }
+    coxi_loop_wake(c->loop);
+    if (ret != NULL) {
+        *ret = f;
+    }
+    return 0;
+}
+
+int cox_join(struct cox_coordinator *c, int timeout_ms)
+{
+    if (c == NULL) {
+        return coxi_error(COX_EINVAL, "cox_join needs a coordinator");
+    }
+    struct timespec until = coxi_deadline(timeout_ms);
+    int r = 0;
+    coxi_lock(&c->lock);
+    while (r == 0) {
+        r = report_error(c, &until);
+        if (r != 0 || c->n_unsettled == 0) {
+            break;
+        }
+        if (pthread_cond_timedwait(&c->idle, &c->lock, &until) != 0) {
+            r = coxi_error(COX_ETIMEDOUT, "%zu closures are not settled after %d ms",
+                           c->n_unsettled, timeout_ms);
+        }
+    }
+    if (r == 0) {
+        r = check_alive(c);
+    }
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+int cox_done(struct cox_coordinator *c)
+{
+    if (c == NULL) {
+        return coxi_error(COX_EINVAL, "cox_done needs a coordinator");
+    }
+    struct timespec never = coxi_deadline(-1);
+    coxi_lock(&c->lock);
+    int r = report_error(c, &never);
+    if (r == 0) {
+        r = check_alive(c);
+    }
+    bool done = c->n_unsettled == 0;
+    coxi_unlock(&c->lock);
+    return r != 0 ? r : done;
+}
+
+/* ---- operations of the client's own */
+
+int coxi_operation_begin(struct cox_coordinator *c, struct cox_future **ret)
+{
+    struct coxi_buffer none = {0};
+    struct cox_future *f = NULL;
+    int r = future_new(c, NULL, &none, &f);
+    if (r != 0) {
+        return r;
+    }
+    coxi_lock(&c->lock);
+    r = check_alive(c);
+    if (r == 0) {
+        put_in(c, f);
+    }
+    coxi_unlock(&c->lock);
+    if (r != 0) {
+        free(f);
+        return r;
+    }
+    coxi_loop_wake(c->loop);
+    *ret = f;
+    return 0;
+}
+
+struct operation_end {
+    struct coxi_mail mail;
+    struct cox_future *operation;
+};
+
+/* On the loop: the id counts as settled. */
+static void end_operation(struct coxi_mail *mail)
+{
+    struct operation_end *end = (struct operation_end *)mail;
+    struct cox_future *f = end->operation;
+    struct cox_coordinator *c = f->c;
+    coxi_dispatch(c); /* so that it has been taken in */
+    (void)coxi_window_take(&c->closures, f->id);
+    coxi_lock(&c->lock);
+    c->first_unsettled = c->closures.count > 0 ? c->closures.first : c->closures.next;
+    coxi_unlock(&c->lock);
+    free(f);
+    free(end);
+    coxi_loop_wake_after_mail(c->loop);
+}
+
+void coxi_operation_end(struct cox_future *operation)
+{
+    struct operation_end *end = malloc(sizeof(*end));
+    if (end == NULL) {
+        return; /* the watermark stops here: safe, and there is no memory for more
+                   anyway */
+    }
+    end->mail.run = end_operation;
+    end->operation = operation;
+    coxi_loop_post(operation->c->loop, &end->mail);
+}
+
+/* ---- futures */
+
+void coxi_coordinator_unref(struct cox_coordinator *c)
+{
+    if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) == 1) {
+        coxi_modules_free(c); /* futures name their functions */
+        (void)pthread_cond_destroy(&c->room);
+        (void)pthread_cond_destroy(&c->idle);
+        (void)pthread_cond_destroy(&c->changed);
+        (void)pthread_mutex_destroy(&c->lock);
+        free(c);
+    }
+}
+
+void coxi_future_unref(struct cox_future *future)
+{
+    if (atomic_fetch_sub_explicit(&future->refs, 1, memory_order_acq_rel) == 1) {
+        free(future->text);
+        free(future->result);
+        free(future->values);
+        free(future);
+    }
+}
+
+void cox_future_free(struct cox_future *future)
+{
+    if (future != NULL) {
+        struct cox_coordinator *c = future->c;
+        coxi_future_unref(future);
+        coxi_coordinator_unref(c);
+    }
+}
+
+/* 0, or the closure's error as the caller's. Locked, settled. */
+static int settled_code(const struct cox_future *f)
+{
+    if (f->code == 0) {
+        return 0;
+    }
+    return coxi_error(f->code, "closure %llu (%s): %.400s", (unsigned long long)f->id,
+                      f->function->name,
+                      f->text != NULL ? f->text : coxi_strerror(f->code));
+}
+
+int cox_future_wait(struct cox_future *future, int timeout_ms)
+{
+    if (future == NULL) {
+        return coxi_error(COX_EINVAL, "cox_future_wait needs a future");
+    }
+    struct cox_coordinator *c = future->c;
+    struct coxi_waiter waiter = {0};
+    struct timespec until = coxi_deadline(timeout_ms);
+    bool late = false;
+    int r;
+    coxi_lock(&c->lock);
+    if (!future->settled && timeout_ms != 0) {
+        coxi_cond_init(&waiter.settled);
+        waiter.next = future->waiters;
+        future->waiters = &waiter;
+        while (!future->settled && !late) {
+            late = pthread_cond_timedwait(&waiter.settled, &c->lock, &until) != 0;
+        }
+        for (struct coxi_waiter **at = &future->waiters; *at != NULL;
+             at = &(*at)->next) {
+            if (*at == &waiter) {
+                *at = waiter.next;
+                break;
+            }
+        }
+        (void)pthread_cond_destroy(&waiter.settled);
+    }
+    r = future->settled ? settled_code(future)
+                        : coxi_error(COX_ETIMEDOUT, "closure %llu is not settled yet",
+                                     (unsigned long long)future->id);
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+/* Unpacks the result on first use. Locked, settled, done. */
+static int unpack(struct cox_future *f)
+{
+    if (f->values != NULL || f->result_len == 0) {
+        return 0;
+    }
+    struct cox_value *values = malloc(COXI_VALUES_MAX * sizeof(*values));
+    if (values == NULL) {
+        return coxi_error_memory("results");
+    }
+    int r = coxi_values_unpack(f->result, f->result_len, values, &f->n_values);
+    if (r != 0) {
+        free(values);
+        return r;
+    }
+    f->values = values;
+    return 0;
+}
+
+int cox_future_result(struct cox_future *future, const char *name,
+                      struct cox_value *ret)
+{
+    if (future == NULL || name == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_future_result needs a future and a name");
+    }
+    struct cox_coordinator *c = future->c;
+    coxi_lock(&c->lock);
+    int r = !future->settled
+                ? coxi_error(COX_ENOTREADY, "closure %llu is not settled yet",
+                             (unsigned long long)future->id)
+                : settled_code(future);
+    if (r == 0) {
+        r = unpack(future);
+    }
+    if (r == 0) {
+        size_t i = 0;
+        while (i < future->n_values && strcmp(future->values[i].name, name) != 0) {
+            i++;
+        }
+        if (i < future->n_values) {
+            *ret = future->values[i];
+        } else {
+            r = coxi_error(COX_ENOENT, "closure %llu (%s) returned no '%s'",
+                           (unsigned long long)future->id, future->function->name,
+                           name);
+        }
+    }
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+int cox_future_error(struct cox_future *future, struct cox_error *ret)
+{
+    struct cox_error error = COX_ERROR_INIT;
+    if (future == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_future_error needs a future");
+    }
+    int r = 0;
+    struct cox_coordinator *c = future->c;
+    coxi_lock(&c->lock);
+    if (!future->settled) {
+        r = coxi_error(COX_ENOTREADY, "closure %llu is not settled yet",
+                       (unsigned long long)future->id);
+    } else {
+        error.code = future->code;
+        error.step_code = future->step_code;
+        error.closure = future->id;
+        (void)snprintf(error.function, sizeof(error.function), "%s",
+                       future->function->name);
+        (void)snprintf(error.message, sizeof(error.message), "%s",
+                       future->code == 0      ? ""
+                       : future->text != NULL ? future->text
+                                              : coxi_strerror(future->code));
+    }
+    coxi_unlock(&c->lock);
+    return r != 0 ? r
+                  : coxi_struct_return(ret, sizeof(error), &error, "cox_future_error");
+}

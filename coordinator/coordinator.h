@@ -1,0 +1,246 @@
+/*
+ * The inside of a coordinator: what its files share.
+ *
+ *   open.c      cox_open, cox_close
+ *   closure.c   scheduling, futures, join: what users' threads call
+ *   dispatch.c  the loop's part of that: queue, assignment, results, put-backs
+ *   worker.c    workers: connecting, setting up, losing (loop)
+ *   conn.c      one connection to a worker, as events on the loop
+ *   variable.c  variables and tables;  module.c  step modules
+ *   checkpoint.c, evaluator.c
+ *
+ * Threads: users' threads, and one loop thread. The loop owns closures from the moment
+ * they leave the intake until they are settled, and everything about workers. What both
+ * sides touch is under `lock`. Connections to the ps have threads of their own
+ * (common/ps_client).
+ */
+#ifndef COXI_COORDINATOR_COORDINATOR_H
+#define COXI_COORDINATOR_COORDINATOR_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "common/buffer.h"
+#include "common/hash.h"
+#include "common/loop.h"
+#include "common/message.h"
+#include "common/module.h"
+#include "common/ps_client.h"
+#include "common/window.h"
+#include "coordinator/cluster.h"
+#include "coordinator/local.h"
+#include "coxswain/coxswain.h"
+
+enum {
+    COXI_MODULES_MAX = 64,    /* in a session; workers take as many */
+    COXI_AHEAD_MAX = 1 << 20, /* closures above the watermark (the ps take as many) */
+    COXI_LOSSES_MAX = 16,     /* workers that a closure may lose while it runs */
+    COXI_TICK_MS = 50,
+    COXI_CALL_ARGS_MAX = 1 << 30, /* bytes of packed arguments */
+    COXI_TEXT_MAX = 512,
+};
+
+struct coxi_worker;
+
+/*
+ * A closure, which is also the future that its user holds.
+ *
+ *   QUEUED -> ASSIGNED            sent to a worker
+ *   ASSIGNED -> QUEUED            its worker is lost
+ *   ASSIGNED -> DONE | FAILED | CANCELLED
+ *   QUEUED -> FAILED | CANCELLED  no worker, ps lost; error elsewhere, close
+ */
+enum coxi_closure_state {
+    COXI_QUEUED,
+    COXI_ASSIGNED,
+    COXI_DONE_OK,
+    COXI_FAILED,
+    COXI_CANCELLED,
+};
+
+struct coxi_waiter {
+    struct coxi_waiter *next;
+    pthread_cond_t settled;
+};
+
+struct cox_future {
+    atomic_int refs; /* the coordinator until it is settled, the user */
+    uint64_t id;
+    struct cox_coordinator *c; /* the user's reference holds one of it */
+    struct cox_function
+        *function;           /* NULL: not a call, but a create or assign (variable.c) */
+    struct cox_future *next; /* in the intake, the queue, or its worker's list */
+    struct cox_future *prev;
+    struct coxi_worker *worker;
+    uint32_t attempt;
+    uint8_t losses;
+    uint8_t
+        state; /* enum coxi_closure_state; loop, and guarded by c->lock once settled */
+    bool wanted;  /* a user holds it */
+    bool settled; /* guarded by c->lock, as all below */
+    int code;
+    int step_code;
+    char *text; /* of an error */
+    uint8_t *result;
+    size_t result_len;
+    struct cox_value *values; /* of the result, unpacked on first use */
+    size_t n_values;
+    struct coxi_waiter *waiters;
+    uint32_t args_len;
+    uint64_t args[]; /* packed */
+};
+
+struct coxi_list {
+    struct cox_future *first;
+    struct cox_future *last;
+    size_t n;
+};
+
+struct cox_function {
+    struct cox_module *module;
+    uint16_t index;
+    const char *name;
+};
+
+struct cox_module {
+    struct cox_coordinator *c;
+    uint16_t id;
+    char *name;
+    uint8_t *bytes;
+    size_t len;
+    struct coxi_hash128 hash;
+    struct coxi_module_info info;
+    struct cox_function *functions;
+    bool shipped; /* workers have been told of it; guarded by c->lock, as all below */
+    size_t n_pending; /* workers that have not said yet whether they can load it */
+    size_t n_loaded;
+    int code; /* why one cannot */
+    char text[COXI_TEXT_MAX];
+};
+
+struct cox_variable {
+    struct cox_coordinator *c;
+    struct coxi_variable *description;
+};
+
+struct cox_table {
+    struct cox_coordinator *c;
+    struct coxi_variable *description;
+};
+
+struct cox_coordinator {
+    atomic_int refs; /* the owner, and each future that a user holds */
+    struct cox_options options;
+    char *checkpoint_dir;
+    struct coxi_session session;
+    struct coxi_local *local;
+    struct cox_cluster *cluster;
+    struct coxi_loop *loop;
+    bool loop_runs;
+    atomic_bool ps_ready; /* all are claimed: workers may come */
+    struct coxi_links *links;
+    struct coxi_psc **ps;
+    uint32_t n_ps;
+
+    /* ---- the loop's own */
+    struct coxi_worker *workers;
+    uint32_t n_workers;
+    struct coxi_list queue;      /* QUEUED, oldest first */
+    struct coxi_list settling;   /* to be told to the users at the end of this turn */
+    struct coxi_window closures; /* not settled, by id */
+    uint64_t watermark_sent;
+    uint64_t idle_since_ms; /* no worker has been ready since; 0: one is */
+    uint32_t n_shipped;     /* modules that workers have been told of */
+    size_t n_conns;         /* connections that exist in some state */
+    bool fatal_handled;
+    bool recalled; /* workers have been told to hand back what has not started */
+    bool shutting_down;
+
+    /* ---- both sides' */
+    pthread_mutex_t lock;    /* guards all below; comes before the loop's mailbox */
+    pthread_cond_t room;     /* the queue is shorter, or the state has changed */
+    pthread_cond_t idle;     /* n_unsettled is 0, or the state has changed */
+    pthread_cond_t changed;  /* a worker is ready or has failed, a module is loaded */
+    struct coxi_list intake; /* scheduled, not yet seen by the loop */
+    uint64_t next_id;
+    uint64_t first_unsettled;
+    size_t n_waiting;   /* in the intake or the queue */
+    size_t n_unsettled; /* calls only */
+    int error;          /* the first since it was last reported */
+    char error_text[COXI_TEXT_MAX];
+    bool
+        reporting; /* a thread is reporting it: all is cancelled and nothing taken in */
+    int fatal;     /* COX_EPSLOST or COX_EFENCED: nothing works any more */
+    char fatal_text[COXI_TEXT_MAX];
+    bool layout_changed;
+    bool closing;
+    bool shutdown; /* the loop is to let go of every connection */
+    uint32_t n_ready;
+    uint32_t n_hopeless; /* workers that refuse us for good */
+    int worker_code;     /* why a worker is not there, the last reason */
+    char worker_text[COXI_TEXT_MAX];
+    struct cox_stats stats;           /* done, failed, put_back, workers_lost */
+    struct cox_variable **dense;      /* by variable id; NULL where it is a table */
+    struct cox_table **tables;        /* by variable id; NULL where it is dense */
+    struct coxi_variable **variables; /* by id */
+    uint32_t n_variables;
+    uint64_t *ps_load; /* bytes placed on each ps */
+    struct cox_module *modules[COXI_MODULES_MAX];
+    uint32_t n_modules;
+
+    pthread_mutex_t checkpoint_lock; /* guards the next; comes before `lock` */
+    uint64_t checkpoint_number;
+};
+
+/* ---- closure.c, any thread */
+
+/* An operation of the client's own, which takes an id among the closures. */
+int coxi_operation_begin(struct cox_coordinator *c, struct cox_future **ret);
+void coxi_operation_end(struct cox_future *operation);
+
+/* 0, or why nothing works any more: COX_ECLOSED, COX_EPSLOST, COX_EFENCED. */
+int coxi_check_alive(struct cox_coordinator *c);
+
+/* Notes an error for the next schedule, join or done to report. Locked. */
+void coxi_note_error(struct cox_coordinator *c, int code, const char *text);
+
+/* Declares the cluster unusable (a ps is lost, another client has come). */
+void coxi_fatal(struct cox_coordinator *c, int code, const char *text);
+
+void coxi_future_unref(struct cox_future *future);
+void coxi_coordinator_unref(struct cox_coordinator *c);
+
+/*
+ * Copies a public struct in, or out, that may be newer or older than this library
+ * (`size` is ours). COX_EINVAL: it was not initialized, or sets what this version does
+ * not know.
+ */
+int coxi_struct_copy(void *ret, size_t size, const void *from, const char *what);
+int coxi_struct_return(void *ret, size_t size, const void *from, const char *what);
+
+/* ---- dispatch.c, loop */
+
+/* What the loop does when woken: takes in closures, cancels, sends, moves the
+ * watermark. */
+void coxi_dispatch(void *coordinator);
+
+/* A worker's results; COX_EPROTO: malformed. */
+int coxi_dispatch_done(struct coxi_worker *worker, const struct coxi_done *done,
+                       const uint8_t *payload, size_t len);
+
+/* Puts back what a lost worker had; the `running` oldest were at work. */
+void coxi_dispatch_put_back(struct coxi_worker *worker, uint32_t running);
+
+/* Ends what is in the queue. */
+void coxi_dispatch_fail_queue(struct cox_coordinator *c, int code, const char *text);
+
+/* Tells users what has been settled in this turn of the loop. */
+void coxi_dispatch_settle(struct cox_coordinator *c);
+
+/* ---- variable.c, module.c: the end of what they made */
+
+void coxi_variables_free(struct cox_coordinator *c);
+void coxi_modules_free(struct cox_coordinator *c);
+
+#endif

@@ -1,0 +1,414 @@
+/*
+ * Closures on the loop: from the intake to the queue, to workers, and to their end. The
+ * states are drawn in coordinator.h; set_state is where they change.
+ *
+ * A turn of the loop handles mail (frames from workers) and then runs coxi_dispatch
+ * once: closures of many calls leave in one message a worker, and users are told of
+ * everything that was settled under one lock.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/worker.h"
+
+enum {
+    CHUNK_MAX = 16,              /* closures given to one worker before looking again */
+    MESSAGE_CLOSURES_MAX = 1024, /* in one dispatch */
+    MESSAGE_BYTES_MAX = 1 << 20,
+    WATERMARK_STEP = 1024, /* closures between two watermarks, under load */
+};
+
+/* ---- lists and states */
+
+static void list_append(struct coxi_list *list, struct cox_future *f)
+{
+    f->next = NULL;
+    f->prev = list->last;
+    if (list->last != NULL) {
+        list->last->next = f;
+    } else {
+        list->first = f;
+    }
+    list->last = f;
+    list->n++;
+}
+
+static void list_prepend(struct coxi_list *list, struct cox_future *f)
+{
+    f->prev = NULL;
+    f->next = list->first;
+    if (list->first != NULL) {
+        list->first->prev = f;
+    } else {
+        list->last = f;
+    }
+    list->first = f;
+    list->n++;
+}
+
+static void list_remove(struct coxi_list *list, struct cox_future *f)
+{
+    if (f->prev != NULL) {
+        f->prev->next = f->next;
+    } else {
+        list->first = f->next;
+    }
+    if (f->next != NULL) {
+        f->next->prev = f->prev;
+    } else {
+        list->last = f->prev;
+    }
+    list->n--;
+}
+
+static void set_state(struct cox_future *f, enum coxi_closure_state state)
+{
+    static const bool allowed[5][5] = {
+        [COXI_QUEUED] =
+            {[COXI_ASSIGNED] = true, [COXI_FAILED] = true, [COXI_CANCELLED] = true},
+        [COXI_ASSIGNED] = {[COXI_QUEUED] = true,
+                           [COXI_DONE_OK] = true,
+                           [COXI_FAILED] = true,
+                           [COXI_CANCELLED] = true},
+    };
+    assert(allowed[f->state][state]);
+    (void)allowed;
+    f->state = (uint8_t)state;
+}
+
+/* ---- the end of closures */
+
+/* The closure is off every list; `text` (may be NULL) is copied. */
+static void settle(struct cox_coordinator *c, struct cox_future *f,
+                   enum coxi_closure_state state, int code, const char *text)
+{
+    set_state(f, state);
+    f->code = code;
+    f->text = text != NULL && *text != '\0' ? strdup(text) : NULL;
+    f->worker = NULL;
+    (void)coxi_window_take(&c->closures, f->id);
+    list_append(&c->settling, f);
+}
+
+/* Counts one settled closure and wakes who waits for it. Locked. */
+static void tell(struct cox_coordinator *c, struct cox_future *f)
+{
+    f->settled = true;
+    for (struct coxi_waiter *w = f->waiters; w != NULL; w = w->next) {
+        (void)pthread_cond_signal(&w->settled);
+    }
+    f->waiters = NULL;
+    c->n_unsettled--;
+    if (f->state == COXI_DONE_OK) {
+        c->stats.done++;
+        return;
+    }
+    c->stats.failed++;
+    if (f->state == COXI_FAILED) {
+        char text[COXI_TEXT_MAX];
+        (void)snprintf(text, sizeof(text), "closure %llu (%s): %.400s",
+                       (unsigned long long)f->id, f->function->name,
+                       f->text != NULL ? f->text : coxi_strerror(f->code));
+        coxi_note_error(c, f->code, text);
+    }
+}
+
+void coxi_dispatch_settle(struct cox_coordinator *c)
+{
+    if (c->settling.n == 0) {
+        return;
+    }
+    coxi_lock(&c->lock);
+    for (struct cox_future *f = c->settling.first; f != NULL; f = f->next) {
+        tell(c, f);
+    }
+    c->first_unsettled = c->closures.count > 0 ? c->closures.first : c->closures.next;
+    if (c->n_unsettled == 0) {
+        (void)pthread_cond_broadcast(&c->idle);
+    }
+    (void)pthread_cond_broadcast(&c->room);
+    coxi_unlock(&c->lock);
+    for (struct cox_future *f = c->settling.first; f != NULL;) {
+        struct cox_future *next = f->next;
+        coxi_future_unref(f);
+        f = next;
+    }
+    c->settling = (struct coxi_list){0};
+}
+
+void coxi_dispatch_fail_queue(struct cox_coordinator *c, int code, const char *text)
+{
+    size_t n = c->queue.n;
+    while (c->queue.first != NULL) {
+        struct cox_future *f = c->queue.first;
+        list_remove(&c->queue, f);
+        settle(c, f, code == COX_ECANCELLED ? COXI_CANCELLED : COXI_FAILED, code, text);
+    }
+    coxi_lock(&c->lock);
+    c->n_waiting -= n;
+    coxi_unlock(&c->lock);
+    coxi_dispatch_settle(c);
+}
+
+void coxi_dispatch_put_back(struct coxi_worker *worker, uint32_t running)
+{
+    struct cox_coordinator *c = worker->c;
+    size_t n_back = 0;
+    size_t n = worker->in_flight.n;
+    /* From the newest to the oldest, so that the oldest is first in the queue again. */
+    for (; n > 0; n--) {
+        struct cox_future *f = worker->in_flight.last;
+        list_remove(&worker->in_flight, f);
+        f->losses = (uint8_t)(f->losses + (n <= running ? 1 : 0));
+        if (f->losses >= COXI_LOSSES_MAX) {
+            char text[COXI_TEXT_MAX];
+            (void)snprintf(text, sizeof(text),
+                           "%d workers were lost while they ran it, the last at %.300s",
+                           COXI_LOSSES_MAX, worker->url);
+            settle(c, f, COXI_FAILED, COX_ELOST, text);
+            continue;
+        }
+        set_state(f, COXI_QUEUED);
+        f->worker = NULL;
+        list_prepend(&c->queue, f);
+        n_back++;
+    }
+    coxi_lock(&c->lock);
+    c->n_waiting += n_back;
+    c->stats.put_back += n_back;
+    coxi_unlock(&c->lock);
+}
+
+/* ---- results */
+
+/* The next `len` bytes (padded to 8) of a payload, or NULL past its end. */
+static const uint8_t *take(const uint8_t **at, size_t *left, size_t len)
+{
+    const uint8_t *bytes = *at;
+    size_t padded = coxi_align(len, 8);
+    if (padded > *left) {
+        return NULL;
+    }
+    *at += padded;
+    *left -= padded;
+    return bytes;
+}
+
+static void end_closure(struct cox_future *f, const struct coxi_done_head *head,
+                        const uint8_t *result)
+{
+    struct cox_coordinator *c = f->c;
+    char text[COXI_TEXT_MAX] = "";
+    if (head->code == 0) {
+        if (f->wanted && head->result_len > 0 &&
+            (f->result = aligned_alloc(64, coxi_align(head->result_len, 64))) != NULL) {
+            memcpy(f->result, result, head->result_len);
+            f->result_len = head->result_len;
+        }
+        settle(c, f, COXI_DONE_OK, 0, NULL);
+        return;
+    }
+    f->step_code = head->step_code;
+    (void)snprintf(text, sizeof(text), "%.*s", (int)head->result_len,
+                   (const char *)result);
+    if (head->code == COX_EPSLOST || head->code == COX_EFENCED) {
+        coxi_fatal(c, head->code, text);
+    }
+    settle(c, f, head->code == COX_ECANCELLED ? COXI_CANCELLED : COXI_FAILED,
+           head->code, text);
+}
+
+int coxi_dispatch_done(struct coxi_worker *worker, const struct coxi_done *done,
+                       const uint8_t *payload, size_t len)
+{
+    struct cox_coordinator *c = worker->c;
+    for (size_t i = 0; i < done->n_closures; i++) {
+        const struct coxi_done_head *head = &done->closures[i];
+        const uint8_t *touched =
+            take(&payload, &len, (size_t)head->touched_n * sizeof(uint32_t));
+        const uint8_t *result = take(&payload, &len, head->result_len);
+        if (touched == NULL || result == NULL) {
+            return coxi_error(COX_EPROTO, "results are shorter than they say");
+        }
+        struct cox_future *f = coxi_window_get(&c->closures, head->closure);
+        if (f == NULL || f->worker != worker || f->attempt != head->attempt) {
+            continue; /* of an attempt that counts for nothing any more */
+        }
+        list_remove(&worker->in_flight, f);
+        worker->average_us += 0.1 * (head->run_us + 0.5 - worker->average_us);
+        end_closure(f, head, result);
+    }
+    return 0;
+}
+
+/* ---- from the queue to workers */
+
+/* The ready worker with the most room for what it can take, or NULL. */
+static struct coxi_worker *pick_worker(struct cox_coordinator *c, size_t *ret_room)
+{
+    struct coxi_worker *best = NULL;
+    double best_load = 1;
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        struct coxi_worker *worker = &c->workers[i];
+        if (worker->state != COXI_WORKER_READY) {
+            continue;
+        }
+        size_t capacity = coxi_worker_capacity(worker);
+        double load = (double)worker->in_flight.n / (double)capacity;
+        if (load < best_load) {
+            best = worker;
+            best_load = load;
+            *ret_room = capacity - worker->in_flight.n;
+        }
+    }
+    return best;
+}
+
+static int assign_one(struct coxi_worker *worker, struct cox_future *f)
+{
+    struct coxi_closure_head head = {
+        .closure = f->id,
+        .attempt = f->attempt + 1,
+        .module = f->function->module->id,
+        .function = f->function->index,
+        .args_len = f->args_len,
+    };
+    int r = coxi_buffer_reserve(&worker->heads, sizeof(head));
+    if (r == 0) {
+        r = coxi_buffer_append(&worker->args, f->args, f->args_len);
+    }
+    if (r != 0) {
+        return r;
+    }
+    (void)coxi_buffer_append_raw(&worker->heads, &head, sizeof(head));
+    list_remove(&worker->c->queue, f);
+    set_state(f, COXI_ASSIGNED);
+    f->attempt = head.attempt;
+    f->worker = worker;
+    list_append(&worker->in_flight, f);
+    return 0;
+}
+
+static void assign(struct cox_coordinator *c)
+{
+    size_t n_assigned = 0;
+    size_t room = 0;
+    int r = 0;
+    struct coxi_worker *worker;
+    while (r == 0 && c->queue.n > 0 && (worker = pick_worker(c, &room)) != NULL) {
+        size_t share = c->queue.n / c->n_workers;
+        size_t chunk = share < 1 ? 1 : share < CHUNK_MAX ? share : CHUNK_MAX;
+        for (size_t i = 0; r == 0 && i < chunk && i < room && c->queue.n > 0; i++) {
+            r = assign_one(worker, c->queue.first);
+            n_assigned += r == 0;
+        }
+        if (worker->heads.len >=
+                MESSAGE_CLOSURES_MAX * sizeof(struct coxi_closure_head) ||
+            worker->args.len >= MESSAGE_BYTES_MAX) {
+            coxi_worker_send(worker);
+        }
+    }
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        coxi_worker_send(&c->workers[i]);
+    }
+    if (n_assigned > 0) {
+        coxi_lock(&c->lock);
+        c->n_waiting -= n_assigned;
+        (void)pthread_cond_broadcast(&c->room);
+        coxi_unlock(&c->lock);
+    }
+}
+
+/* ---- a turn of the loop */
+
+/* Closures from the intake to the queue; the window takes their ids in order. */
+static void take_in(struct cox_coordinator *c, struct coxi_list *intake)
+{
+    for (struct cox_future *f = intake->first; f != NULL;) {
+        struct cox_future *next = f->next;
+        bool kept = coxi_window_put(&c->closures, f->id, f) == 0;
+        if (f->function != NULL) { /* an operation is only an id here */
+            list_append(&c->queue, f);
+        }
+        if (f->function != NULL && !kept) {
+            /* Out of memory: it cannot be kept track of, so it cannot run. */
+            list_remove(&c->queue, f);
+            settle(c, f, COXI_FAILED, COX_ENOMEM, NULL);
+        }
+        f = next;
+    }
+}
+
+static void send_watermark(struct cox_coordinator *c)
+{
+    uint64_t first = c->closures.count > 0 ? c->closures.first : c->closures.next;
+    bool idle = c->closures.count == 0;
+    if (first - 1 < c->watermark_sent + (idle ? 1 : WATERMARK_STEP)) {
+        return;
+    }
+    c->watermark_sent = first - 1;
+    struct coxi_message message = {.kind = COXI_WATERMARK};
+    message.watermark.session = c->session;
+    message.watermark.watermark = c->watermark_sent;
+    for (uint32_t i = 0; i < c->n_ps; i++) {
+        coxi_psc_tell(c->ps[i], &message);
+    }
+}
+
+/* Cancels what has not started, once for each reason to. */
+static void cancel(struct cox_coordinator *c, int code, const char *text)
+{
+    coxi_dispatch_fail_queue(c, code, text);
+    if (!c->recalled) {
+        c->recalled = true;
+        coxi_workers_recall(c);
+    }
+}
+
+void coxi_dispatch(void *coordinator)
+{
+    struct cox_coordinator *c = coordinator;
+    char fatal_text[COXI_TEXT_MAX];
+    coxi_lock(&c->lock);
+    struct coxi_list intake = c->intake;
+    c->intake = (struct coxi_list){0};
+    bool layout = c->layout_changed;
+    c->layout_changed = false;
+    int fatal = c->fatal;
+    memcpy(fatal_text, c->fatal_text, sizeof(fatal_text));
+    bool stopping = c->reporting || c->closing;
+    bool shutdown = c->shutdown;
+    bool modules = c->n_modules > c->n_shipped;
+    coxi_unlock(&c->lock);
+
+    take_in(c, &intake);
+    if (layout || (fatal != 0 && !c->fatal_handled)) {
+        c->fatal_handled = fatal != 0;
+        coxi_workers_layout(c);
+    }
+    if (modules) {
+        coxi_workers_modules(c);
+    }
+    if (fatal != 0) {
+        cancel(c, fatal, fatal_text);
+    } else if (stopping) {
+        cancel(c, COX_ECANCELLED, "cancelled");
+    } else {
+        c->recalled = false;
+        assign(c);
+    }
+    coxi_dispatch_settle(c);
+    send_watermark(c);
+    if (shutdown && !c->shutting_down) {
+        c->shutting_down = true;
+        coxi_workers_shutdown(c);
+    }
+    if (c->shutting_down && c->n_conns == 0) {
+        coxi_dispatch_fail_queue(c, COX_ECANCELLED, "the coordinator was closed");
+        coxi_loop_stop(c->loop);
+    }
+}

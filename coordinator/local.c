@@ -1,0 +1,251 @@
+/*
+ * See local.h. The launcher is started with posix_spawn (no copy of a large client), in
+ * a session of its own (Ctrl-C reaches the client first), and holds the reading end of
+ * a pipe whose writing end is here: when this process ends in whatever way, the
+ * launcher sees that.
+ */
+#include "coordinator/local.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/daemon.h"
+#include "common/error.h"
+
+enum { STOP_MS = 5000, LIFELINE_FD = 3 };
+
+struct coxi_local {
+    char dir[64];
+    pid_t pid; /* 0: it has been waited for */
+    int lifeline;
+    int status;
+};
+
+extern char **environ;
+
+static int try_program(char *path, size_t len, const char *dir)
+{
+    if (dir == NULL || *dir == '\0' ||
+        (size_t)snprintf(path, len, "%s/coxswain", dir) >= len) {
+        return COX_ENOENT;
+    }
+    return access(path, X_OK) == 0 ? 0 : COX_ENOENT;
+}
+
+static int find_program(char *path, size_t len, const char *bin_dir)
+{
+    char self[PATH_MAX];
+    if (bin_dir != NULL) {
+        return try_program(path, len, bin_dir) == 0
+                   ? 0
+                   : coxi_error(COX_EIO, "there is no program %s/coxswain", bin_dir);
+    }
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    self[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash != NULL) {
+        *slash = '\0';
+    }
+    if (try_program(path, len, getenv("COX_BIN_DIR")) == 0 ||
+        try_program(path, len, self) == 0 ||
+        try_program(path, len, COXI_BIN_DIR) == 0) {
+        return 0;
+    }
+    return coxi_error(
+        COX_EIO,
+        "the program coxswain is neither in COX_BIN_DIR, nor in %s, nor in "
+        "%s: set COX_BIN_DIR to where it is",
+        self, COXI_BIN_DIR);
+}
+
+/* Where the launcher's own messages go: it has none unless something is wrong. */
+static void launcher_log(const struct coxi_local *local, char *path, size_t len)
+{
+    (void)snprintf(path, len, "%s/launcher.log", local->dir);
+}
+
+struct arguments {
+    const char *argv[12];
+    char text[10][PATH_MAX];
+    size_t n;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct arguments *arguments,
+                                                      const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(arguments->text[arguments->n], PATH_MAX, format, args);
+    va_end(args);
+    arguments->argv[arguments->n] = arguments->text[arguments->n];
+    arguments->n++;
+}
+
+static int spawn(struct coxi_local *local, const struct cox_options *options,
+                 const struct cox_cluster *cluster, const char *program, int lifeline)
+{
+    struct arguments *arguments = calloc(1, sizeof(*arguments));
+    if (arguments == NULL) {
+        return coxi_error_memory("starting the local cluster");
+    }
+    add(arguments, "%s", program);
+    add(arguments, "cluster");
+    add(arguments, "--ps=%u", cluster->n_ps);
+    add(arguments, "--workers=%u", cluster->n_workers);
+    add(arguments, "--slots=%u", options->worker_slots);
+    add(arguments, "--peer-timeout-ms=%d", options->peer_timeout_ms);
+    add(arguments, "--dir=%s", local->dir);
+    add(arguments, "--lifeline=%d", LIFELINE_FD);
+    if (options->log_dir != NULL) {
+        add(arguments, "--log-dir=%s", options->log_dir);
+    }
+    char log[96];
+    launcher_log(local, log, sizeof(log));
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)posix_spawn_file_actions_init(&actions);
+    (void)posix_spawn_file_actions_adddup2(&actions, lifeline, LIFELINE_FD);
+    (void)posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    (void)posix_spawn_file_actions_addopen(&actions, 1, log,
+                                           O_WRONLY | O_CREAT | O_APPEND, 0600);
+    (void)posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    (void)posix_spawnattr_init(&attr);
+    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
+    (void)posix_spawnattr_setsigmask(&attr, &none);
+    int failed = posix_spawn(&local->pid, program, &actions, &attr,
+                             (char **)(uintptr_t)arguments->argv, environ);
+    (void)posix_spawnattr_destroy(&attr);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    free(arguments);
+    if (failed != 0) {
+        local->pid = 0;
+        errno = failed;
+        return coxi_error_errno(COX_EIO, "cannot start %s", program);
+    }
+    return 0;
+}
+
+static int make_directory(struct coxi_local *local)
+{
+    const char *tmp = getenv("TMPDIR");
+    if (tmp == NULL || strlen(tmp) > 32) {
+        tmp = "/tmp";
+    }
+    (void)snprintf(local->dir, sizeof(local->dir), "%s/coxswain-XXXXXX", tmp);
+    if (mkdtemp(local->dir) == NULL) {
+        int r = coxi_error_errno(COX_EIO, "cannot make a directory in %s", tmp);
+        local->dir[0] = '\0';
+        return r;
+    }
+    return 0;
+}
+
+int coxi_local_start(const struct cox_cluster *cluster,
+                     const struct cox_options *options, struct coxi_local **ret,
+                     struct cox_cluster **ret_cluster)
+{
+    char program[PATH_MAX];
+    int pipe_fds[2] = {-1, -1};
+    struct cox_cluster *addresses = NULL;
+    struct coxi_local *local = calloc(1, sizeof(*local));
+    if (local == NULL) {
+        return coxi_error_memory("a local cluster");
+    }
+    local->lifeline = -1;
+    int r = find_program(program, sizeof(program), options->bin_dir);
+    if (r == 0) {
+        r = make_directory(local);
+    }
+    if (r == 0) {
+        r = coxi_cluster_at(local->dir, cluster->n_ps, cluster->n_workers, &addresses);
+    }
+    if (r == 0 && pipe2(pipe_fds, O_CLOEXEC) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot make a pipe");
+    }
+    local->lifeline = pipe_fds[1];
+    if (r == 0) {
+        r = spawn(local, options, cluster, program, pipe_fds[0]);
+    }
+    if (pipe_fds[0] >= 0) {
+        (void)close(pipe_fds[0]);
+    }
+    if (r != 0) {
+        cox_cluster_free(addresses);
+        coxi_local_stop(local);
+        return r;
+    }
+    *ret = local;
+    *ret_cluster = addresses;
+    return 0;
+}
+
+/* The last line of the launcher's log, or "". */
+static void last_words(const struct coxi_local *local, char *text, size_t len)
+{
+    char path[96];
+    char line[512];
+    text[0] = '\0';
+    launcher_log(local, path, sizeof(path));
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        (void)snprintf(text, len, "%s", line);
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
+int coxi_local_check(struct coxi_local *local)
+{
+    if (local->pid != 0 && waitpid(local->pid, &local->status, WNOHANG) == local->pid) {
+        local->pid = 0;
+    }
+    if (local->pid != 0) {
+        return 0;
+    }
+    char text[512];
+    last_words(local, text, sizeof(text));
+    return coxi_error(COX_EIO, "the local cluster has ended: %s",
+                      text[0] != '\0' ? text : "it was killed");
+}
+
+void coxi_local_stop(struct coxi_local *local)
+{
+    if (local == NULL) {
+        return;
+    }
+    if (local->lifeline >= 0) {
+        (void)close(local->lifeline);
+    }
+    if (local->pid != 0) {
+        /* It ends within 2 s; one that does not is ended, and with it all its daemons.
+         */
+        struct pollfd ended = {.fd = pidfd_open(local->pid, 0), .events = POLLIN};
+        if (ended.fd >= 0 && poll(&ended, 1, STOP_MS) == 0) {
+            (void)kill(local->pid, SIGKILL);
+        }
+        (void)waitpid(local->pid, &local->status, 0);
+        if (ended.fd >= 0) {
+            (void)close(ended.fd);
+        }
+    }
+    if (local->dir[0] != '\0') {
+        coxi_remove_tree(local->dir);
+    }
+    free(local);
+}

@@ -1,0 +1,23 @@
+/* The local cluster as the client sees it: a launcher process that runs the daemons. */
+#ifndef COXI_COORDINATOR_LOCAL_H
+#define COXI_COORDINATOR_LOCAL_H
+
+#include "coordinator/cluster.h"
+
+struct coxi_local;
+
+/*
+ * Starts `coxswain cluster`, found in bin_dir, $COX_BIN_DIR, beside this program, or
+ * where it was installed. *ret_cluster has the addresses. COX_EIO.
+ */
+int coxi_local_start(const struct cox_cluster *cluster,
+                     const struct cox_options *options, struct coxi_local **ret,
+                     struct cox_cluster **ret_cluster);
+
+/* 0 while the launcher lives; otherwise COX_EIO with what it said last. */
+int coxi_local_check(struct coxi_local *local);
+
+/* Ends the daemons, removes the directory, waits for all of it. Takes NULL. */
+void coxi_local_stop(struct coxi_local *local);
+
+#endif

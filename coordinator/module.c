@@ -1,0 +1,147 @@
+/*
+ * Step modules on the client: read, checked without being loaded, hashed, and handed to
+ * the loop, which ships them (worker.c). The bytes are kept for workers that join
+ * later.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/coordinator.h"
+
+static void module_free(struct cox_module *module)
+{
+    if (module != NULL) {
+        free(module->functions);
+        free(module->bytes);
+        free(module->name);
+        free(module);
+    }
+}
+
+void coxi_modules_free(struct cox_coordinator *c)
+{
+    for (uint32_t i = 0; i < c->n_modules; i++) {
+        module_free(c->modules[i]);
+    }
+}
+
+static int module_new(struct cox_coordinator *c, const char *path,
+                      struct cox_module **ret)
+{
+    struct cox_module *module = calloc(1, sizeof(*module));
+    if (module == NULL) {
+        return coxi_error_memory("a module");
+    }
+    const char *slash = strrchr(path, '/');
+    module->c = c;
+    module->name = strndup(slash != NULL ? slash + 1 : path, COX_NAME_MAX);
+    int r = module->name == NULL ? coxi_error_memory("a module") : 0;
+    if (r == 0) {
+        r = coxi_read_file(path, COXI_MODULE_BYTES_MAX, &module->bytes, &module->len);
+    }
+    if (r == 0) {
+        r = coxi_module_inspect(module->bytes, module->len, path, &module->info);
+    }
+    if (r == 0) {
+        module->hash = coxi_hash_bytes(module->bytes, module->len);
+        module->functions = calloc(module->info.n_steps, sizeof(*module->functions));
+        r = module->functions == NULL ? coxi_error_memory("a module") : 0;
+    }
+    if (r != 0) {
+        module_free(module);
+        return r;
+    }
+    for (uint32_t i = 0; i < module->info.n_steps; i++) {
+        module->functions[i] =
+            (struct cox_function){module, (uint16_t)i, module->info.names[i]};
+    }
+    *ret = module;
+    return 0;
+}
+
+/* Registers the module: the coordinator owns it from then on. */
+static int enlist(struct cox_coordinator *c, struct cox_module *module)
+{
+    int r = 0;
+    coxi_lock(&c->lock);
+    if (c->n_modules == COXI_MODULES_MAX) {
+        r = coxi_error(COX_ELIMIT, "more than %d modules", COXI_MODULES_MAX);
+    } else {
+        module->id = (uint16_t)c->n_modules;
+        c->modules[c->n_modules++] = module;
+    }
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+/* Waits until every worker that is here has answered for it. */
+static int wait_until_loaded(struct cox_coordinator *c, struct cox_module *module)
+{
+    struct timespec until = coxi_deadline(c->options.open_timeout_ms);
+    int r = 0;
+    coxi_loop_wake(c->loop);
+    coxi_lock(&c->lock);
+    while (r == 0 && (!module->shipped || module->n_pending > 0)) {
+        if (pthread_cond_timedwait(&c->changed, &c->lock, &until) != 0) {
+            r = coxi_error(COX_ETIMEDOUT, "%zu workers have not loaded %s after %d ms",
+                           module->n_pending, module->name, c->options.open_timeout_ms);
+        }
+    }
+    if (r == 0 && module->code != 0) {
+        r = coxi_error(module->code, "%s", module->text);
+    }
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+int cox_module_load(struct cox_coordinator *c, const char *path,
+                    struct cox_module **ret)
+{
+    if (c == NULL || path == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "cox_module_load needs the path of a shared object");
+    }
+    int r = coxi_check_alive(c);
+    if (r != 0) {
+        return r;
+    }
+    struct cox_module *module;
+    r = module_new(c, path, &module);
+    if (r != 0) {
+        return r;
+    }
+    r = enlist(c, module);
+    if (r != 0) {
+        module_free(module);
+        return r;
+    }
+    r = wait_until_loaded(c, module);
+    if (r == 0) {
+        *ret = module;
+    }
+    return r;
+}
+
+int cox_function_get(struct cox_module *module, const char *name,
+                     struct cox_function **ret)
+{
+    if (module == NULL || name == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_function_get needs a module and a name");
+    }
+    char names[COXI_TEXT_MAX] = "";
+    size_t used = 0;
+    for (uint32_t i = 0; i < module->info.n_steps; i++) {
+        if (strcmp(module->functions[i].name, name) == 0) {
+            *ret = &module->functions[i];
+            return 0;
+        }
+        if (used < sizeof(names)) {
+            used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+                                     i > 0 ? ", " : "", module->functions[i].name);
+        }
+    }
+    return coxi_error(COX_ENOENT, "module %s has no step '%s'; it has: %s",
+                      module->name, name, names);
+}

@@ -1,0 +1,375 @@
+/*
+ * The life of a coordinator: cox_open connects to everything and begins a run,
+ * cox_close ends it in the opposite order.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/rand.h"
+#include "common/sync.h"
+#include "coordinator/checkpoint.h"
+#include "coordinator/worker.h"
+
+enum {
+    CONNECT_MS = 1000,
+    RECONNECT_MS = 1000, /* a ps without a connection for this long is lost */
+    REQUEST_MS = 300000, /* a ps that lives but does not answer */
+    RELEASE_MS = 1000,
+    CHECK_MS = 20, /* between looks at a local cluster that is starting */
+};
+
+/* ---- options */
+
+static void fill_in(struct cox_options *o)
+{
+    o->queue_max = o->queue_max != 0 ? o->queue_max : 262144;
+    o->worker_slots = o->worker_slots != 0 ? o->worker_slots : 1;
+    o->min_workers = o->min_workers != 0 ? o->min_workers : 1;
+    o->open_timeout_ms = o->open_timeout_ms != 0 ? o->open_timeout_ms : 30000;
+    o->peer_timeout_ms = o->peer_timeout_ms != 0 ? o->peer_timeout_ms : 10000;
+    o->worker_wait_ms = o->worker_wait_ms != 0 ? o->worker_wait_ms : 10000;
+}
+
+static int check_options(const struct cox_options *o, const struct cox_cluster *cluster)
+{
+    if (o->queue_max > COXI_AHEAD_MAX) {
+        return coxi_error(COX_EINVAL, "queue_max is %u, at most %d", o->queue_max,
+                          COXI_AHEAD_MAX);
+    }
+    if (o->worker_slots > 1024) {
+        return coxi_error(COX_EINVAL, "worker_slots is %u, at most 1024",
+                          o->worker_slots);
+    }
+    if (o->min_workers > cluster->n_workers) {
+        return coxi_error(COX_EINVAL, "min_workers is %u in a cluster of %u",
+                          o->min_workers, cluster->n_workers);
+    }
+    if (o->prefetch > 65536) {
+        return coxi_error(COX_EINVAL, "prefetch is %u, at most 65536", o->prefetch);
+    }
+    if (o->peer_timeout_ms < 100) {
+        return coxi_error(COX_EINVAL, "peer_timeout_ms is %d, at least 100",
+                          o->peer_timeout_ms);
+    }
+    return 0;
+}
+
+/* ---- the loop's tick */
+
+static void on_tick(void *arg)
+{
+    struct cox_coordinator *c = arg;
+    coxi_links_tick(c->links);
+    for (uint32_t i = 0; i < c->n_ps; i++) {
+        coxi_psc_tick(c->ps[i]);
+    }
+    coxi_workers_tick(c);
+    coxi_dispatch(c);
+}
+
+/* ---- connecting */
+
+static void on_ps_lost(void *arg, struct coxi_psc *psc, const char *text)
+{
+    struct cox_coordinator *c = arg;
+    char full[COXI_TEXT_MAX];
+    (void)snprintf(full, sizeof(full), "ps %u at %s is lost: %.300s",
+                   coxi_psc_index(psc), coxi_psc_address(psc), text);
+    coxi_fatal(c, COX_EPSLOST, full);
+}
+
+static int open_ps(struct cox_coordinator *c)
+{
+    c->ps = calloc(c->cluster->n_ps, sizeof(struct coxi_psc *));
+    c->ps_load = calloc(c->cluster->n_ps, sizeof(*c->ps_load));
+    if (c->ps == NULL || c->ps_load == NULL) {
+        return coxi_error_memory("connections to ps");
+    }
+    for (uint32_t i = 0; i < c->cluster->n_ps; i++) {
+        struct coxi_psc_options options = {
+            .address = c->cluster->ps[i],
+            .index = i,
+            .self = {.role = COXI_ROLE_CLIENT, .session = c->session},
+            .links = c->links,
+            .connect_ms = CONNECT_MS,
+            .reconnect_ms = RECONNECT_MS,
+            .request_ms = REQUEST_MS,
+            .same_incarnation = true,
+            .on_lost = on_ps_lost,
+            .arg = c,
+        };
+        int r = coxi_psc_open(&options, &c->ps[i]);
+        if (r != 0) {
+            return r;
+        }
+        c->n_ps = i + 1;
+    }
+    return 0;
+}
+
+/* Milliseconds until `end_ms`, at most `most`. */
+static int left_ms(uint64_t end_ms, int most)
+{
+    uint64_t now = coxi_now_ms();
+    if (now >= end_ms) {
+        return 0;
+    }
+    return end_ms - now < (uint64_t)most ? (int)(end_ms - now) : most;
+}
+
+static int check_local(struct cox_coordinator *c)
+{
+    return c->local != NULL ? coxi_local_check(c->local) : 0;
+}
+
+static int wait_for_ps(struct cox_coordinator *c, uint64_t end_ms)
+{
+    for (uint32_t i = 0; i < c->n_ps; i++) {
+        int r;
+        do {
+            r = coxi_psc_wait(c->ps[i], left_ms(end_ms, CHECK_MS));
+        } while (r == COX_ETIMEDOUT && coxi_now_ms() < end_ms &&
+                 (r = check_local(c)) == 0);
+        if (r != 0) {
+            return r;
+        }
+        struct coxi_message claim = {.kind = COXI_CLAIM, .claim = c->session};
+        struct coxi_psc_request request = {0};
+        r = coxi_psc_call(c->ps[i], &claim, &request, COXI_STATUS, NULL, NULL);
+        if (r != 0) {
+            return coxi_error(r, "%s: %.400s", c->cluster->ps[i], coxi_error_text());
+        }
+    }
+    return 0;
+}
+
+static int wait_for_workers(struct cox_coordinator *c, uint64_t end_ms)
+{
+    int r = 0;
+    coxi_lock(&c->lock);
+    while (r == 0 && c->n_ready < c->options.min_workers) {
+        /* What will not go away is not waited for. */
+        if (c->n_workers - c->n_hopeless < c->options.min_workers) {
+            r = coxi_error(c->worker_code, "%s", c->worker_text);
+        } else if (coxi_now_ms() >= end_ms) {
+            r = coxi_error(COX_ETIMEDOUT, "%u of %u workers are there after %d ms; %s",
+                           c->n_ready, c->options.min_workers,
+                           c->options.open_timeout_ms, c->worker_text);
+        } else {
+            struct timespec until = coxi_deadline(left_ms(end_ms, CHECK_MS));
+            (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
+            coxi_unlock(&c->lock);
+            r = check_local(c);
+            coxi_lock(&c->lock);
+        }
+    }
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+/* ---- opening */
+
+static void coordinator_init(struct cox_coordinator *c)
+{
+    atomic_init(&c->refs, 1);
+    c->session = (struct coxi_session){coxi_random_id(), 1, coxi_random_id()};
+    c->next_id = 1;
+    c->first_unsettled = 1;
+    coxi_window_init(&c->closures, 1, COXI_AHEAD_MAX + 1);
+    (void)pthread_mutex_init(&c->lock, NULL);
+    (void)pthread_mutex_init(&c->checkpoint_lock, NULL);
+    coxi_cond_init(&c->room);
+    coxi_cond_init(&c->idle);
+    coxi_cond_init(&c->changed);
+    (void)snprintf(c->worker_text, sizeof(c->worker_text), "none has been reached");
+}
+
+static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
+{
+    int r = 0;
+    uint64_t end_ms = coxi_now_ms() + (uint64_t)c->options.open_timeout_ms;
+    if (c->options.open_timeout_ms < 0) {
+        end_ms = UINT64_MAX;
+    }
+    if (c->options.checkpoint_dir != NULL) {
+        r = coxi_checkpoint_prepare(c->options.checkpoint_dir, &c->checkpoint_dir);
+    }
+    if (r == 0 && cluster->local) {
+        r = coxi_local_start(cluster, &c->options, &c->local, &c->cluster);
+    } else if (r == 0) {
+        r = coxi_cluster_copy(cluster, &c->cluster);
+    }
+    if (r == 0) {
+        r = coxi_links_new(c->options.peer_timeout_ms, &c->links);
+    }
+    if (r == 0) {
+        r = coxi_loop_new(COXI_TICK_MS, on_tick, c, &c->loop);
+    }
+    if (r == 0) {
+        coxi_loop_on_wake(c->loop, coxi_dispatch);
+        r = open_ps(c);
+    }
+    if (r == 0) {
+        r = coxi_workers_new(c);
+    }
+    if (r == 0) {
+        r = coxi_loop_start(c->loop, "cox:loop");
+    }
+    if (r == 0) {
+        c->loop_runs = true;
+        r = wait_for_ps(c, end_ms);
+    }
+    if (r == 0) {
+        atomic_store(&c->ps_ready, true);
+        r = wait_for_workers(c, end_ms);
+    }
+    return r;
+}
+
+int cox_open(const struct cox_cluster *cluster, const struct cox_options *options,
+             struct cox_coordinator **ret)
+{
+    struct cox_options defaults = COX_OPTIONS_INIT;
+    if (cluster == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_open needs a cluster");
+    }
+    struct cox_coordinator *c = calloc(1, sizeof(*c));
+    if (c == NULL) {
+        return coxi_error_memory("a coordinator");
+    }
+    coordinator_init(c);
+    int r = coxi_struct_copy(&c->options, sizeof(c->options),
+                             options != NULL ? options : &defaults, "cox_options");
+    if (r == 0) {
+        fill_in(&c->options);
+        r = check_options(&c->options, cluster);
+    }
+    if (r == 0) {
+        r = start(c, cluster);
+    }
+    if (r != 0) {
+        char text[COXI_ERROR_TEXT_MAX];
+        (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+        (void)cox_close(c, 0);
+        return coxi_error(r, "%s", text);
+    }
+    *ret = c;
+    return 0;
+}
+
+/* ---- closing */
+
+static int stop_closures(struct cox_coordinator *c, int timeout_ms)
+{
+    struct timespec until = coxi_deadline(timeout_ms);
+    int r = 0;
+    coxi_lock(&c->lock);
+    c->closing = true;
+    (void)pthread_cond_broadcast(&c->room);
+    (void)pthread_cond_broadcast(&c->idle);
+    (void)pthread_cond_broadcast(&c->changed);
+    coxi_loop_wake(c->loop);
+    while (r == 0 && c->n_unsettled > 0) {
+        if (pthread_cond_timedwait(&c->idle, &c->lock, &until) != 0) {
+            r = coxi_error(COX_ETIMEDOUT, "%zu steps were still running after %d ms",
+                           c->n_unsettled, timeout_ms);
+        }
+    }
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+/* Lets go of the workers, and ends the loop when they are gone. */
+static void stop_loop(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    c->shutdown = true;
+    coxi_unlock(&c->lock);
+    coxi_loop_wake(c->loop);
+    coxi_loop_free(c->loop);
+}
+
+static void release_ps(struct cox_coordinator *c)
+{
+    for (uint32_t i = 0; i < c->n_ps; i++) {
+        /* One that was never met, or is lost, has nothing to release. */
+        if (coxi_psc_incarnation(c->ps[i]) != 0 && coxi_psc_wait(c->ps[i], 0) == 0) {
+            struct coxi_message message = {.kind = COXI_RELEASE, .release = c->session};
+            struct coxi_psc_request request = {.timeout_ms = RELEASE_MS};
+            (void)coxi_psc_call(c->ps[i], &message, &request, COXI_STATUS, NULL, NULL);
+        }
+    }
+}
+
+int cox_close(struct cox_coordinator *c, int timeout_ms)
+{
+    if (c == NULL) {
+        return 0;
+    }
+    int r = 0;
+    if (c->loop_runs) {
+        r = stop_closures(c, timeout_ms);
+        release_ps(c);
+        stop_loop(c);
+    } else {
+        coxi_loop_free(c->loop);
+    }
+    for (uint32_t i = 0; i < c->n_ps; i++) {
+        coxi_psc_close(c->ps[i]);
+    }
+    coxi_workers_free(c);
+    coxi_local_stop(c->local);
+    coxi_variables_free(c);
+    coxi_links_free(c->links);
+    cox_cluster_free(c->cluster);
+    coxi_window_fini(&c->closures);
+    (void)pthread_mutex_destroy(&c->checkpoint_lock);
+    free(c->checkpoint_dir);
+    free(c->ps_load);
+    free(c->ps);
+    coxi_coordinator_unref(c);
+    return r;
+}
+
+/* ---- statistics */
+
+static void take_counts(void *arg, const struct coxi_message *answer)
+{
+    struct cox_stats *stats = arg;
+    stats->commits += answer->counts.commits;
+    stats->commits_duplicate += answer->counts.duplicates;
+    stats->table_rows += answer->counts.rows;
+    stats->ps_bytes += answer->counts.bytes;
+}
+
+int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
+{
+    if (c == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_stats needs a coordinator");
+    }
+    coxi_lock(&c->lock);
+    struct cox_stats stats = c->stats;
+    stats.queued = c->n_waiting;
+    stats.in_flight = c->n_unsettled - c->n_waiting;
+    stats.workers = c->n_workers;
+    stats.workers_ready = c->n_ready;
+    coxi_unlock(&c->lock);
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
+        struct coxi_message message = {.kind = COXI_COUNT};
+        struct coxi_psc_request request = {0};
+        r = coxi_psc_call(c->ps[i], &message, &request, COXI_COUNTS, take_counts,
+                          &stats);
+    }
+    return r != 0 ? r : coxi_struct_return(ret, sizeof(stats), &stats, "cox_stats");
+}
+
+uint64_t cox_run_id(const struct cox_coordinator *c)
+{
+    return c->session.run;
+}

@@ -1,0 +1,510 @@
+/*
+ * Workers: connecting to them, telling them what there is, noticing their loss
+ * (worker.h has the states). Everything on the loop.
+ *
+ * On joining a worker gets the layout and then every module; only when it has answered
+ * for each is it ready for closures. A module's bytes travel over the data connection,
+ * which is opened for the first of them; a worker that has them cached does not need
+ * them.
+ */
+#include "coordinator/worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/sync.h"
+#include "coordinator/conn.h"
+
+enum {
+    REST_FIRST_MS = 10,
+    REST_MAX_MS = 1000,
+    AHEAD_US = 2000,  /* work that a worker should have at hand */
+    AHEAD_MAX = 1024, /* closures, however short they are */
+    DATA_MIN = 64 * 1024,
+};
+
+/* ---- what users wait for */
+
+static void set_state(struct coxi_worker *worker, enum coxi_worker_state state)
+{
+    struct cox_coordinator *c = worker->c;
+    bool was_ready = worker->state == COXI_WORKER_READY;
+    bool is_ready = state == COXI_WORKER_READY;
+    worker->state = state;
+    if (was_ready != is_ready) {
+        coxi_lock(&c->lock);
+        c->n_ready += is_ready ? 1 : (uint32_t)-1;
+        (void)pthread_cond_broadcast(&c->changed);
+        coxi_unlock(&c->lock);
+    }
+}
+
+/* Keeps why a worker is not there, for whoever waits for it. */
+static void note_failure(struct coxi_worker *worker, int code, const char *text)
+{
+    struct cox_coordinator *c = worker->c;
+    bool was_hopeless = worker->hopeless;
+    worker->hopeless = code == COX_EVERSION || code == COX_EBUSY || code == COX_EFENCED;
+    coxi_lock(&c->lock);
+    c->n_hopeless += (uint32_t)worker->hopeless - (uint32_t)was_hopeless;
+    c->worker_code = code;
+    (void)snprintf(c->worker_text, sizeof(c->worker_text), "worker %u at %s: %.300s",
+                   worker->index, worker->url, text);
+    (void)pthread_cond_broadcast(&c->changed);
+    coxi_unlock(&c->lock);
+}
+
+/* ---- modules */
+
+/* A worker owes no answer for module `id` any more. */
+static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
+                           const char *text)
+{
+    struct cox_coordinator *c = worker->c;
+    worker->asked[id] = 0;
+    worker->wanted[id] = 0;
+    worker->n_asked--;
+    coxi_lock(&c->lock);
+    struct cox_module *module = c->modules[id];
+    module->n_pending--;
+    module->n_loaded += code == 0;
+    if (code != 0 && code != COX_ECLOSED && module->code == 0) {
+        module->code = code;
+        (void)snprintf(module->text, sizeof(module->text), "worker %u: %.400s",
+                       worker->index, text);
+    }
+    (void)pthread_cond_broadcast(&c->changed);
+    coxi_unlock(&c->lock);
+    if (worker->n_asked == 0 && worker->state == COXI_WORKER_SETUP) {
+        set_state(worker, COXI_WORKER_READY); /* a module that it refused is nobody's */
+    }
+}
+
+static void send_module(struct coxi_worker *worker, uint32_t id, struct coxi_link *link,
+                        bool with_bytes)
+{
+    struct cox_coordinator *c = worker->c;
+    coxi_lock(&c->lock);
+    const struct cox_module *module = c->modules[id];
+    coxi_unlock(&c->lock);
+    struct coxi_message message = {.kind = COXI_MODULE};
+    message.module =
+        (struct coxi_module){id, module->name, module->hash.high, module->hash.low};
+    /* Lent: a module lives as long as the coordinator. */
+    struct iovec segment = {module->bytes, module->len};
+    struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
+    (void)coxi_message_send(link, &message, with_bytes ? &payload : NULL, false);
+}
+
+static void open_data(struct coxi_worker *worker);
+
+/* The worker does not have the module cached: it needs the bytes. */
+static void ship_bytes(struct coxi_worker *worker, uint32_t id)
+{
+    if (worker->data_up) {
+        send_module(worker, id, coxi_conn_link(worker->data), true);
+        return;
+    }
+    worker->wanted[id] = 1;
+    open_data(worker);
+}
+
+static void tell_modules(struct coxi_worker *worker, uint32_t n_modules)
+{
+    struct cox_coordinator *c = worker->c;
+    for (; worker->n_told < n_modules; worker->n_told++) {
+        uint32_t id = worker->n_told;
+        coxi_lock(&c->lock);
+        bool refused = c->modules[id]->code != 0;
+        c->modules[id]->n_pending += !refused;
+        coxi_unlock(&c->lock);
+        if (refused) {
+            continue;
+        }
+        worker->asked[id] = 1;
+        worker->n_asked++;
+        send_module(worker, id, coxi_conn_link(worker->control), false);
+    }
+    if (worker->n_asked > 0) {
+        set_state(worker, COXI_WORKER_SETUP);
+    } else if (worker->state == COXI_WORKER_SETUP) {
+        set_state(worker, COXI_WORKER_READY);
+    }
+}
+
+void coxi_workers_modules(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    uint32_t n = c->n_modules;
+    coxi_unlock(&c->lock);
+    for (uint32_t i = 0; c->n_shipped < n && i < c->n_workers; i++) {
+        if (c->workers[i].state >= COXI_WORKER_SETUP) {
+            tell_modules(&c->workers[i], n);
+        }
+    }
+    c->n_shipped = n;
+    coxi_lock(&c->lock);
+    for (uint32_t i = 0; i < n; i++) {
+        c->modules[i]->shipped = true;
+    }
+    (void)pthread_cond_broadcast(&c->changed);
+    coxi_unlock(&c->lock);
+}
+
+static int module_loaded(struct coxi_worker *worker, const struct coxi_status *answer)
+{
+    if (answer->id >= COXI_MODULES_MAX || !worker->asked[answer->id]) {
+        return coxi_error(COX_EPROTO, "an answer for a module that was not sent");
+    }
+    if (answer->code == COX_ENOENT) {
+        ship_bytes(worker, answer->id);
+        return 0;
+    }
+    module_settled(worker, answer->id, answer->code, answer->message);
+    return 0;
+}
+
+/* ---- layout */
+
+static void send_layout(struct coxi_worker *worker)
+{
+    struct cox_coordinator *c = worker->c;
+    struct coxi_ps_address *servers = calloc(c->n_ps, sizeof(*servers));
+    struct coxi_variable *variables = NULL;
+    struct coxi_message message = {.kind = COXI_LAYOUT};
+    coxi_lock(&c->lock);
+    variables = calloc(c->n_variables + 1, sizeof(*variables));
+    for (uint32_t i = 0; variables != NULL && i < c->n_variables; i++) {
+        variables[i] = *c->variables[i]; /* what it points to lives until close */
+    }
+    message.layout.n_variables = c->n_variables;
+    bool lost = c->fatal == COX_EPSLOST;
+    coxi_unlock(&c->lock);
+    if (servers == NULL || variables == NULL) {
+        free(servers);
+        free(variables);
+        coxi_conn_close(worker->control, COX_ENOMEM, "out of memory for the layout");
+        return;
+    }
+    for (uint32_t i = 0; i < c->n_ps; i++) {
+        servers[i].address = coxi_psc_address(c->ps[i]);
+        servers[i].incarnation = coxi_psc_incarnation(c->ps[i]);
+        servers[i].lost =
+            lost; /* one lost ps ends the run: nothing waits for the others */
+    }
+    message.layout.session = c->session;
+    message.layout.servers = servers;
+    message.layout.n_servers = c->n_ps;
+    message.layout.variables = variables;
+    (void)coxi_message_send(coxi_conn_link(worker->control), &message, NULL, false);
+    free(servers);
+    free(variables);
+}
+
+void coxi_workers_layout(struct cox_coordinator *c)
+{
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        if (c->workers[i].state >= COXI_WORKER_SETUP) {
+            send_layout(&c->workers[i]);
+        }
+    }
+}
+
+void coxi_workers_recall(struct cox_coordinator *c)
+{
+    struct coxi_message message = {.kind = COXI_RECALL};
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        if (c->workers[i].in_flight.n > 0) {
+            (void)coxi_message_send(coxi_conn_link(c->workers[i].control), &message,
+                                    NULL, false);
+        }
+    }
+}
+
+/* ---- the control connection */
+
+static int greeted(struct coxi_worker *worker, const struct coxi_frame *frame)
+{
+    struct coxi_hello hello;
+    struct coxi_link *link = coxi_conn_link(worker->control);
+    int r = coxi_hello_read(link, frame, &hello);
+    if (r != 0) {
+        return r;
+    }
+    if (worker->hopeless) {
+        worker->hopeless = false;
+        coxi_lock(&worker->c->lock);
+        worker->c->n_hopeless--;
+        coxi_unlock(&worker->c->lock);
+    }
+    if (hello.role != COXI_ROLE_WORKER) {
+        return coxi_error(COX_EREFUSED, "there is no worker at this address");
+    }
+    coxi_link_allow(link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
+    worker->slots = hello.slots > 0 ? hello.slots : 1;
+    worker->n_told = 0;
+    worker->rest_ms = REST_FIRST_MS;
+    set_state(worker, COXI_WORKER_SETUP);
+    send_layout(worker);
+    tell_modules(worker, worker->c->n_shipped);
+    return 0;
+}
+
+static void control_opened(void *arg, struct coxi_conn *conn)
+{
+    (void)conn;
+    ((struct coxi_worker *)arg)->state = COXI_WORKER_GREETING;
+}
+
+static int control_frame(void *arg, struct coxi_conn *conn,
+                         const struct coxi_frame *frame)
+{
+    struct coxi_worker *worker = arg;
+    struct coxi_message message;
+    if (conn != worker->control) {
+        return 0; /* of a connection that has been given up */
+    }
+    if (worker->state == COXI_WORKER_GREETING) {
+        return greeted(worker, frame);
+    }
+    int r = coxi_message_read(frame, &message);
+    if (r != 0) {
+        return r;
+    }
+    if (message.kind == COXI_DONE) {
+        return coxi_dispatch_done(worker, &message.done, frame->payload,
+                                  frame->payload_len);
+    }
+    if (message.kind == COXI_MODULE_LOADED) {
+        return module_loaded(worker, &message.status);
+    }
+    return coxi_error(COX_EPROTO, "a client takes no message of kind %d",
+                      (int)message.kind);
+}
+
+/* The worker is away from now on; what it had is put back. */
+static void lose(struct coxi_worker *worker, int code, const char *text)
+{
+    struct cox_coordinator *c = worker->c;
+    bool was_there = worker->state >= COXI_WORKER_SETUP;
+    set_state(worker, COXI_WORKER_AWAY);
+    for (uint32_t id = 0; id < COXI_MODULES_MAX; id++) {
+        if (worker->asked[id]) {
+            module_settled(worker, id, COX_ECLOSED, "");
+        }
+    }
+    coxi_conn_close(worker->data, COX_ECLOSED,
+                    "the worker's control connection is gone");
+    worker->data = NULL;
+    worker->data_up = false;
+    worker->dial_at_ms = coxi_now_ms() + worker->rest_ms;
+    worker->rest_ms =
+        worker->rest_ms * 2 < REST_MAX_MS ? worker->rest_ms * 2 : REST_MAX_MS;
+    note_failure(worker, code, text);
+    if (was_there && !c->shutting_down) {
+        coxi_log(COXI_LOG_INFO, "worker_lost", "worker=%u closures=%zu text=\"%s\"",
+                 worker->index, worker->in_flight.n, text);
+        coxi_lock(&c->lock);
+        c->stats.workers_lost++;
+        coxi_unlock(&c->lock);
+    }
+    coxi_dispatch_put_back(worker, worker->slots);
+}
+
+static void control_closed(void *arg, struct coxi_conn *conn, int code,
+                           const char *text)
+{
+    struct coxi_worker *worker = arg;
+    if (conn == worker->control) {
+        worker->control = NULL;
+        lose(worker, code, text);
+    }
+}
+
+static const struct coxi_conn_events control_events = {
+    control_opened,
+    control_frame,
+    control_closed,
+};
+
+static void dial(struct coxi_worker *worker)
+{
+    worker->state = COXI_WORKER_DIALLING;
+    int r = coxi_conn_open(worker->c, worker->url, COXI_CHANNEL_CONTROL,
+                           &control_events, worker, &worker->control);
+    if (r != 0) {
+        lose(worker, r, coxi_error_text());
+    }
+}
+
+/* ---- the data connection */
+
+static int data_frame(void *arg, struct coxi_conn *conn, const struct coxi_frame *frame)
+{
+    struct coxi_worker *worker = arg;
+    struct coxi_message message;
+    struct coxi_hello hello;
+    if (conn != worker->data) {
+        return 0;
+    }
+    if (worker->data_up) {
+        int r = coxi_message_read(frame, &message);
+        return r != 0 ? r
+               : message.kind == COXI_DONE
+                   ? coxi_dispatch_done(worker, &message.done, frame->payload,
+                                        frame->payload_len)
+                   : coxi_error(COX_EPROTO, "only results come over data");
+    }
+    int r = coxi_hello_read(coxi_conn_link(conn), frame, &hello);
+    if (r != 0) {
+        return r;
+    }
+    worker->data_up = true;
+    coxi_link_allow(coxi_conn_link(conn), COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
+    for (uint32_t id = 0; id < COXI_MODULES_MAX; id++) {
+        if (worker->wanted[id]) {
+            worker->wanted[id] = 0;
+            send_module(worker, id, coxi_conn_link(conn), true);
+        }
+    }
+    return 0;
+}
+
+static void data_opened(void *arg, struct coxi_conn *conn)
+{
+    (void)arg;
+    (void)conn;
+}
+
+static void data_closed(void *arg, struct coxi_conn *conn, int code, const char *text)
+{
+    struct coxi_worker *worker = arg;
+    if (conn == worker->data) {
+        /* What was on it is lost: the worker starts over. */
+        worker->data = NULL;
+        worker->data_up = false;
+        coxi_conn_close(worker->control, code, text);
+    }
+}
+
+static const struct coxi_conn_events data_events = {data_opened, data_frame,
+                                                    data_closed};
+
+static void open_data(struct coxi_worker *worker)
+{
+    if (worker->data != NULL) {
+        return;
+    }
+    int r = coxi_conn_open(worker->c, worker->url, COXI_CHANNEL_DATA, &data_events,
+                           worker, &worker->data);
+    if (r != 0) {
+        coxi_conn_close(worker->control, r, coxi_error_text());
+    }
+}
+
+/* ---- closures */
+
+size_t coxi_worker_capacity(const struct coxi_worker *worker)
+{
+    size_t ahead = worker->c->options.prefetch;
+    if (ahead == 0) {
+        /* Not known yet: a few, so that the first results tell. */
+        double per_slot = worker->average_us > 0 ? AHEAD_US / worker->average_us : 4;
+        ahead = per_slot >= AHEAD_MAX ? AHEAD_MAX : (size_t)per_slot + 1;
+    }
+    return worker->slots * (1 + ahead);
+}
+
+void coxi_worker_send(struct coxi_worker *worker)
+{
+    size_t n = worker->heads.len / sizeof(struct coxi_closure_head);
+    if (n == 0) {
+        return;
+    }
+    struct coxi_message message = {.kind = COXI_DISPATCH};
+    message.dispatch.closures =
+        (const struct coxi_closure_head *)(void *)worker->heads.data;
+    message.dispatch.n_closures = n;
+    struct iovec segment = {worker->args.data, worker->args.len};
+    struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
+    struct coxi_conn *conn = worker->control;
+    if (worker->args.len >= DATA_MIN && worker->data_up) {
+        conn = worker->data;
+    }
+    if (worker->args.len >= COXI_LINK_COPY_MAX) {
+        payload.release = free;
+        payload.arg = worker->args.data;
+        worker->args = (struct coxi_buffer){0};
+    }
+    if (coxi_message_send(coxi_conn_link(conn), &message, &payload, false) != 0) {
+        coxi_conn_close(worker->control, COX_ELIMIT, "a dispatch could not be sent");
+    }
+    worker->heads.len = 0;
+    worker->args.len = 0;
+}
+
+/* ---- all of them */
+
+int coxi_workers_new(struct cox_coordinator *c)
+{
+    c->workers = calloc(c->cluster->n_workers, sizeof(*c->workers));
+    if (c->workers == NULL) {
+        return coxi_error_memory("workers");
+    }
+    c->n_workers = c->cluster->n_workers;
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        c->workers[i].c = c;
+        c->workers[i].index = i;
+        c->workers[i].url = c->cluster->workers[i];
+        c->workers[i].rest_ms = REST_FIRST_MS;
+    }
+    return 0;
+}
+
+void coxi_workers_free(struct cox_coordinator *c)
+{
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        coxi_buffer_fini(&c->workers[i].heads);
+        coxi_buffer_fini(&c->workers[i].args);
+    }
+    free(c->workers);
+}
+
+void coxi_workers_tick(struct cox_coordinator *c)
+{
+    uint64_t now = coxi_now_ms();
+    bool any_ready = false;
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        struct coxi_worker *worker = &c->workers[i];
+        if (worker->state == COXI_WORKER_AWAY && now >= worker->dial_at_ms &&
+            !c->shutting_down && atomic_load(&c->ps_ready)) {
+            dial(worker);
+        }
+        any_ready = any_ready || worker->state == COXI_WORKER_READY;
+    }
+    if (any_ready) {
+        c->idle_since_ms = 0;
+    } else if (c->idle_since_ms == 0) {
+        c->idle_since_ms = now;
+    } else if (c->queue.n > 0 &&
+               now - c->idle_since_ms > (uint64_t)c->options.worker_wait_ms) {
+        char text[COXI_TEXT_MAX + 64];
+        coxi_lock(&c->lock);
+        (void)snprintf(text, sizeof(text), "no worker for %d ms; the last: %s",
+                       c->options.worker_wait_ms, c->worker_text);
+        coxi_unlock(&c->lock);
+        coxi_dispatch_fail_queue(c, COX_ENOWORKER, text);
+        c->idle_since_ms = now;
+    }
+}
+
+void coxi_workers_shutdown(struct cox_coordinator *c)
+{
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        coxi_conn_close(c->workers[i].control, COX_ECANCELLED, "closing");
+        coxi_conn_close(c->workers[i].data, COX_ECANCELLED, "closing");
+    }
+}

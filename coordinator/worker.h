@@ -1,0 +1,69 @@
+/* A worker as the coordinator knows it. All on the loop. */
+#ifndef COXI_COORDINATOR_WORKER_H
+#define COXI_COORDINATOR_WORKER_H
+
+#include "coordinator/coordinator.h"
+
+struct coxi_conn;
+
+/*
+ *   AWAY -> DIALLING -> GREETING -> SETUP -> READY
+ *   any of the later ones -> AWAY: the connection failed; dialled again after a rest
+ *   READY -> SETUP -> READY: a module is being loaded
+ */
+enum coxi_worker_state {
+    COXI_WORKER_AWAY,
+    COXI_WORKER_DIALLING,
+    COXI_WORKER_GREETING,
+    COXI_WORKER_SETUP,
+    COXI_WORKER_READY,
+};
+
+struct coxi_worker {
+    struct cox_coordinator *c;
+    uint32_t index;
+    const char *url;
+    enum coxi_worker_state state;
+    struct coxi_conn *control;
+    struct coxi_conn *data; /* NULL: not needed yet */
+    bool data_up;
+    bool hopeless; /* dialling again will not help */
+    uint32_t slots;
+    uint64_t dial_at_ms;
+    uint32_t rest_ms;
+    uint8_t asked[COXI_MODULES_MAX];  /* modules whose answer is awaited */
+    uint8_t wanted[COXI_MODULES_MAX]; /* whose bytes wait for the data connection */
+    uint32_t n_asked;
+    uint32_t n_told; /* modules it has been told of */
+
+    struct coxi_list in_flight; /* ASSIGNED to it, oldest first */
+    double average_us;          /* of its closures' running time; 0: not known */
+    struct coxi_buffer heads;   /* of the dispatch being made */
+    struct coxi_buffer args;
+};
+
+int coxi_workers_new(struct cox_coordinator *c);
+void coxi_workers_free(struct cox_coordinator *c);
+
+/* Dials who is away, watches for a cluster without workers. Every COXI_TICK_MS. */
+void coxi_workers_tick(struct cox_coordinator *c);
+
+/* Sends the layout to every worker that has one already. */
+void coxi_workers_layout(struct cox_coordinator *c);
+
+/* Tells workers of modules that they do not know yet. */
+void coxi_workers_modules(struct cox_coordinator *c);
+
+/* Asks every worker to hand back what it has not started. */
+void coxi_workers_recall(struct cox_coordinator *c);
+
+/* How many closures the worker should have at hand. */
+size_t coxi_worker_capacity(const struct coxi_worker *worker);
+
+/* Sends what has been collected in heads and args. */
+void coxi_worker_send(struct coxi_worker *worker);
+
+/* Closes every connection for good; c->n_conns says when that is done. */
+void coxi_workers_shutdown(struct cox_coordinator *c);
+
+#endif

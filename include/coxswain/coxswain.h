@@ -1,0 +1,399 @@
+/*
+ * Coxswain: one client program that steers a crew of parameter servers (ps) and
+ * workers.
+ *
+ *     struct cox_cluster *cluster;
+ *     struct cox_coordinator *c;
+ *     struct cox_options options = COX_OPTIONS_INIT;
+ *     cox_cluster_local(2, 2, &cluster);
+ *     cox_open(cluster, &options, &c);
+ *     ... create variables, load a step module ...
+ *     for (int i = 0; i < 1000; i++) {
+ *         cox_schedule(c, train, &call, NULL);
+ *     }
+ *     cox_join(c, -1);
+ *     cox_close(c, 10000);
+ *     cox_cluster_free(cluster);
+ *
+ * Errors: functions return 0 or a negative COX_E... code (coxswain/types.h); outputs
+ * (`ret_...`) are untouched then, and cox_error_last() says what happened, where, and
+ * what to do. Unless a function says otherwise it returns COX_EINVAL for a NULL or
+ * malformed argument and COX_ENOMEM.
+ *
+ * Threads: any thread may call any function. Several coordinators may live in one
+ * process. No signal handler is installed.
+ *
+ * Ownership: what a function makes is freed with the function that it names; variables,
+ * modules and functions live until cox_close. Arguments are copied.
+ *
+ * Deadlines: timeout_ms of -1 means none.
+ *
+ * Structs: begin with `size`; initialize them with COX_..._INIT and set what differs.
+ * Zero means the default. A program built against an older header runs with a newer
+ * library.
+ */
+#ifndef COXSWAIN_COXSWAIN_H
+#define COXSWAIN_COXSWAIN_H
+
+#include "coxswain/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define COX_API __attribute__((visibility("default")))
+
+struct cox_cluster;
+struct cox_coordinator;
+struct cox_variable; /* a dense variable */
+struct cox_table;
+struct cox_module;
+struct cox_function;
+struct cox_future;
+struct cox_evaluator;
+
+/* ---- errors */
+
+/* The fixed text of a code; never NULL. */
+COX_API const char *cox_strerror(int code);
+
+/* What the calling thread's last failed call had to say; valid until its next call. */
+COX_API const char *cox_error_last(void);
+
+/* "0.1.0" */
+COX_API const char *cox_version(void);
+
+/* ---- clusters: where the daemons are */
+
+/*
+ * From JSON like TF_CONFIG's: {"cluster": {"ps": ["host:port", ...], "worker": [...]}},
+ * or the inner object alone. An address may also be a URL: "tcp://host:port",
+ * "ipc:///path". Other members are ignored. COX_EINVAL says what is missing or
+ * malformed.
+ */
+COX_API int cox_cluster_parse(const char *json, struct cox_cluster **ret);
+
+/* From the environment variable COX_CLUSTER, or else TF_CONFIG. COX_ENOENT: neither is
+ * set. */
+COX_API int cox_cluster_from_env(struct cox_cluster **ret);
+
+/*
+ * Daemons on this host that cox_open starts as processes of their own and cox_close
+ * ends (within 2 s also when this process is killed). One that dies is started again.
+ * n_ps and n_workers: 1 to 64.
+ */
+COX_API int cox_cluster_local(int n_ps, int n_workers, struct cox_cluster **ret);
+
+COX_API void cox_cluster_free(struct cox_cluster *cluster); /* takes NULL */
+
+/* ---- the coordinator */
+
+struct cox_options {
+    size_t size;
+    const char *checkpoint_dir; /* made if missing; NULL: no checkpoints */
+    const char *log_dir;   /* local cluster: logs of its daemons; NULL: none are kept */
+    const char *bin_dir;   /* local cluster: where the programs are (or COX_BIN_DIR) */
+    uint32_t queue_max;    /* closures in the queue, 262144: then cox_schedule blocks */
+    uint32_t worker_slots; /* local cluster: steps at a time on each worker, 1 */
+    uint32_t min_workers;  /* cox_open waits for as many, 1 */
+    uint32_t prefetch;     /* closures sent ahead to a worker; 0: as they are short */
+    int open_timeout_ms;   /* for cox_open, 30000 */
+    int peer_timeout_ms;   /* a peer silent for this long is lost, 10000 */
+    int worker_wait_ms;    /* with closures to run and no worker: give up, 10000 */
+};
+#define COX_OPTIONS_INIT                                                               \
+    {sizeof(struct cox_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0}
+
+/*
+ * Connects to every ps and to the workers (options NULL: all defaults), and begins a
+ * run. `cluster` is not needed afterwards. Returns when all ps and min_workers workers
+ * are there. COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION, COX_EBUSY (a ps serves another
+ * run): the text names the daemon. COX_EIO: the checkpoint directory cannot be written,
+ * or a local cluster not be started. COX_EEXIST: the directory has checkpoints of
+ * another run.
+ */
+COX_API int cox_open(const struct cox_cluster *cluster,
+                     const struct cox_options *options, struct cox_coordinator **ret);
+
+/*
+ * Cancels what has not run, waits up to timeout_ms for what runs, ends the run, frees
+ * the coordinator and all that belongs to it but futures. Always frees; COX_ETIMEDOUT
+ * tells that a step was still running. Takes NULL.
+ */
+COX_API int cox_close(struct cox_coordinator *c, int timeout_ms);
+
+/* ---- variables */
+
+enum cox_optimizer_kind {
+    COX_OPTIMIZER_NONE = 0, /* takes no gradients */
+    COX_SGD = 1,            /* w -= learning_rate * g */
+    COX_ADAGRAD = 2,        /* s += g^2; w -= learning_rate * g / (sqrt(s) + epsilon) */
+};
+
+struct cox_optimizer {
+    uint32_t kind; /* enum cox_optimizer_kind */
+    float learning_rate;
+    float epsilon;             /* Adagrad */
+    float initial_accumulator; /* Adagrad: where s starts */
+};
+
+enum cox_initializer_kind {
+    COX_ZEROS = 0,
+    COX_CONSTANT = 1, /* a */
+    COX_UNIFORM = 2,  /* in [a, b) */
+    COX_NORMAL = 3,   /* mean a, standard deviation b */
+};
+
+struct cox_initializer {
+    uint32_t kind; /* enum cox_initializer_kind */
+    float a;
+    float b;
+    uint64_t seed;
+};
+
+/* A dense variable: rank 1 or more, no dimension 0; optimizers and non-zero start: F32.
+ */
+struct cox_variable_spec {
+    size_t size;
+    const char
+        *name;      /* 1 to COX_NAME_MAX bytes without white space, quote, backslash */
+    uint32_t dtype; /* enum cox_dtype */
+    uint32_t rank;
+    uint64_t shape[COX_RANK_MAX];
+    uint32_t shards; /* the first axis is cut in as many, on different ps; 0: 1 */
+    struct cox_optimizer optimizer;
+    struct cox_initializer initializer;
+};
+#define COX_VARIABLE_SPEC_INIT                                                         \
+    {sizeof(struct cox_variable_spec),                                                 \
+     NULL,                                                                             \
+     0,                                                                                \
+     0,                                                                                \
+     {0, 0, 0, 0, 0, 0, 0, 0},                                                         \
+     0,                                                                                \
+     {0, 0, 0, 0},                                                                     \
+     {0, 0, 0, 0}}
+
+/* A table: rows of `dim` F32 by 64-bit key, made on first touch, spread over all ps. */
+struct cox_table_spec {
+    size_t size;
+    const char *name;
+    uint32_t dim; /* 1 to 4096 */
+    struct cox_optimizer optimizer;
+    struct cox_initializer initializer; /* of a row: depends on seed and key alone */
+};
+#define COX_TABLE_SPEC_INIT                                                            \
+    {sizeof(struct cox_table_spec), NULL, 0, {0, 0, 0, 0}, {0, 0, 0, 0}}
+
+/*
+ * Creates a variable or table on the ps. Several variables are placed so that the ps
+ * hold about as many bytes each. COX_EEXIST: the name is taken. COX_EPSLOST.
+ */
+COX_API int cox_variable_create(struct cox_coordinator *c,
+                                const struct cox_variable_spec *spec,
+                                struct cox_variable **ret);
+COX_API int cox_table_create(struct cox_coordinator *c,
+                             const struct cox_table_spec *spec, struct cox_table **ret);
+
+/* By name; COX_ENOENT. */
+COX_API int cox_variable_get(struct cox_coordinator *c, const char *name,
+                             struct cox_variable **ret);
+COX_API int cox_table_get(struct cox_coordinator *c, const char *name,
+                          struct cox_table **ret);
+
+/*
+ * Reads or overwrites all elements; `bytes` must be their size. While steps run, a read
+ * may see a part of an update of several blocks. Assigning takes effect at once,
+ * whatever is in the queue. COX_EPSLOST.
+ */
+COX_API int cox_variable_read(struct cox_coordinator *c, struct cox_variable *variable,
+                              void *ret_data, size_t bytes);
+COX_API int cox_variable_assign(struct cox_coordinator *c,
+                                struct cox_variable *variable, const void *data,
+                                size_t bytes);
+
+/* Reads the rows of n_keys keys: n_keys * dim floats. Rows not there: initial values.
+ */
+COX_API int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
+                           const uint64_t *keys, size_t n_keys, float *ret_rows);
+
+/* ---- step modules and functions */
+
+/*
+ * Reads a step module (coxswain/step.h) and ships it to the workers, those that join
+ * later too. COX_EIO: the file cannot be read; COX_EMODULE: it is no step module, was
+ * built for another ABI version, or a worker cannot load it.
+ */
+COX_API int cox_module_load(struct cox_coordinator *c, const char *path,
+                            struct cox_module **ret);
+
+/* The step called `name`; COX_ENOENT lists those that there are. */
+COX_API int cox_function_get(struct cox_module *module, const char *name,
+                             struct cox_function **ret);
+
+/* ---- scheduling */
+
+struct cox_call {
+    size_t size;
+    const struct cox_value *args;
+    size_t n_args; /* at most 64 */
+};
+#define COX_CALL_INIT {sizeof(struct cox_call), NULL, 0}
+
+/*
+ * Puts a closure (one call of `function`) in the queue; workers take them in order.
+ * `call` NULL: no arguments. `ret` (NULL: not wanted) is for cox_future_free. Blocks
+ * while the queue is full. If a closure has failed since the last report of an error:
+ * cancels what is queued, waits until nothing runs, and returns that error instead
+ * (COX_ESTEP, COX_ELOST, COX_ENOWORKER, COX_EPSLOST, COX_EMODULE); the coordinator is
+ * usable again then, unless a ps is lost.
+ */
+COX_API int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
+                         const struct cox_call *call, struct cox_future **ret);
+
+/*
+ * Waits until every closure is settled. Reports an error as cox_schedule does, once.
+ * COX_ETIMEDOUT: not yet; everything goes on.
+ */
+COX_API int cox_join(struct cox_coordinator *c, int timeout_ms);
+
+/* 1: every closure is settled; 0: not yet; negative: an error, reported as by cox_join.
+ */
+COX_API int cox_done(struct cox_coordinator *c);
+
+/* ---- futures */
+
+/* Waits until the closure is settled. 0, its error, or COX_ETIMEDOUT. */
+COX_API int cox_future_wait(struct cox_future *future, int timeout_ms);
+
+/*
+ * The result called `name` of a closure that is done, as a tensor that lives as long as
+ * the future. COX_ENOTREADY: not settled; COX_ENOENT: the step returned nothing of that
+ * name; or the closure's error.
+ */
+COX_API int cox_future_result(struct cox_future *future, const char *name,
+                              struct cox_value *ret);
+
+struct cox_error {
+    size_t size;
+    int code;         /* of the closure */
+    int step_code;    /* COX_ESTEP: what the step returned */
+    uint64_t closure; /* its id */
+    char function[64];
+    char message[512];
+};
+#define COX_ERROR_INIT {sizeof(struct cox_error), 0, 0, 0, {0}, {0}}
+
+/* Why the closure failed (code 0: it has not). COX_ENOTREADY: not settled. */
+COX_API int cox_future_error(struct cox_future *future, struct cox_error *ret);
+
+/* Takes NULL. May be called before the closure is settled, and after cox_close. */
+COX_API void cox_future_free(struct cox_future *future);
+
+/* ---- checkpoints */
+
+struct cox_checkpoint_options {
+    size_t size;
+    int final; /* 1: training is over, evaluators end after this one */
+};
+#define COX_CHECKPOINT_OPTIONS_INIT {sizeof(struct cox_checkpoint_options), 0}
+
+/*
+ * Writes a checkpoint of all variables and tables to the checkpoint directory; each ps
+ * is saved as of one moment. Closures may run meanwhile; for an exact cut call cox_join
+ * first. `options` NULL: defaults. *ret_number (may be NULL): its number, from 1.
+ * COX_ENOENT: no checkpoint directory was given. COX_EIO: nothing of it is left.
+ * COX_EPSLOST.
+ */
+COX_API int cox_checkpoint_save(struct cox_coordinator *c,
+                                const struct cox_checkpoint_options *options,
+                                uint64_t *ret_number);
+
+/* ---- statistics */
+
+struct cox_stats {
+    size_t size;
+    uint64_t queued;            /* closures not yet sent to a worker */
+    uint64_t in_flight;         /* sent and not settled */
+    uint64_t done;              /* since cox_open */
+    uint64_t failed;            /* cancelled ones too */
+    uint64_t put_back;          /* attempts lost with a worker */
+    uint64_t workers;           /* known */
+    uint64_t workers_ready;     /* taking closures */
+    uint64_t workers_lost;      /* how often one was lost */
+    uint64_t commits;           /* applied, on all ps */
+    uint64_t commits_duplicate; /* refused because applied already */
+    uint64_t table_rows;
+    uint64_t ps_bytes; /* of values and optimizer state */
+};
+#define COX_STATS_INIT {sizeof(struct cox_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* Asks every ps for its part, so it takes a round trip. COX_EPSLOST. */
+COX_API int cox_stats(struct cox_coordinator *c, struct cox_stats *ret);
+
+/* The run's id, as it stands in checkpoints and logs. */
+COX_API uint64_t cox_run_id(const struct cox_coordinator *c);
+
+/* ---- the evaluator: a program that scores checkpoints while training runs */
+
+struct cox_evaluator_options {
+    size_t size;
+    int first_timeout_ms; /* for the first checkpoint, 60000; -1: none */
+    int idle_timeout_ms;  /* for each later one, 60000; -1: none */
+    int poll_ms;          /* between looks at the directory, 100 */
+};
+#define COX_EVALUATOR_OPTIONS_INIT {sizeof(struct cox_evaluator_options), 0, 0, 0}
+
+/* `dir` is the checkpoint directory; it need not exist yet. No coordinator is needed.
+ */
+COX_API int cox_evaluator_open(const char *dir,
+                               const struct cox_evaluator_options *options,
+                               struct cox_evaluator **ret);
+
+struct cox_checkpoint_info {
+    size_t size;
+    uint64_t number;
+    uint64_t run;
+    int final;
+};
+#define COX_CHECKPOINT_INFO_INIT {sizeof(struct cox_checkpoint_info), 0, 0, 0}
+
+/*
+ * Waits for a checkpoint newer than the last one and loads it, checksums verified; it
+ * stays loaded until the next call. COX_EEOF: the last one was final. COX_ETIMEDOUT:
+ * none came. COX_ECHECKSUM, COX_EFORMAT, COX_EIO: it cannot be loaded; the next call
+ * tries again.
+ */
+COX_API int cox_evaluator_next(struct cox_evaluator *evaluator,
+                               struct cox_checkpoint_info *ret);
+
+/* A dense variable of the loaded checkpoint, all `bytes` of it. COX_ENOENT;
+ * COX_ENOTREADY. */
+COX_API int cox_evaluator_read(struct cox_evaluator *evaluator, const char *name,
+                               void *ret_data, size_t bytes);
+
+/* Rows of a table: n_keys * dim floats; rows not there: their initial values. */
+COX_API int cox_evaluator_lookup(struct cox_evaluator *evaluator, const char *table,
+                                 const uint64_t *keys, size_t n_keys, uint32_t dim,
+                                 float *ret_rows);
+
+/* How many rows a table of the loaded checkpoint has. */
+COX_API int cox_evaluator_rows(struct cox_evaluator *evaluator, const char *table,
+                               uint64_t *ret_rows);
+
+struct cox_metric {
+    const char *name;
+    double value;
+};
+
+/* Appends a line to <dir>/eval.jsonl: {"checkpoint": n, "time": s, <name>: <value>,
+ * ...}. */
+COX_API int cox_evaluator_report(struct cox_evaluator *evaluator,
+                                 const struct cox_metric *metrics, size_t n_metrics);
+
+COX_API void cox_evaluator_close(struct cox_evaluator *evaluator); /* takes NULL */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

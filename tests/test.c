@@ -1,0 +1,113 @@
+/* See test.h. */
+#include "tests/test.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/daemon.h"
+#include "common/error.h"
+#include "common/module.h"
+
+enum { TESTS_MAX = 128 };
+
+static struct CMUnitTest tests[TESTS_MAX];
+static size_t n_tests;
+static char directory[64];
+
+void coxi_test_add(const char *name, void (*run)(void **state))
+{
+    if (n_tests == TESTS_MAX) {
+        abort();
+    }
+    tests[n_tests++] = (struct CMUnitTest){.name = name, .test_func = run};
+}
+
+const char *coxi_test_error(void)
+{
+    return coxi_error_text();
+}
+
+static void remove_directory(void)
+{
+    coxi_remove_tree(directory);
+}
+
+const char *coxi_test_dir(void)
+{
+    if (directory[0] == '\0') {
+        (void)snprintf(directory, sizeof(directory), "/tmp/cox-test-XXXXXX");
+        if (mkdtemp(directory) == NULL) {
+            abort();
+        }
+        (void)atexit(remove_directory);
+    }
+    return directory;
+}
+
+char *coxi_test_path(const char *name)
+{
+    static char paths[64][256];
+    static size_t next;
+    char *path = paths[next++ % 64];
+    (void)snprintf(path, sizeof(paths[0]), "%s/%s", coxi_test_dir(), name);
+    return path;
+}
+
+const char *coxi_test_bin(void)
+{
+    const char *bin = getenv("COX_BIN_DIR");
+    return bin != NULL ? bin : COXI_TEST_BIN;
+}
+
+const char *coxi_test_module(const char *name)
+{
+    static char paths[16][512];
+    static size_t next;
+    char *path = paths[next++ % 16];
+    (void)snprintf(path, sizeof(paths[0]), "%s/%s.so", COXI_TEST_MODULES, name);
+    return path;
+}
+
+void coxi_test_write(const char *path, const void *bytes, size_t len)
+{
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    assert_int_equal(len, fwrite(bytes, 1, len, file));
+    assert_int_equal(0, fclose(file));
+}
+
+char *coxi_test_read(const char *path, size_t *ret_len)
+{
+    uint8_t *bytes = NULL;
+    size_t len = 0;
+    assert_code(0, coxi_read_file(path, (size_t)1 << 30, &bytes, &len));
+    if (ret_len != NULL) {
+        *ret_len = len;
+    }
+    return (char *)bytes;
+}
+
+void coxi_test_until(bool (*condition)(void *arg), void *arg, const char *what)
+{
+    uint64_t start_ms = coxi_now_ms();
+    while (!condition(arg)) {
+        if (coxi_now_ms() - start_ms > 8000) {
+            fail_msg("%s did not come true in 8 s", what);
+        }
+        (void)poll(NULL, 0, 2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return _cmocka_run_group_tests(argv[0], tests, n_tests, NULL, NULL);
+}
