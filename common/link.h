@@ -142,15 +142,16 @@ bool coxi_link_closed(struct coxi_link *link);
 struct coxi_link *coxi_link_ref(struct coxi_link *link);
 void coxi_link_unref(struct coxi_link *link); /* takes NULL */
 
-/* Accepts connections at `url` (port 0: any free one). */
+/* On a thread of nng's: a new link, not yet receiving, which the callee owns. */
 typedef void (*coxi_listener_accepted)(void *arg, struct coxi_link *link);
 
 /*
- * Listens and hands each new link (not yet receiving, the callee owns it) to
- * `accepted`, on a thread of nng's. COX_EADDRESS: in use, not ours, malformed.
+ * Binds `url` (port 0: any free one); connections are accepted from coxi_listener_start on.
+ * COX_EAGAIN: in use; COX_EADDRESS: not ours, malformed.
  */
 int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *arg,
                        struct coxi_listener **ret);
+void coxi_listener_start(struct coxi_listener *listener);
 
 /* The address that peers dial, with the port in use. Lives as long as the listener. */
 const char *coxi_listener_url(const struct coxi_listener *listener);

@@ -196,13 +196,17 @@ int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *a
     }
     if (failed != 0) {
         listener_free(listener);
-        return coxi_error(COX_EADDRESS, "cannot listen at %s: %s", url,
-                          nng_strerror(failed));
+        return coxi_error(failed == NNG_EADDRINUSE ? COX_EAGAIN : COX_EADDRESS,
+                          "cannot listen at %s: %s", url, nng_strerror(failed));
     }
     set_url(listener, url);
-    nng_stream_listener_accept(listener->listener, listener->aio);
     *ret = listener;
     return 0;
+}
+
+void coxi_listener_start(struct coxi_listener *listener)
+{
+    nng_stream_listener_accept(listener->listener, listener->aio);
 }
 
 const char *coxi_listener_url(const struct coxi_listener *listener)

@@ -5,6 +5,7 @@
  */
 #include "common/server.h"
 
+#include <poll.h>
 #include <stdlib.h>
 
 #include "common/error.h"
@@ -14,6 +15,8 @@
 enum {
     CONNECTIONS_MAX = 16384,
     IN_LINE_MAX = 8 * 1024 * 1024, /* bytes of answers in line before reading stops */
+    BIND_MS = 1000, /* how long an address may be in use before that counts */
+    BIND_REST_MS = 20,
 };
 
 struct connection {
@@ -149,15 +152,26 @@ int coxi_server_open(const struct coxi_server_options *options,
     server->options = *options;
     (void)pthread_mutex_init(&server->lock, NULL);
     int r = coxi_links_new(options->peer_timeout_ms, &server->links);
-    if (r == 0) {
+    for (int waited_ms = 0; r == 0 && server->listener == NULL;
+         waited_ms += BIND_REST_MS) {
         r = coxi_listener_open(options->listen, accepted, server, &server->listener);
+        if (r == COX_EAGAIN && waited_ms < BIND_MS) {
+            (void)poll(NULL, 0, BIND_REST_MS);
+            r = 0;
+        }
     }
     if (r != 0) {
+        r = r == COX_EAGAIN ? COX_EADDRESS : r;
         coxi_server_free(server);
         return r;
     }
     *ret = server;
     return 0;
+}
+
+void coxi_server_start(struct coxi_server *server)
+{
+    coxi_listener_start(server->listener);
 }
 
 const char *coxi_server_url(const struct coxi_server *server)

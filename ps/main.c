@@ -1,6 +1,7 @@
 /* coxswain-ps: the parameter server daemon. Main thread: signals and ticks. */
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/daemon.h"
 #include "common/error.h"

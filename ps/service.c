@@ -194,6 +194,7 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
         coxi_ps_close(ps);
         return r;
     }
+    coxi_server_start(ps->server);
     *ret = ps;
     return 0;
 }

@@ -34,7 +34,9 @@ const char *coxi_test_error(void)
 
 static void remove_directory(void)
 {
-    coxi_remove_tree(directory);
+    if (getenv("COX_TEST_KEEP") == NULL) {
+        coxi_remove_tree(directory);
+    }
 }
 
 const char *coxi_test_dir(void)

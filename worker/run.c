@@ -67,6 +67,7 @@ static void run_free(struct coxi_mail *mail)
     (void)pthread_cond_destroy(&run->room);
     (void)pthread_mutex_destroy(&run->report_lock);
     (void)pthread_mutex_destroy(&run->lock);
+    run->options.on_free(run->options.arg);
     free(run);
 }
 

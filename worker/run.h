@@ -34,9 +34,11 @@ struct cox_variable {
 struct coxi_run_options {
     uint32_t worker;
     uint64_t incarnation;
-    uint32_t commit_window;   /* attempts with commits under way */
-    struct coxi_links *links; /* that watch the connections to the ps */
-    struct coxi_loop *loop;   /* where a run that is not needed any more is freed */
+    uint32_t commit_window;     /* attempts with commits under way */
+    struct coxi_links *links;   /* that watch the connections to the ps */
+    struct coxi_loop *loop;     /* where a run that is not needed any more is freed */
+    void (*on_free)(void *arg); /* then, on the loop */
+    void *arg;
 };
 
 struct coxi_run {

@@ -25,11 +25,22 @@ struct worker {
     struct coxi_server *server;
     struct coxi_slots *slots;
     int signal;
+    bool closing;
+    atomic_uint n_runs;   /* that are not freed yet */
     pthread_mutex_t lock; /* guards run; comes before the run's locks */
     struct coxi_run *run; /* of the client that is connected, or NULL */
 };
 
 /* ---- the client comes and goes */
+
+/* On the loop: the last run to go lets the loop end, when that is what it waits for. */
+static void on_run_free(void *arg)
+{
+    struct worker *worker = arg;
+    if (atomic_fetch_sub(&worker->n_runs, 1) == 1 && worker->closing) {
+        coxi_loop_stop(worker->loop);
+    }
+}
 
 /* A client opens its control connection: a new run, in place of one it has lost. */
 static int begin_run(struct worker *worker, struct coxi_peer *peer)
@@ -40,6 +51,8 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
         .commit_window = worker->options.commit_window,
         .links = coxi_server_links(worker->server),
         .loop = worker->loop,
+        .on_free = on_run_free,
+        .arg = worker,
     };
     const struct coxi_session *session = &peer->hello.session;
     struct coxi_run *run = NULL;
@@ -62,6 +75,7 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
     if (r == 0) {
         old = worker->run;
         worker->run = run;
+        atomic_fetch_add(&worker->n_runs, 1);
     }
     coxi_unlock(&worker->lock);
     if (old != NULL) {
@@ -209,7 +223,7 @@ static void on_tick(void *arg)
         coxi_run_tick(run);
         coxi_run_unref(run);
     }
-    if (worker->signal != 0 && coxi_slots_stop(worker->slots)) {
+    if (worker->signal != 0 && !worker->closing && coxi_slots_stop(worker->slots)) {
         coxi_loop_stop(worker->loop);
     }
 }
@@ -253,6 +267,9 @@ static int open_worker(struct worker *worker)
     if (r == 0) {
         r = coxi_server_open(&server, &worker->server);
     }
+    if (r == 0) {
+        coxi_server_start(worker->server);
+    }
     if (r == 0 && options->address_file != NULL) {
         r = coxi_write_line(options->address_file, coxi_server_url(worker->server));
     }
@@ -261,14 +278,18 @@ static int open_worker(struct worker *worker)
 
 static void close_worker(struct worker *worker)
 {
+    worker->closing = true;
     if (worker->slots != NULL) {
         (void)coxi_slots_stop(worker->slots);
     }
     if (worker->server != NULL) {
         coxi_server_stop(worker->server); /* ends the run, through on_close */
     }
+    if (atomic_load(&worker->n_runs) > 0) {
+        coxi_loop_run(worker->loop); /* until the last commit under way has ended */
+    }
     coxi_slots_free(worker->slots);
-    coxi_loop_free(worker->loop); /* frees the run, which was posted to it */
+    coxi_loop_free(worker->loop);
     coxi_server_free(worker->server);
     (void)pthread_mutex_destroy(&worker->lock);
 }

@@ -1,51 +1,65 @@
 /* The promise: every step counts exactly once on every ps that it touches. */
-#include <stdbool.h>
+#include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "coxswain/coxswain.h"
+#include "tests/client/crew.h"
 #include "tests/test.h"
 
 enum { N_PS = 3, N_STEPS = 100000 };
 
-TEST(steps_count_exactly_once_on_every_ps)
+static void open_with_counters(struct crew *crew, struct cox_variable **counters)
 {
-    struct cox_cluster *cluster;
-    struct cox_coordinator *c;
-    struct cox_module *module;
-    struct cox_function *count;
-    struct cox_variable *counters[N_PS];
-    struct cox_options options = COX_OPTIONS_INIT;
-    options.bin_dir = coxi_test_bin();
-    options.log_dir = coxi_test_path("logs");
-    assert_code(0, cox_cluster_local(N_PS, 2, &cluster));
-    assert_code(0, cox_open(cluster, &options, &c));
-    cox_cluster_free(cluster);
+    crew_open(crew, N_PS, 2, "counter", NULL);
     for (int i = 0; i < N_PS; i++) {
         char name[8];
         (void)snprintf(name, sizeof(name), "c%d", i);
-        struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
-        spec.name = name;
-        spec.dtype = COX_I64;
-        spec.rank = 1;
-        spec.shape[0] = 1;
-        assert_code(0, cox_variable_create(c, &spec, &counters[i]));
+        counters[i] = crew_counter(crew, name);
     }
-    assert_code(0, cox_module_load(c, coxi_test_module("counter"), &module));
-    assert_code(0, cox_function_get(module, "count", &count));
-    int64_t n = N_PS;
-    struct cox_value arg = COX_SCALAR("n", COX_I64, &n);
-    struct cox_call call = COX_CALL_INIT;
-    call.args = &arg;
-    call.n_args = 1;
-    for (int i = 0; i < N_STEPS; i++) {
-        assert_code(0, cox_schedule(c, count, &call, NULL));
-    }
-    assert_code(0, cox_join(c, -1));
+}
+
+static void assert_all(struct crew *crew, struct cox_variable **counters, int64_t expected)
+{
     for (int i = 0; i < N_PS; i++) {
-        int64_t found = 0;
-        assert_code(0, cox_variable_read(c, counters[i], &found, sizeof(found)));
-        assert_int_equal(N_STEPS, found);
+        assert_int_equal(expected, crew_read(crew, counters[i]));
     }
-    assert_code(0, cox_close(c, 5000));
+}
+
+TEST(steps_count_exactly_once_on_every_ps)
+{
+    struct crew crew;
+    struct cox_variable *counters[N_PS];
+    open_with_counters(&crew, counters);
+    crew_schedule(&crew, crew_function(&crew, "count"), N_STEPS, N_PS);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_all(&crew, counters, N_STEPS);
+    crew_close(&crew);
+}
+
+static void count_while_killing(bool supervisor)
+{
+    struct crew crew;
+    struct cox_variable *counters[N_PS];
+    struct cox_stats stats = COX_STATS_INIT;
+    open_with_counters(&crew, counters);
+    struct cox_function *count = crew_function(&crew, "count");
+    crew_schedule(&crew, count, N_STEPS / 2, N_PS);
+    pid_t victim = supervisor ? crew_supervisor(&crew, 0) : crew_step_process(&crew, 0);
+    assert_int_equal(0, kill(victim, SIGKILL));
+    crew_schedule(&crew, count, N_STEPS / 2, N_PS);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_all(&crew, counters, N_STEPS);
+    assert_code(0, cox_stats(crew.c, &stats));
+    assert_int_equal(1, stats.workers_lost);
+    assert_int_equal(N_STEPS, stats.done);
+    crew_close(&crew);
+}
+
+TEST(steps_count_once_when_a_worker_is_killed)
+{
+    count_while_killing(true);
+}
+
+TEST(steps_count_once_when_a_step_process_is_killed)
+{
+    count_while_killing(false);
 }

@@ -1,0 +1,206 @@
+/* See options.h. */
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "Usage: ctr [options]\n"
+    "\n"
+    "Trains a click model on parameter servers and workers, while an evaluator scores\n"
+    "every checkpoint. Without files it generates a click log. The cluster is the one "
+    "that\n"
+    "COX_CLUSTER describes, or else processes on this host.\n"
+    "\n"
+    "  --train FILE          rows to train on\n"
+    "  --valid FILE          rows to score on\n"
+    "  --format libsvm       of both: 'label id:value ...', label -1, 0 or 1\n"
+    "  --out DIR             checkpoints, results and logs go here (default ctr-out)\n"
+    "  --model lr|fm         logistic regression or factorization machine (default "
+    "lr)\n"
+    "  --ps N                parameter servers on this host (default 2)\n"
+    "  --workers N           workers on this host (default 2)\n"
+    "  --epochs N            passes over the rows (default 4)\n"
+    "  --checkpoints N       checkpoints in an epoch (default 1)\n"
+    "  --rows-per-step N     rows in one step (default 64)\n"
+    "  --learning-rate X     of Adagrad (default 0.1)\n"
+    "  --accumulator X       of Adagrad, at first: more damps rare features (default "
+    "100)\n"
+    "  --l2 X                weight of the squared weights (default 0.01)\n"
+    "  --seed N              of the generated log and the order of rows (default 1)\n"
+    "  --rows N              to generate (default 200000)\n"
+    "  --role client|evaluator   the evaluator is started by the client\n"
+    "  --help                print this\n";
+
+enum { OPTION_FORMAT = 256 };
+
+static int wrong(const char *option, const char *takes, const char *value)
+{
+    (void)fprintf(stderr, "ctr: --%s takes %s, not '%s'\n", option, takes, value);
+    return 2;
+}
+
+static int parse_int(const char *option, const char *text, long most, long *ret)
+{
+    char *end;
+    char takes[64];
+    errno = 0;
+    long n = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || n < 1 || n > most) {
+        (void)snprintf(takes, sizeof(takes), "a number from 1 to %ld", most);
+        return wrong(option, takes, text);
+    }
+    *ret = n;
+    return 0;
+}
+
+static int parse_real(const char *option, const char *text, double *ret)
+{
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || *end != '\0' || !(x >= 0 && x <= 1000)) {
+        return wrong(option, "a number from 0 to 1000", text);
+    }
+    *ret = x;
+    return 0;
+}
+
+static int parse_choice(const char *option, const char *text, const char *a,
+                        const char *b, const char **ret)
+{
+    char takes[64];
+    if (strcmp(text, a) != 0 && strcmp(text, b) != 0) {
+        (void)snprintf(takes, sizeof(takes), "%s or %s", a, b);
+        return wrong(option, takes, text);
+    }
+    *ret = text;
+    return 0;
+}
+
+static int set(struct options *o, int key, const char *name, const char *text)
+{
+    long n = 0;
+    const char *ignored;
+    int r = 0;
+    switch (key) {
+    case 't':
+        o->train = text;
+        return 0;
+    case 'v':
+        o->valid = text;
+        return 0;
+    case 'o':
+        o->out = text;
+        return 0;
+    case OPTION_FORMAT:
+        return parse_choice(name, text, "libsvm", "libsvm", &ignored);
+    case 'm':
+        return parse_choice(name, text, "lr", "fm", &o->model);
+    case 'r':
+        return parse_choice(name, text, "client", "evaluator", &o->role);
+    case 'a':
+        return parse_real(name, text, &o->learning_rate);
+    case 'i':
+        return parse_real(name, text, &o->accumulator);
+    case 'l':
+        return parse_real(name, text, &o->l2);
+    case 'p':
+        r = parse_int(name, text, 64, &n);
+        o->ps = (int)n;
+        return r;
+    case 'w':
+        r = parse_int(name, text, 64, &n);
+        o->workers = (int)n;
+        return r;
+    case 'e':
+        r = parse_int(name, text, 100000, &n);
+        o->epochs = (int)n;
+        return r;
+    case 'c':
+        r = parse_int(name, text, 1000, &n);
+        o->checkpoints = (int)n;
+        return r;
+    case 'b':
+        r = parse_int(name, text, 1000000, &n);
+        o->rows_per_step = (int)n;
+        return r;
+    case 's':
+        r = parse_int(name, text, 1000000000, &n);
+        o->seed = (uint64_t)n;
+        return r;
+    case 'n':
+        r = parse_int(name, text, 1000000000, &n);
+        o->rows = n;
+        return r;
+    default:
+        return 2;
+    }
+}
+
+int options_parse(int argc, char **argv, struct options *ret)
+{
+    static const struct option table[] = {
+        {"train", required_argument, NULL, 't'},
+        {"valid", required_argument, NULL, 'v'},
+        {"format", required_argument, NULL, OPTION_FORMAT},
+        {"out", required_argument, NULL, 'o'},
+        {"model", required_argument, NULL, 'm'},
+        {"ps", required_argument, NULL, 'p'},
+        {"workers", required_argument, NULL, 'w'},
+        {"epochs", required_argument, NULL, 'e'},
+        {"checkpoints", required_argument, NULL, 'c'},
+        {"rows-per-step", required_argument, NULL, 'b'},
+        {"learning-rate", required_argument, NULL, 'a'},
+        {"accumulator", required_argument, NULL, 'i'},
+        {"l2", required_argument, NULL, 'l'},
+        {"seed", required_argument, NULL, 's'},
+        {"rows", required_argument, NULL, 'n'},
+        {"role", required_argument, NULL, 'r'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct options o = {
+        .role = "client",
+        .out = "ctr-out",
+        .model = "lr",
+        .ps = 2,
+        .workers = 2,
+        .epochs = 4,
+        .checkpoints = 1,
+        .rows_per_step = 64,
+        .learning_rate = 0.1,
+        .accumulator = 100,
+        .l2 = 0.01,
+        .seed = 1,
+        .rows = 200000,
+    };
+    int key;
+    int index = 0;
+    while ((key = getopt_long(argc, argv, "", table, &index)) != -1) {
+        if (key == 'h') {
+            (void)fputs(usage, stdout);
+            return 1;
+        }
+        if (key == '?') {
+            (void)fputs("ctr: see --help\n", stderr);
+            return 2;
+        }
+        int r = set(&o, key, table[index].name, optarg);
+        if (r != 0) {
+            return r;
+        }
+    }
+    if (optind < argc) {
+        (void)fprintf(stderr, "ctr: what is '%s'? See --help\n", argv[optind]);
+        return 2;
+    }
+    if ((o.train == NULL) != (o.valid == NULL)) {
+        (void)fputs("ctr: give both --train and --valid, or neither\n", stderr);
+        return 2;
+    }
+    *ret = o;
+    return 0;
+}

@@ -1,0 +1,32 @@
+/* What the click model's program is told on the command line. */
+#ifndef CTR_OPTIONS_H
+#define CTR_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct options {
+    const char *role; /* "client" or "evaluator" */
+    const char *train;
+    const char *valid;
+    const char *out;
+    const char *model; /* "lr" or "fm" */
+    int ps;
+    int workers;
+    int epochs;
+    int checkpoints; /* in an epoch */
+    int rows_per_step;
+    double learning_rate;
+    double accumulator;
+    double l2;
+    uint64_t seed;
+    int64_t rows; /* to generate, where no files are given */
+};
+
+/*
+ * Fills *ret. Returns 0 to go on, 1 after --help, 2 after printing what is wrong.
+ * `name` is the program's.
+ */
+int options_parse(int argc, char **argv, struct options *ret);
+
+#endif

@@ -1,0 +1,137 @@
+/* See crew.h. */
+#include "tests/client/crew.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/test.h"
+
+void crew_open(struct crew *crew, int n_ps, int n_workers, const char *module,
+               const struct cox_options *options)
+{
+    static int n_opened;
+    struct cox_cluster *cluster;
+    struct cox_options o = COX_OPTIONS_INIT;
+    if (options != NULL) {
+        o = *options;
+    }
+    (void)snprintf(crew->log_dir, sizeof(crew->log_dir), "%s/logs-%d", coxi_test_dir(),
+                   n_opened++);
+    o.log_dir = crew->log_dir;
+    o.bin_dir = coxi_test_bin();
+    assert_code(0, cox_cluster_local(n_ps, n_workers, &cluster));
+    assert_code(0, cox_open(cluster, &o, &crew->c));
+    cox_cluster_free(cluster);
+    if (module != NULL) {
+        assert_code(0, cox_module_load(crew->c, coxi_test_module(module), &crew->module));
+    }
+}
+
+void crew_close(struct crew *crew)
+{
+    assert_code(0, cox_close(crew->c, 5000));
+}
+
+struct cox_function *crew_function(struct crew *crew, const char *name)
+{
+    struct cox_function *function;
+    assert_code(0, cox_function_get(crew->module, name, &function));
+    return function;
+}
+
+struct cox_variable *crew_counter(struct crew *crew, const char *name)
+{
+    struct cox_variable *counter;
+    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+    spec.name = name;
+    spec.dtype = COX_I64;
+    spec.rank = 1;
+    spec.shape[0] = 1;
+    assert_code(0, cox_variable_create(crew->c, &spec, &counter));
+    return counter;
+}
+
+int64_t crew_read(struct crew *crew, struct cox_variable *counter)
+{
+    int64_t value = -1;
+    assert_code(0, cox_variable_read(crew->c, counter, &value, sizeof(value)));
+    return value;
+}
+
+void crew_schedule(struct crew *crew, struct cox_function *function, int n, int64_t value)
+{
+    struct cox_value arg = COX_SCALAR("n", COX_I64, &value);
+    struct cox_call call = COX_CALL_INIT;
+    call.args = &arg;
+    call.n_args = 1;
+    for (int i = 0; i < n; i++) {
+        assert_code(0, cox_schedule(crew->c, function, &call, NULL));
+    }
+}
+
+struct wanted {
+    char path[300];
+    pid_t pid;
+};
+
+/* The daemon's log says which process listens; the last line that does counts. */
+static bool find_pid(void *arg)
+{
+    struct wanted *wanted = arg;
+    char line[1024];
+    FILE *file = fopen(wanted->path, "re");
+    wanted->pid = 0;
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        const char *at = strstr(line, " pid=");
+        if (strstr(line, "event=listening") != NULL && at != NULL) {
+            wanted->pid = (pid_t)strtol(at + 5, NULL, 10);
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return wanted->pid > 0 && kill(wanted->pid, 0) == 0;
+}
+
+static pid_t process_of(struct crew *crew, const char *role, int index)
+{
+    struct wanted wanted;
+    (void)snprintf(wanted.path, sizeof(wanted.path), "%s/%s-%d.log", crew->log_dir, role,
+                   index);
+    coxi_test_until(find_pid, &wanted, "a daemon's process");
+    return wanted.pid;
+}
+
+pid_t crew_step_process(struct crew *crew, int index)
+{
+    return process_of(crew, "worker", index);
+}
+
+pid_t crew_ps_process(struct crew *crew, int index)
+{
+    return process_of(crew, "ps", index);
+}
+
+pid_t crew_supervisor(struct crew *crew, int index)
+{
+    char path[64];
+    pid_t parent = 0;
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)crew_step_process(crew, index));
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    assert_int_equal(1, fscanf(file, "%*d %*s %*c %d", &parent));
+    (void)fclose(file);
+    return parent;
+}
+
+static bool is_gone(void *arg)
+{
+    return kill(*(pid_t *)arg, 0) != 0 && errno == ESRCH;
+}
+
+void crew_wait_gone(pid_t pid)
+{
+    coxi_test_until(is_gone, &pid, "the end of a process");
+}
