@@ -5,6 +5,10 @@
  * Does not: connect, listen (link_connect.c), watch for silence (link_watch.c), know
  * what a frame means.
  *
+ * A send is tried at once and cancelled if the kernel has no room for it; only then is
+ * it left to nng's threads. So in most cases no thread is woken for it, as it would be
+ * by the callback of an asynchronous send.
+ *
  * Invariants
  *   - The receive buffer starts 64-aligned and frames are multiples of 8 long, so every
  *     frame in it is 8-aligned.
@@ -36,7 +40,8 @@ enum {
     IN_FIRST = 4 * 1024,
     IN_MAX = 64 * 1024, /* frames up to here are received in the buffer */
     CHUNK = 16 * 1024,
-    IOVS = 8, /* nng takes no more */
+    IOVS = 8,       /* nng takes no more */
+    ROUNDS_MAX = 8, /* sends in a row by one thread, for itself and others */
 };
 
 static const size_t out_max = (size_t)1 << 30;
@@ -77,12 +82,16 @@ int coxi_link_error(int nng_code)
 
 /* ---- lifetime */
 
-static void send_done(void *arg);
+static void later_sent(void *arg);
 
 int coxi_link_new(nng_stream *stream, struct coxi_link **ret)
 {
     struct coxi_link *link = calloc(1, sizeof(*link));
-    if (link == NULL || nng_aio_alloc(&link->send_aio, send_done, link) != 0) {
+    if (link == NULL || nng_aio_alloc(&link->now_aio, NULL, NULL) != 0 ||
+        nng_aio_alloc(&link->later_aio, later_sent, link) != 0) {
+        if (link != NULL) {
+            nng_aio_free(link->now_aio);
+        }
         free(link);
         nng_stream_free(stream);
         return coxi_error_memory("a connection");
@@ -124,7 +133,8 @@ void coxi_link_unref(struct coxi_link *link)
     }
     /* This may be the end of one of its own callbacks: nng frees when that is over. */
     nng_stream_close(link->stream);
-    nng_aio_reap(link->send_aio);
+    nng_aio_reap(link->now_aio);
+    nng_aio_reap(link->later_aio);
     if (link->recv_aio != NULL) {
         nng_aio_reap(link->recv_aio);
     }
@@ -252,10 +262,9 @@ static uint8_t *tail_room(struct coxi_link *link, size_t n)
     return room;
 }
 
-/* Whole chunks sent leave the line, for the caller to release outside the lock. */
-static struct coxi_chunk *consume(struct coxi_link *link, size_t n)
+/* Whole chunks that are sent leave the line and join *done. Locked. */
+static void consume(struct coxi_link *link, size_t n, struct coxi_chunk **done)
 {
-    struct coxi_chunk *done = NULL;
     link->n_queued -= n;
     while (link->head != NULL) {
         struct coxi_chunk *chunk = link->head;
@@ -272,56 +281,109 @@ static struct coxi_chunk *consume(struct coxi_link *link, size_t n)
         if (chunk->capacity == CHUNK && link->spare == NULL) {
             link->spare = chunk;
         } else {
-            chunk->next = done;
-            done = chunk;
+            chunk->next = *done;
+            *done = chunk;
         }
     }
-    return done;
 }
 
-/* Starts the next write if there is something to write and none is under way. Locked.
- */
-static void start_send(struct coxi_link *link)
+static unsigned fill_iov(const struct coxi_link *link, nng_iov iov[IOVS])
 {
-    if (link->sending || link->head == NULL || coxi_link_closed(link)) {
-        return;
-    }
-    nng_iov iov[IOVS];
     unsigned n = 0;
     for (struct coxi_chunk *c = link->head; c != NULL && n < IOVS; c = c->next) {
         iov[n].iov_buf = (void *)(uintptr_t)(c->data + c->begin);
         iov[n].iov_len = c->end - c->begin;
         n++;
     }
-    link->sending = true;
-    (void)nng_aio_set_iov(link->send_aio, n, iov);
-    nng_stream_send(link->stream, link->send_aio);
+    return n;
 }
 
-static void send_done(void *arg)
+/* Sends with a callback: for what the kernel does not take at once. Locked, sending. */
+static void send_later(struct coxi_link *link)
 {
-    struct coxi_link *link = arg;
-    int failed = nng_aio_result(link->send_aio);
-    struct coxi_chunk *done = NULL;
-    atomic_store_explicit(&link->last_out_ms, coxi_now_ms(), memory_order_relaxed);
-    coxi_lock(&link->lock);
+    nng_iov iov[IOVS];
+    (void)nng_aio_set_iov(link->later_aio, fill_iov(link, iov), iov);
+    nng_stream_send(link->stream, link->later_aio);
+}
+
+/* Offers the kernel what is in line: *ret_n bytes of it were taken. Unlocked, sending.
+ */
+static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t *ret_n)
+{
+    (void)nng_aio_set_iov(link->now_aio, n_iov, iov);
+    nng_stream_send(link->stream, link->now_aio);
+    nng_aio_cancel(link->now_aio); /* unless it is done already */
+    nng_aio_wait(link->now_aio);
+    *ret_n = nng_aio_count(link->now_aio);
+    return nng_aio_result(link->now_aio);
+}
+
+/* A send has ended; chunks that are sent join *done. Locked. */
+static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk **done)
+{
     link->sending = false;
-    if (failed == 0) {
-        done = consume(link, nng_aio_count(link->send_aio));
-        start_send(link);
+    atomic_store_explicit(&link->last_out_ms, coxi_now_ms(), memory_order_relaxed);
+    if (failed != 0) {
+        if (mark_closed(link, coxi_link_error(failed), nng_strerror(failed))) {
+            nng_stream_close(link->stream);
+        }
+        return;
     }
-    bool ended = !link->sending && link->recv_end && !link->threaded;
-    bool finished = link->finish && link->head == NULL;
+    consume(link, n, done);
+    if (link->finish && link->head == NULL && mark_closed(link, COX_ECLOSED, "")) {
+        nng_stream_close(link->stream);
+    }
     (void)pthread_cond_broadcast(&link->room);
+}
+
+/*
+ * Sends what is in line, unless somebody is at it. Most of the time the kernel takes it
+ * at once, and no other thread need be woken; others may put more in line meanwhile.
+ * Locked; unlocks while it sends. Chunks that are sent join *done, for leave().
+ */
+static void flush(struct coxi_link *link, struct coxi_chunk **done)
+{
+    for (int round = 0; !link->sending && link->head != NULL && !coxi_link_closed(link);
+         round++) {
+        nng_iov iov[IOVS];
+        unsigned n_iov = fill_iov(link, iov);
+        size_t n = 0;
+        link->sending = true;
+        int failed = NNG_ECANCELED;
+        if (round < ROUNDS_MAX) {
+            coxi_unlock(&link->lock);
+            failed = send_now(link, n_iov, iov, &n);
+            coxi_lock(&link->lock);
+        }
+        if (failed == NNG_ECANCELED) {
+            send_later(link);
+            return;
+        }
+        sent(link, failed, n, done);
+    }
+}
+
+/* Unlocks, releases what is sent, and ends the engine if this was what it waited for.
+ */
+static void leave(struct coxi_link *link, struct coxi_chunk *done)
+{
+    bool end = link->recv_end && !link->sending && !link->threaded && !link->ended;
+    link->ended = link->ended || end;
     coxi_unlock(&link->lock);
     release_chunks(done);
-    if (ended) {
+    if (end) {
         end_engine(link);
-    } else if (failed != 0) {
-        coxi_link_close(link, coxi_link_error(failed), nng_strerror(failed));
-    } else if (finished) {
-        coxi_link_close(link, COX_ECLOSED, "");
     }
+}
+
+static void later_sent(void *arg)
+{
+    struct coxi_link *link = arg;
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    sent(link, nng_aio_result(link->later_aio), nng_aio_count(link->later_aio), &done);
+    flush(link, &done);
+    leave(link, done);
 }
 
 /* Puts the frame in line; false: no memory, and the line may hold a part of it. Locked.
@@ -383,6 +445,7 @@ int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
     }
     bool lent = false;
     int r = 0;
+    struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
     if (coxi_link_closed(link)) {
         r = COX_ECLOSED;
@@ -395,12 +458,10 @@ int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
         /* Half a frame may be in line: nothing of it must leave any more. */
         r = COX_ENOMEM;
         (void)mark_closed(link, r, "out of memory while sending");
-    } else if (!later && !link->corked) {
-        start_send(link);
-    } else if (link->n_queued >= IN_MAX) {
-        start_send(link); /* enough for one write: no use in waiting for more */
+    } else if ((!later && !link->corked) || link->n_queued >= IN_MAX) {
+        flush(link, &done); /* so much in line is enough for one write: why wait? */
     }
-    coxi_unlock(&link->lock);
+    leave(link, done);
     if (!lent && frame->release != NULL) {
         frame->release(frame->arg);
     }
@@ -412,34 +473,39 @@ int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
 
 void coxi_link_beat(struct coxi_link *link)
 {
+    struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
     if (link->head == NULL && !link->sending && !coxi_link_closed(link)) {
         uint8_t *to = tail_room(link, sizeof(struct prefix));
         if (to != NULL) {
             memcpy(to, &(struct prefix){MAGIC, 0, 0}, sizeof(struct prefix));
-            start_send(link);
+            flush(link, &done);
         }
     }
-    coxi_unlock(&link->lock);
+    leave(link, done);
 }
 
 void coxi_link_flush(struct coxi_link *link)
 {
+    struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
     if (!link->corked) {
-        start_send(link);
+        flush(link, &done);
     }
-    coxi_unlock(&link->lock);
+    leave(link, done);
 }
 
 int coxi_link_wait_room(struct coxi_link *link, size_t bytes)
 {
+    struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
     while (link->n_queued > bytes && !coxi_link_closed(link)) {
-        start_send(link);
-        (void)pthread_cond_wait(&link->room, &link->lock);
+        flush(link, &done);
+        if (link->n_queued > bytes && !coxi_link_closed(link)) {
+            (void)pthread_cond_wait(&link->room, &link->lock);
+        }
     }
-    coxi_unlock(&link->lock);
+    leave(link, done);
     return coxi_link_closed(link) ? COX_ECLOSED : 0;
 }
 
@@ -453,12 +519,13 @@ size_t coxi_link_queued(struct coxi_link *link)
 
 static void set_corked(struct coxi_link *link, bool corked)
 {
+    struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
     link->corked = corked;
     if (!corked) {
-        start_send(link);
+        flush(link, &done);
     }
-    coxi_unlock(&link->lock);
+    leave(link, done);
 }
 
 /* ---- receiving */
@@ -674,14 +741,12 @@ static int receive_done(struct coxi_link *link)
     return coxi_link_closed(link) ? COX_ECLOSED : 0;
 }
 
-/* Ends receiving; true: nothing is being sent either. */
-static bool end_receiving(struct coxi_link *link)
+/* Receiving has ended: so does the engine, now or with the send that is under way. */
+static void end_receiving(struct coxi_link *link)
 {
     coxi_lock(&link->lock);
     link->recv_end = true;
-    bool ended = !link->sending;
-    coxi_unlock(&link->lock);
-    return ended;
+    leave(link, NULL);
 }
 
 static void receive_callback(void *arg)
@@ -689,8 +754,8 @@ static void receive_callback(void *arg)
     struct coxi_link *link = arg;
     if (receive_done(link) == 0) {
         start_receive(link);
-    } else if (end_receiving(link)) {
-        end_engine(link);
+    } else {
+        end_receiving(link);
     }
 }
 
@@ -709,8 +774,8 @@ void coxi_link_start(struct coxi_link *link)
 {
     if (prepare(link, receive_callback) == 0) {
         start_receive(link);
-    } else if (end_receiving(link)) {
-        end_engine(link);
+    } else {
+        end_receiving(link);
     }
 }
 

@@ -55,7 +55,8 @@ struct coxi_link {
 
     pthread_mutex_t lock; /* guards all below; leaf */
     pthread_cond_t room;  /* n_queued has gone down, or sending has ended */
-    nng_aio *send_aio;
+    nng_aio *now_aio;   /* what the kernel takes at once */
+    nng_aio *later_aio; /* the rest: its callback goes on */
     struct coxi_chunk *head;
     struct coxi_chunk *tail;
     struct coxi_chunk *spare;
@@ -63,6 +64,7 @@ struct coxi_link {
     bool sending;
     bool corked;   /* a receive batch is being handled: flush at its end */
     bool recv_end; /* nothing more will be received */
+    bool ended;    /* on_close has been called, or is about to be */
     bool threaded; /* coxi_link_run, not coxi_link_start */
     bool finish;   /* close when nothing is in line */
     int close_code;

@@ -1,6 +1,6 @@
 /*
  * Watching links for life: heartbeats out, silence noticed. A set is a list under a
- * lock that comes before a link's own; closing and beating never wait.
+ * lock that comes before a link's own; closing never waits.
  */
 #include <stdlib.h>
 
@@ -9,6 +9,8 @@
 #include "common/link.h"
 #include "common/link_internal.h"
 #include "common/sync.h"
+
+enum { BEATS_MAX = 64 };
 
 struct coxi_links {
     uint64_t timeout_ms;
@@ -67,22 +69,39 @@ void coxi_links_drop(struct coxi_link *link)
     coxi_unlock(&links->lock);
 }
 
-void coxi_links_tick(struct coxi_links *links)
+/* Closes who is silent; up to BEATS_MAX links that owe a heartbeat are referenced in ret. */
+static size_t look(struct coxi_links *links, struct coxi_link **ret)
 {
     uint64_t now = coxi_now_ms();
+    size_t n = 0;
     coxi_lock(&links->lock);
     for (struct coxi_link *link = links->first; link != NULL; link = link->watch_next) {
         bool handling = atomic_load_explicit(&link->handling, memory_order_acquire);
         uint64_t in = atomic_load_explicit(&link->last_in_ms, memory_order_relaxed);
         uint64_t out = atomic_load_explicit(&link->last_out_ms, memory_order_relaxed);
         if (!handling && now > in && now - in > links->timeout_ms) {
-            coxi_link_close(link, COX_ETIMEDOUT,
-                            "the peer has been silent for too long");
-        } else if (now > out && now - out >= links->timeout_ms / 4) {
-            coxi_link_beat(link);
+            coxi_link_close(link, COX_ETIMEDOUT, "the peer has been silent for too long");
+        } else if (now > out && now - out >= links->timeout_ms / 4 && n < BEATS_MAX) {
+            atomic_store_explicit(&link->last_out_ms, now, memory_order_relaxed);
+            ret[n++] = coxi_link_ref(link);
         }
     }
     coxi_unlock(&links->lock);
+    return n;
+}
+
+void coxi_links_tick(struct coxi_links *links)
+{
+    struct coxi_link *beats[BEATS_MAX];
+    size_t n;
+    do {
+        n = look(links, beats);
+        /* Unlocked: sending may end a link, which then leaves the list. */
+        for (size_t i = 0; i < n; i++) {
+            coxi_link_beat(beats[i]);
+            coxi_link_unref(beats[i]);
+        }
+    } while (n == BEATS_MAX);
 }
 
 void coxi_links_close_all(struct coxi_links *links, int code, const char *text)
