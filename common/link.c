@@ -355,8 +355,8 @@ static void flush(struct coxi_link *link, struct coxi_chunk **done)
             failed = send_now(link, n_iov, iov, &n);
             coxi_lock(&link->lock);
         }
-        if (failed == NNG_ECANCELED) {
-            send_later(link);
+        if (failed == NNG_ECANCELED && !coxi_link_closed(link)) {
+            send_later(link); /* closing comes after this, and ends it */
             return;
         }
         sent(link, failed, n, done);
@@ -721,6 +721,10 @@ static void start_receive(struct coxi_link *link)
     iov[n++] = (nng_iov){link->in + link->in_end, link->in_capacity - link->in_end};
     (void)nng_aio_set_iov(link->recv_aio, n, iov);
     nng_stream_recv(link->stream, link->recv_aio);
+    if (coxi_link_closed(link)) {
+        /* A stream that was closed just before would keep it for ever. */
+        nng_aio_cancel(link->recv_aio);
+    }
 }
 
 /* After a receive: 0 to go on, or receiving has ended. */
@@ -749,11 +753,19 @@ static void end_receiving(struct coxi_link *link)
     leave(link, NULL);
 }
 
+/* The next callback may come, and the link's end with it, before this returns. */
+static void receive_async(struct coxi_link *link)
+{
+    (void)coxi_link_ref(link);
+    start_receive(link);
+    coxi_link_unref(link);
+}
+
 static void receive_callback(void *arg)
 {
     struct coxi_link *link = arg;
     if (receive_done(link) == 0) {
-        start_receive(link);
+        receive_async(link);
     } else {
         end_receiving(link);
     }
@@ -773,7 +785,7 @@ static int prepare(struct coxi_link *link, void (*callback)(void *))
 void coxi_link_start(struct coxi_link *link)
 {
     if (prepare(link, receive_callback) == 0) {
-        start_receive(link);
+        receive_async(link);
     } else {
         end_receiving(link);
     }
