@@ -2,18 +2,18 @@
 #include <float.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "common/daemon.h"
 #include "common/dtype.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "common/manifest.h"
 #include "common/option.h"
 #include "common/safetensors.h"
@@ -158,8 +158,10 @@ static int each_shard(const char *path, const struct coxi_manifest *m, json_t *t
     for (uint32_t i = 0; r == 0 && i < m->n_shards; i++) {
         char file[PATH_MAX];
         struct coxi_st_file *shard;
-        (void)snprintf(file, sizeof(file), "%s/%s", path, m->shards[i].file);
-        r = coxi_st_open(file, m->shards[i].bytes, &m->shards[i].crc32, &shard);
+        r = coxi_path(file, "%s/%s", path, m->shards[i].file);
+        if (r == 0) {
+            r = coxi_st_open(file, m->shards[i].bytes, &m->shards[i].crc32, &shard);
+        }
         if (r != 0) {
             break;
         }
@@ -206,31 +208,27 @@ static int show_table(const char *path, const struct coxi_manifest *m)
 }
 
 /* The checkpoint that `dir` is, or the latest one in it. */
-static int find_checkpoint(const char *dir, char *path, size_t len)
+static int find_checkpoint(const char *dir, char path[PATH_MAX])
 {
-    uint64_t number;
-    char manifest[PATH_MAX];
-    struct stat st;
-    (void)snprintf(manifest, sizeof(manifest), "%s/manifest.json", dir);
-    if (stat(manifest, &st) == 0) {
-        (void)snprintf(path, len, "%s", dir);
-        return 0;
+    uint64_t number = 0;
+    int r = coxi_path(path, "%s/manifest.json", dir);
+    if (r == 0 && access(path, F_OK) == 0) {
+        return coxi_path(path, "%s", dir);
     }
-    int r = coxi_latest_read(dir, &number);
+    if (r == 0) {
+        r = coxi_latest_read(dir, &number);
+    }
     if (r == COX_ENOENT) {
         return coxi_error(r, "%s is no checkpoint and holds none", dir);
     }
-    if (r == 0) {
-        (void)snprintf(path, len, "%s/ckpt-%" PRIu64, dir, number);
-    }
-    return r;
+    return r == 0 ? coxi_path(path, "%s/ckpt-%" PRIu64, dir, number) : r;
 }
 
 static int show(const char *dir, bool json)
 {
     char path[PATH_MAX];
     struct coxi_manifest *manifest;
-    int r = find_checkpoint(dir, path, sizeof(path));
+    int r = find_checkpoint(dir, path);
     if (r == 0) {
         r = coxi_manifest_read(path, &manifest);
     }

@@ -5,18 +5,16 @@
  */
 #include "cli/launcher.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/daemon.h"
 #include "common/error.h"
+#include "common/file.h"
 
 enum { REST_FIRST_MS = 10, REST_MAX_MS = 1000, GRACE_MS = 1500 };
 
@@ -37,7 +35,7 @@ struct coxi_launcher {
     struct coxi_launcher_options options;
     struct coxi_loop *loop;
     char *dir;
-    char bin_dir[PATH_MAX - 64];
+    char bin_dir[PATH_MAX];
     struct cox_cluster *cluster;
     struct daemon *daemons;
     uint32_t n_daemons;
@@ -47,37 +45,19 @@ struct coxi_launcher {
     uv_timer_t grace;
 };
 
-static void log_path(const struct daemon *daemon, char *path)
+static void log_path(const struct daemon *daemon, char path[PATH_MAX])
 {
     const struct coxi_launcher *launcher = daemon->launcher;
-    (void)snprintf(path, PATH_MAX, "%s/%s-%u.log",
-                   launcher->options.log_dir != NULL ? launcher->options.log_dir
-                                                     : launcher->dir,
-                   daemon->role, daemon->index);
-}
-
-/* The last line of the daemon's log: why it would not run. */
-static void last_words(const struct daemon *daemon, char *text, size_t len)
-{
-    char path[PATH_MAX];
-    char line[512];
-    log_path(daemon, path);
-    (void)snprintf(text, len, "see %s", path);
-    FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-        line[strcspn(line, "\n")] = '\0';
-        (void)snprintf(text, len, "%.400s", line);
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
+    const char *dir =
+        launcher->options.log_dir != NULL ? launcher->options.log_dir : launcher->dir;
+    (void)coxi_path(path, "%s/%s-%u.log", dir, daemon->role, daemon->index);
 }
 
 static void finish_if_ended(struct coxi_launcher *launcher)
 {
     if (launcher->stopping && launcher->n_running == 0) {
         uv_timer_stop(&launcher->grace);
-        coxi_remove_tree(launcher->dir);
+        coxi_directory_remove(launcher->dir);
         launcher->options.on_end(launcher->options.arg,
                                  launcher->why[0] != '\0' ? launcher->why : NULL);
     }
@@ -99,9 +79,11 @@ static void on_daemon_exit(uv_process_t *process, int64_t status, int signum)
     daemon->state = DAEMON_ENDED;
     if (!launcher->stopping && signum == 0 && status < COXI_EXIT_AGAIN) {
         /* It says that starting it again would not help. */
-        char text[512];
-        last_words(daemon, text, sizeof(text));
-        (void)snprintf(launcher->why, sizeof(launcher->why), "%s %u ended: %.400s",
+        char path[PATH_MAX];
+        char text[400];
+        log_path(daemon, path);
+        coxi_file_last_line(path, text, sizeof(text));
+        (void)snprintf(launcher->why, sizeof(launcher->why), "%s %u ended: %s",
                        daemon->role, daemon->index, text);
         coxi_launcher_stop(launcher);
         return;
@@ -151,17 +133,15 @@ static void start(struct daemon *daemon)
     char path[PATH_MAX];
     char *argv[9] = {0};
     int n = 0;
-    (void)snprintf(text[n++], PATH_MAX, "%s/coxswain-%s", launcher->bin_dir,
-                   daemon->role);
-    (void)snprintf(text[n++], PATH_MAX, "--listen=%s", daemon->url);
-    (void)snprintf(text[n++], PATH_MAX, "--index=%u", daemon->index);
-    (void)snprintf(text[n++], PATH_MAX, "--parent=%d", (int)getpid());
-    (void)snprintf(text[n++], PATH_MAX, "--peer-timeout-ms=%d",
-                   launcher->options.peer_timeout_ms);
+    (void)coxi_path(text[n++], "%s/coxswain-%s", launcher->bin_dir, daemon->role);
+    (void)coxi_path(text[n++], "--listen=%s", daemon->url);
+    (void)coxi_path(text[n++], "--index=%u", daemon->index);
+    (void)coxi_path(text[n++], "--parent=%d", (int)getpid());
+    (void)coxi_path(text[n++], "--peer-timeout-ms=%d",
+                    launcher->options.peer_timeout_ms);
     if (strcmp(daemon->role, "worker") == 0) {
-        (void)snprintf(text[n++], PATH_MAX, "--slots=%u", launcher->options.slots);
-        (void)snprintf(text[n++], PATH_MAX, "--dir=%s/modules-%u", launcher->dir,
-                       daemon->index);
+        (void)coxi_path(text[n++], "--slots=%u", launcher->options.slots);
+        (void)coxi_path(text[n++], "--dir=%s/modules-%u", launcher->dir, daemon->index);
     }
     for (int i = 0; i < n; i++) {
         argv[i] = text[i];
@@ -178,29 +158,21 @@ static void start(struct daemon *daemon)
 
 static int find_directories(struct coxi_launcher *launcher)
 {
-    ssize_t n =
-        readlink("/proc/self/exe", launcher->bin_dir, sizeof(launcher->bin_dir) - 1);
-    launcher->bin_dir[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(launcher->bin_dir, '/');
-    if (slash == NULL) {
-        return coxi_error(COX_EIO, "cannot find this program's directory");
+    char temporary[64];
+    const char *dir = launcher->options.dir;
+    int r = coxi_program_directory(launcher->bin_dir);
+    if (r == 0 && launcher->options.log_dir != NULL) {
+        r = coxi_directory_make(launcher->options.log_dir);
     }
-    *slash = '\0';
-    if (launcher->options.log_dir != NULL &&
-        mkdir(launcher->options.log_dir, 0777) != 0 && errno != EEXIST) {
-        return coxi_error_errno(COX_EIO, "cannot make the log directory %s",
-                                launcher->options.log_dir);
+    if (r == 0 && dir == NULL) {
+        r = coxi_directory_temporary(temporary);
+        dir = temporary;
     }
-    if (launcher->options.dir != NULL) {
-        launcher->dir = strdup(launcher->options.dir);
-        return launcher->dir != NULL ? 0 : coxi_error_memory("a directory's name");
+    if (r == 0) {
+        launcher->dir = strdup(dir);
+        r = launcher->dir != NULL ? 0 : coxi_error_memory("a directory's name");
     }
-    char dir[] = "/tmp/coxswain-XXXXXX";
-    if (mkdtemp(dir) == NULL) {
-        return coxi_error_errno(COX_EIO, "cannot make a directory in /tmp");
-    }
-    launcher->dir = strdup(dir);
-    return launcher->dir != NULL ? 0 : coxi_error_memory("a directory's name");
+    return r;
 }
 
 static void start_daemon(struct coxi_launcher *launcher, const char *role,
@@ -297,7 +269,7 @@ void coxi_launcher_free(struct coxi_launcher *launcher)
 {
     if (launcher != NULL) {
         if (launcher->dir != NULL) {
-            coxi_remove_tree(launcher->dir);
+            coxi_directory_remove(launcher->dir);
         }
         cox_cluster_free(launcher->cluster);
         free(launcher->daemons);

@@ -1,15 +1,14 @@
 /* See daemon.h. */
 #include "common/daemon.h"
 
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/file.h"
 #include "common/log.h"
 
 static bool is_loopback(const char *url)
@@ -55,38 +54,11 @@ int coxi_daemon_start(const struct coxi_daemon_options *options, const char *rol
     return 0;
 }
 
-int coxi_write_line(const char *path, const char *line)
+int coxi_daemon_announce(const char *path, const char *address)
 {
-    char temporary[512];
-    if ((size_t)snprintf(temporary, sizeof(temporary), "%s.tmp", path) >=
-        sizeof(temporary)) {
-        return coxi_error(COX_EINVAL, "the path %s is too long", path);
-    }
-    FILE *file = fopen(temporary, "we");
-    if (file == NULL) {
-        return coxi_error_errno(COX_EIO, "cannot write %s", temporary);
-    }
-    bool good = fprintf(file, "%s\n", line) > 0;
-    good = fclose(file) == 0 && good;
-    if (!good || rename(temporary, path) != 0) {
-        return coxi_error_errno(COX_EIO, "cannot write %s", path);
-    }
-    return 0;
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type,
-                        struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    (void)remove(path);
-    return 0;
-}
-
-void coxi_remove_tree(const char *path)
-{
-    (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    char line[256];
+    int n = snprintf(line, sizeof(line), "%s\n", address);
+    return coxi_file_write(path, line, (size_t)n);
 }
 
 int coxi_exit_config(const char *program)

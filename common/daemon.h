@@ -69,11 +69,8 @@ int coxi_daemon_start(const struct coxi_daemon_options *options, const char *rol
  */
 void coxi_die_with_parent(int parent);
 
-/* Writes one line to a file that appears whole (temporary name, rename). COX_EIO. */
-int coxi_write_line(const char *path, const char *line);
-
-/* Removes a directory and what is in it, as far as it can. */
-void coxi_remove_tree(const char *path);
+/* Writes the address that peers dial to the file of --address-file. COX_EIO. */
+int coxi_daemon_announce(const char *path, const char *address);
 
 /* Prints "<program>: <last error text>" on standard error; returns COXI_EXIT_CONFIG. */
 int coxi_exit_config(const char *program);

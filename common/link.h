@@ -146,8 +146,8 @@ void coxi_link_unref(struct coxi_link *link); /* takes NULL */
 typedef void (*coxi_listener_accepted)(void *arg, struct coxi_link *link);
 
 /*
- * Binds `url` (port 0: any free one); connections are accepted from coxi_listener_start on.
- * COX_EAGAIN: in use; COX_EADDRESS: not ours, malformed.
+ * Binds `url` (port 0: any free one); connections are accepted from coxi_listener_start
+ * on. COX_EAGAIN: in use; COX_EADDRESS: not ours, malformed.
  */
 int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *arg,
                        struct coxi_listener **ret);

@@ -55,8 +55,8 @@ struct coxi_link {
 
     pthread_mutex_t lock; /* guards all below; leaf */
     pthread_cond_t room;  /* n_queued has gone down, or sending has ended */
-    nng_aio *now_aio;   /* what the kernel takes at once */
-    nng_aio *later_aio; /* the rest: its callback goes on */
+    nng_aio *now_aio;     /* what the kernel takes at once */
+    nng_aio *later_aio;   /* the rest: its callback goes on */
     struct coxi_chunk *head;
     struct coxi_chunk *tail;
     struct coxi_chunk *spare;

@@ -69,7 +69,8 @@ void coxi_links_drop(struct coxi_link *link)
     coxi_unlock(&links->lock);
 }
 
-/* Closes who is silent; up to BEATS_MAX links that owe a heartbeat are referenced in ret. */
+/* Closes who is silent; up to BEATS_MAX links that owe a heartbeat are referenced in
+ * ret. */
 static size_t look(struct coxi_links *links, struct coxi_link **ret)
 {
     uint64_t now = coxi_now_ms();
@@ -80,7 +81,8 @@ static size_t look(struct coxi_links *links, struct coxi_link **ret)
         uint64_t in = atomic_load_explicit(&link->last_in_ms, memory_order_relaxed);
         uint64_t out = atomic_load_explicit(&link->last_out_ms, memory_order_relaxed);
         if (!handling && now > in && now - in > links->timeout_ms) {
-            coxi_link_close(link, COX_ETIMEDOUT, "the peer has been silent for too long");
+            coxi_link_close(link, COX_ETIMEDOUT,
+                            "the peer has been silent for too long");
         } else if (now > out && now - out >= links->timeout_ms / 4 && n < BEATS_MAX) {
             atomic_store_explicit(&link->last_out_ms, now, memory_order_relaxed);
             ret[n++] = coxi_link_ref(link);

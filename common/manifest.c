@@ -2,39 +2,20 @@
  * text. */
 #include "common/manifest.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "common/daemon.h"
 #include "common/dtype.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "common/layout.h"
-#include "common/module.h"
 
 void coxi_manifest_file(uint32_t ps, uint32_t n_ps, char ret[64])
 {
     (void)snprintf(ret, 64, "ps-%" PRIu32 "-of-%" PRIu32 ".safetensors", ps, n_ps);
-}
-
-int coxi_sync_directory(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fsync(fd) != 0) {
-        int r = coxi_error_errno(COX_EIO, "cannot write directory %s to disk", path);
-        if (fd >= 0) {
-            (void)close(fd);
-        }
-        return r;
-    }
-    (void)close(fd);
-    return 0;
 }
 
 /* ---- writing */
@@ -111,32 +92,20 @@ static char *manifest_text(const struct coxi_manifest *m)
     return text;
 }
 
-/* Writes a file that is on disk when this returns. */
-static int write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "we");
-    if (file == NULL) {
-        return coxi_error_errno(COX_EIO, "cannot write %s", path);
-    }
-    bool good = fputs(text, file) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
-    int r = good ? 0 : coxi_error_errno(COX_EIO, "cannot write %s", path);
-    if (fclose(file) != 0 && r == 0) {
-        r = coxi_error_errno(COX_EIO, "cannot write %s", path);
-    }
-    return r;
-}
-
 int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path)
 {
     char file[PATH_MAX];
-    (void)snprintf(file, sizeof(file), "%s/manifest.json", path);
+    int r = coxi_path(file, "%s/manifest.json", path);
+    if (r != 0) {
+        return r;
+    }
     char *text = manifest_text(manifest);
     if (text == NULL) {
         return coxi_error_memory("a manifest");
     }
-    int r = write_file(file, text);
+    r = coxi_file_write(file, text, strlen(text));
     free(text);
-    return r == 0 ? coxi_sync_directory(path) : r;
+    return r == 0 ? coxi_directory_sync(path) : r;
 }
 
 /* ---- reading */
@@ -327,14 +296,13 @@ static const char *read_root(const json_t *root, struct coxi_manifest *m)
 int coxi_manifest_read(const char *path, struct coxi_manifest **ret)
 {
     char file[PATH_MAX];
-    uint8_t *text;
-    size_t len;
+    uint8_t *text = NULL;
+    size_t len = 0;
     json_error_t error;
-    (void)snprintf(file, sizeof(file), "%s/manifest.json", path);
-    if (access(file, F_OK) != 0) {
-        return coxi_error_errno(COX_ENOENT, "no checkpoint in %s", path);
+    int r = coxi_path(file, "%s/manifest.json", path);
+    if (r == 0) {
+        r = coxi_file_read(file, COXI_MANIFEST_BYTES_MAX, &text, &len);
     }
-    int r = coxi_read_file(file, COXI_MANIFEST_BYTES_MAX, &text, &len);
     if (r != 0) {
         return r;
     }
@@ -376,39 +344,37 @@ void coxi_manifest_free(struct coxi_manifest *manifest)
 
 int coxi_latest_read(const char *dir, uint64_t *ret_number)
 {
+    enum { LATEST_MAX = 64 };
     char path[PATH_MAX];
-    char line[64] = "";
-    (void)snprintf(path, sizeof(path), "%s/LATEST", dir);
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return errno == ENOENT ? coxi_error(COX_ENOENT, "no checkpoint in %s yet", dir)
-                               : coxi_error_errno(COX_EIO, "cannot read %s", path);
+    uint8_t *line = NULL;
+    size_t len = 0;
+    int r = coxi_path(path, "%s/LATEST", dir);
+    if (r == 0) {
+        r = coxi_file_read(path, LATEST_MAX, &line, &len);
     }
-    const char *got = fgets(line, sizeof(line), file);
-    (void)fclose(file);
+    if (r != 0) {
+        return r;
+    }
     char *end = NULL;
-    errno = 0;
-    uint64_t number = got != NULL && strncmp(line, "ckpt-", 5) == 0
-                          ? strtoull(line + 5, &end, 10)
-                          : 0;
-    if (number == 0 || errno != 0 || *end != '\n') {
-        return coxi_error(COX_EFORMAT, "%s names no checkpoint", path);
+    const char *text = (const char *)line;
+    uint64_t number = strncmp(text, "ckpt-", 5) == 0 ? strtoull(text + 5, &end, 10) : 0;
+    if (number == 0 || number == UINT64_MAX || strcmp(end, "\n") != 0) {
+        r = coxi_error(COX_EFORMAT, "%s names no checkpoint", path);
+    } else {
+        *ret_number = number;
     }
-    *ret_number = number;
-    return 0;
+    free(line);
+    return r;
 }
 
 int coxi_latest_write(const char *dir, uint64_t number)
 {
     char path[PATH_MAX];
-    char temporary[PATH_MAX];
     char line[64];
-    (void)snprintf(path, sizeof(path), "%s/LATEST", dir);
-    (void)snprintf(temporary, sizeof(temporary), "%s/LATEST.tmp", dir);
-    (void)snprintf(line, sizeof(line), "ckpt-%" PRIu64 "\n", number);
-    int r = write_file(temporary, line);
-    if (r == 0 && rename(temporary, path) != 0) {
-        r = coxi_error_errno(COX_EIO, "cannot write %s", path);
+    int r = coxi_path(path, "%s/LATEST", dir);
+    int len = snprintf(line, sizeof(line), "ckpt-%" PRIu64 "\n", number);
+    if (r == 0) {
+        r = coxi_file_write(path, line, (size_t)len);
     }
-    return r == 0 ? coxi_sync_directory(dir) : r;
+    return r == 0 ? coxi_directory_sync(dir) : r;
 }

@@ -55,7 +55,4 @@ int coxi_latest_read(const char *dir, uint64_t *ret_number);
 /* Makes LATEST name checkpoint `number`, which it does on disk when this returns. */
 int coxi_latest_write(const char *dir, uint64_t number);
 
-/* Waits until what is in directory `path` is on disk. COX_EIO. */
-int coxi_sync_directory(const char *path);
-
 #endif

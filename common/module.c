@@ -10,13 +10,8 @@
 
 #include <ctype.h>
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/error.h"
 #include "coxswain/step.h"
@@ -203,48 +198,4 @@ int coxi_module_inspect(const void *bytes, size_t len, const char *path,
                           path, module.abi, COX_STEP_ABI);
     }
     return read_names(&image, &module, ret);
-}
-
-int coxi_read_file(const char *path, size_t max, uint8_t **ret, size_t *ret_len)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        int r = coxi_error_errno(COX_EIO, "cannot read %s", path);
-        if (fd >= 0) {
-            (void)close(fd);
-        }
-        return r;
-    }
-    uint8_t *bytes = NULL;
-    size_t len = (size_t)st.st_size;
-    size_t have = 0;
-    int r = 0;
-    if (!S_ISREG(st.st_mode)) {
-        r = coxi_error(COX_EIO, "cannot read %s: not a file", path);
-    } else if (len > max) {
-        r = coxi_error(COX_ELIMIT, "%s has %zu bytes, the limit is %zu", path, len,
-                       max);
-    } else if ((bytes = malloc(len + 1)) == NULL) {
-        r = coxi_error_memory(path);
-    }
-    while (r == 0 && have < len) {
-        ssize_t n = read(fd, bytes + have, len - have);
-        if (n == 0) {
-            r = coxi_error(COX_EIO, "cannot read %s: it became shorter", path);
-        } else if (n < 0 && errno != EINTR) {
-            r = coxi_error_errno(COX_EIO, "cannot read %s", path);
-        } else if (n > 0) {
-            have += (size_t)n;
-        }
-    }
-    (void)close(fd);
-    if (r != 0) {
-        free(bytes);
-        return r;
-    }
-    bytes[len] = '\0';
-    *ret = bytes;
-    *ret_len = len;
-    return 0;
 }

@@ -28,8 +28,4 @@ struct coxi_module_info {
 int coxi_module_inspect(const void *bytes, size_t len, const char *path,
                         struct coxi_module_info *ret);
 
-/* Reads a whole file of at most `max` bytes. *ret is for free(). COX_EIO, COX_ELIMIT.
- */
-int coxi_read_file(const char *path, size_t max, uint8_t **ret, size_t *ret_len);
-
 #endif

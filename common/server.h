@@ -40,10 +40,11 @@ struct coxi_server_options {
 };
 
 /*
- * Binds the address, which a process that is just ending may hold for a moment more; peers
- * are served from coxi_server_start on. COX_EADDRESS, COX_ENOMEM.
+ * Binds the address, which a process that is just ending may hold for a moment more;
+ * peers are served from coxi_server_start on. COX_EADDRESS, COX_ENOMEM.
  */
-int coxi_server_open(const struct coxi_server_options *options, struct coxi_server **ret);
+int coxi_server_open(const struct coxi_server_options *options,
+                     struct coxi_server **ret);
 void coxi_server_start(struct coxi_server *server);
 
 /* The address that peers dial. */

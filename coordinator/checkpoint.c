@@ -4,63 +4,58 @@
  */
 #include "coordinator/checkpoint.h"
 
-#include <errno.h>
+#include <dirent.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "common/daemon.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "common/manifest.h"
 #include "common/sync.h"
 #include "coordinator/coordinator.h"
-
-/* Makes a directory and those above it. */
-static int make_directories(const char *path)
-{
-    char part[PATH_MAX];
-    if ((size_t)snprintf(part, sizeof(part), "%s", path) >= sizeof(part)) {
-        return coxi_error(COX_EINVAL, "the path %s is too long", path);
-    }
-    for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
-        if (slash != NULL) {
-            *slash = '\0';
-        }
-        if (mkdir(part, 0777) != 0 && errno != EEXIST) {
-            return coxi_error_errno(COX_EIO, "cannot make the checkpoint directory %s",
-                                    part);
-        }
-        if (slash == NULL) {
-            return 0;
-        }
-        *slash = '/';
-    }
-}
 
 /* Permissions, read-only file systems and the like show now, not at the first
  * checkpoint. */
 static int try_write(const char *dir)
 {
     char path[PATH_MAX];
-    (void)snprintf(path, sizeof(path), "%s/.coxswain-write-test", dir);
-    FILE *file = fopen(path, "we");
-    if (file == NULL) {
-        return coxi_error_errno(COX_EIO, "cannot write checkpoints in %s", dir);
+    int r = coxi_path(path, "%s/.coxswain-write-test", dir);
+    if (r == 0) {
+        r = coxi_file_write(path, "", 0);
     }
-    (void)fclose(file);
-    (void)unlink(path);
-    return 0;
+    if (r == 0) {
+        (void)unlink(path);
+    }
+    return r;
+}
+
+/* What a client that died while writing has left. */
+static void remove_unfinished(const char *dir)
+{
+    char path[PATH_MAX];
+    DIR *stream = opendir(dir);
+    struct dirent *entry;
+    while (stream != NULL && (entry = readdir(stream)) != NULL) {
+        size_t len = strlen(entry->d_name);
+        if (strncmp(entry->d_name, "ckpt-", 5) == 0 && len > 4 &&
+            strcmp(entry->d_name + len - 4, ".tmp") == 0 &&
+            coxi_path(path, "%s/%s", dir, entry->d_name) == 0) {
+            coxi_directory_remove(path);
+        }
+    }
+    if (stream != NULL) {
+        (void)closedir(stream);
+    }
 }
 
 int coxi_checkpoint_prepare(const char *dir, char **ret)
 {
     uint64_t number;
-    int r = make_directories(dir);
+    int r = coxi_directory_make(dir);
     if (r == 0) {
         r = try_write(dir);
     }
@@ -72,8 +67,9 @@ int coxi_checkpoint_prepare(const char *dir, char **ret)
             dir);
     }
     if (r != 0) {
-        return r;
+        return coxi_error(r, "checkpoint directory: %s", coxi_error_text());
     }
+    remove_unfinished(dir);
     char *path = realpath(dir, NULL);
     if (path == NULL) {
         return coxi_error_errno(COX_EIO, "cannot find %s", dir);
@@ -101,12 +97,15 @@ static int snapshot(struct cox_coordinator *c, uint32_t ps, const char *dir,
 {
     char path[PATH_MAX];
     coxi_manifest_file(ps, c->n_ps, shard->file);
-    (void)snprintf(path, sizeof(path), "%s/%s", dir, shard->file);
+    int r = coxi_path(path, "%s/%s", dir, shard->file);
+    if (r != 0) {
+        return r;
+    }
     struct coxi_message message = {.kind = COXI_SNAPSHOT};
     message.snapshot = (struct coxi_snapshot){c->session, number, path};
     struct coxi_psc_request request = {0};
-    int r = coxi_psc_call(c->ps[ps], &message, &request, COXI_SNAPSHOT_DONE, take_shard,
-                          shard);
+    r = coxi_psc_call(c->ps[ps], &message, &request, COXI_SNAPSHOT_DONE, take_shard,
+                      shard);
     return r == 0 && shard->applied == NULL ? coxi_error_memory("a checkpoint") : r;
 }
 
@@ -146,11 +145,13 @@ static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
 static int publish(const char *dir, const char *temporary, uint64_t number)
 {
     char path[PATH_MAX];
-    (void)snprintf(path, sizeof(path), "%s/ckpt-%" PRIu64, dir, number);
-    if (rename(temporary, path) != 0) {
-        return coxi_error_errno(COX_EIO, "cannot rename %s to %s", temporary, path);
+    int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number);
+    if (r == 0 && rename(temporary, path) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot rename %s to %s", temporary, path);
     }
-    int r = coxi_sync_directory(dir);
+    if (r == 0) {
+        r = coxi_directory_sync(dir);
+    }
     return r == 0 ? coxi_latest_write(dir, number) : r;
 }
 
@@ -163,12 +164,11 @@ static int save(struct cox_coordinator *c, bool final, uint64_t *ret_number)
     if (manifest.shards == NULL) {
         return coxi_error_memory("a checkpoint");
     }
-    (void)snprintf(temporary, sizeof(temporary), "%s/ckpt-%" PRIu64 ".tmp",
-                   c->checkpoint_dir, manifest.number);
-    coxi_remove_tree(temporary); /* what a crash has left */
-    int r = 0;
-    if (mkdir(temporary, 0777) != 0) {
-        r = coxi_error_errno(COX_EIO, "cannot make %s", temporary);
+    int r = coxi_path(temporary, "%s/ckpt-%" PRIu64 ".tmp", c->checkpoint_dir,
+                      manifest.number);
+    if (r == 0) {
+        coxi_directory_remove(temporary); /* what a failure has left */
+        r = coxi_directory_make(temporary);
     }
     if (r == 0) {
         r = write_checkpoint(c, temporary, &manifest);
@@ -177,7 +177,7 @@ static int save(struct cox_coordinator *c, bool final, uint64_t *ret_number)
         r = publish(c->checkpoint_dir, temporary, manifest.number);
     }
     if (r != 0) {
-        coxi_remove_tree(temporary);
+        coxi_directory_remove(temporary);
     } else {
         c->checkpoint_number = manifest.number;
         *ret_number = manifest.number;

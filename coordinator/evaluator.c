@@ -7,7 +7,6 @@
  */
 #include <inttypes.h>
 #include <jansson.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "common/clock.h"
 #include "common/dtype.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "common/hash.h"
 #include "common/initializer.h"
 #include "common/layout.h"
@@ -144,9 +144,11 @@ static int load_into(const char *path, struct loaded *loaded)
     }
     for (uint32_t i = 0; r == 0 && i < m->n_shards; i++) {
         char file[PATH_MAX];
-        (void)snprintf(file, sizeof(file), "%s/%s", path, m->shards[i].file);
-        r = coxi_st_open(file, m->shards[i].bytes, &m->shards[i].crc32,
-                         &loaded->shards[i]);
+        r = coxi_path(file, "%s/%s", path, m->shards[i].file);
+        if (r == 0) {
+            r = coxi_st_open(file, m->shards[i].bytes, &m->shards[i].crc32,
+                             &loaded->shards[i]);
+        }
     }
     for (uint32_t i = 0; r == 0 && i < m->n_variables; i++) {
         if (m->variables[i]->kind == COXI_KIND_TABLE) {
@@ -163,8 +165,10 @@ static int load(const char *dir, uint64_t number, struct loaded **ret)
     if (loaded == NULL) {
         return coxi_error_memory("a checkpoint");
     }
-    (void)snprintf(path, sizeof(path), "%s/ckpt-%" PRIu64, dir, number);
-    int r = load_into(path, loaded);
+    int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number);
+    if (r == 0) {
+        r = load_into(path, loaded);
+    }
     if (r != 0) {
         loaded_free(loaded);
         return r;
@@ -242,8 +246,8 @@ int cox_evaluator_next(struct cox_evaluator *evaluator, struct cox_checkpoint_in
         return coxi_error(COX_EEOF, "checkpoint %" PRIu64 " was the last",
                           evaluator->last);
     }
-    uint64_t number;
-    struct loaded *loaded;
+    uint64_t number = 0;
+    struct loaded *loaded = NULL;
     int r = wait_for_newer(evaluator, &number);
     if (r == 0) {
         r = load(evaluator->dir, number, &loaded);
@@ -399,10 +403,11 @@ int cox_evaluator_report(struct cox_evaluator *evaluator,
     if (text == NULL) {
         return coxi_error(COX_EINVAL, "a metric's name is no UTF-8 text");
     }
-    (void)snprintf(path, sizeof(path), "%s/eval.jsonl", evaluator->dir);
-    FILE *file = fopen(path, "ae");
-    bool good = file != NULL && fprintf(file, "%s\n", text) > 0;
-    int r = good ? 0 : coxi_error_errno(COX_EIO, "cannot write %s", path);
+    int r = coxi_path(path, "%s/eval.jsonl", evaluator->dir);
+    FILE *file = r == 0 ? fopen(path, "ae") : NULL;
+    if (r == 0 && (file == NULL || fprintf(file, "%s\n", text) < 0)) {
+        r = coxi_error_errno(COX_EIO, "cannot write %s", path);
+    }
     if (file != NULL && fclose(file) != 0 && r == 0) {
         r = coxi_error_errno(COX_EIO, "cannot write %s", path);
     }

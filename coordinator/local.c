@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -17,12 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/daemon.h"
 #include "common/error.h"
+#include "common/file.h"
 
 enum { STOP_MS = 5000, LIFELINE_FD = 3 };
 
@@ -35,32 +33,25 @@ struct coxi_local {
 
 extern char **environ;
 
-static int try_program(char *path, size_t len, const char *dir)
+static int try_program(char path[PATH_MAX], const char *dir)
 {
-    if (dir == NULL || *dir == '\0' ||
-        (size_t)snprintf(path, len, "%s/coxswain", dir) >= len) {
+    if (dir == NULL || *dir == '\0' || coxi_path(path, "%s/coxswain", dir) != 0) {
         return COX_ENOENT;
     }
     return access(path, X_OK) == 0 ? 0 : COX_ENOENT;
 }
 
-static int find_program(char *path, size_t len, const char *bin_dir)
+static int find_program(char path[PATH_MAX], const char *bin_dir)
 {
-    char self[PATH_MAX];
+    char self[PATH_MAX] = "";
     if (bin_dir != NULL) {
-        return try_program(path, len, bin_dir) == 0
+        return try_program(path, bin_dir) == 0
                    ? 0
                    : coxi_error(COX_EIO, "there is no program %s/coxswain", bin_dir);
     }
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    self[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash != NULL) {
-        *slash = '\0';
-    }
-    if (try_program(path, len, getenv("COX_BIN_DIR")) == 0 ||
-        try_program(path, len, self) == 0 ||
-        try_program(path, len, COXI_BIN_DIR) == 0) {
+    (void)coxi_program_directory(self);
+    if (try_program(path, getenv("COX_BIN_DIR")) == 0 || try_program(path, self) == 0 ||
+        try_program(path, COXI_BIN_DIR) == 0) {
         return 0;
     }
     return coxi_error(
@@ -71,9 +62,9 @@ static int find_program(char *path, size_t len, const char *bin_dir)
 }
 
 /* Where the launcher's own messages go: it has none unless something is wrong. */
-static void launcher_log(const struct coxi_local *local, char *path, size_t len)
+static void launcher_log(const struct coxi_local *local, char path[PATH_MAX])
 {
-    (void)snprintf(path, len, "%s/launcher.log", local->dir);
+    (void)coxi_path(path, "%s/launcher.log", local->dir);
 }
 
 struct arguments {
@@ -111,8 +102,8 @@ static int spawn(struct coxi_local *local, const struct cox_options *options,
     if (options->log_dir != NULL) {
         add(arguments, "--log-dir=%s", options->log_dir);
     }
-    char log[96];
-    launcher_log(local, log, sizeof(log));
+    char log[PATH_MAX];
+    launcher_log(local, log);
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t none;
@@ -139,26 +130,12 @@ static int spawn(struct coxi_local *local, const struct cox_options *options,
     return 0;
 }
 
-static int make_directory(struct coxi_local *local)
-{
-    const char *tmp = getenv("TMPDIR");
-    if (tmp == NULL || strlen(tmp) > 32) {
-        tmp = "/tmp";
-    }
-    (void)snprintf(local->dir, sizeof(local->dir), "%s/coxswain-XXXXXX", tmp);
-    if (mkdtemp(local->dir) == NULL) {
-        int r = coxi_error_errno(COX_EIO, "cannot make a directory in %s", tmp);
-        local->dir[0] = '\0';
-        return r;
-    }
-    return 0;
-}
-
 int coxi_local_start(const struct cox_cluster *cluster,
                      const struct cox_options *options, struct coxi_local **ret,
                      struct cox_cluster **ret_cluster)
 {
     char program[PATH_MAX];
+    char dir[64];
     int pipe_fds[2] = {-1, -1};
     struct cox_cluster *addresses = NULL;
     struct coxi_local *local = calloc(1, sizeof(*local));
@@ -166,11 +143,12 @@ int coxi_local_start(const struct cox_cluster *cluster,
         return coxi_error_memory("a local cluster");
     }
     local->lifeline = -1;
-    int r = find_program(program, sizeof(program), options->bin_dir);
+    int r = find_program(program, options->bin_dir);
     if (r == 0) {
-        r = make_directory(local);
+        r = coxi_directory_temporary(dir);
     }
     if (r == 0) {
+        (void)strcpy(local->dir, dir);
         r = coxi_cluster_at(local->dir, cluster->n_ps, cluster->n_workers, &addresses);
     }
     if (r == 0 && pipe2(pipe_fds, O_CLOEXEC) != 0) {
@@ -193,23 +171,6 @@ int coxi_local_start(const struct cox_cluster *cluster,
     return 0;
 }
 
-/* The last line of the launcher's log, or "". */
-static void last_words(const struct coxi_local *local, char *text, size_t len)
-{
-    char path[96];
-    char line[512];
-    text[0] = '\0';
-    launcher_log(local, path, sizeof(path));
-    FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-        line[strcspn(line, "\n")] = '\0';
-        (void)snprintf(text, len, "%s", line);
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-}
-
 int coxi_local_check(struct coxi_local *local)
 {
     if (local->pid != 0 && waitpid(local->pid, &local->status, WNOHANG) == local->pid) {
@@ -218,8 +179,10 @@ int coxi_local_check(struct coxi_local *local)
     if (local->pid != 0) {
         return 0;
     }
+    char log[PATH_MAX];
     char text[512];
-    last_words(local, text, sizeof(text));
+    launcher_log(local, log);
+    coxi_file_last_line(log, text, sizeof(text));
     return coxi_error(COX_EIO, "the local cluster has ended: %s",
                       text[0] != '\0' ? text : "it was killed");
 }
@@ -245,7 +208,7 @@ void coxi_local_stop(struct coxi_local *local)
         }
     }
     if (local->dir[0] != '\0') {
-        coxi_remove_tree(local->dir);
+        coxi_directory_remove(local->dir);
     }
     free(local);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/file.h"
 #include "common/sync.h"
 #include "coordinator/coordinator.h"
 
@@ -39,7 +40,7 @@ static int module_new(struct cox_coordinator *c, const char *path,
     module->name = strndup(slash != NULL ? slash + 1 : path, COX_NAME_MAX);
     int r = module->name == NULL ? coxi_error_memory("a module") : 0;
     if (r == 0) {
-        r = coxi_read_file(path, COXI_MODULE_BYTES_MAX, &module->bytes, &module->len);
+        r = coxi_file_read(path, COXI_MODULE_BYTES_MAX, &module->bytes, &module->len);
     }
     if (r == 0) {
         r = coxi_module_inspect(module->bytes, module->len, path, &module->info);
@@ -107,7 +108,7 @@ int cox_module_load(struct cox_coordinator *c, const char *path,
     if (r != 0) {
         return r;
     }
-    struct cox_module *module;
+    struct cox_module *module = NULL;
     r = module_new(c, path, &module);
     if (r != 0) {
         return r;

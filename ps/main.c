@@ -64,7 +64,7 @@ static int run(const struct config *config)
         r = coxi_loop_on_signal(daemon.loop, SIGINT, on_signal);
     }
     if (r == 0 && config->daemon.address_file != NULL) {
-        r = coxi_write_line(config->daemon.address_file, coxi_ps_url(daemon.ps));
+        r = coxi_daemon_announce(config->daemon.address_file, coxi_ps_url(daemon.ps));
     }
     if (r == 0) {
         coxi_log(COXI_LOG_INFO, "listening", "address=%s", coxi_ps_url(daemon.ps));

@@ -239,8 +239,8 @@ static int find_part(const struct coxi_store *store, uint64_t id, uint64_t begin
 static int pull_item(const struct coxi_store *store, const struct coxi_pull_item *item,
                      const uint8_t **keys, size_t *keys_len, struct coxi_buffer *ret)
 {
-    struct coxi_part *part;
-    uint64_t begin;
+    struct coxi_part *part = NULL;
+    uint64_t begin = 0;
     int r = find_part(store, item->variable, item->begin, item->count, &part, &begin);
     if (r != 0) {
         return r;

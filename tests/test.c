@@ -9,9 +9,8 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/daemon.h"
 #include "common/error.h"
-#include "common/module.h"
+#include "common/file.h"
 
 enum { TESTS_MAX = 128 };
 
@@ -35,7 +34,7 @@ const char *coxi_test_error(void)
 static void remove_directory(void)
 {
     if (getenv("COX_TEST_KEEP") == NULL) {
-        coxi_remove_tree(directory);
+        coxi_directory_remove(directory);
     }
 }
 
@@ -87,7 +86,7 @@ char *coxi_test_read(const char *path, size_t *ret_len)
 {
     uint8_t *bytes = NULL;
     size_t len = 0;
-    assert_code(0, coxi_read_file(path, (size_t)1 << 30, &bytes, &len));
+    assert_code(0, coxi_file_read(path, (size_t)1 << 30, &bytes, &len));
     if (ret_len != NULL) {
         *ret_len = len;
     }

@@ -769,7 +769,7 @@ static void note_time(struct coxi_function *function, uint32_t us)
 uint32_t coxi_attempt_run(struct coxi_run *run, const struct coxi_closure_head *head,
                           const void *args, size_t args_len)
 {
-    struct coxi_attempt *attempt;
+    struct coxi_attempt *attempt = NULL;
     struct coxi_function *function = coxi_run_function(run, head);
     int r = function == NULL ? COX_EMODULE : attempt_take(run, &attempt);
     if (r != 0) {

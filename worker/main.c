@@ -1,14 +1,13 @@
 /* coxswain-worker: the worker daemon; as supervisor, or (--step-process) the one it
  * runs. */
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/daemon.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "common/option.h"
 #include "worker/service.h"
 #include "worker/supervisor.h"
@@ -79,26 +78,26 @@ static int serve(const struct config *config)
 static int supervise(int argc, char **argv, const char *dir)
 {
     char self[PATH_MAX];
+    char dir_option[PATH_MAX];
     char parent[32];
-    char **child = calloc((size_t)argc + 6, sizeof(*child));
+    char step_process[] = "--step-process";
+    char **child = calloc((size_t)argc + 4, sizeof(*child));
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (n <= 0 || child == NULL) {
+    int r = coxi_path(dir_option, "--dir=%s", dir);
+    if (r == 0 && (n <= 0 || child == NULL)) {
+        r = coxi_error_errno(COX_EIO, "cannot find this program");
+    }
+    if (r != 0) {
         free(child);
-        (void)coxi_error_errno(COX_EIO, "cannot find this program");
         return coxi_exit_config(program.name);
     }
     self[n] = '\0';
     (void)snprintf(parent, sizeof(parent), "--parent=%d", (int)getpid());
-    int count = 0;
-    char dir_option[PATH_MAX];
-    (void)snprintf(dir_option, sizeof(dir_option), "--dir=%s", dir);
-    child[count++] = self;
-    for (int i = 1; i < argc; i++) {
-        child[count++] = argv[i];
-    }
-    child[count++] = parent;
-    child[count++] = dir_option;
-    child[count++] = (char[]){"--step-process"};
+    child[0] = self;
+    memcpy(child + 1, argv + 1, ((size_t)argc - 1) * sizeof(*child));
+    child[argc] = parent;
+    child[argc + 1] = dir_option;
+    child[argc + 2] = step_process;
     int code = coxi_supervise(child);
     free(child);
     return code;
@@ -106,20 +105,17 @@ static int supervise(int argc, char **argv, const char *dir)
 
 static int run_supervisor(int argc, char **argv, const struct config *config)
 {
+    char temporary[64];
     if (config->dir != NULL) {
-        if (mkdir(config->dir, 0700) != 0 && access(config->dir, W_OK | X_OK) != 0) {
-            (void)coxi_error_errno(COX_EIO, "cannot keep modules in %s", config->dir);
-            return coxi_exit_config(program.name);
-        }
-        return supervise(argc, argv, config->dir);
+        return coxi_directory_make(config->dir) == 0
+                   ? supervise(argc, argv, config->dir)
+                   : coxi_exit_config(program.name);
     }
-    char dir[] = "/tmp/coxswain-worker-XXXXXX";
-    if (mkdtemp(dir) == NULL) {
-        (void)coxi_error_errno(COX_EIO, "cannot make a directory in /tmp");
+    if (coxi_directory_temporary(temporary) != 0) {
         return coxi_exit_config(program.name);
     }
-    int code = supervise(argc, argv, dir);
-    coxi_remove_tree(dir);
+    int code = supervise(argc, argv, temporary);
+    coxi_directory_remove(temporary);
     return code;
 }
 

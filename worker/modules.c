@@ -2,58 +2,22 @@
 #include "worker/modules.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/error.h"
-
-static int write_all(int fd, const uint8_t *bytes, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, bytes, len);
-        if (n < 0 && errno != EINTR) {
-            return -1;
-        }
-        if (n > 0) {
-            bytes += n;
-            len -= (size_t)n;
-        }
-    }
-    return 0;
-}
-
-/* The file appears whole under its name, or not at all. */
-static int store(const char *path, const void *bytes, size_t len)
-{
-    char temporary[512];
-    (void)snprintf(temporary, sizeof(temporary), "%s.%d", path, (int)getpid());
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        return coxi_error_errno(COX_EIO, "cannot write %s", temporary);
-    }
-    int failed = write_all(fd, bytes, len);
-    failed = close(fd) != 0 || failed != 0 ? -1 : 0;
-    if (failed != 0 || rename(temporary, path) != 0) {
-        int r = coxi_error_errno(COX_EIO, "cannot write %s", path);
-        (void)unlink(temporary);
-        return r;
-    }
-    return 0;
-}
+#include "common/file.h"
 
 /* The bytes in the file are a module and are those of the hash. */
 static int check(const char *path, const char *name, struct coxi_hash128 hash,
                  struct coxi_module_info *info)
 {
-    uint8_t *bytes;
-    size_t len;
-    int r = coxi_read_file(path, COXI_MODULE_BYTES_MAX, &bytes, &len);
+    uint8_t *bytes = NULL;
+    size_t len = 0;
+    int r = coxi_file_read(path, COXI_MODULE_BYTES_MAX, &bytes, &len);
     if (r != 0) {
-        return access(path, F_OK) != 0 ? COX_ENOENT : r;
+        return r;
     }
     struct coxi_hash128 found = coxi_hash_bytes(bytes, len);
     if (found.high != hash.high || found.low != hash.low) {
@@ -95,17 +59,16 @@ static int open_module(const char *path, const char *name,
 int coxi_module_load(const char *dir, struct coxi_hash128 hash, const char *name,
                      const void *bytes, size_t len, struct coxi_loaded **ret)
 {
-    char path[400];
+    char path[PATH_MAX];
     struct coxi_module_info *info = malloc(sizeof(*info));
     struct coxi_loaded *module = calloc(1, sizeof(*module));
     int r = info == NULL || module == NULL ? coxi_error_memory("a module") : 0;
-    if ((size_t)snprintf(path, sizeof(path), "%s/%016llx%016llx.so", dir,
-                         (unsigned long long)hash.high,
-                         (unsigned long long)hash.low) >= sizeof(path)) {
-        r = coxi_error(COX_EINVAL, "the directory's name %s is too long", dir);
+    if (r == 0) {
+        r = coxi_path(path, "%s/%016llx%016llx.so", dir, (unsigned long long)hash.high,
+                      (unsigned long long)hash.low);
     }
     if (r == 0 && bytes != NULL) {
-        r = store(path, bytes, len);
+        r = coxi_file_write(path, bytes, len);
     }
     if (r == 0) {
         r = check(path, name, hash, info);

@@ -271,7 +271,8 @@ static int open_worker(struct worker *worker)
         coxi_server_start(worker->server);
     }
     if (r == 0 && options->address_file != NULL) {
-        r = coxi_write_line(options->address_file, coxi_server_url(worker->server));
+        r = coxi_daemon_announce(options->address_file,
+                                 coxi_server_url(worker->server));
     }
     return r;
 }

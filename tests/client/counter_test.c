@@ -11,7 +11,7 @@ static void open_with_counters(struct crew *crew, struct cox_variable **counters
 {
     crew_open(crew, N_PS, 2, "counter", NULL);
     for (int i = 0; i < N_PS; i++) {
-        char name[8];
+        char name[16];
         (void)snprintf(name, sizeof(name), "c%d", i);
         counters[i] = crew_counter(crew, name);
     }

@@ -1,0 +1,211 @@
+/* See file.h. */
+#include "common/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+
+int coxi_path(char ret[PATH_MAX], const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(ret, PATH_MAX, format, args);
+    va_end(args);
+    if (n < 0 || n >= PATH_MAX) {
+        return coxi_error(COX_EINVAL, "the path %.64s... is longer than %d bytes", ret,
+                          PATH_MAX - 1);
+    }
+    return 0;
+}
+
+/* ---- reading */
+
+static int read_all(int fd, const char *path, uint8_t *bytes, size_t len)
+{
+    size_t have = 0;
+    while (have < len) {
+        ssize_t n = read(fd, bytes + have, len - have);
+        if (n == 0) {
+            return coxi_error(COX_EIO, "cannot read %s: it became shorter", path);
+        }
+        if (n < 0 && errno != EINTR) {
+            return coxi_error_errno(COX_EIO, "cannot read %s", path);
+        }
+        have += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+int coxi_file_read(const char *path, size_t max, uint8_t **ret, size_t *ret_len)
+{
+    struct stat st;
+    uint8_t *bytes = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return coxi_error_errno(errno == ENOENT ? COX_ENOENT : COX_EIO,
+                                "cannot read %s", path);
+    }
+    int r = 0;
+    if (fstat(fd, &st) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot read %s", path);
+    } else if (!S_ISREG(st.st_mode)) {
+        r = coxi_error(COX_EIO, "cannot read %s: not a file", path);
+    } else if ((uint64_t)st.st_size > max) {
+        r = coxi_error(COX_ELIMIT, "%s has %lld bytes, the limit is %zu", path,
+                       (long long)st.st_size, max);
+    } else if ((bytes = malloc((size_t)st.st_size + 1)) == NULL) {
+        r = coxi_error_memory(path);
+    } else {
+        r = read_all(fd, path, bytes, (size_t)st.st_size);
+    }
+    (void)close(fd);
+    if (r != 0) {
+        free(bytes);
+        return r;
+    }
+    bytes[st.st_size] = '\0';
+    *ret = bytes;
+    *ret_len = (size_t)st.st_size;
+    return 0;
+}
+
+void coxi_file_last_line(const char *path, char *ret, size_t len)
+{
+    char line[1024];
+    FILE *file = fopen(path, "re");
+    ret[0] = '\0';
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        (void)snprintf(ret, len, "%s", line);
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
+/* ---- writing */
+
+static int write_all(int fd, const uint8_t *bytes, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, bytes, len);
+        if (n < 0 && errno != EINTR) {
+            return -1;
+        }
+        if (n > 0) {
+            bytes += n;
+            len -= (size_t)n;
+        }
+    }
+    return 0;
+}
+
+int coxi_file_write(const char *path, const void *bytes, size_t len)
+{
+    char temporary[PATH_MAX];
+    int r = coxi_path(temporary, "%s.%d.tmp", path, (int)getpid());
+    if (r != 0) {
+        return r;
+    }
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        return coxi_error_errno(COX_EIO, "cannot write %s", temporary);
+    }
+    if (write_all(fd, bytes, len) != 0 || fsync(fd) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot write %s", temporary);
+    }
+    if (close(fd) != 0 && r == 0) {
+        r = coxi_error_errno(COX_EIO, "cannot write %s", temporary);
+    }
+    if (r == 0 && rename(temporary, path) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot write %s", path);
+    }
+    if (r != 0) {
+        (void)unlink(temporary);
+    }
+    return r;
+}
+
+/* ---- directories */
+
+static int make_one(const char *path)
+{
+    if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+        return coxi_error_errno(COX_EIO, "cannot make the directory %s", path);
+    }
+    return 0;
+}
+
+int coxi_directory_make(const char *path)
+{
+    char part[PATH_MAX];
+    int r = coxi_path(part, "%s", path);
+    for (char *slash = part; r == 0 && (slash = strchr(slash + 1, '/')) != NULL;) {
+        *slash = '\0';
+        r = make_one(part);
+        *slash = '/';
+    }
+    return r == 0 ? make_one(part) : r;
+}
+
+int coxi_directory_temporary(char ret[64])
+{
+    const char *tmp = getenv("TMPDIR");
+    if (tmp == NULL || *tmp == '\0' || strlen(tmp) > 40) {
+        tmp = "/tmp"; /* sockets will lie in it: their paths must be short */
+    }
+    (void)snprintf(ret, 64, "%s/coxswain-XXXXXX", tmp);
+    if (mkdtemp(ret) == NULL) {
+        return coxi_error_errno(COX_EIO, "cannot make a directory in %s", tmp);
+    }
+    return 0;
+}
+
+int coxi_directory_sync(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return coxi_error_errno(COX_EIO, "cannot open the directory %s", path);
+    }
+    int r =
+        fsync(fd) == 0 ? 0 : coxi_error_errno(COX_EIO, "cannot write %s to disk", path);
+    (void)close(fd);
+    return r;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type,
+                        struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    (void)remove(path);
+    return 0;
+}
+
+void coxi_directory_remove(const char *path)
+{
+    (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+int coxi_program_directory(char ret[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
+    if (n > 0) {
+        ret[n] = '\0';
+        char *slash = strrchr(ret, '/');
+        if (slash != NULL) {
+            *slash = '\0';
+            return 0;
+        }
+    }
+    return coxi_error_errno(COX_EIO, "cannot find this program's directory");
+}

@@ -1,0 +1,43 @@
+/* Files and paths. All functions block; any thread. Texts of errors name the path. */
+#ifndef COXI_COMMON_FILE_H
+#define COXI_COMMON_FILE_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Formats a path into ret[PATH_MAX]. COX_EINVAL: it is longer than that. */
+int coxi_path(char ret[PATH_MAX], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/*
+ * Reads a whole regular file of at most `max` bytes; a NUL is put behind them. *ret is
+ * for free(). COX_ENOENT: there is none; COX_EIO; COX_ELIMIT.
+ */
+int coxi_file_read(const char *path, size_t max, uint8_t **ret, size_t *ret_len);
+
+/*
+ * Writes a file that appears under its name whole or not at all, and is on disk when
+ * this returns. COX_EIO.
+ */
+int coxi_file_write(const char *path, const void *bytes, size_t len);
+
+/* The last line of a text file, without its newline; "" where there is none. */
+void coxi_file_last_line(const char *path, char *ret, size_t len);
+
+/* Makes a directory and those above it that are missing. COX_EIO. */
+int coxi_directory_make(const char *path);
+
+/* A new directory for us alone in $TMPDIR or /tmp. COX_EIO. */
+int coxi_directory_temporary(char ret[64]);
+
+/* Waits until what is in a directory (names, renames) is on disk. COX_EIO. */
+int coxi_directory_sync(const char *path);
+
+/* Removes a directory and all that is in it, as far as that is possible. */
+void coxi_directory_remove(const char *path);
+
+/* Directory of this process's program. COX_EIO. */
+int coxi_program_directory(char ret[PATH_MAX]);
+
+#endif
