@@ -387,6 +387,10 @@ static int finish(struct client *client)
         code = complain("training failed");
     }
     double seconds = now_s() - client->start_s;
+    if (code == 0 && client->rows == 0) {
+        (void)fprintf(stderr, "ctr: %s: has no rows\n", o->train);
+        code = 2;
+    }
     if (code == 0) {
         code = save_checkpoint(client, true);
     }
