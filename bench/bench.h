@@ -1,0 +1,78 @@
+/*
+ * The benchmark's frame: what a case is, and how measurements are told.
+ *
+ * A case takes rounds: in each the value and its baseline are measured one after the
+ * other, so that both see the same machine; the medians of the rounds are reported.
+ */
+#ifndef COXI_BENCH_BENCH_H
+#define COXI_BENCH_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct bench {
+    double seconds; /* to spend on a measurement, about */
+    bool json;
+    char self[4096]; /* this program */
+    char dir[64];    /* for files; removed at the end */
+    bool headed;     /* the table's head has been printed */
+};
+
+enum { BENCH_ROUNDS = 5 };
+
+/* What one round has found. Latencies of 0: there are none. */
+struct bench_sample {
+    double value;
+    double p50_us;
+    double p99_us;
+    double cpu_us; /* of both sides, for one operation; 0: not known */
+};
+
+struct bench_measurement {
+    const char *name;
+    const char *params; /* a JSON object */
+    const char *unit;   /* "1/s", "GB/s", "us", "rows/s" */
+    const char *baseline_name;
+    struct bench_sample value[BENCH_ROUNDS];
+    double baseline[BENCH_ROUNDS];
+    int n_rounds;
+};
+
+/* Prints a measurement of case `name`: a line of JSON or of the table. */
+void bench_report(struct bench *bench, const char *name,
+                  const struct bench_measurement *m);
+
+/* The p-th quantile (0 to 1) of n numbers, which it sorts. */
+double bench_quantile(double *numbers, size_t n, double p);
+
+/* Ends the program with what went wrong. */
+__attribute__((noreturn, format(printf, 1, 2))) void bench_die(const char *format, ...);
+
+/* Dies with the last error's text unless `code` is 0. */
+void bench_check(int code, const char *what);
+
+/* CPU seconds used so far: by this process; by another. */
+double bench_cpu_self(void);
+double bench_cpu_of(pid_t pid);
+double bench_now(void); /* seconds */
+
+/* A second process of this program that runs `--serve what`; its first line of output.
+ */
+struct bench_child {
+    pid_t pid;
+    int lifeline; /* it ends when this is closed */
+    char line[128];
+};
+void bench_child_start(struct bench *bench, const char *what, struct bench_child *ret);
+void bench_child_stop(struct bench_child *child);
+
+/* The cases, and what their children run. */
+void bench_wire(struct bench *bench);
+void bench_schedule(struct bench *bench);
+void bench_train(struct bench *bench);
+void bench_serve_link(const char *url);
+void bench_serve_raw(bool tcp);
+
+#endif

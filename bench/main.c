@@ -1,0 +1,331 @@
+/* coxswain-bench: what Coxswain reaches, as ratios to plain baselines in the same run.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "common/clock.h"
+#include "common/daemon.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "common/option.h"
+
+static const struct {
+    const char *name;
+    void (*run)(struct bench *bench);
+} cases[] = {
+    {"wire", bench_wire},
+    {"schedule", bench_schedule},
+    {"train", bench_train},
+};
+
+enum { N_CASES = sizeof(cases) / sizeof(*cases) };
+
+struct config {
+    bool all;
+    bool json;
+    double seconds;
+    const char *serve;
+};
+
+static const struct coxi_option options[] = {
+    {.name = "all",
+     .type = COXI_OPTION_FLAG,
+     .offset = offsetof(struct config, all),
+     .help = "run every case"},
+    {.name = "json",
+     .type = COXI_OPTION_FLAG,
+     .offset = offsetof(struct config, json),
+     .help = "print one JSON object a line for each measurement"},
+    {.name = "seconds",
+     .type = COXI_OPTION_REAL,
+     .offset = offsetof(struct config, seconds),
+     .min = 0.1,
+     .max = 600,
+     .fallback = "5",
+     .help = "time for a measurement, about"},
+    {.name = "serve",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct config, serve),
+     .help = "be the other side of a case (the benchmark starts it)"},
+};
+
+static const struct coxi_program program = {
+    .name = "coxswain-bench",
+    .usage = "[options] CASE ... | --all",
+    .summary =
+        "Measures Coxswain on this host. Cases: wire (links), schedule (closures), "
+        "train\n"
+        "(the click model). Each measurement has a baseline, measured in turn with it.",
+    .prefix = "COX_BENCH",
+    .options = options,
+    .n_options = sizeof(options) / sizeof(*options),
+};
+
+/* ---- small things */
+
+void bench_die(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)fputs("coxswain-bench: ", stderr);
+    (void)vfprintf(stderr, format, args);
+    (void)fputc('\n', stderr);
+    va_end(args);
+    exit(1);
+}
+
+void bench_check(int code, const char *what)
+{
+    if (code != 0) {
+        bench_die("%s: %s", what, coxi_error_text());
+    }
+}
+
+static double cpu_of_clock(clockid_t clock)
+{
+    struct timespec t;
+    return clock_gettime(clock, &t) == 0 ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec
+                                         : 0;
+}
+
+double bench_cpu_self(void)
+{
+    return cpu_of_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+double bench_cpu_of(pid_t pid)
+{
+    clockid_t clock;
+    return clock_getcpuclockid(pid, &clock) == 0 ? cpu_of_clock(clock) : 0;
+}
+
+double bench_now(void)
+{
+    return 1e-9 * (double)coxi_now_ns();
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_quantile(double *numbers, size_t n, double p)
+{
+    if (n == 0) {
+        return 0;
+    }
+    qsort(numbers, n, sizeof(*numbers), by_size);
+    size_t i = (size_t)(p * (double)(n - 1) + 0.5);
+    return numbers[i];
+}
+
+/* ---- children */
+
+extern char **environ;
+
+void bench_child_start(struct bench *bench, const char *what, struct bench_child *ret)
+{
+    int to[2];
+    int from[2];
+    const char *argv[] = {bench->self, "--serve", what, NULL};
+    posix_spawn_file_actions_t actions;
+    if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) {
+        bench_die("pipe: %s", strerror(errno));
+    }
+    (void)posix_spawn_file_actions_init(&actions);
+    (void)posix_spawn_file_actions_adddup2(&actions, to[0], 0);
+    (void)posix_spawn_file_actions_adddup2(&actions, from[1], 1);
+    errno = posix_spawn(&ret->pid, bench->self, &actions, NULL,
+                        (char **)(uintptr_t)argv, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    if (errno != 0) {
+        bench_die("cannot start %s: %s", bench->self, strerror(errno));
+    }
+    (void)close(to[0]);
+    (void)close(from[1]);
+    ret->lifeline = to[1];
+    FILE *output = fdopen(from[0], "r");
+    if (output == NULL || fgets(ret->line, sizeof(ret->line), output) == NULL) {
+        bench_die("the other side, --serve %s, did not start", what);
+    }
+    ret->line[strcspn(ret->line, "\n")] = '\0';
+    (void)fclose(output);
+}
+
+void bench_child_stop(struct bench_child *child)
+{
+    (void)close(child->lifeline);
+    (void)waitpid(child->pid, NULL, 0);
+}
+
+/* ---- output */
+
+static double median_of(const struct bench_measurement *m, size_t offset)
+{
+    double numbers[BENCH_ROUNDS];
+    for (int i = 0; i < m->n_rounds; i++) {
+        memcpy(&numbers[i], (const char *)&m->value[i] + offset, sizeof(double));
+    }
+    return bench_quantile(numbers, (size_t)m->n_rounds, 0.5);
+}
+
+static void print_json(const char *name, const struct bench_measurement *m,
+                       const struct bench_sample *median, double baseline)
+{
+    (void)printf("{\"case\":\"%s\",\"name\":\"%s\",\"params\":%s,\"value\":%.6g,"
+                 "\"unit\":\"%s\"",
+                 name, m->name, m->params, median->value, m->unit);
+    if (median->p50_us > 0) {
+        (void)printf(",\"p50_us\":%.4g,\"p99_us\":%.4g", median->p50_us,
+                     median->p99_us);
+    }
+    if (baseline > 0) {
+        (void)printf(",\"baseline\":%.6g,\"baseline_name\":\"%s\",\"ratio\":%.4g",
+                     baseline, m->baseline_name, median->value / baseline);
+    }
+    if (median->cpu_us > 0) {
+        (void)printf(",\"cpu_us\":%.4g", median->cpu_us);
+    }
+    (void)printf("}\n");
+}
+
+static void print_row(struct bench *bench, const char *name,
+                      const struct bench_measurement *m,
+                      const struct bench_sample *median, double baseline)
+{
+    if (!bench->headed) {
+        bench->headed = true;
+        (void)printf("%-9s %-15s %12s %-6s %8s %8s %8s %7s  %s\n", "case", "name",
+                     "value", "unit", "p50 us", "p99 us", "cpu us", "ratio",
+                     "to, and parameters");
+    }
+    (void)printf("%-9s %-15s %12.5g %-6s", name, m->name, median->value, m->unit);
+    if (median->p50_us > 0) {
+        (void)printf(" %8.1f %8.1f", median->p50_us, median->p99_us);
+    } else {
+        (void)printf(" %8s %8s", "", "");
+    }
+    if (median->cpu_us > 0) {
+        (void)printf(" %8.2f", median->cpu_us);
+    } else {
+        (void)printf(" %8s", "");
+    }
+    if (baseline > 0) {
+        (void)printf(" %7.2f  %s (%.5g)", median->value / baseline, m->baseline_name,
+                     baseline);
+    } else {
+        (void)printf(" %7s ", "");
+    }
+    (void)printf("  %s\n", m->params);
+}
+
+void bench_report(struct bench *bench, const char *name,
+                  const struct bench_measurement *m)
+{
+    double baselines[BENCH_ROUNDS];
+    memcpy(baselines, m->baseline, sizeof(baselines));
+    double baseline = bench_quantile(baselines, (size_t)m->n_rounds, 0.5);
+    struct bench_sample median = {
+        .value = median_of(m, offsetof(struct bench_sample, value)),
+        .p50_us = median_of(m, offsetof(struct bench_sample, p50_us)),
+        .p99_us = median_of(m, offsetof(struct bench_sample, p99_us)),
+        .cpu_us = median_of(m, offsetof(struct bench_sample, cpu_us)),
+    };
+    if (bench->json) {
+        print_json(name, m, &median, baseline);
+    } else {
+        print_row(bench, name, m, &median, baseline);
+    }
+    (void)fflush(stdout);
+}
+
+/* ---- */
+
+static int serve(const char *what)
+{
+    if (strcmp(what, "raw-tcp") == 0 || strcmp(what, "raw-ipc") == 0) {
+        bench_serve_raw(strcmp(what, "raw-tcp") == 0);
+        return EXIT_SUCCESS;
+    }
+    if (strncmp(what, "link=", 5) == 0) {
+        bench_serve_link(what + 5);
+        return EXIT_SUCCESS;
+    }
+    (void)coxi_error(COX_EINVAL, "--serve %s: no such thing", what);
+    return coxi_exit_config(program.name);
+}
+
+static bool is_case(const char *name)
+{
+    for (size_t i = 0; i < N_CASES; i++) {
+        if (strcmp(cases[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_asked(const char *name, const struct config *config, char **argv)
+{
+    if (config->all) {
+        return true;
+    }
+    for (; *argv != NULL; argv++) {
+        if (strcmp(*argv, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    struct config config = {0};
+    struct bench bench = {0};
+    int rest = argc;
+    int r = coxi_options_parse(&program, argc, argv, &config, &rest);
+    if (r == COXI_OPTIONS_EXIT) {
+        return EXIT_SUCCESS;
+    }
+    if (r == 0 && config.serve != NULL) {
+        return serve(config.serve);
+    }
+    if (r == 0 && rest == argc && !config.all) {
+        r = coxi_error(COX_EINVAL, "which case? wire, schedule, train, or --all");
+    }
+    for (int i = rest; r == 0 && i < argc; i++) {
+        r = is_case(argv[i]) ? 0
+                             : coxi_error(COX_EINVAL, "there is no case '%s'", argv[i]);
+    }
+    if (r == 0) {
+        r = coxi_directory_temporary(bench.dir);
+    }
+    if (r != 0) {
+        return coxi_exit_config(program.name);
+    }
+    ssize_t n = readlink("/proc/self/exe", bench.self, sizeof(bench.self) - 1);
+    bench.self[n > 0 ? n : 0] = '\0';
+    bench.seconds = config.seconds;
+    bench.json = config.json;
+    (void)signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < N_CASES; i++) {
+        if (is_asked(cases[i].name, &config, argv + rest)) {
+            cases[i].run(&bench);
+        }
+    }
+    coxi_directory_remove(bench.dir);
+    return EXIT_SUCCESS;
+}

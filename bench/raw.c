@@ -1,0 +1,234 @@
+/* See raw.h. */
+#include "bench/raw.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+struct head {
+    uint64_t len;
+    uint64_t answer;
+};
+
+enum { SMALL = 64, BUFFER = 64 * 1024, SAMPLES_MAX = 200000 };
+
+static void set_nodelay(int fd, bool tcp)
+{
+    int on = 1;
+    if (tcp) {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
+}
+
+static void read_all(int fd, void *to, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = recv(fd, to, len, 0);
+        if (n <= 0) {
+            bench_die("raw socket: %s", n == 0 ? "closed" : strerror(errno));
+        }
+        to = (uint8_t *)to + n;
+        len -= (size_t)n;
+    }
+}
+
+static void write_all(int fd, struct iovec *iov, int n_iov)
+{
+    while (n_iov > 0) {
+        ssize_t n = writev(fd, iov, n_iov);
+        if (n < 0) {
+            bench_die("raw socket: %s", strerror(errno));
+        }
+        while (n_iov > 0 && (size_t)n >= iov->iov_len) {
+            n -= (ssize_t)iov->iov_len;
+            iov++;
+            n_iov--;
+        }
+        if (n_iov > 0) {
+            iov->iov_base = (uint8_t *)iov->iov_base + n;
+            iov->iov_len -= (size_t)n;
+        }
+    }
+}
+
+/* ---- the other side */
+
+/* One connection: reads what comes through a buffer, long messages straight into
+ * memory. */
+static void serve_connection(int fd)
+{
+    static uint8_t buffer[BUFFER];
+    static uint8_t answer[BUFFER];
+    uint8_t *payload = aligned_alloc(64, RAW_MAX);
+    size_t have = 0;
+    if (payload == NULL) {
+        bench_die("out of memory");
+    }
+    for (;;) {
+        ssize_t n = recv(fd, buffer + have, sizeof(buffer) - have, 0);
+        if (n <= 0) {
+            break;
+        }
+        have += (size_t)n;
+        size_t at = 0;
+        struct head head;
+        while (have - at >= sizeof(head)) {
+            memcpy(&head, buffer + at, sizeof(head));
+            size_t here = have - at - sizeof(head);
+            if (head.len > here && head.len <= sizeof(buffer) - sizeof(head)) {
+                break;
+            }
+            size_t part = head.len < here ? head.len : here;
+            if (head.len > here) {
+                memcpy(payload, buffer + at + sizeof(head), part);
+                read_all(fd, payload + part, head.len - part);
+            }
+            at += sizeof(head) + part;
+            if (head.answer > 0) {
+                write_all(fd, &(struct iovec){answer, head.answer}, 1);
+            }
+        }
+        memmove(buffer, buffer + at, have - at);
+        have -= at;
+    }
+    free(payload);
+}
+
+void bench_serve_raw(bool tcp)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET};
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    char ignored;
+    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    (void)snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "coxswain-bench-%d",
+                   (int)getpid());
+    socklen_t len = tcp ? sizeof(in) : sizeof(un);
+    struct sockaddr *address = tcp ? (struct sockaddr *)&in : (struct sockaddr *)&un;
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, address, len) != 0 || listen(fd, 8) != 0 ||
+        getsockname(fd, address, &len) != 0) {
+        bench_die("raw socket: %s", strerror(errno));
+    }
+    if (tcp) {
+        (void)printf("%d\n", ntohs(in.sin_port));
+    } else {
+        (void)printf("%s\n", un.sun_path + 1);
+    }
+    (void)fflush(stdout);
+    int peer = accept(fd, NULL, NULL);
+    if (peer >= 0) {
+        set_nodelay(peer, tcp);
+        serve_connection(peer);
+    }
+    (void)read(STDIN_FILENO, &ignored, 1); /* until the benchmark ends */
+}
+
+/* ---- this side */
+
+void raw_open(struct bench *bench, bool tcp, struct raw *ret)
+{
+    bench_child_start(bench, tcp ? "raw-tcp" : "raw-ipc", &ret->child);
+    struct sockaddr_in in = {.sin_family = AF_INET};
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    in.sin_port = htons((uint16_t)strtol(ret->child.line, NULL, 10));
+    (void)snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "%.100s", ret->child.line);
+    const struct sockaddr *address =
+        tcp ? (const struct sockaddr *)&in : (const struct sockaddr *)&un;
+    ret->fd = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (ret->fd < 0 || connect(ret->fd, address, tcp ? sizeof(in) : sizeof(un)) != 0) {
+        bench_die("raw socket: %s", strerror(errno));
+    }
+    set_nodelay(ret->fd, tcp);
+    ret->payload = aligned_alloc(64, RAW_MAX);
+    if (ret->payload == NULL) {
+        bench_die("out of memory");
+    }
+    memset(ret->payload, 1, RAW_MAX);
+}
+
+void raw_close(struct raw *raw)
+{
+    (void)close(raw->fd);
+    bench_child_stop(&raw->child);
+    free(raw->payload);
+}
+
+static void send_message(struct raw *raw, size_t len, size_t answer)
+{
+    struct head head = {len, answer};
+    struct iovec iov[] = {{&head, sizeof(head)}, {raw->payload, len}};
+    write_all(raw->fd, iov, 2);
+}
+
+double raw_bandwidth(struct raw *raw, size_t bytes, double seconds)
+{
+    uint8_t answer[8];
+    size_t n = 0;
+    /* An answer now and then keeps the two within some hundred megabytes of each other.
+     */
+    size_t every = bytes >= RAW_MAX ? 2 : RAW_MAX * 2 / bytes;
+    double start = bench_now();
+    do {
+        for (size_t i = 0; i < every; i++) {
+            send_message(raw, bytes, i + 1 == every ? sizeof(answer) : 0);
+        }
+        n += every;
+        read_all(raw->fd, answer, sizeof(answer));
+    } while (bench_now() - start < seconds);
+    return (double)n * (double)bytes / (bench_now() - start) / 1e9;
+}
+
+double raw_requests(struct raw *raw, int outstanding, double seconds)
+{
+    static uint8_t answers[BUFFER];
+    size_t n_sent = 0;
+    size_t have = 0;
+    size_t n_done = 0;
+    double start = bench_now();
+    for (int i = 0; i < outstanding; i++) {
+        send_message(raw, SMALL - sizeof(struct head), SMALL);
+        n_sent++;
+    }
+    bool going = true;
+    while (n_done < n_sent) {
+        ssize_t n = recv(raw->fd, answers, sizeof(answers), 0);
+        if (n <= 0) {
+            bench_die("raw socket: closed");
+        }
+        have += (size_t)n;
+        for (; have >= SMALL; have -= SMALL) {
+            n_done++;
+            if (going) {
+                send_message(raw, SMALL - sizeof(struct head), SMALL);
+                n_sent++;
+            }
+        }
+        going = going && bench_now() - start < seconds;
+    }
+    return (double)n_done / (bench_now() - start);
+}
+
+double raw_round_trip(struct raw *raw, double seconds)
+{
+    static double samples[SAMPLES_MAX];
+    uint8_t answer[SMALL];
+    size_t n = 0;
+    double start = bench_now();
+    double now = start;
+    while (now - start < seconds && n < SAMPLES_MAX) {
+        double before = now;
+        send_message(raw, SMALL - sizeof(struct head), SMALL);
+        read_all(raw->fd, answer, sizeof(answer));
+        now = bench_now();
+        samples[n++] = (now - before) * 1e6;
+    }
+    return bench_quantile(samples, n, 0.5);
+}

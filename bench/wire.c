@@ -1,0 +1,325 @@
+/*
+ * Case `wire`: links against raw blocking sockets, to a process of its own on this
+ * host. bandwidth_1m, bandwidth_64m   payloads streamed one way, received into aligned
+ * memory requests_64                   64-byte requests and answers, 64 outstanding
+ *   round_trip                    one outstanding
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/raw.h"
+#include "common/error.h"
+#include "common/link.h"
+#include "common/sync.h"
+
+/* A frame's metadata here: the bytes of the answer's metadata (0: no answer). */
+enum { META = 48, SAMPLES_MAX = 200000 };
+
+struct meta {
+    uint64_t answer;
+    uint8_t rest[META - sizeof(uint64_t)];
+};
+
+static int send_frame(struct coxi_link *link, size_t answer,
+                      const struct iovec *payload)
+{
+    struct meta meta = {.answer = answer};
+    return coxi_link_send(link,
+                          &(struct coxi_outgoing){
+                              .meta = &meta,
+                              .meta_len = sizeof(meta),
+                              .payload = payload,
+                              .n_payload = payload != NULL ? 1 : 0,
+                          },
+                          false);
+}
+
+/* ---- the other side: a thread a connection, as a ps has */
+
+struct served {
+    struct coxi_link *link;
+    pthread_t thread;
+    uint8_t *payload;
+};
+
+static void *served_payload(void *arg, struct coxi_link *link,
+                            const struct coxi_frame *frame)
+{
+    (void)link;
+    return frame->payload_len <= RAW_MAX ? ((struct served *)arg)->payload : NULL;
+}
+
+static int served_frame(void *arg, struct coxi_link *link,
+                        const struct coxi_frame *frame)
+{
+    (void)arg;
+    struct meta meta;
+    memcpy(&meta, frame->meta, sizeof(meta));
+    return meta.answer > 0 ? send_frame(link, 0, NULL) : 0;
+}
+
+static void served_close(void *arg, struct coxi_link *link, int code, const char *text)
+{
+    (void)arg;
+    (void)link;
+    (void)code;
+    (void)text;
+}
+
+static const struct coxi_link_events served_events = {
+    .on_frame = served_frame,
+    .on_payload = served_payload,
+    .on_close = served_close,
+};
+
+static void *served_thread(void *arg)
+{
+    (void)coxi_link_run(((struct served *)arg)->link);
+    return NULL;
+}
+
+static void served_accepted(void *arg, struct coxi_link *link)
+{
+    struct served *served = arg;
+    served->link = link;
+    coxi_link_listen_to(link, &served_events, served);
+    coxi_link_allow(link, 4096, RAW_MAX);
+    bench_check(coxi_thread_start(&served->thread, "bench", served_thread, served),
+                "a thread");
+}
+
+void bench_serve_link(const char *url)
+{
+    struct served served = {.payload = aligned_alloc(64, RAW_MAX)};
+    struct coxi_listener *listener;
+    char ignored;
+    if (served.payload == NULL) {
+        bench_die("out of memory");
+    }
+    bench_check(coxi_listener_open(url, served_accepted, &served, &listener), "link");
+    coxi_listener_start(listener);
+    (void)printf("%s\n", coxi_listener_url(listener));
+    (void)fflush(stdout);
+    (void)read(STDIN_FILENO, &ignored, 1); /* until the benchmark ends */
+    _exit(0);
+}
+
+/* ---- this side */
+
+struct side {
+    struct bench_child child;
+    struct coxi_link *link;
+    pthread_t thread;
+    uint8_t *payload;
+    pthread_mutex_t lock; /* guards n_answers; leaf */
+    pthread_cond_t answered;
+    size_t n_answers;
+    /* requests: the receiving thread sends the next one for each answer */
+    atomic_bool going;
+    size_t n_sent; /* receiving thread, once it goes */
+};
+
+static int side_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
+{
+    (void)frame;
+    struct side *side = arg;
+    int r = 0;
+    if (atomic_load_explicit(&side->going, memory_order_relaxed)) {
+        side->n_sent++;
+        r = send_frame(link, META, NULL);
+    }
+    coxi_lock(&side->lock);
+    side->n_answers++;
+    if (!atomic_load_explicit(&side->going, memory_order_relaxed)) {
+        (void)pthread_cond_signal(&side->answered);
+    }
+    coxi_unlock(&side->lock);
+    return r;
+}
+
+static const struct coxi_link_events side_events = {
+    .on_frame = side_frame,
+    .on_close = served_close,
+};
+
+static void *side_thread(void *arg)
+{
+    (void)coxi_link_run(((struct side *)arg)->link);
+    return NULL;
+}
+
+static void side_open(struct bench *bench, bool tcp, struct side *side)
+{
+    char what[128];
+    (void)snprintf(what, sizeof(what),
+                   tcp ? "link=tcp://127.0.0.1:0" : "link=ipc://%s/link", bench->dir);
+    bench_child_start(bench, what, &side->child);
+    side->payload = aligned_alloc(64, RAW_MAX);
+    if (side->payload == NULL) {
+        bench_die("out of memory");
+    }
+    memset(side->payload, 1, RAW_MAX);
+    (void)pthread_mutex_init(&side->lock, NULL);
+    coxi_cond_init(&side->answered);
+    bench_check(coxi_link_connect(side->child.line, 5000, &side->link), "link");
+    coxi_link_listen_to(side->link, &side_events, side);
+    coxi_link_allow(side->link, 4096, 4096);
+    bench_check(coxi_thread_start(&side->thread, "bench", side_thread, side),
+                "a thread");
+}
+
+static void side_close(struct side *side)
+{
+    coxi_link_close(side->link, COX_ECANCELLED, "done");
+    (void)pthread_join(side->thread, NULL);
+    coxi_link_unref(side->link);
+    bench_child_stop(&side->child);
+    (void)pthread_cond_destroy(&side->answered);
+    (void)pthread_mutex_destroy(&side->lock);
+    free(side->payload);
+}
+
+/* Waits until `n` answers have come since the count was 0, and makes it 0 again. */
+static void await_answers(struct side *side, size_t n)
+{
+    coxi_lock(&side->lock);
+    while (side->n_answers < n) {
+        (void)pthread_cond_wait(&side->answered, &side->lock);
+    }
+    side->n_answers = 0;
+    coxi_unlock(&side->lock);
+}
+
+static double side_cpu(const struct side *side)
+{
+    return bench_cpu_self() + bench_cpu_of(side->child.pid);
+}
+
+static struct bench_sample bandwidth(struct side *side, size_t bytes, double seconds)
+{
+    size_t n = 0;
+    size_t every = bytes >= RAW_MAX ? 2 : RAW_MAX * 2 / bytes;
+    struct iovec payload = {side->payload, bytes};
+    double cpu = side_cpu(side);
+    double start = bench_now();
+    do {
+        for (size_t i = 0; i < every; i++) {
+            bench_check(send_frame(side->link, i + 1 == every ? META : 0, &payload),
+                        "send");
+        }
+        n += every;
+        await_answers(side, 1);
+    } while (bench_now() - start < seconds);
+    double took = bench_now() - start;
+    return (struct bench_sample){
+        .value = (double)n * (double)bytes / took / 1e9,
+        .cpu_us = (side_cpu(side) - cpu) * 1e6 / (double)n,
+    };
+}
+
+static struct bench_sample requests(struct side *side, int outstanding, double seconds)
+{
+    double cpu = side_cpu(side);
+    double start = bench_now();
+    side->n_sent = (size_t)outstanding;
+    atomic_store(&side->going, true);
+    for (int i = 0; i < outstanding; i++) {
+        bench_check(send_frame(side->link, META, NULL), "send");
+    }
+    /* The receiving thread keeps them going. */
+    struct timespec until = coxi_deadline((int)(seconds * 1000));
+    coxi_lock(&side->lock);
+    while (pthread_cond_timedwait(&side->answered, &side->lock, &until) == 0) {
+    }
+    atomic_store(&side->going, false);
+    coxi_unlock(&side->lock);
+    coxi_lock(&side->lock);
+    while (side->n_answers < side->n_sent) {
+        (void)pthread_cond_wait(&side->answered, &side->lock);
+    }
+    size_t n = side->n_answers;
+    side->n_answers = 0;
+    coxi_unlock(&side->lock);
+    double took = bench_now() - start;
+    return (struct bench_sample){
+        .value = (double)n / took,
+        .cpu_us = (side_cpu(side) - cpu) * 1e6 / (double)n,
+    };
+}
+
+static struct bench_sample round_trip(struct side *side, double seconds)
+{
+    static double samples[SAMPLES_MAX];
+    size_t n = 0;
+    double cpu = side_cpu(side);
+    double start = bench_now();
+    double now = start;
+    while (now - start < seconds && n < SAMPLES_MAX) {
+        double before = now;
+        bench_check(send_frame(side->link, META, NULL), "send");
+        await_answers(side, 1);
+        now = bench_now();
+        samples[n++] = (now - before) * 1e6;
+    }
+    struct bench_sample sample = {
+        .p50_us = bench_quantile(samples, n, 0.5),
+        .p99_us = bench_quantile(samples, n, 0.99),
+        .cpu_us = (side_cpu(side) - cpu) * 1e6 / (double)n,
+    };
+    sample.value = sample.p50_us;
+    return sample;
+}
+
+static void measure_transport(struct bench *bench, bool tcp)
+{
+    struct side side = {0};
+    struct raw raw;
+    const char *params = tcp ? "{\"transport\":\"tcp\"}" : "{\"transport\":\"ipc\"}";
+    double seconds = bench->seconds / BENCH_ROUNDS / 2;
+    side_open(bench, tcp, &side);
+    raw_open(bench, tcp, &raw);
+    static const struct {
+        const char *name;
+        size_t bytes;
+    } sizes[] = {{"bandwidth_1m", 1 << 20}, {"bandwidth_64m", 64 << 20}};
+    for (int s = 0; s < 2; s++) {
+        struct bench_measurement m = {.name = sizes[s].name,
+                                      .params = params,
+                                      .unit = "GB/s",
+                                      .baseline_name = "raw blocking sockets"};
+        for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
+            m.baseline[m.n_rounds] = raw_bandwidth(&raw, sizes[s].bytes, seconds);
+            m.value[m.n_rounds] = bandwidth(&side, sizes[s].bytes, seconds);
+        }
+        bench_report(bench, "wire", &m);
+    }
+    struct bench_measurement m = {.name = "requests_64",
+                                  .params = params,
+                                  .unit = "1/s",
+                                  .baseline_name = "raw, a write a message"};
+    for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
+        m.baseline[m.n_rounds] = raw_requests(&raw, 64, seconds);
+        m.value[m.n_rounds] = requests(&side, 64, seconds);
+    }
+    bench_report(bench, "wire", &m);
+    m = (struct bench_measurement){.name = "round_trip",
+                                   .params = params,
+                                   .unit = "us",
+                                   .baseline_name = "raw round trip"};
+    for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
+        m.baseline[m.n_rounds] = raw_round_trip(&raw, seconds);
+        m.value[m.n_rounds] = round_trip(&side, seconds);
+    }
+    bench_report(bench, "wire", &m);
+    raw_close(&raw);
+    side_close(&side);
+}
+
+void bench_wire(struct bench *bench)
+{
+    measure_transport(bench, true);
+    measure_transport(bench, false);
+}
