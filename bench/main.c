@@ -68,6 +68,7 @@ static const struct coxi_program program = {
         "train\n"
         "(the click model). Each measurement has a baseline, measured in turn with it.",
     .prefix = "COX_BENCH",
+    .mixed = true,
     .options = options,
     .n_options = sizeof(options) / sizeof(*options),
 };

@@ -37,6 +37,7 @@ static const struct coxi_program program = {
         "checkpoint (.../ckpt-3) or a checkpoint directory, of which the latest is\n"
         "shown.",
     .prefix = "COX_CHECKPOINT",
+    .mixed = true,
     .options = options,
     .n_options = sizeof(options) / sizeof(*options),
 };
@@ -244,13 +245,11 @@ int coxi_command_checkpoint(int argc, char **argv)
 {
     struct config config = {0};
     int rest = 0;
-    bool is_show = argc > 1 && strcmp(argv[1], "show") == 0;
-    int r = is_show ? coxi_options_parse(&program, argc - 1, argv + 1, &config, &rest)
-                    : coxi_options_parse(&program, argc, argv, &config, &rest);
+    int r = coxi_options_parse(&program, argc, argv, &config, &rest);
     if (r == COXI_OPTIONS_EXIT) {
         return EXIT_SUCCESS;
     }
-    if (r == 0 && (!is_show || rest != argc - 2)) {
+    if (r == 0 && (rest != argc - 2 || strcmp(argv[rest], "show") != 0)) {
         r = coxi_error(COX_EINVAL, "say: coxswain checkpoint show [--json] DIR");
     }
     if (r != 0) {

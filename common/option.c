@@ -222,49 +222,70 @@ static int take_value(int argc, char **argv, int *i, const char *equals,
     return 0;
 }
 
-/* One pass over the arguments: the options file only, or everything but it. */
-static int parse_arguments(const struct coxi_program *program, int argc, char **argv,
-                           void *config, bool file_pass, int *ret_rest)
+/* Handles the option at argv[*i] and its value; only the file's, or all but the file's. */
+static int parse_option(const struct coxi_program *program, int argc, char **argv, int *i,
+                        bool file_pass, void *config)
 {
+    const char *name = argv[*i] + 2;
+    const char *equals = strchr(name, '=');
+    size_t len = equals != NULL ? (size_t)(equals - name) : strlen(name);
+    const char *value = "true";
+    const struct coxi_option *option = find_option(program, name, len);
+    bool is_file = len == 6 && strncmp(name, "config", len) == 0;
+    int r = 0;
+    if (option == NULL && strcmp(name, "help") == 0) {
+        coxi_options_help(program, stdout);
+        return COXI_OPTIONS_EXIT;
+    }
+    if (option == NULL && strcmp(name, "version") == 0) {
+        coxi_version_print(program->name, stdout);
+        return COXI_OPTIONS_EXIT;
+    }
+    if (option == NULL && !is_file) {
+        return coxi_error(COX_EINVAL, "no option '%s'; see %s --help", argv[*i],
+                          program->name);
+    }
+    if (is_file || option->type != COXI_OPTION_FLAG || equals != NULL) {
+        r = take_value(argc, argv, i, equals, &value);
+    }
+    if (r == 0 && is_file && file_pass) {
+        r = parse_file(program, value, config);
+    } else if (r == 0 && !is_file && !file_pass) {
+        r = set_option(option, value, config);
+    }
+    return r;
+}
+
+/*
+ * One pass over the arguments: the options file only, or everything but it. What is no
+ * option ends up behind the options, in order.
+ */
+static int parse_arguments(const struct coxi_program *program, int argc, char **argv,
+                           bool file_pass, void *config, int *ret_rest)
+{
+    char **others = calloc((size_t)argc + 1, sizeof(*others));
+    int n_others = 0;
     int i = 1;
-    for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
-        const char *name = argv[i] + 2;
-        if (*name == '\0') {
+    int r = others == NULL ? coxi_error_memory("arguments") : 0;
+    for (; r == 0 && i < argc; i++) {
+        if (strcmp(argv[i], "--") == 0) {
             i++;
             break;
         }
-        const char *equals = strchr(name, '=');
-        size_t len = equals != NULL ? (size_t)(equals - name) : strlen(name);
-        const char *value = "true";
-        const struct coxi_option *option = find_option(program, name, len);
-        bool is_file = len == 6 && strncmp(name, "config", len) == 0;
-        int r = 0;
-        if (option == NULL && strcmp(name, "help") == 0) {
-            coxi_options_help(program, stdout);
-            return COXI_OPTIONS_EXIT;
-        }
-        if (option == NULL && strcmp(name, "version") == 0) {
-            coxi_version_print(program->name, stdout);
-            return COXI_OPTIONS_EXIT;
-        }
-        if (option == NULL && !is_file) {
-            return coxi_error(COX_EINVAL, "no option '%s'; see %s --help", argv[i],
-                              program->name);
-        }
-        if (is_file || option->type != COXI_OPTION_FLAG || equals != NULL) {
-            r = take_value(argc, argv, &i, equals, &value);
-        }
-        if (r == 0 && is_file && file_pass) {
-            r = parse_file(program, value, config);
-        } else if (r == 0 && !is_file && !file_pass) {
-            r = set_option(option, value, config);
-        }
-        if (r != 0) {
-            return r;
+        if (strncmp(argv[i], "--", 2) == 0) {
+            r = parse_option(program, argc, argv, &i, file_pass, config);
+        } else if (program->mixed) {
+            others[n_others++] = argv[i];
+        } else {
+            break;
         }
     }
-    *ret_rest = i;
-    return 0;
+    if (r == 0 && !file_pass) {
+        memcpy(argv + i - n_others, others, (size_t)n_others * sizeof(*others));
+        *ret_rest = i - n_others;
+    }
+    free(others);
+    return r;
 }
 
 int coxi_options_parse(const struct coxi_program *program, int argc, char **argv,
@@ -278,13 +299,13 @@ int coxi_options_parse(const struct coxi_program *program, int argc, char **argv
         }
     }
     if (r == 0) {
-        r = parse_arguments(program, argc, argv, config, true, &rest);
+        r = parse_arguments(program, argc, argv, true, config, &rest);
     }
     if (r == 0) {
         r = parse_environment(program, config);
     }
     if (r == 0) {
-        r = parse_arguments(program, argc, argv, config, false, &rest);
+        r = parse_arguments(program, argc, argv, false, config, &rest);
     }
     if (r == 0) {
         *ret_rest = rest;

@@ -6,6 +6,7 @@
 #ifndef COXI_COMMON_OPTION_H
 #define COXI_COMMON_OPTION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@ struct coxi_program {
     const char *prefix;  /* of environment variables: "COX_PS" */
     const struct coxi_option *options;
     size_t n_options;
+    bool mixed; /* options may also come behind what is no option */
 };
 
 /* What coxi_options_parse says apart from errors. */
