@@ -40,8 +40,10 @@ enum {
     IN_FIRST = 4 * 1024,
     IN_MAX = 64 * 1024, /* frames up to here are received in the buffer */
     CHUNK = 16 * 1024,
-    IOVS = 8,       /* nng takes no more */
-    ROUNDS_MAX = 8, /* sends in a row by one thread, for itself and others */
+    CORK_FRAMES = 4, /* answers of a batch that leave before it is done, so that the
+                        peer can start on them; then twice as many, and so on */
+    IOVS = 8,        /* nng takes no more */
+    ROUNDS_MAX = 8,  /* sends in a row by one thread, for itself and others */
 };
 
 static const size_t out_max = (size_t)1 << 30;
@@ -436,6 +438,23 @@ static bool enqueue(struct coxi_link *link, const struct coxi_outgoing *frame,
     return true;
 }
 
+/* True where a frame that was just put in line is to leave now. Locked. */
+static bool is_enough(struct coxi_link *link, bool later)
+{
+    if (link->n_queued >= IN_MAX) {
+        return true; /* a whole write's worth */
+    }
+    if (later || !link->corked) {
+        return !later;
+    }
+    if (++link->n_corked < link->cork_frames) {
+        return false;
+    }
+    link->n_corked = 0;
+    link->cork_frames *= 2;
+    return true;
+}
+
 int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
                    bool later)
 {
@@ -458,8 +477,8 @@ int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
         /* Half a frame may be in line: nothing of it must leave any more. */
         r = COX_ENOMEM;
         (void)mark_closed(link, r, "out of memory while sending");
-    } else if ((!later && !link->corked) || link->n_queued >= IN_MAX) {
-        flush(link, &done); /* so much in line is enough for one write: why wait? */
+    } else if (is_enough(link, later)) {
+        flush(link, &done);
     }
     leave(link, done);
     if (!lent && frame->release != NULL) {
@@ -522,6 +541,8 @@ static void set_corked(struct coxi_link *link, bool corked)
     struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
     link->corked = corked;
+    link->n_corked = 0;
+    link->cork_frames = CORK_FRAMES;
     if (!corked) {
         flush(link, &done);
     }

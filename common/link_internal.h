@@ -62,6 +62,8 @@ struct coxi_link {
     struct coxi_chunk *spare;
     size_t n_queued;
     bool sending;
+    unsigned n_corked; /* frames put in line since then, of cork_frames */
+    unsigned cork_frames;
     bool corked;   /* a receive batch is being handled: flush at its end */
     bool recv_end; /* nothing more will be received */
     bool ended;    /* on_close has been called, or is about to be */
