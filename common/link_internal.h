@@ -1,4 +1,4 @@
-/* What link.c, link_connect.c and link_watch.c share. Not for others. */
+/* What link.c and the files named link_... share. Not for others. */
 #ifndef COXI_COMMON_LINK_INTERNAL_H
 #define COXI_COMMON_LINK_INTERNAL_H
 
@@ -6,8 +6,27 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/buffer.h"
 #include "common/error.h"
 #include "common/link.h"
+
+enum {
+    COXI_LINK_MAGIC = 0x584f4331, /* "1COX" */
+    COXI_LINK_IN_MAX = 64 * 1024, /* frames up to here are received in the buffer */
+};
+
+/* What every frame begins with. */
+struct coxi_prefix {
+    uint32_t magic;
+    uint32_t meta_len;
+    uint64_t payload_len;
+};
+
+/* Bytes before the payload. */
+static inline size_t coxi_head_len(const struct coxi_prefix *p)
+{
+    return coxi_align(sizeof(*p) + p->meta_len, p->payload_len > 0 ? 64 : 8);
+}
 
 /* A piece of what is in line: small frames together in memory of ours, or memory lent.
  */
@@ -78,6 +97,30 @@ int coxi_link_new(nng_stream *stream, struct coxi_link **ret);
 
 /* An nng error as one of ours. */
 int coxi_link_error(int nng_code);
+
+/* Marks the link closed; true: it was not, and the caller closes the stream. Locked. */
+bool coxi_link_mark_closed(struct coxi_link *link, int code, const char *text);
+
+/* The engine's end: what is in line is released, the owner told, the reference gone. */
+void coxi_link_end(struct coxi_link *link);
+
+void coxi_chunks_release(struct coxi_chunk *chunk);
+
+/* ---- link_send.c */
+
+/*
+ * Unlocks, releases the chunks that have been sent, and ends the engine if this was
+ * what it waited for.
+ */
+void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done);
+
+/* Holds frames back until the end of a receive batch, and lets them go. */
+void coxi_link_cork(struct coxi_link *link, bool corked);
+
+/* later_aio's callback. */
+void coxi_link_sent_later(void *link);
+
+/* ---- link_watch.c, and what it needs of link_send.c */
 
 /* Sends a heartbeat, unless something is being sent anyway. Never blocks. */
 void coxi_link_beat(struct coxi_link *link);

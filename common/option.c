@@ -222,9 +222,10 @@ static int take_value(int argc, char **argv, int *i, const char *equals,
     return 0;
 }
 
-/* Handles the option at argv[*i] and its value; only the file's, or all but the file's. */
-static int parse_option(const struct coxi_program *program, int argc, char **argv, int *i,
-                        bool file_pass, void *config)
+/* Handles the option at argv[*i] and its value; only the file's, or all but the file's.
+ */
+static int parse_option(const struct coxi_program *program, int argc, char **argv,
+                        int *i, bool file_pass, void *config)
 {
     const char *name = argv[*i] + 2;
     const char *equals = strchr(name, '=');

@@ -94,8 +94,9 @@ fb::Offset<wire::Variable> encode_variable(Builder &b, const struct coxi_variabl
 bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
 {
     if (v == nullptr || v->kind() > wire::Kind_MAX ||
-        (v->name() != nullptr && v->name()->size() > COXI_WIRE_NAME_MAX) || v->shape() == nullptr ||
-        v->shape()->size() == 0 || v->shape()->size() > COXI_WIRE_RANK_MAX) {
+        (v->name() != nullptr && v->name()->size() > COXI_WIRE_NAME_MAX) ||
+        v->shape() == nullptr || v->shape()->size() == 0 ||
+        v->shape()->size() > COXI_WIRE_RANK_MAX) {
         return false;
     }
     *ret = {};

@@ -73,7 +73,8 @@ static int parse_choice(const char *option, const char *text, const char *a,
 {
     char takes[64];
     if (strcmp(text, a) != 0 && strcmp(text, b) != 0) {
-        (void)snprintf(takes, sizeof(takes), strcmp(a, b) != 0 ? "%s or %s" : "%s", a, b);
+        (void)snprintf(takes, sizeof(takes), strcmp(a, b) != 0 ? "%s or %s" : "%s", a,
+                       b);
         return wrong(option, takes, text);
     }
     *ret = text;

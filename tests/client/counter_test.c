@@ -17,7 +17,8 @@ static void open_with_counters(struct crew *crew, struct cox_variable **counters
     }
 }
 
-static void assert_all(struct crew *crew, struct cox_variable **counters, int64_t expected)
+static void assert_all(struct crew *crew, struct cox_variable **counters,
+                       int64_t expected)
 {
     for (int i = 0; i < N_PS; i++) {
         assert_int_equal(expected, crew_read(crew, counters[i]));

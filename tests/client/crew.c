@@ -25,7 +25,8 @@ void crew_open(struct crew *crew, int n_ps, int n_workers, const char *module,
     assert_code(0, cox_open(cluster, &o, &crew->c));
     cox_cluster_free(cluster);
     if (module != NULL) {
-        assert_code(0, cox_module_load(crew->c, coxi_test_module(module), &crew->module));
+        assert_code(0,
+                    cox_module_load(crew->c, coxi_test_module(module), &crew->module));
     }
 }
 
@@ -60,7 +61,8 @@ int64_t crew_read(struct crew *crew, struct cox_variable *counter)
     return value;
 }
 
-void crew_schedule(struct crew *crew, struct cox_function *function, int n, int64_t value)
+void crew_schedule(struct crew *crew, struct cox_function *function, int n,
+                   int64_t value)
 {
     struct cox_value arg = COX_SCALAR("n", COX_I64, &value);
     struct cox_call call = COX_CALL_INIT;
@@ -98,8 +100,8 @@ static bool find_pid(void *arg)
 static pid_t process_of(struct crew *crew, const char *role, int index)
 {
     struct wanted wanted;
-    (void)snprintf(wanted.path, sizeof(wanted.path), "%s/%s-%d.log", crew->log_dir, role,
-                   index);
+    (void)snprintf(wanted.path, sizeof(wanted.path), "%s/%s-%d.log", crew->log_dir,
+                   role, index);
     coxi_test_until(find_pid, &wanted, "a daemon's process");
     return wanted.pid;
 }
@@ -118,7 +120,8 @@ pid_t crew_supervisor(struct crew *crew, int index)
 {
     char path[64];
     pid_t parent = 0;
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)crew_step_process(crew, index));
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat",
+                   (int)crew_step_process(crew, index));
     FILE *file = fopen(path, "re");
     assert_non_null(file);
     assert_int_equal(1, fscanf(file, "%*d %*s %*c %d", &parent));

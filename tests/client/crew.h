@@ -1,4 +1,5 @@
-/* A local cluster for tests, opened and closed in one line each, with what tests ask of it. */
+/* A local cluster for tests, opened and closed in one line each, with what tests ask of
+ * it. */
 #ifndef COXI_TESTS_CLIENT_CREW_H
 #define COXI_TESTS_CLIENT_CREW_H
 
@@ -26,9 +27,11 @@ struct cox_variable *crew_counter(struct crew *crew, const char *name);
 int64_t crew_read(struct crew *crew, struct cox_variable *counter);
 
 /* Schedules `n` calls of `function` with the scalar argument n = `value`. */
-void crew_schedule(struct crew *crew, struct cox_function *function, int n, int64_t value);
+void crew_schedule(struct crew *crew, struct cox_function *function, int n,
+                   int64_t value);
 
-/* The process that runs the steps of worker `index`, and its supervisor; waits for it. */
+/* The process that runs the steps of worker `index`, and its supervisor; waits for it.
+ */
 pid_t crew_step_process(struct crew *crew, int index);
 pid_t crew_supervisor(struct crew *crew, int index);
 

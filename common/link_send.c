@@ -1,0 +1,364 @@
+/*
+ * The sending half of a link: gathers frames into writes.
+ *
+ * A send is tried at once and cancelled if the kernel has no room for it; only then is
+ * it left to nng's threads. So in most cases no thread is woken for it, as it would be
+ * by the callback of an asynchronous send.
+ *
+ * Invariant: one send is under way at a time (two would interleave after a partial
+ * write); `sending` says so.
+ *
+ * Threads: any, under `lock`; the end of an asynchronous send on a thread of nng's.
+ *
+ * Cost: one copy of a small frame; long segments are lent. One system call moves all
+ * that is in line, up to IOVS pieces.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/buffer.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/link.h"
+#include "common/link_internal.h"
+#include "common/sync.h"
+
+enum {
+    CHUNK = 16 * 1024,
+    CORK_FRAMES = 4, /* answers of a batch that leave before it is done, so that the
+                        peer can start on them; then twice as many, and so on */
+    IOVS = 8,        /* nng takes no more */
+    ROUNDS_MAX = 8,  /* sends in a row by one thread, for itself and others */
+};
+
+static const size_t out_max = (size_t)1 << 30;
+
+static struct coxi_chunk *chunk_new(size_t capacity)
+{
+    struct coxi_chunk *chunk = malloc(sizeof(*chunk) + capacity);
+    if (chunk != NULL) {
+        *chunk = (struct coxi_chunk){.capacity = capacity};
+        chunk->data = chunk->own;
+    }
+    return chunk;
+}
+
+static void append_chunk(struct coxi_link *link, struct coxi_chunk *chunk)
+{
+    if (link->tail != NULL) {
+        link->tail->next = chunk;
+    } else {
+        link->head = chunk;
+    }
+    link->tail = chunk;
+}
+
+/* Room for n bytes in a chunk of ours at the tail, or NULL. Locked. */
+static uint8_t *tail_room(struct coxi_link *link, size_t n)
+{
+    struct coxi_chunk *tail = link->tail;
+    if (tail == NULL || tail->capacity - tail->end < n || tail->capacity == 0) {
+        tail = link->spare;
+        if (tail != NULL && tail->capacity >= n) {
+            link->spare = NULL;
+            *tail = (struct coxi_chunk){.capacity = tail->capacity, .data = tail->own};
+        } else if ((tail = chunk_new(n > CHUNK ? n : CHUNK)) == NULL) {
+            return NULL;
+        }
+        append_chunk(link, tail);
+    }
+    uint8_t *room = tail->own + tail->end;
+    tail->end += n;
+    link->n_queued += n;
+    return room;
+}
+
+/* Whole chunks that are sent leave the line and join *done. Locked. */
+static void consume(struct coxi_link *link, size_t n, struct coxi_chunk **done)
+{
+    link->n_queued -= n;
+    while (link->head != NULL) {
+        struct coxi_chunk *chunk = link->head;
+        size_t part = chunk->end - chunk->begin;
+        if (n < part) {
+            chunk->begin += n;
+            break;
+        }
+        n -= part;
+        link->head = chunk->next;
+        if (link->head == NULL) {
+            link->tail = NULL;
+        }
+        if (chunk->capacity == CHUNK && link->spare == NULL) {
+            link->spare = chunk;
+        } else {
+            chunk->next = *done;
+            *done = chunk;
+        }
+    }
+}
+
+static unsigned fill_iov(const struct coxi_link *link, nng_iov iov[IOVS])
+{
+    unsigned n = 0;
+    for (struct coxi_chunk *c = link->head; c != NULL && n < IOVS; c = c->next) {
+        iov[n].iov_buf = (void *)(uintptr_t)(c->data + c->begin);
+        iov[n].iov_len = c->end - c->begin;
+        n++;
+    }
+    return n;
+}
+
+/* Sends with a callback: for what the kernel does not take at once. Locked, sending. */
+static void send_later(struct coxi_link *link)
+{
+    nng_iov iov[IOVS];
+    (void)nng_aio_set_iov(link->later_aio, fill_iov(link, iov), iov);
+    nng_stream_send(link->stream, link->later_aio);
+}
+
+/* Offers the kernel what is in line: *ret_n bytes of it were taken. Unlocked, sending.
+ */
+static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t *ret_n)
+{
+    (void)nng_aio_set_iov(link->now_aio, n_iov, iov);
+    nng_stream_send(link->stream, link->now_aio);
+    nng_aio_cancel(link->now_aio); /* unless it is done already */
+    nng_aio_wait(link->now_aio);
+    *ret_n = nng_aio_count(link->now_aio);
+    return nng_aio_result(link->now_aio);
+}
+
+/* A send has ended; chunks that are sent join *done. Locked. */
+static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk **done)
+{
+    link->sending = false;
+    atomic_store_explicit(&link->last_out_ms, coxi_now_ms(), memory_order_relaxed);
+    if (failed != 0) {
+        if (coxi_link_mark_closed(link, coxi_link_error(failed),
+                                  nng_strerror(failed))) {
+            nng_stream_close(link->stream);
+        }
+        return;
+    }
+    consume(link, n, done);
+    if (link->finish && link->head == NULL &&
+        coxi_link_mark_closed(link, COX_ECLOSED, "")) {
+        nng_stream_close(link->stream);
+    }
+    (void)pthread_cond_broadcast(&link->room);
+}
+
+/*
+ * Sends what is in line, unless somebody is at it. Most of the time the kernel takes it
+ * at once, and no other thread need be woken; others may put more in line meanwhile.
+ * Locked; unlocks while it sends. Chunks that are sent join *done, for
+ * coxi_link_leave().
+ */
+static void flush(struct coxi_link *link, struct coxi_chunk **done)
+{
+    for (int round = 0; !link->sending && link->head != NULL && !coxi_link_closed(link);
+         round++) {
+        nng_iov iov[IOVS];
+        unsigned n_iov = fill_iov(link, iov);
+        size_t n = 0;
+        link->sending = true;
+        int failed = NNG_ECANCELED;
+        if (round < ROUNDS_MAX) {
+            coxi_unlock(&link->lock);
+            failed = send_now(link, n_iov, iov, &n);
+            coxi_lock(&link->lock);
+        }
+        if (failed == NNG_ECANCELED && !coxi_link_closed(link)) {
+            send_later(link); /* closing comes after this, and ends it */
+            return;
+        }
+        sent(link, failed, n, done);
+    }
+}
+
+/* Unlocks, releases what is sent, and ends the engine if this was what it waited for.
+ */
+void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done)
+{
+    bool end = link->recv_end && !link->sending && !link->threaded && !link->ended;
+    link->ended = link->ended || end;
+    coxi_unlock(&link->lock);
+    coxi_chunks_release(done);
+    if (end) {
+        coxi_link_end(link);
+    }
+}
+
+void coxi_link_sent_later(void *arg)
+{
+    struct coxi_link *link = arg;
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    sent(link, nng_aio_result(link->later_aio), nng_aio_count(link->later_aio), &done);
+    flush(link, &done);
+    coxi_link_leave(link, done);
+}
+
+/* Puts the frame in line; false: no memory, and the line may hold a part of it. Locked.
+ */
+static bool enqueue(struct coxi_link *link, const struct coxi_outgoing *frame,
+                    size_t payload_len, bool *ret_lent)
+{
+    struct coxi_prefix prefix = {COXI_LINK_MAGIC, (uint32_t)frame->meta_len,
+                                 payload_len};
+    size_t head = coxi_head_len(&prefix);
+    uint8_t *to = tail_room(link, head);
+    if (to == NULL) {
+        return false;
+    }
+    memcpy(to, &prefix, sizeof(prefix));
+    memcpy(to + sizeof(prefix), frame->meta, frame->meta_len);
+    memset(to + sizeof(prefix) + frame->meta_len, 0,
+           head - sizeof(prefix) - frame->meta_len);
+    struct coxi_chunk *last_lent = NULL;
+    for (size_t i = 0; i < frame->n_payload; i++) {
+        const struct iovec *segment = &frame->payload[i];
+        if (segment->iov_len < COXI_LINK_COPY_MAX) {
+            if ((to = tail_room(link, segment->iov_len)) == NULL) {
+                return false;
+            }
+            memcpy(to, segment->iov_base, segment->iov_len);
+            continue;
+        }
+        struct coxi_chunk *chunk = chunk_new(0);
+        if (chunk == NULL) {
+            return false;
+        }
+        chunk->data = segment->iov_base;
+        chunk->end = segment->iov_len;
+        append_chunk(link, chunk);
+        link->n_queued += segment->iov_len;
+        last_lent = chunk;
+    }
+    size_t pad = coxi_align(payload_len, 8) - payload_len;
+    if (pad > 0) {
+        if ((to = tail_room(link, pad)) == NULL) {
+            return false;
+        }
+        memset(to, 0, pad);
+    }
+    if (last_lent != NULL) {
+        last_lent->release = frame->release;
+        last_lent->arg = frame->arg;
+        *ret_lent = true;
+    }
+    return true;
+}
+
+/* True where a frame that was just put in line is to leave now. Locked. */
+static bool is_enough(struct coxi_link *link, bool later)
+{
+    if (link->n_queued >= COXI_LINK_IN_MAX) {
+        return true; /* a whole write's worth */
+    }
+    if (later || !link->corked) {
+        return !later;
+    }
+    if (++link->n_corked < link->cork_frames) {
+        return false;
+    }
+    link->n_corked = 0;
+    link->cork_frames *= 2;
+    return true;
+}
+
+int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
+                   bool later)
+{
+    size_t payload_len = 0;
+    for (size_t i = 0; i < frame->n_payload; i++) {
+        payload_len += frame->payload[i].iov_len;
+    }
+    bool lent = false;
+    int r = 0;
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    if (coxi_link_closed(link)) {
+        r = COX_ECLOSED;
+    } else if (frame->meta_len > UINT32_MAX ||
+               frame->n_payload > COXI_LINK_SEGMENTS_MAX) {
+        r = COX_ELIMIT;
+    } else if (link->n_queued > out_max) {
+        r = COX_EAGAIN;
+    } else if (!enqueue(link, frame, payload_len, &lent)) {
+        /* Half a frame may be in line: nothing of it must leave any more. */
+        r = COX_ENOMEM;
+        (void)coxi_link_mark_closed(link, r, "out of memory while sending");
+    } else if (is_enough(link, later)) {
+        flush(link, &done);
+    }
+    coxi_link_leave(link, done);
+    if (!lent && frame->release != NULL) {
+        frame->release(frame->arg);
+    }
+    if (r == COX_ENOMEM) {
+        nng_stream_close(link->stream);
+    }
+    return r;
+}
+
+void coxi_link_beat(struct coxi_link *link)
+{
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    if (link->head == NULL && !link->sending && !coxi_link_closed(link)) {
+        uint8_t *to = tail_room(link, sizeof(struct coxi_prefix));
+        if (to != NULL) {
+            memcpy(to, &(struct coxi_prefix){COXI_LINK_MAGIC, 0, 0},
+                   sizeof(struct coxi_prefix));
+            flush(link, &done);
+        }
+    }
+    coxi_link_leave(link, done);
+}
+
+void coxi_link_flush(struct coxi_link *link)
+{
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    if (!link->corked) {
+        flush(link, &done);
+    }
+    coxi_link_leave(link, done);
+}
+
+int coxi_link_wait_room(struct coxi_link *link, size_t bytes)
+{
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    while (link->n_queued > bytes && !coxi_link_closed(link)) {
+        flush(link, &done);
+        if (link->n_queued > bytes && !coxi_link_closed(link)) {
+            (void)pthread_cond_wait(&link->room, &link->lock);
+        }
+    }
+    coxi_link_leave(link, done);
+    return coxi_link_closed(link) ? COX_ECLOSED : 0;
+}
+
+size_t coxi_link_queued(struct coxi_link *link)
+{
+    coxi_lock(&link->lock);
+    size_t n = link->n_queued;
+    coxi_unlock(&link->lock);
+    return n;
+}
+
+void coxi_link_cork(struct coxi_link *link, bool corked)
+{
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    link->corked = corked;
+    link->n_corked = 0;
+    link->cork_frames = CORK_FRAMES;
+    if (!corked) {
+        flush(link, &done);
+    }
+    coxi_link_leave(link, done);
+}
