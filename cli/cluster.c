@@ -215,13 +215,9 @@ int coxi_command_cluster(int argc, char **argv)
 {
     struct config config = {0};
     struct session session = {.name = cluster_program.name};
-    int rest;
-    int r = coxi_options_parse(&cluster_program, argc, argv, &config, &rest);
+    int r = coxi_options_parse(&cluster_program, argc, argv, &config, NULL);
     if (r == COXI_OPTIONS_EXIT) {
         return EXIT_SUCCESS;
-    }
-    if (r == 0 && rest < argc) {
-        r = coxi_error(COX_EINVAL, "what is '%s'? It takes options only", argv[rest]);
     }
     if (r != 0) {
         return coxi_exit_config(cluster_program.name);

@@ -142,15 +142,9 @@ static bool float_equal(float a, float b)
     return memcmp(&a, &b, sizeof(a)) == 0;
 }
 
-bool coxi_variable_equal(const struct coxi_variable *a, const struct coxi_variable *b)
+static bool rules_equal(const struct coxi_variable *a, const struct coxi_variable *b)
 {
-    return strcmp(a->name, b->name) == 0 && a->kind == b->kind &&
-           a->dtype == b->dtype && a->rank == b->rank &&
-           memcmp(a->shape, b->shape, a->rank * sizeof(*a->shape)) == 0 &&
-           a->n_shards == b->n_shards &&
-           (a->n_shards == 0 ||
-            memcmp(a->shards, b->shards, a->n_shards * sizeof(*a->shards)) == 0) &&
-           a->optimizer.kind == b->optimizer.kind &&
+    return a->optimizer.kind == b->optimizer.kind &&
            float_equal(a->optimizer.learning_rate, b->optimizer.learning_rate) &&
            float_equal(a->optimizer.epsilon, b->optimizer.epsilon) &&
            float_equal(a->optimizer.initial_accumulator,
@@ -159,6 +153,17 @@ bool coxi_variable_equal(const struct coxi_variable *a, const struct coxi_variab
            float_equal(a->initializer.a, b->initializer.a) &&
            float_equal(a->initializer.b, b->initializer.b) &&
            a->initializer.seed == b->initializer.seed;
+}
+
+bool coxi_variable_equal(const struct coxi_variable *a, const struct coxi_variable *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->kind == b->kind &&
+           a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->shape, b->shape, a->rank * sizeof(*a->shape)) == 0 &&
+           a->n_shards == b->n_shards &&
+           (a->n_shards == 0 ||
+            memcmp(a->shards, b->shards, a->n_shards * sizeof(*a->shards)) == 0) &&
+           rules_equal(a, b);
 }
 
 uint64_t coxi_variable_rows(const struct coxi_variable *variable)

@@ -202,6 +202,9 @@ static bool read_shards_of(const json_t *in, struct coxi_variable *v,
 {
     v->shards = shards;
     v->n_shards = json_array_size(in);
+    if (!json_is_array(in) || v->n_shards > COXI_PS_MAX) {
+        return false;
+    }
     for (size_t i = 0; i < v->n_shards; i++) {
         const json_t *shard = json_array_get(in, i);
         if (!get_u64(shard, "ps", &shards[i].ps) ||
@@ -213,29 +216,31 @@ static bool read_shards_of(const json_t *in, struct coxi_variable *v,
     return true;
 }
 
+static bool read_shape(const json_t *in, struct coxi_variable *v)
+{
+    v->rank = (uint32_t)json_array_size(in);
+    for (uint32_t i = 0; i < v->rank && v->rank <= COXI_WIRE_RANK_MAX; i++) {
+        json_int_t n = json_integer_value(json_array_get(in, i));
+        v->shape[i] = n > 0 ? (uint64_t)n : 0;
+    }
+    return json_is_array(in) && v->rank <= COXI_WIRE_RANK_MAX;
+}
+
 static bool read_variable(const json_t *in, uint32_t n_ps, struct coxi_variable **ret)
 {
     struct coxi_shard shards[COXI_PS_MAX];
     struct coxi_variable v = {0};
     const char *kind = json_string_value(json_object_get(in, "kind"));
     const char *dtype = json_string_value(json_object_get(in, "dtype"));
-    const json_t *shape = json_object_get(in, "shape");
     const json_t *list = json_object_get(in, "shards");
     v.name = json_string_value(json_object_get(in, "name"));
-    if (v.name == NULL || kind == NULL || dtype == NULL || !json_is_array(shape) ||
-        json_array_size(shape) > COXI_WIRE_RANK_MAX || !json_is_array(list) ||
-        json_array_size(list) > COXI_PS_MAX || !get_u32(in, "id", &v.id) ||
-        v.id >= COXI_VARIABLES_MAX || !read_rules(in, &v) ||
-        !read_shards_of(list, &v, shards)) {
+    if (v.name == NULL || kind == NULL || dtype == NULL || !get_u32(in, "id", &v.id) ||
+        v.id >= COXI_VARIABLES_MAX || !read_shape(json_object_get(in, "shape"), &v) ||
+        !read_rules(in, &v) || !read_shards_of(list, &v, shards)) {
         return false;
     }
     v.kind = strcmp(kind, "table") == 0 ? COXI_KIND_TABLE : COXI_KIND_DENSE;
     v.dtype = coxi_dtype_parse(dtype);
-    v.rank = (uint32_t)json_array_size(shape);
-    for (uint32_t i = 0; i < v.rank; i++) {
-        json_int_t n = json_integer_value(json_array_get(shape, i));
-        v.shape[i] = n > 0 ? (uint64_t)n : 0;
-    }
     return coxi_variable_check(&v, n_ps) == 0 && coxi_variable_copy(&v, ret) == 0;
 }
 
@@ -255,10 +260,25 @@ static bool read_variables(const json_t *list, struct coxi_manifest *m)
     return m->variables != NULL;
 }
 
+static bool read_shards(const json_t *list, struct coxi_manifest *m)
+{
+    size_t n = json_array_size(list);
+    if (!json_is_array(list) || n == 0 || n > COXI_PS_MAX) {
+        return false;
+    }
+    m->shards = calloc(n, sizeof(*m->shards));
+    m->n_shards = m->shards != NULL ? (uint32_t)n : 0;
+    for (size_t i = 0; m->shards != NULL && i < n; i++) {
+        if (!read_shard(json_array_get(list, i), &m->shards[i])) {
+            return false;
+        }
+    }
+    return m->shards != NULL;
+}
+
 /* What is wrong with it, or NULL. */
 static const char *read_root(const json_t *root, struct coxi_manifest *m)
 {
-    const json_t *shards = json_object_get(root, "shards");
     uint32_t format = 0;
     if (!get_u32(root, "format", &format)) {
         return "it has no format number";
@@ -276,18 +296,10 @@ static const char *read_root(const json_t *root, struct coxi_manifest *m)
     }
     m->time_s = json_number_value(json_object_get(root, "time"));
     m->final = json_is_true(json_object_get(root, "final"));
-    if (!json_is_array(shards) || json_array_size(shards) == 0 ||
-        json_array_size(shards) > COXI_PS_MAX) {
+    if (!read_shards(json_object_get(root, "shards"), m)) {
         return "its list of shards is malformed";
     }
-    m->n_shards = (uint32_t)json_array_size(shards);
-    m->shards = calloc(m->n_shards, sizeof(*m->shards));
-    for (uint32_t i = 0; m->shards != NULL && i < m->n_shards; i++) {
-        if (!read_shard(json_array_get(shards, i), &m->shards[i])) {
-            return "its list of shards is malformed";
-        }
-    }
-    if (m->shards == NULL || !read_variables(json_object_get(root, "variables"), m)) {
+    if (!read_variables(json_object_get(root, "variables"), m)) {
         return "its list of variables is malformed";
     }
     return NULL;

@@ -222,6 +222,19 @@ static int take_value(int argc, char **argv, int *i, const char *equals,
     return 0;
 }
 
+/* Answers --help or --version, where `name` is one of them. */
+static bool print_about(const struct coxi_program *program, const char *name)
+{
+    bool help = strcmp(name, "help") == 0;
+    bool version = strcmp(name, "version") == 0;
+    if (help) {
+        coxi_options_help(program, stdout);
+    } else if (version) {
+        coxi_version_print(program->name, stdout);
+    }
+    return help || version;
+}
+
 /* Handles the option at argv[*i] and its value; only the file's, or all but the file's.
  */
 static int parse_option(const struct coxi_program *program, int argc, char **argv,
@@ -234,12 +247,7 @@ static int parse_option(const struct coxi_program *program, int argc, char **arg
     const struct coxi_option *option = find_option(program, name, len);
     bool is_file = len == 6 && strncmp(name, "config", len) == 0;
     int r = 0;
-    if (option == NULL && strcmp(name, "help") == 0) {
-        coxi_options_help(program, stdout);
-        return COXI_OPTIONS_EXIT;
-    }
-    if (option == NULL && strcmp(name, "version") == 0) {
-        coxi_version_print(program->name, stdout);
+    if (option == NULL && print_about(program, name)) {
         return COXI_OPTIONS_EXIT;
     }
     if (option == NULL && !is_file) {
@@ -249,12 +257,11 @@ static int parse_option(const struct coxi_program *program, int argc, char **arg
     if (is_file || option->type != COXI_OPTION_FLAG || equals != NULL) {
         r = take_value(argc, argv, i, equals, &value);
     }
-    if (r == 0 && is_file && file_pass) {
-        r = parse_file(program, value, config);
-    } else if (r == 0 && !is_file && !file_pass) {
-        r = set_option(option, value, config);
+    if (r != 0 || is_file != file_pass) {
+        return r;
     }
-    return r;
+    return is_file ? parse_file(program, value, config)
+                   : set_option(option, value, config);
 }
 
 /*
@@ -308,7 +315,11 @@ int coxi_options_parse(const struct coxi_program *program, int argc, char **argv
     if (r == 0) {
         r = parse_arguments(program, argc, argv, false, config, &rest);
     }
-    if (r == 0) {
+    if (r == 0 && ret_rest == NULL && rest < argc) {
+        r = coxi_error(COX_EINVAL, "what is '%s'? %s takes options only", argv[rest],
+                       program->name);
+    }
+    if (r == 0 && ret_rest != NULL) {
         *ret_rest = rest;
     }
     return r;

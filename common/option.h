@@ -45,8 +45,8 @@ enum { COXI_OPTIONS_RUN = 0, COXI_OPTIONS_EXIT = 1 };
 
 /*
  * Fills the struct at `config` (zeroed by the caller). *ret_rest is the index of the
- * first argument that is no option ("--" ends the options). COXI_OPTIONS_EXIT: --help
- * or
+ * first argument that is no option ("--" ends the options); NULL: options only,
+ * anything else is an error. COXI_OPTIONS_EXIT: --help or
  * --version was printed, exit 0. COX_EINVAL: the text names the option and what it
  * takes; exit 2. Strings point into argv, the environment, or memory that is never
  * freed.

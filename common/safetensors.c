@@ -209,30 +209,14 @@ static bool get_u64(const json_t *value, uint64_t *ret)
     return true;
 }
 
-/* One entry of the header; its data must begin at *offset. */
-static bool parse_tensor(const struct coxi_st_file *file, size_t data_at,
-                         const char *name, json_t *entry, struct coxi_st_tensor *ret)
+/* The shape, which must fit the bytes. */
+static bool parse_shape(const json_t *shape, struct coxi_st_tensor *ret)
 {
-    json_t *dtype = json_object_get(entry, "dtype");
-    json_t *shape = json_object_get(entry, "shape");
-    json_t *offsets = json_object_get(entry, "data_offsets");
-    uint64_t begin = 0;
-    uint64_t end = 0;
     uint64_t elements = 1;
-    if (!json_is_string(dtype) || !json_is_array(shape) || !json_is_array(offsets) ||
-        json_array_size(shape) > COX_RANK_MAX || json_array_size(offsets) != 2 ||
-        !get_u64(json_array_get(offsets, 0), &begin) ||
-        !get_u64(json_array_get(offsets, 1), &end) || begin > end ||
-        end > file->len - data_at) {
+    ret->rank = (uint32_t)json_array_size(shape);
+    if (!json_is_array(shape) || ret->rank > COX_RANK_MAX) {
         return false;
     }
-    *ret = (struct coxi_st_tensor){
-        .name = name,
-        .dtype = json_string_value(dtype),
-        .rank = (uint32_t)json_array_size(shape),
-        .bytes = end - begin,
-        .data = file->map + data_at + begin,
-    };
     for (uint32_t i = 0; i < ret->rank; i++) {
         if (!get_u64(json_array_get(shape, i), &ret->shape[i]) ||
             __builtin_mul_overflow(elements, ret->shape[i], &elements)) {
@@ -242,6 +226,29 @@ static bool parse_tensor(const struct coxi_st_file *file, size_t data_at,
     /* The element size follows from the bytes: 1, 2, 4 or 8 for every type there is. */
     uint64_t size = elements > 0 ? ret->bytes / elements : 1;
     return elements * size == ret->bytes && size <= 8 && (elements == 0 || size > 0);
+}
+
+/* One entry of the header. */
+static bool parse_tensor(const struct coxi_st_file *file, size_t data_at,
+                         const char *name, json_t *entry, struct coxi_st_tensor *ret)
+{
+    json_t *dtype = json_object_get(entry, "dtype");
+    json_t *offsets = json_object_get(entry, "data_offsets");
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    if (!json_is_string(dtype) || json_array_size(offsets) != 2 ||
+        !get_u64(json_array_get(offsets, 0), &begin) ||
+        !get_u64(json_array_get(offsets, 1), &end) || begin > end ||
+        end > file->len - data_at) {
+        return false;
+    }
+    *ret = (struct coxi_st_tensor){
+        .name = name,
+        .dtype = json_string_value(dtype),
+        .bytes = end - begin,
+        .data = file->map + data_at + begin,
+    };
+    return parse_shape(json_object_get(entry, "shape"), ret);
 }
 
 static int by_data(const void *a, const void *b)

@@ -185,6 +185,17 @@ static void set_rules(struct coxi_variable *variable,
         initializer->kind, initializer->a, initializer->b, initializer->seed};
 }
 
+/* How many shards are made where `asked` are wanted: no more than there are ps or rows.
+ */
+static uint32_t shards_of(const struct cox_coordinator *c,
+                          const struct cox_variable_spec *spec)
+{
+    uint64_t n = spec->shards > 0 ? spec->shards : 1;
+    n = n < c->n_ps ? n : c->n_ps;
+    n = n < spec->shape[0] ? n : spec->shape[0];
+    return n > 0 ? (uint32_t)n : 1;
+}
+
 int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spec *spec,
                         struct cox_variable **ret)
 {
@@ -205,15 +216,10 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
         return coxi_error(COX_EINVAL,
                           "variable '%s': only F32 starts at other than zero", s.name);
     }
-    uint32_t n_shards = s.shards > 0 ? s.shards : 1;
-    n_shards = n_shards < c->n_ps ? n_shards : c->n_ps;
-    if (s.rank > 0 && s.rank <= COX_RANK_MAX && s.shape[0] < n_shards) {
-        n_shards = s.shape[0] > 0 ? (uint32_t)s.shape[0] : 1;
-    }
     struct coxi_variable *made;
     struct cox_variable *handle = malloc(sizeof(*handle));
     r = handle == NULL ? coxi_error_memory("a variable")
-                       : create(c, &wanted, n_shards, &made);
+                       : create(c, &wanted, shards_of(c, &s), &made);
     if (r != 0) {
         free(handle);
         return r;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "common/daemon.h"
-#include "common/error.h"
 #include "common/log.h"
 #include "common/loop.h"
 #include "common/option.h"
@@ -79,13 +78,9 @@ static int run(const struct config *config)
 int main(int argc, char **argv)
 {
     struct config config = {0};
-    int rest;
-    int r = coxi_options_parse(&program, argc, argv, &config, &rest);
+    int r = coxi_options_parse(&program, argc, argv, &config, NULL);
     if (r == COXI_OPTIONS_EXIT) {
         return EXIT_SUCCESS;
-    }
-    if (r == 0 && rest < argc) {
-        r = coxi_error(COX_EINVAL, "what is '%s'? It takes options only", argv[rest]);
     }
     if (r == 0) {
         r = coxi_daemon_start(&config.daemon, "ps");

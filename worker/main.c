@@ -1,13 +1,8 @@
 /* coxswain-worker: the worker daemon; as supervisor, or (--step-process) the one it
  * runs. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "common/daemon.h"
-#include "common/error.h"
-#include "common/file.h"
 #include "common/option.h"
 #include "worker/service.h"
 #include "worker/supervisor.h"
@@ -74,61 +69,12 @@ static int serve(const struct config *config)
     return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_AGAIN + signal;
 }
 
-/* Runs this program again, with the same arguments, as the process that runs steps. */
-static int supervise(int argc, char **argv, const char *dir)
-{
-    char self[PATH_MAX];
-    char dir_option[PATH_MAX];
-    char parent[32];
-    char step_process[] = "--step-process";
-    char **child = calloc((size_t)argc + 4, sizeof(*child));
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    int r = coxi_path(dir_option, "--dir=%s", dir);
-    if (r == 0 && (n <= 0 || child == NULL)) {
-        r = coxi_error_errno(COX_EIO, "cannot find this program");
-    }
-    if (r != 0) {
-        free(child);
-        return coxi_exit_config(program.name);
-    }
-    self[n] = '\0';
-    (void)snprintf(parent, sizeof(parent), "--parent=%d", (int)getpid());
-    child[0] = self;
-    memcpy(child + 1, argv + 1, ((size_t)argc - 1) * sizeof(*child));
-    child[argc] = parent;
-    child[argc + 1] = dir_option;
-    child[argc + 2] = step_process;
-    int code = coxi_supervise(child);
-    free(child);
-    return code;
-}
-
-static int run_supervisor(int argc, char **argv, const struct config *config)
-{
-    char temporary[64];
-    if (config->dir != NULL) {
-        return coxi_directory_make(config->dir) == 0
-                   ? supervise(argc, argv, config->dir)
-                   : coxi_exit_config(program.name);
-    }
-    if (coxi_directory_temporary(temporary) != 0) {
-        return coxi_exit_config(program.name);
-    }
-    int code = supervise(argc, argv, temporary);
-    coxi_directory_remove(temporary);
-    return code;
-}
-
 int main(int argc, char **argv)
 {
     struct config config = {0};
-    int rest;
-    int r = coxi_options_parse(&program, argc, argv, &config, &rest);
+    int r = coxi_options_parse(&program, argc, argv, &config, NULL);
     if (r == COXI_OPTIONS_EXIT) {
         return EXIT_SUCCESS;
-    }
-    if (r == 0 && rest < argc) {
-        r = coxi_error(COX_EINVAL, "what is '%s'? It takes options only", argv[rest]);
     }
     if (r == 0) {
         r = coxi_daemon_start(&config.daemon,
@@ -137,5 +83,6 @@ int main(int argc, char **argv)
     if (r != 0) {
         return coxi_exit_config(program.name);
     }
-    return config.step_process ? serve(&config) : run_supervisor(argc, argv, &config);
+    return config.step_process ? serve(&config)
+                               : coxi_supervise(argc, argv, config.dir);
 }

@@ -9,12 +9,15 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/daemon.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "common/loop.h"
 
@@ -109,9 +112,10 @@ static void on_signal(void *arg, int signum)
     }
 }
 
-int coxi_supervise(char *const *argv)
+/* Until it is over: the exit code. */
+static int supervise(char *const *child)
 {
-    struct supervisor supervisor = {.argv = argv, .rest_ms = REST_FIRST_MS};
+    struct supervisor supervisor = {.argv = child, .rest_ms = REST_FIRST_MS};
     int r = coxi_loop_new(0, NULL, &supervisor, &supervisor.loop);
     if (r == 0) {
         r = coxi_loop_on_signal(supervisor.loop, SIGTERM, on_signal);
@@ -127,4 +131,48 @@ int coxi_supervise(char *const *argv)
     }
     coxi_loop_free(supervisor.loop);
     return r != 0 ? coxi_exit_config("coxswain-worker") : supervisor.exit_code;
+}
+
+/* Puts the step process's arguments together, and runs it. */
+static int supervise_in(int argc, char **argv, const char *dir)
+{
+    char self[PATH_MAX];
+    char dir_option[PATH_MAX];
+    char parent[32];
+    char step_process[] = "--step-process";
+    char **child = calloc((size_t)argc + 4, sizeof(*child));
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    int r = coxi_path(dir_option, "--dir=%s", dir);
+    if (r == 0 && (n <= 0 || child == NULL)) {
+        r = coxi_error_errno(COX_EIO, "cannot find this program");
+    }
+    if (r != 0) {
+        free(child);
+        return coxi_exit_config("coxswain-worker");
+    }
+    self[n] = '\0';
+    (void)snprintf(parent, sizeof(parent), "--parent=%d", (int)getpid());
+    child[0] = self;
+    memcpy(child + 1, argv + 1, ((size_t)argc - 1) * sizeof(*child));
+    child[argc] = parent;
+    child[argc + 1] = dir_option;
+    child[argc + 2] = step_process;
+    int code = supervise(child);
+    free(child);
+    return code;
+}
+
+int coxi_supervise(int argc, char **argv, const char *dir)
+{
+    char temporary[64];
+    int r =
+        dir != NULL ? coxi_directory_make(dir) : coxi_directory_temporary(temporary);
+    if (r != 0) {
+        return coxi_exit_config("coxswain-worker");
+    }
+    int code = supervise_in(argc, argv, dir != NULL ? dir : temporary);
+    if (dir == NULL) {
+        coxi_directory_remove(temporary);
+    }
+    return code;
 }

@@ -6,10 +6,11 @@
 #define COXI_WORKER_SUPERVISOR_H
 
 /*
- * Runs `argv` (the step process) until SIGTERM or SIGINT, which it hands on, or until
- * it exits with a code below 128, which is returned: what it complains about would not
- * go away. Returns the exit code for this process. Main thread.
+ * Runs this program again, with the same arguments and --step-process, until SIGTERM or
+ * SIGINT, which it hands on, or until that exits with a code below 128, which is
+ * returned: what it complains about would not go away. Step modules are kept in `dir`;
+ * NULL: a temporary directory. Returns the exit code for this process. Main thread.
  */
-int coxi_supervise(char *const *argv);
+int coxi_supervise(int argc, char **argv, const char *dir);
 
 #endif

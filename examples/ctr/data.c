@@ -120,6 +120,24 @@ void rows_free(struct rows *rows)
 
 /* ---- libsvm text */
 
+/* Parses "id:value" at *at, which then points behind it; what is wrong, or NULL. */
+static const char *parse_feature(struct builder *b, char **at)
+{
+    char *end;
+    errno = 0;
+    uint64_t id = strtoull(*at, &end, 10);
+    if (end == *at || **at == '-' || *end != ':' || errno != 0) {
+        return "a feature is not id:value";
+    }
+    *at = end + 1;
+    double value = strtod(*at, &end);
+    if (end == *at || !isfinite(value) || strchr(" \t\r", *end) == NULL) {
+        return "a feature's value is no number";
+    }
+    *at = end;
+    return add_feature(b, id, (float)value) ? NULL : "out of memory";
+}
+
 /* Parses one line (NUL-terminated, no comment); what is wrong with it, or NULL. */
 static const char *parse_line(struct builder *b, char *text)
 {
@@ -135,20 +153,10 @@ static const char *parse_line(struct builder *b, char *text)
     if (!add_row(b, label > 0 ? 1 : 0)) {
         return "out of memory";
     }
-    for (at = end + strspn(end, " \t\r"); *at != '\0';
-         at = end + strspn(end, " \t\r")) {
-        errno = 0;
-        uint64_t id = strtoull(at, &end, 10);
-        if (end == at || *at == '-' || *end != ':' || errno != 0) {
-            return "a feature is not id:value";
-        }
-        at = end + 1;
-        double value = strtod(at, &end);
-        if (end == at || !isfinite(value) || strchr(" \t\r", *end) == NULL) {
-            return "a feature's value is no number";
-        }
-        if (!add_feature(b, id, (float)value)) {
-            return "out of memory";
+    for (at = end + strspn(end, " \t\r"); *at != '\0'; at += strspn(at, " \t\r")) {
+        const char *wrong = parse_feature(b, &at);
+        if (wrong != NULL) {
+            return wrong;
         }
     }
     b->rows.n_rows++;
