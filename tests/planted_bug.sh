@@ -15,7 +15,7 @@ for kind in $kinds; do
         echo "no_report.sh fails where there is no report"
         exit 1
     fi
-    ASAN_OPTIONS=handle_abort=1:$options UBSAN_OPTIONS=abort_on_error=1 \
+    ASAN_OPTIONS=handle_abort=1:$options UBSAN_OPTIONS=abort_on_error=1:$options \
         TSAN_OPTIONS=$options "$1" "$kind" x || true
     if "$3" "$reports" >/dev/null; then
         echo "a planted bug of kind '$kind' made no report"
