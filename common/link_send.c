@@ -219,6 +219,9 @@ static bool enqueue(struct coxi_link *link, const struct coxi_outgoing *frame,
     struct coxi_chunk *last_lent = NULL;
     for (size_t i = 0; i < frame->n_payload; i++) {
         const struct iovec *segment = &frame->payload[i];
+        if (segment->iov_len == 0) {
+            continue;
+        }
         if (segment->iov_len < COXI_LINK_COPY_MAX) {
             if ((to = tail_room(link, segment->iov_len)) == NULL) {
                 return false;

@@ -49,7 +49,7 @@ struct coxi_psc {
     struct coxi_window waiting;
     uint64_t next_id;
     uint64_t incarnation;
-    int failed; /* 0, COX_EPSLOST or COX_ECANCELLED */
+    int failed; /* 0, or why nothing works any more */
     char failed_text[256];
     char last_text[256]; /* why the last connection failed */
 };
@@ -154,9 +154,9 @@ static bool fail(struct coxi_psc *psc, int code, const char *text)
     return first;
 }
 
-static void lose(struct coxi_psc *psc, const char *text)
+static void lose(struct coxi_psc *psc, int code, const char *text)
 {
-    if (fail(psc, COX_EPSLOST, text) && psc->options.on_lost != NULL) {
+    if (fail(psc, code, text) && psc->options.on_lost != NULL) {
         psc->options.on_lost(psc->options.arg, psc, text);
     }
 }
@@ -166,8 +166,9 @@ static int greeted(struct channel *channel, const struct coxi_hello *hello)
 {
     struct coxi_psc *psc = channel->psc;
     if (hello->role != COXI_ROLE_PS || hello->index != psc->options.index) {
-        return coxi_error(COX_EREFUSED, "%s is not ps %u", psc->address,
-                          psc->options.index);
+        return coxi_error(COX_ECONFLICT, "there is another daemon at this address: %s",
+                          hello->role == COXI_ROLE_PS ? "a ps with another --index"
+                                                      : "it is no ps");
     }
     coxi_lock(&psc->lock);
     bool other = psc->incarnation != 0 && psc->incarnation != hello->incarnation;
@@ -185,8 +186,7 @@ static int greeted(struct channel *channel, const struct coxi_hello *hello)
     }
     coxi_unlock(&psc->lock);
     if (other && psc->options.same_incarnation) {
-        lose(psc, "it was restarted and has lost its state");
-        return coxi_error(COX_EPSLOST, "restarted");
+        return coxi_error(COX_EPSLOST, "it was restarted and has lost its state");
     }
     return 0;
 }
@@ -199,7 +199,13 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
         struct coxi_hello hello;
         int r = coxi_hello_read(link, frame, &hello);
         channel->greeted = r == 0;
-        return r == 0 ? greeted(channel, &hello) : r;
+        if (r == 0) {
+            r = greeted(channel, &hello);
+        }
+        if (r == COX_EVERSION || r == COX_ECONFLICT || r == COX_EPSLOST) {
+            lose(psc, r, coxi_error_text()); /* trying again would not help */
+        }
+        return r;
     }
     struct coxi_message message;
     int r = coxi_message_read(frame, &message);
@@ -304,7 +310,7 @@ static bool back_off(struct channel *channel, int *backoff_ms, uint64_t down_sin
         coxi_lock(&psc->lock);
         memcpy(text, psc->last_text, sizeof(text));
         coxi_unlock(&psc->lock);
-        lose(psc, text);
+        lose(psc, COX_EPSLOST, text);
     }
     struct timespec until = coxi_deadline(*backoff_ms);
     coxi_lock(&psc->lock);

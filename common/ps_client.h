@@ -60,7 +60,10 @@ struct coxi_psc_request {
 /* Starts connecting. */
 int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret);
 
-/* Waits for the first connection. COX_ETIMEDOUT with the last reason; COX_EPSLOST. */
+/*
+ * Waits for the first connection. COX_ETIMEDOUT with the last reason; COX_EVERSION,
+ * COX_ECONFLICT (another daemon is at the address), COX_EPSLOST: for good.
+ */
 int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms);
 
 /* The incarnation of the ps that was met last; 0 before the first. */

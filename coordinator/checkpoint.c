@@ -141,25 +141,33 @@ static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
     return r == 0 ? coxi_manifest_write(manifest, temporary) : r;
 }
 
-/* Its final name, and LATEST. */
+/* Its final name, and LATEST; on failure it has neither. */
 static int publish(const char *dir, const char *temporary, uint64_t number)
 {
     char path[PATH_MAX];
+    uint64_t latest = 0;
     int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number);
     if (r == 0 && rename(temporary, path) != 0) {
         r = coxi_error_errno(COX_EIO, "cannot rename %s to %s", temporary, path);
     }
-    if (r == 0) {
-        r = coxi_directory_sync(dir);
+    if (r != 0) {
+        return r;
     }
-    return r == 0 ? coxi_latest_write(dir, number) : r;
+    r = coxi_directory_sync(dir);
+    if (r == 0) {
+        r = coxi_latest_write(dir, number);
+    }
+    if (r != 0 && (coxi_latest_read(dir, &latest) != 0 || latest != number)) {
+        coxi_directory_remove(path);
+    }
+    return r;
 }
 
 static int save(struct cox_coordinator *c, bool final, uint64_t *ret_number)
 {
     char temporary[PATH_MAX];
     struct coxi_manifest manifest = {.final = final, .n_shards = c->n_ps};
-    manifest.number = c->checkpoint_number + 1;
+    manifest.number = ++c->checkpoint_number; /* one that fails has used its number */
     manifest.shards = calloc(c->n_ps, sizeof(*manifest.shards));
     if (manifest.shards == NULL) {
         return coxi_error_memory("a checkpoint");
@@ -179,7 +187,6 @@ static int save(struct cox_coordinator *c, bool final, uint64_t *ret_number)
     if (r != 0) {
         coxi_directory_remove(temporary);
     } else {
-        c->checkpoint_number = manifest.number;
         *ret_number = manifest.number;
     }
     for (uint32_t i = 0; i < c->n_ps; i++) {

@@ -47,7 +47,8 @@ static void note_failure(struct coxi_worker *worker, int code, const char *text)
 {
     struct cox_coordinator *c = worker->c;
     bool was_hopeless = worker->hopeless;
-    worker->hopeless = code == COX_EVERSION || code == COX_EBUSY || code == COX_EFENCED;
+    worker->hopeless = code == COX_EVERSION || code == COX_EBUSY ||
+                       code == COX_EFENCED || code == COX_ECONFLICT;
     coxi_lock(&c->lock);
     c->n_hopeless += (uint32_t)worker->hopeless - (uint32_t)was_hopeless;
     c->worker_code = code;
@@ -241,7 +242,8 @@ static int greeted(struct coxi_worker *worker, const struct coxi_frame *frame)
         coxi_unlock(&worker->c->lock);
     }
     if (hello.role != COXI_ROLE_WORKER) {
-        return coxi_error(COX_EREFUSED, "there is no worker at this address");
+        return coxi_error(COX_ECONFLICT,
+                          "there is another daemon at this address: it is no worker");
     }
     coxi_link_allow(link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
     worker->slots = hello.slots > 0 ? hello.slots : 1;

@@ -66,7 +66,8 @@ static int run(const struct config *config)
         r = coxi_daemon_announce(config->daemon.address_file, coxi_ps_url(daemon.ps));
     }
     if (r == 0) {
-        coxi_log(COXI_LOG_INFO, "listening", "address=%s", coxi_ps_url(daemon.ps));
+        coxi_log(COXI_LOG_INFO, "listening", "address=%s pid=%d",
+                 coxi_ps_url(daemon.ps), (int)getpid());
         coxi_loop_run(daemon.loop);
         coxi_log(COXI_LOG_INFO, "ending", "signal=%d", daemon.signal);
     }

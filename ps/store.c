@@ -200,11 +200,12 @@ int coxi_store_create(struct coxi_store *store, const struct coxi_create *create
 static int check_target(const struct coxi_store *store,
                         const struct coxi_session *session, uint64_t incarnation)
 {
-    int r = coxi_store_fenced(store, session);
-    if (r == 0 && incarnation != store->incarnation) {
-        r = coxi_error(COX_EPSLOST, "ps %u has been restarted", store->ps_index);
+    /* First whether it was meant for us: one that has just been restarted knows of no
+     * client, and is lost to those that it had. */
+    if (incarnation != store->incarnation) {
+        return coxi_error(COX_EPSLOST, "ps %u has been restarted", store->ps_index);
     }
-    return r;
+    return coxi_store_fenced(store, session);
 }
 
 /* The part an item names, its rows in range; *ret_begin is relative to the shard. */

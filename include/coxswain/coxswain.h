@@ -107,10 +107,10 @@ struct cox_options {
 /*
  * Connects to every ps and to the workers (options NULL: all defaults), and begins a
  * run. `cluster` is not needed afterwards. Returns when all ps and min_workers workers
- * are there. COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION, COX_EBUSY (a ps serves another
- * run): the text names the daemon. COX_EIO: the checkpoint directory cannot be written,
- * or a local cluster not be started. COX_EEXIST: the directory has checkpoints of
- * another run.
+ * are there. COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION, COX_ECONFLICT (another daemon
+ * is at an address), COX_EBUSY (a ps serves another run): the text names the daemon.
+ * COX_EIO: the checkpoint directory cannot be written, or a local cluster not be
+ * started. COX_EEXIST: the directory has checkpoints of another run.
  */
 COX_API int cox_open(const struct cox_cluster *cluster,
                      const struct cox_options *options, struct cox_coordinator **ret);

@@ -2,9 +2,13 @@
 #include "tests/client/crew.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/test.h"
 
@@ -30,9 +34,47 @@ void crew_open(struct crew *crew, int n_ps, int n_workers, const char *module,
     }
 }
 
+struct wanted {
+    char path[300];
+    pid_t pid;
+    char address[256];
+};
+
+/* The daemon's log says which process listens; the last line that does counts. */
+static bool find_pid(void *arg)
+{
+    struct wanted *wanted = arg;
+    char line[1024];
+    FILE *file = fopen(wanted->path, "re");
+    wanted->pid = 0;
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        const char *at = strstr(line, " pid=");
+        if (strstr(line, "event=listening") != NULL && at != NULL) {
+            wanted->pid = (pid_t)strtol(at + 5, NULL, 10);
+            const char *address = strstr(line, " address=");
+            assert_non_null(address);
+            assert_int_equal(1, sscanf(address, " address=%255s", wanted->address));
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return wanted->pid > 0 && kill(wanted->pid, 0) == 0;
+}
+
 void crew_close(struct crew *crew)
 {
+    char pattern[300];
+    glob_t logs = {0};
     assert_code(0, cox_close(crew->c, 5000));
+    (void)snprintf(pattern, sizeof(pattern), "%s/*-*.log", crew->log_dir);
+    assert_int_equal(0, glob(pattern, 0, NULL, &logs));
+    for (size_t i = 0; i < logs.gl_pathc; i++) {
+        struct wanted wanted;
+        (void)snprintf(wanted.path, sizeof(wanted.path), "%s", logs.gl_pathv[i]);
+        assert_false(find_pid(&wanted));
+    }
+    globfree(&logs);
 }
 
 struct cox_function *crew_function(struct crew *crew, const char *name)
@@ -73,37 +115,24 @@ void crew_schedule(struct crew *crew, struct cox_function *function, int n,
     }
 }
 
-struct wanted {
-    char path[300];
-    pid_t pid;
-};
-
-/* The daemon's log says which process listens; the last line that does counts. */
-static bool find_pid(void *arg)
-{
-    struct wanted *wanted = arg;
-    char line[1024];
-    FILE *file = fopen(wanted->path, "re");
-    wanted->pid = 0;
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-        const char *at = strstr(line, " pid=");
-        if (strstr(line, "event=listening") != NULL && at != NULL) {
-            wanted->pid = (pid_t)strtol(at + 5, NULL, 10);
-        }
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return wanted->pid > 0 && kill(wanted->pid, 0) == 0;
-}
-
-static pid_t process_of(struct crew *crew, const char *role, int index)
+static struct wanted find(struct crew *crew, const char *role, int index)
 {
     struct wanted wanted;
     (void)snprintf(wanted.path, sizeof(wanted.path), "%s/%s-%d.log", crew->log_dir,
                    role, index);
     coxi_test_until(find_pid, &wanted, "a daemon's process");
-    return wanted.pid;
+    return wanted;
+}
+
+static pid_t process_of(struct crew *crew, const char *role, int index)
+{
+    return find(crew, role, index).pid;
+}
+
+void crew_socket(struct crew *crew, const char *role, int index, char ret[256])
+{
+    struct wanted wanted = find(crew, role, index);
+    assert_int_equal(1, sscanf(wanted.address, "ipc://%255s", ret));
 }
 
 pid_t crew_step_process(struct crew *crew, int index)
@@ -137,4 +166,39 @@ static bool is_gone(void *arg)
 void crew_wait_gone(pid_t pid)
 {
     coxi_test_until(is_gone, &pid, "the end of a process");
+}
+
+void crew_kill(pid_t pid)
+{
+    assert_int_equal(0, kill(pid, SIGKILL));
+}
+
+void crew_hold(struct crew_hold *hold, struct crew *crew, const char *step, bool future)
+{
+    static int n_holds;
+    char name[32];
+    (void)snprintf(name, sizeof(name), "hold-%d", n_holds++);
+    hold->path = coxi_test_path(name);
+    hold->future = NULL;
+    hold->fd = -1;
+    assert_int_equal(0, mkfifo(hold->path, 0600));
+    struct cox_value arg =
+        COX_VECTOR("fifo", COX_U8, strlen(hold->path) + 1, hold->path);
+    struct cox_call call = COX_CALL_INIT;
+    call.args = &arg;
+    call.n_args = 1;
+    assert_code(0, cox_schedule(crew->c, crew_function(crew, step), &call,
+                                future ? &hold->future : NULL));
+}
+
+void crew_hold_wait(struct crew_hold *hold)
+{
+    hold->fd = open(hold->path, O_WRONLY | O_CLOEXEC);
+    assert_true(hold->fd >= 0);
+}
+
+void crew_hold_release(struct crew_hold *hold)
+{
+    assert_int_equal(0, close(hold->fd));
+    hold->fd = -1;
 }

@@ -3,6 +3,7 @@
 #ifndef COXI_TESTS_CLIENT_CREW_H
 #define COXI_TESTS_CLIENT_CREW_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "coxswain/coxswain.h"
@@ -38,7 +39,28 @@ pid_t crew_supervisor(struct crew *crew, int index);
 /* The process of ps `index`. */
 pid_t crew_ps_process(struct crew *crew, int index);
 
+/* The socket file that ps or worker `index` listens at. */
+void crew_socket(struct crew *crew, const char *role, int index, char ret[256]);
+
 /* Waits until a process is gone. */
 void crew_wait_gone(pid_t pid);
+
+/* kill -9. */
+void crew_kill(pid_t pid);
+
+/*
+ * A step of module hold that runs until it is released: scheduled by crew_hold, known
+ * to run once crew_hold_wait has returned.
+ */
+struct crew_hold {
+    const char *path;
+    int fd;
+    struct cox_future *future; /* if asked for */
+};
+
+void crew_hold(struct crew_hold *hold, struct crew *crew, const char *step,
+               bool future);
+void crew_hold_wait(struct crew_hold *hold);
+void crew_hold_release(struct crew_hold *hold);
 
 #endif

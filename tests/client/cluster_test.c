@@ -1,0 +1,100 @@
+/* Descriptions of clusters: JSON, environment, local. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "coordinator/cluster.h"
+#include "tests/test.h"
+
+static struct cox_cluster *parse(const char *json)
+{
+    struct cox_cluster *cluster;
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    return cluster;
+}
+
+TEST(cluster_reads_what_tf_config_says)
+{
+    struct cox_cluster *cluster = parse(
+        "{\"cluster\": {\"chief\": [\"h0:1\"], \"ps\": [\"h1:2\", \"h2:3\"],"
+        " \"worker\": [\"h3:4\"]}, \"task\": {\"type\": \"chief\", \"index\": 0}}");
+    assert_int_equal(2, cluster->n_ps);
+    assert_int_equal(1, cluster->n_workers);
+    assert_string_equal("tcp://h1:2", cluster->ps[0]);
+    assert_string_equal("tcp://h2:3", cluster->ps[1]);
+    assert_string_equal("tcp://h3:4", cluster->workers[0]);
+    cox_cluster_free(cluster);
+}
+
+TEST(cluster_takes_the_inner_object_and_urls)
+{
+    struct cox_cluster *cluster =
+        parse("{\"ps\": [\"ipc:///tmp/a\"], \"worker\": [\"tcp://[::1]:7\"]}");
+    assert_string_equal("ipc:///tmp/a", cluster->ps[0]);
+    assert_string_equal("tcp://[::1]:7", cluster->workers[0]);
+    char *json = coxi_cluster_json(cluster);
+    struct cox_cluster *again = parse(json);
+    assert_string_equal(cluster->ps[0], again->ps[0]);
+    free(json);
+    cox_cluster_free(again);
+    cox_cluster_free(cluster);
+}
+
+TEST(cluster_says_what_is_wrong_with_its_json)
+{
+    static const struct {
+        const char *json;
+        const char *named;
+    } cases[] = {
+        {"{\"ps\": [", "line 1"},
+        {"[]", "\"ps\""},
+        {"{\"ps\": [\"a:1\"]}", "\"worker\""},
+        {"{\"ps\": [], \"worker\": [\"a:1\"]}", "\"ps\""},
+        {"{\"ps\": \"a:1\", \"worker\": [\"a:1\"]}", "\"ps\""},
+        {"{\"ps\": [\"a:1\", \"nonsense\"], \"worker\": [\"a:1\"]}", "'nonsense'"},
+        {"{\"ps\": [\"a:\"], \"worker\": [\"a:1\"]}", "'a:'"},
+        {"{\"ps\": [\":1\"], \"worker\": [\"a:1\"]}", "':1'"},
+        {"{\"ps\": [7], \"worker\": [\"a:1\"]}", "host:port"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct cox_cluster *untouched = NULL;
+        assert_code(COX_EINVAL, cox_cluster_parse(cases[i].json, &untouched));
+        assert_error_names(cases[i].named);
+        assert_null(untouched);
+    }
+    assert_code(COX_EINVAL, cox_cluster_parse(NULL, NULL));
+}
+
+TEST(cluster_comes_from_cox_cluster_before_tf_config)
+{
+    struct cox_cluster *cluster = NULL;
+    assert_int_equal(0, unsetenv("COX_CLUSTER"));
+    assert_int_equal(0, unsetenv("TF_CONFIG"));
+    assert_code(COX_ENOENT, cox_cluster_from_env(&cluster));
+    assert_error_names("COX_CLUSTER");
+    assert_int_equal(
+        0, setenv("TF_CONFIG", "{\"ps\": [\"t:1\"], \"worker\": [\"t:2\"]}", 1));
+    assert_code(0, cox_cluster_from_env(&cluster));
+    assert_string_equal("tcp://t:1", cluster->ps[0]);
+    cox_cluster_free(cluster);
+    assert_int_equal(
+        0, setenv("COX_CLUSTER", "{\"ps\": [\"c:1\"], \"worker\": [\"c:2\"]}", 1));
+    assert_code(0, cox_cluster_from_env(&cluster));
+    assert_string_equal("tcp://c:1", cluster->ps[0]);
+    cox_cluster_free(cluster);
+    assert_int_equal(0, setenv("COX_CLUSTER", "{", 1));
+    assert_code(COX_EINVAL, cox_cluster_from_env(&cluster));
+    assert_error_names("COX_CLUSTER");
+}
+
+TEST(cluster_of_this_host_has_1_to_64_of_each)
+{
+    struct cox_cluster *cluster = NULL;
+    assert_code(COX_EINVAL, cox_cluster_local(0, 1, &cluster));
+    assert_code(COX_EINVAL, cox_cluster_local(1, 0, &cluster));
+    assert_code(COX_EINVAL, cox_cluster_local(65, 1, &cluster));
+    assert_error_names("65");
+    assert_null(cluster);
+    assert_code(0, cox_cluster_local(64, 64, &cluster));
+    cox_cluster_free(cluster);
+    cox_cluster_free(NULL);
+}

@@ -1,0 +1,87 @@
+/* Step modules: what is refused, and in which words. */
+#include <string.h>
+
+#include "tests/client/crew.h"
+#include "tests/test.h"
+
+static void assert_refused(struct crew *crew, const char *path, int code,
+                           const char *named)
+{
+    struct cox_module *module = NULL;
+    assert_code(code, cox_module_load(crew->c, path, &module));
+    assert_error_names(named);
+    assert_null(module);
+}
+
+TEST(module_that_is_none_is_refused_with_the_reason)
+{
+    struct crew crew;
+    crew_open(&crew, 1, 1, "counter", NULL);
+    const char *text = coxi_test_path("text.so");
+    coxi_test_write(text, "int main;\n", 10);
+    const char *empty = coxi_test_path("empty.so");
+    coxi_test_write(empty, "", 0);
+    assert_refused(&crew, text, COX_EMODULE, "text.so");
+    assert_refused(&crew, text, COX_EMODULE, "ELF");
+    assert_refused(&crew, empty, COX_EMODULE, "empty.so");
+    assert_refused(&crew, coxi_test_module("no_table"), COX_EMODULE, "COX_STEPS");
+    assert_refused(&crew, coxi_test_module("other_abi"), COX_EMODULE, "8");
+    assert_refused(&crew, coxi_test_path("missing.so"), COX_ENOENT, "missing.so");
+    assert_refused(&crew, coxi_test_dir(), COX_EIO, coxi_test_dir());
+
+    /* Nothing is lost by it. */
+    crew_schedule(&crew, crew_function(&crew, "nothing"), 100, 0);
+    assert_code(0, cox_join(crew.c, -1));
+    crew_close(&crew);
+}
+
+TEST(module_that_a_worker_cannot_load_is_refused_in_the_linkers_words)
+{
+    struct crew crew;
+    crew_open(&crew, 1, 2, "counter", NULL);
+    assert_refused(&crew, coxi_test_module("undefined"), COX_EMODULE,
+                   "cox_test_function_that_nobody_has");
+    crew_schedule(&crew, crew_function(&crew, "nothing"), 100, 0);
+    assert_code(0, cox_join(crew.c, -1));
+    crew_close(&crew);
+}
+
+TEST(module_names_its_steps_when_one_is_missing)
+{
+    struct crew crew;
+    struct cox_function *function = NULL;
+    crew_open(&crew, 1, 1, "counter", NULL);
+    assert_code(COX_ENOENT, cox_function_get(crew.module, "trian", &function));
+    assert_error_names("'trian'");
+    assert_error_names("count, nothing, echo");
+    assert_null(function);
+    crew_close(&crew);
+}
+
+TEST(modules_keep_their_functions_apart)
+{
+    struct crew crew;
+    struct cox_module *hold;
+    struct cox_function *other;
+    crew_open(&crew, 1, 2, "counter", NULL);
+    struct cox_variable *counter = crew_counter(&crew, "c0");
+    assert_code(0, cox_module_load(crew.c, coxi_test_module("hold"), &hold));
+    assert_code(0, cox_function_get(hold, "nothing", &other));
+    crew_schedule(&crew, crew_function(&crew, "count"), 50, 1);
+    crew_schedule(&crew, other, 50, 1);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(50, crew_read(&crew, counter));
+    crew_close(&crew);
+}
+
+TEST(module_reaches_a_worker_that_comes_back)
+{
+    struct crew crew;
+    crew_open(&crew, 1, 1, "counter", NULL);
+    struct cox_variable *counter = crew_counter(&crew, "c0");
+    crew_kill(crew_supervisor(&crew, 0));
+    crew_schedule(&crew, crew_function(&crew, "count"), 100, 1);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(100, crew_read(&crew, counter));
+    crew_close(&crew);
+}

@@ -1,0 +1,104 @@
+/* See program.h. */
+#include "tests/program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/test.h"
+
+enum { ARGUMENTS_MAX = 32 };
+
+static void exec_program(const char *path, const char *const *argv, int fd,
+                         pid_t parent)
+{
+    char *copies[ARGUMENTS_MAX + 1] = {NULL};
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent || dup2(fd, 1) < 0 || dup2(fd, 2) < 0) {
+        _exit(127);
+    }
+    for (int i = 0; i < ARGUMENTS_MAX && argv[i] != NULL; i++) {
+        copies[i] = strdup(argv[i]);
+    }
+    (void)execv(path, copies);
+    _exit(127);
+}
+
+void program_start(struct program *program, const char *const *argv)
+{
+    static int n_programs;
+    char path[512];
+    pid_t parent = getpid();
+    (void)snprintf(program->output, sizeof(program->output), "output-%d", n_programs++);
+    (void)snprintf(path, sizeof(path), "%s%s%s",
+                   strchr(argv[0], '/') != NULL ? "" : coxi_test_bin(),
+                   strchr(argv[0], '/') != NULL ? "" : "/", argv[0]);
+    int fd = open(coxi_test_path(program->output),
+                  O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    program->pid = fork();
+    if (program->pid == 0) {
+        exec_program(path, argv, fd, parent);
+    }
+    assert_true(program->pid > 0);
+    (void)close(fd);
+}
+
+int program_wait(struct program *program)
+{
+    int status = 0;
+    assert_int_equal(program->pid, waitpid(program->pid, &status, 0));
+    program->pid = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+}
+
+int program_run(struct program *program, const char *const *argv)
+{
+    program_start(program, argv);
+    return program_wait(program);
+}
+
+char *program_output(const struct program *program)
+{
+    return coxi_test_read(coxi_test_path(program->output), NULL);
+}
+
+void program_kill(struct program *program, int signum)
+{
+    assert_int_equal(0, kill(program->pid, signum));
+}
+
+struct announced {
+    const char *path;
+    char *address;
+};
+
+static bool is_announced(void *arg)
+{
+    struct announced *announced = arg;
+    FILE *file = fopen(announced->path, "re");
+    bool found = file != NULL && fscanf(file, "%255s", announced->address) == 1;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return found;
+}
+
+void daemon_start(struct program *program, const char *name, int index,
+                  const char *listen, char ret_address[256])
+{
+    static int n_daemons;
+    char file[64];
+    char index_text[16];
+    (void)snprintf(file, sizeof(file), "address-%d", n_daemons++);
+    (void)snprintf(index_text, sizeof(index_text), "%d", index);
+    struct announced announced = {coxi_test_path(file), ret_address};
+    const char *argv[] = {name,       "--listen",       listen,         "--index",
+                          index_text, "--address-file", announced.path, NULL};
+    program_start(program, argv);
+    coxi_test_until(is_announced, &announced, "a daemon's address");
+}

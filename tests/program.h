@@ -1,0 +1,36 @@
+/* Programs of the project as processes of a test: started, watched, ended. */
+#ifndef COXI_TESTS_PROGRAM_H
+#define COXI_TESTS_PROGRAM_H
+
+#include <sys/types.h>
+
+struct program {
+    pid_t pid;
+    char output[64]; /* name (coxi_test_path) of the file with all that it prints */
+};
+
+/*
+ * Starts program argv[0] of the built ones (a path with a slash: that one) with its
+ * output in a file. It is killed when this process ends.
+ */
+void program_start(struct program *program, const char *const *argv);
+
+/* Waits for its end: the exit code, or 256 + the signal. */
+int program_wait(struct program *program);
+
+/* Both in one: the exit code. */
+int program_run(struct program *program, const char *const *argv);
+
+/* All that it has printed so far; for free(). */
+char *program_output(const struct program *program);
+
+void program_kill(struct program *program, int signum);
+
+/*
+ * Starts a daemon ("coxswain-ps", "coxswain-worker") as `index`, listening at `listen`,
+ * and waits until it can be dialled: its address.
+ */
+void daemon_start(struct program *program, const char *name, int index,
+                  const char *listen, char ret_address[256]);
+
+#endif

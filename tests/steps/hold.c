@@ -1,0 +1,48 @@
+/* Steps that a test holds and releases, so that it knows what runs when. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <coxswain/step.h>
+
+/*
+ * Opens the FIFO that argument `fifo` (text with its NUL) names and reads until its
+ * writer has closed it: the writer's open returns once this runs.
+ */
+static int hold(struct cox_step *step)
+{
+    const struct cox_value *fifo = cox_step_argument(step, "fifo");
+    char byte;
+    if (fifo == NULL) {
+        return cox_step_fail(step, 1, "hold needs an argument fifo");
+    }
+    int fd = open((const char *)fifo->data, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return cox_step_fail(step, 2, "cannot open %s", (const char *)fifo->data);
+    }
+    while (read(fd, &byte, 1) > 0) {
+    }
+    (void)close(fd);
+    return 0;
+}
+
+/* As hold, and adds 1 to c0: a commit that is made late. */
+static int hold_and_count(struct cox_step *step)
+{
+    const int64_t one = 1;
+    struct cox_variable *counter;
+    int r = hold(step);
+    if (r == 0) {
+        r = cox_step_variable(step, "c0", &counter);
+    }
+    return r != 0 ? r : cox_step_add(step, counter, &one);
+}
+
+static int nothing(struct cox_step *step)
+{
+    (void)step;
+    return 0;
+}
+
+COX_STEPS(COX_STEP("hold", hold), COX_STEP("hold_and_count", hold_and_count),
+          COX_STEP("nothing", nothing));
