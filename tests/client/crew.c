@@ -25,6 +25,7 @@ void crew_open(struct crew *crew, int n_ps, int n_workers, const char *module,
                    n_opened++);
     o.log_dir = crew->log_dir;
     o.bin_dir = coxi_test_bin();
+    o.min_workers = (uint32_t)n_workers;
     assert_code(0, cox_cluster_local(n_ps, n_workers, &cluster));
     assert_code(0, cox_open(cluster, &o, &crew->c));
     cox_cluster_free(cluster);

@@ -14,7 +14,8 @@ struct crew {
     char log_dir[256];
 };
 
-/* Opens a local cluster (options NULL: defaults) with the test module `module`. */
+/* Opens a local cluster (options NULL: defaults) with the test module `module`; all its
+ * workers are there. */
 void crew_open(struct crew *crew, int n_ps, int n_workers, const char *module,
                const struct cox_options *options);
 
