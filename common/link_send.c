@@ -133,6 +133,7 @@ static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t
 static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk **done)
 {
     link->sending = false;
+    (void)pthread_cond_broadcast(&link->room);
     atomic_store_explicit(&link->last_out_ms, coxi_now_ms(), memory_order_relaxed);
     if (failed != 0) {
         if (coxi_link_mark_closed(link, coxi_link_error(failed),
@@ -146,7 +147,6 @@ static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk
         coxi_link_mark_closed(link, COX_ECLOSED, "")) {
         nng_stream_close(link->stream);
     }
-    (void)pthread_cond_broadcast(&link->room);
 }
 
 /*
