@@ -202,15 +202,21 @@ static void close_handle(uv_handle_t *handle, void *arg)
     }
 }
 
+void coxi_loop_join(struct coxi_loop *loop)
+{
+    if (loop->threaded) {
+        (void)pthread_join(loop->thread, NULL);
+        loop->threaded = false;
+    }
+    run_mail(loop);
+}
+
 void coxi_loop_free(struct coxi_loop *loop)
 {
     if (loop == NULL) {
         return;
     }
-    if (loop->threaded) {
-        (void)pthread_join(loop->thread, NULL);
-    }
-    run_mail(loop);
+    coxi_loop_join(loop);
     uv_walk(&loop->uv, close_handle, NULL);
     (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     (void)uv_loop_close(&loop->uv);

@@ -41,7 +41,14 @@ void coxi_loop_stop(
     struct coxi_loop *loop); /* any thread; what is posted before runs */
 uv_loop_t *coxi_loop_uv(struct coxi_loop *loop);
 
-/* Waits for the loop's own thread, closes every handle. Takes NULL. Not on the loop. */
+/*
+ * Waits for the loop's own thread, which has been told to stop, and runs what was
+ * posted meanwhile. Others may go on to post and wake, for nothing, until the loop is
+ * freed. Not on the loop.
+ */
+void coxi_loop_join(struct coxi_loop *loop);
+
+/* Joins, closes every handle. Takes NULL. Not on the loop. */
 void coxi_loop_free(struct coxi_loop *loop);
 
 #endif

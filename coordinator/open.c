@@ -284,14 +284,14 @@ static int stop_closures(struct cox_coordinator *c, int timeout_ms)
     return r;
 }
 
-/* Lets go of the workers, and ends the loop when they are gone. */
+/* Lets go of the workers; the loop stops when they are gone. */
 static void stop_loop(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
     c->shutdown = true;
     coxi_unlock(&c->lock);
     coxi_loop_wake(c->loop);
-    coxi_loop_free(c->loop);
+    coxi_loop_join(c->loop);
 }
 
 static void release_ps(struct cox_coordinator *c)
@@ -316,12 +316,11 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         r = stop_closures(c, timeout_ms);
         release_ps(c);
         stop_loop(c);
-    } else {
-        coxi_loop_free(c->loop);
     }
     for (uint32_t i = 0; i < c->n_ps; i++) {
-        coxi_psc_close(c->ps[i]);
+        coxi_psc_close(c->ps[i]); /* until now it may tell the loop that it is lost */
     }
+    coxi_loop_free(c->loop);
     coxi_workers_free(c);
     coxi_local_stop(c->local);
     coxi_variables_free(c);
