@@ -174,7 +174,7 @@ double raw_bandwidth(struct raw *raw, size_t bytes, double seconds)
     size_t n = 0;
     /* An answer now and then keeps the two within some hundred megabytes of each other.
      */
-    size_t every = bytes >= RAW_MAX ? 2 : RAW_MAX * 2 / bytes;
+    size_t every = bytes >= RAW_MAX ? 2 : (size_t)RAW_MAX * 2 / bytes;
     double start = bench_now();
     do {
         for (size_t i = 0; i < every; i++) {

@@ -201,7 +201,7 @@ static double side_cpu(const struct side *side)
 static struct bench_sample bandwidth(struct side *side, size_t bytes, double seconds)
 {
     size_t n = 0;
-    size_t every = bytes >= RAW_MAX ? 2 : RAW_MAX * 2 / bytes;
+    size_t every = bytes >= RAW_MAX ? 2 : (size_t)RAW_MAX * 2 / bytes;
     struct iovec payload = {side->payload, bytes};
     double cpu = side_cpu(side);
     double start = bench_now();

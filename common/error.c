@@ -16,7 +16,7 @@ static void set_text(const char *format, va_list args)
     memcpy(last_text, text, sizeof(text));
 }
 
-int coxi_error(int code, const char *format, ...)
+int(coxi_error)(int code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -25,7 +25,7 @@ int coxi_error(int code, const char *format, ...)
     return code;
 }
 
-int coxi_error_errno(int code, const char *format, ...)
+int(coxi_error_errno)(int code, const char *format, ...)
 {
     int number = errno;
     char reason[128];
@@ -39,7 +39,7 @@ int coxi_error_errno(int code, const char *format, ...)
     return code;
 }
 
-int coxi_error_memory(const char *what)
+int(coxi_error_memory)(const char *what)
 {
     return coxi_error(COX_ENOMEM, "out of memory for %s", what);
 }

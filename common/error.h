@@ -19,6 +19,12 @@ int coxi_error_errno(int code, const char *format, ...)
 /* Out of memory, with what for. */
 int coxi_error_memory(const char *what);
 
+#ifdef __clang_analyzer__ /* shows it that an error is not 0 */
+#define coxi_error(code, ...)       ((coxi_error)(code, __VA_ARGS__), (code))
+#define coxi_error_errno(code, ...) ((coxi_error_errno)(code, __VA_ARGS__), (code))
+#define coxi_error_memory(what)     ((coxi_error_memory)(what), COX_ENOMEM)
+#endif
+
 /* The calling thread's last error text ("" before the first), valid until its next one.
  */
 const char *coxi_error_text(void);

@@ -139,7 +139,10 @@ void coxi_variable_free(struct coxi_variable *variable)
 
 static bool float_equal(float a, float b)
 {
-    return memcmp(&a, &b, sizeof(a)) == 0;
+    uint32_t bits[2]; /* so that NaN equals itself */
+    memcpy(&bits[0], &a, sizeof(a));
+    memcpy(&bits[1], &b, sizeof(b));
+    return bits[0] == bits[1];
 }
 
 static bool rules_equal(const struct coxi_variable *a, const struct coxi_variable *b)

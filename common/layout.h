@@ -5,6 +5,7 @@
 #ifndef COXI_COMMON_LAYOUT_H
 #define COXI_COMMON_LAYOUT_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -63,6 +64,7 @@ void coxi_shards_div(uint64_t rows, uint32_t n, struct coxi_shard *ret);
 /* The ps of n_ps that holds `key` of every table. */
 static inline uint32_t coxi_key_ps(uint64_t key, uint32_t n_ps)
 {
+    assert(n_ps > 0);
     return coxi_hash_bucket(coxi_hash_key(key)) % n_ps;
 }
 

@@ -11,7 +11,6 @@
 #include "common/error.h"
 #include "common/link.h"
 #include "common/link_internal.h"
-#include "common/sync.h"
 
 /* ---- connecting */
 

@@ -18,7 +18,6 @@
 
 #include "common/buffer.h"
 #include "common/clock.h"
-#include "common/error.h"
 #include "common/link.h"
 #include "common/link_internal.h"
 #include "common/sync.h"

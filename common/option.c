@@ -135,9 +135,9 @@ static int parse_environment(const struct coxi_program *program, void *config)
         int n = snprintf(name, sizeof(name), "%s_%s", program->prefix,
                          program->options[i].name);
         for (int c = 0; c < n && c < (int)sizeof(name); c++) {
-            name[c] = name[c] == '-' ? '_' : (char)toupper((unsigned char)name[c]);
+            name[c] = (char)(name[c] == '-' ? '_' : toupper((unsigned char)name[c]));
         }
-        const char *text = getenv(name); /* main thread, before others */
+        const char *text = getenv(name);
         int r = text != NULL ? set_option(&program->options[i], text, config) : 0;
         if (r != 0) {
             return coxi_error(r, "environment variable %s: %s", name,

@@ -158,12 +158,12 @@ void coxi_dispatch_put_back(struct coxi_worker *worker, uint32_t running)
 {
     struct cox_coordinator *c = worker->c;
     size_t n_back = 0;
-    size_t n = worker->in_flight.n;
     /* From the newest to the oldest, so that the oldest is first in the queue again. */
-    for (; n > 0; n--) {
-        struct cox_future *f = worker->in_flight.last;
+    struct cox_future *f;
+    while ((f = worker->in_flight.last) != NULL) {
+        bool was_running = worker->in_flight.n <= running;
         list_remove(&worker->in_flight, f);
-        f->losses = (uint8_t)(f->losses + (n <= running ? 1 : 0));
+        f->losses = (uint8_t)(f->losses + was_running);
         if (f->losses >= COXI_LOSSES_MAX) {
             char text[COXI_TEXT_MAX];
             (void)snprintf(text, sizeof(text),

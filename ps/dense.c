@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/buffer.h"
-#include "common/dtype.h"
 #include "common/error.h"
 #include "common/initializer.h"
 #include "common/sync.h"

@@ -141,43 +141,46 @@ static int set(struct options *o, int key, const char *name, const char *text)
     }
 }
 
+static const struct option table[] = {
+    {"train", required_argument, NULL, 't'},
+    {"valid", required_argument, NULL, 'v'},
+    {"format", required_argument, NULL, OPTION_FORMAT},
+    {"out", required_argument, NULL, 'o'},
+    {"model", required_argument, NULL, 'm'},
+    {"ps", required_argument, NULL, 'p'},
+    {"workers", required_argument, NULL, 'w'},
+    {"epochs", required_argument, NULL, 'e'},
+    {"checkpoints", required_argument, NULL, 'c'},
+    {"rows-per-step", required_argument, NULL, 'b'},
+    {"learning-rate", required_argument, NULL, 'a'},
+    {"accumulator", required_argument, NULL, 'i'},
+    {"l2", required_argument, NULL, 'l'},
+    {"seed", required_argument, NULL, 's'},
+    {"rows", required_argument, NULL, 'n'},
+    {"role", required_argument, NULL, 'r'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+static const struct options defaults = {
+    .role = "client",
+    .out = "ctr-out",
+    .model = "lr",
+    .ps = 2,
+    .workers = 2,
+    .epochs = 4,
+    .checkpoints = 1,
+    .rows_per_step = 64,
+    .learning_rate = 0.1,
+    .accumulator = 100,
+    .l2 = 0.01,
+    .seed = 1,
+    .rows = 200000,
+};
+
 int options_parse(int argc, char **argv, struct options *ret)
 {
-    static const struct option table[] = {
-        {"train", required_argument, NULL, 't'},
-        {"valid", required_argument, NULL, 'v'},
-        {"format", required_argument, NULL, OPTION_FORMAT},
-        {"out", required_argument, NULL, 'o'},
-        {"model", required_argument, NULL, 'm'},
-        {"ps", required_argument, NULL, 'p'},
-        {"workers", required_argument, NULL, 'w'},
-        {"epochs", required_argument, NULL, 'e'},
-        {"checkpoints", required_argument, NULL, 'c'},
-        {"rows-per-step", required_argument, NULL, 'b'},
-        {"learning-rate", required_argument, NULL, 'a'},
-        {"accumulator", required_argument, NULL, 'i'},
-        {"l2", required_argument, NULL, 'l'},
-        {"seed", required_argument, NULL, 's'},
-        {"rows", required_argument, NULL, 'n'},
-        {"role", required_argument, NULL, 'r'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    struct options o = {
-        .role = "client",
-        .out = "ctr-out",
-        .model = "lr",
-        .ps = 2,
-        .workers = 2,
-        .epochs = 4,
-        .checkpoints = 1,
-        .rows_per_step = 64,
-        .learning_rate = 0.1,
-        .accumulator = 100,
-        .l2 = 0.01,
-        .seed = 1,
-        .rows = 200000,
-    };
+    struct options o = defaults;
     int key;
     int index = 0;
     while ((key = getopt_long(argc, argv, "", table, &index)) != -1) {

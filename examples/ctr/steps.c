@@ -74,7 +74,7 @@ static int learn(struct cox_step *step, const struct rows *rows,
 
 static int train(struct cox_step *step)
 {
-    struct task task;
+    struct task task = {0};
     struct rows rows;
     struct data_error error;
     struct cox_variable *weights;
