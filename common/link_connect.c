@@ -3,6 +3,7 @@
  * an nng dialer or listener and one aio. Threads: callers', and nng's for the
  * callbacks.
  */
+#include <assert.h>
 #include <nng/nng.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ static void attempt_free(struct attempt *attempt)
 static int attempt_error(const char *url, int nng_code)
 {
     int code = coxi_link_error(nng_code);
+    assert(code != 0);
     return coxi_error(code == COX_ECLOSED ? COX_EREFUSED : code, "cannot reach %s: %s",
                       url, nng_strerror(nng_code));
 }

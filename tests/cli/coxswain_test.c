@@ -1,0 +1,128 @@
+/* The command-line tool: help, versions, clusters for other programs. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/program.h"
+#include "tests/test.h"
+
+static void assert_says(const struct program *program, const char *part)
+{
+    char *output = program_output(program);
+    if (strstr(output, part) == NULL) {
+        fail_msg("'%s' is not in: %s", part, output);
+    }
+    free(output);
+}
+
+static void assert_exit(int code, const char *const *argv, const char *part)
+{
+    struct program program;
+    int r = program_run(&program, argv);
+    assert_says(&program, part);
+    assert_int_equal(code, r);
+}
+
+TEST(tool_tells_its_version_and_its_commands)
+{
+    assert_exit(0, (const char *[]){"coxswain", "--version", NULL}, "coxswain 0.1.0");
+    assert_exit(0, (const char *[]){"coxswain", "--help", NULL}, "checkpoint");
+    assert_exit(0, (const char *[]){"coxswain", "run", "--help", NULL}, "--workers");
+    assert_exit(0, (const char *[]){"coxswain", "cluster", "--help", NULL}, "--ps");
+}
+
+TEST(tool_exits_2_and_says_what_is_wrong_with_a_command_line)
+{
+    assert_exit(2, (const char *[]){"coxswain", NULL}, "Usage");
+    assert_exit(2, (const char *[]){"coxswain", "sail", NULL}, "'sail'");
+    assert_exit(2, (const char *[]){"coxswain", "run", "--ps=0", "--", "true", NULL},
+                "--ps");
+    assert_exit(2, (const char *[]){"coxswain", "run", "--oars=8", "--", "true", NULL},
+                "--oars");
+    assert_exit(2, (const char *[]){"coxswain", "run", NULL}, "which program");
+    assert_exit(2, (const char *[]){"coxswain", "cluster", "now", NULL}, "'now'");
+    assert_exit(2, (const char *[]){"coxswain", "checkpoint", "list", NULL},
+                "checkpoint show");
+}
+
+TEST(run_gives_a_program_its_cluster_and_takes_over_its_exit_code)
+{
+    struct program program;
+    const char *argv[] = {
+        "coxswain", "run", "--ps",    "2",  "--workers",
+        "1",        "--",  "/bin/sh", "-c", "echo \"$COX_CLUSTER\"; exit 7",
+        NULL};
+    assert_int_equal(7, program_run(&program, argv));
+    assert_says(&program, "{\"cluster\":{\"ps\":[\"ipc://");
+    assert_says(&program, "/ps-1\"],\"worker\":[\"ipc://");
+
+    /* The sockets were in a directory that is gone. */
+    char path[256];
+    char *output = program_output(&program);
+    assert_int_equal(1, sscanf(strstr(output, "ipc://"), "ipc://%255[^\"]", path));
+    assert_int_not_equal(0, access(path, F_OK));
+    *strrchr(path, '/') = '\0';
+    assert_int_not_equal(0, access(path, F_OK));
+    free(output);
+}
+
+TEST(run_names_a_program_that_cannot_be_started)
+{
+    assert_exit(2, (const char *[]){"coxswain", "run", "--", "/nonexistent/x", NULL},
+                "/nonexistent/x");
+}
+
+struct expected {
+    const struct program *program;
+    const char *part;
+};
+
+static bool has_said(void *arg)
+{
+    const struct expected *expected = arg;
+    char *output = program_output(expected->program);
+    bool found = strstr(output, expected->part) != NULL;
+    free(output);
+    return found;
+}
+
+TEST(run_passes_a_signal_on_and_waits_for_the_program)
+{
+    struct program program;
+    const char *argv[] = {
+        "coxswain",
+        "run",
+        "--ps=1",
+        "--workers=1",
+        "--",
+        "/bin/sh",
+        "-c",
+        "trap 'echo caught; exit 9' TERM; echo ready; while :; do read x <&3; done",
+        NULL};
+    int fds[2];
+    /* Descriptor 3, inherited and never written to, lets the shell wait for ever. */
+    assert_int_equal(0, pipe(fds));
+    assert_int_equal(3, dup2(fds[0], 3));
+    program_start(&program, argv);
+    coxi_test_until(has_said, &(struct expected){&program, "ready"}, "the start");
+    program_kill(&program, SIGTERM);
+    assert_int_equal(9, program_wait(&program));
+    assert_says(&program, "caught");
+}
+
+TEST(cluster_runs_until_it_is_told_to_end)
+{
+    struct program program;
+    const char *argv[] = {"coxswain",    "cluster",   "--ps=1",
+                          "--workers=1", "--log-dir", coxi_test_path("logs"),
+                          NULL};
+    program_start(&program, argv);
+    coxi_test_until(has_said, &(struct expected){&program, "COX_CLUSTER='{"},
+                    "its description");
+    program_kill(&program, SIGTERM);
+    assert_int_equal(0, program_wait(&program));
+    char *log = coxi_test_read(coxi_test_path("logs/ps-0.log"), NULL);
+    assert_non_null(strstr(log, "event=ending"));
+    free(log);
+}

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Fails where an #include points up or sideways, or is relative.
+#   layers.sh ROOT
+#
+#   schema <- common <- { ps, worker, coordinator } <- cli, examples, bench, tests
+set -eu
+cd "$1"
+
+# Prints the includes of the files in folder $1 that are none of $2.
+check() {
+    find "$1" -name '*.[ch]' -o -name '*.cc' | xargs grep -nE '^#include "' |
+        grep -vE "#include \"($2)" || true
+}
+
+bad=$(
+    check schema 'schema/|wire_generated.h'
+    check common 'common/|schema/|coxswain/'
+    check ps 'ps/|common/|schema/|coxswain/'
+    check worker 'worker/|common/|schema/|coxswain/'
+    check coordinator 'coordinator/|common/|schema/|coxswain/'
+    check cli 'cli/|coordinator/|common/|schema/|coxswain/'
+    check examples '[a-z_]+\.h' # a program of its own: beside it, and <coxswain/...>
+    check bench 'bench/|examples/|coordinator/|worker/|ps/|common/|schema/|coxswain/'
+    check tests 'tests/|coordinator/|worker/|ps/|common/|schema/|coxswain/'
+    check include 'coxswain/'
+)
+if [ -n "$bad" ]; then
+    printf '%s\n' "$bad" 'These includes point up or sideways; see the layers in ARCHITECTURE.md.'
+    exit 1
+fi

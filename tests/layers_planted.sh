@@ -1,0 +1,30 @@
+#!/bin/sh
+# layers.sh must fail where an include points up or sideways, or is relative.
+#   layers_planted.sh ROOT
+set -eu
+root=$1
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+for layer in schema common ps worker coordinator cli examples bench tests include; do
+    cp -r "$root/$layer" "$copy"
+done
+"$root/tests/layers.sh" "$copy"
+
+# plant FILE HEADER: FILE includes HEADER, which is not allowed.
+plant() {
+    printf '#include "%s"\n' "$2" >"$copy/$1"
+    if "$root/tests/layers.sh" "$copy" >/dev/null; then
+        echo "layers.sh lets $1 include $2"
+        exit 1
+    fi
+    rm "$copy/$1"
+}
+
+plant schema/planted.h common/buffer.h
+plant common/planted.c ps/store.h
+plant ps/planted.c worker/run.h
+plant worker/planted.h coordinator/coordinator.h
+plant coordinator/planted.c ps/store.h
+plant cli/planted.c ../common/link.h
+plant examples/planted.c common/link.h
+"$root/tests/layers.sh" "$copy"
