@@ -57,6 +57,9 @@ int coxi_buffer_append_raw(struct coxi_buffer *buffer, const void *bytes, size_t
 
 int coxi_buffer_append(struct coxi_buffer *buffer, const void *bytes, size_t len)
 {
+    if (len > SIZE_MAX / 4) {
+        return coxi_error_memory("a buffer"); /* padded it might wrap and seem small */
+    }
     size_t padded = coxi_align(buffer->len + len, 8) - buffer->len;
     int r = coxi_buffer_reserve(buffer, padded);
     if (r == 0) {
