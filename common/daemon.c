@@ -7,14 +7,21 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "common/buffer.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
 
 static bool is_loopback(const char *url)
 {
-    static const char *const prefixes[] = {"ipc://", "tcp://127.",
+    static const char numbers[] = "tcp://127.";
+    static const char *const prefixes[] = {"ipc://",
                                            "tcp://localhost:", "tcp://[::1]:"};
+    if (strncmp(url, numbers, strlen(numbers)) == 0) {
+        /* Only as numbers: a host called 127.example.org may be anywhere. */
+        return url[strlen(numbers) + strspn(url + strlen(numbers), "0123456789.")] ==
+               ':';
+    }
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
         if (strncmp(url, prefixes[i], strlen(prefixes[i])) == 0) {
             return true;
@@ -56,9 +63,13 @@ int coxi_daemon_start(const struct coxi_daemon_options *options, const char *rol
 
 int coxi_daemon_announce(const char *path, const char *address)
 {
-    char line[256];
-    int n = snprintf(line, sizeof(line), "%s\n", address);
-    return coxi_file_write(path, line, (size_t)n);
+    struct coxi_buffer line = {0};
+    int r = coxi_buffer_printf(&line, "%s\n", address);
+    if (r == 0) {
+        r = coxi_file_write(path, line.data, line.len);
+    }
+    coxi_buffer_fini(&line);
+    return r;
 }
 
 int coxi_exit_config(const char *program)
