@@ -79,13 +79,15 @@ int coxi_file_read(const char *path, size_t max, uint8_t **ret, size_t *ret_len)
 
 void coxi_file_last_line(const char *path, char *ret, size_t len)
 {
-    char line[1024];
+    char *line = NULL;
+    size_t size = 0;
     FILE *file = fopen(path, "re");
     ret[0] = '\0';
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+    while (file != NULL && getline(&line, &size, file) >= 0) {
         line[strcspn(line, "\n")] = '\0';
         (void)snprintf(ret, len, "%s", line);
     }
+    free(line);
     if (file != NULL) {
         (void)fclose(file);
     }
@@ -147,13 +149,20 @@ static int make_one(const char *path)
 int coxi_directory_make(const char *path)
 {
     char part[PATH_MAX];
+    struct stat st;
     int r = coxi_path(part, "%s", path);
     for (char *slash = part; r == 0 && (slash = strchr(slash + 1, '/')) != NULL;) {
         *slash = '\0';
         r = make_one(part);
         *slash = '/';
     }
-    return r == 0 ? make_one(part) : r;
+    if (r == 0) {
+        r = make_one(part);
+    }
+    if (r == 0 && (stat(part, &st) != 0 || !S_ISDIR(st.st_mode))) {
+        r = coxi_error(COX_EIO, "cannot make the directory %s: there is a file", path);
+    }
+    return r;
 }
 
 int coxi_directory_temporary(char ret[64])

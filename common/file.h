@@ -22,7 +22,10 @@ int coxi_file_read(const char *path, size_t max, uint8_t **ret, size_t *ret_len)
  */
 int coxi_file_write(const char *path, const void *bytes, size_t len);
 
-/* The last line of a text file, without its newline; "" where there is none. */
+/*
+ * The last line of a text file, without its newline, cut to `len` - 1 bytes; "" where
+ * there is none.
+ */
 void coxi_file_last_line(const char *path, char *ret, size_t len);
 
 /* Makes a directory and those above it that are missing. COX_EIO. */
