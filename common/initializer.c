@@ -15,6 +15,17 @@ int coxi_initializer_check(const struct coxi_initializer *initializer)
     if (!isfinite(initializer->a) || !isfinite(initializer->b)) {
         return coxi_error(COX_EINVAL, "an initializer's parameters must be finite");
     }
+    if (initializer->kind == COXI_INIT_UNIFORM &&
+        (initializer->a > initializer->b ||
+         !isfinite(initializer->b - initializer->a))) {
+        return coxi_error(COX_EINVAL, "%g to %g is no range of a uniform initializer",
+                          (double)initializer->a, (double)initializer->b);
+    }
+    if (initializer->kind == COXI_INIT_NORMAL && initializer->b < 0) {
+        return coxi_error(COX_EINVAL,
+                          "a normal initializer's deviation must not be negative: %g",
+                          (double)initializer->b);
+    }
     return 0;
 }
 
@@ -43,7 +54,8 @@ void coxi_initializer_row(const struct coxi_initializer *initializer, uint64_t k
         return;
     case COXI_INIT_UNIFORM:
         for (size_t i = 0; i < n; i++) {
-            row[i] = a + (b - a) * (float)coxi_rand_unit(&state);
+            float x = a + (b - a) * (float)coxi_rand_unit(&state);
+            row[i] = x < b ? x : nextafterf(b, a); /* close below b it rounds to b */
         }
         return;
     case COXI_INIT_ZEROS:
