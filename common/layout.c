@@ -1,6 +1,7 @@
 /* See layout.h. Pure functions; any thread. */
 #include "common/layout.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,15 @@
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/initializer.h"
+
+/* Checkpoints hold names as JSON text, which jansson takes in UTF-8 only. */
+static bool is_utf8(const char *name)
+{
+    json_t *text = json_string(name);
+    bool is = text != NULL;
+    json_decref(text);
+    return is;
+}
 
 static int check_name(const char *name)
 {
@@ -23,6 +33,9 @@ static int check_name(const char *name)
                               "character, quote or backslash",
                               name);
         }
+    }
+    if (!is_utf8(name)) {
+        return coxi_error(COX_EINVAL, "variable '%s': its name is not UTF-8", name);
     }
     return 0;
 }
@@ -80,6 +93,10 @@ int coxi_variable_check(const struct coxi_variable *v, size_t n_ps)
     int r = check_name(v->name);
     if (r != 0) {
         return r;
+    }
+    if (v->kind != COXI_KIND_DENSE && v->kind != COXI_KIND_TABLE) {
+        return coxi_error(COX_EINVAL, "variable '%s': %u is no kind of variable",
+                          v->name, (unsigned)v->kind);
     }
     if (v->rank == 0) {
         return coxi_error(COX_EINVAL,
