@@ -1,6 +1,7 @@
 /* See log.h. State: who speaks, set once at start. */
 #include "common/log.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,6 +57,10 @@ void coxi_log(enum coxi_log_level level, const char *event, const char *format, 
     used += more > 0 ? (size_t)more : 0;
     if (used > sizeof(line) - 2) {
         used = sizeof(line) - 2;
+    }
+    /* What a peer or a path puts into a value must not look like another event. */
+    for (size_t i = 0; i < used; i++) {
+        line[i] = iscntrl((unsigned char)line[i]) ? '.' : line[i];
     }
     line[used++] = '\n';
     /* A log that cannot be written has nobody to tell. */

@@ -17,8 +17,10 @@ void coxi_log_init(const char *role, uint32_t index, enum coxi_log_level least);
 /* "debug", "info", "warn", "error" to a level; COX_EINVAL otherwise. */
 int coxi_log_level_parse(const char *text, enum coxi_log_level *ret);
 
-/* Writes one line in one write(2): `event`, then the formatted key=value pairs. Any
- * thread. */
+/*
+ * Writes one line in one write(2): `event`, then the formatted key=value pairs, control
+ * characters in them as dots, cut where it is long (about 2000 bytes). Any thread.
+ */
 void coxi_log(enum coxi_log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
