@@ -143,12 +143,11 @@ static bool get_float(const json_t *object, const char *key, float *ret)
 static bool get_hex(const json_t *object, const char *key, uint64_t *ret)
 {
     const char *text = json_string_value(json_object_get(object, key));
-    char *end = NULL;
-    if (text == NULL || strlen(text) != 16) {
+    if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) {
         return false;
     }
-    *ret = strtoull(text, &end, 16);
-    return *end == '\0';
+    *ret = strtoull(text, NULL, 16);
+    return true;
 }
 
 static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
@@ -156,8 +155,8 @@ static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
     const char *file = json_string_value(json_object_get(in, "file"));
     const json_t *applied = json_object_get(in, "applied");
     if (file == NULL || strlen(file) >= sizeof(shard->file) ||
-        strchr(file, '/') != NULL || !get_u64(in, "bytes", &shard->bytes) ||
-        !get_u32(in, "crc32", &shard->crc32) ||
+        strchr(file, '/') != NULL || file[0] == '.' || file[0] == '\0' ||
+        !get_u64(in, "bytes", &shard->bytes) || !get_u32(in, "crc32", &shard->crc32) ||
         !get_u64(in, "watermark", &shard->watermark) || !json_is_array(applied)) {
         return false;
     }
@@ -239,7 +238,11 @@ static bool read_variable(const json_t *in, uint32_t n_ps, struct coxi_variable 
         !read_rules(in, &v) || !read_shards_of(list, &v, shards)) {
         return false;
     }
-    v.kind = strcmp(kind, "table") == 0 ? COXI_KIND_TABLE : COXI_KIND_DENSE;
+    bool table = strcmp(kind, "table") == 0;
+    if (!table && strcmp(kind, "dense") != 0) {
+        return false;
+    }
+    v.kind = table ? COXI_KIND_TABLE : COXI_KIND_DENSE;
     v.dtype = coxi_dtype_parse(dtype);
     return coxi_variable_check(&v, n_ps) == 0 && coxi_variable_copy(&v, ret) == 0;
 }
@@ -354,6 +357,19 @@ void coxi_manifest_free(struct coxi_manifest *manifest)
 
 /* ---- LATEST */
 
+/* Of "ckpt-<n>\n"; 0 where it is not that. */
+static uint64_t latest_number(const char *line)
+{
+    static const char prefix[] = "ckpt-";
+    const char *digits = line + strlen(prefix);
+    if (strncmp(line, prefix, strlen(prefix)) != 0 ||
+        strcmp(digits + strspn(digits, "0123456789"), "\n") != 0) {
+        return 0;
+    }
+    uint64_t number = strtoull(digits, NULL, 10);
+    return number < UINT64_MAX ? number : 0; /* the highest also says: too high */
+}
+
 int coxi_latest_read(const char *dir, uint64_t *ret_number)
 {
     enum { LATEST_MAX = 64 };
@@ -364,19 +380,16 @@ int coxi_latest_read(const char *dir, uint64_t *ret_number)
     if (r == 0) {
         r = coxi_file_read(path, LATEST_MAX, &line, &len);
     }
-    if (r != 0) {
+    if (r != 0 && r != COX_ELIMIT) {
         return r;
     }
-    char *end = NULL;
-    const char *text = (const char *)line;
-    uint64_t number = strncmp(text, "ckpt-", 5) == 0 ? strtoull(text + 5, &end, 10) : 0;
-    if (number == 0 || number == UINT64_MAX || strcmp(end, "\n") != 0) {
-        r = coxi_error(COX_EFORMAT, "%s names no checkpoint", path);
-    } else {
-        *ret_number = number;
-    }
+    uint64_t number = r == 0 ? latest_number((const char *)line) : 0;
     free(line);
-    return r;
+    if (number == 0) {
+        return coxi_error(COX_EFORMAT, "%s names no checkpoint", path);
+    }
+    *ret_number = number;
+    return 0;
 }
 
 int coxi_latest_write(const char *dir, uint64_t number)
