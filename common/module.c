@@ -148,26 +148,29 @@ static int read_names(const struct image *image, const struct cox_module *module
                       struct coxi_module_info *ret)
 {
     size_t len = 0;
-    const uint8_t *entries = find_symbol(image, "cox_steps", &len);
+    const char *entries = find_symbol(image, "cox_steps", &len);
     if (module->n_steps == 0 || module->n_steps > COXI_MODULE_STEPS_MAX ||
         module->entry_size != sizeof(struct cox_step_entry) || entries == NULL ||
         len != (size_t)module->n_steps * module->entry_size) {
         return coxi_error(COX_EMODULE, "%s has a damaged step table", image->path);
     }
     for (uint32_t i = 0; i < module->n_steps; i++) {
-        memcpy(ret->names[i], entries + (size_t)i * module->entry_size,
-               sizeof(ret->names[i]));
-        if (!name_is_good(ret->names[i])) {
+        const char *name = entries + i * sizeof(struct cox_step_entry);
+        if (!name_is_good(name)) {
             return coxi_error(COX_EMODULE,
                               "%s: step %u has a bad name: 1 to %d visible characters",
                               image->path, i, COX_STEP_NAME_MAX);
         }
         for (uint32_t j = 0; j < i; j++) {
-            if (strcmp(ret->names[i], ret->names[j]) == 0) {
+            if (strcmp(name, entries + j * sizeof(struct cox_step_entry)) == 0) {
                 return coxi_error(COX_EMODULE, "%s lists step '%s' twice", image->path,
-                                  ret->names[i]);
+                                  name);
             }
         }
+    }
+    for (uint32_t i = 0; i < module->n_steps; i++) {
+        memcpy(ret->names[i], entries + i * sizeof(struct cox_step_entry),
+               sizeof(ret->names[i]));
     }
     ret->n_steps = module->n_steps;
     return 0;
