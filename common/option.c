@@ -80,10 +80,10 @@ static int parse_number(const struct coxi_option *option, const char *text, void
 
 static int parse_choice(const struct coxi_option *option, const char *text, void *field)
 {
-    size_t len = strlen(text);
+    size_t len = strcspn(text, "|"); /* "a|b" is not a choice of "a|b" */
     for (const char *at = option->choices; at != NULL; at = strchr(at, '|')) {
         at += *at == '|';
-        if (len > 0 && strncmp(at, text, len) == 0 &&
+        if (len > 0 && text[len] == '\0' && strncmp(at, text, len) == 0 &&
             (at[len] == '|' || at[len] == '\0')) {
             *(const char **)field = text;
             return 0;
@@ -170,8 +170,9 @@ static int parse_file(const struct coxi_program *program, const char *path,
     }
     int r = 0;
     int number = 0;
-    char line[1024];
-    while (r == 0 && fgets(line, sizeof(line), file) != NULL) {
+    char *line = NULL;
+    size_t size = 0;
+    while (r == 0 && getline(&line, &size, file) >= 0) {
         number++;
         char *name = trim(line);
         if (*name == '\0' || *name == '#') {
@@ -204,6 +205,10 @@ static int parse_file(const struct coxi_program *program, const char *path,
             r = coxi_error(r, "%s:%d: %s", path, number, coxi_error_text());
         }
     }
+    if (r == 0 && ferror(file)) {
+        r = coxi_error_errno(COX_EINVAL, "cannot read options from %s", path);
+    }
+    free(line);
     (void)fclose(file);
     return r;
 }
