@@ -17,6 +17,7 @@
 #include <zlib.h>
 
 #include "common/buffer.h"
+#include "common/dtype.h"
 #include "common/error.h"
 
 enum { HEADER_MAX = 100000000, WRITE_BUFFER = 1 << 20 };
@@ -28,6 +29,7 @@ struct coxi_st_writer {
     char *path;
     uint64_t expected;
     uint64_t written; /* with what is in the buffer */
+    bool failed;      /* what is on disk lacks something */
     uLong crc;
     size_t used;
     uint8_t buffer[WRITE_BUFFER];
@@ -39,6 +41,7 @@ static int flush(struct coxi_st_writer *writer, const uint8_t *data, size_t len)
     while (len > 0) {
         ssize_t n = write(writer->fd, data, len);
         if (n < 0 && errno != EINTR) {
+            writer->failed = true;
             return coxi_error_errno(COX_EIO, "cannot write %s", writer->path);
         }
         if (n > 0) {
@@ -70,46 +73,68 @@ int coxi_st_write(struct coxi_st_writer *writer, const void *data, size_t len)
     return 0;
 }
 
-/* The header as text, padded with spaces to a multiple of 8; NULL: out of memory. */
-static char *header_text(const struct coxi_st_tensor *tensors, size_t n,
-                         const struct coxi_st_metadata *metadata, size_t n_metadata)
+static int add_metadata(const struct coxi_st_metadata *metadata, size_t n,
+                        json_t *header)
+{
+    json_t *pairs = json_object();
+    (void)json_object_set_new(header, "__metadata__", pairs);
+    for (size_t i = 0; i < n; i++) {
+        if (json_object_set_new(pairs, metadata[i].key,
+                                json_string(metadata[i].value)) != 0) {
+            return coxi_error(COX_EINVAL, "metadata '%s' is not UTF-8",
+                              metadata[i].key);
+        }
+    }
+    return 0;
+}
+
+/* Adds a tensor whose data begins at *offset, which moves on to its end. */
+static int add_tensor(const struct coxi_st_tensor *tensor, uint64_t *offset,
+                      json_t *header)
+{
+    uint64_t end = *offset + tensor->bytes;
+    json_t *shape = json_array();
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        (void)json_array_append_new(shape, json_integer((json_int_t)tensor->shape[d]));
+    }
+    json_t *entry =
+        json_pack("{s:s, s:o, s:[I, I]}", "dtype", tensor->dtype, "shape", shape,
+                  "data_offsets", (json_int_t)*offset, (json_int_t)end);
+    if (json_object_get(header, tensor->name) != NULL) {
+        json_decref(entry);
+        return coxi_error(COX_EINVAL, "the name '%s' is taken", tensor->name);
+    }
+    if (json_object_set_new(header, tensor->name, entry) != 0) {
+        return coxi_error(COX_EINVAL, "the name '%s' is not UTF-8", tensor->name);
+    }
+    *offset = end;
+    return 0;
+}
+
+/* The header as text, padded with spaces to a multiple of 8; *ret is for free(). */
+static int header_text(const struct coxi_st_tensor *tensors, size_t n,
+                       const struct coxi_st_metadata *metadata, size_t n_metadata,
+                       char **ret)
 {
     json_t *header = json_object();
-    json_t *pairs = json_object();
-    for (size_t i = 0; i < n_metadata; i++) {
-        (void)json_object_set_new(pairs, metadata[i].key,
-                                  json_string(metadata[i].value));
-    }
-    (void)json_object_set_new(header, "__metadata__", pairs);
     uint64_t offset = 0;
-    for (size_t i = 0; i < n; i++) {
-        json_t *shape = json_array();
-        for (uint32_t d = 0; d < tensors[i].rank; d++) {
-            (void)json_array_append_new(shape,
-                                        json_integer((json_int_t)tensors[i].shape[d]));
-        }
-        uint64_t end = offset + tensors[i].bytes;
-        (void)json_object_set_new(
-            header, tensors[i].name,
-            json_pack("{s:s, s:o, s:[I, I]}", "dtype", tensors[i].dtype, "shape", shape,
-                      "data_offsets", (json_int_t)offset, (json_int_t)end));
-        offset = end;
+    int r = add_metadata(metadata, n_metadata, header);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = add_tensor(&tensors[i], &offset, header);
     }
-    char *text = json_dumps(header, JSON_COMPACT);
-    json_decref(header);
-    if (text == NULL) {
-        return NULL;
-    }
-    size_t len = strlen(text);
+    char *text = r == 0 ? json_dumps(header, JSON_COMPACT) : NULL;
+    size_t len = text != NULL ? strlen(text) : 0;
     size_t padded = coxi_align(len, 8);
-    char *longer = realloc(text, padded + 1);
+    char *longer = text != NULL ? realloc(text, padded + 1) : NULL;
+    json_decref(header);
     if (longer == NULL) {
         free(text);
-        return NULL;
+        return r != 0 ? r : coxi_error_memory("a checkpoint file");
     }
     memset(longer + len, ' ', padded - len);
     longer[padded] = '\0';
-    return longer;
+    *ret = longer;
+    return 0;
 }
 
 int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_t n,
@@ -117,15 +142,17 @@ int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_
                    struct coxi_st_writer **ret)
 {
     struct coxi_st_writer *writer = malloc(sizeof(*writer));
-    char *header = header_text(tensors, n, metadata, n_metadata);
-    int r = 0;
-    if (writer == NULL || header == NULL) {
-        r = coxi_error_memory("a checkpoint file");
+    char *header = NULL;
+    int r = header_text(tensors, n, metadata, n_metadata, &header);
+    if (r != 0 || writer == NULL) {
+        r = r != 0 ? coxi_error(r, "cannot create %s: %s", path, coxi_error_text())
+                   : coxi_error_memory("a checkpoint file");
         goto fail;
     }
     uint64_t header_len = strlen(header);
     writer->expected = sizeof(header_len) + header_len;
     writer->written = 0;
+    writer->failed = false;
     writer->used = 0;
     writer->crc = crc32_z(0, NULL, 0);
     for (size_t i = 0; i < n; i++) {
@@ -159,7 +186,8 @@ fail:
 int coxi_st_finish(struct coxi_st_writer *writer, uint64_t *ret_bytes,
                    uint32_t *ret_crc32)
 {
-    int r = flush(writer, writer->buffer, writer->used);
+    int r = writer->failed ? coxi_error(COX_EIO, "cannot write %s", writer->path)
+                           : flush(writer, writer->buffer, writer->used);
     if (r == 0 && writer->written != writer->expected) {
         r = coxi_error(COX_EIO, "%s: %llu bytes written where the header says %llu",
                        writer->path, (unsigned long long)writer->written,
@@ -209,7 +237,14 @@ static bool get_u64(const json_t *value, uint64_t *ret)
     return true;
 }
 
-/* The shape, which must fit the bytes. */
+/* Bytes of an element of the types that we write; 0 of those that others may. */
+static size_t dtype_size(const char *name)
+{
+    return strcmp(name, "U64") == 0 ? sizeof(uint64_t)
+                                    : coxi_dtype_size(coxi_dtype_parse(name));
+}
+
+/* The shape, which must fit the type and the bytes. */
 static bool parse_shape(const json_t *shape, struct coxi_st_tensor *ret)
 {
     uint64_t elements = 1;
@@ -223,9 +258,11 @@ static bool parse_shape(const json_t *shape, struct coxi_st_tensor *ret)
             return false;
         }
     }
-    /* The element size follows from the bytes: 1, 2, 4 or 8 for every type there is. */
+    /* Types we do not know: their size follows from the bytes. */
     uint64_t size = elements > 0 ? ret->bytes / elements : 1;
-    return elements * size == ret->bytes && size <= 8 && (elements == 0 || size > 0);
+    size_t known = dtype_size(ret->dtype);
+    return elements * size == ret->bytes && size <= 8 &&
+           (elements == 0 || (known != 0 ? size == known : size > 0));
 }
 
 /* One entry of the header. */

@@ -32,7 +32,7 @@ struct coxi_st_file;
 /*
  * Creates `path` (it must not exist) and writes the header. Then the data of each
  * tensor follows, in order, in pieces of any size. COX_EIO names the file and the
- * reason.
+ * reason; COX_EINVAL: a name is given twice or is not UTF-8.
  */
 int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_t n,
                    const struct coxi_st_metadata *metadata, size_t n_metadata,
