@@ -1,0 +1,350 @@
+#include "common/layout.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/initializer.h"
+#include "coxswain/types.h"
+#include "tests/test.h"
+
+enum { N_PS = 3 };
+
+/* ---- div layout */
+
+static void assert_div(uint64_t rows, uint32_t n, const uint64_t *counts)
+{
+    struct coxi_shard shards[17];
+    coxi_shards_div(rows, n, shards);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(counts[i], shards[i].count);
+    }
+}
+
+TEST(the_first_shards_have_one_row_more)
+{
+    assert_div(10, 4, (uint64_t[]){3, 3, 2, 2});
+    assert_div(8, 4, (uint64_t[]){2, 2, 2, 2});
+    assert_div(1, 1, (uint64_t[]){1});
+    assert_div(5, 3, (uint64_t[]){2, 2, 1});
+    assert_div(2, 4, (uint64_t[]){1, 1, 0, 0});
+    assert_div(UINT64_MAX, 2, (uint64_t[]){(uint64_t)1 << 63, UINT64_MAX >> 1});
+}
+
+TEST(shards_tile_the_rows_for_every_number_of_them)
+{
+    for (uint32_t n = 1; n <= 17; n++) {
+        for (uint64_t rows = 0; rows <= 200; rows++) {
+            struct coxi_shard shards[17];
+            uint64_t next = 0;
+            coxi_shards_div(rows, n, shards);
+            for (uint32_t i = 0; i < n; i++) {
+                assert_int_equal(next, shards[i].begin);
+                assert_in_range(shards[i].count, rows / n, (rows + n - 1) / n);
+                assert_true(i == 0 || shards[i].count <= shards[i - 1].count);
+                next += shards[i].count;
+            }
+            assert_int_equal(rows, next);
+        }
+    }
+}
+
+/* ---- checks */
+
+static struct coxi_shard three[N_PS];
+
+/* A good dense variable on three ps; the shards are fresh, too. */
+static struct coxi_variable dense(void)
+{
+    static const struct coxi_shard good[N_PS] = {{2, 0, 4}, {0, 4, 3}, {1, 7, 3}};
+    memcpy(three, good, sizeof(three));
+    return (struct coxi_variable){
+        .id = 5,
+        .name = "layer/w",
+        .kind = COXI_KIND_DENSE,
+        .dtype = COX_F32,
+        .rank = 2,
+        .shape = {10, 4},
+        .shards = three,
+        .n_shards = N_PS,
+        .optimizer = {COXI_OPTIMIZER_ADAGRAD, 0.1F, 1e-7F, 0.1F},
+        .initializer = {COXI_INIT_UNIFORM, -1, 1, 9},
+    };
+}
+
+static struct coxi_variable table(void)
+{
+    return (struct coxi_variable){
+        .name = "t",
+        .kind = COXI_KIND_TABLE,
+        .dtype = COX_F32,
+        .rank = 1,
+        .shape = {COXI_TABLE_DIM_MAX},
+        .optimizer = {.kind = COXI_OPTIMIZER_SGD, .learning_rate = 0.5F},
+    };
+}
+
+TEST(good_descriptions_are_accepted)
+{
+    char name[COXI_WIRE_NAME_MAX + 1];
+    struct coxi_variable v = dense();
+    assert_code(0, coxi_variable_check(&v, N_PS));
+    memset(name, 'n', sizeof(name));
+    name[COXI_WIRE_NAME_MAX] = '\0';
+    v.name = name;
+    assert_code(0, coxi_variable_check(&v, N_PS));
+    v.name = "gr\xc3\xb6\xc3\x9f"
+             "e\xe2\x82\xac\xf0\x9f\x9a\xa3";
+    assert_code(0, coxi_variable_check(&v, N_PS));
+    v.dtype = COX_U8;
+    v.optimizer.kind = COXI_OPTIMIZER_NONE;
+    assert_code(0, coxi_variable_check(&v, N_PS));
+    v = table();
+    assert_code(0, coxi_variable_check(&v, N_PS));
+}
+
+#define BAD(what, code, text, change)                                                  \
+    static void what(__attribute__((unused)) struct coxi_variable *v)                  \
+    {                                                                                  \
+        change;                                                                        \
+    }                                                                                  \
+    enum { what##_code = (code) };                                                     \
+    static const char what##_text[] = text
+
+BAD(empty_name, COX_EINVAL, "name", v->name = "");
+BAD(space_in_name, COX_EINVAL, "a b", v->name = "a b");
+BAD(tab_in_name, COX_EINVAL, "name", v->name = "a\tb");
+BAD(quote_in_name, COX_EINVAL, "a\"b", v->name = "a\"b");
+BAD(backslash_in_name, COX_EINVAL, "a\\b", v->name = "a\\b");
+BAD(delete_in_name, COX_EINVAL, "name", v->name = "a\x7f");
+BAD(latin_1_name, COX_EINVAL, "UTF-8",
+    v->name = "gr\xf6"
+              "sse");
+BAD(cut_utf8_name, COX_EINVAL, "UTF-8", v->name = "a\xe2\x82");
+BAD(overlong_utf8_name, COX_EINVAL, "UTF-8", v->name = "a\xc0\xaf");
+BAD(surrogate_name, COX_EINVAL, "UTF-8", v->name = "a\xed\xa0\x80");
+BAD(past_unicode_name, COX_EINVAL, "UTF-8", v->name = "a\xf4\x90\x80\x80");
+BAD(unknown_kind, COX_EINVAL, "layer/w",
+    v->kind = (enum coxi_kind)(COXI_KIND_TABLE + 1));
+BAD(rank_0, COX_EINVAL, "rank 0", v->rank = 0);
+BAD(rank_9, COX_EINVAL, "rank 9", v->rank = COX_RANK_MAX + 1);
+BAD(no_type, COX_EINVAL, "layer/w", v->dtype = 0);
+BAD(unknown_type, COX_EINVAL, "layer/w", v->dtype = 99);
+BAD(zero_dimension, COX_EINVAL, "dimension of 0", v->shape[1] = 0);
+BAD(too_many_bytes, COX_ELIMIT, "layer/w", v->shape[1] = UINT64_MAX / 4);
+BAD(shard_missing, COX_EINVAL, "tile", v->n_shards = 2);
+BAD(no_shards, COX_EINVAL, "tile", v->n_shards = 0);
+BAD(shard_of_unknown_ps, COX_EINVAL, "tile", three[2].ps = N_PS);
+BAD(shards_with_gap, COX_EINVAL, "tile", three[1].begin = 5);
+BAD(empty_shard, COX_EINVAL, "tile", three[0].count = 0);
+BAD(shard_past_the_end, COX_EINVAL, "tile", three[2].count = 4);
+BAD(huge_shard, COX_EINVAL, "tile", three[1].count = UINT64_MAX);
+BAD(two_shards_on_a_ps, COX_EINVAL, "two shards on ps 2", three[2].ps = 2);
+BAD(unknown_optimizer, COX_EINVAL, "optimizer", v->optimizer.kind = COXI_OPTIMIZER_END);
+BAD(optimizer_of_integers, COX_EINVAL, "I64", v->dtype = COX_I64);
+BAD(endless_rate, COX_EINVAL, "layer/w", v->optimizer.learning_rate = INFINITY);
+BAD(rate_that_is_none, COX_EINVAL, "layer/w", v->optimizer.learning_rate = NAN);
+BAD(negative_epsilon, COX_EINVAL, "epsilon", v->optimizer.epsilon = -1);
+BAD(negative_sum, COX_EINVAL, "accumulator", v->optimizer.initial_accumulator = -1);
+BAD(unknown_initializer, COX_EINVAL, "layer/w", v->initializer.kind = COXI_INIT_END);
+BAD(bad_initializer, COX_EINVAL, "layer/w", v->initializer.a = NAN);
+
+#define BAD_ROW(what) {what, what##_code, what##_text}
+
+static const struct {
+    void (*change)(struct coxi_variable *v);
+    int code;
+    const char *text;
+} bad[] = {
+    BAD_ROW(empty_name),
+    BAD_ROW(space_in_name),
+    BAD_ROW(tab_in_name),
+    BAD_ROW(quote_in_name),
+    BAD_ROW(backslash_in_name),
+    BAD_ROW(delete_in_name),
+    BAD_ROW(latin_1_name),
+    BAD_ROW(cut_utf8_name),
+    BAD_ROW(overlong_utf8_name),
+    BAD_ROW(surrogate_name),
+    BAD_ROW(past_unicode_name),
+    BAD_ROW(unknown_kind),
+    BAD_ROW(rank_0),
+    BAD_ROW(rank_9),
+    BAD_ROW(no_type),
+    BAD_ROW(unknown_type),
+    BAD_ROW(zero_dimension),
+    BAD_ROW(too_many_bytes),
+    BAD_ROW(shard_missing),
+    BAD_ROW(no_shards),
+    BAD_ROW(shard_of_unknown_ps),
+    BAD_ROW(shards_with_gap),
+    BAD_ROW(empty_shard),
+    BAD_ROW(shard_past_the_end),
+    BAD_ROW(huge_shard),
+    BAD_ROW(two_shards_on_a_ps),
+    BAD_ROW(unknown_optimizer),
+    BAD_ROW(optimizer_of_integers),
+    BAD_ROW(endless_rate),
+    BAD_ROW(rate_that_is_none),
+    BAD_ROW(negative_epsilon),
+    BAD_ROW(negative_sum),
+    BAD_ROW(unknown_initializer),
+    BAD_ROW(bad_initializer),
+};
+
+TEST(each_thing_that_is_wrong_is_told)
+{
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        struct coxi_variable v = dense();
+        bad[i].change(&v);
+        int r = coxi_variable_check(&v, N_PS);
+        if (r != bad[i].code) {
+            fail_msg("bad[%zu] (%s): %d, not %d", i, bad[i].text, r, bad[i].code);
+        }
+        assert_error_names(bad[i].text);
+    }
+}
+
+TEST(a_name_that_is_too_long_is_refused_with_the_limit)
+{
+    char name[COXI_WIRE_NAME_MAX + 2];
+    struct coxi_variable v = dense();
+    memset(name, 'n', sizeof(name));
+    name[COXI_WIRE_NAME_MAX + 1] = '\0';
+    v.name = name;
+    assert_code(COX_EINVAL, coxi_variable_check(&v, N_PS));
+    assert_error_names("127");
+}
+
+TEST(a_table_has_rows_of_one_dimension_of_floats)
+{
+    struct coxi_variable v = table();
+    v.shape[0]++;
+    assert_code(COX_EINVAL, coxi_variable_check(&v, N_PS));
+    assert_error_names("table 't'");
+    v = table();
+    v.dtype = COX_F64;
+    assert_code(COX_EINVAL, coxi_variable_check(&v, N_PS));
+    assert_error_names("table 't'");
+    v = table();
+    v.rank = 2;
+    v.shape[0] = v.shape[1] = 2;
+    assert_code(COX_EINVAL, coxi_variable_check(&v, N_PS));
+    assert_error_names("table 't'");
+}
+
+/* ---- copies */
+
+TEST(a_copy_is_equal_and_owns_what_it_points_to)
+{
+    char name[] = "layer/w";
+    struct coxi_variable v = dense();
+    struct coxi_variable *copy = NULL;
+    v.name = name;
+    assert_code(0, coxi_variable_copy(&v, &copy));
+    assert_true(coxi_variable_equal(&v, copy));
+    assert_int_equal(v.id, copy->id);
+    name[0] = 'L';
+    three[0].count = 99;
+    assert_string_equal("layer/w", copy->name);
+    assert_int_equal(4, copy->shards[0].count);
+    coxi_variable_free(copy);
+    v = table();
+    assert_code(0, coxi_variable_copy(&v, &copy));
+    assert_true(coxi_variable_equal(&v, copy));
+    coxi_variable_free(copy);
+    coxi_variable_free(NULL);
+}
+
+TEST(equal_looks_at_everything_but_the_id)
+{
+    struct coxi_variable a = dense();
+    struct coxi_variable *b = NULL;
+    assert_code(0, coxi_variable_copy(&a, &b));
+    b->id++;
+    b->shape[7]++; /* past its rank */
+    assert_true(coxi_variable_equal(&a, b));
+    coxi_variable_free(b);
+#define DIFFERS(change)                                                                \
+    do {                                                                               \
+        assert_code(0, coxi_variable_copy(&a, &b));                                    \
+        struct coxi_shard *shards = (struct coxi_shard *)b->shards;                    \
+        (void)shards;                                                                  \
+        change;                                                                        \
+        assert_false(coxi_variable_equal(&a, b));                                      \
+        coxi_variable_free(b);                                                         \
+    } while (0)
+    DIFFERS(b->name = "layer/v");
+    DIFFERS(b->kind = COXI_KIND_TABLE);
+    DIFFERS(b->dtype = COX_I32);
+    DIFFERS(b->rank = 1);
+    DIFFERS(b->shape[1] = 5);
+    DIFFERS(b->n_shards = 2);
+    DIFFERS(shards[2].ps = 7);
+    DIFFERS(shards[1].begin++);
+    DIFFERS(shards[0].count++);
+    DIFFERS(b->optimizer.kind = COXI_OPTIMIZER_SGD);
+    DIFFERS(b->optimizer.learning_rate *= 2);
+    DIFFERS(b->optimizer.epsilon *= 2);
+    DIFFERS(b->optimizer.initial_accumulator *= 2);
+    DIFFERS(b->initializer.kind = COXI_INIT_NORMAL);
+    DIFFERS(b->initializer.a = 0);
+    DIFFERS(b->initializer.b = 2);
+    DIFFERS(b->initializer.seed++);
+#undef DIFFERS
+}
+
+/* ---- sizes and places */
+
+TEST(sizes_follow_from_type_and_shape)
+{
+    struct coxi_variable v = dense();
+    assert_int_equal(10, coxi_variable_rows(&v));
+    assert_int_equal(16, coxi_variable_row_bytes(&v));
+    assert_int_equal(160, coxi_variable_bytes(&v));
+    v.rank = 1;
+    v.dtype = COX_F16;
+    assert_int_equal(2, coxi_variable_row_bytes(&v));
+    assert_int_equal(20, coxi_variable_bytes(&v));
+    v = table();
+    v.shape[0] = 7;
+    assert_int_equal(7, coxi_table_dim(&v));
+    assert_int_equal(28, coxi_variable_row_bytes(&v));
+}
+
+TEST(the_shard_of_a_ps_is_found_where_there_is_one)
+{
+    struct coxi_variable v = dense();
+    assert_ptr_equal(&three[0], coxi_variable_shard(&v, 2));
+    assert_ptr_equal(&three[1], coxi_variable_shard(&v, 0));
+    assert_null(coxi_variable_shard(&v, 3));
+    v = table();
+    assert_null(coxi_variable_shard(&v, 0));
+}
+
+TEST(keys_spread_evenly_over_any_number_of_ps)
+{
+    enum { EACH = 10000 };
+    static const uint32_t numbers[] = {1, 2, 3, 7, 16};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        uint32_t n = numbers[i];
+        uint64_t counts[16] = {0};
+        for (uint64_t key = 0; key < (uint64_t)EACH * n; key++) {
+            uint32_t ps = coxi_key_ps(key, n);
+            assert_true(ps < n);
+            counts[ps]++;
+        }
+        for (uint32_t ps = 0; ps < n; ps++) {
+            assert_in_range(counts[ps], EACH * 9 / 10, EACH * 11 / 10);
+        }
+    }
+}
+
+/* Rows lie on the ps, and in checkpoints, by this. */
+TEST(a_key_stays_on_its_ps)
+{
+    assert_int_equal(0, coxi_key_ps(0, 16));
+    assert_int_equal((0xb456bcfc34c2cb2c >> 54) % 16, coxi_key_ps(1, 16));
+    assert_int_equal((0x64b5720b4b825f21 >> 54) % 7, coxi_key_ps(UINT64_MAX, 7));
+}
