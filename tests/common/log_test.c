@@ -1,0 +1,209 @@
+#include "common/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <regex.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "tests/test.h"
+
+/* What `speak` leaves on standard error; for free(). */
+static char *logged(void (*speak)(void))
+{
+    char *path = coxi_test_path("log");
+    int saved = dup(STDERR_FILENO);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(saved >= 0 && fd >= 0);
+    (void)dup2(fd, STDERR_FILENO);
+    speak();
+    (void)dup2(saved, STDERR_FILENO);
+    (void)close(saved);
+    (void)close(fd);
+    return coxi_test_read(path, NULL);
+}
+
+/* Matches a whole line but for its newline. */
+static void assert_line(const char *line, const char *behind_time)
+{
+    char pattern[512] = "^ts=[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:"
+                        "[0-6][0-9]\\.[0-9]{3}Z ";
+    regex_t regex;
+    (void)strncat(pattern, behind_time, sizeof(pattern) - strlen(pattern) - 1);
+    assert_int_equal(0, regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB));
+    int r = regexec(&regex, line, 0, NULL, 0);
+    regfree(&regex);
+    if (r != 0) {
+        fail_msg("'%s' does not match '%s'", line, pattern);
+    }
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t n = 0;
+    for (; *text != '\0'; text++) {
+        n += *text == '\n';
+    }
+    return n;
+}
+
+static void speak_once(void)
+{
+    coxi_log_init("ps", 3, COXI_LOG_INFO);
+    coxi_log(COXI_LOG_INFO, "listening", "address=%s backlog=%d", "tcp://h:1", 5);
+}
+
+TEST(an_event_is_one_line_of_key_and_value)
+{
+    char *text = logged(speak_once);
+    assert_line(text, "level=info role=ps index=3 event=listening address=tcp://h:1 "
+                      "backlog=5\n$");
+    free(text);
+}
+
+static void speak_at_each_level(void)
+{
+    for (int least = COXI_LOG_DEBUG; least <= COXI_LOG_ERROR; least++) {
+        coxi_log_init("worker", 0, (enum coxi_log_level)least);
+        for (int level = COXI_LOG_DEBUG; level <= COXI_LOG_ERROR; level++) {
+            coxi_log((enum coxi_log_level)level, "tried", "least=%d", least);
+        }
+    }
+}
+
+TEST(what_is_below_the_level_is_not_written)
+{
+    static const char *const names[] = {"debug", "info", "warn", "error"};
+    char *text = logged(speak_at_each_level);
+    assert_int_equal(4 + 3 + 2 + 1, count_lines(text));
+    for (int least = 0; least < 4; least++) {
+        for (int level = 0; level < 4; level++) {
+            char part[128];
+            (void)snprintf(part, sizeof(part),
+                           "level=%s role=worker index=0 event=tried least=%d\n",
+                           names[level], least);
+            assert_int_equal(level >= least, strstr(text, part) != NULL);
+        }
+    }
+    free(text);
+}
+
+TEST(levels_are_parsed_by_name_only)
+{
+    enum coxi_log_level level = COXI_LOG_WARN;
+    assert_code(COX_EINVAL, coxi_log_level_parse("loud", &level));
+    assert_error_names("'loud'");
+    assert_error_names("debug, info, warn, error");
+    assert_code(COX_EINVAL, coxi_log_level_parse("", &level));
+    assert_code(COX_EINVAL, coxi_log_level_parse("INFO", &level));
+    assert_int_equal(COXI_LOG_WARN, level);
+    assert_code(0, coxi_log_level_parse("debug", &level));
+    assert_int_equal(COXI_LOG_DEBUG, level);
+    assert_code(0, coxi_log_level_parse("error", &level));
+    assert_int_equal(COXI_LOG_ERROR, level);
+}
+
+static void speak_long(void)
+{
+    static char words[10000];
+    memset(words, 'w', sizeof(words) - 1);
+    coxi_log_init("ps", 0, COXI_LOG_INFO);
+    coxi_log(COXI_LOG_INFO, "long", "text=%s", words);
+    coxi_log(COXI_LOG_INFO, "short", "n=%d", 1);
+}
+
+TEST(a_long_event_is_cut_and_still_one_line)
+{
+    char *text = logged(speak_long);
+    assert_int_equal(2, count_lines(text));
+    assert_in_range(strcspn(text, "\n"), 1000, 4096);
+    assert_line(strchr(text, '\n') + 1,
+                "level=info role=ps index=0 event=short n=1\n$");
+    free(text);
+}
+
+static void speak_with_breaks(void)
+{
+    coxi_log_init("ps", 0, COXI_LOG_INFO);
+    coxi_log(COXI_LOG_INFO, "refused", "error=\"%s\"",
+             "first\nts=2026-01-01T00:00:00.000Z level=info event=forged\r\x1b[2J");
+}
+
+TEST(a_line_break_in_a_value_starts_no_line)
+{
+    char *text = logged(speak_with_breaks);
+    assert_int_equal(1, count_lines(text));
+    for (const char *c = text; *c != '\n'; c++) {
+        assert_true((unsigned char)*c >= ' ');
+    }
+    assert_line(text, "level=info role=ps index=0 event=refused error=\"first.ts=2026");
+    free(text);
+}
+
+static int errno_kept[2];
+
+static void speak_with_errno(void)
+{
+    coxi_log_init("ps", 0, COXI_LOG_INFO);
+    errno = ENOSPC;
+    coxi_log(COXI_LOG_INFO, "kept", "n=%d", 1);
+    errno_kept[0] = errno;
+    (void)close(STDERR_FILENO);
+    errno = ENOSPC;
+    coxi_log(COXI_LOG_INFO, "lost", "n=%d", 2);
+    errno_kept[1] = errno;
+}
+
+TEST(logging_keeps_errno_even_where_it_cannot_write)
+{
+    char *text = logged(speak_with_errno);
+    assert_int_equal(1, count_lines(text));
+    free(text);
+    assert_int_equal(ENOSPC, errno_kept[0]);
+    assert_int_equal(ENOSPC, errno_kept[1]);
+}
+
+enum { N_THREADS = 4, N_LINES = 300 };
+
+static void *speak_often(void *arg)
+{
+    for (int i = 0; i < N_LINES; i++) {
+        coxi_log(COXI_LOG_INFO, "said", "by=%c%0200d", *(const char *)arg, i);
+    }
+    return NULL;
+}
+
+static void speak_from_threads(void)
+{
+    pthread_t threads[N_THREADS];
+    static const char names[] = "abcd";
+    coxi_log_init("ps", 0, COXI_LOG_INFO);
+    for (size_t i = 0; i < N_THREADS; i++) {
+        assert_int_equal(
+            0, pthread_create(&threads[i], NULL, speak_often, (void *)&names[i]));
+    }
+    for (size_t i = 0; i < N_THREADS; i++) {
+        assert_int_equal(0, pthread_join(threads[i], NULL));
+    }
+}
+
+TEST(lines_of_many_threads_do_not_mix)
+{
+    char *text = logged(speak_from_threads);
+    int next[N_THREADS] = {0};
+    char *saved = NULL;
+    size_t n = 0;
+    for (char *line = strtok_r(text, "\n", &saved); line != NULL;
+         line = strtok_r(NULL, "\n", &saved), n++) {
+        char *by = strstr(line, " event=said by=");
+        assert_non_null(by);
+        assert_int_equal(1 + 200, strlen(by + 15));
+        assert_in_range(by[15], 'a', 'd');
+        assert_int_equal(next[by[15] - 'a']++, atoi(by + 16));
+    }
+    assert_int_equal(N_THREADS * N_LINES, n);
+    free(text);
+}
