@@ -17,8 +17,9 @@ int coxi_path(char ret[PATH_MAX], const char *format, ...)
 int coxi_file_read(const char *path, size_t max, uint8_t **ret, size_t *ret_len);
 
 /*
- * Writes a file that appears under its name whole or not at all, and is on disk when
- * this returns. COX_EIO.
+ * Writes a file that appears under its name whole or not at all; its bytes are on disk
+ * when this returns (for its name see coxi_directory_sync). One thread at a time for a
+ * path. COX_EIO.
  */
 int coxi_file_write(const char *path, const void *bytes, size_t len);
 

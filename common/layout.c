@@ -37,6 +37,10 @@ static int check_name(const char *name)
     if (!is_utf8(name)) {
         return coxi_error(COX_EINVAL, "variable '%s': its name is not UTF-8", name);
     }
+    if (strcmp(name, "__metadata__") == 0) {
+        return coxi_error(COX_EINVAL, "variable '%s': checkpoints need that name",
+                          name);
+    }
     return 0;
 }
 

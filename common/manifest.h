@@ -32,7 +32,8 @@ struct coxi_manifest {
     bool final;
     struct coxi_manifest_shard *shards; /* by ps */
     uint32_t n_shards;
-    struct coxi_variable **variables; /* by id; NULL where creating it failed */
+    struct coxi_variable **variables; /* writing: by id, NULL where creating failed;
+                                         read: those that there are */
     uint32_t n_variables;
 };
 

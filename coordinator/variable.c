@@ -28,6 +28,33 @@ static struct coxi_variable *find(const struct cox_coordinator *c, const char *n
     return NULL;
 }
 
+/* True where `name` is "<above>/...": its tensors in checkpoints could be called alike.
+ */
+static bool lies_below(const char *name, const char *above)
+{
+    size_t len = strlen(above);
+    return strncmp(name, above, len) == 0 && name[len] == '/';
+}
+
+/* Names are like paths: unique, and none is the folder of another. */
+static int check_free(const struct cox_coordinator *c, const char *name)
+{
+    for (uint32_t i = 0; i < c->n_variables; i++) {
+        const char *taken = c->variables[i]->name;
+        if (strcmp(taken, name) == 0) {
+            return coxi_error(COX_EEXIST, "there is a variable called '%s' already",
+                              name);
+        }
+        if (lies_below(name, taken) || lies_below(taken, name)) {
+            return coxi_error(COX_EEXIST,
+                              "variable '%s' cannot lie beside '%s': a name is a "
+                              "variable or a folder of them, not both",
+                              name, taken);
+        }
+    }
+    return 0;
+}
+
 /* The n ps that hold the fewest bytes, fewest first (ties: lowest index first). */
 static void choose_ps(const struct cox_coordinator *c, struct coxi_shard *shards,
                       uint32_t n)
@@ -68,14 +95,13 @@ static int grow(struct cox_coordinator *c)
  */
 static int enlist(struct cox_coordinator *c, struct coxi_variable *variable)
 {
-    if (find(c, variable->name) != NULL) {
-        return coxi_error(COX_EEXIST, "there is a variable called '%s' already",
-                          variable->name);
+    int r = check_free(c, variable->name);
+    if (r == 0 && c->n_variables == COXI_VARIABLES_MAX) {
+        r = coxi_error(COX_ELIMIT, "more than %d variables", COXI_VARIABLES_MAX);
     }
-    if (c->n_variables == COXI_VARIABLES_MAX) {
-        return coxi_error(COX_ELIMIT, "more than %d variables", COXI_VARIABLES_MAX);
+    if (r == 0) {
+        r = grow(c);
     }
-    int r = grow(c);
     if (r == 0) {
         variable->id = c->n_variables;
         c->variables[c->n_variables] = variable;

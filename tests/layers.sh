@@ -21,7 +21,7 @@ bad=$(
     check cli 'cli/|coordinator/|common/|schema/|coxswain/'
     check examples '[a-z_]+\.h' # a program of its own: beside it, and <coxswain/...>
     check bench 'bench/|examples/|coordinator/|worker/|ps/|common/|schema/|coxswain/'
-    check tests 'tests/|coordinator/|worker/|ps/|common/|schema/|coxswain/'
+    check tests '[a-z_]+\.h|tests/|coordinator/|worker/|ps/|common/|schema/|coxswain/'
     check include 'coxswain/'
 )
 if [ -n "$bad" ]; then

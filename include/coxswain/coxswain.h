@@ -155,9 +155,8 @@ struct cox_initializer {
  */
 struct cox_variable_spec {
     size_t size;
-    const char
-        *name;      /* 1 to COX_NAME_MAX bytes without white space, quote, backslash */
-    uint32_t dtype; /* enum cox_dtype */
+    const char *name; /* 1 to COX_NAME_MAX bytes of UTF-8, like a path; see below */
+    uint32_t dtype;   /* enum cox_dtype */
     uint32_t rank;
     uint64_t shape[COX_RANK_MAX];
     uint32_t shards; /* the first axis is cut in as many, on different ps; 0: 1 */
@@ -187,7 +186,9 @@ struct cox_table_spec {
 
 /*
  * Creates a variable or table on the ps. Several variables are placed so that the ps
- * hold about as many bytes each. COX_EEXIST: the name is taken. COX_EPSLOST.
+ * hold about as many bytes each. A name takes no white space, quote or backslash; '/'
+ * makes folders ("tower/bias"). COX_EEXIST: the name is taken, or a folder.
+ * COX_EPSLOST.
  */
 COX_API int cox_variable_create(struct cox_coordinator *c,
                                 const struct cox_variable_spec *spec,

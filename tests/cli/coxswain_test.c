@@ -111,6 +111,17 @@ TEST(run_passes_a_signal_on_and_waits_for_the_program)
     assert_says(&program, "caught");
 }
 
+static bool has_begun(void *log)
+{
+    if (access(log, F_OK) != 0) {
+        return false;
+    }
+    char *text = coxi_test_read(log, NULL);
+    bool begun = strstr(text, "event=listening") != NULL;
+    free(text);
+    return begun;
+}
+
 TEST(cluster_runs_until_it_is_told_to_end)
 {
     struct program program;
@@ -120,6 +131,7 @@ TEST(cluster_runs_until_it_is_told_to_end)
     program_start(&program, argv);
     coxi_test_until(has_said, &(struct expected){&program, "COX_CLUSTER='{"},
                     "its description");
+    coxi_test_until(has_begun, coxi_test_path("logs/ps-0.log"), "its ps");
     program_kill(&program, SIGTERM);
     assert_int_equal(0, program_wait(&program));
     char *log = coxi_test_read(coxi_test_path("logs/ps-0.log"), NULL);

@@ -82,7 +82,16 @@ TEST(variable_created_twice_exists_already)
     assert_refused(&crew, &spec, COX_EEXIST, "'v'");
     assert_code(COX_EEXIST, cox_table_create(crew.c, &table, &handle));
     assert_error_names("'v'");
+    spec = spec_of("v/w", COX_F32, 4);
+    assert_refused(&crew, &spec, COX_EEXIST, "'v'");
+    spec = spec_of("a/b", COX_F32, 4);
+    (void)create(&crew, &spec);
+    table.name = "a";
+    assert_code(COX_EEXIST, cox_table_create(crew.c, &table, &handle));
+    assert_error_names("'a/b'");
     assert_null(handle);
+    spec = spec_of("a/bc", COX_F32, 4);
+    (void)create(&crew, &spec);
     crew_close(&crew);
 }
 
