@@ -51,8 +51,8 @@ TEST(module_names_its_steps_when_one_is_missing)
     struct crew crew;
     struct cox_function *function = NULL;
     crew_open(&crew, 1, 1, "counter", NULL);
-    assert_code(COX_ENOENT, cox_function_get(crew.module, "trian", &function));
-    assert_error_names("'trian'");
+    assert_code(COX_ENOENT, cox_function_get(crew.module, "no_such", &function));
+    assert_error_names("'no_such'");
     assert_error_names("count, nothing, echo");
     assert_null(function);
     crew_close(&crew);
