@@ -58,8 +58,8 @@ double bench_cpu_self(void);
 double bench_cpu_of(pid_t pid);
 double bench_now(void); /* seconds */
 
-/* A second process of this program that runs `--serve what`; its first line of output.
- */
+/* A second process of this program that runs `--serve what`; its first line of
+ * output. */
 struct bench_child {
     pid_t pid;
     int lifeline; /* it ends when this is closed */

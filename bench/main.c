@@ -1,5 +1,5 @@
-/* coxswain-bench: what Coxswain reaches, as ratios to plain baselines in the same run.
- */
+/* coxswain-bench: what Coxswain reaches, as ratios to plain baselines in the same
+ * run. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

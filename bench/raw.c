@@ -172,8 +172,8 @@ double raw_bandwidth(struct raw *raw, size_t bytes, double seconds)
 {
     uint8_t answer[8];
     size_t n = 0;
-    /* An answer now and then keeps the two within some hundred megabytes of each other.
-     */
+    /* An answer now and then keeps the two within some hundred megabytes of each
+     * other. */
     size_t every = bytes >= RAW_MAX ? 2 : (size_t)RAW_MAX * 2 / bytes;
     double start = bench_now();
     do {

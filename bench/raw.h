@@ -22,8 +22,8 @@ void raw_close(struct raw *raw);
 /* Streams messages of `bytes` for about `seconds`; GB/s. */
 double raw_bandwidth(struct raw *raw, size_t bytes, double seconds);
 
-/* Requests and answers of 64 bytes, `outstanding` at a time, one write a message; 1/s.
- */
+/* Requests and answers of 64 bytes, `outstanding` at a time, one write a message;
+ * 1/s. */
 double raw_requests(struct raw *raw, int outstanding, double seconds);
 
 /* One at a time; the median in microseconds. */

@@ -1,5 +1,5 @@
-/* The subcommands of `coxswain`: argv[0] is the subcommand; they return the exit code.
- */
+/* The subcommands of `coxswain`: argv[0] is the subcommand; they return the exit
+ * code. */
 #ifndef COXI_CLI_COMMANDS_H
 #define COXI_CLI_COMMANDS_H
 

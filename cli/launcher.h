@@ -19,8 +19,8 @@ struct coxi_launcher_options {
     int peer_timeout_ms;
     const char *dir;     /* NULL: a new one in /tmp; it is removed at the end */
     const char *log_dir; /* made if missing; NULL: logs end with `dir` */
-    /* The cluster has ended: after coxi_launcher_stop, or (text not NULL) on its own.
-     */
+    /* The cluster has ended: after coxi_launcher_stop, or (text not NULL) on its
+     * own. */
     void (*on_end)(void *arg, const char *text);
     void *arg;
 };

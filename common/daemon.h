@@ -65,8 +65,8 @@ struct coxi_daemon_options {
  */
 int coxi_daemon_start(const struct coxi_daemon_options *options, const char *role);
 
-/* Asks the kernel to kill this process when process `parent` ends; at once if it has.
- */
+/* Asks the kernel to kill this process when process `parent` ends; at once if it
+ * has. */
 void coxi_die_with_parent(int parent);
 
 /* Writes the address that peers dial to the file of --address-file. COX_EIO. */

@@ -1,5 +1,5 @@
-/* Element types and the values (named tensors) that arguments and results are made of.
- */
+/* Element types and the values (named tensors) that arguments and results are made
+ * of. */
 #ifndef COXI_COMMON_DTYPE_H
 #define COXI_COMMON_DTYPE_H
 

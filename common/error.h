@@ -25,8 +25,8 @@ int coxi_error_memory(const char *what);
 #define coxi_error_memory(what)     ((coxi_error_memory)(what), COX_ENOMEM)
 #endif
 
-/* The calling thread's last error text ("" before the first), valid until its next one.
- */
+/* The calling thread's last error text ("" before the first), valid until its next
+ * one. */
 const char *coxi_error_text(void);
 
 /* The fixed text of a code, and its name ("COX_EINVAL"); never NULL. Any thread. */

@@ -41,8 +41,8 @@ void coxi_variable_free(struct coxi_variable *variable); /* takes NULL */
 /* True where both say the same apart from id. */
 bool coxi_variable_equal(const struct coxi_variable *a, const struct coxi_variable *b);
 
-/* Dense: rows (first axis), bytes of a row, bytes of all. Table: dim, bytes of a row.
- */
+/* Dense: rows (first axis), bytes of a row, bytes of all. Table: dim, bytes of a
+ * row. */
 uint64_t coxi_variable_rows(const struct coxi_variable *variable);
 size_t coxi_variable_row_bytes(const struct coxi_variable *variable);
 size_t coxi_variable_bytes(const struct coxi_variable *variable);

@@ -45,13 +45,13 @@ struct coxi_link_events {
     int (*on_frame)(void *arg, struct coxi_link *link, const struct coxi_frame *frame);
     /*
      * A long payload is about to come (frame->payload is NULL): where to receive it,
-     * 64- aligned is best, valid until on_frame or on_close. NULL: into memory of the
+     * 64-aligned is best, valid until on_frame or on_close. NULL: into memory of the
      * link's own. Optional.
      */
     void *(*on_payload)(void *arg, struct coxi_link *link,
                         const struct coxi_frame *frame);
-    /* All frames of one read have been handed out: time to flush elsewhere. Optional.
-     */
+    /* All frames of one read have been handed out: time to flush elsewhere.
+     * Optional. */
     void (*on_batch)(void *arg, struct coxi_link *link);
     /* The link is closed, why, and the text that goes with it. */
     void (*on_close)(void *arg, struct coxi_link *link, int code, const char *text);
@@ -76,8 +76,8 @@ typedef void (*coxi_link_connected)(void *arg, int code, const char *text,
 int coxi_link_connect_start(const char *url, int timeout_ms, coxi_link_connected done,
                             void *arg);
 
-/* Sets who is told, before receiving starts. `events` is borrowed for the link's life.
- */
+/* Sets who is told, before receiving starts. `events` is borrowed for the link's
+ * life. */
 void coxi_link_listen_to(struct coxi_link *link, const struct coxi_link_events *events,
                          void *arg);
 
@@ -156,8 +156,8 @@ void coxi_listener_start(struct coxi_listener *listener);
 /* The address that peers dial, with the port in use. Lives as long as the listener. */
 const char *coxi_listener_url(const struct coxi_listener *listener);
 
-/* No `accepted` call is under way or will come when this returns. Takes NULL. Blocks.
- */
+/* No `accepted` call is under way or will come when this returns. Takes NULL.
+ * Blocks. */
 void coxi_listener_close(struct coxi_listener *listener);
 
 /*

@@ -28,8 +28,8 @@ static inline size_t coxi_head_len(const struct coxi_prefix *p)
     return coxi_align(sizeof(*p) + p->meta_len, p->payload_len > 0 ? 64 : 8);
 }
 
-/* A piece of what is in line: small frames together in memory of ours, or memory lent.
- */
+/* A piece of what is in line: small frames together in memory of ours, or memory
+ * lent. */
 struct coxi_chunk {
     struct coxi_chunk *next;
     const uint8_t *data; /* own, or lent until released */
@@ -53,8 +53,8 @@ struct coxi_link {
     atomic_size_t meta_max;
     atomic_size_t payload_max;
     atomic_bool closed;
-    atomic_bool
-        handling; /* the owner is busy with what came: not reading is no silence */
+    /* the owner is busy with what came: not reading is no silence */
+    atomic_bool handling;
     atomic_uint_least64_t last_in_ms;
     atomic_uint_least64_t last_out_ms;
 

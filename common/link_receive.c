@@ -44,8 +44,8 @@ static int resize_in(struct coxi_link *link, size_t capacity)
     return 0;
 }
 
-/* Makes the bytes not handled yet begin at the start, in a buffer of `need` at least.
- */
+/* Makes the bytes not handled yet begin at the start, in a buffer of `need` at
+ * least. */
 static int make_room(struct coxi_link *link, size_t need)
 {
     if (need > link->in_capacity) {

@@ -116,8 +116,8 @@ static void send_later(struct coxi_link *link)
     nng_stream_send(link->stream, link->later_aio);
 }
 
-/* Offers the kernel what is in line: *ret_n bytes of it were taken. Unlocked, sending.
- */
+/* Offers the kernel what is in line: *ret_n bytes of it were taken. Unlocked,
+ * sending. */
 static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t *ret_n)
 {
     (void)nng_aio_set_iov(link->now_aio, n_iov, iov);
@@ -176,8 +176,8 @@ static void flush(struct coxi_link *link, struct coxi_chunk **done)
     }
 }
 
-/* Unlocks, releases what is sent, and ends the engine if this was what it waited for.
- */
+/* Unlocks, releases what is sent, and ends the engine if this was what it waited
+ * for. */
 void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done)
 {
     bool end = link->recv_end && !link->sending && !link->threaded && !link->ended;
@@ -199,8 +199,8 @@ void coxi_link_sent_later(void *arg)
     coxi_link_leave(link, done);
 }
 
-/* Puts the frame in line; false: no memory, and the line may hold a part of it. Locked.
- */
+/* Puts the frame in line; false: no memory, and the line may hold a part of it.
+ * Locked. */
 static bool enqueue(struct coxi_link *link, const struct coxi_outgoing *frame,
                     size_t payload_len, bool *ret_lent)
 {

@@ -240,8 +240,8 @@ static bool print_about(const struct coxi_program *program, const char *name)
     return help || version;
 }
 
-/* Handles the option at argv[*i] and its value; only the file's, or all but the file's.
- */
+/* Handles the option at argv[*i] and its value; only the file's, or all but the
+ * file's. */
 static int parse_option(const struct coxi_program *program, int argc, char **argv,
                         int *i, bool file_pass, void *config)
 {

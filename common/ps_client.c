@@ -92,8 +92,8 @@ static struct coxi_link *link_of(struct coxi_psc *psc, enum coxi_channel kind)
     return channel->up ? coxi_link_ref(channel->link) : NULL;
 }
 
-/* The requests of a channel that have to end now, taken out of `waiting`, by `next_id`.
- */
+/* The requests of a channel that have to end now, taken out of `waiting`, by
+ * `next_id`. */
 static struct coxi_psc_request *next_to_end(struct channel *channel, int *ret_code)
 {
     struct coxi_psc *psc = channel->psc;
@@ -437,8 +437,8 @@ static int encode(struct coxi_message *message, struct coxi_psc_request *request
     return 0;
 }
 
-/* Gives the request an id and a place among the waiting. Locked; may wait for a place.
- */
+/* Gives the request an id and a place among the waiting. Locked; may wait for a
+ * place. */
 static int enlist(struct coxi_psc *psc, struct coxi_message *message,
                   struct coxi_psc_request *request)
 {

@@ -40,7 +40,7 @@ struct coxi_psc_request {
     size_t into_len;
     size_t answer_len; /* of the answer's payload, as far as known: chooses the
                           connection */
-    int timeout_ms;    /* instead of the client\'s request_ms; 0: that */
+    int timeout_ms;    /* instead of the client's request_ms; 0: that */
     /*
      * The answer (code 0), valid during the call, or why there is none. Exactly once if
      * coxi_psc_submit returned 0.

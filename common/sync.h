@@ -29,8 +29,8 @@ static inline void coxi_unlock(pthread_mutex_t *mutex)
     (void)pthread_mutex_unlock(mutex);
 }
 
-/* Starts a thread with a name that ps and gdb show (at most 15 bytes). 0 or COX_ENOMEM.
- */
+/* Starts a thread with a name that ps and gdb show (at most 15 bytes). 0 or
+ * COX_ENOMEM. */
 int coxi_thread_start(pthread_t *ret, const char *name, void *(*run)(void *),
                       void *arg);
 

@@ -76,8 +76,8 @@ static void run_event(struct coxi_mail *mail)
 
 /* ---- on threads of nng's */
 
-/* An event with room for `len` bytes. Without memory there is no going on: it is tiny.
- */
+/* An event with room for `len` bytes. Without memory there is no going on: it is
+ * tiny. */
 static struct event *event_new(struct coxi_conn *conn, enum event_kind kind, size_t len)
 {
     struct event *event =

@@ -169,9 +169,9 @@ struct cox_coordinator {
     size_t n_unsettled; /* calls only */
     int error;          /* the first since it was last reported */
     char error_text[COXI_TEXT_MAX];
-    bool
-        reporting; /* a thread is reporting it: all is cancelled and nothing taken in */
-    int fatal;     /* COX_EPSLOST or COX_EFENCED: nothing works any more */
+    /* a thread is reporting it: all is cancelled and nothing taken in */
+    bool reporting;
+    int fatal; /* COX_EPSLOST or COX_EFENCED: nothing works any more */
     char fatal_text[COXI_TEXT_MAX];
     bool layout_changed;
     bool closing;

@@ -68,8 +68,8 @@ static void loaded_free(struct loaded *loaded)
     free(loaded);
 }
 
-/* The tensor "<name>/<part>" (or "<name>") of a shard, of that type and rank; or NULL.
- */
+/* The tensor "<name>/<part>" (or "<name>") of a shard, of that type and rank; or
+ * NULL. */
 static const struct coxi_st_tensor *tensor(const struct loaded *loaded, uint32_t shard,
                                            const char *name, const char *part,
                                            const char *dtype, uint32_t rank)

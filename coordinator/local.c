@@ -196,8 +196,8 @@ void coxi_local_stop(struct coxi_local *local)
         (void)close(local->lifeline);
     }
     if (local->pid != 0) {
-        /* It ends within 2 s; one that does not is ended, and with it all its daemons.
-         */
+        /* It ends within 2 s; one that does not is ended, and with it all its
+         * daemons. */
         struct pollfd ended = {.fd = pidfd_open(local->pid, 0), .events = POLLIN};
         if (ended.fd >= 0 && poll(&ended, 1, STOP_MS) == 0) {
             (void)kill(local->pid, SIGKILL);

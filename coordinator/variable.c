@@ -28,8 +28,8 @@ static struct coxi_variable *find(const struct cox_coordinator *c, const char *n
     return NULL;
 }
 
-/* True where `name` is "<above>/...": its tensors in checkpoints could be called alike.
- */
+/* True where `name` is "<above>/...": its tensors in checkpoints could be called
+ * alike. */
 static bool lies_below(const char *name, const char *above)
 {
     size_t len = strlen(above);
@@ -91,8 +91,8 @@ static int grow(struct cox_coordinator *c)
                : 0;
 }
 
-/* Gives the variable an id and puts it in the registry; the name is taken from then on.
- */
+/* Gives the variable an id and puts it in the registry; the name is taken from then
+ * on. */
 static int enlist(struct cox_coordinator *c, struct coxi_variable *variable)
 {
     int r = check_free(c, variable->name);
@@ -211,8 +211,8 @@ static void set_rules(struct coxi_variable *variable,
         initializer->kind, initializer->a, initializer->b, initializer->seed};
 }
 
-/* How many shards are made where `asked` are wanted: no more than there are ps or rows.
- */
+/* How many shards are made where `asked` are wanted: no more than there are ps or
+ * rows. */
 static uint32_t shards_of(const struct cox_coordinator *c,
                           const struct cox_variable_spec *spec)
 {

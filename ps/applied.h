@@ -33,8 +33,8 @@ void coxi_applied_free(struct coxi_applied *applied); /* takes NULL */
 int coxi_applied_begin(struct coxi_applied *applied, uint64_t closure,
                        uint32_t segment);
 
-/* Ends what coxi_applied_begin began: applied, or (failed) as if it had not been asked.
- */
+/* Ends what coxi_applied_begin began: applied, or (failed) as if it had not been
+ * asked. */
 void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, uint32_t segment,
                       int failed);
 

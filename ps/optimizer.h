@@ -4,8 +4,8 @@
  *
  *   SGD      w -= lr * g                           (Robbins, Monro 1951)
  *   Adagrad  s += g^2;  w -= lr * g / (sqrt(s) + epsilon)
- *            (Duchi, Hazan, Singer: Adaptive subgradient methods, JMLR 2011; s starts
- * at initial_accumulator)
+ *            (Duchi, Hazan, Singer: Adaptive subgradient methods, JMLR 2011;
+ *            s starts at initial_accumulator)
  *
  * Pure functions; the caller holds the lock of the row or block.
  */

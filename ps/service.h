@@ -1,5 +1,5 @@
-/* What a ps does with each message: calls the store and answers. The daemon's inside.
- */
+/* What a ps does with each message: calls the store and answers. The daemon's
+ * inside. */
 #ifndef COXI_PS_SERVICE_H
 #define COXI_PS_SERVICE_H
 

@@ -23,8 +23,8 @@ struct coxi_store {
     uint32_t ps_index;
     uint64_t incarnation;
 
-    pthread_rwlock_t
-        registry; /* guards session, claimed, parts, applied (the pointer) */
+    /* guards session, claimed, parts, applied (the pointer) */
+    pthread_rwlock_t registry;
     struct coxi_session session;
     bool claimed;
     struct coxi_part *parts; /* by variable id */

@@ -34,8 +34,8 @@ void coxi_table_pull(struct coxi_table *table, const uint64_t *keys, size_t n,
 int coxi_table_resolve(struct coxi_table *table, const uint64_t *keys, size_t n,
                        struct coxi_row **ret);
 
-/* Applies values (n * dim floats) to resolved rows, in order. Cannot fail. Any thread.
- */
+/* Applies values (n * dim floats) to resolved rows, in order. Cannot fail. Any
+ * thread. */
 void coxi_table_update(struct coxi_table *table, struct coxi_row *const *rows, size_t n,
                        enum coxi_op op, const float *values);
 

@@ -18,8 +18,8 @@ using Body = fb::Offset<void>;
 
 static_assert(FLATBUFFERS_LITTLEENDIAN, "arrays of structs travel in host order");
 
-/* The C structs and those of the schema are one layout: arrays are cast, never copied.
- */
+/* The C structs and those of the schema are one layout: arrays are cast, never
+ * copied. */
 #define SAME_LAYOUT(c_type, wire_type)                                                 \
     static_assert(sizeof(struct c_type) == sizeof(wire::wire_type) &&                  \
                       alignof(struct c_type) == alignof(wire::wire_type),              \
@@ -133,8 +133,8 @@ Body encode_hello(Builder &b, const struct coxi_hello &m)
 
 bool decode_hello(const wire::Hello *m, struct coxi_hello *ret)
 {
-    /* Of another version nothing but the version is known to mean what it means here.
-     */
+    /* Of another version nothing but the version is known to mean what it means
+     * here. */
     if (m->version() != COXI_WIRE_VERSION) {
         ret->version = m->version();
         return true;

@@ -57,8 +57,8 @@ struct coxi_refuse {
     const char *message;
 };
 
-/* Status, Pulled, ModuleLoaded (id), Committed (duplicate): answers alike but for that.
- */
+/* Status, Pulled, ModuleLoaded (id), Committed (duplicate): answers alike but for
+ * that. */
 struct coxi_status {
     int32_t code;
     const char *message;

@@ -350,8 +350,8 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
     if (r == 0) {
         run->reports[run->n_reports++] = head;
     } else {
-        /* A result that cannot be told is a lost one: the client starts over with us.
-         */
+        /* A result that cannot be told is a lost one: the client starts over with
+         * us. */
         coxi_link_close(run->control, COX_ENOMEM, "out of memory for results");
     }
     if (run->n_reports == COXI_REPORTS_MAX || payload->len >= COXI_REPORT_LONG) {

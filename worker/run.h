@@ -48,8 +48,8 @@ struct coxi_run {
     struct coxi_session session;
     atomic_bool closed; /* the client is gone */
 
-    pthread_mutex_t
-        lock; /* guards all below; comes before those of ps clients and links */
+    /* guards all below; comes before those of ps clients and links */
+    pthread_mutex_t lock;
     pthread_cond_t room; /* n_committing has gone down */
     struct coxi_link *control;
     struct coxi_link *data; /* or NULL */
@@ -75,8 +75,8 @@ int coxi_run_new(const struct coxi_run_options *options,
 struct coxi_run *coxi_run_ref(struct coxi_run *run);
 void coxi_run_unref(struct coxi_run *run); /* takes NULL */
 
-/* The client is gone: steps that wait for a ps are woken, nothing is reported any more.
- */
+/* The client is gone: steps that wait for a ps are woken, nothing is reported any
+ * more. */
 void coxi_run_close(struct coxi_run *run);
 
 /* The client's second connection has come, or gone. */

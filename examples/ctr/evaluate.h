@@ -1,5 +1,5 @@
-/* The evaluator: a process of its own that scores every checkpoint while training runs.
- */
+/* The evaluator: a process of its own that scores every checkpoint while training
+ * runs. */
 #ifndef CTR_EVALUATE_H
 #define CTR_EVALUATE_H
 

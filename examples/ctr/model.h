@@ -1,8 +1,8 @@
 /*
  * The click model: logistic regression, or a factorization machine (Rendle, ICDM 2010)
  *
- *   score(x) = bias + sum_i w_i x_i + 1/2 sum_f ((sum_i v_if x_i)^2 - sum_i v_if^2
- * x_i^2)
+ *   score(x) = bias + sum_i w_i x_i
+ *              + 1/2 sum_f ((sum_i v_if x_i)^2 - sum_i v_if^2 x_i^2)
  *
  * A feature's parameters are one row of a table: w, and for the factorization machine
  * the MODEL_FACTORS values of v. Plain C, no Coxswain in here.
@@ -32,8 +32,8 @@ double model_gradient(const struct rows *rows, const float *weights, uint32_t di
 double model_probability(float score);
 double model_loss(float score, float label);
 
-/* Area under the ROC curve of n scores; ties count half. 0.5 if one class is missing.
- */
+/* Area under the ROC curve of n scores; ties count half. 0.5 if one class is
+ * missing. */
 double model_auc(const float *scores, const float *labels, size_t n);
 
 #endif

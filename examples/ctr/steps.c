@@ -40,8 +40,8 @@ static int read_task(struct cox_step *step, struct task *ret)
     return 0;
 }
 
-/* One step of gradient descent on the rows; memory for weights and gradients is given.
- */
+/* One step of gradient descent on the rows; memory for weights and gradients is
+ * given. */
 static int learn(struct cox_step *step, const struct rows *rows,
                  struct cox_variable *weights, struct cox_variable *bias, uint32_t dim,
                  float l2, float *w, float *gradients)

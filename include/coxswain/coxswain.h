@@ -151,8 +151,8 @@ struct cox_initializer {
     uint64_t seed;
 };
 
-/* A dense variable: rank 1 or more, no dimension 0; optimizers and non-zero start: F32.
- */
+/* A dense variable: rank 1 or more, no dimension 0; optimizers and non-zero start:
+ * F32. */
 struct cox_variable_spec {
     size_t size;
     const char *name; /* 1 to COX_NAME_MAX bytes of UTF-8, like a path; see below */
@@ -213,8 +213,8 @@ COX_API int cox_variable_assign(struct cox_coordinator *c,
                                 struct cox_variable *variable, const void *data,
                                 size_t bytes);
 
-/* Reads the rows of n_keys keys: n_keys * dim floats. Rows not there: initial values.
- */
+/* Reads the rows of n_keys keys: n_keys * dim floats. Rows not there: initial
+ * values. */
 COX_API int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
                            const uint64_t *keys, size_t n_keys, float *ret_rows);
 
@@ -258,8 +258,8 @@ COX_API int cox_schedule(struct cox_coordinator *c, struct cox_function *functio
  */
 COX_API int cox_join(struct cox_coordinator *c, int timeout_ms);
 
-/* 1: every closure is settled; 0: not yet; negative: an error, reported as by cox_join.
- */
+/* 1: every closure is settled; 0: not yet; negative: an error, reported as by
+ * cox_join. */
 COX_API int cox_done(struct cox_coordinator *c);
 
 /* ---- futures */
@@ -345,8 +345,8 @@ struct cox_evaluator_options {
 };
 #define COX_EVALUATOR_OPTIONS_INIT {sizeof(struct cox_evaluator_options), 0, 0, 0}
 
-/* `dir` is the checkpoint directory; it need not exist yet. No coordinator is needed.
- */
+/* `dir` is the checkpoint directory; it need not exist yet. No coordinator is
+ * needed. */
 COX_API int cox_evaluator_open(const char *dir,
                                const struct cox_evaluator_options *options,
                                struct cox_evaluator **ret);

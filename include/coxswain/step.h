@@ -51,8 +51,8 @@ struct cox_pull {
     struct cox_variable *variable;
     const uint64_t *keys; /* of a table; NULL: a dense variable, whole */
     size_t n_keys;
-    void *
-        values; /* n_keys * dim floats, in the order of the keys; or all its elements */
+    /* n_keys * dim floats, in the order of the keys; or all its elements */
+    void *values;
 };
 
 /*
@@ -250,8 +250,8 @@ static inline int cox_step_assign(struct cox_step *step, struct cox_variable *va
     return step->api->update(step, variable, COX_UPDATE_ASSIGN, NULL, 0, values);
 }
 
-/* Adds a value to the step's results; copied. Names are for the reader of the future.
- */
+/* Adds a value to the step's results; copied. Names are for the reader of the
+ * future. */
 static inline int cox_step_return(struct cox_step *step, const struct cox_value *value)
 {
     return step->api->result(step, value);

@@ -11,8 +11,8 @@
 enum { N_KEYS = 3, W = 7 };
 static const uint64_t keys[N_KEYS] = {3, 1u << 31, UINT64_MAX};
 
-/* What a client and an evaluator see of the checkpoint that `write_checkpoint` writes.
- */
+/* What a client and an evaluator see of the checkpoint that `write_checkpoint`
+ * writes. */
 struct seen {
     char dir[300];
     double table_sum;

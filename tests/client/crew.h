@@ -32,8 +32,8 @@ int64_t crew_read(struct crew *crew, struct cox_variable *counter);
 void crew_schedule(struct crew *crew, struct cox_function *function, int n,
                    int64_t value);
 
-/* The process that runs the steps of worker `index`, and its supervisor; waits for it.
- */
+/* The process that runs the steps of worker `index`, and its supervisor; waits for
+ * it. */
 pid_t crew_step_process(struct crew *crew, int index);
 pid_t crew_supervisor(struct crew *crew, int index);
 

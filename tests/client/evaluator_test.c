@@ -121,8 +121,8 @@ TEST(evaluator_appends_a_line_of_json_for_each_report)
     free(text);
 }
 
-/* One damage: the checkpoint is not loaded, for the right reason, and is when mended.
- */
+/* One damage: the checkpoint is not loaded, for the right reason, and is when
+ * mended. */
 static void assert_damage(const char *dir, const char *file, size_t at, int code)
 {
     struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;

@@ -10,8 +10,8 @@
 
 static struct coxi_module_info info;
 
-/* A module file in memory of just its length, so that ASan sees what is read past it.
- */
+/* A module file in memory of just its length, so that ASan sees what is read past
+ * it. */
 static uint8_t *load(const char *path, size_t *ret_len)
 {
     char *text = coxi_test_read(path, ret_len);

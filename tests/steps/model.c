@@ -5,8 +5,8 @@
 
 enum { ROWS_MAX = 4096 };
 
-/* Gradient 1 for the rows `keys` of table `t` (dim 2) and for all of dense `w` (f32).
- */
+/* Gradient 1 for the rows `keys` of table `t` (dim 2) and for all of dense `w`
+ * (f32). */
 static int push_ones(struct cox_step *step)
 {
     const struct cox_value *keys = cox_step_argument(step, "keys");
