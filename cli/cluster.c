@@ -62,12 +62,13 @@ static const struct coxi_option cluster_options[] = {
     {.name = "dir",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, dir),
-     .help = "directory for sockets, removed at the end (default: a new one in /tmp)"},
+     .help = "directory for sockets (default: a new one in /tmp)"},
     {.name = "lifeline",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct config, lifeline),
      .max = 1024,
-     .help = "end when this file descriptor, a pipe, is closed at the other end"},
+     .help = "end when this file descriptor, a pipe, is closed at the other end, and "
+             "remove --dir then"},
 };
 
 static const struct coxi_option run_options[] = {CLUSTER_OPTIONS};
@@ -133,6 +134,7 @@ static int open_session(struct session *session, const struct config *config,
         .slots = (uint32_t)config->slots,
         .peer_timeout_ms = (int)config->peer_timeout_ms,
         .dir = config->dir,
+        .dir_is_ours = config->lifeline > 0,
         .log_dir = config->log_dir,
         .on_end = on_end,
         .arg = session,

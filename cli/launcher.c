@@ -53,11 +53,34 @@ static void log_path(const struct daemon *daemon, char path[PATH_MAX])
     (void)coxi_path(path, "%s/%s-%u.log", dir, daemon->role, daemon->index);
 }
 
+/* Removes what we and the daemons have made, and nothing else. */
+static void clean_up(const struct coxi_launcher *launcher)
+{
+    char path[PATH_MAX];
+    if (launcher->options.dir_is_ours) {
+        coxi_directory_remove(launcher->dir);
+        return;
+    }
+    for (uint32_t i = 0; i < launcher->n_daemons; i++) {
+        const struct daemon *daemon = &launcher->daemons[i];
+        if (coxi_path(path, "%s", daemon->url + strlen("ipc://")) == 0) {
+            (void)unlink(path);
+        }
+        if (coxi_path(path, "%s/modules-%u", launcher->dir, daemon->index) == 0) {
+            coxi_directory_remove(path);
+        }
+        if (launcher->options.log_dir == NULL) {
+            log_path(daemon, path);
+            (void)unlink(path);
+        }
+    }
+}
+
 static void finish_if_ended(struct coxi_launcher *launcher)
 {
     if (launcher->stopping && launcher->n_running == 0) {
         uv_timer_stop(&launcher->grace);
-        coxi_directory_remove(launcher->dir);
+        clean_up(launcher);
         launcher->options.on_end(launcher->options.arg,
                                  launcher->why[0] != '\0' ? launcher->why : NULL);
     }
@@ -167,6 +190,9 @@ static int find_directories(struct coxi_launcher *launcher)
     if (r == 0 && dir == NULL) {
         r = coxi_directory_temporary(temporary);
         dir = temporary;
+        launcher->options.dir_is_ours = true;
+    } else if (r == 0) {
+        r = coxi_directory_make(dir);
     }
     if (r == 0) {
         launcher->dir = strdup(dir);
@@ -269,7 +295,7 @@ void coxi_launcher_free(struct coxi_launcher *launcher)
 {
     if (launcher != NULL) {
         if (launcher->dir != NULL) {
-            coxi_directory_remove(launcher->dir);
+            clean_up(launcher);
         }
         cox_cluster_free(launcher->cluster);
         free(launcher->daemons);

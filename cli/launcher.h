@@ -5,6 +5,7 @@
 #ifndef COXI_CLI_LAUNCHER_H
 #define COXI_CLI_LAUNCHER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/loop.h"
@@ -17,7 +18,8 @@ struct coxi_launcher_options {
     uint32_t n_workers;
     uint32_t slots;
     int peer_timeout_ms;
-    const char *dir;     /* NULL: a new one in /tmp; it is removed at the end */
+    const char *dir;     /* for sockets, made if missing; NULL: a new one in /tmp */
+    bool dir_is_ours;    /* it is removed at the end, as a new one is */
     const char *log_dir; /* made if missing; NULL: logs end with `dir` */
     /* The cluster has ended: after coxi_launcher_stop, or (text not NULL) on its
      * own. */

@@ -122,7 +122,7 @@ void coxi_link_sent_later(void *link);
 
 /* ---- link_watch.c, and what it needs of link_send.c */
 
-/* Sends a heartbeat, unless something is being sent anyway. Never blocks. */
+/* Sends a heartbeat, or what is in line. Never blocks. */
 void coxi_link_beat(struct coxi_link *link);
 
 #endif

@@ -309,13 +309,14 @@ void coxi_link_beat(struct coxi_link *link)
 {
     struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
-    if (link->head == NULL && !link->sending && !coxi_link_closed(link)) {
-        uint8_t *to = tail_room(link, sizeof(struct coxi_prefix));
+    if (!link->sending && !coxi_link_closed(link)) {
+        uint8_t *to =
+            link->head == NULL ? tail_room(link, sizeof(struct coxi_prefix)) : NULL;
         if (to != NULL) {
             memcpy(to, &(struct coxi_prefix){COXI_LINK_MAGIC, 0, 0},
                    sizeof(struct coxi_prefix));
-            flush(link, &done);
         }
+        flush(link, &done); /* what is held back is a sign of life, too */
     }
     coxi_link_leave(link, done);
 }

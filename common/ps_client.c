@@ -22,9 +22,10 @@
 #include "common/window.h"
 
 enum {
-    WAITING_MAX = 4096,            /* unanswered requests: more block */
-    IN_LINE_MAX = 4 * 1024 * 1024, /* bytes in line: more block */
-    SMALL_MAX = 64 * 1024,         /* longer payloads go over data */
+    WAITING_MAX = 4096,                    /* unanswered requests: more block */
+    WAITING_BYTES_MAX = 512 * 1024 * 1024, /* of their payloads; one may have more */
+    IN_LINE_MAX = 4 * 1024 * 1024,         /* bytes in line: more block */
+    SMALL_MAX = 64 * 1024,                 /* longer payloads go over data */
     BACKOFF_FIRST_MS = 5,
     BACKOFF_MAX_MS = 500,
 };
@@ -47,6 +48,7 @@ struct coxi_psc {
     pthread_mutex_t lock; /* guards all below and the channels; leaf */
     pthread_cond_t changed;
     struct coxi_window waiting;
+    size_t waiting_bytes;
     uint64_t next_id;
     uint64_t incarnation;
     int failed; /* 0, or why nothing works any more */
@@ -65,6 +67,17 @@ static size_t payload_len(const struct coxi_psc_request *request)
     return len;
 }
 
+/* Takes a request out of `waiting`; NULL: it is not there. Locked. */
+static struct coxi_psc_request *delist(struct coxi_psc *psc, uint64_t id)
+{
+    struct coxi_psc_request *request = coxi_window_take(&psc->waiting, id);
+    if (request != NULL) {
+        psc->waiting_bytes -= payload_len(request);
+        (void)pthread_cond_broadcast(&psc->changed);
+    }
+    return request;
+}
+
 static void finish(struct coxi_psc_request *request, int code,
                    const struct coxi_message *answer, void *payload, size_t len)
 {
@@ -74,7 +87,7 @@ static void finish(struct coxi_psc_request *request, int code,
 }
 
 /* Puts the request in line; a flush sends it. */
-static int send_request(struct coxi_link *link, const struct coxi_psc_request *request)
+static void send_request(struct coxi_link *link, const struct coxi_psc_request *request)
 {
     struct coxi_outgoing frame = {
         .meta = request->meta,
@@ -82,7 +95,10 @@ static int send_request(struct coxi_link *link, const struct coxi_psc_request *r
         .payload = request->payload,
         .n_payload = request->n_payload,
     };
-    return coxi_link_send(link, &frame, true);
+    int r = coxi_link_send(link, &frame, true);
+    if (r != 0 && r != COX_ECLOSED) {
+        coxi_link_close(link, r, "a request could not be sent"); /* the next one does */
+    }
 }
 
 /* A reference to the link of the request's channel, if that is up. Locked. */
@@ -104,12 +120,11 @@ static struct coxi_psc_request *next_to_end(struct channel *channel, int *ret_co
         struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
         if (request != NULL && request->channel == channel->kind &&
             (psc->failed != 0 || request->expired)) {
-            found = coxi_window_take(&psc->waiting, id);
+            found = delist(psc, id);
             *ret_code = psc->failed != 0 ? psc->failed : COX_ETIMEDOUT;
         }
     }
     if (found != NULL) {
-        (void)pthread_cond_broadcast(&psc->changed);
         (void)coxi_error(*ret_code, "ps %u at %s: %s", psc->options.index, psc->address,
                          psc->failed != 0 ? psc->failed_text : "no answer in time");
     }
@@ -179,7 +194,7 @@ static int greeted(struct channel *channel, const struct coxi_hello *hello)
         for (uint64_t id = psc->waiting.first; id < psc->waiting.next; id++) {
             struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
             if (request != NULL && request->channel == channel->kind) {
-                (void)send_request(channel->link, request);
+                send_request(channel->link, request);
             }
         }
         (void)pthread_cond_broadcast(&psc->changed);
@@ -213,8 +228,7 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
         return r;
     }
     coxi_lock(&psc->lock);
-    struct coxi_psc_request *request = coxi_window_take(&psc->waiting, message.request);
-    (void)pthread_cond_broadcast(&psc->changed);
+    struct coxi_psc_request *request = delist(psc, message.request);
     coxi_unlock(&psc->lock);
     if (request == NULL) {
         return 0; /* the second answer to a request that was sent twice */
@@ -391,8 +405,8 @@ int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms)
     coxi_lock(&psc->lock);
     while (r == 0 && psc->failed == 0 && !psc->channels[COXI_CHANNEL_CONTROL].up) {
         if (pthread_cond_timedwait(&psc->changed, &psc->lock, &until) != 0) {
-            r = coxi_error(COX_ETIMEDOUT, "ps %u: no connection in %d ms: %s",
-                           psc->options.index, timeout_ms, psc->last_text);
+            r = coxi_error(COX_ETIMEDOUT, "ps %u at %s: no connection: %s",
+                           psc->options.index, psc->address, psc->last_text);
         }
     }
     if (r == 0 && psc->failed != 0) {
@@ -442,8 +456,10 @@ static int encode(struct coxi_message *message, struct coxi_psc_request *request
 static int enlist(struct coxi_psc *psc, struct coxi_message *message,
                   struct coxi_psc_request *request)
 {
-    while (psc->failed == 0 && psc->next_id - psc->waiting.first >= WAITING_MAX &&
-           psc->waiting.count > 0) {
+    size_t len = payload_len(request);
+    while (psc->failed == 0 && psc->waiting.count > 0 &&
+           (psc->next_id - psc->waiting.first >= WAITING_MAX ||
+            psc->waiting_bytes + len > WAITING_BYTES_MAX)) {
         (void)pthread_cond_wait(&psc->changed, &psc->lock);
     }
     if (psc->failed != 0) {
@@ -457,9 +473,10 @@ static int enlist(struct coxi_psc *psc, struct coxi_message *message,
     }
     if (r == 0) {
         psc->next_id++;
+        psc->waiting_bytes += len;
         r = start_channel(psc, request->channel);
         if (r != 0) {
-            (void)coxi_window_take(&psc->waiting, request->id);
+            (void)delist(psc, request->id);
         }
     }
     if (r != 0) {
@@ -493,7 +510,7 @@ int coxi_psc_submit(struct coxi_psc *psc, const struct coxi_message *message,
     int r = enlist(psc, &numbered, request);
     link = r == 0 ? link_of(psc, request->channel) : NULL;
     if (link != NULL) {
-        (void)send_request(link, request); /* if it breaks, the next one sends it */
+        send_request(link, request); /* if it breaks, the next one sends it */
     }
     coxi_unlock(&psc->lock);
     if (link != NULL && !later) {

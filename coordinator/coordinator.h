@@ -33,9 +33,10 @@
 #include "coxswain/coxswain.h"
 
 enum {
-    COXI_MODULES_MAX = 64,    /* in a session; workers take as many */
-    COXI_AHEAD_MAX = 1 << 20, /* closures above the watermark (the ps take as many) */
-    COXI_LOSSES_MAX = 16,     /* workers that a closure may lose while it runs */
+    COXI_MODULES_MAX = 64, /* in a session; workers take as many */
+    COXI_WINDOW = 1 << 20, /* ids above the watermark that a ps takes */
+    COXI_AHEAD_MAX = COXI_WINDOW - (1 << 16), /* closures: theirs lags behind ours */
+    COXI_LOSSES_MAX = 16, /* workers that a closure may lose while it runs */
     COXI_TICK_MS = 50,
     COXI_CALL_ARGS_MAX = 1 << 30, /* bytes of packed arguments */
     COXI_TEXT_MAX = 512,
@@ -112,10 +113,10 @@ struct cox_module {
     struct coxi_hash128 hash;
     struct coxi_module_info info;
     struct cox_function *functions;
-    bool shipped; /* workers have been told of it; guarded by c->lock, as all below */
+    bool shipped;  /* workers have been told of it; guarded by c->lock, as all below */
+    bool accepted; /* every worker that was there has loaded it */
     size_t n_pending; /* workers that have not said yet whether they can load it */
-    size_t n_loaded;
-    int code; /* why one cannot */
+    int code;         /* why one cannot: nobody has it then */
     char text[COXI_TEXT_MAX];
 };
 
@@ -150,7 +151,8 @@ struct cox_coordinator {
     struct coxi_list settling;   /* to be told to the users at the end of this turn */
     struct coxi_window closures; /* not settled, by id */
     uint64_t watermark_sent;
-    uint64_t idle_since_ms; /* no worker has been ready since; 0: one is */
+    uint64_t watermark_sent_ms; /* when */
+    uint64_t idle_since_ms; /* closures wait and no worker is ready since; 0: not so */
     uint32_t n_shipped;     /* modules that workers have been told of */
     size_t n_conns;         /* connections that exist in some state */
     bool fatal_handled;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/worker.h"
@@ -20,6 +21,7 @@ enum {
     MESSAGE_CLOSURES_MAX = 1024, /* in one dispatch */
     MESSAGE_BYTES_MAX = 1 << 20,
     WATERMARK_STEP = 1024, /* closures between two watermarks, under load */
+    WATERMARK_MS = 1000,
 };
 
 /* ---- lists and states */
@@ -198,23 +200,39 @@ static const uint8_t *take(const uint8_t **at, size_t *left, size_t len)
     return bytes;
 }
 
+/* A copy, for whoever holds the future. */
+static int keep_result(struct cox_future *f, const uint8_t *result, size_t len)
+{
+    if (!f->wanted || len == 0) {
+        return 0;
+    }
+    f->result = aligned_alloc(64, coxi_align(len, 64));
+    if (f->result == NULL) {
+        return COX_ENOMEM;
+    }
+    memcpy(f->result, result, len);
+    f->result_len = len;
+    return 0;
+}
+
 static void end_closure(struct cox_future *f, const struct coxi_done_head *head,
                         const uint8_t *result)
 {
     struct cox_coordinator *c = f->c;
     char text[COXI_TEXT_MAX] = "";
     if (head->code == 0) {
-        if (f->wanted && head->result_len > 0 &&
-            (f->result = aligned_alloc(64, coxi_align(head->result_len, 64))) != NULL) {
-            memcpy(f->result, result, head->result_len);
-            f->result_len = head->result_len;
+        if (keep_result(f, result, head->result_len) == 0) {
+            settle(c, f, COXI_DONE_OK, 0, NULL);
+        } else {
+            settle(c, f, COXI_FAILED, COX_ENOMEM, "out of memory for its result");
         }
-        settle(c, f, COXI_DONE_OK, 0, NULL);
         return;
     }
     f->step_code = head->step_code;
-    (void)snprintf(text, sizeof(text), "%.*s", (int)head->result_len,
-                   (const char *)result);
+    size_t len = head->result_len < sizeof(text) ? head->result_len : sizeof(text) - 1;
+    if (len > 0) {
+        memcpy(text, result, len);
+    }
     if (head->code == COX_EPSLOST || head->code == COX_EFENCED) {
         coxi_fatal(c, head->code, text);
     }
@@ -328,6 +346,7 @@ static void assign(struct cox_coordinator *c)
 /* Closures from the intake to the queue; the window takes their ids in order. */
 static void take_in(struct cox_coordinator *c, struct coxi_list *intake)
 {
+    size_t n_failed = 0;
     for (struct cox_future *f = intake->first; f != NULL;) {
         struct cox_future *next = f->next;
         bool kept = coxi_window_put(&c->closures, f->id, f) == 0;
@@ -338,19 +357,29 @@ static void take_in(struct cox_coordinator *c, struct coxi_list *intake)
             /* Out of memory: it cannot be kept track of, so it cannot run. */
             list_remove(&c->queue, f);
             settle(c, f, COXI_FAILED, COX_ENOMEM, NULL);
+            n_failed++;
         }
         f = next;
     }
+    if (n_failed > 0) {
+        coxi_lock(&c->lock);
+        c->n_waiting -= n_failed;
+        coxi_unlock(&c->lock);
+    }
 }
 
+/* When it has moved on enough; and now and then, for a message may be lost. */
 static void send_watermark(struct cox_coordinator *c)
 {
     uint64_t first = c->closures.count > 0 ? c->closures.first : c->closures.next;
     bool idle = c->closures.count == 0;
-    if (first - 1 < c->watermark_sent + (idle ? 1 : WATERMARK_STEP)) {
+    uint64_t now = coxi_now_ms();
+    if (first - 1 < c->watermark_sent + (idle ? 1 : WATERMARK_STEP) &&
+        (first == 1 || now - c->watermark_sent_ms < WATERMARK_MS)) {
         return;
     }
     c->watermark_sent = first - 1;
+    c->watermark_sent_ms = now;
     struct coxi_message message = {.kind = COXI_WATERMARK};
     message.watermark.session = c->session;
     message.watermark.watermark = c->watermark_sent;

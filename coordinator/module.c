@@ -93,6 +93,8 @@ static int wait_until_loaded(struct cox_coordinator *c, struct cox_module *modul
     if (r == 0 && module->code != 0) {
         r = coxi_error(module->code, "%s", module->text);
     }
+    module->accepted = r == 0;
+    module->code = r; /* one that came too late for its deadline is nobody's either */
     coxi_unlock(&c->lock);
     return r;
 }

@@ -135,6 +135,10 @@ static int wait_for_ps(struct cox_coordinator *c, uint64_t end_ms)
             r = coxi_psc_wait(c->ps[i], left_ms(end_ms, CHECK_MS));
         } while (r == COX_ETIMEDOUT && coxi_now_ms() < end_ms &&
                  (r = check_local(c)) == 0);
+        if (r == COX_ETIMEDOUT) {
+            return coxi_error(r, "%.600s; waited for %d ms", coxi_error_text(),
+                              c->options.open_timeout_ms);
+        }
         if (r != 0) {
             return r;
         }
@@ -180,7 +184,7 @@ static void coordinator_init(struct cox_coordinator *c)
     c->session = (struct coxi_session){coxi_random_id(), 1, coxi_random_id()};
     c->next_id = 1;
     c->first_unsettled = 1;
-    coxi_window_init(&c->closures, 1, COXI_AHEAD_MAX + 1);
+    coxi_window_init(&c->closures, 1, COXI_WINDOW);
     (void)pthread_mutex_init(&c->lock, NULL);
     (void)pthread_mutex_init(&c->checkpoint_lock, NULL);
     coxi_cond_init(&c->room);

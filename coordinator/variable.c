@@ -45,7 +45,7 @@ static int check_free(const struct cox_coordinator *c, const char *name)
             return coxi_error(COX_EEXIST, "there is a variable called '%s' already",
                               name);
         }
-        if (lies_below(name, taken) || lies_below(taken, name)) {
+        if (*taken != '\0' && (lies_below(name, taken) || lies_below(taken, name))) {
             return coxi_error(COX_EEXIST,
                               "variable '%s' cannot lie beside '%s': a name is a "
                               "variable or a folder of them, not both",
@@ -143,6 +143,7 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
     return r;
 }
 
+/* Its bytes count where new variables are placed. Locked. */
 static void count_load(struct cox_coordinator *c, const struct coxi_variable *variable)
 {
     for (size_t i = 0; i < variable->n_shards; i++) {
@@ -151,9 +152,21 @@ static void count_load(struct cox_coordinator *c, const struct coxi_variable *va
     }
 }
 
+/* One that could not be created: its name is free again. */
+static void forget(struct cox_coordinator *c, struct coxi_variable *variable)
+{
+    coxi_lock(&c->lock);
+    for (size_t i = 0; i < variable->n_shards; i++) {
+        c->ps_load[variable->shards[i].ps] -=
+            variable->shards[i].count * coxi_variable_row_bytes(variable);
+    }
+    variable->name = "";
+    coxi_unlock(&c->lock);
+}
+
 /*
  * Checks, places, registers and creates. *ret is the registry's copy. A variable that
- * could not be created keeps its name and id, but has no handle.
+ * could not be created keeps its id, but has no name and no handle.
  */
 static int create(struct cox_coordinator *c, struct coxi_variable *wanted,
                   uint32_t n_shards, struct coxi_variable **ret)
@@ -187,6 +200,8 @@ static int create(struct cox_coordinator *c, struct coxi_variable *wanted,
     r = create_parts(c, variable);
     if (r == 0) {
         *ret = variable;
+    } else {
+        forget(c, variable);
     }
     return r;
 }

@@ -23,7 +23,6 @@ enum {
     REST_MAX_MS = 1000,
     AHEAD_US = 2000,  /* work that a worker should have at hand */
     AHEAD_MAX = 1024, /* closures, however short they are */
-    DATA_MIN = 64 * 1024,
 };
 
 /* ---- what users wait for */
@@ -34,6 +33,9 @@ static void set_state(struct coxi_worker *worker, enum coxi_worker_state state)
     bool was_ready = worker->state == COXI_WORKER_READY;
     bool is_ready = state == COXI_WORKER_READY;
     worker->state = state;
+    if (is_ready) {
+        worker->rest_ms = REST_FIRST_MS;
+    }
     if (was_ready != is_ready) {
         coxi_lock(&c->lock);
         c->n_ready += is_ready ? 1 : (uint32_t)-1;
@@ -65,22 +67,26 @@ static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
                            const char *text)
 {
     struct cox_coordinator *c = worker->c;
+    bool refused = code != 0 && code != COX_ECLOSED;
     worker->asked[id] = 0;
     worker->wanted[id] = 0;
     worker->n_asked--;
     coxi_lock(&c->lock);
     struct cox_module *module = c->modules[id];
+    bool accepted = module->accepted;
     module->n_pending--;
-    module->n_loaded += code == 0;
-    if (code != 0 && code != COX_ECLOSED && module->code == 0) {
-        module->code = code;
+    if (refused && !accepted && module->code == 0) {
+        module->code = code; /* and so it is nobody's: cox_module_load fails */
         (void)snprintf(module->text, sizeof(module->text), "worker %u: %.400s",
                        worker->index, text);
     }
     (void)pthread_cond_broadcast(&c->changed);
     coxi_unlock(&c->lock);
-    if (worker->n_asked == 0 && worker->state == COXI_WORKER_SETUP) {
-        set_state(worker, COXI_WORKER_READY); /* a module that it refused is nobody's */
+    if (refused && accepted) {
+        /* The others have it: this one cannot work, but may be mended. */
+        coxi_conn_close(worker->control, code, text);
+    } else if (worker->n_asked == 0 && worker->state == COXI_WORKER_SETUP) {
+        set_state(worker, COXI_WORKER_READY);
     }
 }
 
@@ -179,9 +185,11 @@ static void send_layout(struct coxi_worker *worker)
     coxi_lock(&c->lock);
     variables = calloc(c->n_variables + 1, sizeof(*variables));
     for (uint32_t i = 0; variables != NULL && i < c->n_variables; i++) {
-        variables[i] = *c->variables[i]; /* what it points to lives until close */
+        if (c->dense[i] != NULL || c->tables[i] != NULL) {
+            /* What it points to lives until close. */
+            variables[message.layout.n_variables++] = *c->variables[i];
+        }
     }
-    message.layout.n_variables = c->n_variables;
     bool lost = c->fatal == COX_EPSLOST;
     coxi_unlock(&c->lock);
     if (servers == NULL || variables == NULL) {
@@ -248,7 +256,6 @@ static int greeted(struct coxi_worker *worker, const struct coxi_frame *frame)
     coxi_link_allow(link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
     worker->slots = hello.slots > 0 ? hello.slots : 1;
     worker->n_told = 0;
-    worker->rest_ms = REST_FIRST_MS;
     set_state(worker, COXI_WORKER_SETUP);
     send_layout(worker);
     tell_modules(worker, worker->c->n_shipped);
@@ -432,16 +439,14 @@ void coxi_worker_send(struct coxi_worker *worker)
     message.dispatch.n_closures = n;
     struct iovec segment = {worker->args.data, worker->args.len};
     struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
-    struct coxi_conn *conn = worker->control;
-    if (worker->args.len >= DATA_MIN && worker->data_up) {
-        conn = worker->data;
-    }
     if (worker->args.len >= COXI_LINK_COPY_MAX) {
         payload.release = free;
         payload.arg = worker->args.data;
         worker->args = (struct coxi_buffer){0};
     }
-    if (coxi_message_send(coxi_conn_link(conn), &message, &payload, false) != 0) {
+    /* Over control, however long: it must not overtake a layout, nor a recall it. */
+    if (coxi_message_send(coxi_conn_link(worker->control), &message, &payload, false) !=
+        0) {
         coxi_conn_close(worker->control, COX_ELIMIT, "a dispatch could not be sent");
     }
     worker->heads.len = 0;
@@ -487,19 +492,17 @@ void coxi_workers_tick(struct cox_coordinator *c)
         }
         any_ready = any_ready || worker->state == COXI_WORKER_READY;
     }
-    if (any_ready) {
+    if (any_ready || c->queue.n == 0) {
         c->idle_since_ms = 0;
     } else if (c->idle_since_ms == 0) {
         c->idle_since_ms = now;
-    } else if (c->queue.n > 0 &&
-               now - c->idle_since_ms > (uint64_t)c->options.worker_wait_ms) {
+    } else if (now - c->idle_since_ms > (uint64_t)c->options.worker_wait_ms) {
         char text[COXI_TEXT_MAX + 64];
         coxi_lock(&c->lock);
         (void)snprintf(text, sizeof(text), "no worker for %d ms; the last: %s",
                        c->options.worker_wait_ms, c->worker_text);
         coxi_unlock(&c->lock);
         coxi_dispatch_fail_queue(c, COX_ENOWORKER, text);
-        c->idle_since_ms = now;
     }
 }
 

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/program.h"
@@ -137,4 +138,30 @@ TEST(cluster_runs_until_it_is_told_to_end)
     char *log = coxi_test_read(coxi_test_path("logs/ps-0.log"), NULL);
     assert_non_null(strstr(log, "event=ending"));
     free(log);
+}
+
+TEST(cluster_leaves_a_directory_that_it_was_given_as_it_was)
+{
+    struct program program;
+    char *dir = coxi_test_path("given");
+    char *file = coxi_test_path("given/precious");
+    const char *argv[] = {"coxswain", "cluster", "--ps=1", "--workers=1", "--dir", dir,
+                          NULL};
+    assert_int_equal(0, mkdir(dir, 0700));
+    coxi_test_write(file, "x", 1);
+    program_start(&program, argv);
+    coxi_test_until(has_begun, coxi_test_path("given/ps-0.log"), "its ps");
+    program_kill(&program, SIGTERM);
+    assert_int_equal(0, program_wait(&program));
+    assert_int_equal(0, access(file, F_OK));
+    assert_int_equal(0, unlink(file));
+    assert_int_equal(0, rmdir(dir));
+
+    /* Nor when it does not even start. */
+    char *long_dir = coxi_test_path(
+        "a-name-that-is-by-far-too-long-for-the-sockets-that-would-have-to-lie-in-it");
+    argv[5] = long_dir;
+    assert_int_equal(0, mkdir(long_dir, 0700));
+    assert_exit(2, argv, "sockets");
+    assert_int_equal(0, rmdir(long_dir));
 }
