@@ -15,6 +15,7 @@
  * Coxswain.
  */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -457,10 +458,27 @@ static int make_directory(const char *path)
     return 0;
 }
 
+/* Checkpoints of an earlier run are not written over. */
+static int check_unused(const char *out)
+{
+    char path[1024];
+    (void)snprintf(path, sizeof(path), "%s/checkpoints/LATEST", out);
+    if (access(path, F_OK) != 0) {
+        return 0;
+    }
+    (void)fprintf(
+        stderr,
+        "ctr: %s holds the checkpoints of an earlier run: remove it, or choose "
+        "another --out\n",
+        out);
+    return 2;
+}
+
 static int prepare_data(struct options *o)
 {
-    static char train_path[1024];
-    static char valid_path[1024];
+    static char train_path[PATH_MAX];
+    static char valid_path[PATH_MAX];
+    static char full_path[PATH_MAX];
     struct data_error error;
     if (o->train == NULL) {
         (void)snprintf(train_path, sizeof(train_path), "%s/train.libsvm", o->out);
@@ -480,8 +498,9 @@ static int prepare_data(struct options *o)
         o->valid = valid_path;
     }
     /* Workers may run in another directory: they get the absolute path. */
-    o->train =
-        realpath(o->train, NULL) != NULL ? realpath(o->train, train_path) : o->train;
+    if (realpath(o->train, full_path) != NULL) {
+        o->train = full_path;
+    }
     return 0;
 }
 
@@ -502,6 +521,9 @@ int main(int argc, char **argv)
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     r = make_directory(options.out);
+    if (r == 0) {
+        r = check_unused(options.out);
+    }
     if (r == 0) {
         r = prepare_data(&options);
     }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <coxswain/coxswain.h>
 
@@ -62,10 +63,14 @@ static int evaluate_one(struct scorer *s, struct cox_evaluator *evaluator,
     return cox_evaluator_report(evaluator, metrics, sizeof(metrics) / sizeof(*metrics));
 }
 
-/* Each checkpoint as it comes. One that cannot be loaded is told of and tried again. */
+/*
+ * Each checkpoint as it comes. One that cannot be loaded is told of and tried again. How
+ * long the next one takes is the client's affair, as long as there is a client.
+ */
 static int follow(struct scorer *s, struct cox_evaluator *evaluator)
 {
     enum { TRIES = 10 };
+    pid_t client = getppid();
     int failures = 0;
     for (;;) {
         struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
@@ -73,15 +78,21 @@ static int follow(struct scorer *s, struct cox_evaluator *evaluator)
         if (r == 0) {
             r = evaluate_one(s, evaluator, &info);
         }
-        if (r == 0) {
-            failures = 0;
-        } else if (r == COX_EEOF) {
+        if (r == COX_EEOF) {
             return 0;
-        } else {
-            (void)fprintf(stderr, "ctr: evaluator: %s\n", cox_error_last());
-            if (r == COX_ETIMEDOUT || ++failures == TRIES) {
+        }
+        if (r == COX_ETIMEDOUT) {
+            if (getppid() != client) {
                 return 1;
             }
+            continue;
+        }
+        failures = r == 0 ? 0 : failures + 1;
+        if (r != 0) {
+            (void)fprintf(stderr, "ctr: evaluator: %s\n", cox_error_last());
+        }
+        if (failures == TRIES) {
+            return 1;
         }
     }
 }
@@ -91,8 +102,10 @@ int evaluate(const struct options *options)
     struct scorer s = {.dim = strcmp(options->model, "fm") == 0 ? MODEL_FM_DIM
                                                                 : MODEL_LR_DIM};
     struct cox_evaluator *evaluator;
+    struct cox_evaluator_options patience = COX_EVALUATOR_OPTIONS_INIT;
     struct data_error error;
     char dir[1024];
+    patience.first_timeout_ms = patience.idle_timeout_ms = 1000;
     (void)snprintf(dir, sizeof(dir), "%s/checkpoints", options->out);
     if (rows_read(options->valid, 0, 0, 1, &s.rows, &error) != 0) {
         (void)fprintf(stderr, "ctr: %s\n", error.text);
@@ -105,7 +118,7 @@ int evaluate(const struct options *options)
         (void)fprintf(stderr, "ctr: %s: has no rows\n", options->valid);
         code = 2;
     } else if (s.weights != NULL && s.scores != NULL &&
-               cox_evaluator_open(dir, NULL, &evaluator) == 0) {
+               cox_evaluator_open(dir, &patience, &evaluator) == 0) {
         code = follow(&s, evaluator);
         cox_evaluator_close(evaluator);
     }
