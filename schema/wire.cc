@@ -57,12 +57,19 @@ fb::Offset<fb::Vector<const Wire *>> structs(Builder &b, const C *array, size_t 
     return b.CreateVectorOfStructs(reinterpret_cast<const Wire *>(array), n);
 }
 
-/* An absent vector is an empty one. */
+/* The verifier aligns a vector's length, 4 bytes, but not what follows it. */
+template <typename C, typename Vector> bool is_aligned(const Vector *vector)
+{
+    return reinterpret_cast<uintptr_t>(vector->Data()) % alignof(C) == 0;
+}
+
+/* An absent vector is an empty one. False: elements where none can be. */
 template <typename C, typename Vector>
-void take_array(const Vector *vector, const C **ret, size_t *ret_n)
+bool take_array(const Vector *vector, const C **ret, size_t *ret_n)
 {
     *ret = vector != nullptr ? reinterpret_cast<const C *>(vector->Data()) : nullptr;
     *ret_n = vector != nullptr ? vector->size() : 0;
+    return *ret_n == 0 || is_aligned<C>(vector);
 }
 
 const char *text(const fb::String *string)
@@ -96,7 +103,7 @@ bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
     if (v == nullptr || v->kind() > wire::Kind_MAX ||
         (v->name() != nullptr && v->name()->size() > COXI_WIRE_NAME_MAX) ||
         v->shape() == nullptr || v->shape()->size() == 0 ||
-        v->shape()->size() > COXI_WIRE_RANK_MAX) {
+        v->shape()->size() > COXI_WIRE_RANK_MAX || !is_aligned<uint64_t>(v->shape())) {
         return false;
     }
     *ret = {};
@@ -108,7 +115,9 @@ bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
     for (uint32_t i = 0; i < ret->rank; i++) {
         ret->shape[i] = v->shape()->Get(i);
     }
-    take_array(v->shards(), &ret->shards, &ret->n_shards);
+    if (!take_array(v->shards(), &ret->shards, &ret->n_shards)) {
+        return false;
+    }
     if (v->optimizer() != nullptr) {
         ret->optimizer = {v->optimizer()->kind(), v->optimizer()->learning_rate(),
                           v->optimizer()->epsilon(),
@@ -187,14 +196,14 @@ Body encode_snapshot_done(Builder &b, const struct coxi_snapshot_done &m)
         .Union();
 }
 
-void decode_snapshot_done(const wire::SnapshotDone *m, struct coxi_snapshot_done *ret)
+bool decode_snapshot_done(const wire::SnapshotDone *m, struct coxi_snapshot_done *ret)
 {
     ret->code = m->code();
     ret->message = text(m->message());
     ret->bytes = m->bytes();
     ret->crc32 = m->crc32();
     ret->watermark = m->watermark();
-    take_array(m->applied(), &ret->applied, &ret->n_applied);
+    return take_array(m->applied(), &ret->applied, &ret->n_applied);
 }
 
 Body encode_pull(Builder &b, const struct coxi_pull &m)
@@ -203,11 +212,11 @@ Body encode_pull(Builder &b, const struct coxi_pull &m)
     return wire::CreatePull(b, to_wire(m.session), m.incarnation, items).Union();
 }
 
-void decode_pull(const wire::Pull *m, struct coxi_pull *ret)
+bool decode_pull(const wire::Pull *m, struct coxi_pull *ret)
 {
     ret->session = from_wire(m->session());
     ret->incarnation = m->incarnation();
-    take_array(m->items(), &ret->items, &ret->n_items);
+    return take_array(m->items(), &ret->items, &ret->n_items);
 }
 
 Body encode_commit(Builder &b, const struct coxi_commit &m)
@@ -227,8 +236,10 @@ bool decode_commit(const wire::Commit *m, struct coxi_commit *ret)
     ret->attempt = m->attempt();
     ret->segment = m->segment();
     ret->last = m->last();
-    take_array(m->touched(), &ret->touched, &ret->n_touched);
-    take_array(m->updates(), &ret->updates, &ret->n_updates);
+    if (!take_array(m->touched(), &ret->touched, &ret->n_touched) ||
+        !take_array(m->updates(), &ret->updates, &ret->n_updates)) {
+        return false;
+    }
     for (size_t i = 0; i < ret->n_updates; i++) {
         if (ret->updates[i].op > wire::Op_MAX) {
             return false;
@@ -412,8 +423,7 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return true;
     }
     case wire::Body_SnapshotDone:
-        decode_snapshot_done(in->body_as_SnapshotDone(), &ret->snapshot_done);
-        return true;
+        return decode_snapshot_done(in->body_as_SnapshotDone(), &ret->snapshot_done);
     case wire::Body_Count:
         return true;
     case wire::Body_Counts: {
@@ -425,8 +435,7 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return true;
     }
     case wire::Body_Pull:
-        decode_pull(in->body_as_Pull(), &ret->pull);
-        return true;
+        return decode_pull(in->body_as_Pull(), &ret->pull);
     case wire::Body_Pulled: {
         auto m = in->body_as_Pulled();
         ret->status = {m->code(), text(m->message()), 0, false};
@@ -453,15 +462,13 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return true;
     }
     case wire::Body_Dispatch:
-        take_array(in->body_as_Dispatch()->closures(), &ret->dispatch.closures,
-                   &ret->dispatch.n_closures);
-        return true;
+        return take_array(in->body_as_Dispatch()->closures(), &ret->dispatch.closures,
+                          &ret->dispatch.n_closures);
     case wire::Body_Recall:
         return true;
     case wire::Body_Done:
-        take_array(in->body_as_Done()->closures(), &ret->done.closures,
-                   &ret->done.n_closures);
-        return true;
+        return take_array(in->body_as_Done()->closures(), &ret->done.closures,
+                          &ret->done.n_closures);
     }
     return false;
 }
