@@ -289,10 +289,13 @@ bool variable_fits(const struct coxi_variable &v)
 
 bool fits(const struct coxi_message &m)
 {
-    /* Only these can be long; the rest is small whatever it holds. */
+    /* Arrays, before memory is taken for them; strings count when all is encoded. */
     size_t bytes = 4096;
     if (m.kind == COXI_CREATE) {
-        return variable_fits(m.create.variable);
+        if (!variable_fits(m.create.variable)) {
+            return false;
+        }
+        bytes += m.create.variable.n_shards * sizeof(struct coxi_shard);
     }
     if (m.kind == COXI_LAYOUT) {
         for (size_t i = 0; i < m.layout.n_variables; i++) {
@@ -489,6 +492,9 @@ bool coxi_message_encode(const struct coxi_message *message, const void **ret_by
     auto root = wire::CreateMessage(builder, message->request,
                                     static_cast<wire::Body>(message->kind), body);
     wire::FinishSizePrefixedMessageBuffer(builder, root);
+    if (builder.GetSize() > COXI_WIRE_META_MAX) {
+        return false;
+    }
     *ret_bytes = builder.GetBufferPointer();
     *ret_len = builder.GetSize();
     return true;
