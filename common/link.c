@@ -156,7 +156,7 @@ void coxi_link_finish(struct coxi_link *link, int code, const char *text)
 {
     coxi_lock(&link->lock);
     bool idle = link->head == NULL && !link->sending;
-    if (!link->finish) {
+    if (!link->finish && !coxi_link_closed(link)) {
         link->finish = true;
         link->close_code = code;
         strncpy(link->close_text, text, sizeof(link->close_text) - 1);
@@ -164,6 +164,8 @@ void coxi_link_finish(struct coxi_link *link, int code, const char *text)
     coxi_unlock(&link->lock);
     if (idle) {
         coxi_link_close(link, code, text);
+    } else {
+        coxi_link_flush(link);
     }
 }
 
