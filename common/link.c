@@ -38,6 +38,7 @@ int coxi_link_error(int nng_code)
         return COX_EREFUSED;
     case NNG_EADDRINUSE:
     case NNG_EADDRINVAL:
+    case NNG_EINVAL:
     case NNG_EPERM:
     case NNG_ENOTSUP:
         return COX_EADDRESS;

@@ -62,8 +62,8 @@ enum { COXI_LINK_META_FIRST = 4096 };
 
 /*
  * Connects to `url` ("tcp://host:port", "ipc:///path") within timeout_ms. Blocks; any
- * thread but nng's. COX_EREFUSED (nobody listens, or no such host), COX_ETIMEDOUT,
- * COX_EADDRESS (malformed), with a text that names the address.
+ * thread but nng's. COX_EREFUSED (nobody listens), COX_ETIMEDOUT, COX_EADDRESS
+ * (malformed, or no such host), with a text that names the address.
  */
 int coxi_link_connect(const char *url, int timeout_ms, struct coxi_link **ret);
 
