@@ -148,19 +148,28 @@ static void accept_callback(void *arg)
     nng_stream_listener_accept(listener->listener, listener->aio);
 }
 
+/* Where the port of "tcp://host:0" begins, with its colon: at the end where none is. */
+static char *port_of(char *url)
+{
+    char *host = strstr(url, "://");
+    char *bracket = strrchr(url, ']'); /* of an IPv6 address, which has colons, too */
+    char *colon = strrchr(bracket != NULL ? bracket : host + 3, ':');
+    return colon != NULL ? colon : url + strlen(url);
+}
+
 /* "tcp://host:0" becomes the port that was found; other addresses stay. */
 static void set_url(struct coxi_listener *listener, const char *url)
 {
     (void)snprintf(listener->url, sizeof(listener->url), "%s", url);
     int port = 0;
-    char *colon = strrchr(listener->url, ':');
-    if (colon == NULL || strncmp(url, "ipc:", 4) == 0 ||
+    if (strncmp(url, "ipc:", 4) == 0 ||
         nng_stream_listener_get_int(listener->listener, NNG_OPT_TCP_BOUND_PORT,
                                     &port) != 0) {
         return;
     }
-    size_t used = (size_t)(colon - listener->url);
-    (void)snprintf(colon, sizeof(listener->url) - used, ":%d", port);
+    char *at = port_of(listener->url);
+    size_t used = (size_t)(at - listener->url);
+    (void)snprintf(at, sizeof(listener->url) - used, ":%d", port);
 }
 
 static void listener_free(struct coxi_listener *listener)
