@@ -4,20 +4,33 @@
  * callbacks.
  */
 #include <assert.h>
+#include <errno.h>
 #include <nng/nng.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/link.h"
 #include "common/link_internal.h"
 
-/* ---- connecting */
+/*
+ * ---- connecting
+ *
+ * nng (1.5) may take the poll event that every new socket has for the end of its
+ * connecting, and then tells of success what is still under way, or will fail. So a
+ * stream that has no peer yet is probed: a heartbeat, which leaves when there is one.
+ *
+ * States of an attempt: DIALING -> [PROBING] -> done.
+ */
 
 struct attempt {
     nng_stream_dialer *dialer;
+    nng_stream *stream; /* of a dial that went well, until the link has it */
     nng_aio *aio;
+    int timeout_ms;
+    uint64_t start_ms;
     coxi_link_connected done;
     void *arg;
     char url[160];
@@ -29,6 +42,7 @@ static void attempt_free(struct attempt *attempt)
     if (attempt->aio != NULL) {
         nng_aio_reap(attempt->aio);
     }
+    nng_stream_free(attempt->stream);
     nng_stream_dialer_free(attempt->dialer);
     free(attempt);
 }
@@ -42,19 +56,51 @@ static int attempt_error(const char *url, int nng_code)
                       url, nng_strerror(nng_code));
 }
 
+/* After the dial: true where the stream has to be probed, which the aio tells of again.
+ */
+static bool attempt_probe(struct attempt *attempt)
+{
+    static const struct coxi_prefix beat = {COXI_LINK_MAGIC, 0, 0};
+    nng_iov iov = {(void *)(uintptr_t)&beat, sizeof(beat)};
+    nng_sockaddr peer;
+    if (attempt->stream != NULL || nng_aio_result(attempt->aio) != 0) {
+        return false;
+    }
+    attempt->stream = nng_aio_get_output(attempt->aio, 0);
+    if (nng_stream_get_addr(attempt->stream, NNG_OPT_REMADDR, &peer) !=
+        NNG_ESYSERR + ENOTCONN) {
+        return false;
+    }
+    if (attempt->timeout_ms >= 0) {
+        uint64_t spent_ms = coxi_now_ms() - attempt->start_ms;
+        uint64_t timeout_ms = (uint64_t)attempt->timeout_ms;
+        nng_aio_set_timeout(attempt->aio, spent_ms < timeout_ms
+                                              ? (nng_duration)(timeout_ms - spent_ms)
+                                              : 0);
+    }
+    (void)nng_aio_set_iov(attempt->aio, 1, &iov);
+    nng_stream_send(attempt->stream, attempt->aio);
+    return true;
+}
+
 static int attempt_result(struct attempt *attempt, struct coxi_link **ret)
 {
     int failed = nng_aio_result(attempt->aio);
     if (failed != 0) {
         return attempt_error(attempt->url, failed);
     }
-    return coxi_link_new(nng_aio_get_output(attempt->aio, 0), ret);
+    nng_stream *stream = attempt->stream;
+    attempt->stream = NULL;
+    return coxi_link_new(stream, ret);
 }
 
 static void attempt_callback(void *arg)
 {
     struct attempt *attempt = arg;
     struct coxi_link *link = NULL;
+    if (attempt_probe(attempt)) {
+        return;
+    }
     int code = attempt_result(attempt, &link);
     attempt->done(attempt->arg, code, code != 0 ? coxi_error_text() : "", link);
     attempt_free(attempt);
@@ -81,6 +127,8 @@ static int attempt_new(const char *url, int timeout_ms, void (*callback)(void *)
     /* Only tcp knows it; without it small frames wait for acknowledgements (Nagle). */
     (void)nng_stream_dialer_set_bool(attempt->dialer, NNG_OPT_TCP_NODELAY, true);
     nng_aio_set_timeout(attempt->aio, timeout_ms);
+    attempt->timeout_ms = timeout_ms;
+    attempt->start_ms = coxi_now_ms();
     *ret = attempt;
     return 0;
 }
@@ -94,6 +142,9 @@ int coxi_link_connect(const char *url, int timeout_ms, struct coxi_link **ret)
     }
     nng_stream_dialer_dial(attempt->dialer, attempt->aio);
     nng_aio_wait(attempt->aio);
+    if (attempt_probe(attempt)) {
+        nng_aio_wait(attempt->aio);
+    }
     r = attempt_result(attempt, ret);
     attempt_free(attempt);
     return r;
