@@ -1,0 +1,393 @@
+/* See samples.h. Values are all different, so that no two fields can change places. */
+#include "tests/schema/samples.h"
+
+#include <string.h>
+
+#include "tests/test.h"
+
+#define LEN(array) (sizeof(array) / sizeof((array)[0]))
+
+#define SESSION {0x1111, 0x2222, 0x3333}
+
+static const struct coxi_shard shards[] = {{0, 0, 500}, {1, 500, 500}};
+static const struct coxi_interval applied[] = {{5, 9, 0}, {11, 11, 1}};
+static const struct coxi_pull_item items[] = {{1, 2, 3}, {4, 5, 6}};
+static const uint32_t touched[] = {0, 2, 7};
+static const struct coxi_update updates[] = {
+    {3, COXI_OP_GRADIENT, 16, 32}, {4, COXI_OP_ADD, 0, 9}, {5, COXI_OP_ASSIGN, 1, 1}};
+static const struct coxi_ps_address servers[] = {{"tcp://10.0.0.1:7000", 0xaaaa, false},
+                                                 {"ipc:///run/cox/ps-1", 0xbbbb, true}};
+static const struct coxi_closure_head heads[] = {{101, 1, 2, 3, 40, 5},
+                                                 {102, 6, 7, 8, 90, 10}};
+static const struct coxi_done_head done_heads[] = {{201, 1, 0, 0, 3, 16, 1234},
+                                                   {202, 2, -17, -5, 0, 21, 5678}};
+
+#define DENSE_VARIABLE                                                                 \
+    {                                                                                  \
+        .id = 8,                                                                       \
+        .name = "dense/kernel",                                                        \
+        .kind = COXI_KIND_DENSE,                                                       \
+        .dtype = 2,                                                                    \
+        .rank = 3,                                                                     \
+        .shape = {1000, 20, 3},                                                        \
+        .shards = shards,                                                              \
+        .n_shards = LEN(shards),                                                       \
+        .optimizer = {1, 2.0f, 4.0f, 8.0f},                                            \
+        .initializer = {4, 16.0f, 32.0f, 0x4444444444444444},                          \
+    }
+
+static const struct coxi_variable variables[] = {
+    {
+        .id = 7,
+        .name = "embedding",
+        .kind = COXI_KIND_TABLE,
+        .dtype = 1,
+        .rank = 1,
+        .shape = {64},
+        .optimizer = {2, 0.5f, 0.25f, 0.125f},
+        .initializer = {3, -1.5f, 1.5f, 99},
+    },
+    DENSE_VARIABLE,
+};
+
+static const struct coxi_message samples[] = {
+    [COXI_HELLO] = {.hello = {COXI_WIRE_VERSION, COXI_ROLE_WORKER, COXI_CHANNEL_DATA, 3,
+                              4, SESSION, 5}},
+    [COXI_REFUSE] = {.refuse = {9, -14, "busy with another run"}},
+    [COXI_STATUS] = {.status = {.code = -11, .message = "exists already"}},
+    [COXI_CLAIM] = {.claim = SESSION},
+    [COXI_RELEASE] = {.release = SESSION},
+    [COXI_CREATE] = {.create = {SESSION, 41, DENSE_VARIABLE}},
+    [COXI_WATERMARK] = {.watermark = {SESSION, 42}},
+    [COXI_SNAPSHOT] = {.snapshot = {SESSION, 43, "/ckpt/ps-0"}},
+    [COXI_SNAPSHOT_DONE] = {.snapshot_done = {-3, "disk full", 1 << 20, 0xdeadbeef, 4,
+                                              applied, LEN(applied)}},
+    [COXI_COUNT] = {.request = 0},
+    [COXI_COUNTS] = {.counts = {1, 2, 3, 4, 5}},
+    [COXI_PULL] = {.pull = {SESSION, 44, items, LEN(items)}},
+    [COXI_PULLED] = {.status = {.code = -12, .message = "no such thing"}},
+    [COXI_COMMIT] = {.commit = {SESSION, 45, 46, 47, 48, true, touched, LEN(touched),
+                                updates, LEN(updates)}},
+    [COXI_COMMITTED] = {.status = {.code = -21,
+                                   .message = "another client",
+                                   .duplicate = true}},
+    [COXI_LAYOUT] = {.layout = {.session = SESSION,
+                                .servers = servers,
+                                .n_servers = LEN(servers),
+                                .variables = variables,
+                                .n_variables = LEN(variables)}},
+    [COXI_MODULE] = {.module = {6, "steps.so", 0x5555, 0x6666}},
+    [COXI_MODULE_LOADED] = {.status = {.code = -16, .message = "no steps", .id = 6}},
+    [COXI_DISPATCH] = {.dispatch = {heads, LEN(heads)}},
+    [COXI_RECALL] = {.request = 0},
+    [COXI_DONE] = {.done = {done_heads, LEN(done_heads)}},
+};
+
+struct coxi_message sample(enum coxi_message_kind kind)
+{
+    struct coxi_message m = samples[kind];
+    m.request = 0x0102030405060708;
+    m.kind = kind;
+    return m;
+}
+
+/* ---- equality */
+
+/* Structs without padding, and arrays of them. */
+#define ASSERT_SAME_BYTES(a, b)                                                        \
+    do {                                                                               \
+        assert_int_equal(sizeof(a), sizeof(b));                                        \
+        assert_memory_equal(&(a), &(b), sizeof(a));                                    \
+    } while (0)
+
+#define ASSERT_SAME_ARRAY(a, n_a, b, n_b)                                              \
+    do {                                                                               \
+        assert_int_equal(n_a, n_b);                                                    \
+        if ((n_a) > 0) {                                                               \
+            assert_memory_equal(a, b, (n_a) * sizeof(*(a)));                           \
+        }                                                                              \
+    } while (0)
+
+/* Each looks at the part of the union that it is named after. */
+typedef const struct coxi_message message;
+
+static void same_hello(message *a, message *b)
+{
+    assert_int_equal(a->hello.version, b->hello.version);
+    assert_int_equal(a->hello.role, b->hello.role);
+    assert_int_equal(a->hello.channel, b->hello.channel);
+    assert_int_equal(a->hello.index, b->hello.index);
+    assert_int_equal(a->hello.incarnation, b->hello.incarnation);
+    ASSERT_SAME_BYTES(a->hello.session, b->hello.session);
+    assert_int_equal(a->hello.slots, b->hello.slots);
+}
+
+static void same_refuse(message *a, message *b)
+{
+    assert_int_equal(a->refuse.version, b->refuse.version);
+    assert_int_equal(a->refuse.code, b->refuse.code);
+    assert_string_equal(a->refuse.message, b->refuse.message);
+}
+
+static void same_status(message *a, message *b)
+{
+    assert_int_equal(a->status.code, b->status.code);
+    assert_string_equal(a->status.message, b->status.message);
+    assert_int_equal(a->status.id, b->status.id);
+    assert_int_equal(a->status.duplicate, b->status.duplicate);
+}
+
+static void same_session(message *a, message *b)
+{
+    ASSERT_SAME_BYTES(a->claim, b->claim);
+}
+
+static void same_variable(const struct coxi_variable *a, const struct coxi_variable *b)
+{
+    assert_int_equal(a->id, b->id);
+    assert_string_equal(a->name, b->name);
+    assert_int_equal(a->kind, b->kind);
+    assert_int_equal(a->dtype, b->dtype);
+    assert_int_equal(a->rank, b->rank);
+    ASSERT_SAME_BYTES(a->shape, b->shape);
+    ASSERT_SAME_ARRAY(a->shards, a->n_shards, b->shards, b->n_shards);
+    ASSERT_SAME_BYTES(a->optimizer, b->optimizer);
+    assert_int_equal(a->initializer.kind, b->initializer.kind);
+    assert_memory_equal(&a->initializer.a, &b->initializer.a, sizeof(float));
+    assert_memory_equal(&a->initializer.b, &b->initializer.b, sizeof(float));
+    assert_int_equal(a->initializer.seed, b->initializer.seed);
+}
+
+static void same_create(message *a, message *b)
+{
+    ASSERT_SAME_BYTES(a->create.session, b->create.session);
+    assert_int_equal(a->create.closure, b->create.closure);
+    same_variable(&a->create.variable, &b->create.variable);
+}
+
+static void same_watermark(message *a, message *b)
+{
+    ASSERT_SAME_BYTES(a->watermark, b->watermark);
+}
+
+static void same_snapshot(message *a, message *b)
+{
+    ASSERT_SAME_BYTES(a->snapshot.session, b->snapshot.session);
+    assert_int_equal(a->snapshot.number, b->snapshot.number);
+    assert_string_equal(a->snapshot.path, b->snapshot.path);
+}
+
+static void same_snapshot_done(message *a, message *b)
+{
+    const struct coxi_snapshot_done *x = &a->snapshot_done;
+    const struct coxi_snapshot_done *y = &b->snapshot_done;
+    assert_int_equal(x->code, y->code);
+    assert_string_equal(x->message, y->message);
+    assert_int_equal(x->bytes, y->bytes);
+    assert_int_equal(x->crc32, y->crc32);
+    assert_int_equal(x->watermark, y->watermark);
+    ASSERT_SAME_ARRAY(x->applied, x->n_applied, y->applied, y->n_applied);
+}
+
+static void same_counts(message *a, message *b)
+{
+    ASSERT_SAME_BYTES(a->counts, b->counts);
+}
+
+static void same_pull(message *a, message *b)
+{
+    ASSERT_SAME_BYTES(a->pull.session, b->pull.session);
+    assert_int_equal(a->pull.incarnation, b->pull.incarnation);
+    ASSERT_SAME_ARRAY(a->pull.items, a->pull.n_items, b->pull.items, b->pull.n_items);
+}
+
+static void same_commit(message *a, message *b)
+{
+    const struct coxi_commit *x = &a->commit;
+    const struct coxi_commit *y = &b->commit;
+    ASSERT_SAME_BYTES(x->session, y->session);
+    assert_int_equal(x->incarnation, y->incarnation);
+    assert_int_equal(x->closure, y->closure);
+    assert_int_equal(x->attempt, y->attempt);
+    assert_int_equal(x->segment, y->segment);
+    assert_int_equal(x->last, y->last);
+    ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
+    ASSERT_SAME_ARRAY(x->updates, x->n_updates, y->updates, y->n_updates);
+}
+
+static void same_layout(message *a, message *b)
+{
+    const struct coxi_layout *x = &a->layout;
+    const struct coxi_layout *y = &b->layout;
+    ASSERT_SAME_BYTES(x->session, y->session);
+    assert_int_equal(x->n_servers, y->n_servers);
+    assert_int_equal(x->n_variables, y->n_variables);
+    for (size_t i = 0; i < x->n_servers; i++) {
+        struct coxi_ps_address ps;
+        coxi_layout_ps(y, i, &ps);
+        assert_string_equal(x->servers[i].address, ps.address);
+        assert_int_equal(x->servers[i].incarnation, ps.incarnation);
+        assert_int_equal(x->servers[i].lost, ps.lost);
+    }
+    for (size_t i = 0; i < x->n_variables; i++) {
+        struct coxi_variable v;
+        assert_true(coxi_layout_variable(y, i, &v));
+        same_variable(&x->variables[i], &v);
+    }
+}
+
+static void same_module(message *a, message *b)
+{
+    assert_int_equal(a->module.id, b->module.id);
+    assert_string_equal(a->module.name, b->module.name);
+    assert_int_equal(a->module.hash_high, b->module.hash_high);
+    assert_int_equal(a->module.hash_low, b->module.hash_low);
+}
+
+static void same_dispatch(message *a, message *b)
+{
+    ASSERT_SAME_ARRAY(a->dispatch.closures, a->dispatch.n_closures,
+                      b->dispatch.closures, b->dispatch.n_closures);
+}
+
+static void same_done(message *a, message *b)
+{
+    ASSERT_SAME_ARRAY(a->done.closures, a->done.n_closures, b->done.closures,
+                      b->done.n_closures);
+}
+
+static void same_nothing(message *a, message *b)
+{
+    (void)a;
+    (void)b;
+}
+
+void assert_same_message(const struct coxi_message *a, const struct coxi_message *b)
+{
+    static void (*const same[])(message *a, message *b) = {
+        [COXI_HELLO] = same_hello,
+        [COXI_REFUSE] = same_refuse,
+        [COXI_STATUS] = same_status,
+        [COXI_CLAIM] = same_session,
+        [COXI_RELEASE] = same_session,
+        [COXI_CREATE] = same_create,
+        [COXI_WATERMARK] = same_watermark,
+        [COXI_SNAPSHOT] = same_snapshot,
+        [COXI_SNAPSHOT_DONE] = same_snapshot_done,
+        [COXI_COUNT] = same_nothing,
+        [COXI_COUNTS] = same_counts,
+        [COXI_PULL] = same_pull,
+        [COXI_PULLED] = same_status,
+        [COXI_COMMIT] = same_commit,
+        [COXI_COMMITTED] = same_status,
+        [COXI_LAYOUT] = same_layout,
+        [COXI_MODULE] = same_module,
+        [COXI_MODULE_LOADED] = same_status,
+        [COXI_DISPATCH] = same_dispatch,
+        [COXI_RECALL] = same_nothing,
+        [COXI_DONE] = same_done,
+    };
+    assert_int_equal(a->request, b->request);
+    assert_int_equal(a->kind, b->kind);
+    same[a->kind](a, b);
+}
+
+/* ---- reading all of a decoded message */
+
+static uint64_t read_text(const char *text)
+{
+    assert_non_null(text);
+    return strlen(text);
+}
+
+/* Arrays are 8-aligned (u32 ones 4-aligned), and every byte of them can be read. */
+static uint64_t read_array(const void *array, size_t n, size_t size, size_t align)
+{
+    uint64_t sum = 0;
+    if (n > 0) {
+        assert_non_null(array);
+        assert_int_equal(0, (uintptr_t)array % align);
+    }
+    for (size_t i = 0; i < n * size; i++) {
+        sum = sum * 31 + ((const uint8_t *)array)[i];
+    }
+    return sum;
+}
+
+static uint64_t read_variable(const struct coxi_variable *v)
+{
+    assert_true(v->rank > 0 && v->rank <= COXI_WIRE_RANK_MAX);
+    assert_true(v->kind == COXI_KIND_DENSE || v->kind == COXI_KIND_TABLE);
+    assert_true(strlen(v->name) <= COXI_WIRE_NAME_MAX);
+    return read_text(v->name) +
+           read_array(v->shards, v->n_shards, sizeof(v->shards[0]), 8);
+}
+
+static bool read_layout(const struct coxi_layout *layout, struct coxi_layout *ret,
+                        uint64_t *ret_sum)
+{
+    enum { MAX = 64 };
+    static struct coxi_ps_address ps[MAX];
+    static struct coxi_variable vars[MAX];
+    ret->servers = ps;
+    ret->variables = vars;
+    for (size_t i = 0; i < layout->n_servers; i++) {
+        coxi_layout_ps(layout, i, &ps[i % MAX]);
+        *ret_sum += read_text(ps[i % MAX].address);
+    }
+    for (size_t i = 0; i < layout->n_variables; i++) {
+        if (!coxi_layout_variable(layout, i, &vars[i % MAX])) {
+            return false;
+        }
+        *ret_sum += read_variable(&vars[i % MAX]);
+    }
+    return layout->n_servers <= MAX && layout->n_variables <= MAX;
+}
+
+static uint64_t read_commit(const struct coxi_commit *m)
+{
+    for (size_t i = 0; i < m->n_updates; i++) {
+        assert_true(m->updates[i].op <= COXI_OP_ASSIGN);
+    }
+    return read_array(m->touched, m->n_touched, sizeof(m->touched[0]), 4) +
+           read_array(m->updates, m->n_updates, sizeof(m->updates[0]), 8);
+}
+
+bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
+                  uint64_t *ret_sum)
+{
+    uint64_t sum = 0;
+    bool usable = true;
+    *ret = *m;
+    assert_true(m->kind >= COXI_HELLO && m->kind <= COXI_DONE);
+    if (m->kind == COXI_REFUSE) {
+        sum = read_text(m->refuse.message);
+    } else if (m->kind == COXI_STATUS || m->kind == COXI_PULLED ||
+               m->kind == COXI_COMMITTED || m->kind == COXI_MODULE_LOADED) {
+        sum = read_text(m->status.message);
+    } else if (m->kind == COXI_CREATE) {
+        sum = read_variable(&m->create.variable);
+    } else if (m->kind == COXI_SNAPSHOT) {
+        sum = read_text(m->snapshot.path);
+    } else if (m->kind == COXI_SNAPSHOT_DONE) {
+        sum = read_text(m->snapshot_done.message) +
+              read_array(m->snapshot_done.applied, m->snapshot_done.n_applied,
+                         sizeof(m->snapshot_done.applied[0]), 8);
+    } else if (m->kind == COXI_PULL) {
+        sum = read_array(m->pull.items, m->pull.n_items, sizeof(m->pull.items[0]), 8);
+    } else if (m->kind == COXI_COMMIT) {
+        sum = read_commit(&m->commit);
+    } else if (m->kind == COXI_LAYOUT) {
+        usable = read_layout(&m->layout, &ret->layout, &sum);
+    } else if (m->kind == COXI_MODULE) {
+        sum = read_text(m->module.name);
+    } else if (m->kind == COXI_DISPATCH) {
+        sum = read_array(m->dispatch.closures, m->dispatch.n_closures,
+                         sizeof(m->dispatch.closures[0]), 8);
+    } else if (m->kind == COXI_DONE) {
+        sum = read_array(m->done.closures, m->done.n_closures,
+                         sizeof(m->done.closures[0]), 8);
+    }
+    *ret_sum = sum;
+    return usable;
+}
