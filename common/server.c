@@ -160,8 +160,13 @@ int coxi_server_open(const struct coxi_server_options *options,
             r = 0;
         }
     }
+    if (r == COX_EAGAIN) {
+        r = coxi_error(COX_EADDRESS,
+                       "%s is in use: end the process that listens there, or listen at "
+                       "another address (port 0 is any free one)",
+                       options->listen);
+    }
     if (r != 0) {
-        r = r == COX_EAGAIN ? COX_EADDRESS : r;
         coxi_server_free(server);
         return r;
     }
