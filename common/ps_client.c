@@ -4,8 +4,8 @@
  * Invariants
  *   - A request is in `waiting` from submission until `done`; ids are given in order,
  * so an answer finds it in O(1), and after a reconnection all go out again in order.
- *   - `done` with an error runs only while the request's channel has no link: its
- * payload and `into` are not referred to any more then.
+ *   - `done` with an error runs only while the request's channel has no link, or one
+ * on which nothing has been sent yet: its payload and `into` are not referred to then.
  *
  * States of a channel: DOWN -> (connected, greeted) UP -> (link closed) DOWN. All in
  * its own thread. Locks: `lock` guards what the struct says; it comes before a link's
@@ -298,6 +298,8 @@ static bool connect_and_serve(struct channel *channel)
     channel->link = link;
     bool stop = psc->failed != 0;
     coxi_unlock(&psc->lock);
+    /* What expired before has closed no link, and must not go out on this one. */
+    end_requests(channel);
     struct coxi_hello hello = psc->options.self;
     hello.channel = channel->kind;
     (void)coxi_hello_send(link, &hello);
