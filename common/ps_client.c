@@ -228,8 +228,15 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
         return r;
     }
     coxi_lock(&psc->lock);
-    struct coxi_psc_request *request = delist(psc, message.request);
+    struct coxi_psc_request *request = coxi_window_get(&psc->waiting, message.request);
+    bool ours = request == NULL || request->channel == channel->kind;
+    if (ours) {
+        (void)delist(psc, message.request);
+    }
     coxi_unlock(&psc->lock);
+    if (!ours) {
+        return coxi_error(COX_EPROTO, "an answer on the wrong connection");
+    }
     if (request == NULL) {
         return 0; /* the second answer to a request that was sent twice */
     }
