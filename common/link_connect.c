@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <nng/nng.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,20 @@
 #include "common/error.h"
 #include "common/link.h"
 #include "common/link_internal.h"
+
+/*
+ * nng prepares itself when it is first used, and looks without a lock whether it has
+ * been: so the first use is made to come before all others.
+ */
+static void use_nng(void)
+{
+    nng_aio *aio;
+    if (nng_aio_alloc(&aio, NULL, NULL) == 0) {
+        nng_aio_free(aio);
+    }
+}
+
+static pthread_once_t nng_used = PTHREAD_ONCE_INIT;
 
 /*
  * ---- connecting
@@ -113,6 +128,7 @@ static int attempt_new(const char *url, int timeout_ms, void (*callback)(void *)
     if (attempt == NULL) {
         return coxi_error_memory("a connection");
     }
+    (void)pthread_once(&nng_used, use_nng);
     (void)snprintf(attempt->url, sizeof(attempt->url), "%s", url);
     int failed = nng_stream_dialer_alloc(&attempt->dialer, url);
     if (failed != 0) {
@@ -242,6 +258,7 @@ int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *a
     if (listener == NULL) {
         return coxi_error_memory("a listener");
     }
+    (void)pthread_once(&nng_used, use_nng);
     listener->accepted = accepted;
     listener->arg = arg;
     int failed = nng_stream_listener_alloc(&listener->listener, url);
