@@ -37,7 +37,9 @@ struct channel {
     bool started;           /* all below: guarded by psc->lock */
     struct coxi_link *link; /* being greeted or up */
     bool up;
-    bool greeted; /* this thread only */
+    bool greeted; /* these: this thread only */
+    int verdict;  /* why trying again would not help, or 0 */
+    char verdict_text[256];
 };
 
 struct coxi_psc {
@@ -218,7 +220,10 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
             r = greeted(channel, &hello);
         }
         if (r == COX_EVERSION || r == COX_ECONFLICT || r == COX_EPSLOST) {
-            lose(psc, r, coxi_error_text()); /* trying again would not help */
+            /* Told when the link has ended: what it still has to say leaves first. */
+            channel->verdict = r;
+            strncpy(channel->verdict_text, coxi_error_text(),
+                    sizeof(channel->verdict_text) - 1);
         }
         return r;
     }
@@ -320,6 +325,9 @@ static bool connect_and_serve(struct channel *channel)
     channel->link = NULL;
     coxi_unlock(&psc->lock);
     coxi_link_unref(link);
+    if (channel->verdict != 0) {
+        lose(psc, channel->verdict, channel->verdict_text);
+    }
     return was_up;
 }
 
