@@ -156,6 +156,71 @@ TEST(ps_client_loses_a_ps_that_does_not_come_back_in_time)
     assert_int_equal(1, asked.n_done);
 }
 
+/* ---- another daemon at the address */
+
+TEST(ps_client_gives_up_where_another_ps_is_at_the_address)
+{
+    struct fake_ps ps;
+    struct client client;
+    struct asked asked;
+    fake_ps_start(&ps, NULL, 1);
+    struct coxi_psc_options options = client_options(&client, ps.url);
+    options.index = FAKE_PS_INDEX + 1;
+    client_open(&client, &options);
+    assert_code(COX_ECONFLICT, coxi_psc_wait(client.psc, WAIT_MS));
+    assert_error_names("ps 4");
+    assert_error_names("another --index");
+    coxi_test_until(is_lost, &client, "the loss of the ps");
+    asked_init(&asked, &client);
+    assert_code(COX_ECONFLICT, ask_count(&asked));
+    client_close(&client);
+    assert_int_equal(1, client.n_lost);
+    assert_int_equal(0, fake_ps_messages(&ps));
+    fake_ps_stop(&ps);
+}
+
+static void greet(struct end *end, struct coxi_link *link, uint32_t version)
+{
+    const void *meta;
+    size_t len;
+    struct coxi_message hello = {.kind = COXI_HELLO};
+    hello.hello = (struct coxi_hello){.version = version,
+                                      .role = COXI_ROLE_PS,
+                                      .index = FAKE_PS_INDEX,
+                                      .incarnation = 1};
+    coxi_link_allow(link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
+    end_init(end);
+    end_start(end, link, END_START);
+    end_wait_frames(end, 1);
+    assert_true(coxi_message_encode(&hello, &meta, &len));
+    assert_code(0, end_send(end, meta, len, NULL, 0));
+}
+
+TEST(ps_client_tells_a_ps_of_another_version_and_gives_it_up)
+{
+    struct door door;
+    struct end end;
+    struct client client;
+    struct coxi_message told;
+    door_open(&door, true);
+    struct coxi_psc_options options = client_options(&client, door.url);
+    client_open(&client, &options);
+    greet(&end, door_wait(&door), 42);
+    assert_code(COX_EVERSION, coxi_psc_wait(client.psc, WAIT_MS));
+    assert_error_names("42");
+    end_wait_closed(&end, COX_ECLOSED);
+    assert_int_equal(2, end.n_frames);
+    assert_true(coxi_message_decode(end.frames[1].meta, end.frames[1].meta_len, &told));
+    assert_int_equal(COXI_REFUSE, told.kind);
+    assert_int_equal(COX_EVERSION, told.refuse.code);
+    assert_non_null(strstr(told.refuse.message, "42"));
+    client_end_psc(&client);
+    assert_int_equal(1, client.n_lost);
+    end_fini(&end);
+    client_close(&client);
+    door_close(&door);
+}
+
 /* ---- deadlines */
 
 static bool tick_until_done(void *arg)
@@ -378,17 +443,6 @@ TEST(ps_client_closes_with_requests_that_were_never_sent)
 
 /* ---- a ps that does not keep to the protocol */
 
-static void greet_as_ps(struct end *end, struct coxi_link *link)
-{
-    struct coxi_hello hello = {
-        .role = COXI_ROLE_PS, .index = FAKE_PS_INDEX, .incarnation = 1};
-    coxi_link_allow(link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
-    end_init(end);
-    end_start(end, link, END_START);
-    end_wait_frames(end, 1);
-    assert_code(0, coxi_hello_send(link, &hello));
-}
-
 static void send_pulled(struct end *end, uint64_t request, const void *bytes,
                         size_t len)
 {
@@ -413,11 +467,11 @@ TEST(ps_client_takes_no_answer_from_the_other_connection)
     door_open(&door, true);
     struct coxi_psc_options options = client_options(&client, door.url);
     client_open(&client, &options);
-    greet_as_ps(&control, door_wait(&door));
+    greet(&control, door_wait(&door), COXI_WIRE_VERSION);
     assert_code(0, coxi_psc_wait(client.psc, WAIT_MS));
     asked_init(&asked, &client);
     assert_code(0, ask_pull(&asked, 1, into, LEN));
-    greet_as_ps(&data, door_wait(&door));
+    greet(&data, door_wait(&door), COXI_WIRE_VERSION);
     end_wait_frames(&data, 2);
     send_pulled(&control, asked.request.id, wrong, sizeof(wrong));
     end_wait_closed(&control, COX_ECLOSED);
@@ -444,14 +498,14 @@ TEST(ps_client_connects_again_after_garbage)
     door_open(&door, false);
     struct coxi_psc_options options = client_options(&client, door.url);
     client_open(&client, &options);
-    greet_as_ps(&first, door_wait(&door));
+    greet(&first, door_wait(&door), COXI_WIRE_VERSION);
     assert_code(0, coxi_psc_wait(client.psc, WAIT_MS));
     asked_init(&asked, &client);
     assert_code(0, ask_count(&asked));
     end_wait_frames(&first, 2);
     assert_code(0, end_send(&first, garbage, sizeof(garbage), NULL, 0));
     end_wait_closed(&first, COX_ECLOSED);
-    greet_as_ps(&second, door_wait(&door));
+    greet(&second, door_wait(&door), COXI_WIRE_VERSION);
     end_wait_frames(&second, 2); /* the same request again */
     assert_int_equal(first.frames[1].meta_len, second.frames[1].meta_len);
     assert_memory_equal(first.frames[1].meta, second.frames[1].meta,

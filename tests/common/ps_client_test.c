@@ -397,17 +397,3 @@ TEST(ps_client_waits_for_a_ps_that_starts_later)
     client_close(&client);
     fake_ps_stop(&ps);
 }
-
-TEST(ps_client_does_not_take_another_ps_for_its_own)
-{
-    struct fake_ps ps;
-    struct client client;
-    fake_ps_start(&ps, NULL, 1);
-    struct coxi_psc_options options = client_options(&client, ps.url);
-    options.index = FAKE_PS_INDEX + 1;
-    struct reason reason = {&client, "is not ps 4"};
-    client_open(&client, &options);
-    coxi_test_until(wait_names, &reason, "naming the other ps");
-    client_close(&client);
-    fake_ps_stop(&ps);
-}
