@@ -258,7 +258,7 @@ static int pull_item(const struct coxi_store *store, const struct coxi_pull_item
                               part->variable->name);
         }
         coxi_table_pull(part->table, (const uint64_t *)(const void *)*keys, item->count,
-                        (float *)(void *)(ret->data + ret->len));
+                        ret->data + ret->len);
         *keys += len;
         *keys_len -= len;
     } else {

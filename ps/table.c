@@ -191,22 +191,30 @@ static int make(struct coxi_table *table, struct bucket *bucket, uint64_t key,
     return 0;
 }
 
-void coxi_table_pull(struct coxi_table *table, const uint64_t *keys, size_t n,
-                     float *ret)
+/* The values of an absent row; `ret` may not be aligned for floats. */
+static void copy_initial(const struct coxi_table *table, uint64_t key, uint8_t *ret)
 {
+    float values[COXI_TABLE_DIM_MAX];
+    coxi_initializer_row(&table->variable->initializer, key, values, table->dim);
+    memcpy(ret, values, table->dim * sizeof(*values));
+}
+
+void coxi_table_pull(struct coxi_table *table, const uint64_t *keys, size_t n,
+                     void *ret)
+{
+    size_t bytes = table->dim * sizeof(float);
     for (size_t i = 0; i < n; i++) {
         uint64_t hash = coxi_hash_key(keys[i]);
         struct bucket *bucket = &table->buckets[coxi_hash_bucket(hash)];
-        float *to = ret + i * table->dim;
+        uint8_t *to = (uint8_t *)ret + i * bytes;
         coxi_lock(&bucket->lock);
         const struct coxi_row *row = find(table, bucket, keys[i], hash);
         if (row != NULL) {
-            memcpy(to, row->values, table->dim * sizeof(*to));
+            memcpy(to, row->values, bytes);
         }
         coxi_unlock(&bucket->lock);
         if (row == NULL) {
-            coxi_initializer_row(&table->variable->initializer, keys[i], to,
-                                 table->dim);
+            copy_initial(table, keys[i], to);
         }
     }
 }

@@ -21,10 +21,10 @@ struct coxi_row;
 int coxi_table_new(const struct coxi_variable *variable, struct coxi_table **ret);
 void coxi_table_free(struct coxi_table *table); /* takes NULL */
 
-/* Copies the rows of `n` keys to `ret` (n * dim floats); absent: initial values. Any
- * thread. */
+/* Copies the rows of `n` keys to `ret` (n * dim floats, aligned or not); absent:
+ * initial values. Any thread. */
 void coxi_table_pull(struct coxi_table *table, const uint64_t *keys, size_t n,
-                     float *ret);
+                     void *ret);
 
 /*
  * Finds or makes the rows of `n` keys. What fails (COX_ENOMEM, COX_ELIMIT) fails here,
