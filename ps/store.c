@@ -277,6 +277,9 @@ int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
     for (size_t i = 0; r == 0 && i < pull->n_items; i++) {
         r = pull_item(store, &pull->items[i], &at, &len, ret);
     }
+    if (r == 0 && len > 0) {
+        r = coxi_error(COX_EINVAL, "a pull has %zu bytes more than its keys", len);
+    }
     (void)pthread_rwlock_unlock(&store->registry);
     atomic_fetch_add_explicit(&store->pulls, 1, memory_order_relaxed);
     return r;
@@ -358,6 +361,9 @@ static int apply_commit(struct coxi_store *store, const struct coxi_commit *comm
     }
     for (size_t i = 0; r == 0 && i < commit->n_updates; i++) {
         r = prepare_update(store, &commit->updates[i], &at, &len, &updates[i]);
+    }
+    if (r == 0 && len > 0) {
+        r = coxi_error(COX_EINVAL, "a commit has %zu bytes more than its updates", len);
     }
     for (size_t i = 0; r == 0 && i < commit->n_updates; i++) {
         apply_update(&updates[i]);
