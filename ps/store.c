@@ -48,6 +48,9 @@ static void forget(struct coxi_store *store)
     store->applied = NULL;
     store->claimed = false;
     store->session = (struct coxi_session){0};
+    atomic_store(&store->commits, 0);
+    atomic_store(&store->duplicates, 0);
+    atomic_store(&store->pulls, 0);
 }
 
 void coxi_store_free(struct coxi_store *store)
@@ -280,8 +283,8 @@ int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
     if (r == 0 && len > 0) {
         r = coxi_error(COX_EINVAL, "a pull has %zu bytes more than its keys", len);
     }
+    atomic_fetch_add_explicit(&store->pulls, r == 0, memory_order_relaxed);
     (void)pthread_rwlock_unlock(&store->registry);
-    atomic_fetch_add_explicit(&store->pulls, 1, memory_order_relaxed);
     return r;
 }
 
@@ -413,12 +416,12 @@ int coxi_store_advance(struct coxi_store *store, const struct coxi_watermark *wa
 
 void coxi_store_counts(struct coxi_store *store, struct coxi_counters *ret)
 {
+    (void)pthread_rwlock_rdlock(&store->registry);
     struct coxi_counters counts = {
         .commits = atomic_load(&store->commits),
         .duplicates = atomic_load(&store->duplicates),
         .pulls = atomic_load(&store->pulls),
     };
-    (void)pthread_rwlock_rdlock(&store->registry);
     for (size_t i = 0; i < store->n_parts; i++) {
         struct coxi_part *part = &store->parts[i];
         if (part->table != NULL) {

@@ -33,6 +33,7 @@ struct coxi_store {
 
     pthread_rwlock_t moment; /* read: a commit is under way; written: a snapshot is */
 
+    /* Of the run that has the store: 0 again when it is forgotten. */
     atomic_uint_least64_t commits;
     atomic_uint_least64_t duplicates;
     atomic_uint_least64_t pulls;
