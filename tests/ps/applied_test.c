@@ -1,0 +1,349 @@
+/* The applied set: what makes a commit that comes twice count once. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/rand.h"
+#include "coxswain/types.h"
+#include "ps/applied.h"
+#include "tests/test.h"
+
+static struct coxi_applied *new_set(void)
+{
+    struct coxi_applied *applied;
+    assert_code(0, coxi_applied_new(&applied));
+    return applied;
+}
+
+static void apply(struct coxi_applied *applied, uint64_t closure, uint32_t segment)
+{
+    assert_code(0, coxi_applied_begin(applied, closure, segment));
+    coxi_applied_end(applied, closure, segment, 0);
+}
+
+static void assert_applied(struct coxi_applied *applied, uint64_t closure,
+                           uint32_t segment)
+{
+    assert_code(COX_EEXIST, coxi_applied_begin(applied, closure, segment));
+}
+
+/* Not in the set, and not put there by asking. */
+static void assert_not_applied(struct coxi_applied *applied, uint64_t closure,
+                               uint32_t segment)
+{
+    assert_code(0, coxi_applied_begin(applied, closure, segment));
+    coxi_applied_end(applied, closure, segment, COX_EINVAL);
+}
+
+static uint64_t watermark_of(struct coxi_applied *applied)
+{
+    struct coxi_interval *intervals;
+    uint64_t watermark = 0;
+    size_t n = 0;
+    assert_code(0, coxi_applied_list(applied, &watermark, &intervals, &n));
+    free(intervals);
+    return watermark;
+}
+
+TEST(applied_tells_what_comes_twice)
+{
+    struct coxi_applied *applied = new_set();
+    apply(applied, 7, 0);
+    assert_applied(applied, 7, 0);
+    assert_not_applied(applied, 6, 0);
+    assert_not_applied(applied, 8, 0);
+    coxi_applied_free(applied);
+}
+
+TEST(applied_keeps_segments_apart)
+{
+    struct coxi_applied *applied = new_set();
+    apply(applied, 3, 0);
+    apply(applied, 3, 63);
+    assert_applied(applied, 3, 0);
+    assert_applied(applied, 3, 63);
+    assert_not_applied(applied, 3, 1);
+    assert_not_applied(applied, 3, 31);
+    assert_not_applied(applied, 3, 32);
+    assert_not_applied(applied, 3, 62);
+    coxi_applied_free(applied);
+}
+
+TEST(applied_takes_nothing_up_to_the_watermark)
+{
+    struct coxi_applied *applied = new_set();
+    assert_applied(applied, 0, 0);
+    coxi_applied_advance(applied, 5);
+    assert_applied(applied, 1, 0);
+    assert_applied(applied, 5, 0);
+    assert_applied(applied, 5, 9);
+    assert_not_applied(applied, 6, 0);
+    coxi_applied_free(applied);
+}
+
+TEST(applied_ignores_a_lower_watermark)
+{
+    struct coxi_applied *applied = new_set();
+    coxi_applied_advance(applied, 10);
+    coxi_applied_advance(applied, 3);
+    assert_int_equal(10, watermark_of(applied));
+    assert_applied(applied, 7, 0);
+    coxi_applied_free(applied);
+}
+
+TEST(applied_does_not_mistake_an_id_for_one_passed_long_ago)
+{
+    struct coxi_applied *applied = new_set();
+    for (uint64_t id = 1; id <= 1024; id++) {
+        apply(applied, id, 0);
+    }
+    coxi_applied_advance(applied, 1024);
+    apply(applied, 2048, 0);
+    for (uint64_t id = 1025; id < 2048; id++) {
+        assert_not_applied(applied, id, 0);
+    }
+    coxi_applied_advance(applied, 1000000);
+    apply(applied, 1000001, 0);
+    assert_applied(applied, 1000001, 0);
+    assert_not_applied(applied, 1000002, 0);
+    coxi_applied_free(applied);
+}
+
+TEST(applied_keeps_what_it_has_when_it_grows)
+{
+    struct coxi_applied *applied = new_set();
+    coxi_applied_advance(applied, 500);
+    for (uint64_t id = 501; id <= 1500; id += 3) {
+        apply(applied, id, 0);
+    }
+    apply(applied, 100000, 0);
+    for (uint64_t id = 501; id <= 1500; id++) {
+        if (id % 3 == 0) {
+            assert_applied(applied, id, 0);
+        } else {
+            assert_not_applied(applied, id, 0);
+        }
+    }
+    assert_applied(applied, 100000, 0);
+    coxi_applied_free(applied);
+}
+
+TEST(applied_refuses_a_closure_beyond_its_window)
+{
+    struct coxi_applied *applied = new_set();
+    assert_code(COX_ELIMIT, coxi_applied_begin(applied, COXI_APPLIED_WINDOW + 1, 0));
+    assert_code(COX_ELIMIT, coxi_applied_begin(applied, UINT64_MAX, 0));
+    apply(applied, COXI_APPLIED_WINDOW, 0);
+    coxi_applied_advance(applied, 1);
+    apply(applied, COXI_APPLIED_WINDOW + 1, 0);
+    assert_applied(applied, COXI_APPLIED_WINDOW, 0);
+    coxi_applied_free(applied);
+}
+
+TEST(applied_refuses_a_segment_beyond_the_last)
+{
+    struct coxi_applied *applied = new_set();
+    assert_code(COX_ELIMIT, coxi_applied_begin(applied, 1, COXI_SEGMENTS_MAX));
+    apply(applied, 1, COXI_SEGMENTS_MAX - 1);
+    coxi_applied_free(applied);
+}
+
+TEST(applied_forgets_what_has_failed)
+{
+    struct coxi_applied *applied = new_set();
+    assert_code(0, coxi_applied_begin(applied, 4, 2));
+    coxi_applied_end(applied, 4, 2, COX_ENOMEM);
+    apply(applied, 4, 2);
+    assert_applied(applied, 4, 2);
+    coxi_applied_free(applied);
+}
+
+/* ---- two that ask at a time */
+
+struct asker {
+    struct coxi_applied *applied;
+    atomic_int thread; /* its id, once it is about to ask */
+    atomic_bool answered;
+    int code;
+};
+
+static void *ask(void *arg)
+{
+    struct asker *asker = arg;
+    atomic_store(&asker->thread, (int)syscall(SYS_gettid));
+    asker->code = coxi_applied_begin(asker->applied, 7, 0);
+    atomic_store(&asker->answered, true);
+    return NULL;
+}
+
+/* It has an answer already (which is wrong), or sleeps in the kernel. */
+static bool waits_or_is_answered(void *arg)
+{
+    struct asker *asker = arg;
+    char path[64];
+    char state = 0;
+    if (atomic_load(&asker->answered) || atomic_load(&asker->thread) == 0) {
+        return atomic_load(&asker->answered);
+    }
+    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat",
+                   atomic_load(&asker->thread));
+    FILE *file = fopen(path, "re");
+    int n = file != NULL ? fscanf(file, "%*d (%*[^)]) %c", &state) : 0;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return n == 1 && state == 'S';
+}
+
+/* What a second asker hears when the first one ends with `failed`. */
+static int ask_meanwhile(int failed)
+{
+    struct asker asker = {.applied = new_set()};
+    pthread_t thread;
+    assert_code(0, coxi_applied_begin(asker.applied, 7, 0));
+    assert_int_equal(0, pthread_create(&thread, NULL, ask, &asker));
+    coxi_test_until(waits_or_is_answered, &asker, "the second asker's wait");
+    apply(asker.applied, 8, 0); /* the end of another commit is none of its business */
+    assert_false(atomic_load(&asker.answered));
+    coxi_applied_end(asker.applied, 7, 0, failed);
+    assert_int_equal(0, pthread_join(thread, NULL));
+    coxi_applied_free(asker.applied);
+    return asker.code;
+}
+
+TEST(applied_lets_a_second_asker_wait_and_then_tells_it)
+{
+    assert_int_equal(COX_EEXIST, ask_meanwhile(0));
+}
+
+TEST(applied_lets_a_second_asker_apply_what_the_first_could_not)
+{
+    assert_int_equal(0, ask_meanwhile(COX_ENOMEM));
+}
+
+enum { N_IDS = 5000, N_SEGMENTS = 2, N_THREADS = 4 };
+
+struct crowd {
+    struct coxi_applied *applied;
+    atomic_uint times[N_IDS + 1][N_SEGMENTS];
+    atomic_uint strange;
+    atomic_uint next_seed;
+};
+
+static void *apply_all(void *arg)
+{
+    struct crowd *crowd = arg;
+    uint64_t seed = atomic_fetch_add(&crowd->next_seed, 1);
+    for (uint64_t i = 0; i < (uint64_t)N_IDS * 2; i++) {
+        uint64_t id = i < N_IDS ? coxi_rand(&seed) % N_IDS + 1 : i - N_IDS + 1;
+        for (uint32_t segment = 0; segment < N_SEGMENTS; segment++) {
+            int r = coxi_applied_begin(crowd->applied, id, segment);
+            if (r == 0) {
+                atomic_fetch_add(&crowd->times[id][segment], 1);
+                coxi_applied_end(crowd->applied, id, segment, 0);
+            } else if (r != COX_EEXIST) {
+                atomic_fetch_add(&crowd->strange, 1);
+            }
+        }
+    }
+    return NULL;
+}
+
+TEST(applied_lets_one_of_many_threads_apply_each_segment)
+{
+    struct crowd *crowd = calloc(1, sizeof(*crowd));
+    pthread_t threads[N_THREADS];
+    crowd->applied = new_set();
+    for (int i = 0; i < N_THREADS; i++) {
+        assert_int_equal(0, pthread_create(&threads[i], NULL, apply_all, crowd));
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        assert_int_equal(0, pthread_join(threads[i], NULL));
+    }
+    assert_int_equal(0, atomic_load(&crowd->strange));
+    for (size_t id = 1; id <= N_IDS; id++) {
+        assert_int_equal(1, atomic_load(&crowd->times[id][0]));
+        assert_int_equal(1, atomic_load(&crowd->times[id][1]));
+    }
+    coxi_applied_free(crowd->applied);
+    free(crowd);
+}
+
+/* ---- against a plain array */
+
+enum { SPAN = 4000, SEGMENTS = 3, OPERATIONS = 6000 };
+
+struct plain {
+    bool applied[SPAN + 1][SEGMENTS];
+    uint64_t watermark;
+};
+
+/* The list says exactly what the array says, in as few intervals as that takes. */
+static void assert_list(struct coxi_applied *applied, const struct plain *plain)
+{
+    struct coxi_interval *intervals;
+    uint64_t watermark = 0;
+    size_t n = 0;
+    size_t at = 0;
+    assert_code(0, coxi_applied_list(applied, &watermark, &intervals, &n));
+    assert_int_equal(plain->watermark, watermark);
+    for (uint32_t segment = 0; segment < SEGMENTS; segment++) {
+        for (uint64_t id = watermark + 1; id <= SPAN; id++) {
+            if (!plain->applied[id][segment]) {
+                continue;
+            }
+            assert_true(at < n);
+            assert_int_equal(id, intervals[at].first);
+            assert_int_equal(segment, intervals[at].segment);
+            while (id < SPAN && plain->applied[id + 1][segment]) {
+                id++;
+            }
+            assert_int_equal(id, intervals[at].last);
+            at++;
+        }
+    }
+    assert_int_equal(n, at);
+    free(intervals);
+}
+
+static void do_something(struct coxi_applied *applied, struct plain *plain,
+                         uint64_t *rng)
+{
+    uint64_t kind = coxi_rand(rng) % 100;
+    if (kind == 0) {
+        uint64_t to = plain->watermark + coxi_rand(rng) % 60;
+        coxi_applied_advance(applied, to);
+        plain->watermark = to < SPAN ? to : plain->watermark;
+        return;
+    }
+    uint64_t id = 1 + (plain->watermark + coxi_rand(rng) % 300) % SPAN;
+    uint32_t segment = (uint32_t)(coxi_rand(rng) % SEGMENTS);
+    bool known = id <= plain->watermark || plain->applied[id][segment];
+    assert_code(known ? COX_EEXIST : 0, coxi_applied_begin(applied, id, segment));
+    if (!known) {
+        bool fails = kind < 20;
+        coxi_applied_end(applied, id, segment, fails ? COX_ENOMEM : 0);
+        plain->applied[id][segment] = !fails;
+    }
+}
+
+TEST(applied_agrees_with_a_plain_array)
+{
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct coxi_applied *applied = new_set();
+        struct plain *plain = calloc(1, sizeof(*plain));
+        uint64_t rng = seed;
+        for (int i = 0; i < OPERATIONS && plain->watermark < SPAN - 60; i++) {
+            do_something(applied, plain, &rng);
+            if (i % 97 == 0) {
+                assert_list(applied, plain);
+            }
+        }
+        assert_list(applied, plain);
+        free(plain);
+        coxi_applied_free(applied);
+    }
+}

@@ -1,0 +1,296 @@
+/* Snapshots of a store: what they hold, and that they hold one moment. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/initializer.h"
+#include "common/safetensors.h"
+#include "tests/ps/stock.h"
+#include "tests/test.h"
+
+/* Takes a snapshot and opens it. `ret_done` (may be NULL): then applied is for free().
+ */
+static struct coxi_st_file *snapshot(struct stock *s, uint64_t number,
+                                     struct coxi_snapshot_done *ret_done)
+{
+    char name[32];
+    struct coxi_st_file *file;
+    struct coxi_snapshot_done done;
+    (void)snprintf(name, sizeof(name), "snapshot-%d.st", (int)number);
+    struct coxi_snapshot request = {s->session, number, coxi_test_path(name)};
+    assert_code(0, coxi_store_snapshot(s->store, &request, &done));
+    assert_code(0, coxi_st_open(request.path, done.bytes, &done.crc32, &file));
+    if (ret_done != NULL) {
+        *ret_done = done;
+    } else {
+        free((void *)(uintptr_t)done.applied);
+    }
+    return file;
+}
+
+static const struct coxi_st_tensor *find(struct coxi_st_file *file, const char *name,
+                                         const char *dtype, uint32_t rank)
+{
+    const struct coxi_st_tensor *tensor = coxi_st_find(file, name);
+    if (tensor == NULL) {
+        fail_msg("no tensor is called %s", name);
+        return NULL;
+    }
+    assert_string_equal(dtype, tensor->dtype);
+    assert_int_equal(rank, tensor->rank);
+    return tensor;
+}
+
+TEST(snapshot_holds_dense_variables_with_their_state)
+{
+    struct stock s;
+    struct stock_commit commit;
+    struct coxi_shard shards[] = {{1, 0, 2}, {0, 2, 2}};
+    struct coxi_variable v = {
+        .name = "w",
+        .dtype = COX_F32,
+        .rank = 2,
+        .shape = {4, 3},
+        .shards = shards,
+        .n_shards = 2,
+        .optimizer = {COXI_OPTIMIZER_ADAGRAD, 1, 0, 4},
+        .initializer = {.kind = COXI_INIT_CONSTANT, .a = 1},
+    };
+    const float gradient[] = {0, 0, 0, 0, 0, 2};
+    const uint8_t odd[] = {1, 2, 3};
+    stock_open(&s);
+    uint32_t bytes = stock_dense(&s, "odd", COX_U8, 3);
+    uint32_t w = stock_create(&s, &v);
+    stock_begin(&s, 9, &commit);
+    stock_add(&commit, bytes, COXI_OP_ASSIGN, 0, 3, odd, 3);
+    stock_add(&commit, w, COXI_OP_GRADIENT, 2, 2, gradient, sizeof(gradient));
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    struct coxi_st_file *file = snapshot(&s, 1, NULL);
+    assert_int_equal(3, coxi_st_count(file));
+    const struct coxi_st_tensor *tensor = find(file, "w/part_1", "F32", 2);
+    const float root = 2.8284271F;
+    const float values[] = {1, 1, 1, 1, 1, 1 - 2 / root};
+    assert_true(tensor->shape[0] == 2 && tensor->shape[1] == 3);
+    assert_memory_equal(values, tensor->data, 5 * sizeof(*values));
+    float last = ((const float *)tensor->data)[5] - values[5];
+    assert_true(last < 1e-6F && last > -1e-6F);
+    const float slot[] = {4, 4, 4, 4, 4, 8};
+    tensor = find(file, "w/part_1/adagrad", "F32", 2);
+    assert_memory_equal(slot, tensor->data, sizeof(slot));
+    tensor = find(file, "odd", "U8", 1);
+    assert_memory_equal(odd, tensor->data, sizeof(odd));
+    coxi_st_close(file);
+    stock_close(&s);
+}
+
+TEST(snapshot_holds_tables_as_keys_and_values)
+{
+    enum { N = 100 };
+    struct stock s;
+    stock_open(&s);
+    uint32_t t = stock_table(&s, "t", 2);
+    (void)stock_table(&s, "empty", 5);
+    for (uint64_t key = 0; key < N; key++) {
+        struct stock_commit commit;
+        const float row[] = {(float)key, -(float)key};
+        stock_begin(&s, 10 + key, &commit);
+        stock_add_rows(&commit, t, COXI_OP_ASSIGN, &key, 1, row, sizeof(row));
+        assert_code(0, stock_commit(&s, &commit, NULL));
+    }
+    struct coxi_st_file *file = snapshot(&s, 1, NULL);
+    const struct coxi_st_tensor *keys = find(file, "t/keys", "U64", 1);
+    const struct coxi_st_tensor *values = find(file, "t/values", "F32", 2);
+    assert_int_equal(N, keys->shape[0]);
+    assert_true(values->shape[0] == N && values->shape[1] == 2);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < N; i++) {
+        uint64_t key = ((const uint64_t *)keys->data)[i];
+        const float *row = (const float *)values->data + i * 2;
+        assert_true(row[0] == (float)key && row[1] == -(float)key);
+        sum += key;
+    }
+    assert_int_equal(N * (N - 1) / 2, sum);
+    assert_int_equal(0, find(file, "empty/keys", "U64", 1)->shape[0]);
+    assert_int_equal(5, find(file, "empty/values", "F32", 2)->shape[1]);
+    coxi_st_close(file);
+    stock_close(&s);
+}
+
+TEST(snapshot_tells_what_it_belongs_to_and_has_applied)
+{
+    struct stock s;
+    struct coxi_snapshot_done done;
+    stock_open(&s);
+    uint32_t v = stock_dense(&s, "v", COX_I64, 1);
+    static const uint64_t closures[] = {11, 12, 13, 20, 22, 5};
+    for (size_t i = 0; i < 6; i++) {
+        assert_code(0, stock_count(&s, v, closures[i], NULL));
+    }
+    struct stock_commit commit;
+    const int64_t one = 1;
+    stock_begin(&s, 12, &commit);
+    commit.head.segment = 3;
+    stock_add(&commit, v, COXI_OP_ADD, 0, 1, &one, sizeof(one));
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    struct coxi_watermark watermark = {s.session, 10};
+    assert_code(0, coxi_store_advance(s.store, &watermark));
+    struct coxi_st_file *file = snapshot(&s, 6, &done);
+    const struct coxi_interval expected[] = {
+        {11, 13, 0}, {20, 20, 0}, {22, 22, 0}, {12, 12, 3}};
+    assert_int_equal(10, done.watermark);
+    assert_int_equal(4, done.n_applied);
+    assert_memory_equal(expected, done.applied, sizeof(expected));
+    assert_string_equal("11-13:0 20-20:0 22-22:0 12-12:3",
+                        coxi_st_metadata(file, "applied"));
+    assert_string_equal("10", coxi_st_metadata(file, "watermark"));
+    assert_string_equal("0000000000000001", coxi_st_metadata(file, "run"));
+    assert_string_equal("1", coxi_st_metadata(file, "generation"));
+    assert_string_equal("6", coxi_st_metadata(file, "checkpoint"));
+    assert_string_equal("0", coxi_st_metadata(file, "ps"));
+    assert_string_equal("coxswain-1", coxi_st_metadata(file, "format"));
+    free((void *)(uintptr_t)done.applied);
+    coxi_st_close(file);
+    stock_close(&s);
+}
+
+TEST(snapshot_of_an_empty_store_is_a_file_that_opens)
+{
+    struct stock s;
+    stock_open(&s);
+    struct coxi_st_file *file = snapshot(&s, 1, NULL);
+    assert_int_equal(0, coxi_st_count(file));
+    assert_string_equal("", coxi_st_metadata(file, "applied"));
+    coxi_st_close(file);
+    stock_close(&s);
+}
+
+TEST(snapshot_that_cannot_be_written_is_named_and_the_store_goes_on)
+{
+    struct stock s;
+    struct coxi_snapshot_done done = {.bytes = 123};
+    stock_open(&s);
+    uint32_t v = stock_dense(&s, "v", COX_I64, 1);
+    struct coxi_snapshot request = {s.session, 1, coxi_test_path("nowhere/file.st")};
+    assert_code(COX_EIO, coxi_store_snapshot(s.store, &request, &done));
+    assert_error_names("nowhere/file.st");
+    assert_int_equal(123, done.bytes);
+    assert_code(0, stock_count(&s, v, 10, NULL));
+    assert_int_equal(1, stock_number(&s, v));
+    struct coxi_st_file *file = snapshot(&s, 2, NULL);
+    coxi_st_close(file);
+    stock_close(&s);
+}
+
+TEST(snapshot_leaves_a_file_alone_that_is_there_already)
+{
+    struct stock s;
+    struct coxi_snapshot_done done;
+    stock_open(&s);
+    struct coxi_snapshot request = {s.session, 1, coxi_test_path("there.st")};
+    coxi_test_write(request.path, "precious", 8);
+    assert_code(COX_EIO, coxi_store_snapshot(s.store, &request, &done));
+    char *found = coxi_test_read(request.path, NULL);
+    assert_string_equal("precious", found);
+    free(found);
+    stock_close(&s);
+}
+
+/* ---- while commits come */
+
+enum { N_COMMITTERS = 3, N_SNAPSHOTS = 12, WIDTH = 3000 };
+
+struct storm {
+    struct stock stock;
+    uint32_t left;
+    uint32_t right;
+    uint32_t table;
+    atomic_bool stop;
+    atomic_uint_least64_t closure;
+    atomic_uint n_committed;
+    atomic_uint n_failed;
+};
+
+/* Adds 1 to both variables and to a row, in one commit. */
+static void *commit_pairs(void *arg)
+{
+    struct storm *storm = arg;
+    static _Thread_local float payload[WIDTH * 2 + 4];
+    const struct coxi_update updates[] = {{storm->left, COXI_OP_ADD, 0, WIDTH},
+                                          {storm->right, COXI_OP_ADD, 0, WIDTH},
+                                          {storm->table, COXI_OP_ADD, 0, 1}};
+    for (size_t i = 0; i < (size_t)WIDTH * 2; i++) {
+        payload[i] = 1;
+    }
+    memset(payload + (size_t)WIDTH * 2, 0,
+           4 * sizeof(float)); /* key 0, then its value */
+    payload[WIDTH * 2 + 2] = 1;
+    while (!atomic_load(&storm->stop)) {
+        bool duplicate = false;
+        struct coxi_commit commit = {.session = storm->stock.session,
+                                     .incarnation = STOCK_INCARNATION,
+                                     .closure = atomic_fetch_add(&storm->closure, 1),
+                                     .updates = updates,
+                                     .n_updates = 3};
+        int r = coxi_store_commit(storm->stock.store, &commit, payload, sizeof(payload),
+                                  &duplicate);
+        atomic_fetch_add(r == 0 ? &storm->n_committed : &storm->n_failed, 1);
+    }
+    return NULL;
+}
+
+static bool has_gone_on(void *arg)
+{
+    struct storm *storm = arg;
+    static unsigned last;
+    unsigned now = atomic_load(&storm->n_committed);
+    bool more = now > last;
+    last = now;
+    return more || atomic_load(&storm->n_failed) > 0;
+}
+
+/* Every element of both variables is the number of closures in the applied set. */
+static void assert_one_moment(struct storm *storm, uint64_t number)
+{
+    struct coxi_snapshot_done done;
+    struct coxi_st_file *file = snapshot(&storm->stock, number, &done);
+    uint64_t n = 0;
+    for (size_t i = 0; i < done.n_applied; i++) {
+        if (done.applied[i].first >= 100) {
+            n += done.applied[i].last - done.applied[i].first + 1;
+        }
+    }
+    const float *left = find(file, "left", "F32", 1)->data;
+    const float *right = find(file, "right", "F32", 1)->data;
+    for (size_t i = 0; i < WIDTH; i++) {
+        assert_true(left[i] == (float)n && right[i] == (float)n);
+    }
+    const struct coxi_st_tensor *row = find(file, "table/values", "F32", 2);
+    assert_true(n == 0 || *(const float *)row->data == (float)n);
+    free((void *)(uintptr_t)done.applied);
+    coxi_st_close(file);
+}
+
+TEST(snapshot_is_one_moment_while_commits_come)
+{
+    static struct storm storm;
+    pthread_t threads[N_COMMITTERS];
+    stock_open(&storm.stock);
+    storm.left = stock_dense(&storm.stock, "left", COX_F32, WIDTH);
+    storm.right = stock_dense(&storm.stock, "right", COX_F32, WIDTH);
+    storm.table = stock_table(&storm.stock, "table", 1);
+    atomic_store(&storm.closure, 100);
+    for (int i = 0; i < N_COMMITTERS; i++) {
+        assert_int_equal(0, pthread_create(&threads[i], NULL, commit_pairs, &storm));
+    }
+    for (uint64_t number = 1; number <= N_SNAPSHOTS; number++) {
+        coxi_test_until(has_gone_on, &storm, "a commit between snapshots");
+        assert_one_moment(&storm, number);
+    }
+    atomic_store(&storm.stop, true);
+    for (int i = 0; i < N_COMMITTERS; i++) {
+        assert_int_equal(0, pthread_join(threads[i], NULL));
+    }
+    assert_int_equal(0, atomic_load(&storm.n_failed));
+    stock_close(&storm.stock);
+}

@@ -1,0 +1,132 @@
+/* See stock.h. */
+#include "tests/ps/stock.h"
+
+#include <string.h>
+
+#include "coxswain/types.h"
+#include "tests/test.h"
+
+void stock_open(struct stock *stock)
+{
+    *stock = (struct stock){.session = {.run = 1, .generation = 1, .token = 11}};
+    assert_code(0, coxi_store_new(0, STOCK_INCARNATION, &stock->store));
+    assert_code(0, coxi_store_claim(stock->store, &stock->session, false));
+}
+
+void stock_close(struct stock *stock)
+{
+    coxi_store_free(stock->store);
+}
+
+uint32_t stock_create(struct stock *stock, struct coxi_variable *variable)
+{
+    variable->id = stock->n_variables++;
+    struct coxi_create create = {stock->session, ++stock->closure, *variable};
+    assert_code(0, coxi_store_create(stock->store, &create));
+    return variable->id;
+}
+
+uint32_t stock_dense(struct stock *stock, const char *name, uint32_t dtype, uint64_t n)
+{
+    struct coxi_shard shard = {.count = n};
+    struct coxi_variable variable = {.name = name,
+                                     .dtype = dtype,
+                                     .rank = 1,
+                                     .shape = {n},
+                                     .shards = &shard,
+                                     .n_shards = 1};
+    return stock_create(stock, &variable);
+}
+
+uint32_t stock_table(struct stock *stock, const char *name, uint32_t dim)
+{
+    struct coxi_variable variable = {
+        .name = name,
+        .kind = COXI_KIND_TABLE,
+        .dtype = COX_F32,
+        .rank = 1,
+        .shape = {dim},
+        .optimizer = {.kind = COXI_OPTIMIZER_SGD, .learning_rate = 1}};
+    return stock_create(stock, &variable);
+}
+
+void stock_begin(const struct stock *stock, uint64_t closure, struct stock_commit *ret)
+{
+    *ret = (struct stock_commit){.head = {.session = stock->session,
+                                          .incarnation = STOCK_INCARNATION,
+                                          .closure = closure,
+                                          .attempt = 1,
+                                          .last = true}};
+}
+
+static void add_update(struct stock_commit *commit, struct coxi_update update)
+{
+    assert_true(commit->head.n_updates < STOCK_UPDATES_MAX);
+    commit->updates[commit->head.n_updates++] = update;
+}
+
+void stock_add(struct stock_commit *commit, uint32_t variable, uint32_t op,
+               uint64_t begin, uint64_t count, const void *values, size_t bytes)
+{
+    add_update(commit, (struct coxi_update){variable, op, begin, count});
+    assert_code(0, coxi_buffer_append(&commit->payload, values, bytes));
+}
+
+void stock_add_rows(struct stock_commit *commit, uint32_t table, uint32_t op,
+                    const uint64_t *keys, size_t n, const float *values, size_t bytes)
+{
+    add_update(commit, (struct coxi_update){table, op, 0, n});
+    assert_code(0, coxi_buffer_append(&commit->payload, keys, n * sizeof(*keys)));
+    assert_code(0, coxi_buffer_append(&commit->payload, values, bytes));
+}
+
+int stock_commit(struct stock *stock, struct stock_commit *commit, bool *ret_duplicate)
+{
+    bool duplicate = false;
+    commit->head.updates = commit->updates;
+    int r = coxi_store_commit(stock->store, &commit->head, commit->payload.data,
+                              commit->payload.len, &duplicate);
+    coxi_buffer_fini(&commit->payload);
+    if (ret_duplicate != NULL) {
+        *ret_duplicate = duplicate;
+    }
+    return r;
+}
+
+void stock_pull(struct stock *stock, uint32_t variable, uint64_t count, void *ret,
+                size_t bytes)
+{
+    struct coxi_pull_item item = {variable, 0, count};
+    struct coxi_pull pull = {stock->session, STOCK_INCARNATION, &item, 1};
+    struct coxi_buffer answer = {0};
+    assert_code(0, coxi_store_pull(stock->store, &pull, NULL, 0, &answer));
+    assert_int_equal(bytes, answer.len);
+    memcpy(ret, answer.data, bytes);
+    coxi_buffer_fini(&answer);
+}
+
+int64_t stock_number(struct stock *stock, uint32_t variable)
+{
+    int64_t number = -1;
+    stock_pull(stock, variable, 1, &number, sizeof(number));
+    return number;
+}
+
+int stock_count(struct stock *stock, uint32_t variable, uint64_t closure,
+                bool *ret_duplicate)
+{
+    /* For threads, too: it asserts nothing. */
+    const int64_t one = 1;
+    const struct coxi_update update = {variable, COXI_OP_ADD, 0, 1};
+    struct coxi_commit commit = {.session = stock->session,
+                                 .incarnation = STOCK_INCARNATION,
+                                 .closure = closure,
+                                 .updates = &update,
+                                 .n_updates = 1};
+    bool duplicate = false;
+    int r = coxi_store_commit(stock->store, &commit, &one, sizeof(one), &duplicate);
+    if (ret_duplicate != NULL) {
+        *ret_duplicate = duplicate;
+    }
+    return r;
+}

@@ -1,0 +1,54 @@
+/* A store for tests, claimed by a session, and commits put together in a few lines. */
+#ifndef COXI_TESTS_PS_STOCK_H
+#define COXI_TESTS_PS_STOCK_H
+
+#include "common/layout.h"
+#include "ps/store.h"
+
+enum { STOCK_INCARNATION = 77, STOCK_UPDATES_MAX = 32 };
+
+struct stock {
+    struct coxi_store *store;
+    struct coxi_session session;
+    uint64_t closure; /* the last one used */
+    uint32_t n_variables;
+};
+
+/* A store of ps 0 that run 1, generation 1 has claimed. */
+void stock_open(struct stock *stock);
+void stock_close(struct stock *stock);
+
+/* Creates under the next closure and variable id; returns the id. */
+uint32_t stock_create(struct stock *stock, struct coxi_variable *variable);
+
+/* The same for `n` elements in one shard without optimizer, and for a table with SGD of
+ * rate 1. */
+uint32_t stock_dense(struct stock *stock, const char *name, uint32_t dtype, uint64_t n);
+uint32_t stock_table(struct stock *stock, const char *name, uint32_t dim);
+
+struct stock_commit {
+    struct coxi_commit head;
+    struct coxi_update updates[STOCK_UPDATES_MAX];
+    struct coxi_buffer payload;
+};
+
+/* A commit of `closure`, empty at first; what is added is sent in this order. */
+void stock_begin(const struct stock *stock, uint64_t closure, struct stock_commit *ret);
+void stock_add(struct stock_commit *commit, uint32_t variable, uint32_t op,
+               uint64_t begin, uint64_t count, const void *values, size_t bytes);
+void stock_add_rows(struct stock_commit *commit, uint32_t table, uint32_t op,
+                    const uint64_t *keys, size_t n, const float *values, size_t bytes);
+
+/* Commits, frees the payload; the code. `ret_duplicate` may be NULL. */
+int stock_commit(struct stock *stock, struct stock_commit *commit, bool *ret_duplicate);
+
+/* Pulls `count` elements of a variable that has them in one shard. */
+void stock_pull(struct stock *stock, uint32_t variable, uint64_t count, void *ret,
+                size_t bytes);
+int64_t stock_number(struct stock *stock, uint32_t variable); /* of one I64 */
+
+/* Adds 1 to a variable of one I64 under `closure`; the code. */
+int stock_count(struct stock *stock, uint32_t variable, uint64_t closure,
+                bool *ret_duplicate);
+
+#endif

@@ -1,0 +1,553 @@
+/* The store: whose it is, and commits that count once and as a whole. */
+#include "ps/store.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "coxswain/types.h"
+#include "tests/ps/stock.h"
+#include "tests/test.h"
+
+static const struct coxi_session run2 = {.run = 2, .generation = 1, .token = 22};
+
+static struct coxi_counters counts(struct stock *stock)
+{
+    struct coxi_counters found;
+    coxi_store_counts(stock->store, &found);
+    return found;
+}
+
+/* ---- whose it is */
+
+TEST(store_is_nobodys_at_first_and_after_its_release)
+{
+    struct stock s;
+    struct coxi_session owner;
+    struct coxi_store *fresh;
+    assert_code(0, coxi_store_new(3, 1, &fresh));
+    assert_false(coxi_store_owner(fresh, &owner));
+    coxi_store_free(fresh);
+    stock_open(&s);
+    assert_true(coxi_store_owner(s.store, &owner));
+    assert_int_equal(11, owner.token);
+    assert_code(0, coxi_store_release(s.store, &s.session));
+    assert_false(coxi_store_owner(s.store, &owner));
+    assert_code(0, coxi_store_claim(s.store, &run2, false));
+    stock_close(&s);
+}
+
+TEST(store_keeps_everything_when_its_owner_claims_it_again)
+{
+    struct stock s;
+    stock_open(&s);
+    uint32_t v = stock_dense(&s, "v", COX_I64, 1);
+    assert_code(0, stock_count(&s, v, 10, NULL));
+    assert_code(0, coxi_store_claim(s.store, &s.session, false));
+    assert_int_equal(1, stock_number(&s, v));
+    stock_close(&s);
+}
+
+TEST(store_is_taken_over_by_a_newer_generation_which_finds_it_empty)
+{
+    struct stock s;
+    stock_open(&s);
+    struct coxi_session old = s.session;
+    uint32_t v = stock_dense(&s, "v", COX_I64, 1);
+    s.session = (struct coxi_session){.run = 1, .generation = 2, .token = 12};
+    assert_code(0, coxi_store_claim(s.store, &s.session, false));
+    assert_code(COX_ENOENT, stock_count(&s, v, 10, NULL));
+    s.session = old;
+    assert_code(COX_EFENCED, stock_count(&s, v, 10, NULL));
+    assert_code(COX_EFENCED, coxi_store_claim(s.store, &old, true));
+    assert_code(COX_EFENCED, coxi_store_release(s.store, &old));
+    stock_close(&s);
+}
+
+TEST(store_refuses_an_equal_generation_with_another_token)
+{
+    struct stock s;
+    struct coxi_session owner;
+    struct coxi_session twin;
+    stock_open(&s);
+    twin = s.session;
+    twin.token++;
+    assert_code(COX_EFENCED, coxi_store_claim(s.store, &twin, true));
+    assert_true(coxi_store_owner(s.store, &owner));
+    assert_int_equal(s.session.token, owner.token);
+    stock_close(&s);
+}
+
+TEST(store_is_busy_for_another_run_until_its_owner_is_gone)
+{
+    struct stock s;
+    struct coxi_session owner;
+    stock_open(&s);
+    (void)stock_dense(&s, "v", COX_I64, 1);
+    assert_code(COX_EBUSY, coxi_store_claim(s.store, &run2, false));
+    assert_error_names("0000000000000001");
+    assert_true(coxi_store_owner(s.store, &owner) && owner.run == 1);
+    assert_code(0, coxi_store_claim(s.store, &run2, true));
+    assert_true(coxi_store_owner(s.store, &owner) && owner.run == 2);
+    assert_int_equal(0, counts(&s).bytes);
+    stock_close(&s);
+}
+
+TEST(store_refuses_everything_of_another_session)
+{
+    struct stock s;
+    struct coxi_buffer answer = {0};
+    struct coxi_snapshot_done done;
+    bool duplicate = false;
+    stock_open(&s);
+    uint32_t v = stock_dense(&s, "v", COX_I64, 1);
+    struct coxi_pull_item item = {v, 0, 1};
+    struct coxi_create create = {.session = run2, .closure = 9};
+    struct coxi_watermark watermark = {run2, 5};
+    struct coxi_snapshot snapshot = {run2, 1, coxi_test_path("none")};
+    struct coxi_commit commit = {.session = run2, .incarnation = STOCK_INCARNATION};
+    struct coxi_pull pull = {run2, STOCK_INCARNATION, &item, 1};
+    assert_code(COX_EFENCED, coxi_store_create(s.store, &create));
+    assert_code(COX_EFENCED, coxi_store_pull(s.store, &pull, NULL, 0, &answer));
+    assert_int_equal(0, answer.len);
+    assert_code(COX_EFENCED, coxi_store_commit(s.store, &commit, NULL, 0, &duplicate));
+    assert_code(COX_EFENCED, coxi_store_advance(s.store, &watermark));
+    assert_code(COX_EFENCED, coxi_store_snapshot(s.store, &snapshot, &done));
+    assert_code(COX_EFENCED, coxi_store_release(s.store, &run2));
+    assert_code(0, stock_count(&s, v, 5, &duplicate));
+    assert_false(duplicate); /* the watermark of the other did not move */
+    coxi_buffer_fini(&answer);
+    stock_close(&s);
+}
+
+/* ---- variables */
+
+TEST(store_creates_once_for_a_closure_that_comes_twice)
+{
+    struct stock s;
+    stock_open(&s);
+    struct coxi_shard shard = {.count = 1};
+    struct coxi_create create = {s.session,
+                                 1,
+                                 {.name = "v",
+                                  .dtype = COX_I64,
+                                  .rank = 1,
+                                  .shape = {1},
+                                  .shards = &shard,
+                                  .n_shards = 1}};
+    assert_code(0, coxi_store_create(s.store, &create));
+    assert_code(0, stock_count(&s, 0, 2, NULL));
+    assert_code(0, coxi_store_create(s.store, &create));
+    assert_int_equal(1, stock_number(&s, 0));
+    create.closure = 3;
+    assert_code(COX_EEXIST, coxi_store_create(s.store, &create));
+    create.variable.id = 1;
+    assert_code(COX_EEXIST, coxi_store_create(s.store, &create));
+    assert_error_names("'v'");
+    create.variable.name = "w";
+    create.variable.id = 0;
+    assert_code(COX_EEXIST, coxi_store_create(s.store, &create));
+    create.variable.id = 1; /* what failed under closure 3 may be tried again */
+    assert_code(0, coxi_store_create(s.store, &create));
+    assert_int_equal(0, stock_number(&s, 1));
+    assert_int_equal(1, stock_number(&s, 0));
+    stock_close(&s);
+}
+
+TEST(store_refuses_a_malformed_variable_by_name)
+{
+    struct stock s;
+    stock_open(&s);
+    struct coxi_create create = {
+        s.session, 1, {.name = "crooked", .dtype = COX_I64, .rank = 1, .shape = {4}}};
+    assert_code(COX_EINVAL, coxi_store_create(s.store, &create));
+    assert_error_names("crooked");
+    create.variable.id = COXI_VARIABLES_MAX;
+    create.variable.kind = COXI_KIND_TABLE;
+    create.variable.dtype = COX_F32;
+    assert_code(COX_ELIMIT, coxi_store_create(s.store, &create));
+    assert_int_equal(0, counts(&s).bytes);
+    stock_close(&s);
+}
+
+TEST(store_holds_only_the_shard_that_is_its_own)
+{
+    struct stock s;
+    stock_open(&s);
+    struct coxi_shard shards[] = {{1, 0, 4}, {0, 4, 3}};
+    struct coxi_variable v = {.name = "v",
+                              .dtype = COX_U8,
+                              .rank = 2,
+                              .shape = {7, 2},
+                              .shards = shards,
+                              .n_shards = 2};
+    uint32_t id = stock_create(&s, &v);
+    assert_int_equal(6, counts(&s).bytes);
+    struct stock_commit commit;
+    const uint8_t values[] = {1, 2, 3, 4};
+    stock_begin(&s, 9, &commit);
+    stock_add(&commit, id, COXI_OP_ASSIGN, 5, 2, values, 4);
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    struct coxi_pull_item item = {id, 4, 3};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1};
+    struct coxi_buffer answer = {0};
+    assert_code(0, coxi_store_pull(s.store, &pull, NULL, 0, &answer));
+    const uint8_t expected[] = {0, 0, 1, 2, 3, 4};
+    assert_int_equal(sizeof(expected), answer.len);
+    assert_memory_equal(expected, answer.data, sizeof(expected));
+    coxi_buffer_fini(&answer);
+    stock_begin(&s, 10, &commit);
+    stock_add(&commit, id, COXI_OP_ASSIGN, 3, 2, values, 4);
+    assert_code(COX_EINVAL, stock_commit(&s, &commit, NULL));
+    assert_error_names("ps 0");
+    stock_close(&s);
+}
+
+/* ---- commits */
+
+TEST(store_applies_a_commit_once_and_tells_the_duplicate)
+{
+    struct stock s;
+    bool duplicate = true;
+    stock_open(&s);
+    uint32_t v = stock_dense(&s, "v", COX_I64, 1);
+    assert_code(0, stock_count(&s, v, 10, &duplicate));
+    assert_false(duplicate);
+    assert_code(0, stock_count(&s, v, 10, &duplicate));
+    assert_true(duplicate);
+    assert_int_equal(1, stock_number(&s, v));
+    assert_int_equal(1, counts(&s).commits);
+    assert_int_equal(1, counts(&s).duplicates);
+    stock_close(&s);
+}
+
+TEST(store_applies_each_segment_of_a_closure)
+{
+    struct stock s;
+    bool duplicate = true;
+    stock_open(&s);
+    uint32_t v = stock_dense(&s, "v", COX_I64, 1);
+    const int64_t one = 1;
+    for (uint32_t segment = 0; segment < 3; segment++) {
+        struct stock_commit commit;
+        stock_begin(&s, 10, &commit);
+        commit.head.segment = segment;
+        stock_add(&commit, v, COXI_OP_ADD, 0, 1, &one, sizeof(one));
+        assert_code(0, stock_commit(&s, &commit, &duplicate));
+        assert_false(duplicate);
+    }
+    assert_int_equal(3, stock_number(&s, v));
+    stock_close(&s);
+}
+
+TEST(store_acknowledges_what_the_watermark_has_passed_without_applying_it)
+{
+    struct stock s;
+    bool duplicate = false;
+    stock_open(&s);
+    uint32_t v = stock_dense(&s, "v", COX_I64, 1);
+    struct coxi_watermark watermark = {s.session, 100};
+    assert_code(0, coxi_store_advance(s.store, &watermark));
+    assert_code(0, stock_count(&s, v, 100, &duplicate));
+    assert_true(duplicate);
+    assert_code(0, stock_count(&s, v, 101, &duplicate));
+    assert_false(duplicate);
+    assert_int_equal(1, stock_number(&s, v));
+    stock_close(&s);
+}
+
+TEST(store_refuses_a_commit_and_a_pull_meant_for_another_incarnation)
+{
+    struct stock s;
+    struct coxi_buffer answer = {0};
+    struct stock_commit commit;
+    const int64_t one = 1;
+    stock_open(&s);
+    uint32_t v = stock_dense(&s, "v", COX_I64, 1);
+    stock_begin(&s, 10, &commit);
+    commit.head.incarnation++;
+    stock_add(&commit, v, COXI_OP_ADD, 0, 1, &one, sizeof(one));
+    assert_code(COX_EPSLOST, stock_commit(&s, &commit, NULL));
+    struct coxi_pull_item item = {v, 0, 1};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION + 1, &item, 1};
+    assert_code(COX_EPSLOST, coxi_store_pull(s.store, &pull, NULL, 0, &answer));
+    coxi_buffer_fini(&answer);
+    assert_int_equal(0, stock_number(&s, v));
+    stock_close(&s);
+}
+
+TEST(store_applies_all_updates_of_a_commit_in_order)
+{
+    struct stock s;
+    struct stock_commit commit;
+    stock_open(&s);
+    uint32_t v = stock_dense(&s, "v", COX_U8, 3);
+    uint32_t t = stock_table(&s, "t", 1);
+    stock_begin(&s, 10, &commit);
+    for (uint8_t i = 1; i <= 20; i++) {
+        const uint8_t values[] = {i, 1, (uint8_t)(i * 2)};
+        const uint64_t key = i;
+        const float gradient = -(float)i;
+        if (i % 2 == 0) {
+            stock_add(&commit, v, i < 10 ? COXI_OP_ADD : COXI_OP_ASSIGN, 0, 3, values,
+                      3);
+        } else {
+            stock_add_rows(&commit, t, COXI_OP_GRADIENT, &key, 1, &gradient,
+                           sizeof(gradient));
+        }
+    }
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    uint8_t found[3];
+    stock_pull(&s, v, 3, found, 3);
+    assert_int_equal(20, found[0]);
+    assert_int_equal(1, found[1]);
+    assert_int_equal(40, found[2]);
+    const uint64_t keys[] = {7, 8};
+    struct coxi_pull_item item = {t, 0, 2};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1};
+    struct coxi_buffer answer = {0};
+    assert_code(0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &answer));
+    const float rows[] = {7, 0};
+    assert_memory_equal(rows, answer.data, sizeof(rows));
+    coxi_buffer_fini(&answer);
+    assert_int_equal(10, counts(&s).rows);
+    stock_close(&s);
+}
+
+/* What can be wrong with the second of two updates. */
+enum fault {
+    UNKNOWN_VARIABLE,
+    SHORT_VALUES,
+    NO_VALUES,
+    SHORT_KEYS,
+    LONG_PAYLOAD,
+    OUT_OF_RANGE,
+    COUNT_OVERFLOWS,
+    TOO_MANY_KEYS,
+    NO_OPTIMIZER,
+    NO_ADDITION,
+    UNKNOWN_OP,
+    N_FAULTS,
+};
+
+struct faulty {
+    uint32_t dense;
+    uint32_t half;
+    uint32_t table;
+};
+
+static int add_fault(const struct faulty *to, enum fault fault,
+                     struct stock_commit *commit)
+{
+    static const float values[16] = {1, 1, 1, 1, 1, 1, 1, 1};
+    static const uint64_t keys[] = {1, 2, 3, 4};
+    const uint64_t huge = UINT64_MAX / 4;
+    switch (fault) {
+    case UNKNOWN_VARIABLE:
+        stock_add(commit, 99, COXI_OP_ADD, 0, 4, values, 16);
+        return COX_ENOENT;
+    case SHORT_VALUES:
+        stock_add(commit, to->dense, COXI_OP_ADD, 0, 4, values, 8);
+        return COX_EINVAL;
+    case NO_VALUES:
+        stock_add_rows(commit, to->table, COXI_OP_ADD, keys, 4, values, 0);
+        return COX_EINVAL;
+    case SHORT_KEYS:
+        stock_add_rows(commit, to->table, COXI_OP_ADD, keys, 1, values, 0);
+        commit->updates[commit->head.n_updates - 1].count = 4;
+        return COX_EINVAL;
+    case LONG_PAYLOAD:
+        stock_add(commit, to->dense, COXI_OP_ADD, 0, 4, values, 24);
+        return COX_EINVAL;
+    case OUT_OF_RANGE:
+        stock_add(commit, to->dense, COXI_OP_ADD, 2, 4, values, 16);
+        return COX_EINVAL;
+    case COUNT_OVERFLOWS:
+        stock_add(commit, to->dense, COXI_OP_ADD, 1, UINT64_MAX, values, 16);
+        return COX_EINVAL;
+    case TOO_MANY_KEYS:
+        stock_add(commit, to->table, COXI_OP_ADD, 0, huge, values, 16);
+        return COX_EINVAL;
+    case NO_OPTIMIZER:
+        stock_add(commit, to->dense, COXI_OP_GRADIENT, 0, 4, values, 16);
+        return COX_EINVAL;
+    case NO_ADDITION:
+        stock_add(commit, to->half, COXI_OP_ADD, 0, 4, values, 8);
+        return COX_EINVAL;
+    case UNKNOWN_OP:
+        stock_add(commit, to->dense, 3, 0, 4, values, 16);
+        return COX_EINVAL;
+    case N_FAULTS:
+        break;
+    }
+    return 0;
+}
+
+TEST(store_applies_nothing_of_a_commit_with_one_bad_update)
+{
+    struct stock s;
+    stock_open(&s);
+    uint32_t good = stock_dense(&s, "good", COX_I64, 1);
+    struct faulty to = {.dense = stock_dense(&s, "dense", COX_F32, 4),
+                        .half = stock_dense(&s, "half", COX_BF16, 4),
+                        .table = stock_table(&s, "table", 1)};
+    const int64_t one = 1;
+    bool duplicate = true;
+    for (int fault = 0; fault < N_FAULTS; fault++) {
+        struct stock_commit commit;
+        stock_begin(&s, 50, &commit);
+        stock_add(&commit, good, COXI_OP_ADD, 0, 1, &one, sizeof(one));
+        int expected = add_fault(&to, (enum fault)fault, &commit);
+        int r = stock_commit(&s, &commit, NULL);
+        if (r != expected) {
+            fail_msg("fault %d: %d, not %d", fault, r, expected);
+        }
+        assert_int_equal(0, stock_number(&s, good));
+    }
+    assert_int_equal(0, counts(&s).commits);
+    /* Under the same closure the right commit is still to come. */
+    assert_code(0, stock_count(&s, good, 50, &duplicate));
+    assert_false(duplicate);
+    assert_int_equal(1, stock_number(&s, good));
+    stock_close(&s);
+}
+
+/* ---- pulls */
+
+static int pull_one(struct stock *s, uint32_t variable, uint64_t begin, uint64_t count,
+                    size_t keys_len)
+{
+    static const uint64_t keys[4] = {1, 2, 3, 4};
+    struct coxi_pull_item item = {variable, begin, count};
+    struct coxi_pull pull = {s->session, STOCK_INCARNATION, &item, 1};
+    struct coxi_buffer answer = {0};
+    int r = coxi_store_pull(s->store, &pull, keys, keys_len, &answer);
+    coxi_buffer_fini(&answer);
+    return r;
+}
+
+TEST(store_refuses_a_pull_of_what_is_not_there)
+{
+    struct stock s;
+    stock_open(&s);
+    uint32_t v = stock_dense(&s, "v", COX_F32, 4);
+    uint32_t t = stock_table(&s, "t", 2);
+    assert_code(COX_ENOENT, pull_one(&s, 99, 0, 1, 0));
+    assert_code(COX_EINVAL, pull_one(&s, v, 0, 5, 0));
+    assert_code(COX_EINVAL, pull_one(&s, v, 5, 0, 0));
+    assert_code(COX_EINVAL, pull_one(&s, v, 1, UINT64_MAX, 0));
+    assert_code(COX_EINVAL, pull_one(&s, t, 0, 4, 24));
+    assert_error_names("'t'");
+    assert_code(COX_EINVAL, pull_one(&s, t, 0, UINT64_MAX / 8, 32));
+    assert_code(COX_EINVAL, pull_one(&s, t, 0, 3, 32)); /* a key too many */
+    assert_code(0, pull_one(&s, v, 4, 0, 0));
+    assert_code(0, pull_one(&s, t, 0, 4, 32));
+    stock_close(&s);
+}
+
+TEST(store_answers_items_one_after_the_other_without_gaps)
+{
+    struct stock s;
+    stock_open(&s);
+    uint32_t bytes = stock_dense(&s, "bytes", COX_U8, 3);
+    uint32_t t = stock_table(&s, "t", 2);
+    uint32_t number = stock_dense(&s, "number", COX_I64, 1);
+    struct stock_commit commit;
+    const uint8_t abc[] = {1, 2, 3};
+    const uint64_t key = 5;
+    const float row[] = {6, 7};
+    stock_begin(&s, 50, &commit);
+    stock_add(&commit, bytes, COXI_OP_ASSIGN, 0, 3, abc, 3);
+    stock_add_rows(&commit, t, COXI_OP_ASSIGN, &key, 1, row, sizeof(row));
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    assert_code(0, stock_count(&s, number, 51, NULL));
+    const uint64_t keys[] = {5, 9, 5};
+    struct coxi_pull_item items[] = {
+        {bytes, 0, 3}, {t, 0, 2}, {number, 0, 1}, {t, 0, 1}};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION, items, 4};
+    struct coxi_buffer answer = {0};
+    assert_code(0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &answer));
+    const float rows[] = {6, 7, 0, 0};
+    const int64_t one = 1;
+    assert_int_equal(3 + 16 + 8 + 8, answer.len);
+    assert_memory_equal(abc, answer.data, 3);
+    assert_memory_equal(rows, answer.data + 3, 16);
+    assert_memory_equal(&one, answer.data + 19, 8);
+    assert_memory_equal(row, answer.data + 27, 8);
+    coxi_buffer_fini(&answer);
+    stock_close(&s);
+}
+
+/* ---- counts */
+
+TEST(store_counts_what_it_holds_and_has_done_in_this_run)
+{
+    struct stock s;
+    stock_open(&s);
+    uint32_t v = stock_dense(&s, "v", COX_I64, 2);
+    uint32_t t = stock_table(&s, "t", 2);
+    const uint64_t keys[] = {1, 2, 1};
+    const float values[6] = {0};
+    struct stock_commit commit;
+    stock_begin(&s, 10, &commit);
+    stock_add_rows(&commit, t, COXI_OP_ADD, keys, 3, values, sizeof(values));
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    assert_code(0, pull_one(&s, v, 0, 2, 0));
+    struct coxi_counters found = counts(&s);
+    assert_int_equal(1, found.commits);
+    assert_int_equal(1, found.pulls);
+    assert_int_equal(2, found.rows);
+    assert_true(found.bytes > 16 + 2 * (sizeof(uint64_t) + 8));
+    assert_code(0, coxi_store_claim(s.store, &run2, true));
+    found = counts(&s);
+    assert_int_equal(0, found.commits);
+    assert_int_equal(0, found.duplicates);
+    assert_int_equal(0, found.pulls);
+    assert_int_equal(0, found.rows);
+    assert_int_equal(0, found.bytes);
+    stock_close(&s);
+}
+
+/* ---- threads */
+
+enum { N_THREADS = 4, N_CLOSURES = 6000 };
+
+struct crowd {
+    struct stock stock;
+    uint32_t variable;
+    atomic_uint n_applied;
+    atomic_uint n_duplicate;
+};
+
+/* Every thread commits every closure. */
+static void *commit_all(void *arg)
+{
+    struct crowd *crowd = arg;
+    for (uint64_t id = 1; id <= N_CLOSURES; id++) {
+        bool duplicate = false;
+        if (stock_count(&crowd->stock, crowd->variable, 100 + id, &duplicate) == 0) {
+            atomic_fetch_add(duplicate ? &crowd->n_duplicate : &crowd->n_applied, 1);
+        }
+    }
+    return NULL;
+}
+
+TEST(store_counts_concurrent_commits_exactly)
+{
+    struct crowd crowd = {0};
+    pthread_t threads[N_THREADS];
+    stock_open(&crowd.stock);
+    crowd.variable = stock_dense(&crowd.stock, "v", COX_I64, 1);
+    for (int i = 0; i < N_THREADS; i++) {
+        assert_int_equal(0, pthread_create(&threads[i], NULL, commit_all, &crowd));
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        assert_int_equal(0, pthread_join(threads[i], NULL));
+    }
+    assert_int_equal(N_CLOSURES, stock_number(&crowd.stock, crowd.variable));
+    assert_int_equal(N_CLOSURES, atomic_load(&crowd.n_applied));
+    assert_int_equal((N_THREADS - 1) * N_CLOSURES, atomic_load(&crowd.n_duplicate));
+    assert_int_equal(N_CLOSURES, counts(&crowd.stock).commits);
+    assert_int_equal((N_THREADS - 1) * N_CLOSURES, counts(&crowd.stock).duplicates);
+    stock_close(&crowd.stock);
+}
