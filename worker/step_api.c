@@ -314,6 +314,23 @@ static int exchange(struct coxi_attempt *attempt)
     return attempt->code == 0 ? 0 : coxi_error(attempt->code, "%s", attempt->code_text);
 }
 
+static int check_pull(const struct cox_pull *pull)
+{
+    const struct coxi_variable *v = pull->variable->description;
+    bool is_table = v->kind == COXI_KIND_TABLE;
+    if (is_table && pull->keys == NULL && pull->n_keys > 0) {
+        return coxi_error(COX_EINVAL, "a pull of table '%s' needs keys", v->name);
+    }
+    if (!is_table && pull->keys != NULL) {
+        return coxi_error(COX_EINVAL, "'%s' is dense and has no keys", v->name);
+    }
+    if (pull->values == NULL && (!is_table || pull->n_keys > 0)) {
+        return coxi_error(COX_EINVAL, "a pull of '%s' has no place for its values",
+                          v->name);
+    }
+    return 0;
+}
+
 static int api_pull(struct cox_step *step, const struct cox_pull *pulls, size_t n_pulls)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
@@ -325,14 +342,10 @@ static int api_pull(struct cox_step *step, const struct cox_pull *pulls, size_t 
         target->answer_len = 0;
     }
     for (size_t i = 0; r == 0 && i < n_pulls; i++) {
-        const struct coxi_variable *v = pulls[i].variable->description;
-        if (v->kind == COXI_KIND_TABLE) {
-            r = pulls[i].keys == NULL && pulls[i].n_keys > 0
-                    ? coxi_error(COX_EINVAL, "a pull of table '%s' needs keys", v->name)
-                    : pull_rows(attempt, &pulls[i]);
-        } else {
-            r = pulls[i].keys != NULL
-                    ? coxi_error(COX_EINVAL, "'%s' is dense and has no keys", v->name)
+        r = check_pull(&pulls[i]);
+        if (r == 0) {
+            r = pulls[i].variable->description->kind == COXI_KIND_TABLE
+                    ? pull_rows(attempt, &pulls[i])
                     : pull_dense(attempt, &pulls[i]);
         }
     }
@@ -408,11 +421,11 @@ static int check_update(const struct coxi_variable *v, uint32_t op,
                         const uint64_t *keys, size_t n_keys, const void *values)
 {
     bool is_table = v->kind == COXI_KIND_TABLE;
-    if (is_table != (keys != NULL) && !(is_table && n_keys == 0)) {
-        return coxi_error(COX_EINVAL,
-                          is_table ? "table '%s' is updated by keys"
-                                   : "'%s' is dense and has no keys",
-                          v->name);
+    if (!is_table && keys != NULL) {
+        return coxi_error(COX_EINVAL, "'%s' is dense and has no keys", v->name);
+    }
+    if (is_table && keys == NULL && (n_keys > 0 || values != NULL)) {
+        return coxi_error(COX_EINVAL, "table '%s' is updated by keys", v->name);
     }
     if (values == NULL && (!is_table || n_keys > 0)) {
         return coxi_error(COX_EINVAL, "an update of '%s' has no values", v->name);
