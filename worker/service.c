@@ -64,7 +64,7 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
         r = coxi_error(COX_EBUSY, "worker %u serves run %016llx: end that first",
                        worker->options.index,
                        (unsigned long long)worker->run->session.run);
-    } else if (worker->run != NULL &&
+    } else if (worker->run != NULL && worker->run->session.run == session->run &&
                worker->run->session.generation > session->generation) {
         r = coxi_error(COX_EFENCED, "worker %u serves generation %llu",
                        worker->options.index,
