@@ -145,7 +145,7 @@ static void submit_commit(struct coxi_attempt *attempt, uint32_t ps,
     struct coxi_message message = {.kind = COXI_COMMIT};
     message.commit = (struct coxi_commit){
         .session = attempt->run->session,
-        .incarnation = attempt->run->ps_incarnations[ps],
+        .incarnation = atomic_load(&attempt->run->ps_incarnations[ps]),
         .closure = attempt->head.closure,
         .attempt = attempt->head.attempt,
         .last = true,

@@ -160,7 +160,7 @@ static void follow_ps(struct coxi_run *run, const struct coxi_layout *layout)
     for (uint32_t i = 0; i < run->n_ps && i < layout->n_servers; i++) {
         struct coxi_ps_address address;
         coxi_layout_ps(layout, i, &address);
-        run->ps_incarnations[i] = address.incarnation;
+        atomic_store(&run->ps_incarnations[i], address.incarnation);
         if (address.lost) {
             coxi_psc_give_up(run->ps[i], "the client has declared it lost");
         }

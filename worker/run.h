@@ -52,9 +52,9 @@ struct coxi_run {
     pthread_mutex_t lock;
     pthread_cond_t room; /* n_committing has gone down */
     struct coxi_link *control;
-    struct coxi_link *data; /* or NULL */
-    struct coxi_psc **ps;   /* made with the first layout, then fixed */
-    uint64_t *ps_incarnations;
+    struct coxi_link *data;                 /* or NULL */
+    struct coxi_psc **ps;                   /* made with the first layout, then fixed */
+    atomic_uint_least64_t *ps_incarnations; /* steps read them without the lock */
     uint32_t n_ps;
     struct cox_variable **variables; /* by id; NULL where there is none */
     size_t n_variables;

@@ -282,7 +282,7 @@ static int submit_pull(struct coxi_attempt *attempt, uint32_t ps)
     };
     struct coxi_message message = {.kind = COXI_PULL};
     message.pull.session = attempt->run->session;
-    message.pull.incarnation = attempt->run->ps_incarnations[ps];
+    message.pull.incarnation = atomic_load(&attempt->run->ps_incarnations[ps]);
     message.pull.items = (const struct coxi_pull_item *)(void *)target->items.data;
     message.pull.n_items = target->items.len / sizeof(struct coxi_pull_item);
     return coxi_psc_submit(attempt->run->ps[ps], &message, &target->request, false);
