@@ -67,6 +67,24 @@ char *program_output(const struct program *program)
     return coxi_test_read(coxi_test_path(program->output), NULL);
 }
 
+void program_assert_printed(const struct program *program, const char *part)
+{
+    char *all = program_output(program);
+    if (strstr(all, part) == NULL) {
+        fail_msg("'%s' is not in: %s", part, all);
+    }
+    free(all);
+}
+
+void program_assert_refuses(const char *name, const char *option, const char *part)
+{
+    struct program program;
+    const char *const argv[] = {name, option, NULL};
+    assert_int_equal(2, program_run(&program, argv));
+    program_assert_printed(&program, name);
+    program_assert_printed(&program, part);
+}
+
 void program_kill(struct program *program, int signum)
 {
     assert_int_equal(0, kill(program->pid, signum));

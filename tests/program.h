@@ -24,6 +24,12 @@ int program_run(struct program *program, const char *const *argv);
 /* All that it has printed so far; for free(). */
 char *program_output(const struct program *program);
 
+/* What it has printed so far contains `part`. */
+void program_assert_printed(const struct program *program, const char *part);
+
+/* Program `name` with the option `option` exits 2, and names itself and `part`. */
+void program_assert_refuses(const char *name, const char *option, const char *part);
+
 void program_kill(struct program *program, int signum);
 
 /*

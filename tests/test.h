@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "coxswain/step.h" /* before cmocka.h, whose macro `fail` it could not bear */
+
 #include <cmocka.h>
 
 void coxi_test_add(const char *name, void (*run)(void **state));

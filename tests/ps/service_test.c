@@ -1,0 +1,426 @@
+/* A ps on a real address, and what it answers whom. */
+#include "ps/service.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/ps_client.h"
+#include "common/safetensors.h"
+#include "tests/ps/caller.h"
+#include "tests/test.h"
+
+static const struct coxi_session run1 = {.run = 1, .generation = 1, .token = 11};
+static const struct coxi_session run2 = {.run = 2, .generation = 1, .token = 22};
+
+struct harbour {
+    struct coxi_ps *ps;
+    struct coxi_links *links;
+};
+
+static void harbour_open(struct harbour *harbour, const char *listen)
+{
+    struct coxi_ps_options options = {.listen = listen, .peer_timeout_ms = 10000};
+    assert_code(0, coxi_links_new(10000, &harbour->links));
+    assert_code(0, coxi_ps_open(&options, &harbour->ps));
+}
+
+static const char *ipc(void)
+{
+    static char listen[300];
+    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("ps"));
+    return listen;
+}
+
+static void harbour_close(struct harbour *harbour)
+{
+    coxi_ps_close(harbour->ps);
+    coxi_links_free(harbour->links);
+}
+
+/* ---- peers */
+
+static struct coxi_psc *dial(struct harbour *harbour, enum coxi_role role,
+                             const struct coxi_session *session)
+{
+    struct coxi_psc *psc;
+    struct coxi_psc_options options = {
+        .address = coxi_ps_url(harbour->ps),
+        .self = {.role = role, .incarnation = 5, .session = *session},
+        .links = harbour->links,
+        .connect_ms = 5000,
+        .reconnect_ms = -1,
+        .request_ms = 8000,
+    };
+    assert_code(0, coxi_psc_open(&options, &psc));
+    assert_code(0, coxi_psc_wait(psc, 8000));
+    return psc;
+}
+
+static int ask(struct coxi_psc *psc, const struct coxi_message *message,
+               enum coxi_message_kind expect)
+{
+    struct coxi_psc_request request = {0};
+    return coxi_psc_call(psc, message, &request, expect, NULL, NULL);
+}
+
+static int claim(struct coxi_psc *psc, const struct coxi_session *session)
+{
+    struct coxi_message message = {.kind = COXI_CLAIM, .claim = *session};
+    return ask(psc, &message, COXI_STATUS);
+}
+
+/* A variable of `n` F32 under closure 1. */
+static int create(struct coxi_psc *psc, const struct coxi_session *session, uint64_t n)
+{
+    struct coxi_shard shard = {.count = n};
+    struct coxi_message message = {.kind = COXI_CREATE};
+    message.create.session = *session;
+    message.create.closure = 1;
+    message.create.variable = (struct coxi_variable){.name = "v",
+                                                     .dtype = COX_F32,
+                                                     .rank = 1,
+                                                     .shape = {n},
+                                                     .shards = &shard,
+                                                     .n_shards = 1};
+    return ask(psc, &message, COXI_STATUS);
+}
+
+static int commit(struct coxi_psc *psc, const struct coxi_session *session,
+                  uint64_t incarnation, uint64_t closure, const float *values, size_t n)
+{
+    const struct coxi_update update = {0, COXI_OP_ADD, 0, n};
+    const struct iovec payload = {(void *)(uintptr_t)values, n * sizeof(*values)};
+    struct coxi_psc_request request = {.payload = &payload, .n_payload = 1};
+    struct coxi_message message = {.kind = COXI_COMMIT};
+    message.commit = (struct coxi_commit){.session = *session,
+                                          .incarnation = incarnation,
+                                          .closure = closure,
+                                          .updates = &update,
+                                          .n_updates = 1};
+    return coxi_psc_call(psc, &message, &request, COXI_COMMITTED, NULL, NULL);
+}
+
+static int pull(struct coxi_psc *psc, const struct coxi_session *session,
+                uint64_t incarnation, float *ret, size_t n)
+{
+    const struct coxi_pull_item item = {0, 0, n};
+    struct coxi_psc_request request = {
+        .into = ret, .into_len = n * sizeof(*ret), .answer_len = n * sizeof(*ret)};
+    struct coxi_message message = {.kind = COXI_PULL};
+    message.pull = (struct coxi_pull){*session, incarnation, &item, 1};
+    return coxi_psc_call(psc, &message, &request, COXI_PULLED, NULL, NULL);
+}
+
+static void take_counts(void *arg, const struct coxi_message *answer)
+{
+    *(struct coxi_counters *)arg = answer->counts;
+}
+
+static void take_snapshot(void *arg, const struct coxi_message *answer)
+{
+    struct coxi_snapshot_done *done = arg;
+    done->bytes = answer->snapshot_done.bytes;
+    done->crc32 = answer->snapshot_done.crc32;
+    done->watermark = answer->snapshot_done.watermark;
+    done->n_applied = answer->snapshot_done.n_applied;
+}
+
+/* ---- what it does for its client */
+
+static void serve_a_run(const char *listen)
+{
+    enum { N = 100000 }; /* more than goes over the control connection */
+    static float values[N];
+    static float found[N];
+    struct harbour h;
+    struct coxi_counters counts;
+    struct coxi_snapshot_done done = {0};
+    struct coxi_st_file *file;
+    harbour_open(&h, listen);
+    struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &run1);
+    uint64_t incarnation = coxi_psc_incarnation(client);
+    for (size_t i = 0; i < N; i++) {
+        values[i] = (float)i;
+    }
+    assert_code(0, claim(client, &run1));
+    assert_code(0, create(client, &run1, N));
+    for (int i = 0; i < 2; i++) {
+        assert_code(0, commit(client, &run1, incarnation, 7, values, N));
+    }
+    assert_code(0, commit(client, &run1, incarnation, 8, values, 1000));
+    assert_code(0, pull(client, &run1, incarnation, found, N));
+    for (size_t i = 0; i < N; i++) {
+        assert_true(found[i] == (i < 1000 ? 2 * values[i] : values[i]));
+    }
+    struct coxi_message message = {.kind = COXI_WATERMARK, .watermark = {run1, 7}};
+    coxi_psc_tell(client, &message);
+    message = (struct coxi_message){.kind = COXI_COUNT};
+    struct coxi_psc_request request = {0};
+    assert_code(0, coxi_psc_call(client, &message, &request, COXI_COUNTS, take_counts,
+                                 &counts));
+    assert_int_equal(2, counts.commits);
+    assert_int_equal(1, counts.duplicates);
+    assert_int_equal(1, counts.pulls);
+    assert_int_equal(sizeof(values), counts.bytes);
+    message = (struct coxi_message){.kind = COXI_SNAPSHOT,
+                                    .snapshot = {run1, 1, coxi_test_path("s.st")}};
+    assert_code(0, coxi_psc_call(client, &message, &request, COXI_SNAPSHOT_DONE,
+                                 take_snapshot, &done));
+    assert_int_equal(7, done.watermark);
+    assert_int_equal(1, done.n_applied);
+    assert_code(0,
+                coxi_st_open(coxi_test_path("s.st"), done.bytes, &done.crc32, &file));
+    assert_memory_equal(found, coxi_st_find(file, "v")->data, sizeof(found));
+    coxi_st_close(file);
+    message = (struct coxi_message){.kind = COXI_RELEASE, .release = run1};
+    assert_code(0, ask(client, &message, COXI_STATUS));
+    assert_code(COX_EFENCED, pull(client, &run1, incarnation, found, N));
+    coxi_psc_close(client);
+    harbour_close(&h);
+}
+
+TEST(ps_serves_a_run_over_ipc)
+{
+    serve_a_run(ipc());
+}
+
+TEST(ps_serves_a_run_over_tcp)
+{
+    serve_a_run("tcp://127.0.0.1:0");
+}
+
+TEST(ps_answers_a_snapshot_that_cannot_be_written_with_the_reason)
+{
+    struct harbour h;
+    harbour_open(&h, ipc());
+    struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &run1);
+    assert_code(0, claim(client, &run1));
+    struct coxi_message message = {.kind = COXI_SNAPSHOT,
+                                   .snapshot = {run1, 1, "/no/such/directory/s.st"}};
+    assert_code(COX_EIO, ask(client, &message, COXI_SNAPSHOT_DONE));
+    assert_error_names("/no/such/directory/s.st");
+    assert_code(0, create(client, &run1, 1));
+    coxi_psc_close(client);
+    harbour_close(&h);
+}
+
+/* ---- whom it serves */
+
+struct taker {
+    struct coxi_psc *psc;
+    int code;
+};
+
+static bool has_taken_over(void *arg)
+{
+    struct taker *taker = arg;
+    taker->code = claim(taker->psc, &run2);
+    return taker->code != COX_EBUSY;
+}
+
+TEST(ps_is_busy_for_another_run_until_its_client_is_gone)
+{
+    struct harbour h;
+    float found;
+    harbour_open(&h, ipc());
+    struct coxi_psc *first = dial(&h, COXI_ROLE_CLIENT, &run1);
+    struct taker second = {.psc = dial(&h, COXI_ROLE_CLIENT, &run2)};
+    assert_code(0, claim(first, &run1));
+    assert_code(0, create(first, &run1, 1));
+    assert_code(COX_EBUSY, claim(second.psc, &run2));
+    assert_error_names("0000000000000001");
+    assert_code(COX_EFENCED, create(second.psc, &run2, 1));
+    assert_code(0, pull(first, &run1, coxi_psc_incarnation(first), &found, 1));
+    coxi_psc_close(first);
+    coxi_test_until(has_taken_over, &second, "the second client's claim");
+    assert_int_equal(0, second.code);
+    assert_code(COX_ENOENT,
+                pull(second.psc, &run2, coxi_psc_incarnation(second.psc), &found, 1));
+    assert_code(0, create(second.psc, &run2, 1));
+    coxi_psc_close(second.psc);
+    harbour_close(&h);
+}
+
+TEST(ps_takes_a_newer_generation_while_the_older_one_is_connected)
+{
+    const struct coxi_session newer = {.run = 1, .generation = 2, .token = 33};
+    struct harbour h;
+    harbour_open(&h, ipc());
+    struct coxi_psc *old = dial(&h, COXI_ROLE_CLIENT, &run1);
+    struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &newer);
+    assert_code(0, claim(old, &run1));
+    assert_code(0, claim(client, &newer));
+    assert_code(COX_EFENCED, claim(old, &run1));
+    assert_code(COX_EFENCED, create(old, &run1, 1));
+    assert_code(0, create(client, &newer, 1));
+    coxi_psc_close(old);
+    coxi_psc_close(client);
+    harbour_close(&h);
+}
+
+TEST(ps_fences_a_worker_of_another_session)
+{
+    const float ones[2] = {1, 1};
+    struct coxi_session stale = run1;
+    struct harbour h;
+    float found[2] = {0};
+    stale.token++;
+    harbour_open(&h, ipc());
+    struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &run1);
+    struct coxi_psc *worker = dial(&h, COXI_ROLE_WORKER, &stale);
+    uint64_t incarnation = coxi_psc_incarnation(client);
+    assert_code(0, claim(client, &run1));
+    assert_code(0, create(client, &run1, 2));
+    assert_code(COX_EFENCED, pull(worker, &stale, incarnation, found, 2));
+    assert_code(COX_EFENCED, commit(worker, &stale, incarnation, 5, ones, 2));
+    assert_code(COX_EPSLOST, pull(worker, &run1, incarnation + 1, found, 2));
+    assert_code(COX_EPSLOST, commit(worker, &run1, incarnation + 1, 5, ones, 2));
+    assert_code(0, pull(client, &run1, incarnation, found, 2));
+    assert_true(found[0] == 0);
+    assert_code(0, commit(worker, &run1, incarnation, 5, ones, 2));
+    assert_code(0, pull(worker, &run1, incarnation, found, 2));
+    assert_true(found[0] == 1);
+    coxi_psc_close(client);
+    coxi_psc_close(worker);
+    harbour_close(&h);
+}
+
+/* ---- who is not as he should be */
+
+static const struct coxi_hello as_client = {.role = COXI_ROLE_CLIENT,
+                                            .session = {1, 1, 11}};
+
+/* The ps answers a peer that does everything right. */
+static void assert_alive(struct harbour *h)
+{
+    struct caller *caller = caller_join(coxi_ps_url(h->ps), &as_client);
+    struct coxi_message message = {.request = 9, .kind = COXI_COUNT};
+    caller_send(caller, &message, NULL, 0);
+    assert_int_equal(9, caller_expect(caller, COXI_COUNTS)->request);
+    caller_close(caller);
+}
+
+TEST(ps_refuses_another_protocol_version_by_number)
+{
+    struct harbour h;
+    harbour_open(&h, ipc());
+    struct caller *caller = caller_open(coxi_ps_url(h.ps), NULL);
+    struct coxi_message message = {.kind = COXI_HELLO, .hello = as_client};
+    message.hello.version = COXI_WIRE_VERSION + 41;
+    caller_send(caller, &message, NULL, 0);
+    caller_expect_refusal(caller, COX_EVERSION, "version 42");
+    caller_close(caller);
+    assert_alive(&h);
+    harbour_close(&h);
+}
+
+TEST(ps_refuses_another_ps)
+{
+    static const struct coxi_hello as_ps = {.role = COXI_ROLE_PS};
+    struct harbour h;
+    harbour_open(&h, ipc());
+    struct caller *caller = caller_open(coxi_ps_url(h.ps), &as_ps);
+    caller_expect_refusal(caller, COX_EREFUSED, "no other ps");
+    caller_close(caller);
+    harbour_close(&h);
+}
+
+TEST(ps_greets_with_its_role_and_the_peers_channel)
+{
+    struct coxi_hello hello = as_client;
+    struct harbour h;
+    harbour_open(&h, ipc());
+    hello.channel = COXI_CHANNEL_DATA;
+    struct caller *caller = caller_open(coxi_ps_url(h.ps), &hello);
+    const struct coxi_message *answer = caller_expect(caller, COXI_HELLO);
+    assert_int_equal(COXI_ROLE_PS, answer->hello.role);
+    assert_int_equal(COXI_CHANNEL_DATA, answer->hello.channel);
+    assert_int_equal(0, answer->hello.index);
+    assert_true(answer->hello.incarnation != 0);
+    caller_close(caller);
+    harbour_close(&h);
+}
+
+TEST(ps_closes_a_connection_with_an_unexpected_message_and_serves_the_others)
+{
+    static const enum coxi_message_kind kinds[] = {
+        COXI_HELLO, COXI_STATUS,   COXI_COUNTS, COXI_PULLED,
+        COXI_DONE,  COXI_DISPATCH, COXI_RECALL, COXI_MODULE};
+    struct harbour h;
+    harbour_open(&h, ipc());
+    struct caller *other = caller_join(coxi_ps_url(h.ps), &as_client);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        struct caller *caller = caller_join(coxi_ps_url(h.ps), &as_client);
+        struct coxi_message message = {.kind = kinds[i]};
+        if (kinds[i] == COXI_HELLO) {
+            message.hello = as_client;
+        }
+        caller_send(caller, &message, NULL, 0);
+        caller_expect_end(caller);
+        caller_close(caller);
+    }
+    struct coxi_message message = {.request = 4, .kind = COXI_COUNT};
+    caller_send(other, &message, NULL, 0);
+    assert_int_equal(4, caller_expect(other, COXI_COUNTS)->request);
+    caller_close(other);
+    harbour_close(&h);
+}
+
+TEST(ps_closes_a_connection_that_sends_garbage_or_does_not_greet)
+{
+    static const uint64_t garbage[8] = {0x1234567890abcdef, 0xffffffffffffffff, 7};
+    struct coxi_message count = {.request = 1, .kind = COXI_COUNT};
+    struct harbour h;
+    harbour_open(&h, ipc());
+    struct caller *callers[] = {caller_open(coxi_ps_url(h.ps), NULL),
+                                caller_join(coxi_ps_url(h.ps), &as_client),
+                                caller_open(coxi_ps_url(h.ps), NULL)};
+    caller_send_bytes(callers[0], garbage, sizeof(garbage));
+    caller_send_bytes(callers[1], garbage, sizeof(garbage));
+    caller_send(callers[2], &count, NULL, 0);
+    for (size_t i = 0; i < 3; i++) {
+        caller_expect_end(callers[i]);
+        caller_close(callers[i]);
+    }
+    assert_alive(&h);
+    harbour_close(&h);
+}
+
+TEST(ps_takes_no_payload_before_the_greeting)
+{
+    static uint8_t payload[1 << 20];
+    struct harbour h;
+    harbour_open(&h, ipc());
+    struct caller *caller = caller_open(coxi_ps_url(h.ps), NULL);
+    struct coxi_message message = {.kind = COXI_HELLO, .hello = as_client};
+    message.hello.version = COXI_WIRE_VERSION;
+    caller_send(caller, &message, payload, sizeof(payload));
+    caller_expect_end(caller);
+    caller_close(caller);
+    assert_alive(&h);
+    harbour_close(&h);
+}
+
+TEST(ps_that_ends_closes_every_connection)
+{
+    struct harbour h;
+    struct caller *callers[3];
+    harbour_open(&h, ipc());
+    for (size_t i = 0; i < 3; i++) {
+        callers[i] = caller_join(coxi_ps_url(h.ps), &as_client);
+    }
+    harbour_close(&h);
+    for (size_t i = 0; i < 3; i++) {
+        caller_expect_end(callers[i]);
+        caller_close(callers[i]);
+    }
+}
+
+TEST(ps_names_an_address_that_it_cannot_use)
+{
+    struct coxi_ps *ps;
+    struct coxi_ps_options options = {.listen = "ipc:///no/such/directory/ps",
+                                      .peer_timeout_ms = 1000};
+    assert_code(COX_EADDRESS, coxi_ps_open(&options, &ps));
+    assert_error_names("/no/such/directory/ps");
+}
