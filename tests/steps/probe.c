@@ -1,0 +1,195 @@
+/* Steps that do one thing each, as their arguments say, so that a test sees what became
+ * of it. */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <coxswain/step.h>
+
+enum { FLOATS_MAX = 4096 };
+
+static const char *text(struct cox_step *step, const char *name)
+{
+    const struct cox_value *value = cox_step_argument(step, name);
+    return value != NULL ? (const char *)value->data : "";
+}
+
+static int64_t number(struct cox_step *step, const char *name)
+{
+    const int64_t *value = (const int64_t *)cox_step_scalar(step, name, COX_I64);
+    return value != NULL ? *value : 0;
+}
+
+/* The elements of argument `name`, or NULL where there is none such. */
+static const void *vector(struct cox_step *step, const char *name, size_t *ret_n)
+{
+    const struct cox_value *value = cox_step_argument(step, name);
+    if (ret_n != NULL) {
+        *ret_n = value != NULL ? value->shape[0] : 0;
+    }
+    return value != NULL ? value->data : NULL;
+}
+
+static int give(struct cox_step *step, const char *name, uint64_t value)
+{
+    const int64_t given = (int64_t)value;
+    const struct cox_value result = COX_SCALAR(name, COX_I64, &given);
+    return cox_step_return(step, &result);
+}
+
+/* Updates variable `variable` by operation `op` with `keys` and `values` where they are
+ * given. Then returns `result`. */
+static int update(struct cox_step *step)
+{
+    struct cox_variable *variable;
+    size_t n_keys = 0;
+    const uint64_t *keys = (const uint64_t *)vector(step, "keys", &n_keys);
+    int r = cox_step_variable(step, text(step, "variable"), &variable);
+    if (r == 0) {
+        r = step->api->update(step, variable, (uint32_t)number(step, "op"), keys,
+                              n_keys, vector(step, "values", NULL));
+    }
+    return r != 0 ? r : (int)number(step, "result");
+}
+
+/* The same, but does not look at what became of it. */
+static int update_blindly(struct cox_step *step)
+{
+    (void)update(step);
+    return 0;
+}
+
+static int update_and_fail(struct cox_step *step)
+{
+    int r = update(step);
+    return r != 0 ? r : cox_step_fail(step, 42, "line %d is odd", 7);
+}
+
+/* Pulls `variable` (with `keys`) and returns its first `n` floats. */
+static int pull(struct cox_step *step)
+{
+    static float values[FLOATS_MAX];
+    struct cox_pull wanted = {.values = values};
+    int r = cox_step_variable(step, text(step, "variable"), &wanted.variable);
+    if (r != 0) {
+        return r;
+    }
+    wanted.keys = (const uint64_t *)vector(step, "keys", &wanted.n_keys);
+    r = cox_step_pull(step, &wanted, 1);
+    const struct cox_value result =
+        COX_VECTOR("values", COX_F32, (uint64_t)number(step, "n"), values);
+    return r != 0 ? r : cox_step_return(step, &result);
+}
+
+static int pull_into_nothing(struct cox_step *step)
+{
+    struct cox_pull wanted = {0};
+    int r = cox_step_variable(step, text(step, "variable"), &wanted.variable);
+    wanted.keys = (const uint64_t *)vector(step, "keys", &wanted.n_keys);
+    return r != 0 ? r : cox_step_pull(step, &wanted, 1);
+}
+
+/* A table needs keys: this gives none, but a number of them. */
+static int pull_without_keys(struct cox_step *step)
+{
+    static float values[FLOATS_MAX];
+    struct cox_pull wanted = {.n_keys = 2, .values = values};
+    int r = cox_step_variable(step, text(step, "variable"), &wanted.variable);
+    return r != 0 ? r : cox_step_pull(step, &wanted, 1);
+}
+
+/* Pulls d1, d2, d3 (60 floats each) and rows of t (2 floats each), all in one call,
+ * rows before, between and after. Returns them under their names. */
+static int pull_all(struct cox_step *step)
+{
+    static const char *const names[] = {"t", "d1", "d2", "t", "d3", "t"};
+    static float values[6][FLOATS_MAX];
+    struct cox_pull pulls[6] = {{0}};
+    size_t n_keys = 0;
+    const uint64_t *keys = (const uint64_t *)vector(step, "keys", &n_keys);
+    for (int i = 0; i < 6; i++) {
+        int r = cox_step_variable(step, names[i], &pulls[i].variable);
+        if (r != 0) {
+            return r;
+        }
+        pulls[i].keys = names[i][0] == 't' ? keys : NULL;
+        pulls[i].n_keys = names[i][0] == 't' ? n_keys : 0;
+        pulls[i].values = values[i];
+    }
+    int r = cox_step_pull(step, pulls, 6);
+    for (int i = 0; r == 0 && i < 6; i++) {
+        const char *const results[] = {"t1", "d1", "d2", "t2", "d3", "t3"};
+        const struct cox_value result = COX_VECTOR(
+            results[i], COX_F32, names[i][0] == 't' ? n_keys * 2 : 60, values[i]);
+        r = cox_step_return(step, &result);
+    }
+    return r;
+}
+
+/* Returns `n` results. */
+static int give_many(struct cox_step *step)
+{
+    int r = 0;
+    for (int64_t i = 0; r == 0 && i < number(step, "n"); i++) {
+        r = give(step, "one", (uint64_t)i);
+    }
+    return r;
+}
+
+/* Returns a result under the name that argument `name` holds. */
+static int give_named(struct cox_step *step)
+{
+    return give(step, text(step, "name"), 7);
+}
+
+/* Returns what it is told about itself. */
+static int identify(struct cox_step *step)
+{
+    int r = give(step, "seed", cox_step_seed(step));
+    r = r != 0 ? r : give(step, "closure", cox_step_closure(step));
+    r = r != 0 ? r : give(step, "attempt", cox_step_attempt(step));
+    return r != 0 ? r : give(step, "worker", cox_step_worker(step));
+}
+
+static int describe(struct cox_step *step)
+{
+    struct cox_variable *variable;
+    uint32_t dtype = 0;
+    uint32_t rank = 0;
+    uint64_t shape[COX_RANK_MAX] = {0};
+    int r = cox_step_variable(step, text(step, "variable"), &variable);
+    r = r != 0 ? r : cox_step_shape(step, variable, &dtype, &rank, shape);
+    r = r != 0 ? r : give(step, "dtype", dtype);
+    r = r != 0 ? r : give(step, "rank", rank);
+    r = r != 0 ? r : give(step, "rows", shape[0]);
+    return r != 0 ? r : give(step, "columns", shape[1]);
+}
+
+/* Waits at the FIFO `path` until somebody has opened it for writing and closed it: who
+ * has opened it knows that the step runs, and decides when it goes on. Then adds 1 to
+ * `variable`, if that is given. */
+static int wait_at(struct cox_step *step)
+{
+    char byte;
+    struct cox_variable *variable;
+    const int64_t one = 1;
+    int fd = open(text(step, "path"), O_RDONLY);
+    if (fd < 0) {
+        return cox_step_fail(step, 1, "there is no FIFO");
+    }
+    while (read(fd, &byte, 1) > 0) {
+    }
+    (void)close(fd);
+    if (cox_step_argument(step, "variable") == NULL) {
+        return 0;
+    }
+    int r = cox_step_variable(step, text(step, "variable"), &variable);
+    return r != 0 ? r : cox_step_add(step, variable, &one);
+}
+
+COX_STEPS(COX_STEP("update", update), COX_STEP("update_blindly", update_blindly),
+          COX_STEP("update_and_fail", update_and_fail), COX_STEP("pull", pull),
+          COX_STEP("pull_into_nothing", pull_into_nothing),
+          COX_STEP("pull_without_keys", pull_without_keys),
+          COX_STEP("pull_all", pull_all), COX_STEP("give_many", give_many),
+          COX_STEP("give_named", give_named), COX_STEP("identify", identify),
+          COX_STEP("describe", describe), COX_STEP("wait_at", wait_at));

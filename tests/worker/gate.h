@@ -1,0 +1,12 @@
+/* Gates at which the step wait_at (module probe) waits for the test. */
+#ifndef COXI_TESTS_WORKER_GATE_H
+#define COXI_TESTS_WORKER_GATE_H
+
+/* A FIFO of that name: its path, for the step's argument. */
+const char *gate_make(const char *name);
+
+/* Waits until a step is there; it goes on when what this returns is released. */
+int gate_pass(const char *path);
+void gate_release(int fd);
+
+#endif

@@ -1,0 +1,79 @@
+/* The program coxswain-worker, from outside: its options. */
+#include <signal.h>
+#include <stdio.h>
+
+#include "tests/program.h"
+#include "tests/test.h"
+
+static const char name[] = "coxswain-worker";
+
+TEST(worker_program_lists_its_options)
+{
+    static const char *const listed[] = {"Usage: coxswain-worker",
+                                         "--listen",
+                                         "--index",
+                                         "--address-file",
+                                         "--slots",
+                                         "--commit-window",
+                                         "--dir",
+                                         "--log-level",
+                                         "--peer-timeout-ms",
+                                         "--insecure",
+                                         "COX_WORKER_"};
+    struct program program;
+    const char *const argv[] = {name, "--help", NULL};
+    assert_int_equal(0, program_run(&program, argv));
+    for (size_t i = 0; i < sizeof(listed) / sizeof(*listed); i++) {
+        program_assert_printed(&program, listed[i]);
+    }
+}
+
+TEST(worker_program_names_an_option_and_the_range_of_its_values)
+{
+    program_assert_refuses(name, "--slots=0", "--slots takes a number from 1 to 1024");
+    program_assert_refuses(name, "--commit-window=many", "--commit-window");
+    program_assert_refuses(name, "--no-such-option", "--no-such-option");
+}
+
+TEST(worker_program_listens_beyond_loopback_only_when_told_so)
+{
+    program_assert_refuses(name, "--listen=tcp://0.0.0.0:0", "--listen");
+    program_assert_refuses(name, "--listen=tcp://0.0.0.0:0", "--insecure");
+}
+
+/* What the step process complains about ends the supervisor, too. */
+TEST(worker_program_names_an_address_that_it_cannot_use)
+{
+    program_assert_refuses(name, "--listen=ipc:///no/such/directory/worker",
+                           "/no/such/directory/worker");
+}
+
+TEST(worker_program_names_an_address_file_that_it_cannot_write)
+{
+    program_assert_refuses(name, "--address-file=/no/such/directory/address",
+                           "/no/such/directory/address");
+}
+
+TEST(worker_program_names_a_directory_that_it_cannot_make)
+{
+    program_assert_refuses(name, "--dir=/proc/no/such/directory", "/proc/no");
+}
+
+TEST(worker_program_names_an_address_that_is_in_use)
+{
+    struct program first;
+    char address[256];
+    char option[300];
+    daemon_start(&first, name, 0, "tcp://127.0.0.1:0", address);
+    (void)snprintf(option, sizeof(option), "--listen=%s", address);
+    program_assert_refuses(name, option, address);
+    program_kill(&first, SIGTERM);
+    assert_int_equal(128 + SIGTERM, program_wait(&first));
+}
+
+TEST(worker_program_ends_at_once_where_its_starter_has_gone)
+{
+    struct program program;
+    const char *const argv[] = {name, "--parent=1", NULL};
+    assert_int_equal(128, program_run(&program, argv));
+}

@@ -1,0 +1,357 @@
+/* See rig.h. */
+#include "tests/worker/rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/dtype.h"
+#include "common/error.h"
+#include "tests/test.h"
+
+enum { WAIT_MS = 8000 };
+
+/* ---- connections */
+
+static int ignore_frame(void *arg, struct coxi_link *link,
+                        const struct coxi_frame *frame)
+{
+    (void)arg;
+    (void)link;
+    (void)frame;
+    return 0;
+}
+
+static void ignore_close(void *arg, struct coxi_link *link, int code, const char *text)
+{
+    (void)arg;
+    (void)link;
+    (void)code;
+    (void)text;
+}
+
+static const struct coxi_link_events worker_events = {.on_frame = ignore_frame,
+                                                      .on_close = ignore_close};
+
+static void on_accepted(void *arg, struct coxi_link *link)
+{
+    coxi_link_listen_to(link, &worker_events, NULL);
+    coxi_link_start(link);
+    atomic_store((_Atomic(struct coxi_link *) *)arg, link);
+}
+
+static bool is_accepted(void *arg)
+{
+    return atomic_load((_Atomic(struct coxi_link *) *)arg) != NULL;
+}
+
+struct coxi_link *rig_connect(struct caller **ret)
+{
+    static int n_connected;
+    char url[300];
+    char name[32];
+    _Atomic(struct coxi_link *) accepted = NULL;
+    struct coxi_listener *listener;
+    (void)snprintf(name, sizeof(name), "link-%d", n_connected++);
+    (void)snprintf(url, sizeof(url), "ipc://%s", coxi_test_path(name));
+    assert_code(0, coxi_listener_open(url, on_accepted, &accepted, &listener));
+    coxi_listener_start(listener);
+    *ret = caller_open(url, NULL);
+    coxi_test_until(is_accepted, &accepted, "a connection");
+    coxi_listener_close(listener);
+    return atomic_load(&accepted);
+}
+
+/* ---- parameter servers */
+
+static void ask(struct coxi_psc *psc, const struct coxi_message *message)
+{
+    struct coxi_psc_request request = {0};
+    assert_code(0, coxi_psc_call(psc, message, &request, COXI_STATUS, NULL, NULL));
+}
+
+static void open_ps(struct rig *rig, uint32_t i)
+{
+    static int n_opened;
+    char url[300];
+    char name[32];
+    (void)snprintf(name, sizeof(name), "ps-%d", n_opened++);
+    (void)snprintf(url, sizeof(url), "ipc://%s", coxi_test_path(name));
+    struct coxi_ps_options ps = {.listen = url, .index = i, .peer_timeout_ms = 60000};
+    assert_code(0, coxi_ps_open(&ps, &rig->ps[i]));
+    (void)snprintf(rig->addresses[i], sizeof(rig->addresses[i]), "%s",
+                   coxi_ps_url(rig->ps[i]));
+    struct coxi_psc_options options = {
+        .address = rig->addresses[i],
+        .index = i,
+        .self = {.role = COXI_ROLE_CLIENT, .session = rig->session},
+        .links = rig->links,
+        .connect_ms = WAIT_MS,
+        .reconnect_ms = -1,
+        .request_ms = WAIT_MS,
+    };
+    assert_code(0, coxi_psc_open(&options, &rig->client[i]));
+    assert_code(0, coxi_psc_wait(rig->client[i], WAIT_MS));
+    rig->incarnations[i] = coxi_psc_incarnation(rig->client[i]);
+    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = rig->session};
+    ask(rig->client[i], &claim);
+}
+
+static uint32_t create(struct rig *rig, const char *name, uint32_t dtype,
+                       uint32_t n_shards, uint32_t first_ps)
+{
+    uint32_t id = rig->n_variables++;
+    assert_true(id < RIG_VARIABLES_MAX);
+    for (uint32_t i = 0; i < n_shards; i++) {
+        rig->shards[id][i] = (struct coxi_shard){first_ps + i, i, 1};
+    }
+    rig->variables[id] = (struct coxi_variable){.id = id,
+                                                .name = name,
+                                                .dtype = dtype,
+                                                .rank = 1,
+                                                .shape = {n_shards},
+                                                .shards = rig->shards[id],
+                                                .n_shards = n_shards};
+    for (uint32_t p = 0; p < rig->n_ps; p++) {
+        struct coxi_message message = {.kind = COXI_CREATE};
+        message.create =
+            (struct coxi_create){rig->session, 1000000 + id, rig->variables[id]};
+        ask(rig->client[p], &message);
+    }
+    assert_code(0, rig_layout(rig));
+    return id;
+}
+
+uint32_t rig_counter(struct rig *rig, const char *name, uint32_t ps)
+{
+    return create(rig, name, COX_I64, 1, ps);
+}
+
+uint32_t rig_spread(struct rig *rig, const char *name)
+{
+    return create(rig, name, COX_F32, rig->n_ps, 0);
+}
+
+int64_t rig_read(struct rig *rig, uint32_t variable)
+{
+    int64_t value = -1;
+    uint64_t ps = rig->shards[variable][0].ps;
+    const struct coxi_pull_item item = {variable, 0, 1};
+    struct coxi_psc_request request = {.into = &value, .into_len = sizeof(value)};
+    struct coxi_message message = {.kind = COXI_PULL};
+    message.pull = (struct coxi_pull){rig->session,
+                                      coxi_psc_incarnation(rig->client[ps]), &item, 1};
+    assert_code(
+        0, coxi_psc_call(rig->client[ps], &message, &request, COXI_PULLED, NULL, NULL));
+    return value;
+}
+
+/* ---- the run */
+
+static void on_run_free(void *arg)
+{
+    atomic_store(&((struct rig *)arg)->run_freed, true);
+}
+
+static bool is_freed(void *arg)
+{
+    return atomic_load(&((struct rig *)arg)->run_freed);
+}
+
+int rig_layout(struct rig *rig)
+{
+    struct coxi_ps_address servers[RIG_PS_MAX];
+    struct coxi_message message = {.kind = COXI_LAYOUT};
+    struct coxi_message decoded;
+    struct coxi_buffer bytes = {0};
+    const void *encoded;
+    size_t len = 0;
+    for (uint32_t i = 0; i < rig->n_ps; i++) {
+        servers[i] = (struct coxi_ps_address){rig->addresses[i], rig->incarnations[i],
+                                              rig->lost[i]};
+    }
+    message.layout = (struct coxi_layout){.session = rig->session,
+                                          .servers = servers,
+                                          .n_servers = rig->n_ps,
+                                          .variables = rig->variables,
+                                          .n_variables = rig->n_variables};
+    assert_true(coxi_message_encode(&message, &encoded, &len));
+    assert_code(0, coxi_buffer_append_raw(&bytes, encoded, len));
+    assert_true(coxi_message_decode(bytes.data, bytes.len, &decoded));
+    int r = coxi_run_set_layout(rig->run, &decoded.layout);
+    coxi_buffer_fini(&bytes);
+    return r;
+}
+
+int rig_load(struct rig *rig, uint32_t id, const char *name, bool with_bytes)
+{
+    size_t len = 0;
+    char *bytes = coxi_test_read(coxi_test_module(name), &len);
+    struct coxi_hash128 hash = coxi_hash_bytes(bytes, len);
+    struct coxi_message message = {.request = 77, .kind = COXI_MODULE};
+    message.module = (struct coxi_module){id, name, hash.high, hash.low};
+    coxi_run_load(rig->run, coxi_test_dir(), &message, with_bytes ? bytes : NULL,
+                  with_bytes ? len : 0);
+    free(bytes);
+    const struct coxi_message *answer = caller_expect(rig->caller, COXI_MODULE_LOADED);
+    assert_int_equal(77, answer->request);
+    assert_int_equal(id, answer->status.id);
+    return answer->status.code;
+}
+
+void rig_open(struct rig *rig, uint32_t n_ps, uint32_t n_slots, uint32_t commit_window)
+{
+    *rig =
+        (struct rig){.n_ps = n_ps, .session = {.run = 1, .generation = 1, .token = 9}};
+    assert_code(0, coxi_links_new(60000, &rig->links));
+    for (uint32_t i = 0; i < n_ps; i++) {
+        open_ps(rig, i);
+    }
+    assert_code(0, coxi_loop_new(0, NULL, NULL, &rig->loop));
+    assert_code(0, coxi_loop_start(rig->loop, "rig"));
+    assert_code(0, coxi_slots_new(n_slots, &rig->slots));
+    struct coxi_run_options options = {
+        .worker = 4,
+        .incarnation = 5,
+        .commit_window = commit_window,
+        .links = rig->links,
+        .loop = rig->loop,
+        .on_free = on_run_free,
+        .arg = rig,
+    };
+    struct coxi_link *control = rig_connect(&rig->caller);
+    assert_code(0, coxi_run_new(&options, &rig->session, control, &rig->run));
+    coxi_link_unref(control);
+    assert_code(0, rig_layout(rig));
+    assert_int_equal(0, rig_load(rig, 0, "probe", true));
+}
+
+void rig_close(struct rig *rig)
+{
+    coxi_run_close(rig->run);
+    coxi_slots_recall(rig->slots, rig->run, false);
+    coxi_run_unref(rig->run);
+    coxi_slots_free(rig->slots);
+    coxi_test_until(is_freed, rig, "the end of the run");
+    coxi_loop_stop(rig->loop);
+    coxi_loop_free(rig->loop);
+    caller_close(rig->caller);
+    for (uint32_t i = 0; i < rig->n_ps; i++) {
+        coxi_psc_close(rig->client[i]);
+        coxi_ps_close(rig->ps[i]);
+    }
+    coxi_links_free(rig->links);
+}
+
+/* ---- closures */
+
+static uint16_t function_of(const struct rig *rig, const char *name)
+{
+    const struct coxi_loaded *module = rig->run->modules[0];
+    for (uint16_t i = 0; i < module->n_functions; i++) {
+        if (strcmp(module->functions[i].name, name) == 0) {
+            return i;
+        }
+    }
+    fail_msg("no step is called %s", name);
+    return 0;
+}
+
+void rig_batch_add(struct rig *rig, struct rig_batch *batch, uint64_t closure,
+                   uint32_t attempt, const char *function, const struct cox_value *args,
+                   size_t n_args)
+{
+    struct coxi_buffer packed = {0};
+    for (size_t i = 0; i < n_args; i++) {
+        assert_code(0, coxi_values_add(&packed, &args[i]));
+    }
+    struct coxi_closure_head head = {.closure = closure,
+                                     .attempt = attempt,
+                                     .function = function_of(rig, function),
+                                     .args_len = (uint32_t)packed.len};
+    assert_code(0, coxi_buffer_append_raw(&batch->heads, &head, sizeof(head)));
+    assert_code(0, coxi_buffer_append(&batch->args, packed.data, packed.len));
+    coxi_buffer_fini(&packed);
+}
+
+int rig_batch_push(struct rig *rig, struct rig_batch *batch)
+{
+    struct coxi_dispatch dispatch = {
+        .closures = (const struct coxi_closure_head *)(void *)batch->heads.data,
+        .n_closures = batch->heads.len / sizeof(struct coxi_closure_head),
+    };
+    int r = coxi_slots_push(rig->slots, rig->run, &dispatch, batch->args.data,
+                            batch->args.len);
+    coxi_buffer_fini(&batch->heads);
+    coxi_buffer_fini(&batch->args);
+    return r;
+}
+
+void rig_push(struct rig *rig, uint64_t closure, uint32_t attempt, const char *function,
+              const struct cox_value *args, size_t n_args)
+{
+    struct rig_batch batch = {0};
+    rig_batch_add(rig, &batch, closure, attempt, function, args, n_args);
+    assert_code(0, rig_batch_push(rig, &batch));
+}
+
+void rig_push_add(struct rig *rig, uint64_t closure, uint32_t attempt, const char *name,
+                  int64_t value)
+{
+    const int64_t add = COXI_OP_ADD;
+    const struct cox_value args[] = {
+        COX_VECTOR("variable", COX_U8, strlen(name) + 1, name),
+        COX_SCALAR("op", COX_I64, &add), COX_VECTOR("values", COX_I64, 1, &value)};
+    rig_push(rig, closure, attempt, "update", args, 3);
+}
+
+/* ---- their ends */
+
+struct rig_done rig_next(struct rig *rig)
+{
+    struct rig_done done;
+    size_t len = 0;
+    if (rig->done == NULL) {
+        rig->done = caller_expect(rig->caller, COXI_DONE);
+        rig->done_at = rig->payload_at = 0;
+    }
+    done.head = rig->done->done.closures[rig->done_at++];
+    const uint8_t *payload = caller_payload(rig->caller, &len);
+    done.touched = (const uint32_t *)(const void *)(payload + rig->payload_at);
+    rig->payload_at += coxi_align(done.head.touched_n * sizeof(uint32_t), 8);
+    done.result = payload + rig->payload_at;
+    rig->payload_at += coxi_align(done.head.result_len, 8);
+    assert_true(rig->payload_at <= len);
+    if (rig->done_at == rig->done->done.n_closures) {
+        assert_int_equal(len, rig->payload_at);
+        rig->done = NULL; /* its bytes stay until the next message is asked for */
+    }
+    return done;
+}
+
+struct rig_done rig_expect(struct rig *rig, uint64_t closure, int code)
+{
+    struct rig_done done = rig_next(rig);
+    if (done.head.code != code) {
+        fail_msg("closure %d: %s (%s), not %s", (int)done.head.closure,
+                 coxi_error_name(done.head.code),
+                 done.head.code != 0 ? (const char *)done.result : "",
+                 coxi_error_name(code));
+    }
+    assert_int_equal(closure, done.head.closure);
+    return done;
+}
+
+int64_t rig_result(const struct rig_done *done, const char *name)
+{
+    struct cox_value values[COXI_VALUES_MAX];
+    size_t n = 0;
+    assert_code(0, coxi_values_unpack(done->result, done->head.result_len, values, &n));
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(values[i].name, name) == 0) {
+            assert_int_equal(COX_I64, values[i].dtype);
+            return *(const int64_t *)values[i].data;
+        }
+    }
+    fail_msg("no result is called %s", name);
+    return 0;
+}

@@ -1,0 +1,95 @@
+/*
+ * A worker's inside for tests: parameter servers, slots and a run in this process, and
+ * the client's end of the control connection. The run has the module "probe" as 0.
+ */
+#ifndef COXI_TESTS_WORKER_RIG_H
+#define COXI_TESTS_WORKER_RIG_H
+
+#include <stdatomic.h>
+
+#include "common/layout.h"
+#include "common/ps_client.h"
+#include "ps/service.h"
+#include "tests/ps/caller.h"
+#include "worker/run.h"
+#include "worker/slots.h"
+
+enum { RIG_PS_MAX = 3, RIG_VARIABLES_MAX = 4 };
+
+struct rig {
+    uint32_t n_ps;
+    struct coxi_ps *ps[RIG_PS_MAX]; /* NULL: ended by the test */
+    struct coxi_psc *client[RIG_PS_MAX];
+    uint64_t incarnations[RIG_PS_MAX]; /* as the layout tells them */
+    bool lost[RIG_PS_MAX];
+    char addresses[RIG_PS_MAX][256];
+    struct coxi_session session;
+    struct coxi_links *links;
+    struct coxi_loop *loop;
+    struct coxi_slots *slots;
+    struct coxi_run *run;
+    atomic_bool run_freed;
+    struct caller *caller; /* what the client hears */
+
+    struct coxi_variable variables[RIG_VARIABLES_MAX];
+    struct coxi_shard shards[RIG_VARIABLES_MAX][RIG_PS_MAX];
+    uint32_t n_variables;
+
+    const struct coxi_message *done; /* being read by rig_next, or NULL */
+    size_t done_at;
+    size_t payload_at;
+};
+
+void rig_open(struct rig *rig, uint32_t n_ps, uint32_t n_slots, uint32_t commit_window);
+void rig_close(struct rig *rig);
+
+/* A connection: the end that the worker has (for coxi_run_set_data), and the other. */
+struct coxi_link *rig_connect(struct caller **ret);
+
+/* A variable of one I64 on ps `ps`; of `n_ps` F32, one on each. Its id. */
+uint32_t rig_counter(struct rig *rig, const char *name, uint32_t ps);
+uint32_t rig_spread(struct rig *rig, const char *name);
+
+/* Tells the run where everything is, as the struct says; the code. */
+int rig_layout(struct rig *rig);
+
+/* Loads module `name` as `id`: the code that the client hears. */
+int rig_load(struct rig *rig, uint32_t id, const char *name, bool with_bytes);
+
+/* The value of a counter, as a client reads it. */
+int64_t rig_read(struct rig *rig, uint32_t variable);
+
+/* Closures for one dispatch. */
+struct rig_batch {
+    struct coxi_buffer heads;
+    struct coxi_buffer args;
+};
+
+void rig_batch_add(struct rig *rig, struct rig_batch *batch, uint64_t closure,
+                   uint32_t attempt, const char *function, const struct cox_value *args,
+                   size_t n_args);
+int rig_batch_push(struct rig *rig, struct rig_batch *batch); /* frees it */
+
+/* One closure in a dispatch of its own. */
+void rig_push(struct rig *rig, uint64_t closure, uint32_t attempt, const char *function,
+              const struct cox_value *args, size_t n_args);
+
+/* Adds `value` to the counter called `name`. */
+void rig_push_add(struct rig *rig, uint64_t closure, uint32_t attempt, const char *name,
+                  int64_t value);
+
+/* The next closure that the client hears the end of. Valid until the next call. */
+struct rig_done {
+    struct coxi_done_head head;
+    const uint32_t *touched;
+    const void *result; /* an error: its text */
+};
+struct rig_done rig_next(struct rig *rig);
+
+/* Asserts that it is `closure` with `code`. */
+struct rig_done rig_expect(struct rig *rig, uint64_t closure, int code);
+
+/* The result `name`, an I64. */
+int64_t rig_result(const struct rig_done *done, const char *name);
+
+#endif

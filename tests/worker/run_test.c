@@ -1,0 +1,258 @@
+/* A worker's part in a run: its layout, its modules, and how results leave. */
+#include "worker/run.h"
+
+#include <string.h>
+
+#include "tests/test.h"
+#include "tests/worker/rig.h"
+
+/* ---- layouts */
+
+TEST(run_keeps_a_variables_handle_when_the_layout_comes_again)
+{
+    struct rig rig;
+    rig_open(&rig, 2, 1, 16);
+    assert_null(coxi_run_variable(rig.run, "a"));
+    (void)rig_counter(&rig, "a", 0);
+    struct cox_variable *a = coxi_run_variable(rig.run, "a");
+    assert_non_null(a);
+    assert_int_equal(COX_I64, a->description->dtype);
+    (void)rig_counter(&rig, "b", 1);
+    assert_ptr_equal(a, coxi_run_variable(rig.run, "a"));
+    assert_int_equal(1, coxi_run_variable(rig.run, "b")->description->id);
+    assert_null(coxi_run_variable(rig.run, "c"));
+    rig_close(&rig);
+}
+
+TEST(run_refuses_a_layout_with_another_number_of_ps)
+{
+    struct rig rig;
+    rig_open(&rig, 2, 1, 16);
+    rig.n_ps = 1;
+    assert_code(COX_EPROTO, rig_layout(&rig));
+    rig.n_ps = 0;
+    assert_code(COX_EPROTO, rig_layout(&rig));
+    rig.n_ps = 2;
+    assert_code(0, rig_layout(&rig));
+    rig_close(&rig);
+}
+
+TEST(run_refuses_a_layout_with_a_malformed_variable)
+{
+    struct rig rig;
+    rig_open(&rig, 2, 1, 16);
+    uint32_t id = rig_counter(&rig, "a", 0);
+    rig.variables[id].id = COXI_VARIABLES_MAX;
+    assert_code(COX_EPROTO, rig_layout(&rig));
+    rig.variables[id].id = 1;
+    rig.variables[id].name = "b";
+    rig.shards[id][0].ps = 2; /* there are ps 0 and 1 */
+    assert_code(COX_EINVAL, rig_layout(&rig));
+    assert_error_names("'b'");
+    assert_null(coxi_run_variable(rig.run, "b"));
+    assert_non_null(coxi_run_variable(rig.run, "a"));
+    rig_close(&rig);
+}
+
+/* ---- modules */
+
+TEST(run_asks_for_the_bytes_of_a_module_that_is_not_cached)
+{
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    assert_int_equal(COX_ENOENT, rig_load(&rig, 1, "counter", false));
+    assert_int_equal(0, rig_load(&rig, 1, "counter", true));
+    assert_int_equal(0, rig_load(&rig, 1, "counter", false)); /* under that id: known */
+    assert_int_equal(0, rig_load(&rig, 2, "counter", false)); /* from the cache */
+    struct coxi_closure_head head = {.module = 2, .function = 1};
+    assert_string_equal("nothing", coxi_run_function(rig.run, &head)->name);
+    rig_close(&rig);
+}
+
+TEST(run_refuses_a_module_beyond_the_last_and_one_that_cannot_be_loaded)
+{
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    assert_int_equal(COX_ELIMIT, rig_load(&rig, COXI_MODULES_MAX, "counter", true));
+    assert_int_equal(COX_EMODULE, rig_load(&rig, 1, "undefined", true));
+    assert_int_equal(0, rig_load(&rig, COXI_MODULES_MAX - 1, "counter", true));
+    rig_close(&rig);
+}
+
+TEST(run_reports_a_closure_of_a_function_that_is_not_there)
+{
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    struct coxi_closure_head heads[] = {
+        {.closure = 1, .attempt = 3, .module = 1},
+        {.closure = 2, .attempt = 1, .function = 999},
+        {.closure = 3, .attempt = 1, .module = UINT16_MAX, .function = 1}};
+    struct coxi_dispatch dispatch = {heads, 3};
+    assert_code(0, coxi_slots_push(rig.slots, rig.run, &dispatch, NULL, 0));
+    struct rig_done done = rig_expect(&rig, 1, COX_EMODULE);
+    assert_int_equal(3, done.head.attempt);
+    assert_non_null(strstr(done.result, "worker 4 has no function 0 of module 1"));
+    done = rig_expect(&rig, 2, COX_EMODULE);
+    assert_non_null(strstr(done.result, "999"));
+    (void)rig_expect(&rig, 3, COX_EMODULE);
+    rig_close(&rig);
+}
+
+/* ---- results */
+
+static void report(struct rig *rig, uint64_t closure, const void *result, size_t len)
+{
+    static const uint32_t touched[] = {0, 2, 5};
+    struct coxi_report r = {.closure = closure,
+                            .attempt = 2,
+                            .step_code = 6,
+                            .run_us = 7,
+                            .touched = touched,
+                            .n_touched = closure % 4,
+                            .result = result,
+                            .result_len = len};
+    coxi_run_report(rig->run, &r);
+}
+
+TEST(run_sends_what_is_in_the_outbox_in_one_message)
+{
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    for (uint64_t id = 1; id <= 10; id++) {
+        report(&rig, id, "0123456789", id);
+    }
+    assert_int_equal(0, caller_waiting(rig.caller));
+    coxi_run_flush(rig.run);
+    for (uint64_t id = 1; id <= 10; id++) {
+        struct rig_done done = rig_expect(&rig, id, 0);
+        assert_int_equal(id < 10, rig.done != NULL); /* all of them are in one */
+        assert_int_equal(2, done.head.attempt);
+        assert_int_equal(6, done.head.step_code);
+        assert_int_equal(7, done.head.run_us);
+        assert_int_equal(id % 4, done.head.touched_n);
+        assert_true(id % 4 < 2 || done.touched[1] == 2);
+        assert_int_equal(id, done.head.result_len);
+        assert_memory_equal("0123456789", done.result, id);
+    }
+    rig_close(&rig);
+}
+
+TEST(run_sends_a_full_outbox_on_its_own)
+{
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    for (uint64_t id = 1; id <= COXI_REPORTS_MAX; id++) {
+        report(&rig, id, NULL, 0);
+    }
+    for (uint64_t id = 1; id <= COXI_REPORTS_MAX; id++) {
+        (void)rig_expect(&rig, id, 0);
+    }
+    assert_null(rig.done);
+    rig_close(&rig);
+}
+
+TEST(run_sends_long_results_over_the_data_connection_while_there_is_one)
+{
+    enum { LONG = 100000 };
+    static uint8_t bytes[LONG];
+    struct rig rig;
+    struct caller *control;
+    struct caller *data;
+    rig_open(&rig, 1, 1, 16);
+    struct coxi_link *link = rig_connect(&data);
+    memset(bytes, 0xab, sizeof(bytes));
+    control = rig.caller;
+    coxi_run_set_data(rig.run, link);
+    report(&rig, 1, bytes, LONG);
+    rig.caller = data;
+    struct rig_done done = rig_expect(&rig, 1, 0);
+    assert_int_equal(LONG, done.head.result_len);
+    assert_memory_equal(bytes, done.result, LONG);
+    rig.caller = control;
+    report(&rig, 2, "short", 5);
+    coxi_run_flush_reports(rig.run);
+    (void)rig_expect(&rig, 2, 0);
+    coxi_run_drop_data(rig.run, NULL); /* not that one: nothing */
+    coxi_run_drop_data(rig.run, link);
+    report(&rig, 3, bytes, LONG);
+    done = rig_expect(&rig, 3, 0);
+    assert_memory_equal(bytes, done.result, LONG);
+    coxi_link_unref(link);
+    caller_close(data);
+    rig_close(&rig);
+}
+
+TEST(run_reports_nothing_once_its_client_is_gone)
+{
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    coxi_run_close(rig.run);
+    report(&rig, 1, NULL, 0);
+    coxi_run_flush(rig.run);
+    /* What is sent now would come behind it. */
+    struct coxi_message marker = {.request = 5, .kind = COXI_COUNT};
+    assert_code(0, coxi_message_send(rig.run->control, &marker, NULL, false));
+    assert_int_equal(5, caller_expect(rig.caller, COXI_COUNT)->request);
+    rig_close(&rig);
+}
+
+/* ---- parameter servers that are gone */
+
+static void push_pull(struct rig *rig, uint64_t closure, const char *name)
+{
+    const struct cox_value arg = COX_VECTOR("variable", COX_U8, strlen(name) + 1, name);
+    rig_push(rig, closure, 1, "pull", &arg, 1);
+}
+
+TEST(run_ends_what_waits_for_a_ps_that_the_client_declares_lost)
+{
+    struct rig rig;
+    rig_open(&rig, 2, 1, 16);
+    (void)rig_counter(&rig, "a", 0);
+    (void)rig_counter(&rig, "b", 1);
+    coxi_ps_close(rig.ps[0]);
+    rig.ps[0] = NULL;
+    push_pull(&rig, 1, "a");
+    rig_push_add(&rig, 2, 1, "a", 1);
+    rig_push_add(&rig, 3, 1, "b", 1);
+    rig.lost[0] = true;
+    assert_code(0, rig_layout(&rig));
+    bool seen[4] = {false};
+    for (int i = 0; i < 3; i++) {
+        struct rig_done done = rig_next(&rig);
+        assert_int_equal(done.head.closure == 3 ? 0 : COX_EPSLOST, done.head.code);
+        seen[done.head.closure] = true;
+    }
+    assert_true(seen[1] && seen[2] && seen[3]);
+    assert_int_equal(1, rig_read(&rig, 1));
+    rig_close(&rig);
+}
+
+TEST(run_that_is_closed_wakes_a_step_that_waits_for_a_ps)
+{
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    (void)rig_counter(&rig, "a", 0);
+    coxi_ps_close(rig.ps[0]);
+    rig.ps[0] = NULL;
+    push_pull(&rig, 1, "a");
+    rig_push_add(&rig, 2, 1, "a", 1);
+    rig_close(&rig); /* it waits for the slot */
+    assert_true(atomic_load(&rig.run_freed));
+}
+
+TEST(run_meets_a_ps_again_that_was_restarted_and_reports_it_lost)
+{
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    (void)rig_counter(&rig, "a", 0);
+    rig_push_add(&rig, 1, 1, "a", 1);
+    (void)rig_expect(&rig, 1, 0);
+    coxi_ps_close(rig.ps[0]);
+    struct coxi_ps_options options = {.listen = rig.addresses[0],
+                                      .peer_timeout_ms = 60000};
+    assert_code(0, coxi_ps_open(&options, &rig.ps[0]));
+    rig_push_add(&rig, 2, 1, "a", 1);
+    (void)rig_expect(&rig, 2, COX_EPSLOST);
+    rig_close(&rig);
+}
