@@ -1,4 +1,5 @@
 /* What steps may ask and do, on a real cluster. */
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/client/crew.h"
@@ -274,6 +275,30 @@ TEST(step_has_a_seed_of_its_own)
     assert_int_equal(found[0][1] + 1, found[1][1]);
     assert_int_equal(1, found[0][2]);
     assert_int_equal(0, found[0][3]);
+    crew_close(&crew);
+}
+
+/* Long arguments come over another connection than the news of a variable, which takes
+ * its time where there are many: they must not come first. */
+TEST(step_with_long_arguments_knows_a_variable_that_was_just_created)
+{
+    enum { LONG = 70000, N_PLAIN = 400, N = 420 };
+    static uint8_t bytes[LONG];
+    const int64_t one = 1;
+    struct crew crew;
+    crew_open(&crew, 1, 1, "probe", NULL);
+    for (int i = 0; i < N; i++) {
+        char name[128];
+        (void)snprintf(name, sizeof(name), "%0100d", i);
+        struct cox_variable *counter = crew_counter(&crew, name);
+        if (i >= N_PLAIN) {
+            struct call call = update(name, &add);
+            add_vector(&call, "values", COX_I64, 1, &one);
+            add_vector(&call, "bytes", COX_U8, LONG, bytes);
+            succeed(&crew, "update", &call);
+            assert_int_equal(1, crew_read(&crew, counter));
+        }
+    }
     crew_close(&crew);
 }
 
