@@ -1,4 +1,4 @@
-# What comes from outside, all of it Debian packages (scripts/packages lists them).
+# What comes from outside, all of it Debian packages (scripts/lib.sh lists them).
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)

@@ -36,7 +36,10 @@ struct coxi_frame {
     size_t payload_len;
 };
 
-/* What the owner wants to hear; all calls come from the receiving thread, in order. */
+/*
+ * What the owner wants to hear, one call at a time and in order: from the receiving
+ * thread, but for on_close, which may come from one that is sending.
+ */
 struct coxi_link_events {
     /*
      * A frame has come whole; it is valid during the call. Other than 0: the link

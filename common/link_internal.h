@@ -57,6 +57,8 @@ struct coxi_link {
     atomic_bool handling;
     atomic_uint_least64_t last_in_ms;
     atomic_uint_least64_t last_out_ms;
+    atomic_uint_least64_t
+        stuck_ms; /* the kernel takes nothing since then; 0: it does */
 
     /* Receiving thread only. */
     nng_aio *recv_aio;

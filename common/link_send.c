@@ -18,6 +18,7 @@
 
 #include "common/buffer.h"
 #include "common/clock.h"
+#include "common/error.h"
 #include "common/link.h"
 #include "common/link_internal.h"
 #include "common/sync.h"
@@ -112,6 +113,7 @@ static unsigned fill_iov(const struct coxi_link *link, nng_iov iov[IOVS])
 static void send_later(struct coxi_link *link)
 {
     nng_iov iov[IOVS];
+    atomic_store_explicit(&link->stuck_ms, coxi_now_ms(), memory_order_relaxed);
     (void)nng_aio_set_iov(link->later_aio, fill_iov(link, iov), iov);
     nng_stream_send(link->stream, link->later_aio);
 }
@@ -132,6 +134,7 @@ static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t
 static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk **done)
 {
     link->sending = false;
+    atomic_store_explicit(&link->stuck_ms, 0, memory_order_relaxed);
     (void)pthread_cond_broadcast(&link->room);
     atomic_store_explicit(&link->last_out_ms, coxi_now_ms(), memory_order_relaxed);
     if (failed != 0) {
@@ -282,15 +285,17 @@ int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
     struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
     if (coxi_link_closed(link)) {
-        r = COX_ECLOSED;
+        r = coxi_error(COX_ECLOSED, "the connection is closed");
     } else if (frame->meta_len > UINT32_MAX ||
                frame->n_payload > COXI_LINK_SEGMENTS_MAX) {
-        r = COX_ELIMIT;
+        r = coxi_error(COX_ELIMIT, "a frame of %zu bytes and %zu segments",
+                       frame->meta_len, frame->n_payload);
     } else if (link->n_queued > out_max) {
-        r = COX_EAGAIN;
+        r = coxi_error(COX_EAGAIN, "%zu bytes wait for a peer that does not read",
+                       link->n_queued);
     } else if (!enqueue(link, frame, payload_len, &lent)) {
         /* Half a frame may be in line: nothing of it must leave any more. */
-        r = COX_ENOMEM;
+        r = coxi_error_memory("sending");
         (void)coxi_link_mark_closed(link, r, "out of memory while sending");
     } else if (is_enough(link, later)) {
         flush(link, &done);

@@ -16,6 +16,7 @@ struct coxi_links {
     uint64_t timeout_ms;
     pthread_mutex_t lock; /* guards the list; before a link's lock */
     struct coxi_link *first;
+    uint64_t looked_ms; /* when the links were looked at last */
 };
 
 int coxi_links_new(int timeout_ms, struct coxi_links **ret)
@@ -69,20 +70,46 @@ void coxi_links_drop(struct coxi_link *link)
     coxi_unlock(&links->lock);
 }
 
-/* Closes who is silent; up to BEATS_MAX links that owe a heartbeat are referenced in
- * ret. */
+/* Why the link is to be closed at `now`, or NULL. */
+static const char *verdict(const struct coxi_link *link, uint64_t now,
+                           uint64_t timeout_ms)
+{
+    /* While its owner is busy with what came, nothing more is read. */
+    bool handling = atomic_load_explicit(&link->handling, memory_order_acquire);
+    uint64_t in = atomic_load_explicit(&link->last_in_ms, memory_order_relaxed);
+    uint64_t stuck = atomic_load_explicit(&link->stuck_ms, memory_order_relaxed);
+    if (!handling && now > in && now - in > timeout_ms) {
+        return "the peer has been silent for too long";
+    }
+    return stuck != 0 && now > stuck && now - stuck > timeout_ms
+               ? "the peer has not read for too long"
+               : NULL;
+}
+
+/*
+ * Closes who is silent or does not read; up to BEATS_MAX links that owe a heartbeat are
+ * referenced in ret. After a time in which nobody looked (this process was stopped, or
+ * its host asleep) nothing is known of the peers, and their time begins anew.
+ */
 static size_t look(struct coxi_links *links, struct coxi_link **ret)
 {
     uint64_t now = coxi_now_ms();
     size_t n = 0;
     coxi_lock(&links->lock);
+    bool slept =
+        links->looked_ms != 0 && now - links->looked_ms > links->timeout_ms / 2;
+    links->looked_ms = now;
     for (struct coxi_link *link = links->first; link != NULL; link = link->watch_next) {
-        bool handling = atomic_load_explicit(&link->handling, memory_order_acquire);
-        uint64_t in = atomic_load_explicit(&link->last_in_ms, memory_order_relaxed);
+        if (slept) {
+            atomic_store_explicit(&link->last_in_ms, now, memory_order_relaxed);
+            if (atomic_load_explicit(&link->stuck_ms, memory_order_relaxed) != 0) {
+                atomic_store_explicit(&link->stuck_ms, now, memory_order_relaxed);
+            }
+        }
+        const char *text = verdict(link, now, links->timeout_ms);
         uint64_t out = atomic_load_explicit(&link->last_out_ms, memory_order_relaxed);
-        if (!handling && now > in && now - in > links->timeout_ms) {
-            coxi_link_close(link, COX_ETIMEDOUT,
-                            "the peer has been silent for too long");
+        if (text != NULL) {
+            coxi_link_close(link, COX_ETIMEDOUT, text);
         } else if (now > out && now - out >= links->timeout_ms / 4 && n < BEATS_MAX) {
             atomic_store_explicit(&link->last_out_ms, now, memory_order_relaxed);
             ret[n++] = coxi_link_ref(link);

@@ -31,7 +31,7 @@ struct coxi_server {
     struct coxi_server_options options;
     struct coxi_links *links;
     struct coxi_listener *listener;
-    pthread_mutex_t lock; /* guards the list; leaf */
+    pthread_mutex_t lock; /* guards the list; before that of the links */
     struct connection *connections;
     size_t n_connections;
 };

@@ -255,15 +255,20 @@ int cox_evaluator_next(struct cox_evaluator *evaluator, struct cox_checkpoint_in
     if (r != 0) {
         return r;
     }
-    loaded_free(evaluator->loaded);
-    evaluator->loaded = loaded;
-    evaluator->last = number;
-    evaluator->ended = loaded->manifest->final;
     struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
     info.number = number;
     info.run = loaded->manifest->session.run;
     info.final = loaded->manifest->final;
-    return coxi_struct_return(ret, sizeof(info), &info, "cox_checkpoint_info");
+    r = coxi_struct_return(ret, sizeof(info), &info, "cox_checkpoint_info");
+    if (r != 0) {
+        loaded_free(loaded);
+        return r;
+    }
+    loaded_free(evaluator->loaded);
+    evaluator->loaded = loaded;
+    evaluator->last = number;
+    evaluator->ended = loaded->manifest->final;
+    return 0;
 }
 
 /* ---- looking things up */

@@ -13,7 +13,9 @@
 
 #include "common/dtype.h"
 #include "common/error.h"
+#include "common/message.h"
 #include "common/safetensors.h"
+#include "common/sync.h"
 #include "ps/optimizer.h"
 #include "ps/store_internal.h"
 
@@ -209,25 +211,25 @@ static int write_file(const struct coxi_store *store,
     return coxi_st_finish(file, &done->bytes, &done->crc32);
 }
 
-int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
-                        struct coxi_snapshot_done *ret)
+/* Writes it: commits wait meanwhile. done->applied is for free(). */
+static int take_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
+                         struct coxi_snapshot_done *done)
 {
-    struct coxi_snapshot_done done = {.message = ""};
     struct coxi_interval *applied = NULL;
     struct plan plan = {0};
     (void)pthread_rwlock_rdlock(&store->registry);
     (void)pthread_rwlock_wrlock(&store->moment);
     int r = coxi_store_fenced(store, &snapshot->session);
     if (r == 0) {
-        r = coxi_applied_list(store->applied, &done.watermark, &applied,
-                              &done.n_applied);
-        done.applied = applied;
+        r = coxi_applied_list(store->applied, &done->watermark, &applied,
+                              &done->n_applied);
+        done->applied = applied;
     }
     if (r == 0) {
         r = make_plan(store, &plan);
     }
     if (r == 0) {
-        r = write_file(store, snapshot, &plan, &done);
+        r = write_file(store, snapshot, &plan, done);
     }
     (void)pthread_rwlock_unlock(&store->moment);
     (void)pthread_rwlock_unlock(&store->registry);
@@ -235,8 +237,49 @@ int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *sn
     free(plan.sources);
     if (r != 0) {
         free(applied);
-        return r;
     }
-    *ret = done;
+    return r;
+}
+
+/* The last snapshot's answer, with an applied set of the caller's own. */
+static int answer_again(const struct coxi_last_snapshot *last,
+                        struct coxi_snapshot_done *ret)
+{
+    size_t bytes = last->done.n_applied * sizeof(*last->applied);
+    struct coxi_interval *copy = malloc(bytes + 1);
+    if (copy == NULL) {
+        return coxi_error_memory("the applied set");
+    }
+    if (bytes > 0) {
+        memcpy(copy, last->applied, bytes);
+    }
+    *ret = last->done;
+    ret->applied = copy;
     return 0;
+}
+
+int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
+                        struct coxi_snapshot_done *ret)
+{
+    struct coxi_snapshot_done done = {.message = ""};
+    struct coxi_last_snapshot *last = &store->last;
+    int r = 0;
+    coxi_lock(&store->snapshots);
+    bool same_client = coxi_session_equal(&last->session, &snapshot->session);
+    if (same_client && snapshot->number < last->number) {
+        r = coxi_error(COX_EEXIST, "ps %u has written snapshot %llu since",
+                       store->ps_index, (unsigned long long)last->number);
+    } else if (!same_client || snapshot->number > last->number) {
+        r = take_snapshot(store, snapshot, &done);
+        if (r == 0) {
+            free(last->applied);
+            *last = (struct coxi_last_snapshot){snapshot->session, snapshot->number,
+                                                done, (void *)(uintptr_t)done.applied};
+        }
+    }
+    if (r == 0) {
+        r = answer_again(last, ret);
+    }
+    coxi_unlock(&store->snapshots);
+    return r;
 }

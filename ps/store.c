@@ -24,6 +24,7 @@ int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **
     (void)pthread_rwlock_init(&store->registry, &attr);
     (void)pthread_rwlock_init(&store->moment, &attr);
     (void)pthread_rwlockattr_destroy(&attr);
+    (void)pthread_mutex_init(&store->snapshots, NULL);
     *ret = store;
     return 0;
 }
@@ -57,6 +58,8 @@ void coxi_store_free(struct coxi_store *store)
 {
     if (store != NULL) {
         forget(store);
+        free(store->last.applied);
+        (void)pthread_mutex_destroy(&store->snapshots);
         (void)pthread_rwlock_destroy(&store->registry);
         (void)pthread_rwlock_destroy(&store->moment);
         free(store);
@@ -250,16 +253,20 @@ static int pull_item(const struct coxi_store *store, const struct coxi_pull_item
         return r;
     }
     size_t bytes = item->count * coxi_variable_row_bytes(part->variable);
+    size_t len = part->table != NULL ? item->count * sizeof(uint64_t) : 0;
+    if (len > *keys_len) {
+        return coxi_error(COX_EINVAL, "keys of table '%s' are missing",
+                          part->variable->name);
+    }
+    if (bytes > COXI_PAYLOAD_MAX - ret->len) {
+        return coxi_error(COX_ELIMIT, "a pull of more than %zu bytes",
+                          COXI_PAYLOAD_MAX);
+    }
     r = coxi_buffer_reserve(ret, bytes);
     if (r != 0) {
         return r;
     }
     if (part->table != NULL) {
-        size_t len = item->count * sizeof(uint64_t);
-        if (len > *keys_len) {
-            return coxi_error(COX_EINVAL, "keys of table '%s' are missing",
-                              part->variable->name);
-        }
         coxi_table_pull(part->table, (const uint64_t *)(const void *)*keys, item->count,
                         ret->data + ret->len);
         *keys += len;

@@ -4,7 +4,7 @@
  *
  * All functions but new and free are for any thread. Locks: `registry` (which variables
  * there are) before `moment` (commits against snapshots) before rows, blocks and the
- * applied set. Pulls take the registry only, so a snapshot never stops them.
+ * applied set; `snapshots` before all. Pulls take the registry only.
  */
 #ifndef COXI_PS_STORE_H
 #define COXI_PS_STORE_H
@@ -59,8 +59,10 @@ int coxi_store_advance(struct coxi_store *store,
                        const struct coxi_watermark *watermark);
 
 /*
- * Writes everything as of one moment to a new file at snapshot->path; commits wait.
- * *ret is filled (applied: for free()). COX_EFENCED, COX_EIO, COX_ENOMEM.
+ * Writes everything as of one moment to a new file at snapshot->path; commits wait, and
+ * so does a pull of a row whose bucket is being written. *ret is filled (applied: for
+ * free()). Again with the same session and number: the same answer, and nothing is
+ * written; a lower number is COX_EEXIST. COX_EFENCED, COX_EIO, COX_ENOMEM.
  */
 int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
                         struct coxi_snapshot_done *ret);

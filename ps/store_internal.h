@@ -19,6 +19,14 @@ struct coxi_part {
     struct coxi_table *table;
 };
 
+/* The snapshot that was written last: a request for it that comes again is answered. */
+struct coxi_last_snapshot {
+    struct coxi_session session;
+    uint64_t number; /* 0: none */
+    struct coxi_snapshot_done done;
+    struct coxi_interval *applied; /* done.applied, owned */
+};
+
 struct coxi_store {
     uint32_t ps_index;
     uint64_t incarnation;
@@ -34,6 +42,9 @@ struct coxi_store {
     pthread_rwlock_t moment; /* read: a commit is under way; written: a snapshot is */
 
     /* Of the run that has the store: 0 again when it is forgotten. */
+    pthread_mutex_t snapshots; /* one at a time; guards `last`; before registry */
+    struct coxi_last_snapshot last;
+
     atomic_uint_least64_t commits;
     atomic_uint_least64_t duplicates;
     atomic_uint_least64_t pulls;

@@ -135,7 +135,12 @@ static void commit_done(struct coxi_psc_request *request, int code,
         code = answer->status.code;
         text = answer->status.message;
     }
-    acknowledged(target->attempt, code, text);
+    acknowledged(target->attempt, coxi_attempt_ps_code(code), text);
+}
+
+int coxi_attempt_ps_code(int code)
+{
+    return code == COX_ETIMEDOUT ? COX_EPSLOST : code;
 }
 
 static void submit_commit(struct coxi_attempt *attempt, uint32_t ps,
@@ -217,6 +222,7 @@ static void attempt_reset(struct coxi_attempt *attempt,
     attempt->step_code = 0;
     attempt->step_failed = false;
     attempt->broken = 0;
+    attempt->lost = 0;
     attempt->text[0] = '\0';
     attempt->code = 0;
     attempt->code_text[0] = '\0';
@@ -245,10 +251,9 @@ static void judge(struct coxi_attempt *attempt, int returned)
     if (returned == 0) {
         return;
     }
-    bool ours =
-        !attempt->step_failed && (returned == COX_EPSLOST || returned == COX_EFENCED ||
-                                  returned == COX_ETIMEDOUT);
-    attempt->code = ours ? returned : COX_ESTEP;
+    /* A step that did not succeed because a ps is lost has not failed. Its own number
+     * says nothing of that: it may be any. */
+    attempt->code = attempt->lost != 0 ? attempt->lost : COX_ESTEP;
     if (!attempt->step_failed) {
         attempt->step_code = returned;
     }

@@ -44,6 +44,7 @@ struct coxi_attempt {
     int step_code; /* what cox_step_fail was given */
     bool step_failed;
     int broken;                    /* why an update was not collected */
+    int lost;                      /* a pull failed, and not by the step's fault */
     char text[COXI_STEP_TEXT_MAX]; /* of the last error */
 
     pthread_mutex_t lock; /* guards all below; leaf */
@@ -55,6 +56,9 @@ struct coxi_attempt {
     uint32_t n_targets;
     struct coxi_target targets[];
 };
+
+/* A ps's error as a closure's: one that does not answer in time is lost to it. */
+int coxi_attempt_ps_code(int code);
 
 /* The functions behind coxswain/step.h. */
 extern const struct cox_step_api coxi_step_api;

@@ -1,5 +1,6 @@
 /* coxswain-worker: the worker daemon; as supervisor, or (--step-process) the one it
  * runs. */
+#include <signal.h>
 #include <stdlib.h>
 
 #include "common/daemon.h"
@@ -54,7 +55,8 @@ static const struct coxi_program program = {
 
 static int serve(const struct config *config)
 {
-    int signal = 0;
+    int signum = 0;
+    (void)signal(SIGINT, SIG_IGN); /* Ctrl-C is for the supervisor, which hands it on */
     int r = coxi_worker_serve(
         &(struct coxi_worker_options){
             .listen = config->daemon.listen,
@@ -65,8 +67,8 @@ static int serve(const struct config *config)
             .commit_window = (uint32_t)config->commit_window,
             .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
         },
-        &signal);
-    return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_AGAIN + signal;
+        &signum);
+    return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_AGAIN + signum;
 }
 
 int main(int argc, char **argv)

@@ -320,7 +320,10 @@ static void send_reports(struct coxi_run *run)
         payload.arg = run->report_payload.data;
         run->report_payload = (struct coxi_buffer){0};
     }
-    (void)coxi_message_send(link, &message, &payload, false);
+    int r = coxi_message_send(link, &message, &payload, false);
+    if (r != 0 && r != COX_ECLOSED) {
+        coxi_link_close(run->control, r, "results could not be sent");
+    }
     coxi_link_unref(link);
     run->n_reports = 0;
     run->report_payload.len = 0;
@@ -380,7 +383,22 @@ void coxi_run_tick(struct coxi_run *run)
     coxi_run_flush_reports(run);
     coxi_lock(&run->lock);
     for (uint32_t i = 0; i < run->n_ps; i++) {
+        coxi_psc_flush(run->ps[i]); /* for commits that a long step holds back */
         coxi_psc_tick(run->ps[i]);
     }
     coxi_unlock(&run->lock);
+}
+
+bool coxi_run_drain(struct coxi_run *run)
+{
+    coxi_run_tick(run);
+    coxi_lock(&run->lock);
+    bool idle = run->n_committing == 0;
+    struct coxi_link *links[2] = {run->control, run->data};
+    for (int i = 0; idle && i < 2; i++) {
+        idle = links[i] == NULL || coxi_link_closed(links[i]) ||
+               coxi_link_queued(links[i]) == 0;
+    }
+    coxi_unlock(&run->lock);
+    return idle;
 }

@@ -121,4 +121,7 @@ void coxi_run_flush_reports(struct coxi_run *run);
 /* Deadlines of requests; and nothing lies in the outbox for long. */
 void coxi_run_tick(struct coxi_run *run);
 
+/* No step runs any more: true once every commit has ended and every result has left. */
+bool coxi_run_drain(struct coxi_run *run);
+
 #endif

@@ -18,6 +18,8 @@
 #include "worker/run.h"
 #include "worker/slots.h"
 
+enum { DRAIN_MS = 10 };
+
 struct worker {
     struct coxi_worker_options options;
     uint64_t incarnation;
@@ -25,6 +27,7 @@ struct worker {
     struct coxi_server *server;
     struct coxi_slots *slots;
     int signal;
+    uv_timer_t drain; /* looks whether all has ended, once there is a signal */
     bool closing;
     atomic_uint n_runs;   /* that are not freed yet */
     pthread_mutex_t lock; /* guards run; comes before the run's locks */
@@ -219,13 +222,22 @@ static void on_tick(void *arg)
     coxi_lock(&worker->lock);
     struct coxi_run *run = worker->run != NULL ? coxi_run_ref(worker->run) : NULL;
     coxi_unlock(&worker->lock);
-    if (run != NULL) {
+    bool ending = worker->signal != 0 && !worker->closing;
+    bool idle = ending && coxi_slots_stop(worker->slots);
+    if (run != NULL && idle) {
+        idle = coxi_run_drain(run);
+    } else if (run != NULL) {
         coxi_run_tick(run);
-        coxi_run_unref(run);
     }
-    if (worker->signal != 0 && !worker->closing && coxi_slots_stop(worker->slots)) {
+    coxi_run_unref(run);
+    if (idle) {
         coxi_loop_stop(worker->loop);
     }
+}
+
+static void on_drain(uv_timer_t *timer)
+{
+    on_tick(timer->data);
 }
 
 static void on_signal(void *arg, int signum)
@@ -236,7 +248,9 @@ static void on_signal(void *arg, int signum)
     }
     coxi_log(COXI_LOG_INFO, "ending", "signal=%d", signum);
     worker->signal = signum;
-    on_tick(worker);
+    worker->drain.data = worker;
+    (void)uv_timer_init(coxi_loop_uv(worker->loop), &worker->drain);
+    (void)uv_timer_start(&worker->drain, on_drain, 0, DRAIN_MS);
 }
 
 static int open_worker(struct worker *worker)
@@ -257,9 +271,6 @@ static int open_worker(struct worker *worker)
     int r = coxi_loop_new(tick_ms + 1, on_tick, worker, &worker->loop);
     if (r == 0) {
         r = coxi_loop_on_signal(worker->loop, SIGTERM, on_signal);
-    }
-    if (r == 0) {
-        r = coxi_loop_on_signal(worker->loop, SIGINT, on_signal);
     }
     if (r == 0) {
         r = coxi_slots_new(options->slots, &worker->slots);

@@ -310,8 +310,13 @@ static int exchange(struct coxi_attempt *attempt)
     while (attempt->n_pending > 0) {
         (void)pthread_cond_wait(&attempt->pulled, &attempt->lock);
     }
+    int r = coxi_attempt_ps_code(attempt->code);
+    attempt->code = 0;
     coxi_unlock(&attempt->lock);
-    return attempt->code == 0 ? 0 : coxi_error(attempt->code, "%s", attempt->code_text);
+    if (r == COX_EPSLOST || r == COX_EFENCED) {
+        attempt->lost = r;
+    }
+    return r == 0 ? 0 : coxi_error(r, "%s", attempt->code_text);
 }
 
 static int check_pull(const struct cox_pull *pull)

@@ -145,8 +145,8 @@ TEST(cluster_leaves_a_directory_that_it_was_given_as_it_was)
     struct program program;
     char *dir = coxi_test_path("given");
     char *file = coxi_test_path("given/precious");
-    const char *argv[] = {"coxswain", "cluster", "--ps=1", "--workers=1", "--dir", dir,
-                          NULL};
+    const char *argv[] = {"coxswain", "cluster", "--ps=1", "--workers=1",
+                          "--dir",    dir,       NULL};
     assert_int_equal(0, mkdir(dir, 0700));
     coxi_test_write(file, "x", 1);
     program_start(&program, argv);
