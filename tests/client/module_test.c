@@ -1,5 +1,7 @@
 /* Step modules: what is refused, and in which words. */
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/client/crew.h"
 #include "tests/test.h"
@@ -83,5 +85,55 @@ TEST(module_reaches_a_worker_that_comes_back)
     crew_schedule(&crew, crew_function(&crew, "count"), 100, 1);
     assert_code(0, cox_join(crew.c, -1));
     assert_int_equal(100, crew_read(&crew, counter));
+    crew_close(&crew);
+}
+
+static bool has_been_refused(void *log)
+{
+    char *text = coxi_test_read(log, NULL);
+    bool refused = strstr(text, "event=module name=counter.so result=COX_E") != NULL;
+    free(text);
+    return refused;
+}
+
+static bool are_both_ready(void *arg)
+{
+    struct crew *crew = arg;
+    struct cox_stats stats = COX_STATS_INIT;
+    assert_code(0, cox_stats(crew->c, &stats));
+    return stats.workers_ready == 2;
+}
+
+TEST(worker_that_cannot_load_a_module_again_stays_away_until_it_can)
+{
+    struct crew crew;
+    char dir[256];
+    char modules[300];
+    char aside[300];
+    char log[300];
+    crew_open(&crew, 1, 2, "counter", NULL);
+    struct cox_variable *counter = crew_counter(&crew, "c0");
+    crew_socket(&crew, "worker", 1, dir);
+    *strrchr(dir, '/') = '\0';
+    (void)snprintf(modules, sizeof(modules), "%s/modules-1", dir);
+    (void)snprintf(aside, sizeof(aside), "%s/aside", dir);
+    (void)snprintf(log, sizeof(log), "%s/worker-1.log", crew.log_dir);
+
+    /* A file where its modules would be. */
+    assert_int_equal(0, rename(modules, aside));
+    coxi_test_write(modules, "", 0);
+    crew_kill(crew_step_process(&crew, 1));
+    coxi_test_until(has_been_refused, log, "the refusal of a module");
+    crew_schedule(&crew, crew_function(&crew, "count"), 200, 1);
+    assert_code(0, cox_join(crew.c, -1));
+
+    /* Mended: it comes back, and the other one may go. */
+    assert_int_equal(0, unlink(modules));
+    assert_int_equal(0, rename(aside, modules));
+    coxi_test_until(are_both_ready, &crew, "the worker's return");
+    crew_kill(crew_step_process(&crew, 0));
+    crew_schedule(&crew, crew_function(&crew, "count"), 200, 1);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(400, crew_read(&crew, counter));
     crew_close(&crew);
 }

@@ -1,6 +1,7 @@
 /* Heartbeats, and peers that are silent. The test's own loop is the ticking daemon. */
 #include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "common/clock.h"
 #include "common/error.h"
@@ -45,6 +46,39 @@ static void check_silent(struct half *half)
 TEST(link_closes_when_the_peer_is_silent)
 {
     for_each_half(check_silent);
+}
+
+struct deaf {
+    struct watch watch;
+    int fd;
+};
+
+/* The peer sends heartbeats of its own and reads nothing. */
+static bool beat_until_closed(void *arg)
+{
+    struct deaf *deaf = arg;
+    struct raw_prefix beat = raw_prefix(0, 0);
+    (void)send(deaf->fd, &beat, sizeof(beat), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return tick_until_closed(&deaf->watch);
+}
+
+static void check_deaf(struct half *half)
+{
+    static uint8_t bytes[8 << 20];
+    struct deaf deaf = {.watch.end = &half->end, .fd = half->fd};
+    assert_code(0, coxi_links_new(150, &deaf.watch.links));
+    coxi_links_add(deaf.watch.links, half->end.link);
+    assert_code(0, end_send(&half->end, "x", 1, bytes, sizeof(bytes)));
+    coxi_test_until(beat_until_closed, &deaf, "the end of a peer that does not read");
+    end_wait_closed(&half->end, COX_ETIMEDOUT);
+    assert_non_null(strstr(half->end.close_text, "read"));
+    coxi_links_tick(deaf.watch.links);
+    coxi_links_free(deaf.watch.links);
+}
+
+TEST(link_closes_when_the_peer_does_not_read)
+{
+    for_each_half(check_deaf);
 }
 
 /* Answers each heartbeat with one; their number. */

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/initializer.h"
 #include "common/safetensors.h"
@@ -193,6 +194,39 @@ TEST(snapshot_leaves_a_file_alone_that_is_there_already)
     char *found = coxi_test_read(request.path, NULL);
     assert_string_equal("precious", found);
     free(found);
+    stock_close(&s);
+}
+
+TEST(snapshot_asked_for_again_is_answered_again_and_not_written_twice)
+{
+    struct stock s;
+    struct stock_commit commit;
+    struct coxi_snapshot_done first;
+    struct coxi_snapshot_done again;
+    const int64_t one = 1;
+    stock_open(&s);
+    uint32_t v = stock_dense(&s, "v", COX_I64, 1);
+    stock_begin(&s, 7, &commit);
+    stock_add(&commit, v, COXI_OP_ADD, 0, 1, &one, sizeof(one));
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    struct coxi_snapshot request = {s.session, 4, coxi_test_path("4.st")};
+    assert_code(0, coxi_store_snapshot(s.store, &request, &first));
+    stock_begin(&s, 8, &commit);
+    stock_add(&commit, v, COXI_OP_ADD, 0, 1, &one, sizeof(one));
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    assert_code(0, coxi_store_snapshot(s.store, &request, &again));
+    assert_int_equal(first.crc32, again.crc32);
+    assert_int_equal(first.bytes, again.bytes);
+    assert_int_equal(first.n_applied, again.n_applied);
+    assert_memory_equal(first.applied, again.applied,
+                        first.n_applied * sizeof(*first.applied));
+    free((void *)(uintptr_t)first.applied);
+    free((void *)(uintptr_t)again.applied);
+
+    /* A late one of before is not written any more. */
+    request = (struct coxi_snapshot){s.session, 3, coxi_test_path("3.st")};
+    assert_code(COX_EEXIST, coxi_store_snapshot(s.store, &request, &again));
+    assert_int_not_equal(0, access(request.path, F_OK));
     stock_close(&s);
 }
 

@@ -80,6 +80,13 @@ static int pull(struct cox_step *step)
     return r != 0 ? r : cox_step_return(step, &result);
 }
 
+/* The same, does not look at what became of it, and returns `result`. */
+static int pull_blindly(struct cox_step *step)
+{
+    (void)pull(step);
+    return (int)number(step, "result");
+}
+
 static int pull_into_nothing(struct cox_step *step)
 {
     struct cox_pull wanted = {0};
@@ -188,6 +195,7 @@ static int wait_at(struct cox_step *step)
 
 COX_STEPS(COX_STEP("update", update), COX_STEP("update_blindly", update_blindly),
           COX_STEP("update_and_fail", update_and_fail), COX_STEP("pull", pull),
+          COX_STEP("pull_blindly", pull_blindly),
           COX_STEP("pull_into_nothing", pull_into_nothing),
           COX_STEP("pull_without_keys", pull_without_keys),
           COX_STEP("pull_all", pull_all), COX_STEP("give_many", give_many),

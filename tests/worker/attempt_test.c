@@ -180,6 +180,43 @@ TEST(attempt_reports_a_ps_that_has_been_restarted_as_lost)
     rig_close(&rig);
 }
 
+/* Runs pull_blindly, which returns `result`. */
+static struct rig_done pull_blindly(struct rig *rig, uint64_t closure, int64_t result,
+                                    int code)
+{
+    const int64_t n = 1;
+    const struct cox_value args[] = {COX_VECTOR("variable", COX_U8, 8, "counter"),
+                                     COX_SCALAR("n", COX_I64, &n),
+                                     COX_SCALAR("result", COX_I64, &result)};
+    rig_push(rig, closure, 1, "pull_blindly", args, 3);
+    return rig_expect(rig, closure, code);
+}
+
+TEST(attempt_takes_no_number_of_a_step_for_an_error_of_ours)
+{
+    const int64_t results[] = {COX_EPSLOST, COX_EFENCED, COX_ETIMEDOUT, COX_ELOST};
+    struct rig rig;
+    rig_open(&rig, 2, 1, 16);
+    (void)rig_counter(&rig, "counter", 1);
+    for (uint64_t i = 0; i < sizeof(results) / sizeof(*results); i++) {
+        struct rig_done done = pull_blindly(&rig, i + 1, results[i], COX_ESTEP);
+        assert_int_equal(results[i], done.head.step_code);
+    }
+    rig_close(&rig);
+}
+
+TEST(attempt_that_fails_after_a_ps_was_lost_to_it_has_lost_a_ps)
+{
+    struct rig rig;
+    rig_open(&rig, 2, 1, 16);
+    (void)rig_counter(&rig, "counter", 1);
+    rig.incarnations[1]++;
+    assert_code(0, rig_layout(&rig));
+    (void)pull_blindly(&rig, 1, 5, COX_EPSLOST);
+    (void)pull_blindly(&rig, 2, 0, 0); /* and one that copes with it has not failed */
+    rig_close(&rig);
+}
+
 TEST(attempt_of_an_older_client_is_fenced)
 {
     struct rig rig;

@@ -357,6 +357,19 @@ TEST(worker_forgets_the_closures_of_a_client_that_is_gone)
     worker_close(&w);
 }
 
+/* The process that runs the steps. */
+static pid_t listening_pid(const struct program *program)
+{
+    char *all = program_output(program);
+    const char *at = strstr(all, "event=listening");
+    assert_non_null(at);
+    at = strstr(at, " pid=");
+    assert_non_null(at);
+    pid_t pid = (pid_t)strtol(at + 5, NULL, 10);
+    free(all);
+    return pid;
+}
+
 /* The step process has been told. */
 static bool is_ending(void *arg)
 {
@@ -364,6 +377,25 @@ static bool is_ending(void *arg)
     bool ending = strstr(all, "event=ending") != NULL;
     free(all);
     return ending;
+}
+
+TEST(ctrl_c_in_a_terminal_is_one_request_to_end)
+{
+    struct worker w;
+    const char *path = gate_make("gate");
+    worker_open(&w);
+    struct caller *caller = join_ready(&w, &run1);
+    dispatch(caller, 1, 1, "wait_at", path);
+    int gate = gate_pass(path);
+    /* The terminal signals both processes, the supervisor hands its signal on, too. */
+    pid_t steps = listening_pid(&w.program);
+    program_kill(&w.program, SIGINT);
+    assert_int_equal(0, kill(steps, SIGINT));
+    coxi_test_until(is_ending, &w.program, "the worker's end");
+    gate_release(gate);
+    expect_done(caller, 1, 1, 0);
+    assert_int_equal(128 + SIGINT, program_wait(&w.program));
+    caller_close(caller);
 }
 
 TEST(worker_that_is_told_to_end_finishes_the_step_in_hand_and_reports_it)
