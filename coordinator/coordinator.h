@@ -2,7 +2,8 @@
  * The inside of a coordinator: what its files share.
  *
  *   open.c      cox_open, cox_close
- *   closure.c   scheduling, futures, join: what users' threads call
+ *   closure.c   scheduling, join: what users' threads call
+ *   future.c    futures
  *   dispatch.c  the loop's part of that: queue, assignment, results, put-backs
  *   worker.c    workers: connecting, setting up, losing (loop)
  *   conn.c      one connection to a worker, as events on the loop

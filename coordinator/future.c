@@ -1,0 +1,167 @@
+/*
+ * Futures: what a user holds of a closure. They read what the loop has settled, under
+ * c->lock; a result's tensors live as long as the future. Any thread.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/coordinator.h"
+
+void coxi_coordinator_unref(struct cox_coordinator *c)
+{
+    if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) == 1) {
+        coxi_modules_free(c); /* futures name their functions */
+        (void)pthread_cond_destroy(&c->room);
+        (void)pthread_cond_destroy(&c->idle);
+        (void)pthread_cond_destroy(&c->changed);
+        (void)pthread_mutex_destroy(&c->lock);
+        free(c);
+    }
+}
+
+void coxi_future_unref(struct cox_future *future)
+{
+    if (atomic_fetch_sub_explicit(&future->refs, 1, memory_order_acq_rel) == 1) {
+        free(future->text);
+        free(future->result);
+        free(future->values);
+        free(future);
+    }
+}
+
+void cox_future_free(struct cox_future *future)
+{
+    if (future != NULL) {
+        struct cox_coordinator *c = future->c;
+        coxi_future_unref(future);
+        coxi_coordinator_unref(c);
+    }
+}
+
+/* 0, or the closure's error as the caller's. Locked, settled. */
+static int settled_code(const struct cox_future *f)
+{
+    if (f->code == 0) {
+        return 0;
+    }
+    return coxi_error(f->code, "closure %llu (%s): %.400s", (unsigned long long)f->id,
+                      f->function->name,
+                      f->text != NULL ? f->text : coxi_strerror(f->code));
+}
+
+int cox_future_wait(struct cox_future *future, int timeout_ms)
+{
+    if (future == NULL) {
+        return coxi_error(COX_EINVAL, "cox_future_wait needs a future");
+    }
+    struct cox_coordinator *c = future->c;
+    struct coxi_waiter waiter = {0};
+    struct timespec until = coxi_deadline(timeout_ms);
+    bool late = false;
+    int r;
+    coxi_lock(&c->lock);
+    if (!future->settled && timeout_ms != 0) {
+        coxi_cond_init(&waiter.settled);
+        waiter.next = future->waiters;
+        future->waiters = &waiter;
+        while (!future->settled && !late) {
+            late = pthread_cond_timedwait(&waiter.settled, &c->lock, &until) != 0;
+        }
+        for (struct coxi_waiter **at = &future->waiters; *at != NULL;
+             at = &(*at)->next) {
+            if (*at == &waiter) {
+                *at = waiter.next;
+                break;
+            }
+        }
+        (void)pthread_cond_destroy(&waiter.settled);
+    }
+    r = future->settled ? settled_code(future)
+                        : coxi_error(COX_ETIMEDOUT, "closure %llu is not settled yet",
+                                     (unsigned long long)future->id);
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+/* Unpacks the result on first use. Locked, settled, done. */
+static int unpack(struct cox_future *f)
+{
+    if (f->values != NULL || f->result_len == 0) {
+        return 0;
+    }
+    struct cox_value *values = malloc(COXI_VALUES_MAX * sizeof(*values));
+    if (values == NULL) {
+        return coxi_error_memory("results");
+    }
+    int r = coxi_values_unpack(f->result, f->result_len, values, &f->n_values);
+    if (r != 0) {
+        free(values);
+        return r;
+    }
+    f->values = values;
+    return 0;
+}
+
+int cox_future_result(struct cox_future *future, const char *name,
+                      struct cox_value *ret)
+{
+    if (future == NULL || name == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_future_result needs a future and a name");
+    }
+    struct cox_coordinator *c = future->c;
+    coxi_lock(&c->lock);
+    int r = !future->settled
+                ? coxi_error(COX_ENOTREADY, "closure %llu is not settled yet",
+                             (unsigned long long)future->id)
+                : settled_code(future);
+    if (r == 0) {
+        r = unpack(future);
+    }
+    if (r == 0) {
+        size_t i = 0;
+        while (i < future->n_values && strcmp(future->values[i].name, name) != 0) {
+            i++;
+        }
+        if (i < future->n_values) {
+            *ret = future->values[i];
+        } else {
+            r = coxi_error(COX_ENOENT, "closure %llu (%s) returned no '%s'",
+                           (unsigned long long)future->id, future->function->name,
+                           name);
+        }
+    }
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+int cox_future_error(struct cox_future *future, struct cox_error *ret)
+{
+    struct cox_error error = COX_ERROR_INIT;
+    if (future == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_future_error needs a future");
+    }
+    int r = 0;
+    struct cox_coordinator *c = future->c;
+    coxi_lock(&c->lock);
+    if (!future->settled) {
+        r = coxi_error(COX_ENOTREADY, "closure %llu is not settled yet",
+                       (unsigned long long)future->id);
+    } else {
+        error.code = future->code;
+        error.step_code = future->step_code;
+        error.closure = future->id;
+        (void)snprintf(error.function, sizeof(error.function), "%s",
+                       future->function->name);
+        (void)snprintf(error.message, sizeof(error.message), "%s",
+                       future->code == 0      ? ""
+                       : future->text != NULL ? future->text
+                                              : coxi_strerror(future->code));
+    }
+    coxi_unlock(&c->lock);
+    return r != 0 ? r
+                  : coxi_struct_return(ret, sizeof(error), &error, "cox_future_error");
+}
