@@ -3,8 +3,8 @@
  * are a short list (as many as threads): their bits are not set before they have been
  * applied.
  *
- * Cost: begin and end O(1); advance O(ids passed); memory 8 bytes an id between the
- * watermark and the highest closure seen.
+ * Cost: begin and end O(touched ps); advance O(ids passed); memory 8 bytes an id between
+ * the watermark and the highest closure seen, and marks.
  */
 #include "ps/applied.h"
 
@@ -13,12 +13,19 @@
 
 #include "common/error.h"
 #include "common/sync.h"
+#include "ps/marks.h"
 
 enum { OPEN_MAX = 1024, RING_FIRST = 1024 };
 
 struct open_commit {
     uint64_t closure;
-    uint32_t segment;
+    uint32_t mark; /* the closure's once this is applied */
+};
+
+/* Of a closure above the watermark. */
+struct entry {
+    uint32_t mark;  /* what is applied of it */
+    uint32_t fence; /* attempts up to this one are refused */
 };
 
 struct coxi_applied {
@@ -26,9 +33,10 @@ struct coxi_applied {
     pthread_cond_t ended;
     uint64_t watermark;
     uint64_t highest;
-    uint64_t *ring; /* ring[closure & (capacity - 1)], for watermark < closure <= +
-                       capacity */
+    /* ring[closure & (capacity - 1)], for watermark < closure <= watermark + capacity */
+    struct entry *ring;
     size_t capacity;
+    struct coxi_marks *marks;
     struct open_commit open[OPEN_MAX];
     size_t n_open;
 };
@@ -36,8 +44,8 @@ struct coxi_applied {
 int coxi_applied_new(struct coxi_applied **ret)
 {
     struct coxi_applied *applied = calloc(1, sizeof(*applied));
-    uint64_t *ring = calloc(RING_FIRST, sizeof(*ring));
-    if (applied == NULL || ring == NULL) {
+    struct entry *ring = calloc(RING_FIRST, sizeof(*ring));
+    if (applied == NULL || ring == NULL || coxi_marks_new(&applied->marks) != 0) {
         free(applied);
         free(ring);
         return coxi_error_memory("the applied set");
@@ -55,12 +63,13 @@ void coxi_applied_free(struct coxi_applied *applied)
     if (applied != NULL) {
         (void)pthread_cond_destroy(&applied->ended);
         (void)pthread_mutex_destroy(&applied->lock);
+        coxi_marks_free(applied->marks);
         free(applied->ring);
         free(applied);
     }
 }
 
-static uint64_t *word(struct coxi_applied *applied, uint64_t closure)
+static struct entry *entry_of(struct coxi_applied *applied, uint64_t closure)
 {
     return &applied->ring[closure & (applied->capacity - 1)];
 }
@@ -76,12 +85,12 @@ static int cover(struct coxi_applied *applied, uint64_t closure)
     while (capacity < span) {
         capacity *= 2;
     }
-    uint64_t *ring = calloc(capacity, sizeof(*ring));
+    struct entry *ring = calloc(capacity, sizeof(*ring));
     if (ring == NULL) {
         return coxi_error_memory("the applied set");
     }
     for (uint64_t id = applied->watermark + 1; id <= applied->highest; id++) {
-        ring[id & (capacity - 1)] = *word(applied, id);
+        ring[id & (capacity - 1)] = *entry_of(applied, id);
     }
     free(applied->ring);
     applied->ring = ring;
@@ -89,75 +98,121 @@ static int cover(struct coxi_applied *applied, uint64_t closure)
     return 0;
 }
 
-static size_t find_open(const struct coxi_applied *applied, uint64_t closure,
-                        uint32_t segment)
+static size_t find_open(const struct coxi_applied *applied, uint64_t closure)
 {
     size_t i = 0;
-    while (i < applied->n_open && (applied->open[i].closure != closure ||
-                                   applied->open[i].segment != segment)) {
+    while (i < applied->n_open && applied->open[i].closure != closure) {
         i++;
     }
     return i;
 }
 
+/* The entry of a closure that has one, or NULL. */
+static const struct entry *known(struct coxi_applied *applied, uint64_t closure)
+{
+    return closure > applied->watermark && closure <= applied->highest
+               ? entry_of(applied, closure)
+               : NULL;
+}
+
 static bool is_applied(struct coxi_applied *applied, uint64_t closure, uint32_t segment)
 {
+    const struct entry *entry = known(applied, closure);
+    struct coxi_segment ignored;
     return closure <= applied->watermark ||
-           (closure <= applied->highest &&
-            (*word(applied, closure) >> segment & 1) != 0);
+           (entry != NULL &&
+            coxi_marks_find(applied->marks, entry->mark, segment, &ignored));
+}
+
+/* COX_EEXIST, or COX_EDIVERGED where the attempts of a closure are not alike. */
+static int compare(const struct coxi_commit *commit, const struct coxi_segment *there)
+{
+    bool alike = there->last == commit->last && there->n_touched == commit->n_touched;
+    for (size_t i = 0; alike && i < commit->n_touched; i++) {
+        alike = there->touched[i] == commit->touched[i];
+    }
+    return alike ? COX_EEXIST
+                 : coxi_error(COX_EDIVERGED,
+                              "attempt %u of closure %llu touches other ps than an "
+                              "attempt before: that may depend on its arguments and "
+                              "cox_step_seed only",
+                              commit->attempt, (unsigned long long)commit->closure);
 }
 
 /* 0: free to apply; COX_EAGAIN: it is being applied; else as coxi_applied_begin.
  * Locked. */
-static int look(struct coxi_applied *applied, uint64_t closure, uint32_t segment)
+static int look(struct coxi_applied *applied, const struct coxi_commit *commit)
 {
-    if (segment >= COXI_SEGMENTS_MAX) {
-        return coxi_error(COX_ELIMIT, "segment %u is beyond the last, %d", segment,
-                          COXI_SEGMENTS_MAX - 1);
+    uint64_t closure = commit->closure;
+    struct coxi_segment there;
+    if (commit->segment >= COXI_SEGMENTS_MAX) {
+        return coxi_error(COX_ELIMIT, "segment %u is beyond the last, %d",
+                          commit->segment, COXI_SEGMENTS_MAX - 1);
     }
-    if (is_applied(applied, closure, segment)) {
+    if (closure <= applied->watermark) {
         return COX_EEXIST;
+    }
+    const struct entry *entry = known(applied, closure);
+    if (entry != NULL &&
+        coxi_marks_find(applied->marks, entry->mark, commit->segment, &there)) {
+        return compare(commit, &there);
+    }
+    if (entry != NULL && entry->fence != 0 && commit->attempt <= entry->fence) {
+        return coxi_error(COX_ECANCELLED, "attempt %u of closure %llu has been voided",
+                          commit->attempt, (unsigned long long)closure);
     }
     if (closure - applied->watermark > COXI_APPLIED_WINDOW) {
         return coxi_error(
             COX_ELIMIT, "closure %llu is too far above the watermark %llu",
             (unsigned long long)closure, (unsigned long long)applied->watermark);
     }
-    if (applied->n_open == OPEN_MAX ||
-        find_open(applied, closure, segment) < applied->n_open) {
+    if (applied->n_open == OPEN_MAX || find_open(applied, closure) < applied->n_open) {
         return COX_EAGAIN;
     }
     return cover(applied, closure);
 }
 
-int coxi_applied_begin(struct coxi_applied *applied, uint64_t closure, uint32_t segment)
+int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *commit)
 {
-    coxi_lock(&applied->lock);
+    struct coxi_segment segment = {commit->segment, commit->last, commit->touched,
+                                   commit->n_touched};
+    struct open_commit open = {.closure = commit->closure};
     int r;
+    coxi_lock(&applied->lock);
     /* What is open is being applied right now: it ends without waiting for anything. */
-    while ((r = look(applied, closure, segment)) == COX_EAGAIN) {
+    while ((r = look(applied, commit)) == COX_EAGAIN) {
         (void)pthread_cond_wait(&applied->ended, &applied->lock);
     }
     if (r == 0) {
-        applied->open[applied->n_open++] = (struct open_commit){closure, segment};
+        /* All that can fail, so that the end cannot. */
+        const struct entry *entry = known(applied, commit->closure);
+        r = coxi_marks_with(applied->marks,
+                            entry != NULL ? entry->mark : COXI_MARK_NONE, &segment,
+                            &open.mark);
+    }
+    if (r == 0) {
+        applied->open[applied->n_open++] = open;
     }
     coxi_unlock(&applied->lock);
     return r;
 }
 
-void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, uint32_t segment,
-                      int failed)
+void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed)
 {
     coxi_lock(&applied->lock);
-    applied->open[find_open(applied, closure, segment)] =
-        applied->open[applied->n_open - 1];
-    applied->n_open--;
+    size_t i = find_open(applied, closure);
+    uint32_t mark = applied->open[i].mark;
+    applied->open[i] = applied->open[--applied->n_open];
     if (failed == 0 && closure > applied->watermark) {
-        *word(applied, closure) |= (uint64_t)1 << segment;
+        struct entry *entry = entry_of(applied, closure);
+        uint32_t old = entry->mark;
+        entry->mark = mark;
+        mark = old;
         if (closure > applied->highest) {
             applied->highest = closure;
         }
     }
+    coxi_marks_drop(applied->marks, mark);
     (void)pthread_cond_broadcast(&applied->ended);
     coxi_unlock(&applied->lock);
 }
@@ -167,12 +222,58 @@ void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark)
     coxi_lock(&applied->lock);
     uint64_t last = watermark < applied->highest ? watermark : applied->highest;
     for (uint64_t id = applied->watermark + 1; id <= last; id++) {
-        *word(applied, id) = 0;
+        struct entry *entry = entry_of(applied, id);
+        coxi_marks_drop(applied->marks, entry->mark);
+        *entry = (struct entry){0};
     }
     if (watermark > applied->watermark) {
         applied->watermark = watermark;
     }
     coxi_unlock(&applied->lock);
+}
+
+/* Appends what is applied of a closure. */
+static int list_mark(const struct coxi_applied *applied, uint32_t mark,
+                     struct coxi_buffer *segments, struct coxi_buffer *touched)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < coxi_marks_count(applied->marks, mark); i++) {
+        struct coxi_segment segment;
+        coxi_marks_at(applied->marks, mark, i, &segment);
+        struct coxi_voided_segment told = {segment.segment, segment.last,
+                                           (uint32_t)segment.n_touched};
+        r = coxi_buffer_append_raw(segments, &told, sizeof(told));
+        if (r == 0 && segment.n_touched > 0) {
+            r = coxi_buffer_append_raw(touched, segment.touched,
+                                       segment.n_touched * sizeof(uint32_t));
+        }
+    }
+    return r;
+}
+
+int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t attempt,
+                      struct coxi_buffer *segments, struct coxi_buffer *touched)
+{
+    int r = 0;
+    coxi_lock(&applied->lock);
+    while (find_open(applied, closure) < applied->n_open) {
+        (void)pthread_cond_wait(&applied->ended, &applied->lock);
+    }
+    if (closure - applied->watermark > COXI_APPLIED_WINDOW &&
+        closure > applied->watermark) {
+        r = coxi_error(COX_ELIMIT, "closure %llu is too far above the watermark",
+                       (unsigned long long)closure);
+    } else if (closure > applied->watermark) {
+        r = cover(applied, closure);
+    }
+    if (r == 0 && closure > applied->watermark) {
+        struct entry *entry = entry_of(applied, closure);
+        entry->fence = attempt > entry->fence ? attempt : entry->fence;
+        applied->highest = closure > applied->highest ? closure : applied->highest;
+        r = list_mark(applied, entry->mark, segments, touched);
+    }
+    coxi_unlock(&applied->lock);
+    return r;
 }
 
 /* Appends the intervals of one segment. */
@@ -209,16 +310,20 @@ int coxi_applied_list(struct coxi_applied *applied, uint64_t *ret_watermark,
     struct coxi_interval *intervals = NULL;
     size_t n = 0;
     size_t capacity = 0;
-    uint64_t used = 0;
+    uint32_t n_segments = 0; /* one past the highest that is applied of any closure */
     int r = 0;
     coxi_lock(&applied->lock);
     for (uint64_t id = applied->watermark + 1; id <= applied->highest; id++) {
-        used |= *word(applied, id);
-    }
-    for (uint32_t segment = 0; r == 0 && segment < COXI_SEGMENTS_MAX; segment++) {
-        if ((used >> segment & 1) != 0) {
-            r = list_segment(applied, segment, &intervals, &n, &capacity);
+        uint32_t mark = entry_of(applied, id)->mark;
+        size_t count = coxi_marks_count(applied->marks, mark);
+        struct coxi_segment last = {0};
+        if (count > 0) {
+            coxi_marks_at(applied->marks, mark, count - 1, &last);
+            n_segments = last.segment >= n_segments ? last.segment + 1 : n_segments;
         }
+    }
+    for (uint32_t segment = 0; r == 0 && segment < n_segments; segment++) {
+        r = list_segment(applied, segment, &intervals, &n, &capacity);
     }
     uint64_t watermark = applied->watermark;
     coxi_unlock(&applied->lock);

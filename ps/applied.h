@@ -2,9 +2,9 @@
  * The applied set: which segments of which closures this ps has applied. It makes a
  * commit that comes twice count once (protocol rules 6 and 7).
  *
- * Everything up to the watermark is settled and needs no record; above it there is one
- * word of segment bits for each closure, in a ring that covers COXI_APPLIED_WINDOW ids
- * at most.
+ * Everything up to the watermark is settled and needs no record; above it there is an
+ * entry for each closure, in a ring that covers COXI_APPLIED_WINDOW ids at most: what of
+ * it is applied (ps/marks.h), and which attempts are voided.
  */
 #ifndef COXI_PS_APPLIED_H
 #define COXI_PS_APPLIED_H
@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/buffer.h"
 #include "schema/wire.h"
 
 enum {
@@ -25,18 +26,25 @@ int coxi_applied_new(struct coxi_applied **ret);
 void coxi_applied_free(struct coxi_applied *applied); /* takes NULL */
 
 /*
- * Asks to apply (closure, segment). 0: do it, then call coxi_applied_end; whoever asks
- * for the same meanwhile waits. COX_EEXIST: it has been applied. COX_ELIMIT: the
- * closure is beyond the window or the segment beyond its maximum. COX_ENOMEM. Any
+ * Asks to apply a commit. 0: do it, then call coxi_applied_end; whoever asks for the same
+ * closure meanwhile waits. COX_EEXIST: its segment has been applied. COX_EDIVERGED: that
+ * had another `last` or `touched`. COX_ECANCELLED: the attempt is voided. COX_ELIMIT:
+ * the closure is beyond the window or the segment beyond its maximum. COX_ENOMEM. Any
  * thread.
  */
-int coxi_applied_begin(struct coxi_applied *applied, uint64_t closure,
-                       uint32_t segment);
+int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *commit);
 
-/* Ends what coxi_applied_begin began: applied, or (failed) as if it had not been
- * asked. */
-void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, uint32_t segment,
-                      int failed);
+/* Ends what coxi_applied_begin began: applied, or (failed) as if it had not been asked. */
+void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed);
+
+/*
+ * Refuses attempts of the closure up to `attempt` from now on (protocol rule 8), and
+ * appends what is applied of it: struct coxi_voided_segment to *segments, the ps that
+ * each touched to *touched. Nothing of a closure at or below the watermark: it is
+ * settled. COX_ELIMIT, COX_ENOMEM. Any thread.
+ */
+int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t attempt,
+                      struct coxi_buffer *segments, struct coxi_buffer *touched);
 
 /* Moves the watermark on; a lower one is ignored. Any thread. */
 void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark);

@@ -84,6 +84,28 @@ static int answer_snapshot(struct coxi_ps *ps, struct coxi_peer *peer,
     return sent;
 }
 
+static int answer_void(struct coxi_ps *ps, struct coxi_peer *peer,
+                       const struct coxi_message *request)
+{
+    struct coxi_buffer segments = {0};
+    struct coxi_buffer touched = {0};
+    struct coxi_message answer = {.request = request->request, .kind = COXI_VOIDED};
+    int r = coxi_store_void(ps->store, &request->void_, &segments, &touched);
+    answer.voided = (struct coxi_voided){.code = r, .message = ""};
+    if (r != 0) {
+        answer.voided.message = coxi_error_text();
+    } else {
+        answer.voided.segments = (const void *)segments.data;
+        answer.voided.n_segments = segments.len / sizeof(*answer.voided.segments);
+        answer.voided.touched = (const void *)touched.data;
+        answer.voided.n_touched = touched.len / sizeof(*answer.voided.touched);
+    }
+    r = coxi_message_send(peer->link, &answer, NULL, false);
+    coxi_buffer_fini(&segments);
+    coxi_buffer_fini(&touched);
+    return r;
+}
+
 static bool is_owner(const void *arg, const struct coxi_hello *hello)
 {
     return hello->role == COXI_ROLE_CLIENT && coxi_session_equal(&hello->session, arg);
@@ -141,6 +163,8 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
         return 0;
     case COXI_SNAPSHOT:
         return answer_snapshot(ps, peer, m);
+    case COXI_VOID:
+        return answer_void(ps, peer, m);
     case COXI_COUNT: {
         struct coxi_message answer = {.request = m->request, .kind = COXI_COUNTS};
         coxi_store_counts(ps->store, &answer.counts);
@@ -159,6 +183,8 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
     case COXI_DISPATCH:
     case COXI_RECALL:
     case COXI_DONE:
+    case COXI_VOIDED:
+    case COXI_CRASHED:
         break;
     }
     return coxi_error(COX_EPROTO, "a ps takes no message of kind %d", (int)m->kind);

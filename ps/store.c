@@ -176,8 +176,10 @@ int coxi_store_create(struct coxi_store *store, const struct coxi_create *create
 {
     (void)pthread_rwlock_wrlock(&store->registry);
     int r = coxi_store_fenced(store, &create->session);
+    struct coxi_commit commit = {
+        .closure = create->closure, .attempt = 1, .last = true};
     if (r == 0) {
-        r = coxi_applied_begin(store->applied, create->closure, 0);
+        r = coxi_applied_begin(store->applied, &commit);
     }
     if (r != 0) {
         (void)pthread_rwlock_unlock(&store->registry);
@@ -196,7 +198,7 @@ int coxi_store_create(struct coxi_store *store, const struct coxi_create *create
     } else {
         part_fini(&part);
     }
-    coxi_applied_end(store->applied, create->closure, 0, r);
+    coxi_applied_end(store->applied, create->closure, r);
     (void)pthread_rwlock_unlock(&store->registry);
     return r;
 }
@@ -394,11 +396,11 @@ int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit
     (void)pthread_rwlock_rdlock(&store->moment);
     int r = check_target(store, &commit->session, commit->incarnation);
     if (r == 0) {
-        r = coxi_applied_begin(store->applied, commit->closure, commit->segment);
+        r = coxi_applied_begin(store->applied, commit);
         *ret_duplicate = r == COX_EEXIST;
         if (r == 0) {
             r = apply_commit(store, commit, payload, len);
-            coxi_applied_end(store->applied, commit->closure, commit->segment, r);
+            coxi_applied_end(store->applied, commit->closure, r);
             atomic_fetch_add_explicit(&store->commits, r == 0, memory_order_relaxed);
         } else if (r == COX_EEXIST) {
             atomic_fetch_add_explicit(&store->duplicates, 1, memory_order_relaxed);
@@ -406,6 +408,19 @@ int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit
         }
     }
     (void)pthread_rwlock_unlock(&store->moment);
+    (void)pthread_rwlock_unlock(&store->registry);
+    return r;
+}
+
+int coxi_store_void(struct coxi_store *store, const struct coxi_void *request,
+                    struct coxi_buffer *segments, struct coxi_buffer *touched)
+{
+    (void)pthread_rwlock_rdlock(&store->registry);
+    int r = coxi_store_fenced(store, &request->session);
+    if (r == 0) {
+        r = coxi_applied_void(store->applied, request->closure, request->attempt,
+                              segments, touched);
+    }
     (void)pthread_rwlock_unlock(&store->registry);
     return r;
 }

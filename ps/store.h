@@ -54,6 +54,13 @@ int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
 int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
                       const void *payload, size_t len, bool *ret_duplicate);
 
+/*
+ * Refuses attempts of a closure from now on, and appends what is applied of it, as
+ * coxi_applied_void does. COX_EFENCED, COX_ELIMIT, COX_ENOMEM.
+ */
+int coxi_store_void(struct coxi_store *store, const struct coxi_void *request,
+                    struct coxi_buffer *segments, struct coxi_buffer *touched);
+
 /* Moves the watermark on; COX_EFENCED. */
 int coxi_store_advance(struct coxi_store *store,
                        const struct coxi_watermark *watermark);

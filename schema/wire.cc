@@ -206,6 +206,29 @@ bool decode_snapshot_done(const wire::SnapshotDone *m, struct coxi_snapshot_done
     return take_array(m->applied(), &ret->applied, &ret->n_applied);
 }
 
+Body encode_voided(Builder &b, const struct coxi_voided &m)
+{
+    auto message = b.CreateString(or_empty(m.message));
+    auto segments = structs<wire::VoidedSegment>(b, m.segments, m.n_segments);
+    auto touched = b.CreateVector(m.touched, m.n_touched);
+    return wire::CreateVoided(b, m.code, message, segments, touched).Union();
+}
+
+bool decode_voided(const wire::Voided *m, struct coxi_voided *ret)
+{
+    ret->code = m->code();
+    ret->message = text(m->message());
+    if (!take_array(m->segments(), &ret->segments, &ret->n_segments) ||
+        !take_array(m->touched(), &ret->touched, &ret->n_touched)) {
+        return false;
+    }
+    uint64_t touched = 0;
+    for (size_t i = 0; i < ret->n_segments; i++) {
+        touched += ret->segments[i].touched_n;
+    }
+    return touched == ret->n_touched;
+}
+
 Body encode_pull(Builder &b, const struct coxi_pull &m)
 {
     auto items = structs<wire::PullItem>(b, m.items, m.n_items);
@@ -316,6 +339,11 @@ bool fits(const struct coxi_message &m)
         bytes += m.done.n_closures * sizeof(struct coxi_done_head);
     } else if (m.kind == COXI_SNAPSHOT_DONE) {
         bytes += m.snapshot_done.n_applied * sizeof(struct coxi_interval);
+    } else if (m.kind == COXI_VOIDED) {
+        bytes += m.voided.n_segments * sizeof(struct coxi_voided_segment) +
+                 m.voided.n_touched * sizeof(uint32_t);
+    } else if (m.kind == COXI_CRASHED) {
+        bytes += m.crashed.n_closures * sizeof(struct coxi_crashed_head);
     }
     return bytes <= COXI_WIRE_META_MAX;
 }
@@ -384,6 +412,16 @@ Body encode_body(Builder &b, const struct coxi_message &m)
     case COXI_DONE:
         return wire::CreateDone(
                    b, structs<wire::DoneHead>(b, m.done.closures, m.done.n_closures))
+            .Union();
+    case COXI_VOID:
+        return wire::CreateVoid(b, to_wire(m.void_.session), m.void_.closure,
+                                m.void_.attempt)
+            .Union();
+    case COXI_VOIDED:
+        return encode_voided(b, m.voided);
+    case COXI_CRASHED:
+        return wire::CreateCrashed(b, structs<wire::CrashedHead>(b, m.crashed.closures,
+                                                                 m.crashed.n_closures))
             .Union();
     }
     return Body();
@@ -472,6 +510,16 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     case wire::Body_Done:
         return take_array(in->body_as_Done()->closures(), &ret->done.closures,
                           &ret->done.n_closures);
+    case wire::Body_Void: {
+        auto m = in->body_as_Void();
+        ret->void_ = {from_wire(m->session()), m->closure(), m->attempt()};
+        return true;
+    }
+    case wire::Body_Voided:
+        return decode_voided(in->body_as_Voided(), &ret->voided);
+    case wire::Body_Crashed:
+        return take_array(in->body_as_Crashed()->closures(), &ret->crashed.closures,
+                          &ret->crashed.n_closures);
     }
     return false;
 }

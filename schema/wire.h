@@ -173,6 +173,27 @@ struct coxi_commit {
     size_t n_updates;
 };
 
+struct coxi_void {
+    struct coxi_session session;
+    uint64_t closure;
+    uint32_t attempt;
+};
+
+struct coxi_voided_segment {
+    uint32_t segment;
+    uint32_t last;
+    uint32_t touched_n; /* the next so many of coxi_voided.touched */
+};
+
+struct coxi_voided {
+    int32_t code;
+    const char *message;
+    const struct coxi_voided_segment *segments;
+    size_t n_segments;
+    const uint32_t *touched;
+    size_t n_touched; /* decoded: as many as the segments say */
+};
+
 struct coxi_ps_address {
     const char *address;
     uint64_t incarnation;
@@ -224,6 +245,17 @@ struct coxi_done {
     size_t n_closures;
 };
 
+struct coxi_crashed_head {
+    uint64_t closure;
+    uint32_t attempt;
+    int32_t signal;
+};
+
+struct coxi_crashed {
+    const struct coxi_crashed_head *closures;
+    size_t n_closures;
+};
+
 /* The numbers are those of the union in wire.fbs. */
 enum coxi_message_kind {
     COXI_HELLO = 1,
@@ -247,6 +279,9 @@ enum coxi_message_kind {
     COXI_DISPATCH,
     COXI_RECALL,
     COXI_DONE,
+    COXI_VOID,
+    COXI_VOIDED,
+    COXI_CRASHED,
 };
 
 struct coxi_message {
@@ -269,6 +304,9 @@ struct coxi_message {
         struct coxi_module module;
         struct coxi_dispatch dispatch;
         struct coxi_done done;
+        struct coxi_void void_;
+        struct coxi_voided voided;
+        struct coxi_crashed crashed;
     };
 };
 

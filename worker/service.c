@@ -192,6 +192,9 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_COMMITTED:
     case COXI_MODULE_LOADED:
     case COXI_DONE:
+    case COXI_VOIDED:
+    case COXI_CRASHED:
+    case COXI_VOID:
         break;
     }
     return coxi_error(COX_EPROTO, "a worker takes no message of kind %d", (int)m->kind);

@@ -46,7 +46,11 @@ extern "C" {
     X(-23, ECHECKSUM, "checksum mismatch")                                             \
     X(-24, EEOF, "nothing more will come")                                             \
     X(-25, EADDRESS, "cannot use the address")                                         \
-    X(-26, ENOTREADY, "not ready")
+    X(-26, ENOTREADY, "not ready")                                                     \
+    X(-27, EDEADLK, "would wait for itself")                                           \
+    X(-28, ECRASHED, "the step crashed its process")                                   \
+    X(-29, EPARTIAL, "applied on a part of the parameter servers")                     \
+    X(-30, EDIVERGED, "attempts of a closure are not alike")
 
 enum cox_error_code {
 #define COX_ERROR_ENUM(number, name, text) COX_##name = (number),

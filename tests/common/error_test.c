@@ -20,7 +20,8 @@ static const struct {
     {-16, "COX_EMODULE"},   {-17, "COX_ESTEP"},     {-18, "COX_ELOST"},
     {-19, "COX_EPSLOST"},   {-20, "COX_ENOWORKER"}, {-21, "COX_EFENCED"},
     {-22, "COX_EFORMAT"},   {-23, "COX_ECHECKSUM"}, {-24, "COX_EEOF"},
-    {-25, "COX_EADDRESS"},  {-26, "COX_ENOTREADY"},
+    {-25, "COX_EADDRESS"},  {-26, "COX_ENOTREADY"}, {-27, "COX_EDEADLK"},
+    {-28, "COX_ECRASHED"},  {-29, "COX_EPARTIAL"},  {-30, "COX_EDIVERGED"},
 };
 
 enum { N_KNOWN = sizeof(known) / sizeof(*known) };

@@ -18,24 +18,31 @@ static struct coxi_applied *new_set(void)
     return applied;
 }
 
+static int begin(struct coxi_applied *applied, uint64_t closure, uint32_t segment)
+{
+    struct coxi_commit commit = {
+        .closure = closure, .segment = segment, .attempt = 1, .last = true};
+    return coxi_applied_begin(applied, &commit);
+}
+
 static void apply(struct coxi_applied *applied, uint64_t closure, uint32_t segment)
 {
-    assert_code(0, coxi_applied_begin(applied, closure, segment));
-    coxi_applied_end(applied, closure, segment, 0);
+    assert_code(0, begin(applied, closure, segment));
+    coxi_applied_end(applied, closure, 0);
 }
 
 static void assert_applied(struct coxi_applied *applied, uint64_t closure,
                            uint32_t segment)
 {
-    assert_code(COX_EEXIST, coxi_applied_begin(applied, closure, segment));
+    assert_code(COX_EEXIST, begin(applied, closure, segment));
 }
 
 /* Not in the set, and not put there by asking. */
 static void assert_not_applied(struct coxi_applied *applied, uint64_t closure,
                                uint32_t segment)
 {
-    assert_code(0, coxi_applied_begin(applied, closure, segment));
-    coxi_applied_end(applied, closure, segment, COX_EINVAL);
+    assert_code(0, begin(applied, closure, segment));
+    coxi_applied_end(applied, closure, COX_EINVAL);
 }
 
 static uint64_t watermark_of(struct coxi_applied *applied)
@@ -134,8 +141,8 @@ TEST(applied_keeps_what_it_has_when_it_grows)
 TEST(applied_refuses_a_closure_beyond_its_window)
 {
     struct coxi_applied *applied = new_set();
-    assert_code(COX_ELIMIT, coxi_applied_begin(applied, COXI_APPLIED_WINDOW + 1, 0));
-    assert_code(COX_ELIMIT, coxi_applied_begin(applied, UINT64_MAX, 0));
+    assert_code(COX_ELIMIT, begin(applied, COXI_APPLIED_WINDOW + 1, 0));
+    assert_code(COX_ELIMIT, begin(applied, UINT64_MAX, 0));
     apply(applied, COXI_APPLIED_WINDOW, 0);
     coxi_applied_advance(applied, 1);
     apply(applied, COXI_APPLIED_WINDOW + 1, 0);
@@ -146,7 +153,7 @@ TEST(applied_refuses_a_closure_beyond_its_window)
 TEST(applied_refuses_a_segment_beyond_the_last)
 {
     struct coxi_applied *applied = new_set();
-    assert_code(COX_ELIMIT, coxi_applied_begin(applied, 1, COXI_SEGMENTS_MAX));
+    assert_code(COX_ELIMIT, begin(applied, 1, COXI_SEGMENTS_MAX));
     apply(applied, 1, COXI_SEGMENTS_MAX - 1);
     coxi_applied_free(applied);
 }
@@ -154,8 +161,8 @@ TEST(applied_refuses_a_segment_beyond_the_last)
 TEST(applied_forgets_what_has_failed)
 {
     struct coxi_applied *applied = new_set();
-    assert_code(0, coxi_applied_begin(applied, 4, 2));
-    coxi_applied_end(applied, 4, 2, COX_ENOMEM);
+    assert_code(0, begin(applied, 4, 2));
+    coxi_applied_end(applied, 4, COX_ENOMEM);
     apply(applied, 4, 2);
     assert_applied(applied, 4, 2);
     coxi_applied_free(applied);
@@ -174,7 +181,7 @@ static void *ask(void *arg)
 {
     struct asker *asker = arg;
     atomic_store(&asker->thread, (int)syscall(SYS_gettid));
-    asker->code = coxi_applied_begin(asker->applied, 7, 0);
+    asker->code = begin(asker->applied, 7, 0);
     atomic_store(&asker->answered, true);
     return NULL;
 }
@@ -203,12 +210,12 @@ static int ask_meanwhile(int failed)
 {
     struct asker asker = {.applied = new_set()};
     pthread_t thread;
-    assert_code(0, coxi_applied_begin(asker.applied, 7, 0));
+    assert_code(0, begin(asker.applied, 7, 0));
     assert_int_equal(0, pthread_create(&thread, NULL, ask, &asker));
     coxi_test_until(waits_or_is_answered, &asker, "the second asker's wait");
     apply(asker.applied, 8, 0); /* the end of another commit is none of its business */
     assert_false(atomic_load(&asker.answered));
-    coxi_applied_end(asker.applied, 7, 0, failed);
+    coxi_applied_end(asker.applied, 7, failed);
     assert_int_equal(0, pthread_join(thread, NULL));
     coxi_applied_free(asker.applied);
     return asker.code;
@@ -240,10 +247,10 @@ static void *apply_all(void *arg)
     for (uint64_t i = 0; i < (uint64_t)N_IDS * 2; i++) {
         uint64_t id = i < N_IDS ? coxi_rand(&seed) % N_IDS + 1 : i - N_IDS + 1;
         for (uint32_t segment = 0; segment < N_SEGMENTS; segment++) {
-            int r = coxi_applied_begin(crowd->applied, id, segment);
+            int r = begin(crowd->applied, id, segment);
             if (r == 0) {
                 atomic_fetch_add(&crowd->times[id][segment], 1);
-                coxi_applied_end(crowd->applied, id, segment, 0);
+                coxi_applied_end(crowd->applied, id, 0);
             } else if (r != COX_EEXIST) {
                 atomic_fetch_add(&crowd->strange, 1);
             }
@@ -322,10 +329,10 @@ static void do_something(struct coxi_applied *applied, struct plain *plain,
     uint64_t id = 1 + (plain->watermark + coxi_rand(rng) % 300) % SPAN;
     uint32_t segment = (uint32_t)(coxi_rand(rng) % SEGMENTS);
     bool known = id <= plain->watermark || plain->applied[id][segment];
-    assert_code(known ? COX_EEXIST : 0, coxi_applied_begin(applied, id, segment));
+    assert_code(known ? COX_EEXIST : 0, begin(applied, id, segment));
     if (!known) {
         bool fails = kind < 20;
-        coxi_applied_end(applied, id, segment, fails ? COX_ENOMEM : 0);
+        coxi_applied_end(applied, id, fails ? COX_ENOMEM : 0);
         plain->applied[id][segment] = !fails;
     }
 }
@@ -346,4 +353,111 @@ TEST(applied_agrees_with_a_plain_array)
         free(plain);
         coxi_applied_free(applied);
     }
+}
+
+/* ---- voiding */
+
+struct told {
+    struct coxi_buffer segments;
+    struct coxi_buffer touched;
+};
+
+static const struct coxi_voided_segment *segment_at(const struct told *told, size_t i)
+{
+    return &((const struct coxi_voided_segment *)(const void *)told->segments.data)[i];
+}
+
+static size_t void_closure(struct coxi_applied *applied, uint64_t closure,
+                           uint32_t attempt, struct told *told)
+{
+    told->segments.len = told->touched.len = 0;
+    assert_code(0, coxi_applied_void(applied, closure, attempt, &told->segments,
+                                     &told->touched));
+    return told->segments.len / sizeof(struct coxi_voided_segment);
+}
+
+static void told_fini(struct told *told)
+{
+    coxi_buffer_fini(&told->segments);
+    coxi_buffer_fini(&told->touched);
+}
+
+static int commit_of(struct coxi_applied *applied, uint64_t closure, uint32_t attempt,
+                     uint32_t segment, bool last, const uint32_t *touched, size_t n)
+{
+    struct coxi_commit commit = {.closure = closure,
+                                 .attempt = attempt,
+                                 .segment = segment,
+                                 .last = last,
+                                 .touched = touched,
+                                 .n_touched = n};
+    int r = coxi_applied_begin(applied, &commit);
+    if (r == 0) {
+        coxi_applied_end(applied, closure, 0);
+    }
+    return r;
+}
+
+TEST(void_refuses_attempts_up_to_its_own_and_no_later_ones)
+{
+    const uint32_t touched[] = {0};
+    struct told told = {0};
+    struct coxi_applied *applied = new_set();
+    assert_int_equal(0, void_closure(applied, 9, 2, &told));
+    assert_code(COX_ECANCELLED, commit_of(applied, 9, 1, 0, true, touched, 1));
+    assert_code(COX_ECANCELLED, commit_of(applied, 9, 2, 0, true, touched, 1));
+    assert_int_equal(0, void_closure(applied, 9, 1, &told)); /* takes nothing back */
+    assert_code(COX_ECANCELLED, commit_of(applied, 9, 2, 0, true, touched, 1));
+    assert_code(0, commit_of(applied, 9, 3, 0, true, touched, 1));
+    assert_code(0, commit_of(applied, 8, 1, 0, true, touched, 1));
+    assert_code(COX_EEXIST, commit_of(applied, 9, 1, 0, true, touched, 1));
+    told_fini(&told);
+    coxi_applied_free(applied);
+}
+
+TEST(void_tells_what_is_applied_with_last_and_touched)
+{
+    const uint32_t touched[] = {1, 4, 7};
+    struct told told = {0};
+    struct coxi_applied *applied = new_set();
+    assert_code(0, commit_of(applied, 5, 1, 3, true, touched, 3));
+    assert_code(0, commit_of(applied, 5, 1, 0, false, touched + 1, 1));
+    assert_int_equal(2, void_closure(applied, 5, 1, &told));
+    assert_int_equal(0, segment_at(&told, 0)->segment);
+    assert_int_equal(0, segment_at(&told, 0)->last);
+    assert_int_equal(1, segment_at(&told, 0)->touched_n);
+    assert_int_equal(3, segment_at(&told, 1)->segment);
+    assert_int_equal(1, segment_at(&told, 1)->last);
+    assert_int_equal(3, segment_at(&told, 1)->touched_n);
+    const uint32_t all[] = {4, 1, 4, 7};
+    assert_int_equal(sizeof(all), told.touched.len);
+    assert_memory_equal(all, told.touched.data, sizeof(all));
+    coxi_applied_advance(applied, 5);
+    assert_int_equal(0, void_closure(applied, 5, 9, &told)); /* settled */
+    told_fini(&told);
+    coxi_applied_free(applied);
+}
+
+TEST(applied_tells_attempts_that_are_not_alike)
+{
+    const uint32_t touched[] = {0, 1, 2};
+    struct coxi_applied *applied = new_set();
+    assert_code(0, commit_of(applied, 5, 1, 0, true, touched, 2));
+    assert_code(COX_EEXIST, commit_of(applied, 5, 2, 0, true, touched, 2));
+    assert_code(COX_EDIVERGED, commit_of(applied, 5, 2, 0, true, touched, 3));
+    assert_code(COX_EDIVERGED, commit_of(applied, 5, 2, 0, true, touched + 1, 2));
+    assert_code(COX_EDIVERGED, commit_of(applied, 5, 2, 0, false, touched, 2));
+    assert_error_names("closure 5");
+    coxi_applied_free(applied);
+}
+
+TEST(void_beyond_the_window_is_refused)
+{
+    struct told told = {0};
+    struct coxi_applied *applied = new_set();
+    assert_code(COX_ELIMIT, coxi_applied_void(applied, COXI_APPLIED_WINDOW + 1, 1,
+                                              &told.segments, &told.touched));
+    assert_int_equal(0, void_closure(applied, COXI_APPLIED_WINDOW, 1, &told));
+    told_fini(&told);
+    coxi_applied_free(applied);
 }

@@ -50,6 +50,9 @@ static const struct coxi_variable variables[] = {
     DENSE_VARIABLE,
 };
 
+static const struct coxi_voided_segment voided[] = {{0, 0, LEN(touched)}, {1, 1, 0}};
+static const struct coxi_crashed_head crashed[] = {{50, 1, 11}, {51, 2, 0}};
+
 static const struct coxi_message samples[] = {
     [COXI_HELLO] = {.hello = {COXI_WIRE_VERSION, COXI_ROLE_WORKER, COXI_CHANNEL_DATA, 3,
                               4, SESSION, 5}},
@@ -81,6 +84,10 @@ static const struct coxi_message samples[] = {
     [COXI_DISPATCH] = {.dispatch = {heads, LEN(heads)}},
     [COXI_RECALL] = {.request = 0},
     [COXI_DONE] = {.done = {done_heads, LEN(done_heads)}},
+    [COXI_VOID] = {.void_ = {SESSION, 49, 3}},
+    [COXI_VOIDED] = {.voided = {-21, "fenced", voided, LEN(voided), touched,
+                                LEN(touched)}},
+    [COXI_CRASHED] = {.crashed = {crashed, LEN(crashed)}},
 };
 
 struct coxi_message sample(enum coxi_message_kind kind)
@@ -256,6 +263,29 @@ static void same_done(message *a, message *b)
                       b->done.n_closures);
 }
 
+static void same_void(message *a, message *b)
+{
+    ASSERT_SAME_BYTES(a->void_.session, b->void_.session);
+    assert_int_equal(a->void_.closure, b->void_.closure);
+    assert_int_equal(a->void_.attempt, b->void_.attempt);
+}
+
+static void same_voided(message *a, message *b)
+{
+    assert_int_equal(a->voided.code, b->voided.code);
+    assert_string_equal(a->voided.message, b->voided.message);
+    ASSERT_SAME_ARRAY(a->voided.segments, a->voided.n_segments, b->voided.segments,
+                      b->voided.n_segments);
+    ASSERT_SAME_ARRAY(a->voided.touched, a->voided.n_touched, b->voided.touched,
+                      b->voided.n_touched);
+}
+
+static void same_crashed(message *a, message *b)
+{
+    ASSERT_SAME_ARRAY(a->crashed.closures, a->crashed.n_closures, b->crashed.closures,
+                      b->crashed.n_closures);
+}
+
 static void same_nothing(message *a, message *b)
 {
     (void)a;
@@ -286,6 +316,9 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_DISPATCH] = same_dispatch,
         [COXI_RECALL] = same_nothing,
         [COXI_DONE] = same_done,
+        [COXI_VOID] = same_void,
+        [COXI_VOIDED] = same_voided,
+        [COXI_CRASHED] = same_crashed,
     };
     assert_int_equal(a->request, b->request);
     assert_int_equal(a->kind, b->kind);
@@ -353,13 +386,29 @@ static uint64_t read_commit(const struct coxi_commit *m)
            read_array(m->updates, m->n_updates, sizeof(m->updates[0]), 8);
 }
 
+/* Arrays, and the text of a voided. */
+static uint64_t read_void_or_crash(const struct coxi_message *m)
+{
+    if (m->kind == COXI_CRASHED) {
+        return read_array(m->crashed.closures, m->crashed.n_closures,
+                          sizeof(m->crashed.closures[0]), 8);
+    }
+    return m->kind != COXI_VOIDED
+               ? 0
+               : read_text(m->voided.message) +
+                     read_array(m->voided.segments, m->voided.n_segments,
+                                sizeof(m->voided.segments[0]), 4) +
+                     read_array(m->voided.touched, m->voided.n_touched,
+                                sizeof(m->voided.touched[0]), 4);
+}
+
 bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
                   uint64_t *ret_sum)
 {
     uint64_t sum = 0;
     bool usable = true;
     *ret = *m;
-    assert_true(m->kind >= COXI_HELLO && m->kind <= COXI_DONE);
+    assert_true(m->kind >= COXI_HELLO && m->kind <= COXI_CRASHED);
     if (m->kind == COXI_REFUSE) {
         sum = read_text(m->refuse.message);
     } else if (m->kind == COXI_STATUS || m->kind == COXI_PULLED ||
@@ -387,6 +436,8 @@ bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
     } else if (m->kind == COXI_DONE) {
         sum = read_array(m->done.closures, m->done.n_closures,
                          sizeof(m->done.closures[0]), 8);
+    } else {
+        sum = read_void_or_crash(m);
     }
     *ret_sum = sum;
     return usable;
