@@ -5,6 +5,7 @@
  *   closure.c   scheduling, join: what users' threads call
  *   future.c    futures
  *   dispatch.c  the loop's part of that: queue, assignment, results, put-backs
+ *   voiding.c   the end of a closure of which something may be applied (loop)
  *   worker.c    workers: connecting, setting up, losing (loop)
  *   conn.c      one connection to a worker, as events on the loop
  *   variable.c  variables and tables;  module.c  step modules
@@ -52,10 +53,14 @@ struct coxi_worker;
  *   ASSIGNED -> QUEUED            its worker is lost
  *   ASSIGNED -> DONE | FAILED | CANCELLED
  *   QUEUED -> FAILED | CANCELLED  no worker, ps lost; error elsewhere, close
+ *   QUEUED | ASSIGNED -> VOIDING  it is to end, but something of it may be applied that
+ *                                 nobody has told of: the ps are asked (voiding.c)
+ *   VOIDING -> DONE | FAILED | CANCELLED
  */
 enum coxi_closure_state {
     COXI_QUEUED,
     COXI_ASSIGNED,
+    COXI_VOIDING,
     COXI_DONE_OK,
     COXI_FAILED,
     COXI_CANCELLED,
@@ -77,6 +82,7 @@ struct cox_future {
     struct coxi_worker *worker;
     uint32_t attempt;
     uint8_t losses;
+    uint8_t crashes; /* of its process, while it ran; `text` tells them */
     uint8_t
         state; /* enum coxi_closure_state; loop, and guarded by c->lock once settled */
     bool wanted;  /* a user holds it */
@@ -234,6 +240,15 @@ int coxi_dispatch_done(struct coxi_worker *worker, const struct coxi_done *done,
 
 /* Puts back what a lost worker had; the `running` oldest were at work. */
 void coxi_dispatch_put_back(struct coxi_worker *worker, uint32_t running);
+
+/* Steps of the worker's last process that ran when it crashed. */
+void coxi_dispatch_crashed(struct coxi_worker *worker,
+                           const struct coxi_crashed *crashed);
+
+/* Ends a closure that was VOIDING; it is told of at the end of this turn. */
+struct coxi_ending;
+void coxi_dispatch_end(struct cox_coordinator *c, struct cox_future *f,
+                       const struct coxi_ending *ending);
 
 /* Ends what is in the queue. */
 void coxi_dispatch_fail_queue(struct cox_coordinator *c, int code, const char *text);

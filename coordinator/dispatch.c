@@ -7,6 +7,7 @@
  * everything that was settled under one lock.
  */
 #include <assert.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/voiding.h"
 #include "coordinator/worker.h"
 
 enum {
@@ -69,13 +71,18 @@ static void list_remove(struct coxi_list *list, struct cox_future *f)
 
 static void set_state(struct cox_future *f, enum coxi_closure_state state)
 {
-    static const bool allowed[5][5] = {
-        [COXI_QUEUED] =
-            {[COXI_ASSIGNED] = true, [COXI_FAILED] = true, [COXI_CANCELLED] = true},
+    static const bool allowed[6][6] = {
+        [COXI_QUEUED] = {[COXI_ASSIGNED] = true,
+                         [COXI_VOIDING] = true,
+                         [COXI_FAILED] = true,
+                         [COXI_CANCELLED] = true},
         [COXI_ASSIGNED] = {[COXI_QUEUED] = true,
+                           [COXI_VOIDING] = true,
                            [COXI_DONE_OK] = true,
                            [COXI_FAILED] = true,
                            [COXI_CANCELLED] = true},
+        [COXI_VOIDING] =
+            {[COXI_DONE_OK] = true, [COXI_FAILED] = true, [COXI_CANCELLED] = true},
     };
     assert(allowed[f->state][state]);
     (void)allowed;
@@ -90,10 +97,32 @@ static void settle(struct cox_coordinator *c, struct cox_future *f,
 {
     set_state(f, state);
     f->code = code;
+    free(f->text);
     f->text = text != NULL && *text != '\0' ? strdup(text) : NULL;
     f->worker = NULL;
     (void)coxi_window_take(&c->closures, f->id);
     list_append(&c->settling, f);
+}
+
+void coxi_dispatch_end(struct cox_coordinator *c, struct cox_future *f,
+                       const struct coxi_ending *ending)
+{
+    settle(c, f, ending->state, ending->code, ending->text);
+}
+
+/* As settle, but asks the ps first: something of it may be applied untold. */
+static void void_and_settle(struct cox_coordinator *c, struct cox_future *f,
+                            const struct coxi_ending *ending)
+{
+    if (c->fatal_handled || c->shutting_down) {
+        coxi_dispatch_end(c, f, ending); /* nobody is left who could be asked */
+        return;
+    }
+    set_state(f, COXI_VOIDING);
+    f->worker = NULL;
+    if (coxi_voiding_start(c, f, ending) != 0) {
+        settle(c, f, COXI_FAILED, COX_ENOMEM, coxi_error_text());
+    }
 }
 
 /* Counts one settled closure and wakes who waits for it. Locked. */
@@ -147,13 +176,71 @@ void coxi_dispatch_fail_queue(struct cox_coordinator *c, int code, const char *t
     size_t n = c->queue.n;
     while (c->queue.first != NULL) {
         struct cox_future *f = c->queue.first;
+        struct coxi_ending ending = {
+            .state = code == COX_ECANCELLED ? COXI_CANCELLED : COXI_FAILED,
+            .code = code,
+            .text = text,
+        };
         list_remove(&c->queue, f);
-        settle(c, f, code == COX_ECANCELLED ? COXI_CANCELLED : COXI_FAILED, code, text);
+        if (f->attempt > 0) {
+            void_and_settle(c, f, &ending);
+        } else {
+            coxi_dispatch_end(c, f, &ending);
+        }
     }
     coxi_lock(&c->lock);
     c->n_waiting -= n;
     coxi_unlock(&c->lock);
     coxi_dispatch_settle(c);
+}
+
+/* It has crashed its process too often: `text` says where and how. */
+static void end_crashed(struct cox_coordinator *c, struct cox_future *f)
+{
+    char text[COXI_TEXT_MAX];
+    (void)snprintf(text, sizeof(text), "it crashed its process %u times: %.400s",
+                   f->crashes, f->text != NULL ? f->text : "");
+    struct coxi_ending ending = {COXI_FAILED, COX_ECRASHED, text, NULL, 0};
+    void_and_settle(c, f, &ending);
+}
+
+/* Adds "worker 3: Segmentation fault" to what is known of its crashes. */
+static void note_crash(struct cox_future *f, uint32_t worker, int signum)
+{
+    char text[COXI_TEXT_MAX];
+    const char *before = f->text != NULL ? f->text : "";
+    (void)snprintf(text, sizeof(text), "%.300s%sworker %u: %s", before,
+                   *before != '\0' ? ", " : "", worker,
+                   signum != 0 ? strsignal(signum) : "it called exit");
+    free(f->text);
+    f->text = strdup(text);
+    f->crashes = (uint8_t)(f->crashes < UINT8_MAX ? f->crashes + 1 : UINT8_MAX);
+}
+
+void coxi_dispatch_crashed(struct coxi_worker *worker,
+                           const struct coxi_crashed *crashed)
+{
+    struct cox_coordinator *c = worker->c;
+    size_t n_ended = 0;
+    for (size_t i = 0; i < crashed->n_closures; i++) {
+        const struct coxi_crashed_head *head = &crashed->closures[i];
+        struct cox_future *f = coxi_window_get(&c->closures, head->closure);
+        bool counts =
+            f != NULL && f->function != NULL && head->attempt <= f->attempt &&
+            head->signal != SIGKILL; /* that is a loss: of memory, of a host */
+        if (!counts || f->state == COXI_VOIDING) {
+            continue;
+        }
+        note_crash(f, worker->index, head->signal);
+        if (f->state == COXI_QUEUED && f->crashes >= c->options.max_crashes) {
+            list_remove(&c->queue, f);
+            end_crashed(c, f);
+            n_ended++;
+        }
+    }
+    coxi_lock(&c->lock);
+    c->n_waiting -= n_ended;
+    coxi_unlock(&c->lock);
 }
 
 void coxi_dispatch_put_back(struct coxi_worker *worker, uint32_t running)
@@ -171,7 +258,12 @@ void coxi_dispatch_put_back(struct coxi_worker *worker, uint32_t running)
             (void)snprintf(text, sizeof(text),
                            "%d workers were lost while they ran it, the last at %.300s",
                            COXI_LOSSES_MAX, worker->url);
-            settle(c, f, COXI_FAILED, COX_ELOST, text);
+            struct coxi_ending ending = {COXI_FAILED, COX_ELOST, text, NULL, 0};
+            void_and_settle(c, f, &ending);
+            continue;
+        }
+        if (f->crashes >= c->options.max_crashes) {
+            end_crashed(c, f);
             continue;
         }
         set_state(f, COXI_QUEUED);
@@ -216,28 +308,39 @@ static int keep_result(struct cox_future *f, const uint8_t *result, size_t len)
 }
 
 static void end_closure(struct cox_future *f, const struct coxi_done_head *head,
-                        const uint8_t *result)
+                        const uint32_t *touched, const uint8_t *result)
 {
     struct cox_coordinator *c = f->c;
     char text[COXI_TEXT_MAX] = "";
-    if (head->code == 0) {
-        if (keep_result(f, result, head->result_len) == 0) {
-            settle(c, f, COXI_DONE_OK, 0, NULL);
-        } else {
-            settle(c, f, COXI_FAILED, COX_ENOMEM, "out of memory for its result");
+    struct coxi_ending ending = {.state = COXI_DONE_OK,
+                                 .code = head->code,
+                                 .touched = touched,
+                                 .n_touched = head->touched_n};
+    /* Attempts before may have committed; so may this one, on one ps of several. */
+    bool doubtful = head->attempt > 1 || (head->code != 0 && head->touched_n > 0);
+    if (head->code == 0 && keep_result(f, result, head->result_len) != 0) {
+        ending.state = COXI_FAILED;
+        ending.code = COX_ENOMEM;
+        ending.text = "out of memory for its result";
+    } else if (head->code != 0) {
+        size_t len =
+            head->result_len < sizeof(text) ? head->result_len : sizeof(text) - 1;
+        if (len > 0) {
+            memcpy(text, result, len);
         }
-        return;
+        f->step_code = head->step_code;
+        ending.state = head->code == COX_ECANCELLED ? COXI_CANCELLED : COXI_FAILED;
+        ending.text = text;
     }
-    f->step_code = head->step_code;
-    size_t len = head->result_len < sizeof(text) ? head->result_len : sizeof(text) - 1;
-    if (len > 0) {
-        memcpy(text, result, len);
+    if (ending.code == COX_EPSLOST || ending.code == COX_EFENCED) {
+        coxi_fatal(c, ending.code, text);
+        doubtful = false; /* the run is over */
     }
-    if (head->code == COX_EPSLOST || head->code == COX_EFENCED) {
-        coxi_fatal(c, head->code, text);
+    if (doubtful) {
+        void_and_settle(c, f, &ending);
+    } else {
+        coxi_dispatch_end(c, f, &ending);
     }
-    settle(c, f, head->code == COX_ECANCELLED ? COXI_CANCELLED : COXI_FAILED,
-           head->code, text);
 }
 
 int coxi_dispatch_done(struct coxi_worker *worker, const struct coxi_done *done,
@@ -258,7 +361,7 @@ int coxi_dispatch_done(struct coxi_worker *worker, const struct coxi_done *done,
         }
         list_remove(&worker->in_flight, f);
         worker->average_us += 0.1 * (head->run_us + 0.5 - worker->average_us);
-        end_closure(f, head, result);
+        end_closure(f, head, (const uint32_t *)(const void *)touched, result);
     }
     return 0;
 }

@@ -33,6 +33,7 @@ static void fill_in(struct cox_options *o)
     o->open_timeout_ms = o->open_timeout_ms != 0 ? o->open_timeout_ms : 30000;
     o->peer_timeout_ms = o->peer_timeout_ms != 0 ? o->peer_timeout_ms : 10000;
     o->worker_wait_ms = o->worker_wait_ms != 0 ? o->worker_wait_ms : 10000;
+    o->max_crashes = o->max_crashes != 0 ? o->max_crashes : 3;
 }
 
 static int check_options(const struct cox_options *o, const struct cox_cluster *cluster)
@@ -51,6 +52,10 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
     }
     if (o->prefetch > 65536) {
         return coxi_error(COX_EINVAL, "prefetch is %u, at most 65536", o->prefetch);
+    }
+    if (o->max_crashes > UINT8_MAX) {
+        return coxi_error(COX_EINVAL, "max_crashes is %u, at most %d", o->max_crashes,
+                          UINT8_MAX);
     }
     if (o->peer_timeout_ms < 100) {
         return coxi_error(COX_EINVAL, "peer_timeout_ms is %d, at least 100",

@@ -290,6 +290,10 @@ static int control_frame(void *arg, struct coxi_conn *conn,
     if (message.kind == COXI_MODULE_LOADED) {
         return module_loaded(worker, &message.status);
     }
+    if (message.kind == COXI_CRASHED) {
+        coxi_dispatch_crashed(worker, &message.crashed);
+        return 0;
+    }
     return coxi_error(COX_EPROTO, "a client takes no message of kind %d",
                       (int)message.kind);
 }

@@ -100,9 +100,10 @@ struct cox_options {
     int open_timeout_ms;   /* for cox_open, 30000 */
     int peer_timeout_ms;   /* a peer silent for this long is lost, 10000 */
     int worker_wait_ms;    /* with closures to run and no worker: give up, 10000 */
+    uint32_t max_crashes;  /* of its process by one closure: then it fails, 3 */
 };
 #define COX_OPTIONS_INIT                                                               \
-    {sizeof(struct cox_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0}
+    {sizeof(struct cox_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /*
  * Connects to every ps and to the workers (options NULL: all defaults), and begins a

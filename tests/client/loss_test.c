@@ -147,6 +147,61 @@ TEST(closures_of_a_lost_worker_run_again_and_count_once)
     crew_close(&crew);
 }
 
+struct applied {
+    struct crew *crew;
+    struct cox_variable *counter;
+};
+
+static bool is_applied(void *arg)
+{
+    struct applied *applied = arg;
+    return crew_read(applied->crew, applied->counter) == 1;
+}
+
+/*
+ * The first attempt is applied on one ps while the other is stopped, and its worker dies
+ * before it can tell. The second fails. Whether the stopped ps takes up the first one's
+ * commit or the client's word that it is void is a race: either way what the client is
+ * told is what is there.
+ */
+TEST(closure_that_fails_after_a_lost_attempt_tells_what_stays_applied)
+{
+    struct crew crew;
+    struct cox_future *future;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.peer_timeout_ms = 60000;
+    crew_open(&crew, 2, 1, "hold", &options);
+    struct cox_variable *c0 = crew_counter(&crew, "c0");
+    struct cox_variable *c1 = crew_counter(&crew, "c1");
+    struct applied applied = {&crew, c0};
+    pid_t stopped = crew_ps_process(&crew, 1);
+    assert_int_equal(0, kill(stopped, SIGSTOP));
+    assert_code(
+        0, cox_schedule(crew.c, crew_function(&crew, "count_or_fail"), NULL, &future));
+    coxi_test_until(is_applied, &applied, "the commit on the other ps");
+    crew_kill(crew_step_process(&crew, 0));
+    assert_int_equal(0, kill(stopped, SIGCONT));
+    int r = cox_future_wait(future, -1);
+    int64_t on_ps1 = crew_read(&crew, c1);
+    if (r == 0) {
+        assert_int_equal(1, on_ps1);
+    } else {
+        assert_code(COX_EPARTIAL, r);
+        assert_error_names("attempt 2; it stays applied on ps 0");
+        assert_int_equal(0, on_ps1);
+    }
+    assert_int_equal(1, crew_read(&crew, c0));
+    assert_int_equal(r, cox_join(crew.c, -1));
+    cox_future_free(future);
+
+    /* The coordinator is usable after. */
+    assert_code(0,
+                cox_schedule(crew.c, crew_function(&crew, "nothing"), NULL, &future));
+    assert_code(0, cox_future_wait(future, -1));
+    cox_future_free(future);
+    crew_close(&crew);
+}
+
 static bool all_gone(void *arg)
 {
     const pid_t *pids = arg;

@@ -38,6 +38,25 @@ static int hold_and_count(struct cox_step *step)
     return r != 0 ? r : cox_step_add(step, counter, &one);
 }
 
+/* Adds 1 to c0 and c1 in its first attempt, and fails in any other. */
+static int count_or_fail(struct cox_step *step)
+{
+    static const char *const names[] = {"c0", "c1"};
+    const int64_t one = 1;
+    struct cox_variable *counter;
+    int r = 0;
+    if (cox_step_attempt(step) > 1) {
+        return cox_step_fail(step, 7, "attempt %u", (unsigned)cox_step_attempt(step));
+    }
+    for (int i = 0; r == 0 && i < 2; i++) {
+        r = cox_step_variable(step, names[i], &counter);
+        if (r == 0) {
+            r = cox_step_add(step, counter, &one);
+        }
+    }
+    return r;
+}
+
 static int nothing(struct cox_step *step)
 {
     (void)step;
@@ -45,4 +64,4 @@ static int nothing(struct cox_step *step)
 }
 
 COX_STEPS(COX_STEP("hold", hold), COX_STEP("hold_and_count", hold_and_count),
-          COX_STEP("nothing", nothing));
+          COX_STEP("count_or_fail", count_or_fail), COX_STEP("nothing", nothing));

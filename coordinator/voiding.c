@@ -1,0 +1,278 @@
+/*
+ * The end of a closure of which an attempt may have committed something that nobody has
+ * told of: attempts were lost, a commit failed on one ps of several, or it is cancelled.
+ * Every ps is asked to refuse its attempts from now on and to say what it has applied
+ * (protocol rules 8 and 9).
+ *
+ *   nobody has applied anything        it ends as it was to end, and leaves no trace
+ *   all of it is applied everywhere    it is done, whatever its last attempt said
+ *   a part of it is applied            COX_EPARTIAL (COX_EDIVERGED), with the ps that
+ *                                      have it
+ *
+ * Does not: decide that a closure is to end (dispatch.c).
+ *
+ * Threads: begun and ended on the loop; answers come on the ps clients' threads, each
+ * writes its own place, and the last one posts the rest to the loop.
+ */
+#include "coordinator/voiding.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "coordinator/worker.h"
+
+struct voiding;
+
+/* What one ps says. */
+struct answer {
+    struct coxi_psc_request request; /* first */
+    struct voiding *voiding;
+    int code;
+    char text[256];
+    struct coxi_voided_segment *segments;
+    size_t n_segments;
+    uint32_t *touched;
+};
+
+struct voiding {
+    struct coxi_mail mail; /* first */
+    struct cox_coordinator *c;
+    struct cox_future *f;
+    struct coxi_ending ending;
+    char text[COXI_TEXT_MAX];
+    uint32_t *touched; /* ending.touched */
+    atomic_uint n_pending;
+    uint32_t n_ps;
+    struct answer answers[];
+};
+
+static void voiding_free(struct voiding *voiding)
+{
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        free(voiding->answers[p].segments);
+        free(voiding->answers[p].touched);
+    }
+    free(voiding->touched);
+    free(voiding);
+}
+
+/* ---- what the answers mean. Loop */
+
+/* The segment numbered `number` as ps `p` has it, and whom it touched; NULL: it has not. */
+static const struct coxi_voided_segment *find(const struct answer *answer,
+                                              uint32_t number, const uint32_t **ret)
+{
+    const uint32_t *touched = answer->touched;
+    for (size_t i = 0; i < answer->n_segments; i++) {
+        if (answer->segments[i].segment == number) {
+            *ret = touched;
+            return &answer->segments[i];
+        }
+        touched += answer->segments[i].touched_n;
+    }
+    return NULL;
+}
+
+/* True where segment `number` is applied on every ps that it touches; *ret_last. */
+static bool is_everywhere(const struct voiding *voiding, uint32_t number,
+                          bool *ret_last)
+{
+    const struct coxi_voided_segment *segment = NULL;
+    const uint32_t *touched = NULL;
+    for (uint32_t p = 0; segment == NULL && p < voiding->n_ps; p++) {
+        segment = find(&voiding->answers[p], number, &touched);
+    }
+    for (uint32_t i = 0; segment != NULL && i < segment->touched_n; i++) {
+        const uint32_t *ignored;
+        if (touched[i] >= voiding->n_ps ||
+            find(&voiding->answers[touched[i]], number, &ignored) == NULL) {
+            return false;
+        }
+    }
+    *ret_last = segment != NULL && segment->last != 0;
+    return segment != NULL;
+}
+
+static bool is_complete(const struct voiding *voiding)
+{
+    bool last = false;
+    for (uint32_t number = 0; !last; number++) {
+        if (!is_everywhere(voiding, number, &last)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_anything_applied(const struct voiding *voiding)
+{
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        if (voiding->answers[p].n_segments > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* True where a ps that the successful attempt did not touch has something of it. */
+static bool is_elsewhere(const struct voiding *voiding)
+{
+    size_t n = 0;
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        bool touched = n < voiding->ending.n_touched && voiding->ending.touched[n] == p;
+        n += touched;
+        if (!touched && voiding->answers[p].n_segments > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "applied on ps 0, 2" after what was to be said. */
+static void tell_partial(struct voiding *voiding, int code)
+{
+    size_t used = strlen(voiding->text);
+    const char *between = used > 0 ? "; it stays applied on ps" : "applied on ps";
+    for (uint32_t p = 0; p < voiding->n_ps && used < sizeof(voiding->text); p++) {
+        if (voiding->answers[p].n_segments > 0) {
+            used += (size_t)snprintf(voiding->text + used, sizeof(voiding->text) - used,
+                                     "%s %u", between, p);
+            between = ",";
+        }
+    }
+    voiding->ending.state = COXI_FAILED;
+    voiding->ending.code = code;
+    voiding->ending.text = voiding->text;
+}
+
+static void judge(struct voiding *voiding)
+{
+    struct coxi_ending *ending = &voiding->ending;
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        if (voiding->answers[p].code != 0) {
+            ending->state = COXI_FAILED;
+            ending->code = voiding->answers[p].code;
+            ending->text = voiding->answers[p].text;
+            return;
+        }
+    }
+    if (ending->state == COXI_DONE_OK) {
+        if (is_elsewhere(voiding)) {
+            tell_partial(voiding, COX_EDIVERGED);
+        }
+    } else if (is_anything_applied(voiding)) {
+        if (is_complete(voiding)) {
+            *ending = (struct coxi_ending){.state = COXI_DONE_OK};
+        } else {
+            tell_partial(voiding,
+                         ending->code == COX_EDIVERGED ? COX_EDIVERGED : COX_EPARTIAL);
+        }
+    }
+}
+
+static void finish(struct coxi_mail *mail)
+{
+    struct voiding *voiding = (struct voiding *)mail;
+    judge(voiding);
+    coxi_dispatch_end(voiding->c, voiding->f, &voiding->ending);
+    coxi_loop_wake_after_mail(voiding->c->loop);
+    voiding_free(voiding);
+}
+
+/* ---- asking */
+
+static void answered(struct voiding *voiding)
+{
+    if (atomic_fetch_sub(&voiding->n_pending, 1) == 1) {
+        voiding->mail.run = finish;
+        coxi_loop_post(voiding->c->loop, &voiding->mail);
+    }
+}
+
+static int keep(struct answer *answer, const struct coxi_voided *voided)
+{
+    size_t bytes = voided->n_segments * sizeof(*voided->segments);
+    size_t touched_bytes = voided->n_touched * sizeof(*voided->touched);
+    if (voided->n_segments == 0) {
+        return 0;
+    }
+    answer->segments = malloc(bytes);
+    answer->touched = malloc(touched_bytes + 1);
+    if (answer->segments == NULL || answer->touched == NULL) {
+        return coxi_error_memory("what a ps has applied");
+    }
+    memcpy(answer->segments, voided->segments, bytes);
+    if (touched_bytes > 0) {
+        memcpy(answer->touched, voided->touched, touched_bytes);
+    }
+    answer->n_segments = voided->n_segments;
+    return 0;
+}
+
+static void note(struct answer *answer, int code, const char *text)
+{
+    answer->code = code;
+    (void)snprintf(answer->text, sizeof(answer->text), "%s", text);
+}
+
+/* On a thread of the ps client's. */
+static void on_answer(struct coxi_psc_request *request, int code,
+                      const struct coxi_message *message, void *payload, size_t len)
+{
+    struct answer *answer = (struct answer *)request;
+    (void)payload;
+    (void)len;
+    if (code != 0) {
+        note(answer, code, coxi_error_text());
+    } else if (message->kind != COXI_VOIDED) {
+        note(answer, COX_EPROTO, "a ps answered a void with something else");
+    } else if (message->voided.code != 0) {
+        note(answer, message->voided.code, message->voided.message);
+    } else if (keep(answer, &message->voided) != 0) {
+        note(answer, COX_ENOMEM, coxi_error_text());
+    }
+    answered(answer->voiding);
+}
+
+int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
+                       const struct coxi_ending *ending)
+{
+    struct voiding *voiding =
+        calloc(1, sizeof(*voiding) + c->n_ps * sizeof(*voiding->answers));
+    uint32_t *touched = calloc(ending->n_touched + 1, sizeof(*touched));
+    if (voiding == NULL || touched == NULL) {
+        free(voiding);
+        free(touched);
+        return coxi_error_memory("the end of a closure");
+    }
+    if (ending->n_touched > 0) {
+        memcpy(touched, ending->touched, ending->n_touched * sizeof(*touched));
+    }
+    voiding->c = c;
+    voiding->f = f;
+    voiding->ending = *ending;
+    voiding->touched = touched;
+    voiding->ending.touched = touched;
+    if (ending->text != NULL) {
+        (void)snprintf(voiding->text, sizeof(voiding->text), "%s", ending->text);
+        voiding->ending.text = voiding->text;
+    }
+    voiding->n_ps = c->n_ps;
+    atomic_init(&voiding->n_pending, c->n_ps + 1);
+    struct coxi_message message = {.kind = COXI_VOID};
+    message.void_ = (struct coxi_void){c->session, f->id, f->attempt};
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        struct answer *answer = &voiding->answers[p];
+        answer->voiding = voiding;
+        answer->request.done = on_answer;
+        int r = coxi_psc_submit(c->ps[p], &message, &answer->request, false);
+        if (r != 0) {
+            note(answer, r, coxi_error_text());
+            answered(voiding);
+        }
+    }
+    answered(voiding);
+    return 0;
+}
