@@ -176,8 +176,8 @@ static bool is_full(const struct cox_coordinator *c)
            c->next_id - c->first_unsettled >= COXI_AHEAD_MAX;
 }
 
-/* Takes the closure in when there is room for it. Locked. */
-static int enqueue(struct cox_coordinator *c, struct cox_future *f)
+/* Takes the closure in when (or, not `wait`, if) there is room for it. Locked. */
+static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
 {
     struct timespec never = coxi_deadline(-1);
     for (;;) {
@@ -191,6 +191,10 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f)
         if (!is_full(c)) {
             break;
         }
+        if (!wait) {
+            return coxi_error(COX_EAGAIN, "%zu closures are in the queue",
+                              c->n_waiting);
+        }
         (void)pthread_cond_wait(&c->room, &c->lock);
     }
     put_in(c, f);
@@ -199,8 +203,9 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f)
     return 0;
 }
 
-/* The call's arguments in a buffer of the thread's, which keeps its memory. */
-static int pack(const struct cox_call *call, struct coxi_buffer *buffer)
+/* The call as this version knows it. */
+static int check_call(const struct cox_coordinator *c, const struct cox_call *call,
+                      struct cox_call *ret)
 {
     struct cox_call known = COX_CALL_INIT;
     int r = call != NULL ? coxi_struct_copy(&known, sizeof(known), call, "a call") : 0;
@@ -208,8 +213,27 @@ static int pack(const struct cox_call *call, struct coxi_buffer *buffer)
         r = coxi_error(COX_EINVAL, "a call has %zu arguments and no args",
                        known.n_args);
     }
-    for (size_t i = 0; r == 0 && i < known.n_args; i++) {
-        r = coxi_values_add(buffer, &known.args[i]);
+    if (r == 0 &&
+        (known.priority < COX_PRIORITY_MIN || known.priority > COX_PRIORITY_MAX)) {
+        r = coxi_error(COX_EINVAL, "a call's priority is %d to %d, not %d",
+                       COX_PRIORITY_MIN, COX_PRIORITY_MAX, known.priority);
+    }
+    if (r == 0 && known.only_worker > c->n_workers) {
+        r = coxi_error(COX_EINVAL, "a call is for worker %u of %u",
+                       known.only_worker - 1, c->n_workers);
+    }
+    if (r == 0) {
+        *ret = known;
+    }
+    return r;
+}
+
+/* Its arguments, packed into an empty buffer. */
+static int pack(const struct cox_call *call, struct coxi_buffer *buffer)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < call->n_args; i++) {
+        r = coxi_values_add(buffer, &call->args[i]);
     }
     if (r == 0 && buffer->len > COXI_CALL_ARGS_MAX) {
         r = coxi_error(COX_ELIMIT, "a call's arguments have more than %d bytes",
@@ -218,8 +242,8 @@ static int pack(const struct cox_call *call, struct coxi_buffer *buffer)
     return r;
 }
 
-int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
-                 const struct cox_call *call, struct cox_future **ret)
+static int schedule(struct cox_coordinator *c, struct cox_function *function,
+                    const struct cox_call *call, bool wait, struct cox_future **ret)
 {
     if (c == NULL || function == NULL || function->module->c != c) {
         return coxi_error(COX_EINVAL, "cox_schedule needs a coordinator and a function "
@@ -227,7 +251,11 @@ int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
     }
     struct coxi_buffer args = {0};
     struct cox_future *f = NULL;
-    int r = pack(call, &args);
+    struct cox_call known;
+    int r = check_call(c, call, &known);
+    if (r == 0) {
+        r = pack(&known, &args);
+    }
     if (r == 0) {
         r = future_new(c, function, &args, &f);
     }
@@ -235,13 +263,15 @@ int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
     if (r != 0) {
         return r;
     }
+    f->priority = (int8_t)known.priority;
+    f->only_worker = known.only_worker;
     if (ret != NULL) {
         f->wanted = true;
         atomic_store_explicit(&f->refs, 2, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
     }
     coxi_lock(&c->lock);
-    r = enqueue(c, f);
+    r = enqueue(c, f, wait);
     coxi_unlock(&c->lock);
     if (r != 0) {
         if (f->wanted) {
@@ -255,6 +285,18 @@ int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
         *ret = f;
     }
     return 0;
+}
+
+int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
+                 const struct cox_call *call, struct cox_future **ret)
+{
+    return schedule(c, function, call, true, ret);
+}
+
+int cox_try_schedule(struct cox_coordinator *c, struct cox_function *function,
+                     const struct cox_call *call, struct cox_future **ret)
+{
+    return schedule(c, function, call, false, ret);
 }
 
 int cox_join(struct cox_coordinator *c, int timeout_ms)

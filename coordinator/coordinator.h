@@ -5,6 +5,7 @@
  *   closure.c   scheduling, join: what users' threads call
  *   future.c    futures
  *   dispatch.c  the loop's part of that: queue, assignment, results, put-backs
+ *   queue.c     closures in line, by priority
  *   voiding.c   the end of a closure of which something may be applied (loop)
  *   worker.c    workers: connecting, setting up, losing (loop)
  *   conn.c      one connection to a worker, as events on the loop
@@ -81,6 +82,8 @@ struct cox_future {
     struct cox_future *prev;
     struct coxi_worker *worker;
     uint32_t attempt;
+    uint32_t only_worker; /* 1 + index of it; 0: any */
+    int8_t priority;
     uint8_t losses;
     uint8_t crashes; /* of its process, while it ran; `text` tells them */
     uint8_t
@@ -102,6 +105,14 @@ struct cox_future {
 struct coxi_list {
     struct cox_future *first;
     struct cox_future *last;
+    size_t n;
+};
+
+/* In line by priority, oldest first within one; queue.h works on it. */
+enum { COXI_LEVELS = COX_PRIORITY_MAX - COX_PRIORITY_MIN + 1 };
+
+struct coxi_queue {
+    struct coxi_list levels[COXI_LEVELS];
     size_t n;
 };
 
@@ -154,7 +165,8 @@ struct cox_coordinator {
     /* ---- the loop's own */
     struct coxi_worker *workers;
     uint32_t n_workers;
-    struct coxi_list queue;      /* QUEUED, oldest first */
+    struct coxi_queue queue;     /* QUEUED, for any worker */
+    size_t n_queued;             /* QUEUED, for some worker only, too */
     struct coxi_list settling;   /* to be told to the users at the end of this turn */
     struct coxi_window closures; /* not settled, by id */
     uint64_t watermark_sent;
@@ -250,8 +262,10 @@ struct coxi_ending;
 void coxi_dispatch_end(struct cox_coordinator *c, struct cox_future *f,
                        const struct coxi_ending *ending);
 
-/* Ends what is in the queue. */
-void coxi_dispatch_fail_queue(struct cox_coordinator *c, int code, const char *text);
+/* Ends what is in a queue; in all of them. */
+void coxi_dispatch_fail_queue(struct cox_coordinator *c, struct coxi_queue *queue,
+                              int code, const char *text);
+void coxi_dispatch_fail_all(struct cox_coordinator *c, int code, const char *text);
 
 /* Tells users what has been settled in this turn of the loop. */
 void coxi_dispatch_settle(struct cox_coordinator *c);

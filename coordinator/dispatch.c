@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/queue.h"
 #include "coordinator/voiding.h"
 #include "coordinator/worker.h"
 
@@ -26,48 +27,7 @@ enum {
     WATERMARK_MS = 1000,
 };
 
-/* ---- lists and states */
-
-static void list_append(struct coxi_list *list, struct cox_future *f)
-{
-    f->next = NULL;
-    f->prev = list->last;
-    if (list->last != NULL) {
-        list->last->next = f;
-    } else {
-        list->first = f;
-    }
-    list->last = f;
-    list->n++;
-}
-
-static void list_prepend(struct coxi_list *list, struct cox_future *f)
-{
-    f->prev = NULL;
-    f->next = list->first;
-    if (list->first != NULL) {
-        list->first->prev = f;
-    } else {
-        list->last = f;
-    }
-    list->first = f;
-    list->n++;
-}
-
-static void list_remove(struct coxi_list *list, struct cox_future *f)
-{
-    if (f->prev != NULL) {
-        f->prev->next = f->next;
-    } else {
-        list->first = f->next;
-    }
-    if (f->next != NULL) {
-        f->next->prev = f->prev;
-    } else {
-        list->last = f->prev;
-    }
-    list->n--;
-}
+/* ---- states, and who is in line where */
 
 static void set_state(struct cox_future *f, enum coxi_closure_state state)
 {
@@ -89,6 +49,19 @@ static void set_state(struct cox_future *f, enum coxi_closure_state state)
     f->state = (uint8_t)state;
 }
 
+/* Where it stands in line: of the only worker that may run it, or of all. */
+static struct coxi_queue *queue_of(struct cox_coordinator *c,
+                                   const struct cox_future *f)
+{
+    return f->only_worker != 0 ? &c->workers[f->only_worker - 1].queue : &c->queue;
+}
+
+static void leave_queue(struct cox_coordinator *c, struct cox_future *f)
+{
+    coxi_queue_remove(queue_of(c, f), f);
+    c->n_queued--;
+}
+
 /* ---- the end of closures */
 
 /* The closure is off every list; `text` (may be NULL) is copied. */
@@ -101,7 +74,7 @@ static void settle(struct cox_coordinator *c, struct cox_future *f,
     f->text = text != NULL && *text != '\0' ? strdup(text) : NULL;
     f->worker = NULL;
     (void)coxi_window_take(&c->closures, f->id);
-    list_append(&c->settling, f);
+    coxi_list_append(&c->settling, f);
 }
 
 void coxi_dispatch_end(struct cox_coordinator *c, struct cox_future *f,
@@ -139,7 +112,7 @@ static void tell(struct cox_coordinator *c, struct cox_future *f)
         return;
     }
     c->stats.failed++;
-    if (f->state == COXI_FAILED) {
+    if (f->state == COXI_FAILED && !c->options.keep_going) {
         char text[COXI_TEXT_MAX];
         (void)snprintf(text, sizeof(text), "closure %llu (%s): %.400s",
                        (unsigned long long)f->id, f->function->name,
@@ -171,17 +144,18 @@ void coxi_dispatch_settle(struct cox_coordinator *c)
     c->settling = (struct coxi_list){0};
 }
 
-void coxi_dispatch_fail_queue(struct cox_coordinator *c, int code, const char *text)
+void coxi_dispatch_fail_queue(struct cox_coordinator *c, struct coxi_queue *queue,
+                              int code, const char *text)
 {
-    size_t n = c->queue.n;
-    while (c->queue.first != NULL) {
-        struct cox_future *f = c->queue.first;
+    size_t n = queue->n;
+    struct cox_future *f;
+    while ((f = coxi_queue_first(queue)) != NULL) {
         struct coxi_ending ending = {
             .state = code == COX_ECANCELLED ? COXI_CANCELLED : COXI_FAILED,
             .code = code,
             .text = text,
         };
-        list_remove(&c->queue, f);
+        leave_queue(c, f);
         if (f->attempt > 0) {
             void_and_settle(c, f, &ending);
         } else {
@@ -192,6 +166,14 @@ void coxi_dispatch_fail_queue(struct cox_coordinator *c, int code, const char *t
     c->n_waiting -= n;
     coxi_unlock(&c->lock);
     coxi_dispatch_settle(c);
+}
+
+void coxi_dispatch_fail_all(struct cox_coordinator *c, int code, const char *text)
+{
+    coxi_dispatch_fail_queue(c, &c->queue, code, text);
+    for (uint32_t i = 0; i < c->n_workers && c->n_queued > 0; i++) {
+        coxi_dispatch_fail_queue(c, &c->workers[i].queue, code, text);
+    }
 }
 
 /* It has crashed its process too often: `text` says where and how. */
@@ -233,7 +215,7 @@ void coxi_dispatch_crashed(struct coxi_worker *worker,
         }
         note_crash(f, worker->index, head->signal);
         if (f->state == COXI_QUEUED && f->crashes >= c->options.max_crashes) {
-            list_remove(&c->queue, f);
+            leave_queue(c, f);
             end_crashed(c, f);
             n_ended++;
         }
@@ -251,7 +233,7 @@ void coxi_dispatch_put_back(struct coxi_worker *worker, uint32_t running)
     struct cox_future *f;
     while ((f = worker->in_flight.last) != NULL) {
         bool was_running = worker->in_flight.n <= running;
-        list_remove(&worker->in_flight, f);
+        coxi_list_remove(&worker->in_flight, f);
         f->losses = (uint8_t)(f->losses + was_running);
         if (f->losses >= COXI_LOSSES_MAX) {
             char text[COXI_TEXT_MAX];
@@ -268,7 +250,8 @@ void coxi_dispatch_put_back(struct coxi_worker *worker, uint32_t running)
         }
         set_state(f, COXI_QUEUED);
         f->worker = NULL;
-        list_prepend(&c->queue, f);
+        coxi_queue_prepend(queue_of(c, f), f);
+        c->n_queued++;
         n_back++;
     }
     coxi_lock(&c->lock);
@@ -359,7 +342,7 @@ int coxi_dispatch_done(struct coxi_worker *worker, const struct coxi_done *done,
         if (f == NULL || f->worker != worker || f->attempt != head->attempt) {
             continue; /* of an attempt that counts for nothing any more */
         }
-        list_remove(&worker->in_flight, f);
+        coxi_list_remove(&worker->in_flight, f);
         worker->average_us += 0.1 * (head->run_us + 0.5 - worker->average_us);
         end_closure(f, head, (const uint32_t *)(const void *)touched, result);
     }
@@ -406,32 +389,55 @@ static int assign_one(struct coxi_worker *worker, struct cox_future *f)
         return r;
     }
     (void)coxi_buffer_append_raw(&worker->heads, &head, sizeof(head));
-    list_remove(&worker->c->queue, f);
+    leave_queue(worker->c, f);
     set_state(f, COXI_ASSIGNED);
     f->attempt = head.attempt;
     f->worker = worker;
-    list_append(&worker->in_flight, f);
+    coxi_list_append(&worker->in_flight, f);
     return 0;
 }
 
-static void assign(struct cox_coordinator *c)
+/* Gives the worker up to `n` closures from the queue: how many. */
+static size_t give(struct coxi_worker *worker, struct coxi_queue *queue, size_t n)
 {
-    size_t n_assigned = 0;
-    size_t room = 0;
-    int r = 0;
-    struct coxi_worker *worker;
-    while (r == 0 && c->queue.n > 0 && (worker = pick_worker(c, &room)) != NULL) {
-        size_t share = c->queue.n / c->n_workers;
-        size_t chunk = share < 1 ? 1 : share < CHUNK_MAX ? share : CHUNK_MAX;
-        for (size_t i = 0; r == 0 && i < chunk && i < room && c->queue.n > 0; i++) {
-            r = assign_one(worker, c->queue.first);
-            n_assigned += r == 0;
-        }
+    size_t given = 0;
+    while (given < n && queue->n > 0 &&
+           assign_one(worker, coxi_queue_first(queue)) == 0) {
+        given++;
         if (worker->heads.len >=
                 MESSAGE_CLOSURES_MAX * sizeof(struct coxi_closure_head) ||
             worker->args.len >= MESSAGE_BYTES_MAX) {
             coxi_worker_send(worker);
         }
+    }
+    return given;
+}
+
+/* What only one worker may run comes first there. */
+static size_t assign_own(struct cox_coordinator *c)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < c->n_workers && c->n_queued > c->queue.n; i++) {
+        struct coxi_worker *worker = &c->workers[i];
+        size_t capacity = coxi_worker_capacity(worker);
+        if (worker->state == COXI_WORKER_READY && worker->in_flight.n < capacity) {
+            n += give(worker, &worker->queue, capacity - worker->in_flight.n);
+        }
+    }
+    return n;
+}
+
+static void assign(struct cox_coordinator *c)
+{
+    size_t n_assigned = assign_own(c);
+    size_t n_given = 1;
+    size_t room = 0;
+    struct coxi_worker *worker;
+    while (n_given > 0 && c->queue.n > 0 && (worker = pick_worker(c, &room)) != NULL) {
+        size_t share = c->queue.n / c->n_workers;
+        size_t chunk = share < 1 ? 1 : share < CHUNK_MAX ? share : CHUNK_MAX;
+        n_given = give(worker, &c->queue, chunk < room ? chunk : room);
+        n_assigned += n_given;
     }
     for (uint32_t i = 0; i < c->n_workers; i++) {
         coxi_worker_send(&c->workers[i]);
@@ -454,11 +460,12 @@ static void take_in(struct cox_coordinator *c, struct coxi_list *intake)
         struct cox_future *next = f->next;
         bool kept = coxi_window_put(&c->closures, f->id, f) == 0;
         if (f->function != NULL) { /* an operation is only an id here */
-            list_append(&c->queue, f);
+            coxi_queue_append(queue_of(c, f), f);
+            c->n_queued++;
         }
         if (f->function != NULL && !kept) {
             /* Out of memory: it cannot be kept track of, so it cannot run. */
-            list_remove(&c->queue, f);
+            leave_queue(c, f);
             settle(c, f, COXI_FAILED, COX_ENOMEM, NULL);
             n_failed++;
         }
@@ -494,7 +501,7 @@ static void send_watermark(struct cox_coordinator *c)
 /* Cancels what has not started, once for each reason to. */
 static void cancel(struct cox_coordinator *c, int code, const char *text)
 {
-    coxi_dispatch_fail_queue(c, code, text);
+    coxi_dispatch_fail_all(c, code, text);
     if (!c->recalled) {
         c->recalled = true;
         coxi_workers_recall(c);
@@ -540,7 +547,7 @@ void coxi_dispatch(void *coordinator)
         coxi_workers_shutdown(c);
     }
     if (c->shutting_down && c->n_conns == 0) {
-        coxi_dispatch_fail_queue(c, COX_ECANCELLED, "the coordinator was closed");
+        coxi_dispatch_fail_all(c, COX_ECANCELLED, "the coordinator was closed");
         coxi_loop_stop(c->loop);
     }
 }

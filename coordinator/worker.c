@@ -484,6 +484,24 @@ void coxi_workers_free(struct cox_coordinator *c)
     free(c->workers);
 }
 
+/* Ends what only this worker may run when it has been away for too long. */
+static void watch_own(struct coxi_worker *worker, uint64_t now)
+{
+    struct cox_coordinator *c = worker->c;
+    if (worker->state == COXI_WORKER_READY || worker->queue.n == 0) {
+        worker->wanted_since_ms = 0;
+    } else if (worker->wanted_since_ms == 0) {
+        worker->wanted_since_ms = now;
+    } else if (now - worker->wanted_since_ms > (uint64_t)c->options.worker_wait_ms) {
+        char text[COXI_TEXT_MAX];
+        (void)snprintf(
+            text, sizeof(text),
+            "worker %u at %.300s, which alone may run it, was away for %d ms",
+            worker->index, worker->url, c->options.worker_wait_ms);
+        coxi_dispatch_fail_queue(c, &worker->queue, COX_ENOWORKER, text);
+    }
+}
+
 void coxi_workers_tick(struct cox_coordinator *c)
 {
     uint64_t now = coxi_now_ms();
@@ -495,8 +513,9 @@ void coxi_workers_tick(struct cox_coordinator *c)
             dial(worker);
         }
         any_ready = any_ready || worker->state == COXI_WORKER_READY;
+        watch_own(worker, now);
     }
-    if (any_ready || c->queue.n == 0) {
+    if (any_ready || c->n_queued == 0) {
         c->idle_since_ms = 0;
     } else if (c->idle_since_ms == 0) {
         c->idle_since_ms = now;
@@ -506,7 +525,7 @@ void coxi_workers_tick(struct cox_coordinator *c)
         (void)snprintf(text, sizeof(text), "no worker for %d ms; the last: %s",
                        c->options.worker_wait_ms, c->worker_text);
         coxi_unlock(&c->lock);
-        coxi_dispatch_fail_queue(c, COX_ENOWORKER, text);
+        coxi_dispatch_fail_all(c, COX_ENOWORKER, text);
     }
 }
 

@@ -36,6 +36,8 @@ struct coxi_worker {
     uint32_t n_asked;
     uint32_t n_told; /* modules it has been told of */
 
+    struct coxi_queue queue;    /* QUEUED, and only this worker may run it */
+    uint64_t wanted_since_ms;   /* it has a queue and is not ready since then; or 0 */
     struct coxi_list in_flight; /* ASSIGNED to it, oldest first */
     double average_us;          /* of its closures' running time; 0: not known */
     struct coxi_buffer heads;   /* of the dispatch being made */

@@ -101,9 +101,10 @@ struct cox_options {
     int peer_timeout_ms;   /* a peer silent for this long is lost, 10000 */
     int worker_wait_ms;    /* with closures to run and no worker: give up, 10000 */
     uint32_t max_crashes;  /* of its process by one closure: then it fails, 3 */
+    uint32_t keep_going;   /* 1: a closure that fails concerns its future alone */
 };
 #define COX_OPTIONS_INIT                                                               \
-    {sizeof(struct cox_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0}
+    {sizeof(struct cox_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /*
  * Connects to every ps and to the workers (options NULL: all defaults), and begins a
@@ -235,16 +236,21 @@ COX_API int cox_function_get(struct cox_module *module, const char *name,
 
 /* ---- scheduling */
 
+enum { COX_PRIORITY_MIN = -8, COX_PRIORITY_MAX = 7 };
+
 struct cox_call {
     size_t size;
     const struct cox_value *args;
-    size_t n_args; /* at most 64 */
+    size_t n_args;        /* at most 64 */
+    int32_t priority;     /* COX_PRIORITY_MIN to _MAX: higher ones first */
+    uint32_t only_worker; /* 1 + index of the one worker that may run it; 0: any */
 };
-#define COX_CALL_INIT {sizeof(struct cox_call), NULL, 0}
+#define COX_CALL_INIT {sizeof(struct cox_call), NULL, 0, 0, 0}
 
 /*
- * Puts a closure (one call of `function`) in the queue; workers take them in order.
- * `call` NULL: no arguments. `ret` (NULL: not wanted) is for cox_future_free. Blocks
+ * Puts a closure (one call of `function`) in the queue; workers take them in order of
+ * priority, then of scheduling; what only one worker may run comes first there, and fails
+ * with COX_ENOWORKER when that is away for worker_wait_ms. `call` NULL: no arguments. `ret` (NULL: not wanted) is for cox_future_free. Blocks
  * while the queue is full. If a closure has failed since the last report of an error:
  * cancels what is queued, waits until nothing runs, and returns that error instead
  * (COX_ESTEP, COX_ELOST, COX_ENOWORKER, COX_EPSLOST, COX_EMODULE); the coordinator is
@@ -252,6 +258,10 @@ struct cox_call {
  */
 COX_API int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
                          const struct cox_call *call, struct cox_future **ret);
+
+/* As cox_schedule, but where that would wait for room in the queue: COX_EAGAIN. */
+COX_API int cox_try_schedule(struct cox_coordinator *c, struct cox_function *function,
+                             const struct cox_call *call, struct cox_future **ret);
 
 /*
  * Waits until every closure is settled. Reports an error as cox_schedule does, once.

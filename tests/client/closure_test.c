@@ -306,3 +306,141 @@ TEST(closing_cancels_what_has_not_run_and_futures_still_tell)
     crew_hold_release(&hold);
     assert_code(0, cox_close(NULL, 0));
 }
+
+/* ---- who comes first, and where */
+
+static int64_t result_of(struct cox_future *future, const char *name)
+{
+    struct cox_value value;
+    assert_code(0, cox_future_wait(future, -1));
+    assert_code(0, cox_future_result(future, name, &value));
+    return *(const int64_t *)value.data;
+}
+
+TEST(higher_priority_comes_first_and_equal_ones_in_order)
+{
+    enum { N = 6 };
+    static const int32_t priorities[N] = {0, -8, 7, 0, 7, 3};
+    static const int in_order[N] = {2, 4, 5, 0, 3, 1};
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_future *futures[N];
+    struct cox_call call = COX_CALL_INIT;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.prefetch = 1;
+    crew_open(&crew, 1, 1, "hold", &options);
+    (void)crew_counter(&crew, "c0");
+    /* One runs and one is at hand at the worker; the others are in the queue. */
+    crew_hold(&hold, &crew, "hold", false);
+    crew_hold_wait(&hold);
+    crew_schedule(&crew, crew_function(&crew, "nothing"), 1, 0);
+    for (int i = 0; i < N; i++) {
+        call.priority = priorities[i];
+        assert_code(0, cox_schedule(crew.c, crew_function(&crew, "number_off"), &call,
+                                    &futures[i]));
+    }
+    crew_hold_release(&hold);
+    /* A step may pull before the commit of the one before it is there: the order of what
+     * they saw may tie, but never turn round. */
+    int64_t last = 0;
+    for (int i = 0; i < N; i++) {
+        int64_t order = result_of(futures[in_order[i]], "order");
+        assert_true(order >= last);
+        last = order;
+    }
+    for (int i = 0; i < N; i++) {
+        cox_future_free(futures[i]);
+    }
+    call.priority = COX_PRIORITY_MAX + 1;
+    assert_code(COX_EINVAL,
+                cox_schedule(crew.c, crew_function(&crew, "nothing"), &call, NULL));
+    assert_error_names("priority");
+    crew_close(&crew);
+}
+
+enum { N_EACH = 10 };
+
+/* All of the even futures are settled, or all of the odd ones. */
+static bool is_half_done(void *arg)
+{
+    struct cox_future **futures = arg;
+    bool done[2] = {true, true};
+    for (int i = 0; i < 2 * N_EACH; i++) {
+        done[i % 2] = done[i % 2] && cox_future_wait(futures[i], 0) == 0;
+    }
+    return done[0] || done[1];
+}
+
+TEST(closure_for_one_worker_runs_there_and_nobody_else_waits_for_it)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_future *futures[2 * N_EACH];
+    struct cox_call call = COX_CALL_INIT;
+    crew_open(&crew, 1, 2, "hold", NULL);
+    (void)crew_counter(&crew, "c0");
+    crew_hold(&hold, &crew, "hold", true);
+    crew_hold_wait(&hold);
+    for (int i = 0; i < 2 * N_EACH; i++) {
+        call.only_worker = 1 + (uint32_t)i % 2;
+        assert_code(0, cox_schedule(crew.c, crew_function(&crew, "number_off"), &call,
+                                    &futures[i]));
+    }
+    /* One of the two is held; what is for the other one ends. */
+    coxi_test_until(is_half_done, futures, "the steps of the worker that is free");
+    crew_hold_release(&hold);
+    for (int i = 0; i < 2 * N_EACH; i++) {
+        assert_int_equal(i % 2, result_of(futures[i], "worker"));
+        cox_future_free(futures[i]);
+    }
+    cox_future_free(hold.future);
+    call.only_worker = 3;
+    assert_code(COX_EINVAL,
+                cox_schedule(crew.c, crew_function(&crew, "nothing"), &call, NULL));
+    assert_error_names("worker 2 of 2");
+    crew_close(&crew);
+}
+
+TEST(try_schedule_does_not_wait_for_room)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_future *future = NULL;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.queue_max = 1;
+    options.prefetch = 1;
+    crew_open(&crew, 1, 1, "hold", &options);
+    struct cox_function *nothing = crew_function(&crew, "nothing");
+    crew_hold(&hold, &crew, "hold", false);
+    crew_hold_wait(&hold);
+    crew_schedule(&crew, nothing, 2,
+                  0); /* one at hand at the worker, one in the queue */
+    assert_code(COX_EAGAIN, cox_try_schedule(crew.c, nothing, NULL, &future));
+    assert_null(future);
+    crew_hold_release(&hold);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_code(0, cox_try_schedule(crew.c, nothing, NULL, &future));
+    assert_code(0, cox_future_wait(future, -1));
+    cox_future_free(future);
+    crew_close(&crew);
+}
+
+TEST(keep_going_leaves_errors_to_their_futures_and_counts_them)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_stats stats = COX_STATS_INIT;
+    options.keep_going = 1;
+    crew_open(&crew, 1, 1, "counter", &options);
+    struct cox_variable *counter = crew_counter(&crew, "c0");
+    struct cox_future *failing = schedule(&crew, "count_and_fail", NULL, 0);
+    crew_schedule(&crew, crew_function(&crew, "count"), 100, 1);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_code(COX_ESTEP, cox_future_wait(failing, 0));
+    assert_int_equal(100, crew_read(&crew, counter));
+    assert_code(0, cox_stats(crew.c, &stats));
+    assert_int_equal(1, stats.failed);
+    assert_int_equal(100, stats.done);
+    cox_future_free(failing);
+    crew_close(&crew);
+}

@@ -38,6 +38,29 @@ static int hold_and_count(struct cox_step *step)
     return r != 0 ? r : cox_step_add(step, counter, &one);
 }
 
+/* Returns the value of c0 before it added 1, as "order", and its worker as "worker". */
+static int number_off(struct cox_step *step)
+{
+    static int64_t before;
+    static int64_t worker;
+    const int64_t one = 1;
+    struct cox_pull pull = {.values = &before};
+    struct cox_value results[2] = {COX_SCALAR("order", COX_I64, &before),
+                                   COX_SCALAR("worker", COX_I64, &worker)};
+    int r = cox_step_variable(step, "c0", &pull.variable);
+    if (r == 0) {
+        r = cox_step_pull(step, &pull, 1);
+    }
+    if (r == 0) {
+        r = cox_step_add(step, pull.variable, &one);
+    }
+    worker = cox_step_worker(step);
+    for (int i = 0; r == 0 && i < 2; i++) {
+        r = cox_step_return(step, &results[i]);
+    }
+    return r;
+}
+
 /* Adds 1 to c0 and c1 in its first attempt, and fails in any other. */
 static int count_or_fail(struct cox_step *step)
 {
@@ -64,4 +87,5 @@ static int nothing(struct cox_step *step)
 }
 
 COX_STEPS(COX_STEP("hold", hold), COX_STEP("hold_and_count", hold_and_count),
-          COX_STEP("count_or_fail", count_or_fail), COX_STEP("nothing", nothing));
+          COX_STEP("count_or_fail", count_or_fail), COX_STEP("number_off", number_off),
+          COX_STEP("nothing", nothing));
