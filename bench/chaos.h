@@ -1,0 +1,91 @@
+/* What the client of a storm (chaos.c), its steps and the storm itself share. */
+#ifndef COXI_BENCH_CHAOS_H
+#define COXI_BENCH_CHAOS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A step's argument "plan": what it is to do, as I64. */
+enum chaos_plan {
+    CHAOS_NUMBER, /* of the step, from 0 */
+    CHAOS_MASK,   /* the ps whose counters it adds to */
+    CHAOS_US,     /* how long it takes */
+    CHAOS_BUSY,   /* computing instead of sleeping */
+    CHAOS_CRASH,  /* 0, or an enum chaos_crash for its first attempt */
+    CHAOS_PLAN,
+};
+
+enum chaos_crash { CHAOS_CRASH_ABORT = 1, CHAOS_CRASH_NULL = 2 };
+
+enum { CHAOS_PS_MAX = 16 };
+
+/* ---- chaos_procs.c: this program's descendants. Any thread. */
+
+enum { CHAOS_PROCS_MAX = 1024 };
+
+struct chaos_proc {
+    pid_t pid;
+    pid_t parent;
+    char name[16]; /* of the program, cut */
+};
+
+/* Those that live, children behind their parents; how many. */
+size_t chaos_procs(struct chaos_proc ret[CHAOS_PROCS_MAX]);
+
+/* The processes of a local worker; 0: there is none now. */
+struct chaos_worker {
+    struct chaos_proc supervisor;
+    struct chaos_proc step;
+};
+void chaos_procs_worker(uint32_t index, struct chaos_worker *ret);
+
+/* A file descriptor for exactly this process, or -1: it has gone. */
+int chaos_proc_pin(const struct chaos_proc *proc);
+
+/* All descendants that there are now, so that one can ask later whether they ended. */
+struct chaos_pins {
+    int fds[CHAOS_PROCS_MAX];
+    size_t n;
+};
+void chaos_pins_take(struct chaos_pins *ret);
+
+/* Waits for as long for them to end, then ends them; how many it had to. */
+size_t chaos_pins_end(struct chaos_pins *pins, int patience_ms);
+
+/* ---- chaos_storm.c: a thread that kills and stops workers, and watches the clock */
+
+struct chaos_storm_options {
+    uint64_t seed;
+    uint32_t n_workers;
+    int kill_every_ms; /* 0: never */
+    int stop_every_ms; /* 0: never */
+    int peer_timeout_ms;
+    int deadline_s;
+    int grace_ms; /* for the client to end, once it is asked to */
+    void (*on_stuck)(void *arg, const char *why); /* it has not: ends the program */
+    void *arg;
+};
+
+struct chaos_storm_counts {
+    uint64_t kills;
+    uint64_t stops;
+};
+
+struct chaos_storm;
+
+/* Takes SIGINT and SIGTERM from all threads that are started from now on. */
+int chaos_storm_start(const struct chaos_storm_options *options,
+                      struct chaos_storm **ret);
+
+/* Lets it rage, or ends that: nobody is left stopped then. */
+void chaos_storm_rage(struct chaos_storm *storm, bool on);
+
+/* Why the client is to end before its time, or NULL. */
+const char *chaos_storm_why(struct chaos_storm *storm);
+
+/* Ends the thread; takes NULL. */
+void chaos_storm_stop(struct chaos_storm *storm, struct chaos_storm_counts *ret);
+
+#endif

@@ -1,0 +1,88 @@
+/* The steps of a storm (chaos.c). The client plans each of them, so that it knows what
+ * they must add up to. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <coxswain/step.h>
+
+#include "bench/chaos.h"
+
+/* So that the process ends of the signal itself, with nothing said by a sanitizer. */
+__attribute__((no_sanitize("address", "undefined"))) static void crash(int64_t how)
+{
+    int *volatile nowhere = NULL;
+    (void)signal(SIGABRT, SIG_DFL);
+    (void)signal(SIGSEGV, SIG_DFL);
+    if (how == CHAOS_CRASH_ABORT) {
+        abort();
+    }
+    *(volatile int *)nowhere = 1;
+}
+
+static int64_t now_us(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void spend(int64_t us, bool busy)
+{
+    if (busy) {
+        int64_t end = now_us() + us;
+        while (now_us() < end) {
+        }
+        return;
+    }
+    struct timespec rest = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
+    (void)nanosleep(&rest, NULL);
+}
+
+/* Adds 1 to the counter of each ps in the plan, after a while; the first attempt may
+ * crash. */
+static int count(struct cox_step *step)
+{
+    const int64_t one = 1;
+    const struct cox_value *plan = cox_step_argument(step, "plan");
+    if (plan == NULL || plan->dtype != COX_I64 || plan->rank != 1 ||
+        plan->shape[0] != CHAOS_PLAN) {
+        return cox_step_fail(step, 1, "count needs a plan of %d numbers", CHAOS_PLAN);
+    }
+    const int64_t *of = plan->data;
+    spend(of[CHAOS_US], of[CHAOS_BUSY] != 0);
+    for (int i = 0; i < CHAOS_PS_MAX; i++) {
+        char name[16];
+        struct cox_variable *counter;
+        if ((of[CHAOS_MASK] >> i & 1) == 0) {
+            continue;
+        }
+        (void)snprintf(name, sizeof(name), "c%d", i);
+        int r = cox_step_variable(step, name, &counter);
+        if (r == 0) {
+            r = cox_step_add(step, counter, &one);
+        }
+        if (r != 0) {
+            return r;
+        }
+    }
+    if (of[CHAOS_CRASH] != 0 && cox_step_attempt(step) == 1) {
+        crash(of[CHAOS_CRASH]);
+    }
+    return 0;
+}
+
+/* Counts, and returns the number of the step. */
+static int count_and_return(struct cox_step *step)
+{
+    int r = count(step);
+    if (r != 0) {
+        return r;
+    }
+    const int64_t *of = cox_step_argument(step, "plan")->data;
+    const struct cox_value number = COX_SCALAR("number", COX_I64, &of[CHAOS_NUMBER]);
+    return cox_step_return(step, &number);
+}
+
+COX_STEPS(COX_STEP("count", count), COX_STEP("count_and_return", count_and_return));

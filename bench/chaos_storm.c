@@ -1,0 +1,271 @@
+/*
+ * The storm: one thread with the storm's random numbers, its timers, the signals that
+ * end the program, and its deadline. It waits for the first of these in sigtimedwait.
+ *
+ * A process that it stops is continued before the thread ends, and before another of
+ * the same worker is stopped; one that dies meanwhile needs nothing.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+
+#include "bench/chaos.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/rand.h"
+#include "common/sync.h"
+
+enum {
+    WORKERS_MAX = 64,
+    WAKE_MS = 50,   /* how late it may learn that it is to rage, or to end */
+    LONG_STOPS = 8, /* one stop in as many is longer than the peers wait */
+    STOP_MIN_MS = 5,
+};
+
+struct stopped {
+    int fd; /* 0: nobody is */
+    uint64_t until_ms;
+};
+
+struct chaos_storm {
+    struct chaos_storm_options options;
+    pthread_t thread;
+    sigset_t signals;
+    uint64_t random;
+    atomic_bool rages;
+    atomic_bool over;
+    _Atomic(const char *) why;
+
+    /* ---- the thread's own */
+    uint64_t kill_ms; /* when the next one comes; 0: it does not rage */
+    uint64_t stop_ms;
+    uint64_t deadline_ms;
+    uint64_t stuck_ms; /* when we give up waiting for the client; 0: no reason to */
+    struct stopped stopped[WORKERS_MAX];
+    struct chaos_storm_counts counts;
+
+    pthread_mutex_t lock; /* guards calm; leaf */
+    pthread_cond_t calmed;
+    bool calm; /* it does not rage, and nobody is stopped */
+};
+
+static uint64_t below(struct chaos_storm *storm, uint64_t n)
+{
+    return coxi_rand(&storm->random) % n;
+}
+
+static bool send_signal(const struct chaos_proc *proc, int signum)
+{
+    int fd = chaos_proc_pin(proc);
+    bool sent = fd >= 0 && pidfd_send_signal(fd, signum, NULL, 0) == 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return sent;
+}
+
+/* kill -9 of a supervisor, a step process or both: of the worker that was drawn, or
+ * of the next one that has such processes now. */
+static void strike(struct chaos_storm *storm)
+{
+    uint32_t first = (uint32_t)below(storm, storm->options.n_workers);
+    uint64_t kind = below(storm, 3);
+    for (uint32_t i = 0; i < storm->options.n_workers; i++) {
+        struct chaos_worker worker;
+        chaos_procs_worker((first + i) % storm->options.n_workers, &worker);
+        bool hit = false;
+        if (kind != 0) {
+            hit = send_signal(&worker.step, SIGKILL);
+        }
+        if (kind != 1) {
+            hit = send_signal(&worker.supervisor, SIGKILL) || hit;
+        }
+        if (hit) {
+            storm->counts.kills++;
+            return;
+        }
+    }
+}
+
+static void let_go(struct stopped *stopped)
+{
+    if (stopped->fd != 0) {
+        (void)pidfd_send_signal(stopped->fd, SIGCONT, NULL, 0);
+        (void)close(stopped->fd);
+        stopped->fd = 0;
+    }
+}
+
+/* SIGSTOP of a step process, for a while. */
+static void stop_one(struct chaos_storm *storm)
+{
+    uint32_t index = (uint32_t)below(storm, storm->options.n_workers);
+    uint64_t timeout_ms = (uint64_t)storm->options.peer_timeout_ms;
+    uint64_t long_ms = timeout_ms + timeout_ms / 4 + below(storm, timeout_ms / 2);
+    uint64_t short_ms = STOP_MIN_MS + below(storm, timeout_ms / 4);
+    uint64_t while_ms = below(storm, LONG_STOPS) == 0 ? long_ms : short_ms;
+    struct stopped *stopped = &storm->stopped[index];
+    struct chaos_worker worker;
+    chaos_procs_worker(index, &worker);
+    int fd = chaos_proc_pin(&worker.step);
+    if (stopped->fd != 0 || fd < 0 || pidfd_send_signal(fd, SIGSTOP, NULL, 0) != 0) {
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return;
+    }
+    *stopped = (struct stopped){fd, coxi_now_ms() + while_ms};
+    storm->counts.stops++;
+}
+
+static void set_calm(struct chaos_storm *storm, bool calm)
+{
+    coxi_lock(&storm->lock);
+    storm->calm = calm;
+    (void)pthread_cond_broadcast(&storm->calmed);
+    coxi_unlock(&storm->lock);
+}
+
+/* The storm's part of a turn. */
+static void weather(struct chaos_storm *storm, uint64_t now_ms)
+{
+    const struct chaos_storm_options *o = &storm->options;
+    bool rages = atomic_load(&storm->rages);
+    for (uint32_t i = 0; i < o->n_workers; i++) {
+        if (!rages || now_ms >= storm->stopped[i].until_ms) {
+            let_go(&storm->stopped[i]);
+        }
+    }
+    if (!rages) {
+        storm->kill_ms = 0;
+        set_calm(storm, true);
+        return;
+    }
+    if (storm->kill_ms == 0) {
+        set_calm(storm, false);
+        storm->kill_ms = now_ms + (uint64_t)o->kill_every_ms;
+        storm->stop_ms = now_ms + (uint64_t)o->stop_every_ms;
+    }
+    if (o->kill_every_ms > 0 && now_ms >= storm->kill_ms) {
+        strike(storm);
+        storm->kill_ms += (uint64_t)o->kill_every_ms;
+    }
+    if (o->stop_every_ms > 0 && now_ms >= storm->stop_ms) {
+        stop_one(storm);
+        storm->stop_ms += (uint64_t)o->stop_every_ms;
+    }
+}
+
+static void sooner(uint64_t *when_ms, uint64_t other_ms)
+{
+    *when_ms = other_ms < *when_ms ? other_ms : *when_ms;
+}
+
+/* When something is due next. */
+static uint64_t next_ms(const struct chaos_storm *storm, uint64_t now_ms)
+{
+    uint64_t when_ms = now_ms + WAKE_MS;
+    if (storm->kill_ms != 0 && storm->options.kill_every_ms > 0) {
+        sooner(&when_ms, storm->kill_ms);
+    }
+    if (storm->kill_ms != 0 && storm->options.stop_every_ms > 0) {
+        sooner(&when_ms, storm->stop_ms);
+    }
+    for (uint32_t i = 0; i < storm->options.n_workers; i++) {
+        if (storm->stopped[i].fd != 0) {
+            sooner(&when_ms, storm->stopped[i].until_ms);
+        }
+    }
+    return when_ms;
+}
+
+static void ask_to_end(struct chaos_storm *storm, const char *why, uint64_t now_ms)
+{
+    if (storm->stuck_ms == 0) {
+        storm->stuck_ms = now_ms + (uint64_t)storm->options.grace_ms;
+        atomic_store(&storm->rages, false);
+        atomic_store(&storm->why, why);
+    }
+}
+
+static void *thread_main(void *arg)
+{
+    struct chaos_storm *storm = arg;
+    while (!atomic_load(&storm->over)) {
+        uint64_t now_ms = coxi_now_ms();
+        if (now_ms >= storm->deadline_ms) {
+            ask_to_end(storm, "the deadline has passed", now_ms);
+        }
+        weather(storm, now_ms);
+        if (storm->stuck_ms != 0 && now_ms >= storm->stuck_ms) {
+            storm->options.on_stuck(storm->options.arg, atomic_load(&storm->why));
+        }
+        uint64_t until_ms = next_ms(storm, now_ms);
+        now_ms = coxi_now_ms();
+        long rest_ms = until_ms > now_ms ? (long)(until_ms - now_ms) : 0;
+        struct timespec rest = {0, rest_ms * 1000000};
+        if (sigtimedwait(&storm->signals, NULL, &rest) > 0) {
+            ask_to_end(storm, "interrupted", coxi_now_ms());
+        }
+    }
+    atomic_store(&storm->rages, false);
+    weather(storm, coxi_now_ms());
+    return NULL;
+}
+
+int chaos_storm_start(const struct chaos_storm_options *options,
+                      struct chaos_storm **ret)
+{
+    struct chaos_storm *storm = calloc(1, sizeof(*storm));
+    if (storm == NULL) {
+        return coxi_error_memory("a storm");
+    }
+    storm->options = *options;
+    storm->random = options->seed;
+    storm->deadline_ms = coxi_now_ms() + (uint64_t)options->deadline_s * 1000;
+    storm->calm = true;
+    (void)pthread_mutex_init(&storm->lock, NULL);
+    coxi_cond_init(&storm->calmed);
+    (void)sigemptyset(&storm->signals);
+    (void)sigaddset(&storm->signals, SIGINT);
+    (void)sigaddset(&storm->signals, SIGTERM);
+    (void)pthread_sigmask(SIG_BLOCK, &storm->signals, NULL);
+    if (pthread_create(&storm->thread, NULL, thread_main, storm) != 0) {
+        free(storm);
+        return coxi_error(COX_ENOMEM, "cannot start the storm's thread");
+    }
+    *ret = storm;
+    return 0;
+}
+
+void chaos_storm_rage(struct chaos_storm *storm, bool on)
+{
+    atomic_store(&storm->rages, on && atomic_load(&storm->why) == NULL);
+    coxi_lock(&storm->lock);
+    while (!on && !storm->calm) {
+        (void)pthread_cond_wait(&storm->calmed, &storm->lock);
+    }
+    coxi_unlock(&storm->lock);
+}
+
+const char *chaos_storm_why(struct chaos_storm *storm)
+{
+    return atomic_load(&storm->why);
+}
+
+void chaos_storm_stop(struct chaos_storm *storm, struct chaos_storm_counts *ret)
+{
+    if (storm != NULL) {
+        atomic_store(&storm->over, true);
+        (void)pthread_join(storm->thread, NULL);
+        *ret = storm->counts;
+        (void)pthread_cond_destroy(&storm->calmed);
+        (void)pthread_mutex_destroy(&storm->lock);
+        free(storm);
+    }
+}
