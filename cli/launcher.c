@@ -12,11 +12,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"
 
-enum { REST_FIRST_MS = 10, REST_MAX_MS = 1000, GRACE_MS = 1500 };
+enum {
+    REST_FIRST_MS = 10,
+    REST_MAX_MS = 1000,
+    STEADY_MS = 2000, /* one that lived this long is started again without a rest */
+    GRACE_MS = 1500,
+};
 
 enum daemon_state { DAEMON_RESTING, DAEMON_RUNNING, DAEMON_ENDED };
 
@@ -29,6 +35,7 @@ struct daemon {
     uv_process_t process;
     uv_timer_t rest;
     int rest_ms;
+    uint64_t started_ms;
 };
 
 struct coxi_launcher {
@@ -113,6 +120,9 @@ static void on_daemon_exit(uv_process_t *process, int64_t status, int signum)
     }
     if (!launcher->stopping) {
         daemon->state = DAEMON_RESTING;
+        if (coxi_now_ms() - daemon->started_ms >= STEADY_MS) {
+            daemon->rest_ms = REST_FIRST_MS;
+        }
         (void)uv_timer_start(&daemon->rest, on_rest, (uint64_t)daemon->rest_ms, 0);
         daemon->rest_ms =
             daemon->rest_ms * 2 < REST_MAX_MS ? daemon->rest_ms * 2 : REST_MAX_MS;
@@ -137,6 +147,7 @@ static void spawn(struct daemon *daemon, char **argv, int log_fd)
         .flags = UV_PROCESS_DETACHED,
     };
     daemon->process.data = daemon;
+    daemon->started_ms = coxi_now_ms();
     int failed = uv_spawn(coxi_loop_uv(launcher->loop), &daemon->process, &options);
     if (failed != 0) {
         (void)snprintf(launcher->why, sizeof(launcher->why), "cannot start %.300s: %s",
