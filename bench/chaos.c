@@ -395,6 +395,7 @@ static void close_cluster(struct chaos *chaos)
  * nothing. */
 static uint64_t count_crashes(const struct chaos *chaos)
 {
+    static const char event[] = "event=step_process_died signal=";
     uint64_t n = 0;
     for (int64_t i = 0; i < chaos->config.workers; i++) {
         char path[PATH_MAX];
@@ -404,8 +405,8 @@ static uint64_t count_crashes(const struct chaos *chaos)
             file = fopen(path, "re");
         }
         while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-            const char *at = strstr(line, "event=step_process_died signal=");
-            long signum = at != NULL ? strtol(strrchr(at, 'l') + 2, NULL, 10) : 0;
+            const char *at = strstr(line, event);
+            long signum = at != NULL ? strtol(at + strlen(event), NULL, 10) : 0;
             n += signum == SIGABRT || signum == SIGSEGV;
         }
         if (file != NULL) {
@@ -503,9 +504,7 @@ static int run(struct chaos *chaos)
         chaos_storm_rage(chaos->storm, true);
         r = run_steps(chaos);
         chaos_storm_rage(chaos->storm, false);
-        if (chaos_storm_why(chaos->storm) == NULL) {
-            read_counters(chaos, r == 0);
-        }
+        read_counters(chaos, r == 0);
     }
     close_cluster(chaos);
     chaos_storm_stop(chaos->storm, &chaos->counts);
