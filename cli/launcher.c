@@ -20,7 +20,7 @@
 enum {
     REST_FIRST_MS = 10,
     REST_MAX_MS = 1000,
-    STEADY_MS = 2000, /* one that lived this long is started again without a rest */
+    STEADY_MS = 200, /* one that lived this long had come up: it need not rest */
     GRACE_MS = 1500,
 };
 
