@@ -33,7 +33,9 @@ static bool read_file(pid_t pid, const char *name, char *ret, size_t size)
     size_t n = fread(ret, 1, size - 1, file);
     (void)fclose(file);
     for (size_t i = 0; i < n; i++) {
-        ret[i] = ret[i] == '\0' ? ' ' : ret[i]; /* between arguments */
+        if (ret[i] == '\0') {
+            ret[i] = ' '; /* between arguments */
+        }
     }
     ret[n] = '\0';
     return n > 0;

@@ -5,6 +5,7 @@
  * A process that it stops is continued before the thread ends, and before another of
  * the same worker is stopped; one that dies meanwhile needs nothing.
  */
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -56,6 +57,7 @@ struct chaos_storm {
 
 static uint64_t below(struct chaos_storm *storm, uint64_t n)
 {
+    assert(n > 0);
     return coxi_rand(&storm->random) % n;
 }
 
