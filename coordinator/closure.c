@@ -266,7 +266,6 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
     f->priority = (int8_t)known.priority;
     f->only_worker = known.only_worker;
     if (ret != NULL) {
-        f->wanted = true;
         atomic_store_explicit(&f->refs, 2, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
     }
@@ -274,7 +273,7 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
     r = enqueue(c, f, wait);
     coxi_unlock(&c->lock);
     if (r != 0) {
-        if (f->wanted) {
+        if (ret != NULL) {
             coxi_coordinator_unref(c);
         }
         free(f);

@@ -3,7 +3,7 @@
  *
  *   open.c      cox_open, cox_close
  *   closure.c   scheduling, join: what users' threads call
- *   future.c    futures
+ *   future.c    futures, waiting for them
  *   dispatch.c  the loop's part of that: queue, assignment, results, put-backs
  *   queue.c     closures in line, by priority
  *   voiding.c   the end of a closure of which something may be applied (loop)
@@ -67,13 +67,12 @@ enum coxi_closure_state {
     COXI_CANCELLED,
 };
 
-struct coxi_waiter {
-    struct coxi_waiter *next;
-    pthread_cond_t settled;
-};
+struct coxi_waiter; /* future.c */
 
 struct cox_future {
-    atomic_int refs; /* the coordinator until it is settled, the user */
+    /* The coordinator until it is settled (one: coxi_future_keep counts on it), the
+     * user. */
+    atomic_int refs;
     uint64_t id;
     struct cox_coordinator *c; /* the user's reference holds one of it */
     struct cox_function
@@ -88,14 +87,13 @@ struct cox_future {
     uint8_t crashes; /* of its process, while it ran; `text` tells them */
     uint8_t
         state; /* enum coxi_closure_state; loop, and guarded by c->lock once settled */
-    bool wanted;  /* a user holds it */
-    bool settled; /* guarded by c->lock, as all below */
+    atomic_bool settled; /* set under c->lock; the outcome does not change then */
     int code;
     int step_code;
     char *text; /* of an error */
     uint8_t *result;
     size_t result_len;
-    struct cox_value *values; /* of the result, unpacked on first use */
+    struct cox_value *values; /* of the result; guarded by c->lock, as all below */
     size_t n_values;
     struct coxi_waiter *waiters;
     uint32_t args_len;
@@ -229,8 +227,18 @@ void coxi_note_error(struct cox_coordinator *c, int code, const char *text);
 /* Declares the cluster unusable (a ps is lost, another client has come). */
 void coxi_fatal(struct cox_coordinator *c, int code, const char *text);
 
+/* ---- future.c */
+
 void coxi_future_unref(struct cox_future *future);
 void coxi_coordinator_unref(struct cox_coordinator *c);
+
+/* Copies the closure's result, unless nobody holds the future. Loop, not settled yet. */
+int coxi_future_keep(struct cox_future *future, const uint8_t *result, size_t len);
+
+/* From now on it is settled: wakes who waits for it. Locked. */
+void coxi_future_settled(struct cox_future *future);
+
+/* ---- closure.c */
 
 /*
  * Copies a public struct in, or out, that may be newer or older than this library

@@ -101,11 +101,7 @@ static void void_and_settle(struct cox_coordinator *c, struct cox_future *f,
 /* Counts one settled closure and wakes who waits for it. Locked. */
 static void tell(struct cox_coordinator *c, struct cox_future *f)
 {
-    f->settled = true;
-    for (struct coxi_waiter *w = f->waiters; w != NULL; w = w->next) {
-        (void)pthread_cond_signal(&w->settled);
-    }
-    f->waiters = NULL;
+    coxi_future_settled(f);
     c->n_unsettled--;
     if (f->state == COXI_DONE_OK) {
         c->stats.done++;
@@ -275,21 +271,6 @@ static const uint8_t *take(const uint8_t **at, size_t *left, size_t len)
     return bytes;
 }
 
-/* A copy, for whoever holds the future. */
-static int keep_result(struct cox_future *f, const uint8_t *result, size_t len)
-{
-    if (!f->wanted || len == 0) {
-        return 0;
-    }
-    f->result = aligned_alloc(64, coxi_align(len, 64));
-    if (f->result == NULL) {
-        return COX_ENOMEM;
-    }
-    memcpy(f->result, result, len);
-    f->result_len = len;
-    return 0;
-}
-
 static void end_closure(struct cox_future *f, const struct coxi_done_head *head,
                         const uint32_t *touched, const uint8_t *result)
 {
@@ -301,7 +282,7 @@ static void end_closure(struct cox_future *f, const struct coxi_done_head *head,
                                  .n_touched = head->touched_n};
     /* Attempts before may have committed; so may this one, on one ps of several. */
     bool doubtful = head->attempt > 1 || (head->code != 0 && head->touched_n > 0);
-    if (head->code == 0 && keep_result(f, result, head->result_len) != 0) {
+    if (head->code == 0 && coxi_future_keep(f, result, head->result_len) != 0) {
         ending.state = COXI_FAILED;
         ending.code = COX_ENOMEM;
         ending.text = "out of memory for its result";

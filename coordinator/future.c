@@ -1,6 +1,10 @@
 /*
- * Futures: what a user holds of a closure. They read what the loop has settled, under
- * c->lock; a result's tensors live as long as the future. Any thread.
+ * Futures: what a user holds of a closure. They read what the loop has settled; a
+ * result's tensors live as long as the future. Any thread, but coxi_future_keep and
+ * coxi_future_settled: loop.
+ *
+ * A wait has one condition variable, which its waiter in the future's list leads to.
+ * Both are under c->lock. Whether a future is settled may be seen without it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +46,92 @@ void cox_future_free(struct cox_future *future)
     }
 }
 
-/* 0, or the closure's error as the caller's. Locked, settled. */
+/* ---- what the loop tells them */
+
+int coxi_future_keep(struct cox_future *f, const uint8_t *result, size_t len)
+{
+    /* Only the loop's own reference is left: the user has freed it. */
+    if (len == 0 || atomic_load_explicit(&f->refs, memory_order_relaxed) == 1) {
+        return 0;
+    }
+    f->result = aligned_alloc(64, coxi_align(len, 64));
+    if (f->result == NULL) {
+        return COX_ENOMEM;
+    }
+    memcpy(f->result, result, len);
+    f->result_len = len;
+    return 0;
+}
+
+struct coxi_waiter {
+    struct coxi_waiter *next;
+    struct coxi_waiter **link; /* what points to it; NULL: it is in no list */
+    struct wait *wait;
+};
+
+struct wait {
+    pthread_cond_t settled;
+    struct coxi_waiter *first; /* to be settled; NULL: none yet */
+};
+
+void coxi_future_settled(struct cox_future *f)
+{
+    atomic_store_explicit(&f->settled, true, memory_order_release);
+    for (struct coxi_waiter *w = f->waiters; w != NULL; w = w->next) {
+        w->link = NULL;
+        if (w->wait->first == NULL) {
+            w->wait->first = w;
+            (void)pthread_cond_signal(&w->wait->settled);
+        }
+    }
+    f->waiters = NULL;
+}
+
+static bool is_settled(const struct cox_future *f)
+{
+    return atomic_load_explicit(&f->settled, memory_order_acquire);
+}
+
+/* ---- waiting */
+
+/* Locked. */
+static void waiter_add(struct coxi_waiter *w, struct wait *wait, struct cox_future *f)
+{
+    *w = (struct coxi_waiter){.wait = wait};
+    if (is_settled(f)) {
+        wait->first = wait->first != NULL ? wait->first : w;
+        return;
+    }
+    w->next = f->waiters;
+    w->link = &f->waiters;
+    if (w->next != NULL) {
+        w->next->link = &w->next;
+    }
+    f->waiters = w;
+}
+
+/* Locked. */
+static void waiter_remove(struct coxi_waiter *w)
+{
+    if (w->link != NULL) {
+        *w->link = w->next;
+        if (w->next != NULL) {
+            w->next->link = w->link;
+        }
+    }
+}
+
+/* Until one is settled, or the deadline has passed. Locked. */
+static void wait_until(struct wait *wait, pthread_mutex_t *lock,
+                       const struct timespec *until)
+{
+    bool late = false;
+    while (wait->first == NULL && !late) {
+        late = pthread_cond_timedwait(&wait->settled, lock, until) != 0;
+    }
+}
+
+/* 0, or the closure's error as the caller's. Settled. */
 static int settled_code(const struct cox_future *f)
 {
     if (f->code == 0) {
@@ -58,34 +147,26 @@ int cox_future_wait(struct cox_future *future, int timeout_ms)
     if (future == NULL) {
         return coxi_error(COX_EINVAL, "cox_future_wait needs a future");
     }
-    struct cox_coordinator *c = future->c;
-    struct coxi_waiter waiter = {0};
-    struct timespec until = coxi_deadline(timeout_ms);
-    bool late = false;
-    int r;
-    coxi_lock(&c->lock);
-    if (!future->settled && timeout_ms != 0) {
-        coxi_cond_init(&waiter.settled);
-        waiter.next = future->waiters;
-        future->waiters = &waiter;
-        while (!future->settled && !late) {
-            late = pthread_cond_timedwait(&waiter.settled, &c->lock, &until) != 0;
-        }
-        for (struct coxi_waiter **at = &future->waiters; *at != NULL;
-             at = &(*at)->next) {
-            if (*at == &waiter) {
-                *at = waiter.next;
-                break;
-            }
-        }
-        (void)pthread_cond_destroy(&waiter.settled);
+    if (!is_settled(future) && timeout_ms != 0) {
+        struct cox_coordinator *c = future->c;
+        struct coxi_waiter waiter = {0};
+        struct wait wait = {0};
+        struct timespec until = coxi_deadline(timeout_ms);
+        coxi_cond_init(&wait.settled);
+        coxi_lock(&c->lock);
+        waiter_add(&waiter, &wait, future);
+        wait_until(&wait, &c->lock, &until);
+        waiter_remove(&waiter);
+        coxi_unlock(&c->lock);
+        (void)pthread_cond_destroy(&wait.settled);
     }
-    r = future->settled ? settled_code(future)
-                        : coxi_error(COX_ETIMEDOUT, "closure %llu is not settled yet",
-                                     (unsigned long long)future->id);
-    coxi_unlock(&c->lock);
-    return r;
+    return is_settled(future)
+               ? settled_code(future)
+               : coxi_error(COX_ETIMEDOUT, "closure %llu is not settled yet",
+                            (unsigned long long)future->id);
 }
+
+/* ---- results */
 
 /* Unpacks the result on first use. Locked, settled, done. */
 static int unpack(struct cox_future *f)
@@ -114,7 +195,7 @@ int cox_future_result(struct cox_future *future, const char *name,
     }
     struct cox_coordinator *c = future->c;
     coxi_lock(&c->lock);
-    int r = !future->settled
+    int r = !is_settled(future)
                 ? coxi_error(COX_ENOTREADY, "closure %llu is not settled yet",
                              (unsigned long long)future->id)
                 : settled_code(future);
@@ -147,7 +228,7 @@ int cox_future_error(struct cox_future *future, struct cox_error *ret)
     int r = 0;
     struct cox_coordinator *c = future->c;
     coxi_lock(&c->lock);
-    if (!future->settled) {
+    if (!is_settled(future)) {
         r = coxi_error(COX_ENOTREADY, "closure %llu is not settled yet",
                        (unsigned long long)future->id);
     } else {

@@ -299,7 +299,8 @@ struct cox_error {
 /* Why the closure failed (code 0: it has not). COX_ENOTREADY: not settled. */
 COX_API int cox_future_error(struct cox_future *future, struct cox_error *ret);
 
-/* Takes NULL. May be called before the closure is settled, and after cox_close. */
+/* Takes NULL. May be called before the closure is settled (which still runs; its result
+ * is dropped), and after cox_close. */
 COX_API void cox_future_free(struct cox_future *future);
 
 /* ---- checkpoints */

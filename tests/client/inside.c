@@ -1,0 +1,35 @@
+/* See inside.h. */
+#include "tests/client/inside.h"
+
+#include <semaphore.h>
+
+#include "coordinator/coordinator.h"
+
+struct offer {
+    struct coxi_mail mail;
+    struct cox_future *future;
+    const void *result;
+    size_t len;
+    bool kept;
+    sem_t done;
+};
+
+static void make_offer(struct coxi_mail *mail)
+{
+    struct offer *offer = (struct offer *)mail;
+    int r = coxi_future_keep(offer->future, offer->result, offer->len);
+    offer->kept = r == 0 && offer->future->result_len == offer->len;
+    (void)sem_post(&offer->done);
+}
+
+bool inside_keeps(struct cox_coordinator *c, struct cox_future *future,
+                  const void *result, size_t len)
+{
+    struct offer offer = {{NULL, make_offer}, future, result, len, false, {{0}}};
+    (void)sem_init(&offer.done, 0, 0);
+    coxi_loop_post(c->loop, &offer.mail);
+    while (sem_wait(&offer.done) != 0) {
+    }
+    (void)sem_destroy(&offer.done);
+    return offer.kept;
+}

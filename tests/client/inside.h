@@ -1,0 +1,16 @@
+/* What tests of the client look at inside it. (A test program cannot: the step.h that
+ * tests/test.h includes has a struct cox_module of its own.) */
+#ifndef COXI_TESTS_CLIENT_INSIDE_H
+#define COXI_TESTS_CLIENT_INSIDE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "coxswain/coxswain.h"
+
+/* Offers the future of a closure that is not settled a result, on the loop; true if it is
+ * copied. */
+bool inside_keeps(struct cox_coordinator *c, struct cox_future *future,
+                  const void *result, size_t len);
+
+#endif
