@@ -3,8 +3,13 @@
  * result's tensors live as long as the future. Any thread, but coxi_future_keep and
  * coxi_future_settled: loop.
  *
- * A wait has one condition variable, which its waiter in the future's list leads to.
- * Both are under c->lock. Whether a future is settled may be seen without it.
+ * A wait has one condition variable and one waiter in the list of each future that it
+ * is for; the first of them to be settled signals it, once. All that is under c->lock.
+ * Whether a future is settled may be seen without it.
+ *
+ * Cost: cox_wait_any looks at futures until it finds one that is settled, first at the
+ * one behind the last that it found, so that draining n settled ones takes O(n) in all.
+ * A call that has to wait is O(n): it puts a waiter on each and takes it off again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +19,8 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/coordinator.h"
+
+enum { WAITERS_AT_ONCE = 1024 }; /* put on futures, or taken off, without a pause */
 
 void coxi_coordinator_unref(struct cox_coordinator *c)
 {
@@ -67,6 +74,7 @@ struct coxi_waiter {
     struct coxi_waiter *next;
     struct coxi_waiter **link; /* what points to it; NULL: it is in no list */
     struct wait *wait;
+    size_t index; /* of its future, among those waited for */
 };
 
 struct wait {
@@ -97,7 +105,7 @@ static bool is_settled(const struct cox_future *f)
 /* Locked. */
 static void waiter_add(struct coxi_waiter *w, struct wait *wait, struct cox_future *f)
 {
-    *w = (struct coxi_waiter){.wait = wait};
+    *w = (struct coxi_waiter){.wait = wait, .index = w->index};
     if (is_settled(f)) {
         wait->first = wait->first != NULL ? wait->first : w;
         return;
@@ -164,6 +172,108 @@ int cox_future_wait(struct cox_future *future, int timeout_ms)
                ? settled_code(future)
                : coxi_error(COX_ETIMEDOUT, "closure %llu is not settled yet",
                             (unsigned long long)future->id);
+}
+
+/* What a look at futures that are waited for has found. */
+struct look {
+    struct cox_coordinator *c; /* theirs; NULL: there is none */
+    size_t n;                  /* that are not settled, of those looked at */
+    bool found;
+    size_t index; /* of a settled one, if found */
+};
+
+/* Looks from `start` on, round, until it finds a settled one. */
+static int look_for(struct cox_future *const *futures, size_t n, size_t start,
+                    struct look *ret)
+{
+    struct look look = {0};
+    for (size_t k = 0; !look.found && k < n; k++) {
+        size_t i = k < n - start ? start + k : k - (n - start);
+        if (futures[i] == NULL) {
+            continue;
+        }
+        if (look.c != NULL && futures[i]->c != look.c) {
+            return coxi_error(COX_EINVAL, "cox_wait_any was given futures of different "
+                                          "coordinators");
+        }
+        look.c = futures[i]->c;
+        look.found = is_settled(futures[i]);
+        look.index = i;
+        look.n += !look.found;
+    }
+    *ret = look;
+    return look.c != NULL ? 0
+                          : coxi_error(COX_EINVAL, "cox_wait_any needs a future: all "
+                                                   "are NULL");
+}
+
+/* Lets go of the lock between groups: thousands of waiters must not stop the loop. */
+static void let_others_in(struct cox_coordinator *c, size_t n)
+{
+    if (n % WAITERS_AT_ONCE == WAITERS_AT_ONCE - 1) {
+        coxi_unlock(&c->lock);
+        coxi_lock(&c->lock);
+    }
+}
+
+/* Waits for the futures that a look has found unsettled; the outcome is in `look`. */
+static int wait_for(struct cox_future *const *futures, int timeout_ms,
+                    struct look *look)
+{
+    struct cox_coordinator *c = look->c;
+    struct timespec until = coxi_deadline(timeout_ms);
+    struct wait wait = {0};
+    size_t n_added = 0;
+    struct coxi_waiter *waiters = malloc(look->n * sizeof(*waiters));
+    if (waiters == NULL) {
+        return coxi_error_memory("waiting for futures");
+    }
+    coxi_cond_init(&wait.settled);
+    coxi_lock(&c->lock);
+    for (size_t i = 0; n_added < look->n && wait.first == NULL; i++) {
+        if (futures[i] != NULL) {
+            waiters[n_added].index = i;
+            waiter_add(&waiters[n_added], &wait, futures[i]);
+            let_others_in(c, n_added);
+            n_added++;
+        }
+    }
+    wait_until(&wait, &c->lock, &until);
+    for (size_t i = 0; i < n_added; i++) {
+        waiter_remove(&waiters[i]);
+        let_others_in(c, i);
+    }
+    coxi_unlock(&c->lock);
+    look->found = wait.first != NULL;
+    look->index = look->found ? wait.first->index : 0;
+    (void)pthread_cond_destroy(&wait.settled);
+    free(waiters);
+    return 0;
+}
+
+int cox_wait_any(struct cox_future *const *futures, size_t n, int timeout_ms,
+                 size_t *ret_index)
+{
+    /* Where the thread's next look starts; for another array as good as any place. */
+    static _Thread_local size_t next;
+    struct look look;
+    if (futures == NULL || n == 0 || ret_index == NULL) {
+        return coxi_error(COX_EINVAL, "cox_wait_any needs futures and an index");
+    }
+    int r = look_for(futures, n, next < n ? next : 0, &look);
+    if (r == 0 && !look.found && timeout_ms != 0) {
+        r = wait_for(futures, timeout_ms, &look);
+    }
+    if (r != 0) {
+        return r;
+    }
+    if (!look.found) {
+        return coxi_error(COX_ETIMEDOUT, "none of %zu closures is settled after %d ms",
+                          look.n, timeout_ms);
+    }
+    next = look.index + 1;
+    *ret_index = look.index;
+    return 0;
 }
 
 /* ---- results */

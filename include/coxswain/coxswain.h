@@ -279,6 +279,17 @@ COX_API int cox_done(struct cox_coordinator *c);
 COX_API int cox_future_wait(struct cox_future *future, int timeout_ms);
 
 /*
+ * Waits until one of n futures of one coordinator is settled, whatever its outcome
+ * (the code is 0 all the same), and tells its index. Entries that are NULL are skipped:
+ * set those to NULL that have been handled. Any number of threads may wait for the same
+ * futures; none of them may be freed meanwhile. COX_ETIMEDOUT: none is settled (with
+ * timeout_ms 0: at the moment). COX_EINVAL: all are NULL, or they belong to different
+ * coordinators (noticed at the latest before it waits). COX_ENOMEM.
+ */
+COX_API int cox_wait_any(struct cox_future *const *futures, size_t n, int timeout_ms,
+                         size_t *ret_index);
+
+/*
  * The result called `name` of a closure that is done, as a tensor that lives as long as
  * the future. COX_ENOTREADY: not settled; COX_ENOENT: the step returned nothing of that
  * name; or the closure's error.

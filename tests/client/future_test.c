@@ -1,4 +1,5 @@
-/* Futures: results that nobody wants. */
+/* Futures: waiting for any of many, results that nobody wants. */
+#include <pthread.h>
 
 #include "tests/client/crew.h"
 #include "tests/client/inside.h"
@@ -24,6 +25,199 @@ static void close_held(struct crew *crew, struct crew_hold *hold)
     cox_future_free(hold->future);
     crew_close(crew);
 }
+
+/* ---- waiting for any */
+
+TEST(wait_any_finds_what_is_settled_skips_null_and_times_out)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    size_t index = 77;
+    crew_open(&crew, 1, 2, "hold", NULL);
+    crew_hold(&hold, &crew, "hold", true);
+    crew_hold_wait(&hold);
+    struct cox_future *futures[5] = {NULL, hold.future, NULL,
+                                     schedule(&crew, "nothing"), NULL};
+    struct cox_future *done = futures[3];
+    assert_code(0, cox_wait_any(futures, 5, -1, &index));
+    assert_int_equal(3, index);
+    assert_code(0, cox_wait_any(futures, 5, 0, &index)); /* it is still there */
+    assert_int_equal(3, index);
+    futures[3] = NULL;
+    index = 77;
+    assert_code(COX_ETIMEDOUT, cox_wait_any(futures, 5, 0, &index));
+    assert_code(COX_ETIMEDOUT, cox_wait_any(futures, 5, 1, &index));
+    assert_int_equal(77, index);
+    crew_hold_release(&hold);
+    assert_code(0, cox_wait_any(futures, 5, -1, &index));
+    assert_int_equal(1, index);
+    cox_future_free(done);
+    close_held(&crew, &hold);
+}
+
+TEST(wait_any_refuses_nothing_to_wait_for_and_two_coordinators)
+{
+    struct crew crew;
+    struct crew other;
+    struct crew_hold hold;
+    struct crew_hold other_hold;
+    size_t index = 77;
+    open_held(&crew, &hold);
+    open_held(&other, &other_hold);
+    struct cox_future *both[2] = {hold.future, other_hold.future};
+    struct cox_future *none[2] = {NULL, NULL};
+    assert_code(COX_EINVAL, cox_wait_any(NULL, 1, 0, &index));
+    assert_code(COX_EINVAL, cox_wait_any(both, 0, 0, &index));
+    assert_code(COX_EINVAL, cox_wait_any(both, 1, 0, NULL));
+    assert_code(COX_EINVAL, cox_wait_any(none, 2, -1, &index));
+    assert_code(COX_EINVAL, cox_wait_any(both, 2, -1, &index));
+    assert_error_names("different coordinators");
+    assert_int_equal(77, index);
+    crew_hold_release(&hold);
+    crew_hold_release(&other_hold);
+    close_held(&crew, &hold);
+    close_held(&other, &other_hold);
+}
+
+/* A thread that waits for any of its futures until all are NULL. */
+struct drainer {
+    pthread_t thread;
+    struct cox_future *futures[2];
+    size_t order[2];
+    int codes[2];
+    size_t n;
+};
+
+static void *drain(void *arg)
+{
+    struct drainer *d = arg;
+    while (d->n < 2 && (d->futures[0] != NULL || d->futures[1] != NULL)) {
+        size_t index = 77;
+        if (cox_wait_any(d->futures, 2, -1, &index) != 0) {
+            break;
+        }
+        d->order[d->n] = index;
+        d->codes[d->n++] = cox_future_wait(d->futures[index], 0);
+        d->futures[index] = NULL;
+    }
+    return NULL;
+}
+
+static bool is_waited_for(void *arg)
+{
+    return inside_is_waited_for(arg);
+}
+
+static void drainer_start(struct drainer *d, struct cox_future *first,
+                          struct cox_future *second)
+{
+    *d = (struct drainer){.futures = {first, second}};
+    assert_int_equal(0, pthread_create(&d->thread, NULL, drain, d));
+    coxi_test_until(is_waited_for, first, "a thread that waits");
+}
+
+static void drainer_join(struct drainer *d)
+{
+    assert_int_equal(0, pthread_join(d->thread, NULL));
+}
+
+TEST(wait_any_is_woken_by_a_closure_that_fails)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct drainer drainer;
+    open_held(&crew, &hold);
+    struct cox_future *failing = schedule(&crew, "hold"); /* without its argument */
+    drainer_start(&drainer, failing, NULL);
+    crew_hold_release(&hold);
+    drainer_join(&drainer);
+    assert_int_equal(1, drainer.n);
+    assert_code(COX_ESTEP, drainer.codes[0]);
+    cox_future_free(failing);
+    close_held(&crew, &hold);
+}
+
+TEST(wait_any_is_woken_by_cancelling_and_by_close)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct drainer drainer;
+    open_held(&crew, &hold);
+    struct cox_future *queued = schedule(&crew, "nothing");
+    drainer_start(&drainer, hold.future, queued);
+    assert_code(COX_ETIMEDOUT, cox_close(crew.c, 50));
+    drainer_join(&drainer);
+    /* What was queued is cancelled at once, what runs when its worker is let go. */
+    assert_int_equal(2, drainer.n);
+    assert_int_equal(1, drainer.order[0]);
+    assert_int_equal(0, drainer.order[1]);
+    assert_code(COX_ECANCELLED, drainer.codes[0]);
+    assert_code(COX_ECANCELLED, drainer.codes[1]);
+    cox_future_free(queued);
+    cox_future_free(hold.future);
+    crew_hold_release(&hold);
+}
+
+TEST(many_threads_wait_for_the_same_futures)
+{
+    enum { THREADS = 4 };
+    struct crew crew;
+    struct crew_hold hold;
+    struct drainer drainers[THREADS];
+    open_held(&crew, &hold);
+    struct cox_future *behind = schedule(&crew, "nothing");
+    for (int i = 0; i < THREADS; i++) {
+        drainer_start(&drainers[i], hold.future, behind);
+    }
+    /* Those that give up leave the others waiting. */
+    assert_code(COX_ETIMEDOUT, cox_future_wait(hold.future, 1));
+    assert_true(is_waited_for(hold.future));
+    crew_hold_release(&hold);
+    assert_code(0, cox_future_wait(behind, -1));
+    for (int i = 0; i < THREADS; i++) {
+        drainer_join(&drainers[i]);
+        assert_int_equal(2, drainers[i].n);
+        assert_code(0, drainers[i].codes[0]);
+        assert_code(0, drainers[i].codes[1]);
+    }
+    assert_false(is_waited_for(hold.future));
+    cox_future_free(behind);
+    close_held(&crew, &hold);
+}
+
+TEST(wait_any_drains_ten_thousand_futures_each_once)
+{
+    enum { N = 10000 };
+    struct crew crew;
+    struct crew_hold hold;
+    size_t index;
+    struct cox_future **futures = malloc(N * sizeof(struct cox_future *));
+    assert_non_null(futures);
+    open_held(&crew, &hold);
+    futures[0] = hold.future;
+    for (size_t i = 1; i < N; i++) {
+        futures[i] = schedule(&crew, "nothing");
+    }
+    /* None is settled: it waits for each, and takes back all of its waiting. */
+    assert_code(COX_ETIMEDOUT, cox_wait_any(futures, N, 1, &index));
+    for (size_t i = 0; i < N; i++) {
+        assert_false(is_waited_for(futures[i]));
+    }
+    crew_hold_release(&hold);
+    for (size_t i = 0; i < N; i++) {
+        assert_code(0, cox_wait_any(futures, N, -1, &index));
+        assert_true(index < N);
+        assert_non_null(futures[index]);
+        assert_code(0, cox_future_wait(futures[index], 0));
+        cox_future_free(futures[index]);
+        futures[index] = NULL;
+    }
+    assert_code(COX_EINVAL, cox_wait_any(futures, N, 0, &index));
+    free(futures);
+    crew_close(&crew);
+}
+
+/* ---- results that nobody wants */
 
 TEST(result_is_copied_only_for_a_future_that_is_held)
 {

@@ -3,7 +3,16 @@
 
 #include <semaphore.h>
 
+#include "common/sync.h"
 #include "coordinator/coordinator.h"
+
+bool inside_is_waited_for(struct cox_future *future)
+{
+    coxi_lock(&future->c->lock);
+    bool waited_for = future->waiters != NULL;
+    coxi_unlock(&future->c->lock);
+    return waited_for;
+}
 
 struct offer {
     struct coxi_mail mail;

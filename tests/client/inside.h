@@ -8,6 +8,9 @@
 
 #include "coxswain/coxswain.h"
 
+/* Some thread waits for the future. */
+bool inside_is_waited_for(struct cox_future *future);
+
 /* Offers the future of a closure that is not settled a result, on the loop; true if it is
  * copied. */
 bool inside_keeps(struct cox_coordinator *c, struct cox_future *future,
