@@ -304,7 +304,10 @@ int cox_join(struct cox_coordinator *c, int timeout_ms)
         return coxi_error(COX_EINVAL, "cox_join needs a coordinator");
     }
     struct timespec until = coxi_deadline(timeout_ms);
-    int r = 0;
+    int r = coxi_callbacks_check(c, "cox_join");
+    if (r != 0) {
+        return r;
+    }
     coxi_lock(&c->lock);
     while (r == 0) {
         r = report_error(c, &until);

@@ -4,6 +4,7 @@
  *   open.c      cox_open, cox_close
  *   closure.c   scheduling, join: what users' threads call
  *   future.c    futures, waiting for them
+ *   callback.c  callbacks, on a thread of their own
  *   dispatch.c  the loop's part of that: queue, assignment, results, put-backs
  *   queue.c     closures in line, by priority
  *   voiding.c   the end of a closure of which something may be applied (loop)
@@ -12,7 +13,7 @@
  *   variable.c  variables and tables;  module.c  step modules
  *   checkpoint.c, evaluator.c
  *
- * Threads: users' threads, and one loop thread. The loop owns closures from the moment
+ * Threads: users' threads, one loop thread, one callback thread. The loop owns closures from the moment
  * they leave the intake until they are settled, and everything about workers. What both
  * sides touch is under `lock`. Connections to the ps have threads of their own
  * (common/ps_client).
@@ -67,11 +68,12 @@ enum coxi_closure_state {
     COXI_CANCELLED,
 };
 
-struct coxi_waiter; /* future.c */
+struct coxi_waiter;   /* future.c */
+struct coxi_callback; /* callback.c */
 
 struct cox_future {
     /* The coordinator until it is settled (one: coxi_future_keep counts on it), the
-     * user. */
+     * user, each callback until it has been called. */
     atomic_int refs;
     uint64_t id;
     struct cox_coordinator *c; /* the user's reference holds one of it */
@@ -96,6 +98,7 @@ struct cox_future {
     struct cox_value *values; /* of the result; guarded by c->lock, as all below */
     size_t n_values;
     struct coxi_waiter *waiters;
+    struct coxi_callback *callbacks; /* newest first */
     uint32_t args_len;
     uint64_t args[]; /* packed */
 };
@@ -207,6 +210,12 @@ struct cox_coordinator {
     uint64_t *ps_load; /* bytes placed on each ps */
     struct cox_module *modules[COXI_MODULES_MAX];
     uint32_t n_modules;
+    struct coxi_callback *called; /* to be called: their futures are settled */
+    struct coxi_callback **called_end;
+    pthread_cond_t callable; /* there is one to be called, or none will come */
+    bool callbacks_end;      /* none will come any more */
+    bool callbacks_run;      /* the callback thread is there */
+    pthread_t callback_thread;
 
     pthread_mutex_t checkpoint_lock; /* guards the next; comes before `lock` */
     uint64_t checkpoint_number;
@@ -235,8 +244,19 @@ void coxi_coordinator_unref(struct cox_coordinator *c);
 /* Copies the closure's result, unless nobody holds the future. Loop, not settled yet. */
 int coxi_future_keep(struct cox_future *future, const uint8_t *result, size_t len);
 
-/* From now on it is settled: wakes who waits for it. Locked. */
+/* From now on it is settled: wakes who waits for it, passes its callbacks on. Locked. */
 void coxi_future_settled(struct cox_future *future);
+
+/* ---- callback.c */
+
+/* The callbacks of a settled future are to be called, in their order. Locked. */
+void coxi_callbacks_pass(struct cox_future *future);
+
+/* COX_EDEADLK on the callback thread of `c`, else 0. Any thread. */
+int coxi_callbacks_check(const struct cox_coordinator *c, const char *what);
+
+/* Ends the callback thread when it has called everything. Not from there. */
+void coxi_callbacks_stop(struct cox_coordinator *c);
 
 /* ---- closure.c */
 

@@ -29,6 +29,7 @@ void coxi_coordinator_unref(struct cox_coordinator *c)
         (void)pthread_cond_destroy(&c->room);
         (void)pthread_cond_destroy(&c->idle);
         (void)pthread_cond_destroy(&c->changed);
+        (void)pthread_cond_destroy(&c->callable);
         (void)pthread_mutex_destroy(&c->lock);
         free(c);
     }
@@ -93,6 +94,7 @@ void coxi_future_settled(struct cox_future *f)
         }
     }
     f->waiters = NULL;
+    coxi_callbacks_pass(f);
 }
 
 static bool is_settled(const struct cox_future *f)

@@ -85,7 +85,9 @@ static int wait_until_loaded(struct cox_coordinator *c, struct cox_module *modul
     coxi_loop_wake(c->loop);
     coxi_lock(&c->lock);
     while (r == 0 && (!module->shipped || module->n_pending > 0)) {
-        if (pthread_cond_timedwait(&c->changed, &c->lock, &until) != 0) {
+        if (c->closing) { /* a callback loads it, for which cox_close will wait */
+            r = coxi_error(COX_ECLOSED, "the coordinator is being closed");
+        } else if (pthread_cond_timedwait(&c->changed, &c->lock, &until) != 0) {
             r = coxi_error(COX_ETIMEDOUT, "%zu workers have not loaded %s after %d ms",
                            module->n_pending, module->name, c->options.open_timeout_ms);
         }

@@ -195,6 +195,8 @@ static void coordinator_init(struct cox_coordinator *c)
     coxi_cond_init(&c->room);
     coxi_cond_init(&c->idle);
     coxi_cond_init(&c->changed);
+    coxi_cond_init(&c->callable);
+    c->called_end = &c->called;
     (void)snprintf(c->worker_text, sizeof(c->worker_text), "none has been reached");
 }
 
@@ -320,11 +322,16 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     if (c == NULL) {
         return 0;
     }
-    int r = 0;
+    int r = coxi_callbacks_check(c, "cox_close");
+    if (r != 0) {
+        return r;
+    }
     if (c->loop_runs) {
         r = stop_closures(c, timeout_ms);
         release_ps(c);
         stop_loop(c);
+        coxi_callbacks_stop(c);  /* now every future is settled */
+        coxi_loop_join(c->loop); /* what a callback was about when the loop stopped */
     }
     for (uint32_t i = 0; i < c->n_ps; i++) {
         coxi_psc_close(c->ps[i]); /* until now it may tell the loop that it is lost */

@@ -21,7 +21,8 @@
  * malformed argument and COX_ENOMEM.
  *
  * Threads: any thread may call any function. Several coordinators may live in one
- * process. No signal handler is installed.
+ * process. Callbacks run on a thread of their coordinator's (cox_future_then). No signal
+ * handler is installed.
  *
  * Ownership: what a function makes is freed with the function that it names; variables,
  * modules and functions live until cox_close. Arguments are copied.
@@ -120,7 +121,9 @@ COX_API int cox_open(const struct cox_cluster *cluster,
 /*
  * Cancels what has not run, waits up to timeout_ms for what runs, ends the run, frees
  * the coordinator and all that belongs to it but futures. Always frees; COX_ETIMEDOUT
- * tells that a step was still running. Takes NULL.
+ * tells that a step was still running. Takes NULL. Waits, without a deadline, until
+ * the callbacks of all futures have run. COX_EDEADLK: called from a callback; nothing
+ * is closed or freed then.
  */
 COX_API int cox_close(struct cox_coordinator *c, int timeout_ms);
 
@@ -265,7 +268,7 @@ COX_API int cox_try_schedule(struct cox_coordinator *c, struct cox_function *fun
 
 /*
  * Waits until every closure is settled. Reports an error as cox_schedule does, once.
- * COX_ETIMEDOUT: not yet; everything goes on.
+ * COX_ETIMEDOUT: not yet; everything goes on. COX_EDEADLK: called from a callback.
  */
 COX_API int cox_join(struct cox_coordinator *c, int timeout_ms);
 
@@ -288,6 +291,21 @@ COX_API int cox_future_wait(struct cox_future *future, int timeout_ms);
  */
 COX_API int cox_wait_any(struct cox_future *const *futures, size_t n, int timeout_ms,
                          size_t *ret_index);
+
+/*
+ * Has `then(arg, future)` called once when the closure is settled, whatever its
+ * outcome; soon, if it is already. Callbacks of a coordinator run one after the other
+ * on one thread, with no lock held; those of one future in the order of these calls. A
+ * callback may call any function but cox_join and cox_close of its coordinator
+ * (COX_EDEADLK); what it waits for keeps other callbacks waiting. It borrows `future`:
+ * its user frees it as ever, before, in or after the callback, for which the future
+ * and its result are there in any case. cox_close cancels what has not run and returns
+ * after the last callback. COX_ECLOSED: the coordinator is closed or being closed;
+ * nothing will be called.
+ */
+COX_API int cox_future_then(struct cox_future *future,
+                            void (*then)(void *arg, struct cox_future *future),
+                            void *arg);
 
 /*
  * The result called `name` of a closure that is done, as a tensor that lives as long as

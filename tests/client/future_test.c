@@ -1,9 +1,13 @@
-/* Futures: waiting for any of many, results that nobody wants. */
+/* Futures: callbacks, waiting for any of many, results that nobody wants. */
 #include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
 
 #include "tests/client/crew.h"
 #include "tests/client/inside.h"
 #include "tests/test.h"
+
+enum { CALLS_MAX = 16 };
 
 static struct cox_future *schedule(struct crew *crew, const char *name)
 {
@@ -24,6 +28,249 @@ static void close_held(struct crew *crew, struct crew_hold *hold)
 {
     cox_future_free(hold->future);
     crew_close(crew);
+}
+
+/* ---- callbacks */
+
+/* What callbacks have seen; they share one thread. */
+struct calls {
+    struct cox_coordinator *c;
+    struct cox_function *function;
+    struct cox_future *futures[CALLS_MAX];
+    int codes[CALLS_MAX];
+    pthread_t threads[CALLS_MAX];
+    atomic_int n;
+    int expected;
+};
+
+static void note(struct calls *calls, struct cox_future *future, int code)
+{
+    int n = atomic_load(&calls->n);
+    if (n < CALLS_MAX) {
+        calls->futures[n] = future;
+        calls->codes[n] = code;
+        calls->threads[n] = pthread_self();
+    }
+    atomic_store(&calls->n, n + 1);
+}
+
+static bool all_called(void *arg)
+{
+    struct calls *calls = arg;
+    return atomic_load(&calls->n) >= calls->expected;
+}
+
+static void wait_called(struct calls *calls, int n)
+{
+    calls->expected = n;
+    coxi_test_until(all_called, calls, "a callback");
+}
+
+static void note_outcome(void *arg, struct cox_future *future)
+{
+    note(arg, future, cox_future_wait(future, 0));
+}
+
+TEST(callback_is_called_once_when_the_closure_is_settled)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct calls calls = {0};
+    open_held(&crew, &hold);
+    assert_code(0, cox_future_then(hold.future, note_outcome, &calls));
+    assert_int_equal(0, atomic_load(&calls.n));
+    crew_hold_release(&hold);
+    wait_called(&calls, 1);
+    assert_ptr_equal(hold.future, calls.futures[0]);
+    assert_code(0, calls.codes[0]);
+    close_held(&crew, &hold);
+    assert_int_equal(1, atomic_load(&calls.n));
+}
+
+TEST(callback_on_a_settled_future_is_called_too)
+{
+    struct crew crew;
+    struct calls calls = {0};
+    crew_open(&crew, 1, 1, "hold", NULL);
+    struct cox_future *future = schedule(&crew, "nothing");
+    assert_code(0, cox_future_wait(future, -1));
+    assert_code(0, cox_future_then(future, note_outcome, &calls));
+    wait_called(&calls, 1);
+    assert_code(0, calls.codes[0]);
+    assert_false(pthread_equal(pthread_self(), calls.threads[0]));
+    cox_future_free(future);
+    crew_close(&crew);
+    assert_int_equal(1, atomic_load(&calls.n));
+}
+
+struct numbered {
+    struct calls *calls;
+    int number;
+};
+
+static void note_number(void *arg, struct cox_future *future)
+{
+    struct numbered *numbered = arg;
+    note(numbered->calls, future, numbered->number);
+}
+
+TEST(callbacks_of_a_future_are_called_in_order_on_one_thread)
+{
+    enum { BEFORE = 5, ALL = 10 };
+    struct crew crew;
+    struct crew_hold hold;
+    struct calls calls = {0};
+    struct numbered numbered[ALL];
+    open_held(&crew, &hold);
+    for (int i = 0; i < ALL; i++) {
+        numbered[i] = (struct numbered){&calls, i};
+        if (i == BEFORE) {
+            crew_hold_release(&hold);
+        }
+        assert_code(0, cox_future_then(hold.future, note_number, &numbered[i]));
+    }
+    wait_called(&calls, ALL);
+    for (int i = 0; i < ALL; i++) {
+        assert_int_equal(i, calls.codes[i]);
+        assert_true(pthread_equal(calls.threads[0], calls.threads[i]));
+    }
+    close_held(&crew, &hold);
+}
+
+TEST(callback_is_called_for_failed_and_cancelled_closures)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct calls calls = {0};
+    open_held(&crew, &hold);
+    struct cox_future *failing = schedule(&crew, "hold"); /* without its argument */
+    assert_code(0, cox_future_then(failing, note_outcome, &calls));
+    crew_hold_release(&hold);
+    wait_called(&calls, 1);
+    assert_code(COX_ESTEP, calls.codes[0]);
+    assert_code(COX_ESTEP, cox_join(crew.c, -1));
+    cox_future_free(hold.future);
+
+    crew_hold(&hold, &crew, "hold", true);
+    crew_hold_wait(&hold);
+    struct cox_future *queued = schedule(&crew, "nothing");
+    assert_code(0, cox_future_then(queued, note_outcome, &calls));
+    assert_code(0, cox_future_then(hold.future, note_outcome, &calls));
+    /* Both have been called when close returns. */
+    assert_code(COX_ETIMEDOUT, cox_close(crew.c, 50));
+    assert_int_equal(3, atomic_load(&calls.n));
+    assert_ptr_equal(queued, calls.futures[1]);
+    assert_code(COX_ECANCELLED, calls.codes[1]);
+    assert_code(COX_ECANCELLED, calls.codes[2]);
+    assert_code(COX_ECLOSED, cox_future_then(queued, note_outcome, &calls));
+    assert_int_equal(3, atomic_load(&calls.n));
+    cox_future_free(failing);
+    cox_future_free(queued);
+    cox_future_free(hold.future);
+    crew_hold_release(&hold);
+}
+
+/* Schedules the next of a chain, and frees what it is called for. */
+static void go_on(void *arg, struct cox_future *future)
+{
+    struct calls *calls = arg;
+    int n = atomic_load(&calls->n);
+    int code = 0;
+    if (n < CALLS_MAX - 1) {
+        struct cox_future *next;
+        code = cox_schedule(calls->c, calls->function, NULL, &next);
+        code = code == 0 ? cox_future_then(next, go_on, calls) : code;
+    }
+    cox_future_free(future);
+    note(calls, NULL, code);
+}
+
+TEST(callback_may_schedule_and_free_its_future)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    open_held(&crew, &hold);
+    struct calls calls = {.c = crew.c, .function = crew_function(&crew, "nothing")};
+    assert_code(0, cox_future_then(hold.future, go_on, &calls));
+    crew_hold_release(&hold);
+    wait_called(&calls, CALLS_MAX);
+    for (int i = 0; i < CALLS_MAX; i++) {
+        assert_code(0, calls.codes[i]);
+    }
+    crew_close(&crew);
+}
+
+static void join_and_close(void *arg, struct cox_future *future)
+{
+    struct calls *calls = arg;
+    note(calls, future, cox_join(calls->c, 0));
+    note(calls, future, cox_join(calls->c, -1));
+    note(calls, future, cox_close(calls->c, -1));
+}
+
+TEST(join_and_close_from_a_callback_would_wait_for_themselves)
+{
+    struct crew crew;
+    struct crew other;
+    struct crew_hold hold;
+    open_held(&crew, &hold);
+    struct calls calls = {.c = crew.c};
+    assert_code(0, cox_future_then(hold.future, join_and_close, &calls));
+    crew_hold_release(&hold);
+    wait_called(&calls, 3);
+    assert_code(COX_EDEADLK, calls.codes[0]);
+    assert_code(COX_EDEADLK, calls.codes[1]);
+    assert_code(COX_EDEADLK, calls.codes[2]);
+    /* Nothing was closed. */
+    assert_code(0, cox_join(crew.c, -1));
+
+    /* Another coordinator may be joined and closed from there. */
+    crew_open(&other, 1, 1, NULL, NULL);
+    struct calls allowed = {.c = other.c};
+    assert_code(0, cox_future_then(hold.future, join_and_close, &allowed));
+    wait_called(&allowed, 3);
+    assert_code(0, allowed.codes[1]);
+    assert_code(0, allowed.codes[2]);
+    close_held(&crew, &hold);
+}
+
+static void note_result(void *arg, struct cox_future *future)
+{
+    struct cox_value value;
+    note(arg, future, cox_future_result(future, "n", &value));
+}
+
+TEST(callback_of_a_future_freed_before_still_gets_the_result)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct calls calls = {0};
+    int64_t number = 7;
+    struct cox_value arg = COX_SCALAR("n", COX_I64, &number);
+    struct cox_call call = COX_CALL_INIT;
+    struct cox_future *future;
+    call.args = &arg;
+    call.n_args = 1;
+    open_held(&crew, &hold);
+    assert_code(0, cox_module_load(crew.c, coxi_test_module("counter"), &crew.module));
+    assert_code(0, cox_schedule(crew.c, crew_function(&crew, "echo"), &call, &future));
+    assert_code(0, cox_future_then(future, note_result, &calls));
+    cox_future_free(future);
+    crew_hold_release(&hold);
+    wait_called(&calls, 1);
+    assert_code(0, calls.codes[0]);
+    close_held(&crew, &hold);
+}
+
+TEST(then_needs_a_future_and_a_function)
+{
+    struct crew crew;
+    crew_open(&crew, 1, 1, "hold", NULL);
+    struct cox_future *future = schedule(&crew, "nothing");
+    assert_code(COX_EINVAL, cox_future_then(NULL, note_outcome, NULL));
+    assert_code(COX_EINVAL, cox_future_then(future, NULL, NULL));
+    cox_future_free(future);
+    crew_close(&crew);
 }
 
 /* ---- waiting for any */
