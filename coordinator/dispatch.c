@@ -80,6 +80,7 @@ static void settle(struct cox_coordinator *c, struct cox_future *f,
 void coxi_dispatch_end(struct cox_coordinator *c, struct cox_future *f,
                        const struct coxi_ending *ending)
 {
+    c->n_voiding -= f->state == COXI_VOIDING;
     settle(c, f, ending->state, ending->code, ending->text);
 }
 
@@ -93,8 +94,11 @@ static void void_and_settle(struct cox_coordinator *c, struct cox_future *f,
     }
     set_state(f, COXI_VOIDING);
     f->worker = NULL;
+    c->n_voiding++;
     if (coxi_voiding_start(c, f, ending) != 0) {
-        settle(c, f, COXI_FAILED, COX_ENOMEM, coxi_error_text());
+        struct coxi_ending failed = {COXI_FAILED, COX_ENOMEM, coxi_error_text(), NULL,
+                                     0};
+        coxi_dispatch_end(c, f, &failed);
     }
 }
 
@@ -526,8 +530,11 @@ void coxi_dispatch(void *coordinator)
     if (shutdown && !c->shutting_down) {
         c->shutting_down = true;
         coxi_workers_shutdown(c);
+        for (uint32_t i = 0; i < c->n_ps; i++) {
+            coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
+        }
     }
-    if (c->shutting_down && c->n_conns == 0) {
+    if (c->shutting_down && c->n_conns == 0 && c->n_voiding == 0) {
         coxi_dispatch_fail_all(c, COX_ECANCELLED, "the coordinator was closed");
         coxi_loop_stop(c->loop);
     }
