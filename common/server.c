@@ -58,7 +58,11 @@ static int greet(struct connection *connection, const struct coxi_frame *frame)
     coxi_link_allow(peer->link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
     struct coxi_hello self = server->options.self;
     self.channel = hello.channel;
-    return coxi_hello_send(peer->link, &self);
+    r = coxi_hello_send(peer->link, &self);
+    if (r == 0 && server->options.events->on_greeted != NULL) {
+        r = server->options.events->on_greeted(server->options.arg, peer);
+    }
+    return r;
 }
 
 static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)

@@ -23,6 +23,9 @@ struct coxi_peer {
 struct coxi_server_events {
     /* A peer of our version has greeted: 0 to take it, or it is refused (text: why). */
     int (*on_hello)(void *arg, struct coxi_peer *peer);
+    /* It has been greeted in turn: what is sent here is the first that it gets. Other
+     * than 0 closes the connection. Optional. */
+    int (*on_greeted)(void *arg, struct coxi_peer *peer);
     /* A message; other than 0 closes the connection. */
     int (*on_message)(void *arg, struct coxi_peer *peer,
                       const struct coxi_message *message,

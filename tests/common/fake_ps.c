@@ -108,7 +108,8 @@ static int on_message(void *arg, struct coxi_peer *peer,
     return mute ? 0 : answer(ps, peer, message, frame);
 }
 
-static const struct coxi_server_events events = {on_hello, on_message, NULL};
+static const struct coxi_server_events events = {.on_hello = on_hello,
+                                                 .on_message = on_message};
 
 void fake_ps_start(struct fake_ps *ps, const char *url, uint64_t incarnation)
 {

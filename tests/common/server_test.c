@@ -57,7 +57,8 @@ static void on_close(void *arg, struct coxi_peer *peer)
     atomic_fetch_add(&((struct daemon *)arg)->n_closed, 1);
 }
 
-static const struct coxi_server_events events = {on_hello, on_message, on_close};
+static const struct coxi_server_events events = {
+    .on_hello = on_hello, .on_message = on_message, .on_close = on_close};
 
 static void daemon_open(struct daemon *daemon, const char *listen, int peer_timeout_ms)
 {
