@@ -258,7 +258,7 @@ int cox_wait_any(struct cox_future *const *futures, size_t n, int timeout_ms,
 {
     /* Where the thread's next look starts; for another array as good as any place. */
     static _Thread_local size_t next;
-    struct look look;
+    struct look look = {0};
     if (futures == NULL || n == 0 || ret_index == NULL) {
         return coxi_error(COX_EINVAL, "cox_wait_any needs futures and an index");
     }

@@ -274,8 +274,9 @@ static void note_time(struct coxi_function *function, uint32_t us)
                           memory_order_relaxed);
 }
 
-uint32_t coxi_attempt_run(struct coxi_run *run, const struct coxi_closure_head *head,
-                          const void *args, size_t args_len)
+uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_recorder_slot *slot,
+                          const struct coxi_closure_head *head, const void *args,
+                          size_t args_len)
 {
     struct coxi_attempt *attempt = NULL;
     struct coxi_function *function = coxi_run_function(run, head);
@@ -291,8 +292,10 @@ uint32_t coxi_attempt_run(struct coxi_run *run, const struct coxi_closure_head *
     }
     (void)coxi_run_ref(run);
     attempt_reset(attempt, head, args, args_len);
+    coxi_recorder_begin(slot, &run->session, head);
     uint64_t start = coxi_now_ns();
     int returned = function->run(&attempt->step);
+    coxi_recorder_end(slot);
     uint32_t us = (uint32_t)((coxi_now_ns() - start) / 1000);
     attempt->run_us = us;
     note_time(function, us);

@@ -7,15 +7,18 @@
 #ifndef COXI_WORKER_ATTEMPT_H
 #define COXI_WORKER_ATTEMPT_H
 
+#include "worker/recorder.h"
 #include "worker/run.h"
 
 /*
- * Runs the closure `head` with its packed arguments on the calling thread. When it
- * returns the step has; commits may still be under way, and what it has put in line is
- * not flushed. Returns how long the step ran, in microseconds.
+ * Runs the closure `head` with its packed arguments on the calling thread; `slot` is
+ * where that is noted, or NULL. When it returns the step has; commits may still be under
+ * way, and what it has put in line is not flushed. Returns how long the step ran, in
+ * microseconds.
  */
-uint32_t coxi_attempt_run(struct coxi_run *run, const struct coxi_closure_head *head,
-                          const void *args, size_t args_len);
+uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_recorder_slot *slot,
+                          const struct coxi_closure_head *head, const void *args,
+                          size_t args_len);
 
 /* Answers a closure that has not been started as cancelled. */
 void coxi_attempt_cancel(struct coxi_run *run, const struct coxi_closure_head *head);

@@ -56,8 +56,13 @@ static const struct coxi_program program = {
 static int serve(const struct config *config)
 {
     int signum = 0;
+    struct coxi_recorder *recorder = NULL;
+    int r = coxi_recorder_attach(&recorder);
+    if (r != 0) {
+        return coxi_exit_config(program.name);
+    }
     (void)signal(SIGINT, SIG_IGN); /* Ctrl-C is for the supervisor, which hands it on */
-    int r = coxi_worker_serve(
+    r = coxi_worker_serve(
         &(struct coxi_worker_options){
             .listen = config->daemon.listen,
             .address_file = config->daemon.address_file,
@@ -66,8 +71,10 @@ static int serve(const struct config *config)
             .slots = (uint32_t)config->slots,
             .commit_window = (uint32_t)config->commit_window,
             .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
+            .recorder = recorder,
         },
         &signum);
+    coxi_recorder_free(recorder);
     return r != 0 ? coxi_exit_config(program.name) : COXI_EXIT_AGAIN + signum;
 }
 

@@ -30,7 +30,8 @@ struct worker {
     uv_timer_t drain; /* looks whether all has ended, once there is a signal */
     bool closing;
     atomic_uint n_runs;   /* that are not freed yet */
-    pthread_mutex_t lock; /* guards run; comes before the run's locks */
+    pthread_mutex_t lock; /* guards run, and crashes in the recorder; comes before the
+                             run's locks */
     struct coxi_run *run; /* of the client that is connected, or NULL */
 };
 
@@ -128,6 +129,30 @@ static int on_hello(void *arg, struct coxi_peer *peer)
     return 0;
 }
 
+/* Tells a client what of its own the process before this one has died of. */
+static int on_greeted(void *arg, struct coxi_peer *peer)
+{
+    struct worker *worker = arg;
+    if (peer->hello.channel != COXI_CHANNEL_CONTROL) {
+        return 0;
+    }
+    struct coxi_crashed_head *crashed = malloc(COXI_RECORDER_MAX * sizeof(*crashed));
+    if (crashed == NULL) {
+        return coxi_error_memory("a report of crashes");
+    }
+    struct coxi_message message = {.kind = COXI_CRASHED};
+    coxi_lock(&worker->lock);
+    message.crashed.closures = crashed;
+    message.crashed.n_closures =
+        coxi_recorder_take(worker->options.recorder, &peer->hello.session, crashed);
+    coxi_unlock(&worker->lock);
+    int r = message.crashed.n_closures > 0
+                ? coxi_message_send(peer->link, &message, NULL, false)
+                : 0;
+    free(crashed);
+    return r;
+}
+
 static void on_close(void *arg, struct coxi_peer *peer)
 {
     struct worker *worker = arg;
@@ -214,7 +239,10 @@ static int on_message(void *arg, struct coxi_peer *peer,
     return r;
 }
 
-static const struct coxi_server_events events = {on_hello, on_message, on_close};
+static const struct coxi_server_events events = {.on_hello = on_hello,
+                                                 .on_greeted = on_greeted,
+                                                 .on_message = on_message,
+                                                 .on_close = on_close};
 
 /* ---- life */
 
@@ -276,17 +304,19 @@ static int open_worker(struct worker *worker)
         r = coxi_loop_on_signal(worker->loop, SIGTERM, on_signal);
     }
     if (r == 0) {
-        r = coxi_slots_new(options->slots, &worker->slots);
+        r = coxi_slots_new(options->slots, options->recorder, &worker->slots);
     }
     if (r == 0) {
         r = coxi_server_open(&server, &worker->server);
     }
-    if (r == 0) {
-        coxi_server_start(worker->server);
-    }
     if (r == 0 && options->address_file != NULL) {
         r = coxi_daemon_announce(options->address_file,
                                  coxi_server_url(worker->server));
+    }
+    if (r == 0) {
+        /* From here on an exit is a step's doing: so it is said before any can run. */
+        coxi_recorder_serve(options->recorder);
+        coxi_server_start(worker->server);
     }
     return r;
 }

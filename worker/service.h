@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "worker/recorder.h"
+
 struct coxi_worker_options {
     const char *listen;
     const char *address_file; /* or NULL */
@@ -15,6 +17,7 @@ struct coxi_worker_options {
     uint32_t slots;
     uint32_t commit_window;
     int peer_timeout_ms;
+    struct coxi_recorder *recorder; /* borrowed */
 };
 
 /*

@@ -17,7 +17,7 @@
 #include "worker/attempt.h"
 
 enum {
-    SLOTS_MAX = 1024,
+    SLOTS_MAX = COXI_RECORDER_MAX,
     WAITING_MAX = 1 << 20, /* closures; the client sends a fraction of it */
     LONG_US = 200, /* a closure that may take longer does not keep others waiting */
 };
@@ -32,6 +32,12 @@ struct batch {
     struct coxi_closure_head heads[];
 };
 
+struct slot {
+    struct coxi_slots *slots;
+    struct coxi_recorder_slot *recorder; /* or NULL */
+    pthread_t thread;
+};
+
 struct coxi_slots {
     pthread_mutex_t lock; /* guards all below; comes before a run's locks */
     pthread_cond_t work;
@@ -41,7 +47,7 @@ struct coxi_slots {
     uint32_t n_running;
     bool stop;
     uint32_t n_threads;
-    pthread_t threads[];
+    struct slot threads[];
 };
 
 /* ---- batches */
@@ -197,7 +203,8 @@ static bool next_is_short(const struct coxi_slots *slots, struct coxi_run *run)
 
 static void *slot_thread(void *arg)
 {
-    struct coxi_slots *slots = arg;
+    const struct slot *slot = arg;
+    struct coxi_slots *slots = slot->slots;
     struct batch *batch;
     size_t i;
     coxi_lock(&slots->lock);
@@ -205,7 +212,7 @@ static void *slot_thread(void *arg)
         struct coxi_run *run = coxi_run_ref(batch->run);
         slots->n_running++;
         coxi_unlock(&slots->lock);
-        (void)coxi_attempt_run(run, &batch->heads[i], batch->args[i],
+        (void)coxi_attempt_run(run, slot->recorder, &batch->heads[i], batch->args[i],
                                batch->heads[i].args_len);
         batch_done(batch, 1);
         coxi_lock(&slots->lock);
@@ -222,7 +229,7 @@ static void *slot_thread(void *arg)
     return NULL;
 }
 
-int coxi_slots_new(uint32_t n, struct coxi_slots **ret)
+int coxi_slots_new(uint32_t n, struct coxi_recorder *recorder, struct coxi_slots **ret)
 {
     if (n == 0 || n > SLOTS_MAX) {
         return coxi_error(COX_EINVAL, "%u slots: 1 to %d are possible", n, SLOTS_MAX);
@@ -234,7 +241,10 @@ int coxi_slots_new(uint32_t n, struct coxi_slots **ret)
     (void)pthread_mutex_init(&slots->lock, NULL);
     coxi_cond_init(&slots->work);
     for (uint32_t i = 0; i < n; i++) {
-        int r = coxi_thread_start(&slots->threads[i], "cox:slot", slot_thread, slots);
+        struct slot *slot = &slots->threads[i];
+        slot->slots = slots;
+        slot->recorder = coxi_recorder_slot(recorder, i);
+        int r = coxi_thread_start(&slot->thread, "cox:slot", slot_thread, slot);
         if (r != 0) {
             coxi_slots_free(slots);
             return r;
@@ -262,7 +272,7 @@ void coxi_slots_free(struct coxi_slots *slots)
     }
     (void)coxi_slots_stop(slots);
     for (uint32_t i = 0; i < slots->n_threads; i++) {
-        (void)pthread_join(slots->threads[i], NULL);
+        (void)pthread_join(slots->threads[i].thread, NULL);
     }
     while (slots->first != NULL) {
         struct batch *batch = slots->first;

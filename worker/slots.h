@@ -4,11 +4,14 @@
 #ifndef COXI_WORKER_SLOTS_H
 #define COXI_WORKER_SLOTS_H
 
+#include "worker/recorder.h"
 #include "worker/run.h"
 
 struct coxi_slots;
 
-int coxi_slots_new(uint32_t n, struct coxi_slots **ret);
+/* `n` of them, which note what they run in `recorder` (NULL: nowhere). COX_EINVAL,
+ * COX_ENOMEM. */
+int coxi_slots_new(uint32_t n, struct coxi_recorder *recorder, struct coxi_slots **ret);
 
 /*
  * Puts the closures of a dispatch in line; heads and arguments are copied. COX_EPROTO:

@@ -3,7 +3,9 @@
  *
  * States: RUNNING -> (died) RESTING -> RUNNING;  any -> (signal) ENDING -> returned
  *
- * The step process is killed by the kernel when this one ends in whatever way.
+ * The step process is killed by the kernel when this one ends in whatever way. What it
+ * leaves in the recorder is data: nothing here depends on it but a log line, and whether
+ * an exit is taken for a step's.
  */
 #include "worker/supervisor.h"
 
@@ -14,12 +16,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/buffer.h"
 #include "common/clock.h"
 #include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
 #include "common/loop.h"
+#include "worker/recorder.h"
 
 enum {
     REST_FIRST_MS = 10,
@@ -30,6 +34,8 @@ enum {
 struct supervisor {
     struct coxi_loop *loop;
     char *const *argv;
+    struct coxi_recorder *recorder;
+    int recorder_fd;
     uv_process_t process;
     uv_timer_t rest;
     bool running;
@@ -46,12 +52,36 @@ static void on_rest(uv_timer_t *timer)
     start(timer->data);
 }
 
+/* Takes down what ran, for the next step process, and logs it as closure/attempt. */
+static void note_death(struct supervisor *supervisor, int status, int signum,
+                       uint64_t lived_ms)
+{
+    const struct coxi_crashed_head *crashed;
+    struct coxi_buffer names = {0};
+    size_t n = coxi_recorder_collect(supervisor->recorder, signum, &crashed);
+    int r = coxi_buffer_printf(&names, "%s", n == 0 ? "none" : "");
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = coxi_buffer_printf(&names, "%s%llu/%u", i > 0 ? "," : "",
+                               (unsigned long long)crashed[i].closure,
+                               crashed[i].attempt);
+    }
+    coxi_log(
+        COXI_LOG_WARN, "step_process_died",
+        "signal=%d name=\"%s\" status=%d lived_ms=%llu n_closures=%zu closures=%.*s",
+        signum, signum != 0 ? strsignal(signum) : "none", status,
+        (unsigned long long)lived_ms, n, (int)names.len, (const char *)names.data);
+    coxi_buffer_fini(&names);
+}
+
 static void on_exit_of(uv_process_t *process, int64_t status, int signum)
 {
     struct supervisor *supervisor = process->data;
     supervisor->running = false;
     uv_close((uv_handle_t *)process, NULL);
-    if (supervisor->signal != 0 || (signum == 0 && status < COXI_EXIT_AGAIN)) {
+    /* Once it serves, an exit with whatever code is a step's doing. */
+    bool refused = signum == 0 && status < COXI_EXIT_AGAIN &&
+                   !coxi_recorder_serves(supervisor->recorder);
+    if (supervisor->signal != 0 || refused) {
         supervisor->exit_code = supervisor->signal != 0
                                     ? COXI_EXIT_AGAIN + supervisor->signal
                                     : (int)status;
@@ -59,10 +89,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
         return;
     }
     uint64_t lived_ms = coxi_now_ms() - supervisor->started_ms;
-    coxi_log(COXI_LOG_WARN, "step_process_died",
-             "signal=%d name=\"%s\" status=%d lived_ms=%llu", signum,
-             signum != 0 ? strsignal(signum) : "none", (int)status,
-             (unsigned long long)lived_ms);
+    note_death(supervisor, (int)status, signum, lived_ms);
     if (lived_ms >= STEADY_MS) {
         supervisor->rest_ms = REST_FIRST_MS;
     }
@@ -75,17 +102,18 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
 
 static void start(struct supervisor *supervisor)
 {
-    uv_stdio_container_t stdio[3] = {
+    uv_stdio_container_t stdio[COXI_RECORDER_FD + 1] = {
         {.flags = UV_IGNORE},
         {.flags = UV_INHERIT_FD, .data.fd = 1},
         {.flags = UV_INHERIT_FD, .data.fd = 2},
+        {.flags = UV_INHERIT_FD, .data.fd = supervisor->recorder_fd},
     };
     uv_process_options_t options = {
         .exit_cb = on_exit_of,
         .file = supervisor->argv[0],
         .args = (char **)(uintptr_t)supervisor->argv,
         .stdio = stdio,
-        .stdio_count = 3,
+        .stdio_count = COXI_RECORDER_FD + 1,
     };
     supervisor->process.data = supervisor;
     supervisor->started_ms = coxi_now_ms();
@@ -115,8 +143,12 @@ static void on_signal(void *arg, int signum)
 /* Until it is over: the exit code. */
 static int supervise(char *const *child)
 {
-    struct supervisor supervisor = {.argv = child, .rest_ms = REST_FIRST_MS};
-    int r = coxi_loop_new(0, NULL, &supervisor, &supervisor.loop);
+    struct supervisor supervisor = {
+        .argv = child, .rest_ms = REST_FIRST_MS, .recorder_fd = -1};
+    int r = coxi_recorder_new(&supervisor.recorder_fd, &supervisor.recorder);
+    if (r == 0) {
+        r = coxi_loop_new(0, NULL, &supervisor, &supervisor.loop);
+    }
     if (r == 0) {
         r = coxi_loop_on_signal(supervisor.loop, SIGTERM, on_signal);
     }
@@ -130,6 +162,10 @@ static int supervise(char *const *child)
         coxi_loop_run(supervisor.loop);
     }
     coxi_loop_free(supervisor.loop);
+    coxi_recorder_free(supervisor.recorder);
+    if (supervisor.recorder_fd >= 0) {
+        (void)close(supervisor.recorder_fd);
+    }
     return r != 0 ? coxi_exit_config("coxswain-worker") : supervisor.exit_code;
 }
 

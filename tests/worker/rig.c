@@ -208,7 +208,7 @@ void rig_open(struct rig *rig, uint32_t n_ps, uint32_t n_slots, uint32_t commit_
     }
     assert_code(0, coxi_loop_new(0, NULL, NULL, &rig->loop));
     assert_code(0, coxi_loop_start(rig->loop, "rig"));
-    assert_code(0, coxi_slots_new(n_slots, &rig->slots));
+    assert_code(0, coxi_slots_new(n_slots, NULL, &rig->slots));
     struct coxi_run_options options = {
         .worker = 4,
         .incarnation = 5,

@@ -254,10 +254,10 @@ TEST(slots_that_stop_finish_what_runs_and_start_nothing)
 TEST(slots_come_in_sensible_numbers)
 {
     struct coxi_slots *slots = NULL;
-    assert_code(COX_EINVAL, coxi_slots_new(0, &slots));
-    assert_code(COX_EINVAL, coxi_slots_new(1025, &slots));
+    assert_code(COX_EINVAL, coxi_slots_new(0, NULL, &slots));
+    assert_code(COX_EINVAL, coxi_slots_new(1025, NULL, &slots));
     assert_null(slots);
-    assert_code(0, coxi_slots_new(8, &slots));
+    assert_code(0, coxi_slots_new(8, NULL, &slots));
     assert_true(coxi_slots_stop(slots));
     coxi_slots_free(slots);
     coxi_slots_free(NULL);

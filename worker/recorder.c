@@ -1,0 +1,199 @@
+/*
+ * See recorder.h. The memory is a memfd of fixed size: sealed, so that whatever a step
+ * does to it, the supervisor's own mapping stays whole; what is in it may be garbage
+ * then, so every count read is bounded.
+ *
+ * Invariants: an entry is written only while it does not run, so one that runs names
+ * the closure that does, wherever the process is stopped. Crashes are written while no
+ * step process lives.
+ *
+ * Threads: each slot its own entry. The one who looks does so after the process has
+ * died, which stops every thread between two instructions of its own: it takes the
+ * order of one thread's stores (atomic_signal_fence), no more. Cost: a few stores a
+ * step, to a cache line that no other slot has; no system call.
+ */
+#include "worker/recorder.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/message.h"
+
+struct coxi_recorder_slot {
+    struct coxi_session session;
+    uint64_t closure;
+    uint32_t attempt;
+    atomic_uint running;
+    uint64_t unused[3]; /* to the end of the cache line */
+};
+
+struct coxi_recorder {
+    uint64_t magic;
+    atomic_uint serves;
+    uint32_t n_crashed;
+    uint64_t unused[6];
+    struct coxi_recorder_slot slots[COXI_RECORDER_MAX];
+    struct coxi_session sessions[COXI_RECORDER_MAX]; /* of what crashed */
+    struct coxi_crashed_head crashed[COXI_RECORDER_MAX];
+};
+
+static const uint64_t magic = 0x636f7872656331ULL; /* another layout: another number */
+
+/* ---- life */
+
+static int map(int fd, struct coxi_recorder **ret)
+{
+    void *at =
+        mmap(NULL, sizeof(**ret), PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)0);
+    if (at == MAP_FAILED) {
+        return coxi_error_errno(COX_ENOMEM, "cannot map the record of what runs");
+    }
+    *ret = at;
+    return 0;
+}
+
+int coxi_recorder_new(int *ret_fd, struct coxi_recorder **ret)
+{
+    struct coxi_recorder *recorder = NULL;
+    int r = 0;
+    int fd = memfd_create("coxswain-recorder", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 || ftruncate(fd, (off_t)sizeof(*recorder)) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        r = coxi_error_errno(COX_ENOMEM, "cannot make the record of what runs");
+    }
+    if (r == 0) {
+        r = map(fd, &recorder);
+    }
+    if (r != 0) {
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return r;
+    }
+    recorder->magic = magic;
+    *ret_fd = fd;
+    *ret = recorder;
+    return 0;
+}
+
+int coxi_recorder_attach(struct coxi_recorder **ret)
+{
+    struct stat status;
+    struct coxi_recorder *recorder = NULL;
+    if (fstat(COXI_RECORDER_FD, &status) != 0 ||
+        status.st_size != (off_t)sizeof(*recorder)) {
+        return coxi_error(COX_EINVAL, "--step-process is for the supervisor: start the "
+                                      "program without it");
+    }
+    int r = map(COXI_RECORDER_FD, &recorder);
+    if (r == 0 && recorder->magic != magic) {
+        r = coxi_error(COX_EINVAL,
+                       "the supervisor is of another version: start it anew");
+    }
+    if (r != 0) {
+        coxi_recorder_free(recorder);
+        return r;
+    }
+    (void)close(COXI_RECORDER_FD);
+    *ret = recorder;
+    return 0;
+}
+
+void coxi_recorder_free(struct coxi_recorder *recorder)
+{
+    if (recorder != NULL) {
+        (void)munmap(recorder, sizeof(*recorder));
+    }
+}
+
+void coxi_recorder_serve(struct coxi_recorder *recorder)
+{
+    atomic_store(&recorder->serves, 1);
+}
+
+bool coxi_recorder_serves(const struct coxi_recorder *recorder)
+{
+    return atomic_load(&recorder->serves) != 0;
+}
+
+/* ---- slots */
+
+struct coxi_recorder_slot *coxi_recorder_slot(struct coxi_recorder *recorder,
+                                              uint32_t i)
+{
+    return recorder != NULL ? &recorder->slots[i] : NULL;
+}
+
+static void set_running(struct coxi_recorder_slot *slot, unsigned running)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&slot->running, running, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+void coxi_recorder_begin(struct coxi_recorder_slot *slot,
+                         const struct coxi_session *session,
+                         const struct coxi_closure_head *head)
+{
+    if (slot != NULL) {
+        slot->session = *session;
+        slot->closure = head->closure;
+        slot->attempt = head->attempt;
+        set_running(slot, 1);
+    }
+}
+
+void coxi_recorder_end(struct coxi_recorder_slot *slot)
+{
+    if (slot != NULL) {
+        set_running(slot, 0);
+    }
+}
+
+/* ---- crashes */
+
+static uint32_t count_crashed(const struct coxi_recorder *recorder)
+{
+    return recorder->n_crashed <= COXI_RECORDER_MAX ? recorder->n_crashed
+                                                    : COXI_RECORDER_MAX;
+}
+
+size_t coxi_recorder_collect(struct coxi_recorder *recorder, int signal,
+                             const struct coxi_crashed_head **ret)
+{
+    uint32_t before = count_crashed(recorder);
+    uint32_t n = before;
+    for (uint32_t i = 0; i < COXI_RECORDER_MAX; i++) {
+        struct coxi_recorder_slot *slot = &recorder->slots[i];
+        if (atomic_load(&slot->running) != 0 && n < COXI_RECORDER_MAX) {
+            recorder->sessions[n] = slot->session;
+            recorder->crashed[n] =
+                (struct coxi_crashed_head){slot->closure, slot->attempt, signal};
+            n++;
+        }
+        atomic_store(&slot->running, 0);
+    }
+    recorder->n_crashed = n;
+    atomic_store(&recorder->serves, 0);
+    *ret = &recorder->crashed[before];
+    return n - before;
+}
+
+size_t coxi_recorder_take(struct coxi_recorder *recorder,
+                          const struct coxi_session *session,
+                          struct coxi_crashed_head *ret)
+{
+    size_t n = 0;
+    uint32_t n_crashed = count_crashed(recorder);
+    for (uint32_t i = 0; i < n_crashed; i++) {
+        if (coxi_session_equal(&recorder->sessions[i], session)) {
+            ret[n++] = recorder->crashed[i];
+        }
+    }
+    recorder->n_crashed = 0;
+    return n;
+}
