@@ -339,15 +339,18 @@ TEST(a_crash_is_kept_until_a_client_comes)
 TEST(a_step_that_has_returned_is_not_reported_though_its_commit_is_under_way)
 {
     struct worker w;
-    worker_open(&w, NULL);
+    worker_open(&w, "--slots=2");
     struct caller *caller = join_ready(&w);
-    dispatch(caller, 1, 1, "count", NULL);
-    int gate = dispatch_to_gate(caller, 2, 1, gate_make("gate"));
-    assert_int_equal(0, caller_waiting(caller)); /* closure 1 is not done */
+    int gate = dispatch_to_gate(caller, 1, 1, gate_make("gate"));
+    dispatch(caller, 2, 1, "count", NULL);
+    dispatch(caller, 3, 1, "nothing", NULL); /* after it, in the same slot */
+    const struct coxi_done *done = &caller_expect(caller, COXI_DONE)->done;
+    assert_int_equal(1, done->n_closures);
+    assert_int_equal(3, done->closures[0].closure);
     kill_step_process(&w);
     await_crash(&w, caller);
     gate_release(gate);
-    expect_crash(&w, 2, 1, SIGKILL);
+    expect_crash(&w, 1, 1, SIGKILL);
     worker_close(&w);
 }
 
