@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -72,6 +73,22 @@ const char *coxi_test_module(const char *name)
     char *path = paths[next++ % 16];
     (void)snprintf(path, sizeof(paths[0]), "%s/%s.so", COXI_TEST_MODULES, name);
     return path;
+}
+
+static void add_options(const char *variable, const char *options)
+{
+    char all[2048];
+    const char *old = getenv(variable);
+    (void)snprintf(all, sizeof(all), "%s:%s", old != NULL ? old : "", options);
+    assert_int_equal(0, setenv(variable, all, 1));
+}
+
+void coxi_test_expect_crashes(void)
+{
+    const struct rlimit no_core = {0, 0};
+    assert_int_equal(0, setrlimit(RLIMIT_CORE, &no_core));
+    add_options("ASAN_OPTIONS", "handle_segv=0:handle_abort=0:detect_leaks=0");
+    add_options("TSAN_OPTIONS", "handle_segv=0:handle_abort=0:report_thread_leaks=0");
 }
 
 void coxi_test_write(const char *path, const void *bytes, size_t len)

@@ -56,6 +56,12 @@ char *coxi_test_path(const char *name);
 const char *coxi_test_bin(void);
 const char *coxi_test_module(const char *name);
 
+/*
+ * Processes that are started from now on may crash, as is meant: no sanitizer answers for
+ * it or reports it, or what is left when a step exits amidst threads; and no core.
+ */
+void coxi_test_expect_crashes(void);
+
 /* Writes a file. */
 void coxi_test_write(const char *path, const void *bytes, size_t len);
 

@@ -53,6 +53,12 @@ static int count(struct cox_step *step)
     return r != 0 ? r : cox_step_add(step, counter, &one);
 }
 
+/* Crashes in its first attempt, counts in the second. */
+static int crash_once(struct cox_step *step)
+{
+    return cox_step_attempt(step) == 1 ? null_write(step) : count(step);
+}
+
 static int nothing(struct cox_step *step)
 {
     (void)step;
@@ -61,4 +67,5 @@ static int nothing(struct cox_step *step)
 
 COX_STEPS(COX_STEP("null_write", null_write), COX_STEP("do_abort", do_abort),
           COX_STEP("do_exit", do_exit), COX_STEP("wait_at", wait_at),
-          COX_STEP("count", count), COX_STEP("nothing", nothing));
+          COX_STEP("count", count), COX_STEP("crash_once", crash_once),
+          COX_STEP("nothing", nothing));

@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "common/buffer.h"
@@ -25,22 +24,6 @@ struct worker {
 };
 
 /* ---- the worker */
-
-/* A sanitizer must not answer for the crash (the process would die of another signal),
- * nor report it, or what is left when a step exits amidst threads. */
-static void without_reports(const char *variable)
-{
-    const char *old = getenv(variable);
-    struct coxi_buffer options = {0};
-    assert_code(0, coxi_buffer_printf(&options, "%s:handle_segv=0:handle_abort=0:%s",
-                                      old != NULL ? old : "",
-                                      strcmp(variable, "ASAN_OPTIONS") == 0
-                                          ? "detect_leaks=0"
-                                          : "report_thread_leaks=0"));
-    assert_code(0, coxi_buffer_append(&options, NULL, 1));
-    assert_int_equal(0, setenv(variable, (const char *)options.data, 1));
-    coxi_buffer_fini(&options);
-}
 
 static bool another_listens(void *arg)
 {
@@ -64,16 +47,13 @@ static void await_step_process(struct worker *worker)
 
 static void worker_open(struct worker *worker, const char *slots)
 {
-    const struct rlimit no_core = {0, 0};
     char listen[400];
     (void)snprintf(worker->address, sizeof(worker->address), "ipc://%s",
                    coxi_test_path("worker"));
     (void)snprintf(listen, sizeof(listen), "--listen=%s", worker->address);
     (void)mkdir(coxi_test_path("tmp"), 0700);
     assert_int_equal(0, setenv("TMPDIR", coxi_test_path("tmp"), 1));
-    assert_int_equal(0, setrlimit(RLIMIT_CORE, &no_core));
-    without_reports("ASAN_OPTIONS");
-    without_reports("TSAN_OPTIONS");
+    coxi_test_expect_crashes();
     const char *const argv[] = {"coxswain-worker", listen, slots, NULL};
     program_start(&worker->program, argv);
     worker->n_listening = 0;

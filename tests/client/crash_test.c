@@ -1,0 +1,119 @@
+/* Steps that crash their process: what it costs, and what the client is told. */
+#include <string.h>
+
+#include "tests/client/crew.h"
+#include "tests/test.h"
+
+static void open_crew(struct crew *crew, int n_workers,
+                      const struct cox_options *options)
+{
+    coxi_test_expect_crashes();
+    crew_open(crew, 2, n_workers, "crash", options);
+}
+
+static struct cox_future *schedule(struct crew *crew, const char *name)
+{
+    struct cox_future *future;
+    assert_code(0, cox_schedule(crew->c, crew_function(crew, name), NULL, &future));
+    return future;
+}
+
+/* Crashes each time, while others count; a join hears of nothing else. */
+static void check_poison(const char *name, const char *reason)
+{
+    struct crew crew;
+    struct cox_error error = COX_ERROR_INIT;
+    struct cox_stats stats = COX_STATS_INIT;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.keep_going = 1;
+    open_crew(&crew, 2, &options);
+    struct cox_variable *counter = crew_counter(&crew, "counter");
+    struct cox_future *poison = schedule(&crew, name);
+    crew_schedule(&crew, crew_function(&crew, "count"), 300, 0);
+    assert_code(COX_ECRASHED, cox_future_wait(poison, -1));
+    assert_error_names("3 times");
+    assert_error_names(reason);
+    assert_error_names(name);
+    assert_code(0, cox_future_error(poison, &error));
+    assert_string_equal(name, error.function);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(300, crew_read(&crew, counter));
+    assert_code(0, cox_stats(crew.c, &stats));
+    assert_int_equal(1, stats.failed);
+    assert_int_equal(300, stats.done);
+    cox_future_free(poison);
+    crew_close(&crew);
+}
+
+TEST(step_that_writes_through_null_ends_as_ecrashed_while_others_go_on)
+{
+    check_poison("null_write", "Segmentation fault");
+}
+
+TEST(step_that_aborts_ends_as_ecrashed_while_others_go_on)
+{
+    check_poison("do_abort", "Aborted");
+}
+
+TEST(step_that_exits_ends_as_ecrashed_while_others_go_on)
+{
+    check_poison("do_exit", "exit");
+}
+
+TEST(step_that_crashes_once_is_tried_again)
+{
+    struct crew crew;
+    open_crew(&crew, 1, NULL);
+    struct cox_variable *counter = crew_counter(&crew, "counter");
+    struct cox_future *future = schedule(&crew, "crash_once");
+    assert_code(0, cox_future_wait(future, -1));
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(1, crew_read(&crew, counter));
+    cox_future_free(future);
+    crew_close(&crew);
+}
+
+TEST(max_crashes_says_how_often)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.max_crashes = 1;
+    open_crew(&crew, 1, &options);
+    struct cox_future *future = schedule(&crew, "null_write");
+    assert_code(COX_ECRASHED, cox_future_wait(future, -1));
+    assert_error_names("1 times");
+    assert_code(COX_ECRASHED, cox_join(crew.c, -1));
+    cox_future_free(future);
+
+    /* And the coordinator is usable after. */
+    future = schedule(&crew, "nothing");
+    assert_code(0, cox_future_wait(future, -1));
+    cox_future_free(future);
+    crew_close(&crew);
+}
+
+TEST(worker_killed_from_outside_is_no_crash_of_its_step)
+{
+    enum { KILLS = 4 };
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_stats stats = COX_STATS_INIT;
+    crew_open(&crew, 1, 1, "hold", NULL);
+    struct cox_variable *counter = crew_counter(&crew, "c0");
+    crew_hold(&hold, &crew, "hold_and_count", true);
+    for (int i = 0; i < KILLS; i++) {
+        crew_hold_wait(&hold);
+        pid_t victim = crew_step_process(&crew, 0);
+        crew_kill(victim);
+        crew_wait_gone(victim); /* and with it its end of the FIFO */
+        crew_hold_release(&hold);
+    }
+    crew_hold_wait(&hold);
+    crew_hold_release(&hold);
+    assert_code(0, cox_future_wait(hold.future, -1));
+    assert_int_equal(1, crew_read(&crew, counter));
+    assert_code(0, cox_stats(crew.c, &stats));
+    assert_int_equal(KILLS, stats.workers_lost);
+    cox_future_free(hold.future);
+    crew_close(&crew);
+}
