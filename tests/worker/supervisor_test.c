@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "tests/program.h"
 #include "tests/ps/caller.h"
 #include "tests/test.h"
@@ -141,6 +142,25 @@ TEST(supervisor_starts_another_step_process_which_tells_its_new_port)
 TEST(supervisor_starts_another_step_process_at_the_same_socket)
 {
     kill_step_process(ipc());
+}
+
+/* Rests double after each process that ends as it starts; one that has come up was
+ * killed by something else. */
+TEST(supervisor_does_not_rest_for_long_after_a_process_that_had_come_up)
+{
+    enum { KILLS = 8, AGE_US = 250000, RESTS_MAX_MS = 1000 };
+    struct worker worker;
+    worker_start(&worker, ipc(), NULL);
+    uint64_t before_ms = 0;
+    for (int i = 0; i < KILLS; i++) {
+        (void)usleep(AGE_US); /* how old it is to be: nothing to wait for */
+        before_ms = coxi_now_ms();
+        assert_int_equal(0, kill(worker.step_process, SIGKILL));
+        await_step_process(&worker);
+    }
+    assert_true(coxi_now_ms() - before_ms < RESTS_MAX_MS);
+    program_kill(&worker.program, SIGTERM);
+    assert_int_equal(128 + SIGTERM, program_wait(&worker.program));
 }
 
 TEST(supervisor_ends_while_its_step_process_is_being_started_again)
