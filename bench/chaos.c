@@ -465,10 +465,14 @@ static int report(struct chaos *chaos)
 }
 
 /* On the storm's thread: main does not come back, so this ends without it. */
-static void on_stuck(void *arg, const char *why)
+static void on_stuck(void *arg, const char *why,
+                     const struct chaos_storm_counts *counts)
 {
     struct chaos *chaos = arg;
     static struct chaos_pins pins;
+    coxi_lock(&chaos->lock);
+    chaos->counts = *counts;
+    coxi_unlock(&chaos->lock);
     chaos_pins_take(&pins);
     (void)chaos_pins_end(&pins, 0);
     (void)wrong(chaos, "%s, and it hangs while %s (%llu steps scheduled)", why,

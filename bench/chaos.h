@@ -56,6 +56,11 @@ size_t chaos_pins_end(struct chaos_pins *pins, int patience_ms);
 
 /* ---- chaos_storm.c: a thread that kills and stops workers, and watches the clock */
 
+struct chaos_storm_counts {
+    uint64_t kills;
+    uint64_t stops;
+};
+
 struct chaos_storm_options {
     uint64_t seed;
     uint32_t n_workers;
@@ -64,13 +69,10 @@ struct chaos_storm_options {
     int peer_timeout_ms;
     int deadline_s;
     int grace_ms; /* for the client to end, once it is asked to */
-    void (*on_stuck)(void *arg, const char *why); /* it has not: ends the program */
+    /* It has not: ends the program. */
+    void (*on_stuck)(void *arg, const char *why,
+                     const struct chaos_storm_counts *counts);
     void *arg;
-};
-
-struct chaos_storm_counts {
-    uint64_t kills;
-    uint64_t stops;
 };
 
 struct chaos_storm;

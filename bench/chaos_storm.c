@@ -205,7 +205,8 @@ static void *thread_main(void *arg)
         }
         weather(storm, now_ms);
         if (storm->stuck_ms != 0 && now_ms >= storm->stuck_ms) {
-            storm->options.on_stuck(storm->options.arg, atomic_load(&storm->why));
+            storm->options.on_stuck(storm->options.arg, atomic_load(&storm->why),
+                                    &storm->counts);
         }
         uint64_t until_ms = next_ms(storm, now_ms);
         now_ms = coxi_now_ms();
