@@ -9,6 +9,7 @@
  */
 #include "ps/marks.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +82,7 @@ static const struct mark *mark_of(const struct coxi_marks *marks, uint32_t numbe
 static uint32_t read_segment(const struct mark *mark, uint32_t at,
                              struct coxi_segment *ret)
 {
+    assert(mark != NULL);
     const uint32_t *words = mark->words + at;
     *ret = (struct coxi_segment){words[0], words[1] != 0, words + 3, words[2]};
     return at + 3 + words[2];
