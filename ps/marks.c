@@ -5,7 +5,8 @@
  *
  * Invariant: two marks in use never have equal words.
  *
- * Cost: `with` O(words) and no allocation where the mark is there already.
+ * Cost: `with` O(words) and no allocation where the mark is there already; no hashing
+ * where it is the same as for the closure before.
  */
 #include "ps/marks.h"
 
@@ -37,6 +38,7 @@ struct coxi_marks {
     struct mark **buckets;
     size_t n_buckets; /* a power of two */
     size_t n_marks;
+    struct mark *recent; /* of a first segment: likely the next one's, too; or NULL */
     struct coxi_buffer scratch;
 };
 
@@ -234,9 +236,26 @@ static int make(struct coxi_marks *marks, uint64_t hash, uint32_t *ret)
     return 0;
 }
 
+/* True where the mark has `segment` and nothing else. */
+static bool has_only(const struct mark *mark, const struct coxi_segment *segment)
+{
+    return mark->n_words == 3 + segment->n_touched &&
+           mark->words[0] == segment->segment && mark->words[1] == segment->last &&
+           mark->words[2] == segment->n_touched &&
+           (segment->n_touched == 0 ||
+            memcmp(mark->words + 3, segment->touched,
+                   segment->n_touched * sizeof(uint32_t)) == 0);
+}
+
 int coxi_marks_with(struct coxi_marks *marks, uint32_t number,
                     const struct coxi_segment *segment, uint32_t *ret)
 {
+    if (number == COXI_MARK_NONE && marks->recent != NULL &&
+        has_only(marks->recent, segment)) {
+        marks->recent->n_uses++;
+        *ret = marks->recent->number;
+        return 0;
+    }
     int r = merge(marks, mark_of(marks, number), segment);
     if (r != 0) {
         return r;
@@ -248,10 +267,15 @@ int coxi_marks_with(struct coxi_marks *marks, uint32_t number,
             memcmp(mark->words, marks->scratch.data, len) == 0) {
             mark->n_uses++;
             *ret = mark->number;
+            marks->recent = number == COXI_MARK_NONE ? mark : marks->recent;
             return 0;
         }
     }
-    return make(marks, hash, ret);
+    r = make(marks, hash, ret);
+    if (r == 0 && number == COXI_MARK_NONE) {
+        marks->recent = marks->marks[*ret];
+    }
+    return r;
 }
 
 void coxi_marks_drop(struct coxi_marks *marks, uint32_t number)
@@ -265,6 +289,7 @@ void coxi_marks_drop(struct coxi_marks *marks, uint32_t number)
         at = &(*at)->next;
     }
     *at = mark->next;
+    marks->recent = marks->recent == mark ? NULL : marks->recent;
     marks->marks[number] = NULL;
     marks->free_numbers[marks->n_free++] = number;
     marks->n_marks--;
