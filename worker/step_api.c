@@ -422,6 +422,20 @@ static int update_rows(struct coxi_attempt *attempt, const struct coxi_variable 
     return r;
 }
 
+/* What the variable's rules say of it. */
+static int check_op(const struct coxi_variable *v, uint32_t op)
+{
+    if (op == COXI_OP_GRADIENT && v->optimizer.kind == COXI_OPTIMIZER_NONE) {
+        return coxi_error(COX_EINVAL, "'%s' takes no gradients: it has no optimizer",
+                          v->name);
+    }
+    if (op == COXI_OP_ADD && (v->dtype == COX_BF16 || v->dtype == COX_F16)) {
+        return coxi_error(COX_EINVAL, "'%s' takes no additions in its type %s", v->name,
+                          coxi_dtype_name(v->dtype));
+    }
+    return op > COXI_OP_ASSIGN ? coxi_error(COX_EINVAL, "%u is no update", op) : 0;
+}
+
 static int check_update(const struct coxi_variable *v, uint32_t op,
                         const uint64_t *keys, size_t n_keys, const void *values)
 {
@@ -435,15 +449,7 @@ static int check_update(const struct coxi_variable *v, uint32_t op,
     if (values == NULL && (!is_table || n_keys > 0)) {
         return coxi_error(COX_EINVAL, "an update of '%s' has no values", v->name);
     }
-    if (op == COXI_OP_GRADIENT && v->optimizer.kind == COXI_OPTIMIZER_NONE) {
-        return coxi_error(COX_EINVAL, "'%s' takes no gradients: it has no optimizer",
-                          v->name);
-    }
-    if (op == COXI_OP_ADD && (v->dtype == COX_BF16 || v->dtype == COX_F16)) {
-        return coxi_error(COX_EINVAL, "'%s' takes no additions in its type %s", v->name,
-                          coxi_dtype_name(v->dtype));
-    }
-    return op > COXI_OP_ASSIGN ? coxi_error(COX_EINVAL, "%u is no update", op) : 0;
+    return check_op(v, op);
 }
 
 static int api_update(struct cox_step *step, struct cox_variable *variable, uint32_t op,

@@ -28,7 +28,6 @@
 enum {
     REST_FIRST_MS = 10,
     REST_MAX_MS = 5000,
-    STEADY_MS = 200, /* one that lived this long had come up: it need not rest */
 };
 
 struct supervisor {
@@ -65,11 +64,12 @@ static void note_death(struct supervisor *supervisor, int status, int signum,
                                (unsigned long long)crashed[i].closure,
                                crashed[i].attempt);
     }
-    coxi_log(
-        COXI_LOG_WARN, "step_process_died",
-        "signal=%d name=\"%s\" status=%d lived_ms=%llu n_closures=%zu closures=%.*s",
-        signum, signum != 0 ? strsignal(signum) : "none", status,
-        (unsigned long long)lived_ms, n, (int)names.len, (const char *)names.data);
+    coxi_log(COXI_LOG_WARN, "step_process_died",
+             "signal=%d name=\"%s\" status=%d lived_ms=%llu rest_ms=%d n_closures=%zu "
+             "closures=%.*s",
+             signum, signum != 0 ? strsignal(signum) : "none", status,
+             (unsigned long long)lived_ms, supervisor->rest_ms, n, (int)names.len,
+             (const char *)names.data);
     coxi_buffer_fini(&names);
 }
 
@@ -79,8 +79,8 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
     supervisor->running = false;
     uv_close((uv_handle_t *)process, NULL);
     /* Once it serves, an exit with whatever code is a step's doing. */
-    bool refused = signum == 0 && status < COXI_EXIT_AGAIN &&
-                   !coxi_recorder_serves(supervisor->recorder);
+    bool served = coxi_recorder_serves(supervisor->recorder);
+    bool refused = signum == 0 && status < COXI_EXIT_AGAIN && !served;
     if (supervisor->signal != 0 || refused) {
         supervisor->exit_code = supervisor->signal != 0
                                     ? COXI_EXIT_AGAIN + supervisor->signal
@@ -88,11 +88,10 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
         coxi_loop_stop(supervisor->loop);
         return;
     }
-    uint64_t lived_ms = coxi_now_ms() - supervisor->started_ms;
-    note_death(supervisor, (int)status, signum, lived_ms);
-    if (lived_ms >= STEADY_MS) {
-        supervisor->rest_ms = REST_FIRST_MS;
+    if (served) {
+        supervisor->rest_ms = REST_FIRST_MS; /* it had come up: the next one will */
     }
+    note_death(supervisor, (int)status, signum, coxi_now_ms() - supervisor->started_ms);
     (void)uv_timer_start(&supervisor->rest, on_rest, (uint64_t)supervisor->rest_ms, 0);
     supervisor->rest_ms *= 2;
     if (supervisor->rest_ms > REST_MAX_MS) {

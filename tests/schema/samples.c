@@ -386,9 +386,17 @@ static uint64_t read_commit(const struct coxi_commit *m)
            read_array(m->updates, m->n_updates, sizeof(m->updates[0]), 8);
 }
 
-/* Arrays, and the text of a voided. */
-static uint64_t read_void_or_crash(const struct coxi_message *m)
+/* Lists of closures, and a voided. */
+static uint64_t read_closures(const struct coxi_message *m)
 {
+    if (m->kind == COXI_DISPATCH) {
+        return read_array(m->dispatch.closures, m->dispatch.n_closures,
+                          sizeof(m->dispatch.closures[0]), 8);
+    }
+    if (m->kind == COXI_DONE) {
+        return read_array(m->done.closures, m->done.n_closures,
+                          sizeof(m->done.closures[0]), 8);
+    }
     if (m->kind == COXI_CRASHED) {
         return read_array(m->crashed.closures, m->crashed.n_closures,
                           sizeof(m->crashed.closures[0]), 8);
@@ -430,14 +438,8 @@ bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
         usable = read_layout(&m->layout, &ret->layout, &sum);
     } else if (m->kind == COXI_MODULE) {
         sum = read_text(m->module.name);
-    } else if (m->kind == COXI_DISPATCH) {
-        sum = read_array(m->dispatch.closures, m->dispatch.n_closures,
-                         sizeof(m->dispatch.closures[0]), 8);
-    } else if (m->kind == COXI_DONE) {
-        sum = read_array(m->done.closures, m->done.n_closures,
-                         sizeof(m->done.closures[0]), 8);
     } else {
-        sum = read_void_or_crash(m);
+        sum = read_closures(m);
     }
     *ret_sum = sum;
     return usable;
