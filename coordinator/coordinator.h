@@ -164,7 +164,7 @@ struct cox_coordinator {
     uint32_t n_ps;
 
     /* ---- the loop's own */
-    struct coxi_worker *workers;
+    struct coxi_worker **workers; /* by index */
     uint32_t n_workers;
     struct coxi_queue queue;     /* QUEUED, for any worker */
     size_t n_queued;             /* QUEUED, for some worker only, too */

@@ -53,7 +53,7 @@ static void set_state(struct cox_future *f, enum coxi_closure_state state)
 static struct coxi_queue *queue_of(struct cox_coordinator *c,
                                    const struct cox_future *f)
 {
-    return f->only_worker != 0 ? &c->workers[f->only_worker - 1].queue : &c->queue;
+    return f->only_worker != 0 ? &c->workers[f->only_worker - 1]->queue : &c->queue;
 }
 
 static void leave_queue(struct cox_coordinator *c, struct cox_future *f)
@@ -172,7 +172,7 @@ void coxi_dispatch_fail_all(struct cox_coordinator *c, int code, const char *tex
 {
     coxi_dispatch_fail_queue(c, &c->queue, code, text);
     for (uint32_t i = 0; i < c->n_workers && c->n_queued > 0; i++) {
-        coxi_dispatch_fail_queue(c, &c->workers[i].queue, code, text);
+        coxi_dispatch_fail_queue(c, &c->workers[i]->queue, code, text);
     }
 }
 
@@ -207,13 +207,12 @@ void coxi_dispatch_crashed(struct coxi_worker *worker,
     for (size_t i = 0; i < crashed->n_closures; i++) {
         const struct coxi_crashed_head *head = &crashed->closures[i];
         struct cox_future *f = coxi_window_get(&c->closures, head->closure);
-        bool counts =
-            f != NULL && f->function != NULL && head->attempt <= f->attempt &&
-            head->signal != SIGKILL; /* that is a loss: of memory, of a host */
+        bool counts = f != NULL && f->function != NULL && head->attempt <= f->attempt &&
+                      head->cause != SIGKILL; /* that is a loss: of memory, of a host */
         if (!counts || f->state == COXI_VOIDING) {
             continue;
         }
-        note_crash(f, worker->index, head->signal);
+        note_crash(f, worker->index, head->cause);
         if (f->state == COXI_QUEUED && f->crashes >= c->options.max_crashes) {
             leave_queue(c, f);
             end_crashed(c, f);
@@ -342,7 +341,7 @@ static struct coxi_worker *pick_worker(struct cox_coordinator *c, size_t *ret_ro
     struct coxi_worker *best = NULL;
     double best_load = 1;
     for (uint32_t i = 0; i < c->n_workers; i++) {
-        struct coxi_worker *worker = &c->workers[i];
+        struct coxi_worker *worker = c->workers[i];
         if (worker->state != COXI_WORKER_READY) {
             continue;
         }
@@ -403,7 +402,7 @@ static size_t assign_own(struct cox_coordinator *c)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < c->n_workers && c->n_queued > c->queue.n; i++) {
-        struct coxi_worker *worker = &c->workers[i];
+        struct coxi_worker *worker = c->workers[i];
         size_t capacity = coxi_worker_capacity(worker);
         if (worker->state == COXI_WORKER_READY && worker->in_flight.n < capacity) {
             n += give(worker, &worker->queue, capacity - worker->in_flight.n);
@@ -425,7 +424,7 @@ static void assign(struct cox_coordinator *c)
         n_assigned += n_given;
     }
     for (uint32_t i = 0; i < c->n_workers; i++) {
-        coxi_worker_send(&c->workers[i]);
+        coxi_worker_send(c->workers[i]);
     }
     if (n_assigned > 0) {
         coxi_lock(&c->lock);

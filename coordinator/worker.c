@@ -148,8 +148,8 @@ void coxi_workers_modules(struct cox_coordinator *c)
     uint32_t n = c->n_modules;
     coxi_unlock(&c->lock);
     for (uint32_t i = 0; c->n_shipped < n && i < c->n_workers; i++) {
-        if (c->workers[i].state >= COXI_WORKER_SETUP) {
-            tell_modules(&c->workers[i], n);
+        if (c->workers[i]->state >= COXI_WORKER_SETUP) {
+            tell_modules(c->workers[i], n);
         }
     }
     c->n_shipped = n;
@@ -216,18 +216,18 @@ static void send_layout(struct coxi_worker *worker)
 void coxi_workers_layout(struct cox_coordinator *c)
 {
     for (uint32_t i = 0; i < c->n_workers; i++) {
-        if (c->workers[i].state >= COXI_WORKER_SETUP) {
-            send_layout(&c->workers[i]);
+        if (c->workers[i]->state >= COXI_WORKER_SETUP) {
+            send_layout(c->workers[i]);
         }
     }
 }
 
 void coxi_workers_recall(struct cox_coordinator *c)
 {
-    struct coxi_message message = {.kind = COXI_RECALL};
+    struct coxi_message message = {.kind = COXI_RECALL, .recall.all = true};
     for (uint32_t i = 0; i < c->n_workers; i++) {
-        if (c->workers[i].in_flight.n > 0) {
-            (void)coxi_message_send(coxi_conn_link(c->workers[i].control), &message,
+        if (c->workers[i]->in_flight.n > 0) {
+            (void)coxi_message_send(coxi_conn_link(c->workers[i]->control), &message,
                                     NULL, false);
         }
     }
@@ -459,27 +459,37 @@ void coxi_worker_send(struct coxi_worker *worker)
 
 /* ---- all of them */
 
+/* One more worker, known as the next index. */
+static int worker_new(struct cox_coordinator *c, const char *url)
+{
+    struct coxi_worker *worker = calloc(1, sizeof(*worker));
+    if (worker == NULL) {
+        return coxi_error_memory("a worker");
+    }
+    worker->c = c;
+    worker->index = c->n_workers;
+    worker->url = url;
+    worker->rest_ms = REST_FIRST_MS;
+    c->workers[c->n_workers++] = worker;
+    return 0;
+}
+
 int coxi_workers_new(struct cox_coordinator *c)
 {
-    c->workers = calloc(c->cluster->n_workers, sizeof(*c->workers));
-    if (c->workers == NULL) {
-        return coxi_error_memory("workers");
+    c->workers = calloc(c->cluster->n_workers, sizeof(struct coxi_worker *));
+    int r = c->workers == NULL ? coxi_error_memory("workers") : 0;
+    for (uint32_t i = 0; r == 0 && i < c->cluster->n_workers; i++) {
+        r = worker_new(c, c->cluster->workers[i]);
     }
-    c->n_workers = c->cluster->n_workers;
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        c->workers[i].c = c;
-        c->workers[i].index = i;
-        c->workers[i].url = c->cluster->workers[i];
-        c->workers[i].rest_ms = REST_FIRST_MS;
-    }
-    return 0;
+    return r;
 }
 
 void coxi_workers_free(struct cox_coordinator *c)
 {
     for (uint32_t i = 0; i < c->n_workers; i++) {
-        coxi_buffer_fini(&c->workers[i].heads);
-        coxi_buffer_fini(&c->workers[i].args);
+        coxi_buffer_fini(&c->workers[i]->heads);
+        coxi_buffer_fini(&c->workers[i]->args);
+        free(c->workers[i]);
     }
     free(c->workers);
 }
@@ -507,7 +517,7 @@ void coxi_workers_tick(struct cox_coordinator *c)
     uint64_t now = coxi_now_ms();
     bool any_ready = false;
     for (uint32_t i = 0; i < c->n_workers; i++) {
-        struct coxi_worker *worker = &c->workers[i];
+        struct coxi_worker *worker = c->workers[i];
         if (worker->state == COXI_WORKER_AWAY && now >= worker->dial_at_ms &&
             !c->shutting_down && atomic_load(&c->ps_ready)) {
             dial(worker);
@@ -532,7 +542,7 @@ void coxi_workers_tick(struct cox_coordinator *c)
 void coxi_workers_shutdown(struct cox_coordinator *c)
 {
     for (uint32_t i = 0; i < c->n_workers; i++) {
-        coxi_conn_close(c->workers[i].control, COX_ECANCELLED, "closing");
-        coxi_conn_close(c->workers[i].data, COX_ECANCELLED, "closing");
+        coxi_conn_close(c->workers[i]->control, COX_ECANCELLED, "closing");
+        coxi_conn_close(c->workers[i]->data, COX_ECANCELLED, "closing");
     }
 }

@@ -185,6 +185,11 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
     case COXI_DONE:
     case COXI_VOIDED:
     case COXI_CRASHED:
+    case COXI_LEAVING:
+    case COXI_WANT_DATA:
+    case COXI_RESOURCE:
+    case COXI_RESOURCE_MADE:
+    case COXI_RESOURCE_DROP:
         break;
     }
     return coxi_error(COX_EPROTO, "a ps takes no message of kind %d", (int)m->kind);

@@ -32,6 +32,8 @@ SAME_LAYOUT(coxi_pull_item, PullItem);
 SAME_LAYOUT(coxi_update, Update);
 SAME_LAYOUT(coxi_closure_head, ClosureHead);
 SAME_LAYOUT(coxi_done_head, DoneHead);
+SAME_LAYOUT(coxi_recall_head, RecallHead);
+SAME_LAYOUT(coxi_crashed_head, CrashedHead);
 
 namespace
 {
@@ -80,6 +82,13 @@ const char *text(const fb::String *string)
 const char *or_empty(const char *string)
 {
     return string != nullptr ? string : "";
+}
+
+/* A text that is not there takes no room. */
+fb::Offset<fb::String> text_or_none(Builder &b, const char *string)
+{
+    return string != nullptr && *string != '\0' ? b.CreateString(string)
+                                                : fb::Offset<fb::String>();
 }
 
 /* ---- variables */
@@ -134,9 +143,10 @@ bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
 
 Body encode_hello(Builder &b, const struct coxi_hello &m)
 {
+    auto name = text_or_none(b, m.name);
     return wire::CreateHello(b, m.version, static_cast<wire::Role>(m.role),
                              static_cast<wire::Channel>(m.channel), m.index,
-                             m.incarnation, to_wire(m.session), m.slots)
+                             m.incarnation, to_wire(m.session), m.slots, name)
         .Union();
 }
 
@@ -146,10 +156,12 @@ bool decode_hello(const wire::Hello *m, struct coxi_hello *ret)
      * here. */
     if (m->version() != COXI_WIRE_VERSION) {
         ret->version = m->version();
+        ret->name = "";
         return true;
     }
     if (m->role() == wire::Role_Unknown || m->role() > wire::Role_MAX ||
-        m->channel() > wire::Channel_MAX) {
+        m->channel() > wire::Channel_MAX ||
+        (m->name() != nullptr && m->name()->size() > COXI_WIRE_NAME_MAX)) {
         return false;
     }
     *ret = {m->version(),
@@ -158,7 +170,8 @@ bool decode_hello(const wire::Hello *m, struct coxi_hello *ret)
             m->index(),
             m->incarnation(),
             from_wire(m->session()),
-            m->slots()};
+            m->slots(),
+            text(m->name())};
     return true;
 }
 
@@ -280,7 +293,8 @@ Body encode_layout(Builder &b, const struct coxi_layout &m)
     });
     auto variables = b.CreateVector<fb::Offset<wire::Variable>>(
         m.n_variables, [&](size_t i) { return encode_variable(b, m.variables[i]); });
-    return wire::CreateLayout(b, to_wire(m.session), servers, variables).Union();
+    return wire::CreateLayout(b, to_wire(m.session), servers, variables, m.worker)
+        .Union();
 }
 
 void decode_layout(const wire::Layout *m, struct coxi_layout *ret)
@@ -289,6 +303,7 @@ void decode_layout(const wire::Layout *m, struct coxi_layout *ret)
     ret->session = from_wire(m->session());
     ret->n_servers = m->servers() != nullptr ? m->servers()->size() : 0;
     ret->n_variables = m->variables() != nullptr ? m->variables()->size() : 0;
+    ret->worker = m->worker();
     ret->decoded = m;
 }
 
@@ -296,6 +311,34 @@ Body encode_module(Builder &b, const struct coxi_module &m)
 {
     auto name = b.CreateString(or_empty(m.name));
     return wire::CreateModule(b, m.id, name, m.hash_high, m.hash_low).Union();
+}
+
+Body encode_dispatch(Builder &b, const struct coxi_dispatch &m)
+{
+    auto closures = structs<wire::ClosureHead>(b, m.closures, m.n_closures);
+    return wire::CreateDispatch(b, closures, m.grace_ms).Union();
+}
+
+Body encode_recall(Builder &b, const struct coxi_recall &m)
+{
+    auto closures = structs<wire::RecallHead>(b, m.closures, m.n_closures);
+    return wire::CreateRecall(b, closures, m.all, m.running, m.grace_ms).Union();
+}
+
+Body encode_resource(Builder &b, const struct coxi_resource &m)
+{
+    auto name = b.CreateString(or_empty(m.name));
+    auto message = text_or_none(b, m.message);
+    return wire::CreateResource(b, m.id, name, m.module, m.function, m.code, message,
+                                m.timeout_ms, m.grace_ms)
+        .Union();
+}
+
+bool decode_resource(const wire::Resource *m, struct coxi_resource *ret)
+{
+    *ret = {m->id(),   text(m->name()),    m->module_(),    m->function(),
+            m->code(), text(m->message()), m->timeout_ms(), m->grace_ms()};
+    return std::strlen(ret->name) <= COXI_WIRE_NAME_MAX;
 }
 
 /* ---- limits: what the decoder at the other end would refuse is not sent */
@@ -314,6 +357,10 @@ bool fits(const struct coxi_message &m)
 {
     /* Arrays, before memory is taken for them; strings count when all is encoded. */
     size_t bytes = 4096;
+    if ((m.kind == COXI_HELLO && !name_fits(m.hello.name)) ||
+        (m.kind == COXI_RESOURCE && !name_fits(m.resource.name))) {
+        return false;
+    }
     if (m.kind == COXI_CREATE) {
         if (!variable_fits(m.create.variable)) {
             return false;
@@ -342,6 +389,8 @@ bool fits(const struct coxi_message &m)
     } else if (m.kind == COXI_VOIDED) {
         bytes += m.voided.n_segments * sizeof(struct coxi_voided_segment) +
                  m.voided.n_touched * sizeof(uint32_t);
+    } else if (m.kind == COXI_RECALL) {
+        bytes += m.recall.n_closures * sizeof(struct coxi_recall_head);
     } else if (m.kind == COXI_CRASHED) {
         bytes += m.crashed.n_closures * sizeof(struct coxi_crashed_head);
     }
@@ -382,15 +431,13 @@ Body encode_body(Builder &b, const struct coxi_message &m)
     case COXI_PULL:
         return encode_pull(b, m.pull);
     case COXI_PULLED: {
-        auto message = m.status.code != 0 ? b.CreateString(or_empty(m.status.message))
-                                          : fb::Offset<fb::String>();
+        auto message = text_or_none(b, m.status.code != 0 ? m.status.message : "");
         return wire::CreatePulled(b, m.status.code, message).Union();
     }
     case COXI_COMMIT:
         return encode_commit(b, m.commit);
     case COXI_COMMITTED: {
-        auto message = m.status.code != 0 ? b.CreateString(or_empty(m.status.message))
-                                          : fb::Offset<fb::String>();
+        auto message = text_or_none(b, m.status.code != 0 ? m.status.message : "");
         return wire::CreateCommitted(b, m.status.code, message, m.status.duplicate)
             .Union();
     }
@@ -403,12 +450,9 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return wire::CreateModuleLoaded(b, m.status.id, m.status.code, message).Union();
     }
     case COXI_DISPATCH:
-        return wire::CreateDispatch(b,
-                                    structs<wire::ClosureHead>(b, m.dispatch.closures,
-                                                               m.dispatch.n_closures))
-            .Union();
+        return encode_dispatch(b, m.dispatch);
     case COXI_RECALL:
-        return wire::CreateRecall(b).Union();
+        return encode_recall(b, m.recall);
     case COXI_DONE:
         return wire::CreateDone(
                    b, structs<wire::DoneHead>(b, m.done.closures, m.done.n_closures))
@@ -423,6 +467,18 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return wire::CreateCrashed(b, structs<wire::CrashedHead>(b, m.crashed.closures,
                                                                  m.crashed.n_closures))
             .Union();
+    case COXI_LEAVING:
+        return wire::CreateLeaving(b).Union();
+    case COXI_WANT_DATA:
+        return wire::CreateWantData(b).Union();
+    case COXI_RESOURCE:
+        return encode_resource(b, m.resource);
+    case COXI_RESOURCE_MADE: {
+        auto message = text_or_none(b, m.status.message);
+        return wire::CreateResourceMade(b, m.status.id, m.status.code, message).Union();
+    }
+    case COXI_RESOURCE_DROP:
+        return wire::CreateResourceDrop(b, m.status.id).Union();
     }
     return Body();
 }
@@ -502,11 +558,20 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         ret->status = {m->code(), text(m->message()), m->id(), false};
         return true;
     }
-    case wire::Body_Dispatch:
-        return take_array(in->body_as_Dispatch()->closures(), &ret->dispatch.closures,
+    case wire::Body_Dispatch: {
+        auto m = in->body_as_Dispatch();
+        ret->dispatch.grace_ms = m->grace_ms();
+        return take_array(m->closures(), &ret->dispatch.closures,
                           &ret->dispatch.n_closures);
-    case wire::Body_Recall:
-        return true;
+    }
+    case wire::Body_Recall: {
+        auto m = in->body_as_Recall();
+        ret->recall.all = m->all();
+        ret->recall.running = m->running();
+        ret->recall.grace_ms = m->grace_ms();
+        return take_array(m->closures(), &ret->recall.closures,
+                          &ret->recall.n_closures);
+    }
     case wire::Body_Done:
         return take_array(in->body_as_Done()->closures(), &ret->done.closures,
                           &ret->done.n_closures);
@@ -520,6 +585,19 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     case wire::Body_Crashed:
         return take_array(in->body_as_Crashed()->closures(), &ret->crashed.closures,
                           &ret->crashed.n_closures);
+    case wire::Body_Leaving:
+    case wire::Body_WantData:
+        return true;
+    case wire::Body_Resource:
+        return decode_resource(in->body_as_Resource(), &ret->resource);
+    case wire::Body_ResourceMade: {
+        auto m = in->body_as_ResourceMade();
+        ret->status = {m->code(), text(m->message()), m->id(), false};
+        return true;
+    }
+    case wire::Body_ResourceDrop:
+        ret->status = {0, "", in->body_as_ResourceDrop()->id(), false};
+        return true;
     }
     return false;
 }

@@ -49,6 +49,7 @@ struct coxi_hello {
     uint64_t incarnation;
     struct coxi_session session;
     uint32_t slots;
+    const char *name;
 };
 
 struct coxi_refuse {
@@ -57,8 +58,8 @@ struct coxi_refuse {
     const char *message;
 };
 
-/* Status, Pulled, ModuleLoaded (id), Committed (duplicate): answers alike but for
- * that. */
+/* Status, Pulled, ModuleLoaded and ResourceMade (id), Committed (duplicate): answers
+ * alike but for that. */
 struct coxi_status {
     int32_t code;
     const char *message;
@@ -206,6 +207,7 @@ struct coxi_layout {
     size_t n_servers;
     const struct coxi_variable *variables; /* encoding only; see coxi_layout_variable */
     size_t n_variables;
+    uint32_t worker;
     const void *decoded; /* decoding only */
 };
 
@@ -222,12 +224,27 @@ struct coxi_closure_head {
     uint16_t module;
     uint16_t function;
     uint32_t args_len;
-    uint32_t flags;
+    uint32_t timeout_ms;
 };
 
 struct coxi_dispatch {
     const struct coxi_closure_head *closures;
     size_t n_closures;
+    uint32_t grace_ms;
+};
+
+struct coxi_recall_head {
+    uint64_t closure;
+    uint32_t attempt;
+    uint32_t unused; /* padding, 0 */
+};
+
+struct coxi_recall {
+    const struct coxi_recall_head *closures;
+    size_t n_closures;
+    bool all;
+    bool running;
+    uint32_t grace_ms;
 };
 
 struct coxi_done_head {
@@ -245,15 +262,29 @@ struct coxi_done {
     size_t n_closures;
 };
 
+/* Why a step process ended, where that was no signal. */
+enum { COXI_CAUSE_EXIT = 0, COXI_CAUSE_MEMORY = -1, COXI_CAUSE_OVERRUN = -2 };
+
 struct coxi_crashed_head {
-    uint64_t closure;
+    uint64_t closure; /* 0: `attempt` is the id of a resource */
     uint32_t attempt;
-    int32_t signal;
+    int32_t cause; /* a signal's number, or one of the above */
 };
 
 struct coxi_crashed {
     const struct coxi_crashed_head *closures;
     size_t n_closures;
+};
+
+struct coxi_resource {
+    uint32_t id;
+    const char *name;
+    uint16_t module;
+    uint16_t function;
+    int32_t code;
+    const char *message;
+    uint32_t timeout_ms;
+    uint32_t grace_ms;
 };
 
 /* The numbers are those of the union in wire.fbs. */
@@ -282,6 +313,11 @@ enum coxi_message_kind {
     COXI_VOID,
     COXI_VOIDED,
     COXI_CRASHED,
+    COXI_LEAVING,
+    COXI_WANT_DATA,
+    COXI_RESOURCE,
+    COXI_RESOURCE_MADE,
+    COXI_RESOURCE_DROP,
 };
 
 struct coxi_message {
@@ -290,7 +326,8 @@ struct coxi_message {
     union {
         struct coxi_hello hello;
         struct coxi_refuse refuse;
-        struct coxi_status status; /* also pulled, committed, module_loaded */
+        /* also pulled, committed, module_loaded, resource_made; _drop: id only */
+        struct coxi_status status;
         struct coxi_session claim;
         struct coxi_session release;
         struct coxi_create create;
@@ -303,10 +340,12 @@ struct coxi_message {
         struct coxi_layout layout;
         struct coxi_module module;
         struct coxi_dispatch dispatch;
+        struct coxi_recall recall;
         struct coxi_done done;
         struct coxi_void void_;
         struct coxi_voided voided;
         struct coxi_crashed crashed;
+        struct coxi_resource resource;
     };
 };
 

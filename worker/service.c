@@ -220,6 +220,11 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_VOIDED:
     case COXI_CRASHED:
     case COXI_VOID:
+    case COXI_LEAVING:
+    case COXI_WANT_DATA:
+    case COXI_RESOURCE:
+    case COXI_RESOURCE_MADE:
+    case COXI_RESOURCE_DROP:
         break;
     }
     return coxi_error(COX_EPROTO, "a worker takes no message of kind %d", (int)m->kind);

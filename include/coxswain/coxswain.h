@@ -103,9 +103,35 @@ struct cox_options {
     int worker_wait_ms;    /* with closures to run and no worker: give up, 10000 */
     uint32_t max_crashes;  /* of its process by one closure: then it fails, 3 */
     uint32_t keep_going;   /* 1: a closure that fails concerns its future alone */
+    int step_timeout_ms; /* a step that runs for longer is cancelled, 600000; -1: none */
+    int cancel_grace_ms; /* from a step's cancellation to the end of its process, 1000 */
+    uint32_t max_attempts; /* that ran for too long: then the closure fails, 4 */
+    int speculate; /* a second attempt of steps that take far longer than others: 1, the
+                      default, or -1: never */
+    const char *listen; /* where workers may dial the client; NULL: nowhere */
+    uint64_t
+        step_memory_max; /* local cluster: bytes of a worker's steps; 0: no limit */
 };
 #define COX_OPTIONS_INIT                                                               \
-    {sizeof(struct cox_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+    {sizeof(struct cox_options),                                                       \
+     NULL,                                                                             \
+     NULL,                                                                             \
+     NULL,                                                                             \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     NULL,                                                                             \
+     0}
 
 /*
  * Connects to every ps and to the workers (options NULL: all defaults), and begins a

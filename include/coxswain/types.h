@@ -50,7 +50,9 @@ extern "C" {
     X(-27, EDEADLK, "would wait for itself")                                           \
     X(-28, ECRASHED, "the step crashed its process")                                   \
     X(-29, EPARTIAL, "applied on a part of the parameter servers")                     \
-    X(-30, EDIVERGED, "attempts of a closure are not alike")
+    X(-30, EDIVERGED, "attempts of a closure are not alike")                           \
+    X(-31, EOVERRUN, "the step ran for too long")                                      \
+    X(-32, ERESOURCE, "a resource of the worker could not be made")
 
 enum cox_error_code {
 #define COX_ERROR_ENUM(number, name, text) COX_##name = (number),

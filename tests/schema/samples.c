@@ -51,11 +51,12 @@ static const struct coxi_variable variables[] = {
 };
 
 static const struct coxi_voided_segment voided[] = {{0, 0, LEN(touched)}, {1, 1, 0}};
+static const struct coxi_recall_head recalled[] = {{52, 1, 0}, {53, 2, 0}};
 static const struct coxi_crashed_head crashed[] = {{50, 1, 11}, {51, 2, 0}};
 
 static const struct coxi_message samples[] = {
     [COXI_HELLO] = {.hello = {COXI_WIRE_VERSION, COXI_ROLE_WORKER, COXI_CHANNEL_DATA, 3,
-                              4, SESSION, 5}},
+                              4, SESSION, 5, ""}},
     [COXI_REFUSE] = {.refuse = {9, -14, "busy with another run"}},
     [COXI_STATUS] = {.status = {.code = -11, .message = "exists already"}},
     [COXI_CLAIM] = {.claim = SESSION},
@@ -78,16 +79,22 @@ static const struct coxi_message samples[] = {
                                 .servers = servers,
                                 .n_servers = LEN(servers),
                                 .variables = variables,
-                                .n_variables = LEN(variables)}},
+                                .n_variables = LEN(variables),
+                                .worker = 12}},
     [COXI_MODULE] = {.module = {6, "steps.so", 0x5555, 0x6666}},
     [COXI_MODULE_LOADED] = {.status = {.code = -16, .message = "no steps", .id = 6}},
     [COXI_DISPATCH] = {.dispatch = {heads, LEN(heads)}},
-    [COXI_RECALL] = {.request = 0},
+    [COXI_RECALL] = {.recall = {recalled, LEN(recalled), true, true, 1000}},
     [COXI_DONE] = {.done = {done_heads, LEN(done_heads)}},
     [COXI_VOID] = {.void_ = {SESSION, 49, 3}},
     [COXI_VOIDED] = {.voided = {-21, "fenced", voided, LEN(voided), touched,
                                 LEN(touched)}},
     [COXI_CRASHED] = {.crashed = {crashed, LEN(crashed)}},
+    [COXI_LEAVING] = {.request = 0},
+    [COXI_WANT_DATA] = {.request = 0},
+    [COXI_RESOURCE] = {.resource = {7, "lines", 1, 2, -3, "no such file", 9, 10}},
+    [COXI_RESOURCE_MADE] = {.status = {.code = -17, .message = "no file", .id = 7}},
+    [COXI_RESOURCE_DROP] = {.status = {.message = "", .id = 7}},
 };
 
 struct coxi_message sample(enum coxi_message_kind kind)
@@ -127,6 +134,7 @@ static void same_hello(message *a, message *b)
     assert_int_equal(a->hello.incarnation, b->hello.incarnation);
     ASSERT_SAME_BYTES(a->hello.session, b->hello.session);
     assert_int_equal(a->hello.slots, b->hello.slots);
+    assert_string_equal(a->hello.name != NULL ? a->hello.name : "", b->hello.name);
 }
 
 static void same_refuse(message *a, message *b)
@@ -229,6 +237,7 @@ static void same_layout(message *a, message *b)
     ASSERT_SAME_BYTES(x->session, y->session);
     assert_int_equal(x->n_servers, y->n_servers);
     assert_int_equal(x->n_variables, y->n_variables);
+    assert_int_equal(x->worker, y->worker);
     for (size_t i = 0; i < x->n_servers; i++) {
         struct coxi_ps_address ps;
         coxi_layout_ps(y, i, &ps);
@@ -253,8 +262,18 @@ static void same_module(message *a, message *b)
 
 static void same_dispatch(message *a, message *b)
 {
+    assert_int_equal(a->dispatch.grace_ms, b->dispatch.grace_ms);
     ASSERT_SAME_ARRAY(a->dispatch.closures, a->dispatch.n_closures,
                       b->dispatch.closures, b->dispatch.n_closures);
+}
+
+static void same_recall(message *a, message *b)
+{
+    assert_int_equal(a->recall.all, b->recall.all);
+    assert_int_equal(a->recall.running, b->recall.running);
+    assert_int_equal(a->recall.grace_ms, b->recall.grace_ms);
+    ASSERT_SAME_ARRAY(a->recall.closures, a->recall.n_closures, b->recall.closures,
+                      b->recall.n_closures);
 }
 
 static void same_done(message *a, message *b)
@@ -286,6 +305,20 @@ static void same_crashed(message *a, message *b)
                       b->crashed.n_closures);
 }
 
+static void same_resource(message *a, message *b)
+{
+    const struct coxi_resource *x = &a->resource;
+    const struct coxi_resource *y = &b->resource;
+    assert_int_equal(x->id, y->id);
+    assert_string_equal(x->name, y->name);
+    assert_int_equal(x->module, y->module);
+    assert_int_equal(x->function, y->function);
+    assert_int_equal(x->code, y->code);
+    assert_string_equal(x->message, y->message);
+    assert_int_equal(x->timeout_ms, y->timeout_ms);
+    assert_int_equal(x->grace_ms, y->grace_ms);
+}
+
 static void same_nothing(message *a, message *b)
 {
     (void)a;
@@ -314,11 +347,16 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_MODULE] = same_module,
         [COXI_MODULE_LOADED] = same_status,
         [COXI_DISPATCH] = same_dispatch,
-        [COXI_RECALL] = same_nothing,
+        [COXI_RECALL] = same_recall,
         [COXI_DONE] = same_done,
         [COXI_VOID] = same_void,
         [COXI_VOIDED] = same_voided,
         [COXI_CRASHED] = same_crashed,
+        [COXI_LEAVING] = same_nothing,
+        [COXI_WANT_DATA] = same_nothing,
+        [COXI_RESOURCE] = same_resource,
+        [COXI_RESOURCE_MADE] = same_status,
+        [COXI_RESOURCE_DROP] = same_status,
     };
     assert_int_equal(a->request, b->request);
     assert_int_equal(a->kind, b->kind);
@@ -397,6 +435,10 @@ static uint64_t read_closures(const struct coxi_message *m)
         return read_array(m->done.closures, m->done.n_closures,
                           sizeof(m->done.closures[0]), 8);
     }
+    if (m->kind == COXI_RECALL) {
+        return read_array(m->recall.closures, m->recall.n_closures,
+                          sizeof(m->recall.closures[0]), 8);
+    }
     if (m->kind == COXI_CRASHED) {
         return read_array(m->crashed.closures, m->crashed.n_closures,
                           sizeof(m->crashed.closures[0]), 8);
@@ -416,11 +458,12 @@ bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
     uint64_t sum = 0;
     bool usable = true;
     *ret = *m;
-    assert_true(m->kind >= COXI_HELLO && m->kind <= COXI_CRASHED);
+    assert_true(m->kind >= COXI_HELLO && (int)m->kind <= SAMPLE_KINDS);
     if (m->kind == COXI_REFUSE) {
         sum = read_text(m->refuse.message);
     } else if (m->kind == COXI_STATUS || m->kind == COXI_PULLED ||
-               m->kind == COXI_COMMITTED || m->kind == COXI_MODULE_LOADED) {
+               m->kind == COXI_COMMITTED || m->kind == COXI_MODULE_LOADED ||
+               m->kind == COXI_RESOURCE_MADE) {
         sum = read_text(m->status.message);
     } else if (m->kind == COXI_CREATE) {
         sum = read_variable(&m->create.variable);
@@ -436,6 +479,10 @@ bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
         sum = read_commit(&m->commit);
     } else if (m->kind == COXI_LAYOUT) {
         usable = read_layout(&m->layout, &ret->layout, &sum);
+    } else if (m->kind == COXI_HELLO) {
+        sum = read_text(m->hello.name);
+    } else if (m->kind == COXI_RESOURCE) {
+        sum = read_text(m->resource.name) + read_text(m->resource.message);
     } else if (m->kind == COXI_MODULE) {
         sum = read_text(m->module.name);
     } else {

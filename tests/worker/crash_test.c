@@ -180,7 +180,7 @@ static void assert_crashed(const struct coxi_crashed_head *head, uint64_t closur
 {
     assert_int_equal(closure, head->closure);
     assert_int_equal(attempt, head->attempt);
-    assert_int_equal(signum, head->signal);
+    assert_int_equal(signum, head->cause);
 }
 
 /* A client that is there again hears of one closure, first of all. */

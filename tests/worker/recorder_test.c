@@ -41,7 +41,7 @@ TEST(recorder_tells_what_runs_and_not_what_has_returned)
     coxi_recorder_end(coxi_recorder_slot(recorder, 0));
     assert_int_equal(1, coxi_recorder_collect(recorder, SIGSEGV, &crashed));
     assert_int_equal(11, crashed->closure);
-    assert_int_equal(SIGSEGV, crashed->signal);
+    assert_int_equal(SIGSEGV, crashed->cause);
     assert_int_equal(0, coxi_recorder_collect(recorder, SIGSEGV, &crashed));
     assert_int_equal(1, coxi_recorder_take(recorder, &run1, taken));
     assert_int_equal(11, taken[0].closure);

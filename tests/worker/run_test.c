@@ -87,7 +87,7 @@ TEST(run_reports_a_closure_of_a_function_that_is_not_there)
         {.closure = 1, .attempt = 3, .module = 1},
         {.closure = 2, .attempt = 1, .function = 999},
         {.closure = 3, .attempt = 1, .module = UINT16_MAX, .function = 1}};
-    struct coxi_dispatch dispatch = {heads, 3};
+    struct coxi_dispatch dispatch = {.closures = heads, .n_closures = 3};
     assert_code(0, coxi_slots_push(rig.slots, rig.run, &dispatch, NULL, 0));
     struct rig_done done = rig_expect(&rig, 1, COX_EMODULE);
     assert_int_equal(3, done.head.attempt);

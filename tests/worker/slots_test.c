@@ -93,7 +93,7 @@ TEST(slots_refuse_a_dispatch_that_does_not_fit_its_payload)
     rig_open(&rig, 1, 1, 16);
     struct coxi_closure_head heads[] = {{.closure = 1, .attempt = 1, .args_len = 9},
                                         {.closure = 2, .attempt = 1, .args_len = 8}};
-    struct coxi_dispatch dispatch = {heads, 2};
+    struct coxi_dispatch dispatch = {.closures = heads, .n_closures = 2};
     assert_code(COX_EPROTO,
                 coxi_slots_push(rig.slots, rig.run, &dispatch, payload, 16));
     assert_code(COX_EPROTO,
@@ -125,7 +125,7 @@ TEST(slots_refuse_more_closures_than_the_line_takes)
     struct rig rig;
     rig_open(&rig, 1, 1, 16);
     struct coxi_closure_head *heads = calloc(TOO_MANY, sizeof(*heads));
-    struct coxi_dispatch dispatch = {heads, TOO_MANY};
+    struct coxi_dispatch dispatch = {.closures = heads, .n_closures = TOO_MANY};
     assert_non_null(heads);
     assert_code(COX_EPROTO, coxi_slots_push(rig.slots, rig.run, &dispatch, NULL, 0));
     free(heads);
