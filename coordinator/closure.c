@@ -12,7 +12,7 @@
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/sync.h"
-#include "coordinator/coordinator.h"
+#include "coordinator/inputs.h"
 
 const char *cox_strerror(int code)
 {
@@ -218,6 +218,14 @@ static int check_call(const struct cox_coordinator *c, const struct cox_call *ca
         r = coxi_error(COX_EINVAL, "a call's priority is %d to %d, not %d",
                        COX_PRIORITY_MIN, COX_PRIORITY_MAX, known.priority);
     }
+    if (r == 0 && (known.n_inputs > COXI_VALUES_MAX ||
+                   (known.n_inputs > 0 && known.inputs == NULL))) {
+        r = coxi_error(COX_EINVAL, "a call has %zu inputs%s", known.n_inputs,
+                       known.inputs == NULL ? " and no array of them" : "");
+    }
+    if (r == 0 && known.timeout_ms < -1) {
+        r = coxi_error(COX_EINVAL, "a call's timeout_ms is %d", known.timeout_ms);
+    }
     if (r == 0 && known.only_worker > c->n_workers) {
         r = coxi_error(COX_EINVAL, "a call is for worker %u of %u",
                        known.only_worker - 1, c->n_workers);
@@ -242,6 +250,14 @@ static int pack(const struct cox_call *call, struct coxi_buffer *buffer)
     return r;
 }
 
+/* How long its step may run, in ms; 0: as long as it likes. */
+static uint32_t timeout_of(const struct cox_coordinator *c, const struct cox_call *call)
+{
+    int timeout_ms =
+        call->timeout_ms != 0 ? call->timeout_ms : c->options.step_timeout_ms;
+    return timeout_ms > 0 ? (uint32_t)timeout_ms : 0;
+}
+
 static int schedule(struct cox_coordinator *c, struct cox_function *function,
                     const struct cox_call *call, bool wait, struct cox_future **ret)
 {
@@ -251,20 +267,28 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
     }
     struct coxi_buffer args = {0};
     struct cox_future *f = NULL;
+    struct coxi_inputs *inputs = NULL;
     struct cox_call known;
     int r = check_call(c, call, &known);
     if (r == 0) {
         r = pack(&known, &args);
+    }
+    if (r == 0 && known.n_inputs > 0) {
+        r = coxi_inputs_new(c, known.inputs, known.n_inputs, &inputs);
     }
     if (r == 0) {
         r = future_new(c, function, &args, &f);
     }
     coxi_buffer_fini(&args);
     if (r != 0) {
+        coxi_futures_free(coxi_inputs_free(inputs));
         return r;
     }
     f->priority = (int8_t)known.priority;
     f->only_worker = known.only_worker;
+    f->timeout_ms = timeout_of(c, &known);
+    f->inputs = inputs;
+    f->state = inputs != NULL ? COXI_WAITING : COXI_QUEUED;
     if (ret != NULL) {
         atomic_store_explicit(&f->refs, 2, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
@@ -276,7 +300,8 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
         if (ret != NULL) {
             coxi_coordinator_unref(c);
         }
-        free(f);
+        f->next = NULL;
+        coxi_futures_free(f);
         return r;
     }
     coxi_loop_wake(c->loop);

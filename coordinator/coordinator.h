@@ -5,9 +5,13 @@
  *   closure.c   scheduling, join: what users' threads call
  *   future.c    futures, waiting for them
  *   callback.c  callbacks, on a thread of their own
- *   dispatch.c  the loop's part of that: queue, assignment, results, put-backs
- *   queue.c     closures in line, by priority
+ *   dispatch.c  the loop's part of that: a turn of it; from the queue to workers
+ *   attempts.c  what the end of an attempt means for its closure (loop)
+ *   settle.c    states of closures, and their end (loop)
  *   voiding.c   the end of a closure of which something may be applied (loop)
+ *   inputs.c    futures as arguments
+ *   stragglers.c  second attempts (loop)
+ *   queue.c     closures in line, by priority
  *   worker.c    workers: connecting, setting up, losing (loop)
  *   conn.c      one connection to a worker, as events on the loop
  *   variable.c  variables and tables;  module.c  step modules
@@ -51,15 +55,21 @@ struct coxi_worker;
 /*
  * A closure, which is also the future that its user holds.
  *
+ *   WAITING -> QUEUED             the futures that it takes are done
+ *   WAITING -> FAILED | CANCELLED one of them is not; or it is cancelled
  *   QUEUED -> ASSIGNED            sent to a worker
- *   ASSIGNED -> QUEUED            its worker is lost
+ *   ASSIGNED -> QUEUED            its worker is lost, hands it back, crashed or overran
  *   ASSIGNED -> DONE | FAILED | CANCELLED
- *   QUEUED -> FAILED | CANCELLED  no worker, ps lost; error elsewhere, close
+ *   QUEUED -> FAILED | CANCELLED  no worker, ps lost; cancelled, error elsewhere, close
  *   QUEUED | ASSIGNED -> VOIDING  it is to end, but something of it may be applied that
  *                                 nobody has told of: the ps are asked (voiding.c)
  *   VOIDING -> DONE | FAILED | CANCELLED
+ *
+ * A closure that is to be cancelled while it is ASSIGNED stays so, marked, until its
+ * worker has answered or is lost. A second attempt (stragglers.c) changes no state.
  */
 enum coxi_closure_state {
+    COXI_WAITING,
     COXI_QUEUED,
     COXI_ASSIGNED,
     COXI_VOIDING,
@@ -70,6 +80,9 @@ enum coxi_closure_state {
 
 struct coxi_waiter;   /* future.c */
 struct coxi_callback; /* callback.c */
+struct coxi_inputs;   /* inputs.c */
+struct coxi_input;
+struct coxi_second; /* stragglers.c */
 
 struct cox_future {
     /* The coordinator until it is settled (one: coxi_future_keep counts on it), the
@@ -81,12 +94,21 @@ struct cox_future {
         *function;           /* NULL: not a call, but a create or assign (variable.c) */
     struct cox_future *next; /* in the intake, the queue, or its worker's list */
     struct cox_future *prev;
-    struct coxi_worker *worker;
-    uint32_t attempt;
-    uint32_t only_worker; /* 1 + index of it; 0: any */
+    struct coxi_worker *worker;    /* ASSIGNED: who has it */
+    struct coxi_second *second;    /* its second attempt, or NULL */
+    struct coxi_inputs *inputs;    /* of a call that takes futures; or NULL */
+    struct coxi_input *dependents; /* inputs of others that wait for this */
+    uint32_t attempt;              /* the last one's number */
+    uint32_t current;              /* that of the one which `worker` has */
+    uint32_t only_worker;          /* 1 + index of it; 0: any */
+    uint32_t timeout_ms;           /* for an attempt to run; 0: none */
     int8_t priority;
     uint8_t losses;
     uint8_t crashes; /* of its process, while it ran; `text` tells them */
+    uint8_t overruns;
+    bool cancelled;   /* it is to end as soon as its worker has let go of it */
+    bool called_back; /* its worker was asked for it, for another one to run it */
+    bool uncertain;   /* it may have applied what nobody has told of */
     uint8_t
         state; /* enum coxi_closure_state; loop, and guarded by c->lock once settled */
     atomic_bool settled; /* set under c->lock; the outcome does not change then */
@@ -121,6 +143,8 @@ struct cox_function {
     struct cox_module *module;
     uint16_t index;
     const char *name;
+    uint32_t n_samples; /* the loop's own, as the next; of its running time */
+    double average_us;
 };
 
 struct cox_module {
@@ -166,8 +190,11 @@ struct cox_coordinator {
     /* ---- the loop's own */
     struct coxi_worker **workers; /* by index */
     uint32_t n_workers;
-    struct coxi_queue queue;     /* QUEUED, for any worker */
-    size_t n_queued;             /* QUEUED, for some worker only, too */
+    struct coxi_queue queue;           /* QUEUED, for any worker */
+    size_t n_queued;                   /* QUEUED, for some worker only, too */
+    struct coxi_list waiting;          /* WAITING */
+    struct coxi_input *inputs_settled; /* whose futures are settled */
+    ptrdiff_t waiting_change;    /* to be added to n_waiting at the end of this turn */
     struct coxi_list settling;   /* to be told to the users at the end of this turn */
     struct coxi_window closures; /* not settled, by id */
     uint64_t watermark_sent;
@@ -188,7 +215,7 @@ struct cox_coordinator {
     struct coxi_list intake; /* scheduled, not yet seen by the loop */
     uint64_t next_id;
     uint64_t first_unsettled;
-    size_t n_waiting;   /* in the intake or the queue */
+    size_t n_waiting;   /* in the intake, WAITING or QUEUED */
     size_t n_unsettled; /* calls only */
     int error;          /* the first since it was last reported */
     char error_text[COXI_TEXT_MAX];
@@ -239,11 +266,20 @@ void coxi_fatal(struct cox_coordinator *c, int code, const char *text);
 
 /* ---- future.c */
 
+/* Drops a reference; `release`: says whether it was the last, and leaves it to the caller
+ * to free the future, with others in a list. */
 void coxi_future_unref(struct cox_future *future);
+bool coxi_future_release(struct cox_future *future);
+void coxi_futures_free(struct cox_future *list);
+
 void coxi_coordinator_unref(struct cox_coordinator *c);
 
 /* Copies the closure's result, unless nobody holds the future. Loop, not settled yet. */
 int coxi_future_keep(struct cox_future *future, const uint8_t *result, size_t len);
+
+/* The result called `name` of one that is done; COX_ENOENT. Locked. */
+int coxi_future_find(struct cox_future *future, const char *name,
+                     struct cox_value *ret);
 
 /* From now on it is settled: wakes who waits for it, passes its callbacks on. Locked. */
 void coxi_future_settled(struct cox_future *future);
@@ -274,30 +310,6 @@ int coxi_struct_return(void *ret, size_t size, const void *from, const char *wha
 /* What the loop does when woken: takes in closures, cancels, sends, moves the
  * watermark. */
 void coxi_dispatch(void *coordinator);
-
-/* A worker's results; COX_EPROTO: malformed. */
-int coxi_dispatch_done(struct coxi_worker *worker, const struct coxi_done *done,
-                       const uint8_t *payload, size_t len);
-
-/* Puts back what a lost worker had; the `running` oldest were at work. */
-void coxi_dispatch_put_back(struct coxi_worker *worker, uint32_t running);
-
-/* Steps of the worker's last process that ran when it crashed. */
-void coxi_dispatch_crashed(struct coxi_worker *worker,
-                           const struct coxi_crashed *crashed);
-
-/* Ends a closure that was VOIDING; it is told of at the end of this turn. */
-struct coxi_ending;
-void coxi_dispatch_end(struct cox_coordinator *c, struct cox_future *f,
-                       const struct coxi_ending *ending);
-
-/* Ends what is in a queue; in all of them. */
-void coxi_dispatch_fail_queue(struct cox_coordinator *c, struct coxi_queue *queue,
-                              int code, const char *text);
-void coxi_dispatch_fail_all(struct cox_coordinator *c, int code, const char *text);
-
-/* Tells users what has been settled in this turn of the loop. */
-void coxi_dispatch_settle(struct cox_coordinator *c);
 
 /* ---- variable.c, module.c: the end of what they made */
 

@@ -18,7 +18,7 @@
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/sync.h"
-#include "coordinator/coordinator.h"
+#include "coordinator/inputs.h"
 
 enum { WAITERS_AT_ONCE = 1024 }; /* put on futures, or taken off, without a pause */
 
@@ -35,13 +35,35 @@ void coxi_coordinator_unref(struct cox_coordinator *c)
     }
 }
 
-void coxi_future_unref(struct cox_future *future)
+bool coxi_future_release(struct cox_future *future)
 {
-    if (atomic_fetch_sub_explicit(&future->refs, 1, memory_order_acq_rel) == 1) {
+    return atomic_fetch_sub_explicit(&future->refs, 1, memory_order_acq_rel) == 1;
+}
+
+void coxi_futures_free(struct cox_future *future)
+{
+    while (future != NULL) {
+        struct cox_future *next = future->next;
+        struct cox_future *orphans = coxi_inputs_free(future->inputs);
         free(future->text);
         free(future->result);
         free(future->values);
         free(future);
+        while (orphans != NULL) {
+            struct cox_future *orphan = orphans;
+            orphans = orphan->next;
+            orphan->next = next;
+            next = orphan;
+        }
+        future = next;
+    }
+}
+
+void coxi_future_unref(struct cox_future *future)
+{
+    if (coxi_future_release(future)) {
+        future->next = NULL;
+        coxi_futures_free(future);
     }
 }
 
@@ -299,6 +321,24 @@ static int unpack(struct cox_future *f)
     return 0;
 }
 
+int coxi_future_find(struct cox_future *future, const char *name, struct cox_value *ret)
+{
+    int r = unpack(future);
+    size_t i = 0;
+    while (r == 0 && i < future->n_values &&
+           strcmp(future->values[i].name, name) != 0) {
+        i++;
+    }
+    if (r == 0 && i == future->n_values) {
+        r = coxi_error(COX_ENOENT, "closure %llu (%s) returned no '%s'",
+                       (unsigned long long)future->id, future->function->name, name);
+    }
+    if (r == 0) {
+        *ret = future->values[i];
+    }
+    return r;
+}
+
 int cox_future_result(struct cox_future *future, const char *name,
                       struct cox_value *ret)
 {
@@ -312,20 +352,7 @@ int cox_future_result(struct cox_future *future, const char *name,
                              (unsigned long long)future->id)
                 : settled_code(future);
     if (r == 0) {
-        r = unpack(future);
-    }
-    if (r == 0) {
-        size_t i = 0;
-        while (i < future->n_values && strcmp(future->values[i].name, name) != 0) {
-            i++;
-        }
-        if (i < future->n_values) {
-            *ret = future->values[i];
-        } else {
-            r = coxi_error(COX_ENOENT, "closure %llu (%s) returned no '%s'",
-                           (unsigned long long)future->id, future->function->name,
-                           name);
-        }
+        r = coxi_future_find(future, name, ret);
     }
     coxi_unlock(&c->lock);
     return r;

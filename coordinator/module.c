@@ -55,8 +55,8 @@ static int module_new(struct cox_coordinator *c, const char *path,
         return r;
     }
     for (uint32_t i = 0; i < module->info.n_steps; i++) {
-        module->functions[i] =
-            (struct cox_function){module, (uint16_t)i, module->info.names[i]};
+        module->functions[i] = (struct cox_function){
+            .module = module, .index = (uint16_t)i, .name = module->info.names[i]};
     }
     *ret = module;
     return 0;

@@ -13,6 +13,7 @@
 #include "common/rand.h"
 #include "common/sync.h"
 #include "coordinator/checkpoint.h"
+#include "coordinator/stragglers.h"
 #include "coordinator/worker.h"
 
 enum {
@@ -34,6 +35,9 @@ static void fill_in(struct cox_options *o)
     o->peer_timeout_ms = o->peer_timeout_ms != 0 ? o->peer_timeout_ms : 10000;
     o->worker_wait_ms = o->worker_wait_ms != 0 ? o->worker_wait_ms : 10000;
     o->max_crashes = o->max_crashes != 0 ? o->max_crashes : 3;
+    o->max_attempts = o->max_attempts != 0 ? o->max_attempts : 4;
+    o->step_timeout_ms = o->step_timeout_ms != 0 ? o->step_timeout_ms : 600000;
+    o->cancel_grace_ms = o->cancel_grace_ms != 0 ? o->cancel_grace_ms : 1000;
 }
 
 static int check_options(const struct cox_options *o, const struct cox_cluster *cluster)
@@ -57,6 +61,16 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
         return coxi_error(COX_EINVAL, "max_crashes is %u, at most %d", o->max_crashes,
                           UINT8_MAX);
     }
+    if (o->max_attempts > UINT8_MAX) {
+        return coxi_error(COX_EINVAL, "max_attempts is %u, at most %d", o->max_attempts,
+                          UINT8_MAX);
+    }
+    if (o->step_timeout_ms < -1 || o->cancel_grace_ms < 1) {
+        return coxi_error(COX_EINVAL,
+                          "step_timeout_ms is %d and cancel_grace_ms %d: at least 1 "
+                          "(or -1 for no step timeout)",
+                          o->step_timeout_ms, o->cancel_grace_ms);
+    }
     if (o->peer_timeout_ms < 100) {
         return coxi_error(COX_EINVAL, "peer_timeout_ms is %d, at least 100",
                           o->peer_timeout_ms);
@@ -74,6 +88,7 @@ static void on_tick(void *arg)
         coxi_psc_tick(c->ps[i]);
     }
     coxi_workers_tick(c);
+    coxi_stragglers_tick(c);
     coxi_dispatch(c);
 }
 

@@ -21,7 +21,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "coordinator/worker.h"
+#include "coordinator/settle.h"
 
 struct voiding;
 
@@ -176,7 +176,7 @@ static void finish(struct coxi_mail *mail)
 {
     struct voiding *voiding = (struct voiding *)mail;
     judge(voiding);
-    coxi_dispatch_end(voiding->c, voiding->f, &voiding->ending);
+    coxi_closure_settle(voiding->f, &voiding->ending);
     coxi_loop_wake_after_mail(voiding->c->loop);
     voiding_free(voiding);
 }

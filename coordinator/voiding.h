@@ -15,7 +15,7 @@ struct coxi_ending {
 
 /*
  * Asks every ps to refuse the attempts of `f` so far, and what it has applied; then calls
- * coxi_dispatch_end with what that means. COX_ENOMEM: nothing has begun.
+ * coxi_closure_settle with what that means. COX_ENOMEM: nothing has begun.
  */
 int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
                        const struct coxi_ending *ending);

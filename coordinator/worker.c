@@ -16,7 +16,11 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/sync.h"
+#include "coordinator/attempts.h"
 #include "coordinator/conn.h"
+#include "coordinator/inputs.h"
+#include "coordinator/queue.h"
+#include "coordinator/settle.h"
 
 enum {
     REST_FIRST_MS = 10,
@@ -222,17 +226,6 @@ void coxi_workers_layout(struct cox_coordinator *c)
     }
 }
 
-void coxi_workers_recall(struct cox_coordinator *c)
-{
-    struct coxi_message message = {.kind = COXI_RECALL, .recall.all = true};
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        if (c->workers[i]->in_flight.n > 0) {
-            (void)coxi_message_send(coxi_conn_link(c->workers[i]->control), &message,
-                                    NULL, false);
-        }
-    }
-}
-
 /* ---- the control connection */
 
 static int greeted(struct coxi_worker *worker, const struct coxi_frame *frame)
@@ -284,14 +277,14 @@ static int control_frame(void *arg, struct coxi_conn *conn,
         return r;
     }
     if (message.kind == COXI_DONE) {
-        return coxi_dispatch_done(worker, &message.done, frame->payload,
+        return coxi_attempts_done(worker, &message.done, frame->payload,
                                   frame->payload_len);
     }
     if (message.kind == COXI_MODULE_LOADED) {
         return module_loaded(worker, &message.status);
     }
     if (message.kind == COXI_CRASHED) {
-        coxi_dispatch_crashed(worker, &message.crashed);
+        coxi_attempts_crashed(worker, &message.crashed);
         return 0;
     }
     return coxi_error(COX_EPROTO, "a client takes no message of kind %d",
@@ -324,7 +317,7 @@ static void lose(struct coxi_worker *worker, int code, const char *text)
         c->stats.workers_lost++;
         coxi_unlock(&c->lock);
     }
-    coxi_dispatch_put_back(worker, worker->slots);
+    coxi_attempts_put_back(worker, worker->slots);
 }
 
 static void control_closed(void *arg, struct coxi_conn *conn, int code,
@@ -367,7 +360,7 @@ static int data_frame(void *arg, struct coxi_conn *conn, const struct coxi_frame
         int r = coxi_message_read(frame, &message);
         return r != 0 ? r
                : message.kind == COXI_DONE
-                   ? coxi_dispatch_done(worker, &message.done, frame->payload,
+                   ? coxi_attempts_done(worker, &message.done, frame->payload,
                                         frame->payload_len)
                    : coxi_error(COX_EPROTO, "only results come over data");
     }
@@ -431,6 +424,79 @@ size_t coxi_worker_capacity(const struct coxi_worker *worker)
     return worker->slots * (1 + ahead);
 }
 
+size_t coxi_worker_load(const struct coxi_worker *worker)
+{
+    return worker->in_flight.n + worker->n_seconds;
+}
+
+void coxi_worker_take(struct coxi_worker *worker, struct cox_future *f)
+{
+    f->worker = worker;
+    coxi_list_append(&worker->in_flight, f);
+}
+
+void coxi_worker_let_go(struct coxi_worker *worker, struct cox_future *f)
+{
+    coxi_list_remove(&worker->in_flight, f);
+}
+
+void coxi_worker_take_second(struct coxi_worker *worker)
+{
+    worker->n_seconds++;
+}
+
+void coxi_worker_let_go_second(struct coxi_worker *worker)
+{
+    worker->n_seconds--;
+}
+
+int coxi_worker_collect(struct coxi_worker *worker, const struct cox_future *f,
+                        uint32_t attempt)
+{
+    size_t args_len = 0;
+    const void *args = coxi_inputs_args(f, &args_len);
+    struct coxi_closure_head head = {
+        .closure = f->id,
+        .attempt = attempt,
+        .module = f->function->module->id,
+        .function = f->function->index,
+        .args_len = (uint32_t)args_len,
+        .timeout_ms = f->timeout_ms,
+    };
+    int r = coxi_buffer_reserve(&worker->heads, sizeof(head));
+    if (r == 0) {
+        r = coxi_buffer_append(&worker->args, args, args_len);
+    }
+    if (r == 0) {
+        (void)coxi_buffer_append_raw(&worker->heads, &head, sizeof(head));
+    }
+    return r;
+}
+
+static void recall(struct coxi_worker *worker, const struct coxi_recall *recall)
+{
+    struct coxi_message message = {.kind = COXI_RECALL, .recall = *recall};
+    message.recall.grace_ms = (uint32_t)worker->c->options.cancel_grace_ms;
+    (void)coxi_message_send(coxi_conn_link(worker->control), &message, NULL, false);
+}
+
+void coxi_worker_recall(struct coxi_worker *worker, uint64_t closure, uint32_t attempt,
+                        bool running)
+{
+    struct coxi_recall_head head = {closure, attempt, 0};
+    coxi_worker_send(worker); /* it may be among what is collected */
+    recall(worker, &(struct coxi_recall){
+                       .closures = &head, .n_closures = 1, .running = running});
+}
+
+void coxi_worker_recall_all(struct coxi_worker *worker)
+{
+    if (coxi_worker_load(worker) > 0) {
+        coxi_worker_send(worker);
+        recall(worker, &(struct coxi_recall){.all = true, .running = true});
+    }
+}
+
 void coxi_worker_send(struct coxi_worker *worker)
 {
     size_t n = worker->heads.len / sizeof(struct coxi_closure_head);
@@ -441,6 +507,7 @@ void coxi_worker_send(struct coxi_worker *worker)
     message.dispatch.closures =
         (const struct coxi_closure_head *)(void *)worker->heads.data;
     message.dispatch.n_closures = n;
+    message.dispatch.grace_ms = (uint32_t)worker->c->options.cancel_grace_ms;
     struct iovec segment = {worker->args.data, worker->args.len};
     struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
     if (worker->args.len >= COXI_LINK_COPY_MAX) {
@@ -508,7 +575,7 @@ static void watch_own(struct coxi_worker *worker, uint64_t now)
             text, sizeof(text),
             "worker %u at %.300s, which alone may run it, was away for %d ms",
             worker->index, worker->url, c->options.worker_wait_ms);
-        coxi_dispatch_fail_queue(c, &worker->queue, COX_ENOWORKER, text);
+        coxi_closures_fail_queue(&worker->queue, COX_ENOWORKER, text);
     }
 }
 
@@ -535,7 +602,7 @@ void coxi_workers_tick(struct cox_coordinator *c)
         (void)snprintf(text, sizeof(text), "no worker for %d ms; the last: %s",
                        c->options.worker_wait_ms, c->worker_text);
         coxi_unlock(&c->lock);
-        coxi_dispatch_fail_all(c, COX_ENOWORKER, text);
+        coxi_closures_fail(c, COX_ENOWORKER, text);
     }
 }
 

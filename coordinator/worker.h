@@ -36,11 +36,16 @@ struct coxi_worker {
     uint32_t n_asked;
     uint32_t n_told; /* modules it has been told of */
 
-    struct coxi_queue queue;    /* QUEUED, and only this worker may run it */
-    uint64_t wanted_since_ms;   /* it has a queue and is not ready since then; or 0 */
-    struct coxi_list in_flight; /* ASSIGNED to it, oldest first */
-    double average_us;          /* of its closures' running time; 0: not known */
-    struct coxi_buffer heads;   /* of the dispatch being made */
+    struct coxi_queue queue;     /* QUEUED, and only this worker may run it */
+    uint64_t wanted_since_ms;    /* it has a queue and is not ready since then; or 0 */
+    struct coxi_list in_flight;  /* ASSIGNED to it, oldest first */
+    struct coxi_second *seconds; /* second attempts that it has */
+    size_t n_seconds;
+    uint64_t oldest_id; /* in_flight.first at the last tick, and its attempt */
+    uint32_t oldest_attempt;
+    uint64_t oldest_since_ms;
+    double average_us;        /* of its closures' running time; 0: not known */
+    struct coxi_buffer heads; /* of the dispatch being made */
     struct coxi_buffer args;
 };
 
@@ -56,11 +61,25 @@ void coxi_workers_layout(struct cox_coordinator *c);
 /* Tells workers of modules that they do not know yet. */
 void coxi_workers_modules(struct cox_coordinator *c);
 
-/* Asks every worker to hand back what it has not started. */
-void coxi_workers_recall(struct cox_coordinator *c);
-
-/* How many closures the worker should have at hand. */
+/* How many closures, and second attempts, the worker has; and should have at hand. */
+size_t coxi_worker_load(const struct coxi_worker *worker);
 size_t coxi_worker_capacity(const struct coxi_worker *worker);
+
+/* What it has: closures, with those that are sent next; and second attempts. */
+void coxi_worker_take(struct coxi_worker *worker, struct cox_future *f);
+void coxi_worker_let_go(struct coxi_worker *worker, struct cox_future *f);
+void coxi_worker_take_second(struct coxi_worker *worker);
+void coxi_worker_let_go_second(struct coxi_worker *worker);
+
+/* Adds an attempt of `f` to what is sent next; COX_ENOMEM: it is not there. */
+int coxi_worker_collect(struct coxi_worker *worker, const struct cox_future *f,
+                        uint32_t attempt);
+
+/* Asks for attempts back that it has not started and, where `running` (or all of them),
+ * has those that run cancelled. */
+void coxi_worker_recall(struct coxi_worker *worker, uint64_t closure, uint32_t attempt,
+                        bool running);
+void coxi_worker_recall_all(struct coxi_worker *worker);
 
 /* Sends what has been collected in heads and args. */
 void coxi_worker_send(struct coxi_worker *worker);

@@ -267,20 +267,32 @@ COX_API int cox_function_get(struct cox_module *module, const char *name,
 
 enum { COX_PRIORITY_MIN = -8, COX_PRIORITY_MAX = 7 };
 
+/* An argument that another closure returns. */
+struct cox_input {
+    const char *name;          /* of the argument; NULL means "" */
+    struct cox_future *future; /* of the same coordinator */
+    const char *result;        /* what it returns under that name; NULL means "" */
+};
+
 struct cox_call {
     size_t size;
     const struct cox_value *args;
     size_t n_args;        /* at most 64 */
     int32_t priority;     /* COX_PRIORITY_MIN to _MAX: higher ones first */
     uint32_t only_worker; /* 1 + index of the one worker that may run it; 0: any */
+    const struct cox_input *inputs; /* more arguments, behind `args` */
+    size_t n_inputs;                /* at most 64 together */
+    int timeout_ms; /* for the step to run; 0: the options' step_timeout_ms; -1: none */
 };
-#define COX_CALL_INIT {sizeof(struct cox_call), NULL, 0, 0, 0}
+#define COX_CALL_INIT {sizeof(struct cox_call), NULL, 0, 0, 0, NULL, 0, 0}
 
 /*
  * Puts a closure (one call of `function`) in the queue; workers take them in order of
  * priority, then of scheduling; what only one worker may run comes first there, and fails
- * with COX_ENOWORKER when that is away for worker_wait_ms. `call` NULL: no arguments. `ret` (NULL: not wanted) is for cox_future_free. Blocks
- * while the queue is full. If a closure has failed since the last report of an error:
+ * with COX_ENOWORKER when that is away for worker_wait_ms. `call` NULL: no arguments. A
+ * call with inputs waits until those futures are done; where one fails or is cancelled, so
+ * does the call, naming it. `ret` (NULL: not wanted) is for cox_future_free. Blocks while
+ * the queue is full. If a closure has failed since the last report of an error:
  * cancels what is queued, waits until nothing runs, and returns that error instead
  * (COX_ESTEP, COX_ELOST, COX_ENOWORKER, COX_EPSLOST, COX_EMODULE); the coordinator is
  * usable again then, unless a ps is lost.
@@ -303,6 +315,16 @@ COX_API int cox_join(struct cox_coordinator *c, int timeout_ms);
 COX_API int cox_done(struct cox_coordinator *c);
 
 /* ---- futures */
+
+/*
+ * The closure is not wanted any more: it is settled as COX_ECANCELLED, soon, and leaves no
+ * trace. Does not wait for that. A step that runs sees it (cox_step_cancelled) and has
+ * cancel_grace_ms to return, or its process is ended. Where it is too late (its updates
+ * are being committed) the closure is done as ever; a step that had flushed some of its
+ * updates ends as COX_EPARTIAL. What takes its result as an input is cancelled, too. No
+ * error for join or schedule to report. 0, also where it is settled already; COX_ENOMEM.
+ */
+COX_API int cox_future_cancel(struct cox_future *future);
 
 /* Waits until the closure is settled. 0, its error, or COX_ETIMEDOUT. */
 COX_API int cox_future_wait(struct cox_future *future, int timeout_ms);
@@ -392,9 +414,12 @@ struct cox_stats {
     uint64_t commits;           /* applied, on all ps */
     uint64_t commits_duplicate; /* refused because applied already */
     uint64_t table_rows;
-    uint64_t ps_bytes; /* of values and optimizer state */
+    uint64_t ps_bytes;        /* of values and optimizer state */
+    uint64_t speculated;      /* second attempts of closures that took too long */
+    uint64_t speculation_won; /* that ended their closure */
 };
-#define COX_STATS_INIT {sizeof(struct cox_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define COX_STATS_INIT                                                                 \
+    {sizeof(struct cox_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Asks every ps for its part, so it takes a round trip. COX_EPSLOST. */
 COX_API int cox_stats(struct cox_coordinator *c, struct cox_stats *ret);

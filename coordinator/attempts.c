@@ -1,0 +1,319 @@
+/*
+ * What the end of an attempt means for its closure: results, losses, crashes, overruns,
+ * attempts handed back; and cancelling. A closure has one attempt at a time, or two
+ * while a straggler is raced (stragglers.c); an answer counts only if it names an attempt
+ * that is under way, and its worker.
+ *
+ *   done, failed          the closure ends, whatever its other attempt does
+ *   cancelled             it ends, if it was to; else it was handed back: in line again
+ *   overran, lost,        in line again (first), until there have been as many as may be
+ *   crashed
+ *
+ * `uncertain` says that an attempt is over of which nobody knows whether it has applied
+ * something. It never becomes false again.
+ *
+ * Threads: loop.
+ */
+#include "coordinator/attempts.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/queue.h"
+#include "coordinator/settle.h"
+#include "coordinator/stragglers.h"
+#include "coordinator/worker.h"
+
+/* ---- attempts that do not end their closure */
+
+static void count(uint8_t *n)
+{
+    *n = (uint8_t)(*n < UINT8_MAX ? *n + 1 : UINT8_MAX);
+}
+
+/* Ends it if there have been too many of what is put up with; `where` was the last. */
+static bool end_if_hopeless(struct cox_future *f, const char *where)
+{
+    const struct cox_options *options = &f->c->options;
+    char text[COXI_TEXT_MAX];
+    if (f->cancelled) {
+        coxi_closure_cancel(f, "cancelled");
+    } else if (f->crashes >= options->max_crashes) {
+        (void)snprintf(text, sizeof(text), "it crashed its process %u times: %.400s",
+                       f->crashes, f->text != NULL ? f->text : "");
+        coxi_closure_fail(f, COX_ECRASHED, text);
+    } else if (f->overruns >= options->max_attempts) {
+        (void)snprintf(text, sizeof(text),
+                       "it ran for more than %u ms, %u times, the last time at %.300s",
+                       f->timeout_ms, f->overruns, where);
+        coxi_closure_fail(f, COX_EOVERRUN, text);
+    } else if (f->losses >= COXI_LOSSES_MAX) {
+        (void)snprintf(text, sizeof(text),
+                       "%d workers were lost while they ran it, the last at %.300s",
+                       COXI_LOSSES_MAX, where);
+        coxi_closure_fail(f, COX_ELOST, text);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void coxi_attempts_go_on(struct cox_future *f, const char *where)
+{
+    if (end_if_hopeless(f, where)) {
+        coxi_straggler_drop(f);
+    } else if (!coxi_straggler_promote(f)) {
+        coxi_closure_set(f, COXI_QUEUED);
+        f->worker = NULL;
+        coxi_closure_enqueue(f, true);
+    }
+}
+
+void coxi_attempts_put_back(struct coxi_worker *worker, uint32_t running)
+{
+    struct cox_coordinator *c = worker->c;
+    size_t n_back = worker->in_flight.n;
+    /* From the newest to the oldest, so that the oldest is first in the queue again. */
+    struct cox_future *f;
+    while ((f = worker->in_flight.last) != NULL) {
+        if (worker->in_flight.n <= running) {
+            count(&f->losses);
+        }
+        f->uncertain = true;
+        coxi_worker_let_go(worker, f);
+        coxi_attempts_go_on(f, worker->url);
+    }
+    coxi_stragglers_lost(worker);
+    coxi_lock(&c->lock);
+    c->stats.put_back += n_back;
+    coxi_unlock(&c->lock);
+}
+
+/* ---- crashes */
+
+static const char *name_of(int cause)
+{
+    return cause == COXI_CAUSE_EXIT     ? "it called exit"
+           : cause == COXI_CAUSE_MEMORY ? "more memory than --step-memory-max"
+                                        : strsignal(cause);
+}
+
+/* Adds "worker 3: Segmentation fault" to what is known of its crashes. */
+static void note_crash(struct cox_future *f, uint32_t worker, int cause)
+{
+    char text[COXI_TEXT_MAX];
+    const char *before = f->text != NULL ? f->text : "";
+    (void)snprintf(text, sizeof(text), "%.300s%sworker %u: %s", before,
+                   *before != '\0' ? ", " : "", worker, name_of(cause));
+    free(f->text);
+    f->text = strdup(text);
+    count(&f->crashes);
+}
+
+void coxi_attempts_crashed(struct coxi_worker *worker,
+                           const struct coxi_crashed *crashed)
+{
+    struct cox_coordinator *c = worker->c;
+    for (size_t i = 0; i < crashed->n_closures; i++) {
+        const struct coxi_crashed_head *head = &crashed->closures[i];
+        struct cox_future *f = coxi_window_get(&c->closures, head->closure);
+        if (f == NULL || f->function == NULL || head->attempt > f->attempt ||
+            f->state == COXI_VOIDING) {
+            continue;
+        }
+        if (head->cause == COXI_CAUSE_OVERRUN) {
+            count(&f->overruns);
+        } else if (head->cause != SIGKILL) { /* that is a loss: of a host, say */
+            note_crash(f, worker->index, head->cause);
+        }
+        if (f->state == COXI_QUEUED) {
+            /* Its worker was lost before it could say why. */
+            coxi_closure_dequeue(f);
+            if (!end_if_hopeless(f, worker->url)) {
+                coxi_closure_enqueue(f, true);
+            }
+        }
+    }
+}
+
+/* ---- results */
+
+/* The next `len` bytes (padded to 8) of a payload, or NULL past its end. */
+static const uint8_t *take(const uint8_t **at, size_t *left, size_t len)
+{
+    const uint8_t *bytes = *at;
+    size_t padded = coxi_align(len, 8);
+    if (padded > *left) {
+        return NULL;
+    }
+    *at += padded;
+    *left -= padded;
+    return bytes;
+}
+
+/* The closure ends as an attempt of it says. */
+static void end_closure(struct cox_future *f, const struct coxi_done_head *head,
+                        const uint32_t *touched, const uint8_t *result)
+{
+    char text[COXI_TEXT_MAX] = "";
+    struct coxi_ending ending = {.state = COXI_DONE_OK,
+                                 .code = head->code,
+                                 .touched = touched,
+                                 .n_touched = head->touched_n};
+    if (head->code == 0 && coxi_future_keep(f, result, head->result_len) != 0) {
+        ending.state = COXI_FAILED;
+        ending.code = COX_ENOMEM;
+        ending.text = "out of memory for its result";
+    } else if (head->code != 0) {
+        size_t len =
+            head->result_len < sizeof(text) ? head->result_len : sizeof(text) - 1;
+        if (len > 0) {
+            memcpy(text, result, len);
+        }
+        f->step_code = head->step_code;
+        ending.state = COXI_FAILED;
+        ending.text = text;
+    }
+    if (ending.code == COX_EPSLOST || ending.code == COX_EFENCED) {
+        coxi_fatal(f->c, ending.code, text);
+        f->uncertain = false; /* the run is over */
+    }
+    coxi_closure_end(f, &ending);
+}
+
+/* An attempt that was under way has ended; the worker has let go of it. */
+static void attempt_ended(struct coxi_worker *worker, struct cox_future *f,
+                          const struct coxi_done_head *head, const uint32_t *touched,
+                          const uint8_t *result)
+{
+    /* A failed commit may be applied on one ps of several; a flushed part is. */
+    f->uncertain = f->uncertain || (head->code != 0 && head->touched_n > 0);
+    if (head->code == COX_EOVERRUN) {
+        count(&f->overruns);
+    }
+    if (head->code == COX_EOVERRUN || head->code == COX_ECANCELLED) {
+        coxi_attempts_go_on(f, worker->url);
+        return;
+    }
+    if (head->code == 0) {
+        coxi_straggler_sample(f->function, head->run_us);
+    }
+    coxi_straggler_drop(f);
+    end_closure(f, head, touched, result);
+}
+
+int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
+                       const uint8_t *payload, size_t len)
+{
+    struct cox_coordinator *c = worker->c;
+    for (size_t i = 0; i < done->n_closures; i++) {
+        const struct coxi_done_head *head = &done->closures[i];
+        const uint8_t *touched =
+            take(&payload, &len, (size_t)head->touched_n * sizeof(uint32_t));
+        const uint8_t *result = take(&payload, &len, head->result_len);
+        if (touched == NULL || result == NULL) {
+            return coxi_error(COX_EPROTO, "results are shorter than they say");
+        }
+        struct cox_future *f = coxi_window_get(&c->closures, head->closure);
+        if (f == NULL || f->state != COXI_ASSIGNED) {
+            continue; /* of an attempt that counts for nothing any more */
+        }
+        if (f->worker == worker && f->current == head->attempt) {
+            coxi_worker_let_go(worker, f);
+        } else if (!coxi_straggler_ended(worker, f, head)) {
+            continue;
+        }
+        worker->average_us += 0.1 * (head->run_us + 0.5 - worker->average_us);
+        attempt_ended(worker, f, head, (const uint32_t *)(const void *)touched, result);
+    }
+    return 0;
+}
+
+/* ---- cancelling */
+
+void coxi_attempts_cancel_all(struct cox_coordinator *c)
+{
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        struct cox_future *f = c->workers[i]->in_flight.first;
+        for (; f != NULL; f = f->next) {
+            f->cancelled = true;
+        }
+        coxi_worker_recall_all(c->workers[i]);
+    }
+}
+
+/* On the loop: a closure that its user does not want any more. */
+static void cancel(struct cox_future *f)
+{
+    switch ((enum coxi_closure_state)f->state) {
+    case COXI_WAITING:
+        coxi_list_remove(&f->c->waiting, f);
+        coxi_closure_cancel(f, "cancelled");
+        break;
+    case COXI_QUEUED:
+        coxi_closure_dequeue(f);
+        coxi_closure_cancel(f, "cancelled");
+        break;
+    case COXI_ASSIGNED:
+        f->cancelled = true;
+        coxi_worker_recall(f->worker, f->id, f->current, true);
+        coxi_straggler_drop(f);
+        break;
+    case COXI_VOIDING: /* it ends as it is */
+    case COXI_DONE_OK:
+    case COXI_FAILED:
+    case COXI_CANCELLED:
+        break;
+    }
+}
+
+struct cancellation {
+    struct coxi_mail mail; /* first */
+    struct cox_future *f;
+};
+
+static void run_cancellation(struct coxi_mail *mail)
+{
+    struct cancellation *cancellation = (struct cancellation *)mail;
+    struct cox_future *f = cancellation->f;
+    struct cox_coordinator *c = f->c;
+    if (!atomic_load(&f->settled)) {
+        if (coxi_window_get(&c->closures, f->id) == NULL) {
+            coxi_dispatch(c); /* takes it in */
+        }
+        cancel(f);
+    }
+    coxi_future_unref(f);
+    free(cancellation);
+    coxi_loop_wake_after_mail(c->loop);
+}
+
+int cox_future_cancel(struct cox_future *future)
+{
+    if (future == NULL) {
+        return coxi_error(COX_EINVAL, "cox_future_cancel needs a future");
+    }
+    struct cox_coordinator *c = future->c;
+    struct cancellation *cancellation = malloc(sizeof(*cancellation));
+    if (cancellation == NULL) {
+        return coxi_error_memory("a cancellation");
+    }
+    *cancellation = (struct cancellation){{NULL, run_cancellation}, future};
+    coxi_lock(&c->lock);
+    /* While it is being closed everything is cancelled anyway, and then the loop is
+     * gone. */
+    bool post = !future->settled && !c->closing;
+    if (post) {
+        atomic_fetch_add_explicit(&future->refs, 1, memory_order_relaxed);
+        coxi_loop_post(c->loop, &cancellation->mail);
+    }
+    coxi_unlock(&c->lock);
+    if (!post) {
+        free(cancellation);
+    }
+    return 0;
+}

@@ -1,0 +1,201 @@
+/*
+ * The states of closures, and their end: what has ended in a turn of the loop is kept
+ * until the turn is over, and told to the users' threads then, under one lock.
+ *
+ * Does not: decide that a closure ends (dispatch.c, attempts.c, inputs.c).
+ *
+ * Invariant: a closure is in c->waiting (WAITING), in one queue (QUEUED), in the hands of
+ * one worker (ASSIGNED), asked about (VOIDING) or settled; its state says which.
+ *
+ * Threads: loop. Cost: O(1) a closure.
+ */
+#include "coordinator/settle.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/inputs.h"
+#include "coordinator/queue.h"
+#include "coordinator/worker.h"
+
+/* ---- states, and who is in line where */
+
+/* In the state it counts among those that wait for a worker: is there room for more? */
+static bool is_in_line(unsigned state)
+{
+    return state == COXI_WAITING || state == COXI_QUEUED;
+}
+
+void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state)
+{
+    enum { N = COXI_CANCELLED + 1 };
+    static const bool allowed[N][N] = {
+        [COXI_WAITING] =
+            {[COXI_QUEUED] = true, [COXI_FAILED] = true, [COXI_CANCELLED] = true},
+        [COXI_QUEUED] = {[COXI_ASSIGNED] = true,
+                         [COXI_VOIDING] = true,
+                         [COXI_FAILED] = true,
+                         [COXI_CANCELLED] = true},
+        [COXI_ASSIGNED] = {[COXI_QUEUED] = true,
+                           [COXI_VOIDING] = true,
+                           [COXI_DONE_OK] = true,
+                           [COXI_FAILED] = true,
+                           [COXI_CANCELLED] = true},
+        [COXI_VOIDING] =
+            {[COXI_DONE_OK] = true, [COXI_FAILED] = true, [COXI_CANCELLED] = true},
+    };
+    assert(allowed[f->state][state]);
+    (void)allowed;
+    f->c->waiting_change += is_in_line(state) - is_in_line(f->state);
+    f->state = (uint8_t)state;
+}
+
+/* Where it stands in line: of the only worker that may run it, or of all. */
+static struct coxi_queue *queue_of(const struct cox_future *f)
+{
+    struct cox_coordinator *c = f->c;
+    return f->only_worker != 0 ? &c->workers[f->only_worker - 1]->queue : &c->queue;
+}
+
+void coxi_closure_enqueue(struct cox_future *f, bool first)
+{
+    if (first) {
+        coxi_queue_prepend(queue_of(f), f);
+    } else {
+        coxi_queue_append(queue_of(f), f);
+    }
+    f->c->n_queued++;
+}
+
+void coxi_closure_dequeue(struct cox_future *f)
+{
+    coxi_queue_remove(queue_of(f), f);
+    f->c->n_queued--;
+}
+
+/* ---- the end of closures */
+
+void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
+{
+    struct cox_coordinator *c = f->c;
+    c->n_voiding -= f->state == COXI_VOIDING;
+    coxi_closure_set(f, ending->state);
+    f->code = ending->code;
+    char *text =
+        ending->text != NULL && *ending->text != '\0' ? strdup(ending->text) : NULL;
+    free(f->text);
+    f->text = text;
+    f->worker = NULL;
+    (void)coxi_window_take(&c->closures, f->id);
+    coxi_inputs_settled(f);
+    coxi_list_append(&c->settling, f);
+}
+
+void coxi_closure_end(struct cox_future *f, const struct coxi_ending *ending)
+{
+    struct cox_coordinator *c = f->c;
+    if (!f->uncertain || c->fatal_handled || c->shutting_down) {
+        coxi_closure_settle(f, ending); /* or nobody is left who could be asked */
+        return;
+    }
+    coxi_closure_set(f, COXI_VOIDING);
+    f->worker = NULL;
+    c->n_voiding++;
+    if (coxi_voiding_start(c, f, ending) != 0) {
+        struct coxi_ending failed = {COXI_FAILED, COX_ENOMEM, coxi_error_text(), NULL,
+                                     0};
+        coxi_closure_settle(f, &failed);
+    }
+}
+
+void coxi_closure_fail(struct cox_future *f, int code, const char *text)
+{
+    coxi_closure_end(f, &(struct coxi_ending){COXI_FAILED, code, text, NULL, 0});
+}
+
+void coxi_closure_cancel(struct cox_future *f, const char *text)
+{
+    coxi_closure_end(
+        f, &(struct coxi_ending){COXI_CANCELLED, COX_ECANCELLED, text, NULL, 0});
+}
+
+static void end_as(struct cox_future *f, int code, const char *text)
+{
+    if (code == COX_ECANCELLED) {
+        coxi_closure_cancel(f, text);
+    } else {
+        coxi_closure_fail(f, code, text);
+    }
+}
+
+void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *text)
+{
+    struct cox_future *f;
+    while ((f = coxi_queue_first(queue)) != NULL) {
+        coxi_closure_dequeue(f);
+        end_as(f, code, text);
+    }
+}
+
+void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
+{
+    struct cox_future *f;
+    coxi_closures_fail_queue(&c->queue, code, text);
+    for (uint32_t i = 0; i < c->n_workers && c->n_queued > 0; i++) {
+        coxi_closures_fail_queue(&c->workers[i]->queue, code, text);
+    }
+    while ((f = c->waiting.first) != NULL) {
+        coxi_list_remove(&c->waiting, f);
+        end_as(f, code, text);
+    }
+}
+
+/* ---- telling the users */
+
+/* Counts one settled closure and wakes who waits for it. Locked. */
+static void tell(struct cox_coordinator *c, struct cox_future *f)
+{
+    coxi_future_settled(f);
+    c->n_unsettled--;
+    if (f->state == COXI_DONE_OK) {
+        c->stats.done++;
+        return;
+    }
+    c->stats.failed++;
+    if (f->state == COXI_FAILED && !c->options.keep_going) {
+        char text[COXI_TEXT_MAX];
+        (void)snprintf(text, sizeof(text), "closure %llu (%s): %.400s",
+                       (unsigned long long)f->id, f->function->name,
+                       f->text != NULL ? f->text : coxi_strerror(f->code));
+        coxi_note_error(c, f->code, text);
+    }
+}
+
+void coxi_closures_tell(struct cox_coordinator *c)
+{
+    if (c->settling.n == 0 && c->waiting_change == 0) {
+        return;
+    }
+    coxi_lock(&c->lock);
+    c->n_waiting += (size_t)c->waiting_change; /* modulo 2^64: it may be negative */
+    c->waiting_change = 0;
+    for (struct cox_future *f = c->settling.first; f != NULL; f = f->next) {
+        tell(c, f);
+    }
+    c->first_unsettled = c->closures.count > 0 ? c->closures.first : c->closures.next;
+    if (c->n_unsettled == 0) {
+        (void)pthread_cond_broadcast(&c->idle);
+    }
+    (void)pthread_cond_broadcast(&c->room);
+    coxi_unlock(&c->lock);
+    for (struct cox_future *f = c->settling.first; f != NULL;) {
+        struct cox_future *next = f->next;
+        coxi_future_unref(f);
+        f = next;
+    }
+    c->settling = (struct coxi_list){0};
+}
