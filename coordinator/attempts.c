@@ -230,6 +230,7 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
         worker->average_us += 0.1 * (head->run_us + 0.5 - worker->average_us);
         attempt_ended(worker, f, head, (const uint32_t *)(const void *)touched, result);
     }
+    coxi_worker_update(worker);
     return 0;
 }
 

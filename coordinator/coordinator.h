@@ -12,6 +12,7 @@
  *   inputs.c    futures as arguments
  *   stragglers.c  second attempts (loop)
  *   queue.c     closures in line, by priority
+ *   pool.c      which worker has the most room
  *   worker.c    workers: connecting, setting up, losing (loop)
  *   conn.c      one connection to a worker, as events on the loop
  *   variable.c  variables and tables;  module.c  step modules
@@ -38,6 +39,7 @@
 #include "common/window.h"
 #include "coordinator/cluster.h"
 #include "coordinator/local.h"
+#include "coordinator/pool.h"
 #include "coxswain/coxswain.h"
 
 enum {
@@ -190,9 +192,12 @@ struct cox_coordinator {
     /* ---- the loop's own */
     struct coxi_worker **workers; /* by index */
     uint32_t n_workers;
-    struct coxi_queue queue;           /* QUEUED, for any worker */
-    size_t n_queued;                   /* QUEUED, for some worker only, too */
-    struct coxi_list waiting;          /* WAITING */
+    struct coxi_pool pool;         /* READY workers, by the room they have */
+    struct coxi_worker *collected; /* who has something to be sent, or may have had */
+    struct coxi_worker *owners;    /* who has a queue of its own, or had one */
+    struct coxi_queue queue;       /* QUEUED, for any worker */
+    size_t n_queued;               /* QUEUED, for some worker only, too */
+    struct coxi_list waiting;      /* WAITING */
     struct coxi_input *inputs_settled; /* whose futures are settled */
     ptrdiff_t waiting_change;    /* to be added to n_waiting at the end of this turn */
     struct coxi_list settling;   /* to be told to the users at the end of this turn */

@@ -27,27 +27,6 @@ enum {
 
 /* ---- from the queue to workers */
 
-/* The ready worker with the most room for what it can take, or NULL. */
-static struct coxi_worker *pick_worker(struct cox_coordinator *c, size_t *ret_room)
-{
-    struct coxi_worker *best = NULL;
-    double best_load = 1;
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        struct coxi_worker *worker = c->workers[i];
-        if (worker->state != COXI_WORKER_READY) {
-            continue;
-        }
-        size_t capacity = coxi_worker_capacity(worker);
-        double load = (double)coxi_worker_load(worker) / (double)capacity;
-        if (load < best_load) {
-            best = worker;
-            best_load = load;
-            *ret_room = capacity - coxi_worker_load(worker);
-        }
-    }
-    return best;
-}
-
 static int assign_one(struct coxi_worker *worker, struct cox_future *f)
 {
     int r = coxi_worker_collect(worker, f, f->attempt + 1);
@@ -66,6 +45,7 @@ static int assign_one(struct coxi_worker *worker, struct cox_future *f)
 /* Gives the worker up to `n` closures from the queue: how many. */
 static size_t give(struct coxi_worker *worker, struct coxi_queue *queue, size_t n)
 {
+    struct cox_coordinator *c = worker->c;
     size_t given = 0;
     while (given < n && queue->n > 0 &&
            assign_one(worker, coxi_queue_first(queue)) == 0) {
@@ -76,35 +56,56 @@ static size_t give(struct coxi_worker *worker, struct coxi_queue *queue, size_t 
             coxi_worker_send(worker);
         }
     }
+    coxi_worker_update(worker);
+    if (given > 0 && !worker->is_collected) {
+        worker->is_collected = true;
+        worker->next_collected = c->collected;
+        c->collected = worker;
+    }
     return given;
 }
 
 /* What only one worker may run comes first there. */
 static void assign_own(struct cox_coordinator *c)
 {
-    for (uint32_t i = 0; i < c->n_workers && c->n_queued > c->queue.n; i++) {
-        struct coxi_worker *worker = c->workers[i];
+    struct coxi_worker **link = &c->owners;
+    for (struct coxi_worker *worker; (worker = *link) != NULL;) {
         size_t capacity = coxi_worker_capacity(worker);
         if (worker->state == COXI_WORKER_READY && coxi_worker_load(worker) < capacity) {
             (void)give(worker, &worker->queue, capacity - coxi_worker_load(worker));
         }
+        if (worker->queue.n > 0) {
+            link = &worker->next_owner;
+        } else {
+            worker->is_owner = false;
+            *link = worker->next_owner;
+        }
+    }
+}
+
+/* Sends to each worker what has been collected for it. */
+static void send_collected(struct cox_coordinator *c)
+{
+    while (c->collected != NULL) {
+        struct coxi_worker *worker = c->collected;
+        c->collected = worker->next_collected;
+        worker->is_collected = false;
+        coxi_worker_send(worker);
     }
 }
 
 static void assign(struct cox_coordinator *c)
 {
     size_t n_given = 1;
-    size_t room = 0;
-    struct coxi_worker *worker;
+    uint32_t index;
+    uint32_t room;
     assign_own(c);
-    while (n_given > 0 && c->queue.n > 0 && (worker = pick_worker(c, &room)) != NULL) {
+    while (n_given > 0 && c->queue.n > 0 && coxi_pool_first(&c->pool, &index, &room)) {
         size_t share = c->queue.n / c->n_workers;
         size_t chunk = share < 1 ? 1 : share < CHUNK_MAX ? share : CHUNK_MAX;
-        n_given = give(worker, &c->queue, chunk < room ? chunk : room);
+        n_given = give(c->workers[index], &c->queue, chunk < room ? chunk : room);
     }
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        coxi_worker_send(c->workers[i]);
-    }
+    send_collected(c);
 }
 
 /* ---- a turn of the loop */

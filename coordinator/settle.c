@@ -63,12 +63,20 @@ static struct coxi_queue *queue_of(const struct cox_future *f)
 
 void coxi_closure_enqueue(struct cox_future *f, bool first)
 {
+    struct cox_coordinator *c = f->c;
+    struct coxi_worker *owner =
+        f->only_worker != 0 ? c->workers[f->only_worker - 1] : NULL;
+    if (owner != NULL && !owner->is_owner) {
+        owner->is_owner = true;
+        owner->next_owner = c->owners;
+        c->owners = owner;
+    }
     if (first) {
         coxi_queue_prepend(queue_of(f), f);
     } else {
         coxi_queue_append(queue_of(f), f);
     }
-    f->c->n_queued++;
+    c->n_queued++;
 }
 
 void coxi_closure_dequeue(struct cox_future *f)

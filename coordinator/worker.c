@@ -40,6 +40,7 @@ static void set_state(struct coxi_worker *worker, enum coxi_worker_state state)
     if (is_ready) {
         worker->rest_ms = REST_FIRST_MS;
     }
+    coxi_worker_update(worker);
     if (was_ready != is_ready) {
         coxi_lock(&c->lock);
         c->n_ready += is_ready ? 1 : (uint32_t)-1;
@@ -424,6 +425,13 @@ size_t coxi_worker_capacity(const struct coxi_worker *worker)
     return worker->slots * (1 + ahead);
 }
 
+void coxi_worker_update(struct coxi_worker *worker)
+{
+    bool is_ready = worker->state == COXI_WORKER_READY;
+    coxi_pool_set(&worker->c->pool, worker->index, (uint32_t)coxi_worker_load(worker),
+                  is_ready ? (uint32_t)coxi_worker_capacity(worker) : 0);
+}
+
 size_t coxi_worker_load(const struct coxi_worker *worker)
 {
     return worker->in_flight.n + worker->n_seconds;
@@ -443,11 +451,13 @@ void coxi_worker_let_go(struct coxi_worker *worker, struct cox_future *f)
 void coxi_worker_take_second(struct coxi_worker *worker)
 {
     worker->n_seconds++;
+    coxi_worker_update(worker);
 }
 
 void coxi_worker_let_go_second(struct coxi_worker *worker)
 {
     worker->n_seconds--;
+    coxi_worker_update(worker);
 }
 
 int coxi_worker_collect(struct coxi_worker *worker, const struct cox_future *f,
@@ -530,7 +540,8 @@ void coxi_worker_send(struct coxi_worker *worker)
 static int worker_new(struct cox_coordinator *c, const char *url)
 {
     struct coxi_worker *worker = calloc(1, sizeof(*worker));
-    if (worker == NULL) {
+    if (worker == NULL || coxi_pool_reserve(&c->pool, c->n_workers + 1) != 0) {
+        free(worker);
         return coxi_error_memory("a worker");
     }
     worker->c = c;
@@ -559,6 +570,7 @@ void coxi_workers_free(struct cox_coordinator *c)
         free(c->workers[i]);
     }
     free(c->workers);
+    coxi_pool_fini(&c->pool);
 }
 
 /* Ends what only this worker may run when it has been away for too long. */

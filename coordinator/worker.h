@@ -36,7 +36,9 @@ struct coxi_worker {
     uint32_t n_asked;
     uint32_t n_told; /* modules it has been told of */
 
-    struct coxi_queue queue;     /* QUEUED, and only this worker may run it */
+    struct coxi_queue queue; /* QUEUED, and only this worker may run it */
+    bool is_owner;           /* in the list of those who have one */
+    struct coxi_worker *next_owner;
     uint64_t wanted_since_ms;    /* it has a queue and is not ready since then; or 0 */
     struct coxi_list in_flight;  /* ASSIGNED to it, oldest first */
     struct coxi_second *seconds; /* second attempts that it has */
@@ -47,6 +49,8 @@ struct coxi_worker {
     double average_us;        /* of its closures' running time; 0: not known */
     struct coxi_buffer heads; /* of the dispatch being made */
     struct coxi_buffer args;
+    bool is_collected; /* in the list of those with something to be sent */
+    struct coxi_worker *next_collected;
 };
 
 int coxi_workers_new(struct cox_coordinator *c);
@@ -64,6 +68,12 @@ void coxi_workers_modules(struct cox_coordinator *c);
 /* How many closures, and second attempts, the worker has; and should have at hand. */
 size_t coxi_worker_load(const struct coxi_worker *worker);
 size_t coxi_worker_capacity(const struct coxi_worker *worker);
+
+/*
+ * What it can take may have changed: its state, its slots, how long its closures run, or
+ * what it has. Before the next closures are given to workers.
+ */
+void coxi_worker_update(struct coxi_worker *worker);
 
 /* What it has: closures, with those that are sent next; and second attempts. */
 void coxi_worker_take(struct coxi_worker *worker, struct cox_future *f);
