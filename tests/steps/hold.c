@@ -80,6 +80,23 @@ static int count_or_fail(struct cox_step *step)
     return r;
 }
 
+/* Returns its arguments. */
+static int echo(struct cox_step *step)
+{
+    const struct cox_value *args;
+    size_t n = cox_step_arguments(step, &args);
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = cox_step_return(step, &args[i]);
+    }
+    return r;
+}
+
+static int fail(struct cox_step *step)
+{
+    return cox_step_fail(step, 9, "no luck");
+}
+
 static int nothing(struct cox_step *step)
 {
     (void)step;
@@ -88,4 +105,4 @@ static int nothing(struct cox_step *step)
 
 COX_STEPS(COX_STEP("hold", hold), COX_STEP("hold_and_count", hold_and_count),
           COX_STEP("count_or_fail", count_or_fail), COX_STEP("number_off", number_off),
-          COX_STEP("nothing", nothing));
+          COX_STEP("nothing", nothing), COX_STEP("echo", echo), COX_STEP("fail", fail));
