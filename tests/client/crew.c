@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <glob.h>
 #include <signal.h>
 #include <stdio.h>
@@ -202,4 +203,15 @@ void crew_hold_release(struct crew_hold *hold)
 {
     assert_int_equal(0, close(hold->fd));
     hold->fd = -1;
+}
+
+void crew_hold_end(struct crew_hold *hold)
+{
+    char empty[PATH_MAX];
+    (void)snprintf(empty, sizeof(empty), "%s-empty", hold->path);
+    int fd = open(empty, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(0, close(fd));
+    assert_int_equal(0, rename(empty, hold->path));
+    crew_hold_release(hold);
 }

@@ -64,4 +64,7 @@ void crew_hold(struct crew_hold *hold, struct crew *crew, const char *step,
 void crew_hold_wait(struct crew_hold *hold);
 void crew_hold_release(struct crew_hold *hold);
 
+/* The same, also for attempts that come to it later: it holds nobody any more. */
+void crew_hold_end(struct crew_hold *hold);
+
 #endif

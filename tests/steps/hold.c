@@ -38,6 +38,23 @@ static int hold_and_count(struct cox_step *step)
     return r != 0 ? r : cox_step_add(step, counter, &one);
 }
 
+/* As hold_and_count where it is told of a FIFO, but not in its second attempt; "attempt". */
+static int straggle(struct cox_step *step)
+{
+    const int64_t one = 1;
+    const int32_t attempt = (int32_t)cox_step_attempt(step);
+    const struct cox_value result = COX_SCALAR("attempt", COX_I32, &attempt);
+    struct cox_variable *counter;
+    int r = attempt == 1 && cox_step_argument(step, "fifo") != NULL ? hold(step) : 0;
+    if (r == 0) {
+        r = cox_step_variable(step, "c0", &counter);
+    }
+    if (r == 0) {
+        r = cox_step_add(step, counter, &one);
+    }
+    return r != 0 ? r : cox_step_return(step, &result);
+}
+
 /* Returns the value of c0 before it added 1, as "order", and its worker as "worker". */
 static int number_off(struct cox_step *step)
 {
@@ -105,4 +122,5 @@ static int nothing(struct cox_step *step)
 
 COX_STEPS(COX_STEP("hold", hold), COX_STEP("hold_and_count", hold_and_count),
           COX_STEP("count_or_fail", count_or_fail), COX_STEP("number_off", number_off),
-          COX_STEP("nothing", nothing), COX_STEP("echo", echo), COX_STEP("fail", fail));
+          COX_STEP("nothing", nothing), COX_STEP("echo", echo), COX_STEP("fail", fail),
+          COX_STEP("straggle", straggle));
