@@ -1,6 +1,6 @@
 /*
  * coxswain-chaos: steps that count, on a local cluster, through the public API, while a
- * storm (chaos_storm.c) kills and stops its workers. What the steps have added up to on
+ * storm (chaos_storm.c) kills and stops its workers and cuts connections. What the steps have added up to on
  * each ps is then compared with what they were to: exactly once, whatever died.
  *
  * All that is random comes from --seed, but not when the kernel lets whom run: a seed
@@ -37,6 +37,8 @@ enum {
     PATIENCE_MS = 3000, /* for processes to end once the cluster is closed */
     GRACE_MS = 15000,   /* to end by itself when asked to */
     FUTURES_MAX = 65536,
+    BURST = 250,          /* steps; with --speculate they are joined before the next */
+    STRAGGLE_US = 150000, /* to twice that */
 };
 
 struct config {
@@ -48,12 +50,14 @@ struct config {
     int64_t slots;
     int64_t kill_workers_every;
     int64_t stop_every;
+    int64_t reset_every;
     int64_t peer_timeout_ms;
     int64_t in_flight;
     int64_t deadline_s;
     double crash_rate;
     const char *log_dir;
     bool results;
+    bool speculate;
     bool json;
 };
 
@@ -102,6 +106,10 @@ static const struct coxi_option options[] = {
     NUMBER("stop-every", stop_every, 0, 3600000, "0",
            "ms between two SIGSTOP of a step process; one in eight lasts longer than "
            "--peer-timeout-ms; 0: none"),
+    NUMBER(
+        "reset-every", reset_every, -1, 3600000, "-1",
+        "ms between two connections that are cut; -1: twice --kill-workers-every; 0: "
+        "none"),
     {.name = "crash-rate",
      .type = COXI_OPTION_REAL,
      .offset = offsetof(struct config, crash_rate),
@@ -112,6 +120,10 @@ static const struct coxi_option options[] = {
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct config, results),
      .help = "steps return a value; every future is held and checked"},
+    {.name = "speculate",
+     .type = COXI_OPTION_FLAG,
+     .offset = offsetof(struct config, speculate),
+     .help = "some first attempts take so long that second ones race them"},
     NUMBER("peer-timeout-ms", peer_timeout_ms, 100, 3600000, "1500",
            "a peer silent for this long is lost"),
     NUMBER("in-flight", in_flight, 1, FUTURES_MAX, "4096",
@@ -187,6 +199,7 @@ static int open_cluster(struct chaos *chaos)
     o.worker_slots = (uint32_t)config->slots;
     o.min_workers = (uint32_t)config->workers;
     o.peer_timeout_ms = (int)config->peer_timeout_ms;
+    o.speculate = config->speculate ? 1 : -1;
     int r = cox_cluster_local((int)config->ps, (int)config->workers, &cluster);
     if (r == 0) {
         r = cox_open(cluster, &o, &chaos->c);
@@ -236,6 +249,13 @@ static int load_steps(struct chaos *chaos)
 
 /* ---- the steps */
 
+/* With --speculate steps come in bursts; the last of each straggles, while workers have
+ * nothing else to do. */
+static bool ends_burst(const struct chaos *chaos, uint64_t number)
+{
+    return chaos->config.speculate && number % BURST == BURST - 1;
+}
+
 static void make_plan(struct chaos *chaos, int64_t plan[CHAOS_PLAN])
 {
     const struct config *config = &chaos->config;
@@ -248,6 +268,11 @@ static void make_plan(struct chaos *chaos, int64_t plan[CHAOS_PLAN])
     bool crashes = coxi_rand_unit(random) < config->crash_rate;
     int64_t how = coxi_rand(random) % 2 == 0 ? CHAOS_CRASH_ABORT : CHAOS_CRASH_NULL;
     plan[CHAOS_CRASH] = crashes ? how : 0;
+    plan[CHAOS_STRAGGLE_US] = 0;
+    if (ends_burst(chaos, chaos->n_scheduled)) {
+        plan[CHAOS_STRAGGLE_US] =
+            STRAGGLE_US + (int64_t)(coxi_rand(random) % STRAGGLE_US);
+    }
 }
 
 static int schedule_one(struct chaos *chaos, struct cox_future **ret)
@@ -316,6 +341,19 @@ static int resolve_one(struct chaos *chaos)
     return r;
 }
 
+/* Until all that has been scheduled is settled. */
+static int join(struct chaos *chaos)
+{
+    int r;
+    while ((r = cox_join(chaos->c, SLICE_MS)) != 0) {
+        r = r == COX_ETIMEDOUT ? check_storm(chaos) : check(chaos, r);
+        if (r != 0) {
+            break;
+        }
+    }
+    return r;
+}
+
 static int run_steps(struct chaos *chaos)
 {
     const struct config *config = &chaos->config;
@@ -333,16 +371,16 @@ static int run_steps(struct chaos *chaos)
                                   config->results
                                       ? &chaos->futures[chaos->n_scheduled % held_max]
                                       : NULL);
+        if (r == 0 && ends_burst(chaos, chaos->n_scheduled - 1)) {
+            r = join(chaos);
+        }
     }
     doing(chaos, "waiting for the futures");
     while (r == 0 && config->results && chaos->n_resolved < n) {
         r = resolve_one(chaos);
     }
     doing(chaos, "joining");
-    while (r == 0 && (r = cox_join(chaos->c, SLICE_MS)) != 0) {
-        r = r == COX_ETIMEDOUT ? check_storm(chaos) : check(chaos, r);
-    }
-    return r;
+    return r != 0 ? r : join(chaos);
 }
 
 /* ---- the end */
@@ -434,12 +472,15 @@ static int report(struct chaos *chaos)
     coxi_lock(&chaos->lock);
     bool ok = chaos->error[0] == '\0';
     json_t *object = json_pack(
-        "{s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:I,s:o,s:o,s:f,s:b}", "steps",
+        "{s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:f,s:b}", "steps",
         (json_int_t)chaos->n_scheduled, "done", (json_int_t)chaos->stats.done,
         "kills_worker", (json_int_t)chaos->counts.kills, "stops",
-        (json_int_t)chaos->counts.stops, "kills_ps", 0, "kills_client", 0, "crashes",
-        (json_int_t)crashes, "retries", (json_int_t)chaos->stats.put_back,
-        "duplicates_refused", (json_int_t)chaos->stats.commits_duplicate, "expected",
+        (json_int_t)chaos->counts.stops, "resets", (json_int_t)chaos->counts.resets,
+        "kills_ps", 0, "kills_client", 0, "crashes", (json_int_t)crashes, "retries",
+        (json_int_t)chaos->stats.put_back, "speculated",
+        (json_int_t)chaos->stats.speculated, "speculation_won",
+        (json_int_t)chaos->stats.speculation_won, "duplicates_refused",
+        (json_int_t)chaos->stats.commits_duplicate, "expected",
         numbers(chaos->expected, config->ps), "found",
         numbers(chaos->found, config->ps), "seconds", seconds, "ok", (int)ok);
     (void)json_object_set_new(object, "seed", json_integer(config->seed));
@@ -450,11 +491,12 @@ static int report(struct chaos *chaos)
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(4));
     if (!config->json) {
         (void)printf("%s after %.1f s: %llu steps, %llu kills, %llu stops, %llu "
-                     "crashes\n",
+                     "resets, %llu crashes\n",
                      ok ? "all counted exactly once" : "NOT ok", seconds,
                      (unsigned long long)chaos->n_scheduled,
                      (unsigned long long)chaos->counts.kills,
                      (unsigned long long)chaos->counts.stops,
+                     (unsigned long long)chaos->counts.resets,
                      (unsigned long long)crashes);
     }
     (void)printf("%s\n", text != NULL ? text : "{\"ok\":false}");
@@ -490,6 +532,9 @@ static int start_storm(struct chaos *chaos)
         .n_workers = (uint32_t)config->workers,
         .kill_every_ms = (int)config->kill_workers_every,
         .stop_every_ms = (int)config->stop_every,
+        .reset_every_ms =
+            (int)(config->reset_every >= 0 ? config->reset_every
+                                           : 2 * config->kill_workers_every),
         .peer_timeout_ms = (int)config->peer_timeout_ms,
         .deadline_s = (int)config->deadline_s,
         .grace_ms = GRACE_MS,

@@ -9,11 +9,12 @@
 
 /* A step's argument "plan": what it is to do, as I64. */
 enum chaos_plan {
-    CHAOS_NUMBER, /* of the step, from 0 */
-    CHAOS_MASK,   /* the ps whose counters it adds to */
-    CHAOS_US,     /* how long it takes */
-    CHAOS_BUSY,   /* computing instead of sleeping */
-    CHAOS_CRASH,  /* 0, or an enum chaos_crash for its first attempt */
+    CHAOS_NUMBER,      /* of the step, from 0 */
+    CHAOS_MASK,        /* the ps whose counters it adds to */
+    CHAOS_US,          /* how long it takes */
+    CHAOS_BUSY,        /* computing instead of sleeping */
+    CHAOS_CRASH,       /* 0, or an enum chaos_crash for its first attempt */
+    CHAOS_STRAGGLE_US, /* how much longer its first attempt takes */
     CHAOS_PLAN,
 };
 
@@ -44,6 +45,10 @@ void chaos_procs_worker(uint32_t index, struct chaos_worker *ret);
 /* A file descriptor for exactly this process, or -1: it has gone. */
 int chaos_proc_pin(const struct chaos_proc *proc);
 
+/* Shuts one of its connections down, drawn by `draw`; false: it has none, or one may
+ * not. */
+bool chaos_proc_reset(const struct chaos_proc *proc, uint64_t draw);
+
 /* All descendants that there are now, so that one can ask later whether they ended. */
 struct chaos_pins {
     int fds[CHAOS_PROCS_MAX];
@@ -54,18 +59,21 @@ void chaos_pins_take(struct chaos_pins *ret);
 /* Waits for as long for them to end, then ends them; how many it had to. */
 size_t chaos_pins_end(struct chaos_pins *pins, int patience_ms);
 
-/* ---- chaos_storm.c: a thread that kills and stops workers, and watches the clock */
+/* ---- chaos_storm.c: a thread that kills and stops workers, cuts connections, and
+ * watches the clock */
 
 struct chaos_storm_counts {
     uint64_t kills;
     uint64_t stops;
+    uint64_t resets;
 };
 
 struct chaos_storm_options {
     uint64_t seed;
     uint32_t n_workers;
-    int kill_every_ms; /* 0: never */
-    int stop_every_ms; /* 0: never */
+    int kill_every_ms;  /* 0: never */
+    int stop_every_ms;  /* 0: never */
+    int reset_every_ms; /* 0: never */
     int peer_timeout_ms;
     int deadline_s;
     int grace_ms; /* for the client to end, once it is asked to */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "bench/chaos.h"
@@ -18,6 +19,7 @@
 
 enum {
     ALL_MAX = 8192,
+    SOCKETS_MAX = 1024,
     DEATH_MS = 2000, /* from kill -9 to the end of a process */
 };
 
@@ -137,6 +139,56 @@ int chaos_proc_pin(const struct chaos_proc *proc)
         fd = -1;
     }
     return fd;
+}
+
+/* Those of its file descriptors that are sockets, from /proc. */
+static size_t sockets(pid_t pid, int ret[SOCKETS_MAX])
+{
+    char path[64];
+    char target[32];
+    size_t n = 0;
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own */
+    while (dir != NULL && n < SOCKETS_MAX && (entry = readdir(dir)) != NULL) {
+        ssize_t len = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+        if (len > 0 && strncmp(target, "socket:", strlen("socket:")) == 0) {
+            ret[n++] = (int)strtol(entry->d_name, NULL, 10);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return n;
+}
+
+/* Shuts the socket down if it is one end of a connection. */
+static bool cut(int socket)
+{
+    struct sockaddr_storage peer;
+    socklen_t len = sizeof(peer);
+    return getpeername(socket, (struct sockaddr *)&peer, &len) == 0 &&
+           shutdown(socket, SHUT_RDWR) == 0;
+}
+
+bool chaos_proc_reset(const struct chaos_proc *proc, uint64_t draw)
+{
+    int fds[SOCKETS_MAX];
+    int pin = chaos_proc_pin(proc);
+    size_t n = pin >= 0 ? sockets(proc->pid, fds) : 0;
+    bool done = false;
+    for (size_t i = 0; i < n && !done; i++) {
+        int socket = pidfd_getfd(pin, fds[(draw + i) % n], 0);
+        done = socket >= 0 && cut(socket);
+        if (socket >= 0) {
+            (void)close(socket);
+        }
+    }
+    if (pin >= 0) {
+        (void)close(pin);
+    }
+    return done;
 }
 
 void chaos_pins_take(struct chaos_pins *ret)

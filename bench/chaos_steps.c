@@ -42,7 +42,7 @@ static void spend(int64_t us, bool busy)
 }
 
 /* Adds 1 to the counter of each ps in the plan, after a while; the first attempt may
- * crash. */
+ * take longer, or crash. */
 static int count(struct cox_step *step)
 {
     const int64_t one = 1;
@@ -53,6 +53,9 @@ static int count(struct cox_step *step)
     }
     const int64_t *of = plan->data;
     spend(of[CHAOS_US], of[CHAOS_BUSY] != 0);
+    if (cox_step_attempt(step) == 1) {
+        spend(of[CHAOS_STRAGGLE_US], false);
+    }
     for (int i = 0; i < CHAOS_PS_MAX; i++) {
         char name[16];
         struct cox_variable *counter;

@@ -45,6 +45,7 @@ struct chaos_storm {
     /* ---- the thread's own */
     uint64_t kill_ms; /* when the next one comes; 0: it does not rage */
     uint64_t stop_ms;
+    uint64_t reset_ms;
     uint64_t deadline_ms;
     uint64_t stuck_ms; /* when we give up waiting for the client; 0: no reason to */
     struct stopped stopped[WORKERS_MAX];
@@ -125,6 +126,22 @@ static void stop_one(struct chaos_storm *storm)
     storm->counts.stops++;
 }
 
+/* Cuts a connection of a step process, or of whoever else talks to others: each of the
+ * daemons is drawn alike. */
+static void reset_one(struct chaos_storm *storm)
+{
+    static struct chaos_proc procs[CHAOS_PROCS_MAX];
+    size_t n = chaos_procs(procs);
+    uint64_t first = n > 0 ? below(storm, n) : 0;
+    uint64_t draw = coxi_rand(&storm->random);
+    for (size_t i = 0; i < n; i++) {
+        if (chaos_proc_reset(&procs[(first + i) % n], draw)) {
+            storm->counts.resets++;
+            return;
+        }
+    }
+}
+
 static void set_calm(struct chaos_storm *storm, bool calm)
 {
     coxi_lock(&storm->lock);
@@ -152,6 +169,7 @@ static void weather(struct chaos_storm *storm, uint64_t now_ms)
         set_calm(storm, false);
         storm->kill_ms = now_ms + (uint64_t)o->kill_every_ms;
         storm->stop_ms = now_ms + (uint64_t)o->stop_every_ms;
+        storm->reset_ms = now_ms + (uint64_t)o->reset_every_ms;
     }
     if (o->kill_every_ms > 0 && now_ms >= storm->kill_ms) {
         strike(storm);
@@ -160,6 +178,10 @@ static void weather(struct chaos_storm *storm, uint64_t now_ms)
     if (o->stop_every_ms > 0 && now_ms >= storm->stop_ms) {
         stop_one(storm);
         storm->stop_ms += (uint64_t)o->stop_every_ms;
+    }
+    if (o->reset_every_ms > 0 && now_ms >= storm->reset_ms) {
+        reset_one(storm);
+        storm->reset_ms += (uint64_t)o->reset_every_ms;
     }
 }
 
@@ -177,6 +199,9 @@ static uint64_t next_ms(const struct chaos_storm *storm, uint64_t now_ms)
     }
     if (storm->kill_ms != 0 && storm->options.stop_every_ms > 0) {
         sooner(&when_ms, storm->stop_ms);
+    }
+    if (storm->kill_ms != 0 && storm->options.reset_every_ms > 0) {
+        sooner(&when_ms, storm->reset_ms);
     }
     for (uint32_t i = 0; i < storm->options.n_workers; i++) {
         if (storm->stopped[i].fd != 0) {
