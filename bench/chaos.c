@@ -55,6 +55,7 @@ struct config {
     int64_t in_flight;
     int64_t deadline_s;
     double crash_rate;
+    double flush_rate;
     const char *log_dir;
     bool results;
     bool speculate;
@@ -116,6 +117,13 @@ static const struct coxi_option options[] = {
      .max = 1,
      .fallback = "0",
      .help = "share of the steps whose first attempt crashes"},
+    {.name = "flush-rate",
+     .type = COXI_OPTION_REAL,
+     .offset = offsetof(struct config, flush_rate),
+     .max = 1,
+     .fallback = "0.25",
+     .help = "share of the steps that flush in the middle, and then go on to any ps or "
+             "none"},
     {.name = "results",
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct config, results),
@@ -273,6 +281,9 @@ static void make_plan(struct chaos *chaos, int64_t plan[CHAOS_PLAN])
         plan[CHAOS_STRAGGLE_US] =
             STRAGGLE_US + (int64_t)(coxi_rand(random) % STRAGGLE_US);
     }
+    plan[CHAOS_FLUSH] = coxi_rand_unit(random) < config->flush_rate;
+    plan[CHAOS_AFTER] =
+        plan[CHAOS_FLUSH] != 0 ? (int64_t)(coxi_rand(random) % (n_subsets + 1)) : 0;
 }
 
 static int schedule_one(struct chaos *chaos, struct cox_future **ret)
@@ -289,7 +300,8 @@ static int schedule_one(struct chaos *chaos, struct cox_future **ret)
     coxi_lock(&chaos->lock);
     chaos->n_scheduled++;
     for (int64_t i = 0; i < chaos->config.ps; i++) {
-        chaos->expected[i] += plan[CHAOS_MASK] >> i & 1;
+        chaos->expected[i] +=
+            (plan[CHAOS_MASK] >> i & 1) + (plan[CHAOS_AFTER] >> i & 1);
     }
     coxi_unlock(&chaos->lock);
     return 0;

@@ -15,6 +15,8 @@ enum chaos_plan {
     CHAOS_BUSY,        /* computing instead of sleeping */
     CHAOS_CRASH,       /* 0, or an enum chaos_crash for its first attempt */
     CHAOS_STRAGGLE_US, /* how much longer its first attempt takes */
+    CHAOS_FLUSH,       /* 1: it flushes then, and takes half of its time after that */
+    CHAOS_AFTER,       /* the ps whose counters it adds to after its flush; 0: none */
     CHAOS_PLAN,
 };
 

@@ -41,40 +41,50 @@ static void spend(int64_t us, bool busy)
     (void)nanosleep(&rest, NULL);
 }
 
-/* Adds 1 to the counter of each ps in the plan, after a while; the first attempt may
- * take longer, or crash. */
-static int count(struct cox_step *step)
+/* Adds 1 to the counter of each ps in `mask`. */
+static int add(struct cox_step *step, int64_t mask)
 {
     const int64_t one = 1;
+    int r = 0;
+    for (int i = 0; r == 0 && i < CHAOS_PS_MAX; i++) {
+        char name[16];
+        struct cox_variable *counter;
+        if ((mask >> i & 1) == 0) {
+            continue;
+        }
+        (void)snprintf(name, sizeof(name), "c%d", i);
+        r = cox_step_variable(step, name, &counter);
+        if (r == 0) {
+            r = cox_step_add(step, counter, &one);
+        }
+    }
+    return r;
+}
+
+/* Counts as planned, after a while; the first attempt may take longer, or crash. */
+static int count(struct cox_step *step)
+{
     const struct cox_value *plan = cox_step_argument(step, "plan");
     if (plan == NULL || plan->dtype != COX_I64 || plan->rank != 1 ||
         plan->shape[0] != CHAOS_PLAN) {
         return cox_step_fail(step, 1, "count needs a plan of %d numbers", CHAOS_PLAN);
     }
     const int64_t *of = plan->data;
-    spend(of[CHAOS_US], of[CHAOS_BUSY] != 0);
+    int64_t us = of[CHAOS_FLUSH] != 0 ? of[CHAOS_US] / 2 : of[CHAOS_US];
+    spend(us, of[CHAOS_BUSY] != 0);
     if (cox_step_attempt(step) == 1) {
         spend(of[CHAOS_STRAGGLE_US], false);
     }
-    for (int i = 0; i < CHAOS_PS_MAX; i++) {
-        char name[16];
-        struct cox_variable *counter;
-        if ((of[CHAOS_MASK] >> i & 1) == 0) {
-            continue;
-        }
-        (void)snprintf(name, sizeof(name), "c%d", i);
-        int r = cox_step_variable(step, name, &counter);
-        if (r == 0) {
-            r = cox_step_add(step, counter, &one);
-        }
-        if (r != 0) {
-            return r;
-        }
+    int r = add(step, of[CHAOS_MASK]);
+    if (r == 0 && of[CHAOS_FLUSH] != 0) {
+        r = cox_step_flush(step);
+        spend(us, of[CHAOS_BUSY] != 0);
+        r = r != 0 ? r : add(step, of[CHAOS_AFTER]);
     }
-    if (of[CHAOS_CRASH] != 0 && cox_step_attempt(step) == 1) {
+    if (r == 0 && of[CHAOS_CRASH] != 0 && cox_step_attempt(step) == 1) {
         crash(of[CHAOS_CRASH]);
     }
-    return 0;
+    return r;
 }
 
 /* Counts, and returns the number of the step. */

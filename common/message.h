@@ -8,6 +8,9 @@
 /* What a greeted peer may send at most behind a message: 16 GiB. */
 #define COXI_PAYLOAD_MAX ((size_t)1 << 34)
 
+/* Commits of one closure to one ps, one after the other: each flush begins another. */
+enum { COXI_SEGMENTS_MAX = 1024 };
+
 /* What may follow a message: segments sent one after the other. */
 struct coxi_payload {
     const struct iovec *segments;

@@ -5,9 +5,10 @@
  * (protocol rules 8 and 9).
  *
  *   nobody has applied anything        it ends as it was to end, and leaves no trace
- *   all of it is applied everywhere    it is done, whatever its last attempt said
- *   a part of it is applied            COX_EPARTIAL (COX_EDIVERGED), with the ps that
- *                                      have it
+ *   all of it is applied everywhere,   it is done, whatever its last attempt said
+ *   segment by segment to the last
+ *   a part of it is applied            COX_EPARTIAL, with the ps that have it
+ *   two attempts were not alike        COX_EDIVERGED, with the ps that have something
  *
  * Does not: decide that a closure is to end (dispatch.c).
  *
@@ -22,6 +23,7 @@
 
 #include "common/error.h"
 #include "coordinator/settle.h"
+#include "coordinator/tally.h"
 
 struct voiding;
 
@@ -31,9 +33,6 @@ struct answer {
     struct voiding *voiding;
     int code;
     char text[256];
-    struct coxi_voided_segment *segments;
-    size_t n_segments;
-    uint32_t *touched;
 };
 
 struct voiding {
@@ -45,76 +44,22 @@ struct voiding {
     uint32_t *touched; /* ending.touched */
     atomic_uint n_pending;
     uint32_t n_ps;
+    struct coxi_told *told; /* what they have applied, by ps */
     struct answer answers[];
 };
 
 static void voiding_free(struct voiding *voiding)
 {
     for (uint32_t p = 0; p < voiding->n_ps; p++) {
-        free(voiding->answers[p].segments);
-        free(voiding->answers[p].touched);
+        free(voiding->told[p].segments);
+        free(voiding->told[p].touched);
     }
+    free(voiding->told);
     free(voiding->touched);
     free(voiding);
 }
 
 /* ---- what the answers mean. Loop */
-
-/* The segment numbered `number` as ps `p` has it, and whom it touched; NULL: it has not. */
-static const struct coxi_voided_segment *find(const struct answer *answer,
-                                              uint32_t number, const uint32_t **ret)
-{
-    const uint32_t *touched = answer->touched;
-    for (size_t i = 0; i < answer->n_segments; i++) {
-        if (answer->segments[i].segment == number) {
-            *ret = touched;
-            return &answer->segments[i];
-        }
-        touched += answer->segments[i].touched_n;
-    }
-    return NULL;
-}
-
-/* True where segment `number` is applied on every ps that it touches; *ret_last. */
-static bool is_everywhere(const struct voiding *voiding, uint32_t number,
-                          bool *ret_last)
-{
-    const struct coxi_voided_segment *segment = NULL;
-    const uint32_t *touched = NULL;
-    for (uint32_t p = 0; segment == NULL && p < voiding->n_ps; p++) {
-        segment = find(&voiding->answers[p], number, &touched);
-    }
-    for (uint32_t i = 0; segment != NULL && i < segment->touched_n; i++) {
-        const uint32_t *ignored;
-        if (touched[i] >= voiding->n_ps ||
-            find(&voiding->answers[touched[i]], number, &ignored) == NULL) {
-            return false;
-        }
-    }
-    *ret_last = segment != NULL && segment->last != 0;
-    return segment != NULL;
-}
-
-static bool is_complete(const struct voiding *voiding)
-{
-    bool last = false;
-    for (uint32_t number = 0; !last; number++) {
-        if (!is_everywhere(voiding, number, &last)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool is_anything_applied(const struct voiding *voiding)
-{
-    for (uint32_t p = 0; p < voiding->n_ps; p++) {
-        if (voiding->answers[p].n_segments > 0) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* True where a ps that the successful attempt did not touch has something of it. */
 static bool is_elsewhere(const struct voiding *voiding)
@@ -123,7 +68,7 @@ static bool is_elsewhere(const struct voiding *voiding)
     for (uint32_t p = 0; p < voiding->n_ps; p++) {
         bool touched = n < voiding->ending.n_touched && voiding->ending.touched[n] == p;
         n += touched;
-        if (!touched && voiding->answers[p].n_segments > 0) {
+        if (!touched && voiding->told[p].n_segments > 0) {
             return true;
         }
     }
@@ -136,7 +81,7 @@ static void tell_partial(struct voiding *voiding, int code)
     size_t used = strlen(voiding->text);
     const char *between = used > 0 ? "; it stays applied on ps" : "applied on ps";
     for (uint32_t p = 0; p < voiding->n_ps && used < sizeof(voiding->text); p++) {
-        if (voiding->answers[p].n_segments > 0) {
+        if (voiding->told[p].n_segments > 0) {
             used += (size_t)snprintf(voiding->text + used, sizeof(voiding->text) - used,
                                      "%s %u", between, p);
             between = ",";
@@ -158,17 +103,16 @@ static void judge(struct voiding *voiding)
             return;
         }
     }
+    enum coxi_tally tally = coxi_tally(voiding->told, voiding->n_ps);
+    bool diverged = tally == COXI_TALLY_UNLIKE || ending->code == COX_EDIVERGED;
     if (ending->state == COXI_DONE_OK) {
-        if (is_elsewhere(voiding)) {
+        if (diverged || is_elsewhere(voiding)) {
             tell_partial(voiding, COX_EDIVERGED);
         }
-    } else if (is_anything_applied(voiding)) {
-        if (is_complete(voiding)) {
-            *ending = (struct coxi_ending){.state = COXI_DONE_OK};
-        } else {
-            tell_partial(voiding,
-                         ending->code == COX_EDIVERGED ? COX_EDIVERGED : COX_EPARTIAL);
-        }
+    } else if (tally == COXI_TALLY_ALL) {
+        *ending = (struct coxi_ending){.state = COXI_DONE_OK};
+    } else if (tally != COXI_TALLY_NOTHING) {
+        tell_partial(voiding, diverged ? COX_EDIVERGED : COX_EPARTIAL);
     }
 }
 
@@ -191,23 +135,23 @@ static void answered(struct voiding *voiding)
     }
 }
 
-static int keep(struct answer *answer, const struct coxi_voided *voided)
+static int keep(struct coxi_told *told, const struct coxi_voided *voided)
 {
     size_t bytes = voided->n_segments * sizeof(*voided->segments);
     size_t touched_bytes = voided->n_touched * sizeof(*voided->touched);
     if (voided->n_segments == 0) {
         return 0;
     }
-    answer->segments = malloc(bytes);
-    answer->touched = malloc(touched_bytes + 1);
-    if (answer->segments == NULL || answer->touched == NULL) {
+    told->segments = malloc(bytes);
+    told->touched = malloc(touched_bytes + 1);
+    if (told->segments == NULL || told->touched == NULL) {
         return coxi_error_memory("what a ps has applied");
     }
-    memcpy(answer->segments, voided->segments, bytes);
+    memcpy(told->segments, voided->segments, bytes);
     if (touched_bytes > 0) {
-        memcpy(answer->touched, voided->touched, touched_bytes);
+        memcpy(told->touched, voided->touched, touched_bytes);
     }
-    answer->n_segments = voided->n_segments;
+    told->n_segments = voided->n_segments;
     return 0;
 }
 
@@ -222,6 +166,7 @@ static void on_answer(struct coxi_psc_request *request, int code,
                       const struct coxi_message *message, void *payload, size_t len)
 {
     struct answer *answer = (struct answer *)request;
+    struct voiding *voiding = answer->voiding;
     (void)payload;
     (void)len;
     if (code != 0) {
@@ -230,10 +175,10 @@ static void on_answer(struct coxi_psc_request *request, int code,
         note(answer, COX_EPROTO, "a ps answered a void with something else");
     } else if (message->voided.code != 0) {
         note(answer, message->voided.code, message->voided.message);
-    } else if (keep(answer, &message->voided) != 0) {
+    } else if (keep(&voiding->told[answer - voiding->answers], &message->voided) != 0) {
         note(answer, COX_ENOMEM, coxi_error_text());
     }
-    answered(answer->voiding);
+    answered(voiding);
 }
 
 int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
@@ -241,9 +186,11 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
 {
     struct voiding *voiding =
         calloc(1, sizeof(*voiding) + c->n_ps * sizeof(*voiding->answers));
+    struct coxi_told *told = calloc(c->n_ps, sizeof(*told));
     uint32_t *touched = calloc(ending->n_touched + 1, sizeof(*touched));
-    if (voiding == NULL || touched == NULL) {
+    if (voiding == NULL || told == NULL || touched == NULL) {
         free(voiding);
+        free(told);
         free(touched);
         return coxi_error_memory("the end of a closure");
     }
@@ -254,6 +201,7 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
     voiding->f = f;
     voiding->ending = *ending;
     voiding->touched = touched;
+    voiding->told = told;
     voiding->ending.touched = touched;
     if (ending->text != NULL) {
         (void)snprintf(voiding->text, sizeof(voiding->text), "%s", ending->text);

@@ -3,8 +3,9 @@
  * are a short list (as many as threads): their bits are not set before they have been
  * applied.
  *
- * Cost: begin and end O(touched ps); advance O(ids passed); memory 8 bytes an id between
- * the watermark and the highest closure seen, and marks.
+ * Cost: begin and end O(touched ps of all its segments); advance O(ids passed); a list
+ * O(ids and segments above the watermark); memory 8 bytes an id between the watermark and
+ * the highest closure seen, and marks.
  */
 #include "ps/applied.h"
 
@@ -113,15 +114,6 @@ static const struct entry *known(struct coxi_applied *applied, uint64_t closure)
     return closure > applied->watermark && closure <= applied->highest
                ? entry_of(applied, closure)
                : NULL;
-}
-
-static bool is_applied(struct coxi_applied *applied, uint64_t closure, uint32_t segment)
-{
-    const struct entry *entry = known(applied, closure);
-    struct coxi_segment ignored;
-    return closure <= applied->watermark ||
-           (entry != NULL &&
-            coxi_marks_find(applied->marks, entry->mark, segment, &ignored));
 }
 
 /* COX_EEXIST, or COX_EDIVERGED where the attempts of a closure are not alike. */
@@ -237,9 +229,9 @@ static int list_mark(const struct coxi_applied *applied, uint32_t mark,
                      struct coxi_buffer *segments, struct coxi_buffer *touched)
 {
     int r = 0;
-    for (size_t i = 0; r == 0 && i < coxi_marks_count(applied->marks, mark); i++) {
-        struct coxi_segment segment;
-        coxi_marks_at(applied->marks, mark, i, &segment);
+    uint32_t at = 0;
+    struct coxi_segment segment;
+    while (r == 0 && coxi_marks_next(applied->marks, mark, &at, &segment)) {
         struct coxi_voided_segment told = {segment.segment, segment.last,
                                            (uint32_t)segment.n_touched};
         r = coxi_buffer_append_raw(segments, &told, sizeof(told));
@@ -276,63 +268,73 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
     return r;
 }
 
-/* Appends the intervals of one segment. */
-static int list_segment(struct coxi_applied *applied, uint32_t segment,
-                        struct coxi_interval **intervals, size_t *n, size_t *capacity)
+/* ---- the list */
+
+struct listing {
+    struct coxi_interval *intervals;
+    size_t n;
+    size_t capacity;
+    size_t latest[COXI_SEGMENTS_MAX]; /* 1 + the segment's last interval; 0: none yet */
+};
+
+/* The segment of closure `id`, which is the highest so far. */
+static int list_one(struct listing *listing, uint64_t id, uint32_t segment)
 {
-    uint64_t id = applied->watermark + 1;
-    while (id <= applied->highest) {
-        if (!is_applied(applied, id, segment)) {
-            id++;
-            continue;
-        }
-        uint64_t first = id;
-        while (id <= applied->highest && is_applied(applied, id, segment)) {
-            id++;
-        }
-        if (*n == *capacity) {
-            size_t more = *capacity == 0 ? 16 : *capacity * 2;
-            struct coxi_interval *longer = realloc(*intervals, more * sizeof(*longer));
-            if (longer == NULL) {
-                return coxi_error_memory("a list of the applied set");
-            }
-            *intervals = longer;
-            *capacity = more;
-        }
-        (*intervals)[(*n)++] = (struct coxi_interval){first, id - 1, segment};
+    size_t latest = listing->latest[segment];
+    if (latest > 0 && listing->intervals[latest - 1].last + 1 == id) {
+        listing->intervals[latest - 1].last = id;
+        return 0;
     }
+    if (listing->n == listing->capacity) {
+        size_t more = listing->capacity == 0 ? 16 : listing->capacity * 2;
+        struct coxi_interval *longer =
+            realloc(listing->intervals, more * sizeof(*longer));
+        if (longer == NULL) {
+            return coxi_error_memory("a list of the applied set");
+        }
+        listing->intervals = longer;
+        listing->capacity = more;
+    }
+    listing->intervals[listing->n++] = (struct coxi_interval){id, id, segment};
+    listing->latest[segment] = listing->n;
     return 0;
+}
+
+static int by_segment(const void *a, const void *b)
+{
+    const struct coxi_interval *x = a;
+    const struct coxi_interval *y = b;
+    if (x->segment != y->segment) {
+        return x->segment < y->segment ? -1 : 1;
+    }
+    return x->first < y->first ? -1 : x->first > y->first;
 }
 
 int coxi_applied_list(struct coxi_applied *applied, uint64_t *ret_watermark,
                       struct coxi_interval **ret, size_t *ret_n)
 {
-    struct coxi_interval *intervals = NULL;
-    size_t n = 0;
-    size_t capacity = 0;
-    uint32_t n_segments = 0; /* one past the highest that is applied of any closure */
+    struct listing listing = {0};
     int r = 0;
     coxi_lock(&applied->lock);
-    for (uint64_t id = applied->watermark + 1; id <= applied->highest; id++) {
+    for (uint64_t id = applied->watermark + 1; r == 0 && id <= applied->highest; id++) {
         uint32_t mark = entry_of(applied, id)->mark;
-        size_t count = coxi_marks_count(applied->marks, mark);
-        struct coxi_segment last = {0};
-        if (count > 0) {
-            coxi_marks_at(applied->marks, mark, count - 1, &last);
-            n_segments = last.segment >= n_segments ? last.segment + 1 : n_segments;
+        uint32_t at = 0;
+        struct coxi_segment segment;
+        while (r == 0 && coxi_marks_next(applied->marks, mark, &at, &segment)) {
+            r = list_one(&listing, id, segment.segment);
         }
-    }
-    for (uint32_t segment = 0; r == 0 && segment < n_segments; segment++) {
-        r = list_segment(applied, segment, &intervals, &n, &capacity);
     }
     uint64_t watermark = applied->watermark;
     coxi_unlock(&applied->lock);
     if (r != 0) {
-        free(intervals);
+        free(listing.intervals);
         return r;
     }
+    if (listing.n > 1) {
+        qsort(listing.intervals, listing.n, sizeof(*listing.intervals), by_segment);
+    }
     *ret_watermark = watermark;
-    *ret = intervals;
-    *ret_n = n;
+    *ret = listing.intervals;
+    *ret_n = listing.n;
     return 0;
 }

@@ -13,11 +13,10 @@
 #include <stdint.h>
 
 #include "common/buffer.h"
-#include "schema/wire.h"
+#include "common/message.h"
 
 enum {
     COXI_APPLIED_WINDOW = 1 << 20, /* closures above the watermark */
-    COXI_SEGMENTS_MAX = 64,        /* flushes in a closure */
 };
 
 struct coxi_applied;

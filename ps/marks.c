@@ -90,33 +90,22 @@ static uint32_t read_segment(const struct mark *mark, uint32_t at,
     return at + 3 + words[2];
 }
 
-size_t coxi_marks_count(const struct coxi_marks *marks, uint32_t number)
+bool coxi_marks_next(const struct coxi_marks *marks, uint32_t number, uint32_t *at,
+                     struct coxi_segment *ret)
 {
     const struct mark *mark = mark_of(marks, number);
-    struct coxi_segment segment;
-    size_t n = 0;
-    for (uint32_t at = 0; mark != NULL && at < mark->n_words; n++) {
-        at = read_segment(mark, at, &segment);
+    if (mark == NULL || *at >= mark->n_words) {
+        return false;
     }
-    return n;
-}
-
-void coxi_marks_at(const struct coxi_marks *marks, uint32_t number, size_t i,
-                   struct coxi_segment *ret)
-{
-    const struct mark *mark = mark_of(marks, number);
-    uint32_t at = 0;
-    for (size_t k = 0; k <= i; k++) {
-        at = read_segment(mark, at, ret);
-    }
+    *at = read_segment(mark, *at, ret);
+    return true;
 }
 
 bool coxi_marks_find(const struct coxi_marks *marks, uint32_t number, uint32_t segment,
                      struct coxi_segment *ret)
 {
-    const struct mark *mark = mark_of(marks, number);
-    for (uint32_t at = 0; mark != NULL && at < mark->n_words;) {
-        at = read_segment(mark, at, ret);
+    uint32_t at = 0;
+    while (coxi_marks_next(marks, number, &at, ret)) {
         if (ret->segment == segment) {
             return true;
         }

@@ -37,10 +37,12 @@ int coxi_marks_with(struct coxi_marks *marks, uint32_t mark,
 /* A use of `mark` less. */
 void coxi_marks_drop(struct coxi_marks *marks, uint32_t mark);
 
-/* The number of segments of a mark, and the i-th in their order; valid while it is used. */
-size_t coxi_marks_count(const struct coxi_marks *marks, uint32_t mark);
-void coxi_marks_at(const struct coxi_marks *marks, uint32_t mark, size_t i,
-                   struct coxi_segment *ret);
+/*
+ * The next segment of a mark, in their order: *at is 0 before the first. False: that was
+ * the last. Valid while the mark is used.
+ */
+bool coxi_marks_next(const struct coxi_marks *marks, uint32_t mark, uint32_t *at,
+                     struct coxi_segment *ret);
 
 /* False: `mark` does not have segment number `segment`. */
 bool coxi_marks_find(const struct coxi_marks *marks, uint32_t mark, uint32_t segment,

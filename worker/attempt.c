@@ -3,8 +3,14 @@
  * memory.
  *
  * States: RUNNING (slot) -> COMMITTING (n_pending acknowledgements to come) -> reported
+ *         RUNNING -> FLUSHING (the slot waits for n_pending) -> RUNNING
  *         RUNNING -> reported, where the step failed or touched nothing
  * Whoever takes n_pending to 0 reports; the slot holds one of it while it submits.
+ *
+ * Segments: each flush commits one, and the end the last, which says so; where a step has
+ * flushed and then collected nothing, that is an empty commit to one of the ps that have
+ * the segment before it. So whoever looks at what is applied of a closure can tell whether
+ * that is all of it. A step that fails reports what its flushes have touched.
  */
 #include "worker/attempt.h"
 
@@ -25,13 +31,15 @@ static int attempt_take(struct coxi_run *run, struct coxi_attempt **ret)
     }
     coxi_unlock(&run->lock);
     if (attempt == NULL) {
-        attempt = calloc(1, sizeof(*attempt) + run->n_ps * sizeof(*attempt->targets));
+        attempt = calloc(1, sizeof(*attempt) + run->n_ps * (sizeof(*attempt->targets) +
+                                                            sizeof(*attempt->touched)));
         if (attempt == NULL) {
             return coxi_error_memory("an attempt");
         }
         attempt->step.api = &coxi_step_api;
         attempt->run = run; /* not a reference: spare ones belong to the run */
         attempt->n_targets = run->n_ps;
+        attempt->touched = (uint32_t *)(void *)&attempt->targets[run->n_ps];
         (void)pthread_mutex_init(&attempt->lock, NULL);
         coxi_cond_init(&attempt->pulled);
         for (uint32_t p = 0; p < run->n_ps; p++) {
@@ -46,32 +54,24 @@ static int attempt_take(struct coxi_run *run, struct coxi_attempt **ret)
 static void attempt_end(struct coxi_attempt *attempt, bool committed)
 {
     struct coxi_run *run = attempt->run;
-    enum { TOUCHED_FEW = 64 };
-    uint32_t few[TOUCHED_FEW];
-    uint32_t *touched = attempt->n_targets <= TOUCHED_FEW
-                            ? few
-                            : malloc(attempt->n_targets * sizeof(*touched));
     struct coxi_report report = {
         .closure = attempt->head.closure,
         .attempt = attempt->head.attempt,
         .code = attempt->code,
         .step_code = attempt->step_code,
         .run_us = attempt->run_us,
-        .touched = touched,
+        .touched = attempt->touched,
         .result = attempt->code == 0 ? (const void *)attempt->results.data
                                      : attempt->code_text,
         .result_len =
             attempt->code == 0 ? attempt->results.len : strlen(attempt->code_text) + 1,
     };
-    for (uint32_t p = 0; touched != NULL && committed && p < attempt->n_targets; p++) {
-        if (attempt->targets[p].updates.len > 0) {
-            touched[report.n_touched++] = p;
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+        if (attempt->targets[p].touched) {
+            attempt->touched[report.n_touched++] = p;
         }
     }
     coxi_run_report(run, &report);
-    if (touched != few) {
-        free(touched);
-    }
     coxi_lock(&run->lock);
     attempt->next = run->spare;
     run->spare = attempt;
@@ -106,19 +106,69 @@ void coxi_attempts_free(struct coxi_attempt *attempt)
 
 /* ---- commits */
 
-/* One acknowledgement (or the slot's own share) less to come; the last one reports. */
-static void acknowledged(struct coxi_attempt *attempt, int code, const char *text)
+/* Notes the first code that was not 0, and that something has ended: true if that was
+ * the last. Locked. */
+static bool note_end(struct coxi_attempt *attempt, int code, const char *text)
 {
-    coxi_lock(&attempt->lock);
     if (code != 0 && attempt->code == 0) {
         attempt->code = code;
         (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%s", text);
     }
-    bool last = --attempt->n_pending == 0;
+    return --attempt->n_pending == 0;
+}
+
+/* A ps that does not answer in time is lost to the closure. */
+static int ps_code(int code)
+{
+    return code == COX_ETIMEDOUT ? COX_EPSLOST : code;
+}
+
+void coxi_attempt_answered(struct coxi_attempt *attempt, int code, const char *text)
+{
+    coxi_lock(&attempt->lock);
+    if (note_end(attempt, ps_code(code), text)) {
+        (void)pthread_cond_signal(&attempt->pulled);
+    }
+    coxi_unlock(&attempt->lock);
+}
+
+int coxi_attempt_wait(struct coxi_attempt *attempt)
+{
+    coxi_lock(&attempt->lock);
+    attempt->n_pending--;
+    while (attempt->n_pending > 0) {
+        (void)pthread_cond_wait(&attempt->pulled, &attempt->lock);
+    }
+    int r = attempt->code;
+    attempt->code = 0;
+    coxi_unlock(&attempt->lock);
+    return r == 0 ? 0 : coxi_error(r, "%s", attempt->code_text);
+}
+
+/* One acknowledgement (or the slot's own share) less to come; the last one reports. */
+static void acknowledged(struct coxi_attempt *attempt, int code, const char *text)
+{
+    coxi_lock(&attempt->lock);
+    bool last = note_end(attempt, ps_code(code), text);
     coxi_unlock(&attempt->lock);
     if (last) {
         attempt_end(attempt, true);
     }
+}
+
+/* What a ps says to a commit. */
+static int commit_code(int code, const struct coxi_message *answer,
+                       const char **ret_text)
+{
+    *ret_text = coxi_error_text();
+    if (code == 0 && answer->kind != COXI_COMMITTED) {
+        code = COX_EPROTO;
+        *ret_text = "the ps answered a commit with something else";
+    } else if (code == 0) {
+        code = answer->status.code;
+        *ret_text = answer->status.message;
+    }
+    return code;
 }
 
 static void commit_done(struct coxi_psc_request *request, int code,
@@ -126,49 +176,67 @@ static void commit_done(struct coxi_psc_request *request, int code,
 {
     (void)payload;
     (void)len;
-    struct coxi_target *target = (struct coxi_target *)request;
-    const char *text = coxi_error_text();
-    if (code == 0 && answer->kind != COXI_COMMITTED) {
-        code = COX_EPROTO;
-        text = "the ps answered a commit with something else";
-    } else if (code == 0) {
-        code = answer->status.code;
-        text = answer->status.message;
+    const char *text;
+    code = commit_code(code, answer, &text);
+    acknowledged(((struct coxi_target *)request)->attempt, code, text);
+}
+
+static void flush_done(struct coxi_psc_request *request, int code,
+                       const struct coxi_message *answer, void *payload, size_t len)
+{
+    (void)payload;
+    (void)len;
+    const char *text;
+    code = commit_code(code, answer, &text);
+    coxi_attempt_answered(((struct coxi_target *)request)->attempt, code, text);
+}
+
+/* Lists the ps of the segment being collected in attempt->touched; how many. */
+static size_t list_touched(struct coxi_attempt *attempt)
+{
+    size_t n = 0;
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+        if (attempt->targets[p].updates.len > 0) {
+            attempt->touched[n++] = p;
+        }
     }
-    acknowledged(target->attempt, coxi_attempt_ps_code(code), text);
+    return n;
 }
 
-int coxi_attempt_ps_code(int code)
+/* Commits the segment to the first n_touched of attempt->touched. The last one ends
+ * elsewhere; for another one the slot waits. */
+static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool last)
 {
-    return code == COX_ETIMEDOUT ? COX_EPSLOST : code;
-}
-
-static void submit_commit(struct coxi_attempt *attempt, uint32_t ps,
-                          const uint32_t *touched, size_t n_touched)
-{
-    struct coxi_target *target = &attempt->targets[ps];
-    struct coxi_message message = {.kind = COXI_COMMIT};
-    message.commit = (struct coxi_commit){
-        .session = attempt->run->session,
-        .incarnation = atomic_load(&attempt->run->ps_incarnations[ps]),
-        .closure = attempt->head.closure,
-        .attempt = attempt->head.attempt,
-        .last = true,
-        .touched = touched,
-        .n_touched = n_touched,
-        .updates = (const struct coxi_update *)(void *)target->updates.data,
-        .n_updates = target->updates.len / sizeof(struct coxi_update),
-    };
-    target->segment =
-        (struct iovec){target->update_payload.data, target->update_payload.len};
-    target->request = (struct coxi_psc_request){
-        .payload = &target->segment,
-        .n_payload = 1,
-        .done = commit_done,
-    };
-    int r = coxi_psc_submit(attempt->run->ps[ps], &message, &target->request, true);
-    if (r != 0) {
-        acknowledged(attempt, r, coxi_error_text());
+    attempt->n_pending = 1 + (uint32_t)n_touched;
+    for (size_t i = 0; i < n_touched; i++) {
+        uint32_t ps = attempt->touched[i];
+        struct coxi_target *target = &attempt->targets[ps];
+        struct coxi_message message = {.kind = COXI_COMMIT};
+        message.commit = (struct coxi_commit){
+            .session = attempt->run->session,
+            .incarnation = atomic_load(&attempt->run->ps_incarnations[ps]),
+            .closure = attempt->head.closure,
+            .attempt = attempt->head.attempt,
+            .segment = attempt->segment,
+            .last = last,
+            .touched = attempt->touched,
+            .n_touched = n_touched,
+            .updates = (const struct coxi_update *)(void *)target->updates.data,
+            .n_updates = target->updates.len / sizeof(struct coxi_update),
+        };
+        target->touched = true;
+        target->segment =
+            (struct iovec){target->update_payload.data, target->update_payload.len};
+        target->request = (struct coxi_psc_request){
+            .payload = &target->segment,
+            .n_payload = 1,
+            .done = last ? commit_done : flush_done,
+        };
+        int r = coxi_psc_submit(attempt->run->ps[ps], &message, &target->request, last);
+        if (r != 0) {
+            (last ? acknowledged : coxi_attempt_answered)(attempt, r,
+                                                          coxi_error_text());
+        }
     }
 }
 
@@ -188,23 +256,49 @@ static void enter_window(struct coxi_run *run)
     coxi_unlock(&run->lock);
 }
 
-static void commit(struct coxi_attempt *attempt)
+static void commit(struct coxi_attempt *attempt, size_t n_touched)
 {
-    uint32_t *touched = malloc(attempt->n_targets * sizeof(*touched));
-    size_t n_touched = 0;
-    for (uint32_t p = 0; touched != NULL && p < attempt->n_targets; p++) {
-        if (attempt->targets[p].updates.len > 0) {
-            touched[n_touched++] = p;
-        }
+    if (n_touched == 0) {
+        attempt->touched[n_touched++] = attempt->last_ps;
     }
     enter_window(attempt->run);
-    attempt->n_pending = 1 + (uint32_t)n_touched;
-    for (size_t i = 0; i < n_touched; i++) {
-        submit_commit(attempt, touched[i], touched, n_touched);
+    submit_segment(attempt, n_touched, true);
+    acknowledged(attempt, 0, "");
+}
+
+static void drop_updates(struct coxi_attempt *attempt)
+{
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+        attempt->targets[p].updates.len = 0;
+        attempt->targets[p].update_payload.len = 0;
     }
-    free(touched);
-    acknowledged(attempt, touched == NULL ? COX_ENOMEM : 0,
-                 "out of memory for a commit");
+}
+
+int coxi_attempt_flush(struct coxi_attempt *attempt)
+{
+    if (attempt->broken != 0) {
+        /* A part of an update would be in it; or it has failed before. */
+        return coxi_error(attempt->broken, "%s", attempt->text);
+    }
+    size_t n_touched = list_touched(attempt);
+    if (n_touched == 0) {
+        return 0;
+    }
+    if (attempt->segment + 1 == COXI_SEGMENTS_MAX) { /* which is for the end */
+        attempt->broken = COX_ELIMIT;
+        return coxi_error(COX_ELIMIT, "a step can flush %d times: do more between two",
+                          COXI_SEGMENTS_MAX - 1);
+    }
+    coxi_run_flush_reports(attempt->run); /* this may take a while */
+    attempt->last_ps = attempt->touched[0];
+    submit_segment(attempt, n_touched, false);
+    int r = coxi_attempt_wait(attempt);
+    if (r != 0) {
+        attempt->broken = attempt->lost = r;
+    }
+    drop_updates(attempt);
+    attempt->segment++;
+    return r;
 }
 
 /* ---- running */
@@ -223,23 +317,14 @@ static void attempt_reset(struct coxi_attempt *attempt,
     attempt->step_failed = false;
     attempt->broken = 0;
     attempt->lost = 0;
+    attempt->segment = 0;
     attempt->text[0] = '\0';
     attempt->code = 0;
     attempt->code_text[0] = '\0';
     for (uint32_t p = 0; p < attempt->n_targets; p++) {
-        attempt->targets[p].updates.len = 0;
-        attempt->targets[p].update_payload.len = 0;
+        attempt->targets[p].touched = false;
     }
-}
-
-static bool touches_any(const struct coxi_attempt *attempt)
-{
-    for (uint32_t p = 0; p < attempt->n_targets; p++) {
-        if (attempt->targets[p].updates.len > 0) {
-            return true;
-        }
-    }
-    return false;
+    drop_updates(attempt);
 }
 
 /* What the step's return value means for the closure. */
@@ -300,8 +385,9 @@ uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_recorder_slot *slot,
     attempt->run_us = us;
     note_time(function, us);
     judge(attempt, returned);
-    if (attempt->code == 0 && touches_any(attempt)) {
-        commit(attempt);
+    size_t n_touched = list_touched(attempt);
+    if (attempt->code == 0 && (n_touched > 0 || attempt->segment > 0)) {
+        commit(attempt, n_touched);
     } else {
         attempt_end(attempt, false);
     }

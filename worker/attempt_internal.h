@@ -14,8 +14,9 @@ struct coxi_target {
     struct coxi_psc_request request; /* of the pull, then of the commit */
     struct coxi_attempt *attempt;
     struct iovec segment;
+    bool touched; /* a commit has been submitted: it may be applied */
 
-    struct coxi_buffer updates; /* struct coxi_update */
+    struct coxi_buffer updates; /* of this segment: struct coxi_update */
     struct coxi_buffer update_payload;
 
     struct coxi_buffer items;     /* struct coxi_pull_item */
@@ -43,8 +44,10 @@ struct coxi_attempt {
     uint32_t run_us;
     int step_code; /* what cox_step_fail was given */
     bool step_failed;
-    int broken;                    /* why an update was not collected */
-    int lost;                      /* a pull failed, and not by the step's fault */
+    int broken;       /* why an update was not collected, or a flush failed */
+    int lost;         /* a pull or a flush failed, and not by the step's fault */
+    uint32_t segment; /* that is being collected: as many flushes went before */
+    uint32_t last_ps; /* where the segment before it went, the first of those */
     char text[COXI_STEP_TEXT_MAX]; /* of the last error */
 
     pthread_mutex_t lock; /* guards all below; leaf */
@@ -53,12 +56,22 @@ struct coxi_attempt {
     int code;           /* the first that was not 0 */
     char code_text[COXI_STEP_TEXT_MAX];
 
+    uint32_t *touched; /* room for n_targets */
     uint32_t n_targets;
     struct coxi_target targets[];
 };
 
-/* A ps's error as a closure's: one that does not answer in time is lost to it. */
-int coxi_attempt_ps_code(int code);
+/*
+ * Requests that the slot waits for: it sets n_pending to 1 and adds 1 under `lock` before
+ * each; each that has ended, or could not be submitted, is told by _answered, on any
+ * thread; _wait gives up the slot's 1, and returns the first code that was not 0, with
+ * its text as the error text.
+ */
+void coxi_attempt_answered(struct coxi_attempt *attempt, int code, const char *text);
+int coxi_attempt_wait(struct coxi_attempt *attempt);
+
+/* cox_step_flush, but for keeping the text of its error. */
+int coxi_attempt_flush(struct coxi_attempt *attempt);
 
 /* The functions behind coxswain/step.h. */
 extern const struct cox_step_api coxi_step_api;

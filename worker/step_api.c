@@ -231,21 +231,6 @@ static void scatter(const struct coxi_target *target, const uint8_t *from)
     }
 }
 
-/* One answer less to come; the last one wakes the slot. */
-static void answered(struct coxi_attempt *attempt, int code, const char *text)
-{
-    coxi_lock(&attempt->lock);
-    if (code != 0 && attempt->code == 0) {
-        attempt->code = code;
-        (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%s", text);
-    }
-    attempt->n_pending--;
-    if (attempt->n_pending == 0) {
-        (void)pthread_cond_signal(&attempt->pulled);
-    }
-    coxi_unlock(&attempt->lock);
-}
-
 static void pull_done(struct coxi_psc_request *request, int code,
                       const struct coxi_message *answer, void *payload, size_t len)
 {
@@ -263,7 +248,7 @@ static void pull_done(struct coxi_psc_request *request, int code,
     } else if (code == 0 && request->into == NULL) {
         scatter(target, payload);
     }
-    answered(target->attempt, code, text);
+    coxi_attempt_answered(target->attempt, code, text);
 }
 
 static int submit_pull(struct coxi_attempt *attempt, uint32_t ps)
@@ -292,7 +277,6 @@ static int submit_pull(struct coxi_attempt *attempt, uint32_t ps)
 static int exchange(struct coxi_attempt *attempt)
 {
     attempt->n_pending = 1;
-    attempt->code = 0;
     for (uint32_t p = 0; p < attempt->n_targets; p++) {
         if (attempt->targets[p].items.len == 0) {
             continue;
@@ -302,21 +286,14 @@ static int exchange(struct coxi_attempt *attempt)
         coxi_unlock(&attempt->lock);
         int r = submit_pull(attempt, p);
         if (r != 0) {
-            answered(attempt, r, coxi_error_text());
+            coxi_attempt_answered(attempt, r, coxi_error_text());
         }
     }
-    coxi_lock(&attempt->lock);
-    attempt->n_pending--;
-    while (attempt->n_pending > 0) {
-        (void)pthread_cond_wait(&attempt->pulled, &attempt->lock);
-    }
-    int r = coxi_attempt_ps_code(attempt->code);
-    attempt->code = 0;
-    coxi_unlock(&attempt->lock);
+    int r = coxi_attempt_wait(attempt);
     if (r == COX_EPSLOST || r == COX_EFENCED) {
         attempt->lost = r;
     }
-    return r == 0 ? 0 : coxi_error(r, "%s", attempt->code_text);
+    return r;
 }
 
 static int check_pull(const struct cox_pull *pull)
@@ -471,6 +448,13 @@ static int api_update(struct cox_step *step, struct cox_variable *variable, uint
     return r == 0 ? 0 : failed(attempt, r);
 }
 
+static int api_flush(struct cox_step *step)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    int r = coxi_attempt_flush(attempt);
+    return r == 0 ? 0 : failed(attempt, r);
+}
+
 const struct cox_step_api coxi_step_api = {
     .size = sizeof(coxi_step_api),
     .error = api_error,
@@ -485,4 +469,5 @@ const struct cox_step_api coxi_step_api = {
     .pull = api_pull,
     .update = api_update,
     .result = api_result,
+    .flush = api_flush,
 };

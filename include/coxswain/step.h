@@ -19,10 +19,10 @@
  *
  * A step returns 0, or anything else to fail (see cox_step_fail). What it pushes, adds
  * and assigns is collected, and applied exactly once on every parameter server when it
- * returns 0, and not at all when it fails. A step may run more than once (its worker
- * died), so it must not have effects elsewhere that count. Which variables and keys it
- * touches may depend on its arguments and on cox_step_seed, not on pulled values or the
- * time.
+ * returns 0, and not at all when it fails (but see cox_step_flush). A step may run more
+ * than once (its worker died), so it must not have effects elsewhere that count. Which
+ * variables and keys it touches, and where it flushes, may depend on its arguments and on
+ * cox_step_seed, not on pulled values or the time: otherwise it fails with COX_EDIVERGED.
  *
  * Threads: a step runs on one thread. A worker runs `slots` steps at a time (one,
  * unless told otherwise; with more, steps must be thread-safe). A step may call the
@@ -75,6 +75,7 @@ struct cox_step_api {
     int (*update)(struct cox_step *, struct cox_variable *, uint32_t op,
                   const uint64_t *keys, size_t n_keys, const void *values);
     int (*result)(struct cox_step *, const struct cox_value *value);
+    int (*flush)(struct cox_step *);
 };
 
 /* What a step is handed; everything but `api` belongs to the worker. */
@@ -248,6 +249,23 @@ static inline int cox_step_assign(struct cox_step *step, struct cox_variable *va
                                   const void *values)
 {
     return step->api->update(step, variable, COX_UPDATE_ASSIGN, NULL, 0, values);
+}
+
+/*
+ * Applies what has been collected so far, now, and waits for that: what is pulled after
+ * it has seen it. The rest of the step goes on as before; all of it counts exactly once,
+ * too. Nothing collected: does nothing.
+ *
+ * For steps that must see their own writes: it costs a round trip to the parameter
+ * servers, and gives up that a step which fails leaves no trace. One that fails after a
+ * flush ends with COX_EPARTIAL, which names the parameter servers that have it.
+ *
+ * COX_ELIMIT: more than 1023 flushes in a step. After an error the step cannot succeed
+ * any more.
+ */
+static inline int cox_step_flush(struct cox_step *step)
+{
+    return step->api->flush(step);
 }
 
 /* Adds a value to the step's results; copied. Names are for the reader of the

@@ -155,6 +155,7 @@ TEST(applied_refuses_a_segment_beyond_the_last)
     struct coxi_applied *applied = new_set();
     assert_code(COX_ELIMIT, begin(applied, 1, COXI_SEGMENTS_MAX));
     apply(applied, 1, COXI_SEGMENTS_MAX - 1);
+    assert_applied(applied, 1, COXI_SEGMENTS_MAX - 1);
     coxi_applied_free(applied);
 }
 

@@ -5,6 +5,17 @@
 #include "ps/marks.h"
 #include "tests/test.h"
 
+static size_t count(const struct coxi_marks *marks, uint32_t mark)
+{
+    uint32_t at = 0;
+    size_t n = 0;
+    struct coxi_segment segment;
+    while (coxi_marks_next(marks, mark, &at, &segment)) {
+        n++;
+    }
+    return n;
+}
+
 static uint32_t with(struct coxi_marks *marks, uint32_t mark, uint32_t segment,
                      const uint32_t *touched, size_t n)
 {
@@ -25,7 +36,7 @@ TEST(marks_that_are_equal_are_one_whatever_their_order)
     assert_int_equal(a, b);
     assert_int_not_equal(a, with(marks, 0, 0, touched, 3));
     assert_int_not_equal(a, with(marks, with(marks, 0, 0, touched, 3), 1, touched, 1));
-    assert_int_equal(2, coxi_marks_count(marks, a));
+    assert_int_equal(2, count(marks, a));
     struct coxi_segment found;
     assert_true(coxi_marks_find(marks, a, 1, &found));
     assert_true(found.last);
@@ -33,7 +44,7 @@ TEST(marks_that_are_equal_are_one_whatever_their_order)
     assert_memory_equal(touched, found.touched, 2 * sizeof(*touched));
     assert_false(coxi_marks_find(marks, a, 2, &found));
     assert_false(coxi_marks_find(marks, COXI_MARK_NONE, 0, &found));
-    assert_int_equal(0, coxi_marks_count(marks, COXI_MARK_NONE));
+    assert_int_equal(0, count(marks, COXI_MARK_NONE));
     coxi_marks_free(marks);
     coxi_marks_free(NULL);
 }

@@ -1,9 +1,12 @@
 /* Steps that do one thing each, as their arguments say, so that a test sees what became
  * of it. */
 #include <fcntl.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 #include <coxswain/step.h>
+
+#include "follow.h"
 
 enum { FLOATS_MAX = 4096 };
 
@@ -172,13 +175,10 @@ static int describe(struct cox_step *step)
 }
 
 /* Waits at the FIFO `path` until somebody has opened it for writing and closed it: who
- * has opened it knows that the step runs, and decides when it goes on. Then adds 1 to
- * `variable`, if that is given. */
-static int wait_at(struct cox_step *step)
+ * has opened it knows that the step runs, and decides when it goes on. */
+static int wait_only(struct cox_step *step)
 {
     char byte;
-    struct cox_variable *variable;
-    const int64_t one = 1;
     int fd = open(text(step, "path"), O_RDONLY);
     if (fd < 0) {
         return cox_step_fail(step, 1, "there is no FIFO");
@@ -186,11 +186,78 @@ static int wait_at(struct cox_step *step)
     while (read(fd, &byte, 1) > 0) {
     }
     (void)close(fd);
-    if (cox_step_argument(step, "variable") == NULL) {
-        return 0;
-    }
-    int r = cox_step_variable(step, text(step, "variable"), &variable);
+    return 0;
+}
+
+static int add_one(struct cox_step *step, const char *name)
+{
+    struct cox_variable *variable;
+    const int64_t one = 1;
+    int r = cox_step_variable(step, name, &variable);
     return r != 0 ? r : cox_step_add(step, variable, &one);
+}
+
+/* Waits, then adds 1 to `variable`, if that is given. */
+static int wait_at(struct cox_step *step)
+{
+    int r = wait_only(step);
+    return r != 0 || cox_step_argument(step, "variable") == NULL
+               ? r
+               : add_one(step, text(step, "variable"));
+}
+
+static int give_c0(struct cox_step *step)
+{
+    int64_t seen = -1;
+    struct cox_pull wanted = {.values = &seen};
+    int r = cox_step_variable(step, "c0", &wanted.variable);
+    r = r != 0 ? r : cox_step_pull(step, &wanted, 1);
+    return r != 0 ? r : give(step, "seen", (uint64_t)seen);
+}
+
+static int follow_one(struct cox_step *step, int64_t what)
+{
+    static const char *const counters[] = {"c0", "c1", "c2"};
+    const int64_t none = 0;
+    struct cox_variable *variable = NULL;
+    switch (what) {
+    case FOLLOW_FLUSH:
+        return cox_step_flush(step);
+    case FOLLOW_FLUSH_BLINDLY:
+        (void)cox_step_flush(step);
+        return 0;
+    case FOLLOW_PULL:
+        return give_c0(step);
+    case FOLLOW_WAIT:
+        return wait_only(step);
+    case FOLLOW_SPOIL:
+        (void)cox_step_variable(step, "c0", &variable);
+        (void)step->api->update(step, variable, 99, NULL, 0, &none);
+        return 0;
+    case 0:
+    case 1:
+    case 2:
+        return add_one(step, counters[what]);
+    default:
+        return cox_step_fail(step, 42, "line %d is odd", 7);
+    }
+}
+
+/* Follows the I64s in `script`, or after its first attempt in `again` where that is
+ * given: enum follow. */
+static int follow(struct cox_step *step)
+{
+    size_t n = 0;
+    bool first = cox_step_attempt(step) == 1;
+    const int64_t *script = (const int64_t *)vector(step, "again", &n);
+    if (first || script == NULL) {
+        script = (const int64_t *)vector(step, "script", &n);
+    }
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = follow_one(step, script[i]);
+    }
+    return r;
 }
 
 COX_STEPS(COX_STEP("update", update), COX_STEP("update_blindly", update_blindly),
@@ -200,4 +267,5 @@ COX_STEPS(COX_STEP("update", update), COX_STEP("update_blindly", update_blindly)
           COX_STEP("pull_without_keys", pull_without_keys),
           COX_STEP("pull_all", pull_all), COX_STEP("give_many", give_many),
           COX_STEP("give_named", give_named), COX_STEP("identify", identify),
-          COX_STEP("describe", describe), COX_STEP("wait_at", wait_at));
+          COX_STEP("describe", describe), COX_STEP("wait_at", wait_at),
+          COX_STEP("follow", follow));
