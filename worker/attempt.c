@@ -4,13 +4,17 @@
  *
  * States: RUNNING (slot) -> COMMITTING (n_pending acknowledgements to come) -> reported
  *         RUNNING -> FLUSHING (the slot waits for n_pending) -> RUNNING
- *         RUNNING -> reported, where the step failed or touched nothing
+ *         RUNNING -> reported, where the step failed, was cancelled or touched nothing
  * Whoever takes n_pending to 0 reports; the slot holds one of it while it submits.
+ *
+ * It can be cancelled (worker/running.h) until it has a place in the commit window; from
+ * then on it commits, whatever is asked.
  *
  * Segments: each flush commits one, and the end the last, which says so; where a step has
  * flushed and then collected nothing, that is an empty commit to one of the ps that have
  * the segment before it. So whoever looks at what is applied of a closure can tell whether
- * that is all of it. A step that fails reports what its flushes have touched.
+ * that is all of it. A step that fails or is cancelled reports what its
+ * flushes have touched.
  */
 #include "worker/attempt.h"
 
@@ -240,20 +244,41 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
     }
 }
 
-/* Waits for a place in the commit window. */
-static void enter_window(struct coxi_run *run)
+/* Locked. */
+static bool window_is_full(const struct coxi_run *run)
 {
-    coxi_lock(&run->lock);
-    while (run->n_committing >= run->options.commit_window) {
+    return run->n_committing >= run->options.commit_window;
+}
+
+/* Waits for a place in the commit window; false: it was cancelled before there was
+ * one. Locked. */
+static bool wait_for_place(struct coxi_run *run, struct coxi_running *running)
+{
+    atomic_store(&running->state, COXI_RUN_RETURNED);
+    while (window_is_full(run) && !coxi_running_cancelled(running)) {
         coxi_unlock(&run->lock);
         coxi_run_flush(run);
         coxi_lock(&run->lock);
-        if (run->n_committing >= run->options.commit_window) {
+        if (window_is_full(run) && !coxi_running_cancelled(running)) {
             (void)pthread_cond_wait(&run->room, &run->lock);
         }
     }
-    run->n_committing++;
+    if (coxi_running_end(running) == COXI_RUN_RETURNED) {
+        return true;
+    }
+    (void)pthread_cond_signal(&run->room); /* another may have the place */
+    return false;
+}
+
+static bool enter_window(struct coxi_run *run, struct coxi_running *running)
+{
+    coxi_lock(&run->lock);
+    bool entered = !window_is_full(run) || wait_for_place(run, running);
+    if (entered) {
+        run->n_committing++;
+    }
     coxi_unlock(&run->lock);
+    return entered;
 }
 
 static void commit(struct coxi_attempt *attempt, size_t n_touched)
@@ -261,7 +286,12 @@ static void commit(struct coxi_attempt *attempt, size_t n_touched)
     if (n_touched == 0) {
         attempt->touched[n_touched++] = attempt->last_ps;
     }
-    enter_window(attempt->run);
+    if (!enter_window(attempt->run, attempt->running)) {
+        attempt->code = COX_ECANCELLED;
+        (void)strcpy(attempt->code_text, "cancelled before it was committed");
+        attempt_end(attempt, false);
+        return;
+    }
     submit_segment(attempt, n_touched, true);
     acknowledged(attempt, 0, "");
 }
@@ -274,11 +304,21 @@ static void drop_updates(struct coxi_attempt *attempt)
     }
 }
 
+int coxi_attempt_check(struct coxi_attempt *attempt)
+{
+    return coxi_running_cancelled(attempt->running)
+               ? coxi_error(COX_ECANCELLED, "the step is cancelled")
+               : 0;
+}
+
 int coxi_attempt_flush(struct coxi_attempt *attempt)
 {
     if (attempt->broken != 0) {
         /* A part of an update would be in it; or it has failed before. */
         return coxi_error(attempt->broken, "%s", attempt->text);
+    }
+    if (coxi_attempt_check(attempt) != 0) {
+        return COX_ECANCELLED;
     }
     size_t n_touched = list_touched(attempt);
     if (n_touched == 0) {
@@ -303,10 +343,11 @@ int coxi_attempt_flush(struct coxi_attempt *attempt)
 
 /* ---- running */
 
-static void attempt_reset(struct coxi_attempt *attempt,
+static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *running,
                           const struct coxi_closure_head *head, const void *args,
                           size_t args_len)
 {
+    attempt->running = running;
     attempt->head = *head;
     attempt->packed_args = args;
     attempt->packed_args_len = args_len;
@@ -327,7 +368,7 @@ static void attempt_reset(struct coxi_attempt *attempt,
     drop_updates(attempt);
 }
 
-/* What the step's return value means for the closure. */
+/* What the step's return value means for the closure that nobody has cancelled. */
 static void judge(struct coxi_attempt *attempt, int returned)
 {
     if (returned == 0) {
@@ -359,32 +400,80 @@ static void note_time(struct coxi_function *function, uint32_t us)
                           memory_order_relaxed);
 }
 
-uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_recorder_slot *slot,
+/* A step that was cancelled while it ran has not succeeded, whatever it returned. */
+static void judge_cancelled(struct coxi_attempt *attempt, enum coxi_running_state state,
+                            const char *function)
+{
+    if (state == COXI_RUN_OVERRUN) {
+        attempt->code = COX_EOVERRUN;
+        (void)snprintf(attempt->code_text, sizeof(attempt->code_text),
+                       "the step '%s' ran for more than %u ms", function,
+                       attempt->head.timeout_ms);
+    } else {
+        attempt->code = COX_ECANCELLED;
+        (void)snprintf(attempt->code_text, sizeof(attempt->code_text),
+                       "the step '%s' was cancelled while it ran", function);
+    }
+    attempt->step_code = 0;
+}
+
+static void run_step(struct coxi_attempt *attempt, struct coxi_function *function)
+{
+    struct coxi_running *running = attempt->running;
+    coxi_recorder_begin(running->recorder, &attempt->run->session, &attempt->head);
+    uint64_t start = coxi_now_ns();
+    atomic_store_explicit(&running->started_ns, start, memory_order_relaxed);
+    int returned = function->run(&attempt->step);
+    enum coxi_running_state state = coxi_running_end(running);
+    coxi_recorder_end(running->recorder);
+    attempt->run_us = (uint32_t)((coxi_now_ns() - start) / 1000);
+    note_time(function, attempt->run_us);
+    if (state == COXI_RUN_RUNNING) {
+        judge(attempt, returned);
+    } else {
+        judge_cancelled(attempt, state, function->name);
+    }
+}
+
+/* Answers an attempt that cannot be started, for the reason in the error text. */
+static void refuse(struct coxi_run *run, uint64_t closure, uint32_t attempt, int code)
+{
+    const char *text = coxi_error_text();
+    struct coxi_report report = {.closure = closure,
+                                 .attempt = attempt,
+                                 .code = code,
+                                 .result = text,
+                                 .result_len = strlen(text) + 1};
+    coxi_run_report(run, &report);
+}
+
+void coxi_attempt_cancel(struct coxi_run *run, uint64_t closure, uint32_t attempt)
+{
+    refuse(run, closure, attempt,
+           coxi_error(COX_ECANCELLED, "cancelled before it started"));
+}
+
+uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_running *running,
                           const struct coxi_closure_head *head, const void *args,
                           size_t args_len)
 {
     struct coxi_attempt *attempt = NULL;
+    if (coxi_running_cancelled(running)) {
+        (void)coxi_running_end(running);
+        coxi_attempt_cancel(run, head->closure, head->attempt);
+        return 0;
+    }
     struct coxi_function *function = coxi_run_function(run, head);
     int r = function == NULL ? COX_EMODULE : attempt_take(run, &attempt);
     if (r != 0) {
-        struct coxi_report report = {.closure = head->closure,
-                                     .attempt = head->attempt,
-                                     .code = r,
-                                     .result = coxi_error_text(),
-                                     .result_len = strlen(coxi_error_text()) + 1};
-        coxi_run_report(run, &report);
+        (void)coxi_running_end(running);
+        refuse(run, head->closure, head->attempt, r);
         return 0;
     }
     (void)coxi_run_ref(run);
-    attempt_reset(attempt, head, args, args_len);
-    coxi_recorder_begin(slot, &run->session, head);
-    uint64_t start = coxi_now_ns();
-    int returned = function->run(&attempt->step);
-    coxi_recorder_end(slot);
-    uint32_t us = (uint32_t)((coxi_now_ns() - start) / 1000);
-    attempt->run_us = us;
-    note_time(function, us);
-    judge(attempt, returned);
+    attempt_reset(attempt, running, head, args, args_len);
+    run_step(attempt, function);
+    uint32_t us = attempt->run_us;
     size_t n_touched = list_touched(attempt);
     if (attempt->code == 0 && (n_touched > 0 || attempt->segment > 0)) {
         commit(attempt, n_touched);
@@ -392,15 +481,4 @@ uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_recorder_slot *slot,
         attempt_end(attempt, false);
     }
     return us;
-}
-
-void coxi_attempt_cancel(struct coxi_run *run, const struct coxi_closure_head *head)
-{
-    static const char text[] = "cancelled before it started";
-    struct coxi_report report = {.closure = head->closure,
-                                 .attempt = head->attempt,
-                                 .code = COX_ECANCELLED,
-                                 .result = text,
-                                 .result_len = sizeof(text)};
-    coxi_run_report(run, &report);
 }

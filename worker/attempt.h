@@ -9,19 +9,20 @@
 
 #include "worker/recorder.h"
 #include "worker/run.h"
+#include "worker/running.h"
 
 /*
- * Runs the closure `head` with its packed arguments on the calling thread; `slot` is
- * where that is noted, or NULL. When it returns the step has; commits may still be under
- * way, and what it has put in line is not flushed. Returns how long the step ran, in
- * microseconds.
+ * Runs the closure `head` with its packed arguments on the calling thread; `running` is
+ * where others see that, RUNNING on entry (or cancelled: it is not started then) and IDLE
+ * on return. When it returns the step has; commits may still be under way, and what it
+ * has put in line is not flushed. Returns how long the step ran, in microseconds.
  */
-uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_recorder_slot *slot,
+uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_running *running,
                           const struct coxi_closure_head *head, const void *args,
                           size_t args_len);
 
-/* Answers a closure that has not been started as cancelled. */
-void coxi_attempt_cancel(struct coxi_run *run, const struct coxi_closure_head *head);
+/* Answers an attempt that has not been started as cancelled. */
+void coxi_attempt_cancel(struct coxi_run *run, uint64_t closure, uint32_t attempt);
 
 /* Frees a list of spare attempts. */
 void coxi_attempts_free(struct coxi_attempt *spare);

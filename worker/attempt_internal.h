@@ -33,6 +33,7 @@ struct coxi_target {
 struct coxi_attempt {
     struct cox_step step; /* what the module sees: first */
     struct coxi_run *run;
+    struct coxi_running *running; /* while its step runs */
     struct coxi_attempt *next;
     struct coxi_closure_head head;
     const void *packed_args;
@@ -69,6 +70,9 @@ struct coxi_attempt {
  */
 void coxi_attempt_answered(struct coxi_attempt *attempt, int code, const char *text);
 int coxi_attempt_wait(struct coxi_attempt *attempt);
+
+/* COX_ECANCELLED once the attempt is cancelled. */
+int coxi_attempt_check(struct coxi_attempt *attempt);
 
 /* cox_step_flush, but for keeping the text of its error. */
 int coxi_attempt_flush(struct coxi_attempt *attempt);

@@ -28,20 +28,22 @@ struct coxi_recorder_slot {
     uint64_t closure;
     uint32_t attempt;
     atomic_uint running;
-    uint64_t unused[3]; /* to the end of the cache line */
+    atomic_int blamed;  /* for what; 0: it is not */
+    uint32_t unused[5]; /* to the end of the cache line */
 };
 
 struct coxi_recorder {
     uint64_t magic;
     atomic_uint serves;
     uint32_t n_crashed;
-    uint64_t unused[6];
+    atomic_uint excused; /* what runs, and is not blamed */
+    uint32_t unused[11];
     struct coxi_recorder_slot slots[COXI_RECORDER_MAX];
     struct coxi_session sessions[COXI_RECORDER_MAX]; /* of what crashed */
     struct coxi_crashed_head crashed[COXI_RECORDER_MAX];
 };
 
-static const uint64_t magic = 0x636f7872656331ULL; /* another layout: another number */
+static const uint64_t magic = 0x636f7872656332ULL; /* another layout: another number */
 
 /* ---- life */
 
@@ -154,6 +156,20 @@ void coxi_recorder_end(struct coxi_recorder_slot *slot)
     }
 }
 
+void coxi_recorder_blame(struct coxi_recorder_slot *slot, int cause)
+{
+    if (slot != NULL) {
+        atomic_store(&slot->blamed, cause);
+    }
+}
+
+void coxi_recorder_excuse(struct coxi_recorder *recorder)
+{
+    if (recorder != NULL) {
+        atomic_store(&recorder->excused, 1);
+    }
+}
+
 /* ---- crashes */
 
 static uint32_t count_crashed(const struct coxi_recorder *recorder)
@@ -167,15 +183,18 @@ size_t coxi_recorder_collect(struct coxi_recorder *recorder, int signal,
 {
     uint32_t before = count_crashed(recorder);
     uint32_t n = before;
+    bool excused = atomic_exchange(&recorder->excused, 0) != 0;
     for (uint32_t i = 0; i < COXI_RECORDER_MAX; i++) {
         struct coxi_recorder_slot *slot = &recorder->slots[i];
-        if (atomic_load(&slot->running) != 0 && n < COXI_RECORDER_MAX) {
+        int blamed = atomic_exchange(&slot->blamed, 0);
+        bool guilty = !excused || blamed != 0;
+        if (atomic_exchange(&slot->running, 0) != 0 && guilty &&
+            n < COXI_RECORDER_MAX) {
             recorder->sessions[n] = slot->session;
-            recorder->crashed[n] =
-                (struct coxi_crashed_head){slot->closure, slot->attempt, signal};
+            recorder->crashed[n] = (struct coxi_crashed_head){
+                slot->closure, slot->attempt, excused ? blamed : signal};
             n++;
         }
-        atomic_store(&slot->running, 0);
     }
     recorder->n_crashed = n;
     atomic_store(&recorder->serves, 0);

@@ -44,9 +44,17 @@ void coxi_recorder_begin(struct coxi_recorder_slot *slot,
 void coxi_recorder_end(struct coxi_recorder_slot *slot);
 
 /*
+ * Before the process ends itself: whom it blames, and for what (COXI_CAUSE_...); then,
+ * that nothing else that runs is to blame. Each takes NULL.
+ */
+void coxi_recorder_blame(struct coxi_recorder_slot *slot, int cause);
+void coxi_recorder_excuse(struct coxi_recorder *recorder);
+
+/*
  * The step process has died of `signal` (0: it exited): what ran becomes crashes, behind
- * those that no client has asked for, and the recorder is ready for the next one. The
- * number of new ones, and where they are (until the next call of anything).
+ * those that no client has asked for, and the recorder is ready for the next one. Where
+ * the process has ended itself, they are those that it blamed. The number of new ones,
+ * and where they are (until the next call of anything).
  */
 size_t coxi_recorder_collect(struct coxi_recorder *recorder, int signal,
                              const struct coxi_crashed_head **ret);

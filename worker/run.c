@@ -26,6 +26,7 @@ int coxi_run_new(const struct coxi_run_options *options,
         return coxi_error_memory("a run");
     }
     atomic_init(&run->refs, 1);
+    atomic_init(&run->grace_ms, COXI_GRACE_MS);
     run->options = *options;
     run->session = *session;
     run->control = coxi_link_ref(control);

@@ -22,6 +22,7 @@ enum {
     COXI_MODULES_MAX = 64,
     COXI_REPORTS_MAX = 256, /* results that leave in one message */
     COXI_REPORT_LONG = 64 * 1024,
+    COXI_GRACE_MS = 1000, /* for cancelled steps, until the client has said */
 };
 
 struct coxi_attempt;
@@ -46,7 +47,8 @@ struct coxi_run {
     atomic_int refs;
     struct coxi_run_options options;
     struct coxi_session session;
-    atomic_bool closed; /* the client is gone */
+    atomic_bool closed;   /* the client is gone */
+    atomic_uint grace_ms; /* for its cancelled steps, as last told */
 
     /* guards all below; comes before those of ps clients and links */
     pthread_mutex_t lock;

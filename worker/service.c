@@ -30,8 +30,8 @@ struct worker {
     uv_timer_t drain; /* looks whether all has ended, once there is a signal */
     bool closing;
     atomic_uint n_runs;   /* that are not freed yet */
-    pthread_mutex_t lock; /* guards run, and crashes in the recorder; comes before the
-                             run's locks */
+    pthread_mutex_t lock; /* guards the rest, and crashes in the recorder; comes before
+                             the run's locks */
     struct coxi_run *run; /* of the client that is connected, or NULL */
 };
 
@@ -84,7 +84,7 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
     coxi_unlock(&worker->lock);
     if (old != NULL) {
         coxi_run_close(old);
-        coxi_slots_recall(worker->slots, old, false);
+        coxi_slots_drop(worker->slots, old);
         coxi_run_unref(old);
     }
     return r;
@@ -164,7 +164,7 @@ static void on_close(void *arg, struct coxi_peer *peer)
         coxi_log(COXI_LOG_INFO, "client_gone", "run=%016llx",
                  (unsigned long long)run->session.run);
         coxi_run_close(run);
-        coxi_slots_recall(worker->slots, run, false);
+        coxi_slots_drop(worker->slots, run);
         coxi_lock(&worker->lock);
         bool current = worker->run == run;
         if (current) {
@@ -198,8 +198,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
                               : coxi_slots_push(worker->slots, run, &m->dispatch,
                                                 frame->payload, frame->payload_len);
     case COXI_RECALL:
-        coxi_slots_recall(worker->slots, run, true);
-        return 0;
+        return coxi_slots_recall(worker->slots, run, &m->recall);
     case COXI_HELLO:
     case COXI_REFUSE:
     case COXI_STATUS:
@@ -309,7 +308,12 @@ static int open_worker(struct worker *worker)
         r = coxi_loop_on_signal(worker->loop, SIGTERM, on_signal);
     }
     if (r == 0) {
-        r = coxi_slots_new(options->slots, options->recorder, &worker->slots);
+        const struct coxi_slots_options slots = {
+            .n = options->slots,
+            .recorder = options->recorder,
+            .loop = worker->loop,
+        };
+        r = coxi_slots_new(&slots, &worker->slots);
     }
     if (r == 0) {
         r = coxi_server_open(&server, &worker->server);
@@ -338,7 +342,7 @@ static void close_worker(struct worker *worker)
     if (atomic_load(&worker->n_runs) > 0) {
         coxi_loop_run(worker->loop); /* until the last commit under way has ended */
     }
-    coxi_slots_free(worker->slots);
+    coxi_slots_free(worker->slots); /* before the loop, which has a part of them */
     coxi_loop_free(worker->loop);
     coxi_server_free(worker->server);
     (void)pthread_mutex_destroy(&worker->lock);

@@ -1,5 +1,5 @@
 /*
- * See slots.h. A dispatch is one block of memory (struct batch, its closures, their
+ * See slots.h. A dispatch is one block of memory (struct coxi_batch, its closures, their
  * arguments), freed when its last closure has run. One lock for the line; a slot takes
  * one closure at a time.
  *
@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "worker/attempt.h"
+#include "worker/slots_internal.h"
 
 enum {
     SLOTS_MAX = COXI_RECORDER_MAX,
@@ -22,37 +23,9 @@ enum {
     LONG_US = 200, /* a closure that may take longer does not keep others waiting */
 };
 
-struct batch {
-    struct batch *next;
-    struct coxi_run *run;
-    size_t n;
-    size_t n_taken;
-    atomic_size_t n_left; /* not yet run */
-    const uint8_t **args;
-    struct coxi_closure_head heads[];
-};
-
-struct slot {
-    struct coxi_slots *slots;
-    struct coxi_recorder_slot *recorder; /* or NULL */
-    pthread_t thread;
-};
-
-struct coxi_slots {
-    pthread_mutex_t lock; /* guards all below; comes before a run's locks */
-    pthread_cond_t work;
-    struct batch *first;
-    struct batch *last;
-    size_t n_waiting;
-    uint32_t n_running;
-    bool stop;
-    uint32_t n_threads;
-    struct slot threads[];
-};
-
 /* ---- batches */
 
-static void batch_done(struct batch *batch, size_t n)
+static void batch_done(struct coxi_batch *batch, size_t n)
 {
     if (n > 0 && atomic_fetch_sub(&batch->n_left, n) == n) {
         coxi_run_unref(batch->run);
@@ -61,11 +34,12 @@ static void batch_done(struct batch *batch, size_t n)
 }
 
 static int batch_new(struct coxi_run *run, const struct coxi_dispatch *dispatch,
-                     const void *payload, size_t len, struct batch **ret)
+                     const void *payload, size_t len, struct coxi_batch **ret)
 {
     size_t n = dispatch->n_closures;
     size_t heads_len = n * sizeof(struct coxi_closure_head);
-    struct batch *batch = malloc(sizeof(*batch) + heads_len + n * sizeof(void *) + len);
+    struct coxi_batch *batch =
+        malloc(sizeof(*batch) + heads_len + n * sizeof(void *) + len);
     if (batch == NULL) {
         return coxi_error_memory("closures");
     }
@@ -87,6 +61,7 @@ static int batch_new(struct coxi_run *run, const struct coxi_dispatch *dispatch,
     }
     batch->next = NULL;
     batch->run = coxi_run_ref(run);
+    batch->grace_ms = atomic_load(&run->grace_ms);
     batch->n = n;
     batch->n_taken = 0;
     atomic_init(&batch->n_left, n);
@@ -94,11 +69,55 @@ static int batch_new(struct coxi_run *run, const struct coxi_dispatch *dispatch,
     return 0;
 }
 
+/* Puts the batch in line. COX_ECANCELLED: nothing is run any more. Locked. */
+static int enqueue(struct coxi_slots *slots, struct coxi_batch *batch)
+{
+    if (atomic_load(&batch->run->closed)) {
+        return coxi_error(COX_EFENCED, "another client has taken over");
+    }
+    if (slots->stop) {
+        return COX_ECANCELLED;
+    }
+    if (slots->n_waiting + batch->n > WAITING_MAX) {
+        return coxi_error(COX_EPROTO, "more than %d closures in line", WAITING_MAX);
+    }
+    if (slots->last != NULL) {
+        slots->last->next = batch;
+    } else {
+        slots->first = batch;
+    }
+    slots->last = batch;
+    slots->n_waiting += batch->n;
+    (void)pthread_cond_broadcast(&slots->work);
+    return 0;
+}
+
+/* Frees batches that are out of the line; `answer`: their clients are told. */
+static void hand_back(struct coxi_batch *batch, bool answer)
+{
+    while (batch != NULL) {
+        struct coxi_batch *next = batch->next;
+        size_t left = batch->n - batch->n_taken;
+        for (size_t i = batch->n_taken; answer && i < batch->n; i++) {
+            coxi_attempt_cancel(batch->run, batch->heads[i].closure,
+                                batch->heads[i].attempt);
+        }
+        if (answer) {
+            coxi_run_flush(batch->run);
+        }
+        batch_done(batch, left);
+        batch = next;
+    }
+}
+
 int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
                     const struct coxi_dispatch *dispatch, const void *payload,
                     size_t len)
 {
-    struct batch *batch = NULL;
+    struct coxi_batch *batch = NULL;
+    if (dispatch->grace_ms > 0) {
+        atomic_store(&run->grace_ms, dispatch->grace_ms);
+    }
     if (dispatch->n_closures == 0) {
         return 0;
     }
@@ -107,33 +126,25 @@ int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
         return r;
     }
     coxi_lock(&slots->lock);
-    if (slots->n_waiting + batch->n > WAITING_MAX) {
-        r = coxi_error(COX_EPROTO, "more than %d closures in line", WAITING_MAX);
-    } else {
-        if (slots->last != NULL) {
-            slots->last->next = batch;
-        } else {
-            slots->first = batch;
-        }
-        slots->last = batch;
-        slots->n_waiting += batch->n;
-        (void)pthread_cond_broadcast(&slots->work);
-    }
+    r = enqueue(slots, batch);
     coxi_unlock(&slots->lock);
     if (r != 0) {
-        batch_done(batch, batch->n);
+        hand_back(batch, r == COX_ECANCELLED);
     }
-    return r;
+    return r == COX_ECANCELLED ? 0 : r;
 }
 
-/* Takes the run's batches out of the line. Locked. */
-static struct batch *unlink_run(struct coxi_slots *slots, const struct coxi_run *run)
+/* ---- recalls */
+
+/* Takes the batches of `run` (NULL: of all) out of the line. Locked. */
+static struct coxi_batch *unlink_run(struct coxi_slots *slots,
+                                     const struct coxi_run *run)
 {
-    struct batch *taken = NULL;
+    struct coxi_batch *taken = NULL;
     slots->last = NULL;
-    for (struct batch **at = &slots->first; *at != NULL;) {
-        struct batch *batch = *at;
-        if (batch->run != run) {
+    for (struct coxi_batch **at = &slots->first; *at != NULL;) {
+        struct coxi_batch *batch = *at;
+        if (run != NULL && batch->run != run) {
             slots->last = batch;
             at = &batch->next;
             continue;
@@ -146,27 +157,157 @@ static struct batch *unlink_run(struct coxi_slots *slots, const struct coxi_run 
     return taken;
 }
 
-void coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run, bool answer)
+static int compare_heads(const void *a, const void *b)
 {
-    coxi_lock(&slots->lock);
-    struct batch *batch = unlink_run(slots, run);
-    coxi_unlock(&slots->lock);
-    while (batch != NULL) {
-        struct batch *next = batch->next;
-        size_t left = batch->n - batch->n_taken;
-        for (size_t i = batch->n_taken; answer && i < batch->n; i++) {
-            coxi_attempt_cancel(run, &batch->heads[i]);
-        }
-        batch_done(batch, left);
-        batch = next;
+    const struct coxi_recall_head *x = a;
+    const struct coxi_recall_head *y = b;
+    if (x->closure != y->closure) {
+        return x->closure < y->closure ? -1 : 1;
     }
+    return (x->attempt > y->attempt) - (x->attempt < y->attempt);
+}
+
+/* The attempts that are wanted back: all of a run, or those of a sorted list. */
+struct wanted {
+    const struct coxi_run *run;
+    bool all;
+    struct coxi_recall_head *heads; /* `unused`: 1 where it was taken out of the line */
+    size_t n;
+};
+
+static struct coxi_recall_head *find(const struct wanted *wanted,
+                                     const struct coxi_closure_head *head)
+{
+    const struct coxi_recall_head key = {head->closure, head->attempt, 0};
+    return wanted->n == 0
+               ? NULL
+               : bsearch(&key, wanted->heads, wanted->n, sizeof(key), compare_heads);
+}
+
+static int wanted_init(struct wanted *wanted, const struct coxi_run *run,
+                       const struct coxi_recall *recall)
+{
+    *wanted = (struct wanted){.run = run, .all = recall->all};
+    size_t n = recall->all ? 0 : recall->n_closures;
+    if (n == 0) {
+        return 0;
+    }
+    wanted->heads = malloc(n * sizeof(*wanted->heads));
+    if (wanted->heads == NULL) {
+        return coxi_error_memory("a recall");
+    }
+    for (size_t i = 0; i < n; i++) {
+        wanted->heads[i] = (struct coxi_recall_head){recall->closures[i].closure,
+                                                     recall->closures[i].attempt, 0};
+    }
+    wanted->n = n;
+    qsort(wanted->heads, n, sizeof(*wanted->heads), compare_heads);
+    return 0;
+}
+
+/* Takes what is wanted out of a batch, whose other closures move up. Locked. */
+static void thin_out(struct coxi_slots *slots, struct coxi_batch *batch,
+                     const struct wanted *wanted)
+{
+    size_t kept = batch->n_taken;
+    for (size_t i = batch->n_taken; i < batch->n; i++) {
+        struct coxi_recall_head *head = find(wanted, &batch->heads[i]);
+        if (head != NULL && head->unused == 0) {
+            head->unused = 1;
+            continue;
+        }
+        batch->heads[kept] = batch->heads[i];
+        batch->args[kept] = batch->args[i];
+        kept++;
+    }
+    size_t n_gone = batch->n - kept;
+    batch->n = kept;
+    slots->n_waiting -= n_gone;
+}
+
+/* Takes the listed attempts out of the line. Locked. */
+static void unlink_listed(struct coxi_slots *slots, const struct wanted *wanted)
+{
+    slots->last = NULL;
+    for (struct coxi_batch **at = &slots->first; *at != NULL;) {
+        struct coxi_batch *batch = *at;
+        size_t before = batch->n;
+        if (batch->run == wanted->run) {
+            thin_out(slots, batch, wanted);
+        }
+        if (batch->n > batch->n_taken) {
+            slots->last = batch;
+            at = &batch->next;
+        } else {
+            *at = batch->next;
+        }
+        batch_done(batch, before - batch->n);
+    }
+}
+
+/* Cancels those that run. Locked. */
+static void cancel_running(struct coxi_slots *slots, const struct wanted *wanted,
+                           uint32_t grace_ms)
+{
+    for (uint32_t i = 0; i < slots->n_threads; i++) {
+        struct coxi_running *running = &slots->threads[i].running;
+        if (atomic_load(&running->state) != COXI_RUN_IDLE &&
+            running->run == wanted->run &&
+            (wanted->all || find(wanted, &running->head) != NULL)) {
+            coxi_watch_cancel(slots, running, COXI_RUN_CANCELLED, grace_ms);
+        }
+    }
+}
+
+int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
+                      const struct coxi_recall *recall)
+{
+    struct wanted wanted;
+    struct coxi_batch *batches = NULL;
+    int r = wanted_init(&wanted, run, recall);
+    if (r != 0) {
+        return r;
+    }
+    if (recall->grace_ms > 0) {
+        atomic_store(&run->grace_ms, recall->grace_ms);
+    }
+    coxi_lock(&slots->lock);
+    if (recall->all) {
+        batches = unlink_run(slots, run);
+    } else {
+        unlink_listed(slots, &wanted);
+    }
+    if (recall->running) {
+        cancel_running(slots, &wanted, atomic_load(&run->grace_ms));
+    }
+    coxi_unlock(&slots->lock);
+    hand_back(batches, true);
+    for (size_t i = 0; i < wanted.n; i++) {
+        if (wanted.heads[i].unused != 0) {
+            coxi_attempt_cancel(run, wanted.heads[i].closure, wanted.heads[i].attempt);
+        }
+    }
+    free(wanted.heads);
     coxi_run_flush(run);
+    return 0;
+}
+
+void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run)
+{
+    const struct wanted all = {.run = run, .all = true};
+    coxi_lock(&slots->lock);
+    struct coxi_batch *batches = unlink_run(slots, run);
+    cancel_running(slots, &all, atomic_load(&run->grace_ms));
+    coxi_unlock(&slots->lock);
+    hand_back(batches, false);
 }
 
 /* ---- slots */
 
-/* The next closure, or false at the end. Locked on entry and return. */
-static bool take(struct coxi_slots *slots, struct batch **ret, size_t *ret_i)
+/* The next closure, and says that it runs; false at the end. Locked on entry and
+ * return. */
+static bool take(struct coxi_slots *slots, struct coxi_running *running,
+                 struct coxi_batch **ret, size_t *ret_i)
 {
     while (slots->first == NULL && !slots->stop) {
         (void)pthread_cond_wait(&slots->work, &slots->lock);
@@ -174,10 +315,17 @@ static bool take(struct coxi_slots *slots, struct batch **ret, size_t *ret_i)
     if (slots->stop) {
         return false;
     }
-    struct batch *batch = slots->first;
+    struct coxi_batch *batch = slots->first;
     *ret = batch;
     *ret_i = batch->n_taken++;
     slots->n_waiting--;
+    slots->n_running++;
+    running->run = batch->run;
+    running->head = batch->heads[*ret_i];
+    running->grace_ms = batch->grace_ms;
+    atomic_store_explicit(&running->started_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&running->state, COXI_RUN_RUNNING, memory_order_relaxed);
+    coxi_watch_begin(slots, running);
     if (batch->n_taken == batch->n) {
         slots->first = batch->next;
         if (slots->first == NULL) {
@@ -203,16 +351,15 @@ static bool next_is_short(const struct coxi_slots *slots, struct coxi_run *run)
 
 static void *slot_thread(void *arg)
 {
-    const struct slot *slot = arg;
+    struct coxi_slot *slot = arg;
     struct coxi_slots *slots = slot->slots;
-    struct batch *batch;
+    struct coxi_batch *batch;
     size_t i;
     coxi_lock(&slots->lock);
-    while (take(slots, &batch, &i)) {
+    while (take(slots, &slot->running, &batch, &i)) {
         struct coxi_run *run = coxi_run_ref(batch->run);
-        slots->n_running++;
         coxi_unlock(&slots->lock);
-        (void)coxi_attempt_run(run, slot->recorder, &batch->heads[i], batch->args[i],
+        (void)coxi_attempt_run(run, &slot->running, &slot->running.head, batch->args[i],
                                batch->heads[i].args_len);
         batch_done(batch, 1);
         coxi_lock(&slots->lock);
@@ -229,27 +376,32 @@ static void *slot_thread(void *arg)
     return NULL;
 }
 
-int coxi_slots_new(uint32_t n, struct coxi_recorder *recorder, struct coxi_slots **ret)
+int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots **ret)
 {
-    if (n == 0 || n > SLOTS_MAX) {
-        return coxi_error(COX_EINVAL, "%u slots: 1 to %d are possible", n, SLOTS_MAX);
+    if (options->n == 0 || options->n > SLOTS_MAX) {
+        return coxi_error(COX_EINVAL, "%u slots: 1 to %d are possible", options->n,
+                          SLOTS_MAX);
     }
-    struct coxi_slots *slots = calloc(1, sizeof(*slots) + n * sizeof(*slots->threads));
+    struct coxi_slots *slots =
+        calloc(1, sizeof(*slots) + options->n * sizeof(*slots->threads));
     if (slots == NULL) {
         return coxi_error_memory("slots");
     }
+    slots->options = *options;
     (void)pthread_mutex_init(&slots->lock, NULL);
     coxi_cond_init(&slots->work);
-    for (uint32_t i = 0; i < n; i++) {
-        struct slot *slot = &slots->threads[i];
+    coxi_watch_init(slots);
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < options->n; i++) {
+        struct coxi_slot *slot = &slots->threads[i];
         slot->slots = slots;
-        slot->recorder = coxi_recorder_slot(recorder, i);
-        int r = coxi_thread_start(&slot->thread, "cox:slot", slot_thread, slot);
-        if (r != 0) {
-            coxi_slots_free(slots);
-            return r;
-        }
-        slots->n_threads++;
+        slot->running.recorder = coxi_recorder_slot(options->recorder, i);
+        r = coxi_thread_start(&slot->thread, "cox:slot", slot_thread, slot);
+        slots->n_threads += r == 0 ? 1 : 0;
+    }
+    if (r != 0) {
+        coxi_slots_free(slots);
+        return r;
     }
     *ret = slots;
     return 0;
@@ -260,8 +412,10 @@ bool coxi_slots_stop(struct coxi_slots *slots)
     coxi_lock(&slots->lock);
     slots->stop = true;
     bool idle = slots->n_running == 0;
+    struct coxi_batch *batches = unlink_run(slots, NULL);
     (void)pthread_cond_broadcast(&slots->work);
     coxi_unlock(&slots->lock);
+    hand_back(batches, true);
     return idle;
 }
 
@@ -274,12 +428,5 @@ void coxi_slots_free(struct coxi_slots *slots)
     for (uint32_t i = 0; i < slots->n_threads; i++) {
         (void)pthread_join(slots->threads[i].thread, NULL);
     }
-    while (slots->first != NULL) {
-        struct batch *batch = slots->first;
-        slots->first = batch->next;
-        batch_done(batch, batch->n - batch->n_taken);
-    }
-    (void)pthread_cond_destroy(&slots->work);
-    (void)pthread_mutex_destroy(&slots->lock);
-    free(slots);
+    coxi_watch_close(slots);
 }

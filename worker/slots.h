@@ -1,5 +1,7 @@
 /*
- * The slots of a worker: threads that run closures, in the order in which they came.
+ * The slots of a worker: threads that run closures, in the order in which they came; and
+ * the watch over them (worker/watch.c): steps that are cancelled, or run for too
+ * long.
  */
 #ifndef COXI_WORKER_SLOTS_H
 #define COXI_WORKER_SLOTS_H
@@ -9,28 +11,41 @@
 
 struct coxi_slots;
 
-/* `n` of them, which note what they run in `recorder` (NULL: nowhere). COX_EINVAL,
- * COX_ENOMEM. */
-int coxi_slots_new(uint32_t n, struct coxi_recorder *recorder, struct coxi_slots **ret);
+struct coxi_slots_options {
+    uint32_t n;
+    struct coxi_recorder *recorder; /* where they note what they run; NULL: nowhere */
+    struct coxi_loop *loop;         /* which watches what runs */
+};
+
+/* COX_EINVAL, COX_ENOMEM. */
+int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots **ret);
 
 /*
- * Puts the closures of a dispatch in line; heads and arguments are copied. COX_EPROTO:
- * they do not fit the payload, or are more than the line takes. Any thread.
+ * Puts the closures of a dispatch in line; heads and arguments are copied. Where the
+ * slots have been stopped they are handed back at once. COX_EPROTO: they do not fit the
+ * payload, or are more than the line takes. Any thread.
  */
 int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
                     const struct coxi_dispatch *dispatch, const void *payload,
                     size_t len);
 
 /*
- * Takes out what has not started of `run`; `answer`: each is reported as cancelled,
- * otherwise they are dropped. Any thread.
+ * The client of `run` wants attempts back (see Recall in wire.fbs): those that have not
+ * started are reported as cancelled, those that run are cancelled where it says so; what
+ * is not here is ignored. Any thread. COX_ENOMEM.
  */
-void coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run, bool answer);
+int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
+                      const struct coxi_recall *recall);
 
-/* Starts nothing more; true once no step runs. Any thread. */
+/* The client of `run` is gone: drops what has not started, cancels what runs. Any
+ * thread. */
+void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run);
+
+/* Starts nothing more, and hands back what has not started; true once no step runs. Any
+ * thread. */
 bool coxi_slots_stop(struct coxi_slots *slots);
 
-/* Waits for the steps that run. Takes NULL. */
+/* Waits for the steps that run. The memory goes on the loop, or with it. Takes NULL. */
 void coxi_slots_free(struct coxi_slots *slots);
 
 #endif

@@ -90,6 +90,11 @@ static uint32_t api_worker(struct cox_step *step)
     return ((struct coxi_attempt *)step)->run->options.worker;
 }
 
+static int api_cancelled(struct cox_step *step)
+{
+    return coxi_running_cancelled(((struct coxi_attempt *)step)->running) ? 1 : 0;
+}
+
 static int api_variable(struct cox_step *step, const char *name,
                         struct cox_variable **ret)
 {
@@ -313,10 +318,15 @@ static int check_pull(const struct cox_pull *pull)
     return 0;
 }
 
+/*
+ * A cancelled attempt pulls nothing more. A pull that is under way is waited for all the
+ * same: its answer may be on its way into the step's memory. A ps that lives answers
+ * soon; for others there is the grace.
+ */
 static int api_pull(struct cox_step *step, const struct cox_pull *pulls, size_t n_pulls)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
-    int r = 0;
+    int r = coxi_attempt_check(attempt);
     for (uint32_t p = 0; p < attempt->n_targets; p++) {
         struct coxi_target *target = &attempt->targets[p];
         target->items.len = target->keys.len = 0;
@@ -334,6 +344,9 @@ static int api_pull(struct cox_step *step, const struct cox_pull *pulls, size_t 
     if (r == 0) {
         coxi_run_flush_reports(attempt->run); /* this may take a while */
         r = exchange(attempt);
+    }
+    if (r == 0) {
+        r = coxi_attempt_check(attempt);
     }
     return r == 0 ? 0 : failed(attempt, r);
 }
@@ -469,5 +482,6 @@ const struct cox_step_api coxi_step_api = {
     .pull = api_pull,
     .update = api_update,
     .result = api_result,
+    .cancelled = api_cancelled,
     .flush = api_flush,
 };

@@ -75,6 +75,7 @@ struct cox_step_api {
     int (*update)(struct cox_step *, struct cox_variable *, uint32_t op,
                   const uint64_t *keys, size_t n_keys, const void *values);
     int (*result)(struct cox_step *, const struct cox_value *value);
+    int (*cancelled)(struct cox_step *);
     int (*flush)(struct cox_step *);
 };
 
@@ -195,6 +196,18 @@ static inline uint32_t cox_step_attempt(struct cox_step *step)
 static inline uint32_t cox_step_worker(struct cox_step *step)
 {
     return step->api->worker(step);
+}
+
+/*
+ * 1 once this attempt is cancelled: its user wants it no more, another attempt has been
+ * faster, it has run for longer than it may, or its client is gone. Nothing more of it
+ * will be applied, whatever it returns; pulls and flushes fail with COX_ECANCELLED. A
+ * step that may take long looks now and then, and returns soon: one that has not returned
+ * cancel_grace_ms later is ended with its process. As cheap as reading a variable.
+ */
+static inline int cox_step_cancelled(struct cox_step *step)
+{
+    return step->api->cancelled(step);
 }
 
 /* The variable or table called `name`; COX_ENOENT. Cheap, but once a step is enough. */

@@ -1,10 +1,8 @@
 /* Steps that take their process down, and some that run or have run meanwhile. */
 #define _GNU_SOURCE
-#include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include <coxswain/step.h>
+#include "wait.h"
 
 /* Without UBSan's check, which would abort instead. */
 __attribute__((no_sanitize("undefined"))) static int null_write(struct cox_step *step)
@@ -26,22 +24,6 @@ static int do_exit(struct cox_step *step)
 {
     const int64_t *code = (const int64_t *)cox_step_scalar(step, "code", COX_I64);
     exit(code != NULL ? (int)*code : 1);
-}
-
-/* Waits at the FIFO `path` until its writer has closed it (see probe.c), or the process
- * is killed. */
-static int wait_at(struct cox_step *step)
-{
-    const struct cox_value *path = cox_step_argument(step, "path");
-    char byte;
-    int fd = path != NULL ? open((const char *)path->data, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd < 0) {
-        return cox_step_fail(step, 1, "there is no FIFO");
-    }
-    while (read(fd, &byte, 1) > 0) {
-    }
-    (void)close(fd);
-    return 0;
 }
 
 /* Adds 1 to `counter`. */
@@ -67,5 +49,5 @@ static int nothing(struct cox_step *step)
 
 COX_STEPS(COX_STEP("null_write", null_write), COX_STEP("do_abort", do_abort),
           COX_STEP("do_exit", do_exit), COX_STEP("wait_at", wait_at),
-          COX_STEP("count", count), COX_STEP("crash_once", crash_once),
-          COX_STEP("nothing", nothing));
+          COX_STEP("wait_cancelled", wait_cancelled), COX_STEP("count", count),
+          COX_STEP("crash_once", crash_once), COX_STEP("nothing", nothing));

@@ -1,10 +1,9 @@
 /* Steps that do one thing each, as their arguments say, so that a test sees what became
  * of it. */
-#include <fcntl.h>
+#define _GNU_SOURCE
 #include <stdbool.h>
-#include <unistd.h>
 
-#include <coxswain/step.h>
+#include "wait.h"
 
 #include "follow.h"
 
@@ -174,21 +173,6 @@ static int describe(struct cox_step *step)
     return r != 0 ? r : give(step, "columns", shape[1]);
 }
 
-/* Waits at the FIFO `path` until somebody has opened it for writing and closed it: who
- * has opened it knows that the step runs, and decides when it goes on. */
-static int wait_only(struct cox_step *step)
-{
-    char byte;
-    int fd = open(text(step, "path"), O_RDONLY);
-    if (fd < 0) {
-        return cox_step_fail(step, 1, "there is no FIFO");
-    }
-    while (read(fd, &byte, 1) > 0) {
-    }
-    (void)close(fd);
-    return 0;
-}
-
 static int add_one(struct cox_step *step, const char *name)
 {
     struct cox_variable *variable;
@@ -197,13 +181,38 @@ static int add_one(struct cox_step *step, const char *name)
     return r != 0 ? r : cox_step_add(step, variable, &one);
 }
 
-/* Waits, then adds 1 to `variable`, if that is given. */
-static int wait_at(struct cox_step *step)
+/* Adds 1 to `variable`, if that is given, after `waited`. */
+static int add_after(struct cox_step *step, int waited)
 {
-    int r = wait_only(step);
-    return r != 0 || cox_step_argument(step, "variable") == NULL
-               ? r
+    return waited != 0 || cox_step_argument(step, "variable") == NULL
+               ? waited
                : add_one(step, text(step, "variable"));
+}
+
+static int wait_and_add(struct cox_step *step)
+{
+    return add_after(step, wait_at(step));
+}
+
+/* Then returns `result`. */
+static int wait_cancelled_and_add(struct cox_step *step)
+{
+    int r = add_after(step, wait_cancelled(step));
+    return r != 0 ? r : (int)number(step, "result");
+}
+
+/* Never looks whether it is cancelled, but at what its pulls of `variable` return. */
+static int pull_until_it_fails(struct cox_step *step)
+{
+    static float values[FLOATS_MAX];
+    struct cox_pull wanted = {.values = values};
+    int fd = open_gate(step);
+    int r = cox_step_variable(step, text(step, "variable"), &wanted.variable);
+    while (fd >= 0 && r == 0) {
+        r = cox_step_pull(step, &wanted, 1);
+    }
+    (void)close(fd);
+    return r;
 }
 
 static int give_c0(struct cox_step *step)
@@ -229,7 +238,7 @@ static int follow_one(struct cox_step *step, int64_t what)
     case FOLLOW_PULL:
         return give_c0(step);
     case FOLLOW_WAIT:
-        return wait_only(step);
+        return wait_at(step);
     case FOLLOW_SPOIL:
         (void)cox_step_variable(step, "c0", &variable);
         (void)step->api->update(step, variable, 99, NULL, 0, &none);
@@ -267,5 +276,7 @@ COX_STEPS(COX_STEP("update", update), COX_STEP("update_blindly", update_blindly)
           COX_STEP("pull_without_keys", pull_without_keys),
           COX_STEP("pull_all", pull_all), COX_STEP("give_many", give_many),
           COX_STEP("give_named", give_named), COX_STEP("identify", identify),
-          COX_STEP("describe", describe), COX_STEP("wait_at", wait_at),
+          COX_STEP("describe", describe), COX_STEP("wait_at", wait_and_add),
+          COX_STEP("wait_cancelled", wait_cancelled_and_add),
+          COX_STEP("pull_until_it_fails", pull_until_it_fails),
           COX_STEP("follow", follow));

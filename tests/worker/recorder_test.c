@@ -49,6 +49,30 @@ TEST(recorder_tells_what_runs_and_not_what_has_returned)
     recorder_close(recorder, fd);
 }
 
+TEST(recorder_tells_of_a_process_that_ended_itself_only_what_it_blamed)
+{
+    int fd;
+    const struct coxi_crashed_head *crashed;
+    struct coxi_recorder *recorder = recorder_open(&fd);
+    for (uint32_t i = 0; i < 4; i++) {
+        begin(recorder, i, 10 + i);
+    }
+    coxi_recorder_blame(coxi_recorder_slot(recorder, 1), COXI_CAUSE_OVERRUN);
+    coxi_recorder_blame(coxi_recorder_slot(recorder, 3), COXI_CAUSE_MEMORY);
+    coxi_recorder_excuse(recorder);
+    assert_int_equal(2, coxi_recorder_collect(recorder, SIGKILL, &crashed));
+    assert_int_equal(11, crashed[0].closure);
+    assert_int_equal(COXI_CAUSE_OVERRUN, crashed[0].cause);
+    assert_int_equal(13, crashed[1].closure);
+    assert_int_equal(COXI_CAUSE_MEMORY, crashed[1].cause);
+    begin(recorder, 1, 21); /* in the next process nothing is left of it */
+    begin(recorder, 2, 22);
+    assert_int_equal(2, coxi_recorder_collect(recorder, SIGSEGV, &crashed));
+    assert_int_equal(SIGSEGV, crashed[0].cause);
+    assert_int_equal(SIGSEGV, crashed[1].cause);
+    recorder_close(recorder, fd);
+}
+
 TEST(recorder_of_a_new_step_process_does_not_serve)
 {
     int fd;

@@ -208,7 +208,8 @@ void rig_open(struct rig *rig, uint32_t n_ps, uint32_t n_slots, uint32_t commit_
     }
     assert_code(0, coxi_loop_new(0, NULL, NULL, &rig->loop));
     assert_code(0, coxi_loop_start(rig->loop, "rig"));
-    assert_code(0, coxi_slots_new(n_slots, NULL, &rig->slots));
+    const struct coxi_slots_options slots = {.n = n_slots, .loop = rig->loop};
+    assert_code(0, coxi_slots_new(&slots, &rig->slots));
     struct coxi_run_options options = {
         .worker = 4,
         .incarnation = 5,
@@ -228,7 +229,7 @@ void rig_open(struct rig *rig, uint32_t n_ps, uint32_t n_slots, uint32_t commit_
 void rig_close(struct rig *rig)
 {
     coxi_run_close(rig->run);
-    coxi_slots_recall(rig->slots, rig->run, false);
+    coxi_slots_drop(rig->slots, rig->run);
     coxi_run_unref(rig->run);
     coxi_slots_free(rig->slots);
     coxi_test_until(is_freed, rig, "the end of the run");
@@ -267,7 +268,8 @@ void rig_batch_add(struct rig *rig, struct rig_batch *batch, uint64_t closure,
     struct coxi_closure_head head = {.closure = closure,
                                      .attempt = attempt,
                                      .function = function_of(rig, function),
-                                     .args_len = (uint32_t)packed.len};
+                                     .args_len = (uint32_t)packed.len,
+                                     .timeout_ms = batch->timeout_ms};
     assert_code(0, coxi_buffer_append_raw(&batch->heads, &head, sizeof(head)));
     assert_code(0, coxi_buffer_append(&batch->args, packed.data, packed.len));
     coxi_buffer_fini(&packed);
@@ -278,6 +280,7 @@ int rig_batch_push(struct rig *rig, struct rig_batch *batch)
     struct coxi_dispatch dispatch = {
         .closures = (const struct coxi_closure_head *)(void *)batch->heads.data,
         .n_closures = batch->heads.len / sizeof(struct coxi_closure_head),
+        .grace_ms = 60000, /* no test is to be ended by it */
     };
     int r = coxi_slots_push(rig->slots, rig->run, &dispatch, batch->args.data,
                             batch->args.len);

@@ -12,6 +12,8 @@
 #include "tests/test.h"
 #include "tests/worker/gate.h"
 
+enum { GRACE_MS = 60000 }; /* no test is to be ended by it */
+
 static const struct coxi_session run1 = {.run = 1, .generation = 5, .token = 11};
 static const struct coxi_session run2 = {.run = 2, .generation = 1, .token = 22};
 
@@ -101,7 +103,8 @@ static void dispatch(struct caller *caller, uint64_t first, size_t n, const char
                                               .args_len = (uint32_t)args.len};
     }
     assert_true(n == 1 || path == NULL);
-    struct coxi_message message = {.kind = COXI_DISPATCH, .dispatch = {heads, n}};
+    struct coxi_message message = {.kind = COXI_DISPATCH,
+                                   .dispatch = {heads, n, GRACE_MS}};
     caller_send(caller, &message, args.data, args.len);
     coxi_buffer_fini(&args);
 }
@@ -321,7 +324,7 @@ TEST(worker_hands_back_what_is_recalled_and_finishes_what_runs)
     const char *path = gate_make("gate");
     worker_open(&w);
     struct caller *caller = join_ready(&w, &run1);
-    const struct coxi_message recall = {.kind = COXI_RECALL};
+    const struct coxi_message recall = {.kind = COXI_RECALL, .recall.all = true};
     dispatch(caller, 1, 1, "wait_at", path);
     dispatch(caller, 2, 5, "identify", NULL);
     int gate = gate_pass(path);

@@ -17,6 +17,13 @@ static void push_waiting(struct rig *rig, uint64_t closure, const char *path)
     rig_push(rig, closure, 1, "wait_at", &arg, 1);
 }
 
+/* All that has not started is wanted back. */
+static void recall_all(struct rig *rig)
+{
+    const struct coxi_recall recall = {.all = true};
+    assert_code(0, coxi_slots_recall(rig->slots, rig->run, &recall));
+}
+
 static void push_plain(struct rig *rig, uint64_t first, uint64_t n)
 {
     struct rig_batch batch = {0};
@@ -143,7 +150,7 @@ TEST(slots_answer_what_is_recalled_as_cancelled)
     push_plain(&rig, 2, 3);
     push_plain(&rig, 5, 1);
     int gate = gate_pass(path);
-    coxi_slots_recall(rig.slots, rig.run, true);
+    recall_all(&rig);
     bool seen[6] = {false};
     for (int i = 0; i < 4; i++) {
         struct rig_done done = rig_next(&rig);
@@ -174,7 +181,7 @@ TEST(slots_recall_the_rest_of_a_dispatch_that_has_begun)
     rig_batch_add(&rig, &batch, 3, 1, "identify", NULL, 0);
     assert_code(0, rig_batch_push(&rig, &batch));
     int gate = gate_pass(path);
-    coxi_slots_recall(rig.slots, rig.run, true);
+    recall_all(&rig);
     (void)rig_expect(&rig, 2, COX_ECANCELLED);
     (void)rig_expect(&rig, 3, COX_ECANCELLED);
     gate_release(gate);
@@ -190,15 +197,15 @@ TEST(slots_drop_without_an_answer_what_nobody_waits_for)
     push_waiting(&rig, 1, path);
     push_plain(&rig, 2, 20);
     int gate = gate_pass(path);
-    coxi_slots_recall(rig.slots, rig.run, false);
+    coxi_slots_drop(rig.slots, rig.run);
     gate_release(gate);
-    (void)rig_expect(&rig, 1, 0);
+    (void)rig_expect(&rig, 1, COX_ECANCELLED); /* what runs is cancelled */
     push_plain(&rig, 30, 1);
     (void)rig_expect(&rig, 30, 0);
     rig_close(&rig);
 }
 
-TEST(slots_recall_only_what_belongs_to_the_run)
+TEST(slots_drop_only_what_belongs_to_the_run)
 {
     struct rig rig;
     struct rig other;
@@ -207,15 +214,15 @@ TEST(slots_recall_only_what_belongs_to_the_run)
     rig_open(&other, 1, 1, 16);
     struct coxi_slots *its_own = other.slots;
     other.slots = rig.slots;
-    push_waiting(&rig, 1, path);
+    push_waiting(&other, 1, path);
     push_plain(&rig, 2, 2);
     push_plain(&other, 100, 2);
     push_plain(&rig, 4, 1);
     push_plain(&other, 102, 1);
     int gate = gate_pass(path);
-    coxi_slots_recall(rig.slots, rig.run, false);
+    coxi_slots_drop(rig.slots, rig.run);
     gate_release(gate);
-    (void)rig_expect(&rig, 1, 0);
+    (void)rig_expect(&other, 1, 0);
     for (uint64_t id = 100; id <= 102; id++) {
         (void)rig_expect(&other, id, 0);
     }
@@ -226,12 +233,23 @@ TEST(slots_recall_only_what_belongs_to_the_run)
     rig_close(&rig);
 }
 
+TEST(slots_take_nothing_of_a_client_that_is_gone)
+{
+    struct rig rig;
+    struct rig_batch batch = {0};
+    rig_open(&rig, 1, 1, 16);
+    coxi_run_close(rig.run);
+    rig_batch_add(&rig, &batch, 1, 1, "identify", NULL, 0);
+    assert_code(COX_EFENCED, rig_batch_push(&rig, &batch));
+    rig_close(&rig);
+}
+
 static bool has_stopped(void *arg)
 {
     return coxi_slots_stop(arg);
 }
 
-TEST(slots_that_stop_finish_what_runs_and_start_nothing)
+TEST(slots_that_stop_finish_what_runs_and_hand_back_the_rest)
 {
     struct rig rig;
     const char *path = gate_make("gate");
@@ -240,24 +258,26 @@ TEST(slots_that_stop_finish_what_runs_and_start_nothing)
     push_plain(&rig, 2, 5);
     int gate = gate_pass(path);
     assert_false(coxi_slots_stop(rig.slots));
+    push_plain(&rig, 7, 2); /* and what comes now */
+    for (uint64_t id = 2; id <= 8; id++) {
+        (void)rig_expect(&rig, id, COX_ECANCELLED);
+    }
     gate_release(gate);
     (void)rig_expect(&rig, 1, 0);
     coxi_test_until(has_stopped, rig.slots, "the slots' end");
-    push_plain(&rig, 7, 1);
-    coxi_slots_recall(rig.slots, rig.run, true);
-    for (int i = 0; i < 6; i++) {
-        assert_int_equal(COX_ECANCELLED, rig_next(&rig).head.code);
-    }
     rig_close(&rig);
 }
 
 TEST(slots_come_in_sensible_numbers)
 {
     struct coxi_slots *slots = NULL;
-    assert_code(COX_EINVAL, coxi_slots_new(0, NULL, &slots));
-    assert_code(COX_EINVAL, coxi_slots_new(1025, NULL, &slots));
+    struct coxi_slots_options options = {.n = 0};
+    assert_code(COX_EINVAL, coxi_slots_new(&options, &slots));
+    options.n = 1025;
+    assert_code(COX_EINVAL, coxi_slots_new(&options, &slots));
     assert_null(slots);
-    assert_code(0, coxi_slots_new(8, NULL, &slots));
+    options.n = 8;
+    assert_code(0, coxi_slots_new(&options, &slots));
     assert_true(coxi_slots_stop(slots));
     coxi_slots_free(slots);
     coxi_slots_free(NULL);

@@ -1,0 +1,48 @@
+/* How steps wait for a test; or for their cancellation. */
+#ifndef COXI_TESTS_STEPS_WAIT_H
+#define COXI_TESTS_STEPS_WAIT_H
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <coxswain/step.h>
+
+/* The FIFO `path`, once somebody has opened it for writing, who knows then that the step
+ * runs; negative where there is none. */
+static int open_gate(struct cox_step *step)
+{
+    const struct cox_value *path = cox_step_argument(step, "path");
+    int fd = path != NULL ? open((const char *)path->data, O_RDONLY | O_CLOEXEC) : -1;
+    return fd >= 0 ? fd : cox_step_fail(step, -1, "there is no FIFO");
+}
+
+/* Waits at the gate until its writer has closed it, or the process is killed. */
+static int wait_at(struct cox_step *step)
+{
+    char byte;
+    int fd = open_gate(step);
+    if (fd < 0) {
+        return fd;
+    }
+    while (read(fd, &byte, 1) > 0) {
+    }
+    (void)close(fd);
+    return 0;
+}
+
+/* Waits until it is cancelled. */
+static int wait_cancelled(struct cox_step *step)
+{
+    int fd = open_gate(step);
+    if (fd < 0) {
+        return fd;
+    }
+    while (!cox_step_cancelled(step)) {
+        (void)poll(NULL, 0, 1);
+    }
+    (void)close(fd);
+    return 0;
+}
+
+#endif

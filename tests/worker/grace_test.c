@@ -1,0 +1,157 @@
+/* Steps that do not return when they are cancelled: what becomes of their process, and
+ * who is told what. */
+#include <signal.h>
+#include <stdio.h>
+
+#include "tests/test.h"
+#include "tests/worker/gate.h"
+#include "tests/worker/process.h"
+
+enum { GRACE_MS = 50, LONG_MS = 60000 };
+
+/* A step `step` that runs when this returns. */
+static int start(struct caller *caller, uint64_t closure, const char *step,
+                 const char *path, uint32_t timeout_ms, uint32_t grace_ms)
+{
+    const struct worker_call call = {closure, 1, step, NULL, timeout_ms, grace_ms};
+    return worker_dispatch_to_gate(caller, &call, path);
+}
+
+static void recall(struct caller *caller, uint64_t closure, uint32_t grace_ms)
+{
+    const struct coxi_recall_head head = {closure, 1, 0};
+    struct coxi_message message = {.kind = COXI_RECALL};
+    message.recall = (struct coxi_recall){&head, 1, false, true, grace_ms};
+    caller_send(caller, &message, NULL, 0);
+}
+
+/* ---- cancelled by the client */
+
+TEST(a_cancelled_step_that_does_not_return_is_ended_with_its_process)
+{
+    struct worker w;
+    worker_open(&w, "--slots=2", NULL);
+    struct caller *caller = worker_join_ready(&w);
+    int gates[2];
+    gates[0] = start(caller, 1, "wait_at", gate_make("gate-1"), 0, LONG_MS);
+    gates[1] = start(caller, 2, "wait_at", gate_make("gate-2"), 0, LONG_MS);
+    recall(caller, 1, GRACE_MS);
+    worker_expect_crash(&w, caller);
+    gate_release(gates[0]);
+    gate_release(gates[1]);
+    program_assert_printed(&w.program, "event=step_not_returned closure=1 attempt=1 "
+                                       "function=wait_at after=cancel");
+    program_assert_printed(&w.program, "event=step_process_died signal=9");
+    worker_expect_no_report(&w); /* the client knows; and 2 has done nothing wrong */
+    worker_close(&w);
+}
+
+TEST(a_cancelled_step_that_returns_is_answered_by_the_same_process)
+{
+    struct worker w;
+    worker_open(&w, NULL, NULL);
+    struct caller *caller = worker_join_ready(&w);
+    int gate = start(caller, 1, "wait_cancelled", gate_make("gate"), 0, LONG_MS);
+    recall(caller, 1, LONG_MS);
+    worker_expect_done(caller, 1, COX_ECANCELLED);
+    gate_release(gate);
+    caller_close(caller);
+    worker_expect_no_report(&w);
+    assert_int_equal(0, kill(w.step_process, 0));
+    worker_close(&w);
+}
+
+TEST(a_recall_of_another_attempt_ends_nothing)
+{
+    static const struct coxi_recall_head others[] = {{1, 2, 0}, {2, 1, 0}};
+    struct coxi_message message = {.kind = COXI_RECALL};
+    message.recall = (struct coxi_recall){others, 2, false, true, 1};
+    struct worker w;
+    worker_open(&w, NULL, NULL);
+    struct caller *caller = worker_join_ready(&w);
+    int gate = start(caller, 1, "wait_at", gate_make("gate"), 0, GRACE_MS);
+    caller_send(caller, &message, NULL, 0);
+    gate_release(gate);
+    worker_expect_done(caller, 1, 0);
+    caller_close(caller);
+    worker_close(&w);
+}
+
+/* ---- past its deadline */
+
+TEST(a_step_that_overruns_and_does_not_return_is_reported_alone)
+{
+    struct worker w;
+    worker_open(&w, "--slots=2", NULL);
+    struct caller *caller = worker_join_ready(&w);
+    int gates[2];
+    gates[0] = start(caller, 1, "wait_at", gate_make("gate-1"), 0, GRACE_MS);
+    gates[1] = start(caller, 2, "wait_at", gate_make("gate-2"), 30, GRACE_MS);
+    worker_expect_crash(&w, caller);
+    gate_release(gates[0]);
+    gate_release(gates[1]);
+    program_assert_printed(&w.program,
+                           "event=step_not_returned closure=2 attempt=1 "
+                           "function=wait_at after=timeout timeout_ms=30 grace_ms=50");
+    worker_expect_report(&w, 2, 1, COXI_CAUSE_OVERRUN);
+    worker_expect_no_report(&w);
+    worker_close(&w);
+}
+
+TEST(a_step_that_overruns_and_returns_is_answered_by_the_same_process)
+{
+    struct worker w;
+    worker_open(&w, NULL, NULL);
+    struct caller *caller = worker_join_ready(&w);
+    int gate = start(caller, 1, "wait_cancelled", gate_make("gate"), 30, LONG_MS);
+    worker_expect_done(caller, 1, COX_EOVERRUN);
+    gate_release(gate);
+    caller_close(caller);
+    worker_expect_no_report(&w);
+    assert_int_equal(0, kill(w.step_process, 0));
+    worker_close(&w);
+}
+
+/* ---- its client is gone */
+
+TEST(a_step_of_a_client_that_is_gone_is_ended_with_its_process)
+{
+    struct worker w;
+    worker_open(&w, NULL, NULL);
+    struct caller *caller = worker_join_ready(&w);
+    int gate = start(caller, 1, "wait_at", gate_make("gate"), 0, GRACE_MS);
+    caller_close(caller);
+    worker_await(&w);
+    gate_release(gate);
+    worker_expect_no_report(&w);
+    worker_close(&w);
+}
+
+TEST(a_step_of_a_client_that_is_gone_sees_that_it_is_cancelled)
+{
+    struct worker w;
+    worker_open(&w, NULL, NULL);
+    struct caller *caller = worker_join_ready(&w);
+    int gate = start(caller, 1, "wait_cancelled", gate_make("gate"), 0, LONG_MS);
+    caller_close(caller);
+    worker_expect_no_report(&w); /* served in the slot that it has left */
+    gate_release(gate);
+    assert_int_equal(0, kill(w.step_process, 0));
+    worker_close(&w);
+}
+
+TEST(a_step_of_an_older_client_is_cancelled)
+{
+    struct coxi_session newer = worker_client;
+    struct worker w;
+    newer.generation++;
+    newer.token++;
+    worker_open(&w, NULL, NULL);
+    struct caller *caller = worker_join_ready(&w);
+    int gate = start(caller, 1, "wait_at", gate_make("gate"), 0, GRACE_MS);
+    struct caller *client = worker_join(&w, &newer);
+    worker_expect_crash(&w, client);
+    gate_release(gate);
+    caller_close(caller);
+    worker_close(&w);
+}

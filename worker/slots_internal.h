@@ -1,0 +1,86 @@
+/* What slots.c (the line, the slots) and watch.c (the watch over them) share. */
+#ifndef COXI_WORKER_SLOTS_INTERNAL_H
+#define COXI_WORKER_SLOTS_INTERNAL_H
+
+#include <pthread.h>
+
+#include "common/loop.h"
+#include "worker/running.h"
+#include "worker/slots.h"
+
+/* Closures that came in one dispatch. */
+struct coxi_batch {
+    struct coxi_batch *next;
+    struct coxi_run *run;
+    uint32_t grace_ms;
+    size_t n;
+    size_t n_taken;
+    atomic_size_t n_left; /* neither run nor handed back */
+    const uint8_t **args;
+    struct coxi_closure_head heads[];
+};
+
+struct coxi_slot {
+    struct coxi_slots *slots;
+    struct coxi_running running;
+    pthread_t thread;
+};
+
+/* The one-shot timer of the loop that looks after what runs. */
+struct coxi_watch {
+    uv_timer_t timer;       /* the loop's, from the first mail on */
+    struct coxi_mail start; /* the timer is to run for within_ms */
+    struct coxi_mail close; /* it is to go, and the slots with it */
+    bool posted;            /* `start` is in the loop's mailbox */
+    bool used;              /* it has ever been */
+    uint32_t within_ms;     /* it looks in as many, or sooner; COXI_WATCH_NEVER */
+};
+
+struct coxi_slots {
+    struct coxi_slots_options options; /* fixed */
+
+    pthread_mutex_t lock; /* guards all below; comes before a run's locks */
+    pthread_cond_t work;
+    struct coxi_batch *first;
+    struct coxi_batch *last;
+    size_t n_waiting;
+    uint32_t n_running;
+    bool stop;
+    struct coxi_watch watch;
+    uint32_t n_threads;
+    struct coxi_slot threads[];
+};
+
+enum {
+    COXI_WATCH_NEVER = INT32_MAX,
+};
+
+void coxi_watch_init(struct coxi_slots *slots);
+
+/* No slot runs any more: frees the slots, on the loop where that has the timer. */
+void coxi_watch_close(struct coxi_slots *slots);
+
+/*
+ * Has the loop look within so many milliseconds from now. A timer that is set to fire
+ * that soon, whenever it was set, is soon enough. Locked.
+ */
+void coxi_watch_set(struct coxi_slots *slots, uint32_t within_ms);
+
+/* A slot is about to run what its `running` says. Locked. Cost: nothing, but once in the
+ * shortest timeout. */
+static inline void coxi_watch_begin(struct coxi_slots *slots,
+                                    const struct coxi_running *running)
+{
+    uint32_t within_ms =
+        running->head.timeout_ms > 0 ? running->head.timeout_ms : COXI_WATCH_NEVER;
+    if (within_ms < slots->watch.within_ms) {
+        coxi_watch_set(slots, within_ms);
+    }
+}
+
+/* Cancels what the slot runs, unless it has ended; the process ends grace_ms from now
+ * if it still runs then. Locked. */
+void coxi_watch_cancel(struct coxi_slots *slots, struct coxi_running *running,
+                       enum coxi_running_state why, uint32_t grace_ms);
+
+#endif

@@ -1,0 +1,255 @@
+/*
+ * The watch over the slots, see slots_internal.h: cancels steps that run for too long,
+ * and ends the process where a step that was cancelled has not returned in time. The
+ * supervisor starts another process then.
+ *
+ * Invariant: while anything runs that has a deadline, a timer is set that fires no later
+ * than that (but for the time that the loop takes to set it). When it fires, the loop
+ * looks at every slot and sets it anew. So a step costs no timer of its own: one that
+ * begins when a timer is set for within its own timeout adds nothing.
+ *
+ * The end of the process is certain once it has begun: the kernel is told to kill it
+ * before anything is done that might take time.
+ *
+ * Threads: the loop, but for coxi_watch_set and coxi_watch_cancel. Cost: a look at each
+ * slot once in the shortest timeout. An idle process has no timer.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/sync.h"
+#include "worker/slots_internal.h"
+
+enum { NS_PER_MS = 1000000, END_MS = 100 };
+
+/* ---- the end of the process */
+
+/* From here on the process ends in END_MS, whatever happens here. */
+static void begin_end(void)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+    struct itimerspec in = {.it_value.tv_nsec = END_MS * NS_PER_MS};
+    timer_t timer;
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 ||
+        timer_settime(timer, 0, &in, NULL) != 0) {
+        (void)kill(getpid(), SIGKILL);
+    }
+}
+
+/* Ends it now; what other slots have to say leaves before. Not locked. */
+static void end_process(struct coxi_slots *slots)
+{
+    for (uint32_t i = 0; i < slots->n_threads; i++) {
+        const struct coxi_running *running = &slots->threads[i].running;
+        struct coxi_run *run = NULL;
+        coxi_lock(&slots->lock);
+        if (atomic_load(&running->state) != COXI_RUN_IDLE) {
+            run = coxi_run_ref(running->run);
+        }
+        coxi_unlock(&slots->lock);
+        if (run != NULL) {
+            coxi_run_flush(run);
+            coxi_run_unref(run);
+        }
+    }
+    (void)kill(getpid(), SIGKILL);
+}
+
+/*
+ * A step has not returned: what runs in other slots is not to blame. False: it has, just
+ * now. Locked.
+ */
+static bool end_for_step(struct coxi_slots *slots, struct coxi_running *running,
+                         enum coxi_running_state why)
+{
+    if (!coxi_running_change(running, why, COXI_RUN_ENDING)) {
+        return false;
+    }
+    begin_end();
+    const struct coxi_function *function =
+        coxi_run_function(running->run, &running->head);
+    bool overrun = why == COXI_RUN_OVERRUN;
+    if (overrun) {
+        coxi_recorder_blame(running->recorder, COXI_CAUSE_OVERRUN);
+    }
+    coxi_recorder_excuse(slots->options.recorder);
+    coxi_log(COXI_LOG_ERROR, "step_not_returned",
+             "closure=%llu attempt=%u function=%s after=%s timeout_ms=%u grace_ms=%u",
+             (unsigned long long)running->head.closure, running->head.attempt,
+             function != NULL ? function->name : "", overrun ? "timeout" : "cancel",
+             running->head.timeout_ms, running->grace_ms);
+    return true;
+}
+
+/* ---- cancelling */
+
+static void wake_for_place(struct coxi_run *run)
+{
+    coxi_lock(&run->lock);
+    (void)pthread_cond_broadcast(&run->room);
+    coxi_unlock(&run->lock);
+}
+
+void coxi_watch_cancel(struct coxi_slots *slots, struct coxi_running *running,
+                       enum coxi_running_state why, uint32_t grace_ms)
+{
+    uint64_t kill_at_ns = coxi_now_ns() + (uint64_t)grace_ms * NS_PER_MS;
+    bool waits = coxi_running_change(running, COXI_RUN_RETURNED, COXI_RUN_CANCELLED);
+    bool first = waits || coxi_running_change(running, COXI_RUN_RUNNING, why);
+    if (first || kill_at_ns < running->kill_at_ns) {
+        running->grace_ms = grace_ms;
+        running->kill_at_ns = kill_at_ns;
+        coxi_watch_set(slots, grace_ms);
+    }
+    if (waits) {
+        wake_for_place(running->run);
+    }
+}
+
+/* ---- looking */
+
+/* When something is to be done about what a slot runs. Locked. */
+static uint64_t due_ns(struct coxi_running *running, enum coxi_running_state state,
+                       uint64_t now_ns)
+{
+    uint64_t started_ns;
+    switch (state) {
+    case COXI_RUN_RUNNING:
+        if (running->head.timeout_ms == 0) {
+            return UINT64_MAX;
+        }
+        started_ns = atomic_load_explicit(&running->started_ns, memory_order_relaxed);
+        return (started_ns > 0 ? started_ns : now_ns) +
+               (uint64_t)running->head.timeout_ms * NS_PER_MS;
+    case COXI_RUN_CANCELLED:
+    case COXI_RUN_OVERRUN:
+        return running->kill_at_ns;
+    case COXI_RUN_IDLE:
+    case COXI_RUN_RETURNED:
+    case COXI_RUN_ENDING:
+        break;
+    }
+    return UINT64_MAX;
+}
+
+/* Does what is due. True: the process is to end. Locked. */
+static bool look_at(struct coxi_slots *slots, struct coxi_running *running,
+                    uint64_t now_ns, uint64_t *next_ns)
+{
+    enum coxi_running_state state =
+        (enum coxi_running_state)atomic_load(&running->state);
+    uint64_t at_ns = due_ns(running, state, now_ns);
+    if (at_ns <= now_ns && state != COXI_RUN_RUNNING) {
+        return end_for_step(slots, running, state);
+    }
+    if (at_ns <= now_ns) {
+        coxi_watch_cancel(slots, running, COXI_RUN_OVERRUN, running->grace_ms);
+        at_ns = running->kill_at_ns;
+    }
+    *next_ns = at_ns < *next_ns ? at_ns : *next_ns;
+    return false;
+}
+
+/* On the loop, locked. */
+static void start_timer(struct coxi_slots *slots);
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct coxi_slots *slots = timer->data;
+    uint64_t next_ns = UINT64_MAX;
+    bool end = false;
+    coxi_lock(&slots->lock);
+    uint64_t now_ns = coxi_now_ns();
+    slots->watch.within_ms = COXI_WATCH_NEVER;
+    for (uint32_t i = 0; i < slots->n_threads; i++) {
+        end |= look_at(slots, &slots->threads[i].running, now_ns, &next_ns);
+    }
+    if (next_ns != UINT64_MAX) {
+        uint64_t within_ms = (next_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
+        slots->watch.within_ms =
+            within_ms < COXI_WATCH_NEVER ? (uint32_t)within_ms : COXI_WATCH_NEVER - 1;
+        start_timer(slots);
+    }
+    coxi_unlock(&slots->lock);
+    if (end) {
+        end_process(slots);
+    }
+}
+
+static void start_timer(struct coxi_slots *slots)
+{
+    uv_update_time(coxi_loop_uv(slots->options.loop));
+    (void)uv_timer_start(&slots->watch.timer, on_timer, slots->watch.within_ms, 0);
+}
+
+/* ---- life */
+
+static void on_start(struct coxi_mail *mail)
+{
+    struct coxi_watch *watch =
+        (struct coxi_watch *)((char *)mail - offsetof(struct coxi_watch, start));
+    struct coxi_slots *slots =
+        (struct coxi_slots *)((char *)watch - offsetof(struct coxi_slots, watch));
+    coxi_lock(&slots->lock);
+    if (watch->timer.data == NULL) {
+        (void)uv_timer_init(coxi_loop_uv(slots->options.loop), &watch->timer);
+        watch->timer.data = slots;
+    }
+    watch->posted = false;
+    if (watch->within_ms != COXI_WATCH_NEVER) {
+        start_timer(slots);
+    }
+    coxi_unlock(&slots->lock);
+}
+
+void coxi_watch_set(struct coxi_slots *slots, uint32_t within_ms)
+{
+    struct coxi_watch *watch = &slots->watch;
+    if (within_ms >= watch->within_ms) {
+        return;
+    }
+    watch->within_ms = within_ms;
+    if (!watch->posted) {
+        watch->posted = true;
+        watch->used = true;
+        coxi_loop_post(slots->options.loop, &watch->start);
+    }
+}
+
+void coxi_watch_init(struct coxi_slots *slots)
+{
+    slots->watch.start.run = on_start;
+    slots->watch.within_ms = COXI_WATCH_NEVER;
+}
+
+static void slots_fini(struct coxi_slots *slots)
+{
+    (void)pthread_cond_destroy(&slots->work);
+    (void)pthread_mutex_destroy(&slots->lock);
+    free(slots);
+}
+
+static void on_closed(uv_handle_t *timer)
+{
+    slots_fini(timer->data);
+}
+
+static void on_close(struct coxi_mail *mail)
+{
+    struct coxi_watch *watch =
+        (struct coxi_watch *)((char *)mail - offsetof(struct coxi_watch, close));
+    uv_close((uv_handle_t *)&watch->timer, on_closed);
+}
+
+void coxi_watch_close(struct coxi_slots *slots)
+{
+    if (!slots->watch.used) {
+        slots_fini(slots);
+        return;
+    }
+    slots->watch.close.run = on_close;
+    coxi_loop_post(slots->options.loop, &slots->watch.close);
+}
