@@ -1,6 +1,7 @@
 /* Steps that a test holds and releases, so that it knows what runs when. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <coxswain/step.h>
@@ -36,6 +37,36 @@ static int hold_and_count(struct cox_step *step)
         r = cox_step_variable(step, "c0", &counter);
     }
     return r != 0 ? r : cox_step_add(step, counter, &one);
+}
+
+/*
+ * As hold_and_count, but looks all the while whether it is cancelled, and succeeds then
+ * with what it has; where there is an argument "flush" it has committed that before.
+ */
+static int watch_and_count(struct cox_step *step)
+{
+    const int64_t one = 1;
+    const struct cox_value *fifo = cox_step_argument(step, "fifo");
+    struct cox_variable *counter;
+    struct pollfd end = {.fd = -1};
+    int r = fifo == NULL ? cox_step_fail(step, 1, "it needs an argument fifo") : 0;
+    if (r == 0) {
+        r = cox_step_variable(step, "c0", &counter);
+    }
+    if (r == 0) {
+        r = cox_step_add(step, counter, &one);
+    }
+    if (r == 0 && cox_step_argument(step, "flush") != NULL) {
+        r = cox_step_flush(step);
+    }
+    if (r != 0) {
+        return r;
+    }
+    end.fd = open((const char *)fifo->data, O_RDONLY | O_CLOEXEC);
+    while (!cox_step_cancelled(step) && poll(&end, 1, 1) == 0) {
+    }
+    (void)close(end.fd);
+    return 0;
 }
 
 /* As hold_and_count where it is told of a FIFO, but not in its second attempt; "attempt". */
@@ -123,4 +154,4 @@ static int nothing(struct cox_step *step)
 COX_STEPS(COX_STEP("hold", hold), COX_STEP("hold_and_count", hold_and_count),
           COX_STEP("count_or_fail", count_or_fail), COX_STEP("number_off", number_off),
           COX_STEP("nothing", nothing), COX_STEP("echo", echo), COX_STEP("fail", fail),
-          COX_STEP("straggle", straggle));
+          COX_STEP("straggle", straggle), COX_STEP("watch_and_count", watch_and_count));
