@@ -10,25 +10,8 @@
 #include "common/buffer.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/link.h"
 #include "common/log.h"
-
-static bool is_loopback(const char *url)
-{
-    static const char numbers[] = "tcp://127.";
-    static const char *const prefixes[] = {"ipc://",
-                                           "tcp://localhost:", "tcp://[::1]:"};
-    if (strncmp(url, numbers, strlen(numbers)) == 0) {
-        /* Only as numbers: a host called 127.example.org may be anywhere. */
-        return url[strlen(numbers) + strspn(url + strlen(numbers), "0123456789.")] ==
-               ':';
-    }
-    for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
-        if (strncmp(url, prefixes[i], strlen(prefixes[i])) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
 
 void coxi_die_with_parent(int parent)
 {
@@ -50,7 +33,7 @@ int coxi_daemon_start(const struct coxi_daemon_options *options, const char *rol
         coxi_die_with_parent((int)options->parent);
     }
     (void)signal(SIGPIPE, SIG_IGN);
-    if (!is_loopback(options->listen) && !options->insecure) {
+    if (!coxi_url_is_local(options->listen) && !options->insecure) {
         return coxi_error(
             COX_EINVAL,
             "--listen %s can be reached from other hosts, and whoever "

@@ -154,7 +154,20 @@ typedef void (*coxi_listener_accepted)(void *arg, struct coxi_link *link);
  */
 int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *arg,
                        struct coxi_listener **ret);
+
+/*
+ * The same, but waits a second for an address in use, which a process that is just ending
+ * may hold for a moment more: then COX_EADDRESS, and what to do. Blocks.
+ */
+int coxi_listener_claim(const char *url, coxi_listener_accepted accepted, void *arg,
+                        struct coxi_listener **ret);
 void coxi_listener_start(struct coxi_listener *listener);
+
+/* COX_EADDRESS unless `url` is like "tcp://host:port" or "ipc:///path". */
+int coxi_url_check(const char *url);
+
+/* True where only processes of this host reach `url`. */
+bool coxi_url_is_local(const char *url);
 
 /* The address that peers dial, with the port in use. Lives as long as the listener. */
 const char *coxi_listener_url(const struct coxi_listener *listener);

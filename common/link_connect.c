@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <nng/nng.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,7 +192,11 @@ struct coxi_listener {
     char url[160];
 };
 
-enum { ACCEPT_REST_MS = 50 };
+enum {
+    ACCEPT_REST_MS = 50,
+    CLAIM_MS = 1000, /* how long an address may be in use before that counts */
+    CLAIM_REST_MS = 20,
+};
 
 static void accept_callback(void *arg)
 {
@@ -280,6 +285,61 @@ int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *a
     set_url(listener, url);
     *ret = listener;
     return 0;
+}
+
+int coxi_url_check(const char *url)
+{
+    char copy[160];
+    const char *port = "";
+    if (strlen(url) < sizeof(copy) && strstr(url, "://") != NULL) {
+        (void)strcpy(copy, url);
+        port = port_of(copy);
+    }
+    bool is_port = port > copy && port[-1] != '/' && port[0] == ':' &&
+                   port[1] != '\0' && port[1 + strspn(port + 1, "0123456789")] == '\0';
+    bool is_tcp = strncmp(url, "tcp://", 6) == 0 || strncmp(url, "tls+tcp://", 10) == 0;
+    bool is_ipc = strncmp(url, "ipc:///", 7) == 0 && url[7] != '\0';
+    if (is_ipc || (is_tcp && is_port)) {
+        return 0;
+    }
+    return coxi_error(COX_EADDRESS,
+                      "'%s' is no address: it is like tcp://host:port or ipc:///path",
+                      url);
+}
+
+bool coxi_url_is_local(const char *url)
+{
+    static const char numbers[] = "tcp://127.";
+    static const char *const prefixes[] = {"ipc://",
+                                           "tcp://localhost:", "tcp://[::1]:"};
+    if (strncmp(url, numbers, strlen(numbers)) == 0) {
+        /* Only as numbers: a host called 127.example.org may be anywhere. */
+        return url[strlen(numbers) + strspn(url + strlen(numbers), "0123456789.")] ==
+               ':';
+    }
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
+        if (strncmp(url, prefixes[i], strlen(prefixes[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int coxi_listener_claim(const char *url, coxi_listener_accepted accepted, void *arg,
+                        struct coxi_listener **ret)
+{
+    int r = coxi_listener_open(url, accepted, arg, ret);
+    for (int waited_ms = 0; r == COX_EAGAIN && waited_ms < CLAIM_MS;
+         waited_ms += CLAIM_REST_MS) {
+        (void)poll(NULL, 0, CLAIM_REST_MS);
+        r = coxi_listener_open(url, accepted, arg, ret);
+    }
+    return r != COX_EAGAIN
+               ? r
+               : coxi_error(COX_EADDRESS,
+                            "%s is in use: end the process that listens there, or "
+                            "listen at another address (port 0 is any free one)",
+                            url);
 }
 
 void coxi_listener_start(struct coxi_listener *listener)

@@ -1,6 +1,8 @@
 /* See message.h. */
 #include "common/message.h"
 
+#include <string.h>
+
 #include "common/error.h"
 
 int coxi_message_send(struct coxi_link *link, const struct coxi_message *message,
@@ -37,6 +39,24 @@ int coxi_hello_send(struct coxi_link *link, const struct coxi_hello *hello)
     struct coxi_message message = {.kind = COXI_HELLO, .hello = *hello};
     message.hello.version = COXI_WIRE_VERSION;
     return coxi_message_send(link, &message, NULL, false);
+}
+
+int coxi_hello_name_check(const char *name)
+{
+    size_t len = strlen(name);
+    for (size_t i = 0; i < len; i++) {
+        if (name[i] <= ' ' || name[i] > '~' || strchr("\"'\\", name[i]) != NULL) {
+            return coxi_error(COX_EINVAL,
+                              "character %zu of the worker's name is no visible ASCII "
+                              "character, or is a quote or a backslash",
+                              i + 1);
+        }
+    }
+    if (len == 0 || len > COXI_WIRE_NAME_MAX) {
+        return coxi_error(COX_EINVAL, "a worker's name has 1 to %d characters, not %zu",
+                          COXI_WIRE_NAME_MAX, len);
+    }
+    return 0;
 }
 
 int coxi_refuse(struct coxi_link *link, int code, const char *text)

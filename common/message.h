@@ -39,6 +39,10 @@ int coxi_hello_send(struct coxi_link *link, const struct coxi_hello *hello);
 int coxi_hello_read(struct coxi_link *link, const struct coxi_frame *frame,
                     struct coxi_hello *ret);
 
+/* COX_EINVAL unless it can be the name of a worker that dials: 1 to 127 visible ASCII
+ * characters, no quote, no backslash. */
+int coxi_hello_name_check(const char *name);
+
 /* Tells the peer why not, and closes when that has left. Returns `code`. */
 int coxi_refuse(struct coxi_link *link, int code, const char *text);
 

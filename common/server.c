@@ -2,28 +2,38 @@
  * See server.h. A connection is a struct connection in a list: its thread marks it
  * ended, and the next tick (or the end of the server) joins the thread and frees it. A
  * peer that does not read its answers is not read from either.
+ *
+ * A server that dials has a thread for that, which is also the one of the connection; a
+ * data connection is in the list like others, and its thread dials first.
  */
 #include "common/server.h"
 
-#include <poll.h>
 #include <stdlib.h>
 
 #include "common/error.h"
 #include "common/log.h"
+#include "common/rand.h"
 #include "common/sync.h"
 
 enum {
     CONNECTIONS_MAX = 16384,
     IN_LINE_MAX = 8 * 1024 * 1024, /* bytes of answers in line before reading stops */
-    BIND_MS = 1000, /* how long an address may be in use before that counts */
-    BIND_REST_MS = 20,
+    CONNECT_MS = 1000,
+    REST_FIRST_MS =
+        10, /* between dialling and dialling again: twice as long each time */
+    REST_MAX_MS = 2000,
+    DATA_MAX =
+        8, /* connections for data that we dial: one, and those that are ending */
 };
 
 struct connection {
     struct coxi_peer peer; /* hello: written once, under the lock */
     struct connection *next;
     pthread_t thread;
-    bool greeted; /* this one and `ended`: guarded by server->lock */
+    bool dialled;              /* by us: our greeting comes first */
+    enum coxi_channel channel; /* if so */
+    struct coxi_link *control; /* if so, of a data connection */
+    bool greeted;              /* this one and `ended`: guarded by server->lock */
     bool ended;
 };
 
@@ -31,10 +41,26 @@ struct coxi_server {
     struct coxi_server_options options;
     struct coxi_links *links;
     struct coxi_listener *listener;
-    pthread_mutex_t lock; /* guards the list; before that of the links */
+    pthread_t dialler;
+    bool dials;             /* the thread is there */
+    pthread_mutex_t lock;   /* guards all below; before that of the links */
+    pthread_cond_t changed; /* `started` or `stopping` */
+    bool started;
+    bool stopping; /* nothing is dialled any more */
+    bool quiet;    /* the peer has been away for long: that is no news */
     struct connection *connections;
     size_t n_connections;
 };
+
+/* ---- a connection's thread */
+
+static int say_hello(struct coxi_link *link, const struct coxi_server *server,
+                     enum coxi_channel channel)
+{
+    struct coxi_hello self = server->options.self;
+    self.channel = channel;
+    return coxi_hello_send(link, &self);
+}
 
 static int greet(struct connection *connection, const struct coxi_frame *frame)
 {
@@ -45,6 +71,8 @@ static int greet(struct connection *connection, const struct coxi_frame *frame)
     if (r != 0) {
         return r;
     }
+    hello.name = NULL; /* it is in the frame, which does not last */
+    hello.channel = connection->dialled ? connection->channel : hello.channel;
     coxi_lock(&server->lock);
     peer->hello = hello;
     coxi_unlock(&server->lock);
@@ -56,9 +84,7 @@ static int greet(struct connection *connection, const struct coxi_frame *frame)
     connection->greeted = true;
     coxi_unlock(&server->lock);
     coxi_link_allow(peer->link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
-    struct coxi_hello self = server->options.self;
-    self.channel = hello.channel;
-    r = coxi_hello_send(peer->link, &self);
+    r = connection->dialled ? 0 : say_hello(peer->link, server, hello.channel);
     if (r == 0 && server->options.events->on_greeted != NULL) {
         r = server->options.events->on_greeted(server->options.arg, peer);
     }
@@ -82,12 +108,22 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
                         server->options.arg, &connection->peer, &message, frame);
 }
 
+static bool is_quiet(struct coxi_server *server)
+{
+    coxi_lock(&server->lock);
+    bool quiet = server->quiet;
+    coxi_unlock(&server->lock);
+    return quiet;
+}
+
 static void on_close(void *arg, struct coxi_link *link, int code, const char *text)
 {
     (void)link;
     struct connection *connection = arg;
-    const struct coxi_server_options *options = &connection->peer.server->options;
-    bool expected = code == COX_ECLOSED || code == COX_ECANCELLED;
+    struct coxi_server *server = connection->peer.server;
+    const struct coxi_server_options *options = &server->options;
+    bool expected = code == COX_ECLOSED || code == COX_ECANCELLED ||
+                    (connection->dialled && !connection->greeted && is_quiet(server));
     coxi_log(expected ? COXI_LOG_DEBUG : COXI_LOG_WARN, "connection_closed",
              "peer_role=%d peer_index=%u code=%s text=\"%s\"",
              (int)connection->peer.hello.role, connection->peer.hello.index,
@@ -102,32 +138,79 @@ static const struct coxi_link_events link_events = {
     .on_close = on_close,
 };
 
+/* Connects, and greets first: 0, or why not. */
+static int dial(struct connection *connection)
+{
+    struct coxi_server *server = connection->peer.server;
+    struct coxi_link *link;
+    int r = coxi_link_connect(server->options.dial, CONNECT_MS, &link);
+    if (r != 0) {
+        return r;
+    }
+    connection->peer.link = link;
+    coxi_link_listen_to(link, &link_events, connection);
+    coxi_lock(&server->lock);
+    bool stopping = server->stopping;
+    coxi_links_add(server->links, link);
+    coxi_unlock(&server->lock);
+    if (stopping) {
+        coxi_link_close(link, COX_ECANCELLED, "the daemon is ending");
+    }
+    (void)say_hello(link, server, connection->channel);
+    return 0;
+}
+
+/* Serves a connection to its end; 0, or why it did not come about. */
+static int serve(struct connection *connection)
+{
+    int r = connection->dialled ? dial(connection) : 0;
+    if (r != 0) {
+        return r;
+    }
+    r = coxi_link_run(connection->peer.link);
+    return connection->greeted ? 0 : r;
+}
+
 static void *connection_thread(void *arg)
 {
     struct connection *connection = arg;
     struct coxi_server *server = connection->peer.server;
-    (void)coxi_link_run(connection->peer.link);
+    int r = serve(connection);
+    if (connection->control != NULL && r != 0) {
+        coxi_link_close(connection->control, r, "it cannot be dialled for data");
+    }
     coxi_lock(&server->lock);
     connection->ended = true;
     coxi_unlock(&server->lock);
     return NULL;
 }
 
-/* On a thread of nng's: makes the connection and its thread, no more. */
-static void accepted(void *arg, struct coxi_link *link)
+/* The connections for data that we have dialled. Locked. */
+static size_t count_data(const struct coxi_server *server)
 {
-    struct coxi_server *server = arg;
-    struct connection *connection = calloc(1, sizeof(*connection));
-    int r = connection == NULL ? coxi_error_memory("a connection") : 0;
+    size_t n = 0;
+    for (const struct connection *c = server->connections; c != NULL; c = c->next) {
+        n += c->dialled;
+    }
+    return n;
+}
+
+/* Puts a connection in the list and starts its thread. */
+static int begin(struct coxi_server *server, struct connection *connection)
+{
+    int r = 0;
     coxi_lock(&server->lock);
-    if (r == 0 && server->n_connections == CONNECTIONS_MAX) {
+    if (server->n_connections == CONNECTIONS_MAX) {
         r = coxi_error(COX_ELIMIT, "%d connections are open", CONNECTIONS_MAX);
+    } else if (connection->dialled && count_data(server) >= DATA_MAX) {
+        r = coxi_error(COX_EPROTO, "%d connections for data are open", DATA_MAX);
     }
     if (r == 0) {
         connection->peer.server = server;
-        connection->peer.link = link;
-        coxi_link_listen_to(link, &link_events, connection);
-        coxi_links_add(server->links, link);
+        if (!connection->dialled) {
+            coxi_link_listen_to(connection->peer.link, &link_events, connection);
+            coxi_links_add(server->links, connection->peer.link);
+        }
         r = coxi_thread_start(&connection->thread, "cox:peer", connection_thread,
                               connection);
     }
@@ -137,14 +220,110 @@ static void accepted(void *arg, struct coxi_link *link)
         server->n_connections++;
     }
     coxi_unlock(&server->lock);
+    return r;
+}
+
+static void connection_free(struct connection *connection)
+{
+    coxi_link_unref(connection->peer.link);
+    coxi_link_unref(connection->control);
+    coxi_buffer_fini(&connection->peer.scratch);
+    free(connection);
+}
+
+/* On a thread of nng's: makes the connection and its thread, no more. */
+static void accepted(void *arg, struct coxi_link *link)
+{
+    struct connection *connection = calloc(1, sizeof(*connection));
+    int r = COX_ENOMEM;
+    if (connection == NULL) {
+        (void)coxi_error_memory("a connection");
+        coxi_link_unref(link);
+    } else {
+        connection->peer.link = link;
+        r = begin(arg, connection);
+    }
     if (r != 0) {
         coxi_log(COXI_LOG_WARN, "connection_dropped", "error=\"%s\"",
                  coxi_error_text());
+    }
+    if (r != 0 && connection != NULL) {
         coxi_links_drop(link);
-        coxi_link_unref(link);
-        free(connection);
+        connection_free(connection);
     }
 }
+
+/* ---- dialling instead */
+
+int coxi_server_dial_data(struct coxi_server *server, const struct coxi_peer *control)
+{
+    struct connection *connection = calloc(1, sizeof(*connection));
+    if (connection == NULL) {
+        return coxi_error_memory("a connection");
+    }
+    connection->dialled = true;
+    connection->channel = COXI_CHANNEL_DATA;
+    connection->control = coxi_link_ref(control->link);
+    int r = begin(server, connection);
+    if (r != 0) {
+        connection_free(connection);
+    }
+    return r;
+}
+
+/* Between two connections; false: there is to be no other. */
+static bool rest(struct coxi_server *server, int rest_ms)
+{
+    struct timespec until = coxi_deadline(rest_ms);
+    int r = 0;
+    coxi_lock(&server->lock);
+    server->quiet = rest_ms >= REST_MAX_MS / 2;
+    while (r == 0 && !server->stopping) {
+        r = pthread_cond_timedwait(&server->changed, &server->lock, &until);
+    }
+    bool go_on = !server->stopping;
+    coxi_unlock(&server->lock);
+    return go_on;
+}
+
+/* Dials, and serves that connection, until the server stops. */
+static void *dialler_thread(void *arg)
+{
+    struct coxi_server *server = arg;
+    uint64_t random = coxi_random_id();
+    int rest_ms = REST_FIRST_MS;
+    coxi_lock(&server->lock);
+    while (!server->started && !server->stopping) {
+        (void)pthread_cond_wait(&server->changed, &server->lock);
+    }
+    coxi_unlock(&server->lock);
+    do {
+        struct connection connection = {.peer.server = server, .dialled = true};
+        int r = serve(&connection);
+        if (connection.peer.link == NULL) {
+            coxi_log(is_quiet(server) ? COXI_LOG_DEBUG : COXI_LOG_WARN, "not_reached",
+                     "address=%s error=\"%s\"", server->options.dial,
+                     coxi_error_text());
+        }
+        coxi_link_unref(connection.peer.link);
+        coxi_buffer_fini(&connection.peer.scratch);
+        rest_ms = r == 0 ? REST_FIRST_MS : rest_ms * 2;
+        rest_ms = rest_ms < REST_MAX_MS ? rest_ms : REST_MAX_MS;
+        /* Not all at once: many may have lost the same peer. */
+    } while (
+        rest(server, rest_ms / 2 + (int)(coxi_rand(&random) % (unsigned)rest_ms) / 2));
+    return NULL;
+}
+
+void coxi_server_dial_stop(struct coxi_server *server)
+{
+    coxi_lock(&server->lock);
+    server->stopping = true;
+    (void)pthread_cond_broadcast(&server->changed);
+    coxi_unlock(&server->lock);
+}
+
+/* ---- the server */
 
 int coxi_server_open(const struct coxi_server_options *options,
                      struct coxi_server **ret)
@@ -155,20 +334,13 @@ int coxi_server_open(const struct coxi_server_options *options,
     }
     server->options = *options;
     (void)pthread_mutex_init(&server->lock, NULL);
+    coxi_cond_init(&server->changed);
     int r = coxi_links_new(options->peer_timeout_ms, &server->links);
-    for (int waited_ms = 0; r == 0 && server->listener == NULL;
-         waited_ms += BIND_REST_MS) {
-        r = coxi_listener_open(options->listen, accepted, server, &server->listener);
-        if (r == COX_EAGAIN && waited_ms < BIND_MS) {
-            (void)poll(NULL, 0, BIND_REST_MS);
-            r = 0;
-        }
-    }
-    if (r == COX_EAGAIN) {
-        r = coxi_error(COX_EADDRESS,
-                       "%s is in use: end the process that listens there, or listen at "
-                       "another address (port 0 is any free one)",
-                       options->listen);
+    if (r == 0 && options->dial != NULL) {
+        r = coxi_thread_start(&server->dialler, "cox:dial", dialler_thread, server);
+        server->dials = r == 0;
+    } else if (r == 0) {
+        r = coxi_listener_claim(options->listen, accepted, server, &server->listener);
     }
     if (r != 0) {
         coxi_server_free(server);
@@ -180,12 +352,19 @@ int coxi_server_open(const struct coxi_server_options *options,
 
 void coxi_server_start(struct coxi_server *server)
 {
-    coxi_listener_start(server->listener);
+    coxi_lock(&server->lock);
+    server->started = true;
+    (void)pthread_cond_broadcast(&server->changed);
+    coxi_unlock(&server->lock);
+    if (server->listener != NULL) {
+        coxi_listener_start(server->listener);
+    }
 }
 
 const char *coxi_server_url(const struct coxi_server *server)
 {
-    return coxi_listener_url(server->listener);
+    return server->listener != NULL ? coxi_listener_url(server->listener)
+                                    : server->options.dial;
 }
 
 struct coxi_links *coxi_server_links(struct coxi_server *server)
@@ -231,9 +410,7 @@ static void join(struct connection *connection)
     while (connection != NULL) {
         struct connection *next = connection->next;
         (void)pthread_join(connection->thread, NULL);
-        coxi_link_unref(connection->peer.link);
-        coxi_buffer_fini(&connection->peer.scratch);
-        free(connection);
+        connection_free(connection);
         connection = next;
     }
 }
@@ -248,8 +425,13 @@ void coxi_server_stop(struct coxi_server *server)
 {
     coxi_listener_close(server->listener);
     server->listener = NULL;
+    coxi_server_dial_stop(server);
     if (server->links != NULL) {
         coxi_links_close_all(server->links, COX_ECANCELLED, "the daemon is ending");
+    }
+    if (server->dials) {
+        (void)pthread_join(server->dialler, NULL);
+        server->dials = false;
     }
     join(take_ended(server, true));
 }
@@ -259,6 +441,7 @@ void coxi_server_free(struct coxi_server *server)
     if (server != NULL) {
         coxi_server_stop(server);
         coxi_links_free(server->links);
+        (void)pthread_cond_destroy(&server->changed);
         (void)pthread_mutex_destroy(&server->lock);
         free(server);
     }

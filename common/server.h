@@ -1,7 +1,10 @@
 /*
- * The listening side of a daemon: accepts connections, greets, and gives each a thread
- * that receives, calls `handle` for every message, and closes. Answers that `handle`
- * sends to its own peer leave in one write for each read.
+ * A daemon's side of its connections: accepts them, greets, and gives each a thread that
+ * receives, calls `handle` for every message, and closes. Answers that `handle` sends to
+ * its own peer leave in one write for each read.
+ *
+ * Or it dials one peer, again and again for as long as it lives, and serves that
+ * connection just as if it had been accepted.
  */
 #ifndef COXI_COMMON_SERVER_H
 #define COXI_COMMON_SERVER_H
@@ -15,7 +18,7 @@ struct coxi_server;
 struct coxi_peer {
     struct coxi_server *server;
     struct coxi_link *link;
-    struct coxi_hello hello;
+    struct coxi_hello hello;    /* without the name */
     struct coxi_buffer scratch; /* for `handle`, to make answers in; its thread only */
 };
 
@@ -36,6 +39,7 @@ struct coxi_server_events {
 
 struct coxi_server_options {
     const char *listen;
+    const char *dial;       /* whom to dial; then it listens nowhere. Or NULL */
     struct coxi_hello self; /* how to greet; `channel` is the peer's */
     int peer_timeout_ms;
     const struct coxi_server_events *events; /* borrowed */
@@ -44,14 +48,24 @@ struct coxi_server_options {
 
 /*
  * Binds the address, which a process that is just ending may hold for a moment more;
- * peers are served from coxi_server_start on. COX_EADDRESS, COX_ENOMEM.
+ * peers are served, or the one is dialled, from coxi_server_start on. COX_EADDRESS,
+ * COX_ENOMEM.
  */
 int coxi_server_open(const struct coxi_server_options *options,
                      struct coxi_server **ret);
 void coxi_server_start(struct coxi_server *server);
 
-/* The address that peers dial. */
+/* The address that peers dial; where it dials itself: that of the peer. */
 const char *coxi_server_url(const struct coxi_server *server);
+
+/*
+ * Dials the peer that `control` is connected to once more, for data. Where that fails,
+ * `control` is closed, which has all begin anew. COX_EPROTO: there are too many already.
+ */
+int coxi_server_dial_data(struct coxi_server *server, const struct coxi_peer *control);
+
+/* Dials no more; connections that there are stay. */
+void coxi_server_dial_stop(struct coxi_server *server);
 
 /* The links that it watches: others of the same process may join them. */
 struct coxi_links *coxi_server_links(struct coxi_server *server);

@@ -207,6 +207,9 @@ static int add_variable(struct coxi_run *run, const struct coxi_variable *variab
 int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout)
 {
     coxi_lock(&run->lock);
+    if (run->n_ps == 0 && layout->worker != 0) {
+        run->options.worker = layout->worker - 1; /* before any step is there to ask */
+    }
     int r = run->n_ps == 0 ? open_ps(run, layout) : 0;
     if (r == 0 && layout->n_servers != run->n_ps) {
         r = coxi_error(COX_EPROTO, "the number of ps has changed");

@@ -33,7 +33,7 @@ struct cox_variable {
 };
 
 struct coxi_run_options {
-    uint32_t worker;
+    uint32_t worker; /* its index, unless the client knows it by another */
     uint64_t incarnation;
     uint32_t commit_window;     /* attempts with commits under way */
     struct coxi_links *links;   /* that watch the connections to the ps */

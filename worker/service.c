@@ -183,7 +183,8 @@ static void on_close(void *arg, struct coxi_peer *peer)
 /* ---- messages */
 
 static int handle(struct worker *worker, struct coxi_run *run,
-                  const struct coxi_message *m, const struct coxi_frame *frame)
+                  const struct coxi_peer *peer, const struct coxi_message *m,
+                  const struct coxi_frame *frame)
 {
     switch (m->kind) {
     case COXI_LAYOUT:
@@ -199,6 +200,10 @@ static int handle(struct worker *worker, struct coxi_run *run,
                                                 frame->payload, frame->payload_len);
     case COXI_RECALL:
         return coxi_slots_recall(worker->slots, run, &m->recall);
+    case COXI_WANT_DATA:
+        return worker->options.client == NULL
+                   ? coxi_error(COX_EPROTO, "a worker that listens dials nobody")
+                   : coxi_server_dial_data(worker->server, peer);
     case COXI_HELLO:
     case COXI_REFUSE:
     case COXI_STATUS:
@@ -220,7 +225,6 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_CRASHED:
     case COXI_VOID:
     case COXI_LEAVING:
-    case COXI_WANT_DATA:
     case COXI_RESOURCE:
     case COXI_RESOURCE_MADE:
     case COXI_RESOURCE_DROP:
@@ -238,7 +242,7 @@ static int on_message(void *arg, struct coxi_peer *peer,
     if (run == NULL) {
         return coxi_error(COX_EFENCED, "another client has taken over");
     }
-    int r = handle(worker, run, message, frame);
+    int r = handle(worker, run, peer, message, frame);
     coxi_run_unref(run);
     return r;
 }
@@ -293,10 +297,12 @@ static int open_worker(struct worker *worker)
     const struct coxi_worker_options *options = &worker->options;
     struct coxi_server_options server = {
         .listen = options->listen,
+        .dial = options->client,
         .self = {.role = COXI_ROLE_WORKER,
                  .index = options->index,
                  .incarnation = worker->incarnation,
-                 .slots = options->slots},
+                 .slots = options->slots,
+                 .name = options->name},
         .peer_timeout_ms = options->peer_timeout_ms,
         .events = &events,
         .arg = worker,
@@ -354,8 +360,10 @@ int coxi_worker_serve(const struct coxi_worker_options *options, int *ret_signal
     (void)pthread_mutex_init(&worker.lock, NULL);
     int r = open_worker(&worker);
     if (r == 0) {
-        coxi_log(COXI_LOG_INFO, "listening", "address=%s slots=%u pid=%d",
-                 coxi_server_url(worker.server), options->slots, (int)getpid());
+        coxi_log(COXI_LOG_INFO, options->client != NULL ? "dialling" : "listening",
+                 "address=%s slots=%u pid=%d%s%s", coxi_server_url(worker.server),
+                 options->slots, (int)getpid(), options->client != NULL ? " name=" : "",
+                 options->client != NULL ? options->name : "");
         coxi_loop_run(worker.loop);
         *ret_signal = worker.signal;
     }

@@ -1,6 +1,6 @@
 /*
- * The process that runs steps: it listens for the client, and hands closures to its
- * slots. It runs on the calling thread until it is told to end.
+ * The process that runs steps: it listens for the client, or dials it, and hands closures
+ * to its slots. It runs on the calling thread until it is told to end.
  */
 #ifndef COXI_WORKER_SERVICE_H
 #define COXI_WORKER_SERVICE_H
@@ -11,6 +11,8 @@
 
 struct coxi_worker_options {
     const char *listen;
+    const char *client;       /* whom to dial instead of listening; or NULL */
+    const char *name;         /* as which, then */
     const char *address_file; /* or NULL */
     const char *dir;          /* where modules are kept */
     uint32_t index;

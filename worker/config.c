@@ -1,0 +1,104 @@
+/* See config.h. */
+#include "worker/config.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/message.h"
+
+static const struct coxi_option options[] = {
+    COXI_DAEMON_OPTIONS(struct coxi_worker_config),
+    {.name = "client",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct coxi_worker_config, client),
+     .help = "dial the client at this address, for ever, instead of listening"},
+    {.name = "name",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct coxi_worker_config, name),
+     .help =
+         "with --client: known to it as this (default: HOST-PID, unlike all others)"},
+    {.name = "dir",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct coxi_worker_config, dir),
+     .help = "where step modules are kept (default: a temporary directory)"},
+    {.name = "slots",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct coxi_worker_config, slots),
+     .min = 1,
+     .max = 1024,
+     .fallback = "1",
+     .help = "steps that run at a time; with more than 1 they must be thread-safe"},
+    {.name = "commit-window",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct coxi_worker_config, commit_window),
+     .min = 1,
+     .max = 4096,
+     .fallback = "256",
+     .help = "closures whose commits are under way while the next one runs"},
+    {.name = "step-process",
+     .type = COXI_OPTION_FLAG,
+     .offset = offsetof(struct coxi_worker_config, step_process),
+     .help = "be the process that runs the steps (the supervisor starts it)"},
+};
+
+const struct coxi_program coxi_worker_program = {
+    .name = "coxswain-worker",
+    .usage = "[options]",
+    .summary =
+        "A worker: runs the steps that a client ships to it. A step that crashes "
+        "takes down\na process of its own, which is started again.",
+    .prefix = "COX_WORKER",
+    .options = options,
+    .n_options = sizeof(options) / sizeof(*options),
+};
+
+/* What belongs to --client. */
+static int check_client(const struct coxi_worker_config *config)
+{
+    const char *client = config->client;
+    int r = coxi_url_check(client);
+    if (r != 0) {
+        return coxi_error(r, "--client: %s", coxi_error_text());
+    }
+    if (!coxi_url_is_local(client) && !config->daemon.insecure) {
+        return coxi_error(COX_EINVAL,
+                          "--client %s may be another host, and whoever answers there "
+                          "can run code here: dial a client of this host, or say "
+                          "--insecure",
+                          client);
+    }
+    if (config->daemon.address_file != NULL) {
+        return coxi_error(COX_EINVAL, "--address-file: with --client a worker listens "
+                                      "nowhere, so there is no address to write");
+    }
+    r = config->name != NULL ? coxi_hello_name_check(config->name) : 0;
+    return r != 0 ? coxi_error(r, "--name: %s", coxi_error_text()) : 0;
+}
+
+/* The supervisor's process id: whatever becomes of its step processes, it stays. */
+static void make_name(struct coxi_worker_config *config)
+{
+    char host[65] = "";
+    int64_t pid = config->step_process ? config->daemon.parent : getpid();
+    (void)gethostname(host, sizeof(host) - 1);
+    (void)snprintf(config->own_name, sizeof(config->own_name), "%s-%lld",
+                   coxi_hello_name_check(host) == 0 ? host : "worker", (long long)pid);
+    config->name = config->own_name;
+}
+
+int coxi_worker_config_apply(struct coxi_worker_config *config)
+{
+    int r = config->client != NULL ? check_client(config) : 0;
+    if (r == 0 && config->client == NULL && config->name != NULL) {
+        r = coxi_error(COX_EINVAL,
+                       "--name belongs to --client: a worker that listens is "
+                       "known by its --index");
+    }
+    if (r == 0 && config->name == NULL) {
+        make_name(config);
+    }
+    return r != 0 ? r
+                  : coxi_daemon_start(&config->daemon,
+                                      config->step_process ? "worker" : "supervisor");
+}

@@ -1,0 +1,29 @@
+/* How a worker is configured: its options, and what of them goes together. Main thread. */
+#ifndef COXI_WORKER_CONFIG_H
+#define COXI_WORKER_CONFIG_H
+
+#include "common/daemon.h"
+#include "common/option.h"
+#include "schema/wire.h"
+
+struct coxi_worker_config {
+    struct coxi_daemon_options daemon;
+    const char *client;
+    const char *name;
+    const char *dir;
+    int64_t slots;
+    int64_t commit_window;
+    bool step_process;
+    char own_name[COXI_WIRE_NAME_MAX + 1]; /* where `name` is not given */
+};
+
+/* The program, and its options for coxi_options_parse. */
+extern const struct coxi_program coxi_worker_program;
+
+/*
+ * Checks the parsed options, applies those that all daemons have, and gives the worker a
+ * name. COX_EINVAL, COX_EADDRESS: the text names the option.
+ */
+int coxi_worker_config_apply(struct coxi_worker_config *config);
+
+#endif
