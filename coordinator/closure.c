@@ -203,8 +203,22 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
     return 0;
 }
 
+/* `only_worker` of a call: workers may be joining at this moment. */
+static int check_worker(struct cox_coordinator *c, uint32_t only_worker)
+{
+    if (only_worker == 0) {
+        return 0;
+    }
+    coxi_lock(&c->lock);
+    uint32_t n = c->n_workers;
+    coxi_unlock(&c->lock);
+    return only_worker <= n ? 0
+                            : coxi_error(COX_EINVAL, "a call is for worker %u of %u",
+                                         only_worker - 1, n);
+}
+
 /* The call as this version knows it. */
-static int check_call(const struct cox_coordinator *c, const struct cox_call *call,
+static int check_call(struct cox_coordinator *c, const struct cox_call *call,
                       struct cox_call *ret)
 {
     struct cox_call known = COX_CALL_INIT;
@@ -226,9 +240,8 @@ static int check_call(const struct cox_coordinator *c, const struct cox_call *ca
     if (r == 0 && known.timeout_ms < -1) {
         r = coxi_error(COX_EINVAL, "a call's timeout_ms is %d", known.timeout_ms);
     }
-    if (r == 0 && known.only_worker > c->n_workers) {
-        r = coxi_error(COX_EINVAL, "a call is for worker %u of %u",
-                       known.only_worker - 1, c->n_workers);
+    if (r == 0) {
+        r = check_worker(c, known.only_worker);
     }
     if (r == 0) {
         *ret = known;

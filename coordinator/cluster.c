@@ -45,8 +45,7 @@ int cox_cluster_local(int n_ps, int n_workers, struct cox_cluster **ret)
     return 0;
 }
 
-/* "host:port" as a URL; a URL as it is. NULL: it is neither. */
-static char *make_url(const char *address)
+char *coxi_cluster_url(const char *address)
 {
     char url[160];
     const char *colon = strrchr(address, ':');
@@ -62,17 +61,20 @@ static char *make_url(const char *address)
     return n < (int)sizeof(url) ? strdup(url) : NULL;
 }
 
-static int parse_addresses(const json_t *cluster, const char *role, uint32_t max,
-                           char ***ret, uint32_t *ret_n)
+static int parse_addresses(const json_t *cluster, const char *role, uint32_t min,
+                           uint32_t max, char ***ret, uint32_t *ret_n)
 {
     const json_t *list = json_object_get(cluster, role);
     size_t n = json_array_size(list);
-    if (!json_is_array(list) || n == 0) {
+    if ((list != NULL && !json_is_array(list)) || n < min) {
         return coxi_error(
             COX_EINVAL,
             "the cluster lists no \"%s\": it needs \"ps\" and \"worker\", "
             "each a list of \"host:port\"",
             role);
+    }
+    if (n == 0) {
+        return 0;
     }
     if (n > max) {
         return coxi_error(COX_ELIMIT, "the cluster lists %zu \"%s\", %u are possible",
@@ -86,7 +88,7 @@ static int parse_addresses(const json_t *cluster, const char *role, uint32_t max
     *ret_n = (uint32_t)n;
     for (size_t i = 0; i < n; i++) {
         const char *address = json_string_value(json_array_get(list, i));
-        urls[i] = address != NULL ? make_url(address) : NULL;
+        urls[i] = address != NULL ? coxi_cluster_url(address) : NULL;
         if (urls[i] == NULL) {
             return coxi_error(
                 COX_EINVAL,
@@ -114,10 +116,10 @@ int cox_cluster_parse(const char *json, struct cox_cluster **ret)
     int r = cluster == NULL ? coxi_error_memory("a cluster") : 0;
     inner = inner != NULL ? inner : root;
     if (r == 0) {
-        r = parse_addresses(inner, "ps", COXI_PS_MAX, &cluster->ps, &cluster->n_ps);
+        r = parse_addresses(inner, "ps", 1, COXI_PS_MAX, &cluster->ps, &cluster->n_ps);
     }
     if (r == 0) {
-        r = parse_addresses(inner, "worker", COXI_WORKERS_MAX, &cluster->workers,
+        r = parse_addresses(inner, "worker", 0, COXI_WORKERS_MAX, &cluster->workers,
                             &cluster->n_workers);
     }
     json_decref(root);

@@ -7,7 +7,11 @@
 
 #include "coxswain/coxswain.h"
 
-enum { COXI_LOCAL_MAX = 64, COXI_WORKERS_MAX = 65536 };
+enum {
+    COXI_LOCAL_MAX = 64,
+    COXI_WORKERS_MAX = 65536, /* in a cluster's list */
+    COXI_NAMED_MAX = 16384,   /* beside them, those that dial the client */
+};
 
 struct cox_cluster {
     bool local; /* to be started; then there are counts and no addresses */
@@ -22,6 +26,9 @@ int coxi_cluster_copy(const struct cox_cluster *cluster, struct cox_cluster **re
 
 /* The JSON that cox_cluster_parse reads, for free(). NULL: out of memory. */
 char *coxi_cluster_json(const struct cox_cluster *cluster);
+
+/* "host:port" as a URL; a URL as it is; for free(). NULL: it is neither. */
+char *coxi_cluster_url(const char *address);
 
 /* The addresses that a local cluster in `dir` has. */
 int coxi_cluster_at(const char *dir, uint32_t n_ps, uint32_t n_workers,

@@ -17,6 +17,7 @@ struct coxi_conn {
     const struct coxi_conn_events *events;
     void *arg;
     enum coxi_channel channel;
+    bool accepted;          /* the peer has dialled: its greeting comes first */
     struct coxi_link *link; /* set by the loop */
     bool closing; /* we have a reason to close it, which counts before others */
     int close_code;
@@ -178,11 +179,9 @@ static void on_connected(struct coxi_conn *conn, struct event *event)
     conn->link = event->link;
     coxi_link_listen_to(conn->link, &link_events, conn);
     coxi_links_add(conn->c->links, conn->link);
-    (void)coxi_hello_send(conn->link, &(struct coxi_hello){
-                                          .role = COXI_ROLE_CLIENT,
-                                          .channel = conn->channel,
-                                          .session = conn->c->session,
-                                      });
+    if (!conn->accepted) {
+        coxi_conn_greet(conn, conn->channel);
+    }
     coxi_link_start(conn->link);
     if (conn->closing) {
         coxi_link_close(conn->link, conn->close_code, conn->close_text);
@@ -211,6 +210,41 @@ int coxi_conn_open(struct cox_coordinator *c, const char *url,
     c->n_conns++;
     *ret = conn;
     return 0;
+}
+
+void coxi_conn_accept(struct cox_coordinator *c, struct coxi_link *link,
+                      const struct coxi_conn_events *events, void *arg)
+{
+    struct coxi_conn *conn = calloc(1, sizeof(*conn));
+    struct event *event = conn != NULL ? event_new(conn, EVENT_CONNECTED, 0) : NULL;
+    if (event == NULL) {
+        free(conn);
+        coxi_link_unref(link);
+        return;
+    }
+    conn->c = c;
+    conn->events = events;
+    conn->arg = arg;
+    conn->accepted = true;
+    event->link = link;
+    c->n_conns++;
+    coxi_loop_post(c->loop, &event->mail);
+}
+
+void coxi_conn_adopt(struct coxi_conn *conn, const struct coxi_conn_events *events,
+                     void *arg)
+{
+    conn->events = events;
+    conn->arg = arg;
+}
+
+void coxi_conn_greet(struct coxi_conn *conn, enum coxi_channel channel)
+{
+    (void)coxi_hello_send(conn->link, &(struct coxi_hello){
+                                          .role = COXI_ROLE_CLIENT,
+                                          .channel = channel,
+                                          .session = conn->c->session,
+                                      });
 }
 
 struct coxi_link *coxi_conn_link(struct coxi_conn *conn)

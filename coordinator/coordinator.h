@@ -13,7 +13,8 @@
  *   stragglers.c  second attempts (loop)
  *   queue.c     closures in line, by priority
  *   pool.c      which worker has the most room
- *   worker.c    workers: connecting, setting up, losing (loop)
+ *   worker.c    workers: setting up, sending to them, losing (loop)
+ *   contact.c   their connections;  door.c  where those dial that are not listed (loop)
  *   conn.c      one connection to a worker, as events on the loop
  *   variable.c  variables and tables;  module.c  step modules
  *   checkpoint.c, evaluator.c
@@ -191,7 +192,9 @@ struct cox_coordinator {
 
     /* ---- the loop's own */
     struct coxi_worker **workers; /* by index */
-    uint32_t n_workers;
+    uint32_t n_workers;           /* changed by the loop, under `lock` */
+    uint32_t workers_capacity;
+    struct coxi_door *door;        /* where workers dial us; or NULL */
     struct coxi_pool pool;         /* READY workers, by the room they have */
     struct coxi_worker *collected; /* who has something to be sent, or may have had */
     struct coxi_worker *owners;    /* who has a queue of its own, or had one */
@@ -206,7 +209,7 @@ struct cox_coordinator {
     uint64_t watermark_sent_ms; /* when */
     uint64_t idle_since_ms; /* closures wait and no worker is ready since; 0: not so */
     uint32_t n_shipped;     /* modules that workers have been told of */
-    size_t n_conns;         /* connections that exist in some state */
+    atomic_size_t n_conns;  /* connections that exist in some state */
     size_t n_voiding;       /* closures of which the ps are being asked */
     bool fatal_handled;
     bool recalled; /* workers have been told to hand back what has not started */

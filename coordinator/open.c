@@ -13,6 +13,7 @@
 #include "common/rand.h"
 #include "common/sync.h"
 #include "coordinator/checkpoint.h"
+#include "coordinator/door.h"
 #include "coordinator/stragglers.h"
 #include "coordinator/worker.h"
 
@@ -26,11 +27,15 @@ enum {
 
 /* ---- options */
 
-static void fill_in(struct cox_options *o)
+static void fill_in(struct cox_options *o, const struct cox_cluster *cluster)
 {
     o->queue_max = o->queue_max != 0 ? o->queue_max : 262144;
     o->worker_slots = o->worker_slots != 0 ? o->worker_slots : 1;
-    o->min_workers = o->min_workers != 0 ? o->min_workers : 1;
+    if (o->min_workers == 0) {
+        /* Who is to dial us may have to be told the address first, which is not known
+         * before. */
+        o->min_workers = cluster->n_workers > 0;
+    }
     o->open_timeout_ms = o->open_timeout_ms != 0 ? o->open_timeout_ms : 30000;
     o->peer_timeout_ms = o->peer_timeout_ms != 0 ? o->peer_timeout_ms : 10000;
     o->worker_wait_ms = o->worker_wait_ms != 0 ? o->worker_wait_ms : 10000;
@@ -50,7 +55,12 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
         return coxi_error(COX_EINVAL, "worker_slots is %u, at most 1024",
                           o->worker_slots);
     }
-    if (o->min_workers > cluster->n_workers) {
+    if (cluster->n_workers == 0 && o->listen == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "the cluster lists no \"worker\", and none can dial: set "
+                          "cox_options.listen");
+    }
+    if (o->min_workers > cluster->n_workers && o->listen == NULL) {
         return coxi_error(COX_EINVAL, "min_workers is %u in a cluster of %u",
                           o->min_workers, cluster->n_workers);
     }
@@ -178,7 +188,7 @@ static int wait_for_workers(struct cox_coordinator *c, uint64_t end_ms)
     coxi_lock(&c->lock);
     while (r == 0 && c->n_ready < c->options.min_workers) {
         /* What will not go away is not waited for. */
-        if (c->n_workers - c->n_hopeless < c->options.min_workers) {
+        if (c->door == NULL && c->n_workers - c->n_hopeless < c->options.min_workers) {
             r = coxi_error(c->worker_code, "%s", c->worker_text);
         } else if (coxi_now_ms() >= end_ms) {
             r = coxi_error(COX_ETIMEDOUT, "%u of %u workers are there after %d ms; %s",
@@ -215,6 +225,16 @@ static void coordinator_init(struct cox_coordinator *c)
     (void)snprintf(c->worker_text, sizeof(c->worker_text), "none has been reached");
 }
 
+static int open_door(struct cox_coordinator *c)
+{
+    int r = coxi_door_new(c, c->options.listen, &c->door);
+    if (r == 0 && c->n_workers == 0) {
+        (void)snprintf(c->worker_text, sizeof(c->worker_text), "none has dialled %s",
+                       coxi_door_url(c->door));
+    }
+    return r;
+}
+
 static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
 {
     int r = 0;
@@ -243,6 +263,9 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     if (r == 0) {
         r = coxi_workers_new(c);
     }
+    if (r == 0 && c->options.listen != NULL) {
+        r = open_door(c);
+    }
     if (r == 0) {
         r = coxi_loop_start(c->loop, "cox:loop");
     }
@@ -252,6 +275,7 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     }
     if (r == 0) {
         atomic_store(&c->ps_ready, true);
+        coxi_door_open(c->door);
         r = wait_for_workers(c, end_ms);
     }
     return r;
@@ -272,7 +296,7 @@ int cox_open(const struct cox_cluster *cluster, const struct cox_options *option
     int r = coxi_struct_copy(&c->options, sizeof(c->options),
                              options != NULL ? options : &defaults, "cox_options");
     if (r == 0) {
-        fill_in(&c->options);
+        fill_in(&c->options, cluster);
         r = check_options(&c->options, cluster);
     }
     if (r == 0) {
@@ -352,6 +376,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         coxi_psc_close(c->ps[i]); /* until now it may tell the loop that it is lost */
     }
     coxi_loop_free(c->loop);
+    coxi_door_free(c->door);
     coxi_workers_free(c);
     coxi_local_stop(c->local);
     coxi_variables_free(c);
@@ -402,4 +427,9 @@ int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
 uint64_t cox_run_id(const struct cox_coordinator *c)
 {
     return c->session.run;
+}
+
+const char *cox_listen_address(const struct cox_coordinator *c)
+{
+    return c != NULL && c->door != NULL ? coxi_door_url(c->door) : NULL;
 }

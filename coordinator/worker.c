@@ -1,6 +1,6 @@
 /*
- * Workers: connecting to them, telling them what there is, noticing their loss
- * (worker.h has the states). Everything on the loop.
+ * Workers: what is known of each, telling them what there is, sending them closures
+ * (worker.h has the states; contact.c has the connections). Everything on the loop.
  *
  * On joining a worker gets the layout and then every module; only when it has answered
  * for each is it ready for closures. A module's bytes travel over the data connection,
@@ -9,6 +9,7 @@
  */
 #include "coordinator/worker.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,8 @@
 #include "common/sync.h"
 #include "coordinator/attempts.h"
 #include "coordinator/conn.h"
+#include "coordinator/contact.h"
+#include "coordinator/door.h"
 #include "coordinator/inputs.h"
 #include "coordinator/queue.h"
 #include "coordinator/settle.h"
@@ -31,8 +34,28 @@ enum {
 
 /* ---- what users wait for */
 
-static void set_state(struct coxi_worker *worker, enum coxi_worker_state state)
+void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state state)
 {
+    enum {
+        AWAY = COXI_WORKER_AWAY,
+        DIALLING = COXI_WORKER_DIALLING,
+        GREETING = COXI_WORKER_GREETING,
+        SETUP = COXI_WORKER_SETUP,
+        READY = COXI_WORKER_READY,
+        DRAINING = COXI_WORKER_DRAINING,
+        GONE = COXI_WORKER_GONE,
+    };
+    static const bool allowed[7][7] = {
+        [AWAY] = {[DIALLING] = true, [SETUP] = true},
+        [DIALLING] = {[GREETING] = true, [AWAY] = true},
+        [GREETING] = {[SETUP] = true, [AWAY] = true},
+        [SETUP] = {[SETUP] = true, [READY] = true, [DRAINING] = true, [AWAY] = true},
+        [READY] = {[SETUP] = true, [READY] = true, [DRAINING] = true, [AWAY] = true},
+        [DRAINING] = {[DRAINING] = true, [GONE] = true},
+        [GONE] = {[DIALLING] = true, [SETUP] = true},
+    };
+    assert(allowed[worker->state][state]);
+    (void)allowed;
     struct cox_coordinator *c = worker->c;
     bool was_ready = worker->state == COXI_WORKER_READY;
     bool is_ready = state == COXI_WORKER_READY;
@@ -50,12 +73,13 @@ static void set_state(struct coxi_worker *worker, enum coxi_worker_state state)
 }
 
 /* Keeps why a worker is not there, for whoever waits for it. */
-static void note_failure(struct coxi_worker *worker, int code, const char *text)
+void coxi_worker_note_failure(struct coxi_worker *worker, int code, const char *text)
 {
     struct cox_coordinator *c = worker->c;
     bool was_hopeless = worker->hopeless;
-    worker->hopeless = code == COX_EVERSION || code == COX_EBUSY ||
-                       code == COX_EFENCED || code == COX_ECONFLICT;
+    worker->hopeless =
+        worker->name == NULL && (code == COX_EVERSION || code == COX_EBUSY ||
+                                 code == COX_EFENCED || code == COX_ECONFLICT);
     coxi_lock(&c->lock);
     c->n_hopeless += (uint32_t)worker->hopeless - (uint32_t)was_hopeless;
     c->worker_code = code;
@@ -91,7 +115,7 @@ static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
         /* The others have it: this one cannot work, but may be mended. */
         coxi_conn_close(worker->control, code, text);
     } else if (worker->n_asked == 0 && worker->state == COXI_WORKER_SETUP) {
-        set_state(worker, COXI_WORKER_READY);
+        coxi_worker_set_state(worker, COXI_WORKER_READY);
     }
 }
 
@@ -111,8 +135,6 @@ static void send_module(struct coxi_worker *worker, uint32_t id, struct coxi_lin
     (void)coxi_message_send(link, &message, with_bytes ? &payload : NULL, false);
 }
 
-static void open_data(struct coxi_worker *worker);
-
 /* The worker does not have the module cached: it needs the bytes. */
 static void ship_bytes(struct coxi_worker *worker, uint32_t id)
 {
@@ -121,7 +143,13 @@ static void ship_bytes(struct coxi_worker *worker, uint32_t id)
         return;
     }
     worker->wanted[id] = 1;
-    open_data(worker);
+    coxi_worker_open_data(worker);
+}
+
+/* Closures may be sent to it, now or soon. */
+static bool takes_work(const struct coxi_worker *worker)
+{
+    return worker->state == COXI_WORKER_SETUP || worker->state == COXI_WORKER_READY;
 }
 
 static void tell_modules(struct coxi_worker *worker, uint32_t n_modules)
@@ -141,9 +169,9 @@ static void tell_modules(struct coxi_worker *worker, uint32_t n_modules)
         send_module(worker, id, coxi_conn_link(worker->control), false);
     }
     if (worker->n_asked > 0) {
-        set_state(worker, COXI_WORKER_SETUP);
+        coxi_worker_set_state(worker, COXI_WORKER_SETUP);
     } else if (worker->state == COXI_WORKER_SETUP) {
-        set_state(worker, COXI_WORKER_READY);
+        coxi_worker_set_state(worker, COXI_WORKER_READY);
     }
 }
 
@@ -153,7 +181,7 @@ void coxi_workers_modules(struct cox_coordinator *c)
     uint32_t n = c->n_modules;
     coxi_unlock(&c->lock);
     for (uint32_t i = 0; c->n_shipped < n && i < c->n_workers; i++) {
-        if (c->workers[i]->state >= COXI_WORKER_SETUP) {
+        if (takes_work(c->workers[i])) {
             tell_modules(c->workers[i], n);
         }
     }
@@ -166,7 +194,8 @@ void coxi_workers_modules(struct cox_coordinator *c)
     coxi_unlock(&c->lock);
 }
 
-static int module_loaded(struct coxi_worker *worker, const struct coxi_status *answer)
+int coxi_worker_module_loaded(struct coxi_worker *worker,
+                              const struct coxi_status *answer)
 {
     if (answer->id >= COXI_MODULES_MAX || !worker->asked[answer->id]) {
         return coxi_error(COX_EPROTO, "an answer for a module that was not sent");
@@ -177,6 +206,16 @@ static int module_loaded(struct coxi_worker *worker, const struct coxi_status *a
     }
     module_settled(worker, answer->id, answer->code, answer->message);
     return 0;
+}
+
+void coxi_worker_send_wanted(struct coxi_worker *worker)
+{
+    for (uint32_t id = 0; id < COXI_MODULES_MAX; id++) {
+        if (worker->wanted[id]) {
+            worker->wanted[id] = 0;
+            send_module(worker, id, coxi_conn_link(worker->data), true);
+        }
+    }
 }
 
 /* ---- layout */
@@ -213,6 +252,7 @@ static void send_layout(struct coxi_worker *worker)
     message.layout.servers = servers;
     message.layout.n_servers = c->n_ps;
     message.layout.variables = variables;
+    message.layout.worker = 1 + worker->index;
     (void)coxi_message_send(coxi_conn_link(worker->control), &message, NULL, false);
     free(servers);
     free(variables);
@@ -221,195 +261,65 @@ static void send_layout(struct coxi_worker *worker)
 void coxi_workers_layout(struct cox_coordinator *c)
 {
     for (uint32_t i = 0; i < c->n_workers; i++) {
-        if (c->workers[i]->state >= COXI_WORKER_SETUP) {
+        if (coxi_worker_is_there(c->workers[i])) {
             send_layout(c->workers[i]);
         }
     }
 }
 
-/* ---- the control connection */
+/* ---- coming and going */
 
-static int greeted(struct coxi_worker *worker, const struct coxi_frame *frame)
+bool coxi_worker_is_there(const struct coxi_worker *worker)
 {
-    struct coxi_hello hello;
-    struct coxi_link *link = coxi_conn_link(worker->control);
-    int r = coxi_hello_read(link, frame, &hello);
-    if (r != 0) {
-        return r;
+    switch (worker->state) {
+    case COXI_WORKER_AWAY:
+    case COXI_WORKER_DIALLING:
+    case COXI_WORKER_GREETING:
+    case COXI_WORKER_GONE:
+        return false;
+    case COXI_WORKER_SETUP:
+    case COXI_WORKER_READY:
+    case COXI_WORKER_DRAINING:
+        break;
     }
-    if (worker->hopeless) {
-        worker->hopeless = false;
-        coxi_lock(&worker->c->lock);
-        worker->c->n_hopeless--;
-        coxi_unlock(&worker->c->lock);
-    }
-    if (hello.role != COXI_ROLE_WORKER) {
-        return coxi_error(COX_ECONFLICT,
-                          "there is another daemon at this address: it is no worker");
-    }
-    coxi_link_allow(link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
-    worker->slots = hello.slots > 0 ? hello.slots : 1;
+    return true;
+}
+
+void coxi_worker_set_up(struct coxi_worker *worker)
+{
     worker->n_told = 0;
-    set_state(worker, COXI_WORKER_SETUP);
+    coxi_worker_set_state(worker, COXI_WORKER_SETUP);
     send_layout(worker);
     tell_modules(worker, worker->c->n_shipped);
-    return 0;
 }
 
-static void control_opened(void *arg, struct coxi_conn *conn)
-{
-    (void)conn;
-    ((struct coxi_worker *)arg)->state = COXI_WORKER_GREETING;
-}
-
-static int control_frame(void *arg, struct coxi_conn *conn,
-                         const struct coxi_frame *frame)
-{
-    struct coxi_worker *worker = arg;
-    struct coxi_message message;
-    if (conn != worker->control) {
-        return 0; /* of a connection that has been given up */
-    }
-    if (worker->state == COXI_WORKER_GREETING) {
-        return greeted(worker, frame);
-    }
-    int r = coxi_message_read(frame, &message);
-    if (r != 0) {
-        return r;
-    }
-    if (message.kind == COXI_DONE) {
-        return coxi_attempts_done(worker, &message.done, frame->payload,
-                                  frame->payload_len);
-    }
-    if (message.kind == COXI_MODULE_LOADED) {
-        return module_loaded(worker, &message.status);
-    }
-    if (message.kind == COXI_CRASHED) {
-        coxi_attempts_crashed(worker, &message.crashed);
-        return 0;
-    }
-    return coxi_error(COX_EPROTO, "a client takes no message of kind %d",
-                      (int)message.kind);
-}
-
-/* The worker is away from now on; what it had is put back. */
-static void lose(struct coxi_worker *worker, int code, const char *text)
+void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
 {
     struct cox_coordinator *c = worker->c;
-    bool was_there = worker->state >= COXI_WORKER_SETUP;
-    set_state(worker, COXI_WORKER_AWAY);
+    bool was_there = coxi_worker_is_there(worker);
+    bool has_left = worker->state == COXI_WORKER_DRAINING;
+    coxi_worker_set_state(worker, has_left ? COXI_WORKER_GONE : COXI_WORKER_AWAY);
     for (uint32_t id = 0; id < COXI_MODULES_MAX; id++) {
         if (worker->asked[id]) {
             module_settled(worker, id, COX_ECLOSED, "");
         }
     }
-    coxi_conn_close(worker->data, COX_ECLOSED,
-                    "the worker's control connection is gone");
-    worker->data = NULL;
-    worker->data_up = false;
+    coxi_buffer_fini(&worker->heads);
+    coxi_buffer_fini(&worker->args);
     worker->dial_at_ms = coxi_now_ms() + worker->rest_ms;
     worker->rest_ms =
         worker->rest_ms * 2 < REST_MAX_MS ? worker->rest_ms * 2 : REST_MAX_MS;
-    note_failure(worker, code, text);
+    coxi_worker_note_failure(worker, code, has_left ? "it has left" : text);
     if (was_there && !c->shutting_down) {
-        coxi_log(COXI_LOG_INFO, "worker_lost", "worker=%u closures=%zu text=\"%s\"",
-                 worker->index, worker->in_flight.n, text);
+        coxi_log(COXI_LOG_INFO, has_left ? "worker_left" : "worker_lost",
+                 "worker=%u closures=%zu text=\"%s\"", worker->index,
+                 worker->in_flight.n, text);
         coxi_lock(&c->lock);
-        c->stats.workers_lost++;
+        c->stats.workers_lost += !has_left;
         coxi_unlock(&c->lock);
     }
-    coxi_attempts_put_back(worker, worker->slots);
-}
-
-static void control_closed(void *arg, struct coxi_conn *conn, int code,
-                           const char *text)
-{
-    struct coxi_worker *worker = arg;
-    if (conn == worker->control) {
-        worker->control = NULL;
-        lose(worker, code, text);
-    }
-}
-
-static const struct coxi_conn_events control_events = {
-    control_opened,
-    control_frame,
-    control_closed,
-};
-
-static void dial(struct coxi_worker *worker)
-{
-    worker->state = COXI_WORKER_DIALLING;
-    int r = coxi_conn_open(worker->c, worker->url, COXI_CHANNEL_CONTROL,
-                           &control_events, worker, &worker->control);
-    if (r != 0) {
-        lose(worker, r, coxi_error_text());
-    }
-}
-
-/* ---- the data connection */
-
-static int data_frame(void *arg, struct coxi_conn *conn, const struct coxi_frame *frame)
-{
-    struct coxi_worker *worker = arg;
-    struct coxi_message message;
-    struct coxi_hello hello;
-    if (conn != worker->data) {
-        return 0;
-    }
-    if (worker->data_up) {
-        int r = coxi_message_read(frame, &message);
-        return r != 0 ? r
-               : message.kind == COXI_DONE
-                   ? coxi_attempts_done(worker, &message.done, frame->payload,
-                                        frame->payload_len)
-                   : coxi_error(COX_EPROTO, "only results come over data");
-    }
-    int r = coxi_hello_read(coxi_conn_link(conn), frame, &hello);
-    if (r != 0) {
-        return r;
-    }
-    worker->data_up = true;
-    coxi_link_allow(coxi_conn_link(conn), COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
-    for (uint32_t id = 0; id < COXI_MODULES_MAX; id++) {
-        if (worker->wanted[id]) {
-            worker->wanted[id] = 0;
-            send_module(worker, id, coxi_conn_link(conn), true);
-        }
-    }
-    return 0;
-}
-
-static void data_opened(void *arg, struct coxi_conn *conn)
-{
-    (void)arg;
-    (void)conn;
-}
-
-static void data_closed(void *arg, struct coxi_conn *conn, int code, const char *text)
-{
-    struct coxi_worker *worker = arg;
-    if (conn == worker->data) {
-        /* What was on it is lost: the worker starts over. */
-        worker->data = NULL;
-        worker->data_up = false;
-        coxi_conn_close(worker->control, code, text);
-    }
-}
-
-static const struct coxi_conn_events data_events = {data_opened, data_frame,
-                                                    data_closed};
-
-static void open_data(struct coxi_worker *worker)
-{
-    if (worker->data != NULL) {
-        return;
-    }
-    int r = coxi_conn_open(worker->c, worker->url, COXI_CHANNEL_DATA, &data_events,
-                           worker, &worker->data);
-    if (r != 0) {
-        coxi_conn_close(worker->control, r, coxi_error_text());
-    }
+    /* One that leaves has finished what ran. */
+    coxi_attempts_put_back(worker, has_left ? 0 : worker->slots);
 }
 
 /* ---- closures */
@@ -536,28 +446,56 @@ void coxi_worker_send(struct coxi_worker *worker)
 
 /* ---- all of them */
 
-/* One more worker, known as the next index. */
-static int worker_new(struct cox_coordinator *c, const char *url)
+/* Makes room in the table for one more. */
+static int grow(struct cox_coordinator *c)
+{
+    uint32_t n = c->workers_capacity > 0 ? 2 * c->workers_capacity : 16;
+    if (c->n_workers < c->workers_capacity) {
+        return 0;
+    }
+    struct coxi_worker **workers = realloc(c->workers, n * sizeof(*workers));
+    if (workers == NULL) {
+        return coxi_error_memory("workers");
+    }
+    c->workers = workers;
+    int r = coxi_pool_reserve(&c->pool, n);
+    if (r != 0) {
+        return r;
+    }
+    c->workers_capacity = n;
+    return 0;
+}
+
+int coxi_worker_add(struct cox_coordinator *c, const char *url, const char *name,
+                    struct coxi_worker **ret)
 {
     struct coxi_worker *worker = calloc(1, sizeof(*worker));
-    if (worker == NULL || coxi_pool_reserve(&c->pool, c->n_workers + 1) != 0) {
+    int r = worker == NULL ? coxi_error_memory("a worker") : grow(c);
+    if (r == 0 && name != NULL && (worker->name = strdup(name)) == NULL) {
+        r = coxi_error_memory("a worker");
+    }
+    if (r != 0) {
         free(worker);
-        return coxi_error_memory("a worker");
+        return r;
     }
     worker->c = c;
     worker->index = c->n_workers;
-    worker->url = url;
+    worker->url = name != NULL ? worker->name : url;
     worker->rest_ms = REST_FIRST_MS;
-    c->workers[c->n_workers++] = worker;
+    c->workers[c->n_workers] = worker;
+    coxi_lock(&c->lock);
+    c->n_workers++;
+    coxi_unlock(&c->lock);
+    *ret = worker;
     return 0;
 }
 
 int coxi_workers_new(struct cox_coordinator *c)
 {
-    c->workers = calloc(c->cluster->n_workers, sizeof(struct coxi_worker *));
-    int r = c->workers == NULL ? coxi_error_memory("workers") : 0;
+    struct coxi_worker *worker;
+    int r = 0;
     for (uint32_t i = 0; r == 0 && i < c->cluster->n_workers; i++) {
-        r = worker_new(c, c->cluster->workers[i]);
+        r = coxi_worker_add(c, c->cluster->workers[i], NULL, &worker);
     }
     return r;
 }
@@ -567,6 +505,7 @@ void coxi_workers_free(struct cox_coordinator *c)
     for (uint32_t i = 0; i < c->n_workers; i++) {
         coxi_buffer_fini(&c->workers[i]->heads);
         coxi_buffer_fini(&c->workers[i]->args);
+        free(c->workers[i]->name);
         free(c->workers[i]);
     }
     free(c->workers);
@@ -591,15 +530,23 @@ static void watch_own(struct coxi_worker *worker, uint64_t now)
     }
 }
 
+static bool is_to_be_dialled(const struct coxi_worker *worker, uint64_t now)
+{
+    bool is_away =
+        worker->state == COXI_WORKER_AWAY || worker->state == COXI_WORKER_GONE;
+    return worker->name == NULL && is_away && now >= worker->dial_at_ms &&
+           !worker->c->shutting_down && atomic_load(&worker->c->ps_ready);
+}
+
 void coxi_workers_tick(struct cox_coordinator *c)
 {
     uint64_t now = coxi_now_ms();
     bool any_ready = false;
+    coxi_door_tick(c->door, now);
     for (uint32_t i = 0; i < c->n_workers; i++) {
         struct coxi_worker *worker = c->workers[i];
-        if (worker->state == COXI_WORKER_AWAY && now >= worker->dial_at_ms &&
-            !c->shutting_down && atomic_load(&c->ps_ready)) {
-            dial(worker);
+        if (is_to_be_dialled(worker, now)) {
+            coxi_worker_dial(worker);
         }
         any_ready = any_ready || worker->state == COXI_WORKER_READY;
         watch_own(worker, now);
@@ -620,6 +567,7 @@ void coxi_workers_tick(struct cox_coordinator *c)
 
 void coxi_workers_shutdown(struct cox_coordinator *c)
 {
+    coxi_door_shut(c->door);
     for (uint32_t i = 0; i < c->n_workers; i++) {
         coxi_conn_close(c->workers[i]->control, COX_ECANCELLED, "closing");
         coxi_conn_close(c->workers[i]->data, COX_ECANCELLED, "closing");

@@ -7,9 +7,15 @@
 struct coxi_conn;
 
 /*
- *   AWAY -> DIALLING -> GREETING -> SETUP -> READY
- *   any of the later ones -> AWAY: the connection failed; dialled again after a rest
- *   READY -> SETUP -> READY: a module is being loaded
+ *   AWAY -> DIALLING -> GREETING -> SETUP -> READY    one that the cluster lists
+ *   AWAY -> SETUP -> READY                            one that dials us (door.c)
+ *   READY -> SETUP -> READY    a module is being loaded
+ *   SETUP | READY -> DRAINING  it says that it leaves: it finishes what runs, hands back
+ *                              the rest, and gets nothing new
+ *   DRAINING -> GONE           its connection is closed: it has left, which is no loss
+ *   any other -> AWAY          its connection is closed, or did not come about: lost
+ *
+ * GONE is like AWAY: who is listed is dialled again after a rest, others may dial again.
  */
 enum coxi_worker_state {
     COXI_WORKER_AWAY,
@@ -17,17 +23,23 @@ enum coxi_worker_state {
     COXI_WORKER_GREETING,
     COXI_WORKER_SETUP,
     COXI_WORKER_READY,
+    COXI_WORKER_DRAINING,
+    COXI_WORKER_GONE,
 };
 
 struct coxi_worker {
     struct cox_coordinator *c;
     uint32_t index;
-    const char *url;
+    const char *url; /* where it is dialled; in texts */
+    char *name;      /* it dials us, as this, which is its `url`, too; or NULL */
+    struct coxi_worker *next_named; /* in its bucket of the door's */
+    uint64_t incarnation;
     enum coxi_worker_state state;
     struct coxi_conn *control;
     struct coxi_conn *data; /* NULL: not needed yet */
     bool data_up;
-    bool hopeless; /* dialling again will not help */
+    bool data_asked; /* one that dials us has been told to open it */
+    bool hopeless;   /* dialling again will not help */
     uint32_t slots;
     uint64_t dial_at_ms;
     uint32_t rest_ms;
@@ -53,8 +65,41 @@ struct coxi_worker {
     struct coxi_worker *next_collected;
 };
 
+/* Those that the cluster lists. */
 int coxi_workers_new(struct cox_coordinator *c);
 void coxi_workers_free(struct cox_coordinator *c);
+
+/*
+ * One more, known as the next index, AWAY: the cluster lists it at `url`, which must last,
+ * or it has dialled us as `name`. COX_ENOMEM.
+ */
+int coxi_worker_add(struct cox_coordinator *c, const char *url, const char *name,
+                    struct coxi_worker **ret);
+
+/* It has greeted and has not gone since. */
+bool coxi_worker_is_there(const struct coxi_worker *worker);
+
+/* ---- for contact.c */
+
+void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state state);
+
+/* Keeps why a worker is not there, for whoever waits for it. */
+void coxi_worker_note_failure(struct coxi_worker *worker, int code, const char *text);
+
+/* It has greeted: tells it what there is. */
+void coxi_worker_set_up(struct coxi_worker *worker);
+
+/* Its answer for a module; COX_EPROTO. */
+int coxi_worker_module_loaded(struct coxi_worker *worker,
+                              const struct coxi_status *answer);
+
+/* Its data connection is up: sends what has waited for that. */
+void coxi_worker_send_wanted(struct coxi_worker *worker);
+
+/* It is away from now on, lost or since it has left; what it had is put back. */
+void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text);
+
+/* ---- all of them */
 
 /* Dials who is away, watches for a cluster without workers. Every COXI_TICK_MS. */
 void coxi_workers_tick(struct cox_coordinator *c);

@@ -69,7 +69,8 @@ COX_API const char *cox_version(void);
 /*
  * From JSON like TF_CONFIG's: {"cluster": {"ps": ["host:port", ...], "worker": [...]}},
  * or the inner object alone. An address may also be a URL: "tcp://host:port",
- * "ipc:///path". Other members are ignored. COX_EINVAL says what is missing or
+ * "ipc:///path". "worker" may be empty or missing where workers dial the client
+ * (cox_options.listen). Other members are ignored. COX_EINVAL says what is missing or
  * malformed.
  */
 COX_API int cox_cluster_parse(const char *json, struct cox_cluster **ret);
@@ -96,7 +97,7 @@ struct cox_options {
     const char *bin_dir;   /* local cluster: where the programs are (or COX_BIN_DIR) */
     uint32_t queue_max;    /* closures in the queue, 262144: then cox_schedule blocks */
     uint32_t worker_slots; /* local cluster: steps at a time on each worker, 1 */
-    uint32_t min_workers;  /* cox_open waits for as many, 1 */
+    uint32_t min_workers;  /* cox_open waits for as many; 1, or 0 if none is listed */
     uint32_t prefetch;     /* closures sent ahead to a worker; 0: as they are short */
     int open_timeout_ms;   /* for cox_open, 30000 */
     int peer_timeout_ms;   /* a peer silent for this long is lost, 10000 */
@@ -108,7 +109,9 @@ struct cox_options {
     uint32_t max_attempts; /* that ran for too long: then the closure fails, 4 */
     int speculate; /* a second attempt of steps that take far longer than others: 1, the
                       default, or -1: never */
-    const char *listen; /* where workers may dial the client; NULL: nowhere */
+    const char
+        *listen; /* where workers may dial the client, as "host:port" (port 0: any)
+                           or a URL; NULL: nowhere */
     uint64_t
         step_memory_max; /* local cluster: bytes of a worker's steps; 0: no limit */
 };
@@ -136,13 +139,26 @@ struct cox_options {
 /*
  * Connects to every ps and to the workers (options NULL: all defaults), and begins a
  * run. `cluster` is not needed afterwards. Returns when all ps and min_workers workers
- * are there. COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION, COX_ECONFLICT (another daemon
+ * are there, whether they are listed or have dialled; where none is listed and
+ * min_workers is 0, when the ps are. COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION, COX_ECONFLICT (another daemon
  * is at an address), COX_EBUSY (a ps serves another run): the text names the daemon.
  * COX_EIO: the checkpoint directory cannot be written, or a local cluster not be
- * started. COX_EEXIST: the directory has checkpoints of another run.
+ * started. COX_EEXIST: the directory has checkpoints of another run. COX_EADDRESS:
+ * `listen` is no address, is in use, or can be reached from other hosts.
  */
 COX_API int cox_open(const struct cox_cluster *cluster,
                      const struct cox_options *options, struct cox_coordinator **ret);
+
+/*
+ * Where workers may dial the client (cox_options.listen), as a URL with the port in use,
+ * for `coxswain-worker --client`; it lives until cox_close. NULL: it listens nowhere, or
+ * c is NULL.
+ *
+ * A worker that dials has a name. A new name is a new worker with the next index; who
+ * returns under its name has its index again, in whatever process it runs; but while one
+ * process is there, another one of the same name is refused. At most 16384 names.
+ */
+COX_API const char *cox_listen_address(const struct cox_coordinator *c);
 
 /*
  * Cancels what has not run, waits up to timeout_ms for what runs, ends the run, frees
@@ -408,9 +424,9 @@ struct cox_stats {
     uint64_t done;              /* since cox_open */
     uint64_t failed;            /* cancelled ones too */
     uint64_t put_back;          /* attempts lost with a worker */
-    uint64_t workers;           /* known */
+    uint64_t workers;           /* known, also those that are away or have left */
     uint64_t workers_ready;     /* taking closures */
-    uint64_t workers_lost;      /* how often one was lost */
+    uint64_t workers_lost;      /* how often one was lost; one that leaves is not */
     uint64_t commits;           /* applied, on all ps */
     uint64_t commits_duplicate; /* refused because applied already */
     uint64_t table_rows;

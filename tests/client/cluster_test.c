@@ -39,6 +39,25 @@ TEST(cluster_takes_the_inner_object_and_urls)
     cox_cluster_free(cluster);
 }
 
+TEST(cluster_may_list_no_worker)
+{
+    static const char *const cases[] = {"{\"ps\": [\"a:1\"]}",
+                                        "{\"ps\": [\"a:1\"], \"worker\": []}"};
+    for (size_t i = 0; i < 2; i++) {
+        struct cox_coordinator *c = NULL;
+        struct cox_cluster *cluster = parse(cases[i]);
+        struct cox_cluster *copy;
+        assert_code(0, coxi_cluster_copy(cluster, &copy));
+        assert_int_equal(1, copy->n_ps);
+        assert_int_equal(0, copy->n_workers);
+        cox_cluster_free(copy);
+        /* But then others must be able to dial. */
+        assert_code(COX_EINVAL, cox_open(cluster, NULL, &c));
+        assert_error_names("cox_options.listen");
+        cox_cluster_free(cluster);
+    }
+}
+
 TEST(cluster_says_what_is_wrong_with_its_json)
 {
     static const struct {
@@ -47,7 +66,7 @@ TEST(cluster_says_what_is_wrong_with_its_json)
     } cases[] = {
         {"{\"ps\": [", "line 1"},
         {"[]", "\"ps\""},
-        {"{\"ps\": [\"a:1\"]}", "\"worker\""},
+        {"{\"ps\": [\"a:1\"], \"worker\": \"a:1\"}", "\"worker\""},
         {"{\"ps\": [], \"worker\": [\"a:1\"]}", "\"ps\""},
         {"{\"ps\": \"a:1\", \"worker\": [\"a:1\"]}", "\"ps\""},
         {"{\"ps\": [\"a:1\", \"nonsense\"], \"worker\": [\"a:1\"]}", "'nonsense'"},
