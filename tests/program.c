@@ -76,6 +76,26 @@ void program_assert_printed(const struct program *program, const char *part)
     free(all);
 }
 
+struct printed {
+    const struct program *program;
+    const char *part;
+};
+
+static bool has_printed(void *arg)
+{
+    const struct printed *printed = arg;
+    char *all = program_output(printed->program);
+    bool has = strstr(all, printed->part) != NULL;
+    free(all);
+    return has;
+}
+
+void program_wait_printed(const struct program *program, const char *part)
+{
+    struct printed printed = {program, part};
+    coxi_test_until(has_printed, &printed, part);
+}
+
 void program_assert_refuses(const char *name, const char *option, const char *part)
 {
     struct program program;

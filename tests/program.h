@@ -27,6 +27,9 @@ char *program_output(const struct program *program);
 /* What it has printed so far contains `part`. */
 void program_assert_printed(const struct program *program, const char *part);
 
+/* Waits until it has printed `part`. */
+void program_wait_printed(const struct program *program, const char *part);
+
 /* Program `name` with the option `option` exits 2, and names itself and `part`. */
 void program_assert_refuses(const char *name, const char *option, const char *part);
 

@@ -95,7 +95,7 @@ int coxi_worker_config_apply(struct coxi_worker_config *config)
                        "--name belongs to --client: a worker that listens is "
                        "known by its --index");
     }
-    if (r == 0 && config->name == NULL) {
+    if (r == 0 && config->client != NULL && config->name == NULL) {
         make_name(config);
     }
     return r != 0 ? r

@@ -74,20 +74,6 @@ TEST(run_names_a_program_that_cannot_be_started)
                 "/nonexistent/x");
 }
 
-struct expected {
-    const struct program *program;
-    const char *part;
-};
-
-static bool has_said(void *arg)
-{
-    const struct expected *expected = arg;
-    char *output = program_output(expected->program);
-    bool found = strstr(output, expected->part) != NULL;
-    free(output);
-    return found;
-}
-
 TEST(run_passes_a_signal_on_and_waits_for_the_program)
 {
     struct program program;
@@ -106,7 +92,7 @@ TEST(run_passes_a_signal_on_and_waits_for_the_program)
     assert_int_equal(0, pipe(fds));
     assert_int_equal(3, dup2(fds[0], 3));
     program_start(&program, argv);
-    coxi_test_until(has_said, &(struct expected){&program, "ready"}, "the start");
+    program_wait_printed(&program, "ready");
     program_kill(&program, SIGTERM);
     assert_int_equal(9, program_wait(&program));
     assert_says(&program, "caught");
@@ -130,8 +116,7 @@ TEST(cluster_runs_until_it_is_told_to_end)
                           "--workers=1", "--log-dir", coxi_test_path("logs"),
                           NULL};
     program_start(&program, argv);
-    coxi_test_until(has_said, &(struct expected){&program, "COX_CLUSTER='{"},
-                    "its description");
+    program_wait_printed(&program, "COX_CLUSTER='{");
     coxi_test_until(has_begun, coxi_test_path("logs/ps-0.log"), "its ps");
     program_kill(&program, SIGTERM);
     assert_int_equal(0, program_wait(&program));

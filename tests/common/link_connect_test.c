@@ -297,3 +297,25 @@ TEST(link_that_is_never_started_can_be_dropped)
     coxi_listener_close(NULL);
     door_close(&door);
 }
+
+TEST(url_is_checked_before_it_is_used)
+{
+    static const char *const good[] = {"tcp://127.0.0.1:0", "tcp://host.example:65535",
+                                       "tcp://[::1]:7", "tls+tcp://host:1",
+                                       "ipc:///tmp/socket"};
+    static const char *const bad[] = {"",           "host:1",       "tcp://",
+                                      "tcp://host", "tcp://host:",  "tcp://host:port",
+                                      "tcp://:7",   "tcp://[::1]",  "ipc://",
+                                      "ipc:///",    "ipc://socket", "http://host:1"};
+    char longest[400] = "tcp://";
+    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+        assert_code(0, coxi_url_check(good[i]));
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        assert_code(COX_EADDRESS, coxi_url_check(bad[i]));
+        assert_error_names(bad[i]);
+    }
+    memset(longest + 6, 'a', sizeof(longest) - 9);
+    (void)strcpy(longest + sizeof(longest) - 4, ":7");
+    assert_code(COX_EADDRESS, coxi_url_check(longest));
+}

@@ -1,6 +1,7 @@
 /* The program coxswain-worker, from outside: its options. */
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "tests/program.h"
 #include "tests/test.h"
@@ -14,6 +15,8 @@ TEST(worker_program_lists_its_options)
                                          "--index",
                                          "--address-file",
                                          "--slots",
+                                         "--client",
+                                         "--name",
                                          "--commit-window",
                                          "--dir",
                                          "--log-level",
@@ -76,4 +79,42 @@ TEST(worker_program_ends_at_once_where_its_starter_has_gone)
     struct program program;
     const char *const argv[] = {name, "--parent=1", NULL};
     assert_int_equal(128, program_run(&program, argv));
+}
+
+TEST(worker_program_says_what_is_wrong_with_the_client_to_dial)
+{
+    static const struct {
+        const char *argv[6];
+        const char *named;
+    } cases[] = {
+        {{name, "--client=host", NULL}, "--client: 'host'"},
+        {{name, "--client=tcp://10.1.2.3:7", NULL}, "--insecure"},
+        {{name, "--client=ipc:///a", "--address-file=b", NULL}, "--address-file"},
+        {{name, "--client=ipc:///a", "--name=two words", NULL}, "--name: character 4"},
+        {{name, "--client=ipc:///a", "--name=", NULL}, "--name"},
+        {{name, "--name=anna", NULL}, "--name belongs to --client"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct program program;
+        assert_int_equal(2, program_run(&program, cases[i].argv));
+        program_assert_printed(&program, cases[i].named);
+    }
+}
+
+/* By the supervisor, which outlives the processes that dial. */
+TEST(worker_program_that_dials_is_named_after_its_host_and_process)
+{
+    char host[65] = "";
+    char named[128];
+    struct program program;
+    char url[300];
+    (void)snprintf(url, sizeof(url), "--client=ipc://%s", coxi_test_path("client"));
+    const char *const argv[] = {name, url, NULL};
+    assert_int_equal(0, gethostname(host, sizeof(host) - 1));
+    program_start(&program, argv);
+    (void)snprintf(named, sizeof(named), " name=%s-%d", host, (int)program.pid);
+    program_wait_printed(&program, named);
+    program_wait_printed(&program, "event=not_reached");
+    program_kill(&program, SIGTERM);
+    assert_int_equal(128 + SIGTERM, program_wait(&program));
 }

@@ -1,0 +1,488 @@
+/* Workers that dial the client: they join at any time, and return under their names. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/message.h"
+#include "tests/client/yard.h"
+#include "tests/ps/caller.h"
+#include "tests/test.h"
+
+enum { COUNT = 4000 };
+
+static void count(struct yard *yard, int n)
+{
+    struct cox_function *function = crew_function(&yard->crew, "number_off");
+    for (int i = 0; i < n; i++) {
+        assert_code(0, cox_schedule(yard->crew.c, function, NULL, NULL));
+    }
+}
+
+static struct coxi_hello hello_of(const char *name, uint64_t incarnation)
+{
+    return (struct coxi_hello){
+        .role = COXI_ROLE_WORKER, .name = name, .incarnation = incarnation, .slots = 1};
+}
+
+TEST(client_without_workers_opens_and_has_one_join)
+{
+    struct yard yard;
+    struct program worker;
+    yard_open(&yard, NULL);
+    assert_int_equal(0, yard_stats(&yard).workers);
+    assert_string_equal(yard.listen, cox_listen_address(yard.crew.c));
+    count(&yard, 10);
+    yard_worker(&yard, &worker, "anna");
+    assert_code(0, cox_join(yard.crew.c, 8000));
+    assert_int_equal(10, crew_read(&yard.crew, yard.counter));
+    assert_int_equal(1, yard_stats(&yard).workers_ready);
+    assert_int_equal(0, yard_where(&yard, 0));
+    yard_close(&yard);
+    yard_kill(&worker);
+}
+
+TEST(worker_joins_while_another_is_busy_and_does_the_rest)
+{
+    struct yard yard;
+    struct program workers[2];
+    struct crew_hold hold;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_future *future = NULL;
+    struct cox_call call = COX_CALL_INIT;
+    options.prefetch = 1;
+    yard_open(&yard, &options);
+    yard_worker(&yard, &workers[0], "anna");
+    crew_hold(&hold, &yard.crew, "hold_and_count", false);
+    crew_hold_wait(&hold);
+    /* The first worker takes one of these ahead, and does not come to it. */
+    count(&yard, 100);
+    call.only_worker = 2;
+    assert_code(COX_EINVAL,
+                cox_schedule(yard.crew.c, crew_function(&yard.crew, "number_off"),
+                             &call, &future));
+    assert_error_names("worker 1 of 1");
+    yard_worker(&yard, &workers[1], NULL);
+    yard_wait_ready(&yard, 2);
+    assert_int_equal(1, yard_where(&yard, 2));
+    crew_hold_release(&hold);
+    assert_code(0, cox_join(yard.crew.c, 8000));
+    assert_int_equal(102, crew_read(&yard.crew, yard.counter));
+    assert_int_equal(0, yard_stats(&yard).workers_lost);
+    yard_close(&yard);
+    yard_kill(&workers[0]);
+    yard_kill(&workers[1]);
+}
+
+/* Its step process, with the supervisor starting another; and both, started by hand. */
+TEST(worker_returns_under_its_name_with_its_index_and_counters_are_right)
+{
+    struct yard yard;
+    struct program workers[3];
+    yard_open(&yard, NULL);
+    yard_worker(&yard, &workers[0], "anna");
+    yard_wait_ready(&yard, 1);
+    yard_worker(&yard, &workers[1], "berta");
+    yard_wait_ready(&yard, 2);
+    count(&yard, COUNT);
+    pid_t pid = yard_step_process(&workers[1], 0);
+    crew_kill(pid);
+    (void)yard_step_process(&workers[1], pid);
+    yard_wait_ready(&yard, 2);
+    count(&yard, COUNT);
+    yard_kill(&workers[1]);
+    yard_worker(&yard, &workers[1], "berta");
+    (void)yard_step_process(&workers[1], 0);
+    yard_wait_ready(&yard, 2);
+    assert_int_equal(2, yard_stats(&yard).workers);
+    assert_int_equal(2, yard_stats(&yard).workers_lost);
+    assert_int_equal(1, yard_where(&yard, 2));
+
+    /* Under another name it is another one. */
+    count(&yard, COUNT);
+    yard_kill(&workers[1]);
+    yard_worker(&yard, &workers[2], "clara");
+    assert_code(0, cox_join(yard.crew.c, 20000));
+    yard_wait_ready(&yard, 2);
+    assert_int_equal(3, yard_stats(&yard).workers);
+    assert_int_equal(3, yard_stats(&yard).workers_lost);
+    assert_int_equal(2, yard_where(&yard, 3));
+    assert_int_equal(3 * COUNT + 2, crew_read(&yard.crew, yard.counter));
+    yard_close(&yard);
+    yard_kill(&workers[0]);
+    yard_kill(&workers[2]);
+}
+
+TEST(second_process_of_a_name_is_refused_until_the_first_is_lost)
+{
+    struct yard yard;
+    struct program workers[2];
+    yard_open(&yard, NULL);
+    yard_worker(&yard, &workers[0], "anna");
+    yard_wait_ready(&yard, 1);
+    struct coxi_hello hello = hello_of("anna", 7);
+    for (int i = 0; i < 3; i++) {
+        struct caller *second = caller_open(cox_listen_address(yard.crew.c), &hello);
+        caller_expect_refusal(second, COX_EEXIST, "'anna'");
+        caller_close(second);
+    }
+    yard_worker(&yard, &workers[1], "anna");
+    count(&yard, 100);
+    assert_code(0, cox_join(yard.crew.c, 8000));
+    assert_int_equal(0, yard_stats(&yard).workers_lost);
+    assert_int_equal(1, yard_stats(&yard).workers);
+    yard_kill(&workers[0]);
+    assert_int_equal(0, yard_where(&yard, 0));
+    assert_int_equal(1, yard_stats(&yard).workers_lost);
+    assert_int_equal(1, yard_stats(&yard).workers);
+    yard_close(&yard);
+    yard_kill(&workers[1]);
+}
+
+TEST(worker_waits_for_its_client_and_serves_the_next_one)
+{
+    struct yard yard;
+    struct program worker;
+    yard_open(&yard, NULL);
+    yard_close_client(&yard);
+    assert_int_not_equal(0, access(yard.listen + strlen("ipc://"), F_OK));
+    yard_worker(&yard, &worker, "anna");
+    program_wait_printed(&worker, "event=not_reached");
+    for (int i = 0; i < 3; i++) {
+        yard_open_client(&yard, NULL);
+        count(&yard, 10);
+        assert_code(0, cox_join(yard.crew.c, 8000));
+        assert_int_equal(10, crew_read(&yard.crew, yard.counter));
+        if (i < 2) {
+            yard_close_client(&yard);
+        }
+    }
+    yard_close(&yard);
+    yard_kill(&worker);
+}
+
+/* One of the cluster's list, and one that dials. */
+TEST(listed_workers_and_those_that_dial_are_one_crew)
+{
+    struct yard yard;
+    struct crew crew;
+    struct program worker;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_stats stats = COX_STATS_INIT;
+    options.listen = "127.0.0.1:0";
+    crew_open(&crew, 1, 1, "hold", &options);
+    assert_non_null(strstr(cox_listen_address(crew.c), "tcp://127.0.0.1:"));
+    assert_null(strstr(cox_listen_address(crew.c), ":0"));
+    (void)crew_counter(&crew, "c0");
+    yard = (struct yard){.crew = crew};
+    yard_worker(&yard, &worker, "anna");
+    yard_wait_ready(&yard, 2);
+    assert_int_equal(0, yard_where(&yard, 1));
+    assert_int_equal(1, yard_where(&yard, 2));
+    assert_code(0, cox_stats(crew.c, &stats));
+    assert_int_equal(2, stats.workers);
+    crew_close(&crew);
+    yard_kill(&worker);
+}
+
+TEST(open_waits_for_as_many_workers_as_are_wanted_whoever_dials)
+{
+    struct yard yard;
+    struct program workers[2];
+    struct cox_coordinator *c = NULL;
+    struct cox_options options = COX_OPTIONS_INIT;
+    yard_open(&yard, NULL);
+    yard_close_client(&yard);
+    options.listen = yard.listen;
+    options.min_workers = 2;
+    options.open_timeout_ms = 2000;
+    assert_code(COX_ETIMEDOUT, cox_open(yard.cluster, &options, &c));
+    assert_error_names("0 of 2 workers");
+    assert_error_names(yard.listen);
+    yard_worker(&yard, &workers[0], "anna");
+    yard_worker(&yard, &workers[1], "berta");
+    options.open_timeout_ms = 20000;
+    yard_open_client(&yard, &options);
+    assert_int_equal(2, yard_stats(&yard).workers_ready);
+    yard_close(&yard);
+    yard_kill(&workers[0]);
+    yard_kill(&workers[1]);
+}
+
+/* ---- where it listens */
+
+static void assert_not_listening(const struct yard *yard, const char *listen,
+                                 const char *named)
+{
+    struct cox_coordinator *c = NULL;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.listen = listen;
+    assert_code(COX_EADDRESS, cox_open(yard->cluster, &options, &c));
+    assert_error_names(named);
+    assert_null(c);
+}
+
+TEST(open_says_what_is_wrong_with_the_address_to_listen_at)
+{
+    struct yard yard;
+    yard_open(&yard, NULL);
+    assert_null(cox_listen_address(NULL));
+    assert_not_listening(&yard, "nonsense", "'nonsense'");
+    assert_not_listening(&yard, "", "''");
+    assert_not_listening(&yard, "tcp://127.0.0.1", "tcp://127.0.0.1");
+    assert_not_listening(&yard, "ipc:///no/such/directory/client", "/no/such");
+    assert_not_listening(&yard, "0.0.0.0:0", "other hosts");
+    assert_not_listening(&yard, "tcp://127.example.org:0", "other hosts");
+    assert_not_listening(&yard, yard.listen, "in use");
+    yard_close(&yard);
+}
+
+TEST(client_that_listens_nowhere_has_no_address)
+{
+    struct crew crew;
+    crew_open(&crew, 1, 1, NULL, NULL);
+    assert_null(cox_listen_address(crew.c));
+    crew_close(&crew);
+}
+
+/* ---- who dials, by the letter */
+
+TEST(client_refuses_who_is_no_worker_of_its_version_with_a_name)
+{
+    struct yard yard;
+    char longest[140];
+    yard_open(&yard, NULL);
+    const char *address = cox_listen_address(yard.crew.c);
+    struct coxi_hello hello = hello_of("anna", 7);
+    hello.role = COXI_ROLE_PS;
+    struct caller *caller = caller_open(address, &hello);
+    caller_expect_refusal(caller, COX_EREFUSED, "only workers");
+    caller_close(caller);
+
+    struct coxi_message other = {.kind = COXI_HELLO, .hello = hello_of("anna", 7)};
+    other.hello.version = COXI_WIRE_VERSION + 6;
+    caller = caller_open(address, NULL);
+    caller_send(caller, &other, NULL, 0);
+    caller_expect_refusal(caller, COX_EVERSION, "version 7 meets version 1");
+    caller_close(caller);
+
+    static const char *const names[] = {"", "two words", "quo\"te", "tab\t",
+                                        "\xc3\xa4"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        hello = hello_of(names[i], 7);
+        caller = caller_open(address, &hello);
+        caller_expect_refusal(caller, COX_EINVAL, "name");
+        caller_close(caller);
+    }
+    memset(longest, 'a', sizeof(longest));
+    longest[COXI_WIRE_NAME_MAX] = '\0';
+    hello = hello_of(longest, 7);
+    caller_close(caller_join(address, &hello));
+
+    hello = hello_of("nobody", 7);
+    hello.channel = COXI_CHANNEL_DATA;
+    caller = caller_open(address, &hello);
+    caller_expect_refusal(caller, COX_EREFUSED, "data connection of worker 'nobody'");
+    caller_close(caller);
+    yard_close(&yard);
+}
+
+TEST(client_sends_away_who_does_not_say_who_it_is)
+{
+    struct yard yard;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.peer_timeout_ms = 400;
+    yard_open(&yard, &options);
+    struct caller *silent = caller_open(cox_listen_address(yard.crew.c), NULL);
+    caller_expect_end(silent);
+    caller_close(silent);
+    yard_close(&yard);
+}
+
+/* A worker that only follows the protocol, up to the layout. */
+static struct caller *join(struct yard *yard, const char *name, uint64_t incarnation,
+                           uint32_t index)
+{
+    struct coxi_hello hello = hello_of(name, incarnation);
+    struct caller *caller = caller_open(cox_listen_address(yard->crew.c), &hello);
+    const struct coxi_message *message = caller_expect(caller, COXI_HELLO);
+    assert_int_equal(COXI_ROLE_CLIENT, message->hello.role);
+    assert_int_equal(cox_run_id(yard->crew.c), message->hello.session.run);
+    message = caller_expect(caller, COXI_LAYOUT);
+    assert_int_equal(1 + index, message->layout.worker);
+    (void)caller_expect(caller, COXI_MODULE);
+    return caller;
+}
+
+static void accept_module(struct caller *caller)
+{
+    struct coxi_message message = {.kind = COXI_MODULE_LOADED};
+    message.status.message = "";
+    caller_send(caller, &message, NULL, 0);
+}
+
+/* The closures of the next dispatch. */
+static size_t expect_dispatch(struct caller *caller, struct coxi_closure_head *ret)
+{
+    const struct coxi_message *message = caller_expect(caller, COXI_DISPATCH);
+    for (size_t i = 0; i < message->dispatch.n_closures; i++) {
+        ret[i] = message->dispatch.closures[i];
+    }
+    return message->dispatch.n_closures;
+}
+
+static void answer(struct caller *caller, const struct coxi_closure_head *head,
+                   int code)
+{
+    struct coxi_done_head done = {
+        .closure = head->closure, .attempt = head->attempt, .code = code};
+    struct coxi_message message = {.kind = COXI_DONE, .done = {&done, 1}};
+    caller_send(caller, &message, NULL, 0);
+}
+
+TEST(worker_that_dials_again_takes_the_place_of_its_own_dead_connection)
+{
+    struct yard yard;
+    struct coxi_closure_head head[8];
+    struct cox_future *future;
+    yard_open(&yard, NULL);
+    struct caller *first = join(&yard, "anna", 7, 0);
+    accept_module(first);
+    yard_wait_ready(&yard, 1);
+    assert_code(0, cox_schedule(yard.crew.c, crew_function(&yard.crew, "nothing"), NULL,
+                                &future));
+    assert_int_equal(1, expect_dispatch(first, head));
+    assert_int_equal(1, head->attempt);
+    struct caller *again = join(&yard, "anna", 7, 0);
+    caller_expect_end(first);
+    accept_module(again);
+    assert_int_equal(1, expect_dispatch(again, head));
+    assert_int_equal(2, head->attempt);
+    answer(again, head, 0);
+    assert_code(0, cox_future_wait(future, 8000));
+    cox_future_free(future);
+    struct cox_stats stats = yard_stats(&yard);
+    assert_int_equal(1, stats.workers);
+    assert_int_equal(1, stats.workers_lost);
+    assert_int_equal(1, stats.put_back);
+    caller_close(first);
+    caller_close(again);
+    yard_close(&yard);
+}
+
+TEST(client_asks_for_a_data_connection_and_takes_it_of_that_process_only)
+{
+    struct yard yard;
+    size_t len = 0;
+    yard_open(&yard, NULL);
+    struct caller *control = join(&yard, "anna", 7, 0);
+    struct coxi_hello hello = hello_of("anna", 7);
+    hello.channel = COXI_CHANNEL_DATA;
+    struct caller *data = caller_open(cox_listen_address(yard.crew.c), &hello);
+    caller_expect_refusal(data, COX_EREFUSED, "nobody wants");
+    caller_close(data);
+
+    struct coxi_message lacks = {.kind = COXI_MODULE_LOADED,
+                                 .status = {.code = COX_ENOENT, .message = ""}};
+    caller_send(control, &lacks, NULL, 0);
+    (void)caller_expect(control, COXI_WANT_DATA);
+    hello.incarnation = 8;
+    data = caller_open(cox_listen_address(yard.crew.c), &hello);
+    caller_expect_refusal(data, COX_EREFUSED, "nobody wants");
+    caller_close(data);
+    hello.incarnation = 7;
+    data = caller_open(cox_listen_address(yard.crew.c), &hello);
+    assert_int_equal(COXI_CHANNEL_DATA, caller_expect(data, COXI_HELLO)->hello.channel);
+    (void)caller_expect(data, COXI_MODULE);
+    (void)caller_payload(data, &len);
+    assert_true(len > 1000);
+    accept_module(control);
+    yard_wait_ready(&yard, 1);
+
+    /* With its data connection a worker is lost. */
+    caller_close(data);
+    caller_expect_end(control);
+    caller_close(control);
+    yard_wait_ready(&yard, 0);
+    assert_int_equal(1, yard_stats(&yard).workers_lost);
+    yard_close(&yard);
+}
+
+static bool is_queued(void *arg)
+{
+    return yard_stats(arg).queued == 1;
+}
+
+TEST(worker_that_leaves_gets_nothing_more_and_is_no_loss)
+{
+    struct yard yard;
+    struct coxi_closure_head head[8];
+    struct cox_future *futures[2];
+    struct coxi_message leaving = {.kind = COXI_LEAVING};
+    yard_open(&yard, NULL);
+    struct cox_function *nothing = crew_function(&yard.crew, "nothing");
+    struct caller *anna = join(&yard, "anna", 7, 0);
+    accept_module(anna);
+    yard_wait_ready(&yard, 1);
+    for (int i = 0; i < 2; i++) {
+        assert_code(0, cox_schedule(yard.crew.c, nothing, NULL, &futures[i]));
+        assert_int_equal(1, expect_dispatch(anna, head + i));
+    }
+    caller_send(anna, &leaving, NULL, 0);
+    yard_wait_ready(&yard, 0);
+
+    /* One is finished and one handed back; a new one waits with that. */
+    answer(anna, &head[0], 0);
+    assert_code(0, cox_future_wait(futures[0], 8000));
+    cox_future_free(futures[0]);
+    answer(anna, &head[1], COX_ECANCELLED);
+    coxi_test_until(is_queued, &yard, "the return of a closure");
+    assert_int_equal(0, caller_waiting(anna));
+    caller_close(anna);
+
+    struct caller *berta = join(&yard, "berta", 8, 1);
+    accept_module(berta);
+    assert_int_equal(1, expect_dispatch(berta, head));
+    answer(berta, head, 0);
+    assert_code(0, cox_future_wait(futures[1], 8000));
+    cox_future_free(futures[1]);
+    struct cox_stats stats = yard_stats(&yard);
+    assert_int_equal(2, stats.workers);
+    assert_int_equal(0, stats.workers_lost);
+    caller_close(berta);
+    yard_close(&yard);
+}
+
+/* What it has not answered when it goes is run by others, and counts as no loss. */
+TEST(worker_that_has_left_may_return_under_its_name)
+{
+    struct yard yard;
+    struct coxi_closure_head head[8];
+    struct cox_future *future;
+    struct coxi_message leaving = {.kind = COXI_LEAVING};
+    yard_open(&yard, NULL);
+    struct caller *anna = NULL;
+    assert_code(0, cox_schedule(yard.crew.c, crew_function(&yard.crew, "nothing"), NULL,
+                                &future));
+    /* More often than a closure may lose workers. */
+    for (uint32_t i = 1; i <= 20; i++) {
+        anna = join(&yard, "anna", i, 0);
+        accept_module(anna);
+        assert_int_equal(1, expect_dispatch(anna, head));
+        assert_int_equal(i, head->attempt);
+        caller_send(anna, &leaving, NULL, 0);
+        yard_wait_ready(&yard, 0);
+        caller_close(anna);
+        coxi_test_until(is_queued, &yard, "the return of a closure");
+    }
+    anna = join(&yard, "anna", 21, 0);
+    accept_module(anna);
+    assert_int_equal(1, expect_dispatch(anna, head));
+    answer(anna, head, 0);
+    assert_code(0, cox_future_wait(future, 8000));
+    cox_future_free(future);
+    assert_int_equal(0, yard_stats(&yard).workers_lost);
+    assert_int_equal(1, yard_stats(&yard).workers);
+    caller_close(anna);
+    yard_close(&yard);
+}
