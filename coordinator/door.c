@@ -275,7 +275,7 @@ static int check_address(const char *listen, char **ret)
 
 int coxi_door_new(struct cox_coordinator *c, const char *listen, struct coxi_door **ret)
 {
-    char *url;
+    char *url = NULL;
     int r = check_address(listen, &url);
     if (r != 0) {
         return r;

@@ -287,6 +287,7 @@ static void on_signal(void *arg, int signum)
     }
     coxi_log(COXI_LOG_INFO, "ending", "signal=%d", signum);
     worker->signal = signum;
+    coxi_server_dial_stop(worker->server); /* whoever comes now would come in vain */
     worker->drain.data = worker;
     (void)uv_timer_init(coxi_loop_uv(worker->loop), &worker->drain);
     (void)uv_timer_start(&worker->drain, on_drain, 0, DRAIN_MS);
