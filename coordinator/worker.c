@@ -28,8 +28,9 @@
 enum {
     REST_FIRST_MS = 10,
     REST_MAX_MS = 1000,
-    AHEAD_US = 2000,  /* work that a worker should have at hand */
-    AHEAD_MAX = 1024, /* closures, however short they are */
+    BUFFERS_KEPT = 1 << 24, /* bytes for dispatches, of all workers together */
+    AHEAD_US = 2000,        /* work that a worker should have at hand */
+    AHEAD_MAX = 1024,       /* closures, however short they are */
 };
 
 /* ---- what users wait for */
@@ -442,6 +443,11 @@ void coxi_worker_send(struct coxi_worker *worker)
     }
     worker->heads.len = 0;
     worker->args.len = 0;
+    if (worker->heads.capacity + worker->args.capacity >
+        BUFFERS_KEPT / worker->c->n_workers) {
+        coxi_buffer_fini(&worker->heads);
+        coxi_buffer_fini(&worker->args);
+    }
 }
 
 /* ---- all of them */
