@@ -179,7 +179,8 @@ void coxi_listener_close(struct coxi_listener *listener);
 /*
  * The links of a process or coordinator, watched for life: one that has been silent for
  * timeout_ms is closed with COX_ETIMEDOUT, and each sends a heartbeat when it has sent
- * nothing for a quarter of that. Call tick several times in a quarter. Any thread.
+ * nothing for a quarter of that. Call tick several times in a quarter. Any thread, but
+ * tick: one at a time.
  */
 int coxi_links_new(int timeout_ms, struct coxi_links **ret);
 void coxi_links_add(struct coxi_links *links, struct coxi_link *link);

@@ -49,6 +49,7 @@ struct coxi_link {
     struct coxi_links *links;
     struct coxi_link *watch_next; /* guarded by links->lock, as the next one */
     struct coxi_link *watch_prev;
+    struct coxi_link *beat_next; /* the ticking thread's */
 
     atomic_size_t meta_max;
     atomic_size_t payload_max;

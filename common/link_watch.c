@@ -1,6 +1,8 @@
 /*
  * Watching links for life: heartbeats out, silence noticed. A set is a list under a
  * lock that comes before a link's own; closing never waits.
+ *
+ * Cost: a tick looks at each link once, however many owe a heartbeat.
  */
 #include <stdlib.h>
 
@@ -9,8 +11,6 @@
 #include "common/link.h"
 #include "common/link_internal.h"
 #include "common/sync.h"
-
-enum { BEATS_MAX = 64 };
 
 struct coxi_links {
     uint64_t timeout_ms;
@@ -86,15 +86,26 @@ static const char *verdict(const struct coxi_link *link, uint64_t now,
                : NULL;
 }
 
+/* True where it is time for a heartbeat, which counts as sent. */
+static bool take_beat(struct coxi_link *link, uint64_t now, uint64_t timeout_ms)
+{
+    uint64_t out = atomic_load_explicit(&link->last_out_ms, memory_order_relaxed);
+    if (now <= out || now - out < timeout_ms / 4) {
+        return false;
+    }
+    atomic_store_explicit(&link->last_out_ms, now, memory_order_relaxed);
+    return true;
+}
+
 /*
- * Closes who is silent or does not read; up to BEATS_MAX links that owe a heartbeat are
- * referenced in ret. After a time in which nobody looked (this process was stopped, or
- * its host asleep) nothing is known of the peers, and their time begins anew.
+ * Closes who is silent or does not read; returns those that owe a heartbeat, referenced
+ * and chained by beat_next. After a time in which nobody looked (this process was
+ * stopped, or its host asleep) nothing is known of the peers, and their time begins anew.
  */
-static size_t look(struct coxi_links *links, struct coxi_link **ret)
+static struct coxi_link *look(struct coxi_links *links)
 {
     uint64_t now = coxi_now_ms();
-    size_t n = 0;
+    struct coxi_link *beats = NULL;
     coxi_lock(&links->lock);
     bool slept =
         links->looked_ms != 0 && now - links->looked_ms > links->timeout_ms / 2;
@@ -107,30 +118,26 @@ static size_t look(struct coxi_links *links, struct coxi_link **ret)
             }
         }
         const char *text = verdict(link, now, links->timeout_ms);
-        uint64_t out = atomic_load_explicit(&link->last_out_ms, memory_order_relaxed);
         if (text != NULL) {
             coxi_link_close(link, COX_ETIMEDOUT, text);
-        } else if (now > out && now - out >= links->timeout_ms / 4 && n < BEATS_MAX) {
-            atomic_store_explicit(&link->last_out_ms, now, memory_order_relaxed);
-            ret[n++] = coxi_link_ref(link);
+        } else if (take_beat(link, now, links->timeout_ms)) {
+            link->beat_next = beats;
+            beats = coxi_link_ref(link);
         }
     }
     coxi_unlock(&links->lock);
-    return n;
+    return beats;
 }
 
 void coxi_links_tick(struct coxi_links *links)
 {
-    struct coxi_link *beats[BEATS_MAX];
-    size_t n;
-    do {
-        n = look(links, beats);
-        /* Unlocked: sending may end a link, which then leaves the list. */
-        for (size_t i = 0; i < n; i++) {
-            coxi_link_beat(beats[i]);
-            coxi_link_unref(beats[i]);
-        }
-    } while (n == BEATS_MAX);
+    /* Unlocked: sending may end a link, which then leaves the list. */
+    for (struct coxi_link *link = look(links); link != NULL;) {
+        struct coxi_link *next = link->beat_next;
+        coxi_link_beat(link);
+        coxi_link_unref(link);
+        link = next;
+    }
 }
 
 void coxi_links_close_all(struct coxi_links *links, int code, const char *text)

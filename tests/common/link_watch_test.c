@@ -167,3 +167,31 @@ TEST(link_leaves_the_watched_in_any_order)
     }
     coxi_links_free(links);
 }
+
+TEST(link_heartbeats_leave_on_every_link_that_owes_one)
+{
+    enum { LINKS = 4, TIMEOUT_MS = 1000 };
+    struct half halves[LINKS];
+    struct coxi_links *links;
+    int n_beats[LINKS] = {0};
+    int n_heard = 0;
+    assert_code(0, coxi_links_new(TIMEOUT_MS, &links));
+    for (int i = 0; i < LINKS; i++) {
+        half_open(&halves[i], true, END_START);
+        coxi_links_add(links, halves[i].end.link);
+    }
+    for (int closed = 0; n_heard < LINKS && closed == 0;) {
+        coxi_links_tick(links);
+        n_heard = 0;
+        for (int i = 0; i < LINKS; i++) {
+            n_beats[i] += echo_beats(halves[i].fd);
+            n_heard += n_beats[i] > 0;
+            closed += closed_times(&halves[i].end);
+        }
+    }
+    assert_int_equal(LINKS, n_heard);
+    for (int i = 0; i < LINKS; i++) {
+        half_close(&halves[i]);
+    }
+    coxi_links_free(links);
+}
