@@ -10,14 +10,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 struct bench {
     double seconds; /* to spend on a measurement, about */
     bool json;
-    char self[4096]; /* this program */
-    char dir[64];    /* for files; removed at the end */
-    bool headed;     /* the table's head has been printed */
+    uint32_t workers; /* case scale: how many */
+    char self[4096];  /* this program */
+    char dir[64];     /* for files; removed at the end */
+    bool headed;      /* the table's head has been printed */
 };
 
 enum { BENCH_ROUNDS = 5 };
@@ -62,16 +64,22 @@ double bench_now(void); /* seconds */
  * output. */
 struct bench_child {
     pid_t pid;
-    int lifeline; /* it ends when this is closed */
+    int lifeline; /* its input; it ends when this is closed */
+    FILE *output;
     char line[128];
 };
 void bench_child_start(struct bench *bench, const char *what, struct bench_child *ret);
 void bench_child_stop(struct bench_child *child);
 
+/* Sends it a line; its answer, without the newline. */
+__attribute__((format(printf, 3, 4))) void
+bench_child_ask(struct bench_child *child, char answer[128], const char *format, ...);
+
 /* The cases, and what their children run. */
 void bench_wire(struct bench *bench);
 void bench_schedule(struct bench *bench);
 void bench_train(struct bench *bench);
+void bench_scale(struct bench *bench);
 void bench_serve_link(const char *url);
 void bench_serve_raw(bool tcp);
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "bench/bench.h"
+#include "bench/crowd.h"
 #include "common/clock.h"
 #include "common/daemon.h"
 #include "common/error.h"
@@ -27,6 +28,7 @@ static const struct {
     {"wire", bench_wire},
     {"schedule", bench_schedule},
     {"train", bench_train},
+    {"scale", bench_scale},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -35,6 +37,7 @@ struct config {
     bool all;
     bool json;
     double seconds;
+    int64_t workers;
     const char *serve;
 };
 
@@ -54,6 +57,13 @@ static const struct coxi_option options[] = {
      .max = 600,
      .fallback = "5",
      .help = "time for a measurement, about"},
+    {.name = "workers",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, workers),
+     .min = 2,
+     .max = 65536,
+     .fallback = "1000",
+     .help = "how many the case scale simulates"},
     {.name = "serve",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, serve),
@@ -66,7 +76,9 @@ static const struct coxi_program program = {
     .summary =
         "Measures Coxswain on this host. Cases: wire (links), schedule (closures), "
         "train\n"
-        "(the click model). Each measurement has a baseline, measured in turn with it.",
+        "(the click model), scale (many workers). Measurements have baselines, "
+        "measured in\n"
+        "turn with them.",
     .prefix = "COX_BENCH",
     .mixed = true,
     .options = options,
@@ -158,17 +170,32 @@ void bench_child_start(struct bench *bench, const char *what, struct bench_child
     (void)close(to[0]);
     (void)close(from[1]);
     ret->lifeline = to[1];
-    FILE *output = fdopen(from[0], "r");
-    if (output == NULL || fgets(ret->line, sizeof(ret->line), output) == NULL) {
+    ret->output = fdopen(from[0], "r");
+    if (ret->output == NULL ||
+        fgets(ret->line, sizeof(ret->line), ret->output) == NULL) {
         bench_die("the other side, --serve %s, did not start", what);
     }
     ret->line[strcspn(ret->line, "\n")] = '\0';
-    (void)fclose(output);
+}
+
+void bench_child_ask(struct bench_child *child, char answer[128], const char *format,
+                     ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vdprintf(child->lifeline, format, args);
+    va_end(args);
+    (void)dprintf(child->lifeline, "\n");
+    if (fgets(answer, 128, child->output) == NULL) {
+        bench_die("the other side of a case has ended");
+    }
+    answer[strcspn(answer, "\n")] = '\0';
 }
 
 void bench_child_stop(struct bench_child *child)
 {
     (void)close(child->lifeline);
+    (void)fclose(child->output);
     (void)waitpid(child->pid, NULL, 0);
 }
 
@@ -265,6 +292,14 @@ static int serve(const char *what)
         bench_serve_link(what + 5);
         return EXIT_SUCCESS;
     }
+    if (strncmp(what, "crowd=", 6) == 0) {
+        bench_serve_crowd((uint32_t)strtoul(what + 6, NULL, 10));
+        return EXIT_SUCCESS;
+    }
+    if (strcmp(what, "ps") == 0) {
+        bench_serve_ps();
+        return EXIT_SUCCESS;
+    }
     (void)coxi_error(COX_EINVAL, "--serve %s: no such thing", what);
     return coxi_exit_config(program.name);
 }
@@ -305,7 +340,8 @@ int main(int argc, char **argv)
         return serve(config.serve);
     }
     if (r == 0 && rest == argc && !config.all) {
-        r = coxi_error(COX_EINVAL, "which case? wire, schedule, train, or --all");
+        r = coxi_error(COX_EINVAL,
+                       "which case? wire, schedule, train, scale, or --all");
     }
     for (int i = rest; r == 0 && i < argc; i++) {
         r = is_case(argv[i]) ? 0
@@ -321,6 +357,7 @@ int main(int argc, char **argv)
     bench.self[n > 0 ? n : 0] = '\0';
     bench.seconds = config.seconds;
     bench.json = config.json;
+    bench.workers = (uint32_t)config.workers;
     (void)signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < N_CASES; i++) {
         if (is_asked(cases[i].name, &config, argv + rest)) {

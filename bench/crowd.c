@@ -1,0 +1,374 @@
+/*
+ * See crowd.h. A member is a connection that the client has dialled. Threads: nng's for
+ * what members receive, a loop for heartbeats, main for the commands. `lock` guards the
+ * list and the counts; what a member holds belongs to its receiving thread.
+ */
+#include "bench/crowd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "common/buffer.h"
+#include "common/error.h"
+#include "common/loop.h"
+#include "common/message.h"
+#include "common/rand.h"
+#include "common/sync.h"
+#include "ps/service.h"
+
+enum { PEER_TIMEOUT_MS = 10000, TICK_MS = 500 };
+
+struct member {
+    struct coxi_link *link;
+    struct member *next;
+    struct member *prev;
+    bool is_greeted; /* receiving thread, as `held` and `done` */
+    struct coxi_buffer held;
+    struct coxi_buffer done;
+    bool is_ready; /* guarded by the crowd's lock, as all below */
+    bool holds;
+    bool lost;
+    uint32_t n_held;
+};
+
+static struct {
+    pthread_mutex_t lock; /* guards all below; before a link's */
+    pthread_cond_t changed;
+    struct member *first;
+    uint32_t n_members; /* that there ever were */
+    uint32_t n_ready;
+    uint64_t n_answered;
+    uint64_t n_held;
+    uint8_t done[CROWD_IDS]; /* how often, by id modulo; stops at 255 */
+    struct coxi_links *links;
+} crowd = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- what members do */
+
+static int greet(struct member *member, const struct coxi_frame *frame)
+{
+    struct coxi_hello hello;
+    int r = coxi_hello_read(member->link, frame, &hello);
+    if (r != 0) {
+        return r;
+    }
+    coxi_lock(&crowd.lock);
+    struct coxi_hello self = {.role = COXI_ROLE_WORKER,
+                              .channel = hello.channel,
+                              .index = crowd.n_members++,
+                              .incarnation = coxi_random_id(),
+                              .slots = 1};
+    coxi_unlock(&crowd.lock);
+    member->is_greeted = true;
+    coxi_link_allow(member->link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
+    return coxi_hello_send(member->link, &self);
+}
+
+static int load(struct member *member, uint32_t id)
+{
+    struct coxi_message message = {.kind = COXI_MODULE_LOADED};
+    message.status = (struct coxi_status){.message = "", .id = id};
+    int r = coxi_message_send(member->link, &message, NULL, false);
+    coxi_lock(&crowd.lock);
+    crowd.n_ready += !member->is_ready;
+    member->is_ready = true;
+    (void)pthread_cond_broadcast(&crowd.changed);
+    coxi_unlock(&crowd.lock);
+    return r;
+}
+
+/* Answers closures, all with one code. */
+static int answer(struct member *member, const struct coxi_closure_head *heads,
+                  size_t n, int code)
+{
+    member->done.len = 0;
+    int r = coxi_buffer_reserve(&member->done, n * sizeof(struct coxi_done_head));
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        struct coxi_done_head done = {.closure = heads[i].closure,
+                                      .attempt = heads[i].attempt,
+                                      .code = code,
+                                      .run_us = 1};
+        r = coxi_buffer_append_raw(&member->done, &done, sizeof(done));
+    }
+    struct coxi_message message = {.kind = COXI_DONE};
+    message.done.closures =
+        (const struct coxi_done_head *)(const void *)member->done.data;
+    message.done.n_closures = n;
+    return r != 0 ? r : coxi_message_send(member->link, &message, NULL, false);
+}
+
+/* Counts closures that have come; true: the member holds them. */
+static bool count(struct member *member, const struct coxi_dispatch *dispatch)
+{
+    coxi_lock(&crowd.lock);
+    bool holds = member->holds;
+    if (holds) {
+        member->n_held += (uint32_t)dispatch->n_closures;
+        crowd.n_held += dispatch->n_closures;
+    }
+    for (size_t i = 0; !holds && i < dispatch->n_closures; i++) {
+        uint8_t *done = &crowd.done[dispatch->closures[i].closure % CROWD_IDS];
+        *done = (uint8_t)(*done + (*done < UINT8_MAX));
+        crowd.n_answered++;
+    }
+    (void)pthread_cond_broadcast(&crowd.changed);
+    coxi_unlock(&crowd.lock);
+    return holds;
+}
+
+static int run(struct member *member, const struct coxi_dispatch *dispatch)
+{
+    return count(member, dispatch)
+               ? coxi_buffer_append_raw(&member->held, dispatch->closures,
+                                        dispatch->n_closures *
+                                            sizeof(*dispatch->closures))
+               : answer(member, dispatch->closures, dispatch->n_closures, 0);
+}
+
+static int hand_back(struct member *member)
+{
+    size_t n = member->held.len / sizeof(struct coxi_closure_head);
+    coxi_lock(&crowd.lock);
+    crowd.n_held -= member->n_held;
+    member->n_held = 0;
+    coxi_unlock(&crowd.lock);
+    member->held.len = 0;
+    return n == 0 ? 0
+                  : answer(member,
+                           (const struct coxi_closure_head *)(void *)member->held.data,
+                           n, COX_ECANCELLED);
+}
+
+static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
+{
+    (void)link;
+    struct member *member = arg;
+    struct coxi_message message;
+    if (!member->is_greeted) {
+        return greet(member, frame);
+    }
+    int r = coxi_message_read(frame, &message);
+    if (r == 0 && message.kind == COXI_MODULE) {
+        r = load(member, message.module.id);
+    } else if (r == 0 && message.kind == COXI_DISPATCH) {
+        r = run(member, &message.dispatch);
+    } else if (r == 0 && message.kind == COXI_RECALL && message.recall.all) {
+        r = hand_back(member);
+    }
+    return r;
+}
+
+static void on_close(void *arg, struct coxi_link *link, int code, const char *text)
+{
+    (void)code;
+    (void)text;
+    struct member *member = arg;
+    coxi_lock(&crowd.lock);
+    crowd.n_ready -= member->is_ready;
+    crowd.n_held -= member->n_held;
+    *(member->prev != NULL ? &member->prev->next : &crowd.first) = member->next;
+    if (member->next != NULL) {
+        member->next->prev = member->prev;
+    }
+    (void)pthread_cond_broadcast(&crowd.changed);
+    coxi_unlock(&crowd.lock);
+    coxi_link_unref(link);
+    coxi_buffer_fini(&member->held);
+    coxi_buffer_fini(&member->done);
+    free(member);
+}
+
+static const struct coxi_link_events events = {.on_frame = on_frame,
+                                               .on_close = on_close};
+
+static void on_accepted(void *arg, struct coxi_link *link)
+{
+    (void)arg;
+    struct member *member = calloc(1, sizeof(*member));
+    if (member == NULL) {
+        bench_die("out of memory for a worker");
+    }
+    member->link = link;
+    coxi_lock(&crowd.lock);
+    member->next = crowd.first;
+    if (crowd.first != NULL) {
+        crowd.first->prev = member;
+    }
+    crowd.first = member;
+    coxi_unlock(&crowd.lock);
+    coxi_link_listen_to(link, &events, member);
+    coxi_links_add(crowd.links, link);
+    coxi_link_start(link);
+}
+
+/* ---- commands */
+
+static void hold(uint64_t n)
+{
+    coxi_lock(&crowd.lock);
+    crowd.n_answered = 0;
+    memset(crowd.done, 0, sizeof(crowd.done));
+    for (struct member *m = crowd.first; m != NULL; m = m->next) {
+        m->holds = n > 0;
+        n -= n > 0;
+    }
+    coxi_unlock(&crowd.lock);
+    (void)printf("ok\n");
+}
+
+static void ready(uint64_t n)
+{
+    coxi_lock(&crowd.lock);
+    while (crowd.n_ready < n) {
+        (void)pthread_cond_wait(&crowd.changed, &crowd.lock);
+    }
+    coxi_unlock(&crowd.lock);
+    (void)printf("ok\n");
+}
+
+static void await(uint64_t n)
+{
+    coxi_lock(&crowd.lock);
+    while (crowd.n_answered + crowd.n_held < n) {
+        (void)pthread_cond_wait(&crowd.changed, &crowd.lock);
+    }
+    uint64_t n_held = crowd.n_held;
+    coxi_unlock(&crowd.lock);
+    (void)printf("%llu\n", (unsigned long long)n_held);
+}
+
+/* Marks up to n members that hold (or do not) for losing; how many. Locked. */
+static uint64_t choose(uint64_t n, bool holds, struct coxi_link **links)
+{
+    uint64_t chosen = 0;
+    for (struct member *m = crowd.first; m != NULL && chosen < n; m = m->next) {
+        if (!m->lost && m->holds == holds) {
+            m->lost = true;
+            links[chosen++] = coxi_link_ref(m->link);
+        }
+    }
+    return chosen;
+}
+
+static void lose(uint64_t n)
+{
+    struct coxi_link **links = calloc(n + 1, sizeof(struct coxi_link *));
+    if (links == NULL) {
+        bench_die("out of memory for what is to be closed");
+    }
+    coxi_lock(&crowd.lock);
+    uint64_t chosen = choose(n, true, links);
+    chosen += choose(n - chosen, false, links + chosen);
+    uint64_t n_held = crowd.n_held;
+    coxi_unlock(&crowd.lock);
+    for (uint64_t i = 0; i < chosen; i++) {
+        coxi_link_close(links[i], COX_ECLOSED, "lost");
+        coxi_link_unref(links[i]);
+    }
+    free(links);
+    (void)printf("%llu\n", (unsigned long long)n_held);
+}
+
+static void ids(uint64_t first, uint64_t n)
+{
+    unsigned long long missing = 0;
+    unsigned long long repeated = 0;
+    coxi_lock(&crowd.lock);
+    for (uint64_t id = first; id < first + n; id++) {
+        missing += crowd.done[id % CROWD_IDS] == 0;
+        repeated += crowd.done[id % CROWD_IDS] > 1;
+    }
+    coxi_unlock(&crowd.lock);
+    (void)printf("%llu %llu\n", missing, repeated);
+}
+
+static void obey(const char *line, struct coxi_listener *const *listeners)
+{
+    char *end = NULL;
+    size_t word = strcspn(line, " ");
+    uint64_t a = strtoull(line + word, &end, 10);
+    uint64_t b = strtoull(end, NULL, 10);
+    switch (line[0]) {
+    case 'u':
+        (void)printf("%s\n", coxi_listener_url(listeners[a]));
+        break;
+    case 'r':
+        ready(a);
+        break;
+    case 'h':
+        hold(a);
+        break;
+    case 'a':
+        await(a);
+        break;
+    case 'l':
+        lose(a);
+        break;
+    case 'i':
+        ids(a, b);
+        break;
+    default:
+        bench_die("a crowd knows no '%s'", line);
+    }
+    (void)fflush(stdout);
+}
+
+/* ---- the process */
+
+static void beat(void *arg)
+{
+    (void)arg;
+    coxi_links_tick(crowd.links);
+}
+
+void bench_serve_crowd(uint32_t n)
+{
+    uint32_t n_listeners = (n + CROWD_PER_LISTENER - 1) / CROWD_PER_LISTENER;
+    struct coxi_listener **listeners =
+        calloc(n_listeners, sizeof(struct coxi_listener *));
+    struct coxi_loop *loop;
+    char line[128];
+    if (listeners == NULL) {
+        bench_die("out of memory for listeners");
+    }
+    coxi_cond_init(&crowd.changed);
+    bench_check(coxi_links_new(PEER_TIMEOUT_MS, &crowd.links), "links");
+    bench_check(coxi_loop_new(TICK_MS, beat, NULL, &loop), "loop");
+    bench_check(coxi_loop_start(loop, "beat"), "loop");
+    for (uint32_t i = 0; i < n_listeners; i++) {
+        bench_check(
+            coxi_listener_open("tcp://127.0.0.1:0", on_accepted, NULL, &listeners[i]),
+            "listener");
+        coxi_listener_start(listeners[i]);
+    }
+    (void)printf("ready\n");
+    (void)fflush(stdout);
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        obey(line, listeners);
+    }
+    _exit(0);
+}
+
+static void tick_ps(void *ps)
+{
+    coxi_ps_tick(ps);
+}
+
+void bench_serve_ps(void)
+{
+    struct coxi_ps_options options = {.listen = "tcp://127.0.0.1:0",
+                                      .peer_timeout_ms = PEER_TIMEOUT_MS};
+    struct coxi_ps *ps;
+    struct coxi_loop *loop;
+    char ignored;
+    bench_check(coxi_ps_open(&options, &ps), "ps");
+    bench_check(coxi_loop_new(TICK_MS, tick_ps, ps, &loop), "loop");
+    bench_check(coxi_loop_start(loop, "tick"), "loop");
+    (void)printf("%s\n", coxi_ps_url(ps));
+    (void)fflush(stdout);
+    (void)read(STDIN_FILENO, &ignored, 1); /* until the benchmark ends */
+    _exit(0);
+}
