@@ -370,5 +370,8 @@ void bench_serve_ps(void)
     (void)printf("%s\n", coxi_ps_url(ps));
     (void)fflush(stdout);
     (void)read(STDIN_FILENO, &ignored, 1); /* until the benchmark ends */
-    _exit(0);
+    coxi_loop_stop(loop);
+    coxi_loop_join(loop);
+    coxi_ps_close(ps);
+    coxi_loop_free(loop);
 }
