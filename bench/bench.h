@@ -17,12 +17,13 @@ struct bench {
     double seconds; /* to spend on a measurement, about */
     bool json;
     uint32_t workers; /* case scale: how many */
-    char self[4096];  /* this program */
-    char dir[64];     /* for files; removed at the end */
-    bool headed;      /* the table's head has been printed */
+    uint32_t ps;
+    char self[4096]; /* this program */
+    char dir[64];    /* for files; removed at the end */
+    bool headed;     /* the table's head has been printed */
 };
 
-enum { BENCH_ROUNDS = 5 };
+enum { BENCH_ROUNDS = 5, BENCH_PS_MAX = 64 };
 
 /* What one round has found. Latencies of 0: there are none. */
 struct bench_sample {

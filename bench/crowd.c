@@ -357,9 +357,10 @@ static void tick_ps(void *ps)
     coxi_ps_tick(ps);
 }
 
-void bench_serve_ps(void)
+void bench_serve_ps(uint32_t index)
 {
     struct coxi_ps_options options = {.listen = "tcp://127.0.0.1:0",
+                                      .index = index,
                                       .peer_timeout_ms = PEER_TIMEOUT_MS};
     struct coxi_ps *ps;
     struct coxi_loop *loop;

@@ -22,7 +22,7 @@ enum { CROWD_PER_LISTENER = 100, CROWD_IDS = 1 << 20 };
 /* Plays n workers until standard input ends. */
 void bench_serve_crowd(uint32_t n);
 
-/* A parameter server, until standard input ends. Prints its address. */
-void bench_serve_ps(void);
+/* Parameter server `index`, until standard input ends. Prints its address. */
+void bench_serve_ps(uint32_t index);
 
 #endif

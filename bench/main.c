@@ -38,6 +38,7 @@ struct config {
     bool json;
     double seconds;
     int64_t workers;
+    int64_t ps;
     const char *serve;
 };
 
@@ -64,6 +65,13 @@ static const struct coxi_option options[] = {
      .max = 65536,
      .fallback = "1000",
      .help = "how many the case scale simulates"},
+    {.name = "ps",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, ps),
+     .min = 1,
+     .max = BENCH_PS_MAX,
+     .fallback = "1",
+     .help = "parameter servers of the case scale"},
     {.name = "serve",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, serve),
@@ -296,8 +304,8 @@ static int serve(const char *what)
         bench_serve_crowd((uint32_t)strtoul(what + 6, NULL, 10));
         return EXIT_SUCCESS;
     }
-    if (strcmp(what, "ps") == 0) {
-        bench_serve_ps();
+    if (strncmp(what, "ps=", 3) == 0) {
+        bench_serve_ps((uint32_t)strtoul(what + 3, NULL, 10));
         return EXIT_SUCCESS;
     }
     (void)coxi_error(COX_EINVAL, "--serve %s: no such thing", what);
@@ -358,6 +366,7 @@ int main(int argc, char **argv)
     bench.seconds = config.seconds;
     bench.json = config.json;
     bench.workers = (uint32_t)config.workers;
+    bench.ps = (uint32_t)config.ps;
     (void)signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < N_CASES; i++) {
         if (is_asked(cases[i].name, &config, argv + rest)) {

@@ -1,6 +1,6 @@
 /*
- * Case `scale`: one client and a crowd (crowd.h) of --workers simulated workers, with one
- * ps.
+ * Case `scale`: one client and a crowd (crowd.h) of --workers simulated workers, with --ps
+ * parameter servers.
  *   open            cox_open until every worker is ready
  *   memory          of the client for each worker, once they are all connected
  *   empty_futures   empty closures from cox_schedule to cox_join, a future for each
@@ -17,6 +17,7 @@
  * before they are lost, or not at all, at most once.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,8 @@ struct call {
 struct scale {
     struct bench *bench;
     struct bench_child crowd;
-    struct bench_child ps;
+    struct bench_child ps[BENCH_PS_MAX];
+    uint32_t n_ps;
     struct raw raw;
     struct cox_cluster *cluster;
     struct cox_coordinator *c;
@@ -83,9 +85,10 @@ static void raise_files(uint32_t n_workers)
     (void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/* Bytes of this process in memory. */
+/* Bytes of this process in memory, without what closures have left behind. */
 static double resident(void)
 {
+    (void)malloc_trim(0);
     FILE *file = fopen("/proc/self/statm", "re");
     unsigned long pages = 0;
     if (file == NULL || fscanf(file, "%*u %lu", &pages) != 1) {
@@ -95,11 +98,17 @@ static double resident(void)
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* The cluster's JSON: one ps, and the crowd's listeners in turn. */
+/* The cluster's JSON: the ps, and the crowd's listeners in turn. */
 static void describe(struct scale *scale, struct coxi_buffer *json)
 {
     char url[128] = "";
-    int r = coxi_buffer_printf(json, "{\"ps\":[\"%s\"],\"worker\":[", scale->ps.line);
+    int r = coxi_buffer_printf(json, "{\"ps\":[");
+    for (uint32_t i = 0; r == 0 && i < scale->n_ps; i++) {
+        r = coxi_buffer_printf(json, "%s\"%s\"", i > 0 ? "," : "", scale->ps[i].line);
+    }
+    if (r == 0) {
+        r = coxi_buffer_printf(json, "],\"worker\":[");
+    }
     for (uint32_t i = 0; r == 0 && i < scale->n_workers; i++) {
         if (i % CROWD_PER_LISTENER == 0) {
             bench_child_ask(&scale->crowd, url, "url %u", i / CROWD_PER_LISTENER);
@@ -131,7 +140,10 @@ static void start_others(struct scale *scale)
     char what[32];
     (void)snprintf(what, sizeof(what), "crowd=%u", scale->n_workers);
     bench_child_start(scale->bench, what, &scale->crowd);
-    bench_child_start(scale->bench, "ps", &scale->ps);
+    for (uint32_t i = 0; i < scale->n_ps; i++) {
+        (void)snprintf(what, sizeof(what), "ps=%u", i);
+        bench_child_start(scale->bench, what, &scale->ps[i]);
+    }
     describe(scale, &json);
     bench_check(cox_cluster_parse((const char *)json.data, &scale->cluster), "cluster");
     coxi_buffer_fini(&json);
@@ -148,7 +160,9 @@ static void start_others(struct scale *scale)
 static void stop_others(struct scale *scale)
 {
     bench_child_stop(&scale->crowd);
-    bench_child_stop(&scale->ps);
+    for (uint32_t i = 0; i < scale->n_ps; i++) {
+        bench_child_stop(&scale->ps[i]);
+    }
     cox_cluster_free(scale->cluster);
     free(scale->calls);
 }
@@ -329,10 +343,13 @@ static void report_memory(struct scale *scale, const char *name, double before)
 
 void bench_scale(struct bench *bench)
 {
-    struct scale scale = {
-        .bench = bench, .n_workers = bench->workers, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct scale scale = {.bench = bench,
+                          .n_workers = bench->workers,
+                          .n_ps = bench->ps,
+                          .lock = PTHREAD_MUTEX_INITIALIZER};
     (void)snprintf(scale.params, sizeof(scale.params),
-                   "{\"workers\":%u,\"ps\":1,\"slots\":1}", scale.n_workers);
+                   "{\"workers\":%u,\"ps\":%u,\"slots\":1}", scale.n_workers,
+                   scale.n_ps);
     coxi_cond_init(&scale.called);
     raise_files(scale.n_workers);
     raw_open(bench, true, &scale.raw);
