@@ -210,6 +210,7 @@ struct cox_coordinator {
     uint64_t idle_since_ms; /* closures wait and no worker is ready since; 0: not so */
     uint32_t n_shipped;     /* modules that workers have been told of */
     atomic_size_t n_conns;  /* connections that exist in some state */
+    bool voids_held;        /* what the ps are to be asked has not left yet */
     size_t n_voiding;       /* closures of which the ps are being asked */
     bool fatal_handled;
     bool recalled; /* workers have been told to hand back what has not started */

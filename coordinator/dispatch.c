@@ -15,6 +15,7 @@
 #include "coordinator/inputs.h"
 #include "coordinator/queue.h"
 #include "coordinator/settle.h"
+#include "coordinator/voiding.h"
 #include "coordinator/worker.h"
 
 enum {
@@ -195,6 +196,7 @@ void coxi_dispatch(void *coordinator)
     }
     coxi_inputs_go_on(c); /* what waited for what has just been cancelled */
     coxi_closures_tell(c);
+    coxi_voidings_flush(c);
     send_watermark(c);
     if (shutdown && !c->shutting_down) {
         c->shutting_down = true;

@@ -14,6 +14,9 @@
  *
  * Threads: begun and ended on the loop; answers come on the ps clients' threads, each
  * writes its own place, and the last one posts the rest to the loop.
+ *
+ * Cost: a message to each ps. Those of a turn of the loop leave together: a worker may be
+ * lost with thousands of closures, and hundreds of workers at once.
  */
 #include "coordinator/voiding.h"
 
@@ -208,6 +211,7 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
         voiding->ending.text = voiding->text;
     }
     voiding->n_ps = c->n_ps;
+    c->voids_held = true;
     atomic_init(&voiding->n_pending, c->n_ps + 1);
     struct coxi_message message = {.kind = COXI_VOID};
     message.void_ = (struct coxi_void){c->session, f->id, f->attempt};
@@ -215,7 +219,7 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
         struct answer *answer = &voiding->answers[p];
         answer->voiding = voiding;
         answer->request.done = on_answer;
-        int r = coxi_psc_submit(c->ps[p], &message, &answer->request, false);
+        int r = coxi_psc_submit(c->ps[p], &message, &answer->request, true);
         if (r != 0) {
             note(answer, r, coxi_error_text());
             answered(voiding);
@@ -223,4 +227,12 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
     }
     answered(voiding);
     return 0;
+}
+
+void coxi_voidings_flush(struct cox_coordinator *c)
+{
+    for (uint32_t p = 0; c->voids_held && p < c->n_ps; p++) {
+        coxi_psc_flush(c->ps[p]);
+    }
+    c->voids_held = false;
 }

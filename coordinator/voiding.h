@@ -20,4 +20,7 @@ struct coxi_ending {
 int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
                        const struct coxi_ending *ending);
 
+/* Sends what the ps are to be asked. At the end of each turn of the loop. */
+void coxi_voidings_flush(struct cox_coordinator *c);
+
 #endif
