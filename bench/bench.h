@@ -14,7 +14,8 @@
 #include <sys/types.h>
 
 struct bench {
-    double seconds; /* to spend on a measurement, about */
+    double seconds;    /* to spend on a measurement, about */
+    size_t args_bytes; /* of the argument of a closure that has one */
     bool json;
     uint32_t workers; /* case scale: how many */
     uint32_t ps;

@@ -39,6 +39,7 @@ struct config {
     double seconds;
     int64_t workers;
     int64_t ps;
+    int64_t args;
     const char *serve;
 };
 
@@ -72,6 +73,13 @@ static const struct coxi_option options[] = {
      .max = BENCH_PS_MAX,
      .fallback = "1",
      .help = "parameter servers of the case scale"},
+    {.name = "args",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, args),
+     .min = 1,
+     .max = 16 << 20,
+     .fallback = "1024",
+     .help = "bytes of the argument, and of the result, of closures that have them"},
     {.name = "serve",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, serve),
@@ -364,6 +372,7 @@ int main(int argc, char **argv)
     ssize_t n = readlink("/proc/self/exe", bench.self, sizeof(bench.self) - 1);
     bench.self[n > 0 ? n : 0] = '\0';
     bench.seconds = config.seconds;
+    bench.args_bytes = (size_t)config.args;
     bench.json = config.json;
     bench.workers = (uint32_t)config.workers;
     bench.ps = (uint32_t)config.ps;

@@ -186,7 +186,7 @@ double raw_bandwidth(struct raw *raw, size_t bytes, double seconds)
     return (double)n * (double)bytes / (bench_now() - start) / 1e9;
 }
 
-double raw_requests(struct raw *raw, int outstanding, double seconds)
+double raw_requests(struct raw *raw, size_t bytes, int outstanding, double seconds)
 {
     static uint8_t answers[BUFFER];
     size_t n_sent = 0;
@@ -194,7 +194,7 @@ double raw_requests(struct raw *raw, int outstanding, double seconds)
     size_t n_done = 0;
     double start = bench_now();
     for (int i = 0; i < outstanding; i++) {
-        send_message(raw, SMALL - sizeof(struct head), SMALL);
+        send_message(raw, bytes - sizeof(struct head), bytes);
         n_sent++;
     }
     bool going = true;
@@ -204,10 +204,10 @@ double raw_requests(struct raw *raw, int outstanding, double seconds)
             bench_die("raw socket: closed");
         }
         have += (size_t)n;
-        for (; have >= SMALL; have -= SMALL) {
+        for (; have >= bytes; have -= bytes) {
             n_done++;
             if (going) {
-                send_message(raw, SMALL - sizeof(struct head), SMALL);
+                send_message(raw, bytes - sizeof(struct head), bytes);
                 n_sent++;
             }
         }

@@ -14,7 +14,11 @@ struct raw {
     uint8_t *payload; /* RAW_MAX bytes */
 };
 
-enum { RAW_MAX = 64 * 1024 * 1024, RAW_OUTSTANDING_MAX = 1024 };
+enum {
+    RAW_MAX = 64 * 1024 * 1024,
+    RAW_OUTSTANDING_MAX = 1024,
+    RAW_SMALL_MAX = 16 * 1024
+};
 
 void raw_open(struct bench *bench, bool tcp, struct raw *ret);
 void raw_close(struct raw *raw);
@@ -22,9 +26,9 @@ void raw_close(struct raw *raw);
 /* Streams messages of `bytes` for about `seconds`; GB/s. */
 double raw_bandwidth(struct raw *raw, size_t bytes, double seconds);
 
-/* Requests and answers of 64 bytes, `outstanding` at a time, one write a message;
- * 1/s. */
-double raw_requests(struct raw *raw, int outstanding, double seconds);
+/* Requests and answers of `bytes` (64 to RAW_SMALL_MAX), `outstanding` at a time, one
+ * write a message; 1/s. */
+double raw_requests(struct raw *raw, size_t bytes, int outstanding, double seconds);
 
 /* One at a time; the median in microseconds. */
 double raw_round_trip(struct raw *raw, double seconds);

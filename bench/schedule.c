@@ -1,8 +1,12 @@
 /*
  * Case `schedule`: closures from cox_schedule to cox_join, on a local cluster of 2
- * workers with one slot each and 2 ps. empty_futures    steps that do nothing, a future
- * for each empty_plain      without futures one_at_a_time    scheduled and waited for,
- * one after the other committed        each step pushes one row, exactly once
+ * workers with one slot each and 2 ps.
+ *
+ *   empty_futures  steps that do nothing, a future for each
+ *   empty_plain    without futures
+ *   committed      each step pushes one row, exactly once
+ *   with_values    an argument of --args bytes, returned as a result that a future holds
+ *   one_at_a_time  scheduled and waited for, one after the other
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +22,7 @@ struct crew {
     struct cox_coordinator *c;
     struct cox_function *nothing;
     struct cox_function *push_row;
+    struct cox_function *echo;
     struct cox_future **futures; /* BATCH of them */
 };
 
@@ -40,6 +45,7 @@ static void crew_open(struct bench *bench, struct crew *crew)
     bench_check(cox_module_load(crew->c, path, &module), "module");
     bench_check(cox_function_get(module, "nothing", &crew->nothing), "function");
     bench_check(cox_function_get(module, "push_row", &crew->push_row), "function");
+    bench_check(cox_function_get(module, "echo", &crew->echo), "function");
     crew->futures = calloc(BATCH, sizeof(*crew->futures));
 }
 
@@ -51,13 +57,14 @@ static void crew_close(struct crew *crew)
 
 /* Batches of closures for about `seconds`; closures a second. */
 static struct bench_sample closures(struct crew *crew, struct cox_function *function,
-                                    bool futures, double seconds)
+                                    const struct cox_call *call, bool futures,
+                                    double seconds)
 {
     size_t n = 0;
     double start = bench_now();
     do {
         for (size_t i = 0; i < BATCH; i++) {
-            bench_check(cox_schedule(crew->c, function, NULL,
+            bench_check(cox_schedule(crew->c, function, call,
                                      futures ? &crew->futures[i] : NULL),
                         "schedule");
         }
@@ -94,6 +101,60 @@ static struct bench_sample one_at_a_time(struct crew *crew, double seconds)
     return sample;
 }
 
+static void check_value(const struct crew *crew, const struct cox_value *expected)
+{
+    struct cox_future *future;
+    struct cox_value found;
+    struct cox_call call = COX_CALL_INIT;
+    call.args = expected;
+    call.n_args = 1;
+    bench_check(cox_schedule(crew->c, crew->echo, &call, &future), "schedule");
+    bench_check(cox_future_wait(future, -1), "future");
+    bench_check(cox_future_result(future, expected->name, &found), "result");
+    if (found.shape[0] != expected->shape[0] ||
+        memcmp(found.data, expected->data, found.shape[0]) != 0) {
+        bench_die("a step returned something else than its argument");
+    }
+    cox_future_free(future);
+}
+
+static void with_values(struct bench *bench, struct crew *crew, struct raw *raw,
+                        double seconds)
+{
+    char params[128];
+    char baseline[64];
+    size_t bytes = bench->args_bytes < 64              ? 64
+                   : bench->args_bytes > RAW_SMALL_MAX ? RAW_SMALL_MAX
+                                                       : bench->args_bytes;
+    uint8_t *data = malloc(bench->args_bytes);
+    if (data == NULL) {
+        bench_die("out of memory");
+    }
+    for (size_t i = 0; i < bench->args_bytes; i++) {
+        data[i] = (uint8_t)(i * 7);
+    }
+    const struct cox_value value = COX_VECTOR("v", COX_U8, bench->args_bytes, data);
+    struct cox_call call = COX_CALL_INIT;
+    call.args = &value;
+    call.n_args = 1;
+    check_value(crew, &value);
+    (void)snprintf(params, sizeof(params),
+                   "{\"workers\":2,\"ps\":2,\"slots\":1,\"args\":%zu}",
+                   bench->args_bytes);
+    (void)snprintf(baseline, sizeof(baseline), "raw %zu-byte requests, 64 outstanding",
+                   bytes);
+    struct bench_measurement m = {.name = "with_values",
+                                  .params = params,
+                                  .unit = "1/s",
+                                  .baseline_name = baseline};
+    for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
+        m.baseline[m.n_rounds] = raw_requests(raw, bytes, 64, seconds);
+        m.value[m.n_rounds] = closures(crew, crew->echo, &call, true, seconds);
+    }
+    bench_report(bench, "schedule", &m);
+    free(data);
+}
+
 void bench_schedule(struct bench *bench)
 {
     struct crew crew = {0};
@@ -111,7 +172,7 @@ void bench_schedule(struct bench *bench)
         {"empty_plain", crew.nothing, false},
         {"committed", crew.push_row, false},
     };
-    (void)closures(&crew, crew.nothing, false, seconds); /* warm up */
+    (void)closures(&crew, crew.nothing, NULL, false, seconds); /* warm up */
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct bench_measurement m = {.name = cases[i].name,
                                       .params = params,
@@ -119,12 +180,13 @@ void bench_schedule(struct bench *bench)
                                       .baseline_name =
                                           "raw 64-byte requests, 64 outstanding"};
         for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
-            m.baseline[m.n_rounds] = raw_requests(&raw, 64, seconds);
+            m.baseline[m.n_rounds] = raw_requests(&raw, 64, 64, seconds);
             m.value[m.n_rounds] =
-                closures(&crew, cases[i].function, cases[i].futures, seconds);
+                closures(&crew, cases[i].function, NULL, cases[i].futures, seconds);
         }
         bench_report(bench, "schedule", &m);
     }
+    with_values(bench, &crew, &raw, seconds);
     struct bench_measurement m = {.name = "one_at_a_time",
                                   .params = params,
                                   .unit = "us",

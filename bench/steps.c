@@ -17,4 +17,13 @@ static int push_row(struct cox_step *step)
     return r != 0 ? r : cox_step_push_rows(step, rows, &key, 1, gradient);
 }
 
-COX_STEPS(COX_STEP("nothing", nothing), COX_STEP("push_row", push_row));
+/* Returns its argument. */
+static int echo(struct cox_step *step)
+{
+    const struct cox_value *values;
+    size_t n = cox_step_arguments(step, &values);
+    return n == 1 ? cox_step_return(step, values) : 1;
+}
+
+COX_STEPS(COX_STEP("nothing", nothing), COX_STEP("push_row", push_row),
+          COX_STEP("echo", echo));

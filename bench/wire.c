@@ -301,7 +301,7 @@ static void measure_transport(struct bench *bench, bool tcp)
                                   .unit = "1/s",
                                   .baseline_name = "raw, a write a message"};
     for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
-        m.baseline[m.n_rounds] = raw_requests(&raw, 64, seconds);
+        m.baseline[m.n_rounds] = raw_requests(&raw, 64, 64, seconds);
         m.value[m.n_rounds] = requests(&side, 64, seconds);
     }
     bench_report(bench, "wire", &m);
