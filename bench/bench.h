@@ -36,9 +36,9 @@ struct bench_sample {
 
 struct bench_measurement {
     const char *name;
-    const char *params; /* a JSON object */
-    const char *unit;   /* "1/s", "GB/s", "us", "rows/s" */
-    const char *baseline_name;
+    const char *params;        /* a JSON object */
+    const char *unit;          /* "1/s", "GB/s", "us", "ms", "%", "bytes" */
+    const char *baseline_name; /* or of a bound that is to be kept */
     struct bench_sample value[BENCH_ROUNDS];
     double baseline[BENCH_ROUNDS];
     int n_rounds;
@@ -82,6 +82,8 @@ void bench_wire(struct bench *bench);
 void bench_schedule(struct bench *bench);
 void bench_train(struct bench *bench);
 void bench_scale(struct bench *bench);
+void bench_recovery(struct bench *bench);
+void bench_footprint(struct bench *bench);
 void bench_serve_link(const char *url);
 void bench_serve_raw(bool tcp);
 

@@ -25,10 +25,9 @@ static const struct {
     const char *name;
     void (*run)(struct bench *bench);
 } cases[] = {
-    {"wire", bench_wire},
-    {"schedule", bench_schedule},
-    {"train", bench_train},
-    {"scale", bench_scale},
+    {"wire", bench_wire},           {"schedule", bench_schedule},
+    {"train", bench_train},         {"recovery", bench_recovery},
+    {"footprint", bench_footprint}, {"scale", bench_scale},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -92,9 +91,9 @@ static const struct coxi_program program = {
     .summary =
         "Measures Coxswain on this host. Cases: wire (links), schedule (closures), "
         "train\n"
-        "(the click model), scale (many workers). Measurements have baselines, "
-        "measured in\n"
-        "turn with them.",
+        "(the click model), recovery (workers that die), footprint (idle processes, "
+        "memory),\nscale (many workers). "
+        "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,
     .options = options,
@@ -356,8 +355,8 @@ int main(int argc, char **argv)
         return serve(config.serve);
     }
     if (r == 0 && rest == argc && !config.all) {
-        r = coxi_error(COX_EINVAL,
-                       "which case? wire, schedule, train, scale, or --all");
+        r = coxi_error(COX_EINVAL, "which case? wire, schedule, train, recovery, "
+                                   "footprint, scale, or --all");
     }
     for (int i = rest; r == 0 && i < argc; i++) {
         r = is_case(argv[i]) ? 0

@@ -13,50 +13,46 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/crew.h"
 #include "bench/raw.h"
 #include "coxswain/coxswain.h"
 
 enum { BATCH = 20000, SAMPLES_MAX = 200000 };
 
-struct crew {
-    struct cox_coordinator *c;
+struct stage {
+    struct crew crew;
     struct cox_function *nothing;
     struct cox_function *push_row;
     struct cox_function *echo;
     struct cox_future **futures; /* BATCH of them */
 };
 
-static void crew_open(struct bench *bench, struct crew *crew)
+static void stage_open(struct bench *bench, struct stage *ret)
 {
-    struct cox_cluster *cluster;
-    struct cox_module *module;
     struct cox_table *table;
     struct cox_table_spec spec = COX_TABLE_SPEC_INIT;
-    char path[sizeof(bench->self) + 32];
-    bench_check(cox_cluster_local(2, 2, &cluster), "cluster");
-    bench_check(cox_open(cluster, NULL, &crew->c), "open");
-    cox_cluster_free(cluster);
+    crew_open(bench, 2, 2, &ret->crew);
     spec.name = "rows";
     spec.dim = 8;
     spec.optimizer = (struct cox_optimizer){COX_SGD, 0.01F, 0, 0};
-    bench_check(cox_table_create(crew->c, &spec, &table), "table");
-    (void)snprintf(path, sizeof(path), "%s", bench->self);
-    (void)strcpy(strrchr(path, '/') + 1, "bench_steps.so");
-    bench_check(cox_module_load(crew->c, path, &module), "module");
-    bench_check(cox_function_get(module, "nothing", &crew->nothing), "function");
-    bench_check(cox_function_get(module, "push_row", &crew->push_row), "function");
-    bench_check(cox_function_get(module, "echo", &crew->echo), "function");
-    crew->futures = calloc(BATCH, sizeof(*crew->futures));
+    bench_check(cox_table_create(ret->crew.c, &spec, &table), "table");
+    ret->nothing = crew_function(&ret->crew, "nothing");
+    ret->push_row = crew_function(&ret->crew, "push_row");
+    ret->echo = crew_function(&ret->crew, "echo");
+    ret->futures = calloc(BATCH, sizeof(*ret->futures));
+    if (ret->futures == NULL) {
+        bench_die("out of memory");
+    }
 }
 
-static void crew_close(struct crew *crew)
+static void stage_close(struct stage *stage)
 {
-    free(crew->futures);
-    bench_check(cox_close(crew->c, 5000), "close");
+    free(stage->futures);
+    crew_close(&stage->crew);
 }
 
 /* Batches of closures for about `seconds`; closures a second. */
-static struct bench_sample closures(struct crew *crew, struct cox_function *function,
+static struct bench_sample closures(struct stage *stage, struct cox_function *function,
                                     const struct cox_call *call, bool futures,
                                     double seconds)
 {
@@ -64,21 +60,21 @@ static struct bench_sample closures(struct crew *crew, struct cox_function *func
     double start = bench_now();
     do {
         for (size_t i = 0; i < BATCH; i++) {
-            bench_check(cox_schedule(crew->c, function, call,
-                                     futures ? &crew->futures[i] : NULL),
+            bench_check(cox_schedule(stage->crew.c, function, call,
+                                     futures ? &stage->futures[i] : NULL),
                         "schedule");
         }
-        bench_check(cox_join(crew->c, -1), "join");
+        bench_check(cox_join(stage->crew.c, -1), "join");
         for (size_t i = 0; futures && i < BATCH; i++) {
-            bench_check(cox_future_wait(crew->futures[i], 0), "future");
-            cox_future_free(crew->futures[i]);
+            bench_check(cox_future_wait(stage->futures[i], 0), "future");
+            cox_future_free(stage->futures[i]);
         }
         n += BATCH;
     } while (bench_now() - start < seconds);
     return (struct bench_sample){.value = (double)n / (bench_now() - start)};
 }
 
-static struct bench_sample one_at_a_time(struct crew *crew, double seconds)
+static struct bench_sample one_at_a_time(struct stage *stage, double seconds)
 {
     static double samples[SAMPLES_MAX];
     size_t n = 0;
@@ -87,7 +83,8 @@ static struct bench_sample one_at_a_time(struct crew *crew, double seconds)
     while (now - start < seconds && n < SAMPLES_MAX) {
         struct cox_future *future;
         double before = now;
-        bench_check(cox_schedule(crew->c, crew->nothing, NULL, &future), "schedule");
+        bench_check(cox_schedule(stage->crew.c, stage->nothing, NULL, &future),
+                    "schedule");
         bench_check(cox_future_wait(future, -1), "future");
         cox_future_free(future);
         now = bench_now();
@@ -101,14 +98,14 @@ static struct bench_sample one_at_a_time(struct crew *crew, double seconds)
     return sample;
 }
 
-static void check_value(const struct crew *crew, const struct cox_value *expected)
+static void check_value(const struct stage *stage, const struct cox_value *expected)
 {
     struct cox_future *future;
     struct cox_value found;
     struct cox_call call = COX_CALL_INIT;
     call.args = expected;
     call.n_args = 1;
-    bench_check(cox_schedule(crew->c, crew->echo, &call, &future), "schedule");
+    bench_check(cox_schedule(stage->crew.c, stage->echo, &call, &future), "schedule");
     bench_check(cox_future_wait(future, -1), "future");
     bench_check(cox_future_result(future, expected->name, &found), "result");
     if (found.shape[0] != expected->shape[0] ||
@@ -118,7 +115,7 @@ static void check_value(const struct crew *crew, const struct cox_value *expecte
     cox_future_free(future);
 }
 
-static void with_values(struct bench *bench, struct crew *crew, struct raw *raw,
+static void with_values(struct bench *bench, struct stage *stage, struct raw *raw,
                         double seconds)
 {
     char params[128];
@@ -137,7 +134,7 @@ static void with_values(struct bench *bench, struct crew *crew, struct raw *raw,
     struct cox_call call = COX_CALL_INIT;
     call.args = &value;
     call.n_args = 1;
-    check_value(crew, &value);
+    check_value(stage, &value);
     (void)snprintf(params, sizeof(params),
                    "{\"workers\":2,\"ps\":2,\"slots\":1,\"args\":%zu}",
                    bench->args_bytes);
@@ -149,7 +146,7 @@ static void with_values(struct bench *bench, struct crew *crew, struct raw *raw,
                                   .baseline_name = baseline};
     for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
         m.baseline[m.n_rounds] = raw_requests(raw, bytes, 64, seconds);
-        m.value[m.n_rounds] = closures(crew, crew->echo, &call, true, seconds);
+        m.value[m.n_rounds] = closures(stage, stage->echo, &call, true, seconds);
     }
     bench_report(bench, "schedule", &m);
     free(data);
@@ -157,22 +154,22 @@ static void with_values(struct bench *bench, struct crew *crew, struct raw *raw,
 
 void bench_schedule(struct bench *bench)
 {
-    struct crew crew = {0};
+    struct stage stage = {0};
     struct raw raw;
     const char *params = "{\"workers\":2,\"ps\":2,\"slots\":1}";
     double seconds = bench->seconds / BENCH_ROUNDS / 2;
-    crew_open(bench, &crew);
+    stage_open(bench, &stage);
     raw_open(bench, true, &raw);
     const struct {
         const char *name;
         struct cox_function *function;
         bool futures;
     } cases[] = {
-        {"empty_futures", crew.nothing, true},
-        {"empty_plain", crew.nothing, false},
-        {"committed", crew.push_row, false},
+        {"empty_futures", stage.nothing, true},
+        {"empty_plain", stage.nothing, false},
+        {"committed", stage.push_row, false},
     };
-    (void)closures(&crew, crew.nothing, NULL, false, seconds); /* warm up */
+    (void)closures(&stage, stage.nothing, NULL, false, seconds); /* warm up */
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct bench_measurement m = {.name = cases[i].name,
                                       .params = params,
@@ -182,20 +179,20 @@ void bench_schedule(struct bench *bench)
         for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
             m.baseline[m.n_rounds] = raw_requests(&raw, 64, 64, seconds);
             m.value[m.n_rounds] =
-                closures(&crew, cases[i].function, NULL, cases[i].futures, seconds);
+                closures(&stage, cases[i].function, NULL, cases[i].futures, seconds);
         }
         bench_report(bench, "schedule", &m);
     }
-    with_values(bench, &crew, &raw, seconds);
+    with_values(bench, &stage, &raw, seconds);
     struct bench_measurement m = {.name = "one_at_a_time",
                                   .params = params,
                                   .unit = "us",
                                   .baseline_name = "raw TCP round trip"};
     for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
         m.baseline[m.n_rounds] = raw_round_trip(&raw, seconds);
-        m.value[m.n_rounds] = one_at_a_time(&crew, seconds);
+        m.value[m.n_rounds] = one_at_a_time(&stage, seconds);
     }
     bench_report(bench, "schedule", &m);
     raw_close(&raw);
-    crew_close(&crew);
+    stage_close(&stage);
 }

@@ -1,5 +1,9 @@
 /* Steps for the benchmark. */
+#include <time.h>
+
 #include <coxswain/step.h>
+
+#include "bench/spend.h"
 
 static int nothing(struct cox_step *step)
 {
@@ -25,5 +29,29 @@ static int echo(struct cox_step *step)
     return n == 1 ? cox_step_return(step, values) : 1;
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Takes argument `us` microseconds without computing; returns "spent" (spend.h). */
+static int spend(struct cox_step *step)
+{
+    const int64_t *us = (const int64_t *)cox_step_scalar(step, "us", COX_I64);
+    int64_t spent[SPEND_RESULT];
+    const struct cox_value result = COX_VECTOR("spent", COX_I64, SPEND_RESULT, spent);
+    struct timespec rest = {0};
+    spent[SPEND_STARTED_NS] = now_ns();
+    spent[SPEND_ATTEMPT] = cox_step_attempt(step);
+    spent[SPEND_WORKER] = cox_step_worker(step);
+    if (us != NULL) {
+        rest = (struct timespec){(time_t)(*us / 1000000), (long)(*us % 1000000) * 1000};
+    }
+    (void)nanosleep(&rest, NULL);
+    return cox_step_return(step, &result);
+}
+
 COX_STEPS(COX_STEP("nothing", nothing), COX_STEP("push_row", push_row),
-          COX_STEP("echo", echo));
+          COX_STEP("echo", echo), COX_STEP("spend", spend));

@@ -1,0 +1,118 @@
+/*
+ * Case `footprint`: what Coxswain takes when it has nothing to do, and for what waits.
+ *
+ *   idle_client, idle_worker (both its processes), idle_ps, idle_launcher
+ *                    CPU time of each, in per cent of a core
+ *   queued_closure   bytes of memory for a closure in the queue, without arguments
+ */
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/chaos.h"
+#include "bench/crew.h"
+
+enum { WARM_UP = 20000, QUEUED = 100000 };
+
+/* ---- idle */
+
+/* CPU seconds that all processes called `name` below this one have used. */
+static double cpu_of(const char *name)
+{
+    static struct chaos_proc procs[CHAOS_PROCS_MAX];
+    double sum = 0;
+    size_t n = chaos_procs(procs);
+    for (size_t i = 0; i < n; i++) {
+        sum += strcmp(procs[i].name, name) == 0 ? bench_cpu_of(procs[i].pid) : 0;
+    }
+    return sum;
+}
+
+static void measure_idle(struct bench *bench)
+{
+    static const struct {
+        const char *name;
+        const char *process; /* NULL: this one */
+    } roles[] = {
+        {"idle_client", NULL},
+        {"idle_worker", "coxswain-worker"},
+        {"idle_ps", "coxswain-ps"},
+        {"idle_launcher", "coxswain"},
+    };
+    enum { N = sizeof(roles) / sizeof(*roles) };
+    struct crew crew;
+    double before[N];
+    crew_open(bench, 1, 1, &crew);
+    for (int i = 0; i < WARM_UP; i++) {
+        bench_check(cox_schedule(crew.c, crew_function(&crew, "nothing"), NULL, NULL),
+                    "schedule");
+    }
+    bench_check(cox_join(crew.c, -1), "join");
+    for (size_t i = 0; i < N; i++) {
+        before[i] =
+            roles[i].process != NULL ? cpu_of(roles[i].process) : bench_cpu_self();
+    }
+    double start = bench_now();
+    struct timespec rest = {(time_t)bench->seconds, 0};
+    (void)nanosleep(&rest, NULL);
+    double self = bench_cpu_self(); /* before the look at others, which costs some */
+    for (size_t i = 0; i < N; i++) {
+        struct bench_measurement m = {.name = roles[i].name,
+                                      .params = "{\"workers\":1,\"ps\":1}",
+                                      .unit = "%",
+                                      .baseline_name = "what it may take",
+                                      .baseline = {0.5},
+                                      .n_rounds = 1};
+        double now = roles[i].process != NULL ? cpu_of(roles[i].process) : self;
+        m.value[0].value = 100 * (now - before[i]) / (bench_now() - start);
+        bench_report(bench, "footprint", &m);
+    }
+    crew_close(&crew);
+}
+
+/* ---- queued closures */
+
+static double allocated(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return (double)info.uordblks + (double)info.hblkhd;
+}
+
+static void measure_queue(struct bench *bench)
+{
+    struct crew crew;
+    struct cox_future *last;
+    struct chaos_worker worker;
+    crew_open(bench, 1, 1, &crew);
+    struct cox_function *nothing = crew_function(&crew, "nothing");
+    chaos_procs_worker(0, &worker);
+    (void)kill(worker.step.pid, SIGSTOP); /* so that they stay */
+    double before = allocated();
+    for (int i = 0; i < QUEUED; i++) {
+        bench_check(cox_schedule(crew.c, nothing, NULL, NULL), "schedule");
+    }
+    /* Once one behind them has been cancelled, the loop has them all in its queue. */
+    bench_check(cox_schedule(crew.c, nothing, NULL, &last), "schedule");
+    bench_check(cox_future_cancel(last), "cancel");
+    (void)cox_future_wait(last, -1);
+    cox_future_free(last);
+    struct bench_measurement m = {.name = "queued_closure",
+                                  .params = "{\"closures\":100000}",
+                                  .unit = "bytes",
+                                  .baseline_name = "what it may take",
+                                  .baseline = {256},
+                                  .n_rounds = 1};
+    m.value[0].value = (allocated() - before) / QUEUED;
+    (void)kill(worker.step.pid, SIGCONT);
+    bench_report(bench, "footprint", &m);
+    bench_check(cox_join(crew.c, -1), "join");
+    crew_close(&crew);
+}
+
+void bench_footprint(struct bench *bench)
+{
+    measure_queue(bench); /* first: memory that nothing has been freed from */
+    measure_idle(bench);
+}
