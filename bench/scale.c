@@ -231,7 +231,7 @@ static void throughput(struct scale *scale, const char *name, bool futures)
                                   .baseline_name =
                                       "raw 64-byte requests, 64 outstanding"};
     for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
-        m.baseline[m.n_rounds] = raw_requests(&scale->raw, 64, seconds);
+        m.baseline[m.n_rounds] = raw_requests(&scale->raw, 64, 64, seconds);
         m.value[m.n_rounds] = closures(scale, futures, seconds);
     }
     bench_report(scale->bench, "scale", &m);

@@ -84,7 +84,7 @@ int coxi_future_keep(struct cox_future *f, const uint8_t *result, size_t len)
     if (len == 0 || atomic_load_explicit(&f->refs, memory_order_relaxed) == 1) {
         return 0;
     }
-    f->result = aligned_alloc(64, coxi_align(len, 64));
+    f->result = malloc(len);
     if (f->result == NULL) {
         return COX_ENOMEM;
     }

@@ -31,6 +31,7 @@ enum {
     BUFFERS_KEPT = 1 << 24, /* bytes for dispatches, of all workers together */
     AHEAD_US = 2000,        /* work that a worker should have at hand */
     AHEAD_MAX = 1024,       /* closures, however short they are */
+    ARGS_EXPECTED_MAX = 1 << 20,
 };
 
 /* ---- what users wait for */
@@ -385,6 +386,10 @@ int coxi_worker_collect(struct coxi_worker *worker, const struct cox_future *f,
         .timeout_ms = f->timeout_ms,
     };
     int r = coxi_buffer_reserve(&worker->heads, sizeof(head));
+    if (r == 0 && worker->args.data == NULL && args_len > 0) {
+        /* As much as went the last time, at once: growing would copy it all again. */
+        r = coxi_buffer_reserve(&worker->args, worker->args_expected);
+    }
     if (r == 0) {
         r = coxi_buffer_append(&worker->args, args, args_len);
     }
@@ -434,6 +439,8 @@ void coxi_worker_send(struct coxi_worker *worker)
     if (worker->args.len >= COXI_LINK_COPY_MAX) {
         payload.release = free;
         payload.arg = worker->args.data;
+        worker->args_expected =
+            worker->args.len < ARGS_EXPECTED_MAX ? worker->args.len : ARGS_EXPECTED_MAX;
         worker->args = (struct coxi_buffer){0};
     }
     /* Over control, however long: it must not overtake a layout, nor a recall it. */

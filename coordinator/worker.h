@@ -61,7 +61,8 @@ struct coxi_worker {
     double average_us;        /* of its closures' running time; 0: not known */
     struct coxi_buffer heads; /* of the dispatch being made */
     struct coxi_buffer args;
-    bool is_collected; /* in the list of those with something to be sent */
+    size_t args_expected; /* bytes, the next time that some are collected */
+    bool is_collected;    /* in the list of those with something to be sent */
     struct coxi_worker *next_collected;
 };
 

@@ -319,6 +319,7 @@ static void send_reports(struct coxi_run *run)
     } else {
         (void)coxi_link_ref(link);
     }
+    run->reports_long = segment.iov_len >= COXI_REPORT_LONG;
     if (segment.iov_len >= COXI_LINK_COPY_MAX) {
         payload.release = free;
         payload.arg = run->report_payload.data;
@@ -349,8 +350,14 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
     };
     coxi_lock(&run->report_lock);
     struct coxi_buffer *payload = &run->report_payload;
-    int r = coxi_buffer_append(payload, report->touched,
+    /* After a long one, another is to be expected: growing would copy it all again. */
+    int r = payload->data == NULL && run->reports_long
+                ? coxi_buffer_reserve(payload, 2 * COXI_REPORT_LONG)
+                : 0;
+    if (r == 0) {
+        r = coxi_buffer_append(payload, report->touched,
                                report->n_touched * sizeof(*report->touched));
+    }
     if (r == 0) {
         r = coxi_buffer_append(payload, report->result, report->result_len);
     }

@@ -68,6 +68,7 @@ struct coxi_run {
     struct coxi_done_head reports[COXI_REPORTS_MAX];
     size_t n_reports;
     struct coxi_buffer report_payload;
+    bool reports_long; /* the last that left were COXI_REPORT_LONG */
 };
 
 /* A run whose client is at the other end of `control`. */
