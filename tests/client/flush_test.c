@@ -135,6 +135,45 @@ TEST(step_that_fails_after_its_flush_is_partial_and_names_the_ps)
     crew_close(&crew);
 }
 
+/* Runs a script up to its FOLLOW_RUN and cancels it there. */
+static int cancel_while_it_runs(struct crew *crew, const int64_t *script, size_t n)
+{
+    struct scripts scripts = {script, n, NULL, 0, gate_make("gate")};
+    struct cox_future *future;
+    schedule(crew, &scripts, &future);
+    int fd = gate_pass(scripts.path);
+    assert_code(0, cox_future_cancel(future));
+    int r = cox_future_wait(future, -1);
+    gate_release(fd);
+    cox_future_free(future);
+    return r;
+}
+
+TEST(step_that_is_cancelled_after_its_flush_is_partial)
+{
+    static const int64_t script[] = {1, FOLLOW_FLUSH, FOLLOW_RUN, 2};
+    struct crew crew;
+    struct cox_variable *counters[N_PS];
+    open_with_counters(&crew, 1, counters);
+    assert_code(COX_EPARTIAL, cancel_while_it_runs(&crew, script, 4));
+    assert_error_names("it stays applied on ps 1");
+    assert_counters(&crew, counters, 0, 1, 0);
+    assert_code(COX_EPARTIAL, cox_join(crew.c, -1));
+    crew_close(&crew);
+}
+
+TEST(step_that_is_cancelled_before_its_flush_leaves_no_trace)
+{
+    static const int64_t script[] = {1, FOLLOW_RUN, FOLLOW_FLUSH, 2};
+    struct crew crew;
+    struct cox_variable *counters[N_PS];
+    open_with_counters(&crew, 1, counters);
+    assert_code(COX_ECANCELLED, cancel_while_it_runs(&crew, script, 4));
+    assert_counters(&crew, counters, 0, 0, 0);
+    assert_code(0, cox_join(crew.c, -1));
+    crew_close(&crew);
+}
+
 TEST(step_that_fails_before_its_flush_leaves_no_trace)
 {
     static const int64_t script[] = {0, FOLLOW_FAIL, FOLLOW_FLUSH};

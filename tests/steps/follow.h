@@ -12,6 +12,7 @@ enum follow {
     FOLLOW_FAIL = -4,
     FOLLOW_WAIT = -5,  /* at the FIFO `path`, as step wait_at */
     FOLLOW_SPOIL = -6, /* an update of c0 that is refused */
+    FOLLOW_RUN = -7,   /* until it is cancelled, as step wait_cancelled */
 };
 
 #endif

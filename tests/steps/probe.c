@@ -237,6 +237,8 @@ static int follow_one(struct cox_step *step, int64_t what)
         return 0;
     case FOLLOW_PULL:
         return give_c0(step);
+    case FOLLOW_RUN:
+        return wait_cancelled(step);
     case FOLLOW_WAIT:
         return wait_at(step);
     case FOLLOW_SPOIL:
