@@ -33,7 +33,23 @@ struct worker {
     pthread_mutex_t lock; /* guards the rest, and crashes in the recorder; comes before
                              the run's locks */
     struct coxi_run *run; /* of the client that is connected, or NULL */
+    bool greeted;         /* it has had our greeting */
+    bool leaving;         /* once there is a signal */
+    bool told;            /* it knows that */
 };
+
+/* ---- leaving */
+
+/* Tells the client that this worker is about to go, once, and not before the greeting.
+ * Locked. */
+static void tell_leaving(struct worker *worker)
+{
+    if (worker->run != NULL && worker->greeted && worker->leaving && !worker->told) {
+        const struct coxi_message message = {.kind = COXI_LEAVING};
+        (void)coxi_message_send(worker->run->control, &message, NULL, false);
+        worker->told = true;
+    }
+}
 
 /* ---- the client comes and goes */
 
@@ -79,6 +95,7 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
     if (r == 0) {
         old = worker->run;
         worker->run = run;
+        worker->greeted = worker->told = false;
         atomic_fetch_add(&worker->n_runs, 1);
     }
     coxi_unlock(&worker->lock);
@@ -129,7 +146,8 @@ static int on_hello(void *arg, struct coxi_peer *peer)
     return 0;
 }
 
-/* Tells a client what of its own the process before this one has died of. */
+/* Tells a client what of its own the process before this one has died of; and that it
+ * has come too late. */
 static int on_greeted(void *arg, struct coxi_peer *peer)
 {
     struct worker *worker = arg;
@@ -150,6 +168,12 @@ static int on_greeted(void *arg, struct coxi_peer *peer)
                 ? coxi_message_send(peer->link, &message, NULL, false)
                 : 0;
     free(crashed);
+    coxi_lock(&worker->lock);
+    if (worker->run != NULL && worker->run->control == peer->link) {
+        worker->greeted = true;
+        tell_leaving(worker);
+    }
+    coxi_unlock(&worker->lock);
     return r;
 }
 
@@ -288,6 +312,10 @@ static void on_signal(void *arg, int signum)
     coxi_log(COXI_LOG_INFO, "ending", "signal=%d", signum);
     worker->signal = signum;
     coxi_server_dial_stop(worker->server); /* whoever comes now would come in vain */
+    coxi_lock(&worker->lock);
+    worker->leaving = true;
+    tell_leaving(worker);
+    coxi_unlock(&worker->lock);
     worker->drain.data = worker;
     (void)uv_timer_init(coxi_loop_uv(worker->loop), &worker->drain);
     (void)uv_timer_start(&worker->drain, on_drain, 0, DRAIN_MS);

@@ -382,6 +382,17 @@ static bool is_ending(void *arg)
     return ending;
 }
 
+/* Tells the worker to end while a step waits at its gate, which it returns. */
+static int end_while_one_runs(struct worker *worker, struct caller *caller)
+{
+    const char *path = gate_make("gate");
+    dispatch(caller, 1, 1, "wait_at", path);
+    int gate = gate_pass(path);
+    program_kill(&worker->program, SIGTERM);
+    (void)caller_expect(caller, COXI_LEAVING);
+    return gate;
+}
+
 TEST(ctrl_c_in_a_terminal_is_one_request_to_end)
 {
     struct worker w;
@@ -395,6 +406,7 @@ TEST(ctrl_c_in_a_terminal_is_one_request_to_end)
     program_kill(&w.program, SIGINT);
     assert_int_equal(0, kill(steps, SIGINT));
     coxi_test_until(is_ending, &w.program, "the worker's end");
+    (void)caller_expect(caller, COXI_LEAVING);
     gate_release(gate);
     expect_done(caller, 1, 1, 0);
     assert_int_equal(128 + SIGINT, program_wait(&w.program));
@@ -404,16 +416,63 @@ TEST(ctrl_c_in_a_terminal_is_one_request_to_end)
 TEST(worker_that_is_told_to_end_finishes_the_step_in_hand_and_reports_it)
 {
     struct worker w;
-    const char *path = gate_make("gate");
     worker_open(&w);
     struct caller *caller = join_ready(&w, &run1);
-    dispatch(caller, 1, 1, "wait_at", path);
-    int gate = gate_pass(path);
-    program_kill(&w.program, SIGTERM);
-    coxi_test_until(is_ending, &w.program, "the worker's end");
+    int gate = end_while_one_runs(&w, caller);
     gate_release(gate);
     expect_done(caller, 1, 1, 0);
     caller_expect_end(caller);
     assert_int_equal(128 + SIGTERM, program_wait(&w.program));
+    caller_close(caller);
+}
+
+TEST(worker_that_is_told_to_end_hands_back_what_it_has_and_what_still_comes)
+{
+    struct worker w;
+    const char *path = gate_make("gate");
+    worker_open(&w);
+    struct caller *caller = join_ready(&w, &run1);
+    dispatch(caller, 1, 1, "wait_at", path);
+    dispatch(caller, 2, 5, "identify", NULL);
+    int gate = gate_pass(path);
+    program_kill(&w.program, SIGTERM);
+    (void)caller_expect(caller, COXI_LEAVING);
+    expect_done(caller, 2, 5, COX_ECANCELLED);
+    dispatch(caller, 7, 3, "identify", NULL);
+    expect_done(caller, 7, 3, COX_ECANCELLED);
+    gate_release(gate);
+    expect_done(caller, 1, 1, 0);
+    caller_expect_end(caller);
+    assert_int_equal(128 + SIGTERM, program_wait(&w.program));
+    caller_close(caller);
+}
+
+TEST(worker_that_is_about_to_go_says_so_to_a_client_that_comes_late)
+{
+    struct coxi_session newer = run1;
+    struct worker w;
+    newer.generation++;
+    worker_open(&w);
+    struct caller *caller = join_ready(&w, &run1);
+    int gate = end_while_one_runs(&w, caller);
+    struct caller *late = join(&w, &newer);
+    (void)caller_expect(late, COXI_LEAVING);
+    caller_close(caller);
+    gate_release(gate);
+    caller_expect_end(late);
+    assert_int_equal(128 + SIGTERM, program_wait(&w.program));
+    caller_close(late);
+}
+
+TEST(worker_that_is_told_to_end_twice_does_not_wait)
+{
+    struct worker w;
+    worker_open(&w);
+    struct caller *caller = join_ready(&w, &run1);
+    int gate = end_while_one_runs(&w, caller);
+    program_kill(&w.program, SIGTERM);
+    caller_expect_end(caller);
+    assert_int_equal(128 + SIGTERM, program_wait(&w.program));
+    gate_release(gate);
     caller_close(caller);
 }
