@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/sync.h"
+#include "tests/steps/follow.h"
 #include "tests/test.h"
 #include "tests/worker/gate.h"
 #include "tests/worker/rig.h"
@@ -258,6 +259,29 @@ TEST(an_attempt_can_be_cancelled_until_its_commits_are_under_way)
     (void)rig_expect(&rig, 1, COX_EPSLOST);
     (void)rig_expect(&rig, 3, 0);
     assert_int_equal(1, rig_read(&rig, 1));
+    rig_close(&rig);
+}
+
+TEST(a_cancelled_step_reports_what_it_has_flushed_and_flushes_nothing_more)
+{
+    static const int64_t script[] = {1, FOLLOW_FLUSH, FOLLOW_WAIT, 0,
+                                     FOLLOW_FLUSH_BLINDLY};
+    const char *path = gate_make("gate");
+    const struct cox_value args[] = {COX_VECTOR("path", COX_U8, strlen(path) + 1, path),
+                                     COX_VECTOR("script", COX_I64, 5, script)};
+    struct rig rig;
+    rig_open(&rig, 2, 1, 16);
+    uint32_t first = rig_counter(&rig, "c0", 0);
+    uint32_t second = rig_counter(&rig, "c1", 1);
+    rig_push(&rig, 1, 1, "follow", args, 2);
+    int gate = gate_pass(path);
+    recall_one(&rig, 1, 1, true);
+    gate_release(gate);
+    struct rig_done done = rig_expect(&rig, 1, COX_ECANCELLED);
+    assert_int_equal(1, done.head.touched_n);
+    assert_int_equal(1, done.touched[0]);
+    assert_int_equal(0, rig_read(&rig, first));
+    assert_int_equal(1, rig_read(&rig, second));
     rig_close(&rig);
 }
 
