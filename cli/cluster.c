@@ -18,6 +18,7 @@ struct config {
     int64_t workers;
     int64_t slots;
     int64_t peer_timeout_ms;
+    int64_t step_memory_max;
     int64_t lifeline;
     const char *dir;
     const char *log_dir;
@@ -52,6 +53,12 @@ struct config {
          .max = 3600000,                                                               \
          .fallback = "10000",                                                          \
          .help = "a peer silent for this long is lost"},                               \
+        {.name = "step-memory-max",                                                    \
+         .type = COXI_OPTION_BYTES,                                                    \
+         .offset = offsetof(struct config, step_memory_max),                           \
+         .max = COXI_BYTES_MAX,                                                        \
+         .fallback = "0",                                                              \
+         .help = "memory of a worker's step process, as 512M or 2G; 0: no limit"},     \
         {.name = "log-dir",                                                            \
          .type = COXI_OPTION_STRING,                                                   \
          .offset = offsetof(struct config, log_dir),                                   \
@@ -133,6 +140,7 @@ static int open_session(struct session *session, const struct config *config,
         .n_workers = (uint32_t)config->workers,
         .slots = (uint32_t)config->slots,
         .peer_timeout_ms = (int)config->peer_timeout_ms,
+        .step_memory_max = (uint64_t)config->step_memory_max,
         .dir = config->dir,
         .dir_is_ours = config->lifeline > 0,
         .log_dir = config->log_dir,

@@ -163,9 +163,9 @@ static void spawn(struct daemon *daemon, char **argv, int log_fd)
 static void start(struct daemon *daemon)
 {
     const struct coxi_launcher *launcher = daemon->launcher;
-    char text[8][PATH_MAX];
+    char text[9][PATH_MAX];
     char path[PATH_MAX];
-    char *argv[9] = {0};
+    char *argv[10] = {0};
     int n = 0;
     (void)coxi_path(text[n++], "%s/coxswain-%s", launcher->bin_dir, daemon->role);
     (void)coxi_path(text[n++], "--listen=%s", daemon->url);
@@ -175,6 +175,8 @@ static void start(struct daemon *daemon)
                     launcher->options.peer_timeout_ms);
     if (strcmp(daemon->role, "worker") == 0) {
         (void)coxi_path(text[n++], "--slots=%u", launcher->options.slots);
+        (void)coxi_path(text[n++], "--step-memory-max=%llu",
+                        (unsigned long long)launcher->options.step_memory_max);
         (void)coxi_path(text[n++], "--dir=%s/modules-%u", launcher->dir, daemon->index);
     }
     for (int i = 0; i < n; i++) {

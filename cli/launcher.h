@@ -18,6 +18,7 @@ struct coxi_launcher_options {
     uint32_t n_workers;
     uint32_t slots;
     int peer_timeout_ms;
+    uint64_t step_memory_max; /* of each worker, bytes; 0: no limit */
     const char *dir;     /* for sockets, made if missing; NULL: a new one in /tmp */
     bool dir_is_ours;    /* it is removed at the end, as a new one is */
     const char *log_dir; /* made if missing; NULL: logs end with `dir` */

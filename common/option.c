@@ -25,6 +25,8 @@ static const char *type_name(const struct coxi_option *option)
         return "TEXT";
     case COXI_OPTION_INT:
         return "N";
+    case COXI_OPTION_BYTES:
+        return "BYTES";
     case COXI_OPTION_REAL:
         return "X";
     case COXI_OPTION_CHOICE:
@@ -78,6 +80,29 @@ static int parse_number(const struct coxi_option *option, const char *text, void
                       option->name, option->min, option->max, text);
 }
 
+/* A number, and perhaps what to multiply it by: K, M, G or T. */
+static int parse_bytes(const struct coxi_option *option, const char *text, void *field)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    const char *unit =
+        *end != '\0' ? strchr(units, toupper((unsigned char)*end)) : NULL;
+    int bits = unit != NULL ? 10 * (int)(unit - units + 1) : 0;
+    end += unit != NULL ? 1 : 0;
+    if (end == text || *end != '\0' || errno != 0 || n < 0 || n > INT64_MAX >> bits ||
+        (double)(n << bits) < option->min || (double)(n << bits) > option->max) {
+        return coxi_error(
+            COX_EINVAL,
+            "--%s takes a number of bytes from %.15g to %.15g, or of KiB, "
+            "MiB, GiB, TiB (64K, 512M, 2G, 1T), not '%s'",
+            option->name, option->min, option->max, text);
+    }
+    *(int64_t *)field = n << bits;
+    return 0;
+}
+
 static int parse_choice(const struct coxi_option *option, const char *text, void *field)
 {
     size_t len = strcspn(text, "|"); /* "a|b" is not a choice of "a|b" */
@@ -110,6 +135,8 @@ static int set_option(const struct coxi_option *option, const char *text, void *
     case COXI_OPTION_INT:
     case COXI_OPTION_REAL:
         return parse_number(option, text, field);
+    case COXI_OPTION_BYTES:
+        return parse_bytes(option, text, field);
     case COXI_OPTION_CHOICE:
         return parse_choice(option, text, field);
     }

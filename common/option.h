@@ -15,9 +15,12 @@ enum coxi_option_type {
     COXI_OPTION_FLAG,   /* bool */
     COXI_OPTION_STRING, /* const char * */
     COXI_OPTION_INT,    /* int64_t, min to max */
+    COXI_OPTION_BYTES,  /* int64_t, min to max; "512M" is 512 * 1024 * 1024 */
     COXI_OPTION_REAL,   /* double, min to max */
     COXI_OPTION_CHOICE, /* const char *, one of `choices` ("a|b|c") */
 };
+
+#define COXI_BYTES_MAX 0x1p60 /* as the `max` of sizes that have no other */
 
 struct coxi_option {
     const char *name; /* "peer-timeout-ms" */

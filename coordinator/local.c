@@ -68,8 +68,8 @@ static void launcher_log(const struct coxi_local *local, char path[PATH_MAX])
 }
 
 struct arguments {
-    const char *argv[12];
-    char text[10][PATH_MAX];
+    const char *argv[13];
+    char text[12][PATH_MAX];
     size_t n;
 };
 
@@ -97,6 +97,8 @@ static int spawn(struct coxi_local *local, const struct cox_options *options,
     add(arguments, "--workers=%u", cluster->n_workers);
     add(arguments, "--slots=%u", options->worker_slots);
     add(arguments, "--peer-timeout-ms=%d", options->peer_timeout_ms);
+    add(arguments, "--step-memory-max=%llu",
+        (unsigned long long)options->step_memory_max);
     add(arguments, "--dir=%s", local->dir);
     add(arguments, "--lifeline=%d", LIFELINE_FD);
     if (options->log_dir != NULL) {

@@ -36,6 +36,13 @@ static const struct coxi_option options[] = {
      .max = 4096,
      .fallback = "256",
      .help = "closures whose commits are under way while the next one runs"},
+    {.name = "step-memory-max",
+     .type = COXI_OPTION_BYTES,
+     .offset = offsetof(struct coxi_worker_config, step_memory_max),
+     .max = COXI_BYTES_MAX,
+     .fallback = "0",
+     .help = "memory of the process that runs steps, beyond which it is ended and the "
+             "step reported, as 512M or 2G; 0: no limit"},
     {.name = "step-process",
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct coxi_worker_config, step_process),

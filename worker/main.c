@@ -28,6 +28,7 @@ static int serve(const struct coxi_worker_config *config)
             .index = (uint32_t)config->daemon.index,
             .slots = (uint32_t)config->slots,
             .commit_window = (uint32_t)config->commit_window,
+            .step_memory_max = (uint64_t)config->step_memory_max,
             .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
             .recorder = recorder,
         },

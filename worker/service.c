@@ -347,6 +347,7 @@ static int open_worker(struct worker *worker)
             .n = options->slots,
             .recorder = options->recorder,
             .loop = worker->loop,
+            .memory_max = options->step_memory_max,
         };
         r = coxi_slots_new(&slots, &worker->slots);
     }

@@ -18,6 +18,7 @@ struct coxi_worker_options {
     uint32_t index;
     uint32_t slots;
     uint32_t commit_window;
+    uint64_t step_memory_max; /* bytes; 0: no limit */
     int peer_timeout_ms;
     struct coxi_recorder *recorder; /* borrowed */
 };

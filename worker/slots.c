@@ -390,8 +390,7 @@ int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots *
     slots->options = *options;
     (void)pthread_mutex_init(&slots->lock, NULL);
     coxi_cond_init(&slots->work);
-    coxi_watch_init(slots);
-    int r = 0;
+    int r = coxi_watch_init(slots);
     for (uint32_t i = 0; r == 0 && i < options->n; i++) {
         struct coxi_slot *slot = &slots->threads[i];
         slot->slots = slots;

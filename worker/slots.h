@@ -1,7 +1,7 @@
 /*
  * The slots of a worker: threads that run closures, in the order in which they came; and
- * the watch over them (worker/watch.c): steps that are cancelled, or run for too
- * long.
+ * the watch over them (worker/watch.c): steps that are cancelled, run for too long, or
+ * take too much memory.
  */
 #ifndef COXI_WORKER_SLOTS_H
 #define COXI_WORKER_SLOTS_H
@@ -15,6 +15,7 @@ struct coxi_slots_options {
     uint32_t n;
     struct coxi_recorder *recorder; /* where they note what they run; NULL: nowhere */
     struct coxi_loop *loop;         /* which watches what runs */
+    uint64_t memory_max; /* bytes of this process, while a step runs; 0: no limit */
 };
 
 /* COX_EINVAL, COX_ENOMEM. */

@@ -34,6 +34,7 @@ struct coxi_watch {
     bool posted;            /* `start` is in the loop's mailbox */
     bool used;              /* it has ever been */
     uint32_t within_ms;     /* it looks in as many, or sooner; COXI_WATCH_NEVER */
+    int statm;              /* /proc/self/statm, or -1 */
 };
 
 struct coxi_slots {
@@ -53,9 +54,11 @@ struct coxi_slots {
 
 enum {
     COXI_WATCH_NEVER = INT32_MAX,
+    COXI_WATCH_MEMORY_MS = 20, /* between looks at the memory, while a step runs */
 };
 
-void coxi_watch_init(struct coxi_slots *slots);
+/* COX_EIO: the process cannot be watched. */
+int coxi_watch_init(struct coxi_slots *slots);
 
 /* No slot runs any more: frees the slots, on the loop where that has the timer. */
 void coxi_watch_close(struct coxi_slots *slots);
@@ -73,6 +76,9 @@ static inline void coxi_watch_begin(struct coxi_slots *slots,
 {
     uint32_t within_ms =
         running->head.timeout_ms > 0 ? running->head.timeout_ms : COXI_WATCH_NEVER;
+    if (slots->options.memory_max > 0 && within_ms > COXI_WATCH_MEMORY_MS) {
+        within_ms = COXI_WATCH_MEMORY_MS;
+    }
     if (within_ms < slots->watch.within_ms) {
         coxi_watch_set(slots, within_ms);
     }

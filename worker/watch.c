@@ -1,7 +1,7 @@
 /*
  * The watch over the slots, see slots_internal.h: cancels steps that run for too long,
- * and ends the process where a step that was cancelled has not returned in time. The
- * supervisor starts another process then.
+ * and ends the process where a step that was cancelled has not returned in time, or where
+ * it has more memory than it may. The supervisor starts another process then.
  *
  * Invariant: while anything runs that has a deadline, a timer is set that fires no later
  * than that (but for the time that the loop takes to set it). When it fires, the loop
@@ -12,13 +12,17 @@
  * before anything is done that might take time.
  *
  * Threads: the loop, but for coxi_watch_set and coxi_watch_cancel. Cost: a look at each
- * slot once in the shortest timeout. An idle process has no timer.
+ * slot once in the shortest timeout; with a limit of memory 50 times a second, and a read
+ * from /proc, while a step runs. An idle process has no timer.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "common/buffer.h"
+#include "common/error.h"
 #include "common/log.h"
 #include "common/sync.h"
 #include "worker/slots_internal.h"
@@ -82,6 +86,37 @@ static bool end_for_step(struct coxi_slots *slots, struct coxi_running *running,
              function != NULL ? function->name : "", overrun ? "timeout" : "cancel",
              running->head.timeout_ms, running->grace_ms);
     return true;
+}
+
+/* The process has `bytes`: each step that runs may be to blame. False: none does, just
+ * now. Locked. */
+static bool end_for_memory(struct coxi_slots *slots, uint64_t bytes)
+{
+    struct coxi_buffer names = {0};
+    bool any = false;
+    for (uint32_t i = 0; i < slots->n_threads; i++) {
+        struct coxi_running *running = &slots->threads[i].running;
+        if (!coxi_running_change(running, COXI_RUN_RUNNING, COXI_RUN_ENDING)) {
+            continue;
+        }
+        if (!any) {
+            begin_end();
+        }
+        coxi_recorder_blame(running->recorder, COXI_CAUSE_MEMORY);
+        (void)coxi_buffer_printf(&names, "%s%llu/%u", any ? "," : "",
+                                 (unsigned long long)running->head.closure,
+                                 running->head.attempt);
+        any = true;
+    }
+    if (any) {
+        coxi_recorder_excuse(slots->options.recorder);
+        coxi_log(COXI_LOG_ERROR, "step_memory", "bytes=%llu max=%llu closures=%.*s",
+                 (unsigned long long)bytes,
+                 (unsigned long long)slots->options.memory_max, (int)names.len,
+                 names.len > 0 ? (const char *)names.data : "");
+    }
+    coxi_buffer_fini(&names);
+    return any;
 }
 
 /* ---- cancelling */
@@ -153,6 +188,20 @@ static bool look_at(struct coxi_slots *slots, struct coxi_running *running,
     return false;
 }
 
+/* The resident memory of this process; 0: the kernel does not say. */
+static uint64_t memory_bytes(int statm)
+{
+    char text[128];
+    char *resident;
+    ssize_t n = pread(statm, text, sizeof(text) - 1, 0);
+    if (n <= 0) {
+        return 0;
+    }
+    text[n] = '\0';
+    (void)strtoull(text, &resident, 10); /* the first number is another one */
+    return strtoull(resident, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 /* On the loop, locked. */
 static void start_timer(struct coxi_slots *slots);
 
@@ -166,6 +215,12 @@ static void on_timer(uv_timer_t *timer)
     slots->watch.within_ms = COXI_WATCH_NEVER;
     for (uint32_t i = 0; i < slots->n_threads; i++) {
         end |= look_at(slots, &slots->threads[i].running, now_ns, &next_ns);
+    }
+    if (slots->options.memory_max > 0 && slots->n_running > 0) {
+        uint64_t bytes = memory_bytes(slots->watch.statm);
+        end |= bytes > slots->options.memory_max && end_for_memory(slots, bytes);
+        uint64_t look_ns = now_ns + COXI_WATCH_MEMORY_MS * NS_PER_MS;
+        next_ns = look_ns < next_ns ? look_ns : next_ns;
     }
     if (next_ns != UINT64_MAX) {
         uint64_t within_ms = (next_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
@@ -219,14 +274,27 @@ void coxi_watch_set(struct coxi_slots *slots, uint32_t within_ms)
     }
 }
 
-void coxi_watch_init(struct coxi_slots *slots)
+int coxi_watch_init(struct coxi_slots *slots)
 {
-    slots->watch.start.run = on_start;
-    slots->watch.within_ms = COXI_WATCH_NEVER;
+    struct coxi_watch *watch = &slots->watch;
+    watch->start.run = on_start;
+    watch->within_ms = COXI_WATCH_NEVER;
+    watch->statm = -1;
+    if (slots->options.memory_max > 0) {
+        watch->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+        if (watch->statm < 0) {
+            return coxi_error_errno(COX_EIO, "cannot read /proc/self/statm, which a "
+                                             "limit of memory needs");
+        }
+    }
+    return 0;
 }
 
 static void slots_fini(struct coxi_slots *slots)
 {
+    if (slots->watch.statm >= 0) {
+        (void)close(slots->watch.statm);
+    }
     (void)pthread_cond_destroy(&slots->work);
     (void)pthread_mutex_destroy(&slots->lock);
     free(slots);

@@ -92,6 +92,30 @@ TEST(max_crashes_says_how_often)
     crew_close(&crew);
 }
 
+TEST(step_with_more_memory_than_it_may_have_ends_as_ecrashed)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_call call = COX_CALL_INIT;
+    struct cox_future *future;
+    const int64_t bytes = 256 * 1024 * 1024;
+    const struct cox_value arg = COX_SCALAR("bytes", COX_I64, &bytes);
+    options.max_crashes = 1;
+    options.keep_going = 1;
+    options.step_memory_max = (uint64_t)bytes;
+    open_crew(&crew, 1, &options);
+    call.args = &arg;
+    call.n_args = 1;
+    assert_code(0, cox_schedule(crew.c, crew_function(&crew, "hoard"), &call, &future));
+    assert_code(COX_ECRASHED, cox_future_wait(future, -1));
+    assert_error_names("worker 0: more memory than --step-memory-max");
+    cox_future_free(future);
+    future = schedule(&crew, "nothing");
+    assert_code(0, cox_future_wait(future, -1));
+    cox_future_free(future);
+    crew_close(&crew);
+}
+
 TEST(worker_killed_from_outside_is_no_crash_of_its_step)
 {
     enum { KILLS = 4 };

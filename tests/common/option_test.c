@@ -13,6 +13,7 @@ struct config {
     int64_t count;
     double rate;
     const char *color;
+    int64_t memory;
 };
 
 static const struct coxi_option options[] = {
@@ -44,6 +45,13 @@ static const struct coxi_option options[] = {
      .choices = "red|green|blue",
      .fallback = "green",
      .help = "which"},
+    {.name = "memory",
+     .type = COXI_OPTION_BYTES,
+     .offset = offsetof(struct config, memory),
+     .min = 16,
+     .max = COXI_BYTES_MAX,
+     .fallback = "4K",
+     .help = "how much"},
 };
 
 static const struct coxi_program strict = {
@@ -88,6 +96,7 @@ TEST(what_is_not_given_has_its_fallback)
     assert_int_equal(7, c.count);
     assert_true(c.rate == 0.5);
     assert_string_equal("green", c.color);
+    assert_int_equal(4096, c.memory);
 }
 
 TEST(values_come_behind_the_flag_or_behind_an_equals_sign)
@@ -130,6 +139,29 @@ TEST(a_number_out_of_range_is_refused_with_the_range)
         assert_code(COX_EINVAL, parse(&strict, &c, NULL, "--rate", bad_reals[i]));
         assert_error_names("--rate");
         assert_error_names("from 0 to 1");
+    }
+}
+
+TEST(bytes_may_be_given_in_larger_units)
+{
+    static const struct {
+        char *text;
+        int64_t bytes;
+    } good[] = {
+        {"17", 17},         {"64K", 65536},        {"512M", 536870912},
+        {"2g", 2147483648}, {"1T", 1099511627776}, {"1048576T", 1152921504606846976}};
+    static char *const bad[] = {"",   "K",   "15",  "-1K",      "1.5G",
+                                "2Q", "2K ", "2KB", "1048577T", "99999999999T"};
+    struct config c;
+    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+        assert_code(0, parse(&strict, &c, NULL, "--memory", good[i].text));
+        assert_int_equal(good[i].bytes, c.memory);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        assert_code(COX_EINVAL, parse(&strict, &c, NULL, "--memory", bad[i]));
+        assert_error_names("--memory");
+        assert_error_names("from 16 to");
+        assert_error_names(bad[i]);
     }
 }
 
@@ -276,7 +308,7 @@ TEST(flags_go_before_the_environment_and_that_before_the_file)
 TEST(errors_in_a_file_name_it_and_the_line)
 {
     static const struct {
-        const char *text;
+        char *text;
         const char *where;
         const char *what;
     } bad[] = {

@@ -26,6 +26,22 @@ static int do_exit(struct cox_step *step)
     exit(code != NULL ? (int)*code : 1);
 }
 
+/* Takes `bytes` of memory, and keeps them. */
+static int hoard(struct cox_step *step)
+{
+    const int64_t *bytes = (const int64_t *)cox_step_scalar(step, "bytes", COX_I64);
+    volatile char *memory = bytes != NULL ? malloc((size_t)*bytes) : NULL;
+    if (memory == NULL) {
+        return cox_step_fail(step, 1, "no memory");
+    }
+    for (int64_t i = 0; i < *bytes; i += 1024) {
+        memory[i] = 1;
+    }
+    await_cancel(step);
+    free((void *)memory);
+    return 0;
+}
+
 /* Adds 1 to `counter`. */
 static int count(struct cox_step *step)
 {
@@ -49,5 +65,6 @@ static int nothing(struct cox_step *step)
 
 COX_STEPS(COX_STEP("null_write", null_write), COX_STEP("do_abort", do_abort),
           COX_STEP("do_exit", do_exit), COX_STEP("wait_at", wait_at),
-          COX_STEP("wait_cancelled", wait_cancelled), COX_STEP("count", count),
-          COX_STEP("crash_once", crash_once), COX_STEP("nothing", nothing));
+          COX_STEP("wait_cancelled", wait_cancelled), COX_STEP("hoard", hoard),
+          COX_STEP("count", count), COX_STEP("crash_once", crash_once),
+          COX_STEP("nothing", nothing));

@@ -31,6 +31,13 @@ static int wait_at(struct cox_step *step)
     return 0;
 }
 
+static void await_cancel(struct cox_step *step)
+{
+    while (!cox_step_cancelled(step)) {
+        (void)poll(NULL, 0, 1);
+    }
+}
+
 /* Waits until it is cancelled. */
 static int wait_cancelled(struct cox_step *step)
 {
@@ -38,9 +45,7 @@ static int wait_cancelled(struct cox_step *step)
     if (fd < 0) {
         return fd;
     }
-    while (!cox_step_cancelled(step)) {
-        (void)poll(NULL, 0, 1);
-    }
+    await_cancel(step);
     (void)close(fd);
     return 0;
 }

@@ -112,6 +112,49 @@ TEST(a_step_that_overruns_and_returns_is_answered_by_the_same_process)
     worker_close(&w);
 }
 
+/* ---- too much memory */
+
+enum { TOO_MUCH = 256 * 1024 * 1024 };
+
+static const int64_t too_much = TOO_MUCH;
+static const struct cox_value hoarded = COX_SCALAR("bytes", COX_I64, &too_much);
+static const struct worker_call hoard = {7, 2, "hoard", &hoarded, 0, 0};
+
+TEST(a_step_with_too_much_memory_is_reported)
+{
+    struct worker w;
+    worker_open(&w, "--step-memory-max=256M", NULL);
+    struct caller *caller = worker_join_ready(&w);
+    worker_dispatch(caller, &(struct worker_call){1, 1, "nothing", NULL, 0, 0});
+    worker_expect_done(caller, 1, 0);
+    worker_dispatch(caller, &hoard);
+    worker_expect_crash(&w, caller);
+    program_assert_printed(&w.program, "event=step_memory bytes=");
+    program_assert_printed(&w.program, " max=268435456 closures=7/2\n");
+    worker_expect_report(&w, 7, 2, COXI_CAUSE_MEMORY);
+    worker_expect_no_report(&w);
+    worker_close(&w);
+}
+
+TEST(all_steps_that_run_are_reported_for_too_much_memory)
+{
+    struct worker w;
+    worker_open(&w, "--step-memory-max=256M", "--slots=2");
+    struct caller *caller = worker_join_ready(&w);
+    int gate = start(caller, 1, "wait_at", gate_make("gate"), 0, LONG_MS);
+    worker_dispatch(caller, &hoard);
+    worker_expect_crash(&w, caller);
+    gate_release(gate);
+    caller = worker_join(&w, &worker_client);
+    const struct coxi_crashed *crashed = &caller_expect(caller, COXI_CRASHED)->crashed;
+    assert_int_equal(2, crashed->n_closures);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(COXI_CAUSE_MEMORY, crashed->closures[i].cause);
+    }
+    caller_close(caller);
+    worker_close(&w);
+}
+
 /* ---- its client is gone */
 
 TEST(a_step_of_a_client_that_is_gone_is_ended_with_its_process)

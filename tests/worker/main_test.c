@@ -18,6 +18,7 @@ TEST(worker_program_lists_its_options)
                                          "--client",
                                          "--name",
                                          "--commit-window",
+                                         "--step-memory-max",
                                          "--dir",
                                          "--log-level",
                                          "--peer-timeout-ms",
@@ -35,6 +36,7 @@ TEST(worker_program_names_an_option_and_the_range_of_its_values)
 {
     program_assert_refuses(name, "--slots=0", "--slots takes a number from 1 to 1024");
     program_assert_refuses(name, "--commit-window=many", "--commit-window");
+    program_assert_refuses(name, "--step-memory-max=2Q", "512M");
     program_assert_refuses(name, "--no-such-option", "--no-such-option");
 }
 
