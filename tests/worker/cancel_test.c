@@ -329,6 +329,21 @@ TEST(each_step_has_a_deadline_of_its_own)
     rig_close(&rig);
 }
 
+TEST(the_deadline_after_the_nearest_one_is_kept_too)
+{
+    struct rig rig;
+    int gates[2];
+    rig_open(&rig, 1, 2, 16);
+    (void)rig_counter(&rig, "counter", 0);
+    gates[0] = start(&rig, 1, "wait_cancelled", gate_make("gate-1"), 1000);
+    gates[1] = start(&rig, 2, "wait_cancelled", gate_make("gate-2"), 30);
+    (void)rig_expect(&rig, 2, COX_EOVERRUN);
+    (void)rig_expect(&rig, 1, COX_EOVERRUN);
+    gate_release(gates[0]);
+    gate_release(gates[1]);
+    rig_close(&rig);
+}
+
 TEST(steps_in_time_do_not_wake_the_loop)
 {
     struct rig rig;
