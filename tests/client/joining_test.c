@@ -1,5 +1,6 @@
 /* Workers that dial the client: they join at any time, and return under their names. */
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -287,16 +288,55 @@ TEST(client_refuses_who_is_no_worker_of_its_version_with_a_name)
     yard_close(&yard);
 }
 
+/* One that lives, as its heartbeats tell, and says nothing. */
+struct lurker {
+    struct coxi_link *link;
+    struct coxi_links *links;
+    atomic_int code; /* of its end; or 0 */
+};
+
+static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
+{
+    (void)arg;
+    (void)link;
+    (void)frame;
+    return COX_EPROTO; /* the client does not speak first */
+}
+
+static void on_close(void *arg, struct coxi_link *link, int code, const char *text)
+{
+    (void)link;
+    (void)text;
+    atomic_store(&((struct lurker *)arg)->code, code);
+}
+
+static const struct coxi_link_events lurker_events = {.on_frame = on_frame,
+                                                      .on_close = on_close};
+
+static bool is_sent_away(void *arg)
+{
+    struct lurker *lurker = arg;
+    coxi_links_tick(lurker->links);
+    return atomic_load(&lurker->code) == COX_ECLOSED;
+}
+
 TEST(client_sends_away_who_does_not_say_who_it_is)
 {
     struct yard yard;
+    struct lurker lurker = {0};
     struct cox_options options = COX_OPTIONS_INIT;
     options.peer_timeout_ms = 400;
     yard_open(&yard, &options);
-    struct caller *silent = caller_open(cox_listen_address(yard.crew.c), NULL);
-    caller_expect_end(silent);
-    caller_close(silent);
+    assert_code(0,
+                coxi_link_connect(cox_listen_address(yard.crew.c), 8000, &lurker.link));
+    assert_code(0, coxi_links_new(800, &lurker.links));
+    coxi_link_listen_to(lurker.link, &lurker_events, &lurker);
+    coxi_links_add(lurker.links, lurker.link);
+    coxi_link_start(lurker.link);
+    coxi_test_until(is_sent_away, &lurker, "the end of one who says nothing");
     yard_close(&yard);
+    coxi_link_unref(lurker.link);
+    coxi_links_free(lurker.links);
 }
 
 /* A worker that only follows the protocol, up to the layout. */
