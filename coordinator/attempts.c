@@ -95,7 +95,7 @@ void coxi_attempts_put_back(struct coxi_worker *worker, uint32_t running)
 
 /* ---- crashes */
 
-static const char *name_of(int cause)
+const char *coxi_attempts_cause(int cause)
 {
     return cause == COXI_CAUSE_EXIT     ? "it called exit"
            : cause == COXI_CAUSE_MEMORY ? "more memory than --step-memory-max"
@@ -108,7 +108,7 @@ static void note_crash(struct cox_future *f, uint32_t worker, int cause)
     char text[COXI_TEXT_MAX];
     const char *before = f->text != NULL ? f->text : "";
     (void)snprintf(text, sizeof(text), "%.300s%sworker %u: %s", before,
-                   *before != '\0' ? ", " : "", worker, name_of(cause));
+                   *before != '\0' ? ", " : "", worker, coxi_attempts_cause(cause));
     free(f->text);
     f->text = strdup(text);
     count(&f->crashes);
@@ -120,6 +120,10 @@ void coxi_attempts_crashed(struct coxi_worker *worker,
     struct cox_coordinator *c = worker->c;
     for (size_t i = 0; i < crashed->n_closures; i++) {
         const struct coxi_crashed_head *head = &crashed->closures[i];
+        if (head->closure == 0) {
+            coxi_resource_crashed(worker, head);
+            continue;
+        }
         struct cox_future *f = coxi_window_get(&c->closures, head->closure);
         if (f == NULL || f->function == NULL || head->attempt > f->attempt ||
             f->state == COXI_VOIDING) {

@@ -15,6 +15,9 @@ void coxi_attempts_put_back(struct coxi_worker *worker, uint32_t running);
 void coxi_attempts_crashed(struct coxi_worker *worker,
                            const struct coxi_crashed *crashed);
 
+/* A crash's cause in words. */
+const char *coxi_attempts_cause(int cause);
+
 /* Has every attempt that a worker has come to an end, those that run as well. */
 void coxi_attempts_cancel_all(struct cox_coordinator *c);
 

@@ -250,7 +250,7 @@ static int check_call(struct cox_coordinator *c, const struct cox_call *call,
 }
 
 /* Its arguments, packed into an empty buffer. */
-static int pack(const struct cox_call *call, struct coxi_buffer *buffer)
+static int pack_args(const struct cox_call *call, struct coxi_buffer *buffer)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < call->n_args; i++) {
@@ -263,12 +263,18 @@ static int pack(const struct cox_call *call, struct coxi_buffer *buffer)
     return r;
 }
 
-/* How long its step may run, in ms; 0: as long as it likes. */
-static uint32_t timeout_of(const struct cox_coordinator *c, const struct cox_call *call)
+uint32_t coxi_call_timeout(const struct cox_coordinator *c, const struct cox_call *call)
 {
     int timeout_ms =
         call->timeout_ms != 0 ? call->timeout_ms : c->options.step_timeout_ms;
     return timeout_ms > 0 ? (uint32_t)timeout_ms : 0;
+}
+
+int coxi_call_pack(const struct cox_coordinator *c, const struct cox_call *call,
+                   struct cox_call *ret_known, struct coxi_buffer *args)
+{
+    int r = check_call(c, call, ret_known);
+    return r == 0 ? pack_args(ret_known, args) : r;
 }
 
 static int schedule(struct cox_coordinator *c, struct cox_function *function,
@@ -282,10 +288,7 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
     struct cox_future *f = NULL;
     struct coxi_inputs *inputs = NULL;
     struct cox_call known;
-    int r = check_call(c, call, &known);
-    if (r == 0) {
-        r = pack(&known, &args);
-    }
+    int r = coxi_call_pack(c, call, &known, &args);
     if (r == 0 && known.n_inputs > 0) {
         r = coxi_inputs_new(c, known.inputs, known.n_inputs, &inputs);
     }
@@ -299,7 +302,7 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
     }
     f->priority = (int8_t)known.priority;
     f->only_worker = known.only_worker;
-    f->timeout_ms = timeout_of(c, &known);
+    f->timeout_ms = coxi_call_timeout(c, &known);
     f->inputs = inputs;
     f->state = inputs != NULL ? COXI_WAITING : COXI_QUEUED;
     if (ret != NULL) {

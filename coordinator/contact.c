@@ -71,6 +71,9 @@ static int handle(struct coxi_worker *worker, const struct coxi_message *message
     if (message->kind == COXI_MODULE_LOADED) {
         return coxi_worker_module_loaded(worker, &message->status);
     }
+    if (message->kind == COXI_RESOURCE_MADE) {
+        return coxi_worker_resource_made(worker, &message->status);
+    }
     if (message->kind == COXI_CRASHED) {
         coxi_attempts_crashed(worker, &message->crashed);
         return 0;

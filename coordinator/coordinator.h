@@ -17,6 +17,7 @@
  *   contact.c   their connections;  door.c  where those dial that are not listed (loop)
  *   conn.c      one connection to a worker, as events on the loop
  *   variable.c  variables and tables;  module.c  step modules
+ *   resource.c  what each worker makes and keeps
  *   checkpoint.c, evaluator.c
  *
  * Threads: users' threads, one loop thread, one callback thread. The loop owns closures from the moment
@@ -49,6 +50,7 @@ enum {
     COXI_AHEAD_MAX = COXI_WINDOW - (1 << 16), /* closures: theirs lags behind ours */
     COXI_LOSSES_MAX = 16, /* workers that a closure may lose while it runs */
     COXI_TICK_MS = 50,
+    COXI_RESOURCES_MAX = 1024,    /* at a time; workers take as many */
     COXI_CALL_ARGS_MAX = 1 << 30, /* bytes of packed arguments */
     COXI_TEXT_MAX = 512,
 };
@@ -247,6 +249,11 @@ struct cox_coordinator {
     uint64_t *ps_load; /* bytes placed on each ps */
     struct cox_module *modules[COXI_MODULES_MAX];
     uint32_t n_modules;
+    struct cox_resource *resources[COXI_RESOURCES_MAX]; /* by rising id */
+    uint32_t n_resources;
+    uint32_t last_resource;        /* id */
+    struct cox_resource *released; /* of which workers have not been told */
+    bool resources_changed;
     struct coxi_callback *called; /* to be called: their futures are settled */
     struct coxi_callback **called_end;
     pthread_cond_t callable; /* there is one to be called, or none will come */
@@ -293,6 +300,15 @@ int coxi_future_find(struct cox_future *future, const char *name,
 /* From now on it is settled: wakes who waits for it, passes its callbacks on. Locked. */
 void coxi_future_settled(struct cox_future *future);
 
+/* Packs the arguments of a call into an empty buffer; the call as this version knows it.
+ * COX_EINVAL, COX_ELIMIT. */
+int coxi_call_pack(const struct cox_coordinator *c, const struct cox_call *call,
+                   struct cox_call *ret_known, struct coxi_buffer *args);
+
+/* How long its step may run, in ms; 0: as long as it likes. */
+uint32_t coxi_call_timeout(const struct cox_coordinator *c,
+                           const struct cox_call *call);
+
 /* ---- callback.c */
 
 /* The callbacks of a settled future are to be called, in their order. Locked. */
@@ -320,8 +336,25 @@ int coxi_struct_return(void *ret, size_t size, const void *from, const char *wha
  * watermark. */
 void coxi_dispatch(void *coordinator);
 
-/* ---- variable.c, module.c: the end of what they made */
+/* ---- resource.c, loop */
 
+/* Asks the worker for the next resource that it lacks, unless it is making one: true while
+ * there is one. */
+bool coxi_resource_tell(struct coxi_worker *worker);
+
+/* A worker's answer; COX_EPROTO: to nothing that it was asked. */
+int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *answer);
+
+/* The worker's last process crashed while it made a resource. */
+void coxi_resource_crashed(struct coxi_worker *worker,
+                           const struct coxi_crashed_head *crash);
+
+/* Tells workers of resources that have been given up. */
+void coxi_resources_drop(struct cox_coordinator *c);
+
+/* ---- variable.c, module.c, resource.c: the end of what they made */
+
+void coxi_resources_free(struct cox_coordinator *c);
 void coxi_variables_free(struct cox_coordinator *c);
 void coxi_modules_free(struct cox_coordinator *c);
 

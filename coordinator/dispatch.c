@@ -175,6 +175,8 @@ void coxi_dispatch(void *coordinator)
     bool stopping = c->reporting || c->closing;
     bool shutdown = c->shutdown;
     bool modules = c->n_modules > c->n_shipped;
+    bool resources = c->resources_changed;
+    c->resources_changed = false;
     coxi_unlock(&c->lock);
 
     take_in(c, &intake);
@@ -185,6 +187,9 @@ void coxi_dispatch(void *coordinator)
     }
     if (modules) {
         coxi_workers_modules(c);
+    }
+    if (resources) { /* before closures that were scheduled after them are sent */
+        coxi_workers_resources(c);
     }
     if (fatal != 0) {
         cancel(c, fatal, fatal_text);

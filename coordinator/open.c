@@ -380,6 +380,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_workers_free(c);
     coxi_local_stop(c->local);
     coxi_variables_free(c);
+    coxi_resources_free(c);
     coxi_links_free(c->links);
     cox_cluster_free(c->cluster);
     coxi_window_fini(&c->closures);

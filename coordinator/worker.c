@@ -2,10 +2,10 @@
  * Workers: what is known of each, telling them what there is, sending them closures
  * (worker.h has the states; contact.c has the connections). Everything on the loop.
  *
- * On joining a worker gets the layout and then every module; only when it has answered
- * for each is it ready for closures. A module's bytes travel over the data connection,
- * which is opened for the first of them; a worker that has them cached does not need
- * them.
+ * On joining a worker gets the layout, then every module, and when it has answered for
+ * each, one resource after the other; only then is it ready for closures. A module's bytes
+ * travel over the data connection, which is opened for the first of them; a worker that
+ * has them cached does not need them.
  */
 #include "coordinator/worker.h"
 
@@ -91,6 +91,15 @@ void coxi_worker_note_failure(struct coxi_worker *worker, int code, const char *
     coxi_unlock(&c->lock);
 }
 
+/* ---- setting up */
+
+/* Goes on with what a worker that is there needs before it takes closures. */
+static void go_on(struct coxi_worker *worker)
+{
+    bool lacks = worker->n_asked > 0 || coxi_resource_tell(worker);
+    coxi_worker_set_state(worker, lacks ? COXI_WORKER_SETUP : COXI_WORKER_READY);
+}
+
 /* ---- modules */
 
 /* A worker owes no answer for module `id` any more. */
@@ -116,8 +125,8 @@ static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
     if (refused && accepted) {
         /* The others have it: this one cannot work, but may be mended. */
         coxi_conn_close(worker->control, code, text);
-    } else if (worker->n_asked == 0 && worker->state == COXI_WORKER_SETUP) {
-        coxi_worker_set_state(worker, COXI_WORKER_READY);
+    } else if (worker->state == COXI_WORKER_SETUP) {
+        go_on(worker);
     }
 }
 
@@ -148,12 +157,6 @@ static void ship_bytes(struct coxi_worker *worker, uint32_t id)
     coxi_worker_open_data(worker);
 }
 
-/* Closures may be sent to it, now or soon. */
-static bool takes_work(const struct coxi_worker *worker)
-{
-    return worker->state == COXI_WORKER_SETUP || worker->state == COXI_WORKER_READY;
-}
-
 static void tell_modules(struct coxi_worker *worker, uint32_t n_modules)
 {
     struct cox_coordinator *c = worker->c;
@@ -170,11 +173,7 @@ static void tell_modules(struct coxi_worker *worker, uint32_t n_modules)
         worker->n_asked++;
         send_module(worker, id, coxi_conn_link(worker->control), false);
     }
-    if (worker->n_asked > 0) {
-        coxi_worker_set_state(worker, COXI_WORKER_SETUP);
-    } else if (worker->state == COXI_WORKER_SETUP) {
-        coxi_worker_set_state(worker, COXI_WORKER_READY);
-    }
+    go_on(worker);
 }
 
 void coxi_workers_modules(struct cox_coordinator *c)
@@ -183,7 +182,7 @@ void coxi_workers_modules(struct cox_coordinator *c)
     uint32_t n = c->n_modules;
     coxi_unlock(&c->lock);
     for (uint32_t i = 0; c->n_shipped < n && i < c->n_workers; i++) {
-        if (takes_work(c->workers[i])) {
+        if (coxi_worker_takes_work(c->workers[i])) {
             tell_modules(c->workers[i], n);
         }
     }
@@ -218,6 +217,28 @@ void coxi_worker_send_wanted(struct coxi_worker *worker)
             send_module(worker, id, coxi_conn_link(worker->data), true);
         }
     }
+}
+
+/* ---- resources */
+
+void coxi_workers_resources(struct cox_coordinator *c)
+{
+    coxi_resources_drop(c);
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        if (coxi_worker_takes_work(c->workers[i])) {
+            go_on(c->workers[i]);
+        }
+    }
+}
+
+int coxi_worker_resource_made(struct coxi_worker *worker,
+                              const struct coxi_status *answer)
+{
+    int r = coxi_resource_made(worker, answer);
+    if (r == 0 && coxi_worker_takes_work(worker)) {
+        go_on(worker);
+    }
+    return r;
 }
 
 /* ---- layout */
@@ -287,6 +308,11 @@ bool coxi_worker_is_there(const struct coxi_worker *worker)
     return true;
 }
 
+bool coxi_worker_takes_work(const struct coxi_worker *worker)
+{
+    return worker->state == COXI_WORKER_SETUP || worker->state == COXI_WORKER_READY;
+}
+
 void coxi_worker_set_up(struct coxi_worker *worker)
 {
     worker->n_told = 0;
@@ -301,6 +327,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
     bool was_there = coxi_worker_is_there(worker);
     bool has_left = worker->state == COXI_WORKER_DRAINING;
     coxi_worker_set_state(worker, has_left ? COXI_WORKER_GONE : COXI_WORKER_AWAY);
+    worker->making = worker->resource_told = 0; /* its next process starts anew */
     for (uint32_t id = 0; id < COXI_MODULES_MAX; id++) {
         if (worker->asked[id]) {
             module_settled(worker, id, COX_ECLOSED, "");
@@ -525,11 +552,18 @@ void coxi_workers_free(struct cox_coordinator *c)
     coxi_pool_fini(&c->pool);
 }
 
+/* Closures do not wait for it in vain: making a resource may take as long as a step. */
+static bool is_ready_or_will_be(const struct coxi_worker *worker)
+{
+    return worker->state == COXI_WORKER_READY ||
+           (worker->state == COXI_WORKER_SETUP && worker->making != 0);
+}
+
 /* Ends what only this worker may run when it has been away for too long. */
 static void watch_own(struct coxi_worker *worker, uint64_t now)
 {
     struct cox_coordinator *c = worker->c;
-    if (worker->state == COXI_WORKER_READY || worker->queue.n == 0) {
+    if (is_ready_or_will_be(worker) || worker->queue.n == 0) {
         worker->wanted_since_ms = 0;
     } else if (worker->wanted_since_ms == 0) {
         worker->wanted_since_ms = now;
@@ -561,7 +595,7 @@ void coxi_workers_tick(struct cox_coordinator *c)
         if (is_to_be_dialled(worker, now)) {
             coxi_worker_dial(worker);
         }
-        any_ready = any_ready || worker->state == COXI_WORKER_READY;
+        any_ready = any_ready || is_ready_or_will_be(worker);
         watch_own(worker, now);
     }
     if (any_ready || c->n_queued == 0) {

@@ -9,7 +9,7 @@ struct coxi_conn;
 /*
  *   AWAY -> DIALLING -> GREETING -> SETUP -> READY    one that the cluster lists
  *   AWAY -> SETUP -> READY                            one that dials us (door.c)
- *   READY -> SETUP -> READY    a module is being loaded
+ *   READY -> SETUP -> READY    a module is being loaded, a resource made
  *   SETUP | READY -> DRAINING  it says that it leaves: it finishes what runs, hands back
  *                              the rest, and gets nothing new
  *   DRAINING -> GONE           its connection is closed: it has left, which is no loss
@@ -46,7 +46,9 @@ struct coxi_worker {
     uint8_t asked[COXI_MODULES_MAX];  /* modules whose answer is awaited */
     uint8_t wanted[COXI_MODULES_MAX]; /* whose bytes wait for the data connection */
     uint32_t n_asked;
-    uint32_t n_told; /* modules it has been told of */
+    uint32_t n_told;        /* modules it has been told of */
+    uint32_t making;        /* the resource whose answer is awaited, by id; or 0 */
+    uint32_t resource_told; /* the last that it was told of; ids rise */
 
     struct coxi_queue queue; /* QUEUED, and only this worker may run it */
     bool is_owner;           /* in the list of those who have one */
@@ -80,6 +82,9 @@ int coxi_worker_add(struct cox_coordinator *c, const char *url, const char *name
 /* It has greeted and has not gone since. */
 bool coxi_worker_is_there(const struct coxi_worker *worker);
 
+/* Closures may be sent to it, now or soon. */
+bool coxi_worker_takes_work(const struct coxi_worker *worker);
+
 /* ---- for contact.c */
 
 void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state state);
@@ -92,6 +97,10 @@ void coxi_worker_set_up(struct coxi_worker *worker);
 
 /* Its answer for a module; COX_EPROTO. */
 int coxi_worker_module_loaded(struct coxi_worker *worker,
+                              const struct coxi_status *answer);
+
+/* Its answer for a resource; COX_EPROTO. */
+int coxi_worker_resource_made(struct coxi_worker *worker,
                               const struct coxi_status *answer);
 
 /* Its data connection is up: sends what has waited for that. */
@@ -110,6 +119,9 @@ void coxi_workers_layout(struct cox_coordinator *c);
 
 /* Tells workers of modules that they do not know yet. */
 void coxi_workers_modules(struct cox_coordinator *c);
+
+/* Has workers make and drop resources that they do not know of yet. */
+void coxi_workers_resources(struct cox_coordinator *c);
 
 /* How many closures, and second attempts, the worker has; and should have at hand. */
 size_t coxi_worker_load(const struct coxi_worker *worker);

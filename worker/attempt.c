@@ -54,6 +54,21 @@ static int attempt_take(struct coxi_run *run, struct coxi_attempt **ret)
     return 0;
 }
 
+/* The attempt is the run's again, to be used for another one. */
+static void give_back(struct coxi_attempt *attempt, bool committed)
+{
+    struct coxi_run *run = attempt->run;
+    coxi_lock(&run->lock);
+    attempt->next = run->spare;
+    run->spare = attempt;
+    if (committed) {
+        run->n_committing--;
+        (void)pthread_cond_signal(&run->room);
+    }
+    coxi_unlock(&run->lock);
+    coxi_run_unref(run);
+}
+
 /* Reports the attempt's end, and gives it back to the run. */
 static void attempt_end(struct coxi_attempt *attempt, bool committed)
 {
@@ -76,15 +91,7 @@ static void attempt_end(struct coxi_attempt *attempt, bool committed)
         }
     }
     coxi_run_report(run, &report);
-    coxi_lock(&run->lock);
-    attempt->next = run->spare;
-    run->spare = attempt;
-    if (committed) {
-        run->n_committing--;
-        (void)pthread_cond_signal(&run->room);
-    }
-    coxi_unlock(&run->lock);
-    coxi_run_unref(run);
+    give_back(attempt, committed);
 }
 
 void coxi_attempts_free(struct coxi_attempt *attempt)
@@ -101,6 +108,7 @@ void coxi_attempts_free(struct coxi_attempt *attempt)
             coxi_buffer_fini(&target->pieces);
         }
         coxi_buffer_fini(&attempt->results);
+        coxi_buffer_fini(&attempt->used);
         (void)pthread_cond_destroy(&attempt->pulled);
         (void)pthread_mutex_destroy(&attempt->lock);
         free(attempt);
@@ -359,6 +367,8 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
     attempt->broken = 0;
     attempt->lost = 0;
     attempt->segment = 0;
+    attempt->making = NULL;
+    attempt->unmade = NULL;
     attempt->text[0] = '\0';
     attempt->code = 0;
     attempt->code_text[0] = '\0';
@@ -366,6 +376,24 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
         attempt->targets[p].touched = false;
     }
     drop_updates(attempt);
+}
+
+int coxi_attempt_unmade(const struct coxi_attempt *attempt)
+{
+    return coxi_error(COX_ERESOURCE, "resource '%s' could not be made on worker %u: %s",
+                      attempt->unmade->name, attempt->run->options.worker,
+                      attempt->unmade->text);
+}
+
+/* The step has returned: it needs no resource any more. */
+static void let_go(struct coxi_attempt *attempt)
+{
+    struct coxi_kept **used = (struct coxi_kept **)(void *)attempt->used.data;
+    for (size_t i = 0; i < attempt->used.len / sizeof(struct coxi_kept *); i++) {
+        coxi_resources_unuse(&attempt->run->resources, used[i]);
+    }
+    attempt->used.len = 0;
+    attempt->unmade = NULL;
 }
 
 /* What the step's return value means for the closure that nobody has cancelled. */
@@ -377,13 +405,20 @@ static void judge(struct coxi_attempt *attempt, int returned)
     if (returned == 0) {
         return;
     }
-    /* A step that did not succeed because a ps is lost has not failed. Its own number
-     * says nothing of that: it may be any. */
-    attempt->code = attempt->lost != 0 ? attempt->lost : COX_ESTEP;
+    /* A step that did not succeed because a ps is lost has not failed, nor has one that
+     * lacks a resource. Its own number says nothing of that: it may be any. */
+    attempt->code = attempt->lost != 0        ? attempt->lost
+                    : attempt->unmade != NULL ? COX_ERESOURCE
+                                              : COX_ESTEP;
     if (!attempt->step_failed) {
         attempt->step_code = returned;
     }
-    if (attempt->text[0] != '\0') {
+    if (attempt->code == COX_ERESOURCE) {
+        (void)coxi_attempt_unmade(attempt);
+        (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%.400s%s%.90s",
+                       coxi_error_text(), attempt->step_failed ? "; the step: " : "",
+                       attempt->step_failed ? attempt->text : "");
+    } else if (attempt->text[0] != '\0') {
         memcpy(attempt->code_text, attempt->text, sizeof(attempt->code_text));
     } else {
         (void)snprintf(attempt->code_text, sizeof(attempt->code_text),
@@ -427,12 +462,15 @@ static void run_step(struct coxi_attempt *attempt, struct coxi_function *functio
     enum coxi_running_state state = coxi_running_end(running);
     coxi_recorder_end(running->recorder);
     attempt->run_us = (uint32_t)((coxi_now_ns() - start) / 1000);
-    note_time(function, attempt->run_us);
+    if (attempt->making == NULL) {
+        note_time(function, attempt->run_us);
+    }
     if (state == COXI_RUN_RUNNING) {
         judge(attempt, returned);
     } else {
         judge_cancelled(attempt, state, function->name);
     }
+    let_go(attempt);
 }
 
 /* Answers an attempt that cannot be started, for the reason in the error text. */
@@ -481,4 +519,26 @@ uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_running *running,
         attempt_end(attempt, false);
     }
     return us;
+}
+
+void coxi_attempt_make(struct coxi_run *run, struct coxi_running *running,
+                       struct coxi_kept *kept)
+{
+    struct coxi_attempt *attempt = NULL;
+    struct coxi_function *function = coxi_run_function(run, &kept->head);
+    int r = function == NULL ? COX_EMODULE
+            : coxi_running_cancelled(running)
+                ? coxi_error(COX_ECANCELLED, "cancelled before it started")
+                : attempt_take(run, &attempt);
+    if (r != 0) {
+        (void)coxi_running_end(running);
+        coxi_run_made(run, kept, r, coxi_error_text());
+        return;
+    }
+    (void)coxi_run_ref(run);
+    attempt_reset(attempt, running, &kept->head, kept->args.data, kept->args.len);
+    attempt->making = kept;
+    run_step(attempt, function);
+    coxi_run_made(run, kept, attempt->code, attempt->code_text);
+    give_back(attempt, false);
 }

@@ -21,6 +21,11 @@ uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_running *running,
                           const struct coxi_closure_head *head, const void *args,
                           size_t args_len);
 
+/* Makes a resource on the calling thread, as coxi_attempt_run runs a closure, and answers
+ * for it. */
+void coxi_attempt_make(struct coxi_run *run, struct coxi_running *running,
+                       struct coxi_kept *kept);
+
 /* Answers an attempt that has not been started as cancelled. */
 void coxi_attempt_cancel(struct coxi_run *run, uint64_t closure, uint32_t attempt);
 

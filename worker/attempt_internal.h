@@ -49,7 +49,10 @@ struct coxi_attempt {
     int lost;         /* a pull or a flush failed, and not by the step's fault */
     uint32_t segment; /* that is being collected: as many flushes went before */
     uint32_t last_ps; /* where the segment before it went, the first of those */
-    char text[COXI_STEP_TEXT_MAX]; /* of the last error */
+    struct coxi_kept *making;       /* the resource that the step makes, or NULL */
+    struct coxi_buffer used;        /* struct coxi_kept *: those it has been handed */
+    const struct coxi_kept *unmade; /* one that it asked for and that is not there */
+    char text[COXI_STEP_TEXT_MAX];  /* of the last error */
 
     pthread_mutex_t lock; /* guards all below; leaf */
     pthread_cond_t pulled;
@@ -76,6 +79,9 @@ int coxi_attempt_check(struct coxi_attempt *attempt);
 
 /* cox_step_flush, but for keeping the text of its error. */
 int coxi_attempt_flush(struct coxi_attempt *attempt);
+
+/* The error that a step hears of its `unmade`. */
+int coxi_attempt_unmade(const struct coxi_attempt *attempt);
 
 /* The functions behind coxswain/step.h. */
 extern const struct cox_step_api coxi_step_api;

@@ -1,6 +1,7 @@
 /* See run.h. */
 #include "worker/run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ int coxi_run_new(const struct coxi_run_options *options,
     (void)pthread_mutex_init(&run->lock, NULL);
     (void)pthread_mutex_init(&run->report_lock, NULL);
     coxi_cond_init(&run->room);
+    coxi_resources_init(&run->resources);
     *ret = run;
     return 0;
 }
@@ -55,6 +57,7 @@ static void run_free(struct coxi_mail *mail)
             free(run->variables[i]);
         }
     }
+    coxi_resources_fini(&run->resources); /* with what the modules have for it */
     for (size_t i = 0; i < COXI_MODULES_MAX; i++) {
         coxi_module_unload(run->modules[i]);
     }
@@ -85,6 +88,7 @@ void coxi_run_unref(struct coxi_run *run)
 void coxi_run_close(struct coxi_run *run)
 {
     atomic_store(&run->closed, true);
+    coxi_resources_close(&run->resources);
     coxi_lock(&run->lock);
     for (uint32_t i = 0; i < run->n_ps; i++) {
         coxi_psc_give_up(run->ps[i], "the client is gone");
@@ -295,6 +299,48 @@ struct coxi_function *coxi_run_function(struct coxi_run *run,
                          run->options.worker, head->function, head->module);
     }
     return function;
+}
+
+/* ---- resources */
+
+static void answer_resource(struct coxi_run *run, const char *name, uint32_t id,
+                            int code, const char *text)
+{
+    struct coxi_message answer = {.kind = COXI_RESOURCE_MADE};
+    answer.status.id = id;
+    answer.status.code = code;
+    answer.status.message = code != 0 ? text : "";
+    coxi_log(code == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "resource",
+             "name=%s result=%s text=\"%s\"", name, coxi_error_name(code),
+             answer.status.message);
+    (void)coxi_message_send(run->control, &answer, NULL, false);
+}
+
+int coxi_run_add_resource(struct coxi_run *run, const struct coxi_resource *wanted,
+                          const void *args, size_t len, bool *ret_waits)
+{
+    bool waits = false;
+    if (wanted->grace_ms > 0) {
+        atomic_store(&run->grace_ms, wanted->grace_ms);
+    }
+    int r = coxi_resources_add(&run->resources, wanted, args, len, &waits);
+    if (r == 0 && !waits) {
+        answer_resource(run, wanted->name, wanted->id, wanted->code, wanted->message);
+    }
+    if (r == 0) {
+        *ret_waits = waits;
+    }
+    return r;
+}
+
+void coxi_run_made(struct coxi_run *run, struct coxi_kept *kept, int code,
+                   const char *text)
+{
+    char name[COXI_WIRE_NAME_MAX + 1];
+    uint32_t id = kept->head.attempt;
+    (void)snprintf(name, sizeof(name), "%s", kept->name);
+    coxi_resources_made(&run->resources, kept, code, text);
+    answer_resource(run, name, id, code, text);
 }
 
 /* ---- results */

@@ -17,6 +17,7 @@
 #include "common/message.h"
 #include "common/ps_client.h"
 #include "worker/modules.h"
+#include "worker/resources.h"
 
 enum {
     COXI_MODULES_MAX = 64,
@@ -64,6 +65,10 @@ struct coxi_run {
     struct coxi_attempt *spare; /* attempts to use again */
     uint32_t n_committing;
 
+    struct coxi_resources resources;
+    struct coxi_run *next_tended; /* both guarded by the slots' lock */
+    bool tended;                  /* in line for a slot to come by */
+
     pthread_mutex_t report_lock; /* guards the outbox; comes before a link's lock */
     struct coxi_done_head reports[COXI_REPORTS_MAX];
     size_t n_reports;
@@ -99,6 +104,15 @@ struct coxi_function *coxi_run_function(struct coxi_run *run,
 
 /* The variable called `name`, or NULL. */
 struct cox_variable *coxi_run_variable(struct coxi_run *run, const char *name);
+
+/*
+ * Takes in a resource that is to be made, and answers where it is not; *ret_waits: a slot
+ * is to come by. And has one that has been made, or not: answers. COX_EPROTO, COX_ENOMEM.
+ */
+int coxi_run_add_resource(struct coxi_run *run, const struct coxi_resource *wanted,
+                          const void *args, size_t len, bool *ret_waits);
+void coxi_run_made(struct coxi_run *run, struct coxi_kept *kept, int code,
+                   const char *text);
 
 /*
  * Puts a closure's end in the outbox: its code, the ps that it touched, and the packed

@@ -102,6 +102,8 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
     if (old != NULL) {
         coxi_run_close(old);
         coxi_slots_drop(worker->slots, old);
+        coxi_slots_tend(worker->slots, old);
+        coxi_slots_tend(worker->slots, old);
         coxi_run_unref(old);
     }
     return r;
@@ -189,6 +191,7 @@ static void on_close(void *arg, struct coxi_peer *peer)
                  (unsigned long long)run->session.run);
         coxi_run_close(run);
         coxi_slots_drop(worker->slots, run);
+        coxi_slots_tend(worker->slots, run);
         coxi_lock(&worker->lock);
         bool current = worker->run == run;
         if (current) {
@@ -206,6 +209,29 @@ static void on_close(void *arg, struct coxi_peer *peer)
 
 /* ---- messages */
 
+static int add_resource(struct worker *worker, struct coxi_run *run,
+                        const struct coxi_resource *wanted,
+                        const struct coxi_frame *frame)
+{
+    bool waits = false;
+    int r =
+        coxi_run_add_resource(run, wanted, frame->payload, frame->payload_len, &waits);
+    if (waits) {
+        coxi_slots_tend(worker->slots, run);
+    }
+    return r;
+}
+
+static int drop_resource(struct worker *worker, struct coxi_run *run, uint32_t id)
+{
+    const struct coxi_recall_head making = {.closure = 0, .attempt = id};
+    coxi_resources_drop(&run->resources, id);
+    coxi_slots_tend(worker->slots, run);
+    return coxi_slots_recall(
+        worker->slots, run,
+        &(struct coxi_recall){.closures = &making, .n_closures = 1, .running = true});
+}
+
 static int handle(struct worker *worker, struct coxi_run *run,
                   const struct coxi_peer *peer, const struct coxi_message *m,
                   const struct coxi_frame *frame)
@@ -222,6 +248,10 @@ static int handle(struct worker *worker, struct coxi_run *run,
         return run->n_ps == 0 ? coxi_error(COX_EPROTO, "closures before a layout")
                               : coxi_slots_push(worker->slots, run, &m->dispatch,
                                                 frame->payload, frame->payload_len);
+    case COXI_RESOURCE:
+        return add_resource(worker, run, &m->resource, frame);
+    case COXI_RESOURCE_DROP:
+        return drop_resource(worker, run, m->status.id);
     case COXI_RECALL:
         return coxi_slots_recall(worker->slots, run, &m->recall);
     case COXI_WANT_DATA:
@@ -249,9 +279,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_CRASHED:
     case COXI_VOID:
     case COXI_LEAVING:
-    case COXI_RESOURCE:
     case COXI_RESOURCE_MADE:
-    case COXI_RESOURCE_DROP:
         break;
     }
     return coxi_error(COX_EPROTO, "a worker takes no message of kind %d", (int)m->kind);

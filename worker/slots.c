@@ -170,7 +170,8 @@ static int compare_heads(const void *a, const void *b)
 /* The attempts that are wanted back: all of a run, or those of a sorted list. */
 struct wanted {
     const struct coxi_run *run;
-    bool all;
+    bool all;                       /* its closures */
+    bool gone;                      /* the client: what it has made, too */
     struct coxi_recall_head *heads; /* `unused`: 1 where it was taken out of the line */
     size_t n;
 };
@@ -245,6 +246,13 @@ static void unlink_listed(struct coxi_slots *slots, const struct wanted *wanted)
     }
 }
 
+/* A making has closure 0; it is no closure's fault, nor in the list of any. */
+static bool is_wanted(const struct wanted *wanted, const struct coxi_closure_head *head)
+{
+    return wanted->gone || (wanted->all && head->closure != 0) ||
+           find(wanted, head) != NULL;
+}
+
 /* Cancels those that run. Locked. */
 static void cancel_running(struct coxi_slots *slots, const struct wanted *wanted,
                            uint32_t grace_ms)
@@ -252,8 +260,7 @@ static void cancel_running(struct coxi_slots *slots, const struct wanted *wanted
     for (uint32_t i = 0; i < slots->n_threads; i++) {
         struct coxi_running *running = &slots->threads[i].running;
         if (atomic_load(&running->state) != COXI_RUN_IDLE &&
-            running->run == wanted->run &&
-            (wanted->all || find(wanted, &running->head) != NULL)) {
+            running->run == wanted->run && is_wanted(wanted, &running->head)) {
             coxi_watch_cancel(slots, running, COXI_RUN_CANCELLED, grace_ms);
         }
     }
@@ -294,7 +301,7 @@ int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
 
 void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run)
 {
-    const struct wanted all = {.run = run, .all = true};
+    const struct wanted all = {.run = run, .gone = true};
     coxi_lock(&slots->lock);
     struct coxi_batch *batches = unlink_run(slots, run);
     cancel_running(slots, &all, atomic_load(&run->grace_ms));
@@ -302,15 +309,86 @@ void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run)
     hand_back(batches, false);
 }
 
+/* ---- resources */
+
+void coxi_slots_tend(struct coxi_slots *slots, struct coxi_run *run)
+{
+    coxi_lock(&slots->lock);
+    /* One that a slot is with at this moment is not in line: it may see this or not. */
+    if (!run->tended && !slots->stop && coxi_resources_wait(&run->resources)) {
+        struct coxi_run **end = &slots->tended;
+        while (*end != NULL) {
+            end = &(*end)->next_tended;
+        }
+        *end = coxi_run_ref(run);
+        run->next_tended = NULL;
+        run->tended = true;
+        (void)pthread_cond_broadcast(&slots->work);
+    }
+    coxi_unlock(&slots->lock);
+}
+
+/* The first run in line, whose reference is the caller's then, or NULL. Locked. */
+static struct coxi_run *take_tended(struct coxi_slots *slots)
+{
+    struct coxi_run *run = slots->tended;
+    if (run != NULL) {
+        slots->tended = run->next_tended;
+        run->tended = false;
+    }
+    return run;
+}
+
+/* Says that the slot runs what `head` says. Locked. */
+static void begin(struct coxi_slots *slots, struct coxi_running *running,
+                  struct coxi_run *run, const struct coxi_closure_head *head,
+                  uint32_t grace_ms)
+{
+    running->run = run;
+    running->head = *head;
+    running->grace_ms = grace_ms;
+    atomic_store_explicit(&running->started_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&running->state, COXI_RUN_RUNNING, memory_order_relaxed);
+    coxi_watch_begin(slots, running);
+}
+
+/* Locked on entry and return. */
+static void tend(struct coxi_slot *slot, struct coxi_run *run)
+{
+    struct coxi_slots *slots = slot->slots;
+    slots->n_running++;
+    coxi_unlock(&slots->lock);
+    struct coxi_kept *kept = coxi_resources_tend(&run->resources);
+    if (kept != NULL) {
+        coxi_lock(&slots->lock);
+        begin(slots, &slot->running, run, &kept->head, atomic_load(&run->grace_ms));
+        if (coxi_resources_dropped(&run->resources, kept)) {
+            /* Since before it could be seen here: nobody else will cancel it. */
+            atomic_store(&slot->running.state, COXI_RUN_CANCELLED);
+        }
+        coxi_unlock(&slots->lock);
+        coxi_attempt_make(run, &slot->running, kept);
+    }
+    coxi_slots_tend(slots, run);
+    coxi_run_unref(run);
+    coxi_lock(&slots->lock);
+    slots->n_running--;
+}
+
 /* ---- slots */
 
 /* The next closure, and says that it runs; false at the end. Locked on entry and
  * return. */
-static bool take(struct coxi_slots *slots, struct coxi_running *running,
-                 struct coxi_batch **ret, size_t *ret_i)
+static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
 {
-    while (slots->first == NULL && !slots->stop) {
-        (void)pthread_cond_wait(&slots->work, &slots->lock);
+    struct coxi_slots *slots = slot->slots;
+    while (!slots->stop && (slots->tended != NULL || slots->first == NULL)) {
+        struct coxi_run *run = take_tended(slots);
+        if (run != NULL) {
+            tend(slot, run);
+        } else {
+            (void)pthread_cond_wait(&slots->work, &slots->lock);
+        }
     }
     if (slots->stop) {
         return false;
@@ -320,12 +398,7 @@ static bool take(struct coxi_slots *slots, struct coxi_running *running,
     *ret_i = batch->n_taken++;
     slots->n_waiting--;
     slots->n_running++;
-    running->run = batch->run;
-    running->head = batch->heads[*ret_i];
-    running->grace_ms = batch->grace_ms;
-    atomic_store_explicit(&running->started_ns, 0, memory_order_relaxed);
-    atomic_store_explicit(&running->state, COXI_RUN_RUNNING, memory_order_relaxed);
-    coxi_watch_begin(slots, running);
+    begin(slots, &slot->running, batch->run, &batch->heads[*ret_i], batch->grace_ms);
     if (batch->n_taken == batch->n) {
         slots->first = batch->next;
         if (slots->first == NULL) {
@@ -338,7 +411,8 @@ static bool take(struct coxi_slots *slots, struct coxi_running *running,
 /* True where the next in line belongs to `run` and is known to be short. Locked. */
 static bool next_is_short(const struct coxi_slots *slots, struct coxi_run *run)
 {
-    if (slots->stop || slots->first == NULL || slots->first->run != run) {
+    if (slots->stop || slots->tended != NULL || slots->first == NULL ||
+        slots->first->run != run) {
         return false;
     }
     struct coxi_function *function =
@@ -356,7 +430,7 @@ static void *slot_thread(void *arg)
     struct coxi_batch *batch;
     size_t i;
     coxi_lock(&slots->lock);
-    while (take(slots, &slot->running, &batch, &i)) {
+    while (take(slot, &batch, &i)) {
         struct coxi_run *run = coxi_run_ref(batch->run);
         coxi_unlock(&slots->lock);
         (void)coxi_attempt_run(run, &slot->running, &slot->running.head, batch->args[i],
@@ -413,8 +487,15 @@ bool coxi_slots_stop(struct coxi_slots *slots)
     bool idle = slots->n_running == 0;
     struct coxi_batch *batches = unlink_run(slots, NULL);
     (void)pthread_cond_broadcast(&slots->work);
+    struct coxi_run *run = take_tended(slots);
     coxi_unlock(&slots->lock);
     hand_back(batches, true);
+    while (run != NULL) { /* and none comes after it: what is left, goes with its run */
+        coxi_run_unref(run);
+        coxi_lock(&slots->lock);
+        run = take_tended(slots);
+        coxi_unlock(&slots->lock);
+    }
     return idle;
 }
 

@@ -31,6 +31,12 @@ int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
                     size_t len);
 
 /*
+ * Has a slot come by for the run's resources, before it takes another closure: where
+ * coxi_resources_wait says so. Any thread.
+ */
+void coxi_slots_tend(struct coxi_slots *slots, struct coxi_run *run);
+
+/*
  * The client of `run` wants attempts back (see Recall in wire.fbs): those that have not
  * started are reported as cancelled, those that run are cancelled where it says so; what
  * is not here is ignored. Any thread. COX_ENOMEM.

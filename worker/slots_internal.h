@@ -44,6 +44,7 @@ struct coxi_slots {
     pthread_cond_t work;
     struct coxi_batch *first;
     struct coxi_batch *last;
+    struct coxi_run *tended; /* whose resources a slot is to come by for; references */
     size_t n_waiting;
     uint32_t n_running;
     bool stop;

@@ -71,8 +71,10 @@ static size_t api_arguments(struct cox_step *step, const struct cox_value **ret)
 static uint64_t api_seed(struct cox_step *step)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
-    return coxi_hash_key(attempt->run->session.run ^
-                         coxi_hash_key(attempt->head.closure));
+    /* Of resources: those that closures never have. */
+    uint64_t number = attempt->making != NULL ? UINT64_MAX - attempt->head.attempt
+                                              : attempt->head.closure;
+    return coxi_hash_key(attempt->run->session.run ^ coxi_hash_key(number));
 }
 
 static uint64_t api_closure(struct cox_step *step)
@@ -82,7 +84,8 @@ static uint64_t api_closure(struct cox_step *step)
 
 static uint32_t api_attempt(struct cox_step *step)
 {
-    return ((struct coxi_attempt *)step)->head.attempt;
+    const struct coxi_attempt *attempt = (const struct coxi_attempt *)step;
+    return attempt->making != NULL ? 0 : attempt->head.attempt;
 }
 
 static uint32_t api_worker(struct cox_step *step)
@@ -120,10 +123,22 @@ static int api_shape(struct cox_step *step, const struct cox_variable *variable,
     return 0;
 }
 
+/* What a closure alone may do. */
+static int check_closure(const struct coxi_attempt *attempt, const char *what)
+{
+    return attempt->making == NULL
+               ? 0
+               : coxi_error(COX_EINVAL, "resource '%s': its function %s",
+                            attempt->making->name, what);
+}
+
 static int api_result(struct cox_step *step, const struct cox_value *value)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
-    int r = coxi_values_add(&attempt->results, value);
+    int r = check_closure(attempt, "has no results");
+    if (r == 0) {
+        r = coxi_values_add(&attempt->results, value);
+    }
     if (r == 0 && attempt->results.len > RESULTS_MAX) {
         r = coxi_error(COX_ELIMIT, "the results have more than %d bytes", RESULTS_MAX);
     }
@@ -447,7 +462,10 @@ static int api_update(struct cox_step *step, struct cox_variable *variable, uint
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
     const struct coxi_variable *v = variable->description;
-    int r = check_update(v, op, keys, n_keys, values);
+    int r = check_closure(attempt, "updates nothing");
+    if (r == 0) {
+        r = check_update(v, op, keys, n_keys, values);
+    }
     if (r == 0 && v->kind == COXI_KIND_DENSE) {
         r = update_dense(attempt, v, op, values);
     }
@@ -464,8 +482,80 @@ static int api_update(struct cox_step *step, struct cox_variable *variable, uint
 static int api_flush(struct cox_step *step)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
-    int r = coxi_attempt_flush(attempt);
+    int r = check_closure(attempt, "updates nothing");
+    if (r == 0) {
+        r = coxi_attempt_flush(attempt);
+    }
     return r == 0 ? 0 : failed(attempt, r);
+}
+
+/* ---- resources */
+
+static int api_keep(struct cox_step *step, void *value, void (*release)(void *value))
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    struct coxi_kept *kept = attempt->making;
+    if (kept == NULL || kept->kept) {
+        return failed(
+            attempt,
+            coxi_error(COX_EINVAL, kept == NULL
+                                       ? "only a resource's function keeps something"
+                                       : "a resource's function keeps one thing"));
+    }
+    kept->kept = true;
+    kept->value = value;
+    kept->release = release;
+    return 0;
+}
+
+/* The resource that this step was handed under the name before, or NULL. */
+static struct coxi_kept *find_used(const struct coxi_attempt *attempt, const char *name)
+{
+    struct coxi_kept **used = (struct coxi_kept **)(void *)attempt->used.data;
+    for (size_t i = 0; i < attempt->used.len / sizeof(struct coxi_kept *); i++) {
+        if (strcmp(used[i]->name, name) == 0) {
+            return used[i];
+        }
+    }
+    return NULL;
+}
+
+/* Looks it up, and notes that it is in use until the step returns. */
+static int use(struct coxi_attempt *attempt, const char *name, struct coxi_kept **ret)
+{
+    struct coxi_resources *resources = &attempt->run->resources;
+    struct coxi_kept *kept = NULL;
+    if (attempt->used.len / sizeof(kept) == COXI_RESOURCES_MAX) {
+        return coxi_error(COX_ELIMIT, "a step uses more than %d resources",
+                          COXI_RESOURCES_MAX);
+    }
+    int r = coxi_resources_use(resources, name, &kept);
+    if (r != 0) {
+        return r;
+    }
+    r = coxi_buffer_append_raw(&attempt->used, &kept, sizeof(kept));
+    if (r != 0) {
+        coxi_resources_unuse(resources, kept);
+        return r;
+    }
+    *ret = kept;
+    return 0;
+}
+
+static int api_resource(struct cox_step *step, const char *name, void **ret)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    struct coxi_kept *kept = find_used(attempt, name);
+    int r = kept != NULL ? 0 : use(attempt, name, &kept);
+    if (r == 0 && kept->code != 0) {
+        attempt->unmade = kept;
+        r = coxi_attempt_unmade(attempt);
+    }
+    if (r != 0) {
+        return failed(attempt, r);
+    }
+    *ret = kept->value;
+    return 0;
 }
 
 const struct cox_step_api coxi_step_api = {
@@ -484,4 +574,6 @@ const struct cox_step_api coxi_step_api = {
     .result = api_result,
     .cancelled = api_cancelled,
     .flush = api_flush,
+    .keep = api_keep,
+    .resource = api_resource,
 };

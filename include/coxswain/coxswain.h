@@ -25,7 +25,8 @@
  * handler is installed.
  *
  * Ownership: what a function makes is freed with the function that it names; variables,
- * modules and functions live until cox_close. Arguments are copied.
+ * modules, functions and resources live until cox_close (or cox_resource_release).
+ * Arguments are copied.
  *
  * Deadlines: timeout_ms of -1 means none.
  *
@@ -50,6 +51,7 @@ struct cox_variable; /* a dense variable */
 struct cox_table;
 struct cox_module;
 struct cox_function;
+struct cox_resource;
 struct cox_future;
 struct cox_evaluator;
 
@@ -329,6 +331,39 @@ COX_API int cox_join(struct cox_coordinator *c, int timeout_ms);
 /* 1: every closure is settled; 0: not yet; negative: an error, reported as by
  * cox_join. */
 COX_API int cox_done(struct cox_coordinator *c);
+
+/* ---- resources: what each worker keeps from step to step */
+
+/*
+ * Has every worker run `function` once and keep what that makes under `name`, for the
+ * steps that run there (cox_step_keep, cox_step_resource in coxswain/step.h): an iterator
+ * over the worker's share of the data, a dictionary, a counter. Of `call` (NULL: no
+ * arguments) nothing but arguments and timeout_ms may be set. Returns at once. A worker
+ * that is there makes it before it runs any closure that is scheduled from now on; one
+ * that joins or comes back (in a new process, so that what was kept is lost) makes all
+ * resources, in the order in which they were created, before it runs anything else.
+ *
+ * Making it may fail on a worker: the function returned an error, ran for longer than
+ * its timeout_ms, or crashed its process max_crashes times. The closures that ask for the
+ * resource on that worker fail then, with COX_ERESOURCE and a text with the resource, the
+ * worker and the reason; others run there as ever. It is tried again when the worker comes
+ * back, but not after those crashes.
+ *
+ * COX_EEXIST: there is a resource of that name. COX_ELIMIT: more than 1024 of them, or
+ * arguments of more than 1 GiB. COX_EPSLOST, COX_EFENCED, COX_ECLOSED. `name`: 1 to
+ * COX_NAME_MAX bytes. `ret` may be NULL: it lives until cox_close then.
+ */
+COX_API int cox_resource_create(struct cox_coordinator *c, const char *name,
+                                struct cox_function *function,
+                                const struct cox_call *call, struct cox_resource **ret);
+
+/*
+ * Gives a resource up: on each worker it is released when the steps that use it have
+ * returned; steps that start later do not find it (COX_ENOENT), so wait for those that
+ * are to use it first. Where it is still being made, that is cancelled. Its name is free when this returns, which is at once; `resource` is
+ * not to be used any more. Takes NULL. Not after cox_close.
+ */
+COX_API void cox_resource_release(struct cox_resource *resource);
 
 /* ---- futures */
 

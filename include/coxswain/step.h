@@ -77,6 +77,8 @@ struct cox_step_api {
     int (*result)(struct cox_step *, const struct cox_value *value);
     int (*cancelled)(struct cox_step *);
     int (*flush)(struct cox_step *);
+    int (*keep)(struct cox_step *, void *value, void (*release)(void *value));
+    int (*resource)(struct cox_step *, const char *name, void **ret);
 };
 
 /* What a step is handed; everything but `api` belongs to the worker. */
@@ -286,6 +288,40 @@ static inline int cox_step_flush(struct cox_step *step)
 static inline int cox_step_return(struct cox_step *step, const struct cox_value *value)
 {
     return step->api->result(step, value);
+}
+
+/* ---- resources: what a worker keeps from step to step */
+
+/*
+ * In the function of a resource (cox_resource_create) alone, once: what the resource is
+ * on this worker. `release` (may be NULL) is called with it once, when the resource has
+ * been released or the run has ended and no step uses it any more, or when this function
+ * then fails. Like steps, it runs on one thread of the worker's, with one slot never
+ * beside a step. (A process that is killed releases nothing.) Without this call the
+ * value is NULL.
+ *
+ * Such a function is run once on each worker, and anew in each new process. It may do
+ * what steps do, but that it has no updates and no results (COX_EINVAL); its
+ * cox_step_closure and cox_step_attempt are 0, its cox_step_seed the same on every worker
+ * (cox_step_worker tells them apart). COX_EINVAL: called elsewhere, or twice.
+ */
+static inline int cox_step_keep(struct cox_step *step, void *value,
+                                void (*release)(void *value))
+{
+    return step->api->keep(step, value, release);
+}
+
+/*
+ * What resource `name` keeps on this worker: its very value, which stays until this step
+ * has returned at least. With more than one slot it is shared by steps that run at the
+ * same time, which have to agree on who changes what. COX_ENOENT: there is no resource of
+ * that name. COX_ERESOURCE: it could not be made here; the step's error text says why. A
+ * step that cannot do without it returns that (or anything but 0): its closure fails with
+ * COX_ERESOURCE and that text.
+ */
+static inline int cox_step_resource(struct cox_step *step, const char *name, void **ret)
+{
+    return step->api->resource(step, name, ret);
 }
 
 #ifdef __cplusplus

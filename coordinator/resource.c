@@ -1,0 +1,340 @@
+/*
+ * Per-worker resources on the client: registered by users' threads, told to each worker
+ * by the loop, one after the other in the order of their ids, so that a worker has one at
+ * most to make and what it has been told of is one number (resource_told). Arguments are
+ * kept for workers that come later.
+ *
+ * Whether it could be made is the worker's to know and to tell the steps that ask; here
+ * it matters alone that it has answered. What is kept here is how often a making has
+ * crashed its process on a worker, for that worker forgets it.
+ *
+ * Threads: any for what is public; else the loop. Cost: a worker that sets up asks for
+ * each resource in a round trip.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/attempts.h"
+#include "coordinator/conn.h"
+#include "coordinator/worker.h"
+
+/* What has happened to it on a worker. */
+struct mishap {
+    struct mishap *next;
+    uint32_t worker;
+    uint32_t crashes;
+    bool overran;             /* until the worker has been told */
+    char text[COXI_TEXT_MAX]; /* of what */
+};
+
+struct cox_resource {
+    /* The coordinator, and each message with its arguments: that one may still be in line
+     * at a link, whose threads then let go of it, when the resource has been given up. */
+    atomic_int refs;
+    struct cox_coordinator *c;
+    uint32_t id;
+    char *name;
+    struct cox_function *function;
+    uint32_t timeout_ms;
+    struct coxi_buffer args; /* packed */
+    struct mishap *mishaps;  /* the loop's */
+    struct cox_resource *next;
+};
+
+static void resource_unref(void *arg)
+{
+    struct cox_resource *resource = arg;
+    if (atomic_fetch_sub(&resource->refs, 1) != 1) {
+        return;
+    }
+    while (resource->mishaps != NULL) {
+        struct mishap *next = resource->mishaps->next;
+        free(resource->mishaps);
+        resource->mishaps = next;
+    }
+    coxi_buffer_fini(&resource->args);
+    free(resource->name);
+    free(resource);
+}
+
+void coxi_resources_free(struct cox_coordinator *c)
+{
+    for (uint32_t i = 0; i < c->n_resources; i++) {
+        resource_unref(c->resources[i]);
+    }
+    while (c->released != NULL) {
+        struct cox_resource *next = c->released->next;
+        resource_unref(c->released);
+        c->released = next;
+    }
+}
+
+/* ---- the user's threads */
+
+static int resource_new(struct cox_coordinator *c, const char *name,
+                        struct cox_function *function, const struct cox_call *call,
+                        struct cox_resource **ret)
+{
+    struct cox_call known;
+    size_t len = strlen(name);
+    if (len == 0 || len > COX_NAME_MAX) {
+        return coxi_error(COX_EINVAL, "a resource's name has 1 to %d bytes, not %zu",
+                          COX_NAME_MAX, len);
+    }
+    struct cox_resource *resource = calloc(1, sizeof(*resource));
+    if (resource == NULL) {
+        return coxi_error_memory("a resource");
+    }
+    atomic_init(&resource->refs, 1);
+    resource->c = c;
+    resource->function = function;
+    resource->name = strdup(name);
+    int r = resource->name == NULL ? coxi_error_memory("a resource") : 0;
+    if (r == 0) {
+        r = coxi_call_pack(c, call, &known, &resource->args);
+    }
+    if (r == 0 &&
+        (known.priority != 0 || known.only_worker != 0 || known.n_inputs != 0)) {
+        r = coxi_error(COX_EINVAL,
+                       "resource '%s': of a call it has args and timeout_ms, for it is "
+                       "made on every worker, before all closures",
+                       name);
+    }
+    if (r != 0) {
+        resource_unref(resource);
+        return r;
+    }
+    resource->timeout_ms = coxi_call_timeout(c, &known);
+    *ret = resource;
+    return 0;
+}
+
+/* Gives it an id and its name. Locked. */
+static int enlist(struct cox_coordinator *c, struct cox_resource *resource)
+{
+    if (c->n_resources == COXI_RESOURCES_MAX) {
+        return coxi_error(COX_ELIMIT, "more than %d resources: release some",
+                          COXI_RESOURCES_MAX);
+    }
+    for (uint32_t i = 0; i < c->n_resources; i++) {
+        if (strcmp(c->resources[i]->name, resource->name) == 0) {
+            return coxi_error(COX_EEXIST, "there is a resource '%s' already",
+                              resource->name);
+        }
+    }
+    resource->id = ++c->last_resource;
+    c->resources[c->n_resources++] = resource;
+    c->resources_changed = true;
+    return 0;
+}
+
+int cox_resource_create(struct cox_coordinator *c, const char *name,
+                        struct cox_function *function, const struct cox_call *call,
+                        struct cox_resource **ret)
+{
+    struct cox_resource *resource = NULL;
+    if (c == NULL || name == NULL || function == NULL || function->module->c != c) {
+        return coxi_error(COX_EINVAL, "cox_resource_create needs a coordinator, a name "
+                                      "and a function of a module of it");
+    }
+    int r = coxi_check_alive(c);
+    if (r == 0) {
+        r = resource_new(c, name, function, call, &resource);
+    }
+    if (r != 0) {
+        return r;
+    }
+    coxi_lock(&c->lock);
+    r = enlist(c, resource);
+    coxi_unlock(&c->lock);
+    if (r != 0) {
+        resource_unref(resource);
+        return r;
+    }
+    coxi_loop_wake(c->loop);
+    if (ret != NULL) {
+        *ret = resource;
+    }
+    return 0;
+}
+
+void cox_resource_release(struct cox_resource *resource)
+{
+    if (resource == NULL) {
+        return;
+    }
+    struct cox_coordinator *c = resource->c;
+    coxi_lock(&c->lock);
+    uint32_t i = 0;
+    while (c->resources[i] != resource) {
+        i++;
+    }
+    c->n_resources--;
+    memmove(&c->resources[i], &c->resources[i + 1],
+            (c->n_resources - i) * sizeof(c->resources[0]));
+    resource->next = c->released;
+    c->released = resource;
+    c->resources_changed = true;
+    coxi_unlock(&c->lock);
+    coxi_loop_wake(c->loop);
+}
+
+/* ---- what workers are told */
+
+/* The first with an id above `id`, or NULL. It stays until coxi_resources_drop. */
+static struct cox_resource *find_after(struct cox_coordinator *c, uint32_t id)
+{
+    coxi_lock(&c->lock);
+    uint32_t from = 0;
+    uint32_t to = c->n_resources;
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+        if (c->resources[middle]->id <= id) {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    struct cox_resource *found = from < c->n_resources ? c->resources[from] : NULL;
+    coxi_unlock(&c->lock);
+    return found;
+}
+
+static struct mishap *find_mishap(const struct cox_resource *resource, uint32_t worker)
+{
+    struct mishap *mishap = resource->mishaps;
+    while (mishap != NULL && mishap->worker != worker) {
+        mishap = mishap->next;
+    }
+    return mishap;
+}
+
+/* Why the worker is not to make it, or 0. */
+static int forbid(const struct coxi_worker *worker, const struct cox_resource *resource,
+                  char ret_text[COXI_TEXT_MAX])
+{
+    struct mishap *mishap = find_mishap(resource, worker->index);
+    if (mishap != NULL && mishap->crashes >= worker->c->options.max_crashes) {
+        (void)snprintf(ret_text, COXI_TEXT_MAX,
+                       "it crashed its process %u times: %.400s", mishap->crashes,
+                       mishap->text);
+        return COX_ECRASHED;
+    }
+    if (mishap != NULL && mishap->overran) {
+        mishap->overran = false; /* when the worker has been away again, it may try */
+        (void)snprintf(ret_text, COXI_TEXT_MAX,
+                       "it ran for more than %u ms, and on when it was cancelled",
+                       resource->timeout_ms);
+        return COX_EOVERRUN;
+    }
+    return 0;
+}
+
+static void send_resource(struct coxi_worker *worker, struct cox_resource *resource)
+{
+    char text[COXI_TEXT_MAX] = "";
+    struct coxi_message message = {.kind = COXI_RESOURCE};
+    message.resource = (struct coxi_resource){
+        .id = resource->id,
+        .name = resource->name,
+        .module = resource->function->module->id,
+        .function = resource->function->index,
+        .code = forbid(worker, resource, text),
+        .message = text,
+        .timeout_ms = resource->timeout_ms,
+        .grace_ms = (uint32_t)worker->c->options.cancel_grace_ms,
+    };
+    struct iovec segment = {resource->args.data, resource->args.len};
+    struct coxi_payload payload = {&segment, 1, resource_unref, resource};
+    atomic_fetch_add(&resource->refs, 1);
+    if (coxi_message_send(coxi_conn_link(worker->control), &message, &payload, false) !=
+        0) {
+        coxi_conn_close(worker->control, COX_ELIMIT, "a resource could not be sent");
+    }
+}
+
+bool coxi_resource_tell(struct coxi_worker *worker)
+{
+    if (worker->making == 0) {
+        struct cox_resource *next = find_after(worker->c, worker->resource_told);
+        if (next != NULL) {
+            worker->making = worker->resource_told = next->id;
+            send_resource(worker, next);
+        }
+    }
+    return worker->making != 0;
+}
+
+int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *answer)
+{
+    if (answer->id == 0 || answer->id > worker->resource_told) {
+        return coxi_error(COX_EPROTO, "an answer for a resource that was not sent");
+    }
+    if (answer->id == worker->making) { /* else it has been given up meanwhile */
+        worker->making = 0;
+    }
+    return 0;
+}
+
+static void tell_drop(struct coxi_worker *worker, uint32_t id)
+{
+    struct coxi_message message = {.kind = COXI_RESOURCE_DROP};
+    message.status.id = id;
+    if (!coxi_worker_takes_work(worker) || id > worker->resource_told) {
+        return;
+    }
+    (void)coxi_message_send(coxi_conn_link(worker->control), &message, NULL, false);
+    if (worker->making == id) {
+        worker->making = 0;
+    }
+}
+
+void coxi_resources_drop(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    struct cox_resource *resource = c->released;
+    c->released = NULL;
+    coxi_unlock(&c->lock);
+    while (resource != NULL) {
+        struct cox_resource *next = resource->next;
+        for (uint32_t i = 0; i < c->n_workers; i++) {
+            tell_drop(c->workers[i], resource->id);
+        }
+        resource_unref(resource);
+        resource = next;
+    }
+}
+
+/* ---- what goes wrong */
+
+void coxi_resource_crashed(struct coxi_worker *worker,
+                           const struct coxi_crashed_head *crash)
+{
+    uint32_t id = crash->attempt;
+    struct cox_resource *resource = id > 0 ? find_after(worker->c, id - 1) : NULL;
+    if (resource == NULL || resource->id != id || crash->cause == SIGKILL) {
+        return; /* given up meanwhile; or lost, with a host or its memory */
+    }
+    struct mishap *mishap = find_mishap(resource, worker->index);
+    if (mishap == NULL) {
+        mishap = calloc(1, sizeof(*mishap));
+        if (mishap == NULL) {
+            return; /* it is tried once more */
+        }
+        mishap->worker = worker->index;
+        mishap->next = resource->mishaps;
+        resource->mishaps = mishap;
+    }
+    if (crash->cause == COXI_CAUSE_OVERRUN) {
+        mishap->overran = true;
+        return;
+    }
+    size_t used = strlen(mishap->text);
+    (void)snprintf(mishap->text + used, sizeof(mishap->text) - used, "%s%s",
+                   used > 0 ? ", " : "", coxi_attempts_cause(crash->cause));
+    mishap->crashes++;
+}

@@ -1,0 +1,102 @@
+/*
+ * The resources of a run on this worker: made once, by a slot, kept for the steps that
+ * ask for them by name, released when nobody needs them any more.
+ *
+ *   WAITING -> MAKING -> MADE | FAILED     in the order in which they came, one at a time
+ *   WAITING -> FAILED                      the client says not to make it
+ *
+ * Any of them may be dropped: no step finds it any more. It goes with its last user (a
+ * step that has been handed it, or its own making), or, where it has none, when a slot
+ * comes by (coxi_resources_tend): what a step module has to say in the end is run by
+ * slots alone, so that with one slot nothing in a module runs beside a step. Only those
+ * that are left when the worker ends are released by its main thread.
+ *
+ * Threads: any, but for what is said below.
+ */
+#ifndef COXI_WORKER_RESOURCES_H
+#define COXI_WORKER_RESOURCES_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "common/buffer.h"
+#include "common/message.h"
+
+enum {
+    COXI_RESOURCES_MAX = 1024, /* of a run, those that are dropped not counted */
+    COXI_RESOURCE_TEXT_MAX = 512,
+};
+
+enum coxi_kept_state {
+    COXI_KEPT_WAITING,
+    COXI_KEPT_MAKING,
+    COXI_KEPT_MADE,
+    COXI_KEPT_FAILED,
+};
+
+/* A resource. What its maker and its users need of it; the rest is the table's own. */
+struct coxi_kept {
+    struct coxi_kept *next;
+    enum coxi_kept_state state;
+    bool dropped;
+    uint32_t users;
+    struct coxi_closure_head head; /* of its making: closure 0, attempt: its id */
+    struct coxi_buffer args;
+    char *name;
+    bool kept;                    /* its maker has set the next two */
+    void *value;                  /* its maker's, then fixed; so are all below */
+    void (*release)(void *value); /* or NULL */
+    int code;                     /* why it could not be made, or 0 */
+    char text[COXI_RESOURCE_TEXT_MAX];
+};
+
+struct coxi_resources {
+    pthread_mutex_t lock; /* guards all below; leaf */
+    struct coxi_kept *first;
+    size_t n; /* not dropped */
+    bool making;
+    bool closed; /* the client is gone: nothing is made any more */
+};
+
+void coxi_resources_init(struct coxi_resources *resources);
+
+/* Releases and frees what is left: nobody uses it any more. */
+void coxi_resources_fini(struct coxi_resources *resources);
+
+/*
+ * Takes in what the client wants made; *ret_waits: a slot is to come by for it, else
+ * it is settled (it is not to be made) and to be answered. COX_EPROTO: malformed, or
+ * more than COXI_RESOURCES_MAX. COX_ENOMEM, COX_ECLOSED.
+ */
+int coxi_resources_add(struct coxi_resources *resources,
+                       const struct coxi_resource *wanted, const void *args, size_t len,
+                       bool *ret_waits);
+
+/* Drops the one called `id`, or nothing; or all, for good. */
+void coxi_resources_drop(struct coxi_resources *resources, uint32_t id);
+void coxi_resources_close(struct coxi_resources *resources);
+
+/* True where a slot is to come by. */
+bool coxi_resources_wait(struct coxi_resources *resources);
+
+/* Releases what is dropped and not in use; the next one to be made, or NULL. A slot. */
+struct coxi_kept *coxi_resources_tend(struct coxi_resources *resources);
+
+/* True where nobody wants what is being made any more. */
+bool coxi_resources_dropped(struct coxi_resources *resources,
+                            const struct coxi_kept *kept);
+
+/* The making has ended, with `code` and `text`; what was kept of one that failed is
+ * released. The slot that makes it. */
+void coxi_resources_made(struct coxi_resources *resources, struct coxi_kept *kept,
+                         int code, const char *text);
+
+/*
+ * The resource called `name`, MADE or FAILED, for coxi_resources_unuse. COX_ENOENT. The
+ * caller's slot, for both: it may be the one who releases.
+ */
+int coxi_resources_use(struct coxi_resources *resources, const char *name,
+                       struct coxi_kept **ret);
+void coxi_resources_unuse(struct coxi_resources *resources, struct coxi_kept *kept);
+
+#endif
