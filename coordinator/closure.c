@@ -270,7 +270,7 @@ uint32_t coxi_call_timeout(const struct cox_coordinator *c, const struct cox_cal
     return timeout_ms > 0 ? (uint32_t)timeout_ms : 0;
 }
 
-int coxi_call_pack(const struct cox_coordinator *c, const struct cox_call *call,
+int coxi_call_pack(struct cox_coordinator *c, const struct cox_call *call,
                    struct cox_call *ret_known, struct coxi_buffer *args)
 {
     int r = check_call(c, call, ret_known);

@@ -302,7 +302,7 @@ void coxi_future_settled(struct cox_future *future);
 
 /* Packs the arguments of a call into an empty buffer; the call as this version knows it.
  * COX_EINVAL, COX_ELIMIT. */
-int coxi_call_pack(const struct cox_coordinator *c, const struct cox_call *call,
+int coxi_call_pack(struct cox_coordinator *c, const struct cox_call *call,
                    struct cox_call *ret_known, struct coxi_buffer *args);
 
 /* How long its step may run, in ms; 0: as long as it likes. */
