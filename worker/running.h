@@ -66,8 +66,10 @@ static inline bool coxi_running_change(struct coxi_running *running,
 static inline enum coxi_running_state coxi_running_end(struct coxi_running *running)
 {
     unsigned state = atomic_exchange(&running->state, COXI_RUN_IDLE);
-    while (state == COXI_RUN_ENDING) {
-        (void)pause();
+    if (state == COXI_RUN_ENDING) {
+        for (;;) {
+            (void)pause();
+        }
     }
     return (enum coxi_running_state)state;
 }

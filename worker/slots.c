@@ -206,9 +206,9 @@ static int wanted_init(struct wanted *wanted, const struct coxi_run *run,
     return 0;
 }
 
-/* Takes what is wanted out of a batch, whose other closures move up. Locked. */
-static void thin_out(struct coxi_slots *slots, struct coxi_batch *batch,
-                     const struct wanted *wanted)
+/* Takes what is wanted out of a batch, whose other closures move up; how many. Locked. */
+static size_t thin_out(struct coxi_slots *slots, struct coxi_batch *batch,
+                       const struct wanted *wanted)
 {
     size_t kept = batch->n_taken;
     for (size_t i = batch->n_taken; i < batch->n; i++) {
@@ -224,6 +224,7 @@ static void thin_out(struct coxi_slots *slots, struct coxi_batch *batch,
     size_t n_gone = batch->n - kept;
     batch->n = kept;
     slots->n_waiting -= n_gone;
+    return n_gone;
 }
 
 /* Takes the listed attempts out of the line. Locked. */
@@ -232,17 +233,15 @@ static void unlink_listed(struct coxi_slots *slots, const struct wanted *wanted)
     slots->last = NULL;
     for (struct coxi_batch **at = &slots->first; *at != NULL;) {
         struct coxi_batch *batch = *at;
-        size_t before = batch->n;
-        if (batch->run == wanted->run) {
-            thin_out(slots, batch, wanted);
-        }
+        size_t n_gone = batch->run == wanted->run ? thin_out(slots, batch, wanted) : 0;
         if (batch->n > batch->n_taken) {
+            (void)atomic_fetch_sub(&batch->n_left, n_gone); /* others are left in it */
             slots->last = batch;
             at = &batch->next;
         } else {
             *at = batch->next;
+            batch_done(batch, n_gone);
         }
-        batch_done(batch, before - batch->n);
     }
 }
 

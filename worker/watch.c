@@ -27,7 +27,9 @@
 #include "common/sync.h"
 #include "worker/slots_internal.h"
 
-enum { NS_PER_MS = 1000000, END_MS = 100 };
+enum { END_MS = 100 };
+
+static const uint64_t ns_per_ms = 1000000;
 
 /* ---- the end of the process */
 
@@ -35,7 +37,7 @@ enum { NS_PER_MS = 1000000, END_MS = 100 };
 static void begin_end(void)
 {
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
-    struct itimerspec in = {.it_value.tv_nsec = END_MS * NS_PER_MS};
+    struct itimerspec in = {.it_value.tv_nsec = (long)(END_MS * ns_per_ms)};
     timer_t timer;
     if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 ||
         timer_settime(timer, 0, &in, NULL) != 0) {
@@ -131,7 +133,7 @@ static void wake_for_place(struct coxi_run *run)
 void coxi_watch_cancel(struct coxi_slots *slots, struct coxi_running *running,
                        enum coxi_running_state why, uint32_t grace_ms)
 {
-    uint64_t kill_at_ns = coxi_now_ns() + (uint64_t)grace_ms * NS_PER_MS;
+    uint64_t kill_at_ns = coxi_now_ns() + (uint64_t)grace_ms * ns_per_ms;
     bool waits = coxi_running_change(running, COXI_RUN_RETURNED, COXI_RUN_CANCELLED);
     bool first = waits || coxi_running_change(running, COXI_RUN_RUNNING, why);
     if (first || kill_at_ns < running->kill_at_ns) {
@@ -158,7 +160,7 @@ static uint64_t due_ns(struct coxi_running *running, enum coxi_running_state sta
         }
         started_ns = atomic_load_explicit(&running->started_ns, memory_order_relaxed);
         return (started_ns > 0 ? started_ns : now_ns) +
-               (uint64_t)running->head.timeout_ms * NS_PER_MS;
+               (uint64_t)running->head.timeout_ms * ns_per_ms;
     case COXI_RUN_CANCELLED:
     case COXI_RUN_OVERRUN:
         return running->kill_at_ns;
@@ -219,11 +221,11 @@ static void on_timer(uv_timer_t *timer)
     if (slots->options.memory_max > 0 && slots->n_running > 0) {
         uint64_t bytes = memory_bytes(slots->watch.statm);
         end |= bytes > slots->options.memory_max && end_for_memory(slots, bytes);
-        uint64_t look_ns = now_ns + COXI_WATCH_MEMORY_MS * NS_PER_MS;
+        uint64_t look_ns = now_ns + COXI_WATCH_MEMORY_MS * ns_per_ms;
         next_ns = look_ns < next_ns ? look_ns : next_ns;
     }
     if (next_ns != UINT64_MAX) {
-        uint64_t within_ms = (next_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
+        uint64_t within_ms = (next_ns - now_ns + ns_per_ms - 1) / ns_per_ms;
         slots->watch.within_ms =
             within_ms < COXI_WATCH_NEVER ? (uint32_t)within_ms : COXI_WATCH_NEVER - 1;
         start_timer(slots);
