@@ -102,8 +102,6 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
     if (old != NULL) {
         coxi_run_close(old);
         coxi_slots_drop(worker->slots, old);
-        coxi_slots_tend(worker->slots, old);
-        coxi_slots_tend(worker->slots, old);
         coxi_run_unref(old);
     }
     return r;
@@ -191,7 +189,6 @@ static void on_close(void *arg, struct coxi_peer *peer)
                  (unsigned long long)run->session.run);
         coxi_run_close(run);
         coxi_slots_drop(worker->slots, run);
-        coxi_slots_tend(worker->slots, run);
         coxi_lock(&worker->lock);
         bool current = worker->run == run;
         if (current) {
@@ -214,6 +211,9 @@ static int add_resource(struct worker *worker, struct coxi_run *run,
                         const struct coxi_frame *frame)
 {
     bool waits = false;
+    if (run->n_ps == 0) {
+        return coxi_error(COX_EPROTO, "a resource before a layout");
+    }
     int r =
         coxi_run_add_resource(run, wanted, frame->payload, frame->payload_len, &waits);
     if (waits) {

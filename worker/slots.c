@@ -298,16 +298,6 @@ int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
     return 0;
 }
 
-void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run)
-{
-    const struct wanted all = {.run = run, .gone = true};
-    coxi_lock(&slots->lock);
-    struct coxi_batch *batches = unlink_run(slots, run);
-    cancel_running(slots, &all, atomic_load(&run->grace_ms));
-    coxi_unlock(&slots->lock);
-    hand_back(batches, false);
-}
-
 /* ---- resources */
 
 void coxi_slots_tend(struct coxi_slots *slots, struct coxi_run *run)
@@ -325,6 +315,17 @@ void coxi_slots_tend(struct coxi_slots *slots, struct coxi_run *run)
         (void)pthread_cond_broadcast(&slots->work);
     }
     coxi_unlock(&slots->lock);
+}
+
+void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run)
+{
+    const struct wanted all = {.run = run, .gone = true};
+    coxi_lock(&slots->lock);
+    struct coxi_batch *batches = unlink_run(slots, run);
+    cancel_running(slots, &all, atomic_load(&run->grace_ms));
+    coxi_unlock(&slots->lock);
+    hand_back(batches, false);
+    coxi_slots_tend(slots, run);
 }
 
 /* The first run in line, whose reference is the caller's then, or NULL. Locked. */
@@ -479,6 +480,19 @@ int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots *
     return 0;
 }
 
+/* They are for nobody any more; but one that does not look is waited for, like a step.
+ * Locked. */
+static void cancel_makings(struct coxi_slots *slots)
+{
+    for (uint32_t i = 0; i < slots->n_threads; i++) {
+        struct coxi_running *running = &slots->threads[i].running;
+        if (atomic_load(&running->state) != COXI_RUN_IDLE &&
+            running->head.closure == 0) {
+            coxi_watch_cancel(slots, running, COXI_RUN_CANCELLED, COXI_WATCH_NEVER);
+        }
+    }
+}
+
 bool coxi_slots_stop(struct coxi_slots *slots)
 {
     coxi_lock(&slots->lock);
@@ -486,6 +500,7 @@ bool coxi_slots_stop(struct coxi_slots *slots)
     bool idle = slots->n_running == 0;
     struct coxi_batch *batches = unlink_run(slots, NULL);
     (void)pthread_cond_broadcast(&slots->work);
+    cancel_makings(slots);
     struct coxi_run *run = take_tended(slots);
     coxi_unlock(&slots->lock);
     hand_back(batches, true);

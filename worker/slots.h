@@ -44,12 +44,12 @@ void coxi_slots_tend(struct coxi_slots *slots, struct coxi_run *run);
 int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
                       const struct coxi_recall *recall);
 
-/* The client of `run` is gone: drops what has not started, cancels what runs. Any
- * thread. */
+/* The client of `run`, which is closed, is gone: drops what has not started, cancels what
+ * runs, has its resources released. Any thread. */
 void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run);
 
-/* Starts nothing more, and hands back what has not started; true once no step runs. Any
- * thread. */
+/* Starts nothing more, hands back what has not started, and cancels the making of
+ * resources; true once no step runs. Any thread. */
 bool coxi_slots_stop(struct coxi_slots *slots);
 
 /* Waits for the steps that run. The memory goes on the loop, or with it. Takes NULL. */

@@ -291,6 +291,25 @@ TEST(worker_closes_a_connection_with_closures_before_a_layout)
     worker_close(&w);
 }
 
+TEST(worker_closes_a_connection_with_a_resource_before_a_layout_or_without_an_id)
+{
+    struct worker w;
+    struct coxi_message message = {.kind = COXI_RESOURCE};
+    worker_open(&w);
+    for (uint32_t id = 0; id < 2; id++) {
+        struct caller *caller = join(&w, &run1);
+        if (id == 0) {
+            send_layout(caller, &run1);
+        }
+        message.resource = (struct coxi_resource){.id = id, .name = "n"};
+        caller_send(caller, &message, NULL, 0);
+        caller_expect_end(caller);
+        caller_close(caller);
+    }
+    assert_serves(&w, &run1);
+    worker_close(&w);
+}
+
 TEST(worker_closes_a_connection_with_an_unexpected_message_or_garbage)
 {
     static const enum coxi_message_kind kinds[] = {COXI_HELLO, COXI_STATUS, COXI_COUNT,
