@@ -362,7 +362,7 @@ static void tend(struct coxi_slot *slot, struct coxi_run *run)
     if (kept != NULL) {
         coxi_lock(&slots->lock);
         begin(slots, &slot->running, run, &kept->head, atomic_load(&run->grace_ms));
-        if (coxi_resources_dropped(&run->resources, kept)) {
+        if (slots->stop || coxi_resources_dropped(&run->resources, kept)) {
             /* Since before it could be seen here: nobody else will cancel it. */
             atomic_store(&slot->running.state, COXI_RUN_CANCELLED);
         }
@@ -480,15 +480,17 @@ int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots *
     return 0;
 }
 
-/* They are for nobody any more; but one that does not look is waited for, like a step.
- * Locked. */
+/* They are for nobody any more; but one that does not look is waited for, like a step, for
+ * its own timeout once more at most. Locked. */
 static void cancel_makings(struct coxi_slots *slots)
 {
     for (uint32_t i = 0; i < slots->n_threads; i++) {
         struct coxi_running *running = &slots->threads[i].running;
-        if (atomic_load(&running->state) != COXI_RUN_IDLE &&
+        uint32_t timeout_ms = running->head.timeout_ms;
+        if (atomic_load(&running->state) == COXI_RUN_RUNNING &&
             running->head.closure == 0) {
-            coxi_watch_cancel(slots, running, COXI_RUN_CANCELLED, COXI_WATCH_NEVER);
+            coxi_watch_cancel(slots, running, COXI_RUN_CANCELLED,
+                              timeout_ms > 0 ? timeout_ms : COXI_WATCH_NEVER);
         }
     }
 }
