@@ -35,13 +35,25 @@ static void count(uint8_t *n)
     *n = (uint8_t)(*n < UINT8_MAX ? *n + 1 : UINT8_MAX);
 }
 
+/* It was told to end: since its user does not want it, an error has ended the round, or a
+ * ps is lost; that is what its future tells, then. */
+static void end_cancelled(struct cox_future *f)
+{
+    int r = coxi_check_alive(f->c);
+    if (r == COX_EPSLOST || r == COX_EFENCED) {
+        coxi_closure_fail(f, r, coxi_error_text());
+    } else {
+        coxi_closure_cancel(f, "cancelled");
+    }
+}
+
 /* Ends it if there have been too many of what is put up with; `where` was the last. */
 static bool end_if_hopeless(struct cox_future *f, const char *where)
 {
     const struct cox_options *options = &f->c->options;
     char text[COXI_TEXT_MAX];
     if (f->cancelled) {
-        coxi_closure_cancel(f, "cancelled");
+        end_cancelled(f);
     } else if (f->crashes >= options->max_crashes) {
         (void)snprintf(text, sizeof(text), "it crashed its process %u times: %.400s",
                        f->crashes, f->text != NULL ? f->text : "");
