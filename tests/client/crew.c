@@ -160,9 +160,29 @@ pid_t crew_supervisor(struct crew *crew, int index)
     return parent;
 }
 
+/* It has ended, all threads of it, and only its parent has not looked yet: an orphan's
+ * may take seconds. */
+static bool is_unreaped(pid_t pid)
+{
+    char pattern[64];
+    char state = '?';
+    glob_t tasks = {0};
+    (void)snprintf(pattern, sizeof(pattern), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(pattern, "re");
+    if (file != NULL) {
+        (void)fscanf(file, "%*d %*s %c", &state);
+        (void)fclose(file);
+    }
+    (void)snprintf(pattern, sizeof(pattern), "/proc/%d/task/*", (int)pid);
+    bool alone = glob(pattern, 0, NULL, &tasks) == 0 && tasks.gl_pathc == 1;
+    globfree(&tasks);
+    return state == 'Z' && alone;
+}
+
 static bool is_gone(void *arg)
 {
-    return kill(*(pid_t *)arg, 0) != 0 && errno == ESRCH;
+    pid_t pid = *(pid_t *)arg;
+    return (kill(pid, 0) != 0 && errno == ESRCH) || is_unreaped(pid);
 }
 
 void crew_wait_gone(pid_t pid)
@@ -177,6 +197,12 @@ void crew_kill(pid_t pid)
 
 void crew_hold(struct crew_hold *hold, struct crew *crew, const char *step, bool future)
 {
+    crew_hold_on(hold, crew, step, 0, future);
+}
+
+void crew_hold_on(struct crew_hold *hold, struct crew *crew, const char *step,
+                  uint32_t only, bool future)
+{
     static int n_holds;
     char name[32];
     (void)snprintf(name, sizeof(name), "hold-%d", n_holds++);
@@ -189,6 +215,7 @@ void crew_hold(struct crew_hold *hold, struct crew *crew, const char *step, bool
     struct cox_call call = COX_CALL_INIT;
     call.args = &arg;
     call.n_args = 1;
+    call.only_worker = only;
     assert_code(0, cox_schedule(crew->c, crew_function(crew, step), &call,
                                 future ? &hold->future : NULL));
 }

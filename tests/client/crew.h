@@ -43,7 +43,7 @@ pid_t crew_ps_process(struct crew *crew, int index);
 /* The socket file that ps or worker `index` listens at. */
 void crew_socket(struct crew *crew, const char *role, int index, char ret[256]);
 
-/* Waits until a process is gone. */
+/* Waits until a process is gone, reaped or not. */
 void crew_wait_gone(pid_t pid);
 
 /* kill -9. */
@@ -61,6 +61,10 @@ struct crew_hold {
 
 void crew_hold(struct crew_hold *hold, struct crew *crew, const char *step,
                bool future);
+
+/* On worker `only` - 1 alone, if that is not 0. */
+void crew_hold_on(struct crew_hold *hold, struct crew *crew, const char *step,
+                  uint32_t only, bool future);
 void crew_hold_wait(struct crew_hold *hold);
 void crew_hold_release(struct crew_hold *hold);
 
