@@ -1,0 +1,44 @@
+#!/bin/sh
+# The table of behaviours and the tests are one: fails where a test that the table names is
+# not registered, a registered one is not in the table, or one lacks a set-up.
+#   table.sh TABLE CTEST BUILD
+set -eu
+table=$1
+ctest=$2
+build=$3
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# Without the fixtures that come along, and the tests of this.
+"$ctest" --test-dir "$build" -N -R '^conformance/' |
+    sed -n 's,^ *Test *#[0-9]*: \(conformance/.*\),\1,p' |
+    grep -v '^conformance/table[.]' | sort >"$dir/all"
+
+# What must be registered: of each test in the table one for each set-up.
+sed -n 's/^| .* | `\(.*\)` |$/\1/p' "$table" | sort >"$dir/table"
+while read -r name; do
+    echo "$name"
+    echo "${name}_with_a_queue_of_2"
+    case $name in
+    conformance/coordinator.*) echo "${name}_when_workers_come_late" ;;
+    esac
+done <"$dir/table" | sort >"$dir/wanted"
+
+bad=0
+if [ ! -s "$dir/table" ]; then
+    echo "there are no tests in $table"
+    bad=1
+fi
+if uniq -d "$dir/table" | grep .; then
+    echo "stand in the table twice"
+    bad=1
+fi
+if comm -23 "$dir/wanted" "$dir/all" | grep .; then
+    echo "are in the table, and not among the tests"
+    bad=1
+fi
+if comm -13 "$dir/wanted" "$dir/all" | grep .; then
+    echo "are tests, and not in the table"
+    bad=1
+fi
+exit $bad
