@@ -267,8 +267,7 @@ TEST(client_refuses_who_is_no_worker_of_its_version_with_a_name)
     caller_expect_refusal(caller, COX_EVERSION, "version 7 meets version 1");
     caller_close(caller);
 
-    static const char *const names[] = {"", "two words", "a\"b", "tab\t",
-                                        "\xc3\xa4"};
+    static const char *const names[] = {"", "two words", "a\"b", "tab\t", "\xc3\xa4"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         hello = hello_of(names[i], 7);
         caller = caller_open(address, &hello);
