@@ -6,14 +6,18 @@
 
 #include "bench/spend.h"
 
-void crew_open(struct bench *bench, int n_ps, int n_workers, struct crew *ret)
+void crew_open(struct bench *bench, int n_ps, int n_workers,
+               const struct cox_options *options, struct crew *ret)
 {
     struct cox_cluster *cluster;
-    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_options o = COX_OPTIONS_INIT;
     char path[sizeof(bench->self) + 32];
-    options.min_workers = (uint32_t)n_workers;
+    if (options != NULL) {
+        o = *options;
+    }
+    o.min_workers = (uint32_t)n_workers;
     bench_check(cox_cluster_local(n_ps, n_workers, &cluster), "cluster");
-    bench_check(cox_open(cluster, &options, &ret->c), "open");
+    bench_check(cox_open(cluster, &o, &ret->c), "open");
     cox_cluster_free(cluster);
     (void)snprintf(path, sizeof(path), "%s", bench->self);
     (void)strcpy(strrchr(path, '/') + 1, "bench_steps.so");

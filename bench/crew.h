@@ -10,8 +10,9 @@ struct crew {
     struct cox_module *module;
 };
 
-/* All its workers are there. */
-void crew_open(struct bench *bench, int n_ps, int n_workers, struct crew *ret);
+/* All its workers are there. `options` NULL: defaults. */
+void crew_open(struct bench *bench, int n_ps, int n_workers,
+               const struct cox_options *options, struct crew *ret);
 void crew_close(struct crew *crew);
 
 struct cox_function *crew_function(const struct crew *crew, const char *name);

@@ -44,20 +44,22 @@ static void measure_idle(struct bench *bench)
     enum { N = sizeof(roles) / sizeof(*roles) };
     struct crew crew;
     double before[N];
-    crew_open(bench, 1, 1, &crew);
+    crew_open(bench, 1, 1, NULL, &crew);
     for (int i = 0; i < WARM_UP; i++) {
         bench_check(cox_schedule(crew.c, crew_function(&crew, "nothing"), NULL, NULL),
                     "schedule");
     }
     bench_check(cox_join(crew.c, -1), "join");
     for (size_t i = 0; i < N; i++) {
-        before[i] =
-            roles[i].process != NULL ? cpu_of(roles[i].process) : bench_cpu_self();
+        before[i] = roles[i].process != NULL ? cpu_of(roles[i].process) : 0;
     }
+    double self_before =
+        bench_cpu_self(); /* after the look at others, which costs some */
     double start = bench_now();
-    struct timespec rest = {(time_t)bench->seconds, 0};
+    time_t whole = (time_t)bench->seconds;
+    struct timespec rest = {whole, (long)(1e9 * (bench->seconds - (double)whole))};
     (void)nanosleep(&rest, NULL);
-    double self = bench_cpu_self(); /* before the look at others, which costs some */
+    double self = bench_cpu_self() - self_before;
     for (size_t i = 0; i < N; i++) {
         struct bench_measurement m = {.name = roles[i].name,
                                       .params = "{\"workers\":1,\"ps\":1}",
@@ -85,7 +87,7 @@ static void measure_queue(struct bench *bench)
     struct crew crew;
     struct cox_future *last;
     struct chaos_worker worker;
-    crew_open(bench, 1, 1, &crew);
+    crew_open(bench, 1, 1, NULL, &crew);
     struct cox_function *nothing = crew_function(&crew, "nothing");
     chaos_procs_worker(0, &worker);
     (void)kill(worker.step.pid, SIGSTOP); /* so that they stay */

@@ -22,8 +22,8 @@ enum {
     CLOSURES = 64, /* for each kill */
     RUNNING = 6,   /* of them have ended when it comes */
     STEP_US = 1000,
-    SHARE_STEP_US = 500,
-    SHARE_BATCH = 200,
+    SHARE_STEP_US = 2000,
+    SHARE_BATCH = 100,
 };
 
 /* ---- the worker's processes */
@@ -137,7 +137,7 @@ static void measure_share(struct bench *bench, struct crew *crew)
     double seconds = bench->seconds / BENCH_ROUNDS / 2;
     struct bench_measurement m = {
         .name = "one_dead",
-        .params = "{\"workers\":2,\"dead\":1,\"step_us\":500}",
+        .params = "{\"workers\":2,\"dead\":1,\"step_us\":2000}",
         .unit = "1/s",
         .baseline_name = "both workers",
     };
@@ -160,7 +160,9 @@ static void measure_share(struct bench *bench, struct crew *crew)
 void bench_recovery(struct bench *bench)
 {
     struct crew crew;
-    crew_open(bench, 1, 2, &crew);
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.speculate = -1; /* whose second attempts would be taken for recoveries */
+    crew_open(bench, 1, 2, &options, &crew);
     measure_kills(bench, &crew, "worker_killed", true);
     measure_kills(bench, &crew, "step_killed", false);
     measure_share(bench, &crew);

@@ -31,7 +31,7 @@ static void stage_open(struct bench *bench, struct stage *ret)
 {
     struct cox_table *table;
     struct cox_table_spec spec = COX_TABLE_SPEC_INIT;
-    crew_open(bench, 2, 2, &ret->crew);
+    crew_open(bench, 2, 2, NULL, &ret->crew);
     spec.name = "rows";
     spec.dim = 8;
     spec.optimizer = (struct cox_optimizer){COX_SGD, 0.01F, 0, 0};

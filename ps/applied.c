@@ -274,15 +274,19 @@ struct listing {
     struct coxi_interval *intervals;
     size_t n;
     size_t capacity;
-    size_t latest[COXI_SEGMENTS_MAX]; /* 1 + the segment's last interval; 0: none yet */
+    size_t
+        n_until[COXI_SEGMENTS_MAX]; /* n once the segment's last was there; 0: none */
 };
 
 /* The segment of closure `id`, which is the highest so far. */
 static int list_one(struct listing *listing, uint64_t id, uint32_t segment)
 {
-    size_t latest = listing->latest[segment];
-    if (latest > 0 && listing->intervals[latest - 1].last + 1 == id) {
-        listing->intervals[latest - 1].last = id;
+    size_t n_until = listing->n_until[segment];
+    struct coxi_interval *latest = n_until > 0 && listing->intervals != NULL
+                                       ? &listing->intervals[n_until - 1]
+                                       : NULL;
+    if (latest != NULL && latest->last + 1 == id) {
+        latest->last = id;
         return 0;
     }
     if (listing->n == listing->capacity) {
@@ -296,7 +300,7 @@ static int list_one(struct listing *listing, uint64_t id, uint32_t segment)
         listing->capacity = more;
     }
     listing->intervals[listing->n++] = (struct coxi_interval){id, id, segment};
-    listing->latest[segment] = listing->n;
+    listing->n_until[segment] = listing->n;
     return 0;
 }
 

@@ -398,7 +398,7 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
     struct coxi_buffer *payload = &run->report_payload;
     /* After a long one, another is to be expected: growing would copy it all again. */
     int r = payload->data == NULL && run->reports_long
-                ? coxi_buffer_reserve(payload, 2 * COXI_REPORT_LONG)
+                ? coxi_buffer_reserve(payload, (size_t)COXI_REPORT_LONG * 2)
                 : 0;
     if (r == 0) {
         r = coxi_buffer_append(payload, report->touched,
