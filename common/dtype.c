@@ -67,7 +67,9 @@ int coxi_shape_bytes(uint32_t dtype, uint32_t rank, const uint64_t *shape, size_
     return 0;
 }
 
-static int pack_value(const struct cox_value *value, struct coxi_buffer *out)
+/* Its name's length and its elements' bytes, if it can be packed. */
+static int check_value(const struct cox_value *value, size_t *ret_name_len,
+                       size_t *ret_bytes)
 {
     const char *name = value->name != NULL ? value->name : "";
     size_t name_len = strlen(name);
@@ -83,6 +85,40 @@ static int pack_value(const struct cox_value *value, struct coxi_buffer *out)
     if (bytes > 0 && value->data == NULL) {
         return coxi_error(COX_EINVAL, "value '%s' has no data", name);
     }
+    *ret_name_len = name_len;
+    *ret_bytes = bytes;
+    return 0;
+}
+
+int coxi_values_size(const struct cox_value *values, size_t n, size_t *ret)
+{
+    size_t size = n > 0 ? sizeof(uint64_t) : 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t name_len = 0;
+        size_t bytes = 0;
+        int r = check_value(&values[i], &name_len, &bytes);
+        if (r != 0) {
+            return r;
+        }
+        size_t head = sizeof(struct packed_value) + values[i].rank * sizeof(uint64_t) +
+                      coxi_align(name_len + 1, 8);
+        if (bytes > SIZE_MAX - 8 - size - head) {
+            return coxi_error(COX_ELIMIT, "values have too many bytes");
+        }
+        size += head + coxi_align(bytes, 8);
+    }
+    *ret = size;
+    return 0;
+}
+
+static int pack_value(const struct cox_value *value, struct coxi_buffer *out)
+{
+    size_t name_len = 0;
+    size_t bytes = 0;
+    int r = check_value(value, &name_len, &bytes);
+    if (r != 0) {
+        return r;
+    }
     struct packed_value head = {(uint16_t)name_len, (uint8_t)value->dtype,
                                 (uint8_t)value->rank, 0};
     r = coxi_buffer_append(out, &head, sizeof(head));
@@ -90,7 +126,8 @@ static int pack_value(const struct cox_value *value, struct coxi_buffer *out)
         r = coxi_buffer_append(out, value->shape, value->rank * sizeof(*value->shape));
     }
     if (r == 0) {
-        r = coxi_buffer_append(out, name, name_len + 1);
+        r = coxi_buffer_append(out, value->name != NULL ? value->name : "",
+                               name_len + 1);
     }
     if (r == 0) {
         r = coxi_buffer_append(out, value->data, bytes);

@@ -5,6 +5,7 @@
  * An error is reported once: the first thread that comes by has everything cancelled,
  * waits until nothing runs, and takes the error along.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,19 +141,17 @@ static int report_error(struct cox_coordinator *c, const struct timespec *until)
 
 /* ---- scheduling */
 
+/* A closure with room for as many bytes of packed arguments. */
 static int future_new(struct cox_coordinator *c, struct cox_function *function,
-                      const struct coxi_buffer *args, struct cox_future **ret)
+                      size_t args_len, struct cox_future **ret)
 {
-    struct cox_future *f = malloc(sizeof(*f) + args->len);
+    struct cox_future *f = malloc(sizeof(*f) + args_len);
     if (f == NULL) {
         return coxi_error_memory("a closure");
     }
     *f = (struct cox_future){.c = c, .function = function};
     atomic_init(&f->refs, 1);
-    f->args_len = (uint32_t)args->len;
-    if (args->len > 0) {
-        memcpy(f->args, args->data, args->len);
-    }
+    f->args_len = (uint32_t)args_len;
     *ret = f;
     return 0;
 }
@@ -249,16 +248,26 @@ static int check_call(struct cox_coordinator *c, const struct cox_call *call,
     return r;
 }
 
+/* Bytes of its packed arguments. */
+static int args_size(const struct cox_call *call, size_t *ret)
+{
+    int r = call->n_args <= COXI_VALUES_MAX
+                ? coxi_values_size(call->args, call->n_args, ret)
+                : coxi_error(COX_ELIMIT, "a call has %zu arguments, at most %d",
+                             call->n_args, COXI_VALUES_MAX);
+    if (r == 0 && *ret > COXI_CALL_ARGS_MAX) {
+        r = coxi_error(COX_ELIMIT, "a call's arguments have more than %d bytes",
+                       COXI_CALL_ARGS_MAX);
+    }
+    return r;
+}
+
 /* Its arguments, packed into an empty buffer. */
 static int pack_args(const struct cox_call *call, struct coxi_buffer *buffer)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < call->n_args; i++) {
         r = coxi_values_add(buffer, &call->args[i]);
-    }
-    if (r == 0 && buffer->len > COXI_CALL_ARGS_MAX) {
-        r = coxi_error(COX_ELIMIT, "a call's arguments have more than %d bytes",
-                       COXI_CALL_ARGS_MAX);
     }
     return r;
 }
@@ -273,7 +282,11 @@ uint32_t coxi_call_timeout(const struct cox_coordinator *c, const struct cox_cal
 int coxi_call_pack(struct cox_coordinator *c, const struct cox_call *call,
                    struct cox_call *ret_known, struct coxi_buffer *args)
 {
+    size_t size = 0;
     int r = check_call(c, call, ret_known);
+    if (r == 0) {
+        r = args_size(ret_known, &size);
+    }
     return r == 0 ? pack_args(ret_known, args) : r;
 }
 
@@ -284,22 +297,27 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
         return coxi_error(COX_EINVAL, "cox_schedule needs a coordinator and a function "
                                       "of a module of it");
     }
-    struct coxi_buffer args = {0};
+    size_t size = 0;
     struct cox_future *f = NULL;
     struct coxi_inputs *inputs = NULL;
     struct cox_call known;
-    int r = coxi_call_pack(c, call, &known, &args);
+    int r = check_call(c, call, &known);
+    if (r == 0) {
+        r = args_size(&known, &size);
+    }
     if (r == 0 && known.n_inputs > 0) {
         r = coxi_inputs_new(c, known.inputs, known.n_inputs, &inputs);
     }
     if (r == 0) {
-        r = future_new(c, function, &args, &f);
+        r = future_new(c, function, size, &f);
     }
-    coxi_buffer_fini(&args);
     if (r != 0) {
         coxi_futures_free(coxi_inputs_free(inputs));
         return r;
     }
+    struct coxi_buffer args = {.data = (uint8_t *)f->args, .capacity = size};
+    r = pack_args(&known, &args);
+    assert(r == 0 && args.len == size && args.capacity == size); /* it has not moved */
     f->priority = (int8_t)known.priority;
     f->only_worker = known.only_worker;
     f->timeout_ms = coxi_call_timeout(c, &known);
@@ -387,9 +405,8 @@ int cox_done(struct cox_coordinator *c)
 
 int coxi_operation_begin(struct cox_coordinator *c, struct cox_future **ret)
 {
-    struct coxi_buffer none = {0};
     struct cox_future *f = NULL;
-    int r = future_new(c, NULL, &none, &f);
+    int r = future_new(c, NULL, 0, &f);
     if (r != 0) {
         return r;
     }

@@ -146,6 +146,26 @@ TEST(values_come_out_as_they_went_in)
     coxi_buffer_fini(&packed);
 }
 
+TEST(values_have_the_size_that_is_said_of_them)
+{
+    struct cox_value values[8];
+    size_t n = sample(values);
+    size_t size = 1;
+    assert_code(0, coxi_values_size(values, 0, &size));
+    assert_int_equal(0, size);
+    for (size_t from = 0; from < n; from++) {
+        struct coxi_buffer packed = {0};
+        for (size_t i = from; i < n; i++) {
+            assert_code(0, coxi_values_add(&packed, &values[i]));
+        }
+        assert_code(0, coxi_values_size(&values[from], n - from, &size));
+        assert_int_equal(packed.len, size);
+        coxi_buffer_fini(&packed);
+    }
+    values[0].dtype = 99;
+    assert_code(COX_EINVAL, coxi_values_size(values, n, &size));
+}
+
 TEST(no_bytes_are_no_values)
 {
     struct cox_value found[COXI_VALUES_MAX];
