@@ -79,7 +79,7 @@ static int handle(struct coxi_worker *worker, const struct coxi_message *message
         return 0;
     }
     if (message->kind == COXI_LEAVING) {
-        coxi_worker_set_state(worker, COXI_WORKER_DRAINING);
+        coxi_worker_leave(worker);
         return 0;
     }
     return coxi_error(COX_EPROTO, "a client takes no message of kind %d",

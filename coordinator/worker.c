@@ -198,6 +198,9 @@ void coxi_workers_modules(struct cox_coordinator *c)
 int coxi_worker_module_loaded(struct coxi_worker *worker,
                               const struct coxi_status *answer)
 {
+    if (worker->state == COXI_WORKER_DRAINING) {
+        return 0;
+    }
     if (answer->id >= COXI_MODULES_MAX || !worker->asked[answer->id]) {
         return coxi_error(COX_EPROTO, "an answer for a module that was not sent");
     }
@@ -321,6 +324,22 @@ void coxi_worker_set_up(struct coxi_worker *worker)
     tell_modules(worker, worker->c->n_shipped);
 }
 
+/* Who waits for all to have loaded a module does not wait for this one any more. */
+static void await_no_module(struct coxi_worker *worker)
+{
+    for (uint32_t id = 0; id < COXI_MODULES_MAX; id++) {
+        if (worker->asked[id]) {
+            module_settled(worker, id, COX_ECLOSED, "");
+        }
+    }
+}
+
+void coxi_worker_leave(struct coxi_worker *worker)
+{
+    coxi_worker_set_state(worker, COXI_WORKER_DRAINING);
+    await_no_module(worker);
+}
+
 void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
 {
     struct cox_coordinator *c = worker->c;
@@ -328,11 +347,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
     bool has_left = worker->state == COXI_WORKER_DRAINING;
     coxi_worker_set_state(worker, has_left ? COXI_WORKER_GONE : COXI_WORKER_AWAY);
     worker->making = worker->resource_told = 0; /* its next process starts anew */
-    for (uint32_t id = 0; id < COXI_MODULES_MAX; id++) {
-        if (worker->asked[id]) {
-            module_settled(worker, id, COX_ECLOSED, "");
-        }
-    }
+    await_no_module(worker);
     coxi_buffer_fini(&worker->heads);
     coxi_buffer_fini(&worker->args);
     worker->dial_at_ms = coxi_now_ms() + worker->rest_ms;

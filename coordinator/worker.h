@@ -106,6 +106,9 @@ int coxi_worker_resource_made(struct coxi_worker *worker,
 /* Its data connection is up: sends what has waited for that. */
 void coxi_worker_send_wanted(struct coxi_worker *worker);
 
+/* It has said that it leaves. */
+void coxi_worker_leave(struct coxi_worker *worker);
+
 /* It is away from now on, lost or since it has left; what it had is put back. */
 void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text);
 

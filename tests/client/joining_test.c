@@ -12,20 +12,6 @@
 
 enum { COUNT = 4000 };
 
-static void count(struct yard *yard, int n)
-{
-    struct cox_function *function = crew_function(&yard->crew, "number_off");
-    for (int i = 0; i < n; i++) {
-        assert_code(0, cox_schedule(yard->crew.c, function, NULL, NULL));
-    }
-}
-
-static struct coxi_hello hello_of(const char *name, uint64_t incarnation)
-{
-    return (struct coxi_hello){
-        .role = COXI_ROLE_WORKER, .name = name, .incarnation = incarnation, .slots = 1};
-}
-
 TEST(client_without_workers_opens_and_has_one_join)
 {
     struct yard yard;
@@ -33,7 +19,7 @@ TEST(client_without_workers_opens_and_has_one_join)
     yard_open(&yard, NULL);
     assert_int_equal(0, yard_stats(&yard).workers);
     assert_string_equal(yard.listen, cox_listen_address(yard.crew.c));
-    count(&yard, 10);
+    yard_count(&yard, 10);
     yard_worker(&yard, &worker, "anna");
     assert_code(0, cox_join(yard.crew.c, 8000));
     assert_int_equal(10, crew_read(&yard.crew, yard.counter));
@@ -57,7 +43,7 @@ TEST(worker_joins_while_another_is_busy_and_does_the_rest)
     crew_hold(&hold, &yard.crew, "hold_and_count", false);
     crew_hold_wait(&hold);
     /* The first worker takes one of these ahead, and does not come to it. */
-    count(&yard, 100);
+    yard_count(&yard, 100);
     call.only_worker = 2;
     assert_code(COX_EINVAL,
                 cox_schedule(yard.crew.c, crew_function(&yard.crew, "number_off"),
@@ -85,12 +71,12 @@ TEST(worker_returns_under_its_name_with_its_index_and_counters_are_right)
     yard_wait_ready(&yard, 1);
     yard_worker(&yard, &workers[1], "berta");
     yard_wait_ready(&yard, 2);
-    count(&yard, COUNT);
+    yard_count(&yard, COUNT);
     pid_t pid = yard_step_process(&workers[1], 0);
     crew_kill(pid);
     (void)yard_step_process(&workers[1], pid);
     yard_wait_ready(&yard, 2);
-    count(&yard, COUNT);
+    yard_count(&yard, COUNT);
     yard_kill(&workers[1]);
     yard_worker(&yard, &workers[1], "berta");
     (void)yard_step_process(&workers[1], 0);
@@ -100,7 +86,7 @@ TEST(worker_returns_under_its_name_with_its_index_and_counters_are_right)
     assert_int_equal(1, yard_where(&yard, 2));
 
     /* Under another name it is another one. */
-    count(&yard, COUNT);
+    yard_count(&yard, COUNT);
     yard_kill(&workers[1]);
     yard_worker(&yard, &workers[2], "clara");
     assert_code(0, cox_join(yard.crew.c, 20000));
@@ -121,14 +107,14 @@ TEST(second_process_of_a_name_is_refused_until_the_first_is_lost)
     yard_open(&yard, NULL);
     yard_worker(&yard, &workers[0], "anna");
     yard_wait_ready(&yard, 1);
-    struct coxi_hello hello = hello_of("anna", 7);
+    struct coxi_hello hello = yard_hello("anna", 7);
     for (int i = 0; i < 3; i++) {
         struct caller *second = caller_open(cox_listen_address(yard.crew.c), &hello);
         caller_expect_refusal(second, COX_EEXIST, "'anna'");
         caller_close(second);
     }
     yard_worker(&yard, &workers[1], "anna");
-    count(&yard, 100);
+    yard_count(&yard, 100);
     assert_code(0, cox_join(yard.crew.c, 8000));
     assert_int_equal(0, yard_stats(&yard).workers_lost);
     assert_int_equal(1, yard_stats(&yard).workers);
@@ -151,7 +137,7 @@ TEST(worker_waits_for_its_client_and_serves_the_next_one)
     program_wait_printed(&worker, "event=not_reached");
     for (int i = 0; i < 3; i++) {
         yard_open_client(&yard, NULL);
-        count(&yard, 10);
+        yard_count(&yard, 10);
         assert_code(0, cox_join(yard.crew.c, 8000));
         assert_int_equal(10, crew_read(&yard.crew, yard.counter));
         if (i < 2) {
@@ -254,13 +240,13 @@ TEST(client_refuses_who_is_no_worker_of_its_version_with_a_name)
     char longest[140];
     yard_open(&yard, NULL);
     const char *address = cox_listen_address(yard.crew.c);
-    struct coxi_hello hello = hello_of("anna", 7);
+    struct coxi_hello hello = yard_hello("anna", 7);
     hello.role = COXI_ROLE_PS;
     struct caller *caller = caller_open(address, &hello);
     caller_expect_refusal(caller, COX_EREFUSED, "only workers");
     caller_close(caller);
 
-    struct coxi_message other = {.kind = COXI_HELLO, .hello = hello_of("anna", 7)};
+    struct coxi_message other = {.kind = COXI_HELLO, .hello = yard_hello("anna", 7)};
     other.hello.version = COXI_WIRE_VERSION + 6;
     caller = caller_open(address, NULL);
     caller_send(caller, &other, NULL, 0);
@@ -269,17 +255,17 @@ TEST(client_refuses_who_is_no_worker_of_its_version_with_a_name)
 
     static const char *const names[] = {"", "two words", "a\"b", "tab\t", "\xc3\xa4"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        hello = hello_of(names[i], 7);
+        hello = yard_hello(names[i], 7);
         caller = caller_open(address, &hello);
         caller_expect_refusal(caller, COX_EINVAL, "name");
         caller_close(caller);
     }
     memset(longest, 'a', sizeof(longest));
     longest[COXI_WIRE_NAME_MAX] = '\0';
-    hello = hello_of(longest, 7);
+    hello = yard_hello(longest, 7);
     caller_close(caller_join(address, &hello));
 
-    hello = hello_of("nobody", 7);
+    hello = yard_hello("nobody", 7);
     hello.channel = COXI_CHANNEL_DATA;
     caller = caller_open(address, &hello);
     caller_expect_refusal(caller, COX_EREFUSED, "data connection of worker 'nobody'");
@@ -338,66 +324,25 @@ TEST(client_sends_away_who_does_not_say_who_it_is)
     coxi_links_free(lurker.links);
 }
 
-/* A worker that only follows the protocol, up to the layout. */
-static struct caller *join(struct yard *yard, const char *name, uint64_t incarnation,
-                           uint32_t index)
-{
-    struct coxi_hello hello = hello_of(name, incarnation);
-    struct caller *caller = caller_open(cox_listen_address(yard->crew.c), &hello);
-    const struct coxi_message *message = caller_expect(caller, COXI_HELLO);
-    assert_int_equal(COXI_ROLE_CLIENT, message->hello.role);
-    assert_int_equal(cox_run_id(yard->crew.c), message->hello.session.run);
-    message = caller_expect(caller, COXI_LAYOUT);
-    assert_int_equal(1 + index, message->layout.worker);
-    (void)caller_expect(caller, COXI_MODULE);
-    return caller;
-}
-
-static void accept_module(struct caller *caller)
-{
-    struct coxi_message message = {.kind = COXI_MODULE_LOADED};
-    message.status.message = "";
-    caller_send(caller, &message, NULL, 0);
-}
-
-/* The closures of the next dispatch. */
-static size_t expect_dispatch(struct caller *caller, struct coxi_closure_head *ret)
-{
-    const struct coxi_message *message = caller_expect(caller, COXI_DISPATCH);
-    for (size_t i = 0; i < message->dispatch.n_closures; i++) {
-        ret[i] = message->dispatch.closures[i];
-    }
-    return message->dispatch.n_closures;
-}
-
-static void answer(struct caller *caller, const struct coxi_closure_head *head,
-                   int code)
-{
-    struct coxi_done_head done = {
-        .closure = head->closure, .attempt = head->attempt, .code = code};
-    struct coxi_message message = {.kind = COXI_DONE, .done = {&done, 1}};
-    caller_send(caller, &message, NULL, 0);
-}
-
 TEST(worker_that_dials_again_takes_the_place_of_its_own_dead_connection)
 {
     struct yard yard;
     struct coxi_closure_head head[8];
     struct cox_future *future;
     yard_open(&yard, NULL);
-    struct caller *first = join(&yard, "anna", 7, 0);
-    accept_module(first);
+    struct caller *first = yard_fake(&yard, "anna", 7, 0);
+    yard_fake_accept(first);
     yard_wait_ready(&yard, 1);
     assert_code(0, cox_schedule(yard.crew.c, crew_function(&yard.crew, "nothing"), NULL,
                                 &future));
-    assert_int_equal(1, expect_dispatch(first, head));
+    assert_int_equal(1, yard_fake_expect(first, head));
     assert_int_equal(1, head->attempt);
-    struct caller *again = join(&yard, "anna", 7, 0);
+    struct caller *again = yard_fake(&yard, "anna", 7, 0);
     caller_expect_end(first);
-    accept_module(again);
-    assert_int_equal(1, expect_dispatch(again, head));
+    yard_fake_accept(again);
+    assert_int_equal(1, yard_fake_expect(again, head));
     assert_int_equal(2, head->attempt);
-    answer(again, head, 0);
+    yard_fake_answer(again, head, 0);
     assert_code(0, cox_future_wait(future, 8000));
     cox_future_free(future);
     struct cox_stats stats = yard_stats(&yard);
@@ -414,8 +359,8 @@ TEST(client_asks_for_a_data_connection_and_takes_it_of_that_process_only)
     struct yard yard;
     size_t len = 0;
     yard_open(&yard, NULL);
-    struct caller *control = join(&yard, "anna", 7, 0);
-    struct coxi_hello hello = hello_of("anna", 7);
+    struct caller *control = yard_fake(&yard, "anna", 7, 0);
+    struct coxi_hello hello = yard_hello("anna", 7);
     hello.channel = COXI_CHANNEL_DATA;
     struct caller *data = caller_open(cox_listen_address(yard.crew.c), &hello);
     caller_expect_refusal(data, COX_EREFUSED, "nobody wants");
@@ -435,7 +380,7 @@ TEST(client_asks_for_a_data_connection_and_takes_it_of_that_process_only)
     (void)caller_expect(data, COXI_MODULE);
     (void)caller_payload(data, &len);
     assert_true(len > 1000);
-    accept_module(control);
+    yard_fake_accept(control);
     yard_wait_ready(&yard, 1);
 
     /* With its data connection a worker is lost. */
@@ -444,84 +389,5 @@ TEST(client_asks_for_a_data_connection_and_takes_it_of_that_process_only)
     caller_close(control);
     yard_wait_ready(&yard, 0);
     assert_int_equal(1, yard_stats(&yard).workers_lost);
-    yard_close(&yard);
-}
-
-static bool is_queued(void *arg)
-{
-    return yard_stats(arg).queued == 1;
-}
-
-TEST(worker_that_leaves_gets_nothing_more_and_is_no_loss)
-{
-    struct yard yard;
-    struct coxi_closure_head head[8];
-    struct cox_future *futures[2];
-    struct coxi_message leaving = {.kind = COXI_LEAVING};
-    yard_open(&yard, NULL);
-    struct cox_function *nothing = crew_function(&yard.crew, "nothing");
-    struct caller *anna = join(&yard, "anna", 7, 0);
-    accept_module(anna);
-    yard_wait_ready(&yard, 1);
-    for (int i = 0; i < 2; i++) {
-        assert_code(0, cox_schedule(yard.crew.c, nothing, NULL, &futures[i]));
-        assert_int_equal(1, expect_dispatch(anna, head + i));
-    }
-    caller_send(anna, &leaving, NULL, 0);
-    yard_wait_ready(&yard, 0);
-
-    /* One is finished and one handed back; a new one waits with that. */
-    answer(anna, &head[0], 0);
-    assert_code(0, cox_future_wait(futures[0], 8000));
-    cox_future_free(futures[0]);
-    answer(anna, &head[1], COX_ECANCELLED);
-    coxi_test_until(is_queued, &yard, "the return of a closure");
-    assert_int_equal(0, caller_waiting(anna));
-    caller_close(anna);
-
-    struct caller *berta = join(&yard, "berta", 8, 1);
-    accept_module(berta);
-    assert_int_equal(1, expect_dispatch(berta, head));
-    answer(berta, head, 0);
-    assert_code(0, cox_future_wait(futures[1], 8000));
-    cox_future_free(futures[1]);
-    struct cox_stats stats = yard_stats(&yard);
-    assert_int_equal(2, stats.workers);
-    assert_int_equal(0, stats.workers_lost);
-    caller_close(berta);
-    yard_close(&yard);
-}
-
-/* What it has not answered when it goes is run by others, and counts as no loss. */
-TEST(worker_that_has_left_may_return_under_its_name)
-{
-    struct yard yard;
-    struct coxi_closure_head head[8];
-    struct cox_future *future;
-    struct coxi_message leaving = {.kind = COXI_LEAVING};
-    yard_open(&yard, NULL);
-    struct caller *anna = NULL;
-    assert_code(0, cox_schedule(yard.crew.c, crew_function(&yard.crew, "nothing"), NULL,
-                                &future));
-    /* More often than a closure may lose workers. */
-    for (uint32_t i = 1; i <= 20; i++) {
-        anna = join(&yard, "anna", i, 0);
-        accept_module(anna);
-        assert_int_equal(1, expect_dispatch(anna, head));
-        assert_int_equal(i, head->attempt);
-        caller_send(anna, &leaving, NULL, 0);
-        yard_wait_ready(&yard, 0);
-        caller_close(anna);
-        coxi_test_until(is_queued, &yard, "the return of a closure");
-    }
-    anna = join(&yard, "anna", 21, 0);
-    accept_module(anna);
-    assert_int_equal(1, expect_dispatch(anna, head));
-    answer(anna, head, 0);
-    assert_code(0, cox_future_wait(future, 8000));
-    cox_future_free(future);
-    assert_int_equal(0, yard_stats(&yard).workers_lost);
-    assert_int_equal(1, yard_stats(&yard).workers);
-    caller_close(anna);
     yard_close(&yard);
 }
