@@ -61,12 +61,28 @@ static void control_opened(void *arg, struct coxi_conn *conn)
     coxi_worker_set_state(arg, COXI_WORKER_GREETING);
 }
 
+void coxi_worker_let_leave(struct coxi_worker *worker)
+{
+    if (worker->state == COXI_WORKER_DRAINING && coxi_worker_load(worker) == 0) {
+        coxi_conn_close(worker->control, COX_ECLOSED, "it has nothing left to do");
+    }
+}
+
+/* Results, over either connection. */
+static int done(struct coxi_worker *worker, const struct coxi_message *message,
+                const struct coxi_frame *frame)
+{
+    int r =
+        coxi_attempts_done(worker, &message->done, frame->payload, frame->payload_len);
+    coxi_worker_let_leave(worker);
+    return r;
+}
+
 static int handle(struct coxi_worker *worker, const struct coxi_message *message,
                   const struct coxi_frame *frame)
 {
     if (message->kind == COXI_DONE) {
-        return coxi_attempts_done(worker, &message->done, frame->payload,
-                                  frame->payload_len);
+        return done(worker, message, frame);
     }
     if (message->kind == COXI_MODULE_LOADED) {
         return coxi_worker_module_loaded(worker, &message->status);
@@ -80,6 +96,7 @@ static int handle(struct coxi_worker *worker, const struct coxi_message *message
     }
     if (message->kind == COXI_LEAVING) {
         coxi_worker_leave(worker);
+        coxi_worker_let_leave(worker);
         return 0;
     }
     return coxi_error(COX_EPROTO, "a client takes no message of kind %d",
@@ -173,8 +190,7 @@ static int data_frame(void *arg, struct coxi_conn *conn, const struct coxi_frame
         int r = coxi_message_read(frame, &message);
         return r != 0 ? r
                : message.kind == COXI_DONE
-                   ? coxi_attempts_done(worker, &message.done, frame->payload,
-                                        frame->payload_len)
+                   ? done(worker, &message, frame)
                    : coxi_error(COX_EPROTO, "only results come over data");
     }
     int r = coxi_hello_read(coxi_conn_link(conn), frame, &hello);

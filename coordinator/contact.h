@@ -14,6 +14,9 @@ void coxi_worker_dial(struct coxi_worker *worker);
 void coxi_worker_join(struct coxi_worker *worker, struct coxi_conn *conn,
                       const struct coxi_hello *hello);
 
+/* Closes the connection of one that leaves, once it has nothing any more. */
+void coxi_worker_let_leave(struct coxi_worker *worker);
+
 /* Has the data connection opened, unless it is there; then sends what is `wanted`. */
 void coxi_worker_open_data(struct coxi_worker *worker);
 

@@ -28,6 +28,7 @@
 enum {
     REST_FIRST_MS = 10,
     REST_MAX_MS = 1000,
+    REST_LEFT_MS = 100,     /* one that has left may be about to end for a moment */
     BUFFERS_KEPT = 1 << 24, /* bytes for dispatches, of all workers together */
     AHEAD_US = 2000,        /* work that a worker should have at hand */
     AHEAD_MAX = 1024,       /* closures, however short they are */
@@ -350,7 +351,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
     await_no_module(worker);
     coxi_buffer_fini(&worker->heads);
     coxi_buffer_fini(&worker->args);
-    worker->dial_at_ms = coxi_now_ms() + worker->rest_ms;
+    worker->dial_at_ms = coxi_now_ms() + (has_left ? REST_LEFT_MS : worker->rest_ms);
     worker->rest_ms =
         worker->rest_ms * 2 < REST_MAX_MS ? worker->rest_ms * 2 : REST_MAX_MS;
     coxi_worker_note_failure(worker, code, has_left ? "it has left" : text);
@@ -610,6 +611,7 @@ void coxi_workers_tick(struct cox_coordinator *c)
         if (is_to_be_dialled(worker, now)) {
             coxi_worker_dial(worker);
         }
+        coxi_worker_let_leave(worker);
         any_ready = any_ready || is_ready_or_will_be(worker);
         watch_own(worker, now);
     }

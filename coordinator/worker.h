@@ -12,7 +12,8 @@ struct coxi_conn;
  *   READY -> SETUP -> READY    a module is being loaded, a resource made
  *   SETUP | READY -> DRAINING  it says that it leaves: it finishes what runs, hands back
  *                              the rest, and gets nothing new
- *   DRAINING -> GONE           its connection is closed: it has left, which is no loss
+ *   DRAINING -> GONE           its connection is closed, by us once it has answered for all
+ *                              that it had: it has left, which is no loss
  *   any other -> AWAY          its connection is closed, or did not come about: lost
  *
  * GONE is like AWAY: who is listed is dialled again after a rest, others may dial again.

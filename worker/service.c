@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/daemon.h"
 #include "common/error.h"
 #include "common/log.h"
@@ -18,7 +19,10 @@
 #include "worker/run.h"
 #include "worker/slots.h"
 
-enum { DRAIN_MS = 10 };
+enum {
+    DRAIN_MS = 10,
+    LET_GO_MS = 1000, /* for the client to close, once it has been told everything */
+};
 
 struct worker {
     struct coxi_worker_options options;
@@ -27,7 +31,8 @@ struct worker {
     struct coxi_server *server;
     struct coxi_slots *slots;
     int signal;
-    uv_timer_t drain; /* looks whether all has ended, once there is a signal */
+    uv_timer_t drain;       /* looks whether all has ended, once there is a signal */
+    uint64_t idle_since_ms; /* since there is a signal; or 0 */
     bool closing;
     atomic_uint n_runs;   /* that are not freed yet */
     pthread_mutex_t lock; /* guards the rest, and crashes in the recorder; comes before
@@ -306,6 +311,19 @@ static const struct coxi_server_events events = {.on_hello = on_hello,
 
 /* ---- life */
 
+/*
+ * All has ended and been told. A client that has nothing more on its way closes then; one
+ * that does not is not waited for for long.
+ */
+static bool is_let_go(struct worker *worker, bool has_client)
+{
+    uint64_t now = coxi_now_ms();
+    if (worker->idle_since_ms == 0) {
+        worker->idle_since_ms = now;
+    }
+    return !has_client || now - worker->idle_since_ms >= LET_GO_MS;
+}
+
 static void on_tick(void *arg)
 {
     struct worker *worker = arg;
@@ -320,10 +338,10 @@ static void on_tick(void *arg)
     } else if (run != NULL) {
         coxi_run_tick(run);
     }
-    coxi_run_unref(run);
-    if (idle) {
+    if (idle && is_let_go(worker, run != NULL)) {
         coxi_loop_stop(worker->loop);
     }
+    coxi_run_unref(run);
 }
 
 static void on_drain(uv_timer_t *timer)

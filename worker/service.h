@@ -25,8 +25,9 @@ struct coxi_worker_options {
 
 /*
  * Serves until SIGTERM: then the client is told, what has not started is handed back to
- * it, and the steps that run are finished, their commits too, and their results sent (a
- * second one: not waited for). *ret_signal tells which. COX_EADDRESS, ...
+ * it, and the steps that run are finished, their commits too, and their results sent;
+ * the client has a second to close then. A second signal: not waited for. *ret_signal
+ * tells which. COX_EADDRESS, ...
  */
 int coxi_worker_serve(const struct coxi_worker_options *options, int *ret_signal);
 

@@ -6,8 +6,7 @@
 #include <unistd.h>
 
 #include "common/message.h"
-#include "tests/client/yard.h"
-#include "tests/ps/caller.h"
+#include "tests/client/fake_worker.h"
 #include "tests/test.h"
 
 enum { COUNT = 4000 };
@@ -75,14 +74,14 @@ TEST(worker_returns_under_its_name_with_its_index_and_counters_are_right)
     pid_t pid = yard_step_process(&workers[1], 0);
     crew_kill(pid);
     (void)yard_step_process(&workers[1], pid);
+    yard_wait_lost(&yard, 1);
     yard_wait_ready(&yard, 2);
     yard_count(&yard, COUNT);
     yard_kill(&workers[1]);
     yard_worker(&yard, &workers[1], "berta");
-    (void)yard_step_process(&workers[1], 0);
+    yard_wait_lost(&yard, 2);
     yard_wait_ready(&yard, 2);
     assert_int_equal(2, yard_stats(&yard).workers);
-    assert_int_equal(2, yard_stats(&yard).workers_lost);
     assert_int_equal(1, yard_where(&yard, 2));
 
     /* Under another name it is another one. */
@@ -90,9 +89,9 @@ TEST(worker_returns_under_its_name_with_its_index_and_counters_are_right)
     yard_kill(&workers[1]);
     yard_worker(&yard, &workers[2], "clara");
     assert_code(0, cox_join(yard.crew.c, 20000));
+    yard_wait_lost(&yard, 3);
     yard_wait_ready(&yard, 2);
     assert_int_equal(3, yard_stats(&yard).workers);
-    assert_int_equal(3, yard_stats(&yard).workers_lost);
     assert_int_equal(2, yard_where(&yard, 3));
     assert_int_equal(3 * COUNT + 2, crew_read(&yard.crew, yard.counter));
     yard_close(&yard);
@@ -107,7 +106,7 @@ TEST(second_process_of_a_name_is_refused_until_the_first_is_lost)
     yard_open(&yard, NULL);
     yard_worker(&yard, &workers[0], "anna");
     yard_wait_ready(&yard, 1);
-    struct coxi_hello hello = yard_hello("anna", 7);
+    struct coxi_hello hello = fake_worker_hello("anna", 7);
     for (int i = 0; i < 3; i++) {
         struct caller *second = caller_open(cox_listen_address(yard.crew.c), &hello);
         caller_expect_refusal(second, COX_EEXIST, "'anna'");
@@ -190,7 +189,7 @@ TEST(open_waits_for_as_many_workers_as_are_wanted_whoever_dials)
     yard_worker(&yard, &workers[1], "berta");
     options.open_timeout_ms = 20000;
     yard_open_client(&yard, &options);
-    assert_int_equal(2, yard_stats(&yard).workers_ready);
+    assert_int_equal(2, yard_stats(&yard).workers);
     yard_close(&yard);
     yard_kill(&workers[0]);
     yard_kill(&workers[1]);
@@ -240,13 +239,14 @@ TEST(client_refuses_who_is_no_worker_of_its_version_with_a_name)
     char longest[140];
     yard_open(&yard, NULL);
     const char *address = cox_listen_address(yard.crew.c);
-    struct coxi_hello hello = yard_hello("anna", 7);
+    struct coxi_hello hello = fake_worker_hello("anna", 7);
     hello.role = COXI_ROLE_PS;
     struct caller *caller = caller_open(address, &hello);
     caller_expect_refusal(caller, COX_EREFUSED, "only workers");
     caller_close(caller);
 
-    struct coxi_message other = {.kind = COXI_HELLO, .hello = yard_hello("anna", 7)};
+    struct coxi_message other = {.kind = COXI_HELLO,
+                                 .hello = fake_worker_hello("anna", 7)};
     other.hello.version = COXI_WIRE_VERSION + 6;
     caller = caller_open(address, NULL);
     caller_send(caller, &other, NULL, 0);
@@ -255,17 +255,17 @@ TEST(client_refuses_who_is_no_worker_of_its_version_with_a_name)
 
     static const char *const names[] = {"", "two words", "a\"b", "tab\t", "\xc3\xa4"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        hello = yard_hello(names[i], 7);
+        hello = fake_worker_hello(names[i], 7);
         caller = caller_open(address, &hello);
         caller_expect_refusal(caller, COX_EINVAL, "name");
         caller_close(caller);
     }
     memset(longest, 'a', sizeof(longest));
     longest[COXI_WIRE_NAME_MAX] = '\0';
-    hello = yard_hello(longest, 7);
+    hello = fake_worker_hello(longest, 7);
     caller_close(caller_join(address, &hello));
 
-    hello = yard_hello("nobody", 7);
+    hello = fake_worker_hello("nobody", 7);
     hello.channel = COXI_CHANNEL_DATA;
     caller = caller_open(address, &hello);
     caller_expect_refusal(caller, COX_EREFUSED, "data connection of worker 'nobody'");
@@ -330,19 +330,19 @@ TEST(worker_that_dials_again_takes_the_place_of_its_own_dead_connection)
     struct coxi_closure_head head[8];
     struct cox_future *future;
     yard_open(&yard, NULL);
-    struct caller *first = yard_fake(&yard, "anna", 7, 0);
-    yard_fake_accept(first);
+    struct caller *first = fake_worker(&yard, "anna", 7, 0);
+    fake_worker_accept(first, 0);
     yard_wait_ready(&yard, 1);
     assert_code(0, cox_schedule(yard.crew.c, crew_function(&yard.crew, "nothing"), NULL,
                                 &future));
-    assert_int_equal(1, yard_fake_expect(first, head));
+    assert_int_equal(1, fake_worker_expect(first, head));
     assert_int_equal(1, head->attempt);
-    struct caller *again = yard_fake(&yard, "anna", 7, 0);
+    struct caller *again = fake_worker(&yard, "anna", 7, 0);
     caller_expect_end(first);
-    yard_fake_accept(again);
-    assert_int_equal(1, yard_fake_expect(again, head));
+    fake_worker_accept(again, 0);
+    assert_int_equal(1, fake_worker_expect(again, head));
     assert_int_equal(2, head->attempt);
-    yard_fake_answer(again, head, 0);
+    fake_worker_answer(again, head, 0);
     assert_code(0, cox_future_wait(future, 8000));
     cox_future_free(future);
     struct cox_stats stats = yard_stats(&yard);
@@ -359,8 +359,8 @@ TEST(client_asks_for_a_data_connection_and_takes_it_of_that_process_only)
     struct yard yard;
     size_t len = 0;
     yard_open(&yard, NULL);
-    struct caller *control = yard_fake(&yard, "anna", 7, 0);
-    struct coxi_hello hello = yard_hello("anna", 7);
+    struct caller *control = fake_worker(&yard, "anna", 7, 0);
+    struct coxi_hello hello = fake_worker_hello("anna", 7);
     hello.channel = COXI_CHANNEL_DATA;
     struct caller *data = caller_open(cox_listen_address(yard.crew.c), &hello);
     caller_expect_refusal(data, COX_EREFUSED, "nobody wants");
@@ -380,7 +380,7 @@ TEST(client_asks_for_a_data_connection_and_takes_it_of_that_process_only)
     (void)caller_expect(data, COXI_MODULE);
     (void)caller_payload(data, &len);
     assert_true(len > 1000);
-    yard_fake_accept(control);
+    fake_worker_accept(control, 0);
     yard_wait_ready(&yard, 1);
 
     /* With its data connection a worker is lost. */

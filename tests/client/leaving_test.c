@@ -1,9 +1,9 @@
 /* Workers that say that they leave, and do. */
+#include <pthread.h>
 #include <signal.h>
 
 #include "common/message.h"
-#include "tests/client/yard.h"
-#include "tests/ps/caller.h"
+#include "tests/client/fake_worker.h"
 #include "tests/test.h"
 
 enum { COUNT = 4000 };
@@ -21,29 +21,29 @@ TEST(worker_that_leaves_gets_nothing_more_and_is_no_loss)
     struct coxi_message leaving = {.kind = COXI_LEAVING};
     yard_open(&yard, NULL);
     struct cox_function *nothing = crew_function(&yard.crew, "nothing");
-    struct caller *anna = yard_fake(&yard, "anna", 7, 0);
-    yard_fake_accept(anna);
+    struct caller *anna = fake_worker(&yard, "anna", 7, 0);
+    fake_worker_accept(anna, 0);
     yard_wait_ready(&yard, 1);
     for (int i = 0; i < 2; i++) {
         assert_code(0, cox_schedule(yard.crew.c, nothing, NULL, &futures[i]));
-        assert_int_equal(1, yard_fake_expect(anna, head + i));
+        assert_int_equal(1, fake_worker_expect(anna, head + i));
     }
     caller_send(anna, &leaving, NULL, 0);
     yard_wait_ready(&yard, 0);
 
     /* One is finished and one handed back; a new one waits with that. */
-    yard_fake_answer(anna, &head[0], 0);
+    fake_worker_answer(anna, &head[0], 0);
     assert_code(0, cox_future_wait(futures[0], 8000));
     cox_future_free(futures[0]);
-    yard_fake_answer(anna, &head[1], COX_ECANCELLED);
+    fake_worker_answer(anna, &head[1], COX_ECANCELLED);
     coxi_test_until(is_queued, &yard, "the return of a closure");
-    assert_int_equal(0, caller_waiting(anna));
+    caller_expect_end(anna); /* and no closure before that */
     caller_close(anna);
 
-    struct caller *berta = yard_fake(&yard, "berta", 8, 1);
-    yard_fake_accept(berta);
-    assert_int_equal(1, yard_fake_expect(berta, head));
-    yard_fake_answer(berta, head, 0);
+    struct caller *berta = fake_worker(&yard, "berta", 8, 1);
+    fake_worker_accept(berta, 0);
+    assert_int_equal(1, fake_worker_expect(berta, head));
+    fake_worker_answer(berta, head, 0);
     assert_code(0, cox_future_wait(futures[1], 8000));
     cox_future_free(futures[1]);
     struct cox_stats stats = yard_stats(&yard);
@@ -66,19 +66,19 @@ TEST(worker_that_has_left_may_return_under_its_name)
                                 &future));
     /* More often than a closure may lose workers. */
     for (uint32_t i = 1; i <= 20; i++) {
-        anna = yard_fake(&yard, "anna", i, 0);
-        yard_fake_accept(anna);
-        assert_int_equal(1, yard_fake_expect(anna, head));
+        anna = fake_worker(&yard, "anna", i, 0);
+        fake_worker_accept(anna, 0);
+        assert_int_equal(1, fake_worker_expect(anna, head));
         assert_int_equal(i, head->attempt);
         caller_send(anna, &leaving, NULL, 0);
         yard_wait_ready(&yard, 0);
         caller_close(anna);
         coxi_test_until(is_queued, &yard, "the return of a closure");
     }
-    anna = yard_fake(&yard, "anna", 21, 0);
-    yard_fake_accept(anna);
-    assert_int_equal(1, yard_fake_expect(anna, head));
-    yard_fake_answer(anna, head, 0);
+    anna = fake_worker(&yard, "anna", 21, 0);
+    fake_worker_accept(anna, 0);
+    assert_int_equal(1, fake_worker_expect(anna, head));
+    fake_worker_answer(anna, head, 0);
     assert_code(0, cox_future_wait(future, 8000));
     cox_future_free(future);
     assert_int_equal(0, yard_stats(&yard).workers_lost);
@@ -87,19 +87,36 @@ TEST(worker_that_has_left_may_return_under_its_name)
     yard_close(&yard);
 }
 
-/* While it has not answered for a module, which another one has. */
+static void *load(void *arg)
+{
+    struct yard *yard = arg;
+    struct cox_module *module;
+    assert_code(0, cox_module_load(yard->crew.c, coxi_test_module("counter"), &module));
+    return NULL;
+}
+
+/* One that has not answered for it yet, and has a closure to finish. */
 TEST(module_does_not_wait_for_a_worker_that_leaves)
 {
     struct yard yard;
-    struct cox_module *module;
+    struct coxi_closure_head head[8];
+    pthread_t loading;
     struct coxi_message leaving = {.kind = COXI_LEAVING};
     yard_open(&yard, NULL);
-    struct caller *anna = yard_fake(&yard, "anna", 7, 0);
+    struct caller *anna = fake_worker(&yard, "anna", 7, 0);
+    fake_worker_accept(anna, 0);
+    yard_count(&yard, 1);
+    assert_int_equal(1, fake_worker_expect(anna, head));
+    assert_int_equal(0, pthread_create(&loading, NULL, load, &yard));
+    (void)caller_expect(anna, COXI_MODULE);
     caller_send(anna, &leaving, NULL, 0);
-    yard_fake_accept(anna); /* too late, and no breach of the protocol */
-    assert_code(0, cox_module_load(yard.crew.c, coxi_test_module("counter"), &module));
-    assert_int_equal(0, caller_waiting(anna));
+    assert_int_equal(0, pthread_join(loading, NULL));
+    fake_worker_accept(anna, 1); /* too late, and no breach of the protocol */
+    fake_worker_answer(anna, head, 0);
+    caller_expect_end(anna);
     caller_close(anna);
+    assert_code(0, cox_join(yard.crew.c, 8000));
+    assert_int_equal(0, yard_stats(&yard).workers_lost);
     yard_close(&yard);
 }
 

@@ -116,6 +116,18 @@ void yard_wait_ready(struct yard *yard, uint64_t n)
     coxi_test_until(are_ready, &wanted, "the number of workers that are ready");
 }
 
+static bool are_lost(void *arg)
+{
+    struct wanted *wanted = arg;
+    return yard_stats(wanted->yard).workers_lost == wanted->n;
+}
+
+void yard_wait_lost(struct yard *yard, uint64_t n)
+{
+    struct wanted wanted = {yard, n};
+    coxi_test_until(are_lost, &wanted, "the loss of workers");
+}
+
 int64_t yard_where(struct yard *yard, uint32_t only)
 {
     struct cox_future *future;
@@ -137,51 +149,4 @@ void yard_count(struct yard *yard, int n)
     for (int i = 0; i < n; i++) {
         assert_code(0, cox_schedule(yard->crew.c, function, NULL, NULL));
     }
-}
-
-/* ---- workers by the letter */
-
-struct coxi_hello yard_hello(const char *name, uint64_t incarnation)
-{
-    return (struct coxi_hello){
-        .role = COXI_ROLE_WORKER, .name = name, .incarnation = incarnation, .slots = 1};
-}
-
-struct caller *yard_fake(struct yard *yard, const char *name, uint64_t incarnation,
-                         uint32_t index)
-{
-    struct coxi_hello hello = yard_hello(name, incarnation);
-    struct caller *caller = caller_open(cox_listen_address(yard->crew.c), &hello);
-    const struct coxi_message *message = caller_expect(caller, COXI_HELLO);
-    assert_int_equal(COXI_ROLE_CLIENT, message->hello.role);
-    assert_int_equal(cox_run_id(yard->crew.c), message->hello.session.run);
-    message = caller_expect(caller, COXI_LAYOUT);
-    assert_int_equal(1 + index, message->layout.worker);
-    (void)caller_expect(caller, COXI_MODULE);
-    return caller;
-}
-
-void yard_fake_accept(struct caller *caller)
-{
-    struct coxi_message message = {.kind = COXI_MODULE_LOADED};
-    message.status.message = "";
-    caller_send(caller, &message, NULL, 0);
-}
-
-size_t yard_fake_expect(struct caller *caller, struct coxi_closure_head *ret)
-{
-    const struct coxi_message *message = caller_expect(caller, COXI_DISPATCH);
-    for (size_t i = 0; i < message->dispatch.n_closures; i++) {
-        ret[i] = message->dispatch.closures[i];
-    }
-    return message->dispatch.n_closures;
-}
-
-void yard_fake_answer(struct caller *caller, const struct coxi_closure_head *head,
-                      int code)
-{
-    struct coxi_done_head done = {
-        .closure = head->closure, .attempt = head->attempt, .code = code};
-    struct coxi_message message = {.kind = COXI_DONE, .done = {&done, 1}};
-    caller_send(caller, &message, NULL, 0);
 }

@@ -5,7 +5,6 @@
 
 #include "tests/client/crew.h"
 #include "tests/program.h"
-#include "tests/ps/caller.h"
 
 struct yard {
     struct program ps;
@@ -32,8 +31,9 @@ void yard_kill(struct program *worker);
 /* The process of it that runs steps; another one than `before`, unless that is 0. */
 pid_t yard_step_process(const struct program *worker, pid_t before);
 
-/* Waits until so many workers take closures. */
+/* Waits until so many workers take closures; until so many have been lost. */
 void yard_wait_ready(struct yard *yard, uint64_t n);
+void yard_wait_lost(struct yard *yard, uint64_t n);
 
 /* All but what the ps tell. */
 struct cox_stats yard_stats(struct yard *yard);
@@ -43,25 +43,5 @@ int64_t yard_where(struct yard *yard, uint32_t only);
 
 /* Schedules `n` closures that add 1 to c0. */
 void yard_count(struct yard *yard, int n);
-
-/* ---- workers by the letter: what the test says of them */
-
-/* How a process (`incarnation`) greets that is worker `name`. */
-struct coxi_hello yard_hello(const char *name, uint64_t incarnation);
-
-/* Dials as one; asserts that the client greets, and tells it that it is worker `index`, and
- * of the module. */
-struct caller *yard_fake(struct yard *yard, const char *name, uint64_t incarnation,
-                         uint32_t index);
-
-/* It has loaded the module. */
-void yard_fake_accept(struct caller *caller);
-
-/* The next message brings closures: how many, and which. */
-size_t yard_fake_expect(struct caller *caller, struct coxi_closure_head *ret);
-
-/* It has run one, with this end. */
-void yard_fake_answer(struct caller *caller, const struct coxi_closure_head *head,
-                      int code);
 
 #endif

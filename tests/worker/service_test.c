@@ -466,6 +466,22 @@ TEST(worker_that_is_told_to_end_hands_back_what_it_has_and_what_still_comes)
     caller_close(caller);
 }
 
+/* What the client had sent before it knew is on its way when all else has ended. */
+TEST(worker_that_has_nothing_left_to_do_waits_for_its_client_to_close)
+{
+    struct worker w;
+    worker_open(&w);
+    struct caller *caller = join_ready(&w, &run1);
+    program_kill(&w.program, SIGTERM);
+    (void)caller_expect(caller, COXI_LEAVING);
+    dispatch(caller, 1, 3, "identify", NULL);
+    expect_done(caller, 1, 3, COX_ECANCELLED);
+    dispatch(caller, 4, 3, "identify", NULL);
+    expect_done(caller, 4, 3, COX_ECANCELLED);
+    caller_close(caller);
+    assert_int_equal(128 + SIGTERM, program_wait(&w.program));
+}
+
 TEST(worker_that_is_about_to_go_says_so_to_a_client_that_comes_late)
 {
     struct coxi_session newer = run1;
