@@ -525,7 +525,7 @@ static int use(struct coxi_attempt *attempt, const char *name, struct coxi_kept 
 {
     struct coxi_resources *resources = &attempt->run->resources;
     struct coxi_kept *kept = NULL;
-    if (attempt->used.len / sizeof(kept) == COXI_RESOURCES_MAX) {
+    if (attempt->used.len / sizeof(struct coxi_kept *) == COXI_RESOURCES_MAX) {
         return coxi_error(COX_ELIMIT, "a step uses more than %d resources",
                           COXI_RESOURCES_MAX);
     }
@@ -533,7 +533,7 @@ static int use(struct coxi_attempt *attempt, const char *name, struct coxi_kept 
     if (r != 0) {
         return r;
     }
-    r = coxi_buffer_append_raw(&attempt->used, &kept, sizeof(kept));
+    r = coxi_buffer_append_raw(&attempt->used, &kept, sizeof(struct coxi_kept *));
     if (r != 0) {
         coxi_resources_unuse(resources, kept);
         return r;
