@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tests/client/keeper.h"
+#include "tests/client/yard.h"
 #include "tests/program.h"
 #include "tests/test.h"
 
@@ -233,6 +234,30 @@ static void check_late(const struct cox_options *options)
 TEST(worker_that_joins_later_makes_all_of_them_first)
 {
     keeper_check(check_late);
+}
+
+TEST(worker_that_dials_makes_what_was_created_before_there_was_any)
+{
+    struct yard yard;
+    struct program worker;
+    yard_open(&yard, NULL);
+    assert_code(0, cox_module_load(yard.crew.c, coxi_test_module("resource"),
+                                   &yard.crew.module));
+    (void)keeper_create(&yard.crew, "n", "make",
+                        &(struct keeper_ask){.number = "start", .n = 8});
+    struct cox_future *future =
+        keeper_start(&yard.crew, "bump", &(struct keeper_ask){.name = "n"});
+    yard_worker(&yard, &worker, "anna");
+    assert_int_equal(9, keeper_result(future, "count"));
+
+    /* And again when it returns, by another process, under its name. */
+    yard_kill(&worker);
+    yard_worker(&yard, &worker, "anna");
+    future = keeper_start(&yard.crew, "bump",
+                          &(struct keeper_ask){.name = "n", .only_worker = 1});
+    assert_int_equal(9, keeper_result(future, "count"));
+    yard_close(&yard);
+    yard_kill(&worker);
 }
 
 static void check_cancellation(const struct cox_options *options)
