@@ -287,19 +287,25 @@ int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *a
     return 0;
 }
 
-int coxi_url_check(const char *url)
+/* True for "host:port" behind "<scheme>://". */
+static bool has_host_and_port(const char *url)
 {
     char copy[160];
-    const char *port = "";
-    if (strlen(url) < sizeof(copy) && strstr(url, "://") != NULL) {
-        (void)strcpy(copy, url);
-        port = port_of(copy);
+    if (strlen(url) >= sizeof(copy)) {
+        return false;
     }
-    bool is_port = port > copy && port[-1] != '/' && port[0] == ':' &&
-                   port[1] != '\0' && port[1 + strspn(port + 1, "0123456789")] == '\0';
-    bool is_tcp = strncmp(url, "tcp://", 6) == 0 || strncmp(url, "tls+tcp://", 10) == 0;
+    (void)strcpy(copy, url);
+    const char *port = port_of(copy);
+    const char *host = strstr(copy, "://") + 3;
+    return port != host && port[0] == ':' && port[1] != '\0' &&
+           port[1 + strspn(port + 1, "0123456789")] == '\0';
+}
+
+int coxi_url_check(const char *url)
+{
     bool is_ipc = strncmp(url, "ipc:///", 7) == 0 && url[7] != '\0';
-    if (is_ipc || (is_tcp && is_port)) {
+    bool is_tcp = strncmp(url, "tcp://", 6) == 0 || strncmp(url, "tls+tcp://", 10) == 0;
+    if (is_ipc || (is_tcp && has_host_and_port(url))) {
         return 0;
     }
     return coxi_error(COX_EADDRESS,
