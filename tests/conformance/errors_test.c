@@ -25,7 +25,7 @@ static void check_join_raises(const struct setup *setup)
     struct scene scene;
     scene_open(&scene, setup);
     scene_count(&scene, BEFORE);
-    cox_future_free(scene_schedule_failure(&scene, 7));
+    cox_future_free(scene_schedule_failure(&scene, 7, 0));
     assert_code(COX_ESTEP, cox_join(scene.crew.c, -1));
     assert_error_names("(fail): no luck with 7");
     struct cox_stats stats = scene_stats(&scene);
@@ -49,11 +49,11 @@ static void check_schedule_raises(const struct setup *setup)
 {
     struct scene scene;
     scene_open(&scene, setup);
-    scene_end(scene_schedule_failure(&scene, 3), COX_ESTEP);
+    scene_end(scene_schedule_failure(&scene, 3, 0), COX_ESTEP);
     assert_code(COX_ESTEP, scene_put(&scene));
     assert_error_names("(fail): no luck with 3");
     assert_over(&scene, 0); /* what raised it was not taken in */
-    scene_end(scene_schedule_failure(&scene, 4), COX_ESTEP);
+    scene_end(scene_schedule_failure(&scene, 4, 0), COX_ESTEP);
     assert_code(COX_ESTEP, scene_try_put(&scene));
     assert_error_names("(fail): no luck with 4");
     assert_over(&scene, 0);
@@ -93,7 +93,7 @@ static void check_fetch_raises(const struct setup *setup)
     scene_open(&scene, setup);
     struct cox_future *good = scene_schedule(&scene, "count", 0);
     assert_code(0, cox_future_wait(good, -1));
-    struct cox_future *bad = scene_schedule_failure(&scene, 5);
+    struct cox_future *bad = scene_schedule_failure(&scene, 5, 0);
     assert_failed_with_5(bad);
     assert_failed_with_5(bad);
     assert_code(COX_ESTEP, cox_join(scene.crew.c, -1));
@@ -118,24 +118,24 @@ TEST(fetch_raises_the_error_of_its_step_with_a_queue_of_2)
 
 /* ---- how often */
 
-/* Four failures, all of them scheduled before the first one fails. */
+/* Four failures, all of them scheduled before number 0 is the first one to fail. */
 static void fail_four_times(struct scene *scene)
 {
     enum { FAILURES = 4 };
     struct crew_hold holds[2];
     struct cox_future *failures[FAILURES];
     for (int i = 0; i < 2; i++) {
-        crew_hold(&holds[i], &scene->crew, "hold", true);
+        crew_hold_on(&holds[i], &scene->crew, "hold", 1 + (uint32_t)i, true);
         crew_hold_wait(&holds[i]);
     }
     for (int i = 0; i < FAILURES; i++) {
-        failures[i] = scene_schedule_failure(scene, i);
-    }
-    for (int i = 0; i < 2; i++) {
-        crew_hold_release(&holds[i]);
-        scene_end(holds[i].future, 0);
+        failures[i] = scene_schedule_failure(scene, i, 1 + (uint32_t)i / 2);
     }
     for (int i = 0; i < FAILURES; i++) {
+        if (i % 2 == 0) {
+            crew_hold_release(&holds[i / 2]);
+            scene_end(holds[i / 2].future, 0);
+        }
         scene_end(failures[i], COX_ESTEP);
     }
 }
@@ -147,7 +147,7 @@ static void check_raise_once(const struct setup *setup)
     fail_four_times(&scene);
     assert_int_equal(4, scene_stats(&scene).failed);
     assert_code(COX_ESTEP, cox_join(scene.crew.c, -1));
-    assert_error_names("(fail): no luck with");
+    assert_error_names("(fail): no luck with 0");
     for (int i = 0; i < 3; i++) {
         assert_code(0, cox_join(scene.crew.c, -1));
     }
@@ -175,7 +175,7 @@ static void check_second_round(const struct setup *setup)
         char text[64];
         (void)snprintf(text, sizeof(text), "(fail): no luck with %d", i);
         scene_assert_usable(&scene, EACH * i, EACH);
-        cox_future_free(scene_schedule_failure(&scene, i));
+        cox_future_free(scene_schedule_failure(&scene, i, 0));
         assert_code(COX_ESTEP, cox_join(scene.crew.c, -1));
         assert_error_names(text); /* this round's */
         assert_over(&scene, EACH * (i + 1));
@@ -222,7 +222,7 @@ static void cancel_long(const struct setup *setup, const char *step, int grace_m
     scene_open_with(&scene, setup, &options);
     for (int i = 0; i < 2; i++) { /* an error elsewhere, raised by put or by join */
         hold_long(&scene, step, &hold);
-        scene_end(scene_schedule_failure(&scene, i), COX_ESTEP);
+        scene_end(scene_schedule_failure(&scene, i, 0), COX_ESTEP);
         assert_code(COX_ETIMEDOUT, cox_future_wait(hold.future, 0));
         assert_code(COX_ESTEP, i == 0 ? scene_put(&scene) : scene_wait(&scene));
         assert_cancelled(&scene, &hold);
@@ -273,7 +273,7 @@ static void check_resources_survive(const struct setup *setup)
             assert_code(0, cox_future_cancel(hold.future));
             assert_code(0, cox_join(scene.crew.c, -1));
         } else { /* by an error elsewhere */
-            scene_end(scene_schedule_failure(&scene, i), COX_ESTEP);
+            scene_end(scene_schedule_failure(&scene, i, 0), COX_ESTEP);
             assert_code(COX_ESTEP, cox_join(scene.crew.c, -1));
         }
         assert_cancelled(&scene, &hold);

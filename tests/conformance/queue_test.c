@@ -295,6 +295,27 @@ TEST(done_raises_a_pending_error_with_a_queue_of_2)
     check_raises(&plain_2, call_done, call_done);
 }
 
+/* Two have failed, one after the other, before `call` raises the first. */
+static void fail_twice(struct scene *scene, int (*call)(struct scene *scene))
+{
+    struct crew_hold holds[2];
+    struct caller caller;
+    for (uint32_t i = 0; i < 2; i++) {
+        crew_hold_on(&holds[i], &scene->crew, "hold_and_fail", 1 + i, true);
+    }
+    for (int i = 0; i < 2; i++) {
+        crew_hold_wait(&holds[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        crew_hold_release(&holds[i]);
+        scene_end(holds[i].future, COX_ESTEP);
+    }
+    caller_start(&caller, scene, call);
+    assert_code(COX_ESTEP, caller_join(&caller));
+    assert_non_null(strstr(caller.text, holds[0].path));
+    scene_assert_settled(scene, true);
+}
+
 /* Beside a step that fails, too: that is heard of nowhere but from its future. */
 static void check_first_error(const struct setup *setup,
                               int (*call)(struct scene *scene))
@@ -309,6 +330,7 @@ static void check_first_error(const struct setup *setup,
     struct cox_stats stats = scene_stats(&scene);
     assert_int_equal(0, stats.done);
     assert_int_equal(2 + BEHIND, stats.failed);
+    fail_twice(&scene, call);
     scene_assert_usable(&scene, 0, 4);
     scene_close(&scene);
 }
@@ -338,7 +360,7 @@ static void check_put_after_error(const struct setup *setup)
     struct scene scene;
     scene_open(&scene, setup);
     for (int i = 0; i < 2; i++) {
-        scene_end(scene_schedule_failure(&scene, i), COX_ESTEP);
+        scene_end(scene_schedule_failure(&scene, i, 0), COX_ESTEP);
         assert_code(COX_ESTEP, cox_join(scene.crew.c, -1));
         scene_end(scene_schedule(&scene, "count", 0), 0);
         scene_assert_usable(&scene, 1 + (1 + 20) * i, 20);

@@ -114,12 +114,14 @@ struct cox_future *scene_schedule(struct scene *scene, const char *step, uint32_
     return schedule(scene, step, &call);
 }
 
-struct cox_future *scene_schedule_failure(struct scene *scene, int64_t number)
+struct cox_future *scene_schedule_failure(struct scene *scene, int64_t number,
+                                          uint32_t only)
 {
     struct cox_value arg = COX_SCALAR("n", COX_I64, &number);
     struct cox_call call = COX_CALL_INIT;
     call.args = &arg;
     call.n_args = 1;
+    call.only_worker = only;
     return schedule(scene, "fail", &call);
 }
 

@@ -52,8 +52,9 @@ void scene_wait_ready(struct scene *scene, uint64_t n);
 /* Schedules a step without arguments; on worker `only` - 1, if that is not 0. */
 struct cox_future *scene_schedule(struct scene *scene, const char *step, uint32_t only);
 
-/* The step `fail`, with the number that its message tells. */
-struct cox_future *scene_schedule_failure(struct scene *scene, int64_t number);
+/* The step `fail`, with the number that its message tells; `only` as above. */
+struct cox_future *scene_schedule_failure(struct scene *scene, int64_t number,
+                                          uint32_t only);
 
 /* A resource made by `function` on every worker, from the number `value` (called `arg`;
  * NULL: none). */
