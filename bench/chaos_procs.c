@@ -149,10 +149,11 @@ static size_t sockets(pid_t pid, int ret[SOCKETS_MAX])
     size_t n = 0;
     (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
     DIR *dir = opendir(path);
+    int dir_fd = dir != NULL ? dirfd(dir) : -1;
     struct dirent *entry;
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own */
-    while (dir != NULL && n < SOCKETS_MAX && (entry = readdir(dir)) != NULL) {
-        ssize_t len = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+    while (dir_fd >= 0 && n < SOCKETS_MAX && (entry = readdir(dir)) != NULL) {
+        ssize_t len = readlinkat(dir_fd, entry->d_name, target, sizeof(target) - 1);
         if (len > 0 && strncmp(target, "socket:", strlen("socket:")) == 0) {
             ret[n++] = (int)strtol(entry->d_name, NULL, 10);
         }

@@ -82,8 +82,10 @@ void coxi_straggler_drop(struct cox_future *f)
 
 void coxi_stragglers_lost(struct coxi_worker *worker)
 {
-    while (worker->seconds != NULL) {
-        forget(worker->seconds);
+    for (struct coxi_second *second = worker->seconds; second != NULL;) {
+        struct coxi_second *next = second->next;
+        forget(second);
+        second = next;
     }
 }
 
