@@ -216,28 +216,36 @@ static int check_worker(struct cox_coordinator *c, uint32_t only_worker)
                                          only_worker - 1, n);
 }
 
+/* What is said of a call must be in range; `call` is as this version knows it. */
+static int check_ranges(const struct cox_call *call)
+{
+    if (call->n_args > 0 && call->args == NULL) {
+        return coxi_error(COX_EINVAL, "a call has %zu arguments and no args",
+                          call->n_args);
+    }
+    if (call->priority < COX_PRIORITY_MIN || call->priority > COX_PRIORITY_MAX) {
+        return coxi_error(COX_EINVAL, "a call's priority is %d to %d, not %d",
+                          COX_PRIORITY_MIN, COX_PRIORITY_MAX, call->priority);
+    }
+    if (call->n_inputs > COXI_VALUES_MAX ||
+        (call->n_inputs > 0 && call->inputs == NULL)) {
+        return coxi_error(COX_EINVAL, "a call has %zu inputs%s", call->n_inputs,
+                          call->inputs == NULL ? " and no array of them" : "");
+    }
+    if (call->timeout_ms < -1) {
+        return coxi_error(COX_EINVAL, "a call's timeout_ms is %d", call->timeout_ms);
+    }
+    return 0;
+}
+
 /* The call as this version knows it. */
 static int check_call(struct cox_coordinator *c, const struct cox_call *call,
                       struct cox_call *ret)
 {
     struct cox_call known = COX_CALL_INIT;
     int r = call != NULL ? coxi_struct_copy(&known, sizeof(known), call, "a call") : 0;
-    if (r == 0 && known.n_args > 0 && known.args == NULL) {
-        r = coxi_error(COX_EINVAL, "a call has %zu arguments and no args",
-                       known.n_args);
-    }
-    if (r == 0 &&
-        (known.priority < COX_PRIORITY_MIN || known.priority > COX_PRIORITY_MAX)) {
-        r = coxi_error(COX_EINVAL, "a call's priority is %d to %d, not %d",
-                       COX_PRIORITY_MIN, COX_PRIORITY_MAX, known.priority);
-    }
-    if (r == 0 && (known.n_inputs > COXI_VALUES_MAX ||
-                   (known.n_inputs > 0 && known.inputs == NULL))) {
-        r = coxi_error(COX_EINVAL, "a call has %zu inputs%s", known.n_inputs,
-                       known.inputs == NULL ? " and no array of them" : "");
-    }
-    if (r == 0 && known.timeout_ms < -1) {
-        r = coxi_error(COX_EINVAL, "a call's timeout_ms is %d", known.timeout_ms);
+    if (r == 0) {
+        r = check_ranges(&known);
     }
     if (r == 0) {
         r = check_worker(c, known.only_worker);
@@ -290,13 +298,10 @@ int coxi_call_pack(struct cox_coordinator *c, const struct cox_call *call,
     return r == 0 ? pack_args(ret_known, args) : r;
 }
 
-static int schedule(struct cox_coordinator *c, struct cox_function *function,
-                    const struct cox_call *call, bool wait, struct cox_future **ret)
+/* The closure of a call, with its arguments, in nobody's hands. */
+static int closure_new(struct cox_coordinator *c, struct cox_function *function,
+                       const struct cox_call *call, struct cox_future **ret)
 {
-    if (c == NULL || function == NULL || function->module->c != c) {
-        return coxi_error(COX_EINVAL, "cox_schedule needs a coordinator and a function "
-                                      "of a module of it");
-    }
     size_t size = 0;
     struct cox_future *f = NULL;
     struct coxi_inputs *inputs = NULL;
@@ -323,6 +328,22 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
     f->timeout_ms = coxi_call_timeout(c, &known);
     f->inputs = inputs;
     f->state = inputs != NULL ? COXI_WAITING : COXI_QUEUED;
+    *ret = f;
+    return r;
+}
+
+static int schedule(struct cox_coordinator *c, struct cox_function *function,
+                    const struct cox_call *call, bool wait, struct cox_future **ret)
+{
+    if (c == NULL || function == NULL || function->module->c != c) {
+        return coxi_error(COX_EINVAL, "cox_schedule needs a coordinator and a function "
+                                      "of a module of it");
+    }
+    struct cox_future *f = NULL;
+    int r = closure_new(c, function, call, &f);
+    if (r != 0) {
+        return r;
+    }
     if (ret != NULL) {
         atomic_store_explicit(&f->refs, 2, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);

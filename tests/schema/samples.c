@@ -452,6 +452,14 @@ static uint64_t read_closures(const struct coxi_message *m)
                                 sizeof(m->voided.touched[0]), 4);
 }
 
+/* What has a status, all of which have a text. */
+static bool is_status(const struct coxi_message *m)
+{
+    return m->kind == COXI_STATUS || m->kind == COXI_PULLED ||
+           m->kind == COXI_COMMITTED || m->kind == COXI_MODULE_LOADED ||
+           m->kind == COXI_RESOURCE_MADE;
+}
+
 bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
                   uint64_t *ret_sum)
 {
@@ -461,9 +469,7 @@ bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
     assert_true(m->kind >= COXI_HELLO && (int)m->kind <= SAMPLE_KINDS);
     if (m->kind == COXI_REFUSE) {
         sum = read_text(m->refuse.message);
-    } else if (m->kind == COXI_STATUS || m->kind == COXI_PULLED ||
-               m->kind == COXI_COMMITTED || m->kind == COXI_MODULE_LOADED ||
-               m->kind == COXI_RESOURCE_MADE) {
+    } else if (is_status(m)) {
         sum = read_text(m->status.message);
     } else if (m->kind == COXI_CREATE) {
         sum = read_variable(&m->create.variable);
