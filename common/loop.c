@@ -1,6 +1,9 @@
 /*
  * See loop.h. The mailbox is a list under a leaf lock; one wake-up (uv_async) serves
  * all mail posted since the loop last looked.
+ *
+ * A turn (mail and on_wake, or a tick) has the turn's lock, so that another thread may
+ * take one while the loop sleeps (coxi_loop_wake_here).
  */
 #include "common/loop.h"
 
@@ -31,6 +34,7 @@ struct coxi_loop {
     atomic_bool stop;
     bool threaded;
     pthread_t thread;
+    pthread_mutex_t turn; /* guards what turns work on; comes before all others */
     pthread_mutex_t lock; /* guards first, last; leaf */
     struct coxi_mail *first;
     struct coxi_mail *last;
@@ -53,10 +57,12 @@ static void on_async(uv_async_t *async)
 {
     struct coxi_loop *loop = async->data;
     bool stop = atomic_load(&loop->stop);
+    coxi_lock(&loop->turn);
     run_mail(loop);
     if (atomic_exchange(&loop->wake, false) && loop->on_wake != NULL) {
         loop->on_wake(loop->arg);
     }
+    coxi_unlock(&loop->turn);
     if (stop) {
         uv_stop(&loop->uv);
     }
@@ -65,7 +71,9 @@ static void on_async(uv_async_t *async)
 static void on_timer(uv_timer_t *timer)
 {
     struct coxi_loop *loop = timer->data;
+    coxi_lock(&loop->turn);
     loop->on_tick(loop->arg);
+    coxi_unlock(&loop->turn);
 }
 
 int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
@@ -81,6 +89,7 @@ int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
         return coxi_error(COX_ENOMEM, "cannot start an event loop: %s",
                           uv_strerror(failed));
     }
+    (void)pthread_mutex_init(&loop->turn, NULL);
     (void)pthread_mutex_init(&loop->lock, NULL);
     loop->arg = arg;
     loop->on_tick = on_tick;
@@ -128,6 +137,21 @@ void coxi_loop_wake(struct coxi_loop *loop)
 {
     if (!atomic_exchange(&loop->wake, true)) {
         (void)uv_async_send(&loop->async);
+    }
+}
+
+void coxi_loop_wake_here(struct coxi_loop *loop)
+{
+    if (pthread_mutex_trylock(&loop->turn) != 0) {
+        coxi_loop_wake(loop);
+        return;
+    }
+    loop->on_wake(loop->arg);
+    bool again = atomic_load(&loop->wake);
+    coxi_unlock(&loop->turn);
+    if (again) {
+        (void)uv_async_send(
+            &loop->async); /* a turn is wanted that nobody has told of */
     }
 }
 
@@ -221,5 +245,6 @@ void coxi_loop_free(struct coxi_loop *loop)
     (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     (void)uv_loop_close(&loop->uv);
     (void)pthread_mutex_destroy(&loop->lock);
+    (void)pthread_mutex_destroy(&loop->turn);
     free(loop);
 }

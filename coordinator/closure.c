@@ -350,6 +350,7 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
     }
     coxi_lock(&c->lock);
     r = enqueue(c, f, wait);
+    bool alone = c->n_unsettled == 1;
     coxi_unlock(&c->lock);
     if (r != 0) {
         if (ret != NULL) {
@@ -359,9 +360,13 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
         coxi_futures_free(f);
         return r;
     }
-    coxi_loop_wake(c->loop);
     if (ret != NULL) {
         *ret = f;
+    }
+    if (alone) {
+        coxi_loop_wake_here(c->loop); /* nothing to wait for so that it goes along */
+    } else {
+        coxi_loop_wake(c->loop);
     }
     return 0;
 }

@@ -20,8 +20,9 @@
  *   resource.c  what each worker makes and keeps
  *   checkpoint.c, evaluator.c
  *
- * Threads: users' threads, one loop thread, one callback thread. The loop owns closures from the moment
- * they leave the intake until they are settled, and everything about workers. What both
+ * Threads: users' threads, one loop thread, one callback thread. The loop owns closures
+ * from the moment they leave the intake until they are settled, and everything about
+ * workers. "Loop" means in a turn of it: a user's thread may take one (cox_schedule). What both
  * sides touch is under `lock`. Connections to the ps have threads of their own
  * (common/ps_client).
  */

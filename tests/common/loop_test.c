@@ -250,6 +250,35 @@ TEST(a_wake_after_a_call_makes_another)
     assert_int_equal(200, atomic_load(&s.n_wakes));
 }
 
+TEST(a_wake_here_is_a_call_on_this_thread_while_the_loop_sleeps)
+{
+    struct sleeper s;
+    sleeper_init(&s);
+    for (int i = 1; i <= 3; i++) { /* it does not run yet: nobody else could call */
+        coxi_loop_wake_here(s.loop);
+        assert_int_equal(i, atomic_load(&s.n_wakes));
+    }
+    coxi_loop_stop(s.loop);
+    sleeper_fini(&s);
+}
+
+TEST(a_wake_here_waits_for_no_turn_and_is_not_lost_in_one)
+{
+    struct sleeper s;
+    sleeper_init(&s);
+    s.mail = (struct coxi_mail){NULL, keep_busy};
+    assert_code(0, coxi_loop_start(s.loop, "loop"));
+    coxi_loop_post(s.loop, &s.mail);
+    assert_true(gate_wait(&s.busy, 1)); /* the loop is in a turn, until told to go on */
+    coxi_loop_wake_here(s.loop);
+    assert_int_equal(0, atomic_load(&s.n_wakes));
+    gate_pass(&s.go);
+    assert_true(gate_wait(&s.woken, 1));
+    coxi_loop_stop(s.loop);
+    sleeper_fini(&s);
+    assert_int_equal(1, atomic_load(&s.n_wakes));
+}
+
 static struct sleeper *wakes_later;
 static int seen_by_mail[3];
 
