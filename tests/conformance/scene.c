@@ -1,6 +1,7 @@
 /* See scene.h. */
 #include "tests/conformance/scene.h"
 
+#include <glob.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -236,33 +237,61 @@ void scene_wait_ready(struct scene *scene, uint64_t n)
 
 /* ---- workers that die */
 
-/* While its supervisor is stopped no next attempt can begin, and meet the FIFO's old
- * writer. */
-static void kill_worker(struct scene *scene, int worker, struct crew_hold *held,
-                        int supervisors_signal)
+/* Every thread of the process is stopped. */
+static bool is_stopped(void *arg)
 {
-    pid_t steps = crew_step_process(&scene->crew, worker);
+    char pattern[64];
+    bool stopped = true;
+    glob_t tasks = {0};
+    (void)snprintf(pattern, sizeof(pattern), "/proc/%d/task/*/stat", *(int *)arg);
+    assert_int_equal(0, glob(pattern, 0, NULL, &tasks));
+    for (size_t i = 0; i < tasks.gl_pathc; i++) {
+        char state = '?';
+        FILE *file = fopen(tasks.gl_pathv[i], "re");
+        if (file != NULL) {
+            (void)fscanf(file, "%*d (%*[^)]) %c", &state);
+            (void)fclose(file);
+        }
+        stopped = stopped && state == 'T';
+    }
+    globfree(&tasks);
+    return stopped;
+}
+
+/*
+ * A held step must not see the end of its hold, nor its next attempt, on whatever worker,
+ * the writer of this one: it is stopped, let go, and killed. The supervisor, if it is to
+ * be killed, must not start another process meanwhile.
+ */
+static void kill_worker(struct scene *scene, int worker, struct crew_hold *held,
+                        bool supervisor_too)
+{
+    int steps = crew_step_process(&scene->crew, worker);
     pid_t supervisor = crew_supervisor(&scene->crew, worker);
-    assert_int_equal(0, kill(supervisor, SIGSTOP));
-    crew_kill(steps);
+    if (supervisor_too) {
+        assert_int_equal(0, kill(supervisor, SIGSTOP));
+    }
     if (held != NULL) {
+        assert_int_equal(0, kill(steps, SIGSTOP));
+        coxi_test_until(is_stopped, &steps, "a process that is stopped");
         crew_hold_release(held);
     }
-    assert_int_equal(0, kill(supervisor, supervisors_signal));
-    crew_wait_gone(steps);
-    if (supervisors_signal == SIGKILL) {
+    crew_kill(steps);
+    if (supervisor_too) {
+        crew_kill(supervisor);
         crew_wait_gone(supervisor);
     }
+    crew_wait_gone(steps);
 }
 
 void scene_kill(struct scene *scene, int worker, struct crew_hold *held)
 {
-    kill_worker(scene, worker, held, SIGCONT);
+    kill_worker(scene, worker, held, false);
 }
 
 void scene_kill_host(struct scene *scene, int worker, struct crew_hold *held)
 {
-    kill_worker(scene, worker, held, SIGKILL);
+    kill_worker(scene, worker, held, true);
 }
 
 static bool are_back(void *arg)
