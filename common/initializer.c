@@ -21,7 +21,9 @@ int coxi_initializer_check(const struct coxi_initializer *initializer)
         return coxi_error(COX_EINVAL, "%g to %g is no range of a uniform initializer",
                           (double)initializer->a, (double)initializer->b);
     }
-    if (initializer->kind == COXI_INIT_NORMAL && initializer->b < 0) {
+    if ((initializer->kind == COXI_INIT_NORMAL ||
+         initializer->kind == COXI_INIT_TRUNCATED_NORMAL) &&
+        initializer->b < 0) {
         return coxi_error(COX_EINVAL,
                           "a normal initializer's deviation must not be negative: %g",
                           (double)initializer->b);
@@ -29,15 +31,39 @@ int coxi_initializer_check(const struct coxi_initializer *initializer)
     return 0;
 }
 
+/* Two independent standard normal numbers. */
+static void normal_pair(uint64_t *state, double ret[2])
+{
+    double radius = sqrt(-2.0 * log(1.0 - coxi_rand_unit(state)));
+    double angle = 6.283185307179586 * coxi_rand_unit(state);
+    ret[0] = radius * cos(angle);
+    ret[1] = radius * sin(angle);
+}
+
 static void fill_normal(uint64_t state, float mean, float deviation, float *row,
                         size_t n)
 {
     for (size_t i = 0; i < n; i += 2) {
-        double radius = sqrt(-2.0 * log(1.0 - coxi_rand_unit(&state)));
-        double angle = 6.283185307179586 * coxi_rand_unit(&state);
-        row[i] = mean + deviation * (float)(radius * cos(angle));
+        double pair[2];
+        normal_pair(&state, pair);
+        row[i] = mean + deviation * (float)pair[0];
         if (i + 1 < n) {
-            row[i + 1] = mean + deviation * (float)(radius * sin(angle));
+            row[i + 1] = mean + deviation * (float)pair[1];
+        }
+    }
+}
+
+/* Ends: 21 of 22 numbers are taken, and the generator comes by every number there is. */
+static void fill_truncated(uint64_t state, float mean, float deviation, float *row,
+                           size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        double pair[2];
+        normal_pair(&state, pair);
+        for (size_t k = 0; k < 2 && i < n; k++) {
+            if (fabs(pair[k]) <= 2) {
+                row[i++] = mean + deviation * (float)pair[k];
+            }
         }
     }
 }
@@ -51,6 +77,9 @@ void coxi_initializer_row(const struct coxi_initializer *initializer, uint64_t k
     switch ((enum coxi_initializer_kind)initializer->kind) {
     case COXI_INIT_NORMAL:
         fill_normal(state, a, b, row, n);
+        return;
+    case COXI_INIT_TRUNCATED_NORMAL:
+        fill_truncated(state, a, b, row, n);
         return;
     case COXI_INIT_UNIFORM:
         for (size_t i = 0; i < n; i++) {

@@ -12,9 +12,10 @@
 
 enum coxi_initializer_kind {
     COXI_INIT_ZEROS = 0,
-    COXI_INIT_CONSTANT, /* a */
-    COXI_INIT_UNIFORM,  /* in [a, b) */
-    COXI_INIT_NORMAL,   /* mean a, standard deviation b (Box-Muller) */
+    COXI_INIT_CONSTANT,         /* a */
+    COXI_INIT_UNIFORM,          /* in [a, b) */
+    COXI_INIT_NORMAL,           /* mean a, standard deviation b (Box-Muller) */
+    COXI_INIT_TRUNCATED_NORMAL, /* such a number again until it is in [a - 2b, a + 2b] */
     COXI_INIT_END,
 };
 

@@ -15,8 +15,9 @@ static struct coxi_initializer of(uint32_t kind, float a, float b, uint64_t seed
 
 TEST(a_row_depends_on_seed_and_key_alone)
 {
-    static const uint32_t kinds[] = {COXI_INIT_UNIFORM, COXI_INIT_NORMAL};
-    for (size_t i = 0; i < 2; i++) {
+    static const uint32_t kinds[] = {COXI_INIT_UNIFORM, COXI_INIT_NORMAL,
+                                     COXI_INIT_TRUNCATED_NORMAL};
+    for (size_t i = 0; i < 3; i++) {
         struct coxi_initializer in = of(kinds[i], 0, 1, 11);
         struct coxi_initializer other_seed = of(kinds[i], 0, 1, 12);
         float row[DIM];
@@ -40,8 +41,9 @@ TEST(a_row_depends_on_seed_and_key_alone)
 TEST(a_column_does_not_depend_on_how_many_there_are)
 {
     static const uint32_t kinds[] = {COXI_INIT_UNIFORM, COXI_INIT_NORMAL,
-                                     COXI_INIT_CONSTANT, COXI_INIT_ZEROS};
-    for (size_t i = 0; i < 4; i++) {
+                                     COXI_INIT_CONSTANT, COXI_INIT_ZEROS,
+                                     COXI_INIT_TRUNCATED_NORMAL};
+    for (size_t i = 0; i < 5; i++) {
         struct coxi_initializer in = of(kinds[i], 0, 1, 5);
         float all[DIM];
         coxi_initializer_row(&in, 3, all, DIM);
@@ -64,6 +66,10 @@ TEST(known_rows_stay_as_they_are)
     /* Key 0 hashes to 0: the first numbers of splitmix64 of the seed. */
     assert_true(fabsf(row[0] - 0.35008016F) < 1e-6F);
     assert_true(fabsf(row[1] - 0.17364427F) < 1e-6F);
+    in.kind = COXI_INIT_TRUNCATED_NORMAL;
+    coxi_initializer_row(&in, 0, row, 2);
+    assert_true(fabsf(row[0] - (float)(sqrt(-2 * log(1 - 0.350080163)) *
+                                       cos(2 * 3.14159265 * 0.173644272))) < 1e-6F);
 }
 
 TEST(uniform_numbers_fill_their_range)
@@ -126,6 +132,36 @@ TEST(normal_numbers_have_their_mean_and_deviation)
     assert_true(fabs((double)within_one / N - 0.6827) < 0.01);
 }
 
+/* That of a standard normal number cut off at 2 deviations: Johnson, Kotz, Balakrishnan,
+ * Continuous univariate distributions 1, 10.1. */
+static const double truncated_deviation = 0.87962566;
+
+TEST(truncated_normal_numbers_have_their_mean_deviation_and_bounds)
+{
+    enum { ROWS = 10000, N = ROWS * DIM };
+    struct coxi_initializer in = of(COXI_INIT_TRUNCATED_NORMAL, -3, 0.5F, 9);
+    double sum = 0;
+    double squares = 0;
+    int within_one = 0;
+    int near_the_end = 0;
+    for (uint64_t key = 0; key < ROWS; key++) {
+        float row[DIM];
+        coxi_initializer_row(&in, key * 1000, row, DIM);
+        for (int k = 0; k < DIM; k++) {
+            double x = row[k] + 3.0;
+            assert_true(row[k] >= -4 && row[k] <= -2);
+            sum += x;
+            squares += x * x;
+            within_one += fabs(x) < 0.5;
+            near_the_end += fabs(x) > 0.95;
+        }
+    }
+    assert_true(fabs(sum / N) < 0.01);
+    assert_true(fabs(sqrt(squares / N) - 0.5 * truncated_deviation) < 0.005);
+    assert_true(fabs((double)within_one / N - 0.6827 / 0.9545) < 0.01);
+    assert_true(fabs((double)near_the_end / N - 0.0119 / 0.9545) < 0.002);
+}
+
 /* Neighbours in a row come from one pair of random numbers: they must not show it. */
 TEST(normal_neighbours_are_not_correlated)
 {
@@ -162,7 +198,7 @@ TEST(good_parameters_are_accepted)
     const struct coxi_initializer good[] = {
         of(COXI_INIT_CONSTANT, -3, 0, 0), of(COXI_INIT_UNIFORM, -1, 1, 0),
         of(COXI_INIT_UNIFORM, 1, 1, 0),   of(COXI_INIT_NORMAL, -1, 0, 0),
-        of(COXI_INIT_NORMAL, 5, 2, 0),
+        of(COXI_INIT_NORMAL, 5, 2, 0),    of(COXI_INIT_TRUNCATED_NORMAL, 5, 2, 0),
     };
     for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
         assert_code(0, coxi_initializer_check(&good[i]));
@@ -182,6 +218,8 @@ TEST(parameters_that_make_no_numbers_are_einval)
         of(COXI_INIT_UNIFORM, -3e38F, 3e38F, 0),
         of(COXI_INIT_NORMAL, 0, INFINITY, 0),
         of(COXI_INIT_NORMAL, 0, -1, 0),
+        of(COXI_INIT_TRUNCATED_NORMAL, 0, -1, 0),
+        of(COXI_INIT_TRUNCATED_NORMAL, NAN, 1, 0),
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         assert_code(COX_EINVAL, coxi_initializer_check(&bad[i]));
