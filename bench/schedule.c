@@ -34,7 +34,7 @@ static void stage_open(struct bench *bench, struct stage *ret)
     crew_open(bench, 2, 2, NULL, &ret->crew);
     spec.name = "rows";
     spec.dim = 8;
-    spec.optimizer = (struct cox_optimizer){COX_SGD, 0.01F, 0, 0};
+    spec.optimizer = (struct cox_optimizer){.kind = COX_SGD, .learning_rate = 0.01F};
     bench_check(cox_table_create(ret->crew.c, &spec, &table), "table");
     ret->nothing = crew_function(&ret->crew, "nothing");
     ret->push_row = crew_function(&ret->crew, "push_row");

@@ -23,7 +23,10 @@ struct job {
     char module[4200];
 };
 
-static const struct cox_optimizer adagrad = {COX_ADAGRAD, 0.1F, 1e-7F, 100};
+static const struct cox_optimizer adagrad = {.kind = COX_ADAGRAD,
+                                             .learning_rate = 0.1F,
+                                             .epsilon = 1e-7F,
+                                             .initial_accumulator = 100};
 
 static void fill_args(const struct job *job, size_t i, const double *l2,
                       struct cox_value args[5])

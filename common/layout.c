@@ -2,7 +2,6 @@
 #include "common/layout.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,22 +45,13 @@ static int check_name(const char *name)
 
 static int check_optimizer(const struct coxi_variable *v)
 {
-    const struct coxi_optimizer *o = &v->optimizer;
-    if (o->kind >= COXI_OPTIMIZER_END) {
-        return coxi_error(COX_EINVAL, "variable '%s': %u is no optimizer", v->name,
-                          o->kind);
+    int r = coxi_optimizer_check(&v->optimizer);
+    if (r != 0) {
+        return coxi_error(r, "variable '%s': %s", v->name, coxi_error_text());
     }
-    if (o->kind != COXI_OPTIMIZER_NONE && v->dtype != COX_F32) {
+    if (v->optimizer.kind != COXI_OPTIMIZER_NONE && v->dtype != COX_F32) {
         return coxi_error(COX_EINVAL, "variable '%s': optimizers take F32, not %s",
                           v->name, coxi_dtype_name(v->dtype));
-    }
-    if (!isfinite(o->learning_rate) || !isfinite(o->epsilon) ||
-        !isfinite(o->initial_accumulator) || o->epsilon < 0 ||
-        o->initial_accumulator < 0) {
-        return coxi_error(COX_EINVAL,
-                          "variable '%s': an optimizer's parameters must be finite, "
-                          "epsilon and accumulator not negative",
-                          v->name);
     }
     return 0;
 }
@@ -168,11 +158,7 @@ static bool float_equal(float a, float b)
 
 static bool rules_equal(const struct coxi_variable *a, const struct coxi_variable *b)
 {
-    return a->optimizer.kind == b->optimizer.kind &&
-           float_equal(a->optimizer.learning_rate, b->optimizer.learning_rate) &&
-           float_equal(a->optimizer.epsilon, b->optimizer.epsilon) &&
-           float_equal(a->optimizer.initial_accumulator,
-                       b->optimizer.initial_accumulator) &&
+    return coxi_optimizer_equal(&a->optimizer, &b->optimizer) &&
            a->initializer.kind == b->initializer.kind &&
            float_equal(a->initializer.a, b->initializer.a) &&
            float_equal(a->initializer.b, b->initializer.b) &&

@@ -11,19 +11,13 @@
 #include <stdint.h>
 
 #include "common/hash.h"
+#include "common/rule.h"
 #include "schema/wire.h"
 
 enum {
     COXI_PS_MAX = 1024,
     COXI_VARIABLES_MAX = 65536,
     COXI_TABLE_DIM_MAX = 4096,
-};
-
-enum coxi_optimizer_kind {
-    COXI_OPTIMIZER_NONE = 0, /* gradients are refused */
-    COXI_OPTIMIZER_SGD,
-    COXI_OPTIMIZER_ADAGRAD,
-    COXI_OPTIMIZER_END,
 };
 
 /*

@@ -41,6 +41,26 @@ static json_t *shard_json(const struct coxi_manifest_shard *shard)
                      "watermark", (json_int_t)shard->watermark, "applied", applied);
 }
 
+static json_t *optimizer_json(const struct coxi_optimizer *o)
+{
+    const struct coxi_schedule *s = &o->schedule;
+    json_t *schedule =
+        json_pack("{s:I, s:I, s:I}", "kind", (json_int_t)s->kind, "steps",
+                  (json_int_t)s->steps, "warmup_steps", (json_int_t)s->warmup_steps);
+    json_t *optimizer =
+        json_pack("{s:I, s:O}", "kind", (json_int_t)o->kind, "schedule", schedule);
+#define PUT(name)                                                                      \
+    (void)json_object_set_new(optimizer, #name, json_real((double)o->name));
+    COXI_OPTIMIZER_NUMBERS(PUT)
+#undef PUT
+#define PUT(name)                                                                      \
+    (void)json_object_set_new(schedule, #name, json_real((double)s->name));
+    COXI_SCHEDULE_NUMBERS(PUT)
+#undef PUT
+    json_decref(schedule);
+    return optimizer;
+}
+
 static json_t *variable_json(const struct coxi_variable *v)
 {
     json_t *shape = json_array();
@@ -54,19 +74,15 @@ static json_t *variable_json(const struct coxi_variable *v)
                               "begin", (json_int_t)v->shards[i].begin, "count",
                               (json_int_t)v->shards[i].count));
     }
-    json_t *optimizer = json_pack(
-        "{s:I, s:f, s:f, s:f}", "kind", (json_int_t)v->optimizer.kind, "learning_rate",
-        (double)v->optimizer.learning_rate, "epsilon", (double)v->optimizer.epsilon,
-        "initial_accumulator", (double)v->optimizer.initial_accumulator);
     json_t *initializer =
         json_pack("{s:I, s:f, s:f, s:o}", "kind", (json_int_t)v->initializer.kind, "a",
                   (double)v->initializer.a, "b", (double)v->initializer.b, "seed",
                   hex(v->initializer.seed));
-    return json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "id",
-                     (json_int_t)v->id, "name", v->name, "kind",
-                     v->kind == COXI_KIND_TABLE ? "table" : "dense", "dtype",
-                     coxi_dtype_name(v->dtype), "shape", shape, "shards", shards,
-                     "optimizer", optimizer, "initializer", initializer);
+    return json_pack(
+        "{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "id", (json_int_t)v->id, "name",
+        v->name, "kind", v->kind == COXI_KIND_TABLE ? "table" : "dense", "dtype",
+        coxi_dtype_name(v->dtype), "shape", shape, "shards", shards, "optimizer",
+        optimizer_json(&v->optimizer), "initializer", initializer);
 }
 
 static char *manifest_text(const struct coxi_manifest *m)
@@ -182,14 +198,26 @@ static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
     return true;
 }
 
+static bool read_optimizer(const json_t *in, struct coxi_optimizer *o)
+{
+    const json_t *schedule = json_object_get(in, "schedule");
+    struct coxi_schedule *s = &o->schedule;
+    bool whole = get_u32(in, "kind", &o->kind) && get_u32(schedule, "kind", &s->kind) &&
+                 get_u64(schedule, "steps", &s->steps) &&
+                 get_u64(schedule, "warmup_steps", &s->warmup_steps);
+#define GET(name) whole = whole && get_float(in, #name, &o->name);
+    COXI_OPTIMIZER_NUMBERS(GET)
+#undef GET
+#define GET(name) whole = whole && get_float(schedule, #name, &s->name);
+    COXI_SCHEDULE_NUMBERS(GET)
+#undef GET
+    return whole;
+}
+
 static bool read_rules(const json_t *in, struct coxi_variable *v)
 {
-    const json_t *o = json_object_get(in, "optimizer");
     const json_t *i = json_object_get(in, "initializer");
-    return get_u32(o, "kind", &v->optimizer.kind) &&
-           get_float(o, "learning_rate", &v->optimizer.learning_rate) &&
-           get_float(o, "epsilon", &v->optimizer.epsilon) &&
-           get_float(o, "initial_accumulator", &v->optimizer.initial_accumulator) &&
+    return read_optimizer(json_object_get(in, "optimizer"), &v->optimizer) &&
            get_u32(i, "kind", &v->initializer.kind) &&
            get_float(i, "a", &v->initializer.a) &&
            get_float(i, "b", &v->initializer.b) &&

@@ -16,7 +16,7 @@
  *   worker.c    workers: setting up, sending to them, losing (loop)
  *   contact.c   their connections;  door.c  where those dial that are not listed (loop)
  *   conn.c      one connection to a worker, as events on the loop
- *   variable.c  variables and tables;  module.c  step modules
+ *   variable.c  variables and tables;  rules.c  their optimizers;  module.c  step modules
  *   resource.c  what each worker makes and keeps
  *   checkpoint.c, evaluator.c
  *

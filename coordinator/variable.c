@@ -10,9 +10,8 @@
 #include "common/layout.h"
 #include "common/sync.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/rules.h"
 
-_Static_assert((int)COX_SGD == (int)COXI_OPTIMIZER_SGD, "one numbering");
-_Static_assert((int)COX_ADAGRAD == (int)COXI_OPTIMIZER_ADAGRAD, "one numbering");
 _Static_assert((int)COX_RANK_MAX == (int)COXI_WIRE_RANK_MAX, "one limit");
 _Static_assert((int)COX_NAME_MAX == (int)COXI_WIRE_NAME_MAX, "one limit");
 
@@ -215,17 +214,6 @@ static void announce(struct cox_coordinator *c)
     coxi_loop_wake(c->loop);
 }
 
-static void set_rules(struct coxi_variable *variable,
-                      const struct cox_optimizer *optimizer,
-                      const struct cox_initializer *initializer)
-{
-    variable->optimizer =
-        (struct coxi_optimizer){optimizer->kind, optimizer->learning_rate,
-                                optimizer->epsilon, optimizer->initial_accumulator};
-    variable->initializer = (struct coxi_initializer){
-        initializer->kind, initializer->a, initializer->b, initializer->seed};
-}
-
 /* How many shards are made where `asked` are wanted: no more than there are ps or
  * rows. */
 static uint32_t shards_of(const struct cox_coordinator *c,
@@ -252,7 +240,7 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
     wanted.dtype = s.dtype;
     wanted.rank = s.rank;
     memcpy(wanted.shape, s.shape, sizeof(wanted.shape));
-    set_rules(&wanted, &s.optimizer, &s.initializer);
+    coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
     if (s.initializer.kind != COX_ZEROS && s.dtype != COX_F32) {
         return coxi_error(COX_EINVAL,
                           "variable '%s': only F32 starts at other than zero", s.name);
@@ -290,7 +278,7 @@ int cox_table_create(struct cox_coordinator *c, const struct cox_table_spec *spe
                                    .dtype = COX_F32,
                                    .rank = 1,
                                    .shape = {s.dim}};
-    set_rules(&wanted, &s.optimizer, &s.initializer);
+    coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
     struct coxi_variable *made;
     struct cox_table *handle = malloc(sizeof(*handle));
     r = handle == NULL ? coxi_error_memory("a table") : create(c, &wanted, 0, &made);

@@ -1,6 +1,13 @@
-/* See dense.h. A block's lock is one of a few, chosen by its number. */
+/*
+ * See dense.h. A block's lock is one of a few, chosen by its number.
+ *
+ * A rule for whole rows (row-wise Adagrad) goes over a row's blocks twice, and over its
+ * accumulator in between. The lock `rows` keeps the gradients of others off meanwhile;
+ * what else changes values takes turns with it block by block.
+ */
 #include "ps/dense.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +24,10 @@ struct coxi_dense {
     size_t row_bytes;
     size_t bytes;
     uint8_t *data; /* 64-aligned */
-    float *slot;
+    struct coxi_state_layout layout;
+    float *states[COXI_STATES_MAX];
+    atomic_uint_least64_t step;
+    pthread_mutex_t rows; /* guards the states of rows; before locks */
     pthread_mutex_t
         locks[STRIPES]; /* block b: locks[b % STRIPES]; guard contents; leaf */
 };
@@ -37,6 +47,45 @@ static void fill(struct coxi_dense *dense, const struct coxi_shard *shard)
     }
 }
 
+static size_t state_bytes(const struct coxi_dense *dense, size_t i)
+{
+    return i < dense->layout.n_slots ? dense->bytes
+                                     : dense->bytes / dense->row_bytes * sizeof(float);
+}
+
+static size_t n_states(const struct coxi_dense *dense)
+{
+    return dense->layout.n_slots + dense->layout.n_row;
+}
+
+/* Memory for all, and each kind of state as it starts. */
+static int allocate(struct coxi_dense *dense)
+{
+    dense->data = aligned_alloc(64, coxi_align(dense->bytes, 64));
+    bool whole = dense->data != NULL;
+    for (size_t s = 0; s < n_states(dense); s++) {
+        size_t bytes = state_bytes(dense, s);
+        float *state = aligned_alloc(64, coxi_align(bytes, 64));
+        dense->states[s] = state;
+        whole = whole && state != NULL;
+        for (size_t i = 0; state != NULL && i < bytes / sizeof(float); i++) {
+            state[i] = dense->layout.states[s].start;
+        }
+    }
+    return whole ? 0
+                 : coxi_error(COX_ENOMEM, "out of memory for variable '%s'",
+                              dense->variable->name);
+}
+
+static void release(struct coxi_dense *dense)
+{
+    for (size_t s = 0; s < n_states(dense); s++) {
+        free(dense->states[s]);
+    }
+    free(dense->data);
+    free(dense);
+}
+
 int coxi_dense_new(const struct coxi_variable *variable, const struct coxi_shard *shard,
                    struct coxi_dense **ret)
 {
@@ -47,22 +96,14 @@ int coxi_dense_new(const struct coxi_variable *variable, const struct coxi_shard
     dense->variable = variable;
     dense->row_bytes = coxi_variable_row_bytes(variable);
     dense->bytes = dense->row_bytes * shard->count;
-    size_t slots = coxi_optimizer_slots(&variable->optimizer);
-    dense->data = aligned_alloc(64, coxi_align(dense->bytes, 64));
-    if (slots > 0) {
-        dense->slot = aligned_alloc(64, coxi_align(dense->bytes, 64));
-    }
-    if (dense->data == NULL || (slots > 0 && dense->slot == NULL)) {
-        free(dense->data);
-        free(dense->slot);
-        free(dense);
-        return coxi_error(COX_ENOMEM, "out of memory for variable '%s'",
-                          variable->name);
+    dense->layout = coxi_optimizer_layout(variable);
+    int r = allocate(dense);
+    if (r != 0) {
+        release(dense);
+        return r;
     }
     fill(dense, shard);
-    for (size_t i = 0; slots > 0 && i < dense->bytes / sizeof(float); i++) {
-        dense->slot[i] = coxi_optimizer_slot_start(&variable->optimizer);
-    }
+    (void)pthread_mutex_init(&dense->rows, NULL);
     for (size_t i = 0; i < STRIPES; i++) {
         (void)pthread_mutex_init(&dense->locks[i], NULL);
     }
@@ -76,9 +117,8 @@ void coxi_dense_free(struct coxi_dense *dense)
         for (size_t i = 0; i < STRIPES; i++) {
             (void)pthread_mutex_destroy(&dense->locks[i]);
         }
-        free(dense->data);
-        free(dense->slot);
-        free(dense);
+        (void)pthread_mutex_destroy(&dense->rows);
+        release(dense);
     }
 }
 
@@ -147,9 +187,88 @@ static void add(uint32_t dtype, void *to, const void *from, size_t n)
     }
 }
 
+/* ---- gradients */
+
+/* Those for [start, end) of the data. */
+static void apply(struct coxi_dense *dense, const struct coxi_optimizer_step *step,
+                  size_t start, size_t end, const float *g)
+{
+    float *w = (float *)(void *)dense->data;
+    for (size_t at = start; at < end;) {
+        size_t n = part_of(at, end);
+        size_t first = at / sizeof(float);
+        float *slots[COXI_SLOTS_MAX] = {NULL};
+        for (size_t s = 0; s < dense->layout.n_slots; s++) {
+            slots[s] = dense->states[s] + first;
+        }
+        coxi_lock(lock_of(dense, at));
+        coxi_optimizer_apply(step, w + first, slots, g + (at - start) / sizeof(float),
+                             n / sizeof(float));
+        coxi_unlock(lock_of(dense, at));
+        at += n;
+    }
+}
+
+/* The sum of squares of the row at [start, end) of the data. */
+static double squares(struct coxi_dense *dense, const struct coxi_optimizer_step *step,
+                      size_t start, size_t end, const float *g)
+{
+    const float *w = (const float *)(const void *)dense->data;
+    double sum = 0;
+    for (size_t at = start; at < end;) {
+        size_t n = part_of(at, end);
+        coxi_lock(lock_of(dense, at));
+        sum +=
+            coxi_optimizer_squares(step, w + at / sizeof(float),
+                                   g + (at - start) / sizeof(float), n / sizeof(float));
+        coxi_unlock(lock_of(dense, at));
+        at += n;
+    }
+    return sum;
+}
+
+static void apply_rows(struct coxi_dense *dense, const struct coxi_optimizer_step *step,
+                       uint64_t begin, uint64_t count, const float *g)
+{
+    size_t n = dense->row_bytes / sizeof(float);
+    coxi_lock(&dense->rows);
+    for (uint64_t row = begin; row < begin + count; row++, g += n) {
+        size_t start = row * dense->row_bytes;
+        size_t end = start + dense->row_bytes;
+        struct coxi_optimizer_step row_step = coxi_optimizer_row_step(
+            step, squares(dense, step, start, end, g), n, &dense->states[0][row]);
+        apply(dense, &row_step, start, end, g);
+    }
+    coxi_unlock(&dense->rows);
+}
+
+static void update_gradient(struct coxi_dense *dense, uint64_t begin, uint64_t count,
+                            const float *g)
+{
+    struct coxi_optimizer_step step;
+    size_t start = begin * dense->row_bytes;
+    size_t bytes = count * dense->row_bytes;
+    coxi_optimizer_begin(&dense->variable->optimizer, atomic_fetch_add(&dense->step, 1),
+                         &step);
+    coxi_optimizer_clip(&step, g, bytes / sizeof(float));
+    if (dense->layout.n_row > 0) {
+        apply_rows(dense, &step, begin, count, g);
+    } else {
+        apply(dense, &step, start, start + bytes, g);
+    }
+}
+
+/* ---- any update */
+
 void coxi_dense_update(struct coxi_dense *dense, uint64_t begin, uint64_t count,
                        enum coxi_op op, const void *values)
 {
+    if (op == COXI_OP_GRADIENT) {
+        if (count > 0) {
+            update_gradient(dense, begin, count, values);
+        }
+        return;
+    }
     size_t start = begin * dense->row_bytes;
     size_t end = start + count * dense->row_bytes;
     for (size_t at = start; at < end;) {
@@ -157,19 +276,10 @@ void coxi_dense_update(struct coxi_dense *dense, uint64_t begin, uint64_t count,
         uint8_t *to = dense->data + at;
         const uint8_t *from = (const uint8_t *)values + (at - start);
         coxi_lock(lock_of(dense, at));
-        switch (op) {
-        case COXI_OP_GRADIENT:
-            coxi_optimizer_apply(&dense->variable->optimizer, (float *)(void *)to,
-                                 dense->slot != NULL ? dense->slot + at / sizeof(float)
-                                                     : NULL,
-                                 (const float *)(const void *)from, n / sizeof(float));
-            break;
-        case COXI_OP_ADD:
+        if (op == COXI_OP_ADD) {
             add(dense->variable->dtype, to, from, n);
-            break;
-        case COXI_OP_ASSIGN:
+        } else {
             memcpy(to, from, n);
-            break;
         }
         coxi_unlock(lock_of(dense, at));
         at += n;
@@ -182,7 +292,23 @@ const void *coxi_dense_data(const struct coxi_dense *dense, size_t *ret_bytes)
     return dense->data;
 }
 
-const float *coxi_dense_slot(const struct coxi_dense *dense)
+const float *coxi_dense_state(const struct coxi_dense *dense, size_t i,
+                              size_t *ret_bytes)
 {
-    return dense->slot;
+    *ret_bytes = state_bytes(dense, i);
+    return dense->states[i];
+}
+
+uint64_t coxi_dense_step(const struct coxi_dense *dense)
+{
+    return atomic_load(&dense->step);
+}
+
+size_t coxi_dense_bytes(const struct coxi_dense *dense)
+{
+    size_t bytes = dense->bytes;
+    for (size_t i = 0; i < n_states(dense); i++) {
+        bytes += state_bytes(dense, i);
+    }
+    return bytes;
 }

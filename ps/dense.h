@@ -26,12 +26,19 @@ bool coxi_dense_takes(const struct coxi_variable *variable, enum coxi_op op);
 void coxi_dense_pull(struct coxi_dense *dense, uint64_t begin, uint64_t count,
                      void *ret);
 
-/* Applies values to `count` rows from row `begin` of the shard. Cannot fail. */
+/* Applies values to `count` rows from row `begin` of the shard; a gradient is one step of
+ * the variable here. Cannot fail. */
 void coxi_dense_update(struct coxi_dense *dense, uint64_t begin, uint64_t count,
                        enum coxi_op op, const void *values);
 
-/* The shard's elements and state, as they are: for a snapshot, while nobody updates. */
+/* The shard's elements, and the i-th kind of its state (ps/optimizer.h), as they are: for a
+ * snapshot, while nobody updates. */
 const void *coxi_dense_data(const struct coxi_dense *dense, size_t *ret_bytes);
-const float *coxi_dense_slot(const struct coxi_dense *dense); /* NULL: none */
+const float *coxi_dense_state(const struct coxi_dense *dense, size_t i,
+                              size_t *ret_bytes);
+
+/* Updates by gradients so far; memory of elements and state. Any thread. */
+uint64_t coxi_dense_step(const struct coxi_dense *dense);
+size_t coxi_dense_bytes(const struct coxi_dense *dense);
 
 #endif

@@ -1,28 +1,179 @@
-/* See optimizer.h. The loops are written for the compiler to vectorize. */
+/*
+ * See optimizer.h. The loops over values are written for the compiler to vectorize: no
+ * branch, no call, no division that is not made for every value.
+ *
+ * A gradient that is clipped or decayed is first made so in a buffer on the stack, PIECE
+ * values at a time; where it is not, the rules read it where it lies.
+ */
 #include "ps/optimizer.h"
 
 #include <math.h>
 
-size_t coxi_optimizer_slots(const struct coxi_optimizer *optimizer)
+#include "ps/schedule.h"
+
+enum { PIECE = 256 };
+
+/* ---- state */
+
+/* What each optimizer keeps: slots first. The first starts at initial_accumulator, which
+ * is 0 where there is none of that name; the others at 0. */
+static const struct kept {
+    const char *names[COXI_STATES_MAX];
+    size_t n_slots;
+    size_t n_row;
+} kept[] = {
+    [COXI_OPTIMIZER_NONE] = {{NULL}, 0, 0},
+    [COXI_OPTIMIZER_SGD] = {{NULL}, 0, 0},
+    [COXI_OPTIMIZER_ADAGRAD] = {{"adagrad"}, 1, 0},
+    [COXI_OPTIMIZER_MOMENTUM] = {{"momentum"}, 1, 0},
+    [COXI_OPTIMIZER_NESTEROV] = {{"momentum"}, 1, 0},
+    [COXI_OPTIMIZER_ROWWISE_ADAGRAD] = {{"rowwise_adagrad"}, 0, 1},
+    [COXI_OPTIMIZER_ADADELTA] = {{"adadelta_squares", "adadelta_deltas"}, 2, 0},
+    [COXI_OPTIMIZER_RMSPROP] = {{"rmsprop"}, 1, 0},
+    [COXI_OPTIMIZER_ADAM] = {{"adam_m", "adam_v", "adam_t"}, 2, 1},
+    [COXI_OPTIMIZER_ADAMW] = {{"adam_m", "adam_v", "adam_t"}, 2, 1},
+    [COXI_OPTIMIZER_FTRL] = {{"ftrl_n", "ftrl_z"}, 2, 0},
+};
+_Static_assert(sizeof(kept) / sizeof(*kept) == COXI_OPTIMIZER_END, "all of them");
+
+static bool is_adam(const struct coxi_optimizer *o)
 {
-    return optimizer->kind == COXI_OPTIMIZER_ADAGRAD ? 1 : 0;
+    return o->kind == COXI_OPTIMIZER_ADAM || o->kind == COXI_OPTIMIZER_ADAMW;
 }
 
-float coxi_optimizer_slot_start(const struct coxi_optimizer *optimizer)
+struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *variable)
 {
-    return optimizer->kind == COXI_OPTIMIZER_ADAGRAD ? optimizer->initial_accumulator
-                                                     : 0;
+    const struct coxi_optimizer *o = &variable->optimizer;
+    const struct kept *k = &kept[o->kind];
+    struct coxi_state_layout layout = {.n_slots = k->n_slots, .n_row = k->n_row};
+    if (is_adam(o) && variable->kind == COXI_KIND_DENSE) {
+        layout.n_row = 0; /* all its rows have one t: the variable's step */
+    }
+    for (size_t i = 0; i < layout.n_slots + layout.n_row; i++) {
+        layout.states[i].name = k->names[i];
+        layout.states[i].start = i == 0 ? o->initial_accumulator : 0;
+    }
+    return layout;
 }
 
-const char *coxi_optimizer_slot_name(const struct coxi_optimizer *optimizer)
+/* ---- what is the same for all values of an update */
+
+/* 1 - exp(x), x at most 0, where that is not 1 anyhow. */
+static float correction(double x)
 {
-    return optimizer->kind == COXI_OPTIMIZER_ADAGRAD ? "adagrad" : NULL;
+    return x < -20 ? 1 : (float)-expm1(x);
 }
+
+static void set_t(struct coxi_optimizer_step *step, double t)
+{
+    step->correction_m = correction(t * step->log_beta1);
+    step->correction_v = correction(t * step->log_beta2);
+}
+
+void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
+                          struct coxi_optimizer_step *ret)
+{
+    *ret = (struct coxi_optimizer_step){
+        .optimizer = optimizer,
+        .rate =
+            coxi_learning_rate(&optimizer->schedule, optimizer->learning_rate, step),
+        .scale = 1,
+    };
+    if (is_adam(optimizer)) {
+        ret->log_beta1 = log((double)optimizer->beta1);
+        ret->log_beta2 = log((double)optimizer->beta2);
+        set_t(ret, (double)step + 1);
+    }
+}
+
+/* ---- gradients as the rule sees them */
+
+static float clip(float g, float most)
+{
+    g = g > most ? most : g;
+    return g < -most ? -most : g;
+}
+
+/* What clips nothing: FLT_MAX would bound infinities. */
+static float clip_of(const struct coxi_optimizer *o)
+{
+    return o->clip_value > 0 ? o->clip_value : INFINITY;
+}
+
+/* The part of the decay that is added to gradients. */
+static float decay_of(const struct coxi_optimizer *o)
+{
+    return o->kind == COXI_OPTIMIZER_ADAMW ? 0 : o->weight_decay;
+}
+
+static bool is_plain(const struct coxi_optimizer_step *step)
+{
+    const struct coxi_optimizer *o = step->optimizer;
+    return o->clip_value == 0 && step->scale == 1 && decay_of(o) == 0;
+}
+
+static void adjust(const struct coxi_optimizer_step *step, const float *restrict w,
+                   const float *restrict g, size_t n, float *restrict ret)
+{
+    float most = clip_of(step->optimizer);
+    float decay = decay_of(step->optimizer);
+    float scale = step->scale;
+    for (size_t i = 0; i < n; i++) {
+        ret[i] = clip(g[i], most) * scale + decay * w[i];
+    }
+}
+
+/* In double, which the square of a float always fits. Four sums: additions overlap. */
+static double squares(const float *g, size_t n, float most)
+{
+    double sums[4] = {0};
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        for (size_t k = 0; k < 4; k++) {
+            double x = (double)clip(g[i + k], most);
+            sums[k] += x * x;
+        }
+    }
+    for (; i < n; i++) {
+        double x = (double)clip(g[i], most);
+        sums[0] += x * x;
+    }
+    return sums[0] + sums[1] + (sums[2] + sums[3]);
+}
+
+void coxi_optimizer_clip(struct coxi_optimizer_step *step, const float *g, size_t n)
+{
+    double most = (double)step->optimizer->clip_norm;
+    if (most > 0) {
+        double norm = sqrt(squares(g, n, clip_of(step->optimizer)));
+        step->scale = norm > most ? (float)(most / norm) : 1;
+    }
+}
+
+/* ---- rules. `restrict`: a row's values, state and gradient do not overlap */
 
 static void apply_sgd(float rate, float *restrict w, const float *restrict g, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         w[i] -= rate * g[i];
+    }
+}
+
+static void apply_momentum(float rate, float momentum, float *restrict w,
+                           float *restrict velocity, const float *restrict g, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        velocity[i] = momentum * velocity[i] + g[i];
+        w[i] -= rate * velocity[i];
+    }
+}
+
+static void apply_nesterov(float rate, float momentum, float *restrict w,
+                           float *restrict velocity, const float *restrict g, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        velocity[i] = momentum * velocity[i] + g[i];
+        w[i] -= rate * (g[i] + momentum * velocity[i]);
     }
 }
 
@@ -32,23 +183,176 @@ static void apply_adagrad(float rate, float epsilon, float *restrict w,
     for (size_t i = 0; i < n; i++) {
         sum[i] += g[i] * g[i];
         float root = sqrtf(sum[i]) + epsilon;
+        float delta = rate * g[i] / root;
         /* A gradient of 0 on a sum of 0 is no step, not 0 / 0. */
-        w[i] -= root > 0 ? rate * g[i] / root : 0;
+        w[i] -= root > 0 ? delta : 0;
     }
 }
 
-void coxi_optimizer_apply(const struct coxi_optimizer *optimizer, float *w, float *slot,
-                          const float *g, size_t n)
+static void apply_rmsprop(float rate, const struct coxi_optimizer *o, float *restrict w,
+                          float *restrict average, const float *restrict g, size_t n)
 {
-    switch ((enum coxi_optimizer_kind)optimizer->kind) {
+    float rho = o->rho;
+    float epsilon = o->epsilon;
+    for (size_t i = 0; i < n; i++) {
+        average[i] = rho * average[i] + (1 - rho) * (g[i] * g[i]);
+        w[i] -= rate * g[i] / (sqrtf(average[i]) + epsilon);
+    }
+}
+
+static void apply_adadelta(float rate, const struct coxi_optimizer *o,
+                           float *restrict w, float *restrict average,
+                           float *restrict deltas, const float *restrict g, size_t n)
+{
+    float rho = o->rho;
+    float epsilon = o->epsilon;
+    for (size_t i = 0; i < n; i++) {
+        average[i] = rho * average[i] + (1 - rho) * (g[i] * g[i]);
+        float delta = sqrtf(deltas[i] + epsilon) / sqrtf(average[i] + epsilon) * g[i];
+        deltas[i] = rho * deltas[i] + (1 - rho) * (delta * delta);
+        w[i] -= rate * delta;
+    }
+}
+
+static void apply_adam(const struct coxi_optimizer_step *step, float *restrict w,
+                       float *restrict m, float *restrict v, const float *restrict g,
+                       size_t n)
+{
+    const struct coxi_optimizer *o = step->optimizer;
+    float beta1 = o->beta1;
+    float beta2 = o->beta2;
+    float epsilon = o->epsilon;
+    float rate = step->rate / step->correction_m;
+    float root = 1 / sqrtf(step->correction_v);
+    float shrink = o->kind == COXI_OPTIMIZER_ADAMW ? step->rate * o->weight_decay : 0;
+    for (size_t i = 0; i < n; i++) {
+        m[i] = beta1 * m[i] + (1 - beta1) * g[i];
+        v[i] = beta2 * v[i] + (1 - beta2) * (g[i] * g[i]);
+        w[i] -= shrink * w[i] + rate * m[i] / (sqrtf(v[i]) * root + epsilon);
+    }
+}
+
+static void apply_ftrl(float rate, const struct coxi_optimizer *o, float *restrict w,
+                       float *restrict squares_sum, float *restrict z,
+                       const float *restrict g, size_t n)
+{
+    float beta = o->beta;
+    float l1 = o->l1;
+    float l2 = 2 * o->l2;
+    for (size_t i = 0; i < n; i++) {
+        float before = sqrtf(squares_sum[i]);
+        squares_sum[i] += g[i] * g[i];
+        float root = sqrtf(squares_sum[i]);
+        z[i] += g[i] - (root - before) / rate * w[i];
+        float weight = (beta + root) / rate + l2;
+        float value = (clip(z[i], l1) - z[i]) / weight;
+        w[i] = weight > 0 ? value : 0;
+    }
+}
+
+static void apply_rule(const struct coxi_optimizer_step *step, float *w,
+                       float *const slots[COXI_SLOTS_MAX], const float *g, size_t n)
+{
+    const struct coxi_optimizer *o = step->optimizer;
+    switch ((enum coxi_optimizer_kind)o->kind) {
     case COXI_OPTIMIZER_SGD:
-        apply_sgd(optimizer->learning_rate, w, g, n);
+    case COXI_OPTIMIZER_ROWWISE_ADAGRAD:
+        apply_sgd(step->rate, w, g, n);
         return;
     case COXI_OPTIMIZER_ADAGRAD:
-        apply_adagrad(optimizer->learning_rate, optimizer->epsilon, w, slot, g, n);
+        apply_adagrad(step->rate, o->epsilon, w, slots[0], g, n);
+        return;
+    case COXI_OPTIMIZER_MOMENTUM:
+        apply_momentum(step->rate, o->momentum, w, slots[0], g, n);
+        return;
+    case COXI_OPTIMIZER_NESTEROV:
+        apply_nesterov(step->rate, o->momentum, w, slots[0], g, n);
+        return;
+    case COXI_OPTIMIZER_RMSPROP:
+        apply_rmsprop(step->rate, o, w, slots[0], g, n);
+        return;
+    case COXI_OPTIMIZER_ADADELTA:
+        apply_adadelta(step->rate, o, w, slots[0], slots[1], g, n);
+        return;
+    case COXI_OPTIMIZER_ADAM:
+    case COXI_OPTIMIZER_ADAMW:
+        apply_adam(step, w, slots[0], slots[1], g, n);
+        return;
+    case COXI_OPTIMIZER_FTRL:
+        apply_ftrl(step->rate, o, w, slots[0], slots[1], g, n);
         return;
     case COXI_OPTIMIZER_NONE:
     case COXI_OPTIMIZER_END:
         return;
     }
+}
+
+void coxi_optimizer_apply(const struct coxi_optimizer_step *step, float *w,
+                          float *const slots[COXI_SLOTS_MAX], const float *g, size_t n)
+{
+    if (is_plain(step)) {
+        apply_rule(step, w, slots, g, n);
+        return;
+    }
+    for (size_t at = 0; at < n; at += PIECE) {
+        float adjusted[PIECE];
+        size_t count = n - at < PIECE ? n - at : PIECE;
+        float *const pieces[COXI_SLOTS_MAX] = {
+            slots[0] != NULL ? slots[0] + at : NULL,
+            slots[1] != NULL ? slots[1] + at : NULL,
+        };
+        adjust(step, w + at, g + at, count, adjusted);
+        apply_rule(step, w + at, pieces, adjusted, count);
+    }
+}
+
+/* ---- rows */
+
+double coxi_optimizer_squares(const struct coxi_optimizer_step *step, const float *w,
+                              const float *g, size_t n)
+{
+    if (is_plain(step)) {
+        return squares(g, n, INFINITY);
+    }
+    double sum = 0;
+    for (size_t at = 0; at < n; at += PIECE) {
+        float adjusted[PIECE];
+        size_t count = n - at < PIECE ? n - at : PIECE;
+        adjust(step, w + at, g + at, count, adjusted);
+        sum += squares(adjusted, count, INFINITY);
+    }
+    return sum;
+}
+
+struct coxi_optimizer_step
+coxi_optimizer_row_step(const struct coxi_optimizer_step *step, double squares,
+                        size_t n, float *accumulator)
+{
+    struct coxi_optimizer_step row = *step;
+    *accumulator = (float)((double)*accumulator + squares / (double)n);
+    float root = sqrtf(*accumulator) + step->optimizer->epsilon;
+    row.rate = root > 0 ? step->rate / root : 0;
+    return row;
+}
+
+void coxi_optimizer_row(const struct coxi_optimizer_step *step, float *w, float *state,
+                        const float *g, size_t n)
+{
+    struct coxi_optimizer_step row = *step;
+    const struct coxi_optimizer *o = step->optimizer;
+    size_t n_slots = kept[o->kind].n_slots;
+    float *const slots[COXI_SLOTS_MAX] = {
+        n_slots > 0 ? state : NULL,
+        n_slots > 1 ? state + n : NULL,
+    };
+    coxi_optimizer_clip(&row, g, n);
+    if (is_adam(o)) {
+        float *t = state + 2 * n; /* stays at 2^24, where the corrections are 1 */
+        *t += 1;
+        set_t(&row, (double)*t);
+    } else if (o->kind == COXI_OPTIMIZER_ROWWISE_ADAGRAD) {
+        row = coxi_optimizer_row_step(&row, coxi_optimizer_squares(&row, w, g, n), n,
+                                      state);
+    }
+    coxi_optimizer_apply(&row, w, slots, g, n);
 }

@@ -1,13 +1,29 @@
 /*
- * Update rules, applied on the ps to n consecutive values `w` with gradient `g` and the
- * optimizer's own state `slot` (n values, or NULL where the rule has none).
+ * Update rules, applied on the ps to values `w` with their gradient `g` (coxswain.h says
+ * them all; rates by step are schedule.h's). What each follows:
  *
- *   SGD      w -= lr * g                           (Robbins, Monro 1951)
- *   Adagrad  s += g^2;  w -= lr * g / (sqrt(s) + epsilon)
- *            (Duchi, Hazan, Singer: Adaptive subgradient methods, JMLR 2011;
- *            s starts at initial_accumulator)
+ *   SGD, momentum   Robbins, Monro 1951; Polyak 1964. torch.optim.SGD, dampening 0: the
+ *                   rate is outside the velocity (in Keras it is inside, which differs
+ *                   where rates change)
+ *   Nesterov        Sutskever et al., ICML 2013, as torch.optim.SGD(nesterov=True)
+ *   Adagrad         Duchi, Hazan, Singer, JMLR 2011; torch.optim.Adagrad
+ *   row-wise        the same with one sum for a row, of the mean of the row's squares:
+ *                   Mudigere et al.: Software-hardware co-design ..., 2021 (4.1.4); as
+ *                   fbgemm's EXACT_ROWWISE_ADAGRAD
+ *   Adadelta        Zeiler 2012; torch.optim.Adadelta
+ *   RMSProp         Tieleman, Hinton 2012; torch.optim.RMSprop, neither centered nor with
+ *                   momentum; epsilon outside the root
+ *   Adam            Kingma, Ba, ICLR 2015, algorithm 1 (epsilon outside the root, not
+ *                   "epsilon hat"); torch.optim.Adam
+ *   AdamW           Loshchilov, Hutter, ICLR 2019; torch.optim.AdamW: the decay is times
+ *                   the rate
+ *   FTRL-proximal   McMahan et al., KDD 2013, algorithm 1; keras.optimizers.Ftrl, whose l2
+ *                   is half of the paper's lambda 2
  *
- * Pure functions; the caller holds the lock of the row or block.
+ * Squares of a gradient beyond 1e19 overflow, and a value whose state is infinite stays
+ * where it is: clip.
+ *
+ * Pure functions; the caller holds the lock of the row or block. No allocation.
  */
 #ifndef COXI_PS_OPTIMIZER_H
 #define COXI_PS_OPTIMIZER_H
@@ -16,15 +32,63 @@
 
 #include "common/layout.h"
 
-/* Values of state for each value: 0 or 1. */
-size_t coxi_optimizer_slots(const struct coxi_optimizer *optimizer);
+enum { COXI_STATES_MAX = 3, COXI_SLOTS_MAX = 2 };
 
-/* What a new slot holds, and what it is called in checkpoints ("adagrad"), or NULL. */
-float coxi_optimizer_slot_start(const struct coxi_optimizer *optimizer);
-const char *coxi_optimizer_slot_name(const struct coxi_optimizer *optimizer);
+/* A kind of state. Checkpoints have it as "<variable>/<name>". */
+struct coxi_state {
+    const char *name;
+    float start;
+};
 
-/* The rule must not be COXI_OPTIMIZER_NONE. */
-void coxi_optimizer_apply(const struct coxi_optimizer *optimizer, float *w, float *slot,
-                          const float *g, size_t n);
+/* The first n_slots hold a float for each value, the n_row after them one for each row. */
+struct coxi_state_layout {
+    struct coxi_state states[COXI_STATES_MAX];
+    size_t n_slots;
+    size_t n_row;
+};
+
+struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *variable);
+
+/* What an update needs of its optimizer, found once for all its rows and blocks. */
+struct coxi_optimizer_step {
+    const struct coxi_optimizer *optimizer;
+    float rate;
+    float scale;        /* of the gradient: less than 1 where its norm is clipped */
+    float correction_m; /* Adam: 1 - beta1^t, 1 - beta2^t */
+    float correction_v;
+    double log_beta1;
+    double log_beta2;
+};
+
+/*
+ * The update that comes after `step` others of this variable here (Adam's t is one more:
+ * right for a dense variable, set anew for each row of a table). `optimizer` is borrowed;
+ * not COXI_OPTIMIZER_NONE.
+ */
+void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
+                          struct coxi_optimizer_step *ret);
+
+/* A table's row of n values and its state, in the order of the layout: slots of n values,
+ * then what it has one of. */
+void coxi_optimizer_row(const struct coxi_optimizer_step *step, float *w, float *state,
+                        const float *g, size_t n);
+
+/* ---- in parts: dense variables, whose rows and gradients are larger than a block */
+
+/* Clips by the norm of all of a gradient. */
+void coxi_optimizer_clip(struct coxi_optimizer_step *step, const float *g, size_t n);
+
+/* n values and their places in each slot. Of row-wise Adagrad, the step is that of
+ * coxi_optimizer_row_step. */
+void coxi_optimizer_apply(const struct coxi_optimizer_step *step, float *w,
+                          float *const slots[COXI_SLOTS_MAX], const float *g, size_t n);
+
+/* Row-wise Adagrad: the sum of squares of a part of a row, as they count; with that of all
+ * its n values and its accumulator, which grows, the step to apply. */
+double coxi_optimizer_squares(const struct coxi_optimizer_step *step, const float *w,
+                              const float *g, size_t n);
+struct coxi_optimizer_step
+coxi_optimizer_row_step(const struct coxi_optimizer_step *step, double squares,
+                        size_t n, float *accumulator);
 
 #endif

@@ -2,7 +2,9 @@
  * Writing a snapshot of the store (coxi_store_snapshot): one safetensors file with
  *   <name> or <name>/part_<i>     a dense variable, or its i-th shard
  *   <name>/keys, <name>/values    a table: U64 [rows], F32 [rows, dim]
- *   .../<slot>                    optimizer state, in the shape of the values
+ *   .../<state>                   optimizer state (ps/optimizer.h): F32, in the shape of
+ *                                 the values, or [rows] where it is one for a row
+ *   .../step                      of what has an optimizer: U64 [1], updates by gradients
  * and, in __metadata__, what it belongs to and the applied set of the same moment.
  * Commits wait while it is written, pulls do not.
  */
@@ -19,12 +21,14 @@
 #include "ps/optimizer.h"
 #include "ps/store_internal.h"
 
-enum content { CONTENT_VALUES, CONTENT_SLOT, CONTENT_KEYS };
+enum content { CONTENT_VALUES, CONTENT_KEYS, CONTENT_STEP, CONTENT_STATE };
+enum { TENSORS_MAX = CONTENT_STATE + COXI_STATES_MAX }; /* of a part */
 
 /* A tensor of the file and where its data come from. */
 struct source {
     const struct coxi_part *part;
     enum content content;
+    size_t state; /* which one */
     char name[COXI_WIRE_NAME_MAX + 64];
 };
 
@@ -34,9 +38,20 @@ struct plan {
     size_t n;
 };
 
-static size_t element_size(const struct coxi_part *part, enum content content)
+/* What follows the variable's name and part, or NULL. */
+static const char *suffix_of(const struct source *source)
 {
-    return content == CONTENT_KEYS ? 8 : coxi_dtype_size(part->variable->dtype);
+    switch (source->content) {
+    case CONTENT_VALUES:
+        return source->part->table != NULL ? "values" : NULL;
+    case CONTENT_KEYS:
+        return "keys";
+    case CONTENT_STEP:
+        return "step";
+    case CONTENT_STATE:
+        return source->part->layout.states[source->state].name;
+    }
+    return NULL;
 }
 
 /* "name", "name/part_2", "name/keys", "name/part_2/adagrad" ... */
@@ -49,29 +64,25 @@ static void set_name(struct source *source)
         used += snprintf(source->name + used, sizeof(source->name) - (size_t)used,
                          "/part_%td", part->shard - v->shards);
     }
-    const char *suffix = source->content == CONTENT_SLOT
-                             ? coxi_optimizer_slot_name(&v->optimizer)
-                         : source->content == CONTENT_KEYS ? "keys"
-                         : part->table != NULL             ? "values"
-                                                           : NULL;
+    const char *suffix = suffix_of(source);
     if (suffix != NULL) {
         (void)snprintf(source->name + used, sizeof(source->name) - (size_t)used, "/%s",
                        suffix);
     }
 }
 
-static void add_tensor(struct plan *plan, const struct coxi_part *part,
-                       enum content content)
+/* Its type, shape and size. */
+static void describe(const struct source *source, struct coxi_st_tensor *tensor)
 {
+    const struct coxi_part *part = source->part;
     const struct coxi_variable *v = part->variable;
-    struct source *source = &plan->sources[plan->n];
-    struct coxi_st_tensor *tensor = &plan->tensors[plan->n];
-    *source = (struct source){.part = part, .content = content};
-    set_name(source);
-    *tensor = (struct coxi_st_tensor){.name = source->name};
-    tensor->dtype = content == CONTENT_KEYS ? "U64" : coxi_dtype_name(v->dtype);
+    bool wide = source->content == CONTENT_KEYS || source->content == CONTENT_STEP;
+    bool per_row =
+        source->content == CONTENT_STATE && source->state >= part->layout.n_slots;
+    tensor->dtype = wide ? "U64" : coxi_dtype_name(v->dtype);
+    tensor->bytes = wide ? sizeof(uint64_t) : coxi_dtype_size(v->dtype);
     if (part->table != NULL) {
-        tensor->rank = content == CONTENT_KEYS ? 1 : 2;
+        tensor->rank = 2;
         tensor->shape[0] = coxi_table_rows(part->table);
         tensor->shape[1] = coxi_table_dim(v);
     } else {
@@ -79,35 +90,63 @@ static void add_tensor(struct plan *plan, const struct coxi_part *part,
         memcpy(tensor->shape, v->shape, sizeof(tensor->shape));
         tensor->shape[0] = part->shard->count;
     }
-    tensor->bytes = element_size(part, content);
+    if (wide || per_row) {
+        tensor->rank = 1;
+    }
+    if (source->content == CONTENT_STEP) {
+        tensor->shape[0] = 1;
+    }
     for (uint32_t i = 0; i < tensor->rank; i++) {
         tensor->bytes *= tensor->shape[i];
     }
+}
+
+static void add_tensor(struct plan *plan, const struct coxi_part *part,
+                       enum content content, size_t state)
+{
+    struct source *source = &plan->sources[plan->n];
+    struct coxi_st_tensor *tensor = &plan->tensors[plan->n];
+    *source = (struct source){.part = part, .content = content, .state = state};
+    set_name(source);
+    *tensor = (struct coxi_st_tensor){.name = source->name};
+    describe(source, tensor);
     plan->n++;
+}
+
+/* Of one part, those with elements of `size` bytes. */
+static void plan_part(struct plan *plan, const struct coxi_part *part, size_t size)
+{
+    if (part->dense == NULL && part->table == NULL) {
+        return;
+    }
+    if (size == sizeof(uint64_t) && part->table != NULL) {
+        add_tensor(plan, part, CONTENT_KEYS, 0);
+    }
+    if (size == sizeof(uint64_t) &&
+        part->variable->optimizer.kind != COXI_OPTIMIZER_NONE) {
+        add_tensor(plan, part, CONTENT_STEP, 0);
+    }
+    if (size == coxi_dtype_size(part->variable->dtype)) {
+        add_tensor(plan, part, CONTENT_VALUES, 0);
+        for (size_t i = 0; i < part->layout.n_slots + part->layout.n_row; i++) {
+            add_tensor(plan, part, CONTENT_STATE, i);
+        }
+    }
 }
 
 static int make_plan(const struct coxi_store *store, struct plan *plan)
 {
+    size_t n = store->n_parts * TENSORS_MAX + 1;
     *plan = (struct plan){0};
-    plan->tensors = calloc(store->n_parts * 3 + 1, sizeof(*plan->tensors));
-    plan->sources = calloc(store->n_parts * 3 + 1, sizeof(*plan->sources));
+    plan->tensors = calloc(n, sizeof(*plan->tensors));
+    plan->sources = calloc(n, sizeof(*plan->sources));
     if (plan->tensors == NULL || plan->sources == NULL) {
         return coxi_error_memory("a snapshot");
     }
     /* Large elements first keeps every tensor aligned to its own element size. */
     for (size_t size = 8; size > 0; size /= 2) {
         for (size_t i = 0; i < store->n_parts; i++) {
-            const struct coxi_part *part = &store->parts[i];
-            for (int c = CONTENT_VALUES; c <= CONTENT_KEYS; c++) {
-                bool there = part->dense != NULL || part->table != NULL;
-                if (!there || (c == CONTENT_KEYS && part->table == NULL) ||
-                    (c == CONTENT_SLOT &&
-                     coxi_optimizer_slots(&part->variable->optimizer) == 0) ||
-                    element_size(part, (enum content)c) != size) {
-                    continue;
-                }
-                add_tensor(plan, part, (enum content)c);
-            }
+            plan_part(plan, &store->parts[i], size);
         }
     }
     return 0;
@@ -116,35 +155,55 @@ static int make_plan(const struct coxi_store *store, struct plan *plan)
 struct row_writer {
     struct coxi_st_writer *file;
     enum content content;
-    size_t bytes; /* of a row's values */
+    size_t offset; /* in the row's state */
+    size_t bytes;  /* of what is written of a row */
 };
 
-static int write_row(void *arg, uint64_t key, const float *values, const float *slot)
+static int write_row(void *arg, uint64_t key, const float *values, const float *state)
 {
-    struct row_writer *writer = arg;
+    const struct row_writer *writer = arg;
     switch (writer->content) {
     case CONTENT_KEYS:
         return coxi_st_write(writer->file, &key, sizeof(key));
     case CONTENT_VALUES:
         return coxi_st_write(writer->file, values, writer->bytes);
-    case CONTENT_SLOT:
-        return coxi_st_write(writer->file, slot, writer->bytes);
+    case CONTENT_STATE:
+        return coxi_st_write(writer->file, state + writer->offset, writer->bytes);
+    case CONTENT_STEP:
+        break;
     }
     return COX_EINVAL;
 }
 
+static int write_table(struct coxi_st_writer *file, const struct source *source)
+{
+    const struct coxi_part *part = source->part;
+    size_t n_slots = part->layout.n_slots;
+    size_t dim = coxi_table_dim(part->variable);
+    struct row_writer writer = {file, source->content, source->state * dim,
+                                dim * sizeof(float)};
+    if (source->content == CONTENT_STATE && source->state >= n_slots) {
+        writer.offset = n_slots * dim + (source->state - n_slots);
+        writer.bytes = sizeof(float);
+    }
+    return coxi_table_each(part->table, write_row, &writer);
+}
+
 static int write_tensor(struct coxi_st_writer *file, const struct source *source)
 {
-    if (source->part->table != NULL) {
-        struct row_writer writer = {file, source->content,
-                                    coxi_variable_row_bytes(source->part->variable)};
-        return coxi_table_each(source->part->table, write_row, &writer);
+    const struct coxi_part *part = source->part;
+    if (source->content == CONTENT_STEP) {
+        uint64_t step = part->table != NULL ? coxi_table_step(part->table)
+                                            : coxi_dense_step(part->dense);
+        return coxi_st_write(file, &step, sizeof(step));
+    }
+    if (part->table != NULL) {
+        return write_table(file, source);
     }
     size_t bytes = 0;
-    const void *data = coxi_dense_data(source->part->dense, &bytes);
-    if (source->content == CONTENT_SLOT) {
-        data = coxi_dense_slot(source->part->dense);
-    }
+    const void *data = source->content == CONTENT_STATE
+                           ? coxi_dense_state(part->dense, source->state, &bytes)
+                           : coxi_dense_data(part->dense, &bytes);
     return coxi_st_write(file, data, bytes);
 }
 

@@ -131,6 +131,7 @@ static int part_init(struct coxi_store *store, const struct coxi_variable *varia
     if (r != 0) {
         return r;
     }
+    part->layout = coxi_optimizer_layout(part->variable);
     part->shard = coxi_variable_shard(part->variable, store->ps_index);
     if (variable->kind == COXI_KIND_TABLE) {
         r = coxi_table_new(part->variable, &part->table);
@@ -450,9 +451,7 @@ void coxi_store_counts(struct coxi_store *store, struct coxi_counters *ret)
             counts.rows += coxi_table_rows(part->table);
             counts.bytes += coxi_table_bytes(part->table);
         } else if (part->dense != NULL) {
-            size_t bytes = 0;
-            (void)coxi_dense_data(part->dense, &bytes);
-            counts.bytes += coxi_dense_slot(part->dense) != NULL ? 2 * bytes : bytes;
+            counts.bytes += coxi_dense_bytes(part->dense);
         }
     }
     (void)pthread_rwlock_unlock(&store->registry);

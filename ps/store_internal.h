@@ -7,6 +7,7 @@
 
 #include "ps/applied.h"
 #include "ps/dense.h"
+#include "ps/optimizer.h"
 #include "ps/store.h"
 #include "ps/table.h"
 
@@ -15,6 +16,7 @@
 struct coxi_part {
     struct coxi_variable *variable;
     const struct coxi_shard *shard;
+    struct coxi_state_layout layout; /* of the optimizer's state */
     struct coxi_dense *dense;
     struct coxi_table *table;
 };

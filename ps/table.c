@@ -26,7 +26,7 @@ enum {
 
 struct coxi_row {
     uint64_t key;
-    float values[]; /* dim of them, then the optimizer's slot */
+    float values[]; /* dim of them, then the optimizer's state */
 };
 
 struct bucket {
@@ -41,8 +41,9 @@ struct bucket {
 struct coxi_table {
     const struct coxi_variable *variable;
     size_t dim;
-    size_t slots;     /* floats of state in a row */
+    struct coxi_state_layout layout;
     size_t row_bytes; /* of struct coxi_row, padded to 8 */
+    atomic_uint_least64_t step;
     atomic_uint_least64_t n_rows;
     atomic_uint_least64_t index_bytes;
     struct bucket buckets[COXI_BUCKETS];
@@ -56,10 +57,9 @@ int coxi_table_new(const struct coxi_variable *variable, struct coxi_table **ret
     }
     table->variable = variable;
     table->dim = coxi_table_dim(variable);
-    table->slots = table->dim * coxi_optimizer_slots(&variable->optimizer);
-    table->row_bytes =
-        (sizeof(struct coxi_row) + (table->dim + table->slots) * sizeof(float) + 7) /
-        8 * 8;
+    table->layout = coxi_optimizer_layout(variable);
+    size_t floats = table->dim * (1 + table->layout.n_slots) + table->layout.n_row;
+    table->row_bytes = (sizeof(struct coxi_row) + floats * sizeof(float) + 7) / 8 * 8;
     for (size_t i = 0; i < COXI_BUCKETS; i++) {
         (void)pthread_mutex_init(&table->buckets[i].lock, NULL);
     }
@@ -169,6 +169,17 @@ static int grow(struct coxi_table *table, struct bucket *bucket)
     return 0;
 }
 
+static void start_state(const struct coxi_table *table, float *state)
+{
+    const struct coxi_state_layout *layout = &table->layout;
+    for (size_t s = 0; s < layout->n_slots + layout->n_row; s++) {
+        size_t n = s < layout->n_slots ? table->dim : 1;
+        for (size_t i = 0; i < n; i++) {
+            *state++ = layout->states[s].start;
+        }
+    }
+}
+
 /* Makes the row of an absent key. Locked. */
 static int make(struct coxi_table *table, struct bucket *bucket, uint64_t key,
                 uint64_t hash, struct coxi_row **ret)
@@ -180,10 +191,7 @@ static int make(struct coxi_table *table, struct bucket *bucket, uint64_t key,
     struct coxi_row *row = row_at(table, bucket, bucket->n_rows);
     row->key = key;
     coxi_initializer_row(&table->variable->initializer, key, row->values, table->dim);
-    float start = coxi_optimizer_slot_start(&table->variable->optimizer);
-    for (size_t i = 0; i < table->slots; i++) {
-        row->values[table->dim + i] = start;
-    }
+    start_state(table, row->values + table->dim);
     put_index(bucket->index, bucket->capacity, hash, bucket->n_rows);
     bucket->n_rows++;
     atomic_fetch_add_explicit(&table->n_rows, 1, memory_order_relaxed);
@@ -239,6 +247,11 @@ int coxi_table_resolve(struct coxi_table *table, const uint64_t *keys, size_t n,
 void coxi_table_update(struct coxi_table *table, struct coxi_row *const *rows, size_t n,
                        enum coxi_op op, const float *values)
 {
+    struct coxi_optimizer_step step = {0};
+    if (op == COXI_OP_GRADIENT && n > 0) {
+        coxi_optimizer_begin(&table->variable->optimizer,
+                             atomic_fetch_add(&table->step, 1), &step);
+    }
     for (size_t i = 0; i < n; i++) {
         struct coxi_row *row = rows[i];
         const float *from = values + i * table->dim;
@@ -247,8 +260,8 @@ void coxi_table_update(struct coxi_table *table, struct coxi_row *const *rows, s
         coxi_lock(&bucket->lock);
         switch (op) {
         case COXI_OP_GRADIENT:
-            coxi_optimizer_apply(&table->variable->optimizer, row->values,
-                                 row->values + table->dim, from, table->dim);
+            coxi_optimizer_row(&step, row->values, row->values + table->dim, from,
+                               table->dim);
             break;
         case COXI_OP_ADD:
             for (size_t c = 0; c < table->dim; c++) {
@@ -268,6 +281,11 @@ uint64_t coxi_table_rows(struct coxi_table *table)
     return atomic_load_explicit(&table->n_rows, memory_order_relaxed);
 }
 
+uint64_t coxi_table_step(struct coxi_table *table)
+{
+    return atomic_load(&table->step);
+}
+
 uint64_t coxi_table_bytes(struct coxi_table *table)
 {
     return coxi_table_rows(table) * table->row_bytes + atomic_load(&table->index_bytes);
@@ -281,8 +299,7 @@ int coxi_table_each(struct coxi_table *table, coxi_row_visit visit, void *arg)
         coxi_lock(&bucket->lock);
         for (uint32_t i = 0; r == 0 && i < bucket->n_rows; i++) {
             const struct coxi_row *row = row_at(table, bucket, i);
-            r = visit(arg, row->key, row->values,
-                      table->slots > 0 ? row->values + table->dim : NULL);
+            r = visit(arg, row->key, row->values, row->values + table->dim);
         }
         coxi_unlock(&bucket->lock);
     }

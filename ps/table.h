@@ -34,19 +34,20 @@ void coxi_table_pull(struct coxi_table *table, const uint64_t *keys, size_t n,
 int coxi_table_resolve(struct coxi_table *table, const uint64_t *keys, size_t n,
                        struct coxi_row **ret);
 
-/* Applies values (n * dim floats) to resolved rows, in order. Cannot fail. Any
- * thread. */
+/* Applies values (n * dim floats) to resolved rows, in order; gradients are one step of
+ * the variable here. Cannot fail. Any thread. */
 void coxi_table_update(struct coxi_table *table, struct coxi_row *const *rows, size_t n,
                        enum coxi_op op, const float *values);
 
-/* Rows there are; memory they take. Any thread. */
+/* Rows there are; updates by gradients so far; memory it takes. Any thread. */
 uint64_t coxi_table_rows(struct coxi_table *table);
+uint64_t coxi_table_step(struct coxi_table *table);
 uint64_t coxi_table_bytes(struct coxi_table *table);
 
 /* Calls `visit` for every row, in an order that is the same each time while no row is
- * made. */
+ * made. `state` is that of the row, as coxi_optimizer_row has it. */
 typedef int (*coxi_row_visit)(void *arg, uint64_t key, const float *values,
-                              const float *slot);
+                              const float *state);
 int coxi_table_each(struct coxi_table *table, coxi_row_visit visit, void *arg);
 
 #endif

@@ -93,14 +93,43 @@ fb::Offset<fb::String> text_or_none(Builder &b, const char *string)
 
 /* ---- variables */
 
+fb::Offset<wire::Optimizer> encode_optimizer(Builder &b, const struct coxi_optimizer &o)
+{
+    auto schedule = wire::CreateSchedule(b, o.schedule.kind, o.schedule.end_rate,
+                                         o.schedule.power, o.schedule.gamma,
+                                         o.schedule.steps, o.schedule.warmup_steps);
+    wire::OptimizerBuilder builder(b);
+    builder.add_kind(o.kind);
+#define ADD_NUMBER(name) builder.add_##name(o.name);
+    COXI_OPTIMIZER_NUMBERS(ADD_NUMBER)
+#undef ADD_NUMBER
+    builder.add_schedule(schedule);
+    return builder.Finish();
+}
+
+void decode_optimizer(const wire::Optimizer *o, struct coxi_optimizer *ret)
+{
+    if (o == nullptr) {
+        return;
+    }
+    ret->kind = o->kind();
+#define TAKE_NUMBER(name) ret->name = o->name();
+    COXI_OPTIMIZER_NUMBERS(TAKE_NUMBER)
+#undef TAKE_NUMBER
+    const wire::Schedule *schedule = o->schedule();
+    if (schedule != nullptr) {
+        ret->schedule = {schedule->kind(),  schedule->end_rate(),
+                         schedule->power(), schedule->gamma(),
+                         schedule->steps(), schedule->warmup_steps()};
+    }
+}
+
 fb::Offset<wire::Variable> encode_variable(Builder &b, const struct coxi_variable &v)
 {
     auto name = b.CreateString(or_empty(v.name));
     auto shape = b.CreateVector(v.shape, v.rank);
     auto shards = structs<wire::Shard>(b, v.shards, v.n_shards);
-    auto optimizer =
-        wire::CreateOptimizer(b, v.optimizer.kind, v.optimizer.learning_rate,
-                              v.optimizer.epsilon, v.optimizer.initial_accumulator);
+    auto optimizer = encode_optimizer(b, v.optimizer);
     auto initializer = wire::CreateInitializer(b, v.initializer.kind, v.initializer.a,
                                                v.initializer.b, v.initializer.seed);
     return wire::CreateVariable(b, v.id, name, static_cast<wire::Kind>(v.kind), v.dtype,
@@ -127,11 +156,7 @@ bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
     if (!take_array(v->shards(), &ret->shards, &ret->n_shards)) {
         return false;
     }
-    if (v->optimizer() != nullptr) {
-        ret->optimizer = {v->optimizer()->kind(), v->optimizer()->learning_rate(),
-                          v->optimizer()->epsilon(),
-                          v->optimizer()->initial_accumulator()};
-    }
+    decode_optimizer(v->optimizer(), &ret->optimizer);
     if (v->initializer() != nullptr) {
         ret->initializer = {v->initializer()->kind(), v->initializer()->a(),
                             v->initializer()->b(), v->initializer()->seed()};

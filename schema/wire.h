@@ -67,12 +67,49 @@ struct coxi_status {
     bool duplicate;
 };
 
+struct coxi_schedule {
+    uint32_t kind;
+    float end_rate;
+    float power;
+    float gamma;
+    uint64_t steps;
+    uint64_t warmup_steps;
+};
+
 struct coxi_optimizer {
     uint32_t kind;
     float learning_rate;
     float epsilon;
     float initial_accumulator;
+    float momentum;
+    float rho;
+    float beta1;
+    float beta2;
+    float beta;
+    float l1;
+    float l2;
+    float weight_decay;
+    float clip_value;
+    float clip_norm;
+    struct coxi_schedule schedule;
 };
+
+/* The numbers of both, for what is done with each of them. */
+#define COXI_OPTIMIZER_NUMBERS(X)                                                      \
+    X(learning_rate)                                                                   \
+    X(epsilon)                                                                         \
+    X(initial_accumulator)                                                             \
+    X(momentum)                                                                        \
+    X(rho)                                                                             \
+    X(beta1)                                                                           \
+    X(beta2)                                                                           \
+    X(beta)                                                                            \
+    X(l1)                                                                              \
+    X(l2)                                                                              \
+    X(weight_decay)                                                                    \
+    X(clip_value)                                                                      \
+    X(clip_norm)
+#define COXI_SCHEDULE_NUMBERS(X) X(end_rate) X(power) X(gamma)
 
 struct coxi_initializer {
     uint32_t kind;

@@ -148,8 +148,10 @@ static int create_variables(struct client *client)
 {
     const struct options *o = client->options;
     bool is_fm = strcmp(o->model, "fm") == 0;
-    struct cox_optimizer adagrad = {COX_ADAGRAD, (float)o->learning_rate, 1e-7F,
-                                    (float)o->accumulator};
+    struct cox_optimizer adagrad = {.kind = COX_ADAGRAD,
+                                    .learning_rate = (float)o->learning_rate,
+                                    .epsilon = 1e-7F,
+                                    .initial_accumulator = (float)o->accumulator};
 
     struct cox_table *weights;
     struct cox_table_spec table = COX_TABLE_SPEC_INIT;

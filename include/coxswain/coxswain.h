@@ -173,24 +173,137 @@ COX_API int cox_close(struct cox_coordinator *c, int timeout_ms);
 
 /* ---- variables */
 
+/*
+ * What a ps does with a gradient g of a value w. r is the learning rate at that update.
+ *
+ *   kind                  rule                                         numbers, state
+ *   COX_SGD               w -= r g
+ *   COX_MOMENTUM          u = momentum u + g;  w -= r u                momentum; 1
+ *   COX_NESTEROV          u = momentum u + g;  w -= r (g + momentum u) momentum; 1
+ *   COX_ADAGRAD           s += g^2;  w -= r g / (sqrt(s) + epsilon)    initial_accumulator,
+ *                                                                      epsilon; 1
+ *   COX_ROWWISE_ADAGRAD   the same, s one number for a row: of the     the same; 1 a row
+ *                         mean of its g^2
+ *   COX_RMSPROP           s = rho s + (1 - rho) g^2;                   rho, epsilon; 1
+ *                         w -= r g / (sqrt(s) + epsilon)
+ *   COX_ADADELTA          s = rho s + (1 - rho) g^2;                   rho, epsilon; 2
+ *                         d = g sqrt(x + epsilon) / sqrt(s + epsilon);
+ *                         x = rho x + (1 - rho) d^2;  w -= r d
+ *   COX_ADAM              m = beta1 m + (1 - beta1) g;                 beta1, beta2,
+ *                         v = beta2 v + (1 - beta2) g^2;               epsilon; 2, of a
+ *                         w -= r m' / (sqrt(v') + epsilon),            table 1 a row more
+ *                         m' = m / (1 - beta1^t), v' = v / (1 - beta2^t)
+ *   COX_ADAMW             the same, after w -= r weight_decay w        the same
+ *   COX_FTRL              FTRL-proximal, see below                     beta, l1, l2,
+ *                                                                      initial_accumulator;
+ *                                                                      2
+ *
+ * These are PyTorch's rules (RMSProp's rho is its alpha, Adagrad's initial_accumulator its
+ * initial_accumulator_value), but FTRL: that is Keras's, with its names' regularization
+ * strengths as l1 and l2 and a learning_rate_power of -0.5: z, n start at 0 and at
+ * initial_accumulator, then z += g - (sqrt(n + g^2) - sqrt(n)) / r w;  n += g^2;
+ * w = 0 where |z| <= l1, else (sign(z) l1 - z) / ((beta + sqrt(n)) / r + 2 l2).
+ * What w starts with, or is assigned, is forgotten with the next gradient: begin at zeros.
+ *
+ * State is what a ps keeps beside the values, in floats for each value; checkpoints hold
+ * it. A row is a table's, or one of a dense variable's first axis. A table's rule is lazy: a row and its state change only when a gradient of that row
+ * comes, and t counts those of the row. A dense variable's t counts the updates of it on
+ * that ps.
+ *
+ * Numbers that are 0 stand for a default where it is told; give a tiny one for none
+ * (1e-30). A number that the rule does not use must be 0.
+ */
 enum cox_optimizer_kind {
     COX_OPTIMIZER_NONE = 0, /* takes no gradients */
-    COX_SGD = 1,            /* w -= learning_rate * g */
-    COX_ADAGRAD = 2,        /* s += g^2; w -= learning_rate * g / (sqrt(s) + epsilon) */
+    COX_SGD = 1,
+    COX_ADAGRAD = 2,
+    COX_MOMENTUM = 3,
+    COX_NESTEROV = 4,
+    COX_ROWWISE_ADAGRAD = 5,
+    COX_ADADELTA = 6,
+    COX_RMSPROP = 7,
+    COX_ADAM = 8,
+    COX_ADAMW = 9,
+    COX_FTRL = 10,
 };
 
+/*
+ * How the learning rate changes: by the number of gradient updates (pushes, of a table's
+ * rows those that have reached the ps) that were applied to the variable on that ps
+ * before, s. In the first warmup_steps it rises from 0: learning_rate * s / warmup_steps;
+ * then these count, with s from the end of the warm-up. From `steps` on linear, polynomial
+ * and cosine stay at end_rate.
+ *
+ *   COX_SCHEDULE_CONSTANT     learning_rate
+ *   COX_SCHEDULE_LINEAR       learning_rate to end_rate
+ *   COX_SCHEDULE_POLYNOMIAL   end_rate + (learning_rate - end_rate) (1 - s / steps)^power
+ *   COX_SCHEDULE_EXPONENTIAL  learning_rate gamma^(s / steps)
+ *   COX_SCHEDULE_STEP         the same, s / steps rounded down
+ *   COX_SCHEDULE_COSINE       end_rate + (learning_rate - end_rate)
+ *                             (1 + cos(pi s / steps)) / 2
+ *
+ * All but constant need steps; a number that is not used must be 0. FTRL takes none.
+ */
+enum cox_schedule_kind {
+    COX_SCHEDULE_CONSTANT = 0,
+    COX_SCHEDULE_LINEAR = 1,
+    COX_SCHEDULE_POLYNOMIAL = 2,
+    COX_SCHEDULE_EXPONENTIAL = 3,
+    COX_SCHEDULE_STEP = 4,
+    COX_SCHEDULE_COSINE = 5,
+};
+
+struct cox_schedule {
+    uint32_t kind; /* enum cox_schedule_kind */
+    float end_rate;
+    float power;
+    float gamma;
+    uint64_t steps;
+    uint64_t warmup_steps;
+};
+
+/*
+ * Before the rule a gradient is clipped by value, then by norm, then weight_decay * w is
+ * added to it (not so with COX_ADAMW, whose decay is in its rule).
+ */
 struct cox_optimizer {
     uint32_t kind; /* enum cox_optimizer_kind */
     float learning_rate;
-    float epsilon;             /* Adagrad */
-    float initial_accumulator; /* Adagrad: where s starts */
+    float epsilon; /* 0: 1e-10 for Adagrad, 1e-6 for Adadelta, 1e-8 for the others */
+    float initial_accumulator;
+    float momentum;     /* 0: 0.9 */
+    float rho;          /* 0: 0.9 for Adadelta, 0.99 for RMSProp */
+    float beta1;        /* 0: 0.9 */
+    float beta2;        /* 0: 0.999 */
+    float beta;         /* FTRL */
+    float l1;           /* FTRL */
+    float l2;           /* FTRL: l2 w^2 is added to the loss */
+    float weight_decay; /* not for FTRL */
+    float clip_value;   /* each number of a gradient to at most that; 0: as it is */
+    float clip_norm;    /* the Euclidean norm of a table's row, or of what a ps has of a
+                           dense gradient, to at most that; 0: as it is */
+    struct cox_schedule schedule;
 };
+#define COX_OPTIMIZER_INIT                                                             \
+    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0, 0, 0, 0, 0}}
 
+/*
+ * What is there before any update: numbers that depend on the seed and the place (a
+ * table's key and column, a dense variable's element), on nothing else.
+ *
+ * Glorot, Bengio 2010: the uniform one in [-l, l) with l = sqrt(6 / (in + out)), the
+ * normal one of deviation sqrt(2 / (in + out)). Of a dense variable, the last axis is
+ * `out`, the one before it `in`, both times the elements of the axes before these; one of
+ * rank 1 counts as both. A table's row is what leads from 1 key to dim values.
+ */
 enum cox_initializer_kind {
     COX_ZEROS = 0,
-    COX_CONSTANT = 1, /* a */
-    COX_UNIFORM = 2,  /* in [a, b) */
-    COX_NORMAL = 3,   /* mean a, standard deviation b */
+    COX_CONSTANT = 1,         /* a */
+    COX_UNIFORM = 2,          /* in [a, b) */
+    COX_NORMAL = 3,           /* mean a, standard deviation b */
+    COX_TRUNCATED_NORMAL = 4, /* the same, redrawn where it is beyond 2 b of a */
+    COX_GLOROT_UNIFORM = 5,   /* a, b: not used */
+    COX_GLOROT_NORMAL = 6,
 };
 
 struct cox_initializer {
@@ -199,6 +312,7 @@ struct cox_initializer {
     float b;
     uint64_t seed;
 };
+#define COX_INITIALIZER_INIT {0, 0, 0, 0}
 
 /* A dense variable: rank 1 or more, no dimension 0; optimizers and non-zero start:
  * F32. */
@@ -219,8 +333,8 @@ struct cox_variable_spec {
      0,                                                                                \
      {0, 0, 0, 0, 0, 0, 0, 0},                                                         \
      0,                                                                                \
-     {0, 0, 0, 0},                                                                     \
-     {0, 0, 0, 0}}
+     COX_OPTIMIZER_INIT,                                                               \
+     COX_INITIALIZER_INIT}
 
 /* A table: rows of `dim` F32 by 64-bit key, made on first touch, spread over all ps. */
 struct cox_table_spec {
@@ -231,13 +345,13 @@ struct cox_table_spec {
     struct cox_initializer initializer; /* of a row: depends on seed and key alone */
 };
 #define COX_TABLE_SPEC_INIT                                                            \
-    {sizeof(struct cox_table_spec), NULL, 0, {0, 0, 0, 0}, {0, 0, 0, 0}}
+    {sizeof(struct cox_table_spec), NULL, 0, COX_OPTIMIZER_INIT, COX_INITIALIZER_INIT}
 
 /*
  * Creates a variable or table on the ps. Several variables are placed so that the ps
  * hold about as many bytes each. A name takes no white space, quote or backslash; '/'
- * makes folders ("tower/bias"). COX_EEXIST: the name is taken, or a folder.
- * COX_EPSLOST.
+ * makes folders ("tower/bias"). COX_EEXIST: the name is taken, or a folder. COX_EINVAL
+ * names what is wrong with a spec and the variable. COX_EPSLOST.
  */
 COX_API int cox_variable_create(struct cox_coordinator *c,
                                 const struct cox_variable_spec *spec,

@@ -37,7 +37,10 @@ static void train(struct crew *crew)
     struct cox_variable *w;
     table.name = "t";
     table.dim = 2;
-    table.optimizer = (struct cox_optimizer){COX_ADAGRAD, 0.1F, 1e-7F, 0.5F};
+    table.optimizer = (struct cox_optimizer){.kind = COX_ADAGRAD,
+                                             .learning_rate = 0.1F,
+                                             .epsilon = 1e-7F,
+                                             .initial_accumulator = 0.5F};
     table.initializer = (struct cox_initializer){COX_UNIFORM, -1, 1, 11};
     dense.name = "w";
     dense.dtype = COX_F32;

@@ -30,7 +30,10 @@ static void train(const char *dir, int n_ps, float rows[4][2], float w[5])
     crew_open(&crew, n_ps, 1, "model", &options);
     table.name = "t";
     table.dim = 2;
-    table.optimizer = (struct cox_optimizer){COX_ADAGRAD, 0.1F, 1e-7F, 0.5F};
+    table.optimizer = (struct cox_optimizer){.kind = COX_ADAGRAD,
+                                             .learning_rate = 0.1F,
+                                             .epsilon = 1e-7F,
+                                             .initial_accumulator = 0.5F};
     table.initializer = (struct cox_initializer){COX_NORMAL, 0, 0.1F, 3};
     spec.name = "w";
     spec.dtype = COX_F32;

@@ -61,6 +61,21 @@ TEST(variable_that_cannot_be_is_refused_by_name)
     bad.optimizer.kind = 77;
     assert_refused(&crew, &bad, COX_EINVAL, "'v'");
     bad = good;
+    bad.optimizer.kind = COX_ADAM;
+    bad.optimizer.beta2 = 1;
+    assert_refused(&crew, &bad, COX_EINVAL, "'v': beta2");
+    bad = good;
+    bad.optimizer.kind = COX_SGD;
+    bad.optimizer.momentum = 0.9F;
+    assert_refused(&crew, &bad, COX_EINVAL, "'v': momentum");
+    bad = good;
+    bad.optimizer.kind = COX_SGD;
+    bad.optimizer.schedule.kind = COX_SCHEDULE_COSINE;
+    assert_refused(&crew, &bad, COX_EINVAL, "'v': schedule.steps");
+    bad = good;
+    bad.initializer.kind = COX_GLOROT_NORMAL + 1;
+    assert_refused(&crew, &bad, COX_EINVAL, "'v'");
+    bad = good;
     bad.size = 0;
     assert_refused(&crew, &bad, COX_EINVAL, "_INIT");
 

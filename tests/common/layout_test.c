@@ -68,7 +68,10 @@ static struct coxi_variable dense(void)
         .shape = {10, 4},
         .shards = three,
         .n_shards = N_PS,
-        .optimizer = {COXI_OPTIMIZER_ADAGRAD, 0.1F, 1e-7F, 0.1F},
+        .optimizer = {.kind = COXI_OPTIMIZER_ADAGRAD,
+                      .learning_rate = 0.1F,
+                      .epsilon = 1e-7F,
+                      .initial_accumulator = 0.1F},
         .initializer = {COXI_INIT_UNIFORM, -1, 1, 9},
     };
 }
@@ -98,7 +101,7 @@ TEST(good_descriptions_are_accepted)
              "e\xe2\x82\xac\xf0\x9f\x9a\xa3";
     assert_code(0, coxi_variable_check(&v, N_PS));
     v.dtype = COX_U8;
-    v.optimizer.kind = COXI_OPTIMIZER_NONE;
+    v.optimizer = (struct coxi_optimizer){.kind = COXI_OPTIMIZER_NONE};
     assert_code(0, coxi_variable_check(&v, N_PS));
     v = table();
     assert_code(0, coxi_variable_check(&v, N_PS));
@@ -288,6 +291,8 @@ TEST(equal_looks_at_everything_but_the_id)
     DIFFERS(b->optimizer.learning_rate *= 2);
     DIFFERS(b->optimizer.epsilon *= 2);
     DIFFERS(b->optimizer.initial_accumulator *= 2);
+    DIFFERS(b->optimizer.clip_norm = 1);
+    DIFFERS(b->optimizer.schedule.steps = 9);
     DIFFERS(b->initializer.kind = COXI_INIT_NORMAL);
     DIFFERS(b->initializer.a = 0);
     DIFFERS(b->initializer.b = 2);

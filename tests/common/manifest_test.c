@@ -25,7 +25,14 @@ static struct coxi_variable dense = {
     .shape = {11, 2, 5},
     .shards = parts,
     .n_shards = 2,
-    .optimizer = {COXI_OPTIMIZER_ADAGRAD, 0.1F, 1e-7F, 0.3F},
+    .optimizer = {.kind = COXI_OPTIMIZER_ADAGRAD,
+                  .learning_rate = 0.1F,
+                  .epsilon = 1e-7F,
+                  .initial_accumulator = 0.3F,
+                  .schedule = {.kind = COXI_SCHEDULE_COSINE,
+                               .end_rate = 0.003F,
+                               .steps = INT64_MAX,
+                               .warmup_steps = 7}},
     .initializer = {COXI_INIT_NORMAL, 0.1F, 1e-30F, UINT64_MAX},
 };
 static struct coxi_variable table = {
@@ -104,6 +111,45 @@ TEST(what_is_written_is_read_back)
     assert_int_equal(2, m->variables[1]->id);
     coxi_manifest_free(m);
     coxi_manifest_free(NULL);
+}
+
+TEST(every_number_of_an_optimizer_is_read_back)
+{
+    static const struct coxi_optimizer optimizers[] = {
+        {.kind = COXI_OPTIMIZER_MOMENTUM, .learning_rate = 0.1F, .momentum = 0.7F},
+        {.kind = COXI_OPTIMIZER_RMSPROP,
+         .epsilon = 1e-5F,
+         .rho = 0.95F,
+         .schedule = {COXI_SCHEDULE_POLYNOMIAL, 0.2F, 0.3F, 0, 11, 13}},
+        {.kind = COXI_OPTIMIZER_ADAMW,
+         .epsilon = 1e-5F,
+         .beta1 = 0.85F,
+         .beta2 = 0.998F,
+         .weight_decay = 0.2F,
+         .clip_value = 3,
+         .clip_norm = 1e30F,
+         .schedule = {COXI_SCHEDULE_STEP, 0, 0, 0.6F, 17, 0}},
+        {.kind = COXI_OPTIMIZER_FTRL,
+         .learning_rate = 0.1F,
+         .initial_accumulator = 0.4F,
+         .beta = 1.1F,
+         .l1 = 1.2F,
+         .l2 = 1.3F},
+    };
+    struct coxi_variable v = table;
+    struct coxi_variable *one[] = {&v};
+    struct coxi_manifest with = sample;
+    with.variables = one;
+    with.n_variables = 1;
+    for (size_t i = 0; i < sizeof(optimizers) / sizeof(*optimizers); i++) {
+        struct coxi_manifest *m = NULL;
+        v.optimizer = optimizers[i];
+        assert_code(0, coxi_variable_check(&v, 2));
+        assert_code(0, coxi_manifest_write(&with, coxi_test_dir()));
+        assert_code(0, coxi_manifest_read(coxi_test_dir(), &m));
+        assert_true(coxi_variable_equal(&v, m->variables[0]));
+        coxi_manifest_free(m);
+    }
 }
 
 TEST(a_manifest_without_variables_is_read_back)
@@ -220,7 +266,14 @@ static const struct {
      "variables"},
     {"variables/0/shards/1", {"ps", "begin", "count"}, "variables"},
     {"variables/0/optimizer",
-     {"kind", "learning_rate", "epsilon", "initial_accumulator"},
+     {"kind", "learning_rate", "epsilon", "initial_accumulator", "momentum", "rho",
+      "beta1", "beta2", "beta", "l1"},
+     "variables"},
+    {"variables/1/optimizer",
+     {"l2", "weight_decay", "clip_value", "clip_norm", "schedule"},
+     "variables"},
+    {"variables/0/optimizer/schedule",
+     {"kind", "end_rate", "power", "gamma", "steps", "warmup_steps"},
      "variables"},
     {"variables/1/initializer", {"kind", "a", "b", "seed"}, "variables"},
 };

@@ -1,4 +1,5 @@
 /* Snapshots of a store: what they hold, and that they hold one moment. */
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -55,7 +56,9 @@ TEST(snapshot_holds_dense_variables_with_their_state)
         .shape = {4, 3},
         .shards = shards,
         .n_shards = 2,
-        .optimizer = {COXI_OPTIMIZER_ADAGRAD, 1, 0, 4},
+        .optimizer = {.kind = COXI_OPTIMIZER_ADAGRAD,
+                      .learning_rate = 1,
+                      .initial_accumulator = 4},
         .initializer = {.kind = COXI_INIT_CONSTANT, .a = 1},
     };
     const float gradient[] = {0, 0, 0, 0, 0, 2};
@@ -68,7 +71,7 @@ TEST(snapshot_holds_dense_variables_with_their_state)
     stock_add(&commit, w, COXI_OP_GRADIENT, 2, 2, gradient, sizeof(gradient));
     assert_code(0, stock_commit(&s, &commit, NULL));
     struct coxi_st_file *file = snapshot(&s, 1, NULL);
-    assert_int_equal(3, coxi_st_count(file));
+    assert_int_equal(4, coxi_st_count(file));
     const struct coxi_st_tensor *tensor = find(file, "w/part_1", "F32", 2);
     const float root = 2.8284271F;
     const float values[] = {1, 1, 1, 1, 1, 1 - 2 / root};
@@ -79,8 +82,108 @@ TEST(snapshot_holds_dense_variables_with_their_state)
     const float slot[] = {4, 4, 4, 4, 4, 8};
     tensor = find(file, "w/part_1/adagrad", "F32", 2);
     assert_memory_equal(slot, tensor->data, sizeof(slot));
+    tensor = find(file, "w/part_1/step", "U64", 1);
+    assert_int_equal(1, tensor->shape[0]);
+    assert_int_equal(1, *(const uint64_t *)tensor->data);
     tensor = find(file, "odd", "U8", 1);
     assert_memory_equal(odd, tensor->data, sizeof(odd));
+    coxi_st_close(file);
+    stock_close(&s);
+}
+
+static void assert_floats(struct coxi_st_file *file, const char *name, uint32_t rank,
+                          const float *expected, size_t n)
+{
+    const struct coxi_st_tensor *tensor = find(file, name, "F32", rank);
+    assert_int_equal(n * sizeof(float), tensor->bytes);
+    for (size_t i = 0; i < n; i++) {
+        float found = ((const float *)tensor->data)[i];
+        if (fabsf(found - expected[i]) > 1e-6F * fabsf(expected[i])) {
+            fail_msg("%s[%zu] is %g, not %g", name, i, (double)found,
+                     (double)expected[i]);
+        }
+    }
+}
+
+TEST(snapshot_holds_every_state_of_a_table)
+{
+    struct stock s;
+    struct stock_commit commit;
+    struct coxi_variable adam = {.name = "a",
+                                 .kind = COXI_KIND_TABLE,
+                                 .dtype = COX_F32,
+                                 .rank = 1,
+                                 .shape = {2},
+                                 .optimizer = {.kind = COXI_OPTIMIZER_ADAM,
+                                               .learning_rate = 1,
+                                               .epsilon = 1e-8F,
+                                               .beta1 = 0.5F,
+                                               .beta2 = 0.75F}};
+    struct coxi_variable rowwise = adam;
+    const uint64_t key = 7;
+    const float gradient[] = {3, 4};
+    rowwise.name = "r";
+    rowwise.optimizer = (struct coxi_optimizer){.kind = COXI_OPTIMIZER_ROWWISE_ADAGRAD,
+                                                .learning_rate = 1,
+                                                .initial_accumulator = 2};
+    stock_open(&s);
+    uint32_t a = stock_create(&s, &adam);
+    uint32_t r = stock_create(&s, &rowwise);
+    for (uint64_t closure = 10; closure < 12; closure++) {
+        stock_begin(&s, closure, &commit);
+        stock_add_rows(&commit, a, COXI_OP_GRADIENT, &key, 1, gradient,
+                       sizeof(gradient));
+        stock_add_rows(&commit, r, COXI_OP_GRADIENT, &key, 1, gradient,
+                       sizeof(gradient));
+        assert_code(0, stock_commit(&s, &commit, NULL));
+    }
+    struct coxi_st_file *file = snapshot(&s, 1, NULL);
+    assert_int_equal(6 + 4, coxi_st_count(file));
+    assert_floats(file, "a/adam_m", 2, (const float[]){2.25F, 3}, 2);
+    assert_floats(file, "a/adam_v", 2, (const float[]){3.9375F, 7}, 2);
+    assert_floats(file, "a/adam_t", 1, (const float[]){2}, 1);
+    assert_int_equal(2, *(const uint64_t *)find(file, "a/step", "U64", 1)->data);
+    assert_floats(file, "r/rowwise_adagrad", 1, (const float[]){2 + 12.5F + 12.5F}, 1);
+    assert_int_equal(2, *(const uint64_t *)find(file, "r/step", "U64", 1)->data);
+    coxi_st_close(file);
+    stock_close(&s);
+}
+
+TEST(snapshot_holds_every_state_of_a_dense_variable)
+{
+    struct stock s;
+    struct stock_commit commit;
+    struct coxi_shard shard = {0, 0, 2};
+    struct coxi_variable adam = {.name = "a",
+                                 .dtype = COX_F32,
+                                 .rank = 2,
+                                 .shape = {2, 2},
+                                 .shards = &shard,
+                                 .n_shards = 1,
+                                 .optimizer = {.kind = COXI_OPTIMIZER_ADAMW,
+                                               .learning_rate = 1,
+                                               .epsilon = 1e-8F,
+                                               .beta1 = 0.5F,
+                                               .beta2 = 0.75F}};
+    struct coxi_variable rowwise = adam;
+    const float gradient[] = {3, 4, 0, 2};
+    rowwise.name = "r";
+    rowwise.optimizer = (struct coxi_optimizer){.kind = COXI_OPTIMIZER_ROWWISE_ADAGRAD,
+                                                .learning_rate = 1,
+                                                .initial_accumulator = 2};
+    stock_open(&s);
+    uint32_t a = stock_create(&s, &adam);
+    uint32_t r = stock_create(&s, &rowwise);
+    stock_begin(&s, 10, &commit);
+    stock_add(&commit, a, COXI_OP_GRADIENT, 0, 2, gradient, sizeof(gradient));
+    stock_add(&commit, r, COXI_OP_GRADIENT, 0, 2, gradient, sizeof(gradient));
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    struct coxi_st_file *file = snapshot(&s, 1, NULL);
+    assert_int_equal(4 + 3, coxi_st_count(file));
+    assert_floats(file, "a/adam_m", 2, (const float[]){1.5F, 2, 0, 1}, 4);
+    assert_floats(file, "a/adam_v", 2, (const float[]){2.25F, 4, 0, 1}, 4);
+    assert_floats(file, "r/rowwise_adagrad", 1, (const float[]){14.5F, 4}, 2);
+    assert_int_equal(1, *(const uint64_t *)find(file, "a/step", "U64", 1)->data);
     coxi_st_close(file);
     stock_close(&s);
 }
@@ -100,6 +203,7 @@ TEST(snapshot_holds_tables_as_keys_and_values)
         assert_code(0, stock_commit(&s, &commit, NULL));
     }
     struct coxi_st_file *file = snapshot(&s, 1, NULL);
+    assert_int_equal(6, coxi_st_count(file));
     const struct coxi_st_tensor *keys = find(file, "t/keys", "U64", 1);
     const struct coxi_st_tensor *values = find(file, "t/values", "F32", 2);
     assert_int_equal(N, keys->shape[0]);

@@ -11,8 +11,10 @@
 #include "tests/test.h"
 
 static const struct coxi_initializer uniform = {COXI_INIT_UNIFORM, -1, 1, 42};
-static const struct coxi_optimizer adagrad = {COXI_OPTIMIZER_ADAGRAD, 0.1F, 1e-3F,
-                                              0.5F};
+static const struct coxi_optimizer adagrad = {.kind = COXI_OPTIMIZER_ADAGRAD,
+                                              .learning_rate = 0.1F,
+                                              .epsilon = 1e-3F,
+                                              .initial_accumulator = 0.5F};
 
 static struct coxi_variable describe(uint32_t dim)
 {
@@ -169,14 +171,14 @@ struct visits {
     size_t stop_at;
 };
 
-static int note(void *arg, uint64_t key, const float *values, const float *slot)
+static int note(void *arg, uint64_t key, const float *values, const float *state)
 {
     struct visits *visits = arg;
     if (visits->n == visits->stop_at || visits->n == 1000) {
         return COX_EIO;
     }
     visits->keys[visits->n++] = key;
-    return values != NULL && slot != NULL && *slot == 0.5F ? 0 : COX_EINVAL;
+    return values != NULL && state != NULL && *state == 0.5F ? 0 : COX_EINVAL;
 }
 
 TEST(table_visits_every_row_once)

@@ -32,7 +32,22 @@ static const struct coxi_done_head done_heads[] = {{201, 1, 0, 0, 3, 16, 1234},
         .shape = {1000, 20, 3},                                                        \
         .shards = shards,                                                              \
         .n_shards = LEN(shards),                                                       \
-        .optimizer = {1, 2.0f, 4.0f, 8.0f},                                            \
+        .optimizer = {1,                                                               \
+                      2.0f,                                                            \
+                      4.0f,                                                            \
+                      8.0f,                                                            \
+                      9.0f,                                                            \
+                      10.0f,                                                           \
+                      11.0f,                                                           \
+                      12.0f,                                                           \
+                      13.0f,                                                           \
+                      14.0f,                                                           \
+                      15.0f,                                                           \
+                      16.0f,                                                           \
+                      17.0f,                                                           \
+                      18.0f,                                                           \
+                      {4, 19.0f, 20.0f, 21.0f, 0x5555555555555555,                     \
+                       0x6666666666666666}},                                           \
         .initializer = {4, 16.0f, 32.0f, 0x4444444444444444},                          \
     }
 
@@ -44,7 +59,10 @@ static const struct coxi_variable variables[] = {
         .dtype = 1,
         .rank = 1,
         .shape = {64},
-        .optimizer = {2, 0.5f, 0.25f, 0.125f},
+        .optimizer = {.kind = 2,
+                      .learning_rate = 0.5f,
+                      .epsilon = 0.25f,
+                      .initial_accumulator = 0.125f},
         .initializer = {3, -1.5f, 1.5f, 99},
     },
     DENSE_VARIABLE,

@@ -1,0 +1,142 @@
+/* See rule.h. Which numbers there are, who uses them and their ranges are two tables. */
+#include "common/rule.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/error.h"
+
+#define O(kind) (1U << COXI_OPTIMIZER_##kind)
+#define S(kind) (1U << COXI_SCHEDULE_##kind)
+
+#define ALL      UINT32_MAX
+#define ADAMS    (O(ADAM) | O(ADAMW))
+#define ADAGRADS (O(ADAGRAD) | O(ROWWISE_ADAGRAD))
+#define AVERAGES (O(ADADELTA) | O(RMSPROP) | ADAMS)
+
+/* What is asked of a number: finite, not negative, and ... */
+struct number {
+    const char *name;
+    size_t offset;     /* in the optimizer or schedule */
+    uint32_t users;    /* of these kinds; 0 for others */
+    uint32_t positive; /* above 0 for these kinds */
+    bool fraction;     /* below 1 */
+};
+
+static const struct number numbers[] = {
+#define NUMBER(name) #name, offsetof(struct coxi_optimizer, name)
+    {NUMBER(learning_rate), ALL, O(FTRL), false},
+    {NUMBER(epsilon), ADAGRADS | AVERAGES, AVERAGES, false},
+    {NUMBER(initial_accumulator), ADAGRADS | O(FTRL), 0, false},
+    {NUMBER(momentum), O(MOMENTUM) | O(NESTEROV), 0, true},
+    {NUMBER(rho), O(ADADELTA) | O(RMSPROP), 0, true},
+    {NUMBER(beta1), ADAMS, 0, true},
+    {NUMBER(beta2), ADAMS, 0, true},
+    {NUMBER(beta), O(FTRL), 0, false},
+    {NUMBER(l1), O(FTRL), 0, false},
+    {NUMBER(l2), O(FTRL), 0, false},
+    {NUMBER(weight_decay), ALL & ~O(FTRL), 0, false},
+    {NUMBER(clip_value), ALL, 0, false},
+    {NUMBER(clip_norm), ALL, 0, false},
+#undef NUMBER
+};
+
+static const struct number schedule_numbers[] = {
+#define NUMBER(name) "schedule." #name, offsetof(struct coxi_schedule, name)
+    {NUMBER(end_rate), S(LINEAR) | S(POLYNOMIAL) | S(COSINE), 0, false},
+    {NUMBER(power), S(POLYNOMIAL), S(POLYNOMIAL), false},
+    {NUMBER(gamma), S(EXPONENTIAL) | S(STEP), S(EXPONENTIAL) | S(STEP), false},
+#undef NUMBER
+};
+
+static const char *const names[] = {
+    [COXI_OPTIMIZER_NONE] = "a variable without optimizer",
+    [COXI_OPTIMIZER_SGD] = "SGD",
+    [COXI_OPTIMIZER_ADAGRAD] = "Adagrad",
+    [COXI_OPTIMIZER_MOMENTUM] = "momentum",
+    [COXI_OPTIMIZER_NESTEROV] = "Nesterov",
+    [COXI_OPTIMIZER_ROWWISE_ADAGRAD] = "row-wise Adagrad",
+    [COXI_OPTIMIZER_ADADELTA] = "Adadelta",
+    [COXI_OPTIMIZER_RMSPROP] = "RMSProp",
+    [COXI_OPTIMIZER_ADAM] = "Adam",
+    [COXI_OPTIMIZER_ADAMW] = "AdamW",
+    [COXI_OPTIMIZER_FTRL] = "FTRL",
+};
+
+static const char *const schedule_names[] = {
+    [COXI_SCHEDULE_CONSTANT] = "constant",       [COXI_SCHEDULE_LINEAR] = "linear",
+    [COXI_SCHEDULE_POLYNOMIAL] = "polynomial",   [COXI_SCHEDULE_STEP] = "step",
+    [COXI_SCHEDULE_EXPONENTIAL] = "exponential", [COXI_SCHEDULE_COSINE] = "cosine",
+};
+
+/* `who` uses the number, in words: "Adam", "a linear schedule". */
+static int check_number(const struct number *number, const void *object, uint32_t kind,
+                        const char *who)
+{
+    float x;
+    memcpy(&x, (const char *)object + number->offset, sizeof(x));
+    bool positive = (number->positive & kind) != 0;
+    if (!isfinite(x) || x < 0 || (positive && x == 0) || (number->fraction && x >= 1)) {
+        return coxi_error(COX_EINVAL, "%s is %g: %s takes a finite number %s 0%s",
+                          number->name, (double)x, who,
+                          positive ? "above" : "of at least",
+                          number->fraction ? ", below 1" : "");
+    }
+    if ((number->users & kind) == 0 && x != 0) {
+        return coxi_error(COX_EINVAL, "%s is %g, but %s has no use for it: leave it 0",
+                          number->name, (double)x, who);
+    }
+    return 0;
+}
+
+static int check_schedule(const struct coxi_schedule *s)
+{
+    char who[64];
+    if (s->kind >= COXI_SCHEDULE_END) {
+        return coxi_error(COX_EINVAL, "%u is no schedule", s->kind);
+    }
+    (void)snprintf(who, sizeof(who), "the %s schedule", schedule_names[s->kind]);
+    for (size_t i = 0; i < sizeof(schedule_numbers) / sizeof(*schedule_numbers); i++) {
+        int r = check_number(&schedule_numbers[i], s, 1U << s->kind, who);
+        if (r != 0) {
+            return r;
+        }
+    }
+    if (s->steps > INT64_MAX || s->warmup_steps > INT64_MAX) {
+        return coxi_error(COX_EINVAL, "a schedule takes at most 2^63 - 1 steps");
+    }
+    if ((s->kind == COXI_SCHEDULE_CONSTANT) != (s->steps == 0)) {
+        return coxi_error(COX_EINVAL, "schedule.steps is %llu: %s takes %s",
+                          (unsigned long long)s->steps, who,
+                          s->steps == 0 ? "at least 1" : "none");
+    }
+    return 0;
+}
+
+int coxi_optimizer_check(const struct coxi_optimizer *o)
+{
+    if (o->kind >= COXI_OPTIMIZER_END) {
+        return coxi_error(COX_EINVAL, "%u is no optimizer", o->kind);
+    }
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        int r = check_number(&numbers[i], o, 1U << o->kind, names[o->kind]);
+        if (r != 0) {
+            return r;
+        }
+    }
+    if (o->kind == COXI_OPTIMIZER_FTRL &&
+        (o->schedule.kind != COXI_SCHEDULE_CONSTANT || o->schedule.warmup_steps != 0)) {
+        return coxi_error(COX_EINVAL,
+                          "FTRL takes no schedule: its state depends on the rate");
+    }
+    return check_schedule(&o->schedule);
+}
+
+bool coxi_optimizer_equal(const struct coxi_optimizer *a,
+                          const struct coxi_optimizer *b)
+{
+    _Static_assert(sizeof(*a) == 14 * 4 + 4 * 4 + 2 * 8, "no padding: bytes compare");
+    return memcmp(a, b, sizeof(*a)) == 0;
+}

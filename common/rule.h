@@ -1,0 +1,50 @@
+/*
+ * Update rules as every role sees them: which optimizers and schedules there are, and
+ * which numbers each takes. The ps apply them: ps/optimizer.h, ps/schedule.h.
+ *
+ * Pure functions; any thread.
+ */
+#ifndef COXI_COMMON_RULE_H
+#define COXI_COMMON_RULE_H
+
+#include <stdbool.h>
+
+#include "schema/wire.h"
+
+enum coxi_optimizer_kind {
+    COXI_OPTIMIZER_NONE = 0, /* gradients are refused */
+    COXI_OPTIMIZER_SGD,
+    COXI_OPTIMIZER_ADAGRAD,
+    COXI_OPTIMIZER_MOMENTUM,
+    COXI_OPTIMIZER_NESTEROV,
+    COXI_OPTIMIZER_ROWWISE_ADAGRAD,
+    COXI_OPTIMIZER_ADADELTA,
+    COXI_OPTIMIZER_RMSPROP,
+    COXI_OPTIMIZER_ADAM,
+    COXI_OPTIMIZER_ADAMW,
+    COXI_OPTIMIZER_FTRL,
+    COXI_OPTIMIZER_END,
+};
+
+enum coxi_schedule_kind {
+    COXI_SCHEDULE_CONSTANT = 0,
+    COXI_SCHEDULE_LINEAR,
+    COXI_SCHEDULE_POLYNOMIAL,
+    COXI_SCHEDULE_EXPONENTIAL,
+    COXI_SCHEDULE_STEP,
+    COXI_SCHEDULE_COSINE,
+    COXI_SCHEDULE_END,
+};
+
+/*
+ * COX_EINVAL, naming the number: one that is not finite, is out of its range, or is set
+ * although this optimizer or its schedule does not use it. Here 0 means 0; what it means
+ * to a client is in coordinator/rules.h.
+ */
+int coxi_optimizer_check(const struct coxi_optimizer *optimizer);
+
+/* True where all numbers have the same bits. */
+bool coxi_optimizer_equal(const struct coxi_optimizer *a,
+                          const struct coxi_optimizer *b);
+
+#endif

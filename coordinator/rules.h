@@ -1,0 +1,20 @@
+/*
+ * What the optimizer and initializer of a spec mean: defaults in place of zeros, and
+ * Glorot's initializers as what they are for this shape. The ps, workers, evaluators and
+ * manifests only see the outcome.
+ */
+#ifndef COXI_COORDINATOR_RULES_H
+#define COXI_COORDINATOR_RULES_H
+
+#include "coxswain/coxswain.h"
+#include "schema/wire.h"
+
+/*
+ * Sets the rules of a variable that has its kind and shape. Nothing is checked here:
+ * coxi_variable_check does. Any thread.
+ */
+void coxi_rules_set(struct coxi_variable *variable,
+                    const struct cox_optimizer *optimizer,
+                    const struct cox_initializer *initializer);
+
+#endif

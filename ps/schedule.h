@@ -1,0 +1,23 @@
+/*
+ * Learning rates by applied step: what coxswain.h says of enum cox_schedule_kind.
+ *
+ *   linear, polynomial, exponential, step   as Keras's PolynomialDecay (linear: power 1)
+ *                                           and ExponentialDecay (step: staircase)
+ *   cosine                                  Loshchilov, Hutter: SGDR, ICLR 2017, one cycle;
+ *                                           PyTorch's CosineAnnealingLR, which goes up again
+ *                                           after `steps`, stays at its end here
+ *   warm-up                                 Goyal et al.: Accurate, large minibatch SGD, 2017
+ *                                           (2.2, from 0)
+ */
+#ifndef COXI_PS_SCHEDULE_H
+#define COXI_PS_SCHEDULE_H
+
+#include <stdint.h>
+
+#include "schema/wire.h"
+
+/* The rate of the update that comes after `step` others. Pure; any thread. */
+float coxi_learning_rate(const struct coxi_schedule *schedule, float base,
+                         uint64_t step);
+
+#endif
