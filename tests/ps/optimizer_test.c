@@ -248,6 +248,8 @@ TEST(a_row_of_adam_counts_its_own_steps)
         coxi_table_update(table, rows, 1, COXI_OP_GRADIENT, g);
     }
     coxi_table_update(table, rows + 1, 1, COXI_OP_GRADIENT, g);
+    coxi_table_update(table, rows, 0, COXI_OP_GRADIENT, g); /* no step */
+    assert_int_equal(51, coxi_table_step(table));
     coxi_table_pull(table, keys, 2, w);
     assert_true(fabsf(w[0] + 25) < 1e-4F);
     assert_true(fabsf(w[1] + 0.5F) < 1e-6F);
@@ -305,6 +307,41 @@ TEST(clipping_and_decay_reach_every_value)
         assert_true(fabsf(w[i] - expected) < 1e-6F);
     }
     coxi_dense_free(s.dense);
+}
+
+/* What is made piece by piece and block by block is what becomes of short variables. */
+TEST(long_variables_go_where_short_ones_go)
+{
+    enum { SHORT = 50 };
+    static float g[ALL];
+    static float w[ALL];
+    fill_long(g, 6);
+    for (uint32_t kind = COXI_OPTIMIZER_SGD; kind < COXI_OPTIMIZER_FTRL; kind++) {
+        struct coxi_optimizer o = goldens[0].optimizer;
+        struct subject s;
+        for (size_t i = 0; i < N_GOLDENS && o.kind != kind; i++) {
+            o = goldens[i].optimizer;
+        }
+        if (kind == COXI_OPTIMIZER_ROWWISE_ADAGRAD) {
+            continue; /* its rows matter */
+        }
+        o.weight_decay = 0.5F;
+        o.clip_value = 0.75F;
+        subject_open(&s, &o, LONG_ROWS, LONG);
+        push(&s, g);
+        push(&s, g);
+        coxi_dense_pull(s.dense, 0, LONG_ROWS, w);
+        coxi_dense_free(s.dense);
+        for (size_t at = 0; at < ALL; at += SHORT) {
+            float few[SHORT];
+            subject_open(&s, &o, 1, SHORT);
+            push(&s, g + at);
+            push(&s, g + at);
+            coxi_dense_pull(s.dense, 0, 1, few);
+            assert_memory_equal(few, w + at, sizeof(few));
+            coxi_dense_free(s.dense);
+        }
+    }
 }
 
 TEST(a_dense_gradient_is_clipped_by_the_norm_of_all_of_it)
