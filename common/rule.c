@@ -138,5 +138,6 @@ bool coxi_optimizer_equal(const struct coxi_optimizer *a,
                           const struct coxi_optimizer *b)
 {
     _Static_assert(sizeof(*a) == 14 * 4 + 4 * 4 + 2 * 8, "no padding: bytes compare");
+    /* Bits are meant: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
     return memcmp(a, b, sizeof(*a)) == 0;
 }

@@ -7,6 +7,7 @@
  */
 #include "ps/optimizer.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "ps/schedule.h"
@@ -250,6 +251,12 @@ static void apply_ftrl(float rate, const struct coxi_optimizer *o, float *restri
     }
 }
 
+static float *slot(float *const slots[COXI_SLOTS_MAX], size_t i)
+{
+    assert(slots[i] != NULL);
+    return slots[i];
+}
+
 static void apply_rule(const struct coxi_optimizer_step *step, float *w,
                        float *const slots[COXI_SLOTS_MAX], const float *g, size_t n)
 {
@@ -260,26 +267,26 @@ static void apply_rule(const struct coxi_optimizer_step *step, float *w,
         apply_sgd(step->rate, w, g, n);
         return;
     case COXI_OPTIMIZER_ADAGRAD:
-        apply_adagrad(step->rate, o->epsilon, w, slots[0], g, n);
+        apply_adagrad(step->rate, o->epsilon, w, slot(slots, 0), g, n);
         return;
     case COXI_OPTIMIZER_MOMENTUM:
-        apply_momentum(step->rate, o->momentum, w, slots[0], g, n);
+        apply_momentum(step->rate, o->momentum, w, slot(slots, 0), g, n);
         return;
     case COXI_OPTIMIZER_NESTEROV:
-        apply_nesterov(step->rate, o->momentum, w, slots[0], g, n);
+        apply_nesterov(step->rate, o->momentum, w, slot(slots, 0), g, n);
         return;
     case COXI_OPTIMIZER_RMSPROP:
-        apply_rmsprop(step->rate, o, w, slots[0], g, n);
+        apply_rmsprop(step->rate, o, w, slot(slots, 0), g, n);
         return;
     case COXI_OPTIMIZER_ADADELTA:
-        apply_adadelta(step->rate, o, w, slots[0], slots[1], g, n);
+        apply_adadelta(step->rate, o, w, slot(slots, 0), slot(slots, 1), g, n);
         return;
     case COXI_OPTIMIZER_ADAM:
     case COXI_OPTIMIZER_ADAMW:
-        apply_adam(step, w, slots[0], slots[1], g, n);
+        apply_adam(step, w, slot(slots, 0), slot(slots, 1), g, n);
         return;
     case COXI_OPTIMIZER_FTRL:
-        apply_ftrl(step->rate, o, w, slots[0], slots[1], g, n);
+        apply_ftrl(step->rate, o, w, slot(slots, 0), slot(slots, 1), g, n);
         return;
     case COXI_OPTIMIZER_NONE:
     case COXI_OPTIMIZER_END:

@@ -11,6 +11,7 @@ static double decayed(const struct coxi_schedule *s, double base, uint64_t step)
     double end = (double)s->end_rate;
     double gamma = (double)s->gamma;
     double done = (double)step / (double)s->steps;
+    uint64_t whole = step / s->steps;
     double left = done < 1 ? 1 - done : 0;
     switch ((enum coxi_schedule_kind)s->kind) {
     case COXI_SCHEDULE_LINEAR:
@@ -20,7 +21,7 @@ static double decayed(const struct coxi_schedule *s, double base, uint64_t step)
     case COXI_SCHEDULE_EXPONENTIAL:
         return base * pow(gamma, done);
     case COXI_SCHEDULE_STEP:
-        return base * pow(gamma, (double)(step / s->steps));
+        return base * pow(gamma, (double)whole);
     case COXI_SCHEDULE_COSINE:
         return end + (base - end) * (1 + cos(pi * (1 - left))) / 2;
     case COXI_SCHEDULE_CONSTANT:
