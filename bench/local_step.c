@@ -75,8 +75,8 @@ static int api_pull(struct cox_step *step, const struct cox_pull *pulls, size_t 
     for (size_t i = 0; i < n_pulls; i++) {
         const struct coxi_variable *v = &pulls[i].variable->description;
         bool is_table = v->kind == COXI_KIND_TABLE;
-        struct coxi_pull_item item = {v->id, 0, is_table ? pulls[i].n_keys : 1};
-        struct coxi_pull pull = {local->session, 1, &item, 1};
+        struct coxi_pull_item item = {v->id, 0, is_table ? pulls[i].n_keys : 1, 0};
+        struct coxi_pull pull = {local->session, 1, &item, 1, false};
         local->pulled.len = 0;
         bench_check(coxi_store_pull(local->store, &pull, pulls[i].keys,
                                     is_table ? pulls[i].n_keys * sizeof(uint64_t) : 0,

@@ -56,6 +56,23 @@ static int check_optimizer(const struct coxi_variable *v)
     return 0;
 }
 
+static bool float_equal(float a, float b)
+{
+    uint32_t bits[2]; /* so that NaN equals itself */
+    memcpy(&bits[0], &a, sizeof(a));
+    memcpy(&bits[1], &b, sizeof(b));
+    return bits[0] == bits[1];
+}
+
+static bool lifecycle_equal(const struct coxi_lifecycle *a,
+                            const struct coxi_lifecycle *b)
+{
+    return a->admit_count == b->admit_count &&
+           float_equal(a->admit_probability, b->admit_probability) &&
+           a->evict_age == b->evict_age && a->evict_count == b->evict_count &&
+           a->evict_count_age == b->evict_count_age && a->rows_max == b->rows_max;
+}
+
 static int check_dense(const struct coxi_variable *v, size_t n_ps)
 {
     uint64_t next = 0;
@@ -79,6 +96,63 @@ static int check_dense(const struct coxi_variable *v, size_t n_ps)
                           v->name);
     }
     return 0;
+}
+
+static int check_lifecycle(const struct coxi_variable *v)
+{
+    const struct coxi_lifecycle *l = &v->lifecycle;
+    const struct coxi_lifecycle none = {0};
+    if (v->kind == COXI_KIND_DENSE && !lifecycle_equal(l, &none)) {
+        return coxi_error(COX_EINVAL, "variable '%s': rows of tables alone come and go",
+                          v->name);
+    }
+    if (!(l->admit_probability >= 0 && l->admit_probability <= 1)) {
+        return coxi_error(COX_EINVAL, "table '%s': admit_probability is %g, not 0 to 1",
+                          v->name, (double)l->admit_probability);
+    }
+    if ((l->evict_count == 0) != (l->evict_count_age == 0)) {
+        return coxi_error(
+            COX_EINVAL,
+            "table '%s': evict_count needs evict_count_age, and the other "
+            "way round",
+            v->name);
+    }
+    return 0;
+}
+
+static int check_metric(const struct coxi_variable *v)
+{
+    if (v->metric >= COXI_METRIC_END) {
+        return coxi_error(COX_EINVAL, "variable '%s': %u is no kind of metric", v->name,
+                          v->metric);
+    }
+    if (v->metric != COXI_METRIC_NONE &&
+        (v->kind != COXI_KIND_DENSE || v->dtype != COX_F64 || v->rank != 1 ||
+         v->shape[0] > COXI_DENSE_BLOCK / sizeof(double))) {
+        return coxi_error(COX_EINVAL, "metric '%s': has 1 to %zu F64", v->name,
+                          COXI_DENSE_BLOCK / sizeof(double));
+    }
+    return 0;
+}
+
+/* How its values travel, and what else is said of it. */
+static int check_traits(const struct coxi_variable *v)
+{
+    if (v->wire_dtype != 0 && (v->dtype != COX_F32 || (v->wire_dtype != COX_BF16 &&
+                                                       v->wire_dtype != COX_F16))) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s': wire_dtype is 0, or BF16 or F16 where the "
+                          "variable is F32",
+                          v->name);
+    }
+    if (v->nonfinite > COXI_NONFINITE_ALLOW) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s': %u is no policy for non-finite "
+                          "gradients",
+                          v->name, v->nonfinite);
+    }
+    int r = check_metric(v);
+    return r == 0 ? check_lifecycle(v) : r;
 }
 
 int coxi_variable_check(const struct coxi_variable *v, size_t n_ps)
@@ -115,6 +189,9 @@ int coxi_variable_check(const struct coxi_variable *v, size_t n_ps)
         return coxi_error(r, "variable '%s': %s", v->name, coxi_error_text());
     }
     r = check_optimizer(v);
+    if (r == 0) {
+        r = check_traits(v);
+    }
     if (r == 0 && v->kind == COXI_KIND_DENSE) {
         r = check_dense(v, n_ps);
     }
@@ -148,21 +225,16 @@ void coxi_variable_free(struct coxi_variable *variable)
     free(variable);
 }
 
-static bool float_equal(float a, float b)
-{
-    uint32_t bits[2]; /* so that NaN equals itself */
-    memcpy(&bits[0], &a, sizeof(a));
-    memcpy(&bits[1], &b, sizeof(b));
-    return bits[0] == bits[1];
-}
-
 static bool rules_equal(const struct coxi_variable *a, const struct coxi_variable *b)
 {
     return coxi_optimizer_equal(&a->optimizer, &b->optimizer) &&
            a->initializer.kind == b->initializer.kind &&
            float_equal(a->initializer.a, b->initializer.a) &&
            float_equal(a->initializer.b, b->initializer.b) &&
-           a->initializer.seed == b->initializer.seed;
+           a->initializer.seed == b->initializer.seed &&
+           lifecycle_equal(&a->lifecycle, &b->lifecycle) &&
+           a->wire_dtype == b->wire_dtype && a->nonfinite == b->nonfinite &&
+           a->metric == b->metric;
 }
 
 bool coxi_variable_equal(const struct coxi_variable *a, const struct coxi_variable *b)

@@ -20,10 +20,24 @@ enum {
     COXI_TABLE_DIM_MAX = 4096,
 };
 
+enum coxi_nonfinite { COXI_NONFINITE_REJECT = 0, COXI_NONFINITE_ALLOW };
+
+enum coxi_metric {
+    COXI_METRIC_NONE = 0,
+    COXI_METRIC_SUM,
+    COXI_METRIC_COUNT,
+    COXI_METRIC_MEAN,
+    COXI_METRIC_AUC,
+    COXI_METRIC_END,
+};
+
+/* So much of a dense variable, from its start or a multiple, is never read torn. */
+enum { COXI_DENSE_BLOCK = 4096 };
+
 /*
  * Checks everything about a description that does not depend on others: name, kind,
- * type, shape, shards (they tile the rows, in order), optimizer, initializer; no number
- * of bytes overflows. COX_EINVAL or COX_ELIMIT, with the variable's name in the text.
+ * type, shape, shards (they tile the rows, in order), optimizer, initializer, lifecycle,
+ * wire type (BF16 or F16 of an F32), metric (F64, one block); no number of bytes overflows. COX_EINVAL or COX_ELIMIT, with the variable's name in the text.
  */
 int coxi_variable_check(const struct coxi_variable *variable, size_t n_ps);
 

@@ -61,6 +61,16 @@ static json_t *optimizer_json(const struct coxi_optimizer *o)
     return optimizer;
 }
 
+static json_t *lifecycle_json(const struct coxi_lifecycle *l)
+{
+    return json_pack(
+        "{s:I, s:f, s:I, s:I, s:I, s:I}", "admit_count", (json_int_t)l->admit_count,
+        "admit_probability", (double)l->admit_probability, "evict_age",
+        (json_int_t)l->evict_age, "evict_count", (json_int_t)l->evict_count,
+        "evict_count_age", (json_int_t)l->evict_count_age, "rows_max",
+        (json_int_t)l->rows_max);
+}
+
 static json_t *variable_json(const struct coxi_variable *v)
 {
     json_t *shape = json_array();
@@ -78,11 +88,14 @@ static json_t *variable_json(const struct coxi_variable *v)
         json_pack("{s:I, s:f, s:f, s:o}", "kind", (json_int_t)v->initializer.kind, "a",
                   (double)v->initializer.a, "b", (double)v->initializer.b, "seed",
                   hex(v->initializer.seed));
-    return json_pack(
-        "{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "id", (json_int_t)v->id, "name",
-        v->name, "kind", v->kind == COXI_KIND_TABLE ? "table" : "dense", "dtype",
-        coxi_dtype_name(v->dtype), "shape", shape, "shards", shards, "optimizer",
-        optimizer_json(&v->optimizer), "initializer", initializer);
+    return json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}",
+                     "id", (json_int_t)v->id, "name", v->name, "kind",
+                     v->kind == COXI_KIND_TABLE ? "table" : "dense", "dtype",
+                     coxi_dtype_name(v->dtype), "shape", shape, "shards", shards,
+                     "optimizer", optimizer_json(&v->optimizer), "initializer",
+                     initializer, "wire_dtype", (json_int_t)v->wire_dtype, "nonfinite",
+                     (json_int_t)v->nonfinite, "metric", (json_int_t)v->metric,
+                     "lifecycle", lifecycle_json(&v->lifecycle));
 }
 
 static char *manifest_text(const struct coxi_manifest *m)
@@ -214,6 +227,16 @@ static bool read_optimizer(const json_t *in, struct coxi_optimizer *o)
     return whole;
 }
 
+static bool read_lifecycle(const json_t *in, struct coxi_lifecycle *l)
+{
+    return get_u32(in, "admit_count", &l->admit_count) &&
+           get_float(in, "admit_probability", &l->admit_probability) &&
+           get_u64(in, "evict_age", &l->evict_age) &&
+           get_u32(in, "evict_count", &l->evict_count) &&
+           get_u64(in, "evict_count_age", &l->evict_count_age) &&
+           get_u64(in, "rows_max", &l->rows_max);
+}
+
 static bool read_rules(const json_t *in, struct coxi_variable *v)
 {
     const json_t *i = json_object_get(in, "initializer");
@@ -221,7 +244,11 @@ static bool read_rules(const json_t *in, struct coxi_variable *v)
            get_u32(i, "kind", &v->initializer.kind) &&
            get_float(i, "a", &v->initializer.a) &&
            get_float(i, "b", &v->initializer.b) &&
-           get_hex(i, "seed", &v->initializer.seed);
+           get_hex(i, "seed", &v->initializer.seed) &&
+           get_u32(in, "wire_dtype", &v->wire_dtype) &&
+           get_u32(in, "nonfinite", &v->nonfinite) &&
+           get_u32(in, "metric", &v->metric) &&
+           read_lifecycle(json_object_get(in, "lifecycle"), &v->lifecycle);
 }
 
 static bool read_shards_of(const json_t *in, struct coxi_variable *v,

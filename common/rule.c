@@ -15,6 +15,7 @@
 #define ADAMS    (O(ADAM) | O(ADAMW))
 #define ADAGRADS (O(ADAGRAD) | O(ROWWISE_ADAGRAD))
 #define AVERAGES (O(ADADELTA) | O(RMSPROP) | ADAMS)
+#define SCALE    O(LOSS_SCALE)
 
 /* What is asked of a number: finite, not negative, and ... */
 struct number {
@@ -27,7 +28,7 @@ struct number {
 
 static const struct number numbers[] = {
 #define NUMBER(name) #name, offsetof(struct coxi_optimizer, name)
-    {NUMBER(learning_rate), ALL, O(FTRL), false},
+    {NUMBER(learning_rate), ALL & ~SCALE, O(FTRL), false},
     {NUMBER(epsilon), ADAGRADS | AVERAGES, AVERAGES, false},
     {NUMBER(initial_accumulator), ADAGRADS | O(FTRL), 0, false},
     {NUMBER(momentum), O(MOMENTUM) | O(NESTEROV), 0, true},
@@ -37,9 +38,11 @@ static const struct number numbers[] = {
     {NUMBER(beta), O(FTRL), 0, false},
     {NUMBER(l1), O(FTRL), 0, false},
     {NUMBER(l2), O(FTRL), 0, false},
-    {NUMBER(weight_decay), ALL & ~O(FTRL), 0, false},
-    {NUMBER(clip_value), ALL, 0, false},
-    {NUMBER(clip_norm), ALL, 0, false},
+    {NUMBER(weight_decay), ALL & ~O(FTRL) & ~SCALE, 0, false},
+    {NUMBER(clip_value), ALL & ~SCALE, 0, false},
+    {NUMBER(clip_norm), ALL & ~SCALE, 0, false},
+    {NUMBER(growth_factor), SCALE, SCALE, false},
+    {NUMBER(growth_interval), SCALE, SCALE, false},
 #undef NUMBER
 };
 
@@ -63,6 +66,7 @@ static const char *const names[] = {
     [COXI_OPTIMIZER_ADAM] = "Adam",
     [COXI_OPTIMIZER_ADAMW] = "AdamW",
     [COXI_OPTIMIZER_FTRL] = "FTRL",
+    [COXI_OPTIMIZER_LOSS_SCALE] = "a loss scale",
 };
 
 static const char *const schedule_names[] = {
@@ -131,13 +135,18 @@ int coxi_optimizer_check(const struct coxi_optimizer *o)
         return coxi_error(COX_EINVAL,
                           "FTRL takes no schedule: its state depends on the rate");
     }
+    if (o->kind == COXI_OPTIMIZER_LOSS_SCALE && o->growth_factor <= 1) {
+        return coxi_error(COX_EINVAL,
+                          "growth_factor is %g: a loss scale takes one above 1",
+                          (double)o->growth_factor);
+    }
     return check_schedule(&o->schedule);
 }
 
 bool coxi_optimizer_equal(const struct coxi_optimizer *a,
                           const struct coxi_optimizer *b)
 {
-    _Static_assert(sizeof(*a) == 14 * 4 + 4 * 4 + 2 * 8, "no padding: bytes compare");
+    _Static_assert(sizeof(*a) == 16 * 4 + 4 * 4 + 2 * 8, "no padding: bytes compare");
     /* Bits are meant: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
     return memcmp(a, b, sizeof(*a)) == 0;
 }

@@ -397,10 +397,10 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
 static void take_counts(void *arg, const struct coxi_message *answer)
 {
     struct cox_stats *stats = arg;
-    stats->commits += answer->counts.commits;
-    stats->commits_duplicate += answer->counts.duplicates;
-    stats->table_rows += answer->counts.rows;
-    stats->ps_bytes += answer->counts.bytes;
+    stats->commits += answer->counts.all.commits;
+    stats->commits_duplicate += answer->counts.all.duplicates;
+    stats->table_rows += answer->counts.all.rows;
+    stats->ps_bytes += answer->counts.all.bytes;
 }
 
 int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)

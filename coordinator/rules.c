@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "common/initializer.h"
+#include "common/layout.h"
 #include "common/rule.h"
 
 #define SAME(cox, coxi) _Static_assert((int)(cox) == (int)(coxi), "one numbering")
@@ -18,7 +19,8 @@ SAME(COX_RMSPROP, COXI_OPTIMIZER_RMSPROP);
 SAME(COX_ADAM, COXI_OPTIMIZER_ADAM);
 SAME(COX_ADAMW, COXI_OPTIMIZER_ADAMW);
 SAME(COX_FTRL, COXI_OPTIMIZER_FTRL);
-SAME(COX_FTRL + 1, COXI_OPTIMIZER_END);
+SAME(COX_LOSS_SCALE, COXI_OPTIMIZER_LOSS_SCALE);
+SAME(COX_LOSS_SCALE + 1, COXI_OPTIMIZER_END);
 SAME(COX_SCHEDULE_LINEAR, COXI_SCHEDULE_LINEAR);
 SAME(COX_SCHEDULE_POLYNOMIAL, COXI_SCHEDULE_POLYNOMIAL);
 SAME(COX_SCHEDULE_EXPONENTIAL, COXI_SCHEDULE_EXPONENTIAL);
@@ -28,6 +30,9 @@ SAME(COX_CONSTANT, COXI_INIT_CONSTANT);
 SAME(COX_UNIFORM, COXI_INIT_UNIFORM);
 SAME(COX_NORMAL, COXI_INIT_NORMAL);
 SAME(COX_TRUNCATED_NORMAL, COXI_INIT_TRUNCATED_NORMAL);
+SAME(COX_NONFINITE_ALLOW, COXI_NONFINITE_ALLOW);
+SAME(COX_METRIC_AUC, COXI_METRIC_AUC);
+SAME(COX_METRIC_AUC + 1, COXI_METRIC_END);
 SAME(COX_GLOROT_UNIFORM, COXI_INIT_END); /* and up: not for others */
 
 static void put_default(float *number, float value)
@@ -61,6 +66,10 @@ static void set_defaults(struct coxi_optimizer *o)
         put_default(&o->beta1, 0.9F);
         put_default(&o->beta2, 0.999F);
         put_default(&o->epsilon, 1e-8F);
+        return;
+    case COXI_OPTIMIZER_LOSS_SCALE:
+        put_default(&o->growth_factor, 2);
+        put_default(&o->growth_interval, 2000);
         return;
     case COXI_OPTIMIZER_NONE:
     case COXI_OPTIMIZER_SGD:
@@ -128,4 +137,17 @@ void coxi_rules_set(struct coxi_variable *variable,
         initializer->kind == COX_GLOROT_NORMAL) {
         set_glorot(variable, initializer->kind);
     }
+}
+
+void coxi_rules_set_lifecycle(struct coxi_variable *variable,
+                              const struct cox_lifecycle *lifecycle)
+{
+    variable->lifecycle = (struct coxi_lifecycle){
+        .admit_count = lifecycle->admit_count,
+        .admit_probability = lifecycle->admit_probability,
+        .evict_age = lifecycle->evict_age,
+        .evict_count = lifecycle->evict_count,
+        .evict_count_age = lifecycle->evict_count_age,
+        .rows_max = lifecycle->rows_max,
+    };
 }

@@ -17,4 +17,8 @@ void coxi_rules_set(struct coxi_variable *variable,
                     const struct cox_optimizer *optimizer,
                     const struct cox_initializer *initializer);
 
+/* The same of a table's lifecycle. */
+void coxi_rules_set_lifecycle(struct coxi_variable *variable,
+                              const struct cox_lifecycle *lifecycle);
+
 #endif

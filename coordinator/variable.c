@@ -240,6 +240,8 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
     wanted.dtype = s.dtype;
     wanted.rank = s.rank;
     memcpy(wanted.shape, s.shape, sizeof(wanted.shape));
+    wanted.wire_dtype = s.wire_dtype;
+    wanted.nonfinite = s.nonfinite;
     coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
     if (s.initializer.kind != COX_ZEROS && s.dtype != COX_F32) {
         return coxi_error(COX_EINVAL,
@@ -277,8 +279,11 @@ int cox_table_create(struct cox_coordinator *c, const struct cox_table_spec *spe
                                    .kind = COXI_KIND_TABLE,
                                    .dtype = COX_F32,
                                    .rank = 1,
-                                   .shape = {s.dim}};
+                                   .shape = {s.dim},
+                                   .wire_dtype = s.wire_dtype,
+                                   .nonfinite = s.nonfinite};
     coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
+    coxi_rules_set_lifecycle(&wanted, &s.lifecycle);
     struct coxi_variable *made;
     struct cox_table *handle = malloc(sizeof(*handle));
     r = handle == NULL ? coxi_error_memory("a table") : create(c, &wanted, 0, &made);
@@ -385,7 +390,7 @@ int cox_variable_read(struct cox_coordinator *c, struct cox_variable *variable,
     }
     for (size_t i = 0; r == 0 && i < v->n_shards; i++) {
         const struct coxi_shard *shard = &v->shards[i];
-        struct coxi_pull_item item = {v->id, shard->begin, shard->count};
+        struct coxi_pull_item item = {v->id, shard->begin, shard->count, 0};
         r = pull_from(c, (uint32_t)shard->ps, &item, NULL,
                       (uint8_t *)ret_data + shard->begin * row_bytes,
                       shard->count * row_bytes);
@@ -472,7 +477,7 @@ static int read_rows(struct cox_coordinator *c, uint32_t ps,
     if (n == 0) {
         return 0;
     }
-    struct coxi_pull_item item = {v->id, 0, n};
+    struct coxi_pull_item item = {v->id, 0, n, 0};
     struct iovec payload = {mine, n * sizeof(*mine)};
     int r = pull_from(c, ps, &item, &payload, rows, n * dim * sizeof(*rows));
     for (size_t i = 0; r == 0 && i < n; i++) {

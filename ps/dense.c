@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/initializer.h"
 #include "common/sync.h"
+#include "ps/elements.h"
 #include "ps/optimizer.h"
 
 enum { STRIPES = 64 };
@@ -124,15 +125,8 @@ void coxi_dense_free(struct coxi_dense *dense)
 
 bool coxi_dense_takes(const struct coxi_variable *variable, enum coxi_op op)
 {
-    switch (op) {
-    case COXI_OP_GRADIENT:
-        return variable->optimizer.kind != COXI_OPTIMIZER_NONE;
-    case COXI_OP_ADD:
-        return variable->dtype != COX_BF16 && variable->dtype != COX_F16;
-    case COXI_OP_ASSIGN:
-        return true;
-    }
-    return false;
+    return op == COXI_OP_GRADIENT ? variable->optimizer.kind != COXI_OPTIMIZER_NONE
+                                  : coxi_elements_take(variable->dtype, op);
 }
 
 /* The part of [at, end) that lies in the block of `at`. */
@@ -158,32 +152,6 @@ void coxi_dense_pull(struct coxi_dense *dense, uint64_t begin, uint64_t count,
         memcpy((uint8_t *)ret + (at - start), dense->data + at, n);
         coxi_unlock(lock_of(dense, at));
         at += n;
-    }
-}
-
-#define ADD_LOOP(type)                                                                 \
-    for (size_t i = 0; i < n / sizeof(type); i++) {                                    \
-        ((type *)to)[i] = (type)(((type *)to)[i] + ((const type *)from)[i]);           \
-    }                                                                                  \
-    break
-
-/* Integers wrap around: they are added as unsigned ones. */
-static void add(uint32_t dtype, void *to, const void *from, size_t n)
-{
-    switch ((enum cox_dtype)dtype) {
-    case COX_F32:
-        ADD_LOOP(float);
-    case COX_F64:
-        ADD_LOOP(double);
-    case COX_I32:
-        ADD_LOOP(uint32_t);
-    case COX_I64:
-        ADD_LOOP(uint64_t);
-    case COX_U8:
-        ADD_LOOP(uint8_t);
-    case COX_BF16:
-    case COX_F16:
-        break; /* refused by coxi_dense_takes */
     }
 }
 
@@ -273,14 +241,9 @@ void coxi_dense_update(struct coxi_dense *dense, uint64_t begin, uint64_t count,
     size_t end = start + count * dense->row_bytes;
     for (size_t at = start; at < end;) {
         size_t n = part_of(at, end);
-        uint8_t *to = dense->data + at;
-        const uint8_t *from = (const uint8_t *)values + (at - start);
         coxi_lock(lock_of(dense, at));
-        if (op == COXI_OP_ADD) {
-            add(dense->variable->dtype, to, from, n);
-        } else {
-            memcpy(to, from, n);
-        }
+        coxi_elements_combine(dense->variable->dtype, op, dense->data + at,
+                              (const uint8_t *)values + (at - start), n);
         coxi_unlock(lock_of(dense, at));
         at += n;
     }

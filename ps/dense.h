@@ -10,8 +10,6 @@
 
 #include "common/layout.h"
 
-enum { COXI_DENSE_BLOCK = 4096 };
-
 struct coxi_dense;
 
 /* A shard filled by the variable's initializer; both are borrowed for its life. */

@@ -34,6 +34,7 @@ static const struct kept {
     [COXI_OPTIMIZER_ADAM] = {{"adam_m", "adam_v", "adam_t"}, 2, 1},
     [COXI_OPTIMIZER_ADAMW] = {{"adam_m", "adam_v", "adam_t"}, 2, 1},
     [COXI_OPTIMIZER_FTRL] = {{"ftrl_n", "ftrl_z"}, 2, 0},
+    [COXI_OPTIMIZER_LOSS_SCALE] = {{"good_steps"}, 1, 0},
 };
 _Static_assert(sizeof(kept) / sizeof(*kept) == COXI_OPTIMIZER_END, "all of them");
 
@@ -251,6 +252,24 @@ static void apply_ftrl(float rate, const struct coxi_optimizer *o, float *restri
     }
 }
 
+/* `good` counts the steps since the scale last changed. */
+static void apply_loss_scale(const struct coxi_optimizer *o, float *restrict w,
+                             float *restrict good, const float *restrict g, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool overflowed = g[i] != 0;
+        bool grows = !overflowed && good[i] + 1 >= o->growth_interval;
+        float less = w[i] / o->growth_factor;
+        float more = w[i] * o->growth_factor;
+        if (overflowed) {
+            w[i] = less > 1 ? less : 1;
+        } else if (grows && isfinite(more)) {
+            w[i] = more;
+        }
+        good[i] = overflowed || grows ? 0 : good[i] + 1;
+    }
+}
+
 static float *slot(float *const slots[COXI_SLOTS_MAX], size_t i)
 {
     assert(slots[i] != NULL);
@@ -287,6 +306,9 @@ static void apply_rule(const struct coxi_optimizer_step *step, float *w,
         return;
     case COXI_OPTIMIZER_FTRL:
         apply_ftrl(step->rate, o, w, slot(slots, 0), slot(slots, 1), g, n);
+        return;
+    case COXI_OPTIMIZER_LOSS_SCALE:
+        apply_loss_scale(o, w, slot(slots, 0), g, n);
         return;
     case COXI_OPTIMIZER_NONE:
     case COXI_OPTIMIZER_END:

@@ -19,6 +19,8 @@
  *                   the rate
  *   FTRL-proximal   McMahan et al., KDD 2013, algorithm 1; keras.optimizers.Ftrl, whose l2
  *                   is half of the paper's lambda 2
+ *   loss scale      Micikevicius et al.: Mixed precision training, ICLR 2018, 3.2; as
+ *                   torch.amp.GradScaler with a backoff of 1 / growth, at least 1
  *
  * Squares of a gradient beyond 1e19 overflow, and a value whose state is infinite stays
  * where it is: clip.

@@ -167,7 +167,7 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
         return answer_void(ps, peer, m);
     case COXI_COUNT: {
         struct coxi_message answer = {.request = m->request, .kind = COXI_COUNTS};
-        coxi_store_counts(ps->store, &answer.counts);
+        coxi_store_counts(ps->store, m->count, &answer.counts);
         return coxi_message_send(peer->link, &answer, NULL, false);
     }
     case COXI_HELLO:

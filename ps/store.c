@@ -437,22 +437,32 @@ int coxi_store_advance(struct coxi_store *store, const struct coxi_watermark *wa
     return r;
 }
 
-void coxi_store_counts(struct coxi_store *store, struct coxi_counters *ret)
+/* Adds what a part has to what they all have. */
+static void count_part(struct coxi_part *part, struct coxi_counters *all)
+{
+    if (part->table != NULL) {
+        all->rows += coxi_table_rows(part->table);
+        all->bytes += coxi_table_bytes(part->table);
+    } else if (part->dense != NULL) {
+        all->bytes += coxi_dense_bytes(part->dense);
+    }
+}
+
+void coxi_store_counts(struct coxi_store *store, uint32_t table,
+                       struct coxi_counts *ret)
 {
     (void)pthread_rwlock_rdlock(&store->registry);
-    struct coxi_counters counts = {
-        .commits = atomic_load(&store->commits),
-        .duplicates = atomic_load(&store->duplicates),
-        .pulls = atomic_load(&store->pulls),
+    struct coxi_counts counts = {
+        .all = {.commits = atomic_load(&store->commits),
+                .duplicates = atomic_load(&store->duplicates),
+                .pulls = atomic_load(&store->pulls)},
     };
     for (size_t i = 0; i < store->n_parts; i++) {
-        struct coxi_part *part = &store->parts[i];
-        if (part->table != NULL) {
-            counts.rows += coxi_table_rows(part->table);
-            counts.bytes += coxi_table_bytes(part->table);
-        } else if (part->dense != NULL) {
-            counts.bytes += coxi_dense_bytes(part->dense);
-        }
+        count_part(&store->parts[i], &counts.all);
+    }
+    if (table > 0 && table - 1 < store->n_parts &&
+        store->parts[table - 1].table != NULL) {
+        coxi_table_counts(store->parts[table - 1].table, &counts.table);
     }
     (void)pthread_rwlock_unlock(&store->registry);
     *ret = counts;

@@ -74,6 +74,9 @@ int coxi_store_advance(struct coxi_store *store,
 int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
                         struct coxi_snapshot_done *ret);
 
-void coxi_store_counts(struct coxi_store *store, struct coxi_counters *ret);
+/* What has been done in this run; of the table of id `table` - 1, too, if there is one (0:
+ * of none). */
+void coxi_store_counts(struct coxi_store *store, uint32_t table,
+                       struct coxi_counts *ret);
 
 #endif

@@ -16,6 +16,7 @@
 #include "common/error.h"
 #include "common/initializer.h"
 #include "common/sync.h"
+#include "ps/elements.h"
 #include "ps/optimizer.h"
 
 enum {
@@ -258,19 +259,12 @@ void coxi_table_update(struct coxi_table *table, struct coxi_row *const *rows, s
         struct bucket *bucket =
             &table->buckets[coxi_hash_bucket(coxi_hash_key(row->key))];
         coxi_lock(&bucket->lock);
-        switch (op) {
-        case COXI_OP_GRADIENT:
+        if (op == COXI_OP_GRADIENT) {
             coxi_optimizer_row(&step, row->values, row->values + table->dim, from,
                                table->dim);
-            break;
-        case COXI_OP_ADD:
-            for (size_t c = 0; c < table->dim; c++) {
-                row->values[c] += from[c];
-            }
-            break;
-        case COXI_OP_ASSIGN:
-            memcpy(row->values, from, table->dim * sizeof(*from));
-            break;
+        } else {
+            coxi_elements_combine(COX_F32, op, row->values, from,
+                                  table->dim * sizeof(*from));
         }
         coxi_unlock(&bucket->lock);
     }
@@ -289,6 +283,16 @@ uint64_t coxi_table_step(struct coxi_table *table)
 uint64_t coxi_table_bytes(struct coxi_table *table)
 {
     return coxi_table_rows(table) * table->row_bytes + atomic_load(&table->index_bytes);
+}
+
+void coxi_table_counts(struct coxi_table *table, struct coxi_table_counters *ret)
+{
+    *ret = (struct coxi_table_counters){
+        .admitted = coxi_table_rows(table),
+        .updates = coxi_table_step(table),
+        .rows = coxi_table_rows(table),
+        .bytes = coxi_table_bytes(table),
+    };
 }
 
 int coxi_table_each(struct coxi_table *table, coxi_row_visit visit, void *arg)

@@ -43,6 +43,7 @@ void coxi_table_update(struct coxi_table *table, struct coxi_row *const *rows, s
 uint64_t coxi_table_rows(struct coxi_table *table);
 uint64_t coxi_table_step(struct coxi_table *table);
 uint64_t coxi_table_bytes(struct coxi_table *table);
+void coxi_table_counts(struct coxi_table *table, struct coxi_table_counters *ret);
 
 /* Calls `visit` for every row, in an order that is the same each time while no row is
  * made. `state` is that of the row, as coxi_optimizer_row has it. */

@@ -28,6 +28,7 @@ SAME_LAYOUT(coxi_session, Session);
 SAME_LAYOUT(coxi_shard, Shard);
 SAME_LAYOUT(coxi_interval, Interval);
 SAME_LAYOUT(coxi_counters, Counters);
+SAME_LAYOUT(coxi_table_counters, TableCounters);
 SAME_LAYOUT(coxi_pull_item, PullItem);
 SAME_LAYOUT(coxi_update, Update);
 SAME_LAYOUT(coxi_closure_head, ClosureHead);
@@ -91,6 +92,12 @@ fb::Offset<fb::String> text_or_none(Builder &b, const char *string)
                                                 : fb::Offset<fb::String>();
 }
 
+struct coxi_status answer(int32_t code, const fb::String *message, uint32_t id,
+                          bool duplicate)
+{
+    return {code, text(message), id, duplicate, nullptr, 0};
+}
+
 /* ---- variables */
 
 fb::Offset<wire::Optimizer> encode_optimizer(Builder &b, const struct coxi_optimizer &o)
@@ -132,8 +139,16 @@ fb::Offset<wire::Variable> encode_variable(Builder &b, const struct coxi_variabl
     auto optimizer = encode_optimizer(b, v.optimizer);
     auto initializer = wire::CreateInitializer(b, v.initializer.kind, v.initializer.a,
                                                v.initializer.b, v.initializer.seed);
+    fb::Offset<wire::Lifecycle> lifecycle;
+    if (v.kind == COXI_KIND_TABLE) {
+        const struct coxi_lifecycle &l = v.lifecycle;
+        lifecycle =
+            wire::CreateLifecycle(b, l.admit_count, l.admit_probability, l.evict_age,
+                                  l.evict_count, l.evict_count_age, l.rows_max);
+    }
     return wire::CreateVariable(b, v.id, name, static_cast<wire::Kind>(v.kind), v.dtype,
-                                shape, shards, optimizer, initializer);
+                                shape, shards, optimizer, initializer, v.wire_dtype,
+                                v.nonfinite, v.metric, lifecycle);
 }
 
 bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
@@ -160,6 +175,14 @@ bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
     if (v->initializer() != nullptr) {
         ret->initializer = {v->initializer()->kind(), v->initializer()->a(),
                             v->initializer()->b(), v->initializer()->seed()};
+    }
+    ret->wire_dtype = v->wire_dtype();
+    ret->nonfinite = v->nonfinite();
+    ret->metric = v->metric();
+    const wire::Lifecycle *l = v->lifecycle();
+    if (l != nullptr) {
+        ret->lifecycle = {l->admit_count(), l->admit_probability(), l->evict_age(),
+                          l->evict_count(), l->evict_count_age(),   l->rows_max()};
     }
     return true;
 }
@@ -270,14 +293,32 @@ bool decode_voided(const wire::Voided *m, struct coxi_voided *ret)
 Body encode_pull(Builder &b, const struct coxi_pull &m)
 {
     auto items = structs<wire::PullItem>(b, m.items, m.n_items);
-    return wire::CreatePull(b, to_wire(m.session), m.incarnation, items).Union();
+    return wire::CreatePull(b, to_wire(m.session), m.incarnation, items, m.narrow)
+        .Union();
 }
 
 bool decode_pull(const wire::Pull *m, struct coxi_pull *ret)
 {
     ret->session = from_wire(m->session());
     ret->incarnation = m->incarnation();
+    ret->narrow = m->narrow();
     return take_array(m->items(), &ret->items, &ret->n_items);
+}
+
+Body encode_pulled(Builder &b, const struct coxi_status &m)
+{
+    auto message = text_or_none(b, m.code != 0 ? m.message : "");
+    fb::Offset<fb::Vector<uint64_t>> versions;
+    if (m.n_versions > 0) {
+        versions = b.CreateVector(m.versions, m.n_versions);
+    }
+    return wire::CreatePulled(b, m.code, message, versions).Union();
+}
+
+bool decode_pulled(const wire::Pulled *m, struct coxi_status *ret)
+{
+    *ret = answer(m->code(), m->message(), 0, false);
+    return take_array(m->versions(), &ret->versions, &ret->n_versions);
 }
 
 Body encode_commit(Builder &b, const struct coxi_commit &m)
@@ -402,6 +443,8 @@ bool fits(const struct coxi_message &m)
         bytes += m.layout.n_servers * 512;
     } else if (m.kind == COXI_PULL) {
         bytes += m.pull.n_items * sizeof(struct coxi_pull_item);
+    } else if (m.kind == COXI_PULLED) {
+        bytes += m.status.n_versions * sizeof(uint64_t);
     } else if (m.kind == COXI_COMMIT) {
         bytes +=
             m.commit.n_updates * sizeof(struct coxi_update) + m.commit.n_touched * 4;
@@ -448,17 +491,16 @@ Body encode_body(Builder &b, const struct coxi_message &m)
     case COXI_SNAPSHOT_DONE:
         return encode_snapshot_done(b, m.snapshot_done);
     case COXI_COUNT:
-        return wire::CreateCount(b).Union();
+        return wire::CreateCount(b, m.count).Union();
     case COXI_COUNTS:
-        return wire::CreateCounts(b,
-                                  reinterpret_cast<const wire::Counters *>(&m.counts))
+        return wire::CreateCounts(
+                   b, reinterpret_cast<const wire::Counters *>(&m.counts.all),
+                   reinterpret_cast<const wire::TableCounters *>(&m.counts.table))
             .Union();
     case COXI_PULL:
         return encode_pull(b, m.pull);
-    case COXI_PULLED: {
-        auto message = text_or_none(b, m.status.code != 0 ? m.status.message : "");
-        return wire::CreatePulled(b, m.status.code, message).Union();
-    }
+    case COXI_PULLED:
+        return encode_pulled(b, m.status);
     case COXI_COMMIT:
         return encode_commit(b, m.commit);
     case COXI_COMMITTED: {
@@ -523,7 +565,7 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     }
     case wire::Body_Status: {
         auto m = in->body_as_Status();
-        ret->status = {m->code(), text(m->message()), 0, false};
+        ret->status = answer(m->code(), m->message(), 0, false);
         return true;
     }
     case wire::Body_Claim:
@@ -547,27 +589,30 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     case wire::Body_SnapshotDone:
         return decode_snapshot_done(in->body_as_SnapshotDone(), &ret->snapshot_done);
     case wire::Body_Count:
+        ret->count = in->body_as_Count()->table();
         return true;
     case wire::Body_Counts: {
-        auto counters = in->body_as_Counts()->counters();
-        if (counters == nullptr) {
+        auto all = in->body_as_Counts()->counters();
+        auto table = in->body_as_Counts()->table();
+        ret->counts = {};
+        if (all == nullptr) {
             return false;
         }
-        std::memcpy(&ret->counts, counters, sizeof(ret->counts));
+        std::memcpy(&ret->counts.all, all, sizeof(ret->counts.all));
+        if (table != nullptr) {
+            std::memcpy(&ret->counts.table, table, sizeof(ret->counts.table));
+        }
         return true;
     }
     case wire::Body_Pull:
         return decode_pull(in->body_as_Pull(), &ret->pull);
-    case wire::Body_Pulled: {
-        auto m = in->body_as_Pulled();
-        ret->status = {m->code(), text(m->message()), 0, false};
-        return true;
-    }
+    case wire::Body_Pulled:
+        return decode_pulled(in->body_as_Pulled(), &ret->status);
     case wire::Body_Commit:
         return decode_commit(in->body_as_Commit(), &ret->commit);
     case wire::Body_Committed: {
         auto m = in->body_as_Committed();
-        ret->status = {m->code(), text(m->message()), 0, m->duplicate()};
+        ret->status = answer(m->code(), m->message(), 0, m->duplicate());
         return true;
     }
     case wire::Body_Layout:
@@ -580,7 +625,7 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     }
     case wire::Body_ModuleLoaded: {
         auto m = in->body_as_ModuleLoaded();
-        ret->status = {m->code(), text(m->message()), m->id(), false};
+        ret->status = answer(m->code(), m->message(), m->id(), false);
         return true;
     }
     case wire::Body_Dispatch: {
@@ -617,11 +662,11 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return decode_resource(in->body_as_Resource(), &ret->resource);
     case wire::Body_ResourceMade: {
         auto m = in->body_as_ResourceMade();
-        ret->status = {m->code(), text(m->message()), m->id(), false};
+        ret->status = answer(m->code(), m->message(), m->id(), false);
         return true;
     }
     case wire::Body_ResourceDrop:
-        ret->status = {0, "", in->body_as_ResourceDrop()->id(), false};
+        ret->status = answer(0, nullptr, in->body_as_ResourceDrop()->id(), false);
         return true;
     }
     return false;

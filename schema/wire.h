@@ -33,7 +33,16 @@ enum {
 enum coxi_role { COXI_ROLE_CLIENT = 1, COXI_ROLE_WORKER, COXI_ROLE_PS, COXI_ROLE_TOOL };
 enum coxi_channel { COXI_CHANNEL_CONTROL = 0, COXI_CHANNEL_DATA };
 enum coxi_kind { COXI_KIND_DENSE = 0, COXI_KIND_TABLE };
-enum coxi_op { COXI_OP_GRADIENT = 0, COXI_OP_ADD, COXI_OP_ASSIGN };
+enum coxi_op {
+    COXI_OP_GRADIENT = 0,
+    COXI_OP_ADD,
+    COXI_OP_ASSIGN,
+    COXI_OP_MIN,
+    COXI_OP_MAX,
+};
+
+/* Instead of the first row of an item or update: its rows are listed in the payload. */
+#define COXI_ROWS_LISTED UINT64_MAX
 
 struct coxi_session {
     uint64_t run;
@@ -58,13 +67,15 @@ struct coxi_refuse {
     const char *message;
 };
 
-/* Status, Pulled, ModuleLoaded and ResourceMade (id), Committed (duplicate): answers
- * alike but for that. */
+/* Status, Pulled (versions), ModuleLoaded and ResourceMade (id), Committed (duplicate):
+ * answers alike but for that. */
 struct coxi_status {
     int32_t code;
     const char *message;
     uint32_t id;
     bool duplicate;
+    const uint64_t *versions;
+    size_t n_versions;
 };
 
 struct coxi_schedule {
@@ -91,6 +102,8 @@ struct coxi_optimizer {
     float weight_decay;
     float clip_value;
     float clip_norm;
+    float growth_factor;
+    float growth_interval;
     struct coxi_schedule schedule;
 };
 
@@ -108,7 +121,9 @@ struct coxi_optimizer {
     X(l2)                                                                              \
     X(weight_decay)                                                                    \
     X(clip_value)                                                                      \
-    X(clip_norm)
+    X(clip_norm)                                                                       \
+    X(growth_factor)                                                                   \
+    X(growth_interval)
 #define COXI_SCHEDULE_NUMBERS(X) X(end_rate) X(power) X(gamma)
 
 struct coxi_initializer {
@@ -124,6 +139,15 @@ struct coxi_shard {
     uint64_t count;
 };
 
+struct coxi_lifecycle {
+    uint32_t admit_count;
+    float admit_probability;
+    uint64_t evict_age;
+    uint32_t evict_count;
+    uint64_t evict_count_age;
+    uint64_t rows_max;
+};
+
 struct coxi_variable {
     uint32_t id;
     const char *name;
@@ -135,6 +159,10 @@ struct coxi_variable {
     size_t n_shards;
     struct coxi_optimizer optimizer;
     struct coxi_initializer initializer;
+    uint32_t wire_dtype;
+    uint32_t nonfinite;
+    uint32_t metric;
+    struct coxi_lifecycle lifecycle;
 };
 
 struct coxi_create {
@@ -178,10 +206,26 @@ struct coxi_counters {
     uint64_t bytes;
 };
 
+struct coxi_table_counters {
+    uint64_t lookups;
+    uint64_t hits;
+    uint64_t admitted;
+    uint64_t evicted;
+    uint64_t updates;
+    uint64_t rows;
+    uint64_t bytes;
+};
+
+struct coxi_counts {
+    struct coxi_counters all;
+    struct coxi_table_counters table; /* zeros where none was asked for */
+};
+
 struct coxi_pull_item {
     uint64_t variable;
-    uint64_t begin;
+    uint64_t begin; /* or COXI_ROWS_LISTED */
     uint64_t count;
+    uint64_t version;
 };
 
 struct coxi_pull {
@@ -189,12 +233,13 @@ struct coxi_pull {
     uint64_t incarnation;
     const struct coxi_pull_item *items;
     size_t n_items;
+    bool narrow;
 };
 
 struct coxi_update {
     uint32_t variable;
-    uint32_t op; /* enum coxi_op */
-    uint64_t begin;
+    uint32_t op;    /* enum coxi_op */
+    uint64_t begin; /* or COXI_ROWS_LISTED */
     uint64_t count;
 };
 
@@ -371,7 +416,8 @@ struct coxi_message {
         struct coxi_watermark watermark;
         struct coxi_snapshot snapshot;
         struct coxi_snapshot_done snapshot_done;
-        struct coxi_counters counts;
+        uint32_t count; /* 1 + a table's id, or 0 */
+        struct coxi_counts counts;
         struct coxi_pull pull;
         struct coxi_commit commit;
         struct coxi_layout layout;

@@ -150,7 +150,7 @@ static int api_result(struct cox_step *step, const struct cox_value *value)
 static int add_piece(struct coxi_target *target, uint32_t variable, uint64_t begin,
                      uint64_t count, const struct piece *piece)
 {
-    struct coxi_pull_item item = {variable, begin, count};
+    struct coxi_pull_item item = {variable, begin, count, 0};
     int r = coxi_buffer_append_raw(&target->items, &item, sizeof(item));
     if (r == 0) {
         r = coxi_buffer_append_raw(&target->pieces, piece, sizeof(*piece));

@@ -49,6 +49,7 @@ struct cox_cluster;
 struct cox_coordinator;
 struct cox_variable; /* a dense variable */
 struct cox_table;
+struct cox_metric;
 struct cox_module;
 struct cox_function;
 struct cox_resource;
@@ -197,6 +198,8 @@ COX_API int cox_close(struct cox_coordinator *c, int timeout_ms);
  *   COX_FTRL              FTRL-proximal, see below                     beta, l1, l2,
  *                                                                      initial_accumulator;
  *                                                                      2
+ *   COX_LOSS_SCALE        see below                                    growth_factor,
+ *                                                                      growth_interval; 1
  *
  * These are PyTorch's rules (RMSProp's rho is its alpha, Adagrad's initial_accumulator its
  * initial_accumulator_value), but FTRL: that is Keras's, with its names' regularization
@@ -204,6 +207,12 @@ COX_API int cox_close(struct cox_coordinator *c, int timeout_ms);
  * initial_accumulator, then z += g - (sqrt(n + g^2) - sqrt(n)) / r w;  n += g^2;
  * w = 0 where |z| <= l1, else (sign(z) l1 - z) / ((beta + sqrt(n)) / r + 2 l2).
  * What w starts with, or is assigned, is forgotten with the next gradient: begin at zeros.
+ *
+ * COX_LOSS_SCALE is for a variable that steps multiply their loss by, so that small
+ * gradients survive a narrow type (cox_step_loss_scale). Its "gradient" is 0 after a step
+ * whose gradients were finite, anything else after one whose were not: then w becomes
+ * w / growth_factor, at least 1; after growth_interval good steps in a row,
+ * w growth_factor. Begin at a constant, like 65536. (torch.amp.GradScaler's rule.)
  *
  * State is what a ps keeps beside the values, in floats for each value; checkpoints hold
  * it. A row is a table's, or one of a dense variable's first axis. A table's rule is lazy: a row and its state change only when a gradient of that row
@@ -225,6 +234,7 @@ enum cox_optimizer_kind {
     COX_ADAM = 8,
     COX_ADAMW = 9,
     COX_FTRL = 10,
+    COX_LOSS_SCALE = 11,
 };
 
 /*
@@ -282,10 +292,12 @@ struct cox_optimizer {
     float clip_value;   /* each number of a gradient to at most that; 0: as it is */
     float clip_norm;    /* the Euclidean norm of a table's row, or of what a ps has of a
                            dense gradient, to at most that; 0: as it is */
+    float growth_factor;   /* 0: 2 */
+    float growth_interval; /* 0: 2000 */
     struct cox_schedule schedule;
 };
 #define COX_OPTIMIZER_INIT                                                             \
-    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0, 0, 0, 0, 0}}
+    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0, 0, 0, 0, 0}}
 
 /*
  * What is there before any update: numbers that depend on the seed and the place (a
@@ -314,17 +326,37 @@ struct cox_initializer {
 };
 #define COX_INITIALIZER_INIT {0, 0, 0, 0}
 
-/* A dense variable: rank 1 or more, no dimension 0; optimizers and non-zero start:
- * F32. */
+/* What becomes of gradients with a number that is not finite. */
+enum cox_nonfinite {
+    COX_NONFINITE_REJECT = 0, /* the step fails with COX_ENONFINITE, naming variable and
+                                 row; nothing of it is applied */
+    COX_NONFINITE_ALLOW = 1,  /* they are applied */
+};
+
+/*
+ * A dense variable: rank 1 or more, no dimension 0; optimizers and non-zero start: F32.
+ *
+ * It may be cut along its first axis into shards on different ps, of rows / n rows each
+ * and one more in the first rows % n ("div"); to its users it is one all the same. How
+ * many shards: `shards`, but no more than there are ps or rows. Where that is 0, as few as
+ * keep each at shard_max_bytes or less, if that is given (COX_EINVAL: there are not enough
+ * ps or rows for that); else as many as leave each shard_min_bytes or more.
+ */
 struct cox_variable_spec {
     size_t size;
     const char *name; /* 1 to COX_NAME_MAX bytes of UTF-8, like a path; see below */
     uint32_t dtype;   /* enum cox_dtype */
     uint32_t rank;
     uint64_t shape[COX_RANK_MAX];
-    uint32_t shards; /* the first axis is cut in as many, on different ps; 0: 1 */
+    uint32_t shards;
     struct cox_optimizer optimizer;
     struct cox_initializer initializer;
+    uint64_t shard_min_bytes; /* 0: 262144 */
+    uint64_t shard_max_bytes; /* 0: no limit */
+    uint32_t wire_dtype; /* COX_BF16 or COX_F16: what steps pull of an F32 variable, and
+                                 the gradients they push, are rounded to that type on their
+                                 way, at half the bytes; 0: they are not */
+    uint32_t nonfinite;  /* enum cox_nonfinite */
 };
 #define COX_VARIABLE_SPEC_INIT                                                         \
     {sizeof(struct cox_variable_spec),                                                 \
@@ -334,7 +366,33 @@ struct cox_variable_spec {
      {0, 0, 0, 0, 0, 0, 0, 0},                                                         \
      0,                                                                                \
      COX_OPTIMIZER_INIT,                                                               \
-     COX_INITIALIZER_INIT}
+     COX_INITIALIZER_INIT,                                                             \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0}
+
+/*
+ * Which rows a table makes, and which it drops again; all 0: a row for every key that is
+ * updated, for ever. A row that is not there, not yet or no more, reads as its initial
+ * values and costs nothing; what is pushed to it is forgotten (an add or assign makes it).
+ * Ages count the gradient updates of the table on the ps of the row (what a schedule
+ * counts). Each ps decides for its own rows.
+ */
+struct cox_lifecycle {
+    uint32_t admit_count;    /* a key gets its row with its so-manieth update. Counted
+                                approximately, in bounded memory: a key may be admitted
+                                early, never late; 0: with the first */
+    float admit_probability; /* ... or each of its updates makes it with this
+                                probability, above 0, below 1; drawn from run, closure and
+                                key. 0: always. Where both are given, both must agree */
+    uint64_t evict_age; /* rows that no gradient has come to for so long go; 0: none */
+    uint32_t evict_count;     /* rows that have had fewer gradients than this ... */
+    uint64_t evict_count_age; /* ... so long after they were made go; 0: none */
+    uint64_t rows_max; /* in all: where there would be more, those go that have had no
+                                gradient for longest, approximately; 0: no limit */
+};
+#define COX_LIFECYCLE_INIT {0, 0, 0, 0, 0, 0}
 
 /* A table: rows of `dim` F32 by 64-bit key, made on first touch, spread over all ps. */
 struct cox_table_spec {
@@ -343,9 +401,13 @@ struct cox_table_spec {
     uint32_t dim; /* 1 to 4096 */
     struct cox_optimizer optimizer;
     struct cox_initializer initializer; /* of a row: depends on seed and key alone */
+    uint32_t wire_dtype;                /* as in struct cox_variable_spec */
+    uint32_t nonfinite;
+    struct cox_lifecycle lifecycle;
 };
 #define COX_TABLE_SPEC_INIT                                                            \
-    {sizeof(struct cox_table_spec), NULL, 0, COX_OPTIMIZER_INIT, COX_INITIALIZER_INIT}
+    {sizeof(struct cox_table_spec), NULL, 0, COX_OPTIMIZER_INIT,                       \
+     COX_INITIALIZER_INIT,          0,    0, COX_LIFECYCLE_INIT}
 
 /*
  * Creates a variable or table on the ps. Several variables are placed so that the ps
@@ -376,10 +438,85 @@ COX_API int cox_variable_assign(struct cox_coordinator *c,
                                 struct cox_variable *variable, const void *data,
                                 size_t bytes);
 
+/* Rows [begin, begin + count) of the first axis alone; `bytes` must be their size. */
+COX_API int cox_variable_read_rows(struct cox_coordinator *c,
+                                   struct cox_variable *variable, uint64_t begin,
+                                   uint64_t count, void *ret_data, size_t bytes);
+COX_API int cox_variable_assign_rows(struct cox_coordinator *c,
+                                     struct cox_variable *variable, uint64_t begin,
+                                     uint64_t count, const void *data, size_t bytes);
+
+/* Adds to all elements, as cox_variable_assign overwrites them. COX_EINVAL: of BF16 or
+ * F16. */
+COX_API int cox_variable_add(struct cox_coordinator *c, struct cox_variable *variable,
+                             const void *data, size_t bytes);
+
 /* Reads the rows of n_keys keys: n_keys * dim floats. Rows not there: initial
  * values. */
 COX_API int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
                            const uint64_t *keys, size_t n_keys, float *ret_rows);
+
+/* What the ps have of a table, and have done with it since its run began. */
+struct cox_table_stats {
+    size_t size;
+    uint64_t rows;
+    uint64_t bytes;    /* of memory, for rows, their state and their index */
+    uint64_t lookups;  /* rows that pulls asked for */
+    uint64_t hits;     /* those of them that were there */
+    uint64_t admitted; /* rows made */
+    uint64_t evicted;  /* rows dropped */
+    uint64_t updates;  /* by gradients, as each ps counts them, added up */
+};
+#define COX_TABLE_STATS_INIT {sizeof(struct cox_table_stats), 0, 0, 0, 0, 0, 0, 0}
+
+/* COX_EPSLOST. */
+COX_API int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
+                            struct cox_table_stats *ret);
+
+/* ---- metrics: numbers that steps add to and the client reads */
+
+/*
+ * All that a metric holds lies in one block on one ps, so a reading is of one moment. It
+ * is a variable like others: exactly once, in checkpoints, named like them, F64.
+ *
+ *   kind               a step adds (cox_step_metric_add)       it reads as
+ *   COX_METRIC_SUM     value, weight: weight * value           the sum
+ *   COX_METRIC_COUNT   weight                                  the sum of weights
+ *   COX_METRIC_MEAN    value, weight                           sum of weight * value / sum of
+ *                                                              weights; NaN of nothing
+ *   COX_METRIC_AUC     label 0 or 1, score in [0, 1], weight   area under the ROC curve by
+ *                      (cox_step_metric_auc)                   the trapezoidal rule over
+ *                                                              `buckets` equal steps of
+ *                                                              score; NaN unless both labels
+ *                                                              have come
+ */
+enum cox_metric_kind {
+    COX_METRIC_SUM = 1,
+    COX_METRIC_COUNT = 2,
+    COX_METRIC_MEAN = 3,
+    COX_METRIC_AUC = 4,
+};
+
+struct cox_metric_spec {
+    size_t size;
+    const char *name;
+    uint32_t kind;    /* enum cox_metric_kind */
+    uint32_t buckets; /* of an AUC: 2 to 256; 0: 200 */
+};
+#define COX_METRIC_SPEC_INIT {sizeof(struct cox_metric_spec), NULL, 0, 0}
+
+/* As cox_variable_create and _get. */
+COX_API int cox_metric_create(struct cox_coordinator *c,
+                              const struct cox_metric_spec *spec,
+                              struct cox_metric **ret);
+COX_API int cox_metric_get(struct cox_coordinator *c, const char *name,
+                           struct cox_metric **ret);
+
+/* What it reads as now, and (where `ret_weight` is not NULL) the sum of all weights: of a
+ * COX_METRIC_SUM 0, which keeps none. Reset: back to nothing, at once. COX_EPSLOST. */
+COX_API int cox_metric_read(struct cox_coordinator *c, struct cox_metric *metric,
+                            double *ret_value, double *ret_weight);
+COX_API int cox_metric_reset(struct cox_coordinator *c, struct cox_metric *metric);
 
 /* ---- step modules and functions */
 

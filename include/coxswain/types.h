@@ -52,7 +52,8 @@ extern "C" {
     X(-29, EPARTIAL, "applied on a part of the parameter servers")                     \
     X(-30, EDIVERGED, "attempts of a closure are not alike")                           \
     X(-31, EOVERRUN, "the step ran for too long")                                      \
-    X(-32, ERESOURCE, "a resource of the worker could not be made")
+    X(-32, ERESOURCE, "a resource of the worker could not be made")                    \
+    X(-33, ENONFINITE, "a gradient is not a finite number")
 
 enum cox_error_code {
 #define COX_ERROR_ENUM(number, name, text) COX_##name = (number),

@@ -64,9 +64,11 @@ TEST(numbers_that_are_given_are_taken)
                                         .weight_decay = 11,
                                         .clip_value = 12,
                                         .clip_norm = 13,
+                                        .growth_factor = 20,
+                                        .growth_interval = 21,
                                         .schedule = {14, 15, 16, 17, 18, 19}};
     const struct coxi_optimizer taken = {
-        COXI_OPTIMIZER_ADAMW,    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
+        COXI_OPTIMIZER_ADAMW,    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 20, 21,
         {14, 15, 16, 17, 18, 19}};
     struct coxi_optimizer made = optimizer_of(given);
     assert_true(coxi_optimizer_equal(&taken, &made));

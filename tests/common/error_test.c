@@ -22,7 +22,7 @@ static const struct {
     {-22, "COX_EFORMAT"},   {-23, "COX_ECHECKSUM"}, {-24, "COX_EEOF"},
     {-25, "COX_EADDRESS"},  {-26, "COX_ENOTREADY"}, {-27, "COX_EDEADLK"},
     {-28, "COX_ECRASHED"},  {-29, "COX_EPARTIAL"},  {-30, "COX_EDIVERGED"},
-    {-31, "COX_EOVERRUN"},  {-32, "COX_ERESOURCE"},
+    {-31, "COX_EOVERRUN"},  {-32, "COX_ERESOURCE"}, {-33, "COX_ENONFINITE"},
 };
 
 enum { N_KNOWN = sizeof(known) / sizeof(*known) };

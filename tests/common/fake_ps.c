@@ -51,7 +51,7 @@ static int answer(struct fake_ps *ps, struct coxi_peer *peer,
     struct coxi_message answer = {.request = message->request};
     if (message->kind == COXI_COUNT) {
         answer.kind = COXI_COUNTS;
-        answer.counts.commits = message->request;
+        answer.counts.all.commits = message->request;
     } else if (message->kind == COXI_PULL) {
         return answer_pull(peer, message);
     } else if (message->kind == COXI_COMMIT) {
@@ -275,8 +275,8 @@ static void done(struct coxi_psc_request *request, int code,
                    code != 0 ? coxi_error_text() : "");
     if (message != NULL) {
         asked->kind = message->kind;
-        asked->number =
-            message->kind == COXI_COUNTS ? message->counts.commits : message->request;
+        asked->number = message->kind == COXI_COUNTS ? message->counts.all.commits
+                                                     : message->request;
     }
     (void)pthread_cond_broadcast(&client->changed);
     coxi_unlock(&client->lock);
@@ -295,7 +295,7 @@ int ask_count(struct asked *asked)
 
 int ask_pull(struct asked *asked, uint64_t variable, void *into, size_t len)
 {
-    struct coxi_pull_item item = {variable, 0, len};
+    struct coxi_pull_item item = {variable, 0, len, 0};
     struct coxi_message message = {.kind = COXI_PULL};
     message.pull.items = &item;
     message.pull.n_items = 1;

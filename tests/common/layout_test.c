@@ -152,6 +152,20 @@ BAD(negative_epsilon, COX_EINVAL, "epsilon", v->optimizer.epsilon = -1);
 BAD(negative_sum, COX_EINVAL, "accumulator", v->optimizer.initial_accumulator = -1);
 BAD(unknown_initializer, COX_EINVAL, "layer/w", v->initializer.kind = COXI_INIT_END);
 BAD(bad_initializer, COX_EINVAL, "layer/w", v->initializer.a = NAN);
+BAD(narrow_as_wide, COX_EINVAL, "wire_dtype", v->wire_dtype = COX_F64);
+BAD(narrow_integers, COX_EINVAL, "wire_dtype", v->dtype = COX_I64;
+    v->optimizer.kind = COXI_OPTIMIZER_NONE; v->optimizer = (struct coxi_optimizer){0};
+    v->wire_dtype = COX_BF16);
+BAD(unknown_policy, COX_EINVAL, "policy", v->nonfinite = COXI_NONFINITE_ALLOW + 1);
+BAD(unknown_metric, COX_EINVAL, "metric", v->metric = COXI_METRIC_END);
+BAD(metric_of_floats, COX_EINVAL, "F64", v->metric = COXI_METRIC_SUM);
+BAD(lifecycle_of_dense_rows, COX_EINVAL, "tables alone", v->lifecycle.rows_max = 1);
+BAD(probability_past_1, COX_EINVAL, "admit_probability", *v = table();
+    v->lifecycle.admit_probability = 1.5F);
+BAD(probability_that_is_none, COX_EINVAL, "admit_probability", *v = table();
+    v->lifecycle.admit_probability = NAN);
+BAD(count_without_age, COX_EINVAL, "evict_count_age", *v = table();
+    v->lifecycle.evict_count = 2);
 
 #define BAD_ROW(what) {what, what##_code, what##_text}
 
@@ -194,6 +208,15 @@ static const struct {
     BAD_ROW(negative_sum),
     BAD_ROW(unknown_initializer),
     BAD_ROW(bad_initializer),
+    BAD_ROW(narrow_as_wide),
+    BAD_ROW(narrow_integers),
+    BAD_ROW(unknown_policy),
+    BAD_ROW(unknown_metric),
+    BAD_ROW(metric_of_floats),
+    BAD_ROW(lifecycle_of_dense_rows),
+    BAD_ROW(probability_past_1),
+    BAD_ROW(probability_that_is_none),
+    BAD_ROW(count_without_age),
 };
 
 TEST(each_thing_that_is_wrong_is_told)
@@ -297,6 +320,15 @@ TEST(equal_looks_at_everything_but_the_id)
     DIFFERS(b->initializer.a = 0);
     DIFFERS(b->initializer.b = 2);
     DIFFERS(b->initializer.seed++);
+    DIFFERS(b->wire_dtype = COX_F16);
+    DIFFERS(b->nonfinite = COXI_NONFINITE_ALLOW);
+    DIFFERS(b->metric = COXI_METRIC_SUM);
+    DIFFERS(b->lifecycle.admit_count = 1);
+    DIFFERS(b->lifecycle.admit_probability = 0.5F);
+    DIFFERS(b->lifecycle.evict_age = 1);
+    DIFFERS(b->lifecycle.evict_count = 1);
+    DIFFERS(b->lifecycle.evict_count_age = 1);
+    DIFFERS(b->lifecycle.rows_max = 1);
 #undef DIFFERS
 }
 

@@ -152,6 +152,23 @@ TEST(every_number_of_an_optimizer_is_read_back)
     }
 }
 
+TEST(what_is_said_of_a_variable_is_read_back)
+{
+    struct coxi_variable v = table;
+    struct coxi_variable *one[] = {&v};
+    struct coxi_manifest with = sample;
+    struct coxi_manifest *m = NULL;
+    v.wire_dtype = COX_BF16;
+    v.nonfinite = COXI_NONFINITE_ALLOW;
+    v.lifecycle = (struct coxi_lifecycle){1, 0.5F, 2, 3, 4, 5};
+    with.variables = one;
+    with.n_variables = 1;
+    assert_code(0, coxi_manifest_write(&with, coxi_test_dir()));
+    assert_code(0, coxi_manifest_read(coxi_test_dir(), &m));
+    assert_true(coxi_variable_equal(&v, m->variables[0]));
+    coxi_manifest_free(m);
+}
+
 TEST(a_manifest_without_variables_is_read_back)
 {
     struct coxi_manifest little = sample;

@@ -210,7 +210,7 @@ TEST(ps_client_leaves_the_memory_alone_when_the_answer_has_another_length)
     fake_ps_start(&ps, NULL, 1);
     client_open_to(&client, &ps);
     asked_init(&asked, &client);
-    struct coxi_pull_item item = {1, 0, sizeof(into) - 8};
+    struct coxi_pull_item item = {1, 0, sizeof(into) - 8, 0};
     struct coxi_message message = {.kind = COXI_PULL};
     message.pull.items = &item;
     message.pull.n_items = 1;
@@ -275,7 +275,7 @@ TEST(ps_client_tells_what_has_no_answer)
 
 static void take_counts(void *arg, const struct coxi_message *answer)
 {
-    *(uint64_t *)arg = answer->counts.commits;
+    *(uint64_t *)arg = answer->counts.all.commits;
 }
 
 TEST(ps_client_calls_and_returns_the_code_and_text_of_the_answer)
@@ -310,7 +310,7 @@ TEST(ps_client_call_refuses_an_answer_of_another_length)
     struct fake_ps ps;
     struct client client;
     uint8_t into[64] = {0};
-    struct coxi_pull_item item = {1, 0, 56};
+    struct coxi_pull_item item = {1, 0, 56, 0};
     struct coxi_message message = {.kind = COXI_PULL};
     struct coxi_psc_request request = {.into = into, .into_len = sizeof(into)};
     message.pull.items = &item;

@@ -23,6 +23,8 @@ static const struct {
     [COXI_OPTIMIZER_RMSPROP] = {{.epsilon = 1e-6F}, " epsilon rho weight_decay "},
     [COXI_OPTIMIZER_ADAM] = {{.epsilon = 1e-6F}, " epsilon beta1 beta2 weight_decay "},
     [COXI_OPTIMIZER_ADAMW] = {{.epsilon = 1e-6F}, " epsilon beta1 beta2 weight_decay "},
+    [COXI_OPTIMIZER_LOSS_SCALE] = {{.growth_factor = 2, .growth_interval = 3},
+                                   " growth_interval "},
     [COXI_OPTIMIZER_FTRL] = {{.learning_rate = 0.1F},
                              " initial_accumulator beta l1 l2 "},
 };
@@ -37,7 +39,7 @@ static struct coxi_optimizer of(uint32_t kind)
 static const struct {
     const char *name;
     size_t offset;
-    bool always;   /* taken by all */
+    bool always;   /* taken by all but a loss scale */
     bool fraction; /* below 1 */
 } numbers[] = {
 #define NUMBER(name) #name, offsetof(struct coxi_optimizer, name)
@@ -54,6 +56,7 @@ static const struct {
     {NUMBER(weight_decay), false, false},
     {NUMBER(clip_value), true, false},
     {NUMBER(clip_norm), true, false},
+    {NUMBER(growth_interval), false, false},
 };
 enum { N_NUMBERS = sizeof(numbers) / sizeof(*numbers) };
 
@@ -80,7 +83,8 @@ TEST(optimizers_take_the_numbers_that_they_use_and_no_others)
         for (size_t i = 0; i < N_NUMBERS; i++) {
             char word[64];
             (void)snprintf(word, sizeof(word), " %s ", numbers[i].name);
-            if (numbers[i].always || strstr(good[kind].takes, word) != NULL) {
+            bool always = numbers[i].always && kind != COXI_OPTIMIZER_LOSS_SCALE;
+            if (always || strstr(good[kind].takes, word) != NULL) {
                 assert_code(0, check_with(o, i, 0.5F));
             } else {
                 assert_einval(o, i, 0.5F);
@@ -113,6 +117,18 @@ TEST(what_a_rule_divides_by_must_not_be_0)
     }
     assert_einval(of(COXI_OPTIMIZER_FTRL), 0, 0);
     assert_error_names("above 0");
+}
+
+TEST(a_loss_scale_grows_by_more_than_1)
+{
+    struct coxi_optimizer o = of(COXI_OPTIMIZER_LOSS_SCALE);
+    o.growth_factor = 1;
+    assert_code(COX_EINVAL, coxi_optimizer_check(&o));
+    assert_error_names("growth_factor");
+    o = of(COXI_OPTIMIZER_SGD);
+    o.growth_factor = 2;
+    assert_code(COX_EINVAL, coxi_optimizer_check(&o));
+    assert_error_names("growth_factor");
 }
 
 TEST(unknown_kinds_are_einval)

@@ -50,7 +50,7 @@ static int on_message(void *arg, struct coxi_peer *peer,
     if (message->kind != COXI_COUNT) {
         return coxi_error(COX_EINVAL, "only counts here");
     }
-    answer.counts.commits = peer->hello.index;
+    answer.counts.all.commits = peer->hello.index;
     return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
@@ -119,7 +119,7 @@ static void client_ask(struct end *end, uint32_t index, uint64_t n)
         struct coxi_message answer = message_of(end, have + i);
         assert_int_equal(COXI_COUNTS, answer.kind);
         assert_int_equal(i, answer.request);
-        assert_int_equal(index, answer.counts.commits);
+        assert_int_equal(index, answer.counts.all.commits);
     }
 }
 

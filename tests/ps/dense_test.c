@@ -163,7 +163,9 @@ TEST(dense_takes_what_its_type_and_optimizer_allow)
         assert_true(coxi_dense_takes(&s.variable, COXI_OP_ASSIGN));
         assert_int_equal(!half, coxi_dense_takes(&s.variable, COXI_OP_ADD));
         assert_false(coxi_dense_takes(&s.variable, COXI_OP_GRADIENT));
-        assert_false(coxi_dense_takes(&s.variable, (enum coxi_op)3));
+        assert_int_equal(!half, coxi_dense_takes(&s.variable, COXI_OP_MIN));
+        assert_int_equal(!half, coxi_dense_takes(&s.variable, COXI_OP_MAX));
+        assert_false(coxi_dense_takes(&s.variable, (enum coxi_op)(COXI_OP_MAX + 1)));
     }
     struct subject s;
     subject_init(&s, COX_F32);

@@ -4,6 +4,7 @@
  */
 #include "ps/optimizer.h"
 
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -221,6 +222,32 @@ TEST(ftrl_stays_finite_where_squares_vanish)
     push(&s, g);
     coxi_dense_pull(s.dense, 0, 1, w);
     assert_true(w[0] == 0);
+    coxi_dense_free(s.dense);
+}
+
+/* Two good steps in a row double it, one that is not good halves it, down to 1. */
+TEST(a_loss_scale_follows_its_steps)
+{
+    const struct coxi_optimizer scale = {
+        .kind = COXI_OPTIMIZER_LOSS_SCALE, .growth_factor = 2, .growth_interval = 2};
+    static const float told[] = {0, 0, 0, 1, 0, 0, NAN, 1, 1, 0, 0};
+    static const float then[] = {4, 8, 8, 4, 4, 8, 4, 2, 1, 1, 2};
+    float w[1] = {4};
+    struct subject s;
+    subject_open(&s, &scale, 1, 1);
+    coxi_dense_update(s.dense, 0, 1, COXI_OP_ASSIGN, w);
+    for (size_t i = 0; i < sizeof(told) / sizeof(*told); i++) {
+        push(&s, &told[i]);
+        coxi_dense_pull(s.dense, 0, 1, w);
+        assert_true(w[0] == then[i]);
+    }
+    w[0] = FLT_MAX / 1.5F;
+    coxi_dense_update(s.dense, 0, 1, COXI_OP_ASSIGN, w);
+    for (size_t i = 0; i < 4; i++) {
+        push(&s, &told[0]);
+    }
+    coxi_dense_pull(s.dense, 0, 1, w);
+    assert_true(w[0] == FLT_MAX / 1.5F);
     coxi_dense_free(s.dense);
 }
 

@@ -103,17 +103,17 @@ static int commit(struct coxi_psc *psc, const struct coxi_session *session,
 static int pull(struct coxi_psc *psc, const struct coxi_session *session,
                 uint64_t incarnation, float *ret, size_t n)
 {
-    const struct coxi_pull_item item = {0, 0, n};
+    const struct coxi_pull_item item = {0, 0, n, 0};
     struct coxi_psc_request request = {
         .into = ret, .into_len = n * sizeof(*ret), .answer_len = n * sizeof(*ret)};
     struct coxi_message message = {.kind = COXI_PULL};
-    message.pull = (struct coxi_pull){*session, incarnation, &item, 1};
+    message.pull = (struct coxi_pull){*session, incarnation, &item, 1, false};
     return coxi_psc_call(psc, &message, &request, COXI_PULLED, NULL, NULL);
 }
 
 static void take_counts(void *arg, const struct coxi_message *answer)
 {
-    *(struct coxi_counters *)arg = answer->counts;
+    *(struct coxi_counters *)arg = answer->counts.all;
 }
 
 static void take_snapshot(void *arg, const struct coxi_message *answer)

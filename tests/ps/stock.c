@@ -96,8 +96,8 @@ int stock_commit(struct stock *stock, struct stock_commit *commit, bool *ret_dup
 void stock_pull(struct stock *stock, uint32_t variable, uint64_t count, void *ret,
                 size_t bytes)
 {
-    struct coxi_pull_item item = {variable, 0, count};
-    struct coxi_pull pull = {stock->session, STOCK_INCARNATION, &item, 1};
+    struct coxi_pull_item item = {variable, 0, count, 0};
+    struct coxi_pull pull = {stock->session, STOCK_INCARNATION, &item, 1, false};
     struct coxi_buffer answer = {0};
     assert_code(0, coxi_store_pull(stock->store, &pull, NULL, 0, &answer));
     assert_int_equal(bytes, answer.len);

@@ -13,9 +13,9 @@ static const struct coxi_session run2 = {.run = 2, .generation = 1, .token = 22}
 
 static struct coxi_counters counts(struct stock *stock)
 {
-    struct coxi_counters found;
-    coxi_store_counts(stock->store, &found);
-    return found;
+    struct coxi_counts found;
+    coxi_store_counts(stock->store, 0, &found);
+    return found.all;
 }
 
 /* ---- whose it is */
@@ -101,12 +101,12 @@ TEST(store_refuses_everything_of_another_session)
     bool duplicate = false;
     stock_open(&s);
     uint32_t v = stock_dense(&s, "v", COX_I64, 1);
-    struct coxi_pull_item item = {v, 0, 1};
+    struct coxi_pull_item item = {v, 0, 1, 0};
     struct coxi_create create = {.session = run2, .closure = 9};
     struct coxi_watermark watermark = {run2, 5};
     struct coxi_snapshot snapshot = {run2, 1, coxi_test_path("none")};
     struct coxi_commit commit = {.session = run2, .incarnation = STOCK_INCARNATION};
-    struct coxi_pull pull = {run2, STOCK_INCARNATION, &item, 1};
+    struct coxi_pull pull = {run2, STOCK_INCARNATION, &item, 1, false};
     assert_code(COX_EFENCED, coxi_store_create(s.store, &create));
     assert_code(COX_EFENCED, coxi_store_pull(s.store, &pull, NULL, 0, &answer));
     assert_int_equal(0, answer.len);
@@ -188,8 +188,8 @@ TEST(store_holds_only_the_shard_that_is_its_own)
     stock_begin(&s, 9, &commit);
     stock_add(&commit, id, COXI_OP_ASSIGN, 5, 2, values, 4);
     assert_code(0, stock_commit(&s, &commit, NULL));
-    struct coxi_pull_item item = {id, 4, 3};
-    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1};
+    struct coxi_pull_item item = {id, 4, 3, 0};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false};
     struct coxi_buffer answer = {0};
     assert_code(0, coxi_store_pull(s.store, &pull, NULL, 0, &answer));
     const uint8_t expected[] = {0, 0, 1, 2, 3, 4};
@@ -268,8 +268,8 @@ TEST(store_refuses_a_commit_and_a_pull_meant_for_another_incarnation)
     commit.head.incarnation++;
     stock_add(&commit, v, COXI_OP_ADD, 0, 1, &one, sizeof(one));
     assert_code(COX_EPSLOST, stock_commit(&s, &commit, NULL));
-    struct coxi_pull_item item = {v, 0, 1};
-    struct coxi_pull pull = {s.session, STOCK_INCARNATION + 1, &item, 1};
+    struct coxi_pull_item item = {v, 0, 1, 0};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION + 1, &item, 1, false};
     assert_code(COX_EPSLOST, coxi_store_pull(s.store, &pull, NULL, 0, &answer));
     coxi_buffer_fini(&answer);
     assert_int_equal(0, stock_number(&s, v));
@@ -303,8 +303,8 @@ TEST(store_applies_all_updates_of_a_commit_in_order)
     assert_int_equal(1, found[1]);
     assert_int_equal(40, found[2]);
     const uint64_t keys[] = {7, 8};
-    struct coxi_pull_item item = {t, 0, 2};
-    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1};
+    struct coxi_pull_item item = {t, 0, 2, 0};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false};
     struct coxi_buffer answer = {0};
     assert_code(0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &answer));
     const float rows[] = {7, 0};
@@ -375,7 +375,7 @@ static int add_fault(const struct faulty *to, enum fault fault,
         stock_add(commit, to->half, COXI_OP_ADD, 0, 4, values, 8);
         return COX_EINVAL;
     case UNKNOWN_OP:
-        stock_add(commit, to->dense, 3, 0, 4, values, 16);
+        stock_add(commit, to->dense, COXI_OP_MAX + 1, 0, 4, values, 16);
         return COX_EINVAL;
     case N_FAULTS:
         break;
@@ -418,8 +418,8 @@ static int pull_one(struct stock *s, uint32_t variable, uint64_t begin, uint64_t
                     size_t keys_len)
 {
     static const uint64_t keys[4] = {1, 2, 3, 4};
-    struct coxi_pull_item item = {variable, begin, count};
-    struct coxi_pull pull = {s->session, STOCK_INCARNATION, &item, 1};
+    struct coxi_pull_item item = {variable, begin, count, 0};
+    struct coxi_pull pull = {s->session, STOCK_INCARNATION, &item, 1, false};
     struct coxi_buffer answer = {0};
     int r = coxi_store_pull(s->store, &pull, keys, keys_len, &answer);
     coxi_buffer_fini(&answer);
@@ -463,8 +463,8 @@ TEST(store_answers_items_one_after_the_other_without_gaps)
     assert_code(0, stock_count(&s, number, 51, NULL));
     const uint64_t keys[] = {5, 9, 5};
     struct coxi_pull_item items[] = {
-        {bytes, 0, 3}, {t, 0, 2}, {number, 0, 1}, {t, 0, 1}};
-    struct coxi_pull pull = {s.session, STOCK_INCARNATION, items, 4};
+        {bytes, 0, 3, 0}, {t, 0, 2, 0}, {number, 0, 1, 0}, {t, 0, 1, 0}};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION, items, 4, false};
     struct coxi_buffer answer = {0};
     assert_code(0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &answer));
     const float rows[] = {6, 7, 0, 0};

@@ -249,6 +249,12 @@ static void update_plainly(struct plain_row *row, enum coxi_op op, const float *
         case COXI_OP_ASSIGN:
             row->w[c] = value;
             break;
+        case COXI_OP_MIN:
+            row->w[c] = fmin(row->w[c], value);
+            break;
+        case COXI_OP_MAX:
+            row->w[c] = fmax(row->w[c], value);
+            break;
         }
     }
 }
@@ -258,7 +264,7 @@ static void update_both(struct coxi_table *table, struct plain_row *rows, uint64
     uint64_t keys[16];
     float values[16 * DIM];
     size_t n = coxi_rand(rng) % 17;
-    enum coxi_op op = (enum coxi_op)(coxi_rand(rng) % 3);
+    enum coxi_op op = (enum coxi_op)(coxi_rand(rng) % 5);
     for (size_t i = 0; i < n * DIM; i++) {
         values[i] = (float)(coxi_rand_unit(rng) - 0.5);
     }

@@ -11,10 +11,14 @@
 
 static const struct coxi_shard shards[] = {{0, 0, 500}, {1, 500, 500}};
 static const struct coxi_interval applied[] = {{5, 9, 0}, {11, 11, 1}};
-static const struct coxi_pull_item items[] = {{1, 2, 3}, {4, 5, 6}};
+static const struct coxi_pull_item items[] = {{1, 2, 3, 7}, {4, 5, 6, 8}};
+static const uint64_t versions[] = {9, 0};
 static const uint32_t touched[] = {0, 2, 7};
-static const struct coxi_update updates[] = {
-    {3, COXI_OP_GRADIENT, 16, 32}, {4, COXI_OP_ADD, 0, 9}, {5, COXI_OP_ASSIGN, 1, 1}};
+static const struct coxi_update updates[] = {{3, COXI_OP_GRADIENT, 16, 32},
+                                             {4, COXI_OP_ADD, 0, 9},
+                                             {5, COXI_OP_ASSIGN, 1, 1},
+                                             {6, COXI_OP_MIN, 2, 3},
+                                             {7, COXI_OP_MAX, COXI_ROWS_LISTED, 4}};
 static const struct coxi_ps_address servers[] = {{"tcp://10.0.0.1:7000", 0xaaaa, false},
                                                  {"ipc:///run/cox/ps-1", 0xbbbb, true}};
 static const struct coxi_closure_head heads[] = {{101, 1, 2, 3, 40, 5},
@@ -46,9 +50,14 @@ static const struct coxi_done_head done_heads[] = {{201, 1, 0, 0, 3, 16, 1234},
                       16.0f,                                                           \
                       17.0f,                                                           \
                       18.0f,                                                           \
+                      22.0f,                                                           \
+                      23.0f,                                                           \
                       {4, 19.0f, 20.0f, 21.0f, 0x5555555555555555,                     \
                        0x6666666666666666}},                                           \
         .initializer = {4, 16.0f, 32.0f, 0x4444444444444444},                          \
+        .wire_dtype = 6,                                                               \
+        .nonfinite = 1,                                                                \
+        .metric = 2,                                                                   \
     }
 
 static const struct coxi_variable variables[] = {
@@ -64,6 +73,7 @@ static const struct coxi_variable variables[] = {
                       .epsilon = 0.25f,
                       .initial_accumulator = 0.125f},
         .initializer = {3, -1.5f, 1.5f, 99},
+        .lifecycle = {5, 0.75f, 6, 7, 8, 9},
     },
     DENSE_VARIABLE,
 };
@@ -84,10 +94,13 @@ static const struct coxi_message samples[] = {
     [COXI_SNAPSHOT] = {.snapshot = {SESSION, 43, "/ckpt/ps-0"}},
     [COXI_SNAPSHOT_DONE] = {.snapshot_done = {-3, "disk full", 1 << 20, 0xdeadbeef, 4,
                                               applied, LEN(applied)}},
-    [COXI_COUNT] = {.request = 0},
-    [COXI_COUNTS] = {.counts = {1, 2, 3, 4, 5}},
-    [COXI_PULL] = {.pull = {SESSION, 44, items, LEN(items)}},
-    [COXI_PULLED] = {.status = {.code = -12, .message = "no such thing"}},
+    [COXI_COUNT] = {.count = 6},
+    [COXI_COUNTS] = {.counts = {{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12}}},
+    [COXI_PULL] = {.pull = {SESSION, 44, items, LEN(items), true}},
+    [COXI_PULLED] = {.status = {.code = -12,
+                                .message = "no such thing",
+                                .versions = versions,
+                                .n_versions = LEN(versions)}},
     [COXI_COMMIT] = {.commit = {SESSION, 45, 46, 47, 48, true, touched, LEN(touched),
                                 updates, LEN(updates)}},
     [COXI_COMMITTED] = {.status = {.code = -21,
@@ -168,11 +181,25 @@ static void same_status(message *a, message *b)
     assert_string_equal(a->status.message, b->status.message);
     assert_int_equal(a->status.id, b->status.id);
     assert_int_equal(a->status.duplicate, b->status.duplicate);
+    ASSERT_SAME_ARRAY(a->status.versions, a->status.n_versions, b->status.versions,
+                      b->status.n_versions);
 }
 
 static void same_session(message *a, message *b)
 {
     ASSERT_SAME_BYTES(a->claim, b->claim);
+}
+
+/* Not as bytes: there is padding in it. */
+static void same_lifecycle(const struct coxi_lifecycle *a,
+                           const struct coxi_lifecycle *b)
+{
+    assert_int_equal(a->admit_count, b->admit_count);
+    ASSERT_SAME_BYTES(a->admit_probability, b->admit_probability);
+    assert_int_equal(a->evict_age, b->evict_age);
+    assert_int_equal(a->evict_count, b->evict_count);
+    assert_int_equal(a->evict_count_age, b->evict_count_age);
+    assert_int_equal(a->rows_max, b->rows_max);
 }
 
 static void same_variable(const struct coxi_variable *a, const struct coxi_variable *b)
@@ -189,6 +216,10 @@ static void same_variable(const struct coxi_variable *a, const struct coxi_varia
     assert_memory_equal(&a->initializer.a, &b->initializer.a, sizeof(float));
     assert_memory_equal(&a->initializer.b, &b->initializer.b, sizeof(float));
     assert_int_equal(a->initializer.seed, b->initializer.seed);
+    assert_int_equal(a->wire_dtype, b->wire_dtype);
+    assert_int_equal(a->nonfinite, b->nonfinite);
+    assert_int_equal(a->metric, b->metric);
+    same_lifecycle(&a->lifecycle, &b->lifecycle);
 }
 
 static void same_create(message *a, message *b)
@@ -222,6 +253,11 @@ static void same_snapshot_done(message *a, message *b)
     ASSERT_SAME_ARRAY(x->applied, x->n_applied, y->applied, y->n_applied);
 }
 
+static void same_count(message *a, message *b)
+{
+    assert_int_equal(a->count, b->count);
+}
+
 static void same_counts(message *a, message *b)
 {
     ASSERT_SAME_BYTES(a->counts, b->counts);
@@ -232,6 +268,7 @@ static void same_pull(message *a, message *b)
     ASSERT_SAME_BYTES(a->pull.session, b->pull.session);
     assert_int_equal(a->pull.incarnation, b->pull.incarnation);
     ASSERT_SAME_ARRAY(a->pull.items, a->pull.n_items, b->pull.items, b->pull.n_items);
+    assert_int_equal(a->pull.narrow, b->pull.narrow);
 }
 
 static void same_commit(message *a, message *b)
@@ -355,7 +392,7 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_WATERMARK] = same_watermark,
         [COXI_SNAPSHOT] = same_snapshot,
         [COXI_SNAPSHOT_DONE] = same_snapshot_done,
-        [COXI_COUNT] = same_nothing,
+        [COXI_COUNT] = same_count,
         [COXI_COUNTS] = same_counts,
         [COXI_PULL] = same_pull,
         [COXI_PULLED] = same_status,
@@ -436,7 +473,7 @@ static bool read_layout(const struct coxi_layout *layout, struct coxi_layout *re
 static uint64_t read_commit(const struct coxi_commit *m)
 {
     for (size_t i = 0; i < m->n_updates; i++) {
-        assert_true(m->updates[i].op <= COXI_OP_ASSIGN);
+        assert_true(m->updates[i].op <= COXI_OP_MAX);
     }
     return read_array(m->touched, m->n_touched, sizeof(m->touched[0]), 4) +
            read_array(m->updates, m->n_updates, sizeof(m->updates[0]), 8);
@@ -488,7 +525,8 @@ bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
     if (m->kind == COXI_REFUSE) {
         sum = read_text(m->refuse.message);
     } else if (is_status(m)) {
-        sum = read_text(m->status.message);
+        sum = read_text(m->status.message) +
+              read_array(m->status.versions, m->status.n_versions, 8, 8);
     } else if (m->kind == COXI_CREATE) {
         sum = read_variable(&m->create.variable);
     } else if (m->kind == COXI_SNAPSHOT) {

@@ -135,11 +135,11 @@ int64_t rig_read(struct rig *rig, uint32_t variable)
 {
     int64_t value = -1;
     uint64_t ps = rig->shards[variable][0].ps;
-    const struct coxi_pull_item item = {variable, 0, 1};
+    const struct coxi_pull_item item = {variable, 0, 1, 0};
     struct coxi_psc_request request = {.into = &value, .into_len = sizeof(value)};
     struct coxi_message message = {.kind = COXI_PULL};
-    message.pull = (struct coxi_pull){rig->session,
-                                      coxi_psc_incarnation(rig->client[ps]), &item, 1};
+    message.pull = (struct coxi_pull){
+        rig->session, coxi_psc_incarnation(rig->client[ps]), &item, 1, false};
     assert_code(
         0, coxi_psc_call(rig->client[ps], &message, &request, COXI_PULLED, NULL, NULL));
     return value;

@@ -1,0 +1,70 @@
+/* See elements.h. */
+#include "ps/elements.h"
+
+#include <string.h>
+
+#include "coxswain/types.h"
+
+bool coxi_elements_take(uint32_t dtype, enum coxi_op op)
+{
+    bool counts = dtype != COX_BF16 && dtype != COX_F16;
+    switch (op) {
+    case COXI_OP_ASSIGN:
+        return true;
+    case COXI_OP_ADD:
+    case COXI_OP_MIN:
+    case COXI_OP_MAX:
+        return counts;
+    case COXI_OP_GRADIENT:
+        break;
+    }
+    return false;
+}
+
+#define ADD(a, b)   ((a) + (b))
+#define LEAST(a, b) ((b) < (a) ? (b) : (a))
+#define MOST(a, b)  ((b) > (a) ? (b) : (a))
+
+#define EACH(type, make)                                                               \
+    for (size_t i = 0; i < bytes / sizeof(type); i++) {                                \
+        ((type *)to)[i] = (type)(make(((type *)to)[i], ((const type *)from)[i]));      \
+    }                                                                                  \
+    break
+
+/* `sum` is the type that integers are added as: an unsigned one, which wraps around. */
+#define COMBINE(type, sum)                                                             \
+    switch (op) {                                                                      \
+    case COXI_OP_ADD:                                                                  \
+        EACH(sum, ADD);                                                                \
+    case COXI_OP_MIN:                                                                  \
+        EACH(type, LEAST);                                                             \
+    case COXI_OP_MAX:                                                                  \
+        EACH(type, MOST);                                                              \
+    case COXI_OP_ASSIGN:                                                               \
+        memcpy(to, from, bytes);                                                       \
+        break;                                                                         \
+    case COXI_OP_GRADIENT:                                                             \
+        break;                                                                         \
+    }                                                                                  \
+    break
+
+void coxi_elements_combine(uint32_t dtype, enum coxi_op op, void *to, const void *from,
+                           size_t bytes)
+{
+    switch ((enum cox_dtype)dtype) {
+    case COX_F32:
+        COMBINE(float, float);
+    case COX_F64:
+        COMBINE(double, double);
+    case COX_I32:
+        COMBINE(int32_t, uint32_t);
+    case COX_I64:
+        COMBINE(int64_t, uint64_t);
+    case COX_U8:
+        COMBINE(uint8_t, uint8_t);
+    case COX_BF16:
+    case COX_F16:
+        memcpy(to, from, bytes); /* nothing else is taken */
+        break;
+    }
+}

@@ -1,0 +1,26 @@
+/*
+ * What updates other than gradients do to elements of a type: add, assign, min, max.
+ * Pure functions; the caller holds the lock of the row or block.
+ */
+#ifndef COXI_PS_ELEMENTS_H
+#define COXI_PS_ELEMENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "schema/wire.h"
+
+/* False for gradients and unknown numbers, and where `dtype` has no arithmetic here (BF16 and F16: assign
+ * alone). */
+bool coxi_elements_take(uint32_t dtype, enum coxi_op op);
+
+/*
+ * Each of the elements in `bytes` bytes at `to` becomes what `op`, which its type takes,
+ * makes of it and its fellow at `from`. Integers wrap around. Of a NaN at `from`, min and
+ * max take no notice.
+ */
+void coxi_elements_combine(uint32_t dtype, enum coxi_op op, void *to, const void *from,
+                           size_t bytes);
+
+#endif
