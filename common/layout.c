@@ -8,6 +8,7 @@
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/initializer.h"
+#include "common/metric.h"
 
 /* Checkpoints hold names as JSON text, which jansson takes in UTF-8 only. */
 static bool is_utf8(const char *name)
@@ -128,9 +129,13 @@ static int check_metric(const struct coxi_variable *v)
     }
     if (v->metric != COXI_METRIC_NONE &&
         (v->kind != COXI_KIND_DENSE || v->dtype != COX_F64 || v->rank != 1 ||
-         v->shape[0] > COXI_DENSE_BLOCK / sizeof(double))) {
-        return coxi_error(COX_EINVAL, "metric '%s': has 1 to %zu F64", v->name,
-                          COXI_DENSE_BLOCK / sizeof(double));
+         v->n_shards != 1 || v->shape[0] > COXI_DENSE_BLOCK / sizeof(double) ||
+         !coxi_metric_fits(v->metric, v->shape[0]))) {
+        return coxi_error(
+            COX_EINVAL,
+            "metric '%s': has as many F64 as its kind takes, at most %zu, "
+            "in one shard",
+            v->name, COXI_DENSE_BLOCK / sizeof(double));
     }
     return 0;
 }

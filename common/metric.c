@@ -1,0 +1,77 @@
+/* See metric.h. */
+#include "common/metric.h"
+
+#include <math.h>
+
+#include "common/error.h"
+
+bool coxi_metric_fits(uint32_t kind, uint64_t n)
+{
+    switch ((enum coxi_metric)kind) {
+    case COXI_METRIC_SUM:
+    case COXI_METRIC_COUNT:
+        return n == 1;
+    case COXI_METRIC_MEAN:
+        return n == 2;
+    case COXI_METRIC_AUC:
+        return n >= 4 && n % 2 == 0;
+    case COXI_METRIC_NONE:
+    case COXI_METRIC_END:
+        break;
+    }
+    return false;
+}
+
+size_t coxi_metric_bucket(double score, size_t n_buckets)
+{
+    double bucket = score * (double)n_buckets;
+    if (bucket >= (double)n_buckets) {
+        return n_buckets - 1;
+    }
+    return bucket > 0 ? (size_t)bucket : 0;
+}
+
+/* The chance that a positive example has a higher score than a negative one. */
+static double area(const double *positives, const double *negatives, size_t n,
+                   double *ret_weight)
+{
+    double area = 0; /* in pairs of a positive and a negative example */
+    double positives_above = 0;
+    double all_negatives = 0;
+    for (size_t i = n; i-- > 0;) {
+        area += negatives[i] * (positives_above + positives[i] / 2);
+        positives_above += positives[i];
+        all_negatives += negatives[i];
+    }
+    *ret_weight = positives_above + all_negatives;
+    double pairs = positives_above * all_negatives;
+    return pairs > 0 ? area / pairs : (double)NAN;
+}
+
+int coxi_metric_read(uint32_t kind, const double *data, size_t n, double *ret_value,
+                     double *ret_weight)
+{
+    if (!coxi_metric_fits(kind, n)) {
+        return coxi_error(COX_EINVAL, "no metric of kind %u has %zu elements", kind, n);
+    }
+    switch ((enum coxi_metric)kind) {
+    case COXI_METRIC_SUM:
+        *ret_value = data[0];
+        *ret_weight = 0;
+        break;
+    case COXI_METRIC_COUNT:
+        *ret_value = *ret_weight = data[0];
+        break;
+    case COXI_METRIC_MEAN:
+        *ret_value = data[1] != 0 ? data[0] / data[1] : (double)NAN;
+        *ret_weight = data[1];
+        break;
+    case COXI_METRIC_AUC:
+        *ret_value = area(data, data + n / 2, n / 2, ret_weight);
+        break;
+    case COXI_METRIC_NONE:
+    case COXI_METRIC_END:
+        break; /* fit nothing */
+    }
+    return 0;
+}

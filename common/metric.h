@@ -1,0 +1,37 @@
+/*
+ * Metrics: what the elements of a metric's variable mean, and what they come to. Steps
+ * only ever add to them; every role reads them alike.
+ *
+ *   SUM    {sum of weight * value}
+ *   COUNT  {sum of weights}
+ *   MEAN   {sum of weight * value, sum of weights}
+ *   AUC    by score, in n / 2 buckets: {positive examples of each, negative ones of each}
+ *
+ * Pure functions; any thread.
+ */
+#ifndef COXI_COMMON_METRIC_H
+#define COXI_COMMON_METRIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/layout.h"
+
+/* True where a metric of this kind can have n elements (F64). */
+bool coxi_metric_fits(uint32_t kind, uint64_t n);
+
+/* The bucket of n_buckets (at least 1) that holds a score; those beyond 0 and 1 are in the
+ * first and the last one. `score` is not NaN. */
+size_t coxi_metric_bucket(double score, size_t n_buckets);
+
+/*
+ * What n elements of a metric come to, and how much weight has gone into it (SUM: 0, it
+ * keeps none). Of nothing, a mean is NaN, and so is an AUC where positives or negatives are
+ * missing. AUC: the area under the ROC curve by trapezoids, one for a bucket; the examples
+ * of a bucket count as equal in score. COX_EINVAL: no metric of that kind has n elements.
+ */
+int coxi_metric_read(uint32_t kind, const double *data, size_t n, double *ret_value,
+                     double *ret_weight);
+
+#endif
