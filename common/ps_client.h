@@ -80,17 +80,6 @@ int coxi_psc_submit(struct coxi_psc *psc, const struct coxi_message *message,
                     struct coxi_psc_request *request, bool later);
 void coxi_psc_flush(struct coxi_psc *psc);
 
-/*
- * A request and its answer in one. `take` (NULL: none) looks at an answer of code 0
- * that holds more than a status. Returns the answer's code, its text as the error text,
- * or why there is no answer; COX_EPROTO: an answer of another kind than `expect`.
- * Blocks.
- */
-int coxi_psc_call(struct coxi_psc *psc, const struct coxi_message *message,
-                  struct coxi_psc_request *request, enum coxi_message_kind expect,
-                  void (*take)(void *arg, const struct coxi_message *answer),
-                  void *arg);
-
 /* A message that has no answer; lost with the connection. */
 void coxi_psc_tell(struct coxi_psc *psc, const struct coxi_message *message);
 

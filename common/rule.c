@@ -143,6 +143,20 @@ int coxi_optimizer_check(const struct coxi_optimizer *o)
     return check_schedule(&o->schedule);
 }
 
+size_t coxi_optimizer_slots(const struct coxi_optimizer *optimizer)
+{
+    static const size_t slots[] = {
+        [COXI_OPTIMIZER_NONE] = 0,     [COXI_OPTIMIZER_SGD] = 0,
+        [COXI_OPTIMIZER_ADAGRAD] = 1,  [COXI_OPTIMIZER_MOMENTUM] = 1,
+        [COXI_OPTIMIZER_NESTEROV] = 1, [COXI_OPTIMIZER_ROWWISE_ADAGRAD] = 0,
+        [COXI_OPTIMIZER_ADADELTA] = 2, [COXI_OPTIMIZER_RMSPROP] = 1,
+        [COXI_OPTIMIZER_ADAM] = 2,     [COXI_OPTIMIZER_ADAMW] = 2,
+        [COXI_OPTIMIZER_FTRL] = 2,     [COXI_OPTIMIZER_LOSS_SCALE] = 1,
+    };
+    _Static_assert(sizeof(slots) / sizeof(*slots) == COXI_OPTIMIZER_END, "all of them");
+    return optimizer->kind < COXI_OPTIMIZER_END ? slots[optimizer->kind] : 0;
+}
+
 bool coxi_optimizer_equal(const struct coxi_optimizer *a,
                           const struct coxi_optimizer *b)
 {

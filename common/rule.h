@@ -8,6 +8,7 @@
 #define COXI_COMMON_RULE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "schema/wire.h"
 
@@ -43,6 +44,9 @@ enum coxi_schedule_kind {
  * to a client is in coordinator/rules.h.
  */
 int coxi_optimizer_check(const struct coxi_optimizer *optimizer);
+
+/* Floats of state that the ps keep for each value, but for what they have of a row. */
+size_t coxi_optimizer_slots(const struct coxi_optimizer *optimizer);
 
 /* True where all numbers have the same bits. */
 bool coxi_optimizer_equal(const struct coxi_optimizer *a,

@@ -118,12 +118,12 @@ static int describe(struct cox_coordinator *c, struct coxi_manifest *manifest)
     manifest->session = c->session;
     coxi_lock(&c->lock);
     manifest->next_closure = c->next_id;
-    manifest->variables = calloc(c->n_variables + 1, sizeof(void *));
-    for (uint32_t i = 0; manifest->variables != NULL && i < c->n_variables; i++) {
-        bool made = c->dense[i] != NULL || c->tables[i] != NULL;
-        manifest->variables[i] = made ? c->variables[i] : NULL; /* live until close */
+    manifest->variables = calloc(c->n_entries + 1, sizeof(void *));
+    for (uint32_t i = 0; manifest->variables != NULL && i < c->n_entries; i++) {
+        const struct coxi_entry *entry = c->entries[i];
+        manifest->variables[i] = entry->made ? entry->description : NULL;
     }
-    manifest->n_variables = c->n_variables;
+    manifest->n_variables = c->n_entries;
     coxi_unlock(&c->lock);
     return manifest->variables == NULL ? coxi_error_memory("a checkpoint") : 0;
 }

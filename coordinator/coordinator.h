@@ -16,7 +16,9 @@
  *   worker.c    workers: setting up, sending to them, losing (loop)
  *   contact.c   their connections;  door.c  where those dial that are not listed (loop)
  *   conn.c      one connection to a worker, as events on the loop
- *   variable.c  variables and tables;  rules.c  their optimizers;  module.c  step modules
+ *   variable.c  which variables, tables and metrics there are;  rules.c  their optimizers;
+ *   partition.c  which ps has what of them;  content.c  what they hold;  metric.c
+ *   module.c    step modules
  *   resource.c  what each worker makes and keeps
  *   checkpoint.c, evaluator.c
  *
@@ -38,7 +40,7 @@
 #include "common/loop.h"
 #include "common/message.h"
 #include "common/module.h"
-#include "common/ps_client.h"
+#include "common/ps_round.h"
 #include "common/window.h"
 #include "coordinator/cluster.h"
 #include "coordinator/local.h"
@@ -169,14 +171,23 @@ struct cox_module {
     char text[COXI_TEXT_MAX];
 };
 
-struct cox_variable {
+/* What is behind the handle of a variable, table or metric. Lives until close. */
+struct coxi_entry {
     struct cox_coordinator *c;
-    struct coxi_variable *description;
+    struct coxi_variable *description; /* without a name where creating it failed */
+    bool made;                         /* it can be used; guarded by c->lock */
+};
+
+struct cox_variable {
+    struct coxi_entry entry;
 };
 
 struct cox_table {
-    struct cox_coordinator *c;
-    struct coxi_variable *description;
+    struct coxi_entry entry;
+};
+
+struct cox_metric {
+    struct coxi_entry entry;
 };
 
 struct cox_coordinator {
@@ -242,11 +253,9 @@ struct cox_coordinator {
     uint32_t n_hopeless; /* workers that refuse us for good */
     int worker_code;     /* why a worker is not there, the last reason */
     char worker_text[COXI_TEXT_MAX];
-    struct cox_stats stats;           /* done, failed, put_back, workers_lost */
-    struct cox_variable **dense;      /* by variable id; NULL where it is a table */
-    struct cox_table **tables;        /* by variable id; NULL where it is dense */
-    struct coxi_variable **variables; /* by id */
-    uint32_t n_variables;
+    struct cox_stats stats;      /* done, failed, put_back, workers_lost */
+    struct coxi_entry **entries; /* by variable id */
+    uint32_t n_entries;
     uint64_t *ps_load; /* bytes placed on each ps */
     struct cox_module *modules[COXI_MODULES_MAX];
     uint32_t n_modules;

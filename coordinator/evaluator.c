@@ -377,16 +377,16 @@ int cox_evaluator_rows(struct cox_evaluator *evaluator, const char *table,
 /* ---- results */
 
 static char *report_line(const struct cox_evaluator *evaluator,
-                         const struct cox_metric *metrics, size_t n_metrics)
+                         const struct cox_score *scores, size_t n_scores)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     json_t *line = json_pack("{s:I, s:f}", "checkpoint", (json_int_t)evaluator->last,
                              "time", (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
-    for (size_t i = 0; i < n_metrics; i++) {
+    for (size_t i = 0; i < n_scores; i++) {
         /* JSON knows no NaN and no infinity. */
-        json_t *value = json_real(metrics[i].value);
-        (void)json_object_set_new(line, metrics[i].name,
+        json_t *value = json_real(scores[i].value);
+        (void)json_object_set_new(line, scores[i].name,
                                   value != NULL ? value : json_null());
     }
     char *text = json_dumps(line, JSON_COMPACT);
@@ -395,16 +395,16 @@ static char *report_line(const struct cox_evaluator *evaluator,
 }
 
 int cox_evaluator_report(struct cox_evaluator *evaluator,
-                         const struct cox_metric *metrics, size_t n_metrics)
+                         const struct cox_score *scores, size_t n_scores)
 {
     char path[PATH_MAX];
-    if (evaluator == NULL || (n_metrics > 0 && metrics == NULL)) {
-        return coxi_error(COX_EINVAL, "cox_evaluator_report needs metrics");
+    if (evaluator == NULL || (n_scores > 0 && scores == NULL)) {
+        return coxi_error(COX_EINVAL, "cox_evaluator_report needs scores");
     }
     if (evaluator->loaded == NULL) {
         return coxi_error(COX_ENOTREADY, "no checkpoint is loaded");
     }
-    char *text = report_line(evaluator, metrics, n_metrics);
+    char *text = report_line(evaluator, scores, n_scores);
     if (text == NULL) {
         return coxi_error(COX_EINVAL, "a metric's name is no UTF-8 text");
     }

@@ -13,6 +13,7 @@
 #include "common/rand.h"
 #include "common/sync.h"
 #include "coordinator/checkpoint.h"
+#include "coordinator/content.h"
 #include "coordinator/door.h"
 #include "coordinator/stragglers.h"
 #include "coordinator/worker.h"
@@ -415,13 +416,7 @@ int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
     stats.workers = c->n_workers;
     stats.workers_ready = c->n_ready;
     coxi_unlock(&c->lock);
-    int r = 0;
-    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
-        struct coxi_message message = {.kind = COXI_COUNT};
-        struct coxi_psc_request request = {0};
-        r = coxi_psc_call(c->ps[i], &message, &request, COXI_COUNTS, take_counts,
-                          &stats);
-    }
+    int r = coxi_content_count(c, 0, take_counts, &stats);
     return r != 0 ? r : coxi_struct_return(ret, sizeof(stats), &stats, "cox_stats");
 }
 

@@ -254,11 +254,10 @@ static void send_layout(struct coxi_worker *worker)
     struct coxi_variable *variables = NULL;
     struct coxi_message message = {.kind = COXI_LAYOUT};
     coxi_lock(&c->lock);
-    variables = calloc(c->n_variables + 1, sizeof(*variables));
-    for (uint32_t i = 0; variables != NULL && i < c->n_variables; i++) {
-        if (c->dense[i] != NULL || c->tables[i] != NULL) {
-            /* What it points to lives until close. */
-            variables[message.layout.n_variables++] = *c->variables[i];
+    variables = calloc(c->n_entries + 1, sizeof(*variables));
+    for (uint32_t i = 0; variables != NULL && i < c->n_entries; i++) {
+        if (c->entries[i]->made) {
+            variables[message.layout.n_variables++] = *c->entries[i]->description;
         }
     }
     bool lost = c->fatal == COX_EPSLOST;

@@ -16,27 +16,24 @@ enum { PIECE = 256 };
 
 /* ---- state */
 
-/* What each optimizer keeps: slots first. The first starts at initial_accumulator, which
- * is 0 where there is none of that name; the others at 0. */
-static const struct kept {
-    const char *names[COXI_STATES_MAX];
-    size_t n_slots;
-    size_t n_row;
-} kept[] = {
-    [COXI_OPTIMIZER_NONE] = {{NULL}, 0, 0},
-    [COXI_OPTIMIZER_SGD] = {{NULL}, 0, 0},
-    [COXI_OPTIMIZER_ADAGRAD] = {{"adagrad"}, 1, 0},
-    [COXI_OPTIMIZER_MOMENTUM] = {{"momentum"}, 1, 0},
-    [COXI_OPTIMIZER_NESTEROV] = {{"momentum"}, 1, 0},
-    [COXI_OPTIMIZER_ROWWISE_ADAGRAD] = {{"rowwise_adagrad"}, 0, 1},
-    [COXI_OPTIMIZER_ADADELTA] = {{"adadelta_squares", "adadelta_deltas"}, 2, 0},
-    [COXI_OPTIMIZER_RMSPROP] = {{"rmsprop"}, 1, 0},
-    [COXI_OPTIMIZER_ADAM] = {{"adam_m", "adam_v", "adam_t"}, 2, 1},
-    [COXI_OPTIMIZER_ADAMW] = {{"adam_m", "adam_v", "adam_t"}, 2, 1},
-    [COXI_OPTIMIZER_FTRL] = {{"ftrl_n", "ftrl_z"}, 2, 0},
-    [COXI_OPTIMIZER_LOSS_SCALE] = {{"good_steps"}, 1, 0},
+/* The names of what each optimizer keeps: its slots, then what it has of a row. The first
+ * starts at initial_accumulator, which is 0 where there is none of that name; the others
+ * at 0. */
+static const char *const names[][COXI_STATES_MAX] = {
+    [COXI_OPTIMIZER_NONE] = {NULL},
+    [COXI_OPTIMIZER_SGD] = {NULL},
+    [COXI_OPTIMIZER_ADAGRAD] = {"adagrad"},
+    [COXI_OPTIMIZER_MOMENTUM] = {"momentum"},
+    [COXI_OPTIMIZER_NESTEROV] = {"momentum"},
+    [COXI_OPTIMIZER_ROWWISE_ADAGRAD] = {"rowwise_adagrad"},
+    [COXI_OPTIMIZER_ADADELTA] = {"adadelta_squares", "adadelta_deltas"},
+    [COXI_OPTIMIZER_RMSPROP] = {"rmsprop"},
+    [COXI_OPTIMIZER_ADAM] = {"adam_m", "adam_v", "adam_t"},
+    [COXI_OPTIMIZER_ADAMW] = {"adam_m", "adam_v", "adam_t"},
+    [COXI_OPTIMIZER_FTRL] = {"ftrl_n", "ftrl_z"},
+    [COXI_OPTIMIZER_LOSS_SCALE] = {"good_steps"},
 };
-_Static_assert(sizeof(kept) / sizeof(*kept) == COXI_OPTIMIZER_END, "all of them");
+_Static_assert(sizeof(names) / sizeof(*names) == COXI_OPTIMIZER_END, "all of them");
 
 static bool is_adam(const struct coxi_optimizer *o)
 {
@@ -46,13 +43,16 @@ static bool is_adam(const struct coxi_optimizer *o)
 struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *variable)
 {
     const struct coxi_optimizer *o = &variable->optimizer;
-    const struct kept *k = &kept[o->kind];
-    struct coxi_state_layout layout = {.n_slots = k->n_slots, .n_row = k->n_row};
+    struct coxi_state_layout layout = {.n_slots = coxi_optimizer_slots(o)};
+    for (size_t i = layout.n_slots; i < COXI_STATES_MAX && names[o->kind][i] != NULL;
+         i++) {
+        layout.n_row++;
+    }
     if (is_adam(o) && variable->kind == COXI_KIND_DENSE) {
         layout.n_row = 0; /* all its rows have one t: the variable's step */
     }
     for (size_t i = 0; i < layout.n_slots + layout.n_row; i++) {
-        layout.states[i].name = k->names[i];
+        layout.states[i].name = names[o->kind][i];
         layout.states[i].start = i == 0 ? o->initial_accumulator : 0;
     }
     return layout;
@@ -369,7 +369,7 @@ void coxi_optimizer_row(const struct coxi_optimizer_step *step, float *w, float 
 {
     struct coxi_optimizer_step row = *step;
     const struct coxi_optimizer *o = step->optimizer;
-    size_t n_slots = kept[o->kind].n_slots;
+    size_t n_slots = coxi_optimizer_slots(o);
     float *const slots[COXI_SLOTS_MAX] = {
         n_slots > 0 ? state : NULL,
         n_slots > 1 ? state + n : NULL,

@@ -52,7 +52,7 @@ static int evaluate_one(struct scorer *s, struct cox_evaluator *evaluator,
     if (r != 0) {
         return r;
     }
-    const struct cox_metric metrics[] = {
+    const struct cox_score metrics[] = {
         {"auc", model_auc(s->scores, s->rows.labels, s->rows.n_rows)},
         {"logloss", logloss},
         {"rows", (double)s->rows.n_rows},

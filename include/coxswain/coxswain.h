@@ -776,7 +776,7 @@ COX_API int cox_evaluator_lookup(struct cox_evaluator *evaluator, const char *ta
 COX_API int cox_evaluator_rows(struct cox_evaluator *evaluator, const char *table,
                                uint64_t *ret_rows);
 
-struct cox_metric {
+struct cox_score {
     const char *name;
     double value;
 };
@@ -784,7 +784,7 @@ struct cox_metric {
 /* Appends a line to <dir>/eval.jsonl: {"checkpoint": n, "time": s, <name>: <value>,
  * ...}. */
 COX_API int cox_evaluator_report(struct cox_evaluator *evaluator,
-                                 const struct cox_metric *metrics, size_t n_metrics);
+                                 const struct cox_score *scores, size_t n_scores);
 
 COX_API void cox_evaluator_close(struct cox_evaluator *evaluator); /* takes NULL */
 

@@ -109,7 +109,7 @@ TEST(evaluator_appends_a_line_of_json_for_each_report)
     float rows[4][2];
     float w[5];
     struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
-    const struct cox_metric metrics[2] = {{"auc", 0.75}, {"loss", 0.0 / 0.0}};
+    const struct cox_score metrics[2] = {{"auc", 0.75}, {"loss", 0.0 / 0.0}};
     char *dir = coxi_test_path("ckpt");
     train(dir, 1, rows, w);
     struct cox_evaluator *evaluator = open_evaluator(dir);

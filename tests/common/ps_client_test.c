@@ -1,5 +1,5 @@
 /* A ps as its clients see it: requests and their answers, all going well. */
-#include "common/ps_client.h"
+#include "common/ps_round.h"
 
 #include <poll.h>
 #include <stdatomic.h>

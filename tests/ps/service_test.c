@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/ps_client.h"
+#include "common/ps_round.h"
 #include "common/safetensors.h"
 #include "tests/ps/caller.h"
 #include "tests/test.h"

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 
 #include "common/layout.h"
-#include "common/ps_client.h"
+#include "common/ps_round.h"
 #include "ps/service.h"
 #include "tests/ps/caller.h"
 #include "worker/run.h"

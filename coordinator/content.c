@@ -1,0 +1,403 @@
+/*
+ * What variables and tables hold: reads, assignments, additions, counters. From the
+ * calling thread straight to the ps, all of them at once. What changes something is
+ * numbered like a closure and recorded by the ps in the applied set, so that it too counts
+ * once.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/layout.h"
+#include "coordinator/content.h"
+
+/* The part of a range of rows that a shard has. */
+struct part {
+    struct coxi_round_call call;
+    const struct coxi_shard *shard;
+    uint64_t begin;
+    uint64_t count;
+    size_t at; /* bytes from the start of the range */
+    struct iovec payload[2];
+};
+
+/* ---- ranges of rows */
+
+static int check_range(const struct coxi_variable *v, uint64_t begin, uint64_t count,
+                       size_t bytes)
+{
+    uint64_t rows = coxi_variable_rows(v);
+    if (begin > rows || count > rows - begin) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s' has %llu rows, not %llu and %llu more",
+                          v->name, (unsigned long long)rows, (unsigned long long)begin,
+                          (unsigned long long)count);
+    }
+    if (bytes != count * coxi_variable_row_bytes(v)) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s': that many rows have %zu bytes, not %zu",
+                          v->name, (size_t)count * coxi_variable_row_bytes(v), bytes);
+    }
+    return 0;
+}
+
+/* The parts of a range, in order; *ret is for free(). */
+static int split(const struct coxi_variable *v, uint64_t begin, uint64_t count,
+                 struct part **ret, size_t *ret_n)
+{
+    struct part *parts = calloc(v->n_shards, sizeof(*parts));
+    size_t n = 0;
+    if (parts == NULL) {
+        return coxi_error_memory("reading or writing a variable");
+    }
+    for (size_t i = 0; i < v->n_shards; i++) {
+        const struct coxi_shard *shard = &v->shards[i];
+        uint64_t first = shard->begin > begin ? shard->begin : begin;
+        uint64_t shard_end = shard->begin + shard->count;
+        uint64_t end = shard_end < begin + count ? shard_end : begin + count;
+        if (first < end) {
+            parts[n++] = (struct part){
+                .shard = shard,
+                .begin = first,
+                .count = end - first,
+                .at = (first - begin) * coxi_variable_row_bytes(v),
+            };
+        }
+    }
+    *ret = parts;
+    *ret_n = n;
+    return 0;
+}
+
+static void add_pull(struct cox_coordinator *c, struct coxi_round *round, uint32_t ps,
+                     const struct coxi_pull_item *item, struct coxi_round_call *call)
+{
+    struct coxi_message message = {.kind = COXI_PULL};
+    message.pull.session = c->session;
+    message.pull.incarnation = coxi_psc_incarnation(c->ps[ps]);
+    message.pull.items = item;
+    message.pull.n_items = 1;
+    call->expect = COXI_PULLED;
+    call->request.answer_len = call->request.into_len;
+    coxi_round_add(round, c->ps[ps], &message, call);
+}
+
+static int read_range(struct cox_coordinator *c, const struct coxi_variable *v,
+                      uint64_t begin, uint64_t count, void *ret_data)
+{
+    struct part *parts;
+    size_t n;
+    struct coxi_round round;
+    int r = split(v, begin, count, &parts, &n);
+    if (r != 0) {
+        return r;
+    }
+    coxi_round_begin(&round);
+    for (size_t i = 0; i < n; i++) {
+        struct part *part = &parts[i];
+        struct coxi_pull_item item = {v->id, part->begin, part->count, 0};
+        part->call.request.into = (uint8_t *)ret_data + part->at;
+        part->call.request.into_len = part->count * coxi_variable_row_bytes(v);
+        add_pull(c, &round, (uint32_t)part->shard->ps, &item, &part->call);
+    }
+    r = coxi_round_end(&round);
+    free(parts);
+    return r;
+}
+
+/* One commit to each of the ps that `parts` are on, which `touched` lists. */
+static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v,
+                        enum coxi_op op, uint64_t closure, struct part *parts, size_t n,
+                        const uint32_t *touched, const void *data)
+{
+    static const uint64_t zeros = 0;
+    struct coxi_round round;
+    coxi_round_begin(&round);
+    for (size_t i = 0; i < n; i++) {
+        struct part *part = &parts[i];
+        size_t bytes = part->count * coxi_variable_row_bytes(v);
+        struct coxi_psc *ps = c->ps[part->shard->ps];
+        struct coxi_update update = {v->id, op, part->begin, part->count};
+        struct coxi_message message = {.kind = COXI_COMMIT};
+        message.commit = (struct coxi_commit){
+            .session = c->session,
+            .incarnation = coxi_psc_incarnation(ps),
+            .closure = closure,
+            .attempt = 1,
+            .last = true,
+            .touched = touched,
+            .n_touched = n,
+            .updates = &update,
+            .n_updates = 1,
+        };
+        part->payload[0] = (struct iovec){
+            (void *)(uintptr_t)((const uint8_t *)data + part->at), bytes};
+        part->payload[1] =
+            (struct iovec){(void *)(uintptr_t)&zeros, coxi_align(bytes, 8) - bytes};
+        part->call.request.payload = part->payload;
+        part->call.request.n_payload = 2;
+        part->call.expect = COXI_COMMITTED;
+        coxi_round_add(&round, ps, &message, &part->call);
+    }
+    return coxi_round_end(&round);
+}
+
+int coxi_content_update(struct cox_coordinator *c, const struct coxi_variable *v,
+                        enum coxi_op op, uint64_t begin, uint64_t count,
+                        const void *data)
+{
+    struct part *parts;
+    size_t n;
+    struct cox_future *operation;
+    int r = split(v, begin, count, &parts, &n);
+    if (r != 0) {
+        return r;
+    }
+    uint32_t *touched = calloc(n + 1, sizeof(*touched));
+    r = touched == NULL ? coxi_error_memory("writing a variable") : 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        touched[i] = (uint32_t)parts[i].shard->ps;
+    }
+    if (r == 0) {
+        r = coxi_operation_begin(c, &operation);
+    }
+    if (r == 0) {
+        r = commit_parts(c, v, op, operation->id, parts, n, touched, data);
+        coxi_operation_end(operation);
+    }
+    free(touched);
+    free(parts);
+    return r;
+}
+
+int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
+                      uint64_t begin, uint64_t count, void *ret_data)
+{
+    int r = coxi_check_alive(c);
+    return r == 0 ? read_range(c, v, begin, count, ret_data) : r;
+}
+
+/* ---- dense variables */
+
+int cox_variable_read_rows(struct cox_coordinator *c, struct cox_variable *variable,
+                           uint64_t begin, uint64_t count, void *ret_data, size_t bytes)
+{
+    if (c == NULL || variable == NULL || variable->entry.c != c ||
+        (ret_data == NULL && count > 0)) {
+        return coxi_error(COX_EINVAL, "cox_variable_read_rows needs a variable of this "
+                                      "coordinator and a place for its elements");
+    }
+    const struct coxi_variable *v = variable->entry.description;
+    int r = check_range(v, begin, count, bytes);
+    return r == 0 ? coxi_content_read(c, v, begin, count, ret_data) : r;
+}
+
+int cox_variable_read(struct cox_coordinator *c, struct cox_variable *variable,
+                      void *ret_data, size_t bytes)
+{
+    if (variable == NULL) {
+        return coxi_error(COX_EINVAL, "cox_variable_read needs a variable");
+    }
+    return cox_variable_read_rows(c, variable, 0,
+                                  coxi_variable_rows(variable->entry.description),
+                                  ret_data, bytes);
+}
+
+static int update(struct cox_coordinator *c, struct cox_variable *variable,
+                  enum coxi_op op, uint64_t begin, uint64_t count, const void *data,
+                  size_t bytes)
+{
+    if (c == NULL || variable->entry.c != c || (data == NULL && count > 0)) {
+        return coxi_error(COX_EINVAL, "writing a variable needs one of this "
+                                      "coordinator, and its elements");
+    }
+    const struct coxi_variable *v = variable->entry.description;
+    int r = check_range(v, begin, count, bytes);
+    return r == 0 ? coxi_content_update(c, v, op, begin, count, data) : r;
+}
+
+int cox_variable_assign_rows(struct cox_coordinator *c, struct cox_variable *variable,
+                             uint64_t begin, uint64_t count, const void *data,
+                             size_t bytes)
+{
+    if (variable == NULL) {
+        return coxi_error(COX_EINVAL, "cox_variable_assign_rows needs a variable");
+    }
+    return update(c, variable, COXI_OP_ASSIGN, begin, count, data, bytes);
+}
+
+int cox_variable_assign(struct cox_coordinator *c, struct cox_variable *variable,
+                        const void *data, size_t bytes)
+{
+    if (variable == NULL) {
+        return coxi_error(COX_EINVAL, "cox_variable_assign needs a variable");
+    }
+    return update(c, variable, COXI_OP_ASSIGN, 0,
+                  coxi_variable_rows(variable->entry.description), data, bytes);
+}
+
+int cox_variable_add(struct cox_coordinator *c, struct cox_variable *variable,
+                     const void *data, size_t bytes)
+{
+    if (variable == NULL) {
+        return coxi_error(COX_EINVAL, "cox_variable_add needs a variable");
+    }
+    return update(c, variable, COXI_OP_ADD, 0,
+                  coxi_variable_rows(variable->entry.description), data, bytes);
+}
+
+/* ---- tables */
+
+/* Rows being read, sorted by ps: those of ps p are [starts[p], starts[p + 1]). */
+struct row_reader {
+    size_t *starts; /* n_ps + 1 */
+    size_t *places; /* where in the caller's array each row goes */
+    uint64_t *keys;
+    float *rows;
+    struct coxi_round_call *calls; /* by ps */
+    struct iovec *payloads;
+};
+
+static void reader_fini(struct row_reader *reader)
+{
+    free(reader->starts);
+    free(reader->places);
+    free(reader->keys);
+    free(reader->rows);
+    free(reader->calls);
+    free(reader->payloads);
+}
+
+static int reader_init(struct row_reader *reader, uint32_t n_ps, size_t n_keys,
+                       size_t row_bytes)
+{
+    *reader = (struct row_reader){
+        .starts = calloc((size_t)n_ps + 2, sizeof(*reader->starts)),
+        .places = calloc(n_keys, sizeof(*reader->places)),
+        .keys = calloc(n_keys, sizeof(*reader->keys)),
+        .rows = calloc(n_keys, row_bytes),
+        .calls = calloc(n_ps, sizeof(*reader->calls)),
+        .payloads = calloc(n_ps, sizeof(*reader->payloads)),
+    };
+    if (reader->starts == NULL || reader->places == NULL || reader->keys == NULL ||
+        reader->rows == NULL || reader->calls == NULL || reader->payloads == NULL) {
+        reader_fini(reader);
+        return coxi_error_memory("reading rows");
+    }
+    return 0;
+}
+
+static void sort_keys(struct row_reader *reader, uint32_t n_ps, const uint64_t *keys,
+                      size_t n_keys)
+{
+    /* Shifted by one: filling moves each start to where the next ps begins. */
+    size_t *starts = reader->starts + 1;
+    for (size_t i = 0; i < n_keys; i++) {
+        starts[coxi_key_ps(keys[i], n_ps) + 1]++;
+    }
+    for (uint32_t p = 0; p < n_ps; p++) {
+        starts[p + 1] += starts[p];
+    }
+    for (size_t i = 0; i < n_keys; i++) {
+        size_t at = starts[coxi_key_ps(keys[i], n_ps)]++;
+        reader->keys[at] = keys[i];
+        reader->places[at] = i;
+    }
+}
+
+int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
+                   const uint64_t *keys, size_t n_keys, float *ret_rows)
+{
+    if (c == NULL || table == NULL || table->entry.c != c ||
+        (n_keys > 0 && (keys == NULL || ret_rows == NULL))) {
+        return coxi_error(COX_EINVAL,
+                          "cox_table_read needs a table of this coordinator, "
+                          "keys, and a place for their rows");
+    }
+    const struct coxi_variable *v = table->entry.description;
+    size_t dim = coxi_table_dim(v);
+    struct row_reader reader;
+    struct coxi_round round;
+    int r = coxi_check_alive(c);
+    if (r == 0 && n_keys > 0) {
+        r = reader_init(&reader, c->n_ps, n_keys, coxi_variable_row_bytes(v));
+    }
+    if (r != 0 || n_keys == 0) {
+        return r;
+    }
+    sort_keys(&reader, c->n_ps, keys, n_keys);
+    coxi_round_begin(&round);
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        size_t first = reader.starts[p];
+        size_t n = reader.starts[p + 1] - first;
+        struct coxi_pull_item item = {v->id, 0, n, 0};
+        struct coxi_psc_request *request = &reader.calls[p].request;
+        if (n > 0) {
+            reader.payloads[p] =
+                (struct iovec){reader.keys + first, n * sizeof(*reader.keys)};
+            request->payload = &reader.payloads[p];
+            request->n_payload = 1;
+            request->into = reader.rows + first * dim;
+            request->into_len = n * dim * sizeof(float);
+            add_pull(c, &round, p, &item, &reader.calls[p]);
+        }
+    }
+    r = coxi_round_end(&round);
+    for (size_t i = 0; r == 0 && i < n_keys; i++) {
+        memcpy(ret_rows + reader.places[i] * dim, reader.rows + i * dim,
+               dim * sizeof(float));
+    }
+    reader_fini(&reader);
+    return r;
+}
+
+/* ---- counters */
+
+int coxi_content_count(struct cox_coordinator *c, uint32_t table,
+                       void (*take)(void *arg, const struct coxi_message *answer),
+                       void *arg)
+{
+    struct coxi_round round;
+    struct coxi_message message = {.kind = COXI_COUNT};
+    struct coxi_round_call *calls = calloc(c->n_ps, sizeof(*calls));
+    if (calls == NULL) {
+        return coxi_error_memory("counters");
+    }
+    message.count = table;
+    coxi_round_begin(&round);
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        calls[p].expect = COXI_COUNTS;
+        calls[p].take = take;
+        calls[p].arg = arg;
+        coxi_round_add(&round, c->ps[p], &message, &calls[p]);
+    }
+    int r = coxi_round_end(&round);
+    free(calls);
+    return r;
+}
+
+static void take_table(void *arg, const struct coxi_message *answer)
+{
+    struct cox_table_stats *stats = arg;
+    const struct coxi_table_counters *table = &answer->counts.table;
+    stats->rows += table->rows;
+    stats->bytes += table->bytes;
+    stats->lookups += table->lookups;
+    stats->hits += table->hits;
+    stats->admitted += table->admitted;
+    stats->evicted += table->evicted;
+    stats->updates += table->updates;
+}
+
+int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
+                    struct cox_table_stats *ret)
+{
+    struct cox_table_stats stats = COX_TABLE_STATS_INIT;
+    if (c == NULL || table == NULL || table->entry.c != c || ret == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "cox_table_stats needs a table of this coordinator");
+    }
+    int r = coxi_content_count(c, 1 + table->entry.description->id, take_table, &stats);
+    return r != 0 ? r
+                  : coxi_struct_return(ret, sizeof(stats), &stats, "cox_table_stats");
+}

@@ -1,0 +1,221 @@
+/* What variables and tables hold, as the client reads and writes it: parts of a variable,
+ * whatever its shards; additions; what a table's ps have counted; metrics. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/rand.h"
+#include "tests/client/crew.h"
+#include "tests/test.h"
+
+enum { PS = 17, ROWS = 40, WIDTH = 3 };
+
+struct reference {
+    struct cox_variable *v;
+    int64_t rows[ROWS][WIDTH]; /* what an uncut variable would hold */
+};
+
+static void make(struct crew *crew, uint32_t shards, struct reference *ret)
+{
+    char name[16];
+    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+    (void)snprintf(name, sizeof(name), "v%u", shards);
+    spec.name = name;
+    spec.dtype = COX_I64;
+    spec.rank = 2;
+    spec.shape[0] = ROWS;
+    spec.shape[1] = WIDTH;
+    spec.shards = shards;
+    memset(ret, 0, sizeof(*ret));
+    assert_code(0, cox_variable_create(crew->c, &spec, &ret->v));
+}
+
+static void fill(int64_t *values, size_t n, uint64_t *rng)
+{
+    for (size_t i = 0; i < n; i++) {
+        values[i] = (int64_t)(coxi_rand(rng) % 1000);
+    }
+}
+
+static void assign_some(struct crew *crew, struct reference *to, uint64_t *rng)
+{
+    int64_t values[ROWS * WIDTH];
+    uint64_t begin = coxi_rand(rng) % (ROWS + 1);
+    uint64_t count = coxi_rand(rng) % (ROWS - begin + 1);
+    fill(values, count * WIDTH, rng);
+    assert_code(0, cox_variable_assign_rows(crew->c, to->v, begin, count, values,
+                                            count * sizeof(to->rows[0])));
+    memcpy(to->rows[begin < ROWS ? begin : 0], values, count * sizeof(to->rows[0]));
+}
+
+static void add_to_all(struct crew *crew, struct reference *to, uint64_t *rng)
+{
+    int64_t values[ROWS * WIDTH];
+    fill(values, ROWS * WIDTH, rng);
+    assert_code(0, cox_variable_add(crew->c, to->v, values, sizeof(values)));
+    for (size_t i = 0; i < ROWS * WIDTH; i++) {
+        to->rows[i / WIDTH][i % WIDTH] += values[i];
+    }
+}
+
+static void read_some(struct crew *crew, const struct reference *from, uint64_t *rng)
+{
+    int64_t values[ROWS * WIDTH + 1];
+    uint64_t begin = coxi_rand(rng) % (ROWS + 1);
+    uint64_t count = coxi_rand(rng) % (ROWS - begin + 1);
+    values[count * WIDTH] = -77;
+    assert_code(0, cox_variable_read_rows(crew->c, from->v, begin, count, values,
+                                          count * sizeof(from->rows[0])));
+    assert_int_equal(-77, values[count * WIDTH]);
+    if (count > 0) {
+        assert_memory_equal(from->rows[begin], values, count * sizeof(from->rows[0]));
+    }
+}
+
+TEST(a_variable_of_1_to_17_shards_is_one_variable)
+{
+    struct crew crew;
+    crew_open(&crew, PS, 1, NULL, NULL);
+    for (uint32_t shards = 1; shards <= PS; shards++) {
+        struct reference reference;
+        uint64_t rng = shards;
+        make(&crew, shards, &reference);
+        for (int i = 0; i < 20; i++) {
+            assign_some(&crew, &reference, &rng);
+            if (i % 5 == 4) {
+                add_to_all(&crew, &reference, &rng);
+            }
+            read_some(&crew, &reference, &rng);
+        }
+    }
+    crew_close(&crew);
+}
+
+TEST(rows_that_are_not_there_are_einval)
+{
+    struct crew crew;
+    struct reference reference;
+    int64_t values[ROWS * WIDTH] = {0};
+    const size_t row = sizeof(reference.rows[0]);
+    crew_open(&crew, 3, 1, NULL, NULL);
+    make(&crew, 3, &reference);
+    assert_code(COX_EINVAL,
+                cox_variable_read_rows(crew.c, reference.v, ROWS + 1, 0, values, 0));
+    assert_error_names("'v3' has 40 rows");
+    assert_code(COX_EINVAL, cox_variable_read_rows(crew.c, reference.v, ROWS - 1, 2,
+                                                   values, 2 * row));
+    assert_code(COX_EINVAL, cox_variable_assign_rows(crew.c, reference.v, 2, UINT64_MAX,
+                                                     values, 0));
+    assert_code(COX_EINVAL, cox_variable_assign_rows(crew.c, reference.v, 2, 2, values,
+                                                     2 * row - 1));
+    assert_error_names("48 bytes, not 47");
+    assert_code(COX_EINVAL,
+                cox_variable_add(crew.c, reference.v, values, sizeof(values) - 8));
+    read_some(&crew, &reference, &(uint64_t){1});
+    crew_close(&crew);
+}
+
+TEST(halves_take_no_additions)
+{
+    struct crew crew;
+    struct cox_variable *v;
+    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+    const uint16_t one = 0x3f80;
+    uint16_t found = 1;
+    crew_open(&crew, 1, 1, NULL, NULL);
+    spec.name = "half";
+    spec.dtype = COX_BF16;
+    spec.rank = 1;
+    spec.shape[0] = 1;
+    assert_code(0, cox_variable_create(crew.c, &spec, &v));
+    assert_code(COX_EINVAL, cox_variable_add(crew.c, v, &one, sizeof(one)));
+    assert_error_names("'half'");
+    assert_code(0, cox_variable_read(crew.c, v, &found, sizeof(found)));
+    assert_int_equal(0, found);
+    crew_close(&crew);
+}
+
+TEST(large_variables_are_spread_over_the_ps_by_themselves)
+{
+    enum { N = 3 * 65536 };
+    struct crew crew;
+    struct cox_stats before = COX_STATS_INIT;
+    struct cox_stats after = COX_STATS_INIT;
+    struct cox_variable *v;
+    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+    crew_open(&crew, 4, 1, NULL, NULL);
+    spec.name = "v";
+    spec.dtype = COX_F32;
+    spec.rank = 1;
+    spec.shape[0] = N;
+    assert_code(0, cox_variable_create(crew.c, &spec, &v));
+    assert_code(0, cox_stats(crew.c, &before));
+    float *ones = calloc(N, sizeof(*ones));
+    assert_non_null(ones);
+    assert_code(0, cox_variable_assign(crew.c, v, ones, N * sizeof(*ones)));
+    free(ones);
+    assert_code(0, cox_stats(crew.c, &after));
+    assert_int_equal(3, after.commits - before.commits); /* of 256 KiB each */
+    crew_close(&crew);
+}
+
+TEST(what_the_ps_have_of_a_table_is_added_up)
+{
+    struct crew crew;
+    struct cox_table *table;
+    struct cox_table_spec spec = COX_TABLE_SPEC_INIT;
+    struct cox_table_stats stats = COX_TABLE_STATS_INIT;
+    const uint64_t keys[] = {1, 2, 3};
+    float rows[3 * 2];
+    crew_open(&crew, 2, 1, NULL, NULL);
+    spec.name = "t";
+    spec.dim = 2;
+    assert_code(0, cox_table_create(crew.c, &spec, &table));
+    assert_code(0, cox_table_read(crew.c, table, keys, 3, rows));
+    assert_code(0, cox_table_stats(crew.c, table, &stats));
+    assert_int_equal(0, stats.rows);
+    assert_code(COX_EINVAL, cox_table_stats(crew.c, NULL, &stats));
+    crew_close(&crew);
+}
+
+TEST(metrics_are_found_by_name_and_start_at_nothing)
+{
+    struct crew crew;
+    struct cox_metric *metric = NULL;
+    struct cox_metric *found = NULL;
+    struct cox_variable *v = NULL;
+    struct cox_metric_spec spec = COX_METRIC_SPEC_INIT;
+    double value = -1;
+    double weight = -1;
+    crew_open(&crew, 2, 1, NULL, NULL);
+    spec.name = "auc";
+    spec.kind = COX_METRIC_AUC;
+    assert_code(0, cox_metric_create(crew.c, &spec, &metric));
+    assert_code(COX_EEXIST, cox_metric_create(crew.c, &spec, &found));
+    assert_code(0, cox_metric_get(crew.c, "auc", &found));
+    assert_ptr_equal(metric, found);
+    assert_code(COX_ENOENT, cox_variable_get(crew.c, "auc", &v));
+    assert_code(COX_ENOENT, cox_metric_get(crew.c, "loss", &found));
+    assert_error_names("'loss'");
+    assert_code(0, cox_metric_read(crew.c, metric, &value, &weight));
+    assert_true(isnan(value) && weight == 0);
+    assert_code(0, cox_metric_reset(crew.c, metric));
+    spec.name = "sum";
+    spec.kind = COX_METRIC_SUM;
+    assert_code(0, cox_metric_create(crew.c, &spec, &metric));
+    assert_code(0, cox_metric_read(crew.c, metric, &value, NULL));
+    assert_true(value == 0);
+    spec.name = "none";
+    spec.kind = 0;
+    assert_code(COX_EINVAL, cox_metric_create(crew.c, &spec, &metric));
+    assert_error_names("'none'");
+    spec.kind = COX_METRIC_MEAN;
+    spec.buckets = 3;
+    assert_code(COX_EINVAL, cox_metric_create(crew.c, &spec, &metric));
+    assert_error_names("buckets");
+    spec.kind = COX_METRIC_AUC;
+    spec.buckets = 257;
+    assert_code(COX_EINVAL, cox_metric_create(crew.c, &spec, &metric));
+    assert_error_names("2 to 256");
+    crew_close(&crew);
+}
