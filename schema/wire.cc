@@ -5,6 +5,8 @@
  */
 #include "schema/wire.h"
 
+#include "schema/limits.h"
+
 #include <flatbuffers/flatbuffers.h>
 
 #include <cstring>
@@ -407,63 +409,7 @@ bool decode_resource(const wire::Resource *m, struct coxi_resource *ret)
     return std::strlen(ret->name) <= COXI_WIRE_NAME_MAX;
 }
 
-/* ---- limits: what the decoder at the other end would refuse is not sent */
-
-bool name_fits(const char *name)
-{
-    return std::strlen(or_empty(name)) <= COXI_WIRE_NAME_MAX;
-}
-
-bool variable_fits(const struct coxi_variable &v)
-{
-    return name_fits(v.name) && v.rank > 0 && v.rank <= COXI_WIRE_RANK_MAX;
-}
-
-bool fits(const struct coxi_message &m)
-{
-    /* Arrays, before memory is taken for them; strings count when all is encoded. */
-    size_t bytes = 4096;
-    if ((m.kind == COXI_HELLO && !name_fits(m.hello.name)) ||
-        (m.kind == COXI_RESOURCE && !name_fits(m.resource.name))) {
-        return false;
-    }
-    if (m.kind == COXI_CREATE) {
-        if (!variable_fits(m.create.variable)) {
-            return false;
-        }
-        bytes += m.create.variable.n_shards * sizeof(struct coxi_shard);
-    }
-    if (m.kind == COXI_LAYOUT) {
-        for (size_t i = 0; i < m.layout.n_variables; i++) {
-            if (!variable_fits(m.layout.variables[i])) {
-                return false;
-            }
-            bytes += 512 + m.layout.variables[i].n_shards * sizeof(struct coxi_shard);
-        }
-        bytes += m.layout.n_servers * 512;
-    } else if (m.kind == COXI_PULL) {
-        bytes += m.pull.n_items * sizeof(struct coxi_pull_item);
-    } else if (m.kind == COXI_PULLED) {
-        bytes += m.status.n_versions * sizeof(uint64_t);
-    } else if (m.kind == COXI_COMMIT) {
-        bytes +=
-            m.commit.n_updates * sizeof(struct coxi_update) + m.commit.n_touched * 4;
-    } else if (m.kind == COXI_DISPATCH) {
-        bytes += m.dispatch.n_closures * sizeof(struct coxi_closure_head);
-    } else if (m.kind == COXI_DONE) {
-        bytes += m.done.n_closures * sizeof(struct coxi_done_head);
-    } else if (m.kind == COXI_SNAPSHOT_DONE) {
-        bytes += m.snapshot_done.n_applied * sizeof(struct coxi_interval);
-    } else if (m.kind == COXI_VOIDED) {
-        bytes += m.voided.n_segments * sizeof(struct coxi_voided_segment) +
-                 m.voided.n_touched * sizeof(uint32_t);
-    } else if (m.kind == COXI_RECALL) {
-        bytes += m.recall.n_closures * sizeof(struct coxi_recall_head);
-    } else if (m.kind == COXI_CRASHED) {
-        bytes += m.crashed.n_closures * sizeof(struct coxi_crashed_head);
-    }
-    return bytes <= COXI_WIRE_META_MAX;
-}
+/* ---- any message */
 
 Body encode_body(Builder &b, const struct coxi_message &m)
 {
@@ -680,7 +626,7 @@ bool coxi_message_encode(const struct coxi_message *message, const void **ret_by
                          size_t *ret_len)
 {
     static thread_local Builder builder(1024);
-    if (!fits(*message)) {
+    if (!coxi_message_fits(message)) {
         return false;
     }
     builder.Clear();

@@ -1,0 +1,101 @@
+/* See limits.h. Strings other than names count when all is encoded. */
+#include "schema/limits.h"
+
+#include <string.h>
+
+enum {
+    OTHER_MAX = 4096,  /* bytes of a message without its arrays and texts */
+    ELEMENT_MAX = 512, /* of a variable or address without its shards */
+};
+
+static bool name_fits(const char *name)
+{
+    return name == NULL || strlen(name) <= COXI_WIRE_NAME_MAX;
+}
+
+static bool variable_fits(const struct coxi_variable *v)
+{
+    return name_fits(v->name) && v->rank > 0 && v->rank <= COXI_WIRE_RANK_MAX;
+}
+
+static bool layout_fits(const struct coxi_layout *layout)
+{
+    for (size_t i = 0; i < layout->n_variables; i++) {
+        if (!variable_fits(&layout->variables[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t layout_bytes(const struct coxi_layout *layout)
+{
+    size_t bytes = layout->n_servers * ELEMENT_MAX;
+    for (size_t i = 0; i < layout->n_variables; i++) {
+        bytes +=
+            ELEMENT_MAX + layout->variables[i].n_shards * sizeof(struct coxi_shard);
+    }
+    return bytes;
+}
+
+/* Of the arrays that a message has. */
+static size_t array_bytes(const struct coxi_message *m)
+{
+    switch (m->kind) {
+    case COXI_CREATE:
+        return m->create.variable.n_shards * sizeof(struct coxi_shard);
+    case COXI_LAYOUT:
+        return layout_bytes(&m->layout);
+    case COXI_PULL:
+        return m->pull.n_items * sizeof(struct coxi_pull_item);
+    case COXI_PULLED:
+        return m->status.n_versions * sizeof(uint64_t);
+    case COXI_COMMIT:
+        return m->commit.n_updates * sizeof(struct coxi_update) +
+               m->commit.n_touched * sizeof(uint32_t);
+    case COXI_DISPATCH:
+        return m->dispatch.n_closures * sizeof(struct coxi_closure_head);
+    case COXI_DONE:
+        return m->done.n_closures * sizeof(struct coxi_done_head);
+    case COXI_SNAPSHOT_DONE:
+        return m->snapshot_done.n_applied * sizeof(struct coxi_interval);
+    case COXI_VOIDED:
+        return m->voided.n_segments * sizeof(struct coxi_voided_segment) +
+               m->voided.n_touched * sizeof(uint32_t);
+    case COXI_RECALL:
+        return m->recall.n_closures * sizeof(struct coxi_recall_head);
+    case COXI_CRASHED:
+        return m->crashed.n_closures * sizeof(struct coxi_crashed_head);
+    case COXI_HELLO:
+    case COXI_REFUSE:
+    case COXI_STATUS:
+    case COXI_CLAIM:
+    case COXI_RELEASE:
+    case COXI_WATERMARK:
+    case COXI_SNAPSHOT:
+    case COXI_COUNT:
+    case COXI_COUNTS:
+    case COXI_COMMITTED:
+    case COXI_MODULE:
+    case COXI_MODULE_LOADED:
+    case COXI_VOID:
+    case COXI_LEAVING:
+    case COXI_WANT_DATA:
+    case COXI_RESOURCE:
+    case COXI_RESOURCE_MADE:
+    case COXI_RESOURCE_DROP:
+        break;
+    }
+    return 0;
+}
+
+bool coxi_message_fits(const struct coxi_message *m)
+{
+    if ((m->kind == COXI_HELLO && !name_fits(m->hello.name)) ||
+        (m->kind == COXI_RESOURCE && !name_fits(m->resource.name)) ||
+        (m->kind == COXI_CREATE && !variable_fits(&m->create.variable)) ||
+        (m->kind == COXI_LAYOUT && !layout_fits(&m->layout))) {
+        return false;
+    }
+    return OTHER_MAX + array_bytes(m) <= COXI_WIRE_META_MAX;
+}
