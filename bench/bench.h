@@ -31,7 +31,8 @@ struct bench_sample {
     double value;
     double p50_us;
     double p99_us;
-    double cpu_us; /* of both sides, for one operation; 0: not known */
+    double cpu_us;    /* of both sides, for one operation; 0: not known */
+    double cpu_ps_us; /* the part of it that the ps has used; 0: the same */
 };
 
 struct bench_measurement {
@@ -73,12 +74,19 @@ struct bench_child {
 void bench_child_start(struct bench *bench, const char *what, struct bench_child *ret);
 void bench_child_stop(struct bench_child *child);
 
+/* Keeps all threads of a child (NULL: of this process) on one core, or lets them go. */
+enum { BENCH_ANY_CORE = -1 };
+void bench_pin(const struct bench_child *child, int core);
+
 /* Sends it a line; its answer, without the newline. */
 __attribute__((format(printf, 3, 4))) void
 bench_child_ask(struct bench_child *child, char answer[128], const char *format, ...);
 
 /* The cases, and what their children run. */
 void bench_wire(struct bench *bench);
+void bench_pull(struct bench *bench);
+void bench_push(struct bench *bench);
+void bench_tail(struct bench *bench);
 void bench_schedule(struct bench *bench);
 void bench_train(struct bench *bench);
 void bench_scale(struct bench *bench);

@@ -1,8 +1,10 @@
 /* coxswain-bench: what Coxswain reaches, as ratios to plain baselines in the same
  * run. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -25,9 +27,11 @@ static const struct {
     const char *name;
     void (*run)(struct bench *bench);
 } cases[] = {
-    {"wire", bench_wire},           {"schedule", bench_schedule},
-    {"train", bench_train},         {"recovery", bench_recovery},
-    {"footprint", bench_footprint}, {"scale", bench_scale},
+    {"wire", bench_wire},         {"pull", bench_pull},
+    {"push", bench_push},         {"tail", bench_tail},
+    {"schedule", bench_schedule}, {"train", bench_train},
+    {"recovery", bench_recovery}, {"footprint", bench_footprint},
+    {"scale", bench_scale},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -88,12 +92,12 @@ static const struct coxi_option options[] = {
 static const struct coxi_program program = {
     .name = "coxswain-bench",
     .usage = "[options] CASE ... | --all",
-    .summary =
-        "Measures Coxswain on this host. Cases: wire (links), schedule (closures), "
-        "train\n"
-        "(the click model), recovery (workers that die), footprint (idle processes, "
-        "memory),\nscale (many workers). "
-        "Each measurement has a baseline, measured in turn with it, or a bound.",
+    .summary = "Measures Coxswain on this host. Cases: wire (links), pull, push (a "
+               "ps), tail (a "
+               "busy\nps), schedule (closures), train (the click model), recovery "
+               "(workers that "
+               "die),\nfootprint (idle processes, memory), scale (many workers).\n"
+               "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,
     .options = options,
@@ -214,6 +218,35 @@ void bench_child_stop(struct bench_child *child)
     (void)waitpid(child->pid, NULL, 0);
 }
 
+static void pin_thread(pid_t thread, int core)
+{
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    for (size_t i = 0; i < CPU_SETSIZE; i++) {
+        if (core == BENCH_ANY_CORE || i == (size_t)core) {
+            CPU_SET(i, &cores);
+        }
+    }
+    (void)sched_setaffinity(thread, sizeof(cores), &cores); /* it may have ended */
+}
+
+void bench_pin(const struct bench_child *child, int core)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/task",
+                   (int)(child != NULL ? child->pid : getpid()));
+    DIR *tasks = opendir(path);
+    const struct dirent *entry;
+    while (tasks != NULL && (entry = readdir(tasks)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            pin_thread((pid_t)strtol(entry->d_name, NULL, 10), core);
+        }
+    }
+    if (tasks != NULL) {
+        (void)closedir(tasks);
+    }
+}
+
 /* ---- output */
 
 static double median_of(const struct bench_measurement *m, size_t offset)
@@ -241,6 +274,9 @@ static void print_json(const char *name, const struct bench_measurement *m,
     }
     if (median->cpu_us > 0) {
         (void)printf(",\"cpu_us\":%.4g", median->cpu_us);
+    }
+    if (median->cpu_ps_us > 0) {
+        (void)printf(",\"cpu_ps_us\":%.4g", median->cpu_ps_us);
     }
     (void)printf("}\n");
 }
@@ -286,6 +322,7 @@ void bench_report(struct bench *bench, const char *name,
         .p50_us = median_of(m, offsetof(struct bench_sample, p50_us)),
         .p99_us = median_of(m, offsetof(struct bench_sample, p99_us)),
         .cpu_us = median_of(m, offsetof(struct bench_sample, cpu_us)),
+        .cpu_ps_us = median_of(m, offsetof(struct bench_sample, cpu_ps_us)),
     };
     if (bench->json) {
         print_json(name, m, &median, baseline);
@@ -355,8 +392,8 @@ int main(int argc, char **argv)
         return serve(config.serve);
     }
     if (r == 0 && rest == argc && !config.all) {
-        r = coxi_error(COX_EINVAL, "which case? wire, schedule, train, recovery, "
-                                   "footprint, scale, or --all");
+        r = coxi_error(COX_EINVAL, "which case? wire, pull, push, tail, schedule, "
+                                   "train, recovery, footprint, scale, or --all");
     }
     for (int i = rest; r == 0 && i < argc; i++) {
         r = is_case(argv[i]) ? 0

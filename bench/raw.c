@@ -12,19 +12,23 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/error.h"
+#include "common/sync.h"
+#include "ps/optimizer.h"
+
 struct head {
     uint64_t len;
     uint64_t answer;
+    uint64_t applied;
 };
 
 enum { SMALL = 64, BUFFER = 64 * 1024, SAMPLES_MAX = 200000 };
 
-static void set_nodelay(int fd, bool tcp)
+/* What is no tcp does not know it, and need not. */
+static void set_nodelay(int fd)
 {
     int on = 1;
-    if (tcp) {
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    }
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
 static void read_all(int fd, void *to, size_t len)
@@ -60,51 +64,103 @@ static void write_all(int fd, struct iovec *iov, int n_iov)
 
 /* ---- the other side */
 
-/* One connection: reads what comes through a buffer, long messages straight into
- * memory. */
-static void serve_connection(int fd)
+/* A connection: reads what comes through a buffer, long messages straight into memory. */
+struct served {
+    int fd;
+    uint8_t buffer[BUFFER];
+    uint8_t *payload;
+    float *weights; /* as many as fit RAW_MAX */
+};
+
+/* As a ps does it. */
+static void apply(float *weights, const uint8_t *gradients, size_t n)
 {
-    static uint8_t buffer[BUFFER];
-    static uint8_t answer[BUFFER];
-    uint8_t *payload = aligned_alloc(64, RAW_MAX);
-    size_t have = 0;
-    if (payload == NULL) {
-        bench_die("out of memory");
-    }
-    for (;;) {
-        ssize_t n = recv(fd, buffer + have, sizeof(buffer) - have, 0);
-        if (n <= 0) {
+    static const struct coxi_optimizer sgd = {.kind = COXI_OPTIMIZER_SGD,
+                                              .learning_rate = 0.01f};
+    float *const slots[COXI_SLOTS_MAX] = {NULL};
+    struct coxi_optimizer_step step;
+    coxi_optimizer_begin(&sgd, 0, &step);
+    coxi_optimizer_apply(&step, weights, slots, (const float *)(const void *)gradients,
+                         n);
+}
+
+/* Handles what is whole in the first `have` bytes of the buffer; how many are done with. */
+static size_t serve_messages(struct served *served, size_t have)
+{
+    static const uint8_t answer[BUFFER];
+    struct head head;
+    size_t at = 0;
+    while (have - at >= sizeof(head)) {
+        memcpy(&head, served->buffer + at, sizeof(head));
+        size_t here = have - at - sizeof(head);
+        if (head.len > here && head.len <= BUFFER - sizeof(head)) {
             break;
         }
-        have += (size_t)n;
-        size_t at = 0;
-        struct head head;
-        while (have - at >= sizeof(head)) {
-            memcpy(&head, buffer + at, sizeof(head));
-            size_t here = have - at - sizeof(head);
-            if (head.len > here && head.len <= sizeof(buffer) - sizeof(head)) {
-                break;
-            }
-            size_t part = head.len < here ? head.len : here;
-            if (head.len > here) {
-                memcpy(payload, buffer + at + sizeof(head), part);
-                read_all(fd, payload + part, head.len - part);
-            }
-            at += sizeof(head) + part;
-            if (head.answer > 0) {
-                write_all(fd, &(struct iovec){answer, head.answer}, 1);
-            }
+        size_t part = head.len < here ? head.len : here;
+        if (head.len > here || head.applied > 0) {
+            memcpy(served->payload, served->buffer + at + sizeof(head), part);
+            read_all(served->fd, served->payload + part, head.len - part);
         }
-        memmove(buffer, buffer + at, have - at);
+        apply(served->weights, served->payload, head.applied);
+        at += sizeof(head) + part;
+        if (head.answer > 0) {
+            write_all(served->fd,
+                      &(struct iovec){(void *)(uintptr_t)answer, head.answer}, 1);
+        }
+    }
+    return at;
+}
+
+static void *serve_connection(void *arg)
+{
+    struct served *served = arg;
+    size_t have = 0;
+    ssize_t n;
+    while ((n = recv(served->fd, served->buffer + have, BUFFER - have, 0)) > 0) {
+        have += (size_t)n;
+        size_t at = serve_messages(served, have);
+        memmove(served->buffer, served->buffer + at, have - at);
         have -= at;
     }
-    free(payload);
+    (void)close(served->fd);
+    free(served->payload);
+    free(served->weights);
+    free(served);
+    return NULL;
+}
+
+static void serve(int fd)
+{
+    pthread_t thread;
+    struct served *served = calloc(1, sizeof(*served));
+    if (served != NULL) {
+        served->fd = fd;
+        served->payload = aligned_alloc(64, RAW_MAX);
+        served->weights = aligned_alloc(64, RAW_MAX);
+    }
+    if (served == NULL || served->payload == NULL || served->weights == NULL) {
+        bench_die("out of memory");
+    }
+    memset(served->weights, 0, RAW_MAX);
+    set_nodelay(fd);
+    bench_check(coxi_thread_start(&thread, "raw", serve_connection, served), "thread");
+    (void)pthread_detach(thread);
+}
+
+static void *accept_all(void *arg)
+{
+    int fd;
+    while ((fd = accept(*(int *)arg, NULL, NULL)) >= 0) {
+        serve(fd);
+    }
+    return NULL;
 }
 
 void bench_serve_raw(bool tcp)
 {
     struct sockaddr_in in = {.sin_family = AF_INET};
     struct sockaddr_un un = {.sun_family = AF_UNIX};
+    pthread_t thread;
     char ignored;
     in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     (void)snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "coxswain-bench-%d",
@@ -122,19 +178,16 @@ void bench_serve_raw(bool tcp)
         (void)printf("%s\n", un.sun_path + 1);
     }
     (void)fflush(stdout);
-    int peer = accept(fd, NULL, NULL);
-    if (peer >= 0) {
-        set_nodelay(peer, tcp);
-        serve_connection(peer);
-    }
+    bench_check(coxi_thread_start(&thread, "raw", accept_all, &fd), "thread");
     (void)read(STDIN_FILENO, &ignored, 1); /* until the benchmark ends */
+    _exit(0);
 }
 
 /* ---- this side */
 
-void raw_open(struct bench *bench, bool tcp, struct raw *ret)
+static void raw_connect(struct raw *ret)
 {
-    bench_child_start(bench, tcp ? "raw-tcp" : "raw-ipc", &ret->child);
+    bool tcp = ret->tcp;
     struct sockaddr_in in = {.sin_family = AF_INET};
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -146,7 +199,7 @@ void raw_open(struct bench *bench, bool tcp, struct raw *ret)
     if (ret->fd < 0 || connect(ret->fd, address, tcp ? sizeof(in) : sizeof(un)) != 0) {
         bench_die("raw socket: %s", strerror(errno));
     }
-    set_nodelay(ret->fd, tcp);
+    set_nodelay(ret->fd);
     ret->payload = aligned_alloc(64, RAW_MAX);
     if (ret->payload == NULL) {
         bench_die("out of memory");
@@ -154,21 +207,42 @@ void raw_open(struct bench *bench, bool tcp, struct raw *ret)
     memset(ret->payload, 1, RAW_MAX);
 }
 
+void raw_open(struct bench *bench, bool tcp, struct raw *ret)
+{
+    *ret = (struct raw){.tcp = tcp};
+    bench_child_start(bench, tcp ? "raw-tcp" : "raw-ipc", &ret->child);
+    raw_connect(ret);
+}
+
+void raw_join(const struct raw *raw, struct raw *ret)
+{
+    *ret = *raw;
+    ret->joined = true;
+    raw_connect(ret);
+}
+
 void raw_close(struct raw *raw)
 {
     (void)close(raw->fd);
-    bench_child_stop(&raw->child);
+    if (!raw->joined) {
+        bench_child_stop(&raw->child);
+    }
     free(raw->payload);
 }
 
-static void send_message(struct raw *raw, size_t len, size_t answer)
+static void send_gradients(struct raw *raw, size_t len, size_t answer, size_t applied)
 {
-    struct head head = {len, answer};
+    struct head head = {len, answer, applied};
     struct iovec iov[] = {{&head, sizeof(head)}, {raw->payload, len}};
     write_all(raw->fd, iov, 2);
 }
 
-double raw_bandwidth(struct raw *raw, size_t bytes, double seconds)
+static void send_message(struct raw *raw, size_t len, size_t answer)
+{
+    send_gradients(raw, len, answer, 0);
+}
+
+double raw_bandwidth(struct raw *raw, size_t bytes, bool applied, double seconds)
 {
     uint8_t answer[8];
     size_t n = 0;
@@ -178,7 +252,8 @@ double raw_bandwidth(struct raw *raw, size_t bytes, double seconds)
     double start = bench_now();
     do {
         for (size_t i = 0; i < every; i++) {
-            send_message(raw, bytes, i + 1 == every ? sizeof(answer) : 0);
+            send_gradients(raw, bytes, i + 1 == every ? sizeof(answer) : 0,
+                           applied ? bytes / sizeof(float) : 0);
         }
         n += every;
         read_all(raw->fd, answer, sizeof(answer));
@@ -216,17 +291,29 @@ double raw_requests(struct raw *raw, size_t bytes, int outstanding, double secon
     return (double)n_done / (bench_now() - start);
 }
 
+void raw_push(struct raw *raw, size_t bytes)
+{
+    uint8_t answer[SMALL];
+    send_gradients(raw, bytes, sizeof(answer), bytes / sizeof(float));
+    read_all(raw->fd, answer, sizeof(answer));
+}
+
+void raw_exchange(struct raw *raw)
+{
+    uint8_t answer[SMALL];
+    send_message(raw, SMALL - sizeof(struct head), SMALL);
+    read_all(raw->fd, answer, sizeof(answer));
+}
+
 double raw_round_trip(struct raw *raw, double seconds)
 {
     static double samples[SAMPLES_MAX];
-    uint8_t answer[SMALL];
     size_t n = 0;
     double start = bench_now();
     double now = start;
     while (now - start < seconds && n < SAMPLES_MAX) {
         double before = now;
-        send_message(raw, SMALL - sizeof(struct head), SMALL);
-        read_all(raw->fd, answer, sizeof(answer));
+        raw_exchange(raw);
         now = bench_now();
         samples[n++] = (now - before) * 1e6;
     }

@@ -1,7 +1,8 @@
 /*
- * Raw blocking sockets: the baselines of `wire` and `schedule`. A message is a 16-byte
- * head {u64 len, u64 answer} and len bytes; the other side answers with `answer` bytes
- * once it has the whole (0: not at all).
+ * Raw blocking sockets: the baselines of what goes over links. A message is a head
+ * {u64 len, u64 answer, u64 applied} and len bytes; the other side answers with `answer`
+ * bytes once it has the whole (0: not at all), and has applied its first `applied` floats
+ * as gradients to an array of its own.
  */
 #ifndef COXI_BENCH_RAW_H
 #define COXI_BENCH_RAW_H
@@ -10,6 +11,8 @@
 
 struct raw {
     struct bench_child child;
+    bool tcp;
+    bool joined; /* the child is another's */
     int fd;
     uint8_t *payload; /* RAW_MAX bytes */
 };
@@ -23,8 +26,17 @@ enum {
 void raw_open(struct bench *bench, bool tcp, struct raw *ret);
 void raw_close(struct raw *raw);
 
-/* Streams messages of `bytes` for about `seconds`; GB/s. */
-double raw_bandwidth(struct raw *raw, size_t bytes, double seconds);
+/* One more connection to the other side of `raw`, to be closed before that. */
+void raw_join(const struct raw *raw, struct raw *ret);
+
+/* Streams messages of `bytes` for about `seconds`, applied or not; GB/s. */
+double raw_bandwidth(struct raw *raw, size_t bytes, bool applied, double seconds);
+
+/* One such message, applied, and its answer. */
+void raw_push(struct raw *raw, size_t bytes);
+
+/* One small request, and its answer. */
+void raw_exchange(struct raw *raw);
 
 /* Requests and answers of `bytes` (64 to RAW_SMALL_MAX), `outstanding` at a time, one
  * write a message; 1/s. */

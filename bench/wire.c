@@ -291,7 +291,8 @@ static void measure_transport(struct bench *bench, bool tcp)
                                       .unit = "GB/s",
                                       .baseline_name = "raw blocking sockets"};
         for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
-            m.baseline[m.n_rounds] = raw_bandwidth(&raw, sizes[s].bytes, seconds);
+            m.baseline[m.n_rounds] =
+                raw_bandwidth(&raw, sizes[s].bytes, false, seconds);
             m.value[m.n_rounds] = bandwidth(&side, sizes[s].bytes, seconds);
         }
         bench_report(bench, "wire", &m);
