@@ -17,6 +17,7 @@ struct bench {
     double seconds;    /* to spend on a measurement, about */
     size_t args_bytes; /* of the argument of a closure that has one */
     bool json;
+    const char *only; /* the one measurement that is wanted, or NULL */
     uint32_t workers; /* case scale: how many */
     uint32_t ps;
     char self[4096]; /* this program */
@@ -48,6 +49,9 @@ struct bench_measurement {
 /* Prints a measurement of case `name`: a line of JSON or of the table. */
 void bench_report(struct bench *bench, const char *name,
                   const struct bench_measurement *m);
+
+/* True where the measurement `name` is wanted. */
+bool bench_wants(const struct bench *bench, const char *name);
 
 /* The p-th quantile (0 to 1) of n numbers, which it sorts. */
 double bench_quantile(double *numbers, size_t n, double p);

@@ -39,6 +39,7 @@ enum { N_CASES = sizeof(cases) / sizeof(*cases) };
 struct config {
     bool all;
     bool json;
+    const char *only;
     double seconds;
     int64_t workers;
     int64_t ps;
@@ -55,6 +56,10 @@ static const struct coxi_option options[] = {
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct config, json),
      .help = "print one JSON object a line for each measurement"},
+    {.name = "only",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct config, only),
+     .help = "take only the measurements of this name (of pull and push)"},
     {.name = "seconds",
      .type = COXI_OPTION_REAL,
      .offset = offsetof(struct config, seconds),
@@ -145,6 +150,11 @@ double bench_cpu_of(pid_t pid)
 double bench_now(void)
 {
     return 1e-9 * (double)coxi_now_ns();
+}
+
+bool bench_wants(const struct bench *bench, const char *name)
+{
+    return bench->only == NULL || strcmp(bench->only, name) == 0;
 }
 
 static int by_size(const void *a, const void *b)
@@ -410,6 +420,7 @@ int main(int argc, char **argv)
     bench.seconds = config.seconds;
     bench.args_bytes = (size_t)config.args;
     bench.json = config.json;
+    bench.only = config.only;
     bench.workers = (uint32_t)config.workers;
     bench.ps = (uint32_t)config.ps;
     (void)signal(SIGPIPE, SIG_IGN);

@@ -215,7 +215,8 @@ static void send_next(struct pair_run *run, struct flight *flight, bool later)
     struct pair *pair = run->pair;
     struct coxi_message message = {.kind = COXI_PULL};
     fill(run, flight);
-    struct coxi_pull_item item = {run->load.variable, 0, flight->rows};
+    struct coxi_pull_item item = {.variable = run->load.variable,
+                                  .count = flight->rows};
     struct coxi_update update = {run->load.variable, COXI_OP_GRADIENT, 0, flight->rows};
     if (run->load.push) {
         flight->closure = take_closure(pair);
@@ -232,7 +233,10 @@ static void send_next(struct pair_run *run, struct flight *flight, bool later)
             .n_updates = 1,
         };
     } else {
-        message.pull = (struct coxi_pull){pair->session, pair->incarnation, &item, 1};
+        message.pull = (struct coxi_pull){.session = pair->session,
+                                          .incarnation = pair->incarnation,
+                                          .items = &item,
+                                          .n_items = 1};
     }
     bench_check(coxi_psc_submit(pair->psc, &message, &flight->request, later),
                 "submit");

@@ -16,7 +16,8 @@ enum {
     SMALL_BYTES = 64, /* of a raw request, of its answer */
     SMALL_ROWS = 4096,
     SMALL_COLUMNS = 4,
-    OUTSTANDING = 4, /* long ones */
+    OUTSTANDING = 4,              /* long ones, */
+    OUTSTANDING_BYTES = 32 << 20, /* and of so many bytes at most */
 };
 
 static const struct {
@@ -43,12 +44,17 @@ static struct bench_sample in_gigabytes(struct bench_sample sample, size_t bytes
 static void measure_dense(struct side *side, const char *name, size_t bytes)
 {
     struct pair_run *run;
+    if (!bench_wants(side->bench, name)) {
+        return;
+    }
     struct pair_load load = {
         .push = side->push,
         .variable = pair_dense(&side->pair, bytes / sizeof(float)),
         .count = bytes / sizeof(float),
         .row_bytes = sizeof(float),
-        .outstanding = OUTSTANDING,
+        .outstanding = bytes < OUTSTANDING_BYTES / OUTSTANDING
+                           ? OUTSTANDING
+                           : (int)(OUTSTANDING_BYTES / bytes),
     };
     struct bench_measurement m = {
         .name = name,
@@ -137,8 +143,12 @@ static void measure_small(struct side *side)
     struct pair_load load = small_load(side, keys);
     fill_small(side, load);
     pair_run_open(&side->pair, &load, &run);
-    measure_many(side, run);
-    measure_one(side, run);
+    if (bench_wants(side->bench, "small")) {
+        measure_many(side, run);
+    }
+    if (bench_wants(side->bench, "small_one")) {
+        measure_one(side, run);
+    }
     pair_run_close(run);
 }
 

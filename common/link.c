@@ -88,6 +88,17 @@ void coxi_chunks_release(struct coxi_chunk *chunk)
     }
 }
 
+void coxi_link_drop_line(struct coxi_link *link)
+{
+    coxi_lock(&link->lock);
+    struct coxi_chunk *lines[] = {link->line.head, link->behind.head};
+    link->line = link->behind = (struct coxi_line){NULL, NULL};
+    link->n_queued = 0;
+    coxi_unlock(&link->lock);
+    coxi_chunks_release(lines[0]);
+    coxi_chunks_release(lines[1]);
+}
+
 void coxi_link_unref(struct coxi_link *link)
 {
     if (link == NULL ||
@@ -102,8 +113,10 @@ void coxi_link_unref(struct coxi_link *link)
         nng_aio_reap(link->recv_aio);
     }
     nng_stream_free(link->stream);
-    coxi_chunks_release(link->head);
-    free(link->spare);
+    coxi_link_drop_line(link);
+    for (int i = 0; i < COXI_CHUNKS; i++) {
+        coxi_chunks_release(link->spares[i].first);
+    }
     free(link->in);
     free(link->scratch);
     (void)pthread_cond_destroy(&link->room);
@@ -156,7 +169,7 @@ void coxi_link_close(struct coxi_link *link, int code, const char *text)
 void coxi_link_finish(struct coxi_link *link, int code, const char *text)
 {
     coxi_lock(&link->lock);
-    bool idle = link->head == NULL && !link->sending;
+    bool idle = link->n_queued == 0 && !link->sending && !link->making;
     if (!link->finish && !coxi_link_closed(link)) {
         link->finish = true;
         link->close_code = code;
@@ -172,12 +185,7 @@ void coxi_link_finish(struct coxi_link *link, int code, const char *text)
 
 void coxi_link_end(struct coxi_link *link)
 {
-    coxi_lock(&link->lock);
-    struct coxi_chunk *left = link->head;
-    link->head = link->tail = NULL;
-    link->n_queued = 0;
-    coxi_unlock(&link->lock);
-    coxi_chunks_release(left);
+    coxi_link_drop_line(link);
     coxi_links_drop(link);
     link->events->on_close(link->arg, link, link->close_code, link->close_text);
     coxi_link_unref(link);

@@ -118,7 +118,36 @@ struct coxi_outgoing {
 
 int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
                    bool later);
+
+/* Starts sending, but not within a batch that is being handled before that ends or a whole
+ * write's worth is in line. */
 void coxi_link_flush(struct coxi_link *link);
+
+/* As coxi_link_send, but only puts it in line: for callers that hold locks. *ret_due: it
+ * is time for coxi_link_flush. */
+int coxi_link_put(struct coxi_link *link, const struct coxi_outgoing *frame, bool later,
+                  bool *ret_due);
+
+/*
+ * A frame with a payload of `payload_len` bytes that is made while it leaves, so that it
+ * needs no memory of that size: `make` puts the next bytes at `to`, as many as it likes of
+ * `room` (COXI_LINK_MADE_ROOM at least, also where less is left to make), or returns an
+ * error, which closes the link. No lock is held in it. Frames that others send meanwhile
+ * follow. One at a time on a link; blocks until the last byte is in line, at the latest
+ * until the silent peer is given up. Any thread but nng's. COX_ECLOSED, or what `make`
+ * said.
+ */
+enum { COXI_LINK_MADE_ROOM = 64 * 1024 };
+
+struct coxi_made {
+    const void *meta;
+    size_t meta_len;
+    size_t payload_len;
+    int (*make)(void *arg, void *to, size_t room, size_t *ret_len);
+    void *arg;
+};
+
+int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame);
 
 /* Bytes in line. Any thread. */
 size_t coxi_link_queued(struct coxi_link *link);

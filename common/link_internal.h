@@ -15,6 +15,9 @@ enum {
     COXI_LINK_IN_MAX = 64 * 1024, /* frames up to here are received in the buffer */
 };
 
+/* Kinds of chunks that are kept when they have been sent. */
+enum { COXI_CHUNK_OWN, COXI_CHUNK_LENT, COXI_CHUNK_MADE, COXI_CHUNKS };
+
 /* What every frame begins with. */
 struct coxi_prefix {
     uint32_t magic;
@@ -28,17 +31,30 @@ static inline size_t coxi_head_len(const struct coxi_prefix *p)
     return coxi_align(sizeof(*p) + p->meta_len, p->payload_len > 0 ? 64 : 8);
 }
 
-/* A piece of what is in line: small frames together in memory of ours, or memory
- * lent. */
+/* A piece of what is in line: small frames together in memory of ours, memory lent, or a
+ * part of a payload that is being made. */
 struct coxi_chunk {
     struct coxi_chunk *next;
     const uint8_t *data; /* own, or lent until released */
     size_t begin;        /* sent up to here */
     size_t end;
     size_t capacity; /* 0: lent */
+    int kind;        /* as which it is kept; COXI_CHUNKS: not */
     void (*release)(void *arg);
     void *arg;
     uint8_t own[];
+};
+
+/* Pieces, one after the other. */
+struct coxi_line {
+    struct coxi_chunk *head;
+    struct coxi_chunk *tail;
+};
+
+/* Pieces of one capacity that have been sent, kept for the next ones. */
+struct coxi_spares {
+    struct coxi_chunk *first;
+    unsigned n;
 };
 
 struct coxi_link {
@@ -79,10 +95,12 @@ struct coxi_link {
     pthread_cond_t room;  /* n_queued has gone down, or sending has ended */
     nng_aio *now_aio;     /* what the kernel takes at once */
     nng_aio *later_aio;   /* the rest: its callback goes on */
-    struct coxi_chunk *head;
-    struct coxi_chunk *tail;
-    struct coxi_chunk *spare;
+    struct coxi_line line;
+    struct coxi_line behind; /* frames that came while the payload of one is made */
+    struct coxi_spares spares[COXI_CHUNKS]; /* by kind of chunk */
+    unsigned n_made;                        /* chunks of the kind MADE that there are */
     size_t n_queued;
+    bool making;
     bool sending;
     unsigned n_corked; /* frames put in line since then, of cork_frames */
     unsigned cork_frames;
@@ -108,6 +126,9 @@ bool coxi_link_mark_closed(struct coxi_link *link, int code, const char *text);
 void coxi_link_end(struct coxi_link *link);
 
 void coxi_chunks_release(struct coxi_chunk *chunk);
+
+/* Releases what is in line. */
+void coxi_link_drop_line(struct coxi_link *link);
 
 /* ---- link_send.c */
 

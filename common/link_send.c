@@ -10,9 +10,14 @@
  *
  * Threads: any, under `lock`; the end of an asynchronous send on a thread of nng's.
  *
- * Cost: one copy of a small frame; long segments are lent. One system call moves all
+ * A payload that is made leaves in chunks of which there are MADE_MAX: what has been sent
+ * is made in again.
+ *
+ * Cost: no allocation once a link has its chunks; one copy of a small frame; long segments
+ * are lent. One system call moves all
  * that is in line, up to IOVS pieces.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,47 +30,88 @@
 
 enum {
     CHUNK = 16 * 1024,
-    CORK_FRAMES = 4, /* answers of a batch that leave before it is done, so that the
+    MADE = 256 * 1024, /* what is made fits a core's cache beside what it is made of */
+    MADE_MAX = 2,      /* one is made while the other is sent */
+    CORK_FRAMES = 4,   /* answers of a batch that leave before it is done, so that the
                         peer can start on them; then twice as many, and so on */
-    IOVS = 8,        /* nng takes no more */
-    ROUNDS_MAX = 8,  /* sends in a row by one thread, for itself and others */
+    IOVS = 8,          /* nng takes no more */
+    ROUNDS_MAX = 8,    /* sends in a row by one thread, for itself and others */
 };
 
 static const size_t out_max = (size_t)1 << 30;
 
-static struct coxi_chunk *chunk_new(size_t capacity)
+static const struct {
+    size_t capacity;
+    unsigned keep;
+} kinds[] = {
+    [COXI_CHUNK_OWN] = {CHUNK,
+                        COXI_LINK_IN_MAX / CHUNK + 1}, /* a whole write's worth */
+    [COXI_CHUNK_LENT] = {0, 16},
+    [COXI_CHUNK_MADE] = {MADE, MADE_MAX},
+};
+
+/* An empty chunk; of no kind where it is longer than those that are kept. NULL: no memory.
+ * Locked. */
+static struct coxi_chunk *take_chunk(struct coxi_link *link, int kind, size_t capacity)
 {
-    struct coxi_chunk *chunk = malloc(sizeof(*chunk) + capacity);
+    if (capacity > kinds[kind].capacity) {
+        kind = COXI_CHUNKS;
+    } else {
+        capacity = kinds[kind].capacity;
+    }
+    struct coxi_chunk *chunk = NULL;
+    if (kind < COXI_CHUNKS && link->spares[kind].first != NULL) {
+        chunk = link->spares[kind].first;
+        link->spares[kind].first = chunk->next;
+        link->spares[kind].n--;
+    } else {
+        chunk = malloc(sizeof(*chunk) + capacity);
+    }
     if (chunk != NULL) {
-        *chunk = (struct coxi_chunk){.capacity = capacity};
+        *chunk = (struct coxi_chunk){.capacity = capacity, .kind = kind};
         chunk->data = chunk->own;
     }
     return chunk;
 }
 
-static void append_chunk(struct coxi_link *link, struct coxi_chunk *chunk)
+/* Keeps a chunk that has been sent for another time, or has it join *done. What was lent
+ * is told about there. Locked. */
+static void put_chunk(struct coxi_link *link, struct coxi_chunk *chunk,
+                      struct coxi_chunk **done)
 {
-    if (link->tail != NULL) {
-        link->tail->next = chunk;
+    int kind = chunk->kind;
+    if (kind < COXI_CHUNKS && chunk->release == NULL &&
+        link->spares[kind].n < kinds[kind].keep) {
+        chunk->next = link->spares[kind].first;
+        link->spares[kind].first = chunk;
+        link->spares[kind].n++;
     } else {
-        link->head = chunk;
+        chunk->next = *done;
+        *done = chunk;
     }
-    link->tail = chunk;
+}
+
+static void append_chunk(struct coxi_line *line, struct coxi_chunk *chunk)
+{
+    if (line->tail != NULL) {
+        line->tail->next = chunk;
+    } else {
+        line->head = chunk;
+    }
+    line->tail = chunk;
 }
 
 /* Room for n bytes in a chunk of ours at the tail, or NULL. Locked. */
-static uint8_t *tail_room(struct coxi_link *link, size_t n)
+static uint8_t *tail_room(struct coxi_link *link, struct coxi_line *line, size_t n)
 {
-    struct coxi_chunk *tail = link->tail;
-    if (tail == NULL || tail->capacity - tail->end < n || tail->capacity == 0) {
-        tail = link->spare;
-        if (tail != NULL && tail->capacity >= n) {
-            link->spare = NULL;
-            *tail = (struct coxi_chunk){.capacity = tail->capacity, .data = tail->own};
-        } else if ((tail = chunk_new(n > CHUNK ? n : CHUNK)) == NULL) {
+    struct coxi_chunk *tail = line->tail;
+    if (tail == NULL || tail->kind == COXI_CHUNK_MADE || tail->capacity == 0 ||
+        tail->capacity - tail->end < n) {
+        tail = take_chunk(link, COXI_CHUNK_OWN, n);
+        if (tail == NULL) {
             return NULL;
         }
-        append_chunk(link, tail);
+        append_chunk(line, tail);
     }
     uint8_t *room = tail->own + tail->end;
     tail->end += n;
@@ -77,31 +123,26 @@ static uint8_t *tail_room(struct coxi_link *link, size_t n)
 static void consume(struct coxi_link *link, size_t n, struct coxi_chunk **done)
 {
     link->n_queued -= n;
-    while (link->head != NULL) {
-        struct coxi_chunk *chunk = link->head;
+    while (link->line.head != NULL) {
+        struct coxi_chunk *chunk = link->line.head;
         size_t part = chunk->end - chunk->begin;
         if (n < part) {
             chunk->begin += n;
             break;
         }
         n -= part;
-        link->head = chunk->next;
-        if (link->head == NULL) {
-            link->tail = NULL;
+        link->line.head = chunk->next;
+        if (link->line.head == NULL) {
+            link->line.tail = NULL;
         }
-        if (chunk->capacity == CHUNK && link->spare == NULL) {
-            link->spare = chunk;
-        } else {
-            chunk->next = *done;
-            *done = chunk;
-        }
+        put_chunk(link, chunk, done);
     }
 }
 
 static unsigned fill_iov(const struct coxi_link *link, nng_iov iov[IOVS])
 {
     unsigned n = 0;
-    for (struct coxi_chunk *c = link->head; c != NULL && n < IOVS; c = c->next) {
+    for (struct coxi_chunk *c = link->line.head; c != NULL && n < IOVS; c = c->next) {
         iov[n].iov_buf = (void *)(uintptr_t)(c->data + c->begin);
         iov[n].iov_len = c->end - c->begin;
         n++;
@@ -130,6 +171,12 @@ static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t
     return nng_aio_result(link->now_aio);
 }
 
+/* True where the link is to close once all is sent, which it is. Locked. */
+static bool is_finished(const struct coxi_link *link)
+{
+    return link->finish && link->n_queued == 0 && !link->making;
+}
+
 /* A send has ended; chunks that are sent join *done. Locked. */
 static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk **done)
 {
@@ -145,8 +192,7 @@ static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk
         return;
     }
     consume(link, n, done);
-    if (link->finish && link->head == NULL &&
-        coxi_link_mark_closed(link, COX_ECLOSED, "")) {
+    if (is_finished(link) && coxi_link_mark_closed(link, COX_ECLOSED, "")) {
         nng_stream_close(link->stream);
     }
 }
@@ -159,7 +205,8 @@ static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk
  */
 static void flush(struct coxi_link *link, struct coxi_chunk **done)
 {
-    for (int round = 0; !link->sending && link->head != NULL && !coxi_link_closed(link);
+    for (int round = 0;
+         !link->sending && link->line.head != NULL && !coxi_link_closed(link);
          round++) {
         nng_iov iov[IOVS];
         unsigned n_iov = fill_iov(link, iov);
@@ -202,22 +249,43 @@ void coxi_link_sent_later(void *arg)
     coxi_link_leave(link, done);
 }
 
+/* What comes before the payload. Locked. */
+static bool enqueue_head(struct coxi_link *link, struct coxi_line *line,
+                         const void *meta, size_t meta_len, size_t payload_len)
+{
+    struct coxi_prefix prefix = {COXI_LINK_MAGIC, (uint32_t)meta_len, payload_len};
+    size_t head = coxi_head_len(&prefix);
+    uint8_t *to = tail_room(link, line, head);
+    if (to == NULL) {
+        return false;
+    }
+    memcpy(to, &prefix, sizeof(prefix));
+    memcpy(to + sizeof(prefix), meta, meta_len);
+    memset(to + sizeof(prefix) + meta_len, 0, head - sizeof(prefix) - meta_len);
+    return true;
+}
+
+/* And what comes after it. Locked. */
+static bool enqueue_pad(struct coxi_link *link, struct coxi_line *line,
+                        size_t payload_len)
+{
+    size_t pad = coxi_align(payload_len, 8) - payload_len;
+    uint8_t *to = pad > 0 ? tail_room(link, line, pad) : NULL;
+    if (to != NULL) {
+        memset(to, 0, pad);
+    }
+    return pad == 0 || to != NULL;
+}
+
 /* Puts the frame in line; false: no memory, and the line may hold a part of it.
  * Locked. */
 static bool enqueue(struct coxi_link *link, const struct coxi_outgoing *frame,
                     size_t payload_len, bool *ret_lent)
 {
-    struct coxi_prefix prefix = {COXI_LINK_MAGIC, (uint32_t)frame->meta_len,
-                                 payload_len};
-    size_t head = coxi_head_len(&prefix);
-    uint8_t *to = tail_room(link, head);
-    if (to == NULL) {
+    struct coxi_line *line = link->making ? &link->behind : &link->line;
+    if (!enqueue_head(link, line, frame->meta, frame->meta_len, payload_len)) {
         return false;
     }
-    memcpy(to, &prefix, sizeof(prefix));
-    memcpy(to + sizeof(prefix), frame->meta, frame->meta_len);
-    memset(to + sizeof(prefix) + frame->meta_len, 0,
-           head - sizeof(prefix) - frame->meta_len);
     struct coxi_chunk *last_lent = NULL;
     for (size_t i = 0; i < frame->n_payload; i++) {
         const struct iovec *segment = &frame->payload[i];
@@ -225,28 +293,25 @@ static bool enqueue(struct coxi_link *link, const struct coxi_outgoing *frame,
             continue;
         }
         if (segment->iov_len < COXI_LINK_COPY_MAX) {
-            if ((to = tail_room(link, segment->iov_len)) == NULL) {
+            uint8_t *to = tail_room(link, line, segment->iov_len);
+            if (to == NULL) {
                 return false;
             }
             memcpy(to, segment->iov_base, segment->iov_len);
             continue;
         }
-        struct coxi_chunk *chunk = chunk_new(0);
+        struct coxi_chunk *chunk = take_chunk(link, COXI_CHUNK_LENT, 0);
         if (chunk == NULL) {
             return false;
         }
         chunk->data = segment->iov_base;
         chunk->end = segment->iov_len;
-        append_chunk(link, chunk);
+        append_chunk(line, chunk);
         link->n_queued += segment->iov_len;
         last_lent = chunk;
     }
-    size_t pad = coxi_align(payload_len, 8) - payload_len;
-    if (pad > 0) {
-        if ((to = tail_room(link, pad)) == NULL) {
-            return false;
-        }
-        memset(to, 0, pad);
+    if (!enqueue_pad(link, line, payload_len)) {
+        return false;
     }
     if (last_lent != NULL) {
         last_lent->release = frame->release;
@@ -273,38 +338,140 @@ static bool is_enough(struct coxi_link *link, bool later)
     return true;
 }
 
-int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
-                   bool later)
+/* Puts a frame in line, or says why not. Locked. */
+static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
+               size_t payload_len, bool *ret_lent)
+{
+    if (coxi_link_closed(link)) {
+        return coxi_error(COX_ECLOSED, "the connection is closed");
+    }
+    if (frame->meta_len > UINT32_MAX || frame->n_payload > COXI_LINK_SEGMENTS_MAX) {
+        return coxi_error(COX_ELIMIT, "a frame of %zu bytes and %zu segments",
+                          frame->meta_len, frame->n_payload);
+    }
+    if (link->n_queued > out_max) {
+        return coxi_error(COX_EAGAIN, "%zu bytes wait for a peer that does not read",
+                          link->n_queued);
+    }
+    if (!enqueue(link, frame, payload_len, ret_lent)) {
+        /* Half a frame may be in line: nothing of it must leave any more. */
+        (void)coxi_link_mark_closed(link, COX_ENOMEM, "out of memory while sending");
+        return coxi_error_memory("sending");
+    }
+    return 0;
+}
+
+int coxi_link_put(struct coxi_link *link, const struct coxi_outgoing *frame, bool later,
+                  bool *ret_due)
 {
     size_t payload_len = 0;
     for (size_t i = 0; i < frame->n_payload; i++) {
         payload_len += frame->payload[i].iov_len;
     }
     bool lent = false;
-    int r = 0;
-    struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
-    if (coxi_link_closed(link)) {
-        r = coxi_error(COX_ECLOSED, "the connection is closed");
-    } else if (frame->meta_len > UINT32_MAX ||
-               frame->n_payload > COXI_LINK_SEGMENTS_MAX) {
-        r = coxi_error(COX_ELIMIT, "a frame of %zu bytes and %zu segments",
-                       frame->meta_len, frame->n_payload);
-    } else if (link->n_queued > out_max) {
-        r = coxi_error(COX_EAGAIN, "%zu bytes wait for a peer that does not read",
-                       link->n_queued);
-    } else if (!enqueue(link, frame, payload_len, &lent)) {
-        /* Half a frame may be in line: nothing of it must leave any more. */
-        r = coxi_error_memory("sending");
-        (void)coxi_link_mark_closed(link, r, "out of memory while sending");
-    } else if (is_enough(link, later)) {
-        flush(link, &done);
-    }
-    coxi_link_leave(link, done);
+    int r = put(link, frame, payload_len, &lent);
+    bool due = r == 0 && is_enough(link, later);
+    coxi_unlock(&link->lock);
     if (!lent && frame->release != NULL) {
         frame->release(frame->arg);
     }
     if (r == COX_ENOMEM) {
+        nng_stream_close(link->stream);
+    }
+    *ret_due = due;
+    return r;
+}
+
+int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
+                   bool later)
+{
+    bool due;
+    int r = coxi_link_put(link, frame, later, &due);
+    if (due) {
+        struct coxi_chunk *done = NULL;
+        coxi_lock(&link->lock);
+        flush(link, &done);
+        coxi_link_leave(link, done);
+    }
+    return r;
+}
+
+/* ---- frames whose payload is made */
+
+/* A chunk to make the next piece in, once one is free; NULL: closed, or no memory. Locked;
+ * may wait. */
+static struct coxi_chunk *await_chunk(struct coxi_link *link, struct coxi_chunk **done)
+{
+    while (!coxi_link_closed(link) && link->n_made == MADE_MAX &&
+           link->spares[COXI_CHUNK_MADE].n == 0) {
+        flush(link, done);
+        if (!coxi_link_closed(link) && link->spares[COXI_CHUNK_MADE].n == 0) {
+            (void)pthread_cond_wait(&link->room, &link->lock);
+        }
+    }
+    if (coxi_link_closed(link)) {
+        return NULL;
+    }
+    link->n_made += link->spares[COXI_CHUNK_MADE].n == 0;
+    return take_chunk(link, COXI_CHUNK_MADE, MADE);
+}
+
+/* Makes the next piece and puts it in line: *left goes down. Locked; unlocks meanwhile. */
+static int make_piece(struct coxi_link *link, const struct coxi_made *frame,
+                      size_t *left, struct coxi_chunk **done)
+{
+    struct coxi_chunk *chunk = await_chunk(link, done);
+    if (chunk == NULL) {
+        return coxi_link_closed(link)
+                   ? coxi_error(COX_ECLOSED, "the connection is closed")
+                   : coxi_error_memory("sending");
+    }
+    coxi_unlock(&link->lock);
+    int r = frame->make(frame->arg, chunk->own, MADE, &chunk->end);
+    assert(r != 0 || (chunk->end > 0 && chunk->end <= *left));
+    coxi_lock(&link->lock);
+    if (r != 0) {
+        chunk->next = *done;
+        *done = chunk;
+        return r;
+    }
+    append_chunk(&link->line, chunk);
+    link->n_queued += chunk->end;
+    *left -= chunk->end;
+    flush(link, done);
+    return 0;
+}
+
+int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame)
+{
+    struct coxi_chunk *done = NULL;
+    size_t left = frame->payload_len;
+    coxi_lock(&link->lock);
+    assert(!link->making);
+    link->making = true;
+    int r = coxi_link_closed(link) ? coxi_error(COX_ECLOSED, "the connection is closed")
+            : enqueue_head(link, &link->line, frame->meta, frame->meta_len, left)
+                ? 0
+                : coxi_error_memory("sending");
+    while (r == 0 && left > 0) {
+        r = make_piece(link, frame, &left, &done);
+    }
+    if (r == 0 && !enqueue_pad(link, &link->line, frame->payload_len)) {
+        r = coxi_error_memory("sending");
+    }
+    link->making = false;
+    if (link->behind.head != NULL) {
+        append_chunk(&link->line, link->behind.head);
+        link->line.tail = link->behind.tail;
+        link->behind = (struct coxi_line){NULL, NULL};
+    }
+    bool end = (r != 0 && coxi_link_mark_closed(link, r, coxi_error_text())) ||
+               (!link->sending && is_finished(link) &&
+                coxi_link_mark_closed(link, COX_ECLOSED, ""));
+    flush(link, &done);
+    coxi_link_leave(link, done);
+    if (end) {
         nng_stream_close(link->stream);
     }
     return r;
@@ -314,9 +481,10 @@ void coxi_link_beat(struct coxi_link *link)
 {
     struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
-    if (!link->sending && !coxi_link_closed(link)) {
-        uint8_t *to =
-            link->head == NULL ? tail_room(link, sizeof(struct coxi_prefix)) : NULL;
+    if (!link->sending && !link->making && !coxi_link_closed(link)) {
+        uint8_t *to = link->line.head == NULL
+                          ? tail_room(link, &link->line, sizeof(struct coxi_prefix))
+                          : NULL;
         if (to != NULL) {
             memcpy(to, &(struct coxi_prefix){COXI_LINK_MAGIC, 0, 0},
                    sizeof(struct coxi_prefix));
@@ -330,7 +498,7 @@ void coxi_link_flush(struct coxi_link *link)
 {
     struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
-    if (!link->corked) {
+    if (!link->corked || link->n_queued >= COXI_LINK_IN_MAX) {
         flush(link, &done);
     }
     coxi_link_leave(link, done);

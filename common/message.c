@@ -5,6 +5,12 @@
 
 #include "common/error.h"
 
+static int too_large(const struct coxi_message *message)
+{
+    return coxi_error(COX_ELIMIT, "a message of kind %d is too large to send",
+                      (int)message->kind);
+}
+
 int coxi_message_send(struct coxi_link *link, const struct coxi_message *message,
                       const struct coxi_payload *payload, bool later)
 {
@@ -19,10 +25,20 @@ int coxi_message_send(struct coxi_link *link, const struct coxi_message *message
         if (frame.release != NULL) {
             frame.release(frame.arg);
         }
-        return coxi_error(COX_ELIMIT, "a message of kind %d is too large to send",
-                          (int)message->kind);
+        return too_large(message);
     }
     return coxi_link_send(link, &frame, later);
+}
+
+int coxi_message_send_made(
+    struct coxi_link *link, const struct coxi_message *message, size_t payload_len,
+    int (*make)(void *arg, void *to, size_t room, size_t *ret_len), void *arg)
+{
+    struct coxi_made frame = {.payload_len = payload_len, .make = make, .arg = arg};
+    if (!coxi_message_encode(message, &frame.meta, &frame.meta_len)) {
+        return too_large(message);
+    }
+    return coxi_link_send_made(link, &frame);
 }
 
 int coxi_message_read(const struct coxi_frame *frame, struct coxi_message *ret)

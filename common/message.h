@@ -26,6 +26,12 @@ struct coxi_payload {
 int coxi_message_send(struct coxi_link *link, const struct coxi_message *message,
                       const struct coxi_payload *payload, bool later);
 
+/* The same with a payload that is made while it leaves: see coxi_link_send_made, whose
+ * errors these are, and COX_ELIMIT. */
+int coxi_message_send_made(
+    struct coxi_link *link, const struct coxi_message *message, size_t payload_len,
+    int (*make)(void *arg, void *to, size_t room, size_t *ret_len), void *arg);
+
 /* Decodes a frame's metadata, or COX_EPROTO. */
 int coxi_message_read(const struct coxi_frame *frame, struct coxi_message *ret);
 

@@ -22,12 +22,22 @@
 #include "common/window.h"
 
 enum {
-    WAITING_MAX = 4096,                    /* unanswered requests: more block */
+    META_FIRST = 256,   /* bytes of memory for an encoded message, at least */
+    META_KEPT = 4096,   /* and at most where it is kept for another request */
+    WAITING_MAX = 4096, /* unanswered requests: more block */
     WAITING_BYTES_MAX = 512 * 1024 * 1024, /* of their payloads; one may have more */
     IN_LINE_MAX = 4 * 1024 * 1024,         /* bytes in line: more block */
     SMALL_MAX = 64 * 1024,                 /* longer payloads go over data */
     BACKOFF_FIRST_MS = 5,
     BACKOFF_MAX_MS = 500,
+};
+
+/* An encoded message, kept for sending it again. */
+struct coxi_psc_meta {
+    struct coxi_psc_meta *next; /* of those that are not in use */
+    size_t capacity;
+    size_t len;
+    _Alignas(8) uint8_t bytes[];
 };
 
 struct channel {
@@ -51,6 +61,8 @@ struct coxi_psc {
     pthread_cond_t changed;
     struct coxi_window waiting;
     size_t waiting_bytes;
+    struct coxi_psc_meta
+        *metas; /* not in use: as many as ever were, at most WAITING_MAX */
     uint64_t next_id;
     uint64_t incarnation;
     int failed; /* 0, or why nothing works any more */
@@ -69,38 +81,47 @@ static size_t payload_len(const struct coxi_psc_request *request)
     return len;
 }
 
+/* The encoded message is not needed any more. Locked. */
+static void drop_meta(struct coxi_psc *psc, struct coxi_psc_request *request)
+{
+    struct coxi_psc_meta *meta = request->meta;
+    request->meta = NULL;
+    if (meta != NULL && meta->capacity <= META_KEPT) {
+        meta->next = psc->metas;
+        psc->metas = meta;
+    } else {
+        free(meta);
+    }
+}
+
 /* Takes a request out of `waiting`; NULL: it is not there. Locked. */
 static struct coxi_psc_request *delist(struct coxi_psc *psc, uint64_t id)
 {
     struct coxi_psc_request *request = coxi_window_take(&psc->waiting, id);
     if (request != NULL) {
+        drop_meta(psc, request);
         psc->waiting_bytes -= payload_len(request);
         (void)pthread_cond_broadcast(&psc->changed);
     }
     return request;
 }
 
-static void finish(struct coxi_psc_request *request, int code,
-                   const struct coxi_message *answer, void *payload, size_t len)
-{
-    free(request->meta);
-    request->meta = NULL;
-    request->done(request, code, answer, payload, len);
-}
-
-/* Puts the request in line; a flush sends it. */
-static void send_request(struct coxi_link *link, const struct coxi_psc_request *request)
+/* Puts the request in line; true: it is time for a flush, without the lock. Locked. */
+static bool put_request(struct coxi_link *link, const struct coxi_psc_request *request,
+                        bool later)
 {
     struct coxi_outgoing frame = {
-        .meta = request->meta,
-        .meta_len = request->meta_len,
+        .meta = request->meta->bytes,
+        .meta_len = request->meta->len,
         .payload = request->payload,
         .n_payload = request->n_payload,
     };
-    int r = coxi_link_send(link, &frame, true);
+    bool due;
+    int r = coxi_link_put(link, &frame, later, &due);
     if (r != 0 && r != COX_ECLOSED) {
         coxi_link_close(link, r, "a request could not be sent"); /* the next one does */
     }
+    return due;
 }
 
 /* A reference to the link of the request's channel, if that is up. Locked. */
@@ -139,7 +160,7 @@ static void end_requests(struct channel *channel)
     int code;
     struct coxi_psc_request *request;
     while ((request = next_to_end(channel, &code)) != NULL) {
-        finish(request, code, NULL, NULL, 0);
+        request->done(request, code, NULL, NULL, 0);
     }
 }
 
@@ -196,12 +217,13 @@ static int greeted(struct channel *channel, const struct coxi_hello *hello)
         for (uint64_t id = psc->waiting.first; id < psc->waiting.next; id++) {
             struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
             if (request != NULL && request->channel == channel->kind) {
-                send_request(channel->link, request);
+                (void)put_request(channel->link, request, true);
             }
         }
         (void)pthread_cond_broadcast(&psc->changed);
     }
     coxi_unlock(&psc->lock);
+    coxi_link_flush(channel->link);
     if (other && psc->options.same_incarnation) {
         return coxi_error(COX_EPSLOST, "it was restarted and has lost its state");
     }
@@ -249,7 +271,7 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
         frame->payload != request->into && frame->payload_len > 0) {
         memcpy(request->into, frame->payload, frame->payload_len);
     }
-    finish(request, 0, &message, frame->payload, frame->payload_len);
+    request->done(request, 0, &message, frame->payload, frame->payload_len);
     return 0;
 }
 
@@ -452,19 +474,40 @@ const char *coxi_psc_address(const struct coxi_psc *psc)
     return psc->address;
 }
 
-/* The encoded message, kept for sending it again. */
-static int encode(struct coxi_message *message, struct coxi_psc_request *request)
+/* Memory for an encoded message. Locked. */
+static struct coxi_psc_meta *take_meta(struct coxi_psc *psc, size_t len)
 {
-    const void *meta;
-    if (!coxi_message_encode(message, &meta, &request->meta_len)) {
+    struct coxi_psc_meta *meta = psc->metas;
+    if (meta != NULL) {
+        psc->metas = meta->next;
+    }
+    if (meta == NULL || meta->capacity < len) {
+        size_t capacity = len > META_FIRST ? len : META_FIRST;
+        free(meta);
+        meta = malloc(sizeof(*meta) + capacity);
+        if (meta != NULL) {
+            meta->capacity = capacity;
+        }
+    }
+    return meta;
+}
+
+/* Locked. */
+static int encode(struct coxi_psc *psc, struct coxi_message *message,
+                  struct coxi_psc_request *request)
+{
+    const void *bytes;
+    size_t len;
+    if (!coxi_message_encode(message, &bytes, &len)) {
         return coxi_error(COX_ELIMIT, "a request of kind %d is too large to send",
                           (int)message->kind);
     }
-    request->meta = malloc(request->meta_len);
+    request->meta = take_meta(psc, len);
     if (request->meta == NULL) {
         return coxi_error_memory("a request");
     }
-    memcpy(request->meta, meta, request->meta_len);
+    request->meta->len = len;
+    memcpy(request->meta->bytes, bytes, len);
     return 0;
 }
 
@@ -484,7 +527,7 @@ static int enlist(struct coxi_psc *psc, struct coxi_message *message,
                           psc->address, psc->failed_text);
     }
     request->id = message->request = psc->next_id;
-    int r = encode(message, request);
+    int r = encode(psc, message, request);
     if (r == 0) {
         r = coxi_window_put(&psc->waiting, request->id, request);
     }
@@ -497,8 +540,7 @@ static int enlist(struct coxi_psc *psc, struct coxi_message *message,
         }
     }
     if (r != 0) {
-        free(request->meta);
-        request->meta = NULL;
+        drop_meta(psc, request);
     }
     return r;
 }
@@ -522,15 +564,14 @@ int coxi_psc_submit(struct coxi_psc *psc, const struct coxi_message *message,
         coxi_link_unref(link);
     }
     /* In line under the lock: once it is released, the request may be answered and
-     * gone. */
+     * gone. Not sent under it. */
     coxi_lock(&psc->lock);
     int r = enlist(psc, &numbered, request);
     link = r == 0 ? link_of(psc, request->channel) : NULL;
-    if (link != NULL) {
-        send_request(link, request); /* if it breaks, the next one sends it */
-    }
+    /* If the link breaks, the next one sends it. */
+    bool due = link != NULL && put_request(link, request, later);
     coxi_unlock(&psc->lock);
-    if (link != NULL && !later) {
+    if (due) {
         coxi_link_flush(link);
     }
     coxi_link_unref(link);
@@ -598,6 +639,11 @@ void coxi_psc_close(struct coxi_psc *psc)
         }
     }
     coxi_window_fini(&psc->waiting);
+    while (psc->metas != NULL) {
+        struct coxi_psc_meta *meta = psc->metas;
+        psc->metas = meta->next;
+        free(meta);
+    }
     (void)pthread_cond_destroy(&psc->changed);
     (void)pthread_mutex_destroy(&psc->lock);
     free(psc->address);

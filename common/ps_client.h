@@ -49,8 +49,7 @@ struct coxi_psc_request {
                  const struct coxi_message *answer, void *payload, size_t payload_len);
 
     /* The ps client's own. */
-    uint8_t *meta;
-    size_t meta_len;
+    struct coxi_psc_meta *meta;
     uint64_t id;
     uint64_t deadline_ms;
     enum coxi_channel channel;

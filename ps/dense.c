@@ -141,18 +141,23 @@ static pthread_mutex_t *lock_of(struct coxi_dense *dense, size_t at)
     return &dense->locks[at / COXI_DENSE_BLOCK % STRIPES];
 }
 
+void coxi_dense_read(struct coxi_dense *dense, size_t at, size_t len, void *ret)
+{
+    uint8_t *to = ret;
+    for (size_t end = at + len; at < end;) {
+        size_t n = part_of(at, end);
+        coxi_lock(lock_of(dense, at));
+        memcpy(to, dense->data + at, n);
+        coxi_unlock(lock_of(dense, at));
+        to += n;
+        at += n;
+    }
+}
+
 void coxi_dense_pull(struct coxi_dense *dense, uint64_t begin, uint64_t count,
                      void *ret)
 {
-    size_t start = begin * dense->row_bytes;
-    size_t end = start + count * dense->row_bytes;
-    for (size_t at = start; at < end;) {
-        size_t n = part_of(at, end);
-        coxi_lock(lock_of(dense, at));
-        memcpy((uint8_t *)ret + (at - start), dense->data + at, n);
-        coxi_unlock(lock_of(dense, at));
-        at += n;
-    }
+    coxi_dense_read(dense, begin * dense->row_bytes, count * dense->row_bytes, ret);
 }
 
 /* ---- gradients */

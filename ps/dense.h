@@ -20,7 +20,11 @@ void coxi_dense_free(struct coxi_dense *dense); /* takes NULL */
 /* True where `op` can be applied to elements of the variable's type. */
 bool coxi_dense_takes(const struct coxi_variable *variable, enum coxi_op op);
 
-/* Copies `count` rows from row `begin` of the shard. In range, see coxi_dense_holds. */
+/* Copies the bytes [at, at + len) of the shard, which has them; each block of them in one
+ * state. */
+void coxi_dense_read(struct coxi_dense *dense, size_t at, size_t len, void *ret);
+
+/* Copies `count` rows from row `begin` of the shard, which has them. */
 void coxi_dense_pull(struct coxi_dense *dense, uint64_t begin, uint64_t count,
                      void *ret);
 

@@ -11,6 +11,9 @@
 #include "common/server.h"
 #include "ps/store.h"
 
+_Static_assert((int)COXI_PULL_ROOM <= (int)COXI_LINK_MADE_ROOM,
+               "what a link has room for is enough");
+
 struct coxi_ps {
     struct coxi_store *store;
     struct coxi_server *server;
@@ -27,26 +30,45 @@ static int answer_status(struct coxi_peer *peer, const struct coxi_message *requ
     return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
+/* An answer that is being made, and of what. */
+struct answer {
+    struct coxi_store *store;
+    struct coxi_pulling pulling;
+};
+
+static int make_answer(void *arg, void *to, size_t room, size_t *ret_len)
+{
+    struct answer *answer = arg;
+    return coxi_store_pull_some(answer->store, &answer->pulling, to, room, ret_len);
+}
+
+/* A short answer waits for others of its batch; a long one is made while it leaves. */
 static int answer_pull(struct coxi_ps *ps, struct coxi_peer *peer,
                        const struct coxi_message *request,
                        const struct coxi_frame *frame)
 {
+    struct coxi_message message = {.request = request->request, .kind = COXI_PULLED};
+    struct answer answer = {.store = ps->store};
+    int r = coxi_store_pull_begin(ps->store, &request->pull, frame->payload,
+                                  frame->payload_len, &answer.pulling);
+    size_t len = answer.pulling.left;
+    if (r == 0 && len >= COXI_LINK_COPY_MAX) {
+        return coxi_message_send_made(peer->link, &message, len, make_answer, &answer);
+    }
     peer->scratch.len = 0;
-    int r = coxi_store_pull(ps->store, &request->pull, frame->payload,
-                            frame->payload_len, &peer->scratch);
+    if (r == 0 && len > 0) {
+        r = coxi_buffer_reserve(&peer->scratch, COXI_PULL_ROOM);
+    }
+    if (r == 0 && len > 0) {
+        r = coxi_store_pull_some(ps->store, &answer.pulling, peer->scratch.data,
+                                 COXI_PULL_ROOM, &peer->scratch.len);
+    }
     if (r != 0) {
         return answer_status(peer, request, COXI_PULLED, r);
     }
-    struct coxi_message answer = {.request = request->request, .kind = COXI_PULLED};
-    struct iovec segment = {peer->scratch.data, peer->scratch.len};
+    struct iovec segment = {peer->scratch.data, len};
     struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
-    if (segment.iov_len >= COXI_LINK_COPY_MAX) {
-        /* Lent to the link, which frees it; the next answer gets memory of its own. */
-        payload.release = free;
-        payload.arg = peer->scratch.data;
-        peer->scratch = (struct coxi_buffer){0};
-    }
-    return coxi_message_send(peer->link, &answer, &payload, false);
+    return coxi_message_send(peer->link, &message, &payload, false);
 }
 
 static int answer_commit(struct coxi_ps *ps, struct coxi_peer *peer,

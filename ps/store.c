@@ -246,8 +246,9 @@ static int find_part(const struct coxi_store *store, uint64_t id, uint64_t begin
     return 0;
 }
 
-static int pull_item(const struct coxi_store *store, const struct coxi_pull_item *item,
-                     const uint8_t **keys, size_t *keys_len, struct coxi_buffer *ret)
+/* Takes an item's keys off *keys_len, and adds its answer to *bytes. */
+static int check_item(const struct coxi_store *store, const struct coxi_pull_item *item,
+                      size_t *keys_len, size_t *bytes)
 {
     struct coxi_part *part = NULL;
     uint64_t begin = 0;
@@ -255,46 +256,126 @@ static int pull_item(const struct coxi_store *store, const struct coxi_pull_item
     if (r != 0) {
         return r;
     }
-    size_t bytes = item->count * coxi_variable_row_bytes(part->variable);
     size_t len = part->table != NULL ? item->count * sizeof(uint64_t) : 0;
     if (len > *keys_len) {
         return coxi_error(COX_EINVAL, "keys of table '%s' are missing",
                           part->variable->name);
     }
-    if (bytes > COXI_PAYLOAD_MAX - ret->len) {
+    size_t values = item->count * coxi_variable_row_bytes(part->variable);
+    if (values > COXI_PAYLOAD_MAX - *bytes) {
         return coxi_error(COX_ELIMIT, "a pull of more than %zu bytes",
                           COXI_PAYLOAD_MAX);
     }
-    r = coxi_buffer_reserve(ret, bytes);
+    *keys_len -= len;
+    *bytes += values;
+    return 0;
+}
+
+int coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull,
+                          const void *keys, size_t len, struct coxi_pulling *ret)
+{
+    size_t bytes = 0;
+    (void)pthread_rwlock_rdlock(&store->registry);
+    int r = check_target(store, &pull->session, pull->incarnation);
+    for (size_t i = 0; r == 0 && i < pull->n_items; i++) {
+        r = check_item(store, &pull->items[i], &len, &bytes);
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    if (r == 0 && len > 0) {
+        r = coxi_error(COX_EINVAL, "a pull has %zu bytes more than its keys", len);
+    }
     if (r != 0) {
         return r;
     }
-    if (part->table != NULL) {
-        coxi_table_pull(part->table, (const uint64_t *)(const void *)*keys, item->count,
-                        ret->data + ret->len);
-        *keys += len;
-        *keys_len -= len;
-    } else {
-        coxi_dense_pull(part->dense, begin, item->count, ret->data + ret->len);
-    }
-    ret->len += bytes;
+    atomic_fetch_add_explicit(&store->pulls, 1, memory_order_relaxed);
+    *ret = (struct coxi_pulling){.pull = pull, .keys = keys, .left = bytes};
     return 0;
+}
+
+/* The rows of a table that come next and fit: how many bytes. */
+static size_t pull_rows(struct coxi_pulling *p, struct coxi_part *part, uint64_t count,
+                        uint8_t *to, size_t room)
+{
+    size_t row_bytes = coxi_variable_row_bytes(part->variable);
+    uint64_t fit = room / row_bytes;
+    uint64_t n = count - p->at < fit ? count - p->at : fit;
+    coxi_table_pull(part->table, p->keys, n, to);
+    p->keys += n;
+    p->at += n;
+    return n * row_bytes;
+}
+
+/* The blocks of `bytes` from byte `begin` of a shard that come next and fit. */
+static size_t pull_blocks(struct coxi_pulling *p, struct coxi_part *part, size_t begin,
+                          size_t bytes, uint8_t *to, size_t room)
+{
+    size_t from = begin + p->at;
+    size_t n = bytes - p->at;
+    if (n > room) {
+        n = room - (from + room) % COXI_DENSE_BLOCK;
+    }
+    coxi_dense_read(part->dense, from, n, to);
+    p->at += n;
+    return n;
+}
+
+/* What fits of the item that comes next; *ret_len 0: nothing does. */
+static int pull_piece(const struct coxi_store *store, struct coxi_pulling *p,
+                      uint8_t *to, size_t room, size_t *ret_len)
+{
+    const struct coxi_pull_item *item = &p->pull->items[p->item];
+    struct coxi_part *part = NULL;
+    uint64_t begin = 0;
+    int r = find_part(store, item->variable, item->begin, item->count, &part, &begin);
+    if (r != 0) {
+        return r;
+    }
+    size_t row_bytes = coxi_variable_row_bytes(part->variable);
+    size_t end = part->table != NULL ? item->count : item->count * row_bytes;
+    *ret_len = part->table != NULL
+                   ? pull_rows(p, part, item->count, to, room)
+                   : pull_blocks(p, part, begin * row_bytes, end, to, room);
+    if (p->at == end) {
+        p->item++;
+        p->at = 0;
+    }
+    return 0;
+}
+
+int coxi_store_pull_some(struct coxi_store *store, struct coxi_pulling *pulling,
+                         void *to, size_t room, size_t *ret_len)
+{
+    const struct coxi_pull *pull = pulling->pull;
+    size_t len = 0;
+    (void)pthread_rwlock_rdlock(&store->registry);
+    int r = check_target(store, &pull->session, pull->incarnation);
+    while (r == 0 && pulling->left > len && room - len >= COXI_PULL_ROOM / 2) {
+        size_t n = 0;
+        r = pull_piece(store, pulling, (uint8_t *)to + len, room - len, &n);
+        len += n;
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    if (r == 0) {
+        pulling->left -= len;
+        *ret_len = len;
+    }
+    return r;
 }
 
 int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
                     const void *keys, size_t len, struct coxi_buffer *ret)
 {
-    const uint8_t *at = keys;
-    (void)pthread_rwlock_rdlock(&store->registry);
-    int r = check_target(store, &pull->session, pull->incarnation);
-    for (size_t i = 0; r == 0 && i < pull->n_items; i++) {
-        r = pull_item(store, &pull->items[i], &at, &len, ret);
+    struct coxi_pulling pulling;
+    int r = coxi_store_pull_begin(store, pull, keys, len, &pulling);
+    if (r == 0) {
+        r = coxi_buffer_reserve(ret, pulling.left + COXI_PULL_ROOM);
     }
-    if (r == 0 && len > 0) {
-        r = coxi_error(COX_EINVAL, "a pull has %zu bytes more than its keys", len);
+    while (r == 0 && pulling.left > 0) {
+        size_t n = 0;
+        r = coxi_store_pull_some(store, &pulling, ret->data + ret->len,
+                                 pulling.left + COXI_PULL_ROOM, &n);
+        ret->len += n;
     }
-    atomic_fetch_add_explicit(&store->pulls, r == 0, memory_order_relaxed);
-    (void)pthread_rwlock_unlock(&store->registry);
     return r;
 }
 

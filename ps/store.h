@@ -47,6 +47,28 @@ int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
                     const void *keys, size_t len, struct coxi_buffer *ret);
 
 /*
+ * The same piece by piece, so that a long answer needs no memory of its own: begin checks,
+ * and says how long it is; some puts the next bytes at `to`, as many as fit `room`, which is
+ * COXI_PULL_ROOM at least, in whole rows of tables and blocks of dense variables. The pull
+ * and its keys are borrowed until the last. No lock is held in between: some fails with
+ * COX_EFENCED where another client has come meanwhile.
+ */
+enum { COXI_PULL_ROOM = 64 * 1024 };
+
+struct coxi_pulling {
+    const struct coxi_pull *pull;
+    const uint64_t *keys; /* of what comes next */
+    size_t item;          /* which that is */
+    uint64_t at;          /* table: its first row; dense: byte */
+    size_t left;          /* bytes */
+};
+
+int coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull,
+                          const void *keys, size_t len, struct coxi_pulling *ret);
+int coxi_store_pull_some(struct coxi_store *store, struct coxi_pulling *pulling,
+                         void *to, size_t room, size_t *ret_len);
+
+/*
  * Applies a commit as a whole, once: *ret_duplicate tells that it had been. `payload`
  * is 8-aligned. Errors as coxi_store_pull and COX_ENOMEM, COX_ELIMIT; nothing is
  * applied then.
