@@ -170,7 +170,8 @@ struct pair_run {
     atomic_int_least64_t n_left; /* requests that may still be sent */
     uint64_t n_done;
     uint64_t n_rows;
-    int n_flying; /* guarded by pair->lock */
+    size_t n_posted; /* the posting thread's */
+    int n_flying;    /* guarded by pair->lock */
 };
 
 static size_t max_count(const struct pair_load *load)
@@ -283,6 +284,9 @@ static void done(struct coxi_psc_request *request, int code,
     if (run->load.push) {
         advance(run->pair, flight->closure);
     }
+    if (run->load.answered != NULL) {
+        run->load.answered(run->load.arg);
+    }
     if (may_send(run)) {
         send_next(run, flight, true);
     } else {
@@ -350,7 +354,7 @@ static void start(struct pair_run *run, int64_t n_requests)
     coxi_psc_flush(run->pair->psc);
 }
 
-static void finish(struct pair_run *run)
+void pair_run_wait(struct pair_run *run)
 {
     coxi_lock(&run->pair->lock);
     while (run->n_flying > 0) {
@@ -367,7 +371,7 @@ void pair_run_start(struct pair_run *run)
 uint64_t pair_run_stop(struct pair_run *run)
 {
     atomic_store(&run->going, false);
-    finish(run);
+    pair_run_wait(run);
     return run->n_done;
 }
 
@@ -375,7 +379,7 @@ void pair_run_once(struct pair_run *run)
 {
     run->set = 0;
     start(run, (int64_t)run->load.n_sets);
-    finish(run);
+    pair_run_wait(run);
 }
 
 static struct bench_sample cpu_since(const struct pair *pair, double cpu, double cpu_ps,
@@ -409,14 +413,18 @@ struct bench_sample pair_run_for(struct pair_run *run, double seconds,
     return sample;
 }
 
-void pair_run_ask(struct pair_run *run)
+void pair_run_post(struct pair_run *run)
 {
     struct pair *pair = run->pair;
     coxi_lock(&pair->lock);
-    run->n_flying = 1;
+    while (run->n_flying == run->load.outstanding) {
+        (void)pthread_cond_wait(&pair->changed, &pair->lock);
+    }
+    run->n_flying++;
     coxi_unlock(&pair->lock);
-    send_next(run, &run->flights[0], false);
-    finish(run);
+    /* They are answered in order. */
+    send_next(run, &run->flights[run->n_posted++ % (size_t)run->load.outstanding],
+              false);
 }
 
 struct bench_sample pair_run_singly(struct pair_run *run, double seconds)
@@ -430,7 +438,8 @@ struct bench_sample pair_run_singly(struct pair_run *run, double seconds)
     size_t n = 0;
     while (now - begin < seconds && n < SAMPLES_MAX) {
         double before = now;
-        pair_run_ask(run);
+        pair_run_post(run);
+        pair_run_wait(run);
         now = bench_now();
         samples[n++] = (now - before) * 1e6;
     }

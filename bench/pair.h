@@ -56,6 +56,8 @@ struct pair_load {
     size_t stride;
     size_t row_bytes;
     int outstanding;
+    void (*answered)(void *arg); /* on the receiving thread, for each; or NULL */
+    void *arg;
 };
 
 struct pair_run;
@@ -73,10 +75,12 @@ struct bench_sample pair_run_for(struct pair_run *run, double seconds,
 /* Each set of keys once. */
 void pair_run_once(struct pair_run *run);
 
-/* One request, waited for by the thread that asks. Not while others of the run are sent. */
-void pair_run_ask(struct pair_run *run);
+/* One request, which blocks only while `outstanding` are under way. Not while others of the
+ * run are sent in other ways; before that, and before its end, wait for those that are. */
+void pair_run_post(struct pair_run *run);
+void pair_run_wait(struct pair_run *run);
 
-/* Such requests one after the other; latencies. */
+/* One at a time, waited for by the thread that asks; latencies. */
 struct bench_sample pair_run_singly(struct pair_run *run, double seconds);
 
 /*

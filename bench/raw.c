@@ -298,10 +298,14 @@ void raw_push(struct raw *raw, size_t bytes)
     read_all(raw->fd, answer, sizeof(answer));
 }
 
-void raw_exchange(struct raw *raw)
+void raw_ask(struct raw *raw)
+{
+    send_message(raw, SMALL - sizeof(struct head), SMALL);
+}
+
+void raw_await(struct raw *raw)
 {
     uint8_t answer[SMALL];
-    send_message(raw, SMALL - sizeof(struct head), SMALL);
     read_all(raw->fd, answer, sizeof(answer));
 }
 
@@ -313,7 +317,8 @@ double raw_round_trip(struct raw *raw, double seconds)
     double now = start;
     while (now - start < seconds && n < SAMPLES_MAX) {
         double before = now;
-        raw_exchange(raw);
+        raw_ask(raw);
+        raw_await(raw);
         now = bench_now();
         samples[n++] = (now - before) * 1e6;
     }

@@ -35,8 +35,9 @@ double raw_bandwidth(struct raw *raw, size_t bytes, bool applied, double seconds
 /* One such message, applied, and its answer. */
 void raw_push(struct raw *raw, size_t bytes);
 
-/* One small request, and its answer. */
-void raw_exchange(struct raw *raw);
+/* A small request; its answer. */
+void raw_ask(struct raw *raw);
+void raw_await(struct raw *raw);
 
 /* Requests and answers of `bytes` (64 to RAW_SMALL_MAX), `outstanding` at a time, one
  * write a message; 1/s. */

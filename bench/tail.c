@@ -29,23 +29,53 @@ static void await(double moment)
     }
 }
 
-/* Calls `exchange` at the pace; latencies count from when its turn is. */
-static struct bench_sample pace(void (*exchange)(void *arg), void *arg, double seconds)
+/* Requests at the pace, each when it is due whatever has become of the others, and how long
+ * after that each was answered. */
+struct paced {
+    double start; /* request i is due i / PER_SECOND later */
+    size_t n;
+    size_t n_answered; /* the thread's that receives */
+    double late_us[SAMPLES_MAX];
+};
+
+static double due(const struct paced *paced, size_t i)
 {
-    static double samples[SAMPLES_MAX];
-    double start = bench_now();
-    size_t n = 0;
-    for (; n < SAMPLES_MAX && (double)n / PER_SECOND < seconds; n++) {
-        double due = start + (double)n / PER_SECOND;
-        await(due);
-        exchange(arg);
-        samples[n] = (bench_now() - due) * 1e6;
+    return paced->start + (double)i / PER_SECOND;
+}
+
+static void paced_answered(void *arg)
+{
+    struct paced *paced = arg;
+    size_t i = paced->n_answered++;
+    paced->late_us[i] = (bench_now() - due(paced, i)) * 1e6;
+}
+
+static void paced_begin(struct paced *paced, double seconds)
+{
+    paced->n = (size_t)(seconds * PER_SECOND);
+    paced->n = paced->n < SAMPLES_MAX ? paced->n : SAMPLES_MAX;
+    paced->n_answered = 0;
+    paced->start = bench_now();
+}
+
+static void paced_ask(const struct paced *paced, void (*ask)(void *arg), void *arg)
+{
+    for (size_t i = 0; i < paced->n; i++) {
+        await(due(paced, i));
+        ask(arg);
     }
-    struct bench_sample sample = {.p50_us = bench_quantile(samples, n, 0.5),
-                                  .p99_us = bench_quantile(samples, n, 0.99)};
+}
+
+static struct bench_sample paced_end(struct paced *paced)
+{
+    struct bench_sample sample = {
+        .p50_us = bench_quantile(paced->late_us, paced->n, 0.5),
+        .p99_us = bench_quantile(paced->late_us, paced->n, 0.99)};
     sample.value = sample.p99_us;
     return sample;
 }
+
+static struct paced paced;
 
 /* ---- raw */
 
@@ -63,36 +93,51 @@ static void *push_raw(void *arg)
     return NULL;
 }
 
-static void exchange_raw(void *arg)
+static void ask_raw(void *arg)
 {
-    raw_exchange(arg);
+    raw_ask(arg);
+}
+
+static void *receive_raw(void *arg)
+{
+    while (paced.n_answered < paced.n) {
+        raw_await(arg);
+        paced_answered(&paced);
+    }
+    return NULL;
 }
 
 static double measure_raw(struct raw *raw, struct raw_load *load, double seconds)
 {
-    pthread_t thread;
+    pthread_t pusher;
+    pthread_t receiver;
     atomic_store(&load->going, true);
-    bench_check(coxi_thread_start(&thread, "push", push_raw, load), "thread");
-    double p99_us = pace(exchange_raw, raw, seconds).p99_us;
+    bench_check(coxi_thread_start(&pusher, "push", push_raw, load), "thread");
+    paced_begin(&paced, seconds);
+    bench_check(coxi_thread_start(&receiver, "receive", receive_raw, raw), "thread");
+    paced_ask(&paced, ask_raw, raw);
+    (void)pthread_join(receiver, NULL);
     atomic_store(&load->going, false);
-    (void)pthread_join(thread, NULL);
-    return p99_us;
+    (void)pthread_join(pusher, NULL);
+    return paced_end(&paced).p99_us;
 }
 
-/* ---- */
+/* ---- a ps */
 
-static void exchange_pull(void *arg)
+static void ask_pull(void *arg)
 {
-    pair_run_ask(arg);
+    pair_run_post(arg);
 }
 
 static struct bench_sample measure_pair(struct pair_run *pull, struct pair_run *push,
                                         double seconds)
 {
     pair_run_start(push);
-    struct bench_sample sample = pace(exchange_pull, pull, seconds);
+    paced_begin(&paced, seconds);
+    paced_ask(&paced, ask_pull, pull);
+    pair_run_wait(pull);
     (void)pair_run_stop(push);
-    return sample;
+    return paced_end(&paced);
 }
 
 static void measure(struct bench *bench, enum pair_transport transport)
@@ -118,7 +163,9 @@ static void measure(struct bench *bench, enum pair_transport transport)
                             .n_sets = 1,
                             .stride = 1,
                             .row_bytes = COLUMNS * sizeof(float),
-                            .outstanding = 1},
+                            .outstanding = PAIR_OUTSTANDING_MAX,
+                            .answered = paced_answered,
+                            .arg = &paced},
         &pull);
     pair_run_open(
         &pair,
