@@ -7,7 +7,7 @@
 
 #include "bench/bench.h"
 #include "common/loop.h"
-#include "common/ps_client.h"
+#include "common/ps_round.h"
 #include "common/rule.h"
 
 struct pair {
