@@ -20,6 +20,7 @@ struct bench {
     const char *only; /* the one measurement that is wanted, or NULL */
     uint32_t workers; /* case scale: how many */
     uint32_t ps;
+    uint64_t rows;   /* case table: how many its memory is measured with */
     char self[4096]; /* this program */
     char dir[64];    /* for files; removed at the end */
     bool headed;     /* the table's head has been printed */
@@ -96,6 +97,7 @@ void bench_train(struct bench *bench);
 void bench_scale(struct bench *bench);
 void bench_recovery(struct bench *bench);
 void bench_footprint(struct bench *bench);
+void bench_table(struct bench *bench);
 void bench_serve_link(const char *url);
 void bench_serve_raw(bool tcp);
 

@@ -31,7 +31,7 @@ static const struct {
     {"push", bench_push},         {"tail", bench_tail},
     {"schedule", bench_schedule}, {"train", bench_train},
     {"recovery", bench_recovery}, {"footprint", bench_footprint},
-    {"scale", bench_scale},
+    {"scale", bench_scale},       {"table", bench_table},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -44,6 +44,7 @@ struct config {
     int64_t workers;
     int64_t ps;
     int64_t args;
+    int64_t rows;
     const char *serve;
 };
 
@@ -88,6 +89,13 @@ static const struct coxi_option options[] = {
      .max = 16 << 20,
      .fallback = "1024",
      .help = "bytes of the argument, and of the result, of closures that have them"},
+    {.name = "rows",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, rows),
+     .min = 1000,
+     .max = 1000000000,
+     .fallback = "10000000",
+     .help = "rows whose memory the case table measures"},
     {.name = "serve",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, serve),
@@ -101,7 +109,9 @@ static const struct coxi_program program = {
                "ps), tail (a "
                "busy\nps), schedule (closures), train (the click model), recovery "
                "(workers that "
-               "die),\nfootprint (idle processes, memory), scale (many workers).\n"
+               "die),\nfootprint (idle processes, memory), scale (many workers), table "
+               "(rows in "
+               "one\nthread).\n"
                "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,
@@ -402,8 +412,9 @@ int main(int argc, char **argv)
         return serve(config.serve);
     }
     if (r == 0 && rest == argc && !config.all) {
-        r = coxi_error(COX_EINVAL, "which case? wire, pull, push, tail, schedule, "
-                                   "train, recovery, footprint, scale, or --all");
+        r = coxi_error(COX_EINVAL,
+                       "which case? wire, pull, push, tail, schedule, "
+                       "train, recovery, footprint, scale, table, or --all");
     }
     for (int i = rest; r == 0 && i < argc; i++) {
         r = is_case(argv[i]) ? 0
@@ -423,6 +434,7 @@ int main(int argc, char **argv)
     bench.only = config.only;
     bench.workers = (uint32_t)config.workers;
     bench.ps = (uint32_t)config.ps;
+    bench.rows = (uint64_t)config.rows;
     (void)signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < N_CASES; i++) {
         if (is_asked(cases[i].name, &config, argv + rest)) {

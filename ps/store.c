@@ -386,6 +386,7 @@ struct ready_update {
     enum coxi_op op;
     uint64_t begin;
     uint64_t count;
+    const uint64_t *keys; /* of a table */
     struct coxi_row **rows;
     const void *values;
 };
@@ -420,8 +421,9 @@ static int prepare_update(const struct coxi_store *store,
         if (ret->rows == NULL) {
             return coxi_error_memory("an update");
         }
-        r = coxi_table_resolve(ret->part->table, (const uint64_t *)(const void *)*at,
-                               update->count, ret->rows);
+        ret->keys = (const uint64_t *)(const void *)*at;
+        r = coxi_table_resolve(ret->part->table, ret->op, ret->keys, update->count,
+                               ret->rows);
     }
     *at += keys_len + values_len;
     *len -= keys_len + values_len;
@@ -431,8 +433,8 @@ static int prepare_update(const struct coxi_store *store,
 static void apply_update(const struct ready_update *update)
 {
     if (update->part->table != NULL) {
-        coxi_table_update(update->part->table, update->rows, update->count, update->op,
-                          update->values);
+        coxi_table_update(update->part->table, update->op, update->keys, update->rows,
+                          update->count, update->values);
     } else {
         coxi_dense_update(update->part->dense, update->begin, update->count, update->op,
                           update->values);

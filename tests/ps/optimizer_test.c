@@ -100,8 +100,8 @@ static size_t push_rows(struct coxi_table *table, int step,
             keys[n++] = row;
         }
     }
-    assert_code(0, coxi_table_resolve(table, keys, n, rows));
-    coxi_table_update(table, rows, n, COXI_OP_GRADIENT, gradients[0]);
+    assert_code(0, coxi_table_resolve(table, COXI_OP_GRADIENT, keys, n, rows));
+    coxi_table_update(table, COXI_OP_GRADIENT, keys, rows, n, gradients[0]);
     return n;
 }
 
@@ -270,12 +270,12 @@ TEST(a_row_of_adam_counts_its_own_steps)
     const float g[1] = {7};
     float w[2];
     assert_code(0, coxi_table_new(&v, &table));
-    assert_code(0, coxi_table_resolve(table, keys, 2, rows));
+    assert_code(0, coxi_table_resolve(table, COXI_OP_GRADIENT, keys, 2, rows));
     for (int i = 0; i < 50; i++) {
-        coxi_table_update(table, rows, 1, COXI_OP_GRADIENT, g);
+        coxi_table_update(table, COXI_OP_GRADIENT, keys, rows, 1, g);
     }
-    coxi_table_update(table, rows + 1, 1, COXI_OP_GRADIENT, g);
-    coxi_table_update(table, rows, 0, COXI_OP_GRADIENT, g); /* no step */
+    coxi_table_update(table, COXI_OP_GRADIENT, keys + 1, rows + 1, 1, g);
+    coxi_table_update(table, COXI_OP_GRADIENT, keys, rows, 0, g); /* no step */
     assert_int_equal(51, coxi_table_step(table));
     coxi_table_pull(table, keys, 2, w);
     assert_true(fabsf(w[0] + 25) < 1e-4F);

@@ -38,8 +38,8 @@ static void update(struct coxi_table *table, const uint64_t *keys, size_t n,
 {
     struct coxi_row *rows[64];
     assert_true(n <= 64);
-    assert_code(0, coxi_table_resolve(table, keys, n, rows));
-    coxi_table_update(table, rows, n, op, values);
+    assert_code(0, coxi_table_resolve(table, op, keys, n, rows));
+    coxi_table_update(table, op, keys, rows, n, values);
 }
 
 /* A different key for every i, spread over all 64 bits. */
@@ -152,13 +152,13 @@ TEST(table_rows_never_move)
     for (uint64_t i = 0; i < N; i++) {
         keys[i] = key_of(i);
     }
-    assert_code(0, coxi_table_resolve(table, keys, N, before));
+    assert_code(0, coxi_table_resolve(table, COXI_OP_ADD, keys, N, before));
     for (uint64_t i = N; i < 60000; i++) {
         struct coxi_row *row;
         uint64_t key = key_of(i);
-        assert_code(0, coxi_table_resolve(table, &key, 1, &row));
+        assert_code(0, coxi_table_resolve(table, COXI_OP_ADD, &key, 1, &row));
     }
-    assert_code(0, coxi_table_resolve(table, keys, N, after));
+    assert_code(0, coxi_table_resolve(table, COXI_OP_ADD, keys, N, after));
     assert_memory_equal(before, after, sizeof(before));
     coxi_table_free(table);
 }
@@ -193,7 +193,7 @@ TEST(table_visits_every_row_once)
     static bool seen[N];
     for (uint64_t i = 0; i < N; i++) {
         struct coxi_row *row;
-        assert_code(0, coxi_table_resolve(table, &i, 1, &row));
+        assert_code(0, coxi_table_resolve(table, COXI_OP_ADD, &i, 1, &row));
     }
     assert_code(0, coxi_table_each(table, note, &first));
     assert_int_equal(N, first.n);
@@ -347,11 +347,11 @@ static void *add_ones(void *arg)
         for (uint64_t j = 0; j < 4; j++) {
             keys[j] = key_of((coxi_rand(&seed) + i) % SHARED);
         }
-        if (coxi_table_resolve(storm->table, keys, 4, rows) != 0) {
+        if (coxi_table_resolve(storm->table, COXI_OP_ADD, keys, 4, rows) != 0) {
             atomic_fetch_add(&storm->n_failed, 1);
             continue;
         }
-        coxi_table_update(storm->table, rows, 4, COXI_OP_ADD, ones);
+        coxi_table_update(storm->table, COXI_OP_ADD, keys, rows, 4, ones);
         coxi_table_pull(storm->table, &keys[coxi_rand(&seed) % 4], 1, found);
         if (memcmp(found, found + 1, sizeof(found) - sizeof(*found)) != 0) {
             atomic_fetch_add(&storm->n_torn, 1);

@@ -1,0 +1,281 @@
+/*
+ * Case `table`: what a row costs a ps's table, in one thread, without links: pulls, and
+ * pushes of gradients with Adagrad, of 4096 different rows of 16 floats at a time. Against
+ *   plain loop   the same hash, look-up and gather or update in one open-addressing
+ *                table: no locks, no growth, nothing asked for ahead
+ *   flat array   the same on rows whose numbers are known
+ * and, `bytes`, what 8 floats with Adagrad take of memory after a fill in random order,
+ * against their payload: key, values, state.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "bench/keys.h"
+#include "common/hash.h"
+#include "coxswain/types.h"
+#include "ps/optimizer.h"
+#include "ps/table.h"
+
+enum { DIM = 16, BATCH = 4096, FILL = 1024 };
+
+static const struct coxi_optimizer adagrad = {.kind = COXI_OPTIMIZER_ADAGRAD,
+                                              .learning_rate = 0.1F,
+                                              .epsilon = 1e-7F,
+                                              .initial_accumulator = 0.1F};
+
+static struct coxi_variable describe(uint32_t dim)
+{
+    return (struct coxi_variable){.name = "t",
+                                  .kind = COXI_KIND_TABLE,
+                                  .dtype = COX_F32,
+                                  .rank = 1,
+                                  .shape = {dim},
+                                  .optimizer = adagrad};
+}
+
+/* ---- the plain table */
+
+struct plain_row {
+    float values[DIM];
+    float state[DIM];
+};
+
+struct plain_entry {
+    uint64_t key;
+    uint64_t row; /* number + 1; 0: none */
+};
+
+struct plain {
+    struct plain_entry *index;
+    uint64_t mask;
+    struct plain_row *rows;
+    size_t n_rows;
+};
+
+/* Memory as the table's: in huge pages. */
+static void *large(size_t bytes)
+{
+    void *memory = aligned_alloc(2 << 20, (bytes + (2 << 20) - 1) >> 21 << 21);
+    if (memory == NULL) {
+        bench_die("no memory for %zu bytes", bytes);
+    }
+    (void)madvise(memory, bytes, MADV_HUGEPAGE);
+    memset(memory, 0, bytes);
+    return memory;
+}
+
+static struct plain_row *plain_find(const struct plain *plain, uint64_t key)
+{
+    for (uint64_t i = coxi_hash_key(key) & plain->mask; plain->index[i].row != 0;
+         i = (i + 1) & plain->mask) {
+        if (plain->index[i].key == key) {
+            return &plain->rows[plain->index[i].row - 1];
+        }
+    }
+    return NULL;
+}
+
+static void plain_put(struct plain *plain, uint64_t key)
+{
+    uint64_t i = coxi_hash_key(key) & plain->mask;
+    while (plain->index[i].row != 0) {
+        i = (i + 1) & plain->mask;
+    }
+    plain->index[i] = (struct plain_entry){key, ++plain->n_rows};
+}
+
+static void plain_init(struct plain *plain, uint64_t rows)
+{
+    *plain = (struct plain){.mask = 1};
+    while (plain->mask < rows + rows / 2) {
+        plain->mask *= 2;
+    }
+    plain->index = large(plain->mask * sizeof(*plain->index));
+    plain->mask--;
+    plain->rows = large(rows * sizeof(*plain->rows));
+}
+
+/* ---- a batch, on each of the three */
+
+struct job {
+    struct coxi_table *table;
+    struct plain plain;
+    struct bench_keys keys;
+    uint32_t numbers[BATCH];
+    uint64_t batch[BATCH];
+    struct coxi_row *rows[BATCH];
+    float values[BATCH * DIM];
+};
+
+enum way { TABLE, PLAIN, FLAT };
+
+static struct plain_row *row_of(const struct job *job, enum way way, size_t i)
+{
+    return way == PLAIN ? plain_find(&job->plain, job->batch[i])
+                        : &job->plain.rows[job->numbers[i]];
+}
+
+static void pull(struct job *job, enum way way)
+{
+    if (way == TABLE) {
+        coxi_table_pull(job->table, job->batch, BATCH, job->values);
+        return;
+    }
+    for (size_t i = 0; i < BATCH; i++) {
+        memcpy(job->values + i * DIM, row_of(job, way, i)->values, sizeof(float[DIM]));
+    }
+}
+
+static void push(struct job *job, enum way way)
+{
+    if (way == TABLE) {
+        bench_check(coxi_table_resolve(job->table, COXI_OP_GRADIENT, job->batch, BATCH,
+                                       job->rows),
+                    "resolve");
+        coxi_table_update(job->table, COXI_OP_GRADIENT, job->batch, job->rows, BATCH,
+                          job->values);
+        return;
+    }
+    struct coxi_optimizer_step step;
+    coxi_optimizer_begin(&adagrad, 0, &step);
+    for (size_t i = 0; i < BATCH; i++) {
+        struct plain_row *row = row_of(job, way, i);
+        coxi_optimizer_row(&step, row->values, row->state, job->values + i * DIM, DIM);
+    }
+}
+
+/* ns of this thread for a row. */
+static double spend(struct job *job, void (*run)(struct job *job, enum way way),
+                    enum way way, double seconds)
+{
+    double spent = 0;
+    size_t n = 0;
+    while (spent < seconds) {
+        bench_keys_draw(&job->keys, BATCH, job->numbers);
+        for (size_t i = 0; i < BATCH; i++) {
+            job->batch[i] = bench_key(job->numbers[i]);
+        }
+        double start = bench_cpu_self();
+        run(job, way);
+        spent += bench_cpu_self() - start;
+        n += BATCH;
+    }
+    return 1e9 * spent / (double)n;
+}
+
+static void measure(struct bench *bench, struct job *job, const char *name,
+                    void (*run)(struct job *job, enum way way))
+{
+    char params[128];
+    struct bench_measurement plain = {
+        .name = name, .params = params, .unit = "ns", .baseline_name = "plain loop"};
+    struct bench_measurement flat = {
+        .name = name, .params = params, .unit = "ns", .baseline_name = "flat array"};
+    (void)snprintf(params, sizeof(params), "{\"rows\":%llu,\"keys\":\"%s\"}",
+                   (unsigned long long)job->keys.rows,
+                   job->keys.exponent > 0 ? "zipf" : "uniform");
+    double seconds = bench->seconds / (BENCH_ROUNDS * 3);
+    for (int i = 0; i < BENCH_ROUNDS; i++) {
+        plain.value[i].value = spend(job, run, TABLE, seconds);
+        plain.baseline[i] = spend(job, run, PLAIN, seconds);
+        flat.value[i] = plain.value[i];
+        flat.baseline[i] = spend(job, run, FLAT, seconds);
+    }
+    plain.n_rounds = BENCH_ROUNDS;
+    flat.n_rounds = BENCH_ROUNDS;
+    bench_report(bench, "table", &plain);
+    bench_report(bench, "table", &flat);
+}
+
+/* ---- filling */
+
+/* A permutation of [0, rows): rows come in no order. */
+static uint64_t shuffled(uint64_t i, uint64_t rows)
+{
+    return i * 0x9e3779b1u % rows; /* a prime that divides none of the numbers used */
+}
+
+static void fill(struct coxi_table *table, uint64_t rows, struct plain *plain)
+{
+    for (uint64_t i = 0; i < rows;) {
+        uint64_t keys[FILL];
+        struct coxi_row *made[FILL];
+        size_t n = 0;
+        for (; n < FILL && i < rows; i++) {
+            keys[n++] = bench_key(shuffled(i, rows));
+        }
+        bench_check(coxi_table_resolve(table, COXI_OP_GRADIENT, keys, n, made),
+                    "resolve");
+    }
+    for (uint64_t i = 0; plain != NULL && i < rows; i++) {
+        plain_put(plain, bench_key(i));
+    }
+}
+
+static void run_speed(struct bench *bench, uint64_t rows)
+{
+    static const double exponents[] = {0, 1.05};
+    const struct coxi_variable v = describe(DIM);
+    struct job *job = calloc(1, sizeof(*job));
+    if (job == NULL) {
+        bench_die("no memory");
+    }
+    bench_check(coxi_table_new(&v, &job->table), "table");
+    plain_init(&job->plain, rows);
+    fill(job->table, rows, &job->plain);
+    for (size_t i = 0; i < sizeof(exponents) / sizeof(*exponents); i++) {
+        bench_keys_init(&job->keys, rows, exponents[i], 1);
+        measure(bench, job, "pull", pull);
+        measure(bench, job, "push", push);
+        bench_keys_fini(&job->keys);
+    }
+    free(job->plain.index);
+    free(job->plain.rows);
+    coxi_table_free(job->table);
+    free(job);
+}
+
+/* ---- memory */
+
+static double resident(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%*s %llu", &pages) != 1) {
+        bench_die("cannot read /proc/self/statm");
+    }
+    (void)fclose(file);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+static void run_memory(struct bench *bench, uint64_t rows)
+{
+    enum { NARROW = 8 };
+    const struct coxi_variable v = describe(NARROW);
+    struct coxi_table *table;
+    char params[64];
+    (void)snprintf(params, sizeof(params), "{\"rows\":%llu}", (unsigned long long)rows);
+    struct bench_measurement m = {.name = "bytes",
+                                  .params = params,
+                                  .unit = "bytes",
+                                  .baseline_name = "payload",
+                                  .n_rounds = 1};
+    double before = resident();
+    bench_check(coxi_table_new(&v, &table), "table");
+    fill(table, rows, NULL);
+    m.value[0].value = (resident() - before) / (double)rows;
+    m.baseline[0] = sizeof(uint64_t) + sizeof(float[2 * NARROW]);
+    bench_report(bench, "table", &m);
+    coxi_table_free(table);
+}
+
+void bench_table(struct bench *bench)
+{
+    run_speed(bench, 1000000);
+    run_speed(bench, 20000000);
+    run_memory(bench, bench->rows);
+}

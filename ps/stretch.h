@@ -1,0 +1,76 @@
+/*
+ * An array that grows to billions of items and never moves one: a stretch of memory in
+ * segments, each an eighth of what was there before it. Where an item lies follows from
+ * its number with a handful of instructions and a pointer out of a small directory.
+ *
+ * Memory comes from the kernel, zeroed, and takes room where it is touched. Large
+ * segments ask for huge pages: with random access, most of the time would otherwise go
+ * into finding pages.
+ */
+#ifndef COXI_PS_STRETCH_H
+#define COXI_PS_STRETCH_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { COXI_STRETCH_SEGMENTS = 240 };
+
+struct coxi_stretch {
+    size_t item_bytes;
+    unsigned unit_bits;   /* the first segments hold 1 << unit_bits items */
+    uint32_t used;        /* items that coxi_stretch_take has given; guarded by lock */
+    pthread_mutex_t lock; /* of growth; leaf */
+    _Atomic(uint8_t *) segments[COXI_STRETCH_SEGMENTS];
+};
+
+/* Where an item lies: `offset` items into a segment of 1 << bits. */
+struct coxi_place {
+    uint32_t segment;
+    uint32_t offset;
+    unsigned bits;
+};
+
+/* Holds items of so many bytes. The first segments have 64 KiB or one item. */
+void coxi_stretch_init(struct coxi_stretch *stretch, size_t item_bytes);
+void coxi_stretch_fini(struct coxi_stretch *stretch);
+
+/* Makes sure that `item` is there. `share` of the bytes of its segment, from the start,
+ * will be used, not all of them. COX_ENOMEM, COX_ELIMIT. Any thread. */
+int coxi_stretch_reserve(struct coxi_stretch *stretch, uint32_t item, double share);
+
+/* Gives n (1 to 64) items nobody has: their numbers follow each other from *ret on. Items
+ * start at number 1. COX_ENOMEM, COX_ELIMIT. Any thread. */
+int coxi_stretch_take(struct coxi_stretch *stretch, uint32_t n, uint32_t *ret);
+
+static inline struct coxi_place coxi_stretch_place(const struct coxi_stretch *stretch,
+                                                   uint32_t item)
+{
+    uint32_t unit = item >> stretch->unit_bits;
+    unsigned shift = 28 - (unsigned)__builtin_clz(unit | 8);
+    unsigned bits = shift + stretch->unit_bits;
+    return (struct coxi_place){
+        .segment = shift * 8 + (unit >> shift),
+        .offset = item & (uint32_t)((UINT64_C(1) << bits) - 1),
+        .bits = bits,
+    };
+}
+
+/* The segment of a place that is there. */
+static inline uint8_t *coxi_stretch_segment(const struct coxi_stretch *stretch,
+                                            const struct coxi_place *place)
+{
+    return atomic_load_explicit(&stretch->segments[place->segment],
+                                memory_order_acquire);
+}
+
+/* The item of a number that has been reserved or taken. */
+static inline uint8_t *coxi_stretch_at(const struct coxi_stretch *stretch,
+                                       uint32_t item)
+{
+    struct coxi_place place = coxi_stretch_place(stretch, item);
+    return coxi_stretch_segment(stretch, &place) + place.offset * stretch->item_bytes;
+}
+
+#endif

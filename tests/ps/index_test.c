@@ -1,0 +1,188 @@
+/* The index of a table: from key to row, growing a line at a time. */
+#include <string.h>
+
+#include "common/rand.h"
+#include "ps/index.h"
+#include "tests/test.h"
+
+static uint64_t key_of(uint64_t i)
+{
+    return i * 0x9e3779b97f4a7c15u;
+}
+
+static int put(struct coxi_index *index, struct coxi_index_bucket *bucket, uint64_t key,
+               uint32_t row)
+{
+    return coxi_index_put(index, bucket, key, coxi_hash_key(key), row);
+}
+
+static uint32_t find(struct coxi_index *index, struct coxi_index_bucket *bucket,
+                     uint64_t key)
+{
+    return coxi_index_find(index, bucket, key, coxi_hash_key(key));
+}
+
+TEST(index_finds_nothing_where_nothing_is)
+{
+    struct coxi_index index;
+    struct coxi_index_bucket bucket = {0};
+    coxi_index_init(&index);
+    assert_int_equal(0, find(&index, &bucket, 0));
+    assert_int_equal(0, find(&index, &bucket, 1));
+    assert_int_equal(0, coxi_index_remove(&index, &bucket, 1, coxi_hash_key(1)));
+    coxi_index_fini(&index);
+}
+
+/* A bucket that moved what it has when it grows would move thousands of keys at once. */
+TEST(index_moves_few_keys_with_each_put_however_many_it_has)
+{
+    enum { N = 1000000, FEW = 40 };
+    struct coxi_index index;
+    struct coxi_index_bucket bucket = {0};
+    uint32_t most = 0;
+    coxi_index_init(&index);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_code(0, put(&index, &bucket, key_of(i), i + 1));
+        most = bucket.n_moved > most ? bucket.n_moved : most;
+    }
+    assert_true(most > 0 && most <= FEW);
+    assert_true(bucket.n_lines > N / 4 && bucket.n_lines < N / 3);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(i + 1, find(&index, &bucket, key_of(i)));
+    }
+    assert_int_equal(0, find(&index, &bucket, key_of(N)));
+    coxi_index_fini(&index);
+}
+
+/* Their hashes end in the same bits: they share a line for ever. */
+TEST(index_takes_keys_that_all_fall_into_one_line)
+{
+    enum { N = 40 };
+    struct coxi_index index;
+    struct coxi_index_bucket bucket = {0};
+    uint64_t keys[N];
+    size_t n = 0;
+    coxi_index_init(&index);
+    for (uint64_t i = 0; n < N; i++) {
+        if ((coxi_hash_key(i) & 0xfff) == 0) {
+            keys[n++] = i;
+        }
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        assert_code(0, put(&index, &bucket, keys[i], i + 1));
+    }
+    for (uint32_t i = 0; i < N; i += 2) {
+        assert_int_equal(
+            i + 1, coxi_index_remove(&index, &bucket, keys[i], coxi_hash_key(keys[i])));
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(i % 2 == 0 ? 0 : i + 1, find(&index, &bucket, keys[i]));
+    }
+    coxi_index_fini(&index);
+}
+
+/* ---- against a plain array */
+
+enum { KEYS = 3000, BUCKETS = 3 };
+
+struct crowd {
+    struct coxi_index index;
+    struct coxi_index_bucket buckets[BUCKETS];
+    uint32_t rows[KEYS]; /* of key i: 0: not there */
+    uint32_t seen;
+};
+
+static struct coxi_index_bucket *bucket_of(struct crowd *crowd, uint64_t i)
+{
+    return &crowd->buckets[i % BUCKETS];
+}
+
+/* Now mostly puts, now mostly removals. */
+static void change(struct crowd *crowd, uint64_t *rng, bool grows)
+{
+    uint64_t i = coxi_rand(rng) % KEYS;
+    uint64_t key = key_of(i);
+    if (crowd->rows[i] == 0 && coxi_rand(rng) % 4 < (grows ? 3 : 1)) {
+        crowd->rows[i] = (uint32_t)(coxi_rand(rng) | 1);
+        assert_code(0, put(&crowd->index, bucket_of(crowd, i), key, crowd->rows[i]));
+    } else if (crowd->rows[i] != 0 && coxi_rand(rng) % 4 < (grows ? 1 : 3)) {
+        assert_int_equal(crowd->rows[i],
+                         coxi_index_remove(&crowd->index, bucket_of(crowd, i), key,
+                                           coxi_hash_key(key)));
+        crowd->rows[i] = 0;
+    }
+}
+
+static int see(void *arg, uint64_t key, uint32_t row)
+{
+    struct crowd *crowd = arg;
+    uint64_t i = key * 0xf1de83e19937733du; /* what key_of multiplies by, inverted */
+    assert_true(i < KEYS && crowd->rows[i] == row);
+    crowd->seen++;
+    return 0;
+}
+
+static void compare(struct crowd *crowd)
+{
+    uint32_t n = 0;
+    crowd->seen = 0;
+    for (uint64_t i = 0; i < KEYS; i++) {
+        n += crowd->rows[i] != 0 ? 1 : 0;
+        assert_int_equal(crowd->rows[i],
+                         find(&crowd->index, bucket_of(crowd, i), key_of(i)));
+    }
+    for (uint32_t b = 0; b < BUCKETS; b++) {
+        for (uint32_t line = 0; line < crowd->buckets[b].n_lines; line++) {
+            assert_code(0, coxi_index_each(&crowd->index, &crowd->buckets[b], line, see,
+                                           crowd));
+        }
+    }
+    assert_int_equal(n, crowd->seen);
+}
+
+TEST(index_agrees_with_a_plain_array)
+{
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        struct crowd *crowd = calloc(1, sizeof(*crowd));
+        uint64_t rng = seed;
+        coxi_index_init(&crowd->index);
+        for (int i = 0; i < 40000; i++) {
+            change(crowd, &rng, i / 5000 % 2 == 0);
+            if (i % 2500 == 2499) {
+                compare(crowd);
+            }
+        }
+        coxi_index_fini(&crowd->index);
+        free(crowd);
+    }
+}
+
+/* ---- the memory below */
+
+TEST(stretch_gives_every_item_a_place_of_its_own)
+{
+    static const size_t sizes[] = {4, 72, 128, 49152, 65536, 100000};
+    for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
+        struct coxi_stretch stretch;
+        uint32_t n = (uint32_t)(4000000 / sizes[k]);
+        uint32_t next = 1;
+        coxi_stretch_init(&stretch, sizes[k]);
+        while (next < n) {
+            uint32_t first = 0;
+            uint32_t count = next % 64 + 1;
+            assert_code(0, coxi_stretch_take(&stretch, count, &first));
+            assert_int_equal(next, first);
+            for (; next < first + count; next++) {
+                uint8_t *item = coxi_stretch_at(&stretch, next);
+                memcpy(item, &next, sizeof(next));
+                memcpy(item + sizes[k] - sizeof(next), &next, sizeof(next));
+            }
+        }
+        for (uint32_t i = 1; i < next; i++) {
+            const uint8_t *item = coxi_stretch_at(&stretch, i);
+            assert_memory_equal(&i, item, sizeof(i));
+            assert_memory_equal(&i, item + sizes[k] - sizeof(i), sizeof(i));
+        }
+        coxi_stretch_fini(&stretch);
+    }
+}
