@@ -133,11 +133,13 @@ static void pull(struct job *job, enum way way)
 static void push(struct job *job, enum way way)
 {
     if (way == TABLE) {
-        bench_check(coxi_table_resolve(job->table, COXI_OP_GRADIENT, job->batch, BATCH,
-                                       job->rows),
-                    "resolve");
-        coxi_table_update(job->table, COXI_OP_GRADIENT, job->batch, job->rows, BATCH,
-                          job->values);
+        const struct coxi_table_change change = {.op = COXI_OP_GRADIENT,
+                                                 .keys = job->batch,
+                                                 .n = BATCH,
+                                                 .values = job->values,
+                                                 .rows = job->rows};
+        bench_check(coxi_table_resolve(job->table, &change), "resolve");
+        coxi_table_update(job->table, &change);
         return;
     }
     struct coxi_optimizer_step step;
@@ -204,12 +206,12 @@ static void fill(struct coxi_table *table, uint64_t rows, struct plain *plain)
     for (uint64_t i = 0; i < rows;) {
         uint64_t keys[FILL];
         struct coxi_row *made[FILL];
-        size_t n = 0;
-        for (; n < FILL && i < rows; i++) {
-            keys[n++] = bench_key(shuffled(i, rows));
+        struct coxi_table_change change = {
+            .op = COXI_OP_ADD, .keys = keys, .rows = made};
+        for (; change.n < FILL && i < rows; i++) {
+            keys[change.n++] = bench_key(shuffled(i, rows));
         }
-        bench_check(coxi_table_resolve(table, COXI_OP_GRADIENT, keys, n, made),
-                    "resolve");
+        bench_check(coxi_table_resolve(table, &change), "resolve");
     }
     for (uint64_t i = 0; plain != NULL && i < rows; i++) {
         plain_put(plain, bench_key(i));
@@ -224,7 +226,7 @@ static void run_speed(struct bench *bench, uint64_t rows)
     if (job == NULL) {
         bench_die("no memory");
     }
-    bench_check(coxi_table_new(&v, &job->table), "table");
+    bench_check(coxi_table_new(&v, NULL, &job->table), "table");
     plain_init(&job->plain, rows);
     fill(job->table, rows, &job->plain);
     for (size_t i = 0; i < sizeof(exponents) / sizeof(*exponents); i++) {
@@ -265,7 +267,7 @@ static void run_memory(struct bench *bench, uint64_t rows)
                                   .baseline_name = "payload",
                                   .n_rounds = 1};
     double before = resident();
-    bench_check(coxi_table_new(&v, &table), "table");
+    bench_check(coxi_table_new(&v, NULL, &table), "table");
     fill(table, rows, NULL);
     m.value[0].value = (resident() - before) / (double)rows;
     m.baseline[0] = sizeof(uint64_t) + sizeof(float[2 * NARROW]);

@@ -8,6 +8,7 @@
 #include "ps/dense.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,12 +17,14 @@
 #include "common/initializer.h"
 #include "common/sync.h"
 #include "ps/elements.h"
+#include "ps/memory.h"
 #include "ps/optimizer.h"
 
 enum { STRIPES = 64 };
 
 struct coxi_dense {
     const struct coxi_variable *variable;
+    struct coxi_memory *memory;
     size_t row_bytes;
     size_t bytes;
     uint8_t *data; /* 64-aligned */
@@ -80,6 +83,9 @@ static int allocate(struct coxi_dense *dense)
 
 static void release(struct coxi_dense *dense)
 {
+    if (dense->memory != NULL) {
+        coxi_memory_give(dense->memory, coxi_dense_bytes(dense));
+    }
     for (size_t s = 0; s < n_states(dense); s++) {
         free(dense->states[s]);
     }
@@ -87,8 +93,23 @@ static void release(struct coxi_dense *dense)
     free(dense);
 }
 
+/* Room for it among all that a ps holds. */
+static int take_memory(struct coxi_dense *dense, struct coxi_memory *memory)
+{
+    char whom[COXI_WIRE_NAME_MAX + 16];
+    if (memory == NULL) {
+        return 0;
+    }
+    (void)snprintf(whom, sizeof(whom), "variable '%s'", dense->variable->name);
+    int r = coxi_memory_take(memory, coxi_dense_bytes(dense), whom);
+    if (r == 0) {
+        dense->memory = memory;
+    }
+    return r;
+}
+
 int coxi_dense_new(const struct coxi_variable *variable, const struct coxi_shard *shard,
-                   struct coxi_dense **ret)
+                   struct coxi_memory *memory, struct coxi_dense **ret)
 {
     struct coxi_dense *dense = calloc(1, sizeof(*dense));
     if (dense == NULL) {
@@ -98,7 +119,10 @@ int coxi_dense_new(const struct coxi_variable *variable, const struct coxi_shard
     dense->row_bytes = coxi_variable_row_bytes(variable);
     dense->bytes = dense->row_bytes * shard->count;
     dense->layout = coxi_optimizer_layout(variable);
-    int r = allocate(dense);
+    int r = take_memory(dense, memory);
+    if (r == 0) {
+        r = allocate(dense);
+    }
     if (r != 0) {
         release(dense);
         return r;

@@ -11,10 +11,12 @@
 #include "common/layout.h"
 
 struct coxi_dense;
+struct coxi_memory;
 
-/* A shard filled by the variable's initializer; both are borrowed for its life. */
+/* A shard filled by the variable's initializer; it counts for `memory` (may be NULL). All
+ * are borrowed for its life. COX_ENOMEM. */
 int coxi_dense_new(const struct coxi_variable *variable, const struct coxi_shard *shard,
-                   struct coxi_dense **ret);
+                   struct coxi_memory *memory, struct coxi_dense **ret);
 void coxi_dense_free(struct coxi_dense *dense); /* takes NULL */
 
 /* True where `op` can be applied to elements of the variable's type. */

@@ -11,9 +11,17 @@
 
 struct config {
     struct coxi_daemon_options daemon;
+    int64_t memory_max;
 };
 
-static const struct coxi_option options[] = {COXI_DAEMON_OPTIONS(struct config)};
+static const struct coxi_option options[] = {
+    COXI_DAEMON_OPTIONS(struct config),
+    {.name = "memory-max",
+     .type = COXI_OPTION_BYTES,
+     .offset = offsetof(struct config, memory_max),
+     .max = COXI_BYTES_MAX,
+     .help = "bytes of all variables and tables; 0: no limit"},
+};
 
 static const struct coxi_program program = {
     .name = "coxswain-ps",
@@ -51,6 +59,7 @@ static int run(const struct config *config)
         .listen = config->daemon.listen,
         .index = (uint32_t)config->daemon.index,
         .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
+        .memory_max = (uint64_t)config->memory_max,
     };
     int r = coxi_ps_open(&ps, &daemon.ps);
     if (r == 0) {

@@ -241,6 +241,7 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
     };
     int r = coxi_store_new(options->index, server.self.incarnation, &ps->store);
     if (r == 0) {
+        coxi_store_set_memory_max(ps->store, options->memory_max);
         r = coxi_server_open(&server, &ps->server);
     }
     if (r != 0) {

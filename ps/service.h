@@ -11,6 +11,7 @@ struct coxi_ps_options {
     const char *listen;
     uint32_t index;
     int peer_timeout_ms;
+    uint64_t memory_max; /* bytes of variables and tables; 0: no limit */
 };
 
 /* Listens; serving begins at once. COX_EADDRESS, COX_ENOMEM. */

@@ -4,6 +4,8 @@
  *   <name>/keys, <name>/values    a table: U64 [rows], F32 [rows, dim]
  *   .../<state>                   optimizer state (ps/optimizer.h): F32, in the shape of
  *                                 the values, or [rows] where it is one for a row
+ *   <name>/last, made, updates    of a table whose rows go again: U64 [rows] each, what
+ *                                 struct coxi_row_life says (ps/table.h)
  *   .../step                      of what has an optimizer: U64 [1], updates by gradients
  * and, in __metadata__, what it belongs to and the applied set of the same moment.
  * Commits wait while it is written, pulls do not.
@@ -21,7 +23,15 @@
 #include "ps/optimizer.h"
 #include "ps/store_internal.h"
 
-enum content { CONTENT_VALUES, CONTENT_KEYS, CONTENT_STEP, CONTENT_STATE };
+enum content {
+    CONTENT_VALUES,
+    CONTENT_KEYS,
+    CONTENT_LAST,
+    CONTENT_MADE,
+    CONTENT_UPDATES,
+    CONTENT_STEP,
+    CONTENT_STATE,
+};
 enum { TENSORS_MAX = CONTENT_STATE + COXI_STATES_MAX }; /* of a part */
 
 /* A tensor of the file and where its data come from. */
@@ -46,6 +56,12 @@ static const char *suffix_of(const struct source *source)
         return source->part->table != NULL ? "values" : NULL;
     case CONTENT_KEYS:
         return "keys";
+    case CONTENT_LAST:
+        return "last";
+    case CONTENT_MADE:
+        return "made";
+    case CONTENT_UPDATES:
+        return "updates";
     case CONTENT_STEP:
         return "step";
     case CONTENT_STATE:
@@ -76,7 +92,7 @@ static void describe(const struct source *source, struct coxi_st_tensor *tensor)
 {
     const struct coxi_part *part = source->part;
     const struct coxi_variable *v = part->variable;
-    bool wide = source->content == CONTENT_KEYS || source->content == CONTENT_STEP;
+    bool wide = source->content != CONTENT_VALUES && source->content != CONTENT_STATE;
     bool per_row =
         source->content == CONTENT_STATE && source->state >= part->layout.n_slots;
     tensor->dtype = wide ? "U64" : coxi_dtype_name(v->dtype);
@@ -121,6 +137,11 @@ static void plan_part(struct plan *plan, const struct coxi_part *part, size_t si
     }
     if (size == sizeof(uint64_t) && part->table != NULL) {
         add_tensor(plan, part, CONTENT_KEYS, 0);
+        if (coxi_table_ages(part->table)) {
+            add_tensor(plan, part, CONTENT_LAST, 0);
+            add_tensor(plan, part, CONTENT_MADE, 0);
+            add_tensor(plan, part, CONTENT_UPDATES, 0);
+        }
     }
     if (size == sizeof(uint64_t) &&
         part->variable->optimizer.kind != COXI_OPTIMIZER_NONE) {
@@ -159,9 +180,11 @@ struct row_writer {
     size_t bytes;  /* of what is written of a row */
 };
 
-static int write_row(void *arg, uint64_t key, const float *values, const float *state)
+static int write_row(void *arg, uint64_t key, const float *values, const float *state,
+                     const struct coxi_row_life *life)
 {
     const struct row_writer *writer = arg;
+    uint64_t updates = life != NULL ? life->updates : 0;
     switch (writer->content) {
     case CONTENT_KEYS:
         return coxi_st_write(writer->file, &key, sizeof(key));
@@ -169,6 +192,12 @@ static int write_row(void *arg, uint64_t key, const float *values, const float *
         return coxi_st_write(writer->file, values, writer->bytes);
     case CONTENT_STATE:
         return coxi_st_write(writer->file, state + writer->offset, writer->bytes);
+    case CONTENT_LAST:
+        return coxi_st_write(writer->file, &life->last, sizeof(life->last));
+    case CONTENT_MADE:
+        return coxi_st_write(writer->file, &life->made, sizeof(life->made));
+    case CONTENT_UPDATES:
+        return coxi_st_write(writer->file, &updates, sizeof(updates));
     case CONTENT_STEP:
         break;
     }

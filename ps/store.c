@@ -29,6 +29,11 @@ int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **
     return 0;
 }
 
+void coxi_store_set_memory_max(struct coxi_store *store, uint64_t bytes)
+{
+    store->memory.max_bytes = bytes;
+}
+
 static void part_fini(struct coxi_part *part)
 {
     coxi_dense_free(part->dense);
@@ -134,9 +139,9 @@ static int part_init(struct coxi_store *store, const struct coxi_variable *varia
     part->layout = coxi_optimizer_layout(part->variable);
     part->shard = coxi_variable_shard(part->variable, store->ps_index);
     if (variable->kind == COXI_KIND_TABLE) {
-        r = coxi_table_new(part->variable, &part->table);
+        r = coxi_table_new(part->variable, &store->memory, &part->table);
     } else if (part->shard != NULL) {
-        r = coxi_dense_new(part->variable, part->shard, &part->dense);
+        r = coxi_dense_new(part->variable, part->shard, &store->memory, &part->dense);
     }
     return r;
 }
@@ -386,12 +391,44 @@ struct ready_update {
     enum coxi_op op;
     uint64_t begin;
     uint64_t count;
-    const uint64_t *keys; /* of a table */
-    struct coxi_row **rows;
     const void *values;
+    struct coxi_table_change change; /* of a table; has rows from when it is resolved */
 };
 
+/* What a table draws from for an update. */
+static uint64_t draw_of(const struct coxi_commit *commit, uint32_t variable)
+{
+    uint64_t draw = coxi_hash_key(commit->session.run ^ variable);
+    draw = coxi_hash_key(draw ^ commit->closure);
+    return coxi_hash_key(draw ^ commit->segment);
+}
+
+/* Finds the rows of an update of a table. */
+static int resolve_update(const struct coxi_commit *commit, const void *keys,
+                          struct ready_update *ret)
+{
+    struct coxi_table_change change = {
+        .op = ret->op,
+        .draw = draw_of(commit, ret->part->variable->id),
+        .keys = keys,
+        .n = ret->count,
+        .values = ret->values,
+        .rows = malloc(ret->count * sizeof(*change.rows)),
+    };
+    if (change.rows == NULL) {
+        return coxi_error_memory("an update");
+    }
+    int r = coxi_table_resolve(ret->part->table, &change);
+    if (r != 0) {
+        free(change.rows);
+        return r;
+    }
+    ret->change = change;
+    return 0;
+}
+
 static int prepare_update(const struct coxi_store *store,
+                          const struct coxi_commit *commit,
                           const struct coxi_update *update, const uint8_t **at,
                           size_t *len, struct ready_update *ret)
 {
@@ -417,13 +454,7 @@ static int prepare_update(const struct coxi_store *store,
     }
     ret->values = *at + keys_len;
     if (ret->part->table != NULL && update->count > 0) {
-        ret->rows = malloc(update->count * sizeof(struct coxi_row *));
-        if (ret->rows == NULL) {
-            return coxi_error_memory("an update");
-        }
-        ret->keys = (const uint64_t *)(const void *)*at;
-        r = coxi_table_resolve(ret->part->table, ret->op, ret->keys, update->count,
-                               ret->rows);
+        r = resolve_update(commit, *at, ret);
     }
     *at += keys_len + values_len;
     *len -= keys_len + values_len;
@@ -433,8 +464,7 @@ static int prepare_update(const struct coxi_store *store,
 static void apply_update(const struct ready_update *update)
 {
     if (update->part->table != NULL) {
-        coxi_table_update(update->part->table, update->op, update->keys, update->rows,
-                          update->count, update->values);
+        coxi_table_update(update->part->table, &update->change);
     } else {
         coxi_dense_update(update->part->dense, update->begin, update->count, update->op,
                           update->values);
@@ -456,16 +486,18 @@ static int apply_commit(struct coxi_store *store, const struct coxi_commit *comm
         }
     }
     for (size_t i = 0; r == 0 && i < commit->n_updates; i++) {
-        r = prepare_update(store, &commit->updates[i], &at, &len, &updates[i]);
+        r = prepare_update(store, commit, &commit->updates[i], &at, &len, &updates[i]);
     }
     if (r == 0 && len > 0) {
         r = coxi_error(COX_EINVAL, "a commit has %zu bytes more than its updates", len);
     }
-    for (size_t i = 0; r == 0 && i < commit->n_updates; i++) {
-        apply_update(&updates[i]);
-    }
     for (size_t i = 0; i < commit->n_updates; i++) {
-        free(updates[i].rows);
+        if (r == 0) {
+            apply_update(&updates[i]);
+        } else if (updates[i].change.rows != NULL) {
+            coxi_table_release(updates[i].part->table, &updates[i].change);
+        }
+        free(updates[i].change.rows);
     }
     if (updates != few) {
         free(updates);

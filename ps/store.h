@@ -19,6 +19,10 @@ struct coxi_store;
 int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **ret);
 void coxi_store_free(struct coxi_store *store); /* takes NULL */
 
+/* What variables and tables may take of memory (--memory-max); 0, as at first: no limit.
+ * Before the store is used. */
+void coxi_store_set_memory_max(struct coxi_store *store, uint64_t bytes);
+
 /*
  * Takes the store for a run, or for a newer client of the same run. What another run
  * left is forgotten. Again with the same session: nothing. COX_EFENCED: a newer client
@@ -35,7 +39,8 @@ int coxi_store_release(struct coxi_store *store, const struct coxi_session *sess
 
 /*
  * Makes this ps's part of a variable. Again with the same closure id: nothing.
- * COX_EEXIST: the id or the name is taken; COX_EINVAL, COX_ENOMEM, COX_EFENCED.
+ * COX_EEXIST: the id or the name is taken; COX_ENOMEM: --memory-max or the host's own;
+ * COX_EINVAL, COX_EFENCED.
  */
 int coxi_store_create(struct coxi_store *store, const struct coxi_create *create);
 

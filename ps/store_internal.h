@@ -7,6 +7,7 @@
 
 #include "ps/applied.h"
 #include "ps/dense.h"
+#include "ps/memory.h"
 #include "ps/optimizer.h"
 #include "ps/store.h"
 #include "ps/table.h"
@@ -41,7 +42,8 @@ struct coxi_store {
     size_t n_parts;
     struct coxi_applied *applied;
 
-    pthread_rwlock_t moment; /* read: a commit is under way; written: a snapshot is */
+    struct coxi_memory memory; /* of all parts */
+    pthread_rwlock_t moment;   /* read: a commit is under way; written: a snapshot is */
 
     /* Of the run that has the store: 0 again when it is forgotten. */
     pthread_mutex_t snapshots; /* one at a time; guards `last`; before registry */

@@ -15,17 +15,16 @@
  */
 #include "ps/table.h"
 
-#include <stdalign.h>
-#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/buffer.h"
 #include "common/error.h"
 #include "common/initializer.h"
+#include "common/sync.h"
 #include "ps/elements.h"
-#include "ps/index.h"
-#include "ps/optimizer.h"
-#include "ps/spin.h"
+#include "ps/table_internal.h"
 
 enum {
     GROUP = 64, /* keys whose memory is asked for before the first is worked on */
@@ -37,29 +36,23 @@ enum {
     INDEX_ROW_BYTES = 23,
 };
 
-struct bucket {
-    alignas(LINE_BYTES) struct coxi_spin lock; /* guards all below, the rows; leaf */
-    struct coxi_index_bucket index;
-    uint32_t run;   /* the next of the rows that it may make without asking ... */
-    uint32_t n_run; /* ... and how many these are */
-};
+static int init(struct coxi_table *table)
+{
+    char whom[COXI_WIRE_NAME_MAX + 16];
+    int r = coxi_admission_new(&table->variable->lifecycle, &table->admission);
+    if (r == 0 && table->memory != NULL) {
+        (void)snprintf(whom, sizeof(whom), "table '%s'", table->variable->name);
+        r = coxi_memory_take(table->memory, coxi_admission_bytes(table->admission),
+                             whom);
+    }
+    if (r != 0) {
+        coxi_admission_free(table->admission);
+    }
+    return r;
+}
 
-struct coxi_table {
-    const struct coxi_variable *variable;
-    size_t dim;
-    size_t value_bytes;
-    size_t row_bytes;
-    struct coxi_state_layout layout;
-    struct coxi_index index;
-    struct coxi_stretch rows;
-    atomic_uint_least64_t step;
-    atomic_uint_least64_t n_rows;
-    atomic_uint_least64_t n_lookups;
-    atomic_uint_least64_t n_hits;
-    struct bucket buckets[COXI_BUCKETS];
-};
-
-int coxi_table_new(const struct coxi_variable *variable, struct coxi_table **ret)
+int coxi_table_new(const struct coxi_variable *variable, struct coxi_memory *memory,
+                   struct coxi_table **ret)
 {
     struct coxi_table *table =
         aligned_alloc(alignof(struct coxi_table), sizeof(*table));
@@ -68,13 +61,25 @@ int coxi_table_new(const struct coxi_variable *variable, struct coxi_table **ret
     }
     memset(table, 0, sizeof(*table));
     table->variable = variable;
+    table->memory = memory;
     table->dim = coxi_table_dim(variable);
     table->layout = coxi_optimizer_layout(variable);
     size_t floats = table->dim * (1 + table->layout.n_slots) + table->layout.n_row;
     table->value_bytes = table->dim * sizeof(float);
     table->row_bytes = floats * sizeof(float);
+    if (coxi_eviction_wanted(&variable->lifecycle)) {
+        table->life_at = coxi_align(table->row_bytes, alignof(struct coxi_row_life));
+        table->row_bytes = table->life_at + sizeof(struct coxi_row_life);
+    }
+    int r = init(table);
+    if (r != 0) {
+        free(table);
+        return r;
+    }
     coxi_index_init(&table->index);
     coxi_stretch_init(&table->rows, table->row_bytes);
+    (void)pthread_mutex_init(&table->books, NULL);
+    (void)pthread_mutex_init(&table->tidying, NULL);
     *ret = table;
     return 0;
 }
@@ -82,23 +87,19 @@ int coxi_table_new(const struct coxi_variable *variable, struct coxi_table **ret
 void coxi_table_free(struct coxi_table *table)
 {
     if (table != NULL) {
+        if (table->memory != NULL) {
+            coxi_memory_give(table->memory, coxi_table_bytes(table));
+        }
         coxi_stretch_fini(&table->rows);
         coxi_index_fini(&table->index);
+        coxi_admission_free(table->admission);
+        (void)pthread_mutex_destroy(&table->tidying);
+        (void)pthread_mutex_destroy(&table->books);
         free(table);
     }
 }
 
 /* ---- ahead of time: without locks, for nothing but speed */
-
-static struct bucket *bucket_of(struct coxi_table *table, uint64_t hash)
-{
-    return &table->buckets[coxi_hash_bucket(hash)];
-}
-
-static float *values_at(const struct coxi_table *table, uint32_t row)
-{
-    return (float *)(void *)coxi_stretch_at(&table->rows, row);
-}
 
 static void hint_bytes(const void *at, size_t bytes)
 {
@@ -117,8 +118,8 @@ static void hint(struct coxi_table *table, const uint64_t *keys, size_t n, bool 
     size_t n_open = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t hash = coxi_hash_key(keys[i]);
-        lines[n_open] =
-            coxi_index_begin(&table->index, &bucket_of(table, hash)->index, hash);
+        lines[n_open] = coxi_index_begin(&table->index,
+                                         &coxi_table_bucket(table, hash)->index, hash);
         at[n_open] = (uint32_t)i;
         n_open += lines[n_open] != NULL ? 1 : 0;
     }
@@ -128,7 +129,7 @@ static void hint(struct coxi_table *table, const uint64_t *keys, size_t n, bool 
             const struct coxi_line *line = lines[i];
             uint32_t row = coxi_index_peek(&table->index, &line, keys[at[i]]);
             if (row != 0 && rows) {
-                hint_bytes(values_at(table, row), table->value_bytes);
+                hint_bytes(coxi_table_values(table, row), table->value_bytes);
             }
             lines[n_left] = line;
             at[n_left] = at[i];
@@ -152,11 +153,11 @@ static void copy_initial(const struct coxi_table *table, uint64_t key, uint8_t *
 static bool pull_row(struct coxi_table *table, uint64_t key, uint8_t *ret)
 {
     uint64_t hash = coxi_hash_key(key);
-    struct bucket *bucket = bucket_of(table, hash);
+    struct coxi_bucket *bucket = coxi_table_bucket(table, hash);
     coxi_spin_lock(&bucket->lock);
     uint32_t row = coxi_index_find(&table->index, &bucket->index, key, hash);
     if (row != 0) {
-        memcpy(ret, values_at(table, row), table->value_bytes);
+        memcpy(ret, coxi_table_values(table, row), table->value_bytes);
     }
     coxi_spin_unlock(&bucket->lock);
     if (row == 0) {
@@ -181,6 +182,44 @@ void coxi_table_pull(struct coxi_table *table, const uint64_t *keys, size_t n,
     atomic_fetch_add_explicit(&table->n_hits, n_hits, memory_order_relaxed);
 }
 
+/* ---- memory */
+
+static uint64_t paid_bytes(const struct coxi_table *table, uint64_t rows)
+{
+    return rows * (table->row_bytes + INDEX_ROW_BYTES);
+}
+
+/* Takes memory for n rows more, as far as those that have gone leave none. */
+static int reserve_rows(struct coxi_table *table, uint64_t n)
+{
+    char whom[COXI_WIRE_NAME_MAX + 64];
+    int r = 0;
+    coxi_lock(&table->books);
+    uint64_t held = table->held_rows + n;
+    uint64_t more = held > table->paid_rows ? held - table->paid_rows : 0;
+    if (more > 0 && table->memory != NULL) {
+        (void)snprintf(whom, sizeof(whom), "%llu rows of table '%s'",
+                       (unsigned long long)more, table->variable->name);
+        r = coxi_memory_take(table->memory, paid_bytes(table, more), whom);
+    }
+    if (r == 0) {
+        table->held_rows = held;
+        table->paid_rows += more;
+    }
+    coxi_unlock(&table->books);
+    return r;
+}
+
+/* After n rows were reserved and n_made of them made. */
+static void settle_rows(struct coxi_table *table, uint64_t n, uint64_t n_made)
+{
+    atomic_fetch_add_explicit(&table->n_rows, n_made, memory_order_relaxed);
+    atomic_fetch_add_explicit(&table->n_admitted, n_made, memory_order_relaxed);
+    coxi_lock(&table->books);
+    table->held_rows -= n - n_made;
+    coxi_unlock(&table->books);
+}
+
 /* ---- making rows */
 
 static void start_state(const struct coxi_table *table, float *state)
@@ -194,100 +233,239 @@ static void start_state(const struct coxi_table *table, float *state)
     }
 }
 
-/* Makes sure that the bucket has memory for a row. Locked. */
-static int provide_row(struct coxi_table *table, struct bucket *bucket)
+static void start_row(struct coxi_table *table, uint64_t key, float *values)
 {
-    if (bucket->n_run > 0) {
-        return 0;
+    coxi_initializer_row(&table->variable->initializer, key, values, table->dim);
+    start_state(table, values + table->dim);
+    if (table->life_at > 0) {
+        uint64_t step = coxi_table_step(table);
+        *coxi_table_life(table, values) =
+            (struct coxi_row_life){.last = step, .made = step};
     }
-    uint32_t n = bucket->index.n_keys / 16 + 1;
-    n = n < RUN_MAX ? n : RUN_MAX;
-    int r = coxi_stretch_take(&table->rows, n, &bucket->run);
-    bucket->n_run = r == 0 ? n : 0;
-    return r;
 }
 
-/* The row of a key, made where there is none. Locked. */
-static int make_row(struct coxi_table *table, struct bucket *bucket, uint64_t key,
-                    uint64_t hash, struct coxi_row **ret)
+/* Memory for a row, which may go back. Locked. */
+static int take_row(struct coxi_table *table, struct coxi_bucket *bucket, uint32_t *ret)
 {
-    int r = provide_row(table, bucket);
+    if (bucket->free_row != 0) {
+        *ret = bucket->free_row;
+        memcpy(&bucket->free_row, coxi_table_values(table, *ret),
+               sizeof(bucket->free_row));
+        return 0;
+    }
+    if (bucket->n_run == 0) {
+        uint32_t n = bucket->index.n_keys / 16 + 1;
+        n = n < RUN_MAX ? n : RUN_MAX;
+        int r = coxi_stretch_take(&table->rows, n, &bucket->run);
+        if (r != 0) {
+            return r;
+        }
+        bucket->n_run = n;
+    }
+    *ret = bucket->run++;
+    bucket->n_run--;
+    return 0;
+}
+
+/* The row of an absent key. Locked. */
+static int make_row(struct coxi_table *table, struct coxi_bucket *bucket, uint64_t key,
+                    uint64_t hash, uint32_t *ret)
+{
+    uint32_t row = 0;
+    int r = take_row(table, bucket, &row);
     if (r == 0) {
-        r = coxi_index_put(&table->index, &bucket->index, key, hash, bucket->run);
+        r = coxi_index_put(&table->index, &bucket->index, key, hash, row);
+        if (r != 0) {
+            coxi_table_give_row(table, bucket, row);
+        }
     }
     if (r != 0) {
         return coxi_error(r, "table '%s': %s", table->variable->name,
                           coxi_error_text());
     }
-    float *values = values_at(table, bucket->run);
-    coxi_initializer_row(&table->variable->initializer, key, values, table->dim);
-    start_state(table, values + table->dim);
-    bucket->run++;
-    bucket->n_run--;
-    atomic_fetch_add_explicit(&table->n_rows, 1, memory_order_relaxed);
-    *ret = (struct coxi_row *)values;
+    start_row(table, key, coxi_table_values(table, row));
+    *ret = row;
     return 0;
 }
 
-static int resolve_row(struct coxi_table *table, uint64_t key, struct coxi_row **ret)
+/* ---- resolving. A row that has a life is pinned from then on */
+
+/* A row that is there, or NULL. */
+static struct coxi_row *find_row(struct coxi_table *table, uint64_t key)
 {
     uint64_t hash = coxi_hash_key(key);
-    struct bucket *bucket = bucket_of(table, hash);
-    int r = 0;
+    struct coxi_bucket *bucket = coxi_table_bucket(table, hash);
+    float *values = NULL;
     coxi_spin_lock(&bucket->lock);
     uint32_t row = coxi_index_find(&table->index, &bucket->index, key, hash);
     if (row != 0) {
-        *ret = (struct coxi_row *)values_at(table, row);
-    } else {
-        r = make_row(table, bucket, key, hash, ret);
+        values = coxi_table_values(table, row);
+        if (table->life_at > 0) {
+            coxi_table_life(table, values)->pins++;
+        }
+    }
+    coxi_spin_unlock(&bucket->lock);
+    return (struct coxi_row *)values;
+}
+
+/* The row of a key that had none; *made is one more unless somebody has made it since. */
+static int find_or_make_row(struct coxi_table *table, uint64_t key, uint64_t *made,
+                            struct coxi_row **ret)
+{
+    uint64_t hash = coxi_hash_key(key);
+    struct coxi_bucket *bucket = coxi_table_bucket(table, hash);
+    int r = 0;
+    coxi_spin_lock(&bucket->lock);
+    uint32_t row = coxi_index_find(&table->index, &bucket->index, key, hash);
+    if (row == 0) {
+        r = make_row(table, bucket, key, hash, &row);
+        *made += r == 0 ? 1 : 0;
+    }
+    if (r == 0) {
+        float *values = coxi_table_values(table, row);
+        if (table->life_at > 0) {
+            coxi_table_life(table, values)->pins++;
+        }
+        *ret = (struct coxi_row *)values;
     }
     coxi_spin_unlock(&bucket->lock);
     return r;
 }
 
-int coxi_table_resolve(struct coxi_table *table, enum coxi_op op, const uint64_t *keys,
-                       size_t n, struct coxi_row **ret)
+/* The rows that are there; how many are not, which are NULL. */
+static size_t find_rows(struct coxi_table *table,
+                        const struct coxi_table_change *change)
 {
-    int r = 0;
-    (void)op;
-    for (size_t first = 0; r == 0 && first < n; first += GROUP) {
-        size_t end = n - first < GROUP ? n : first + GROUP;
-        hint(table, keys + first, end - first, false);
-        for (size_t i = first; r == 0 && i < end; i++) {
-            r = resolve_row(table, keys[i], &ret[i]);
+    size_t n_absent = 0;
+    for (size_t first = 0; first < change->n; first += GROUP) {
+        size_t end = change->n - first < GROUP ? change->n : first + GROUP;
+        hint(table, change->keys + first, end - first, false);
+        for (size_t i = first; i < end; i++) {
+            change->rows[i] = find_row(table, change->keys[i]);
+            n_absent += change->rows[i] == NULL ? 1 : 0;
         }
+    }
+    return n_absent;
+}
+
+/* In the place of a row: there is none, and is to be one. */
+static struct coxi_row *wanted(struct coxi_table *table)
+{
+    return (struct coxi_row *)table;
+}
+
+/* Marks the absent rows that are to be made, and counts them. */
+static size_t admit_rows(struct coxi_table *table,
+                         const struct coxi_table_change *change)
+{
+    bool asks = table->admission != NULL && change->op == COXI_OP_GRADIENT;
+    size_t n_wanted = 0;
+    for (size_t i = 0; i < change->n; i++) {
+        if (change->rows[i] != NULL) {
+            continue;
+        }
+        if (!asks ||
+            coxi_admission_ask(table->admission, change->keys[i], change->draw)) {
+            change->rows[i] = wanted(table);
+            n_wanted++;
+        }
+    }
+    return n_wanted;
+}
+
+/* Makes the n rows that are marked; those that it does not come to are NULL then. */
+static int make_rows(struct coxi_table *table, const struct coxi_table_change *change,
+                     size_t n)
+{
+    uint64_t n_made = 0;
+    int r = reserve_rows(table, n);
+    bool reserved = r == 0;
+    for (size_t i = 0; i < change->n; i++) {
+        if (change->rows[i] == wanted(table)) {
+            change->rows[i] = NULL;
+            if (r == 0) {
+                r = find_or_make_row(table, change->keys[i], &n_made, &change->rows[i]);
+            }
+        }
+    }
+    if (reserved) {
+        settle_rows(table, n, n_made);
+    }
+    return r;
+}
+
+int coxi_table_resolve(struct coxi_table *table, const struct coxi_table_change *change)
+{
+    if (find_rows(table, change) == 0) {
+        return 0;
+    }
+    size_t n_wanted = admit_rows(table, change);
+    int r = n_wanted > 0 ? make_rows(table, change, n_wanted) : 0;
+    if (r != 0) {
+        coxi_table_release(table, change);
     }
     return r;
 }
 
 /* ---- updating */
 
-void coxi_table_update(struct coxi_table *table, enum coxi_op op, const uint64_t *keys,
-                       struct coxi_row *const *rows, size_t n, const float *values)
+static void update_row(struct coxi_table *table, const struct coxi_table_change *change,
+                       size_t i, const struct coxi_optimizer_step *step, uint64_t now)
+{
+    float *row = (float *)change->rows[i];
+    const float *from = change->values + i * table->dim;
+    struct coxi_bucket *bucket =
+        coxi_table_bucket(table, coxi_hash_key(change->keys[i]));
+    coxi_spin_lock(&bucket->lock);
+    if (change->op == COXI_OP_GRADIENT) {
+        coxi_optimizer_row(step, row, row + table->dim, from, table->dim);
+    } else {
+        coxi_elements_combine(COX_F32, change->op, row, from, table->value_bytes);
+    }
+    if (table->life_at > 0) {
+        struct coxi_row_life *life = coxi_table_life(table, row);
+        life->pins--;
+        if (change->op == COXI_OP_GRADIENT) {
+            life->last = life->last < now ? now : life->last;
+            life->updates += life->updates < UINT32_MAX ? 1 : 0;
+        }
+    }
+    coxi_spin_unlock(&bucket->lock);
+}
+
+void coxi_table_update(struct coxi_table *table, const struct coxi_table_change *change)
 {
     struct coxi_optimizer_step step = {0};
-    if (op == COXI_OP_GRADIENT && n > 0) {
-        coxi_optimizer_begin(&table->variable->optimizer,
-                             atomic_fetch_add(&table->step, 1), &step);
+    uint64_t before = 0;
+    size_t n = change->n;
+    if (change->op == COXI_OP_GRADIENT && n > 0) {
+        before = atomic_fetch_add(&table->step, 1);
+        coxi_optimizer_begin(&table->variable->optimizer, before, &step);
     }
     for (size_t i = 0; i < n + AHEAD; i++) {
-        if (i < n) {
-            hint_bytes(rows[i], table->row_bytes);
+        if (i < n && change->rows[i] != NULL) {
+            hint_bytes(change->rows[i], table->row_bytes);
         }
-        if (i < AHEAD) {
-            continue;
+        if (i >= AHEAD && change->rows[i - AHEAD] != NULL) {
+            update_row(table, change, i - AHEAD, &step, before + 1);
         }
-        float *row = (float *)rows[i - AHEAD];
-        const float *from = values + (i - AHEAD) * table->dim;
-        struct bucket *bucket = bucket_of(table, coxi_hash_key(keys[i - AHEAD]));
-        coxi_spin_lock(&bucket->lock);
-        if (op == COXI_OP_GRADIENT) {
-            coxi_optimizer_row(&step, row, row + table->dim, from, table->dim);
-        } else {
-            coxi_elements_combine(COX_F32, op, row, from, table->value_bytes);
-        }
-        coxi_spin_unlock(&bucket->lock);
     }
+    coxi_eviction_tidy(table, n);
+}
+
+void coxi_table_release(struct coxi_table *table,
+                        const struct coxi_table_change *change)
+{
+    for (size_t i = 0; table->life_at > 0 && i < change->n; i++) {
+        if (change->rows[i] != NULL) {
+            struct coxi_bucket *bucket =
+                coxi_table_bucket(table, coxi_hash_key(change->keys[i]));
+            coxi_spin_lock(&bucket->lock);
+            coxi_table_life(table, (float *)change->rows[i])->pins--;
+            coxi_spin_unlock(&bucket->lock);
+        }
+    }
+    coxi_eviction_tidy(table, change->n);
 }
 
 /* ---- numbers */
@@ -304,7 +482,15 @@ uint64_t coxi_table_step(struct coxi_table *table)
 
 uint64_t coxi_table_bytes(struct coxi_table *table)
 {
-    return coxi_table_rows(table) * (table->row_bytes + INDEX_ROW_BYTES);
+    coxi_lock(&table->books);
+    uint64_t rows = table->paid_rows;
+    coxi_unlock(&table->books);
+    return paid_bytes(table, rows) + coxi_admission_bytes(table->admission);
+}
+
+bool coxi_table_ages(const struct coxi_table *table)
+{
+    return table->life_at > 0;
 }
 
 void coxi_table_counts(struct coxi_table *table, struct coxi_table_counters *ret)
@@ -312,7 +498,8 @@ void coxi_table_counts(struct coxi_table *table, struct coxi_table_counters *ret
     *ret = (struct coxi_table_counters){
         .lookups = atomic_load(&table->n_lookups),
         .hits = atomic_load(&table->n_hits),
-        .admitted = coxi_table_rows(table),
+        .admitted = atomic_load(&table->n_admitted),
+        .evicted = atomic_load(&table->n_evicted),
         .updates = coxi_table_step(table),
         .rows = coxi_table_rows(table),
         .bytes = coxi_table_bytes(table),
@@ -329,17 +516,19 @@ struct visitor {
 
 static int ask_for_row(void *arg, uint64_t key, uint32_t row)
 {
-    const struct visitor *visitor = arg;
+    const struct coxi_table *table = ((const struct visitor *)arg)->table;
     (void)key;
-    hint_bytes(values_at(visitor->table, row), visitor->table->row_bytes);
+    hint_bytes(coxi_table_values(table, row), table->row_bytes);
     return 0;
 }
 
 static int visit_row(void *arg, uint64_t key, uint32_t row)
 {
     const struct visitor *visitor = arg;
-    const float *values = values_at(visitor->table, row);
-    return visitor->visit(visitor->arg, key, values, values + visitor->table->dim);
+    const struct coxi_table *table = visitor->table;
+    float *values = coxi_table_values(table, row);
+    return visitor->visit(visitor->arg, key, values, values + table->dim,
+                          table->life_at > 0 ? coxi_table_life(table, values) : NULL);
 }
 
 int coxi_table_each(struct coxi_table *table, coxi_row_visit visit, void *arg)

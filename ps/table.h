@@ -9,16 +9,30 @@
 #ifndef COXI_PS_TABLE_H
 #define COXI_PS_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/layout.h"
 
+struct coxi_memory;
 struct coxi_table;
 struct coxi_row;
 
-/* `variable` is borrowed for the table's life. */
-int coxi_table_new(const struct coxi_variable *variable, struct coxi_table **ret);
+/* What a row has where rows go again (coxswain.h, struct cox_lifecycle). */
+struct coxi_row_life {
+    uint64_t last;    /* the table's step when a gradient came last, or it was made */
+    uint64_t made;    /* the table's step when it was made */
+    uint32_t updates; /* gradients that have come to it; stays at its largest number */
+    uint32_t pins;    /* changes that are resolved and not updated */
+};
+
+/*
+ * `variable` is borrowed for the table's life, and so is `memory`, which its rows count
+ * for (may be NULL: they are not counted). COX_ENOMEM.
+ */
+int coxi_table_new(const struct coxi_variable *variable, struct coxi_memory *memory,
+                   struct coxi_table **ret);
 void coxi_table_free(struct coxi_table *table); /* takes NULL */
 
 /* Copies the rows of `n` keys to `ret` (n * dim floats, aligned or not); absent:
@@ -26,31 +40,50 @@ void coxi_table_free(struct coxi_table *table); /* takes NULL */
 void coxi_table_pull(struct coxi_table *table, const uint64_t *keys, size_t n,
                      void *ret);
 
+/* A change to the rows of `n` keys. All is borrowed. */
+struct coxi_table_change {
+    enum coxi_op op;
+    uint64_t
+        draw; /* the same for the same part of the same commit: admission by chance */
+    const uint64_t *keys;
+    size_t n;
+    const float *values;    /* n * dim */
+    struct coxi_row **rows; /* room for n: where coxi_table_resolve puts them */
+};
+
 /*
- * Finds or makes the rows of `n` keys for an update by `op`. What fails (COX_ENOMEM,
- * COX_ELIMIT) fails here, and may leave rows made with their initial values, which nobody
- * can tell from absent ones. Any thread.
+ * Finds or makes the rows of a change; those not admitted stay NULL. What fails
+ * (COX_ENOMEM, COX_ELIMIT) fails here. Where --memory-max is in the way no row is made;
+ * where the kernel has no memory left, there may be rows that nobody can tell from absent
+ * ones. What succeeds is followed by one of the next two. Any thread.
  */
-int coxi_table_resolve(struct coxi_table *table, enum coxi_op op, const uint64_t *keys,
-                       size_t n, struct coxi_row **ret);
+int coxi_table_resolve(struct coxi_table *table,
+                       const struct coxi_table_change *change);
 
-/* Applies values (n * dim floats) to the rows that coxi_table_resolve found for the same
- * keys and op, in order; gradients are one step of the variable here. Cannot fail. Any
- * thread. */
-void coxi_table_update(struct coxi_table *table, enum coxi_op op, const uint64_t *keys,
-                       struct coxi_row *const *rows, size_t n, const float *values);
+/* Applies the values, in order; gradients are one step of the variable here. Drops rows
+ * that are to go, a few at a time. Cannot fail. Any thread. */
+void coxi_table_update(struct coxi_table *table,
+                       const struct coxi_table_change *change);
 
-/* Rows there are; updates by gradients so far; memory it takes. Any thread. */
+/* Instead of an update: the change is not to be. Any thread. */
+void coxi_table_release(struct coxi_table *table,
+                        const struct coxi_table_change *change);
+
+/* Rows there are; updates by gradients so far; memory it takes, with that of rows which
+ * went and will come again. Any thread. */
 uint64_t coxi_table_rows(struct coxi_table *table);
 uint64_t coxi_table_step(struct coxi_table *table);
 uint64_t coxi_table_bytes(struct coxi_table *table);
 void coxi_table_counts(struct coxi_table *table, struct coxi_table_counters *ret);
 
+/* True where its rows have a life. */
+bool coxi_table_ages(const struct coxi_table *table);
+
 /* Calls `visit` for every row, in an order that is the same each time while no row is
- * made. `state` is that of the row, as coxi_optimizer_row has it. The caller keeps updates
- * off meanwhile; pulls need not wait. */
+ * made. `state` is that of the row, as coxi_optimizer_row has it; `life` is NULL where it
+ * has none. The caller keeps updates off meanwhile; pulls need not wait. */
 typedef int (*coxi_row_visit)(void *arg, uint64_t key, const float *values,
-                              const float *state);
+                              const float *state, const struct coxi_row_life *life);
 int coxi_table_each(struct coxi_table *table, coxi_row_visit visit, void *arg);
 
 #endif

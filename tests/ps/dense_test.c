@@ -39,7 +39,7 @@ static void subject_init(struct subject *s, uint32_t dtype)
 
 static void subject_open(struct subject *s)
 {
-    assert_code(0, coxi_dense_new(&s->variable, &s->shard, &s->dense));
+    assert_code(0, coxi_dense_new(&s->variable, &s->shard, NULL, &s->dense));
 }
 
 static void fill_random(uint64_t *rng, void *bytes, size_t len)

@@ -61,7 +61,7 @@ static void compare_dense(const struct golden *golden)
         v.shape[1] = 2;
     }
     assert_code(0, coxi_variable_check(&v, 1));
-    assert_code(0, coxi_dense_new(&v, &shard, &dense));
+    assert_code(0, coxi_dense_new(&v, &shard, NULL, &dense));
     coxi_dense_update(dense, 0, shard.count, COXI_OP_ASSIGN, dense_start);
     for (int i = 0; i < VALUES; i++) {
         most[i] = fabs((double)dense_start[i]);
@@ -94,14 +94,17 @@ static size_t push_rows(struct coxi_table *table, int step,
 {
     struct coxi_row *rows[ROWS];
     uint64_t keys[ROWS];
+    struct coxi_table_change change = {
+        .keys = keys, .values = gradients[0], .rows = rows};
     size_t n = 0;
     for (uint64_t row = 0; row < ROWS; row++) {
         if ((rows_touched[step] >> row & 1) != 0) {
             keys[n++] = row;
         }
     }
-    assert_code(0, coxi_table_resolve(table, COXI_OP_GRADIENT, keys, n, rows));
-    coxi_table_update(table, COXI_OP_GRADIENT, keys, rows, n, gradients[0]);
+    change.n = n;
+    assert_code(0, coxi_table_resolve(table, &change));
+    coxi_table_update(table, &change);
     return n;
 }
 
@@ -120,7 +123,7 @@ static void compare_rows(const struct golden *golden)
     double most[ROWS * DIM];
     size_t at = 0;
     assert_code(0, coxi_variable_check(&v, 1));
-    assert_code(0, coxi_table_new(&v, &table));
+    assert_code(0, coxi_table_new(&v, NULL, &table));
     for (int i = 0; i < ROWS * DIM; i++) {
         most[i] = (double)row_start;
     }
@@ -179,7 +182,7 @@ static void subject_open(struct subject *s, const struct coxi_optimizer *optimiz
                                          .n_shards = 1,
                                          .optimizer = *optimizer};
     assert_code(0, coxi_variable_check(&s->variable, 1));
-    assert_code(0, coxi_dense_new(&s->variable, &s->shard, &s->dense));
+    assert_code(0, coxi_dense_new(&s->variable, &s->shard, NULL, &s->dense));
 }
 
 static void push(struct subject *s, const float *gradient)
@@ -269,13 +272,18 @@ TEST(a_row_of_adam_counts_its_own_steps)
     const uint64_t keys[2] = {1, 2};
     const float g[1] = {7};
     float w[2];
-    assert_code(0, coxi_table_new(&v, &table));
-    assert_code(0, coxi_table_resolve(table, COXI_OP_GRADIENT, keys, 2, rows));
+    assert_code(0, coxi_table_new(&v, NULL, &table));
+    struct coxi_table_change both = {.keys = keys, .n = 2, .values = g, .rows = rows};
+    struct coxi_table_change first = {.keys = keys, .n = 1, .values = g, .rows = rows};
+    struct coxi_table_change second = {
+        .keys = keys + 1, .n = 1, .values = g, .rows = rows + 1};
+    struct coxi_table_change none = {.n = 0};
+    assert_code(0, coxi_table_resolve(table, &both));
     for (int i = 0; i < 50; i++) {
-        coxi_table_update(table, COXI_OP_GRADIENT, keys, rows, 1, g);
+        coxi_table_update(table, &first);
     }
-    coxi_table_update(table, COXI_OP_GRADIENT, keys + 1, rows + 1, 1, g);
-    coxi_table_update(table, COXI_OP_GRADIENT, keys, rows, 0, g); /* no step */
+    coxi_table_update(table, &second);
+    coxi_table_update(table, &none); /* no step */
     assert_int_equal(51, coxi_table_step(table));
     coxi_table_pull(table, keys, 2, w);
     assert_true(fabsf(w[0] + 25) < 1e-4F);

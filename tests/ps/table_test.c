@@ -29,7 +29,7 @@ static struct coxi_variable describe(uint32_t dim)
 static struct coxi_table *new_table(const struct coxi_variable *variable)
 {
     struct coxi_table *table;
-    assert_code(0, coxi_table_new(variable, &table));
+    assert_code(0, coxi_table_new(variable, NULL, &table));
     return table;
 }
 
@@ -37,9 +37,20 @@ static void update(struct coxi_table *table, const uint64_t *keys, size_t n,
                    enum coxi_op op, const float *values)
 {
     struct coxi_row *rows[64];
+    struct coxi_table_change change = {
+        .op = op, .keys = keys, .n = n, .values = values, .rows = rows};
     assert_true(n <= 64);
-    assert_code(0, coxi_table_resolve(table, op, keys, n, rows));
-    coxi_table_update(table, op, keys, rows, n, values);
+    assert_code(0, coxi_table_resolve(table, &change));
+    coxi_table_update(table, &change);
+}
+
+/* Finds or makes rows, no more. */
+static void resolve(struct coxi_table *table, const uint64_t *keys, size_t n,
+                    struct coxi_row **ret)
+{
+    struct coxi_table_change change = {
+        .op = COXI_OP_ADD, .keys = keys, .n = n, .rows = ret};
+    assert_code(0, coxi_table_resolve(table, &change));
 }
 
 /* A different key for every i, spread over all 64 bits. */
@@ -152,13 +163,13 @@ TEST(table_rows_never_move)
     for (uint64_t i = 0; i < N; i++) {
         keys[i] = key_of(i);
     }
-    assert_code(0, coxi_table_resolve(table, COXI_OP_ADD, keys, N, before));
+    resolve(table, keys, N, before);
     for (uint64_t i = N; i < 60000; i++) {
         struct coxi_row *row;
         uint64_t key = key_of(i);
-        assert_code(0, coxi_table_resolve(table, COXI_OP_ADD, &key, 1, &row));
+        resolve(table, &key, 1, &row);
     }
-    assert_code(0, coxi_table_resolve(table, COXI_OP_ADD, keys, N, after));
+    resolve(table, keys, N, after);
     assert_memory_equal(before, after, sizeof(before));
     coxi_table_free(table);
 }
@@ -171,14 +182,15 @@ struct visits {
     size_t stop_at;
 };
 
-static int note(void *arg, uint64_t key, const float *values, const float *state)
+static int note(void *arg, uint64_t key, const float *values, const float *state,
+                const struct coxi_row_life *life)
 {
     struct visits *visits = arg;
     if (visits->n == visits->stop_at || visits->n == 1000) {
         return COX_EIO;
     }
     visits->keys[visits->n++] = key;
-    return values != NULL && state != NULL && *state == 0.5F ? 0 : COX_EINVAL;
+    return values != NULL && *state == 0.5F && life == NULL ? 0 : COX_EINVAL;
 }
 
 TEST(table_visits_every_row_once)
@@ -193,7 +205,7 @@ TEST(table_visits_every_row_once)
     static bool seen[N];
     for (uint64_t i = 0; i < N; i++) {
         struct coxi_row *row;
-        assert_code(0, coxi_table_resolve(table, COXI_OP_ADD, &i, 1, &row));
+        resolve(table, &i, 1, &row);
     }
     assert_code(0, coxi_table_each(table, note, &first));
     assert_int_equal(N, first.n);
@@ -347,11 +359,13 @@ static void *add_ones(void *arg)
         for (uint64_t j = 0; j < 4; j++) {
             keys[j] = key_of((coxi_rand(&seed) + i) % SHARED);
         }
-        if (coxi_table_resolve(storm->table, COXI_OP_ADD, keys, 4, rows) != 0) {
+        struct coxi_table_change change = {
+            .op = COXI_OP_ADD, .keys = keys, .n = 4, .values = ones, .rows = rows};
+        if (coxi_table_resolve(storm->table, &change) != 0) {
             atomic_fetch_add(&storm->n_failed, 1);
             continue;
         }
-        coxi_table_update(storm->table, COXI_OP_ADD, keys, rows, 4, ones);
+        coxi_table_update(storm->table, &change);
         coxi_table_pull(storm->table, &keys[coxi_rand(&seed) % 4], 1, found);
         if (memcmp(found, found + 1, sizeof(found) - sizeof(*found)) != 0) {
             atomic_fetch_add(&storm->n_torn, 1);

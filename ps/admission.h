@@ -1,0 +1,41 @@
+/*
+ * Which keys of a table get rows (coxswain.h, struct cox_lifecycle): those that have come
+ * often enough, or that a draw takes.
+ *
+ * How often keys have come is counted in a sketch: eight MiB of counters, four of which,
+ * chosen by hashing, belong to a key and many others; the lowest of the four is its count
+ * (Cormode, Muthukrishnan: An improved data stream summary, 2005; with the update of
+ * Estan, Varghese, 2002, which raises no counter further than it must). So it is never
+ * less than the truth, and the more keys there are that stay without rows, the more there
+ * are that get them early: of a million such keys about a sixth.
+ */
+#ifndef COXI_PS_ADMISSION_H
+#define COXI_PS_ADMISSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "schema/wire.h"
+
+struct coxi_admission;
+
+/* As counts are kept: more is as much. */
+enum { COXI_ADMIT_COUNT_MAX = 65535 };
+
+/* *ret is NULL where every key is admitted with its first update. */
+int coxi_admission_new(const struct coxi_lifecycle *lifecycle,
+                       struct coxi_admission **ret);
+void coxi_admission_free(struct coxi_admission *admission); /* takes NULL */
+
+/* Memory it takes, of NULL, too. */
+size_t coxi_admission_bytes(const struct coxi_admission *admission);
+
+/*
+ * Counts an update of a key that has no row, and says whether it gets one. `draw` is a
+ * number of the commit: the same gives the same answer. One thread at a time for a key,
+ * any number for others.
+ */
+bool coxi_admission_ask(struct coxi_admission *admission, uint64_t key, uint64_t draw);
+
+#endif

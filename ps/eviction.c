@@ -1,0 +1,207 @@
+/*
+ * Rows that go again (coxswain.h, struct cox_lifecycle). After each update a little is
+ * done, in proportion to it, by one thread at a time; who finds another at it goes on.
+ *
+ *   by age and count   a hand goes round all lines and drops what is due. It has been
+ *                      everywhere when about three times as many rows have been updated
+ *                      as there are
+ *   by rows_max        while there are more, the oldest of SAMPLE rows goes, another hand
+ *                      choosing the next ones each time: approximately the oldest of all.
+ *                      After a commit that no other runs beside there are no more than
+ *                      rows_max
+ *
+ * A row that a commit has resolved and not updated yet is pinned, and stays.
+ *
+ * The same commits in the same order drop the same rows. Cost: of a row that goes by
+ * rows_max, looking at SAMPLE others.
+ */
+#include "common/sync.h"
+#include "ps/table_internal.h"
+
+enum {
+    SAMPLE = 8,
+    SWEEP_SHARE = 8, /* a line is looked at for so many rows updated ... */
+    SWEEP_LEAST = 4, /* ... and so many at least */
+    DROP_LEAST = 64, /* rows that may go for rows_max after any update */
+};
+
+/* To the first line of the next bucket that has any, or stays. */
+static void next_bucket(const struct coxi_table *table, struct coxi_hand *hand)
+{
+    hand->line = 0;
+    for (uint32_t i = 0; i < COXI_BUCKETS; i++) {
+        hand->bucket = (hand->bucket + 1) % COXI_BUCKETS;
+        if (atomic_load_explicit(&table->buckets[hand->bucket].index.n_lines,
+                                 memory_order_relaxed) > 0) {
+            return;
+        }
+    }
+}
+
+/* Calls `visit` for what is in the hand's line, whose bucket is locked, and goes on to the
+ * next line. */
+static void visit_line(struct coxi_table *table, struct coxi_hand *hand,
+                       coxi_index_visit visit, void *arg)
+{
+    const struct coxi_index_bucket *index = &table->buckets[hand->bucket].index;
+    uint32_t n_lines = atomic_load_explicit(&index->n_lines, memory_order_relaxed);
+    if (hand->line < n_lines) {
+        (void)coxi_index_each(&table->index, index, hand->line, visit, arg);
+    }
+    hand->line++;
+}
+
+/* Takes a row out and keeps its memory for the next one of its bucket. Locked. */
+static void drop(struct coxi_table *table, struct coxi_bucket *bucket, uint64_t key)
+{
+    uint32_t row =
+        coxi_index_remove(&table->index, &bucket->index, key, coxi_hash_key(key));
+    coxi_table_give_row(table, bucket, row);
+}
+
+/* ---- by age and by count */
+
+struct due {
+    const struct coxi_table *table;
+    uint64_t step;
+    uint64_t keys[SAMPLE];
+    size_t n;
+};
+
+static bool is_due(const struct coxi_lifecycle *l, const struct coxi_row_life *life,
+                   uint64_t step)
+{
+    if (life->pins > 0) {
+        return false;
+    }
+    return (l->evict_age > 0 && step - life->last >= l->evict_age) ||
+           (life->updates < l->evict_count && step - life->made >= l->evict_count_age);
+}
+
+static int note_due(void *arg, uint64_t key, uint32_t row)
+{
+    struct due *due = arg;
+    const struct coxi_table *table = due->table;
+    if (is_due(&table->variable->lifecycle,
+               coxi_table_life(table, coxi_table_values(table, row)), due->step)) {
+        due->keys[due->n++] = key;
+    }
+    return due->n == SAMPLE ? 1 : 0;
+}
+
+/* Drops what is due in the next line; what a long chain has more stays until the hand
+ * comes again. */
+static size_t sweep_line(struct coxi_table *table)
+{
+    struct due due = {.table = table};
+    struct coxi_bucket *bucket = &table->buckets[table->sweep.bucket];
+    coxi_spin_lock(&bucket->lock);
+    /* Under the lock, so that no row of this bucket has been updated later. */
+    due.step = coxi_table_step(table);
+    visit_line(table, &table->sweep, note_due, &due);
+    for (size_t i = 0; i < due.n; i++) {
+        drop(table, bucket, due.keys[i]);
+    }
+    bool ends = table->sweep.line >= bucket->index.n_lines;
+    coxi_spin_unlock(&bucket->lock);
+    if (ends) {
+        next_bucket(table, &table->sweep);
+    }
+    return due.n;
+}
+
+/* ---- by number */
+
+struct oldest {
+    const struct coxi_table *table;
+    size_t n_seen;
+    uint64_t key;
+    uint64_t last;
+    bool found;
+};
+
+static int note_oldest(void *arg, uint64_t key, uint32_t row)
+{
+    struct oldest *oldest = arg;
+    const struct coxi_table *table = oldest->table;
+    const struct coxi_row_life *life =
+        coxi_table_life(table, coxi_table_values(table, row));
+    if (life->pins == 0) {
+        oldest->n_seen++;
+        if (!oldest->found || life->last < oldest->last) {
+            oldest->found = true;
+            oldest->key = key;
+            oldest->last = life->last;
+        }
+    }
+    return 0;
+}
+
+/* Looks at the next SAMPLE rows, or at all buckets' next lines. */
+static void sample_rows(struct coxi_table *table, struct oldest *oldest)
+{
+    for (size_t i = 0; i < COXI_BUCKETS && oldest->n_seen < SAMPLE; i++) {
+        struct coxi_bucket *bucket = &table->buckets[table->sample.bucket];
+        coxi_spin_lock(&bucket->lock);
+        visit_line(table, &table->sample, note_oldest, oldest);
+        bool ends = table->sample.line >= bucket->index.n_lines;
+        coxi_spin_unlock(&bucket->lock);
+        if (ends) {
+            next_bucket(table, &table->sample);
+        }
+    }
+}
+
+/* True where a row went: not if all are pinned, or it has been touched meanwhile. */
+static bool drop_oldest(struct coxi_table *table)
+{
+    struct oldest oldest = {.table = table};
+    bool gone = false;
+    sample_rows(table, &oldest);
+    if (!oldest.found) {
+        return false;
+    }
+    uint64_t hash = coxi_hash_key(oldest.key);
+    struct coxi_bucket *bucket = coxi_table_bucket(table, hash);
+    coxi_spin_lock(&bucket->lock);
+    uint32_t row = coxi_index_find(&table->index, &bucket->index, oldest.key, hash);
+    if (row != 0) {
+        const struct coxi_row_life *life =
+            coxi_table_life(table, coxi_table_values(table, row));
+        gone = life->pins == 0 && life->last == oldest.last;
+    }
+    if (gone) {
+        drop(table, bucket, oldest.key);
+    }
+    coxi_spin_unlock(&bucket->lock);
+    return gone;
+}
+
+/* ---- */
+
+void coxi_eviction_tidy(struct coxi_table *table, size_t n)
+{
+    const struct coxi_lifecycle *l = &table->variable->lifecycle;
+    if (table->life_at == 0 || pthread_mutex_trylock(&table->tidying) != 0) {
+        return;
+    }
+    uint64_t n_gone = 0;
+    if (l->evict_age > 0 || l->evict_count > 0) {
+        for (size_t i = 0; i < n / SWEEP_SHARE + SWEEP_LEAST; i++) {
+            n_gone += sweep_line(table);
+        }
+    }
+    size_t left = l->rows_max > 0 ? 2 * n + DROP_LEAST : 0;
+    while (left > 0 && coxi_table_rows(table) - n_gone > l->rows_max) {
+        n_gone += drop_oldest(table) ? 1 : 0;
+        left--;
+    }
+    if (n_gone > 0) {
+        atomic_fetch_sub_explicit(&table->n_rows, n_gone, memory_order_relaxed);
+        atomic_fetch_add_explicit(&table->n_evicted, n_gone, memory_order_relaxed);
+        coxi_lock(&table->books);
+        table->held_rows -= n_gone;
+        coxi_unlock(&table->books);
+    }
+    coxi_unlock(&table->tidying);
+}

@@ -1,0 +1,26 @@
+/* See memory.h. */
+#include "ps/memory.h"
+
+#include "common/error.h"
+
+int coxi_memory_take(struct coxi_memory *memory, uint64_t bytes, const char *whom)
+{
+    uint64_t used = atomic_load(&memory->used_bytes);
+    do {
+        if (memory->max_bytes > 0 &&
+            (used > memory->max_bytes || bytes > memory->max_bytes - used)) {
+            return coxi_error(COX_ENOMEM,
+                              "%s would need %llu bytes more, and of the %llu of "
+                              "--memory-max %llu are held: raise it, or use more ps",
+                              whom, (unsigned long long)bytes,
+                              (unsigned long long)memory->max_bytes,
+                              (unsigned long long)used);
+        }
+    } while (!atomic_compare_exchange_weak(&memory->used_bytes, &used, used + bytes));
+    return 0;
+}
+
+void coxi_memory_give(struct coxi_memory *memory, uint64_t bytes)
+{
+    atomic_fetch_sub(&memory->used_bytes, bytes);
+}
