@@ -343,6 +343,24 @@ TEST(a_change_that_would_need_too_much_memory_makes_no_row)
     assert_int_equal(0, memory.used_bytes);
 }
 
+TEST(memory_that_a_change_did_not_need_is_there_for_the_next)
+{
+    struct coxi_variable v = describe(4, (struct coxi_lifecycle){0});
+    struct coxi_table *table = new_table(&v);
+    struct work work;
+    begin(&work, COXI_OP_GRADIENT, 0, 60);
+    memset(work.keys, 0, sizeof(work.keys)); /* sixty times the same one */
+    assert_code(0, coxi_table_resolve(table, &work.change));
+    coxi_table_update(table, &work.change);
+    assert_int_equal(1, coxi_table_rows(table));
+    uint64_t bytes = coxi_table_bytes(table);
+    push(table, 1, 59);
+    assert_int_equal(bytes, coxi_table_bytes(table));
+    push(table, 60, 1);
+    assert_true(coxi_table_bytes(table) > bytes);
+    coxi_table_free(table);
+}
+
 TEST(counters_of_admission_count_as_memory)
 {
     struct coxi_variable v = describe(4, (struct coxi_lifecycle){.admit_count = 2});

@@ -222,6 +222,45 @@ TEST(snapshot_holds_tables_as_keys_and_values)
     stock_close(&s);
 }
 
+TEST(snapshot_holds_the_life_of_rows_that_go_again)
+{
+    struct stock s;
+    struct stock_commit commit;
+    struct coxi_variable v = {
+        .name = "t",
+        .kind = COXI_KIND_TABLE,
+        .dtype = COX_F32,
+        .rank = 1,
+        .shape = {1},
+        .optimizer = {.kind = COXI_OPTIMIZER_SGD, .learning_rate = 1},
+        .lifecycle = {.evict_age = 100}};
+    const uint64_t keys[] = {7, 8};
+    const float gradients[] = {1, 1};
+    stock_open(&s);
+    uint32_t t = stock_create(&s, &v);
+    for (uint64_t closure = 10; closure < 15; closure++) {
+        size_t n = closure == 12 ? 2 : 1; /* key 8 in the third */
+        stock_begin(&s, closure, &commit);
+        stock_add_rows(&commit, t, COXI_OP_GRADIENT, keys, n, gradients,
+                       n * sizeof(float));
+        assert_code(0, stock_commit(&s, &commit, NULL));
+    }
+    struct coxi_st_file *file = snapshot(&s, 1, NULL);
+    const uint64_t *key = (const void *)find(file, "t/keys", "U64", 1)->data;
+    const uint64_t *last = (const void *)find(file, "t/last", "U64", 1)->data;
+    const uint64_t *made = (const void *)find(file, "t/made", "U64", 1)->data;
+    const uint64_t *updates = (const void *)find(file, "t/updates", "U64", 1)->data;
+    assert_int_equal(2, find(file, "t/last", "U64", 1)->shape[0]);
+    for (size_t i = 0; i < 2; i++) {
+        bool first = key[i] == 7;
+        assert_int_equal(first ? 5 : 3, last[i]);
+        assert_int_equal(first ? 0 : 2, made[i]);
+        assert_int_equal(first ? 5 : 1, updates[i]);
+    }
+    coxi_st_close(file);
+    stock_close(&s);
+}
+
 TEST(snapshot_tells_what_it_belongs_to_and_has_applied)
 {
     struct stock s;

@@ -412,6 +412,108 @@ TEST(store_applies_nothing_of_a_commit_with_one_bad_update)
     stock_close(&s);
 }
 
+/* ---- memory */
+
+TEST(store_makes_no_variable_that_memory_max_has_no_room_for)
+{
+    struct stock s;
+    struct coxi_shard shard = {.count = 1 << 20};
+    struct coxi_variable large = {.id = 1,
+                                  .name = "large",
+                                  .dtype = COX_F32,
+                                  .rank = 1,
+                                  .shape = {1 << 20},
+                                  .shards = &shard,
+                                  .n_shards = 1};
+    stock_open(&s);
+    coxi_store_set_memory_max(s.store, 4 << 20);
+    (void)stock_dense(&s, "first", COX_F32, 1);
+    struct coxi_create create = {s.session, 50, large};
+    assert_code(COX_ENOMEM, coxi_store_create(s.store, &create));
+    assert_error_names("variable 'large' would need 4194304 bytes more");
+    assert_error_names("of the 4194304 of --memory-max 4 are held");
+    create.closure = 51;
+    create.variable.shape[0] = shard.count = (1 << 20) - 1;
+    assert_code(0, coxi_store_create(s.store, &create));
+    /* What a run had goes with it. */
+    assert_code(0, coxi_store_release(s.store, &s.session));
+    assert_code(0, coxi_store_claim(s.store, &s.session, false));
+    create.variable.id = 0;
+    create.variable.shape[0] = shard.count = 1 << 20;
+    assert_code(0, coxi_store_create(s.store, &create));
+    stock_close(&s);
+}
+
+TEST(store_applies_nothing_of_a_commit_that_memory_max_has_no_room_for)
+{
+    enum { N = 1000 };
+    static uint64_t keys[N];
+    static float values[N];
+    struct stock s;
+    struct stock_commit commit;
+    const int64_t one = 1;
+    stock_open(&s);
+    uint32_t count = stock_dense(&s, "count", COX_I64, 1);
+    uint32_t small = stock_table(&s, "small", 1);
+    uint32_t table = stock_table(&s, "table", 1);
+    coxi_store_set_memory_max(s.store, 20000);
+    for (uint64_t i = 0; i < N; i++) {
+        keys[i] = i;
+    }
+    stock_begin(&s, 50, &commit);
+    stock_add(&commit, count, COXI_OP_ADD, 0, 1, &one, sizeof(one));
+    stock_add_rows(&commit, small, COXI_OP_ADD, keys, 10, values, 10 * sizeof(float));
+    stock_add_rows(&commit, table, COXI_OP_ADD, keys, N, values, sizeof(values));
+    assert_code(COX_ENOMEM, stock_commit(&s, &commit, NULL));
+    assert_error_names("1000 rows of table 'table' would need");
+    assert_int_equal(0, stock_number(&s, count));
+    assert_int_equal(0, counts(&s).commits);
+    stock_begin(&s, 50, &commit);
+    stock_add(&commit, count, COXI_OP_ADD, 0, 1, &one, sizeof(one));
+    stock_add_rows(&commit, table, COXI_OP_ADD, keys, N / 2, values,
+                   N / 2 * sizeof(float));
+    assert_code(0, stock_commit(&s, &commit, NULL));
+    assert_int_equal(1, stock_number(&s, count));
+    stock_close(&s);
+}
+
+/* Rows that stayed pinned would never go. */
+TEST(store_lets_go_of_the_rows_of_a_commit_that_fails)
+{
+    struct stock s;
+    struct stock_commit commit;
+    struct coxi_variable v = {
+        .name = "t",
+        .kind = COXI_KIND_TABLE,
+        .dtype = COX_F32,
+        .rank = 1,
+        .shape = {1},
+        .optimizer = {.kind = COXI_OPTIMIZER_SGD, .learning_rate = 1},
+        .lifecycle = {.rows_max = 1}};
+    const uint64_t keys[] = {1, 2};
+    const float one = 1;
+    stock_open(&s);
+    uint32_t t = stock_create(&s, &v);
+    for (size_t i = 0; i < 3; i++) {
+        stock_begin(&s, 50 + i, &commit);
+        stock_add_rows(&commit, t, COXI_OP_GRADIENT, &keys[i / 2], 1, &one,
+                       sizeof(one));
+        if (i == 1) {
+            stock_add(&commit, 999, COXI_OP_ADD, 0, 1, &one, sizeof(one));
+        }
+        assert_code(i == 1 ? COX_ENOENT : 0, stock_commit(&s, &commit, NULL));
+    }
+    assert_int_equal(1, counts(&s).rows);
+    const float expected[] = {0, -1}; /* the row of key 1 went, not that of key 2 */
+    struct coxi_pull_item item = {t, 0, 2, 0};
+    struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false};
+    struct coxi_buffer found = {0};
+    assert_code(0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &found));
+    assert_memory_equal(expected, found.data, sizeof(expected));
+    coxi_buffer_fini(&found);
+    stock_close(&s);
+}
+
 /* ---- pulls */
 
 static int pull_one(struct stock *s, uint32_t variable, uint64_t begin, uint64_t count,
