@@ -361,7 +361,8 @@ void bench_serve_ps(uint32_t index)
 {
     struct coxi_ps_options options = {.listen = "tcp://127.0.0.1:0",
                                       .index = index,
-                                      .peer_timeout_ms = PEER_TIMEOUT_MS};
+                                      .peer_timeout_ms = PEER_TIMEOUT_MS,
+                                      .local_path = true};
     struct coxi_ps *ps;
     struct coxi_loop *loop;
     char ignored;

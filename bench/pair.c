@@ -25,7 +25,7 @@ enum {
     SAMPLES_MAX = 200000,
 };
 
-const char *const pair_transports[PAIR_TRANSPORTS] = {"tcp"};
+const char *const pair_transports[PAIR_TRANSPORTS] = {"tcp", "local"};
 
 /* ---- the two processes */
 
@@ -50,7 +50,6 @@ static void ask(struct pair *pair, const struct coxi_message *message, const cha
 
 void pair_open(struct bench *bench, enum pair_transport transport, struct pair *ret)
 {
-    (void)transport;
     *ret = (struct pair){.session = {coxi_random_id(), 1, coxi_random_id()},
                          .next_closure = 1};
     bench_child_start(bench, "ps=0", &ret->child);
@@ -66,6 +65,7 @@ void pair_open(struct bench *bench, enum pair_transport transport, struct pair *
         .connect_ms = PEER_TIMEOUT_MS,
         .reconnect_ms = 0,
         .request_ms = REQUEST_MS,
+        .local_path = transport == PAIR_LOCAL,
         .on_batch = on_batch,
         .arg = ret,
     };

@@ -26,7 +26,7 @@ struct pair {
 enum { PAIR_OUTSTANDING_MAX = 256 };
 
 /* How the two are connected, and what params.transport says of each. */
-enum pair_transport { PAIR_TCP, PAIR_TRANSPORTS };
+enum pair_transport { PAIR_TCP, PAIR_LOCAL, PAIR_TRANSPORTS };
 extern const char *const pair_transports[PAIR_TRANSPORTS];
 
 void pair_open(struct bench *bench, enum pair_transport transport, struct pair *ret);

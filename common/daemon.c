@@ -44,6 +44,11 @@ int coxi_daemon_start(const struct coxi_daemon_options *options, const char *rol
     return 0;
 }
 
+bool coxi_daemon_local_path(const struct coxi_daemon_options *options)
+{
+    return strcmp(options->local_path, "on") == 0;
+}
+
 int coxi_daemon_announce(const char *path, const char *address)
 {
     struct coxi_buffer line = {0};

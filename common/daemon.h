@@ -15,6 +15,7 @@ struct coxi_daemon_options {
     const char *log_level;
     int64_t index;
     int64_t peer_timeout_ms;
+    const char *local_path;
     bool insecure;
     int64_t parent;
 };
@@ -48,6 +49,12 @@ struct coxi_daemon_options {
          .choices = "debug|info|warn|error",                                           \
          .fallback = "info",                                                           \
          .help = "least level that is logged"},                                        \
+        {.name = "local-path",                                                         \
+         .type = COXI_OPTION_CHOICE,                                                   \
+         .offset = offsetof(config, daemon.local_path),                                \
+         .choices = "on|off",                                                          \
+         .fallback = "on",                                                             \
+         .help = "go on over shared memory with a ps or worker on the same host"},     \
         {.name = "insecure",                                                           \
          .type = COXI_OPTION_FLAG,                                                     \
          .offset = offsetof(config, daemon.insecure),                                  \
@@ -68,6 +75,9 @@ int coxi_daemon_start(const struct coxi_daemon_options *options, const char *rol
 /* Asks the kernel to kill this process when process `parent` ends; at once if it
  * has. */
 void coxi_die_with_parent(int parent);
+
+/* True where --local-path is on. */
+bool coxi_daemon_local_path(const struct coxi_daemon_options *options);
 
 /* Writes the address that peers dial to the file of --address-file. COX_EIO. */
 int coxi_daemon_announce(const char *path, const char *address);

@@ -2,7 +2,8 @@
  * A link's life: made, shared, closed (link.h has the contract and the frame's layout).
  *
  * Beside it: link_send.c and link_receive.c (one half each), link_connect.c (how links
- * come about), link_watch.c (heartbeats and silence). None knows what a frame means.
+ * come about), link_watch.c (heartbeats and silence), link_local.c (memory instead of the
+ * stream). None knows what a frame means.
  *
  * Invariants
  *   - The engine (what receives, and the sends it waits for) ends once receiving has
@@ -112,7 +113,11 @@ void coxi_link_unref(struct coxi_link *link)
     if (link->recv_aio != NULL) {
         nng_aio_reap(link->recv_aio);
     }
+    if (link->watch_aio != NULL) {
+        nng_aio_reap(link->watch_aio);
+    }
     nng_stream_free(link->stream);
+    coxi_rings_free(atomic_load(&link->rings));
     coxi_link_drop_line(link);
     for (int i = 0; i < COXI_CHUNKS; i++) {
         coxi_chunks_release(link->spares[i].first);
@@ -162,8 +167,25 @@ void coxi_link_close(struct coxi_link *link, int code, const char *text)
     bool first = coxi_link_mark_closed(link, code, text);
     coxi_unlock(&link->lock);
     if (first) {
-        nng_stream_close(link->stream);
+        coxi_link_shut(link);
     }
+}
+
+void coxi_link_shut(struct coxi_link *link)
+{
+    struct coxi_rings *rings = atomic_load(&link->rings);
+    nng_stream_close(link->stream);
+    if (rings != NULL) {
+        coxi_rings_wake(rings);
+    }
+}
+
+bool coxi_link_is_local(struct coxi_link *link)
+{
+    coxi_lock(&link->lock);
+    bool is_local = link->is_local;
+    coxi_unlock(&link->lock);
+    return is_local;
 }
 
 void coxi_link_finish(struct coxi_link *link, int code, const char *text)

@@ -149,6 +149,25 @@ struct coxi_made {
 
 int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame);
 
+/*
+ * The local path: a link between two processes of one host may go on over memory that they
+ * share, which costs less. The one that has dialled offers it, under a name that it tells
+ * the other in some frame (`ring_bytes` as coxi_rings_new has it); the other tries to accept
+ * what it is told, and answers, in another frame, whether it could. Behind these frames each
+ * goes local (or withdraws the offer), on the receiving thread or before that starts, when
+ * nothing else can be on its way, and receives by coxi_link_run. Nothing else changes: a
+ * peer that dies or falls silent is noticed as on any link. COX_ENOMEM; COX_EADDRESS: the
+ * other is not on this host, or not ours to share with.
+ */
+int coxi_link_offer(struct coxi_link *link, size_t ring_bytes, const char **ret_name);
+void coxi_link_withdraw(struct coxi_link *link);
+int coxi_link_accept(struct coxi_link *link, const char *name);
+void coxi_link_go_local(
+    struct coxi_link *link); /* blocks until what is in line has left */
+
+/* True where frames go over the local path. */
+bool coxi_link_is_local(struct coxi_link *link);
+
 /* Bytes in line. Any thread. */
 size_t coxi_link_queued(struct coxi_link *link);
 

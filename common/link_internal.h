@@ -9,6 +9,7 @@
 #include "common/buffer.h"
 #include "common/error.h"
 #include "common/link.h"
+#include "common/rings.h"
 
 enum {
     COXI_LINK_MAGIC = 0x584f4331, /* "1COX" */
@@ -77,6 +78,12 @@ struct coxi_link {
     atomic_uint_least64_t
         stuck_ms; /* the kernel takes nothing since then; 0: it does */
 
+    /* The local path: the rings once there are some, and whether the stream has ended. */
+    struct coxi_rings *_Atomic rings;
+    atomic_bool gone;
+    nng_aio *watch_aio;
+    uint8_t watched[64]; /* what comes over the stream meanwhile */
+
     /* Receiving thread only. */
     nng_aio *recv_aio;
     uint8_t *in;
@@ -101,6 +108,8 @@ struct coxi_link {
     unsigned n_made;                        /* chunks of the kind MADE that there are */
     size_t n_queued;
     bool making;
+    bool is_local;
+    pthread_t receiver; /* if `threaded` */
     bool sending;
     unsigned n_corked; /* frames put in line since then, of cork_frames */
     unsigned cork_frames;
@@ -141,7 +150,34 @@ void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done);
 /* Holds frames back until the end of a receive batch, and lets them go. */
 void coxi_link_cork(struct coxi_link *link, bool corked);
 
-/* later_aio's callback. */
+/* Closes the stream, and wakes who waits on the local path. Marked closed. */
+void coxi_link_shut(struct coxi_link *link);
+
+/* ---- link_receive.c */
+
+enum { COXI_RECEIVE_IOVS = 3 };
+
+/* Where what comes next is to go; how many pieces. */
+unsigned coxi_link_receive_iov(struct coxi_link *link, nng_iov iov[COXI_RECEIVE_IOVS]);
+
+/* ---- link_local.c */
+
+/* Offers the ring what is in line, as link_send.c's send_now does the kernel; NNG_ECANCELED:
+ * there is no room, and the peer is to tell when there is. Sending. */
+int coxi_link_send_local(struct coxi_link *link, unsigned n_iov, const nng_iov *iov,
+                         size_t *ret_n);
+
+/* Makes `left` bytes in the ring itself. Sending, and nothing else is in line. */
+int coxi_link_make_local(struct coxi_link *link, const struct coxi_made *frame,
+                         size_t left);
+
+/* Waits for bytes, and puts them where they belong. COX_ECLOSED, COX_EPROTO. */
+int coxi_link_receive_local(struct coxi_link *link, size_t *ret_n);
+
+/* Looks for the end of the stream. COX_ENOMEM. */
+int coxi_link_watch_stream(struct coxi_link *link);
+
+/* ---- link_send.c: later_aio's callback. */
 void coxi_link_sent_later(void *link);
 
 /* ---- link_watch.c, and what it needs of link_send.c */

@@ -202,9 +202,8 @@ static int received(struct coxi_link *link, size_t n)
     return r;
 }
 
-static void start_receive(struct coxi_link *link)
+unsigned coxi_link_receive_iov(struct coxi_link *link, nng_iov iov[COXI_RECEIVE_IOVS])
 {
-    nng_iov iov[3];
     unsigned n = 0;
     if (link->payload != NULL) {
         size_t left = link->frame.payload_len - link->payload_have;
@@ -216,12 +215,29 @@ static void start_receive(struct coxi_link *link)
         }
     }
     iov[n++] = (nng_iov){link->in + link->in_end, link->in_capacity - link->in_end};
+    return n;
+}
+
+static void start_receive(struct coxi_link *link)
+{
+    nng_iov iov[COXI_RECEIVE_IOVS];
+    unsigned n = coxi_link_receive_iov(link, iov);
     (void)nng_aio_set_iov(link->recv_aio, n, iov);
     nng_stream_recv(link->stream, link->recv_aio);
     if (coxi_link_closed(link)) {
         /* A stream that was closed just before would keep it for ever. */
         nng_aio_cancel(link->recv_aio);
     }
+}
+
+/* Handles n bytes that have come: 0 to go on, or receiving has ended. */
+static int handle(struct coxi_link *link, size_t n)
+{
+    int r = received(link, n);
+    if (r != 0) {
+        coxi_link_close(link, r, coxi_error_text());
+    }
+    return coxi_link_closed(link) ? COX_ECLOSED : 0;
 }
 
 /* After a receive: 0 to go on, or receiving has ended. */
@@ -235,11 +251,21 @@ static int receive_done(struct coxi_link *link)
         coxi_link_close(link, coxi_link_error(failed), text);
         return COX_ECLOSED;
     }
-    int r = received(link, nng_aio_count(link->recv_aio));
+    return handle(link, nng_aio_count(link->recv_aio));
+}
+
+static int receive_locally(struct coxi_link *link)
+{
+    size_t n = 0;
+    int r = link->watch_aio == NULL ? coxi_link_watch_stream(link) : 0;
+    if (r == 0) {
+        r = coxi_link_receive_local(link, &n);
+    }
     if (r != 0) {
         coxi_link_close(link, r, coxi_error_text());
+        return r;
     }
-    return coxi_link_closed(link) ? COX_ECLOSED : 0;
+    return handle(link, n);
 }
 
 /* Receiving has ended: so does the engine, now or with the send that is under way. */
@@ -292,12 +318,19 @@ int coxi_link_run(struct coxi_link *link)
 {
     coxi_lock(&link->lock);
     link->threaded = true;
+    link->receiver = pthread_self();
     coxi_unlock(&link->lock);
     int r = prepare(link, NULL);
-    while (r == 0) {
+    while (r == 0 && !coxi_link_is_local(link)) {
         start_receive(link);
         nng_aio_wait(link->recv_aio);
         r = receive_done(link);
+    }
+    while (r == 0) {
+        r = receive_locally(link);
+    }
+    if (link->watch_aio != NULL) {
+        nng_aio_stop(link->watch_aio);
     }
     int code = link->close_code;
     coxi_lock(&link->lock);

@@ -159,6 +159,20 @@ static void send_later(struct coxi_link *link)
     nng_stream_send(link->stream, link->later_aio);
 }
 
+/* What is in line goes on when the peer has made room. Locked, sending. */
+static void wait_for_peer(struct coxi_link *link)
+{
+    if (!link->is_local) {
+        send_later(link); /* closing comes after this, and ends it */
+        return;
+    }
+    link->sending = false;
+    if (atomic_load_explicit(&link->stuck_ms, memory_order_relaxed) == 0) {
+        atomic_store_explicit(&link->stuck_ms, coxi_now_ms(), memory_order_relaxed);
+    }
+    (void)pthread_cond_broadcast(&link->room);
+}
+
 /* Offers the kernel what is in line: *ret_n bytes of it were taken. Unlocked,
  * sending. */
 static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t *ret_n)
@@ -187,13 +201,13 @@ static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk
     if (failed != 0) {
         if (coxi_link_mark_closed(link, coxi_link_error(failed),
                                   nng_strerror(failed))) {
-            nng_stream_close(link->stream);
+            coxi_link_shut(link);
         }
         return;
     }
     consume(link, n, done);
     if (is_finished(link) && coxi_link_mark_closed(link, COX_ECLOSED, "")) {
-        nng_stream_close(link->stream);
+        coxi_link_shut(link);
     }
 }
 
@@ -213,13 +227,15 @@ static void flush(struct coxi_link *link, struct coxi_chunk **done)
         size_t n = 0;
         link->sending = true;
         int failed = NNG_ECANCELED;
-        if (round < ROUNDS_MAX) {
+        if (round < ROUNDS_MAX || link->is_local) {
+            bool is_local = link->is_local;
             coxi_unlock(&link->lock);
-            failed = send_now(link, n_iov, iov, &n);
+            failed = is_local ? coxi_link_send_local(link, n_iov, iov, &n)
+                              : send_now(link, n_iov, iov, &n);
             coxi_lock(&link->lock);
         }
         if (failed == NNG_ECANCELED && !coxi_link_closed(link)) {
-            send_later(link); /* closing comes after this, and ends it */
+            wait_for_peer(link);
             return;
         }
         sent(link, failed, n, done);
@@ -377,7 +393,7 @@ int coxi_link_put(struct coxi_link *link, const struct coxi_outgoing *frame, boo
         frame->release(frame->arg);
     }
     if (r == COX_ENOMEM) {
-        nng_stream_close(link->stream);
+        coxi_link_shut(link);
     }
     *ret_due = due;
     return r;
@@ -443,6 +459,60 @@ static int make_piece(struct coxi_link *link, const struct coxi_made *frame,
     return 0;
 }
 
+/* Waits for what the peer, or another thread that sends, is to do; `heard`: since when. On
+ * the local path the receiving thread goes on with what waits for room. Locked. */
+static void await_peer(struct coxi_link *link, uint32_t heard)
+{
+    if (link->is_local && !link->sending && link->threaded &&
+        pthread_equal(link->receiver, pthread_self())) {
+        coxi_unlock(&link->lock);
+        coxi_rings_wait(atomic_load(&link->rings), heard);
+        coxi_lock(&link->lock);
+    } else {
+        (void)pthread_cond_wait(&link->room, &link->lock);
+    }
+}
+
+/* What await_peer is to hear of from now on. Locked. */
+static uint32_t listen_to_peer(struct coxi_link *link)
+{
+    return link->is_local ? coxi_rings_listen(atomic_load(&link->rings)) : 0;
+}
+
+/* Waits until no more than `bytes` are in line, but for what is held behind a frame that is
+ * being made. Locked. */
+static void await_line(struct coxi_link *link, size_t bytes, struct coxi_chunk **done)
+{
+    while (link->n_queued > bytes && !coxi_link_closed(link)) {
+        uint32_t heard = listen_to_peer(link);
+        flush(link, done);
+        if (link->n_queued > bytes && !coxi_link_closed(link)) {
+            await_peer(link, heard);
+        }
+    }
+}
+
+/* Makes all pieces of a frame where the peer reads them. Locked; unlocks meanwhile. */
+static int make_there(struct coxi_link *link, const struct coxi_made *frame,
+                      size_t *left, struct coxi_chunk **done)
+{
+    while ((link->line.head != NULL || link->sending) && !coxi_link_closed(link)) {
+        uint32_t heard = listen_to_peer(link);
+        flush(link, done);
+        if (link->line.head != NULL || link->sending) {
+            await_peer(link, heard);
+        }
+    }
+    link->sending = true;
+    coxi_unlock(&link->lock);
+    int r = coxi_link_make_local(link, frame, *left);
+    coxi_lock(&link->lock);
+    link->sending = false;
+    (void)pthread_cond_broadcast(&link->room);
+    *left = 0;
+    return r;
+}
+
 int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame)
 {
     struct coxi_chunk *done = NULL;
@@ -455,7 +525,8 @@ int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame)
                 ? 0
                 : coxi_error_memory("sending");
     while (r == 0 && left > 0) {
-        r = make_piece(link, frame, &left, &done);
+        r = link->is_local ? make_there(link, frame, &left, &done)
+                           : make_piece(link, frame, &left, &done);
     }
     if (r == 0 && !enqueue_pad(link, &link->line, frame->payload_len)) {
         r = coxi_error_memory("sending");
@@ -472,7 +543,7 @@ int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame)
     flush(link, &done);
     coxi_link_leave(link, done);
     if (end) {
-        nng_stream_close(link->stream);
+        coxi_link_shut(link);
     }
     return r;
 }
@@ -508,12 +579,7 @@ int coxi_link_wait_room(struct coxi_link *link, size_t bytes)
 {
     struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
-    while (link->n_queued > bytes && !coxi_link_closed(link)) {
-        flush(link, &done);
-        if (link->n_queued > bytes && !coxi_link_closed(link)) {
-            (void)pthread_cond_wait(&link->room, &link->lock);
-        }
-    }
+    await_line(link, bytes, &done);
     coxi_link_leave(link, done);
     return coxi_link_closed(link) ? COX_ECLOSED : 0;
 }

@@ -32,6 +32,9 @@ enum {
     BACKOFF_MAX_MS = 500,
 };
 
+/* Of the local path, each way, by channel: what is under way at a time. */
+static const size_t ring_bytes[] = {256 * 1024, 1024 * 1024};
+
 /* An encoded message, kept for sending it again. */
 struct coxi_psc_meta {
     struct coxi_psc_meta *next; /* of those that are not in use */
@@ -230,6 +233,16 @@ static int greeted(struct channel *channel, const struct coxi_hello *hello)
     return 0;
 }
 
+/* To the local path, if the ps has taken the offer. */
+static void change_over(struct coxi_link *link, const struct coxi_hello *hello)
+{
+    if (*hello->local != '\0') {
+        coxi_link_go_local(link);
+    } else {
+        coxi_link_withdraw(link);
+    }
+}
+
 static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
 {
     struct channel *channel = arg;
@@ -239,6 +252,7 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
         int r = coxi_hello_read(link, frame, &hello);
         channel->greeted = r == 0;
         if (r == 0) {
+            change_over(link, &hello);
             r = greeted(channel, &hello);
         }
         if (r == COX_EVERSION || r == COX_ECONFLICT || r == COX_EPSLOST) {
@@ -336,6 +350,11 @@ static bool connect_and_serve(struct channel *channel)
     end_requests(channel);
     struct coxi_hello hello = psc->options.self;
     hello.channel = channel->kind;
+    /* Without memory to offer, it is done without. */
+    if (psc->options.local_path &&
+        coxi_link_offer(link, ring_bytes[channel->kind], &hello.local) != 0) {
+        hello.local = NULL;
+    }
     (void)coxi_hello_send(link, &hello);
     if (stop) {
         coxi_link_close(link, COX_ECANCELLED, "closing");

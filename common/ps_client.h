@@ -4,7 +4,8 @@
  * Two connections: small requests go over control, long ones (in either direction) over
  * data, which is opened on first need. A connection that breaks is made again and what
  * was unanswered is sent again: every request may reach the ps twice, and means the
- * same then.
+ * same then. Where the ps is on the same host, each goes on over memory that the two share
+ * (common/link), unless one of them does not want that.
  *
  * Threads: any may submit. Each connection has a thread that connects and receives;
  * `done` and `on_batch` run there and must not wait for other requests.
@@ -25,6 +26,7 @@ struct coxi_psc_options {
     int reconnect_ms;         /* without a connection for this long: lost; -1: never */
     int request_ms;           /* unanswered for this long: COX_ETIMEDOUT */
     bool same_incarnation;    /* a restarted ps is lost, too */
+    bool local_path;          /* taken where the ps is on the same host */
     /* The ps is lost, with the reason; once, from one of its threads. Optional. */
     void (*on_lost)(void *arg, struct coxi_psc *psc, const char *text);
     /* The answers of one read have been handed out. Optional. */

@@ -62,6 +62,22 @@ static int say_hello(struct coxi_link *link, const struct coxi_server *server,
     return coxi_hello_send(link, &self);
 }
 
+/* Answers a greeting, and goes on over the local path that it offers if that is one. */
+static int answer_hello(struct coxi_link *link, const struct coxi_server *server,
+                        const struct coxi_hello *hello)
+{
+    struct coxi_hello self = server->options.self;
+    bool is_local = server->options.local_path && *hello->local != '\0' &&
+                    coxi_link_accept(link, hello->local) == 0;
+    self.channel = hello->channel;
+    self.local = is_local ? hello->local : NULL;
+    int r = coxi_hello_send(link, &self);
+    if (r == 0 && is_local) {
+        coxi_link_go_local(link);
+    }
+    return r;
+}
+
 static int greet(struct connection *connection, const struct coxi_frame *frame)
 {
     struct coxi_peer *peer = &connection->peer;
@@ -71,10 +87,10 @@ static int greet(struct connection *connection, const struct coxi_frame *frame)
     if (r != 0) {
         return r;
     }
-    hello.name = NULL; /* it is in the frame, which does not last */
     hello.channel = connection->dialled ? connection->channel : hello.channel;
     coxi_lock(&server->lock);
     peer->hello = hello;
+    peer->hello.name = peer->hello.local = NULL; /* in the frame, which does not last */
     coxi_unlock(&server->lock);
     r = server->options.events->on_hello(server->options.arg, peer);
     if (r != 0) {
@@ -84,7 +100,7 @@ static int greet(struct connection *connection, const struct coxi_frame *frame)
     connection->greeted = true;
     coxi_unlock(&server->lock);
     coxi_link_allow(peer->link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
-    r = connection->dialled ? 0 : say_hello(peer->link, server, hello.channel);
+    r = connection->dialled ? 0 : answer_hello(peer->link, server, &hello);
     if (r == 0 && server->options.events->on_greeted != NULL) {
         r = server->options.events->on_greeted(server->options.arg, peer);
     }

@@ -18,7 +18,7 @@ struct coxi_server;
 struct coxi_peer {
     struct coxi_server *server;
     struct coxi_link *link;
-    struct coxi_hello hello;    /* without the name */
+    struct coxi_hello hello;    /* without the texts */
     struct coxi_buffer scratch; /* for `handle`, to make answers in; its thread only */
 };
 
@@ -42,6 +42,7 @@ struct coxi_server_options {
     const char *dial;       /* whom to dial; then it listens nowhere. Or NULL */
     struct coxi_hello self; /* how to greet; `channel` is the peer's */
     int peer_timeout_ms;
+    bool local_path;                         /* taken where a peer offers it */
     const struct coxi_server_events *events; /* borrowed */
     void *arg;
 };

@@ -131,6 +131,7 @@ static int open_ps(struct cox_coordinator *c)
             .reconnect_ms = RECONNECT_MS,
             .request_ms = REQUEST_MS,
             .same_incarnation = true,
+            .local_path = true,
             .on_lost = on_ps_lost,
             .arg = c,
         };

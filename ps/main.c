@@ -60,6 +60,7 @@ static int run(const struct config *config)
         .index = (uint32_t)config->daemon.index,
         .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
         .memory_max = (uint64_t)config->memory_max,
+        .local_path = coxi_daemon_local_path(&config->daemon),
     };
     int r = coxi_ps_open(&ps, &daemon.ps);
     if (r == 0) {

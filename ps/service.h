@@ -3,6 +3,7 @@
 #ifndef COXI_PS_SERVICE_H
 #define COXI_PS_SERVICE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct coxi_ps;
@@ -12,6 +13,7 @@ struct coxi_ps_options {
     uint32_t index;
     int peer_timeout_ms;
     uint64_t memory_max; /* bytes of variables and tables; 0: no limit */
+    bool local_path;     /* taken where a peer on the same host offers it */
 };
 
 /* Listens; serving begins at once. COX_EADDRESS, COX_ENOMEM. */

@@ -82,6 +82,11 @@ const char *text(const fb::String *string)
     return string != nullptr ? string->c_str() : "";
 }
 
+bool is_too_long(const fb::String *name)
+{
+    return name != nullptr && name->size() > COXI_WIRE_NAME_MAX;
+}
+
 const char *or_empty(const char *string)
 {
     return string != nullptr ? string : "";
@@ -156,7 +161,7 @@ fb::Offset<wire::Variable> encode_variable(Builder &b, const struct coxi_variabl
 bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
 {
     if (v == nullptr || v->kind() > wire::Kind_MAX ||
-        (v->name() != nullptr && v->name()->size() > COXI_WIRE_NAME_MAX) ||
+        is_too_long(v->name()) ||
         v->shape() == nullptr || v->shape()->size() == 0 ||
         v->shape()->size() > COXI_WIRE_RANK_MAX || !is_aligned<uint64_t>(v->shape())) {
         return false;
@@ -194,9 +199,10 @@ bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
 Body encode_hello(Builder &b, const struct coxi_hello &m)
 {
     auto name = text_or_none(b, m.name);
+    auto local = text_or_none(b, m.local);
     return wire::CreateHello(b, m.version, static_cast<wire::Role>(m.role),
                              static_cast<wire::Channel>(m.channel), m.index,
-                             m.incarnation, to_wire(m.session), m.slots, name)
+                             m.incarnation, to_wire(m.session), m.slots, name, local)
         .Union();
 }
 
@@ -207,11 +213,12 @@ bool decode_hello(const wire::Hello *m, struct coxi_hello *ret)
     if (m->version() != COXI_WIRE_VERSION) {
         ret->version = m->version();
         ret->name = "";
+        ret->local = "";
         return true;
     }
     if (m->role() == wire::Role_Unknown || m->role() > wire::Role_MAX ||
         m->channel() > wire::Channel_MAX ||
-        (m->name() != nullptr && m->name()->size() > COXI_WIRE_NAME_MAX)) {
+        is_too_long(m->name()) || is_too_long(m->local())) {
         return false;
     }
     *ret = {m->version(),
@@ -221,7 +228,8 @@ bool decode_hello(const wire::Hello *m, struct coxi_hello *ret)
             m->incarnation(),
             from_wire(m->session()),
             m->slots(),
-            text(m->name())};
+            text(m->name()),
+            text(m->local())};
     return true;
 }
 

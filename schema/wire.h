@@ -59,6 +59,7 @@ struct coxi_hello {
     struct coxi_session session;
     uint32_t slots;
     const char *name;
+    const char *local;
 };
 
 struct coxi_refuse {

@@ -30,6 +30,7 @@ static int serve(const struct coxi_worker_config *config)
             .commit_window = (uint32_t)config->commit_window,
             .step_memory_max = (uint64_t)config->step_memory_max,
             .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
+            .local_path = coxi_daemon_local_path(&config->daemon),
             .recorder = recorder,
         },
         &signum);

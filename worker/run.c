@@ -148,6 +148,7 @@ static int open_ps(struct coxi_run *run, const struct coxi_layout *layout)
             .connect_ms = CONNECT_MS,
             .reconnect_ms = -1, /* only the client declares a ps lost */
             .request_ms = REQUEST_MS,
+            .local_path = run->options.local_path,
             .on_batch = on_batch,
             .arg = run,
         };

@@ -37,6 +37,7 @@ struct coxi_run_options {
     uint32_t worker; /* its index, unless the client knows it by another */
     uint64_t incarnation;
     uint32_t commit_window;     /* attempts with commits under way */
+    bool local_path;            /* to a ps on the same host */
     struct coxi_links *links;   /* that watch the connections to the ps */
     struct coxi_loop *loop;     /* where a run that is not needed any more is freed */
     void (*on_free)(void *arg); /* then, on the loop */

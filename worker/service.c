@@ -74,6 +74,7 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
         .worker = worker->options.index,
         .incarnation = worker->incarnation,
         .commit_window = worker->options.commit_window,
+        .local_path = worker->options.local_path,
         .links = coxi_server_links(worker->server),
         .loop = worker->loop,
         .on_free = on_run_free,

@@ -12,6 +12,7 @@
 
 #include "common/buffer.h"
 #include "common/error.h"
+#include "common/rings.h"
 #include "common/sync.h"
 #include "tests/test.h"
 
@@ -42,8 +43,11 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
 {
     (void)link;
     struct end *end = arg;
-    if (end->on_frame != NULL) {
-        end->on_frame(end, frame);
+    coxi_lock(&end->lock);
+    void (*handle)(struct end *, const struct coxi_frame *) = end->on_frame;
+    coxi_unlock(&end->lock);
+    if (handle != NULL) {
+        handle(end, frame);
     }
     coxi_lock(&end->lock);
     end->frames = realloc(end->frames, (end->n_frames + 1) * sizeof(*end->frames));
@@ -123,6 +127,16 @@ void end_start(struct end *end, struct coxi_link *link, enum end_mode mode)
     } else {
         coxi_link_start(link);
     }
+}
+
+void end_handle(struct end *end,
+                void (*handle)(struct end *end, const struct coxi_frame *frame),
+                void *arg)
+{
+    coxi_lock(&end->lock);
+    end->on_frame = handle;
+    end->arg = arg;
+    coxi_unlock(&end->lock);
 }
 
 void end_wait_frames(struct end *end, size_t n)
@@ -249,18 +263,37 @@ void door_close(struct door *door)
     (void)pthread_mutex_destroy(&door->lock);
 }
 
+static void connect_pair(struct pair *pair, bool tcp, struct coxi_link **ret_near,
+                         struct coxi_link **ret_far)
+{
+    door_open(&pair->door, tcp);
+    assert_code(0, coxi_link_connect(pair->door.url, WAIT_MS, ret_near));
+    *ret_far = door_wait(&pair->door);
+    coxi_link_allow(*ret_near, ALLOWED, ALLOWED);
+    coxi_link_allow(*ret_far, ALLOWED, ALLOWED);
+    end_init(&pair->near);
+    end_init(&pair->far);
+}
+
 void pair_open(struct pair *pair, bool tcp, enum end_mode mode)
 {
     struct coxi_link *near, *far;
-    door_open(&pair->door, tcp);
-    assert_code(0, coxi_link_connect(pair->door.url, WAIT_MS, &near));
-    far = door_wait(&pair->door);
-    coxi_link_allow(near, ALLOWED, ALLOWED);
-    coxi_link_allow(far, ALLOWED, ALLOWED);
-    end_init(&pair->near);
-    end_init(&pair->far);
+    connect_pair(pair, tcp, &near, &far);
     end_start(&pair->near, near, mode);
     end_start(&pair->far, far, mode);
+}
+
+void pair_open_local(struct pair *pair)
+{
+    struct coxi_link *near, *far;
+    const char *name;
+    connect_pair(pair, true, &near, &far);
+    assert_code(0, coxi_link_offer(near, COXI_RING_MIN, &name));
+    assert_code(0, coxi_link_accept(far, name));
+    coxi_link_go_local(near);
+    coxi_link_go_local(far);
+    end_start(&pair->near, near, END_RUN);
+    end_start(&pair->far, far, END_RUN);
 }
 
 void pair_close(struct pair *pair)
@@ -272,6 +305,10 @@ void pair_close(struct pair *pair)
 
 void for_each_link(void (*check)(struct pair *pair))
 {
+    struct pair local;
+    pair_open_local(&local);
+    check(&local);
+    pair_close(&local);
     for (int i = 0; i < 4; i++) {
         struct pair pair;
         pair_open(&pair, i % 2 == 0, i / 2 == 0 ? END_RUN : END_START);

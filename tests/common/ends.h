@@ -30,7 +30,7 @@ struct end {
     void *into; /* what on_payload says to a payload of into_len bytes */
     size_t into_len;
     int on_frame_returns;
-    void (*on_frame)(struct end *end, const struct coxi_frame *frame);
+    void (*on_frame)(struct end *end, const struct coxi_frame *frame); /* end_handle */
     void (*on_close)(struct end *end);
     void *arg;
 
@@ -52,6 +52,11 @@ void end_init(struct end *end);
 
 /* Takes `link` and receives. */
 void end_start(struct end *end, struct coxi_link *link, enum end_mode mode);
+
+/* Calls `handle` with `arg` in end->arg for what comes from now on. */
+void end_handle(struct end *end,
+                void (*handle)(struct end *end, const struct coxi_frame *frame),
+                void *arg);
 
 /* Fail where it does not come to it in 8 s. Frames stay as they are until end_fini. */
 void end_wait_frames(struct end *end, size_t n);
@@ -90,7 +95,10 @@ struct pair {
 void pair_open(struct pair *pair, bool tcp, enum end_mode mode);
 void pair_close(struct pair *pair);
 
-/* Runs `check` for tcp and ipc, in both modes. */
+/* The same over the local path. */
+void pair_open_local(struct pair *pair);
+
+/* Runs `check` for tcp and ipc, in both modes, and for the local path. */
 void for_each_link(void (*check)(struct pair *pair));
 
 /* ---- plain sockets; every call fails the test where it does not succeed in 8 s */

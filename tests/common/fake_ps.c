@@ -111,6 +111,12 @@ static int on_message(void *arg, struct coxi_peer *peer,
 static const struct coxi_server_events events = {.on_hello = on_hello,
                                                  .on_message = on_message};
 
+/* How these tests are run a second time; see CMakeLists.txt. */
+static bool is_local(void)
+{
+    return getenv("FAKE_PS_LOCAL") != NULL;
+}
+
 void fake_ps_start(struct fake_ps *ps, const char *url, uint64_t incarnation)
 {
     static int n_started;
@@ -119,6 +125,7 @@ void fake_ps_start(struct fake_ps *ps, const char *url, uint64_t incarnation)
                  .index = FAKE_PS_INDEX,
                  .incarnation = incarnation},
         .peer_timeout_ms = 60000,
+        .local_path = is_local(),
         .events = &events,
         .arg = ps,
     };
@@ -159,6 +166,12 @@ void fake_ps_break(struct fake_ps *ps, int at, int times)
     ps->n_since = 0;
     ps->breaks_at = at;
     ps->n_breaks = times;
+    coxi_unlock(&ps->lock);
+}
+
+void fake_ps_look(struct fake_ps *ps)
+{
+    coxi_lock(&ps->lock);
     coxi_unlock(&ps->lock);
 }
 
@@ -213,6 +226,7 @@ struct coxi_psc_options client_options(struct client *client, const char *url)
         .connect_ms = WAIT_MS,
         .reconnect_ms = -1,
         .request_ms = 60000,
+        .local_path = is_local(),
         .on_lost = on_lost,
         .on_batch = on_batch,
         .arg = client,

@@ -1,6 +1,7 @@
 /*
  * A ps of few words for tests of its client: it answers a count with the request's own
- * number, a pull with bytes made of it, a commit with what it got, a claim as it says.
+ * number, a pull with bytes made of it, a commit with what it got, a claim as it says. It
+ * and its clients take the local path where FAKE_PS_LOCAL is in the environment.
  */
 #ifndef COXI_TESTS_COMMON_FAKE_PS_H
 #define COXI_TESTS_COMMON_FAKE_PS_H
@@ -35,6 +36,9 @@ void fake_ps_stop(struct fake_ps *ps);
 
 void fake_ps_set(struct fake_ps *ps, bool waiting, bool mute);
 void fake_ps_break(struct fake_ps *ps, int at, int times);
+
+/* What it has counted so far is the test's to read when this returns. */
+void fake_ps_look(struct fake_ps *ps);
 
 /* Messages of both channels so far. */
 int fake_ps_messages(struct fake_ps *ps);

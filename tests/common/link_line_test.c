@@ -62,7 +62,7 @@ static void answer(struct end *end, const struct coxi_frame *frame)
 static void check_answers(struct pair *pair)
 {
     enum { N = 500 };
-    pair->far.on_frame = answer;
+    end_handle(&pair->far, answer, NULL);
     for (uint32_t i = 0; i < N; i++) {
         assert_code(0, end_send(&pair->near, &i, sizeof(i), NULL, 0));
     }
@@ -241,9 +241,15 @@ TEST(link_keeps_the_first_reason_for_closing)
     for_each_half(check_first_reason);
 }
 
+static void refuse_frame(struct end *end, const struct coxi_frame *frame)
+{
+    (void)frame;
+    end->on_frame_returns = COX_EFORMAT;
+}
+
 static void check_handler_code(struct pair *pair)
 {
-    pair->far.on_frame_returns = COX_EFORMAT;
+    end_handle(&pair->far, refuse_frame, NULL);
     assert_code(0, end_send(&pair->near, "bad", 3, NULL, 0));
     end_wait_closed(&pair->far, COX_EFORMAT);
     end_wait_closed(&pair->near, COX_ECLOSED);
@@ -307,7 +313,7 @@ static void finish_in_handler(struct end *end, const struct coxi_frame *frame)
 
 static void check_finish_in_handler(struct pair *pair)
 {
-    pair->far.on_frame = finish_in_handler;
+    end_handle(&pair->far, finish_in_handler, NULL);
     assert_code(0, end_send(&pair->near, "question", 8, NULL, 0));
     end_wait_closed(&pair->near, COX_ECLOSED);
     assert_int_equal(1, pair->near.n_frames);

@@ -42,8 +42,7 @@ static void greet_open(struct half *half, struct greeting *greeting, enum end_mo
     door_open(&half->door, true);
     half->fd = raw_connect(half->door.url);
     end_init(&half->end);
-    half->end.arg = greeting;
-    half->end.on_frame = read_greeting;
+    end_handle(&half->end, read_greeting, greeting);
     end_start(&half->end, door_wait(&half->door), mode);
 }
 
@@ -79,9 +78,8 @@ static void check_hello_both_ways(struct pair *pair)
 {
     struct greeting near = {0}, far = {0};
     struct coxi_hello other = self;
-    pair->near.arg = &near;
-    pair->far.arg = &far;
-    pair->near.on_frame = pair->far.on_frame = read_greeting;
+    end_handle(&pair->near, read_greeting, &near);
+    end_handle(&pair->far, read_greeting, &far);
     other.role = COXI_ROLE_PS;
     other.version = 77; /* whatever is given: the version is that of this program */
     other.index = 9;
@@ -147,9 +145,8 @@ static void refuse(struct end *end, const struct coxi_frame *frame)
 static void check_refusal(struct pair *pair)
 {
     struct greeting near = {0};
-    pair->near.arg = &near;
-    pair->near.on_frame = read_greeting;
-    pair->far.on_frame = refuse;
+    end_handle(&pair->near, read_greeting, &near);
+    end_handle(&pair->far, refuse, NULL);
     assert_code(0, coxi_hello_send(pair->near.link, &self));
     end_wait_closed(&pair->near, COX_EBUSY);
     assert_int_equal(COX_EBUSY, near.code);
@@ -249,8 +246,7 @@ static void check_commit(struct pair *pair)
     message.commit.updates = updates;
     message.commit.n_updates = 2;
     memset(values, 0x3c, sizeof(values));
-    pair->far.arg = &committed;
-    pair->far.on_frame = read_commit;
+    end_handle(&pair->far, read_commit, &committed);
     assert_code(0, coxi_message_send(pair->near.link, &message, &payload, false));
     end_wait_frames(&pair->far, 1);
     assert_int_equal(0, committed.code);

@@ -58,6 +58,7 @@ TEST(ps_client_sends_a_long_payload_again_after_a_break)
     asked_init(&asked, &client);
     assert_code(0, ask_commit(&asked, values, LEN));
     asked_wait(&asked, 0);
+    fake_ps_look(&ps);
     assert_int_equal(3, ps.n_messages[COXI_CHANNEL_DATA]);
     assert_int_equal(LEN, ps.commit_len);
     assert_int_equal(fake_ps_sum(values, LEN), ps.commit_sum);

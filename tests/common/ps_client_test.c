@@ -150,12 +150,14 @@ TEST(ps_client_sends_long_payloads_over_the_data_connection)
     assert_code(0, ask_commit(&small, values, 1000));
     asked_wait(&small, 0);
     assert_int_equal(COXI_COMMITTED, small.kind);
+    fake_ps_look(&ps);
     assert_int_equal(1000, ps.commit_len);
     assert_int_equal(fake_ps_sum(values, 1000), ps.commit_sum);
     assert_int_equal(0, ps.n_hellos[COXI_CHANNEL_DATA]); /* not opened without need */
     asked_init(&large, &client);
     assert_code(0, ask_commit(&large, values, sizeof(values)));
     asked_wait(&large, 0);
+    fake_ps_look(&ps);
     assert_int_equal(sizeof(values), ps.commit_len);
     assert_int_equal(fake_ps_sum(values, sizeof(values)), ps.commit_sum);
     assert_int_equal(1, ps.n_messages[COXI_CHANNEL_CONTROL]);
@@ -192,9 +194,11 @@ TEST(ps_client_receives_an_answer_into_the_memory_of_the_request)
     pull(&client, 1, 8);
     pull(&client, 2, 5000);
     pull(&client, 3, 65536);
+    fake_ps_look(&ps);
     assert_int_equal(0, ps.n_messages[COXI_CHANNEL_DATA]);
     pull(&client, 4, 65537);
     pull(&client, 5, 3000001);
+    fake_ps_look(&ps);
     assert_int_equal(2, ps.n_messages[COXI_CHANNEL_DATA]);
     client_close(&client);
     fake_ps_stop(&ps);

@@ -14,9 +14,9 @@ static const char name[] = "coxswain-ps";
 TEST(ps_program_lists_its_options)
 {
     static const char *const listed[] = {
-        "Usage: coxswain-ps", "--listen",          "--index",
-        "--address-file",     "--peer-timeout-ms", "--memory-max",
-        "--log-level",        "--insecure",        "COX_PS_"};
+        "Usage: coxswain-ps", "--listen",     "--index",     "--address-file",
+        "--peer-timeout-ms",  "--memory-max", "--log-level", "--local-path",
+        "--insecure",         "COX_PS_"};
     struct program program;
     const char *const argv[] = {name, "--help", NULL};
     assert_int_equal(0, program_run(&program, argv));

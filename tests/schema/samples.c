@@ -84,7 +84,7 @@ static const struct coxi_crashed_head crashed[] = {{50, 1, 11}, {51, 2, 0}};
 
 static const struct coxi_message samples[] = {
     [COXI_HELLO] = {.hello = {COXI_WIRE_VERSION, COXI_ROLE_WORKER, COXI_CHANNEL_DATA, 3,
-                              4, SESSION, 5, ""}},
+                              4, SESSION, 5, "", "1/2/3/4"}},
     [COXI_REFUSE] = {.refuse = {9, -14, "busy with another run"}},
     [COXI_STATUS] = {.status = {.code = -11, .message = "exists already"}},
     [COXI_CLAIM] = {.claim = SESSION},

@@ -22,6 +22,7 @@ TEST(worker_program_lists_its_options)
                                          "--dir",
                                          "--log-level",
                                          "--peer-timeout-ms",
+                                         "--local-path",
                                          "--insecure",
                                          "COX_WORKER_"};
     struct program program;
