@@ -153,6 +153,10 @@ void coxi_link_cork(struct coxi_link *link, bool corked);
 /* Closes the stream, and wakes who waits on the local path. Marked closed. */
 void coxi_link_shut(struct coxi_link *link);
 
+/* Writes what comes before a frame's payload: coxi_head_len(prefix) bytes. */
+void coxi_link_write_head(uint8_t *to, const struct coxi_prefix *prefix,
+                          const void *meta);
+
 /* ---- link_receive.c */
 
 enum { COXI_RECEIVE_IOVS = 3 };
@@ -167,9 +171,9 @@ unsigned coxi_link_receive_iov(struct coxi_link *link, nng_iov iov[COXI_RECEIVE_
 int coxi_link_send_local(struct coxi_link *link, unsigned n_iov, const nng_iov *iov,
                          size_t *ret_n);
 
-/* Makes `left` bytes in the ring itself. Sending, and nothing else is in line. */
-int coxi_link_make_local(struct coxi_link *link, const struct coxi_made *frame,
-                         size_t left);
+/* Makes a frame in the ring itself, but for the zeros at its end; its metadata has
+ * COXI_LINK_META_FIRST bytes at most. Sending, and nothing else is in line. */
+int coxi_link_make_local(struct coxi_link *link, const struct coxi_made *frame);
 
 /* Waits for bytes, and puts them where they belong. COX_ECLOSED, COX_EPROTO. */
 int coxi_link_receive_local(struct coxi_link *link, size_t *ret_n);

@@ -23,6 +23,9 @@
 
 /* Bytes copied before the other side is told of them, so that both copy at a time. */
 enum { STEP = 128 * 1024 };
+_Static_assert((int)COXI_LINK_MADE_ROOM + 2 * (int)COXI_LINK_META_FIRST <=
+                   (int)COXI_RING_MIN,
+               "a piece and what is before it fit an empty ring");
 
 static size_t least(size_t a, size_t b)
 {
@@ -146,20 +149,22 @@ int coxi_link_send_local(struct coxi_link *link, unsigned n_iov, const nng_iov *
     return coxi_rings_broken(rings) ? NNG_EPROTO : n > 0 ? 0 : NNG_ECANCELED;
 }
 
-/* Waits until a made piece has room; NULL: the link is closed. */
-static void *await_room(struct coxi_link *link, struct coxi_rings *rings,
-                        size_t *ret_len)
+/* Waits for room for a piece, and `more`; NULL: the link is closed. */
+static uint8_t *await_room(struct coxi_link *link, struct coxi_rings *rings,
+                           size_t more, size_t *ret_room)
 {
+    size_t need = COXI_LINK_MADE_ROOM + more;
     for (;;) {
         uint32_t heard = coxi_rings_listen(rings);
-        void *to = coxi_rings_room(rings, ret_len);
+        uint8_t *to = coxi_rings_room(rings, ret_room);
         if (coxi_link_closed(link) || coxi_rings_broken(rings)) {
             return NULL;
         }
-        if (*ret_len >= COXI_LINK_MADE_ROOM) {
+        if (*ret_room >= need) {
             return to;
         }
-        if (!coxi_rings_ask_room(rings, COXI_LINK_MADE_ROOM)) {
+        if (!coxi_rings_linger_for_room(rings, need) &&
+            !coxi_rings_ask_room(rings, need)) {
             atomic_store_explicit(&link->stuck_ms, coxi_now_ms(), memory_order_relaxed);
             coxi_rings_wait(rings, heard);
             atomic_store_explicit(&link->stuck_ms, 0, memory_order_relaxed);
@@ -167,26 +172,35 @@ static void *await_room(struct coxi_link *link, struct coxi_rings *rings,
     }
 }
 
-int coxi_link_make_local(struct coxi_link *link, const struct coxi_made *frame,
-                         size_t left)
+int coxi_link_make_local(struct coxi_link *link, const struct coxi_made *frame)
 {
     struct coxi_rings *rings = atomic_load(&link->rings);
+    struct coxi_prefix prefix = {COXI_LINK_MAGIC, (uint32_t)frame->meta_len,
+                                 frame->payload_len};
+    size_t head = coxi_head_len(&prefix);
+    size_t left = frame->payload_len;
     int r = 0;
-    while (r == 0 && left > 0) {
+    do {
         size_t room;
         size_t n = 0;
-        void *to = await_room(link, rings, &room);
+        uint8_t *to = await_room(link, rings, head, &room);
         if (to == NULL) {
             return coxi_error(COX_ECLOSED, "the connection is closed");
         }
-        r = frame->make(frame->arg, to, least(room, STEP), &n);
+        if (head > 0) {
+            coxi_link_write_head(to, &prefix, frame->meta);
+        }
+        if (left > 0) {
+            r = frame->make(frame->arg, to + head, least(room - head, STEP), &n);
+        }
         if (r == 0) {
-            coxi_rings_wrote(rings, n);
+            coxi_rings_wrote(rings, head + n);
             atomic_store_explicit(&link->last_out_ms, coxi_now_ms(),
                                   memory_order_relaxed);
             left -= n;
+            head = 0;
         }
-    }
+    } while (r == 0 && left > 0);
     return r;
 }
 
@@ -245,7 +259,7 @@ int coxi_link_receive_local(struct coxi_link *link, size_t *ret_n)
             return coxi_error(COX_ECLOSED, "connection closed by the peer");
         }
         coxi_link_flush(link); /* there may be room again */
-        if (!coxi_rings_ask_data(rings)) {
+        if (!coxi_rings_linger_for_data(rings) && !coxi_rings_ask_data(rings)) {
             coxi_rings_wait(rings, heard);
         }
     }

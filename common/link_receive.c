@@ -195,7 +195,9 @@ static int received(struct coxi_link *link, size_t n)
     coxi_link_cork(link, false);
     atomic_store_explicit(&link->last_in_ms, coxi_now_ms(), memory_order_relaxed);
     atomic_store_explicit(&link->handling, false, memory_order_release);
-    if (r == 0 && full && link->in_capacity < COXI_LINK_IN_MAX &&
+    /* A longer buffer saves system calls; where there are none, less of a long payload goes
+     * through a short one. */
+    if (r == 0 && full && !link->is_local && link->in_capacity < COXI_LINK_IN_MAX &&
         link->payload == NULL) {
         r = resize_in(link, link->in_capacity * 2);
     }

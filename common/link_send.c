@@ -265,20 +265,25 @@ void coxi_link_sent_later(void *arg)
     coxi_link_leave(link, done);
 }
 
+void coxi_link_write_head(uint8_t *to, const struct coxi_prefix *prefix,
+                          const void *meta)
+{
+    size_t used = sizeof(*prefix) + prefix->meta_len;
+    memcpy(to, prefix, sizeof(*prefix));
+    memcpy(to + sizeof(*prefix), meta, prefix->meta_len);
+    memset(to + used, 0, coxi_head_len(prefix) - used);
+}
+
 /* What comes before the payload. Locked. */
 static bool enqueue_head(struct coxi_link *link, struct coxi_line *line,
                          const void *meta, size_t meta_len, size_t payload_len)
 {
     struct coxi_prefix prefix = {COXI_LINK_MAGIC, (uint32_t)meta_len, payload_len};
-    size_t head = coxi_head_len(&prefix);
-    uint8_t *to = tail_room(link, line, head);
-    if (to == NULL) {
-        return false;
+    uint8_t *to = tail_room(link, line, coxi_head_len(&prefix));
+    if (to != NULL) {
+        coxi_link_write_head(to, &prefix, meta);
     }
-    memcpy(to, &prefix, sizeof(prefix));
-    memcpy(to + sizeof(prefix), meta, meta_len);
-    memset(to + sizeof(prefix) + meta_len, 0, head - sizeof(prefix) - meta_len);
-    return true;
+    return to != NULL;
 }
 
 /* And what comes after it. Locked. */
@@ -492,9 +497,9 @@ static void await_line(struct coxi_link *link, size_t bytes, struct coxi_chunk *
     }
 }
 
-/* Makes all pieces of a frame where the peer reads them. Locked; unlocks meanwhile. */
+/* Makes a frame where the peer reads it. Locked; unlocks meanwhile. */
 static int make_there(struct coxi_link *link, const struct coxi_made *frame,
-                      size_t *left, struct coxi_chunk **done)
+                      struct coxi_chunk **done)
 {
     while ((link->line.head != NULL || link->sending) && !coxi_link_closed(link)) {
         uint32_t heard = listen_to_peer(link);
@@ -505,29 +510,37 @@ static int make_there(struct coxi_link *link, const struct coxi_made *frame,
     }
     link->sending = true;
     coxi_unlock(&link->lock);
-    int r = coxi_link_make_local(link, frame, *left);
+    int r = coxi_link_make_local(link, frame);
     coxi_lock(&link->lock);
     link->sending = false;
     (void)pthread_cond_broadcast(&link->room);
-    *left = 0;
+    return r;
+}
+
+/* Makes a frame in chunks. Locked; unlocks meanwhile. */
+static int make_here(struct coxi_link *link, const struct coxi_made *frame,
+                     struct coxi_chunk **done)
+{
+    size_t left = frame->payload_len;
+    int r = enqueue_head(link, &link->line, frame->meta, frame->meta_len, left)
+                ? 0
+                : coxi_error_memory("sending");
+    while (r == 0 && left > 0) {
+        r = make_piece(link, frame, &left, done);
+    }
     return r;
 }
 
 int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame)
 {
     struct coxi_chunk *done = NULL;
-    size_t left = frame->payload_len;
     coxi_lock(&link->lock);
     assert(!link->making);
     link->making = true;
+    bool there = link->is_local && frame->meta_len <= COXI_LINK_META_FIRST;
     int r = coxi_link_closed(link) ? coxi_error(COX_ECLOSED, "the connection is closed")
-            : enqueue_head(link, &link->line, frame->meta, frame->meta_len, left)
-                ? 0
-                : coxi_error_memory("sending");
-    while (r == 0 && left > 0) {
-        r = link->is_local ? make_there(link, frame, &left, &done)
-                           : make_piece(link, frame, &left, &done);
-    }
+            : there                ? make_there(link, frame, &done)
+                                   : make_here(link, frame, &done);
     if (r == 0 && !enqueue_pad(link, &link->line, frame->payload_len)) {
         r = coxi_error_memory("sending");
     }

@@ -25,6 +25,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/rand.h"
 
@@ -52,6 +53,15 @@ struct head {
 };
 _Static_assert(sizeof(struct head) <= HEAD, "it fits its page");
 
+/* How long it pays to look before one sleeps: longer where it has helped, and the other way
+ * round, down to not at all but for one in TRY_AGAIN times. */
+struct patience {
+    uint32_t ns;
+    uint32_t n_refused;
+};
+
+enum { PATIENCE_FIRST_NS = 4000, PATIENCE_MAX_NS = 20000, TRY_AGAIN = 64, LOOKS = 16 };
+
 struct coxi_rings {
     struct head *head;
     struct side *own;
@@ -61,6 +71,8 @@ struct coxi_rings {
     uint8_t *in;
     uint64_t written; /* our own counts: the shared ones are for the other side */
     uint64_t taken;
+    struct patience for_data;
+    struct patience for_room;
     atomic_bool broken;
     int fd; /* -1: hidden */
     char name[COXI_RINGS_NAME_MAX];
@@ -112,6 +124,7 @@ static struct coxi_rings *allocate(size_t bytes)
     struct coxi_rings *rings = calloc(1, sizeof(*rings));
     if (rings != NULL) {
         rings->bytes = bytes;
+        rings->for_data.ns = rings->for_room.ns = PATIENCE_FIRST_NS;
         rings->fd = -1;
     }
     return rings;
@@ -229,6 +242,20 @@ const char *coxi_rings_name(const struct coxi_rings *rings)
     return rings->name;
 }
 
+static bool have_data(struct coxi_rings *rings, size_t bytes)
+{
+    size_t len;
+    (void)coxi_rings_data(rings, &len);
+    return len >= bytes || coxi_rings_broken(rings);
+}
+
+static bool have_room(struct coxi_rings *rings, size_t bytes)
+{
+    size_t len;
+    (void)coxi_rings_room(rings, &len);
+    return len >= bytes || coxi_rings_broken(rings);
+}
+
 /* ---- waiting and waking. The other process may be asleep, so futexes are shared. */
 
 static void ring_bell(struct side *side)
@@ -253,18 +280,14 @@ uint32_t coxi_rings_listen(struct coxi_rings *rings)
 
 bool coxi_rings_ask_data(struct coxi_rings *rings)
 {
-    size_t len;
     (void)atomic_fetch_or(&rings->own->wants, WANT_DATA);
-    (void)coxi_rings_data(rings, &len);
-    return len > 0 || coxi_rings_broken(rings);
+    return have_data(rings, 1);
 }
 
 bool coxi_rings_ask_room(struct coxi_rings *rings, size_t bytes)
 {
-    size_t len;
     (void)atomic_fetch_or(&rings->own->wants, WANT_ROOM);
-    (void)coxi_rings_room(rings, &len);
-    return len >= bytes || coxi_rings_broken(rings);
+    return have_room(rings, bytes);
 }
 
 void coxi_rings_wait(struct coxi_rings *rings, uint32_t heard)
@@ -320,4 +343,48 @@ void coxi_rings_took(struct coxi_rings *rings, size_t len)
     rings->taken += len;
     atomic_store(&rings->own->taken, rings->taken);
     tell(rings, WANT_ROOM);
+}
+
+/* ---- lingering */
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#else
+    atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+static bool linger(struct coxi_rings *rings, struct patience *patience, size_t bytes,
+                   bool (*have)(struct coxi_rings *rings, size_t bytes))
+{
+    if (patience->ns == 0) {
+        patience->n_refused++;
+        patience->ns = patience->n_refused % TRY_AGAIN == 0 ? PATIENCE_FIRST_NS : 0;
+        return false;
+    }
+    uint64_t until_ns = coxi_now_ns() + patience->ns;
+    bool found = have(rings, bytes);
+    while (!found && coxi_now_ns() < until_ns) {
+        for (int i = 0; i < LOOKS && !found; i++) {
+            relax();
+            found = have(rings, bytes);
+        }
+    }
+    uint32_t longer = patience->ns * 2;
+    patience->ns = !found                     ? patience->ns / 4
+                   : longer < PATIENCE_MAX_NS ? longer
+                                              : PATIENCE_MAX_NS;
+    return found;
+}
+
+bool coxi_rings_linger_for_data(struct coxi_rings *rings)
+{
+    return linger(rings, &rings->for_data, 1, have_data);
+}
+
+bool coxi_rings_linger_for_room(struct coxi_rings *rings, size_t bytes)
+{
+    return linger(rings, &rings->for_room, bytes, have_room);
 }

@@ -53,6 +53,14 @@ void coxi_rings_took(struct coxi_rings *rings, size_t len);
 bool coxi_rings_broken(const struct coxi_rings *rings);
 
 /*
+ * Look for data, or for so much room, for a moment: true, it is there. To be called before
+ * one waits, by the one who reads, who writes. Where a stream of bytes flows this saves going
+ * to sleep and being woken, which takes longer; where it does not help it is hardly done.
+ */
+bool coxi_rings_linger_for_data(struct coxi_rings *rings);
+bool coxi_rings_linger_for_room(struct coxi_rings *rings, size_t bytes);
+
+/*
  * To wait: listen, then look at all that would make waiting wrong, ask for what is missing
  * (true: it is there already), and wait, which ends when the other side has brought what any
  * of us has asked for since we listened, when one of us has called wake, or for no reason.
