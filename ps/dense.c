@@ -1,5 +1,6 @@
 /*
- * See dense.h. A block's lock is one of a few, chosen by its number.
+ * See dense.h. The data are parts of a few blocks each; a part's lock is one of a few,
+ * chosen by its number.
  *
  * A rule for whole rows (row-wise Adagrad) goes over a row's blocks twice, and over its
  * accumulator in between. The lock `rows` keeps the gradients of others off meanwhile;
@@ -20,7 +21,12 @@
 #include "ps/memory.h"
 #include "ps/optimizer.h"
 
-enum { STRIPES = 64 };
+enum {
+    STRIPES = 64,
+    PART =
+        4 *
+        COXI_DENSE_BLOCK, /* of the data, under one lock: fewer cost too many calls */
+};
 
 struct coxi_dense {
     const struct coxi_variable *variable;
@@ -33,7 +39,7 @@ struct coxi_dense {
     atomic_uint_least64_t step;
     pthread_mutex_t rows; /* guards the states of rows; before locks */
     pthread_mutex_t
-        locks[STRIPES]; /* block b: locks[b % STRIPES]; guard contents; leaf */
+        locks[STRIPES]; /* part p: locks[p % STRIPES]; guard contents; leaf */
 };
 
 /* Starts every element as the initializer says: element i is column 0 of "row" i. */
@@ -153,16 +159,16 @@ bool coxi_dense_takes(const struct coxi_variable *variable, enum coxi_op op)
                                   : coxi_elements_take(variable->dtype, op);
 }
 
-/* The part of [at, end) that lies in the block of `at`. */
+/* What of [at, end) lies in the part of `at`. */
 static size_t part_of(size_t at, size_t end)
 {
-    size_t block_end = (at / COXI_DENSE_BLOCK + 1) * COXI_DENSE_BLOCK;
-    return (end < block_end ? end : block_end) - at;
+    size_t part_end = (at / PART + 1) * PART;
+    return (end < part_end ? end : part_end) - at;
 }
 
 static pthread_mutex_t *lock_of(struct coxi_dense *dense, size_t at)
 {
-    return &dense->locks[at / COXI_DENSE_BLOCK % STRIPES];
+    return &dense->locks[at / PART % STRIPES];
 }
 
 void coxi_dense_read(struct coxi_dense *dense, size_t at, size_t len, void *ret)
