@@ -17,7 +17,13 @@ enum {
 };
 
 /* Kinds of chunks that are kept when they have been sent. */
-enum { COXI_CHUNK_OWN, COXI_CHUNK_LENT, COXI_CHUNK_MADE, COXI_CHUNKS };
+enum {
+    COXI_CHUNK_OWN,
+    COXI_CHUNK_SMALL, /* what is before and behind what is lent */
+    COXI_CHUNK_LENT,
+    COXI_CHUNK_MADE,
+    COXI_CHUNKS
+};
 
 /* What every frame begins with. */
 struct coxi_prefix {

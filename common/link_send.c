@@ -30,6 +30,7 @@
 
 enum {
     CHUNK = 16 * 1024,
+    SMALL = 512,
     MADE = 256 * 1024, /* what is made fits a core's cache beside what it is made of */
     MADE_MAX = 2,      /* one is made while the other is sent */
     CORK_FRAMES = 4,   /* answers of a batch that leave before it is done, so that the
@@ -46,7 +47,8 @@ static const struct {
 } kinds[] = {
     [COXI_CHUNK_OWN] = {CHUNK,
                         COXI_LINK_IN_MAX / CHUNK + 1}, /* a whole write's worth */
-    [COXI_CHUNK_LENT] = {0, 16},
+    [COXI_CHUNK_SMALL] = {SMALL, 64},
+    [COXI_CHUNK_LENT] = {0, 64},
     [COXI_CHUNK_MADE] = {MADE, MADE_MAX},
 };
 
@@ -101,13 +103,15 @@ static void append_chunk(struct coxi_line *line, struct coxi_chunk *chunk)
     line->tail = chunk;
 }
 
-/* Room for n bytes in a chunk of ours at the tail, or NULL. Locked. */
-static uint8_t *tail_room(struct coxi_link *link, struct coxi_line *line, size_t n)
+/* Room for n bytes in a chunk of ours at the tail, one of `kind` if it is a new one, or NULL.
+ * Locked. */
+static uint8_t *tail_room(struct coxi_link *link, struct coxi_line *line, int kind,
+                          size_t n)
 {
     struct coxi_chunk *tail = line->tail;
     if (tail == NULL || tail->kind == COXI_CHUNK_MADE || tail->capacity == 0 ||
         tail->capacity - tail->end < n) {
-        tail = take_chunk(link, COXI_CHUNK_OWN, n);
+        tail = take_chunk(link, kind, n);
         if (tail == NULL) {
             return NULL;
         }
@@ -275,11 +279,11 @@ void coxi_link_write_head(uint8_t *to, const struct coxi_prefix *prefix,
 }
 
 /* What comes before the payload. Locked. */
-static bool enqueue_head(struct coxi_link *link, struct coxi_line *line,
+static bool enqueue_head(struct coxi_link *link, struct coxi_line *line, int kind,
                          const void *meta, size_t meta_len, size_t payload_len)
 {
     struct coxi_prefix prefix = {COXI_LINK_MAGIC, (uint32_t)meta_len, payload_len};
-    uint8_t *to = tail_room(link, line, coxi_head_len(&prefix));
+    uint8_t *to = tail_room(link, line, kind, coxi_head_len(&prefix));
     if (to != NULL) {
         coxi_link_write_head(to, &prefix, meta);
     }
@@ -291,11 +295,22 @@ static bool enqueue_pad(struct coxi_link *link, struct coxi_line *line,
                         size_t payload_len)
 {
     size_t pad = coxi_align(payload_len, 8) - payload_len;
-    uint8_t *to = pad > 0 ? tail_room(link, line, pad) : NULL;
+    uint8_t *to = pad > 0 ? tail_room(link, line, COXI_CHUNK_SMALL, pad) : NULL;
     if (to != NULL) {
         memset(to, 0, pad);
     }
     return pad == 0 || to != NULL;
+}
+
+/* True where the first that there is of a payload is lent. */
+static bool is_lent(const struct coxi_outgoing *frame)
+{
+    size_t first = 0;
+    while (first < frame->n_payload && frame->payload[first].iov_len == 0) {
+        first++;
+    }
+    return first < frame->n_payload &&
+           frame->payload[first].iov_len >= COXI_LINK_COPY_MAX;
 }
 
 /* Puts the frame in line; false: no memory, and the line may hold a part of it.
@@ -304,7 +319,8 @@ static bool enqueue(struct coxi_link *link, const struct coxi_outgoing *frame,
                     size_t payload_len, bool *ret_lent)
 {
     struct coxi_line *line = link->making ? &link->behind : &link->line;
-    if (!enqueue_head(link, line, frame->meta, frame->meta_len, payload_len)) {
+    int kind = is_lent(frame) ? COXI_CHUNK_SMALL : COXI_CHUNK_OWN;
+    if (!enqueue_head(link, line, kind, frame->meta, frame->meta_len, payload_len)) {
         return false;
     }
     struct coxi_chunk *last_lent = NULL;
@@ -314,7 +330,7 @@ static bool enqueue(struct coxi_link *link, const struct coxi_outgoing *frame,
             continue;
         }
         if (segment->iov_len < COXI_LINK_COPY_MAX) {
-            uint8_t *to = tail_room(link, line, segment->iov_len);
+            uint8_t *to = tail_room(link, line, COXI_CHUNK_OWN, segment->iov_len);
             if (to == NULL) {
                 return false;
             }
@@ -522,7 +538,8 @@ static int make_here(struct coxi_link *link, const struct coxi_made *frame,
                      struct coxi_chunk **done)
 {
     size_t left = frame->payload_len;
-    int r = enqueue_head(link, &link->line, frame->meta, frame->meta_len, left)
+    int r = enqueue_head(link, &link->line, COXI_CHUNK_SMALL, frame->meta,
+                         frame->meta_len, left)
                 ? 0
                 : coxi_error_memory("sending");
     while (r == 0 && left > 0) {
@@ -567,7 +584,8 @@ void coxi_link_beat(struct coxi_link *link)
     coxi_lock(&link->lock);
     if (!link->sending && !link->making && !coxi_link_closed(link)) {
         uint8_t *to = link->line.head == NULL
-                          ? tail_room(link, &link->line, sizeof(struct coxi_prefix))
+                          ? tail_room(link, &link->line, COXI_CHUNK_SMALL,
+                                      sizeof(struct coxi_prefix))
                           : NULL;
         if (to != NULL) {
             memcpy(to, &(struct coxi_prefix){COXI_LINK_MAGIC, 0, 0},
