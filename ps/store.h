@@ -93,8 +93,8 @@ int coxi_store_advance(struct coxi_store *store,
                        const struct coxi_watermark *watermark);
 
 /*
- * Writes everything as of one moment to a new file at snapshot->path; commits wait, and
- * so does a pull of a row whose bucket is being written. *ret is filled (applied: for
+ * Writes everything as of one moment to a new file at snapshot->path; commits wait,
+ * pulls do not. *ret is filled (applied: for
  * free()). Again with the same session and number: the same answer, and nothing is
  * written; a lower number is COX_EEXIST. COX_EFENCED, COX_EIO, COX_ENOMEM.
  */
