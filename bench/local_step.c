@@ -26,6 +26,8 @@ struct local_step {
     const struct cox_value *args;
     size_t n_args;
     struct coxi_buffer pulled;
+    struct coxi_buffer versions; /* stays empty: none is asked for */
+    struct coxi_buffer scratch;
     struct coxi_buffer updates;
     struct coxi_buffer payload;
     char text[512];
@@ -75,12 +77,13 @@ static int api_pull(struct cox_step *step, const struct cox_pull *pulls, size_t 
     for (size_t i = 0; i < n_pulls; i++) {
         const struct coxi_variable *v = &pulls[i].variable->description;
         bool is_table = v->kind == COXI_KIND_TABLE;
-        struct coxi_pull_item item = {v->id, 0, is_table ? pulls[i].n_keys : 1, 0};
+        const struct cox_rows *rows = &pulls[i].rows;
+        struct coxi_pull_item item = {v->id, 0, is_table ? rows->n : 1, 0};
         struct coxi_pull pull = {local->session, 1, &item, 1, false};
         local->pulled.len = 0;
-        bench_check(coxi_store_pull(local->store, &pull, pulls[i].keys,
-                                    is_table ? pulls[i].n_keys * sizeof(uint64_t) : 0,
-                                    &local->pulled),
+        bench_check(coxi_store_pull(local->store, &pull, rows->keys,
+                                    is_table ? rows->n * sizeof(uint64_t) : 0,
+                                    &local->pulled, &local->versions),
                     "pull");
         memcpy(pulls[i].values, local->pulled.data, local->pulled.len);
     }
@@ -88,15 +91,15 @@ static int api_pull(struct cox_step *step, const struct cox_pull *pulls, size_t 
 }
 
 static int api_update(struct cox_step *step, struct cox_variable *variable, uint32_t op,
-                      const uint64_t *keys, size_t n_keys, const void *values)
+                      const struct cox_rows *rows, const void *values)
 {
     struct local_step *local = (struct local_step *)step;
     const struct coxi_variable *v = &variable->description;
-    size_t count = v->kind == COXI_KIND_TABLE ? n_keys : 1;
+    size_t count = v->kind == COXI_KIND_TABLE ? rows->n : 1;
     struct coxi_update update = {v->id, op, 0, count};
     int r = coxi_buffer_append_raw(&local->updates, &update, sizeof(update));
     if (r == 0 && v->kind == COXI_KIND_TABLE) {
-        r = coxi_buffer_append(&local->payload, keys, n_keys * sizeof(*keys));
+        r = coxi_buffer_append(&local->payload, rows->keys, rows->n * sizeof(uint64_t));
     }
     return r == 0 ? coxi_buffer_append(&local->payload, values,
                                        count * coxi_variable_row_bytes(v))
@@ -166,6 +169,7 @@ void local_step_free(struct local_step *local)
 {
     coxi_store_free(local->store);
     coxi_buffer_fini(&local->pulled);
+    coxi_buffer_fini(&local->scratch);
     coxi_buffer_fini(&local->updates);
     coxi_buffer_fini(&local->payload);
     free(local);
@@ -192,7 +196,7 @@ void local_step_run(struct local_step *local, int (*run)(struct cox_step *step),
         .n_updates = local->updates.len / sizeof(struct coxi_update),
     };
     bench_check(coxi_store_commit(local->store, &commit, local->payload.data,
-                                  local->payload.len, &duplicate),
+                                  local->payload.len, &local->scratch, &duplicate),
                 "commit");
     bench_check(
         coxi_store_advance(local->store,

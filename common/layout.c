@@ -287,6 +287,15 @@ const struct coxi_shard *coxi_variable_shard(const struct coxi_variable *variabl
     return NULL;
 }
 
+struct coxi_range coxi_shard_part(const struct coxi_shard *shard, uint64_t begin,
+                                  uint64_t count)
+{
+    uint64_t shard_end = shard->begin + shard->count;
+    uint64_t end = begin + count < shard_end ? begin + count : shard_end;
+    uint64_t first = begin > shard->begin ? begin : shard->begin;
+    return (struct coxi_range){first, end > first ? end - first : 0};
+}
+
 void coxi_shards_div(uint64_t rows, uint32_t n, struct coxi_shard *ret)
 {
     uint64_t begin = 0;

@@ -69,6 +69,15 @@ const struct coxi_shard *coxi_variable_shard(const struct coxi_variable *variabl
  */
 void coxi_shards_div(uint64_t rows, uint32_t n, struct coxi_shard *ret);
 
+/* What of the rows [begin, begin + count) a shard has; none: count is 0. */
+struct coxi_range {
+    uint64_t begin;
+    uint64_t count;
+};
+
+struct coxi_range coxi_shard_part(const struct coxi_shard *shard, uint64_t begin,
+                                  uint64_t count);
+
 /* The ps of n_ps that holds `key` of every table. */
 static inline uint32_t coxi_key_ps(uint64_t key, uint32_t n_ps)
 {

@@ -244,6 +244,7 @@ static void connection_free(struct connection *connection)
     coxi_link_unref(connection->peer.link);
     coxi_link_unref(connection->control);
     coxi_buffer_fini(&connection->peer.scratch);
+    coxi_buffer_fini(&connection->peer.aside);
     free(connection);
 }
 
@@ -323,6 +324,7 @@ static void *dialler_thread(void *arg)
         }
         coxi_link_unref(connection.peer.link);
         coxi_buffer_fini(&connection.peer.scratch);
+        coxi_buffer_fini(&connection.peer.aside);
         rest_ms = r == 0 ? REST_FIRST_MS : rest_ms * 2;
         rest_ms = rest_ms < REST_MAX_MS ? rest_ms : REST_MAX_MS;
         /* Not all at once: many may have lost the same peer. */

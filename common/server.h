@@ -18,8 +18,10 @@ struct coxi_server;
 struct coxi_peer {
     struct coxi_server *server;
     struct coxi_link *link;
-    struct coxi_hello hello;    /* without the texts */
-    struct coxi_buffer scratch; /* for `handle`, to make answers in; its thread only */
+    struct coxi_hello hello; /* without the texts */
+    /* For `handle`, its thread only: to make answers in, and for what it needs beside. */
+    struct coxi_buffer scratch;
+    struct coxi_buffer aside;
 };
 
 /* All calls on the connection's own thread; each may block. */

@@ -14,10 +14,11 @@
 #include <string.h>
 
 #include "common/buffer.h"
+#include "common/elements.h"
 #include "common/error.h"
+#include "common/floats.h"
 #include "common/initializer.h"
 #include "common/sync.h"
-#include "ps/elements.h"
 #include "ps/memory.h"
 #include "ps/optimizer.h"
 
@@ -26,17 +27,20 @@ enum {
     PART =
         4 *
         COXI_DENSE_BLOCK, /* of the data, under one lock: fewer cost too many calls */
+    VERSION_FIRST = 2,    /* 0 and 1 say something else in a pull */
 };
 
 struct coxi_dense {
     const struct coxi_variable *variable;
     struct coxi_memory *memory;
+    const struct coxi_shard *shard;
     size_t row_bytes;
     size_t bytes;
     uint8_t *data; /* 64-aligned */
     struct coxi_state_layout layout;
     float *states[COXI_STATES_MAX];
     atomic_uint_least64_t step;
+    atomic_uint_least64_t version;
     pthread_mutex_t rows; /* guards the states of rows; before locks */
     pthread_mutex_t
         locks[STRIPES]; /* part p: locks[p % STRIPES]; guard contents; leaf */
@@ -122,6 +126,8 @@ int coxi_dense_new(const struct coxi_variable *variable, const struct coxi_shard
         return coxi_error_memory("a variable");
     }
     dense->variable = variable;
+    dense->shard = shard;
+    atomic_init(&dense->version, VERSION_FIRST);
     dense->row_bytes = coxi_variable_row_bytes(variable);
     dense->bytes = dense->row_bytes * shard->count;
     dense->layout = coxi_optimizer_layout(variable);
@@ -171,117 +177,265 @@ static pthread_mutex_t *lock_of(struct coxi_dense *dense, size_t at)
     return &dense->locks[at / PART % STRIPES];
 }
 
-void coxi_dense_read(struct coxi_dense *dense, size_t at, size_t len, void *ret)
+/* ---- rows: spans of bytes, each a range or one of the rows listed */
+
+static size_t n_spans(const struct coxi_dense_rows *rows)
 {
-    uint8_t *to = ret;
-    for (size_t end = at + len; at < end;) {
-        size_t n = part_of(at, end);
-        coxi_lock(lock_of(dense, at));
-        memcpy(to, dense->data + at, n);
-        coxi_unlock(lock_of(dense, at));
-        to += n;
-        at += n;
-    }
+    return rows->listed != NULL ? rows->count : 1;
 }
 
-void coxi_dense_pull(struct coxi_dense *dense, uint64_t begin, uint64_t count,
-                     void *ret)
+struct span {
+    size_t start;
+    size_t end;
+};
+
+static struct span span_of(const struct coxi_dense *dense,
+                           const struct coxi_dense_rows *rows, size_t i)
 {
-    coxi_dense_read(dense, begin * dense->row_bytes, count * dense->row_bytes, ret);
+    uint64_t first =
+        (rows->listed != NULL ? rows->listed[i] : rows->begin) - dense->shard->begin;
+    uint64_t count = rows->listed != NULL ? 1 : rows->count;
+    return (struct span){first * dense->row_bytes, (first + count) * dense->row_bytes};
+}
+
+static bool holds(const struct coxi_shard *shard, uint64_t begin, uint64_t count)
+{
+    return begin >= shard->begin && begin - shard->begin <= shard->count &&
+           count <= shard->count - (begin - shard->begin);
+}
+
+bool coxi_dense_holds(const struct coxi_dense *dense,
+                      const struct coxi_dense_rows *rows)
+{
+    if (rows->listed == NULL) {
+        return holds(dense->shard, rows->begin, rows->count);
+    }
+    bool all = true;
+    for (uint64_t i = 0; i < rows->count; i++) {
+        all &= holds(dense->shard, rows->listed[i], 1);
+    }
+    return all;
+}
+
+/* ---- reading */
+
+/* Returns where the next span's go. */
+static uint8_t *read_span(struct coxi_dense *dense, struct span span, uint32_t narrow,
+                          uint8_t *to)
+{
+    for (size_t at = span.start; at < span.end;) {
+        size_t n = part_of(at, span.end);
+        coxi_lock(lock_of(dense, at));
+        if (narrow != 0) {
+            coxi_floats_narrow(narrow, dense->data + at, n / sizeof(float), to);
+        } else {
+            memcpy(to, dense->data + at, n);
+        }
+        coxi_unlock(lock_of(dense, at));
+        to += narrow != 0 ? n / 2 : n;
+        at += n;
+    }
+    return to;
+}
+
+/* Bytes of each of the spans. */
+static size_t span_bytes(const struct coxi_dense *dense,
+                         const struct coxi_dense_rows *rows)
+{
+    return rows->listed != NULL ? dense->row_bytes : rows->count * dense->row_bytes;
+}
+
+size_t coxi_dense_whole(const struct coxi_dense *dense,
+                        const struct coxi_dense_rows *rows, size_t at, size_t room)
+{
+    size_t bytes = span_bytes(dense, rows);
+    size_t end = at + room;
+    size_t in_span = end % bytes;
+    if (in_span == 0) {
+        return room;
+    }
+    size_t in_block =
+        (span_of(dense, rows, end / bytes).start + in_span) % COXI_DENSE_BLOCK;
+    return room - (in_block < in_span ? in_block : in_span);
+}
+
+void coxi_dense_read(struct coxi_dense *dense, const struct coxi_dense_rows *rows,
+                     size_t at, size_t len, uint32_t narrow, void *ret)
+{
+    uint8_t *to = ret;
+    if (len == 0) {
+        return;
+    }
+    size_t bytes = span_bytes(dense, rows);
+    size_t skip = at % bytes;
+    for (size_t i = at / bytes; len > 0; i++, skip = 0) {
+        struct span span = span_of(dense, rows, i);
+        span.start += skip;
+        if (span.end - span.start > len) {
+            span.end = span.start + len;
+        }
+        len -= span.end - span.start;
+        to = read_span(dense, span, narrow, to);
+    }
 }
 
 /* ---- gradients */
 
-/* Those for [start, end) of the data. */
+/* Values one after the other, in F32 or narrow. */
+struct gradient {
+    const uint8_t *values;
+    uint32_t dtype;
+};
+
+enum { PART_FLOATS = PART / sizeof(float) };
+
+static struct gradient gradient_from(const struct gradient *g, size_t i)
+{
+    size_t size = g->dtype == COX_F32 ? sizeof(float) : sizeof(uint16_t);
+    return (struct gradient){g->values + i * size, g->dtype};
+}
+
+/* n of them from the i-th on, where they are, or in `room`. */
+static const float *floats(const struct gradient *g, size_t i, size_t n,
+                           float room[PART_FLOATS])
+{
+    struct gradient from = gradient_from(g, i);
+    if (g->dtype == COX_F32) {
+        return (const float *)(const void *)from.values;
+    }
+    coxi_floats_widen(g->dtype, from.values, n, room);
+    return room;
+}
+
+/* Those for a span of the data. */
 static void apply(struct coxi_dense *dense, const struct coxi_optimizer_step *step,
-                  size_t start, size_t end, const float *g)
+                  struct span span, const struct gradient *g)
 {
     float *w = (float *)(void *)dense->data;
-    for (size_t at = start; at < end;) {
-        size_t n = part_of(at, end);
+    for (size_t at = span.start; at < span.end;) {
+        float room[PART_FLOATS];
+        size_t n = part_of(at, span.end) / sizeof(float);
         size_t first = at / sizeof(float);
         float *slots[COXI_SLOTS_MAX] = {NULL};
         for (size_t s = 0; s < dense->layout.n_slots; s++) {
             slots[s] = dense->states[s] + first;
         }
+        const float *from = floats(g, (at - span.start) / sizeof(float), n, room);
         coxi_lock(lock_of(dense, at));
-        coxi_optimizer_apply(step, w + first, slots, g + (at - start) / sizeof(float),
-                             n / sizeof(float));
+        coxi_optimizer_apply(step, w + first, slots, from, n);
         coxi_unlock(lock_of(dense, at));
-        at += n;
+        at += n * sizeof(float);
     }
 }
 
-/* The sum of squares of the row at [start, end) of the data. */
+/* The sum of squares of the row that is `span` of the data. */
 static double squares(struct coxi_dense *dense, const struct coxi_optimizer_step *step,
-                      size_t start, size_t end, const float *g)
+                      struct span span, const struct gradient *g)
 {
     const float *w = (const float *)(const void *)dense->data;
     double sum = 0;
-    for (size_t at = start; at < end;) {
-        size_t n = part_of(at, end);
+    for (size_t at = span.start; at < span.end;) {
+        float room[PART_FLOATS];
+        size_t n = part_of(at, span.end) / sizeof(float);
+        const float *from = floats(g, (at - span.start) / sizeof(float), n, room);
         coxi_lock(lock_of(dense, at));
-        sum +=
-            coxi_optimizer_squares(step, w + at / sizeof(float),
-                                   g + (at - start) / sizeof(float), n / sizeof(float));
+        sum += coxi_optimizer_squares(step, w + at / sizeof(float), from, n);
         coxi_unlock(lock_of(dense, at));
-        at += n;
+        at += n * sizeof(float);
     }
     return sum;
 }
 
+/* Row by row, for rules that have state of a row. */
 static void apply_rows(struct coxi_dense *dense, const struct coxi_optimizer_step *step,
-                       uint64_t begin, uint64_t count, const float *g)
+                       const struct coxi_dense_rows *rows, const struct gradient *g)
 {
     size_t n = dense->row_bytes / sizeof(float);
     coxi_lock(&dense->rows);
-    for (uint64_t row = begin; row < begin + count; row++, g += n) {
-        size_t start = row * dense->row_bytes;
-        size_t end = start + dense->row_bytes;
+    for (uint64_t i = 0; i < rows->count; i++) {
+        struct coxi_dense_rows one = {
+            NULL, rows->listed != NULL ? rows->listed[i] : rows->begin + i, 1};
+        uint64_t row = one.begin - dense->shard->begin;
+        struct span span = span_of(dense, &one, 0);
+        struct gradient its = gradient_from(g, i * n);
         struct coxi_optimizer_step row_step = coxi_optimizer_row_step(
-            step, squares(dense, step, start, end, g), n, &dense->states[0][row]);
-        apply(dense, &row_step, start, end, g);
+            step, squares(dense, step, span, &its), n, &dense->states[0][row]);
+        apply(dense, &row_step, span, &its);
     }
     coxi_unlock(&dense->rows);
 }
 
-static void update_gradient(struct coxi_dense *dense, uint64_t begin, uint64_t count,
-                            const float *g)
+/* The sum of squares of all n numbers, as they count for clipping. */
+static double norm(const struct coxi_optimizer_step *step, const struct gradient *g,
+                   size_t n)
+{
+    float room[PART_FLOATS];
+    double sum = 0;
+    for (size_t at = 0; at < n; at += PART_FLOATS) {
+        size_t count = n - at < PART_FLOATS ? n - at : PART_FLOATS;
+        sum += coxi_optimizer_norm(step, floats(g, at, count, room), count);
+    }
+    return sum;
+}
+
+static void update_gradient(struct coxi_dense *dense,
+                            const struct coxi_dense_rows *rows,
+                            const struct gradient *g)
 {
     struct coxi_optimizer_step step;
-    size_t start = begin * dense->row_bytes;
-    size_t bytes = count * dense->row_bytes;
+    size_t n = dense->row_bytes / sizeof(float);
     coxi_optimizer_begin(&dense->variable->optimizer, atomic_fetch_add(&dense->step, 1),
                          &step);
-    coxi_optimizer_clip(&step, g, bytes / sizeof(float));
+    if (dense->variable->optimizer.clip_norm > 0) {
+        coxi_optimizer_clip(&step, norm(&step, g, rows->count * n));
+    }
     if (dense->layout.n_row > 0) {
-        apply_rows(dense, &step, begin, count, g);
-    } else {
-        apply(dense, &step, start, start + bytes, g);
+        apply_rows(dense, &step, rows, g);
+        return;
+    }
+    for (size_t i = 0; i < n_spans(rows); i++) {
+        struct gradient its = gradient_from(g, i * n);
+        apply(dense, &step, span_of(dense, rows, i), &its);
     }
 }
 
 /* ---- any update */
 
-void coxi_dense_update(struct coxi_dense *dense, uint64_t begin, uint64_t count,
-                       enum coxi_op op, const void *values)
+static const uint8_t *combine_span(struct coxi_dense *dense, struct span span,
+                                   enum coxi_op op, const uint8_t *from)
 {
-    if (op == COXI_OP_GRADIENT) {
-        if (count > 0) {
-            update_gradient(dense, begin, count, values);
-        }
-        return;
-    }
-    size_t start = begin * dense->row_bytes;
-    size_t end = start + count * dense->row_bytes;
-    for (size_t at = start; at < end;) {
-        size_t n = part_of(at, end);
+    for (size_t at = span.start; at < span.end;) {
+        size_t n = part_of(at, span.end);
         coxi_lock(lock_of(dense, at));
-        coxi_elements_combine(dense->variable->dtype, op, dense->data + at,
-                              (const uint8_t *)values + (at - start), n);
+        coxi_elements_combine(dense->variable->dtype, op, dense->data + at, from, n);
         coxi_unlock(lock_of(dense, at));
+        from += n;
         at += n;
     }
+    return from;
+}
+
+void coxi_dense_update(struct coxi_dense *dense, const struct coxi_dense_rows *rows,
+                       enum coxi_op op, uint32_t dtype, const void *values)
+{
+    const uint8_t *from = values;
+    if (rows->count == 0) {
+        return;
+    }
+    if (op == COXI_OP_GRADIENT) {
+        update_gradient(dense, rows, &(struct gradient){from, dtype});
+    } else {
+        for (size_t i = 0; i < n_spans(rows); i++) {
+            from = combine_span(dense, span_of(dense, rows, i), op, from);
+        }
+    }
+    /* Not before: a reader that knows of it has all of it. */
+    atomic_fetch_add_explicit(&dense->version, 1, memory_order_release);
+}
+
+uint64_t coxi_dense_version(const struct coxi_dense *dense)
+{
+    return atomic_load_explicit(&dense->version, memory_order_acquire);
 }
 
 const void *coxi_dense_data(const struct coxi_dense *dense, size_t *ret_bytes)

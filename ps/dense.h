@@ -1,6 +1,7 @@
 /*
  * The shard of a dense variable that lives on this ps, with its optimizer state. Reads
- * and updates are atomic for each 4 KiB block: a block is never read half-written.
+ * and updates are atomic for each 4 KiB block of it: a block is never read half-written.
+ * Any thread; updates of different blocks, and different shards, run side by side.
  */
 #ifndef COXI_PS_DENSE_H
 #define COXI_PS_DENSE_H
@@ -22,18 +23,45 @@ void coxi_dense_free(struct coxi_dense *dense); /* takes NULL */
 /* True where `op` can be applied to elements of the variable's type. */
 bool coxi_dense_takes(const struct coxi_variable *variable, enum coxi_op op);
 
-/* Copies the bytes [at, at + len) of the shard, which has them; each block of them in one
- * state. */
-void coxi_dense_read(struct coxi_dense *dense, size_t at, size_t len, void *ret);
+/* Rows of the variable: `count` from `begin` on, or, where `listed` is not NULL, those (any
+ * order, also more than once). */
+struct coxi_dense_rows {
+    const uint64_t *listed;
+    uint64_t begin;
+    uint64_t count;
+};
 
-/* Copies `count` rows from row `begin` of the shard, which has them. */
-void coxi_dense_pull(struct coxi_dense *dense, uint64_t begin, uint64_t count,
-                     void *ret);
+/* True where all of them are in the shard. */
+bool coxi_dense_holds(const struct coxi_dense *dense,
+                      const struct coxi_dense_rows *rows);
 
-/* Applies values to `count` rows from row `begin` of the shard; a gradient is one step of
- * the variable here. Cannot fail. */
-void coxi_dense_update(struct coxi_dense *dense, uint64_t begin, uint64_t count,
-                       enum coxi_op op, const void *values);
+/*
+ * Copies the rows' elements, all of which the shard holds, from byte `at` of them on: `len`
+ * bytes, as if they lay one after the other. `narrow` not 0: in that type, which takes half
+ * as many bytes; `at` and `len` are the elements' own all the same, multiples of 4.
+ */
+void coxi_dense_read(struct coxi_dense *dense, const struct coxi_dense_rows *rows,
+                     size_t at, size_t len, uint32_t narrow, void *ret);
+
+/* The most of `room` bytes from byte `at` on that end with a block or one of the listed
+ * rows: reading on from there, none is read in two states. `room` is two blocks at least,
+ * and there are as many bytes. */
+size_t coxi_dense_whole(const struct coxi_dense *dense,
+                        const struct coxi_dense_rows *rows, size_t at, size_t room);
+
+/*
+ * Applies values to rows, all of which the shard holds; a gradient is one step of the
+ * variable here, may be narrow (`dtype` of its values), and moves these rows and their
+ * state alone. Cannot fail.
+ */
+void coxi_dense_update(struct coxi_dense *dense, const struct coxi_dense_rows *rows,
+                       enum coxi_op op, uint32_t dtype, const void *values);
+
+/*
+ * Goes up with every update, from 2 on. What is read after it was asked for is as new as
+ * that at least.
+ */
+uint64_t coxi_dense_version(const struct coxi_dense *dense);
 
 /* The shard's elements, and the i-th kind of its state (ps/optimizer.h), as they are: for a
  * snapshot, while nobody updates. */

@@ -143,13 +143,18 @@ static double squares(const float *g, size_t n, float most)
     return sums[0] + sums[1] + (sums[2] + sums[3]);
 }
 
-void coxi_optimizer_clip(struct coxi_optimizer_step *step, const float *g, size_t n)
+double coxi_optimizer_norm(const struct coxi_optimizer_step *step, const float *g,
+                           size_t n)
+{
+    const struct coxi_optimizer *o = step->optimizer;
+    return o->clip_norm > 0 ? squares(g, n, clip_of(o)) : 0;
+}
+
+void coxi_optimizer_clip(struct coxi_optimizer_step *step, double sum)
 {
     double most = (double)step->optimizer->clip_norm;
-    if (most > 0) {
-        double norm = sqrt(squares(g, n, clip_of(step->optimizer)));
-        step->scale = norm > most ? (float)(most / norm) : 1;
-    }
+    double norm = sqrt(sum);
+    step->scale = most > 0 && norm > most ? (float)(most / norm) : 1;
 }
 
 /* ---- rules. `restrict`: a row's values, state and gradient do not overlap */
@@ -374,7 +379,7 @@ void coxi_optimizer_row(const struct coxi_optimizer_step *step, float *w, float 
         n_slots > 0 ? state : NULL,
         n_slots > 1 ? state + n : NULL,
     };
-    coxi_optimizer_clip(&row, g, n);
+    coxi_optimizer_clip(&row, coxi_optimizer_norm(&row, g, n));
     if (is_adam(o)) {
         float *t = state + 2 * n; /* stays at 2^24, where the corrections are 1 */
         *t += 1;

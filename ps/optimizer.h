@@ -77,8 +77,11 @@ void coxi_optimizer_row(const struct coxi_optimizer_step *step, float *w, float 
 
 /* ---- in parts: dense variables, whose rows and gradients are larger than a block */
 
-/* Clips by the norm of all of a gradient. */
-void coxi_optimizer_clip(struct coxi_optimizer_step *step, const float *g, size_t n);
+/* The sum of squares of a part of a gradient, as they count for its norm (0 where that is
+ * not clipped); with that of all of it, clips. */
+double coxi_optimizer_norm(const struct coxi_optimizer_step *step, const float *g,
+                           size_t n);
+void coxi_optimizer_clip(struct coxi_optimizer_step *step, double sum);
 
 /* n values and their places in each slot. Of row-wise Adagrad, the step is that of
  * coxi_optimizer_row_step. */

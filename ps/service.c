@@ -50,8 +50,11 @@ static int answer_pull(struct coxi_ps *ps, struct coxi_peer *peer,
     struct coxi_message message = {.request = request->request, .kind = COXI_PULLED};
     struct answer answer = {.store = ps->store};
     int r = coxi_store_pull_begin(ps->store, &request->pull, frame->payload,
-                                  frame->payload_len, &answer.pulling);
+                                  frame->payload_len, &peer->aside, &answer.pulling);
     size_t len = answer.pulling.left;
+    message.status.message = "";
+    message.status.versions = (const uint64_t *)(const void *)peer->aside.data;
+    message.status.n_versions = peer->aside.len / sizeof(uint64_t);
     if (r == 0 && len >= COXI_LINK_COPY_MAX) {
         return coxi_message_send_made(peer->link, &message, len, make_answer, &answer);
     }
@@ -77,7 +80,7 @@ static int answer_commit(struct coxi_ps *ps, struct coxi_peer *peer,
 {
     bool duplicate = false;
     int r = coxi_store_commit(ps->store, &request->commit, frame->payload,
-                              frame->payload_len, &duplicate);
+                              frame->payload_len, &peer->aside, &duplicate);
     struct coxi_message answer = {.request = request->request, .kind = COXI_COMMITTED};
     answer.status.code = r;
     answer.status.message = r != 0 ? coxi_error_text() : "";

@@ -1,4 +1,4 @@
-/* See store.h. */
+/* See store.h. What a pull reads is in pull.c, what a commit does in commit.c. */
 #include "ps/store.h"
 
 #include <stdlib.h>
@@ -211,8 +211,8 @@ int coxi_store_create(struct coxi_store *store, const struct coxi_create *create
 
 /* ---- requests: what each item means */
 
-static int check_target(const struct coxi_store *store,
-                        const struct coxi_session *session, uint64_t incarnation)
+int coxi_store_check(const struct coxi_store *store, const struct coxi_session *session,
+                     uint64_t incarnation)
 {
     /* First whether it was meant for us: one that has just been restarted knows of no
      * client, and is lost to those that it had. */
@@ -222,310 +222,72 @@ static int check_target(const struct coxi_store *store,
     return coxi_store_fenced(store, session);
 }
 
-/* The part an item names, its rows in range; *ret_begin is relative to the shard. */
-static int find_part(const struct coxi_store *store, uint64_t id, uint64_t begin,
-                     uint64_t count, struct coxi_part **ret, uint64_t *ret_begin)
+static int outside(const struct coxi_store *store, const struct coxi_place *place)
 {
-    if (id >= store->n_parts || store->parts[id].variable == NULL) {
-        return coxi_error(COX_ENOENT, "ps %u has no variable %llu", store->ps_index,
-                          (unsigned long long)id);
-    }
-    struct coxi_part *part = &store->parts[id];
-    if (part->table != NULL) {
-        if (count > COXI_PAYLOAD_MAX / coxi_variable_row_bytes(part->variable)) {
-            return coxi_error(COX_EINVAL, "too many keys of table '%s'",
-                              part->variable->name);
-        }
-        *ret_begin = 0;
-    } else if (part->shard == NULL || begin < part->shard->begin ||
-               begin - part->shard->begin > part->shard->count ||
-               count > part->shard->count - (begin - part->shard->begin)) {
+    const struct coxi_dense_rows *rows = &place->rows;
+    const char *name = place->part->variable->name;
+    if (rows->listed != NULL) {
         return coxi_error(COX_EINVAL,
-                          "rows %llu+%llu of variable '%s' are not on ps %u",
-                          (unsigned long long)begin, (unsigned long long)count,
-                          part->variable->name, store->ps_index);
-    } else {
-        *ret_begin = begin - part->shard->begin;
+                          "of the %llu rows of variable '%s' that are listed, some are "
+                          "not on ps %u",
+                          (unsigned long long)rows->count, name, store->ps_index);
     }
-    *ret = part;
-    return 0;
+    return coxi_error(COX_EINVAL, "rows %llu+%llu of variable '%s' are not on ps %u",
+                      (unsigned long long)rows->begin, (unsigned long long)rows->count,
+                      name, store->ps_index);
 }
 
-/* Takes an item's keys off *keys_len, and adds its answer to *bytes. */
-static int check_item(const struct coxi_store *store, const struct coxi_pull_item *item,
-                      size_t *keys_len, size_t *bytes)
+/* Takes what lists the rows off the payload. */
+static int take_list(struct coxi_place *place, const uint8_t **at, size_t *len)
 {
-    struct coxi_part *part = NULL;
-    uint64_t begin = 0;
-    int r = find_part(store, item->variable, item->begin, item->count, &part, &begin);
-    if (r != 0) {
-        return r;
-    }
-    size_t len = part->table != NULL ? item->count * sizeof(uint64_t) : 0;
-    if (len > *keys_len) {
-        return coxi_error(COX_EINVAL, "keys of table '%s' are missing",
-                          part->variable->name);
-    }
-    size_t values = item->count * coxi_variable_row_bytes(part->variable);
-    if (values > COXI_PAYLOAD_MAX - *bytes) {
-        return coxi_error(COX_ELIMIT, "a pull of more than %zu bytes",
-                          COXI_PAYLOAD_MAX);
-    }
-    *keys_len -= len;
-    *bytes += values;
-    return 0;
-}
-
-int coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull,
-                          const void *keys, size_t len, struct coxi_pulling *ret)
-{
-    size_t bytes = 0;
-    (void)pthread_rwlock_rdlock(&store->registry);
-    int r = check_target(store, &pull->session, pull->incarnation);
-    for (size_t i = 0; r == 0 && i < pull->n_items; i++) {
-        r = check_item(store, &pull->items[i], &len, &bytes);
-    }
-    (void)pthread_rwlock_unlock(&store->registry);
-    if (r == 0 && len > 0) {
-        r = coxi_error(COX_EINVAL, "a pull has %zu bytes more than its keys", len);
-    }
-    if (r != 0) {
-        return r;
-    }
-    atomic_fetch_add_explicit(&store->pulls, 1, memory_order_relaxed);
-    *ret = (struct coxi_pulling){.pull = pull, .keys = keys, .left = bytes};
-    return 0;
-}
-
-/* The rows of a table that come next and fit: how many bytes. */
-static size_t pull_rows(struct coxi_pulling *p, struct coxi_part *part, uint64_t count,
-                        uint8_t *to, size_t room)
-{
-    size_t row_bytes = coxi_variable_row_bytes(part->variable);
-    uint64_t fit = room / row_bytes;
-    uint64_t n = count - p->at < fit ? count - p->at : fit;
-    coxi_table_pull(part->table, p->keys, n, to);
-    p->keys += n;
-    p->at += n;
-    return n * row_bytes;
-}
-
-/* The blocks of `bytes` from byte `begin` of a shard that come next and fit. */
-static size_t pull_blocks(struct coxi_pulling *p, struct coxi_part *part, size_t begin,
-                          size_t bytes, uint8_t *to, size_t room)
-{
-    size_t from = begin + p->at;
-    size_t n = bytes - p->at;
-    if (n > room) {
-        n = room - (from + room) % COXI_DENSE_BLOCK;
-    }
-    coxi_dense_read(part->dense, from, n, to);
-    p->at += n;
-    return n;
-}
-
-/* What fits of the item that comes next; *ret_len 0: nothing does. */
-static int pull_piece(const struct coxi_store *store, struct coxi_pulling *p,
-                      uint8_t *to, size_t room, size_t *ret_len)
-{
-    const struct coxi_pull_item *item = &p->pull->items[p->item];
-    struct coxi_part *part = NULL;
-    uint64_t begin = 0;
-    int r = find_part(store, item->variable, item->begin, item->count, &part, &begin);
-    if (r != 0) {
-        return r;
-    }
-    size_t row_bytes = coxi_variable_row_bytes(part->variable);
-    size_t end = part->table != NULL ? item->count : item->count * row_bytes;
-    *ret_len = part->table != NULL
-                   ? pull_rows(p, part, item->count, to, room)
-                   : pull_blocks(p, part, begin * row_bytes, end, to, room);
-    if (p->at == end) {
-        p->item++;
-        p->at = 0;
-    }
-    return 0;
-}
-
-int coxi_store_pull_some(struct coxi_store *store, struct coxi_pulling *pulling,
-                         void *to, size_t room, size_t *ret_len)
-{
-    const struct coxi_pull *pull = pulling->pull;
-    size_t len = 0;
-    (void)pthread_rwlock_rdlock(&store->registry);
-    int r = check_target(store, &pull->session, pull->incarnation);
-    while (r == 0 && pulling->left > len && room - len >= COXI_PULL_ROOM / 2) {
-        size_t n = 0;
-        r = pull_piece(store, pulling, (uint8_t *)to + len, room - len, &n);
-        len += n;
-    }
-    (void)pthread_rwlock_unlock(&store->registry);
-    if (r == 0) {
-        pulling->left -= len;
-        *ret_len = len;
-    }
-    return r;
-}
-
-int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
-                    const void *keys, size_t len, struct coxi_buffer *ret)
-{
-    struct coxi_pulling pulling;
-    int r = coxi_store_pull_begin(store, pull, keys, len, &pulling);
-    if (r == 0) {
-        r = coxi_buffer_reserve(ret, pulling.left + COXI_PULL_ROOM);
-    }
-    while (r == 0 && pulling.left > 0) {
-        size_t n = 0;
-        r = coxi_store_pull_some(store, &pulling, ret->data + ret->len,
-                                 pulling.left + COXI_PULL_ROOM, &n);
-        ret->len += n;
-    }
-    return r;
-}
-
-/* ---- commits: all of an update that can fail is done before any of it is applied */
-
-struct ready_update {
-    struct coxi_part *part;
-    enum coxi_op op;
-    uint64_t begin;
-    uint64_t count;
-    const void *values;
-    struct coxi_table_change change; /* of a table; has rows from when it is resolved */
-};
-
-/* What a table draws from for an update. */
-static uint64_t draw_of(const struct coxi_commit *commit, uint32_t variable)
-{
-    uint64_t draw = coxi_hash_key(commit->session.run ^ variable);
-    draw = coxi_hash_key(draw ^ commit->closure);
-    return coxi_hash_key(draw ^ commit->segment);
-}
-
-/* Finds the rows of an update of a table. */
-static int resolve_update(const struct coxi_commit *commit, const void *keys,
-                          struct ready_update *ret)
-{
-    struct coxi_table_change change = {
-        .op = ret->op,
-        .draw = draw_of(commit, ret->part->variable->id),
-        .keys = keys,
-        .n = ret->count,
-        .values = ret->values,
-        .rows = malloc(ret->count * sizeof(*change.rows)),
-    };
-    if (change.rows == NULL) {
-        return coxi_error_memory("an update");
-    }
-    int r = coxi_table_resolve(ret->part->table, &change);
-    if (r != 0) {
-        free(change.rows);
-        return r;
-    }
-    ret->change = change;
-    return 0;
-}
-
-static int prepare_update(const struct coxi_store *store,
-                          const struct coxi_commit *commit,
-                          const struct coxi_update *update, const uint8_t **at,
-                          size_t *len, struct ready_update *ret)
-{
-    int r = find_part(store, update->variable, update->begin, update->count, &ret->part,
-                      &ret->begin);
-    if (r != 0) {
-        return r;
-    }
-    const struct coxi_variable *variable = ret->part->variable;
-    ret->op = (enum coxi_op)update->op;
-    ret->count = update->count;
-    if (!coxi_dense_takes(variable, ret->op)) {
-        return coxi_error(COX_EINVAL, "variable '%s' takes no %s", variable->name,
-                          ret->op == COXI_OP_GRADIENT ? "gradients: it has no optimizer"
-                                                      : "additions: not in its type");
-    }
-    size_t keys_len = ret->part->table != NULL ? update->count * sizeof(uint64_t) : 0;
-    size_t values_len =
-        coxi_align(update->count * coxi_variable_row_bytes(variable), 8);
-    if (keys_len > *len || values_len > *len - keys_len) {
-        return coxi_error(COX_EINVAL, "values of variable '%s' are missing",
+    const struct coxi_variable *variable = place->part->variable;
+    if (place->rows.count > *len / sizeof(uint64_t)) {
+        return coxi_error(COX_EINVAL, "%s of %s '%s' are missing",
+                          place->part->table != NULL ? "keys" : "the listed rows",
+                          place->part->table != NULL ? "table" : "variable",
                           variable->name);
     }
-    ret->values = *at + keys_len;
-    if (ret->part->table != NULL && update->count > 0) {
-        r = resolve_update(commit, *at, ret);
-    }
-    *at += keys_len + values_len;
-    *len -= keys_len + values_len;
-    return r;
+    place->rows.listed = (const uint64_t *)(const void *)*at;
+    *at += place->rows.count * sizeof(uint64_t);
+    *len -= place->rows.count * sizeof(uint64_t);
+    return 0;
 }
 
-static void apply_update(const struct ready_update *update)
+int coxi_store_find(const struct coxi_store *store, uint64_t variable, uint64_t begin,
+                    uint64_t count, const uint8_t **at, size_t *len,
+                    struct coxi_place *ret)
 {
-    if (update->part->table != NULL) {
-        coxi_table_update(update->part->table, &update->change);
-    } else {
-        coxi_dense_update(update->part->dense, update->begin, update->count, update->op,
-                          update->values);
+    if (variable >= store->n_parts || store->parts[variable].variable == NULL) {
+        return coxi_error(COX_ENOENT, "ps %u has no variable %llu", store->ps_index,
+                          (unsigned long long)variable);
     }
+    struct coxi_place place = {.part = &store->parts[variable],
+                               .rows = {.begin = begin, .count = count}};
+    const struct coxi_part *part = place.part;
+    place.row_bytes = coxi_variable_row_bytes(part->variable);
+    if (part->table != NULL || begin == COXI_ROWS_LISTED) {
+        int r = take_list(&place, at, len);
+        if (r != 0) {
+            return r;
+        }
+    }
+    *ret = place;
+    return 0;
 }
 
-static int apply_commit(struct coxi_store *store, const struct coxi_commit *commit,
-                        const void *payload, size_t len)
+int coxi_store_holds(const struct coxi_store *store, const struct coxi_place *place)
 {
-    enum { FEW = 16 };
-    struct ready_update few[FEW] = {{0}};
-    struct ready_update *updates = few;
-    const uint8_t *at = payload;
-    int r = 0;
-    if (commit->n_updates > FEW) {
-        updates = calloc(commit->n_updates, sizeof(*updates));
-        if (updates == NULL) {
-            return coxi_error_memory("a commit");
-        }
+    const struct coxi_part *part = place->part;
+    if (part->table == NULL &&
+        (part->dense == NULL || !coxi_dense_holds(part->dense, &place->rows))) {
+        return outside(store, place);
     }
-    for (size_t i = 0; r == 0 && i < commit->n_updates; i++) {
-        r = prepare_update(store, commit, &commit->updates[i], &at, &len, &updates[i]);
+    if (place->rows.count > COXI_PAYLOAD_MAX / place->row_bytes) {
+        return coxi_error(COX_ELIMIT, "%llu rows of '%s' have more than %zu bytes",
+                          (unsigned long long)place->rows.count, part->variable->name,
+                          COXI_PAYLOAD_MAX);
     }
-    if (r == 0 && len > 0) {
-        r = coxi_error(COX_EINVAL, "a commit has %zu bytes more than its updates", len);
-    }
-    for (size_t i = 0; i < commit->n_updates; i++) {
-        if (r == 0) {
-            apply_update(&updates[i]);
-        } else if (updates[i].change.rows != NULL) {
-            coxi_table_release(updates[i].part->table, &updates[i].change);
-        }
-        free(updates[i].change.rows);
-    }
-    if (updates != few) {
-        free(updates);
-    }
-    return r;
-}
-
-int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
-                      const void *payload, size_t len, bool *ret_duplicate)
-{
-    (void)pthread_rwlock_rdlock(&store->registry);
-    (void)pthread_rwlock_rdlock(&store->moment);
-    int r = check_target(store, &commit->session, commit->incarnation);
-    if (r == 0) {
-        r = coxi_applied_begin(store->applied, commit);
-        *ret_duplicate = r == COX_EEXIST;
-        if (r == 0) {
-            r = apply_commit(store, commit, payload, len);
-            coxi_applied_end(store->applied, commit->closure, r);
-            atomic_fetch_add_explicit(&store->commits, r == 0, memory_order_relaxed);
-        } else if (r == COX_EEXIST) {
-            atomic_fetch_add_explicit(&store->duplicates, 1, memory_order_relaxed);
-            r = 0;
-        }
-    }
-    (void)pthread_rwlock_unlock(&store->moment);
-    (void)pthread_rwlock_unlock(&store->registry);
-    return r;
+    return 0;
 }
 
 int coxi_store_void(struct coxi_store *store, const struct coxi_void *request,

@@ -45,41 +45,49 @@ int coxi_store_release(struct coxi_store *store, const struct coxi_session *sess
 int coxi_store_create(struct coxi_store *store, const struct coxi_create *create);
 
 /*
- * Reads what `pull` asks for; its keys are the `len` bytes at `keys`. Appends to *ret.
- * COX_EFENCED, COX_EPSLOST (meant for another incarnation), COX_ENOENT, COX_EINVAL.
+ * Reads what `pull` asks for; its keys and row numbers are the `len` bytes at `list`
+ * (8-aligned). Appends the values to *ret, and, where an item names a version, to
+ * *ret_versions one of each (0 of tables). COX_EFENCED, COX_EPSLOST (meant for another
+ * incarnation), COX_ENOENT, COX_EINVAL, COX_ELIMIT; both may have grown then.
  */
 int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
-                    const void *keys, size_t len, struct coxi_buffer *ret);
+                    const void *list, size_t len, struct coxi_buffer *ret,
+                    struct coxi_buffer *ret_versions);
 
 /*
  * The same piece by piece, so that a long answer needs no memory of its own: begin checks,
  * and says how long it is; some puts the next bytes at `to`, as many as fit `room`, which is
- * COXI_PULL_ROOM at least, in whole rows of tables and blocks of dense variables. The pull
- * and its keys are borrowed until the last. No lock is held in between: some fails with
- * COX_EFENCED where another client has come meanwhile.
+ * COXI_PULL_ROOM at least, in whole rows of tables and blocks of dense variables. The pull,
+ * its list and *versions are borrowed until the last. No lock is held in between: some fails
+ * with COX_EFENCED where another client has come meanwhile.
  */
 enum { COXI_PULL_ROOM = 64 * 1024 };
 
 struct coxi_pulling {
     const struct coxi_pull *pull;
-    const uint64_t *keys; /* of what comes next */
-    size_t item;          /* which that is */
-    uint64_t at;          /* table: its first row; dense: byte */
-    size_t left;          /* bytes */
+    const struct coxi_buffer *versions;
+    const uint8_t *list; /* of the item that comes next */
+    size_t list_len;
+    size_t item; /* which that is */
+    size_t at;   /* bytes of it that have been read, in its own type */
+    size_t left; /* bytes to come */
 };
 
 int coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull,
-                          const void *keys, size_t len, struct coxi_pulling *ret);
+                          const void *list, size_t len,
+                          struct coxi_buffer *ret_versions, struct coxi_pulling *ret);
 int coxi_store_pull_some(struct coxi_store *store, struct coxi_pulling *pulling,
                          void *to, size_t room, size_t *ret_len);
 
 /*
  * Applies a commit as a whole, once: *ret_duplicate tells that it had been. `payload`
- * is 8-aligned. Errors as coxi_store_pull and COX_ENOMEM, COX_ELIMIT; nothing is
- * applied then.
+ * is 8-aligned; `scratch` is for it to work in. Values are taken as they come: that no
+ * gradient is NaN where that is forbidden is the worker's to see to. Errors as
+ * coxi_store_pull and COX_ENOMEM; nothing is applied then.
  */
 int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
-                      const void *payload, size_t len, bool *ret_duplicate);
+                      const void *payload, size_t len, struct coxi_buffer *scratch,
+                      bool *ret_duplicate);
 
 /*
  * Refuses attempts of a closure from now on, and appends what is applied of it, as

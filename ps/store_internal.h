@@ -1,4 +1,4 @@
-/* What store.c and snapshot.c share. Not for others. */
+/* What store.c, pull.c, commit.c and snapshot.c share. Not for others. */
 #ifndef COXI_PS_STORE_INTERNAL_H
 #define COXI_PS_STORE_INTERNAL_H
 
@@ -57,5 +57,28 @@ struct coxi_store {
 /* COX_EFENCED unless the session is the one that has the store. Registry read. */
 int coxi_store_fenced(const struct coxi_store *store,
                       const struct coxi_session *session);
+
+/* The same, and COX_EPSLOST unless the request is for this incarnation. Registry read. */
+int coxi_store_check(const struct coxi_store *store, const struct coxi_session *session,
+                     uint64_t incarnation);
+
+/* What an item of a pull or an update is about: keys of a table (`rows.listed`), or rows of
+ * a dense variable. */
+struct coxi_place {
+    struct coxi_part *part;
+    struct coxi_dense_rows rows;
+    size_t row_bytes; /* in the variable's own type */
+};
+
+/*
+ * Finds it, and takes the keys or rows that are listed for it off the *len bytes (8-aligned)
+ * at *at. COX_ENOENT, COX_EINVAL. Registry read.
+ */
+int coxi_store_find(const struct coxi_store *store, uint64_t variable, uint64_t begin,
+                    uint64_t count, const uint8_t **at, size_t *len,
+                    struct coxi_place *ret);
+
+/* COX_EINVAL unless all of the rows are here, COX_ELIMIT where they are too many to send. */
+int coxi_store_holds(const struct coxi_store *store, const struct coxi_place *place);
 
 #endif

@@ -20,10 +20,10 @@
 #include <string.h>
 
 #include "common/buffer.h"
+#include "common/elements.h"
 #include "common/error.h"
 #include "common/initializer.h"
 #include "common/sync.h"
-#include "ps/elements.h"
 #include "ps/table_internal.h"
 
 enum {

@@ -5,7 +5,7 @@
  * States: RUNNING (slot) -> COMMITTING (n_pending acknowledgements to come) -> reported
  *         RUNNING -> FLUSHING (the slot waits for n_pending) -> RUNNING
  *         RUNNING -> reported, where the step failed, was cancelled or touched nothing
- * Whoever takes n_pending to 0 reports; the slot holds one of it while it submits.
+ * Whoever takes what is pending to 0 reports; the slot holds one of it while it submits.
  *
  * It can be cancelled (worker/running.h) until it has a place in the commit window; from
  * then on it commits, whatever is asked.
@@ -45,7 +45,7 @@ static int attempt_take(struct coxi_run *run, struct coxi_attempt **ret)
         attempt->n_targets = run->n_ps;
         attempt->touched = (uint32_t *)(void *)&attempt->targets[run->n_ps];
         (void)pthread_mutex_init(&attempt->lock, NULL);
-        coxi_cond_init(&attempt->pulled);
+        coxi_cond_init(&attempt->answered);
         for (uint32_t p = 0; p < run->n_ps; p++) {
             attempt->targets[p].attempt = attempt;
         }
@@ -102,14 +102,14 @@ void coxi_attempts_free(struct coxi_attempt *attempt)
             struct coxi_target *target = &attempt->targets[p];
             coxi_buffer_fini(&target->updates);
             coxi_buffer_fini(&target->update_payload);
-            coxi_buffer_fini(&target->items);
-            coxi_buffer_fini(&target->keys);
-            coxi_buffer_fini(&target->positions);
-            coxi_buffer_fini(&target->pieces);
         }
+        coxi_pulls_free(attempt);
+        coxi_spread_fini(&attempt->spread);
+        coxi_buffer_fini(&attempt->places);
+        coxi_buffer_fini(&attempt->metrics);
         coxi_buffer_fini(&attempt->results);
         coxi_buffer_fini(&attempt->used);
-        (void)pthread_cond_destroy(&attempt->pulled);
+        (void)pthread_cond_destroy(&attempt->answered);
         (void)pthread_mutex_destroy(&attempt->lock);
         free(attempt);
         attempt = next;
@@ -118,52 +118,62 @@ void coxi_attempts_free(struct coxi_attempt *attempt)
 
 /* ---- commits */
 
-/* Notes the first code that was not 0, and that something has ended: true if that was
- * the last. Locked. */
-static bool note_end(struct coxi_attempt *attempt, int code, const char *text)
-{
-    if (code != 0 && attempt->code == 0) {
-        attempt->code = code;
-        (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%s", text);
-    }
-    return --attempt->n_pending == 0;
-}
-
 /* A ps that does not answer in time is lost to the closure. */
 static int ps_code(int code)
 {
     return code == COX_ETIMEDOUT ? COX_EPSLOST : code;
 }
 
-void coxi_attempt_answered(struct coxi_attempt *attempt, int code, const char *text)
+/* Notes the first code that was not 0, and that something has ended: true if that was
+ * the last. */
+static bool note_end(struct coxi_attempt *attempt, struct coxi_answers *answers,
+                     int code, const char *text)
 {
     coxi_lock(&attempt->lock);
-    if (note_end(attempt, ps_code(code), text)) {
-        (void)pthread_cond_signal(&attempt->pulled);
+    if (code != 0 && answers->code == 0) {
+        answers->code = ps_code(code);
+        (void)snprintf(answers->text, sizeof(answers->text), "%s", text);
     }
+    bool last = --answers->n_pending == 0;
+    if (last) {
+        (void)pthread_cond_signal(&attempt->answered);
+    }
+    coxi_unlock(&attempt->lock);
+    return last;
+}
+
+void coxi_attempt_expect(struct coxi_attempt *attempt, struct coxi_answers *answers)
+{
+    coxi_lock(&attempt->lock);
+    answers->n_pending++;
     coxi_unlock(&attempt->lock);
 }
 
-int coxi_attempt_wait(struct coxi_attempt *attempt)
+void coxi_attempt_answered(struct coxi_attempt *attempt, struct coxi_answers *answers,
+                           int code, const char *text)
+{
+    (void)note_end(attempt, answers, code, text);
+}
+
+int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers)
 {
     coxi_lock(&attempt->lock);
-    attempt->n_pending--;
-    while (attempt->n_pending > 0) {
-        (void)pthread_cond_wait(&attempt->pulled, &attempt->lock);
+    while (answers->n_pending > 0) {
+        (void)pthread_cond_wait(&attempt->answered, &attempt->lock);
     }
-    int r = attempt->code;
-    attempt->code = 0;
+    int r = answers->code;
+    answers->code = 0;
     coxi_unlock(&attempt->lock);
-    return r == 0 ? 0 : coxi_error(r, "%s", attempt->code_text);
+    return r == 0 ? 0 : coxi_error(r, "%s", answers->text);
 }
 
 /* One acknowledgement (or the slot's own share) less to come; the last one reports. */
 static void acknowledged(struct coxi_attempt *attempt, int code, const char *text)
 {
-    coxi_lock(&attempt->lock);
-    bool last = note_end(attempt, ps_code(code), text);
-    coxi_unlock(&attempt->lock);
-    if (last) {
+    if (note_end(attempt, &attempt->commits, code, text)) {
+        attempt->code = attempt->commits.code;
+        attempt->commits.code = 0;
+        memcpy(attempt->code_text, attempt->commits.text, sizeof(attempt->code_text));
         attempt_end(attempt, true);
     }
 }
@@ -200,7 +210,8 @@ static void flush_done(struct coxi_psc_request *request, int code,
     (void)len;
     const char *text;
     code = commit_code(code, answer, &text);
-    coxi_attempt_answered(((struct coxi_target *)request)->attempt, code, text);
+    struct coxi_attempt *attempt = ((struct coxi_target *)request)->attempt;
+    coxi_attempt_answered(attempt, &attempt->commits, code, text);
 }
 
 /* Lists the ps of the segment being collected in attempt->touched; how many. */
@@ -219,7 +230,7 @@ static size_t list_touched(struct coxi_attempt *attempt)
  * elsewhere; for another one the slot waits. */
 static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool last)
 {
-    attempt->n_pending = 1 + (uint32_t)n_touched;
+    attempt->commits.n_pending = (uint32_t)n_touched + (last ? 1 : 0);
     for (size_t i = 0; i < n_touched; i++) {
         uint32_t ps = attempt->touched[i];
         struct coxi_target *target = &attempt->targets[ps];
@@ -245,9 +256,10 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
             .done = last ? commit_done : flush_done,
         };
         int r = coxi_psc_submit(attempt->run->ps[ps], &message, &target->request, last);
-        if (r != 0) {
-            (last ? acknowledged : coxi_attempt_answered)(attempt, r,
-                                                          coxi_error_text());
+        if (r != 0 && last) {
+            acknowledged(attempt, r, coxi_error_text());
+        } else if (r != 0) {
+            coxi_attempt_answered(attempt, &attempt->commits, r, coxi_error_text());
         }
     }
 }
@@ -310,6 +322,7 @@ static void drop_updates(struct coxi_attempt *attempt)
         attempt->targets[p].updates.len = 0;
         attempt->targets[p].update_payload.len = 0;
     }
+    attempt->metrics.len = 0;
 }
 
 int coxi_attempt_check(struct coxi_attempt *attempt)
@@ -319,11 +332,21 @@ int coxi_attempt_check(struct coxi_attempt *attempt)
                : 0;
 }
 
+int coxi_attempt_break(struct coxi_attempt *attempt, int code)
+{
+    if (attempt->broken == 0) {
+        attempt->broken = code;
+        (void)snprintf(attempt->broken_text, sizeof(attempt->broken_text), "%s",
+                       coxi_error_text());
+    }
+    return code;
+}
+
 int coxi_attempt_flush(struct coxi_attempt *attempt)
 {
     if (attempt->broken != 0) {
         /* A part of an update would be in it; or it has failed before. */
-        return coxi_error(attempt->broken, "%s", attempt->text);
+        return coxi_error(attempt->broken, "%s", attempt->broken_text);
     }
     if (coxi_attempt_check(attempt) != 0) {
         return COX_ECANCELLED;
@@ -333,16 +356,17 @@ int coxi_attempt_flush(struct coxi_attempt *attempt)
         return 0;
     }
     if (attempt->segment + 1 == COXI_SEGMENTS_MAX) { /* which is for the end */
-        attempt->broken = COX_ELIMIT;
-        return coxi_error(COX_ELIMIT, "a step can flush %d times: do more between two",
-                          COXI_SEGMENTS_MAX - 1);
+        return coxi_attempt_break(
+            attempt,
+            coxi_error(COX_ELIMIT, "a step can flush %d times: do more between two",
+                       COXI_SEGMENTS_MAX - 1));
     }
     coxi_run_flush_reports(attempt->run); /* this may take a while */
     attempt->last_ps = attempt->touched[0];
     submit_segment(attempt, n_touched, false);
-    int r = coxi_attempt_wait(attempt);
+    int r = coxi_attempt_wait(attempt, &attempt->commits);
     if (r != 0) {
-        attempt->broken = attempt->lost = r;
+        attempt->lost = coxi_attempt_break(attempt, r);
     }
     drop_updates(attempt);
     attempt->segment++;
@@ -365,6 +389,7 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
     attempt->step_code = 0;
     attempt->step_failed = false;
     attempt->broken = 0;
+    attempt->broken_text[0] = '\0';
     attempt->lost = 0;
     attempt->segment = 0;
     attempt->making = NULL;
@@ -396,7 +421,20 @@ static void let_go(struct coxi_attempt *attempt)
     attempt->unmade = NULL;
 }
 
-/* What the step's return value means for the closure that nobody has cancelled. */
+/* Why it has failed is `why`, whatever the step said then. */
+static void explain(struct coxi_attempt *attempt, const char *why)
+{
+    (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%.400s%s%.90s", why,
+                   attempt->step_failed ? "; the step: " : "",
+                   attempt->step_failed ? attempt->text : "");
+}
+
+/*
+ * What the step's return value means for the closure that nobody has cancelled. A step that
+ * did not succeed because a ps is lost has not failed, nor has one that lacks a resource; a
+ * gradient that is not finite is no error of the step's making either. Its own number says
+ * nothing of that: it may be any.
+ */
 static void judge(struct coxi_attempt *attempt, int returned)
 {
     if (returned == 0) {
@@ -405,20 +443,21 @@ static void judge(struct coxi_attempt *attempt, int returned)
     if (returned == 0) {
         return;
     }
-    /* A step that did not succeed because a ps is lost has not failed, nor has one that
-     * lacks a resource. Its own number says nothing of that: it may be any. */
-    attempt->code = attempt->lost != 0        ? attempt->lost
-                    : attempt->unmade != NULL ? COX_ERESOURCE
-                                              : COX_ESTEP;
     if (!attempt->step_failed) {
         attempt->step_code = returned;
     }
-    if (attempt->code == COX_ERESOURCE) {
-        (void)coxi_attempt_unmade(attempt);
-        (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%.400s%s%.90s",
-                       coxi_error_text(), attempt->step_failed ? "; the step: " : "",
-                       attempt->step_failed ? attempt->text : "");
-    } else if (attempt->text[0] != '\0') {
+    if (attempt->lost == 0 && attempt->unmade != NULL) {
+        attempt->code = coxi_attempt_unmade(attempt);
+        explain(attempt, coxi_error_text());
+        return;
+    }
+    if (attempt->lost == 0 && attempt->broken == COX_ENONFINITE) {
+        attempt->code = COX_ENONFINITE;
+        explain(attempt, attempt->broken_text);
+        return;
+    }
+    attempt->code = attempt->lost != 0 ? attempt->lost : COX_ESTEP;
+    if (attempt->text[0] != '\0') {
         memcpy(attempt->code_text, attempt->text, sizeof(attempt->code_text));
     } else {
         (void)snprintf(attempt->code_text, sizeof(attempt->code_text),
@@ -458,7 +497,9 @@ static void run_step(struct coxi_attempt *attempt, struct coxi_function *functio
     coxi_recorder_begin(running->recorder, &attempt->run->session, &attempt->head);
     uint64_t start = coxi_now_ns();
     atomic_store_explicit(&running->started_ns, start, memory_order_relaxed);
+    attempt->function = function;
     int returned = function->run(&attempt->step);
+    coxi_pulls_end(attempt);
     enum coxi_running_state state = coxi_running_end(running);
     coxi_recorder_end(running->recorder);
     attempt->run_us = (uint32_t)((coxi_now_ns() - start) / 1000);

@@ -1,4 +1,7 @@
-/* What attempt.c (an attempt's life) and step_api.c (what its step calls) share. */
+/*
+ * What attempt.c (an attempt's life), step_api.c (what its step calls), pull.c, push.c and
+ * metric.c share.
+ */
 #ifndef COXI_WORKER_ATTEMPT_INTERNAL_H
 #define COXI_WORKER_ATTEMPT_INTERNAL_H
 
@@ -6,34 +9,41 @@
 
 #include "common/dtype.h"
 #include "worker/attempt.h"
+#include "worker/rows.h"
 
-enum { COXI_STEP_TEXT_MAX = 512 };
+enum {
+    COXI_STEP_TEXT_MAX = 512,
+    COXI_PULLS_MAX = 8, /* begun and not waited for, in a step */
+    COXI_FETCHES_MAX,   /* and one that is waited for at once */
+};
 
-/* What an attempt has for one ps: the updates of its commit, the pull under way. */
+/* What an attempt has for one ps: the updates of the segment that is being collected. */
 struct coxi_target {
-    struct coxi_psc_request request; /* of the pull, then of the commit */
+    struct coxi_psc_request request; /* their commit */
     struct coxi_attempt *attempt;
     struct iovec segment;
     bool touched; /* a commit has been submitted: it may be applied */
 
-    struct coxi_buffer updates; /* of this segment: struct coxi_update */
+    struct coxi_buffer updates; /* struct coxi_update */
     struct coxi_buffer update_payload;
-
-    struct coxi_buffer items;     /* struct coxi_pull_item */
-    struct coxi_buffer keys;      /* u64 */
-    struct coxi_buffer positions; /* u32 */
-    struct coxi_buffer pieces;    /* what becomes of the answer */
-    size_t answer_len;
-
-    size_t n_rows; /* of the table being sorted, and where its next row goes */
-    size_t key_at;
-    size_t value_at;
+    size_t list_at; /* of the update that is being added: where its parts begin */
+    size_t values_at;
 };
+
+/* Requests that are under way together. Guarded by the attempt's lock. */
+struct coxi_answers {
+    uint32_t n_pending;
+    int code; /* the first that was not 0 */
+    char text[COXI_STEP_TEXT_MAX];
+};
+
+struct coxi_fetch;
 
 struct coxi_attempt {
     struct cox_step step; /* what the module sees: first */
     struct coxi_run *run;
     struct coxi_running *running; /* while its step runs */
+    const struct coxi_function *function;
     struct coxi_attempt *next;
     struct coxi_closure_head head;
     const void *packed_args;
@@ -45,7 +55,8 @@ struct coxi_attempt {
     uint32_t run_us;
     int step_code; /* what cox_step_fail was given */
     bool step_failed;
-    int broken;       /* why an update was not collected, or a flush failed */
+    int broken; /* why an update was not collected, or a flush failed */
+    char broken_text[COXI_STEP_TEXT_MAX];
     int lost;         /* a pull or a flush failed, and not by the step's fault */
     uint32_t segment; /* that is being collected: as many flushes went before */
     uint32_t last_ps; /* where the segment before it went, the first of those */
@@ -53,12 +64,17 @@ struct coxi_attempt {
     struct coxi_buffer used;        /* struct coxi_kept *: those it has been handed */
     const struct coxi_kept *unmade; /* one that it asked for and that is not there */
     char text[COXI_STEP_TEXT_MAX];  /* of the last error */
-
-    pthread_mutex_t lock; /* guards all below; leaf */
-    pthread_cond_t pulled;
-    uint32_t n_pending; /* answers to come */
-    int code;           /* the first that was not 0 */
+    int code;                       /* how it has ended */
     char code_text[COXI_STEP_TEXT_MAX];
+
+    struct coxi_spread spread;  /* of the call that is being made */
+    struct coxi_buffer places;  /* of an update's rows */
+    struct coxi_buffer metrics; /* those of this segment: see metric.c */
+    struct coxi_fetch *fetches[COXI_FETCHES_MAX]; /* pulls; NULL: not made yet */
+
+    pthread_mutex_t lock; /* guards all struct coxi_answers; leaf */
+    pthread_cond_t answered;
+    struct coxi_answers commits; /* of the segment */
 
     uint32_t *touched; /* room for n_targets */
     uint32_t n_targets;
@@ -66,22 +82,46 @@ struct coxi_attempt {
 };
 
 /*
- * Requests that the slot waits for: it sets n_pending to 1 and adds 1 under `lock` before
- * each; each that has ended, or could not be submitted, is told by _answered, on any
- * thread; _wait gives up the slot's 1, and returns the first code that was not 0, with
- * its text as the error text.
+ * Requests that the slot waits for: _expect before each; each that has ended, or could not
+ * be submitted, is told by _answered, on any thread; _wait returns when all have, with the
+ * first code that was not 0, and its text as the error text, and has none pending.
  */
-void coxi_attempt_answered(struct coxi_attempt *attempt, int code, const char *text);
-int coxi_attempt_wait(struct coxi_attempt *attempt);
+void coxi_attempt_expect(struct coxi_attempt *attempt, struct coxi_answers *answers);
+void coxi_attempt_answered(struct coxi_attempt *attempt, struct coxi_answers *answers,
+                           int code, const char *text);
+int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers);
 
 /* COX_ECANCELLED once the attempt is cancelled. */
 int coxi_attempt_check(struct coxi_attempt *attempt);
+
+/* The step cannot succeed any more, for the reason in the error text. Returns the code. */
+int coxi_attempt_break(struct coxi_attempt *attempt, int code);
 
 /* cox_step_flush, but for keeping the text of its error. */
 int coxi_attempt_flush(struct coxi_attempt *attempt);
 
 /* The error that a step hears of its `unmade`. */
 int coxi_attempt_unmade(const struct coxi_attempt *attempt);
+
+/* ---- pulls (pull.c): cox_pull_begin and _wait, but for keeping the texts. `at_once`: the
+ * values may be written to from now on. */
+int coxi_pull_begin(struct coxi_attempt *attempt, const struct cox_pull *pulls,
+                    size_t n_pulls, bool at_once, struct coxi_fetch **ret);
+int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch);
+
+/* Waits for those that the step has left under way, and drops what they bring. */
+void coxi_pulls_end(struct coxi_attempt *attempt);
+void coxi_pulls_free(struct coxi_attempt *attempt);
+
+/* ---- updates (push.c): collects one. What it has collected may be a part where it fails. */
+int coxi_push(struct coxi_attempt *attempt, const struct coxi_variable *v, uint32_t op,
+              const struct cox_rows *rows, const void *values);
+
+/* ---- metrics (metric.c): cox_step_metric_add and _auc */
+int coxi_metric_push(struct coxi_attempt *attempt, const struct coxi_variable *v,
+                     double value, double weight);
+int coxi_metric_push_auc(struct coxi_attempt *attempt, const struct coxi_variable *v,
+                         const float *labels, const float *scores, size_t n);
 
 /* The functions behind coxswain/step.h. */
 extern const struct cox_step_api coxi_step_api;

@@ -43,6 +43,13 @@ static const struct coxi_option options[] = {
      .fallback = "0",
      .help = "memory of the process that runs steps, beyond which it is ended and the "
              "step reported, as 512M or 2G; 0: no limit"},
+    {.name = "pull-cache-max",
+     .type = COXI_OPTION_BYTES,
+     .offset = offsetof(struct coxi_worker_config, pull_cache_max),
+     .max = COXI_BYTES_MAX,
+     .fallback = "256M",
+     .help = "memory for variables that steps pull with COX_PULL_CACHED; what finds no "
+             "room is pulled each time"},
     {.name = "step-process",
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct coxi_worker_config, step_process),

@@ -34,6 +34,7 @@ int coxi_run_new(const struct coxi_run_options *options,
     (void)pthread_mutex_init(&run->lock, NULL);
     (void)pthread_mutex_init(&run->report_lock, NULL);
     coxi_cond_init(&run->room);
+    coxi_copies_init(&run->copies, options->pull_cache_max);
     coxi_resources_init(&run->resources);
     *ret = run;
     return 0;
@@ -57,6 +58,7 @@ static void run_free(struct coxi_mail *mail)
             free(run->variables[i]);
         }
     }
+    coxi_copies_fini(&run->copies);
     coxi_resources_fini(&run->resources); /* with what the modules have for it */
     for (size_t i = 0; i < COXI_MODULES_MAX; i++) {
         coxi_module_unload(run->modules[i]);
@@ -244,6 +246,17 @@ struct cox_variable *coxi_run_variable(struct coxi_run *run, const char *name)
     }
     coxi_unlock(&run->lock);
     return found;
+}
+
+struct coxi_copy *coxi_run_copy(struct coxi_run *run, struct cox_variable *variable)
+{
+    coxi_lock(&run->lock);
+    if (variable->copy == NULL) {
+        variable->copy = coxi_copies_add(&run->copies, variable->description);
+    }
+    struct coxi_copy *copy = variable->copy;
+    coxi_unlock(&run->lock);
+    return copy;
 }
 
 /* ---- modules */

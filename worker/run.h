@@ -16,6 +16,7 @@
 #include "common/loop.h"
 #include "common/message.h"
 #include "common/ps_client.h"
+#include "worker/copies.h"
 #include "worker/modules.h"
 #include "worker/resources.h"
 
@@ -31,6 +32,7 @@ struct coxi_attempt;
 /* A variable as steps hold it. Never moves, never goes while the run is there. */
 struct cox_variable {
     struct coxi_variable *description;
+    struct coxi_copy *copy; /* what is kept of it, or NULL; guarded by the run's lock */
 };
 
 struct coxi_run_options {
@@ -38,6 +40,7 @@ struct coxi_run_options {
     uint64_t incarnation;
     uint32_t commit_window;     /* attempts with commits under way */
     bool local_path;            /* to a ps on the same host */
+    size_t pull_cache_max;      /* bytes of what is kept for COX_PULL_CACHED */
     struct coxi_links *links;   /* that watch the connections to the ps */
     struct coxi_loop *loop;     /* where a run that is not needed any more is freed */
     void (*on_free)(void *arg); /* then, on the loop */
@@ -66,6 +69,7 @@ struct coxi_run {
     struct coxi_attempt *spare; /* attempts to use again */
     uint32_t n_committing;
 
+    struct coxi_copies copies;
     struct coxi_resources resources;
     struct coxi_run *next_tended; /* both guarded by the slots' lock */
     bool tended;                  /* in line for a slot to come by */
@@ -105,6 +109,9 @@ struct coxi_function *coxi_run_function(struct coxi_run *run,
 
 /* The variable called `name`, or NULL. */
 struct cox_variable *coxi_run_variable(struct coxi_run *run, const char *name);
+
+/* What is kept of it for COX_PULL_CACHED; NULL: there is no room for that. */
+struct coxi_copy *coxi_run_copy(struct coxi_run *run, struct cox_variable *variable);
 
 /*
  * Takes in a resource that is to be made, and answers where it is not; *ret_waits: a slot

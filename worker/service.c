@@ -75,6 +75,7 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
         .incarnation = worker->incarnation,
         .commit_window = worker->options.commit_window,
         .local_path = worker->options.local_path,
+        .pull_cache_max = worker->options.pull_cache_max,
         .links = coxi_server_links(worker->server),
         .loop = worker->loop,
         .on_free = on_run_free,

@@ -18,7 +18,8 @@ struct coxi_worker_options {
     uint32_t index;
     uint32_t slots;
     uint32_t commit_window;
-    bool local_path;          /* to a ps on the same host */
+    bool local_path; /* to a ps on the same host */
+    size_t pull_cache_max;
     uint64_t step_memory_max; /* bytes; 0: no limit */
     int peer_timeout_ms;
     struct coxi_recorder *recorder; /* borrowed */

@@ -49,8 +49,8 @@ static int learn(struct cox_step *step, const struct rows *rows,
     float b = 0;
     float bias_gradient = 0;
     struct cox_pull pulls[] = {
-        {weights, rows->keys, rows->n_keys, w},
-        {bias, NULL, 0, &b},
+        {weights, cox_rows_listed(rows->keys, rows->n_keys), w, 0},
+        {bias, cox_rows_all(), &b, 0},
     };
     int r = cox_step_pull(step, pulls, 2);
     if (r != 0) {

@@ -46,14 +46,57 @@ extern "C" {
 struct cox_step;
 struct cox_variable; /* a dense variable or a table */
 
+/*
+ * Which rows of a variable a pull or an update is about. Of a table always listed, by key;
+ * of a dense variable (its rows are those of its first axis) all of them, a slice, or listed
+ * by number. A row may be listed more than once. Made by the functions below; zeroed: all.
+ */
+enum cox_rows_form { COX_ROWS_ALL = 0, COX_ROWS_SLICE = 1, COX_ROWS_LISTED = 2 };
+
+struct cox_rows {
+    uint32_t form; /* enum cox_rows_form */
+    size_t n;
+    const uint64_t *keys; /* listed: keys, or numbers of rows */
+    uint64_t begin;       /* of a slice, the first */
+};
+
+static inline struct cox_rows cox_rows_all(void)
+{
+    struct cox_rows rows = {COX_ROWS_ALL, 0, NULL, 0};
+    return rows;
+}
+
+static inline struct cox_rows cox_rows_slice(uint64_t begin, size_t n)
+{
+    struct cox_rows rows = {COX_ROWS_SLICE, n, NULL, begin};
+    return rows;
+}
+
+static inline struct cox_rows cox_rows_listed(const uint64_t *keys, size_t n)
+{
+    struct cox_rows rows = {COX_ROWS_LISTED, n, keys, 0};
+    return rows;
+}
+
 /* One variable of a pull (cox_step_pull). */
 struct cox_pull {
     struct cox_variable *variable;
-    const uint64_t *keys; /* of a table; NULL: a dense variable, whole */
-    size_t n_keys;
-    /* n_keys * dim floats, in the order of the keys; or all its elements */
-    void *values;
+    struct cox_rows rows;
+    void *values;   /* the rows' elements, one row after the other, in their order */
+    uint32_t flags; /* enum cox_pull_flag, or 0 */
 };
+
+enum cox_pull_flag {
+    /*
+     * Of a dense variable, all of it: the worker keeps the values, for this run, and a later
+     * pull with this flag has them sent again only where they have changed. For what many
+     * steps read and few write; costs a copy more, and memory (--pull-cache-max; what
+     * finds no room there is pulled as without the flag).
+     */
+    COX_PULL_CACHED = 1,
+};
+
+struct cox_pulling; /* a pull that is under way */
 
 /*
  * The functions behind the wrappers below: handed to a step by its worker, only ever
@@ -73,12 +116,19 @@ struct cox_step_api {
                  uint32_t *ret_rank, uint64_t ret_shape[COX_RANK_MAX]);
     int (*pull)(struct cox_step *, const struct cox_pull *pulls, size_t n_pulls);
     int (*update)(struct cox_step *, struct cox_variable *, uint32_t op,
-                  const uint64_t *keys, size_t n_keys, const void *values);
+                  const struct cox_rows *rows, const void *values);
     int (*result)(struct cox_step *, const struct cox_value *value);
     int (*cancelled)(struct cox_step *);
     int (*flush)(struct cox_step *);
     int (*keep)(struct cox_step *, void *value, void (*release)(void *value));
     int (*resource)(struct cox_step *, const char *name, void **ret);
+    int (*pull_begin)(struct cox_step *, const struct cox_pull *pulls, size_t n_pulls,
+                      struct cox_pulling **ret);
+    int (*pull_wait)(struct cox_step *, struct cox_pulling *pulling);
+    int (*metric_add)(struct cox_step *, struct cox_variable *metric, double value,
+                      double weight);
+    int (*metric_auc)(struct cox_step *, struct cox_variable *metric,
+                      const float *labels, const float *scores, size_t n);
 };
 
 /* What a step is handed; everything but `api` belongs to the worker. */
@@ -228,43 +278,173 @@ static inline int cox_step_shape(struct cox_step *step,
     return step->api->shape(step, variable, ret_dtype, ret_rank, ret_shape);
 }
 
-/* Reads many variables and rows in one round trip per parameter server. */
+/* ---- pulls */
+
+/*
+ * Reads many variables and rows in one round trip per parameter server. A row that is
+ * listed more than once goes over the wire once. What steps push and have not flushed is
+ * not in it, nor need two pulls see the same; a row of a table, and each 4 KiB of a shard
+ * of a dense variable, is never read half-written. Variables with a wire type
+ * (cox_variable_spec) come rounded to that, in F32.
+ *
+ * COX_EINVAL: rows that the variable does not have, keys missing, no place for values;
+ * COX_ELIMIT: more than 2^32 - 1 rows listed. `values` may have been written to then.
+ */
 static inline int cox_step_pull(struct cox_step *step, const struct cox_pull *pulls,
                                 size_t n_pulls)
 {
     return step->api->pull(step, pulls, n_pulls);
 }
 
-/* Collects an update; `values` is copied. See enum cox_update. */
-enum cox_update { COX_UPDATE_GRADIENT = 0, COX_UPDATE_ADD = 1, COX_UPDATE_ASSIGN = 2 };
+/*
+ * The same in two halves, so that a step can compute meanwhile: begin sends the requests,
+ * wait returns when the values are there. `pulls` and the lists of rows are copied; values
+ * are written by wait alone, so that a step may return (also because of an error) without
+ * waiting: the worker then waits, and drops what was pulled. What is pulled is as old as
+ * begin: a flush in between is not in it, or is, or in part.
+ *
+ * Each pulling is waited for once, in any order; it is gone then, whatever wait returns.
+ * COX_ELIMIT: 8 are under way in this step already.
+ */
+static inline int cox_pull_begin(struct cox_step *step, const struct cox_pull *pulls,
+                                 size_t n_pulls, struct cox_pulling **ret)
+{
+    return step->api->pull_begin(step, pulls, n_pulls, ret);
+}
 
-/* A gradient (f32) for the variable's optimizer, as large as the variable. */
+static inline int cox_pull_wait(struct cox_step *step, struct cox_pulling *pulling)
+{
+    return step->api->pull_wait(step, pulling);
+}
+
+/* ---- updates */
+
+enum cox_update {
+    COX_UPDATE_GRADIENT = 0, /* f32, for the variable's optimizer */
+    COX_UPDATE_ADD = 1,      /* all others: in the variable's own type */
+    COX_UPDATE_ASSIGN = 2,
+    COX_UPDATE_MIN = 3,
+    COX_UPDATE_MAX = 4,
+};
+
+/*
+ * Collects an update of rows, which have their values one row after the other; those are
+ * copied. Where a row is listed more than once, what is given for it is combined before it
+ * is sent: gradients and additions are summed (one step of the optimizer), of minima and
+ * maxima the least and the greatest count, of assignments the last. A gradient of a part of
+ * a dense variable moves those rows and their optimizer state alone; it counts as one update
+ * of the variable.
+ *
+ * Updates are applied in the order in which they were collected; integers wrap around; of a
+ * NaN, minima and maxima take no notice.
+ *
+ * COX_ENONFINITE: a gradient (summed, and in the variable's wire type) is infinite or NaN,
+ * and the variable does not allow that (cox_variable_spec): the text names step, variable
+ * and row, the step cannot succeed any more, and its closure fails with COX_ENONFINITE,
+ * nothing of it applied (but see cox_step_flush). COX_EINVAL: the variable takes no such
+ * update, or has no such rows; the step cannot succeed any more.
+ */
+static inline int cox_step_update(struct cox_step *step, struct cox_variable *variable,
+                                  enum cox_update op, struct cox_rows rows,
+                                  const void *values)
+{
+    return step->api->update(step, variable, (uint32_t)op, &rows, values);
+}
+
+/* A gradient as large as the dense variable; and gradients for listed rows of a table or a
+ * dense variable. */
 static inline int cox_step_push(struct cox_step *step, struct cox_variable *variable,
                                 const float *gradient)
 {
-    return step->api->update(step, variable, COX_UPDATE_GRADIENT, NULL, 0, gradient);
+    return cox_step_update(step, variable, COX_UPDATE_GRADIENT, cox_rows_all(),
+                           gradient);
 }
 
-/* Gradients (n_keys * dim f32) for rows of a table. */
-static inline int cox_step_push_rows(struct cox_step *step, struct cox_variable *table,
+static inline int cox_step_push_rows(struct cox_step *step,
+                                     struct cox_variable *variable,
                                      const uint64_t *keys, size_t n_keys,
                                      const float *gradients)
 {
-    return step->api->update(step, table, COX_UPDATE_GRADIENT, keys, n_keys, gradients);
+    return cox_step_update(step, variable, COX_UPDATE_GRADIENT,
+                           cox_rows_listed(keys, n_keys), gradients);
 }
 
-/* Adds to, or overwrites, a whole dense variable, in its own type. */
+/* Adds to, overwrites, or takes the least or greatest of a whole dense variable. */
 static inline int cox_step_add(struct cox_step *step, struct cox_variable *variable,
                                const void *values)
 {
-    return step->api->update(step, variable, COX_UPDATE_ADD, NULL, 0, values);
+    return cox_step_update(step, variable, COX_UPDATE_ADD, cox_rows_all(), values);
 }
 
 static inline int cox_step_assign(struct cox_step *step, struct cox_variable *variable,
                                   const void *values)
 {
-    return step->api->update(step, variable, COX_UPDATE_ASSIGN, NULL, 0, values);
+    return cox_step_update(step, variable, COX_UPDATE_ASSIGN, cox_rows_all(), values);
 }
+
+static inline int cox_step_min(struct cox_step *step, struct cox_variable *variable,
+                               const void *values)
+{
+    return cox_step_update(step, variable, COX_UPDATE_MIN, cox_rows_all(), values);
+}
+
+static inline int cox_step_max(struct cox_step *step, struct cox_variable *variable,
+                               const void *values)
+{
+    return cox_step_update(step, variable, COX_UPDATE_MAX, cox_rows_all(), values);
+}
+
+/* ---- loss scale: a dense variable of one F32 whose optimizer is COX_LOSS_SCALE */
+
+/* What to multiply the loss by. */
+static inline int cox_step_loss_scale(struct cox_step *step,
+                                      struct cox_variable *variable, float *ret)
+{
+    float scale = 0;
+    struct cox_pull pull = {variable, {0, 0, NULL, 0}, &scale, 0};
+    int r = step->api->pull(step, &pull, 1);
+    if (r == 0) {
+        *ret = scale;
+    }
+    return r;
+}
+
+/* Tells whether the scaled gradients overflowed (were not all finite; push none of them
+ * then): the scale becomes less; after many steps without, more. Once in a step. */
+static inline int cox_step_loss_scale_update(struct cox_step *step,
+                                             struct cox_variable *variable,
+                                             int overflowed)
+{
+    const float gradient = overflowed != 0 ? 1.0F : 0.0F;
+    return cox_step_push(step, variable, &gradient);
+}
+
+/* ---- metrics: variables that cox_metric_create has made */
+
+/*
+ * Adds a value to a sum or a mean with a weight, or the weight to a count. Collected like
+ * updates; what a step adds to one metric is one update, so that no reader sees a part of
+ * it. COX_EINVAL: not such a metric.
+ */
+static inline int cox_step_metric_add(struct cox_step *step,
+                                      struct cox_variable *metric, double value,
+                                      double weight)
+{
+    return step->api->metric_add(step, metric, value, weight);
+}
+
+/*
+ * Adds n examples to an AUC: labels (positive: above 0.5) and scores from 0 to 1 (beyond:
+ * as these). COX_EINVAL: not such a metric, or a score is NaN.
+ */
+static inline int cox_step_metric_auc(struct cox_step *step,
+                                      struct cox_variable *metric, const float *labels,
+                                      const float *scores, size_t n)
+{
+    return step->api->metric_auc(step, metric, labels, scores, n);
+}
+
+/* ---- the rest of the step */
 
 /*
  * Applies what has been collected so far, now, and waits for that: what is pulled after

@@ -22,6 +22,27 @@ static void assert_div(uint64_t rows, uint32_t n, const uint64_t *counts)
     }
 }
 
+TEST(parts_of_a_range_are_what_each_shard_has_of_it)
+{
+    struct coxi_shard shards[7];
+    coxi_shards_div(40, 7, shards);
+    for (uint64_t begin = 0; begin <= 40; begin++) {
+        for (uint64_t count = 0; begin + count <= 40; count++) {
+            uint64_t next = begin;
+            for (size_t i = 0; i < 7; i++) {
+                struct coxi_range part = coxi_shard_part(&shards[i], begin, count);
+                if (part.count > 0) {
+                    assert_int_equal(next, part.begin);
+                    assert_true(part.begin >= shards[i].begin);
+                    next += part.count;
+                    assert_true(next <= shards[i].begin + shards[i].count);
+                }
+            }
+            assert_int_equal(begin + count, next);
+        }
+    }
+}
+
 TEST(the_first_shards_have_one_row_more)
 {
     assert_div(10, 4, (uint64_t[]){3, 3, 2, 2});

@@ -9,6 +9,7 @@
 #include "common/initializer.h"
 #include "common/rand.h"
 #include "ps/dense.h"
+#include "tests/ps/rows.h"
 #include "tests/test.h"
 
 enum { ROWS = 700, COLUMNS = 5, ELEMENTS = ROWS * COLUMNS, ELEMENT_MAX = 8 };
@@ -109,9 +110,9 @@ TEST(dense_assigns_in_every_type)
         subject_init(&s, dtypes[t]);
         subject_open(&s);
         fill_random(&rng, values, bytes);
-        coxi_dense_update(s.dense, 0, ROWS, COXI_OP_ASSIGN, values);
+        update_rows(s.dense, 0, ROWS, COXI_OP_ASSIGN, values);
         memset(found, 0, sizeof(found));
-        coxi_dense_pull(s.dense, 0, ROWS, found);
+        read_rows(s.dense, &s.variable, 0, ROWS, found);
         assert_memory_equal(values, found, bytes);
         coxi_dense_free(s.dense);
     }
@@ -129,9 +130,9 @@ TEST(dense_adds_in_every_type_of_numbers)
             for (size_t i = 0; i < ELEMENTS; i++) {
                 set(dtypes[t], values, i, (int)(i % 50) * round);
             }
-            coxi_dense_update(s.dense, 0, ROWS, COXI_OP_ADD, values);
+            update_rows(s.dense, 0, ROWS, COXI_OP_ADD, values);
         }
-        coxi_dense_pull(s.dense, 0, ROWS, found);
+        read_rows(s.dense, &s.variable, 0, ROWS, found);
         for (size_t i = 0; i < ELEMENTS; i++) {
             assert_int_equal(i % 50 * 3, (int)get(dtypes[t], found, i));
         }
@@ -146,9 +147,9 @@ TEST(dense_wraps_integers_around)
     const int32_t more[COLUMNS] = {1, -1, 1, -7, 0};
     subject_init(&s, COX_I32);
     subject_open(&s);
-    coxi_dense_update(s.dense, 9, 1, COXI_OP_ASSIGN, values);
-    coxi_dense_update(s.dense, 9, 1, COXI_OP_ADD, more);
-    coxi_dense_pull(s.dense, 9, 1, values);
+    update_rows(s.dense, 9, 1, COXI_OP_ASSIGN, values);
+    update_rows(s.dense, 9, 1, COXI_OP_ADD, more);
+    read_rows(s.dense, &s.variable, 9, 1, values);
     const int32_t expected[COLUMNS] = {INT32_MIN, INT32_MAX, 0, 0, 0};
     assert_memory_equal(expected, values, sizeof(expected));
     coxi_dense_free(s.dense);
@@ -191,15 +192,15 @@ TEST(dense_touches_only_the_rows_of_a_range)
         for (size_t i = 0; i < count * COLUMNS; i++) {
             values[i] = (float)i;
         }
-        coxi_dense_update(s.dense, begin, count, COXI_OP_ASSIGN, values);
-        coxi_dense_pull(s.dense, 0, ROWS, found);
+        update_rows(s.dense, begin, count, COXI_OP_ASSIGN, values);
+        read_rows(s.dense, &s.variable, 0, ROWS, found);
         for (size_t i = 0; i < ELEMENTS; i++) {
             size_t first = begin * COLUMNS;
             bool inside = i >= first && i < first + count * COLUMNS;
             assert_true(found[i] == (inside ? (float)(i - first) : -1));
         }
         memset(found, 0, sizeof(found));
-        coxi_dense_pull(s.dense, begin, count, found);
+        read_rows(s.dense, &s.variable, begin, count, found);
         assert_memory_equal(values, found, count * COLUMNS * sizeof(float));
         coxi_dense_free(s.dense);
     }
@@ -236,9 +237,9 @@ static void train(const struct coxi_optimizer *o)
                          : (double)o->learning_rate * g /
                                (sqrt(sum[at]) + (double)o->epsilon);
         }
-        coxi_dense_update(s.dense, begin, count, COXI_OP_GRADIENT, gradient);
+        update_rows(s.dense, begin, count, COXI_OP_GRADIENT, gradient);
     }
-    coxi_dense_pull(s.dense, 0, ROWS, found);
+    read_rows(s.dense, &s.variable, 0, ROWS, found);
     size_t bytes = 0;
     const float *state = coxi_dense_state(s.dense, 0, &bytes);
     for (size_t i = 0; i < ELEMENTS; i++) {
@@ -280,8 +281,8 @@ TEST(dense_shards_start_as_the_parts_of_one_variable)
         for (size_t i = 0; i < 3; i++) {
             s.shard = shards[i];
             subject_open(&s);
-            coxi_dense_pull(s.dense, 0, shards[i].count,
-                            found + shards[i].begin * COLUMNS);
+            read_rows(s.dense, &s.variable, shards[i].begin, shards[i].count,
+                      found + shards[i].begin * COLUMNS);
             coxi_dense_free(s.dense);
         }
         for (size_t i = 0; i < ELEMENTS; i++) {
@@ -303,7 +304,7 @@ TEST(dense_starts_at_zero_unless_told_otherwise)
         subject_init(&s, dtypes[t]);
         subject_open(&s);
         memset(found, 0xff, sizeof(found));
-        coxi_dense_pull(s.dense, 0, ROWS, found);
+        read_rows(s.dense, &s.variable, 0, ROWS, found);
         for (size_t i = 0; i < bytes; i++) {
             assert_int_equal(0, found[i]);
         }
@@ -320,6 +321,7 @@ enum { BLOCKS = 8, FLOATS = COXI_DENSE_BLOCK / sizeof(float), WRITES = 400 };
 
 struct storm {
     struct coxi_dense *dense;
+    const struct coxi_variable *variable;
     atomic_uint writers;
     atomic_uint n_torn;
     atomic_uint n_read;
@@ -334,8 +336,8 @@ static void *write_constants(void *arg)
         for (size_t j = 0; j < BLOCKS * FLOATS; j++) {
             values[j] = (float)(me * 1000 + i);
         }
-        coxi_dense_update(storm->dense, 0, BLOCKS * FLOATS,
-                          i % 3 == 0 ? COXI_OP_ADD : COXI_OP_ASSIGN, values);
+        update_rows(storm->dense, 0, BLOCKS * FLOATS,
+                    i % 3 == 0 ? COXI_OP_ADD : COXI_OP_ASSIGN, values);
     }
     return NULL;
 }
@@ -345,7 +347,7 @@ static void *read_blocks(void *arg)
     struct storm *storm = arg;
     static _Thread_local float found[BLOCKS * FLOATS];
     for (unsigned i = 0; i < WRITES; i++) {
-        coxi_dense_pull(storm->dense, 0, BLOCKS * FLOATS, found);
+        read_rows(storm->dense, storm->variable, 0, BLOCKS * FLOATS, found);
         for (size_t b = 0; b < BLOCKS; b++) {
             const float *block = found + b * FLOATS;
             if (memcmp(block, block + 1, (FLOATS - 1) * sizeof(*block)) != 0) {
@@ -367,6 +369,7 @@ TEST(dense_never_tears_a_block)
     s.variable.shape[0] = s.shard.count = BLOCKS * FLOATS;
     subject_open(&s);
     storm.dense = s.dense;
+    storm.variable = &s.variable;
     for (int i = 0; i < 4; i++) {
         assert_int_equal(0, pthread_create(&threads[i], NULL,
                                            i % 2 == 0 ? write_constants : read_blocks,
@@ -388,7 +391,7 @@ static void *add_ones(void *arg)
         ones[j] = 1;
     }
     for (unsigned i = 0; i < WRITES; i++) {
-        coxi_dense_update(storm->dense, 0, BLOCKS * FLOATS, COXI_OP_ADD, ones);
+        update_rows(storm->dense, 0, BLOCKS * FLOATS, COXI_OP_ADD, ones);
     }
     return NULL;
 }
@@ -404,13 +407,14 @@ TEST(dense_sums_up_what_threads_add)
     s.variable.shape[0] = s.shard.count = BLOCKS * FLOATS;
     subject_open(&s);
     storm.dense = s.dense;
+    storm.variable = &s.variable;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(0, pthread_create(&threads[i], NULL, add_ones, &storm));
     }
     for (int i = 0; i < 3; i++) {
         assert_int_equal(0, pthread_join(threads[i], NULL));
     }
-    coxi_dense_pull(s.dense, 0, BLOCKS * FLOATS, found);
+    read_rows(s.dense, &s.variable, 0, BLOCKS * FLOATS, found);
     for (size_t i = 0; i < BLOCKS * FLOATS; i++) {
         assert_true(found[i] == 3 * WRITES);
     }

@@ -14,6 +14,7 @@
 #include "ps/dense.h"
 #include "ps/schedule.h"
 #include "ps/table.h"
+#include "tests/ps/rows.h"
 #include "tests/test.h"
 
 #include "tests/ps/optimizer_golden.inc"
@@ -62,15 +63,14 @@ static void compare_dense(const struct golden *golden)
     }
     assert_code(0, coxi_variable_check(&v, 1));
     assert_code(0, coxi_dense_new(&v, &shard, NULL, &dense));
-    coxi_dense_update(dense, 0, shard.count, COXI_OP_ASSIGN, dense_start);
+    update_rows(dense, 0, shard.count, COXI_OP_ASSIGN, dense_start);
     for (int i = 0; i < VALUES; i++) {
         most[i] = fabs((double)dense_start[i]);
     }
     for (int step = 0; step < STEPS; step++) {
         float w[VALUES];
-        coxi_dense_update(dense, 0, shard.count, COXI_OP_GRADIENT,
-                          dense_gradients[step]);
-        coxi_dense_pull(dense, 0, shard.count, w);
+        update_rows(dense, 0, shard.count, COXI_OP_GRADIENT, dense_gradients[step]);
+        read_rows(dense, &v, 0, shard.count, w);
         int kept = kept_index(step + 1);
         for (int i = 0; kept >= 0 && i < VALUES; i++) {
             assert_close(golden->name, step + 1, golden->dense[kept][i], w[i],
@@ -187,7 +187,7 @@ static void subject_open(struct subject *s, const struct coxi_optimizer *optimiz
 
 static void push(struct subject *s, const float *gradient)
 {
-    coxi_dense_update(s->dense, 0, s->shard.count, COXI_OP_GRADIENT, gradient);
+    update_rows(s->dense, 0, s->shard.count, COXI_OP_GRADIENT, gradient);
 }
 
 static const struct coxi_optimizer sgd = {.kind = COXI_OPTIMIZER_SGD,
@@ -207,7 +207,7 @@ TEST(a_gradient_of_zero_on_no_state_changes_nothing)
         struct subject s;
         subject_open(&s, &bare[i], 1, 2);
         push(&s, g);
-        coxi_dense_pull(s.dense, 0, 1, w);
+        read_rows(s.dense, &s.variable, 0, 1, w);
         assert_true(w[0] == 0 && w[1] == 0);
         coxi_dense_free(s.dense);
     }
@@ -223,7 +223,7 @@ TEST(ftrl_stays_finite_where_squares_vanish)
     struct subject s;
     subject_open(&s, &ftrl, 1, 1);
     push(&s, g);
-    coxi_dense_pull(s.dense, 0, 1, w);
+    read_rows(s.dense, &s.variable, 0, 1, w);
     assert_true(w[0] == 0);
     coxi_dense_free(s.dense);
 }
@@ -238,18 +238,18 @@ TEST(a_loss_scale_follows_its_steps)
     float w[1] = {4};
     struct subject s;
     subject_open(&s, &scale, 1, 1);
-    coxi_dense_update(s.dense, 0, 1, COXI_OP_ASSIGN, w);
+    update_rows(s.dense, 0, 1, COXI_OP_ASSIGN, w);
     for (size_t i = 0; i < sizeof(told) / sizeof(*told); i++) {
         push(&s, &told[i]);
-        coxi_dense_pull(s.dense, 0, 1, w);
+        read_rows(s.dense, &s.variable, 0, 1, w);
         assert_true(w[0] == then[i]);
     }
     w[0] = FLT_MAX / 1.5F;
-    coxi_dense_update(s.dense, 0, 1, COXI_OP_ASSIGN, w);
+    update_rows(s.dense, 0, 1, COXI_OP_ASSIGN, w);
     for (size_t i = 0; i < 4; i++) {
         push(&s, &told[0]);
     }
-    coxi_dense_pull(s.dense, 0, 1, w);
+    read_rows(s.dense, &s.variable, 0, 1, w);
     assert_true(w[0] == FLT_MAX / 1.5F);
     coxi_dense_free(s.dense);
 }
@@ -333,9 +333,9 @@ TEST(clipping_and_decay_reach_every_value)
     fill_long(start, 1);
     fill_long(g, 2);
     subject_open(&s, &o, LONG_ROWS, LONG);
-    coxi_dense_update(s.dense, 0, LONG_ROWS, COXI_OP_ASSIGN, start);
+    update_rows(s.dense, 0, LONG_ROWS, COXI_OP_ASSIGN, start);
     push(&s, g);
-    coxi_dense_pull(s.dense, 0, LONG_ROWS, w);
+    read_rows(s.dense, &s.variable, 0, LONG_ROWS, w);
     for (size_t i = 0; i < ALL; i++) {
         float clipped = fminf(fmaxf(g[i], -0.25F), 0.25F);
         float expected = start[i] - 0.5F * (clipped + 0.125F * start[i]);
@@ -365,14 +365,14 @@ TEST(long_variables_go_where_short_ones_go)
         subject_open(&s, &o, LONG_ROWS, LONG);
         push(&s, g);
         push(&s, g);
-        coxi_dense_pull(s.dense, 0, LONG_ROWS, w);
+        read_rows(s.dense, &s.variable, 0, LONG_ROWS, w);
         coxi_dense_free(s.dense);
         for (size_t at = 0; at < ALL; at += SHORT) {
             float few[SHORT];
             subject_open(&s, &o, 1, SHORT);
             push(&s, g + at);
             push(&s, g + at);
-            coxi_dense_pull(s.dense, 0, 1, few);
+            read_rows(s.dense, &s.variable, 0, 1, few);
             assert_memory_equal(few, w + at, sizeof(few));
             coxi_dense_free(s.dense);
         }
@@ -390,7 +390,7 @@ TEST(a_dense_gradient_is_clipped_by_the_norm_of_all_of_it)
     fill_long(g, 3);
     subject_open(&s, &o, LONG_ROWS, LONG);
     push(&s, g);
-    coxi_dense_pull(s.dense, 0, LONG_ROWS, w);
+    read_rows(s.dense, &s.variable, 0, LONG_ROWS, w);
     for (size_t i = 0; i < ALL; i++) {
         squares += (double)w[i] * (double)w[i];
         assert_true(w[i] * g[i] <= 0);
@@ -400,9 +400,9 @@ TEST(a_dense_gradient_is_clipped_by_the_norm_of_all_of_it)
     for (size_t i = 0; i < ALL; i++) {
         g[i] *= 1e-3F;
     }
-    coxi_dense_update(s.dense, 0, LONG_ROWS, COXI_OP_ASSIGN, memset(w, 0, sizeof(w)));
+    update_rows(s.dense, 0, LONG_ROWS, COXI_OP_ASSIGN, memset(w, 0, sizeof(w)));
     push(&s, g);
-    coxi_dense_pull(s.dense, 0, LONG_ROWS, w);
+    read_rows(s.dense, &s.variable, 0, LONG_ROWS, w);
     for (size_t i = 0; i < ALL; i++) {
         assert_true(w[i] == -g[i]);
     }
@@ -423,9 +423,9 @@ static void compare_long_rows(float weight_decay)
     fill_long(start, 4);
     fill_long(g, 5);
     subject_open(&s, &o, LONG_ROWS, LONG);
-    coxi_dense_update(s.dense, 0, LONG_ROWS, COXI_OP_ASSIGN, start);
+    update_rows(s.dense, 0, LONG_ROWS, COXI_OP_ASSIGN, start);
     push(&s, g);
-    coxi_dense_pull(s.dense, 0, LONG_ROWS, w);
+    read_rows(s.dense, &s.variable, 0, LONG_ROWS, w);
     const float *sums = coxi_dense_state(s.dense, 0, &bytes);
     assert_int_equal(LONG_ROWS * sizeof(float), bytes);
     for (size_t row = 0; row < LONG_ROWS; row++) {
@@ -524,7 +524,7 @@ TEST(gradients_of_many_threads_all_count)
         for (int i = 0; i < N_THREADS; i++) {
             assert_int_equal(0, pthread_join(threads[i], NULL));
         }
-        coxi_dense_pull(s.dense, 0, LONG_ROWS, w);
+        read_rows(s.dense, &s.variable, 0, LONG_ROWS, w);
         for (size_t i = 0; i < ALL; i++) {
             assert_true(fabs(expected - (double)w[i]) < 1e-4);
         }
@@ -564,13 +564,13 @@ TEST(an_update_takes_the_rate_of_those_before_it)
     for (int i = 0; i < 5; i++) {
         push(&s, ones);
     }
-    coxi_dense_pull(s.dense, 0, 2, w);
+    read_rows(s.dense, &s.variable, 0, 2, w);
     for (int i = 0; i < 4; i++) {
         assert_true(w[i] == -(1 + 1 + 0.5F + 0.5F + 0.25F));
     }
     /* What is no gradient is no step, nor is one for no rows. */
-    coxi_dense_update(s.dense, 0, 2, COXI_OP_ADD, ones);
-    coxi_dense_update(s.dense, 0, 0, COXI_OP_GRADIENT, ones);
+    update_rows(s.dense, 0, 2, COXI_OP_ADD, ones);
+    update_rows(s.dense, 0, 0, COXI_OP_GRADIENT, ones);
     assert_int_equal(5, coxi_dense_step(s.dense));
     coxi_dense_free(s.dense);
 }

@@ -13,6 +13,8 @@ enum {
     KEYS = 1000, /* half of them of rows that there are */
 };
 
+static struct coxi_buffer no_versions; /* stays empty: none is asked for */
+
 struct pulled {
     struct stock stock;
     uint32_t variable;
@@ -55,7 +57,7 @@ static void pulled_open(struct pulled *p)
                                  .items = p->items,
                                  .n_items = 3};
     assert_code(0, coxi_store_pull_begin(p->stock.store, &p->pull, p->keys,
-                                         sizeof(p->keys), &p->pulling));
+                                         sizeof(p->keys), &no_versions, &p->pulling));
 }
 
 TEST(store_answers_a_long_pull_in_pieces_of_whole_blocks_and_rows)
@@ -81,8 +83,8 @@ TEST(store_answers_a_long_pull_in_pieces_of_whole_blocks_and_rows)
             assert_int_equal(0, (pieces.len - dense) % (DIM * sizeof(float)));
         }
     }
-    assert_code(
-        0, coxi_store_pull(p.stock.store, &p.pull, p.keys, sizeof(p.keys), &whole));
+    assert_code(0, coxi_store_pull(p.stock.store, &p.pull, p.keys, sizeof(p.keys),
+                                   &whole, &no_versions));
     assert_int_equal(whole.len, pieces.len);
     assert_memory_equal(whole.data, pieces.data, whole.len);
     const float *values = (const float *)(const void *)pieces.data;

@@ -402,6 +402,7 @@ static void *commit_pairs(void *arg)
     memset(payload + (size_t)WIDTH * 2, 0,
            4 * sizeof(float)); /* key 0, then its value */
     payload[WIDTH * 2 + 2] = 1;
+    struct coxi_buffer scratch = {0};
     while (!atomic_load(&storm->stop)) {
         bool duplicate = false;
         struct coxi_commit commit = {.session = storm->stock.session,
@@ -410,9 +411,10 @@ static void *commit_pairs(void *arg)
                                      .updates = updates,
                                      .n_updates = 3};
         int r = coxi_store_commit(storm->stock.store, &commit, payload, sizeof(payload),
-                                  &duplicate);
+                                  &scratch, &duplicate);
         atomic_fetch_add(r == 0 ? &storm->n_committed : &storm->n_failed, 1);
     }
+    coxi_buffer_fini(&scratch);
     return NULL;
 }
 

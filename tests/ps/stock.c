@@ -84,8 +84,10 @@ int stock_commit(struct stock *stock, struct stock_commit *commit, bool *ret_dup
 {
     bool duplicate = false;
     commit->head.updates = commit->updates;
+    struct coxi_buffer scratch = {0};
     int r = coxi_store_commit(stock->store, &commit->head, commit->payload.data,
-                              commit->payload.len, &duplicate);
+                              commit->payload.len, &scratch, &duplicate);
+    coxi_buffer_fini(&scratch);
     coxi_buffer_fini(&commit->payload);
     if (ret_duplicate != NULL) {
         *ret_duplicate = duplicate;
@@ -99,7 +101,9 @@ void stock_pull(struct stock *stock, uint32_t variable, uint64_t count, void *re
     struct coxi_pull_item item = {variable, 0, count, 0};
     struct coxi_pull pull = {stock->session, STOCK_INCARNATION, &item, 1, false};
     struct coxi_buffer answer = {0};
-    assert_code(0, coxi_store_pull(stock->store, &pull, NULL, 0, &answer));
+    struct coxi_buffer versions = {0};
+    assert_code(0, coxi_store_pull(stock->store, &pull, NULL, 0, &answer, &versions));
+    coxi_buffer_fini(&versions);
     assert_int_equal(bytes, answer.len);
     memcpy(ret, answer.data, bytes);
     coxi_buffer_fini(&answer);
@@ -124,7 +128,10 @@ int stock_count(struct stock *stock, uint32_t variable, uint64_t closure,
                                  .updates = &update,
                                  .n_updates = 1};
     bool duplicate = false;
-    int r = coxi_store_commit(stock->store, &commit, &one, sizeof(one), &duplicate);
+    struct coxi_buffer scratch = {0};
+    int r = coxi_store_commit(stock->store, &commit, &one, sizeof(one), &scratch,
+                              &duplicate);
+    coxi_buffer_fini(&scratch);
     if (ret_duplicate != NULL) {
         *ret_duplicate = duplicate;
     }

@@ -11,6 +11,8 @@
 
 static const struct coxi_session run2 = {.run = 2, .generation = 1, .token = 22};
 
+static struct coxi_buffer no_versions; /* stays empty: none is asked for */
+
 static struct coxi_counters counts(struct stock *stock)
 {
     struct coxi_counts found;
@@ -108,9 +110,11 @@ TEST(store_refuses_everything_of_another_session)
     struct coxi_commit commit = {.session = run2, .incarnation = STOCK_INCARNATION};
     struct coxi_pull pull = {run2, STOCK_INCARNATION, &item, 1, false};
     assert_code(COX_EFENCED, coxi_store_create(s.store, &create));
-    assert_code(COX_EFENCED, coxi_store_pull(s.store, &pull, NULL, 0, &answer));
+    assert_code(COX_EFENCED,
+                coxi_store_pull(s.store, &pull, NULL, 0, &answer, &no_versions));
     assert_int_equal(0, answer.len);
-    assert_code(COX_EFENCED, coxi_store_commit(s.store, &commit, NULL, 0, &duplicate));
+    assert_code(COX_EFENCED,
+                coxi_store_commit(s.store, &commit, NULL, 0, &no_versions, &duplicate));
     assert_code(COX_EFENCED, coxi_store_advance(s.store, &watermark));
     assert_code(COX_EFENCED, coxi_store_snapshot(s.store, &snapshot, &done));
     assert_code(COX_EFENCED, coxi_store_release(s.store, &run2));
@@ -191,7 +195,7 @@ TEST(store_holds_only_the_shard_that_is_its_own)
     struct coxi_pull_item item = {id, 4, 3, 0};
     struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false};
     struct coxi_buffer answer = {0};
-    assert_code(0, coxi_store_pull(s.store, &pull, NULL, 0, &answer));
+    assert_code(0, coxi_store_pull(s.store, &pull, NULL, 0, &answer, &no_versions));
     const uint8_t expected[] = {0, 0, 1, 2, 3, 4};
     assert_int_equal(sizeof(expected), answer.len);
     assert_memory_equal(expected, answer.data, sizeof(expected));
@@ -270,7 +274,8 @@ TEST(store_refuses_a_commit_and_a_pull_meant_for_another_incarnation)
     assert_code(COX_EPSLOST, stock_commit(&s, &commit, NULL));
     struct coxi_pull_item item = {v, 0, 1, 0};
     struct coxi_pull pull = {s.session, STOCK_INCARNATION + 1, &item, 1, false};
-    assert_code(COX_EPSLOST, coxi_store_pull(s.store, &pull, NULL, 0, &answer));
+    assert_code(COX_EPSLOST,
+                coxi_store_pull(s.store, &pull, NULL, 0, &answer, &no_versions));
     coxi_buffer_fini(&answer);
     assert_int_equal(0, stock_number(&s, v));
     stock_close(&s);
@@ -306,7 +311,8 @@ TEST(store_applies_all_updates_of_a_commit_in_order)
     struct coxi_pull_item item = {t, 0, 2, 0};
     struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false};
     struct coxi_buffer answer = {0};
-    assert_code(0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &answer));
+    assert_code(
+        0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &answer, &no_versions));
     const float rows[] = {7, 0};
     assert_memory_equal(rows, answer.data, sizeof(rows));
     coxi_buffer_fini(&answer);
@@ -327,6 +333,8 @@ enum fault {
     NO_OPTIMIZER,
     NO_ADDITION,
     UNKNOWN_OP,
+    LIST_OUT_OF_RANGE,
+    LIST_MISSING,
     N_FAULTS,
 };
 
@@ -376,6 +384,13 @@ static int add_fault(const struct faulty *to, enum fault fault,
         return COX_EINVAL;
     case UNKNOWN_OP:
         stock_add(commit, to->dense, COXI_OP_MAX + 1, 0, 4, values, 16);
+        return COX_EINVAL;
+    case LIST_OUT_OF_RANGE:
+        stock_add_rows(commit, to->dense, COXI_OP_ADD, keys, 4, values, 16);
+        commit->updates[commit->head.n_updates - 1].begin = COXI_ROWS_LISTED;
+        return COX_EINVAL;
+    case LIST_MISSING:
+        stock_add(commit, to->dense, COXI_OP_ADD, COXI_ROWS_LISTED, 4, values, 16);
         return COX_EINVAL;
     case N_FAULTS:
         break;
@@ -508,7 +523,8 @@ TEST(store_lets_go_of_the_rows_of_a_commit_that_fails)
     struct coxi_pull_item item = {t, 0, 2, 0};
     struct coxi_pull pull = {s.session, STOCK_INCARNATION, &item, 1, false};
     struct coxi_buffer found = {0};
-    assert_code(0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &found));
+    assert_code(
+        0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &found, &no_versions));
     assert_memory_equal(expected, found.data, sizeof(expected));
     coxi_buffer_fini(&found);
     stock_close(&s);
@@ -523,7 +539,7 @@ static int pull_one(struct stock *s, uint32_t variable, uint64_t begin, uint64_t
     struct coxi_pull_item item = {variable, begin, count, 0};
     struct coxi_pull pull = {s->session, STOCK_INCARNATION, &item, 1, false};
     struct coxi_buffer answer = {0};
-    int r = coxi_store_pull(s->store, &pull, keys, keys_len, &answer);
+    int r = coxi_store_pull(s->store, &pull, keys, keys_len, &answer, &no_versions);
     coxi_buffer_fini(&answer);
     return r;
 }
@@ -568,7 +584,8 @@ TEST(store_answers_items_one_after_the_other_without_gaps)
         {bytes, 0, 3, 0}, {t, 0, 2, 0}, {number, 0, 1, 0}, {t, 0, 1, 0}};
     struct coxi_pull pull = {s.session, STOCK_INCARNATION, items, 4, false};
     struct coxi_buffer answer = {0};
-    assert_code(0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &answer));
+    assert_code(
+        0, coxi_store_pull(s.store, &pull, keys, sizeof(keys), &answer, &no_versions));
     const float rows[] = {6, 7, 0, 0};
     const int64_t one = 1;
     assert_int_equal(3 + 16 + 8 + 8, answer.len);

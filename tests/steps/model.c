@@ -58,8 +58,7 @@ static int pull_all(struct cox_step *step)
     if (keys == NULL || keys->shape[0] > ROWS_MAX) {
         return cox_step_fail(step, 1, "pull_all needs up to %d keys", ROWS_MAX);
     }
-    pulls[0].keys = (const uint64_t *)keys->data;
-    pulls[0].n_keys = keys->shape[0];
+    pulls[0].rows = cox_rows_listed((const uint64_t *)keys->data, keys->shape[0]);
     int r = cox_step_variable(step, "t", &pulls[0].variable);
     if (r == 0) {
         r = cox_step_variable(step, "w", &pulls[1].variable);

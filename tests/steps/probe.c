@@ -2,6 +2,7 @@
  * of it. */
 #define _GNU_SOURCE
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "wait.h"
 
@@ -38,17 +39,30 @@ static int give(struct cox_step *step, const char *name, uint64_t value)
     return cox_step_return(step, &result);
 }
 
-/* Updates variable `variable` by operation `op` with `keys` and `values` where they are
+/* The rows that the arguments say: `keys`, or from `begin` on `count`, or none of these. */
+static struct cox_rows rows(struct cox_step *step)
+{
+    size_t n = 0;
+    const uint64_t *keys = (const uint64_t *)vector(step, "keys", &n);
+    if (keys != NULL) {
+        return cox_rows_listed(keys, n);
+    }
+    if (cox_step_argument(step, "count") != NULL) {
+        return cox_rows_slice((uint64_t)number(step, "begin"),
+                              (size_t)number(step, "count"));
+    }
+    return cox_rows_all();
+}
+
+/* Updates rows of variable `variable` by operation `op` with `values` where they are
  * given. Then returns `result`. */
 static int update(struct cox_step *step)
 {
     struct cox_variable *variable;
-    size_t n_keys = 0;
-    const uint64_t *keys = (const uint64_t *)vector(step, "keys", &n_keys);
     int r = cox_step_variable(step, text(step, "variable"), &variable);
     if (r == 0) {
-        r = step->api->update(step, variable, (uint32_t)number(step, "op"), keys,
-                              n_keys, vector(step, "values", NULL));
+        r = cox_step_update(step, variable, (enum cox_update)number(step, "op"),
+                            rows(step), vector(step, "values", NULL));
     }
     return r != 0 ? r : (int)number(step, "result");
 }
@@ -66,7 +80,7 @@ static int update_and_fail(struct cox_step *step)
     return r != 0 ? r : cox_step_fail(step, 42, "line %d is odd", 7);
 }
 
-/* Pulls `variable` (with `keys`) and returns its first `n` floats. */
+/* Pulls rows of `variable` and returns the first `n` floats. */
 static int pull(struct cox_step *step)
 {
     static float values[FLOATS_MAX];
@@ -75,11 +89,30 @@ static int pull(struct cox_step *step)
     if (r != 0) {
         return r;
     }
-    wanted.keys = (const uint64_t *)vector(step, "keys", &wanted.n_keys);
+    wanted.rows = rows(step);
+    wanted.flags = (uint32_t)number(step, "flags");
     r = cox_step_pull(step, &wanted, 1);
     const struct cox_value result =
         COX_VECTOR("values", COX_F32, (uint64_t)number(step, "n"), values);
     return r != 0 ? r : cox_step_return(step, &result);
+}
+
+/* The same with as much memory as it takes, of which it returns nothing. */
+static int pull_big(struct cox_step *step)
+{
+    struct cox_pull wanted = {.flags = (uint32_t)number(step, "flags")};
+    uint32_t dtype;
+    uint32_t rank;
+    uint64_t shape[COX_RANK_MAX] = {0};
+    int r = cox_step_variable(step, text(step, "variable"), &wanted.variable);
+    r = r != 0 ? r : cox_step_shape(step, wanted.variable, &dtype, &rank, shape);
+    if (r != 0) {
+        return r;
+    }
+    wanted.values = malloc(shape[0] * shape[1] * sizeof(float));
+    r = cox_step_pull(step, &wanted, 1);
+    free(wanted.values);
+    return r;
 }
 
 /* The same, does not look at what became of it, and returns `result`. */
@@ -93,7 +126,7 @@ static int pull_into_nothing(struct cox_step *step)
 {
     struct cox_pull wanted = {0};
     int r = cox_step_variable(step, text(step, "variable"), &wanted.variable);
-    wanted.keys = (const uint64_t *)vector(step, "keys", &wanted.n_keys);
+    wanted.rows = rows(step);
     return r != 0 ? r : cox_step_pull(step, &wanted, 1);
 }
 
@@ -101,7 +134,7 @@ static int pull_into_nothing(struct cox_step *step)
 static int pull_without_keys(struct cox_step *step)
 {
     static float values[FLOATS_MAX];
-    struct cox_pull wanted = {.n_keys = 2, .values = values};
+    struct cox_pull wanted = {.rows = cox_rows_listed(NULL, 2), .values = values};
     int r = cox_step_variable(step, text(step, "variable"), &wanted.variable);
     return r != 0 ? r : cox_step_pull(step, &wanted, 1);
 }
@@ -120,8 +153,8 @@ static int pull_all(struct cox_step *step)
         if (r != 0) {
             return r;
         }
-        pulls[i].keys = names[i][0] == 't' ? keys : NULL;
-        pulls[i].n_keys = names[i][0] == 't' ? n_keys : 0;
+        pulls[i].rows =
+            names[i][0] == 't' ? cox_rows_listed(keys, n_keys) : cox_rows_all();
         pulls[i].values = values[i];
     }
     int r = cox_step_pull(step, pulls, 6);
@@ -132,6 +165,81 @@ static int pull_all(struct cox_step *step)
         r = cox_step_return(step, &result);
     }
     return r;
+}
+
+/* Returns the loss scale `scale`, and tells it whether the gradients overflowed. */
+static int scale(struct cox_step *step)
+{
+    struct cox_variable *variable;
+    float found = 0;
+    const struct cox_value result = COX_SCALAR("scale", COX_F32, &found);
+    int r = cox_step_variable(step, "scale", &variable);
+    r = r != 0 ? r : cox_step_loss_scale(step, variable, &found);
+    r = r != 0 ? r : cox_step_return(step, &result);
+    return r != 0 ? r
+                  : cox_step_loss_scale_update(step, variable,
+                                               number(step, "overflowed") != 0);
+}
+
+/* Adds `values` with `weights` to metric `variable`, or, where there are `labels`, those
+ * with `values` as scores; one after the other, or all at once. Then returns `result`. */
+static int measure(struct cox_step *step)
+{
+    struct cox_variable *metric;
+    size_t n = 0;
+    const float *values = (const float *)vector(step, "values", &n);
+    const float *weights = (const float *)vector(step, "weights", NULL);
+    const float *labels = (const float *)vector(step, "labels", NULL);
+    int r = cox_step_variable(step, text(step, "variable"), &metric);
+    if (r == 0 && labels != NULL) {
+        return cox_step_metric_auc(step, metric, labels, values, n);
+    }
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = cox_step_metric_add(step, metric, values[i], weights[i]);
+    }
+    return r != 0 ? r : (int)number(step, "result");
+}
+
+/* What `begin` does with the pulls that it has under way. */
+enum { WAIT_ALL, WAIT_NONE, WAIT_TWICE, WAIT_AFTER_FLUSH, WAIT_CANCELLED };
+
+/* Begins `n` pulls of `variable` (rows as they are given) into places of their own, waits
+ * for them from the last on as `how` says, and returns the first floats of each. */
+static int begin(struct cox_step *step)
+{
+    enum { PULLS_MAX = 16, EACH = FLOATS_MAX / PULLS_MAX };
+    float values[PULLS_MAX][EACH]; /* gone when this returns */
+    struct cox_pulling *pulling[PULLS_MAX] = {NULL};
+    float first[PULLS_MAX] = {0};
+    int64_t n = number(step, "n");
+    int64_t how = number(step, "how");
+    struct cox_pull wanted = {0};
+    int r = cox_step_variable(step, text(step, "variable"), &wanted.variable);
+    wanted.rows = rows(step);
+    for (int64_t i = 0; r == 0 && i < n; i++) {
+        wanted.values = values[i];
+        r = cox_pull_begin(step, &wanted, 1, &pulling[i]);
+    }
+    if (r != 0 || how == WAIT_NONE) {
+        return r;
+    }
+    if (how == WAIT_AFTER_FLUSH) {
+        const float ones[EACH] = {1, 1, 1};
+        r = cox_step_add(step, wanted.variable, ones);
+        r = r != 0 ? r : cox_step_flush(step);
+    }
+    if (how == WAIT_CANCELLED) {
+        r = wait_cancelled(step);
+    }
+    for (int64_t i = n; r == 0 && i-- > 0;) {
+        r = cox_pull_wait(step, pulling[i]);
+        first[i] = values[i][0];
+    }
+    if (r == 0 && how == WAIT_TWICE) {
+        r = cox_pull_wait(step, pulling[0]);
+    }
+    const struct cox_value result = COX_VECTOR("values", COX_F32, (uint64_t)n, first);
+    return r != 0 ? r : cox_step_return(step, &result);
 }
 
 /* Returns `n` results. */
@@ -243,7 +351,8 @@ static int follow_one(struct cox_step *step, int64_t what)
         return wait_at(step);
     case FOLLOW_SPOIL:
         (void)cox_step_variable(step, "c0", &variable);
-        (void)step->api->update(step, variable, 99, NULL, 0, &none);
+        (void)cox_step_update(step, variable, (enum cox_update)99, cox_rows_all(),
+                              &none);
         return 0;
     case 0:
     case 1:
@@ -275,10 +384,12 @@ COX_STEPS(COX_STEP("update", update), COX_STEP("update_blindly", update_blindly)
           COX_STEP("update_and_fail", update_and_fail), COX_STEP("pull", pull),
           COX_STEP("pull_blindly", pull_blindly),
           COX_STEP("pull_into_nothing", pull_into_nothing),
-          COX_STEP("pull_without_keys", pull_without_keys),
-          COX_STEP("pull_all", pull_all), COX_STEP("give_many", give_many),
-          COX_STEP("give_named", give_named), COX_STEP("identify", identify),
-          COX_STEP("describe", describe), COX_STEP("wait_at", wait_and_add),
+          COX_STEP("pull_without_keys", pull_without_keys), COX_STEP("scale", scale),
+          COX_STEP("measure", measure), COX_STEP("begin", begin),
+          COX_STEP("pull_big", pull_big), COX_STEP("pull_all", pull_all),
+          COX_STEP("give_many", give_many), COX_STEP("give_named", give_named),
+          COX_STEP("identify", identify), COX_STEP("describe", describe),
+          COX_STEP("wait_at", wait_and_add),
           COX_STEP("wait_cancelled", wait_cancelled_and_add),
           COX_STEP("pull_until_it_fails", pull_until_it_fails),
           COX_STEP("follow", follow));

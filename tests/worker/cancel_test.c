@@ -180,6 +180,26 @@ TEST(a_cancelled_step_that_fails_is_cancelled)
     rig_close(&rig);
 }
 
+TEST(a_cancelled_step_may_have_pulls_under_way)
+{
+    const int64_t n = 8;
+    const int64_t how = 4; /* WAIT_CANCELLED of steps/probe.c */
+    const char *path = gate_make("gate");
+    const struct cox_value args[] = {COX_VECTOR("path", COX_U8, strlen(path) + 1, path),
+                                     COX_VECTOR("variable", COX_U8, 7, "spread"),
+                                     COX_SCALAR("n", COX_I64, &n),
+                                     COX_SCALAR("how", COX_I64, &how)};
+    struct rig rig;
+    rig_open(&rig, 3, 1, 16);
+    (void)rig_spread(&rig, "spread");
+    rig_push(&rig, 1, 1, "begin", args, 4);
+    int gate = gate_pass(path);
+    recall_one(&rig, 1, 1, true);
+    (void)rig_expect(&rig, 1, COX_ECANCELLED);
+    gate_release(gate);
+    rig_close(&rig);
+}
+
 TEST(a_step_that_runs_is_left_alone_unless_it_is_meant_too)
 {
     struct rig rig;

@@ -96,21 +96,19 @@ static void open_ps(struct rig *rig, uint32_t i)
     ask(rig->client[i], &claim);
 }
 
-static uint32_t create(struct rig *rig, const char *name, uint32_t dtype,
-                       uint32_t n_shards, uint32_t first_ps)
+uint32_t rig_create(struct rig *rig, const struct coxi_variable *variable,
+                    uint32_t first_ps, uint32_t n_shards)
 {
     uint32_t id = rig->n_variables++;
     assert_true(id < RIG_VARIABLES_MAX);
+    coxi_shards_div(variable->shape[0], n_shards, rig->shards[id]);
     for (uint32_t i = 0; i < n_shards; i++) {
-        rig->shards[id][i] = (struct coxi_shard){first_ps + i, i, 1};
+        rig->shards[id][i].ps = first_ps + i;
     }
-    rig->variables[id] = (struct coxi_variable){.id = id,
-                                                .name = name,
-                                                .dtype = dtype,
-                                                .rank = 1,
-                                                .shape = {n_shards},
-                                                .shards = rig->shards[id],
-                                                .n_shards = n_shards};
+    rig->variables[id] = *variable;
+    rig->variables[id].id = id;
+    rig->variables[id].shards = rig->shards[id];
+    rig->variables[id].n_shards = n_shards;
     for (uint32_t p = 0; p < rig->n_ps; p++) {
         struct coxi_message message = {.kind = COXI_CREATE};
         message.create =
@@ -123,12 +121,16 @@ static uint32_t create(struct rig *rig, const char *name, uint32_t dtype,
 
 uint32_t rig_counter(struct rig *rig, const char *name, uint32_t ps)
 {
-    return create(rig, name, COX_I64, 1, ps);
+    const struct coxi_variable variable = {
+        .name = name, .dtype = COX_I64, .rank = 1, .shape = {1}};
+    return rig_create(rig, &variable, ps, 1);
 }
 
 uint32_t rig_spread(struct rig *rig, const char *name)
 {
-    return create(rig, name, COX_F32, rig->n_ps, 0);
+    const struct coxi_variable variable = {
+        .name = name, .dtype = COX_F32, .rank = 1, .shape = {rig->n_ps}};
+    return rig_create(rig, &variable, 0, rig->n_ps);
 }
 
 int64_t rig_read(struct rig *rig, uint32_t variable)
@@ -214,6 +216,7 @@ void rig_open(struct rig *rig, uint32_t n_ps, uint32_t n_slots, uint32_t commit_
         .worker = 4,
         .incarnation = 5,
         .commit_window = commit_window,
+        .pull_cache_max = RIG_CACHE,
         .links = rig->links,
         .loop = rig->loop,
         .on_free = on_run_free,
@@ -245,16 +248,20 @@ void rig_close(struct rig *rig)
 
 /* ---- closures */
 
-static uint16_t function_of(const struct rig *rig, const char *name)
+static void find_function(const struct rig *rig, const char *name,
+                          struct coxi_closure_head *head)
 {
-    const struct coxi_loaded *module = rig->run->modules[0];
-    for (uint16_t i = 0; i < module->n_functions; i++) {
-        if (strcmp(module->functions[i].name, name) == 0) {
-            return i;
+    for (uint16_t m = 0; m < COXI_MODULES_MAX; m++) {
+        const struct coxi_loaded *module = rig->run->modules[m];
+        for (uint16_t i = 0; module != NULL && i < module->n_functions; i++) {
+            if (strcmp(module->functions[i].name, name) == 0) {
+                head->module = m;
+                head->function = i;
+                return;
+            }
         }
     }
     fail_msg("no step is called %s", name);
-    return 0;
 }
 
 void rig_batch_add(struct rig *rig, struct rig_batch *batch, uint64_t closure,
@@ -267,9 +274,9 @@ void rig_batch_add(struct rig *rig, struct rig_batch *batch, uint64_t closure,
     }
     struct coxi_closure_head head = {.closure = closure,
                                      .attempt = attempt,
-                                     .function = function_of(rig, function),
                                      .args_len = (uint32_t)packed.len,
                                      .timeout_ms = batch->timeout_ms};
+    find_function(rig, function, &head);
     assert_code(0, coxi_buffer_append_raw(&batch->heads, &head, sizeof(head)));
     assert_code(0, coxi_buffer_append(&batch->args, packed.data, packed.len));
     coxi_buffer_fini(&packed);
@@ -344,17 +351,23 @@ struct rig_done rig_expect(struct rig *rig, uint64_t closure, int code)
     return done;
 }
 
-int64_t rig_result(const struct rig_done *done, const char *name)
+struct cox_value rig_value(const struct rig_done *done, const char *name)
 {
     struct cox_value values[COXI_VALUES_MAX];
     size_t n = 0;
     assert_code(0, coxi_values_unpack(done->result, done->head.result_len, values, &n));
     for (size_t i = 0; i < n; i++) {
         if (strcmp(values[i].name, name) == 0) {
-            assert_int_equal(COX_I64, values[i].dtype);
-            return *(const int64_t *)values[i].data;
+            return values[i];
         }
     }
     fail_msg("no result is called %s", name);
-    return 0;
+    return (struct cox_value){0};
+}
+
+int64_t rig_result(const struct rig_done *done, const char *name)
+{
+    const struct cox_value value = rig_value(done, name);
+    assert_int_equal(COX_I64, value.dtype);
+    return *(const int64_t *)value.data;
 }

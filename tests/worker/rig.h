@@ -1,6 +1,7 @@
 /*
  * A worker's inside for tests: parameter servers, slots and a run in this process, and
- * the client's end of the control connection. The run has the module "probe" as 0.
+ * the client's end of the control connection. The run has the module "probe" as 0; steps
+ * are found in all that are loaded.
  */
 #ifndef COXI_TESTS_WORKER_RIG_H
 #define COXI_TESTS_WORKER_RIG_H
@@ -14,7 +15,7 @@
 #include "worker/run.h"
 #include "worker/slots.h"
 
-enum { RIG_PS_MAX = 3, RIG_VARIABLES_MAX = 4 };
+enum { RIG_CACHE = 1 << 20, RIG_PS_MAX = 17, RIG_VARIABLES_MAX = 4 };
 
 struct rig {
     uint32_t n_ps;
@@ -45,6 +46,11 @@ void rig_close(struct rig *rig);
 
 /* A connection: the end that the worker has (for coxi_run_set_data), and the other. */
 struct coxi_link *rig_connect(struct caller **ret);
+
+/* A variable like `variable`, its rows cut into n_shards shards on as many ps from first_ps
+ * on (of a table: 0). Its id. */
+uint32_t rig_create(struct rig *rig, const struct coxi_variable *variable,
+                    uint32_t first_ps, uint32_t n_shards);
 
 /* A variable of one I64 on ps `ps`; of `n_ps` F32, one on each. Its id. */
 uint32_t rig_counter(struct rig *rig, const char *name, uint32_t ps);
@@ -90,7 +96,8 @@ struct rig_done rig_next(struct rig *rig);
 /* Asserts that it is `closure` with `code`. */
 struct rig_done rig_expect(struct rig *rig, uint64_t closure, int code);
 
-/* The result `name`, an I64. */
+/* The result `name`; one that is an I64. */
+struct cox_value rig_value(const struct rig_done *done, const char *name);
 int64_t rig_result(const struct rig_done *done, const char *name);
 
 #endif

@@ -1,4 +1,5 @@
 /* What steps may ask and do, on a real cluster. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -126,9 +127,9 @@ TEST(step_is_told_of_a_variable_that_is_not_there)
 TEST(step_may_not_update_what_does_not_take_it)
 {
     static const float values[60];
-    static const uint64_t keys[20];
     struct crew crew;
-    const int64_t unknown = 3;
+    const uint64_t beyond[] = {19, 20};
+    const int64_t unknown = 99;
     crew_open(&crew, 1, 1, "probe", NULL);
     (void)create(&crew, "plain", COX_F32, 1, COX_OPTIMIZER_NONE);
     (void)create(&crew, "half", COX_BF16, 1, COX_OPTIMIZER_NONE);
@@ -141,12 +142,20 @@ TEST(step_may_not_update_what_does_not_take_it)
     fail_with(&crew, "update", &call, COX_EINVAL, "BF16");
     call = update("plain", &unknown);
     add_vector(&call, "values", COX_F32, 60, values);
-    fail_with(&crew, "update", &call, COX_EINVAL, "3 is no update");
+    fail_with(&crew, "update", &call, COX_EINVAL, "99 is no update");
     call = update("plain", &add);
-    add_vector(&call, "keys", COX_I64, 20, keys);
+    add_vector(&call, "keys", COX_I64, 2, beyond);
     add_vector(&call, "values", COX_F32, 60, values);
-    fail_with(&crew, "update", &call, COX_EINVAL, "'plain' is dense");
-    fail_with(&crew, "pull", &call, COX_EINVAL, "'plain' is dense");
+    fail_with(&crew, "update", &call, COX_EINVAL, "no row 20");
+    fail_with(&crew, "pull", &call, COX_EINVAL, "no row 20");
+    const int64_t begin = 18;
+    const int64_t count = 3;
+    call = update("plain", &add);
+    add_number(&call, "begin", &begin);
+    add_number(&call, "count", &count);
+    add_vector(&call, "values", COX_F32, 60, values);
+    fail_with(&crew, "update", &call, COX_EINVAL, "not 18+3");
+    fail_with(&crew, "pull", &call, COX_EINVAL, "not 18+3");
     crew_close(&crew);
 }
 
@@ -158,8 +167,8 @@ TEST(step_may_not_touch_a_table_without_keys)
     (void)create_table(&crew, "t");
     struct call call = update("t", &add);
     add_vector(&call, "values", COX_F32, 4, values);
-    fail_with(&crew, "update", &call, COX_EINVAL, "'t' is updated by keys");
-    fail_with(&crew, "pull_without_keys", &call, COX_EINVAL, "'t' needs keys");
+    fail_with(&crew, "update", &call, COX_EINVAL, "'t' needs keys");
+    fail_with(&crew, "pull_without_keys", &call, COX_EINVAL, "'t' and no keys");
     crew_close(&crew);
 }
 
@@ -174,8 +183,10 @@ TEST(step_may_give_no_values_only_where_there_are_no_keys)
     fail_with(&crew, "update", &call, COX_EINVAL, "'plain' has no values");
     fail_with(&crew, "pull_into_nothing", &call, COX_EINVAL, "'plain'");
     call = update("t", &add);
+    add_vector(&call, "keys", COX_I64, 0, keys);
     succeed(&crew, "update", &call);
     succeed(&crew, "pull_into_nothing", &call);
+    call = update("t", &add);
     add_vector(&call, "keys", COX_I64, 2, keys);
     fail_with(&crew, "update", &call, COX_EINVAL, "'t' has no values");
     fail_with(&crew, "pull_into_nothing", &call, COX_EINVAL, "'t'");
@@ -199,6 +210,33 @@ TEST(step_that_fails_after_pushing_leaves_nothing_applied)
     for (size_t i = 0; i < 60; i++) {
         assert_true(found[i] == 0);
     }
+    crew_close(&crew);
+}
+
+TEST(step_that_pushes_what_is_not_finite_fails_with_that_and_leaves_nothing_applied)
+{
+    static float values[60];
+    static float found[60];
+    struct cox_error error = COX_ERROR_INIT;
+    struct crew crew;
+    crew_open(&crew, 3, 1, "probe", NULL);
+    struct cox_variable *v = create(&crew, "v", COX_F32, 3, COX_SGD);
+    values[0] = 1;
+    values[50] = NAN;
+    struct call call = update("v", &gradient);
+    add_vector(&call, "values", COX_F32, 60, values);
+    struct cox_future *future = run(&crew, "update", &call);
+    assert_code(COX_ENONFINITE, cox_future_wait(future, -1));
+    assert_code(0, cox_future_error(future, &error));
+    assert_string_equal("step 'update': the gradient of variable 'v', row 16, is not "
+                        "finite",
+                        error.message);
+    cox_future_free(future);
+    assert_code(COX_ENONFINITE, cox_join(crew.c, -1));
+    values[50] = 0;
+    succeed(&crew, "update", &call);
+    assert_code(0, cox_variable_read(crew.c, v, found, sizeof(found)));
+    assert_true(found[0] == -0.5F);
     crew_close(&crew);
 }
 

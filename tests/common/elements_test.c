@@ -1,5 +1,5 @@
 /* What updates do to elements of each type. */
-#include "ps/elements.h"
+#include "common/elements.h"
 
 #include <math.h>
 

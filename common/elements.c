@@ -1,5 +1,5 @@
 /* See elements.h. */
-#include "ps/elements.h"
+#include "common/elements.h"
 
 #include <string.h>
 

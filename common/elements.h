@@ -1,9 +1,11 @@
 /*
- * What updates other than gradients do to elements of a type: add, assign, min, max.
- * Pure functions; the caller holds the lock of the row or block.
+ * What updates other than gradients do to elements of a type: add, assign, min, max. A
+ * ps does it to what it has, a worker to updates of the same row.
+ *
+ * Pure functions; on a ps the caller holds the lock of the row or block.
  */
-#ifndef COXI_PS_ELEMENTS_H
-#define COXI_PS_ELEMENTS_H
+#ifndef COXI_COMMON_ELEMENTS_H
+#define COXI_COMMON_ELEMENTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,168 @@
+/*
+ * See floats.h. Each loop goes over a piece in a local array: nothing overlaps there, so
+ * that the compiler can make it of vectors, and in place is safe.
+ *
+ * The conversions take no branches: every case is computed, and one chosen.
+ */
+#include "common/floats.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "coxswain/types.h"
+
+enum { PIECE = 256 };
+
+/* ---- one number, as bits */
+
+static uint16_t to_bf16(uint32_t f)
+{
+    uint32_t rounded = f + 0x7fff + (f >> 16 & 1);
+    bool nan = (f & 0x7fffffff) > 0x7f800000;
+    return (uint16_t)((nan ? f | 0x400000 : rounded) >> 16);
+}
+
+static float as_float(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+static uint32_t as_bits(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof(bits));
+    return bits;
+}
+
+/* F16 has 5 bits of exponent (bias 15) and 10 of fraction, F32 8 (bias 127) and 23. */
+static uint16_t to_f16(uint32_t f)
+{
+    const uint32_t infinite = 143u << 23; /* 2^16: all from there on */
+    const uint32_t least_normal = 113u << 23;
+    const uint32_t denormal = 126u << 23; /* 0.5, whose last bit is the least F16's */
+    uint32_t a = f & 0x7fffffff;
+    uint32_t normal = (a + (a >> 13 & 1) + 0xfff - (112u << 23)) >> 13;
+    uint32_t small = as_bits(as_float(a) + as_float(denormal)) - denormal;
+    uint32_t beyond = a > 0x7f800000 ? 0x7e00 : 0x7c00;
+    uint32_t h = a < least_normal ? small : normal;
+    return (uint16_t)((a >= infinite ? beyond : h) | (f >> 16 & 0x8000));
+}
+
+static uint32_t from_f16(uint16_t h)
+{
+    uint32_t a = (uint32_t)(h & 0x7fff) << 13;
+    uint32_t normal = a + (112u << 23);
+    uint32_t beyond = a + (224u << 23);
+    uint32_t small = as_bits(as_float(a + (113u << 23)) - as_float(113u << 23));
+    uint32_t f = a < 1u << 23 ? small : normal;
+    return (a >= 31u << 23 ? beyond : f) | (uint32_t)(h & 0x8000) << 16;
+}
+
+/* ---- pieces */
+
+static void narrow_piece(uint32_t dtype, const uint32_t *from, size_t n, uint16_t *to)
+{
+    if (dtype == COX_BF16) {
+        for (size_t i = 0; i < n; i++) {
+            to[i] = to_bf16(from[i]);
+        }
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            to[i] = to_f16(from[i]);
+        }
+    }
+}
+
+static void widen_piece(uint32_t dtype, const uint16_t *from, size_t n, uint32_t *to)
+{
+    if (dtype == COX_BF16) {
+        for (size_t i = 0; i < n; i++) {
+            to[i] = (uint32_t)from[i] << 16;
+        }
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            to[i] = from_f16(from[i]);
+        }
+    }
+}
+
+static size_t piece_of(size_t at, size_t n)
+{
+    return n - at < PIECE ? n - at : PIECE;
+}
+
+void coxi_floats_narrow(uint32_t dtype, const void *from, size_t n, void *to)
+{
+    for (size_t at = 0; at < n; at += PIECE) {
+        uint32_t wide[PIECE];
+        uint16_t narrow[PIECE];
+        size_t count = piece_of(at, n);
+        memcpy(wide, (const uint8_t *)from + at * sizeof(*wide), count * sizeof(*wide));
+        narrow_piece(dtype, wide, count, narrow);
+        memcpy((uint8_t *)to + at * sizeof(*narrow), narrow, count * sizeof(*narrow));
+    }
+}
+
+void coxi_floats_widen(uint32_t dtype, const void *from, size_t n, void *to)
+{
+    for (size_t at = 0; at < n; at += PIECE) {
+        uint32_t wide[PIECE];
+        uint16_t narrow[PIECE];
+        size_t count = piece_of(at, n);
+        memcpy(narrow, (const uint8_t *)from + at * sizeof(*narrow),
+               count * sizeof(*narrow));
+        widen_piece(dtype, narrow, count, wide);
+        memcpy((uint8_t *)to + at * sizeof(*wide), wide, count * sizeof(*wide));
+    }
+}
+
+/* ---- what is not finite: all bits of the exponent are set */
+
+static bool any_wide(const uint32_t *from, size_t n)
+{
+    uint32_t any = 0;
+    for (size_t i = 0; i < n; i++) {
+        any |= (from[i] & 0x7f800000) == 0x7f800000;
+    }
+    return any != 0;
+}
+
+static bool any_narrow(const uint16_t *from, size_t n, uint16_t exponent)
+{
+    uint16_t any = 0;
+    for (size_t i = 0; i < n; i++) {
+        any = (uint16_t)(any | ((from[i] & exponent) == exponent));
+    }
+    return any != 0;
+}
+
+/* Whether one of a piece's numbers is not finite. */
+static bool any_nonfinite(uint32_t dtype, const uint8_t *from, size_t n)
+{
+    uint32_t wide[PIECE];
+    uint16_t narrow[PIECE];
+    if (dtype == COX_F32) {
+        memcpy(wide, from, n * sizeof(*wide));
+        return any_wide(wide, n);
+    }
+    memcpy(narrow, from, n * sizeof(*narrow));
+    return any_narrow(narrow, n, dtype == COX_BF16 ? 0x7f80 : 0x7c00);
+}
+
+size_t coxi_floats_nonfinite(uint32_t dtype, const void *from, size_t n)
+{
+    size_t size = dtype == COX_F32 ? sizeof(uint32_t) : sizeof(uint16_t);
+    const uint8_t *bytes = from;
+    for (size_t at = 0; at < n; at += PIECE) {
+        size_t count = piece_of(at, n);
+        if (any_nonfinite(dtype, bytes + at * size, count)) {
+            while (!any_nonfinite(dtype, bytes + at * size, 1)) {
+                at++;
+            }
+            return at;
+        }
+    }
+    return n;
+}

@@ -1,0 +1,25 @@
+/*
+ * F32 in the narrow types BF16 and F16, for the wire; and which numbers are not finite.
+ *
+ * Pure functions; any thread. Addresses need no alignment. Cost: a fraction of a nanosecond
+ * a number; memory bounds it where the numbers are in no cache.
+ */
+#ifndef COXI_COMMON_FLOATS_H
+#define COXI_COMMON_FLOATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * n F32 as `dtype` (COX_BF16 or COX_F16), rounded to the nearest, ties to even; what is
+ * beyond the largest F16 becomes infinite, a NaN stays one. `to` may be `from`: in place.
+ */
+void coxi_floats_narrow(uint32_t dtype, const void *from, size_t n, void *to);
+
+/* And back, which loses nothing. They do not overlap. */
+void coxi_floats_widen(uint32_t dtype, const void *from, size_t n, void *to);
+
+/* The first of n numbers (COX_F32, COX_BF16 or COX_F16) that is infinite or NaN; n: none. */
+size_t coxi_floats_nonfinite(uint32_t dtype, const void *from, size_t n);
+
+#endif

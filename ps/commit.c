@@ -1,0 +1,215 @@
+/*
+ * What a commit does: all of its updates that can fail is done before any of them is
+ * applied, so that it counts as a whole.
+ *
+ * Threads: any, many at once: rows and blocks have locks of their own. Holds the registry
+ * and the moment (read). Cost: no allocation once the caller's scratch has grown; 8 bytes
+ * of it a row of a table, and its gradient in F32 where that came narrow.
+ */
+#include <string.h>
+
+#include "common/error.h"
+#include "common/floats.h"
+#include "common/hash.h"
+#include "common/message.h"
+#include "ps/store_internal.h"
+
+/* An update that nothing can stop. What it has in scratch is told by offset: that moves. */
+struct ready_update {
+    struct coxi_place place;
+    enum coxi_op op;
+    uint32_t dtype;    /* of its values */
+    size_t widened_at; /* its values in scratch, in F32; 0: they are where they came */
+    const void *values;
+    bool resolved;  /* of a table: its rows are known ... */
+    size_t rows_at; /* ... in scratch */
+    uint64_t draw;
+};
+
+static int check_op(const struct coxi_variable *variable, uint32_t op)
+{
+    if (coxi_dense_takes(variable, (enum coxi_op)op)) {
+        return 0;
+    }
+    return coxi_error(COX_EINVAL, "variable '%s' takes no %s", variable->name,
+                      op == COXI_OP_GRADIENT ? "gradients: it has no optimizer"
+                      : op > COXI_OP_MAX     ? "such update"
+                                             : "arithmetic: not in its type");
+}
+
+/* The type of an update's values. */
+static uint32_t values_dtype(const struct coxi_variable *variable, enum coxi_op op)
+{
+    return op == COXI_OP_GRADIENT && variable->wire_dtype != 0 ? variable->wire_dtype
+                                                               : variable->dtype;
+}
+
+/* Takes the values off the payload. */
+static int take_values(struct ready_update *update, const uint8_t **at, size_t *len)
+{
+    size_t bytes = update->place.rows.count * update->place.row_bytes;
+    const struct coxi_variable *variable = update->place.part->variable;
+    if (update->dtype != variable->dtype) {
+        bytes /= 2;
+    }
+    bytes = coxi_align(bytes, 8);
+    if (bytes > *len) {
+        return coxi_error(COX_EINVAL, "values of variable '%s' are missing",
+                          variable->name);
+    }
+    update->values = *at;
+    *at += bytes;
+    *len -= bytes;
+    return 0;
+}
+
+/* What a table draws from for an update. */
+static uint64_t draw_of(const struct coxi_commit *commit, uint32_t variable)
+{
+    uint64_t draw = coxi_hash_key(commit->session.run ^ variable);
+    draw = coxi_hash_key(draw ^ commit->closure);
+    return coxi_hash_key(draw ^ commit->segment);
+}
+
+/* What an update of a table is to that, until scratch moves. */
+static struct coxi_table_change change_of(const struct ready_update *update,
+                                          const struct coxi_buffer *scratch)
+{
+    const uint8_t *widened = scratch->data + update->widened_at;
+    return (struct coxi_table_change){
+        .op = update->op,
+        .draw = update->draw,
+        .keys = update->place.rows.listed,
+        .n = update->place.rows.count,
+        .values = update->widened_at > 0 ? (const void *)widened : update->values,
+        .rows = (struct coxi_row **)(void *)(scratch->data + update->rows_at),
+    };
+}
+
+/* Rows of a table: finds or makes them, and has their gradient in F32. */
+static int prepare_rows(struct ready_update *update, struct coxi_buffer *scratch)
+{
+    uint64_t count = update->place.rows.count;
+    size_t n = count * update->place.row_bytes / sizeof(float);
+    bool widen = update->dtype != COX_F32;
+    int r = coxi_buffer_reserve(scratch,
+                                count * sizeof(struct coxi_row *) +
+                                    (widen ? coxi_align(n * sizeof(float), 8) : 0));
+    if (r != 0) {
+        return r;
+    }
+    update->rows_at = scratch->len;
+    scratch->len += count * sizeof(struct coxi_row *);
+    if (widen) {
+        update->widened_at = scratch->len;
+        coxi_floats_widen(update->dtype, update->values, n,
+                          scratch->data + scratch->len);
+        scratch->len += coxi_align(n * sizeof(float), 8);
+    }
+    struct coxi_table_change change = change_of(update, scratch);
+    r = coxi_table_resolve(update->place.part->table, &change);
+    update->resolved = r == 0;
+    return r;
+}
+
+static int prepare(const struct coxi_store *store, const struct coxi_commit *commit,
+                   const struct coxi_update *update, const uint8_t **at, size_t *len,
+                   struct coxi_buffer *scratch, struct ready_update *ret)
+{
+    struct ready_update ready = {.op = (enum coxi_op)update->op,
+                                 .draw = draw_of(commit, update->variable)};
+    int r = coxi_store_find(store, update->variable, update->begin, update->count, at,
+                            len, &ready.place);
+    if (r == 0) {
+        r = coxi_store_holds(store, &ready.place);
+    }
+    if (r == 0) {
+        r = check_op(ready.place.part->variable, update->op);
+    }
+    if (r == 0) {
+        ready.dtype = values_dtype(ready.place.part->variable, ready.op);
+        r = take_values(&ready, at, len);
+    }
+    if (r == 0 && ready.place.part->table != NULL && update->count > 0) {
+        r = prepare_rows(&ready, scratch);
+    }
+    *ret = ready;
+    return r;
+}
+
+static void apply(const struct ready_update *update, const struct coxi_buffer *scratch)
+{
+    const struct coxi_place *place = &update->place;
+    if (place->part->table == NULL) {
+        coxi_dense_update(place->part->dense, &place->rows, update->op, update->dtype,
+                          update->values);
+    } else if (update->resolved) {
+        struct coxi_table_change change = change_of(update, scratch);
+        coxi_table_update(place->part->table, &change);
+    }
+}
+
+/* It is not to be after all. */
+static void release(const struct ready_update *update,
+                    const struct coxi_buffer *scratch)
+{
+    if (update->resolved) {
+        struct coxi_table_change change = change_of(update, scratch);
+        coxi_table_release(update->place.part->table, &change);
+    }
+}
+
+/* The i-th of the updates, which are first in scratch. */
+static struct ready_update *ready_at(const struct coxi_buffer *scratch, size_t i)
+{
+    return (struct ready_update *)(void *)scratch->data + i;
+}
+
+static int apply_commit(struct coxi_store *store, const struct coxi_commit *commit,
+                        const void *payload, size_t len, struct coxi_buffer *scratch)
+{
+    const uint8_t *at = payload;
+    scratch->len = 0;
+    /* At first none is resolved. */
+    int r = coxi_buffer_append(scratch, NULL,
+                               commit->n_updates * sizeof(struct ready_update));
+    if (r != 0) {
+        return r;
+    }
+    for (size_t i = 0; r == 0 && i < commit->n_updates; i++) {
+        struct ready_update ready;
+        r = prepare(store, commit, &commit->updates[i], &at, &len, scratch, &ready);
+        *ready_at(scratch, i) = ready;
+    }
+    if (r == 0 && len > 0) {
+        r = coxi_error(COX_EINVAL, "a commit has %zu bytes more than its updates", len);
+    }
+    for (size_t i = 0; i < commit->n_updates; i++) {
+        (r == 0 ? apply : release)(ready_at(scratch, i), scratch);
+    }
+    return r;
+}
+
+int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
+                      const void *payload, size_t len, struct coxi_buffer *scratch,
+                      bool *ret_duplicate)
+{
+    (void)pthread_rwlock_rdlock(&store->registry);
+    (void)pthread_rwlock_rdlock(&store->moment);
+    int r = coxi_store_check(store, &commit->session, commit->incarnation);
+    if (r == 0) {
+        r = coxi_applied_begin(store->applied, commit);
+        *ret_duplicate = r == COX_EEXIST;
+        if (r == 0) {
+            r = apply_commit(store, commit, payload, len, scratch);
+            coxi_applied_end(store->applied, commit->closure, r);
+            atomic_fetch_add_explicit(&store->commits, r == 0, memory_order_relaxed);
+        } else if (r == COX_EEXIST) {
+            atomic_fetch_add_explicit(&store->duplicates, 1, memory_order_relaxed);
+            r = 0;
+        }
+    }
+    (void)pthread_rwlock_unlock(&store->moment);
+    (void)pthread_rwlock_unlock(&store->registry);
+    return r;
+}

@@ -1,0 +1,223 @@
+/*
+ * What a pull reads: rows of tables and dense variables, in the order of its items, as they
+ * are or in the variable's wire type.
+ *
+ * A version is looked at before anything is read: what is read may be newer than it says,
+ * and is then sent once more than was needed, but never older.
+ *
+ * Threads: any. Holds the registry (read) while a piece is read. Cost: one copy, which
+ * converts; a dense variable that is still of the version named costs nothing.
+ */
+#include <string.h>
+
+#include "common/error.h"
+#include "common/floats.h"
+#include "common/message.h"
+#include "ps/store_internal.h"
+
+/* The type in which an item's values leave, 0: their own. */
+static uint32_t narrow_of(const struct coxi_pull *pull, const struct coxi_place *place)
+{
+    return pull->narrow ? place->part->variable->wire_dtype : 0;
+}
+
+/* Bytes of an item in the answer. */
+static size_t answer_bytes(const struct coxi_pull *pull, const struct coxi_place *place)
+{
+    size_t bytes = place->rows.count * place->row_bytes;
+    return narrow_of(pull, place) != 0 ? bytes / 2 : bytes;
+}
+
+/* ---- beginning */
+
+/* One of each item, all 0 at first, where one of them names one. */
+static int make_versions(const struct coxi_pull *pull, struct coxi_buffer *ret)
+{
+    bool any = false;
+    for (size_t i = 0; i < pull->n_items; i++) {
+        any = any || pull->items[i].version != 0;
+    }
+    ret->len = 0;
+    return any ? coxi_buffer_append(ret, NULL, pull->n_items * sizeof(uint64_t)) : 0;
+}
+
+static uint64_t *version_of(const struct coxi_buffer *versions, size_t item)
+{
+    return (uint64_t *)(void *)versions->data + item;
+}
+
+/* True where the asker has what it would be sent. */
+static bool is_unchanged(const struct coxi_pulling *p, size_t item)
+{
+    uint64_t version = p->pull->items[item].version;
+    return version != 0 && *version_of(p->versions, item) == version;
+}
+
+/* Takes an item's list off the payload, and adds it to what is to come. */
+static int begin_item(const struct coxi_store *store, struct coxi_pulling *p, size_t i,
+                      const uint8_t **at, size_t *len)
+{
+    const struct coxi_pull_item *item = &p->pull->items[i];
+    struct coxi_place place;
+    int r = coxi_store_find(store, item->variable, item->begin, item->count, at, len,
+                            &place);
+    if (r == 0) {
+        r = coxi_store_holds(store, &place);
+    }
+    if (r != 0) {
+        return r;
+    }
+    if (item->version != 0 && place.part->dense != NULL) {
+        *version_of(p->versions, i) = coxi_dense_version(place.part->dense);
+    }
+    size_t bytes = is_unchanged(p, i) ? 0 : answer_bytes(p->pull, &place);
+    if (bytes > COXI_PAYLOAD_MAX - p->left) {
+        return coxi_error(COX_ELIMIT, "a pull of more than %zu bytes",
+                          COXI_PAYLOAD_MAX);
+    }
+    p->left += bytes;
+    return 0;
+}
+
+int coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull,
+                          const void *list, size_t len,
+                          struct coxi_buffer *ret_versions, struct coxi_pulling *ret)
+{
+    struct coxi_pulling p = {
+        .pull = pull, .versions = ret_versions, .list = list, .list_len = len};
+    const uint8_t *at = list;
+    (void)pthread_rwlock_rdlock(&store->registry);
+    int r = coxi_store_check(store, &pull->session, pull->incarnation);
+    if (r == 0) {
+        r = make_versions(pull, ret_versions);
+    }
+    for (size_t i = 0; r == 0 && i < pull->n_items; i++) {
+        r = begin_item(store, &p, i, &at, &len);
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    if (r == 0 && len > 0) {
+        r = coxi_error(COX_EINVAL, "a pull has %zu bytes more than its keys", len);
+    }
+    if (r == 0) {
+        atomic_fetch_add_explicit(&store->pulls, 1, memory_order_relaxed);
+        *ret = p;
+    }
+    return r;
+}
+
+/* ---- reading */
+
+/* Narrow rows of a table, by way of a few that are not. */
+static void read_narrow_rows(const struct coxi_place *place, uint64_t row, uint64_t n,
+                             uint32_t narrow, uint8_t *to)
+{
+    float some[COXI_TABLE_DIM_MAX];
+    size_t dim = place->row_bytes / sizeof(float);
+    size_t at_once = COXI_TABLE_DIM_MAX / dim;
+    while (n > 0) {
+        size_t count = n < at_once ? n : at_once;
+        coxi_table_pull(place->part->table, place->rows.listed + row, count, some);
+        coxi_floats_narrow(narrow, some, count * dim, to);
+        to += count * dim * sizeof(uint16_t);
+        row += count;
+        n -= count;
+    }
+}
+
+/* The rows of a table that come next and fit. Bytes of them in their own type. */
+static size_t read_rows(const struct coxi_place *place, size_t at, size_t room,
+                        uint32_t narrow, uint8_t *to)
+{
+    uint64_t row = at / place->row_bytes;
+    uint64_t left = place->rows.count - row;
+    uint64_t n = room / place->row_bytes < left ? room / place->row_bytes : left;
+    if (narrow != 0) {
+        read_narrow_rows(place, row, n, narrow, to);
+    } else {
+        coxi_table_pull(place->part->table, place->rows.listed + row, n, to);
+    }
+    return n * place->row_bytes;
+}
+
+/* The blocks of a dense variable that come next and fit. Where they are not all, the piece
+ * ends with a block, so that none is read in two states. */
+static size_t read_blocks(const struct coxi_place *place, size_t at, size_t room,
+                          uint32_t narrow, uint8_t *to)
+{
+    size_t n = place->rows.count * place->row_bytes - at;
+    if (n > room) {
+        n = coxi_dense_whole(place->part->dense, &place->rows, at, room);
+    }
+    coxi_dense_read(place->part->dense, &place->rows, at, n, narrow, to);
+    return n;
+}
+
+/* What fits of the item that comes next. */
+static int read_piece(const struct coxi_store *store, struct coxi_pulling *p,
+                      uint8_t *to, size_t room, size_t *ret_len)
+{
+    const struct coxi_pull_item *item = &p->pull->items[p->item];
+    const uint8_t *list = p->list;
+    size_t list_len = p->list_len;
+    struct coxi_place place;
+    int r = coxi_store_find(store, item->variable, item->begin, item->count, &list,
+                            &list_len, &place);
+    if (r != 0) {
+        return r;
+    }
+    uint32_t narrow = narrow_of(p->pull, &place);
+    size_t bytes = is_unchanged(p, p->item) ? 0 : place.rows.count * place.row_bytes;
+    size_t n = 0;
+    if (bytes > 0) {
+        n = place.part->table != NULL
+                ? read_rows(&place, p->at, narrow != 0 ? 2 * room : room, narrow, to)
+                : read_blocks(&place, p->at, narrow != 0 ? 2 * room : room, narrow, to);
+    }
+    p->at += n;
+    *ret_len = narrow != 0 ? n / 2 : n;
+    if (p->at == bytes) {
+        p->item++;
+        p->at = 0;
+        p->list = list;
+        p->list_len = list_len;
+    }
+    return 0;
+}
+
+int coxi_store_pull_some(struct coxi_store *store, struct coxi_pulling *pulling,
+                         void *to, size_t room, size_t *ret_len)
+{
+    const struct coxi_pull *pull = pulling->pull;
+    size_t len = 0;
+    (void)pthread_rwlock_rdlock(&store->registry);
+    int r = coxi_store_check(store, &pull->session, pull->incarnation);
+    while (r == 0 && pulling->left > len && room - len >= COXI_PULL_ROOM / 2) {
+        size_t n = 0;
+        r = read_piece(store, pulling, (uint8_t *)to + len, room - len, &n);
+        len += n;
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    if (r == 0) {
+        pulling->left -= len;
+        *ret_len = len;
+    }
+    return r;
+}
+
+int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
+                    const void *list, size_t len, struct coxi_buffer *ret,
+                    struct coxi_buffer *ret_versions)
+{
+    struct coxi_pulling pulling = {0};
+    int r = coxi_store_pull_begin(store, pull, list, len, ret_versions, &pulling);
+    if (r == 0) {
+        r = coxi_buffer_reserve(ret, pulling.left + COXI_PULL_ROOM);
+    }
+    while (r == 0 && pulling.left > 0) {
+        size_t n = 0;
+        r = coxi_store_pull_some(store, &pulling, ret->data + ret->len,
+                                 pulling.left + COXI_PULL_ROOM, &n);
+        ret->len += n;
+    }
+    return r;
+}

@@ -1,0 +1,157 @@
+/* Narrow floats, against what their definitions say. */
+#include "common/floats.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/rand.h"
+#include "coxswain/types.h"
+#include "tests/test.h"
+
+struct format {
+    uint32_t dtype;
+    int exponent_bits;
+    int fraction_bits;
+};
+
+static const struct format formats[] = {{COX_BF16, 8, 7}, {COX_F16, 5, 10}};
+
+/* What 16 bits say, by the definition of IEEE 754's binary formats. */
+static double value_of(const struct format *f, uint16_t bits)
+{
+    int bias = (1 << (f->exponent_bits - 1)) - 1;
+    int fraction = bits & ((1 << f->fraction_bits) - 1);
+    int exponent = bits >> f->fraction_bits & ((1 << f->exponent_bits) - 1);
+    double sign = bits >> 15 != 0 ? -1 : 1;
+    if (exponent == (1 << f->exponent_bits) - 1) {
+        return fraction == 0 ? sign * (double)INFINITY : (double)NAN;
+    }
+    return exponent == 0 ? sign * ldexp(fraction, 1 - bias - f->fraction_bits)
+                         : sign * ldexp(fraction + (1 << f->fraction_bits),
+                                        exponent - bias - f->fraction_bits);
+}
+
+static float widened(const struct format *f, uint16_t bits)
+{
+    float value;
+    coxi_floats_widen(f->dtype, &bits, 1, &value);
+    return value;
+}
+
+static uint16_t narrowed(const struct format *f, float value)
+{
+    uint16_t bits;
+    coxi_floats_narrow(f->dtype, &value, 1, &bits);
+    return bits;
+}
+
+TEST(floats_widen_to_what_every_narrow_number_says)
+{
+    for (size_t i = 0; i < 2; i++) {
+        for (uint32_t bits = 0; bits <= UINT16_MAX; bits++) {
+            double expected = value_of(&formats[i], (uint16_t)bits);
+            float found = widened(&formats[i], (uint16_t)bits);
+            assert_true(isnan(expected) ? isnan(found) : (double)found == expected);
+            assert_int_equal(bits >> 15, signbit(found) != 0);
+        }
+    }
+}
+
+TEST(floats_that_were_narrow_narrow_to_themselves)
+{
+    for (size_t i = 0; i < 2; i++) {
+        for (uint32_t bits = 0; bits <= UINT16_MAX; bits++) {
+            float value = widened(&formats[i], (uint16_t)bits);
+            uint16_t found = narrowed(&formats[i], value);
+            if (isnan(value)) {
+                assert_true(isnan(widened(&formats[i], found)));
+            } else {
+                assert_int_equal(bits, found);
+            }
+        }
+    }
+}
+
+/* Between each two neighbours (infinity counts as the next power of two): the middle goes
+ * to the even one, all else to the nearer. */
+TEST(floats_narrow_to_the_nearest_and_ties_to_even)
+{
+    for (size_t i = 0; i < 2; i++) {
+        const struct format *f = &formats[i];
+        uint32_t infinite = (uint32_t)((1 << f->exponent_bits) - 1) << f->fraction_bits;
+        for (uint32_t low = 0; low < infinite; low++) {
+            double a = value_of(f, (uint16_t)low);
+            double b = low + 1 < infinite ? value_of(f, (uint16_t)(low + 1))
+                                          : 2 * a - value_of(f, (uint16_t)(low - 1));
+            float middle = (float)((a + b) / 2);
+            uint16_t even = (uint16_t)(low + (low & 1));
+            assert_int_equal(even, narrowed(f, middle));
+            assert_int_equal(low, narrowed(f, nextafterf(middle, 0)));
+            assert_int_equal(low + 1, narrowed(f, nextafterf(middle, INFINITY)));
+            assert_int_equal(even | 0x8000, narrowed(f, -middle));
+        }
+    }
+}
+
+TEST(floats_beyond_the_largest_become_infinite)
+{
+    assert_int_equal(0x7bff, narrowed(&formats[1], 65504));
+    assert_int_equal(0x7bff, narrowed(&formats[1], 65519));
+    assert_int_equal(0x7c00, narrowed(&formats[1], 65520));
+    assert_int_equal(0xfc00, narrowed(&formats[1], -1e30F));
+    assert_int_equal(0x7c00, narrowed(&formats[1], INFINITY));
+    assert_int_equal(0x7f80, narrowed(&formats[0], 3.4e38F));
+    assert_int_equal(0xff80, narrowed(&formats[0], -INFINITY));
+}
+
+TEST(floats_narrow_in_place_and_at_any_address)
+{
+    enum { N = 1000 };
+    static float values[N];
+    static uint16_t expected[N];
+    static uint8_t bytes[N * 4 + 1];
+    static uint8_t back[N * 4 + 1];
+    uint64_t rng = 5;
+    for (size_t i = 0; i < N; i++) {
+        values[i] = (float)(coxi_rand(&rng) % 100000) / 7 - 5000;
+    }
+    for (size_t f = 0; f < 2; f++) {
+        coxi_floats_narrow(formats[f].dtype, values, N, expected);
+        memcpy(bytes + 1, values, sizeof(values));
+        coxi_floats_narrow(formats[f].dtype, bytes + 1, N, bytes + 1);
+        assert_memory_equal(expected, bytes + 1, sizeof(expected));
+        coxi_floats_widen(formats[f].dtype, bytes + 1, N, back + 1);
+        for (size_t i = 0; i < N; i++) {
+            float found;
+            memcpy(&found, back + 1 + i * 4, sizeof(found));
+            assert_true(found == widened(&formats[f], expected[i]));
+        }
+    }
+}
+
+TEST(floats_that_are_not_finite_are_found)
+{
+    enum { N = 700 };
+    static float values[N];
+    static uint16_t narrow[N];
+    const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+    const size_t places[] = {0, 1, 255, 256, 511, 699};
+    assert_int_equal(N, coxi_floats_nonfinite(COX_F32, values, N));
+    assert_int_equal(0, coxi_floats_nonfinite(COX_F32, values, 0));
+    for (size_t i = 0; i < 24; i++) {
+        memset(values, 0, sizeof(values));
+        values[N - 1] = NAN;
+        values[places[i / 4]] = bad[i % 4];
+        assert_int_equal(places[i / 4], coxi_floats_nonfinite(COX_F32, values, N));
+        for (size_t f = 0; f < 2; f++) {
+            coxi_floats_narrow(formats[f].dtype, values, N, narrow);
+            assert_int_equal(places[i / 4],
+                             coxi_floats_nonfinite(formats[f].dtype, narrow, N));
+        }
+    }
+    values[N - 1] = values[0] =
+        3e38F; /* the largest that there are, all but infinite */
+    values[places[5]] = values[1] = values[255] = values[256] = -3e38F;
+    values[511] = values[699] = 1e-45F;
+    assert_int_equal(N, coxi_floats_nonfinite(COX_F32, values, N));
+}

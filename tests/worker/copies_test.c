@@ -1,0 +1,84 @@
+/* What a worker keeps of variables that it pulls: never older than it says. */
+#include "worker/copies.h"
+
+#include <string.h>
+
+#include "coxswain/types.h"
+#include "tests/test.h"
+
+static const struct coxi_shard shards[] = {{0, 0, 3}, {1, 3, 2}};
+static const struct coxi_variable variable = {.name = "v",
+                                              .dtype = COX_I32,
+                                              .rank = 1,
+                                              .shape = {5},
+                                              .shards = shards,
+                                              .n_shards = 2};
+static const int32_t older[] = {1, 1, 1};
+static const int32_t newer[] = {2, 2, 2};
+
+static void assert_read(struct coxi_copy *copy, size_t shard, uint64_t incarnation,
+                        int32_t expected)
+{
+    int32_t found[3] = {0};
+    assert_true(coxi_copy_read(copy, shard, incarnation, found));
+    for (size_t i = 0; i < shards[shard].count; i++) {
+        assert_int_equal(expected, found[i]);
+    }
+}
+
+TEST(copies_of_shards_have_versions_of_their_own)
+{
+    struct coxi_copies copies;
+    coxi_copies_init(&copies, 20);
+    struct coxi_copy *copy = coxi_copies_add(&copies, &variable);
+    assert_int_equal(1, coxi_copy_version(copy, 0, 70));
+    assert_int_equal(1, coxi_copy_version(copy, 1, 71));
+    coxi_copy_write(copy, 1, 71, 9, newer);
+    assert_int_equal(1, coxi_copy_version(copy, 0, 70));
+    assert_int_equal(9, coxi_copy_version(copy, 1, 71));
+    coxi_copy_write(copy, 0, 70, 4, older);
+    assert_read(copy, 0, 70, 1);
+    assert_read(copy, 1, 71, 2);
+    coxi_copies_fini(&copies);
+}
+
+TEST(copy_that_comes_late_does_not_take_the_place_of_a_newer_one)
+{
+    struct coxi_copies copies;
+    coxi_copies_init(&copies, 20);
+    struct coxi_copy *copy = coxi_copies_add(&copies, &variable);
+    coxi_copy_write(copy, 0, 70, 5, newer);
+    coxi_copy_write(copy, 0, 70, 4, older);
+    assert_int_equal(5, coxi_copy_version(copy, 0, 70));
+    assert_read(copy, 0, 70, 2);
+    coxi_copies_fini(&copies);
+}
+
+TEST(copy_of_another_incarnation_counts_for_nothing)
+{
+    int32_t found[3] = {7, 7, 7};
+    struct coxi_copies copies;
+    coxi_copies_init(&copies, 20);
+    struct coxi_copy *copy = coxi_copies_add(&copies, &variable);
+    coxi_copy_write(copy, 0, 70, 50, older);
+    assert_int_equal(1, coxi_copy_version(copy, 0, 71));
+    assert_false(coxi_copy_read(copy, 0, 71, found));
+    assert_int_equal(7, found[0]);
+    coxi_copy_write(copy, 0, 71, 2, newer); /* its versions begin anew */
+    assert_int_equal(2, coxi_copy_version(copy, 0, 71));
+    assert_read(copy, 0, 71, 2);
+    coxi_copies_fini(&copies);
+}
+
+TEST(copies_take_no_more_memory_than_they_may)
+{
+    struct coxi_copies copies;
+    coxi_copies_init(&copies, 45);
+    assert_non_null(coxi_copies_add(&copies, &variable));
+    assert_non_null(coxi_copies_add(&copies, &variable));
+    assert_null(coxi_copies_add(&copies, &variable));
+    coxi_copies_fini(&copies);
+    coxi_copies_init(&copies, 0);
+    assert_null(coxi_copies_add(&copies, &variable));
+    coxi_copies_fini(&copies);
+}

@@ -1,0 +1,130 @@
+/*
+ * See copies.h. A copy is never older than its version says: steps of several slots may pull
+ * a variable at the same time, and of what they bring the newest stays.
+ *
+ * Cost: one copy of the values each way, under the lock of that variable.
+ */
+#include "worker/copies.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/buffer.h"
+#include "common/sync.h"
+
+struct held {
+    uint64_t incarnation;
+    uint64_t version; /* 0: nothing is there */
+};
+
+struct coxi_copy {
+    struct coxi_copy *next;
+    const struct coxi_variable *variable;
+    size_t row_bytes;
+    pthread_mutex_t lock; /* guards the rest; leaf */
+    uint8_t *values;
+    struct held shards[];
+};
+
+void coxi_copies_init(struct coxi_copies *copies, size_t bytes_max)
+{
+    *copies = (struct coxi_copies){.bytes_max = bytes_max};
+    (void)pthread_mutex_init(&copies->lock, NULL);
+}
+
+static void copy_free(struct coxi_copy *copy)
+{
+    if (copy != NULL) {
+        (void)pthread_mutex_destroy(&copy->lock);
+        free(copy->values);
+        free(copy);
+    }
+}
+
+void coxi_copies_fini(struct coxi_copies *copies)
+{
+    while (copies->first != NULL) {
+        struct coxi_copy *copy = copies->first;
+        copies->first = copy->next;
+        copy_free(copy);
+    }
+    (void)pthread_mutex_destroy(&copies->lock);
+}
+
+static struct coxi_copy *copy_new(const struct coxi_variable *v)
+{
+    struct coxi_copy *copy =
+        calloc(1, sizeof(*copy) + v->n_shards * sizeof(*copy->shards));
+    if (copy == NULL) {
+        return NULL;
+    }
+    (void)pthread_mutex_init(&copy->lock, NULL);
+    copy->variable = v;
+    copy->row_bytes = coxi_variable_row_bytes(v);
+    copy->values = aligned_alloc(64, coxi_align(coxi_variable_bytes(v), 64));
+    if (copy->values == NULL) {
+        copy_free(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+struct coxi_copy *coxi_copies_add(struct coxi_copies *copies,
+                                  const struct coxi_variable *v)
+{
+    size_t bytes = coxi_variable_bytes(v);
+    struct coxi_copy *copy = NULL;
+    coxi_lock(&copies->lock);
+    if (bytes <= copies->bytes_max - copies->bytes) {
+        copy = copy_new(v);
+    }
+    if (copy != NULL) {
+        copies->bytes += bytes;
+        copy->next = copies->first;
+        copies->first = copy;
+    }
+    coxi_unlock(&copies->lock);
+    return copy;
+}
+
+static uint8_t *shard_values(const struct coxi_copy *copy, size_t i, size_t *ret_len)
+{
+    const struct coxi_shard *shard = &copy->variable->shards[i];
+    *ret_len = shard->count * copy->row_bytes;
+    return copy->values + shard->begin * copy->row_bytes;
+}
+
+uint64_t coxi_copy_version(struct coxi_copy *copy, size_t i, uint64_t incarnation)
+{
+    coxi_lock(&copy->lock);
+    struct held held = copy->shards[i];
+    coxi_unlock(&copy->lock);
+    return held.version != 0 && held.incarnation == incarnation ? held.version : 1;
+}
+
+bool coxi_copy_read(struct coxi_copy *copy, size_t i, uint64_t incarnation, void *to)
+{
+    size_t len;
+    const uint8_t *values = shard_values(copy, i, &len);
+    coxi_lock(&copy->lock);
+    bool is_there = copy->shards[i].incarnation == incarnation;
+    if (is_there) {
+        memcpy(to, values, len);
+    }
+    coxi_unlock(&copy->lock);
+    return is_there;
+}
+
+void coxi_copy_write(struct coxi_copy *copy, size_t i, uint64_t incarnation,
+                     uint64_t version, const void *from)
+{
+    size_t len;
+    uint8_t *values = shard_values(copy, i, &len);
+    coxi_lock(&copy->lock);
+    struct held *held = &copy->shards[i];
+    if (held->incarnation != incarnation || held->version < version) {
+        memcpy(values, from, len);
+        *held = (struct held){incarnation, version};
+    }
+    coxi_unlock(&copy->lock);
+}

@@ -1,0 +1,577 @@
+/*
+ * Pulls of a step: one request to each ps that has some of it, and what the answers bring
+ * put where it belongs.
+ *
+ * A pull is a fetch: in line for all ps (begin), under way, and over (wait), when it can be
+ * used again. Of listed rows each goes over the wire once; the i-th distinct one lands in
+ * the i-th place of the step's memory, and when all are there they are moved apart, from the
+ * last on, so that none is overwritten before it is read.
+ *
+ * Values of a pull that begins and is waited for in one call are received in the step's own
+ * memory where that is possible (one ps, one variable, in its own type), and else put there
+ * by the thread that brings them, many at once. Where the step goes on meanwhile they stay
+ * in memory of the fetch until it waits: it may have returned by the time they come.
+ *
+ * Threads: a slot; answers come on a ps client's thread, one for each part at a time.
+ *
+ * Cost: no allocation once an attempt's buffers have grown.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/floats.h"
+#include "common/sync.h"
+#include "worker/attempt_internal.h"
+
+/* A part of an answer: rows of one variable, and where they go. */
+struct piece {
+    const struct coxi_variable *variable;
+    uint8_t *to; /* the step's memory for the first of them, or, scattered, of row 0 */
+    size_t count;
+    size_t row_bytes;
+    bool scattered;         /* the places of its rows are listed ... */
+    size_t places;          /* ... from this one of the part's on */
+    struct coxi_copy *copy; /* of shard `shard`, or NULL: it is not kept */
+    size_t shard;
+    uint64_t version; /* that was asked for */
+};
+
+/* What goes to one ps and comes from there. */
+struct part {
+    struct coxi_psc_request request; /* first */
+    struct coxi_fetch *fetch;
+    struct iovec segment;
+    uint64_t incarnation;
+    struct coxi_buffer items;    /* struct coxi_pull_item */
+    struct coxi_buffer list;     /* u64: keys and row numbers */
+    struct coxi_buffer places;   /* u32: of the rows of scattered pieces */
+    struct coxi_buffer pieces;   /* what becomes of the answer */
+    size_t answer_len;           /* if all is sent */
+    struct coxi_buffer values;   /* the answer, where it has to wait ... */
+    struct coxi_buffer versions; /* ... u64, with what came along */
+};
+
+/* Rows that were listed more than once: which of those that came is the i-th. */
+struct doubled {
+    uint8_t *to;
+    size_t row_bytes;
+    size_t n;
+    size_t places; /* the first of the fetch's */
+};
+
+struct coxi_fetch {
+    struct coxi_attempt *attempt;
+    bool under_way;
+    bool at_once;
+    struct coxi_answers answers;
+    struct coxi_buffer places;  /* u32 */
+    struct coxi_buffer doubled; /* struct doubled */
+    struct part parts[];        /* of each ps */
+};
+
+/* ---- putting a request together */
+
+/* The type in which a variable's values come. */
+static uint32_t wire_dtype(const struct coxi_variable *v)
+{
+    return v->wire_dtype != 0 ? v->wire_dtype : v->dtype;
+}
+
+/* Bytes of `count` rows in the answer. */
+static size_t wire_bytes(const struct coxi_variable *v, size_t count, size_t row_bytes)
+{
+    return count * row_bytes / coxi_dtype_size(v->dtype) *
+           coxi_dtype_size(wire_dtype(v));
+}
+
+static int add_piece(struct part *part, uint64_t begin, const struct piece *piece)
+{
+    const struct coxi_pull_item item = {piece->variable->id, begin, piece->count,
+                                        piece->version};
+    int r = coxi_buffer_append_raw(&part->items, &item, sizeof(item));
+    if (r == 0) {
+        r = coxi_buffer_append_raw(&part->pieces, piece, sizeof(*piece));
+    }
+    part->answer_len += wire_bytes(piece->variable, piece->count, piece->row_bytes);
+    return r;
+}
+
+static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
+{
+    const struct coxi_variable *v = pull->variable->description;
+    bool all = pull->rows.form == COX_ROWS_ALL;
+    uint64_t begin = all ? 0 : pull->rows.begin;
+    uint64_t count = all ? coxi_variable_rows(v) : pull->rows.n;
+    struct piece piece = {.variable = v, .row_bytes = coxi_variable_row_bytes(v)};
+    if ((pull->flags & COX_PULL_CACHED) != 0) {
+        piece.copy = coxi_run_copy(fetch->attempt->run, pull->variable);
+    }
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < v->n_shards; i++) {
+        struct coxi_range range = coxi_shard_part(&v->shards[i], begin, count);
+        struct part *part = &fetch->parts[v->shards[i].ps];
+        if (range.count == 0) {
+            continue;
+        }
+        piece.to = (uint8_t *)pull->values + (range.begin - begin) * piece.row_bytes;
+        piece.count = range.count;
+        piece.shard = i;
+        piece.version = piece.copy == NULL
+                            ? 0
+                            : coxi_copy_version(piece.copy, i, part->incarnation);
+        r = add_piece(part, range.begin, &piece);
+    }
+    return r;
+}
+
+/* Room for what a ps has of the listed rows, and the piece for it. */
+static int open_list(struct part *part, const struct piece *all, size_t count)
+{
+    struct piece piece = *all;
+    piece.count = count;
+    piece.places = part->places.len / sizeof(uint32_t);
+    bool is_table = piece.variable->kind == COXI_KIND_TABLE;
+    int r = coxi_buffer_reserve(&part->list, count * sizeof(uint64_t));
+    if (r == 0 && piece.scattered) {
+        r = coxi_buffer_reserve(&part->places, count * sizeof(uint32_t));
+    }
+    return r == 0 ? add_piece(part, is_table ? 0 : COXI_ROWS_LISTED, &piece) : r;
+}
+
+/* Lists each row for its ps, with its place. */
+static void put_lists(struct coxi_fetch *fetch, const struct coxi_spread *spread)
+{
+    const uint64_t *distinct = coxi_spread_distinct(spread);
+    if (spread->one) {
+        struct coxi_buffer *list = &fetch->parts[spread->ps].list;
+        size_t len = spread->n_distinct * sizeof(*distinct);
+        memcpy(list->data + list->len, distinct, len);
+        list->len += len;
+        return;
+    }
+    for (size_t i = 0; i < spread->n_distinct; i++) {
+        struct part *part = &fetch->parts[coxi_spread_home(spread, i).ps];
+        uint32_t place = (uint32_t)i;
+        memcpy(part->list.data + part->list.len, &distinct[i], sizeof(*distinct));
+        memcpy(part->places.data + part->places.len, &place, sizeof(place));
+        part->list.len += sizeof(*distinct);
+        part->places.len += sizeof(place);
+    }
+}
+
+static int pull_listed(struct coxi_fetch *fetch, const struct cox_pull *pull)
+{
+    struct coxi_attempt *attempt = fetch->attempt;
+    const struct coxi_variable *v = pull->variable->description;
+    struct coxi_spread *spread = &attempt->spread;
+    struct doubled doubled = {
+        .to = pull->values,
+        .row_bytes = coxi_variable_row_bytes(v),
+        .n = pull->rows.n,
+        .places = fetch->places.len / sizeof(uint32_t),
+    };
+    if (pull->rows.n == 0) {
+        return 0;
+    }
+    int r = coxi_spread_rows(spread, v, attempt->n_targets, pull->rows.keys,
+                             pull->rows.n, &fetch->places);
+    const struct piece piece = {.variable = v,
+                                .to = pull->values,
+                                .row_bytes = doubled.row_bytes,
+                                .scattered = !spread->one};
+    for (uint32_t p = 0; r == 0 && p < attempt->n_targets; p++) {
+        size_t count = coxi_spread_count(spread, p);
+        if (count > 0) {
+            r = open_list(&fetch->parts[p], &piece, count);
+        }
+    }
+    if (r == 0) {
+        put_lists(fetch, spread);
+        if (spread->n_distinct < pull->rows.n) {
+            r = coxi_buffer_append_raw(&fetch->doubled, &doubled, sizeof(doubled));
+        }
+    }
+    return r;
+}
+
+static int add_pull(struct coxi_fetch *fetch, const struct cox_pull *pull)
+{
+    const struct coxi_variable *v = pull->variable->description;
+    bool all = pull->rows.form == COX_ROWS_ALL;
+    int r = coxi_rows_check(v, &pull->rows);
+    if (r != 0) {
+        return r;
+    }
+    if (pull->values == NULL && (all || pull->rows.n > 0)) {
+        return coxi_error(COX_EINVAL, "a pull of '%s' has no place for its values",
+                          v->name);
+    }
+    if (pull->flags > COX_PULL_CACHED || (pull->flags != 0 && !all)) {
+        return coxi_error(COX_EINVAL,
+                          "a pull of '%s': flags %#x, which only a dense variable "
+                          "that is pulled whole can have",
+                          v->name, pull->flags);
+    }
+    return pull->rows.form == COX_ROWS_LISTED ? pull_listed(fetch, pull)
+                                              : pull_range(fetch, pull);
+}
+
+/* ---- answers */
+
+/* Puts values as they come where they belong. */
+static void put_values(const struct piece *piece, const uint8_t *from, size_t bytes,
+                       uint8_t *to)
+{
+    const struct coxi_variable *v = piece->variable;
+    if (wire_dtype(v) != v->dtype) {
+        coxi_floats_widen(v->wire_dtype, from, bytes / sizeof(float), to);
+    } else if (from != to) {
+        memcpy(to, from, bytes);
+    }
+}
+
+static void put_rows(const struct part *part, const struct piece *piece,
+                     const uint8_t *from)
+{
+    const uint32_t *places =
+        (const uint32_t *)(const void *)part->places.data + piece->places;
+    size_t wire_row = wire_bytes(piece->variable, 1, piece->row_bytes);
+    for (size_t i = 0; i < piece->count; i++) {
+        put_values(piece, from + i * wire_row, piece->row_bytes,
+                   piece->to + places[i] * piece->row_bytes);
+    }
+}
+
+/* The ps has sent nothing, for the copy that is kept is as new as its own. */
+static int put_copy(const struct part *part, const struct piece *piece)
+{
+    return coxi_copy_read(piece->copy, piece->shard, part->incarnation, piece->to)
+               ? 0
+               : coxi_error(COX_EPSLOST, "a ps was restarted while '%s' was pulled",
+                            piece->variable->name);
+}
+
+static bool is_unchanged(const struct piece *piece, const uint64_t *versions, size_t i)
+{
+    return piece->version != 0 && versions[i] == piece->version;
+}
+
+/* COX_EPROTO unless the answer is as long as its versions say. */
+static int check_answer(const struct part *part, size_t len, const uint64_t *versions,
+                        size_t n_versions)
+{
+    const struct piece *pieces = (const struct piece *)(void *)part->pieces.data;
+    size_t n = part->pieces.len / sizeof(*pieces);
+    size_t expected = part->answer_len;
+    for (size_t i = 0; i < n; i++) {
+        if (pieces[i].version != 0 && n_versions != n) {
+            return coxi_error(COX_EPROTO, "the ps answered a pull without versions");
+        }
+        if (is_unchanged(&pieces[i], versions, i)) {
+            expected -=
+                wire_bytes(pieces[i].variable, pieces[i].count, pieces[i].row_bytes);
+        }
+    }
+    return len == expected
+               ? 0
+               : coxi_error(COX_EPROTO,
+                            "the ps answered a pull with another number of bytes");
+}
+
+/* Moves an answer to where its pieces belong. */
+static int deliver(const struct part *part, const uint8_t *from,
+                   const uint64_t *versions)
+{
+    const struct piece *pieces = (const struct piece *)(void *)part->pieces.data;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < part->pieces.len / sizeof(*pieces); i++) {
+        const struct piece *piece = &pieces[i];
+        if (is_unchanged(piece, versions, i)) {
+            r = put_copy(part, piece);
+            continue;
+        }
+        if (piece->scattered) {
+            put_rows(part, piece, from);
+        } else {
+            put_values(piece, from, piece->count * piece->row_bytes, piece->to);
+        }
+        if (piece->copy != NULL) {
+            coxi_copy_write(piece->copy, piece->shard, part->incarnation, versions[i],
+                            piece->to);
+        }
+        from += wire_bytes(piece->variable, piece->count, piece->row_bytes);
+    }
+    return r;
+}
+
+/* Keeps an answer until the step waits for it. */
+static int keep(struct part *part, const uint8_t *from, size_t len,
+                const uint64_t *versions, size_t n_versions)
+{
+    part->versions.len = 0;
+    int r = coxi_buffer_append_raw(&part->versions, versions,
+                                   n_versions * sizeof(*versions));
+    if (r == 0 && from != part->values.data) {
+        memcpy(part->values.data, from, len); /* room for answer_len */
+    }
+    return r;
+}
+
+static void answered(struct coxi_psc_request *request, int code,
+                     const struct coxi_message *answer, void *payload, size_t len)
+{
+    struct part *part = (struct part *)request;
+    struct coxi_fetch *fetch = part->fetch;
+    const char *text = coxi_error_text();
+    if (code == 0 && answer->kind != COXI_PULLED) {
+        code = COX_EPROTO;
+        text = "the ps answered a pull with something else";
+    } else if (code == 0 && answer->status.code != 0) {
+        code = answer->status.code;
+        text = answer->status.message;
+    } else if (code == 0) {
+        const uint64_t *versions = answer->status.versions;
+        size_t n_versions = answer->status.n_versions;
+        /* Where it has been received where it should be, that is `into`. */
+        bool received = request->into != NULL && len == request->into_len;
+        const uint8_t *from = received ? request->into : payload;
+        code = check_answer(part, len, versions, n_versions);
+        if (code == 0) {
+            code = fetch->at_once ? deliver(part, from, versions)
+                                  : keep(part, from, len, versions, n_versions);
+        }
+        text = coxi_error_text();
+    }
+    coxi_attempt_answered(fetch->attempt, &fetch->answers, code, text);
+}
+
+/* ---- a fetch's life */
+
+/* Where an answer can be received: in the step's memory, where it is as it has to be there,
+ * or in memory of its own, where it has to wait. */
+static int choose_place(struct part *part, bool at_once)
+{
+    const struct piece *only = (const struct piece *)(void *)part->pieces.data;
+    part->request.into = NULL;
+    part->request.into_len = part->answer_len;
+    if (!at_once) {
+        part->values.len = 0;
+        int r = coxi_buffer_reserve(&part->values, part->answer_len);
+        part->request.into = part->values.data;
+        return r;
+    }
+    if (part->pieces.len == sizeof(*only) && !only->scattered &&
+        wire_dtype(only->variable) == only->variable->dtype) {
+        part->request.into = only->to;
+    }
+    return 0;
+}
+
+static int submit(struct coxi_fetch *fetch, uint32_t ps)
+{
+    struct coxi_run *run = fetch->attempt->run;
+    struct part *part = &fetch->parts[ps];
+    part->segment = (struct iovec){part->list.data, part->list.len};
+    part->request = (struct coxi_psc_request){
+        .payload = &part->segment,
+        .n_payload = part->list.len > 0 ? 1 : 0,
+        .answer_len = part->answer_len,
+        .done = answered,
+    };
+    int r = choose_place(part, fetch->at_once);
+    struct coxi_message message = {.kind = COXI_PULL};
+    message.pull = (struct coxi_pull){
+        .session = run->session,
+        .incarnation = part->incarnation,
+        .items = (const struct coxi_pull_item *)(void *)part->items.data,
+        .n_items = part->items.len / sizeof(struct coxi_pull_item),
+        .narrow = true,
+    };
+    return r == 0 ? coxi_psc_submit(run->ps[ps], &message, &part->request, false) : r;
+}
+
+static void submit_all(struct coxi_fetch *fetch)
+{
+    struct coxi_attempt *attempt = fetch->attempt;
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+        if (fetch->parts[p].items.len == 0) {
+            continue;
+        }
+        coxi_attempt_expect(attempt, &fetch->answers);
+        int r = submit(fetch, p);
+        if (r != 0) {
+            coxi_attempt_answered(attempt, &fetch->answers, r, coxi_error_text());
+        }
+    }
+}
+
+static void fetch_reset(struct coxi_fetch *fetch, bool at_once)
+{
+    struct coxi_attempt *attempt = fetch->attempt;
+    fetch->at_once = at_once;
+    fetch->places.len = fetch->doubled.len = 0;
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+        struct part *part = &fetch->parts[p];
+        part->items.len = part->list.len = 0;
+        part->places.len = part->pieces.len = 0;
+        part->answer_len = 0;
+        part->incarnation = atomic_load(&attempt->run->ps_incarnations[p]);
+    }
+}
+
+static int fetch_new(struct coxi_attempt *attempt, struct coxi_fetch **ret)
+{
+    struct coxi_fetch *fetch =
+        calloc(1, sizeof(*fetch) + attempt->n_targets * sizeof(*fetch->parts));
+    if (fetch == NULL) {
+        return coxi_error_memory("a pull");
+    }
+    fetch->attempt = attempt;
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+        fetch->parts[p].fetch = fetch;
+    }
+    *ret = fetch;
+    return 0;
+}
+
+/* One that is not under way: the last is for pulls that are waited for at once. */
+static int fetch_take(struct coxi_attempt *attempt, bool at_once,
+                      struct coxi_fetch **ret)
+{
+    size_t first = at_once ? COXI_PULLS_MAX : 0;
+    size_t end = at_once ? COXI_FETCHES_MAX : COXI_PULLS_MAX;
+    for (size_t i = first; i < end; i++) {
+        struct coxi_fetch **fetch = &attempt->fetches[i];
+        if (*fetch == NULL || !(*fetch)->under_way) {
+            int r = *fetch == NULL ? fetch_new(attempt, fetch) : 0;
+            *ret = *fetch;
+            return r;
+        }
+    }
+    return coxi_error(COX_ELIMIT,
+                      "%d pulls of this step are under way: wait for one of them",
+                      COXI_PULLS_MAX);
+}
+
+int coxi_pull_begin(struct coxi_attempt *attempt, const struct cox_pull *pulls,
+                    size_t n_pulls, bool at_once, struct coxi_fetch **ret)
+{
+    struct coxi_fetch *fetch = NULL;
+    int r = coxi_attempt_check(attempt);
+    if (r == 0) {
+        r = fetch_take(attempt, at_once, &fetch);
+    }
+    if (r != 0) {
+        return r;
+    }
+    fetch_reset(fetch, at_once);
+    for (size_t i = 0; r == 0 && i < n_pulls; i++) {
+        r = add_pull(fetch, &pulls[i]);
+    }
+    if (r != 0) {
+        return r;
+    }
+    coxi_run_flush_reports(attempt->run); /* this may take a while */
+    fetch->under_way = true;
+    submit_all(fetch);
+    *ret = fetch;
+    return 0;
+}
+
+/* Moves rows apart that were asked for more than once. */
+static void move_apart(const struct coxi_fetch *fetch)
+{
+    const struct doubled *all = (const struct doubled *)(void *)fetch->doubled.data;
+    for (size_t d = 0; d < fetch->doubled.len / sizeof(*all); d++) {
+        const uint32_t *places =
+            (const uint32_t *)(void *)fetch->places.data + all[d].places;
+        for (size_t i = all[d].n; i-- > 0;) {
+            if (places[i] != i) {
+                memcpy(all[d].to + i * all[d].row_bytes,
+                       all[d].to + places[i] * all[d].row_bytes, all[d].row_bytes);
+            }
+        }
+    }
+}
+
+static int deliver_kept(const struct coxi_fetch *fetch)
+{
+    int r = 0;
+    for (uint32_t p = 0; r == 0 && p < fetch->attempt->n_targets; p++) {
+        const struct part *part = &fetch->parts[p];
+        if (part->items.len > 0) {
+            r = deliver(part, part->values.data,
+                        (const uint64_t *)(void *)part->versions.data);
+        }
+    }
+    return r;
+}
+
+static bool is_under_way(const struct coxi_attempt *attempt,
+                         const struct coxi_fetch *fetch)
+{
+    bool is = false;
+    for (size_t i = 0; i < COXI_FETCHES_MAX; i++) {
+        is = is || (fetch != NULL && attempt->fetches[i] == fetch && fetch->under_way);
+    }
+    return is;
+}
+
+/*
+ * A pull that is under way is waited for although its step is cancelled: its answer may be
+ * on its way into the step's memory. A ps that lives answers soon; for others there is the
+ * grace.
+ */
+int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch)
+{
+    if (!is_under_way(attempt, fetch)) {
+        return coxi_error(COX_EINVAL, "this pull is not under way");
+    }
+    int r = coxi_attempt_wait(attempt, &fetch->answers);
+    fetch->under_way = false;
+    if (r == 0 && !fetch->at_once) {
+        r = deliver_kept(fetch);
+    }
+    if (r == COX_EPSLOST || r == COX_EFENCED) {
+        attempt->lost = r;
+    }
+    if (r == 0) {
+        move_apart(fetch);
+        r = coxi_attempt_check(attempt);
+    }
+    return r;
+}
+
+void coxi_pulls_end(struct coxi_attempt *attempt)
+{
+    for (size_t i = 0; i < COXI_FETCHES_MAX; i++) {
+        struct coxi_fetch *fetch = attempt->fetches[i];
+        if (fetch != NULL && fetch->under_way) {
+            (void)coxi_attempt_wait(attempt, &fetch->answers);
+            fetch->under_way = false;
+        }
+    }
+}
+
+void coxi_pulls_free(struct coxi_attempt *attempt)
+{
+    for (size_t i = 0; i < COXI_FETCHES_MAX; i++) {
+        struct coxi_fetch *fetch = attempt->fetches[i];
+        for (uint32_t p = 0; fetch != NULL && p < attempt->n_targets; p++) {
+            struct part *part = &fetch->parts[p];
+            coxi_buffer_fini(&part->items);
+            coxi_buffer_fini(&part->list);
+            coxi_buffer_fini(&part->places);
+            coxi_buffer_fini(&part->pieces);
+            coxi_buffer_fini(&part->values);
+            coxi_buffer_fini(&part->versions);
+        }
+        if (fetch != NULL) {
+            coxi_buffer_fini(&fetch->places);
+            coxi_buffer_fini(&fetch->doubled);
+        }
+        free(fetch);
+    }
+}

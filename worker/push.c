@@ -1,0 +1,265 @@
+/*
+ * Updates of a step, collected for each ps in the form in which they are sent: what lists
+ * the rows, then their values, gradients in the variable's wire type. Values of equal rows
+ * in one call are combined, so that a row goes over the wire once.
+ *
+ * Gradients are looked at for numbers that are not finite in the form in which they leave,
+ * piece by piece while that is in the cache: a sum, or a rounding, may be what overflows.
+ * A ps looks no more.
+ *
+ * Threads: a slot. Cost: one copy of what is pushed, which adds up, converts and checks; no
+ * allocation once an attempt's buffers have grown.
+ */
+#include <string.h>
+
+#include "common/dtype.h"
+#include "common/elements.h"
+#include "common/error.h"
+#include "common/floats.h"
+#include "worker/attempt_internal.h"
+
+enum { PIECE = 4096 }; /* numbers: with their copy they fit a first cache */
+
+/* An update that is being collected. */
+struct update {
+    const struct coxi_variable *variable;
+    enum coxi_op op;
+    uint32_t dtype; /* in which the values leave */
+    bool guarded;   /* all have to be finite */
+    size_t row_bytes;
+};
+
+static struct update update_of(const struct coxi_variable *v, enum coxi_op op)
+{
+    bool narrow = op == COXI_OP_GRADIENT && v->wire_dtype != 0;
+    return (struct update){
+        .variable = v,
+        .op = op,
+        .dtype = narrow ? v->wire_dtype : v->dtype,
+        .guarded = op == COXI_OP_GRADIENT && v->nonfinite == COXI_NONFINITE_REJECT,
+        .row_bytes = coxi_variable_row_bytes(v),
+    };
+}
+
+static int nonfinite(const struct coxi_attempt *attempt, const struct coxi_variable *v,
+                     uint64_t row)
+{
+    bool is_table = v->kind == COXI_KIND_TABLE;
+    return coxi_error(
+        COX_ENONFINITE, "step '%s': the gradient of %s '%s', %s %llu, is not finite%s",
+        attempt->function->name, is_table ? "table" : "variable", v->name,
+        is_table ? "key" : "row", (unsigned long long)row,
+        v->wire_dtype == 0 ? "" : " (in the type in which it would be sent)");
+}
+
+/* Room for `count` rows at the end of what goes to `target`: where their list and their
+ * values begin. Values take their own type there at first. */
+static int open_update(struct coxi_target *target, const struct update *update,
+                       uint64_t begin, size_t count, size_t list_len)
+{
+    struct coxi_buffer *payload = &target->update_payload;
+    const struct coxi_update head = {update->variable->id, update->op, begin, count};
+    int r = coxi_buffer_append_raw(&target->updates, &head, sizeof(head));
+    if (r == 0) {
+        r = coxi_buffer_reserve(payload,
+                                list_len + coxi_align(count * update->row_bytes, 8));
+    }
+    target->list_at = payload->len;
+    target->values_at = payload->len + list_len;
+    return r;
+}
+
+/*
+ * Puts `bytes` of values (`from`: where they are, which may be there already) into their
+ * place as they leave. Returns the first number that may not leave, or how many there are.
+ */
+static size_t put_values(struct coxi_target *target, const struct update *update,
+                         const uint8_t *from, size_t bytes)
+{
+    uint8_t *to = target->update_payload.data + target->values_at;
+    size_t size = coxi_dtype_size(update->variable->dtype);
+    size_t wire_size = coxi_dtype_size(update->dtype);
+    size_t n = bytes / size;
+    size_t bad = n;
+    for (size_t at = 0; at < n && bad == n; at += PIECE) {
+        size_t count = n - at < PIECE ? n - at : PIECE;
+        uint8_t *piece = to + at * wire_size;
+        if (wire_size != size) {
+            coxi_floats_narrow(update->dtype, from + at * size, count, piece);
+        } else if (from != to) {
+            memcpy(piece, from + at * size, count * size);
+        }
+        if (update->guarded) {
+            size_t first = coxi_floats_nonfinite(update->dtype, piece, count);
+            bad = first < count ? at + first : n;
+        }
+    }
+    size_t len = n * wire_size;
+    memset(to + len, 0, coxi_align(len, 8) - len);
+    target->update_payload.len = target->values_at + coxi_align(len, 8);
+    return bad;
+}
+
+/* ---- ranges of rows of a dense variable: a part of them for each shard */
+
+static int update_range(struct coxi_attempt *attempt, const struct update *update,
+                        uint64_t begin, uint64_t count, const uint8_t *values)
+{
+    const struct coxi_variable *v = update->variable;
+    size_t numbers = update->row_bytes / coxi_dtype_size(v->dtype);
+    for (size_t i = 0; i < v->n_shards; i++) {
+        struct coxi_range part = coxi_shard_part(&v->shards[i], begin, count);
+        if (part.count == 0) {
+            continue;
+        }
+        struct coxi_target *target = &attempt->targets[v->shards[i].ps];
+        int r = open_update(target, update, part.begin, part.count, 0);
+        if (r != 0) {
+            return r;
+        }
+        size_t bytes = part.count * update->row_bytes;
+        size_t bad = put_values(
+            target, update, values + (part.begin - begin) * update->row_bytes, bytes);
+        if (bad < part.count * numbers) {
+            return nonfinite(attempt, v, part.begin + bad / numbers);
+        }
+    }
+    return 0;
+}
+
+/* ---- listed rows */
+
+static uint8_t *row_at(const struct coxi_attempt *attempt, const struct update *update,
+                       struct coxi_home home)
+{
+    const struct coxi_target *target = &attempt->targets[home.ps];
+    return target->update_payload.data + target->values_at +
+           home.row * update->row_bytes;
+}
+
+/* Each row's first values, then what else is said of it. */
+static void combine_values(struct coxi_attempt *attempt, const struct update *update,
+                           const uint32_t *places, size_t n, const uint8_t *values)
+{
+    const struct coxi_spread *spread = &attempt->spread;
+    enum coxi_op op = update->op == COXI_OP_GRADIENT ? COXI_OP_ADD : update->op;
+    size_t n_seen = 0;
+    for (size_t i = 0; i < n; i++, values += update->row_bytes) {
+        uint8_t *to = row_at(attempt, update, coxi_spread_home(spread, places[i]));
+        if (places[i] == n_seen) {
+            memcpy(to, values, update->row_bytes);
+            n_seen++;
+        } else {
+            coxi_elements_combine(update->variable->dtype, op, to, values,
+                                  update->row_bytes);
+        }
+    }
+}
+
+static void put_lists(struct coxi_attempt *attempt)
+{
+    const struct coxi_spread *spread = &attempt->spread;
+    const uint64_t *distinct = coxi_spread_distinct(spread);
+    for (size_t i = 0; i < spread->n_distinct; i++) {
+        struct coxi_home home = coxi_spread_home(spread, i);
+        struct coxi_target *target = &attempt->targets[home.ps];
+        uint8_t *list = target->update_payload.data + target->list_at;
+        ((uint64_t *)(void *)list)[home.row] = distinct[i];
+    }
+}
+
+/* Puts what has been combined for a ps into the form in which it leaves. */
+static int finish_list(struct coxi_attempt *attempt, const struct update *update,
+                       uint32_t ps, const uint8_t *values)
+{
+    struct coxi_target *target = &attempt->targets[ps];
+    const struct coxi_variable *v = update->variable;
+    size_t count = coxi_spread_count(&attempt->spread, ps);
+    size_t numbers = update->row_bytes / coxi_dtype_size(v->dtype);
+    if (values == NULL) {
+        values = target->update_payload.data + target->values_at;
+    }
+    size_t bad = put_values(target, update, values, count * update->row_bytes);
+    const uint64_t *list =
+        (const uint64_t *)(void *)(target->update_payload.data + target->list_at);
+    return bad < count * numbers ? nonfinite(attempt, v, list[bad / numbers]) : 0;
+}
+
+static int update_listed(struct coxi_attempt *attempt, const struct update *update,
+                         const uint64_t *keys, size_t n, const uint8_t *values)
+{
+    const struct coxi_variable *v = update->variable;
+    struct coxi_spread *spread = &attempt->spread;
+    attempt->places.len = 0;
+    int r = coxi_spread_rows(spread, v, attempt->n_targets, keys, n, &attempt->places);
+    for (uint32_t p = 0; r == 0 && p < attempt->n_targets; p++) {
+        size_t count = coxi_spread_count(spread, p);
+        if (count > 0) {
+            r = open_update(&attempt->targets[p], update,
+                            v->kind == COXI_KIND_TABLE ? 0 : COXI_ROWS_LISTED, count,
+                            count * sizeof(*keys));
+        }
+    }
+    if (r != 0) {
+        return r;
+    }
+    put_lists(attempt);
+    /* Nothing to combine or to sort: the values go where they belong at once. */
+    bool as_it_is = spread->one && spread->n_distinct == n;
+    if (!as_it_is) {
+        combine_values(attempt, update, (const uint32_t *)(void *)attempt->places.data,
+                       n, values);
+    }
+    for (uint32_t p = 0; r == 0 && p < attempt->n_targets; p++) {
+        if (coxi_spread_count(spread, p) > 0) {
+            r = finish_list(attempt, update, p, as_it_is ? values : NULL);
+        }
+    }
+    return r;
+}
+
+/* ---- any update */
+
+static int check_op(const struct coxi_variable *v, uint32_t op)
+{
+    if (op > COXI_OP_MAX) {
+        return coxi_error(COX_EINVAL, "%u is no update", op);
+    }
+    if (op == COXI_OP_GRADIENT) {
+        return v->optimizer.kind != COXI_OPTIMIZER_NONE
+                   ? 0
+                   : coxi_error(COX_EINVAL,
+                                "'%s' takes no gradients: it has no optimizer",
+                                v->name);
+    }
+    return coxi_elements_take(v->dtype, (enum coxi_op)op)
+               ? 0
+               : coxi_error(COX_EINVAL,
+                            "'%s' is only assigned: its type %s has no arithmetic",
+                            v->name, coxi_dtype_name(v->dtype));
+}
+
+int coxi_push(struct coxi_attempt *attempt, const struct coxi_variable *v, uint32_t op,
+              const struct cox_rows *rows, const void *values)
+{
+    int r = check_op(v, op);
+    if (r == 0) {
+        r = coxi_rows_check(v, rows);
+    }
+    if (r == 0 && values == NULL && (rows->form == COX_ROWS_ALL || rows->n > 0)) {
+        r = coxi_error(COX_EINVAL, "an update of '%s' has no values", v->name);
+    }
+    if (r != 0) {
+        return r;
+    }
+    const struct update update = update_of(v, (enum coxi_op)op);
+    switch ((enum cox_rows_form)rows->form) {
+    case COX_ROWS_ALL:
+        return update_range(attempt, &update, 0, coxi_variable_rows(v), values);
+    case COX_ROWS_SLICE:
+        return update_range(attempt, &update, rows->begin, rows->n, values);
+    case COX_ROWS_LISTED:
+        break;
+    }
+    return update_listed(attempt, &update, rows->keys, rows->n, values);
+}
