@@ -92,6 +92,7 @@ void bench_wire(struct bench *bench);
 void bench_pull(struct bench *bench);
 void bench_push(struct bench *bench);
 void bench_tail(struct bench *bench);
+void bench_sparse(struct bench *bench);
 void bench_schedule(struct bench *bench);
 void bench_train(struct bench *bench);
 void bench_scale(struct bench *bench);

@@ -29,9 +29,10 @@ static const struct {
 } cases[] = {
     {"wire", bench_wire},         {"pull", bench_pull},
     {"push", bench_push},         {"tail", bench_tail},
+    {"sparse", bench_sparse},     {"table", bench_table},
     {"schedule", bench_schedule}, {"train", bench_train},
     {"recovery", bench_recovery}, {"footprint", bench_footprint},
-    {"scale", bench_scale},       {"table", bench_table},
+    {"scale", bench_scale},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -105,14 +106,13 @@ static const struct coxi_option options[] = {
 static const struct coxi_program program = {
     .name = "coxswain-bench",
     .usage = "[options] CASE ... | --all",
-    .summary = "Measures Coxswain on this host. Cases: wire (links), pull, push (a "
-               "ps), tail (a "
-               "busy\nps), schedule (closures), train (the click model), recovery "
-               "(workers that "
-               "die),\nfootprint (idle processes, memory), scale (many workers), table "
-               "(rows in "
-               "one\nthread).\n"
-               "Each measurement has a baseline, measured in turn with it, or a bound.",
+    .summary =
+        "Measures Coxswain on this host. Cases: wire (links), pull, push (a ps), tail "
+        "(a "
+        "busy\nps), sparse (rows of tables), table (the same in one thread), schedule "
+        "(closures),\ntrain (the click model), recovery (workers that die), footprint "
+        "(idle processes,\nmemory), scale (many workers).\n"
+        "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,
     .options = options,
@@ -413,8 +413,8 @@ int main(int argc, char **argv)
     }
     if (r == 0 && rest == argc && !config.all) {
         r = coxi_error(COX_EINVAL,
-                       "which case? wire, pull, push, tail, schedule, "
-                       "train, recovery, footprint, scale, table, or --all");
+                       "which case? wire, pull, push, tail, sparse, table, schedule, "
+                       "train, recovery, footprint, scale, or --all");
     }
     for (int i = rest; r == 0 && i < argc; i++) {
         r = is_case(argv[i]) ? 0

@@ -156,7 +156,6 @@ struct flight {
     struct iovec segments[2];
     uint8_t *into; /* of a pull */
     uint64_t closure;
-    uint32_t rows;
 };
 
 /* Of the thread that receives, but for what is atomic or guarded. */
@@ -169,15 +168,9 @@ struct pair_run {
     atomic_bool going;
     atomic_int_least64_t n_left; /* requests that may still be sent */
     uint64_t n_done;
-    uint64_t n_rows;
     size_t n_posted; /* the posting thread's */
     int n_flying;    /* guarded by pair->lock */
 };
-
-static size_t max_count(const struct pair_load *load)
-{
-    return load->keys != NULL ? load->stride : load->count;
-}
 
 static void done(struct coxi_psc_request *request, int code,
                  const struct coxi_message *answer, void *payload, size_t len);
@@ -186,17 +179,14 @@ static void fill(struct pair_run *run, struct flight *flight)
 {
     const struct pair_load *load = &run->load;
     size_t n = 0;
-    flight->rows = (uint32_t)load->count;
     if (load->keys != NULL) {
-        flight->rows =
-            load->counts != NULL ? load->counts[run->set] : (uint32_t)load->count;
         flight->segments[n++] = (struct iovec){
-            (void *)(uintptr_t)(load->keys + run->set * load->stride),
-            flight->rows * sizeof(uint64_t),
+            (void *)(uintptr_t)(load->keys + run->set * load->count),
+            load->count * sizeof(uint64_t),
         };
         run->set = (run->set + 1) % load->n_sets;
     }
-    size_t bytes = flight->rows * load->row_bytes;
+    size_t bytes = load->count * load->row_bytes;
     if (load->push) {
         flight->segments[n++] = (struct iovec){run->values, coxi_align(bytes, 8)};
     }
@@ -217,8 +207,9 @@ static void send_next(struct pair_run *run, struct flight *flight, bool later)
     struct coxi_message message = {.kind = COXI_PULL};
     fill(run, flight);
     struct coxi_pull_item item = {.variable = run->load.variable,
-                                  .count = flight->rows};
-    struct coxi_update update = {run->load.variable, COXI_OP_GRADIENT, 0, flight->rows};
+                                  .count = run->load.count};
+    struct coxi_update update = {run->load.variable, COXI_OP_GRADIENT, 0,
+                                 run->load.count};
     if (run->load.push) {
         flight->closure = take_closure(pair);
         message.kind = COXI_COMMIT;
@@ -280,7 +271,6 @@ static void done(struct coxi_psc_request *request, int code,
         bench_die("an answer of %zu bytes", len);
     }
     run->n_done++;
-    run->n_rows += flight->rows;
     if (run->load.push) {
         advance(run->pair, flight->closure);
     }
@@ -308,7 +298,7 @@ void pair_run_open(struct pair *pair, const struct pair_load *load,
                    struct pair_run **ret)
 {
     struct pair_run *run = calloc(1, sizeof(*run));
-    size_t bytes = max_count(load) * load->row_bytes;
+    size_t bytes = load->count * load->row_bytes;
     if (run == NULL) {
         bench_die("out of memory");
     }
@@ -318,6 +308,9 @@ void pair_run_open(struct pair *pair, const struct pair_load *load,
         bench_die("out of memory");
     }
     run->values = load->push ? memory(bytes + sizeof(uint64_t)) : NULL;
+    for (size_t i = 0; load->push && i < bytes / sizeof(float); i++) {
+        ((float *)(void *)run->values)[i] = 0.001f;
+    }
     for (int i = 0; i < load->outstanding; i++) {
         run->flights[i].run = run;
         run->flights[i].into = load->push ? NULL : memory(bytes);
@@ -338,7 +331,6 @@ void pair_run_close(struct pair_run *run)
 static void start(struct pair_run *run, int64_t n_requests)
 {
     run->n_done = 0;
-    run->n_rows = 0;
     atomic_store(&run->going, true);
     atomic_store(&run->n_left, n_requests);
     coxi_lock(&run->pair->lock);
@@ -391,8 +383,7 @@ static struct bench_sample cpu_since(const struct pair *pair, double cpu, double
     };
 }
 
-struct bench_sample pair_run_for(struct pair_run *run, double seconds,
-                                 uint64_t *ret_rows)
+struct bench_sample pair_run_for(struct pair_run *run, double seconds)
 {
     double cpu = pair_cpu(run->pair);
     double cpu_ps = pair_cpu_ps(run->pair);
@@ -407,9 +398,6 @@ struct bench_sample pair_run_for(struct pair_run *run, double seconds,
     double took = bench_now() - before;
     struct bench_sample sample = cpu_since(run->pair, cpu, cpu_ps, n);
     sample.value = (double)n / took;
-    if (ret_rows != NULL) {
-        *ret_rows = run->n_rows;
-    }
     return sample;
 }
 

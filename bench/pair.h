@@ -49,11 +49,9 @@ uint32_t pair_table(struct pair *pair, uint64_t columns,
 struct pair_load {
     bool push;
     uint32_t variable;
-    uint64_t count;         /* rows of the dense variable, keys of a request */
-    const uint64_t *keys;   /* n_sets times `stride`, used in turn; NULL: dense */
-    const uint32_t *counts; /* keys in each set; NULL: `count` in all */
+    uint64_t count;       /* rows of the dense variable, keys of a request */
+    const uint64_t *keys; /* n_sets times `count`, used in turn; NULL: dense */
     size_t n_sets;
-    size_t stride;
     size_t row_bytes;
     int outstanding;
     void (*answered)(void *arg); /* on the receiving thread, for each; or NULL */
@@ -67,10 +65,8 @@ void pair_run_open(struct pair *pair, const struct pair_load *load,
                    struct pair_run **ret);
 void pair_run_close(struct pair_run *run);
 
-/* Requests for about `seconds`; *ret_rows: how many rows they were about. `value` is
- * requests a second. */
-struct bench_sample pair_run_for(struct pair_run *run, double seconds,
-                                 uint64_t *ret_rows);
+/* Requests for about `seconds`; `value` is requests a second. */
+struct bench_sample pair_run_for(struct pair_run *run, double seconds);
 
 /* Each set of keys once. */
 void pair_run_once(struct pair_run *run);

@@ -67,8 +67,7 @@ static void measure_dense(struct side *side, const char *name, size_t bytes)
     for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
         m.baseline[m.n_rounds] =
             raw_bandwidth(&side->raw, bytes, side->push, side->seconds);
-        m.value[m.n_rounds] =
-            in_gigabytes(pair_run_for(run, side->seconds, NULL), bytes);
+        m.value[m.n_rounds] = in_gigabytes(pair_run_for(run, side->seconds), bytes);
     }
     pair_run_close(run);
     bench_report(side->bench, side->name, &m);
@@ -83,7 +82,6 @@ static struct pair_load small_load(struct side *side, const uint64_t *keys)
         .count = 1,
         .keys = keys,
         .n_sets = SMALL_ROWS,
-        .stride = 1,
         .row_bytes = SMALL_COLUMNS * sizeof(float),
         .outstanding = PAIR_OUTSTANDING_MAX,
     };
@@ -108,7 +106,7 @@ static void measure_many(struct side *side, struct pair_run *run)
     for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
         m.baseline[m.n_rounds] =
             raw_requests(&side->raw, SMALL_BYTES, PAIR_OUTSTANDING_MAX, side->seconds);
-        m.value[m.n_rounds] = pair_run_for(run, side->seconds, NULL);
+        m.value[m.n_rounds] = pair_run_for(run, side->seconds);
     }
     bench_report(side->bench, side->name, &m);
 }

@@ -9,18 +9,15 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
 #include "bench/keys.h"
-#include "common/hash.h"
+#include "bench/plain.h"
 #include "coxswain/types.h"
-#include "ps/optimizer.h"
 #include "ps/table.h"
 
-enum { DIM = 16, BATCH = 4096, FILL = 1024 };
+enum { DIM = PLAIN_DIM, BATCH = 4096, FILL = 1024 };
 
 static const struct coxi_optimizer adagrad = {.kind = COXI_OPTIMIZER_ADAGRAD,
                                               .learning_rate = 0.1F,
@@ -37,68 +34,6 @@ static struct coxi_variable describe(uint32_t dim)
                                   .optimizer = adagrad};
 }
 
-/* ---- the plain table */
-
-struct plain_row {
-    float values[DIM];
-    float state[DIM];
-};
-
-struct plain_entry {
-    uint64_t key;
-    uint64_t row; /* number + 1; 0: none */
-};
-
-struct plain {
-    struct plain_entry *index;
-    uint64_t mask;
-    struct plain_row *rows;
-    size_t n_rows;
-};
-
-/* Memory as the table's: in huge pages. */
-static void *large(size_t bytes)
-{
-    void *memory = aligned_alloc(2 << 20, (bytes + (2 << 20) - 1) >> 21 << 21);
-    if (memory == NULL) {
-        bench_die("no memory for %zu bytes", bytes);
-    }
-    (void)madvise(memory, bytes, MADV_HUGEPAGE);
-    memset(memory, 0, bytes);
-    return memory;
-}
-
-static struct plain_row *plain_find(const struct plain *plain, uint64_t key)
-{
-    for (uint64_t i = coxi_hash_key(key) & plain->mask; plain->index[i].row != 0;
-         i = (i + 1) & plain->mask) {
-        if (plain->index[i].key == key) {
-            return &plain->rows[plain->index[i].row - 1];
-        }
-    }
-    return NULL;
-}
-
-static void plain_put(struct plain *plain, uint64_t key)
-{
-    uint64_t i = coxi_hash_key(key) & plain->mask;
-    while (plain->index[i].row != 0) {
-        i = (i + 1) & plain->mask;
-    }
-    plain->index[i] = (struct plain_entry){key, ++plain->n_rows};
-}
-
-static void plain_init(struct plain *plain, uint64_t rows)
-{
-    *plain = (struct plain){.mask = 1};
-    while (plain->mask < rows + rows / 2) {
-        plain->mask *= 2;
-    }
-    plain->index = large(plain->mask * sizeof(*plain->index));
-    plain->mask--;
-    plain->rows = large(rows * sizeof(*plain->rows));
-}
-
 /* ---- a batch, on each of the three */
 
 struct job {
@@ -113,10 +48,10 @@ struct job {
 
 enum way { TABLE, PLAIN, FLAT };
 
-static struct plain_row *row_of(const struct job *job, enum way way, size_t i)
+/* The rows' numbers, where they are known. */
+static const uint32_t *numbers_of(const struct job *job, enum way way)
 {
-    return way == PLAIN ? plain_find(&job->plain, job->batch[i])
-                        : &job->plain.rows[job->numbers[i]];
+    return way == FLAT ? job->numbers : NULL;
 }
 
 static void pull(struct job *job, enum way way)
@@ -125,9 +60,7 @@ static void pull(struct job *job, enum way way)
         coxi_table_pull(job->table, job->batch, BATCH, job->values);
         return;
     }
-    for (size_t i = 0; i < BATCH; i++) {
-        memcpy(job->values + i * DIM, row_of(job, way, i)->values, sizeof(float[DIM]));
-    }
+    plain_pull(&job->plain, job->batch, numbers_of(job, way), BATCH, job->values);
 }
 
 static void push(struct job *job, enum way way)
@@ -142,12 +75,8 @@ static void push(struct job *job, enum way way)
         coxi_table_update(job->table, &change);
         return;
     }
-    struct coxi_optimizer_step step;
-    coxi_optimizer_begin(&adagrad, 0, &step);
-    for (size_t i = 0; i < BATCH; i++) {
-        struct plain_row *row = row_of(job, way, i);
-        coxi_optimizer_row(&step, row->values, row->state, job->values + i * DIM, DIM);
-    }
+    plain_push(&job->plain, &adagrad, job->batch, numbers_of(job, way), BATCH,
+               job->values);
 }
 
 /* ns of this thread for a row. */
@@ -235,8 +164,7 @@ static void run_speed(struct bench *bench, uint64_t rows)
         measure(bench, job, "push", push);
         bench_keys_fini(&job->keys);
     }
-    free(job->plain.index);
-    free(job->plain.rows);
+    plain_fini(&job->plain);
     coxi_table_free(job->table);
     free(job);
 }

@@ -161,7 +161,6 @@ static void measure(struct bench *bench, enum pair_transport transport)
                             .count = 1,
                             .keys = keys,
                             .n_sets = 1,
-                            .stride = 1,
                             .row_bytes = COLUMNS * sizeof(float),
                             .outstanding = PAIR_OUTSTANDING_MAX,
                             .answered = paced_answered,

@@ -93,7 +93,7 @@ void coxi_link_drop_line(struct coxi_link *link)
 {
     coxi_lock(&link->lock);
     struct coxi_chunk *lines[] = {link->line.head, link->behind.head};
-    link->line = link->behind = (struct coxi_line){NULL, NULL};
+    link->line = link->behind = (struct coxi_link_line){NULL, NULL};
     link->n_queued = 0;
     coxi_unlock(&link->lock);
     coxi_chunks_release(lines[0]);

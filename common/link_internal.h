@@ -53,7 +53,7 @@ struct coxi_chunk {
 };
 
 /* Pieces, one after the other. */
-struct coxi_line {
+struct coxi_link_line {
     struct coxi_chunk *head;
     struct coxi_chunk *tail;
 };
@@ -108,8 +108,9 @@ struct coxi_link {
     pthread_cond_t room;  /* n_queued has gone down, or sending has ended */
     nng_aio *now_aio;     /* what the kernel takes at once */
     nng_aio *later_aio;   /* the rest: its callback goes on */
-    struct coxi_line line;
-    struct coxi_line behind; /* frames that came while the payload of one is made */
+    struct coxi_link_line line;
+    struct coxi_link_line
+        behind; /* frames that came while the payload of one is made */
     struct coxi_spares spares[COXI_CHUNKS]; /* by kind of chunk */
     unsigned n_made;                        /* chunks of the kind MADE that there are */
     size_t n_queued;

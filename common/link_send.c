@@ -93,7 +93,7 @@ static void put_chunk(struct coxi_link *link, struct coxi_chunk *chunk,
     }
 }
 
-static void append_chunk(struct coxi_line *line, struct coxi_chunk *chunk)
+static void append_chunk(struct coxi_link_line *line, struct coxi_chunk *chunk)
 {
     if (line->tail != NULL) {
         line->tail->next = chunk;
@@ -105,7 +105,7 @@ static void append_chunk(struct coxi_line *line, struct coxi_chunk *chunk)
 
 /* Room for n bytes in a chunk of ours at the tail, one of `kind` if it is a new one, or NULL.
  * Locked. */
-static uint8_t *tail_room(struct coxi_link *link, struct coxi_line *line, int kind,
+static uint8_t *tail_room(struct coxi_link *link, struct coxi_link_line *line, int kind,
                           size_t n)
 {
     struct coxi_chunk *tail = line->tail;
@@ -279,7 +279,7 @@ void coxi_link_write_head(uint8_t *to, const struct coxi_prefix *prefix,
 }
 
 /* What comes before the payload. Locked. */
-static bool enqueue_head(struct coxi_link *link, struct coxi_line *line, int kind,
+static bool enqueue_head(struct coxi_link *link, struct coxi_link_line *line, int kind,
                          const void *meta, size_t meta_len, size_t payload_len)
 {
     struct coxi_prefix prefix = {COXI_LINK_MAGIC, (uint32_t)meta_len, payload_len};
@@ -291,7 +291,7 @@ static bool enqueue_head(struct coxi_link *link, struct coxi_line *line, int kin
 }
 
 /* And what comes after it. Locked. */
-static bool enqueue_pad(struct coxi_link *link, struct coxi_line *line,
+static bool enqueue_pad(struct coxi_link *link, struct coxi_link_line *line,
                         size_t payload_len)
 {
     size_t pad = coxi_align(payload_len, 8) - payload_len;
@@ -318,7 +318,7 @@ static bool is_lent(const struct coxi_outgoing *frame)
 static bool enqueue(struct coxi_link *link, const struct coxi_outgoing *frame,
                     size_t payload_len, bool *ret_lent)
 {
-    struct coxi_line *line = link->making ? &link->behind : &link->line;
+    struct coxi_link_line *line = link->making ? &link->behind : &link->line;
     int kind = is_lent(frame) ? COXI_CHUNK_SMALL : COXI_CHUNK_OWN;
     if (!enqueue_head(link, line, kind, frame->meta, frame->meta_len, payload_len)) {
         return false;
@@ -565,7 +565,7 @@ int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame)
     if (link->behind.head != NULL) {
         append_chunk(&link->line, link->behind.head);
         link->line.tail = link->behind.tail;
-        link->behind = (struct coxi_line){NULL, NULL};
+        link->behind = (struct coxi_link_line){NULL, NULL};
     }
     bool end = (r != 0 && coxi_link_mark_closed(link, r, coxi_error_text())) ||
                (!link->sending && is_finished(link) &&
