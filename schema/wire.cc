@@ -160,8 +160,7 @@ fb::Offset<wire::Variable> encode_variable(Builder &b, const struct coxi_variabl
 
 bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
 {
-    if (v == nullptr || v->kind() > wire::Kind_MAX ||
-        is_too_long(v->name()) ||
+    if (v == nullptr || v->kind() > wire::Kind_MAX || is_too_long(v->name()) ||
         v->shape() == nullptr || v->shape()->size() == 0 ||
         v->shape()->size() > COXI_WIRE_RANK_MAX || !is_aligned<uint64_t>(v->shape())) {
         return false;
@@ -217,8 +216,8 @@ bool decode_hello(const wire::Hello *m, struct coxi_hello *ret)
         return true;
     }
     if (m->role() == wire::Role_Unknown || m->role() > wire::Role_MAX ||
-        m->channel() > wire::Channel_MAX ||
-        is_too_long(m->name()) || is_too_long(m->local())) {
+        m->channel() > wire::Channel_MAX || is_too_long(m->name()) ||
+        is_too_long(m->local())) {
         return false;
     }
     *ret = {m->version(),
