@@ -160,8 +160,12 @@ static void run_speed(struct bench *bench, uint64_t rows)
     fill(job->table, rows, &job->plain);
     for (size_t i = 0; i < sizeof(exponents) / sizeof(*exponents); i++) {
         bench_keys_init(&job->keys, rows, exponents[i], 1);
-        measure(bench, job, "pull", pull);
-        measure(bench, job, "push", push);
+        if (bench_wants(bench, "pull")) {
+            measure(bench, job, "pull", pull);
+        }
+        if (bench_wants(bench, "push")) {
+            measure(bench, job, "push", push);
+        }
         bench_keys_fini(&job->keys);
     }
     plain_fini(&job->plain);
@@ -205,7 +209,11 @@ static void run_memory(struct bench *bench, uint64_t rows)
 
 void bench_table(struct bench *bench)
 {
-    run_speed(bench, 1000000);
-    run_speed(bench, 20000000);
-    run_memory(bench, bench->rows);
+    if (bench_wants(bench, "pull") || bench_wants(bench, "push")) {
+        run_speed(bench, 1000000);
+        run_speed(bench, 20000000);
+    }
+    if (bench_wants(bench, "bytes")) {
+        run_memory(bench, bench->rows);
+    }
 }

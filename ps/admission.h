@@ -6,8 +6,9 @@
  * chosen by hashing, belong to a key and many others; the lowest of the four is its count
  * (Cormode, Muthukrishnan: An improved data stream summary, 2005; with the update of
  * Estan, Varghese, 2002, which raises no counter further than it must). So it is never
- * less than the truth, and the more keys there are that stay without rows, the more there
- * are that get them early: of a million such keys about a sixth.
+ * less than the truth, and the more keys there are without rows, the more of them get
+ * rows early: with a count of 2, of a million such keys one in thirty, of three million a
+ * third.
  */
 #ifndef COXI_PS_ADMISSION_H
 #define COXI_PS_ADMISSION_H

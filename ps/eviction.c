@@ -20,8 +20,10 @@
 
 enum {
     SAMPLE = 8,
+    RUN = 8,         /* lines of a bucket that are looked at under one lock, at most */
     SWEEP_SHARE = 8, /* a line is looked at for so many rows updated ... */
     SWEEP_LEAST = 4, /* ... and so many at least */
+    DUE_MAX = 16,    /* rows that go from a line at a time */
     DROP_LEAST = 64, /* rows that may go for rows_max after any update */
 };
 
@@ -38,17 +40,44 @@ static void next_bucket(const struct coxi_table *table, struct coxi_hand *hand)
     }
 }
 
-/* Calls `visit` for what is in the hand's line, whose bucket is locked, and goes on to the
- * next line. */
-static void visit_line(struct coxi_table *table, struct coxi_hand *hand,
-                       coxi_index_visit visit, void *arg)
+static int ask_for_life(void *arg, uint64_t key, uint32_t row)
 {
-    const struct coxi_index_bucket *index = &table->buckets[hand->bucket].index;
-    uint32_t n_lines = atomic_load_explicit(&index->n_lines, memory_order_relaxed);
-    if (hand->line < n_lines) {
-        (void)coxi_index_each(&table->index, index, hand->line, visit, arg);
+    const struct coxi_table *table = arg;
+    (void)key;
+    __builtin_prefetch(coxi_table_life(table, coxi_table_values(table, row)));
+    return 0;
+}
+
+/*
+ * Locks the hand's bucket and asks for the lives of its next rows, in up to `n` lines (1
+ * to RUN): how many lines. hand_end goes on behind them and unlocks.
+ */
+static uint32_t hand_begin(struct coxi_table *table, const struct coxi_hand *hand,
+                           uint32_t n)
+{
+    struct coxi_bucket *bucket = &table->buckets[hand->bucket];
+    coxi_spin_lock(&bucket->lock);
+    uint32_t n_lines =
+        atomic_load_explicit(&bucket->index.n_lines, memory_order_relaxed);
+    uint32_t left = n_lines > hand->line ? n_lines - hand->line : 0;
+    n = left < n ? left : n;
+    for (uint32_t i = 0; i < n; i++) {
+        (void)coxi_index_each(&table->index, &bucket->index, hand->line + i,
+                              ask_for_life, table);
     }
-    hand->line++;
+    return n;
+}
+
+static void hand_end(struct coxi_table *table, struct coxi_hand *hand, uint32_t n)
+{
+    struct coxi_bucket *bucket = &table->buckets[hand->bucket];
+    hand->line += n;
+    bool ends = hand->line >=
+                atomic_load_explicit(&bucket->index.n_lines, memory_order_relaxed);
+    coxi_spin_unlock(&bucket->lock);
+    if (ends) {
+        next_bucket(table, hand);
+    }
 }
 
 /* Takes a row out and keeps its memory for the next one of its bucket. Locked. */
@@ -64,7 +93,7 @@ static void drop(struct coxi_table *table, struct coxi_bucket *bucket, uint64_t 
 struct due {
     const struct coxi_table *table;
     uint64_t step;
-    uint64_t keys[SAMPLE];
+    uint64_t keys[DUE_MAX];
     size_t n;
 };
 
@@ -86,28 +115,40 @@ static int note_due(void *arg, uint64_t key, uint32_t row)
                coxi_table_life(table, coxi_table_values(table, row)), due->step)) {
         due->keys[due->n++] = key;
     }
-    return due->n == SAMPLE ? 1 : 0;
+    return due->n == DUE_MAX ? 1 : 0;
 }
 
-/* Drops what is due in the next line; what a long chain has more stays until the hand
- * comes again. */
-static size_t sweep_line(struct coxi_table *table)
+/* Drops what is due in the next lines, at most `most`: how many rows. *lines are more by
+ * the lines looked at. */
+static size_t sweep_some(struct coxi_table *table, uint32_t most, size_t *lines)
 {
-    struct due due = {.table = table};
-    struct coxi_bucket *bucket = &table->buckets[table->sweep.bucket];
-    coxi_spin_lock(&bucket->lock);
-    /* Under the lock, so that no row of this bucket has been updated later. */
-    due.step = coxi_table_step(table);
-    visit_line(table, &table->sweep, note_due, &due);
-    for (size_t i = 0; i < due.n; i++) {
-        drop(table, bucket, due.keys[i]);
+    struct coxi_hand *hand = &table->sweep;
+    struct coxi_bucket *bucket = &table->buckets[hand->bucket];
+    size_t n_gone = 0;
+    uint32_t n = hand_begin(table, hand, most);
+    for (uint32_t i = 0; i < n; i++) {
+        /* The step under the lock: no row of this bucket has been updated later. */
+        struct due due = {.table = table, .step = coxi_table_step(table)};
+        (void)coxi_index_each(&table->index, &bucket->index, hand->line + i, note_due,
+                              &due);
+        for (size_t k = 0; k < due.n; k++) {
+            drop(table, bucket, due.keys[k]);
+        }
+        n_gone += due.n;
     }
-    bool ends = table->sweep.line >= bucket->index.n_lines;
-    coxi_spin_unlock(&bucket->lock);
-    if (ends) {
-        next_bucket(table, &table->sweep);
+    hand_end(table, hand, n);
+    *lines += n > 0 ? n : 1;
+    return n_gone;
+}
+
+static uint64_t sweep(struct coxi_table *table, size_t lines)
+{
+    uint64_t n_gone = 0;
+    for (size_t done = 0; done < lines;) {
+        size_t left = lines - done;
+        n_gone += sweep_some(table, left < RUN ? (uint32_t)left : RUN, &done);
     }
-    return due.n;
+    return n_gone;
 }
 
 /* ---- by number */
@@ -137,18 +178,18 @@ static int note_oldest(void *arg, uint64_t key, uint32_t row)
     return 0;
 }
 
-/* Looks at the next SAMPLE rows, or at all buckets' next lines. */
+/* Looks at the next SAMPLE rows or some more, or at all there are. */
 static void sample_rows(struct coxi_table *table, struct oldest *oldest)
 {
+    struct coxi_hand *hand = &table->sample;
     for (size_t i = 0; i < COXI_BUCKETS && oldest->n_seen < SAMPLE; i++) {
-        struct coxi_bucket *bucket = &table->buckets[table->sample.bucket];
-        coxi_spin_lock(&bucket->lock);
-        visit_line(table, &table->sample, note_oldest, oldest);
-        bool ends = table->sample.line >= bucket->index.n_lines;
-        coxi_spin_unlock(&bucket->lock);
-        if (ends) {
-            next_bucket(table, &table->sample);
+        const struct coxi_bucket *bucket = &table->buckets[hand->bucket];
+        uint32_t n = hand_begin(table, hand, 2);
+        for (uint32_t k = 0; k < n; k++) {
+            (void)coxi_index_each(&table->index, &bucket->index, hand->line + k,
+                                  note_oldest, oldest);
         }
+        hand_end(table, hand, n);
     }
 }
 
@@ -187,9 +228,7 @@ void coxi_eviction_tidy(struct coxi_table *table, size_t n)
     }
     uint64_t n_gone = 0;
     if (l->evict_age > 0 || l->evict_count > 0) {
-        for (size_t i = 0; i < n / SWEEP_SHARE + SWEEP_LEAST; i++) {
-            n_gone += sweep_line(table);
-        }
+        n_gone += sweep(table, n / SWEEP_SHARE + SWEEP_LEAST);
     }
     size_t left = l->rows_max > 0 ? 2 * n + DROP_LEAST : 0;
     while (left > 0 && coxi_table_rows(table) - n_gone > l->rows_max) {

@@ -103,15 +103,17 @@ void coxi_table_free(struct coxi_table *table)
 
 static void hint_bytes(const void *at, size_t bytes)
 {
-    for (size_t i = 0; i < bytes && i < (size_t)HINT_LINES * LINE_BYTES;
-         i += LINE_BYTES) {
-        __builtin_prefetch((const uint8_t *)at + i);
+    const uint8_t *start = at;
+    const uint8_t *line = start - (uintptr_t)at % LINE_BYTES;
+    for (int i = 0; i < HINT_LINES && line < start + bytes; i++, line += LINE_BYTES) {
+        __builtin_prefetch(line);
     }
 }
 
-/* Asks for the index lines of a group of keys and then, where `rows` is set, for their
- * rows. */
-static void hint(struct coxi_table *table, const uint64_t *keys, size_t n, bool rows)
+/* Asks for the index lines of a group of keys, and then for `bytes` bytes of their rows, from
+ * byte `from` on. */
+static void hint(struct coxi_table *table, const uint64_t *keys, size_t n, size_t from,
+                 size_t bytes)
 {
     const struct coxi_line *lines[GROUP];
     uint32_t at[GROUP];
@@ -128,8 +130,8 @@ static void hint(struct coxi_table *table, const uint64_t *keys, size_t n, bool 
         for (size_t i = 0; i < n_open; i++) {
             const struct coxi_line *line = lines[i];
             uint32_t row = coxi_index_peek(&table->index, &line, keys[at[i]]);
-            if (row != 0 && rows) {
-                hint_bytes(coxi_table_values(table, row), table->value_bytes);
+            if (row != 0 && bytes > 0) {
+                hint_bytes((uint8_t *)coxi_table_values(table, row) + from, bytes);
             }
             lines[n_left] = line;
             at[n_left] = at[i];
@@ -172,7 +174,7 @@ void coxi_table_pull(struct coxi_table *table, const uint64_t *keys, size_t n,
     uint64_t n_hits = 0;
     for (size_t first = 0; first < n; first += GROUP) {
         size_t end = n - first < GROUP ? n : first + GROUP;
-        hint(table, keys + first, end - first, true);
+        hint(table, keys + first, end - first, 0, table->value_bytes);
         for (size_t i = first; i < end; i++) {
             uint8_t *to = (uint8_t *)ret + i * table->value_bytes;
             n_hits += pull_row(table, keys[i], to) ? 1 : 0;
@@ -337,9 +339,10 @@ static size_t find_rows(struct coxi_table *table,
                         const struct coxi_table_change *change)
 {
     size_t n_absent = 0;
+    size_t life_bytes = table->life_at > 0 ? sizeof(struct coxi_row_life) : 0;
     for (size_t first = 0; first < change->n; first += GROUP) {
         size_t end = change->n - first < GROUP ? change->n : first + GROUP;
-        hint(table, change->keys + first, end - first, false);
+        hint(table, change->keys + first, end - first, table->life_at, life_bytes);
         for (size_t i = first; i < end; i++) {
             change->rows[i] = find_row(table, change->keys[i]);
             n_absent += change->rows[i] == NULL ? 1 : 0;
