@@ -26,8 +26,61 @@
 #include "common/sync.h"
 #include "worker/attempt_internal.h"
 
+static int attempt_new(struct coxi_run *run, struct coxi_attempt **ret)
+{
+    struct coxi_attempt *attempt =
+        calloc(1, sizeof(*attempt) + run->n_ps * (sizeof(*attempt->targets) +
+                                                  sizeof(*attempt->touched)));
+    if (attempt == NULL) {
+        return coxi_error_memory("an attempt");
+    }
+    attempt->step.api = &coxi_step_api;
+    attempt->run = run; /* not a reference: spare ones belong to the run */
+    attempt->n_targets = run->n_ps;
+    attempt->touched = (uint32_t *)(void *)&attempt->targets[run->n_ps];
+    (void)pthread_mutex_init(&attempt->lock, NULL);
+    coxi_cond_init(&attempt->answered);
+    for (uint32_t p = 0; p < run->n_ps; p++) {
+        attempt->targets[p].attempt = attempt;
+    }
+    *ret = attempt;
+    return 0;
+}
+
+static void scratch_give_back(struct coxi_run *run, struct coxi_scratch *scratch)
+{
+    coxi_lock(&run->lock);
+    scratch->next = run->spare_scratch;
+    run->spare_scratch = scratch;
+    coxi_unlock(&run->lock);
+}
+
+static int scratch_take(struct coxi_run *run, struct coxi_scratch **ret)
+{
+    coxi_lock(&run->lock);
+    struct coxi_scratch *scratch = run->spare_scratch;
+    if (scratch != NULL) {
+        run->spare_scratch = scratch->next;
+    }
+    coxi_unlock(&run->lock);
+    if (scratch == NULL) {
+        scratch = calloc(1, sizeof(*scratch));
+    }
+    if (scratch == NULL) {
+        return coxi_error_memory("an attempt");
+    }
+    *ret = scratch;
+    return 0;
+}
+
+/* An attempt, with scratch for its step. */
 static int attempt_take(struct coxi_run *run, struct coxi_attempt **ret)
 {
+    struct coxi_scratch *scratch = NULL;
+    int r = scratch_take(run, &scratch);
+    if (r != 0) {
+        return r;
+    }
     coxi_lock(&run->lock);
     struct coxi_attempt *attempt = run->spare;
     if (attempt != NULL) {
@@ -35,21 +88,13 @@ static int attempt_take(struct coxi_run *run, struct coxi_attempt **ret)
     }
     coxi_unlock(&run->lock);
     if (attempt == NULL) {
-        attempt = calloc(1, sizeof(*attempt) + run->n_ps * (sizeof(*attempt->targets) +
-                                                            sizeof(*attempt->touched)));
-        if (attempt == NULL) {
-            return coxi_error_memory("an attempt");
-        }
-        attempt->step.api = &coxi_step_api;
-        attempt->run = run; /* not a reference: spare ones belong to the run */
-        attempt->n_targets = run->n_ps;
-        attempt->touched = (uint32_t *)(void *)&attempt->targets[run->n_ps];
-        (void)pthread_mutex_init(&attempt->lock, NULL);
-        coxi_cond_init(&attempt->answered);
-        for (uint32_t p = 0; p < run->n_ps; p++) {
-            attempt->targets[p].attempt = attempt;
-        }
+        r = attempt_new(run, &attempt);
     }
+    if (r != 0) {
+        scratch_give_back(run, scratch);
+        return r;
+    }
+    attempt->scratch = scratch;
     *ret = attempt;
     return 0;
 }
@@ -94,25 +139,35 @@ static void attempt_end(struct coxi_attempt *attempt, bool committed)
     give_back(attempt, committed);
 }
 
-void coxi_attempts_free(struct coxi_attempt *attempt)
+static void attempt_free(struct coxi_attempt *attempt)
 {
-    while (attempt != NULL) {
-        struct coxi_attempt *next = attempt->next;
-        for (uint32_t p = 0; p < attempt->n_targets; p++) {
-            struct coxi_target *target = &attempt->targets[p];
-            coxi_buffer_fini(&target->updates);
-            coxi_buffer_fini(&target->update_payload);
-        }
-        coxi_pulls_free(attempt);
-        coxi_spread_fini(&attempt->spread);
-        coxi_buffer_fini(&attempt->places);
-        coxi_buffer_fini(&attempt->metrics);
-        coxi_buffer_fini(&attempt->results);
-        coxi_buffer_fini(&attempt->used);
-        (void)pthread_cond_destroy(&attempt->answered);
-        (void)pthread_mutex_destroy(&attempt->lock);
-        free(attempt);
-        attempt = next;
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+        struct coxi_target *target = &attempt->targets[p];
+        coxi_buffer_fini(&target->updates);
+        coxi_buffer_fini(&target->update_payload);
+    }
+    coxi_buffer_fini(&attempt->metrics);
+    coxi_buffer_fini(&attempt->results);
+    coxi_buffer_fini(&attempt->used);
+    (void)pthread_cond_destroy(&attempt->answered);
+    (void)pthread_mutex_destroy(&attempt->lock);
+    free(attempt);
+}
+
+void coxi_attempts_free(struct coxi_run *run)
+{
+    while (run->spare != NULL) {
+        struct coxi_attempt *attempt = run->spare;
+        run->spare = attempt->next;
+        attempt_free(attempt);
+    }
+    while (run->spare_scratch != NULL) {
+        struct coxi_scratch *scratch = run->spare_scratch;
+        run->spare_scratch = scratch->next;
+        coxi_pulls_free(scratch);
+        coxi_spread_fini(&scratch->spread);
+        coxi_buffer_fini(&scratch->places);
+        free(scratch);
     }
 }
 
@@ -500,6 +555,8 @@ static void run_step(struct coxi_attempt *attempt, struct coxi_function *functio
     attempt->function = function;
     int returned = function->run(&attempt->step);
     coxi_pulls_end(attempt);
+    scratch_give_back(attempt->run, attempt->scratch);
+    attempt->scratch = NULL;
     enum coxi_running_state state = coxi_running_end(running);
     coxi_recorder_end(running->recorder);
     attempt->run_us = (uint32_t)((coxi_now_ns() - start) / 1000);

@@ -29,7 +29,7 @@ void coxi_attempt_make(struct coxi_run *run, struct coxi_running *running,
 /* Answers an attempt that has not been started as cancelled. */
 void coxi_attempt_cancel(struct coxi_run *run, uint64_t closure, uint32_t attempt);
 
-/* Frees a list of spare attempts. */
-void coxi_attempts_free(struct coxi_attempt *spare);
+/* Frees the attempts and the scratch that a run keeps to use again. */
+void coxi_attempts_free(struct coxi_run *run);
 
 #endif

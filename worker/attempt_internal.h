@@ -39,6 +39,15 @@ struct coxi_answers {
 
 struct coxi_fetch;
 
+/* What a step's calls work in: there are as many as steps that run, for an attempt that
+ * commits has no use for it. */
+struct coxi_scratch {
+    struct coxi_scratch *next;
+    struct coxi_spread spread;                    /* of the call that is being made */
+    struct coxi_buffer places;                    /* of an update's rows */
+    struct coxi_fetch *fetches[COXI_FETCHES_MAX]; /* pulls; NULL: not made yet */
+};
+
 struct coxi_attempt {
     struct cox_step step; /* what the module sees: first */
     struct coxi_run *run;
@@ -67,10 +76,8 @@ struct coxi_attempt {
     int code;                       /* how it has ended */
     char code_text[COXI_STEP_TEXT_MAX];
 
-    struct coxi_spread spread;  /* of the call that is being made */
-    struct coxi_buffer places;  /* of an update's rows */
-    struct coxi_buffer metrics; /* those of this segment: see metric.c */
-    struct coxi_fetch *fetches[COXI_FETCHES_MAX]; /* pulls; NULL: not made yet */
+    struct coxi_scratch *scratch; /* while its step runs */
+    struct coxi_buffer metrics;   /* those of this segment: see metric.c */
 
     pthread_mutex_t lock; /* guards all struct coxi_answers; leaf */
     pthread_cond_t answered;
@@ -111,7 +118,7 @@ int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch);
 
 /* Waits for those that the step has left under way, and drops what they bring. */
 void coxi_pulls_end(struct coxi_attempt *attempt);
-void coxi_pulls_free(struct coxi_attempt *attempt);
+void coxi_pulls_free(struct coxi_scratch *scratch);
 
 /* ---- updates (push.c): collects one. What it has collected may be a part where it fails. */
 int coxi_push(struct coxi_attempt *attempt, const struct coxi_variable *v, uint32_t op,

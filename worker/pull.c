@@ -62,13 +62,14 @@ struct doubled {
 };
 
 struct coxi_fetch {
-    struct coxi_attempt *attempt;
+    struct coxi_attempt *attempt; /* that it is for now */
     bool under_way;
     bool at_once;
     struct coxi_answers answers;
     struct coxi_buffer places;  /* u32 */
     struct coxi_buffer doubled; /* struct doubled */
-    struct part parts[];        /* of each ps */
+    uint32_t n_parts;
+    struct part parts[]; /* of each ps */
 };
 
 /* ---- putting a request together */
@@ -165,7 +166,7 @@ static int pull_listed(struct coxi_fetch *fetch, const struct cox_pull *pull)
 {
     struct coxi_attempt *attempt = fetch->attempt;
     const struct coxi_variable *v = pull->variable->description;
-    struct coxi_spread *spread = &attempt->spread;
+    struct coxi_spread *spread = &attempt->scratch->spread;
     struct doubled doubled = {
         .to = pull->values,
         .row_bytes = coxi_variable_row_bytes(v),
@@ -421,15 +422,15 @@ static void fetch_reset(struct coxi_fetch *fetch, bool at_once)
     }
 }
 
-static int fetch_new(struct coxi_attempt *attempt, struct coxi_fetch **ret)
+static int fetch_new(uint32_t n_parts, struct coxi_fetch **ret)
 {
     struct coxi_fetch *fetch =
-        calloc(1, sizeof(*fetch) + attempt->n_targets * sizeof(*fetch->parts));
+        calloc(1, sizeof(*fetch) + n_parts * sizeof(*fetch->parts));
     if (fetch == NULL) {
         return coxi_error_memory("a pull");
     }
-    fetch->attempt = attempt;
-    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+    fetch->n_parts = n_parts;
+    for (uint32_t p = 0; p < n_parts; p++) {
         fetch->parts[p].fetch = fetch;
     }
     *ret = fetch;
@@ -443,12 +444,16 @@ static int fetch_take(struct coxi_attempt *attempt, bool at_once,
     size_t first = at_once ? COXI_PULLS_MAX : 0;
     size_t end = at_once ? COXI_FETCHES_MAX : COXI_PULLS_MAX;
     for (size_t i = first; i < end; i++) {
-        struct coxi_fetch **fetch = &attempt->fetches[i];
-        if (*fetch == NULL || !(*fetch)->under_way) {
-            int r = *fetch == NULL ? fetch_new(attempt, fetch) : 0;
-            *ret = *fetch;
-            return r;
+        struct coxi_fetch **fetch = &attempt->scratch->fetches[i];
+        if (*fetch != NULL && (*fetch)->under_way) {
+            continue;
         }
+        int r = *fetch == NULL ? fetch_new(attempt->n_targets, fetch) : 0;
+        if (r == 0) {
+            (*fetch)->attempt = attempt;
+            *ret = *fetch;
+        }
+        return r;
     }
     return coxi_error(COX_ELIMIT,
                       "%d pulls of this step are under way: wait for one of them",
@@ -514,7 +519,8 @@ static bool is_under_way(const struct coxi_attempt *attempt,
 {
     bool is = false;
     for (size_t i = 0; i < COXI_FETCHES_MAX; i++) {
-        is = is || (fetch != NULL && attempt->fetches[i] == fetch && fetch->under_way);
+        is = is || (fetch != NULL && attempt->scratch->fetches[i] == fetch &&
+                    fetch->under_way);
     }
     return is;
 }
@@ -547,7 +553,7 @@ int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch)
 void coxi_pulls_end(struct coxi_attempt *attempt)
 {
     for (size_t i = 0; i < COXI_FETCHES_MAX; i++) {
-        struct coxi_fetch *fetch = attempt->fetches[i];
+        struct coxi_fetch *fetch = attempt->scratch->fetches[i];
         if (fetch != NULL && fetch->under_way) {
             (void)coxi_attempt_wait(attempt, &fetch->answers);
             fetch->under_way = false;
@@ -555,11 +561,11 @@ void coxi_pulls_end(struct coxi_attempt *attempt)
     }
 }
 
-void coxi_pulls_free(struct coxi_attempt *attempt)
+void coxi_pulls_free(struct coxi_scratch *scratch)
 {
     for (size_t i = 0; i < COXI_FETCHES_MAX; i++) {
-        struct coxi_fetch *fetch = attempt->fetches[i];
-        for (uint32_t p = 0; fetch != NULL && p < attempt->n_targets; p++) {
+        struct coxi_fetch *fetch = scratch->fetches[i];
+        for (uint32_t p = 0; fetch != NULL && p < fetch->n_parts; p++) {
             struct part *part = &fetch->parts[p];
             coxi_buffer_fini(&part->items);
             coxi_buffer_fini(&part->list);

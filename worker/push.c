@@ -141,7 +141,7 @@ static uint8_t *row_at(const struct coxi_attempt *attempt, const struct update *
 static void combine_values(struct coxi_attempt *attempt, const struct update *update,
                            const uint32_t *places, size_t n, const uint8_t *values)
 {
-    const struct coxi_spread *spread = &attempt->spread;
+    const struct coxi_spread *spread = &attempt->scratch->spread;
     enum coxi_op op = update->op == COXI_OP_GRADIENT ? COXI_OP_ADD : update->op;
     size_t n_seen = 0;
     for (size_t i = 0; i < n; i++, values += update->row_bytes) {
@@ -158,7 +158,7 @@ static void combine_values(struct coxi_attempt *attempt, const struct update *up
 
 static void put_lists(struct coxi_attempt *attempt)
 {
-    const struct coxi_spread *spread = &attempt->spread;
+    const struct coxi_spread *spread = &attempt->scratch->spread;
     const uint64_t *distinct = coxi_spread_distinct(spread);
     for (size_t i = 0; i < spread->n_distinct; i++) {
         struct coxi_home home = coxi_spread_home(spread, i);
@@ -174,7 +174,7 @@ static int finish_list(struct coxi_attempt *attempt, const struct update *update
 {
     struct coxi_target *target = &attempt->targets[ps];
     const struct coxi_variable *v = update->variable;
-    size_t count = coxi_spread_count(&attempt->spread, ps);
+    size_t count = coxi_spread_count(&attempt->scratch->spread, ps);
     size_t numbers = update->row_bytes / coxi_dtype_size(v->dtype);
     if (values == NULL) {
         values = target->update_payload.data + target->values_at;
@@ -189,9 +189,10 @@ static int update_listed(struct coxi_attempt *attempt, const struct update *upda
                          const uint64_t *keys, size_t n, const uint8_t *values)
 {
     const struct coxi_variable *v = update->variable;
-    struct coxi_spread *spread = &attempt->spread;
-    attempt->places.len = 0;
-    int r = coxi_spread_rows(spread, v, attempt->n_targets, keys, n, &attempt->places);
+    struct coxi_spread *spread = &attempt->scratch->spread;
+    struct coxi_buffer *places = &attempt->scratch->places;
+    places->len = 0;
+    int r = coxi_spread_rows(spread, v, attempt->n_targets, keys, n, places);
     for (uint32_t p = 0; r == 0 && p < attempt->n_targets; p++) {
         size_t count = coxi_spread_count(spread, p);
         if (count > 0) {
@@ -207,8 +208,8 @@ static int update_listed(struct coxi_attempt *attempt, const struct update *upda
     /* Nothing to combine or to sort: the values go where they belong at once. */
     bool as_it_is = spread->one && spread->n_distinct == n;
     if (!as_it_is) {
-        combine_values(attempt, update, (const uint32_t *)(void *)attempt->places.data,
-                       n, values);
+        combine_values(attempt, update, (const uint32_t *)(void *)places->data, n,
+                       values);
     }
     for (uint32_t p = 0; r == 0 && p < attempt->n_targets; p++) {
         if (coxi_spread_count(spread, p) > 0) {

@@ -63,7 +63,7 @@ static void run_free(struct coxi_mail *mail)
     for (size_t i = 0; i < COXI_MODULES_MAX; i++) {
         coxi_module_unload(run->modules[i]);
     }
-    coxi_attempts_free(run->spare);
+    coxi_attempts_free(run);
     coxi_link_unref(run->control);
     coxi_link_unref(run->data);
     coxi_buffer_fini(&run->report_payload);

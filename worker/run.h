@@ -28,6 +28,7 @@ enum {
 };
 
 struct coxi_attempt;
+struct coxi_scratch;
 
 /* A variable as steps hold it. Never moves, never goes while the run is there. */
 struct cox_variable {
@@ -67,6 +68,7 @@ struct coxi_run {
     size_t n_variables;
     struct coxi_loaded *modules[COXI_MODULES_MAX];
     struct coxi_attempt *spare; /* attempts to use again */
+    struct coxi_scratch *spare_scratch;
     uint32_t n_committing;
 
     struct coxi_copies copies;
