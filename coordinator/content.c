@@ -281,7 +281,6 @@ static int reader_init(struct row_reader *reader, uint32_t n_ps, size_t n_keys,
     };
     if (reader->starts == NULL || reader->places == NULL || reader->keys == NULL ||
         reader->rows == NULL || reader->calls == NULL || reader->payloads == NULL) {
-        reader_fini(reader);
         return coxi_error_memory("reading rows");
     }
     return 0;
@@ -305,6 +304,33 @@ static void sort_keys(struct row_reader *reader, uint32_t n_ps, const uint64_t *
     }
 }
 
+/* Asks every ps for its rows. */
+static int read_rows(struct cox_coordinator *c, const struct coxi_variable *v,
+                     struct row_reader *reader)
+{
+    size_t dim = coxi_table_dim(v);
+    struct coxi_round round;
+    coxi_round_begin(&round);
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        size_t first = reader->starts[p];
+        size_t n = reader->starts[p + 1] - first;
+        struct coxi_pull_item item = {v->id, 0, n, 0};
+        struct coxi_psc_request *request = &reader->calls[p].request;
+        if (n > 0) {
+            reader->payloads[p] =
+                (struct iovec){reader->keys + first, n * sizeof(*reader->keys)};
+            *request = (struct coxi_psc_request){
+                .payload = &reader->payloads[p],
+                .n_payload = 1,
+                .into = reader->rows + first * dim,
+                .into_len = n * dim * sizeof(float),
+            };
+            add_pull(c, &round, p, &item, &reader->calls[p]);
+        }
+    }
+    return coxi_round_end(&round);
+}
+
 int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
                    const uint64_t *keys, size_t n_keys, float *ret_rows)
 {
@@ -315,37 +341,20 @@ int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
                           "keys, and a place for their rows");
     }
     const struct coxi_variable *v = table->entry.description;
-    size_t dim = coxi_table_dim(v);
+    size_t row_bytes = coxi_variable_row_bytes(v);
     struct row_reader reader;
-    struct coxi_round round;
     int r = coxi_check_alive(c);
-    if (r == 0 && n_keys > 0) {
-        r = reader_init(&reader, c->n_ps, n_keys, coxi_variable_row_bytes(v));
-    }
     if (r != 0 || n_keys == 0) {
         return r;
     }
-    sort_keys(&reader, c->n_ps, keys, n_keys);
-    coxi_round_begin(&round);
-    for (uint32_t p = 0; p < c->n_ps; p++) {
-        size_t first = reader.starts[p];
-        size_t n = reader.starts[p + 1] - first;
-        struct coxi_pull_item item = {v->id, 0, n, 0};
-        struct coxi_psc_request *request = &reader.calls[p].request;
-        if (n > 0) {
-            reader.payloads[p] =
-                (struct iovec){reader.keys + first, n * sizeof(*reader.keys)};
-            request->payload = &reader.payloads[p];
-            request->n_payload = 1;
-            request->into = reader.rows + first * dim;
-            request->into_len = n * dim * sizeof(float);
-            add_pull(c, &round, p, &item, &reader.calls[p]);
-        }
+    r = reader_init(&reader, c->n_ps, n_keys, row_bytes);
+    if (r == 0) {
+        sort_keys(&reader, c->n_ps, keys, n_keys);
+        r = read_rows(c, v, &reader);
     }
-    r = coxi_round_end(&round);
     for (size_t i = 0; r == 0 && i < n_keys; i++) {
-        memcpy(ret_rows + reader.places[i] * dim, reader.rows + i * dim,
-               dim * sizeof(float));
+        memcpy((uint8_t *)ret_rows + reader.places[i] * row_bytes,
+               (const uint8_t *)reader.rows + i * row_bytes, row_bytes);
     }
     reader_fini(&reader);
     return r;
