@@ -31,37 +31,52 @@ bool coxi_elements_take(uint32_t dtype, enum coxi_op op)
     }                                                                                  \
     break
 
-/* `sum` is the type that integers are added as: an unsigned one, which wraps around. */
-#define COMBINE(type, sum)                                                             \
-    switch (op) {                                                                      \
-    case COXI_OP_ADD:                                                                  \
-        EACH(sum, ADD);                                                                \
-    case COXI_OP_MIN:                                                                  \
-        EACH(type, LEAST);                                                             \
-    case COXI_OP_MAX:                                                                  \
-        EACH(type, MOST);                                                              \
-    case COXI_OP_ASSIGN:                                                               \
-        memcpy(to, from, bytes);                                                       \
-        break;                                                                         \
-    case COXI_OP_GRADIENT:                                                             \
-        break;                                                                         \
-    }                                                                                  \
-    break
+/* combine_<name>: `sum` is the type that integers are added as: an unsigned one, which
+ * wraps around. */
+#define DEFINE_COMBINE(name, type, sum)                                                \
+    static void combine_##name(enum coxi_op op, void *restrict to,                     \
+                               const void *restrict from, size_t bytes)                \
+    {                                                                                  \
+        switch (op) {                                                                  \
+        case COXI_OP_ADD:                                                              \
+            EACH(sum, ADD);                                                            \
+        case COXI_OP_MIN:                                                              \
+            EACH(type, LEAST);                                                         \
+        case COXI_OP_MAX:                                                              \
+            EACH(type, MOST);                                                          \
+        case COXI_OP_ASSIGN:                                                           \
+            memcpy(to, from, bytes);                                                   \
+            break;                                                                     \
+        case COXI_OP_GRADIENT:                                                         \
+            break;                                                                     \
+        }                                                                              \
+    }
+
+DEFINE_COMBINE(f32, float, float)
+DEFINE_COMBINE(f64, double, double)
+DEFINE_COMBINE(i32, int32_t, uint32_t)
+DEFINE_COMBINE(i64, int64_t, uint64_t)
+DEFINE_COMBINE(u8, uint8_t, uint8_t)
 
 void coxi_elements_combine(uint32_t dtype, enum coxi_op op, void *to, const void *from,
                            size_t bytes)
 {
     switch ((enum cox_dtype)dtype) {
     case COX_F32:
-        COMBINE(float, float);
+        combine_f32(op, to, from, bytes);
+        break;
     case COX_F64:
-        COMBINE(double, double);
+        combine_f64(op, to, from, bytes);
+        break;
     case COX_I32:
-        COMBINE(int32_t, uint32_t);
+        combine_i32(op, to, from, bytes);
+        break;
     case COX_I64:
-        COMBINE(int64_t, uint64_t);
+        combine_i64(op, to, from, bytes);
+        break;
     case COX_U8:
-        COMBINE(uint8_t, uint8_t);
+        combine_u8(op, to, from, bytes);
+        break;
     case COX_BF16:
     case COX_F16:
         memcpy(to, from, bytes); /* nothing else is taken */

@@ -10,6 +10,7 @@
  * Threads: a slot. Cost: one copy of what is pushed, which adds up, converts and checks; no
  * allocation once an attempt's buffers have grown.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "common/dtype.h"
@@ -76,6 +77,7 @@ static int open_update(struct coxi_target *target, const struct update *update,
 static size_t put_values(struct coxi_target *target, const struct update *update,
                          const uint8_t *from, size_t bytes)
 {
+    assert(from != NULL && target->update_payload.data != NULL); /* bytes is not 0 */
     uint8_t *to = target->update_payload.data + target->values_at;
     size_t size = coxi_dtype_size(update->variable->dtype);
     size_t wire_size = coxi_dtype_size(update->dtype);
