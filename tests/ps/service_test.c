@@ -189,6 +189,72 @@ TEST(ps_serves_a_run_over_tcp)
     serve_a_run("tcp://127.0.0.1:0");
 }
 
+/* What a peer may ask that makes no sense, as an update and as a pull alike. */
+static const struct {
+    struct coxi_update update;
+    size_t n_payload; /* of 8 bytes each: 0, 1, 2 ... */
+    int code;
+    const char *part;
+} senseless[] = {
+    {{7, COXI_OP_ADD, 0, 1}, 1, COX_ENOENT, "no variable 7"},
+    {{0, COXI_OP_ADD, 3, 2}, 1, COX_EINVAL, "rows 3+2 of variable 'v'"},
+    {{0, COXI_OP_ADD, 0, UINT64_MAX}, 1, COX_EINVAL, "'v'"},
+    {{0, COXI_OP_ADD, COXI_ROWS_LISTED, 2}, 1, COX_EINVAL, "missing"},
+    {{0, COXI_OP_ADD, COXI_ROWS_LISTED, 5}, 8, COX_EINVAL, "listed"}, /* 4 is no row */
+    {{0, COXI_OP_ADD, 0, 0}, 3, COX_EINVAL, "24 bytes more"},
+};
+
+static int commit_senseless(struct coxi_psc *psc, uint64_t incarnation, size_t i,
+                            const struct iovec *payload)
+{
+    struct coxi_psc_request request = {.payload = payload, .n_payload = 1};
+    struct coxi_message message = {.kind = COXI_COMMIT};
+    message.commit = (struct coxi_commit){.session = run1,
+                                          .incarnation = incarnation,
+                                          .closure = 10,
+                                          .updates = &senseless[i].update,
+                                          .n_updates = 1};
+    return coxi_psc_call(psc, &message, &request, COXI_COMMITTED, NULL, NULL);
+}
+
+static int pull_senseless(struct coxi_psc *psc, uint64_t incarnation, size_t i,
+                          const struct iovec *payload)
+{
+    const struct coxi_update *like = &senseless[i].update;
+    const struct coxi_pull_item item = {like->variable, like->begin, like->count, 0};
+    struct coxi_psc_request request = {.payload = payload, .n_payload = 1};
+    struct coxi_message message = {.kind = COXI_PULL};
+    message.pull = (struct coxi_pull){run1, incarnation, &item, 1, false};
+    return coxi_psc_call(psc, &message, &request, COXI_PULLED, NULL, NULL);
+}
+
+TEST(ps_says_what_is_wrong_with_a_request_and_goes_on)
+{
+    static const uint64_t payload[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const float ones[] = {1, 1, 1, 1};
+    float found[4] = {0};
+    struct harbour h;
+    harbour_open(&h, ipc());
+    struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &run1);
+    uint64_t incarnation = coxi_psc_incarnation(client);
+    assert_code(0, claim(client, &run1));
+    assert_code(0, create(client, &run1, 4));
+    for (size_t i = 0; i < sizeof(senseless) / sizeof(*senseless); i++) {
+        const struct iovec bytes = {(void *)(uintptr_t)payload,
+                                    senseless[i].n_payload * sizeof(*payload)};
+        assert_code(senseless[i].code,
+                    commit_senseless(client, incarnation, i, &bytes));
+        assert_error_names(senseless[i].part);
+        assert_code(senseless[i].code, pull_senseless(client, incarnation, i, &bytes));
+        assert_error_names(senseless[i].part);
+    }
+    assert_code(0, commit(client, &run1, incarnation, 10, ones, 4));
+    assert_code(0, pull(client, &run1, incarnation, found, 4));
+    assert_memory_equal(ones, found, sizeof(ones)); /* of all the others nothing */
+    coxi_psc_close(client);
+    harbour_close(&h);
+}
+
 TEST(ps_answers_a_snapshot_that_cannot_be_written_with_the_reason)
 {
     struct harbour h;
