@@ -1,6 +1,6 @@
 /*
- * What attempt.c (an attempt's life), step_api.c (what its step calls), pull.c, push.c and
- * metric.c share.
+ * What attempt.c (an attempt's life), commit.c, step_api.c (what its step calls), pull.c,
+ * push.c and metric.c share.
  */
 #ifndef COXI_WORKER_ATTEMPT_INTERNAL_H
 #define COXI_WORKER_ATTEMPT_INTERNAL_H
@@ -90,11 +90,11 @@ struct coxi_attempt {
 
 /*
  * Requests that the slot waits for: _expect before each; each that has ended, or could not
- * be submitted, is told by _answered, on any thread; _wait returns when all have, with the
- * first code that was not 0, and its text as the error text, and has none pending.
+ * be submitted, is told by _answered, on any thread (true: that was the last); _wait
+ * returns when all have, with the first code that was not 0, and its text as the error text.
  */
 void coxi_attempt_expect(struct coxi_attempt *attempt, struct coxi_answers *answers);
-void coxi_attempt_answered(struct coxi_attempt *attempt, struct coxi_answers *answers,
+bool coxi_attempt_answered(struct coxi_attempt *attempt, struct coxi_answers *answers,
                            int code, const char *text);
 int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers);
 
@@ -104,11 +104,20 @@ int coxi_attempt_check(struct coxi_attempt *attempt);
 /* The step cannot succeed any more, for the reason in the error text. Returns the code. */
 int coxi_attempt_break(struct coxi_attempt *attempt, int code);
 
-/* cox_step_flush, but for keeping the text of its error. */
-int coxi_attempt_flush(struct coxi_attempt *attempt);
+/* Reports the attempt's end, and gives it back to the run. */
+void coxi_attempt_end(struct coxi_attempt *attempt, bool committed);
 
 /* The error that a step hears of its `unmade`. */
 int coxi_attempt_unmade(const struct coxi_attempt *attempt);
+
+/*
+ * ---- commits (commit.c): cox_step_flush, but for keeping the text of its error; what the
+ * step has collected since as the last segment (false: it has collected nothing at all),
+ * which reports the attempt's end; and forgets what it has collected.
+ */
+int coxi_commit_flush(struct coxi_attempt *attempt);
+bool coxi_commit_last(struct coxi_attempt *attempt);
+void coxi_commit_drop(struct coxi_attempt *attempt);
 
 /* ---- pulls (pull.c): cox_pull_begin and _wait, but for keeping the texts. `at_once`: the
  * values may be written to from now on. */

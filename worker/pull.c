@@ -345,7 +345,7 @@ static void answered(struct coxi_psc_request *request, int code,
         }
         text = coxi_error_text();
     }
-    coxi_attempt_answered(fetch->attempt, &fetch->answers, code, text);
+    (void)coxi_attempt_answered(fetch->attempt, &fetch->answers, code, text);
 }
 
 /* ---- a fetch's life */
@@ -403,7 +403,7 @@ static void submit_all(struct coxi_fetch *fetch)
         coxi_attempt_expect(attempt, &fetch->answers);
         int r = submit(fetch, p);
         if (r != 0) {
-            coxi_attempt_answered(attempt, &fetch->answers, r, coxi_error_text());
+            (void)coxi_attempt_answered(attempt, &fetch->answers, r, coxi_error_text());
         }
     }
 }

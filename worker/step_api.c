@@ -210,7 +210,7 @@ static int api_flush(struct cox_step *step)
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
     int r = check_closure(attempt, "updates nothing");
     if (r == 0) {
-        r = coxi_attempt_flush(attempt);
+        r = coxi_commit_flush(attempt);
     }
     return r == 0 ? 0 : failed(attempt, r);
 }

@@ -1,0 +1,213 @@
+/*
+ * What an attempt commits: a segment with each flush, and the last one, which says so, when
+ * its step has returned. Where a step has flushed and then collected nothing, that is an
+ * empty commit to one of the ps that have the segment before it. So whoever looks at what is
+ * applied of a closure can tell whether that is all of it.
+ *
+ * Whoever takes what is pending to 0 reports the attempt; the slot holds one of it while it
+ * submits the last segment. For another one it waits.
+ *
+ * Threads: a slot; acknowledgements come on a ps client's thread.
+ */
+#include <string.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "worker/attempt_internal.h"
+
+/* ---- acknowledgements */
+
+/* One acknowledgement (or the slot's own share) less to come; the last one reports. */
+static void acknowledged(struct coxi_attempt *attempt, int code, const char *text)
+{
+    if (coxi_attempt_answered(attempt, &attempt->commits, code, text)) {
+        attempt->code = attempt->commits.code;
+        attempt->commits.code = 0;
+        memcpy(attempt->code_text, attempt->commits.text, sizeof(attempt->code_text));
+        coxi_attempt_end(attempt, true);
+    }
+}
+
+/* What a ps says to a commit. */
+static int commit_code(int code, const struct coxi_message *answer,
+                       const char **ret_text)
+{
+    *ret_text = coxi_error_text();
+    if (code == 0 && answer->kind != COXI_COMMITTED) {
+        code = COX_EPROTO;
+        *ret_text = "the ps answered a commit with something else";
+    } else if (code == 0) {
+        code = answer->status.code;
+        *ret_text = answer->status.message;
+    }
+    return code;
+}
+
+static void commit_done(struct coxi_psc_request *request, int code,
+                        const struct coxi_message *answer, void *payload, size_t len)
+{
+    (void)payload;
+    (void)len;
+    const char *text;
+    code = commit_code(code, answer, &text);
+    acknowledged(((struct coxi_target *)request)->attempt, code, text);
+}
+
+static void flush_done(struct coxi_psc_request *request, int code,
+                       const struct coxi_message *answer, void *payload, size_t len)
+{
+    (void)payload;
+    (void)len;
+    const char *text;
+    code = commit_code(code, answer, &text);
+    struct coxi_attempt *attempt = ((struct coxi_target *)request)->attempt;
+    (void)coxi_attempt_answered(attempt, &attempt->commits, code, text);
+}
+
+/* Lists the ps of the segment being collected in attempt->touched; how many. */
+static size_t list_touched(struct coxi_attempt *attempt)
+{
+    size_t n = 0;
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+        if (attempt->targets[p].updates.len > 0) {
+            attempt->touched[n++] = p;
+        }
+    }
+    return n;
+}
+
+/* Commits the segment to the first n_touched of attempt->touched. The last one ends
+ * elsewhere; for another one the slot waits. */
+static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool last)
+{
+    attempt->commits.n_pending = (uint32_t)n_touched + (last ? 1 : 0);
+    for (size_t i = 0; i < n_touched; i++) {
+        uint32_t ps = attempt->touched[i];
+        struct coxi_target *target = &attempt->targets[ps];
+        struct coxi_message message = {.kind = COXI_COMMIT};
+        message.commit = (struct coxi_commit){
+            .session = attempt->run->session,
+            .incarnation = atomic_load(&attempt->run->ps_incarnations[ps]),
+            .closure = attempt->head.closure,
+            .attempt = attempt->head.attempt,
+            .segment = attempt->segment,
+            .last = last,
+            .touched = attempt->touched,
+            .n_touched = n_touched,
+            .updates = (const struct coxi_update *)(void *)target->updates.data,
+            .n_updates = target->updates.len / sizeof(struct coxi_update),
+        };
+        target->touched = true;
+        target->segment =
+            (struct iovec){target->update_payload.data, target->update_payload.len};
+        target->request = (struct coxi_psc_request){
+            .payload = &target->segment,
+            .n_payload = 1,
+            .done = last ? commit_done : flush_done,
+        };
+        int r = coxi_psc_submit(attempt->run->ps[ps], &message, &target->request, last);
+        if (r != 0 && last) {
+            acknowledged(attempt, r, coxi_error_text());
+        } else if (r != 0) {
+            (void)coxi_attempt_answered(attempt, &attempt->commits, r,
+                                        coxi_error_text());
+        }
+    }
+}
+
+/* Locked. */
+static bool window_is_full(const struct coxi_run *run)
+{
+    return run->n_committing >= run->options.commit_window;
+}
+
+/* Waits for a place in the commit window; false: it was cancelled before there was
+ * one. Locked. */
+static bool wait_for_place(struct coxi_run *run, struct coxi_running *running)
+{
+    atomic_store(&running->state, COXI_RUN_RETURNED);
+    while (window_is_full(run) && !coxi_running_cancelled(running)) {
+        coxi_unlock(&run->lock);
+        coxi_run_flush(run);
+        coxi_lock(&run->lock);
+        if (window_is_full(run) && !coxi_running_cancelled(running)) {
+            (void)pthread_cond_wait(&run->room, &run->lock);
+        }
+    }
+    if (coxi_running_end(running) == COXI_RUN_RETURNED) {
+        return true;
+    }
+    (void)pthread_cond_signal(&run->room); /* another may have the place */
+    return false;
+}
+
+static bool enter_window(struct coxi_run *run, struct coxi_running *running)
+{
+    coxi_lock(&run->lock);
+    bool entered = !window_is_full(run) || wait_for_place(run, running);
+    if (entered) {
+        run->n_committing++;
+    }
+    coxi_unlock(&run->lock);
+    return entered;
+}
+
+bool coxi_commit_last(struct coxi_attempt *attempt)
+{
+    size_t n_touched = list_touched(attempt);
+    if (n_touched == 0 && attempt->segment == 0) {
+        return false;
+    }
+    if (n_touched == 0) {
+        attempt->touched[n_touched++] = attempt->last_ps;
+    }
+    if (!enter_window(attempt->run, attempt->running)) {
+        attempt->code = COX_ECANCELLED;
+        (void)strcpy(attempt->code_text, "cancelled before it was committed");
+        coxi_attempt_end(attempt, false);
+        return true;
+    }
+    submit_segment(attempt, n_touched, true);
+    acknowledged(attempt, 0, "");
+    return true;
+}
+
+void coxi_commit_drop(struct coxi_attempt *attempt)
+{
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+        attempt->targets[p].updates.len = 0;
+        attempt->targets[p].update_payload.len = 0;
+    }
+    attempt->metrics.len = 0;
+}
+
+int coxi_commit_flush(struct coxi_attempt *attempt)
+{
+    if (attempt->broken != 0) {
+        /* A part of an update would be in it; or it has failed before. */
+        return coxi_error(attempt->broken, "%s", attempt->broken_text);
+    }
+    if (coxi_attempt_check(attempt) != 0) {
+        return COX_ECANCELLED;
+    }
+    size_t n_touched = list_touched(attempt);
+    if (n_touched == 0) {
+        return 0;
+    }
+    if (attempt->segment + 1 == COXI_SEGMENTS_MAX) { /* which is for the end */
+        return coxi_attempt_break(
+            attempt,
+            coxi_error(COX_ELIMIT, "a step can flush %d times: do more between two",
+                       COXI_SEGMENTS_MAX - 1));
+    }
+    coxi_run_flush_reports(attempt->run); /* this may take a while */
+    attempt->last_ps = attempt->touched[0];
+    submit_segment(attempt, n_touched, false);
+    int r = coxi_attempt_wait(attempt, &attempt->commits);
+    if (r != 0) {
+        attempt->lost = coxi_attempt_break(attempt, r);
+    }
+    coxi_commit_drop(attempt);
+    attempt->segment++;
+    return r;
+}
