@@ -56,7 +56,7 @@ size_t coxi_admission_bytes(const struct coxi_admission *admission)
 {
     return admission == NULL || admission->counters == NULL
                ? 0
-               : CHOICES * ROW * sizeof(*admission->counters);
+               : sizeof(*admission->counters) * CHOICES * ROW;
 }
 
 static void raise_to(_Atomic(uint16_t) *counter, uint16_t count)
