@@ -23,8 +23,9 @@ enum { LINE_SHARE = 13, LINES_MAX = 1 << 22 };
 
 void coxi_index_init(struct coxi_index *index)
 {
-    coxi_stretch_init(&index->lines, COXI_BUCKETS * sizeof(struct coxi_line));
-    coxi_stretch_init(&index->overflow, sizeof(struct coxi_line));
+    coxi_stretch_init(&index->lines, COXI_BUCKETS * sizeof(struct coxi_line),
+                      LINES_MAX);
+    coxi_stretch_init(&index->overflow, sizeof(struct coxi_line), UINT32_MAX);
     atomic_init(&index->n_slots, 0);
 }
 
@@ -191,13 +192,12 @@ static int open_bucket(struct coxi_index *index, struct coxi_index_bucket *bucke
     return r;
 }
 
-/* One line more. Where there is no memory for it the chains get longer, and the next put
+/* One line more. Where there is none for it the chains get longer, and the next put
  * tries again. */
 static void grow(struct coxi_index *index, struct coxi_index_bucket *bucket,
                  uint32_t n_lines)
 {
-    if (n_lines == LINES_MAX ||
-        coxi_stretch_reserve(&index->lines, n_lines, share(index)) != 0) {
+    if (coxi_stretch_reserve(&index->lines, n_lines, share(index)) != 0) {
         return;
     }
     split(index, bucket, n_lines);

@@ -13,9 +13,9 @@
 #define UNIT_BYTES ((size_t)64 << 10)
 #define HUGE_BYTES ((size_t)2 << 20)
 
-void coxi_stretch_init(struct coxi_stretch *stretch, size_t item_bytes)
+void coxi_stretch_init(struct coxi_stretch *stretch, size_t item_bytes, uint32_t max)
 {
-    *stretch = (struct coxi_stretch){.item_bytes = item_bytes, .used = 1};
+    *stretch = (struct coxi_stretch){.item_bytes = item_bytes, .max = max, .used = 1};
     while (item_bytes << (stretch->unit_bits + 1) <= UNIT_BYTES) {
         stretch->unit_bits++;
     }
@@ -65,6 +65,10 @@ static uint8_t *map(size_t bytes)
 static int reserve(struct coxi_stretch *stretch, uint32_t item, double share)
 {
     struct coxi_place place = coxi_stretch_place(stretch, item);
+    if (item >= stretch->max) {
+        return coxi_error(COX_ELIMIT, "there are %u rows on this ps: use more ps",
+                          stretch->max);
+    }
     if (atomic_load_explicit(&stretch->segments[place.segment], memory_order_relaxed) !=
         NULL) {
         return 0;
@@ -87,7 +91,7 @@ static int reserve(struct coxi_stretch *stretch, uint32_t item, double share)
 int coxi_stretch_reserve(struct coxi_stretch *stretch, uint32_t item, double share)
 {
     struct coxi_place place = coxi_stretch_place(stretch, item);
-    if (coxi_stretch_segment(stretch, &place) != NULL) {
+    if (item < stretch->max && coxi_stretch_segment(stretch, &place) != NULL) {
         return 0;
     }
     coxi_lock(&stretch->lock);
@@ -100,10 +104,7 @@ int coxi_stretch_take(struct coxi_stretch *stretch, uint32_t n, uint32_t *ret)
 {
     coxi_lock(&stretch->lock);
     uint32_t first = stretch->used;
-    int r =
-        n <= UINT32_MAX - first
-            ? 0
-            : coxi_error(COX_ELIMIT, "a table has 2^32 rows on this ps: use more ps");
+    int r = 0;
     for (uint32_t i = 0; r == 0 && i < n; i++) {
         r = reserve(stretch, first + i, 1);
     }

@@ -19,6 +19,7 @@ enum { COXI_STRETCH_SEGMENTS = 240 };
 
 struct coxi_stretch {
     size_t item_bytes;
+    uint32_t max;         /* numbers are below it */
     unsigned unit_bits;   /* the first segments hold 1 << unit_bits items */
     uint32_t used;        /* items that coxi_stretch_take has given; guarded by lock */
     pthread_mutex_t lock; /* of growth; leaf */
@@ -32,8 +33,9 @@ struct coxi_place {
     unsigned bits;
 };
 
-/* Holds items of so many bytes. The first segments have 64 KiB or one item. */
-void coxi_stretch_init(struct coxi_stretch *stretch, size_t item_bytes);
+/* Holds items of so many bytes, below number `max`. The first segments have 64 KiB or one
+ * item. */
+void coxi_stretch_init(struct coxi_stretch *stretch, size_t item_bytes, uint32_t max);
 void coxi_stretch_fini(struct coxi_stretch *stretch);
 
 /* Makes sure that `item` is there. `share` of the bytes of its segment, from the start,

@@ -77,7 +77,7 @@ int coxi_table_new(const struct coxi_variable *variable, struct coxi_memory *mem
         return r;
     }
     coxi_index_init(&table->index);
-    coxi_stretch_init(&table->rows, table->row_bytes);
+    coxi_stretch_init(&table->rows, table->row_bytes, UINT32_MAX);
     (void)pthread_mutex_init(&table->books, NULL);
     (void)pthread_mutex_init(&table->tidying, NULL);
     *ret = table;

@@ -157,6 +157,50 @@ TEST(index_agrees_with_a_plain_array)
     }
 }
 
+/* ---- at the end of its room */
+
+TEST(index_stays_as_it_was_where_a_put_finds_no_room)
+{
+    struct coxi_index index;
+    struct coxi_index_bucket bucket = {0};
+    coxi_index_init(&index);
+    index.lines.max = 0;
+    assert_code(COX_ELIMIT, put(&index, &bucket, 1, 1));
+    assert_int_equal(0, find(&index, &bucket, 1));
+    index.lines.max = 1;
+    assert_code(0, put(&index, &bucket, 1, 1));
+    assert_int_equal(1, find(&index, &bucket, 1));
+    coxi_index_fini(&index);
+}
+
+/* Its chains get longer, until overflow has no room either; then it grows again. */
+TEST(index_goes_on_where_it_cannot_grow)
+{
+    enum { LINES = 13, MANY = 5000 };
+    struct coxi_index index;
+    struct coxi_index_bucket bucket = {0};
+    uint32_t n = 0;
+    coxi_index_init(&index);
+    index.lines.max = 1;
+    index.overflow.max = LINES;
+    while (put(&index, &bucket, key_of(n), n + 1) == 0) {
+        n++;
+    }
+    assert_int_equal(LINES * COXI_LINE_KEYS, n);
+    assert_int_equal(0, find(&index, &bucket, key_of(n)));
+    assert_int_equal(1, bucket.n_lines);
+    index.lines.max = UINT32_MAX;
+    index.overflow.max = UINT32_MAX;
+    for (; n < MANY; n++) {
+        assert_code(0, put(&index, &bucket, key_of(n), n + 1));
+    }
+    assert_true(bucket.n_lines > MANY / 4);
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_int_equal(i + 1, find(&index, &bucket, key_of(i)));
+    }
+    coxi_index_fini(&index);
+}
+
 /* ---- the memory below */
 
 TEST(stretch_gives_every_item_a_place_of_its_own)
@@ -166,7 +210,7 @@ TEST(stretch_gives_every_item_a_place_of_its_own)
         struct coxi_stretch stretch;
         uint32_t n = (uint32_t)(4000000 / sizes[k]);
         uint32_t next = 1;
-        coxi_stretch_init(&stretch, sizes[k]);
+        coxi_stretch_init(&stretch, sizes[k], UINT32_MAX);
         while (next < n) {
             uint32_t first = 0;
             uint32_t count = next % 64 + 1;

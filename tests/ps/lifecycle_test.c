@@ -7,9 +7,7 @@
 #include "common/initializer.h"
 #include "common/rand.h"
 #include "coxswain/types.h"
-#include "ps/admission.h"
-#include "ps/memory.h"
-#include "ps/table.h"
+#include "ps/table_internal.h"
 #include "tests/test.h"
 
 enum { CHANGE_MAX = 64, WIDE = 16 };
@@ -359,6 +357,32 @@ TEST(memory_that_a_change_did_not_need_is_there_for_the_next)
     push(table, 60, 1);
     assert_true(coxi_table_bytes(table) > bytes);
     coxi_table_free(table);
+}
+
+/* Whichever of the rows that it needs there is no room for. */
+TEST(a_change_that_fails_leaves_no_row_pinned_and_none_that_can_be_told)
+{
+    enum { N = 40 };
+    struct coxi_variable v = describe(1, (struct coxi_lifecycle){.rows_max = 20});
+    for (uint32_t room = 0; room < N; room++) {
+        struct coxi_table *table = new_table(&v);
+        struct work work;
+        push(table, 0, 20);
+        table->rows.max = table->rows.used + room;
+        begin(&work, COXI_OP_GRADIENT, 10, 10 + N);
+        assert_code(COX_ELIMIT, coxi_table_resolve(table, &work.change));
+        assert_error_names("table 't'");
+        table->rows.max = UINT32_MAX;
+        for (uint64_t i = 0; i < 20 + N; i++) {
+            assert_true(!is_there(table, i) || moved(table, i) == (i < 20 ? -1 : 0));
+        }
+        push(table, 1000, 20); /* a pinned one would stay */
+        push(table, 2000, 20);
+        for (uint64_t i = 0; i < 20 + N; i++) {
+            assert_false(is_there(table, i));
+        }
+        coxi_table_free(table);
+    }
 }
 
 TEST(counters_of_admission_count_as_memory)
