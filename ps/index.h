@@ -77,7 +77,7 @@ static inline struct coxi_line *coxi_index_line(const struct coxi_index *index,
                                                 const struct coxi_index_bucket *bucket,
                                                 uint32_t number)
 {
-    struct coxi_place place = coxi_stretch_place(&index->lines, number);
+    struct coxi_stretch_place place = coxi_stretch_locate(&index->lines, number);
     uint8_t *segment = coxi_stretch_segment(&index->lines, &place);
     size_t line = ((size_t)bucket->slot << place.bits) + place.offset;
     return (struct coxi_line *)(void *)segment + line;

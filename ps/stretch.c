@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
+#include "common/buffer.h"
 #include "common/error.h"
 #include "common/sync.h"
 
@@ -22,10 +23,11 @@ void coxi_stretch_init(struct coxi_stretch *stretch, size_t item_bytes, uint32_t
     (void)pthread_mutex_init(&stretch->lock, NULL);
 }
 
+/* In whole pages, whatever their size. */
 static size_t segment_bytes(const struct coxi_stretch *stretch, uint32_t segment)
 {
     unsigned shift = segment < 16 ? 0 : segment / 8 - 1;
-    return stretch->item_bytes << (shift + stretch->unit_bits);
+    return coxi_align(stretch->item_bytes << (shift + stretch->unit_bits), UNIT_BYTES);
 }
 
 void coxi_stretch_fini(struct coxi_stretch *stretch)
@@ -61,10 +63,10 @@ static uint8_t *map(size_t bytes)
     return start + before;
 }
 
-/* Locked. */
+/* Makes sure that an item is there. Locked. */
 static int reserve(struct coxi_stretch *stretch, uint32_t item, double share)
 {
-    struct coxi_place place = coxi_stretch_place(stretch, item);
+    struct coxi_stretch_place place = coxi_stretch_locate(stretch, item);
     if (item >= stretch->max) {
         return coxi_error(COX_ELIMIT, "there are %u rows on this ps: use more ps",
                           stretch->max);
@@ -90,7 +92,7 @@ static int reserve(struct coxi_stretch *stretch, uint32_t item, double share)
 
 int coxi_stretch_reserve(struct coxi_stretch *stretch, uint32_t item, double share)
 {
-    struct coxi_place place = coxi_stretch_place(stretch, item);
+    struct coxi_stretch_place place = coxi_stretch_locate(stretch, item);
     if (item < stretch->max && coxi_stretch_segment(stretch, &place) != NULL) {
         return 0;
     }

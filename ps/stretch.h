@@ -27,7 +27,7 @@ struct coxi_stretch {
 };
 
 /* Where an item lies: `offset` items into a segment of 1 << bits. */
-struct coxi_place {
+struct coxi_stretch_place {
     uint32_t segment;
     uint32_t offset;
     unsigned bits;
@@ -46,13 +46,13 @@ int coxi_stretch_reserve(struct coxi_stretch *stretch, uint32_t item, double sha
  * start at number 1. COX_ENOMEM, COX_ELIMIT. Any thread. */
 int coxi_stretch_take(struct coxi_stretch *stretch, uint32_t n, uint32_t *ret);
 
-static inline struct coxi_place coxi_stretch_place(const struct coxi_stretch *stretch,
-                                                   uint32_t item)
+static inline struct coxi_stretch_place
+coxi_stretch_locate(const struct coxi_stretch *stretch, uint32_t item)
 {
     uint32_t unit = item >> stretch->unit_bits;
     unsigned shift = 28 - (unsigned)__builtin_clz(unit | 8);
     unsigned bits = shift + stretch->unit_bits;
-    return (struct coxi_place){
+    return (struct coxi_stretch_place){
         .segment = shift * 8 + (unit >> shift),
         .offset = item & (uint32_t)((UINT64_C(1) << bits) - 1),
         .bits = bits,
@@ -61,7 +61,7 @@ static inline struct coxi_place coxi_stretch_place(const struct coxi_stretch *st
 
 /* The segment of a place that is there. */
 static inline uint8_t *coxi_stretch_segment(const struct coxi_stretch *stretch,
-                                            const struct coxi_place *place)
+                                            const struct coxi_stretch_place *place)
 {
     return atomic_load_explicit(&stretch->segments[place->segment],
                                 memory_order_acquire);
@@ -71,7 +71,7 @@ static inline uint8_t *coxi_stretch_segment(const struct coxi_stretch *stretch,
 static inline uint8_t *coxi_stretch_at(const struct coxi_stretch *stretch,
                                        uint32_t item)
 {
-    struct coxi_place place = coxi_stretch_place(stretch, item);
+    struct coxi_stretch_place place = coxi_stretch_locate(stretch, item);
     return coxi_stretch_segment(stretch, &place) + place.offset * stretch->item_bytes;
 }
 

@@ -1,13 +1,13 @@
 /*
- * See table.h. A row is its values and then the optimizer's state, no more: keys are in
- * the index. Rows lie in one stretch of memory for all buckets (ps/stretch.h); a bucket
- * takes a few at a time.
+ * See table.h. A row is its values, then the optimizer's state and, where rows go again
+ * (ps/eviction.c), its life; keys are in the index. Rows lie in one stretch of memory for
+ * all buckets (ps/stretch.h); a bucket takes a few at a time, and those of its own that
+ * have been evicted first.
  *
  * What costs time is waiting for memory: a key's line of the index, then its row. So keys
- * are taken in groups: first it is asked for the lines of all, then these are looked into
- * and asked is for the rows, and only then is one bucket after the other locked and worked
- * in. The first two look without the lock and may be wrong; nothing depends on them but
- * speed.
+ * are taken in groups: the lines of all are asked for, then looked into to ask for the
+ * rows, and only then are the buckets locked and worked in, one after the other. The first
+ * two steps take no lock and may see what is not so; nothing depends on them but speed.
  *
  * Cost of a key: an exchange and a store for the lock, two or three cache lines. Memory:
  * a row's floats, about 23 bytes in the index, and at most a sixteenth more rows than
@@ -30,13 +30,14 @@ enum {
     GROUP = 64, /* keys whose memory is asked for before the first is worked on */
     AHEAD = 32, /* the same of rows that are known */
     LINE_BYTES = 64,
-    HINT_LINES = 4, /* asked for of a row */
-    STEPS = 3,      /* lines of a chain that are asked for */
-    RUN_MAX = 64,
-    INDEX_ROW_BYTES = 23,
+    HINT_LINES = 4,       /* asked for of a row */
+    STEPS = 3,            /* lines of a chain that are asked for */
+    RUN_MAX = 64,         /* rows that a bucket takes at a time */
+    INDEX_ROW_BYTES = 23, /* on average, with overflow and what is not full */
 };
 
-static int init(struct coxi_table *table)
+/* What admission needs; nothing where it is off. */
+static int open_admission(struct coxi_table *table)
 {
     char whom[COXI_WIRE_NAME_MAX + 16];
     int r = coxi_admission_new(&table->variable->lifecycle, &table->admission);
@@ -71,7 +72,7 @@ int coxi_table_new(const struct coxi_variable *variable, struct coxi_memory *mem
         table->life_at = coxi_align(table->row_bytes, alignof(struct coxi_row_life));
         table->row_bytes = table->life_at + sizeof(struct coxi_row_life);
     }
-    int r = init(table);
+    int r = open_admission(table);
     if (r != 0) {
         free(table);
         return r;
