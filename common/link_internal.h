@@ -185,6 +185,10 @@ int coxi_link_make_local(struct coxi_link *link, const struct coxi_made *frame);
 /* Waits for bytes, and puts them where they belong. COX_ECLOSED, COX_EPROTO. */
 int coxi_link_receive_local(struct coxi_link *link, size_t *ret_n);
 
+/* False once nobody will read what is sent any more: it is closed, or on the local path the
+ * peer is gone. */
+bool coxi_link_is_read(const struct coxi_link *link);
+
 /* Looks for the end of the stream. COX_ENOMEM. */
 int coxi_link_watch_stream(struct coxi_link *link);
 

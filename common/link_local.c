@@ -111,6 +111,12 @@ int coxi_link_watch_stream(struct coxi_link *link)
     return 0;
 }
 
+bool coxi_link_is_read(const struct coxi_link *link)
+{
+    return !atomic_load_explicit(&link->closed, memory_order_acquire) &&
+           !atomic_load_explicit(&link->gone, memory_order_acquire);
+}
+
 /* ---- sending */
 
 /* Copies as much of a piece as there is room for. */
@@ -149,7 +155,7 @@ int coxi_link_send_local(struct coxi_link *link, unsigned n_iov, const nng_iov *
     return coxi_rings_broken(rings) ? NNG_EPROTO : n > 0 ? 0 : NNG_ECANCELED;
 }
 
-/* Waits for room for a piece, and `more`; NULL: the link is closed. */
+/* Waits for room for a piece, and `more`; NULL: there will be none. */
 static uint8_t *await_room(struct coxi_link *link, struct coxi_rings *rings,
                            size_t more, size_t *ret_room)
 {
@@ -157,7 +163,7 @@ static uint8_t *await_room(struct coxi_link *link, struct coxi_rings *rings,
     for (;;) {
         uint32_t heard = coxi_rings_listen(rings);
         uint8_t *to = coxi_rings_room(rings, ret_room);
-        if (coxi_link_closed(link) || coxi_rings_broken(rings)) {
+        if (!coxi_link_is_read(link) || coxi_rings_broken(rings)) {
             return NULL;
         }
         if (*ret_room >= need) {

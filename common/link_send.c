@@ -504,10 +504,10 @@ static uint32_t listen_to_peer(struct coxi_link *link)
  * being made. Locked. */
 static void await_line(struct coxi_link *link, size_t bytes, struct coxi_chunk **done)
 {
-    while (link->n_queued > bytes && !coxi_link_closed(link)) {
+    while (link->n_queued > bytes && coxi_link_is_read(link)) {
         uint32_t heard = listen_to_peer(link);
         flush(link, done);
-        if (link->n_queued > bytes && !coxi_link_closed(link)) {
+        if (link->n_queued > bytes && coxi_link_is_read(link)) {
             await_peer(link, heard);
         }
     }
@@ -517,12 +517,15 @@ static void await_line(struct coxi_link *link, size_t bytes, struct coxi_chunk *
 static int make_there(struct coxi_link *link, const struct coxi_made *frame,
                       struct coxi_chunk **done)
 {
-    while ((link->line.head != NULL || link->sending) && !coxi_link_closed(link)) {
+    while ((link->line.head != NULL || link->sending) && coxi_link_is_read(link)) {
         uint32_t heard = listen_to_peer(link);
         flush(link, done);
-        if (link->line.head != NULL || link->sending) {
+        if ((link->line.head != NULL || link->sending) && coxi_link_is_read(link)) {
             await_peer(link, heard);
         }
+    }
+    if (!coxi_link_is_read(link)) {
+        return coxi_error(COX_ECLOSED, "the connection is closed");
     }
     link->sending = true;
     coxi_unlock(&link->lock);
@@ -611,8 +614,9 @@ int coxi_link_wait_room(struct coxi_link *link, size_t bytes)
     struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
     await_line(link, bytes, &done);
+    bool has_room = link->n_queued <= bytes && !coxi_link_closed(link);
     coxi_link_leave(link, done);
-    return coxi_link_closed(link) ? COX_ECLOSED : 0;
+    return has_room ? 0 : COX_ECLOSED;
 }
 
 size_t coxi_link_queued(struct coxi_link *link)

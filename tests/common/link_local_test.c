@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/link.h"
+#include "common/link_internal.h"
 #include "common/rings.h"
 #include "tests/common/ends.h"
 #include "tests/test.h"
@@ -146,4 +147,69 @@ TEST(link_keeps_a_local_peer_that_only_beats)
     assert_int_equal(0, pair.near.n_frames);
     pair_close(&pair);
     coxi_links_free(links);
+}
+
+/* ---- a peer that goes while it is to be sent to, on the thread that receives */
+
+static int make_bytes(void *arg, void *to, size_t room, size_t *ret_len)
+{
+    size_t *left = arg;
+    *ret_len = room < *left ? room : *left;
+    memset(to, 1, *ret_len);
+    *left -= *ret_len;
+    return 0;
+}
+
+static void answer_much(struct end *end, const struct coxi_frame *frame)
+{
+    size_t left = sizeof(much);
+    struct coxi_made made = {.meta = "much",
+                             .meta_len = 4,
+                             .payload_len = left,
+                             .make = make_bytes,
+                             .arg = &left};
+    (void)frame;
+    end->on_frame_returns = coxi_link_send_made(end->link, &made);
+}
+
+static void answer_and_wait(struct end *end, const struct coxi_frame *frame)
+{
+    (void)frame;
+    (void)end_send(end, "much", 4, much, sizeof(much));
+    end->on_frame_returns = coxi_link_wait_room(end->link, 0);
+}
+
+static bool is_full(void *near)
+{
+    size_t len;
+    (void)coxi_rings_data(atomic_load(&((struct coxi_link *)near)->rings), &len);
+    return len > COXI_RING_MIN - COXI_LINK_MADE_ROOM;
+}
+
+/* The peer asks, and is gone before it has read the answer, of which the ring is full. */
+static void check_gone(void (*answer)(struct end *end, const struct coxi_frame *frame))
+{
+    struct quiet quiet;
+    struct end far;
+    quiet_open(&quiet);
+    end_init(&far);
+    end_handle(&far, answer, NULL);
+    end_start(&far, quiet.far, END_RUN);
+    struct coxi_outgoing ask = {.meta = "ask", .meta_len = 3};
+    assert_code(0, coxi_link_send(quiet.near, &ask, false));
+    coxi_test_until(is_full, quiet.near, "a ring that nobody reads");
+    coxi_link_unref(quiet.near); /* that closes it */
+    end_wait_closed(&far, COX_ECLOSED);
+    end_fini(&far);
+    door_close(&quiet.door);
+}
+
+TEST(link_makes_no_more_for_a_local_peer_that_is_gone)
+{
+    check_gone(answer_much);
+}
+
+TEST(link_waits_no_more_for_a_local_peer_that_is_gone)
+{
+    check_gone(answer_and_wait);
 }
