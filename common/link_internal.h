@@ -146,6 +146,45 @@ void coxi_chunks_release(struct coxi_chunk *chunk);
 /* Releases what is in line. */
 void coxi_link_drop_line(struct coxi_link *link);
 
+/* ---- link_line.c. All locked */
+
+enum {
+    COXI_LINE_IOVS = 8, /* nng takes no more */
+    COXI_LINE_MADE =
+        256 * 1024,         /* bytes: with what it is made of it fits a core's cache */
+    COXI_LINE_MADE_MAX = 2, /* one is made while the other is sent */
+};
+
+/* An empty chunk for `capacity` bytes; of no kind where it is longer than those that are
+ * kept. NULL: no memory. */
+struct coxi_chunk *coxi_line_chunk(struct coxi_link *link, int kind, size_t capacity);
+void coxi_line_append(struct coxi_link_line *line, struct coxi_chunk *chunk);
+
+/* Room for n bytes in a chunk of ours at the tail, one of `kind` if it is a new one, or
+ * NULL. */
+uint8_t *coxi_line_room(struct coxi_link *link, struct coxi_link_line *line, int kind,
+                        size_t n);
+
+/* A frame; what comes before its payload; what comes after it. False: no memory, and the
+ * line may hold a part. *ret_lent: its `release` will be called. */
+bool coxi_line_add(struct coxi_link *link, const struct coxi_outgoing *frame,
+                   size_t payload_len, bool *ret_lent);
+bool coxi_line_add_head(struct coxi_link *link, struct coxi_link_line *line, int kind,
+                        const void *meta, size_t meta_len, size_t payload_len);
+bool coxi_line_add_pad(struct coxi_link *link, struct coxi_link_line *line,
+                       size_t payload_len);
+
+/* What is to be sent next. */
+unsigned coxi_line_iov(const struct coxi_link *link, nng_iov iov[COXI_LINE_IOVS]);
+
+/* n bytes of it have been: whole chunks leave the line, those that are not kept join
+ * *done. */
+void coxi_line_consume(struct coxi_link *link, size_t n, struct coxi_chunk **done);
+
+/* Writes what comes before a frame's payload: coxi_head_len(prefix) bytes. */
+void coxi_line_write_head(uint8_t *to, const struct coxi_prefix *prefix,
+                          const void *meta);
+
 /* ---- link_send.c */
 
 /*
@@ -159,10 +198,6 @@ void coxi_link_cork(struct coxi_link *link, bool corked);
 
 /* Closes the stream, and wakes who waits on the local path. Marked closed. */
 void coxi_link_shut(struct coxi_link *link);
-
-/* Writes what comes before a frame's payload: coxi_head_len(prefix) bytes. */
-void coxi_link_write_head(uint8_t *to, const struct coxi_prefix *prefix,
-                          const void *meta);
 
 /* ---- link_receive.c */
 

@@ -194,7 +194,7 @@ int coxi_link_make_local(struct coxi_link *link, const struct coxi_made *frame)
             return coxi_error(COX_ECLOSED, "the connection is closed");
         }
         if (head > 0) {
-            coxi_link_write_head(to, &prefix, frame->meta);
+            coxi_line_write_head(to, &prefix, frame->meta);
         }
         if (left > 0) {
             r = frame->make(frame->arg, to + head, least(room - head, STEP), &n);

@@ -8,14 +8,13 @@
  * Invariant: one send is under way at a time (two would interleave after a partial
  * write); `sending` says so.
  *
+ * A payload that is made leaves in chunks of which there are COXI_LINE_MADE_MAX: what has
+ * been sent is made in again. On the local path it is made in the ring itself.
+ *
  * Threads: any, under `lock`; the end of an asynchronous send on a thread of nng's.
  *
- * A payload that is made leaves in chunks of which there are MADE_MAX: what has been sent
- * is made in again.
- *
- * Cost: no allocation once a link has its chunks; one copy of a small frame; long segments
- * are lent. One system call moves all
- * that is in line, up to IOVS pieces.
+ * Cost: no allocation once a link has its chunks (link_line.c). One system call moves all
+ * that is in line, up to COXI_LINE_IOVS pieces.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -29,137 +28,19 @@
 #include "common/sync.h"
 
 enum {
-    CHUNK = 16 * 1024,
-    SMALL = 512,
-    MADE = 256 * 1024, /* what is made fits a core's cache beside what it is made of */
-    MADE_MAX = 2,      /* one is made while the other is sent */
-    CORK_FRAMES = 4,   /* answers of a batch that leave before it is done, so that the
+    CORK_FRAMES = 4, /* answers of a batch that leave before it is done, so that the
                         peer can start on them; then twice as many, and so on */
-    IOVS = 8,          /* nng takes no more */
-    ROUNDS_MAX = 8,    /* sends in a row by one thread, for itself and others */
+    ROUNDS_MAX = 8,  /* sends in a row by one thread, for itself and others */
 };
 
 static const size_t out_max = (size_t)1 << 30;
 
-static const struct {
-    size_t capacity;
-    unsigned keep;
-} kinds[] = {
-    [COXI_CHUNK_OWN] = {CHUNK,
-                        COXI_LINK_IN_MAX / CHUNK + 1}, /* a whole write's worth */
-    [COXI_CHUNK_SMALL] = {SMALL, 64},
-    [COXI_CHUNK_LENT] = {0, 64},
-    [COXI_CHUNK_MADE] = {MADE, MADE_MAX},
-};
-
-/* An empty chunk; of no kind where it is longer than those that are kept. NULL: no memory.
- * Locked. */
-static struct coxi_chunk *take_chunk(struct coxi_link *link, int kind, size_t capacity)
-{
-    if (capacity > kinds[kind].capacity) {
-        kind = COXI_CHUNKS;
-    } else {
-        capacity = kinds[kind].capacity;
-    }
-    struct coxi_chunk *chunk = NULL;
-    if (kind < COXI_CHUNKS && link->spares[kind].first != NULL) {
-        chunk = link->spares[kind].first;
-        link->spares[kind].first = chunk->next;
-        link->spares[kind].n--;
-    } else {
-        chunk = malloc(sizeof(*chunk) + capacity);
-    }
-    if (chunk != NULL) {
-        *chunk = (struct coxi_chunk){.capacity = capacity, .kind = kind};
-        chunk->data = chunk->own;
-    }
-    return chunk;
-}
-
-/* Keeps a chunk that has been sent for another time, or has it join *done. What was lent
- * is told about there. Locked. */
-static void put_chunk(struct coxi_link *link, struct coxi_chunk *chunk,
-                      struct coxi_chunk **done)
-{
-    int kind = chunk->kind;
-    if (kind < COXI_CHUNKS && chunk->release == NULL &&
-        link->spares[kind].n < kinds[kind].keep) {
-        chunk->next = link->spares[kind].first;
-        link->spares[kind].first = chunk;
-        link->spares[kind].n++;
-    } else {
-        chunk->next = *done;
-        *done = chunk;
-    }
-}
-
-static void append_chunk(struct coxi_link_line *line, struct coxi_chunk *chunk)
-{
-    if (line->tail != NULL) {
-        line->tail->next = chunk;
-    } else {
-        line->head = chunk;
-    }
-    line->tail = chunk;
-}
-
-/* Room for n bytes in a chunk of ours at the tail, one of `kind` if it is a new one, or NULL.
- * Locked. */
-static uint8_t *tail_room(struct coxi_link *link, struct coxi_link_line *line, int kind,
-                          size_t n)
-{
-    struct coxi_chunk *tail = line->tail;
-    if (tail == NULL || tail->kind == COXI_CHUNK_MADE || tail->capacity == 0 ||
-        tail->capacity - tail->end < n) {
-        tail = take_chunk(link, kind, n);
-        if (tail == NULL) {
-            return NULL;
-        }
-        append_chunk(line, tail);
-    }
-    uint8_t *room = tail->own + tail->end;
-    tail->end += n;
-    link->n_queued += n;
-    return room;
-}
-
-/* Whole chunks that are sent leave the line and join *done. Locked. */
-static void consume(struct coxi_link *link, size_t n, struct coxi_chunk **done)
-{
-    link->n_queued -= n;
-    while (link->line.head != NULL) {
-        struct coxi_chunk *chunk = link->line.head;
-        size_t part = chunk->end - chunk->begin;
-        if (n < part) {
-            chunk->begin += n;
-            break;
-        }
-        n -= part;
-        link->line.head = chunk->next;
-        if (link->line.head == NULL) {
-            link->line.tail = NULL;
-        }
-        put_chunk(link, chunk, done);
-    }
-}
-
-static unsigned fill_iov(const struct coxi_link *link, nng_iov iov[IOVS])
-{
-    unsigned n = 0;
-    for (struct coxi_chunk *c = link->line.head; c != NULL && n < IOVS; c = c->next) {
-        iov[n].iov_buf = (void *)(uintptr_t)(c->data + c->begin);
-        iov[n].iov_len = c->end - c->begin;
-        n++;
-    }
-    return n;
-}
-
 /* Sends with a callback: for what the kernel does not take at once. Locked, sending. */
 static void send_later(struct coxi_link *link)
 {
-    nng_iov iov[IOVS];
+    nng_iov iov[COXI_LINE_IOVS];
     atomic_store_explicit(&link->stuck_ms, coxi_now_ms(), memory_order_relaxed);
-    (void)nng_aio_set_iov(link->later_aio, fill_iov(link, iov), iov);
+    (void)nng_aio_set_iov(link->later_aio, coxi_line_iov(link, iov), iov);
     nng_stream_send(link->stream, link->later_aio);
 }
 
@@ -209,7 +90,7 @@ static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk
         }
         return;
     }
-    consume(link, n, done);
+    coxi_line_consume(link, n, done);
     if (is_finished(link) && coxi_link_mark_closed(link, COX_ECLOSED, "")) {
         coxi_link_shut(link);
     }
@@ -226,8 +107,8 @@ static void flush(struct coxi_link *link, struct coxi_chunk **done)
     for (int round = 0;
          !link->sending && link->line.head != NULL && !coxi_link_closed(link);
          round++) {
-        nng_iov iov[IOVS];
-        unsigned n_iov = fill_iov(link, iov);
+        nng_iov iov[COXI_LINE_IOVS];
+        unsigned n_iov = coxi_line_iov(link, iov);
         size_t n = 0;
         link->sending = true;
         int failed = NNG_ECANCELED;
@@ -269,95 +150,6 @@ void coxi_link_sent_later(void *arg)
     coxi_link_leave(link, done);
 }
 
-void coxi_link_write_head(uint8_t *to, const struct coxi_prefix *prefix,
-                          const void *meta)
-{
-    size_t used = sizeof(*prefix) + prefix->meta_len;
-    memcpy(to, prefix, sizeof(*prefix));
-    memcpy(to + sizeof(*prefix), meta, prefix->meta_len);
-    memset(to + used, 0, coxi_head_len(prefix) - used);
-}
-
-/* What comes before the payload. Locked. */
-static bool enqueue_head(struct coxi_link *link, struct coxi_link_line *line, int kind,
-                         const void *meta, size_t meta_len, size_t payload_len)
-{
-    struct coxi_prefix prefix = {COXI_LINK_MAGIC, (uint32_t)meta_len, payload_len};
-    uint8_t *to = tail_room(link, line, kind, coxi_head_len(&prefix));
-    if (to != NULL) {
-        coxi_link_write_head(to, &prefix, meta);
-    }
-    return to != NULL;
-}
-
-/* And what comes after it. Locked. */
-static bool enqueue_pad(struct coxi_link *link, struct coxi_link_line *line,
-                        size_t payload_len)
-{
-    size_t pad = coxi_align(payload_len, 8) - payload_len;
-    uint8_t *to = pad > 0 ? tail_room(link, line, COXI_CHUNK_SMALL, pad) : NULL;
-    if (to != NULL) {
-        memset(to, 0, pad);
-    }
-    return pad == 0 || to != NULL;
-}
-
-/* True where the first that there is of a payload is lent. */
-static bool is_lent(const struct coxi_outgoing *frame)
-{
-    size_t first = 0;
-    while (first < frame->n_payload && frame->payload[first].iov_len == 0) {
-        first++;
-    }
-    return first < frame->n_payload &&
-           frame->payload[first].iov_len >= COXI_LINK_COPY_MAX;
-}
-
-/* Puts the frame in line; false: no memory, and the line may hold a part of it.
- * Locked. */
-static bool enqueue(struct coxi_link *link, const struct coxi_outgoing *frame,
-                    size_t payload_len, bool *ret_lent)
-{
-    struct coxi_link_line *line = link->making ? &link->behind : &link->line;
-    int kind = is_lent(frame) ? COXI_CHUNK_SMALL : COXI_CHUNK_OWN;
-    if (!enqueue_head(link, line, kind, frame->meta, frame->meta_len, payload_len)) {
-        return false;
-    }
-    struct coxi_chunk *last_lent = NULL;
-    for (size_t i = 0; i < frame->n_payload; i++) {
-        const struct iovec *segment = &frame->payload[i];
-        if (segment->iov_len == 0) {
-            continue;
-        }
-        if (segment->iov_len < COXI_LINK_COPY_MAX) {
-            uint8_t *to = tail_room(link, line, COXI_CHUNK_OWN, segment->iov_len);
-            if (to == NULL) {
-                return false;
-            }
-            memcpy(to, segment->iov_base, segment->iov_len);
-            continue;
-        }
-        struct coxi_chunk *chunk = take_chunk(link, COXI_CHUNK_LENT, 0);
-        if (chunk == NULL) {
-            return false;
-        }
-        chunk->data = segment->iov_base;
-        chunk->end = segment->iov_len;
-        append_chunk(line, chunk);
-        link->n_queued += segment->iov_len;
-        last_lent = chunk;
-    }
-    if (!enqueue_pad(link, line, payload_len)) {
-        return false;
-    }
-    if (last_lent != NULL) {
-        last_lent->release = frame->release;
-        last_lent->arg = frame->arg;
-        *ret_lent = true;
-    }
-    return true;
-}
-
 /* True where a frame that was just put in line is to leave now. Locked. */
 static bool is_enough(struct coxi_link *link, bool later)
 {
@@ -390,7 +182,7 @@ static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
         return coxi_error(COX_EAGAIN, "%zu bytes wait for a peer that does not read",
                           link->n_queued);
     }
-    if (!enqueue(link, frame, payload_len, ret_lent)) {
+    if (!coxi_line_add(link, frame, payload_len, ret_lent)) {
         /* Half a frame may be in line: nothing of it must leave any more. */
         (void)coxi_link_mark_closed(link, COX_ENOMEM, "out of memory while sending");
         return coxi_error_memory("sending");
@@ -434,51 +226,7 @@ int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
     return r;
 }
 
-/* ---- frames whose payload is made */
-
-/* A chunk to make the next piece in, once one is free; NULL: closed, or no memory. Locked;
- * may wait. */
-static struct coxi_chunk *await_chunk(struct coxi_link *link, struct coxi_chunk **done)
-{
-    while (!coxi_link_closed(link) && link->n_made == MADE_MAX &&
-           link->spares[COXI_CHUNK_MADE].n == 0) {
-        flush(link, done);
-        if (!coxi_link_closed(link) && link->spares[COXI_CHUNK_MADE].n == 0) {
-            (void)pthread_cond_wait(&link->room, &link->lock);
-        }
-    }
-    if (coxi_link_closed(link)) {
-        return NULL;
-    }
-    link->n_made += link->spares[COXI_CHUNK_MADE].n == 0;
-    return take_chunk(link, COXI_CHUNK_MADE, MADE);
-}
-
-/* Makes the next piece and puts it in line: *left goes down. Locked; unlocks meanwhile. */
-static int make_piece(struct coxi_link *link, const struct coxi_made *frame,
-                      size_t *left, struct coxi_chunk **done)
-{
-    struct coxi_chunk *chunk = await_chunk(link, done);
-    if (chunk == NULL) {
-        return coxi_link_closed(link)
-                   ? coxi_error(COX_ECLOSED, "the connection is closed")
-                   : coxi_error_memory("sending");
-    }
-    coxi_unlock(&link->lock);
-    int r = frame->make(frame->arg, chunk->own, MADE, &chunk->end);
-    assert(r != 0 || (chunk->end > 0 && chunk->end <= *left));
-    coxi_lock(&link->lock);
-    if (r != 0) {
-        chunk->next = *done;
-        *done = chunk;
-        return r;
-    }
-    append_chunk(&link->line, chunk);
-    link->n_queued += chunk->end;
-    *left -= chunk->end;
-    flush(link, done);
-    return 0;
-}
+/* ---- waiting for room */
 
 /* Waits for what the peer, or another thread that sends, is to do; `heard`: since when. On
  * the local path the receiving thread goes on with what waits for room. Locked. */
@@ -498,6 +246,53 @@ static void await_peer(struct coxi_link *link, uint32_t heard)
 static uint32_t listen_to_peer(struct coxi_link *link)
 {
     return link->is_local ? coxi_rings_listen(atomic_load(&link->rings)) : 0;
+}
+
+/* ---- frames whose payload is made */
+
+/* A chunk to make the next piece in, once one is free; NULL: closed, or no memory. Locked;
+ * may wait. */
+static struct coxi_chunk *await_chunk(struct coxi_link *link, struct coxi_chunk **done)
+{
+    while (coxi_link_is_read(link) && link->n_made == COXI_LINE_MADE_MAX &&
+           link->spares[COXI_CHUNK_MADE].n == 0) {
+        uint32_t heard = listen_to_peer(link);
+        flush(link, done);
+        if (coxi_link_is_read(link) && link->spares[COXI_CHUNK_MADE].n == 0) {
+            await_peer(link, heard);
+        }
+    }
+    if (!coxi_link_is_read(link)) {
+        return NULL;
+    }
+    link->n_made += link->spares[COXI_CHUNK_MADE].n == 0;
+    return coxi_line_chunk(link, COXI_CHUNK_MADE, COXI_LINE_MADE);
+}
+
+/* Makes the next piece and puts it in line: *left goes down. Locked; unlocks meanwhile. */
+static int make_piece(struct coxi_link *link, const struct coxi_made *frame,
+                      size_t *left, struct coxi_chunk **done)
+{
+    struct coxi_chunk *chunk = await_chunk(link, done);
+    if (chunk == NULL) {
+        return coxi_link_is_read(link)
+                   ? coxi_error_memory("sending")
+                   : coxi_error(COX_ECLOSED, "the connection is closed");
+    }
+    coxi_unlock(&link->lock);
+    int r = frame->make(frame->arg, chunk->own, COXI_LINE_MADE, &chunk->end);
+    assert(r != 0 || (chunk->end > 0 && chunk->end <= *left));
+    coxi_lock(&link->lock);
+    if (r != 0) {
+        chunk->next = *done;
+        *done = chunk;
+        return r;
+    }
+    coxi_line_append(&link->line, chunk);
+    link->n_queued += chunk->end;
+    *left -= chunk->end;
+    flush(link, done);
+    return 0;
 }
 
 /* Waits until no more than `bytes` are in line, but for what is held behind a frame that is
@@ -541,8 +336,8 @@ static int make_here(struct coxi_link *link, const struct coxi_made *frame,
                      struct coxi_chunk **done)
 {
     size_t left = frame->payload_len;
-    int r = enqueue_head(link, &link->line, COXI_CHUNK_SMALL, frame->meta,
-                         frame->meta_len, left)
+    int r = coxi_line_add_head(link, &link->line, COXI_CHUNK_SMALL, frame->meta,
+                               frame->meta_len, left)
                 ? 0
                 : coxi_error_memory("sending");
     while (r == 0 && left > 0) {
@@ -561,12 +356,12 @@ int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame)
     int r = coxi_link_closed(link) ? coxi_error(COX_ECLOSED, "the connection is closed")
             : there                ? make_there(link, frame, &done)
                                    : make_here(link, frame, &done);
-    if (r == 0 && !enqueue_pad(link, &link->line, frame->payload_len)) {
+    if (r == 0 && !coxi_line_add_pad(link, &link->line, frame->payload_len)) {
         r = coxi_error_memory("sending");
     }
     link->making = false;
     if (link->behind.head != NULL) {
-        append_chunk(&link->line, link->behind.head);
+        coxi_line_append(&link->line, link->behind.head);
         link->line.tail = link->behind.tail;
         link->behind = (struct coxi_link_line){NULL, NULL};
     }
@@ -587,8 +382,8 @@ void coxi_link_beat(struct coxi_link *link)
     coxi_lock(&link->lock);
     if (!link->sending && !link->making && !coxi_link_closed(link)) {
         uint8_t *to = link->line.head == NULL
-                          ? tail_room(link, &link->line, COXI_CHUNK_SMALL,
-                                      sizeof(struct coxi_prefix))
+                          ? coxi_line_room(link, &link->line, COXI_CHUNK_SMALL,
+                                           sizeof(struct coxi_prefix))
                           : NULL;
         if (to != NULL) {
             memcpy(to, &(struct coxi_prefix){COXI_LINK_MAGIC, 0, 0},

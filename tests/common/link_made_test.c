@@ -16,7 +16,10 @@ static uint8_t byte_at(size_t at)
     return (uint8_t)(at * 2654435761u >> 16);
 }
 
+static const char long_meta[10000] = "made";
+
 struct maker {
+    size_t meta_len; /* of long_meta; 0: 4 */
     size_t at;
     size_t len;
     size_t fails_at;                /* with COX_EIO, from there on; 0: never */
@@ -51,8 +54,8 @@ static int make(void *arg, void *to, size_t room, size_t *ret_len)
 
 static int send_made(struct maker *maker)
 {
-    struct coxi_made frame = {.meta = "made",
-                              .meta_len = 4,
+    struct coxi_made frame = {.meta = long_meta,
+                              .meta_len = maker->meta_len > 0 ? maker->meta_len : 4,
                               .payload_len = maker->len,
                               .make = make,
                               .arg = maker};
@@ -61,8 +64,7 @@ static int send_made(struct maker *maker)
 
 static void assert_made(const struct end_frame *frame, size_t len)
 {
-    assert_int_equal(4, frame->meta_len);
-    assert_memory_equal("made", frame->meta, 4);
+    assert_memory_equal(long_meta, frame->meta, frame->meta_len);
     assert_int_equal(len, frame->payload_len);
     for (size_t i = 0; i < len; i++) {
         if (frame->payload[i] != byte_at(i)) {
@@ -91,6 +93,60 @@ static void check_whole(struct pair *pair)
 TEST(link_delivers_payloads_that_are_made_while_they_leave)
 {
     for_each_link(check_whole);
+}
+
+static void check_long_meta(struct pair *pair)
+{
+    static const size_t lens[] = {500, 4096, 4097, sizeof(long_meta)};
+    enum { N = sizeof(lens) / sizeof(*lens) };
+    for (size_t i = 0; i < N; i++) {
+        struct maker maker = {
+            .link = pair->near.link, .meta_len = lens[i], .len = LONG};
+        assert_code(0, send_made(&maker));
+    }
+    end_wait_frames(&pair->far, N);
+    for (size_t i = 0; i < N; i++) {
+        assert_int_equal(lens[i], pair->far.frames[i].meta_len);
+        assert_made(&pair->far.frames[i], LONG);
+    }
+}
+
+TEST(link_delivers_made_payloads_behind_metadata_of_any_length)
+{
+    for_each_link(check_long_meta);
+}
+
+static void answer_made(struct end *end, const struct coxi_frame *frame)
+{
+    struct maker maker = {
+        .link = end->link, .meta_len = *(const uint32_t *)frame->meta, .len = LONG};
+    end->on_frame_returns = send_made(&maker);
+}
+
+static void check_made_answers(struct pair *pair)
+{
+    end_handle(&pair->far, answer_made, NULL);
+    for (uint32_t len = 4; len <= sizeof(long_meta); len += 4998) {
+        assert_code(0, end_send(&pair->near, &len, sizeof(len), NULL, 0));
+    }
+    end_wait_frames(&pair->near, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_made(&pair->near.frames[i], LONG);
+    }
+}
+
+TEST(link_makes_payloads_on_the_thread_that_receives)
+{
+    struct pair pair;
+    for (int i = 0; i < 3; i++) {
+        if (i < 2) {
+            pair_open(&pair, i == 0, END_RUN); /* making blocks: not on nng's threads */
+        } else {
+            pair_open_local(&pair);
+        }
+        check_made_answers(&pair);
+        pair_close(&pair);
+    }
 }
 
 /* ---- others, meanwhile */
