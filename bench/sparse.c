@@ -113,7 +113,7 @@ static double plain_cost(const struct sparse *sparse, bool push, bool is_flat,
     double start = bench_now();
     size_t n = 0;
     for (size_t at = 0; bench_now() - start < seconds;
-         at = (at + KEYS) % (SETS * KEYS)) {
+         at = (at + KEYS) % ((size_t)SETS * KEYS)) {
         const uint32_t *numbers = is_flat ? sets->numbers + at : NULL;
         if (push) {
             plain_push(&sparse->plain, &adagrad, sets->keys + at, numbers, KEYS,

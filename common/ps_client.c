@@ -13,6 +13,7 @@
  */
 #include "common/ps_client.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +34,7 @@ enum {
 };
 
 /* Of the local path, each way, by channel: what is under way at a time. */
-static const size_t ring_bytes[] = {256 * 1024, 1024 * 1024};
+static const size_t ring_bytes[] = {(size_t)256 * 1024, (size_t)1024 * 1024};
 
 /* An encoded message, kept for sending it again. */
 struct coxi_psc_meta {
@@ -113,6 +114,7 @@ static struct coxi_psc_request *delist(struct coxi_psc *psc, uint64_t id)
 static bool put_request(struct coxi_link *link, const struct coxi_psc_request *request,
                         bool later)
 {
+    assert(request->meta != NULL);
     struct coxi_outgoing frame = {
         .meta = request->meta->bytes,
         .meta_len = request->meta->len,
