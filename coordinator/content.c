@@ -52,15 +52,13 @@ static int split(const struct coxi_variable *v, uint64_t begin, uint64_t count,
     }
     for (size_t i = 0; i < v->n_shards; i++) {
         const struct coxi_shard *shard = &v->shards[i];
-        uint64_t first = shard->begin > begin ? shard->begin : begin;
-        uint64_t shard_end = shard->begin + shard->count;
-        uint64_t end = shard_end < begin + count ? shard_end : begin + count;
-        if (first < end) {
+        struct coxi_range range = coxi_shard_part(shard, begin, count);
+        if (range.count > 0) {
             parts[n++] = (struct part){
                 .shard = shard,
-                .begin = first,
-                .count = end - first,
-                .at = (first - begin) * coxi_variable_row_bytes(v),
+                .begin = range.begin,
+                .count = range.count,
+                .at = (range.begin - begin) * coxi_variable_row_bytes(v),
             };
         }
     }

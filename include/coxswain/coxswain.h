@@ -250,7 +250,7 @@ COX_API int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
  *   COX_METRIC_COUNT   weight                                  the sum of weights
  *   COX_METRIC_MEAN    value, weight                           sum of weight * value / sum of
  *                                                              weights; NaN of nothing
- *   COX_METRIC_AUC     label 0 or 1, score in [0, 1], weight   area under the ROC curve by
+ *   COX_METRIC_AUC     label 0 or 1, score in [0, 1]           area under the ROC curve by
  *                      (cox_step_metric_auc)                   the trapezoidal rule over
  *                                                              `buckets` equal steps of
  *                                                              score; NaN unless both labels

@@ -409,8 +409,9 @@ static inline int cox_step_loss_scale(struct cox_step *step,
     return r;
 }
 
-/* Tells whether the scaled gradients overflowed (were not all finite; push none of them
- * then): the scale becomes less; after many steps without, more. Once in a step. */
+/* Tells whether the scaled gradients overflowed (were not all finite; push zeros in their
+ * place then, for what a step touches must not depend on what it pulled): the scale becomes
+ * less; after many steps without, more. Once in a step. */
 static inline int cox_step_loss_scale_update(struct cox_step *step,
                                              struct cox_variable *variable,
                                              int overflowed)

@@ -226,8 +226,9 @@ struct cox_lifecycle {
     uint64_t evict_age; /* rows that no gradient has come to for so long go; 0: none */
     uint32_t evict_count;     /* rows that have had fewer gradients than this ... */
     uint64_t evict_count_age; /* ... so long after they were made go; 0: none */
-    uint64_t rows_max; /* in all: where there would be more, those go that have had no
-                                gradient for longest, approximately; 0: no limit */
+    uint64_t
+        rows_max; /* on each ps: where there would be more, those go that have had no
+                          gradient for longest, approximately; 0: no limit */
 };
 #define COX_LIFECYCLE_INIT {0, 0, 0, 0, 0, 0}
 

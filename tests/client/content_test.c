@@ -219,3 +219,150 @@ TEST(metrics_are_found_by_name_and_start_at_nothing)
     assert_error_names("2 to 256");
     crew_close(&crew);
 }
+
+/* ---- what steps make of it */
+
+static void schedule_value(struct crew *crew, const char *function, double value,
+                           struct cox_future **ret)
+{
+    struct cox_value arg = COX_SCALAR("value", COX_F64, &value);
+    struct cox_call call = COX_CALL_INIT;
+    call.args = &arg;
+    call.n_args = 1;
+    assert_code(0, cox_schedule(crew->c, crew_function(crew, function), &call, ret));
+}
+
+static struct cox_metric *create_metric(struct crew *crew, const char *name,
+                                        uint32_t kind)
+{
+    struct cox_metric *metric;
+    struct cox_metric_spec spec = COX_METRIC_SPEC_INIT;
+    spec.name = name;
+    spec.kind = kind;
+    assert_code(0, cox_metric_create(crew->c, &spec, &metric));
+    return metric;
+}
+
+static void assert_reads(struct crew *crew, struct cox_metric *metric, double value,
+                         double weight)
+{
+    double found;
+    double found_weight;
+    assert_code(0, cox_metric_read(crew->c, metric, &found, &found_weight));
+    assert_true(fabs(found - value) < 1e-9);
+    assert_true(fabs(found_weight - weight) < 1e-9);
+}
+
+TEST(metrics_count_each_step_once_whatever_dies)
+{
+    enum { STEPS = 2000 };
+    struct crew crew;
+    crew_open(&crew, 2, 2, "model", NULL);
+    struct cox_metric *mean = create_metric(&crew, "mean", COX_METRIC_MEAN);
+    struct cox_metric *count = create_metric(&crew, "count", COX_METRIC_COUNT);
+    struct cox_metric *auc = create_metric(&crew, "auc", COX_METRIC_AUC);
+    for (int i = 0; i < STEPS; i++) {
+        schedule_value(&crew, "score", i % 4, NULL);
+        if (i % 500 == 250) {
+            crew_kill(crew_step_process(&crew, i % 2));
+        }
+    }
+    assert_code(0, cox_join(crew.c, -1));
+    assert_reads(&crew, mean, 1.5, 2.0 * STEPS);
+    assert_reads(&crew, count, 2.0 * STEPS, 2.0 * STEPS);
+    assert_reads(&crew, auc, 1, 2.0 * STEPS);
+    assert_code(0, cox_metric_reset(crew.c, count));
+    assert_reads(&crew, count, 0, 0);
+    crew_close(&crew);
+}
+
+static void create_model(struct crew *crew, uint32_t nonfinite, uint32_t wire_dtype,
+                         struct cox_table **ret_t, struct cox_variable **ret_w)
+{
+    struct cox_table_spec t = COX_TABLE_SPEC_INIT;
+    struct cox_variable_spec w = COX_VARIABLE_SPEC_INIT;
+    t.name = "t";
+    t.dim = 2;
+    t.optimizer.kind = COX_SGD;
+    t.optimizer.learning_rate = 1;
+    t.nonfinite = nonfinite;
+    t.wire_dtype = wire_dtype;
+    w.name = "w";
+    w.dtype = COX_F32;
+    w.rank = 1;
+    w.shape[0] = 3;
+    w.optimizer = t.optimizer;
+    assert_code(0, cox_table_create(crew->c, &t, ret_t));
+    assert_code(0, cox_variable_create(crew->c, &w, ret_w));
+}
+
+TEST(a_gradient_that_is_not_finite_is_rejected_with_all_of_its_step)
+{
+    struct crew crew;
+    struct cox_table *t;
+    struct cox_variable *w;
+    struct cox_future *future;
+    struct cox_error error = COX_ERROR_INIT;
+    const uint64_t key = 7;
+    float row[2];
+    float values[3];
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.keep_going = 1;
+    crew_open(&crew, 2, 1, "model", &options);
+    create_model(&crew, COX_NONFINITE_REJECT, 0, &t, &w);
+    schedule_value(&crew, "push_value", (double)NAN, &future);
+    assert_code(COX_ENONFINITE, cox_future_wait(future, -1));
+    assert_code(0, cox_future_error(future, &error));
+    assert_int_equal(COX_ENONFINITE, error.code);
+    assert_string_equal("push_value", error.function);
+    assert_non_null(strstr(error.message, "'t'"));
+    assert_non_null(strstr(error.message, "7"));
+    cox_future_free(future);
+    assert_code(0, cox_table_read(crew.c, t, &key, 1, row));
+    assert_true(row[0] == 0 && row[1] == 0);
+    assert_code(0, cox_variable_read(crew.c, w, values, sizeof(values)));
+    assert_true(values[0] == 0 && values[1] == 0);
+    schedule_value(&crew, "push_value", 2, NULL);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_code(0, cox_table_read(crew.c, t, &key, 1, row));
+    assert_true(row[0] == -1 && row[1] == -2);
+    assert_code(0, cox_variable_read(crew.c, w, values, sizeof(values)));
+    assert_true(values[0] == -1 && values[1] == 0);
+    crew_close(&crew);
+}
+
+TEST(gradients_that_are_not_finite_are_applied_where_that_is_allowed)
+{
+    struct crew crew;
+    struct cox_table *t;
+    struct cox_variable *w;
+    const uint64_t key = 7;
+    float row[2];
+    crew_open(&crew, 1, 1, "model", NULL);
+    create_model(&crew, COX_NONFINITE_ALLOW, 0, &t, &w);
+    schedule_value(&crew, "push_value", (double)INFINITY, NULL);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_code(0, cox_table_read(crew.c, t, &key, 1, row));
+    assert_true(row[0] == -1 && isinf(row[1]));
+    crew_close(&crew);
+}
+
+TEST(narrow_gradients_are_rounded_and_too_large_ones_rejected)
+{
+    struct crew crew;
+    struct cox_table *t;
+    struct cox_variable *w;
+    const uint64_t key = 7;
+    float row[2];
+    crew_open(&crew, 1, 1, "model", NULL);
+    create_model(&crew, COX_NONFINITE_REJECT, COX_F16, &t, &w);
+    schedule_value(&crew, "push_value", 2049, NULL); /* F16 has 11 bits */
+    assert_code(0, cox_join(crew.c, -1));
+    assert_code(0, cox_table_read(crew.c, t, &key, 1, row));
+    assert_true(row[0] == -1 && row[1] == -2048);
+    schedule_value(&crew, "push_value", 1e6, NULL); /* beyond its largest */
+    assert_code(COX_ENONFINITE, cox_join(crew.c, -1));
+    assert_code(0, cox_table_read(crew.c, t, &key, 1, row));
+    assert_true(row[0] == -1 && row[1] == -2048);
+    crew_close(&crew);
+}

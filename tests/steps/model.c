@@ -83,4 +83,53 @@ static int pull_all(struct cox_step *step)
     return r != 0 ? r : cox_step_return(step, &results[1]);
 }
 
-COX_STEPS(COX_STEP("push_ones", push_ones), COX_STEP("pull_all", pull_all));
+/* Counts an example of weight 2 and value `value`, right by a score of 0.9 and wrong by one
+ * of 0.2, in the metrics "mean", "count" and "auc". */
+static int score(struct cox_step *step)
+{
+    static const char *const names[3] = {"mean", "count", "auc"};
+    static const float labels[2] = {1, 0};
+    static const float scores[2] = {0.9F, 0.2F};
+    const double *value = cox_step_scalar(step, "value", COX_F64);
+    struct cox_variable *metrics[3];
+    int r = value != NULL ? 0 : cox_step_fail(step, 1, "score needs a value");
+    for (int i = 0; r == 0 && i < 3; i++) {
+        r = cox_step_variable(step, names[i], &metrics[i]);
+    }
+    if (r == 0) {
+        r = cox_step_metric_add(step, metrics[0], *value, 2);
+    }
+    if (r == 0) {
+        r = cox_step_metric_add(step, metrics[1], 0, 2);
+    }
+    return r == 0 ? cox_step_metric_auc(step, metrics[2], labels, scores, 2) : r;
+}
+
+/* Gradients for row 7 of table `t` (dim 2), of which the second number is `value`, and 1 for
+ * the first row of `w`. */
+static int push_value(struct cox_step *step)
+{
+    const uint64_t key = 7;
+    const float one = 1;
+    const double *value = cox_step_scalar(step, "value", COX_F64);
+    struct cox_variable *t;
+    struct cox_variable *w;
+    int r = value != NULL ? 0 : cox_step_fail(step, 1, "push_value needs a value");
+    if (r == 0) {
+        r = cox_step_variable(step, "t", &t);
+    }
+    if (r == 0) {
+        r = cox_step_variable(step, "w", &w);
+    }
+    if (r == 0) {
+        r = cox_step_update(step, w, COX_UPDATE_GRADIENT, cox_rows_slice(0, 1), &one);
+    }
+    if (r == 0) {
+        const float gradient[2] = {1, (float)*value};
+        r = cox_step_push_rows(step, t, &key, 1, gradient);
+    }
+    return r;
+}
+
+COX_STEPS(COX_STEP("score", score), COX_STEP("push_value", push_value),
+          COX_STEP("push_ones", push_ones), COX_STEP("pull_all", pull_all));
