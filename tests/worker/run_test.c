@@ -114,37 +114,63 @@ static void report(struct rig *rig, uint64_t closure, const void *result, size_t
     coxi_run_report(rig->run, &r);
 }
 
-TEST(run_sends_what_is_in_the_outbox_in_one_message)
+/* What a run is told by its ps sends what is in the outbox, too: its greeting, in the
+ * middle of a test that reports by hand. */
+static void report_ten(struct rig *rig, uint64_t first)
 {
-    struct rig rig;
-    rig_open(&rig, 1, 1, 16);
-    for (uint64_t id = 1; id <= 10; id++) {
-        report(&rig, id, "0123456789", id);
+    for (uint64_t id = first; id < first + 10; id++) {
+        report(rig, id, "0123456789", id - first + 1);
     }
-    assert_int_equal(0, caller_waiting(rig.caller));
-    coxi_run_flush(rig.run);
-    for (uint64_t id = 1; id <= 10; id++) {
-        struct rig_done done = rig_expect(&rig, id, 0);
-        assert_int_equal(id < 10, rig.done != NULL); /* all of them are in one */
+    coxi_run_flush(rig->run);
+}
+
+/* Expects them; true: all were in one message. */
+static bool expect_ten(struct rig *rig, uint64_t first)
+{
+    bool in_one = true;
+    for (uint64_t id = first; id < first + 10; id++) {
+        size_t len = id - first + 1;
+        struct rig_done done = rig_expect(rig, id, 0);
+        in_one = in_one && (rig->done != NULL) == (len < 10);
         assert_int_equal(2, done.head.attempt);
         assert_int_equal(6, done.head.step_code);
         assert_int_equal(7, done.head.run_us);
         assert_int_equal(id % 4, done.head.touched_n);
         assert_true(id % 4 < 2 || done.touched[1] == 2);
-        assert_int_equal(id, done.head.result_len);
-        assert_memory_equal("0123456789", done.result, id);
+        assert_int_equal(len, done.head.result_len);
+        assert_memory_equal("0123456789", done.result, len);
     }
+    return in_one;
+}
+
+TEST(run_sends_what_is_in_the_outbox_in_one_message)
+{
+    enum { TRIES = 10 };
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    assert_code(0, coxi_psc_wait(rig.run->ps[0], 5000));
+    bool in_one = false;
+    for (uint64_t i = 0; i < TRIES && !in_one; i++) {
+        report_ten(&rig, 1 + 10 * i);
+        in_one = expect_ten(&rig, 1 + 10 * i);
+    }
+    assert_true(in_one);
     rig_close(&rig);
 }
 
+/* However the greeting cuts them: less than a full one stays. */
 TEST(run_sends_a_full_outbox_on_its_own)
 {
     struct rig rig;
     rig_open(&rig, 1, 1, 16);
-    for (uint64_t id = 1; id <= COXI_REPORTS_MAX; id++) {
+    for (uint64_t id = 1; id <= 2 * COXI_REPORTS_MAX; id++) {
         report(&rig, id, NULL, 0);
     }
     for (uint64_t id = 1; id <= COXI_REPORTS_MAX; id++) {
+        (void)rig_expect(&rig, id, 0);
+    }
+    coxi_run_flush(rig.run);
+    for (uint64_t id = COXI_REPORTS_MAX + 1; id <= 2 * COXI_REPORTS_MAX; id++) {
         (void)rig_expect(&rig, id, 0);
     }
     assert_null(rig.done);
