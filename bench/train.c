@@ -1,7 +1,8 @@
 /*
  * Case `train`: examples a second of the click model (examples/ctr), on a local
  * cluster, against the same step function run in this process on the ps's own store,
- * without links. lr, fm   1 ps and 1 worker; then 1 ps and 2 workers
+ * without links. lr, fm   1 ps and 1 worker, of one slot and of two (the steps are
+ * thread-safe); then 1 ps and 2 workers
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -43,17 +44,20 @@ static void fill_args(const struct job *job, size_t i, const double *l2,
 /* ---- on a cluster */
 
 static struct cox_coordinator *open_crew(const struct job *job, uint32_t dim,
-                                         int n_workers, struct cox_function **ret)
+                                         int n_workers, uint32_t slots,
+                                         struct cox_function **ret)
 {
     struct cox_cluster *cluster;
     struct cox_coordinator *c;
     struct cox_module *module;
     struct cox_table *table;
     struct cox_variable *bias;
+    struct cox_options options = COX_OPTIONS_INIT;
     struct cox_table_spec weights = COX_TABLE_SPEC_INIT;
     struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
     bench_check(cox_cluster_local(1, n_workers, &cluster), "cluster");
-    bench_check(cox_open(cluster, NULL, &c), "open");
+    options.worker_slots = slots;
+    bench_check(cox_open(cluster, &options, &c), "open");
     cox_cluster_free(cluster);
     weights.name = "weights";
     weights.dim = dim;
@@ -114,7 +118,7 @@ static double in_process(const struct job *job, struct local_step *local,
 /* ---- */
 
 static void measure(struct bench *bench, const struct job *job, const char *name,
-                    uint32_t dim, int n_workers)
+                    uint32_t dim, int n_workers, uint32_t slots)
 {
     char params[128];
     struct cox_function *train;
@@ -125,10 +129,11 @@ static void measure(struct bench *bench, const struct job *job, const char *name
         bench_die("%s", dlerror());
     }
     struct local_step *local = local_step_new(dim);
-    struct cox_coordinator *c = open_crew(job, dim, n_workers, &train);
+    struct cox_coordinator *c = open_crew(job, dim, n_workers, slots, &train);
     (void)snprintf(params, sizeof(params),
-                   "{\"ps\":1,\"workers\":%d,\"rows_per_step\":%d,\"features\":20}",
-                   n_workers, ROWS_PER_STEP);
+                   "{\"ps\":1,\"workers\":%d,\"slots\":%u,\"rows_per_step\":%d,"
+                   "\"features\":20}",
+                   n_workers, slots, ROWS_PER_STEP);
     struct bench_measurement m = {.name = name,
                                   .params = params,
                                   .unit = "1/s",
@@ -146,6 +151,10 @@ static void measure(struct bench *bench, const struct job *job, const char *name
 
 void bench_train(struct bench *bench)
 {
+    static const struct {
+        int n_workers;
+        uint32_t slots;
+    } crews[] = {{1, 1}, {1, 2}, {2, 1}};
     struct job job;
     struct data_error error;
     (void)snprintf(job.path, sizeof(job.path), "%s/clicks", bench->dir);
@@ -155,9 +164,9 @@ void bench_train(struct bench *bench)
         ranges_of(job.path, ROWS_PER_STEP, &job.ranges, &job.n_ranges, &error) != 0) {
         bench_die("%s", error.text);
     }
-    for (int n_workers = 1; n_workers <= 2; n_workers++) {
-        measure(bench, &job, "lr", MODEL_LR_DIM, n_workers);
-        measure(bench, &job, "fm", MODEL_FM_DIM, n_workers);
+    for (size_t i = 0; i < sizeof(crews) / sizeof(*crews); i++) {
+        measure(bench, &job, "lr", MODEL_LR_DIM, crews[i].n_workers, crews[i].slots);
+        measure(bench, &job, "fm", MODEL_FM_DIM, crews[i].n_workers, crews[i].slots);
     }
     free(job.ranges);
 }

@@ -44,17 +44,15 @@ struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *varia
 {
     const struct coxi_optimizer *o = &variable->optimizer;
     struct coxi_state_layout layout = {.n_slots = coxi_optimizer_slots(o)};
-    for (size_t i = layout.n_slots; i < COXI_STATES_MAX && names[o->kind][i] != NULL;
-         i++) {
-        layout.n_row++;
+    size_t n = 0;
+    for (; n < COXI_STATES_MAX && names[o->kind][n] != NULL; n++) {
+        layout.states[n].name = names[o->kind][n];
+        layout.states[n].start = n == 0 ? o->initial_accumulator : 0;
     }
-    if (is_adam(o) && variable->kind == COXI_KIND_DENSE) {
-        layout.n_row = 0; /* all its rows have one t: the variable's step */
-    }
-    for (size_t i = 0; i < layout.n_slots + layout.n_row; i++) {
-        layout.states[i].name = names[o->kind][i];
-        layout.states[i].start = i == 0 ? o->initial_accumulator : 0;
-    }
+    assert(n >= layout.n_slots);
+    /* All rows of a dense variable have one t: the variable's step. */
+    bool shares_t = is_adam(o) && variable->kind == COXI_KIND_DENSE;
+    layout.n_row = shares_t ? 0 : n - layout.n_slots;
     return layout;
 }
 
