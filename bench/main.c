@@ -93,10 +93,12 @@ static const struct coxi_option options[] = {
     {.name = "rows",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct config, rows),
-     .min = 1000,
+     .min = 0,
      .max = 1000000000,
-     .fallback = "10000000",
-     .help = "rows whose memory the case table measures"},
+     .fallback = "0",
+     .help =
+         "rows whose memory the case table measures; 0: 100 million where that much "
+         "memory is free, else 10 million"},
     {.name = "serve",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, serve),

@@ -207,6 +207,18 @@ static void run_memory(struct bench *bench, uint64_t rows)
     coxi_table_free(table);
 }
 
+/* As many as are asked for, or as fit in three quarters of what is free. */
+static uint64_t rows_to_measure(const struct bench *bench)
+{
+    enum { MANY = 100000000, FEWER = 10000000, ROW = 97 };
+    double free_bytes =
+        (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if (bench->rows > 0) {
+        return bench->rows;
+    }
+    return free_bytes * 3 / 4 > (double)MANY * ROW ? MANY : FEWER;
+}
+
 void bench_table(struct bench *bench)
 {
     if (bench_wants(bench, "pull") || bench_wants(bench, "push")) {
@@ -214,6 +226,6 @@ void bench_table(struct bench *bench)
         run_speed(bench, 20000000);
     }
     if (bench_wants(bench, "bytes")) {
-        run_memory(bench, bench->rows);
+        run_memory(bench, rows_to_measure(bench));
     }
 }
