@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "common/dtype.h"
 #include "common/error.h"
@@ -16,6 +17,58 @@
 void coxi_manifest_file(uint32_t ps, uint32_t n_ps, char ret[64])
 {
     (void)snprintf(ret, 64, "ps-%" PRIu32 "-of-%" PRIu32 ".safetensors", ps, n_ps);
+}
+
+/* ---- the checksum */
+
+static const char seal_before[] = ",\n \"crc32\": \"";
+static const char seal_after[] = "\"\n}\n";
+
+enum { SEAL_DIGITS = 8 };
+enum { SEAL_LEN = sizeof(seal_before) - 1 + SEAL_DIGITS + sizeof(seal_after) - 1 };
+
+/* The first `len` bytes of the text, and behind them the checksum and the end. */
+static char *add_seal(const char *text, size_t len)
+{
+    char *sealed = malloc(len + SEAL_LEN + 1);
+    if (sealed != NULL) {
+        memcpy(sealed, text, len);
+        uint32_t crc = (uint32_t)crc32_z(0, (const Bytef *)text, len);
+        (void)snprintf(sealed + len, SEAL_LEN + 1, "%s%08" PRIx32 "%s", seal_before,
+                       crc, seal_after);
+    }
+    return sealed;
+}
+
+char *coxi_manifest_seal(const char *text)
+{
+    const char *end = strrchr(text, '}');
+    size_t len = end != NULL ? (size_t)(end - text) : strlen(text);
+    while (len > 0 && text[len - 1] == '\n') {
+        len--;
+    }
+    return add_seal(text, len);
+}
+
+/* 0 where the text ends with the checksum of all that is before it. */
+static int check_seal(const char *file, const char *text, size_t len)
+{
+    size_t before = len >= SEAL_LEN ? len - SEAL_LEN : 0;
+    char *again = add_seal(text, before);
+    int r = 0;
+    if (again == NULL) {
+        r = coxi_error_memory("a manifest");
+    } else if (len < SEAL_LEN ||
+               memcmp(again + before, text + before, sizeof(seal_before) - 1) != 0) {
+        r = coxi_error(COX_EFORMAT,
+                       "%s does not end with its checksum: it was cut or edited", file);
+    } else if (memcmp(again, text, len) != 0) {
+        r = coxi_error(COX_ECHECKSUM, "%s is damaged: it says %.8s, crc32 %.8s belongs",
+                       file, text + before + sizeof(seal_before) - 1,
+                       again + before + sizeof(seal_before) - 1);
+    }
+    free(again);
+    return r;
 }
 
 /* ---- writing */
@@ -118,7 +171,9 @@ static char *manifest_text(const struct coxi_manifest *m)
         variables);
     char *text = json_dumps(root, JSON_INDENT(1));
     json_decref(root);
-    return text;
+    char *sealed = text != NULL ? coxi_manifest_seal(text) : NULL;
+    free(text);
+    return sealed;
 }
 
 int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path)
@@ -374,6 +429,11 @@ int coxi_manifest_read(const char *path, struct coxi_manifest **ret)
         r = coxi_file_read(file, COXI_MANIFEST_BYTES_MAX, &text, &len);
     }
     if (r != 0) {
+        return r;
+    }
+    r = check_seal(file, (const char *)text, len);
+    if (r != 0) {
+        free(text);
         return r;
     }
     json_t *root = json_loadb((const char *)text, len, JSON_REJECT_DUPLICATES, &error);

@@ -44,8 +44,15 @@ void coxi_manifest_file(uint32_t ps, uint32_t n_ps, char ret[64]);
 int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path);
 
 /*
+ * The text of a JSON object, with "crc32" as its last member: zlib's crc32, as eight hex
+ * digits, of every byte before the comma that it is behind. For free(); NULL: no memory.
+ */
+char *coxi_manifest_seal(const char *text);
+
+/*
  * Reads and checks the manifest of the checkpoint in directory `path`. COX_ENOENT:
- * there is none; COX_EIO; COX_EFORMAT says what is wrong. The file is not trusted.
+ * there is none; COX_EIO; COX_ECHECKSUM: it is not as it was written; COX_EFORMAT says
+ * what is wrong. The file is not trusted.
  */
 int coxi_manifest_read(const char *path, struct coxi_manifest **ret);
 void coxi_manifest_free(struct coxi_manifest *manifest); /* takes NULL */
