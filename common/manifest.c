@@ -369,6 +369,9 @@ static bool read_variables(const json_t *list, struct coxi_manifest *m)
             return false;
         }
         m->n_variables = (uint32_t)i + 1;
+        if (i > 0 && m->variables[i]->id <= m->variables[i - 1]->id) {
+            return false;
+        }
     }
     return m->variables != NULL;
 }

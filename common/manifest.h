@@ -33,7 +33,7 @@ struct coxi_manifest {
     struct coxi_manifest_shard *shards; /* by ps */
     uint32_t n_shards;
     struct coxi_variable **variables; /* writing: by id, NULL where creating failed;
-                                         read: those that there are */
+                                         read: those that there are, rising */
     uint32_t n_variables;
 };
 

@@ -20,7 +20,7 @@
  *   partition.c  which ps has what of them;  content.c  what they hold;  metric.c
  *   module.c    step modules
  *   resource.c  what each worker makes and keeps
- *   checkpoint.c, evaluator.c
+ *   checkpoint.c, evaluator.c, eval_log.c (what evaluators report)
  *
  * Threads: users' threads, one loop thread, one callback thread. The loop owns closures
  * from the moment they leave the intake until they are settled, and everything about

@@ -1,51 +1,64 @@
 /*
- * The evaluator: follows a checkpoint directory, loads each newest checkpoint with its
- * checksums, answers look-ups from the memory-mapped shards. Needs no coordinator and
- * no daemon. Single-threaded: one evaluator is used by one thread at a time.
+ * The evaluator: follows a checkpoint directory, loads checkpoints (common/checkpoint) and
+ * answers look-ups from the memory-mapped shards. Needs no coordinator and no daemon.
+ * Results are eval_log.c's. Single-threaded: one evaluator is used by one thread at a time.
  *
- * A table's keys are indexed once when the checkpoint is loaded; rows stay in the map.
+ * A table's keys are indexed once when the checkpoint is loaded, if it was asked for; rows
+ * stay in the map. A checkpoint that cannot be loaded is tried again until there is a newer
+ * one: a last one whose load has failed once must not be lost.
  */
+#include "coordinator/evaluator.h"
+
 #include <inttypes.h>
-#include <jansson.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/checkpoint.h"
+#include "common/checkpoints.h"
 #include "common/clock.h"
-#include "common/dtype.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "common/hash.h"
 #include "common/initializer.h"
 #include "common/layout.h"
-#include "common/manifest.h"
-#include "common/safetensors.h"
+#include "common/row_index.h"
 #include "coordinator/coordinator.h"
 
-/* The rows of a table in all shards, by key. */
-struct table_index {
-    const struct coxi_variable *variable;
-    const float **rows; /* open addressing; NULL: free */
-    uint64_t *keys;
-    size_t capacity; /* a power of two */
-    uint64_t n_rows;
-};
-
 struct loaded {
-    struct coxi_manifest *manifest;
-    struct coxi_st_file **shards;
-    struct table_index *tables; /* by place in the manifest's list */
+    struct coxi_checkpoint *checkpoint;
+    struct coxi_row_index *tables; /* by place in the manifest's list */
 };
 
 struct cox_evaluator {
     char *dir;
-    struct cox_evaluator_options options;
+    struct cox_evaluator_options options; /* with copies of the names */
     struct loaded *loaded;
     uint64_t last; /* number of the checkpoint last handed out */
-    bool ended;
+    uint64_t n_loaded;
+    bool ended; /* it was final */
+    /* Since the last one was loaded: */
+    bool failing;
+    uint64_t failed;   /* the number of the one that failed last; 0: it was LATEST */
+    uint64_t older;    /* what is complete below it */
+    uint64_t since_ms; /* when the first one failed */
 };
+
+const char *coxi_evaluator_dir(const struct cox_evaluator *evaluator)
+{
+    return evaluator->dir;
+}
+
+uint64_t coxi_evaluator_loaded(const struct cox_evaluator *evaluator)
+{
+    return evaluator->loaded != NULL ? evaluator->last : 0;
+}
+
+const struct cox_evaluator_options *
+coxi_evaluator_options(const struct cox_evaluator *evaluator)
+{
+    return &evaluator->options;
+}
 
 /* ---- loading */
 
@@ -54,120 +67,58 @@ static void loaded_free(struct loaded *loaded)
     if (loaded == NULL) {
         return;
     }
-    const struct coxi_manifest *m = loaded->manifest;
-    for (uint32_t i = 0; loaded->shards != NULL && i < m->n_shards; i++) {
-        coxi_st_close(loaded->shards[i]);
+    for (uint32_t i = 0;
+         loaded->tables != NULL && i < loaded->checkpoint->manifest->n_variables; i++) {
+        coxi_row_index_fini(&loaded->tables[i]);
     }
-    for (uint32_t i = 0; loaded->tables != NULL && i < m->n_variables; i++) {
-        free(loaded->tables[i].rows);
-        free(loaded->tables[i].keys);
-    }
-    free(loaded->shards);
     free(loaded->tables);
-    coxi_manifest_free(loaded->manifest);
+    coxi_checkpoint_close(loaded->checkpoint);
     free(loaded);
 }
 
-/* The tensor "<name>/<part>" (or "<name>") of a shard, of that type and rank; or
- * NULL. */
-static const struct coxi_st_tensor *tensor(const struct loaded *loaded, uint32_t shard,
-                                           const char *name, const char *part,
-                                           const char *dtype, uint32_t rank)
+static bool is_wanted(const struct cox_evaluator *evaluator, const char *name)
 {
-    char full[COXI_WIRE_NAME_MAX + 64];
-    (void)snprintf(full, sizeof(full), part != NULL ? "%s/%s" : "%s", name, part);
-    const struct coxi_st_tensor *found = coxi_st_find(loaded->shards[shard], full);
-    return found != NULL && strcmp(found->dtype, dtype) == 0 && found->rank == rank
-               ? found
-               : NULL;
+    const struct cox_evaluator_options *o = &evaluator->options;
+    bool wanted = o->variables == NULL;
+    for (size_t i = 0; !wanted && i < o->n_variables; i++) {
+        wanted = coxi_name_matches(o->variables[i], name);
+    }
+    return wanted;
 }
 
-static void put_row(struct table_index *index, uint64_t key, const float *row)
+static int load_into(const struct cox_evaluator *evaluator, const char *path,
+                     struct loaded *loaded)
 {
-    size_t i = coxi_hash_key(key) & (index->capacity - 1);
-    while (index->rows[i] != NULL) {
-        i = (i + 1) & (index->capacity - 1);
-    }
-    index->keys[i] = key;
-    index->rows[i] = row;
-}
-
-static int index_table(const struct loaded *loaded, const struct coxi_variable *v,
-                       struct table_index *index)
-{
-    const struct coxi_manifest *m = loaded->manifest;
-    index->variable = v;
-    for (uint32_t i = 0; i < m->n_shards; i++) {
-        const struct coxi_st_tensor *keys =
-            tensor(loaded, i, v->name, "keys", "U64", 1);
-        const struct coxi_st_tensor *values =
-            tensor(loaded, i, v->name, "values", "F32", 2);
-        if (keys == NULL || values == NULL || values->shape[0] != keys->shape[0] ||
-            values->shape[1] != coxi_table_dim(v)) {
-            return coxi_error(COX_EFORMAT, "%s lacks table '%s'", m->shards[i].file,
-                              v->name);
-        }
-        index->n_rows += keys->shape[0];
-    }
-    index->capacity = 16;
-    while (index->capacity < index->n_rows * 2) {
-        index->capacity *= 2;
-    }
-    index->rows = calloc(index->capacity, sizeof(float *));
-    index->keys = calloc(index->capacity, sizeof(*index->keys));
-    if (index->rows == NULL || index->keys == NULL) {
-        return coxi_error_memory("a table's index");
-    }
-    for (uint32_t i = 0; i < m->n_shards; i++) {
-        const struct coxi_st_tensor *keys =
-            tensor(loaded, i, v->name, "keys", "U64", 1);
-        const float *rows = tensor(loaded, i, v->name, "values", "F32", 2)->data;
-        for (uint64_t row = 0; row < keys->shape[0]; row++) {
-            put_row(index, ((const uint64_t *)keys->data)[row],
-                    rows + row * coxi_table_dim(v));
-        }
-    }
-    return 0;
-}
-
-static int load_into(const char *path, struct loaded *loaded)
-{
-    int r = coxi_manifest_read(path, &loaded->manifest);
+    int r = coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &loaded->checkpoint);
     if (r != 0) {
         return r;
     }
-    const struct coxi_manifest *m = loaded->manifest;
-    loaded->shards = calloc(m->n_shards, sizeof(struct coxi_st_file *));
+    const struct coxi_manifest *m = loaded->checkpoint->manifest;
     loaded->tables = calloc(m->n_variables + 1, sizeof(*loaded->tables));
-    if (loaded->shards == NULL || loaded->tables == NULL) {
+    if (loaded->tables == NULL) {
         return coxi_error_memory("a checkpoint");
     }
-    for (uint32_t i = 0; r == 0 && i < m->n_shards; i++) {
-        char file[PATH_MAX];
-        r = coxi_path(file, "%s/%s", path, m->shards[i].file);
-        if (r == 0) {
-            r = coxi_st_open(file, m->shards[i].bytes, &m->shards[i].crc32,
-                             &loaded->shards[i]);
-        }
-    }
     for (uint32_t i = 0; r == 0 && i < m->n_variables; i++) {
-        if (m->variables[i]->kind == COXI_KIND_TABLE) {
-            r = index_table(loaded, m->variables[i], &loaded->tables[i]);
+        if (m->variables[i]->kind == COXI_KIND_TABLE &&
+            is_wanted(evaluator, m->variables[i]->name)) {
+            r = coxi_row_index_init(&loaded->tables[i], loaded->checkpoint,
+                                    m->variables[i]);
         }
     }
     return r;
 }
 
-static int load(const char *dir, uint64_t number, struct loaded **ret)
+static int load(const struct cox_evaluator *evaluator, uint64_t number,
+                struct loaded **ret)
 {
     char path[PATH_MAX];
     struct loaded *loaded = calloc(1, sizeof(*loaded));
     if (loaded == NULL) {
         return coxi_error_memory("a checkpoint");
     }
-    int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number);
+    int r = coxi_path(path, "%s/ckpt-%" PRIu64, evaluator->dir, number);
     if (r == 0) {
-        r = load_into(path, loaded);
+        r = load_into(evaluator, path, loaded);
     }
     if (r != 0) {
         loaded_free(loaded);
@@ -177,7 +128,45 @@ static int load(const char *dir, uint64_t number, struct loaded **ret)
     return 0;
 }
 
-/* ---- following the directory */
+/* ---- opening and closing */
+
+/* The names that `o` points to become copies. */
+static int copy_names(struct cox_evaluator_options *o)
+{
+    const char *const *names = o->variables;
+    o->variables = NULL;
+    if (names == NULL) {
+        return 0;
+    }
+    const char **copies = calloc(o->n_variables + 1, sizeof(char *));
+    o->variables = copies;
+    for (size_t i = 0; copies != NULL && i < o->n_variables; i++) {
+        if (names[i] == NULL) {
+            return coxi_error(COX_EINVAL,
+                              "cox_evaluator_options.variables[%zu] is NULL", i);
+        }
+        copies[i] = strdup(names[i]);
+        if (copies[i] == NULL) {
+            return coxi_error_memory("an evaluator");
+        }
+    }
+    return copies != NULL ? 0 : coxi_error_memory("an evaluator");
+}
+
+void cox_evaluator_close(struct cox_evaluator *evaluator)
+{
+    if (evaluator == NULL) {
+        return;
+    }
+    const struct cox_evaluator_options *o = &evaluator->options;
+    for (size_t i = 0; o->variables != NULL && i < o->n_variables; i++) {
+        free((void *)(uintptr_t)o->variables[i]);
+    }
+    free((void *)(uintptr_t)o->variables);
+    loaded_free(evaluator->loaded);
+    free(evaluator->dir);
+    free(evaluator);
+}
 
 int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *options,
                        struct cox_evaluator **ret)
@@ -194,38 +183,92 @@ int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *opti
         return r;
     }
     struct cox_evaluator *evaluator = calloc(1, sizeof(*evaluator));
-    char *copy = strdup(dir);
-    if (evaluator == NULL || copy == NULL) {
-        free(evaluator);
-        free(copy);
+    if (evaluator == NULL) {
         return coxi_error_memory("an evaluator");
     }
-    evaluator->dir = copy;
+    o.first_timeout_ms = o.first_timeout_ms != 0 ? o.first_timeout_ms : 60000;
+    o.idle_timeout_ms = o.idle_timeout_ms != 0 ? o.idle_timeout_ms : 60000;
+    o.poll_ms = o.poll_ms > 0 ? o.poll_ms : 100;
+    r = copy_names(&o);
     evaluator->options = o;
-    evaluator->options.first_timeout_ms =
-        o.first_timeout_ms != 0 ? o.first_timeout_ms : 60000;
-    evaluator->options.idle_timeout_ms =
-        o.idle_timeout_ms != 0 ? o.idle_timeout_ms : 60000;
-    evaluator->options.poll_ms = o.poll_ms > 0 ? o.poll_ms : 100;
+    evaluator->dir = strdup(dir);
+    if (r == 0 && evaluator->dir == NULL) {
+        r = coxi_error_memory("an evaluator");
+    }
+    if (r != 0) {
+        cox_evaluator_close(evaluator);
+        return r;
+    }
     *ret = evaluator;
     return 0;
 }
 
-/* Waits until LATEST names a checkpoint that has not been handed out. */
+/* ---- following the directory */
+
+/* The first complete one above `above`, up to `latest`; 0: there is none. */
+static int first_above(const char *dir, uint64_t above, uint64_t latest, uint64_t *ret)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    uint64_t found = 0;
+    int r = coxi_checkpoints_list(dir, &all, &n);
+    if (r != 0) {
+        return r;
+    }
+    for (size_t i = 0; found == 0 && i < n; i++) {
+        if (!all[i].unfinished && all[i].number > above && all[i].number <= latest) {
+            found = all[i].number;
+        }
+    }
+    free(all);
+    *ret = found;
+    return 0;
+}
+
+/* Which is to be loaded now; 0: none is newer than the last. */
+static int choose(const struct cox_evaluator *evaluator, uint64_t *ret)
+{
+    uint64_t latest = 0;
+    uint64_t newer = 0;
+    int r = coxi_latest_read(evaluator->dir, &latest);
+    if (r == COX_ENOENT || (r == 0 && latest <= evaluator->last)) {
+        *ret = 0;
+        return 0;
+    }
+    if (r != 0 || !evaluator->options.every) {
+        *ret = latest;
+        return r;
+    }
+    if (evaluator->failed != 0) { /* a newer one is taken in its place */
+        r = first_above(evaluator->dir, evaluator->failed, latest, &newer);
+    }
+    if (r == 0 && newer == 0) {
+        r = first_above(evaluator->dir, evaluator->last, latest, &newer);
+    }
+    *ret = newer;
+    return r;
+}
+
+/* How long one is waited for. */
+static int patience_ms(const struct cox_evaluator *evaluator)
+{
+    return evaluator->last == 0 ? evaluator->options.first_timeout_ms
+                                : evaluator->options.idle_timeout_ms;
+}
+
 static int wait_for_newer(struct cox_evaluator *evaluator, uint64_t *ret_number)
 {
-    int timeout_ms = evaluator->last == 0 ? evaluator->options.first_timeout_ms
-                                          : evaluator->options.idle_timeout_ms;
+    int timeout_ms = patience_ms(evaluator);
     uint64_t start_ms = coxi_now_ms();
+    if (evaluator->failing) {
+        (void)poll(NULL, 0, evaluator->options.poll_ms);
+    }
     for (;;) {
         uint64_t number = 0;
-        int r = coxi_latest_read(evaluator->dir, &number);
-        if (r != 0 && r != COX_ENOENT) {
-            return r;
-        }
-        if (r == 0 && number > evaluator->last) {
+        int r = choose(evaluator, &number);
+        if (r != 0 || number != 0) {
             *ret_number = number;
-            return 0;
+            return r;
         }
         if (timeout_ms >= 0 && coxi_now_ms() - start_ms >= (uint64_t)timeout_ms) {
             return coxi_error(COX_ETIMEDOUT, "no %scheckpoint in %s for %d ms",
@@ -237,28 +280,66 @@ static int wait_for_newer(struct cox_evaluator *evaluator, uint64_t *ret_number)
     }
 }
 
+/* Checkpoint `number` (0: LATEST) cannot be loaded: what the caller is told. */
+static int note_failure(struct cox_evaluator *evaluator, uint64_t number, int code)
+{
+    char text[COXI_ERROR_TEXT_MAX];
+    int timeout_ms = patience_ms(evaluator);
+    (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+    if (!evaluator->failing) {
+        evaluator->since_ms = coxi_now_ms();
+    } else if (timeout_ms >= 0 &&
+               coxi_now_ms() - evaluator->since_ms >= (uint64_t)timeout_ms) {
+        return coxi_error(COX_ETIMEDOUT, "no checkpoint could be loaded for %d ms: %s",
+                          timeout_ms, text);
+    }
+    if (!evaluator->failing || number != evaluator->failed) {
+        evaluator->older =
+            coxi_checkpoints_whole(evaluator->dir, number != 0 ? number : UINT64_MAX);
+    }
+    evaluator->failing = true;
+    evaluator->failed = number;
+    (void)coxi_error(code, "%s", text);
+    return coxi_checkpoints_offer(code, evaluator->older);
+}
+
+/* Why there is nothing to wait for, or 0. */
+static int check_end(const struct cox_evaluator *evaluator)
+{
+    const struct cox_evaluator_options *o = &evaluator->options;
+    if (evaluator->ended) {
+        return coxi_error(COX_EEOF, "checkpoint %" PRIu64 " was the last",
+                          evaluator->last);
+    }
+    return o->max_checkpoints == 0 || evaluator->n_loaded < o->max_checkpoints
+               ? 0
+               : coxi_error(COX_EEOF, "checkpoint %" PRIu64 " was the last of %" PRIu64,
+                            evaluator->last, o->max_checkpoints);
+}
+
 int cox_evaluator_next(struct cox_evaluator *evaluator, struct cox_checkpoint_info *ret)
 {
     if (evaluator == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL, "cox_evaluator_next needs an evaluator");
     }
-    if (evaluator->ended) {
-        return coxi_error(COX_EEOF, "checkpoint %" PRIu64 " was the last",
-                          evaluator->last);
-    }
     uint64_t number = 0;
     struct loaded *loaded = NULL;
-    int r = wait_for_newer(evaluator, &number);
-    if (r == 0) {
-        r = load(evaluator->dir, number, &loaded);
-    }
+    int r = check_end(evaluator);
     if (r != 0) {
         return r;
     }
+    r = wait_for_newer(evaluator, &number);
+    if (r == 0) {
+        r = load(evaluator, number, &loaded);
+    }
+    if (r != 0) {
+        return r == COX_ETIMEDOUT ? r : note_failure(evaluator, number, r);
+    }
+    const struct coxi_manifest *m = loaded->checkpoint->manifest;
     struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
     info.number = number;
-    info.run = loaded->manifest->session.run;
-    info.final = loaded->manifest->final;
+    info.run = m->session.run;
+    info.final = m->final;
     r = coxi_struct_return(ret, sizeof(info), &info, "cox_checkpoint_info");
     if (r != 0) {
         loaded_free(loaded);
@@ -267,7 +348,10 @@ int cox_evaluator_next(struct cox_evaluator *evaluator, struct cox_checkpoint_in
     loaded_free(evaluator->loaded);
     evaluator->loaded = loaded;
     evaluator->last = number;
-    evaluator->ended = loaded->manifest->final;
+    evaluator->n_loaded++;
+    evaluator->ended = m->final;
+    evaluator->failing = false;
+    evaluator->failed = 0;
     return 0;
 }
 
@@ -280,7 +364,13 @@ static int find(const struct cox_evaluator *evaluator, const char *name,
     if (evaluator->loaded == NULL) {
         return coxi_error(COX_ENOTREADY, "no checkpoint is loaded");
     }
-    const struct coxi_manifest *m = evaluator->loaded->manifest;
+    const struct coxi_manifest *m = evaluator->loaded->checkpoint->manifest;
+    if (!is_wanted(evaluator, name)) {
+        return coxi_error(COX_ENOENT,
+                          "'%s' was not asked for: name it in "
+                          "cox_evaluator_options.variables",
+                          name);
+    }
     for (uint32_t i = 0; i < m->n_variables; i++) {
         if (m->variables[i]->kind == kind && strcmp(m->variables[i]->name, name) == 0) {
             *ret = i;
@@ -303,26 +393,18 @@ int cox_evaluator_read(struct cox_evaluator *evaluator, const char *name,
     if (r != 0) {
         return r;
     }
-    const struct loaded *loaded = evaluator->loaded;
-    const struct coxi_variable *v = loaded->manifest->variables[place];
-    size_t row_bytes = coxi_variable_row_bytes(v);
+    const struct coxi_checkpoint *checkpoint = evaluator->loaded->checkpoint;
+    const struct coxi_variable *v = checkpoint->manifest->variables[place];
     if (bytes != coxi_variable_bytes(v)) {
         return coxi_error(COX_EINVAL, "variable '%s' has %zu bytes, not %zu", name,
                           coxi_variable_bytes(v), bytes);
     }
-    for (size_t i = 0; i < v->n_shards; i++) {
-        char part[32];
-        const struct coxi_shard *shard = &v->shards[i];
-        (void)snprintf(part, sizeof(part), "part_%zu", i);
-        const struct coxi_st_tensor *t =
-            tensor(loaded, (uint32_t)shard->ps, name, v->n_shards > 1 ? part : NULL,
-                   coxi_dtype_name(v->dtype), v->rank);
-        if (t == NULL || t->bytes != shard->count * row_bytes) {
-            return coxi_error(COX_EFORMAT,
-                              "checkpoint %" PRIu64 " lacks a part of '%s'",
-                              evaluator->last, name);
-        }
-        memcpy((uint8_t *)ret_data + shard->begin * row_bytes, t->data, t->bytes);
+    const struct coxi_whole *values = coxi_checkpoint_find(checkpoint, v, "values");
+    uint8_t *at = ret_data;
+    for (size_t i = 0; i < values->n_pieces; i++) {
+        const struct coxi_st_tensor *piece = values->pieces[i].tensor;
+        memcpy(at, piece->data, piece->bytes);
+        at += piece->bytes;
     }
     return 0;
 }
@@ -340,21 +422,19 @@ int cox_evaluator_lookup(struct cox_evaluator *evaluator, const char *table,
     if (r != 0) {
         return r;
     }
-    const struct table_index *index = &evaluator->loaded->tables[place];
-    if (dim != coxi_table_dim(index->variable)) {
+    const struct coxi_row_index *index = &evaluator->loaded->tables[place];
+    const struct coxi_variable *v =
+        evaluator->loaded->checkpoint->manifest->variables[place];
+    if (dim != coxi_table_dim(v)) {
         return coxi_error(COX_EINVAL, "rows of table '%s' have %zu values, not %u",
-                          table, coxi_table_dim(index->variable), dim);
+                          table, coxi_table_dim(v), dim);
     }
     for (size_t i = 0; i < n_keys; i++) {
-        size_t at = coxi_hash_key(keys[i]) & (index->capacity - 1);
-        while (index->rows[at] != NULL && index->keys[at] != keys[i]) {
-            at = (at + 1) & (index->capacity - 1);
-        }
-        if (index->rows[at] != NULL) {
-            memcpy(ret_rows + i * dim, index->rows[at], dim * sizeof(*ret_rows));
+        const float *row = coxi_row_index_find(index, keys[i]);
+        if (row != NULL) {
+            memcpy(ret_rows + i * dim, row, dim * sizeof(*ret_rows));
         } else {
-            coxi_initializer_row(&index->variable->initializer, keys[i],
-                                 ret_rows + i * dim, dim);
+            coxi_initializer_row(&v->initializer, keys[i], ret_rows + i * dim, dim);
         }
     }
     return 0;
@@ -372,59 +452,4 @@ int cox_evaluator_rows(struct cox_evaluator *evaluator, const char *table,
         *ret_rows = evaluator->loaded->tables[place].n_rows;
     }
     return r;
-}
-
-/* ---- results */
-
-static char *report_line(const struct cox_evaluator *evaluator,
-                         const struct cox_score *scores, size_t n_scores)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    json_t *line = json_pack("{s:I, s:f}", "checkpoint", (json_int_t)evaluator->last,
-                             "time", (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
-    for (size_t i = 0; i < n_scores; i++) {
-        /* JSON knows no NaN and no infinity. */
-        json_t *value = json_real(scores[i].value);
-        (void)json_object_set_new(line, scores[i].name,
-                                  value != NULL ? value : json_null());
-    }
-    char *text = json_dumps(line, JSON_COMPACT);
-    json_decref(line);
-    return text;
-}
-
-int cox_evaluator_report(struct cox_evaluator *evaluator,
-                         const struct cox_score *scores, size_t n_scores)
-{
-    char path[PATH_MAX];
-    if (evaluator == NULL || (n_scores > 0 && scores == NULL)) {
-        return coxi_error(COX_EINVAL, "cox_evaluator_report needs scores");
-    }
-    if (evaluator->loaded == NULL) {
-        return coxi_error(COX_ENOTREADY, "no checkpoint is loaded");
-    }
-    char *text = report_line(evaluator, scores, n_scores);
-    if (text == NULL) {
-        return coxi_error(COX_EINVAL, "a metric's name is no UTF-8 text");
-    }
-    int r = coxi_path(path, "%s/eval.jsonl", evaluator->dir);
-    FILE *file = r == 0 ? fopen(path, "ae") : NULL;
-    if (r == 0 && (file == NULL || fprintf(file, "%s\n", text) < 0)) {
-        r = coxi_error_errno(COX_EIO, "cannot write %s", path);
-    }
-    if (file != NULL && fclose(file) != 0 && r == 0) {
-        r = coxi_error_errno(COX_EIO, "cannot write %s", path);
-    }
-    free(text);
-    return r;
-}
-
-void cox_evaluator_close(struct cox_evaluator *evaluator)
-{
-    if (evaluator != NULL) {
-        loaded_free(evaluator->loaded);
-        free(evaluator->dir);
-        free(evaluator);
-    }
 }

@@ -1,18 +1,30 @@
 /* The evaluator: waiting, loading, looking up, reporting; damaged checkpoints. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tests/client/crew.h"
+#include "tests/common/sample.h"
 #include "tests/test.h"
 
-static const struct cox_evaluator_options brief = {sizeof(brief), 1, 1, 1};
+static const struct cox_evaluator_options brief = {
+    .size = sizeof(brief), .first_timeout_ms = 1, .idle_timeout_ms = 1, .poll_ms = 1};
+
+static const struct cox_evaluator_options patient = {.size = sizeof(patient),
+                                                     .poll_ms = 1};
+
+static struct cox_evaluator *open_with(const char *dir,
+                                       const struct cox_evaluator_options *options)
+{
+    struct cox_evaluator *evaluator;
+    assert_code(0, cox_evaluator_open(dir, options, &evaluator));
+    return evaluator;
+}
 
 static struct cox_evaluator *open_evaluator(const char *dir)
 {
-    struct cox_evaluator *evaluator;
-    assert_code(0, cox_evaluator_open(dir, &brief, &evaluator));
-    return evaluator;
+    return open_with(dir, &brief);
 }
 
 /* A run that trains table t (dim 2) and dense w a little and ends with a checkpoint. */
@@ -133,7 +145,7 @@ static void assert_damage(const char *dir, const char *file, size_t at, int code
     char path[300];
     (void)snprintf(path, sizeof(path), "%s/ckpt-1/%s", dir, file);
     char *bytes = coxi_test_read(path, &len);
-    struct cox_evaluator *evaluator = open_evaluator(dir);
+    struct cox_evaluator *evaluator = open_with(dir, &patient);
     assert_true(at < len);
     bytes[at] = (char)(bytes[at] ^ 0x10);
     coxi_test_write(path, bytes, len);
@@ -164,7 +176,7 @@ TEST(evaluator_never_loads_a_damaged_checkpoint_and_tries_again)
     train(dir, 2, rows, w);
     assert_damage(dir, "ps-0-of-2.safetensors", 12, COX_ECHECKSUM);
     assert_damage(dir, "ps-1-of-2.safetensors", 200, COX_ECHECKSUM);
-    assert_damage(dir, "manifest.json", 0, COX_EFORMAT);
+    assert_damage(dir, "manifest.json", 0, COX_ECHECKSUM);
 }
 
 TEST(evaluator_goes_on_to_the_newest_of_several)
@@ -193,4 +205,206 @@ TEST(evaluator_goes_on_to_the_newest_of_several)
     assert_code(COX_ETIMEDOUT, cox_evaluator_next(evaluator, &info));
     cox_evaluator_close(evaluator);
     crew_close(&crew);
+}
+
+/* ---- several checkpoints, some of them damaged */
+
+static void write_some(const char *dir, uint64_t first, uint64_t last)
+{
+    for (uint64_t n = first; n <= last; n++) {
+        sample_write(
+            dir, &(struct sample){
+                     .run = 1, .number = n, .n_ps = 2, .n_rows = 5, .plus = (float)n});
+    }
+}
+
+static void damage_one(const char *dir, int number)
+{
+    char path[300];
+    (void)snprintf(path, sizeof(path), "%s/ckpt-%d/ps-1-of-2.safetensors", dir, number);
+    assert_int_equal(0, truncate(path, 100));
+}
+
+/* The next one is `number`, and what is read is of it. */
+static void assert_next(struct cox_evaluator *evaluator, uint64_t number)
+{
+    float w[SAMPLE_W];
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    assert_code(0, cox_evaluator_next(evaluator, &info));
+    assert_int_equal(number, info.number);
+    assert_code(0, cox_evaluator_read(evaluator, "w", w, sizeof(w)));
+    assert_true(w[0] == (float)number);
+}
+
+TEST(evaluator_names_the_older_checkpoint_that_is_complete)
+{
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    char *dir = coxi_test_path("ckpt");
+    write_some(dir, 1, 4);
+    damage_one(dir, 4);
+    damage_one(dir, 3);
+    struct cox_evaluator *evaluator = open_with(dir, &patient);
+    for (int i = 0; i < 2; i++) {
+        assert_code(COX_EFORMAT, cox_evaluator_next(evaluator, &info));
+        assert_error_names("ckpt-4/ps-1-of-2.safetensors");
+        assert_error_names("ckpt-2 is complete");
+    }
+    coxi_test_write(coxi_test_path("ckpt/LATEST"), "ckpt-", 5);
+    assert_code(COX_EFORMAT, cox_evaluator_next(evaluator, &info));
+    assert_error_names("LATEST");
+    assert_error_names("ckpt-2 is complete");
+    cox_evaluator_close(evaluator);
+}
+
+TEST(evaluator_takes_a_newer_checkpoint_in_place_of_one_that_fails)
+{
+    for (int every = 0; every <= 1; every++) {
+        struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+        struct cox_evaluator_options options = patient;
+        char *dir = coxi_test_path(every != 0 ? "every" : "newest");
+        options.every = every;
+        write_some(dir, 1, 1);
+        struct cox_evaluator *evaluator = open_with(dir, &options);
+        assert_next(evaluator, 1);
+        write_some(dir, 2, 2);
+        damage_one(dir, 2);
+        assert_code(COX_EFORMAT, cox_evaluator_next(evaluator, &info));
+        assert_code(COX_EFORMAT, cox_evaluator_next(evaluator, &info));
+        write_some(dir, 3, 3);
+        assert_next(evaluator, 3);
+        cox_evaluator_close(evaluator);
+    }
+}
+
+TEST(evaluator_gives_up_when_nothing_can_be_loaded_and_says_why)
+{
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    char *dir = coxi_test_path("ckpt");
+    int r;
+    write_some(dir, 1, 1);
+    damage_one(dir, 1);
+    struct cox_evaluator *evaluator = open_with(dir, &brief);
+    while ((r = cox_evaluator_next(evaluator, &info)) == COX_EFORMAT) {
+    }
+    assert_int_equal(COX_ETIMEDOUT, r);
+    assert_error_names("ps-1-of-2.safetensors");
+    cox_evaluator_close(evaluator);
+}
+
+TEST(evaluator_takes_each_checkpoint_in_order_where_that_is_asked_for)
+{
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    struct cox_evaluator_options options = brief;
+    char *dir = coxi_test_path("ckpt");
+    options.every = 1;
+    write_some(dir, 2, 3);
+    struct cox_evaluator *evaluator = open_with(dir, &options);
+    assert_next(evaluator, 2);
+    write_some(dir, 5, 5);
+    assert_next(evaluator, 3);
+    assert_next(evaluator, 5);
+    assert_code(COX_ETIMEDOUT, cox_evaluator_next(evaluator, &info));
+    cox_evaluator_close(evaluator);
+}
+
+TEST(evaluator_ends_after_as_many_checkpoints_as_it_was_asked_for)
+{
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    struct cox_evaluator_options options = patient;
+    char *dir = coxi_test_path("ckpt");
+    options.every = 1;
+    options.max_checkpoints = 2;
+    write_some(dir, 1, 3);
+    struct cox_evaluator *evaluator = open_with(dir, &options);
+    assert_next(evaluator, 1);
+    assert_next(evaluator, 2);
+    assert_code(COX_EEOF, cox_evaluator_next(evaluator, &info));
+    assert_error_names("last of 2");
+    cox_evaluator_close(evaluator);
+}
+
+TEST(evaluator_reads_only_what_it_was_asked_for)
+{
+    static const uint64_t key = 0;
+    static const char *const names[] = {"w", "[mn]"};
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    struct cox_evaluator_options options = patient;
+    float w[SAMPLE_W];
+    int64_t n[SAMPLE_N];
+    float row[SAMPLE_DIM];
+    char *dir = coxi_test_path("ckpt");
+    options.variables = names;
+    options.n_variables = 2;
+    write_some(dir, 1, 1);
+    struct cox_evaluator *evaluator = open_with(dir, &options);
+    assert_code(0, cox_evaluator_next(evaluator, &info));
+    assert_code(0, cox_evaluator_read(evaluator, "w", w, sizeof(w)));
+    assert_code(0, cox_evaluator_read(evaluator, "n", n, sizeof(n)));
+    assert_int_equal(sample_n(2), n[2]);
+    assert_code(COX_ENOENT,
+                cox_evaluator_lookup(evaluator, "t", &key, 1, SAMPLE_DIM, row));
+    assert_error_names("variables");
+    cox_evaluator_close(evaluator);
+    static const char *const hole[] = {NULL};
+    options.variables = hole;
+    options.n_variables = 1;
+    evaluator = NULL;
+    assert_code(COX_EINVAL, cox_evaluator_open(dir, &options, &evaluator));
+    assert_null(evaluator);
+}
+
+/* ---- results, as others read them */
+
+static void count_report(void *arg, const struct cox_eval *eval)
+{
+    double auc = 0;
+    assert_code(0, cox_eval_score(eval, "auc", &auc));
+    *(double *)arg += auc;
+}
+
+TEST(what_is_reported_is_read_back_and_called_back)
+{
+    const struct cox_score scores[] = {{"auc", 0.25}, {"loss", 0.0 / 0.0}};
+    struct cox_evaluator_options options = patient;
+    struct cox_evals *evals = NULL;
+    struct cox_eval eval = COX_EVAL_INIT;
+    double told = 0;
+    double value = 0;
+    char *dir = coxi_test_path("ckpt");
+    char *log = coxi_test_path("ckpt/eval.jsonl");
+    write_some(dir, 1, 1);
+    assert_code(COX_ENOENT, cox_evals_read(dir, &evals));
+    assert_error_names("eval.jsonl");
+    options.on_report = count_report;
+    options.arg = &told;
+    struct cox_evaluator *evaluator = open_with(dir, &options);
+    assert_next(evaluator, 1);
+    assert_code(0, cox_evaluator_report(evaluator, scores, 2));
+    /* Somebody's report was cut. */
+    FILE *file = fopen(log, "ae");
+    assert_non_null(file);
+    assert_true(fputs("{\"checkpoint\":7,\"ti", file) >= 0);
+    assert_int_equal(0, fclose(file));
+    write_some(dir, 2, 2);
+    assert_next(evaluator, 2);
+    assert_code(0, cox_evaluator_report(evaluator, scores, 1));
+    assert_true(told == 0.5);
+    assert_code(0, cox_evals_read(dir, &evals));
+    assert_int_equal(2, cox_evals_count(evals));
+    assert_code(0, cox_evals_at(evals, 0, &eval));
+    assert_int_equal(1, eval.checkpoint);
+    assert_int_equal(2, eval.n_scores);
+    assert_true(eval.time_s > 1e9);
+    assert_code(0, cox_eval_score(&eval, "loss", &value));
+    assert_true(isnan(value));
+    assert_code(0, cox_evals_at(evals, 1, &eval));
+    assert_int_equal(2, eval.checkpoint);
+    assert_code(0, cox_eval_score(&eval, "auc", &value));
+    assert_true(value == 0.25);
+    assert_code(COX_ENOENT, cox_eval_score(&eval, "loss", &value));
+    assert_error_names("'loss'");
+    assert_code(COX_ENOENT, cox_evals_at(evals, 2, &eval));
+    cox_evals_free(evals);
+    cox_evals_free(NULL);
+    cox_evaluator_close(evaluator);
 }

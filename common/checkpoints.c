@@ -1,0 +1,221 @@
+/* See checkpoints.h. Blocks; cost: a look at the directory, and what is deleted. */
+#include "common/checkpoints.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/checkpoint.h"
+#include "common/error.h"
+#include "common/file.h"
+
+/* ---- what there is */
+
+/* "ckpt-3" or "ckpt-3.tmp"; false: it is neither. */
+static bool parse_name(const char *name, struct coxi_listed *ret)
+{
+    static const char prefix[] = "ckpt-";
+    const char *digits = name + sizeof(prefix) - 1;
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 || *digits < '1' ||
+        *digits > '9') {
+        return false;
+    }
+    char *end = NULL;
+    errno = 0;
+    ret->number = strtoull(digits, &end, 10);
+    ret->unfinished = strcmp(end, ".tmp") == 0;
+    return errno == 0 && (*end == '\0' || ret->unfinished);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct coxi_listed *x = a;
+    const struct coxi_listed *y = b;
+    return x->number != y->number ? (x->number < y->number ? -1 : 1)
+                                  : x->unfinished - y->unfinished;
+}
+
+int coxi_checkpoints_list(const char *dir, struct coxi_listed **ret, size_t *ret_n)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    size_t capacity = 0;
+    int r = 0;
+    DIR *stream = opendir(dir);
+    if (stream == NULL) {
+        return coxi_error_errno(errno == ENOENT ? COX_ENOENT : COX_EIO,
+                                "cannot read the directory %s", dir);
+    }
+    for (struct dirent *entry; r == 0 && (entry = readdir(stream)) != NULL;) {
+        struct coxi_listed one;
+        if (!parse_name(entry->d_name, &one)) {
+            continue;
+        }
+        if (n == capacity) {
+            capacity = capacity * 2 + 16;
+            struct coxi_listed *more = realloc(all, capacity * sizeof(*all));
+            r = more == NULL ? coxi_error_memory("a list of checkpoints") : 0;
+            all = more != NULL ? more : all;
+        }
+        if (r == 0) {
+            all[n++] = one;
+        }
+    }
+    (void)closedir(stream);
+    if (r != 0) {
+        free(all);
+        return r;
+    }
+    if (n > 0) {
+        qsort(all, n, sizeof(*all), by_number);
+    }
+    *ret = all;
+    *ret_n = n;
+    return 0;
+}
+
+uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    uint64_t found = 0;
+    if (coxi_checkpoints_list(dir, &all, &n) != 0) {
+        return 0;
+    }
+    while (n-- > 0 && found == 0) {
+        char path[PATH_MAX];
+        struct coxi_checkpoint *checkpoint;
+        if (all[n].unfinished || all[n].number >= below ||
+            coxi_path(path, "%s/ckpt-%" PRIu64, dir, all[n].number) != 0) {
+            continue;
+        }
+        if (coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &checkpoint) == 0) {
+            found = all[n].number;
+            coxi_checkpoint_close(checkpoint);
+        }
+    }
+    free(all);
+    return found;
+}
+
+int coxi_checkpoints_offer(int code, uint64_t older)
+{
+    char text[COXI_ERROR_TEXT_MAX];
+    (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+    return older == 0
+               ? coxi_error(code, "%s; no older checkpoint is complete", text)
+               : coxi_error(code, "%s; ckpt-%" PRIu64 " is complete", text, older);
+}
+
+/* ---- retention */
+
+/* Deletes a checkpoint unless it is being read. COX_EBUSY: it is; COX_EIO. */
+static int delete_one(const char *dir, uint64_t number)
+{
+    char path[PATH_MAX];
+    char file[PATH_MAX];
+    char temporary[PATH_MAX];
+    int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number);
+    if (r == 0) {
+        r = coxi_path(file, "%s/manifest.json", path);
+    }
+    if (r == 0) {
+        r = coxi_path(temporary, "%s.tmp", path);
+    }
+    if (r != 0) {
+        return r;
+    }
+    /* Without a manifest nobody can have it open. */
+    int fd = open(file, O_RDWR | O_CLOEXEC);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fd < 0 && errno != ENOENT) {
+        return coxi_error_errno(COX_EIO, "cannot delete %s: cannot lock %s", path,
+                                file);
+    }
+    if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock) != 0) {
+        r = coxi_error_errno(COX_EBUSY, "cannot delete %s: it is being read", path);
+    } else if (rename(path, temporary) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot delete %s", path);
+    } else {
+        coxi_directory_remove(temporary);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return r;
+}
+
+/* The fate of one checkpoint, which it meets unless that is not wanted. */
+static enum coxi_fate decide(const char *dir, uint64_t number, bool dry_run)
+{
+    char path[PATH_MAX];
+    if (!dry_run) {
+        int r = delete_one(dir, number);
+        return r == 0           ? COXI_FATE_DELETED
+               : r == COX_EBUSY ? COXI_FATE_READ
+                                : COXI_FATE_FAILED;
+    }
+    bool is_read = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number) == 0 &&
+                   coxi_checkpoint_is_read(path);
+    return is_read ? COXI_FATE_READ : COXI_FATE_DELETED;
+}
+
+int coxi_checkpoints_prune(
+    const char *dir, const struct coxi_retention *retention, bool dry_run,
+    void (*told)(void *arg, uint64_t number, enum coxi_fate fate), void *arg)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    uint64_t latest = 0;
+    uint64_t n_newest = 0; /* seen so far */
+    char failure[COXI_ERROR_TEXT_MAX] = "";
+    int r = coxi_latest_read(dir, &latest);
+    if (r == 0) {
+        r = coxi_checkpoints_list(dir, &all, &n);
+    }
+    while (r == 0 && n-- > 0) {
+        uint64_t number = all[n].number;
+        enum coxi_fate fate = COXI_FATE_NEWEST;
+        if (all[n].unfinished) {
+            continue;
+        }
+        bool newest =
+            number >= latest || retention->keep == 0 || n_newest < retention->keep;
+        n_newest += number <= latest;
+        if (!newest) {
+            bool kept =
+                retention->keep_every > 0 && number % retention->keep_every == 0;
+            fate = kept ? COXI_FATE_EVERY : decide(dir, number, dry_run);
+        }
+        if (fate == COXI_FATE_FAILED) {
+            (void)snprintf(failure, sizeof(failure), "%s", coxi_error_text());
+        }
+        if (told != NULL) {
+            told(arg, number, fate);
+        }
+    }
+    free(all);
+    return failure[0] != '\0' ? coxi_error(COX_EIO, "%s", failure) : r;
+}
+
+void coxi_checkpoints_remove_unfinished(const char *dir)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    if (coxi_checkpoints_list(dir, &all, &n) != 0) {
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        char path[PATH_MAX];
+        if (all[i].unfinished &&
+            coxi_path(path, "%s/ckpt-%" PRIu64 ".tmp", dir, all[i].number) == 0) {
+            coxi_directory_remove(path);
+        }
+    }
+    free(all);
+}

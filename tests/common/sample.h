@@ -1,0 +1,38 @@
+/*
+ * Checkpoints for tests, as the ps and a client would write them, without either.
+ *
+ *   w     F32 [7, 2] in two shards (one ps: one), with adagrad and step
+ *   n     I64 [3] on the last ps, without an optimizer
+ *   half  BF16 [4], on ps 0
+ *   t     a table, dim 3, with adagrad and step
+ */
+#ifndef COXI_TESTS_COMMON_SAMPLE_H
+#define COXI_TESTS_COMMON_SAMPLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SAMPLE_W = 14, SAMPLE_N = 3, SAMPLE_HALF = 4, SAMPLE_DIM = 3 };
+
+struct sample {
+    uint64_t run;
+    uint64_t number;
+    uint32_t n_ps; /* 1 to 4 */
+    uint64_t n_rows;
+    float plus; /* added to every value of w, and of the rows of t */
+    bool final;
+    bool without_half; /* the variable is not there */
+    bool as_written;   /* shards say what the number below says, with right checksums */
+    uint64_t shards_number;
+};
+
+/* The i-th element of w, of n; the key of the i-th row of t, and its values. */
+float sample_w(const struct sample *sample, uint64_t i);
+int64_t sample_n(uint64_t i);
+uint64_t sample_key(uint64_t row);
+float sample_value(const struct sample *sample, uint64_t row, uint64_t column);
+
+/* Writes <dir>/ckpt-<number>, and LATEST. */
+void sample_write(const char *dir, const struct sample *sample);
+
+#endif
