@@ -44,7 +44,7 @@ TEST(tool_exits_2_and_says_what_is_wrong_with_a_command_line)
     assert_exit(2, (const char *[]){"coxswain", "run", NULL}, "which program");
     assert_exit(2, (const char *[]){"coxswain", "cluster", "now", NULL}, "'now'");
     assert_exit(2, (const char *[]){"coxswain", "checkpoint", "list", NULL},
-                "checkpoint show");
+                "say: coxswain checkpoint list");
 }
 
 TEST(run_gives_a_program_its_cluster_and_takes_over_its_exit_code)

@@ -1,0 +1,299 @@
+/*
+ * coxswain checkpoint export: variables as a whole, for other programs. Shards are joined
+ * on the way: nothing is held in memory but a buffer.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/checkpoint.h"
+#include "cli/npz.h"
+#include "cli/numbers.h"
+#include "common/checkpoint.h"
+#include "common/daemon.h"
+#include "common/error.h"
+#include "common/file.h"
+
+struct config {
+    const char *format;
+    const char *variable;
+    bool state;
+    bool compress;
+    bool json;
+};
+
+static const struct coxi_option options[] = {
+    {.name = "format",
+     .type = COXI_OPTION_CHOICE,
+     .offset = offsetof(struct config, format),
+     .choices = "npz|safetensors",
+     .fallback = "npz",
+     .help = "of OUT"},
+    COXI_CHECKPOINT_VARIABLE(struct config),
+    {.name = "state",
+     .type = COXI_OPTION_FLAG,
+     .offset = offsetof(struct config, state),
+     .help = "optimizer state and steps, too"},
+    {.name = "compress",
+     .type = COXI_OPTION_FLAG,
+     .offset = offsetof(struct config, compress),
+     .help = "deflate the arrays of an npz"},
+    COXI_CHECKPOINT_JSON(struct config),
+};
+
+static const struct coxi_program program = {
+    .name = "coxswain checkpoint export",
+    .usage = "[options] DIR OUT",
+    .summary =
+        "Writes variables of a checkpoint (or of the latest one in DIR) to a file: "
+        "dense\n"
+        "ones as NAME, tables as NAME/keys and NAME/values, in the same order of "
+        "rows,\n"
+        "state as NAME/STATE. In an npz BF16 becomes float32, which holds each value\n"
+        "exactly.",
+    .prefix = "COX_CHECKPOINT",
+    .mixed = true,
+    .options = options,
+    .n_options = sizeof(options) / sizeof(*options),
+};
+
+static bool is_chosen(const struct config *config, const struct coxi_whole *whole)
+{
+    bool plain = strcmp(whole->part, "values") == 0 || strcmp(whole->part, "keys") == 0;
+    return (plain || config->state) &&
+           coxi_name_matches(config->variable, whole->variable->name);
+}
+
+/* ---- npz */
+
+static const struct {
+    const char *dtype;
+    const char *descr;
+} descrs[] = {{"F32", "<f4"}, {"F64", "<f8"}, {"I32", "<i4"}, {"I64", "<i8"},
+              {"U8", "|u1"},  {"F16", "<f2"}, {"U64", "<u8"}, {"BF16", "<f4"}};
+
+static const char *descr_of(const char *dtype)
+{
+    for (size_t i = 0; i < sizeof(descrs) / sizeof(*descrs); i++) {
+        if (strcmp(dtype, descrs[i].dtype) == 0) {
+            return descrs[i].descr;
+        }
+    }
+    return NULL;
+}
+
+static int write_widened(struct coxi_npz *npz, const struct coxi_st_tensor *tensor)
+{
+    enum { FLOATS = 4096 };
+    float floats[FLOATS];
+    uint64_t n = tensor->bytes / coxi_number_size(tensor->dtype);
+    int r = 0;
+    for (uint64_t i = 0; r == 0 && i < n;) {
+        size_t count = n - i < FLOATS ? (size_t)(n - i) : FLOATS;
+        for (size_t k = 0; k < count; k++) {
+            floats[k] = (float)coxi_number(tensor->dtype, tensor->data, i + k);
+        }
+        r = coxi_npz_write(npz, floats, count * sizeof(*floats));
+        i += count;
+    }
+    return r;
+}
+
+static int write_array(struct coxi_npz *npz, const struct coxi_whole *whole)
+{
+    const char *descr = descr_of(whole->dtype);
+    if (descr == NULL) {
+        return coxi_error(COX_EINVAL, "numpy has no type for '%s', which is %s",
+                          whole->name, whole->dtype);
+    }
+    int r = coxi_npz_begin(npz, whole->name, descr, whole->rank, whole->shape);
+    for (size_t i = 0; r == 0 && i < whole->n_pieces; i++) {
+        const struct coxi_st_tensor *tensor = whole->pieces[i].tensor;
+        r = strcmp(tensor->dtype, "BF16") == 0
+                ? write_widened(npz, tensor)
+                : coxi_npz_write(npz, tensor->data, tensor->bytes);
+    }
+    return r;
+}
+
+static int export_npz(const struct coxi_checkpoint *checkpoint,
+                      const struct config *config, const char *path)
+{
+    struct coxi_npz *npz;
+    int r = coxi_npz_create(path, config->compress, &npz);
+    if (r != 0) {
+        return r;
+    }
+    for (size_t i = 0; r == 0 && i < checkpoint->n_wholes; i++) {
+        if (is_chosen(config, &checkpoint->wholes[i])) {
+            r = write_array(npz, &checkpoint->wholes[i]);
+        }
+    }
+    if (r != 0) {
+        coxi_npz_abandon(npz);
+        return r;
+    }
+    return coxi_npz_finish(npz);
+}
+
+/* ---- safetensors */
+
+/* The chosen ones, large elements first, which keeps all of them aligned. */
+static size_t choose_in_order(const struct coxi_checkpoint *checkpoint,
+                              const struct config *config,
+                              const struct coxi_whole **ret)
+{
+    size_t n = 0;
+    for (size_t size = 8; size > 0; size /= 2) {
+        for (size_t i = 0; i < checkpoint->n_wholes; i++) {
+            const struct coxi_whole *whole = &checkpoint->wholes[i];
+            if (is_chosen(config, whole) && coxi_number_size(whole->dtype) == size) {
+                ret[n++] = whole;
+            }
+        }
+    }
+    return n;
+}
+
+static int write_tensors(struct coxi_st_writer *file, const struct coxi_whole **wholes,
+                         size_t n)
+{
+    int r = 0;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t p = 0; r == 0 && p < wholes[i]->n_pieces; p++) {
+            const struct coxi_st_tensor *tensor = wholes[i]->pieces[p].tensor;
+            r = coxi_st_write(file, tensor->data, tensor->bytes);
+        }
+    }
+    return r;
+}
+
+static int write_safetensors(const struct coxi_manifest *m, const char *path,
+                             const struct coxi_whole **wholes,
+                             struct coxi_st_tensor *tensors, size_t n)
+{
+    struct coxi_st_writer *file;
+    char run[32];
+    char number[32];
+    uint64_t bytes;
+    uint32_t crc32;
+    (void)snprintf(run, sizeof(run), "%016llx", (unsigned long long)m->session.run);
+    (void)snprintf(number, sizeof(number), "%llu", (unsigned long long)m->number);
+    const struct coxi_st_metadata metadata[] = {{"run", run}, {"checkpoint", number}};
+    for (size_t i = 0; i < n; i++) {
+        tensors[i] = (struct coxi_st_tensor){.name = wholes[i]->name,
+                                             .dtype = wholes[i]->dtype,
+                                             .rank = wholes[i]->rank,
+                                             .bytes = wholes[i]->bytes};
+        memcpy(tensors[i].shape, wholes[i]->shape, sizeof(tensors[i].shape));
+    }
+    int r = coxi_st_create(path, tensors, n, metadata, 2, &file);
+    if (r != 0) {
+        return r;
+    }
+    r = write_tensors(file, wholes, n);
+    if (r != 0) {
+        coxi_st_abandon(file);
+        return r;
+    }
+    return coxi_st_finish(file, &bytes, &crc32);
+}
+
+static int export_safetensors(const struct coxi_checkpoint *checkpoint,
+                              const struct config *config, const char *path)
+{
+    const struct coxi_whole **wholes =
+        calloc(checkpoint->n_wholes + 1, sizeof(*wholes));
+    struct coxi_st_tensor *tensors = calloc(checkpoint->n_wholes + 1, sizeof(*tensors));
+    int r = coxi_error_memory("an export");
+    if (wholes != NULL && tensors != NULL) {
+        size_t n = choose_in_order(checkpoint, config, wholes);
+        r = write_safetensors(checkpoint->manifest, path, wholes, tensors, n);
+    }
+    free(wholes);
+    free(tensors);
+    return r;
+}
+
+/* ---- the command */
+
+static json_t *chosen_json(const struct coxi_checkpoint *checkpoint,
+                           const struct config *config)
+{
+    json_t *names = json_array();
+    for (size_t i = 0; i < checkpoint->n_wholes; i++) {
+        if (is_chosen(config, &checkpoint->wholes[i])) {
+            (void)json_array_append_new(names, json_string(checkpoint->wholes[i].name));
+        }
+    }
+    return names;
+}
+
+/* Writes it under another name first: OUT is whole or not there. */
+static int write_out(const struct coxi_checkpoint *checkpoint,
+                     const struct config *config, const char *out)
+{
+    char temporary[PATH_MAX];
+    int r = coxi_path(temporary, "%s.tmp", out);
+    if (r == 0 && access(out, F_OK) == 0) {
+        r = coxi_error(COX_EEXIST, "%s is there already: remove it, or name another",
+                       out);
+    }
+    if (r != 0) {
+        return r;
+    }
+    (void)unlink(temporary); /* what somebody could not finish */
+    r = strcmp(config->format, "npz") == 0
+            ? export_npz(checkpoint, config, temporary)
+            : export_safetensors(checkpoint, config, temporary);
+    if (r == 0 && rename(temporary, out) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot write %s", out);
+    }
+    if (r != 0) {
+        (void)unlink(temporary);
+    }
+    return r;
+}
+
+static int export_to(const char *dir, const char *out, const struct config *config)
+{
+    char path[PATH_MAX];
+    struct coxi_checkpoint *checkpoint;
+    int r = coxi_checkpoint_locate(dir, path);
+    if (r == 0) {
+        r = coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &checkpoint);
+    }
+    if (r != 0) {
+        return r;
+    }
+    json_t *chosen = chosen_json(checkpoint, config);
+    size_t n = json_array_size(chosen);
+    if (n == 0) {
+        r = coxi_error(COX_ENOENT, "%s has no variable '%s'", path,
+                       config->variable != NULL ? config->variable : "*");
+    }
+    if (r == 0) {
+        r = write_out(checkpoint, config, out);
+    }
+    if (r == 0 && config->json) {
+        r = coxi_checkpoint_print(
+            json_pack("{s:s, s:O}", "file", out, "tensors", chosen));
+    } else if (r == 0) {
+        (void)printf("%zu tensors of %s are in %s\n", n, path, out);
+    }
+    json_decref(chosen);
+    coxi_checkpoint_close(checkpoint);
+    return r;
+}
+
+int coxi_checkpoint_export(int argc, char **argv)
+{
+    struct config config = {0};
+    char **words;
+    int code;
+    if (!coxi_checkpoint_options(&program, argc, argv, &config, 2, &words, &code)) {
+        return code;
+    }
+    return coxi_checkpoint_exit(&program, export_to(words[0], words[1], &config));
+}

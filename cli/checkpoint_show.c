@@ -1,0 +1,163 @@
+/* coxswain checkpoint show: what is in a checkpoint. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/checkpoint.h"
+#include "cli/numbers.h"
+#include "common/checkpoint.h"
+
+struct config {
+    bool json;
+    const char *variable;
+};
+
+static const struct coxi_option options[] = {
+    COXI_CHECKPOINT_JSON(struct config),
+    COXI_CHECKPOINT_VARIABLE(struct config),
+};
+
+static const struct coxi_program program = {
+    .name = "coxswain checkpoint show",
+    .usage = "[options] DIR",
+    .summary =
+        "Verifies every checksum of a checkpoint and prints what is in it: for each\n"
+        "tensor of each shard its sum, least and greatest value (of a step: its "
+        "value).\n"
+        "DIR is a checkpoint (.../ckpt-3) or a checkpoint directory, of which the "
+        "latest\n"
+        "is shown.",
+    .prefix = "COX_CHECKPOINT",
+    .mixed = true,
+    .options = options,
+    .n_options = sizeof(options) / sizeof(*options),
+};
+
+static void print_head(const struct coxi_manifest *m)
+{
+    char when[64];
+    coxi_checkpoint_time(m->time_s, when, sizeof(when));
+    (void)printf("checkpoint %" PRIu64 "%s  run %016" PRIx64 "  generation %" PRIu64
+                 "  written %s\n",
+                 m->number, m->final ? " (final)" : "", m->session.run,
+                 m->session.generation, when);
+    (void)printf("\n%-32s %12s %-10s %s\n", "shard", "bytes", "crc32", "watermark");
+    for (uint32_t i = 0; i < m->n_shards; i++) {
+        (void)printf("%-32s %12" PRIu64 " %08" PRIx32 "   %" PRIu64 "\n",
+                     m->shards[i].file, m->shards[i].bytes, m->shards[i].crc32,
+                     m->shards[i].watermark);
+    }
+    (void)printf("\n%-28s %3s %-5s %-16s %12s %14s %12s %12s\n", "tensor", "ps", "type",
+                 "shape", "bytes", "sum", "least", "most");
+}
+
+/* Numbers say something about it: keys are none. */
+static bool has_summary(const struct coxi_whole *whole, const struct coxi_summary *s)
+{
+    return strcmp(whole->part, "keys") != 0 && s->elements > 0;
+}
+
+static void print_piece(const struct coxi_whole *whole, const struct coxi_piece *piece)
+{
+    char shape[64];
+    const struct coxi_st_tensor *tensor = piece->tensor;
+    struct coxi_summary s = coxi_summarize(tensor);
+    coxi_checkpoint_shape(tensor->rank, tensor->shape, shape, sizeof(shape));
+    (void)printf("%-28s %3" PRIu32 " %-5s %-16s %12" PRIu64, tensor->name, piece->ps,
+                 tensor->dtype, shape, tensor->bytes);
+    if (strcmp(whole->part, "step") == 0) {
+        (void)printf(" %14" PRIu64, *(const uint64_t *)tensor->data);
+    } else if (has_summary(whole, &s)) {
+        (void)printf(" %14.6g %12.6g %12.6g", s.sum, s.least, s.most);
+    }
+    (void)printf("\n");
+}
+
+static json_t *piece_json(const struct coxi_whole *whole,
+                          const struct coxi_piece *piece)
+{
+    const struct coxi_st_tensor *tensor = piece->tensor;
+    struct coxi_summary s = coxi_summarize(tensor);
+    json_t *shape = json_array();
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        (void)json_array_append_new(shape, json_integer((json_int_t)tensor->shape[i]));
+    }
+    json_t *object =
+        json_pack("{s:s, s:s, s:i, s:s, s:o, s:I}", "name", tensor->name, "variable",
+                  whole->variable->name, "ps", (int)piece->ps, "dtype", tensor->dtype,
+                  "shape", shape, "bytes", (json_int_t)tensor->bytes);
+    if (strcmp(whole->part, "step") == 0) {
+        uint64_t step = *(const uint64_t *)tensor->data;
+        (void)json_object_set_new(object, "value", json_integer((json_int_t)step));
+    } else if (has_summary(whole, &s) && isfinite(s.sum)) {
+        (void)json_object_set_new(object, "sum", json_real(s.sum));
+        (void)json_object_set_new(object, "least", json_real(s.least));
+        (void)json_object_set_new(object, "most", json_real(s.most));
+    }
+    return object;
+}
+
+/* Prints or (where there are `tensors`) collects what there is of the chosen variables. */
+static void show_pieces(const struct coxi_checkpoint *checkpoint, const char *variable,
+                        json_t *tensors)
+{
+    for (size_t i = 0; i < checkpoint->n_wholes; i++) {
+        const struct coxi_whole *whole = &checkpoint->wholes[i];
+        bool chosen = coxi_name_matches(variable, whole->variable->name);
+        for (size_t p = 0; chosen && p < whole->n_pieces; p++) {
+            if (tensors != NULL) {
+                (void)json_array_append_new(tensors,
+                                            piece_json(whole, &whole->pieces[p]));
+            } else {
+                print_piece(whole, &whole->pieces[p]);
+            }
+        }
+    }
+}
+
+static int show_json(const struct coxi_checkpoint *checkpoint, const char *variable)
+{
+    const struct coxi_manifest *m = checkpoint->manifest;
+    char run[32];
+    json_t *tensors = json_array();
+    (void)snprintf(run, sizeof(run), "%016" PRIx64, m->session.run);
+    show_pieces(checkpoint, variable, tensors);
+    return coxi_checkpoint_print(json_pack("{s:I, s:s, s:b, s:o}", "checkpoint",
+                                           (json_int_t)m->number, "run", run, "final",
+                                           m->final, "tensors", tensors));
+}
+
+static int show(const char *dir, const struct config *config)
+{
+    char path[PATH_MAX];
+    struct coxi_checkpoint *checkpoint;
+    int r = coxi_checkpoint_locate(dir, path);
+    if (r == 0) {
+        r = coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &checkpoint);
+    }
+    if (r != 0) {
+        return r;
+    }
+    if (config->json) {
+        r = show_json(checkpoint, config->variable);
+    } else {
+        print_head(checkpoint->manifest);
+        show_pieces(checkpoint, config->variable, NULL);
+        (void)printf("\nall %" PRIu32 " checksums are right\n",
+                     checkpoint->manifest->n_shards);
+    }
+    coxi_checkpoint_close(checkpoint);
+    return r;
+}
+
+int coxi_checkpoint_show(int argc, char **argv)
+{
+    struct config config = {0};
+    char **words;
+    int code;
+    if (!coxi_checkpoint_options(&program, argc, argv, &config, 1, &words, &code)) {
+        return code;
+    }
+    return coxi_checkpoint_exit(&program, show(words[0], &config));
+}

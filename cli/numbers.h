@@ -1,0 +1,23 @@
+/* Elements of tensors as numbers, whatever their type. Pure functions. */
+#ifndef COXI_CLI_NUMBERS_H
+#define COXI_CLI_NUMBERS_H
+
+#include "common/safetensors.h"
+
+/* Bytes of an element of the types that checkpoints have; 0: it is none. */
+size_t coxi_number_size(const char *dtype);
+
+/* The i-th of the elements at `data`; integers beyond 2^53 are rounded. */
+double coxi_number(const char *dtype, const void *data, uint64_t i);
+
+/* What is told of a tensor, over all elements. */
+struct coxi_summary {
+    uint64_t elements;
+    double sum;
+    double least;
+    double most;
+};
+
+struct coxi_summary coxi_summarize(const struct coxi_st_tensor *tensor);
+
+#endif
