@@ -1,10 +1,13 @@
 /*
- * Writing checkpoints: every ps writes its shard, then the manifest ties them together
- * (common/manifest.h has the layout on disk). Nothing of a failed one is left.
+ * Writing checkpoints: all ps write their shards at once, then the manifest ties them
+ * together (common/manifest.h has the layout on disk). Nothing of a failed one is left.
+ * Then old ones are deleted (common/checkpoints.h).
+ *
+ * What is in a checkpoint are the variables that there were when it began: one that is
+ * created meanwhile may be in the shards of some ps and not in those of others.
  */
 #include "coordinator/checkpoint.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/checkpoints.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/manifest.h"
 #include "common/sync.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/trigger.h"
 
 /* Permissions, read-only file systems and the like show now, not at the first
  * checkpoint. */
@@ -31,25 +36,6 @@ static int try_write(const char *dir)
         (void)unlink(path);
     }
     return r;
-}
-
-/* What a client that died while writing has left. */
-static void remove_unfinished(const char *dir)
-{
-    char path[PATH_MAX];
-    DIR *stream = opendir(dir);
-    struct dirent *entry;
-    while (stream != NULL && (entry = readdir(stream)) != NULL) {
-        size_t len = strlen(entry->d_name);
-        if (strncmp(entry->d_name, "ckpt-", 5) == 0 && len > 4 &&
-            strcmp(entry->d_name + len - 4, ".tmp") == 0 &&
-            coxi_path(path, "%s/%s", dir, entry->d_name) == 0) {
-            coxi_directory_remove(path);
-        }
-    }
-    if (stream != NULL) {
-        (void)closedir(stream);
-    }
 }
 
 int coxi_checkpoint_prepare(const char *dir, char **ret)
@@ -69,7 +55,7 @@ int coxi_checkpoint_prepare(const char *dir, char **ret)
     if (r != 0) {
         return coxi_error(r, "checkpoint directory: %s", coxi_error_text());
     }
-    remove_unfinished(dir);
+    coxi_checkpoints_remove_unfinished(dir);
     char *path = realpath(dir, NULL);
     if (path == NULL) {
         return coxi_error_errno(COX_EIO, "cannot find %s", dir);
@@ -92,32 +78,44 @@ static void take_shard(void *arg, const struct coxi_message *answer)
     }
 }
 
-static int snapshot(struct cox_coordinator *c, uint32_t ps, const char *dir,
-                    uint64_t number, struct coxi_manifest_shard *shard)
+/* Has every ps write its shard, all at the same time. */
+static int write_shards(struct cox_coordinator *c, const char *dir,
+                        struct coxi_manifest *manifest)
 {
-    char path[PATH_MAX];
-    coxi_manifest_file(ps, c->n_ps, shard->file);
-    int r = coxi_path(path, "%s/%s", dir, shard->file);
-    if (r != 0) {
-        return r;
+    struct coxi_round round;
+    int r = 0;
+    struct coxi_round_call *calls = calloc(c->n_ps, sizeof(*calls));
+    if (calls == NULL) {
+        return coxi_error_memory("a checkpoint");
     }
-    struct coxi_message message = {.kind = COXI_SNAPSHOT};
-    message.snapshot = (struct coxi_snapshot){c->session, number, path};
-    struct coxi_psc_request request = {0};
-    r = coxi_psc_call(c->ps[ps], &message, &request, COXI_SNAPSHOT_DONE, take_shard,
-                      shard);
-    return r == 0 && shard->applied == NULL ? coxi_error_memory("a checkpoint") : r;
+    coxi_round_begin(&round);
+    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
+        char path[PATH_MAX];
+        struct coxi_message message = {.kind = COXI_SNAPSHOT};
+        coxi_manifest_file(i, c->n_ps, manifest->shards[i].file);
+        r = coxi_path(path, "%s/%s", dir, manifest->shards[i].file);
+        if (r == 0) {
+            message.snapshot =
+                (struct coxi_snapshot){c->session, manifest->number, path};
+            calls[i] = (struct coxi_round_call){.expect = COXI_SNAPSHOT_DONE,
+                                                .take = take_shard,
+                                                .arg = &manifest->shards[i]};
+            coxi_round_add(&round, c->ps[i], &message, &calls[i]);
+        }
+    }
+    int answer = coxi_round_end(&round);
+    free(calls);
+    r = r != 0 ? r : answer;
+    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
+        r = manifest->shards[i].applied == NULL ? coxi_error_memory("a checkpoint") : 0;
+    }
+    return r;
 }
 
-/* The rest of the manifest, as of after the last ps's moment. */
-static int describe(struct cox_coordinator *c, struct coxi_manifest *manifest)
+/* The variables that there are; before any ps's moment, so that each has all of them. */
+static int list_variables(struct cox_coordinator *c, struct coxi_manifest *manifest)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    manifest->time_s = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    manifest->session = c->session;
     coxi_lock(&c->lock);
-    manifest->next_closure = c->next_id;
     manifest->variables = calloc(c->n_entries + 1, sizeof(void *));
     for (uint32_t i = 0; manifest->variables != NULL && i < c->n_entries; i++) {
         const struct coxi_entry *entry = c->entries[i];
@@ -128,17 +126,30 @@ static int describe(struct cox_coordinator *c, struct coxi_manifest *manifest)
     return manifest->variables == NULL ? coxi_error_memory("a checkpoint") : 0;
 }
 
+/* The rest of the manifest, as of after the last ps's moment. */
+static void describe(struct cox_coordinator *c, struct coxi_manifest *manifest)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    manifest->time_s = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    manifest->session = c->session;
+    coxi_lock(&c->lock);
+    manifest->next_closure = c->next_id;
+    coxi_unlock(&c->lock);
+}
+
 static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
                             struct coxi_manifest *manifest)
 {
-    int r = 0;
-    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
-        r = snapshot(c, i, temporary, manifest->number, &manifest->shards[i]);
+    int r = list_variables(c, manifest);
+    if (r == 0) {
+        r = write_shards(c, temporary, manifest);
     }
     if (r == 0) {
-        r = describe(c, manifest);
+        describe(c, manifest);
+        r = coxi_manifest_write(manifest, temporary);
     }
-    return r == 0 ? coxi_manifest_write(manifest, temporary) : r;
+    return r;
 }
 
 /* Its final name, and LATEST; on failure it has neither. */
@@ -163,6 +174,7 @@ static int publish(const char *dir, const char *temporary, uint64_t number)
     return r;
 }
 
+/* One at a time. */
 static int save(struct cox_coordinator *c, bool final, uint64_t *ret_number)
 {
     char temporary[PATH_MAX];
@@ -197,6 +209,30 @@ static int save(struct cox_coordinator *c, bool final, uint64_t *ret_number)
     return r;
 }
 
+int coxi_checkpoint_write(struct cox_coordinator *c, bool final, uint64_t *ret_number)
+{
+    const struct coxi_retention retention = {c->options.checkpoint_keep,
+                                             c->options.checkpoint_keep_every};
+    int r = coxi_check_alive(c);
+    if (r != 0) {
+        return r;
+    }
+    coxi_lock(&c->checkpoint_lock);
+    coxi_trigger_count(c);
+    r = save(c, final, ret_number);
+    if (r == 0 && retention.keep > 0) {
+        /* What cannot be deleted now (it is being read) is tried again the next time. */
+        (void)coxi_checkpoints_prune(c->checkpoint_dir, &retention, false, NULL, NULL);
+    }
+    coxi_unlock(&c->checkpoint_lock);
+    if (r == 0) {
+        coxi_lock(&c->lock);
+        c->stats.checkpoints++;
+        coxi_unlock(&c->lock);
+    }
+    return r;
+}
+
 int cox_checkpoint_save(struct cox_coordinator *c,
                         const struct cox_checkpoint_options *options,
                         uint64_t *ret_number)
@@ -212,16 +248,10 @@ int cox_checkpoint_save(struct cox_coordinator *c,
         r = coxi_error(COX_ENOENT, "no checkpoint directory: set checkpoint_dir in the "
                                    "options of cox_open");
     }
-    if (r == 0) {
-        r = coxi_check_alive(c);
-    }
-    if (r != 0) {
-        return r;
-    }
     uint64_t number = 0;
-    coxi_lock(&c->checkpoint_lock);
-    r = save(c, o.final != 0, &number);
-    coxi_unlock(&c->checkpoint_lock);
+    if (r == 0) {
+        r = coxi_checkpoint_write(c, o.final != 0, &number);
+    }
     if (r == 0 && ret_number != NULL) {
         *ret_number = number;
     }

@@ -1,6 +1,11 @@
-/* Checkpoints, as far as opening a coordinator needs them. */
+/* Checkpoints, as far as opening a coordinator and its triggers need them. */
 #ifndef COXI_COORDINATOR_CHECKPOINT_H
 #define COXI_COORDINATOR_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cox_coordinator;
 
 /*
  * Makes the directory if it is missing, and sees that files can be written there. *ret:
@@ -8,5 +13,11 @@
  * it.
  */
 int coxi_checkpoint_prepare(const char *dir, char **ret);
+
+/*
+ * Writes one and deletes those that are not to be kept any more; one at a time, others
+ * wait. Blocks; any thread but the loop. Fails as cox_checkpoint_save does.
+ */
+int coxi_checkpoint_write(struct cox_coordinator *c, bool final, uint64_t *ret_number);
 
 #endif

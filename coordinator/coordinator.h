@@ -20,9 +20,10 @@
  *   partition.c  which ps has what of them;  content.c  what they hold;  metric.c
  *   module.c    step modules
  *   resource.c  what each worker makes and keeps
- *   checkpoint.c, evaluator.c, eval_log.c (what evaluators report)
+ *   checkpoint.c  writing them;  trigger.c  when nobody calls for it
+ *   evaluator.c;  eval_log.c  what evaluators report
  *
- * Threads: users' threads, one loop thread, one callback thread. The loop owns closures
+ * Threads: users' threads, one loop thread, one callback thread, one that writes checkpoints. The loop owns closures
  * from the moment they leave the intake until they are settled, and everything about
  * workers. "Loop" means in a turn of it: a user's thread may take one (cox_schedule). What both
  * sides touch is under `lock`. Connections to the ps have threads of their own
@@ -190,6 +191,20 @@ struct cox_metric {
     struct coxi_entry entry;
 };
 
+/* What checkpoints wait for that nobody calls for (trigger.c). */
+struct coxi_trigger {
+    pthread_t thread;
+    bool waits_for_term; /* SIGTERM is ours; who opens and who ends the thread */
+    /* Guarded by c->lock: */
+    pthread_cond_t changed; /* one is due, or none will be */
+    bool runs;
+    bool end;
+    bool terminate;    /* SIGTERM has come */
+    uint64_t settled;  /* closures, when the last one began */
+    uint64_t next_id;  /* then */
+    uint64_t since_ms; /* then */
+};
+
 struct cox_coordinator {
     atomic_int refs; /* the owner, and each future that a user holds */
     struct cox_options options;
@@ -271,6 +286,9 @@ struct cox_coordinator {
     bool callbacks_run;      /* the callback thread is there */
     pthread_t callback_thread;
 
+    struct coxi_trigger trigger;
+    int checkpoint_code; /* of the last one that a trigger wrote; guarded by `lock` */
+    char checkpoint_text[COXI_TEXT_MAX];
     pthread_mutex_t checkpoint_lock; /* guards the next; comes before `lock` */
     uint64_t checkpoint_number;
 };

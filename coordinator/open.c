@@ -16,6 +16,7 @@
 #include "coordinator/content.h"
 #include "coordinator/door.h"
 #include "coordinator/stragglers.h"
+#include "coordinator/trigger.h"
 #include "coordinator/worker.h"
 
 enum {
@@ -86,7 +87,7 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
         return coxi_error(COX_EINVAL, "peer_timeout_ms is %d, at least 100",
                           o->peer_timeout_ms);
     }
-    return 0;
+    return coxi_trigger_check(o);
 }
 
 /* ---- the loop's tick */
@@ -100,6 +101,7 @@ static void on_tick(void *arg)
     }
     coxi_workers_tick(c);
     coxi_stragglers_tick(c);
+    coxi_trigger_tick(c);
     coxi_dispatch(c);
 }
 
@@ -223,6 +225,7 @@ static void coordinator_init(struct cox_coordinator *c)
     coxi_cond_init(&c->idle);
     coxi_cond_init(&c->changed);
     coxi_cond_init(&c->callable);
+    coxi_cond_init(&c->trigger.changed);
     c->called_end = &c->called;
     (void)snprintf(c->worker_text, sizeof(c->worker_text), "none has been reached");
 }
@@ -269,6 +272,9 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
         r = open_door(c);
     }
     if (r == 0) {
+        r = coxi_trigger_begin(c);
+    }
+    if (r == 0) {
         r = coxi_loop_start(c->loop, "cox:loop");
     }
     if (r == 0) {
@@ -279,6 +285,9 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
         atomic_store(&c->ps_ready, true);
         coxi_door_open(c->door);
         r = wait_for_workers(c, end_ms);
+    }
+    if (r == 0) {
+        r = coxi_trigger_start(c);
     }
     return r;
 }
@@ -367,6 +376,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     if (r != 0) {
         return r;
     }
+    coxi_trigger_stop(c);
     if (c->loop_runs) {
         r = stop_closures(c, timeout_ms);
         release_ps(c);

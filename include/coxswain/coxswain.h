@@ -22,7 +22,8 @@
  *
  * Threads: any thread may call any function. Several coordinators may live in one
  * process. Callbacks run on a thread of their coordinator's (cox_future_then). No signal
- * handler is installed.
+ * handler is installed unless options.checkpoint_on_sigterm asks for it; that one takes the
+ * place of the program's own.
  *
  * Ownership: what a function makes is freed with the function that it names; variables,
  * modules, functions and resources live until cox_close (or cox_resource_release).
@@ -119,6 +120,16 @@ struct cox_options {
                            or a URL; NULL: nowhere */
     uint64_t
         step_memory_max; /* local cluster: bytes of a worker's steps; 0: no limit */
+    uint64_t
+        checkpoint_every_closures; /* a checkpoint after so many that are settled; 0:
+                                           none by that */
+    int checkpoint_every_s; /* one after so many seconds in which something was scheduled
+                               or settled; 0: none by that */
+    uint32_t checkpoint_keep; /* as many of the newest are kept; 0: all */
+    uint32_t
+        checkpoint_keep_every; /* and those whose number it divides; 0: none of these */
+    int checkpoint_on_sigterm; /* 1: SIGTERM to this process writes a checkpoint, and then
+                                  ends it as ever (a second one does so at once) */
 };
 #define COX_OPTIONS_INIT                                                               \
     {sizeof(struct cox_options),                                                       \
@@ -139,6 +150,11 @@ struct cox_options {
      0,                                                                                \
      0,                                                                                \
      NULL,                                                                             \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
      0}
 
 /*
@@ -169,7 +185,7 @@ COX_API const char *cox_listen_address(const struct cox_coordinator *c);
  * Cancels what has not run, waits up to timeout_ms for what runs, ends the run, frees
  * the coordinator and all that belongs to it but futures. Always frees; COX_ETIMEDOUT
  * tells that a step was still running. Takes NULL. Waits, without a deadline, until
- * the callbacks of all futures have run. COX_EDEADLK: called from a callback; nothing
+ * the callbacks of all futures have run, and a checkpoint that is being written. COX_EDEADLK: called from a callback; nothing
  * is closed or freed then.
  */
 COX_API int cox_close(struct cox_coordinator *c, int timeout_ms);
@@ -462,11 +478,17 @@ struct cox_checkpoint_options {
  * is saved as of one moment. Closures may run meanwhile; for an exact cut call cox_join
  * first. `options` NULL: defaults. *ret_number (may be NULL): its number, from 1.
  * COX_ENOENT: no checkpoint directory was given. COX_EIO: nothing of it is left.
- * COX_EPSLOST.
+ * COX_EPSLOST. Then old ones are deleted as the options say (checkpoint_keep), but none that
+ * somebody reads: those may go after a later one. A variable is in it if it was created
+ * before this began.
  */
 COX_API int cox_checkpoint_save(struct cox_coordinator *c,
                                 const struct cox_checkpoint_options *options,
                                 uint64_t *ret_number);
+
+/* Why the last checkpoint that was written by a trigger (options.checkpoint_every_...) has
+ * failed; 0: it has not. The next one is tried when it is due. */
+COX_API int cox_checkpoint_error(struct cox_coordinator *c);
 
 /* ---- statistics */
 
@@ -483,12 +505,14 @@ struct cox_stats {
     uint64_t commits;           /* applied, on all ps */
     uint64_t commits_duplicate; /* refused because applied already */
     uint64_t table_rows;
-    uint64_t ps_bytes;        /* of values and optimizer state */
-    uint64_t speculated;      /* second attempts of closures that took too long */
-    uint64_t speculation_won; /* that ended their closure */
+    uint64_t ps_bytes;           /* of values and optimizer state */
+    uint64_t speculated;         /* second attempts of closures that took too long */
+    uint64_t speculation_won;    /* that ended their closure */
+    uint64_t checkpoints;        /* written */
+    uint64_t checkpoints_failed; /* by triggers */
 };
 #define COX_STATS_INIT                                                                 \
-    {sizeof(struct cox_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+    {sizeof(struct cox_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Asks every ps for its part, so it takes a round trip. COX_EPSLOST. */
 COX_API int cox_stats(struct cox_coordinator *c, struct cox_stats *ret);

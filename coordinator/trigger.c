@@ -1,0 +1,215 @@
+/*
+ * Checkpoints that nobody calls for. The loop looks at each tick whether one is due, and
+ * wakes a thread that writes it: dispatch goes on meanwhile. What comes due while one is
+ * being written is one checkpoint after it.
+ *
+ * One that fails has no caller to tell: it is counted (cox_stats) and kept for
+ * cox_checkpoint_error; the next one is tried when it is due.
+ *
+ * SIGTERM: libuv's handler wakes the loop, the thread writes a checkpoint, and then the
+ * process ends as the signal would have ended it. From the first one on the signal has its
+ * own effect again, so that a second one ends the process at once. Where several
+ * coordinators of a process asked for it, the last to be done ends it.
+ *
+ * Threads: the trigger's own; see trigger.h for the others.
+ */
+#include "coordinator/trigger.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/checkpoint.h"
+
+int coxi_trigger_check(const struct cox_options *o)
+{
+    const char *option = o->checkpoint_every_closures != 0 ? "every_closures"
+                         : o->checkpoint_every_s != 0      ? "every_s"
+                         : o->checkpoint_on_sigterm != 0   ? "on_sigterm"
+                         : o->checkpoint_keep != 0         ? "keep"
+                                                           : NULL;
+    if (o->checkpoint_every_s < 0) {
+        return coxi_error(COX_EINVAL, "checkpoint_every_s is %d, at least 0",
+                          o->checkpoint_every_s);
+    }
+    return option == NULL || o->checkpoint_dir != NULL
+               ? 0
+               : coxi_error(COX_EINVAL,
+                            "checkpoint_%s is set, and no checkpoint_dir to write to",
+                            option);
+}
+
+/* ---- the signal */
+
+/* Of this process: whose coordinators wait for it. */
+static struct {
+    pthread_mutex_t lock; /* leaf */
+    size_t n_waiting;     /* coordinators that are to have written a checkpoint first */
+    bool terminating;
+} term = {PTHREAD_MUTEX_INITIALIZER, 0, false};
+
+static void on_term(void *arg, int signum)
+{
+    struct cox_coordinator *c = arg;
+    (void)signal(signum, SIG_DFL);
+    coxi_lock(&term.lock);
+    term.terminating = true;
+    coxi_unlock(&term.lock);
+    coxi_lock(&c->lock);
+    c->trigger.terminate = true;
+    (void)pthread_cond_signal(&c->trigger.changed);
+    coxi_unlock(&c->lock);
+}
+
+/* This coordinator has written what it could: the process ends with the last one. */
+static void let_terminate(struct cox_coordinator *c)
+{
+    if (!c->trigger.waits_for_term) {
+        return;
+    }
+    c->trigger.waits_for_term = false;
+    coxi_lock(&term.lock);
+    term.n_waiting--;
+    bool terminate = term.terminating && term.n_waiting == 0;
+    coxi_unlock(&term.lock);
+    if (terminate) {
+        (void)kill(getpid(), SIGTERM);
+    }
+}
+
+int coxi_trigger_begin(struct cox_coordinator *c)
+{
+    if (!c->options.checkpoint_on_sigterm) {
+        return 0;
+    }
+    int r = coxi_loop_on_signal(c->loop, SIGTERM, on_term);
+    if (r == 0) {
+        c->trigger.waits_for_term = true;
+        coxi_lock(&term.lock);
+        term.n_waiting++;
+        coxi_unlock(&term.lock);
+    }
+    return r;
+}
+
+/* ---- when one is due */
+
+/* Locked. */
+static uint64_t settled(const struct cox_coordinator *c)
+{
+    return c->stats.done + c->stats.failed;
+}
+
+void coxi_trigger_count(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    c->trigger.settled = settled(c);
+    c->trigger.next_id = c->next_id;
+    c->trigger.since_ms = coxi_now_ms();
+    coxi_unlock(&c->lock);
+}
+
+/* Locked. By time only if anything has happened since the last. */
+static bool is_due(const struct cox_coordinator *c)
+{
+    const struct coxi_trigger *t = &c->trigger;
+    uint64_t every_closures = c->options.checkpoint_every_closures;
+    uint64_t every_ms = (uint64_t)c->options.checkpoint_every_s * 1000;
+    uint64_t n_settled = settled(c) - t->settled;
+    return t->terminate || (every_closures > 0 && n_settled >= every_closures) ||
+           (every_ms > 0 && coxi_now_ms() - t->since_ms >= every_ms &&
+            (n_settled > 0 || c->next_id != t->next_id));
+}
+
+void coxi_trigger_tick(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    if (c->trigger.runs && is_due(c)) {
+        (void)pthread_cond_signal(&c->trigger.changed);
+    }
+    coxi_unlock(&c->lock);
+}
+
+/* ---- the thread */
+
+static void write_one(struct cox_coordinator *c)
+{
+    uint64_t number = 0;
+    int r = coxi_checkpoint_write(c, false, &number);
+    coxi_lock(&c->lock);
+    c->checkpoint_code = r;
+    c->stats.checkpoints_failed += r != 0;
+    (void)snprintf(c->checkpoint_text, sizeof(c->checkpoint_text), "%s",
+                   r != 0 ? coxi_error_text() : "");
+    coxi_unlock(&c->lock);
+}
+
+static void *trigger_thread(void *arg)
+{
+    struct cox_coordinator *c = arg;
+    struct coxi_trigger *t = &c->trigger;
+    bool terminate = false;
+    coxi_lock(&c->lock);
+    while (!terminate && (t->terminate || !t->end)) {
+        if (!is_due(c)) {
+            (void)pthread_cond_wait(&t->changed, &c->lock);
+            continue;
+        }
+        terminate = t->terminate;
+        coxi_unlock(&c->lock);
+        write_one(c);
+        coxi_lock(&c->lock);
+    }
+    coxi_unlock(&c->lock);
+    if (terminate) {
+        let_terminate(c);
+    }
+    return NULL;
+}
+
+int coxi_trigger_start(struct cox_coordinator *c)
+{
+    const struct cox_options *o = &c->options;
+    if (o->checkpoint_every_closures == 0 && o->checkpoint_every_s == 0 &&
+        o->checkpoint_on_sigterm == 0) {
+        return 0;
+    }
+    coxi_trigger_count(c);
+    int r = coxi_thread_start(&c->trigger.thread, "cox:checkpoint", trigger_thread, c);
+    coxi_lock(&c->lock);
+    c->trigger.runs = r == 0;
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+void coxi_trigger_stop(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    bool runs = c->trigger.runs;
+    c->trigger.runs = false;
+    c->trigger.end = true;
+    (void)pthread_cond_signal(&c->trigger.changed);
+    coxi_unlock(&c->lock);
+    if (runs) {
+        (void)pthread_join(c->trigger.thread, NULL);
+    }
+    let_terminate(c);
+}
+
+int cox_checkpoint_error(struct cox_coordinator *c)
+{
+    if (c == NULL) {
+        return coxi_error(COX_EINVAL, "cox_checkpoint_error needs a coordinator");
+    }
+    coxi_lock(&c->lock);
+    int r = c->checkpoint_code;
+    if (r != 0) {
+        (void)coxi_error(r, "%s", c->checkpoint_text);
+    }
+    coxi_unlock(&c->lock);
+    return r;
+}

@@ -1,0 +1,26 @@
+/* Checkpoints that nobody calls for: by closures, by time, by SIGTERM. */
+#ifndef COXI_COORDINATOR_TRIGGER_H
+#define COXI_COORDINATOR_TRIGGER_H
+
+#include "coordinator/coordinator.h"
+
+/* COX_EINVAL: the options want checkpoints and no directory is given. */
+int coxi_trigger_check(const struct cox_options *options);
+
+/*
+ * Before the loop runs: takes the signal, if that is asked for. When the cluster is there:
+ * starts the thread, if there is anything to wait for. Before the ps are released: ends it,
+ * after the checkpoint that it may be writing; takes one that was never begun.
+ */
+int coxi_trigger_begin(struct cox_coordinator *c);
+int coxi_trigger_start(struct cox_coordinator *c);
+void coxi_trigger_stop(struct cox_coordinator *c);
+
+/* Looks whether one is due. Loop. */
+void coxi_trigger_tick(struct cox_coordinator *c);
+
+/* One is being written now: from here on what the next one waits for is counted. Any
+ * thread. */
+void coxi_trigger_count(struct cox_coordinator *c);
+
+#endif

@@ -1,0 +1,221 @@
+/* Checkpoints that nobody calls for, and those that are not kept. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/checkpoints.h"
+#include "common/manifest.h"
+#include "tests/client/crew.h"
+#include "tests/test.h"
+
+static const char *dir; /* of the test's checkpoints */
+
+static struct cox_options options_for(const char *name)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    dir = coxi_test_path(name);
+    options.checkpoint_dir = dir;
+    return options;
+}
+
+static bool is_there(void *arg)
+{
+    uint64_t latest = 0;
+    return coxi_latest_read(dir, &latest) == 0 && latest >= *(const uint64_t *)arg;
+}
+
+static void wait_for(uint64_t number)
+{
+    coxi_test_until(is_there, &number, "a checkpoint");
+}
+
+static struct cox_stats stats_of(struct crew *crew)
+{
+    struct cox_stats stats = COX_STATS_INIT;
+    assert_code(0, cox_stats(crew->c, &stats));
+    return stats;
+}
+
+/* ---- when */
+
+TEST(checkpoints_are_written_every_so_many_closures)
+{
+    struct crew crew;
+    struct cox_options options = options_for("ckpt");
+    options.checkpoint_every_closures = 50;
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)crew_counter(&crew, "c0");
+    crew_schedule(&crew, crew_function(&crew, "count"), 49, 1);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(0, stats_of(&crew).checkpoints);
+    crew_schedule(&crew, crew_function(&crew, "count"), 1, 1);
+    wait_for(1);
+    assert_code(0, cox_join(crew.c, -1));
+    crew_schedule(&crew, crew_function(&crew, "count"), 50, 1);
+    wait_for(2);
+    assert_code(0, cox_checkpoint_error(crew.c));
+    crew_close(&crew);
+}
+
+TEST(one_that_is_called_for_counts_for_the_next)
+{
+    struct crew crew;
+    struct cox_options options = options_for("ckpt");
+    options.checkpoint_every_closures = 10;
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)crew_counter(&crew, "c0");
+    for (int i = 0; i < 8; i++) { /* 48 closures */
+        crew_schedule(&crew, crew_function(&crew, "count"), 6, 1);
+        assert_code(0, cox_join(crew.c, -1));
+        assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    }
+    assert_int_equal(8, stats_of(&crew).checkpoints);
+    crew_close(&crew);
+}
+
+TEST(checkpoints_are_written_every_so_many_seconds)
+{
+    struct crew crew;
+    struct cox_options options = options_for("ckpt");
+    options.checkpoint_every_s = 1;
+    crew_open(&crew, 1, 1, NULL, &options);
+    (void)crew_counter(&crew, "c0"); /* something has happened */
+    wait_for(1);
+    (void)crew_counter(&crew, "c1");
+    wait_for(2);
+    crew_close(&crew);
+}
+
+static bool has_failed(void *arg)
+{
+    return stats_of(arg).checkpoints_failed > 0;
+}
+
+TEST(one_that_fails_is_told_and_the_next_is_tried)
+{
+    struct crew crew;
+    struct cox_options options = options_for("ckpt");
+    options.checkpoint_every_closures = 5;
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)crew_counter(&crew, "c0");
+    assert_int_equal(0, mkdir(coxi_test_path("ckpt/ckpt-1"), 0700));
+    coxi_test_write(coxi_test_path("ckpt/ckpt-1/x"), "x", 1);
+    crew_schedule(&crew, crew_function(&crew, "count"), 5, 1);
+    coxi_test_until(has_failed, &crew, "a failure");
+    assert_code(COX_EIO, cox_checkpoint_error(crew.c));
+    assert_error_names("ckpt-1");
+    crew_schedule(&crew, crew_function(&crew, "count"), 5, 1);
+    wait_for(2);
+    assert_code(0, cox_join(crew.c, -1));
+    crew_close(&crew);
+}
+
+static void assert_refused(const struct cox_options *options, const char *named)
+{
+    struct cox_cluster *cluster;
+    struct cox_coordinator *c = NULL;
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    assert_code(COX_EINVAL, cox_open(cluster, options, &c));
+    assert_error_names(named);
+    assert_null(c);
+    cox_cluster_free(cluster);
+}
+
+TEST(triggers_without_a_directory_are_refused)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_every_closures = 1;
+    assert_refused(&options, "checkpoint_every_closures");
+    options = (struct cox_options)COX_OPTIONS_INIT;
+    options.checkpoint_on_sigterm = 1;
+    assert_refused(&options, "checkpoint_on_sigterm");
+    options = (struct cox_options)COX_OPTIONS_INIT;
+    options.checkpoint_keep = 1;
+    assert_refused(&options, "checkpoint_keep");
+    options = options_for("ckpt");
+    options.checkpoint_every_s = -1;
+    assert_refused(&options, "checkpoint_every_s");
+}
+
+TEST(closing_waits_for_the_one_that_is_being_written)
+{
+    struct crew crew;
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    struct cox_options options = options_for("ckpt");
+    options.checkpoint_every_closures = 1;
+    crew_open(&crew, 2, 1, "counter", &options);
+    (void)crew_counter(&crew, "c0");
+    crew_schedule(&crew, crew_function(&crew, "count"), 200, 1);
+    wait_for(1);
+    crew_close(&crew);
+    assert_code(0, coxi_checkpoints_list(dir, &all, &n));
+    assert_true(n > 0 && !all[n - 1].unfinished);
+    free(all);
+}
+
+/* ---- what is kept */
+
+static void save(struct crew *crew, int n)
+{
+    for (int i = 0; i < n; i++) {
+        assert_code(0, cox_checkpoint_save(crew->c, NULL, NULL));
+    }
+}
+
+static void assert_kept(const char *expected)
+{
+    char text[128] = "";
+    size_t used = 0;
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    assert_code(0, coxi_checkpoints_list(dir, &all, &n));
+    for (size_t i = 0; i < n; i++) {
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%llu ",
+                                 (unsigned long long)all[i].number);
+    }
+    free(all);
+    assert_string_equal(expected, text);
+}
+
+TEST(the_newest_checkpoints_and_every_nth_are_kept)
+{
+    struct crew crew;
+    struct cox_options options = options_for("ckpt");
+    options.checkpoint_keep = 2;
+    options.checkpoint_keep_every = 3;
+    crew_open(&crew, 1, 1, NULL, &options);
+    save(&crew, 8);
+    assert_kept("3 6 7 8 ");
+    crew_close(&crew);
+}
+
+TEST(a_checkpoint_that_an_evaluator_has_open_is_kept_until_it_goes_on)
+{
+    struct crew crew;
+    struct cox_evaluator *evaluator;
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    struct cox_options options = options_for("ckpt");
+    options.checkpoint_keep = 1;
+    crew_open(&crew, 1, 1, NULL, &options);
+    struct cox_variable *c0 = crew_counter(&crew, "c0");
+    int64_t value = 5;
+    assert_code(0, cox_variable_assign(crew.c, c0, &value, sizeof(value)));
+    save(&crew, 1);
+    assert_code(0, cox_evaluator_open(dir, NULL, &evaluator));
+    assert_code(0, cox_evaluator_next(evaluator, &info));
+    save(&crew, 2);
+    assert_kept("1 3 ");
+    value = 0;
+    assert_code(0, cox_evaluator_read(evaluator, "c0", &value, sizeof(value)));
+    assert_int_equal(5, value);
+    assert_code(0, cox_evaluator_next(evaluator, &info));
+    assert_int_equal(3, info.number);
+    save(&crew, 1);
+    assert_kept("3 4 ");
+    cox_evaluator_close(evaluator);
+    save(&crew, 1);
+    assert_kept("5 ");
+    crew_close(&crew);
+}
