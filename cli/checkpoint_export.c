@@ -206,8 +206,8 @@ static int export_safetensors(const struct coxi_checkpoint *checkpoint,
     const struct coxi_whole **wholes =
         calloc(checkpoint->n_wholes + 1, sizeof(*wholes));
     struct coxi_st_tensor *tensors = calloc(checkpoint->n_wholes + 1, sizeof(*tensors));
-    int r = coxi_error_memory("an export");
-    if (wholes != NULL && tensors != NULL) {
+    int r = wholes == NULL || tensors == NULL ? coxi_error_memory("an export") : 0;
+    if (r == 0) {
         size_t n = choose_in_order(checkpoint, config, wholes);
         r = write_safetensors(checkpoint->manifest, path, wholes, tensors, n);
     }

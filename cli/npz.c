@@ -216,6 +216,7 @@ int coxi_npz_begin(struct coxi_npz *npz, const char *name, const char *descr,
                    uint32_t rank, const uint64_t *shape)
 {
     enum { PREFIX = 10, ALIGNMENT = 64 };
+    static const uint8_t magic[8] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
     char header[512];
     int r = begin_entry(npz, name);
     if (r != 0) {
@@ -233,7 +234,7 @@ int coxi_npz_begin(struct coxi_npz *npz, const char *name, const char *descr,
     size_t len = coxi_align(used + 1, ALIGNMENT);
     memset(header + used, ' ', len - used);
     header[len - 1] = '\n';
-    memcpy(header, "\x93NUMPY\x01\x00", 8);
+    memcpy(header, magic, sizeof(magic));
     uint16_t dictionary = (uint16_t)(len - PREFIX);
     memcpy(header + 8, &dictionary, sizeof(dictionary));
     return coxi_npz_write(npz, header, len);

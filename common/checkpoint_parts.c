@@ -323,6 +323,7 @@ static int join_all(struct coxi_opening *opening, const struct finds *finds)
 {
     struct coxi_checkpoint *checkpoint = opening->checkpoint;
     int r = 0;
+    checkpoint->n_wholes = 0;
     checkpoint->wholes = calloc(finds->n + 1, sizeof(*checkpoint->wholes));
     if (checkpoint->wholes == NULL) {
         return coxi_error_memory("a checkpoint");

@@ -213,12 +213,12 @@ int coxi_checkpoint_write(struct cox_coordinator *c, bool final, uint64_t *ret_n
 {
     const struct coxi_retention retention = {c->options.checkpoint_keep,
                                              c->options.checkpoint_keep_every};
+    coxi_trigger_count(c);
     int r = coxi_check_alive(c);
     if (r != 0) {
         return r;
     }
     coxi_lock(&c->checkpoint_lock);
-    coxi_trigger_count(c);
     r = save(c, final, ret_number);
     if (r == 0 && retention.keep > 0) {
         /* What cannot be deleted now (it is being read) is tried again the next time. */

@@ -19,8 +19,8 @@ void coxi_trigger_stop(struct cox_coordinator *c);
 /* Looks whether one is due. Loop. */
 void coxi_trigger_tick(struct cox_coordinator *c);
 
-/* One is being written now: from here on what the next one waits for is counted. Any
- * thread. */
+/* One is to be written now, or is tried: from here on what the next one waits for is
+ * counted. Any thread. */
 void coxi_trigger_count(struct cox_coordinator *c);
 
 #endif

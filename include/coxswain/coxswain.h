@@ -185,8 +185,8 @@ COX_API const char *cox_listen_address(const struct cox_coordinator *c);
  * Cancels what has not run, waits up to timeout_ms for what runs, ends the run, frees
  * the coordinator and all that belongs to it but futures. Always frees; COX_ETIMEDOUT
  * tells that a step was still running. Takes NULL. Waits, without a deadline, until
- * the callbacks of all futures have run, and a checkpoint that is being written. COX_EDEADLK: called from a callback; nothing
- * is closed or freed then.
+ * the callbacks of all futures have run, and a checkpoint that is being written is done.
+ * COX_EDEADLK: called from a callback; nothing is closed or freed then.
  */
 COX_API int cox_close(struct cox_coordinator *c, int timeout_ms);
 

@@ -111,6 +111,26 @@ TEST(one_that_fails_is_told_and_the_next_is_tried)
     crew_close(&crew);
 }
 
+static bool ps_is_lost(void *arg)
+{
+    struct crew *crew = arg;
+    return cox_checkpoint_error(crew->c) == COX_EPSLOST;
+}
+
+TEST(one_that_is_due_when_a_ps_is_lost_fails_and_closing_goes_on)
+{
+    struct crew crew;
+    struct cox_options options = options_for("ckpt");
+    options.checkpoint_every_s = 1;
+    crew_open(&crew, 1, 1, NULL, &options);
+    (void)crew_counter(&crew, "c0");
+    wait_for(1);
+    (void)crew_counter(&crew, "c1");
+    crew_kill(crew_ps_process(&crew, 0));
+    coxi_test_until(ps_is_lost, &crew, "the loss of a ps");
+    crew_close(&crew);
+}
+
 static void assert_refused(const struct cox_options *options, const char *named)
 {
     struct cox_cluster *cluster;
