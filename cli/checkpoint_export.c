@@ -14,6 +14,7 @@
 #include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/floats.h"
 
 struct config {
     const char *format;
@@ -83,17 +84,16 @@ static const char *descr_of(const char *dtype)
     return NULL;
 }
 
+/* BF16 as F32. */
 static int write_widened(struct coxi_npz *npz, const struct coxi_st_tensor *tensor)
 {
     enum { FLOATS = 4096 };
     float floats[FLOATS];
-    uint64_t n = tensor->bytes / coxi_number_size(tensor->dtype);
+    uint64_t n = tensor->bytes / sizeof(uint16_t);
     int r = 0;
     for (uint64_t i = 0; r == 0 && i < n;) {
         size_t count = n - i < FLOATS ? (size_t)(n - i) : FLOATS;
-        for (size_t k = 0; k < count; k++) {
-            floats[k] = (float)coxi_number(tensor->dtype, tensor->data, i + k);
-        }
+        coxi_floats_widen(COX_BF16, (const uint16_t *)tensor->data + i, count, floats);
         r = coxi_npz_write(npz, floats, count * sizeof(*floats));
         i += count;
     }

@@ -6,31 +6,7 @@
 #include <string.h>
 
 #include "common/dtype.h"
-
-static double from_bf16(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof(value));
-    return (double)value;
-}
-
-static double from_f16(uint16_t bits)
-{
-    enum { EXPONENT_BIAS = 127 - 15 };
-    uint32_t exponent = bits >> 10 & 31;
-    uint32_t sign = (uint32_t)(bits & 0x8000) << 16;
-    uint32_t fraction = (uint32_t)(bits & 0x3ff) << 13;
-    float value;
-    if (exponent == 0) { /* zero, or subnormal: a multiple of 2^-24 */
-        double magnitude = (double)(bits & 0x3ff) * 0x1p-24;
-        return sign != 0 ? -magnitude : magnitude;
-    }
-    uint32_t wide =
-        sign | fraction | (exponent == 31 ? 255u : exponent + EXPONENT_BIAS) << 23;
-    memcpy(&value, &wide, sizeof(value));
-    return (double)value;
-}
+#include "common/floats.h"
 
 /* U64 is not among the types of variables; keys and steps have it. */
 static bool is_u64(const char *dtype)
@@ -48,7 +24,9 @@ double coxi_number(const char *dtype, const void *data, uint64_t i)
     if (is_u64(dtype)) {
         return (double)((const uint64_t *)data)[i];
     }
-    switch (coxi_dtype_parse(dtype)) {
+    uint32_t type = coxi_dtype_parse(dtype);
+    float wide = 0;
+    switch (type) {
     case COX_F32:
         return (double)((const float *)data)[i];
     case COX_F64:
@@ -58,9 +36,9 @@ double coxi_number(const char *dtype, const void *data, uint64_t i)
     case COX_I64:
         return (double)((const int64_t *)data)[i];
     case COX_BF16:
-        return from_bf16(((const uint16_t *)data)[i]);
     case COX_F16:
-        return from_f16(((const uint16_t *)data)[i]);
+        coxi_floats_widen(type, (const uint16_t *)data + i, 1, &wide);
+        return (double)wide;
     default:
         return (double)((const uint8_t *)data)[i];
     }

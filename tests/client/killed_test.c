@@ -164,10 +164,9 @@ static void count_twice(const char *dir)
     }
 }
 
-static bool has_counted(void *arg)
+static bool has_counted(void *path)
 {
-    (void)arg;
-    return access(coxi_test_path("counted"), F_OK) == 0;
+    return access(path, F_OK) == 0;
 }
 
 TEST(sigterm_writes_a_checkpoint_of_each_run_and_ends_the_process)
@@ -175,7 +174,7 @@ TEST(sigterm_writes_a_checkpoint_of_each_run_and_ends_the_process)
     int status = 0;
     char *dir = coxi_test_path("ckpt");
     pid_t pid = start(count_twice, dir);
-    coxi_test_until(has_counted, NULL, "ten counts");
+    coxi_test_until(has_counted, coxi_test_path("counted"), "ten counts");
     assert_int_equal(0, kill(pid, SIGTERM));
     assert_int_equal(pid, waitpid(pid, &status, 0));
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
