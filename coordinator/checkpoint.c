@@ -38,14 +38,28 @@ static int try_write(const char *dir)
     return r;
 }
 
+/* It has a LATEST, or (who wrote it died before that) a checkpoint without one. */
+static bool is_used(const char *dir)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    uint64_t number;
+    bool used = coxi_latest_read(dir, &number) != COX_ENOENT ||
+                coxi_checkpoints_list(dir, &all, &n) != 0;
+    for (size_t i = 0; i < n; i++) {
+        used = used || !all[i].unfinished;
+    }
+    free(all);
+    return used;
+}
+
 int coxi_checkpoint_prepare(const char *dir, char **ret)
 {
-    uint64_t number;
     int r = coxi_directory_make(dir);
     if (r == 0) {
         r = try_write(dir);
     }
-    if (r == 0 && coxi_latest_read(dir, &number) != COX_ENOENT) {
+    if (r == 0 && is_used(dir)) {
         r = coxi_error(
             COX_EEXIST,
             "%s holds checkpoints of another run: choose a directory of this "

@@ -23,11 +23,11 @@
  *   checkpoint.c  writing them;  trigger.c  when nobody calls for it
  *   evaluator.c;  eval_log.c  what evaluators report
  *
- * Threads: users' threads, one loop thread, one callback thread, one that writes checkpoints. The loop owns closures
- * from the moment they leave the intake until they are settled, and everything about
- * workers. "Loop" means in a turn of it: a user's thread may take one (cox_schedule). What both
- * sides touch is under `lock`. Connections to the ps have threads of their own
- * (common/ps_client).
+ * Threads: users' threads, one loop thread, one callback thread, one that writes the
+ * checkpoints of triggers. The loop owns closures from the moment they leave the intake
+ * until they are settled, and everything about workers. "Loop" means in a turn of it: a
+ * user's thread may take one (cox_schedule). What both sides touch is under `lock`.
+ * Connections to the ps have threads of their own (common/ps_client).
  */
 #ifndef COXI_COORDINATOR_COORDINATOR_H
 #define COXI_COORDINATOR_COORDINATOR_H

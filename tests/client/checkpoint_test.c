@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/manifest.h"
 #include "tests/client/crew.h"
@@ -112,16 +113,6 @@ TEST(checkpoint_directory_that_cannot_be_written_is_refused_at_open)
     assert_open_refused("/proc/coxswain", COX_EIO, "/proc/coxswain");
 }
 
-TEST(checkpoint_directory_of_another_run_is_refused)
-{
-    struct crew crew;
-    char *dir = coxi_test_path("ckpt");
-    open_at(&crew, dir, NULL);
-    (void)save(&crew, 0);
-    crew_close(&crew);
-    assert_open_refused(dir, COX_EEXIST, dir);
-}
-
 static size_t count_entries(const char *dir)
 {
     size_t n = 0;
@@ -132,6 +123,32 @@ static size_t count_entries(const char *dir)
     }
     (void)closedir(stream);
     return n - 2;
+}
+
+TEST(checkpoint_directory_of_another_run_is_refused)
+{
+    struct crew crew;
+    char *dir = coxi_test_path("ckpt");
+    open_at(&crew, dir, NULL);
+    (void)save(&crew, 0);
+    crew_close(&crew);
+    assert_open_refused(dir, COX_EEXIST, dir);
+    /* Nor where that run's client died before it could name it the latest. */
+    assert_int_equal(0, unlink(coxi_test_path("ckpt/LATEST")));
+    assert_open_refused(dir, COX_EEXIST, dir);
+}
+
+TEST(what_a_client_left_unfinished_is_removed_by_the_next)
+{
+    struct crew crew;
+    char *dir = coxi_test_path("ckpt");
+    assert_int_equal(0, mkdir(dir, 0700));
+    assert_int_equal(0, mkdir(coxi_test_path("ckpt/ckpt-1.tmp"), 0700));
+    coxi_test_write(coxi_test_path("ckpt/ckpt-1.tmp/x"), "x", 1);
+    open_at(&crew, dir, NULL);
+    assert_int_equal(0, count_entries(dir));
+    assert_int_equal(1, save(&crew, 0));
+    crew_close(&crew);
 }
 
 TEST(checkpoint_that_fails_leaves_nothing_and_the_next_one_works)
