@@ -3,9 +3,9 @@
 #define COXI_CLI_CHECKPOINT_H
 
 #include <jansson.h>
-#include <limits.h>
 #include <stdbool.h>
 
+#include "common/checkpoint.h"
 #include "common/option.h"
 
 /* Each: argv[0] is the command; returns the exit code. */
@@ -27,8 +27,12 @@ bool coxi_checkpoint_options(const struct coxi_program *program, int argc, char 
 /* The exit code of a command that returned `r`, whose error text is printed. */
 int coxi_checkpoint_exit(const struct coxi_program *program, int r);
 
-/* The checkpoint that `path` is, or the latest one in it. COX_ENOENT: neither. */
-int coxi_checkpoint_locate(const char *path, char ret[PATH_MAX]);
+/*
+ * Opens the checkpoint that `path` is, or the latest one in it, all of it checked.
+ * COX_ENOENT: it is neither; the text of other errors names the next older checkpoint that
+ * is complete.
+ */
+int coxi_checkpoint_use(const char *path, struct coxi_checkpoint **ret);
 
 /* True where `path` is a checkpoint, not a directory of them. */
 bool coxi_checkpoint_is_one(const char *path);

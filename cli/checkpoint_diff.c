@@ -236,20 +236,13 @@ static int tell_all(const struct coxi_checkpoint *const checkpoints[2],
     return r;
 }
 
-static int open_one(const char *dir, struct coxi_checkpoint **ret)
-{
-    char path[PATH_MAX];
-    int r = coxi_checkpoint_locate(dir, path);
-    return r == 0 ? coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, ret) : r;
-}
-
 static int diff(char **dirs, const struct config *config)
 {
     struct coxi_checkpoint *both[2] = {NULL, NULL};
     json_t *lines = config->json ? json_array() : NULL;
-    int r = open_one(dirs[0], &both[0]);
+    int r = coxi_checkpoint_use(dirs[0], &both[0]);
     if (r == 0) {
-        r = open_one(dirs[1], &both[1]);
+        r = coxi_checkpoint_use(dirs[1], &both[1]);
     }
     if (r == 0 && !config->json) {
         (void)printf("A: %s\nB: %s\n\n%-28s %-10s %12s %12s %12s %12s %12s %12s %12s\n",

@@ -258,19 +258,15 @@ static int write_out(const struct coxi_checkpoint *checkpoint,
 
 static int export_to(const char *dir, const char *out, const struct config *config)
 {
-    char path[PATH_MAX];
     struct coxi_checkpoint *checkpoint;
-    int r = coxi_checkpoint_locate(dir, path);
-    if (r == 0) {
-        r = coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &checkpoint);
-    }
+    int r = coxi_checkpoint_use(dir, &checkpoint);
     if (r != 0) {
         return r;
     }
     json_t *chosen = chosen_json(checkpoint, config);
     size_t n = json_array_size(chosen);
     if (n == 0) {
-        r = coxi_error(COX_ENOENT, "%s has no variable '%s'", path,
+        r = coxi_error(COX_ENOENT, "%s has no variable '%s'", checkpoint->path,
                        config->variable != NULL ? config->variable : "*");
     }
     if (r == 0) {
@@ -280,7 +276,7 @@ static int export_to(const char *dir, const char *out, const struct config *conf
         r = coxi_checkpoint_print(
             json_pack("{s:s, s:O}", "file", out, "tensors", chosen));
     } else if (r == 0) {
-        (void)printf("%zu tensors of %s are in %s\n", n, path, out);
+        (void)printf("%zu tensors of %s are in %s\n", n, checkpoint->path, out);
     }
     json_decref(chosen);
     coxi_checkpoint_close(checkpoint);

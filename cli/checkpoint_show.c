@@ -130,12 +130,8 @@ static int show_json(const struct coxi_checkpoint *checkpoint, const char *varia
 
 static int show(const char *dir, const struct config *config)
 {
-    char path[PATH_MAX];
     struct coxi_checkpoint *checkpoint;
-    int r = coxi_checkpoint_locate(dir, path);
-    if (r == 0) {
-        r = coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &checkpoint);
-    }
+    int r = coxi_checkpoint_use(dir, &checkpoint);
     if (r != 0) {
         return r;
     }

@@ -84,8 +84,10 @@ uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below)
     struct coxi_listed *all = NULL;
     size_t n = 0;
     uint64_t found = 0;
+    char text[COXI_ERROR_TEXT_MAX];
+    (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
     if (coxi_checkpoints_list(dir, &all, &n) != 0) {
-        return 0;
+        n = 0;
     }
     while (n-- > 0 && found == 0) {
         char path[PATH_MAX];
@@ -100,6 +102,7 @@ uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below)
         }
     }
     free(all);
+    (void)coxi_error(0, "%s", text); /* the caller's, not that of what was tried */
     return found;
 }
 

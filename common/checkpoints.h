@@ -25,8 +25,8 @@ int coxi_checkpoints_list(const char *dir, struct coxi_listed **ret, size_t *ret
 
 /*
  * The number of the newest one below `below` that is whole, or 0; checks them as loading
- * would, newest first. And, for the error of one that cannot be loaded: adds that number to
- * its text, and returns `code`.
+ * would, newest first; the error text stays as it is. And, for the error of one that cannot
+ * be loaded: adds that number to its text, and returns `code`.
  */
 uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below);
 int coxi_checkpoints_offer(int code, uint64_t older);

@@ -285,11 +285,11 @@ static int note_failure(struct cox_evaluator *evaluator, uint64_t number, int co
 {
     char text[COXI_ERROR_TEXT_MAX];
     int timeout_ms = patience_ms(evaluator);
-    (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
     if (!evaluator->failing) {
         evaluator->since_ms = coxi_now_ms();
     } else if (timeout_ms >= 0 &&
                coxi_now_ms() - evaluator->since_ms >= (uint64_t)timeout_ms) {
+        (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
         return coxi_error(COX_ETIMEDOUT, "no checkpoint could be loaded for %d ms: %s",
                           timeout_ms, text);
     }
@@ -299,7 +299,6 @@ static int note_failure(struct cox_evaluator *evaluator, uint64_t number, int co
     }
     evaluator->failing = true;
     evaluator->failed = number;
-    (void)coxi_error(code, "%s", text);
     return coxi_checkpoints_offer(code, evaluator->older);
 }
 

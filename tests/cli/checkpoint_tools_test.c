@@ -182,6 +182,22 @@ TEST(verify_finds_a_latest_that_names_what_is_not_there)
     assert_prints("LATEST names no checkpoint", 1, "verify", dir, NULL, NULL, NULL);
 }
 
+TEST(the_older_checkpoint_that_is_complete_is_named)
+{
+    char *dir = coxi_test_path("d");
+    char *newest = coxi_test_path("d/ckpt-3");
+    write_some(dir, 1, 3);
+    assert_int_equal(0, truncate(coxi_test_path("d/ckpt-3/ps-1-of-3.safetensors"), 64));
+    static const char part[] = "; ckpt-2 is complete";
+    assert_prints(part, 1, "show", dir, NULL, NULL, NULL);
+    assert_prints(part, 1, "show", newest, NULL, NULL, NULL);
+    assert_prints(part, 1, "diff", newest, dir, NULL, NULL);
+    assert_prints(part, 1, "export", dir, coxi_test_path("out.npz"), NULL, NULL);
+    coxi_test_write(coxi_test_path("d/LATEST"), "ckpt\n", 5);
+    assert_prints("LATEST names no checkpoint; ckpt-2 is complete", 1, "show", dir,
+                  NULL, NULL, NULL);
+}
+
 /* ---- diff */
 
 TEST(diff_counts_rows_and_values_and_tells_the_largest_difference)
