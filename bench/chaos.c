@@ -49,6 +49,8 @@ struct config {
     int64_t workers;
     int64_t slots;
     int64_t kill_workers_every;
+    int64_t kill_ps_every;
+    int64_t checkpoint_every_ms;
     int64_t stop_every;
     int64_t reset_every;
     int64_t peer_timeout_ms;
@@ -66,6 +68,9 @@ struct chaos {
     struct config config;
     char dir[64];
     char log_dir[PATH_MAX];
+    char checkpoint_dir[PATH_MAX];
+    uint64_t checkpoint_ms; /* when the next one is due */
+    uint64_t n_checkpoints;
     struct chaos_storm *storm;
     struct cox_coordinator *c;
     struct cox_function *function;
@@ -104,6 +109,10 @@ static const struct coxi_option options[] = {
     NUMBER("kill-workers-every", kill_workers_every, 0, 3600000, "0",
            "ms between two kill -9 of a worker's supervisor, step process or both; 0: "
            "none"),
+    NUMBER("kill-ps-every", kill_ps_every, 0, 3600000, "0",
+           "ms between two kill -9 of a ps; 0: none"),
+    NUMBER("checkpoint-every-ms", checkpoint_every_ms, 0, 3600000, "0",
+           "ms between two checkpoints; 0: none but those that the log asks for"),
     NUMBER("stop-every", stop_every, 0, 3600000, "0",
            "ms between two SIGSTOP of a step process; one in eight lasts longer than "
            "--peer-timeout-ms; 0: none"),
@@ -208,6 +217,9 @@ static int open_cluster(struct chaos *chaos)
     o.min_workers = (uint32_t)config->workers;
     o.peer_timeout_ms = (int)config->peer_timeout_ms;
     o.speculate = config->speculate ? 1 : -1;
+    if (config->kill_ps_every > 0 || config->checkpoint_every_ms > 0) {
+        o.checkpoint_dir = chaos->checkpoint_dir;
+    }
     int r = cox_cluster_local((int)config->ps, (int)config->workers, &cluster);
     if (r == 0) {
         r = cox_open(cluster, &o, &chaos->c);
@@ -366,6 +378,18 @@ static int join(struct chaos *chaos)
     return r;
 }
 
+/* One that fails since a ps is lost in its middle is none; the next one may be. */
+static void checkpoint_if_due(struct chaos *chaos)
+{
+    uint64_t every_ms = (uint64_t)chaos->config.checkpoint_every_ms;
+    if (every_ms > 0 && coxi_now_ms() >= chaos->checkpoint_ms) {
+        doing(chaos, "taking a checkpoint");
+        chaos->n_checkpoints += cox_checkpoint_save(chaos->c, NULL, NULL) == 0;
+        chaos->checkpoint_ms = coxi_now_ms() + every_ms;
+        doing(chaos, "scheduling steps");
+    }
+}
+
 static int run_steps(struct chaos *chaos)
 {
     const struct config *config = &chaos->config;
@@ -377,6 +401,7 @@ static int run_steps(struct chaos *chaos)
         if (config->results && chaos->n_scheduled - chaos->n_resolved == held_max) {
             r = resolve_one(chaos);
         }
+        checkpoint_if_due(chaos);
         r = r != 0 ? r : check_storm(chaos);
         r = r != 0 ? r
                    : schedule_one(chaos,
@@ -484,32 +509,37 @@ static int report(struct chaos *chaos)
     coxi_lock(&chaos->lock);
     bool ok = chaos->error[0] == '\0';
     json_t *object = json_pack(
-        "{s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:f,s:b}", "steps",
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:f,s:b}", "steps",
         (json_int_t)chaos->n_scheduled, "done", (json_int_t)chaos->stats.done,
         "kills_worker", (json_int_t)chaos->counts.kills, "stops",
         (json_int_t)chaos->counts.stops, "resets", (json_int_t)chaos->counts.resets,
-        "kills_ps", 0, "kills_client", 0, "crashes", (json_int_t)crashes, "retries",
-        (json_int_t)chaos->stats.put_back, "speculated",
+        "kills_ps", (json_int_t)chaos->counts.kills_ps, "kills_client", 0, "crashes",
+        (json_int_t)crashes, "retries", (json_int_t)chaos->stats.put_back, "speculated",
         (json_int_t)chaos->stats.speculated, "speculation_won",
         (json_int_t)chaos->stats.speculation_won, "duplicates_refused",
         (json_int_t)chaos->stats.commits_duplicate, "expected",
         numbers(chaos->expected, config->ps), "found",
         numbers(chaos->found, config->ps), "seconds", seconds, "ok", (int)ok);
     (void)json_object_set_new(object, "seed", json_integer(config->seed));
+    (void)json_object_set_new(object, "ps_recovered",
+                              json_integer((json_int_t)chaos->stats.ps_recovered));
+    (void)json_object_set_new(object, "checkpoints",
+                              json_integer((json_int_t)chaos->n_checkpoints));
     if (!ok) {
         (void)json_object_set_new(object, "error", json_string(chaos->error));
     }
     coxi_unlock(&chaos->lock);
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(4));
     if (!config->json) {
-        (void)printf("%s after %.1f s: %llu steps, %llu kills, %llu stops, %llu "
-                     "resets, %llu crashes\n",
-                     ok ? "all counted exactly once" : "NOT ok", seconds,
-                     (unsigned long long)chaos->n_scheduled,
-                     (unsigned long long)chaos->counts.kills,
-                     (unsigned long long)chaos->counts.stops,
-                     (unsigned long long)chaos->counts.resets,
-                     (unsigned long long)crashes);
+        (void)printf(
+            "%s after %.1f s: %llu steps, %llu kills, %llu of a ps, %llu stops, %llu "
+            "resets, %llu crashes\n",
+            ok ? "all counted exactly once" : "NOT ok", seconds,
+            (unsigned long long)chaos->n_scheduled,
+            (unsigned long long)chaos->counts.kills,
+            (unsigned long long)chaos->counts.kills_ps,
+            (unsigned long long)chaos->counts.stops,
+            (unsigned long long)chaos->counts.resets, (unsigned long long)crashes);
     }
     (void)printf("%s\n", text != NULL ? text : "{\"ok\":false}");
     (void)fflush(stdout);
@@ -542,7 +572,9 @@ static int start_storm(struct chaos *chaos)
     struct chaos_storm_options o = {
         .seed = ~(uint64_t)config->seed, /* not the plans' numbers again */
         .n_workers = (uint32_t)config->workers,
+        .n_ps = (uint32_t)config->ps,
         .kill_every_ms = (int)config->kill_workers_every,
+        .kill_ps_every_ms = (int)config->kill_ps_every,
         .stop_every_ms = (int)config->stop_every,
         .reset_every_ms =
             (int)(config->reset_every >= 0 ? config->reset_every
@@ -596,6 +628,9 @@ static int prepare(struct chaos *chaos)
     if (r == 0) {
         r = config->log_dir != NULL ? coxi_path(chaos->log_dir, "%s", config->log_dir)
                                     : coxi_path(chaos->log_dir, "%s/logs", chaos->dir);
+    }
+    if (r == 0) {
+        r = coxi_path(chaos->checkpoint_dir, "%s/checkpoints", chaos->dir);
     }
     return r;
 }

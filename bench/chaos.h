@@ -44,6 +44,9 @@ struct chaos_worker {
 };
 void chaos_procs_worker(uint32_t index, struct chaos_worker *ret);
 
+/* The process of a local ps; pid 0: there is none now. */
+struct chaos_proc chaos_procs_ps(uint32_t index);
+
 /* A file descriptor for exactly this process, or -1: it has gone. */
 int chaos_proc_pin(const struct chaos_proc *proc);
 
@@ -66,6 +69,7 @@ size_t chaos_pins_end(struct chaos_pins *pins, int patience_ms);
 
 struct chaos_storm_counts {
     uint64_t kills;
+    uint64_t kills_ps;
     uint64_t stops;
     uint64_t resets;
 };
@@ -73,9 +77,11 @@ struct chaos_storm_counts {
 struct chaos_storm_options {
     uint64_t seed;
     uint32_t n_workers;
-    int kill_every_ms;  /* 0: never */
-    int stop_every_ms;  /* 0: never */
-    int reset_every_ms; /* 0: never */
+    uint32_t n_ps;
+    int kill_every_ms;    /* 0: never */
+    int kill_ps_every_ms; /* 0: never */
+    int stop_every_ms;    /* 0: never */
+    int reset_every_ms;   /* 0: never */
     int peer_timeout_ms;
     int deadline_s;
     int grace_ms; /* for the client to end, once it is asked to */

@@ -101,11 +101,13 @@ size_t chaos_procs(struct chaos_proc ret[CHAOS_PROCS_MAX])
     return n;
 }
 
-static bool is_of_worker(const struct chaos_proc *proc, uint32_t index)
+/* A daemon of that program and index. */
+static bool is_daemon(const struct chaos_proc *proc, const char *program,
+                      uint32_t index)
 {
     char text[8192];
     char option[32];
-    if (strcmp(proc->name, "coxswain-worker") != 0 ||
+    if (strcmp(proc->name, program) != 0 ||
         !read_file(proc->pid, "cmdline", text, sizeof(text))) {
         return false;
     }
@@ -119,7 +121,7 @@ void chaos_procs_worker(uint32_t index, struct chaos_worker *ret)
     size_t n = chaos_procs(procs);
     *ret = (struct chaos_worker){0};
     for (size_t i = 0; i < n; i++) {
-        if (!is_of_worker(&procs[i], index)) {
+        if (!is_daemon(&procs[i], "coxswain-worker", index)) {
             continue;
         }
         if (ret->supervisor.pid == 0) {
@@ -128,6 +130,18 @@ void chaos_procs_worker(uint32_t index, struct chaos_worker *ret)
             ret->step = procs[i];
         }
     }
+}
+
+struct chaos_proc chaos_procs_ps(uint32_t index)
+{
+    static _Thread_local struct chaos_proc procs[CHAOS_PROCS_MAX];
+    size_t n = chaos_procs(procs);
+    for (size_t i = 0; i < n; i++) {
+        if (is_daemon(&procs[i], "coxswain-ps", index)) {
+            return procs[i];
+        }
+    }
+    return (struct chaos_proc){0};
 }
 
 int chaos_proc_pin(const struct chaos_proc *proc)

@@ -44,6 +44,7 @@ struct chaos_storm {
 
     /* ---- the thread's own */
     uint64_t kill_ms; /* when the next one comes; 0: it does not rage */
+    uint64_t kill_ps_ms;
     uint64_t stop_ms;
     uint64_t reset_ms;
     uint64_t deadline_ms;
@@ -93,6 +94,12 @@ static void strike(struct chaos_storm *storm)
             return;
         }
     }
+}
+
+static void strike_ps(struct chaos_storm *storm)
+{
+    struct chaos_proc ps = chaos_procs_ps((uint32_t)below(storm, storm->options.n_ps));
+    storm->counts.kills_ps += send_signal(&ps, SIGKILL);
 }
 
 static void let_go(struct stopped *stopped)
@@ -168,12 +175,17 @@ static void weather(struct chaos_storm *storm, uint64_t now_ms)
     if (storm->kill_ms == 0) {
         set_calm(storm, false);
         storm->kill_ms = now_ms + (uint64_t)o->kill_every_ms;
+        storm->kill_ps_ms = now_ms + (uint64_t)o->kill_ps_every_ms;
         storm->stop_ms = now_ms + (uint64_t)o->stop_every_ms;
         storm->reset_ms = now_ms + (uint64_t)o->reset_every_ms;
     }
     if (o->kill_every_ms > 0 && now_ms >= storm->kill_ms) {
         strike(storm);
         storm->kill_ms += (uint64_t)o->kill_every_ms;
+    }
+    if (o->kill_ps_every_ms > 0 && now_ms >= storm->kill_ps_ms) {
+        strike_ps(storm);
+        storm->kill_ps_ms += (uint64_t)o->kill_ps_every_ms;
     }
     if (o->stop_every_ms > 0 && now_ms >= storm->stop_ms) {
         stop_one(storm);
@@ -196,6 +208,9 @@ static uint64_t next_ms(const struct chaos_storm *storm, uint64_t now_ms)
     uint64_t when_ms = now_ms + WAKE_MS;
     if (storm->kill_ms != 0 && storm->options.kill_every_ms > 0) {
         sooner(&when_ms, storm->kill_ms);
+    }
+    if (storm->kill_ms != 0 && storm->options.kill_ps_every_ms > 0) {
+        sooner(&when_ms, storm->kill_ps_ms);
     }
     if (storm->kill_ms != 0 && storm->options.stop_every_ms > 0) {
         sooner(&when_ms, storm->stop_ms);

@@ -46,7 +46,7 @@ static void print_head(const struct coxi_manifest *m)
     for (uint32_t i = 0; i < m->n_shards; i++) {
         (void)printf("%-32s %12" PRIu64 " %08" PRIx32 "   %" PRIu64 "\n",
                      m->shards[i].file, m->shards[i].bytes, m->shards[i].crc32,
-                     m->shards[i].watermark);
+                     m->shards[i].applied.watermark);
     }
     (void)printf("\n%-28s %3s %-5s %-16s %12s %14s %12s %12s\n", "tensor", "ps", "type",
                  "shape", "bytes", "sum", "least", "most");

@@ -32,7 +32,7 @@ static struct flock whole_file(short type)
     return (struct flock){.l_type = type, .l_whence = SEEK_SET};
 }
 
-static int lock_shared(const char *path, int *ret)
+int coxi_checkpoint_hold(const char *path, int *ret)
 {
     char file[PATH_MAX];
     struct stat st;
@@ -171,7 +171,7 @@ static int open_all(struct coxi_opening *opening, const char *path)
     struct coxi_checkpoint *checkpoint = opening->checkpoint;
     int r = coxi_path(checkpoint->path, "%s", path);
     if (r == 0) {
-        r = lock_shared(path, &checkpoint->lock);
+        r = coxi_checkpoint_hold(path, &checkpoint->lock);
     }
     if (r == 0) {
         r = coxi_manifest_read(path, &checkpoint->manifest);

@@ -90,6 +90,12 @@ coxi_checkpoint_variable(const struct coxi_checkpoint *checkpoint, const char *n
  */
 bool coxi_name_matches(const char *pattern, const char *name);
 
+/*
+ * Has the pruner leave the checkpoint in directory `path` alone until *ret, a descriptor, is
+ * closed. COX_ENOENT: there is none, or it is being deleted; COX_EIO.
+ */
+int coxi_checkpoint_hold(const char *path, int *ret);
+
 /* True while somebody has the checkpoint in directory `path` open. */
 bool coxi_checkpoint_is_read(const char *path);
 

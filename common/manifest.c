@@ -80,18 +80,31 @@ static json_t *hex(uint64_t n)
     return json_string(text);
 }
 
-static json_t *shard_json(const struct coxi_manifest_shard *shard)
+/* [first, last, segment, ends, [ps ...]] for each interval. */
+static json_t *applied_json(const struct coxi_applied_list *list)
 {
     json_t *applied = json_array();
-    for (size_t i = 0; i < shard->n_applied; i++) {
-        const struct coxi_interval *in = &shard->applied[i];
+    for (size_t i = 0; i < list->n_intervals; i++) {
+        const struct coxi_interval *in = &list->intervals[i];
+        json_t *touched = json_array();
+        for (uint32_t k = 0; k < in->touched_n; k++) {
+            (void)json_array_append_new(
+                touched, json_integer((json_int_t)list->touched[in->touched_at + k]));
+        }
         (void)json_array_append_new(
-            applied, json_pack("[I, I, I]", (json_int_t)in->first, (json_int_t)in->last,
-                               (json_int_t)in->segment));
+            applied,
+            json_pack("[I, I, I, I, o]", (json_int_t)in->first, (json_int_t)in->last,
+                      (json_int_t)in->segment, (json_int_t)in->ends, touched));
     }
+    return applied;
+}
+
+static json_t *shard_json(const struct coxi_manifest_shard *shard)
+{
     return json_pack("{s:s, s:I, s:I, s:I, s:o}", "file", shard->file, "bytes",
                      (json_int_t)shard->bytes, "crc32", (json_int_t)shard->crc32,
-                     "watermark", (json_int_t)shard->watermark, "applied", applied);
+                     "watermark", (json_int_t)shard->applied.watermark, "applied",
+                     applied_json(&shard->applied));
 }
 
 static json_t *optimizer_json(const struct coxi_optimizer *o)
@@ -234,36 +247,88 @@ static bool get_hex(const json_t *object, const char *key, uint64_t *ret)
     return true;
 }
 
+static bool get_item(const json_t *array, size_t i, uint64_t most, uint64_t *ret)
+{
+    const json_t *number = json_array_get(array, i);
+    if (!json_is_integer(number) || json_integer_value(number) < 0 ||
+        (uint64_t)json_integer_value(number) > most) {
+        return false;
+    }
+    *ret = (uint64_t)json_integer_value(number);
+    return true;
+}
+
+/* The interval comes after `before` (NULL: it is the first). */
+static bool read_interval(const json_t *in, const struct coxi_interval *before,
+                          struct coxi_applied_list *list, struct coxi_interval *ret)
+{
+    uint64_t numbers[4];
+    const json_t *touched = json_array_get(in, 4);
+    for (size_t k = 0; k < 4; k++) {
+        if (!get_item(in, k,
+                      k < 2    ? INT64_MAX
+                      : k == 2 ? UINT32_MAX
+                               : 1,
+                      &numbers[k])) {
+            return false;
+        }
+    }
+    *ret = (struct coxi_interval){numbers[0],
+                                  numbers[1],
+                                  (uint32_t)numbers[2],
+                                  (uint32_t)numbers[3],
+                                  (uint32_t)list->n_touched,
+                                  (uint32_t)json_array_size(touched)};
+    bool follows = before == NULL || before->segment < ret->segment ||
+                   (before->segment == ret->segment && before->last < ret->first);
+    if (!follows || ret->first <= list->watermark || ret->last < ret->first ||
+        !json_is_array(touched)) {
+        return false;
+    }
+    for (uint32_t k = 0; k < ret->touched_n; k++) {
+        uint64_t ps;
+        if (!get_item(touched, k, UINT32_MAX, &ps)) {
+            return false;
+        }
+        list->touched[list->n_touched++] = (uint32_t)ps;
+    }
+    return true;
+}
+
+static bool read_applied(const json_t *in, struct coxi_applied_list *list)
+{
+    size_t n = json_array_size(in);
+    size_t n_touched = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_touched += json_array_size(json_array_get(json_array_get(in, i), 4));
+    }
+    list->intervals = calloc(n + 1, sizeof(*list->intervals));
+    list->touched = calloc(n_touched + 1, sizeof(*list->touched));
+    if (!json_is_array(in) || list->intervals == NULL || list->touched == NULL) {
+        return false;
+    }
+    for (; list->n_intervals < n; list->n_intervals++) {
+        size_t i = list->n_intervals;
+        if (!read_interval(json_array_get(in, i),
+                           i > 0 ? &list->intervals[i - 1] : NULL, list,
+                           &list->intervals[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
 {
     const char *file = json_string_value(json_object_get(in, "file"));
-    const json_t *applied = json_object_get(in, "applied");
     if (file == NULL || strlen(file) >= sizeof(shard->file) ||
         strchr(file, '/') != NULL || file[0] == '.' || file[0] == '\0' ||
         !get_u64(in, "bytes", &shard->bytes) || !get_u32(in, "crc32", &shard->crc32) ||
-        !get_u64(in, "watermark", &shard->watermark) || !json_is_array(applied)) {
+        !get_u64(in, "watermark", &shard->applied.watermark)) {
         return false;
     }
     (void)snprintf(shard->file, sizeof(shard->file), "%s", file);
-    size_t n = json_array_size(applied);
-    shard->applied = calloc(n + 1, sizeof(*shard->applied));
-    if (shard->applied == NULL) {
-        return false;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const json_t *interval = json_array_get(applied, i);
-        uint64_t numbers[3];
-        for (size_t k = 0; k < 3; k++) {
-            const json_t *number = json_array_get(interval, k);
-            if (!json_is_integer(number) || json_integer_value(number) < 0) {
-                return false;
-            }
-            numbers[k] = (uint64_t)json_integer_value(number);
-        }
-        shard->applied[i] = (struct coxi_interval){numbers[0], numbers[1], numbers[2]};
-    }
-    shard->n_applied = n;
-    return true;
+    return read_applied(json_object_get(in, "applied"), &shard->applied);
 }
 
 static bool read_optimizer(const json_t *in, struct coxi_optimizer *o)
@@ -463,7 +528,7 @@ void coxi_manifest_free(struct coxi_manifest *manifest)
         return;
     }
     for (uint32_t i = 0; manifest->shards != NULL && i < manifest->n_shards; i++) {
-        free(manifest->shards[i].applied);
+        coxi_applied_list_fini(&manifest->shards[i].applied);
     }
     for (uint32_t i = 0; i < manifest->n_variables; i++) {
         coxi_variable_free(manifest->variables[i]);

@@ -11,6 +11,7 @@
 #ifndef COXI_COMMON_MANIFEST_H
 #define COXI_COMMON_MANIFEST_H
 
+#include "common/applied_list.h"
 #include "schema/wire.h"
 
 enum { COXI_MANIFEST_FORMAT = 1, COXI_MANIFEST_BYTES_MAX = 256 * 1024 * 1024 };
@@ -19,9 +20,7 @@ struct coxi_manifest_shard {
     char file[64]; /* in the checkpoint's directory */
     uint64_t bytes;
     uint32_t crc32;
-    uint64_t watermark;
-    struct coxi_interval *applied;
-    size_t n_applied;
+    struct coxi_applied_list applied;
 };
 
 struct coxi_manifest {

@@ -24,6 +24,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/queue.h"
+#include "coordinator/recovery.h"
 #include "coordinator/settle.h"
 #include "coordinator/stragglers.h"
 #include "coordinator/worker.h"
@@ -136,7 +137,7 @@ void coxi_attempts_crashed(struct coxi_worker *worker,
             coxi_resource_crashed(worker, head);
             continue;
         }
-        struct cox_future *f = coxi_window_get(&c->closures, head->closure);
+        struct cox_future *f = coxi_recovery_find(c, head->closure);
         if (f == NULL || f->function == NULL || head->attempt > f->attempt ||
             f->state == COXI_VOIDING) {
             continue;
@@ -211,7 +212,13 @@ static void attempt_ended(struct coxi_worker *worker, struct cox_future *f,
     if (head->code == COX_EOVERRUN) {
         count(&f->overruns);
     }
-    if (head->code == COX_EOVERRUN || head->code == COX_ECANCELLED) {
+    /* What it has applied on a ps that is lost, or was, is gone. */
+    bool again =
+        head->code == COX_EPSLOST
+            ? coxi_recovery_is_on(f->c)
+            : head->code == 0 && coxi_recovery_is_stale(f, touched, head->touched_n);
+    f->uncertain = f->uncertain || again;
+    if (again || head->code == COX_EOVERRUN || head->code == COX_ECANCELLED) {
         coxi_attempts_go_on(f, worker->url);
         return;
     }
@@ -234,7 +241,7 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
         if (touched == NULL || result == NULL) {
             return coxi_error(COX_EPROTO, "results are shorter than they say");
         }
-        struct cox_future *f = coxi_window_get(&c->closures, head->closure);
+        struct cox_future *f = coxi_recovery_find(c, head->closure);
         if (f == NULL || f->state != COXI_ASSIGNED) {
             continue; /* of an attempt that counts for nothing any more */
         }
@@ -257,7 +264,7 @@ void coxi_attempts_cancel_all(struct cox_coordinator *c)
     for (uint32_t i = 0; i < c->n_workers; i++) {
         struct cox_future *f = c->workers[i]->in_flight.first;
         for (; f != NULL; f = f->next) {
-            f->cancelled = true;
+            f->cancelled = f->replay == NULL || c->closing || c->fatal_handled;
         }
         coxi_worker_recall_all(c->workers[i]);
     }

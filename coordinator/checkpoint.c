@@ -20,7 +20,7 @@
 #include "common/file.h"
 #include "common/manifest.h"
 #include "common/sync.h"
-#include "coordinator/coordinator.h"
+#include "coordinator/recovery.h"
 #include "coordinator/trigger.h"
 
 /* Permissions, read-only file systems and the like show now, not at the first
@@ -84,12 +84,8 @@ static void take_shard(void *arg, const struct coxi_message *answer)
     const struct coxi_snapshot_done *done = &answer->snapshot_done;
     shard->bytes = done->bytes;
     shard->crc32 = done->crc32;
-    shard->watermark = done->watermark;
-    shard->applied = calloc(done->n_applied + 1, sizeof(*shard->applied));
-    if (shard->applied != NULL) {
-        memcpy(shard->applied, done->applied, done->n_applied * sizeof(*done->applied));
-        shard->n_applied = done->n_applied;
-    }
+    (void)coxi_applied_list_copy(done->watermark, done->applied, done->n_applied,
+                                 done->touched, done->n_touched, &shard->applied);
 }
 
 /* Has every ps write its shard, all at the same time. */
@@ -121,7 +117,9 @@ static int write_shards(struct cox_coordinator *c, const char *dir,
     free(calls);
     r = r != 0 ? r : answer;
     for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
-        r = manifest->shards[i].applied == NULL ? coxi_error_memory("a checkpoint") : 0;
+        r = manifest->shards[i].applied.intervals == NULL
+                ? coxi_error_memory("a checkpoint")
+                : 0;
     }
     return r;
 }
@@ -192,14 +190,23 @@ static int publish(const char *dir, const char *temporary, uint64_t number)
 static int save(struct cox_coordinator *c, bool final, uint64_t *ret_number)
 {
     char temporary[PATH_MAX];
+    char path[PATH_MAX];
+    struct coxi_recovery_mark mark;
     struct coxi_manifest manifest = {.final = final, .n_shards = c->n_ps};
+    int r = coxi_recovery_mark(c, &mark);
+    if (r != 0) {
+        return r;
+    }
     manifest.number = ++c->checkpoint_number; /* one that fails has used its number */
     manifest.shards = calloc(c->n_ps, sizeof(*manifest.shards));
     if (manifest.shards == NULL) {
         return coxi_error_memory("a checkpoint");
     }
-    int r = coxi_path(temporary, "%s/ckpt-%" PRIu64 ".tmp", c->checkpoint_dir,
-                      manifest.number);
+    r = coxi_path(temporary, "%s/ckpt-%" PRIu64 ".tmp", c->checkpoint_dir,
+                  manifest.number);
+    if (r == 0) {
+        r = coxi_path(path, "%s/ckpt-%" PRIu64, c->checkpoint_dir, manifest.number);
+    }
     if (r == 0) {
         coxi_directory_remove(temporary); /* what a failure has left */
         r = coxi_directory_make(temporary);
@@ -214,9 +221,10 @@ static int save(struct cox_coordinator *c, bool final, uint64_t *ret_number)
         coxi_directory_remove(temporary);
     } else {
         *ret_number = manifest.number;
+        r = coxi_recovery_base(c, path, manifest.shards, &mark);
     }
     for (uint32_t i = 0; i < c->n_ps; i++) {
-        free(manifest.shards[i].applied);
+        coxi_applied_list_fini(&manifest.shards[i].applied);
     }
     free(manifest.shards);
     free(manifest.variables); /* the list; the variables are the coordinator's */

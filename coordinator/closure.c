@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/inputs.h"
+#include "coordinator/recovery.h"
 
 const char *cox_strerror(int code)
 {
@@ -172,7 +173,8 @@ static void put_in(struct cox_coordinator *c, struct cox_future *f)
 static bool is_full(const struct cox_coordinator *c)
 {
     return c->n_waiting >= c->options.queue_max ||
-           c->next_id - c->first_unsettled >= COXI_AHEAD_MAX;
+           c->next_id - c->first_unsettled >= COXI_AHEAD_MAX ||
+           coxi_recovery_is_full(c);
 }
 
 /* Takes the closure in when (or, not `wait`, if) there is room for it. Locked. */

@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/layout.h"
 #include "coordinator/content.h"
+#include "coordinator/recovery.h"
 
 /* The part of a range of rows that a shard has. */
 struct part {
@@ -78,6 +79,12 @@ static void add_pull(struct cox_coordinator *c, struct coxi_round *round, uint32
     call->expect = COXI_PULLED;
     call->request.answer_len = call->request.into_len;
     coxi_round_add(round, c->ps[ps], &message, call);
+}
+
+/* True where a ps was lost in the middle and has come back: once more, then. */
+static bool again(struct cox_coordinator *c, int code)
+{
+    return code == COX_EPSLOST && coxi_recovery_is_on(c) && coxi_recovery_wait(c) == 0;
 }
 
 static int read_range(struct cox_coordinator *c, const struct coxi_variable *v,
@@ -160,7 +167,12 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_variable *v
         r = coxi_operation_begin(c, &operation);
     }
     if (r == 0) {
-        r = commit_parts(c, v, op, operation->id, parts, n, touched, data);
+        do {
+            r = commit_parts(c, v, op, operation->id, parts, n, touched, data);
+        } while (again(c, r));
+        if (r == 0) {
+            coxi_recovery_updated(c, operation->id, v, op, begin, count, data);
+        }
         coxi_operation_end(operation);
     }
     free(touched);
@@ -171,8 +183,13 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_variable *v
 int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
                       uint64_t begin, uint64_t count, void *ret_data)
 {
-    int r = coxi_check_alive(c);
-    return r == 0 ? read_range(c, v, begin, count, ret_data) : r;
+    int r = coxi_recovery_wait(c);
+    if (r == 0) {
+        do {
+            r = read_range(c, v, begin, count, ret_data);
+        } while (again(c, r));
+    }
+    return r;
 }
 
 /* ---- dense variables */
@@ -341,14 +358,16 @@ int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
     const struct coxi_variable *v = table->entry.description;
     size_t row_bytes = coxi_variable_row_bytes(v);
     struct row_reader reader;
-    int r = coxi_check_alive(c);
+    int r = coxi_recovery_wait(c);
     if (r != 0 || n_keys == 0) {
         return r;
     }
     r = reader_init(&reader, c->n_ps, n_keys, row_bytes);
     if (r == 0) {
         sort_keys(&reader, c->n_ps, keys, n_keys);
-        r = read_rows(c, v, &reader);
+        do {
+            r = read_rows(c, v, &reader);
+        } while (again(c, r));
     }
     for (size_t i = 0; r == 0 && i < n_keys; i++) {
         memcpy((uint8_t *)ret_rows + reader.places[i] * row_bytes,
@@ -360,33 +379,51 @@ int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
 
 /* ---- counters */
 
-int coxi_content_count(struct cox_coordinator *c, uint32_t table,
-                       void (*take)(void *arg, const struct coxi_message *answer),
-                       void *arg)
+static void take_counts(void *arg, const struct coxi_message *answer)
+{
+    *(struct coxi_counts *)arg = answer->counts;
+}
+
+static int count_once(struct cox_coordinator *c, uint32_t table,
+                      struct coxi_round_call *calls, struct coxi_counts *ret)
 {
     struct coxi_round round;
     struct coxi_message message = {.kind = COXI_COUNT};
-    struct coxi_round_call *calls = calloc(c->n_ps, sizeof(*calls));
-    if (calls == NULL) {
-        return coxi_error_memory("counters");
-    }
     message.count = table;
     coxi_round_begin(&round);
     for (uint32_t p = 0; p < c->n_ps; p++) {
-        calls[p].expect = COXI_COUNTS;
-        calls[p].take = take;
-        calls[p].arg = arg;
+        calls[p] = (struct coxi_round_call){
+            .expect = COXI_COUNTS, .take = take_counts, .arg = &ret[p]};
         coxi_round_add(&round, c->ps[p], &message, &calls[p]);
     }
-    int r = coxi_round_end(&round);
+    return coxi_round_end(&round);
+}
+
+int coxi_content_count(struct cox_coordinator *c, uint32_t table,
+                       void (*take)(void *arg, const struct coxi_counts *counts),
+                       void *arg)
+{
+    struct coxi_round_call *calls = calloc(c->n_ps, sizeof(*calls));
+    struct coxi_counts *counts = calloc(c->n_ps, sizeof(*counts));
+    int r = calls == NULL || counts == NULL ? coxi_error_memory("counters")
+                                            : coxi_recovery_wait(c);
+    if (r == 0) {
+        do {
+            r = count_once(c, table, calls, counts);
+        } while (again(c, r));
+    }
+    for (uint32_t p = 0; r == 0 && p < c->n_ps; p++) {
+        take(arg, &counts[p]);
+    }
     free(calls);
+    free(counts);
     return r;
 }
 
-static void take_table(void *arg, const struct coxi_message *answer)
+static void take_table(void *arg, const struct coxi_counts *counts)
 {
     struct cox_table_stats *stats = arg;
-    const struct coxi_table_counters *table = &answer->counts.table;
+    const struct coxi_table_counters *table = &counts->table;
     stats->rows += table->rows;
     stats->bytes += table->bytes;
     stats->lookups += table->lookups;

@@ -13,9 +13,9 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_variable *v
                         const void *data);
 
 /* Asks all ps for their counters, and those of a table where `table` is 1 + its id. `take`
- * is called for each, one at a time. */
+ * is called for each when all have answered. */
 int coxi_content_count(struct cox_coordinator *c, uint32_t table,
-                       void (*take)(void *arg, const struct coxi_message *answer),
+                       void (*take)(void *arg, const struct coxi_counts *counts),
                        void *arg);
 
 #endif

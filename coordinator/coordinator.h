@@ -20,6 +20,8 @@
  *   partition.c  which ps has what of them;  content.c  what they hold;  metric.c
  *   module.c    step modules
  *   resource.c  what each worker makes and keeps
+ *   recovery.c, recovery_restore.c, recovery_replay.c  a ps that is lost comes back
+ *   log.c       what is replayed then
  *   checkpoint.c  writing them;  trigger.c  when nobody calls for it
  *   evaluator.c;  eval_log.c  what evaluators report
  *
@@ -60,6 +62,7 @@ enum {
 };
 
 struct coxi_worker;
+struct coxi_recovery; /* recovery.c */
 
 /*
  * A closure, which is also the future that its user holds.
@@ -107,10 +110,12 @@ struct cox_future {
     struct coxi_second *second;    /* its second attempt, or NULL */
     struct coxi_inputs *inputs;    /* of a call that takes futures; or NULL */
     struct coxi_input *dependents; /* inputs of others that wait for this */
-    uint32_t attempt;              /* the last one's number */
-    uint32_t current;              /* that of the one which `worker` has */
-    uint32_t only_worker;          /* 1 + index of it; 0: any */
-    uint32_t timeout_ms;           /* for an attempt to run; 0: none */
+    struct cox_future *replay; /* the one that this does again (recovery.c); or NULL */
+    uint64_t epoch;            /* how often a ps had come back when it was assigned */
+    uint32_t attempt;          /* the last one's number */
+    uint32_t current;          /* that of the one which `worker` has */
+    uint32_t only_worker;      /* 1 + index of it; 0: any */
+    uint32_t timeout_ms;       /* for an attempt to run; 0: none */
     int8_t priority;
     uint8_t losses;
     uint8_t crashes; /* of its process, while it ran; `text` tells them */
@@ -177,6 +182,7 @@ struct coxi_entry {
     struct cox_coordinator *c;
     struct coxi_variable *description; /* without a name where creating it failed */
     bool made;                         /* it can be used; guarded by c->lock */
+    uint64_t created;                  /* the id of the operation that made it */
 };
 
 struct cox_variable {
@@ -216,8 +222,9 @@ struct cox_coordinator {
     bool loop_runs;
     atomic_bool ps_ready; /* all are claimed: workers may come */
     struct coxi_links *links;
-    struct coxi_psc **ps;
+    _Atomic(struct coxi_psc *) *ps; /* changed by recovery.c; all live until close */
     uint32_t n_ps;
+    struct coxi_recovery *recovery; /* NULL: a ps that is lost is lost */
 
     /* ---- the loop's own */
     struct coxi_worker **workers; /* by index */
@@ -228,8 +235,9 @@ struct cox_coordinator {
     struct coxi_worker *collected; /* who has something to be sent, or may have had */
     struct coxi_worker *owners;    /* who has a queue of its own, or had one */
     struct coxi_queue queue;       /* QUEUED, for any worker */
-    size_t n_queued;               /* QUEUED, for some worker only, too */
-    struct coxi_list waiting;      /* WAITING */
+    struct coxi_queue replay_queue;
+    size_t n_queued;                   /* QUEUED, for some worker only, too */
+    struct coxi_list waiting;          /* WAITING */
     struct coxi_input *inputs_settled; /* whose futures are settled */
     ptrdiff_t waiting_change;    /* to be added to n_waiting at the end of this turn */
     struct coxi_list settling;   /* to be told to the users at the end of this turn */
@@ -292,6 +300,11 @@ struct cox_coordinator {
     pthread_mutex_t checkpoint_lock; /* guards the next; comes before `lock` */
     uint64_t checkpoint_number;
 };
+
+/* ---- open.c */
+
+/* A client of ps `ps` at the address that the cluster has of it. */
+int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **ret);
 
 /* ---- closure.c, any thread */
 

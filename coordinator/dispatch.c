@@ -14,6 +14,7 @@
 #include "coordinator/attempts.h"
 #include "coordinator/inputs.h"
 #include "coordinator/queue.h"
+#include "coordinator/recovery.h"
 #include "coordinator/settle.h"
 #include "coordinator/voiding.h"
 #include "coordinator/worker.h"
@@ -39,6 +40,7 @@ static int assign_one(struct coxi_worker *worker, struct cox_future *f)
     f->attempt++;
     f->current = f->attempt;
     f->called_back = false;
+    f->epoch = coxi_recovery_epoch(f->c);
     coxi_worker_take(worker, f);
     return 0;
 }
@@ -100,11 +102,15 @@ static void assign(struct cox_coordinator *c)
     size_t n_given = 1;
     uint32_t index;
     uint32_t room;
-    assign_own(c);
-    while (n_given > 0 && c->queue.n > 0 && coxi_pool_first(&c->pool, &index, &room)) {
-        size_t share = c->queue.n / c->n_workers;
+    bool replays = coxi_recovery_is_under_way(c);
+    struct coxi_queue *queue = replays ? &c->replay_queue : &c->queue;
+    if (!replays) {
+        assign_own(c);
+    }
+    while (n_given > 0 && queue->n > 0 && coxi_pool_first(&c->pool, &index, &room)) {
+        size_t share = queue->n / c->n_workers;
         size_t chunk = share < 1 ? 1 : share < CHUNK_MAX ? share : CHUNK_MAX;
-        n_given = give(c->workers[index], &c->queue, chunk < room ? chunk : room);
+        n_given = give(c->workers[index], queue, chunk < room ? chunk : room);
     }
     send_collected(c);
 }
@@ -145,8 +151,8 @@ static void send_watermark(struct cox_coordinator *c)
     c->watermark_sent_ms = now;
     struct coxi_message message = {.kind = COXI_WATERMARK};
     message.watermark.session = c->session;
-    message.watermark.watermark = c->watermark_sent;
     for (uint32_t i = 0; i < c->n_ps; i++) {
+        message.watermark.watermark = coxi_recovery_watermark(c, i, c->watermark_sent);
         coxi_psc_tell(c->ps[i], &message);
     }
 }
@@ -195,6 +201,9 @@ void coxi_dispatch(void *coordinator)
         cancel(c, fatal, fatal_text);
     } else if (stopping) {
         cancel(c, COX_ECANCELLED, "cancelled");
+        if (coxi_recovery_is_under_way(c) && !shutdown) {
+            assign(c); /* what is replayed has been done, and stays so */
+        }
     } else {
         c->recalled = false;
         assign(c);

@@ -46,6 +46,10 @@ void coxi_futures_free(struct cox_future *future)
     while (future != NULL) {
         struct cox_future *next = future->next;
         struct cox_future *orphans = coxi_inputs_free(future->inputs);
+        if (future->replay != NULL && coxi_future_release(future->replay)) {
+            future->replay->next = next;
+            next = future->replay;
+        }
         free(future->text);
         free(future->result);
         free(future->values);

@@ -15,6 +15,7 @@
 #include "coordinator/checkpoint.h"
 #include "coordinator/content.h"
 #include "coordinator/door.h"
+#include "coordinator/recovery.h"
 #include "coordinator/stragglers.h"
 #include "coordinator/trigger.h"
 #include "coordinator/worker.h"
@@ -45,6 +46,8 @@ static void fill_in(struct cox_options *o, const struct cox_cluster *cluster)
     o->max_attempts = o->max_attempts != 0 ? o->max_attempts : 4;
     o->step_timeout_ms = o->step_timeout_ms != 0 ? o->step_timeout_ms : 600000;
     o->cancel_grace_ms = o->cancel_grace_ms != 0 ? o->cancel_grace_ms : 1000;
+    o->ps_recovery_ms = o->ps_recovery_ms != 0 ? o->ps_recovery_ms : 120000;
+    o->replay_log_bytes = o->replay_log_bytes != 0 ? o->replay_log_bytes : 256 << 20;
 }
 
 static int check_options(const struct cox_options *o, const struct cox_cluster *cluster)
@@ -83,6 +86,10 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
                           "(or -1 for no step timeout)",
                           o->step_timeout_ms, o->cancel_grace_ms);
     }
+    if (o->ps_recovery_ms < 1) {
+        return coxi_error(COX_EINVAL, "ps_recovery_ms is %d, at least 1",
+                          o->ps_recovery_ms);
+    }
     if (o->peer_timeout_ms < 100) {
         return coxi_error(COX_EINVAL, "peer_timeout_ms is %d, at least 100",
                           o->peer_timeout_ms);
@@ -111,36 +118,46 @@ static void on_ps_lost(void *arg, struct coxi_psc *psc, const char *text)
 {
     struct cox_coordinator *c = arg;
     char full[COXI_TEXT_MAX];
+    if (coxi_recovery_lost(c, psc)) {
+        return;
+    }
     (void)snprintf(full, sizeof(full), "ps %u at %s is lost: %.300s",
                    coxi_psc_index(psc), coxi_psc_address(psc), text);
     coxi_fatal(c, COX_EPSLOST, full);
 }
 
+int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **ret)
+{
+    const struct coxi_psc_options options = {
+        .address = c->cluster->ps[ps],
+        .index = ps,
+        .self = {.role = COXI_ROLE_CLIENT, .session = c->session},
+        .links = c->links,
+        .connect_ms = CONNECT_MS,
+        .reconnect_ms = RECONNECT_MS,
+        .request_ms = REQUEST_MS,
+        .same_incarnation = true,
+        .local_path = true,
+        .on_lost = on_ps_lost,
+        .arg = c,
+    };
+    return coxi_psc_open(&options, ret);
+}
+
 static int open_ps(struct cox_coordinator *c)
 {
-    c->ps = calloc(c->cluster->n_ps, sizeof(struct coxi_psc *));
+    c->ps = calloc(c->cluster->n_ps, sizeof(*c->ps));
     c->ps_load = calloc(c->cluster->n_ps, sizeof(*c->ps_load));
     if (c->ps == NULL || c->ps_load == NULL) {
         return coxi_error_memory("connections to ps");
     }
     for (uint32_t i = 0; i < c->cluster->n_ps; i++) {
-        struct coxi_psc_options options = {
-            .address = c->cluster->ps[i],
-            .index = i,
-            .self = {.role = COXI_ROLE_CLIENT, .session = c->session},
-            .links = c->links,
-            .connect_ms = CONNECT_MS,
-            .reconnect_ms = RECONNECT_MS,
-            .request_ms = REQUEST_MS,
-            .same_incarnation = true,
-            .local_path = true,
-            .on_lost = on_ps_lost,
-            .arg = c,
-        };
-        int r = coxi_psc_open(&options, &c->ps[i]);
+        struct coxi_psc *psc;
+        int r = coxi_ps_connect(c, i, &psc);
         if (r != 0) {
             return r;
         }
+        c->ps[i] = psc;
         c->n_ps = i + 1;
     }
     return 0;
@@ -282,6 +299,9 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
         r = wait_for_ps(c, end_ms);
     }
     if (r == 0) {
+        r = coxi_recovery_start(c);
+    }
+    if (r == 0) {
         atomic_store(&c->ps_ready, true);
         coxi_door_open(c->door);
         r = wait_for_workers(c, end_ms);
@@ -379,6 +399,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_trigger_stop(c);
     if (c->loop_runs) {
         r = stop_closures(c, timeout_ms);
+        coxi_recovery_stop(c);
         release_ps(c);
         stop_loop(c);
         coxi_callbacks_stop(c);  /* now every future is settled */
@@ -387,6 +408,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     for (uint32_t i = 0; i < c->n_ps; i++) {
         coxi_psc_close(c->ps[i]); /* until now it may tell the loop that it is lost */
     }
+    coxi_recovery_free(c);
     coxi_loop_free(c->loop);
     coxi_door_free(c->door);
     coxi_workers_free(c);
@@ -406,13 +428,13 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
 
 /* ---- statistics */
 
-static void take_counts(void *arg, const struct coxi_message *answer)
+static void take_counts(void *arg, const struct coxi_counts *counts)
 {
     struct cox_stats *stats = arg;
-    stats->commits += answer->counts.all.commits;
-    stats->commits_duplicate += answer->counts.all.duplicates;
-    stats->table_rows += answer->counts.all.rows;
-    stats->ps_bytes += answer->counts.all.bytes;
+    stats->commits += counts->all.commits;
+    stats->commits_duplicate += counts->all.duplicates;
+    stats->table_rows += counts->all.rows;
+    stats->ps_bytes += counts->all.bytes;
 }
 
 int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)

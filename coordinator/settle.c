@@ -20,6 +20,7 @@
 #include "common/sync.h"
 #include "coordinator/inputs.h"
 #include "coordinator/queue.h"
+#include "coordinator/recovery.h"
 #include "coordinator/worker.h"
 
 /* ---- states, and who is in line where */
@@ -58,6 +59,9 @@ void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state)
 static struct coxi_queue *queue_of(const struct cox_future *f)
 {
     struct cox_coordinator *c = f->c;
+    if (f->replay != NULL) {
+        return &c->replay_queue;
+    }
     return f->only_worker != 0 ? &c->workers[f->only_worker - 1]->queue : &c->queue;
 }
 
@@ -98,15 +102,20 @@ void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
     free(f->text);
     f->text = text;
     f->worker = NULL;
-    (void)coxi_window_take(&c->closures, f->id);
-    coxi_inputs_settled(f);
+    if (f->replay != NULL) {
+        coxi_recovery_replayed(f);
+    } else {
+        (void)coxi_window_take(&c->closures, f->id);
+        coxi_recovery_settled(f, ending->touched, ending->n_touched);
+        coxi_inputs_settled(f);
+    }
     coxi_list_append(&c->settling, f);
 }
 
 void coxi_closure_end(struct cox_future *f, const struct coxi_ending *ending)
 {
     struct cox_coordinator *c = f->c;
-    if (!f->uncertain || c->fatal_handled || c->shutting_down) {
+    if (!f->uncertain || f->replay != NULL || c->fatal_handled || c->shutting_down) {
         coxi_closure_settle(f, ending); /* or nobody is left who could be asked */
         return;
     }
@@ -153,6 +162,10 @@ void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
 {
     struct cox_future *f;
     coxi_closures_fail_queue(&c->queue, code, text);
+    if (code != COX_ECANCELLED ||
+        c->closing) { /* an error elsewhere is none of theirs */
+        coxi_closures_fail_queue(&c->replay_queue, code, text);
+    }
     for (uint32_t i = 0; i < c->n_workers && c->n_queued > 0; i++) {
         coxi_closures_fail_queue(&c->workers[i]->queue, code, text);
     }
@@ -167,8 +180,11 @@ void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
 /* Counts one settled closure and wakes who waits for it. Locked. */
 static void tell(struct cox_coordinator *c, struct cox_future *f)
 {
-    coxi_future_settled(f);
     c->n_unsettled--;
+    if (f->replay != NULL) {
+        return; /* nobody holds it */
+    }
+    coxi_future_settled(f);
     if (f->state == COXI_DONE_OK) {
         c->stats.done++;
         return;

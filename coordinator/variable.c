@@ -13,6 +13,7 @@
 #include "common/sync.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/partition.h"
+#include "coordinator/recovery.h"
 #include "coordinator/rules.h"
 
 _Static_assert((int)COX_RANK_MAX == (int)COXI_WIRE_RANK_MAX, "one limit");
@@ -99,22 +100,19 @@ static int enlist(struct cox_coordinator *c, struct coxi_entry *entry)
 /* ---- creating */
 
 /* On the ps that hold a part of it: of a table, all. */
-static int create_parts(struct cox_coordinator *c, const struct coxi_variable *variable)
+static int create_parts(struct cox_coordinator *c, const struct coxi_variable *variable,
+                        uint64_t closure)
 {
     bool is_table = variable->kind == COXI_KIND_TABLE;
     size_t n = is_table ? c->n_ps : variable->n_shards;
     struct coxi_round_call *calls = calloc(n, sizeof(*calls));
-    struct cox_future *operation;
-    int r = calls == NULL ? coxi_error_memory("a variable")
-                          : coxi_operation_begin(c, &operation);
-    if (r != 0) {
-        free(calls);
-        return r;
-    }
     struct coxi_round round;
+    if (calls == NULL) {
+        return coxi_error_memory("a variable");
+    }
     struct coxi_message message = {.kind = COXI_CREATE};
     message.create.session = c->session;
-    message.create.closure = operation->id;
+    message.create.closure = closure;
     message.create.variable = *variable;
     coxi_round_begin(&round);
     for (size_t i = 0; i < n; i++) {
@@ -122,9 +120,27 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
         calls[i].expect = COXI_STATUS;
         coxi_round_add(&round, c->ps[ps], &message, &calls[i]);
     }
-    r = coxi_round_end(&round);
-    coxi_operation_end(operation);
+    int r = coxi_round_end(&round);
     free(calls);
+    return r;
+}
+
+/* The same as an operation, which is there to stay when this returns 0. */
+static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
+{
+    struct cox_future *operation;
+    int r = coxi_operation_begin(c, &operation);
+    if (r != 0) {
+        return r;
+    }
+    do {
+        r = create_parts(c, entry->description, operation->id);
+    } while (r == COX_EPSLOST && coxi_recovery_is_on(c) && coxi_recovery_wait(c) == 0);
+    if (r == 0) {
+        entry->created = operation->id;
+        coxi_recovery_created(c, operation->id, entry->description);
+    }
+    coxi_operation_end(operation);
     return r;
 }
 
@@ -191,7 +207,7 @@ static int create(struct cox_coordinator *c, struct coxi_variable *wanted,
         entry_free(entry);
         return r;
     }
-    r = create_parts(c, entry->description);
+    r = create_for_good(c, entry);
     if (r != 0) {
         forget(c, entry);
         return r;

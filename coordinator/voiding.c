@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "coordinator/recovery.h"
 #include "coordinator/settle.h"
 #include "coordinator/tally.h"
 
@@ -95,6 +96,29 @@ static void tell_partial(struct voiding *voiding, int code)
     voiding->ending.text = voiding->text;
 }
 
+/* Sets `touched` to the ps that have something of it: how many. */
+static size_t list_holders(struct voiding *voiding)
+{
+    size_t n = 0;
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        if (voiding->told[p].n_segments > 0) {
+            voiding->touched[n++] = p;
+        }
+    }
+    return n;
+}
+
+/* A ps was lost before it could say. */
+static bool met_lost(const struct voiding *voiding)
+{
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        if (voiding->answers[p].code == COX_EPSLOST) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void judge(struct voiding *voiding)
 {
     struct coxi_ending *ending = &voiding->ending;
@@ -113,7 +137,9 @@ static void judge(struct voiding *voiding)
             tell_partial(voiding, COX_EDIVERGED);
         }
     } else if (tally == COXI_TALLY_ALL) {
-        *ending = (struct coxi_ending){.state = COXI_DONE_OK};
+        *ending = (struct coxi_ending){.state = COXI_DONE_OK,
+                                       .touched = voiding->touched,
+                                       .n_touched = list_holders(voiding)};
     } else if (tally != COXI_TALLY_NOTHING) {
         tell_partial(voiding, diverged ? COX_EDIVERGED : COX_EPARTIAL);
     }
@@ -122,8 +148,12 @@ static void judge(struct voiding *voiding)
 static void finish(struct coxi_mail *mail)
 {
     struct voiding *voiding = (struct voiding *)mail;
-    judge(voiding);
-    coxi_closure_settle(voiding->f, &voiding->ending);
+    if (coxi_recovery_is_on(voiding->c) && met_lost(voiding)) {
+        coxi_recovery_void_later(voiding->f, &voiding->ending);
+    } else {
+        judge(voiding);
+        coxi_closure_settle(voiding->f, &voiding->ending);
+    }
     coxi_loop_wake_after_mail(voiding->c->loop);
     voiding_free(voiding);
 }
@@ -190,7 +220,7 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
     struct voiding *voiding =
         calloc(1, sizeof(*voiding) + c->n_ps * sizeof(*voiding->answers));
     struct coxi_told *told = calloc(c->n_ps, sizeof(*told));
-    uint32_t *touched = calloc(ending->n_touched + 1, sizeof(*touched));
+    uint32_t *touched = calloc(ending->n_touched + c->n_ps, sizeof(*touched));
     if (voiding == NULL || told == NULL || touched == NULL) {
         free(voiding);
         free(told);

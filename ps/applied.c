@@ -9,8 +9,10 @@
  */
 #include "ps/applied.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
 #include "common/sync.h"
@@ -268,40 +270,57 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
     return r;
 }
 
-/* ---- the list */
+/* ---- the set as a list, and back */
 
 struct listing {
-    struct coxi_interval *intervals;
-    size_t n;
-    size_t capacity;
-    size_t
-        n_until[COXI_SEGMENTS_MAX]; /* n once the segment's last was there; 0: none */
+    struct coxi_buffer intervals; /* struct coxi_interval */
+    struct coxi_buffer touched;
+    /* 1 + place of the segment's last interval; 0: none */
+    size_t latest[COXI_SEGMENTS_MAX];
 };
 
-/* The segment of closure `id`, which is the highest so far. */
-static int list_one(struct listing *listing, uint64_t id, uint32_t segment)
+static bool is_alike(const struct listing *listing,
+                     const struct coxi_interval *interval,
+                     const struct coxi_segment *segment)
 {
-    size_t n_until = listing->n_until[segment];
-    struct coxi_interval *latest = n_until > 0 && listing->intervals != NULL
-                                       ? &listing->intervals[n_until - 1]
-                                       : NULL;
-    if (latest != NULL && latest->last + 1 == id) {
-        latest->last = id;
+    const uint32_t *touched = (const uint32_t *)(const void *)listing->touched.data;
+    assert(interval->touched_n == 0 || touched != NULL);
+    return (interval->ends != 0) == segment->last &&
+           interval->touched_n == segment->n_touched &&
+           (interval->touched_n == 0 ||
+            memcmp(touched + interval->touched_at, segment->touched,
+                   segment->n_touched * sizeof(*touched)) == 0);
+}
+
+/* The segment of closure `id`, which is the highest so far. */
+static int list_one(struct listing *listing, uint64_t id,
+                    const struct coxi_segment *segment)
+{
+    size_t *latest = &listing->latest[segment->segment];
+    struct coxi_interval *intervals =
+        (struct coxi_interval *)(void *)listing->intervals.data;
+    struct coxi_interval *before = *latest > 0 ? &intervals[*latest - 1] : NULL;
+    bool alike = before != NULL && is_alike(listing, before, segment);
+    if (alike && before->last + 1 == id) {
+        before->last = id;
         return 0;
     }
-    if (listing->n == listing->capacity) {
-        size_t more = listing->capacity == 0 ? 16 : listing->capacity * 2;
-        struct coxi_interval *longer =
-            realloc(listing->intervals, more * sizeof(*longer));
-        if (longer == NULL) {
-            return coxi_error_memory("a list of the applied set");
-        }
-        listing->intervals = longer;
-        listing->capacity = more;
+    struct coxi_interval interval = {
+        .first = id,
+        .last = id,
+        .segment = segment->segment,
+        .ends = segment->last,
+        .touched_at = alike ? before->touched_at
+                            : (uint32_t)(listing->touched.len / sizeof(uint32_t)),
+        .touched_n = (uint32_t)segment->n_touched,
+    };
+    int r = coxi_buffer_append_raw(&listing->intervals, &interval, sizeof(interval));
+    if (r == 0 && !alike && segment->n_touched > 0) {
+        r = coxi_buffer_append_raw(&listing->touched, segment->touched,
+                                   segment->n_touched * sizeof(uint32_t));
     }
-    listing->intervals[listing->n++] = (struct coxi_interval){id, id, segment};
-    listing->n_until[segment] = listing->n;
-    return 0;
+    *latest = listing->intervals.len / sizeof(interval);
+    return r;
 }
 
 static int by_segment(const void *a, const void *b)
@@ -314,8 +333,7 @@ static int by_segment(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-int coxi_applied_list(struct coxi_applied *applied, uint64_t *ret_watermark,
-                      struct coxi_interval **ret, size_t *ret_n)
+int coxi_applied_list(struct coxi_applied *applied, struct coxi_applied_list *ret)
 {
     struct listing listing = {0};
     int r = 0;
@@ -325,20 +343,71 @@ int coxi_applied_list(struct coxi_applied *applied, uint64_t *ret_watermark,
         uint32_t at = 0;
         struct coxi_segment segment;
         while (r == 0 && coxi_marks_next(applied->marks, mark, &at, &segment)) {
-            r = list_one(&listing, id, segment.segment);
+            r = list_one(&listing, id, &segment);
         }
     }
     uint64_t watermark = applied->watermark;
     coxi_unlock(&applied->lock);
     if (r != 0) {
-        free(listing.intervals);
+        coxi_buffer_fini(&listing.intervals);
+        coxi_buffer_fini(&listing.touched);
         return r;
     }
-    if (listing.n > 1) {
-        qsort(listing.intervals, listing.n, sizeof(*listing.intervals), by_segment);
+    size_t n = listing.intervals.len / sizeof(struct coxi_interval);
+    if (n > 1) {
+        qsort(listing.intervals.data, n, sizeof(struct coxi_interval), by_segment);
     }
-    *ret_watermark = watermark;
-    *ret = listing.intervals;
-    *ret_n = listing.n;
+    *ret = (struct coxi_applied_list){
+        .watermark = watermark,
+        .intervals = (struct coxi_interval *)(void *)listing.intervals.data,
+        .n_intervals = n,
+        .touched = (uint32_t *)(void *)listing.touched.data,
+        .n_touched = listing.touched.len / sizeof(uint32_t),
+    };
     return 0;
+}
+
+/* Takes the interval's segment of each of its closures. */
+static int load_interval(struct coxi_applied *applied,
+                         const struct coxi_interval *interval, const uint32_t *touched)
+{
+    struct coxi_segment segment = {interval->segment, interval->ends != 0,
+                                   touched + interval->touched_at, interval->touched_n};
+    if (interval->first <= applied->watermark || interval->last < interval->first ||
+        interval->last - applied->watermark > COXI_APPLIED_WINDOW ||
+        interval->segment >= COXI_SEGMENTS_MAX) {
+        return coxi_error(
+            COX_EFORMAT, "closures %llu to %llu cannot be in an applied set",
+            (unsigned long long)interval->first, (unsigned long long)interval->last);
+    }
+    int r = cover(applied, interval->last);
+    for (uint64_t id = interval->first; r == 0 && id <= interval->last; id++) {
+        struct entry *entry = entry_of(applied, id);
+        struct coxi_segment there;
+        uint32_t mark;
+        if (coxi_marks_find(applied->marks, entry->mark, segment.segment, &there)) {
+            return coxi_error(COX_EFORMAT, "closure %llu is twice in an applied set",
+                              (unsigned long long)id);
+        }
+        r = coxi_marks_with(applied->marks, entry->mark, &segment, &mark);
+        if (r == 0) {
+            coxi_marks_drop(applied->marks, entry->mark);
+            entry->mark = mark;
+            applied->highest = id > applied->highest ? id : applied->highest;
+        }
+    }
+    return r;
+}
+
+int coxi_applied_load(struct coxi_applied *applied,
+                      const struct coxi_applied_list *list)
+{
+    int r = 0;
+    coxi_lock(&applied->lock);
+    applied->watermark = applied->highest = list->watermark;
+    for (size_t i = 0; r == 0 && i < list->n_intervals; i++) {
+        r = load_interval(applied, &list->intervals[i], list->touched);
+    }
+    coxi_unlock(&applied->lock);
+    return r;
 }

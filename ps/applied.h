@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/applied_list.h"
 #include "common/buffer.h"
 #include "common/message.h"
 
@@ -48,11 +49,13 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
 /* Moves the watermark on; a lower one is ignored. Any thread. */
 void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark);
 
-/*
- * The set as it is: the watermark and, for free(), the intervals above it, by segment
- * and closure. While no begin is open (a snapshot sees to that).
- */
-int coxi_applied_list(struct coxi_applied *applied, uint64_t *ret_watermark,
-                      struct coxi_interval **ret, size_t *ret_n);
+/* The set as it is, to be ended with _fini. While no begin is open (a snapshot sees to
+ * that). COX_ENOMEM. */
+int coxi_applied_list(struct coxi_applied *applied, struct coxi_applied_list *ret);
+
+/* Makes a new set what the list says: its intervals refer into `touched` (the codec checks
+ * that). COX_EFORMAT: it can be no set; COX_ENOMEM. The set is of no use then. */
+int coxi_applied_load(struct coxi_applied *applied,
+                      const struct coxi_applied_list *list);
 
 #endif

@@ -464,3 +464,13 @@ size_t coxi_dense_bytes(const struct coxi_dense *dense)
     }
     return bytes;
 }
+
+void coxi_dense_load(struct coxi_dense *dense, const void *data,
+                     const float *const states[COXI_STATES_MAX], uint64_t step)
+{
+    memcpy(dense->data, data, dense->bytes);
+    for (size_t i = 0; i < n_states(dense); i++) {
+        memcpy(dense->states[i], states[i], state_bytes(dense, i));
+    }
+    atomic_store(&dense->step, step);
+}

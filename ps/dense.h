@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "common/layout.h"
+#include "ps/optimizer.h"
 
 struct coxi_dense;
 struct coxi_memory;
@@ -68,6 +69,11 @@ uint64_t coxi_dense_version(const struct coxi_dense *dense);
 const void *coxi_dense_data(const struct coxi_dense *dense, size_t *ret_bytes);
 const float *coxi_dense_state(const struct coxi_dense *dense, size_t i,
                               size_t *ret_bytes);
+
+/* Sets all of that to what a snapshot had, and the number of gradients; while nobody else
+ * does anything. */
+void coxi_dense_load(struct coxi_dense *dense, const void *data,
+                     const float *const states[COXI_STATES_MAX], uint64_t step);
 
 /* Updates by gradients so far; memory of elements and state. Any thread. */
 uint64_t coxi_dense_step(const struct coxi_dense *dense);

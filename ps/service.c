@@ -93,20 +93,40 @@ static int answer_snapshot(struct coxi_ps *ps, struct coxi_peer *peer,
 {
     struct coxi_message answer = {.request = request->request,
                                   .kind = COXI_SNAPSHOT_DONE};
-    int r = coxi_store_snapshot(ps->store, &request->snapshot, &answer.snapshot_done);
+    struct coxi_snapshot_file file = {0};
+    int r = coxi_store_snapshot(ps->store, &request->snapshot, &file);
     if (r != 0) {
-        answer.snapshot_done.code = r;
-        answer.snapshot_done.message = coxi_error_text();
         coxi_log(COXI_LOG_ERROR, "snapshot_failed", "path=%s error=\"%s\"",
                  request->snapshot.path, coxi_error_text());
     } else {
         coxi_log(COXI_LOG_INFO, "snapshot", "number=%llu bytes=%llu",
                  (unsigned long long)request->snapshot.number,
-                 (unsigned long long)answer.snapshot_done.bytes);
+                 (unsigned long long)file.bytes);
     }
-    int sent = coxi_message_send(peer->link, &answer, NULL, false);
-    free((void *)(uintptr_t)answer.snapshot_done.applied);
-    return sent;
+    answer.snapshot_done = (struct coxi_snapshot_done){
+        .code = r,
+        .message = r != 0 ? coxi_error_text() : "",
+        .bytes = file.bytes,
+        .crc32 = file.crc32,
+        .watermark = file.applied.watermark,
+        .applied = file.applied.intervals,
+        .n_applied = file.applied.n_intervals,
+        .touched = file.applied.touched,
+        .n_touched = file.applied.n_touched,
+    };
+    r = coxi_message_send(peer->link, &answer, NULL, false);
+    coxi_applied_list_fini(&file.applied);
+    return r;
+}
+
+static int answer_restore(struct coxi_ps *ps, struct coxi_peer *peer,
+                          const struct coxi_message *request)
+{
+    int r = coxi_store_restore(ps->store, &request->restore);
+    coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "restore",
+             "path=%s result=%s error=\"%s\"", request->restore.path,
+             coxi_error_name(r), r != 0 ? coxi_error_text() : "");
+    return answer_status(peer, request, COXI_STATUS, r);
 }
 
 static int answer_void(struct coxi_ps *ps, struct coxi_peer *peer,
@@ -190,6 +210,8 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
         return answer_snapshot(ps, peer, m);
     case COXI_VOID:
         return answer_void(ps, peer, m);
+    case COXI_RESTORE:
+        return answer_restore(ps, peer, m);
     case COXI_COUNT: {
         struct coxi_message answer = {.request = m->request, .kind = COXI_COUNTS};
         coxi_store_counts(ps->store, m->count, &answer.counts);

@@ -39,7 +39,7 @@ struct source {
     const struct coxi_part *part;
     enum content content;
     size_t state; /* which one */
-    char name[COXI_WIRE_NAME_MAX + 64];
+    char name[COXI_TENSOR_NAME_MAX];
 };
 
 struct plan {
@@ -70,20 +70,17 @@ static const char *suffix_of(const struct source *source)
     return NULL;
 }
 
-/* "name", "name/part_2", "name/keys", "name/part_2/adagrad" ... */
-static void set_name(struct source *source)
+void coxi_part_tensor_name(const struct coxi_part *part, const char *suffix,
+                           char ret[COXI_TENSOR_NAME_MAX])
 {
-    const struct coxi_part *part = source->part;
     const struct coxi_variable *v = part->variable;
-    int used = snprintf(source->name, sizeof(source->name), "%s", v->name);
+    int used = snprintf(ret, COXI_TENSOR_NAME_MAX, "%s", v->name);
     if (part->table == NULL && v->n_shards > 1) {
-        used += snprintf(source->name + used, sizeof(source->name) - (size_t)used,
-                         "/part_%td", part->shard - v->shards);
+        used += snprintf(ret + used, COXI_TENSOR_NAME_MAX - (size_t)used, "/part_%td",
+                         part->shard - v->shards);
     }
-    const char *suffix = suffix_of(source);
     if (suffix != NULL) {
-        (void)snprintf(source->name + used, sizeof(source->name) - (size_t)used, "/%s",
-                       suffix);
+        (void)snprintf(ret + used, COXI_TENSOR_NAME_MAX - (size_t)used, "/%s", suffix);
     }
 }
 
@@ -123,7 +120,7 @@ static void add_tensor(struct plan *plan, const struct coxi_part *part,
     struct source *source = &plan->sources[plan->n];
     struct coxi_st_tensor *tensor = &plan->tensors[plan->n];
     *source = (struct source){.part = part, .content = content, .state = state};
-    set_name(source);
+    coxi_part_tensor_name(part, suffix_of(source), source->name);
     *tensor = (struct coxi_st_tensor){.name = source->name};
     describe(source, tensor);
     plan->n++;
@@ -236,22 +233,27 @@ static int write_tensor(struct coxi_st_writer *file, const struct source *source
     return coxi_st_write(file, data, bytes);
 }
 
-/* "first-last:segment first-last:segment ..." */
-static int applied_text(const struct coxi_snapshot_done *done, struct coxi_buffer *ret)
+/* "first-last:segment:ps,ps ...": a segment that is its closure's last has a '.' after its
+ * number. */
+static int applied_text(const struct coxi_applied_list *list, struct coxi_buffer *ret)
 {
     int r = coxi_buffer_append_raw(ret, NULL, 0);
-    for (size_t i = 0; r == 0 && i < done->n_applied; i++) {
-        const struct coxi_interval *interval = &done->applied[i];
-        r = coxi_buffer_printf(ret, "%s%" PRIu64 "-%" PRIu64 ":%" PRIu64,
-                               i > 0 ? " " : "", interval->first, interval->last,
-                               interval->segment);
+    for (size_t i = 0; r == 0 && i < list->n_intervals; i++) {
+        const struct coxi_interval *in = &list->intervals[i];
+        r = coxi_buffer_printf(ret, "%s%" PRIu64 "-%" PRIu64 ":%" PRIu32 "%s",
+                               i > 0 ? " " : "", in->first, in->last, in->segment,
+                               in->ends != 0 ? "." : "");
+        for (uint32_t k = 0; r == 0 && k < in->touched_n; k++) {
+            r = coxi_buffer_printf(ret, "%c%" PRIu32, k == 0 ? ':' : ',',
+                                   list->touched[in->touched_at + k]);
+        }
     }
     return r == 0 ? coxi_buffer_append_raw(ret, "", 1) : r;
 }
 
 static int write_file(const struct coxi_store *store,
                       const struct coxi_snapshot *snapshot, const struct plan *plan,
-                      struct coxi_snapshot_done *done)
+                      struct coxi_snapshot_file *ret)
 {
     struct coxi_buffer applied = {0};
     struct coxi_st_writer *file;
@@ -265,8 +267,8 @@ static int write_file(const struct coxi_store *store,
                    store->session.generation);
     (void)snprintf(number, sizeof(number), "%" PRIu64, snapshot->number);
     (void)snprintf(ps, sizeof(ps), "%" PRIu32, store->ps_index);
-    (void)snprintf(watermark, sizeof(watermark), "%" PRIu64, done->watermark);
-    int r = applied_text(done, &applied);
+    (void)snprintf(watermark, sizeof(watermark), "%" PRIu64, ret->applied.watermark);
+    int r = applied_text(&ret->applied, &applied);
     if (r == 0) {
         const struct coxi_st_metadata metadata[] = {
             {"format", "coxswain-1"},
@@ -296,60 +298,54 @@ static int write_file(const struct coxi_store *store,
         coxi_st_abandon(file);
         return r;
     }
-    return coxi_st_finish(file, &done->bytes, &done->crc32);
+    return coxi_st_finish(file, &ret->bytes, &ret->crc32);
 }
 
-/* Writes it: commits wait meanwhile. done->applied is for free(). */
+/* Writes it: commits wait meanwhile. */
 static int take_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
-                         struct coxi_snapshot_done *done)
+                         struct coxi_snapshot_file *ret)
 {
-    struct coxi_interval *applied = NULL;
     struct plan plan = {0};
     (void)pthread_rwlock_rdlock(&store->registry);
     (void)pthread_rwlock_wrlock(&store->moment);
     int r = coxi_store_fenced(store, &snapshot->session);
     if (r == 0) {
-        r = coxi_applied_list(store->applied, &done->watermark, &applied,
-                              &done->n_applied);
-        done->applied = applied;
+        r = coxi_applied_list(store->applied, &ret->applied);
     }
     if (r == 0) {
         r = make_plan(store, &plan);
     }
     if (r == 0) {
-        r = write_file(store, snapshot, &plan, done);
+        r = write_file(store, snapshot, &plan, ret);
     }
     (void)pthread_rwlock_unlock(&store->moment);
     (void)pthread_rwlock_unlock(&store->registry);
     free(plan.tensors);
     free(plan.sources);
     if (r != 0) {
-        free(applied);
+        coxi_applied_list_fini(&ret->applied);
     }
     return r;
 }
 
-/* The last snapshot's answer, with an applied set of the caller's own. */
-static int answer_again(const struct coxi_last_snapshot *last,
-                        struct coxi_snapshot_done *ret)
+/* What was written last, with an applied set of the caller's own. */
+static int answer_again(const struct coxi_snapshot_file *last,
+                        struct coxi_snapshot_file *ret)
 {
-    size_t bytes = last->done.n_applied * sizeof(*last->applied);
-    struct coxi_interval *copy = malloc(bytes + 1);
-    if (copy == NULL) {
-        return coxi_error_memory("the applied set");
+    const struct coxi_applied_list *list = &last->applied;
+    struct coxi_snapshot_file file = *last;
+    int r = coxi_applied_list_copy(list->watermark, list->intervals, list->n_intervals,
+                                   list->touched, list->n_touched, &file.applied);
+    if (r == 0) {
+        *ret = file;
     }
-    if (bytes > 0) {
-        memcpy(copy, last->applied, bytes);
-    }
-    *ret = last->done;
-    ret->applied = copy;
-    return 0;
+    return r;
 }
 
 int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
-                        struct coxi_snapshot_done *ret)
+                        struct coxi_snapshot_file *ret)
 {
-    struct coxi_snapshot_done done = {.message = ""};
+    struct coxi_snapshot_file file = {0};
     struct coxi_last_snapshot *last = &store->last;
     int r = 0;
     coxi_lock(&store->snapshots);
@@ -358,15 +354,15 @@ int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *sn
         r = coxi_error(COX_EEXIST, "ps %u has written snapshot %llu since",
                        store->ps_index, (unsigned long long)last->number);
     } else if (!same_client || snapshot->number > last->number) {
-        r = take_snapshot(store, snapshot, &done);
+        r = take_snapshot(store, snapshot, &file);
         if (r == 0) {
-            free(last->applied);
-            *last = (struct coxi_last_snapshot){snapshot->session, snapshot->number,
-                                                done, (void *)(uintptr_t)done.applied};
+            coxi_applied_list_fini(&last->file.applied);
+            *last =
+                (struct coxi_last_snapshot){snapshot->session, snapshot->number, file};
         }
     }
     if (r == 0) {
-        r = answer_again(last, ret);
+        r = answer_again(&last->file, ret);
     }
     coxi_unlock(&store->snapshots);
     return r;

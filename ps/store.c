@@ -53,6 +53,7 @@ static void forget(struct coxi_store *store)
     store->n_parts = 0;
     store->applied = NULL;
     store->claimed = false;
+    store->restored = 0;
     store->session = (struct coxi_session){0};
     atomic_store(&store->commits, 0);
     atomic_store(&store->duplicates, 0);
@@ -63,7 +64,7 @@ void coxi_store_free(struct coxi_store *store)
 {
     if (store != NULL) {
         forget(store);
-        free(store->last.applied);
+        coxi_applied_list_fini(&store->last.file.applied);
         (void)pthread_mutex_destroy(&store->snapshots);
         (void)pthread_rwlock_destroy(&store->registry);
         (void)pthread_rwlock_destroy(&store->moment);

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "common/applied_list.h"
 #include "common/buffer.h"
 #include "schema/wire.h"
 
@@ -100,14 +101,29 @@ int coxi_store_void(struct coxi_store *store, const struct coxi_void *request,
 int coxi_store_advance(struct coxi_store *store,
                        const struct coxi_watermark *watermark);
 
+/* What a snapshot has written; its applied set is to be ended with
+ * coxi_applied_list_fini. */
+struct coxi_snapshot_file {
+    uint64_t bytes;
+    uint32_t crc32;
+    struct coxi_applied_list applied;
+};
+
 /*
  * Writes everything as of one moment to a new file at snapshot->path; commits wait,
- * pulls do not. *ret is filled (applied: for
- * free()). Again with the same session and number: the same answer, and nothing is
+ * pulls do not. Again with the same session and number: the same answer, and nothing is
  * written; a lower number is COX_EEXIST. COX_EFENCED, COX_EIO, COX_ENOMEM.
  */
 int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
-                        struct coxi_snapshot_done *ret);
+                        struct coxi_snapshot_file *ret);
+
+/*
+ * Takes what a snapshot has written of the variables that there are, in place of what they
+ * hold, and its applied set in place of the own. Of a store that was just claimed: nobody
+ * else may be at work in it. The same round again: nothing. COX_EFENCED; COX_EIO,
+ * COX_ECHECKSUM, COX_EFORMAT (nothing is as it was then: claim it anew); COX_ENOMEM.
+ */
+int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *restore);
 
 /* What has been done in this run; of the table of id `table` - 1, too, if there is one (0:
  * of none). */

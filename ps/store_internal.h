@@ -26,8 +26,7 @@ struct coxi_part {
 struct coxi_last_snapshot {
     struct coxi_session session;
     uint64_t number; /* 0: none */
-    struct coxi_snapshot_done done;
-    struct coxi_interval *applied; /* done.applied, owned */
+    struct coxi_snapshot_file file;
 };
 
 struct coxi_store {
@@ -41,6 +40,7 @@ struct coxi_store {
     struct coxi_part *parts; /* by variable id */
     size_t n_parts;
     struct coxi_applied *applied;
+    uint64_t restored; /* the round of the last restore, or 0 */
 
     struct coxi_memory memory; /* of all parts */
     pthread_rwlock_t moment;   /* read: a commit is under way; written: a snapshot is */
@@ -53,6 +53,12 @@ struct coxi_store {
     atomic_uint_least64_t duplicates;
     atomic_uint_least64_t pulls;
 };
+
+/* What a tensor of a part is called in checkpoints: "name", "name/part_2", "name/keys",
+ * "name/part_2/adagrad" ... `suffix` NULL: the values of a dense variable. */
+enum { COXI_TENSOR_NAME_MAX = COXI_WIRE_NAME_MAX + 64 };
+void coxi_part_tensor_name(const struct coxi_part *part, const char *suffix,
+                           char ret[COXI_TENSOR_NAME_MAX]);
 
 /* COX_EFENCED unless the session is the one that has the store. Registry read. */
 int coxi_store_fenced(const struct coxi_store *store,

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "common/layout.h"
+#include "ps/optimizer.h"
 
 struct coxi_memory;
 struct coxi_table;
@@ -68,6 +69,23 @@ void coxi_table_update(struct coxi_table *table,
 /* Instead of an update: the change is not to be. Any thread. */
 void coxi_table_release(struct coxi_table *table,
                         const struct coxi_table_change *change);
+
+/* Rows as a snapshot has them: those from `first` on of arrays for all of a table. */
+struct coxi_table_rows {
+    const uint64_t *keys;
+    const float *values;
+    const float *states[COXI_STATES_MAX]; /* as the layout of its optimizer has them */
+    const uint64_t *last;                 /* where rows have a life */
+    const uint64_t *made;
+    const uint64_t *updates;
+    uint64_t first;
+    size_t n; /* to 4096 */
+};
+
+/* Makes those rows, or makes them that, whatever is admitted otherwise; while nobody else
+ * does anything. COX_ENOMEM. And the number of gradients. */
+int coxi_table_load(struct coxi_table *table, const struct coxi_table_rows *rows);
+void coxi_table_set_step(struct coxi_table *table, uint64_t step);
 
 /* Rows there are; updates by gradients so far; memory it takes, with that of rows which
  * went and will come again. Any thread. */

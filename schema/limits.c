@@ -38,6 +38,11 @@ static size_t layout_bytes(const struct coxi_layout *layout)
     return bytes;
 }
 
+static size_t applied_bytes(size_t n_applied, size_t n_touched)
+{
+    return n_applied * sizeof(struct coxi_interval) + n_touched * sizeof(uint32_t);
+}
+
 /* Of the arrays that a message has. */
 static size_t array_bytes(const struct coxi_message *m)
 {
@@ -58,7 +63,9 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_DONE:
         return m->done.n_closures * sizeof(struct coxi_done_head);
     case COXI_SNAPSHOT_DONE:
-        return m->snapshot_done.n_applied * sizeof(struct coxi_interval);
+        return applied_bytes(m->snapshot_done.n_applied, m->snapshot_done.n_touched);
+    case COXI_RESTORE:
+        return applied_bytes(m->restore.n_applied, m->restore.n_touched);
     case COXI_VOIDED:
         return m->voided.n_segments * sizeof(struct coxi_voided_segment) +
                m->voided.n_touched * sizeof(uint32_t);

@@ -6,17 +6,7 @@
 #include "schema/wire.h"
 
 #include "schema/limits.h"
-
-#include <flatbuffers/flatbuffers.h>
-
-#include <cstring>
-
-#include "wire_generated.h"
-
-namespace fb = flatbuffers;
-namespace wire = coxi::wire;
-using Builder = fb::FlatBufferBuilder;
-using Body = fb::Offset<void>;
+#include "schema/wire_parts.h"
 
 static_assert(FLATBUFFERS_LITTLEENDIAN, "arrays of structs travel in host order");
 
@@ -40,158 +30,6 @@ SAME_LAYOUT(coxi_crashed_head, CrashedHead);
 
 namespace
 {
-
-const wire::Session *to_wire(const struct coxi_session &session)
-{
-    return reinterpret_cast<const wire::Session *>(&session);
-}
-
-struct coxi_session from_wire(const wire::Session *session)
-{
-    struct coxi_session ret = {};
-    if (session != nullptr) {
-        std::memcpy(&ret, session, sizeof(ret));
-    }
-    return ret;
-}
-
-template <typename Wire, typename C>
-fb::Offset<fb::Vector<const Wire *>> structs(Builder &b, const C *array, size_t n)
-{
-    static_assert(sizeof(Wire) == sizeof(C), "one layout");
-    return b.CreateVectorOfStructs(reinterpret_cast<const Wire *>(array), n);
-}
-
-/* The verifier aligns a vector's length, 4 bytes, but not what follows it. */
-template <typename C, typename Vector> bool is_aligned(const Vector *vector)
-{
-    return reinterpret_cast<uintptr_t>(vector->Data()) % alignof(C) == 0;
-}
-
-/* An absent vector is an empty one. False: elements where none can be. */
-template <typename C, typename Vector>
-bool take_array(const Vector *vector, const C **ret, size_t *ret_n)
-{
-    *ret = vector != nullptr ? reinterpret_cast<const C *>(vector->Data()) : nullptr;
-    *ret_n = vector != nullptr ? vector->size() : 0;
-    return *ret_n == 0 || is_aligned<C>(vector);
-}
-
-const char *text(const fb::String *string)
-{
-    return string != nullptr ? string->c_str() : "";
-}
-
-bool is_too_long(const fb::String *name)
-{
-    return name != nullptr && name->size() > COXI_WIRE_NAME_MAX;
-}
-
-const char *or_empty(const char *string)
-{
-    return string != nullptr ? string : "";
-}
-
-/* A text that is not there takes no room. */
-fb::Offset<fb::String> text_or_none(Builder &b, const char *string)
-{
-    return string != nullptr && *string != '\0' ? b.CreateString(string)
-                                                : fb::Offset<fb::String>();
-}
-
-struct coxi_status answer(int32_t code, const fb::String *message, uint32_t id,
-                          bool duplicate)
-{
-    return {code, text(message), id, duplicate, nullptr, 0};
-}
-
-/* ---- variables */
-
-fb::Offset<wire::Optimizer> encode_optimizer(Builder &b, const struct coxi_optimizer &o)
-{
-    auto schedule = wire::CreateSchedule(b, o.schedule.kind, o.schedule.end_rate,
-                                         o.schedule.power, o.schedule.gamma,
-                                         o.schedule.steps, o.schedule.warmup_steps);
-    wire::OptimizerBuilder builder(b);
-    builder.add_kind(o.kind);
-#define ADD_NUMBER(name) builder.add_##name(o.name);
-    COXI_OPTIMIZER_NUMBERS(ADD_NUMBER)
-#undef ADD_NUMBER
-    builder.add_schedule(schedule);
-    return builder.Finish();
-}
-
-void decode_optimizer(const wire::Optimizer *o, struct coxi_optimizer *ret)
-{
-    if (o == nullptr) {
-        return;
-    }
-    ret->kind = o->kind();
-#define TAKE_NUMBER(name) ret->name = o->name();
-    COXI_OPTIMIZER_NUMBERS(TAKE_NUMBER)
-#undef TAKE_NUMBER
-    const wire::Schedule *schedule = o->schedule();
-    if (schedule != nullptr) {
-        ret->schedule = {schedule->kind(),  schedule->end_rate(),
-                         schedule->power(), schedule->gamma(),
-                         schedule->steps(), schedule->warmup_steps()};
-    }
-}
-
-fb::Offset<wire::Variable> encode_variable(Builder &b, const struct coxi_variable &v)
-{
-    auto name = b.CreateString(or_empty(v.name));
-    auto shape = b.CreateVector(v.shape, v.rank);
-    auto shards = structs<wire::Shard>(b, v.shards, v.n_shards);
-    auto optimizer = encode_optimizer(b, v.optimizer);
-    auto initializer = wire::CreateInitializer(b, v.initializer.kind, v.initializer.a,
-                                               v.initializer.b, v.initializer.seed);
-    fb::Offset<wire::Lifecycle> lifecycle;
-    if (v.kind == COXI_KIND_TABLE) {
-        const struct coxi_lifecycle &l = v.lifecycle;
-        lifecycle =
-            wire::CreateLifecycle(b, l.admit_count, l.admit_probability, l.evict_age,
-                                  l.evict_count, l.evict_count_age, l.rows_max);
-    }
-    return wire::CreateVariable(b, v.id, name, static_cast<wire::Kind>(v.kind), v.dtype,
-                                shape, shards, optimizer, initializer, v.wire_dtype,
-                                v.nonfinite, v.metric, lifecycle);
-}
-
-bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
-{
-    if (v == nullptr || v->kind() > wire::Kind_MAX || is_too_long(v->name()) ||
-        v->shape() == nullptr || v->shape()->size() == 0 ||
-        v->shape()->size() > COXI_WIRE_RANK_MAX || !is_aligned<uint64_t>(v->shape())) {
-        return false;
-    }
-    *ret = {};
-    ret->id = v->id();
-    ret->name = text(v->name());
-    ret->kind = static_cast<enum coxi_kind>(v->kind());
-    ret->dtype = v->dtype();
-    ret->rank = v->shape()->size();
-    for (uint32_t i = 0; i < ret->rank; i++) {
-        ret->shape[i] = v->shape()->Get(i);
-    }
-    if (!take_array(v->shards(), &ret->shards, &ret->n_shards)) {
-        return false;
-    }
-    decode_optimizer(v->optimizer(), &ret->optimizer);
-    if (v->initializer() != nullptr) {
-        ret->initializer = {v->initializer()->kind(), v->initializer()->a(),
-                            v->initializer()->b(), v->initializer()->seed()};
-    }
-    ret->wire_dtype = v->wire_dtype();
-    ret->nonfinite = v->nonfinite();
-    ret->metric = v->metric();
-    const wire::Lifecycle *l = v->lifecycle();
-    if (l != nullptr) {
-        ret->lifecycle = {l->admit_count(), l->admit_probability(), l->evict_age(),
-                          l->evict_count(), l->evict_count_age(),   l->rows_max()};
-    }
-    return true;
-}
 
 /* ---- one encode and one decode for each message that is more than a session */
 
@@ -261,9 +99,22 @@ Body encode_snapshot_done(Builder &b, const struct coxi_snapshot_done &m)
 {
     auto message = b.CreateString(or_empty(m.message));
     auto applied = structs<wire::Interval>(b, m.applied, m.n_applied);
+    auto touched = b.CreateVector(m.touched, m.n_touched);
     return wire::CreateSnapshotDone(b, m.code, message, m.bytes, m.crc32, m.watermark,
-                                    applied)
+                                    applied, touched)
         .Union();
+}
+
+/* True where no interval refers beyond `touched`. */
+bool intervals_fit(const struct coxi_interval *applied, size_t n, size_t n_touched)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (applied[i].touched_at > n_touched ||
+            applied[i].touched_n > n_touched - applied[i].touched_at) {
+            return false;
+        }
+    }
+    return true;
 }
 
 bool decode_snapshot_done(const wire::SnapshotDone *m, struct coxi_snapshot_done *ret)
@@ -273,7 +124,33 @@ bool decode_snapshot_done(const wire::SnapshotDone *m, struct coxi_snapshot_done
     ret->bytes = m->bytes();
     ret->crc32 = m->crc32();
     ret->watermark = m->watermark();
-    return take_array(m->applied(), &ret->applied, &ret->n_applied);
+    return take_array(m->applied(), &ret->applied, &ret->n_applied) &&
+           take_array(m->touched(), &ret->touched, &ret->n_touched) &&
+           intervals_fit(ret->applied, ret->n_applied, ret->n_touched);
+}
+
+Body encode_restore(Builder &b, const struct coxi_restore &m)
+{
+    auto path = b.CreateString(or_empty(m.path));
+    auto applied = structs<wire::Interval>(b, m.applied, m.n_applied);
+    auto touched = b.CreateVector(m.touched, m.n_touched);
+    return wire::CreateRestore(b, to_wire(m.session), m.round, path, m.bytes, m.crc32,
+                               m.watermark, applied, touched)
+        .Union();
+}
+
+bool decode_restore(const wire::Restore *m, struct coxi_restore *ret)
+{
+    *ret = {};
+    ret->session = from_wire(m->session());
+    ret->round = m->round();
+    ret->path = text(m->path());
+    ret->bytes = m->bytes();
+    ret->crc32 = m->crc32();
+    ret->watermark = m->watermark();
+    return take_array(m->applied(), &ret->applied, &ret->n_applied) &&
+           take_array(m->touched(), &ret->touched, &ret->n_touched) &&
+           intervals_fit(ret->applied, ret->n_applied, ret->n_touched);
 }
 
 Body encode_voided(Builder &b, const struct coxi_voided &m)
@@ -499,6 +376,8 @@ Body encode_body(Builder &b, const struct coxi_message &m)
     }
     case COXI_RESOURCE_DROP:
         return wire::CreateResourceDrop(b, m.status.id).Union();
+    case COXI_RESTORE:
+        return encode_restore(b, m.restore);
     }
     return Body();
 }
@@ -621,6 +500,8 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     case wire::Body_ResourceDrop:
         ret->status = answer(0, nullptr, in->body_as_ResourceDrop()->id(), false);
         return true;
+    case wire::Body_Restore:
+        return decode_restore(in->body_as_Restore(), &ret->restore);
     }
     return false;
 }

@@ -186,7 +186,10 @@ struct coxi_snapshot {
 struct coxi_interval {
     uint64_t first;
     uint64_t last;
-    uint64_t segment;
+    uint32_t segment;
+    uint32_t ends;       /* 1: it is the last segment of its closures */
+    uint32_t touched_at; /* in the list of ps that comes with the intervals */
+    uint32_t touched_n;
 };
 
 struct coxi_snapshot_done {
@@ -197,6 +200,21 @@ struct coxi_snapshot_done {
     uint64_t watermark;
     const struct coxi_interval *applied;
     size_t n_applied;
+    const uint32_t *touched;
+    size_t n_touched; /* decoded: no interval refers beyond it */
+};
+
+struct coxi_restore {
+    struct coxi_session session;
+    uint64_t round;
+    const char *path;
+    uint64_t bytes;
+    uint32_t crc32;
+    uint64_t watermark;
+    const struct coxi_interval *applied;
+    size_t n_applied;
+    const uint32_t *touched;
+    size_t n_touched; /* as in coxi_snapshot_done */
 };
 
 struct coxi_counters {
@@ -401,6 +419,7 @@ enum coxi_message_kind {
     COXI_RESOURCE,
     COXI_RESOURCE_MADE,
     COXI_RESOURCE_DROP,
+    COXI_RESTORE,
 };
 
 struct coxi_message {
@@ -421,6 +440,7 @@ struct coxi_message {
         struct coxi_counts counts;
         struct coxi_pull pull;
         struct coxi_commit commit;
+        struct coxi_restore restore;
         struct coxi_layout layout;
         struct coxi_module module;
         struct coxi_dispatch dispatch;

@@ -231,6 +231,7 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
                           size_t args_len)
 {
     attempt->running = running;
+    attempt->layouts = running->layouts;
     attempt->head = *head;
     attempt->packed_args = args;
     attempt->packed_args_len = args_len;

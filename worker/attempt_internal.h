@@ -55,6 +55,7 @@ struct coxi_attempt {
     const struct coxi_function *function;
     struct coxi_attempt *next;
     struct coxi_closure_head head;
+    uint64_t layouts; /* that had come when it was dispatched */
     const void *packed_args;
     size_t packed_args_len;
     struct cox_value args[COXI_VALUES_MAX];

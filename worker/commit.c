@@ -87,7 +87,7 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
         struct coxi_message message = {.kind = COXI_COMMIT};
         message.commit = (struct coxi_commit){
             .session = attempt->run->session,
-            .incarnation = atomic_load(&attempt->run->ps_incarnations[ps]),
+            .incarnation = coxi_run_incarnation(attempt->run, ps, attempt->layouts),
             .closure = attempt->head.closure,
             .attempt = attempt->head.attempt,
             .segment = attempt->segment,

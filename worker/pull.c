@@ -418,7 +418,7 @@ static void fetch_reset(struct coxi_fetch *fetch, bool at_once)
         part->items.len = part->list.len = 0;
         part->places.len = part->pieces.len = 0;
         part->answer_len = 0;
-        part->incarnation = atomic_load(&attempt->run->ps_incarnations[p]);
+        part->incarnation = coxi_run_incarnation(attempt->run, p, attempt->layouts);
     }
 }
 

@@ -68,7 +68,7 @@ static void run_free(struct coxi_mail *mail)
     coxi_link_unref(run->data);
     coxi_buffer_fini(&run->report_payload);
     free(run->ps);
-    free(run->ps_incarnations);
+    free(run->ps_told);
     free(run->variables);
     (void)pthread_cond_destroy(&run->room);
     (void)pthread_mutex_destroy(&run->report_lock);
@@ -132,8 +132,8 @@ static int open_ps(struct coxi_run *run, const struct coxi_layout *layout)
         return coxi_error(COX_EPROTO, "a layout of %zu ps", layout->n_servers);
     }
     run->ps = calloc(layout->n_servers, sizeof(struct coxi_psc *));
-    run->ps_incarnations = calloc(layout->n_servers, sizeof(*run->ps_incarnations));
-    if (run->ps == NULL || run->ps_incarnations == NULL) {
+    run->ps_told = calloc(layout->n_servers, sizeof(*run->ps_told));
+    if (run->ps == NULL || run->ps_told == NULL) {
         return coxi_error_memory("connections to ps");
     }
     for (uint32_t i = 0; i < layout->n_servers; i++) {
@@ -163,16 +163,24 @@ static int open_ps(struct coxi_run *run, const struct coxi_layout *layout)
     return 0;
 }
 
+/* `since` changes first: who reads between the two does not take the new one for what it
+ * was dispatched with. */
 static void follow_ps(struct coxi_run *run, const struct coxi_layout *layout)
 {
+    uint64_t number = atomic_load(&run->n_layouts) + 1;
     for (uint32_t i = 0; i < run->n_ps && i < layout->n_servers; i++) {
         struct coxi_ps_address address;
         coxi_layout_ps(layout, i, &address);
-        atomic_store(&run->ps_incarnations[i], address.incarnation);
+        struct coxi_run_ps *told = &run->ps_told[i];
+        if (atomic_load(&told->incarnation) != address.incarnation) {
+            atomic_store(&told->since, number);
+            atomic_store(&told->incarnation, address.incarnation);
+        }
         if (address.lost) {
             coxi_psc_give_up(run->ps[i], "the client has declared it lost");
         }
     }
+    atomic_store(&run->n_layouts, number);
 }
 
 static int add_variable(struct coxi_run *run, const struct coxi_variable *variable)

@@ -48,6 +48,12 @@ struct coxi_run_options {
     void *arg;
 };
 
+/* What steps read of a ps without the lock. */
+struct coxi_run_ps {
+    atomic_uint_least64_t incarnation;
+    atomic_uint_least64_t since; /* the layout with which it came to be that */
+};
+
 struct coxi_run {
     struct coxi_mail mail; /* to be freed */
     atomic_int refs;
@@ -60,9 +66,10 @@ struct coxi_run {
     pthread_mutex_t lock;
     pthread_cond_t room; /* n_committing has gone down */
     struct coxi_link *control;
-    struct coxi_link *data;                 /* or NULL */
-    struct coxi_psc **ps;                   /* made with the first layout, then fixed */
-    atomic_uint_least64_t *ps_incarnations; /* steps read them without the lock */
+    struct coxi_link *data;          /* or NULL */
+    struct coxi_psc **ps;            /* made with the first layout, then fixed */
+    struct coxi_run_ps *ps_told;     /* beside them; what the layouts say */
+    atomic_uint_least64_t n_layouts; /* that have come */
     uint32_t n_ps;
     struct cox_variable **variables; /* by id; NULL where there is none */
     size_t n_variables;
@@ -82,6 +89,19 @@ struct coxi_run {
     struct coxi_buffer report_payload;
     bool reports_long; /* the last that left were COXI_REPORT_LONG */
 };
+
+/*
+ * The incarnation of a ps that a closure may speak to which was dispatched when there had
+ * been `layouts` layouts; 0, which no ps has: the one that it was meant for is gone
+ * (protocol rule 3).
+ */
+static inline uint64_t coxi_run_incarnation(const struct coxi_run *run, uint32_t ps,
+                                            uint64_t layouts)
+{
+    const struct coxi_run_ps *told = &run->ps_told[ps];
+    uint64_t incarnation = atomic_load(&told->incarnation);
+    return atomic_load(&told->since) <= layouts ? incarnation : 0;
+}
 
 /* A run whose client is at the other end of `control`. */
 int coxi_run_new(const struct coxi_run_options *options,

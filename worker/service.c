@@ -286,6 +286,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_CRASHED:
     case COXI_VOID:
     case COXI_LEAVING:
+    case COXI_RESTORE:
     case COXI_RESOURCE_MADE:
         break;
     }

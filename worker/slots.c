@@ -60,6 +60,7 @@ static int batch_new(struct coxi_run *run, const struct coxi_dispatch *dispatch,
                           len);
     }
     batch->next = NULL;
+    batch->layouts = atomic_load(&run->n_layouts);
     batch->run = coxi_run_ref(run);
     batch->grace_ms = atomic_load(&run->grace_ms);
     batch->n = n;
@@ -342,10 +343,11 @@ static struct coxi_run *take_tended(struct coxi_slots *slots)
 /* Says that the slot runs what `head` says. Locked. */
 static void begin(struct coxi_slots *slots, struct coxi_running *running,
                   struct coxi_run *run, const struct coxi_closure_head *head,
-                  uint32_t grace_ms)
+                  uint64_t layouts, uint32_t grace_ms)
 {
     running->run = run;
     running->head = *head;
+    running->layouts = layouts;
     running->grace_ms = grace_ms;
     atomic_store_explicit(&running->started_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&running->state, COXI_RUN_RUNNING, memory_order_relaxed);
@@ -361,7 +363,8 @@ static void tend(struct coxi_slot *slot, struct coxi_run *run)
     struct coxi_kept *kept = coxi_resources_tend(&run->resources);
     if (kept != NULL) {
         coxi_lock(&slots->lock);
-        begin(slots, &slot->running, run, &kept->head, atomic_load(&run->grace_ms));
+        begin(slots, &slot->running, run, &kept->head, atomic_load(&run->n_layouts),
+              atomic_load(&run->grace_ms));
         if (slots->stop || coxi_resources_dropped(&run->resources, kept)) {
             /* Since before it could be seen here: nobody else will cancel it. */
             atomic_store(&slot->running.state, COXI_RUN_CANCELLED);
@@ -398,7 +401,8 @@ static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
     *ret_i = batch->n_taken++;
     slots->n_waiting--;
     slots->n_running++;
-    begin(slots, &slot->running, batch->run, &batch->heads[*ret_i], batch->grace_ms);
+    begin(slots, &slot->running, batch->run, &batch->heads[*ret_i], batch->layouts,
+          batch->grace_ms);
     if (batch->n_taken == batch->n) {
         slots->first = batch->next;
         if (slots->first == NULL) {

@@ -12,6 +12,7 @@
 struct coxi_batch {
     struct coxi_batch *next;
     struct coxi_run *run;
+    uint64_t layouts; /* of the run, when it came */
     uint32_t grace_ms;
     size_t n;
     size_t n_taken;

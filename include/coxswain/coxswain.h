@@ -130,6 +130,12 @@ struct cox_options {
         checkpoint_keep_every; /* and those whose number it divides; 0: none of these */
     int checkpoint_on_sigterm; /* 1: SIGTERM to this process writes a checkpoint, and then
                                   ends it as ever (a second one does so at once) */
+    int ps_recovery_ms; /* with checkpoint_dir: a ps that is lost may take as long to come
+                            back, 120000; then, and without: COX_EPSLOST */
+    uint64_t
+        replay_log_bytes; /* with checkpoint_dir: of what is kept for such a ps, 256
+                                  MiB: half full it asks for a checkpoint, full it has
+                                  cox_schedule wait for that */
 };
 #define COX_OPTIONS_INIT                                                               \
     {sizeof(struct cox_options),                                                       \
@@ -150,6 +156,8 @@ struct cox_options {
      0,                                                                                \
      0,                                                                                \
      NULL,                                                                             \
+     0,                                                                                \
+     0,                                                                                \
      0,                                                                                \
      0,                                                                                \
      0,                                                                                \
@@ -510,9 +518,10 @@ struct cox_stats {
     uint64_t speculation_won;    /* that ended their closure */
     uint64_t checkpoints;        /* written */
     uint64_t checkpoints_failed; /* by triggers */
+    uint64_t ps_recovered;       /* how often a ps that was lost has come back */
 };
 #define COX_STATS_INIT                                                                 \
-    {sizeof(struct cox_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+    {sizeof(struct cox_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Asks every ps for its part, so it takes a round trip. COX_EPSLOST. */
 COX_API int cox_stats(struct cox_coordinator *c, struct cox_stats *ret);

@@ -53,7 +53,8 @@ extern "C" {
     X(-30, EDIVERGED, "attempts of a closure are not alike")                           \
     X(-31, EOVERRUN, "the step ran for too long")                                      \
     X(-32, ERESOURCE, "a resource of the worker could not be made")                    \
-    X(-33, ENONFINITE, "a gradient is not a finite number")
+    X(-33, ENONFINITE, "a gradient is not a finite number")                            \
+    X(-34, EREPLAY, "what was done could not be done again")
 
 enum cox_error_code {
 #define COX_ERROR_ENUM(number, name, text) COX_##name = (number),

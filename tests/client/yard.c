@@ -25,10 +25,9 @@ void yard_open_client(struct yard *yard, const struct cox_options *options)
 void yard_open(struct yard *yard, const struct cox_options *options)
 {
     char json[400];
-    char address[256];
     *yard = (struct yard){0};
-    daemon_start(&yard->ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", address);
-    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"]}", address);
+    daemon_start(&yard->ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", yard->ps_address);
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"]}", yard->ps_address);
     assert_code(0, cox_cluster_parse(json, &yard->cluster));
     (void)snprintf(yard->listen, sizeof(yard->listen), "ipc://%s",
                    coxi_test_path("client"));

@@ -8,6 +8,7 @@
 
 struct yard {
     struct program ps;
+    char ps_address[256];
     struct cox_cluster *cluster; /* lists the ps, and no worker */
     char listen[300];            /* where the client listens; by default ipc */
     struct crew crew;            /* without logs; module hold, variable c0 */

@@ -14,7 +14,8 @@
 
 /* ---- a manifest with some of everything */
 
-static struct coxi_interval applied[] = {{5, 9, 0}, {12, 12, 3}};
+static struct coxi_interval applied[] = {{5, 9, 0, 1, 0, 2}, {12, 12, 3, 0, 2, 1}};
+static uint32_t touched[] = {0, 1, 1};
 static struct coxi_shard parts[] = {{1, 0, 6}, {0, 6, 5}};
 static struct coxi_variable dense = {
     .id = 0,
@@ -50,9 +51,7 @@ static struct coxi_manifest_shard shards[] = {
     {.file = "ps-0-of-2.safetensors",
      .bytes = (uint64_t)1 << 40,
      .crc32 = UINT32_MAX,
-     .watermark = 4,
-     .applied = applied,
-     .n_applied = 2},
+     .applied = {4, applied, 2, touched, 3}},
     {.file = "ps-1-of-2.safetensors", .bytes = 1},
 };
 static struct coxi_variable *variables[] = {&dense, NULL, &table};
@@ -80,11 +79,15 @@ static void assert_shard(const struct coxi_manifest_shard *expected,
     assert_string_equal(expected->file, found->file);
     assert_int_equal(expected->bytes, found->bytes);
     assert_int_equal(expected->crc32, found->crc32);
-    assert_int_equal(expected->watermark, found->watermark);
-    assert_int_equal(expected->n_applied, found->n_applied);
-    if (expected->n_applied > 0) {
-        assert_memory_equal(expected->applied, found->applied,
-                            expected->n_applied * sizeof(*expected->applied));
+    const struct coxi_applied_list *a = &expected->applied;
+    const struct coxi_applied_list *b = &found->applied;
+    assert_int_equal(a->watermark, b->watermark);
+    assert_int_equal(a->n_intervals, b->n_intervals);
+    assert_int_equal(a->n_touched, b->n_touched);
+    if (a->n_intervals > 0) {
+        assert_memory_equal(a->intervals, b->intervals,
+                            a->n_intervals * sizeof(*a->intervals));
+        assert_memory_equal(a->touched, b->touched, a->n_touched * sizeof(*a->touched));
     }
 }
 
@@ -380,8 +383,19 @@ TEST(numbers_out_of_range_are_eformat)
     assert_bad("", "checkpoint", json_real(1.0));
     assert_bad("shards/1", "bytes", json_integer(-1));
     assert_bad("shards/1", "crc32", json_integer((json_int_t)1 << 32));
-    assert_bad("shards/0", "applied", json_pack("[[i, i]]", 1, 2));
-    assert_bad("shards/0", "applied", json_pack("[[i, i, i]]", 1, 2, -3));
+    assert_bad("shards/0", "applied", json_pack("[[i, i]]", 5, 6));
+    assert_bad("shards/0", "applied", json_pack("[[i, i, i, i, []]]", 5, 6, -3, 1));
+    assert_bad("shards/0", "applied", json_pack("[[i, i, i, i, []]]", 5, 6, 0, 2));
+    assert_bad("shards/0", "applied", json_pack("[[i, i, i, i, [i]]]", 5, 6, 0, 1, -1));
+    assert_bad("shards/0", "applied", json_pack("[[i, i, i, i]]", 5, 6, 0, 1));
+    assert_bad("shards/0", "applied", json_pack("[[i, i, i, i, []]]", 6, 5, 0, 1));
+    assert_bad("shards/0", "applied", json_pack("[[i, i, i, i, []]]", 4, 5, 0, 1));
+    assert_bad(
+        "shards/0", "applied",
+        json_pack("[[i, i, i, i, []], [i, i, i, i, []]]", 5, 6, 0, 1, 6, 7, 0, 1));
+    assert_bad(
+        "shards/0", "applied",
+        json_pack("[[i, i, i, i, []], [i, i, i, i, []]]", 5, 6, 1, 1, 8, 9, 0, 1));
     assert_bad("shards/0", "applied", json_pack("[i]", 1));
     assert_bad("variables/0", "id", json_integer(COXI_VARIABLES_MAX));
     assert_bad("variables/0/initializer", "a", json_real(1e300));

@@ -47,11 +47,10 @@ static void assert_not_applied(struct coxi_applied *applied, uint64_t closure,
 
 static uint64_t watermark_of(struct coxi_applied *applied)
 {
-    struct coxi_interval *intervals;
-    uint64_t watermark = 0;
-    size_t n = 0;
-    assert_code(0, coxi_applied_list(applied, &watermark, &intervals, &n));
-    free(intervals);
+    struct coxi_applied_list list;
+    assert_code(0, coxi_applied_list(applied, &list));
+    uint64_t watermark = list.watermark;
+    coxi_applied_list_fini(&list);
     return watermark;
 }
 
@@ -292,11 +291,12 @@ struct plain {
 /* The list says exactly what the array says, in as few intervals as that takes. */
 static void assert_list(struct coxi_applied *applied, const struct plain *plain)
 {
-    struct coxi_interval *intervals;
-    uint64_t watermark = 0;
-    size_t n = 0;
+    struct coxi_applied_list list;
     size_t at = 0;
-    assert_code(0, coxi_applied_list(applied, &watermark, &intervals, &n));
+    assert_code(0, coxi_applied_list(applied, &list));
+    const struct coxi_interval *intervals = list.intervals;
+    size_t n = list.n_intervals;
+    uint64_t watermark = list.watermark;
     assert_int_equal(plain->watermark, watermark);
     for (uint32_t segment = 0; segment < SEGMENTS; segment++) {
         for (uint64_t id = watermark + 1; id <= SPAN; id++) {
@@ -314,7 +314,13 @@ static void assert_list(struct coxi_applied *applied, const struct plain *plain)
         }
     }
     assert_int_equal(n, at);
-    free(intervals);
+    for (uint64_t id = 1; id <= SPAN; id++) {
+        for (uint32_t segment = 0; segment < SEGMENTS; segment++) {
+            assert_int_equal(id <= watermark || plain->applied[id][segment],
+                             coxi_applied_list_has(&list, id, segment));
+        }
+    }
+    coxi_applied_list_fini(&list);
 }
 
 static void do_something(struct coxi_applied *applied, struct plain *plain,
@@ -461,4 +467,100 @@ TEST(void_beyond_the_window_is_refused)
     assert_int_equal(0, void_closure(applied, COXI_APPLIED_WINDOW, 1, &told));
     told_fini(&told);
     coxi_applied_free(applied);
+}
+
+/* ---- as a list, and back */
+
+static void apply_touching(struct coxi_applied *applied, uint64_t closure,
+                           uint32_t segment, bool last, const uint32_t *touched,
+                           size_t n)
+{
+    struct coxi_commit commit = {.closure = closure,
+                                 .attempt = 1,
+                                 .segment = segment,
+                                 .last = last,
+                                 .touched = touched,
+                                 .n_touched = n};
+    assert_code(0, coxi_applied_begin(applied, &commit));
+    coxi_applied_end(applied, closure, 0);
+}
+
+static const uint32_t some[] = {0, 3, 7};
+
+static struct coxi_applied *varied_set(void)
+{
+    struct coxi_applied *applied = new_set();
+    coxi_applied_advance(applied, 4);
+    for (uint64_t id = 5; id <= 9; id++) {
+        apply_touching(applied, id, 0, true, some, 2);
+    }
+    apply_touching(applied, 10, 0, true, some, 3);
+    apply_touching(applied, 11, 0, false, some, 3);
+    apply_touching(applied, 11, 2, true, some + 1, 1);
+    apply_touching(applied, 13, 0, false, some, 3);
+    return applied;
+}
+
+TEST(applied_lists_what_is_alike_together)
+{
+    static const struct coxi_interval expected[] = {
+        {5, 9, 0, 1, 0, 2},   {10, 10, 0, 1, 2, 3}, {11, 11, 0, 0, 5, 3},
+        {13, 13, 0, 0, 5, 3}, {11, 11, 2, 1, 8, 1},
+    };
+    static const uint32_t touched[] = {0, 3, 0, 3, 7, 0, 3, 7, 3};
+    struct coxi_applied *applied = varied_set();
+    struct coxi_applied_list list;
+    assert_code(0, coxi_applied_list(applied, &list));
+    assert_int_equal(4, list.watermark);
+    assert_int_equal(5, list.n_intervals);
+    assert_memory_equal(expected, list.intervals, sizeof(expected));
+    assert_int_equal(9, list.n_touched);
+    assert_memory_equal(touched, list.touched, sizeof(touched));
+    coxi_applied_list_fini(&list);
+    coxi_applied_free(applied);
+}
+
+TEST(applied_is_from_a_list_what_it_was)
+{
+    struct coxi_applied *applied = varied_set();
+    struct coxi_applied *again = new_set();
+    struct coxi_applied_list list;
+    struct coxi_applied_list second;
+    assert_code(0, coxi_applied_list(applied, &list));
+    assert_code(0, coxi_applied_load(again, &list));
+    assert_code(0, coxi_applied_list(again, &second));
+    assert_int_equal(list.n_intervals, second.n_intervals);
+    assert_memory_equal(list.intervals, second.intervals,
+                        list.n_intervals * sizeof(*list.intervals));
+    assert_memory_equal(list.touched, second.touched,
+                        list.n_touched * sizeof(*list.touched));
+    assert_applied(again, 4, 0);
+    assert_not_applied(again, 12, 0);
+    assert_not_applied(again, 13, 1);
+    struct coxi_commit commit = {
+        .closure = 11, .attempt = 2, .last = false, .touched = some, .n_touched = 3};
+    assert_code(COX_EEXIST, coxi_applied_begin(again, &commit));
+    commit.n_touched = 2;
+    assert_code(COX_EDIVERGED, coxi_applied_begin(again, &commit));
+    coxi_applied_list_fini(&list);
+    coxi_applied_list_fini(&second);
+    coxi_applied_free(applied);
+    coxi_applied_free(again);
+}
+
+TEST(applied_refuses_lists_that_can_be_no_set)
+{
+    static struct coxi_interval bad[][2] = {
+        {{4, 6, 0, 1, 0, 0}, {8, 8, 0, 1, 0, 0}},                       /* settled */
+        {{6, 5, 0, 1, 0, 0}, {8, 8, 0, 1, 0, 0}},                       /* backwards */
+        {{5, 6, 0, 1, 0, 0}, {6, 7, 0, 1, 0, 0}},                       /* twice */
+        {{5, 6, COXI_SEGMENTS_MAX, 1, 0, 0}, {8, 8, 0, 1, 0, 0}},       /* no segment */
+        {{5, 5 + COXI_APPLIED_WINDOW, 0, 1, 0, 0}, {8, 8, 1, 1, 0, 0}}, /* too far */
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        struct coxi_applied *applied = new_set();
+        struct coxi_applied_list list = {4, bad[i], 2, NULL, 0};
+        assert_code(COX_EFORMAT, coxi_applied_load(applied, &list));
+        coxi_applied_free(applied);
+    }
 }

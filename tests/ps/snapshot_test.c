@@ -11,14 +11,14 @@
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 
-/* Takes a snapshot and opens it. `ret_done` (may be NULL): then applied is for free().
+/* Takes a snapshot and opens it. `ret_done` (may be NULL): its list is to be ended.
  */
 static struct coxi_st_file *snapshot(struct stock *s, uint64_t number,
-                                     struct coxi_snapshot_done *ret_done)
+                                     struct coxi_snapshot_file *ret_done)
 {
     char name[32];
     struct coxi_st_file *file;
-    struct coxi_snapshot_done done;
+    struct coxi_snapshot_file done;
     (void)snprintf(name, sizeof(name), "snapshot-%d.st", (int)number);
     struct coxi_snapshot request = {s->session, number, coxi_test_path(name)};
     assert_code(0, coxi_store_snapshot(s->store, &request, &done));
@@ -26,7 +26,7 @@ static struct coxi_st_file *snapshot(struct stock *s, uint64_t number,
     if (ret_done != NULL) {
         *ret_done = done;
     } else {
-        free((void *)(uintptr_t)done.applied);
+        coxi_applied_list_fini(&done.applied);
     }
     return file;
 }
@@ -264,7 +264,7 @@ TEST(snapshot_holds_the_life_of_rows_that_go_again)
 TEST(snapshot_tells_what_it_belongs_to_and_has_applied)
 {
     struct stock s;
-    struct coxi_snapshot_done done;
+    struct coxi_snapshot_file done;
     stock_open(&s);
     uint32_t v = stock_dense(&s, "v", COX_I64, 1);
     static const uint64_t closures[] = {11, 12, 13, 20, 22, 5};
@@ -280,12 +280,14 @@ TEST(snapshot_tells_what_it_belongs_to_and_has_applied)
     struct coxi_watermark watermark = {s.session, 10};
     assert_code(0, coxi_store_advance(s.store, &watermark));
     struct coxi_st_file *file = snapshot(&s, 6, &done);
-    const struct coxi_interval expected[] = {
-        {11, 13, 0}, {20, 20, 0}, {22, 22, 0}, {12, 12, 3}};
-    assert_int_equal(10, done.watermark);
-    assert_int_equal(4, done.n_applied);
-    assert_memory_equal(expected, done.applied, sizeof(expected));
-    assert_string_equal("11-13:0 20-20:0 22-22:0 12-12:3",
+    const struct coxi_interval expected[] = {{11, 13, 0, 0, 0, 0},
+                                             {20, 20, 0, 0, 0, 0},
+                                             {22, 22, 0, 0, 0, 0},
+                                             {12, 12, 3, 1, 0, 0}};
+    assert_int_equal(10, done.applied.watermark);
+    assert_int_equal(4, done.applied.n_intervals);
+    assert_memory_equal(expected, done.applied.intervals, sizeof(expected));
+    assert_string_equal("11-13:0 20-20:0 22-22:0 12-12:3.",
                         coxi_st_metadata(file, "applied"));
     assert_string_equal("10", coxi_st_metadata(file, "watermark"));
     assert_string_equal("0000000000000001", coxi_st_metadata(file, "run"));
@@ -293,7 +295,7 @@ TEST(snapshot_tells_what_it_belongs_to_and_has_applied)
     assert_string_equal("6", coxi_st_metadata(file, "checkpoint"));
     assert_string_equal("0", coxi_st_metadata(file, "ps"));
     assert_string_equal("coxswain-1", coxi_st_metadata(file, "format"));
-    free((void *)(uintptr_t)done.applied);
+    coxi_applied_list_fini(&done.applied);
     coxi_st_close(file);
     stock_close(&s);
 }
@@ -312,7 +314,7 @@ TEST(snapshot_of_an_empty_store_is_a_file_that_opens)
 TEST(snapshot_that_cannot_be_written_is_named_and_the_store_goes_on)
 {
     struct stock s;
-    struct coxi_snapshot_done done = {.bytes = 123};
+    struct coxi_snapshot_file done = {.bytes = 123};
     stock_open(&s);
     uint32_t v = stock_dense(&s, "v", COX_I64, 1);
     struct coxi_snapshot request = {s.session, 1, coxi_test_path("nowhere/file.st")};
@@ -329,7 +331,7 @@ TEST(snapshot_that_cannot_be_written_is_named_and_the_store_goes_on)
 TEST(snapshot_leaves_a_file_alone_that_is_there_already)
 {
     struct stock s;
-    struct coxi_snapshot_done done;
+    struct coxi_snapshot_file done;
     stock_open(&s);
     struct coxi_snapshot request = {s.session, 1, coxi_test_path("there.st")};
     coxi_test_write(request.path, "precious", 8);
@@ -344,8 +346,8 @@ TEST(snapshot_asked_for_again_is_answered_again_and_not_written_twice)
 {
     struct stock s;
     struct stock_commit commit;
-    struct coxi_snapshot_done first;
-    struct coxi_snapshot_done again;
+    struct coxi_snapshot_file first;
+    struct coxi_snapshot_file again;
     const int64_t one = 1;
     stock_open(&s);
     uint32_t v = stock_dense(&s, "v", COX_I64, 1);
@@ -360,11 +362,11 @@ TEST(snapshot_asked_for_again_is_answered_again_and_not_written_twice)
     assert_code(0, coxi_store_snapshot(s.store, &request, &again));
     assert_int_equal(first.crc32, again.crc32);
     assert_int_equal(first.bytes, again.bytes);
-    assert_int_equal(first.n_applied, again.n_applied);
-    assert_memory_equal(first.applied, again.applied,
-                        first.n_applied * sizeof(*first.applied));
-    free((void *)(uintptr_t)first.applied);
-    free((void *)(uintptr_t)again.applied);
+    assert_int_equal(first.applied.n_intervals, again.applied.n_intervals);
+    assert_memory_equal(first.applied.intervals, again.applied.intervals,
+                        first.applied.n_intervals * sizeof(*first.applied.intervals));
+    coxi_applied_list_fini(&first.applied);
+    coxi_applied_list_fini(&again.applied);
 
     /* A late one of before is not written any more. */
     request = (struct coxi_snapshot){s.session, 3, coxi_test_path("3.st")};
@@ -431,12 +433,12 @@ static bool has_gone_on(void *arg)
 /* Every element of both variables is the number of closures in the applied set. */
 static void assert_one_moment(struct storm *storm, uint64_t number)
 {
-    struct coxi_snapshot_done done;
+    struct coxi_snapshot_file done;
     struct coxi_st_file *file = snapshot(&storm->stock, number, &done);
     uint64_t n = 0;
-    for (size_t i = 0; i < done.n_applied; i++) {
-        if (done.applied[i].first >= 100) {
-            n += done.applied[i].last - done.applied[i].first + 1;
+    for (size_t i = 0; i < done.applied.n_intervals; i++) {
+        if (done.applied.intervals[i].first >= 100) {
+            n += done.applied.intervals[i].last - done.applied.intervals[i].first + 1;
         }
     }
     const float *left = find(file, "left", "F32", 1)->data;
@@ -446,7 +448,7 @@ static void assert_one_moment(struct storm *storm, uint64_t number)
     }
     const struct coxi_st_tensor *row = find(file, "table/values", "F32", 2);
     assert_true(n == 0 || *(const float *)row->data == (float)n);
-    free((void *)(uintptr_t)done.applied);
+    coxi_applied_list_fini(&done.applied);
     coxi_st_close(file);
 }
 

@@ -99,7 +99,7 @@ TEST(store_refuses_everything_of_another_session)
 {
     struct stock s;
     struct coxi_buffer answer = {0};
-    struct coxi_snapshot_done done;
+    struct coxi_snapshot_file done;
     bool duplicate = false;
     stock_open(&s);
     uint32_t v = stock_dense(&s, "v", COX_I64, 1);

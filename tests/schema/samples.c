@@ -10,7 +10,8 @@
 #define SESSION {0x1111, 0x2222, 0x3333}
 
 static const struct coxi_shard shards[] = {{0, 0, 500}, {1, 500, 500}};
-static const struct coxi_interval applied[] = {{5, 9, 0}, {11, 11, 1}};
+static const struct coxi_interval applied[] = {{5, 9, 0, 1, 0, 3},
+                                               {11, 11, 1, 0, 1, 2}};
 static const struct coxi_pull_item items[] = {{1, 2, 3, 7}, {4, 5, 6, 8}};
 static const uint64_t versions[] = {9, 0};
 static const uint32_t touched[] = {0, 2, 7};
@@ -93,7 +94,8 @@ static const struct coxi_message samples[] = {
     [COXI_WATERMARK] = {.watermark = {SESSION, 42}},
     [COXI_SNAPSHOT] = {.snapshot = {SESSION, 43, "/ckpt/ps-0"}},
     [COXI_SNAPSHOT_DONE] = {.snapshot_done = {-3, "disk full", 1 << 20, 0xdeadbeef, 4,
-                                              applied, LEN(applied)}},
+                                              applied, LEN(applied), touched,
+                                              LEN(touched)}},
     [COXI_COUNT] = {.count = 6},
     [COXI_COUNTS] = {.counts = {{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12}}},
     [COXI_PULL] = {.pull = {SESSION, 44, items, LEN(items), true}},
@@ -126,6 +128,8 @@ static const struct coxi_message samples[] = {
     [COXI_RESOURCE] = {.resource = {7, "lines", 1, 2, -3, "no such file", 9, 10}},
     [COXI_RESOURCE_MADE] = {.status = {.code = -17, .message = "no file", .id = 7}},
     [COXI_RESOURCE_DROP] = {.status = {.message = "", .id = 7}},
+    [COXI_RESTORE] = {.restore = {SESSION, 53, "/ckpt/ps-1", 54, 55, 56, applied,
+                                  LEN(applied), touched, LEN(touched)}},
 };
 
 struct coxi_message sample(enum coxi_message_kind kind)
@@ -251,6 +255,21 @@ static void same_snapshot_done(message *a, message *b)
     assert_int_equal(x->crc32, y->crc32);
     assert_int_equal(x->watermark, y->watermark);
     ASSERT_SAME_ARRAY(x->applied, x->n_applied, y->applied, y->n_applied);
+    ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
+}
+
+static void same_restore(message *a, message *b)
+{
+    const struct coxi_restore *x = &a->restore;
+    const struct coxi_restore *y = &b->restore;
+    ASSERT_SAME_BYTES(x->session, y->session);
+    assert_int_equal(x->round, y->round);
+    assert_string_equal(x->path, y->path);
+    assert_int_equal(x->bytes, y->bytes);
+    assert_int_equal(x->crc32, y->crc32);
+    assert_int_equal(x->watermark, y->watermark);
+    ASSERT_SAME_ARRAY(x->applied, x->n_applied, y->applied, y->n_applied);
+    ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
 }
 
 static void same_count(message *a, message *b)
@@ -412,6 +431,7 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_RESOURCE] = same_resource,
         [COXI_RESOURCE_MADE] = same_status,
         [COXI_RESOURCE_DROP] = same_status,
+        [COXI_RESTORE] = same_restore,
     };
     assert_int_equal(a->request, b->request);
     assert_int_equal(a->kind, b->kind);
@@ -534,7 +554,13 @@ bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
     } else if (m->kind == COXI_SNAPSHOT_DONE) {
         sum = read_text(m->snapshot_done.message) +
               read_array(m->snapshot_done.applied, m->snapshot_done.n_applied,
-                         sizeof(m->snapshot_done.applied[0]), 8);
+                         sizeof(m->snapshot_done.applied[0]), 8) +
+              read_array(m->snapshot_done.touched, m->snapshot_done.n_touched, 4, 4);
+    } else if (m->kind == COXI_RESTORE) {
+        sum = read_text(m->restore.path) +
+              read_array(m->restore.applied, m->restore.n_applied,
+                         sizeof(m->restore.applied[0]), 8) +
+              read_array(m->restore.touched, m->restore.n_touched, 4, 4);
     } else if (m->kind == COXI_PULL) {
         sum = read_array(m->pull.items, m->pull.n_items, sizeof(m->pull.items[0]), 8);
     } else if (m->kind == COXI_COMMIT) {

@@ -1,0 +1,226 @@
+/* See log.h. Entries in the order of their coming, in one array; sorted when they are
+ * asked for. */
+#include "coordinator/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/coordinator.h"
+
+struct coxi_log {
+    size_t words; /* of a set of ps */
+    uint64_t bytes_max;
+    pthread_mutex_t lock; /* guards all below; leaf */
+    struct coxi_log_entry *entries;
+    size_t n;
+    size_t capacity;
+    uint64_t n_forgotten; /* entries that were before those */
+    uint64_t bytes;
+};
+
+int coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret)
+{
+    struct coxi_log *log = calloc(1, sizeof(*log));
+    if (log == NULL) {
+        return coxi_error_memory("the replay log");
+    }
+    log->words = ((size_t)n_ps + 63) / 64;
+    log->bytes_max = bytes_max;
+    (void)pthread_mutex_init(&log->lock, NULL);
+    *ret = log;
+    return 0;
+}
+
+static uint64_t bytes_of(const struct coxi_log *log, const struct coxi_log_entry *entry)
+{
+    uint64_t bytes = sizeof(*entry);
+    if (entry->kind == COXI_LOG_CALL) {
+        bytes += sizeof(struct cox_future) + entry->call->args_len +
+                 entry->call->result_len + log->words * sizeof(uint64_t);
+    } else if (entry->kind == COXI_LOG_UPDATE) {
+        bytes += sizeof(*entry->update) + entry->update->bytes;
+    }
+    return bytes;
+}
+
+static void drop(struct coxi_log *log, struct coxi_log_entry *entry)
+{
+    log->bytes -= bytes_of(log, entry);
+    if (entry->kind == COXI_LOG_CALL) {
+        coxi_future_unref(entry->call);
+    } else if (entry->kind == COXI_LOG_UPDATE) {
+        free(entry->update);
+    }
+    free(entry->touched);
+}
+
+void coxi_log_free(struct coxi_log *log)
+{
+    if (log != NULL) {
+        for (size_t i = 0; i < log->n; i++) {
+            drop(log, &log->entries[i]);
+        }
+        free(log->entries);
+        (void)pthread_mutex_destroy(&log->lock);
+        free(log);
+    }
+}
+
+/* ---- writing */
+
+static int append(struct coxi_log *log, const struct coxi_log_entry *entry)
+{
+    coxi_lock(&log->lock);
+    if (log->n == log->capacity) {
+        size_t capacity = log->capacity == 0 ? 1024 : log->capacity * 2;
+        struct coxi_log_entry *entries =
+            realloc(log->entries, capacity * sizeof(*entries));
+        if (entries == NULL) {
+            coxi_unlock(&log->lock);
+            return coxi_error_memory("the replay log");
+        }
+        log->entries = entries;
+        log->capacity = capacity;
+    }
+    log->entries[log->n++] = *entry;
+    log->bytes += bytes_of(log, entry);
+    coxi_unlock(&log->lock);
+    return 0;
+}
+
+int coxi_log_call(struct coxi_log *log, struct cox_future *call,
+                  const uint32_t *touched, size_t n_touched)
+{
+    struct coxi_log_entry entry = {.id = call->id, .kind = COXI_LOG_CALL, .call = call};
+    if (n_touched == 0) {
+        return 0;
+    }
+    entry.touched = calloc(log->words, sizeof(*entry.touched));
+    if (entry.touched == NULL) {
+        return coxi_error_memory("the replay log");
+    }
+    for (size_t i = 0; i < n_touched; i++) {
+        if (touched[i] / 64 < log->words) {
+            entry.touched[touched[i] / 64] |= UINT64_C(1) << (touched[i] % 64);
+        }
+    }
+    int r = append(log, &entry);
+    if (r != 0) {
+        free(entry.touched);
+        return r;
+    }
+    atomic_fetch_add_explicit(&call->refs, 1, memory_order_relaxed);
+    return 0;
+}
+
+int coxi_log_barred(struct coxi_log *log, uint64_t id)
+{
+    return append(log, &(struct coxi_log_entry){.id = id, .kind = COXI_LOG_BARRED});
+}
+
+int coxi_log_create(struct coxi_log *log, uint64_t id,
+                    const struct coxi_variable *variable)
+{
+    return append(log, &(struct coxi_log_entry){
+                           .id = id, .kind = COXI_LOG_CREATE, .created = variable});
+}
+
+int coxi_log_update(struct coxi_log *log, uint64_t id,
+                    const struct coxi_log_update *update)
+{
+    size_t bytes = sizeof(*update) + update->bytes;
+    struct coxi_log_update *copy = malloc(bytes);
+    if (copy == NULL) {
+        return coxi_error_memory("the replay log");
+    }
+    memcpy(copy, update, bytes);
+    int r = append(log, &(struct coxi_log_entry){
+                            .id = id, .kind = COXI_LOG_UPDATE, .update = copy});
+    if (r != 0) {
+        free(copy);
+    }
+    return r;
+}
+
+/* ---- forgetting */
+
+uint64_t coxi_log_mark(struct coxi_log *log)
+{
+    coxi_lock(&log->lock);
+    uint64_t mark = log->n_forgotten + log->n;
+    coxi_unlock(&log->lock);
+    return mark;
+}
+
+void coxi_log_forget(struct coxi_log *log, uint64_t mark)
+{
+    coxi_lock(&log->lock);
+    size_t n = mark > log->n_forgotten ? (size_t)(mark - log->n_forgotten) : 0;
+    n = n < log->n ? n : log->n;
+    for (size_t i = 0; i < n; i++) {
+        drop(log, &log->entries[i]);
+    }
+    if (n > 0) {
+        memmove(log->entries, log->entries + n, (log->n - n) * sizeof(*log->entries));
+    }
+    log->n -= n;
+    log->n_forgotten += n;
+    coxi_unlock(&log->lock);
+}
+
+/* ---- how full it is */
+
+/* A restored ps takes ids up to COXI_WINDOW above the lowest that it is owed: that is
+ * about the first that came. */
+static bool is_beyond(struct coxi_log *log, uint64_t next_id, uint64_t bytes,
+                      uint64_t ids)
+{
+    coxi_lock(&log->lock);
+    bool beyond = log->bytes >= bytes || (log->n > 0 && next_id > log->entries[0].id &&
+                                          next_id - log->entries[0].id >= ids);
+    coxi_unlock(&log->lock);
+    return beyond;
+}
+
+bool coxi_log_is_due(struct coxi_log *log, uint64_t next_id)
+{
+    return is_beyond(log, next_id, log->bytes_max / 2, COXI_AHEAD_MAX / 2);
+}
+
+bool coxi_log_is_full(struct coxi_log *log, uint64_t next_id)
+{
+    return is_beyond(log, next_id, log->bytes_max, COXI_AHEAD_MAX);
+}
+
+/* ---- reading */
+
+static int by_id(const void *a, const void *b)
+{
+    const struct coxi_log_entry *x = *(const struct coxi_log_entry *const *)a;
+    const struct coxi_log_entry *y = *(const struct coxi_log_entry *const *)b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+int coxi_log_each(struct coxi_log *log,
+                  int (*visit)(void *arg, const struct coxi_log_entry *entry),
+                  void *arg)
+{
+    coxi_lock(&log->lock);
+    size_t n = log->n;
+    const struct coxi_log_entry **sorted = calloc(n + 1, sizeof(void *));
+    for (size_t i = 0; sorted != NULL && i < n; i++) {
+        sorted[i] = &log->entries[i];
+    }
+    int r = sorted == NULL ? coxi_error_memory("reading the replay log") : 0;
+    if (r == 0) {
+        qsort(sorted, n, sizeof(void *), by_id);
+    }
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = visit(arg, sorted[i]);
+    }
+    coxi_unlock(&log->lock);
+    free(sorted);
+    return r;
+}

@@ -1,0 +1,526 @@
+/*
+ * See recovery.h. A thread of its own does what waits: connecting, restoring, replaying.
+ * What concerns closures it asks the loop to do, by mail, and waits for that.
+ *
+ * A pass brings back every ps that is lost, then replays, by rising id, what any of those
+ * that are owed something misses: calls together, up to the next operation of the
+ * client's, which waits for them. A loss in the middle begins another pass; what has been
+ * replayed before is done again then and counts once all the same, as everything does.
+ *
+ * Invariants
+ *   - a replay is a closure of its own with the id of one that is settled, and in no
+ *     user's hands; it is in `replays` until it has ended
+ *   - no ps is told a watermark beyond what it is owed
+ *
+ * Threads: its own; the loop; users' where recovery.h says so. Locks: `lock` comes after
+ * c->lock and before the log's.
+ */
+#include "coordinator/recovery_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/checkpoint.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/settle.h"
+
+enum { RETRY_MS = 1000 }; /* after a checkpoint that failed */
+
+/* A closure whose voiding has to wait. */
+struct coxi_recovery_held {
+    struct coxi_recovery_held *next;
+    struct cox_future *f;
+    struct coxi_ending ending; /* owns what it points to */
+};
+
+static void base_fini(struct coxi_recovery_base *base, uint32_t n_ps)
+{
+    for (uint32_t p = 0; base->shards != NULL && p < n_ps; p++) {
+        coxi_applied_list_fini(&base->shards[p].applied);
+    }
+    free(base->shards);
+    free(base->path);
+    if (base->lock >= 0) {
+        (void)close(base->lock);
+    }
+}
+
+bool coxi_recovery_is_on(const struct cox_coordinator *c)
+{
+    return c->recovery != NULL;
+}
+
+/* ---- the state of the ps */
+
+/* Locked. */
+bool coxi_recovery_any(const struct coxi_recovery *rec, bool owed)
+{
+    for (uint32_t p = 0; p < rec->c->n_ps; p++) {
+        if (rec->servers[p].lost || (owed && rec->servers[p].owed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc)
+{
+    struct coxi_recovery *rec = c->recovery;
+    if (rec == NULL) {
+        return false;
+    }
+    coxi_lock(&rec->lock);
+    uint32_t p = coxi_psc_index(psc);
+    if (c->ps[p] == psc &&
+        !rec->stop) { /* not one that is not in use, yet or any more */
+        rec->servers[p].lost = true;
+        rec->n_losses++;
+        atomic_store(&rec->under_way, true);
+        (void)pthread_cond_broadcast(&rec->changed);
+    }
+    coxi_unlock(&rec->lock);
+    return true;
+}
+
+int coxi_recovery_wait(struct cox_coordinator *c)
+{
+    struct coxi_recovery *rec = c->recovery;
+    int r = coxi_check_alive(c);
+    if (rec == NULL) {
+        return r;
+    }
+    coxi_lock(&rec->lock);
+    while (r == 0 && coxi_recovery_any(rec, true) && !rec->stop) {
+        struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
+        (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
+        coxi_unlock(&rec->lock);
+        r = coxi_check_alive(c); /* it may have been given up */
+        coxi_lock(&rec->lock);
+    }
+    coxi_unlock(&rec->lock);
+    return r;
+}
+
+bool coxi_recovery_is_under_way(const struct cox_coordinator *c)
+{
+    return c->recovery != NULL && atomic_load(&c->recovery->under_way);
+}
+
+uint64_t coxi_recovery_watermark(const struct cox_coordinator *c, uint32_t ps,
+                                 uint64_t watermark)
+{
+    struct coxi_recovery *rec = c->recovery;
+    if (rec == NULL) {
+        return watermark;
+    }
+    coxi_lock(&rec->lock);
+    const struct coxi_recovery_server *server = &rec->servers[ps];
+    uint64_t most = server->lost || server->owed ? server->watermark : watermark;
+    coxi_unlock(&rec->lock);
+    return most < watermark ? most : watermark;
+}
+
+/* ---- asking the loop */
+
+struct errand {
+    struct coxi_mail mail; /* first */
+    struct coxi_recovery *rec;
+    void (*run)(struct coxi_recovery *rec, void *arg);
+    void *arg;
+    bool done; /* guarded by rec->lock */
+};
+
+static void run_errand(struct coxi_mail *mail)
+{
+    struct errand *errand = (struct errand *)mail;
+    struct coxi_recovery *rec = errand->rec;
+    errand->run(rec, errand->arg);
+    coxi_loop_wake_after_mail(rec->c->loop);
+    coxi_lock(&rec->lock);
+    errand->done = true;
+    (void)pthread_cond_broadcast(&rec->changed);
+    coxi_unlock(&rec->lock);
+}
+
+/* Has `run` called on the loop and waits until it has been. */
+void coxi_recovery_on_loop(struct coxi_recovery *rec,
+                           void (*run)(struct coxi_recovery *rec, void *arg), void *arg)
+{
+    struct errand errand = {.mail.run = run_errand, .rec = rec, .run = run, .arg = arg};
+    coxi_loop_post(rec->c->loop, &errand.mail);
+    coxi_lock(&rec->lock);
+    while (!errand.done) {
+        (void)pthread_cond_wait(&rec->changed, &rec->lock);
+    }
+    coxi_unlock(&rec->lock);
+}
+bool coxi_recovery_stopping(struct coxi_recovery *rec)
+{
+    coxi_lock(&rec->lock);
+    bool stop = rec->stop;
+    coxi_unlock(&rec->lock);
+    return stop || coxi_check_alive(rec->c) != 0;
+}
+
+/* ---- a recovery */
+
+/* On the loop: unless another has been lost, all are UP. */
+static void go_on(struct coxi_recovery *rec, void *arg)
+{
+    struct cox_coordinator *c = rec->c;
+    bool *ret_up = arg;
+    coxi_lock(&rec->lock);
+    bool up = !coxi_recovery_any(rec, false);
+    for (uint32_t p = 0; up && p < c->n_ps; p++) {
+        rec->servers[p].owed = false;
+        coxi_applied_list_fini(&rec->servers[p].restored);
+    }
+    if (up) {
+        atomic_store(&rec->under_way, false);
+        (void)pthread_cond_broadcast(&rec->changed);
+    }
+    coxi_unlock(&rec->lock);
+    struct coxi_recovery_held *held = up ? rec->held : NULL;
+    rec->held = up ? NULL : rec->held;
+    while (held != NULL) {
+        struct coxi_recovery_held *next = held->next;
+        if (coxi_voiding_start(c, held->f, &held->ending) != 0) {
+            coxi_closure_settle(held->f,
+                                &(struct coxi_ending){.state = COXI_FAILED,
+                                                      .code = COX_ENOMEM,
+                                                      .text = coxi_error_text()});
+        }
+        free((void *)(uintptr_t)held->ending.text);
+        free((void *)(uintptr_t)held->ending.touched);
+        free(held);
+        held = next;
+    }
+    *ret_up = up;
+}
+
+/* The lowest of those that are lost, or n_ps. */
+static uint32_t next_lost(struct coxi_recovery *rec)
+{
+    uint32_t p = 0;
+    coxi_lock(&rec->lock);
+    while (p < rec->c->n_ps && !rec->servers[p].lost) {
+        p++;
+    }
+    coxi_unlock(&rec->lock);
+    return p;
+}
+
+static int recover(struct coxi_recovery *rec)
+{
+    struct cox_coordinator *c = rec->c;
+    uint64_t end_ms = coxi_now_ms() + (uint64_t)c->options.ps_recovery_ms;
+    bool up = false;
+    int r = 0;
+    while (r == 0 && !up && !coxi_recovery_stopping(rec)) {
+        uint32_t p = next_lost(rec);
+        if (p < c->n_ps) {
+            r = coxi_recovery_bring_back(rec, p, end_ms);
+            bool again = r == COX_EPSLOST || r == COX_ETIMEDOUT || r == COX_ECLOSED;
+            if (again && coxi_now_ms() < end_ms) {
+                r = 0;
+            } else if (r != 0) {
+                return coxi_error(r,
+                                  "ps %u at %s is lost and could not be brought back "
+                                  "in %d ms: %.300s",
+                                  p, coxi_psc_address(c->ps[p]),
+                                  c->options.ps_recovery_ms, coxi_error_text());
+            }
+            continue;
+        }
+        r = coxi_recovery_replay(rec);
+        if (r == 0) {
+            coxi_recovery_on_loop(rec, go_on, &up);
+        }
+        r = r == COX_EAGAIN ? 0 : r;
+    }
+    return r;
+}
+
+/* With nothing lost: a checkpoint where the log asks for one. Locked. */
+static void wait_or_save(struct coxi_recovery *rec)
+{
+    struct cox_coordinator *c = rec->c;
+    if (!rec->due) {
+        (void)pthread_cond_wait(&rec->changed, &rec->lock);
+        return;
+    }
+    rec->due = false;
+    coxi_unlock(&rec->lock);
+    int r = cox_checkpoint_save(c, NULL, NULL);
+    coxi_lock(&c->lock);
+    (void)pthread_cond_broadcast(&c->room); /* there may be some again */
+    coxi_unlock(&c->lock);
+    coxi_lock(&rec->lock);
+    if (r != 0 && !rec->stop) {
+        struct timespec until = coxi_deadline(RETRY_MS);
+        rec->due = true;
+        (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
+    }
+}
+
+static void *recovery_thread(void *arg)
+{
+    struct coxi_recovery *rec = arg;
+    coxi_lock(&rec->lock);
+    while (!rec->stop) {
+        if (!coxi_recovery_any(rec, true)) {
+            wait_or_save(rec);
+            continue;
+        }
+        coxi_unlock(&rec->lock);
+        int r = recover(rec);
+        if (r != 0 && !coxi_recovery_stopping(rec)) {
+            coxi_fatal(rec->c, r == COX_EREPLAY ? r : COX_EPSLOST, coxi_error_text());
+        }
+        coxi_lock(&rec->lock);
+        if (r != 0) {
+            rec->stop = true; /* the run is over */
+        }
+    }
+    coxi_unlock(&rec->lock);
+    return NULL;
+}
+
+/* ---- the loop's */
+
+struct cox_future *coxi_recovery_find(struct cox_coordinator *c, uint64_t id)
+{
+    struct cox_future *f = coxi_window_get(&c->closures, id);
+    return f != NULL || c->recovery == NULL
+               ? f
+               : coxi_window_get(&c->recovery->replays, id);
+}
+
+uint64_t coxi_recovery_epoch(const struct cox_coordinator *c)
+{
+    return c->recovery != NULL ? c->recovery->epoch : 0;
+}
+
+bool coxi_recovery_is_stale(const struct cox_future *f, const uint32_t *touched,
+                            size_t n_touched)
+{
+    const struct coxi_recovery *rec = f->c->recovery;
+    if (rec == NULL || f->epoch == rec->epoch) {
+        return false;
+    }
+    for (size_t i = 0; i < n_touched; i++) {
+        if (touched[i] < f->c->n_ps && rec->servers[touched[i]].epoch > f->epoch) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
+                           size_t n_touched)
+{
+    struct cox_coordinator *c = f->c;
+    struct coxi_recovery *rec = c->recovery;
+    if (rec == NULL) {
+        return;
+    }
+    int r = 0;
+    if (f->state == COXI_DONE_OK) {
+        r = coxi_log_call(rec->log, f, touched, n_touched);
+    } else if (f->attempt > 0) {
+        r = coxi_log_barred(rec->log, f->id);
+    }
+    if (r != 0) {
+        coxi_fatal(c, r, coxi_error_text());
+    }
+    if (coxi_log_is_due(rec->log, c->closures.next)) {
+        coxi_lock(&rec->lock);
+        rec->due = true;
+        (void)pthread_cond_broadcast(&rec->changed);
+        coxi_unlock(&rec->lock);
+    }
+}
+
+bool coxi_recovery_is_full(const struct cox_coordinator *c)
+{
+    return c->recovery != NULL && coxi_log_is_full(c->recovery->log, c->next_id);
+}
+
+void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *ending)
+{
+    struct coxi_recovery *rec = f->c->recovery;
+    struct coxi_recovery_held *held = calloc(1, sizeof(*held));
+    uint32_t *touched = calloc(ending->n_touched + 1, sizeof(*touched));
+    char *text = ending->text != NULL ? strdup(ending->text) : NULL;
+    if (held == NULL || touched == NULL || (ending->text != NULL && text == NULL)) {
+        free(held);
+        free(touched);
+        free(text);
+        coxi_closure_settle(f,
+                            &(struct coxi_ending){.state = COXI_FAILED,
+                                                  .code = COX_ENOMEM,
+                                                  .text = "out of memory for its end"});
+        return;
+    }
+    if (ending->n_touched > 0) {
+        memcpy(touched, ending->touched, ending->n_touched * sizeof(*touched));
+    }
+    held->f = f;
+    held->ending = *ending;
+    held->ending.text = text;
+    held->ending.touched = touched;
+    held->next = rec->held;
+    rec->held = held;
+}
+
+/* ---- what the client itself does */
+
+void coxi_recovery_created(struct cox_coordinator *c, uint64_t id,
+                           const struct coxi_variable *variable)
+{
+    if (c->recovery != NULL && coxi_log_create(c->recovery->log, id, variable) != 0) {
+        coxi_fatal(c, COX_ENOMEM, coxi_error_text());
+    }
+}
+
+void coxi_recovery_updated(struct cox_coordinator *c, uint64_t id,
+                           const struct coxi_variable *variable, enum coxi_op op,
+                           uint64_t begin, uint64_t count, const void *data)
+{
+    size_t bytes = count * coxi_variable_row_bytes(variable);
+    if (c->recovery == NULL) {
+        return;
+    }
+    struct coxi_log_update *update = malloc(sizeof(*update) + bytes);
+    int r = update == NULL ? coxi_error_memory("the replay log") : 0;
+    if (r == 0) {
+        *update = (struct coxi_log_update){variable, op, begin, count, bytes};
+        if (bytes > 0) {
+            memcpy(update->data, data, bytes);
+        }
+        r = coxi_log_update(c->recovery->log, id, update);
+    }
+    free(update);
+    if (r != 0) {
+        coxi_fatal(c, r, coxi_error_text());
+    }
+}
+
+/* ---- checkpoints */
+
+int coxi_recovery_mark(struct cox_coordinator *c, struct coxi_recovery_mark *ret)
+{
+    struct coxi_recovery *rec = c->recovery;
+    *ret = (struct coxi_recovery_mark){0};
+    int r = coxi_recovery_wait(c);
+    if (r == 0 && rec != NULL) {
+        coxi_lock(&rec->lock);
+        ret->n_losses = rec->n_losses;
+        coxi_unlock(&rec->lock);
+        ret->log = coxi_log_mark(rec->log);
+    }
+    return r;
+}
+
+int coxi_recovery_base(struct cox_coordinator *c, const char *path,
+                       struct coxi_manifest_shard *shards,
+                       const struct coxi_recovery_mark *mark)
+{
+    struct coxi_recovery *rec = c->recovery;
+    if (rec == NULL) {
+        return 0;
+    }
+    struct coxi_recovery_base base = {.path = strdup(path),
+                                      .shards = calloc(c->n_ps, sizeof(*base.shards)),
+                                      .lock = -1};
+    int r = base.path == NULL || base.shards == NULL
+                ? coxi_error_memory("a checkpoint")
+                : coxi_checkpoint_hold(path, &base.lock);
+    coxi_lock(&rec->lock);
+    bool whole = r == 0 && rec->n_losses == mark->n_losses;
+    if (whole) {
+        memcpy(base.shards, shards, c->n_ps * sizeof(*shards));
+        memset(shards, 0, c->n_ps * sizeof(*shards));
+        struct coxi_recovery_base old = rec->base;
+        rec->base = base;
+        base = old;
+    }
+    coxi_unlock(&rec->lock);
+    if (whole) {
+        coxi_log_forget(rec->log, mark->log);
+    }
+    base_fini(&base, c->n_ps);
+    return r;
+}
+
+/* ---- life */
+
+int coxi_recovery_start(struct cox_coordinator *c)
+{
+    if (c->checkpoint_dir == NULL) {
+        return 0;
+    }
+    struct coxi_recovery *rec = calloc(1, sizeof(*rec));
+    struct coxi_recovery_server *servers = calloc(c->n_ps, sizeof(*servers));
+    if (rec == NULL || servers == NULL) {
+        free(rec);
+        free(servers);
+        return coxi_error_memory("recovery");
+    }
+    rec->c = c;
+    rec->servers = servers;
+    rec->base.lock = -1;
+    (void)pthread_mutex_init(&rec->lock, NULL);
+    coxi_cond_init(&rec->changed);
+    coxi_window_init(&rec->replays, 1, COXI_WINDOW);
+    c->recovery = rec;
+    int r = coxi_log_new(c->n_ps, c->options.replay_log_bytes, &rec->log);
+    if (r == 0) {
+        r = coxi_thread_start(&rec->thread, "cox:recovery", recovery_thread, rec);
+        rec->runs = r == 0;
+    }
+    return r;
+}
+
+void coxi_recovery_stop(struct cox_coordinator *c)
+{
+    struct coxi_recovery *rec = c->recovery;
+    if (rec == NULL) {
+        return;
+    }
+    coxi_lock(&rec->lock);
+    rec->stop = true;
+    (void)pthread_cond_broadcast(&rec->changed);
+    coxi_unlock(&rec->lock);
+    if (rec->runs) {
+        (void)pthread_join(rec->thread, NULL);
+        rec->runs = false;
+    }
+}
+
+void coxi_recovery_free(struct cox_coordinator *c)
+{
+    struct coxi_recovery *rec = c->recovery;
+    if (rec == NULL) {
+        return;
+    }
+    coxi_recovery_stop(c);
+    for (size_t i = 0; i < rec->n_past; i++) {
+        coxi_psc_close(rec->past[i]);
+    }
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        coxi_applied_list_fini(&rec->servers[p].restored);
+    }
+    base_fini(&rec->base, c->n_ps);
+    free(rec->past);
+    free(rec->servers);
+    coxi_log_free(rec->log);
+    coxi_window_fini(&rec->replays);
+    (void)pthread_cond_destroy(&rec->changed);
+    (void)pthread_mutex_destroy(&rec->lock);
+    free(rec);
+    c->recovery = NULL;
+}

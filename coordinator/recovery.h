@@ -1,0 +1,96 @@
+/*
+ * A ps that is lost comes back: at the same address, started again by whoever looks after
+ * it, with nothing in it. It is restored from the last checkpoint, what it misses is
+ * replayed (coordinator/log.h), and the others keep what they have.
+ *
+ *   UP -> LOST        its connection is gone for good, or it has been started again
+ *   LOST -> OWED      it is there again, restored, and ours; workers are told
+ *   OWED -> UP        everything that it missed has been done again
+ *
+ * While any ps is not UP, workers get nothing but what is replayed, and reads and writes
+ * of the client's own wait. After ps_recovery_ms the run ends with COX_EPSLOST.
+ */
+#ifndef COXI_COORDINATOR_RECOVERY_H
+#define COXI_COORDINATOR_RECOVERY_H
+
+#include "coordinator/coordinator.h"
+
+struct coxi_recovery;
+struct coxi_manifest_shard;
+struct coxi_ending; /* voiding.h */
+
+/* Starts it where there is a checkpoint directory; else c->recovery stays NULL, and a ps
+ * that is lost is lost. When the ps are claimed. */
+int coxi_recovery_start(struct cox_coordinator *c);
+
+/* Nothing is recovered from here on; then, when nobody calls anything any more, frees it. */
+void coxi_recovery_stop(struct cox_coordinator *c);
+void coxi_recovery_free(struct cox_coordinator *c);
+
+/* A ps client has given its ps up. False: this ends the run. Any thread. */
+bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc);
+
+/* Waits until every ps is UP. What ended the coordinator. Any thread but the loop. */
+int coxi_recovery_wait(struct cox_coordinator *c);
+
+/* True where COX_EPSLOST, of a closure or a request, means: try again. */
+bool coxi_recovery_is_on(const struct cox_coordinator *c);
+
+/* ---- the loop's */
+
+/* Nothing but replays may be dispatched. */
+bool coxi_recovery_is_under_way(const struct cox_coordinator *c);
+
+/* The closure of that id: one that is not settled, or is being replayed. */
+struct cox_future *coxi_recovery_find(struct cox_coordinator *c, uint64_t id);
+
+/* How often a ps has come back. */
+uint64_t coxi_recovery_epoch(const struct cox_coordinator *c);
+
+/* True where one of the ps has come back since `f` was dispatched: what it said of them
+ * counts for nothing. */
+bool coxi_recovery_is_stale(const struct cox_future *f, const uint32_t *touched,
+                            size_t n_touched);
+
+/* A closure is settled; a replay is. */
+void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
+                           size_t n_touched);
+void coxi_recovery_replayed(struct cox_future *f);
+
+/* The closure's voiding met a ps that is lost: it is to be started anew when all are UP. */
+void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *ending);
+
+/* The highest id that may be told ps `ps` as its watermark, given that of the others. */
+uint64_t coxi_recovery_watermark(const struct cox_coordinator *c, uint32_t ps,
+                                 uint64_t watermark);
+
+/* ---- checkpoints */
+
+struct coxi_recovery_mark {
+    uint64_t log;
+    uint64_t n_losses;
+};
+
+/* Before the ps are asked, which waits until all are UP: what the log has so far will be
+ * in the checkpoint. */
+int coxi_recovery_mark(struct cox_coordinator *c, struct coxi_recovery_mark *ret);
+
+/* The checkpoint is durable, in directory `path`: from now on it is restored from, unless
+ * a ps has been lost since the mark. Takes the applied sets of the shards then, one for
+ * each ps. COX_ENOMEM. */
+int coxi_recovery_base(struct cox_coordinator *c, const char *path,
+                       struct coxi_manifest_shard *shards,
+                       const struct coxi_recovery_mark *mark);
+
+/* The log is full: nothing more is taken in until it has a checkpoint. With c->lock. */
+bool coxi_recovery_is_full(const struct cox_coordinator *c);
+
+/* ---- what the client itself does is logged. Any thread; before its operation ends */
+
+void coxi_recovery_created(struct cox_coordinator *c, uint64_t id,
+                           const struct coxi_variable *variable);
+void coxi_recovery_updated(struct cox_coordinator *c, uint64_t id,
+                           const struct coxi_variable *variable, enum coxi_op op,
+                           uint64_t begin, uint64_t count, const void *data);
+
+#endif

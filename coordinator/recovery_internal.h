@@ -1,0 +1,95 @@
+/*
+ * What the files of recovery share.
+ *
+ *   recovery.c          the state of each ps, the thread, what others are told
+ *   recovery_restore.c  a ps comes back, with what the last checkpoint has of it
+ *   recovery_replay.c   what it misses since is done again
+ *
+ * Unless it says otherwise, what is declared here is for the recovery's own thread.
+ */
+#ifndef COXI_COORDINATOR_RECOVERY_INTERNAL_H
+#define COXI_COORDINATOR_RECOVERY_INTERNAL_H
+
+#include "common/applied_list.h"
+#include "common/manifest.h"
+#include "common/window.h"
+#include "coordinator/log.h"
+#include "coordinator/recovery.h"
+
+enum {
+    COXI_RECOVERY_SLICE_MS = 50
+}; /* of waiting, between two looks at whether to go on */
+
+struct coxi_recovery_server {
+    bool lost;
+    bool owed;
+    struct coxi_applied_list restored; /* what it had when it was */
+    uint64_t watermark; /* the highest it may be told while it is owed something */
+    uint64_t epoch;     /* the loop's: when it came back */
+};
+
+/* The checkpoint to start from. */
+struct coxi_recovery_base {
+    char *path; /* NULL: none yet: from nothing */
+    struct coxi_manifest_shard *shards;
+    int lock; /* a descriptor: until it is closed nobody deletes it */
+};
+
+struct coxi_recovery {
+    struct cox_coordinator *c;
+    struct coxi_log *log;
+    pthread_t thread;
+    bool runs;
+    struct coxi_psc *
+        *past; /* clients of ps that are gone: others may still hold them */
+    size_t n_past;
+
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t changed;
+    struct coxi_recovery_server *servers;
+    struct coxi_recovery_base base;
+    uint64_t n_losses;
+    bool stop;
+    bool due; /* the log asks for a checkpoint */
+
+    atomic_bool under_way; /* some ps is not UP */
+
+    /* the loop's own */
+    uint64_t epoch; /* how often a ps has come back */
+    struct coxi_window replays;
+    struct coxi_recovery_held *held; /* closures whose voiding has to wait */
+};
+
+/* ---- recovery.c */
+
+/* True where a ps is lost, or (`owed`) has not been given all of its own yet. With
+ * rec->lock. */
+bool coxi_recovery_any(const struct coxi_recovery *rec, bool owed);
+
+/* True where the run is over. */
+bool coxi_recovery_stopping(struct coxi_recovery *rec);
+
+/* Has `run` called on the loop and waits until it has been. */
+void coxi_recovery_on_loop(struct coxi_recovery *rec,
+                           void (*run)(struct coxi_recovery *rec, void *arg),
+                           void *arg);
+
+/* ---- recovery_restore.c */
+
+/* LOST -> OWED; ps `p` has until `end_ms` (coxi_now_ms). COX_EPSLOST, COX_ETIMEDOUT,
+ * COX_ECLOSED: not now; or what restoring met. */
+int coxi_recovery_bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms);
+
+/* True where ps `p` holds a part of it. */
+bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p);
+
+/* Creates it on that ps by the operation `id`, which may have done so before. */
+int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
+                         const struct coxi_variable *variable, uint64_t id);
+
+/* ---- recovery_replay.c */
+
+/* Does all again that any ps is owed. COX_EAGAIN: one was lost meanwhile. */
+int coxi_recovery_replay(struct coxi_recovery *rec);
+
+#endif

@@ -1,0 +1,242 @@
+/*
+ * Reading what ps/snapshot.c has written back into the store (coxi_store_restore). A
+ * variable that the file has nothing of stays as it is; of one that it has, everything has
+ * to be there, in the type and shape that the variable has here.
+ *
+ * Cost: the file is mapped, read once for its checksum and once for its content.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/safetensors.h"
+#include "ps/store_internal.h"
+
+enum { ROWS = 4096 }; /* of a table, put in at a time */
+
+/* ---- tensors */
+
+/* The tensor of a part, of `n` elements of that type; NULL where it is not there, with the
+ * reason as the error text. */
+static const void *find(const struct coxi_st_file *file, const struct coxi_part *part,
+                        const char *suffix, const char *dtype, uint64_t n)
+{
+    char name[COXI_TENSOR_NAME_MAX];
+    coxi_part_tensor_name(part, suffix, name);
+    const struct coxi_st_tensor *tensor = coxi_st_find(file, name);
+    if (tensor == NULL) {
+        (void)coxi_error(COX_EFORMAT, "there is no tensor '%s'", name);
+        return NULL;
+    }
+    if (strcmp(tensor->dtype, dtype) != 0 ||
+        tensor->bytes != n * coxi_dtype_size(coxi_dtype_parse(dtype))) {
+        (void)coxi_error(COX_EFORMAT,
+                         "tensor '%s' is %s of %" PRIu64 " bytes, not %s of %" PRIu64
+                         " elements",
+                         name, tensor->dtype, tensor->bytes, dtype, n);
+        return NULL;
+    }
+    return tensor->data;
+}
+
+static bool has(const struct coxi_st_file *file, const struct coxi_part *part,
+                const char *suffix, uint64_t *ret_rows)
+{
+    char name[COXI_TENSOR_NAME_MAX];
+    coxi_part_tensor_name(part, suffix, name);
+    const struct coxi_st_tensor *tensor = coxi_st_find(file, name);
+    if (tensor != NULL) {
+        *ret_rows = tensor->rank > 0 ? tensor->shape[0] : 0;
+    }
+    return tensor != NULL;
+}
+
+/* The kinds of state of a part with `rows` rows, `values` values in all. */
+static int find_states(const struct coxi_st_file *file, const struct coxi_part *part,
+                       uint64_t rows, uint64_t values,
+                       const float *ret[COXI_STATES_MAX])
+{
+    const struct coxi_state_layout *layout = &part->layout;
+    for (size_t s = 0; s < layout->n_slots + layout->n_row; s++) {
+        ret[s] = find(file, part, layout->states[s].name, "F32",
+                      s < layout->n_slots ? values : rows);
+        if (ret[s] == NULL) {
+            return COX_EFORMAT;
+        }
+    }
+    return 0;
+}
+
+/* How many gradients it has seen; 0 where it has no optimizer. */
+static int find_step(const struct coxi_st_file *file, const struct coxi_part *part,
+                     uint64_t *ret)
+{
+    *ret = 0;
+    if (part->variable->optimizer.kind == COXI_OPTIMIZER_NONE) {
+        return 0;
+    }
+    const void *step = find(file, part, "step", "U64", 1);
+    if (step == NULL) {
+        return COX_EFORMAT;
+    }
+    memcpy(ret, step, sizeof(*ret));
+    return 0;
+}
+
+/* ---- parts */
+
+static int load_dense(const struct coxi_st_file *file, const struct coxi_part *part)
+{
+    const struct coxi_variable *v = part->variable;
+    uint64_t rows = part->shard->count;
+    uint64_t n = rows * (coxi_variable_row_bytes(v) / coxi_dtype_size(v->dtype));
+    const float *states[COXI_STATES_MAX];
+    uint64_t there;
+    uint64_t step;
+    if (!has(file, part, NULL, &there)) {
+        return 0;
+    }
+    const void *values = find(file, part, NULL, coxi_dtype_name(v->dtype), n);
+    if (values == NULL || find_states(file, part, rows, n, states) != 0 ||
+        find_step(file, part, &step) != 0) {
+        return COX_EFORMAT;
+    }
+    coxi_dense_load(part->dense, values, states, step);
+    return 0;
+}
+
+/* Finds what rows of the table have beside their keys. */
+static int find_rows(const struct coxi_st_file *file, const struct coxi_part *part,
+                     uint64_t n, struct coxi_table_rows *ret)
+{
+    uint64_t n_values = n * coxi_table_dim(part->variable);
+    ret->keys = find(file, part, "keys", "U64", n);
+    ret->values = find(file, part, "values", "F32", n_values);
+    if (ret->keys == NULL || ret->values == NULL ||
+        find_states(file, part, n, n_values, ret->states) != 0) {
+        return COX_EFORMAT;
+    }
+    if (coxi_table_ages(part->table)) {
+        ret->last = find(file, part, "last", "U64", n);
+        ret->made = find(file, part, "made", "U64", n);
+        ret->updates = find(file, part, "updates", "U64", n);
+        if (ret->last == NULL || ret->made == NULL || ret->updates == NULL) {
+            return COX_EFORMAT;
+        }
+    }
+    return 0;
+}
+
+static int load_table(const struct coxi_st_file *file, const struct coxi_part *part)
+{
+    struct coxi_table_rows rows = {0};
+    uint64_t n;
+    uint64_t step;
+    if (!has(file, part, "keys", &n)) {
+        return 0;
+    }
+    int r = find_rows(file, part, n, &rows);
+    if (r == 0) {
+        r = find_step(file, part, &step);
+    }
+    for (uint64_t at = 0; r == 0 && at < n; at += ROWS) {
+        rows.first = at;
+        rows.n = n - at < ROWS ? n - at : ROWS;
+        r = coxi_table_load(part->table, &rows);
+    }
+    if (r == 0) {
+        coxi_table_set_step(part->table, step);
+    }
+    return r;
+}
+
+/* ---- the store */
+
+/* What the file says of itself, against what it should be. */
+static int check_file(const struct coxi_store *store, const struct coxi_st_file *file)
+{
+    char run[32];
+    char ps[32];
+    const char *its_run = coxi_st_metadata(file, "run");
+    const char *its_ps = coxi_st_metadata(file, "ps");
+    (void)snprintf(run, sizeof(run), "%016" PRIx64, store->session.run);
+    (void)snprintf(ps, sizeof(ps), "%" PRIu32, store->ps_index);
+    if (its_run == NULL || strcmp(its_run, run) != 0) {
+        return coxi_error(COX_EFORMAT, "it is of run %s, not of run %s",
+                          its_run != NULL ? its_run : "(unknown)", run);
+    }
+    if (its_ps == NULL || strcmp(its_ps, ps) != 0) {
+        return coxi_error(COX_EFORMAT, "it is of ps %s, not of ps %s",
+                          its_ps != NULL ? its_ps : "(unknown)", ps);
+    }
+    return 0;
+}
+
+/* A set of what the request says. */
+static int load_applied(const struct coxi_restore *restore, struct coxi_applied **ret)
+{
+    struct coxi_applied_list list;
+    struct coxi_applied *applied;
+    int r =
+        coxi_applied_list_copy(restore->watermark, restore->applied, restore->n_applied,
+                               restore->touched, restore->n_touched, &list);
+    if (r != 0) {
+        return r;
+    }
+    r = coxi_applied_new(&applied);
+    if (r == 0) {
+        r = coxi_applied_load(applied, &list);
+        if (r != 0) {
+            coxi_applied_free(applied);
+        } else {
+            *ret = applied;
+        }
+    }
+    coxi_applied_list_fini(&list);
+    return r;
+}
+
+static int load(struct coxi_store *store, const struct coxi_restore *restore)
+{
+    struct coxi_st_file *file;
+    struct coxi_applied *applied = NULL;
+    int r = coxi_st_open(restore->path, restore->bytes, &restore->crc32, &file);
+    if (r != 0) {
+        return r;
+    }
+    r = check_file(store, file);
+    for (size_t i = 0; r == 0 && i < store->n_parts; i++) {
+        const struct coxi_part *part = &store->parts[i];
+        if (part->table != NULL) {
+            r = load_table(file, part);
+        } else if (part->dense != NULL) {
+            r = load_dense(file, part);
+        }
+    }
+    if (r == 0) {
+        r = load_applied(restore, &applied);
+    }
+    if (r == 0) {
+        coxi_applied_free(store->applied);
+        store->applied = applied;
+        store->restored = restore->round;
+    } else {
+        r = coxi_error(r, "%s: %.400s", restore->path, coxi_error_text());
+    }
+    coxi_st_close(file);
+    return r;
+}
+
+int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *restore)
+{
+    (void)pthread_rwlock_wrlock(&store->registry);
+    int r = coxi_store_fenced(store, &restore->session);
+    if (r == 0 && store->restored != restore->round) {
+        r = load(store, restore);
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    return r;
+}

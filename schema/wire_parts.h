@@ -1,0 +1,177 @@
+/*
+ * The parts of wire.cc that messages are made of: sessions, arrays, texts, variables. Only
+ * for it.
+ */
+#ifndef COXI_SCHEMA_WIRE_PARTS_H
+#define COXI_SCHEMA_WIRE_PARTS_H
+
+#include <flatbuffers/flatbuffers.h>
+
+#include <cstring>
+
+#include "schema/wire.h"
+#include "wire_generated.h"
+
+namespace fb = flatbuffers;
+namespace wire = coxi::wire;
+using Builder = fb::FlatBufferBuilder;
+using Body = fb::Offset<void>;
+
+namespace
+{
+
+const wire::Session *to_wire(const struct coxi_session &session)
+{
+    return reinterpret_cast<const wire::Session *>(&session);
+}
+
+struct coxi_session from_wire(const wire::Session *session)
+{
+    struct coxi_session ret = {};
+    if (session != nullptr) {
+        std::memcpy(&ret, session, sizeof(ret));
+    }
+    return ret;
+}
+
+template <typename Wire, typename C>
+fb::Offset<fb::Vector<const Wire *>> structs(Builder &b, const C *array, size_t n)
+{
+    static_assert(sizeof(Wire) == sizeof(C), "one layout");
+    return b.CreateVectorOfStructs(reinterpret_cast<const Wire *>(array), n);
+}
+
+/* The verifier aligns a vector's length, 4 bytes, but not what follows it. */
+template <typename C, typename Vector> bool is_aligned(const Vector *vector)
+{
+    return reinterpret_cast<uintptr_t>(vector->Data()) % alignof(C) == 0;
+}
+
+/* An absent vector is an empty one. False: elements where none can be. */
+template <typename C, typename Vector>
+bool take_array(const Vector *vector, const C **ret, size_t *ret_n)
+{
+    *ret = vector != nullptr ? reinterpret_cast<const C *>(vector->Data()) : nullptr;
+    *ret_n = vector != nullptr ? vector->size() : 0;
+    return *ret_n == 0 || is_aligned<C>(vector);
+}
+
+const char *text(const fb::String *string)
+{
+    return string != nullptr ? string->c_str() : "";
+}
+
+bool is_too_long(const fb::String *name)
+{
+    return name != nullptr && name->size() > COXI_WIRE_NAME_MAX;
+}
+
+const char *or_empty(const char *string)
+{
+    return string != nullptr ? string : "";
+}
+
+/* A text that is not there takes no room. */
+fb::Offset<fb::String> text_or_none(Builder &b, const char *string)
+{
+    return string != nullptr && *string != '\0' ? b.CreateString(string)
+                                                : fb::Offset<fb::String>();
+}
+
+struct coxi_status answer(int32_t code, const fb::String *message, uint32_t id,
+                          bool duplicate)
+{
+    return {code, text(message), id, duplicate, nullptr, 0};
+}
+
+/* ---- variables */
+
+fb::Offset<wire::Optimizer> encode_optimizer(Builder &b, const struct coxi_optimizer &o)
+{
+    auto schedule = wire::CreateSchedule(b, o.schedule.kind, o.schedule.end_rate,
+                                         o.schedule.power, o.schedule.gamma,
+                                         o.schedule.steps, o.schedule.warmup_steps);
+    wire::OptimizerBuilder builder(b);
+    builder.add_kind(o.kind);
+#define ADD_NUMBER(name) builder.add_##name(o.name);
+    COXI_OPTIMIZER_NUMBERS(ADD_NUMBER)
+#undef ADD_NUMBER
+    builder.add_schedule(schedule);
+    return builder.Finish();
+}
+
+void decode_optimizer(const wire::Optimizer *o, struct coxi_optimizer *ret)
+{
+    if (o == nullptr) {
+        return;
+    }
+    ret->kind = o->kind();
+#define TAKE_NUMBER(name) ret->name = o->name();
+    COXI_OPTIMIZER_NUMBERS(TAKE_NUMBER)
+#undef TAKE_NUMBER
+    const wire::Schedule *schedule = o->schedule();
+    if (schedule != nullptr) {
+        ret->schedule = {schedule->kind(),  schedule->end_rate(),
+                         schedule->power(), schedule->gamma(),
+                         schedule->steps(), schedule->warmup_steps()};
+    }
+}
+
+fb::Offset<wire::Variable> encode_variable(Builder &b, const struct coxi_variable &v)
+{
+    auto name = b.CreateString(or_empty(v.name));
+    auto shape = b.CreateVector(v.shape, v.rank);
+    auto shards = structs<wire::Shard>(b, v.shards, v.n_shards);
+    auto optimizer = encode_optimizer(b, v.optimizer);
+    auto initializer = wire::CreateInitializer(b, v.initializer.kind, v.initializer.a,
+                                               v.initializer.b, v.initializer.seed);
+    fb::Offset<wire::Lifecycle> lifecycle;
+    if (v.kind == COXI_KIND_TABLE) {
+        const struct coxi_lifecycle &l = v.lifecycle;
+        lifecycle =
+            wire::CreateLifecycle(b, l.admit_count, l.admit_probability, l.evict_age,
+                                  l.evict_count, l.evict_count_age, l.rows_max);
+    }
+    return wire::CreateVariable(b, v.id, name, static_cast<wire::Kind>(v.kind), v.dtype,
+                                shape, shards, optimizer, initializer, v.wire_dtype,
+                                v.nonfinite, v.metric, lifecycle);
+}
+
+bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
+{
+    if (v == nullptr || v->kind() > wire::Kind_MAX || is_too_long(v->name()) ||
+        v->shape() == nullptr || v->shape()->size() == 0 ||
+        v->shape()->size() > COXI_WIRE_RANK_MAX || !is_aligned<uint64_t>(v->shape())) {
+        return false;
+    }
+    *ret = {};
+    ret->id = v->id();
+    ret->name = text(v->name());
+    ret->kind = static_cast<enum coxi_kind>(v->kind());
+    ret->dtype = v->dtype();
+    ret->rank = v->shape()->size();
+    for (uint32_t i = 0; i < ret->rank; i++) {
+        ret->shape[i] = v->shape()->Get(i);
+    }
+    if (!take_array(v->shards(), &ret->shards, &ret->n_shards)) {
+        return false;
+    }
+    decode_optimizer(v->optimizer(), &ret->optimizer);
+    if (v->initializer() != nullptr) {
+        ret->initializer = {v->initializer()->kind(), v->initializer()->a(),
+                            v->initializer()->b(), v->initializer()->seed()};
+    }
+    ret->wire_dtype = v->wire_dtype();
+    ret->nonfinite = v->nonfinite();
+    ret->metric = v->metric();
+    const wire::Lifecycle *l = v->lifecycle();
+    if (l != nullptr) {
+        ret->lifecycle = {l->admit_count(), l->admit_probability(), l->evict_age(),
+                          l->evict_count(), l->evict_count_age(),   l->rows_max()};
+    }
+    return true;
+}
+
+} // namespace
+
+#endif
