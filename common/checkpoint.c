@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/backlog.h"
 #include "common/error.h"
 #include "common/file.h"
 
@@ -147,6 +148,25 @@ static int open_shards(struct coxi_opening *opening)
     return r;
 }
 
+/* ---- the backlog */
+
+static int check_backlog(struct coxi_opening *opening)
+{
+    const struct coxi_checkpoint *checkpoint = opening->checkpoint;
+    const struct coxi_manifest_shard *backlog = &checkpoint->manifest->backlog;
+    struct coxi_backlog_file *file = NULL;
+    char path[PATH_MAX];
+    if (backlog->bytes == 0 || opening->depth != COXI_CHECKPOINT_CHECKED) {
+        return 0;
+    }
+    int r = coxi_path(path, "%s/%s", checkpoint->path, backlog->file);
+    if (r == 0) {
+        r = coxi_backlog_open(path, backlog->bytes, backlog->crc32, &file);
+    }
+    coxi_backlog_close(file);
+    return r != 0 ? coxi_opening_fault(opening, r) : 0;
+}
+
 /* ---- opening and closing */
 
 /* A checkpoint is called by its number: one that lies under another name was moved. */
@@ -184,6 +204,9 @@ static int open_all(struct coxi_opening *opening, const char *path)
         return r; /* nothing else can be looked at */
     }
     r = open_shards(opening);
+    if (r == 0) {
+        r = check_backlog(opening);
+    }
     return r == 0 && opening->code == 0 ? coxi_checkpoint_join(opening) : r;
 }
 

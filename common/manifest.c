@@ -107,6 +107,14 @@ static json_t *shard_json(const struct coxi_manifest_shard *shard)
                      applied_json(&shard->applied));
 }
 
+static json_t *backlog_json(const struct coxi_manifest_shard *backlog)
+{
+    return backlog->bytes == 0 ? json_null()
+                               : json_pack("{s:s, s:I, s:I}", "file", backlog->file,
+                                           "bytes", (json_int_t)backlog->bytes, "crc32",
+                                           (json_int_t)backlog->crc32);
+}
+
 static json_t *optimizer_json(const struct coxi_optimizer *o)
 {
     const struct coxi_schedule *s = &o->schedule;
@@ -177,11 +185,13 @@ static char *manifest_text(const struct coxi_manifest *m)
         }
     }
     json_t *root = json_pack(
-        "{s:i, s:o, s:I, s:I, s:f, s:b, s:I, s:o, s:o}", "format", COXI_MANIFEST_FORMAT,
-        "run", hex(m->session.run), "generation", (json_int_t)m->session.generation,
-        "checkpoint", (json_int_t)m->number, "time", m->time_s, "final", m->final,
-        "next_closure", (json_int_t)m->next_closure, "shards", shards, "variables",
-        variables);
+        "{s:i, s:o, s:I, s:I, s:f, s:b, s:I, s:{s:I, s:o}, s:o, s:o, s:o}", "format",
+        COXI_MANIFEST_FORMAT, "run", hex(m->session.run), "generation",
+        (json_int_t)m->session.generation, "checkpoint", (json_int_t)m->number, "time",
+        m->time_s, "final", m->final, "next_closure", (json_int_t)m->next_closure,
+        "progress", "closure", (json_int_t)m->progress.closure, "cursor",
+        hex(m->progress.cursor), "backlog", backlog_json(&m->backlog), "shards", shards,
+        "variables", variables);
     char *text = json_dumps(root, JSON_INDENT(1));
     json_decref(root);
     char *sealed = text != NULL ? coxi_manifest_seal(text) : NULL;
@@ -318,17 +328,37 @@ static bool read_applied(const json_t *in, struct coxi_applied_list *list)
     return true;
 }
 
-static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
+/* A file of the checkpoint. */
+static bool read_file(const json_t *in, struct coxi_manifest_shard *shard)
 {
     const char *file = json_string_value(json_object_get(in, "file"));
     if (file == NULL || strlen(file) >= sizeof(shard->file) ||
         strchr(file, '/') != NULL || file[0] == '.' || file[0] == '\0' ||
-        !get_u64(in, "bytes", &shard->bytes) || !get_u32(in, "crc32", &shard->crc32) ||
-        !get_u64(in, "watermark", &shard->applied.watermark)) {
+        !get_u64(in, "bytes", &shard->bytes) || !get_u32(in, "crc32", &shard->crc32)) {
         return false;
     }
     (void)snprintf(shard->file, sizeof(shard->file), "%s", file);
-    return read_applied(json_object_get(in, "applied"), &shard->applied);
+    return true;
+}
+
+static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
+{
+    return read_file(in, shard) &&
+           get_u64(in, "watermark", &shard->applied.watermark) &&
+           read_applied(json_object_get(in, "applied"), &shard->applied);
+}
+
+/* What a client goes on with. Manifests of before there was such have neither member: all
+ * that they cover is done. */
+static bool read_progress(const json_t *root, struct coxi_manifest *m)
+{
+    const json_t *progress = json_object_get(root, "progress");
+    const json_t *backlog = json_object_get(root, "backlog");
+    m->progress.closure = m->next_closure > 0 ? m->next_closure - 1 : 0;
+    return (progress == NULL || (get_u64(progress, "closure", &m->progress.closure) &&
+                                 get_hex(progress, "cursor", &m->progress.cursor))) &&
+           (backlog == NULL || json_is_null(backlog) ||
+            (read_file(backlog, &m->backlog) && m->backlog.bytes > 0));
 }
 
 static bool read_optimizer(const json_t *in, struct coxi_optimizer *o)
@@ -477,6 +507,9 @@ static const char *read_root(const json_t *root, struct coxi_manifest *m)
     }
     m->time_s = json_number_value(json_object_get(root, "time"));
     m->final = json_is_true(json_object_get(root, "final"));
+    if (!read_progress(root, m)) {
+        return "its progress or backlog is malformed";
+    }
     if (!read_shards(json_object_get(root, "shards"), m)) {
         return "its list of shards is malformed";
     }

@@ -2,6 +2,7 @@
  * Checkpoints as directories:
  *
  *   <dir>/ckpt-<n>/ps-<i>-of-<m>.safetensors    what each ps held (ps/snapshot.c)
+ *   <dir>/ckpt-<n>/backlog.safetensors          what not all of them had (common/backlog.h)
  *   <dir>/ckpt-<n>/manifest.json                what belongs together, with crc32s
  *   <dir>/LATEST                                "ckpt-<n>\n"
  *
@@ -23,11 +24,22 @@ struct coxi_manifest_shard {
     struct coxi_applied_list applied;
 };
 
+/* The highest closure that any ps had, and the `cursor` of the highest call up to it: where
+ * a client goes on that is started again. */
+struct coxi_manifest_progress {
+    uint64_t closure;
+    uint64_t cursor;
+};
+
 struct coxi_manifest {
     struct coxi_session session; /* token: not kept */
     uint64_t number;
     uint64_t next_closure; /* ids given out up to the last shard's moment, plus 1 */
-    double time_s;         /* since 1970 */
+    struct coxi_manifest_progress progress;
+    struct coxi_manifest_shard
+        backlog;   /* a file without an applied set; bytes 0: there is
+                                           none, for nothing has to be done again */
+    double time_s; /* since 1970 */
     bool final;
     struct coxi_manifest_shard *shards; /* by ps */
     uint32_t n_shards;

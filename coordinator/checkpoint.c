@@ -3,8 +3,9 @@
  * together (common/manifest.h has the layout on disk). Nothing of a failed one is left.
  * Then old ones are deleted (common/checkpoints.h).
  *
- * What is in a checkpoint are the variables that there were when it began: one that is
- * created meanwhile may be in the shards of some ps and not in those of others.
+ * What is in a checkpoint are the variables that there are. Where one is created while it is
+ * written, it may be in the shards of some ps and not in those of others: then it is written
+ * again.
  */
 #include "coordinator/checkpoint.h"
 
@@ -20,6 +21,7 @@
 #include "common/file.h"
 #include "common/manifest.h"
 #include "common/sync.h"
+#include "coordinator/generation.h"
 #include "coordinator/recovery.h"
 #include "coordinator/trigger.h"
 
@@ -38,38 +40,15 @@ static int try_write(const char *dir)
     return r;
 }
 
-/* It has a LATEST, or (who wrote it died before that) a checkpoint without one. */
-static bool is_used(const char *dir)
-{
-    struct coxi_listed *all = NULL;
-    size_t n = 0;
-    uint64_t number;
-    bool used = coxi_latest_read(dir, &number) != COX_ENOENT ||
-                coxi_checkpoints_list(dir, &all, &n) != 0;
-    for (size_t i = 0; i < n; i++) {
-        used = used || !all[i].unfinished;
-    }
-    free(all);
-    return used;
-}
-
 int coxi_checkpoint_prepare(const char *dir, char **ret)
 {
     int r = coxi_directory_make(dir);
     if (r == 0) {
         r = try_write(dir);
     }
-    if (r == 0 && is_used(dir)) {
-        r = coxi_error(
-            COX_EEXIST,
-            "%s holds checkpoints of another run: choose a directory of this "
-            "run's own",
-            dir);
-    }
     if (r != 0) {
         return coxi_error(r, "checkpoint directory: %s", coxi_error_text());
     }
-    coxi_checkpoints_remove_unfinished(dir);
     char *path = realpath(dir, NULL);
     if (path == NULL) {
         return coxi_error_errno(COX_EIO, "cannot find %s", dir);
@@ -150,18 +129,43 @@ static void describe(struct cox_coordinator *c, struct coxi_manifest *manifest)
     coxi_unlock(&c->lock);
 }
 
+/* True where there are more variables than were listed: closures that use those may have
+ * reached some ps before their moment. */
+static bool has_more_variables(struct cox_coordinator *c,
+                               const struct coxi_manifest *manifest)
+{
+    coxi_lock(&c->lock);
+    bool more = false;
+    for (uint32_t i = 0; i < c->n_entries; i++) {
+        bool listed = i < manifest->n_variables && manifest->variables[i] != NULL;
+        more = more || (c->entries[i]->made && !listed);
+    }
+    coxi_unlock(&c->lock);
+    return more;
+}
+
 static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
+                            const struct coxi_recovery_mark *mark,
                             struct coxi_manifest *manifest)
 {
     int r = list_variables(c, manifest);
     if (r == 0) {
         r = write_shards(c, temporary, manifest);
     }
+    if (r == 0 && has_more_variables(c, manifest)) {
+        return coxi_error(COX_EAGAIN,
+                          "variables were created while checkpoint %" PRIu64
+                          " was written: take it again",
+                          manifest->number);
+    }
+    if (r == 0) {
+        r = coxi_recovery_backlog(c, temporary, mark, manifest);
+    }
     if (r == 0) {
         describe(c, manifest);
         r = coxi_manifest_write(manifest, temporary);
     }
-    return r;
+    return r == 0 ? coxi_generation_check(c->checkpoint_dir, &c->session) : r;
 }
 
 /* Its final name, and LATEST; on failure it has neither. */
@@ -212,7 +216,7 @@ static int save(struct cox_coordinator *c, bool final, uint64_t *ret_number)
         r = coxi_directory_make(temporary);
     }
     if (r == 0) {
-        r = write_checkpoint(c, temporary, &manifest);
+        r = write_checkpoint(c, temporary, &mark, &manifest);
     }
     if (r == 0) {
         r = publish(c->checkpoint_dir, temporary, manifest.number);
@@ -241,7 +245,9 @@ int coxi_checkpoint_write(struct cox_coordinator *c, bool final, uint64_t *ret_n
         return r;
     }
     coxi_lock(&c->checkpoint_lock);
-    r = save(c, final, ret_number);
+    do {
+        r = save(c, final, ret_number);
+    } while (r == COX_EAGAIN); /* as often as variables are created meanwhile */
     if (r == 0 && retention.keep > 0) {
         /* What cannot be deleted now (it is being read) is tried again the next time. */
         (void)coxi_checkpoints_prune(c->checkpoint_dir, &retention, false, NULL, NULL);

@@ -9,8 +9,7 @@ struct cox_coordinator;
 
 /*
  * Makes the directory if it is missing, and sees that files can be written there. *ret:
- * its absolute path, for free(). COX_EIO; COX_EEXIST: another run's checkpoints are in
- * it.
+ * its absolute path, for free(). COX_EIO.
  */
 int coxi_checkpoint_prepare(const char *dir, char **ret);
 

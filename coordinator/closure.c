@@ -15,6 +15,7 @@
 #include "common/sync.h"
 #include "coordinator/inputs.h"
 #include "coordinator/recovery.h"
+#include "coordinator/resume.h"
 
 const char *cox_strerror(int code)
 {
@@ -181,6 +182,7 @@ static bool is_full(const struct cox_coordinator *c)
 static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
 {
     struct timespec never = coxi_deadline(-1);
+    (void)coxi_resume_go_on(c);
     for (;;) {
         int r = report_error(c, &never);
         if (r == 0) {
@@ -328,6 +330,7 @@ static int closure_new(struct cox_coordinator *c, struct cox_function *function,
     f->priority = (int8_t)known.priority;
     f->only_worker = known.only_worker;
     f->timeout_ms = coxi_call_timeout(c, &known);
+    f->cursor = known.cursor;
     f->inputs = inputs;
     f->state = inputs != NULL ? COXI_WAITING : COXI_QUEUED;
     *ret = f;
@@ -385,6 +388,18 @@ int cox_try_schedule(struct cox_coordinator *c, struct cox_function *function,
     return schedule(c, function, call, false, ret);
 }
 
+/* What an older client has left to be run is waited for like the rest. Locked. */
+static int go_on(struct cox_coordinator *c)
+{
+    const struct cox_function *missing = coxi_resume_go_on(c);
+    return missing == NULL
+               ? 0
+               : coxi_error(COX_ENOENT,
+                            "what the checkpoint says is to be run again needs '%s' of "
+                            "module %s: load it first",
+                            missing->name, missing->module->name);
+}
+
 int cox_join(struct cox_coordinator *c, int timeout_ms)
 {
     if (c == NULL) {
@@ -396,6 +411,7 @@ int cox_join(struct cox_coordinator *c, int timeout_ms)
         return r;
     }
     coxi_lock(&c->lock);
+    r = go_on(c);
     while (r == 0) {
         r = report_error(c, &until);
         if (r != 0 || c->n_unsettled == 0) {
@@ -420,7 +436,10 @@ int cox_done(struct cox_coordinator *c)
     }
     struct timespec never = coxi_deadline(-1);
     coxi_lock(&c->lock);
-    int r = report_error(c, &never);
+    int r = go_on(c);
+    if (r == 0) {
+        r = report_error(c, &never);
+    }
     if (r == 0) {
         r = check_alive(c);
     }

@@ -147,37 +147,42 @@ static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v
     return coxi_round_end(&round);
 }
 
-int coxi_content_update(struct cox_coordinator *c, const struct coxi_variable *v,
-                        enum coxi_op op, uint64_t begin, uint64_t count,
-                        const void *data)
+int coxi_content_write(struct cox_coordinator *c, struct cox_future *operation,
+                       const struct coxi_variable *v, enum coxi_op op, uint64_t begin,
+                       uint64_t count, const void *data)
 {
-    struct part *parts;
-    size_t n;
-    struct cox_future *operation;
+    struct part *parts = NULL;
+    size_t n = 0;
     int r = split(v, begin, count, &parts, &n);
-    if (r != 0) {
-        return r;
-    }
     uint32_t *touched = calloc(n + 1, sizeof(*touched));
-    r = touched == NULL ? coxi_error_memory("writing a variable") : 0;
+    if (r == 0 && touched == NULL) {
+        r = coxi_error_memory("writing a variable");
+    }
     for (size_t i = 0; r == 0 && i < n; i++) {
         touched[i] = (uint32_t)parts[i].shard->ps;
     }
     if (r == 0) {
-        r = coxi_operation_begin(c, &operation);
-    }
-    if (r == 0) {
+        coxi_recovery_updated(c, operation->id, v, op, begin, count, data);
         do {
             r = commit_parts(c, v, op, operation->id, parts, n, touched, data);
         } while (again(c, r));
-        if (r == 0) {
-            coxi_recovery_updated(c, operation->id, v, op, begin, count, data);
+        if (r != 0) {
+            coxi_recovery_retracted(c, operation->id);
         }
-        coxi_operation_end(operation);
     }
+    coxi_operation_end(operation);
     free(touched);
     free(parts);
     return r;
+}
+
+int coxi_content_update(struct cox_coordinator *c, const struct coxi_variable *v,
+                        enum coxi_op op, uint64_t begin, uint64_t count,
+                        const void *data)
+{
+    struct cox_future *operation;
+    int r = coxi_operation_begin(c, &operation);
+    return r == 0 ? coxi_content_write(c, operation, v, op, begin, count, data) : r;
 }
 
 int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,

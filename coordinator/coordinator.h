@@ -22,6 +22,8 @@
  *   resource.c  what each worker makes and keeps
  *   recovery.c, recovery_restore.c, recovery_replay.c  a ps that is lost comes back
  *   log.c       what is replayed then
+ *   generation.c  whose the checkpoint directory is;  resume.c  going on where a client
+ *                 before this one ended;  recovery_backlog.c  what a checkpoint says for that
  *   checkpoint.c  writing them;  trigger.c  when nobody calls for it
  *   evaluator.c;  eval_log.c  what evaluators report
  *
@@ -41,6 +43,7 @@
 #include "common/buffer.h"
 #include "common/hash.h"
 #include "common/loop.h"
+#include "common/manifest.h"
 #include "common/message.h"
 #include "common/module.h"
 #include "common/ps_round.h"
@@ -63,6 +66,7 @@ enum {
 
 struct coxi_worker;
 struct coxi_recovery; /* recovery.c */
+struct coxi_resumed;  /* resume.c */
 
 /*
  * A closure, which is also the future that its user holds.
@@ -116,6 +120,7 @@ struct cox_future {
     uint32_t current;          /* that of the one which `worker` has */
     uint32_t only_worker;      /* 1 + index of it; 0: any */
     uint32_t timeout_ms;       /* for an attempt to run; 0: none */
+    uint64_t cursor;           /* its user's own */
     int8_t priority;
     uint8_t losses;
     uint8_t crashes; /* of its process, while it ran; `text` tells them */
@@ -182,7 +187,10 @@ struct coxi_entry {
     struct cox_coordinator *c;
     struct coxi_variable *description; /* without a name where creating it failed */
     bool made;                         /* it can be used; guarded by c->lock */
-    uint64_t created;                  /* the id of the operation that made it */
+    bool
+        found; /* a client before this one has made it, and the program has not asked for
+                   it yet; guarded by c->lock */
+    uint64_t created; /* the id of the operation that made it; 0: a client before */
 };
 
 struct cox_variable {
@@ -250,6 +258,7 @@ struct cox_coordinator {
     bool voids_held;        /* what the ps are to be asked has not left yet */
     size_t n_voiding;       /* closures of which the ps are being asked */
     bool fatal_handled;
+    struct coxi_manifest_progress progress; /* the highest call that is settled */
     bool recalled; /* workers have been told to hand back what has not started */
     bool shutting_down;
 
@@ -297,6 +306,8 @@ struct cox_coordinator {
     struct coxi_trigger trigger;
     int checkpoint_code; /* of the last one that a trigger wrote; guarded by `lock` */
     char checkpoint_text[COXI_TEXT_MAX];
+    struct cox_progress started;     /* from where */
+    struct coxi_resumed *resumed;    /* what an older client has left; NULL: nothing */
     pthread_mutex_t checkpoint_lock; /* guards the next; comes before `lock` */
     uint64_t checkpoint_number;
 };

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/backlog.h"
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/sync.h"
@@ -152,6 +153,42 @@ const void *coxi_inputs_args(const struct cox_future *f, size_t *ret_len)
     return f->inputs->packed.data;
 }
 
+static bool is_over(const struct cox_future *f)
+{
+    return f->state == COXI_DONE_OK || f->state == COXI_FAILED ||
+           f->state == COXI_CANCELLED;
+}
+
+/* What the closure that it hangs on will bring. */
+static int export_pending(const struct coxi_input *input, struct coxi_buffer *ret)
+{
+    struct coxi_backlog_input pending = {.closure = input->source->id};
+    memcpy(pending.name, input->name, sizeof(pending.name));
+    memcpy(pending.result, input->result, sizeof(pending.result));
+    return coxi_buffer_append(ret, &pending, sizeof(pending));
+}
+
+int coxi_inputs_export(struct cox_future *f, struct coxi_buffer *args,
+                       struct coxi_buffer *inputs, size_t *ret_n)
+{
+    size_t len = 0;
+    bool waits = f->inputs != NULL && f->state == COXI_WAITING;
+    const void *packed = waits ? f->args : coxi_inputs_args(f, &len);
+    int r = coxi_buffer_append(args, packed, waits ? f->args_len : len);
+    size_t n = 0;
+    for (size_t i = 0; r == 0 && waits && i < f->inputs->n; i++) {
+        const struct coxi_input *input = &f->inputs->items[i];
+        if (is_over(input->source)) {
+            r = pack_input(input, args);
+        } else {
+            r = export_pending(input, inputs);
+            n++;
+        }
+    }
+    *ret_n = n;
+    return r;
+}
+
 /* ---- waiting. `f` is WAITING, in no list */
 
 /* Its last input is there: it is in line from now on. */
@@ -180,12 +217,6 @@ static void give_up(struct cox_future *f, const struct coxi_input *input)
     } else {
         coxi_closure_fail(f, source->code, text);
     }
-}
-
-static bool is_over(const struct cox_future *f)
-{
-    return f->state == COXI_DONE_OK || f->state == COXI_FAILED ||
-           f->state == COXI_CANCELLED;
 }
 
 void coxi_inputs_wait(struct cox_future *f)

@@ -26,6 +26,14 @@ void coxi_inputs_settled(struct cox_future *f);
 /* Puts in line whose inputs are all there now, and ends whose never will be. Loop. */
 void coxi_inputs_go_on(struct cox_coordinator *c);
 
+/*
+ * The arguments of a call that is not settled, for it to be run by another client: appends the
+ * values that are there to `args`, and to `inputs` a struct coxi_backlog_input for each that is
+ * not; *ret_n of these. Loop, after coxi_inputs_go_on.
+ */
+int coxi_inputs_export(struct cox_future *f, struct coxi_buffer *args,
+                       struct coxi_buffer *inputs, size_t *ret_n);
+
 /* The packed arguments of a closure that is in line, its inputs' results among them. */
 const void *coxi_inputs_args(const struct cox_future *f, size_t *ret_len);
 

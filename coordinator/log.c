@@ -146,6 +146,21 @@ int coxi_log_update(struct coxi_log *log, uint64_t id,
 
 /* ---- forgetting */
 
+void coxi_log_retract(struct coxi_log *log, uint64_t id)
+{
+    coxi_lock(&log->lock);
+    for (size_t i = log->n; i-- > 0;) {
+        struct coxi_log_entry *entry = &log->entries[i];
+        if (entry->id == id && entry->kind == COXI_LOG_UPDATE) {
+            drop(log, entry);
+            *entry = (struct coxi_log_entry){.id = id, .kind = COXI_LOG_BARRED};
+            log->bytes += bytes_of(log, entry);
+            break;
+        }
+    }
+    coxi_unlock(&log->lock);
+}
+
 uint64_t coxi_log_mark(struct coxi_log *log)
 {
     coxi_lock(&log->lock);
@@ -201,6 +216,20 @@ static int by_id(const void *a, const void *b)
     const struct coxi_log_entry *x = *(const struct coxi_log_entry *const *)a;
     const struct coxi_log_entry *y = *(const struct coxi_log_entry *const *)b;
     return x->id < y->id ? -1 : x->id > y->id;
+}
+
+int coxi_log_each_since(struct coxi_log *log, uint64_t mark,
+                        int (*visit)(void *arg, const struct coxi_log_entry *entry),
+                        void *arg)
+{
+    int r = 0;
+    coxi_lock(&log->lock);
+    size_t i = mark > log->n_forgotten ? (size_t)(mark - log->n_forgotten) : 0;
+    for (; r == 0 && i < log->n; i++) {
+        r = visit(arg, &log->entries[i]);
+    }
+    coxi_unlock(&log->lock);
+    return r;
 }
 
 int coxi_log_each(struct coxi_log *log,

@@ -73,6 +73,14 @@ void coxi_log_forget(struct coxi_log *log, uint64_t mark);
 bool coxi_log_is_due(struct coxi_log *log, uint64_t next_id);
 bool coxi_log_is_full(struct coxi_log *log, uint64_t next_id);
 
+/* The update of that id has not come about after all: it must never apply. */
+void coxi_log_retract(struct coxi_log *log, uint64_t id);
+
+/* Calls `visit` for each entry since the mark, in any order, as coxi_log_each does. */
+int coxi_log_each_since(struct coxi_log *log, uint64_t mark,
+                        int (*visit)(void *arg, const struct coxi_log_entry *entry),
+                        void *arg);
+
 /* Calls `visit` for each entry by rising id, until it returns other than 0, which is
  * returned then. `visit` calls nothing of the log's. */
 int coxi_log_each(struct coxi_log *log,

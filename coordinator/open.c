@@ -16,6 +16,7 @@
 #include "coordinator/content.h"
 #include "coordinator/door.h"
 #include "coordinator/recovery.h"
+#include "coordinator/resume.h"
 #include "coordinator/stragglers.h"
 #include "coordinator/trigger.h"
 #include "coordinator/worker.h"
@@ -85,6 +86,9 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
                           "step_timeout_ms is %d and cancel_grace_ms %d: at least 1 "
                           "(or -1 for no step timeout)",
                           o->step_timeout_ms, o->cancel_grace_ms);
+    }
+    if (o->resume != 0 && o->resume != -1) {
+        return coxi_error(COX_EINVAL, "resume is %d: 0, or -1 for never", o->resume);
     }
     if (o->ps_recovery_ms < 1) {
         return coxi_error(COX_EINVAL, "ps_recovery_ms is %d, at least 1",
@@ -257,15 +261,19 @@ static int open_door(struct cox_coordinator *c)
     return r;
 }
 
-static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
+/* The checkpoint directory is ours. */
+static int prepare_directory(struct cox_coordinator *c)
+{
+    int r = coxi_checkpoint_prepare(c->options.checkpoint_dir, &c->checkpoint_dir);
+    return r == 0 ? coxi_resume_claim(c) : r;
+}
+
+/* All that runs here is there, and nothing of it runs yet. */
+static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster)
 {
     int r = 0;
-    uint64_t end_ms = coxi_now_ms() + (uint64_t)c->options.open_timeout_ms;
-    if (c->options.open_timeout_ms < 0) {
-        end_ms = UINT64_MAX;
-    }
     if (c->options.checkpoint_dir != NULL) {
-        r = coxi_checkpoint_prepare(c->options.checkpoint_dir, &c->checkpoint_dir);
+        r = prepare_directory(c);
     }
     if (r == 0 && cluster->local) {
         r = coxi_local_start(cluster, &c->options, &c->local, &c->cluster);
@@ -288,18 +296,31 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     if (r == 0 && c->options.listen != NULL) {
         r = open_door(c);
     }
-    if (r == 0) {
-        r = coxi_trigger_begin(c);
-    }
-    if (r == 0) {
-        r = coxi_loop_start(c->loop, "cox:loop");
-    }
-    if (r == 0) {
-        c->loop_runs = true;
-        r = wait_for_ps(c, end_ms);
-    }
+    return r == 0 ? coxi_trigger_begin(c) : r;
+}
+
+/* The ps are ours, and hold what they are to. */
+static int take_ps(struct cox_coordinator *c, uint64_t end_ms)
+{
+    int r = wait_for_ps(c, end_ms);
     if (r == 0) {
         r = coxi_recovery_start(c);
+    }
+    return r == 0 && c->checkpoint_dir != NULL ? coxi_resume(c) : r;
+}
+
+static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
+{
+    uint64_t end_ms = c->options.open_timeout_ms < 0
+                          ? UINT64_MAX
+                          : coxi_now_ms() + (uint64_t)c->options.open_timeout_ms;
+    int r = prepare(c, cluster);
+    if (r == 0) {
+        r = coxi_loop_start(c->loop, "cox:loop");
+        c->loop_runs = r == 0;
+    }
+    if (r == 0) {
+        r = take_ps(c, end_ms);
     }
     if (r == 0) {
         atomic_store(&c->ps_ready, true);
@@ -409,6 +430,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         coxi_psc_close(c->ps[i]); /* until now it may tell the loop that it is lost */
     }
     coxi_recovery_free(c);
+    coxi_resume_free(c);
     coxi_loop_free(c->loop);
     coxi_door_free(c->door);
     coxi_workers_free(c);

@@ -328,6 +328,9 @@ void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
         return;
     }
     int r = 0;
+    if (f->id > c->progress.closure) {
+        c->progress = (struct coxi_manifest_progress){f->id, f->cursor};
+    }
     if (f->state == COXI_DONE_OK) {
         r = coxi_log_call(rec->log, f, touched, n_touched);
     } else if (f->attempt > 0) {
@@ -406,6 +409,13 @@ void coxi_recovery_updated(struct cox_coordinator *c, uint64_t id,
     free(update);
     if (r != 0) {
         coxi_fatal(c, r, coxi_error_text());
+    }
+}
+
+void coxi_recovery_retracted(struct cox_coordinator *c, uint64_t id)
+{
+    if (c->recovery != NULL) {
+        coxi_log_retract(c->recovery->log, id);
     }
 }
 

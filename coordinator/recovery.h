@@ -16,6 +16,7 @@
 #include "coordinator/coordinator.h"
 
 struct coxi_recovery;
+struct coxi_manifest;
 struct coxi_manifest_shard;
 struct coxi_ending; /* voiding.h */
 
@@ -75,6 +76,15 @@ struct coxi_recovery_mark {
  * in the checkpoint. */
 int coxi_recovery_mark(struct cox_coordinator *c, struct coxi_recovery_mark *ret);
 
+/*
+ * All ps have answered: says in the manifest where a client that is started again is to go on,
+ * and writes what it has to see to before that to a file in directory `dir`. Any thread but
+ * the loop. COX_EIO, COX_ENOMEM.
+ */
+int coxi_recovery_backlog(struct cox_coordinator *c, const char *dir,
+                          const struct coxi_recovery_mark *mark,
+                          struct coxi_manifest *manifest);
+
 /* The checkpoint is durable, in directory `path`: from now on it is restored from, unless
  * a ps has been lost since the mark. Takes the applied sets of the shards then, one for
  * each ps. COX_ENOMEM. */
@@ -85,12 +95,15 @@ int coxi_recovery_base(struct cox_coordinator *c, const char *path,
 /* The log is full: nothing more is taken in until it has a checkpoint. With c->lock. */
 bool coxi_recovery_is_full(const struct cox_coordinator *c);
 
-/* ---- what the client itself does is logged. Any thread; before its operation ends */
+/* ---- what the client itself does is logged. Any thread. What it has created, before its
+ * operation ends; what it is about to write, before any ps is asked to: a checkpoint may catch
+ * some ps with it and others without. `retracted`: it has come to nothing. */
 
 void coxi_recovery_created(struct cox_coordinator *c, uint64_t id,
                            const struct coxi_variable *variable);
 void coxi_recovery_updated(struct cox_coordinator *c, uint64_t id,
                            const struct coxi_variable *variable, enum coxi_op op,
                            uint64_t begin, uint64_t count, const void *data);
+void coxi_recovery_retracted(struct cox_coordinator *c, uint64_t id);
 
 #endif

@@ -4,6 +4,8 @@
  *   recovery.c          the state of each ps, the thread, what others are told
  *   recovery_restore.c  a ps comes back, with what the last checkpoint has of it
  *   recovery_replay.c   what it misses since is done again
+ *   recovery_backlog.c  what a checkpoint says for a client that is started again, which
+ *                       resume.c takes up
  *
  * Unless it says otherwise, what is declared here is for the recovery's own thread.
  */
@@ -79,6 +81,9 @@ void coxi_recovery_on_loop(struct coxi_recovery *rec,
 /* LOST -> OWED; ps `p` has until `end_ms` (coxi_now_ms). COX_EPSLOST, COX_ETIMEDOUT,
  * COX_ECLOSED: not now; or what restoring met. */
 int coxi_recovery_bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms);
+
+/* Gives a ps that was just claimed what the checkpoint has of it. There is one. */
+int coxi_recovery_fill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc);
 
 /* True where ps `p` holds a part of it. */
 bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p);

@@ -62,15 +62,17 @@ static int create_covered(struct coxi_recovery *rec, uint32_t p, struct coxi_psc
     for (uint32_t i = 0; r == 0; i++) {
         coxi_lock(&c->lock);
         const struct coxi_entry *entry = i < c->n_entries ? c->entries[i] : NULL;
-        bool wanted = entry != NULL && entry->made &&
-                      coxi_recovery_is_part(entry->description, p) &&
-                      coxi_applied_list_has(list, entry->created, 0);
+        bool wanted =
+            entry != NULL && entry->made &&
+            coxi_recovery_is_part(entry->description, p) &&
+            (entry->created == 0 || coxi_applied_list_has(list, entry->created, 0));
         coxi_unlock(&c->lock);
         if (entry == NULL) {
             break;
         }
         if (wanted) {
-            r = coxi_recovery_create(rec, psc, entry->description, entry->created);
+            /* Any id will do: the applied set that is restored takes its place. */
+            r = coxi_recovery_create(rec, psc, entry->description, 1 + i);
         }
     }
     return r;
@@ -89,7 +91,7 @@ static int restore(struct coxi_recovery *rec, struct coxi_psc *psc, const char *
     }
     message.restore = (struct coxi_restore){
         .session = rec->c->session,
-        .round = rec->n_losses,
+        .round = 1 + rec->n_losses,
         .path = file,
         .bytes = shard->bytes,
         .crc32 = shard->crc32,
@@ -154,19 +156,22 @@ static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t waterma
     return r;
 }
 
-/* Gives a ps that has nothing what the checkpoint has of it. */
-static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
+int coxi_recovery_fill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 {
     const struct coxi_recovery_base *base =
         &rec->base; /* changed by checkpoints, which wait for us */
+    int r = create_covered(rec, p, psc, &base->shards[p].applied);
+    return r == 0 ? restore(rec, psc, base->path, &base->shards[p]) : r;
+}
+
+/* Gives a ps that has nothing what the checkpoint has of it, and tells it the rest. */
+static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
+{
     struct coxi_applied_list list = {0};
     int r = 0;
-    if (base->path != NULL) {
-        const struct coxi_applied_list *had = &base->shards[p].applied;
-        r = create_covered(rec, p, psc, had);
-        if (r == 0) {
-            r = restore(rec, psc, base->path, &base->shards[p]);
-        }
+    if (rec->base.path != NULL) {
+        const struct coxi_applied_list *had = &rec->base.shards[p].applied;
+        r = coxi_recovery_fill(rec, p, psc);
         if (r == 0) {
             r = coxi_applied_list_copy(had->watermark, had->intervals, had->n_intervals,
                                        had->touched, had->n_touched, &list);

@@ -14,6 +14,7 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/partition.h"
 #include "coordinator/recovery.h"
+#include "coordinator/resume.h"
 #include "coordinator/rules.h"
 
 _Static_assert((int)COX_RANK_MAX == (int)COXI_WIRE_RANK_MAX, "one limit");
@@ -187,10 +188,32 @@ static void announce(struct cox_coordinator *c, struct coxi_entry *entry)
     coxi_loop_wake(c->loop);
 }
 
+/* One that the client before had, and nobody has asked for yet: *ret, or NULL. */
+static int attach(struct cox_coordinator *c, const struct coxi_variable *wanted,
+                  uint32_t n_shards, struct coxi_entry **ret)
+{
+    coxi_lock(&c->lock);
+    struct coxi_entry *entry = find(c, wanted->name);
+    bool found = entry != NULL && entry->found;
+    int r = found ? coxi_resume_match(wanted, n_shards, entry->description) : 0;
+    if (found && r == 0) {
+        entry->found = false;
+    }
+    coxi_unlock(&c->lock);
+    *ret = found ? entry : NULL;
+    return r;
+}
+
 /* The whole way, from what is wanted to what can be used. */
 static int create(struct cox_coordinator *c, struct coxi_variable *wanted,
                   uint32_t n_shards, struct coxi_entry **ret)
 {
+    struct coxi_entry *attached;
+    int r = attach(c, wanted, n_shards, &attached);
+    if (r != 0 || attached != NULL) {
+        *ret = attached;
+        return r;
+    }
     struct coxi_shard *shards = calloc(n_shards + 1, sizeof(*shards));
     struct coxi_entry *entry = calloc(1, sizeof(*entry));
     if (shards == NULL || entry == NULL) {
@@ -200,7 +223,7 @@ static int create(struct cox_coordinator *c, struct coxi_variable *wanted,
     }
     entry->c = c;
     coxi_lock(&c->lock);
-    int r = place(c, wanted, shards, n_shards, entry);
+    r = place(c, wanted, shards, n_shards, entry);
     coxi_unlock(&c->lock);
     free(shards);
     if (r != 0) {

@@ -136,6 +136,10 @@ struct cox_options {
         replay_log_bytes; /* with checkpoint_dir: of what is kept for such a ps, 256
                                   MiB: half full it asks for a checkpoint, full it has
                                   cox_schedule wait for that */
+    int resume; /* where checkpoint_dir has been used before: 0: go on from there (see
+                   cox_progress); -1: COX_EEXIST */
+    uint64_t
+        resume_from; /* the number of the checkpoint to go on from; 0: the newest */
 };
 #define COX_OPTIONS_INIT                                                               \
     {sizeof(struct cox_options),                                                       \
@@ -163,6 +167,8 @@ struct cox_options {
      0,                                                                                \
      0,                                                                                \
      0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
      0}
 
 /*
@@ -172,7 +178,9 @@ struct cox_options {
  * min_workers is 0, when the ps are. COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION, COX_ECONFLICT (another daemon
  * is at an address), COX_EBUSY (a ps serves another run): the text names the daemon.
  * COX_EIO: the checkpoint directory cannot be written, or a local cluster not be
- * started. COX_EEXIST: the directory has checkpoints of another run. COX_EADDRESS:
+ * started. COX_EEXIST: the directory has been used, and options.resume is -1. COX_EFENCED:
+ * other clients use it. COX_ECONFLICT, COX_ECHECKSUM, COX_EFORMAT: its newest checkpoint cannot
+ * be gone on from; the text names the next older one that is complete. COX_EADDRESS:
  * `listen` is no address, is in use, or can be reached from other hosts.
  */
 COX_API int cox_open(const struct cox_cluster *cluster,
@@ -343,8 +351,10 @@ struct cox_call {
     const struct cox_input *inputs; /* more arguments, behind `args` */
     size_t n_inputs;                /* at most 64 together */
     int timeout_ms; /* for the step to run; 0: the options' step_timeout_ms; -1: none */
+    uint64_t
+        cursor; /* the program's own: where it goes on behind this call (cox_progress) */
 };
-#define COX_CALL_INIT {sizeof(struct cox_call), NULL, 0, 0, 0, NULL, 0, 0}
+#define COX_CALL_INIT {sizeof(struct cox_call), NULL, 0, 0, 0, NULL, 0, 0, 0}
 
 /*
  * Puts a closure (one call of `function`) in the queue; workers take them in order of
@@ -497,6 +507,33 @@ COX_API int cox_checkpoint_save(struct cox_coordinator *c,
 /* Why the last checkpoint that was written by a trigger (options.checkpoint_every_...) has
  * failed; 0: it has not. The next one is tried when it is due. */
 COX_API int cox_checkpoint_error(struct cox_coordinator *c);
+
+/*
+ * Where to go on. A program that is started again with the checkpoint directory that it had
+ * goes on from the newest checkpoint there: cox_open sets every ps back to it, whatever they
+ * hold by then, and nothing that the client before scheduled counts any more. `cursor` is that
+ * of the last call whose updates the checkpoint has; what comes after it has to be scheduled
+ * again. What of the calls before it the checkpoint lacks is run again by itself, as soon as
+ * the program schedules or joins something: by then it has to have loaded the modules, and made
+ * the resources, that it had. Creating a variable, table or metric attaches to the one that
+ * there is; where that was specified in another way: COX_ECONFLICT. Futures do not outlive
+ * their client.
+ */
+struct cox_progress {
+    size_t size;
+    uint64_t
+        generation; /* how often the run's client has been started; without a checkpoint
+                            directory 1 */
+    uint64_t
+        checkpoint;   /* the one that cox_open went on from; 0: none, it begins anew */
+    uint64_t closure; /* the highest id that it covers; 0: none */
+    uint64_t cursor;  /* of the last call that it covers; 0: none, or it had none */
+    uint64_t rerun;   /* calls up to there that are run again */
+};
+#define COX_PROGRESS_INIT {sizeof(struct cox_progress), 0, 0, 0, 0, 0}
+
+/* As of cox_open; it does not change. */
+COX_API int cox_progress(const struct cox_coordinator *c, struct cox_progress *ret);
 
 /* ---- statistics */
 

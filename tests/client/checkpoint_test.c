@@ -89,12 +89,14 @@ TEST(checkpoint_without_a_directory_says_what_to_set)
     crew_close(&crew);
 }
 
-static void assert_open_refused(const char *dir, int code, const char *named)
+static void assert_open_refused(const char *dir, int resume, int code,
+                                const char *named)
 {
     struct cox_cluster *cluster;
     struct cox_coordinator *c = NULL;
     struct cox_options options = COX_OPTIONS_INIT;
     options.checkpoint_dir = dir;
+    options.resume = resume;
     options.bin_dir = coxi_test_bin();
     assert_code(0, cox_cluster_local(1, 1, &cluster));
     assert_code(code, cox_open(cluster, &options, &c));
@@ -107,10 +109,10 @@ TEST(checkpoint_directory_that_cannot_be_written_is_refused_at_open)
 {
     char *file = coxi_test_path("file");
     coxi_test_write(file, "x", 1);
-    assert_open_refused(file, COX_EIO, file);
+    assert_open_refused(file, 0, COX_EIO, file);
     char *below = coxi_test_path("file/below");
-    assert_open_refused(below, COX_EIO, below);
-    assert_open_refused("/proc/coxswain", COX_EIO, "/proc/coxswain");
+    assert_open_refused(below, 0, COX_EIO, below);
+    assert_open_refused("/proc/coxswain", 0, COX_EIO, "/proc/coxswain");
 }
 
 static size_t count_entries(const char *dir)
@@ -125,17 +127,17 @@ static size_t count_entries(const char *dir)
     return n - 2;
 }
 
-TEST(checkpoint_directory_of_another_run_is_refused)
+TEST(checkpoint_directory_that_was_used_is_refused_where_nothing_is_to_go_on)
 {
     struct crew crew;
     char *dir = coxi_test_path("ckpt");
     open_at(&crew, dir, NULL);
     (void)save(&crew, 0);
     crew_close(&crew);
-    assert_open_refused(dir, COX_EEXIST, dir);
+    assert_open_refused(dir, -1, COX_EEXIST, dir);
     /* Nor where that run's client died before it could name it the latest. */
     assert_int_equal(0, unlink(coxi_test_path("ckpt/LATEST")));
-    assert_open_refused(dir, COX_EEXIST, dir);
+    assert_open_refused(dir, -1, COX_EEXIST, dir);
 }
 
 TEST(what_a_client_left_unfinished_is_removed_by_the_next)
@@ -146,8 +148,8 @@ TEST(what_a_client_left_unfinished_is_removed_by_the_next)
     assert_int_equal(0, mkdir(coxi_test_path("ckpt/ckpt-1.tmp"), 0700));
     coxi_test_write(coxi_test_path("ckpt/ckpt-1.tmp/x"), "x", 1);
     open_at(&crew, dir, NULL);
-    assert_int_equal(0, count_entries(dir));
-    assert_int_equal(1, save(&crew, 0));
+    assert_int_equal(1, count_entries(dir)); /* whose it is */
+    assert_int_equal(2, save(&crew, 0));     /* nobody else's number */
     crew_close(&crew);
 }
 
@@ -166,7 +168,8 @@ TEST(checkpoint_that_fails_leaves_nothing_and_the_next_one_works)
     assert_code(COX_EIO, cox_checkpoint_save(crew.c, NULL, &number));
     assert_error_names("ckpt-2");
     assert_int_equal(9, number);
-    assert_int_equal(3, count_entries(dir)); /* ckpt-1, LATEST and what is in the way */
+    /* ckpt-1, LATEST, whose it is, and what is in the way */
+    assert_int_equal(4, count_entries(dir));
     assert_int_equal(3, save(&crew, 0));
     crew_schedule(&crew, crew_function(&crew, "count"), 10, 1);
     assert_code(0, cox_join(crew.c, -1));

@@ -1,0 +1,310 @@
+/* A client that is started again with its checkpoint directory goes on from there. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/client/yard.h"
+#include "tests/test.h"
+
+enum { N_PS = 2 };
+
+static struct cox_options options_for(const char *dir)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = dir;
+    return options;
+}
+
+static struct cox_progress progress_of(const struct crew *crew)
+{
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    assert_code(0, cox_progress(crew->c, &progress));
+    return progress;
+}
+
+/* Calls of `function` with the argument n, and with the cursors from `first` on. */
+static void schedule_from(struct crew *crew, const char *function, int64_t n,
+                          uint64_t first, uint64_t count)
+{
+    struct cox_value arg = COX_SCALAR("n", COX_I64, &n);
+    struct cox_call call = COX_CALL_INIT;
+    call.args = &arg;
+    call.n_args = 1;
+    for (uint64_t i = 0; i < count; i++) {
+        call.cursor = first + i;
+        assert_code(0,
+                    cox_schedule(crew->c, crew_function(crew, function), &call, NULL));
+    }
+}
+
+/* ---- a local cluster, which ends with its client */
+
+static void open_counting(struct crew *crew, struct cox_variable *counters[N_PS])
+{
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    crew_open(crew, N_PS, 2, "counter", &options);
+    counters[0] = crew_counter(crew, "c0");
+    counters[1] = crew_counter(crew, "c1");
+}
+
+static void assert_counters(struct crew *crew,
+                            struct cox_variable *const counters[N_PS], int64_t a,
+                            int64_t b)
+{
+    assert_int_equal(a, crew_read(crew, counters[0]));
+    assert_int_equal(b, crew_read(crew, counters[1]));
+}
+
+TEST(a_client_goes_on_from_its_newest_checkpoint)
+{
+    struct crew crew;
+    struct cox_variable *counters[N_PS];
+    const int64_t seven = 7;
+    uint64_t number = 0;
+    open_counting(&crew, counters);
+    uint64_t run = cox_run_id(crew.c);
+    struct cox_progress progress = progress_of(&crew);
+    assert_int_equal(1, progress.generation);
+    assert_int_equal(0, progress.checkpoint);
+    assert_int_equal(0, progress.cursor);
+    schedule_from(&crew, "count", N_PS, 1, 100);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_code(0, cox_variable_add(crew.c, counters[1], &seven, sizeof(seven)));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    schedule_from(&crew, "count", N_PS, 101, 50); /* nobody will know of these */
+    assert_code(0, cox_join(crew.c, -1));
+    crew_close(&crew);
+
+    open_counting(&crew, counters);
+    progress = progress_of(&crew);
+    assert_true(run == cox_run_id(crew.c));
+    assert_int_equal(2, progress.generation);
+    assert_int_equal(1, progress.checkpoint);
+    assert_int_equal(100, progress.cursor);
+    assert_int_equal(0, progress.rerun);
+    assert_counters(&crew, counters, 100, 107);
+    schedule_from(&crew, "count", N_PS, 101, 50);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_counters(&crew, counters, 150, 157);
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, &number));
+    assert_int_equal(2, number);
+    crew_close(&crew);
+
+    open_counting(&crew, counters);
+    progress = progress_of(&crew);
+    assert_int_equal(3, progress.generation);
+    assert_int_equal(150, progress.cursor);
+    assert_counters(&crew, counters, 150, 157);
+    crew_close(&crew);
+}
+
+TEST(a_client_that_had_no_checkpoint_yet_begins_anew)
+{
+    struct crew crew;
+    struct cox_variable *counters[N_PS];
+    open_counting(&crew, counters);
+    uint64_t run = cox_run_id(crew.c);
+    schedule_from(&crew, "count", N_PS, 1, 10);
+    assert_code(0, cox_join(crew.c, -1));
+    crew_close(&crew);
+    open_counting(&crew, counters);
+    assert_true(run == cox_run_id(crew.c));
+    assert_int_equal(2, progress_of(&crew).generation);
+    assert_int_equal(0, progress_of(&crew).checkpoint);
+    assert_counters(&crew, counters, 0, 0);
+    crew_close(&crew);
+}
+
+TEST(a_client_may_go_on_from_an_older_checkpoint)
+{
+    struct crew crew;
+    struct cox_variable *counters[N_PS];
+    uint64_t number = 0;
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    open_counting(&crew, counters);
+    for (uint64_t i = 0; i < 3; i++) {
+        schedule_from(&crew, "count", N_PS, 1 + i * 10, 10);
+        assert_code(0, cox_join(crew.c, -1));
+        assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    }
+    crew_close(&crew);
+    options.resume_from = 2;
+    crew_open(&crew, N_PS, 2, "counter", &options);
+    counters[0] = crew_counter(&crew, "c0");
+    counters[1] = crew_counter(&crew, "c1");
+    assert_int_equal(2, progress_of(&crew).checkpoint);
+    assert_int_equal(20, progress_of(&crew).cursor);
+    assert_counters(&crew, counters, 20, 20);
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, &number));
+    assert_int_equal(4, number);
+    crew_close(&crew);
+}
+
+TEST(a_variable_attaches_if_it_is_the_same)
+{
+    struct crew crew;
+    struct cox_variable *counters[N_PS];
+    struct cox_variable *found;
+    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+    open_counting(&crew, counters);
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_close(&crew);
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    crew_open(&crew, N_PS, 1, "counter", &options);
+    spec.name = "c0";
+    spec.dtype = COX_I64;
+    spec.rank = 1;
+    spec.shape[0] = 2;
+    assert_code(COX_ECONFLICT, cox_variable_create(crew.c, &spec, &found));
+    assert_error_names("'c0'");
+    spec.shape[0] = 1;
+    assert_code(0, cox_variable_get(crew.c, "c1", &found));
+    assert_code(0, cox_variable_create(crew.c, &spec, &counters[0]));
+    assert_code(COX_EEXIST, cox_variable_create(crew.c, &spec, &found));
+    spec.name = "new";
+    assert_code(0, cox_variable_create(crew.c, &spec, &found));
+    crew_close(&crew);
+}
+
+TEST(a_directory_of_another_number_of_ps_is_refused)
+{
+    struct crew crew;
+    struct cox_variable *counters[N_PS];
+    struct cox_cluster *cluster;
+    struct cox_coordinator *c;
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    open_counting(&crew, counters);
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_close(&crew);
+    assert_code(0, cox_cluster_local(N_PS + 1, 1, &cluster));
+    assert_code(COX_ECONFLICT, cox_open(cluster, &options, &c));
+    assert_error_names("is of 2 ps");
+    options.resume = -1;
+    assert_code(COX_EEXIST, cox_open(cluster, &options, &c));
+    cox_cluster_free(cluster);
+}
+
+/* ---- what was under way when the checkpoint was written */
+
+static int64_t order_of(struct cox_future *future)
+{
+    struct cox_value value;
+    assert_code(0, cox_future_wait(future, 10000));
+    assert_code(0, cox_future_result(future, "order", &value));
+    return *(const int64_t *)value.data;
+}
+
+TEST(what_was_under_way_is_run_again_when_the_program_goes_on)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_future *futures[2];
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    crew_open(&crew, N_PS, 2, "hold", &options);
+    struct cox_variable *c0 = crew_counter(&crew, "c0");
+    crew_hold(&hold, &crew, "hold_and_count", false);
+    crew_hold_wait(&hold);
+    /* Takes the result of one that is done, and waits for one that is not. */
+    struct cox_function *number_off = crew_function(&crew, "number_off");
+    assert_code(0, cox_schedule(crew.c, number_off, NULL, &futures[0]));
+    assert_int_equal(0, order_of(futures[0]));
+    assert_code(0, cox_schedule(crew.c, number_off, NULL, &futures[1]));
+    assert_int_equal(1, order_of(futures[1]));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_hold_end(&hold);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(3, crew_read(&crew, c0));
+    cox_future_free(futures[0]);
+    cox_future_free(futures[1]);
+    crew_close(&crew);
+
+    struct cox_cluster *cluster;
+    assert_code(0, cox_cluster_local(N_PS, 2, &cluster));
+    assert_code(0, cox_open(cluster, &options, &crew.c));
+    cox_cluster_free(cluster);
+    assert_int_equal(1, progress_of(&crew).rerun);
+    c0 = crew_counter(&crew, "c0");
+    assert_int_equal(2, crew_read(&crew, c0)); /* its function is not here yet */
+    assert_code(COX_ENOENT, cox_join(crew.c, -1));
+    assert_error_names("'hold_and_count'");
+    assert_code(0, cox_module_load(crew.c, coxi_test_module("hold"), &crew.module));
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(3, crew_read(&crew, c0));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_close(&crew);
+
+    crew_open(&crew, N_PS, 2, "hold", &options);
+    assert_int_equal(0, progress_of(&crew).rerun);
+    assert_int_equal(3, crew_read(&crew, crew_counter(&crew, "c0")));
+    crew_close(&crew);
+}
+
+TEST(a_chain_of_calls_that_was_under_way_is_run_again_with_its_results)
+{
+    enum { CHAIN = 5 };
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_future *futures[CHAIN];
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    crew_open(&crew, N_PS, 2, "hold", &options);
+    (void)crew_counter(&crew, "c0");
+    crew_hold_on(&hold, &crew, "straggle", 1, true);
+    crew_hold_wait(&hold);
+    struct cox_input input = {"attempt", hold.future, "attempt"};
+    struct cox_call call = COX_CALL_INIT;
+    call.inputs = &input;
+    call.n_inputs = 1;
+    for (int i = 0; i < CHAIN; i++) {
+        assert_code(
+            0, cox_schedule(crew.c, crew_function(&crew, "echo"), &call, &futures[i]));
+        input.future = futures[i];
+    }
+    /* Its commit makes all of these lower than the highest that any ps has. */
+    schedule_from(&crew, "number_off", 0, 1, 1);
+    struct cox_stats stats = COX_STATS_INIT;
+    do {
+        assert_code(0, cox_stats(crew.c, &stats));
+    } while (stats.done == 0);
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_hold_end(&hold);
+    for (int i = 0; i < CHAIN; i++) {
+        cox_future_free(futures[i]);
+    }
+    cox_future_free(hold.future);
+    crew_close(&crew);
+
+    crew_open(&crew, N_PS, 2, "hold", &options);
+    assert_int_equal(1 + CHAIN, progress_of(&crew).rerun);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(2, crew_read(&crew, crew_counter(&crew, "c0")));
+    crew_close(&crew);
+}
+
+/* ---- a ps that goes on while its client is another */
+
+TEST(a_ps_is_set_back_in_place_and_the_client_before_is_fenced_off)
+{
+    struct yard yard;
+    const int64_t seven = 7;
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    options.min_workers = 0;
+    yard_open(&yard, &options);
+    assert_code(0, cox_variable_add(yard.crew.c, yard.counter, &seven, sizeof(seven)));
+    assert_code(0, cox_checkpoint_save(yard.crew.c, NULL, NULL));
+    assert_code(0, cox_variable_add(yard.crew.c, yard.counter, &seven, sizeof(seven)));
+    struct crew old = yard.crew;
+    struct cox_variable *old_counter = yard.counter;
+    char listen[300];
+    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("second"));
+    options.listen = listen;
+    yard_open_client(&yard, &options);
+    assert_int_equal(7, crew_read(&yard.crew, yard.counter));
+    assert_code(COX_EFENCED,
+                cox_variable_add(old.c, old_counter, &seven, sizeof(seven)));
+    assert_code(COX_EFENCED, cox_checkpoint_save(old.c, NULL, NULL));
+    (void)cox_close(old.c, 1000);
+    assert_int_equal(7, crew_read(&yard.crew, yard.counter));
+    assert_code(0, cox_checkpoint_save(yard.crew.c, NULL, NULL));
+    yard_close(&yard);
+}
