@@ -1,99 +1,64 @@
 /*
  * coxswain-chaos: steps that count, on a local cluster, through the public API, while a
- * storm (chaos_storm.c) kills and stops its workers and cuts connections. What the steps have added up to on
- * each ps is then compared with what they were to: exactly once, whatever died.
+ * storm (chaos_storm.c) kills and stops its processes and cuts connections. What the steps
+ * have added up to on each ps is then compared with what they were to: exactly once, whatever
+ * died.
+ *
+ * The client (chaos_client.c) is this process, or, where it is to be killed, too, or its disk
+ * to fail, a child of it, which is started again until it has ended by itself.
  *
  * All that is random comes from --seed, but not when the kernel lets whom run: a seed
  * gives the same steps and the same blows, not the same course.
  *
- * Threads: main is the client; the storm's ends the program if main is stuck. Costs the
- * memory of --in-flight closures.
+ * Threads: main; the storm's, which ends the program if main is stuck.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/chaos.h"
+#include "bench/chaos_client.h"
 #include "common/clock.h"
 #include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
 #include "common/option.h"
-#include "common/rand.h"
 #include "common/sync.h"
-#include "coxswain/coxswain.h"
+#include "coordinator/local.h"
 
 enum {
-    SLICE_MS = 100,     /* between two looks at whether to end early */
-    CLOSE_MS = 5000,    /* for steps that still run at the end */
     PATIENCE_MS = 3000, /* for processes to end once the cluster is closed */
     GRACE_MS = 15000,   /* to end by itself when asked to */
     FUTURES_MAX = 65536,
-    BURST = 250,          /* steps; with --speculate they are joined before the next */
-    STRAGGLE_US = 150000, /* to twice that */
-};
-
-struct config {
-    int64_t seed;
-    int64_t steps;
-    int64_t step_us;
-    int64_t ps;
-    int64_t workers;
-    int64_t slots;
-    int64_t kill_workers_every;
-    int64_t kill_ps_every;
-    int64_t checkpoint_every_ms;
-    int64_t stop_every;
-    int64_t reset_every;
-    int64_t peer_timeout_ms;
-    int64_t in_flight;
-    int64_t deadline_s;
-    double crash_rate;
-    double flush_rate;
-    const char *log_dir;
-    bool results;
-    bool speculate;
-    bool json;
+    ARGS_MAX = 64,
+    BEGINNINGS_MAX = 100, /* of clients that could not begin, one after the other */
+    OUTPUT_MAX = 1 << 16,
 };
 
 struct chaos {
-    struct config config;
+    struct chaos_config config;
+    struct chaos_client client; /* its result is a child's where there is one */
+    char **argv;
     char dir[64];
     char log_dir[PATH_MAX];
     char checkpoint_dir[PATH_MAX];
-    uint64_t checkpoint_ms; /* when the next one is due */
-    uint64_t n_checkpoints;
     struct chaos_storm *storm;
-    struct cox_coordinator *c;
-    struct cox_function *function;
-    struct cox_variable *counters[CHAOS_PS_MAX];
-    struct cox_future **futures; /* a ring of config.in_flight, with --results */
-    uint64_t random;             /* of the plans */
     double started;
-
-    pthread_mutex_t lock; /* guards all below; leaf */
-    const char *doing;
-    uint64_t n_scheduled;
-    uint64_t n_resolved;
-    int64_t expected[CHAOS_PS_MAX];
-    int64_t found[CHAOS_PS_MAX];
-    struct cox_stats stats;
-    struct chaos_storm_counts counts;
-    char error[1024]; /* the first; "": all is well */
+    struct chaos_storm_counts counts; /* guarded by client.lock */
 };
 
 #define NUMBER(name_, field, min_, max_, fallback_, help_)                             \
     {.name = (name_),                                                                  \
      .type = COXI_OPTION_INT,                                                          \
-     .offset = offsetof(struct config, field),                                         \
+     .offset = offsetof(struct chaos_config, field),                                   \
      .min = (min_),                                                                    \
      .max = (max_),                                                                    \
      .fallback = (fallback_),                                                          \
@@ -111,8 +76,18 @@ static const struct coxi_option options[] = {
            "none"),
     NUMBER("kill-ps-every", kill_ps_every, 0, 3600000, "0",
            "ms between two kill -9 of a ps; 0: none"),
+    NUMBER(
+        "kill-client-every", kill_client_every, 0, 3600000, "0",
+        "ms between two kill -9 of the client, which is a process of its own then and "
+        "is started again; 0: none"),
     NUMBER("checkpoint-every-ms", checkpoint_every_ms, 0, 3600000, "0",
            "ms between two checkpoints; 0: none but those that the log asks for"),
+    {.name = "fail-disk",
+     .type = COXI_OPTION_REAL,
+     .offset = offsetof(struct chaos_config, fail_disk),
+     .max = 1,
+     .fallback = "0",
+     .help = "share of the system calls that write checkpoints which fail"},
     NUMBER("stop-every", stop_every, 0, 3600000, "0",
            "ms between two SIGSTOP of a step process; one in eight lasts longer than "
            "--peer-timeout-ms; 0: none"),
@@ -122,24 +97,24 @@ static const struct coxi_option options[] = {
         "none"),
     {.name = "crash-rate",
      .type = COXI_OPTION_REAL,
-     .offset = offsetof(struct config, crash_rate),
+     .offset = offsetof(struct chaos_config, crash_rate),
      .max = 1,
      .fallback = "0",
      .help = "share of the steps whose first attempt crashes"},
     {.name = "flush-rate",
      .type = COXI_OPTION_REAL,
-     .offset = offsetof(struct config, flush_rate),
+     .offset = offsetof(struct chaos_config, flush_rate),
      .max = 1,
      .fallback = "0.25",
      .help = "share of the steps that flush in the middle, and then go on to any ps or "
              "none"},
     {.name = "results",
      .type = COXI_OPTION_FLAG,
-     .offset = offsetof(struct config, results),
+     .offset = offsetof(struct chaos_config, results),
      .help = "steps return a value; every future is held and checked"},
     {.name = "speculate",
      .type = COXI_OPTION_FLAG,
-     .offset = offsetof(struct config, speculate),
+     .offset = offsetof(struct chaos_config, speculate),
      .help = "some first attempts take so long that second ones race them"},
     NUMBER("peer-timeout-ms", peer_timeout_ms, 100, 3600000, "1500",
            "a peer silent for this long is lost"),
@@ -148,11 +123,20 @@ static const struct coxi_option options[] = {
     NUMBER("deadline-s", deadline_s, 1, 86400, "600", "seconds for all of it"),
     {.name = "log-dir",
      .type = COXI_OPTION_STRING,
-     .offset = offsetof(struct config, log_dir),
+     .offset = offsetof(struct chaos_config, log_dir),
      .help = "keep the daemons' logs in this directory"},
+    {.name = "client",
+     .type = COXI_OPTION_FLAG,
+     .offset = offsetof(struct chaos_config, client),
+     .help = "be the client alone, of the cluster in COX_CLUSTER, with "
+             "--checkpoint-dir: what --kill-client-every starts"},
+    {.name = "checkpoint-dir",
+     .type = COXI_OPTION_STRING,
+     .offset = offsetof(struct chaos_config, checkpoint_dir),
+     .help = "with --client: where its checkpoints are"},
     {.name = "json",
      .type = COXI_OPTION_FLAG,
-     .offset = offsetof(struct config, json),
+     .offset = offsetof(struct chaos_config, json),
      .help = "print nothing but the JSON object"},
 };
 
@@ -167,304 +151,7 @@ static const struct coxi_program program = {
     .n_options = sizeof(options) / sizeof(*options),
 };
 
-/* ---- what went wrong */
-
-/* Notes the first error; -1. */
-__attribute__((format(printf, 2, 3))) static int wrong(struct chaos *chaos,
-                                                       const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    coxi_lock(&chaos->lock);
-    if (chaos->error[0] == '\0') {
-        (void)vsnprintf(chaos->error, sizeof(chaos->error), format, args);
-    }
-    coxi_unlock(&chaos->lock);
-    va_end(args);
-    return -1;
-}
-
-static int check(struct chaos *chaos, int code)
-{
-    return code == 0 ? 0 : wrong(chaos, "%s: %s", chaos->doing, cox_error_last());
-}
-
-static void doing(struct chaos *chaos, const char *what)
-{
-    coxi_lock(&chaos->lock);
-    chaos->doing = what;
-    coxi_unlock(&chaos->lock);
-}
-
-/* -1 if it is to end before its time. */
-static int check_storm(struct chaos *chaos)
-{
-    const char *why = chaos_storm_why(chaos->storm);
-    return why == NULL ? 0 : wrong(chaos, "%s: %s", chaos->doing, why);
-}
-
-/* ---- the cluster */
-
-static int open_cluster(struct chaos *chaos)
-{
-    const struct config *config = &chaos->config;
-    struct cox_options o = COX_OPTIONS_INIT;
-    struct cox_cluster *cluster = NULL;
-    doing(chaos, "opening the cluster");
-    o.log_dir = chaos->log_dir;
-    o.queue_max = (uint32_t)config->in_flight;
-    o.worker_slots = (uint32_t)config->slots;
-    o.min_workers = (uint32_t)config->workers;
-    o.peer_timeout_ms = (int)config->peer_timeout_ms;
-    o.speculate = config->speculate ? 1 : -1;
-    if (config->kill_ps_every > 0 || config->checkpoint_every_ms > 0) {
-        o.checkpoint_dir = chaos->checkpoint_dir;
-    }
-    int r = cox_cluster_local((int)config->ps, (int)config->workers, &cluster);
-    if (r == 0) {
-        r = cox_open(cluster, &o, &chaos->c);
-    }
-    cox_cluster_free(cluster);
-    return check(chaos, r);
-}
-
-/* A counter on each ps: they are placed so that all have as many bytes. */
-static int create_counters(struct chaos *chaos)
-{
-    int r = 0;
-    doing(chaos, "creating the counters");
-    for (int64_t i = 0; r == 0 && i < chaos->config.ps; i++) {
-        char name[16];
-        struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
-        (void)snprintf(name, sizeof(name), "c%d", (int)i);
-        spec.name = name;
-        spec.dtype = COX_I64;
-        spec.rank = 1;
-        spec.shape[0] = 1;
-        r = cox_variable_create(chaos->c, &spec, &chaos->counters[i]);
-    }
-    return check(chaos, r);
-}
-
-static int load_steps(struct chaos *chaos)
-{
-    char dir[PATH_MAX];
-    char path[PATH_MAX];
-    struct cox_module *module;
-    doing(chaos, "loading chaos_steps.so");
-    int r = coxi_program_directory(dir);
-    if (r == 0) {
-        r = coxi_path(path, "%s/chaos_steps.so", dir);
-    }
-    if (r == 0) {
-        r = cox_module_load(chaos->c, path, &module);
-    }
-    if (r == 0) {
-        r = cox_function_get(module,
-                             chaos->config.results ? "count_and_return" : "count",
-                             &chaos->function);
-    }
-    return check(chaos, r);
-}
-
-/* ---- the steps */
-
-/* With --speculate steps come in bursts; the last of each straggles, while workers have
- * nothing else to do. */
-static bool ends_burst(const struct chaos *chaos, uint64_t number)
-{
-    return chaos->config.speculate && number % BURST == BURST - 1;
-}
-
-static void make_plan(struct chaos *chaos, int64_t plan[CHAOS_PLAN])
-{
-    const struct config *config = &chaos->config;
-    uint64_t n_subsets = (UINT64_C(1) << config->ps) - 1;
-    uint64_t *random = &chaos->random;
-    plan[CHAOS_NUMBER] = (int64_t)chaos->n_scheduled;
-    plan[CHAOS_MASK] = (int64_t)(1 + coxi_rand(random) % n_subsets);
-    plan[CHAOS_US] = (int64_t)(2 * coxi_rand_unit(random) * (double)config->step_us);
-    plan[CHAOS_BUSY] = coxi_rand(random) % 4 == 0;
-    bool crashes = coxi_rand_unit(random) < config->crash_rate;
-    int64_t how = coxi_rand(random) % 2 == 0 ? CHAOS_CRASH_ABORT : CHAOS_CRASH_NULL;
-    plan[CHAOS_CRASH] = crashes ? how : 0;
-    plan[CHAOS_STRAGGLE_US] = 0;
-    if (ends_burst(chaos, chaos->n_scheduled)) {
-        plan[CHAOS_STRAGGLE_US] =
-            STRAGGLE_US + (int64_t)(coxi_rand(random) % STRAGGLE_US);
-    }
-    plan[CHAOS_FLUSH] = coxi_rand_unit(random) < config->flush_rate;
-    plan[CHAOS_AFTER] =
-        plan[CHAOS_FLUSH] != 0 ? (int64_t)(coxi_rand(random) % (n_subsets + 1)) : 0;
-}
-
-static int schedule_one(struct chaos *chaos, struct cox_future **ret)
-{
-    int64_t plan[CHAOS_PLAN];
-    make_plan(chaos, plan);
-    struct cox_value arg = COX_VECTOR("plan", COX_I64, CHAOS_PLAN, plan);
-    struct cox_call call = COX_CALL_INIT;
-    call.args = &arg;
-    call.n_args = 1;
-    if (cox_schedule(chaos->c, chaos->function, &call, ret) != 0) {
-        return check(chaos, -1);
-    }
-    coxi_lock(&chaos->lock);
-    chaos->n_scheduled++;
-    for (int64_t i = 0; i < chaos->config.ps; i++) {
-        chaos->expected[i] +=
-            (plan[CHAOS_MASK] >> i & 1) + (plan[CHAOS_AFTER] >> i & 1);
-    }
-    coxi_unlock(&chaos->lock);
-    return 0;
-}
-
-/* What the future says, twice: it stays as it is once it is resolved. */
-static int check_result(struct chaos *chaos, struct cox_future *future)
-{
-    for (int i = 0; i < 2; i++) {
-        struct cox_value value;
-        int64_t number = -1;
-        if (cox_future_wait(future, 0) != 0 ||
-            cox_future_result(future, "number", &value) != 0) {
-            return wrong(chaos, "the future of step %llu: %s",
-                         (unsigned long long)chaos->n_resolved, cox_error_last());
-        }
-        if (value.dtype == COX_I64 && value.rank == 0) {
-            memcpy(&number, value.data, sizeof(number));
-        }
-        if (number != (int64_t)chaos->n_resolved) {
-            return wrong(chaos, "the future of step %llu has the number %lld",
-                         (unsigned long long)chaos->n_resolved, (long long)number);
-        }
-    }
-    return 0;
-}
-
-/* Waits for the oldest future, checks it and lets it go. */
-static int resolve_one(struct chaos *chaos)
-{
-    struct cox_future **at =
-        &chaos->futures[chaos->n_resolved % (uint64_t)chaos->config.in_flight];
-    int r = 0;
-    while (r == 0 && cox_future_wait(*at, SLICE_MS) == COX_ETIMEDOUT) {
-        const char *why = chaos_storm_why(chaos->storm);
-        if (why != NULL) {
-            r = wrong(chaos, "%s, and the future of step %llu is not resolved", why,
-                      (unsigned long long)chaos->n_resolved);
-        }
-    }
-    if (r == 0) {
-        r = check_result(chaos, *at);
-    }
-    cox_future_free(*at);
-    *at = NULL;
-    coxi_lock(&chaos->lock);
-    chaos->n_resolved++;
-    coxi_unlock(&chaos->lock);
-    return r;
-}
-
-/* Until all that has been scheduled is settled. */
-static int join(struct chaos *chaos)
-{
-    int r;
-    while ((r = cox_join(chaos->c, SLICE_MS)) != 0) {
-        r = r == COX_ETIMEDOUT ? check_storm(chaos) : check(chaos, r);
-        if (r != 0) {
-            break;
-        }
-    }
-    return r;
-}
-
-/* One that fails since a ps is lost in its middle is none; the next one may be. */
-static void checkpoint_if_due(struct chaos *chaos)
-{
-    uint64_t every_ms = (uint64_t)chaos->config.checkpoint_every_ms;
-    if (every_ms > 0 && coxi_now_ms() >= chaos->checkpoint_ms) {
-        doing(chaos, "taking a checkpoint");
-        chaos->n_checkpoints += cox_checkpoint_save(chaos->c, NULL, NULL) == 0;
-        chaos->checkpoint_ms = coxi_now_ms() + every_ms;
-        doing(chaos, "scheduling steps");
-    }
-}
-
-static int run_steps(struct chaos *chaos)
-{
-    const struct config *config = &chaos->config;
-    uint64_t n = (uint64_t)config->steps;
-    uint64_t held_max = (uint64_t)config->in_flight;
-    int r = 0;
-    doing(chaos, "scheduling steps");
-    while (r == 0 && chaos->n_scheduled < n) {
-        if (config->results && chaos->n_scheduled - chaos->n_resolved == held_max) {
-            r = resolve_one(chaos);
-        }
-        checkpoint_if_due(chaos);
-        r = r != 0 ? r : check_storm(chaos);
-        r = r != 0 ? r
-                   : schedule_one(chaos,
-                                  config->results
-                                      ? &chaos->futures[chaos->n_scheduled % held_max]
-                                      : NULL);
-        if (r == 0 && ends_burst(chaos, chaos->n_scheduled - 1)) {
-            r = join(chaos);
-        }
-    }
-    doing(chaos, "waiting for the futures");
-    while (r == 0 && config->results && chaos->n_resolved < n) {
-        r = resolve_one(chaos);
-    }
-    doing(chaos, "joining");
-    return r != 0 ? r : join(chaos);
-}
-
 /* ---- the end */
-
-/* Statistics and counters; what is found is compared only if every step was run. */
-static void read_counters(struct chaos *chaos, bool complete)
-{
-    struct cox_stats stats = COX_STATS_INIT;
-    int64_t found[CHAOS_PS_MAX] = {0};
-    doing(chaos, "reading the counters");
-    int r = cox_stats(chaos->c, &stats);
-    for (int64_t i = 0; r == 0 && i < chaos->config.ps; i++) {
-        r = cox_variable_read(chaos->c, chaos->counters[i], &found[i],
-                              sizeof(found[i]));
-    }
-    (void)check(chaos, r);
-    coxi_lock(&chaos->lock);
-    chaos->stats = stats;
-    memcpy(chaos->found, found, sizeof(found));
-    coxi_unlock(&chaos->lock);
-    if (r != 0 || !complete) {
-        return;
-    }
-    if (memcmp(found, chaos->expected, sizeof(found)) != 0) {
-        (void)wrong(chaos, "the counters are not what the steps add up to");
-    }
-    if (stats.done != chaos->n_scheduled || stats.failed != 0) {
-        (void)wrong(chaos, "%llu steps are done and %llu have failed",
-                    (unsigned long long)stats.done, (unsigned long long)stats.failed);
-    }
-}
-
-static void close_cluster(struct chaos *chaos)
-{
-    struct chaos_pins pins;
-    chaos_pins_take(&pins);
-    doing(chaos, "closing the cluster");
-    for (int64_t i = 0; chaos->futures != NULL && i < chaos->config.in_flight; i++) {
-        cox_future_free(chaos->futures[i]);
-    }
-    free(chaos->futures);
-    (void)check(chaos, cox_close(chaos->c, CLOSE_MS));
-    size_t n = chaos_pins_end(&pins, PATIENCE_MS);
-    if (n > 0) {
-        (void)wrong(chaos, "%zu processes were left after cox_close", n);
-    }
-}
 
 /* Crashes that supervisors saw: one that is killed with its step process tells
  * nothing. */
@@ -500,44 +187,60 @@ static json_t *numbers(const int64_t *of, int64_t n)
     return array;
 }
 
+/* What came of the steps; under the client's lock. */
+static json_t *result_json(const struct chaos_result *result, int64_t n_ps)
+{
+    const struct cox_stats *stats = &result->stats;
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:b}", "steps",
+                     (json_int_t)result->n_scheduled, "done", (json_int_t)stats->done,
+                     "retries", (json_int_t)stats->put_back, "speculated",
+                     (json_int_t)stats->speculated, "speculation_won",
+                     (json_int_t)stats->speculation_won, "duplicates_refused",
+                     (json_int_t)stats->commits_duplicate, "ps_recovered",
+                     (json_int_t)stats->ps_recovered, "checkpoints",
+                     (json_int_t)result->n_checkpoints, "generation",
+                     (json_int_t)result->progress.generation, "expected",
+                     numbers(result->expected, n_ps), "found",
+                     numbers(result->found, n_ps), "again", (int)result->again);
+}
+
 /* The object, and the exit code. */
 static int report(struct chaos *chaos)
 {
-    const struct config *config = &chaos->config;
+    const struct chaos_config *config = &chaos->config;
+    struct chaos_client *client = &chaos->client;
     double seconds = 1e-9 * (double)coxi_now_ns() - chaos->started;
     uint64_t crashes = count_crashes(chaos);
-    coxi_lock(&chaos->lock);
-    bool ok = chaos->error[0] == '\0';
-    json_t *object = json_pack(
-        "{s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:f,s:b}", "steps",
-        (json_int_t)chaos->n_scheduled, "done", (json_int_t)chaos->stats.done,
-        "kills_worker", (json_int_t)chaos->counts.kills, "stops",
-        (json_int_t)chaos->counts.stops, "resets", (json_int_t)chaos->counts.resets,
-        "kills_ps", (json_int_t)chaos->counts.kills_ps, "kills_client", 0, "crashes",
-        (json_int_t)crashes, "retries", (json_int_t)chaos->stats.put_back, "speculated",
-        (json_int_t)chaos->stats.speculated, "speculation_won",
-        (json_int_t)chaos->stats.speculation_won, "duplicates_refused",
-        (json_int_t)chaos->stats.commits_duplicate, "expected",
-        numbers(chaos->expected, config->ps), "found",
-        numbers(chaos->found, config->ps), "seconds", seconds, "ok", (int)ok);
-    (void)json_object_set_new(object, "seed", json_integer(config->seed));
-    (void)json_object_set_new(object, "ps_recovered",
-                              json_integer((json_int_t)chaos->stats.ps_recovered));
-    (void)json_object_set_new(object, "checkpoints",
-                              json_integer((json_int_t)chaos->n_checkpoints));
+    coxi_lock(&client->lock);
+    const struct chaos_storm_counts *counts = &chaos->counts;
+    bool ok = client->result.error[0] == '\0';
+    json_t *object = result_json(&client->result, config->ps);
+    json_t *storm =
+        json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:I,s:b}", "kills_worker",
+                  (json_int_t)counts->kills, "stops", (json_int_t)counts->stops,
+                  "resets", (json_int_t)counts->resets, "kills_ps",
+                  (json_int_t)counts->kills_ps, "kills_client",
+                  (json_int_t)counts->kills_client, "crashes", (json_int_t)crashes,
+                  "seconds", seconds, "seed", (json_int_t)config->seed, "ok", (int)ok);
+    coxi_unlock(&client->lock);
+    (void)json_object_update(object, storm);
+    json_decref(storm);
     if (!ok) {
-        (void)json_object_set_new(object, "error", json_string(chaos->error));
+        (void)json_object_set_new(object, "error", json_string(client->result.error));
     }
-    coxi_unlock(&chaos->lock);
+    if (!config->client) {
+        (void)json_object_del(object, "again");
+    }
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(4));
     if (!config->json) {
         (void)printf(
-            "%s after %.1f s: %llu steps, %llu kills, %llu of a ps, %llu stops, %llu "
-            "resets, %llu crashes\n",
+            "%s after %.1f s: %llu steps; kills of %llu workers, %llu ps, %llu "
+            "clients; %llu stops, %llu resets, %llu crashes\n",
             ok ? "all counted exactly once" : "NOT ok", seconds,
-            (unsigned long long)chaos->n_scheduled,
+            (unsigned long long)client->result.n_scheduled,
             (unsigned long long)chaos->counts.kills,
             (unsigned long long)chaos->counts.kills_ps,
+            (unsigned long long)chaos->counts.kills_client,
             (unsigned long long)chaos->counts.stops,
             (unsigned long long)chaos->counts.resets, (unsigned long long)crashes);
     }
@@ -545,8 +248,12 @@ static int report(struct chaos *chaos)
     (void)fflush(stdout);
     json_decref(object);
     free(text);
-    return ok ? EXIT_SUCCESS : COXI_EXIT_FAILED;
+    return ok                     ? EXIT_SUCCESS
+           : client->result.again ? COXI_EXIT_AGAIN
+                                  : COXI_EXIT_FAILED;
 }
+
+/* ---- the storm */
 
 /* On the storm's thread: main does not come back, so this ends without it. */
 static void on_stuck(void *arg, const char *why,
@@ -554,13 +261,14 @@ static void on_stuck(void *arg, const char *why,
 {
     struct chaos *chaos = arg;
     static struct chaos_pins pins;
-    coxi_lock(&chaos->lock);
+    coxi_lock(&chaos->client.lock);
     chaos->counts = *counts;
-    coxi_unlock(&chaos->lock);
+    coxi_unlock(&chaos->client.lock);
     chaos_pins_take(&pins);
     (void)chaos_pins_end(&pins, 0);
-    (void)wrong(chaos, "%s, and it hangs while %s (%llu steps scheduled)", why,
-                chaos->doing, (unsigned long long)chaos->n_scheduled);
+    (void)chaos_client_wrong(
+        &chaos->client, "%s, and it hangs while %s (%llu steps scheduled)", why,
+        chaos->client.doing, (unsigned long long)chaos->client.result.n_scheduled);
     (void)report(chaos);
     coxi_directory_remove(chaos->dir);
     _exit(COXI_EXIT_FAILED);
@@ -568,13 +276,14 @@ static void on_stuck(void *arg, const char *why,
 
 static int start_storm(struct chaos *chaos)
 {
-    const struct config *config = &chaos->config;
+    const struct chaos_config *config = &chaos->config;
     struct chaos_storm_options o = {
         .seed = ~(uint64_t)config->seed, /* not the plans' numbers again */
         .n_workers = (uint32_t)config->workers,
         .n_ps = (uint32_t)config->ps,
         .kill_every_ms = (int)config->kill_workers_every,
         .kill_ps_every_ms = (int)config->kill_ps_every,
+        .kill_client_every_ms = (int)config->kill_client_every,
         .stop_every_ms = (int)config->stop_every,
         .reset_every_ms =
             (int)(config->reset_every >= 0 ? config->reset_every
@@ -588,18 +297,197 @@ static int start_storm(struct chaos *chaos)
     return chaos_storm_start(&o, &chaos->storm);
 }
 
+/* ---- a client that is a child */
+
+static int64_t number_of(const json_t *object, const char *key)
+{
+    return (int64_t)json_integer_value(json_object_get(object, key));
+}
+
+/* What a client that has ended by itself has printed. */
+static void take_result(struct chaos *chaos, const char *output)
+{
+    struct chaos_client *client = &chaos->client;
+    struct chaos_result *result = &client->result;
+    uint8_t *text = NULL;
+    size_t len = 0;
+    json_t *object = NULL;
+    if (coxi_file_read(output, OUTPUT_MAX, &text, &len) == 0) {
+        object = json_loadb((const char *)text, len, 0, NULL);
+    }
+    free(text);
+    const char *error = json_string_value(json_object_get(object, "error"));
+    coxi_lock(&client->lock);
+    result->n_scheduled = (uint64_t)number_of(object, "steps");
+    result->n_checkpoints = (uint64_t)number_of(object, "checkpoints");
+    result->progress.generation = (uint64_t)number_of(object, "generation");
+    result->stats.done = (uint64_t)number_of(object, "done");
+    result->stats.put_back = (uint64_t)number_of(object, "retries");
+    result->stats.speculated = (uint64_t)number_of(object, "speculated");
+    result->stats.speculation_won = (uint64_t)number_of(object, "speculation_won");
+    result->stats.commits_duplicate = (uint64_t)number_of(object, "duplicates_refused");
+    result->stats.ps_recovered = (uint64_t)number_of(object, "ps_recovered");
+    for (size_t i = 0; i < CHAOS_PS_MAX; i++) {
+        result->expected[i] = (int64_t)json_integer_value(
+            json_array_get(json_object_get(object, "expected"), i));
+        result->found[i] = (int64_t)json_integer_value(
+            json_array_get(json_object_get(object, "found"), i));
+    }
+    coxi_unlock(&client->lock);
+    if (error != NULL || !json_is_true(json_object_get(object, "ok"))) {
+        (void)chaos_client_wrong(client, "the client: %s",
+                                 error != NULL ? error : "it has printed no result");
+    }
+    json_decref(object);
+}
+
+/* This program again, as the client alone. */
+static int start_client(struct chaos *chaos, const char *output, pid_t *ret)
+{
+    char *argv[ARGS_MAX] = {NULL};
+    char dir[PATH_MAX + 32];
+    char path[PATH_MAX];
+    size_t n = 0;
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t none;
+    int r = coxi_program_directory(dir);
+    if (r == 0) {
+        r = coxi_path(path, "%s/%s", dir, program.name);
+    }
+    if (r != 0) {
+        return chaos_client_wrong(&chaos->client, "%s", coxi_error_text());
+    }
+    for (; n < ARGS_MAX - 4 && chaos->argv[n] != NULL; n++) {
+        argv[n] = chaos->argv[n];
+    }
+    (void)snprintf(dir, sizeof(dir), "--checkpoint-dir=%s", chaos->checkpoint_dir);
+    argv[n++] = dir;
+    argv[n++] = (char[]){"--client"};
+    argv[n++] = (char[]){"--json"};
+    (void)posix_spawn_file_actions_init(&files);
+    (void)posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, output,
+                                           O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    (void)posix_spawnattr_init(&attr);
+    (void)sigemptyset(&none);
+    (void)posix_spawnattr_setsigmask(&attr, &none);
+    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+    int failed = posix_spawn(ret, path, &files, &attr, argv, environ);
+    (void)posix_spawn_file_actions_destroy(&files);
+    (void)posix_spawnattr_destroy(&attr);
+    return failed == 0 ? 0
+                       : chaos_client_wrong(&chaos->client, "cannot start a client");
+}
+
+/* One client after the other, until one has ended by itself. */
+static void run_clients(struct chaos *chaos)
+{
+    char output[PATH_MAX];
+    int status = 0;
+    int n_beginnings = 0;
+    int r = coxi_path(output, "%s/client.json", chaos->dir);
+    while (r == 0 && chaos_storm_why(chaos->storm) == NULL) {
+        pid_t pid = 0;
+        r = start_client(chaos, output, &pid);
+        if (r != 0 || waitpid(pid, &status, 0) != pid) {
+            break;
+        }
+        bool again = WIFEXITED(status) && WEXITSTATUS(status) == COXI_EXIT_AGAIN;
+        bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+        n_beginnings = again ? n_beginnings + 1 : 0;
+        if (!killed && (!again || n_beginnings == BEGINNINGS_MAX)) {
+            take_result(chaos, output);
+            return;
+        }
+    }
+    const char *why = chaos_storm_why(chaos->storm);
+    (void)chaos_client_wrong(&chaos->client, "running clients: %s",
+                             why != NULL ? why : "they cannot be started");
+}
+
+/* Whoever is started from now on has disk errors (chaos_disk.c). */
+static int set_disk_errors(const struct chaos *chaos)
+{
+    char text[PATH_MAX + 64];
+    char dir[PATH_MAX];
+    char path[PATH_MAX];
+    int r = coxi_program_directory(dir);
+    if (r == 0) {
+        r = coxi_path(path, "%s/chaos_disk.so", dir);
+    }
+    (void)snprintf(text, sizeof(text), "%.9f %lld %s", chaos->config.fail_disk,
+                   (long long)chaos->config.seed, chaos->checkpoint_dir);
+    if (r == 0 && (setenv("COX_CHAOS_DISK", text, 1) != 0 ||
+                   setenv("LD_PRELOAD", path, 1) != 0)) {
+        r = coxi_error_memory("the environment");
+    }
+    return r;
+}
+
+/* The cluster is this process's, for clients come and go. */
+static int open_cluster(struct chaos *chaos, struct coxi_local **ret)
+{
+    const struct cox_options o = {.size = sizeof(o),
+                                  .log_dir = chaos->log_dir,
+                                  .worker_slots = (uint32_t)chaos->config.slots,
+                                  .peer_timeout_ms =
+                                      (int)chaos->config.peer_timeout_ms};
+    struct cox_cluster *cluster = NULL;
+    struct cox_cluster *addresses = NULL;
+    int r = chaos->config.fail_disk > 0 ? set_disk_errors(chaos) : 0;
+    if (r == 0) {
+        r = cox_cluster_local((int)chaos->config.ps, (int)chaos->config.workers,
+                              &cluster);
+    }
+    if (r == 0) {
+        r = coxi_local_start(cluster, &o, ret, &addresses);
+    }
+    char *json = r == 0 ? coxi_cluster_json(addresses) : NULL;
+    if (r == 0 && (json == NULL || setenv("COX_CLUSTER", json, 1) != 0)) {
+        r = coxi_error_memory("the environment");
+    }
+    free(json);
+    cox_cluster_free(cluster);
+    cox_cluster_free(addresses);
+    return r;
+}
+
+static void supervise(struct chaos *chaos)
+{
+    struct coxi_local *local = NULL;
+    static struct chaos_pins pins;
+    chaos->client.doing = "running clients";
+    if (open_cluster(chaos, &local) != 0) {
+        (void)chaos_client_wrong(&chaos->client, "opening the cluster: %s",
+                                 coxi_error_text());
+    } else {
+        chaos_storm_rage(chaos->storm, true);
+        run_clients(chaos);
+        chaos_storm_rage(chaos->storm, false);
+    }
+    chaos_pins_take(&pins);
+    coxi_local_stop(local);
+    size_t n = chaos_pins_end(&pins, PATIENCE_MS);
+    if (n > 0) {
+        (void)chaos_client_wrong(&chaos->client, "%zu processes were left", n);
+    }
+}
+
+/* ---- all of it */
+
 static int run(struct chaos *chaos)
 {
-    int r = open_cluster(chaos);
-    r = r != 0 ? r : create_counters(chaos);
-    r = r != 0 ? r : load_steps(chaos);
-    if (r == 0) {
-        chaos_storm_rage(chaos->storm, true);
-        r = run_steps(chaos);
-        chaos_storm_rage(chaos->storm, false);
-        read_counters(chaos, r == 0);
+    const struct chaos_config *config = &chaos->config;
+    int r = config->client ? 0 : start_storm(chaos);
+    if (r != 0) {
+        return coxi_exit_config(program.name);
     }
-    close_cluster(chaos);
+    chaos->client.storm = chaos->storm;
+    if (!config->client && (config->kill_client_every > 0 || config->fail_disk > 0)) {
+        supervise(chaos);
+    } else {
+        chaos_client_run(&chaos->client);
+    }
     chaos_storm_stop(chaos->storm, &chaos->counts);
     return report(chaos);
 }
@@ -607,21 +495,18 @@ static int run(struct chaos *chaos)
 /* A directory for all that is made, also by the library; and no core files. */
 static int prepare(struct chaos *chaos)
 {
-    const struct config *config = &chaos->config;
+    const struct chaos_config *config = &chaos->config;
     const struct rlimit none = {0};
     (void)setrlimit(RLIMIT_CORE, &none);
     (void)signal(SIGPIPE, SIG_IGN);
     coxi_log_init("chaos", 0, COXI_LOG_ERROR);
-    (void)pthread_mutex_init(&chaos->lock, NULL);
-    chaos->random = (uint64_t)config->seed;
     chaos->started = 1e-9 * (double)coxi_now_ns();
-    if (config->results) {
-        chaos->futures = calloc((size_t)config->in_flight, sizeof(*chaos->futures));
-        if (chaos->futures == NULL) {
-            return coxi_error_memory("futures");
-        }
+    chaos->client.config = config;
+    chaos->client.log_dir = chaos->log_dir;
+    int r = chaos_client_init(&chaos->client);
+    if (r == 0) {
+        r = coxi_directory_temporary(chaos->dir);
     }
-    int r = coxi_directory_temporary(chaos->dir);
     if (r == 0 && setenv("TMPDIR", chaos->dir, 1) != 0) {
         r = coxi_error_errno(COX_EIO, "cannot set TMPDIR");
     }
@@ -630,7 +515,13 @@ static int prepare(struct chaos *chaos)
                                     : coxi_path(chaos->log_dir, "%s/logs", chaos->dir);
     }
     if (r == 0) {
-        r = coxi_path(chaos->checkpoint_dir, "%s/checkpoints", chaos->dir);
+        r = config->client
+                ? coxi_path(chaos->checkpoint_dir, "%s", config->checkpoint_dir)
+                : coxi_path(chaos->checkpoint_dir, "%s/checkpoints", chaos->dir);
+    }
+    if (config->client || config->kill_ps_every > 0 ||
+        config->checkpoint_every_ms > 0) {
+        chaos->client.checkpoint_dir = chaos->checkpoint_dir;
     }
     return r;
 }
@@ -642,11 +533,12 @@ int main(int argc, char **argv)
     if (r == COXI_OPTIONS_EXIT) {
         return EXIT_SUCCESS;
     }
+    if (r == 0 && chaos.config.client && chaos.config.checkpoint_dir == NULL) {
+        r = coxi_error(COX_EINVAL, "--client needs --checkpoint-dir");
+    }
+    chaos.argv = argv;
     if (r == 0) {
         r = prepare(&chaos);
-    }
-    if (r == 0) {
-        r = start_storm(&chaos);
     }
     int code = r != 0 ? coxi_exit_config(program.name) : run(&chaos);
     if (chaos.dir[0] != '\0') {

@@ -47,6 +47,9 @@ void chaos_procs_worker(uint32_t index, struct chaos_worker *ret);
 /* The process of a local ps; pid 0: there is none now. */
 struct chaos_proc chaos_procs_ps(uint32_t index);
 
+/* The process of the client that is a child of this one; pid 0: there is none now. */
+struct chaos_proc chaos_procs_client(void);
+
 /* A file descriptor for exactly this process, or -1: it has gone. */
 int chaos_proc_pin(const struct chaos_proc *proc);
 
@@ -70,6 +73,7 @@ size_t chaos_pins_end(struct chaos_pins *pins, int patience_ms);
 struct chaos_storm_counts {
     uint64_t kills;
     uint64_t kills_ps;
+    uint64_t kills_client;
     uint64_t stops;
     uint64_t resets;
 };
@@ -78,10 +82,11 @@ struct chaos_storm_options {
     uint64_t seed;
     uint32_t n_workers;
     uint32_t n_ps;
-    int kill_every_ms;    /* 0: never */
-    int kill_ps_every_ms; /* 0: never */
-    int stop_every_ms;    /* 0: never */
-    int reset_every_ms;   /* 0: never */
+    int kill_every_ms;        /* 0: never */
+    int kill_ps_every_ms;     /* 0: never */
+    int kill_client_every_ms; /* 0: never */
+    int stop_every_ms;        /* 0: never */
+    int reset_every_ms;       /* 0: never */
     int peer_timeout_ms;
     int deadline_s;
     int grace_ms; /* for the client to end, once it is asked to */

@@ -45,6 +45,7 @@ struct chaos_storm {
     /* ---- the thread's own */
     uint64_t kill_ms; /* when the next one comes; 0: it does not rage */
     uint64_t kill_ps_ms;
+    uint64_t kill_client_ms;
     uint64_t stop_ms;
     uint64_t reset_ms;
     uint64_t deadline_ms;
@@ -102,6 +103,12 @@ static void strike_ps(struct chaos_storm *storm)
     storm->counts.kills_ps += send_signal(&ps, SIGKILL);
 }
 
+static void strike_client(struct chaos_storm *storm)
+{
+    struct chaos_proc client = chaos_procs_client();
+    storm->counts.kills_client += send_signal(&client, SIGKILL);
+}
+
 static void let_go(struct stopped *stopped)
 {
     if (stopped->fd != 0) {
@@ -157,6 +164,15 @@ static void set_calm(struct chaos_storm *storm, bool calm)
     coxi_unlock(&storm->lock);
 }
 
+/* True where it is time for what comes every so many ms (0: never): then the next is due
+ * after as many again. */
+static bool is_due(int every_ms, uint64_t now_ms, uint64_t *when_ms)
+{
+    bool due = every_ms > 0 && now_ms >= *when_ms;
+    *when_ms += due ? (uint64_t)every_ms : 0;
+    return due;
+}
+
 /* The storm's part of a turn. */
 static void weather(struct chaos_storm *storm, uint64_t now_ms)
 {
@@ -176,24 +192,24 @@ static void weather(struct chaos_storm *storm, uint64_t now_ms)
         set_calm(storm, false);
         storm->kill_ms = now_ms + (uint64_t)o->kill_every_ms;
         storm->kill_ps_ms = now_ms + (uint64_t)o->kill_ps_every_ms;
+        storm->kill_client_ms = now_ms + (uint64_t)o->kill_client_every_ms;
         storm->stop_ms = now_ms + (uint64_t)o->stop_every_ms;
         storm->reset_ms = now_ms + (uint64_t)o->reset_every_ms;
     }
-    if (o->kill_every_ms > 0 && now_ms >= storm->kill_ms) {
+    if (is_due(o->kill_every_ms, now_ms, &storm->kill_ms)) {
         strike(storm);
-        storm->kill_ms += (uint64_t)o->kill_every_ms;
     }
-    if (o->kill_ps_every_ms > 0 && now_ms >= storm->kill_ps_ms) {
+    if (is_due(o->kill_ps_every_ms, now_ms, &storm->kill_ps_ms)) {
         strike_ps(storm);
-        storm->kill_ps_ms += (uint64_t)o->kill_ps_every_ms;
     }
-    if (o->stop_every_ms > 0 && now_ms >= storm->stop_ms) {
+    if (is_due(o->kill_client_every_ms, now_ms, &storm->kill_client_ms)) {
+        strike_client(storm);
+    }
+    if (is_due(o->stop_every_ms, now_ms, &storm->stop_ms)) {
         stop_one(storm);
-        storm->stop_ms += (uint64_t)o->stop_every_ms;
     }
-    if (o->reset_every_ms > 0 && now_ms >= storm->reset_ms) {
+    if (is_due(o->reset_every_ms, now_ms, &storm->reset_ms)) {
         reset_one(storm);
-        storm->reset_ms += (uint64_t)o->reset_every_ms;
     }
 }
 
@@ -205,18 +221,20 @@ static void sooner(uint64_t *when_ms, uint64_t other_ms)
 /* When something is due next. */
 static uint64_t next_ms(const struct chaos_storm *storm, uint64_t now_ms)
 {
+    const struct chaos_storm_options *o = &storm->options;
+    const struct {
+        int every_ms;
+        uint64_t when_ms;
+    } all[] = {{o->kill_every_ms, storm->kill_ms},
+               {o->kill_ps_every_ms, storm->kill_ps_ms},
+               {o->kill_client_every_ms, storm->kill_client_ms},
+               {o->stop_every_ms, storm->stop_ms},
+               {o->reset_every_ms, storm->reset_ms}};
     uint64_t when_ms = now_ms + WAKE_MS;
-    if (storm->kill_ms != 0 && storm->options.kill_every_ms > 0) {
-        sooner(&when_ms, storm->kill_ms);
-    }
-    if (storm->kill_ms != 0 && storm->options.kill_ps_every_ms > 0) {
-        sooner(&when_ms, storm->kill_ps_ms);
-    }
-    if (storm->kill_ms != 0 && storm->options.stop_every_ms > 0) {
-        sooner(&when_ms, storm->stop_ms);
-    }
-    if (storm->kill_ms != 0 && storm->options.reset_every_ms > 0) {
-        sooner(&when_ms, storm->reset_ms);
+    for (size_t i = 0; storm->kill_ms != 0 && i < sizeof(all) / sizeof(*all); i++) {
+        if (all[i].every_ms > 0) {
+            sooner(&when_ms, all[i].when_ms);
+        }
     }
     for (uint32_t i = 0; i < storm->options.n_workers; i++) {
         if (storm->stopped[i].fd != 0) {

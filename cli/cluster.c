@@ -20,6 +20,7 @@ struct config {
     int64_t peer_timeout_ms;
     int64_t step_memory_max;
     int64_t lifeline;
+    int64_t restarts;
     const char *dir;
     const char *log_dir;
 };
@@ -78,7 +79,17 @@ static const struct coxi_option cluster_options[] = {
              "remove --dir then"},
 };
 
-static const struct coxi_option run_options[] = {CLUSTER_OPTIONS};
+static const struct coxi_option run_options[] = {
+    CLUSTER_OPTIONS,
+    {.name = "restarts",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, restarts),
+     .max = 1000000,
+     .fallback = "10",
+     .help =
+         "how often in a row PROGRAM is started again when a signal has ended it or "
+         "it has exited with 128 or more; after a minute it counts anew"},
+};
 
 static const struct coxi_program cluster_program = {
     .name = "coxswain cluster",
@@ -96,11 +107,14 @@ static const struct coxi_program cluster_program = {
 static const struct coxi_program run_program = {
     .name = "coxswain run",
     .usage = "[options] -- PROGRAM [ARGUMENT ...]",
-    .summary = "Starts parameter servers and workers on this host, runs PROGRAM with "
-               "COX_CLUSTER\n"
-               "set (cox_cluster_from_env reads it), ends them when it has ended, and "
-               "exits with\n"
-               "its exit code.",
+    .summary =
+        "Starts parameter servers and workers on this host, runs PROGRAM with "
+        "COX_CLUSTER\n"
+        "set (cox_cluster_from_env reads it), ends them when it has ended, and "
+        "exits with\n"
+        "its exit code. One that a signal ends, or that exits with 128 or more, is "
+        "started\n"
+        "again: with the same checkpoint directory it goes on where it was.",
     .prefix = "COX_RUN",
     .options = run_options,
     .n_options = sizeof(run_options) / sizeof(*run_options),
@@ -114,8 +128,19 @@ struct session {
     uv_process_t program;
     bool program_runs;
     bool cluster_ended;
+    bool told_to_end; /* by a signal: then the program is not started again */
+    char **argv;      /* of the program */
+    uv_timer_t pause; /* before it is started again */
+    bool pauses;
+    uint64_t started_ms;
+    int64_t restarts_max;
+    int64_t n_restarts; /* in a row */
     int exit_code;
 };
+
+/* How long a program must have run for its restarts to be counted anew; and the pause before
+ * the first, doubled for each that follows. */
+enum { STEADY_MS = 60000, PAUSE_MS = 100, PAUSE_MAX_MS = 10000 };
 
 static void on_end(void *arg, const char *text)
 {
@@ -246,13 +271,14 @@ int coxi_command_cluster(int argc, char **argv)
 
 /* ---- coxswain run */
 
-static void on_program_exit(uv_process_t *process, int64_t status, int signum)
+static void end_run(struct session *session, int exit_code)
 {
-    struct session *session = process->data;
-    session->program_runs = false;
-    uv_close((uv_handle_t *)process, NULL);
     if (session->exit_code == 0) {
-        session->exit_code = signum != 0 ? COXI_EXIT_AGAIN + signum : (int)status;
+        session->exit_code = exit_code;
+    }
+    if (session->pauses) {
+        session->pauses = false;
+        uv_close((uv_handle_t *)&session->pause, NULL);
     }
     coxi_launcher_stop(session->launcher);
     if (session->cluster_ended) {
@@ -260,18 +286,69 @@ static void on_program_exit(uv_process_t *process, int64_t status, int signum)
     }
 }
 
+static int start_program(struct session *session);
+
+static void on_pause_over(uv_timer_t *pause)
+{
+    struct session *session = pause->data;
+    session->pauses = false;
+    uv_close((uv_handle_t *)pause, NULL);
+    if (start_program(session) != 0) {
+        (void)coxi_exit_config(session->name);
+        end_run(session, COXI_EXIT_CONFIG);
+    }
+}
+
+/* False: it has been too often. */
+static bool start_again_later(struct session *session, int code)
+{
+    uint64_t ran_ms = uv_now(coxi_loop_uv(session->loop)) - session->started_ms;
+    session->n_restarts = ran_ms >= STEADY_MS ? 0 : session->n_restarts;
+    if (session->n_restarts >= session->restarts_max) {
+        return false;
+    }
+    int shift = session->n_restarts < 7 ? (int)session->n_restarts : 7;
+    int pause_ms = PAUSE_MS << shift;
+    pause_ms = pause_ms < PAUSE_MAX_MS ? pause_ms : PAUSE_MAX_MS;
+    session->n_restarts++;
+    (void)fprintf(
+        stderr,
+        "%s: %s ended with %d after %.1f s: starting it again in %d ms (%lld of "
+        "%lld)\n",
+        session->name, session->argv[0], code, 1e-3 * (double)ran_ms, pause_ms,
+        (long long)session->n_restarts, (long long)session->restarts_max);
+    session->pause.data = session;
+    session->pauses =
+        uv_timer_init(coxi_loop_uv(session->loop), &session->pause) == 0 &&
+        uv_timer_start(&session->pause, on_pause_over, (uint64_t)pause_ms, 0) == 0;
+    return session->pauses;
+}
+
+static void on_program_exit(uv_process_t *process, int64_t status, int signum)
+{
+    struct session *session = process->data;
+    int code = signum != 0 ? COXI_EXIT_AGAIN + signum : (int)status;
+    session->program_runs = false;
+    uv_close((uv_handle_t *)process, NULL);
+    if (code < COXI_EXIT_AGAIN || session->told_to_end || session->cluster_ended ||
+        !start_again_later(session, code)) {
+        end_run(session, code);
+    }
+}
+
 static void pass_on_signal(void *arg, int signum)
 {
     struct session *session = arg;
+    session->told_to_end = true;
     /* Ctrl-C has reached the program too: it is its choice when to end. */
     if (session->program_runs && signum != SIGINT) {
         (void)uv_process_kill(&session->program, signum);
     } else if (!session->program_runs) {
-        coxi_launcher_stop(session->launcher);
+        end_run(session, COXI_EXIT_AGAIN + signum);
     }
 }
 
-static int start_program(struct session *session, char **argv)
+static int start_program(struct session *session)
 {
     uv_stdio_container_t stdio[3] = {
         {.flags = UV_INHERIT_FD, .data.fd = 0},
@@ -280,8 +357,8 @@ static int start_program(struct session *session, char **argv)
     };
     uv_process_options_t options = {
         .exit_cb = on_program_exit,
-        .file = argv[0],
-        .args = argv,
+        .file = session->argv[0],
+        .args = session->argv,
         .stdio = stdio,
         .stdio_count = 3,
     };
@@ -294,8 +371,9 @@ static int start_program(struct session *session, char **argv)
     session->program.data = session;
     int failed = uv_spawn(coxi_loop_uv(session->loop), &session->program, &options);
     session->program_runs = failed == 0;
+    session->started_ms = uv_now(coxi_loop_uv(session->loop));
     return failed == 0 ? 0
-                       : coxi_error(COX_EINVAL, "cannot start %s: %s", argv[0],
+                       : coxi_error(COX_EINVAL, "cannot start %s: %s", session->argv[0],
                                     uv_strerror(failed));
 }
 
@@ -316,8 +394,10 @@ int coxi_command_run(int argc, char **argv)
         return coxi_exit_config(run_program.name);
     }
     r = open_session(&session, &config, pass_on_signal);
+    session.argv = argv + rest;
+    session.restarts_max = config.restarts;
     if (r == 0) {
-        r = start_program(&session, argv + rest);
+        r = start_program(&session);
         if (r != 0) {
             (void)coxi_exit_config(run_program.name);
             session.exit_code = COXI_EXIT_CONFIG;

@@ -14,6 +14,7 @@
 #include "common/ps_client.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,9 +57,15 @@ struct channel {
     char verdict_text[256];
 };
 
+/* Where it is, and where it was before: others may hold on to those. */
+struct address {
+    struct address *before;
+    char text[];
+};
+
 struct coxi_psc {
     struct coxi_psc_options options;
-    char *address;
+    _Atomic(struct address *) address;
     struct channel channels[2];
 
     pthread_mutex_t lock; /* guards all below and the channels; leaf */
@@ -153,7 +160,8 @@ static struct coxi_psc_request *next_to_end(struct channel *channel, int *ret_co
         }
     }
     if (found != NULL) {
-        (void)coxi_error(*ret_code, "ps %u at %s: %s", psc->options.index, psc->address,
+        (void)coxi_error(*ret_code, "ps %u at %s: %s", psc->options.index,
+                         coxi_psc_address(psc),
                          psc->failed != 0 ? psc->failed_text : "no answer in time");
     }
     coxi_unlock(&psc->lock);
@@ -337,7 +345,7 @@ static bool connect_and_serve(struct channel *channel)
 {
     struct coxi_psc *psc = channel->psc;
     struct coxi_link *link;
-    if (coxi_link_connect(psc->address, psc->options.connect_ms, &link) != 0) {
+    if (coxi_link_connect(coxi_psc_address(psc), psc->options.connect_ms, &link) != 0) {
         note_failure(psc, coxi_error_text());
         return false;
     }
@@ -428,17 +436,43 @@ static int start_channel(struct coxi_psc *psc, enum coxi_channel kind)
 
 /* ---- the interface */
 
+static struct address *address_new(const char *text, struct address *before)
+{
+    size_t len = strlen(text) + 1;
+    struct address *address = malloc(sizeof(*address) + len);
+    if (address != NULL) {
+        address->before = before;
+        memcpy(address->text, text, len);
+    }
+    return address;
+}
+
+int coxi_psc_move(struct coxi_psc *psc, const char *text)
+{
+    struct address *before = atomic_load(&psc->address);
+    if (strcmp(before->text, text) == 0) {
+        return 0;
+    }
+    struct address *address = address_new(text, before);
+    if (address == NULL) {
+        return coxi_error_memory("the address of a ps");
+    }
+    atomic_store(&psc->address, address);
+    return 0;
+}
+
 int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
 {
     struct coxi_psc *psc = calloc(1, sizeof(*psc));
-    char *address = strdup(options->address);
+    struct address *address = address_new(options->address, NULL);
     if (psc == NULL || address == NULL) {
         free(psc);
         free(address);
         return coxi_error_memory("a connection to a ps");
     }
     psc->options = *options;
-    psc->options.address = psc->address = address;
+    psc->options.address = NULL;
+    atomic_init(&psc->address, address);
     (void)pthread_mutex_init(&psc->lock, NULL);
     coxi_cond_init(&psc->changed);
     coxi_window_init(&psc->waiting, 1, WAITING_MAX);
@@ -466,12 +500,12 @@ int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms)
     while (r == 0 && psc->failed == 0 && !psc->channels[COXI_CHANNEL_CONTROL].up) {
         if (pthread_cond_timedwait(&psc->changed, &psc->lock, &until) != 0) {
             r = coxi_error(COX_ETIMEDOUT, "ps %u at %s: no connection: %s",
-                           psc->options.index, psc->address, psc->last_text);
+                           psc->options.index, coxi_psc_address(psc), psc->last_text);
         }
     }
     if (r == 0 && psc->failed != 0) {
-        r = coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index, psc->address,
-                       psc->failed_text);
+        r = coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index,
+                       coxi_psc_address(psc), psc->failed_text);
     }
     coxi_unlock(&psc->lock);
     return r;
@@ -492,7 +526,7 @@ uint32_t coxi_psc_index(const struct coxi_psc *psc)
 
 const char *coxi_psc_address(const struct coxi_psc *psc)
 {
-    return psc->address;
+    return atomic_load(&psc->address)->text;
 }
 
 /* Memory for an encoded message. Locked. */
@@ -545,7 +579,7 @@ static int enlist(struct coxi_psc *psc, struct coxi_message *message,
     }
     if (psc->failed != 0) {
         return coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index,
-                          psc->address, psc->failed_text);
+                          coxi_psc_address(psc), psc->failed_text);
     }
     request->id = message->request = psc->next_id;
     int r = encode(psc, message, request);
@@ -667,6 +701,10 @@ void coxi_psc_close(struct coxi_psc *psc)
     }
     (void)pthread_cond_destroy(&psc->changed);
     (void)pthread_mutex_destroy(&psc->lock);
-    free(psc->address);
+    for (struct address *address = atomic_load(&psc->address); address != NULL;) {
+        struct address *before = address->before;
+        free(address);
+        address = before;
+    }
     free(psc);
 }

@@ -70,7 +70,12 @@ int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms);
 /* The incarnation of the ps that was met last; 0 before the first. */
 uint64_t coxi_psc_incarnation(struct coxi_psc *psc);
 uint32_t coxi_psc_index(const struct coxi_psc *psc);
+/* Lives until the client is closed, though the ps may move. */
 const char *coxi_psc_address(const struct coxi_psc *psc);
+
+/* The ps is at another address when it is dialled the next time. One thread at a time.
+ * COX_ENOMEM: it is looked for where it was. */
+int coxi_psc_move(struct coxi_psc *psc, const char *address);
 
 /*
  * Sends a request (its `request` number is chosen here); see the struct. `later`: with

@@ -185,7 +185,8 @@ static int publish(const char *dir, const char *temporary, uint64_t number)
         r = coxi_latest_write(dir, number);
     }
     if (r != 0 && (coxi_latest_read(dir, &latest) != 0 || latest != number)) {
-        coxi_directory_remove(path);
+        (void)rename(path,
+                     temporary); /* not removed under a name that says it is whole */
     }
     return r;
 }

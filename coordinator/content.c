@@ -87,6 +87,21 @@ static bool again(struct cox_coordinator *c, int code)
     return code == COX_EPSLOST && coxi_recovery_is_on(c) && coxi_recovery_wait(c) == 0;
 }
 
+/* The same of a read, which has begun when as many losses were known: one that a ps was lost
+ * in, and came back, may have met it before it had all of its own again. */
+static bool read_again(struct cox_coordinator *c, int code, uint64_t n_losses)
+{
+    return again(c, code) || (code == 0 && coxi_recovery_losses(c) != n_losses &&
+                              coxi_recovery_wait(c) == 0);
+}
+
+/* Begins a read when every ps is UP; *ret is for read_again. */
+static int begin_read(struct cox_coordinator *c, uint64_t *ret)
+{
+    *ret = coxi_recovery_losses(c);
+    return coxi_recovery_wait(c);
+}
+
 static int read_range(struct cox_coordinator *c, const struct coxi_variable *v,
                       uint64_t begin, uint64_t count, void *ret_data)
 {
@@ -188,12 +203,14 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_variable *v
 int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
                       uint64_t begin, uint64_t count, void *ret_data)
 {
-    int r = coxi_recovery_wait(c);
-    if (r == 0) {
-        do {
+    uint64_t n_losses;
+    int r;
+    do {
+        r = begin_read(c, &n_losses);
+        if (r == 0) {
             r = read_range(c, v, begin, count, ret_data);
-        } while (again(c, r));
-    }
+        }
+    } while (read_again(c, r, n_losses));
     return r;
 }
 
@@ -363,16 +380,19 @@ int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
     const struct coxi_variable *v = table->entry.description;
     size_t row_bytes = coxi_variable_row_bytes(v);
     struct row_reader reader;
-    int r = coxi_recovery_wait(c);
-    if (r != 0 || n_keys == 0) {
-        return r;
+    uint64_t n_losses = 0;
+    if (n_keys == 0) {
+        return coxi_check_alive(c);
     }
-    r = reader_init(&reader, c->n_ps, n_keys, row_bytes);
+    int r = reader_init(&reader, c->n_ps, n_keys, row_bytes);
     if (r == 0) {
         sort_keys(&reader, c->n_ps, keys, n_keys);
         do {
-            r = read_rows(c, v, &reader);
-        } while (again(c, r));
+            r = begin_read(c, &n_losses);
+            if (r == 0) {
+                r = read_rows(c, v, &reader);
+            }
+        } while (read_again(c, r, n_losses));
     }
     for (size_t i = 0; r == 0 && i < n_keys; i++) {
         memcpy((uint8_t *)ret_rows + reader.places[i] * row_bytes,
@@ -410,12 +430,15 @@ int coxi_content_count(struct cox_coordinator *c, uint32_t table,
 {
     struct coxi_round_call *calls = calloc(c->n_ps, sizeof(*calls));
     struct coxi_counts *counts = calloc(c->n_ps, sizeof(*counts));
-    int r = calls == NULL || counts == NULL ? coxi_error_memory("counters")
-                                            : coxi_recovery_wait(c);
+    uint64_t n_losses = 0;
+    int r = calls == NULL || counts == NULL ? coxi_error_memory("counters") : 0;
     if (r == 0) {
         do {
-            r = count_once(c, table, calls, counts);
-        } while (again(c, r));
+            r = begin_read(c, &n_losses);
+            if (r == 0) {
+                r = count_once(c, table, calls, counts);
+            }
+        } while (read_again(c, r, n_losses));
     }
     for (uint32_t p = 0; r == 0 && p < c->n_ps; p++) {
         take(arg, &counts[p]);

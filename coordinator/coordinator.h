@@ -80,6 +80,7 @@ struct coxi_resumed;  /* resume.c */
  *   QUEUED | ASSIGNED -> VOIDING  it is to end, but something of it may be applied that
  *                                 nobody has told of: the ps are asked (voiding.c)
  *   VOIDING -> DONE | FAILED | CANCELLED
+ *   VOIDING -> QUEUED             it was done, and a ps has lost that meanwhile
  *
  * A closure that is to be cancelled while it is ASSIGNED stays so, marked, until its
  * worker has answered or is lost. A second attempt (stragglers.c) changes no state.

@@ -132,8 +132,12 @@ static void on_ps_lost(void *arg, struct coxi_psc *psc, const char *text)
 
 int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **ret)
 {
+    char *address = coxi_recovery_address(c, ps);
+    if (address == NULL) {
+        return coxi_error_memory("a connection to a ps");
+    }
     const struct coxi_psc_options options = {
-        .address = c->cluster->ps[ps],
+        .address = address,
         .index = ps,
         .self = {.role = COXI_ROLE_CLIENT, .session = c->session},
         .links = c->links,
@@ -145,7 +149,9 @@ int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **re
         .on_lost = on_ps_lost,
         .arg = c,
     };
-    return coxi_psc_open(&options, ret);
+    int r = coxi_psc_open(&options, ret);
+    free(address);
+    return r;
 }
 
 static int open_ps(struct cox_coordinator *c)

@@ -85,6 +85,18 @@ bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc)
     return true;
 }
 
+uint64_t coxi_recovery_losses(const struct cox_coordinator *c)
+{
+    struct coxi_recovery *rec = c->recovery;
+    if (rec == NULL) {
+        return 0;
+    }
+    coxi_lock(&rec->lock);
+    uint64_t n = rec->n_losses;
+    coxi_unlock(&rec->lock);
+    return n;
+}
+
 int coxi_recovery_wait(struct cox_coordinator *c)
 {
     struct coxi_recovery *rec = c->recovery;
@@ -167,6 +179,15 @@ bool coxi_recovery_stopping(struct coxi_recovery *rec)
 
 /* ---- a recovery */
 
+static void void_again(struct cox_future *f, const struct coxi_ending *ending)
+{
+    if (coxi_voiding_start(f->c, f, ending) != 0) {
+        coxi_closure_settle(f, &(struct coxi_ending){.state = COXI_FAILED,
+                                                     .code = COX_ENOMEM,
+                                                     .text = coxi_error_text()});
+    }
+}
+
 /* On the loop: unless another has been lost, all are UP. */
 static void go_on(struct coxi_recovery *rec, void *arg)
 {
@@ -187,12 +208,7 @@ static void go_on(struct coxi_recovery *rec, void *arg)
     rec->held = up ? NULL : rec->held;
     while (held != NULL) {
         struct coxi_recovery_held *next = held->next;
-        if (coxi_voiding_start(c, held->f, &held->ending) != 0) {
-            coxi_closure_settle(held->f,
-                                &(struct coxi_ending){.state = COXI_FAILED,
-                                                      .code = COX_ENOMEM,
-                                                      .text = coxi_error_text()});
-        }
+        void_again(held->f, &held->ending);
         free((void *)(uintptr_t)held->ending.text);
         free((void *)(uintptr_t)held->ending.touched);
         free(held);
@@ -289,6 +305,46 @@ static void *recovery_thread(void *arg)
     return NULL;
 }
 
+char *coxi_recovery_address(struct cox_coordinator *c, uint32_t ps)
+{
+    struct coxi_recovery *rec = c->recovery;
+    if (rec == NULL) {
+        return strdup(c->cluster->ps[ps]); /* which nobody changes then */
+    }
+    coxi_lock(&rec->lock);
+    char *address = strdup(c->cluster->ps[ps]);
+    coxi_unlock(&rec->lock);
+    return address;
+}
+
+int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address)
+{
+    if (c == NULL || address == NULL || ps >= c->n_ps) {
+        return coxi_error(COX_EINVAL,
+                          "cox_ps_address needs one of the cluster's ps, and "
+                          "an address");
+    }
+    struct coxi_recovery *rec = c->recovery;
+    char *url = coxi_cluster_url(address);
+    if (url == NULL || rec == NULL) {
+        free(url);
+        return url == NULL
+                   ? coxi_error(COX_EADDRESS,
+                                "'%s' is no address: host:port, or "
+                                "a URL",
+                                address)
+                   : coxi_error(COX_EINVAL, "without checkpoint_dir no ps comes "
+                                            "back, wherever");
+    }
+    coxi_lock(&rec->lock);
+    free(c->cluster->ps[ps]);
+    c->cluster->ps[ps] = url;
+    rec->n_moves++;
+    (void)pthread_cond_broadcast(&rec->changed);
+    coxi_unlock(&rec->lock);
+    return 0;
+}
+
 /* ---- the loop's */
 
 struct cox_future *coxi_recovery_find(struct cox_coordinator *c, uint64_t id)
@@ -355,6 +411,10 @@ bool coxi_recovery_is_full(const struct cox_coordinator *c)
 void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *ending)
 {
     struct coxi_recovery *rec = f->c->recovery;
+    if (!coxi_recovery_is_under_way(f->c)) { /* all are UP again already */
+        void_again(f, ending);
+        return;
+    }
     struct coxi_recovery_held *held = calloc(1, sizeof(*held));
     uint32_t *touched = calloc(ending->n_touched + 1, sizeof(*touched));
     char *text = ending->text != NULL ? strdup(ending->text) : NULL;
@@ -425,12 +485,18 @@ int coxi_recovery_mark(struct cox_coordinator *c, struct coxi_recovery_mark *ret
 {
     struct coxi_recovery *rec = c->recovery;
     *ret = (struct coxi_recovery_mark){0};
+    bool up = rec == NULL;
     int r = coxi_recovery_wait(c);
-    if (r == 0 && rec != NULL) {
+    while (r == 0 && !up) {
         coxi_lock(&rec->lock);
+        up = !coxi_recovery_any(rec, true); /* and not since it was waited for */
         ret->n_losses = rec->n_losses;
         coxi_unlock(&rec->lock);
-        ret->log = coxi_log_mark(rec->log);
+        if (up) {
+            ret->log = coxi_log_mark(rec->log);
+        } else {
+            r = coxi_recovery_wait(c);
+        }
     }
     return r;
 }

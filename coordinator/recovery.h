@@ -1,6 +1,6 @@
 /*
- * A ps that is lost comes back: at the same address, started again by whoever looks after
- * it, with nothing in it. It is restored from the last checkpoint, what it misses is
+ * A ps that is lost comes back: at the same address or another (cox_ps_address), started
+ * again by whoever looks after it, with nothing in it. It is restored from the last checkpoint, what it misses is
  * replayed (coordinator/log.h), and the others keep what they have.
  *
  *   UP -> LOST        its connection is gone for good, or it has been started again
@@ -31,6 +31,13 @@ void coxi_recovery_free(struct cox_coordinator *c);
 /* A ps client has given its ps up. False: this ends the run. Any thread. */
 bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc);
 
+/* How often a ps has been lost: what was read while that changed may be of one that had not
+ * all of its own again. Any thread. */
+uint64_t coxi_recovery_losses(const struct cox_coordinator *c);
+
+/* Where ps `ps` is, or is to be when it comes back; for free(). NULL: no memory. Any thread. */
+char *coxi_recovery_address(struct cox_coordinator *c, uint32_t ps);
+
 /* Waits until every ps is UP. What ended the coordinator. Any thread but the loop. */
 int coxi_recovery_wait(struct cox_coordinator *c);
 
@@ -58,7 +65,7 @@ void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
                            size_t n_touched);
 void coxi_recovery_replayed(struct cox_future *f);
 
-/* The closure's voiding met a ps that is lost: it is to be started anew when all are UP. */
+/* The closure's voiding met a ps that is lost, or was: it is started anew when all are UP. */
 void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *ending);
 
 /* The highest id that may be told ps `ps` as its watermark, given that of the others. */

@@ -13,6 +13,7 @@
 #include "common/backlog.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/sync.h"
 #include "coordinator/inputs.h"
 #include "coordinator/recovery_internal.h"
 
@@ -24,7 +25,7 @@ struct item {
 
 struct collection {
     struct coxi_manifest *manifest;
-    uint64_t mark;
+    const struct coxi_recovery_mark *mark;
     struct coxi_buffer items;
     /* What becomes of them in the file: */
     struct coxi_buffer heads;
@@ -194,6 +195,20 @@ static int by_id(const void *a, const void *b)
     return x->head.closure < y->head.closure ? -1 : x->head.closure > y->head.closure;
 }
 
+/* One that has come back meanwhile may have written its shard before it had all of its own
+ * again. */
+static int check_losses(struct coxi_recovery *rec,
+                        const struct coxi_recovery_mark *mark)
+{
+    coxi_lock(&rec->lock);
+    bool lost = rec->n_losses != mark->n_losses;
+    coxi_unlock(&rec->lock);
+    return lost ? coxi_error(COX_EPSLOST,
+                             "a ps was lost while a checkpoint was written: "
+                             "it is given up")
+                : 0;
+}
+
 static void collect(struct coxi_recovery *rec, void *arg)
 {
     struct collection *all = arg;
@@ -201,7 +216,10 @@ static void collect(struct coxi_recovery *rec, void *arg)
     coxi_inputs_go_on(c); /* whose inputs will never come has ended now */
     all->manifest->progress = c->progress;
     all->manifest->progress.closure = highest(c, all->manifest);
-    int r = coxi_log_each_since(rec->log, all->mark, note_logged, all);
+    int r = check_losses(rec, all->mark);
+    if (r == 0) {
+        r = coxi_log_each_since(rec->log, all->mark->log, note_logged, all);
+    }
     if (r == 0) {
         r = note_unsettled(all, c);
     }
@@ -244,7 +262,7 @@ int coxi_recovery_backlog(struct cox_coordinator *c, const char *dir,
                           const struct coxi_recovery_mark *mark,
                           struct coxi_manifest *manifest)
 {
-    struct collection all = {.manifest = manifest, .mark = mark->log};
+    struct collection all = {.manifest = manifest, .mark = mark};
     coxi_recovery_on_loop(c->recovery, collect, &all);
     int r = all.code;
     if (r == 0) {

@@ -51,6 +51,7 @@ struct coxi_recovery {
     struct coxi_recovery_server *servers;
     struct coxi_recovery_base base;
     uint64_t n_losses;
+    uint64_t n_moves; /* how often a ps got another address */
     bool stop;
     bool due; /* the log asks for a checkpoint */
 

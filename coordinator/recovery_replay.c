@@ -28,6 +28,7 @@ struct items {
     struct item *items;
     size_t n;
     size_t capacity;
+    uint64_t first_unsettled; /* which runs when all are UP */
     int code;
 };
 
@@ -109,6 +110,8 @@ static int note_item(void *arg, const struct coxi_log_entry *entry)
 static void collect(struct coxi_recovery *rec, void *arg)
 {
     struct items *items = arg;
+    const struct coxi_window *closures = &rec->c->closures;
+    items->first_unsettled = closures->count > 0 ? closures->first : closures->next;
     coxi_lock(&rec->lock);
     items->code = coxi_log_each(rec->log, note_item, items);
     coxi_unlock(&rec->lock);
@@ -277,10 +280,13 @@ static int redo(struct coxi_recovery *rec, const struct item *item)
     return r == COX_EPSLOST ? COX_EAGAIN : r;
 }
 
-/* Everything before `id` has been done on every ps that is owed something. */
-static void done_before(struct coxi_recovery *rec, uint64_t id)
+/* Everything in the log before `id` has been done on every ps that is owed something. What
+ * is not settled is not in the log: no watermark passes that. */
+static void done_before(struct coxi_recovery *rec, const struct items *items,
+                        uint64_t id)
 {
     struct coxi_message message = {.kind = COXI_WATERMARK};
+    id = id < items->first_unsettled ? id : items->first_unsettled;
     message.watermark.session = rec->c->session;
     message.watermark.watermark = id - 1;
     for (uint32_t p = 0; p < rec->c->n_ps; p++) {
@@ -301,7 +307,7 @@ static int replay_items(struct coxi_recovery *rec, const struct items *items)
     int r = 0;
     for (size_t i = 0; r == 0 && i < items->n;) {
         struct batch batch = {.items = &items->items[i]};
-        done_before(rec, items->items[i].id);
+        done_before(rec, items, items->items[i].id);
         while (i < items->n && items->items[i].kind == COXI_LOG_CALL &&
                batch.n < BATCH_MAX) {
             batch.n++;

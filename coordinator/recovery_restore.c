@@ -8,18 +8,29 @@
 #include "common/file.h"
 #include "common/sync.h"
 
-/* A client of ps p that has reached it, and claimed it. */
+static uint64_t count_moves(struct coxi_recovery *rec)
+{
+    coxi_lock(&rec->lock);
+    uint64_t n = rec->n_moves;
+    coxi_unlock(&rec->lock);
+    return n;
+}
+
+/* A client of ps p that has reached it, and claimed it. COX_ETIMEDOUT also where a ps has got
+ * another address meanwhile. */
 static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
                  struct coxi_psc **ret)
 {
     struct cox_coordinator *c = rec->c;
     struct coxi_psc *psc = NULL;
+    uint64_t n_moves = count_moves(rec);
     int r = coxi_ps_connect(c, p, &psc);
     if (r != 0) {
         return r;
     }
     while ((r = coxi_psc_wait(psc, COXI_RECOVERY_SLICE_MS)) == COX_ETIMEDOUT &&
-           coxi_now_ms() < end_ms && !coxi_recovery_stopping(rec)) {
+           n_moves == count_moves(rec) && coxi_now_ms() < end_ms &&
+           !coxi_recovery_stopping(rec)) {
         coxi_psc_tick(psc);
     }
     if (r == 0) {

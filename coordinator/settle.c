@@ -46,8 +46,10 @@ void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state)
                            [COXI_DONE_OK] = true,
                            [COXI_FAILED] = true,
                            [COXI_CANCELLED] = true},
-        [COXI_VOIDING] =
-            {[COXI_DONE_OK] = true, [COXI_FAILED] = true, [COXI_CANCELLED] = true},
+        [COXI_VOIDING] = {[COXI_QUEUED] = true,
+                          [COXI_DONE_OK] = true,
+                          [COXI_FAILED] = true,
+                          [COXI_CANCELLED] = true},
     };
     assert(allowed[f->state][state]);
     (void)allowed;
@@ -138,6 +140,20 @@ void coxi_closure_cancel(struct cox_future *f, const char *text)
 {
     coxi_closure_end(
         f, &(struct coxi_ending){COXI_CANCELLED, COX_ECANCELLED, text, NULL, 0});
+}
+
+void coxi_closure_run_again(struct cox_future *f)
+{
+    f->c->n_voiding--;
+    free(f->result);
+    f->result = NULL;
+    f->result_len = 0;
+    coxi_closure_set(f, COXI_QUEUED);
+    if (f->cancelled) {
+        coxi_closure_cancel(f, "cancelled");
+    } else {
+        coxi_closure_enqueue(f, true);
+    }
 }
 
 static void end_as(struct cox_future *f, int code, const char *text)

@@ -24,6 +24,9 @@ void coxi_closure_end(struct cox_future *f, const struct coxi_ending *ending);
 void coxi_closure_fail(struct cox_future *f, int code, const char *text);
 void coxi_closure_cancel(struct cox_future *f, const char *text);
 
+/* One that was done and whose end was asked about is not: it is first in line again. */
+void coxi_closure_run_again(struct cox_future *f);
+
 /* Ends what is in a queue; all that is in line. */
 void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *text);
 void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text);

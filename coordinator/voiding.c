@@ -48,6 +48,7 @@ struct voiding {
     uint32_t *touched; /* ending.touched */
     atomic_uint n_pending;
     uint32_t n_ps;
+    uint64_t epoch;         /* coxi_recovery_epoch when they were asked */
     struct coxi_told *told; /* what they have applied, by ps */
     struct answer answers[];
 };
@@ -145,11 +146,29 @@ static void judge(struct voiding *voiding)
     }
 }
 
+/* True where a ps has been lost meanwhile: what it said counts for nothing. */
+static bool is_outdated(const struct voiding *voiding)
+{
+    return coxi_recovery_is_on(voiding->c) &&
+           (met_lost(voiding) || coxi_recovery_epoch(voiding->c) != voiding->epoch);
+}
+
+/* It was done, and a ps has come back since without it, when it could not be known yet that
+ * it would be owed that. */
+static bool is_undone(const struct voiding *voiding)
+{
+    const struct coxi_ending *ending = &voiding->ending;
+    return ending->state == COXI_DONE_OK &&
+           coxi_recovery_is_stale(voiding->f, ending->touched, ending->n_touched);
+}
+
 static void finish(struct coxi_mail *mail)
 {
     struct voiding *voiding = (struct voiding *)mail;
-    if (coxi_recovery_is_on(voiding->c) && met_lost(voiding)) {
+    if (is_outdated(voiding)) {
         coxi_recovery_void_later(voiding->f, &voiding->ending);
+    } else if (is_undone(voiding)) {
+        coxi_closure_run_again(voiding->f);
     } else {
         judge(voiding);
         coxi_closure_settle(voiding->f, &voiding->ending);
@@ -241,6 +260,7 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
         voiding->ending.text = voiding->text;
     }
     voiding->n_ps = c->n_ps;
+    voiding->epoch = coxi_recovery_epoch(c);
     c->voids_held = true;
     atomic_init(&voiding->n_pending, c->n_ps + 1);
     struct coxi_message message = {.kind = COXI_VOID};

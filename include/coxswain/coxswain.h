@@ -206,6 +206,14 @@ COX_API const char *cox_listen_address(const struct cox_coordinator *c);
  */
 COX_API int cox_close(struct cox_coordinator *c, int timeout_ms);
 
+/*
+ * Where ps `ps` (an index of the cluster's list) is from now on, as "host:port" or a URL: for
+ * whoever starts a lost one again on another host. It is looked for there when it is lost, or
+ * is being waited for; workers are told. A host name is looked up at each try, so a name that
+ * moves needs no call. COX_EINVAL: no such ps, or no checkpoint_dir; COX_EADDRESS.
+ */
+COX_API int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address);
+
 /* ---- variables: what they can be is in variable.h */
 
 /*

@@ -68,6 +68,40 @@ TEST(run_gives_a_program_its_cluster_and_takes_over_its_exit_code)
     free(output);
 }
 
+TEST(run_starts_a_program_again_that_a_signal_has_ended)
+{
+    struct program run;
+    char *count = coxi_test_path("count");
+    const char *argv[] = {"coxswain",
+                          "run",
+                          "--ps",
+                          "1",
+                          "--workers",
+                          "1",
+                          "--",
+                          "/bin/sh",
+                          "-c",
+                          "echo x >> $0; n=$(wc -l < $0); [ $n = 1 ] && kill -9 $$; [ "
+                          "$n = 2 ] && exit 200; "
+                          "exit 7",
+                          count,
+                          NULL};
+    assert_int_equal(7, program_run(&run, argv));
+    program_assert_printed(&run, "ended with 137 after");
+    program_assert_printed(&run, "ended with 200 after");
+    program_assert_printed(&run, "(2 of 10)");
+}
+
+TEST(run_gives_a_program_up_that_ends_too_often)
+{
+    struct program run;
+    const char *argv[] = {"coxswain", "run",        "--ps", "1",  "--workers",
+                          "1",        "--restarts", "2",    "--", "/bin/sh",
+                          "-c",       "exit 200",   NULL};
+    assert_int_equal(200, program_run(&run, argv));
+    program_assert_printed(&run, "(2 of 2)");
+}
+
 TEST(run_names_a_program_that_cannot_be_started)
 {
     assert_exit(2, (const char *[]){"coxswain", "run", "--", "/nonexistent/x", NULL},

@@ -115,6 +115,38 @@ TEST(ps_are_lost_while_steps_run_and_each_counts_once)
     crew_close(&s.crew);
 }
 
+/* It is lower than what has been done, and what is replayed. */
+TEST(a_closure_that_was_under_way_when_a_ps_was_lost_counts_when_it_ends)
+{
+    enum { N = 20 };
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_future *futures[N];
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    crew_open(&crew, N_PS, 2, "hold", &options);
+    struct cox_variable *c0 = crew_counter(&crew, "c0");
+    crew_hold(&hold, &crew, "hold_and_count", false);
+    crew_hold_wait(&hold);
+    for (int i = 0; i < N; i++) {
+        assert_code(0, cox_schedule(crew.c, crew_function(&crew, "straggle"), NULL,
+                                    &futures[i]));
+    }
+    for (int i = 0; i < N; i++) {
+        assert_code(0, cox_future_wait(futures[i], -1));
+        cox_future_free(futures[i]);
+    }
+    uint64_t before = recovered(&crew);
+    crew_kill(crew_ps_process(&crew, 0));
+    while (recovered(&crew) == before) {
+        assert_int_equal(N, crew_read(&crew, c0));
+    }
+    crew_hold_end(&hold);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(N + 1, crew_read(&crew, c0));
+    crew_close(&crew);
+}
+
 /* ---- a ps of the user's own, which nobody else starts again */
 
 static void yard_open_recovering(struct yard *yard, int recovery_ms)
@@ -145,6 +177,29 @@ TEST(a_ps_that_its_user_starts_again_comes_back)
     yard_close(&yard);
 }
 
+TEST(a_ps_comes_back_at_another_address)
+{
+    struct yard yard;
+    struct program worker;
+    char address[256];
+    const int64_t seven = 7;
+    yard_open_recovering(&yard, 20000);
+    yard_worker(&yard, &worker, NULL);
+    yard_wait_ready(&yard, 1);
+    assert_code(0, cox_variable_add(yard.crew.c, yard.counter, &seven, sizeof(seven)));
+    kill_ps(&yard);
+    daemon_start(&yard.ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", address);
+    assert_code(COX_EADDRESS, cox_ps_address(yard.crew.c, 0, "nowhere"));
+    assert_code(COX_EINVAL, cox_ps_address(yard.crew.c, 1, address));
+    assert_code(0, cox_ps_address(yard.crew.c, 0, address));
+    assert_int_equal(7, crew_read(&yard.crew, yard.counter));
+    yard_count(&yard, 5);
+    assert_code(0, cox_join(yard.crew.c, -1));
+    assert_int_equal(12, crew_read(&yard.crew, yard.counter));
+    yard_kill(&worker);
+    yard_close(&yard);
+}
+
 TEST(a_ps_that_does_not_come_back_in_time_ends_the_run)
 {
     struct yard yard;
@@ -154,6 +209,27 @@ TEST(a_ps_that_does_not_come_back_in_time_ends_the_run)
     assert_code(COX_EPSLOST,
                 cox_variable_read(yard.crew.c, yard.counter, &value, sizeof(value)));
     assert_error_names("could not be brought back in 500 ms");
+    yard_close_client(&yard);
+    cox_cluster_free(yard.cluster);
+}
+
+static bool has_failed(void *arg)
+{
+    return cox_checkpoint_error(((struct yard *)arg)->crew.c) == COX_EPSLOST;
+}
+
+TEST(a_checkpoint_that_is_due_when_a_ps_stays_away_fails_and_closing_goes_on)
+{
+    struct yard yard;
+    struct cox_options options = COX_OPTIONS_INIT;
+    const int64_t seven = 7;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    options.checkpoint_every_s = 1;
+    options.ps_recovery_ms = 1500;
+    yard_open(&yard, &options);
+    kill_ps(&yard);
+    (void)cox_variable_add(yard.crew.c, yard.counter, &seven, sizeof(seven));
+    coxi_test_until(has_failed, &yard, "a checkpoint that fails");
     yard_close_client(&yard);
     cox_cluster_free(yard.cluster);
 }
