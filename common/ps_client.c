@@ -14,10 +14,10 @@
 #include "common/ps_client.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/address.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
@@ -57,15 +57,9 @@ struct channel {
     char verdict_text[256];
 };
 
-/* Where it is, and where it was before: others may hold on to those. */
-struct address {
-    struct address *before;
-    char text[];
-};
-
 struct coxi_psc {
     struct coxi_psc_options options;
-    _Atomic(struct address *) address;
+    struct coxi_address address;
     struct channel channels[2];
 
     pthread_mutex_t lock; /* guards all below and the channels; leaf */
@@ -436,43 +430,15 @@ static int start_channel(struct coxi_psc *psc, enum coxi_channel kind)
 
 /* ---- the interface */
 
-static struct address *address_new(const char *text, struct address *before)
-{
-    size_t len = strlen(text) + 1;
-    struct address *address = malloc(sizeof(*address) + len);
-    if (address != NULL) {
-        address->before = before;
-        memcpy(address->text, text, len);
-    }
-    return address;
-}
-
-int coxi_psc_move(struct coxi_psc *psc, const char *text)
-{
-    struct address *before = atomic_load(&psc->address);
-    if (strcmp(before->text, text) == 0) {
-        return 0;
-    }
-    struct address *address = address_new(text, before);
-    if (address == NULL) {
-        return coxi_error_memory("the address of a ps");
-    }
-    atomic_store(&psc->address, address);
-    return 0;
-}
-
 int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
 {
     struct coxi_psc *psc = calloc(1, sizeof(*psc));
-    struct address *address = address_new(options->address, NULL);
-    if (psc == NULL || address == NULL) {
+    if (psc == NULL || coxi_address_set(&psc->address, options->address) != 0) {
         free(psc);
-        free(address);
         return coxi_error_memory("a connection to a ps");
     }
     psc->options = *options;
-    psc->options.address = NULL;
-    atomic_init(&psc->address, address);
+    psc->options.address = NULL; /* that is the caller's */
     (void)pthread_mutex_init(&psc->lock, NULL);
     coxi_cond_init(&psc->changed);
     coxi_window_init(&psc->waiting, 1, WAITING_MAX);
@@ -519,6 +485,11 @@ uint64_t coxi_psc_incarnation(struct coxi_psc *psc)
     return incarnation;
 }
 
+int coxi_psc_move(struct coxi_psc *psc, const char *address)
+{
+    return coxi_address_set(&psc->address, address);
+}
+
 uint32_t coxi_psc_index(const struct coxi_psc *psc)
 {
     return psc->options.index;
@@ -526,7 +497,7 @@ uint32_t coxi_psc_index(const struct coxi_psc *psc)
 
 const char *coxi_psc_address(const struct coxi_psc *psc)
 {
-    return atomic_load(&psc->address)->text;
+    return coxi_address_get(&psc->address);
 }
 
 /* Memory for an encoded message. Locked. */
@@ -701,10 +672,6 @@ void coxi_psc_close(struct coxi_psc *psc)
     }
     (void)pthread_cond_destroy(&psc->changed);
     (void)pthread_mutex_destroy(&psc->lock);
-    for (struct address *address = atomic_load(&psc->address); address != NULL;) {
-        struct address *before = address->before;
-        free(address);
-        address = before;
-    }
+    coxi_address_fini(&psc->address);
     free(psc);
 }
