@@ -1,6 +1,6 @@
 /*
  * Files in the safetensors format: u64 header length, JSON header, then the tensors'
- * data without gaps. Written as a stream in one pass, read through a memory map.
+ * data without gaps. Written in one pass, read through a memory map.
  * Format: https://huggingface.co/docs/safetensors (header at most 100 MB, offsets
  * sorted, no holes).
  */
@@ -32,11 +32,17 @@ struct coxi_st_file;
 /*
  * Creates `path` (it must not exist) and writes the header. Then the data of each
  * tensor follows, in order, in pieces of any size. COX_EIO names the file and the
- * reason; COX_EINVAL: a name is given twice or is not UTF-8.
+ * reason; COX_EINVAL: a name is given twice or is not UTF-8; COX_ENOMEM.
  */
 int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_t n,
                    const struct coxi_st_metadata *metadata, size_t n_metadata,
                    struct coxi_st_writer **ret);
+
+/* The next bytes of the i-th tensor; others may be written in between. */
+int coxi_st_put(struct coxi_st_writer *writer, size_t tensor, const void *data,
+                size_t len);
+
+/* The next bytes of all tensors one after the other. */
 int coxi_st_write(struct coxi_st_writer *writer, const void *data, size_t len);
 
 /*

@@ -6,9 +6,8 @@
  * accumulator in between. The lock `rows` keeps the gradients of others off meanwhile;
  * what else changes values takes turns with it block by block.
  */
-#include "ps/dense.h"
+#include "ps/dense_internal.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,33 +17,10 @@
 #include "common/error.h"
 #include "common/floats.h"
 #include "common/initializer.h"
-#include "common/sync.h"
 #include "ps/memory.h"
 #include "ps/optimizer.h"
 
-enum {
-    STRIPES = 64,
-    PART =
-        4 *
-        COXI_DENSE_BLOCK, /* of the data, under one lock: fewer cost too many calls */
-    VERSION_FIRST = 2,    /* 0 and 1 say something else in a pull */
-};
-
-struct coxi_dense {
-    const struct coxi_variable *variable;
-    struct coxi_memory *memory;
-    const struct coxi_shard *shard;
-    size_t row_bytes;
-    size_t bytes;
-    uint8_t *data; /* 64-aligned */
-    struct coxi_state_layout layout;
-    float *states[COXI_STATES_MAX];
-    atomic_uint_least64_t step;
-    atomic_uint_least64_t version;
-    pthread_mutex_t rows; /* guards the states of rows; before locks */
-    pthread_mutex_t
-        locks[STRIPES]; /* part p: locks[p % STRIPES]; guard contents; leaf */
-};
+enum { VERSION_FIRST = 2 /* 0 and 1 say something else in a pull */ };
 
 /* Starts every element as the initializer says: element i is column 0 of "row" i. */
 static void fill(struct coxi_dense *dense, const struct coxi_shard *shard)
@@ -61,12 +37,6 @@ static void fill(struct coxi_dense *dense, const struct coxi_shard *shard)
     }
 }
 
-static size_t state_bytes(const struct coxi_dense *dense, size_t i)
-{
-    return i < dense->layout.n_slots ? dense->bytes
-                                     : dense->bytes / dense->row_bytes * sizeof(float);
-}
-
 static size_t n_states(const struct coxi_dense *dense)
 {
     return dense->layout.n_slots + dense->layout.n_row;
@@ -78,7 +48,7 @@ static int allocate(struct coxi_dense *dense)
     dense->data = aligned_alloc(64, coxi_align(dense->bytes, 64));
     bool whole = dense->data != NULL;
     for (size_t s = 0; s < n_states(dense); s++) {
-        size_t bytes = state_bytes(dense, s);
+        size_t bytes = coxi_dense_state_bytes(dense, s);
         float *state = aligned_alloc(64, coxi_align(bytes, 64));
         dense->states[s] = state;
         whole = whole && state != NULL;
@@ -100,6 +70,7 @@ static void release(struct coxi_dense *dense)
         free(dense->states[s]);
     }
     free(dense->data);
+    coxi_dense_cut_free(dense->cut);
     free(dense);
 }
 
@@ -141,7 +112,7 @@ int coxi_dense_new(const struct coxi_variable *variable, const struct coxi_shard
     }
     fill(dense, shard);
     (void)pthread_mutex_init(&dense->rows, NULL);
-    for (size_t i = 0; i < STRIPES; i++) {
+    for (size_t i = 0; i < COXI_DENSE_STRIPES; i++) {
         (void)pthread_mutex_init(&dense->locks[i], NULL);
     }
     *ret = dense;
@@ -151,7 +122,7 @@ int coxi_dense_new(const struct coxi_variable *variable, const struct coxi_shard
 void coxi_dense_free(struct coxi_dense *dense)
 {
     if (dense != NULL) {
-        for (size_t i = 0; i < STRIPES; i++) {
+        for (size_t i = 0; i < COXI_DENSE_STRIPES; i++) {
             (void)pthread_mutex_destroy(&dense->locks[i]);
         }
         (void)pthread_mutex_destroy(&dense->rows);
@@ -168,13 +139,8 @@ bool coxi_dense_takes(const struct coxi_variable *variable, enum coxi_op op)
 /* What of [at, end) lies in the part of `at`. */
 static size_t part_of(size_t at, size_t end)
 {
-    size_t part_end = (at / PART + 1) * PART;
+    size_t part_end = (at / COXI_DENSE_PART + 1) * COXI_DENSE_PART;
     return (end < part_end ? end : part_end) - at;
-}
-
-static pthread_mutex_t *lock_of(struct coxi_dense *dense, size_t at)
-{
-    return &dense->locks[at / PART % STRIPES];
 }
 
 /* ---- rows: spans of bytes, each a range or one of the rows listed */
@@ -225,13 +191,13 @@ static uint8_t *read_span(struct coxi_dense *dense, struct span span, uint32_t n
 {
     for (size_t at = span.start; at < span.end;) {
         size_t n = part_of(at, span.end);
-        coxi_lock(lock_of(dense, at));
+        coxi_lock(coxi_dense_lock(dense, at));
         if (narrow != 0) {
             coxi_floats_narrow(narrow, dense->data + at, n / sizeof(float), to);
         } else {
             memcpy(to, dense->data + at, n);
         }
-        coxi_unlock(lock_of(dense, at));
+        coxi_unlock(coxi_dense_lock(dense, at));
         to += narrow != 0 ? n / 2 : n;
         at += n;
     }
@@ -279,6 +245,16 @@ void coxi_dense_read(struct coxi_dense *dense, const struct coxi_dense_rows *row
     }
 }
 
+/* ---- changing */
+
+static void lock_to_change(struct coxi_dense *dense, size_t at)
+{
+    coxi_lock(coxi_dense_lock(dense, at));
+    if (dense->cut != NULL) {
+        coxi_dense_cut_save(dense->cut, at);
+    }
+}
+
 /* ---- gradients */
 
 /* Values one after the other, in F32 or narrow. */
@@ -287,7 +263,7 @@ struct gradient {
     uint32_t dtype;
 };
 
-enum { PART_FLOATS = PART / sizeof(float) };
+enum { PART_FLOATS = COXI_DENSE_PART / sizeof(float) };
 
 static struct gradient gradient_from(const struct gradient *g, size_t i)
 {
@@ -321,9 +297,9 @@ static void apply(struct coxi_dense *dense, const struct coxi_optimizer_step *st
             slots[s] = dense->states[s] + first;
         }
         const float *from = floats(g, (at - span.start) / sizeof(float), n, room);
-        coxi_lock(lock_of(dense, at));
+        lock_to_change(dense, at);
         coxi_optimizer_apply(step, w + first, slots, from, n);
-        coxi_unlock(lock_of(dense, at));
+        coxi_unlock(coxi_dense_lock(dense, at));
         at += n * sizeof(float);
     }
 }
@@ -338,9 +314,9 @@ static double squares(struct coxi_dense *dense, const struct coxi_optimizer_step
         float room[PART_FLOATS];
         size_t n = part_of(at, span.end) / sizeof(float);
         const float *from = floats(g, (at - span.start) / sizeof(float), n, room);
-        coxi_lock(lock_of(dense, at));
+        coxi_lock(coxi_dense_lock(dense, at));
         sum += coxi_optimizer_squares(step, w + at / sizeof(float), from, n);
-        coxi_unlock(lock_of(dense, at));
+        coxi_unlock(coxi_dense_lock(dense, at));
         at += n * sizeof(float);
     }
     return sum;
@@ -358,6 +334,9 @@ static void apply_rows(struct coxi_dense *dense, const struct coxi_optimizer_ste
         uint64_t row = one.begin - dense->shard->begin;
         struct span span = span_of(dense, &one, 0);
         struct gradient its = gradient_from(g, i * n);
+        if (dense->cut != NULL) {
+            coxi_dense_cut_save_row(dense->cut, row);
+        }
         struct coxi_optimizer_step row_step = coxi_optimizer_row_step(
             step, squares(dense, step, span, &its), n, &dense->states[0][row]);
         apply(dense, &row_step, span, &its);
@@ -406,9 +385,9 @@ static const uint8_t *combine_span(struct coxi_dense *dense, struct span span,
 {
     for (size_t at = span.start; at < span.end;) {
         size_t n = part_of(at, span.end);
-        coxi_lock(lock_of(dense, at));
+        lock_to_change(dense, at);
         coxi_elements_combine(dense->variable->dtype, op, dense->data + at, from, n);
-        coxi_unlock(lock_of(dense, at));
+        coxi_unlock(coxi_dense_lock(dense, at));
         from += n;
         at += n;
     }
@@ -438,19 +417,6 @@ uint64_t coxi_dense_version(const struct coxi_dense *dense)
     return atomic_load_explicit(&dense->version, memory_order_acquire);
 }
 
-const void *coxi_dense_data(const struct coxi_dense *dense, size_t *ret_bytes)
-{
-    *ret_bytes = dense->bytes;
-    return dense->data;
-}
-
-const float *coxi_dense_state(const struct coxi_dense *dense, size_t i,
-                              size_t *ret_bytes)
-{
-    *ret_bytes = state_bytes(dense, i);
-    return dense->states[i];
-}
-
 uint64_t coxi_dense_step(const struct coxi_dense *dense)
 {
     return atomic_load(&dense->step);
@@ -460,7 +426,7 @@ size_t coxi_dense_bytes(const struct coxi_dense *dense)
 {
     size_t bytes = dense->bytes;
     for (size_t i = 0; i < n_states(dense); i++) {
-        bytes += state_bytes(dense, i);
+        bytes += coxi_dense_state_bytes(dense, i);
     }
     return bytes;
 }
@@ -470,7 +436,7 @@ void coxi_dense_load(struct coxi_dense *dense, const void *data,
 {
     memcpy(dense->data, data, dense->bytes);
     for (size_t i = 0; i < n_states(dense); i++) {
-        memcpy(dense->states[i], states[i], state_bytes(dense, i));
+        memcpy(dense->states[i], states[i], coxi_dense_state_bytes(dense, i));
     }
     atomic_store(&dense->step, step);
 }

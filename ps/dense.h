@@ -64,12 +64,6 @@ void coxi_dense_update(struct coxi_dense *dense, const struct coxi_dense_rows *r
  */
 uint64_t coxi_dense_version(const struct coxi_dense *dense);
 
-/* The shard's elements, and the i-th kind of its state (ps/optimizer.h), as they are: for a
- * snapshot, while nobody updates. */
-const void *coxi_dense_data(const struct coxi_dense *dense, size_t *ret_bytes);
-const float *coxi_dense_state(const struct coxi_dense *dense, size_t i,
-                              size_t *ret_bytes);
-
 /* Sets all of that to what a snapshot had, and the number of gradients; while nobody else
  * does anything. */
 void coxi_dense_load(struct coxi_dense *dense, const void *data,
@@ -78,5 +72,37 @@ void coxi_dense_load(struct coxi_dense *dense, const void *data,
 /* Updates by gradients so far; memory of elements and state. Any thread. */
 uint64_t coxi_dense_step(const struct coxi_dense *dense);
 size_t coxi_dense_bytes(const struct coxi_dense *dense);
+
+/* ---- cuts: what the shard holds at one moment, read while updates go on */
+
+struct coxi_dense_cut;
+
+/* Makes one, which is not begun. COX_ENOMEM. */
+int coxi_dense_cut_new(struct coxi_dense *dense, struct coxi_dense_cut **ret);
+void coxi_dense_cut_free(struct coxi_dense_cut *cut); /* takes NULL */
+
+/* From here on it holds the shard as it is now, to the end. While no update is under way; a
+ * shard has one at a time, and frees it with itself. */
+void coxi_dense_cut_begin(struct coxi_dense_cut *cut);
+void coxi_dense_cut_end(struct coxi_dense_cut *cut);
+
+/* Updates by gradients, of that moment; bytes of what updates have copied for it so far. */
+uint64_t coxi_dense_cut_step(const struct coxi_dense_cut *cut);
+uint64_t coxi_dense_cut_saved(const struct coxi_dense_cut *cut);
+
+/* A piece of it: `bytes` bytes each of the elements (array 0) or kinds of state (1 + which)
+ * `first` to `first` + `n`, one after the other. Those of an array come in order. */
+struct coxi_dense_piece {
+    size_t first;
+    size_t n; /* 0: there is no more */
+    size_t bytes;
+};
+
+/* Puts the next piece at `room`, which has COXI_DENSE_CUT_ROOM bytes. COX_ENOMEM: an update
+ * could not copy what it was about to change; the rest cannot be read any more. Any thread,
+ * one at a time. */
+enum { COXI_DENSE_CUT_ROOM = 4 * COXI_DENSE_BLOCK * (1 + COXI_STATES_MAX) };
+int coxi_dense_cut_next(struct coxi_dense_cut *cut, void *room,
+                        struct coxi_dense_piece *ret);
 
 #endif

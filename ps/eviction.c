@@ -85,6 +85,9 @@ static void drop(struct coxi_table *table, struct coxi_bucket *bucket, uint64_t 
 {
     uint32_t row =
         coxi_index_remove(&table->index, &bucket->index, key, coxi_hash_key(key));
+    if (table->cut != NULL) {
+        coxi_table_cut_save(table->cut, key, row);
+    }
     coxi_table_give_row(table, bucket, row);
 }
 

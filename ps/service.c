@@ -99,9 +99,11 @@ static int answer_snapshot(struct coxi_ps *ps, struct coxi_peer *peer,
         coxi_log(COXI_LOG_ERROR, "snapshot_failed", "path=%s error=\"%s\"",
                  request->snapshot.path, coxi_error_text());
     } else {
-        coxi_log(COXI_LOG_INFO, "snapshot", "number=%llu bytes=%llu",
+        coxi_log(COXI_LOG_INFO, "snapshot",
+                 "number=%llu bytes=%llu held_us_max=%llu saved_bytes=%llu",
                  (unsigned long long)request->snapshot.number,
-                 (unsigned long long)file.bytes);
+                 (unsigned long long)file.bytes, (unsigned long long)file.held_us_max,
+                 (unsigned long long)file.saved_bytes);
     }
     answer.snapshot_done = (struct coxi_snapshot_done){
         .code = r,
@@ -113,6 +115,8 @@ static int answer_snapshot(struct coxi_ps *ps, struct coxi_peer *peer,
         .n_applied = file.applied.n_intervals,
         .touched = file.applied.touched,
         .n_touched = file.applied.n_touched,
+        .held_us_max = file.held_us_max,
+        .saved_bytes = file.saved_bytes,
     };
     r = coxi_message_send(peer->link, &answer, NULL, false);
     coxi_applied_list_fini(&file.applied);

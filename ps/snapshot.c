@@ -1,237 +1,178 @@
 /*
- * Writing a snapshot of the store (coxi_store_snapshot): one safetensors file with
- *   <name> or <name>/part_<i>     a dense variable, or its i-th shard
- *   <name>/keys, <name>/values    a table: U64 [rows], F32 [rows, dim]
- *   .../<state>                   optimizer state (ps/optimizer.h): F32, in the shape of
- *                                 the values, or [rows] where it is one for a row
- *   <name>/last, made, updates    of a table whose rows go again: U64 [rows] each, what
- *                                 struct coxi_row_life says (ps/table.h)
- *   .../step                      of what has an optimizer: U64 [1], updates by gradients
- * and, in __metadata__, what it belongs to and the applied set of the same moment.
- * Commits wait while it is written, pulls do not.
+ * Writing a snapshot of the store (coxi_store_snapshot): one safetensors file (its tensors:
+ * ps/snapshot_plan.h) and, in __metadata__, what it belongs to and the applied set of the
+ * same moment.
+ *
+ * Commits wait for the cut alone: what changes afterwards is copied first (ps/table_cut.c,
+ * ps/dense_cut.c). From there on pulls and commits go on; what is written is copied a block
+ * at a time with the registry read, and goes to the file without any lock. Where the run is
+ * forgotten meanwhile, its tables take the cuts with them, and the snapshot ends.
+ *
+ * Threads: any, one snapshot at a time. Memory: a block, what the file's writer buffers, and
+ * what changes copy.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include "common/dtype.h"
 #include "common/error.h"
 #include "common/message.h"
 #include "common/safetensors.h"
 #include "common/sync.h"
-#include "ps/optimizer.h"
-#include "ps/store_internal.h"
+#include "ps/snapshot_plan.h"
 
-enum content {
-    CONTENT_VALUES,
-    CONTENT_KEYS,
-    CONTENT_LAST,
-    CONTENT_MADE,
-    CONTENT_UPDATES,
-    CONTENT_STEP,
-    CONTENT_STATE,
-};
-enum { TENSORS_MAX = CONTENT_STATE + COXI_STATES_MAX }; /* of a part */
-
-/* A tensor of the file and where its data come from. */
-struct source {
-    const struct coxi_part *part;
-    enum content content;
-    size_t state; /* which one */
-    char name[COXI_TENSOR_NAME_MAX];
-};
-
-struct plan {
-    struct coxi_st_tensor *tensors;
-    struct source *sources;
-    size_t n;
-};
-
-/* What follows the variable's name and part, or NULL. */
-static const char *suffix_of(const struct source *source)
-{
-    switch (source->content) {
-    case CONTENT_VALUES:
-        return source->part->table != NULL ? "values" : NULL;
-    case CONTENT_KEYS:
-        return "keys";
-    case CONTENT_LAST:
-        return "last";
-    case CONTENT_MADE:
-        return "made";
-    case CONTENT_UPDATES:
-        return "updates";
-    case CONTENT_STEP:
-        return "step";
-    case CONTENT_STATE:
-        return source->part->layout.states[source->state].name;
-    }
-    return NULL;
-}
-
-void coxi_part_tensor_name(const struct coxi_part *part, const char *suffix,
-                           char ret[COXI_TENSOR_NAME_MAX])
-{
-    const struct coxi_variable *v = part->variable;
-    int used = snprintf(ret, COXI_TENSOR_NAME_MAX, "%s", v->name);
-    if (part->table == NULL && v->n_shards > 1) {
-        used += snprintf(ret + used, COXI_TENSOR_NAME_MAX - (size_t)used, "/part_%td",
-                         part->shard - v->shards);
-    }
-    if (suffix != NULL) {
-        (void)snprintf(ret + used, COXI_TENSOR_NAME_MAX - (size_t)used, "/%s", suffix);
-    }
-}
-
-/* Its type, shape and size. */
-static void describe(const struct source *source, struct coxi_st_tensor *tensor)
-{
-    const struct coxi_part *part = source->part;
-    const struct coxi_variable *v = part->variable;
-    bool wide = source->content != CONTENT_VALUES && source->content != CONTENT_STATE;
-    bool per_row =
-        source->content == CONTENT_STATE && source->state >= part->layout.n_slots;
-    tensor->dtype = wide ? "U64" : coxi_dtype_name(v->dtype);
-    tensor->bytes = wide ? sizeof(uint64_t) : coxi_dtype_size(v->dtype);
-    if (part->table != NULL) {
-        tensor->rank = 2;
-        tensor->shape[0] = coxi_table_rows(part->table);
-        tensor->shape[1] = coxi_table_dim(v);
-    } else {
-        tensor->rank = v->rank;
-        memcpy(tensor->shape, v->shape, sizeof(tensor->shape));
-        tensor->shape[0] = part->shard->count;
-    }
-    if (wide || per_row) {
-        tensor->rank = 1;
-    }
-    if (source->content == CONTENT_STEP) {
-        tensor->shape[0] = 1;
-    }
-    for (uint32_t i = 0; i < tensor->rank; i++) {
-        tensor->bytes *= tensor->shape[i];
-    }
-}
-
-static void add_tensor(struct plan *plan, const struct coxi_part *part,
-                       enum content content, size_t state)
-{
-    struct source *source = &plan->sources[plan->n];
-    struct coxi_st_tensor *tensor = &plan->tensors[plan->n];
-    *source = (struct source){.part = part, .content = content, .state = state};
-    coxi_part_tensor_name(part, suffix_of(source), source->name);
-    *tensor = (struct coxi_st_tensor){.name = source->name};
-    describe(source, tensor);
-    plan->n++;
-}
-
-/* Of one part, those with elements of `size` bytes. */
-static void plan_part(struct plan *plan, const struct coxi_part *part, size_t size)
-{
-    if (part->dense == NULL && part->table == NULL) {
-        return;
-    }
-    if (size == sizeof(uint64_t) && part->table != NULL) {
-        add_tensor(plan, part, CONTENT_KEYS, 0);
-        if (coxi_table_ages(part->table)) {
-            add_tensor(plan, part, CONTENT_LAST, 0);
-            add_tensor(plan, part, CONTENT_MADE, 0);
-            add_tensor(plan, part, CONTENT_UPDATES, 0);
-        }
-    }
-    if (size == sizeof(uint64_t) &&
-        part->variable->optimizer.kind != COXI_OPTIMIZER_NONE) {
-        add_tensor(plan, part, CONTENT_STEP, 0);
-    }
-    if (size == coxi_dtype_size(part->variable->dtype)) {
-        add_tensor(plan, part, CONTENT_VALUES, 0);
-        for (size_t i = 0; i < part->layout.n_slots + part->layout.n_row; i++) {
-            add_tensor(plan, part, CONTENT_STATE, i);
-        }
-    }
-}
-
-static int make_plan(const struct coxi_store *store, struct plan *plan)
-{
-    size_t n = store->n_parts * TENSORS_MAX + 1;
-    *plan = (struct plan){0};
-    plan->tensors = calloc(n, sizeof(*plan->tensors));
-    plan->sources = calloc(n, sizeof(*plan->sources));
-    if (plan->tensors == NULL || plan->sources == NULL) {
-        return coxi_error_memory("a snapshot");
-    }
-    /* Large elements first keeps every tensor aligned to its own element size. */
-    for (size_t size = 8; size > 0; size /= 2) {
-        for (size_t i = 0; i < store->n_parts; i++) {
-            plan_part(plan, &store->parts[i], size);
-        }
-    }
-    return 0;
-}
-
-struct row_writer {
+/* A snapshot under way. */
+struct coxi_taking {
+    struct coxi_store *store;
+    const struct coxi_snapshot *request;
+    struct coxi_plan plan;
     struct coxi_st_writer *file;
-    enum content content;
-    size_t offset; /* in the row's state */
-    size_t bytes;  /* of what is written of a row */
+    uint8_t *room; /* for a block of rows or a piece of a dense variable */
+    struct coxi_snapshot_file done;
 };
 
-static int write_row(void *arg, uint64_t key, const float *values, const float *state,
-                     const struct coxi_row_life *life)
+/* ---- holds: what others may wait for */
+
+/* CPU time of this thread: what it was put off its core for is not its own. */
+static uint64_t cpu_us(void)
 {
-    const struct row_writer *writer = arg;
-    uint64_t updates = life != NULL ? life->updates : 0;
-    switch (writer->content) {
-    case CONTENT_KEYS:
-        return coxi_st_write(writer->file, &key, sizeof(key));
-    case CONTENT_VALUES:
-        return coxi_st_write(writer->file, values, writer->bytes);
-    case CONTENT_STATE:
-        return coxi_st_write(writer->file, state + writer->offset, writer->bytes);
-    case CONTENT_LAST:
-        return coxi_st_write(writer->file, &life->last, sizeof(life->last));
-    case CONTENT_MADE:
-        return coxi_st_write(writer->file, &life->made, sizeof(life->made));
-    case CONTENT_UPDATES:
-        return coxi_st_write(writer->file, &updates, sizeof(updates));
-    case CONTENT_STEP:
-        break;
-    }
-    return COX_EINVAL;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-static int write_table(struct coxi_st_writer *file, const struct source *source)
+static void note_hold(struct coxi_taking *taking, uint64_t since_us)
 {
-    const struct coxi_part *part = source->part;
-    size_t n_slots = part->layout.n_slots;
-    size_t dim = coxi_table_dim(part->variable);
-    struct row_writer writer = {file, source->content, source->state * dim,
-                                dim * sizeof(float)};
-    if (source->content == CONTENT_STATE && source->state >= n_slots) {
-        writer.offset = n_slots * dim + (source->state - n_slots);
-        writer.bytes = sizeof(float);
+    uint64_t us = cpu_us() - since_us;
+    if (us > taking->done.held_us_max) {
+        taking->done.held_us_max = us;
     }
-    return coxi_table_each(part->table, write_row, &writer);
 }
 
-static int write_tensor(struct coxi_st_writer *file, const struct source *source)
+/* The registry, where what was cut is still there. COX_EFENCED: the run was forgotten. */
+static int enter(struct coxi_taking *taking)
 {
-    const struct coxi_part *part = source->part;
-    if (source->content == CONTENT_STEP) {
-        uint64_t step = part->table != NULL ? coxi_table_step(part->table)
-                                            : coxi_dense_step(part->dense);
-        return coxi_st_write(file, &step, sizeof(step));
+    (void)pthread_rwlock_rdlock(&taking->store->registry);
+    if (taking->store->taking == taking) {
+        return 0;
     }
-    if (part->table != NULL) {
-        return write_table(file, source);
-    }
-    size_t bytes = 0;
-    const void *data = source->content == CONTENT_STATE
-                           ? coxi_dense_state(part->dense, source->state, &bytes)
-                           : coxi_dense_data(part->dense, &bytes);
-    return coxi_st_write(file, data, bytes);
+    (void)pthread_rwlock_unlock(&taking->store->registry);
+    return coxi_error(COX_EFENCED, "ps %" PRIu32 " was claimed anew during a snapshot",
+                      taking->store->ps_index);
 }
+
+static void leave(struct coxi_taking *taking)
+{
+    (void)pthread_rwlock_unlock(&taking->store->registry);
+}
+
+/* ---- the moment */
+
+static void begin_cuts(const struct coxi_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_parts; i++) {
+        const struct coxi_planned *planned = &plan->parts[i];
+        if (planned->table != NULL) {
+            coxi_table_cut_begin(planned->table);
+        } else {
+            coxi_dense_cut_begin(planned->dense);
+        }
+    }
+}
+
+static void end_cuts(const struct coxi_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_parts; i++) {
+        const struct coxi_planned *planned = &plan->parts[i];
+        if (planned->table != NULL) {
+            coxi_table_cut_end(planned->table);
+        } else {
+            coxi_dense_cut_end(planned->dense);
+        }
+    }
+}
+
+static void free_cuts(const struct coxi_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_parts; i++) {
+        coxi_table_cut_free(plan->parts[i].table);
+        coxi_dense_cut_free(plan->parts[i].dense);
+    }
+}
+
+/* The moment that the snapshot is of: no commit is under way. Registry read. */
+static int cut(struct coxi_taking *taking)
+{
+    struct coxi_store *store = taking->store;
+    (void)pthread_rwlock_wrlock(&store->moment);
+    uint64_t since = cpu_us();
+    int r = coxi_applied_list(store->applied, &taking->done.applied);
+    if (r == 0) {
+        begin_cuts(&taking->plan);
+        store->taking = taking;
+    }
+    note_hold(taking, since);
+    (void)pthread_rwlock_unlock(&store->moment);
+    return r;
+}
+
+/* Cuts everything, and makes the list of tensors. */
+static int begin(struct coxi_taking *taking)
+{
+    struct coxi_store *store = taking->store;
+    (void)pthread_rwlock_rdlock(&store->registry);
+    int r = coxi_store_fenced(store, &taking->request->session);
+    if (r == 0) {
+        r = coxi_plan_cut(store, &taking->plan);
+    }
+    if (r == 0) {
+        r = cut(taking);
+    }
+    if (r != 0) {
+        free_cuts(&taking->plan);
+    } else {
+        r = coxi_plan_tensors(&taking->plan);
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    return r;
+}
+
+/* What changes have copied. Registry read. */
+static uint64_t saved_bytes(const struct coxi_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < plan->n_parts; i++) {
+        const struct coxi_planned *planned = &plan->parts[i];
+        bytes += planned->table != NULL ? coxi_table_cut_saved(planned->table)
+                                        : coxi_dense_cut_saved(planned->dense);
+    }
+    return bytes;
+}
+
+/* Nothing is copied for it any more. */
+static void end(struct coxi_taking *taking)
+{
+    struct coxi_store *store = taking->store;
+    (void)pthread_rwlock_rdlock(&store->registry);
+    bool ours = store->taking == taking;
+    if (ours) {
+        (void)pthread_rwlock_wrlock(&store->moment);
+        uint64_t since = cpu_us();
+        end_cuts(&taking->plan);
+        store->taking = NULL;
+        note_hold(taking, since);
+        (void)pthread_rwlock_unlock(&store->moment);
+        taking->done.saved_bytes = saved_bytes(&taking->plan);
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    if (ours) {
+        free_cuts(&taking->plan);
+    }
+}
+
+/* ---- the file */
 
 /* "first-last:segment:ps,ps ...": a segment that is its closure's last has a '.' after its
  * number. */
@@ -251,24 +192,24 @@ static int applied_text(const struct coxi_applied_list *list, struct coxi_buffer
     return r == 0 ? coxi_buffer_append_raw(ret, "", 1) : r;
 }
 
-static int write_file(const struct coxi_store *store,
-                      const struct coxi_snapshot *snapshot, const struct plan *plan,
-                      struct coxi_snapshot_file *ret)
+/* Creates it: the header. */
+static int create_file(struct coxi_taking *taking)
 {
+    const struct coxi_session *session = &taking->request->session;
+    const struct coxi_applied_list *list = &taking->done.applied;
+    uint32_t ps_index = taking->store->ps_index;
     struct coxi_buffer applied = {0};
-    struct coxi_st_writer *file;
     char run[32];
     char generation[32];
     char number[32];
     char ps[32];
     char watermark[32];
-    (void)snprintf(run, sizeof(run), "%016" PRIx64, store->session.run);
-    (void)snprintf(generation, sizeof(generation), "%" PRIu64,
-                   store->session.generation);
-    (void)snprintf(number, sizeof(number), "%" PRIu64, snapshot->number);
-    (void)snprintf(ps, sizeof(ps), "%" PRIu32, store->ps_index);
-    (void)snprintf(watermark, sizeof(watermark), "%" PRIu64, ret->applied.watermark);
-    int r = applied_text(&ret->applied, &applied);
+    (void)snprintf(run, sizeof(run), "%016" PRIx64, session->run);
+    (void)snprintf(generation, sizeof(generation), "%" PRIu64, session->generation);
+    (void)snprintf(number, sizeof(number), "%" PRIu64, taking->request->number);
+    (void)snprintf(ps, sizeof(ps), "%" PRIu32, ps_index);
+    (void)snprintf(watermark, sizeof(watermark), "%" PRIu64, list->watermark);
+    int r = applied_text(list, &applied);
     if (r == 0) {
         const struct coxi_st_metadata metadata[] = {
             {"format", "coxswain-1"},
@@ -279,53 +220,159 @@ static int write_file(const struct coxi_store *store,
             {"watermark", watermark},
             {"applied", (const char *)applied.data},
         };
-        r = coxi_st_create(snapshot->path, plan->tensors, plan->n, metadata,
-                           sizeof(metadata) / sizeof(*metadata), &file);
+        r = coxi_st_create(taking->request->path, taking->plan.tensors,
+                           taking->plan.n_tensors, metadata,
+                           sizeof(metadata) / sizeof(*metadata), &taking->file);
     }
     if (r == COX_EIO) {
         r = coxi_error(r,
                        "ps %" PRIu32 ": %s (client and ps must see the same directory)",
-                       store->ps_index, coxi_error_text());
+                       ps_index, coxi_error_text());
     }
     coxi_buffer_fini(&applied);
-    if (r != 0) {
-        return r;
-    }
-    for (size_t i = 0; r == 0 && i < plan->n; i++) {
-        r = write_tensor(file, &plan->sources[i]);
-    }
-    if (r != 0) {
-        coxi_st_abandon(file);
-        return r;
-    }
-    return coxi_st_finish(file, &ret->bytes, &ret->crc32);
+    return r;
 }
 
-/* Writes it: commits wait meanwhile. */
-static int take_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
-                         struct coxi_snapshot_file *ret)
+/* Some of a row, to the stream of that content. */
+static int put(struct coxi_taking *taking, const struct coxi_planned *planned,
+               size_t content, const void *data, size_t bytes)
 {
-    struct plan plan = {0};
-    (void)pthread_rwlock_rdlock(&store->registry);
-    (void)pthread_rwlock_wrlock(&store->moment);
-    int r = coxi_store_fenced(store, &snapshot->session);
+    return coxi_st_put(taking->file, planned->tensors[content], data, bytes);
+}
+
+static int put_life(struct coxi_taking *taking, const struct coxi_planned *planned,
+                    const struct coxi_row_life *life)
+{
+    uint64_t updates = life->updates;
+    int r = put(taking, planned, COXI_CONTENT_LAST, &life->last, sizeof(life->last));
     if (r == 0) {
-        r = coxi_applied_list(store->applied, &ret->applied);
+        r = put(taking, planned, COXI_CONTENT_MADE, &life->made, sizeof(life->made));
     }
+    return r == 0
+               ? put(taking, planned, COXI_CONTENT_UPDATES, &updates, sizeof(updates))
+               : r;
+}
+
+static int put_row(struct coxi_taking *taking, const struct coxi_planned *planned,
+                   const struct coxi_cut_layout *layout, const uint8_t *row)
+{
+    size_t bytes = planned->dim * sizeof(float);
+    const uint8_t *state = row + layout->state;
+    int r = put(taking, planned, COXI_CONTENT_KEYS, row, sizeof(uint64_t));
     if (r == 0) {
-        r = make_plan(store, &plan);
+        r = put(taking, planned, COXI_CONTENT_VALUES, row + layout->values, bytes);
     }
-    if (r == 0) {
-        r = write_file(store, snapshot, &plan, ret);
+    for (size_t i = 0; r == 0 && i < planned->n_states; i++) {
+        size_t n = i < planned->n_slots ? bytes : sizeof(float);
+        r = put(taking, planned, COXI_CONTENT_STATE + i, state, n);
+        state += n;
     }
-    (void)pthread_rwlock_unlock(&store->moment);
-    (void)pthread_rwlock_unlock(&store->registry);
-    free(plan.tensors);
-    free(plan.sources);
-    if (r != 0) {
-        coxi_applied_list_fini(&ret->applied);
+    if (r == 0 && layout->life > 0) {
+        r = put_life(taking, planned, (const void *)(row + layout->life));
     }
     return r;
+}
+
+/* ---- parts */
+
+static int write_table(struct coxi_taking *taking, const struct coxi_planned *planned)
+{
+    struct coxi_cut_layout layout;
+    bool more = true;
+    int r = 0;
+    while (r == 0 && more) {
+        size_t n = 0;
+        r = enter(taking);
+        if (r != 0) {
+            return r;
+        }
+        uint64_t since = cpu_us();
+        layout = coxi_table_cut_layout(planned->table);
+        r = coxi_table_cut_next(planned->table, taking->room, &n);
+        note_hold(taking, since);
+        leave(taking);
+        more = r > 0;
+        r = r < 0 ? r : 0;
+        for (size_t i = 0; r == 0 && i < n; i++) {
+            r = put_row(taking, planned, &layout, taking->room + i * layout.stride);
+        }
+    }
+    return r;
+}
+
+static int write_dense(struct coxi_taking *taking, const struct coxi_planned *planned)
+{
+    struct coxi_dense_piece piece = {.n = 1};
+    int r = 0;
+    while (r == 0 && piece.n > 0) {
+        r = enter(taking);
+        if (r != 0) {
+            return r;
+        }
+        uint64_t since = cpu_us();
+        r = coxi_dense_cut_next(planned->dense, taking->room, &piece);
+        note_hold(taking, since);
+        leave(taking);
+        for (size_t i = 0; r == 0 && i < piece.n; i++) {
+            size_t array = piece.first + i;
+            r = put(taking, planned,
+                    array == 0 ? COXI_CONTENT_VALUES : COXI_CONTENT_STATE + array - 1,
+                    taking->room + i * piece.bytes, piece.bytes);
+        }
+    }
+    return r;
+}
+
+static int write_part(struct coxi_taking *taking, const struct coxi_planned *planned)
+{
+    int r = 0;
+    if (planned->has_step) {
+        r = put(taking, planned, COXI_CONTENT_STEP, &planned->step,
+                sizeof(planned->step));
+    }
+    if (r != 0) {
+        return r;
+    }
+    return planned->table != NULL ? write_table(taking, planned)
+                                  : write_dense(taking, planned);
+}
+
+static int write_file(struct coxi_taking *taking)
+{
+    taking->room = malloc(taking->plan.room_bytes);
+    if (taking->room == NULL) {
+        return coxi_error_memory("a snapshot");
+    }
+    int r = create_file(taking);
+    for (size_t i = 0; r == 0 && i < taking->plan.n_parts; i++) {
+        r = write_part(taking, &taking->plan.parts[i]);
+    }
+    free(taking->room);
+    return r;
+}
+
+/* Writes it. */
+static int take_snapshot(struct coxi_store *store, const struct coxi_snapshot *request,
+                         struct coxi_snapshot_file *ret)
+{
+    struct coxi_taking taking = {.store = store, .request = request};
+    int r = begin(&taking);
+    if (r == 0) {
+        r = write_file(&taking);
+    }
+    end(&taking);
+    if (r == 0) {
+        r = coxi_st_finish(taking.file, &taking.done.bytes, &taking.done.crc32);
+    } else {
+        coxi_st_abandon(taking.file);
+    }
+    coxi_plan_fini(&taking.plan);
+    if (r != 0) {
+        coxi_applied_list_fini(&taking.done.applied);
+        return r;
+    }
+    *ret = taking.done;
+    return 0;
 }
 
 /* What was written last, with an applied set of the caller's own. */

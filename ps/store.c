@@ -54,6 +54,7 @@ static void forget(struct coxi_store *store)
     store->applied = NULL;
     store->claimed = false;
     store->restored = 0;
+    store->taking = NULL; /* its cuts have gone with the parts */
     store->session = (struct coxi_session){0};
     atomic_store(&store->commits, 0);
     atomic_store(&store->duplicates, 0);

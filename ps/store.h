@@ -3,7 +3,7 @@
  * calls it for its peers, a benchmark or a test may call it directly.
  *
  * All functions but new and free are for any thread. Locks: `registry` (which variables
- * there are) before `moment` (commits against snapshots) before rows, blocks and the
+ * there are) before `moment` (commits against the cut of a snapshot) before rows, blocks and the
  * applied set; `snapshots` before all. Pulls take the registry only.
  */
 #ifndef COXI_PS_STORE_H
@@ -107,12 +107,16 @@ struct coxi_snapshot_file {
     uint64_t bytes;
     uint32_t crc32;
     struct coxi_applied_list applied;
+    uint64_t held_us_max; /* CPU time of the longest that others had to wait for it */
+    uint64_t saved_bytes; /* memory for what changed while it was written */
 };
 
 /*
- * Writes everything as of one moment to a new file at snapshot->path; commits wait,
- * pulls do not. Again with the same session and number: the same answer, and nothing is
- * written; a lower number is COX_EEXIST. COX_EFENCED, COX_EIO, COX_ENOMEM.
+ * Writes everything as of one moment to a new file at snapshot->path, while pulls and
+ * commits go on. Again with the same session and number: the same answer, and nothing is
+ * written; a lower number is COX_EEXIST. COX_EFENCED: also where another client claims the
+ * store, or this one releases it, meanwhile. COX_EIO; COX_ENOMEM: also where there is none to
+ * copy what changes. Nothing is left of a file then.
  */
 int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
                         struct coxi_snapshot_file *ret);

@@ -29,6 +29,8 @@ struct coxi_last_snapshot {
     struct coxi_snapshot_file file;
 };
 
+struct coxi_taking;
+
 struct coxi_store {
     uint32_t ps_index;
     uint64_t incarnation;
@@ -43,7 +45,10 @@ struct coxi_store {
     uint64_t restored; /* the round of the last restore, or 0 */
 
     struct coxi_memory memory; /* of all parts */
-    pthread_rwlock_t moment;   /* read: a commit is under way; written: a snapshot is */
+    pthread_rwlock_t moment;   /* read: a commit is under way; written: a cut is made */
+    struct coxi_taking
+        *taking; /* the snapshot that is being written, or NULL: changed with
+                                   the moment, or the registry, written */
 
     /* Of the run that has the store: 0 again when it is forgotten. */
     pthread_mutex_t snapshots; /* one at a time; guards `last`; before registry */

@@ -91,6 +91,7 @@ void coxi_table_free(struct coxi_table *table)
         if (table->memory != NULL) {
             coxi_memory_give(table->memory, coxi_table_bytes(table));
         }
+        coxi_table_cut_free(table->cut);
         coxi_stretch_fini(&table->rows);
         coxi_index_fini(&table->index);
         coxi_admission_free(table->admission);
@@ -287,11 +288,27 @@ static int make_row(struct coxi_table *table, struct coxi_bucket *bucket, uint64
                           coxi_error_text());
     }
     start_row(table, key, coxi_table_values(table, row));
+    if (table->cut != NULL) {
+        coxi_table_cut_pass(table->cut, row);
+    }
     *ret = row;
     return 0;
 }
 
 /* ---- resolving. A row that has a life is pinned from then on */
+
+/* A row is going to change. Locked. */
+static float *reach_row(struct coxi_table *table, uint64_t key, uint32_t row)
+{
+    float *values = coxi_table_values(table, row);
+    if (table->cut != NULL) {
+        coxi_table_cut_save(table->cut, key, row);
+    }
+    if (table->life_at > 0) {
+        coxi_table_life(table, values)->pins++;
+    }
+    return values;
+}
 
 /* A row that is there, or NULL. */
 static struct coxi_row *find_row(struct coxi_table *table, uint64_t key)
@@ -302,10 +319,7 @@ static struct coxi_row *find_row(struct coxi_table *table, uint64_t key)
     coxi_spin_lock(&bucket->lock);
     uint32_t row = coxi_index_find(&table->index, &bucket->index, key, hash);
     if (row != 0) {
-        values = coxi_table_values(table, row);
-        if (table->life_at > 0) {
-            coxi_table_life(table, values)->pins++;
-        }
+        values = reach_row(table, key, row);
     }
     coxi_spin_unlock(&bucket->lock);
     return (struct coxi_row *)values;
@@ -325,11 +339,7 @@ static int find_or_make_row(struct coxi_table *table, uint64_t key, uint64_t *ma
         *made += r == 0 ? 1 : 0;
     }
     if (r == 0) {
-        float *values = coxi_table_values(table, row);
-        if (table->life_at > 0) {
-            coxi_table_life(table, values)->pins++;
-        }
-        *ret = (struct coxi_row *)values;
+        *ret = (struct coxi_row *)reach_row(table, key, row);
     }
     coxi_spin_unlock(&bucket->lock);
     return r;
@@ -508,49 +518,4 @@ void coxi_table_counts(struct coxi_table *table, struct coxi_table_counters *ret
         .rows = coxi_table_rows(table),
         .bytes = coxi_table_bytes(table),
     };
-}
-
-/* ---- visits */
-
-struct visitor {
-    const struct coxi_table *table;
-    coxi_row_visit visit;
-    void *arg;
-};
-
-static int ask_for_row(void *arg, uint64_t key, uint32_t row)
-{
-    const struct coxi_table *table = ((const struct visitor *)arg)->table;
-    (void)key;
-    hint_bytes(coxi_table_values(table, row), table->row_bytes);
-    return 0;
-}
-
-static int visit_row(void *arg, uint64_t key, uint32_t row)
-{
-    const struct visitor *visitor = arg;
-    const struct coxi_table *table = visitor->table;
-    float *values = coxi_table_values(table, row);
-    return visitor->visit(visitor->arg, key, values, values + table->dim,
-                          table->life_at > 0 ? coxi_table_life(table, values) : NULL);
-}
-
-int coxi_table_each(struct coxi_table *table, coxi_row_visit visit, void *arg)
-{
-    struct visitor visitor = {table, visit, arg};
-    int r = 0;
-    for (size_t b = 0; r == 0 && b < COXI_BUCKETS; b++) {
-        const struct coxi_index_bucket *bucket = &table->buckets[b].index;
-        uint32_t n = atomic_load(&bucket->n_lines);
-        for (uint32_t i = 0; r == 0 && i < n + AHEAD / 4; i++) {
-            if (i < n) {
-                r = coxi_index_each(&table->index, bucket, i, ask_for_row, &visitor);
-            }
-            if (r == 0 && i >= AHEAD / 4) {
-                r = coxi_index_each(&table->index, bucket, i - AHEAD / 4, visit_row,
-                                    &visitor);
-            }
-        }
-    }
-    return r;
 }

@@ -97,11 +97,40 @@ void coxi_table_counts(struct coxi_table *table, struct coxi_table_counters *ret
 /* True where its rows have a life. */
 bool coxi_table_ages(const struct coxi_table *table);
 
-/* Calls `visit` for every row, in an order that is the same each time while no row is
- * made. `state` is that of the row, as coxi_optimizer_row has it; `life` is NULL where it
- * has none. The caller keeps updates off meanwhile; pulls need not wait. */
-typedef int (*coxi_row_visit)(void *arg, uint64_t key, const float *values,
-                              const float *state, const struct coxi_row_life *life);
-int coxi_table_each(struct coxi_table *table, coxi_row_visit visit, void *arg);
+/* ---- cuts: what a table holds at one moment, read while changes go on */
+
+struct coxi_table_cut;
+
+/* Makes one, which is not begun. COX_ENOMEM. */
+int coxi_table_cut_new(struct coxi_table *table, struct coxi_table_cut **ret);
+void coxi_table_cut_free(struct coxi_table_cut *cut); /* takes NULL */
+
+/* From here on it holds the rows as they are now, to the end. While no change is under way;
+ * a table has one at a time, and frees it with itself. */
+void coxi_table_cut_begin(struct coxi_table_cut *cut);
+void coxi_table_cut_end(struct coxi_table_cut *cut);
+
+/* Rows and updates by gradients, of that moment; bytes of the rows that changes have copied
+ * for it so far, with what such copies leave unused. */
+uint64_t coxi_table_cut_rows(const struct coxi_table_cut *cut);
+uint64_t coxi_table_cut_step(const struct coxi_table_cut *cut);
+uint64_t coxi_table_cut_saved(struct coxi_table_cut *cut);
+
+/* How its rows are handed out: `stride` bytes each, which begin with the key (u64). */
+struct coxi_cut_layout {
+    size_t stride;
+    size_t values; /* where in a row these begin */
+    size_t state;  /* of the optimizer, as coxi_optimizer_row has it */
+    size_t life;   /* struct coxi_row_life; 0: rows have none */
+    size_t n_most; /* rows at a time */
+};
+struct coxi_cut_layout coxi_table_cut_layout(const struct coxi_table_cut *cut);
+
+/*
+ * Puts the next *ret_n rows (n_most at most, may be none), in any order, at `room`
+ * (8-aligned). 1: there may be more; 0: those were all. COX_ENOMEM: a change could not copy
+ * what it was about to change; the rest cannot be read any more. Any thread, one at a time.
+ */
+int coxi_table_cut_next(struct coxi_table_cut *cut, void *room, size_t *ret_n);
 
 #endif

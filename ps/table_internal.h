@@ -1,4 +1,4 @@
-/* What table.c and eviction.c share. Not for others. */
+/* What table.c, table_cut.c and eviction.c share. Not for others. */
 #ifndef COXI_PS_TABLE_INTERNAL_H
 #define COXI_PS_TABLE_INTERNAL_H
 
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ps/admission.h"
+#include "ps/bits.h"
 #include "ps/index.h"
 #include "ps/memory.h"
 #include "ps/optimizer.h"
@@ -40,6 +41,8 @@ struct coxi_table {
     struct coxi_admission *admission; /* NULL: all are admitted */
     struct coxi_index index;
     struct coxi_stretch rows;
+    struct coxi_table_cut *cut; /* that is being read, or NULL; changed while no change
+                                   is under way */
 
     atomic_uint_least64_t step;
     atomic_uint_least64_t n_rows;
@@ -91,6 +94,11 @@ static inline bool coxi_eviction_wanted(const struct coxi_lifecycle *lifecycle)
     return lifecycle->evict_age > 0 || lifecycle->evict_count > 0 ||
            lifecycle->rows_max > 0;
 }
+
+/* While a cut is being read, before a row that there was changes or goes; and of a row that
+ * is made. The bucket is locked. */
+void coxi_table_cut_save(struct coxi_table_cut *cut, uint64_t key, uint32_t row);
+void coxi_table_cut_pass(struct coxi_table_cut *cut, uint32_t row);
 
 /* After an update of n rows: drops rows that are to go, a bounded number. No lock held. */
 void coxi_eviction_tidy(struct coxi_table *table, size_t n);

@@ -101,7 +101,7 @@ Body encode_snapshot_done(Builder &b, const struct coxi_snapshot_done &m)
     auto applied = structs<wire::Interval>(b, m.applied, m.n_applied);
     auto touched = b.CreateVector(m.touched, m.n_touched);
     return wire::CreateSnapshotDone(b, m.code, message, m.bytes, m.crc32, m.watermark,
-                                    applied, touched)
+                                    applied, touched, m.held_us_max, m.saved_bytes)
         .Union();
 }
 
@@ -124,6 +124,8 @@ bool decode_snapshot_done(const wire::SnapshotDone *m, struct coxi_snapshot_done
     ret->bytes = m->bytes();
     ret->crc32 = m->crc32();
     ret->watermark = m->watermark();
+    ret->held_us_max = m->held_us_max();
+    ret->saved_bytes = m->saved_bytes();
     return take_array(m->applied(), &ret->applied, &ret->n_applied) &&
            take_array(m->touched(), &ret->touched, &ret->n_touched) &&
            intervals_fit(ret->applied, ret->n_applied, ret->n_touched);

@@ -201,7 +201,9 @@ struct coxi_snapshot_done {
     const struct coxi_interval *applied;
     size_t n_applied;
     const uint32_t *touched;
-    size_t n_touched; /* decoded: no interval refers beyond it */
+    size_t n_touched;     /* decoded: no interval refers beyond it */
+    uint64_t held_us_max; /* CPU time of the longest that others had to wait for it */
+    uint64_t saved_bytes; /* memory for what changed while it was written */
 };
 
 struct coxi_restore {

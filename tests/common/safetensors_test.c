@@ -148,6 +148,45 @@ TEST(data_may_come_in_pieces_of_any_size)
     free(data);
 }
 
+/* Side by side, as a ps writes keys and values of the same rows. */
+TEST(tensors_may_be_written_side_by_side)
+{
+    enum { N = 300000, PIECE = 1000 };
+    struct coxi_st_writer *writer = NULL;
+    struct coxi_st_file *file = NULL;
+    struct written w = {.path = coxi_test_path("side.safetensors")};
+    uint64_t *wide = malloc(N * sizeof(*wide));
+    float *narrow = malloc(N * sizeof(*narrow));
+    assert_true(wide != NULL && narrow != NULL);
+    for (size_t i = 0; i < N; i++) {
+        wide[i] = i * i;
+        narrow[i] = (float)i;
+    }
+    const struct coxi_st_tensor both[] = {
+        {"wide", "U64", 1, {N}, N * sizeof(*wide), NULL},
+        {"narrow", "F32", 1, {N}, N * sizeof(*narrow), NULL}};
+    assert_code(0, coxi_st_create(w.path, both, 2, NULL, 0, &writer));
+    for (size_t i = 0; i < N; i += PIECE) {
+        assert_code(0, coxi_st_put(writer, 1, narrow + i, PIECE * sizeof(*narrow)));
+        assert_code(0, coxi_st_put(writer, 0, wide + i, PIECE * sizeof(*wide)));
+    }
+    assert_code(COX_EIO, coxi_st_put(writer, 0, wide, 1));
+    coxi_st_abandon(writer);
+    assert_code(0, coxi_st_create(w.path, both, 2, NULL, 0, &writer));
+    for (size_t i = 0; i < N; i += PIECE) {
+        assert_code(0, coxi_st_put(writer, 1, narrow + i, PIECE * sizeof(*narrow)));
+        assert_code(0, coxi_st_put(writer, 0, wide + i, PIECE * sizeof(*wide)));
+    }
+    assert_code(0, coxi_st_finish(writer, &w.bytes, &w.crc32));
+    assert_code(0, coxi_st_open(w.path, w.bytes, &w.crc32, &file));
+    assert_memory_equal(wide, coxi_st_find(file, "wide")->data, N * sizeof(*wide));
+    assert_memory_equal(narrow, coxi_st_find(file, "narrow")->data,
+                        N * sizeof(*narrow));
+    coxi_st_close(file);
+    free(wide);
+    free(narrow);
+}
+
 /* What other readers rely on: the length, then JSON, padded so that data is aligned. */
 TEST(the_header_is_json_padded_to_8)
 {
@@ -213,7 +252,7 @@ TEST(an_abandoned_file_is_removed)
     coxi_st_abandon(NULL);
 }
 
-static void assert_finish_fails(size_t len)
+static void assert_finish_fails(size_t len, int code)
 {
     static const uint8_t zeros[1000];
     struct coxi_st_writer *writer = NULL;
@@ -221,7 +260,7 @@ static void assert_finish_fails(size_t len)
     uint32_t file_crc32 = 78;
     char *path = coxi_test_path("short.safetensors");
     assert_code(0, coxi_st_create(path, sample, 2, NULL, 0, &writer));
-    assert_code(0, coxi_st_write(writer, zeros, len));
+    assert_code(code, coxi_st_write(writer, zeros, len));
     assert_code(COX_EIO, coxi_st_finish(writer, &file_bytes, &file_crc32));
     assert_error_names(path);
     assert_false(exists(path));
@@ -231,9 +270,9 @@ static void assert_finish_fails(size_t len)
 
 TEST(data_of_another_length_than_the_header_says_is_eio_and_leaves_no_file)
 {
-    assert_finish_fails(0);
-    assert_finish_fails(sizeof(keys) + sizeof(weights) - 1);
-    assert_finish_fails(sizeof(keys) + sizeof(weights) + 1);
+    assert_finish_fails(0, 0);
+    assert_finish_fails(sizeof(keys) + sizeof(weights) - 1, 0);
+    assert_finish_fails(sizeof(keys) + sizeof(weights) + 1, COX_EIO);
 }
 
 /* A full disk, as far as root may see one: no file may grow past the limit. */

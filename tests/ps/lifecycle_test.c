@@ -8,6 +8,7 @@
 #include "common/rand.h"
 #include "coxswain/types.h"
 #include "ps/table_internal.h"
+#include "tests/ps/rows.h"
 #include "tests/test.h"
 
 enum { CHANGE_MAX = 64, WIDE = 16 };
@@ -545,7 +546,7 @@ static void compare(struct model *m)
     for (size_t i = 0; i < KEYS; i++) {
         m->rows[i].seen = false;
     }
-    assert_code(0, coxi_table_each(m->table, see, m));
+    assert_code(0, visit_rows(m->table, see, m));
     for (size_t i = 0; i < KEYS; i++) {
         struct plain_row *row = &m->rows[i];
         assert_true(!row->there || row->seen || may_go(m, row));
@@ -686,7 +687,7 @@ TEST(no_row_is_torn_or_kept_while_threads_make_and_drop_them)
     assert_int_equal(0, atomic_load(&storm.n_torn));
     assert_int_equal(0, atomic_load(&storm.n_failed));
     push(storm.table, 0, 1); /* what others found somebody at is done now */
-    assert_code(0, coxi_table_each(storm.table, check_unpinned, NULL));
+    assert_code(0, visit_rows(storm.table, check_unpinned, NULL));
     coxi_table_counts(storm.table, &counts);
     assert_true(counts.rows <= 200 && counts.evicted > 0);
     assert_int_equal(counts.rows, counts.admitted - counts.evicted);

@@ -1,0 +1,53 @@
+/* What dense.c and dense_cut.c share. Not for others. */
+#ifndef COXI_PS_DENSE_INTERNAL_H
+#define COXI_PS_DENSE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "common/sync.h"
+#include "ps/dense.h"
+
+enum {
+    COXI_DENSE_STRIPES = 64,
+    /* Of the data, under one lock: fewer blocks cost too many calls. */
+    COXI_DENSE_PART = 4 * COXI_DENSE_BLOCK,
+};
+
+struct coxi_dense {
+    const struct coxi_variable *variable;
+    struct coxi_memory *memory;
+    const struct coxi_shard *shard;
+    size_t row_bytes;
+    size_t bytes;
+    uint8_t *data; /* 64-aligned */
+    struct coxi_state_layout layout;
+    float *states[COXI_STATES_MAX];
+    atomic_uint_least64_t step;
+    atomic_uint_least64_t version;
+    struct coxi_dense_cut
+        *cut;             /* that is being read, or NULL; changed while no update is
+                                   under way */
+    pthread_mutex_t rows; /* guards the states of rows; before locks */
+    pthread_mutex_t locks[COXI_DENSE_STRIPES]; /* part p: locks[p % STRIPES]; guard
+                                                  contents; leaf */
+};
+
+/* Bytes of the i-th kind of state. */
+static inline size_t coxi_dense_state_bytes(const struct coxi_dense *dense, size_t i)
+{
+    return i < dense->layout.n_slots ? dense->bytes
+                                     : dense->bytes / dense->row_bytes * sizeof(float);
+}
+
+static inline pthread_mutex_t *coxi_dense_lock(struct coxi_dense *dense, size_t at)
+{
+    return &dense->locks[at / COXI_DENSE_PART % COXI_DENSE_STRIPES];
+}
+
+/* While a cut is being read: before the part of the data that has byte `at` changes, and its
+ * slots, locked; before the state of a row changes, with `rows` locked. */
+void coxi_dense_cut_save(struct coxi_dense_cut *cut, size_t at);
+void coxi_dense_cut_save_row(struct coxi_dense_cut *cut, size_t row);
+
+#endif

@@ -1,0 +1,322 @@
+/*
+ * A table as it was at one moment, the cut, read while changes go on (ps/table.h).
+ *
+ * Each row that there was is handed out once: by whoever reads the cut, or, where a change
+ * comes to it first, by way of a copy that the change has made. `taken` has the rows for
+ * which that is done, and those that were made since. So a row's number may be used again,
+ * and lines of the index may be split, as if nobody was reading.
+ *
+ * Threads: changes, under the locks of their buckets, and one reader. Memory: a bit for each
+ * row, and the copies, which the reader takes first.
+ */
+#include <stdlib.h>
+
+#include "common/buffer.h"
+#include "common/error.h"
+#include "ps/table_internal.h"
+
+enum {
+    GROUP = 64,               /* rows that are copied under one lock, at most ... */
+    GROUP_BYTES = 64 * 1024,  /* ... and how many bytes of them, but for one row */
+    GROUP_LINES = 32,         /* lines of a bucket that are looked at under it */
+    GROUPS = 256,             /* at a time, however few rows they have */
+    BLOCK_BYTES = 256 * 1024, /* of copies; at least one row */
+    HINT_LINES = 4,
+    LINE_BYTES = 64,
+};
+
+/* Copies of rows. */
+struct saved {
+    struct saved *next;
+    size_t n;
+    uint64_t rows[];
+};
+
+struct coxi_table_cut {
+    struct coxi_table *table;
+    uint64_t rows;
+    uint64_t step;
+    size_t stride;
+    size_t block_rows; /* rows in a block of copies, or handed out at a time */
+    size_t group;      /* rows under one lock */
+    struct coxi_bits taken;
+    struct coxi_hand hand; /* what is read next */
+    atomic_bool failed;    /* a copy found no memory */
+
+    struct coxi_spin lock; /* guards the rest; after locks of buckets; leaf */
+    struct saved *full;
+    struct saved *open; /* that copies go to, or NULL */
+    struct saved *spare;
+    uint64_t saved_bytes; /* of all blocks there are */
+};
+
+/* ---- its life */
+
+int coxi_table_cut_new(struct coxi_table *table, struct coxi_table_cut **ret)
+{
+    struct coxi_table_cut *cut = calloc(1, sizeof(*cut));
+    if (cut == NULL) {
+        return coxi_error_memory("a snapshot");
+    }
+    cut->table = table;
+    cut->stride = sizeof(uint64_t) + coxi_align(table->row_bytes, sizeof(uint64_t));
+    cut->block_rows = BLOCK_BYTES / cut->stride + 1;
+    cut->group = GROUP_BYTES / cut->stride + 1;
+    cut->group = cut->group < GROUP ? cut->group : GROUP;
+    coxi_bits_init(&cut->taken);
+    *ret = cut;
+    return 0;
+}
+
+static void free_list(struct saved *list)
+{
+    while (list != NULL) {
+        struct saved *next = list->next;
+        free(list);
+        list = next;
+    }
+}
+
+void coxi_table_cut_free(struct coxi_table_cut *cut)
+{
+    if (cut != NULL) {
+        free_list(cut->full);
+        free_list(cut->open);
+        free_list(cut->spare);
+        coxi_bits_fini(&cut->taken);
+        free(cut);
+    }
+}
+
+void coxi_table_cut_begin(struct coxi_table_cut *cut)
+{
+    cut->rows = coxi_table_rows(cut->table);
+    cut->step = coxi_table_step(cut->table);
+    cut->table->cut = cut;
+}
+
+void coxi_table_cut_end(struct coxi_table_cut *cut)
+{
+    cut->table->cut = NULL;
+}
+
+uint64_t coxi_table_cut_rows(const struct coxi_table_cut *cut)
+{
+    return cut->rows;
+}
+
+uint64_t coxi_table_cut_step(const struct coxi_table_cut *cut)
+{
+    return cut->step;
+}
+
+struct coxi_cut_layout coxi_table_cut_layout(const struct coxi_table_cut *cut)
+{
+    return (struct coxi_cut_layout){
+        .stride = cut->stride,
+        .values = sizeof(uint64_t),
+        .state = sizeof(uint64_t) + cut->table->value_bytes,
+        .life = cut->table->life_at > 0 ? sizeof(uint64_t) + cut->table->life_at : 0,
+        .n_most = cut->block_rows};
+}
+
+uint64_t coxi_table_cut_saved(struct coxi_table_cut *cut)
+{
+    coxi_spin_lock(&cut->lock);
+    uint64_t bytes = cut->saved_bytes;
+    coxi_spin_unlock(&cut->lock);
+    return bytes;
+}
+
+/* ---- rows */
+
+/* A row with its key; the bucket is locked. */
+static void copy_row(const struct coxi_table_cut *cut, uint64_t key, uint32_t row,
+                     uint8_t *to)
+{
+    memcpy(to, &key, sizeof(key));
+    memcpy(to + sizeof(key), coxi_table_values(cut->table, row), cut->table->row_bytes);
+}
+
+/* False: it has been taken before, or there is no memory to tell. */
+static bool take(struct coxi_table_cut *cut, uint32_t row)
+{
+    int r = coxi_bits_put(&cut->taken, row);
+    if (r < 0) {
+        atomic_store(&cut->failed, true);
+    }
+    return r == 0;
+}
+
+/* ---- what changes do */
+
+/* A block with room, or NULL. Locked. */
+static struct saved *open_block(struct coxi_table_cut *cut)
+{
+    if (cut->open != NULL && cut->open->n < cut->block_rows) {
+        return cut->open;
+    }
+    struct saved *block = cut->spare;
+    size_t bytes = sizeof(*block) + cut->block_rows * cut->stride;
+    if (block != NULL) {
+        cut->spare = block->next;
+    } else {
+        block = malloc(bytes);
+        cut->saved_bytes += block != NULL ? bytes : 0;
+    }
+    if (block == NULL) {
+        return NULL;
+    }
+    if (cut->open != NULL) {
+        cut->open->next = cut->full;
+        cut->full = cut->open;
+    }
+    block->next = NULL;
+    block->n = 0;
+    cut->open = block;
+    return block;
+}
+
+void coxi_table_cut_save(struct coxi_table_cut *cut, uint64_t key, uint32_t row)
+{
+    if (atomic_load_explicit(&cut->failed, memory_order_relaxed) || !take(cut, row)) {
+        return;
+    }
+    coxi_spin_lock(&cut->lock);
+    struct saved *block = open_block(cut);
+    if (block != NULL) {
+        copy_row(cut, key, row, (uint8_t *)block->rows + block->n * cut->stride);
+        block->n++;
+    } else {
+        atomic_store(&cut->failed, true);
+    }
+    coxi_spin_unlock(&cut->lock);
+}
+
+void coxi_table_cut_pass(struct coxi_table_cut *cut, uint32_t row)
+{
+    (void)take(cut, row);
+}
+
+/* ---- reading */
+
+/* Takes a block of copies, or NULL: a full one, or (any) what there is. */
+static struct saved *pop(struct coxi_table_cut *cut, bool any)
+{
+    coxi_spin_lock(&cut->lock);
+    struct saved *block = cut->full;
+    if (block != NULL) {
+        cut->full = block->next;
+    } else if (any) {
+        block = cut->open;
+        cut->open = NULL;
+    }
+    coxi_spin_unlock(&cut->lock);
+    return block;
+}
+
+static size_t read_saved(struct coxi_table_cut *cut, bool any, uint8_t *to)
+{
+    struct saved *block = pop(cut, any);
+    if (block == NULL) {
+        return 0;
+    }
+    size_t n = block->n;
+    memcpy(to, block->rows, n * cut->stride);
+    coxi_spin_lock(&cut->lock);
+    block->next = cut->spare;
+    cut->spare = block;
+    coxi_spin_unlock(&cut->lock);
+    return n;
+}
+
+/* Rows of a bucket that nobody has taken. */
+struct group {
+    const struct coxi_table_cut *cut;
+    size_t most;
+    size_t n;
+    uint64_t keys[GROUP];
+    uint32_t rows[GROUP];
+};
+
+static int gather(void *arg, uint64_t key, uint32_t row)
+{
+    struct group *group = arg;
+    const struct coxi_table *table = group->cut->table;
+    if (coxi_bits_has(&group->cut->taken, row)) {
+        return 0;
+    }
+    if (group->n == group->most) {
+        return 1;
+    }
+    const uint8_t *at = (const uint8_t *)coxi_table_values(table, row);
+    for (size_t b = 0; b < table->row_bytes && b < (size_t)HINT_LINES * LINE_BYTES;
+         b += LINE_BYTES) {
+        __builtin_prefetch(at + b);
+    }
+    group->keys[group->n] = key;
+    group->rows[group->n] = row;
+    group->n++;
+    return 0;
+}
+
+/* To the next bucket where this one has no more lines. Locked. */
+static void move_on(struct coxi_hand *hand, const struct coxi_bucket *bucket)
+{
+    if (hand->line >=
+        atomic_load_explicit(&bucket->index.n_lines, memory_order_relaxed)) {
+        hand->bucket++;
+        hand->line = 0;
+    }
+}
+
+/* The next rows of a bucket, up to `most`; none where its next lines have none. A line that
+ * was not finished is looked at again, and one that comes while the bucket is read has what
+ * it has from a line before it: all is seen. */
+static size_t read_some(struct coxi_table_cut *cut, size_t most, uint8_t *to)
+{
+    struct coxi_table *table = cut->table;
+    struct coxi_hand *hand = &cut->hand;
+    struct coxi_bucket *bucket = &table->buckets[hand->bucket];
+    struct group group = {.cut = cut, .most = most < cut->group ? most : cut->group};
+    size_t n = 0;
+    coxi_spin_lock(&bucket->lock);
+    for (uint32_t i = 0; i < GROUP_LINES && group.n < group.most; i++) {
+        if (hand->line >=
+                atomic_load_explicit(&bucket->index.n_lines, memory_order_relaxed) ||
+            coxi_index_each(&table->index, &bucket->index, hand->line, gather,
+                            &group) != 0) {
+            break;
+        }
+        hand->line++;
+    }
+    for (size_t i = 0; i < group.n; i++) {
+        if (take(cut, group.rows[i])) {
+            copy_row(cut, group.keys[i], group.rows[i], to + n * cut->stride);
+            n++;
+        }
+    }
+    move_on(hand, bucket);
+    coxi_spin_unlock(&bucket->lock);
+    return n;
+}
+
+int coxi_table_cut_next(struct coxi_table_cut *cut, void *room, size_t *ret_n)
+{
+    uint8_t *to = room;
+    size_t n = read_saved(cut, false, to);
+    for (int i = 0;
+         i < GROUPS && n < cut->block_rows && cut->hand.bucket < COXI_BUCKETS; i++) {
+        n += read_some(cut, cut->block_rows - n, to + n * cut->stride);
+    }
+    bool all = cut->hand.bucket == COXI_BUCKETS;
+    if (n == 0 && all) {
+        n = read_saved(cut, true, to);
+    }
+    if (atomic_load(&cut->failed)) {
+        return coxi_error(COX_ENOMEM,
+                          "out of memory for what changes while a snapshot is written");
+    }
+    *ret_n = n;
+    return n > 0 || !all ? 1 : 0;
+}
