@@ -32,7 +32,7 @@ static const struct {
     {"sparse", bench_sparse},     {"table", bench_table},
     {"schedule", bench_schedule}, {"train", bench_train},
     {"recovery", bench_recovery}, {"footprint", bench_footprint},
-    {"scale", bench_scale},
+    {"scale", bench_scale},       {"checkpoint", bench_checkpoint},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -46,6 +46,7 @@ struct config {
     int64_t ps;
     int64_t args;
     int64_t rows;
+    int64_t bytes;
     const char *serve;
 };
 
@@ -99,6 +100,13 @@ static const struct coxi_option options[] = {
      .help =
          "rows whose memory the case table measures; 0: 100 million where that much "
          "memory is free, else 10 million"},
+    {.name = "bytes",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, bytes),
+     .min = 1 << 20,
+     .max = INT64_C(1) << 40,
+     .fallback = "4000000000",
+     .help = "size of the snapshots of the case checkpoint, which are files in TMPDIR"},
     {.name = "serve",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, serve),
@@ -113,7 +121,7 @@ static const struct coxi_program program = {
         "(a "
         "busy\nps), sparse (rows of tables), table (the same in one thread), schedule "
         "(closures),\ntrain (the click model), recovery (workers that die), footprint "
-        "(idle processes,\nmemory), scale (many workers).\n"
+        "(idle processes,\nmemory), scale (many workers), checkpoint (snapshots).\n"
         "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,
@@ -416,7 +424,7 @@ int main(int argc, char **argv)
     if (r == 0 && rest == argc && !config.all) {
         r = coxi_error(COX_EINVAL,
                        "which case? wire, pull, push, tail, sparse, table, schedule, "
-                       "train, recovery, footprint, scale, or --all");
+                       "train, recovery, footprint, scale, checkpoint, or --all");
     }
     for (int i = rest; r == 0 && i < argc; i++) {
         r = is_case(argv[i]) ? 0
@@ -437,6 +445,7 @@ int main(int argc, char **argv)
     bench.workers = (uint32_t)config.workers;
     bench.ps = (uint32_t)config.ps;
     bench.rows = (uint64_t)config.rows;
+    bench.bytes = (uint64_t)config.bytes;
     (void)signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < N_CASES; i++) {
         if (is_asked(cases[i].name, &config, argv + rest)) {
