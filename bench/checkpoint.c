@@ -108,7 +108,8 @@ static void fill(struct job *job)
 
 static uint64_t take(struct job *job, struct coxi_snapshot_file *ret)
 {
-    struct coxi_snapshot request = {job->session, ++job->number, job->path};
+    struct coxi_snapshot request = {
+        .session = job->session, .number = ++job->number, .path = job->path};
     bench_check(coxi_store_snapshot(job->store, &request, ret), "snapshot");
     coxi_applied_list_fini(&ret->applied);
     return ret->bytes;

@@ -84,8 +84,8 @@ static int write_shards(struct cox_coordinator *c, const char *dir,
         coxi_manifest_file(i, c->n_ps, manifest->shards[i].file);
         r = coxi_path(path, "%s/%s", dir, manifest->shards[i].file);
         if (r == 0) {
-            message.snapshot =
-                (struct coxi_snapshot){c->session, manifest->number, path};
+            message.snapshot = (struct coxi_snapshot){
+                .session = c->session, .number = manifest->number, .path = path};
             calls[i] = (struct coxi_round_call){.expect = COXI_SNAPSHOT_DONE,
                                                 .take = take_shard,
                                                 .arg = &manifest->shards[i]};

@@ -20,6 +20,15 @@ void coxi_bits_fini(struct coxi_bits *bits);
 /* Puts a row in: 0, or 1 where it was there. COX_ENOMEM. */
 int coxi_bits_put(struct coxi_bits *bits, uint32_t row);
 
+/* Takes it out. */
+void coxi_bits_drop(struct coxi_bits *bits, uint32_t row);
+
+/* Puts in all that `other` has. COX_ENOMEM: some may be missing. While nobody changes it. */
+int coxi_bits_merge(struct coxi_bits *bits, const struct coxi_bits *other);
+
+/* How many there are. Cost: a look at all memory it has. */
+uint64_t coxi_bits_count(const struct coxi_bits *bits);
+
 /* True where the row is there. */
 bool coxi_bits_has(const struct coxi_bits *bits, uint32_t row);
 

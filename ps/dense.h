@@ -73,6 +73,11 @@ void coxi_dense_load(struct coxi_dense *dense, const void *data,
 uint64_t coxi_dense_step(const struct coxi_dense *dense);
 size_t coxi_dense_bytes(const struct coxi_dense *dense);
 
+/* ---- what changes: as coxi_table_track_cut, but that a shard has changed or it has not */
+
+void coxi_dense_track_cut(struct coxi_dense *dense, bool drop_before);
+bool coxi_dense_track_changed(const struct coxi_dense *dense);
+
 /* ---- cuts: what the shard holds at one moment, read while updates go on */
 
 struct coxi_dense_cut;

@@ -106,6 +106,21 @@ uint64_t coxi_dense_cut_saved(const struct coxi_dense_cut *cut)
     return atomic_load(&cut->saved_bytes);
 }
 
+/* ---- what changes */
+
+void coxi_dense_track_cut(struct coxi_dense *dense, bool drop_before)
+{
+    if (drop_before) {
+        dense->version_before = dense->version_since;
+    }
+    dense->version_since = coxi_dense_version(dense);
+}
+
+bool coxi_dense_track_changed(const struct coxi_dense *dense)
+{
+    return dense->version_since != dense->version_before;
+}
+
 /* ---- parts, locked */
 
 static size_t part_bytes(const struct strip *strip, size_t part)

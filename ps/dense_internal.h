@@ -25,6 +25,8 @@ struct coxi_dense {
     float *states[COXI_STATES_MAX];
     atomic_uint_least64_t step;
     atomic_uint_least64_t version;
+    uint64_t version_since;  /* as of the last coxi_dense_track_cut ... */
+    uint64_t version_before; /* ... and of the cut before it that counts */
     struct coxi_dense_cut
         *cut;             /* that is being read, or NULL; changed while no update is
                                    under way */

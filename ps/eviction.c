@@ -88,6 +88,9 @@ static void drop(struct coxi_table *table, struct coxi_bucket *bucket, uint64_t 
     if (table->cut != NULL) {
         coxi_table_cut_save(table->cut, key, row);
     }
+    if (table->track != NULL) {
+        coxi_table_track_gone(table->track, key, row);
+    }
     coxi_table_give_row(table, bucket, row);
 }
 
@@ -239,11 +242,8 @@ void coxi_eviction_tidy(struct coxi_table *table, size_t n)
         left--;
     }
     if (n_gone > 0) {
-        atomic_fetch_sub_explicit(&table->n_rows, n_gone, memory_order_relaxed);
         atomic_fetch_add_explicit(&table->n_evicted, n_gone, memory_order_relaxed);
-        coxi_lock(&table->books);
-        table->held_rows -= n_gone;
-        coxi_unlock(&table->books);
+        coxi_table_count_gone(table, n_gone);
     }
     coxi_unlock(&table->tidying);
 }

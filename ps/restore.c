@@ -19,6 +19,13 @@ enum { ROWS = 4096 }; /* of a table, put in at a time */
 
 /* ---- tensors */
 
+/* Of the types that snapshots are written in: those of variables, and U64. */
+static size_t element_bytes(const char *dtype)
+{
+    return strcmp(dtype, "U64") == 0 ? sizeof(uint64_t)
+                                     : coxi_dtype_size(coxi_dtype_parse(dtype));
+}
+
 /* The tensor of a part, of `n` elements of that type; NULL where it is not there, with the
  * reason as the error text. */
 static const void *find(const struct coxi_st_file *file, const struct coxi_part *part,
@@ -32,7 +39,7 @@ static const void *find(const struct coxi_st_file *file, const struct coxi_part 
         return NULL;
     }
     if (strcmp(tensor->dtype, dtype) != 0 ||
-        tensor->bytes != n * coxi_dtype_size(coxi_dtype_parse(dtype))) {
+        tensor->bytes != n * element_bytes(dtype)) {
         (void)coxi_error(COX_EFORMAT,
                          "tensor '%s' is %s of %" PRIu64 " bytes, not %s of %" PRIu64
                          " elements",
@@ -130,6 +137,21 @@ static int find_rows(const struct coxi_st_file *file, const struct coxi_part *pa
     return 0;
 }
 
+/* Drops the rows that went since the snapshot that this one builds on. */
+static int drop_removed(const struct coxi_st_file *file, const struct coxi_part *part)
+{
+    uint64_t n;
+    if (!has(file, part, "removed", &n)) {
+        return 0;
+    }
+    const uint64_t *removed = find(file, part, "removed", "U64", n);
+    if (removed == NULL) {
+        return COX_EFORMAT;
+    }
+    coxi_table_drop(part->table, removed, n);
+    return 0;
+}
+
 static int load_table(const struct coxi_st_file *file, const struct coxi_part *part)
 {
     struct coxi_table_rows rows = {0};
@@ -139,6 +161,9 @@ static int load_table(const struct coxi_st_file *file, const struct coxi_part *p
         return 0;
     }
     int r = find_rows(file, part, n, &rows);
+    if (r == 0) {
+        r = drop_removed(file, part);
+    }
     if (r == 0) {
         r = find_step(file, part, &step);
     }
@@ -156,7 +181,8 @@ static int load_table(const struct coxi_st_file *file, const struct coxi_part *p
 /* ---- the store */
 
 /* What the file says of itself, against what it should be. */
-static int check_file(const struct coxi_store *store, const struct coxi_st_file *file)
+static int check_file(const struct coxi_store *store, const struct coxi_st_file *file,
+                      bool whole)
 {
     char run[32];
     char ps[32];
@@ -171,6 +197,10 @@ static int check_file(const struct coxi_store *store, const struct coxi_st_file 
     if (its_ps == NULL || strcmp(its_ps, ps) != 0) {
         return coxi_error(COX_EFORMAT, "it is of ps %s, not of ps %s",
                           its_ps != NULL ? its_ps : "(unknown)", ps);
+    }
+    if ((coxi_st_metadata(file, "base") == NULL) != whole) {
+        return coxi_error(COX_EFORMAT, whole ? "it builds on another snapshot"
+                                             : "it builds on no other snapshot");
     }
     return 0;
 }
@@ -207,7 +237,7 @@ static int load(struct coxi_store *store, const struct coxi_restore *restore)
     if (r != 0) {
         return r;
     }
-    r = check_file(store, file);
+    r = check_file(store, file, restore->at == 0);
     for (size_t i = 0; r == 0 && i < store->n_parts; i++) {
         const struct coxi_part *part = &store->parts[i];
         if (part->table != NULL) {
@@ -223,6 +253,7 @@ static int load(struct coxi_store *store, const struct coxi_restore *restore)
         coxi_applied_free(store->applied);
         store->applied = applied;
         store->restored = restore->round;
+        store->restored_at = restore->at;
     } else {
         r = coxi_error(r, "%s: %.400s", restore->path, coxi_error_text());
     }
@@ -234,7 +265,11 @@ int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *rest
 {
     (void)pthread_rwlock_wrlock(&store->registry);
     int r = coxi_store_fenced(store, &restore->session);
-    if (r == 0 && store->restored != restore->round) {
+    bool same = store->restored == restore->round;
+    if (r == 0 && restore->at > 0 && (!same || store->restored_at + 1 < restore->at)) {
+        r = coxi_error(COX_EINVAL, "%s builds on what ps %" PRIu32 " was not given",
+                       restore->path, store->ps_index);
+    } else if (r == 0 && (!same || store->restored_at < restore->at)) {
         r = load(store, restore);
     }
     (void)pthread_rwlock_unlock(&store->registry);

@@ -100,9 +100,10 @@ static int answer_snapshot(struct coxi_ps *ps, struct coxi_peer *peer,
                  request->snapshot.path, coxi_error_text());
     } else {
         coxi_log(COXI_LOG_INFO, "snapshot",
-                 "number=%llu bytes=%llu held_us_max=%llu saved_bytes=%llu",
+                 "number=%llu base=%llu bytes=%llu held_us_max=%llu saved_bytes=%llu",
                  (unsigned long long)request->snapshot.number,
-                 (unsigned long long)file.bytes, (unsigned long long)file.held_us_max,
+                 (unsigned long long)file.base, (unsigned long long)file.bytes,
+                 (unsigned long long)file.held_us_max,
                  (unsigned long long)file.saved_bytes);
     }
     answer.snapshot_done = (struct coxi_snapshot_done){
@@ -117,6 +118,7 @@ static int answer_snapshot(struct coxi_ps *ps, struct coxi_peer *peer,
         .n_touched = file.applied.n_touched,
         .held_us_max = file.held_us_max,
         .saved_bytes = file.saved_bytes,
+        .base = file.base,
     };
     r = coxi_message_send(peer->link, &answer, NULL, false);
     coxi_applied_list_fini(&file.applied);

@@ -70,14 +70,52 @@ static void leave(struct coxi_taking *taking)
 
 /* ---- the moment */
 
-static void begin_cuts(const struct coxi_plan *plan)
+/* Has what changes from here on noted, for the snapshots to come. */
+static int begin_tracking(const struct coxi_plan *plan)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < plan->n_parts; i++) {
+        struct coxi_table *table = plan->parts[i].part.table;
+        if (table != NULL && coxi_table_tracked(table) == NULL) {
+            r = coxi_table_track(table);
+        }
+    }
+    return r;
+}
+
+/* What has changed since the snapshot that this one is to build on: the last one, which is
+ * durable then, or the one that the last one built on. Returns which it does, or 0. */
+static uint64_t cut_tracks(struct coxi_tracking *tracking, const struct coxi_plan *plan,
+                           const struct coxi_snapshot *request)
+{
+    bool last_counts = request->base != 0 && request->base == tracking->last;
+    bool whole = true;
+    for (size_t i = 0; i < plan->n_parts; i++) {
+        const struct coxi_part *part = &plan->parts[i].part;
+        if (part->table != NULL) {
+            struct coxi_table_track *track = coxi_table_tracked(part->table);
+            coxi_table_track_cut(track, last_counts);
+            whole = whole && coxi_table_track_whole(track);
+        } else {
+            coxi_dense_track_cut(part->dense, last_counts);
+        }
+    }
+    tracking->base = last_counts ? tracking->last : tracking->base;
+    tracking->last = request->number;
+    return whole && request->base == tracking->base ? request->base : 0;
+}
+
+static void begin_cuts(const struct coxi_plan *plan, bool changed)
 {
     for (size_t i = 0; i < plan->n_parts; i++) {
-        const struct coxi_planned *planned = &plan->parts[i];
+        struct coxi_planned *planned = &plan->parts[i];
         if (planned->table != NULL) {
-            coxi_table_cut_begin(planned->table);
-        } else {
+            coxi_table_cut_begin(planned->table, changed);
+        } else if (!changed || coxi_dense_track_changed(planned->part.dense)) {
             coxi_dense_cut_begin(planned->dense);
+        } else {
+            coxi_dense_cut_free(planned->dense);
+            planned->dense = NULL;
         }
     }
 }
@@ -88,7 +126,7 @@ static void end_cuts(const struct coxi_plan *plan)
         const struct coxi_planned *planned = &plan->parts[i];
         if (planned->table != NULL) {
             coxi_table_cut_end(planned->table);
-        } else {
+        } else if (planned->dense != NULL) {
             coxi_dense_cut_end(planned->dense);
         }
     }
@@ -109,8 +147,15 @@ static int cut(struct coxi_taking *taking)
     (void)pthread_rwlock_wrlock(&store->moment);
     uint64_t since = cpu_us();
     int r = coxi_applied_list(store->applied, &taking->done.applied);
+    if (r == 0 && taking->request->track) {
+        r = begin_tracking(&taking->plan);
+    }
     if (r == 0) {
-        begin_cuts(&taking->plan);
+        if (taking->request->track) {
+            taking->done.base =
+                cut_tracks(&store->tracking, &taking->plan, taking->request);
+        }
+        begin_cuts(&taking->plan, taking->done.base != 0);
         store->taking = taking;
     }
     note_hold(taking, since);
@@ -133,7 +178,7 @@ static int begin(struct coxi_taking *taking)
     if (r != 0) {
         free_cuts(&taking->plan);
     } else {
-        r = coxi_plan_tensors(&taking->plan);
+        r = coxi_plan_tensors(&taking->plan, taking->done.base != 0);
     }
     (void)pthread_rwlock_unlock(&store->registry);
     return r;
@@ -145,8 +190,8 @@ static uint64_t saved_bytes(const struct coxi_plan *plan)
     uint64_t bytes = 0;
     for (size_t i = 0; i < plan->n_parts; i++) {
         const struct coxi_planned *planned = &plan->parts[i];
-        bytes += planned->table != NULL ? coxi_table_cut_saved(planned->table)
-                                        : coxi_dense_cut_saved(planned->dense);
+        bytes += planned->table != NULL ? coxi_table_cut_saved(planned->table) : 0;
+        bytes += planned->dense != NULL ? coxi_dense_cut_saved(planned->dense) : 0;
     }
     return bytes;
 }
@@ -204,11 +249,13 @@ static int create_file(struct coxi_taking *taking)
     char number[32];
     char ps[32];
     char watermark[32];
+    char base[32];
     (void)snprintf(run, sizeof(run), "%016" PRIx64, session->run);
     (void)snprintf(generation, sizeof(generation), "%" PRIu64, session->generation);
     (void)snprintf(number, sizeof(number), "%" PRIu64, taking->request->number);
     (void)snprintf(ps, sizeof(ps), "%" PRIu32, ps_index);
     (void)snprintf(watermark, sizeof(watermark), "%" PRIu64, list->watermark);
+    (void)snprintf(base, sizeof(base), "%" PRIu64, taking->done.base);
     int r = applied_text(list, &applied);
     if (r == 0) {
         const struct coxi_st_metadata metadata[] = {
@@ -219,10 +266,13 @@ static int create_file(struct coxi_taking *taking)
             {"ps", ps},
             {"watermark", watermark},
             {"applied", (const char *)applied.data},
+            {"base", base},
         };
         r = coxi_st_create(taking->request->path, taking->plan.tensors,
                            taking->plan.n_tensors, metadata,
-                           sizeof(metadata) / sizeof(*metadata), &taking->file);
+                           sizeof(metadata) / sizeof(*metadata) -
+                               (taking->done.base == 0 ? 1 : 0),
+                           &taking->file);
     }
     if (r == COX_EIO) {
         r = coxi_error(r,
@@ -330,11 +380,16 @@ static int write_part(struct coxi_taking *taking, const struct coxi_planned *pla
         r = put(taking, planned, COXI_CONTENT_STEP, &planned->step,
                 sizeof(planned->step));
     }
-    if (r != 0) {
-        return r;
+    if (r == 0 && planned->n_removed > 0) {
+        r = put(taking, planned, COXI_CONTENT_REMOVED, planned->removed,
+                planned->n_removed * sizeof(*planned->removed));
     }
-    return planned->table != NULL ? write_table(taking, planned)
-                                  : write_dense(taking, planned);
+    if (r == 0 && planned->table != NULL) {
+        r = write_table(taking, planned);
+    } else if (r == 0 && planned->dense != NULL) {
+        r = write_dense(taking, planned);
+    }
+    return r;
 }
 
 static int write_file(struct coxi_taking *taking)

@@ -41,6 +41,9 @@ int coxi_plan_cut(const struct coxi_store *store, struct coxi_plan *plan)
 
 void coxi_plan_fini(struct coxi_plan *plan)
 {
+    for (size_t i = 0; i < plan->n_parts; i++) {
+        free(plan->parts[i].removed);
+    }
     free(plan->parts);
     free(plan->tensors);
     free(plan->names);
@@ -70,6 +73,7 @@ static const char *suffix_of(const struct coxi_part *part, size_t content)
         [COXI_CONTENT_VALUES] = "values",   [COXI_CONTENT_KEYS] = "keys",
         [COXI_CONTENT_LAST] = "last",       [COXI_CONTENT_MADE] = "made",
         [COXI_CONTENT_UPDATES] = "updates", [COXI_CONTENT_STEP] = "step",
+        [COXI_CONTENT_REMOVED] = "removed",
     };
     if (content >= COXI_CONTENT_STATE) {
         return part->layout.states[content - COXI_CONTENT_STATE].name;
@@ -101,6 +105,8 @@ static void describe(const struct coxi_planned *planned, size_t content,
     }
     if (content == COXI_CONTENT_STEP) {
         tensor->shape[0] = 1;
+    } else if (content == COXI_CONTENT_REMOVED) {
+        tensor->shape[0] = planned->n_removed;
     }
     for (uint32_t i = 0; i < tensor->rank; i++) {
         tensor->bytes *= tensor->shape[i];
@@ -119,9 +125,16 @@ static void add_tensor(struct coxi_plan *plan, struct coxi_planned *planned,
 }
 
 /* Of one part, those with elements of `size` bytes. */
-static void plan_part(struct coxi_plan *plan, struct coxi_planned *planned, size_t size)
+static void plan_part(struct coxi_plan *plan, struct coxi_planned *planned, size_t size,
+                      bool changed)
 {
     const struct coxi_part *part = &planned->part;
+    if (planned->table == NULL && planned->dense == NULL) {
+        return;
+    }
+    if (changed && size == sizeof(uint64_t) && part->table != NULL) {
+        add_tensor(plan, planned, COXI_CONTENT_REMOVED);
+    }
     if (size == sizeof(uint64_t) && part->table != NULL) {
         add_tensor(plan, planned, COXI_CONTENT_KEYS);
         if (coxi_table_ages(part->table)) {
@@ -155,7 +168,24 @@ static size_t room_of(const struct coxi_planned *planned)
     return layout.n_most * layout.stride;
 }
 
-int coxi_plan_tensors(struct coxi_plan *plan)
+/* The keys that went: the table has them no longer than the cut. */
+static int copy_removed(struct coxi_planned *planned)
+{
+    size_t n;
+    const uint64_t *keys =
+        coxi_table_track_removed(coxi_table_tracked(planned->part.table), &n);
+    planned->removed = malloc((n + 1) * sizeof(*keys));
+    if (planned->removed == NULL) {
+        return coxi_error_memory("a snapshot");
+    }
+    if (n > 0) {
+        memcpy(planned->removed, keys, n * sizeof(*keys));
+    }
+    planned->n_removed = n;
+    return 0;
+}
+
+int coxi_plan_tensors(struct coxi_plan *plan, bool changed)
 {
     size_t n = plan->n_parts * COXI_CONTENTS + 1;
     plan->tensors = calloc(n, sizeof(*plan->tensors));
@@ -164,15 +194,17 @@ int coxi_plan_tensors(struct coxi_plan *plan)
         return coxi_error_memory("a snapshot");
     }
     plan->room_bytes = COXI_DENSE_CUT_ROOM;
-    for (size_t i = 0; i < plan->n_parts; i++) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < plan->n_parts; i++) {
         size_t room = room_of(&plan->parts[i]);
         plan->room_bytes = plan->room_bytes > room ? plan->room_bytes : room;
+        r = changed && plan->parts[i].table != NULL ? copy_removed(&plan->parts[i]) : 0;
     }
     /* Large elements first keeps every tensor aligned to its own element size. */
-    for (size_t size = 8; size > 0; size /= 2) {
+    for (size_t size = 8; r == 0 && size > 0; size /= 2) {
         for (size_t i = 0; i < plan->n_parts; i++) {
-            plan_part(plan, &plan->parts[i], size);
+            plan_part(plan, &plan->parts[i], size, changed);
         }
     }
-    return 0;
+    return r;
 }

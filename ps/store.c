@@ -54,6 +54,8 @@ static void forget(struct coxi_store *store)
     store->applied = NULL;
     store->claimed = false;
     store->restored = 0;
+    store->restored_at = 0;
+    store->tracking = (struct coxi_tracking){0};
     store->taking = NULL; /* its cuts have gone with the parts */
     store->session = (struct coxi_session){0};
     atomic_store(&store->commits, 0);
@@ -142,6 +144,9 @@ static int part_init(struct coxi_store *store, const struct coxi_variable *varia
     part->shard = coxi_variable_shard(part->variable, store->ps_index);
     if (variable->kind == COXI_KIND_TABLE) {
         r = coxi_table_new(part->variable, &store->memory, &part->table);
+        if (r == 0 && store->tracking.last != 0) {
+            r = coxi_table_track(part->table);
+        }
     } else if (part->shard != NULL) {
         r = coxi_dense_new(part->variable, part->shard, &store->memory, &part->dense);
     }

@@ -107,13 +107,16 @@ struct coxi_snapshot_file {
     uint64_t bytes;
     uint32_t crc32;
     struct coxi_applied_list applied;
+    uint64_t base;        /* the snapshot that it builds on; 0: it has everything */
     uint64_t held_us_max; /* CPU time of the longest that others had to wait for it */
     uint64_t saved_bytes; /* memory for what changed while it was written */
 };
 
 /*
  * Writes everything as of one moment to a new file at snapshot->path, while pulls and
- * commits go on. Again with the same session and number: the same answer, and nothing is
+ * commits go on; or, where snapshot->base is the number of this session's last one that is
+ * durable, and what has changed since is known (since the first with `track`), that alone.
+ * Again with the same session and number: the same answer, and nothing is
  * written; a lower number is COX_EEXIST. COX_EFENCED: also where another client claims the
  * store, or this one releases it, meanwhile. COX_EIO; COX_ENOMEM: also where there is none to
  * copy what changes. Nothing is left of a file then.
@@ -123,8 +126,8 @@ int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *sn
 
 /*
  * Takes what a snapshot has written of the variables that there are, in place of what they
- * hold, and its applied set in place of the own. Of a store that was just claimed: nobody
- * else may be at work in it. The same round again: nothing. COX_EFENCED; COX_EIO,
+ * hold (at 0: it has everything), or of what it builds on (after the one before), and its applied set in place of the own. Of a store that was just claimed: nobody
+ * else may be at work in it. The same of a round again: nothing. COX_EFENCED; COX_EIO,
  * COX_ECHECKSUM, COX_EFORMAT (nothing is as it was then: claim it anew); COX_ENOMEM.
  */
 int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *restore);

@@ -29,6 +29,12 @@ struct coxi_last_snapshot {
     struct coxi_snapshot_file file;
 };
 
+/* Numbers of snapshots, for those that build on another. */
+struct coxi_tracking {
+    uint64_t last; /* whose cut was the last; 0: nothing is noted */
+    uint64_t base; /* after whose cut the span before that began; 0: after none */
+};
+
 struct coxi_taking;
 
 struct coxi_store {
@@ -42,10 +48,12 @@ struct coxi_store {
     struct coxi_part *parts; /* by variable id */
     size_t n_parts;
     struct coxi_applied *applied;
-    uint64_t restored; /* the round of the last restore, or 0 */
+    uint64_t restored;    /* the round of the last restore, or 0 ... */
+    uint64_t restored_at; /* ... and how many files of it */
 
     struct coxi_memory memory; /* of all parts */
     pthread_rwlock_t moment;   /* read: a commit is under way; written: a cut is made */
+    struct coxi_tracking tracking; /* guarded as `taking` is */
     struct coxi_taking
         *taking; /* the snapshot that is being written, or NULL: changed with
                                    the moment, or the registry, written */

@@ -92,6 +92,7 @@ void coxi_table_free(struct coxi_table *table)
             coxi_memory_give(table->memory, coxi_table_bytes(table));
         }
         coxi_table_cut_free(table->cut);
+        coxi_table_track_free(table->track);
         coxi_stretch_fini(&table->rows);
         coxi_index_fini(&table->index);
         coxi_admission_free(table->admission);
@@ -291,6 +292,9 @@ static int make_row(struct coxi_table *table, struct coxi_bucket *bucket, uint64
     if (table->cut != NULL) {
         coxi_table_cut_pass(table->cut, row);
     }
+    if (table->track != NULL) {
+        coxi_table_track_touch(table->track, row);
+    }
     *ret = row;
     return 0;
 }
@@ -303,6 +307,9 @@ static float *reach_row(struct coxi_table *table, uint64_t key, uint32_t row)
     float *values = coxi_table_values(table, row);
     if (table->cut != NULL) {
         coxi_table_cut_save(table->cut, key, row);
+    }
+    if (table->track != NULL) {
+        coxi_table_track_touch(table->track, row);
     }
     if (table->life_at > 0) {
         coxi_table_life(table, values)->pins++;
@@ -500,6 +507,11 @@ uint64_t coxi_table_bytes(struct coxi_table *table)
     uint64_t rows = table->paid_rows;
     coxi_unlock(&table->books);
     return paid_bytes(table, rows) + coxi_admission_bytes(table->admission);
+}
+
+struct coxi_table_track *coxi_table_tracked(const struct coxi_table *table)
+{
+    return table->track;
 }
 
 bool coxi_table_ages(const struct coxi_table *table)

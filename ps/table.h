@@ -82,6 +82,9 @@ struct coxi_table_rows {
     size_t n; /* to 4096 */
 };
 
+/* Drops the rows of n keys, where they are there; while nobody else does anything. */
+void coxi_table_drop(struct coxi_table *table, const uint64_t *keys, size_t n);
+
 /* Makes those rows, or makes them that, whatever is admitted otherwise; while nobody else
  * does anything. COX_ENOMEM. And the number of gradients. */
 int coxi_table_load(struct coxi_table *table, const struct coxi_table_rows *rows);
@@ -97,6 +100,30 @@ void coxi_table_counts(struct coxi_table *table, struct coxi_table_counters *ret
 /* True where its rows have a life. */
 bool coxi_table_ages(const struct coxi_table *table);
 
+/* ---- what changes */
+
+struct coxi_table_track;
+
+/* From here on it is noted. While no change is under way. COX_ENOMEM. */
+int coxi_table_track(struct coxi_table *table);
+
+/*
+ * Ends the span that began with the last call: what a snapshot that is cut now has to hold
+ * is what changed in it, and (unless drop_before) in the ones before it that were not
+ * dropped. While no change is under way, and no cut is read.
+ */
+void coxi_table_track_cut(struct coxi_table_track *track, bool drop_before);
+
+/* False: something of it has been lost, and only a snapshot of all will do. */
+bool coxi_table_track_whole(const struct coxi_table_track *track);
+
+/* Keys of the rows that went in it; some may be there again, some twice. */
+const uint64_t *coxi_table_track_removed(const struct coxi_table_track *track,
+                                         size_t *ret_n);
+
+struct coxi_table_track *
+coxi_table_tracked(const struct coxi_table *table); /* or NULL */
+
 /* ---- cuts: what a table holds at one moment, read while changes go on */
 
 struct coxi_table_cut;
@@ -105,9 +132,10 @@ struct coxi_table_cut;
 int coxi_table_cut_new(struct coxi_table *table, struct coxi_table_cut **ret);
 void coxi_table_cut_free(struct coxi_table_cut *cut); /* takes NULL */
 
-/* From here on it holds the rows as they are now, to the end. While no change is under way;
- * a table has one at a time, and frees it with itself. */
-void coxi_table_cut_begin(struct coxi_table_cut *cut);
+/* From here on it holds the rows as they are now, to the end, or (`changed`) those that the
+ * last coxi_table_track_cut has told. While no change is under way; a table has one at a
+ * time, and frees it with itself. */
+void coxi_table_cut_begin(struct coxi_table_cut *cut, bool changed);
 void coxi_table_cut_end(struct coxi_table_cut *cut);
 
 /* Rows and updates by gradients, of that moment; bytes of the rows that changes have copied

@@ -34,6 +34,7 @@ struct saved {
 
 struct coxi_table_cut {
     struct coxi_table *table;
+    const struct coxi_bits *among; /* the rows that it holds; NULL: all */
     uint64_t rows;
     uint64_t step;
     size_t stride;
@@ -88,9 +89,10 @@ void coxi_table_cut_free(struct coxi_table_cut *cut)
     }
 }
 
-void coxi_table_cut_begin(struct coxi_table_cut *cut)
+void coxi_table_cut_begin(struct coxi_table_cut *cut, bool changed)
 {
-    cut->rows = coxi_table_rows(cut->table);
+    cut->among = changed ? coxi_table_track_rows(cut->table->track) : NULL;
+    cut->rows = changed ? coxi_bits_count(cut->among) : coxi_table_rows(cut->table);
     cut->step = coxi_table_step(cut->table);
     cut->table->cut = cut;
 }
@@ -138,6 +140,12 @@ static void copy_row(const struct coxi_table_cut *cut, uint64_t key, uint32_t ro
     memcpy(to + sizeof(key), coxi_table_values(cut->table, row), cut->table->row_bytes);
 }
 
+/* True where the cut holds it, if it is not taken. */
+static bool holds(const struct coxi_table_cut *cut, uint32_t row)
+{
+    return cut->among == NULL || coxi_bits_has(cut->among, row);
+}
+
 /* False: it has been taken before, or there is no memory to tell. */
 static bool take(struct coxi_table_cut *cut, uint32_t row)
 {
@@ -179,7 +187,8 @@ static struct saved *open_block(struct coxi_table_cut *cut)
 
 void coxi_table_cut_save(struct coxi_table_cut *cut, uint64_t key, uint32_t row)
 {
-    if (atomic_load_explicit(&cut->failed, memory_order_relaxed) || !take(cut, row)) {
+    if (atomic_load_explicit(&cut->failed, memory_order_relaxed) || !take(cut, row) ||
+        !holds(cut, row)) {
         return;
     }
     coxi_spin_lock(&cut->lock);
@@ -243,7 +252,7 @@ static int gather(void *arg, uint64_t key, uint32_t row)
 {
     struct group *group = arg;
     const struct coxi_table *table = group->cut->table;
-    if (coxi_bits_has(&group->cut->taken, row)) {
+    if (!holds(group->cut, row) || coxi_bits_has(&group->cut->taken, row)) {
         return 0;
     }
     if (group->n == group->most) {

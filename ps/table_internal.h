@@ -1,4 +1,4 @@
-/* What table.c, table_cut.c and eviction.c share. Not for others. */
+/* What table.c, table_cut.c, table_track.c and eviction.c share. Not for others. */
 #ifndef COXI_PS_TABLE_INTERNAL_H
 #define COXI_PS_TABLE_INTERNAL_H
 
@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "common/sync.h"
 #include "ps/admission.h"
 #include "ps/bits.h"
 #include "ps/index.h"
@@ -41,6 +42,7 @@ struct coxi_table {
     struct coxi_admission *admission; /* NULL: all are admitted */
     struct coxi_index index;
     struct coxi_stretch rows;
+    struct coxi_table_track *track; /* what has changed, or NULL: nobody asks */
     struct coxi_table_cut *cut; /* that is being read, or NULL; changed while no change
                                    is under way */
 
@@ -99,6 +101,24 @@ static inline bool coxi_eviction_wanted(const struct coxi_lifecycle *lifecycle)
  * is made. The bucket is locked. */
 void coxi_table_cut_save(struct coxi_table_cut *cut, uint64_t key, uint32_t row);
 void coxi_table_cut_pass(struct coxi_table_cut *cut, uint32_t row);
+
+/* What has changed: a row is touched or made, its bucket locked; one goes, with `tidying`
+ * locked, too. */
+void coxi_table_track_touch(struct coxi_table_track *track, uint32_t row);
+void coxi_table_track_gone(struct coxi_table_track *track, uint64_t key, uint32_t row);
+void coxi_table_track_free(struct coxi_table_track *track); /* takes NULL */
+
+/* The rows that were touched between the last two cuts that count. */
+const struct coxi_bits *coxi_table_track_rows(const struct coxi_table_track *track);
+
+/* So many rows less. */
+static inline void coxi_table_count_gone(struct coxi_table *table, uint64_t n)
+{
+    atomic_fetch_sub_explicit(&table->n_rows, n, memory_order_relaxed);
+    coxi_lock(&table->books);
+    table->held_rows -= n;
+    coxi_unlock(&table->books);
+}
 
 /* After an update of n rows: drops rows that are to go, a bounded number. No lock held. */
 void coxi_eviction_tidy(struct coxi_table *table, size_t n);

@@ -47,6 +47,23 @@ int coxi_table_load(struct coxi_table *table, const struct coxi_table_rows *rows
     return 0;
 }
 
+void coxi_table_drop(struct coxi_table *table, const uint64_t *keys, size_t n)
+{
+    uint64_t n_gone = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t hash = coxi_hash_key(keys[i]);
+        struct coxi_bucket *bucket = coxi_table_bucket(table, hash);
+        coxi_spin_lock(&bucket->lock);
+        uint32_t row = coxi_index_remove(&table->index, &bucket->index, keys[i], hash);
+        if (row != 0) {
+            coxi_table_give_row(table, bucket, row);
+            n_gone++;
+        }
+        coxi_spin_unlock(&bucket->lock);
+    }
+    coxi_table_count_gone(table, n_gone);
+}
+
 void coxi_table_set_step(struct coxi_table *table, uint64_t step)
 {
     atomic_store(&table->step, step);

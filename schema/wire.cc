@@ -92,7 +92,8 @@ bool decode_create(const wire::Create *m, struct coxi_create *ret)
 Body encode_snapshot(Builder &b, const struct coxi_snapshot &m)
 {
     auto path = b.CreateString(or_empty(m.path));
-    return wire::CreateSnapshot(b, to_wire(m.session), m.number, path).Union();
+    return wire::CreateSnapshot(b, to_wire(m.session), m.number, path, m.base, m.track)
+        .Union();
 }
 
 Body encode_snapshot_done(Builder &b, const struct coxi_snapshot_done &m)
@@ -101,7 +102,8 @@ Body encode_snapshot_done(Builder &b, const struct coxi_snapshot_done &m)
     auto applied = structs<wire::Interval>(b, m.applied, m.n_applied);
     auto touched = b.CreateVector(m.touched, m.n_touched);
     return wire::CreateSnapshotDone(b, m.code, message, m.bytes, m.crc32, m.watermark,
-                                    applied, touched, m.held_us_max, m.saved_bytes)
+                                    applied, touched, m.held_us_max, m.saved_bytes,
+                                    m.base)
         .Union();
 }
 
@@ -126,6 +128,7 @@ bool decode_snapshot_done(const wire::SnapshotDone *m, struct coxi_snapshot_done
     ret->watermark = m->watermark();
     ret->held_us_max = m->held_us_max();
     ret->saved_bytes = m->saved_bytes();
+    ret->base = m->base();
     return take_array(m->applied(), &ret->applied, &ret->n_applied) &&
            take_array(m->touched(), &ret->touched, &ret->n_touched) &&
            intervals_fit(ret->applied, ret->n_applied, ret->n_touched);
@@ -137,7 +140,7 @@ Body encode_restore(Builder &b, const struct coxi_restore &m)
     auto applied = structs<wire::Interval>(b, m.applied, m.n_applied);
     auto touched = b.CreateVector(m.touched, m.n_touched);
     return wire::CreateRestore(b, to_wire(m.session), m.round, path, m.bytes, m.crc32,
-                               m.watermark, applied, touched)
+                               m.watermark, applied, touched, m.at)
         .Union();
 }
 
@@ -150,6 +153,7 @@ bool decode_restore(const wire::Restore *m, struct coxi_restore *ret)
     ret->bytes = m->bytes();
     ret->crc32 = m->crc32();
     ret->watermark = m->watermark();
+    ret->at = m->at();
     return take_array(m->applied(), &ret->applied, &ret->n_applied) &&
            take_array(m->touched(), &ret->touched, &ret->n_touched) &&
            intervals_fit(ret->applied, ret->n_applied, ret->n_touched);
@@ -417,7 +421,8 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     }
     case wire::Body_Snapshot: {
         auto m = in->body_as_Snapshot();
-        ret->snapshot = {from_wire(m->session()), m->number(), text(m->path())};
+        ret->snapshot = {from_wire(m->session()), m->number(), text(m->path()),
+                         m->base(), m->track()};
         return true;
     }
     case wire::Body_SnapshotDone:

@@ -181,6 +181,8 @@ struct coxi_snapshot {
     struct coxi_session session;
     uint64_t number;
     const char *path;
+    uint64_t base; /* a durable one, to write what has changed since; 0: all */
+    bool track;    /* others may build on it */
 };
 
 struct coxi_interval {
@@ -204,6 +206,7 @@ struct coxi_snapshot_done {
     size_t n_touched;     /* decoded: no interval refers beyond it */
     uint64_t held_us_max; /* CPU time of the longest that others had to wait for it */
     uint64_t saved_bytes; /* memory for what changed while it was written */
+    uint64_t base;        /* what it does build on; 0: it has everything */
 };
 
 struct coxi_restore {
@@ -217,6 +220,7 @@ struct coxi_restore {
     size_t n_applied;
     const uint32_t *touched;
     size_t n_touched; /* as in coxi_snapshot_done */
+    uint64_t at;      /* 0: it has everything; else it builds on the one before */
 };
 
 struct coxi_counters {

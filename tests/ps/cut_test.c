@@ -49,7 +49,7 @@ static void open_table(struct subject *s, uint64_t rows_max, uint64_t seed)
 static void begin(struct subject *s)
 {
     assert_code(0, coxi_table_cut_new(s->table, &s->cut));
-    coxi_table_cut_begin(s->cut);
+    coxi_table_cut_begin(s->cut, false);
     s->layout = coxi_table_cut_layout(s->cut);
     s->room = malloc(s->layout.n_most * s->layout.stride);
 }

@@ -33,7 +33,7 @@ static inline int visit_rows(struct coxi_table *table, row_visit visit, void *ar
 {
     struct coxi_table_cut *cut;
     assert_code(0, coxi_table_cut_new(table, &cut));
-    coxi_table_cut_begin(cut);
+    coxi_table_cut_begin(cut, false);
     const struct coxi_cut_layout layout = coxi_table_cut_layout(cut);
     uint8_t *room = malloc(layout.n_most * layout.stride);
     int r = 0;

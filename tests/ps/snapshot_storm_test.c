@@ -178,7 +178,9 @@ static void assert_one_moment(struct storm *storm, uint64_t number)
     struct coxi_st_file *file;
     struct coxi_snapshot_file done;
     (void)snprintf(name, sizeof(name), "snapshot-%d.st", (int)number);
-    struct coxi_snapshot request = {storm->stock.session, number, coxi_test_path(name)};
+    struct coxi_snapshot request = {.session = storm->stock.session,
+                                    .number = number,
+                                    .path = coxi_test_path(name)};
     assert_code(0, coxi_store_snapshot(storm->stock.store, &request, &done));
     assert_code(0, coxi_st_open(request.path, done.bytes, &done.crc32, &file));
     expect(&done.applied, &expected);
@@ -282,7 +284,10 @@ static int interrupt(struct stock *s)
     pthread_t thread;
     stock_open(s);
     (void)stock_dense(s, "large", COX_F32, LARGE);
-    struct attempt attempt = {s->store, {s->session, 1, coxi_test_path("ended.st")}, 0};
+    struct attempt attempt = {
+        s->store,
+        {.session = s->session, .number = 1, .path = coxi_test_path("ended.st")},
+        0};
     assert_int_equal(0, pthread_create(&thread, NULL, take_one, &attempt));
     coxi_test_until(is_begun, &attempt, "the file of a snapshot");
     s->session.generation++;
@@ -304,7 +309,10 @@ TEST(snapshot_ends_where_another_client_claims_the_ps)
         s.n_variables = 0;
         uint32_t v = stock_dense(&s, "v", COX_I64, 1);
         assert_code(0, stock_count(&s, v, 50, NULL));
-        struct attempt next = {s.store, {s.session, 1, coxi_test_path("next.st")}, -1};
+        struct attempt next = {
+            s.store,
+            {.session = s.session, .number = 1, .path = coxi_test_path("next.st")},
+            -1};
         (void)take_one(&next);
         assert_code(0, next.result);
         (void)unlink(next.request.path);
@@ -321,8 +329,11 @@ TEST(snapshot_that_a_full_disk_stops_leaves_nothing_and_the_next_one_is_right)
     for (uint64_t i = 0; i < 200; i++) {
         assert_code(0, commit_one(&storm, atomic_fetch_add(&storm.closure, 1)));
     }
-    struct attempt attempt = {
-        storm.stock.store, {storm.stock.session, 1, coxi_test_path("full.st")}, 0};
+    struct attempt attempt = {storm.stock.store,
+                              {.session = storm.stock.session,
+                               .number = 1,
+                               .path = coxi_test_path("full.st")},
+                              0};
     (void)signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(0, getrlimit(RLIMIT_FSIZE, &old));
     struct rlimit tight = {.rlim_cur = 100 << 10, .rlim_max = old.rlim_max};

@@ -18,7 +18,8 @@ static struct coxi_st_file *snapshot(struct stock *s, uint64_t number,
     struct coxi_st_file *file;
     struct coxi_snapshot_file done;
     (void)snprintf(name, sizeof(name), "snapshot-%d.st", (int)number);
-    struct coxi_snapshot request = {s->session, number, coxi_test_path(name)};
+    struct coxi_snapshot request = {
+        .session = s->session, .number = number, .path = coxi_test_path(name)};
     assert_code(0, coxi_store_snapshot(s->store, &request, &done));
     assert_code(0, coxi_st_open(request.path, done.bytes, &done.crc32, &file));
     if (ret_done != NULL) {
@@ -315,7 +316,8 @@ TEST(snapshot_that_cannot_be_written_is_named_and_the_store_goes_on)
     struct coxi_snapshot_file done = {.bytes = 123};
     stock_open(&s);
     uint32_t v = stock_dense(&s, "v", COX_I64, 1);
-    struct coxi_snapshot request = {s.session, 1, coxi_test_path("nowhere/file.st")};
+    struct coxi_snapshot request = {
+        .session = s.session, .number = 1, .path = coxi_test_path("nowhere/file.st")};
     assert_code(COX_EIO, coxi_store_snapshot(s.store, &request, &done));
     assert_error_names("nowhere/file.st");
     assert_int_equal(123, done.bytes);
@@ -331,7 +333,8 @@ TEST(snapshot_leaves_a_file_alone_that_is_there_already)
     struct stock s;
     struct coxi_snapshot_file done;
     stock_open(&s);
-    struct coxi_snapshot request = {s.session, 1, coxi_test_path("there.st")};
+    struct coxi_snapshot request = {
+        .session = s.session, .number = 1, .path = coxi_test_path("there.st")};
     coxi_test_write(request.path, "precious", 8);
     assert_code(COX_EIO, coxi_store_snapshot(s.store, &request, &done));
     char *found = coxi_test_read(request.path, NULL);
@@ -352,7 +355,8 @@ TEST(snapshot_asked_for_again_is_answered_again_and_not_written_twice)
     stock_begin(&s, 7, &commit);
     stock_add(&commit, v, COXI_OP_ADD, 0, 1, &one, sizeof(one));
     assert_code(0, stock_commit(&s, &commit, NULL));
-    struct coxi_snapshot request = {s.session, 4, coxi_test_path("4.st")};
+    struct coxi_snapshot request = {
+        .session = s.session, .number = 4, .path = coxi_test_path("4.st")};
     assert_code(0, coxi_store_snapshot(s.store, &request, &first));
     stock_begin(&s, 8, &commit);
     stock_add(&commit, v, COXI_OP_ADD, 0, 1, &one, sizeof(one));
@@ -367,7 +371,8 @@ TEST(snapshot_asked_for_again_is_answered_again_and_not_written_twice)
     coxi_applied_list_fini(&again.applied);
 
     /* A late one of before is not written any more. */
-    request = (struct coxi_snapshot){s.session, 3, coxi_test_path("3.st")};
+    request = (struct coxi_snapshot){
+        .session = s.session, .number = 3, .path = coxi_test_path("3.st")};
     assert_code(COX_EEXIST, coxi_store_snapshot(s.store, &request, &again));
     assert_int_not_equal(0, access(request.path, F_OK));
     stock_close(&s);

@@ -92,10 +92,10 @@ static const struct coxi_message samples[] = {
     [COXI_RELEASE] = {.release = SESSION},
     [COXI_CREATE] = {.create = {SESSION, 41, DENSE_VARIABLE}},
     [COXI_WATERMARK] = {.watermark = {SESSION, 42}},
-    [COXI_SNAPSHOT] = {.snapshot = {SESSION, 43, "/ckpt/ps-0"}},
+    [COXI_SNAPSHOT] = {.snapshot = {SESSION, 43, "/ckpt/ps-0", 42, true}},
     [COXI_SNAPSHOT_DONE] = {.snapshot_done = {-3, "disk full", 1 << 20, 0xdeadbeef, 4,
                                               applied, LEN(applied), touched,
-                                              LEN(touched)}},
+                                              LEN(touched), 91, 92, 93}},
     [COXI_COUNT] = {.count = 6},
     [COXI_COUNTS] = {.counts = {{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12}}},
     [COXI_PULL] = {.pull = {SESSION, 44, items, LEN(items), true}},
@@ -129,7 +129,7 @@ static const struct coxi_message samples[] = {
     [COXI_RESOURCE_MADE] = {.status = {.code = -17, .message = "no file", .id = 7}},
     [COXI_RESOURCE_DROP] = {.status = {.message = "", .id = 7}},
     [COXI_RESTORE] = {.restore = {SESSION, 53, "/ckpt/ps-1", 54, 55, 56, applied,
-                                  LEN(applied), touched, LEN(touched)}},
+                                  LEN(applied), touched, LEN(touched), 57}},
 };
 
 struct coxi_message sample(enum coxi_message_kind kind)
@@ -243,6 +243,8 @@ static void same_snapshot(message *a, message *b)
     ASSERT_SAME_BYTES(a->snapshot.session, b->snapshot.session);
     assert_int_equal(a->snapshot.number, b->snapshot.number);
     assert_string_equal(a->snapshot.path, b->snapshot.path);
+    assert_int_equal(a->snapshot.base, b->snapshot.base);
+    assert_int_equal(a->snapshot.track, b->snapshot.track);
 }
 
 static void same_snapshot_done(message *a, message *b)
@@ -254,6 +256,9 @@ static void same_snapshot_done(message *a, message *b)
     assert_int_equal(x->bytes, y->bytes);
     assert_int_equal(x->crc32, y->crc32);
     assert_int_equal(x->watermark, y->watermark);
+    assert_int_equal(x->held_us_max, y->held_us_max);
+    assert_int_equal(x->saved_bytes, y->saved_bytes);
+    assert_int_equal(x->base, y->base);
     ASSERT_SAME_ARRAY(x->applied, x->n_applied, y->applied, y->n_applied);
     ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
 }
@@ -268,6 +273,7 @@ static void same_restore(message *a, message *b)
     assert_int_equal(x->bytes, y->bytes);
     assert_int_equal(x->crc32, y->crc32);
     assert_int_equal(x->watermark, y->watermark);
+    assert_int_equal(x->at, y->at);
     ASSERT_SAME_ARRAY(x->applied, x->n_applied, y->applied, y->n_applied);
     ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
 }

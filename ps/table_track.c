@@ -1,0 +1,165 @@
+/*
+ * What has changed in a table since the snapshots of before, so that the next one can hold
+ * that alone (ps/table.h).
+ *
+ * There are two spans, each with the rows that were touched in it and are still there, and
+ * the keys of those that went: the one since the last cut, and the one before it, which
+ * reaches back to the cut of the snapshot that the last one built on. Whether the last one
+ * is worth anything only the next request tells: then the span before is dropped, or it
+ * takes in the one since.
+ *
+ * Threads: rows under the locks of their buckets; keys that go under `tidying`; spans change
+ * while no change is under way. Memory: two bits for each row, and the keys that went, of
+ * which there are no more than rows: beyond that, or without memory, the span says that it
+ * is not whole, and the next snapshot has to be.
+ */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "ps/table_internal.h"
+
+enum { GONE_LEAST = 1 << 16 }; /* keys that may go of any table */
+
+struct span {
+    struct coxi_bits touched;
+    uint64_t *gone;
+    size_t n_gone;
+    size_t gone_capacity;
+    atomic_bool broken; /* something is missing */
+};
+
+struct coxi_table_track {
+    struct coxi_table *table;
+    struct span spans[2];
+    struct span *since;
+    struct span *before;
+};
+
+static void span_init(struct span *span)
+{
+    *span = (struct span){0};
+    coxi_bits_init(&span->touched);
+}
+
+static void span_fini(struct span *span)
+{
+    coxi_bits_fini(&span->touched);
+    free(span->gone);
+}
+
+int coxi_table_track(struct coxi_table *table)
+{
+    struct coxi_table_track *track = calloc(1, sizeof(*track));
+    if (track == NULL) {
+        return coxi_error_memory("what changes in a table");
+    }
+    track->table = table;
+    track->since = &track->spans[0];
+    track->before = &track->spans[1];
+    span_init(track->since);
+    span_init(track->before);
+    table->track = track;
+    return 0;
+}
+
+void coxi_table_track_free(struct coxi_table_track *track)
+{
+    if (track != NULL) {
+        span_fini(track->since);
+        span_fini(track->before);
+        free(track);
+    }
+}
+
+/* ---- changes */
+
+void coxi_table_track_touch(struct coxi_table_track *track, uint32_t row)
+{
+    if (coxi_bits_put(&track->since->touched, row) < 0) {
+        atomic_store(&track->since->broken, true);
+    }
+}
+
+/* Room for `n` keys that went; false: there is none. */
+static bool reserve_gone(const struct coxi_table_track *track, struct span *span,
+                         size_t n)
+{
+    uint64_t most = coxi_table_rows(track->table);
+    if (n <= span->gone_capacity) {
+        return true;
+    }
+    if (n > GONE_LEAST && n > most) {
+        return false;
+    }
+    size_t capacity = span->gone_capacity * 2 > n ? span->gone_capacity * 2 : n + 64;
+    uint64_t *gone = realloc(span->gone, capacity * sizeof(*gone));
+    if (gone == NULL) {
+        return false;
+    }
+    span->gone = gone;
+    span->gone_capacity = capacity;
+    return true;
+}
+
+void coxi_table_track_gone(struct coxi_table_track *track, uint64_t key, uint32_t row)
+{
+    struct span *since = track->since;
+    coxi_bits_drop(&since->touched, row);
+    coxi_bits_drop(&track->before->touched, row);
+    if (atomic_load_explicit(&since->broken, memory_order_relaxed)) {
+        return;
+    }
+    if (!reserve_gone(track, since, since->n_gone + 1)) {
+        atomic_store(&since->broken, true);
+        return;
+    }
+    since->gone[since->n_gone++] = key;
+}
+
+/* ---- cuts */
+
+/* The span since the last cut becomes part of the one before it. */
+static void merge(struct coxi_table_track *track)
+{
+    struct span *since = track->since;
+    struct span *before = track->before;
+    bool whole = !atomic_load(&since->broken) && !atomic_load(&before->broken) &&
+                 coxi_bits_merge(&before->touched, &since->touched) == 0 &&
+                 reserve_gone(track, before, before->n_gone + since->n_gone);
+    if (whole && since->n_gone > 0) {
+        memcpy(before->gone + before->n_gone, since->gone,
+               since->n_gone * sizeof(*since->gone));
+        before->n_gone += since->n_gone;
+    }
+    atomic_store(&before->broken, !whole);
+}
+
+void coxi_table_track_cut(struct coxi_table_track *track, bool drop_before)
+{
+    struct span *over = drop_before ? track->before : track->since;
+    if (drop_before) {
+        track->before = track->since;
+        track->since = over;
+    } else {
+        merge(track);
+    }
+    span_fini(over);
+    span_init(over);
+}
+
+bool coxi_table_track_whole(const struct coxi_table_track *track)
+{
+    return !atomic_load(&track->before->broken);
+}
+
+const struct coxi_bits *coxi_table_track_rows(const struct coxi_table_track *track)
+{
+    return &track->before->touched;
+}
+
+const uint64_t *coxi_table_track_removed(const struct coxi_table_track *track,
+                                         size_t *ret_n)
+{
+    *ret_n = track->before->n_gone;
+    return track->before->gone;
+}
