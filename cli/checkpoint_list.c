@@ -45,6 +45,7 @@ struct line {
     double time_s;
     uint64_t bytes;
     uint64_t rows; /* of all tables */
+    uint64_t base; /* the checkpoint that it builds on; 0: none */
     uint32_t n_ps;
     uint32_t n_variables;
 };
@@ -54,6 +55,7 @@ static void count(const struct coxi_checkpoint *checkpoint, struct line *line)
     const struct coxi_manifest *m = checkpoint->manifest;
     line->time_s = m->time_s;
     line->n_ps = m->n_shards;
+    line->base = m->base;
     line->n_variables = m->n_variables;
     for (uint32_t i = 0; i < m->n_shards; i++) {
         line->bytes += m->shards[i].bytes;
@@ -108,17 +110,22 @@ static void print_line(const struct line *line)
 {
     char when[32] = "";
     char age[32] = "";
+    char base[32] = "whole";
     const char *state = line->unfinished ? "unfinished"
                         : *line->fault   ? line->fault
                                          : "complete";
     (void)printf("%10" PRIu64, line->number);
     if (line->unfinished || *line->fault) {
-        (void)printf("  %-19s %7s %14s %4s %9s %12s", "", "", "", "", "", "");
+        (void)printf("  %-19s %7s %14s %4s %9s %12s %9s", "", "", "", "", "", "", "");
     } else {
         coxi_checkpoint_time(line->time_s, when, sizeof(when));
         age_text(line->time_s, age, sizeof(age));
-        (void)printf("  %-19s %7s %14" PRIu64 " %4" PRIu32 " %9" PRIu32 " %12" PRIu64,
-                     when, age, line->bytes, line->n_ps, line->n_variables, line->rows);
+        if (line->base != 0) {
+            (void)snprintf(base, sizeof(base), "%" PRIu64, line->base);
+        }
+        (void)printf(
+            "  %-19s %7s %14" PRIu64 " %4" PRIu32 " %9" PRIu32 " %12" PRIu64 " %9s",
+            when, age, line->bytes, line->n_ps, line->n_variables, line->rows, base);
     }
     (void)printf("  %s%s%s\n", state, line->latest ? ", LATEST" : "",
                  line->is_read ? ", being read" : "");
@@ -135,10 +142,11 @@ static json_t *line_json(const struct line *line)
     if (*line->fault) {
         (void)json_object_set_new(object, "fault", json_string(line->fault));
     } else if (!line->unfinished) {
-        json_t *more = json_pack(
-            "{s:f, s:I, s:I, s:I, s:I}", "time", line->time_s, "bytes",
-            (json_int_t)line->bytes, "ps", (json_int_t)line->n_ps, "variables",
-            (json_int_t)line->n_variables, "rows", (json_int_t)line->rows);
+        json_t *more =
+            json_pack("{s:f, s:I, s:I, s:I, s:I, s:I}", "time", line->time_s, "bytes",
+                      (json_int_t)line->bytes, "ps", (json_int_t)line->n_ps,
+                      "variables", (json_int_t)line->n_variables, "rows",
+                      (json_int_t)line->rows, "base", (json_int_t)line->base);
         (void)json_object_update(object, more);
         json_decref(more);
     }
@@ -156,8 +164,9 @@ static int list(const char *dir, bool json)
         (void)coxi_latest_read(dir, &latest); /* the lines show that there is none */
     }
     if (r == 0 && !json) {
-        (void)printf("%10s  %-19s %7s %14s %4s %9s %12s  %s\n", "checkpoint", "written",
-                     "age", "bytes", "ps", "variables", "rows", "state");
+        (void)printf("%10s  %-19s %7s %14s %4s %9s %12s %9s  %s\n", "checkpoint",
+                     "written", "age", "bytes", "ps", "variables", "rows", "builds on",
+                     "state");
     }
     for (size_t i = 0; i < n; i++) {
         struct line line = describe(dir, &all[i], latest);
@@ -358,6 +367,7 @@ static void tell_fate(void *arg, uint64_t number, enum coxi_fate fate)
     static const char *const words[] = {
         [COXI_FATE_NEWEST] = "kept, one of the newest",
         [COXI_FATE_EVERY] = "kept by its number",
+        [COXI_FATE_BASE] = "kept, others build on it",
         [COXI_FATE_READ] = "kept, being read",
         [COXI_FATE_FAILED] = "not deleted",
         [COXI_FATE_DELETED] = "deleted",

@@ -14,6 +14,7 @@
 #include "common/backlog.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/overlay.h"
 
 int coxi_opening_fault(struct coxi_opening *opening, int code)
 {
@@ -80,10 +81,10 @@ bool coxi_checkpoint_is_read(const char *path)
 
 /* ---- shards */
 
-static int check_metadata(const struct coxi_checkpoint *checkpoint, uint32_t ps,
-                          const char *file, const char *key, const char *expected)
+static int check_metadata(const struct coxi_st_file *shard, const char *file,
+                          const char *key, const char *expected)
 {
-    const char *found = coxi_st_metadata(checkpoint->shards[ps], key);
+    const char *found = coxi_st_metadata(shard, key);
     if (found == NULL || strcmp(found, expected) != 0) {
         return coxi_error(COX_EFORMAT,
                           "%s belongs to another checkpoint: its %s is %s, not %s",
@@ -92,44 +93,80 @@ static int check_metadata(const struct coxi_checkpoint *checkpoint, uint32_t ps,
     return 0;
 }
 
-/* The shard says itself what it belongs to. */
-static int check_belonging(const struct coxi_checkpoint *checkpoint, uint32_t ps,
+/* The shard says itself what it belongs to, and what it builds on. */
+static int check_belonging(const struct coxi_manifest *m,
+                           const struct coxi_st_file *shard, uint32_t ps,
                            const char *file)
 {
-    const struct coxi_manifest *m = checkpoint->manifest;
-    char run[32];
-    char generation[32];
-    char number[32];
-    char index[32];
-    (void)snprintf(run, sizeof(run), "%016" PRIx64, m->session.run);
-    (void)snprintf(generation, sizeof(generation), "%" PRIu64, m->session.generation);
-    (void)snprintf(number, sizeof(number), "%" PRIu64, m->number);
-    (void)snprintf(index, sizeof(index), "%" PRIu32, ps);
-    int r = check_metadata(checkpoint, ps, file, "format", "coxswain-1");
-    if (r == 0) {
-        r = check_metadata(checkpoint, ps, file, "run", run);
+    char texts[5][32];
+    const struct {
+        const char *key;
+        const char *text;
+    } expected[] = {{"format", "coxswain-1"}, {"run", texts[0]},
+                    {"generation", texts[1]}, {"checkpoint", texts[2]},
+                    {"ps", texts[3]},         {"base", texts[4]}};
+    uint64_t base = m->shards[ps].base;
+    size_t n = sizeof(expected) / sizeof(*expected) - (base == 0 ? 1 : 0);
+    (void)snprintf(texts[0], sizeof(texts[0]), "%016" PRIx64, m->session.run);
+    (void)snprintf(texts[1], sizeof(texts[1]), "%" PRIu64, m->session.generation);
+    (void)snprintf(texts[2], sizeof(texts[2]), "%" PRIu64, m->number);
+    (void)snprintf(texts[3], sizeof(texts[3]), "%" PRIu32, ps);
+    (void)snprintf(texts[4], sizeof(texts[4]), "%" PRIu64, base);
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = check_metadata(shard, file, expected[i].key, expected[i].text);
     }
-    if (r == 0) {
-        r = check_metadata(checkpoint, ps, file, "generation", generation);
+    if (r == 0 && base == 0 && coxi_st_metadata(shard, "base") != NULL) {
+        r = coxi_error(COX_EFORMAT, "%s builds on another checkpoint", file);
     }
-    if (r == 0) {
-        r = check_metadata(checkpoint, ps, file, "checkpoint", number);
-    }
-    return r == 0 ? check_metadata(checkpoint, ps, file, "ps", index) : r;
+    return r;
 }
 
-static int open_shard(struct coxi_opening *opening, uint32_t ps)
+/* The shard of a ps in one checkpoint. */
+static int open_file(const struct coxi_opening *opening,
+                     const struct coxi_link_of_chain *link, uint32_t ps,
+                     struct coxi_st_file **ret)
 {
-    struct coxi_checkpoint *checkpoint = opening->checkpoint;
-    const struct coxi_manifest_shard *shard = &checkpoint->manifest->shards[ps];
+    const struct coxi_manifest_shard *shard = &link->manifest->shards[ps];
     const uint32_t *crc32 =
         opening->depth == COXI_CHECKPOINT_CHECKED ? &shard->crc32 : NULL;
+    struct coxi_st_file *opened = NULL;
     char file[PATH_MAX];
-    int r = coxi_path(file, "%s/%s", checkpoint->path, shard->file);
+    int r = coxi_path(file, "%s/%s", link->path, shard->file);
     if (r == 0) {
-        r = coxi_st_open(file, shard->bytes, crc32, &checkpoint->shards[ps]);
+        r = coxi_st_open(file, shard->bytes, crc32, &opened);
     }
-    return r == 0 ? check_belonging(checkpoint, ps, file) : r;
+    if (r == 0) {
+        r = check_belonging(link->manifest, opened, ps, file);
+    }
+    if (r != 0) {
+        coxi_st_close(opened);
+        return r;
+    }
+    *ret = opened;
+    return 0;
+}
+
+/* What a ps held: its shard, or those that build on each other as one. */
+static int open_shard(struct coxi_opening *opening, uint32_t ps)
+{
+    size_t n = coxi_chain_length(&opening->chain, ps);
+    struct coxi_st_file **files = calloc(n, sizeof(*files));
+    struct coxi_st_file **ret = &opening->checkpoint->shards[ps];
+    int r = files == NULL ? coxi_error_memory("a checkpoint") : 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = open_file(opening, &opening->chain.links[i], ps, &files[n - 1 - i]);
+    }
+    if (r == 0 && n > 1) {
+        r = coxi_overlay_open(files, n, opening->depth == COXI_CHECKPOINT_CHECKED, ret);
+    } else if (r == 0) {
+        *ret = files[0];
+    }
+    for (size_t i = 0; r != 0 && files != NULL && i < n; i++) {
+        coxi_st_close(files[i]);
+    }
+    free(files);
+    return r;
 }
 
 static int open_shards(struct coxi_opening *opening)
@@ -194,7 +231,10 @@ static int open_all(struct coxi_opening *opening, const char *path)
         r = coxi_checkpoint_hold(path, &checkpoint->lock);
     }
     if (r == 0) {
-        r = coxi_manifest_read(path, &checkpoint->manifest);
+        r = coxi_chain_read(path, &opening->chain);
+    }
+    if (r == 0) { /* the checkpoint's own from here on */
+        checkpoint->manifest = opening->chain.links[0].manifest;
     }
     if (r == 0) {
         r = check_number(checkpoint);
@@ -217,7 +257,12 @@ static int open_with(struct coxi_opening *opening, const char *path)
         return coxi_error_memory("a checkpoint");
     }
     opening->checkpoint->lock = -1;
-    return open_all(opening, path);
+    int r = open_all(opening, path);
+    if (opening->chain.n > 0) {
+        opening->chain.links[0].manifest = NULL;
+    }
+    coxi_chain_fini(&opening->chain);
+    return r;
 }
 
 int coxi_checkpoint_open(const char *path, enum coxi_checkpoint_depth depth,

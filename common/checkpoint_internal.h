@@ -2,11 +2,13 @@
 #ifndef COXI_COMMON_CHECKPOINT_INTERNAL_H
 #define COXI_COMMON_CHECKPOINT_INTERNAL_H
 
+#include "common/chain.h"
 #include "common/checkpoint.h"
 
 /* Opening, as far as it has come. */
 struct coxi_opening {
     struct coxi_checkpoint *checkpoint;
+    struct coxi_chain chain; /* the first link's manifest is the checkpoint's */
     enum coxi_checkpoint_depth depth;
     void (*fault)(void *arg, const char *text); /* NULL: it ends at the first one */
     void *arg;

@@ -13,6 +13,7 @@
 #include "common/checkpoint.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/manifest.h"
 
 /* ---- what there is */
 
@@ -168,35 +169,71 @@ static enum coxi_fate decide(const char *dir, uint64_t number, bool dry_run)
     return is_read ? COXI_FATE_READ : COXI_FATE_DELETED;
 }
 
+/* The number of the checkpoint that this one builds on, or 0: none that is known. */
+static uint64_t base_of(const char *dir, uint64_t number)
+{
+    char path[PATH_MAX];
+    struct coxi_manifest *manifest = NULL;
+    if (coxi_path(path, "%s/ckpt-%" PRIu64, dir, number) != 0 ||
+        coxi_manifest_read(path, &manifest) != 0) {
+        return 0;
+    }
+    uint64_t base = manifest->base;
+    coxi_manifest_free(manifest);
+    return base;
+}
+
+/* What is known of those that have been looked at, newest first. */
+struct pruning {
+    const char *dir;
+    const struct coxi_retention *retention;
+    bool dry_run;
+    uint64_t latest;
+    uint64_t n_newest; /* seen so far */
+    uint64_t base;     /* that one of those that stay builds on */
+};
+
+static enum coxi_fate fate_of(struct pruning *p, uint64_t number)
+{
+    const struct coxi_retention *retention = p->retention;
+    bool newest =
+        number >= p->latest || retention->keep == 0 || p->n_newest < retention->keep;
+    p->n_newest += number <= p->latest;
+    if (newest) {
+        return COXI_FATE_NEWEST;
+    }
+    if (retention->keep_every > 0 && number % retention->keep_every == 0) {
+        return COXI_FATE_EVERY;
+    }
+    return number == p->base ? COXI_FATE_BASE : decide(p->dir, number, p->dry_run);
+}
+
 int coxi_checkpoints_prune(
     const char *dir, const struct coxi_retention *retention, bool dry_run,
     void (*told)(void *arg, uint64_t number, enum coxi_fate fate), void *arg)
 {
+    struct pruning p = {.dir = dir, .retention = retention, .dry_run = dry_run};
     struct coxi_listed *all = NULL;
     size_t n = 0;
-    uint64_t latest = 0;
-    uint64_t n_newest = 0; /* seen so far */
     char failure[COXI_ERROR_TEXT_MAX] = "";
-    int r = coxi_latest_read(dir, &latest);
+    int r = coxi_latest_read(dir, &p.latest);
     if (r == 0) {
         r = coxi_checkpoints_list(dir, &all, &n);
     }
     while (r == 0 && n-- > 0) {
         uint64_t number = all[n].number;
-        enum coxi_fate fate = COXI_FATE_NEWEST;
         if (all[n].unfinished) {
             continue;
         }
-        bool newest =
-            number >= latest || retention->keep == 0 || n_newest < retention->keep;
-        n_newest += number <= latest;
-        if (!newest) {
-            bool kept =
-                retention->keep_every > 0 && number % retention->keep_every == 0;
-            fate = kept ? COXI_FATE_EVERY : decide(dir, number, dry_run);
-        }
+        enum coxi_fate fate = fate_of(&p, number);
         if (fate == COXI_FATE_FAILED) {
             (void)snprintf(failure, sizeof(failure), "%s", coxi_error_text());
+        }
+        if (fate != COXI_FATE_DELETED) {
+            /* A checkpoint builds on the one that was complete before it, if on any: what
+             * was noted of newer ones has been met by now. */
+            uint64_t base = base_of(dir, number);
+            p.base = base != 0 ? base : p.base;
         }
         if (told != NULL) {
             told(arg, number, fate);

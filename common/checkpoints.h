@@ -41,6 +41,7 @@ struct coxi_retention {
 enum coxi_fate {
     COXI_FATE_NEWEST,  /* kept: one of the newest */
     COXI_FATE_EVERY,   /* kept: by its number */
+    COXI_FATE_BASE,    /* kept: one that stays builds on it */
     COXI_FATE_READ,    /* kept: somebody has it open; the next time it may go */
     COXI_FATE_FAILED,  /* kept: it could not be deleted; the error text says why */
     COXI_FATE_DELETED, /* or would be */
@@ -48,7 +49,8 @@ enum coxi_fate {
 
 /*
  * Deletes the complete checkpoints that are not to be kept (`dry_run`: none), and tells the
- * fate of each (`told` NULL: nobody). What LATEST names, and what is newer, stays. One that is
+ * fate of each (`told` NULL: nobody), the newest first. What LATEST names, and what is newer,
+ * stays, and so does what those build on that stay. One that is
  * being deleted has its name with ".tmp" first, so that nobody takes the rest of it for a
  * checkpoint. COX_ENOENT: there is none; COX_EFORMAT: LATEST names none; COX_EIO: one
  * could not be deleted.

@@ -101,9 +101,10 @@ static json_t *applied_json(const struct coxi_applied_list *list)
 
 static json_t *shard_json(const struct coxi_manifest_shard *shard)
 {
-    return json_pack("{s:s, s:I, s:I, s:I, s:o}", "file", shard->file, "bytes",
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:o}", "file", shard->file, "bytes",
                      (json_int_t)shard->bytes, "crc32", (json_int_t)shard->crc32,
-                     "watermark", (json_int_t)shard->applied.watermark, "applied",
+                     "base", (json_int_t)shard->base, "watermark",
+                     (json_int_t)shard->applied.watermark, "applied",
                      applied_json(&shard->applied));
 }
 
@@ -185,13 +186,13 @@ static char *manifest_text(const struct coxi_manifest *m)
         }
     }
     json_t *root = json_pack(
-        "{s:i, s:o, s:I, s:I, s:f, s:b, s:I, s:{s:I, s:o}, s:o, s:o, s:o}", "format",
-        COXI_MANIFEST_FORMAT, "run", hex(m->session.run), "generation",
-        (json_int_t)m->session.generation, "checkpoint", (json_int_t)m->number, "time",
-        m->time_s, "final", m->final, "next_closure", (json_int_t)m->next_closure,
-        "progress", "closure", (json_int_t)m->progress.closure, "cursor",
-        hex(m->progress.cursor), "backlog", backlog_json(&m->backlog), "shards", shards,
-        "variables", variables);
+        "{s:i, s:o, s:I, s:I, s:I, s:f, s:b, s:I, s:{s:I, s:o}, s:o, s:o, s:o}",
+        "format", COXI_MANIFEST_FORMAT, "run", hex(m->session.run), "generation",
+        (json_int_t)m->session.generation, "checkpoint", (json_int_t)m->number, "base",
+        (json_int_t)m->base, "time", m->time_s, "final", m->final, "next_closure",
+        (json_int_t)m->next_closure, "progress", "closure",
+        (json_int_t)m->progress.closure, "cursor", hex(m->progress.cursor), "backlog",
+        backlog_json(&m->backlog), "shards", shards, "variables", variables);
     char *text = json_dumps(root, JSON_INDENT(1));
     json_decref(root);
     char *sealed = text != NULL ? coxi_manifest_seal(text) : NULL;
@@ -341,9 +342,16 @@ static bool read_file(const json_t *in, struct coxi_manifest_shard *shard)
     return true;
 }
 
+/* Files of before there were any that build on others have no such member. */
+static bool read_base(const json_t *in, uint64_t *ret)
+{
+    *ret = 0;
+    return json_object_get(in, "base") == NULL || get_u64(in, "base", ret);
+}
+
 static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
 {
-    return read_file(in, shard) &&
+    return read_file(in, shard) && read_base(in, &shard->base) &&
            get_u64(in, "watermark", &shard->applied.watermark) &&
            read_applied(json_object_get(in, "applied"), &shard->applied);
 }
@@ -480,7 +488,9 @@ static bool read_shards(const json_t *list, struct coxi_manifest *m)
     m->shards = calloc(n, sizeof(*m->shards));
     m->n_shards = m->shards != NULL ? (uint32_t)n : 0;
     for (size_t i = 0; m->shards != NULL && i < n; i++) {
-        if (!read_shard(json_array_get(list, i), &m->shards[i])) {
+        const struct coxi_manifest_shard *shard = &m->shards[i];
+        if (!read_shard(json_array_get(list, i), &m->shards[i]) ||
+            (shard->base != 0 && shard->base != m->base)) {
             return false;
         }
     }
@@ -499,7 +509,8 @@ static const char *read_root(const json_t *root, struct coxi_manifest *m)
     }
     if (!get_hex(root, "run", &m->session.run) ||
         !get_u64(root, "generation", &m->session.generation) ||
-        !get_u64(root, "checkpoint", &m->number) ||
+        !get_u64(root, "checkpoint", &m->number) || !read_base(root, &m->base) ||
+        (m->base != 0 && m->base >= m->number) ||
         !get_u64(root, "next_closure", &m->next_closure) ||
         !json_is_number(json_object_get(root, "time")) ||
         !json_is_boolean(json_object_get(root, "final"))) {

@@ -21,6 +21,8 @@ struct coxi_manifest_shard {
     char file[64]; /* in the checkpoint's directory */
     uint64_t bytes;
     uint32_t crc32;
+    uint64_t
+        base; /* number of the checkpoint whose shard it builds on; 0: it is whole */
     struct coxi_applied_list applied;
 };
 
@@ -34,6 +36,7 @@ struct coxi_manifest_progress {
 struct coxi_manifest {
     struct coxi_session session; /* token: not kept */
     uint64_t number;
+    uint64_t base;         /* number of the checkpoint that it builds on; 0: on none */
     uint64_t next_closure; /* ids given out up to the last shard's moment, plus 1 */
     struct coxi_manifest_progress progress;
     struct coxi_manifest_shard

@@ -2,10 +2,9 @@
  * See safetensors.h: reading. Writing is in safetensors_write.c. Cost: opening reads the
  * whole file once for its crc32. Threads: a file is single-threaded while it is opened.
  */
-#include "common/safetensors.h"
+#include "common/safetensors_internal.h"
 
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +18,6 @@
 
 enum { HEADER_MAX = 100000000 };
 
-struct coxi_st_file {
-    uint8_t *map;
-    size_t len;
-    json_t *header; /* owns the tensors' names and the metadata */
-    struct coxi_st_tensor *tensors;
-    size_t n_tensors;
-};
-
 static bool get_u64(const json_t *value, uint64_t *ret)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0) {
@@ -36,8 +27,7 @@ static bool get_u64(const json_t *value, uint64_t *ret)
     return true;
 }
 
-/* Bytes of an element of the types that we write; 0 of those that others may. */
-static size_t dtype_size(const char *name)
+size_t coxi_st_dtype_size(const char *name)
 {
     return strcmp(name, "U64") == 0 ? sizeof(uint64_t)
                                     : coxi_dtype_size(coxi_dtype_parse(name));
@@ -59,7 +49,7 @@ static bool parse_shape(const json_t *shape, struct coxi_st_tensor *ret)
     }
     /* Types we do not know: their size follows from the bytes. */
     uint64_t size = elements > 0 ? ret->bytes / elements : 1;
-    size_t known = dtype_size(ret->dtype);
+    size_t known = coxi_st_dtype_size(ret->dtype);
     return elements * size == ret->bytes && size <= 8 &&
            (elements == 0 || (known != 0 ? size == known : size > 0));
 }
@@ -234,7 +224,15 @@ void coxi_st_close(struct coxi_st_file *file)
         if (file->map != NULL) {
             (void)munmap(file->map, file->len);
         }
+        for (size_t i = 0; i < file->n_under; i++) {
+            coxi_st_close(file->under[i]);
+        }
+        for (size_t i = 0; i < file->n_memory; i++) {
+            free(file->memory[i]);
+        }
         json_decref(file->header);
+        free(file->under);
+        free(file->memory);
         free(file->tensors);
         free(file);
     }

@@ -63,6 +63,7 @@ static void take_shard(void *arg, const struct coxi_message *answer)
     const struct coxi_snapshot_done *done = &answer->snapshot_done;
     shard->bytes = done->bytes;
     shard->crc32 = done->crc32;
+    shard->base = done->base;
     (void)coxi_applied_list_copy(done->watermark, done->applied, done->n_applied,
                                  done->touched, done->n_touched, &shard->applied);
 }
@@ -84,8 +85,12 @@ static int write_shards(struct cox_coordinator *c, const char *dir,
         coxi_manifest_file(i, c->n_ps, manifest->shards[i].file);
         r = coxi_path(path, "%s/%s", dir, manifest->shards[i].file);
         if (r == 0) {
-            message.snapshot = (struct coxi_snapshot){
-                .session = c->session, .number = manifest->number, .path = path};
+            message.snapshot =
+                (struct coxi_snapshot){.session = c->session,
+                                       .number = manifest->number,
+                                       .path = path,
+                                       .base = manifest->base,
+                                       .track = c->options.checkpoint_incremental > 0};
             calls[i] = (struct coxi_round_call){.expect = COXI_SNAPSHOT_DONE,
                                                 .take = take_shard,
                                                 .arg = &manifest->shards[i]};
@@ -144,6 +149,25 @@ static bool has_more_variables(struct cox_coordinator *c,
     return more;
 }
 
+/* The checkpoint that the next one is to build on; 0: it is to be whole. */
+static uint64_t choose_base(const struct cox_coordinator *c, bool full)
+{
+    return full || c->checkpoint_n_built >= c->options.checkpoint_incremental
+               ? 0
+               : c->checkpoint_last;
+}
+
+/* Whether it builds on another after all: a ps that does not know what has changed since
+ * (it was restored, say) has written everything. */
+static void settle_base(struct coxi_manifest *manifest)
+{
+    bool builds = false;
+    for (uint32_t i = 0; i < manifest->n_shards; i++) {
+        builds = builds || manifest->shards[i].base != 0;
+    }
+    manifest->base = builds ? manifest->base : 0;
+}
+
 static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
                             const struct coxi_recovery_mark *mark,
                             struct coxi_manifest *manifest)
@@ -162,6 +186,7 @@ static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
         r = coxi_recovery_backlog(c, temporary, mark, manifest);
     }
     if (r == 0) {
+        settle_base(manifest);
         describe(c, manifest);
         r = coxi_manifest_write(manifest, temporary);
     }
@@ -192,12 +217,15 @@ static int publish(const char *dir, const char *temporary, uint64_t number)
 }
 
 /* One at a time. */
-static int save(struct cox_coordinator *c, bool final, uint64_t *ret_number)
+static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *options,
+                uint64_t *ret_number)
 {
     char temporary[PATH_MAX];
     char path[PATH_MAX];
     struct coxi_recovery_mark mark;
-    struct coxi_manifest manifest = {.final = final, .n_shards = c->n_ps};
+    struct coxi_manifest manifest = {.final = options->final != 0,
+                                     .n_shards = c->n_ps,
+                                     .base = choose_base(c, options->full != 0)};
     int r = coxi_recovery_mark(c, &mark);
     if (r != 0) {
         return r;
@@ -226,6 +254,8 @@ static int save(struct cox_coordinator *c, bool final, uint64_t *ret_number)
         coxi_directory_remove(temporary);
     } else {
         *ret_number = manifest.number;
+        c->checkpoint_last = manifest.number;
+        c->checkpoint_n_built = manifest.base != 0 ? c->checkpoint_n_built + 1 : 0;
         r = coxi_recovery_base(c, path, manifest.shards, &mark);
     }
     for (uint32_t i = 0; i < c->n_ps; i++) {
@@ -236,7 +266,9 @@ static int save(struct cox_coordinator *c, bool final, uint64_t *ret_number)
     return r;
 }
 
-int coxi_checkpoint_write(struct cox_coordinator *c, bool final, uint64_t *ret_number)
+int coxi_checkpoint_write(struct cox_coordinator *c,
+                          const struct cox_checkpoint_options *options,
+                          uint64_t *ret_number)
 {
     const struct coxi_retention retention = {c->options.checkpoint_keep,
                                              c->options.checkpoint_keep_every};
@@ -247,7 +279,7 @@ int coxi_checkpoint_write(struct cox_coordinator *c, bool final, uint64_t *ret_n
     }
     coxi_lock(&c->checkpoint_lock);
     do {
-        r = save(c, final, ret_number);
+        r = save(c, options, ret_number);
     } while (r == COX_EAGAIN); /* as often as variables are created meanwhile */
     if (r == 0 && retention.keep > 0) {
         /* What cannot be deleted now (it is being read) is tried again the next time. */
@@ -279,7 +311,7 @@ int cox_checkpoint_save(struct cox_coordinator *c,
     }
     uint64_t number = 0;
     if (r == 0) {
-        r = coxi_checkpoint_write(c, o.final != 0, &number);
+        r = coxi_checkpoint_write(c, &o, &number);
     }
     if (r == 0 && ret_number != NULL) {
         *ret_number = number;

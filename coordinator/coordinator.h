@@ -311,6 +311,8 @@ struct cox_coordinator {
     struct coxi_resumed *resumed;    /* what an older client has left; NULL: nothing */
     pthread_mutex_t checkpoint_lock; /* guards the next; comes before `lock` */
     uint64_t checkpoint_number;
+    uint64_t checkpoint_last;    /* of this client's that is complete; 0: none */
+    uint32_t checkpoint_n_built; /* since a whole one: each builds on the one before */
 };
 
 /* ---- open.c */

@@ -57,6 +57,10 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
         return coxi_error(COX_EINVAL, "queue_max is %u, at most %d", o->queue_max,
                           COXI_AHEAD_MAX);
     }
+    if (o->checkpoint_incremental > COXI_BUILT_MAX) {
+        return coxi_error(COX_EINVAL, "checkpoint_incremental is %u, at most %d",
+                          o->checkpoint_incremental, COXI_BUILT_MAX);
+    }
     if (o->worker_slots > 1024) {
         return coxi_error(COX_EINVAL, "worker_slots is %u, at most 1024",
                           o->worker_slots);

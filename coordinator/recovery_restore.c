@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/chain.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -89,14 +90,16 @@ static int create_covered(struct coxi_recovery *rec, uint32_t p, struct coxi_psc
     return r;
 }
 
-static int restore(struct coxi_recovery *rec, struct coxi_psc *psc, const char *path,
-                   const struct coxi_manifest_shard *shard)
+/* Number `at` of what it is restored from. */
+static int restore_file(struct coxi_recovery *rec, struct coxi_psc *psc,
+                        const struct coxi_link_of_chain *link, uint32_t p, uint64_t at)
 {
     char file[PATH_MAX];
+    const struct coxi_manifest_shard *shard = &link->manifest->shards[p];
     const struct coxi_applied_list *list = &shard->applied;
     struct coxi_message message = {.kind = COXI_RESTORE};
     struct coxi_psc_request request = {0};
-    int r = coxi_path(file, "%s/%s", path, shard->file);
+    int r = coxi_path(file, "%s/%s", link->path, shard->file);
     if (r != 0) {
         return r;
     }
@@ -111,8 +114,23 @@ static int restore(struct coxi_recovery *rec, struct coxi_psc *psc, const char *
         .n_applied = list->n_intervals,
         .touched = list->touched,
         .n_touched = list->n_touched,
+        .at = at,
     };
     return coxi_psc_call(psc, &message, &request, COXI_STATUS, NULL, NULL);
+}
+
+/* From its whole shard, and then those that build on it. */
+static int restore(struct coxi_recovery *rec, struct coxi_psc *psc, const char *path,
+                   uint32_t p)
+{
+    struct coxi_chain chain = {0};
+    int r = coxi_chain_read(path, &chain);
+    size_t n = r == 0 ? coxi_chain_length(&chain, p) : 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = restore_file(rec, psc, &chain.links[n - 1 - i], p, i);
+    }
+    coxi_chain_fini(&chain);
+    return r;
 }
 
 struct bars {
@@ -172,7 +190,7 @@ int coxi_recovery_fill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *p
     const struct coxi_recovery_base *base =
         &rec->base; /* changed by checkpoints, which wait for us */
     int r = create_covered(rec, p, psc, &base->shards[p].applied);
-    return r == 0 ? restore(rec, psc, base->path, &base->shards[p]) : r;
+    return r == 0 ? restore(rec, psc, base->path, p) : r;
 }
 
 /* Gives a ps that has nothing what the checkpoint has of it, and tells it the rest. */

@@ -139,7 +139,8 @@ void coxi_trigger_tick(struct cox_coordinator *c)
 static void write_one(struct cox_coordinator *c)
 {
     uint64_t number = 0;
-    int r = coxi_checkpoint_write(c, false, &number);
+    const struct cox_checkpoint_options options = COX_CHECKPOINT_OPTIONS_INIT;
+    int r = coxi_checkpoint_write(c, &options, &number);
     coxi_lock(&c->lock);
     c->checkpoint_code = r;
     c->stats.checkpoints_failed += r != 0;

@@ -140,6 +140,10 @@ struct cox_options {
                    cox_progress); -1: COX_EEXIST */
     uint64_t
         resume_from; /* the number of the checkpoint to go on from; 0: the newest */
+    uint32_t
+        checkpoint_incremental; /* so many checkpoints after a whole one have only what
+                                   has changed since the one before, to 1000; 0: all
+                                   are whole */
 };
 #define COX_OPTIONS_INIT                                                               \
     {sizeof(struct cox_options),                                                       \
@@ -160,6 +164,7 @@ struct cox_options {
      0,                                                                                \
      0,                                                                                \
      NULL,                                                                             \
+     0,                                                                                \
      0,                                                                                \
      0,                                                                                \
      0,                                                                                \
@@ -496,8 +501,9 @@ COX_API void cox_future_free(struct cox_future *future);
 struct cox_checkpoint_options {
     size_t size;
     int final; /* 1: training is over, evaluators end after this one */
+    int full;  /* 1: a whole one, whatever checkpoint_incremental says */
 };
-#define COX_CHECKPOINT_OPTIONS_INIT {sizeof(struct cox_checkpoint_options), 0}
+#define COX_CHECKPOINT_OPTIONS_INIT {sizeof(struct cox_checkpoint_options), 0, 0}
 
 /*
  * Writes a checkpoint of all variables and tables to the checkpoint directory; each ps

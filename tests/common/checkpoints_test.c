@@ -85,7 +85,7 @@ struct fates {
 
 static void note(void *arg, uint64_t number, enum coxi_fate fate)
 {
-    static const char letters[] = "nerfd";
+    static const char letters[] = "nebrfd";
     struct fates *fates = arg;
     fates->used +=
         (size_t)snprintf(fates->text + fates->used, sizeof(fates->text) - fates->used,

@@ -41,6 +41,7 @@ struct shard {
     size_t n;
     char names[TENSORS_MAX][64];
     uint64_t keys[FLOATS_MAX / SAMPLE_DIM];
+    uint64_t removed[FLOATS_MAX / SAMPLE_DIM];
     float floats[FLOATS_MAX];
     size_t n_floats;
 };
@@ -71,9 +72,10 @@ static void add_table(struct shard *shard, const struct sample *sample, uint32_t
 {
     static const uint64_t step = 9;
     uint64_t n = 0;
+    uint64_t n_removed;
     float *values = take_floats(shard, sample->n_rows * SAMPLE_DIM);
     float *state = take_floats(shard, sample->n_rows * SAMPLE_DIM);
-    for (uint64_t row = 0; row < sample->n_rows; row++) {
+    for (uint64_t row = sample->rows_from; row < sample->n_rows; row++) {
         if (coxi_key_ps(sample_key(row), sample->n_ps) != ps) {
             continue;
         }
@@ -84,6 +86,15 @@ static void add_table(struct shard *shard, const struct sample *sample, uint32_t
         shard->keys[n++] = sample_key(row);
     }
     add(shard, "t/keys", "U64", n, 0, 8, shard->keys);
+    if (sample->base != 0) {
+        n_removed = 0;
+        for (uint64_t row = 0; row < sample->n_removed; row++) {
+            if (coxi_key_ps(sample_key(row), sample->n_ps) == ps) {
+                shard->removed[n_removed++] = sample_key(row);
+            }
+        }
+        add(shard, "t/removed", "U64", n_removed, 0, 8, shard->removed);
+    }
     add(shard, "t/step", "U64", 1, 0, 8, &step);
     add(shard, "t/values", "F32", n, SAMPLE_DIM, 4, values);
     add(shard, "t/adagrad", "F32", n, SAMPLE_DIM, 4, state);
@@ -122,20 +133,21 @@ static void write_shard(const char *path, const struct sample *sample, uint32_t 
     char run[32];
     char number[32];
     char index[16];
+    char base[32];
     struct coxi_st_writer *writer;
     (void)snprintf(run, sizeof(run), "%016" PRIx64, sample->run);
     (void)snprintf(number, sizeof(number), "%" PRIu64,
                    sample->as_written ? sample->shards_number : sample->number);
     (void)snprintf(index, sizeof(index), "%" PRIu32, ps);
-    const struct coxi_st_metadata metadata[] = {{"format", "coxswain-1"},
-                                                {"run", run},
-                                                {"generation", "1"},
-                                                {"checkpoint", number},
-                                                {"ps", index}};
+    const struct coxi_st_metadata metadata[] = {
+        {"format", "coxswain-1"}, {"run", run},  {"generation", "1"},
+        {"checkpoint", number},   {"ps", index}, {"base", base}};
+    (void)snprintf(base, sizeof(base), "%" PRIu64, sample->base);
+    ret->base = sample->base;
     coxi_manifest_file(ps, sample->n_ps, ret->file);
     assert_code(0, coxi_path(file, "%s/%s", path, ret->file));
-    assert_code(0,
-                coxi_st_create(file, shard->tensors, shard->n, metadata, 5, &writer));
+    assert_code(0, coxi_st_create(file, shard->tensors, shard->n, metadata,
+                                  sample->base != 0 ? 6 : 5, &writer));
     for (size_t i = 0; i < shard->n; i++) {
         assert_code(
             0, coxi_st_write(writer, shard->tensors[i].data, shard->tensors[i].bytes));
@@ -194,6 +206,7 @@ void sample_write(const char *dir, const struct sample *sample)
     struct coxi_manifest_shard shards[PS_MAX] = {0};
     struct coxi_manifest manifest = {.session = {.run = sample->run, .generation = 1},
                                      .number = sample->number,
+                                     .base = sample->base,
                                      .next_closure = 17,
                                      .time_s = 1769860800.5,
                                      .final = sample->final,
@@ -209,11 +222,11 @@ void sample_write(const char *dir, const struct sample *sample)
         struct shard *shard = calloc(1, sizeof(*shard));
         assert_non_null(shard);
         add_table(shard, sample, ps);
-        if (ps == last) {
+        if (ps == last && sample->base == 0) {
             add(shard, "n", "I64", SAMPLE_N, 0, 8, n_data);
         }
         add_w(shard, sample, &w, ps);
-        if (ps == 0 && !sample->without_half) {
+        if (ps == 0 && sample->base == 0 && !sample->without_half) {
             add(shard, "half", "BF16", SAMPLE_HALF, 0, 2, half_data);
         }
         write_shard(path, sample, ps, shard, &shards[ps]);

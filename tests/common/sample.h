@@ -24,6 +24,9 @@ struct sample {
     bool without_half; /* the variable is not there */
     bool as_written;   /* shards say what the number below says, with right checksums */
     uint64_t shards_number;
+    uint64_t base; /* it builds on that one, and has n and `half` of it; 0: on none */
+    uint64_t rows_from; /* it has the rows of t from that one on */
+    uint64_t n_removed; /* with `base`: so many rows of t, from the first on, went */
 };
 
 /* The i-th element of w, of n; the key of the i-th row of t, and its values. */
