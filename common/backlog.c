@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "common/safetensors.h"
 
-enum { COLUMNS = 9, NAMES_BYTES = 2 * (COX_NAME_MAX + 1) };
+enum { COLUMNS = 10, NAMES_BYTES = 2 * (COX_NAME_MAX + 1) };
 _Static_assert(sizeof(struct coxi_backlog_head) == COLUMNS * sizeof(uint64_t),
                "a row of heads");
 
@@ -189,9 +189,9 @@ static bool check_head(const struct coxi_backlog *backlog, size_t i, size_t firs
                    : head->function < backlog->n_functions) &&
            head->args_at % 8 == 0 && head->args_at <= backlog->args_len &&
            head->args_len <= backlog->args_len - head->args_at &&
-           head->n_inputs <= backlog->n_inputs - first_input &&
-           head->timeout_ms <= INT_MAX && head->only_worker <= UINT32_MAX &&
-           check_inputs(backlog, i, first_input);
+           head->n_inputs <= backlog->n_inputs - first_input && head->done <= 1 &&
+           !(update && head->done) && head->timeout_ms <= INT_MAX &&
+           head->only_worker <= UINT32_MAX && check_inputs(backlog, i, first_input);
 }
 
 static bool check(const struct coxi_backlog *backlog)

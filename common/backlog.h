@@ -3,7 +3,7 @@
  * again has to see to: closures to run, and what the client itself was writing. A file of
  * the checkpoint, in the safetensors format:
  *
- *   heads        U64 [n, 9]    struct coxi_backlog_head, by rising closure
+ *   heads        U64 [n, 10]   struct coxi_backlog_head, by rising closure
  *   inputs       U64 [m]       closures whose results others take
  *   args         U8 [bytes]    the packed arguments of each, padded to 8
  *   input_names  U8 [m, 256]   what an input is called, and its result: 128 bytes each
@@ -34,6 +34,7 @@ struct coxi_backlog_head {
     uint64_t args_at; /* among all arguments, bytes */
     uint64_t args_len;
     uint64_t n_inputs; /* which come in the order of the closures */
+    uint64_t done;     /* 1: it is; only what it returned was kept on a worker */
 };
 
 struct coxi_backlog_update {

@@ -155,6 +155,15 @@ int coxi_values_add(struct coxi_buffer *out, const struct cox_value *value)
     return 0;
 }
 
+size_t coxi_values_count(const void *bytes, size_t len)
+{
+    uint64_t count = 0;
+    if (len > 0) {
+        memcpy(&count, bytes, sizeof(count));
+    }
+    return count;
+}
+
 /* The next `len` bytes of a packed form, or NULL past its end. */
 static const void *take(const uint8_t **at, const uint8_t *end, size_t len)
 {

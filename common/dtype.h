@@ -31,6 +31,9 @@ int coxi_values_add(struct coxi_buffer *out, const struct cox_value *value);
 /* Bytes of the packed form of `n` values; errors as of coxi_values_add. */
 int coxi_values_size(const struct cox_value *values, size_t n, size_t *ret);
 
+/* How many values a packed form has; it is one. */
+size_t coxi_values_count(const void *bytes, size_t len);
+
 /*
  * Values of `len` packed bytes (8-aligned; none at all is no values) that point into
  * them. COX_EPROTO: not a packed form; the bytes may come from a peer.

@@ -23,6 +23,8 @@
 
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/inputs.h"
+#include "coordinator/kept.h"
 #include "coordinator/queue.h"
 #include "coordinator/recovery.h"
 #include "coordinator/settle.h"
@@ -80,9 +82,9 @@ void coxi_attempts_go_on(struct cox_future *f, const char *where)
     if (end_if_hopeless(f, where)) {
         coxi_straggler_drop(f);
     } else if (!coxi_straggler_promote(f)) {
-        coxi_closure_set(f, COXI_QUEUED);
         f->worker = NULL;
-        coxi_closure_enqueue(f, true);
+        f->roams = f->roams || f->called_back;
+        coxi_inputs_put_back(f);
     }
 }
 
@@ -104,6 +106,13 @@ void coxi_attempts_put_back(struct coxi_worker *worker, uint32_t running)
     coxi_lock(&c->lock);
     c->stats.put_back += n_back;
     coxi_unlock(&c->lock);
+}
+
+/* The closure of that id that is not settled, or runs again. */
+static struct cox_future *find(struct cox_coordinator *c, uint64_t id)
+{
+    struct cox_future *f = coxi_recovery_find(c, id);
+    return f != NULL ? f : coxi_kept_find_remake(c, id);
 }
 
 /* ---- crashes */
@@ -137,7 +146,7 @@ void coxi_attempts_crashed(struct coxi_worker *worker,
             coxi_resource_crashed(worker, head);
             continue;
         }
-        struct cox_future *f = coxi_recovery_find(c, head->closure);
+        struct cox_future *f = find(c, head->closure);
         if (f == NULL || f->function == NULL || head->attempt > f->attempt ||
             f->state == COXI_VOIDING) {
             continue;
@@ -172,16 +181,41 @@ static const uint8_t *take(const uint8_t **at, size_t *left, size_t len)
     return bytes;
 }
 
-/* The closure ends as an attempt of it says. */
-static void end_closure(struct cox_future *f, const struct coxi_done_head *head,
-                        const uint32_t *touched, const uint8_t *result)
+/* What a worker says of the end of an attempt. */
+struct answer {
+    const struct coxi_done_head *head;
+    const uint32_t *touched;
+    const uint8_t *result;
+    bool kept; /* the result is how many bytes stay there */
+};
+
+/* What the attempt has returned is the closure's; or stays with the worker. COX_ENOMEM. */
+static int take_result(struct coxi_worker *worker, struct cox_future *f,
+                       const struct answer *answer)
 {
+    size_t len = answer->head->result_len;
+    if (answer->kept) {
+        uint64_t bytes;
+        memcpy(&bytes, answer->result, sizeof(bytes));
+        coxi_kept_done(f, worker, answer->head->attempt, bytes);
+        return 0;
+    }
+    struct cox_future *of = f->replay != NULL ? f->replay : f;
+    return of->kept != NULL ? coxi_kept_take(of, answer->result, len)
+                            : coxi_future_keep(f, answer->result, len);
+}
+
+/* The closure ends as an attempt of it says. */
+static void end_closure(struct coxi_worker *worker, struct cox_future *f,
+                        const struct answer *answer)
+{
+    const struct coxi_done_head *head = answer->head;
     char text[COXI_TEXT_MAX] = "";
     struct coxi_ending ending = {.state = COXI_DONE_OK,
                                  .code = head->code,
-                                 .touched = touched,
+                                 .touched = answer->touched,
                                  .n_touched = head->touched_n};
-    if (head->code == 0 && coxi_future_keep(f, result, head->result_len) != 0) {
+    if (head->code == 0 && take_result(worker, f, answer) != 0) {
         ending.state = COXI_FAILED;
         ending.code = COX_ENOMEM;
         ending.text = "out of memory for its result";
@@ -189,7 +223,7 @@ static void end_closure(struct cox_future *f, const struct coxi_done_head *head,
         size_t len =
             head->result_len < sizeof(text) ? head->result_len : sizeof(text) - 1;
         if (len > 0) {
-            memcpy(text, result, len);
+            memcpy(text, answer->result, len);
         }
         f->step_code = head->step_code;
         ending.state = COXI_FAILED;
@@ -204,19 +238,19 @@ static void end_closure(struct cox_future *f, const struct coxi_done_head *head,
 
 /* An attempt that was under way has ended; the worker has let go of it. */
 static void attempt_ended(struct coxi_worker *worker, struct cox_future *f,
-                          const struct coxi_done_head *head, const uint32_t *touched,
-                          const uint8_t *result)
+                          const struct answer *answer)
 {
+    const struct coxi_done_head *head = answer->head;
     /* A failed commit may be applied on one ps of several; a flushed part is. */
     f->uncertain = f->uncertain || (head->code != 0 && head->touched_n > 0);
     if (head->code == COX_EOVERRUN) {
         count(&f->overruns);
     }
     /* What it has applied on a ps that is lost, or was, is gone. */
-    bool again =
-        head->code == COX_EPSLOST
-            ? coxi_recovery_is_on(f->c)
-            : head->code == 0 && coxi_recovery_is_stale(f, touched, head->touched_n);
+    bool again = head->code == COX_EPSLOST
+                     ? coxi_recovery_is_on(f->c)
+                     : head->code == 0 &&
+                           coxi_recovery_is_stale(f, answer->touched, head->touched_n);
     f->uncertain = f->uncertain || again;
     if (again || head->code == COX_EOVERRUN || head->code == COX_ECANCELLED) {
         coxi_attempts_go_on(f, worker->url);
@@ -226,32 +260,55 @@ static void attempt_ended(struct coxi_worker *worker, struct cox_future *f,
         coxi_straggler_sample(f->function, head->run_us);
     }
     coxi_straggler_drop(f);
-    end_closure(f, head, touched, result);
+    end_closure(worker, f, answer);
+}
+
+/* The attempt's closure, if the attempt counts: the worker has let go of it then. */
+static struct cox_future *find_ended(struct coxi_worker *worker,
+                                     const struct coxi_done_head *head)
+{
+    struct cox_future *f = find(worker->c, head->closure);
+    if (f == NULL || f->state != COXI_ASSIGNED) {
+        return NULL;
+    }
+    if (f->worker == worker && f->current == head->attempt) {
+        coxi_worker_let_go(worker, f);
+        return f;
+    }
+    return coxi_straggler_ended(worker, f, head) ? f : NULL;
+}
+
+static void handle_answer(struct coxi_worker *worker, const struct answer *answer)
+{
+    const struct coxi_done_head *head = answer->head;
+    struct cox_future *f = find_ended(worker, head);
+    if (f != NULL) {
+        worker->average_us += 0.1 * (head->run_us + 0.5 - worker->average_us);
+        attempt_ended(worker, f, answer);
+    }
+    if (answer->kept && (f == NULL || coxi_kept_worker(f) != worker ||
+                         f->kept->attempt != head->attempt)) {
+        coxi_kept_drop(worker, head->closure, head->attempt);
+    }
 }
 
 int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
                        const uint8_t *payload, size_t len)
 {
-    struct cox_coordinator *c = worker->c;
+    size_t n_kept = 0;
     for (size_t i = 0; i < done->n_closures; i++) {
         const struct coxi_done_head *head = &done->closures[i];
-        const uint8_t *touched =
-            take(&payload, &len, (size_t)head->touched_n * sizeof(uint32_t));
-        const uint8_t *result = take(&payload, &len, head->result_len);
-        if (touched == NULL || result == NULL) {
-            return coxi_error(COX_EPROTO, "results are shorter than they say");
+        struct answer answer = {head, NULL, NULL, false};
+        answer.kept = n_kept < done->n_kept && done->kept[n_kept] == i;
+        n_kept += answer.kept;
+        answer.touched = (const uint32_t *)(const void *)take(
+            &payload, &len, (size_t)head->touched_n * sizeof(uint32_t));
+        answer.result = take(&payload, &len, head->result_len);
+        if (answer.touched == NULL || answer.result == NULL ||
+            (answer.kept && head->result_len != sizeof(uint64_t))) {
+            return coxi_error(COX_EPROTO, "results are not as long as they say");
         }
-        struct cox_future *f = coxi_recovery_find(c, head->closure);
-        if (f == NULL || f->state != COXI_ASSIGNED) {
-            continue; /* of an attempt that counts for nothing any more */
-        }
-        if (f->worker == worker && f->current == head->attempt) {
-            coxi_worker_let_go(worker, f);
-        } else if (!coxi_straggler_ended(worker, f, head)) {
-            continue;
-        }
-        worker->average_us += 0.1 * (head->run_us + 0.5 - worker->average_us);
-        attempt_ended(worker, f, head, (const uint32_t *)(const void *)touched, result);
+        handle_answer(worker, &answer);
     }
     coxi_worker_update(worker);
     return 0;

@@ -15,7 +15,7 @@
 
 #include "common/error.h"
 #include "common/sync.h"
-#include "coordinator/coordinator.h"
+#include "coordinator/kept.h"
 
 struct coxi_callback {
     struct coxi_callback *next;
@@ -59,6 +59,7 @@ static void *callback_thread(void *arg)
         while (callback != NULL) {
             struct coxi_callback *next = callback->next;
             callback->then(callback->arg, callback->future);
+            coxi_kept_unwant(callback->future);
             coxi_future_unref(callback->future);
             free(callback);
             callback = next;
@@ -122,6 +123,7 @@ int cox_future_then(struct cox_future *future,
     int r = ensure_thread(c);
     if (r == 0) {
         atomic_fetch_add_explicit(&future->refs, 1, memory_order_relaxed);
+        coxi_kept_want(future);
         callback->next = future->callbacks;
         future->callbacks = callback;
         if (future->settled) {

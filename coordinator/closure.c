@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/inputs.h"
+#include "coordinator/kept.h"
 #include "coordinator/recovery.h"
 #include "coordinator/resume.h"
 
@@ -239,6 +240,9 @@ static int check_ranges(const struct cox_call *call)
     if (call->timeout_ms < -1) {
         return coxi_error(COX_EINVAL, "a call's timeout_ms is %d", call->timeout_ms);
     }
+    if (call->keep != 0 && call->keep != 1) {
+        return coxi_error(COX_EINVAL, "a call's keep is 0 or 1, not %d", call->keep);
+    }
     return 0;
 }
 
@@ -302,9 +306,10 @@ int coxi_call_pack(struct cox_coordinator *c, const struct cox_call *call,
     return r == 0 ? pack_args(ret_known, args) : r;
 }
 
-/* The closure of a call, with its arguments, in nobody's hands. */
+/* The closure of a call, with its arguments, in nobody's hands; `held`: its user will have
+ * the future, and so what it keeps. */
 static int closure_new(struct cox_coordinator *c, struct cox_function *function,
-                       const struct cox_call *call, struct cox_future **ret)
+                       const struct cox_call *call, bool held, struct cox_future **ret)
 {
     size_t size = 0;
     struct cox_future *f = NULL;
@@ -320,8 +325,12 @@ static int closure_new(struct cox_coordinator *c, struct cox_function *function,
     if (r == 0) {
         r = future_new(c, function, size, &f);
     }
+    if (r == 0 && known.keep && held) {
+        r = coxi_kept_new(f);
+    }
     if (r != 0) {
         coxi_futures_free(coxi_inputs_free(inputs));
+        free(f);
         return r;
     }
     struct coxi_buffer args = {.data = (uint8_t *)f->args, .capacity = size};
@@ -345,7 +354,7 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
                                       "of a module of it");
     }
     struct cox_future *f = NULL;
-    int r = closure_new(c, function, call, &f);
+    int r = closure_new(c, function, call, ret != NULL, &f);
     if (r != 0) {
         return r;
     }
@@ -446,6 +455,42 @@ int cox_done(struct cox_coordinator *c)
     bool done = c->n_unsettled == 0;
     coxi_unlock(&c->lock);
     return r != 0 ? r : done;
+}
+
+int coxi_fetch_begin(struct cox_future *source, struct cox_future **ret)
+{
+    struct cox_coordinator *c = source->c;
+    struct cox_input input = {NULL, source, NULL};
+    struct coxi_inputs *inputs = NULL;
+    struct cox_future *f = NULL;
+    int r = coxi_inputs_new(c, &input, 1, &inputs);
+    if (r == 0) {
+        r = future_new(c, source->function, 0, &f);
+    }
+    if (r != 0) {
+        coxi_futures_free(coxi_inputs_free(inputs));
+        return r;
+    }
+    f->inputs = inputs;
+    f->state = COXI_WAITING;
+    f->fetches = true;
+    coxi_lock(&c->lock);
+    r = check_alive(c);
+    if (r == 0) {
+        atomic_store_explicit(&f->refs, 2, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+        put_in(c, f);
+        c->n_waiting++;
+        c->n_unsettled++;
+    }
+    coxi_unlock(&c->lock);
+    if (r != 0) {
+        coxi_futures_free(f);
+        return r;
+    }
+    coxi_loop_wake(c->loop);
+    *ret = f;
+    return 0;
 }
 
 /* ---- operations of the client's own */

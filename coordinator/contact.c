@@ -17,6 +17,7 @@
 #include "common/sync.h"
 #include "coordinator/attempts.h"
 #include "coordinator/conn.h"
+#include "coordinator/kept.h"
 
 enum { SLOTS_MAX = 1024 };
 
@@ -63,7 +64,8 @@ static void control_opened(void *arg, struct coxi_conn *conn)
 
 void coxi_worker_let_leave(struct coxi_worker *worker)
 {
-    if (worker->state == COXI_WORKER_DRAINING && coxi_worker_load(worker) == 0) {
+    if (worker->state == COXI_WORKER_DRAINING && coxi_worker_load(worker) == 0 &&
+        worker->n_asked_results == 0) {
         coxi_conn_close(worker->control, COX_ECLOSED, "it has nothing left to do");
     }
 }
@@ -78,11 +80,24 @@ static int done(struct coxi_worker *worker, const struct coxi_message *message,
     return r;
 }
 
+/* Results that it kept, over either connection. */
+static int sent(struct coxi_worker *worker, const struct coxi_message *message,
+                const struct coxi_frame *frame)
+{
+    int r =
+        coxi_kept_sent(worker, &message->result, frame->payload, frame->payload_len);
+    coxi_worker_let_leave(worker);
+    return r;
+}
+
 static int handle(struct coxi_worker *worker, const struct coxi_message *message,
                   const struct coxi_frame *frame)
 {
     if (message->kind == COXI_DONE) {
         return done(worker, message, frame);
+    }
+    if (message->kind == COXI_RESULT) {
+        return sent(worker, message, frame);
     }
     if (message->kind == COXI_MODULE_LOADED) {
         return coxi_worker_module_loaded(worker, &message->status);
@@ -188,10 +203,12 @@ static int data_frame(void *arg, struct coxi_conn *conn, const struct coxi_frame
     }
     if (worker->data_up) {
         int r = coxi_message_read(frame, &message);
-        return r != 0 ? r
-               : message.kind == COXI_DONE
-                   ? done(worker, &message, frame)
-                   : coxi_error(COX_EPROTO, "only results come over data");
+        return r != 0                      ? r
+               : message.kind == COXI_DONE ? done(worker, &message, frame)
+               : message.kind == COXI_RESULT
+                   ? sent(worker, &message, frame)
+                   : coxi_error(COX_EPROTO, "only results come over "
+                                            "data");
     }
     int r = coxi_hello_read(coxi_conn_link(conn), frame, &hello);
     if (r == 0) {

@@ -10,6 +10,7 @@
  *   settle.c    states of closures, and their end (loop)
  *   voiding.c   the end of a closure of which something may be applied (loop)
  *   inputs.c    futures as arguments
+ *   kept.c      results that stay on workers (loop)
  *   stragglers.c  second attempts (loop)
  *   queue.c     closures in line, by priority
  *   pool.c      which worker has the most room
@@ -59,6 +60,7 @@ enum {
     COXI_AHEAD_MAX = COXI_WINDOW - (1 << 16), /* closures: theirs lags behind ours */
     COXI_LOSSES_MAX = 16, /* workers that a closure may lose while it runs */
     COXI_TICK_MS = 50,
+    COXI_COMING_BUCKETS = 256,
     COXI_RESOURCES_MAX = 1024,    /* at a time; workers take as many */
     COXI_CALL_ARGS_MAX = 1 << 30, /* bytes of packed arguments */
     COXI_TEXT_MAX = 512,
@@ -75,9 +77,10 @@ struct coxi_resumed;  /* resume.c */
  *   WAITING -> FAILED | CANCELLED one of them is not; or it is cancelled
  *   QUEUED -> ASSIGNED            sent to a worker
  *   ASSIGNED -> QUEUED            its worker is lost, hands it back, crashed or overran
+ *   QUEUED | ASSIGNED -> WAITING  so; and it was to run where its inputs are kept
  *   ASSIGNED -> DONE | FAILED | CANCELLED
  *   QUEUED -> FAILED | CANCELLED  no worker, ps lost; cancelled, error elsewhere, close
- *   QUEUED | ASSIGNED -> VOIDING  it is to end, but something of it may be applied that
+ *   any but the last -> VOIDING   it is to end, but something of it may be applied that
  *                                 nobody has told of: the ps are asked (voiding.c)
  *   VOIDING -> DONE | FAILED | CANCELLED
  *   VOIDING -> QUEUED             it was done, and a ps has lost that meanwhile
@@ -99,6 +102,7 @@ struct coxi_waiter;   /* future.c */
 struct coxi_callback; /* callback.c */
 struct coxi_inputs;   /* inputs.c */
 struct coxi_input;
+struct coxi_kept;   /* kept.c */
 struct coxi_second; /* stragglers.c */
 
 struct cox_future {
@@ -115,13 +119,16 @@ struct cox_future {
     struct coxi_second *second;    /* its second attempt, or NULL */
     struct coxi_inputs *inputs;    /* of a call that takes futures; or NULL */
     struct coxi_input *dependents; /* inputs of others that wait for this */
-    struct cox_future *replay; /* the one that this does again (recovery.c); or NULL */
-    uint64_t epoch;            /* how often a ps had come back when it was assigned */
-    uint32_t attempt;          /* the last one's number */
-    uint32_t current;          /* that of the one which `worker` has */
-    uint32_t only_worker;      /* 1 + index of it; 0: any */
-    uint32_t timeout_ms;       /* for an attempt to run; 0: none */
-    uint64_t cursor;           /* its user's own */
+    struct cox_future
+        *replay; /* the one that this does again (recovery.c, kept.c); or NULL */
+    struct coxi_kept *kept; /* of one whose results are to stay on a worker; or NULL */
+    uint64_t epoch;         /* how often a ps had come back when it was assigned */
+    uint32_t attempt;       /* the last one's number */
+    uint32_t current;       /* that of the one which `worker` has */
+    uint32_t only_worker;   /* 1 + index of it; 0: any */
+    uint32_t home;          /* 1 + index of the worker that has its inputs; 0: none */
+    uint32_t timeout_ms;    /* for an attempt to run; 0: none */
+    uint64_t cursor;        /* its user's own */
     int8_t priority;
     uint8_t losses;
     uint8_t crashes; /* of its process, while it ran; `text` tells them */
@@ -129,6 +136,8 @@ struct cox_future {
     bool cancelled;   /* it is to end as soon as its worker has let go of it */
     bool called_back; /* its worker was asked for it, for another one to run it */
     bool uncertain;   /* it may have applied what nobody has told of */
+    bool fetches;     /* no call: it is done when its input is at the client */
+    bool roams;       /* it does not wait for the worker that has its inputs any more */
     uint8_t
         state; /* enum coxi_closure_state; loop, and guarded by c->lock once settled */
     atomic_bool settled; /* set under c->lock; the outcome does not change then */
@@ -248,9 +257,13 @@ struct cox_coordinator {
     size_t n_queued;                   /* QUEUED, for some worker only, too */
     struct coxi_list waiting;          /* WAITING */
     struct coxi_input *inputs_settled; /* whose futures are settled */
-    ptrdiff_t waiting_change;    /* to be added to n_waiting at the end of this turn */
-    struct coxi_list settling;   /* to be told to the users at the end of this turn */
-    struct coxi_window closures; /* not settled, by id */
+    struct cox_future *begun;          /* closures that run again, with inputs */
+    struct coxi_kept *coming[COXI_COMING_BUCKETS]; /* results that are to be here */
+    uint64_t n_collected;                          /* backlogs */
+    struct coxi_worker *droppers; /* who keeps what nobody needs any more */
+    ptrdiff_t waiting_change;     /* to be added to n_waiting at the end of this turn */
+    struct coxi_list settling;    /* to be told to the users at the end of this turn */
+    struct coxi_window closures;  /* not settled, by id */
     uint64_t watermark_sent;
     uint64_t watermark_sent_ms; /* when */
     uint64_t idle_since_ms; /* closures wait and no worker is ready since; 0: not so */
@@ -294,6 +307,7 @@ struct cox_coordinator {
     uint32_t n_modules;
     struct cox_resource *resources[COXI_RESOURCES_MAX]; /* by rising id */
     uint32_t n_resources;
+    struct cox_future *unwanted;   /* whose kept results nobody needs any more */
     uint32_t last_resource;        /* id */
     struct cox_resource *released; /* of which workers have not been told */
     bool resources_changed;
@@ -325,6 +339,10 @@ int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **re
 /* An operation of the client's own, which takes an id among the closures. */
 int coxi_operation_begin(struct cox_coordinator *c, struct cox_future **ret);
 void coxi_operation_end(struct cox_future *operation);
+
+/* A closure that is done when what `source` keeps has come to the client, or fails when it
+ * cannot. For cox_future_free. */
+int coxi_fetch_begin(struct cox_future *source, struct cox_future **ret);
 
 /* 0, or why nothing works any more: COX_ECLOSED, COX_EPSLOST, COX_EFENCED. */
 int coxi_check_alive(struct cox_coordinator *c);

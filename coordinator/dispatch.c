@@ -13,6 +13,7 @@
 #include "common/sync.h"
 #include "coordinator/attempts.h"
 #include "coordinator/inputs.h"
+#include "coordinator/kept.h"
 #include "coordinator/queue.h"
 #include "coordinator/recovery.h"
 #include "coordinator/settle.h"
@@ -55,6 +56,8 @@ static size_t give(struct coxi_worker *worker, struct coxi_queue *queue, size_t 
         given++;
         if (worker->heads.len >=
                 MESSAGE_CLOSURES_MAX * sizeof(struct coxi_closure_head) ||
+            worker->inputs.len >=
+                MESSAGE_CLOSURES_MAX * sizeof(struct coxi_kept_input) ||
             worker->args.len >= MESSAGE_BYTES_MAX) {
             coxi_worker_send(worker);
         }
@@ -97,20 +100,27 @@ static void send_collected(struct cox_coordinator *c)
     }
 }
 
-static void assign(struct cox_coordinator *c)
+static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue)
 {
     size_t n_given = 1;
     uint32_t index;
     uint32_t room;
-    bool replays = coxi_recovery_is_under_way(c);
-    struct coxi_queue *queue = replays ? &c->replay_queue : &c->queue;
-    if (!replays) {
-        assign_own(c);
-    }
     while (n_given > 0 && queue->n > 0 && coxi_pool_first(&c->pool, &index, &room)) {
         size_t share = queue->n / c->n_workers;
         size_t chunk = share < 1 ? 1 : share < CHUNK_MAX ? share : CHUNK_MAX;
         n_given = give(c->workers[index], queue, chunk < room ? chunk : room);
+    }
+}
+
+static void assign(struct cox_coordinator *c)
+{
+    bool recovery = coxi_recovery_is_under_way(c);
+    if (!recovery || coxi_recovery_is_replaying(c)) {
+        assign_any(c, &c->replay_queue);
+    }
+    if (!recovery) {
+        assign_own(c);
+        assign_any(c, &c->queue);
     }
     send_collected(c);
 }
@@ -187,6 +197,7 @@ void coxi_dispatch(void *coordinator)
 
     take_in(c, &intake);
     coxi_inputs_go_on(c);
+    coxi_kept_sweep(c);
     if (layout || (fatal != 0 && !c->fatal_handled)) {
         c->fatal_handled = fatal != 0;
         coxi_workers_layout(c);
@@ -211,6 +222,7 @@ void coxi_dispatch(void *coordinator)
     coxi_inputs_go_on(c); /* what waited for what has just been cancelled */
     coxi_closures_tell(c);
     coxi_voidings_flush(c);
+    coxi_kept_flush(c);
     send_watermark(c);
     if (shutdown && !c->shutting_down) {
         c->shutting_down = true;

@@ -19,6 +19,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/inputs.h"
+#include "coordinator/kept.h"
 
 enum { WAITERS_AT_ONCE = 1024 }; /* put on futures, or taken off, without a pause */
 
@@ -53,6 +54,7 @@ void coxi_futures_free(struct cox_future *future)
         free(future->text);
         free(future->result);
         free(future->values);
+        coxi_kept_free(future->kept);
         free(future);
         while (orphans != NULL) {
             struct cox_future *orphan = orphans;
@@ -76,6 +78,7 @@ void cox_future_free(struct cox_future *future)
 {
     if (future != NULL) {
         struct cox_coordinator *c = future->c;
+        coxi_kept_unwant(future);
         coxi_future_unref(future);
         coxi_coordinator_unref(c);
     }
@@ -201,6 +204,46 @@ int cox_future_wait(struct cox_future *future, int timeout_ms)
                ? settled_code(future)
                : coxi_error(COX_ETIMEDOUT, "closure %llu is not settled yet",
                             (unsigned long long)future->id);
+}
+
+/* Locked, or the loop's; settled. */
+static bool is_away(const struct cox_future *f)
+{
+    return f->code == 0 && f->kept != NULL && !f->kept->here;
+}
+
+int cox_future_fetch(struct cox_future *future, int timeout_ms)
+{
+    uint64_t start = coxi_now_ms();
+    struct cox_future *fetch = NULL;
+    int r = cox_future_wait(future, timeout_ms);
+    if (r != 0) {
+        return r;
+    }
+    coxi_lock(&future->c->lock);
+    bool away = is_away(future);
+    coxi_unlock(&future->c->lock);
+    if (!away) {
+        return 0;
+    }
+    r = coxi_fetch_begin(future, &fetch);
+    if (r != 0) {
+        return r;
+    }
+    uint64_t passed = coxi_now_ms() - start;
+    int left_ms = timeout_ms < 0                  ? -1
+                  : passed < (uint64_t)timeout_ms ? timeout_ms - (int)passed
+                                                  : 0;
+    r = cox_future_wait(fetch, left_ms);
+    if (r == COX_ETIMEDOUT) {
+        (void)cox_future_cancel(fetch);
+        (void)coxi_error(r, "the results of closure %llu have not come in %d ms",
+                         (unsigned long long)future->id, timeout_ms);
+    } else if (r != 0) {
+        (void)coxi_error(r, "%s", fetch->text != NULL ? fetch->text : coxi_strerror(r));
+    }
+    cox_future_free(fetch);
+    return r;
 }
 
 /* What a look at futures that are waited for has found. */
@@ -356,6 +399,12 @@ int cox_future_result(struct cox_future *future, const char *name,
                 ? coxi_error(COX_ENOTREADY, "closure %llu is not settled yet",
                              (unsigned long long)future->id)
                 : settled_code(future);
+    if (r == 0 && is_away(future)) {
+        r = coxi_error(COX_ENOTREADY,
+                       "the results of closure %llu (%s) are kept on a worker: call "
+                       "cox_future_fetch first",
+                       (unsigned long long)future->id, future->function->name);
+    }
     if (r == 0) {
         r = coxi_future_find(future, name, ret);
     }

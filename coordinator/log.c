@@ -7,7 +7,7 @@
 
 #include "common/error.h"
 #include "common/sync.h"
-#include "coordinator/coordinator.h"
+#include "coordinator/inputs.h"
 
 struct coxi_log {
     size_t words; /* of a set of ps */
@@ -37,8 +37,10 @@ static uint64_t bytes_of(const struct coxi_log *log, const struct coxi_log_entry
 {
     uint64_t bytes = sizeof(*entry);
     if (entry->kind == COXI_LOG_CALL) {
-        bytes += sizeof(struct cox_future) + entry->call->args_len +
-                 entry->call->result_len + log->words * sizeof(uint64_t);
+        size_t args_len = 0;
+        (void)coxi_inputs_args(entry->call, &args_len);
+        bytes += sizeof(struct cox_future) + args_len + entry->call->result_len +
+                 log->words * sizeof(uint64_t);
     } else if (entry->kind == COXI_LOG_UPDATE) {
         bytes += sizeof(*entry->update) + entry->update->bytes;
     }
@@ -47,7 +49,7 @@ static uint64_t bytes_of(const struct coxi_log *log, const struct coxi_log_entry
 
 static void drop(struct coxi_log *log, struct coxi_log_entry *entry)
 {
-    log->bytes -= bytes_of(log, entry);
+    log->bytes -= entry->bytes;
     if (entry->kind == COXI_LOG_CALL) {
         coxi_future_unref(entry->call);
     } else if (entry->kind == COXI_LOG_UPDATE) {
@@ -84,8 +86,9 @@ static int append(struct coxi_log *log, const struct coxi_log_entry *entry)
         log->entries = entries;
         log->capacity = capacity;
     }
-    log->entries[log->n++] = *entry;
-    log->bytes += bytes_of(log, entry);
+    log->entries[log->n] = *entry;
+    log->entries[log->n].bytes = bytes_of(log, entry);
+    log->bytes += log->entries[log->n++].bytes;
     coxi_unlock(&log->lock);
     return 0;
 }
@@ -154,7 +157,8 @@ void coxi_log_retract(struct coxi_log *log, uint64_t id)
         if (entry->id == id && entry->kind == COXI_LOG_UPDATE) {
             drop(log, entry);
             *entry = (struct coxi_log_entry){.id = id, .kind = COXI_LOG_BARRED};
-            log->bytes += bytes_of(log, entry);
+            entry->bytes = bytes_of(log, entry);
+            log->bytes += entry->bytes;
             break;
         }
     }

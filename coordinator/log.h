@@ -41,6 +41,7 @@ struct coxi_log_entry {
         const struct coxi_variable *created; /* lives until close */
         struct coxi_log_update *update;      /* owned */
     };
+    uint64_t bytes;    /* that it counts for */
     uint64_t *touched; /* of a call: bit p % 64 of word p / 64; owned */
 };
 

@@ -15,6 +15,7 @@
 #include "coordinator/checkpoint.h"
 #include "coordinator/content.h"
 #include "coordinator/door.h"
+#include "coordinator/kept.h"
 #include "coordinator/recovery.h"
 #include "coordinator/resume.h"
 #include "coordinator/stragglers.h"
@@ -441,6 +442,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     }
     coxi_recovery_free(c);
     coxi_resume_free(c);
+    coxi_kept_close(c);
     coxi_loop_free(c->loop);
     coxi_door_free(c->door);
     coxi_workers_free(c);

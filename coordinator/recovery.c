@@ -347,6 +347,11 @@ int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address)
 
 /* ---- the loop's */
 
+bool coxi_recovery_is_replaying(const struct cox_coordinator *c)
+{
+    return c->recovery != NULL && c->recovery->replays.count > 0;
+}
+
 struct cox_future *coxi_recovery_find(struct cox_coordinator *c, uint64_t id)
 {
     struct cox_future *f = coxi_window_get(&c->closures, id);

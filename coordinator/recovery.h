@@ -49,6 +49,9 @@ bool coxi_recovery_is_on(const struct cox_coordinator *c);
 /* Nothing but replays may be dispatched. */
 bool coxi_recovery_is_under_way(const struct cox_coordinator *c);
 
+/* Some are dispatched or to be: every ps is there again. */
+bool coxi_recovery_is_replaying(const struct cox_coordinator *c);
+
 /* The closure of that id: one that is not settled, or is being replayed. */
 struct cox_future *coxi_recovery_find(struct cox_coordinator *c, uint64_t id);
 
@@ -60,7 +63,7 @@ uint64_t coxi_recovery_epoch(const struct cox_coordinator *c);
 bool coxi_recovery_is_stale(const struct cox_future *f, const uint32_t *touched,
                             size_t n_touched);
 
-/* A closure is settled; a replay is. */
+/* A closure is settled; one that does another again is, which may be a replay. */
 void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
                            size_t n_touched);
 void coxi_recovery_replayed(struct cox_future *f);

@@ -3,6 +3,7 @@
  * again. H is the highest closure that any ps had, or that was settled, when all had answered;
  * the backlog is every closure up to H that is not settled, or that some ps it touched had not
  * yet at its moment. One too many does no harm: ps that have it take it for a duplicate.
+ * With them go those that are done, and returned what these take and a worker keeps.
  *
  * On the loop, so that no closure is between running and logged. Cost: a copy of the backlog,
  * which is about what was in flight.
@@ -15,6 +16,7 @@
 #include "common/file.h"
 #include "common/sync.h"
 #include "coordinator/inputs.h"
+#include "coordinator/kept.h"
 #include "coordinator/recovery_internal.h"
 
 /* A closure of the backlog: a call, or a write of the client's own. */
@@ -137,6 +139,52 @@ static int note_unsettled(struct collection *all, struct cox_coordinator *c)
     return r;
 }
 
+/* The one that has to run again for input `k` of a call, and that has not been noted, in
+ * this collection; or NULL. */
+static struct cox_future *kept_source(struct cox_coordinator *c,
+                                      const struct cox_future *call, size_t k)
+{
+    struct cox_future *source = coxi_inputs_pending(call, k);
+    bool noted = source == NULL || coxi_window_get(&c->closures, source->id) != NULL ||
+                 source->kept->noted == c->n_collected;
+    return noted ? NULL : source;
+}
+
+static void mark(const struct cox_coordinator *c, struct cox_future *f)
+{
+    if (f->kept != NULL) {
+        f->kept->noted = c->n_collected;
+    }
+}
+
+/* Of those whose results others of the collection take, or their makers. */
+static int note_kept(struct collection *all, struct cox_coordinator *c)
+{
+    c->n_collected++;
+    for (size_t i = 0; i * sizeof(struct item) < all->items.len; i++) {
+        const struct item *item = &((struct item *)(void *)all->items.data)[i];
+        if (item->call != NULL) {
+            mark(c, item->call);
+        }
+    }
+    int r = 0;
+    for (size_t i = 0; r == 0 && i * sizeof(struct item) < all->items.len; i++) {
+        /* The list may move while it grows. */
+        const struct cox_future *call =
+            ((struct item *)(void *)all->items.data)[i].call;
+        size_t n = call != NULL ? coxi_inputs_count(call) : 0;
+        for (size_t k = 0; r == 0 && k < n; k++) {
+            struct cox_future *source = kept_source(c, call, k);
+            if (source != NULL) {
+                mark(c, source);
+                r = add_item(
+                    all, &(struct item){source, {.closure = source->id, .done = 1}});
+            }
+        }
+    }
+    return r;
+}
+
 /* ---- what of them */
 
 static int function_index(struct collection *all, struct cox_function *function,
@@ -222,6 +270,9 @@ static void collect(struct coxi_recovery *rec, void *arg)
     }
     if (r == 0) {
         r = note_unsettled(all, c);
+    }
+    if (r == 0) {
+        r = note_kept(all, c);
     }
     struct item *items = (struct item *)(void *)all->items.data;
     size_t n = all->items.len / sizeof(*items);

@@ -9,7 +9,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/inputs.h"
-#include "coordinator/settle.h"
+#include "coordinator/kept.h"
 
 enum { BATCH_MAX = 1 << 16 }; /* closures replayed at a time */
 
@@ -119,31 +119,6 @@ static void collect(struct coxi_recovery *rec, void *arg)
 
 /* ---- replaying calls */
 
-static struct cox_future *new_replay(struct cox_future *of)
-{
-    size_t args_len = 0;
-    const void *args = coxi_inputs_args(of, &args_len);
-    struct cox_future *f = malloc(sizeof(*f) + args_len);
-    if (f == NULL) {
-        return NULL;
-    }
-    *f = (struct cox_future){.c = of->c,
-                             .function = of->function,
-                             .id = of->id,
-                             .attempt = of->attempt,
-                             .timeout_ms = of->timeout_ms,
-                             .only_worker = 0,
-                             .state = COXI_QUEUED,
-                             .replay = of,
-                             .args_len = (uint32_t)args_len};
-    atomic_init(&f->refs, 1);
-    if (args_len > 0) {
-        memcpy(f->args, args, args_len);
-    }
-    atomic_fetch_add_explicit(&of->refs, 1, memory_order_relaxed);
-    return f;
-}
-
 struct batch {
     const struct item *items;
     size_t n;
@@ -155,22 +130,28 @@ static void begin_batch(struct coxi_recovery *rec, void *arg)
 {
     struct batch *batch = arg;
     struct cox_coordinator *c = rec->c;
-    size_t n = 0;
+    size_t n_new = 0;
     coxi_window_fini(&rec->replays);
     coxi_window_init(&rec->replays, batch->items[0].id, COXI_WINDOW);
-    for (; batch->code == 0 && n < batch->n; n++) {
-        struct cox_future *f = new_replay(batch->items[n].call);
-        batch->code = f == NULL ? coxi_error_memory("a replay")
-                                : coxi_window_put(&rec->replays, f->id, f);
-        if (batch->code != 0) {
-            free(f);
-            break;
+    for (size_t i = 0; batch->code == 0 && i < batch->n; i++) {
+        struct cox_future *call = batch->items[i].call;
+        /* It may be running again already, for what it returned. */
+        struct cox_future *f = coxi_kept_find_remake(c, call->id);
+        bool is_new = f == NULL;
+        batch->code = is_new ? coxi_closure_again(call, &f) : 0;
+        if (batch->code == 0) {
+            batch->code = coxi_window_put(&rec->replays, f->id, f);
         }
-        coxi_closure_enqueue(f, false);
+        if (is_new && batch->code == 0) {
+            coxi_closure_begin(f);
+            n_new++;
+        } else if (is_new && f != NULL) {
+            coxi_future_unref(f);
+        }
     }
-    c->waiting_change += (ptrdiff_t)n;
+    c->waiting_change += (ptrdiff_t)n_new;
     coxi_lock(&c->lock);
-    c->n_unsettled += n;
+    c->n_unsettled += n_new;
     coxi_unlock(&c->lock);
 }
 
@@ -207,6 +188,9 @@ void coxi_recovery_replayed(struct cox_future *f)
 {
     struct cox_coordinator *c = f->c;
     struct coxi_recovery *rec = c->recovery;
+    if (rec == NULL || coxi_window_get(&rec->replays, f->id) != f) {
+        return; /* it runs again for another reason */
+    }
     (void)coxi_window_take(&rec->replays, f->id);
     f->replay->attempt = f->attempt;
     if (f->state != COXI_DONE_OK && !c->closing) {

@@ -24,6 +24,7 @@
 #include "coordinator/content.h"
 #include "coordinator/generation.h"
 #include "coordinator/inputs.h"
+#include "coordinator/kept.h"
 #include "coordinator/partition.h"
 #include "coordinator/queue.h"
 #include "coordinator/recovery_internal.h"
@@ -228,7 +229,21 @@ static struct cox_future *new_held(struct coxi_resumed *resumed, size_t i)
             memcpy(f->args, backlog->args + head->args_at, len);
         }
     }
+    if (head->done && coxi_kept_new(f) != 0) {
+        free(f);
+        return NULL;
+    }
     return f;
+}
+
+/* Where the window of closures that are not settled is to begin. */
+static uint64_t first_id(const struct coxi_backlog *backlog, uint64_t next_id)
+{
+    size_t i = 0;
+    while (backlog != NULL && i < backlog->n && backlog->heads[i].done) {
+        i++;
+    }
+    return backlog != NULL && i < backlog->n ? backlog->heads[i].closure : next_id;
 }
 
 /* The place of a closure in the backlog, which has it. */
@@ -289,22 +304,23 @@ static void hold(struct coxi_recovery *rec, void *arg)
     size_t first_input = 0;
     int r = 0;
     coxi_window_fini(&c->closures);
-    coxi_window_init(&c->closures, n > 0 ? backlog->heads[0].closure : holding->next_id,
-                     COXI_WINDOW);
+    coxi_window_init(&c->closures, first_id(backlog, holding->next_id), COXI_WINDOW);
     for (size_t i = 0; r == 0 && i < n; i++) {
         struct cox_future *f = new_held(resumed, i);
+        bool done = backlog->heads[i].done;
         r = f == NULL ? coxi_error_memory("a closure that is run again")
+            : done    ? 0
                       : coxi_window_put(&c->closures, f->id, f);
         if (r != 0) {
             free(f);
             break;
         }
         resumed->held[i] = f;
-        if (f->function != NULL) {
+        if (f->function != NULL && !done) {
             coxi_list_append(&c->waiting, f);
             holding->n_calls++;
-            r = hold_inputs(resumed, i, first_input);
         }
+        r = f->function != NULL ? hold_inputs(resumed, i, first_input) : 0;
         first_input += backlog->heads[i].n_inputs;
     }
     coxi_lock(&c->lock);
@@ -471,6 +487,16 @@ int coxi_resume(struct cox_coordinator *c)
                : r;
 }
 
+/* One that was done before: what it returned is nowhere, until others need it. */
+static void be_done(struct cox_future *f)
+{
+    f->state = COXI_DONE_OK;
+    atomic_store(&f->settled, true);
+    coxi_inputs_settled(f);
+    coxi_kept_unwant(f);
+    coxi_future_unref(f);
+}
+
 /* On the loop: who has a function now is in line, or waits for others alone. */
 static void let_go(struct coxi_mail *mail)
 {
@@ -494,6 +520,11 @@ static void let_go(struct coxi_mail *mail)
             continue;
         }
         resumed->held[i] = NULL;
+        if (backlog->heads[i].done) {
+            f->function = loaded;
+            be_done(f);
+            continue;
+        }
         if (coxi_window_get(&c->closures, backlog->heads[i].closure) != f) {
             continue; /* it was cancelled */
         }
@@ -558,10 +589,14 @@ void coxi_resume_free(struct cox_coordinator *c)
     }
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     for (size_t i = 0; i < backlog->n; i++) {
-        if (backlog->heads[i].function == COXI_BACKLOG_UPDATE) {
-            free(resumed->held[i]); /* the calls have ended with the others */
+        struct cox_future *f = resumed->held[i]; /* other calls have ended by now */
+        if (f != NULL && backlog->heads[i].done) {
+            be_done(f);
+        } else if (backlog->heads[i].function == COXI_BACKLOG_UPDATE) {
+            free(f);
         }
     }
+    coxi_inputs_go_on(c); /* who has waited for those that were done is over, too */
     coxi_backlog_close(resumed->file);
     free(resumed->names);
     free(resumed->held);

@@ -19,6 +19,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/inputs.h"
+#include "coordinator/kept.h"
 #include "coordinator/queue.h"
 #include "coordinator/recovery.h"
 #include "coordinator/worker.h"
@@ -35,13 +36,18 @@ void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state)
 {
     enum { N = COXI_CANCELLED + 1 };
     static const bool allowed[N][N] = {
-        [COXI_WAITING] =
-            {[COXI_QUEUED] = true, [COXI_FAILED] = true, [COXI_CANCELLED] = true},
-        [COXI_QUEUED] = {[COXI_ASSIGNED] = true,
+        [COXI_WAITING] = {[COXI_QUEUED] = true,
+                          [COXI_VOIDING] = true,
+                          [COXI_DONE_OK] = true,
+                          [COXI_FAILED] = true,
+                          [COXI_CANCELLED] = true},
+        [COXI_QUEUED] = {[COXI_WAITING] = true,
+                         [COXI_ASSIGNED] = true,
                          [COXI_VOIDING] = true,
                          [COXI_FAILED] = true,
                          [COXI_CANCELLED] = true},
-        [COXI_ASSIGNED] = {[COXI_QUEUED] = true,
+        [COXI_ASSIGNED] = {[COXI_WAITING] = true,
+                           [COXI_QUEUED] = true,
                            [COXI_VOIDING] = true,
                            [COXI_DONE_OK] = true,
                            [COXI_FAILED] = true,
@@ -57,6 +63,13 @@ void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state)
     f->state = (uint8_t)state;
 }
 
+/* The only worker that may run it, or that has its inputs; or NULL. */
+static struct coxi_worker *owner_of(const struct cox_future *f)
+{
+    uint32_t owner = f->home != 0 ? f->home : f->only_worker;
+    return owner != 0 ? f->c->workers[owner - 1] : NULL;
+}
+
 /* Where it stands in line: of the only worker that may run it, or of all. */
 static struct coxi_queue *queue_of(const struct cox_future *f)
 {
@@ -64,14 +77,14 @@ static struct coxi_queue *queue_of(const struct cox_future *f)
     if (f->replay != NULL) {
         return &c->replay_queue;
     }
-    return f->only_worker != 0 ? &c->workers[f->only_worker - 1]->queue : &c->queue;
+    struct coxi_worker *owner = owner_of(f);
+    return owner != NULL ? &owner->queue : &c->queue;
 }
 
 void coxi_closure_enqueue(struct cox_future *f, bool first)
 {
     struct cox_coordinator *c = f->c;
-    struct coxi_worker *owner =
-        f->only_worker != 0 ? c->workers[f->only_worker - 1] : NULL;
+    struct coxi_worker *owner = owner_of(f);
     if (owner != NULL && !owner->is_owner) {
         owner->is_owner = true;
         owner->next_owner = c->owners;
@@ -105,12 +118,14 @@ void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
     f->text = text;
     f->worker = NULL;
     if (f->replay != NULL) {
+        coxi_kept_remade(f);
         coxi_recovery_replayed(f);
     } else {
         (void)coxi_window_take(&c->closures, f->id);
         coxi_recovery_settled(f, ending->touched, ending->n_touched);
-        coxi_inputs_settled(f);
     }
+    coxi_inputs_settled(f);
+    coxi_kept_settled(f);
     coxi_list_append(&c->settling, f);
 }
 
@@ -174,20 +189,38 @@ void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *te
     }
 }
 
+void coxi_closures_leave_home(struct coxi_worker *worker)
+{
+    for (int i = 0; i < COXI_LEVELS; i++) {
+        for (struct cox_future *f = worker->queue.levels[i].first; f != NULL;) {
+            struct cox_future *next = f->next;
+            if (f->home != 0) {
+                coxi_closure_dequeue(f);
+                coxi_inputs_put_back(f);
+            }
+            f = next;
+        }
+    }
+}
+
 void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
 {
-    struct cox_future *f;
+    /* An error elsewhere is none of what a ps that comes back needs. */
+    bool spare = code == COX_ECANCELLED && !c->closing && coxi_recovery_is_under_way(c);
     coxi_closures_fail_queue(&c->queue, code, text);
-    if (code != COX_ECANCELLED ||
-        c->closing) { /* an error elsewhere is none of theirs */
+    if (!spare) {
         coxi_closures_fail_queue(&c->replay_queue, code, text);
     }
     for (uint32_t i = 0; i < c->n_workers && c->n_queued > 0; i++) {
         coxi_closures_fail_queue(&c->workers[i]->queue, code, text);
     }
-    while ((f = c->waiting.first) != NULL) {
-        coxi_list_remove(&c->waiting, f);
-        end_as(f, code, text);
+    for (struct cox_future *f = c->waiting.first; f != NULL;) {
+        struct cox_future *next = f->next;
+        if (!spare || f->replay == NULL) {
+            coxi_list_remove(&c->waiting, f);
+            end_as(f, code, text);
+        }
+        f = next;
     }
 }
 
@@ -201,6 +234,9 @@ static void tell(struct cox_coordinator *c, struct cox_future *f)
         return; /* nobody holds it */
     }
     coxi_future_settled(f);
+    if (f->fetches) {
+        return; /* who waits for it is told */
+    }
     if (f->state == COXI_DONE_OK) {
         c->stats.done++;
         return;

@@ -27,6 +27,9 @@ void coxi_closure_cancel(struct cox_future *f, const char *text);
 /* One that was done and whose end was asked about is not: it is first in line again. */
 void coxi_closure_run_again(struct cox_future *f);
 
+/* What waits in line for the worker since that has its inputs does not any more. */
+void coxi_closures_leave_home(struct coxi_worker *worker);
+
 /* Ends what is in a queue; all that is in line. */
 void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *text);
 void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text);

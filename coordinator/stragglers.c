@@ -50,7 +50,7 @@ static bool is_straggler(const struct cox_future *f, uint64_t ran_ms)
     }
     return f->c->options.speculate >= 0 && function->n_samples >= SAMPLES_MIN &&
            (double)ran_ms * 1000 > limit_us && f->second == NULL &&
-           f->only_worker == 0 && !f->cancelled;
+           f->only_worker == 0 && f->home == 0 && !f->cancelled;
 }
 
 /* ---- second attempts */

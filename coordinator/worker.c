@@ -22,6 +22,7 @@
 #include "coordinator/contact.h"
 #include "coordinator/door.h"
 #include "coordinator/inputs.h"
+#include "coordinator/kept.h"
 #include "coordinator/queue.h"
 #include "coordinator/settle.h"
 
@@ -338,6 +339,16 @@ void coxi_worker_leave(struct coxi_worker *worker)
 {
     coxi_worker_set_state(worker, COXI_WORKER_DRAINING);
     await_no_module(worker);
+    coxi_closures_leave_home(worker);
+    coxi_kept_rescue(worker);
+}
+
+static void collected_fini(struct coxi_worker *worker)
+{
+    coxi_buffer_fini(&worker->heads);
+    coxi_buffer_fini(&worker->args);
+    coxi_buffer_fini(&worker->keep);
+    coxi_buffer_fini(&worker->inputs);
 }
 
 void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
@@ -348,8 +359,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
     coxi_worker_set_state(worker, has_left ? COXI_WORKER_GONE : COXI_WORKER_AWAY);
     worker->making = worker->resource_told = 0; /* its next process starts anew */
     await_no_module(worker);
-    coxi_buffer_fini(&worker->heads);
-    coxi_buffer_fini(&worker->args);
+    collected_fini(worker);
     worker->dial_at_ms = coxi_now_ms() + (has_left ? REST_LEFT_MS : worker->rest_ms);
     worker->rest_ms =
         worker->rest_ms * 2 < REST_MAX_MS ? worker->rest_ms * 2 : REST_MAX_MS;
@@ -362,6 +372,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
         c->stats.workers_lost += !has_left;
         coxi_unlock(&c->lock);
     }
+    coxi_kept_lost(worker);
     /* One that leaves has finished what ran. */
     coxi_attempts_put_back(worker, has_left ? 0 : worker->slots);
 }
@@ -427,7 +438,11 @@ int coxi_worker_collect(struct coxi_worker *worker, const struct cox_future *f,
         .args_len = (uint32_t)args_len,
         .timeout_ms = f->timeout_ms,
     };
+    uint32_t at = (uint32_t)(worker->heads.len / sizeof(head));
     int r = coxi_buffer_reserve(&worker->heads, sizeof(head));
+    if (r == 0) {
+        r = coxi_buffer_reserve(&worker->keep, sizeof(at));
+    }
     if (r == 0 && worker->args.data == NULL && args_len > 0) {
         /* As much as went the last time, at once: growing would copy it all again. */
         r = coxi_buffer_reserve(&worker->args, worker->args_expected);
@@ -436,7 +451,13 @@ int coxi_worker_collect(struct coxi_worker *worker, const struct cox_future *f,
         r = coxi_buffer_append(&worker->args, args, args_len);
     }
     if (r == 0) {
+        r = coxi_inputs_collect(f, at, &worker->inputs);
+    }
+    if (r == 0) {
         (void)coxi_buffer_append_raw(&worker->heads, &head, sizeof(head));
+    }
+    if (r == 0 && f->kept != NULL) {
+        (void)coxi_buffer_append_raw(&worker->keep, &at, sizeof(at));
     }
     return r;
 }
@@ -476,6 +497,11 @@ void coxi_worker_send(struct coxi_worker *worker)
         (const struct coxi_closure_head *)(void *)worker->heads.data;
     message.dispatch.n_closures = n;
     message.dispatch.grace_ms = (uint32_t)worker->c->options.cancel_grace_ms;
+    message.dispatch.keep = (const uint32_t *)(void *)worker->keep.data;
+    message.dispatch.n_keep = worker->keep.len / sizeof(uint32_t);
+    message.dispatch.inputs =
+        (const struct coxi_kept_input *)(void *)worker->inputs.data;
+    message.dispatch.n_inputs = worker->inputs.len / sizeof(struct coxi_kept_input);
     struct iovec segment = {worker->args.data, worker->args.len};
     struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
     if (worker->args.len >= COXI_LINK_COPY_MAX) {
@@ -492,10 +518,11 @@ void coxi_worker_send(struct coxi_worker *worker)
     }
     worker->heads.len = 0;
     worker->args.len = 0;
+    worker->keep.len = 0;
+    worker->inputs.len = 0;
     if (worker->heads.capacity + worker->args.capacity >
         BUFFERS_KEPT / worker->c->n_workers) {
-        coxi_buffer_fini(&worker->heads);
-        coxi_buffer_fini(&worker->args);
+        collected_fini(worker);
     }
 }
 
@@ -558,8 +585,8 @@ int coxi_workers_new(struct cox_coordinator *c)
 void coxi_workers_free(struct cox_coordinator *c)
 {
     for (uint32_t i = 0; i < c->n_workers; i++) {
-        coxi_buffer_fini(&c->workers[i]->heads);
-        coxi_buffer_fini(&c->workers[i]->args);
+        collected_fini(c->workers[i]);
+        coxi_buffer_fini(&c->workers[i]->dropped);
         free(c->workers[i]->name);
         free(c->workers[i]);
     }

@@ -64,9 +64,17 @@ struct coxi_worker {
     double average_us;        /* of its closures' running time; 0: not known */
     struct coxi_buffer heads; /* of the dispatch being made */
     struct coxi_buffer args;
-    size_t args_expected; /* bytes, the next time that some are collected */
-    bool is_collected;    /* in the list of those with something to be sent */
+    size_t args_expected;      /* bytes, the next time that some are collected */
+    struct coxi_buffer keep;   /* of the same: whose results are to stay there */
+    struct coxi_buffer inputs; /* and what it takes of those that are there */
+    bool is_collected;         /* in the list of those with something to be sent */
     struct coxi_worker *next_collected;
+
+    struct coxi_kept *kept;     /* results that it keeps */
+    size_t n_asked_results;     /* of those, asked for and not answered */
+    struct coxi_buffer dropped; /* that it is to be told nobody needs any more */
+    bool is_dropper;            /* in the list of those with some */
+    struct coxi_worker *next_dropper;
 };
 
 /* Those that the cluster lists. */

@@ -243,6 +243,9 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
     case COXI_RESOURCE:
     case COXI_RESOURCE_MADE:
     case COXI_RESOURCE_DROP:
+    case COXI_RESULT_DROP:
+    case COXI_RESULT_WANT:
+    case COXI_RESULT:
         break;
     }
     return coxi_error(COX_EPROTO, "a ps takes no message of kind %d", (int)m->kind);

@@ -38,6 +38,17 @@ static size_t layout_bytes(const struct coxi_layout *layout)
     return bytes;
 }
 
+static bool dispatch_fits(const struct coxi_dispatch *dispatch)
+{
+    for (size_t i = 0; i < dispatch->n_inputs; i++) {
+        if (!name_fits(dispatch->inputs[i].name) ||
+            !name_fits(dispatch->inputs[i].result)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static size_t applied_bytes(size_t n_applied, size_t n_touched)
 {
     return n_applied * sizeof(struct coxi_interval) + n_touched * sizeof(uint32_t);
@@ -59,9 +70,12 @@ static size_t array_bytes(const struct coxi_message *m)
         return m->commit.n_updates * sizeof(struct coxi_update) +
                m->commit.n_touched * sizeof(uint32_t);
     case COXI_DISPATCH:
-        return m->dispatch.n_closures * sizeof(struct coxi_closure_head);
+        return m->dispatch.n_closures * sizeof(struct coxi_closure_head) +
+               m->dispatch.n_keep * sizeof(uint32_t) +
+               m->dispatch.n_inputs * ELEMENT_MAX;
     case COXI_DONE:
-        return m->done.n_closures * sizeof(struct coxi_done_head);
+        return m->done.n_closures * sizeof(struct coxi_done_head) +
+               m->done.n_kept * sizeof(uint32_t);
     case COXI_SNAPSHOT_DONE:
         return applied_bytes(m->snapshot_done.n_applied, m->snapshot_done.n_touched);
     case COXI_RESTORE:
@@ -70,6 +84,7 @@ static size_t array_bytes(const struct coxi_message *m)
         return m->voided.n_segments * sizeof(struct coxi_voided_segment) +
                m->voided.n_touched * sizeof(uint32_t);
     case COXI_RECALL:
+    case COXI_RESULT_DROP:
         return m->recall.n_closures * sizeof(struct coxi_recall_head);
     case COXI_CRASHED:
         return m->crashed.n_closures * sizeof(struct coxi_crashed_head);
@@ -91,6 +106,8 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_RESOURCE:
     case COXI_RESOURCE_MADE:
     case COXI_RESOURCE_DROP:
+    case COXI_RESULT_WANT:
+    case COXI_RESULT:
         break;
     }
     return 0;
@@ -101,7 +118,8 @@ bool coxi_message_fits(const struct coxi_message *m)
     if ((m->kind == COXI_HELLO && !name_fits(m->hello.name)) ||
         (m->kind == COXI_RESOURCE && !name_fits(m->resource.name)) ||
         (m->kind == COXI_CREATE && !variable_fits(&m->create.variable)) ||
-        (m->kind == COXI_LAYOUT && !layout_fits(&m->layout))) {
+        (m->kind == COXI_LAYOUT && !layout_fits(&m->layout)) ||
+        (m->kind == COXI_DISPATCH && !dispatch_fits(&m->dispatch))) {
         return false;
     }
     return OTHER_MAX + array_bytes(m) <= COXI_WIRE_META_MAX;

@@ -271,10 +271,72 @@ Body encode_module(Builder &b, const struct coxi_module &m)
     return wire::CreateModule(b, m.id, name, m.hash_high, m.hash_low).Union();
 }
 
+/* Numbers of some of n closures; few messages have any. */
+fb::Offset<fb::Vector<uint32_t>> encode_numbers(Builder &b, const uint32_t *numbers,
+                                                size_t n)
+{
+    return n > 0 ? b.CreateVector(numbers, n) : fb::Offset<fb::Vector<uint32_t>>();
+}
+
+bool decode_numbers(const fb::Vector<uint32_t> *numbers, size_t n_closures,
+                    const uint32_t **ret, size_t *ret_n)
+{
+    if (!take_array(numbers, ret, ret_n)) {
+        return false;
+    }
+    for (size_t i = 0; i < *ret_n; i++) {
+        if ((*ret)[i] >= n_closures || (i > 0 && (*ret)[i] <= (*ret)[i - 1])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+using KeptInputs = fb::Vector<fb::Offset<wire::KeptInput>>;
+
+fb::Offset<KeptInputs> encode_inputs(Builder &b, const struct coxi_dispatch &m)
+{
+    if (m.n_inputs == 0) {
+        return {};
+    }
+    return b.CreateVector<fb::Offset<wire::KeptInput>>(m.n_inputs, [&](size_t i) {
+        const struct coxi_kept_input &input = m.inputs[i];
+        auto name = text_or_none(b, input.name);
+        auto result = text_or_none(b, input.result);
+        return wire::CreateKeptInput(b, input.at, input.position, input.closure, name,
+                                     result);
+    });
+}
+
 Body encode_dispatch(Builder &b, const struct coxi_dispatch &m)
 {
     auto closures = structs<wire::ClosureHead>(b, m.closures, m.n_closures);
-    return wire::CreateDispatch(b, closures, m.grace_ms).Union();
+    auto keep = encode_numbers(b, m.keep, m.n_keep);
+    auto inputs = encode_inputs(b, m);
+    return wire::CreateDispatch(b, closures, m.grace_ms, keep, inputs).Union();
+}
+
+bool decode_dispatch(const wire::Dispatch *m, struct coxi_dispatch *ret)
+{
+    *ret = {};
+    ret->grace_ms = m->grace_ms();
+    ret->n_inputs = m->inputs() != nullptr ? m->inputs()->size() : 0;
+    ret->decoded = m;
+    return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
+           decode_numbers(m->keep(), ret->n_closures, &ret->keep, &ret->n_keep);
+}
+
+Body encode_done(Builder &b, const struct coxi_done &m)
+{
+    auto closures = structs<wire::DoneHead>(b, m.closures, m.n_closures);
+    auto kept = encode_numbers(b, m.kept, m.n_kept);
+    return wire::CreateDone(b, closures, kept).Union();
+}
+
+bool decode_done(const wire::Done *m, struct coxi_done *ret)
+{
+    return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
+           decode_numbers(m->kept(), ret->n_closures, &ret->kept, &ret->n_kept);
 }
 
 Body encode_recall(Builder &b, const struct coxi_recall &m)
@@ -357,9 +419,7 @@ Body encode_body(Builder &b, const struct coxi_message &m)
     case COXI_RECALL:
         return encode_recall(b, m.recall);
     case COXI_DONE:
-        return wire::CreateDone(
-                   b, structs<wire::DoneHead>(b, m.done.closures, m.done.n_closures))
-            .Union();
+        return encode_done(b, m.done);
     case COXI_VOID:
         return wire::CreateVoid(b, to_wire(m.void_.session), m.void_.closure,
                                 m.void_.attempt)
@@ -384,6 +444,18 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return wire::CreateResourceDrop(b, m.status.id).Union();
     case COXI_RESTORE:
         return encode_restore(b, m.restore);
+    case COXI_RESULT_DROP:
+        return wire::CreateResultDrop(b, structs<wire::RecallHead>(b, m.recall.closures,
+                                                                   m.recall.n_closures))
+            .Union();
+    case COXI_RESULT_WANT:
+        return wire::CreateResultWant(b, m.result.closure, m.result.attempt).Union();
+    case COXI_RESULT: {
+        auto message = text_or_none(b, m.result.message);
+        return wire::CreateResult(b, m.result.closure, m.result.attempt, m.result.code,
+                                  message)
+            .Union();
+    }
     }
     return Body();
 }
@@ -467,12 +539,8 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         ret->status = answer(m->code(), m->message(), m->id(), false);
         return true;
     }
-    case wire::Body_Dispatch: {
-        auto m = in->body_as_Dispatch();
-        ret->dispatch.grace_ms = m->grace_ms();
-        return take_array(m->closures(), &ret->dispatch.closures,
-                          &ret->dispatch.n_closures);
-    }
+    case wire::Body_Dispatch:
+        return decode_dispatch(in->body_as_Dispatch(), &ret->dispatch);
     case wire::Body_Recall: {
         auto m = in->body_as_Recall();
         ret->recall.all = m->all();
@@ -482,8 +550,7 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
                           &ret->recall.n_closures);
     }
     case wire::Body_Done:
-        return take_array(in->body_as_Done()->closures(), &ret->done.closures,
-                          &ret->done.n_closures);
+        return decode_done(in->body_as_Done(), &ret->done);
     case wire::Body_Void: {
         auto m = in->body_as_Void();
         ret->void_ = {from_wire(m->session()), m->closure(), m->attempt()};
@@ -509,6 +576,19 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return true;
     case wire::Body_Restore:
         return decode_restore(in->body_as_Restore(), &ret->restore);
+    case wire::Body_ResultDrop:
+        return take_array(in->body_as_ResultDrop()->results(), &ret->recall.closures,
+                          &ret->recall.n_closures);
+    case wire::Body_ResultWant: {
+        auto m = in->body_as_ResultWant();
+        ret->result = {m->closure(), m->attempt(), 0, ""};
+        return true;
+    }
+    case wire::Body_Result: {
+        auto m = in->body_as_Result();
+        ret->result = {m->closure(), m->attempt(), m->code(), text(m->message())};
+        return true;
+    }
     }
     return false;
 }
@@ -578,6 +658,21 @@ bool coxi_layout_variable(const struct coxi_layout *layout, size_t i,
                                ->variables()
                                ->Get(static_cast<fb::uoffset_t>(i)),
                            ret);
+}
+
+bool coxi_dispatch_input(const struct coxi_dispatch *dispatch, size_t i,
+                         struct coxi_kept_input *ret)
+{
+    auto input = static_cast<const wire::Dispatch *>(dispatch->decoded)
+                     ->inputs()
+                     ->Get(static_cast<fb::uoffset_t>(i));
+    if (input->at() >= dispatch->n_closures || is_too_long(input->name()) ||
+        is_too_long(input->result())) {
+        return false;
+    }
+    *ret = {input->at(), input->position(), input->closure(), text(input->name()),
+            text(input->result())};
+    return true;
 }
 
 } // extern "C"

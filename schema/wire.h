@@ -334,10 +334,24 @@ struct coxi_closure_head {
     uint32_t timeout_ms;
 };
 
+/* An argument that the worker keeps. */
+struct coxi_kept_input {
+    uint32_t at;       /* which closure of the dispatch takes it */
+    uint32_t position; /* as which of its arguments */
+    uint64_t closure;  /* whose result it is */
+    const char *name;
+    const char *result;
+};
+
 struct coxi_dispatch {
     const struct coxi_closure_head *closures;
     size_t n_closures;
     uint32_t grace_ms;
+    const uint32_t *keep;
+    size_t n_keep;                        /* decoded: rising numbers of closures */
+    const struct coxi_kept_input *inputs; /* encoding only; see coxi_dispatch_input */
+    size_t n_inputs;
+    const void *decoded; /* decoding only */
 };
 
 struct coxi_recall_head {
@@ -367,6 +381,16 @@ struct coxi_done_head {
 struct coxi_done {
     const struct coxi_done_head *closures;
     size_t n_closures;
+    const uint32_t *kept;
+    size_t n_kept; /* decoded: rising numbers of closures */
+};
+
+/* ResultWant (closure, attempt) and Result: what a worker keeps of a closure. */
+struct coxi_result {
+    uint64_t closure;
+    uint32_t attempt;
+    int32_t code;
+    const char *message;
 };
 
 /* Why a step process ended, where that was no signal. */
@@ -426,6 +450,9 @@ enum coxi_message_kind {
     COXI_RESOURCE_MADE,
     COXI_RESOURCE_DROP,
     COXI_RESTORE,
+    COXI_RESULT_DROP,
+    COXI_RESULT_WANT,
+    COXI_RESULT,
 };
 
 struct coxi_message {
@@ -450,12 +477,13 @@ struct coxi_message {
         struct coxi_layout layout;
         struct coxi_module module;
         struct coxi_dispatch dispatch;
-        struct coxi_recall recall;
+        struct coxi_recall recall; /* result_drop: closures only */
         struct coxi_done done;
         struct coxi_void void_;
         struct coxi_voided voided;
         struct coxi_crashed crashed;
         struct coxi_resource resource;
+        struct coxi_result result; /* also result_want: closure and attempt */
     };
 };
 
@@ -478,6 +506,10 @@ void coxi_layout_ps(const struct coxi_layout *layout, size_t i,
                     struct coxi_ps_address *ret);
 bool coxi_layout_variable(const struct coxi_layout *layout, size_t i,
                           struct coxi_variable *ret);
+
+/* The i-th input of a decoded dispatch; false: it is malformed. */
+bool coxi_dispatch_input(const struct coxi_dispatch *dispatch, size_t i,
+                         struct coxi_kept_input *ret);
 
 #ifdef __cplusplus
 }

@@ -123,6 +123,14 @@ void coxi_attempt_end(struct coxi_attempt *attempt, bool committed)
         .result_len =
             attempt->code == 0 ? attempt->results.len : strlen(attempt->code_text) + 1,
     };
+    uint64_t bytes = attempt->results.len;
+    if (attempt->code == 0 && attempt->call.keep && bytes > 0 &&
+        coxi_results_keep(&run->results, report.closure, report.attempt,
+                          &attempt->results)) {
+        report.kept = true;
+        report.result = &bytes;
+        report.result_len = sizeof(bytes);
+    }
     for (uint32_t p = 0; p < attempt->n_targets; p++) {
         if (attempt->targets[p].touched) {
             attempt->touched[report.n_touched++] = p;
@@ -227,14 +235,13 @@ int coxi_attempt_break(struct coxi_attempt *attempt, int code)
 /* ---- running */
 
 static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *running,
-                          const struct coxi_closure_head *head, const void *args,
-                          size_t args_len)
+                          const struct coxi_closure_head *head,
+                          const struct coxi_call *call)
 {
     attempt->running = running;
     attempt->layouts = running->layouts;
     attempt->head = *head;
-    attempt->packed_args = args;
-    attempt->packed_args_len = args_len;
+    attempt->call = *call;
     attempt->args_ready = false;
     attempt->results.len = 0;
     attempt->run_us = 0;
@@ -262,9 +269,12 @@ int coxi_attempt_unmade(const struct coxi_attempt *attempt)
                       attempt->unmade->text);
 }
 
-/* The step has returned: it needs no resource any more. */
+/* The step has returned: it needs no resource any more, nor its arguments. */
 static void let_go(struct coxi_attempt *attempt)
 {
+    while (attempt->n_held > 0) {
+        coxi_held_unref(attempt->held[--attempt->n_held]);
+    }
     struct coxi_kept **used = (struct coxi_kept **)(void *)attempt->used.data;
     for (size_t i = 0; i < attempt->used.len / sizeof(struct coxi_kept *); i++) {
         coxi_resources_unuse(&attempt->run->resources, used[i]);
@@ -368,6 +378,18 @@ static void run_step(struct coxi_attempt *attempt, struct coxi_function *functio
     let_go(attempt);
 }
 
+/* It lacks an argument, as the error text says: its step is not run. */
+static void not_run(struct coxi_attempt *attempt, int code)
+{
+    (void)coxi_running_end(attempt->running);
+    scratch_give_back(attempt->run, attempt->scratch);
+    attempt->scratch = NULL;
+    attempt->code = code;
+    (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%s",
+                   coxi_error_text());
+    let_go(attempt);
+}
+
 /* Answers an attempt that cannot be started, for the reason in the error text. */
 static void refuse(struct coxi_run *run, uint64_t closure, uint32_t attempt, int code)
 {
@@ -387,8 +409,8 @@ void coxi_attempt_cancel(struct coxi_run *run, uint64_t closure, uint32_t attemp
 }
 
 uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_running *running,
-                          const struct coxi_closure_head *head, const void *args,
-                          size_t args_len)
+                          const struct coxi_closure_head *head,
+                          const struct coxi_call *call)
 {
     struct coxi_attempt *attempt = NULL;
     if (coxi_running_cancelled(running)) {
@@ -404,8 +426,13 @@ uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_running *running,
         return 0;
     }
     (void)coxi_run_ref(run);
-    attempt_reset(attempt, running, head, args, args_len);
-    run_step(attempt, function);
+    attempt_reset(attempt, running, head, call);
+    r = coxi_attempt_arguments(attempt);
+    if (r == 0) {
+        run_step(attempt, function);
+    } else {
+        not_run(attempt, r);
+    }
     uint32_t us = attempt->run_us;
     if (attempt->code != 0 || !coxi_commit_last(attempt)) {
         coxi_attempt_end(attempt, false);
@@ -428,7 +455,9 @@ void coxi_attempt_make(struct coxi_run *run, struct coxi_running *running,
         return;
     }
     (void)coxi_run_ref(run);
-    attempt_reset(attempt, running, &kept->head, kept->args.data, kept->args.len);
+    attempt_reset(
+        attempt, running, &kept->head,
+        &(struct coxi_call){.args = kept->args.data, .args_len = kept->args.len});
     attempt->making = kept;
     run_step(attempt, function);
     coxi_run_made(run, kept, attempt->code, attempt->code_text);

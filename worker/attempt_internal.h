@@ -55,12 +55,13 @@ struct coxi_attempt {
     const struct coxi_function *function;
     struct coxi_attempt *next;
     struct coxi_closure_head head;
-    uint64_t layouts; /* that had come when it was dispatched */
-    const void *packed_args;
-    size_t packed_args_len;
+    uint64_t layouts;      /* that had come when it was dispatched */
+    struct coxi_call call; /* what it points to stays until the step has returned */
     struct cox_value args[COXI_VALUES_MAX];
     size_t n_args;
     bool args_ready;
+    struct coxi_held *held[COXI_VALUES_MAX]; /* whose results are among the arguments */
+    size_t n_held;
     struct coxi_buffer results;
     uint32_t run_us;
     int step_code; /* what cox_step_fail was given */
@@ -107,6 +108,9 @@ int coxi_attempt_break(struct coxi_attempt *attempt, int code);
 
 /* Reports the attempt's end, and gives it back to the run. */
 void coxi_attempt_end(struct coxi_attempt *attempt, bool committed);
+
+/* Puts what is kept on this worker among the arguments, before the step runs. COX_ENOENT. */
+int coxi_attempt_arguments(struct coxi_attempt *attempt);
 
 /* The error that a step hears of its `unmade`. */
 int coxi_attempt_unmade(const struct coxi_attempt *attempt);

@@ -50,6 +50,13 @@ static const struct coxi_option options[] = {
      .fallback = "256M",
      .help = "memory for variables that steps pull with COX_PULL_CACHED; what finds no "
              "room is pulled each time"},
+    {.name = "kept-max",
+     .type = COXI_OPTION_BYTES,
+     .offset = offsetof(struct coxi_worker_config, kept_max),
+     .max = COXI_BYTES_MAX,
+     .fallback = "1G",
+     .help = "memory for what steps return that is to stay here for later steps; what "
+             "finds no room goes to the client"},
     {.name = "step-process",
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct coxi_worker_config, step_process),

@@ -29,6 +29,7 @@ static int serve(const struct coxi_worker_config *config)
             .slots = (uint32_t)config->slots,
             .commit_window = (uint32_t)config->commit_window,
             .pull_cache_max = (size_t)config->pull_cache_max,
+            .kept_max = (size_t)config->kept_max,
             .step_memory_max = (uint64_t)config->step_memory_max,
             .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
             .local_path = coxi_daemon_local_path(&config->daemon),

@@ -36,6 +36,7 @@ int coxi_run_new(const struct coxi_run_options *options,
     coxi_cond_init(&run->room);
     coxi_copies_init(&run->copies, options->pull_cache_max);
     coxi_resources_init(&run->resources);
+    coxi_results_init(&run->results, options->kept_max);
     *ret = run;
     return 0;
 }
@@ -59,6 +60,7 @@ static void run_free(struct coxi_mail *mail)
         }
     }
     coxi_copies_fini(&run->copies);
+    coxi_results_fini(&run->results);
     coxi_resources_fini(&run->resources); /* with what the modules have for it */
     for (size_t i = 0; i < COXI_MODULES_MAX; i++) {
         coxi_module_unload(run->modules[i]);
@@ -368,6 +370,16 @@ void coxi_run_made(struct coxi_run *run, struct coxi_kept *kept, int code,
 
 /* ---- results */
 
+/* The connection for a payload of `len` bytes; a reference. */
+static struct coxi_link *link_for(struct coxi_run *run, size_t len)
+{
+    coxi_lock(&run->lock);
+    struct coxi_link *link = coxi_link_ref(
+        len >= COXI_REPORT_LONG && run->data != NULL ? run->data : run->control);
+    coxi_unlock(&run->lock);
+    return link;
+}
+
 /* Sends the outbox. Report lock held. */
 static void send_reports(struct coxi_run *run)
 {
@@ -377,17 +389,11 @@ static void send_reports(struct coxi_run *run)
     struct coxi_message message = {.kind = COXI_DONE};
     message.done.closures = run->reports;
     message.done.n_closures = run->n_reports;
+    message.done.kept = run->kept;
+    message.done.n_kept = run->n_kept;
     struct iovec segment = {run->report_payload.data, run->report_payload.len};
     struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
-    struct coxi_link *link = run->control;
-    if (segment.iov_len >= COXI_REPORT_LONG) {
-        coxi_lock(&run->lock);
-        link = run->data != NULL ? run->data : run->control;
-        (void)coxi_link_ref(link);
-        coxi_unlock(&run->lock);
-    } else {
-        (void)coxi_link_ref(link);
-    }
+    struct coxi_link *link = link_for(run, segment.iov_len);
     run->reports_long = segment.iov_len >= COXI_REPORT_LONG;
     if (segment.iov_len >= COXI_LINK_COPY_MAX) {
         payload.release = free;
@@ -400,7 +406,30 @@ static void send_reports(struct coxi_run *run)
     }
     coxi_link_unref(link);
     run->n_reports = 0;
+    run->n_kept = 0;
     run->report_payload.len = 0;
+}
+
+void coxi_run_send_result(struct coxi_run *run, const struct coxi_result *wanted)
+{
+    struct coxi_message message = {.kind = COXI_RESULT, .result = *wanted};
+    struct coxi_held *held = coxi_results_get(&run->results, wanted->closure);
+    struct iovec segment = {0};
+    struct coxi_payload payload = {&segment, 1, coxi_held_unref, held};
+    if (held != NULL) {
+        segment = (struct iovec){held->values.data, held->values.len};
+    } else {
+        message.result.code =
+            coxi_error(COX_ENOENT, "worker %u keeps nothing of closure %llu",
+                       run->options.worker, (unsigned long long)wanted->closure);
+        message.result.message = coxi_error_text();
+    }
+    struct coxi_link *link = link_for(run, segment.iov_len);
+    int r = coxi_message_send(link, &message, held != NULL ? &payload : NULL, false);
+    if (r != 0 && r != COX_ECLOSED) {
+        coxi_link_close(run->control, r, "a result could not be sent");
+    }
+    coxi_link_unref(link);
 }
 
 void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
@@ -431,6 +460,8 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
         r = coxi_buffer_append(payload, report->result, report->result_len);
     }
     if (r == 0) {
+        run->kept[run->n_kept] = (uint32_t)run->n_reports;
+        run->n_kept += report->kept;
         run->reports[run->n_reports++] = head;
     } else {
         /* A result that cannot be told is a lost one: the client starts over with

@@ -19,6 +19,7 @@
 #include "worker/copies.h"
 #include "worker/modules.h"
 #include "worker/resources.h"
+#include "worker/results.h"
 
 enum {
     COXI_MODULES_MAX = 64,
@@ -42,6 +43,7 @@ struct coxi_run_options {
     uint32_t commit_window;     /* attempts with commits under way */
     bool local_path;            /* to a ps on the same host */
     size_t pull_cache_max;      /* bytes of what is kept for COX_PULL_CACHED */
+    size_t kept_max;            /* bytes of results that stay here */
     struct coxi_links *links;   /* that watch the connections to the ps */
     struct coxi_loop *loop;     /* where a run that is not needed any more is freed */
     void (*on_free)(void *arg); /* then, on the loop */
@@ -80,12 +82,15 @@ struct coxi_run {
 
     struct coxi_copies copies;
     struct coxi_resources resources;
+    struct coxi_results results;
     struct coxi_run *next_tended; /* both guarded by the slots' lock */
     bool tended;                  /* in line for a slot to come by */
 
     pthread_mutex_t report_lock; /* guards the outbox; comes before a link's lock */
     struct coxi_done_head reports[COXI_REPORTS_MAX];
     size_t n_reports;
+    uint32_t kept[COXI_REPORTS_MAX]; /* numbers of reports: their results stay here */
+    size_t n_kept;
     struct coxi_buffer report_payload;
     bool reports_long; /* the last that left were COXI_REPORT_LONG */
 };
@@ -158,8 +163,12 @@ struct coxi_report {
     size_t n_touched;
     const void *result;
     size_t result_len;
+    bool kept; /* the results stay here; `result`: how many bytes they are, a u64 */
 };
 void coxi_run_report(struct coxi_run *run, const struct coxi_report *report);
+
+/* Sends the client what is kept of a closure, or that nothing is. */
+void coxi_run_send_result(struct coxi_run *run, const struct coxi_result *wanted);
 
 /* Sends what is in the outbox, and what is in line to the ps. */
 void coxi_run_flush(struct coxi_run *run);

@@ -76,6 +76,7 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
         .commit_window = worker->options.commit_window,
         .local_path = worker->options.local_path,
         .pull_cache_max = worker->options.pull_cache_max,
+        .kept_max = worker->options.kept_max,
         .links = coxi_server_links(worker->server),
         .loop = worker->loop,
         .on_free = on_run_free,
@@ -239,6 +240,14 @@ static int drop_resource(struct worker *worker, struct coxi_run *run, uint32_t i
         &(struct coxi_recall){.closures = &making, .n_closures = 1, .running = true});
 }
 
+static void drop_results(struct coxi_run *run, const struct coxi_recall *dropped)
+{
+    for (size_t i = 0; i < dropped->n_closures; i++) {
+        coxi_results_drop(&run->results, dropped->closures[i].closure,
+                          dropped->closures[i].attempt);
+    }
+}
+
 static int handle(struct worker *worker, struct coxi_run *run,
                   const struct coxi_peer *peer, const struct coxi_message *m,
                   const struct coxi_frame *frame)
@@ -261,6 +270,12 @@ static int handle(struct worker *worker, struct coxi_run *run,
         return drop_resource(worker, run, m->status.id);
     case COXI_RECALL:
         return coxi_slots_recall(worker->slots, run, &m->recall);
+    case COXI_RESULT_WANT:
+        coxi_run_send_result(run, &m->result);
+        return 0;
+    case COXI_RESULT_DROP:
+        drop_results(run, &m->recall);
+        return 0;
     case COXI_WANT_DATA:
         return worker->options.client == NULL
                    ? coxi_error(COX_EPROTO, "a worker that listens dials nobody")
@@ -288,6 +303,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_LEAVING:
     case COXI_RESTORE:
     case COXI_RESOURCE_MADE:
+    case COXI_RESULT:
         break;
     }
     return coxi_error(COX_EPROTO, "a worker takes no message of kind %d", (int)m->kind);

@@ -20,6 +20,7 @@ struct coxi_worker_options {
     uint32_t commit_window;
     bool local_path; /* to a ps on the same host */
     size_t pull_cache_max;
+    size_t kept_max;
     uint64_t step_memory_max; /* bytes; 0: no limit */
     int peer_timeout_ms;
     struct coxi_recorder *recorder; /* borrowed */

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "common/loop.h"
+#include "worker/attempt.h"
 #include "worker/running.h"
 #include "worker/slots.h"
 
@@ -16,8 +17,8 @@ struct coxi_batch {
     uint32_t grace_ms;
     size_t n;
     size_t n_taken;
-    atomic_size_t n_left; /* neither run nor handed back */
-    const uint8_t **args;
+    atomic_size_t n_left;    /* neither run nor handed back */
+    struct coxi_call *calls; /* beside the heads */
     struct coxi_closure_head heads[];
 };
 

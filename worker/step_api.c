@@ -42,15 +42,70 @@ static int api_fail(struct cox_step *step, int code, const char *format, va_list
 
 /* ---- what it is */
 
+/* The result that is taken, of those that are held, as an argument. */
+static int find_taken(const struct coxi_held *held, const struct coxi_taken *taken,
+                      struct cox_value *ret)
+{
+    struct cox_value values[COXI_VALUES_MAX];
+    size_t n = 0;
+    size_t i = 0;
+    int r = coxi_values_unpack(held->values.data, held->values.len, values, &n);
+    while (r == 0 && i < n && strcmp(values[i].name, taken->result) != 0) {
+        i++;
+    }
+    if (r != 0 || i == n) {
+        return coxi_error(COX_ENOENT, "closure %llu returned no '%s'",
+                          (unsigned long long)taken->closure, taken->result);
+    }
+    *ret = values[i];
+    ret->name = taken->name;
+    return 0;
+}
+
+/* Puts one that is kept here among the others. */
+static int insert_taken(struct coxi_attempt *attempt, const struct coxi_taken *taken)
+{
+    struct coxi_held *held = coxi_results_get(&attempt->run->results, taken->closure);
+    if (held == NULL) {
+        return coxi_error(
+            COX_ENOENT, "the results of closure %llu are not kept on worker %u",
+            (unsigned long long)taken->closure, attempt->run->options.worker);
+    }
+    if (attempt->n_args == COXI_VALUES_MAX || taken->position > attempt->n_args) {
+        coxi_held_unref(held);
+        return coxi_error(COX_EPROTO, "argument '%s' is out of its place", taken->name);
+    }
+    attempt->held[attempt->n_held++] = held;
+    struct cox_value *at = &attempt->args[taken->position];
+    memmove(at + 1, at, (attempt->n_args - taken->position) * sizeof(*at));
+    attempt->n_args++;
+    return find_taken(held, taken, at);
+}
+
+/* Those that came, in the place of each. */
+static int unpack_arguments(struct coxi_attempt *attempt)
+{
+    attempt->n_args = 0;
+    attempt->args_ready = true;
+    return coxi_values_unpack(attempt->call.args, attempt->call.args_len, attempt->args,
+                              &attempt->n_args);
+}
+
+int coxi_attempt_arguments(struct coxi_attempt *attempt)
+{
+    int r = attempt->call.n_taken > 0 ? unpack_arguments(attempt) : 0;
+    for (uint32_t i = 0; r == 0 && i < attempt->call.n_taken; i++) {
+        r = insert_taken(attempt, &attempt->call.taken[i]);
+    }
+    return r;
+}
+
 static size_t api_arguments(struct cox_step *step, const struct cox_value **ret)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
     if (!attempt->args_ready) {
         /* Packed by the client; a frame that was damaged has not come this far. */
-        attempt->n_args = 0;
-        (void)coxi_values_unpack(attempt->packed_args, attempt->packed_args_len,
-                                 attempt->args, &attempt->n_args);
-        attempt->args_ready = true;
+        (void)unpack_arguments(attempt);
     }
     *ret = attempt->args;
     return attempt->n_args;

@@ -366,8 +366,9 @@ struct cox_call {
     int timeout_ms; /* for the step to run; 0: the options' step_timeout_ms; -1: none */
     uint64_t
         cursor; /* the program's own: where it goes on behind this call (cox_progress) */
+    int keep; /* 1: what it returns stays on the worker that ran it; see cox_future_fetch */
 };
-#define COX_CALL_INIT {sizeof(struct cox_call), NULL, 0, 0, 0, NULL, 0, 0, 0}
+#define COX_CALL_INIT {sizeof(struct cox_call), NULL, 0, 0, 0, NULL, 0, 0, 0, 0}
 
 /*
  * Puts a closure (one call of `function`) in the queue; workers take them in order of
@@ -472,8 +473,31 @@ COX_API int cox_future_then(struct cox_future *future,
                             void *arg);
 
 /*
+ * Brings what a closure has returned that was scheduled with `keep` from the worker to the
+ * client, for cox_future_result: waits until the closure is settled, then for its results.
+ * 0 where they are here already. COX_ETIMEDOUT; the closure's error; that of making them
+ * again, which the text tells.
+ *
+ * What is kept stays on the worker that ran the step until the future is freed and every
+ * call that takes it (cox_call.inputs) is settled. Such a call runs on that worker, where
+ * its step finds the value among its arguments as ever; no bytes travel. Where it cannot
+ * (its inputs are on several workers, only_worker names another, the worker leaves, or has
+ * long been busy while others are not) they travel by way of the client. Where that worker
+ * has no room (--kept-max), or there are no results, they come to the client as without
+ * `keep`. The call that takes a result which was not returned fails with COX_ENOENT.
+ *
+ * A worker that is lost takes along what it kept. When that is needed again, by a call or
+ * by cox_future_fetch, the closure runs again: with the same arguments, on any worker, its
+ * updates counting once as ever; and so do those whose results it takes, where they are
+ * lost, too. cox_join waits for that. What it returns then should be what it returned
+ * before: a step that does not depend on its arguments and cox_step_seed alone may return
+ * something else. Where it fails, so does what needs it, and the text names both.
+ */
+COX_API int cox_future_fetch(struct cox_future *future, int timeout_ms);
+
+/*
  * The result called `name` of a closure that is done, as a tensor that lives as long as
- * the future. COX_ENOTREADY: not settled; COX_ENOENT: the step returned nothing of that
+ * the future. COX_ENOTREADY: not settled, or kept on a worker and not fetched; COX_ENOENT: the step returned nothing of that
  * name; or the closure's error.
  */
 COX_API int cox_future_result(struct cox_future *future, const char *name,
@@ -570,9 +594,10 @@ struct cox_stats {
     uint64_t checkpoints;        /* written */
     uint64_t checkpoints_failed; /* by triggers */
     uint64_t ps_recovered;       /* how often a ps that was lost has come back */
+    uint64_t made_again; /* closures that ran again for kept results that were lost */
 };
 #define COX_STATS_INIT                                                                 \
-    {sizeof(struct cox_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+    {sizeof(struct cox_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Asks every ps for its part, so it takes a round trip. COX_EPSLOST. */
 COX_API int cox_stats(struct cox_coordinator *c, struct cox_stats *ret);

@@ -24,6 +24,9 @@ static const struct coxi_ps_address servers[] = {{"tcp://10.0.0.1:7000", 0xaaaa,
                                                  {"ipc:///run/cox/ps-1", 0xbbbb, true}};
 static const struct coxi_closure_head heads[] = {{101, 1, 2, 3, 40, 5},
                                                  {102, 6, 7, 8, 90, 10}};
+static const uint32_t numbers[] = {0, 1};
+static const struct coxi_kept_input kept_inputs[] = {{0, 2, 61, "x", "gradient"},
+                                                     {1, 0, 62, "", ""}};
 static const struct coxi_done_head done_heads[] = {{201, 1, 0, 0, 3, 16, 1234},
                                                    {202, 2, -17, -5, 0, 21, 5678}};
 
@@ -116,9 +119,10 @@ static const struct coxi_message samples[] = {
                                 .worker = 12}},
     [COXI_MODULE] = {.module = {6, "steps.so", 0x5555, 0x6666}},
     [COXI_MODULE_LOADED] = {.status = {.code = -16, .message = "no steps", .id = 6}},
-    [COXI_DISPATCH] = {.dispatch = {heads, LEN(heads)}},
+    [COXI_DISPATCH] = {.dispatch = {heads, LEN(heads), 5, numbers, LEN(numbers),
+                                    kept_inputs, LEN(kept_inputs), NULL}},
     [COXI_RECALL] = {.recall = {recalled, LEN(recalled), true, true, 1000}},
-    [COXI_DONE] = {.done = {done_heads, LEN(done_heads)}},
+    [COXI_DONE] = {.done = {done_heads, LEN(done_heads), numbers + 1, 1}},
     [COXI_VOID] = {.void_ = {SESSION, 49, 3}},
     [COXI_VOIDED] = {.voided = {-21, "fenced", voided, LEN(voided), touched,
                                 LEN(touched)}},
@@ -130,6 +134,10 @@ static const struct coxi_message samples[] = {
     [COXI_RESOURCE_DROP] = {.status = {.message = "", .id = 7}},
     [COXI_RESTORE] = {.restore = {SESSION, 53, "/ckpt/ps-1", 54, 55, 56, applied,
                                   LEN(applied), touched, LEN(touched), 57}},
+    [COXI_RESULT_DROP] = {.recall = {.closures = recalled,
+                                     .n_closures = LEN(recalled)}},
+    [COXI_RESULT_WANT] = {.result = {63, 2, 0, ""}},
+    [COXI_RESULT] = {.result = {64, 3, -12, "not kept"}},
 };
 
 struct coxi_message sample(enum coxi_message_kind kind)
@@ -345,6 +353,19 @@ static void same_dispatch(message *a, message *b)
     assert_int_equal(a->dispatch.grace_ms, b->dispatch.grace_ms);
     ASSERT_SAME_ARRAY(a->dispatch.closures, a->dispatch.n_closures,
                       b->dispatch.closures, b->dispatch.n_closures);
+    ASSERT_SAME_ARRAY(a->dispatch.keep, a->dispatch.n_keep, b->dispatch.keep,
+                      b->dispatch.n_keep);
+    assert_int_equal(a->dispatch.n_inputs, b->dispatch.n_inputs);
+    for (size_t i = 0; i < a->dispatch.n_inputs; i++) {
+        const struct coxi_kept_input *x = &a->dispatch.inputs[i];
+        struct coxi_kept_input y;
+        assert_true(coxi_dispatch_input(&b->dispatch, i, &y));
+        assert_int_equal(x->at, y.at);
+        assert_int_equal(x->position, y.position);
+        assert_int_equal(x->closure, y.closure);
+        assert_string_equal(x->name, y.name);
+        assert_string_equal(x->result, y.result);
+    }
 }
 
 static void same_recall(message *a, message *b)
@@ -360,6 +381,15 @@ static void same_done(message *a, message *b)
 {
     ASSERT_SAME_ARRAY(a->done.closures, a->done.n_closures, b->done.closures,
                       b->done.n_closures);
+    ASSERT_SAME_ARRAY(a->done.kept, a->done.n_kept, b->done.kept, b->done.n_kept);
+}
+
+static void same_result(message *a, message *b)
+{
+    assert_int_equal(a->result.closure, b->result.closure);
+    assert_int_equal(a->result.attempt, b->result.attempt);
+    assert_int_equal(a->result.code, b->result.code);
+    assert_string_equal(a->result.message, b->result.message);
 }
 
 static void same_void(message *a, message *b)
@@ -438,6 +468,9 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_RESOURCE_MADE] = same_status,
         [COXI_RESOURCE_DROP] = same_status,
         [COXI_RESTORE] = same_restore,
+        [COXI_RESULT_DROP] = same_recall,
+        [COXI_RESULT_WANT] = same_result,
+        [COXI_RESULT] = same_result,
     };
     assert_int_equal(a->request, b->request);
     assert_int_equal(a->kind, b->kind);
@@ -496,6 +529,33 @@ static bool read_layout(const struct coxi_layout *layout, struct coxi_layout *re
     return layout->n_servers <= MAX && layout->n_variables <= MAX;
 }
 
+static uint64_t read_numbers(const uint32_t *list, size_t n, size_t n_closures)
+{
+    for (size_t i = 0; i < n; i++) {
+        assert_true(list[i] < n_closures && (i == 0 || list[i] > list[i - 1]));
+    }
+    return read_array(list, n, sizeof(*list), 4);
+}
+
+static bool read_dispatch(const struct coxi_dispatch *m, struct coxi_dispatch *ret,
+                          uint64_t *ret_sum)
+{
+    enum { MAX = 64 };
+    static struct coxi_kept_input inputs[MAX];
+    ret->inputs = inputs;
+    for (size_t i = 0; i < m->n_inputs; i++) {
+        struct coxi_kept_input *input = &inputs[i % MAX];
+        if (!coxi_dispatch_input(m, i, input)) {
+            return false;
+        }
+        assert_true(input->at < m->n_closures);
+        *ret_sum += read_text(input->name) + read_text(input->result);
+    }
+    *ret_sum += read_array(m->closures, m->n_closures, sizeof(m->closures[0]), 8) +
+                read_numbers(m->keep, m->n_keep, m->n_closures);
+    return m->n_inputs <= MAX;
+}
+
 static uint64_t read_commit(const struct coxi_commit *m)
 {
     for (size_t i = 0; i < m->n_updates; i++) {
@@ -508,15 +568,12 @@ static uint64_t read_commit(const struct coxi_commit *m)
 /* Lists of closures, and a voided. */
 static uint64_t read_closures(const struct coxi_message *m)
 {
-    if (m->kind == COXI_DISPATCH) {
-        return read_array(m->dispatch.closures, m->dispatch.n_closures,
-                          sizeof(m->dispatch.closures[0]), 8);
-    }
     if (m->kind == COXI_DONE) {
         return read_array(m->done.closures, m->done.n_closures,
-                          sizeof(m->done.closures[0]), 8);
+                          sizeof(m->done.closures[0]), 8) +
+               read_numbers(m->done.kept, m->done.n_kept, m->done.n_closures);
     }
-    if (m->kind == COXI_RECALL) {
+    if (m->kind == COXI_RECALL || m->kind == COXI_RESULT_DROP) {
         return read_array(m->recall.closures, m->recall.n_closures,
                           sizeof(m->recall.closures[0]), 8);
     }
@@ -573,6 +630,10 @@ bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
         sum = read_commit(&m->commit);
     } else if (m->kind == COXI_LAYOUT) {
         usable = read_layout(&m->layout, &ret->layout, &sum);
+    } else if (m->kind == COXI_DISPATCH) {
+        usable = read_dispatch(&m->dispatch, &ret->dispatch, &sum);
+    } else if (m->kind == COXI_RESULT || m->kind == COXI_RESULT_WANT) {
+        sum = read_text(m->result.message);
     } else if (m->kind == COXI_HELLO) {
         sum = read_text(m->hello.name);
     } else if (m->kind == COXI_RESOURCE) {

@@ -217,6 +217,7 @@ void rig_open(struct rig *rig, uint32_t n_ps, uint32_t n_slots, uint32_t commit_
         .incarnation = 5,
         .commit_window = commit_window,
         .pull_cache_max = RIG_CACHE,
+        .kept_max = RIG_KEPT,
         .links = rig->links,
         .loop = rig->loop,
         .on_free = on_run_free,
@@ -322,8 +323,11 @@ struct rig_done rig_next(struct rig *rig)
     size_t len = 0;
     if (rig->done == NULL) {
         rig->done = caller_expect(rig->caller, COXI_DONE);
-        rig->done_at = rig->payload_at = 0;
+        rig->done_at = rig->payload_at = rig->kept_at = 0;
     }
+    done.kept = rig->kept_at < rig->done->done.n_kept &&
+                rig->done->done.kept[rig->kept_at] == rig->done_at;
+    rig->kept_at += done.kept;
     done.head = rig->done->done.closures[rig->done_at++];
     const uint8_t *payload = caller_payload(rig->caller, &len);
     done.touched = (const uint32_t *)(const void *)(payload + rig->payload_at);

@@ -15,7 +15,12 @@
 #include "worker/run.h"
 #include "worker/slots.h"
 
-enum { RIG_CACHE = 1 << 20, RIG_PS_MAX = 17, RIG_VARIABLES_MAX = 4 };
+enum {
+    RIG_CACHE = 1 << 20,
+    RIG_KEPT = 1 << 20,
+    RIG_PS_MAX = 17,
+    RIG_VARIABLES_MAX = 4
+};
 
 struct rig {
     uint32_t n_ps;
@@ -38,6 +43,7 @@ struct rig {
 
     const struct coxi_message *done; /* being read by rig_next, or NULL */
     size_t done_at;
+    size_t kept_at;
     size_t payload_at;
 };
 
@@ -89,7 +95,8 @@ void rig_push_add(struct rig *rig, uint64_t closure, uint32_t attempt, const cha
 struct rig_done {
     struct coxi_done_head head;
     const uint32_t *touched;
-    const void *result; /* an error: its text */
+    const void *result; /* an error: its text; kept: how many bytes, a u64 */
+    bool kept;
 };
 struct rig_done rig_next(struct rig *rig);
 

@@ -1,0 +1,58 @@
+/* Steps whose results are kept, and taken by others. */
+#include <string.h>
+
+#include <coxswain/step.h>
+
+/* Adds 1 to c0. */
+static int count(struct cox_step *step)
+{
+    const int64_t one = 1;
+    struct cox_variable *counter;
+    int r = cox_step_variable(step, "c0", &counter);
+    return r != 0 ? r : cox_step_add(step, counter, &one);
+}
+
+/*
+ * Counts, and returns the sum of its I64 arguments as "x", its worker as "worker", the names
+ * of its arguments in their order as "names", and the bytes of an argument "blob" as that.
+ */
+static int sum(struct cox_step *step)
+{
+    const struct cox_value *args;
+    size_t n = cox_step_arguments(step, &args);
+    int64_t x = 0;
+    int64_t worker = cox_step_worker(step);
+    char names[1024] = "";
+    int r = count(step);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        x += args[i].dtype == COX_I64 ? *(const int64_t *)args[i].data : 0;
+        (void)strncat(names, args[i].name, sizeof(names) - strlen(names) - 2);
+        (void)strcat(names, " ");
+        r = strcmp(args[i].name, "blob") == 0 ? cox_step_return(step, &args[i]) : 0;
+    }
+    const struct cox_value results[] = {
+        COX_SCALAR("x", COX_I64, &x), COX_SCALAR("worker", COX_I64, &worker),
+        COX_VECTOR("names", COX_U8, strlen(names) + 1, names)};
+    for (size_t i = 0; r == 0 && i < sizeof(results) / sizeof(*results); i++) {
+        r = cox_step_return(step, &results[i]);
+    }
+    return r;
+}
+
+/* As sum, but fails in any attempt but the first. */
+static int sum_once(struct cox_step *step)
+{
+    return cox_step_attempt(step) == 1
+               ? sum(step)
+               : cox_step_fail(step, 5, "attempt %u is one too many",
+                               (unsigned)cox_step_attempt(step));
+}
+
+static int nothing(struct cox_step *step)
+{
+    (void)step;
+    return 0;
+}
+
+COX_STEPS(COX_STEP("sum", sum), COX_STEP("sum_once", sum_once),
+          COX_STEP("nothing", nothing));

@@ -1,0 +1,129 @@
+/* See results.h. */
+#include "worker/results.h"
+
+#include <stdlib.h>
+
+#include "common/sync.h"
+
+enum { SLACK = 4096 };
+
+void coxi_results_init(struct coxi_results *results, size_t bytes_max)
+{
+    *results = (struct coxi_results){.bytes_max = bytes_max};
+    (void)pthread_mutex_init(&results->lock, NULL);
+}
+
+void coxi_results_fini(struct coxi_results *results)
+{
+    for (size_t i = 0; i < COXI_RESULTS_BUCKETS; i++) {
+        while (results->buckets[i] != NULL) {
+            struct coxi_held *held = results->buckets[i];
+            results->buckets[i] = held->next;
+            coxi_held_unref(held);
+        }
+    }
+    (void)pthread_mutex_destroy(&results->lock);
+}
+
+void coxi_held_unref(void *arg)
+{
+    struct coxi_held *held = arg;
+    if (atomic_fetch_sub_explicit(&held->refs, 1, memory_order_acq_rel) == 1) {
+        coxi_buffer_fini(&held->values);
+        free(held);
+    }
+}
+
+/* What points to that of the closure, or to the end of its bucket. Locked. */
+static struct coxi_held **find(struct coxi_results *results, uint64_t closure)
+{
+    struct coxi_held **at = &results->buckets[closure % COXI_RESULTS_BUCKETS];
+    while (*at != NULL && (*at)->closure != closure) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+/* Takes it out of the table, whose reference is the caller's then. Locked. */
+static struct coxi_held *unlink_held(struct coxi_results *results,
+                                     struct coxi_held **at)
+{
+    struct coxi_held *held = *at;
+    if (held != NULL) {
+        *at = held->next;
+        results->bytes -= held->values.capacity;
+    }
+    return held;
+}
+
+/* The buffer of a step's results may be that of a longer one before: its memory is not to
+ * be kept for a short one. */
+static bool fit(struct coxi_buffer *values)
+{
+    struct coxi_buffer exact = {0};
+    if (values->capacity / 2 <= values->len + SLACK) {
+        return true;
+    }
+    if (coxi_buffer_append(&exact, values->data, values->len) != 0) {
+        return false;
+    }
+    coxi_buffer_fini(values);
+    *values = exact;
+    return true;
+}
+
+bool coxi_results_keep(struct coxi_results *results, uint64_t closure, uint32_t attempt,
+                       struct coxi_buffer *values)
+{
+    struct coxi_held *held = malloc(sizeof(*held));
+    if (held == NULL || !fit(values)) {
+        free(held);
+        return false;
+    }
+    coxi_lock(&results->lock);
+    struct coxi_held *old = unlink_held(results, find(results, closure));
+    bool fits = values->capacity <= results->bytes_max &&
+                results->bytes <= results->bytes_max - values->capacity;
+    if (fits) {
+        struct coxi_held **at = find(results, closure);
+        *held = (struct coxi_held){
+            .closure = closure, .attempt = attempt, .values = *values, .next = *at};
+        atomic_init(&held->refs, 1);
+        *at = held;
+        results->bytes += values->capacity;
+        *values = (struct coxi_buffer){0};
+    }
+    coxi_unlock(&results->lock);
+    if (!fits) {
+        free(held);
+    }
+    if (old != NULL) {
+        coxi_held_unref(old);
+    }
+    return fits;
+}
+
+struct coxi_held *coxi_results_get(struct coxi_results *results, uint64_t closure)
+{
+    coxi_lock(&results->lock);
+    struct coxi_held *held = *find(results, closure);
+    if (held != NULL) {
+        atomic_fetch_add_explicit(&held->refs, 1, memory_order_relaxed);
+    }
+    coxi_unlock(&results->lock);
+    return held;
+}
+
+void coxi_results_drop(struct coxi_results *results, uint64_t closure, uint32_t attempt)
+{
+    struct coxi_held *held = NULL;
+    coxi_lock(&results->lock);
+    struct coxi_held **at = find(results, closure);
+    if (*at != NULL && (*at)->attempt == attempt) {
+        held = unlink_held(results, at);
+    }
+    coxi_unlock(&results->lock);
+    if (held != NULL) {
+        coxi_held_unref(held);
+    }
+}
