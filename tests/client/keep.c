@@ -1,6 +1,13 @@
 /* See keep.h. */
 #include "tests/client/keep.h"
 
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "tests/test.h"
 
 void keep_open(struct keep *keep, int n_workers, const struct cox_options *options)
@@ -18,12 +25,14 @@ struct cox_future *keep_start(struct keep *keep, const struct keep_call *asked)
 {
     static const char *const names[KEEP_TAKES_MAX] = {"a", "b", "c", "d"};
     const char *step = asked->step != NULL ? asked->step : "sum";
-    struct cox_value arg = COX_SCALAR("own", COX_I64, &asked->own);
+    const char *fifo = asked->fifo != NULL ? asked->fifo : "";
+    struct cox_value args[] = {COX_SCALAR("own", COX_I64, &asked->own),
+                               COX_VECTOR("fifo", COX_U8, strlen(fifo) + 1, fifo)};
     struct cox_input inputs[KEEP_TAKES_MAX];
     struct cox_call call = COX_CALL_INIT;
     struct cox_future *future = NULL;
-    call.args = &arg;
-    call.n_args = 1;
+    call.args = args;
+    call.n_args = asked->fifo != NULL ? 2 : 1;
     call.only_worker = asked->only_worker;
     call.keep = asked->keep;
     call.inputs = inputs;
@@ -69,6 +78,23 @@ uint64_t keep_made_again(struct keep *keep)
     struct cox_stats stats = COX_STATS_INIT;
     assert_code(0, cox_stats(keep->crew.c, &stats));
     return stats.made_again;
+}
+
+void keep_open_gate(const char *fifo)
+{
+    char empty[PATH_MAX];
+    (void)snprintf(empty, sizeof(empty), "%s-empty", fifo);
+    int fd = open(empty, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(0, close(fd));
+    assert_int_equal(0, rename(empty, fifo));
+}
+
+void keep_end_worker(struct keep *keep, int worker)
+{
+    pid_t pid = crew_step_process(&keep->crew, worker);
+    assert_int_equal(0, kill(crew_supervisor(&keep->crew, worker), SIGTERM));
+    crew_wait_gone(pid);
 }
 
 struct loss {

@@ -10,6 +10,7 @@ enum { KEEP_TAKES_MAX = 4 };
 struct keep_call {
     const char *step;
     int64_t own;
+    const char *fifo; /* the argument of that name; NULL: none */
     uint32_t only_worker;
     bool keep;
     struct cox_future *takes[KEEP_TAKES_MAX]; /* the "x" of each, as "a", "b", ... */
@@ -38,6 +39,12 @@ int64_t keep_run(struct keep *keep, const char *name, const struct keep_call *ca
 /* How often steps have counted; how many closures ran again for what they had returned. */
 int64_t keep_count(struct keep *keep);
 uint64_t keep_made_again(struct keep *keep);
+
+/* Nobody waits at that FIFO any more. */
+void keep_open_gate(const char *fifo);
+
+/* SIGTERM to a worker; returns when it has gone. */
+void keep_end_worker(struct keep *keep, int worker);
 
 /* kill -9 of the step process of a worker; returns when the client has noticed. */
 void keep_kill(struct keep *keep, int worker);

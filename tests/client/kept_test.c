@@ -5,6 +5,7 @@
 
 #include "tests/client/keep.h"
 #include "tests/test.h"
+#include "tests/worker/gate.h"
 
 TEST(kept_result_is_taken_where_it_is_and_comes_when_it_is_fetched)
 {
@@ -84,14 +85,11 @@ TEST(results_of_two_workers_are_brought_together)
 TEST(kept_result_outlives_its_future_for_calls_that_take_it)
 {
     struct keep keep;
-    struct crew_hold hold;
+    const char *gate = gate_make("gate");
     keep_open(&keep, 1, NULL);
-    struct cox_module *kept = keep.crew.module;
-    assert_code(
-        0, cox_module_load(keep.crew.c, coxi_test_module("hold"), &keep.crew.module));
-    crew_hold(&hold, &keep.crew, "hold", true);
-    crew_hold_wait(&hold);
-    keep.crew.module = kept;
+    struct cox_future *held =
+        keep_start(&keep, &(struct keep_call){.step = "add", .fifo = gate});
+    int fd = gate_pass(gate);
     struct cox_future *a =
         keep_start(&keep, &(struct keep_call){.own = 1, .keep = true});
     struct cox_future *b =
@@ -100,10 +98,10 @@ TEST(kept_result_outlives_its_future_for_calls_that_take_it)
         keep_start(&keep, &(struct keep_call){.own = 3, .takes = {b}, .keep = true});
     cox_future_free(a);
     cox_future_free(b);
-    crew_hold_release(&hold);
+    gate_release(fd);
     assert_int_equal(6, keep_fetch(c, "x"));
     assert_int_equal(3, keep_count(&keep));
-    cox_future_free(hold.future);
+    cox_future_free(held);
     keep_close(&keep);
 }
 
@@ -202,27 +200,24 @@ TEST(what_finds_no_room_on_the_worker_comes_to_the_client)
 TEST(call_that_takes_a_kept_result_is_cancelled_and_the_result_stays)
 {
     struct keep keep;
-    struct crew_hold hold;
+    const char *gate = gate_make("gate");
     keep_open(&keep, 1, NULL);
     struct cox_future *a =
         keep_start(&keep, &(struct keep_call){.own = 1, .keep = true});
     assert_code(0, cox_future_wait(a, -1));
-    struct cox_module *kept = keep.crew.module;
-    assert_code(
-        0, cox_module_load(keep.crew.c, coxi_test_module("hold"), &keep.crew.module));
-    crew_hold(&hold, &keep.crew, "hold", true);
-    crew_hold_wait(&hold);
-    keep.crew.module = kept;
+    struct cox_future *held =
+        keep_start(&keep, &(struct keep_call){.step = "add", .fifo = gate});
+    int fd = gate_pass(gate);
     struct cox_future *b =
         keep_start(&keep, &(struct keep_call){.own = 2, .takes = {a}});
     assert_code(0, cox_future_cancel(b));
     assert_code(COX_ECANCELLED, cox_future_wait(b, -1));
-    crew_hold_release(&hold);
+    gate_release(fd);
     assert_int_equal(4,
                      keep_run(&keep, "x", &(struct keep_call){.own = 3, .takes = {a}}));
     assert_int_equal(1, keep_fetch(a, "x"));
     cox_future_free(b);
-    cox_future_free(hold.future);
+    cox_future_free(held);
     assert_int_equal(2, keep_count(&keep));
     keep_close(&keep);
 }
@@ -287,5 +282,67 @@ TEST(callback_has_the_kept_result_of_a_future_that_was_freed)
     coxi_test_until(is_told, &x, "the callback");
     assert_int_equal(5, atomic_load(&x));
     assert_int_equal(1, keep_count(&keep)); /* it was not made again */
+    keep_close(&keep);
+}
+
+TEST(worker_that_leaves_hands_over_what_it_keeps)
+{
+    struct keep keep;
+    keep_open(&keep, 2, NULL);
+    struct cox_future *a = keep_start(
+        &keep, &(struct keep_call){.own = 5, .only_worker = 1, .keep = true});
+    struct cox_future *b = keep_start(
+        &keep,
+        &(struct keep_call){.own = 1, .only_worker = 1, .takes = {a}, .keep = true});
+    assert_code(0, cox_join(keep.crew.c, -1));
+    keep_end_worker(&keep, 0);
+    assert_int_equal(8,
+                     keep_run(&keep, "x", &(struct keep_call){.own = 2, .takes = {b}}));
+    assert_int_equal(5, keep_fetch(a, "x"));
+    assert_int_equal(6, keep_fetch(b, "x"));
+    assert_int_equal(0, keep_made_again(&keep));
+    assert_int_equal(3, keep_count(&keep));
+    keep_close(&keep);
+}
+
+TEST(call_does_not_wait_for_ever_behind_a_long_one_where_its_input_is)
+{
+    struct keep keep;
+    const char *gate = gate_make("gate");
+    keep_open(&keep, 2, NULL);
+    struct cox_future *a = keep_start(
+        &keep, &(struct keep_call){.own = 5, .only_worker = 1, .keep = true});
+    assert_code(0, cox_future_wait(a, -1));
+    struct cox_future *held = keep_start(
+        &keep, &(struct keep_call){.step = "add", .fifo = gate, .only_worker = 1});
+    int fd = gate_pass(gate);
+    assert_int_equal(1, keep_run(&keep, "worker", &(struct keep_call){.takes = {a}}));
+    gate_release(fd);
+    cox_future_free(held);
+    cox_future_free(a);
+    assert_int_equal(2, keep_count(&keep));
+    keep_close(&keep);
+}
+
+TEST(of_two_attempts_the_one_that_ends_the_closure_keeps_its_result)
+{
+    enum { SAMPLES = 30 };
+    struct keep keep;
+    const char *gate = gate_make("gate");
+    keep_open(&keep, 2, NULL);
+    for (int i = 0; i < SAMPLES; i++) {
+        cox_future_free(keep_start(&keep, &(struct keep_call){.step = "add"}));
+    }
+    assert_code(0, cox_join(keep.crew.c, -1));
+    struct cox_future *a = keep_start(
+        &keep,
+        &(struct keep_call){.step = "add", .own = 7, .fifo = gate, .keep = true});
+    int fd = gate_pass(gate);
+    assert_code(0, cox_future_wait(a, -1)); /* by its second attempt */
+    assert_int_equal(7, keep_run(&keep, "x", &(struct keep_call){.takes = {a}}));
+    gate_release(fd);
+    assert_int_equal(7, keep_fetch(a, "x"));
+    assert_int_equal(0, keep_made_again(&keep));
+    assert_int_equal(8, keep_count(&keep));
     keep_close(&keep);
 }

@@ -3,6 +3,7 @@
 
 #include "tests/client/keep.h"
 #include "tests/test.h"
+#include "tests/worker/gate.h"
 
 /* A line of kept results, each the one before and `own` more: 1, 2, ... n. */
 static void start_line(struct keep *keep, size_t n, uint32_t only,
@@ -106,30 +107,27 @@ TEST(calls_in_line_for_a_worker_that_is_killed_have_their_inputs_made_again)
 {
     enum { N = 40 };
     struct keep keep;
-    struct crew_hold hold;
+    const char *gate = gate_make("gate");
     struct cox_future *calls[N];
     keep_open(&keep, 2, NULL);
     struct cox_future *a = keep_start(
         &keep, &(struct keep_call){.own = 1, .only_worker = 1, .keep = true});
     assert_code(0, cox_join(keep.crew.c, -1));
-    struct cox_module *kept = keep.crew.module;
-    assert_code(
-        0, cox_module_load(keep.crew.c, coxi_test_module("hold"), &keep.crew.module));
-    crew_hold_on(&hold, &keep.crew, "hold", 1, true);
-    crew_hold_wait(&hold);
-    keep.crew.module = kept;
+    struct cox_future *held = keep_start(
+        &keep, &(struct keep_call){.step = "add", .fifo = gate, .only_worker = 1});
+    int fd = gate_pass(gate);
     for (int i = 0; i < N; i++) {
         calls[i] = keep_start(&keep, &(struct keep_call){.own = i, .takes = {a}});
     }
     crew_kill(crew_step_process(&keep.crew, 0));
-    crew_hold_end(&hold);
+    gate_release(fd);
     for (int i = 0; i < N; i++) {
         assert_code(0, cox_future_wait(calls[i], -1));
         assert_int_equal(1 + i, keep_value(calls[i], "x"));
     }
     free_all(calls, N);
     cox_future_free(a);
-    cox_future_free(hold.future);
+    cox_future_free(held);
     assert_int_equal(1 + N, keep_count(&keep));
     keep_close(&keep);
 }
@@ -220,4 +218,158 @@ TEST(kept_results_survive_many_kills_and_every_step_counts_once)
         assert_int_equal((round + 1) * LINES * LEN, keep_count(&keep));
     }
     keep_close(&keep);
+}
+
+/* ---- beside what else is done again */
+
+static struct cox_options with_checkpoints(void)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    return options;
+}
+
+/* Kills the ps, and returns when it is back. */
+static void lose_ps(struct keep *keep)
+{
+    struct cox_stats stats = COX_STATS_INIT;
+    assert_code(0, cox_stats(keep->crew.c, &stats));
+    uint64_t before = stats.ps_recovered;
+    crew_kill(crew_ps_process(&keep->crew, 0));
+    while (stats.ps_recovered == before) {
+        (void)crew_read(&keep->crew, keep->counter); /* waits for that */
+        assert_code(0, cox_stats(keep->crew.c, &stats));
+    }
+}
+
+TEST(call_that_is_done_again_for_a_ps_has_its_inputs)
+{
+    struct keep keep;
+    struct cox_options options = with_checkpoints();
+    keep_open(&keep, 2, &options);
+    for (int kept = 0; kept < 2; kept++) {
+        struct cox_future *a =
+            keep_start(&keep, &(struct keep_call){.own = 5, .keep = kept == 1});
+        struct cox_future *b = keep_start(
+            &keep, &(struct keep_call){
+                       .step = "add", .own = 1, .takes = {a}, .keep = kept == 1});
+        cox_future_free(a);
+        cox_future_free(b);
+        assert_int_equal((kept + 1) * 7, keep_count(&keep));
+        lose_ps(&keep);
+        assert_int_equal((kept + 1) * 7, keep_count(&keep));
+    }
+    keep_close(&keep);
+}
+
+TEST(ps_and_the_worker_that_keeps_the_inputs_are_lost_together)
+{
+    struct keep keep;
+    struct cox_future *line[3];
+    struct cox_options options = with_checkpoints();
+    keep_open(&keep, 2, &options);
+    start_line(&keep, 3, 1, line);
+    /* Those are in a checkpoint, what takes them is not. */
+    assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
+    struct cox_future *last = keep_start(
+        &keep, &(struct keep_call){
+                   .step = "add", .own = 10, .takes = {line[2]}, .keep = true});
+    assert_int_equal(3 + 13, keep_count(&keep));
+    keep_kill(&keep, 0);
+    lose_ps(&keep);
+    assert_int_equal(3 + 13, keep_count(&keep));
+    assert_int_equal(13, keep_fetch(last, "x"));
+    assert_int_equal(3 + 13, keep_count(&keep));
+    free_all(line, 3);
+    keep_close(&keep);
+}
+
+TEST(workers_and_the_ps_are_lost_while_lines_are_made)
+{
+    enum { ROUNDS = 4, LINES = 8, LEN = 5 };
+    struct keep keep;
+    struct cox_future *lines[LINES];
+    struct cox_options options = with_checkpoints();
+    keep_open(&keep, 2, &options);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < LINES; i++) {
+            lines[i] = keep_start(&keep, &(struct keep_call){.own = i, .keep = true});
+            for (int k = 1; k < LEN; k++) {
+                struct cox_future *next = keep_start(
+                    &keep,
+                    &(struct keep_call){.own = 1, .takes = {lines[i]}, .keep = true});
+                cox_future_free(lines[i]);
+                lines[i] = next;
+            }
+            if (i == round) {
+                crew_kill(crew_ps_process(&keep.crew, 0));
+            } else if (i == LINES / 2) {
+                crew_kill(crew_step_process(&keep.crew, round % 2));
+            }
+        }
+        for (int i = 0; i < LINES; i++) {
+            assert_int_equal(i + LEN - 1, keep_fetch(lines[i], "x"));
+        }
+        assert_int_equal((round + 1) * LINES * LEN, keep_count(&keep));
+    }
+    keep_close(&keep);
+}
+
+TEST(client_that_goes_on_makes_again_what_the_one_before_had_kept)
+{
+    struct keep keep;
+    struct cox_future *line[2];
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    const char *gate = gate_make("gate");
+    struct cox_options options = with_checkpoints();
+    keep_open(&keep, 2, &options);
+    start_line(&keep, 2, 0, line);
+    struct cox_future *held = keep_start(
+        &keep, &(struct keep_call){.step = "add", .fifo = gate, .takes = {line[1]}});
+    int fd = gate_pass(gate);
+    /* Another, on the other worker, makes that lower than the highest that a ps has. */
+    assert_int_equal(1, keep_run(&keep, "x", &(struct keep_call){.own = 1}));
+    assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
+    keep_open_gate(gate);
+    gate_release(fd);
+    assert_int_equal(3 + 2, keep_count(&keep));
+    free_all(line, 2);
+    cox_future_free(held);
+    keep_close(&keep);
+
+    keep_open(&keep, 2, &options);
+    assert_code(0, cox_progress(keep.crew.c, &progress));
+    assert_int_equal(1, progress.rerun);
+    assert_int_equal(3 + 2, keep_count(&keep));
+    assert_int_equal(2, keep_made_again(&keep));
+    assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
+    keep_close(&keep);
+
+    keep_open(&keep, 2, &options); /* and nothing of it is left */
+    assert_code(0, cox_progress(keep.crew.c, &progress));
+    assert_int_equal(0, progress.rerun);
+    assert_int_equal(3 + 2, keep_count(&keep));
+    keep_close(&keep);
+}
+
+TEST(client_that_goes_on_may_be_closed_before_it_has)
+{
+    struct keep keep;
+    struct cox_future *line[2];
+    const char *gate = gate_make("gate");
+    struct cox_options options = with_checkpoints();
+    keep_open(&keep, 2, &options);
+    start_line(&keep, 2, 0, line);
+    struct cox_future *held = keep_start(
+        &keep, &(struct keep_call){.step = "add", .fifo = gate, .takes = {line[1]}});
+    int fd = gate_pass(gate);
+    assert_int_equal(1, keep_run(&keep, "x", &(struct keep_call){.own = 1}));
+    assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
+    gate_release(fd);
+    free_all(line, 2);
+    cox_future_free(held);
+    keep_close(&keep);
+    crew_open(&keep.crew, 1, 2, NULL, &options); /* without the module */
+    assert_code(COX_ENOENT, cox_join(keep.crew.c, -1));
+    crew_close(&keep.crew);
 }
