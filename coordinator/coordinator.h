@@ -242,7 +242,8 @@ struct cox_coordinator {
     struct coxi_links *links;
     _Atomic(struct coxi_psc *) *ps; /* changed by recovery.c; all live until close */
     uint32_t n_ps;
-    struct coxi_recovery *recovery; /* NULL: a ps that is lost is lost */
+    /* Set while the loop runs. NULL: a ps that is lost is lost. */
+    _Atomic(struct coxi_recovery *) recovery;
 
     /* ---- the loop's own */
     struct coxi_worker **workers; /* by index */
