@@ -140,6 +140,7 @@ struct cox_future {
     bool roams;       /* it does not wait for the worker that has its inputs any more */
     uint8_t
         state; /* enum coxi_closure_state; loop, and guarded by c->lock once settled */
+    atomic_bool logged;  /* the replay log has it */
     atomic_bool settled; /* set under c->lock; the outcome does not change then */
     int code;
     int step_code;
@@ -308,9 +309,10 @@ struct cox_coordinator {
     uint32_t n_modules;
     struct cox_resource *resources[COXI_RESOURCES_MAX]; /* by rising id */
     uint32_t n_resources;
-    struct cox_future *unwanted;   /* whose kept results nobody needs any more */
-    uint32_t last_resource;        /* id */
-    struct cox_resource *released; /* of which workers have not been told */
+    struct cox_future *kept_listed; /* for the loop to look at (kept.c) */
+    bool kept_closed;               /* it will not any more */
+    uint32_t last_resource;         /* id */
+    struct cox_resource *released;  /* of which workers have not been told */
     bool resources_changed;
     struct coxi_callback *called; /* to be called: their futures are settled */
     struct coxi_callback **called_end;

@@ -30,7 +30,6 @@
 #include "common/sync.h"
 #include "coordinator/kept.h"
 #include "coordinator/queue.h"
-#include "coordinator/recovery.h"
 #include "coordinator/settle.h"
 #include "coordinator/worker.h"
 
@@ -444,7 +443,7 @@ void coxi_inputs_tell(struct cox_future *f)
 
 void coxi_inputs_drop(struct cox_future *f)
 {
-    if (f->state == COXI_DONE_OK && f->inputs != NULL && !coxi_recovery_is_on(f->c)) {
+    if (f->state == COXI_DONE_OK && f->inputs != NULL && !atomic_load(&f->logged)) {
         struct coxi_inputs *inputs = f->inputs;
         f->inputs = NULL;
         coxi_futures_free(coxi_inputs_free(inputs));
@@ -455,7 +454,7 @@ void coxi_inputs_drop(struct cox_future *f)
 static bool may_run_again(const struct cox_future *f)
 {
     return f->state == COXI_DONE_OK && f->replay == NULL &&
-           (coxi_recovery_is_on(f->c) || !coxi_kept_is_here(f));
+           (atomic_load(&f->logged) || !coxi_kept_is_here(f));
 }
 
 void coxi_inputs_settled(struct cox_future *f)

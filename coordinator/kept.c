@@ -54,23 +54,36 @@ void coxi_kept_want(struct cox_future *f)
     }
 }
 
-void coxi_kept_unwant(struct cox_future *f)
+/* Has the loop look at it, in coxi_kept_sweep. */
+static void list_for_loop(struct cox_future *f)
 {
-    struct coxi_kept *kept = f->kept;
-    if (kept == NULL ||
-        atomic_fetch_sub_explicit(&kept->wanted, 1, memory_order_acq_rel) != 1) {
-        return;
-    }
     struct cox_coordinator *c = f->c;
+    struct coxi_kept *kept = f->kept;
     coxi_lock(&c->lock);
-    if (!kept->listed && !c->shutdown) {
+    if (!kept->listed && !c->kept_closed) {
         kept->listed = true;
         atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
-        kept->next_unwanted = c->unwanted;
-        c->unwanted = f;
+        kept->next_listed = c->kept_listed;
+        c->kept_listed = f;
         coxi_loop_wake(c->loop);
     }
     coxi_unlock(&c->lock);
+}
+
+void coxi_kept_unwant(struct cox_future *f)
+{
+    struct coxi_kept *kept = f->kept;
+    if (kept != NULL &&
+        atomic_fetch_sub_explicit(&kept->wanted, 1, memory_order_acq_rel) == 1) {
+        list_for_loop(f);
+    }
+}
+
+void coxi_kept_unlogged(struct cox_future *f)
+{
+    if (f->kept != NULL) {
+        list_for_loop(f);
+    }
 }
 
 static bool is_wanted(const struct coxi_kept *kept)
@@ -79,12 +92,12 @@ static bool is_wanted(const struct coxi_kept *kept)
 }
 
 /* The next that is listed, with the list's reference; or NULL. */
-static struct cox_future *take_unwanted(struct cox_coordinator *c)
+static struct cox_future *take_listed(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    struct cox_future *f = c->unwanted;
+    struct cox_future *f = c->kept_listed;
     if (f != NULL) {
-        c->unwanted = f->kept->next_unwanted;
+        c->kept_listed = f->kept->next_listed;
         f->kept->listed = false;
     }
     coxi_unlock(&c->lock);
@@ -94,7 +107,10 @@ static struct cox_future *take_unwanted(struct cox_coordinator *c)
 void coxi_kept_close(struct cox_coordinator *c)
 {
     struct cox_future *f;
-    while ((f = take_unwanted(c)) != NULL) {
+    coxi_lock(&c->lock);
+    c->kept_closed = true;
+    coxi_unlock(&c->lock);
+    while ((f = take_listed(c)) != NULL) {
         coxi_future_unref(f);
     }
 }
@@ -378,9 +394,12 @@ void coxi_kept_remade(struct cox_future *remake)
 void coxi_kept_sweep(struct cox_coordinator *c)
 {
     struct cox_future *f;
-    while ((f = take_unwanted(c)) != NULL) {
+    while ((f = take_listed(c)) != NULL) {
         if (!is_wanted(f->kept)) {
             forget(f->kept);
+        }
+        if (f->kept->here) {
+            coxi_inputs_drop(f); /* if the log has kept them for a replay */
         }
         coxi_future_unref(f);
     }

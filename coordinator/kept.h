@@ -40,8 +40,8 @@ struct coxi_kept {
     int code;         /* why they could not be had when last needed */
     char *text;
     /* Guarded by c->lock: */
-    bool listed; /* in c->unwanted */
-    struct cox_future *next_unwanted;
+    bool listed; /* in c->kept_listed */
+    struct cox_future *next_listed;
 };
 
 /* What a closure that is being scheduled returns is to stay with its worker. COX_ENOMEM. */
@@ -53,6 +53,9 @@ void coxi_kept_free(struct coxi_kept *kept); /* takes NULL */
 /* Somebody needs the values, or does not any more. */
 void coxi_kept_want(struct cox_future *f);
 void coxi_kept_unwant(struct cox_future *f);
+
+/* The replay log does not need the closure any more. */
+void coxi_kept_unlogged(struct cox_future *f);
 
 /* The loop has ended: lets go of what it has not come to. */
 void coxi_kept_close(struct cox_coordinator *c);

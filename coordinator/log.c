@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/inputs.h"
+#include "coordinator/kept.h"
 
 struct coxi_log {
     size_t words; /* of a set of ps */
@@ -47,10 +48,12 @@ static uint64_t bytes_of(const struct coxi_log *log, const struct coxi_log_entry
     return bytes;
 }
 
-static void drop(struct coxi_log *log, struct coxi_log_entry *entry)
+/* Frees what it has; without the log's lock, for calls have one of their own. */
+static void entry_fini(struct coxi_log_entry *entry)
 {
-    log->bytes -= entry->bytes;
     if (entry->kind == COXI_LOG_CALL) {
+        atomic_store(&entry->call->logged, false);
+        coxi_kept_unlogged(entry->call);
         coxi_future_unref(entry->call);
     } else if (entry->kind == COXI_LOG_UPDATE) {
         free(entry->update);
@@ -62,7 +65,7 @@ void coxi_log_free(struct coxi_log *log)
 {
     if (log != NULL) {
         for (size_t i = 0; i < log->n; i++) {
-            drop(log, &log->entries[i]);
+            entry_fini(&log->entries[i]);
         }
         free(log->entries);
         (void)pthread_mutex_destroy(&log->lock);
@@ -109,13 +112,14 @@ int coxi_log_call(struct coxi_log *log, struct cox_future *call,
             entry.touched[touched[i] / 64] |= UINT64_C(1) << (touched[i] % 64);
         }
     }
+    /* Before it is in the log, from which it may go at any moment. */
+    atomic_fetch_add_explicit(&call->refs, 1, memory_order_relaxed);
+    atomic_store(&call->logged, true);
     int r = append(log, &entry);
     if (r != 0) {
-        free(entry.touched);
-        return r;
+        entry_fini(&entry);
     }
-    atomic_fetch_add_explicit(&call->refs, 1, memory_order_relaxed);
-    return 0;
+    return r;
 }
 
 int coxi_log_barred(struct coxi_log *log, uint64_t id)
@@ -155,7 +159,8 @@ void coxi_log_retract(struct coxi_log *log, uint64_t id)
     for (size_t i = log->n; i-- > 0;) {
         struct coxi_log_entry *entry = &log->entries[i];
         if (entry->id == id && entry->kind == COXI_LOG_UPDATE) {
-            drop(log, entry);
+            log->bytes -= entry->bytes;
+            entry_fini(entry); /* no call */
             *entry = (struct coxi_log_entry){.id = id, .kind = COXI_LOG_BARRED};
             entry->bytes = bytes_of(log, entry);
             log->bytes += entry->bytes;
@@ -173,20 +178,38 @@ uint64_t coxi_log_mark(struct coxi_log *log)
     return mark;
 }
 
+/* Takes the first n entries out of the log: an array of them, or NULL. Locked. */
+static struct coxi_log_entry *take_first(struct coxi_log *log, size_t n)
+{
+    struct coxi_log_entry *taken = log->entries;
+    size_t left = log->n - n;
+    struct coxi_log_entry *others = calloc(left + 1, sizeof(*others));
+    if (n == 0 || others == NULL) {
+        free(others);
+        return NULL; /* they are forgotten the next time */
+    }
+    memcpy(others, taken + n, left * sizeof(*others));
+    for (size_t i = 0; i < n; i++) {
+        log->bytes -= taken[i].bytes;
+    }
+    log->entries = others;
+    log->capacity = left + 1;
+    log->n = left;
+    log->n_forgotten += n;
+    return taken;
+}
+
 void coxi_log_forget(struct coxi_log *log, uint64_t mark)
 {
     coxi_lock(&log->lock);
     size_t n = mark > log->n_forgotten ? (size_t)(mark - log->n_forgotten) : 0;
     n = n < log->n ? n : log->n;
-    for (size_t i = 0; i < n; i++) {
-        drop(log, &log->entries[i]);
-    }
-    if (n > 0) {
-        memmove(log->entries, log->entries + n, (log->n - n) * sizeof(*log->entries));
-    }
-    log->n -= n;
-    log->n_forgotten += n;
+    struct coxi_log_entry *taken = take_first(log, n);
     coxi_unlock(&log->lock);
+    for (size_t i = 0; taken != NULL && i < n; i++) {
+        entry_fini(&taken[i]);
+    }
+    free(taken);
 }
 
 /* ---- how full it is */

@@ -131,7 +131,7 @@ static int note_unsettled(struct collection *all, struct cox_coordinator *c)
     for (uint64_t id = c->closures.first;
          r == 0 && id < c->closures.next && id <= progress->closure; id++) {
         struct cox_future *f = coxi_window_get(&c->closures, id);
-        if (f != NULL && f->function != NULL) {
+        if (f != NULL && f->function != NULL && !f->fetches) {
             r = add_item(all, &(struct item){f, {.closure = id}});
             progress->cursor = id > c->progress.closure ? f->cursor : progress->cursor;
         }

@@ -97,8 +97,8 @@ static int resource_new(struct cox_coordinator *c, const char *name,
     if (r == 0) {
         r = coxi_call_pack(c, call, &known, &resource->args);
     }
-    if (r == 0 &&
-        (known.priority != 0 || known.only_worker != 0 || known.n_inputs != 0)) {
+    if (r == 0 && (known.priority != 0 || known.only_worker != 0 ||
+                   known.n_inputs != 0 || known.keep != 0)) {
         r = coxi_error(COX_EINVAL,
                        "resource '%s': of a call it has args and timeout_ms, for it is "
                        "made on every worker, before all closures",

@@ -122,7 +122,9 @@ void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
         coxi_recovery_replayed(f);
     } else {
         (void)coxi_window_take(&c->closures, f->id);
-        coxi_recovery_settled(f, ending->touched, ending->n_touched);
+        if (!f->fetches) {
+            coxi_recovery_settled(f, ending->touched, ending->n_touched);
+        }
     }
     coxi_inputs_settled(f);
     coxi_kept_settled(f);
@@ -195,6 +197,7 @@ void coxi_closures_leave_home(struct coxi_worker *worker)
         for (struct cox_future *f = worker->queue.levels[i].first; f != NULL;) {
             struct cox_future *next = f->next;
             if (f->home != 0) {
+                f->roams = true;
                 coxi_closure_dequeue(f);
                 coxi_inputs_put_back(f);
             }

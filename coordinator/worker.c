@@ -611,6 +611,7 @@ static void watch_own(struct coxi_worker *worker, uint64_t now)
         worker->wanted_since_ms = now;
     } else if (now - worker->wanted_since_ms > (uint64_t)c->options.worker_wait_ms) {
         char text[COXI_TEXT_MAX];
+        coxi_closures_leave_home(worker);
         (void)snprintf(
             text, sizeof(text),
             "worker %u at %.300s, which alone may run it, was away for %d ms",

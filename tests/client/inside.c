@@ -4,7 +4,7 @@
 #include <semaphore.h>
 
 #include "common/sync.h"
-#include "coordinator/coordinator.h"
+#include "coordinator/inputs.h"
 
 bool inside_is_waited_for(struct cox_future *future)
 {
@@ -41,4 +41,29 @@ bool inside_keeps(struct cox_coordinator *c, struct cox_future *future,
     }
     (void)sem_destroy(&offer.done);
     return offer.kept;
+}
+
+struct look {
+    struct coxi_mail mail;
+    const struct cox_future *future;
+    size_t n;
+    sem_t done;
+};
+
+static void take_look(struct coxi_mail *mail)
+{
+    struct look *look = (struct look *)mail;
+    look->n = coxi_inputs_count(look->future);
+    (void)sem_post(&look->done);
+}
+
+size_t inside_inputs(struct cox_coordinator *c, struct cox_future *future)
+{
+    struct look look = {{NULL, take_look}, future, 0, {{0}}};
+    (void)sem_init(&look.done, 0, 0);
+    coxi_loop_post(c->loop, &look.mail);
+    while (sem_wait(&look.done) != 0) {
+    }
+    (void)sem_destroy(&look.done);
+    return look.n;
 }

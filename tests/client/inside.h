@@ -16,4 +16,7 @@ bool inside_is_waited_for(struct cox_future *future);
 bool inside_keeps(struct cox_coordinator *c, struct cox_future *future,
                   const void *result, size_t len);
 
+/* How many futures that a closure took it still holds on to. */
+size_t inside_inputs(struct cox_coordinator *c, struct cox_future *future);
+
 #endif

@@ -1,6 +1,7 @@
 /* Kept results whose worker is lost: the closures that made them run again, and count once. */
 #include <string.h>
 
+#include "tests/client/inside.h"
 #include "tests/client/keep.h"
 #include "tests/test.h"
 #include "tests/worker/gate.h"
@@ -281,6 +282,56 @@ TEST(ps_and_the_worker_that_keeps_the_inputs_are_lost_together)
     assert_int_equal(13, keep_fetch(last, "x"));
     assert_int_equal(3 + 13, keep_count(&keep));
     free_all(line, 3);
+    keep_close(&keep);
+}
+
+struct taken {
+    struct keep *keep;
+    struct cox_future *future;
+};
+
+static bool holds_nothing(void *arg)
+{
+    const struct taken *taken = arg;
+    return inside_inputs(taken->keep->crew.c, taken->future) == 0;
+}
+
+TEST(what_is_here_and_in_a_checkpoint_holds_on_to_nothing_before_it)
+{
+    enum { N = 120, HERE = 99 };
+    struct keep keep;
+    struct cox_future *line[N];
+    struct cox_options options = with_checkpoints();
+    keep_open(&keep, 1, &options);
+    start_line(&keep, N, 0, line);
+    assert_code(0, cox_future_fetch(line[HERE], -1));
+    assert_int_equal(1, inside_inputs(keep.crew.c, line[HERE]));
+    assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
+    struct taken taken = {&keep, line[HERE]};
+    coxi_test_until(holds_nothing, &taken, "the end of a line");
+    assert_int_equal(1, inside_inputs(keep.crew.c, line[HERE + 1]));
+    free_all(line, N);
+    keep_close(&keep);
+}
+
+TEST(fetching_does_not_change_where_the_next_client_goes_on)
+{
+    struct keep keep;
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    struct cox_options options = with_checkpoints();
+    keep_open(&keep, 1, &options);
+    struct cox_call call = COX_CALL_INIT;
+    struct cox_future *a;
+    call.keep = 1;
+    call.cursor = 42;
+    assert_code(0,
+                cox_schedule(keep.crew.c, crew_function(&keep.crew, "sum"), &call, &a));
+    assert_int_equal(0, keep_fetch(a, "x"));
+    assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
+    keep_close(&keep);
+    keep_open(&keep, 1, &options);
+    assert_code(0, cox_progress(keep.crew.c, &progress));
+    assert_int_equal(42, progress.cursor);
     keep_close(&keep);
 }
 
