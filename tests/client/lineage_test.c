@@ -110,7 +110,9 @@ TEST(calls_in_line_for_a_worker_that_is_killed_have_their_inputs_made_again)
     struct keep keep;
     const char *gate = gate_make("gate");
     struct cox_future *calls[N];
-    keep_open(&keep, 2, NULL);
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.prefetch = 1; /* so that most of them are not sent yet */
+    keep_open(&keep, 2, &options);
     struct cox_future *a = keep_start(
         &keep, &(struct keep_call){.own = 1, .only_worker = 1, .keep = true});
     assert_code(0, cox_join(keep.crew.c, -1));
