@@ -82,6 +82,8 @@ static const struct coxi_option options[] = {
         "is started again; 0: none"),
     NUMBER("checkpoint-every-ms", checkpoint_every_ms, 0, 3600000, "0",
            "ms between two checkpoints; 0: none but those that the log asks for"),
+    NUMBER("incremental", incremental, 0, 1000, "3",
+           "checkpoints that build on the one before, between two full ones"),
     {.name = "fail-disk",
      .type = COXI_OPTION_REAL,
      .offset = offsetof(struct chaos_config, fail_disk),
@@ -191,17 +193,17 @@ static json_t *numbers(const int64_t *of, int64_t n)
 static json_t *result_json(const struct chaos_result *result, int64_t n_ps)
 {
     const struct cox_stats *stats = &result->stats;
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:b}", "steps",
-                     (json_int_t)result->n_scheduled, "done", (json_int_t)stats->done,
-                     "retries", (json_int_t)stats->put_back, "speculated",
-                     (json_int_t)stats->speculated, "speculation_won",
-                     (json_int_t)stats->speculation_won, "duplicates_refused",
-                     (json_int_t)stats->commits_duplicate, "ps_recovered",
-                     (json_int_t)stats->ps_recovered, "checkpoints",
-                     (json_int_t)result->n_checkpoints, "generation",
-                     (json_int_t)result->progress.generation, "expected",
-                     numbers(result->expected, n_ps), "found",
-                     numbers(result->found, n_ps), "again", (int)result->again);
+    return json_pack(
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:I,s:b}", "steps",
+        (json_int_t)result->n_scheduled, "done", (json_int_t)stats->done, "retries",
+        (json_int_t)stats->put_back, "speculated", (json_int_t)stats->speculated,
+        "speculation_won", (json_int_t)stats->speculation_won, "duplicates_refused",
+        (json_int_t)stats->commits_duplicate, "ps_recovered",
+        (json_int_t)stats->ps_recovered, "checkpoints",
+        (json_int_t)result->n_checkpoints, "generation",
+        (json_int_t)result->progress.generation, "expected",
+        numbers(result->expected, n_ps), "found", numbers(result->found, n_ps),
+        "wrong_rows", (json_int_t)result->wrong_rows, "again", (int)result->again);
 }
 
 /* The object, and the exit code. */
@@ -327,6 +329,7 @@ static void take_result(struct chaos *chaos, const char *output)
     result->stats.speculation_won = (uint64_t)number_of(object, "speculation_won");
     result->stats.commits_duplicate = (uint64_t)number_of(object, "duplicates_refused");
     result->stats.ps_recovered = (uint64_t)number_of(object, "ps_recovered");
+    result->wrong_rows = number_of(object, "wrong_rows");
     for (size_t i = 0; i < CHAOS_PS_MAX; i++) {
         result->expected[i] = (int64_t)json_integer_value(
             json_array_get(json_object_get(object, "expected"), i));

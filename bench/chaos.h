@@ -24,6 +24,10 @@ enum chaos_crash { CHAOS_CRASH_ABORT = 1, CHAOS_CRASH_NULL = 2 };
 
 enum { CHAOS_PS_MAX = 16 };
 
+/* Each step adds 1 to one row of a table, too: that of key number % CHAOS_KEYS. */
+#define CHAOS_TABLE "rows"
+enum { CHAOS_KEYS = 997 };
+
 /* ---- chaos_procs.c: this program's descendants. Any thread. */
 
 enum { CHAOS_PROCS_MAX = 1024 };

@@ -86,6 +86,8 @@ static int open_cluster(struct chaos_client *client)
     o.peer_timeout_ms = (int)config->peer_timeout_ms;
     o.speculate = config->speculate ? 1 : -1;
     o.checkpoint_dir = client->checkpoint_dir;
+    o.checkpoint_incremental =
+        client->checkpoint_dir != NULL ? (uint32_t)config->incremental : 0;
     o.checkpoint_keep = client->checkpoint_dir != NULL ? KEEP : 0;
     int r = config->client
                 ? cox_cluster_from_env(&cluster)
@@ -101,9 +103,10 @@ static int open_cluster(struct chaos_client *client)
     return check(client, r);
 }
 
-/* A counter on each ps: they are placed so that all have as many bytes. */
+/* A counter on each ps: they are placed so that all have as many bytes. And the table. */
 static int create_counters(struct chaos_client *client)
 {
+    struct cox_table_spec rows = COX_TABLE_SPEC_INIT;
     int r = 0;
     doing(client, "creating the counters");
     for (int64_t i = 0; r == 0 && i < client->config->ps; i++) {
@@ -115,6 +118,11 @@ static int create_counters(struct chaos_client *client)
         spec.rank = 1;
         spec.shape[0] = 1;
         r = cox_variable_create(client->c, &spec, &client->counters[i]);
+    }
+    rows.name = CHAOS_TABLE;
+    rows.dim = 1;
+    if (r == 0) {
+        r = cox_table_create(client->c, &rows, &client->rows);
     }
     return check(client, r);
 }
@@ -305,6 +313,24 @@ static int run_steps(struct chaos_client *client)
     return r != 0 ? r : join(client);
 }
 
+/* How many rows of the table are not what the steps add up to. */
+static int count_wrong_rows(struct chaos_client *client, int64_t *ret)
+{
+    uint64_t n_steps = client->result.n_scheduled;
+    uint64_t keys[CHAOS_KEYS];
+    float found[CHAOS_KEYS];
+    for (uint64_t i = 0; i < CHAOS_KEYS; i++) {
+        keys[i] = i;
+    }
+    int r = cox_table_read(client->c, client->rows, keys, CHAOS_KEYS, found);
+    *ret = 0;
+    for (uint64_t i = 0; r == 0 && i < CHAOS_KEYS; i++) {
+        uint64_t expected = n_steps / CHAOS_KEYS + (i < n_steps % CHAOS_KEYS);
+        *ret += found[i] != (float)expected;
+    }
+    return r;
+}
+
 /* Statistics and counters; what is found is compared only if every step was run. */
 static void read_counters(struct chaos_client *client, bool complete)
 {
@@ -316,8 +342,13 @@ static void read_counters(struct chaos_client *client, bool complete)
         r = cox_variable_read(client->c, client->counters[i], &found[i],
                               sizeof(found[i]));
     }
+    int64_t wrong_rows = 0;
+    if (r == 0) {
+        r = count_wrong_rows(client, &wrong_rows);
+    }
     (void)check(client, r);
     coxi_lock(&client->lock);
+    client->result.wrong_rows = wrong_rows;
     client->result.stats = stats;
     memcpy(client->result.found, found, sizeof(found));
     coxi_unlock(&client->lock);
@@ -327,6 +358,10 @@ static void read_counters(struct chaos_client *client, bool complete)
     if (memcmp(found, client->result.expected, sizeof(found)) != 0) {
         (void)chaos_client_wrong(client,
                                  "the counters are not what the steps add up to");
+    }
+    if (wrong_rows != 0) {
+        (void)chaos_client_wrong(client, "%lld rows are not what the steps add up to",
+                                 (long long)wrong_rows);
     }
     uint64_t own = client->result.n_scheduled - client->first;
     if (stats.done != own + client->result.progress.rerun || stats.failed != 0) {

@@ -23,6 +23,7 @@ struct chaos_config {
     int64_t kill_ps_every;
     int64_t kill_client_every;
     int64_t checkpoint_every_ms;
+    int64_t incremental;
     int64_t stop_every;
     int64_t reset_every;
     int64_t peer_timeout_ms;
@@ -47,8 +48,9 @@ struct chaos_result {
     struct cox_progress progress;
     int64_t expected[CHAOS_PS_MAX];
     int64_t found[CHAOS_PS_MAX];
-    bool again;       /* it could not begin, and may try again */
-    char error[1024]; /* the first; "": all is well */
+    int64_t wrong_rows; /* of the table, that are not what they were to be */
+    bool again;         /* it could not begin, and may try again */
+    char error[1024];   /* the first; "": all is well */
 };
 
 struct chaos_client {
@@ -60,6 +62,7 @@ struct chaos_client {
     struct cox_coordinator *c;
     struct cox_function *function;
     struct cox_variable *counters[CHAOS_PS_MAX];
+    struct cox_table *rows;
     struct cox_future **futures; /* a ring of config->in_flight, with --results */
     uint64_t first;              /* step that this client has scheduled itself */
     uint64_t n_resolved;

@@ -61,6 +61,18 @@ static int add(struct cox_step *step, int64_t mask)
     return r;
 }
 
+/* Adds 1 to the row of the step's number. */
+static int add_row(struct cox_step *step, int64_t number)
+{
+    const float one = 1;
+    const uint64_t key = (uint64_t)number % CHAOS_KEYS;
+    struct cox_variable *table;
+    int r = cox_step_variable(step, CHAOS_TABLE, &table);
+    return r != 0 ? r
+                  : cox_step_update(step, table, COX_UPDATE_ADD,
+                                    cox_rows_listed(&key, 1), &one);
+}
+
 /* Counts as planned, after a while; the first attempt may take longer, or crash. */
 static int count(struct cox_step *step)
 {
@@ -76,6 +88,7 @@ static int count(struct cox_step *step)
         spend(of[CHAOS_STRAGGLE_US], false);
     }
     int r = add(step, of[CHAOS_MASK]);
+    r = r != 0 ? r : add_row(step, of[CHAOS_NUMBER]);
     if (r == 0 && of[CHAOS_FLUSH] != 0) {
         r = cox_step_flush(step);
         spend(us, of[CHAOS_BUSY] != 0);
