@@ -47,6 +47,7 @@ struct chaos {
     struct chaos_config config;
     struct chaos_client client; /* its result is a child's where there is one */
     char **argv;
+    char **program; /* that is the client instead of us; or NULL */
     char dir[64];
     char log_dir[PATH_MAX];
     char checkpoint_dir[PATH_MAX];
@@ -135,7 +136,8 @@ static const struct coxi_option options[] = {
     {.name = "checkpoint-dir",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct chaos_config, checkpoint_dir),
-     .help = "with --client: where its checkpoints are"},
+     .help = "with --client, or a PROGRAM whose disk is to fail: where its checkpoints "
+             "are"},
     {.name = "json",
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct chaos_config, json),
@@ -144,10 +146,13 @@ static const struct coxi_option options[] = {
 
 static const struct coxi_program program = {
     .name = "coxswain-chaos",
-    .usage = "[options]",
-    .summary = "Runs counting steps on a local cluster under a storm of failures, and "
-               "checks that\neach counted exactly once on every ps. Its last line is a "
-               "JSON object; exit 0 only\nif that says \"ok\": true.",
+    .usage = "[options] [-- PROGRAM [ARGUMENT ...]]",
+    .summary =
+        "Runs counting steps on a local cluster under a storm of failures, and "
+        "checks that\neach counted exactly once on every ps. Its last line is a "
+        "JSON object; exit 0 only\nif that says \"ok\": true. With a PROGRAM that "
+        "is the client instead, started again\nuntil it ends by itself; the cluster "
+        "is in COX_CLUSTER.",
     .prefix = "COX_CHAOS",
     .options = options,
     .n_options = sizeof(options) / sizeof(*options),
@@ -344,16 +349,24 @@ static void take_result(struct chaos *chaos, const char *output)
     json_decref(object);
 }
 
+/* The user's program, which prints where this one does. */
+static int start_program(struct chaos *chaos, const posix_spawnattr_t *attr, pid_t *ret)
+{
+    errno = posix_spawnp(ret, chaos->program[0], NULL, attr, chaos->program, environ);
+    return errno == 0 ? 0
+                      : chaos_client_wrong(&chaos->client, "cannot start %s: %s",
+                                           chaos->program[0], strerror(errno));
+}
+
 /* This program again, as the client alone. */
-static int start_client(struct chaos *chaos, const char *output, pid_t *ret)
+static int start_self(struct chaos *chaos, const char *output,
+                      const posix_spawnattr_t *attr, pid_t *ret)
 {
     char *argv[ARGS_MAX] = {NULL};
     char dir[PATH_MAX + 32];
     char path[PATH_MAX];
     size_t n = 0;
     posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    sigset_t none;
     int r = coxi_program_directory(dir);
     if (r == 0) {
         r = coxi_path(path, "%s/%s", dir, program.name);
@@ -371,15 +384,39 @@ static int start_client(struct chaos *chaos, const char *output, pid_t *ret)
     (void)posix_spawn_file_actions_init(&files);
     (void)posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, output,
                                            O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    errno = posix_spawn(ret, path, &files, attr, argv, environ);
+    (void)posix_spawn_file_actions_destroy(&files);
+    return errno == 0 ? 0
+                      : chaos_client_wrong(&chaos->client, "cannot start a client: %s",
+                                           strerror(errno));
+}
+
+/* Signals reach it as they would without a storm. */
+static int start_client(struct chaos *chaos, const char *output, pid_t *ret)
+{
+    posix_spawnattr_t attr;
+    sigset_t none;
     (void)posix_spawnattr_init(&attr);
     (void)sigemptyset(&none);
     (void)posix_spawnattr_setsigmask(&attr, &none);
     (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
-    int failed = posix_spawn(ret, path, &files, &attr, argv, environ);
-    (void)posix_spawn_file_actions_destroy(&files);
+    int r = chaos->program != NULL ? start_program(chaos, &attr, ret)
+                                   : start_self(chaos, output, &attr, ret);
     (void)posix_spawnattr_destroy(&attr);
-    return failed == 0 ? 0
-                       : chaos_client_wrong(&chaos->client, "cannot start a client");
+    return r;
+}
+
+/* What came of a client that has ended by itself. */
+static void take_end(struct chaos *chaos, const char *output, int status)
+{
+    if (chaos->program == NULL) {
+        take_result(chaos, output);
+    } else if (status != 0) {
+        (void)chaos_client_wrong(&chaos->client, "%s ended with %d", chaos->program[0],
+                                 WIFEXITED(status)
+                                     ? WEXITSTATUS(status)
+                                     : COXI_EXIT_AGAIN + WTERMSIG(status));
+    }
 }
 
 /* One client after the other, until one has ended by itself. */
@@ -392,14 +429,16 @@ static void run_clients(struct chaos *chaos)
     while (r == 0 && chaos_storm_why(chaos->storm) == NULL) {
         pid_t pid = 0;
         r = start_client(chaos, output, &pid);
+        chaos_storm_client(chaos->storm, pid);
         if (r != 0 || waitpid(pid, &status, 0) != pid) {
             break;
         }
+        chaos_storm_client(chaos->storm, 0);
         bool again = WIFEXITED(status) && WEXITSTATUS(status) == COXI_EXIT_AGAIN;
         bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
         n_beginnings = again ? n_beginnings + 1 : 0;
         if (!killed && (!again || n_beginnings == BEGINNINGS_MAX)) {
-            take_result(chaos, output);
+            take_end(chaos, output, status);
             return;
         }
     }
@@ -486,7 +525,9 @@ static int run(struct chaos *chaos)
         return coxi_exit_config(program.name);
     }
     chaos->client.storm = chaos->storm;
-    if (!config->client && (config->kill_client_every > 0 || config->fail_disk > 0)) {
+    bool apart = config->kill_client_every > 0 || config->fail_disk > 0 ||
+                 chaos->program != NULL;
+    if (!config->client && apart) {
         supervise(chaos);
     } else {
         chaos_client_run(&chaos->client);
@@ -518,7 +559,7 @@ static int prepare(struct chaos *chaos)
                                     : coxi_path(chaos->log_dir, "%s/logs", chaos->dir);
     }
     if (r == 0) {
-        r = config->client
+        r = config->checkpoint_dir != NULL
                 ? coxi_path(chaos->checkpoint_dir, "%s", config->checkpoint_dir)
                 : coxi_path(chaos->checkpoint_dir, "%s/checkpoints", chaos->dir);
     }
@@ -532,7 +573,8 @@ static int prepare(struct chaos *chaos)
 int main(int argc, char **argv)
 {
     static struct chaos chaos;
-    int r = coxi_options_parse(&program, argc, argv, &chaos.config, NULL);
+    int rest = argc;
+    int r = coxi_options_parse(&program, argc, argv, &chaos.config, &rest);
     if (r == COXI_OPTIONS_EXIT) {
         return EXIT_SUCCESS;
     }
@@ -540,6 +582,7 @@ int main(int argc, char **argv)
         r = coxi_error(COX_EINVAL, "--client needs --checkpoint-dir");
     }
     chaos.argv = argv;
+    chaos.program = rest < argc ? argv + rest : NULL;
     if (r == 0) {
         r = prepare(&chaos);
     }

@@ -51,8 +51,8 @@ void chaos_procs_worker(uint32_t index, struct chaos_worker *ret);
 /* The process of a local ps; pid 0: there is none now. */
 struct chaos_proc chaos_procs_ps(uint32_t index);
 
-/* The process of the client that is a child of this one; pid 0: there is none now. */
-struct chaos_proc chaos_procs_client(void);
+/* A child of this process; pid 0: none. */
+struct chaos_proc chaos_procs_child(pid_t pid);
 
 /* A file descriptor for exactly this process, or -1: it has gone. */
 int chaos_proc_pin(const struct chaos_proc *proc);
@@ -108,6 +108,9 @@ int chaos_storm_start(const struct chaos_storm_options *options,
 
 /* Lets it rage, or ends that: nobody is left stopped then. */
 void chaos_storm_rage(struct chaos_storm *storm, bool on);
+
+/* The client is this child now; 0: there is none. */
+void chaos_storm_client(struct chaos_storm *storm, pid_t pid);
 
 /* Why the client is to end before its time, or NULL. */
 const char *chaos_storm_why(struct chaos_storm *storm);

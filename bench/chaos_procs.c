@@ -144,17 +144,9 @@ struct chaos_proc chaos_procs_ps(uint32_t index)
     return (struct chaos_proc){0};
 }
 
-struct chaos_proc chaos_procs_client(void)
+struct chaos_proc chaos_procs_child(pid_t pid)
 {
-    static _Thread_local struct chaos_proc procs[CHAOS_PROCS_MAX];
-    size_t n = chaos_procs(procs);
-    for (size_t i = 0; i < n; i++) {
-        if (procs[i].parent == getpid() &&
-            strcmp(procs[i].name, "coxswain-chaos") == 0) {
-            return procs[i];
-        }
-    }
-    return (struct chaos_proc){0};
+    return (struct chaos_proc){.pid = pid, .parent = getpid()};
 }
 
 int chaos_proc_pin(const struct chaos_proc *proc)

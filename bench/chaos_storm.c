@@ -41,6 +41,7 @@ struct chaos_storm {
     atomic_bool rages;
     atomic_bool over;
     _Atomic(const char *) why;
+    _Atomic(pid_t) client;
 
     /* ---- the thread's own */
     uint64_t kill_ms; /* when the next one comes; 0: it does not rage */
@@ -105,7 +106,7 @@ static void strike_ps(struct chaos_storm *storm)
 
 static void strike_client(struct chaos_storm *storm)
 {
-    struct chaos_proc client = chaos_procs_client();
+    struct chaos_proc client = chaos_procs_child(atomic_load(&storm->client));
     storm->counts.kills_client += send_signal(&client, SIGKILL);
 }
 
@@ -312,6 +313,11 @@ void chaos_storm_rage(struct chaos_storm *storm, bool on)
         (void)pthread_cond_wait(&storm->calmed, &storm->lock);
     }
     coxi_unlock(&storm->lock);
+}
+
+void chaos_storm_client(struct chaos_storm *storm, pid_t pid)
+{
+    atomic_store(&storm->client, pid);
 }
 
 const char *chaos_storm_why(struct chaos_storm *storm)

@@ -266,6 +266,14 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
     return r;
 }
 
+/* One that came to nothing since a variable was created or a ps was lost meanwhile: then
+ * another is taken, when every ps is there again. */
+static bool is_given_up(struct cox_coordinator *c, int code)
+{
+    return code == COX_EAGAIN || (code == COX_EPSLOST && coxi_recovery_is_on(c) &&
+                                  coxi_recovery_wait(c) == 0);
+}
+
 int coxi_checkpoint_write(struct cox_coordinator *c,
                           const struct cox_checkpoint_options *options,
                           uint64_t *ret_number)
@@ -280,7 +288,7 @@ int coxi_checkpoint_write(struct cox_coordinator *c,
     coxi_lock(&c->checkpoint_lock);
     do {
         r = save(c, options, ret_number);
-    } while (r == COX_EAGAIN); /* as often as variables are created meanwhile */
+    } while (is_given_up(c, r));
     if (r == 0 && retention.keep > 0) {
         /* What cannot be deleted now (it is being read) is tried again the next time. */
         (void)coxi_checkpoints_prune(c->checkpoint_dir, &retention, false, NULL, NULL);

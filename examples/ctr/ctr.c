@@ -45,6 +45,8 @@ struct client {
 
     struct cox_future
         *futures[WINDOW]; /* a ring: the oldest is futures[n_done % WINDOW] */
+    uint64_t next;        /* range to be scheduled, counted over all epochs */
+    uint64_t resumed;     /* the first that is: those before it count already */
     size_t n_scheduled;
     size_t n_done;
     int64_t rows;
@@ -189,6 +191,23 @@ static int load_steps(struct client *client)
     return r == 0 ? cox_function_get(module, "train", &client->train) : r;
 }
 
+/* Where the run before this one has come to, if this goes on with it: each call had the
+ * number of the range after its own as its cursor. */
+static int find_place(struct client *client)
+{
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    if (cox_progress(client->c, &progress) != 0) {
+        return complain("cannot start");
+    }
+    client->resumed = progress.cursor;
+    if (progress.checkpoint != 0) {
+        (void)printf("going on from checkpoint %llu, at step %llu\n",
+                     (unsigned long long)progress.checkpoint,
+                     (unsigned long long)progress.cursor);
+    }
+    return 0;
+}
+
 static int open_crew(struct client *client)
 {
     int r = open_cluster(client);
@@ -198,7 +217,7 @@ static int open_crew(struct client *client)
     if (r == 0) {
         r = load_steps(client);
     }
-    return r == 0 ? 0 : complain("cannot start");
+    return r == 0 ? find_place(client) : complain("cannot start");
 }
 
 /* ---- progress */
@@ -275,6 +294,7 @@ static int schedule(struct client *client, const struct range *range)
     struct cox_call call = COX_CALL_INIT;
     call.args = args;
     call.n_args = sizeof(args) / sizeof(*args);
+    call.cursor = client->next + 1;
     struct cox_future **future = &client->futures[client->n_scheduled % WINDOW];
     int r = cox_schedule(client->c, client->train, &call, future); /* returns at once */
     if (r == 0) {
@@ -334,7 +354,10 @@ static void shuffle(struct range *ranges, size_t n, uint64_t *state)
 static int train_epoch(struct client *client, int epoch)
 {
     int code = 0;
-    for (size_t i = 0; code == 0 && i < client->n_ranges; i++) {
+    for (size_t i = 0; code == 0 && i < client->n_ranges; i++, client->next++) {
+        if (client->next < client->resumed) {
+            continue; /* it counts already */
+        }
         code = drain(client, WINDOW - 1, epoch);
         if (code == 0) {
             code = schedule(client, &client->ranges[i]);
@@ -390,7 +413,7 @@ static int finish(struct client *client)
         code = complain("training failed");
     }
     double seconds = now_s() - client->start_s;
-    if (code == 0 && client->rows == 0) {
+    if (code == 0 && client->rows == 0 && client->resumed == 0) {
         (void)fprintf(stderr, "ctr: %s: has no rows\n", o->train);
         code = 2;
     }
@@ -470,8 +493,8 @@ static int check_unused(const char *out)
     }
     (void)fprintf(
         stderr,
-        "ctr: %s holds the checkpoints of an earlier run: remove it, or choose "
-        "another --out\n",
+        "ctr: %s holds the checkpoints of an earlier run: go on with it (--resume), "
+        "remove it, or choose another --out\n",
         out);
     return 2;
 }
@@ -523,7 +546,7 @@ int main(int argc, char **argv)
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     r = make_directory(options.out);
-    if (r == 0) {
+    if (r == 0 && !options.resume) {
         r = check_unused(options.out);
     }
     if (r == 0) {

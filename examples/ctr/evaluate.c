@@ -72,7 +72,7 @@ static int follow(struct scorer *s, struct cox_evaluator *evaluator)
     enum { TRIES = 10 };
     pid_t client = getppid();
     int failures = 0;
-    for (;;) {
+    while (getppid() == client) {
         struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
         int r = cox_evaluator_next(evaluator, &info);
         if (r == 0) {
@@ -82,9 +82,6 @@ static int follow(struct scorer *s, struct cox_evaluator *evaluator)
             return 0;
         }
         if (r == COX_ETIMEDOUT) {
-            if (getppid() != client) {
-                return 1;
-            }
             continue;
         }
         failures = r == 0 ? 0 : failures + 1;
@@ -95,6 +92,7 @@ static int follow(struct scorer *s, struct cox_evaluator *evaluator)
             return 1;
         }
     }
+    return 1;
 }
 
 int evaluate(const struct options *options)

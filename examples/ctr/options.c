@@ -32,10 +32,11 @@ static const char usage[] =
     "  --l2 X                weight of the squared weights (default 0.01)\n"
     "  --seed N              of the generated log and the order of rows (default 1)\n"
     "  --rows N              to generate (default 200000)\n"
+    "  --resume              go on where an earlier run with the same --out ended\n"
     "  --role client|evaluator   the evaluator is started by the client\n"
     "  --help                print this\n";
 
-enum { OPTION_FORMAT = 256 };
+enum { OPTION_FORMAT = 256, OPTION_RESUME };
 
 static int wrong(const char *option, const char *takes, const char *value)
 {
@@ -95,6 +96,9 @@ static int set(struct options *o, int key, const char *name, const char *text)
         return 0;
     case 'o':
         o->out = text;
+        return 0;
+    case OPTION_RESUME:
+        o->resume = true;
         return 0;
     case OPTION_FORMAT:
         return parse_choice(name, text, "libsvm", "libsvm", &ignored);
@@ -157,6 +161,7 @@ static const struct option table[] = {
     {"l2", required_argument, NULL, 'l'},
     {"seed", required_argument, NULL, 's'},
     {"rows", required_argument, NULL, 'n'},
+    {"resume", no_argument, NULL, OPTION_RESUME},
     {"role", required_argument, NULL, 'r'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},

@@ -20,6 +20,7 @@ struct options {
     double accumulator;
     double l2;
     uint64_t seed;
+    bool resume;
     int64_t rows; /* to generate, where no files are given */
 };
 
