@@ -228,6 +228,7 @@ struct coxi_trigger {
     uint64_t settled;  /* closures, when the last one began */
     uint64_t next_id;  /* then */
     uint64_t since_ms; /* then */
+    uint64_t again_ms; /* not for the log's sake before that */
 };
 
 struct cox_coordinator {

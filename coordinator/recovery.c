@@ -27,8 +27,6 @@
 #include "common/sync.h"
 #include "coordinator/settle.h"
 
-enum { RETRY_MS = 1000 }; /* after a checkpoint that failed */
-
 /* A closure whose voiding has to wait. */
 struct coxi_recovery_held {
     struct coxi_recovery_held *next;
@@ -260,35 +258,13 @@ static int recover(struct coxi_recovery *rec)
     return r;
 }
 
-/* With nothing lost: a checkpoint where the log asks for one. Locked. */
-static void wait_or_save(struct coxi_recovery *rec)
-{
-    struct cox_coordinator *c = rec->c;
-    if (!rec->due) {
-        (void)pthread_cond_wait(&rec->changed, &rec->lock);
-        return;
-    }
-    rec->due = false;
-    coxi_unlock(&rec->lock);
-    int r = cox_checkpoint_save(c, NULL, NULL);
-    coxi_lock(&c->lock);
-    (void)pthread_cond_broadcast(&c->room); /* there may be some again */
-    coxi_unlock(&c->lock);
-    coxi_lock(&rec->lock);
-    if (r != 0 && !rec->stop) {
-        struct timespec until = coxi_deadline(RETRY_MS);
-        rec->due = true;
-        (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
-    }
-}
-
 static void *recovery_thread(void *arg)
 {
     struct coxi_recovery *rec = arg;
     coxi_lock(&rec->lock);
     while (!rec->stop) {
         if (!coxi_recovery_any(rec, true)) {
-            wait_or_save(rec);
+            (void)pthread_cond_wait(&rec->changed, &rec->lock);
             continue;
         }
         coxi_unlock(&rec->lock);
@@ -400,12 +376,11 @@ void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
     if (r != 0) {
         coxi_fatal(c, r, coxi_error_text());
     }
-    if (coxi_log_is_due(rec->log, c->closures.next)) {
-        coxi_lock(&rec->lock);
-        rec->due = true;
-        (void)pthread_cond_broadcast(&rec->changed);
-        coxi_unlock(&rec->lock);
-    }
+}
+
+bool coxi_recovery_is_due(const struct cox_coordinator *c)
+{
+    return c->recovery != NULL && coxi_log_is_due(c->recovery->log, c->next_id);
 }
 
 bool coxi_recovery_is_full(const struct cox_coordinator *c)

@@ -102,6 +102,9 @@ int coxi_recovery_base(struct cox_coordinator *c, const char *path,
                        struct coxi_manifest_shard *shards,
                        const struct coxi_recovery_mark *mark);
 
+/* The log is half full: a checkpoint would be good. With c->lock. */
+bool coxi_recovery_is_due(const struct cox_coordinator *c);
+
 /* The log is full: nothing more is taken in until it has a checkpoint. With c->lock. */
 bool coxi_recovery_is_full(const struct cox_coordinator *c);
 

@@ -53,7 +53,6 @@ struct coxi_recovery {
     uint64_t n_losses;
     uint64_t n_moves; /* how often a ps got another address */
     bool stop;
-    bool due; /* the log asks for a checkpoint */
 
     atomic_bool under_way; /* some ps is not UP */
 

@@ -1,5 +1,6 @@
 /*
- * Checkpoints that nobody calls for. The loop looks at each tick whether one is due, and
+ * Checkpoints that nobody calls for: by number, time, signal, and where the replay log asks
+ * for one. The loop looks at each tick whether one is due, and
  * wakes a thread that writes it: dispatch goes on meanwhile. What comes due while one is
  * being written is one checkpoint after it.
  *
@@ -24,6 +25,9 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/checkpoint.h"
+#include "coordinator/recovery.h"
+
+enum { RETRY_MS = 1000 }; /* with a log that is half full, after a failure */
 
 int coxi_trigger_check(const struct cox_options *o)
 {
@@ -121,6 +125,7 @@ static bool is_due(const struct cox_coordinator *c)
     uint64_t every_ms = (uint64_t)c->options.checkpoint_every_s * 1000;
     uint64_t n_settled = settled(c) - t->settled;
     return t->terminate || (every_closures > 0 && n_settled >= every_closures) ||
+           (coxi_recovery_is_due(c) && coxi_now_ms() >= t->again_ms) ||
            (every_ms > 0 && coxi_now_ms() - t->since_ms >= every_ms &&
             (n_settled > 0 || c->next_id != t->next_id));
 }
@@ -144,6 +149,9 @@ static void write_one(struct cox_coordinator *c)
     coxi_lock(&c->lock);
     c->checkpoint_code = r;
     c->stats.checkpoints_failed += r != 0;
+    c->trigger.again_ms = r != 0 ? coxi_now_ms() + RETRY_MS : 0;
+    (void)pthread_cond_broadcast(
+        &c->room); /* in the replay log there may be some again */
     (void)snprintf(c->checkpoint_text, sizeof(c->checkpoint_text), "%s",
                    r != 0 ? coxi_error_text() : "");
     coxi_unlock(&c->lock);
@@ -174,9 +182,7 @@ static void *trigger_thread(void *arg)
 
 int coxi_trigger_start(struct cox_coordinator *c)
 {
-    const struct cox_options *o = &c->options;
-    if (o->checkpoint_every_closures == 0 && o->checkpoint_every_s == 0 &&
-        o->checkpoint_on_sigterm == 0) {
+    if (c->checkpoint_dir == NULL) {
         return 0;
     }
     coxi_trigger_count(c);
