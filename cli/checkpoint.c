@@ -1,19 +1,14 @@
 /* coxswain checkpoint: which of its commands is meant, and what they share. */
 #include "cli/checkpoint.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cli/commands.h"
-#include "common/checkpoints.h"
 #include "common/daemon.h"
 #include "common/error.h"
-#include "common/file.h"
-#include "common/manifest.h"
 
 static const struct {
     const char *name;
@@ -90,51 +85,6 @@ int coxi_checkpoint_exit(const struct coxi_program *program, int r)
     return COXI_EXIT_FAILED;
 }
 
-/* ---- places */
-
-bool coxi_checkpoint_is_one(const char *path)
-{
-    char file[PATH_MAX];
-    const char *name = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
-    size_t n_digits =
-        strncmp(name, "ckpt-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
-    return (n_digits > 0 && name[5 + n_digits] == '\0') ||
-           (coxi_path(file, "%s/manifest.json", path) == 0 && access(file, F_OK) == 0);
-}
-
-/* Which one `path` means: *ret_number in directory ret_dir. */
-static int locate(const char *path, char ret_dir[PATH_MAX], uint64_t *ret_number)
-{
-    const char *slash = strrchr(path, '/');
-    const char *name = slash != NULL ? slash + 1 : path;
-    *ret_number = UINT64_MAX;
-    if (coxi_checkpoint_is_one(path) && strncmp(name, "ckpt-", 5) == 0) {
-        *ret_number = strtoull(name + 5, NULL, 10);
-        return slash != NULL ? coxi_path(ret_dir, "%.*s", (int)(slash - path + 1), path)
-                             : coxi_path(ret_dir, ".");
-    }
-    int r = coxi_path(ret_dir, "%s", path);
-    return r == 0 ? coxi_latest_read(path, ret_number) : r;
-}
-
-int coxi_checkpoint_use(const char *path, struct coxi_checkpoint **ret)
-{
-    char dir[PATH_MAX];
-    char one[PATH_MAX];
-    uint64_t number = 0;
-    int r = locate(path, dir, &number);
-    if (r == COX_ENOENT) {
-        return coxi_error(r, "%s is no checkpoint and holds none", path);
-    }
-    if (r == 0) {
-        r = coxi_path(one, "%s/ckpt-%" PRIu64, dir, number);
-    }
-    if (r == 0) {
-        r = coxi_checkpoint_open(one, COXI_CHECKPOINT_CHECKED, ret);
-    }
-    return r == 0 ? 0 : coxi_checkpoints_offer(r, coxi_checkpoints_whole(dir, number));
-}
-
 /* ---- output */
 
 int coxi_checkpoint_print(json_t *object)
@@ -147,18 +97,6 @@ int coxi_checkpoint_print(json_t *object)
     (void)printf("%s\n", text);
     free(text);
     return 0;
-}
-
-void coxi_checkpoint_shape(uint32_t rank, const uint64_t *shape, char *ret, size_t len)
-{
-    size_t used = (size_t)snprintf(ret, len, "[");
-    for (uint32_t i = 0; i < rank && used < len; i++) {
-        used += (size_t)snprintf(ret + used, len - used, "%s%" PRIu64,
-                                 i > 0 ? ", " : "", shape[i]);
-    }
-    if (used < len) {
-        (void)snprintf(ret + used, len - used, "]");
-    }
 }
 
 void coxi_checkpoint_time(double time_s, char *ret, size_t len)

@@ -27,21 +27,8 @@ bool coxi_checkpoint_options(const struct coxi_program *program, int argc, char 
 /* The exit code of a command that returned `r`, whose error text is printed. */
 int coxi_checkpoint_exit(const struct coxi_program *program, int r);
 
-/*
- * Opens the checkpoint that `path` is, or the latest one in it, all of it checked.
- * COX_ENOENT: it is neither; the text of other errors names the next older checkpoint that
- * is complete.
- */
-int coxi_checkpoint_use(const char *path, struct coxi_checkpoint **ret);
-
-/* True where `path` is a checkpoint, not a directory of them. */
-bool coxi_checkpoint_is_one(const char *path);
-
 /* Prints the object on a line and drops it. */
 int coxi_checkpoint_print(json_t *object);
-
-/* "[7, 2]" */
-void coxi_checkpoint_shape(uint32_t rank, const uint64_t *shape, char *ret, size_t len);
 
 /* "2026-11-21 18:19:58", local time */
 void coxi_checkpoint_time(double time_s, char *ret, size_t len);

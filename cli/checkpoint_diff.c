@@ -11,6 +11,7 @@
 #include "cli/checkpoint.h"
 #include "cli/numbers.h"
 #include "common/checkpoint.h"
+#include "common/checkpoints.h"
 #include "common/error.h"
 #include "common/layout.h"
 #include "common/row_index.h"

@@ -11,6 +11,7 @@
 #include "cli/npz.h"
 #include "cli/numbers.h"
 #include "common/checkpoint.h"
+#include "common/checkpoints.h"
 #include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"

@@ -7,6 +7,8 @@
 #include "cli/checkpoint.h"
 #include "cli/numbers.h"
 #include "common/checkpoint.h"
+#include "common/checkpoints.h"
+#include "common/layout.h"
 
 struct config {
     bool json;
@@ -63,7 +65,7 @@ static void print_piece(const struct coxi_whole *whole, const struct coxi_piece 
     char shape[64];
     const struct coxi_st_tensor *tensor = piece->tensor;
     struct coxi_summary s = coxi_summarize(tensor);
-    coxi_checkpoint_shape(tensor->rank, tensor->shape, shape, sizeof(shape));
+    coxi_shape_text(tensor->rank, tensor->shape, shape, sizeof(shape));
     (void)printf("%-28s %3" PRIu32 " %-5s %-16s %12" PRIu64, tensor->name, piece->ps,
                  tensor->dtype, shape, tensor->bytes);
     if (strcmp(whole->part, "step") == 0) {

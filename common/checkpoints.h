@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct coxi_checkpoint;
+
 struct coxi_listed {
     uint64_t number;
     bool
@@ -30,6 +32,16 @@ int coxi_checkpoints_list(const char *dir, struct coxi_listed **ret, size_t *ret
  */
 uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below);
 int coxi_checkpoints_offer(int code, uint64_t older);
+
+/*
+ * Opens the checkpoint that `path` is, or the latest one in it, all of it checked.
+ * COX_ENOENT: it is neither; the text of other errors names the next older checkpoint that
+ * is complete.
+ */
+int coxi_checkpoint_use(const char *path, struct coxi_checkpoint **ret);
+
+/* True where `path` is a checkpoint, not a directory of them. */
+bool coxi_checkpoint_is_one(const char *path);
 
 /* ---- retention */
 

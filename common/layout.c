@@ -1,7 +1,9 @@
 /* See layout.h. Pure functions; any thread. */
 #include "common/layout.h"
 
+#include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -274,6 +276,18 @@ size_t coxi_variable_bytes(const struct coxi_variable *variable)
     size_t bytes = 0;
     (void)coxi_shape_bytes(variable->dtype, variable->rank, variable->shape, &bytes);
     return bytes;
+}
+
+void coxi_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t len)
+{
+    size_t used = (size_t)snprintf(ret, len, "[");
+    for (uint32_t i = 0; i < rank && used < len; i++) {
+        used += (size_t)snprintf(ret + used, len - used, "%s%" PRIu64,
+                                 i > 0 ? ", " : "", shape[i]);
+    }
+    if (used < len) {
+        (void)snprintf(ret + used, len - used, "]");
+    }
 }
 
 const struct coxi_shard *coxi_variable_shard(const struct coxi_variable *variable,

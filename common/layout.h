@@ -59,6 +59,9 @@ static inline size_t coxi_table_dim(const struct coxi_variable *variable)
     return variable->shape[0];
 }
 
+/* "[7, 2]" */
+void coxi_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t len);
+
 /* The shard on ps `ps`, or NULL. */
 const struct coxi_shard *coxi_variable_shard(const struct coxi_variable *variable,
                                              uint32_t ps);

@@ -1,6 +1,8 @@
-/* See rule.h. Which numbers there are, who uses them and their ranges are two tables. */
+/* See rule.h. Which numbers there are, who uses them and their ranges are two tables;
+ * what state there is, a third. */
 #include "common/rule.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -143,6 +145,11 @@ int coxi_optimizer_check(const struct coxi_optimizer *o)
     return check_schedule(&o->schedule);
 }
 
+const char *coxi_optimizer_name(const struct coxi_optimizer *optimizer)
+{
+    return names[optimizer->kind];
+}
+
 size_t coxi_optimizer_slots(const struct coxi_optimizer *optimizer)
 {
     static const size_t slots[] = {
@@ -163,4 +170,42 @@ bool coxi_optimizer_equal(const struct coxi_optimizer *a,
     _Static_assert(sizeof(*a) == 16 * 4 + 4 * 4 + 2 * 8, "no padding: bytes compare");
     /* Bits are meant: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
     return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+/* ---- state */
+
+/* The names of what each optimizer keeps: its slots, then what it has of a row. The first
+ * starts at initial_accumulator, which is 0 where there is none of that name; the others
+ * at 0. */
+static const char *const state_names[][COXI_STATES_MAX] = {
+    [COXI_OPTIMIZER_NONE] = {NULL},
+    [COXI_OPTIMIZER_SGD] = {NULL},
+    [COXI_OPTIMIZER_ADAGRAD] = {"adagrad"},
+    [COXI_OPTIMIZER_MOMENTUM] = {"momentum"},
+    [COXI_OPTIMIZER_NESTEROV] = {"momentum"},
+    [COXI_OPTIMIZER_ROWWISE_ADAGRAD] = {"rowwise_adagrad"},
+    [COXI_OPTIMIZER_ADADELTA] = {"adadelta_squares", "adadelta_deltas"},
+    [COXI_OPTIMIZER_RMSPROP] = {"rmsprop"},
+    [COXI_OPTIMIZER_ADAM] = {"adam_m", "adam_v", "adam_t"},
+    [COXI_OPTIMIZER_ADAMW] = {"adam_m", "adam_v", "adam_t"},
+    [COXI_OPTIMIZER_FTRL] = {"ftrl_n", "ftrl_z"},
+    [COXI_OPTIMIZER_LOSS_SCALE] = {"good_steps"},
+};
+_Static_assert(sizeof(state_names) / sizeof(*state_names) == COXI_OPTIMIZER_END,
+               "all of them");
+
+struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *variable)
+{
+    const struct coxi_optimizer *o = &variable->optimizer;
+    struct coxi_state_layout layout = {.n_slots = coxi_optimizer_slots(o)};
+    size_t n = 0;
+    for (; n < COXI_STATES_MAX && state_names[o->kind][n] != NULL; n++) {
+        layout.states[n].name = state_names[o->kind][n];
+        layout.states[n].start = n == 0 ? o->initial_accumulator : 0;
+    }
+    assert(n >= layout.n_slots);
+    /* All rows of a dense variable have one t: the variable's step. */
+    bool shares_t = (1U << o->kind & ADAMS) != 0 && variable->kind == COXI_KIND_DENSE;
+    layout.n_row = shares_t ? 0 : n - layout.n_slots;
+    return layout;
 }

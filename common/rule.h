@@ -45,8 +45,28 @@ enum coxi_schedule_kind {
  */
 int coxi_optimizer_check(const struct coxi_optimizer *optimizer);
 
+/* "Adam"; of no optimizer, "a variable without optimizer". */
+const char *coxi_optimizer_name(const struct coxi_optimizer *optimizer);
+
 /* Floats of state that the ps keep for each value, but for what they have of a row. */
 size_t coxi_optimizer_slots(const struct coxi_optimizer *optimizer);
+
+enum { COXI_STATES_MAX = 3, COXI_SLOTS_MAX = 2 };
+
+/* What the ps keep beside values. Checkpoints have it as "<variable>/<name>". */
+struct coxi_state {
+    const char *name;
+    float start;
+};
+
+/* The first n_slots hold a float for each value, the n_row after them one for each row. */
+struct coxi_state_layout {
+    struct coxi_state states[COXI_STATES_MAX];
+    size_t n_slots;
+    size_t n_row;
+};
+
+struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *variable);
 
 /* True where all numbers have the same bits. */
 bool coxi_optimizer_equal(const struct coxi_optimizer *a,

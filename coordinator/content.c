@@ -81,18 +81,14 @@ static void add_pull(struct cox_coordinator *c, struct coxi_round *round, uint32
     coxi_round_add(round, c->ps[ps], &message, call);
 }
 
-/* True where a ps was lost in the middle and has come back: once more, then. */
-static bool again(struct cox_coordinator *c, int code)
-{
-    return code == COX_EPSLOST && coxi_recovery_is_on(c) && coxi_recovery_wait(c) == 0;
-}
-
-/* The same of a read, which has begun when as many losses were known: one that a ps was lost
- * in, and came back, may have met it before it had all of its own again. */
+/* True of a read that has begun when as many losses were known, where it is to be done once
+ * more: one that a ps was lost in, and came back, may have met it before it had all of its
+ * own again. */
 static bool read_again(struct cox_coordinator *c, int code, uint64_t n_losses)
 {
-    return again(c, code) || (code == 0 && coxi_recovery_losses(c) != n_losses &&
-                              coxi_recovery_wait(c) == 0);
+    return coxi_recovery_again(c, code) ||
+           (code == 0 && coxi_recovery_losses(c) != n_losses &&
+            coxi_recovery_wait(c) == 0);
 }
 
 /* Begins a read when every ps is UP; *ret is for read_again. */
@@ -180,7 +176,7 @@ int coxi_content_write(struct cox_coordinator *c, struct cox_future *operation,
         coxi_recovery_updated(c, operation->id, v, op, begin, count, data);
         do {
             r = commit_parts(c, v, op, operation->id, parts, n, touched, data);
-        } while (again(c, r));
+        } while (coxi_recovery_again(c, r));
         if (r != 0) {
             coxi_recovery_retracted(c, operation->id);
         }

@@ -25,6 +25,7 @@
  *   log.c       what is replayed then
  *   generation.c  whose the checkpoint directory is;  resume.c  going on where a client
  *                 before this one ended;  recovery_backlog.c  what a checkpoint says for that
+ *   load.c, load_send.c  what another checkpoint holds goes into variables of this run
  *   checkpoint.c  writing them;  trigger.c  when nobody calls for it
  *   evaluator.c;  eval_log.c  what evaluators report
  *

@@ -7,8 +7,10 @@
 
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/coordinator.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
+#include "coordinator/load.h"
 
 struct coxi_log {
     size_t words; /* of a set of ps */
@@ -44,6 +46,9 @@ static uint64_t bytes_of(const struct coxi_log *log, const struct coxi_log_entry
                  log->words * sizeof(uint64_t);
     } else if (entry->kind == COXI_LOG_UPDATE) {
         bytes += sizeof(*entry->update) + entry->update->bytes;
+    } else if (entry->kind == COXI_LOG_LOAD) {
+        bytes += sizeof(*entry->loading) +
+                 entry->loading->n_items * sizeof(*entry->loading->items);
     }
     return bytes;
 }
@@ -57,6 +62,8 @@ static void entry_fini(struct coxi_log_entry *entry)
         coxi_future_unref(entry->call);
     } else if (entry->kind == COXI_LOG_UPDATE) {
         free(entry->update);
+    } else if (entry->kind == COXI_LOG_LOAD) {
+        coxi_loading_unref(entry->loading);
     }
     free(entry->touched);
 }
@@ -151,6 +158,16 @@ int coxi_log_update(struct coxi_log *log, uint64_t id,
     return r;
 }
 
+int coxi_log_load(struct coxi_log *log, uint64_t id, struct coxi_loading *loading)
+{
+    int r = append(log, &(struct coxi_log_entry){
+                            .id = id, .kind = COXI_LOG_LOAD, .loading = loading});
+    if (r == 0) {
+        (void)coxi_loading_ref(loading);
+    }
+    return r;
+}
+
 /* ---- forgetting */
 
 void coxi_log_retract(struct coxi_log *log, uint64_t id)
@@ -158,7 +175,8 @@ void coxi_log_retract(struct coxi_log *log, uint64_t id)
     coxi_lock(&log->lock);
     for (size_t i = log->n; i-- > 0;) {
         struct coxi_log_entry *entry = &log->entries[i];
-        if (entry->id == id && entry->kind == COXI_LOG_UPDATE) {
+        if (entry->id == id &&
+            (entry->kind == COXI_LOG_UPDATE || entry->kind == COXI_LOG_LOAD)) {
             log->bytes -= entry->bytes;
             entry_fini(entry); /* no call */
             *entry = (struct coxi_log_entry){.id = id, .kind = COXI_LOG_BARRED};

@@ -1,7 +1,7 @@
 /*
  * The replay log: what has to be done again where a ps has lost what it had. Since the
  * checkpoint that a restore would start from: closures that are done, with the ps that they
- * touched; what the client itself created and changed; and closures that must never apply
+ * touched; what the client itself created, changed and loaded; and closures that must never apply
  * (failed, cancelled).
  *
  * Bounded in bytes and in the ids it spans: when it is full, nothing more is scheduled until
@@ -19,9 +19,16 @@
 #include "common/layout.h"
 
 struct cox_future;
+struct coxi_loading;
 struct coxi_log;
 
-enum coxi_log_kind { COXI_LOG_CALL, COXI_LOG_CREATE, COXI_LOG_UPDATE, COXI_LOG_BARRED };
+enum coxi_log_kind {
+    COXI_LOG_CALL,
+    COXI_LOG_CREATE,
+    COXI_LOG_UPDATE,
+    COXI_LOG_LOAD,
+    COXI_LOG_BARRED,
+};
 
 /* An update of the client's own: `count` rows from `begin`. */
 struct coxi_log_update {
@@ -40,6 +47,7 @@ struct coxi_log_entry {
         struct cox_future *call;             /* a reference */
         const struct coxi_variable *created; /* lives until close */
         struct coxi_log_update *update;      /* owned */
+        struct coxi_loading *loading;        /* a reference */
     };
     uint64_t bytes;    /* that it counts for */
     uint64_t *touched; /* of a call: bit p % 64 of word p / 64; owned */
@@ -63,6 +71,8 @@ int coxi_log_create(struct coxi_log *log, uint64_t id,
                     const struct coxi_variable *variable);
 int coxi_log_update(struct coxi_log *log, uint64_t id,
                     const struct coxi_log_update *update); /* copied */
+int coxi_log_load(struct coxi_log *log, uint64_t id,
+                  struct coxi_loading *loading); /* takes a reference of its own */
 
 /* How many entries there have been: what came before this moment. */
 uint64_t coxi_log_mark(struct coxi_log *log);

@@ -51,6 +51,11 @@ bool coxi_recovery_is_on(const struct cox_coordinator *c)
     return c->recovery != NULL;
 }
 
+bool coxi_recovery_again(struct cox_coordinator *c, int code)
+{
+    return code == COX_EPSLOST && coxi_recovery_is_on(c) && coxi_recovery_wait(c) == 0;
+}
+
 /* ---- the state of the ps */
 
 /* Locked. */
@@ -456,6 +461,14 @@ void coxi_recovery_retracted(struct cox_coordinator *c, uint64_t id)
 {
     if (c->recovery != NULL) {
         coxi_log_retract(c->recovery->log, id);
+    }
+}
+
+void coxi_recovery_loaded(struct cox_coordinator *c, uint64_t id,
+                          struct coxi_loading *loading)
+{
+    if (c->recovery != NULL && coxi_log_load(c->recovery->log, id, loading) != 0) {
+        coxi_fatal(c, COX_ENOMEM, coxi_error_text());
     }
 }
 

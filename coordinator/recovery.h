@@ -15,6 +15,7 @@
 
 #include "coordinator/coordinator.h"
 
+struct coxi_loading; /* load.h */
 struct coxi_recovery;
 struct coxi_manifest;
 struct coxi_manifest_shard;
@@ -43,6 +44,11 @@ int coxi_recovery_wait(struct cox_coordinator *c);
 
 /* True where COX_EPSLOST, of a closure or a request, means: try again. */
 bool coxi_recovery_is_on(const struct cox_coordinator *c);
+
+/* True where `code`, of something that the client itself has asked of the ps, means that
+ * one was lost in the middle and has come back: once more, then. Any thread but the loop;
+ * waits. */
+bool coxi_recovery_again(struct cox_coordinator *c, int code);
 
 /* ---- the loop's */
 
@@ -118,5 +124,7 @@ void coxi_recovery_updated(struct cox_coordinator *c, uint64_t id,
                            const struct coxi_variable *variable, enum coxi_op op,
                            uint64_t begin, uint64_t count, const void *data);
 void coxi_recovery_retracted(struct cox_coordinator *c, uint64_t id);
+void coxi_recovery_loaded(struct cox_coordinator *c, uint64_t id,
+                          struct coxi_loading *loading);
 
 #endif

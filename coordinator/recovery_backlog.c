@@ -64,7 +64,8 @@ static bool is_missing(const struct collection *all, const struct coxi_log_entry
             entry->kind == COXI_LOG_CALL ? coxi_log_touched(entry, p)
             : entry->kind == COXI_LOG_UPDATE
                 ? coxi_recovery_is_part(entry->update->variable, p)
-                : false; /* what is created meanwhile is not in the checkpoint */
+                : false; /* what is created meanwhile is not in the checkpoint, and
+                            nothing is loaded */
         missing = touched && !has_all(all, p, entry->id);
     }
     return missing;

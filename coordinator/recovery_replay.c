@@ -10,6 +10,7 @@
 #include "common/sync.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
+#include "coordinator/load.h"
 
 enum { BATCH_MAX = 1 << 16 }; /* closures replayed at a time */
 
@@ -21,6 +22,7 @@ struct item {
     struct cox_future *call; /* a reference */
     const struct coxi_variable *created;
     struct coxi_log_update *update; /* a copy */
+    struct coxi_loading *loading;   /* a reference */
 };
 
 struct items {
@@ -39,6 +41,7 @@ static void items_fini(struct items *items)
             coxi_future_unref(items->items[i].call);
         }
         free(items->items[i].update);
+        coxi_loading_unref(items->items[i].loading);
     }
     free(items->items);
 }
@@ -59,6 +62,8 @@ static bool is_owed(const struct coxi_recovery *rec, uint32_t p,
         return coxi_recovery_is_part(entry->created, p);
     case COXI_LOG_UPDATE:
         return coxi_recovery_is_part(entry->update->variable, p);
+    case COXI_LOG_LOAD:
+        return coxi_loading_is_part(entry->loading, p);
     case COXI_LOG_BARRED:
         break;
     }
@@ -82,6 +87,8 @@ static int keep_item(struct items *items, const struct coxi_log_entry *entry)
         atomic_fetch_add_explicit(&item.call->refs, 1, memory_order_relaxed);
     } else if (entry->kind == COXI_LOG_CREATE) {
         item.created = entry->created;
+    } else if (entry->kind == COXI_LOG_LOAD) {
+        item.loading = coxi_loading_ref(entry->loading);
     } else {
         size_t bytes = sizeof(*item.update) + entry->update->bytes;
         item.update = malloc(bytes);
@@ -246,20 +253,32 @@ static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *i
     return coxi_psc_call(rec->c->ps[p], &message, &request, COXI_COMMITTED, NULL, NULL);
 }
 
+/* What of it ps p has a part of; nothing, where that is none. */
+static int redo_on(struct coxi_recovery *rec, uint32_t p, const struct item *item)
+{
+    if (item->kind == COXI_LOG_LOAD) {
+        return coxi_loading_is_part(item->loading, p)
+                   ? coxi_loading_repeat(rec->c, item->loading, item->id, p)
+                   : 0;
+    }
+    const struct coxi_variable *variable =
+        item->kind == COXI_LOG_CREATE ? item->created : item->update->variable;
+    if (!coxi_recovery_is_part(variable, p)) {
+        return 0;
+    }
+    return item->kind == COXI_LOG_CREATE
+               ? coxi_recovery_create(rec, rec->c->ps[p], variable, item->id)
+               : update_on(rec, p, item);
+}
+
 static int redo(struct coxi_recovery *rec, const struct item *item)
 {
     int r = 0;
     for (uint32_t p = 0; r == 0 && p < rec->c->n_ps; p++) {
-        const struct coxi_variable *variable =
-            item->kind == COXI_LOG_CREATE ? item->created : item->update->variable;
         const struct coxi_recovery_server *server = &rec->servers[p];
-        if (!server->owed || !coxi_recovery_is_part(variable, p) ||
-            coxi_applied_list_is_whole(&server->restored, item->id)) {
-            continue;
+        if (server->owed && !coxi_applied_list_is_whole(&server->restored, item->id)) {
+            r = redo_on(rec, p, item);
         }
-        r = item->kind == COXI_LOG_CREATE
-                ? coxi_recovery_create(rec, rec->c->ps[p], variable, item->id)
-                : update_on(rec, p, item);
     }
     return r == COX_EPSLOST ? COX_EAGAIN : r;
 }

@@ -136,7 +136,7 @@ static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
     }
     do {
         r = create_parts(c, entry->description, operation->id);
-    } while (r == COX_EPSLOST && coxi_recovery_is_on(c) && coxi_recovery_wait(c) == 0);
+    } while (coxi_recovery_again(c, r));
     if (r == 0) {
         entry->created = operation->id;
         coxi_recovery_created(c, operation->id, entry->description);

@@ -431,12 +431,51 @@ size_t coxi_dense_bytes(const struct coxi_dense *dense)
     return bytes;
 }
 
-void coxi_dense_load(struct coxi_dense *dense, const void *data,
-                     const float *const states[COXI_STATES_MAX], uint64_t step)
+/* ---- loading */
+
+/* The values of a span, and what is kept beside each. */
+static void load_span(struct coxi_dense *dense, struct span span, const uint8_t *data,
+                      const float *const *states)
 {
-    memcpy(dense->data, data, dense->bytes);
-    for (size_t i = 0; i < n_states(dense); i++) {
-        memcpy(dense->states[i], states[i], coxi_dense_state_bytes(dense, i));
+    for (size_t at = span.start; at < span.end;) {
+        size_t n = part_of(at, span.end);
+        size_t from = at - span.start;
+        lock_to_change(dense, at);
+        memcpy(dense->data + at, data + from, n);
+        for (size_t s = 0; states != NULL && s < dense->layout.n_slots; s++) {
+            memcpy((uint8_t *)dense->states[s] + at, (const uint8_t *)states[s] + from,
+                   n);
+        }
+        coxi_unlock(coxi_dense_lock(dense, at));
+        at += n;
     }
-    atomic_store(&dense->step, step);
+}
+
+/* The states of rows. With `rows` locked. */
+static void load_rows(struct coxi_dense *dense, uint64_t begin, uint64_t count,
+                      const float *const *states)
+{
+    uint64_t first = begin - dense->shard->begin;
+    for (uint64_t i = 0; dense->cut != NULL && i < count; i++) {
+        coxi_dense_cut_save_row(dense->cut, first + i);
+    }
+    for (size_t s = dense->layout.n_slots; s < n_states(dense); s++) {
+        memcpy(dense->states[s] + first, states[s], count * sizeof(float));
+    }
+}
+
+void coxi_dense_load(struct coxi_dense *dense, uint64_t begin, uint64_t count,
+                     const void *data, const float *const *states, uint64_t step)
+{
+    const struct coxi_dense_rows rows = {NULL, begin, count};
+    coxi_lock(&dense->rows);
+    load_span(dense, span_of(dense, &rows, 0), data, states);
+    if (states != NULL && dense->layout.n_row > 0) {
+        load_rows(dense, begin, count, states);
+    }
+    coxi_unlock(&dense->rows);
+    if (states != NULL) {
+        atomic_store(&dense->step, step);
+    }
+    atomic_fetch_add_explicit(&dense->version, 1, memory_order_release);
 }

@@ -64,10 +64,10 @@ void coxi_dense_update(struct coxi_dense *dense, const struct coxi_dense_rows *r
  */
 uint64_t coxi_dense_version(const struct coxi_dense *dense);
 
-/* Sets all of that to what a snapshot had, and the number of gradients; while nobody else
- * does anything. */
-void coxi_dense_load(struct coxi_dense *dense, const void *data,
-                     const float *const states[COXI_STATES_MAX], uint64_t step);
+/* Sets `count` rows from `begin` on, which the shard holds, to what a checkpoint has of
+ * them. `states`: theirs, and the number of gradients; NULL: both stay. Any thread. */
+void coxi_dense_load(struct coxi_dense *dense, uint64_t begin, uint64_t count,
+                     const void *data, const float *const *states, uint64_t step);
 
 /* Updates by gradients so far; memory of elements and state. Any thread. */
 uint64_t coxi_dense_step(const struct coxi_dense *dense);

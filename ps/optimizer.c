@@ -14,49 +14,12 @@
 
 enum { PIECE = 256 };
 
-/* ---- state */
-
-/* The names of what each optimizer keeps: its slots, then what it has of a row. The first
- * starts at initial_accumulator, which is 0 where there is none of that name; the others
- * at 0. */
-static const char *const names[][COXI_STATES_MAX] = {
-    [COXI_OPTIMIZER_NONE] = {NULL},
-    [COXI_OPTIMIZER_SGD] = {NULL},
-    [COXI_OPTIMIZER_ADAGRAD] = {"adagrad"},
-    [COXI_OPTIMIZER_MOMENTUM] = {"momentum"},
-    [COXI_OPTIMIZER_NESTEROV] = {"momentum"},
-    [COXI_OPTIMIZER_ROWWISE_ADAGRAD] = {"rowwise_adagrad"},
-    [COXI_OPTIMIZER_ADADELTA] = {"adadelta_squares", "adadelta_deltas"},
-    [COXI_OPTIMIZER_RMSPROP] = {"rmsprop"},
-    [COXI_OPTIMIZER_ADAM] = {"adam_m", "adam_v", "adam_t"},
-    [COXI_OPTIMIZER_ADAMW] = {"adam_m", "adam_v", "adam_t"},
-    [COXI_OPTIMIZER_FTRL] = {"ftrl_n", "ftrl_z"},
-    [COXI_OPTIMIZER_LOSS_SCALE] = {"good_steps"},
-};
-_Static_assert(sizeof(names) / sizeof(*names) == COXI_OPTIMIZER_END, "all of them");
+/* ---- what is the same for all values of an update */
 
 static bool is_adam(const struct coxi_optimizer *o)
 {
     return o->kind == COXI_OPTIMIZER_ADAM || o->kind == COXI_OPTIMIZER_ADAMW;
 }
-
-struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *variable)
-{
-    const struct coxi_optimizer *o = &variable->optimizer;
-    struct coxi_state_layout layout = {.n_slots = coxi_optimizer_slots(o)};
-    size_t n = 0;
-    for (; n < COXI_STATES_MAX && names[o->kind][n] != NULL; n++) {
-        layout.states[n].name = names[o->kind][n];
-        layout.states[n].start = n == 0 ? o->initial_accumulator : 0;
-    }
-    assert(n >= layout.n_slots);
-    /* All rows of a dense variable have one t: the variable's step. */
-    bool shares_t = is_adam(o) && variable->kind == COXI_KIND_DENSE;
-    layout.n_row = shares_t ? 0 : n - layout.n_slots;
-    return layout;
-}
-
-/* ---- what is the same for all values of an update */
 
 /* 1 - exp(x), x at most 0, where that is not 1 anyhow. */
 static float correction(double x)

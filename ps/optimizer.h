@@ -34,23 +34,6 @@
 
 #include "common/layout.h"
 
-enum { COXI_STATES_MAX = 3, COXI_SLOTS_MAX = 2 };
-
-/* A kind of state. Checkpoints have it as "<variable>/<name>". */
-struct coxi_state {
-    const char *name;
-    float start;
-};
-
-/* The first n_slots hold a float for each value, the n_row after them one for each row. */
-struct coxi_state_layout {
-    struct coxi_state states[COXI_STATES_MAX];
-    size_t n_slots;
-    size_t n_row;
-};
-
-struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *variable);
-
 /* What an update needs of its optimizer, found once for all its rows and blocks. */
 struct coxi_optimizer_step {
     const struct coxi_optimizer *optimizer;

@@ -15,8 +15,6 @@
 #include "common/safetensors.h"
 #include "ps/store_internal.h"
 
-enum { ROWS = 4096 }; /* of a table, put in at a time */
-
 /* ---- tensors */
 
 /* Of the types that snapshots are written in: those of variables, and U64. */
@@ -111,7 +109,7 @@ static int load_dense(const struct coxi_st_file *file, const struct coxi_part *p
         find_step(file, part, &step) != 0) {
         return COX_EFORMAT;
     }
-    coxi_dense_load(part->dense, values, states, step);
+    coxi_dense_load(part->dense, part->shard->begin, rows, values, states, step);
     return 0;
 }
 
@@ -167,13 +165,13 @@ static int load_table(const struct coxi_st_file *file, const struct coxi_part *p
     if (r == 0) {
         r = find_step(file, part, &step);
     }
-    for (uint64_t at = 0; r == 0 && at < n; at += ROWS) {
+    for (uint64_t at = 0; r == 0 && at < n; at += COXI_TABLE_LOAD_MAX) {
         rows.first = at;
-        rows.n = n - at < ROWS ? n - at : ROWS;
+        rows.n = n - at < COXI_TABLE_LOAD_MAX ? n - at : COXI_TABLE_LOAD_MAX;
         r = coxi_table_load(part->table, &rows);
     }
     if (r == 0) {
-        coxi_table_set_step(part->table, step);
+        coxi_table_raise_step(part->table, step);
     }
     return r;
 }

@@ -218,6 +218,10 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
         return answer_void(ps, peer, m);
     case COXI_RESTORE:
         return answer_restore(ps, peer, m);
+    case COXI_LOAD:
+        return answer_status(
+            peer, m, COXI_STATUS,
+            coxi_store_load(ps->store, &m->load, frame->payload, frame->payload_len));
     case COXI_COUNT: {
         struct coxi_message answer = {.request = m->request, .kind = COXI_COUNTS};
         coxi_store_counts(ps->store, m->count, &answer.counts);

@@ -132,6 +132,15 @@ int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *sn
  */
 int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *restore);
 
+/*
+ * Puts a piece of what another checkpoint has into a variable, while others are at work; the
+ * `last` one of a closure has nothing but says so. `payload` is 8-aligned. COX_EFENCED,
+ * COX_EPSLOST, COX_ENOENT, COX_EINVAL, COX_ELIMIT, COX_ENOMEM: some of its rows may be
+ * there.
+ */
+int coxi_store_load(struct coxi_store *store, const struct coxi_load *load,
+                    const void *payload, size_t len);
+
 /* What has been done in this run; of the table of id `table` - 1, too, if there is one (0:
  * of none). */
 void coxi_store_counts(struct coxi_store *store, uint32_t table,

@@ -70,25 +70,29 @@ void coxi_table_update(struct coxi_table *table,
 void coxi_table_release(struct coxi_table *table,
                         const struct coxi_table_change *change);
 
-/* Rows as a snapshot has them: those from `first` on of arrays for all of a table. */
+/* Rows as a checkpoint has them: those from `first` on of arrays for all of a table. */
 struct coxi_table_rows {
     const uint64_t *keys;
     const float *values;
-    const float *states[COXI_STATES_MAX]; /* as the layout of its optimizer has them */
-    const uint64_t *last;                 /* where rows have a life */
+    /* As the layout of its optimizer has them; the first is NULL: state stays. */
+    const float *states[COXI_STATES_MAX];
+    const uint64_t *last; /* where rows have a life; NULL: it stays */
     const uint64_t *made;
     const uint64_t *updates;
+    uint64_t later; /* how many steps later than in the arrays that was here */
     uint64_t first;
-    size_t n; /* to 4096 */
+    size_t n; /* to COXI_TABLE_LOAD_MAX */
 };
 
 /* Drops the rows of n keys, where they are there; while nobody else does anything. */
 void coxi_table_drop(struct coxi_table *table, const uint64_t *keys, size_t n);
 
-/* Makes those rows, or makes them that, whatever is admitted otherwise; while nobody else
- * does anything. COX_ENOMEM. And the number of gradients. */
+enum { COXI_TABLE_LOAD_MAX = 4096 };
+
+/* Makes those rows, or makes them that, whatever is admitted otherwise. COX_ENOMEM. And the
+ * number of gradients, which is that at least. Any thread. */
 int coxi_table_load(struct coxi_table *table, const struct coxi_table_rows *rows);
-void coxi_table_set_step(struct coxi_table *table, uint64_t step);
+void coxi_table_raise_step(struct coxi_table *table, uint64_t step);
 
 /* Rows there are; updates by gradients so far; memory it takes, with that of rows which
  * went and will come again. Any thread. */

@@ -1,9 +1,7 @@
-/* Rows of a table as a snapshot has them (ps/table.h): what only a restore sets. */
+/* Rows of a table as a checkpoint has them (ps/table.h): what restores and loads set. */
 #include <string.h>
 
 #include "ps/table_internal.h"
-
-enum { ROWS_MAX = 4096 };
 
 /* The state of row `i` of all, kind by kind. */
 static void load_state(const struct coxi_table *table,
@@ -17,9 +15,33 @@ static void load_state(const struct coxi_table *table,
     }
 }
 
+static void load_life(const struct coxi_table_rows *rows, uint64_t i,
+                      struct coxi_row_life *life)
+{
+    life->last = rows->last[i] + rows->later;
+    life->made = rows->made[i] + rows->later;
+    life->updates = (uint32_t)rows->updates[i];
+}
+
+/* Row `i` of all, which is there, and pinned where rows go. */
+static void load_row(struct coxi_table *table, const struct coxi_table_rows *rows,
+                     uint64_t i, float *values)
+{
+    struct coxi_bucket *bucket = coxi_table_bucket(table, coxi_hash_key(rows->keys[i]));
+    coxi_spin_lock(&bucket->lock);
+    memcpy(values, rows->values + i * table->dim, table->value_bytes);
+    if (rows->states[0] != NULL) {
+        load_state(table, rows, i, values + table->dim);
+    }
+    if (table->life_at > 0 && rows->last != NULL) {
+        load_life(rows, i, coxi_table_life(table, values));
+    }
+    coxi_spin_unlock(&bucket->lock);
+}
+
 int coxi_table_load(struct coxi_table *table, const struct coxi_table_rows *rows)
 {
-    struct coxi_row *made[ROWS_MAX];
+    struct coxi_row *made[COXI_TABLE_LOAD_MAX];
     const struct coxi_table_change change = {
         .op = COXI_OP_ASSIGN,
         .keys = rows->keys + rows->first,
@@ -28,23 +50,13 @@ int coxi_table_load(struct coxi_table *table, const struct coxi_table_rows *rows
         .rows = made,
     };
     int r = coxi_table_resolve(table, &change);
-    if (r != 0) {
-        return r;
+    for (size_t k = 0; r == 0 && k < rows->n; k++) {
+        load_row(table, rows, rows->first + k, (float *)made[k]);
     }
-    for (size_t k = 0; k < rows->n; k++) {
-        uint64_t i = rows->first + k;
-        float *values = (float *)made[k];
-        memcpy(values, change.values + k * table->dim, table->value_bytes);
-        load_state(table, rows, i, values + table->dim);
-        if (table->life_at > 0) {
-            struct coxi_row_life *life = coxi_table_life(table, values);
-            life->last = rows->last[i];
-            life->made = rows->made[i];
-            life->updates = (uint32_t)rows->updates[i];
-        }
+    if (r == 0) {
+        coxi_table_release(table, &change);
     }
-    coxi_table_release(table, &change);
-    return 0;
+    return r;
 }
 
 void coxi_table_drop(struct coxi_table *table, const uint64_t *keys, size_t n)
@@ -64,7 +76,9 @@ void coxi_table_drop(struct coxi_table *table, const uint64_t *keys, size_t n)
     coxi_table_count_gone(table, n_gone);
 }
 
-void coxi_table_set_step(struct coxi_table *table, uint64_t step)
+void coxi_table_raise_step(struct coxi_table *table, uint64_t step)
 {
-    atomic_store(&table->step, step);
+    uint64_t now = atomic_load(&table->step);
+    while (now < step && !atomic_compare_exchange_weak(&table->step, &now, step)) {
+    }
 }

@@ -108,6 +108,7 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_RESOURCE_DROP:
     case COXI_RESULT_WANT:
     case COXI_RESULT:
+    case COXI_LOAD:
         break;
     }
     return 0;

@@ -159,6 +159,27 @@ bool decode_restore(const wire::Restore *m, struct coxi_restore *ret)
            intervals_fit(ret->applied, ret->n_applied, ret->n_touched);
 }
 
+Body encode_load(Builder &b, const struct coxi_load &m)
+{
+    return wire::CreateLoad(b, to_wire(m.session), m.incarnation, m.closure, m.variable,
+                            m.begin, m.count, m.state, m.life, m.step, m.last)
+        .Union();
+}
+
+struct coxi_load decode_load(const wire::Load *m)
+{
+    return {from_wire(m->session()),
+            m->incarnation(),
+            m->closure(),
+            m->variable(),
+            m->begin(),
+            m->count(),
+            m->state(),
+            m->life(),
+            m->step(),
+            m->last()};
+}
+
 Body encode_voided(Builder &b, const struct coxi_voided &m)
 {
     auto message = b.CreateString(or_empty(m.message));
@@ -456,6 +477,8 @@ Body encode_body(Builder &b, const struct coxi_message &m)
                                   message)
             .Union();
     }
+    case COXI_LOAD:
+        return encode_load(b, m.load);
     }
     return Body();
 }
@@ -589,6 +612,9 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         ret->result = {m->closure(), m->attempt(), m->code(), text(m->message())};
         return true;
     }
+    case wire::Body_Load:
+        ret->load = decode_load(in->body_as_Load());
+        return true;
     }
     return false;
 }

@@ -223,6 +223,20 @@ struct coxi_restore {
     uint64_t at;      /* 0: it has everything; else it builds on the one before */
 };
 
+/* What wire.fbs says of Load. */
+struct coxi_load {
+    struct coxi_session session;
+    uint64_t incarnation;
+    uint64_t closure;
+    uint32_t variable;
+    uint64_t begin;
+    uint64_t count;
+    bool state;
+    bool life;
+    uint64_t step;
+    bool last;
+};
+
 struct coxi_counters {
     uint64_t commits;
     uint64_t duplicates;
@@ -453,6 +467,7 @@ enum coxi_message_kind {
     COXI_RESULT_DROP,
     COXI_RESULT_WANT,
     COXI_RESULT,
+    COXI_LOAD,
 };
 
 struct coxi_message {
@@ -474,6 +489,7 @@ struct coxi_message {
         struct coxi_pull pull;
         struct coxi_commit commit;
         struct coxi_restore restore;
+        struct coxi_load load;
         struct coxi_layout layout;
         struct coxi_module module;
         struct coxi_dispatch dispatch;

@@ -38,14 +38,13 @@
 #ifndef COXSWAIN_COXSWAIN_H
 #define COXSWAIN_COXSWAIN_H
 
+#include "coxswain/load.h"
 #include "coxswain/types.h"
 #include "coxswain/variable.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define COX_API __attribute__((visibility("default")))
 
 struct cox_cluster;
 struct cox_coordinator;

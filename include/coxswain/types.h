@@ -12,6 +12,8 @@
 extern "C" {
 #endif
 
+#define COX_API __attribute__((visibility("default")))
+
 #define COX_VERSION_MAJOR 0
 #define COX_VERSION_MINOR 1
 #define COX_VERSION_PATCH 0

@@ -138,6 +138,7 @@ static const struct coxi_message samples[] = {
                                      .n_closures = LEN(recalled)}},
     [COXI_RESULT_WANT] = {.result = {63, 2, 0, ""}},
     [COXI_RESULT] = {.result = {64, 3, -12, "not kept"}},
+    [COXI_LOAD] = {.load = {SESSION, 57, 58, 59, 60, 61, true, false, 62, true}},
 };
 
 struct coxi_message sample(enum coxi_message_kind kind)
@@ -284,6 +285,22 @@ static void same_restore(message *a, message *b)
     assert_int_equal(x->at, y->at);
     ASSERT_SAME_ARRAY(x->applied, x->n_applied, y->applied, y->n_applied);
     ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
+}
+
+static void same_load(message *a, message *b)
+{
+    const struct coxi_load *x = &a->load;
+    const struct coxi_load *y = &b->load;
+    ASSERT_SAME_BYTES(x->session, y->session);
+    assert_int_equal(x->incarnation, y->incarnation);
+    assert_int_equal(x->closure, y->closure);
+    assert_int_equal(x->variable, y->variable);
+    assert_int_equal(x->begin, y->begin);
+    assert_int_equal(x->count, y->count);
+    assert_int_equal(x->state, y->state);
+    assert_int_equal(x->life, y->life);
+    assert_int_equal(x->step, y->step);
+    assert_int_equal(x->last, y->last);
 }
 
 static void same_count(message *a, message *b)
@@ -471,6 +488,7 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_RESULT_DROP] = same_recall,
         [COXI_RESULT_WANT] = same_result,
         [COXI_RESULT] = same_result,
+        [COXI_LOAD] = same_load,
     };
     assert_int_equal(a->request, b->request);
     assert_int_equal(a->kind, b->kind);
