@@ -248,6 +248,14 @@ static bool get_float(const json_t *object, const char *key, float *ret)
     return true;
 }
 
+/*
+ * A member that older versions have not written: where it is missing, *ret stays as it is,
+ * which is what they meant. Every new member is read so; one that older readers must not
+ * pass over raises the format.
+ */
+#define LATER(get, object, key, ret)                                                   \
+    (json_object_get(object, key) == NULL || get(object, key, ret))
+
 static bool get_hex(const json_t *object, const char *key, uint64_t *ret)
 {
     const char *text = json_string_value(json_object_get(object, key));
@@ -369,30 +377,38 @@ static bool read_progress(const json_t *root, struct coxi_manifest *m)
             (read_file(backlog, &m->backlog) && m->backlog.bytes > 0));
 }
 
-static bool read_optimizer(const json_t *in, struct coxi_optimizer *o)
+static bool read_schedule(const json_t *optimizer, const char *key,
+                          struct coxi_schedule *s)
 {
-    const json_t *schedule = json_object_get(in, "schedule");
-    struct coxi_schedule *s = &o->schedule;
-    bool whole = get_u32(in, "kind", &o->kind) && get_u32(schedule, "kind", &s->kind) &&
-                 get_u64(schedule, "steps", &s->steps) &&
-                 get_u64(schedule, "warmup_steps", &s->warmup_steps);
-#define GET(name) whole = whole && get_float(in, #name, &o->name);
-    COXI_OPTIMIZER_NUMBERS(GET)
-#undef GET
-#define GET(name) whole = whole && get_float(schedule, #name, &s->name);
+    const json_t *in = json_object_get(optimizer, key);
+    bool whole = get_u32(in, "kind", &s->kind) && get_u64(in, "steps", &s->steps) &&
+                 LATER(get_u64, in, "warmup_steps", &s->warmup_steps);
+#define GET(name) whole = whole && LATER(get_float, in, #name, &s->name);
     COXI_SCHEDULE_NUMBERS(GET)
 #undef GET
     return whole;
 }
 
-static bool read_lifecycle(const json_t *in, struct coxi_lifecycle *l)
+static bool read_optimizer(const json_t *in, struct coxi_optimizer *o)
 {
-    return get_u32(in, "admit_count", &l->admit_count) &&
-           get_float(in, "admit_probability", &l->admit_probability) &&
-           get_u64(in, "evict_age", &l->evict_age) &&
-           get_u32(in, "evict_count", &l->evict_count) &&
-           get_u64(in, "evict_count_age", &l->evict_count_age) &&
-           get_u64(in, "rows_max", &l->rows_max);
+    bool whole = get_u32(in, "kind", &o->kind) &&
+                 LATER(read_schedule, in, "schedule", &o->schedule);
+#define GET(name) whole = whole && LATER(get_float, in, #name, &o->name);
+    COXI_OPTIMIZER_NUMBERS(GET)
+#undef GET
+    return whole;
+}
+
+static bool read_lifecycle(const json_t *variable, const char *key,
+                           struct coxi_lifecycle *l)
+{
+    const json_t *in = json_object_get(variable, key);
+    return json_is_object(in) && LATER(get_u32, in, "admit_count", &l->admit_count) &&
+           LATER(get_float, in, "admit_probability", &l->admit_probability) &&
+           LATER(get_u64, in, "evict_age", &l->evict_age) &&
+           LATER(get_u32, in, "evict_count", &l->evict_count) &&
+           LATER(get_u64, in, "evict_count_age", &l->evict_count_age) &&
+           LATER(get_u64, in, "rows_max", &l->rows_max);
 }
 
 static bool read_rules(const json_t *in, struct coxi_variable *v)
@@ -403,10 +419,10 @@ static bool read_rules(const json_t *in, struct coxi_variable *v)
            get_float(i, "a", &v->initializer.a) &&
            get_float(i, "b", &v->initializer.b) &&
            get_hex(i, "seed", &v->initializer.seed) &&
-           get_u32(in, "wire_dtype", &v->wire_dtype) &&
-           get_u32(in, "nonfinite", &v->nonfinite) &&
-           get_u32(in, "metric", &v->metric) &&
-           read_lifecycle(json_object_get(in, "lifecycle"), &v->lifecycle);
+           LATER(get_u32, in, "wire_dtype", &v->wire_dtype) &&
+           LATER(get_u32, in, "nonfinite", &v->nonfinite) &&
+           LATER(get_u32, in, "metric", &v->metric) &&
+           LATER(read_lifecycle, in, "lifecycle", &v->lifecycle);
 }
 
 static bool read_shards_of(const json_t *in, struct coxi_variable *v,
@@ -504,8 +520,12 @@ static const char *read_root(const json_t *root, struct coxi_manifest *m)
     if (!get_u32(root, "format", &format)) {
         return "it has no format number";
     }
+    if (format > COXI_MANIFEST_FORMAT) {
+        return "it was written by a newer version, in a format that this one does not "
+               "read";
+    }
     if (format != COXI_MANIFEST_FORMAT) {
-        return "it was written by another version";
+        return "it has a format number that there never was";
     }
     if (!get_hex(root, "run", &m->session.run) ||
         !get_u64(root, "generation", &m->session.generation) ||

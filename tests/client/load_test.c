@@ -1,9 +1,9 @@
 /* Warm start: what one run has saved goes on in another, on other ps and in other shards. */
-#include <stdio.h>
+#include <jansson.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/checkpoint.h"
+#include "common/manifest.h"
 #include "tests/client/crew.h"
 #include "tests/test.h"
 
@@ -421,6 +421,55 @@ TEST(progress_goes_up_to_all)
     assert_code(0, cox_checkpoint_load(model.crew.c, &options, &info));
     assert_int_equal(info.bytes, last);
     crew_close(&model.crew);
+}
+
+/* ---- other versions */
+
+/* Writes the manifest anew, as one would be that knows of nothing but what there was at
+ * first, and of something else. */
+static void write_as_another_version(const char *path)
+{
+    static const char *const later[] = {"wire_dtype", "nonfinite", "metric",
+                                        "lifecycle"};
+    json_t *root = json_load_file(path, 0, NULL);
+    assert_non_null(root);
+    size_t i;
+    json_t *v;
+    json_array_foreach(json_object_get(root, "variables"), i, v)
+    {
+        for (size_t k = 0; k < sizeof(later) / sizeof(*later); k++) {
+            assert_int_equal(0, json_object_del(v, later[k]));
+        }
+        json_t *optimizer = json_object_get(v, "optimizer");
+        assert_int_equal(0, json_object_del(optimizer, "schedule"));
+        assert_int_equal(0, json_object_del(optimizer, "growth_factor"));
+        assert_int_equal(0, json_object_set_new(v, "colour", json_string("blue")));
+    }
+    (void)json_object_del(root, "crc32");
+    assert_int_equal(0, json_object_set_new(root, "mood", json_pack("[i]", 3)));
+    char *text = json_dumps(root, JSON_INDENT(1));
+    char *sealed = coxi_manifest_seal(text);
+    assert_non_null(sealed);
+    coxi_test_write(path, sealed, strlen(sealed));
+    free(sealed);
+    free(text);
+    json_decref(root);
+}
+
+TEST(what_another_version_has_written_in_this_format_is_loaded)
+{
+    struct model model;
+    struct model other;
+    struct plan plan = {.n_ps = 2, .optimizer = adagrad()};
+    const char *dir = saved(plan, "first", 3);
+    model_open(&model, &plan);
+    model_open(&other, &plan);
+    assert_code(0, load(&model, dir, NULL));
+    write_as_another_version(coxi_test_path("first/ckpt-1/manifest.json"));
+    assert_code(0, load(&other, dir, NULL));
+    assert_alike(&model, &other);
+    crew_close(&model.crew);
+    crew_close(&other.crew);
 }
 
 /* ---- failures */
