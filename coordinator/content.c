@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/layout.h"
 #include "coordinator/content.h"
+#include "coordinator/pulls.h"
 #include "coordinator/recovery.h"
 
 /* The part of a range of rows that a shard has. */
@@ -68,17 +69,10 @@ static int split(const struct coxi_variable *v, uint64_t begin, uint64_t count,
     return 0;
 }
 
-static void add_pull(struct cox_coordinator *c, struct coxi_round *round, uint32_t ps,
-                     const struct coxi_pull_item *item, struct coxi_round_call *call)
+/* Where the client reads from. */
+static struct coxi_pull_from source(struct cox_coordinator *c)
 {
-    struct coxi_message message = {.kind = COXI_PULL};
-    message.pull.session = c->session;
-    message.pull.incarnation = coxi_psc_incarnation(c->ps[ps]);
-    message.pull.items = item;
-    message.pull.n_items = 1;
-    call->expect = COXI_PULLED;
-    call->request.answer_len = call->request.into_len;
-    coxi_round_add(round, c->ps[ps], &message, call);
+    return (struct coxi_pull_from){c->session, c->ps, c->n_ps, 0};
 }
 
 /* True of a read that has begun when as many losses were known, where it is to be done once
@@ -96,29 +90,6 @@ static int begin_read(struct cox_coordinator *c, uint64_t *ret)
 {
     *ret = coxi_recovery_losses(c);
     return coxi_recovery_wait(c);
-}
-
-static int read_range(struct cox_coordinator *c, const struct coxi_variable *v,
-                      uint64_t begin, uint64_t count, void *ret_data)
-{
-    struct part *parts;
-    size_t n;
-    struct coxi_round round;
-    int r = split(v, begin, count, &parts, &n);
-    if (r != 0) {
-        return r;
-    }
-    coxi_round_begin(&round);
-    for (size_t i = 0; i < n; i++) {
-        struct part *part = &parts[i];
-        struct coxi_pull_item item = {v->id, part->begin, part->count, 0};
-        part->call.request.into = (uint8_t *)ret_data + part->at;
-        part->call.request.into_len = part->count * coxi_variable_row_bytes(v);
-        add_pull(c, &round, (uint32_t)part->shard->ps, &item, &part->call);
-    }
-    r = coxi_round_end(&round);
-    free(parts);
-    return r;
 }
 
 /* One commit to each of the ps that `parts` are on, which `touched` lists. */
@@ -199,12 +170,13 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_variable *v
 int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
                       uint64_t begin, uint64_t count, void *ret_data)
 {
+    const struct coxi_pull_from from = source(c);
     uint64_t n_losses;
     int r;
     do {
         r = begin_read(c, &n_losses);
         if (r == 0) {
-            r = read_range(c, v, begin, count, ret_data);
+            r = coxi_pull_rows(&from, v, begin, count, ret_data);
         }
     } while (read_again(c, r, n_losses));
     return r;
@@ -281,89 +253,6 @@ int cox_variable_add(struct cox_coordinator *c, struct cox_variable *variable,
 
 /* ---- tables */
 
-/* Rows being read, sorted by ps: those of ps p are [starts[p], starts[p + 1]). */
-struct row_reader {
-    size_t *starts; /* n_ps + 1 */
-    size_t *places; /* where in the caller's array each row goes */
-    uint64_t *keys;
-    float *rows;
-    struct coxi_round_call *calls; /* by ps */
-    struct iovec *payloads;
-};
-
-static void reader_fini(struct row_reader *reader)
-{
-    free(reader->starts);
-    free(reader->places);
-    free(reader->keys);
-    free(reader->rows);
-    free(reader->calls);
-    free(reader->payloads);
-}
-
-static int reader_init(struct row_reader *reader, uint32_t n_ps, size_t n_keys,
-                       size_t row_bytes)
-{
-    *reader = (struct row_reader){
-        .starts = calloc((size_t)n_ps + 2, sizeof(*reader->starts)),
-        .places = calloc(n_keys, sizeof(*reader->places)),
-        .keys = calloc(n_keys, sizeof(*reader->keys)),
-        .rows = calloc(n_keys, row_bytes),
-        .calls = calloc(n_ps, sizeof(*reader->calls)),
-        .payloads = calloc(n_ps, sizeof(*reader->payloads)),
-    };
-    if (reader->starts == NULL || reader->places == NULL || reader->keys == NULL ||
-        reader->rows == NULL || reader->calls == NULL || reader->payloads == NULL) {
-        return coxi_error_memory("reading rows");
-    }
-    return 0;
-}
-
-static void sort_keys(struct row_reader *reader, uint32_t n_ps, const uint64_t *keys,
-                      size_t n_keys)
-{
-    /* Shifted by one: filling moves each start to where the next ps begins. */
-    size_t *starts = reader->starts + 1;
-    for (size_t i = 0; i < n_keys; i++) {
-        starts[coxi_key_ps(keys[i], n_ps) + 1]++;
-    }
-    for (uint32_t p = 0; p < n_ps; p++) {
-        starts[p + 1] += starts[p];
-    }
-    for (size_t i = 0; i < n_keys; i++) {
-        size_t at = starts[coxi_key_ps(keys[i], n_ps)]++;
-        reader->keys[at] = keys[i];
-        reader->places[at] = i;
-    }
-}
-
-/* Asks every ps for its rows. */
-static int read_rows(struct cox_coordinator *c, const struct coxi_variable *v,
-                     struct row_reader *reader)
-{
-    size_t dim = coxi_table_dim(v);
-    struct coxi_round round;
-    coxi_round_begin(&round);
-    for (uint32_t p = 0; p < c->n_ps; p++) {
-        size_t first = reader->starts[p];
-        size_t n = reader->starts[p + 1] - first;
-        struct coxi_pull_item item = {v->id, 0, n, 0};
-        struct coxi_psc_request *request = &reader->calls[p].request;
-        if (n > 0) {
-            reader->payloads[p] =
-                (struct iovec){reader->keys + first, n * sizeof(*reader->keys)};
-            *request = (struct coxi_psc_request){
-                .payload = &reader->payloads[p],
-                .n_payload = 1,
-                .into = reader->rows + first * dim,
-                .into_len = n * dim * sizeof(float),
-            };
-            add_pull(c, &round, p, &item, &reader->calls[p]);
-        }
-    }
-    return coxi_round_end(&round);
-}
-
 int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
                    const uint64_t *keys, size_t n_keys, float *ret_rows)
 {
@@ -373,28 +262,15 @@ int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
                           "cox_table_read needs a table of this coordinator, "
                           "keys, and a place for their rows");
     }
-    const struct coxi_variable *v = table->entry.description;
-    size_t row_bytes = coxi_variable_row_bytes(v);
-    struct row_reader reader;
-    uint64_t n_losses = 0;
-    if (n_keys == 0) {
-        return coxi_check_alive(c);
-    }
-    int r = reader_init(&reader, c->n_ps, n_keys, row_bytes);
-    if (r == 0) {
-        sort_keys(&reader, c->n_ps, keys, n_keys);
-        do {
-            r = begin_read(c, &n_losses);
-            if (r == 0) {
-                r = read_rows(c, v, &reader);
-            }
-        } while (read_again(c, r, n_losses));
-    }
-    for (size_t i = 0; r == 0 && i < n_keys; i++) {
-        memcpy((uint8_t *)ret_rows + reader.places[i] * row_bytes,
-               (const uint8_t *)reader.rows + i * row_bytes, row_bytes);
-    }
-    reader_fini(&reader);
+    const struct coxi_pull_from from = source(c);
+    uint64_t n_losses;
+    int r;
+    do {
+        r = begin_read(c, &n_losses);
+        if (r == 0) {
+            r = coxi_pull_keys(&from, table->entry.description, keys, n_keys, ret_rows);
+        }
+    } while (read_again(c, r, n_losses));
     return r;
 }
 

@@ -19,6 +19,7 @@
  *   conn.c      one connection to a worker, as events on the loop
  *   variable.c  which variables, tables and metrics there are;  rules.c  their optimizers;
  *   partition.c  which ps has what of them;  content.c  what they hold;  metric.c
+ *   pulls.c     reading it off the ps;  reader.c  also for who is no client
  *   module.c    step modules
  *   resource.c  what each worker makes and keeps
  *   recovery.c, recovery_restore.c, recovery_replay.c  a ps that is lost comes back

@@ -84,7 +84,7 @@ void coxi_log_forget(struct coxi_log *log, uint64_t mark);
 bool coxi_log_is_due(struct coxi_log *log, uint64_t next_id);
 bool coxi_log_is_full(struct coxi_log *log, uint64_t next_id);
 
-/* The update of that id has not come about after all: it must never apply. */
+/* The update or load of that id has not come about after all: it must never apply. */
 void coxi_log_retract(struct coxi_log *log, uint64_t id);
 
 /* Calls `visit` for each entry since the mark, in any order, as coxi_log_each does. */

@@ -42,6 +42,18 @@ static int make_answer(void *arg, void *to, size_t room, size_t *ret_len)
     return coxi_store_pull_some(answer->store, &answer->pulling, to, room, ret_len);
 }
 
+/* A tool reads what a run has without its token, which is the client's: it says which run
+ * it means. */
+static void lend_token(struct coxi_ps *ps, const struct coxi_peer *peer,
+                       struct coxi_session *session)
+{
+    struct coxi_session owner;
+    if (peer->hello.role == COXI_ROLE_TOOL && coxi_store_owner(ps->store, &owner) &&
+        session->run == owner.run && session->generation == owner.generation) {
+        session->token = owner.token;
+    }
+}
+
 /* A short answer waits for others of its batch; a long one is made while it leaves. */
 static int answer_pull(struct coxi_ps *ps, struct coxi_peer *peer,
                        const struct coxi_message *request,
@@ -49,8 +61,10 @@ static int answer_pull(struct coxi_ps *ps, struct coxi_peer *peer,
 {
     struct coxi_message message = {.request = request->request, .kind = COXI_PULLED};
     struct answer answer = {.store = ps->store};
-    int r = coxi_store_pull_begin(ps->store, &request->pull, frame->payload,
-                                  frame->payload_len, &peer->aside, &answer.pulling);
+    struct coxi_pull pull = request->pull;
+    lend_token(ps, peer, &pull.session);
+    int r = coxi_store_pull_begin(ps->store, &pull, frame->payload, frame->payload_len,
+                                  &peer->aside, &answer.pulling);
     size_t len = answer.pulling.left;
     message.status.message = "";
     message.status.versions = (const uint64_t *)(const void *)peer->aside.data;
@@ -157,6 +171,23 @@ static int answer_void(struct coxi_ps *ps, struct coxi_peer *peer,
     return r;
 }
 
+static int answer_describe(struct coxi_ps *ps, struct coxi_peer *peer,
+                           const struct coxi_message *request)
+{
+    struct coxi_message answer = {.request = request->request, .kind = COXI_LAYOUT};
+    struct coxi_description description;
+    int r = coxi_store_describe(ps->store, &description);
+    if (r != 0) {
+        return answer_status(peer, request, COXI_STATUS, r);
+    }
+    answer.layout = (struct coxi_layout){.session = description.session,
+                                         .variables = description.variables,
+                                         .n_variables = description.n};
+    r = coxi_message_send(peer->link, &answer, NULL, false);
+    coxi_description_fini(&description);
+    return r;
+}
+
 static bool is_owner(const void *arg, const struct coxi_hello *hello)
 {
     return hello->role == COXI_ROLE_CLIENT && coxi_session_equal(&hello->session, arg);
@@ -192,11 +223,24 @@ static int on_hello(void *arg, struct coxi_peer *peer)
     return 0;
 }
 
+/* True where a peer of its role may ask for that. */
+static bool may_ask(const struct coxi_peer *peer, enum coxi_message_kind kind)
+{
+    return peer->hello.role != COXI_ROLE_TOOL || kind == COXI_PULL ||
+           kind == COXI_COUNT || kind == COXI_DESCRIBE;
+}
+
 static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
                       const struct coxi_frame *frame)
 {
     struct coxi_ps *ps = arg;
+    if (!may_ask(peer, m->kind)) {
+        return answer_status(peer, m, COXI_STATUS,
+                             coxi_error(COX_EREFUSED, "a tool may read, nothing else"));
+    }
     switch (m->kind) {
+    case COXI_DESCRIBE:
+        return answer_describe(ps, peer, m);
     case COXI_PULL:
         return answer_pull(ps, peer, m, frame);
     case COXI_COMMIT:

@@ -35,6 +35,18 @@ int coxi_store_claim(struct coxi_store *store, const struct coxi_session *sessio
 /* Who has it; false: nobody. */
 bool coxi_store_owner(struct coxi_store *store, struct coxi_session *ret);
 
+/* The run, without its token, and this ps's part of its variables; to be ended with _fini.
+ * COX_ENOENT: nobody has it; COX_ENOMEM. */
+struct coxi_description {
+    struct coxi_session session;
+    struct coxi_variable *variables;
+    struct coxi_variable **copies; /* what those point into */
+    size_t n;
+};
+
+int coxi_store_describe(struct coxi_store *store, struct coxi_description *ret);
+void coxi_description_fini(struct coxi_description *description);
+
 /* Forgets the run. COX_EFENCED: the session is not the one that has it. */
 int coxi_store_release(struct coxi_store *store, const struct coxi_session *session);
 

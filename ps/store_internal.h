@@ -1,4 +1,4 @@
-/* What store.c, pull.c, commit.c, snapshot.c, restore.c and load.c share. Not for others. */
+/* What store.c, pull.c, commit.c, snapshot.c, restore.c, load.c and describe.c share. Not for others. */
 #ifndef COXI_PS_STORE_INTERNAL_H
 #define COXI_PS_STORE_INTERNAL_H
 

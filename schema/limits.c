@@ -109,6 +109,7 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_RESULT_WANT:
     case COXI_RESULT:
     case COXI_LOAD:
+    case COXI_DESCRIBE:
         break;
     }
     return 0;

@@ -479,6 +479,8 @@ Body encode_body(Builder &b, const struct coxi_message &m)
     }
     case COXI_LOAD:
         return encode_load(b, m.load);
+    case COXI_DESCRIBE:
+        return wire::CreateDescribe(b).Union();
     }
     return Body();
 }
@@ -614,6 +616,8 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     }
     case wire::Body_Load:
         ret->load = decode_load(in->body_as_Load());
+        return true;
+    case wire::Body_Describe:
         return true;
     }
     return false;

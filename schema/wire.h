@@ -468,6 +468,7 @@ enum coxi_message_kind {
     COXI_RESULT_WANT,
     COXI_RESULT,
     COXI_LOAD,
+    COXI_DESCRIBE,
 };
 
 struct coxi_message {

@@ -303,6 +303,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_LEAVING:
     case COXI_RESTORE:
     case COXI_LOAD:
+    case COXI_DESCRIBE:
     case COXI_RESOURCE_MADE:
     case COXI_RESULT:
         break;

@@ -39,6 +39,7 @@
 #define COXSWAIN_COXSWAIN_H
 
 #include "coxswain/load.h"
+#include "coxswain/reader.h"
 #include "coxswain/types.h"
 #include "coxswain/variable.h"
 

@@ -490,3 +490,49 @@ TEST(ps_names_an_address_that_it_cannot_use)
     assert_code(COX_EADDRESS, coxi_ps_open(&options, &ps));
     assert_error_names("/no/such/directory/ps");
 }
+
+/* ---- tools */
+
+static int describe(struct coxi_psc *psc)
+{
+    struct coxi_message message = {.kind = COXI_DESCRIBE};
+    return ask(psc, &message, COXI_LAYOUT);
+}
+
+TEST(a_tool_reads_without_a_token_and_changes_nothing)
+{
+    static const struct coxi_session none;
+    const float ones[2] = {1, 1};
+    float values[2] = {7, 7};
+    struct harbour harbour;
+    struct coxi_session named = {.run = 1, .generation = 1};
+    harbour_open(&harbour, ipc());
+    struct coxi_psc *tool = dial(&harbour, COXI_ROLE_TOOL, &none);
+    assert_code(COX_ENOENT, describe(tool));
+    assert_error_names("serves no run");
+    struct coxi_psc *client = dial(&harbour, COXI_ROLE_CLIENT, &run1);
+    assert_code(0, claim(client, &run1));
+    assert_code(0, create(client, &run1, 2));
+    uint64_t incarnation = coxi_psc_incarnation(client);
+    assert_code(0, commit(client, &run1, incarnation, 2, ones, 2));
+    assert_code(0, describe(tool));
+    assert_code(0, pull(tool, &named, incarnation, values, 2));
+    assert_float_equal(1, values[1], 0);
+    named.generation = 2;
+    assert_code(COX_EFENCED, pull(tool, &named, incarnation, values, 2));
+    assert_code(COX_EFENCED, pull(client, &named, incarnation, values, 2));
+    /* Not even with the token. */
+    assert_code(COX_EREFUSED, commit(tool, &run1, incarnation, 3, ones, 2));
+    assert_code(COX_EREFUSED, claim(tool, &run2));
+    assert_code(COX_EREFUSED, create(tool, &run1, 3));
+    struct coxi_message release = {.kind = COXI_RELEASE, .release = run1};
+    assert_code(COX_EREFUSED, ask(tool, &release, COXI_STATUS));
+    struct coxi_message load = {.kind = COXI_LOAD};
+    load.load = (struct coxi_load){.session = run1, .incarnation = incarnation};
+    assert_code(COX_EREFUSED, ask(tool, &load, COXI_STATUS));
+    assert_code(0, pull(client, &run1, incarnation, values, 2));
+    assert_float_equal(1, values[0], 0);
+    coxi_psc_close(tool);
+    coxi_psc_close(client);
+    harbour_close(&harbour);
+}

@@ -139,6 +139,7 @@ static const struct coxi_message samples[] = {
     [COXI_RESULT_WANT] = {.result = {63, 2, 0, ""}},
     [COXI_RESULT] = {.result = {64, 3, -12, "not kept"}},
     [COXI_LOAD] = {.load = {SESSION, 57, 58, 59, 60, 61, true, false, 62, true}},
+    [COXI_DESCRIBE] = {.request = 0},
 };
 
 struct coxi_message sample(enum coxi_message_kind kind)
@@ -489,6 +490,7 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_RESULT_WANT] = same_result,
         [COXI_RESULT] = same_result,
         [COXI_LOAD] = same_load,
+        [COXI_DESCRIBE] = same_nothing,
     };
     assert_int_equal(a->request, b->request);
     assert_int_equal(a->kind, b->kind);
