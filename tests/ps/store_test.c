@@ -106,7 +106,8 @@ TEST(store_refuses_everything_of_another_session)
     struct coxi_pull_item item = {v, 0, 1, 0};
     struct coxi_create create = {.session = run2, .closure = 9};
     struct coxi_watermark watermark = {run2, 5};
-    struct coxi_snapshot snapshot = {run2, 1, coxi_test_path("none")};
+    struct coxi_snapshot snapshot = {
+        .session = run2, .number = 1, .path = coxi_test_path("none")};
     struct coxi_commit commit = {.session = run2, .incarnation = STOCK_INCARNATION};
     struct coxi_pull pull = {run2, STOCK_INCARNATION, &item, 1, false};
     assert_code(COX_EFENCED, coxi_store_create(s.store, &create));
