@@ -107,18 +107,6 @@ Body encode_snapshot_done(Builder &b, const struct coxi_snapshot_done &m)
         .Union();
 }
 
-/* True where no interval refers beyond `touched`. */
-bool intervals_fit(const struct coxi_interval *applied, size_t n, size_t n_touched)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (applied[i].touched_at > n_touched ||
-            applied[i].touched_n > n_touched - applied[i].touched_at) {
-            return false;
-        }
-    }
-    return true;
-}
-
 bool decode_snapshot_done(const wire::SnapshotDone *m, struct coxi_snapshot_done *ret)
 {
     ret->code = m->code();
@@ -290,27 +278,6 @@ Body encode_module(Builder &b, const struct coxi_module &m)
 {
     auto name = b.CreateString(or_empty(m.name));
     return wire::CreateModule(b, m.id, name, m.hash_high, m.hash_low).Union();
-}
-
-/* Numbers of some of n closures; few messages have any. */
-fb::Offset<fb::Vector<uint32_t>> encode_numbers(Builder &b, const uint32_t *numbers,
-                                                size_t n)
-{
-    return n > 0 ? b.CreateVector(numbers, n) : fb::Offset<fb::Vector<uint32_t>>();
-}
-
-bool decode_numbers(const fb::Vector<uint32_t> *numbers, size_t n_closures,
-                    const uint32_t **ret, size_t *ret_n)
-{
-    if (!take_array(numbers, ret, ret_n)) {
-        return false;
-    }
-    for (size_t i = 0; i < *ret_n; i++) {
-        if ((*ret)[i] >= n_closures || (i > 0 && (*ret)[i] <= (*ret)[i - 1])) {
-            return false;
-        }
-    }
-    return true;
 }
 
 using KeptInputs = fb::Vector<fb::Offset<wire::KeptInput>>;

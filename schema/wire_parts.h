@@ -1,5 +1,6 @@
 /*
- * The parts of wire.cc that messages are made of: sessions, arrays, texts, variables. Only
+ * The parts of wire.cc that messages are made of: sessions, arrays, texts, variables,
+ * lists of closures. Only
  * for it.
  */
 #ifndef COXI_SCHEMA_WIRE_PARTS_H
@@ -168,6 +169,39 @@ bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
     if (l != nullptr) {
         ret->lifecycle = {l->admit_count(), l->admit_probability(), l->evict_age(),
                           l->evict_count(), l->evict_count_age(),   l->rows_max()};
+    }
+    return true;
+}
+
+/* True where no interval refers beyond `touched`. */
+bool intervals_fit(const struct coxi_interval *applied, size_t n, size_t n_touched)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (applied[i].touched_at > n_touched ||
+            applied[i].touched_n > n_touched - applied[i].touched_at) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Numbers of some of n closures; few messages have any. */
+fb::Offset<fb::Vector<uint32_t>> encode_numbers(Builder &b, const uint32_t *numbers,
+                                                size_t n)
+{
+    return n > 0 ? b.CreateVector(numbers, n) : fb::Offset<fb::Vector<uint32_t>>();
+}
+
+bool decode_numbers(const fb::Vector<uint32_t> *numbers, size_t n_closures,
+                    const uint32_t **ret, size_t *ret_n)
+{
+    if (!take_array(numbers, ret, ret_n)) {
+        return false;
+    }
+    for (size_t i = 0; i < *ret_n; i++) {
+        if ((*ret)[i] >= n_closures || (i > 0 && (*ret)[i] <= (*ret)[i - 1])) {
+            return false;
+        }
     }
     return true;
 }
