@@ -20,8 +20,9 @@ struct bench {
     const char *only; /* the one measurement that is wanted, or NULL */
     uint32_t workers; /* case scale: how many */
     uint32_t ps;
-    uint64_t rows;   /* case table: how many its memory is measured with */
-    uint64_t bytes;  /* case checkpoint: of a snapshot, about */
+    uint64_t rows; /* case table: how many its memory is measured with */
+    uint64_t
+        bytes; /* cases checkpoint, recover: of a ps's snapshot, about; 0: theirs */
     char self[4096]; /* this program */
     char dir[64];    /* for files; removed at the end */
     bool headed;     /* the table's head has been printed */
@@ -98,6 +99,7 @@ void bench_schedule(struct bench *bench);
 void bench_train(struct bench *bench);
 void bench_scale(struct bench *bench);
 void bench_recovery(struct bench *bench);
+void bench_recover(struct bench *bench);
 void bench_checkpoint(struct bench *bench);
 void bench_footprint(struct bench *bench);
 void bench_table(struct bench *bench);

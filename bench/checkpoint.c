@@ -363,7 +363,8 @@ void bench_checkpoint(struct bench *bench)
     }
     job->bench = bench;
     job->session = (struct coxi_session){1, 1, 1};
-    job->rows = bench->bytes / ROW_BYTES / BATCH * BATCH;
+    uint64_t bytes = bench->bytes > 0 ? bench->bytes : UINT64_C(4000000000);
+    job->rows = bytes / ROW_BYTES / BATCH * BATCH;
     (void)snprintf(job->path, sizeof(job->path), "%s/snapshot", bench->dir);
     (void)snprintf(job->params, sizeof(job->params), "{\"rows\":%llu}",
                    (unsigned long long)job->rows);

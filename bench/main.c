@@ -33,6 +33,7 @@ static const struct {
     {"schedule", bench_schedule}, {"train", bench_train},
     {"recovery", bench_recovery}, {"footprint", bench_footprint},
     {"scale", bench_scale},       {"checkpoint", bench_checkpoint},
+    {"recover", bench_recover},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -104,10 +105,12 @@ static const struct coxi_option options[] = {
     {.name = "bytes",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct config, bytes),
-     .min = 1 << 20,
+     .min = 0,
      .max = INT64_C(1) << 40,
-     .fallback = "4000000000",
-     .help = "size of the snapshots of the case checkpoint, which are files in TMPDIR"},
+     .fallback = "0",
+     .help =
+         "size of a ps's snapshots, which are files in TMPDIR; 0: 4e9 (checkpoint), "
+         "1e9 (recover)"},
     {.name = "serve",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, serve),
@@ -122,7 +125,9 @@ static const struct coxi_program program = {
         "(a "
         "busy\nps), sparse (rows of tables), table (the same in one thread), schedule "
         "(closures),\ntrain (the click model), recovery (workers that die), footprint "
-        "(idle processes,\nmemory), scale (many workers), checkpoint (snapshots).\n"
+        "(idle processes,\nmemory), scale (many workers), checkpoint (snapshots), "
+        "recover (a ps that "
+        "dies).\n"
         "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,
@@ -425,7 +430,8 @@ int main(int argc, char **argv)
     if (r == 0 && rest == argc && !config.all) {
         r = coxi_error(COX_EINVAL,
                        "which case? wire, pull, push, tail, sparse, table, schedule, "
-                       "train, recovery, footprint, scale, checkpoint, or --all");
+                       "train, recovery, footprint, scale, checkpoint, recover, or "
+                       "--all");
     }
     for (int i = rest; r == 0 && i < argc; i++) {
         r = is_case(argv[i]) ? 0

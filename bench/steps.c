@@ -3,7 +3,9 @@
 
 #include <coxswain/step.h>
 
+#include "bench/keys.h"
 #include "bench/spend.h"
+#include "bench/visit.h"
 
 static int nothing(struct cox_step *step)
 {
@@ -53,5 +55,50 @@ static int spend(struct cox_step *step)
     return cox_step_return(step, &result);
 }
 
+/* Makes rows of the table "visited" (visit.h). */
+static int fill(struct cox_step *step)
+{
+    static const float gradients[VISIT_FILL * VISIT_DIM] = {0};
+    const int64_t *first = (const int64_t *)cox_step_scalar(step, "first", COX_I64);
+    uint64_t keys[VISIT_FILL];
+    struct cox_variable *visited;
+    if (first == NULL) {
+        return cox_step_fail(step, 1, "no argument first");
+    }
+    for (size_t i = 0; i < VISIT_FILL; i++) {
+        keys[i] = bench_key((uint64_t)*first + i);
+    }
+    int r = cox_step_variable(step, "visited", &visited);
+    return r != 0 ? r : cox_step_push_rows(step, visited, keys, VISIT_FILL, gradients);
+}
+
+/* Updates some rows of the table "visited", and counts itself on each ps (visit.h). */
+static int visit(struct cox_step *step)
+{
+    static const float gradients[VISIT_ROWS * VISIT_DIM] = {1};
+    static const int64_t ones[VISIT_PS] = {1, 1, 1};
+    const int64_t *rows = (const int64_t *)cox_step_scalar(step, "rows", COX_I64);
+    int64_t result[VISIT_RESULT];
+    const struct cox_value value = COX_VECTOR("visit", COX_I64, VISIT_RESULT, result);
+    uint64_t keys[VISIT_ROWS];
+    struct cox_variable *visited;
+    struct cox_variable *visits;
+    if (rows == NULL || *rows < VISIT_ROWS) {
+        return cox_step_fail(step, 1, "argument rows is missing, or too small");
+    }
+    result[VISIT_STARTED_NS] = now_ns();
+    for (size_t i = 0; i < VISIT_ROWS; i++) {
+        keys[i] = bench_key((cox_step_seed(step) + i) % (uint64_t)*rows);
+    }
+    int r = cox_step_variable(step, "visited", &visited);
+    r = r != 0 ? r : cox_step_variable(step, "visits", &visits);
+    const struct cox_pull pull = {visits, cox_rows_all(), result + VISIT_COUNTS, 0};
+    r = r != 0 ? r : cox_step_pull(step, &pull, 1);
+    r = r != 0 ? r : cox_step_push_rows(step, visited, keys, VISIT_ROWS, gradients);
+    r = r != 0 ? r : cox_step_add(step, visits, ones);
+    return r != 0 ? r : cox_step_return(step, &value);
+}
+
 COX_STEPS(COX_STEP("nothing", nothing), COX_STEP("push_row", push_row),
-          COX_STEP("echo", echo), COX_STEP("spend", spend));
+          COX_STEP("echo", echo), COX_STEP("spend", spend), COX_STEP("fill", fill),
+          COX_STEP("visit", visit));

@@ -13,7 +13,7 @@
 #include "coordinator/load.h"
 
 struct coxi_log {
-    size_t words; /* of a set of ps */
+    uint32_t n_words; /* of a set of ps */
     uint64_t bytes_max;
     pthread_mutex_t lock; /* guards all below; leaf */
     struct coxi_log_entry *entries;
@@ -29,21 +29,21 @@ int coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret)
     if (log == NULL) {
         return coxi_error_memory("the replay log");
     }
-    log->words = ((size_t)n_ps + 63) / 64;
+    log->n_words = (n_ps + 63) / 64;
     log->bytes_max = bytes_max;
     (void)pthread_mutex_init(&log->lock, NULL);
     *ret = log;
     return 0;
 }
 
-static uint64_t bytes_of(const struct coxi_log *log, const struct coxi_log_entry *entry)
+static uint64_t bytes_of(const struct coxi_log_entry *entry)
 {
     uint64_t bytes = sizeof(*entry);
     if (entry->kind == COXI_LOG_CALL) {
         size_t args_len = 0;
         (void)coxi_inputs_args(entry->call, &args_len);
-        bytes += sizeof(struct cox_future) + args_len + entry->call->result_len +
-                 log->words * sizeof(uint64_t);
+        bytes += sizeof(struct cox_future) + args_len + entry->call->result_len;
+        bytes += entry->n_words > 1 ? entry->n_words * sizeof(uint64_t) : 0;
     } else if (entry->kind == COXI_LOG_UPDATE) {
         bytes += sizeof(*entry->update) + entry->update->bytes;
     } else if (entry->kind == COXI_LOG_LOAD) {
@@ -65,7 +65,9 @@ static void entry_fini(struct coxi_log_entry *entry)
     } else if (entry->kind == COXI_LOG_LOAD) {
         coxi_loading_unref(entry->loading);
     }
-    free(entry->touched);
+    if (entry->n_words > 1) {
+        free(entry->touched.words);
+    }
 }
 
 void coxi_log_free(struct coxi_log *log)
@@ -97,32 +99,46 @@ static int append(struct coxi_log *log, const struct coxi_log_entry *entry)
         log->capacity = capacity;
     }
     log->entries[log->n] = *entry;
-    log->entries[log->n].bytes = bytes_of(log, entry);
+    log->entries[log->n].bytes = bytes_of(entry);
     log->bytes += log->entries[log->n++].bytes;
     coxi_unlock(&log->lock);
+    return 0;
+}
+
+static int set_touched(struct coxi_log_entry *entry, const uint32_t *touched,
+                       size_t n_touched)
+{
+    uint64_t *words = &entry->touched.word;
+    if (entry->n_words > 1) {
+        words = entry->touched.words = calloc(entry->n_words, sizeof(*words));
+        if (words == NULL) {
+            return coxi_error_memory("the replay log");
+        }
+    }
+    for (size_t i = 0; i < n_touched; i++) {
+        if (touched[i] / 64 < entry->n_words) {
+            words[touched[i] / 64] |= UINT64_C(1) << (touched[i] % 64);
+        }
+    }
     return 0;
 }
 
 int coxi_log_call(struct coxi_log *log, struct cox_future *call,
                   const uint32_t *touched, size_t n_touched)
 {
-    struct coxi_log_entry entry = {.id = call->id, .kind = COXI_LOG_CALL, .call = call};
+    struct coxi_log_entry entry = {
+        .id = call->id, .kind = COXI_LOG_CALL, .n_words = log->n_words, .call = call};
     if (n_touched == 0) {
         return 0;
     }
-    entry.touched = calloc(log->words, sizeof(*entry.touched));
-    if (entry.touched == NULL) {
-        return coxi_error_memory("the replay log");
-    }
-    for (size_t i = 0; i < n_touched; i++) {
-        if (touched[i] / 64 < log->words) {
-            entry.touched[touched[i] / 64] |= UINT64_C(1) << (touched[i] % 64);
-        }
+    int r = set_touched(&entry, touched, n_touched);
+    if (r != 0) {
+        return r;
     }
     /* Before it is in the log, from which it may go at any moment. */
     atomic_fetch_add_explicit(&call->refs, 1, memory_order_relaxed);
     atomic_store(&call->logged, true);
-    int r = append(log, &entry);
+    r = append(log, &entry);
     if (r != 0) {
         entry_fini(&entry);
     }
@@ -180,7 +196,7 @@ void coxi_log_retract(struct coxi_log *log, uint64_t id)
             log->bytes -= entry->bytes;
             entry_fini(entry); /* no call */
             *entry = (struct coxi_log_entry){.id = id, .kind = COXI_LOG_BARRED};
-            entry->bytes = bytes_of(log, entry);
+            entry->bytes = bytes_of(entry);
             log->bytes += entry->bytes;
             break;
         }

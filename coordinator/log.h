@@ -7,7 +7,8 @@
  * Bounded in bytes and in the ids it spans: when it is full, nothing more is scheduled until
  * a checkpoint lets it forget.
  *
- * Any thread. An entry costs an append; nothing is copied but what operations wrote.
+ * Any thread. An entry costs an append (and, with more than 64 ps, an allocation); nothing
+ * is copied but what operations wrote.
  */
 #ifndef COXI_COORDINATOR_LOG_H
 #define COXI_COORDINATOR_LOG_H
@@ -43,19 +44,25 @@ struct coxi_log_update {
 struct coxi_log_entry {
     uint64_t id;
     enum coxi_log_kind kind;
+    uint32_t n_words; /* of the set of ps that a call touched */
     union {
         struct cox_future *call;             /* a reference */
         const struct coxi_variable *created; /* lives until close */
         struct coxi_log_update *update;      /* owned */
         struct coxi_loading *loading;        /* a reference */
     };
-    uint64_t bytes;    /* that it counts for */
-    uint64_t *touched; /* of a call: bit p % 64 of word p / 64; owned */
+    uint64_t bytes; /* that it counts for */
+    union {
+        uint64_t word;   /* where one will do */
+        uint64_t *words; /* owned; bit p % 64 of word p / 64 */
+    } touched;
 };
 
 static inline bool coxi_log_touched(const struct coxi_log_entry *entry, uint32_t ps)
 {
-    return (entry->touched[ps / 64] >> (ps % 64) & 1) != 0;
+    const uint64_t *words =
+        entry->n_words > 1 ? entry->touched.words : &entry->touched.word;
+    return (words[ps / 64] >> (ps % 64) & 1) != 0;
 }
 
 /* `bytes_max` of arguments, results and data. */
