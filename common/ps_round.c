@@ -7,9 +7,11 @@
 #include "common/error.h"
 #include "common/sync.h"
 
-static void ended(struct coxi_round *round, int code, const char *text)
+static void ended(struct coxi_round_call *call, int code, const char *text)
 {
+    struct coxi_round *round = call->round;
     coxi_lock(&round->lock);
+    call->code = code;
     if (code != 0 && round->code == 0) {
         round->code = code;
         strncpy(round->text, text, sizeof(round->text) - 1);
@@ -59,7 +61,7 @@ static void call_done(struct coxi_psc_request *request, int code,
         call->take(call->arg, answer);
         coxi_unlock(&round->lock);
     }
-    ended(round, code, text);
+    ended(call, code, text);
 }
 
 void coxi_round_begin(struct coxi_round *round)
@@ -79,7 +81,7 @@ void coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
     coxi_unlock(&round->lock);
     int r = coxi_psc_submit(psc, message, &call->request, false);
     if (r != 0) {
-        ended(round, r, coxi_error_text());
+        ended(call, r, coxi_error_text());
     }
 }
 

@@ -34,6 +34,7 @@ struct coxi_round_call {
     void (*take)(void *arg, const struct coxi_message *answer);
     void *arg;
     struct coxi_round *round; /* set by coxi_round_add */
+    int code;                 /* how it ended, once coxi_round_end has returned */
 };
 
 void coxi_round_begin(struct coxi_round *round);

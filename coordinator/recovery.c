@@ -2,7 +2,7 @@
  * See recovery.h. A thread of its own does what waits: connecting, restoring, replaying.
  * What concerns closures it asks the loop to do, by mail, and waits for that.
  *
- * A pass brings back every ps that is lost, then replays, by rising id, what any of those
+ * A pass brings back every ps that is lost, all at once, then replays, by rising id, what any of those
  * that are owed something misses: calls together, up to the next operation of the
  * client's, which waits for them. A loss in the middle begins another pass; what has been
  * replayed before is done again then and counts once all the same, as everything does.
@@ -220,38 +220,24 @@ static void go_on(struct coxi_recovery *rec, void *arg)
     *ret_up = up;
 }
 
-/* The lowest of those that are lost, or n_ps. */
-static uint32_t next_lost(struct coxi_recovery *rec)
+static bool is_any_lost(struct coxi_recovery *rec)
 {
-    uint32_t p = 0;
     coxi_lock(&rec->lock);
-    while (p < rec->c->n_ps && !rec->servers[p].lost) {
-        p++;
-    }
+    bool lost = coxi_recovery_any(rec, false);
     coxi_unlock(&rec->lock);
-    return p;
+    return lost;
 }
 
 static int recover(struct coxi_recovery *rec)
 {
-    struct cox_coordinator *c = rec->c;
-    uint64_t end_ms = coxi_now_ms() + (uint64_t)c->options.ps_recovery_ms;
+    uint64_t end_ms = coxi_now_ms() + (uint64_t)rec->c->options.ps_recovery_ms;
     bool up = false;
     int r = 0;
     while (r == 0 && !up && !coxi_recovery_stopping(rec)) {
-        uint32_t p = next_lost(rec);
-        if (p < c->n_ps) {
-            r = coxi_recovery_bring_back(rec, p, end_ms);
+        if (is_any_lost(rec)) {
+            r = coxi_recovery_bring_back(rec, end_ms);
             bool again = r == COX_EPSLOST || r == COX_ETIMEDOUT || r == COX_ECLOSED;
-            if (again && coxi_now_ms() < end_ms) {
-                r = 0;
-            } else if (r != 0) {
-                return coxi_error(r,
-                                  "ps %u at %s is lost and could not be brought back "
-                                  "in %d ms: %.300s",
-                                  p, coxi_psc_address(c->ps[p]),
-                                  c->options.ps_recovery_ms, coxi_error_text());
-            }
+            r = again && coxi_now_ms() < end_ms ? 0 : r;
             continue;
         }
         r = coxi_recovery_replay(rec);

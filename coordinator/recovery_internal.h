@@ -78,12 +78,23 @@ void coxi_recovery_on_loop(struct coxi_recovery *rec,
 
 /* ---- recovery_restore.c */
 
-/* LOST -> OWED; ps `p` has until `end_ms` (coxi_now_ms). COX_EPSLOST, COX_ETIMEDOUT,
- * COX_ECLOSED: not now; or what restoring met. */
-int coxi_recovery_bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms);
+/* LOST -> OWED for all that are lost; they have until `end_ms` (coxi_now_ms). COX_EPSLOST,
+ * COX_ETIMEDOUT, COX_ECLOSED: one of them not now; or what restoring one met. The others are
+ * OWED then. */
+int coxi_recovery_bring_back(struct coxi_recovery *rec, uint64_t end_ms);
 
-/* Gives a ps that was just claimed what the checkpoint has of it. There is one. */
-int coxi_recovery_fill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc);
+/* A ps that is to be given what the checkpoint has of it. */
+struct coxi_recovery_target {
+    uint32_t ps;
+    struct coxi_psc *psc;
+    bool empty; /* it has nothing: else there is nothing to do */
+    int code;   /* how it went, each for itself */
+};
+
+/* Gives ps that were just claimed what the checkpoint has of them, all at once. There is
+ * one. What the first to fail met, with its text. */
+int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
+                       size_t n);
 
 /* True where ps `p` holds a part of it. */
 bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p);

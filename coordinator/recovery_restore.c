@@ -1,12 +1,16 @@
-/* Bringing back a ps that is lost: reach it, restore it, have everybody use it. */
+/*
+ * Bringing back ps that are lost: reach them, restore them, have everybody use them. What can
+ * be under way on all of them at once is: each reads its own files.
+ */
 #include "coordinator/recovery_internal.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/chain.h"
 #include "common/clock.h"
 #include "common/error.h"
-#include "common/file.h"
 #include "common/sync.h"
 
 static uint64_t count_moves(struct coxi_recovery *rec)
@@ -17,35 +21,51 @@ static uint64_t count_moves(struct coxi_recovery *rec)
     return n;
 }
 
-/* A client of ps p that has reached it, and claimed it. COX_ETIMEDOUT also where a ps has got
- * another address meanwhile. */
-static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
-                 struct coxi_psc **ret)
+/* Has the target's client reach its ps, and claims that. COX_ETIMEDOUT also where a ps has
+ * got another address meanwhile. */
+static int reach(struct coxi_recovery *rec, const struct coxi_recovery_target *target,
+                 uint64_t end_ms, uint64_t n_moves)
 {
-    struct cox_coordinator *c = rec->c;
-    struct coxi_psc *psc = NULL;
-    uint64_t n_moves = count_moves(rec);
-    int r = coxi_ps_connect(c, p, &psc);
-    if (r != 0) {
-        return r;
-    }
-    while ((r = coxi_psc_wait(psc, COXI_RECOVERY_SLICE_MS)) == COX_ETIMEDOUT &&
+    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = rec->c->session};
+    struct coxi_psc_request request = {0};
+    int r;
+    while ((r = coxi_psc_wait(target->psc, COXI_RECOVERY_SLICE_MS)) == COX_ETIMEDOUT &&
            n_moves == count_moves(rec) && coxi_now_ms() < end_ms &&
            !coxi_recovery_stopping(rec)) {
-        coxi_psc_tick(psc);
+        coxi_psc_tick(target->psc);
     }
-    if (r == 0) {
-        struct coxi_message claim = {.kind = COXI_CLAIM, .claim = c->session};
-        struct coxi_psc_request request = {0};
-        r = coxi_psc_call(psc, &claim, &request, COXI_STATUS, NULL, NULL);
-    }
-    if (r != 0) {
-        coxi_psc_close(psc);
-        return r;
-    }
-    *ret = psc;
-    return 0;
+    return r == 0
+               ? coxi_psc_call(target->psc, &claim, &request, COXI_STATUS, NULL, NULL)
+               : r;
 }
+
+/* All connect at the same time. */
+static int reach_all(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
+                     size_t n, uint64_t end_ms)
+{
+    struct cox_coordinator *c = rec->c;
+    uint64_t n_moves = count_moves(rec);
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = coxi_ps_connect(c, targets[i].ps, &targets[i].psc);
+    }
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        struct coxi_recovery_target *target = &targets[i];
+        struct coxi_psc *old = c->ps[target->ps];
+        r = reach(rec, target, end_ms, n_moves);
+        if (r != 0) {
+            return coxi_error(r,
+                              "ps %u at %s is lost and could not be brought back "
+                              "in %d ms: %.300s",
+                              target->ps, coxi_psc_address(old),
+                              c->options.ps_recovery_ms, coxi_error_text());
+        }
+        target->empty = coxi_psc_incarnation(target->psc) != coxi_psc_incarnation(old);
+    }
+    return r;
+}
+
+/* ---- from the checkpoint */
 
 /* True where ps p holds a part of it. */
 bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p)
@@ -54,84 +74,152 @@ bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p)
            coxi_variable_shard(variable, p) != NULL;
 }
 
-int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
-                         const struct coxi_variable *variable, uint64_t id)
+static struct coxi_message create_message(const struct coxi_recovery *rec,
+                                          const struct coxi_variable *variable,
+                                          uint64_t id)
 {
     struct coxi_message message = {.kind = COXI_CREATE};
-    struct coxi_psc_request request = {0};
     message.create.session = rec->c->session;
     message.create.closure = id;
     message.create.variable = *variable;
+    return message;
+}
+
+int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
+                         const struct coxi_variable *variable, uint64_t id)
+{
+    struct coxi_message message = create_message(rec, variable, id);
+    struct coxi_psc_request request = {0};
     return coxi_psc_call(psc, &message, &request, COXI_STATUS, NULL, NULL);
 }
 
-/* The variables that are in the checkpoint; their descriptions live until close. */
-static int create_covered(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc,
-                          const struct coxi_applied_list *list)
+/* What several ps are asked, each in this order. */
+struct filling {
+    struct coxi_recovery *rec;
+    struct coxi_chain chain;
+    uint32_t n_entries;
+    uint64_t number; /* of this restore */
+    struct coxi_round round;
+    struct coxi_round_call *calls;
+    size_t n;
+};
+
+static void ask(struct filling *filling, struct coxi_recovery_target *target,
+                const struct coxi_message *message)
+{
+    struct coxi_round_call *call = &filling->calls[filling->n++];
+    call->expect = COXI_STATUS;
+    call->arg = target;
+    coxi_round_add(&filling->round, target->psc, message, call);
+}
+
+/* Variable `i` where that ps has had it in the checkpoint, or NULL; lives until close. */
+static const struct coxi_variable *covered(struct coxi_recovery *rec, uint32_t i,
+                                           uint32_t ps)
 {
     struct cox_coordinator *c = rec->c;
-    int r = 0;
-    for (uint32_t i = 0; r == 0; i++) {
-        coxi_lock(&c->lock);
-        const struct coxi_entry *entry = i < c->n_entries ? c->entries[i] : NULL;
-        bool wanted =
-            entry != NULL && entry->made &&
-            coxi_recovery_is_part(entry->description, p) &&
-            (entry->created == 0 || coxi_applied_list_has(list, entry->created, 0));
-        coxi_unlock(&c->lock);
-        if (entry == NULL) {
-            break;
-        }
-        if (wanted) {
-            /* Any id will do: the applied set that is restored takes its place. */
-            r = coxi_recovery_create(rec, psc, entry->description, 1 + i);
-        }
-    }
-    return r;
+    const struct coxi_applied_list *list = &rec->base.shards[ps].applied;
+    coxi_lock(&c->lock);
+    const struct coxi_entry *entry = c->entries[i];
+    bool is = entry->made && coxi_recovery_is_part(entry->description, ps) &&
+              (entry->created == 0 || coxi_applied_list_has(list, entry->created, 0));
+    const struct coxi_variable *variable = is ? entry->description : NULL;
+    coxi_unlock(&c->lock);
+    return variable;
 }
 
-/* Number `at` of what it is restored from. */
-static int restore_file(struct coxi_recovery *rec, struct coxi_psc *psc,
-                        const struct coxi_link_of_chain *link, uint32_t p, uint64_t at)
+static void ask_to_create(struct filling *filling, struct coxi_recovery_target *target)
 {
-    char file[PATH_MAX];
-    const struct coxi_manifest_shard *shard = &link->manifest->shards[p];
-    const struct coxi_applied_list *list = &shard->applied;
-    struct coxi_message message = {.kind = COXI_RESTORE};
-    struct coxi_psc_request request = {0};
-    int r = coxi_path(file, "%s/%s", link->path, shard->file);
-    if (r != 0) {
-        return r;
+    for (uint32_t i = 0; i < filling->n_entries; i++) {
+        const struct coxi_variable *variable = covered(filling->rec, i, target->ps);
+        if (variable != NULL) {
+            /* Any id will do: the applied set that is restored takes its place. */
+            const struct coxi_message message =
+                create_message(filling->rec, variable, 1 + i);
+            ask(filling, target, &message);
+        }
     }
-    message.restore = (struct coxi_restore){
-        .session = rec->c->session,
-        .round = 1 + rec->n_losses,
-        .path = file,
-        .bytes = shard->bytes,
-        .crc32 = shard->crc32,
-        .watermark = list->watermark,
-        .applied = list->intervals,
-        .n_applied = list->n_intervals,
-        .touched = list->touched,
-        .n_touched = list->n_touched,
-        .at = at,
-    };
-    return coxi_psc_call(psc, &message, &request, COXI_STATUS, NULL, NULL);
 }
 
 /* From its whole shard, and then those that build on it. */
-static int restore(struct coxi_recovery *rec, struct coxi_psc *psc, const char *path,
-                   uint32_t p)
+static void ask_to_restore(struct filling *filling, struct coxi_recovery_target *target)
 {
-    struct coxi_chain chain = {0};
-    int r = coxi_chain_read(path, &chain);
-    size_t n = r == 0 ? coxi_chain_length(&chain, p) : 0;
-    for (size_t i = 0; r == 0 && i < n; i++) {
-        r = restore_file(rec, psc, &chain.links[n - 1 - i], p, i);
+    size_t n = coxi_chain_length(&filling->chain, target->ps);
+    for (size_t at = 0; at < n; at++) {
+        char file[2 * PATH_MAX];
+        const struct coxi_link_of_chain *link = &filling->chain.links[n - 1 - at];
+        const struct coxi_manifest_shard *shard = &link->manifest->shards[target->ps];
+        const struct coxi_applied_list *list = &shard->applied;
+        struct coxi_message message = {.kind = COXI_RESTORE};
+        (void)snprintf(file, sizeof(file), "%s/%s", link->path, shard->file);
+        message.restore = (struct coxi_restore){
+            .session = filling->rec->c->session,
+            .round = filling->number,
+            .path = file,
+            .bytes = shard->bytes,
+            .crc32 = shard->crc32,
+            .watermark = list->watermark,
+            .applied = list->intervals,
+            .n_applied = list->n_intervals,
+            .touched = list->touched,
+            .n_touched = list->n_touched,
+            .at = at,
+        };
+        ask(filling, target, &message);
     }
-    coxi_chain_fini(&chain);
+}
+
+/* All that can fail before anything is asked. */
+static int filling_init(struct filling *filling, struct coxi_recovery *rec,
+                        size_t n_targets)
+{
+    struct cox_coordinator *c = rec->c;
+    *filling = (struct filling){.rec = rec, .number = 1 + coxi_recovery_losses(rec->c)};
+    coxi_lock(&c->lock);
+    filling->n_entries = c->n_entries;
+    coxi_unlock(&c->lock);
+    int r = coxi_chain_read(rec->base.path, &filling->chain);
+    if (r != 0) {
+        return r;
+    }
+    filling->calls = calloc(n_targets * (filling->n_entries + filling->chain.n),
+                            sizeof(*filling->calls));
+    if (filling->calls == NULL) {
+        coxi_chain_fini(&filling->chain);
+        return coxi_error_memory("restoring ps");
+    }
+    return 0;
+}
+
+int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
+                       size_t n)
+{
+    struct filling filling;
+    int r = filling_init(&filling, rec, n);
+    for (size_t i = 0; i < n; i++) {
+        targets[i].code = targets[i].empty ? r : 0;
+    }
+    if (r != 0) {
+        return r;
+    }
+    coxi_round_begin(&filling.round);
+    for (size_t i = 0; i < n; i++) {
+        if (targets[i].empty) {
+            ask_to_create(&filling, &targets[i]);
+            ask_to_restore(&filling, &targets[i]);
+        }
+    }
+    r = coxi_round_end(&filling.round);
+    for (size_t i = 0; i < filling.n; i++) {
+        struct coxi_recovery_target *target = filling.calls[i].arg;
+        target->code = target->code == 0 ? filling.calls[i].code : target->code;
+    }
+    free(filling.calls);
+    coxi_chain_fini(&filling.chain);
     return r;
 }
+
+/* ---- what must never apply */
 
 struct bars {
     uint64_t *ids;
@@ -185,42 +273,35 @@ static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t waterma
     return r;
 }
 
-int coxi_recovery_fill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
+/* A ps that has been given what the checkpoint has of it, if there is one, is told the
+ * rest, and owed what it misses. */
+static int own(struct coxi_recovery *rec, const struct coxi_recovery_target *target)
 {
-    const struct coxi_recovery_base *base =
-        &rec->base; /* changed by checkpoints, which wait for us */
-    int r = create_covered(rec, p, psc, &base->shards[p].applied);
-    return r == 0 ? restore(rec, psc, base->path, p) : r;
-}
-
-/* Gives a ps that has nothing what the checkpoint has of it, and tells it the rest. */
-static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
-{
+    struct coxi_recovery_server *server = &rec->servers[target->ps];
     struct coxi_applied_list list = {0};
     int r = 0;
     if (rec->base.path != NULL) {
-        const struct coxi_applied_list *had = &rec->base.shards[p].applied;
-        r = coxi_recovery_fill(rec, p, psc);
-        if (r == 0) {
-            r = coxi_applied_list_copy(had->watermark, had->intervals, had->n_intervals,
-                                       had->touched, had->n_touched, &list);
-        }
+        const struct coxi_applied_list *had = &rec->base.shards[target->ps].applied;
+        r = coxi_applied_list_copy(had->watermark, had->intervals, had->n_intervals,
+                                   had->touched, had->n_touched, &list);
     }
     if (r == 0) {
-        r = bar(rec, psc, list.watermark);
+        r = bar(rec, target->psc, list.watermark);
     }
     if (r != 0) {
         coxi_applied_list_fini(&list);
         return r;
     }
     coxi_lock(&rec->lock);
-    coxi_applied_list_fini(&rec->servers[p].restored);
-    rec->servers[p].restored = list;
-    rec->servers[p].watermark = list.watermark;
-    rec->servers[p].owed = true;
+    coxi_applied_list_fini(&server->restored);
+    server->restored = list;
+    server->watermark = list.watermark;
+    server->owed = true;
     coxi_unlock(&rec->lock);
     return 0;
 }
+
+/* ---- bringing back */
 
 struct change {
     uint32_t ps;
@@ -243,28 +324,83 @@ static void exchange(struct coxi_recovery *rec, void *arg)
     coxi_unlock(&c->lock);
 }
 
-int coxi_recovery_bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
+/* Those that are lost; how many. */
+static size_t find_lost(struct coxi_recovery *rec, struct coxi_recovery_target *ret)
+{
+    size_t n = 0;
+    coxi_lock(&rec->lock);
+    for (uint32_t p = 0; p < rec->c->n_ps; p++) {
+        if (rec->servers[p].lost) {
+            ret[n++] = (struct coxi_recovery_target){.ps = p};
+        }
+    }
+    coxi_unlock(&rec->lock);
+    return n;
+}
+
+/* Gives them back all but what has to be replayed; each target's code says how it went. */
+static int refill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
+                  size_t n)
+{
+    /* The base is changed by checkpoints, which wait for us. */
+    int r = rec->base.path != NULL ? coxi_recovery_fill(rec, targets, n) : 0;
+    for (size_t i = 0; i < n; i++) {
+        struct coxi_recovery_target *target = &targets[i];
+        if (target->code == 0 && target->empty) {
+            target->code = own(rec, target);
+            r = r == 0 ? target->code : r;
+        }
+    }
+    return r == 0 ? 0
+                  : coxi_error(r,
+                               "a ps that was lost could not be given back what it "
+                               "had: %.300s",
+                               coxi_error_text());
+}
+
+/* It takes the place of the client that has lost its ps. */
+static void replace(struct coxi_recovery *rec,
+                    const struct coxi_recovery_target *target)
 {
     struct cox_coordinator *c = rec->c;
-    struct coxi_psc *old = c->ps[p];
-    struct coxi_psc *psc = NULL;
-    struct coxi_psc **past = realloc(rec->past, (rec->n_past + 1) * sizeof(*past));
+    rec->past[rec->n_past++] = c->ps[target->ps];
+    coxi_recovery_on_loop(rec, exchange, &(struct change){target->ps, target->psc});
+    if (coxi_psc_wait(target->psc, 0) != 0) { /* it went while it was not ours */
+        (void)coxi_recovery_lost(c, target->psc);
+    }
+}
+
+static int bring_back(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
+                      uint64_t end_ms)
+{
+    size_t n = find_lost(rec, targets);
+    struct coxi_psc **past = realloc(rec->past, (rec->n_past + n) * sizeof(*past));
     if (past == NULL) {
-        return coxi_error_memory("another connection to a ps");
+        return coxi_error_memory("other connections to ps");
     }
     rec->past = past;
-    int r = reach(rec, p, end_ms, &psc);
-    if (r == 0 && coxi_psc_incarnation(psc) != coxi_psc_incarnation(old)) {
-        r = refill(rec, p, psc);
+    int r = reach_all(rec, targets, n, end_ms);
+    bool reached = r == 0;
+    if (reached) {
+        r = refill(rec, targets, n);
     }
-    if (r != 0) {
-        coxi_psc_close(psc);
-        return r;
+    for (size_t i = 0; i < n; i++) {
+        if (reached && targets[i].code == 0) {
+            replace(rec, &targets[i]);
+        } else {
+            coxi_psc_close(targets[i].psc);
+        }
     }
-    rec->past[rec->n_past++] = old;
-    coxi_recovery_on_loop(rec, exchange, &(struct change){p, psc});
-    if (coxi_psc_wait(psc, 0) != 0) { /* it went while it was not ours to be told */
-        (void)coxi_recovery_lost(c, psc);
+    return r;
+}
+
+int coxi_recovery_bring_back(struct coxi_recovery *rec, uint64_t end_ms)
+{
+    struct coxi_recovery_target *targets = calloc(rec->c->n_ps, sizeof(*targets));
+    if (targets == NULL) {
+        return coxi_error_memory("bringing ps back");
     }
-    return 0;
+    int r = bring_back(rec, targets, end_ms);
+    free(targets);
+    return r;
 }

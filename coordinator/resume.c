@@ -186,16 +186,34 @@ int coxi_resume_match(const struct coxi_variable *wanted, uint32_t n_shards,
 
 /* ---- the ps */
 
-static int restore_all(struct coxi_recovery *rec)
+static int fill_all(struct coxi_recovery *rec, struct coxi_recovery_target *targets)
 {
     struct cox_coordinator *c = rec->c;
-    int r = 0;
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        targets[p] =
+            (struct coxi_recovery_target){.ps = p, .psc = c->ps[p], .empty = true};
+    }
+    int r = coxi_recovery_fill(rec, targets, c->n_ps);
+    if (r == COX_EPSLOST) { /* then it has been filled when it is back */
+        r = coxi_recovery_wait(c);
+    }
     for (uint32_t p = 0; r == 0 && p < c->n_ps; p++) {
-        r = coxi_recovery_fill(rec, p, c->ps[p]);
-        if (r == COX_EPSLOST) { /* then it has been filled when it is back */
-            r = coxi_recovery_wait(c);
+        if (targets[p].code != 0 && targets[p].code != COX_EPSLOST) {
+            r = coxi_error(targets[p].code, "ps %u could not be restored from %s", p,
+                           rec->base.path);
         }
     }
+    return r;
+}
+
+static int restore_all(struct coxi_recovery *rec)
+{
+    struct coxi_recovery_target *targets = calloc(rec->c->n_ps, sizeof(*targets));
+    if (targets == NULL) {
+        return coxi_error_memory("restoring ps");
+    }
+    int r = fill_all(rec, targets);
+    free(targets);
     return r;
 }
 

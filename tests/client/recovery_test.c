@@ -14,14 +14,20 @@ struct counted {
     struct cox_function *count;
 };
 
-static void counted_open(struct counted *s, int n_workers)
+static void counted_open_with(struct counted *s, int n_workers,
+                              struct cox_options *options)
 {
-    struct cox_options options = COX_OPTIONS_INIT;
-    options.checkpoint_dir = coxi_test_path("checkpoints");
-    crew_open(&s->crew, N_PS, n_workers, "counter", &options);
+    options->checkpoint_dir = coxi_test_path("checkpoints");
+    crew_open(&s->crew, N_PS, n_workers, "counter", options);
     s->counters[0] = crew_counter(&s->crew, "c0");
     s->counters[1] = crew_counter(&s->crew, "c1");
     s->count = crew_function(&s->crew, "count");
+}
+
+static void counted_open(struct counted *s, int n_workers)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    counted_open_with(s, n_workers, &options);
 }
 
 static uint64_t recovered(struct crew *crew)
@@ -95,6 +101,59 @@ TEST(a_ps_is_restored_from_the_checkpoint_and_replayed_from_there)
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
     lose_ps(&s, 1);
     assert_counters(&s, 200, 200);
+    crew_close(&s.crew);
+}
+
+/* With a checkpoint that builds on another, so each is given two files. */
+TEST(ps_that_are_lost_together_come_back_together_with_all_that_they_had)
+{
+    struct counted s;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_incremental = 1;
+    counted_open_with(&s, 2, &options);
+    for (int i = 1; i <= 2; i++) {
+        crew_schedule(&s.crew, s.count, 100, N_PS);
+        assert_code(0, cox_join(s.crew.c, -1));
+        assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
+    }
+    crew_schedule(&s.crew, s.count, 50, N_PS);
+    assert_code(0, cox_join(s.crew.c, -1));
+    for (int i = 0; i < 3; i++) {
+        uint64_t before = recovered(&s.crew);
+        const pid_t both[N_PS] = {crew_ps_process(&s.crew, 0),
+                                  crew_ps_process(&s.crew, 1)};
+        crew_kill(both[0]);
+        crew_kill(both[1]);
+        while (recovered(&s.crew) < before + N_PS) {
+            assert_counters(&s, 250, 250);
+        }
+    }
+    crew_schedule(&s.crew, s.count, 5, N_PS);
+    assert_code(0, cox_join(s.crew.c, -1));
+    assert_counters(&s, 255, 255);
+    crew_close(&s.crew);
+}
+
+TEST(of_ps_that_are_lost_together_the_one_whose_shard_is_damaged_is_told_by_its_file)
+{
+    struct counted s;
+    int64_t value;
+    counted_open(&s, 1);
+    crew_schedule(&s.crew, s.count, 10, N_PS);
+    assert_code(0, cox_join(s.crew.c, -1));
+    assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
+    FILE *shard =
+        fopen(coxi_test_path("checkpoints/ckpt-1/ps-1-of-2.safetensors"), "r+");
+    assert_non_null(shard);
+    assert_int_equal(0, fseek(shard, -1, SEEK_END));
+    assert_int_equal('!', fputc('!', shard));
+    assert_int_equal(0, fclose(shard));
+    const pid_t both[N_PS] = {crew_ps_process(&s.crew, 0), crew_ps_process(&s.crew, 1)};
+    crew_kill(both[0]);
+    crew_kill(both[1]);
+    assert_code(COX_EPSLOST,
+                cox_variable_read(s.crew.c, s.counters[1], &value, sizeof(value)));
+    assert_error_names("ckpt-1/ps-1-of-2.safetensors is damaged");
     crew_close(&s.crew);
 }
 
