@@ -1,8 +1,15 @@
 /*
- * Case `train`: examples a second of the click model (examples/ctr), on a local
- * cluster, against the same step function run in this process on the ps's own store,
- * without links. lr, fm   1 ps and 1 worker, of one slot and of two (the steps are
- * thread-safe); then 1 ps and 2 workers
+ * Case `train`: examples a second of the click model (examples/ctr), on a local cluster.
+ *
+ *   lr, fm   1 ps and 1 worker, of one slot and of two (the steps are thread-safe); then 1 ps
+ *            and 2 workers; against the same step function run in this process on the ps's
+ *            own store, without links
+ *   lr_recorded, fm_recorded
+ *            what counting exactly once costs: with the ps's applied set and the client's
+ *            replay log, against the same without either (unrecorded.c); CPU of all
+ *            processes for an example beside that of the baseline: ..._cpu
+ *   lr_saved, fm_saved
+ *            the same with a checkpoint every SAVE_S seconds as well
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -10,12 +17,17 @@
 #include <string.h>
 
 #include "bench/bench.h"
+#include "bench/chaos.h"
 #include "bench/local_step.h"
 #include "coxswain/coxswain.h"
 #include "examples/ctr/data.h"
 #include "examples/ctr/model.h"
 
-enum { ROWS = 60000, ROWS_PER_STEP = 64 };
+enum {
+    ROWS = 60000,
+    ROWS_PER_STEP = 64,
+    SAVE_S = 5,
+};
 
 struct job {
     char path[128];
@@ -43,8 +55,10 @@ static void fill_args(const struct job *job, size_t i, const double *l2,
 
 /* ---- on a cluster */
 
+/* `options`: more of the cluster's own. */
 static struct cox_coordinator *open_crew(const struct job *job, uint32_t dim,
-                                         int n_workers, uint32_t slots,
+                                         int n_workers,
+                                         const struct cox_options *options,
                                          struct cox_function **ret)
 {
     struct cox_cluster *cluster;
@@ -52,12 +66,10 @@ static struct cox_coordinator *open_crew(const struct job *job, uint32_t dim,
     struct cox_module *module;
     struct cox_table *table;
     struct cox_variable *bias;
-    struct cox_options options = COX_OPTIONS_INIT;
     struct cox_table_spec weights = COX_TABLE_SPEC_INIT;
     struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
     bench_check(cox_cluster_local(1, n_workers, &cluster), "cluster");
-    options.worker_slots = slots;
-    bench_check(cox_open(cluster, &options, &c), "open");
+    bench_check(cox_open(cluster, options, &c), "open");
     cox_cluster_free(cluster);
     weights.name = "weights";
     weights.dim = dim;
@@ -115,6 +127,102 @@ static double in_process(const struct job *job, struct local_step *local,
     return (double)n / (bench_now() - start);
 }
 
+/* ---- what counting exactly once costs */
+
+struct side {
+    struct cox_coordinator *c;
+    struct cox_function *train;
+    double seconds; /* of this round */
+    double cpu;     /* of all processes; meanwhile the other side has nothing to do */
+    double n;
+};
+
+static double cpu_of_all(void)
+{
+    static struct chaos_proc procs[CHAOS_PROCS_MAX];
+    double sum = bench_cpu_self();
+    size_t n = chaos_procs(procs);
+    for (size_t i = 0; i < n; i++) {
+        sum += bench_cpu_of(procs[i].pid);
+    }
+    return sum;
+}
+
+static void run_side(const struct job *job, struct side *side, double seconds)
+{
+    double cpu = cpu_of_all();
+    double start = bench_now();
+    double rate = on_cluster(job, side->c, side->train, seconds).value;
+    double taken = bench_now() - start;
+    side->seconds += taken;
+    side->n += rate * taken;
+    side->cpu += cpu_of_all() - cpu;
+}
+
+/* In turns of `turn_s`, for about `seconds` a round. */
+static void compare(struct bench *bench, const struct job *job, const char *name,
+                    struct side sides[2], double turn_s, double seconds)
+{
+    char cpu_name[64];
+    const char *params = "{\"ps\":1,\"workers\":1,\"slots\":2,\"rows_per_step\":64}";
+    const char *baseline = "without applied set and replay log";
+    (void)snprintf(cpu_name, sizeof(cpu_name), "%s_cpu", name);
+    struct bench_measurement rate = {
+        .name = name, .params = params, .unit = "1/s", .baseline_name = baseline};
+    struct bench_measurement cpu = {
+        .name = cpu_name, .params = params, .unit = "us", .baseline_name = baseline};
+    for (int i = 0; i < BENCH_ROUNDS; i++) {
+        for (int k = 0; k < 2; k++) {
+            sides[k].seconds = sides[k].cpu = sides[k].n = 0;
+        }
+        do {
+            run_side(job, &sides[0], turn_s);
+            run_side(job, &sides[1], turn_s);
+        } while (sides[0].seconds + sides[1].seconds < seconds);
+        rate.value[i].value = sides[1].n / sides[1].seconds;
+        rate.baseline[i] = sides[0].n / sides[0].seconds;
+        cpu.value[i].value = 1e6 * sides[1].cpu / sides[1].n;
+        cpu.baseline[i] = 1e6 * sides[0].cpu / sides[0].n;
+    }
+    rate.n_rounds = cpu.n_rounds = BENCH_ROUNDS;
+    bench_report(bench, "train", &rate);
+    bench_report(bench, "train", &cpu);
+}
+
+static void measure_record(struct bench *bench, const struct job *job, const char *name,
+                           uint32_t dim, bool saved)
+{
+    char full[32];
+    char bin_dir[sizeof(bench->self) + 32];
+    char dir[128];
+    struct side sides[2] = {{0}};
+    struct cox_options bare = COX_OPTIONS_INIT;
+    (void)snprintf(full, sizeof(full), "%s_%s", name, saved ? "saved" : "recorded");
+    if (!bench_wants(bench, full)) {
+        return;
+    }
+    (void)snprintf(bin_dir, sizeof(bin_dir), "%s", bench->self);
+    (void)strcpy(strrchr(bin_dir, '/') + 1, "unrecorded");
+    (void)snprintf(dir, sizeof(dir), "%s/%s", bench->dir, full);
+    bare.worker_slots = 2;
+    struct cox_options recorded = bare;
+    bare.bin_dir = bin_dir;
+    recorded.checkpoint_dir = dir;
+    recorded.checkpoint_every_s = saved ? SAVE_S : 0;
+    recorded.checkpoint_keep = 1;
+    recorded.replay_log_bytes = UINT64_C(1)
+                                << 40; /* it asks for no checkpoint itself */
+    sides[0].c = open_crew(job, dim, 1, &bare, &sides[0].train);
+    sides[1].c = open_crew(job, dim, 1, &recorded, &sides[1].train);
+    for (int k = 0; k < 2; k++) { /* makes the rows */
+        run_side(job, &sides[k], 0);
+    }
+    compare(bench, job, full, sides, saved ? 2 * SAVE_S : 0,
+            saved ? 4 * SAVE_S : bench->seconds);
+    bench_check(cox_close(sides[0].c, 5000), "close");
+    bench_check(cox_close(sides[1].c, 5000), "close");
+}
+
 /* ---- */
 
 static void measure(struct bench *bench, const struct job *job, const char *name,
@@ -122,6 +230,9 @@ static void measure(struct bench *bench, const struct job *job, const char *name
 {
     char params[128];
     struct cox_function *train;
+    if (!bench_wants(bench, name)) {
+        return;
+    }
     void *module = dlopen(job->module, RTLD_NOW | RTLD_LOCAL);
     const struct cox_step_entry *entries =
         module != NULL ? dlsym(module, "cox_steps") : NULL;
@@ -129,7 +240,9 @@ static void measure(struct bench *bench, const struct job *job, const char *name
         bench_die("%s", dlerror());
     }
     struct local_step *local = local_step_new(dim);
-    struct cox_coordinator *c = open_crew(job, dim, n_workers, slots, &train);
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.worker_slots = slots;
+    struct cox_coordinator *c = open_crew(job, dim, n_workers, &options, &train);
     (void)snprintf(params, sizeof(params),
                    "{\"ps\":1,\"workers\":%d,\"slots\":%u,\"rows_per_step\":%d,"
                    "\"features\":20}",
@@ -167,6 +280,10 @@ void bench_train(struct bench *bench)
     for (size_t i = 0; i < sizeof(crews) / sizeof(*crews); i++) {
         measure(bench, &job, "lr", MODEL_LR_DIM, crews[i].n_workers, crews[i].slots);
         measure(bench, &job, "fm", MODEL_FM_DIM, crews[i].n_workers, crews[i].slots);
+    }
+    for (int saved = 0; saved < 2; saved++) {
+        measure_record(bench, &job, "lr", MODEL_LR_DIM, saved != 0);
+        measure_record(bench, &job, "fm", MODEL_FM_DIM, saved != 0);
     }
     free(job.ranges);
 }

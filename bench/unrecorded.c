@@ -1,0 +1,71 @@
+/*
+ * ps/applied.h without an applied set, for the benchmark's own ps alone (unrecorded/
+ * coxswain-ps): what it applies is recorded nowhere, so a commit that comes twice counts
+ * twice. It is what the case `train` compares exactly once with.
+ *
+ * Linked before the ps's library, so that nothing of ps/applied.c is taken.
+ */
+#include "ps/applied.h"
+
+struct coxi_applied {
+    char nothing;
+};
+
+static struct coxi_applied none;
+
+int coxi_applied_new(struct coxi_applied **ret)
+{
+    *ret = &none;
+    return 0;
+}
+
+void coxi_applied_free(struct coxi_applied *applied)
+{
+    (void)applied;
+}
+
+int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *commit)
+{
+    (void)applied;
+    (void)commit;
+    return 0;
+}
+
+void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed)
+{
+    (void)applied;
+    (void)closure;
+    (void)failed;
+}
+
+int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t attempt,
+                      struct coxi_buffer *segments, struct coxi_buffer *touched)
+{
+    (void)applied;
+    (void)closure;
+    (void)attempt;
+    (void)segments;
+    (void)touched;
+    return 0;
+}
+
+void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark)
+{
+    (void)applied;
+    (void)watermark;
+}
+
+int coxi_applied_list(struct coxi_applied *applied, struct coxi_applied_list *ret)
+{
+    (void)applied;
+    *ret = (struct coxi_applied_list){0};
+    return 0;
+}
+
+int coxi_applied_load(struct coxi_applied *applied,
+                      const struct coxi_applied_list *list)
+{
+    (void)applied;
+    (void)list;
+    return 0;
+}
