@@ -63,8 +63,8 @@ static const struct coxi_option options[] = {
     {.name = "only",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, only),
-     .help = "take only the measurements of this name (of pull, push, table and "
-             "checkpoint)"},
+     .help = "take only the measurements of this name (of pull, push, table, "
+             "schedule, train and checkpoint)"},
     {.name = "seconds",
      .type = COXI_OPTION_REAL,
      .offset = offsetof(struct config, seconds),

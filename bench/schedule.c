@@ -5,6 +5,8 @@
  *   empty_futures  steps that do nothing, a future for each
  *   empty_plain    without futures
  *   committed      each step pushes one row, exactly once
+ *   logged         the same with a checkpoint directory, that is with the replay log and the
+ *                  checkpoints that it asks for; beside that without, in turn with it
  *   with_values    an argument of --args bytes, returned as a result that a future holds
  *   one_at_a_time  scheduled and waited for, one after the other
  */
@@ -27,11 +29,12 @@ struct stage {
     struct cox_future **futures; /* BATCH of them */
 };
 
-static void stage_open(struct bench *bench, struct stage *ret)
+static void stage_open(struct bench *bench, const struct cox_options *options,
+                       struct stage *ret)
 {
     struct cox_table *table;
     struct cox_table_spec spec = COX_TABLE_SPEC_INIT;
-    crew_open(bench, 2, 2, NULL, &ret->crew);
+    crew_open(bench, 2, 2, options, &ret->crew);
     spec.name = "rows";
     spec.dim = 8;
     spec.optimizer = (struct cox_optimizer){.kind = COX_SGD, .learning_rate = 0.01F};
@@ -152,13 +155,50 @@ static void with_values(struct bench *bench, struct stage *stage, struct raw *ra
     free(data);
 }
 
+static void measure_one(struct bench *bench, struct stage *stage, struct raw *raw,
+                        double seconds)
+{
+    struct bench_measurement m = {.name = "one_at_a_time",
+                                  .params = "{\"workers\":2,\"ps\":2,\"slots\":1}",
+                                  .unit = "us",
+                                  .baseline_name = "raw TCP round trip"};
+    for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
+        m.baseline[m.n_rounds] = raw_round_trip(raw, seconds);
+        m.value[m.n_rounds] = one_at_a_time(stage, seconds);
+    }
+    bench_report(bench, "schedule", &m);
+}
+
+static void logged(struct bench *bench, struct stage *plain, double seconds)
+{
+    char dir[128];
+    struct stage stage = {0};
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct bench_measurement m = {.name = "logged",
+                                  .params = "{\"workers\":2,\"ps\":2,\"slots\":1}",
+                                  .unit = "1/s",
+                                  .baseline_name = "committed"};
+    (void)snprintf(dir, sizeof(dir), "%s/schedule", bench->dir);
+    options.checkpoint_dir = dir;
+    options.checkpoint_keep = 1;
+    stage_open(bench, &options, &stage);
+    (void)closures(&stage, stage.push_row, NULL, false, seconds); /* warm up */
+    for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
+        m.baseline[m.n_rounds] =
+            closures(plain, plain->push_row, NULL, false, seconds).value;
+        m.value[m.n_rounds] = closures(&stage, stage.push_row, NULL, false, seconds);
+    }
+    bench_report(bench, "schedule", &m);
+    stage_close(&stage);
+}
+
 void bench_schedule(struct bench *bench)
 {
     struct stage stage = {0};
     struct raw raw;
     const char *params = "{\"workers\":2,\"ps\":2,\"slots\":1}";
     double seconds = bench->seconds / BENCH_ROUNDS / 2;
-    stage_open(bench, &stage);
+    stage_open(bench, NULL, &stage);
     raw_open(bench, true, &raw);
     const struct {
         const char *name;
@@ -171,6 +211,9 @@ void bench_schedule(struct bench *bench)
     };
     (void)closures(&stage, stage.nothing, NULL, false, seconds); /* warm up */
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        if (!bench_wants(bench, cases[i].name)) {
+            continue;
+        }
         struct bench_measurement m = {.name = cases[i].name,
                                       .params = params,
                                       .unit = "1/s",
@@ -183,16 +226,15 @@ void bench_schedule(struct bench *bench)
         }
         bench_report(bench, "schedule", &m);
     }
-    with_values(bench, &stage, &raw, seconds);
-    struct bench_measurement m = {.name = "one_at_a_time",
-                                  .params = params,
-                                  .unit = "us",
-                                  .baseline_name = "raw TCP round trip"};
-    for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
-        m.baseline[m.n_rounds] = raw_round_trip(&raw, seconds);
-        m.value[m.n_rounds] = one_at_a_time(&stage, seconds);
+    if (bench_wants(bench, "logged")) {
+        logged(bench, &stage, seconds);
     }
-    bench_report(bench, "schedule", &m);
+    if (bench_wants(bench, "with_values")) {
+        with_values(bench, &stage, &raw, seconds);
+    }
+    if (bench_wants(bench, "one_at_a_time")) {
+        measure_one(bench, &stage, &raw, seconds);
+    }
     raw_close(&raw);
     stage_close(&stage);
 }

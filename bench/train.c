@@ -175,9 +175,11 @@ static void compare(struct bench *bench, const struct job *job, const char *name
         for (int k = 0; k < 2; k++) {
             sides[k].seconds = sides[k].cpu = sides[k].n = 0;
         }
+        int first = 0; /* each side as often as the other behind it */
         do {
-            run_side(job, &sides[0], turn_s);
-            run_side(job, &sides[1], turn_s);
+            run_side(job, &sides[first], turn_s);
+            run_side(job, &sides[1 - first], turn_s);
+            first = 1 - first;
         } while (sides[0].seconds + sides[1].seconds < seconds);
         rate.value[i].value = sides[1].n / sides[1].seconds;
         rate.baseline[i] = sides[0].n / sides[0].seconds;
