@@ -1,7 +1,9 @@
 /* See log.h. Entries in the order of their coming, in one array; sorted when they are
- * asked for. */
+ * asked for. How full it is is asked for every closure, and so without the lock: an answer
+ * from a moment ago will do. */
 #include "coordinator/log.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +22,9 @@ struct coxi_log {
     size_t n;
     size_t capacity;
     uint64_t n_forgotten; /* entries that were before those */
-    uint64_t bytes;
+    /* Written with the lock. */
+    atomic_uint_least64_t bytes;
+    atomic_uint_least64_t first_id; /* of the first entry; 0: there is none */
 };
 
 int coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret)
@@ -84,6 +88,14 @@ void coxi_log_free(struct coxi_log *log)
 
 /* ---- writing */
 
+/* The entries have changed, and have so many bytes more (modulo 2^64). Locked. */
+static void count(struct coxi_log *log, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&log->bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&log->first_id, log->n > 0 ? log->entries[0].id : 0,
+                          memory_order_relaxed);
+}
+
 static int append(struct coxi_log *log, const struct coxi_log_entry *entry)
 {
     coxi_lock(&log->lock);
@@ -100,7 +112,7 @@ static int append(struct coxi_log *log, const struct coxi_log_entry *entry)
     }
     log->entries[log->n] = *entry;
     log->entries[log->n].bytes = bytes_of(entry);
-    log->bytes += log->entries[log->n++].bytes;
+    count(log, log->entries[log->n++].bytes);
     coxi_unlock(&log->lock);
     return 0;
 }
@@ -193,11 +205,11 @@ void coxi_log_retract(struct coxi_log *log, uint64_t id)
         struct coxi_log_entry *entry = &log->entries[i];
         if (entry->id == id &&
             (entry->kind == COXI_LOG_UPDATE || entry->kind == COXI_LOG_LOAD)) {
-            log->bytes -= entry->bytes;
+            uint64_t bytes = entry->bytes;
             entry_fini(entry); /* no call */
             *entry = (struct coxi_log_entry){.id = id, .kind = COXI_LOG_BARRED};
             entry->bytes = bytes_of(entry);
-            log->bytes += entry->bytes;
+            count(log, entry->bytes - bytes);
             break;
         }
     }
@@ -223,13 +235,15 @@ static struct coxi_log_entry *take_first(struct coxi_log *log, size_t n)
         return NULL; /* they are forgotten the next time */
     }
     memcpy(others, taken + n, left * sizeof(*others));
+    uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++) {
-        log->bytes -= taken[i].bytes;
+        bytes += taken[i].bytes;
     }
     log->entries = others;
     log->capacity = left + 1;
     log->n = left;
     log->n_forgotten += n;
+    count(log, -bytes);
     return taken;
 }
 
@@ -253,11 +267,9 @@ void coxi_log_forget(struct coxi_log *log, uint64_t mark)
 static bool is_beyond(struct coxi_log *log, uint64_t next_id, uint64_t bytes,
                       uint64_t ids)
 {
-    coxi_lock(&log->lock);
-    bool beyond = log->bytes >= bytes || (log->n > 0 && next_id > log->entries[0].id &&
-                                          next_id - log->entries[0].id >= ids);
-    coxi_unlock(&log->lock);
-    return beyond;
+    uint64_t first_id = atomic_load_explicit(&log->first_id, memory_order_relaxed);
+    return atomic_load_explicit(&log->bytes, memory_order_relaxed) >= bytes ||
+           (first_id > 0 && next_id > first_id && next_id - first_id >= ids);
 }
 
 bool coxi_log_is_due(struct coxi_log *log, uint64_t next_id)

@@ -2,6 +2,7 @@
 #include "tests/client/inside.h"
 
 #include <semaphore.h>
+#include <stdlib.h>
 
 #include "common/sync.h"
 #include "coordinator/inputs.h"
@@ -66,4 +67,19 @@ size_t inside_inputs(struct cox_coordinator *c, struct cox_future *future)
     }
     (void)sem_destroy(&look.done);
     return look.n;
+}
+
+struct cox_future *inside_call(uint64_t id)
+{
+    struct cox_future *call = calloc(1, sizeof(*call));
+    if (call != NULL) {
+        call->id = id;
+        atomic_init(&call->refs, 1);
+    }
+    return call;
+}
+
+void inside_let_go(struct cox_future *call)
+{
+    coxi_future_unref(call);
 }

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "coxswain/coxswain.h"
 
@@ -18,5 +19,9 @@ bool inside_keeps(struct cox_coordinator *c, struct cox_future *future,
 
 /* How many futures that a closure took it still holds on to. */
 size_t inside_inputs(struct cox_coordinator *c, struct cox_future *future);
+
+/* A call of no coordinator, for the log to keep; and letting go of it. NULL: no memory. */
+struct cox_future *inside_call(uint64_t id);
+void inside_let_go(struct cox_future *call);
 
 #endif
