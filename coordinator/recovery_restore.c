@@ -342,8 +342,13 @@ static size_t find_lost(struct coxi_recovery *rec, struct coxi_recovery_target *
 static int refill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
                   size_t n)
 {
+    bool any_empty = false;
+    for (size_t i = 0; i < n; i++) {
+        any_empty = any_empty || targets[i].empty;
+    }
     /* The base is changed by checkpoints, which wait for us. */
-    int r = rec->base.path != NULL ? coxi_recovery_fill(rec, targets, n) : 0;
+    int r =
+        any_empty && rec->base.path != NULL ? coxi_recovery_fill(rec, targets, n) : 0;
     for (size_t i = 0; i < n; i++) {
         struct coxi_recovery_target *target = &targets[i];
         if (target->code == 0 && target->empty) {
