@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
+#include "common/crc.h"
 #include "common/dtype.h"
 #include "common/error.h"
 
@@ -172,7 +172,7 @@ int coxi_st_open(const char *path, uint64_t bytes, const uint32_t *crc32,
     }
     int r = map_file(path, bytes, file);
     if (r == 0 && crc32 != NULL) {
-        uint32_t found = (uint32_t)crc32_z(crc32_z(0, NULL, 0), file->map, file->len);
+        uint32_t found = coxi_crc32(0, file->map, file->len);
         if (found != *crc32) {
             r = coxi_error(COX_ECHECKSUM,
                            "%s is damaged: crc32 %08x where %08x belongs", path, found,

@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "common/buffer.h"
+#include "common/crc.h"
 #include "common/error.h"
 
 enum { WRITE_BUFFER = 1 << 20 };
@@ -28,7 +28,7 @@ struct stream {
     uint64_t at;    /* in the file: where the buffer's first byte belongs */
     uint64_t bytes; /* of all of it */
     uint64_t left;  /* that have not come */
-    uLong crc;      /* of what is in the file */
+    uint32_t crc;   /* of what is in the file */
     uint8_t *buffer;
     size_t used;
 };
@@ -40,7 +40,7 @@ struct coxi_st_writer {
     size_t n_streams;
     size_t next; /* the tensor that coxi_st_write is at */
     uint64_t header_bytes;
-    uLong header_crc;
+    uint32_t header_crc;
     bool failed; /* what is on disk lacks something */
 };
 
@@ -71,7 +71,7 @@ static int write_at(struct coxi_st_writer *writer, const uint8_t *data, size_t l
 static int flush(struct coxi_st_writer *writer, struct stream *stream,
                  const uint8_t *data, size_t len)
 {
-    stream->crc = crc32_z(stream->crc, data, len);
+    stream->crc = coxi_crc32(stream->crc, data, len);
     int r = write_at(writer, data, len, stream->at);
     stream->at += len;
     return r;
@@ -236,10 +236,8 @@ static int make_streams(struct coxi_st_writer *writer,
         return coxi_error_memory("a checkpoint file");
     }
     for (size_t i = 0; i < n; i++) {
-        writer->streams[i] = (struct stream){.at = at,
-                                             .bytes = tensors[i].bytes,
-                                             .left = tensors[i].bytes,
-                                             .crc = crc32_z(0, NULL, 0)};
+        writer->streams[i] = (struct stream){
+            .at = at, .bytes = tensors[i].bytes, .left = tensors[i].bytes};
         at += tensors[i].bytes;
     }
     writer->n_streams = n;
@@ -267,8 +265,8 @@ static int begin_file(struct coxi_st_writer *writer, const char *header)
     if (writer->fd < 0) {
         return coxi_error_errno(COX_EIO, "cannot create %s", writer->path);
     }
-    writer->header_crc = crc32_z(0, (const Bytef *)&len, sizeof(len));
-    writer->header_crc = crc32_z(writer->header_crc, (const Bytef *)header, len);
+    writer->header_crc = coxi_crc32(0, &len, sizeof(len));
+    writer->header_crc = coxi_crc32(writer->header_crc, header, len);
     int r = write_at(writer, (const uint8_t *)&len, sizeof(len), 0);
     if (r == 0) {
         r = write_at(writer, (const uint8_t *)header, len, sizeof(len));
@@ -317,7 +315,7 @@ static int finish_streams(const struct coxi_st_writer *writer, uint64_t *ret_byt
                           uint32_t *ret_crc32)
 {
     uint64_t bytes = writer->header_bytes;
-    uLong crc = writer->header_crc;
+    uint32_t crc = writer->header_crc;
     for (size_t i = 0; i < writer->n_streams; i++) {
         const struct stream *stream = &writer->streams[i];
         if (stream->left > 0) {
@@ -325,11 +323,11 @@ static int finish_streams(const struct coxi_st_writer *writer, uint64_t *ret_byt
                               writer->path, (unsigned long long)stream->bytes,
                               (unsigned long long)stream->left);
         }
-        crc = crc32_combine(crc, stream->crc, (z_off_t)stream->bytes);
+        crc = coxi_crc32_combine(crc, stream->crc, stream->bytes);
         bytes += stream->bytes;
     }
     *ret_bytes = bytes;
-    *ret_crc32 = (uint32_t)crc;
+    *ret_crc32 = crc;
     return 0;
 }
 

@@ -1,0 +1,15 @@
+/* zlib's crc32, several times as fast where the processor can multiply polynomials. Any
+ * thread. */
+#ifndef COXI_COMMON_CRC_H
+#define COXI_COMMON_CRC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The checksum of what had the checksum `crc` (nothing: 0) and these bytes behind it. */
+uint32_t coxi_crc32(uint32_t crc, const void *data, size_t len);
+
+/* The checksum of what has `crc1`, and behind it `len2` bytes that have `crc2`. */
+uint32_t coxi_crc32_combine(uint32_t crc1, uint32_t crc2, uint64_t len2);
+
+#endif
