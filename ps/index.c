@@ -248,6 +248,23 @@ int coxi_index_put(struct coxi_index *index, struct coxi_index_bucket *bucket,
     return 0;
 }
 
+void coxi_index_expect(struct coxi_index *index, struct coxi_index_bucket *bucket,
+                       uint32_t n)
+{
+    uint64_t wanted = (uint64_t)n * 4 / LINE_SHARE + 1;
+    uint32_t n_lines = atomic_load_explicit(&bucket->n_lines, memory_order_relaxed);
+    assert(bucket->n_keys == 0);
+    if (n_lines == 0) {
+        n_lines = open_bucket(index, bucket) == 0 ? 1 : 0;
+    }
+    /* Lines without keys are what they would be split into. */
+    while (n_lines > 0 && n_lines < wanted && n_lines < LINES_MAX &&
+           coxi_stretch_reserve(&index->lines, n_lines, share(index)) == 0) {
+        n_lines++;
+    }
+    atomic_store_explicit(&bucket->n_lines, n_lines, memory_order_release);
+}
+
 /* Fills the place of an entry with the last one of its chain, which begins at `start`. */
 static void fill_hole(struct coxi_index *index, struct coxi_index_bucket *bucket,
                       struct coxi_line *start, struct coxi_line *line, uint32_t at)

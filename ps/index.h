@@ -52,6 +52,11 @@ uint32_t coxi_index_find(const struct coxi_index *index,
 int coxi_index_put(struct coxi_index *index, struct coxi_index_bucket *bucket,
                    uint64_t key, uint64_t hash, uint32_t row);
 
+/* Makes lines for `n` keys in a bucket that has none, as far as there is memory. Of many
+ * buckets first for one key each: what is taken for all is then taken in huge pages. */
+void coxi_index_expect(struct coxi_index *index, struct coxi_index_bucket *bucket,
+                       uint32_t n);
+
 /* Takes a key out; its row, or 0 where it was not there. */
 uint32_t coxi_index_remove(struct coxi_index *index, struct coxi_index_bucket *bucket,
                            uint64_t key, uint64_t hash);

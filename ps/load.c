@@ -12,6 +12,8 @@
 #include "common/message.h"
 #include "ps/store_internal.h"
 
+enum { ROWS_MAX = 4096 }; /* of a table, in a piece */
+
 /* A payload that has still to be looked at. */
 struct payload {
     const uint8_t *at;
@@ -97,9 +99,9 @@ static int load_table(const struct coxi_place *place, const struct coxi_load *lo
 {
     struct coxi_table *table = place->part->table;
     struct coxi_table_rows rows = {0};
-    if (place->rows.count > COXI_TABLE_LOAD_MAX) {
+    if (place->rows.count > ROWS_MAX) {
         return coxi_error(COX_ELIMIT, "more than %d rows of table '%s' in a piece",
-                          COXI_TABLE_LOAD_MAX, place->part->variable->name);
+                          ROWS_MAX, place->part->variable->name);
     }
     int r = take_rows(place, load, payload, &rows);
     if (r == 0 && load->state) {

@@ -165,9 +165,9 @@ static int load_table(const struct coxi_st_file *file, const struct coxi_part *p
     if (r == 0) {
         r = find_step(file, part, &step);
     }
-    for (uint64_t at = 0; r == 0 && at < n; at += COXI_TABLE_LOAD_MAX) {
-        rows.first = at;
-        rows.n = n - at < COXI_TABLE_LOAD_MAX ? n - at : COXI_TABLE_LOAD_MAX;
+    if (r == 0) {
+        coxi_table_expect(part->table, n);
+        rows.n = n;
         r = coxi_table_load(part->table, &rows);
     }
     if (r == 0) {

@@ -194,8 +194,7 @@ static uint64_t paid_bytes(const struct coxi_table *table, uint64_t rows)
     return rows * (table->row_bytes + INDEX_ROW_BYTES);
 }
 
-/* Takes memory for n rows more, as far as those that have gone leave none. */
-static int reserve_rows(struct coxi_table *table, uint64_t n)
+int coxi_table_reserve_rows(struct coxi_table *table, uint64_t n)
 {
     char whom[COXI_WIRE_NAME_MAX + 64];
     int r = 0;
@@ -215,8 +214,7 @@ static int reserve_rows(struct coxi_table *table, uint64_t n)
     return r;
 }
 
-/* After n rows were reserved and n_made of them made. */
-static void settle_rows(struct coxi_table *table, uint64_t n, uint64_t n_made)
+void coxi_table_settle_rows(struct coxi_table *table, uint64_t n, uint64_t n_made)
 {
     atomic_fetch_add_explicit(&table->n_rows, n_made, memory_order_relaxed);
     atomic_fetch_add_explicit(&table->n_admitted, n_made, memory_order_relaxed);
@@ -227,7 +225,7 @@ static void settle_rows(struct coxi_table *table, uint64_t n, uint64_t n_made)
 
 /* ---- making rows */
 
-static void start_state(const struct coxi_table *table, float *state)
+void coxi_table_start_state(const struct coxi_table *table, float *state)
 {
     const struct coxi_state_layout *layout = &table->layout;
     for (size_t s = 0; s < layout->n_slots + layout->n_row; s++) {
@@ -238,14 +236,19 @@ static void start_state(const struct coxi_table *table, float *state)
     }
 }
 
+void coxi_table_start_life(struct coxi_table *table, float *values)
+{
+    uint64_t step = coxi_table_step(table);
+    *coxi_table_life(table, values) =
+        (struct coxi_row_life){.last = step, .made = step};
+}
+
 static void start_row(struct coxi_table *table, uint64_t key, float *values)
 {
     coxi_initializer_row(&table->variable->initializer, key, values, table->dim);
-    start_state(table, values + table->dim);
+    coxi_table_start_state(table, values + table->dim);
     if (table->life_at > 0) {
-        uint64_t step = coxi_table_step(table);
-        *coxi_table_life(table, values) =
-            (struct coxi_row_life){.last = step, .made = step};
+        coxi_table_start_life(table, values);
     }
 }
 
@@ -272,9 +275,8 @@ static int take_row(struct coxi_table *table, struct coxi_bucket *bucket, uint32
     return 0;
 }
 
-/* The row of an absent key. Locked. */
-static int make_row(struct coxi_table *table, struct coxi_bucket *bucket, uint64_t key,
-                    uint64_t hash, uint32_t *ret)
+int coxi_table_make_row(struct coxi_table *table, struct coxi_bucket *bucket,
+                        uint64_t key, uint64_t hash, uint32_t *ret)
 {
     uint32_t row = 0;
     int r = take_row(table, bucket, &row);
@@ -288,7 +290,6 @@ static int make_row(struct coxi_table *table, struct coxi_bucket *bucket, uint64
         return coxi_error(r, "table '%s': %s", table->variable->name,
                           coxi_error_text());
     }
-    start_row(table, key, coxi_table_values(table, row));
     if (table->cut != NULL) {
         coxi_table_cut_pass(table->cut, row);
     }
@@ -299,18 +300,22 @@ static int make_row(struct coxi_table *table, struct coxi_bucket *bucket, uint64
     return 0;
 }
 
-/* ---- resolving. A row that has a life is pinned from then on */
-
-/* A row is going to change. Locked. */
-static float *reach_row(struct coxi_table *table, uint64_t key, uint32_t row)
+float *coxi_table_reach_row(struct coxi_table *table, uint64_t key, uint32_t row)
 {
-    float *values = coxi_table_values(table, row);
     if (table->cut != NULL) {
         coxi_table_cut_save(table->cut, key, row);
     }
     if (table->track != NULL) {
         coxi_table_track_touch(table->track, row);
     }
+    return coxi_table_values(table, row);
+}
+
+/* ---- resolving. A row that has a life is pinned from then on */
+
+static float *pin_row(struct coxi_table *table, uint64_t key, uint32_t row)
+{
+    float *values = coxi_table_reach_row(table, key, row);
     if (table->life_at > 0) {
         coxi_table_life(table, values)->pins++;
     }
@@ -326,7 +331,7 @@ static struct coxi_row *find_row(struct coxi_table *table, uint64_t key)
     coxi_spin_lock(&bucket->lock);
     uint32_t row = coxi_index_find(&table->index, &bucket->index, key, hash);
     if (row != 0) {
-        values = reach_row(table, key, row);
+        values = pin_row(table, key, row);
     }
     coxi_spin_unlock(&bucket->lock);
     return (struct coxi_row *)values;
@@ -342,11 +347,14 @@ static int find_or_make_row(struct coxi_table *table, uint64_t key, uint64_t *ma
     coxi_spin_lock(&bucket->lock);
     uint32_t row = coxi_index_find(&table->index, &bucket->index, key, hash);
     if (row == 0) {
-        r = make_row(table, bucket, key, hash, &row);
-        *made += r == 0 ? 1 : 0;
+        r = coxi_table_make_row(table, bucket, key, hash, &row);
+        if (r == 0) {
+            start_row(table, key, coxi_table_values(table, row));
+            *made += 1;
+        }
     }
     if (r == 0) {
-        *ret = (struct coxi_row *)reach_row(table, key, row);
+        *ret = (struct coxi_row *)pin_row(table, key, row);
     }
     coxi_spin_unlock(&bucket->lock);
     return r;
@@ -399,7 +407,7 @@ static int make_rows(struct coxi_table *table, const struct coxi_table_change *c
                      size_t n)
 {
     uint64_t n_made = 0;
-    int r = reserve_rows(table, n);
+    int r = coxi_table_reserve_rows(table, n);
     bool reserved = r == 0;
     for (size_t i = 0; i < change->n; i++) {
         if (change->rows[i] == wanted(table)) {
@@ -410,7 +418,7 @@ static int make_rows(struct coxi_table *table, const struct coxi_table_change *c
         }
     }
     if (reserved) {
-        settle_rows(table, n, n_made);
+        coxi_table_settle_rows(table, n, n_made);
     }
     return r;
 }

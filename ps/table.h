@@ -81,16 +81,20 @@ struct coxi_table_rows {
     const uint64_t *updates;
     uint64_t later; /* how many steps later than in the arrays that was here */
     uint64_t first;
-    size_t n; /* to COXI_TABLE_LOAD_MAX */
+    size_t n;
 };
 
 /* Drops the rows of n keys, where they are there; while nobody else does anything. */
 void coxi_table_drop(struct coxi_table *table, const uint64_t *keys, size_t n);
 
-enum { COXI_TABLE_LOAD_MAX = 4096 };
+/* So many rows will be loaded: makes the index of a table that has none as large as it will
+ * have to be. What there is no memory for comes row by row. While nobody else does
+ * anything. */
+void coxi_table_expect(struct coxi_table *table, uint64_t n);
 
-/* Makes those rows, or makes them that, whatever is admitted otherwise. COX_ENOMEM. And the
- * number of gradients, which is that at least. Any thread. */
+/* Makes those rows, or makes them that, whatever is admitted otherwise. COX_ENOMEM,
+ * COX_ELIMIT: some of them. And the number of gradients, which is that at least. Any
+ * thread. */
 int coxi_table_load(struct coxi_table *table, const struct coxi_table_rows *rows);
 void coxi_table_raise_step(struct coxi_table *table, uint64_t step);
 

@@ -1,4 +1,4 @@
-/* What table.c, table_cut.c, table_track.c and eviction.c share. Not for others. */
+/* What table.c, table_load.c, table_cut.c, table_track.c and eviction.c share. Not for others. */
 #ifndef COXI_PS_TABLE_INTERNAL_H
 #define COXI_PS_TABLE_INTERNAL_H
 
@@ -74,6 +74,23 @@ static inline float *coxi_table_values(const struct coxi_table *table, uint32_t 
 {
     return (float *)(void *)coxi_stretch_at(&table->rows, row);
 }
+
+/* Takes memory for n rows more, as far as those that have gone leave none. COX_ENOMEM.
+ * Then, when n_made of them have been made, settles. No lock held. */
+int coxi_table_reserve_rows(struct coxi_table *table, uint64_t n);
+void coxi_table_settle_rows(struct coxi_table *table, uint64_t n, uint64_t n_made);
+
+/* The row of an absent key, reserved; what is in it is up to the caller. COX_ENOMEM,
+ * COX_ELIMIT. Locked. */
+int coxi_table_make_row(struct coxi_table *table, struct coxi_bucket *bucket,
+                        uint64_t key, uint64_t hash, uint32_t *ret);
+
+/* What a new row's state begins with, and its life. Locked. */
+void coxi_table_start_state(const struct coxi_table *table, float *state);
+void coxi_table_start_life(struct coxi_table *table, float *values);
+
+/* A row that was there, before it changes; its values. Locked. */
+float *coxi_table_reach_row(struct coxi_table *table, uint64_t key, uint32_t row);
 
 /* Keeps the memory of a row for the next one of its bucket. Locked. */
 static inline void coxi_table_give_row(struct coxi_table *table,

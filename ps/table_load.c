@@ -3,6 +3,8 @@
 
 #include "ps/table_internal.h"
 
+enum { GROUP = 64 }; /* keys whose lines are asked for before the first is found */
+
 /* The state of row `i` of all, kind by kind. */
 static void load_state(const struct coxi_table *table,
                        const struct coxi_table_rows *rows, uint64_t i, float *state)
@@ -23,12 +25,10 @@ static void load_life(const struct coxi_table_rows *rows, uint64_t i,
     life->updates = (uint32_t)rows->updates[i];
 }
 
-/* Row `i` of all, which is there, and pinned where rows go. */
-static void load_row(struct coxi_table *table, const struct coxi_table_rows *rows,
+/* Row `i` of all. Locked. */
+static void load_row(const struct coxi_table *table, const struct coxi_table_rows *rows,
                      uint64_t i, float *values)
 {
-    struct coxi_bucket *bucket = coxi_table_bucket(table, coxi_hash_key(rows->keys[i]));
-    coxi_spin_lock(&bucket->lock);
     memcpy(values, rows->values + i * table->dim, table->value_bytes);
     if (rows->states[0] != NULL) {
         load_state(table, rows, i, values + table->dim);
@@ -36,27 +36,111 @@ static void load_row(struct coxi_table *table, const struct coxi_table_rows *row
     if (table->life_at > 0 && rows->last != NULL) {
         load_life(rows, i, coxi_table_life(table, values));
     }
+}
+
+/* Makes the row of an absent key, with what `rows` may lack. Locked. */
+static int make_row(struct coxi_table *table, const struct coxi_table_rows *rows,
+                    uint64_t key, uint64_t hash, uint32_t *ret)
+{
+    struct coxi_bucket *bucket = coxi_table_bucket(table, hash);
+    int r = coxi_table_make_row(table, bucket, key, hash, ret);
+    if (r != 0) {
+        return r;
+    }
+    float *values = coxi_table_values(table, *ret);
+    if (rows->states[0] == NULL) {
+        coxi_table_start_state(table, values + table->dim);
+    }
+    if (table->life_at > 0) {
+        coxi_table_start_life(table, values);
+    }
+    return 0;
+}
+
+/* Finds or makes the row of a key, and fills it; *made is one more where it was made. */
+static int put_row(struct coxi_table *table, const struct coxi_table_rows *rows,
+                   uint64_t i, uint64_t *made)
+{
+    uint64_t key = rows->keys[i];
+    uint64_t hash = coxi_hash_key(key);
+    struct coxi_bucket *bucket = coxi_table_bucket(table, hash);
+    int r = 0;
+    coxi_spin_lock(&bucket->lock);
+    uint32_t row = coxi_index_find(&table->index, &bucket->index, key, hash);
+    if (row != 0) {
+        (void)coxi_table_reach_row(table, key, row);
+    } else {
+        r = make_row(table, rows, key, hash, &row);
+        *made += r == 0 ? 1 : 0;
+    }
+    if (r == 0) {
+        load_row(table, rows, i, coxi_table_values(table, row));
+    }
     coxi_spin_unlock(&bucket->lock);
+    return r;
+}
+
+/* How many of the keys have no row. */
+static uint64_t count_absent(struct coxi_table *table, const uint64_t *keys, size_t n)
+{
+    uint64_t hashes[GROUP];
+    uint64_t n_absent = 0;
+    for (size_t i = 0; i < n; i++) {
+        hashes[i] = coxi_hash_key(keys[i]);
+        (void)coxi_index_begin(&table->index,
+                               &coxi_table_bucket(table, hashes[i])->index, hashes[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct coxi_bucket *bucket = coxi_table_bucket(table, hashes[i]);
+        coxi_spin_lock(&bucket->lock);
+        n_absent +=
+            coxi_index_find(&table->index, &bucket->index, keys[i], hashes[i]) == 0 ? 1
+                                                                                    : 0;
+        coxi_spin_unlock(&bucket->lock);
+    }
+    return n_absent;
+}
+
+/* A row that goes after it was counted is made beyond what is reserved: the next to reserve
+ * makes up for it. */
+static int load_group(struct coxi_table *table, const struct coxi_table_rows *rows,
+                      uint64_t first, size_t n)
+{
+    uint64_t n_absent = count_absent(table, rows->keys + first, n);
+    uint64_t n_made = 0;
+    int r = n_absent > 0 ? coxi_table_reserve_rows(table, n_absent) : 0;
+    if (r != 0) {
+        return r;
+    }
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = put_row(table, rows, first + i, &n_made);
+    }
+    if (n_absent > 0) {
+        coxi_table_settle_rows(table, n_absent, n_made);
+    }
+    return r;
 }
 
 int coxi_table_load(struct coxi_table *table, const struct coxi_table_rows *rows)
 {
-    struct coxi_row *made[COXI_TABLE_LOAD_MAX];
-    const struct coxi_table_change change = {
-        .op = COXI_OP_ASSIGN,
-        .keys = rows->keys + rows->first,
-        .n = rows->n,
-        .values = rows->values + rows->first * table->dim,
-        .rows = made,
-    };
-    int r = coxi_table_resolve(table, &change);
-    for (size_t k = 0; r == 0 && k < rows->n; k++) {
-        load_row(table, rows, rows->first + k, (float *)made[k]);
+    int r = 0;
+    for (uint64_t at = 0; r == 0 && at < rows->n; at += GROUP) {
+        size_t n = rows->n - at < GROUP ? rows->n - at : GROUP;
+        r = load_group(table, rows, rows->first + at, n);
     }
-    if (r == 0) {
-        coxi_table_release(table, &change);
-    }
+    coxi_eviction_tidy(table, rows->n);
     return r;
+}
+
+void coxi_table_expect(struct coxi_table *table, uint64_t n)
+{
+    const uint32_t each[] = {1, (uint32_t)(n / COXI_BUCKETS)};
+    bool empty = coxi_table_rows(table) == 0;
+    for (size_t pass = 0; empty && n >= COXI_BUCKETS && pass < 2; pass++) {
+        for (size_t b = 0; b < COXI_BUCKETS; b++) {
+            coxi_index_expect(&table->index, &table->buckets[b].index, each[pass]);
+        }
+    }
 }
 
 void coxi_table_drop(struct coxi_table *table, const uint64_t *keys, size_t n)
