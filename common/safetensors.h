@@ -69,4 +69,20 @@ const char *coxi_st_metadata(const struct coxi_st_file *file,
                              const char *key); /* or NULL */
 void coxi_st_close(struct coxi_st_file *file); /* takes NULL */
 
+/*
+ * The checksum of a file that was opened without one, for who reads all of it anyway: what
+ * has been loaded is worth nothing until the sum has turned out to be right.
+ */
+struct coxi_st_sum;
+int coxi_st_sum_new(const struct coxi_st_file *file,
+                    struct coxi_st_sum **ret);  /* COX_ENOMEM; borrows the file */
+void coxi_st_sum_free(struct coxi_st_sum *sum); /* takes NULL */
+
+/* Reads some of the data of a tensor, which are in the processor's caches then, and has the
+ * disk read on behind them. Any thread. Each byte once, in long pieces. */
+void coxi_st_sum_piece(struct coxi_st_sum *sum, const void *data, size_t len);
+
+/* Reads what no piece was; the crc32 of the file. */
+uint32_t coxi_st_sum_end(struct coxi_st_sum *sum);
+
 #endif

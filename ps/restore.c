@@ -3,7 +3,11 @@
  * variable that the file has nothing of stays as it is; of one that it has, everything has
  * to be there, in the type and shape that the variable has here.
  *
- * Cost: the file is mapped, read once for its checksum and once for its content.
+ * The file is loaded and its checksum taken in one pass, so a file that turns out to be
+ * damaged has been loaded; the error says so, and the store has to be claimed anew.
+ *
+ * Cost: the file is mapped and read once. Threads: the caller's, and some for tables
+ * (ps/restore_rows.c).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +17,7 @@
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/safetensors.h"
-#include "ps/store_internal.h"
+#include "ps/restore_rows.h"
 
 /* ---- tensors */
 
@@ -93,7 +97,18 @@ static int find_step(const struct coxi_st_file *file, const struct coxi_part *pa
 
 /* ---- parts */
 
-static int load_dense(const struct coxi_st_file *file, const struct coxi_part *part)
+/* Read as the disk goes, before they are copied array by array. */
+static void sum_dense(struct coxi_st_sum *sum, const struct coxi_part *part, uint64_t n,
+                      const void *values, const float *states[COXI_STATES_MAX])
+{
+    coxi_st_sum_piece(sum, values, n * coxi_dtype_size(part->variable->dtype));
+    for (size_t s = 0; s < part->layout.n_slots; s++) {
+        coxi_st_sum_piece(sum, states[s], n * sizeof(float));
+    }
+}
+
+static int load_dense(const struct coxi_st_file *file, const struct coxi_part *part,
+                      struct coxi_st_sum *sum)
 {
     const struct coxi_variable *v = part->variable;
     uint64_t rows = part->shard->count;
@@ -109,6 +124,7 @@ static int load_dense(const struct coxi_st_file *file, const struct coxi_part *p
         find_step(file, part, &step) != 0) {
         return COX_EFORMAT;
     }
+    sum_dense(sum, part, n, values, states);
     coxi_dense_load(part->dense, part->shard->begin, rows, values, states, step);
     return 0;
 }
@@ -118,6 +134,7 @@ static int find_rows(const struct coxi_st_file *file, const struct coxi_part *pa
                      uint64_t n, struct coxi_table_rows *ret)
 {
     uint64_t n_values = n * coxi_table_dim(part->variable);
+    ret->n = n;
     ret->keys = find(file, part, "keys", "U64", n);
     ret->values = find(file, part, "values", "F32", n_values);
     if (ret->keys == NULL || ret->values == NULL ||
@@ -150,7 +167,8 @@ static int drop_removed(const struct coxi_st_file *file, const struct coxi_part 
     return 0;
 }
 
-static int load_table(const struct coxi_st_file *file, const struct coxi_part *part)
+static int load_table(const struct coxi_st_file *file, const struct coxi_part *part,
+                      struct coxi_st_sum *sum)
 {
     struct coxi_table_rows rows = {0};
     uint64_t n;
@@ -166,9 +184,7 @@ static int load_table(const struct coxi_st_file *file, const struct coxi_part *p
         r = find_step(file, part, &step);
     }
     if (r == 0) {
-        coxi_table_expect(part->table, n);
-        rows.n = n;
-        r = coxi_table_load(part->table, &rows);
+        r = coxi_restore_rows(sum, part, &rows);
     }
     if (r == 0) {
         coxi_table_raise_step(part->table, step);
@@ -227,23 +243,53 @@ static int load_applied(const struct coxi_restore *restore, struct coxi_applied 
     return r;
 }
 
-static int load(struct coxi_store *store, const struct coxi_restore *restore)
+static int load_parts(const struct coxi_store *store, const struct coxi_st_file *file,
+                      struct coxi_st_sum *sum)
 {
-    struct coxi_st_file *file;
-    struct coxi_applied *applied = NULL;
-    int r = coxi_st_open(restore->path, restore->bytes, &restore->crc32, &file);
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < store->n_parts; i++) {
+        const struct coxi_part *part = &store->parts[i];
+        if (part->table != NULL) {
+            r = load_table(file, part, sum);
+        } else if (part->dense != NULL) {
+            r = load_dense(file, part, sum);
+        }
+    }
+    return r;
+}
+
+/* Loads all that there is, and tells whether it was worth it: of a damaged file, that it is
+ * damaged, whatever else may be wrong with it. */
+static int load_file(const struct coxi_store *store, const struct coxi_restore *restore,
+                     const struct coxi_st_file *file)
+{
+    struct coxi_st_sum *sum;
+    int r = coxi_st_sum_new(file, &sum);
     if (r != 0) {
         return r;
     }
     r = check_file(store, file, restore->at == 0);
-    for (size_t i = 0; r == 0 && i < store->n_parts; i++) {
-        const struct coxi_part *part = &store->parts[i];
-        if (part->table != NULL) {
-            r = load_table(file, part);
-        } else if (part->dense != NULL) {
-            r = load_dense(file, part);
-        }
+    if (r == 0) {
+        r = load_parts(store, file, sum);
     }
+    uint32_t found = coxi_st_sum_end(sum);
+    if (found != restore->crc32) {
+        r = coxi_error(COX_ECHECKSUM, "it is damaged: crc32 %08x where %08x belongs",
+                       found, restore->crc32);
+    }
+    coxi_st_sum_free(sum);
+    return r;
+}
+
+static int load(struct coxi_store *store, const struct coxi_restore *restore)
+{
+    struct coxi_st_file *file;
+    struct coxi_applied *applied = NULL;
+    int r = coxi_st_open(restore->path, restore->bytes, NULL, &file);
+    if (r != 0) {
+        return r;
+    }
+    r = load_file(store, restore, file);
     if (r == 0) {
         r = load_applied(restore, &applied);
     }

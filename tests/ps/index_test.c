@@ -54,6 +54,34 @@ TEST(index_moves_few_keys_with_each_put_however_many_it_has)
     coxi_index_fini(&index);
 }
 
+TEST(index_made_for_as_many_keys_moves_none_of_them)
+{
+    enum { N = 100000 };
+    struct coxi_index index;
+    struct coxi_index_bucket bucket = {0};
+    coxi_index_init(&index);
+    coxi_index_expect(&index, &bucket, 1);
+    assert_int_equal(1, bucket.n_lines);
+    coxi_index_expect(&index, &bucket, N);
+    uint32_t n_lines = bucket.n_lines;
+    for (uint32_t i = 0; i < N; i++) {
+        assert_code(0, put(&index, &bucket, key_of(i), i + 1));
+        assert_int_equal(0, bucket.n_moved);
+    }
+    assert_int_equal(n_lines, bucket.n_lines);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(i + 1, find(&index, &bucket, key_of(i)));
+    }
+    assert_code(0, put(&index, &bucket, key_of(N), N + 1)); /* it grows as ever then */
+    for (uint32_t i = N + 1; i < 2 * N; i++) {
+        assert_code(0, put(&index, &bucket, key_of(i), i + 1));
+    }
+    for (uint32_t i = 0; i < 2 * N; i++) {
+        assert_int_equal(i + 1, find(&index, &bucket, key_of(i)));
+    }
+    coxi_index_fini(&index);
+}
+
 /* Their hashes end in the same bits: they share a line for ever. */
 TEST(index_takes_keys_that_all_fall_into_one_line)
 {

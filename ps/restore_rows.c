@@ -1,0 +1,120 @@
+/*
+ * See restore_rows.h. Each loader takes the next block of rows, and goes through it in
+ * pieces that stay in its core's caches: first for the checksum, then for the table. A
+ * snapshot has a table's buckets one after the other, and a block has rows of more than
+ * one: so loaders are seldom at the same bucket.
+ *
+ * Threads: the caller's and LOADERS - 1 more, fewer where there are none to be had. Cost: a
+ * row is read once from the file; making it is most of the time.
+ */
+#include "ps/restore_rows.h"
+
+#include <stdio.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+
+enum {
+    LOADERS = 2,
+    BLOCK = 64 << 10, /* rows taken at a time */
+    PIECE = 2 << 10,  /* rows checksummed and loaded at a time */
+};
+
+struct crew {
+    struct coxi_st_sum *sum;
+    const struct coxi_part *part;
+    const struct coxi_table_rows *rows;
+    atomic_uint_least64_t next; /* the first row that nobody has taken */
+    atomic_bool failed;
+};
+
+struct loader {
+    struct crew *crew;
+    pthread_t thread;
+    int r;
+    char text[COXI_ERROR_TEXT_MAX];
+};
+
+static void sum_array(struct coxi_st_sum *sum, const void *array, uint64_t first,
+                      size_t n, size_t item_bytes)
+{
+    if (array != NULL) {
+        coxi_st_sum_piece(sum, (const uint8_t *)array + first * item_bytes,
+                          n * item_bytes);
+    }
+}
+
+static void sum_rows(const struct crew *crew, uint64_t first, size_t n)
+{
+    const struct coxi_table_rows *rows = crew->rows;
+    const struct coxi_state_layout *layout = &crew->part->layout;
+    size_t row_bytes = coxi_table_dim(crew->part->variable) * sizeof(float);
+    sum_array(crew->sum, rows->keys, first, n, sizeof(*rows->keys));
+    sum_array(crew->sum, rows->values, first, n, row_bytes);
+    for (size_t s = 0; s < layout->n_slots + layout->n_row; s++) {
+        sum_array(crew->sum, rows->states[s], first, n,
+                  s < layout->n_slots ? row_bytes : sizeof(float));
+    }
+    sum_array(crew->sum, rows->last, first, n, sizeof(*rows->last));
+    sum_array(crew->sum, rows->made, first, n, sizeof(*rows->made));
+    sum_array(crew->sum, rows->updates, first, n, sizeof(*rows->updates));
+}
+
+/* The rows from `first` on, up to `end`. */
+static int load_block(const struct crew *crew, uint64_t first, uint64_t end)
+{
+    struct coxi_table_rows piece = *crew->rows;
+    int r = 0;
+    for (; r == 0 && first < end; first += piece.n) {
+        piece.first = first;
+        piece.n = end - first < PIECE ? end - first : PIECE;
+        sum_rows(crew, first, piece.n);
+        r = coxi_table_load(crew->part->table, &piece);
+    }
+    return r;
+}
+
+static void *load_blocks(void *arg)
+{
+    struct loader *loader = arg;
+    struct crew *crew = loader->crew;
+    uint64_t n = crew->rows->n;
+    uint64_t first = 0;
+    while (!atomic_load(&crew->failed) &&
+           (first = atomic_fetch_add(&crew->next, BLOCK)) < n) {
+        loader->r = load_block(crew, first, n - first < BLOCK ? n : first + BLOCK);
+        if (loader->r != 0) {
+            (void)snprintf(loader->text, sizeof(loader->text), "%s", coxi_error_text());
+            atomic_store(&crew->failed, true);
+        }
+    }
+    return NULL;
+}
+
+int coxi_restore_rows(struct coxi_st_sum *sum, const struct coxi_part *part,
+                      const struct coxi_table_rows *rows)
+{
+    struct crew crew = {.sum = sum, .part = part, .rows = rows};
+    struct loader loaders[LOADERS] = {{0}};
+    size_t n_started = 0; /* loaders[0] is the caller */
+    int r = 0;
+    coxi_table_expect(part->table, rows->n);
+    for (size_t i = 0; i < LOADERS; i++) {
+        loaders[i].crew = &crew;
+    }
+    while (1 + n_started < LOADERS && rows->n > (1 + n_started) * BLOCK &&
+           coxi_thread_start(&loaders[1 + n_started].thread, "restore", load_blocks,
+                             &loaders[1 + n_started]) == 0) {
+        n_started++;
+    }
+    (void)load_blocks(&loaders[0]);
+    for (size_t i = 0; i <= n_started; i++) {
+        if (i > 0) {
+            (void)pthread_join(loaders[i].thread, NULL);
+        }
+        if (r == 0 && loaders[i].r != 0) {
+            r = coxi_error(loaders[i].r, "%s", loaders[i].text);
+        }
+    }
+    return r;
+}

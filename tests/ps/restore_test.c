@@ -1,0 +1,185 @@
+/* A store that is filled from a file: of many rows, and of a file that is damaged. */
+#include <stdlib.h>
+
+#include "common/crc.h"
+#include "common/rand.h"
+#include "common/rule.h"
+#include "common/safetensors.h"
+#include "tests/ps/stock.h"
+#include "tests/test.h"
+
+enum {
+    ROWS = 150000,
+    PUSH = 1000,
+    DIM = 2,
+    WIDTH = 5000,
+    PLACES = 200,
+    ROW_BYTES = DIM * sizeof(float)
+};
+
+/* Variables by id. */
+enum { TABLE, DENSE };
+
+static const struct coxi_optimizer adagrad = {
+    .kind = COXI_OPTIMIZER_ADAGRAD, .learning_rate = 1, .initial_accumulator = 1};
+static struct coxi_shard whole = {0, 0, WIDTH};
+
+static void create(struct stock *stock)
+{
+    static char names[][8] = {"t", "w"};
+    stock->n_variables = 0;
+    (void)stock_create(stock, &(struct coxi_variable){.name = names[0],
+                                                      .kind = COXI_KIND_TABLE,
+                                                      .dtype = COX_F32,
+                                                      .rank = 1,
+                                                      .shape = {DIM},
+                                                      .optimizer = adagrad});
+    (void)stock_create(stock, &(struct coxi_variable){.name = names[1],
+                                                      .dtype = COX_F32,
+                                                      .rank = 1,
+                                                      .shape = {WIDTH},
+                                                      .shards = &whole,
+                                                      .n_shards = 1,
+                                                      .optimizer = adagrad});
+}
+
+static void open_store(struct stock *stock)
+{
+    stock_open(stock);
+    create(stock);
+}
+
+static uint64_t key_of(uint64_t i)
+{
+    return i * 0x9e3779b97f4a7c15u;
+}
+
+static void push(struct stock *stock, uint64_t first, size_t n)
+{
+    static uint64_t keys[PUSH];
+    static float values[PUSH * DIM];
+    static const float gradient[WIDTH] = {1, 2, 3};
+    struct stock_commit commit;
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = key_of(first + i);
+        values[i * DIM] = (float)((first + i) % 7);
+        values[i * DIM + 1] = (float)((first + i) % 5);
+    }
+    stock_begin(stock, ++stock->closure, &commit);
+    stock_add_rows(&commit, TABLE, COXI_OP_GRADIENT, keys, n, values,
+                   n * DIM * sizeof(*values));
+    stock_add(&commit, DENSE, COXI_OP_GRADIENT, 0, WIDTH, gradient, sizeof(gradient));
+    assert_code(0, stock_commit(stock, &commit, NULL));
+}
+
+static struct coxi_snapshot_file take(struct stock *stock, uint64_t number, char *path)
+{
+    struct coxi_snapshot_file done;
+    struct coxi_snapshot request = {
+        .session = stock->session, .number = number, .path = path};
+    assert_code(0, coxi_store_snapshot(stock->store, &request, &done));
+    coxi_applied_list_fini(&done.applied);
+    return done;
+}
+
+static int restore(struct stock *stock, uint64_t round, char *path,
+                   const struct coxi_snapshot_file *file)
+{
+    const struct coxi_restore request = {.session = stock->session,
+                                         .round = round,
+                                         .path = path,
+                                         .bytes = file->bytes,
+                                         .crc32 = file->crc32};
+    return coxi_store_restore(stock->store, &request);
+}
+
+/* Of all rows, in whatever order, and of the other tensors. */
+static uint64_t digest(const char *path, const struct coxi_snapshot_file *done)
+{
+    struct coxi_st_file *file;
+    uint64_t sum = 0;
+    assert_code(0, coxi_st_open(path, done->bytes, &done->crc32, &file));
+    const uint8_t *keys = coxi_st_find(file, "t/keys")->data;
+    const uint8_t *values = coxi_st_find(file, "t/values")->data;
+    const uint8_t *state = coxi_st_find(file, "t/adagrad")->data;
+    uint64_t n = coxi_st_find(file, "t/keys")->shape[0];
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t crc = coxi_crc32(0, keys + i * 8, 8);
+        crc = coxi_crc32(crc, values + i * ROW_BYTES, ROW_BYTES);
+        sum += coxi_crc32(crc, state + i * ROW_BYTES, ROW_BYTES);
+    }
+    sum += coxi_crc32(0, coxi_st_find(file, "w")->data, WIDTH * sizeof(float));
+    sum += coxi_crc32(0, coxi_st_find(file, "w/adagrad")->data, WIDTH * sizeof(float));
+    coxi_st_close(file);
+    return sum + n;
+}
+
+/* More than one thread loads them. */
+TEST(restore_of_many_rows_is_the_store_that_was_cut)
+{
+    struct stock stock;
+    struct stock again;
+    char *path = coxi_test_path("one.st");
+    char *path_again = coxi_test_path("two.st");
+    open_store(&stock);
+    open_store(&again);
+    for (uint64_t first = 0; first < ROWS; first += PUSH) {
+        push(&stock, first, PUSH);
+    }
+    struct coxi_snapshot_file file = take(&stock, 1, path);
+    assert_code(0, restore(&again, 1, path, &file));
+    struct coxi_counts counts = {0};
+    coxi_store_counts(again.store, 1 + TABLE, &counts);
+    assert_int_equal(ROWS, counts.table.rows);
+    struct coxi_snapshot_file file_again = take(&again, 1, path_again);
+    assert_true(digest(path, &file) == digest(path_again, &file_again));
+    stock_close(&stock);
+    stock_close(&again);
+}
+
+/* Also where it is in rows that have been loaded before the checksum is there. */
+TEST(restore_of_a_damaged_file_is_an_error_wherever_the_damage_is)
+{
+    struct stock stock;
+    struct stock again;
+    char *path = coxi_test_path("file.st");
+    uint64_t rng = 5;
+    open_store(&stock);
+    push(&stock, 0, PUSH);
+    struct coxi_snapshot_file file = take(&stock, 1, path);
+    uint8_t *bytes = (uint8_t *)coxi_test_read(path, NULL);
+    for (uint64_t i = 0; i < PLACES; i++) {
+        uint64_t at = file.bytes * i / PLACES;
+        uint8_t bit = (uint8_t)(1U << coxi_rand(&rng) % 8);
+        bytes[at] ^= bit;
+        coxi_test_write(path, bytes, file.bytes);
+        bytes[at] ^= bit;
+        open_store(&again);
+        int r = restore(&again, 1, path, &file);
+        assert_true(r == COX_ECHECKSUM || r == COX_EFORMAT);
+        assert_error_names(path);
+        stock_close(&again);
+    }
+    free(bytes);
+    stock_close(&stock);
+}
+
+TEST(restore_of_a_damaged_file_leaves_a_store_that_is_claimed_anew_and_restored)
+{
+    struct stock stock;
+    struct stock again;
+    char *path = coxi_test_path("file.st");
+    open_store(&stock);
+    push(&stock, 0, PUSH);
+    struct coxi_snapshot_file file = take(&stock, 1, path);
+    open_store(&again);
+    file.crc32 ^= 1;
+    assert_code(COX_ECHECKSUM, restore(&again, 1, path, &file));
+    file.crc32 ^= 1;
+    again.session.generation++;
+    assert_code(0, coxi_store_claim(again.store, &again.session, false));
+    create(&again);
+    assert_code(0, restore(&again, 1, path, &file));
+    stock_close(&stock);
+    stock_close(&again);
+}
