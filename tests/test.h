@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "coxswain/step.h" /* before cmocka.h, whose macro `fail` it could not bear */
 

@@ -153,7 +153,7 @@ TEST(of_ps_that_are_lost_together_the_one_whose_shard_is_damaged_is_told_by_its_
     crew_kill(both[1]);
     assert_code(COX_EPSLOST,
                 cox_variable_read(s.crew.c, s.counters[1], &value, sizeof(value)));
-    assert_error_names("ckpt-1/ps-1-of-2.safetensors is damaged");
+    assert_error_names("ckpt-1/ps-1-of-2.safetensors: it is damaged");
     crew_close(&s.crew);
 }
 
