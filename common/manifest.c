@@ -350,16 +350,9 @@ static bool read_file(const json_t *in, struct coxi_manifest_shard *shard)
     return true;
 }
 
-/* Files of before there were any that build on others have no such member. */
-static bool read_base(const json_t *in, uint64_t *ret)
-{
-    *ret = 0;
-    return json_object_get(in, "base") == NULL || get_u64(in, "base", ret);
-}
-
 static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
 {
-    return read_file(in, shard) && read_base(in, &shard->base) &&
+    return read_file(in, shard) && LATER(get_u64, in, "base", &shard->base) &&
            get_u64(in, "watermark", &shard->applied.watermark) &&
            read_applied(json_object_get(in, "applied"), &shard->applied);
 }
@@ -529,7 +522,8 @@ static const char *read_root(const json_t *root, struct coxi_manifest *m)
     }
     if (!get_hex(root, "run", &m->session.run) ||
         !get_u64(root, "generation", &m->session.generation) ||
-        !get_u64(root, "checkpoint", &m->number) || !read_base(root, &m->base) ||
+        !get_u64(root, "checkpoint", &m->number) ||
+        !LATER(get_u64, root, "base", &m->base) ||
         (m->base != 0 && m->base >= m->number) ||
         !get_u64(root, "next_closure", &m->next_closure) ||
         !json_is_number(json_object_get(root, "time")) ||
