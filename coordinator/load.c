@@ -264,6 +264,45 @@ bool coxi_loading_is_part(const struct coxi_loading *loading, uint32_t ps)
     return is_part;
 }
 
+static void note_incarnations(struct cox_coordinator *c, uint64_t *ret)
+{
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        ret[p] = coxi_psc_incarnation(c->ps[p]);
+    }
+}
+
+/* The ps of a moment at which all are UP. One that comes back after it gets all of the loading
+ * from the log, in its place among what it misses: from us it takes nothing before that. */
+static int choose_ps(struct cox_coordinator *c, uint64_t *ret)
+{
+    uint64_t n_losses;
+    int r;
+    do {
+        n_losses = coxi_recovery_losses(c);
+        r = coxi_recovery_wait(c);
+        note_incarnations(c, ret);
+    } while (r == 0 && coxi_recovery_losses(c) != n_losses);
+    return r;
+}
+
+static int send_to_all(struct cox_coordinator *c, const struct cox_load_options *o,
+                       const struct coxi_checkpoint *checkpoint,
+                       const struct coxi_loading *loading, uint64_t closure)
+{
+    uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
+    const struct coxi_load_target target = {
+        c, closure, COXI_LOAD_ALL_PS, incarnations, o->on_progress, o->arg};
+    int r = incarnations == NULL ? coxi_error_memory("loading a checkpoint") : 0;
+    if (r == 0) {
+        do {
+            r = choose_ps(c, incarnations);
+            r = r == 0 ? coxi_loading_send(loading, checkpoint, &target) : r;
+        } while (coxi_recovery_again(c, r));
+    }
+    free(incarnations);
+    return r;
+}
+
 static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
                     const struct coxi_checkpoint *checkpoint,
                     struct coxi_loading *loading)
@@ -272,12 +311,8 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
     coxi_lock(&c->checkpoint_lock); /* each has all of it or nothing */
     int r = coxi_operation_begin(c, &operation);
     if (r == 0) {
-        const struct coxi_load_target target = {c, operation->id, COXI_LOAD_ALL_PS,
-                                                o->on_progress, o->arg};
         coxi_recovery_loaded(c, operation->id, loading);
-        do {
-            r = coxi_loading_send(loading, checkpoint, &target);
-        } while (coxi_recovery_again(c, r));
+        r = send_to_all(c, o, checkpoint, loading, operation->id);
         if (r != 0) {
             coxi_recovery_retracted(c, operation->id);
         }
@@ -290,14 +325,19 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
 int coxi_loading_repeat(struct cox_coordinator *c, const struct coxi_loading *loading,
                         uint64_t closure, uint32_t ps)
 {
-    struct coxi_checkpoint *checkpoint;
-    const struct coxi_load_target target = {c, closure, ps, NULL, NULL};
-    int r = coxi_checkpoint_open(loading->path, COXI_CHECKPOINT_CHECKED, &checkpoint);
-    if (r != 0) {
-        return r;
+    struct coxi_checkpoint *checkpoint = NULL;
+    uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
+    const struct coxi_load_target target = {c, closure, ps, incarnations, NULL, NULL};
+    int r = incarnations == NULL ? coxi_error_memory("loading a checkpoint") : 0;
+    if (r == 0) {
+        note_incarnations(c, incarnations);
+        r = coxi_checkpoint_open(loading->path, COXI_CHECKPOINT_CHECKED, &checkpoint);
     }
-    r = coxi_loading_send(loading, checkpoint, &target);
-    coxi_checkpoint_close(checkpoint);
+    if (r == 0) {
+        r = coxi_loading_send(loading, checkpoint, &target);
+        coxi_checkpoint_close(checkpoint);
+    }
+    free(incarnations);
     return r;
 }
 

@@ -68,11 +68,12 @@ bool coxi_load_source_find(const struct coxi_checkpoint *checkpoint,
                            const struct coxi_variable *from, bool state,
                            struct coxi_load_source *ret);
 
-/* Where the pieces go. */
+/* Where the pieces go. A ps that is another by then refuses them. */
 struct coxi_load_target {
     struct cox_coordinator *c;
     uint64_t closure;
-    uint32_t only_ps; /* COXI_LOAD_ALL_PS: to all that hold a part */
+    uint32_t only_ps;             /* COXI_LOAD_ALL_PS: to all that hold a part */
+    const uint64_t *incarnations; /* of the ps, borrowed */
     void (*on_progress)(void *arg, uint64_t bytes, uint64_t bytes_all); /* or NULL */
     void *arg;
 };

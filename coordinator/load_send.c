@@ -248,7 +248,7 @@ static void send_piece(struct sender *s, uint32_t ps, struct piece *piece,
     struct cox_coordinator *c = s->target->c;
     struct coxi_message message = {.kind = COXI_LOAD, .load = *load};
     message.load.session = c->session;
-    message.load.incarnation = coxi_psc_incarnation(c->ps[ps]);
+    message.load.incarnation = s->target->incarnations[ps];
     message.load.closure = s->target->closure;
     if (!s->wave->under_way) {
         coxi_round_begin(&s->wave->round);

@@ -29,11 +29,10 @@ enum cox_load_missing {
 
 struct cox_load_options {
     size_t size;
-    const char
-        *path; /* a checkpoint (".../ckpt-3"), or a directory of them: its latest */
-    const char *const
-        *variables; /* of this run, by name or pattern (fnmatch: a star also
-                                     matches '/'); NULL: all that there are */
+    /* A checkpoint (".../ckpt-3"), or a directory of them: its latest. */
+    const char *path;
+    /* Of this run, by name or pattern (fnmatch: a star also matches '/'); NULL: all. */
+    const char *const *variables;
     size_t n_variables;
     const char *to_prefix;   /* only those whose names begin so; NULL: "" ... */
     const char *from_prefix; /* ... which begin so in the checkpoint; NULL: "" */
@@ -69,10 +68,11 @@ struct cox_load_info {
  * counted by each ps: afterwards all of them have the highest of those counts, of a table at
  * least; and rows are as old as they were.
  *
- * Blocks, and checkpoints wait. Steps may run meanwhile; what they read is the one or the other, row by row. With
- * a checkpoint directory a ps that is lost later gets it again: the checkpoint it came from
- * is not deleted, by pruning, until a newer one of this run has what was loaded. A client
- * that is started again, and goes on from a checkpoint (cox_progress), has it from there.
+ * Blocks, and checkpoints wait. Steps may run meanwhile; what they read is the one or the
+ * other, row by row. With a checkpoint directory a ps that is lost later gets it again: the
+ * checkpoint it came from is not deleted, by pruning, until a newer one of this run has what
+ * was loaded. A client that is started again, and goes on from a checkpoint (cox_progress),
+ * has it from there.
  *
  * `ret` may be NULL. COX_ENOENT: there is no checkpoint, it has no such variable, or nothing
  * here matches a name of `variables`; COX_ECONFLICT names a variable and what differs;
