@@ -110,6 +110,45 @@ static void push_dense(struct subject *s, struct stock_commit *commit, uint32_t 
     stock_add(commit, dense, COXI_OP_GRADIENT, begin, PUSH, values, sizeof(values));
 }
 
+/* Puts a piece of another checkpoint into the variable: with `keys` into a table, with `life`
+ * into one whose rows go. */
+static void load(struct subject *s, uint32_t variable, bool keys, bool life)
+{
+    enum { ARRAYS = 6 };
+    uint64_t payload[ARRAYS * PUSH];
+    uint64_t *at = payload;
+    struct coxi_load piece = {.session = s->stock.session,
+                              .incarnation = STOCK_INCARNATION,
+                              .closure = ++s->stock.closure,
+                              .variable = variable,
+                              .count = PUSH,
+                              .state = true,
+                              .life = life,
+                              .step = coxi_rand(&s->rng) % 100};
+    for (size_t i = 0; keys && i < PUSH; i++) {
+        *at++ = coxi_rand(&s->rng) % KEYS;
+    }
+    size_t n = (size_t)PUSH * (keys ? DIM : 1) * 2; /* with a state each */
+    for (size_t i = 0; i < n; i++) {
+        ((float *)(void *)at)[i] = (float)(coxi_rand(&s->rng) % 9);
+    }
+    at += n / 2;
+    for (size_t i = 0; life && i < (size_t)3 * PUSH; i++) {
+        *at++ = coxi_rand(&s->rng) % 9;
+    }
+    size_t len = (size_t)(at - payload) * sizeof(*payload);
+    assert_code(0, coxi_store_load(s->stock.store, &piece, payload, len));
+    piece.last = true;
+    assert_code(0, coxi_store_load(s->stock.store, &piece, NULL, 0));
+}
+
+static void load_some(struct subject *s)
+{
+    load(s, PLAIN, true, false);
+    load(s, GOING, true, true);
+    load(s, IDLE, false, false);
+}
+
 static void change(struct subject *s)
 {
     struct stock_commit commit;
@@ -291,6 +330,9 @@ static void run(uint64_t seed)
     for (int i = 0; i < 30; i++) {
         for (uint64_t n = coxi_rand(&s.rng) % 4; n > 0; n--) {
             change(&s);
+        }
+        if (coxi_rand(&s.rng) % 5 == 0) {
+            load_some(&s);
         }
         if (i == 15) {
             create_table(&s, "late", 0);

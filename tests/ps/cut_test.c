@@ -1,5 +1,6 @@
 /* Cuts of tables and dense variables: they hold one moment, whatever changes while they are
- * read. Against plain copies; the changes come between the steps of the reader. */
+ * read, by updates or by loads. Against plain copies; the changes come between the steps of
+ * the reader. */
 #include <string.h>
 
 #include "common/initializer.h"
@@ -80,6 +81,30 @@ static void push(struct subject *s, uint64_t n_keys)
     coxi_table_update(s->table, &change);
 }
 
+/* Up to PUSH of the keys below `n_keys` become what another checkpoint has of them. */
+static void load(struct subject *s, uint64_t n_keys)
+{
+    uint64_t keys[PUSH];
+    uint64_t ages[PUSH];
+    float values[PUSH * DIM];
+    size_t n = 1 + coxi_rand(&s->rng) % PUSH;
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = coxi_rand(&s->rng) % n_keys;
+        ages[i] = coxi_rand(&s->rng) % 7;
+    }
+    for (size_t i = 0; i < n * DIM; i++) {
+        values[i] = (float)(coxi_rand(&s->rng) % 7);
+    }
+    const struct coxi_table_rows rows = {.keys = keys,
+                                         .values = values,
+                                         .states = {values},
+                                         .last = ages,
+                                         .made = ages,
+                                         .updates = ages,
+                                         .n = n};
+    assert_code(0, coxi_table_load(s->table, &rows));
+}
+
 static int note(void *arg, uint64_t key, const float *values, const float *state,
                 const struct coxi_row_life *life)
 {
@@ -137,6 +162,9 @@ static void compare(uint64_t rows_max, uint64_t seed)
         do {
             for (uint64_t i = coxi_rand(&s.rng) % 12; i > 0; i--) {
                 push(&s, KEYS);
+            }
+            if (coxi_rand(&s.rng) % 4 == 0) {
+                load(&s, KEYS);
             }
         } while (step(&s, rows));
         for (size_t key = 0; key < KEYS; key++) {
@@ -208,11 +236,15 @@ static void update_some(struct coxi_dense *dense, uint64_t *rng)
     uint64_t first = coxi_rand(rng) % ROWS;
     uint64_t n = 1 + coxi_rand(rng) % 40;
     n = n < ROWS - first ? n : ROWS - first;
+    uint64_t way = coxi_rand(rng) % 3;
     for (size_t i = 0; i < n * COLUMNS; i++) {
-        values[i] = (float)(coxi_rand(rng) % 7) - 3;
+        values[i] = (float)(coxi_rand(rng) % 7) - (way == 2 ? 0.0F : 3.0F);
     }
-    update_rows(dense, first, n,
-                coxi_rand(rng) % 2 == 0 ? COXI_OP_GRADIENT : COXI_OP_ADD, values);
+    if (way == 2) {
+        coxi_dense_load(dense, first, n, values, (const float *const[]){values}, 5);
+    } else {
+        update_rows(dense, first, n, way == 0 ? COXI_OP_GRADIENT : COXI_OP_ADD, values);
+    }
 }
 
 /* Reads a cut of a variable with `n_arrays` arrays of those lengths while it changes. */
