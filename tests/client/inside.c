@@ -2,10 +2,12 @@
 #include "tests/client/inside.h"
 
 #include <semaphore.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/sync.h"
 #include "coordinator/inputs.h"
+#include "coordinator/load.h"
 
 bool inside_is_waited_for(struct cox_future *future)
 {
@@ -82,4 +84,37 @@ struct cox_future *inside_call(uint64_t id)
 void inside_let_go(struct cox_future *call)
 {
     coxi_future_unref(call);
+}
+
+void inside_incarnations(struct cox_coordinator *c, uint64_t *ret)
+{
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        ret[p] = coxi_psc_incarnation(c->ps[p]);
+    }
+}
+
+int inside_load(struct cox_coordinator *c, struct cox_variable *variable,
+                const char *path, const uint64_t *incarnations)
+{
+    struct coxi_checkpoint *checkpoint;
+    struct cox_future *operation;
+    char name[COXI_WIRE_NAME_MAX + 1];
+    struct coxi_load_item item = {.to = variable->entry.description, .from = name};
+    const struct coxi_loading loading = {.items = &item, .n_items = 1};
+    (void)snprintf(name, sizeof(name), "%s", item.to->name);
+    int r = coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &checkpoint);
+    if (r != 0) {
+        return r;
+    }
+    r = coxi_operation_begin(c, &operation);
+    if (r == 0) {
+        const struct coxi_load_target target = {.c = c,
+                                                .closure = operation->id,
+                                                .only_ps = COXI_LOAD_ALL_PS,
+                                                .incarnations = incarnations};
+        r = coxi_loading_send(&loading, checkpoint, &target);
+        coxi_operation_end(operation);
+    }
+    coxi_checkpoint_close(checkpoint);
+    return r;
 }

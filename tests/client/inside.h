@@ -24,4 +24,11 @@ size_t inside_inputs(struct cox_coordinator *c, struct cox_future *future);
 struct cox_future *inside_call(uint64_t id);
 void inside_let_go(struct cox_future *call);
 
+/* The incarnations of the ps. */
+void inside_incarnations(struct cox_coordinator *c, uint64_t *ret);
+
+/* Loads what the checkpoint `path` has of a variable into ps of those incarnations. */
+int inside_load(struct cox_coordinator *c, struct cox_variable *variable,
+                const char *path, const uint64_t *incarnations);
+
 #endif

@@ -5,6 +5,7 @@
 #include "common/checkpoint.h"
 #include "common/manifest.h"
 #include "tests/client/crew.h"
+#include "tests/client/inside.h"
 #include "tests/test.h"
 
 enum { W = 40, KEYS = 300, DIM = 2 };
@@ -27,13 +28,13 @@ struct plan {
     uint64_t shard_max_bytes; /* 0: a shard on each ps */
 };
 
-static void model_open(struct model *model, const struct plan *plan)
+static void model_open_with(struct model *model, const struct plan *plan,
+                            struct cox_options *options)
 {
-    struct cox_options options = COX_OPTIONS_INIT;
     struct cox_variable_spec w = COX_VARIABLE_SPEC_INIT;
     struct cox_table_spec t = COX_TABLE_SPEC_INIT;
-    options.checkpoint_dir = plan->dir;
-    crew_open(&model->crew, plan->n_ps, 1, "model", &options);
+    options->checkpoint_dir = plan->dir;
+    crew_open(&model->crew, plan->n_ps, 1, "model", options);
     w.name = "w";
     w.dtype = COX_F32;
     w.rank = 1;
@@ -50,6 +51,12 @@ static void model_open(struct model *model, const struct plan *plan)
     t.initializer = w.initializer;
     t.lifecycle = plan->lifecycle;
     assert_code(0, cox_table_create(model->crew.c, &t, &model->t));
+}
+
+static void model_open(struct model *model, const struct plan *plan)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    model_open_with(model, plan, &options);
 }
 
 static void keys_of(uint64_t keys[KEYS])
@@ -178,6 +185,37 @@ TEST(what_rows_are_kept_of_each_row_goes_with_them)
                                           .learning_rate = 0.5F};
     assert_goes_on((struct plan){.n_ps = 2, .optimizer = rowwise},
                    (struct plan){.n_ps = 3, .optimizer = rowwise});
+}
+
+TEST(what_builds_on_another_is_loaded_and_what_is_loaded_is_in_what_builds_on_others)
+{
+    struct model from;
+    struct model model;
+    struct model last;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct plan plan = {.n_ps = 2, .optimizer = adam()};
+    options.checkpoint_incremental = 5;
+    plan.dir = coxi_test_path("first");
+    model_open_with(&from, &plan, &options);
+    for (int i = 0; i < 2; i++) {
+        model_train(&from, 2);
+        assert_code(0, cox_checkpoint_save(from.crew.c, NULL, NULL));
+    }
+    plan.n_ps = 3;
+    plan.dir = coxi_test_path("second");
+    model_open_with(&model, &plan, &options);
+    assert_code(0, cox_checkpoint_save(model.crew.c, NULL, NULL));
+    assert_code(0, load(&model, coxi_test_path("first/ckpt-2"), NULL));
+    assert_code(0, cox_checkpoint_save(model.crew.c, NULL, NULL));
+    plan.dir = NULL;
+    model_open(&last, &plan);
+    assert_code(0, load(&last, coxi_test_path("second/ckpt-2"), NULL));
+    model_train(&from, 2);
+    model_train(&last, 2);
+    assert_alike(&from, &last);
+    crew_close(&last.crew);
+    crew_close(&model.crew);
+    crew_close(&from.crew);
 }
 
 /* ---- state */
@@ -551,5 +589,93 @@ TEST(a_ps_lost_after_a_load_gets_it_again_from_where_it_came)
     lose_ps(&model, 0);
     assert_alike(&model, &straight);
     crew_close(&straight.crew);
+    crew_close(&model.crew);
+}
+
+/* ---- what happens meanwhile */
+
+/* What a ps is lost in. */
+struct amidst {
+    struct model *model;
+    struct cox_variable *other;
+    uint64_t recovered;
+    bool is_lost;
+};
+
+static bool has_recovered(void *arg)
+{
+    const struct amidst *amidst = arg;
+    return recovered(amidst->model) > amidst->recovered;
+}
+
+/* The replay log asks for a checkpoint, which has to wait for the load; and a ps is lost, and
+ * comes back. */
+static void lose_amidst(void *arg, uint64_t bytes, uint64_t all)
+{
+    static const uint8_t large[40 * 1024];
+    struct amidst *amidst = arg;
+    struct model *model = amidst->model;
+    (void)bytes;
+    (void)all;
+    if (amidst->is_lost) {
+        return;
+    }
+    amidst->is_lost = true;
+    assert_code(
+        0, cox_variable_assign(model->crew.c, amidst->other, large, sizeof(large)));
+    model_train(model, 1);
+    amidst->recovered = recovered(model);
+    crew_kill(crew_ps_process(&model->crew, 1));
+    coxi_test_until(has_recovered, amidst, "the ps that comes back");
+}
+
+TEST(a_ps_lost_amidst_a_load_gets_all_of_it_while_a_checkpoint_waits)
+{
+    static const char *const table[] = {"t"};
+    struct model model;
+    struct model from;
+    struct amidst amidst = {.model = &model};
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_load_options load_options = COX_LOAD_OPTIONS_INIT;
+    struct plan plan = {.n_ps = 2, .optimizer = adagrad()};
+    plan.dir = coxi_test_path("first");
+    model_open(&from, &plan);
+    model_train(&from, 4);
+    assert_code(0, cox_checkpoint_save(from.crew.c, NULL, NULL));
+    load_options.path = plan.dir;
+    load_options.variables = table;
+    load_options.n_variables = 1;
+    load_options.on_progress = lose_amidst;
+    load_options.arg = &amidst;
+    plan.dir = coxi_test_path("second");
+    options.replay_log_bytes = 64 * 1024;
+    model_open_with(&model, &plan, &options);
+    amidst.other = variable(&model.crew, "other", COX_U8, 40 * 1024);
+    assert_code(0, cox_checkpoint_load(model.crew.c, &load_options, NULL));
+    assert_true(amidst.is_lost);
+    model_train(&from, 1);
+    model_read(&model);
+    model_read(&from);
+    assert_memory_equal(from.t_values, model.t_values, sizeof(from.t_values));
+    crew_close(&model.crew);
+    crew_close(&from.crew);
+}
+
+TEST(a_ps_that_has_come_back_takes_nothing_of_a_load_that_began_before)
+{
+    struct model model;
+    uint64_t before[2];
+    uint64_t now[2];
+    struct plan plan = {.n_ps = 2, .optimizer = adagrad()};
+    (void)saved(plan, "first", 1);
+    const char *from = coxi_test_path("first/ckpt-1");
+    plan.dir = coxi_test_path("second");
+    model_open(&model, &plan);
+    inside_incarnations(model.crew.c, before);
+    lose_ps(&model, 1);
+    inside_incarnations(model.crew.c, now);
+    assert_true(before[0] == now[0] && before[1] != now[1]);
+    assert_code(COX_EPSLOST, inside_load(model.crew.c, model.w, from, before));
+    assert_code(0, inside_load(model.crew.c, model.w, from, now));
     crew_close(&model.crew);
 }
