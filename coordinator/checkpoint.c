@@ -270,8 +270,7 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
  * another is taken, when every ps is there again. */
 static bool is_given_up(struct cox_coordinator *c, int code)
 {
-    return code == COX_EAGAIN || (code == COX_EPSLOST && coxi_recovery_is_on(c) &&
-                                  coxi_recovery_wait(c) == 0);
+    return code == COX_EAGAIN || coxi_recovery_again(c, code);
 }
 
 int coxi_checkpoint_write(struct cox_coordinator *c,
@@ -297,6 +296,7 @@ int coxi_checkpoint_write(struct cox_coordinator *c,
     if (r == 0) {
         coxi_lock(&c->lock);
         c->stats.checkpoints++;
+        (void)pthread_cond_broadcast(&c->room); /* of the replay log */
         coxi_unlock(&c->lock);
     }
     return r;

@@ -371,7 +371,8 @@ void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
 
 bool coxi_recovery_is_due(const struct cox_coordinator *c)
 {
-    return c->recovery != NULL && coxi_log_is_due(c->recovery->log, c->next_id);
+    return c->recovery != NULL && c->fatal == 0 &&
+           coxi_log_is_due(c->recovery->log, c->next_id);
 }
 
 bool coxi_recovery_is_full(const struct cox_coordinator *c)

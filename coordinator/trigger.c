@@ -150,8 +150,6 @@ static void write_one(struct cox_coordinator *c)
     c->checkpoint_code = r;
     c->stats.checkpoints_failed += r != 0;
     c->trigger.again_ms = r != 0 ? coxi_now_ms() + RETRY_MS : 0;
-    (void)pthread_cond_broadcast(
-        &c->room); /* in the replay log there may be some again */
     (void)snprintf(c->checkpoint_text, sizeof(c->checkpoint_text), "%s",
                    r != 0 ? coxi_error_text() : "");
     coxi_unlock(&c->lock);

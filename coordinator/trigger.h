@@ -1,4 +1,4 @@
-/* Checkpoints that nobody calls for: by closures, by time, by SIGTERM. */
+/* Checkpoints that nobody calls for: by closures, by time, by SIGTERM, for the replay log. */
 #ifndef COXI_COORDINATOR_TRIGGER_H
 #define COXI_COORDINATOR_TRIGGER_H
 
