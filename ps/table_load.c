@@ -115,7 +115,7 @@ static int load_group(struct coxi_table *table, const struct coxi_table_rows *ro
     for (size_t i = 0; r == 0 && i < n; i++) {
         r = put_row(table, rows, first + i, &n_made);
     }
-    if (n_absent > 0) {
+    if (n_absent > 0 || n_made > 0) {
         coxi_table_settle_rows(table, n_absent, n_made);
     }
     return r;
