@@ -12,7 +12,7 @@
  *     user's hands; it is in `replays` until it has ended
  *   - no ps is told a watermark beyond what it is owed
  *
- * Threads: its own; the loop; users' where recovery.h says so. Locks: `lock` comes after
+ * Threads: its own; one for each ps that is away; the loop; users' where recovery.h says so. Locks: `lock` comes after
  * c->lock and before the log's.
  */
 #include "coordinator/recovery_internal.h"
@@ -228,6 +228,7 @@ static bool is_any_lost(struct coxi_recovery *rec)
     return lost;
 }
 
+/* COX_ECLOSED: the run is over. */
 static int recover(struct coxi_recovery *rec)
 {
     uint64_t end_ms = coxi_now_ms() + (uint64_t)rec->c->options.ps_recovery_ms;
@@ -236,8 +237,6 @@ static int recover(struct coxi_recovery *rec)
     while (r == 0 && !up && !coxi_recovery_stopping(rec)) {
         if (is_any_lost(rec)) {
             r = coxi_recovery_bring_back(rec, end_ms);
-            bool again = r == COX_EPSLOST || r == COX_ETIMEDOUT || r == COX_ECLOSED;
-            r = again && coxi_now_ms() < end_ms ? 0 : r;
             continue;
         }
         r = coxi_recovery_replay(rec);
@@ -246,7 +245,7 @@ static int recover(struct coxi_recovery *rec)
         }
         r = r == COX_EAGAIN ? 0 : r;
     }
-    return r;
+    return r == 0 && !up ? COX_ECLOSED : r; /* without a text: it has been told why */
 }
 
 static void *recovery_thread(void *arg)

@@ -7,7 +7,8 @@
  *   recovery_backlog.c  what a checkpoint says for a client that is started again, which
  *                       resume.c takes up
  *
- * Unless it says otherwise, what is declared here is for the recovery's own thread.
+ * Unless it says otherwise, what is declared here is for the recovery's own thread, and those
+ * that it has bring ps back.
  */
 #ifndef COXI_COORDINATOR_RECOVERY_INTERNAL_H
 #define COXI_COORDINATOR_RECOVERY_INTERNAL_H
@@ -25,6 +26,7 @@ enum {
 struct coxi_recovery_server {
     bool lost;
     bool owed;
+    bool returns;                      /* a thread brings it back */
     struct coxi_applied_list restored; /* what it had when it was */
     uint64_t watermark; /* the highest it may be told while it is owed something */
     uint64_t epoch;     /* the loop's: when it came back */
@@ -42,12 +44,12 @@ struct coxi_recovery {
     struct coxi_log *log;
     pthread_t thread;
     bool runs;
-    struct coxi_psc *
-        *past; /* clients of ps that are gone: others may still hold them */
-    size_t n_past;
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
+    struct coxi_psc *
+        *past; /* clients of ps that are gone: others may still hold them */
+    size_t n_past;
     struct coxi_recovery_server *servers;
     struct coxi_recovery_base base;
     uint64_t n_losses;
@@ -78,21 +80,19 @@ void coxi_recovery_on_loop(struct coxi_recovery *rec,
 
 /* ---- recovery_restore.c */
 
-/* LOST -> OWED for all that are lost; they have until `end_ms` (coxi_now_ms). COX_EPSLOST,
- * COX_ETIMEDOUT, COX_ECLOSED: one of them not now; or what restoring one met. The others are
- * OWED then. */
+/* LOST -> OWED for all that are lost, and those that are meanwhile; they have until `end_ms`
+ * (coxi_now_ms). What one of them met has ended the run then; COX_ENOMEM. */
 int coxi_recovery_bring_back(struct coxi_recovery *rec, uint64_t end_ms);
 
-/* A ps that is to be given what the checkpoint has of it. */
+/* A ps that has just been claimed. */
 struct coxi_recovery_target {
     uint32_t ps;
     struct coxi_psc *psc;
-    bool empty; /* it has nothing: else there is nothing to do */
-    int code;   /* how it went, each for itself */
+    int code; /* how it went, each for itself */
 };
 
-/* Gives ps that were just claimed what the checkpoint has of them, all at once. There is
- * one. What the first to fail met, with its text. */
+/* Gives them what the checkpoint has of them, all at once. There is one. What the first to
+ * fail met, with its text. */
 int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
                        size_t n);
 

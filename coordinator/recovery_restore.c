@@ -1,6 +1,7 @@
 /*
- * Bringing back ps that are lost: reach them, restore them, have everybody use them. What can
- * be under way on all of them at once is: each reads its own files.
+ * Bringing back ps that are lost: reach them, restore them, have everybody use them. Each has
+ * a thread for that, so that none waits for another: one may come back late, another be lost
+ * while the first is being restored.
  */
 #include "coordinator/recovery_internal.h"
 
@@ -21,48 +22,34 @@ static uint64_t count_moves(struct coxi_recovery *rec)
     return n;
 }
 
-/* Has the target's client reach its ps, and claims that. COX_ETIMEDOUT also where a ps has
- * got another address meanwhile. */
-static int reach(struct coxi_recovery *rec, const struct coxi_recovery_target *target,
-                 uint64_t end_ms, uint64_t n_moves)
-{
-    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = rec->c->session};
-    struct coxi_psc_request request = {0};
-    int r;
-    while ((r = coxi_psc_wait(target->psc, COXI_RECOVERY_SLICE_MS)) == COX_ETIMEDOUT &&
-           n_moves == count_moves(rec) && coxi_now_ms() < end_ms &&
-           !coxi_recovery_stopping(rec)) {
-        coxi_psc_tick(target->psc);
-    }
-    return r == 0
-               ? coxi_psc_call(target->psc, &claim, &request, COXI_STATUS, NULL, NULL)
-               : r;
-}
-
-/* All connect at the same time. */
-static int reach_all(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
-                     size_t n, uint64_t end_ms)
+/* A client of ps p that has reached it, and claimed it. COX_ETIMEDOUT also where a ps has got
+ * another address meanwhile. */
+static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
+                 struct coxi_psc **ret)
 {
     struct cox_coordinator *c = rec->c;
+    struct coxi_psc *psc = NULL;
     uint64_t n_moves = count_moves(rec);
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < n; i++) {
-        r = coxi_ps_connect(c, targets[i].ps, &targets[i].psc);
+    int r = coxi_ps_connect(c, p, &psc);
+    if (r != 0) {
+        return r;
     }
-    for (size_t i = 0; r == 0 && i < n; i++) {
-        struct coxi_recovery_target *target = &targets[i];
-        struct coxi_psc *old = c->ps[target->ps];
-        r = reach(rec, target, end_ms, n_moves);
-        if (r != 0) {
-            return coxi_error(r,
-                              "ps %u at %s is lost and could not be brought back "
-                              "in %d ms: %.300s",
-                              target->ps, coxi_psc_address(old),
-                              c->options.ps_recovery_ms, coxi_error_text());
-        }
-        target->empty = coxi_psc_incarnation(target->psc) != coxi_psc_incarnation(old);
+    while ((r = coxi_psc_wait(psc, COXI_RECOVERY_SLICE_MS)) == COX_ETIMEDOUT &&
+           n_moves == count_moves(rec) && coxi_now_ms() < end_ms &&
+           !coxi_recovery_stopping(rec)) {
+        coxi_psc_tick(psc);
     }
-    return r;
+    if (r == 0) {
+        struct coxi_message claim = {.kind = COXI_CLAIM, .claim = c->session};
+        struct coxi_psc_request request = {0};
+        r = coxi_psc_call(psc, &claim, &request, COXI_STATUS, NULL, NULL);
+    }
+    if (r != 0) {
+        coxi_psc_close(psc);
+        return r;
+    }
+    *ret = psc;
+    return 0;
 }
 
 /* ---- from the checkpoint */
@@ -197,17 +184,15 @@ int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *t
     struct filling filling;
     int r = filling_init(&filling, rec, n);
     for (size_t i = 0; i < n; i++) {
-        targets[i].code = targets[i].empty ? r : 0;
+        targets[i].code = r;
     }
     if (r != 0) {
         return r;
     }
     coxi_round_begin(&filling.round);
     for (size_t i = 0; i < n; i++) {
-        if (targets[i].empty) {
-            ask_to_create(&filling, &targets[i]);
-            ask_to_restore(&filling, &targets[i]);
-        }
+        ask_to_create(&filling, &targets[i]);
+        ask_to_restore(&filling, &targets[i]);
     }
     r = coxi_round_end(&filling.round);
     for (size_t i = 0; i < filling.n; i++) {
@@ -273,30 +258,34 @@ static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t waterma
     return r;
 }
 
-/* A ps that has been given what the checkpoint has of it, if there is one, is told the
- * rest, and owed what it misses. */
-static int own(struct coxi_recovery *rec, const struct coxi_recovery_target *target)
+/* Gives a ps that has nothing what the checkpoint has of it, and tells it the rest. */
+static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 {
-    struct coxi_recovery_server *server = &rec->servers[target->ps];
+    /* Changed by checkpoints, which wait for us. */
+    const struct coxi_recovery_base *base = &rec->base;
+    struct coxi_recovery_target target = {.ps = p, .psc = psc};
     struct coxi_applied_list list = {0};
     int r = 0;
-    if (rec->base.path != NULL) {
-        const struct coxi_applied_list *had = &rec->base.shards[target->ps].applied;
-        r = coxi_applied_list_copy(had->watermark, had->intervals, had->n_intervals,
-                                   had->touched, had->n_touched, &list);
+    if (base->path != NULL) {
+        const struct coxi_applied_list *had = &base->shards[p].applied;
+        r = coxi_recovery_fill(rec, &target, 1);
+        if (r == 0) {
+            r = coxi_applied_list_copy(had->watermark, had->intervals, had->n_intervals,
+                                       had->touched, had->n_touched, &list);
+        }
     }
     if (r == 0) {
-        r = bar(rec, target->psc, list.watermark);
+        r = bar(rec, psc, list.watermark);
     }
     if (r != 0) {
         coxi_applied_list_fini(&list);
         return r;
     }
     coxi_lock(&rec->lock);
-    coxi_applied_list_fini(&server->restored);
-    server->restored = list;
-    server->watermark = list.watermark;
-    server->owed = true;
+    coxi_applied_list_fini(&rec->servers[p].restored);
+    rec->servers[p].restored = list;
+    rec->servers[p].watermark = list.watermark;
+    rec->servers[p].owed = true;
     coxi_unlock(&rec->lock);
     return 0;
 }
@@ -324,88 +313,135 @@ static void exchange(struct coxi_recovery *rec, void *arg)
     coxi_unlock(&c->lock);
 }
 
-/* Those that are lost; how many. */
-static size_t find_lost(struct coxi_recovery *rec, struct coxi_recovery_target *ret)
+/* Keeps a client whose ps is gone until the coordinator is closed. */
+static int keep_past(struct coxi_recovery *rec, struct coxi_psc *psc)
 {
-    size_t n = 0;
     coxi_lock(&rec->lock);
-    for (uint32_t p = 0; p < rec->c->n_ps; p++) {
-        if (rec->servers[p].lost) {
-            ret[n++] = (struct coxi_recovery_target){.ps = p};
-        }
+    struct coxi_psc **past = realloc(rec->past, (rec->n_past + 1) * sizeof(*past));
+    if (past != NULL) {
+        rec->past = past;
+        rec->past[rec->n_past++] = psc;
     }
     coxi_unlock(&rec->lock);
-    return n;
+    return past != NULL ? 0 : coxi_error_memory("another connection to a ps");
 }
 
-/* Gives them back all but what has to be replayed; each target's code says how it went. */
-static int refill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
-                  size_t n)
-{
-    bool any_empty = false;
-    for (size_t i = 0; i < n; i++) {
-        any_empty = any_empty || targets[i].empty;
-    }
-    /* The base is changed by checkpoints, which wait for us. */
-    int r =
-        any_empty && rec->base.path != NULL ? coxi_recovery_fill(rec, targets, n) : 0;
-    for (size_t i = 0; i < n; i++) {
-        struct coxi_recovery_target *target = &targets[i];
-        if (target->code == 0 && target->empty) {
-            target->code = own(rec, target);
-            r = r == 0 ? target->code : r;
-        }
-    }
-    return r == 0 ? 0
-                  : coxi_error(r,
-                               "a ps that was lost could not be given back what it "
-                               "had: %.300s",
-                               coxi_error_text());
-}
-
-/* It takes the place of the client that has lost its ps. */
-static void replace(struct coxi_recovery *rec,
-                    const struct coxi_recovery_target *target)
+static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
 {
     struct cox_coordinator *c = rec->c;
-    rec->past[rec->n_past++] = c->ps[target->ps];
-    coxi_recovery_on_loop(rec, exchange, &(struct change){target->ps, target->psc});
-    if (coxi_psc_wait(target->psc, 0) != 0) { /* it went while it was not ours */
-        (void)coxi_recovery_lost(c, target->psc);
+    struct coxi_psc *old = c->ps[p];
+    struct coxi_psc *psc = NULL;
+    int r = reach(rec, p, end_ms, &psc);
+    if (r == 0 && coxi_psc_incarnation(psc) != coxi_psc_incarnation(old)) {
+        r = refill(rec, p, psc);
+    }
+    if (r == 0) {
+        r = keep_past(rec, old);
+    }
+    if (r != 0) {
+        coxi_psc_close(psc);
+        return r;
+    }
+    coxi_recovery_on_loop(rec, exchange, &(struct change){p, psc});
+    if (coxi_psc_wait(psc, 0) != 0) { /* it went while it was not ours to be told */
+        (void)coxi_recovery_lost(c, psc);
+    }
+    return 0;
+}
+
+struct returning {
+    struct coxi_recovery *rec;
+    uint32_t ps;
+    uint64_t end_ms;
+    pthread_t thread;
+    bool started; /* and not joined */
+};
+
+static void *returning_thread(void *arg)
+{
+    struct returning *returning = arg;
+    struct coxi_recovery *rec = returning->rec;
+    struct cox_coordinator *c = rec->c;
+    uint32_t p = returning->ps;
+    bool again = true;
+    while (again) {
+        int r = bring_back(rec, p, returning->end_ms);
+        again = (r == COX_EPSLOST || r == COX_ETIMEDOUT || r == COX_ECLOSED) &&
+                coxi_now_ms() < returning->end_ms;
+        if (r != 0 && !again && !coxi_recovery_stopping(rec)) {
+            char text[COXI_TEXT_MAX];
+            (void)snprintf(text, sizeof(text),
+                           "ps %u at %s is lost and could not be brought back in %d "
+                           "ms: %.300s",
+                           p, coxi_psc_address(c->ps[p]), c->options.ps_recovery_ms,
+                           coxi_error_text());
+            coxi_fatal(c, COX_EPSLOST, text);
+        }
+        again = again && !coxi_recovery_stopping(rec);
+    }
+    coxi_lock(&rec->lock);
+    rec->servers[p].returns = false;
+    (void)pthread_cond_broadcast(&rec->changed);
+    coxi_unlock(&rec->lock);
+    return NULL;
+}
+
+static void finish(struct returning *returning)
+{
+    if (returning->started) {
+        (void)pthread_join(returning->thread, NULL);
+        returning->started = false;
     }
 }
 
-static int bring_back(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
-                      uint64_t end_ms)
+/* Starts a thread for each ps that is lost and has none. */
+static int start_all(struct coxi_recovery *rec, struct returning *all, uint64_t end_ms)
 {
-    size_t n = find_lost(rec, targets);
-    struct coxi_psc **past = realloc(rec->past, (rec->n_past + n) * sizeof(*past));
-    if (past == NULL) {
-        return coxi_error_memory("other connections to ps");
-    }
-    rec->past = past;
-    int r = reach_all(rec, targets, n, end_ms);
-    bool reached = r == 0;
-    if (reached) {
-        r = refill(rec, targets, n);
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (reached && targets[i].code == 0) {
-            replace(rec, &targets[i]);
-        } else {
-            coxi_psc_close(targets[i].psc);
+    int r = 0;
+    for (uint32_t p = 0; r == 0 && p < rec->c->n_ps; p++) {
+        coxi_lock(&rec->lock);
+        struct coxi_recovery_server *server = &rec->servers[p];
+        bool starts = server->lost && !server->returns;
+        server->returns = server->returns || starts;
+        coxi_unlock(&rec->lock);
+        if (starts) {
+            finish(&all[p]); /* it has been lost again */
+            all[p] = (struct returning){.rec = rec, .ps = p, .end_ms = end_ms};
+            r = coxi_thread_start(&all[p].thread, "cox:ps-returns", returning_thread,
+                                  &all[p]);
+            all[p].started = r == 0;
         }
     }
     return r;
 }
 
+/* Waits for a change, if there is still something lost; false: there is not. */
+static bool await_return(struct coxi_recovery *rec)
+{
+    coxi_lock(&rec->lock);
+    bool lost = coxi_recovery_any(rec, false);
+    if (lost) {
+        struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
+        (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
+    }
+    coxi_unlock(&rec->lock);
+    return lost;
+}
+
 int coxi_recovery_bring_back(struct coxi_recovery *rec, uint64_t end_ms)
 {
-    struct coxi_recovery_target *targets = calloc(rec->c->n_ps, sizeof(*targets));
-    if (targets == NULL) {
+    uint32_t n = rec->c->n_ps;
+    struct returning *all = calloc(n, sizeof(*all));
+    if (all == NULL) {
         return coxi_error_memory("bringing ps back");
     }
-    int r = bring_back(rec, targets, end_ms);
-    free(targets);
+    int r = start_all(rec, all, end_ms);
+    while (r == 0 && await_return(rec) && !coxi_recovery_stopping(rec)) {
+        r = start_all(rec, all, end_ms);
+    }
+    for (uint32_t p = 0; p < n; p++) {
+        finish(&all[p]);
+    }
+    free(all);
     return r;
 }

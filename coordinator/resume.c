@@ -190,8 +190,7 @@ static int fill_all(struct coxi_recovery *rec, struct coxi_recovery_target *targ
 {
     struct cox_coordinator *c = rec->c;
     for (uint32_t p = 0; p < c->n_ps; p++) {
-        targets[p] =
-            (struct coxi_recovery_target){.ps = p, .psc = c->ps[p], .empty = true};
+        targets[p] = (struct coxi_recovery_target){.ps = p, .psc = c->ps[p]};
     }
     int r = coxi_recovery_fill(rec, targets, c->n_ps);
     if (r == COX_EPSLOST) { /* then it has been filled when it is back */

@@ -1,7 +1,10 @@
 /* A ps is lost and comes back: what it had is restored and replayed, and counts once. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/client/yard.h"
 #include "tests/test.h"
@@ -104,6 +107,15 @@ TEST(a_ps_is_restored_from_the_checkpoint_and_replayed_from_there)
     crew_close(&s.crew);
 }
 
+/* Both ps at once. */
+static void kill_both(struct counted *s)
+{
+    const pid_t both[N_PS] = {crew_ps_process(&s->crew, 0),
+                              crew_ps_process(&s->crew, 1)};
+    crew_kill(both[0]);
+    crew_kill(both[1]);
+}
+
 /* With a checkpoint that builds on another, so each is given two files. */
 TEST(ps_that_are_lost_together_come_back_together_with_all_that_they_had)
 {
@@ -120,10 +132,7 @@ TEST(ps_that_are_lost_together_come_back_together_with_all_that_they_had)
     assert_code(0, cox_join(s.crew.c, -1));
     for (int i = 0; i < 3; i++) {
         uint64_t before = recovered(&s.crew);
-        const pid_t both[N_PS] = {crew_ps_process(&s.crew, 0),
-                                  crew_ps_process(&s.crew, 1)};
-        crew_kill(both[0]);
-        crew_kill(both[1]);
+        kill_both(&s);
         while (recovered(&s.crew) < before + N_PS) {
             assert_counters(&s, 250, 250);
         }
@@ -131,6 +140,46 @@ TEST(ps_that_are_lost_together_come_back_together_with_all_that_they_had)
     crew_schedule(&s.crew, s.count, 5, N_PS);
     assert_code(0, cox_join(s.crew.c, -1));
     assert_counters(&s, 255, 255);
+    crew_close(&s.crew);
+}
+
+static bool has_restored_the_second(void *arg)
+{
+    char path[300];
+    char line[2048];
+    bool found = false;
+    (void)snprintf(path, sizeof(path), "%s/ps-1.log", ((struct crew *)arg)->log_dir);
+    FILE *log = fopen(path, "re");
+    assert_non_null(log);
+    while (!found && fgets(line, sizeof(line), log) != NULL) {
+        found = strstr(line, " event=restore ") != NULL;
+    }
+    (void)fclose(log);
+    return found;
+}
+
+static bool is_being_read(void *arg)
+{
+    int fd = open(arg, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    return fd >= 0 && close(fd) == 0;
+}
+
+/* The first one's shard is a pipe, which it cannot open until somebody writes to it. */
+TEST(ps_that_are_lost_together_do_not_wait_for_each_other_to_be_restored)
+{
+    struct counted s;
+    int64_t value;
+    char *shard = coxi_test_path("checkpoints/ckpt-1/ps-0-of-2.safetensors");
+    counted_open(&s, 1);
+    assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
+    assert_int_equal(0, unlink(shard));
+    assert_int_equal(0, mkfifo(shard, 0600));
+    kill_both(&s);
+    coxi_test_until(has_restored_the_second, &s.crew, "the other one restored");
+    coxi_test_until(is_being_read, shard, "the first one reading");
+    assert_code(COX_EPSLOST,
+                cox_variable_read(s.crew.c, s.counters[0], &value, sizeof(value)));
+    assert_error_names("ckpt-1/ps-0-of-2.safetensors");
     crew_close(&s.crew);
 }
 
