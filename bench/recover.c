@@ -1,7 +1,7 @@
 /*
  * Case `recover`: what the death of one ps of three costs, on a local cluster with two
  * workers that train all the time. --bytes on each ps, as its snapshot, in files under
- * TMPDIR; the last checkpoint is TRAINED_S old when the ps is killed; each ps once.
+ * TMPDIR; the last checkpoint is a fifth of --seconds old when the ps is killed; each ps once.
  *
  *   back     from when its process, which the launcher starts again, takes connections until
  *            a closure is done that began after the kill: every closure touches every ps
@@ -29,7 +29,6 @@
 
 enum {
     WINDOW = 256, /* closures scheduled and not waited for */
-    TRAINED_S = 1,
     ROW_BYTES = sizeof(uint64_t) + 2 * VISIT_DIM * sizeof(float), /* in a file */
 };
 
@@ -38,6 +37,7 @@ struct training {
     struct cox_function *visit;
     struct cox_variable *visits;
     int64_t rows;
+    double trained;                     /* seconds between a checkpoint and a kill */
     struct cox_future *futures[WINDOW]; /* of closure n: n % WINDOW */
     uint64_t n;                         /* scheduled */
     int64_t most[VISIT_PS];             /* that a closure has found on each ps */
@@ -186,7 +186,7 @@ static void lose_ps(struct training *t, uint32_t ps, double ret[N_PARTS])
     int64_t before[VISIT_PS];
     int64_t found[VISIT_PS];
     bench_check(cox_checkpoint_save(t->crew.c, NULL, NULL), "checkpoint");
-    train(t, TRAINED_S);
+    train(t, t->trained);
     memcpy(before, t->most, sizeof(before));
     double killed = kill_ps(ps);
     double gone = bench_now(); /* by the clock that steps tell */
@@ -249,6 +249,7 @@ static void training_open(struct bench *bench, struct training *t)
     options.checkpoint_keep = 1;
     options.log_dir = t->log_dir;
     t->rows = (int64_t)(bytes * VISIT_PS / ROW_BYTES / VISIT_FILL + 1) * VISIT_FILL;
+    t->trained = bench->seconds / 5;
     crew_open(bench, VISIT_PS, 2, &options, &t->crew);
     create(t);
     fill(t);
@@ -262,8 +263,8 @@ static void report(struct bench *bench, const struct training *t,
                                                "detect", "restore", "replay"};
     char params[128];
     (void)snprintf(params, sizeof(params),
-                   "{\"ps\":%d,\"workers\":2,\"rows\":%lld,\"trained_s\":%d}", VISIT_PS,
-                   (long long)t->rows, TRAINED_S);
+                   "{\"ps\":%d,\"workers\":2,\"rows\":%lld,\"trained_s\":%g}", VISIT_PS,
+                   (long long)t->rows, t->trained);
     for (int part = 0; part < N_PARTS; part++) {
         struct bench_measurement m = {
             .name = names[part], .params = params, .unit = "s", .n_rounds = VISIT_PS};
@@ -284,7 +285,7 @@ void bench_recover(struct bench *bench)
         bench_die("no memory");
     }
     training_open(bench, t);
-    train(t, TRAINED_S);
+    train(t, t->trained);
     for (uint32_t p = 0; p < VISIT_PS; p++) {
         lose_ps(t, p, seconds[p]);
     }
