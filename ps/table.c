@@ -113,10 +113,8 @@ static void hint_bytes(const void *at, size_t bytes)
     }
 }
 
-/* Asks for the index lines of a group of keys, and then for `bytes` bytes of their rows, from
- * byte `from` on. */
-static void hint(struct coxi_table *table, const uint64_t *keys, size_t n, size_t from,
-                 size_t bytes)
+void coxi_table_hint(struct coxi_table *table, const uint64_t *keys, size_t n,
+                     size_t from, size_t bytes)
 {
     const struct coxi_line *lines[GROUP];
     uint32_t at[GROUP];
@@ -177,7 +175,7 @@ void coxi_table_pull(struct coxi_table *table, const uint64_t *keys, size_t n,
     uint64_t n_hits = 0;
     for (size_t first = 0; first < n; first += GROUP) {
         size_t end = n - first < GROUP ? n : first + GROUP;
-        hint(table, keys + first, end - first, 0, table->value_bytes);
+        coxi_table_hint(table, keys + first, end - first, 0, table->value_bytes);
         for (size_t i = first; i < end; i++) {
             uint8_t *to = (uint8_t *)ret + i * table->value_bytes;
             n_hits += pull_row(table, keys[i], to) ? 1 : 0;
@@ -294,7 +292,7 @@ int coxi_table_make_row(struct coxi_table *table, struct coxi_bucket *bucket,
         coxi_table_cut_pass(table->cut, row);
     }
     if (table->track != NULL) {
-        coxi_table_track_touch(table->track, row);
+        coxi_table_track_touch(table->track, key, row);
     }
     *ret = row;
     return 0;
@@ -306,7 +304,7 @@ float *coxi_table_reach_row(struct coxi_table *table, uint64_t key, uint32_t row
         coxi_table_cut_save(table->cut, key, row);
     }
     if (table->track != NULL) {
-        coxi_table_track_touch(table->track, row);
+        coxi_table_track_touch(table->track, key, row);
     }
     return coxi_table_values(table, row);
 }
@@ -368,7 +366,8 @@ static size_t find_rows(struct coxi_table *table,
     size_t life_bytes = table->life_at > 0 ? sizeof(struct coxi_row_life) : 0;
     for (size_t first = 0; first < change->n; first += GROUP) {
         size_t end = change->n - first < GROUP ? change->n : first + GROUP;
-        hint(table, change->keys + first, end - first, table->life_at, life_bytes);
+        coxi_table_hint(table, change->keys + first, end - first, table->life_at,
+                        life_bytes);
         for (size_t i = first; i < end; i++) {
             change->rows[i] = find_row(table, change->keys[i]);
             n_absent += change->rows[i] == NULL ? 1 : 0;

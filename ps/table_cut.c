@@ -4,7 +4,8 @@
  * Each row that there was is handed out once: by whoever reads the cut, or, where a change
  * comes to it first, by way of a copy that the change has made. `taken` has the rows for
  * which that is done, and those that were made since. So a row's number may be used again,
- * and lines of the index may be split, as if nobody was reading.
+ * and lines of the index may be split, as if nobody was reading. The reader goes through the
+ * index line by line or, where the keys of what has changed are listed, looks these up.
  *
  * Threads: changes, under the locks of their buckets, and one reader. Memory: a bit for each
  * row, and the copies, which the reader takes first.
@@ -34,14 +35,17 @@ struct saved {
 
 struct coxi_table_cut {
     struct coxi_table *table;
-    const struct coxi_bits *among; /* the rows that it holds; NULL: all */
+    const struct coxi_bits *among;   /* the rows that it holds; NULL: all */
+    const struct coxi_stretch *keys; /* theirs, to be looked up; NULL: not listed */
+    uint64_t n_keys;
     uint64_t rows;
     uint64_t step;
     size_t stride;
     size_t block_rows; /* rows in a block of copies, or handed out at a time */
     size_t group;      /* rows under one lock */
     struct coxi_bits taken;
-    struct coxi_hand hand; /* what is read next */
+    struct coxi_hand hand; /* what is read next ... */
+    uint64_t next_key;     /* ... where keys are listed, of these */
     atomic_bool failed;    /* a copy found no memory */
 
     struct coxi_spin lock; /* guards the rest; after locks of buckets; leaf */
@@ -92,6 +96,7 @@ void coxi_table_cut_free(struct coxi_table_cut *cut)
 void coxi_table_cut_begin(struct coxi_table_cut *cut, bool changed)
 {
     cut->among = changed ? coxi_table_track_rows(cut->table->track) : NULL;
+    cut->keys = changed ? coxi_table_track_keys(cut->table->track, &cut->n_keys) : NULL;
     cut->rows = changed ? coxi_bits_count(cut->among) : coxi_table_rows(cut->table);
     cut->step = coxi_table_step(cut->table);
     cut->table->cut = cut;
@@ -310,15 +315,57 @@ static size_t read_some(struct coxi_table_cut *cut, size_t most, uint8_t *to)
     return n;
 }
 
+/* The row of a listed key, unless it has gone or is taken: true where it was read. */
+static bool read_key(struct coxi_table_cut *cut, uint64_t key, uint8_t *to)
+{
+    struct coxi_table *table = cut->table;
+    uint64_t hash = coxi_hash_key(key);
+    struct coxi_bucket *bucket = coxi_table_bucket(table, hash);
+    coxi_spin_lock(&bucket->lock);
+    uint32_t row = coxi_index_find(&table->index, &bucket->index, key, hash);
+    bool reads = row != 0 && holds(cut, row) && take(cut, row);
+    if (reads) {
+        copy_row(cut, key, row, to);
+    }
+    coxi_spin_unlock(&bucket->lock);
+    return reads;
+}
+
+/* The rows of the next keys that are listed, up to `most`. */
+static size_t read_listed(struct coxi_table_cut *cut, size_t most, uint8_t *to)
+{
+    struct coxi_table *table = cut->table;
+    uint64_t keys[GROUP] = {0};
+    size_t n = 0;
+    size_t n_keys = 0;
+    while (n_keys < GROUP && n_keys < most && cut->next_key < cut->n_keys) {
+        memcpy(&keys[n_keys++], coxi_stretch_at(cut->keys, (uint32_t)cut->next_key++),
+               sizeof(*keys));
+    }
+    coxi_table_hint(table, keys, n_keys, 0, table->row_bytes);
+    for (size_t i = 0; i < n_keys; i++) {
+        n += read_key(cut, keys[i], to + n * cut->stride) ? 1 : 0;
+    }
+    return n;
+}
+
+/* True while it may find rows that nobody has copied. */
+static bool reads_on(const struct coxi_table_cut *cut)
+{
+    return cut->keys != NULL ? cut->next_key < cut->n_keys
+                             : cut->hand.bucket < COXI_BUCKETS;
+}
+
 int coxi_table_cut_next(struct coxi_table_cut *cut, void *room, size_t *ret_n)
 {
     uint8_t *to = room;
     size_t n = read_saved(cut, false, to);
-    for (int i = 0;
-         i < GROUPS && n < cut->block_rows && cut->hand.bucket < COXI_BUCKETS; i++) {
-        n += read_some(cut, cut->block_rows - n, to + n * cut->stride);
+    for (int i = 0; i < GROUPS && n < cut->block_rows && reads_on(cut); i++) {
+        size_t most = cut->block_rows - n;
+        n += cut->keys != NULL ? read_listed(cut, most, to + n * cut->stride)
+                               : read_some(cut, most, to + n * cut->stride);
     }
-    bool all = cut->hand.bucket == COXI_BUCKETS;
+    bool all = !reads_on(cut);
     if (n == 0 && all) {
         n = read_saved(cut, true, to);
     }

@@ -75,6 +75,11 @@ static inline float *coxi_table_values(const struct coxi_table *table, uint32_t 
     return (float *)(void *)coxi_stretch_at(&table->rows, row);
 }
 
+/* Has the processor fetch the index lines of up to 64 keys, and then `bytes` bytes of their
+ * rows, from byte `from` on. Takes no lock. */
+void coxi_table_hint(struct coxi_table *table, const uint64_t *keys, size_t n,
+                     size_t from, size_t bytes);
+
 /* Takes memory for n rows more, as far as those that have gone leave none. COX_ENOMEM.
  * Then, when n_made of them have been made, settles. No lock held. */
 int coxi_table_reserve_rows(struct coxi_table *table, uint64_t n);
@@ -121,12 +126,17 @@ void coxi_table_cut_pass(struct coxi_table_cut *cut, uint32_t row);
 
 /* What has changed: a row is touched or made, its bucket locked; one goes, with `tidying`
  * locked, too. */
-void coxi_table_track_touch(struct coxi_table_track *track, uint32_t row);
+void coxi_table_track_touch(struct coxi_table_track *track, uint64_t key, uint32_t row);
 void coxi_table_track_gone(struct coxi_table_track *track, uint64_t key, uint32_t row);
 void coxi_table_track_free(struct coxi_table_track *track); /* takes NULL */
 
 /* The rows that were touched between the last two cuts that count. */
 const struct coxi_bits *coxi_table_track_rows(const struct coxi_table_track *track);
+
+/* Their keys (u64), some twice, and some of rows that went: items 0 to *ret_n - 1; or NULL:
+ * they are too many to be listed. Until the next cut. */
+const struct coxi_stretch *coxi_table_track_keys(const struct coxi_table_track *track,
+                                                 uint64_t *ret_n);
 
 /* So many rows less. */
 static inline void coxi_table_count_gone(struct coxi_table *table, uint64_t n)

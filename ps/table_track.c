@@ -11,17 +11,27 @@
  * Threads: rows under the locks of their buckets; keys that go under `tidying`; spans change
  * while no change is under way. Memory: two bits for each row, and the keys that went, of
  * which there are no more than rows: beyond that, or without memory, the span says that it
- * is not whole, and the next snapshot has to be.
+ * is not whole, and the next snapshot has to be. Of rows that were touched a span also lists
+ * the keys, as long as they are few: a snapshot looks those up then, and need not go through
+ * the index of all rows for them.
  */
 #include <stdlib.h>
 
 #include "common/error.h"
 #include "ps/table_internal.h"
 
-enum { GONE_LEAST = 1 << 16 }; /* keys that may go of any table */
+enum {
+    GONE_LEAST = 1 << 16,   /* keys that may go of any table */
+    LISTED_LEAST = 1 << 10, /* keys that are listed of any table ... */
+    LISTED_SHARE = 8,       /* ... and more of one that has so many times more rows */
+    MERGED_MAX = 1 << 18,   /* keys that are copied while commits wait */
+};
 
 struct span {
     struct coxi_bits touched;
+    struct coxi_stretch keys; /* of what was touched, once each time that it was not */
+    atomic_uint_least64_t n_keys;
+    atomic_bool unlisted; /* there are too many */
     uint64_t *gone;
     size_t n_gone;
     size_t gone_capacity;
@@ -39,11 +49,13 @@ static void span_init(struct span *span)
 {
     *span = (struct span){0};
     coxi_bits_init(&span->touched);
+    coxi_stretch_init(&span->keys, sizeof(uint64_t), UINT32_MAX);
 }
 
 static void span_fini(struct span *span)
 {
     coxi_bits_fini(&span->touched);
+    coxi_stretch_fini(&span->keys);
     free(span->gone);
 }
 
@@ -73,10 +85,34 @@ void coxi_table_track_free(struct coxi_table_track *track)
 
 /* ---- changes */
 
-void coxi_table_track_touch(struct coxi_table_track *track, uint32_t row)
+static uint64_t *key_at(const struct span *span, uint64_t i)
 {
-    if (coxi_bits_put(&track->since->touched, row) < 0) {
-        atomic_store(&track->since->broken, true);
+    return (uint64_t *)(void *)coxi_stretch_at(&span->keys, (uint32_t)i);
+}
+
+static void list_key(const struct coxi_table_track *track, struct span *span,
+                     uint64_t key)
+{
+    if (atomic_load_explicit(&span->unlisted, memory_order_relaxed)) {
+        return;
+    }
+    uint64_t most = LISTED_LEAST + coxi_table_rows(track->table) / LISTED_SHARE;
+    uint64_t i = atomic_fetch_add_explicit(&span->n_keys, 1, memory_order_relaxed);
+    if (i < most && coxi_stretch_reserve(&span->keys, (uint32_t)i, 1) == 0) {
+        *key_at(span, i) = key;
+    } else {
+        atomic_store(&span->unlisted, true);
+    }
+}
+
+void coxi_table_track_touch(struct coxi_table_track *track, uint64_t key, uint32_t row)
+{
+    struct span *since = track->since;
+    int r = coxi_bits_put(&since->touched, row);
+    if (r < 0) {
+        atomic_store(&since->broken, true);
+    } else if (r == 0) {
+        list_key(track, since, key);
     }
 }
 
@@ -118,6 +154,20 @@ void coxi_table_track_gone(struct coxi_table_track *track, uint64_t key, uint32_
 
 /* ---- cuts */
 
+/* Adds the keys that are listed of a span to those of another. */
+static void merge_keys(const struct coxi_table_track *track, const struct span *from,
+                       struct span *to)
+{
+    uint64_t n = atomic_load(&from->n_keys);
+    bool listed = !atomic_load(&from->unlisted) && n <= MERGED_MAX;
+    for (uint64_t i = 0; listed && i < n; i++) {
+        list_key(track, to, *key_at(from, i));
+    }
+    if (!listed) {
+        atomic_store(&to->unlisted, true);
+    }
+}
+
 /* The span since the last cut becomes part of the one before it. */
 static void merge(struct coxi_table_track *track)
 {
@@ -132,6 +182,7 @@ static void merge(struct coxi_table_track *track)
         before->n_gone += since->n_gone;
     }
     atomic_store(&before->broken, !whole);
+    merge_keys(track, since, before);
 }
 
 void coxi_table_track_cut(struct coxi_table_track *track, bool drop_before)
@@ -155,6 +206,17 @@ bool coxi_table_track_whole(const struct coxi_table_track *track)
 const struct coxi_bits *coxi_table_track_rows(const struct coxi_table_track *track)
 {
     return &track->before->touched;
+}
+
+const struct coxi_stretch *coxi_table_track_keys(const struct coxi_table_track *track,
+                                                 uint64_t *ret_n)
+{
+    const struct span *before = track->before;
+    if (atomic_load(&before->unlisted)) {
+        return NULL;
+    }
+    *ret_n = atomic_load(&before->n_keys);
+    return &before->keys;
 }
 
 const uint64_t *coxi_table_track_removed(const struct coxi_table_track *track,

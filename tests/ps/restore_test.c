@@ -1,5 +1,6 @@
 /* A store that is filled from a file: of many rows, and of a file that is damaged. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/crc.h"
 #include "common/rand.h"
