@@ -9,20 +9,19 @@
  *   copied        memory for what changed while it was written, against the rows that did
  *   changed       bytes of a snapshot that builds on another after 1 % of the rows were
  *                 touched, against those of the whole one; changed_time: its time
+ *   pulls         the p99 of small pulls while one is written (checkpoint_pulls.c)
  *   restore       a store that is filled from the file, against reading it; both from the
  *                 disk
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/bench.h"
+#include "bench/checkpoint.h"
 #include "bench/keys.h"
 #include "common/error.h"
 #include "common/rand.h"
@@ -32,11 +31,11 @@
 #include "ps/store.h"
 
 enum {
-    DIM = 16,
+    DIM = CHECKPOINT_DIM,
     BATCH = 1024,
     INCARNATION = 1,
     READ_BYTES = 1 << 20,
-    ROW_BYTES = sizeof(uint64_t) + 2 * DIM * sizeof(float), /* in a file */
+    ROW_BYTES = CHECKPOINT_ROW_BYTES,
 };
 
 struct job {
@@ -138,27 +137,6 @@ static void remove_file(const struct job *job)
     }
 }
 
-/* Seconds of dd for so many bytes at the path. */
-static double run_dd(const struct job *job, uint64_t bytes)
-{
-    extern char **environ;
-    char of[4300];
-    char count[48];
-    char *argv[] = {"dd",         "if=/dev/zero", of,  "bs=1M", count,
-                    "conv=fsync", "status=none",  NULL};
-    pid_t pid;
-    int status = 0;
-    (void)snprintf(of, sizeof(of), "of=%s", job->path);
-    (void)snprintf(count, sizeof(count), "count=%llu",
-                   (unsigned long long)(bytes >> 20));
-    double start = bench_now();
-    if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) != 0 ||
-        waitpid(pid, &status, 0) != pid || status != 0) {
-        bench_die("dd to %s failed", job->path);
-    }
-    return bench_now() - start;
-}
-
 static void measure_write(struct job *job)
 {
     struct bench_measurement m = {.name = "write",
@@ -171,7 +149,7 @@ static void measure_write(struct job *job)
         double seconds = take(job, 0, &file);
         double bytes = (double)file.bytes;
         remove_file(job);
-        double dd_seconds = run_dd(job, file.bytes);
+        double dd_seconds = bench_dd(job->path, file.bytes);
         remove_file(job);
         if (i >= 0) { /* the disk may be slow at first */
             m.value[i].value = bytes / seconds / 1e9;
@@ -355,7 +333,7 @@ static void measure_restore(struct job *job)
 
 /* ---- */
 
-void bench_checkpoint(struct bench *bench)
+static void bench_store(struct bench *bench)
 {
     struct job *job = calloc(1, sizeof(*job));
     if (job == NULL) {
@@ -384,4 +362,15 @@ void bench_checkpoint(struct bench *bench)
     }
     coxi_store_free(job->store);
     free(job);
+}
+
+void bench_checkpoint(struct bench *bench)
+{
+    bool all = bench->only == NULL;
+    if (all || !bench_wants(bench, "pulls")) {
+        bench_store(bench);
+    }
+    if (bench_wants(bench, "pulls")) {
+        bench_checkpoint_pulls(bench);
+    }
 }

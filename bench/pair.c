@@ -48,17 +48,15 @@ static void ask(struct pair *pair, const struct coxi_message *message, const cha
                 what);
 }
 
-void pair_open(struct bench *bench, enum pair_transport transport, struct pair *ret)
+static void connect_pair(struct pair *ret, enum coxi_role role,
+                         enum pair_transport transport)
 {
-    *ret = (struct pair){.session = {coxi_random_id(), 1, coxi_random_id()},
-                         .next_closure = 1};
-    bench_child_start(bench, "ps=0", &ret->child);
     (void)pthread_mutex_init(&ret->lock, NULL);
     coxi_cond_init(&ret->changed);
     bench_check(coxi_links_new(PEER_TIMEOUT_MS, &ret->links), "links");
     struct coxi_psc_options options = {
         .address = ret->child.line,
-        .self = {.role = COXI_ROLE_CLIENT,
+        .self = {.role = role,
                  .incarnation = coxi_random_id(),
                  .session = ret->session},
         .links = ret->links,
@@ -74,8 +72,23 @@ void pair_open(struct bench *bench, enum pair_transport transport, struct pair *
     ret->incarnation = coxi_psc_incarnation(ret->psc);
     bench_check(coxi_loop_new(TICK_MS, on_tick, ret, &ret->loop), "loop");
     bench_check(coxi_loop_start(ret->loop, "tick"), "loop");
+}
+
+void pair_open(struct bench *bench, enum pair_transport transport, struct pair *ret)
+{
+    *ret = (struct pair){.session = {coxi_random_id(), 1, coxi_random_id()},
+                         .next_closure = 1};
+    bench_child_start(bench, "ps=0", &ret->child);
+    connect_pair(ret, COXI_ROLE_CLIENT, transport);
     ask(ret, &(struct coxi_message){.kind = COXI_CLAIM, .claim = ret->session},
         "claim");
+}
+
+void pair_join(const struct pair *pair, enum pair_transport transport, struct pair *ret)
+{
+    *ret =
+        (struct pair){.child = pair->child, .joined = true, .session = pair->session};
+    connect_pair(ret, COXI_ROLE_WORKER, transport);
 }
 
 void pair_close(struct pair *pair)
@@ -84,7 +97,9 @@ void pair_close(struct pair *pair)
     coxi_loop_free(pair->loop);
     coxi_psc_close(pair->psc);
     coxi_links_free(pair->links);
-    bench_child_stop(&pair->child);
+    if (!pair->joined) {
+        bench_child_stop(&pair->child);
+    }
     (void)pthread_cond_destroy(&pair->changed);
     (void)pthread_mutex_destroy(&pair->lock);
 }

@@ -12,6 +12,7 @@
 
 struct pair {
     struct bench_child child;
+    bool joined; /* the child is another's */
     struct coxi_links *links;
     struct coxi_loop *loop; /* heartbeats */
     struct coxi_psc *psc;
@@ -31,6 +32,11 @@ extern const char *const pair_transports[PAIR_TRANSPORTS];
 
 void pair_open(struct bench *bench, enum pair_transport transport, struct pair *ret);
 void pair_close(struct pair *pair);
+
+/* One more connection to the ps of `pair`, as a worker has it; for pulls. To be closed before
+ * that. */
+void pair_join(const struct pair *pair, enum pair_transport transport,
+               struct pair *ret);
 
 /* CPU seconds that the ps, that both have used so far. */
 double pair_cpu_ps(const struct pair *pair);

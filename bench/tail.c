@@ -3,79 +3,19 @@
  * pushes to another variable keep both processes busy, against raw sockets with the same
  * load. Each side has a core of its own.
  */
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 
+#include "bench/paced.h"
 #include "bench/pair.h"
 #include "bench/raw.h"
 #include "common/sync.h"
 
 enum {
-    PER_SECOND = 2000,
     PUSH_BYTES = 16 << 20,
     PUSHES = 1, /* at a time */
     COLUMNS = 4,
-    SAMPLES_MAX = 200000,
 };
-
-/* Waits for a moment of the monotonic clock, in seconds. */
-static void await(double moment)
-{
-    struct timespec t = {.tv_sec = (time_t)moment};
-    t.tv_nsec = (long)((moment - (double)t.tv_sec) * 1e9);
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {
-    }
-}
-
-/* Requests at the pace, each when it is due whatever has become of the others, and how long
- * after that each was answered. */
-struct paced {
-    double start; /* request i is due i / PER_SECOND later */
-    size_t n;
-    size_t n_answered; /* the thread's that receives */
-    double late_us[SAMPLES_MAX];
-};
-
-static double due(const struct paced *paced, size_t i)
-{
-    return paced->start + (double)i / PER_SECOND;
-}
-
-static void paced_answered(void *arg)
-{
-    struct paced *paced = arg;
-    size_t i = paced->n_answered++;
-    paced->late_us[i] = (bench_now() - due(paced, i)) * 1e6;
-}
-
-static void paced_begin(struct paced *paced, double seconds)
-{
-    paced->n = (size_t)(seconds * PER_SECOND);
-    paced->n = paced->n < SAMPLES_MAX ? paced->n : SAMPLES_MAX;
-    paced->n_answered = 0;
-    paced->start = bench_now();
-}
-
-static void paced_ask(const struct paced *paced, void (*ask)(void *arg), void *arg)
-{
-    for (size_t i = 0; i < paced->n; i++) {
-        await(due(paced, i));
-        ask(arg);
-    }
-}
-
-static struct bench_sample paced_end(struct paced *paced)
-{
-    struct bench_sample sample = {
-        .p50_us = bench_quantile(paced->late_us, paced->n, 0.5),
-        .p99_us = bench_quantile(paced->late_us, paced->n, 0.99)};
-    sample.value = sample.p99_us;
-    return sample;
-}
-
-static struct paced paced;
 
 /* ---- raw */
 
@@ -100,9 +40,9 @@ static void ask_raw(void *arg)
 
 static void *receive_raw(void *arg)
 {
-    while (paced.n_answered < paced.n) {
+    while (paced_awaits()) {
         raw_await(arg);
-        paced_answered(&paced);
+        paced_answered(NULL);
     }
     return NULL;
 }
@@ -113,13 +53,13 @@ static double measure_raw(struct raw *raw, struct raw_load *load, double seconds
     pthread_t receiver;
     atomic_store(&load->going, true);
     bench_check(coxi_thread_start(&pusher, "push", push_raw, load), "thread");
-    paced_begin(&paced, seconds);
+    paced_begin(seconds);
     bench_check(coxi_thread_start(&receiver, "receive", receive_raw, raw), "thread");
-    paced_ask(&paced, ask_raw, raw);
+    paced_ask(ask_raw, raw);
     (void)pthread_join(receiver, NULL);
     atomic_store(&load->going, false);
     (void)pthread_join(pusher, NULL);
-    return paced_end(&paced).p99_us;
+    return paced_end().p99_us;
 }
 
 /* ---- a ps */
@@ -133,11 +73,11 @@ static struct bench_sample measure_pair(struct pair_run *pull, struct pair_run *
                                         double seconds)
 {
     pair_run_start(push);
-    paced_begin(&paced, seconds);
-    paced_ask(&paced, ask_pull, pull);
+    paced_begin(seconds);
+    paced_ask(ask_pull, pull);
     pair_run_wait(pull);
     (void)pair_run_stop(push);
-    return paced_end(&paced);
+    return paced_end();
 }
 
 static void measure(struct bench *bench, enum pair_transport transport)
@@ -163,8 +103,7 @@ static void measure(struct bench *bench, enum pair_transport transport)
                             .n_sets = 1,
                             .row_bytes = COLUMNS * sizeof(float),
                             .outstanding = PAIR_OUTSTANDING_MAX,
-                            .answered = paced_answered,
-                            .arg = &paced},
+                            .answered = paced_answered},
         &pull);
     pair_run_open(
         &pair,
