@@ -95,7 +95,8 @@ static int begin_read(struct cox_coordinator *c, uint64_t *ret)
 /* One commit to each of the ps that `parts` are on, which `touched` lists. */
 static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v,
                         enum coxi_op op, uint64_t closure, struct part *parts, size_t n,
-                        const uint32_t *touched, const void *data)
+                        const uint32_t *touched, const uint64_t *incarnations,
+                        const void *data)
 {
     static const uint64_t zeros = 0;
     struct coxi_round round;
@@ -108,7 +109,7 @@ static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v
         struct coxi_message message = {.kind = COXI_COMMIT};
         message.commit = (struct coxi_commit){
             .session = c->session,
-            .incarnation = coxi_psc_incarnation(ps),
+            .incarnation = incarnations[part->shard->ps],
             .closure = closure,
             .attempt = 1,
             .last = true,
@@ -137,7 +138,8 @@ int coxi_content_write(struct cox_coordinator *c, struct cox_future *operation,
     size_t n = 0;
     int r = split(v, begin, count, &parts, &n);
     uint32_t *touched = calloc(n + 1, sizeof(*touched));
-    if (r == 0 && touched == NULL) {
+    uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
+    if (r == 0 && (touched == NULL || incarnations == NULL)) {
         r = coxi_error_memory("writing a variable");
     }
     for (size_t i = 0; r == 0 && i < n; i++) {
@@ -146,13 +148,19 @@ int coxi_content_write(struct cox_coordinator *c, struct cox_future *operation,
     if (r == 0) {
         coxi_recovery_updated(c, operation->id, v, op, begin, count, data);
         do {
-            r = commit_parts(c, v, op, operation->id, parts, n, touched, data);
+            /* One that comes back later gets this from the log, behind what came before. */
+            r = coxi_recovery_moment(c, incarnations);
+            if (r == 0) {
+                r = commit_parts(c, v, op, operation->id, parts, n, touched,
+                                 incarnations, data);
+            }
         } while (coxi_recovery_again(c, r));
         if (r != 0) {
             coxi_recovery_retracted(c, operation->id);
         }
     }
     coxi_operation_end(operation);
+    free(incarnations);
     free(touched);
     free(parts);
     return r;

@@ -264,27 +264,6 @@ bool coxi_loading_is_part(const struct coxi_loading *loading, uint32_t ps)
     return is_part;
 }
 
-static void note_incarnations(struct cox_coordinator *c, uint64_t *ret)
-{
-    for (uint32_t p = 0; p < c->n_ps; p++) {
-        ret[p] = coxi_psc_incarnation(c->ps[p]);
-    }
-}
-
-/* The ps of a moment at which all are UP. One that comes back after it gets all of the loading
- * from the log, in its place among what it misses: from us it takes nothing before that. */
-static int choose_ps(struct cox_coordinator *c, uint64_t *ret)
-{
-    uint64_t n_losses;
-    int r;
-    do {
-        n_losses = coxi_recovery_losses(c);
-        r = coxi_recovery_wait(c);
-        note_incarnations(c, ret);
-    } while (r == 0 && coxi_recovery_losses(c) != n_losses);
-    return r;
-}
-
 static int send_to_all(struct cox_coordinator *c, const struct cox_load_options *o,
                        const struct coxi_checkpoint *checkpoint,
                        const struct coxi_loading *loading, uint64_t closure)
@@ -295,7 +274,9 @@ static int send_to_all(struct cox_coordinator *c, const struct cox_load_options 
     int r = incarnations == NULL ? coxi_error_memory("loading a checkpoint") : 0;
     if (r == 0) {
         do {
-            r = choose_ps(c, incarnations);
+            /* One that comes back later gets all of the loading from the log, in its place
+             * among what it misses: from us it takes nothing before that. */
+            r = coxi_recovery_moment(c, incarnations);
             r = r == 0 ? coxi_loading_send(loading, checkpoint, &target) : r;
         } while (coxi_recovery_again(c, r));
     }
@@ -330,7 +311,7 @@ int coxi_loading_repeat(struct cox_coordinator *c, const struct coxi_loading *lo
     const struct coxi_load_target target = {c, closure, ps, incarnations, NULL, NULL};
     int r = incarnations == NULL ? coxi_error_memory("loading a checkpoint") : 0;
     if (r == 0) {
-        note_incarnations(c, incarnations);
+        coxi_recovery_incarnations(c, incarnations);
         r = coxi_checkpoint_open(loading->path, COXI_CHECKPOINT_CHECKED, &checkpoint);
     }
     if (r == 0) {

@@ -119,6 +119,25 @@ int coxi_recovery_wait(struct cox_coordinator *c)
     return r;
 }
 
+void coxi_recovery_incarnations(struct cox_coordinator *c, uint64_t *ret)
+{
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        ret[p] = coxi_psc_incarnation(c->ps[p]);
+    }
+}
+
+int coxi_recovery_moment(struct cox_coordinator *c, uint64_t *ret_incarnations)
+{
+    uint64_t n_losses;
+    int r;
+    do {
+        n_losses = coxi_recovery_losses(c);
+        r = coxi_recovery_wait(c);
+        coxi_recovery_incarnations(c, ret_incarnations);
+    } while (r == 0 && coxi_recovery_losses(c) != n_losses);
+    return r;
+}
+
 bool coxi_recovery_is_under_way(const struct cox_coordinator *c)
 {
     return c->recovery != NULL && atomic_load(&c->recovery->under_way);

@@ -39,6 +39,15 @@ uint64_t coxi_recovery_losses(const struct cox_coordinator *c);
 /* Where ps `ps` is, or is to be when it comes back; for free(). NULL: no memory. Any thread. */
 char *coxi_recovery_address(struct cox_coordinator *c, uint32_t ps);
 
+/*
+ * The incarnations of the ps (n_ps of them) at a moment when all were UP, for what the client
+ * itself writes: one that comes back later refuses it until it has been given what came before.
+ * Waits for that as coxi_recovery_wait does. Any thread but the loop.
+ */
+int coxi_recovery_moment(struct cox_coordinator *c, uint64_t *ret_incarnations);
+void coxi_recovery_incarnations(struct cox_coordinator *c,
+                                uint64_t *ret); /* as of now */
+
 /* Waits until every ps is UP. What ended the coordinator. Any thread but the loop. */
 int coxi_recovery_wait(struct cox_coordinator *c);
 
