@@ -20,6 +20,7 @@ enum {
     GROUP = 64,               /* rows that are copied under one lock, at most ... */
     GROUP_BYTES = 64 * 1024,  /* ... and how many bytes of them, but for one row */
     GROUP_LINES = 32,         /* lines of a bucket that are looked at under it */
+    LINES_AHEAD = 8,          /* how much earlier they are asked for */
     GROUPS = 256,             /* at a time, however few rows they have */
     BLOCK_BYTES = 256 * 1024, /* of copies; at least one row */
     HINT_LINES = 4,
@@ -274,6 +275,14 @@ static int gather(void *arg, uint64_t key, uint32_t row)
     return 0;
 }
 
+static void hint_line(const struct coxi_table *table, const struct coxi_bucket *bucket,
+                      uint32_t line)
+{
+    if (line < atomic_load_explicit(&bucket->index.n_lines, memory_order_relaxed)) {
+        __builtin_prefetch(coxi_index_line(&table->index, &bucket->index, line));
+    }
+}
+
 /* To the next bucket where this one has no more lines. Locked. */
 static void move_on(struct coxi_hand *hand, const struct coxi_bucket *bucket)
 {
@@ -296,6 +305,7 @@ static size_t read_some(struct coxi_table_cut *cut, size_t most, uint8_t *to)
     size_t n = 0;
     coxi_spin_lock(&bucket->lock);
     for (uint32_t i = 0; i < GROUP_LINES && group.n < group.most; i++) {
+        hint_line(table, bucket, hand->line + LINES_AHEAD);
         if (hand->line >=
                 atomic_load_explicit(&bucket->index.n_lines, memory_order_relaxed) ||
             coxi_index_each(&table->index, &bucket->index, hand->line, gather,
