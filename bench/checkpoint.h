@@ -7,7 +7,7 @@
 enum {
     CHECKPOINT_DIM = 16,
     /* In a file, with the state of Adagrad. */
-    CHECKPOINT_ROW_BYTES = sizeof(uint64_t) + 2 * CHECKPOINT_DIM * sizeof(float),
+    CHECKPOINT_ROW_BYTES = sizeof(uint64_t) + sizeof(float) * 2 * CHECKPOINT_DIM,
 };
 
 /* Seconds that dd conv=fsync takes for so many bytes, which stay at the path. */
