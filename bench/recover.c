@@ -29,7 +29,7 @@
 
 enum {
     WINDOW = 256, /* closures scheduled and not waited for */
-    ROW_BYTES = sizeof(uint64_t) + 2 * VISIT_DIM * sizeof(float), /* in a file */
+    ROW_BYTES = sizeof(uint64_t) + sizeof(float) * 2 * VISIT_DIM, /* in a file */
 };
 
 struct training {
@@ -124,7 +124,7 @@ static double train_one(struct training *t, int64_t ret_found[VISIT_PS])
 
 static void train(struct training *t, double seconds)
 {
-    int64_t found[VISIT_PS];
+    int64_t found[VISIT_PS] = {0};
     double end = bench_now() + seconds;
     do {
         (void)train_one(t, found);
@@ -183,8 +183,8 @@ enum { BACK, KILLED, START, DETECT, RESTORE, REPLAY, N_PARTS };
 static void lose_ps(struct training *t, uint32_t ps, double ret[N_PARTS])
 {
     struct events events;
-    int64_t before[VISIT_PS];
-    int64_t found[VISIT_PS];
+    int64_t before[VISIT_PS] = {0};
+    int64_t found[VISIT_PS] = {0};
     bench_check(cox_checkpoint_save(t->crew.c, NULL, NULL), "checkpoint");
     train(t, t->trained);
     memcpy(before, t->most, sizeof(before));

@@ -131,7 +131,6 @@ struct session {
     bool told_to_end; /* by a signal: then the program is not started again */
     char **argv;      /* of the program */
     uv_timer_t pause; /* before it is started again */
-    bool pauses;
     uint64_t started_ms;
     int64_t restarts_max;
     int64_t n_restarts; /* in a row */
@@ -276,10 +275,7 @@ static void end_run(struct session *session, int exit_code)
     if (session->exit_code == 0) {
         session->exit_code = exit_code;
     }
-    if (session->pauses) {
-        session->pauses = false;
-        uv_close((uv_handle_t *)&session->pause, NULL);
-    }
+    (void)uv_timer_stop(&session->pause);
     coxi_launcher_stop(session->launcher);
     if (session->cluster_ended) {
         coxi_loop_stop(session->loop);
@@ -291,8 +287,6 @@ static int start_program(struct session *session);
 static void on_pause_over(uv_timer_t *pause)
 {
     struct session *session = pause->data;
-    session->pauses = false;
-    uv_close((uv_handle_t *)pause, NULL);
     if (start_program(session) != 0) {
         (void)coxi_exit_config(session->name);
         end_run(session, COXI_EXIT_CONFIG);
@@ -317,11 +311,7 @@ static bool start_again_later(struct session *session, int code)
         "%lld)\n",
         session->name, session->argv[0], code, 1e-3 * (double)ran_ms, pause_ms,
         (long long)session->n_restarts, (long long)session->restarts_max);
-    session->pause.data = session;
-    session->pauses =
-        uv_timer_init(coxi_loop_uv(session->loop), &session->pause) == 0 &&
-        uv_timer_start(&session->pause, on_pause_over, (uint64_t)pause_ms, 0) == 0;
-    return session->pauses;
+    return uv_timer_start(&session->pause, on_pause_over, (uint64_t)pause_ms, 0) == 0;
 }
 
 static void on_program_exit(uv_process_t *process, int64_t status, int signum)
@@ -396,6 +386,10 @@ int coxi_command_run(int argc, char **argv)
     r = open_session(&session, &config, pass_on_signal);
     session.argv = argv + rest;
     session.restarts_max = config.restarts;
+    session.pause.data = &session;
+    if (r == 0 && uv_timer_init(coxi_loop_uv(session.loop), &session.pause) != 0) {
+        r = coxi_error_memory("a timer");
+    }
     if (r == 0) {
         r = start_program(&session);
         if (r != 0) {

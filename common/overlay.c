@@ -263,7 +263,7 @@ int coxi_overlay_open(struct coxi_st_file *const *files, size_t n, bool rows,
     for (size_t i = 0; i < n; i++) {
         n_tensors += files[i]->n_tensors;
     }
-    file->under = calloc(n, sizeof(struct coxi_st_file *));
+    file->under = calloc(n + 1, sizeof(struct coxi_st_file *));
     file->tensors = calloc(n_tensors + 1, sizeof(*file->tensors));
     file->memory = calloc(n_tensors + 1, sizeof(*file->memory));
     if (file->under == NULL || file->tensors == NULL || file->memory == NULL) {

@@ -219,7 +219,7 @@ static int describe_call(struct collection *all, struct cox_future *f,
     int r = function_index(all, f->function, &head->function);
     head->args_at = all->args.len;
     head->cursor = f->cursor;
-    head->priority = f->priority;
+    head->priority = (int)f->priority;
     head->only_worker = f->only_worker;
     head->timeout_ms = f->timeout_ms;
     if (r == 0) {

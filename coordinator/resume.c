@@ -218,6 +218,15 @@ static int restore_all(struct coxi_recovery *rec)
 
 /* ---- the backlog */
 
+/* The file is not trusted. */
+static int8_t priority_of(const struct coxi_backlog_head *head)
+{
+    int64_t priority = head->priority;
+    return (int8_t)(priority >= COX_PRIORITY_MIN && priority <= COX_PRIORITY_MAX
+                        ? priority
+                        : 0);
+}
+
 static struct cox_future *new_held(struct coxi_resumed *resumed, size_t i)
 {
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
@@ -233,9 +242,7 @@ static struct cox_future *new_held(struct coxi_resumed *resumed, size_t i)
     if (!update) {
         f->function = &resumed->names[head->function].function;
         f->cursor = head->cursor;
-        bool in_range =
-            head->priority >= COX_PRIORITY_MIN && head->priority <= COX_PRIORITY_MAX;
-        f->priority = in_range ? (int8_t)head->priority : 0;
+        f->priority = priority_of(head);
         f->only_worker = head->only_worker <= resumed->c->n_workers
                              ? (uint32_t)head->only_worker
                              : 0; /* it is not there any more: then any */

@@ -223,6 +223,23 @@ static int on_hello(void *arg, struct coxi_peer *peer)
     return 0;
 }
 
+static int answer_load(struct coxi_ps *ps, struct coxi_peer *peer,
+                       const struct coxi_message *request,
+                       const struct coxi_frame *frame)
+{
+    int r =
+        coxi_store_load(ps->store, &request->load, frame->payload, frame->payload_len);
+    return answer_status(peer, request, COXI_STATUS, r);
+}
+
+static int answer_count(struct coxi_ps *ps, struct coxi_peer *peer,
+                        const struct coxi_message *request)
+{
+    struct coxi_message answer = {.request = request->request, .kind = COXI_COUNTS};
+    coxi_store_counts(ps->store, request->count, &answer.counts);
+    return coxi_message_send(peer->link, &answer, NULL, false);
+}
+
 /* True where a peer of its role may ask for that. */
 static bool may_ask(const struct coxi_peer *peer, enum coxi_message_kind kind)
 {
@@ -263,14 +280,9 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
     case COXI_RESTORE:
         return answer_restore(ps, peer, m);
     case COXI_LOAD:
-        return answer_status(
-            peer, m, COXI_STATUS,
-            coxi_store_load(ps->store, &m->load, frame->payload, frame->payload_len));
-    case COXI_COUNT: {
-        struct coxi_message answer = {.request = m->request, .kind = COXI_COUNTS};
-        coxi_store_counts(ps->store, m->count, &answer.counts);
-        return coxi_message_send(peer->link, &answer, NULL, false);
-    }
+        return answer_load(ps, peer, m, frame);
+    case COXI_COUNT:
+        return answer_count(ps, peer, m);
     case COXI_HELLO:
     case COXI_REFUSE:
     case COXI_STATUS:
