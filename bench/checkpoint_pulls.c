@@ -96,28 +96,11 @@ static struct bench_sample end(struct writing *writing, pthread_t thread)
 
 /* ---- raw */
 
-static void ask_raw(void *arg)
-{
-    raw_ask(arg);
-}
-
-static void *receive_raw(void *arg)
-{
-    while (paced_awaits()) {
-        raw_await(arg);
-        paced_answered(NULL);
-    }
-    return NULL;
-}
-
 static double measure_raw(struct writing *dd, struct raw *raw, double seconds)
 {
     pthread_t writer;
-    pthread_t receiver;
     begin(dd, seconds, &writer);
-    bench_check(coxi_thread_start(&receiver, "receive", receive_raw, raw), "thread");
-    paced_ask(ask_raw, raw);
-    (void)pthread_join(receiver, NULL);
+    paced_ask_raw(raw);
     return end(dd, writer).p99_us;
 }
 

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <time.h>
 
+#include "common/sync.h"
+
 enum { SAMPLES_MAX = 200000 };
 
 static struct {
@@ -53,6 +55,28 @@ void paced_answered(void *arg)
 bool paced_awaits(void)
 {
     return paced.n_answered < paced.n;
+}
+
+static void ask_raw(void *arg)
+{
+    raw_ask(arg);
+}
+
+static void *receive_raw(void *arg)
+{
+    while (paced_awaits()) {
+        raw_await(arg);
+        paced_answered(NULL);
+    }
+    return NULL;
+}
+
+void paced_ask_raw(struct raw *raw)
+{
+    pthread_t receiver;
+    bench_check(coxi_thread_start(&receiver, "receive", receive_raw, raw), "thread");
+    paced_ask(ask_raw, raw);
+    (void)pthread_join(receiver, NULL);
 }
 
 struct bench_sample paced_end(void)

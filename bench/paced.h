@@ -6,6 +6,7 @@
 #define COXI_BENCH_PACED_H
 
 #include "bench/bench.h"
+#include "bench/raw.h"
 
 enum { PACED_PER_SECOND = 2000 };
 
@@ -19,5 +20,8 @@ struct bench_sample paced_end(void);
 /* The next one is answered; `arg` is not used. True of the second while there are more. */
 void paced_answered(void *arg);
 bool paced_awaits(void);
+
+/* Asks raw sockets for all of them, while another thread takes the answers. */
+void paced_ask_raw(struct raw *raw);
 
 #endif

@@ -33,30 +33,13 @@ static void *push_raw(void *arg)
     return NULL;
 }
 
-static void ask_raw(void *arg)
-{
-    raw_ask(arg);
-}
-
-static void *receive_raw(void *arg)
-{
-    while (paced_awaits()) {
-        raw_await(arg);
-        paced_answered(NULL);
-    }
-    return NULL;
-}
-
 static double measure_raw(struct raw *raw, struct raw_load *load, double seconds)
 {
     pthread_t pusher;
-    pthread_t receiver;
     atomic_store(&load->going, true);
     bench_check(coxi_thread_start(&pusher, "push", push_raw, load), "thread");
     paced_begin(seconds);
-    bench_check(coxi_thread_start(&receiver, "receive", receive_raw, raw), "thread");
-    paced_ask(ask_raw, raw);
-    (void)pthread_join(receiver, NULL);
+    paced_ask_raw(raw);
     atomic_store(&load->going, false);
     (void)pthread_join(pusher, NULL);
     return paced_end().p99_us;

@@ -506,8 +506,8 @@ static bool read_shards(const json_t *list, struct coxi_manifest *m)
     return m->shards != NULL;
 }
 
-/* What is wrong with it, or NULL. */
-static const char *read_root(const json_t *root, struct coxi_manifest *m)
+/* What is wrong with its format, or NULL. */
+static const char *check_format(const json_t *root)
 {
     uint32_t format = 0;
     if (!get_u32(root, "format", &format)) {
@@ -517,8 +517,17 @@ static const char *read_root(const json_t *root, struct coxi_manifest *m)
         return "it was written by a newer version, in a format that this one does not "
                "read";
     }
-    if (format != COXI_MANIFEST_FORMAT) {
-        return "it has a format number that there never was";
+    return format == COXI_MANIFEST_FORMAT
+               ? NULL
+               : "it has a format number that there never was";
+}
+
+/* What is wrong with it, or NULL. */
+static const char *read_root(const json_t *root, struct coxi_manifest *m)
+{
+    const char *wrong = check_format(root);
+    if (wrong != NULL) {
+        return wrong;
     }
     if (!get_hex(root, "run", &m->session.run) ||
         !get_u64(root, "generation", &m->session.generation) ||

@@ -177,6 +177,24 @@ static void cancel(struct cox_coordinator *c, int code, const char *text)
     }
 }
 
+/* Lets go of everybody once that is wanted; the loop stops when nobody is left. */
+static void shut_down(struct cox_coordinator *c, bool wanted)
+{
+    if (wanted && !c->shutting_down) {
+        c->shutting_down = true;
+        coxi_workers_shutdown(c);
+        for (uint32_t i = 0; i < c->n_ps; i++) {
+            coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
+        }
+    }
+    if (c->shutting_down && c->n_conns == 0 && c->n_voiding == 0) {
+        coxi_closures_fail(c, COX_ECANCELLED, "the coordinator was closed");
+        coxi_inputs_go_on(c);
+        coxi_closures_tell(c);
+        coxi_loop_stop(c->loop);
+    }
+}
+
 void coxi_dispatch(void *coordinator)
 {
     struct cox_coordinator *c = coordinator;
@@ -224,17 +242,5 @@ void coxi_dispatch(void *coordinator)
     coxi_voidings_flush(c);
     coxi_kept_flush(c);
     send_watermark(c);
-    if (shutdown && !c->shutting_down) {
-        c->shutting_down = true;
-        coxi_workers_shutdown(c);
-        for (uint32_t i = 0; i < c->n_ps; i++) {
-            coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
-        }
-    }
-    if (c->shutting_down && c->n_conns == 0 && c->n_voiding == 0) {
-        coxi_closures_fail(c, COX_ECANCELLED, "the coordinator was closed");
-        coxi_inputs_go_on(c);
-        coxi_closures_tell(c);
-        coxi_loop_stop(c->loop);
-    }
+    shut_down(c, shutdown);
 }

@@ -52,7 +52,23 @@ static void fill_in(struct cox_options *o, const struct cox_cluster *cluster)
     o->replay_log_bytes = o->replay_log_bytes != 0 ? o->replay_log_bytes : 256 << 20;
 }
 
-static int check_options(const struct cox_options *o, const struct cox_cluster *cluster)
+/* Workers must be able to come. */
+static int check_workers(const struct cox_options *o, const struct cox_cluster *cluster)
+{
+    if (cluster->n_workers == 0 && o->listen == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "the cluster lists no \"worker\", and none can dial: set "
+                          "cox_options.listen");
+    }
+    if (o->min_workers > cluster->n_workers && o->listen == NULL) {
+        return coxi_error(COX_EINVAL, "min_workers is %u in a cluster of %u",
+                          o->min_workers, cluster->n_workers);
+    }
+    return 0;
+}
+
+/* What must hold whatever the cluster is. */
+static int check_ranges(const struct cox_options *o)
 {
     if (o->queue_max > COXI_AHEAD_MAX) {
         return coxi_error(COX_EINVAL, "queue_max is %u, at most %d", o->queue_max,
@@ -65,15 +81,6 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
     if (o->worker_slots > 1024) {
         return coxi_error(COX_EINVAL, "worker_slots is %u, at most 1024",
                           o->worker_slots);
-    }
-    if (cluster->n_workers == 0 && o->listen == NULL) {
-        return coxi_error(COX_EINVAL,
-                          "the cluster lists no \"worker\", and none can dial: set "
-                          "cox_options.listen");
-    }
-    if (o->min_workers > cluster->n_workers && o->listen == NULL) {
-        return coxi_error(COX_EINVAL, "min_workers is %u in a cluster of %u",
-                          o->min_workers, cluster->n_workers);
     }
     if (o->prefetch > 65536) {
         return coxi_error(COX_EINVAL, "prefetch is %u, at most 65536", o->prefetch);
@@ -103,7 +110,16 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
         return coxi_error(COX_EINVAL, "peer_timeout_ms is %d, at least 100",
                           o->peer_timeout_ms);
     }
-    return coxi_trigger_check(o);
+    return 0;
+}
+
+static int check_options(const struct cox_options *o, const struct cox_cluster *cluster)
+{
+    int r = check_ranges(o);
+    if (r == 0) {
+        r = check_workers(o, cluster);
+    }
+    return r == 0 ? coxi_trigger_check(o) : r;
 }
 
 /* ---- the loop's tick */
