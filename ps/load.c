@@ -108,7 +108,11 @@ static int load_table(const struct coxi_place *place, const struct coxi_load *lo
         coxi_table_raise_step(table, load->step);
         rows.later = coxi_table_step(table) - load->step;
     }
-    return r == 0 ? coxi_table_load(table, &rows) : r;
+    if (r == 0) {
+        r = coxi_table_load(table, &rows);
+        coxi_table_tidy(table, rows.n);
+    }
+    return r;
 }
 
 static int load_piece(const struct coxi_store *store, const struct coxi_load *load,

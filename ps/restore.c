@@ -167,6 +167,8 @@ static int drop_removed(const struct coxi_st_file *file, const struct coxi_part 
     return 0;
 }
 
+/* The step comes before the rows, which count their age by it, and no row goes while they
+ * are loaded: the table is to be what was cut. */
 static int load_table(const struct coxi_st_file *file, const struct coxi_part *part,
                       struct coxi_st_sum *sum)
 {
@@ -178,18 +180,13 @@ static int load_table(const struct coxi_st_file *file, const struct coxi_part *p
     }
     int r = find_rows(file, part, n, &rows);
     if (r == 0) {
-        r = drop_removed(file, part);
-    }
-    if (r == 0) {
         r = find_step(file, part, &step);
     }
     if (r == 0) {
-        r = coxi_restore_rows(sum, part, &rows);
-    }
-    if (r == 0) {
         coxi_table_raise_step(part->table, step);
+        r = drop_removed(file, part);
     }
-    return r;
+    return r == 0 ? coxi_restore_rows(sum, part, &rows) : r;
 }
 
 /* ---- the store */

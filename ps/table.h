@@ -92,11 +92,16 @@ void coxi_table_drop(struct coxi_table *table, const uint64_t *keys, size_t n);
  * anything. */
 void coxi_table_expect(struct coxi_table *table, uint64_t n);
 
-/* Makes those rows, or makes them that, whatever is admitted otherwise. COX_ENOMEM,
- * COX_ELIMIT: some of them. And the number of gradients, which is that at least. Any
- * thread. */
+/*
+ * Makes those rows, or makes them that, whatever is admitted otherwise; no row goes.
+ * COX_ENOMEM, COX_ELIMIT: some of them. Before rows that have a life: the number of
+ * gradients, by which they count their age; it is raised, never lowered. Any thread.
+ */
 int coxi_table_load(struct coxi_table *table, const struct coxi_table_rows *rows);
 void coxi_table_raise_step(struct coxi_table *table, uint64_t step);
+
+/* Drops some of the rows that are to go, as an update of `n` rows does. Any thread. */
+void coxi_table_tidy(struct coxi_table *table, size_t n);
 
 /* Rows there are; updates by gradients so far; memory it takes, with that of rows which
  * went and will come again. Any thread. */

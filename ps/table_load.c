@@ -128,8 +128,12 @@ int coxi_table_load(struct coxi_table *table, const struct coxi_table_rows *rows
         size_t n = rows->n - at < GROUP ? rows->n - at : GROUP;
         r = load_group(table, rows, rows->first + at, n);
     }
-    coxi_eviction_tidy(table, rows->n);
     return r;
+}
+
+void coxi_table_tidy(struct coxi_table *table, size_t n)
+{
+    coxi_eviction_tidy(table, n);
 }
 
 void coxi_table_expect(struct coxi_table *table, uint64_t n)

@@ -42,7 +42,7 @@ static void create(struct subject *s, const struct coxi_variable *v)
     assert_int_equal(id, stock_create(&s->stock, &s->specs[id]));
 }
 
-static void create_table(struct subject *s, char *name, uint64_t rows_max)
+static void create_table(struct subject *s, char *name, struct coxi_lifecycle lifecycle)
 {
     create(s, &(struct coxi_variable){.name = name,
                                       .kind = COXI_KIND_TABLE,
@@ -50,7 +50,7 @@ static void create_table(struct subject *s, char *name, uint64_t rows_max)
                                       .rank = 1,
                                       .shape = {DIM},
                                       .optimizer = adagrad,
-                                      .lifecycle = {.rows_max = rows_max}});
+                                      .lifecycle = lifecycle});
 }
 
 static void create_dense(struct subject *s, char *name)
@@ -71,8 +71,11 @@ static void open_subject(struct subject *s, uint64_t seed)
 {
     *s = (struct subject){.next = 1, .rng = seed};
     stock_open(&s->stock);
-    create_table(s, "plain", 0);
-    create_table(s, "going", 300);
+    create_table(s, "plain", (struct coxi_lifecycle){0});
+    create_table(
+        s, "going",
+        (struct coxi_lifecycle){
+            .evict_age = 9, .evict_count = 2, .evict_count_age = 5, .rows_max = 300});
     create_dense(s, "busy");
     create_dense(s, "idle");
 }
@@ -335,7 +338,7 @@ static void run(uint64_t seed)
             load_some(&s);
         }
         if (i == 15) {
-            create_table(&s, "late", 0);
+            create_table(&s, "late", (struct coxi_lifecycle){0});
         }
         bool abandoned = coxi_rand(&s.rng) % 4 == 0;
         snapshot(&s, coxi_rand(&s.rng) % 12 == 0, abandoned);

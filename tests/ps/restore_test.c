@@ -55,20 +55,33 @@ static uint64_t key_of(uint64_t i)
     return i * 0x9e3779b97f4a7c15u;
 }
 
-static void push(struct stock *stock, uint64_t first, size_t n)
+static void begin_push(struct stock *stock, uint64_t first, size_t n,
+                       struct stock_commit *ret)
 {
     static uint64_t keys[PUSH];
     static float values[PUSH * DIM];
-    static const float gradient[WIDTH] = {1, 2, 3};
-    struct stock_commit commit;
     for (size_t i = 0; i < n; i++) {
         keys[i] = key_of(first + i);
         values[i * DIM] = (float)((first + i) % 7);
         values[i * DIM + 1] = (float)((first + i) % 5);
     }
-    stock_begin(stock, ++stock->closure, &commit);
-    stock_add_rows(&commit, TABLE, COXI_OP_GRADIENT, keys, n, values,
+    stock_begin(stock, ++stock->closure, ret);
+    stock_add_rows(ret, TABLE, COXI_OP_GRADIENT, keys, n, values,
                    n * DIM * sizeof(*values));
+}
+
+static void push_rows(struct stock *stock, uint64_t first, size_t n)
+{
+    struct stock_commit commit;
+    begin_push(stock, first, n, &commit);
+    assert_code(0, stock_commit(stock, &commit, NULL));
+}
+
+static void push(struct stock *stock, uint64_t first, size_t n)
+{
+    static const float gradient[WIDTH] = {1, 2, 3};
+    struct stock_commit commit;
+    begin_push(stock, first, n, &commit);
     stock_add(&commit, DENSE, COXI_OP_GRADIENT, 0, WIDTH, gradient, sizeof(gradient));
     assert_code(0, stock_commit(stock, &commit, NULL));
 }
@@ -134,6 +147,39 @@ TEST(restore_of_many_rows_is_the_store_that_was_cut)
     assert_int_equal(ROWS, counts.table.rows);
     struct coxi_snapshot_file file_again = take(&again, 1, path_again);
     assert_true(digest(path, &file) == digest(path_again, &file_again));
+    stock_close(&stock);
+    stock_close(&again);
+}
+
+/* Rows of every age, none of them due; more of them than what goes after an update. */
+TEST(restore_of_a_table_whose_rows_go_drops_none_of_them)
+{
+    struct stock stock;
+    struct stock again;
+    struct coxi_counts counts = {0};
+    char *path = coxi_test_path("ages.st");
+    const struct coxi_variable ages = {
+        .name = "t",
+        .kind = COXI_KIND_TABLE,
+        .dtype = COX_F32,
+        .rank = 1,
+        .shape = {DIM},
+        .optimizer = adagrad,
+        .lifecycle = {.evict_age = 1000, .evict_count = 2, .evict_count_age = 1000}};
+    struct coxi_variable v = ages;
+    stock_open(&stock);
+    (void)stock_create(&stock, &v);
+    stock_open(&again);
+    (void)stock_create(&again, &v);
+    for (uint64_t first = 0; first < ROWS; first += PUSH) {
+        push_rows(&stock, first, PUSH);
+    }
+    struct coxi_snapshot_file file = take(&stock, 1, path);
+    assert_code(0, restore(&again, 1, path, &file));
+    coxi_store_counts(again.store, 1 + TABLE, &counts);
+    assert_int_equal(ROWS, counts.table.rows);
+    assert_int_equal(0, counts.table.evicted);
+    assert_int_equal(ROWS / PUSH, counts.table.updates);
     stock_close(&stock);
     stock_close(&again);
 }
