@@ -7,6 +7,7 @@
  */
 #include "common/loop.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -40,6 +41,25 @@ struct coxi_loop {
     struct coxi_mail *last;
 };
 
+static _Thread_local bool in_turn;
+
+static void begin_turn(struct coxi_loop *loop)
+{
+    coxi_lock(&loop->turn);
+    in_turn = true;
+}
+
+static void end_turn(struct coxi_loop *loop)
+{
+    in_turn = false;
+    coxi_unlock(&loop->turn);
+}
+
+void coxi_loop_assert_may_wait(void)
+{
+    assert(!in_turn);
+}
+
 static void run_mail(struct coxi_loop *loop)
 {
     coxi_lock(&loop->lock);
@@ -57,12 +77,12 @@ static void on_async(uv_async_t *async)
 {
     struct coxi_loop *loop = async->data;
     bool stop = atomic_load(&loop->stop);
-    coxi_lock(&loop->turn);
+    begin_turn(loop);
     run_mail(loop);
     if (atomic_exchange(&loop->wake, false) && loop->on_wake != NULL) {
         loop->on_wake(loop->arg);
     }
-    coxi_unlock(&loop->turn);
+    end_turn(loop);
     if (stop) {
         uv_stop(&loop->uv);
     }
@@ -71,9 +91,9 @@ static void on_async(uv_async_t *async)
 static void on_timer(uv_timer_t *timer)
 {
     struct coxi_loop *loop = timer->data;
-    coxi_lock(&loop->turn);
+    begin_turn(loop);
     loop->on_tick(loop->arg);
-    coxi_unlock(&loop->turn);
+    end_turn(loop);
 }
 
 int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
@@ -146,9 +166,10 @@ void coxi_loop_wake_here(struct coxi_loop *loop)
         coxi_loop_wake(loop);
         return;
     }
+    in_turn = true;
     loop->on_wake(loop->arg);
     bool again = atomic_load(&loop->wake);
-    coxi_unlock(&loop->turn);
+    end_turn(loop);
     if (again) {
         (void)uv_async_send(
             &loop->async); /* a turn is wanted that nobody has told of */

@@ -38,6 +38,12 @@ void coxi_loop_wake_here(struct coxi_loop *loop);
 /* The same from mail that is being run: cheaper. */
 void coxi_loop_wake_after_mail(struct coxi_loop *loop);
 
+/*
+ * Turns (ticks, mail and wakes) wait for no peer and no thread that may wait for one: what
+ * waits for longer than a lock says so by this. Fails (assert) within a turn.
+ */
+void coxi_loop_assert_may_wait(void);
+
 /* Calls `on_signal(arg, signum)` on the loop. Before it runs, or on it. */
 int coxi_loop_on_signal(struct coxi_loop *loop, int signum,
                         void (*on_signal)(void *arg, int signum));

@@ -84,6 +84,11 @@ int coxi_psc_move(struct coxi_psc *psc, const char *address);
  */
 int coxi_psc_submit(struct coxi_psc *psc, const struct coxi_message *message,
                     struct coxi_psc_request *request, bool later);
+
+/* The same, but never blocks, however much is in line: for loops, which must see that a
+ * ps is lost. The caller bounds how many it has under way. */
+int coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *message,
+                        struct coxi_psc_request *request, bool later);
 void coxi_psc_flush(struct coxi_psc *psc);
 
 /* A message that has no answer; lost with the connection. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/loop.h"
 #include "common/sync.h"
 
 static void ended(struct coxi_round_call *call, int code, const char *text)
@@ -87,6 +88,7 @@ void coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
 
 int coxi_round_end(struct coxi_round *round)
 {
+    coxi_loop_assert_may_wait();
     coxi_lock(&round->lock);
     round->n_pending--;
     while (round->n_pending > 0) {

@@ -15,6 +15,9 @@
  * Threads: begun and ended on the loop; answers come on the ps clients' threads, each
  * writes its own place, and the last one posts the rest to the loop.
  *
+ * The loop never waits for a ps: it is the loop that declares ps lost. So there is no bound
+ * here on how many are under way but that on closures in the hands of workers.
+ *
  * Cost: a message to each ps. Those of a turn of the loop leave together: a worker may be
  * lost with thousands of closures, and hundreds of workers at once.
  */
@@ -269,7 +272,7 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
         struct answer *answer = &voiding->answers[p];
         answer->voiding = voiding;
         answer->request.done = on_answer;
-        int r = coxi_psc_submit(c->ps[p], &message, &answer->request, true);
+        int r = coxi_psc_submit_now(c->ps[p], &message, &answer->request, true);
         if (r != 0) {
             note(answer, r, coxi_error_text());
             answered(voiding);

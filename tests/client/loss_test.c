@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "tests/client/crew.h"
 #include "tests/test.h"
 
@@ -200,6 +201,43 @@ TEST(closure_that_fails_after_a_lost_attempt_tells_what_stays_applied)
     assert_code(0, cox_future_wait(future, -1));
     cox_future_free(future);
     crew_close(&crew);
+}
+
+static bool has_all(void *arg)
+{
+    struct cox_stats stats = COX_STATS_INIT;
+    assert_code(0, cox_stats(arg, &stats));
+    return stats.queued == 0;
+}
+
+/*
+ * A worker is lost with more closures than a ps may be asked about at a time, while the ps
+ * stands still. The loop, which has to declare that ps lost, asks about them all without
+ * waiting for it.
+ */
+TEST(
+    close_returns_although_more_is_to_be_asked_of_a_stopped_ps_than_it_may_have_unanswered)
+{
+    enum { N = 6000, CLOSE_MS = 300, MOST_MS = 6000 };
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.prefetch = N + 1;
+    options.peer_timeout_ms = 500;
+    crew_open(&crew, 1, 1, "hold", &options);
+    crew_hold(&hold, &crew, "hold_and_count", false);
+    crew_hold_wait(&hold);
+    for (int i = 0; i < N; i++) {
+        assert_code(0,
+                    cox_schedule(crew.c, crew_function(&crew, "nothing"), NULL, NULL));
+    }
+    coxi_test_until(has_all, crew.c, "all closures being with the worker");
+    assert_int_equal(0, kill(crew_ps_process(&crew, 0), SIGSTOP));
+    crew_kill(crew_step_process(&crew, 0));
+    uint64_t since_ms = coxi_now_ms();
+    (void)cox_close(crew.c, CLOSE_MS);
+    assert_true(coxi_now_ms() - since_ms < MOST_MS);
+    (void)close(hold.fd);
 }
 
 static bool all_gone(void *arg)

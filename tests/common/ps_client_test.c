@@ -133,6 +133,30 @@ TEST(ps_client_ends_a_blocked_submission_when_the_ps_is_given_up)
     fake_ps_stop(&ps);
 }
 
+TEST(ps_client_takes_any_number_of_requests_from_who_must_not_wait)
+{
+    struct fake_ps ps;
+    struct client client;
+    struct coxi_message message = {.kind = COXI_COUNT};
+    fake_ps_start(&ps, NULL, 1);
+    client_open_to(&client, &ps);
+    fake_ps_set(&ps, true, false);
+    struct asked *asked = many(&client, MORE);
+    for (int i = 0; i < MORE; i++) {
+        assert_code(
+            0, coxi_psc_submit_now(client.psc, &message, &asked[i].request, i % 2));
+    }
+    coxi_psc_flush(client.psc);
+    fake_ps_set(&ps, false, false);
+    for (int i = 0; i < MORE; i++) {
+        asked_wait(&asked[i], 0);
+        assert_int_equal(asked[i].request.id, asked[i].number);
+    }
+    client_close(&client);
+    free(asked);
+    fake_ps_stop(&ps);
+}
+
 /* ---- payloads, and the connection that they take */
 
 TEST(ps_client_sends_long_payloads_over_the_data_connection)
