@@ -178,6 +178,9 @@ size_t coxi_link_queued(struct coxi_link *link);
  */
 int coxi_link_wait_room(struct coxi_link *link, size_t bytes);
 
+/* When something came from the peer last, coxi_now_ms(). Any thread. */
+uint64_t coxi_link_heard_ms(const struct coxi_link *link);
+
 /*
  * Closes, at once and without waiting; what is in line is dropped. `code` is what
  * on_close hears if this is the first reason. Any thread, any number of times.

@@ -70,13 +70,18 @@ void coxi_links_drop(struct coxi_link *link)
     coxi_unlock(&links->lock);
 }
 
+uint64_t coxi_link_heard_ms(const struct coxi_link *link)
+{
+    return atomic_load_explicit(&link->last_in_ms, memory_order_relaxed);
+}
+
 /* Why the link is to be closed at `now`, or NULL. */
 static const char *verdict(const struct coxi_link *link, uint64_t now,
                            uint64_t timeout_ms)
 {
     /* While its owner is busy with what came, nothing more is read. */
     bool handling = atomic_load_explicit(&link->handling, memory_order_acquire);
-    uint64_t in = atomic_load_explicit(&link->last_in_ms, memory_order_relaxed);
+    uint64_t in = coxi_link_heard_ms(link);
     uint64_t stuck = atomic_load_explicit(&link->stuck_ms, memory_order_relaxed);
     if (!handling && now > in && now - in > timeout_ms) {
         return "the peer has been silent for too long";

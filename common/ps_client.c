@@ -32,6 +32,7 @@ enum {
     WAITING_BYTES_MAX = 512 * 1024 * 1024, /* of their payloads; one may have more */
     IN_LINE_MAX = 4 * 1024 * 1024,         /* bytes in line: more block */
     SMALL_MAX = 64 * 1024,                 /* longer payloads go over data */
+    STRANGER_MS = 1000, /* connected to another process than is to be followed */
 };
 
 /* ---- requests */
@@ -127,6 +128,7 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
     coxi_cond_init(&psc->changed);
     coxi_window_init(&psc->waiting, 1, SIZE_MAX);
     psc->next_id = 1;
+    psc->reached_ms = coxi_now_ms();
     for (int i = 0; i < 2; i++) {
         psc->channels[i].psc = psc;
         psc->channels[i].kind = (enum coxi_channel)i;
@@ -167,11 +169,6 @@ uint64_t coxi_psc_incarnation(struct coxi_psc *psc)
     uint64_t incarnation = psc->incarnation;
     coxi_unlock(&psc->lock);
     return incarnation;
-}
-
-int coxi_psc_move(struct coxi_psc *psc, const char *address)
-{
-    return coxi_address_set(&psc->address, address);
 }
 
 uint32_t coxi_psc_index(const struct coxi_psc *psc)
@@ -237,6 +234,10 @@ static int enlist(struct coxi_psc *psc, struct coxi_message *message,
         return coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index,
                           coxi_psc_address(psc), psc->failed_text);
     }
+    if (psc->unreached) {
+        return coxi_error(COX_EPSLOST, "ps %u at %s: %s", psc->options.index,
+                          coxi_psc_address(psc), psc->last_text);
+    }
     request->id = message->request = psc->next_id;
     int r = encode(psc, message, request);
     if (r == 0) {
@@ -263,7 +264,7 @@ static void prepare(const struct coxi_psc *psc, struct coxi_psc_request *request
     int timeout_ms =
         request->timeout_ms > 0 ? request->timeout_ms : psc->options.request_ms;
     request->deadline_ms = coxi_now_ms() + (uint64_t)timeout_ms;
-    request->expired = false;
+    request->ends = 0;
     request->meta = NULL;
 }
 
@@ -274,7 +275,8 @@ static int submit(struct coxi_psc *psc, const struct coxi_message *message,
 {
     struct coxi_message numbered = *message;
     coxi_lock(&psc->lock);
-    while (waits && psc->failed == 0 && !has_room(psc, payload_len(request))) {
+    while (waits && psc->failed == 0 && !psc->unreached &&
+           !has_room(psc, payload_len(request))) {
         (void)pthread_cond_wait(&psc->changed, &psc->lock);
     }
     int r = enlist(psc, &numbered, request);
@@ -340,24 +342,116 @@ void coxi_psc_give_up(struct coxi_psc *psc, const char *text)
     (void)coxi_psc_fail(psc, COX_EPSLOST, text);
 }
 
-void coxi_psc_tick(struct coxi_psc *psc)
+/* ---- following the ps */
+
+/* The channel is up, and leads to the process that is to be followed. Locked. */
+static bool leads_there(const struct coxi_psc_channel *channel)
 {
-    uint64_t now = coxi_now_ms();
-    coxi_lock(&psc->lock);
-    for (uint64_t id = psc->waiting.first; id < psc->waiting.next; id++) {
+    uint64_t told = channel->psc->told;
+    return channel->up && (told == 0 || channel->incarnation == told);
+}
+
+/* Closes a channel's connection; what has been asked ends when that is closed. Locked. */
+static void end_channel(struct coxi_psc_channel *channel, bool requests,
+                        const char *text)
+{
+    struct coxi_psc *psc = channel->psc;
+    for (uint64_t id = psc->waiting.first; requests && id < psc->waiting.next; id++) {
         struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
-        if (request == NULL || request->expired || now < request->deadline_ms) {
-            continue;
+        if (request != NULL && request->channel == channel->kind &&
+            request->ends == 0) {
+            request->ends = COX_EPSLOST;
         }
-        /* It ends when its connection has: until then its memory may be in use. */
-        request->expired = true;
-        struct coxi_psc_channel *channel = &psc->channels[request->channel];
-        if (channel->link != NULL) {
-            coxi_link_close(channel->link, COX_ETIMEDOUT, "a request was not answered");
+    }
+    if (channel->link != NULL) {
+        coxi_link_close(channel->link, COX_ECLOSED, text);
+    }
+}
+
+/* Says when the ps gets out of reach, and when that is over. */
+static void look_for_reach(struct coxi_psc *psc)
+{
+    char text[sizeof(psc->last_text)];
+    coxi_lock(&psc->lock);
+    uint64_t now = coxi_now_ms(); /* not before what the lock guards */
+    bool before = psc->unreached;
+    bool reached = leads_there(&psc->channels[COXI_CHANNEL_CONTROL]);
+    psc->reached_ms = reached ? now : psc->reached_ms;
+    psc->unreached = !reached && psc->options.unreached_ms > 0 &&
+                     now - psc->reached_ms > (uint64_t)psc->options.unreached_ms;
+    bool now_unreached = psc->unreached;
+    if (now_unreached && !before) {
+        for (int i = 0; i < 2; i++) {
+            end_channel(&psc->channels[i], true, psc->last_text);
         }
+        psc->n_moves++; /* those that wait to dial see to their requests */
         (void)pthread_cond_broadcast(&psc->changed);
     }
+    memcpy(text, psc->last_text, sizeof(text));
     coxi_unlock(&psc->lock);
+    if (now_unreached != before && psc->options.on_reach != NULL) {
+        psc->options.on_reach(psc->options.arg, psc, now_unreached ? text : NULL);
+    }
+}
+
+int coxi_psc_follow(struct coxi_psc *psc, const char *address, uint64_t incarnation)
+{
+    bool moved = strcmp(coxi_psc_address(psc), address) != 0;
+    int r = coxi_address_set(&psc->address, address);
+    coxi_lock(&psc->lock);
+    bool reborn = psc->told != 0 && psc->told != incarnation;
+    psc->told = incarnation;
+    psc->n_moves += moved || reborn;
+    for (int i = 0; i < 2; i++) {
+        if (moved || (reborn && !leads_there(&psc->channels[i]))) {
+            end_channel(&psc->channels[i], reborn, "the ps is another process now");
+        }
+    }
+    (void)pthread_cond_broadcast(&psc->changed);
+    coxi_unlock(&psc->lock);
+    look_for_reach(psc);
+    return r;
+}
+
+/* ---- ticks */
+
+/* Its name may lead elsewhere by now, or another process be there. Locked. */
+static void leave_strangers(struct coxi_psc *psc, uint64_t now)
+{
+    for (int i = 0; i < 2; i++) {
+        struct coxi_psc_channel *channel = &psc->channels[i];
+        if (channel->up && !leads_there(channel) &&
+            now - channel->up_ms > STRANGER_MS) {
+            end_channel(channel, false,
+                        "at the ps's address is another process than the client's");
+        }
+    }
+}
+
+/* It ends when its connection has: until then its memory may be in use. Locked. */
+static void expire(struct coxi_psc *psc, struct coxi_psc_request *request)
+{
+    struct coxi_psc_channel *channel = &psc->channels[request->channel];
+    request->ends = COX_ETIMEDOUT;
+    if (channel->link != NULL) {
+        coxi_link_close(channel->link, COX_ETIMEDOUT, "a request was not answered");
+    }
+    (void)pthread_cond_broadcast(&psc->changed);
+}
+
+void coxi_psc_tick(struct coxi_psc *psc)
+{
+    coxi_lock(&psc->lock);
+    uint64_t now = coxi_now_ms();
+    for (uint64_t id = psc->waiting.first; id < psc->waiting.next; id++) {
+        struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
+        if (request != NULL && request->ends == 0 && now >= request->deadline_ms) {
+            expire(psc, request);
+        }
+    }
+    leave_strangers(psc, now);
+    coxi_unlock(&psc->lock);
+    look_for_reach(psc);
 }
 
 void coxi_psc_close(struct coxi_psc *psc)

@@ -27,8 +27,16 @@ struct coxi_psc_options {
     int request_ms;           /* unanswered for this long: COX_ETIMEDOUT */
     bool same_incarnation;    /* a restarted ps is lost, too */
     bool local_path;          /* taken where the ps is on the same host */
+    int unreached_ms; /* out of reach: said after so long, see on_reach; 0: never */
     /* The ps is lost, with the reason; once, from one of its threads. Optional. */
     void (*on_lost)(void *arg, struct coxi_psc *psc, const char *text);
+    /*
+     * With unreached_ms: the ps has been out of reach for so long (`text`: why), or is within
+     * reach again (NULL). Meanwhile every request ends with COX_EPSLOST, and another daemon
+     * at the address is no end, but dialled again. Called by coxi_psc_tick and
+     * coxi_psc_follow.
+     */
+    void (*on_reach)(void *arg, struct coxi_psc *psc, const char *text);
     /* The answers of one read have been handed out. Optional. */
     void (*on_batch)(void *arg);
     void *arg;
@@ -55,7 +63,7 @@ struct coxi_psc_request {
     uint64_t id;
     uint64_t deadline_ms;
     enum coxi_channel channel;
-    bool expired;
+    int ends; /* with this code, once its connection is closed; 0: it does not */
 };
 
 /* Starts connecting. */
@@ -73,9 +81,13 @@ uint32_t coxi_psc_index(const struct coxi_psc *psc);
 /* Lives until the client is closed, though the ps may move. */
 const char *coxi_psc_address(const struct coxi_psc *psc);
 
-/* The ps is at another address when it is dialled the next time. One thread at a time.
- * COX_ENOMEM: it is looked for where it was. */
-int coxi_psc_move(struct coxi_psc *psc, const char *address);
+/*
+ * From now on the ps is the process `incarnation` (0: any) at `address`. Connections to
+ * another one are closed, and made anew at once; so is one to another process at that
+ * address, again and again. What has been asked of another incarnation ends with
+ * COX_EPSLOST. One thread at a time. COX_ENOMEM: it is looked for where it was.
+ */
+int coxi_psc_follow(struct coxi_psc *psc, const char *address, uint64_t incarnation);
 
 /*
  * Sends a request (its `request` number is chosen here); see the struct. `later`: with

@@ -21,8 +21,15 @@ static const size_t ring_bytes[] = {(size_t)256 * 1024, (size_t)1024 * 1024};
 
 /* ---- the end of requests */
 
-/* The requests of a channel that have to end now, taken out of `waiting`, by
- * `next_id`. */
+static const char *why_ends(const struct coxi_psc *psc, int code)
+{
+    return psc->failed != 0        ? psc->failed_text
+           : code == COX_ETIMEDOUT ? "no answer in time"
+           : psc->unreached        ? psc->last_text
+                                   : "it is another process now";
+}
+
+/* The first request of a channel that has to end now, taken out of `waiting`. */
 static struct coxi_psc_request *next_to_end(struct coxi_psc_channel *channel,
                                             int *ret_code)
 {
@@ -33,15 +40,14 @@ static struct coxi_psc_request *next_to_end(struct coxi_psc_channel *channel,
          id++) {
         struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
         if (request != NULL && request->channel == channel->kind &&
-            (psc->failed != 0 || request->expired)) {
+            (psc->failed != 0 || request->ends != 0)) {
             found = coxi_psc_delist(psc, id);
-            *ret_code = psc->failed != 0 ? psc->failed : COX_ETIMEDOUT;
+            *ret_code = psc->failed != 0 ? psc->failed : request->ends;
         }
     }
     if (found != NULL) {
         (void)coxi_error(*ret_code, "ps %u at %s: %s", psc->options.index,
-                         coxi_psc_address(psc),
-                         psc->failed != 0 ? psc->failed_text : "no answer in time");
+                         coxi_psc_address(psc), why_ends(psc, *ret_code));
     }
     coxi_unlock(&psc->lock);
     return found;
@@ -84,8 +90,9 @@ static int greeted(struct coxi_psc_channel *channel, const struct coxi_hello *he
     coxi_lock(&psc->lock);
     bool other = psc->incarnation != 0 && psc->incarnation != hello->incarnation;
     if (!other || !psc->options.same_incarnation) {
-        psc->incarnation = hello->incarnation;
+        psc->incarnation = channel->incarnation = hello->incarnation;
         channel->up = true;
+        channel->up_ms = coxi_now_ms();
         coxi_link_allow(channel->link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
         for (uint64_t id = psc->waiting.first; id < psc->waiting.next; id++) {
             struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
@@ -191,10 +198,15 @@ static void on_batch(void *arg, struct coxi_link *link)
 
 static void on_close(void *arg, struct coxi_link *link, int code, const char *text)
 {
-    (void)link;
     (void)code;
     struct coxi_psc_channel *channel = arg;
-    note_failure(channel->psc, text);
+    struct coxi_psc *psc = channel->psc;
+    note_failure(psc, text);
+    if (channel->kind == COXI_CHANNEL_CONTROL && channel->greeted) {
+        coxi_lock(&psc->lock);
+        psc->reached_ms = coxi_link_heard_ms(link);
+        coxi_unlock(&psc->lock);
+    }
 }
 
 static const struct coxi_link_events events = {on_frame, on_payload, on_batch,
@@ -205,6 +217,9 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
 {
     struct coxi_psc *psc = channel->psc;
     struct coxi_link *link;
+    coxi_lock(&psc->lock);
+    channel->n_moves = psc->n_moves; /* before the address is read */
+    coxi_unlock(&psc->lock);
     if (coxi_link_connect(coxi_psc_address(psc), psc->options.connect_ms, &link) != 0) {
         note_failure(psc, coxi_error_text());
         return false;
@@ -214,7 +229,7 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     coxi_links_add(psc->options.links, link);
     coxi_lock(&psc->lock);
     channel->link = link;
-    bool stop = psc->failed != 0;
+    bool stop = psc->failed != 0 || channel->n_moves != psc->n_moves;
     coxi_unlock(&psc->lock);
     /* What expired before has closed no link, and must not go out on this one. */
     end_requests(channel);
@@ -227,7 +242,7 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     }
     (void)coxi_hello_send(link, &hello);
     if (stop) {
-        coxi_link_close(link, COX_ECANCELLED, "closing");
+        coxi_link_close(link, COX_ECANCELLED, "it is not wanted any more");
     }
     (void)coxi_link_run(link);
     coxi_lock(&psc->lock);
@@ -236,7 +251,10 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     channel->link = NULL;
     coxi_unlock(&psc->lock);
     coxi_link_unref(link);
-    if (channel->verdict != 0) {
+    if (channel->verdict != 0 && psc->options.unreached_ms > 0) {
+        note_failure(psc, channel->verdict_text);
+        channel->verdict = 0;
+    } else if (channel->verdict != 0) {
         lose(psc, channel->verdict, channel->verdict_text);
     }
     return was_up;
@@ -257,11 +275,13 @@ static bool back_off(struct coxi_psc_channel *channel, int *backoff_ms,
     }
     struct timespec until = coxi_deadline(*backoff_ms);
     coxi_lock(&psc->lock);
-    while (psc->failed == 0 &&
+    while (psc->failed == 0 && channel->n_moves == psc->n_moves &&
            pthread_cond_timedwait(&psc->changed, &psc->lock, &until) == 0) {
     }
     bool again = psc->failed == 0;
+    bool moved = channel->n_moves != psc->n_moves;
     coxi_unlock(&psc->lock);
+    *backoff_ms = moved ? BACKOFF_FIRST_MS / 2 : *backoff_ms;
     *backoff_ms = *backoff_ms * 2 < BACKOFF_MAX_MS ? *backoff_ms * 2 : BACKOFF_MAX_MS;
     return again;
 }

@@ -24,8 +24,11 @@ struct coxi_psc_channel {
     bool started;           /* all below: guarded by psc->lock */
     struct coxi_link *link; /* being greeted or up */
     bool up;
-    bool greeted; /* these: this thread only */
-    int verdict;  /* why trying again would not help, or 0 */
+    uint64_t incarnation; /* of the ps that it leads, or led, to */
+    uint64_t up_ms;       /* since when it does */
+    uint64_t n_moves;     /* of the ps, when it was dialled */
+    bool greeted;         /* these: this thread only */
+    int verdict;          /* why trying again would not help, or 0 */
     char verdict_text[256];
 };
 
@@ -41,6 +44,10 @@ struct coxi_psc {
     struct coxi_psc_meta *metas; /* not in use: as many as ever were at a time */
     uint64_t next_id;
     uint64_t incarnation;
+    uint64_t told;    /* the one to follow; 0: any */
+    uint64_t n_moves; /* how often there was another address or another one to follow */
+    uint64_t reached_ms; /* when the one to follow was heard last */
+    bool unreached;
     int failed; /* 0, or why nothing works any more */
     char failed_text[256];
     char last_text[256]; /* why the last connection failed */

@@ -174,11 +174,12 @@ static void follow_ps(struct coxi_run *run, const struct coxi_layout *layout)
         struct coxi_ps_address address;
         coxi_layout_ps(layout, i, &address);
         struct coxi_run_ps *told = &run->ps_told[i];
-        (void)coxi_psc_move(run->ps[i], address.address); /* or it is lost to us */
         if (atomic_load(&told->incarnation) != address.incarnation) {
             atomic_store(&told->since, number);
             atomic_store(&told->incarnation, address.incarnation);
         }
+        /* Or, without memory, it stays lost to us. */
+        (void)coxi_psc_follow(run->ps[i], address.address, address.incarnation);
         if (address.lost) {
             coxi_psc_give_up(run->ps[i], "the client has declared it lost");
         }

@@ -308,6 +308,47 @@ TEST(a_ps_comes_back_at_another_address)
     yard_close(&yard);
 }
 
+static uint64_t count_recovered(const struct yard *yard)
+{
+    struct cox_stats stats = COX_STATS_INIT;
+    (void)cox_stats(yard->crew.c, &stats);
+    return stats.ps_recovered;
+}
+
+static bool has_recovered(void *arg)
+{
+    return count_recovered(arg) == 1;
+}
+
+/* The old process stands still: a worker has no other reason to leave it than to be told. */
+TEST(workers_leave_a_ps_that_has_moved_although_the_old_process_is_there)
+{
+    struct yard yard;
+    struct program worker;
+    struct program old;
+    char address[256];
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    options.peer_timeout_ms = 3000; /* the worker beats every 2500 */
+    yard_open(&yard, &options);
+    yard_worker(&yard, &worker, NULL);
+    yard_wait_ready(&yard, 1);
+    yard_count(&yard, 5);
+    assert_code(0, cox_join(yard.crew.c, -1));
+    old = yard.ps;
+    program_kill(&old, SIGSTOP);
+    daemon_start(&yard.ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", address);
+    assert_code(0, cox_ps_address(yard.crew.c, 0, address));
+    coxi_test_until(has_recovered, &yard, "the recovery at the new address");
+    yard_count(&yard, 5);
+    assert_code(0, cox_join(yard.crew.c, 5000));
+    assert_int_equal(10, crew_read(&yard.crew, yard.counter));
+    yard_kill(&worker);
+    program_kill(&old, SIGKILL);
+    assert_int_equal(256 + SIGKILL, program_wait(&old));
+    yard_close(&yard);
+}
+
 TEST(a_ps_that_does_not_come_back_in_time_ends_the_run)
 {
     struct yard yard;

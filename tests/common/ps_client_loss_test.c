@@ -130,6 +130,85 @@ TEST(ps_client_goes_on_with_a_restarted_ps_where_that_is_no_matter)
     fake_ps_stop(&second);
 }
 
+/* ---- a ps that is elsewhere from now on */
+
+/* Asks `ps`, which does not answer, and follows to `second`. */
+static void ask_and_follow(struct client *client, struct fake_ps *ps,
+                           const struct fake_ps *second, uint64_t incarnation,
+                           struct asked *asked)
+{
+    assert_code(0, coxi_psc_follow(client->psc, ps->url, 1));
+    fake_ps_set(ps, false, true);
+    asked_init(asked, client);
+    assert_code(0, ask_count(asked));
+    fake_ps_wait_messages(ps, 1);
+    assert_code(0, coxi_psc_follow(client->psc, second->url, incarnation));
+}
+
+/* The old one is there all the while: nothing but the move ends the connection to it. */
+TEST(ps_client_follows_a_reborn_ps_and_ends_what_it_has_asked_the_old_one)
+{
+    struct fake_ps ps, second;
+    struct client client;
+    struct asked asked, after;
+    fake_ps_start(&ps, NULL, 1);
+    fake_ps_start(&second, NULL, 2);
+    client_open_to(&client, &ps);
+    ask_and_follow(&client, &ps, &second, 2, &asked);
+    asked_wait(&asked, COX_EPSLOST);
+    asked_init(&after, &client);
+    assert_code(0, ask_count(&after));
+    asked_wait(&after, 0);
+    assert_string_equal(second.url, coxi_psc_address(client.psc));
+    assert_int_equal(2, coxi_psc_incarnation(client.psc));
+    assert_int_equal(1, fake_ps_messages(&ps));
+    assert_int_equal(1, fake_ps_messages(&second));
+    client_close(&client);
+    assert_int_equal(0, client.n_lost);
+    fake_ps_stop(&ps);
+    fake_ps_stop(&second);
+}
+
+TEST(ps_client_asks_again_at_the_new_address_where_the_ps_is_the_same)
+{
+    struct fake_ps ps, second;
+    struct client client;
+    struct asked asked;
+    fake_ps_start(&ps, NULL, 1);
+    fake_ps_start(&second, NULL, 1);
+    client_open_to(&client, &ps);
+    ask_and_follow(&client, &ps, &second, 1, &asked);
+    asked_wait(&asked, 0);
+    assert_int_equal(1, fake_ps_messages(&second));
+    client_close(&client);
+    fake_ps_stop(&ps);
+    fake_ps_stop(&second);
+}
+
+static bool is_told(void *arg)
+{
+    struct client *client = arg;
+    coxi_psc_tick(client->psc);
+    return coxi_psc_incarnation(client->psc) == 2;
+}
+
+/* A name that leads to the old process for a while, and then to the new one. */
+TEST(ps_client_leaves_another_process_than_the_one_it_follows)
+{
+    struct fake_ps ps, second;
+    struct client client;
+    fake_ps_start(&ps, NULL, 1);
+    fake_ps_start(&second, NULL, 2);
+    client_open_to(&client, &ps);
+    assert_code(0, coxi_psc_follow(client.psc, ps.url, 2));
+    size_t scheme = strlen("ipc://");
+    assert_int_equal(0, rename(second.url + scheme, ps.url + scheme));
+    coxi_test_until(is_told, &client, "the connection to the new process");
+    client_close(&client);
+    fake_ps_stop(&ps);
+    fake_ps_stop(&second);
+}
+
 static bool is_lost(void *arg)
 {
     return client_times_lost(arg) > 0;
