@@ -17,6 +17,9 @@ enum chaos_plan {
     CHAOS_STRAGGLE_US, /* how much longer its first attempt takes */
     CHAOS_FLUSH,       /* 1: it flushes then, and takes half of its time after that */
     CHAOS_AFTER,       /* the ps whose counters it adds to after its flush; 0: none */
+    CHAOS_RESOURCE,    /* 0, or 1 + the version of the resource that it uses */
+    CHAOS_TAKES, /* 0, or the number of the step before it whose result it takes */
+    CHAOS_FADES, /* 1: it updates the table that drops old rows */
     CHAOS_PLAN,
 };
 
@@ -27,6 +30,26 @@ enum { CHAOS_PS_MAX = 16 };
 /* Each step adds 1 to one row of a table, too: that of key number % CHAOS_KEYS. */
 #define CHAOS_TABLE "rows"
 enum { CHAOS_KEYS = 997 };
+
+/*
+ * With --evict each step adds 1, as a gradient, to one row of this table: that of key number %
+ * CHAOS_FADING_KEYS. Rows go that no gradient has come to for CHAOS_FADING_AGE updates of their
+ * ps, and those that have had only one so long after they were made. Each row comes every
+ * CHAOS_FADING_KEYS steps, so none goes, however the steps of all workers are mixed.
+ */
+#define CHAOS_FADING "fading"
+enum { CHAOS_FADING_KEYS = 31, CHAOS_FADING_AGE = 400 };
+
+/*
+ * With --resources: the client assigns one number to all elements of the model, each time a
+ * greater one, and then creates a resource that is made of it, with the argument "floor": the
+ * model's number then, which no element may be less than. Steps that use it add 1 to the
+ * variable of those that found it so, or to the other one.
+ */
+#define CHAOS_MODEL_NAME "model"
+#define CHAOS_GOOD       "good"
+#define CHAOS_BAD        "bad"
+enum { CHAOS_MODEL_MAX = 8 * CHAOS_PS_MAX }; /* elements */
 
 /* ---- chaos_procs.c: this program's descendants. Any thread. */
 
@@ -40,6 +63,9 @@ struct chaos_proc {
 
 /* Those that live, children behind their parents; how many. */
 size_t chaos_procs(struct chaos_proc ret[CHAOS_PROCS_MAX]);
+
+/* That process runs the program. */
+bool chaos_proc_is(pid_t pid, const char *program);
 
 /* The processes of a local worker; 0: there is none now. */
 struct chaos_worker {
@@ -80,7 +106,12 @@ struct chaos_storm_counts {
     uint64_t kills_client;
     uint64_t stops;
     uint64_t resets;
+    uint64_t full_disks;
+    uint64_t partitions;
 };
+
+struct chaos_journal;
+struct chaos_net;
 
 struct chaos_storm_options {
     uint64_t seed;
@@ -91,9 +122,12 @@ struct chaos_storm_options {
     int kill_client_every_ms; /* 0: never */
     int stop_every_ms;        /* 0: never */
     int reset_every_ms;       /* 0: never */
+    int full_disk_every_ms;   /* 0: never */
+    int partition_every_ms;   /* 0: never */
     int peer_timeout_ms;
     int deadline_s;
     int grace_ms; /* for the client to end, once it is asked to */
+    struct chaos_journal *journal;
     /* It has not: ends the program. */
     void (*on_stuck)(void *arg, const char *why,
                      const struct chaos_storm_counts *counts);
@@ -111,6 +145,9 @@ void chaos_storm_rage(struct chaos_storm *storm, bool on);
 
 /* The client is this child now; 0: there is none. */
 void chaos_storm_client(struct chaos_storm *storm, pid_t pid);
+
+/* What it cuts, from now on until it is calm. */
+void chaos_storm_net(struct chaos_storm *storm, struct chaos_net *net);
 
 /* Why the client is to end before its time, or NULL. */
 const char *chaos_storm_why(struct chaos_storm *storm);

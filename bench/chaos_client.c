@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/chaos_check.h"
+#include "bench/chaos_resources.h"
+#include "bench/chaos_writes.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -25,6 +28,12 @@ enum {
     BURST = 250,          /* steps; with --speculate they are joined before the next */
     STRAGGLE_US = 150000, /* to twice that */
     KEEP = 4,             /* checkpoints */
+    OPEN_MS = 30000,
+    HELD_MAX = 512,   /* futures, where some of their results are kept */
+    KEEP_EVERY = 8,   /* a step in as many has its result kept; ... */
+    KEEP_AT = 3,      /* that one, ... */
+    TAKE_AFTER = 4,   /* and the step as many after it takes it */
+    FETCH_EVERY = 64, /* the client fetches that of one step in as many */
 };
 
 /* ---- what went wrong */
@@ -43,14 +52,14 @@ int chaos_client_wrong(struct chaos_client *client, const char *format, ...)
     return -1;
 }
 
-static int check(struct chaos_client *client, int code)
+int chaos_client_check(struct chaos_client *client, int code)
 {
     return code == 0
                ? 0
                : chaos_client_wrong(client, "%s: %s", client->doing, cox_error_last());
 }
 
-static void doing(struct chaos_client *client, const char *what)
+void chaos_client_doing(struct chaos_client *client, const char *what)
 {
     coxi_lock(&client->lock);
     client->doing = what;
@@ -78,12 +87,13 @@ static int open_cluster(struct chaos_client *client)
     const struct chaos_config *config = client->config;
     struct cox_options o = COX_OPTIONS_INIT;
     struct cox_cluster *cluster = NULL;
-    doing(client, "opening the cluster");
+    chaos_client_doing(client, "opening the cluster");
     o.log_dir = client->log_dir;
     o.queue_max = (uint32_t)config->in_flight;
     o.worker_slots = (uint32_t)config->slots;
     o.min_workers = config->client ? 1 : (uint32_t)config->workers;
     o.peer_timeout_ms = (int)config->peer_timeout_ms;
+    o.open_timeout_ms = OPEN_MS;
     o.speculate = config->speculate ? 1 : -1;
     o.checkpoint_dir = client->checkpoint_dir;
     o.checkpoint_incremental =
@@ -93,22 +103,53 @@ static int open_cluster(struct chaos_client *client)
                 ? cox_cluster_from_env(&cluster)
                 : cox_cluster_local((int)config->ps, (int)config->workers, &cluster);
     if (r == 0) {
+        struct chaos_timed *call =
+            chaos_call_begin(client->journal, "cox_open", OPEN_MS);
         r = cox_open(cluster, &o, &client->c);
+        chaos_call_end(client->journal, call);
     }
     cox_cluster_free(cluster);
     if (r == 0) {
         r = cox_progress(client->c, &client->result.progress);
     }
     client->result.again = r != 0;
-    return check(client, r);
+    return chaos_client_check(client, r);
 }
 
-/* A counter on each ps: they are placed so that all have as many bytes. And the table. */
+/* A client goes on from the newest checkpoint that any before it has been told of. */
+static int check_progress(struct chaos_client *client)
+{
+    uint64_t last = atomic_load(&client->journal->last_saved);
+    uint64_t number = client->result.progress.checkpoint;
+    return number >= last
+               ? 0
+               : chaos_client_wrong(client,
+                                    "it goes on from checkpoint %llu, though %llu was "
+                                    "durable",
+                                    (unsigned long long)number,
+                                    (unsigned long long)last);
+}
+
+static int create_fading(struct chaos_client *client)
+{
+    struct cox_table_spec spec = COX_TABLE_SPEC_INIT;
+    spec.name = CHAOS_FADING;
+    spec.dim = 1;
+    spec.optimizer.kind = COX_SGD;
+    spec.optimizer.learning_rate = 1;
+    spec.lifecycle.evict_age = CHAOS_FADING_AGE;
+    spec.lifecycle.evict_count = 2;
+    spec.lifecycle.evict_count_age = CHAOS_FADING_AGE;
+    return client->config->evict ? cox_table_create(client->c, &spec, &client->fading)
+                                 : 0;
+}
+
+/* A counter on each ps: they are placed so that all have as many bytes. And the tables. */
 static int create_counters(struct chaos_client *client)
 {
     struct cox_table_spec rows = COX_TABLE_SPEC_INIT;
     int r = 0;
-    doing(client, "creating the counters");
+    chaos_client_doing(client, "creating the counters");
     for (int64_t i = 0; r == 0 && i < client->config->ps; i++) {
         char name[16];
         struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
@@ -124,15 +165,17 @@ static int create_counters(struct chaos_client *client)
     if (r == 0) {
         r = cox_table_create(client->c, &rows, &client->rows);
     }
-    return check(client, r);
+    r = r != 0 ? r : create_fading(client);
+    return chaos_client_check(client, r);
 }
 
+/* And the resources that steps before this client's first may still ask for. */
 static int load_steps(struct chaos_client *client)
 {
     char dir[PATH_MAX];
     char path[PATH_MAX];
-    struct cox_module *module;
-    doing(client, "loading chaos_steps.so");
+    struct cox_module *module = NULL;
+    chaos_client_doing(client, "loading chaos_steps.so");
     int r = coxi_program_directory(dir);
     if (r == 0) {
         r = coxi_path(path, "%s/chaos_steps.so", dir);
@@ -145,7 +188,9 @@ static int load_steps(struct chaos_client *client)
                              client->config->results ? "count_and_return" : "count",
                              &client->function);
     }
-    return check(client, r);
+    return r != 0 ? chaos_client_check(client, r)
+                  : chaos_resources_open(client, module, client->result.progress.cursor,
+                                         &client->resources);
 }
 
 /* ---- the steps */
@@ -155,6 +200,11 @@ static int load_steps(struct chaos_client *client)
 static bool ends_burst(const struct chaos_client *client, uint64_t number)
 {
     return client->config->speculate && number % BURST == BURST - 1;
+}
+
+static bool keeps(const struct chaos_client *client, uint64_t number)
+{
+    return client->config->keep && number % KEEP_EVERY == KEEP_AT;
 }
 
 static void make_plan(const struct chaos_client *client, uint64_t number,
@@ -179,6 +229,11 @@ static void make_plan(const struct chaos_client *client, uint64_t number,
     plan[CHAOS_FLUSH] = coxi_rand_unit(random) < config->flush_rate;
     plan[CHAOS_AFTER] =
         plan[CHAOS_FLUSH] != 0 ? (int64_t)(coxi_rand(random) % (n_subsets + 1)) : 0;
+    plan[CHAOS_RESOURCE] = chaos_resources_version(client, number);
+    plan[CHAOS_FADES] = config->evict;
+    plan[CHAOS_TAKES] = number >= TAKE_AFTER && keeps(client, number - TAKE_AFTER)
+                            ? (int64_t)(number - TAKE_AFTER)
+                            : 0;
 }
 
 /* What it adds up to. */
@@ -204,20 +259,45 @@ static void skip(struct chaos_client *client)
     client->first = client->n_resolved = client->result.n_scheduled;
 }
 
-static int schedule_one(struct chaos_client *client, struct cox_future **ret)
+static uint64_t held_max(const struct chaos_client *client)
+{
+    uint64_t most = (uint64_t)client->config->in_flight;
+    return client->config->keep && most > HELD_MAX ? HELD_MAX : most;
+}
+
+/* The place of a step's future; NULL: none is held. */
+static struct cox_future **future_of(struct chaos_client *client, uint64_t number)
+{
+    return client->config->results ? &client->futures[number % held_max(client)] : NULL;
+}
+
+static int schedule_one(struct chaos_client *client)
 {
     int64_t plan[CHAOS_PLAN];
-    make_plan(client, client->result.n_scheduled, plan);
+    uint64_t number = client->result.n_scheduled;
+    make_plan(client, number, plan);
     struct cox_value arg = COX_VECTOR("plan", COX_I64, CHAOS_PLAN, plan);
+    struct cox_input input = {"taken", NULL, "number"};
     struct cox_call call = COX_CALL_INIT;
     call.args = &arg;
     call.n_args = 1;
-    call.cursor = client->result.n_scheduled + 1;
-    if (cox_schedule(client->c, client->function, &call, ret) != 0) {
-        return check(client, -1);
+    call.cursor = number + 1;
+    call.keep = keeps(client, number);
+    if (plan[CHAOS_TAKES] != 0 && (uint64_t)plan[CHAOS_TAKES] >= client->n_resolved) {
+        input.future = *future_of(client, (uint64_t)plan[CHAOS_TAKES]);
+        call.inputs = &input;
+        call.n_inputs = 1;
+        chaos_count_add(client->journal, CHAOS_TAKEN, 1);
     }
-    expect(client, plan);
-    return 0;
+    int r = chaos_resources_prepare(client->resources, number);
+    if (r == 0 && cox_schedule(client->c, client->function, &call,
+                               future_of(client, number)) != 0) {
+        r = chaos_client_check(client, -1);
+    }
+    if (r == 0) {
+        expect(client, plan);
+    }
+    return r;
 }
 
 /* What the future says, twice: it stays as it is once it is resolved. */
@@ -244,23 +324,45 @@ static int check_result(struct chaos_client *client, struct cox_future *future)
     return 0;
 }
 
+static int wait_slice(struct chaos_client *client, struct cox_future *future,
+                      bool fetch)
+{
+    struct chaos_timed *call = chaos_call_begin(
+        client->journal, fetch ? "cox_future_fetch" : "cox_future_wait", SLICE_MS);
+    int r =
+        fetch ? cox_future_fetch(future, SLICE_MS) : cox_future_wait(future, SLICE_MS);
+    chaos_call_end(client->journal, call);
+    return r;
+}
+
+/* What is kept is fetched now and then, and never looked at otherwise. */
+static int settle_one(struct chaos_client *client, struct cox_future *future)
+{
+    uint64_t number = client->n_resolved;
+    bool kept = keeps(client, number);
+    bool fetch = kept && number % FETCH_EVERY == KEEP_AT;
+    int r;
+    while ((r = wait_slice(client, future, fetch)) == COX_ETIMEDOUT) {
+        const char *reason = why(client);
+        if (reason != NULL) {
+            return chaos_client_wrong(client,
+                                      "%s, and the future of step %llu is not resolved",
+                                      reason, (unsigned long long)number);
+        }
+    }
+    if (r != 0) {
+        return chaos_client_wrong(client, "the future of step %llu: %s",
+                                  (unsigned long long)number, cox_error_last());
+    }
+    chaos_count_add(client->journal, CHAOS_FETCHED, fetch);
+    return kept && !fetch ? 0 : check_result(client, future);
+}
+
 /* Waits for the oldest future, checks it and lets it go. */
 static int resolve_one(struct chaos_client *client)
 {
-    struct cox_future **at =
-        &client->futures[client->n_resolved % (uint64_t)client->config->in_flight];
-    int r = 0;
-    while (r == 0 && cox_future_wait(*at, SLICE_MS) == COX_ETIMEDOUT) {
-        const char *reason = why(client);
-        if (reason != NULL) {
-            r = chaos_client_wrong(client,
-                                   "%s, and the future of step %llu is not resolved",
-                                   reason, (unsigned long long)client->n_resolved);
-        }
-    }
-    if (r == 0) {
-        r = check_result(client, *at);
-    }
+    struct cox_future **at = future_of(client, client->n_resolved);
+    int r = settle_one(client, *at);
     cox_future_free(*at);
     *at = NULL;
     coxi_lock(&client->lock);
@@ -269,12 +371,20 @@ static int resolve_one(struct chaos_client *client)
     return r;
 }
 
+static int join_slice(struct chaos_client *client)
+{
+    struct chaos_timed *call = chaos_call_begin(client->journal, "cox_join", SLICE_MS);
+    int r = cox_join(client->c, SLICE_MS);
+    chaos_call_end(client->journal, call);
+    return r;
+}
+
 /* Until all that has been scheduled is settled. */
 static int join(struct chaos_client *client)
 {
     int r;
-    while ((r = cox_join(client->c, SLICE_MS)) != 0) {
-        r = r == COX_ETIMEDOUT ? check_storm(client) : check(client, r);
+    while ((r = join_slice(client)) != 0) {
+        r = r == COX_ETIMEDOUT ? check_storm(client) : chaos_client_check(client, r);
         if (r != 0) {
             break;
         }
@@ -286,95 +396,47 @@ static int run_steps(struct chaos_client *client)
 {
     const struct chaos_config *config = client->config;
     uint64_t n = (uint64_t)config->steps;
-    uint64_t held_max = (uint64_t)config->in_flight;
     int r = 0;
-    doing(client, "scheduling steps");
+    chaos_client_doing(client, "scheduling steps");
     while (r == 0 && client->result.n_scheduled < n) {
         if (config->results &&
-            client->result.n_scheduled - client->n_resolved == held_max) {
+            client->result.n_scheduled - client->n_resolved == held_max(client)) {
             r = resolve_one(client);
         }
         r = r != 0 ? r : check_storm(client);
-        r = r != 0 ? r
-                   : schedule_one(
-                         client,
-                         config->results
-                             ? &client->futures[client->result.n_scheduled % held_max]
-                             : NULL);
+        r = r != 0 ? r : schedule_one(client);
         if (r == 0 && ends_burst(client, client->result.n_scheduled - 1)) {
             r = join(client);
         }
     }
-    doing(client, "waiting for the futures");
+    chaos_client_doing(client, "waiting for the futures");
     while (r == 0 && config->results && client->n_resolved < n) {
         r = resolve_one(client);
     }
-    doing(client, "joining");
+    chaos_client_doing(client, "joining");
     return r != 0 ? r : join(client);
-}
-
-/* How many rows of the table are not what the steps add up to. */
-static int count_wrong_rows(struct chaos_client *client, int64_t *ret)
-{
-    uint64_t n_steps = client->result.n_scheduled;
-    uint64_t keys[CHAOS_KEYS];
-    float found[CHAOS_KEYS];
-    for (uint64_t i = 0; i < CHAOS_KEYS; i++) {
-        keys[i] = i;
-    }
-    int r = cox_table_read(client->c, client->rows, keys, CHAOS_KEYS, found);
-    *ret = 0;
-    for (uint64_t i = 0; r == 0 && i < CHAOS_KEYS; i++) {
-        uint64_t expected = n_steps / CHAOS_KEYS + (i < n_steps % CHAOS_KEYS);
-        *ret += found[i] != (float)expected;
-    }
-    return r;
-}
-
-/* Statistics and counters; what is found is compared only if every step was run. */
-static void read_counters(struct chaos_client *client, bool complete)
-{
-    struct cox_stats stats = COX_STATS_INIT;
-    int64_t found[CHAOS_PS_MAX] = {0};
-    doing(client, "reading the counters");
-    int r = cox_stats(client->c, &stats);
-    for (int64_t i = 0; r == 0 && i < client->config->ps; i++) {
-        r = cox_variable_read(client->c, client->counters[i], &found[i],
-                              sizeof(found[i]));
-    }
-    int64_t wrong_rows = 0;
-    if (r == 0) {
-        r = count_wrong_rows(client, &wrong_rows);
-    }
-    (void)check(client, r);
-    coxi_lock(&client->lock);
-    client->result.wrong_rows = wrong_rows;
-    client->result.stats = stats;
-    memcpy(client->result.found, found, sizeof(found));
-    coxi_unlock(&client->lock);
-    if (r != 0 || !complete) {
-        return;
-    }
-    if (memcmp(found, client->result.expected, sizeof(found)) != 0) {
-        (void)chaos_client_wrong(client,
-                                 "the counters are not what the steps add up to");
-    }
-    if (wrong_rows != 0) {
-        (void)chaos_client_wrong(client, "%lld rows are not what the steps add up to",
-                                 (long long)wrong_rows);
-    }
-    uint64_t own = client->result.n_scheduled - client->first;
-    if (stats.done != own + client->result.progress.rerun || stats.failed != 0) {
-        (void)chaos_client_wrong(client, "%llu steps are done and %llu have failed",
-                                 (unsigned long long)stats.done,
-                                 (unsigned long long)stats.failed);
-    }
 }
 
 /* ---- checkpoints */
 
 /* One that fails since a ps is lost in its middle, or the disk does, is none; the next one
  * may be. */
+static void save_one(struct chaos_client *client)
+{
+    struct chaos_saved begun;
+    uint64_t number = 0;
+    chaos_save_begin(client->journal, &begun);
+    int r = cox_checkpoint_save(client->c, NULL, &number);
+    if (r == 0) {
+        chaos_save_end(client->journal, &begun, number);
+    }
+    chaos_count_add(client->journal, r == 0 ? CHAOS_SAVED : CHAOS_UNSAVED, 1);
+    coxi_lock(&client->lock);
+    client->result.n_checkpoints += r == 0;
+    coxi_unlock(&client->lock);
+    chaos_count_stats(client);
+}
+
 static void *save_for_ever(void *arg)
 {
     struct chaos_client *client = arg;
@@ -386,9 +448,8 @@ static void *save_for_ever(void *arg)
             continue;
         }
         coxi_unlock(&client->lock);
-        int r = cox_checkpoint_save(client->c, NULL, NULL);
+        save_one(client);
         coxi_lock(&client->lock);
-        client->result.n_checkpoints += r == 0;
     }
     coxi_unlock(&client->lock);
     return NULL;
@@ -407,7 +468,7 @@ static void stop_saving(struct chaos_client *client)
 {
     coxi_lock(&client->lock);
     client->ended = true;
-    (void)pthread_cond_signal(&client->changed);
+    (void)pthread_cond_broadcast(&client->changed);
     coxi_unlock(&client->lock);
     if (client->saves) {
         (void)pthread_join(client->saver, NULL);
@@ -419,6 +480,7 @@ static void stop_saving(struct chaos_client *client)
 int chaos_client_init(struct chaos_client *client)
 {
     (void)pthread_mutex_init(&client->lock, NULL);
+    (void)pthread_mutex_init(&client->counting, NULL);
     coxi_cond_init(&client->changed);
     client->result.progress = (struct cox_progress)COX_PROGRESS_INIT;
     client->result.stats = (struct cox_stats)COX_STATS_INIT;
@@ -444,31 +506,52 @@ static void close_cluster(struct chaos_client *client)
     if (!client->config->client) {
         chaos_pins_take(&pins);
     }
-    doing(client, "closing the cluster");
+    chaos_client_doing(client, "closing the cluster");
     for (int64_t i = 0; client->futures != NULL && i < client->config->in_flight; i++) {
         cox_future_free(client->futures[i]);
     }
     free(client->futures);
-    (void)check(client, cox_close(client->c, CLOSE_MS));
+    struct chaos_timed *call = chaos_call_begin(client->journal, "cox_close", CLOSE_MS);
+    (void)chaos_client_check(client, cox_close(client->c, CLOSE_MS));
+    chaos_call_end(client->journal, call);
     size_t n = chaos_pins_end(&pins, PATIENCE_MS);
     if (n > 0) {
         (void)chaos_client_wrong(client, "%zu processes were left after cox_close", n);
     }
 }
 
-void chaos_client_run(struct chaos_client *client)
+/* What there is before the first step; what clients before this one have left is checked. */
+static int prepare(struct chaos_client *client)
 {
     int r = open_cluster(client);
+    r = r != 0 ? r : check_progress(client);
     r = r != 0 ? r : create_counters(client);
     r = r != 0 ? r : load_steps(client);
+    if (r == 0) {
+        chaos_client_doing(client, "looking at what was assigned before");
+        r = chaos_writes_open(client, &client->writes);
+    }
+    r = r != 0 ? r : chaos_resources_prepare(client->resources, 0);
     r = r != 0 ? r : start_saving(client);
+    return r != 0 ? r : chaos_writes_start(client->writes);
+}
+
+void chaos_client_run(struct chaos_client *client)
+{
+    int r = prepare(client);
     if (r == 0) {
         rage(client, true);
         skip(client);
         r = run_steps(client);
         rage(client, false);
-        read_counters(client, r == 0);
+    }
+    if (client->c != NULL) {
+        chaos_client_doing(client, "ending what the client writes itself");
+        chaos_writes_stop(client->writes);
+        chaos_check_end(client, r == 0);
     }
     stop_saving(client);
     close_cluster(client);
+    chaos_writes_free(client->writes);
+    chaos_resources_free(client->resources);
 }

@@ -10,35 +10,9 @@
 #include <pthread.h>
 
 #include "bench/chaos.h"
+#include "bench/chaos_config.h"
+#include "bench/chaos_journal.h"
 #include "coxswain/coxswain.h"
-
-struct chaos_config {
-    int64_t seed;
-    int64_t steps;
-    int64_t step_us;
-    int64_t ps;
-    int64_t workers;
-    int64_t slots;
-    int64_t kill_workers_every;
-    int64_t kill_ps_every;
-    int64_t kill_client_every;
-    int64_t checkpoint_every_ms;
-    int64_t incremental;
-    int64_t stop_every;
-    int64_t reset_every;
-    int64_t peer_timeout_ms;
-    int64_t in_flight;
-    int64_t deadline_s;
-    double crash_rate;
-    double flush_rate;
-    double fail_disk;
-    const char *log_dir;
-    const char *checkpoint_dir; /* of a client alone: it has one of its own otherwise */
-    bool results;
-    bool speculate;
-    bool json;
-    bool client;
-};
 
 /* What came of the steps. */
 struct chaos_result {
@@ -48,7 +22,7 @@ struct chaos_result {
     struct cox_progress progress;
     int64_t expected[CHAOS_PS_MAX];
     int64_t found[CHAOS_PS_MAX];
-    int64_t wrong_rows; /* of the table, that are not what they were to be */
+    int64_t wrong_rows; /* of both tables, that are not what they were to be */
     bool again;         /* it could not begin, and may try again */
     char error[1024];   /* the first; "": all is well */
 };
@@ -57,12 +31,18 @@ struct chaos_client {
     const struct chaos_config *config;
     const char *log_dir;
     const char *checkpoint_dir; /* NULL: no checkpoints */
-    struct chaos_storm *storm;  /* that is to rage meanwhile; NULL: it does so anyway */
+    struct chaos_journal *journal;
+    struct chaos_storm *storm; /* that is to rage meanwhile; NULL: it does so anyway */
 
     struct cox_coordinator *c;
     struct cox_function *function;
     struct cox_variable *counters[CHAOS_PS_MAX];
     struct cox_table *rows;
+    struct cox_table *fading; /* with --evict */
+    struct chaos_writes *writes;
+    struct chaos_resources *resources;
+    pthread_mutex_t counting;    /* guards counted; leaf */
+    struct cox_stats counted;    /* what the journal has of this client's statistics */
     struct cox_future **futures; /* a ring of config->in_flight, with --results */
     uint64_t first;              /* step that this client has scheduled itself */
     uint64_t n_resolved;
@@ -82,6 +62,12 @@ int chaos_client_init(struct chaos_client *client);
 /* Opens the cluster (a local one, or, of a client alone, that of COX_CLUSTER), has all steps
  * run, reads what they added up to, and closes it. What went wrong is in the result. */
 void chaos_client_run(struct chaos_client *client);
+
+/* What it is about, for who asks why it does not end. */
+void chaos_client_doing(struct chaos_client *client, const char *what);
+
+/* Notes what a call of the library says, unless `code` is 0: 0 or -1. */
+int chaos_client_check(struct chaos_client *client, int code);
 
 /* Notes the first error; -1. Any thread. */
 int chaos_client_wrong(struct chaos_client *client, const char *format, ...)

@@ -1,11 +1,13 @@
 /*
  * Disk errors, for coxswain-chaos: preloaded (LD_PRELOAD), it has some of the system calls
- * fail that write to files below one directory. COX_CHAOS_DISK: "<share> <seed> <directory>".
- * A write that fails has written a part of it: EIO, or ENOSPC. Any thread; no state but the
- * random numbers'.
+ * fail that write to files below one directory, all that take more room while the disk is
+ * said to be full, and each fsync take longer. COX_CHAOS_DISK: "<share> <ms of an fsync> <seed>
+ * <journal> <directory>". A write that fails has written a part of it: EIO, or ENOSPC. Any
+ * thread; no state but the random numbers' and the journal (chaos_journal.h).
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,11 +15,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "bench/chaos_journal.h"
+
 static struct {
+    bool on;
     double share;
+    unsigned fsync_ms;
+    struct chaos_journal *journal;
     char dir[PATH_MAX];
     atomic_uint_least64_t random;
     ssize_t (*write)(int, const void *, size_t);
@@ -30,6 +39,19 @@ static struct {
 /* POSIX has no other way to say that this object is a function. */
 #define NEXT(name) (*(void **)&disk.name = dlsym(RTLD_NEXT, #name))
 
+static bool map(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    void *at = fd >= 0 ? mmap(NULL, sizeof(*disk.journal), PROT_READ | PROT_WRITE,
+                              MAP_SHARED, fd, 0)
+                       : MAP_FAILED;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    disk.journal = at != MAP_FAILED ? at : NULL;
+    return at != MAP_FAILED;
+}
+
 __attribute__((constructor)) static void prepare(void)
 {
     const char *text = getenv("COX_CHAOS_DISK");
@@ -39,10 +61,11 @@ __attribute__((constructor)) static void prepare(void)
     NEXT(fsync);
     NEXT(fdatasync);
     NEXT(rename);
-    if (text == NULL ||
-        sscanf(text, "%lf %llu %4095s", &disk.share, &seed, disk.dir) < 3) {
-        disk.share = 0;
-    }
+    char path[PATH_MAX];
+    disk.on = text != NULL &&
+              sscanf(text, "%lf %u %llu %4095s %4095s", &disk.share, &disk.fsync_ms,
+                     &seed, path, disk.dir) == 5 &&
+              map(path);
     atomic_store(&disk.random, seed ^ (uint64_t)getpid() << 32);
 }
 
@@ -61,22 +84,32 @@ static bool is_below(const char *path)
     return strncmp(path, disk.dir, len) == 0 && path[len] == '/';
 }
 
+static void count(enum chaos_count what)
+{
+    (void)atomic_fetch_add(&disk.journal->counts[what], 1);
+}
+
 static bool fails(void)
 {
+    if (atomic_load(&disk.journal->disk_is_full)) {
+        count(CHAOS_FULL_ERRORS);
+        errno = ENOSPC;
+        return true;
+    }
     if ((double)(draw() >> 11) * 0x1p-53 >= disk.share) {
         return false;
     }
+    count(CHAOS_DISK_ERRORS);
     errno = draw() % 2 == 0 ? EIO : ENOSPC;
     return true;
 }
 
-/* True where a call on this file is to fail: then errno says how. */
-static bool fails_for(int fd)
+static bool is_ours(int fd)
 {
     struct stat st;
     char link[64];
     char path[PATH_MAX];
-    if (disk.share <= 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    if (!disk.on || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         return false;
     }
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
@@ -85,7 +118,23 @@ static bool fails_for(int fd)
         return false;
     }
     path[len] = '\0';
-    return is_below(path) && fails();
+    return is_below(path);
+}
+
+/* True where a call on this file is to fail: then errno says how. */
+static bool fails_for(int fd)
+{
+    return is_ours(fd) && fails();
+}
+
+static void linger(int fd)
+{
+    struct timespec rest = {disk.fsync_ms / 1000,
+                            (long)(disk.fsync_ms % 1000) * 1000000};
+    if (disk.fsync_ms > 0 && is_ours(fd)) {
+        count(CHAOS_SLOW_FSYNCS);
+        (void)nanosleep(&rest, NULL);
+    }
 }
 
 ssize_t write(int fd, const void *bytes, size_t len)
@@ -117,15 +166,17 @@ ssize_t pwrite64(int fd, const void *bytes, size_t len, off_t at)
 
 int fsync(int fd)
 {
+    linger(fd);
     return fails_for(fd) ? -1 : disk.fsync(fd);
 }
 
 int fdatasync(int fd)
 {
+    linger(fd);
     return fails_for(fd) ? -1 : disk.fdatasync(fd);
 }
 
 int rename(const char *from, const char *to)
 {
-    return disk.share > 0 && is_below(to) && fails() ? -1 : disk.rename(from, to);
+    return disk.on && is_below(to) && fails() ? -1 : disk.rename(from, to);
 }

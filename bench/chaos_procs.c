@@ -101,6 +101,12 @@ size_t chaos_procs(struct chaos_proc ret[CHAOS_PROCS_MAX])
     return n;
 }
 
+bool chaos_proc_is(pid_t pid, const char *program)
+{
+    struct chaos_proc proc;
+    return look(pid, &proc) && strcmp(proc.name, program) == 0;
+}
+
 /* A daemon of that program and index. */
 static bool is_daemon(const struct chaos_proc *proc, const char *program,
                       uint32_t index)

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <coxswain/step.h>
@@ -73,6 +74,92 @@ static int add_row(struct cox_step *step, int64_t number)
                                     cox_rows_listed(&key, 1), &one);
 }
 
+/* A gradient for the row of the step's number: of SGD at rate 1 it adds 1. */
+static int add_fading(struct cox_step *step, int64_t number)
+{
+    const float minus_one = -1;
+    const uint64_t key = (uint64_t)number % CHAOS_FADING_KEYS;
+    struct cox_variable *table;
+    int r = cox_step_variable(step, CHAOS_FADING, &table);
+    return r != 0 ? r : cox_step_push_rows(step, table, &key, 1, &minus_one);
+}
+
+/* ---- the resource */
+
+/* What a worker keeps of the model. */
+struct seen {
+    int64_t floor;
+    int64_t least;
+};
+
+static int make_seen(struct cox_step *step)
+{
+    const int64_t *floor = cox_step_scalar(step, "floor", COX_I64);
+    int64_t values[CHAOS_MODEL_MAX];
+    uint64_t shape[COX_RANK_MAX];
+    uint32_t dtype;
+    uint32_t rank;
+    struct cox_pull pull = {.values = values};
+    struct seen *seen = malloc(sizeof(*seen));
+    if (floor == NULL || seen == NULL) {
+        free(seen);
+        return cox_step_fail(step, 1, "a resource needs a floor, and memory");
+    }
+    int r = cox_step_variable(step, CHAOS_MODEL_NAME, &pull.variable);
+    if (r == 0) {
+        r = cox_step_shape(step, pull.variable, &dtype, &rank, shape);
+    }
+    if (r == 0) {
+        r = cox_step_pull(step, &pull, 1);
+    }
+    *seen = (struct seen){*floor, INT64_MAX};
+    for (uint64_t i = 0; r == 0 && i < shape[0]; i++) {
+        seen->least = values[i] < seen->least ? values[i] : seen->least;
+    }
+    if (r != 0) {
+        free(seen);
+        return r;
+    }
+    return cox_step_keep(step, seen, free);
+}
+
+/* Counts in one variable or the other: both are touched, whatever the resource is like. */
+static int add_seen(struct cox_step *step, int64_t version)
+{
+    char name[32];
+    void *kept = NULL;
+    struct cox_variable *good;
+    struct cox_variable *bad;
+    (void)snprintf(name, sizeof(name), "seen-%lld", (long long)version);
+    int r = cox_step_resource(step, name, &kept);
+    const struct seen *seen = kept;
+    const int64_t is_good = r == 0 && seen->least >= seen->floor;
+    const int64_t is_bad = 1 - is_good;
+    r = r != 0 ? r : cox_step_variable(step, CHAOS_GOOD, &good);
+    r = r != 0 ? r : cox_step_variable(step, CHAOS_BAD, &bad);
+    r = r != 0 ? r : cox_step_add(step, good, &is_good);
+    return r != 0 ? r : cox_step_add(step, bad, &is_bad);
+}
+
+/* ---- the steps */
+
+/* What it takes is what that step has returned; where the client has not got that any more, it
+ * hands nothing over. */
+static int check_taken(struct cox_step *step, int64_t from)
+{
+    const struct cox_value *taken = cox_step_argument(step, "taken");
+    int64_t number = -1;
+    if (taken == NULL) {
+        return 0;
+    }
+    if (taken->dtype == COX_I64 && taken->rank == 0) {
+        memcpy(&number, taken->data, sizeof(number));
+    }
+    return number == from ? 0
+                          : cox_step_fail(step, 2, "it took %lld, not %lld",
+                                          (long long)number, (long long)from);
+}
+
 /* Counts as planned, after a while; the first attempt may take longer, or crash. */
 static int count(struct cox_step *step)
 {
@@ -87,8 +174,11 @@ static int count(struct cox_step *step)
     if (cox_step_attempt(step) == 1) {
         spend(of[CHAOS_STRAGGLE_US], false);
     }
-    int r = add(step, of[CHAOS_MASK]);
+    int r = of[CHAOS_TAKES] != 0 ? check_taken(step, of[CHAOS_TAKES]) : 0;
+    r = r != 0 ? r : add(step, of[CHAOS_MASK]);
     r = r != 0 ? r : add_row(step, of[CHAOS_NUMBER]);
+    r = r != 0 || of[CHAOS_FADES] == 0 ? r : add_fading(step, of[CHAOS_NUMBER]);
+    r = r != 0 || of[CHAOS_RESOURCE] == 0 ? r : add_seen(step, of[CHAOS_RESOURCE] - 1);
     if (r == 0 && of[CHAOS_FLUSH] != 0) {
         r = cox_step_flush(step);
         spend(us, of[CHAOS_BUSY] != 0);
@@ -112,4 +202,5 @@ static int count_and_return(struct cox_step *step)
     return cox_step_return(step, &number);
 }
 
-COX_STEPS(COX_STEP("count", count), COX_STEP("count_and_return", count_and_return));
+COX_STEPS(COX_STEP("count", count), COX_STEP("count_and_return", count_and_return),
+          COX_STEP("make_seen", make_seen));

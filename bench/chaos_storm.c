@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "bench/chaos.h"
+#include "bench/chaos_journal.h"
+#include "bench/chaos_net.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/rand.h"
@@ -25,6 +27,8 @@ enum {
     WORKERS_MAX = 64,
     WAKE_MS = 50,   /* how late it may learn that it is to rage, or to end */
     LONG_STOPS = 8, /* one stop in as many is longer than the peers wait */
+    LONG_CUTS = 4,  /* and one cut */
+    FULL_SHARE = 4, /* of the time between two times that the disk is full, each is */
     STOP_MIN_MS = 5,
 };
 
@@ -42,6 +46,7 @@ struct chaos_storm {
     atomic_bool over;
     _Atomic(const char *) why;
     _Atomic(pid_t) client;
+    _Atomic(struct chaos_net *) net;
 
     /* ---- the thread's own */
     uint64_t kill_ms; /* when the next one comes; 0: it does not rage */
@@ -49,6 +54,9 @@ struct chaos_storm {
     uint64_t kill_client_ms;
     uint64_t stop_ms;
     uint64_t reset_ms;
+    uint64_t full_disk_ms;
+    uint64_t empty_disk_ms; /* 0: the disk is not full */
+    uint64_t partition_ms;
     uint64_t deadline_ms;
     uint64_t stuck_ms; /* when we give up waiting for the client; 0: no reason to */
     struct stopped stopped[WORKERS_MAX];
@@ -119,14 +127,20 @@ static void let_go(struct stopped *stopped)
     }
 }
 
+/* A while; one in `n_short` is longer than the peers wait. */
+static uint64_t draw_while(struct chaos_storm *storm, uint64_t n_short)
+{
+    uint64_t timeout_ms = (uint64_t)storm->options.peer_timeout_ms;
+    uint64_t long_ms = timeout_ms + timeout_ms / 4 + below(storm, timeout_ms / 2);
+    uint64_t short_ms = STOP_MIN_MS + below(storm, timeout_ms / 4);
+    return below(storm, n_short) == 0 ? long_ms : short_ms;
+}
+
 /* SIGSTOP of a step process, for a while. */
 static void stop_one(struct chaos_storm *storm)
 {
     uint32_t index = (uint32_t)below(storm, storm->options.n_workers);
-    uint64_t timeout_ms = (uint64_t)storm->options.peer_timeout_ms;
-    uint64_t long_ms = timeout_ms + timeout_ms / 4 + below(storm, timeout_ms / 2);
-    uint64_t short_ms = STOP_MIN_MS + below(storm, timeout_ms / 4);
-    uint64_t while_ms = below(storm, LONG_STOPS) == 0 ? long_ms : short_ms;
+    uint64_t while_ms = draw_while(storm, LONG_STOPS);
     struct stopped *stopped = &storm->stopped[index];
     struct chaos_worker worker;
     chaos_procs_worker(index, &worker);
@@ -157,6 +171,32 @@ static void reset_one(struct chaos_storm *storm)
     }
 }
 
+static void set_disk_full(struct chaos_storm *storm, bool full)
+{
+    storm->counts.full_disks += full;
+    atomic_store(&storm->options.journal->disk_is_full, full);
+    storm->empty_disk_ms = 0;
+    if (full) {
+        storm->empty_disk_ms =
+            coxi_now_ms() + (uint64_t)storm->options.full_disk_every_ms / FULL_SHARE;
+    }
+}
+
+/* Nothing gets through somewhere, for a while. */
+static void cut_one(struct chaos_storm *storm)
+{
+    const struct chaos_storm_options *o = &storm->options;
+    struct chaos_net *net = atomic_load(&storm->net);
+    enum chaos_cut kind = (enum chaos_cut)below(storm, CHAOS_CUT_KINDS);
+    uint32_t index =
+        (uint32_t)below(storm, kind == CHAOS_CUT_WORKER ? o->n_workers : o->n_ps);
+    uint64_t draw = coxi_rand(&storm->random);
+    uint64_t while_ms = draw_while(storm, LONG_CUTS);
+    if (net != NULL) {
+        storm->counts.partitions += chaos_net_cut(net, kind, index, draw, while_ms);
+    }
+}
+
 static void set_calm(struct chaos_storm *storm, bool calm)
 {
     coxi_lock(&storm->lock);
@@ -174,29 +214,10 @@ static bool is_due(int every_ms, uint64_t now_ms, uint64_t *when_ms)
     return due;
 }
 
-/* The storm's part of a turn. */
-static void weather(struct chaos_storm *storm, uint64_t now_ms)
+/* What it is time for. */
+static void strike_all(struct chaos_storm *storm, uint64_t now_ms)
 {
     const struct chaos_storm_options *o = &storm->options;
-    bool rages = atomic_load(&storm->rages);
-    for (uint32_t i = 0; i < o->n_workers; i++) {
-        if (!rages || now_ms >= storm->stopped[i].until_ms) {
-            let_go(&storm->stopped[i]);
-        }
-    }
-    if (!rages) {
-        storm->kill_ms = 0;
-        set_calm(storm, true);
-        return;
-    }
-    if (storm->kill_ms == 0) {
-        set_calm(storm, false);
-        storm->kill_ms = now_ms + (uint64_t)o->kill_every_ms;
-        storm->kill_ps_ms = now_ms + (uint64_t)o->kill_ps_every_ms;
-        storm->kill_client_ms = now_ms + (uint64_t)o->kill_client_every_ms;
-        storm->stop_ms = now_ms + (uint64_t)o->stop_every_ms;
-        storm->reset_ms = now_ms + (uint64_t)o->reset_every_ms;
-    }
     if (is_due(o->kill_every_ms, now_ms, &storm->kill_ms)) {
         strike(storm);
     }
@@ -212,6 +233,46 @@ static void weather(struct chaos_storm *storm, uint64_t now_ms)
     if (is_due(o->reset_every_ms, now_ms, &storm->reset_ms)) {
         reset_one(storm);
     }
+    if (is_due(o->full_disk_every_ms, now_ms, &storm->full_disk_ms)) {
+        set_disk_full(storm, true);
+    }
+    if (is_due(o->partition_every_ms, now_ms, &storm->partition_ms)) {
+        cut_one(storm);
+    }
+}
+
+/* The storm's part of a turn. */
+static void weather(struct chaos_storm *storm, uint64_t now_ms)
+{
+    const struct chaos_storm_options *o = &storm->options;
+    bool rages = atomic_load(&storm->rages);
+    for (uint32_t i = 0; i < o->n_workers; i++) {
+        if (!rages || now_ms >= storm->stopped[i].until_ms) {
+            let_go(&storm->stopped[i]);
+        }
+    }
+    if (storm->empty_disk_ms != 0 && (!rages || now_ms >= storm->empty_disk_ms)) {
+        set_disk_full(storm, false);
+    }
+    if (!rages) {
+        if (storm->kill_ms != 0 && atomic_load(&storm->net) != NULL) {
+            chaos_net_heal(atomic_load(&storm->net));
+        }
+        storm->kill_ms = 0;
+        set_calm(storm, true);
+        return;
+    }
+    if (storm->kill_ms == 0) {
+        set_calm(storm, false);
+        storm->kill_ms = now_ms + (uint64_t)o->kill_every_ms;
+        storm->kill_ps_ms = now_ms + (uint64_t)o->kill_ps_every_ms;
+        storm->kill_client_ms = now_ms + (uint64_t)o->kill_client_every_ms;
+        storm->stop_ms = now_ms + (uint64_t)o->stop_every_ms;
+        storm->reset_ms = now_ms + (uint64_t)o->reset_every_ms;
+        storm->full_disk_ms = now_ms + (uint64_t)o->full_disk_every_ms;
+        storm->partition_ms = now_ms + (uint64_t)o->partition_every_ms;
+    }
+    strike_all(storm, now_ms);
 }
 
 static void sooner(uint64_t *when_ms, uint64_t other_ms)
@@ -230,12 +291,17 @@ static uint64_t next_ms(const struct chaos_storm *storm, uint64_t now_ms)
                {o->kill_ps_every_ms, storm->kill_ps_ms},
                {o->kill_client_every_ms, storm->kill_client_ms},
                {o->stop_every_ms, storm->stop_ms},
-               {o->reset_every_ms, storm->reset_ms}};
+               {o->reset_every_ms, storm->reset_ms},
+               {o->full_disk_every_ms, storm->full_disk_ms},
+               {o->partition_every_ms, storm->partition_ms}};
     uint64_t when_ms = now_ms + WAKE_MS;
     for (size_t i = 0; storm->kill_ms != 0 && i < sizeof(all) / sizeof(*all); i++) {
         if (all[i].every_ms > 0) {
             sooner(&when_ms, all[i].when_ms);
         }
+    }
+    if (storm->empty_disk_ms != 0) {
+        sooner(&when_ms, storm->empty_disk_ms);
     }
     for (uint32_t i = 0; i < storm->options.n_workers; i++) {
         if (storm->stopped[i].fd != 0) {
@@ -262,6 +328,7 @@ static void *thread_main(void *arg)
         if (now_ms >= storm->deadline_ms) {
             ask_to_end(storm, "the deadline has passed", now_ms);
         }
+        chaos_calls_look(storm->options.journal, now_ms);
         weather(storm, now_ms);
         if (storm->stuck_ms != 0 && now_ms >= storm->stuck_ms) {
             storm->options.on_stuck(storm->options.arg, atomic_load(&storm->why),
@@ -318,6 +385,11 @@ void chaos_storm_rage(struct chaos_storm *storm, bool on)
 void chaos_storm_client(struct chaos_storm *storm, pid_t pid)
 {
     atomic_store(&storm->client, pid);
+}
+
+void chaos_storm_net(struct chaos_storm *storm, struct chaos_net *net)
+{
+    atomic_store(&storm->net, net);
 }
 
 const char *chaos_storm_why(struct chaos_storm *storm)

@@ -1,0 +1,58 @@
+/* The options of coxswain-chaos. */
+#ifndef COXI_BENCH_CHAOS_CONFIG_H
+#define COXI_BENCH_CHAOS_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/option.h"
+
+struct chaos_config {
+    int64_t seed;
+    int64_t steps;
+    int64_t step_us;
+    int64_t ps;
+    int64_t workers;
+    int64_t slots;
+    int64_t kill_workers_every;
+    int64_t kill_ps_every;
+    int64_t kill_client_every;
+    int64_t checkpoint_every_ms;
+    int64_t incremental;
+    int64_t full_disk_every;
+    int64_t slow_fsync_ms;
+    int64_t stop_every;
+    int64_t reset_every;
+    int64_t partition_every;
+    int64_t peer_timeout_ms;
+    int64_t in_flight;
+    int64_t deadline_s;
+    double crash_rate;
+    double flush_rate;
+    double fail_disk;
+    const char *log_dir;
+    const char *checkpoint_dir; /* of a client alone: it has one of its own otherwise */
+    const char *journal;        /* of a client alone */
+    bool results;
+    bool keep;
+    bool speculate;
+    bool assigns;
+    bool resources;
+    bool evict;
+    bool everything;
+    bool json;
+    bool client;
+};
+
+extern const struct coxi_program chaos_program;
+
+/* Sets what --everything stands for, and what else was left open. */
+void chaos_config_complete(struct chaos_config *config);
+
+/* True where clients are processes of their own. */
+bool chaos_config_is_apart(const struct chaos_config *config);
+
+/* True where disk errors are to be preloaded into all processes. */
+bool chaos_config_has_disk(const struct chaos_config *config);
+
+#endif
