@@ -55,9 +55,11 @@ static void snapshot(struct writing *writing)
 {
     struct coxi_psc_request request = {0};
     struct coxi_message message = {.kind = COXI_SNAPSHOT};
-    message.snapshot = (struct coxi_snapshot){.session = writing->pair->session,
-                                              .number = ++writing->number,
-                                              .path = writing->path};
+    message.snapshot =
+        (struct coxi_snapshot){.session = writing->pair->session,
+                               .number = ++writing->number,
+                               .path = writing->path,
+                               .incarnation = coxi_psc_incarnation(writing->pair->psc)};
     bench_check(coxi_psc_call(writing->pair->psc, &message, &request,
                               COXI_SNAPSHOT_DONE, NULL, NULL),
                 "snapshot");

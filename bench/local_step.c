@@ -200,6 +200,7 @@ void local_step_run(struct local_step *local, int (*run)(struct cox_step *step),
                 "commit");
     bench_check(
         coxi_store_advance(local->store,
-                           &(struct coxi_watermark){local->session, local->closure}),
+                           &(struct coxi_watermark){.session = local->session,
+                                                    .watermark = local->closure}),
         "watermark");
 }

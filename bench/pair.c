@@ -131,6 +131,7 @@ static uint32_t create(struct pair *pair, enum coxi_kind kind, uint64_t size,
     (void)snprintf(name, sizeof(name), "v%u", pair->n_variables);
     message.create.session = pair->session;
     message.create.closure = take_closure(pair);
+    message.create.incarnation = coxi_psc_incarnation(pair->psc);
     message.create.variable = (struct coxi_variable){
         .id = pair->n_variables++,
         .name = name,
@@ -254,7 +255,8 @@ static void advance(struct pair *pair, uint64_t closure)
 {
     if (closure % WATERMARK_EVERY == 0) {
         struct coxi_message message = {.kind = COXI_WATERMARK};
-        message.watermark = (struct coxi_watermark){pair->session, closure};
+        message.watermark = (struct coxi_watermark){pair->session, closure,
+                                                    coxi_psc_incarnation(pair->psc)};
         coxi_psc_tell(pair->psc, &message);
     }
 }

@@ -90,7 +90,8 @@ static int write_shards(struct cox_coordinator *c, const char *dir,
                                        .number = manifest->number,
                                        .path = path,
                                        .base = manifest->base,
-                                       .track = c->options.checkpoint_incremental > 0};
+                                       .track = c->options.checkpoint_incremental > 0,
+                                       .incarnation = coxi_psc_incarnation(c->ps[i])};
             calls[i] = (struct coxi_round_call){.expect = COXI_SNAPSHOT_DONE,
                                                 .take = take_shard,
                                                 .arg = &manifest->shards[i]};

@@ -163,6 +163,7 @@ static void send_watermark(struct cox_coordinator *c)
     message.watermark.session = c->session;
     for (uint32_t i = 0; i < c->n_ps; i++) {
         message.watermark.watermark = coxi_recovery_watermark(c, i, c->watermark_sent);
+        message.watermark.incarnation = coxi_psc_incarnation(c->ps[i]);
         coxi_psc_tell(c->ps[i], &message);
     }
 }

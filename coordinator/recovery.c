@@ -431,12 +431,25 @@ void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *en
 
 /* ---- what the client itself does */
 
-void coxi_recovery_created(struct cox_coordinator *c, uint64_t id,
-                           const struct coxi_variable *variable)
+int coxi_recovery_created(struct cox_coordinator *c, uint64_t id,
+                          const struct coxi_variable *variable, uint64_t n_losses)
 {
-    if (c->recovery != NULL && coxi_log_create(c->recovery->log, id, variable) != 0) {
-        coxi_fatal(c, COX_ENOMEM, coxi_error_text());
+    struct coxi_recovery *rec = c->recovery;
+    if (rec == NULL) {
+        return 0;
     }
+    coxi_lock(
+        &rec->lock); /* a loss comes before the check, or its replay after the entry */
+    int r = rec->n_losses == n_losses ? coxi_log_create(rec->log, id, variable)
+                                      : COX_EPSLOST;
+    coxi_unlock(&rec->lock);
+    if (r == COX_ENOMEM) {
+        coxi_fatal(c, r, coxi_error_text());
+    }
+    return r == COX_EPSLOST
+               ? coxi_error(r, "a ps was lost while variable '%s' was created",
+                            variable->name)
+               : 0;
 }
 
 void coxi_recovery_updated(struct cox_coordinator *c, uint64_t id,

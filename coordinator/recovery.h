@@ -127,8 +127,10 @@ bool coxi_recovery_is_full(const struct cox_coordinator *c);
  * operation ends; what it is about to write, before any ps is asked to: a checkpoint may catch
  * some ps with it and others without. `retracted`: it has come to nothing. */
 
-void coxi_recovery_created(struct cox_coordinator *c, uint64_t id,
-                           const struct coxi_variable *variable);
+/* Every ps has said that it has it. COX_EPSLOST: one has been lost since there were
+ * `n_losses`, which counted before any was asked; then it is not logged. */
+int coxi_recovery_created(struct cox_coordinator *c, uint64_t id,
+                          const struct coxi_variable *variable, uint64_t n_losses);
 void coxi_recovery_updated(struct cox_coordinator *c, uint64_t id,
                            const struct coxi_variable *variable, enum coxi_op op,
                            uint64_t begin, uint64_t count, const void *data);

@@ -299,6 +299,7 @@ static void done_before(struct coxi_recovery *rec, const struct items *items,
         server->watermark = tell ? id - 1 : server->watermark;
         coxi_unlock(&rec->lock);
         if (tell) {
+            message.watermark.incarnation = coxi_psc_incarnation(rec->c->ps[p]);
             coxi_psc_tell(rec->c->ps[p], &message);
         }
     }

@@ -62,20 +62,22 @@ bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p)
 }
 
 static struct coxi_message create_message(const struct coxi_recovery *rec,
+                                          struct coxi_psc *psc,
                                           const struct coxi_variable *variable,
                                           uint64_t id)
 {
     struct coxi_message message = {.kind = COXI_CREATE};
-    message.create.session = rec->c->session;
-    message.create.closure = id;
-    message.create.variable = *variable;
+    message.create = (struct coxi_create){.session = rec->c->session,
+                                          .closure = id,
+                                          .variable = *variable,
+                                          .incarnation = coxi_psc_incarnation(psc)};
     return message;
 }
 
 int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
                          const struct coxi_variable *variable, uint64_t id)
 {
-    struct coxi_message message = create_message(rec, variable, id);
+    struct coxi_message message = create_message(rec, psc, variable, id);
     struct coxi_psc_request request = {0};
     return coxi_psc_call(psc, &message, &request, COXI_STATUS, NULL, NULL);
 }
@@ -120,9 +122,9 @@ static void ask_to_create(struct filling *filling, struct coxi_recovery_target *
     for (uint32_t i = 0; i < filling->n_entries; i++) {
         const struct coxi_variable *variable = covered(filling->rec, i, target->ps);
         if (variable != NULL) {
-            /* Any id will do: the applied set that is restored takes its place. */
+            /* Nothing is recorded: the applied set that is restored says what is done. */
             const struct coxi_message message =
-                create_message(filling->rec, variable, 1 + i);
+                create_message(filling->rec, target->psc, variable, 0);
             ask(filling, target, &message);
         }
     }
@@ -151,6 +153,7 @@ static void ask_to_restore(struct filling *filling, struct coxi_recovery_target 
             .touched = list->touched,
             .n_touched = list->n_touched,
             .at = at,
+            .incarnation = coxi_psc_incarnation(target->psc),
         };
         ask(filling, target, &message);
     }
@@ -246,8 +249,8 @@ static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t waterma
         coxi_round_begin(&round);
         for (size_t i = 0; i < bars.n; i++) {
             struct coxi_message message = {.kind = COXI_VOID};
-            message.void_ =
-                (struct coxi_void){rec->c->session, bars.ids[i], UINT32_MAX};
+            message.void_ = (struct coxi_void){rec->c->session, bars.ids[i], UINT32_MAX,
+                                               coxi_psc_incarnation(psc)};
             calls[i].expect = COXI_VOIDED;
             coxi_round_add(&round, psc, &message, &calls[i]);
         }

@@ -3,7 +3,10 @@
  * is content.c's.
  *
  * Creating is numbered like a closure and recorded by the ps in the applied set, so that
- * it too counts once. It goes from the calling thread straight to the ps.
+ * it too counts once. It goes from the calling thread straight to the ps, and names the
+ * incarnations that it is meant for. What a ps has answered counts for as long as no ps is
+ * lost: until the operation is in the log all of them are asked again after a loss, and from
+ * then on recovery creates the variable on a ps that comes back.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +105,7 @@ static int enlist(struct cox_coordinator *c, struct coxi_entry *entry)
 
 /* On the ps that hold a part of it: of a table, all. */
 static int create_parts(struct cox_coordinator *c, const struct coxi_variable *variable,
-                        uint64_t closure)
+                        uint64_t closure, const uint64_t *incarnations)
 {
     bool is_table = variable->kind == COXI_KIND_TABLE;
     size_t n = is_table ? c->n_ps : variable->n_shards;
@@ -118,6 +121,7 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
     coxi_round_begin(&round);
     for (size_t i = 0; i < n; i++) {
         uint32_t ps = is_table ? (uint32_t)i : (uint32_t)variable->shards[i].ps;
+        message.create.incarnation = incarnations[ps];
         calls[i].expect = COXI_STATUS;
         coxi_round_add(&round, c->ps[ps], &message, &calls[i]);
     }
@@ -126,22 +130,36 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
     return r;
 }
 
+/* The same, and in the log. COX_EPSLOST: a ps was lost before it was there. */
+static int create_and_log(struct cox_coordinator *c,
+                          const struct coxi_variable *variable, uint64_t closure,
+                          uint64_t *incarnations)
+{
+    uint64_t n_losses = coxi_recovery_losses(c);
+    int r = coxi_recovery_moment(c, incarnations);
+    if (r == 0) {
+        r = create_parts(c, variable, closure, incarnations);
+    }
+    return r == 0 ? coxi_recovery_created(c, closure, variable, n_losses) : r;
+}
+
 /* The same as an operation, which is there to stay when this returns 0. */
 static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
 {
     struct cox_future *operation;
+    uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
+    if (incarnations == NULL) {
+        return coxi_error_memory("a variable");
+    }
     int r = coxi_operation_begin(c, &operation);
-    if (r != 0) {
-        return r;
-    }
-    do {
-        r = create_parts(c, entry->description, operation->id);
-    } while (coxi_recovery_again(c, r));
     if (r == 0) {
-        entry->created = operation->id;
-        coxi_recovery_created(c, operation->id, entry->description);
+        do {
+            r = create_and_log(c, entry->description, operation->id, incarnations);
+        } while (coxi_recovery_again(c, r));
+        entry->created = r == 0 ? operation->id : 0;
+        coxi_operation_end(operation);
     }
-    coxi_operation_end(operation);
+    free(incarnations);
     return r;
 }
 

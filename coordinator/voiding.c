@@ -267,11 +267,13 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
     c->voids_held = true;
     atomic_init(&voiding->n_pending, c->n_ps + 1);
     struct coxi_message message = {.kind = COXI_VOID};
-    message.void_ = (struct coxi_void){c->session, f->id, f->attempt};
+    message.void_ = (struct coxi_void){
+        .session = c->session, .closure = f->id, .attempt = f->attempt};
     for (uint32_t p = 0; p < c->n_ps; p++) {
         struct answer *answer = &voiding->answers[p];
         answer->voiding = voiding;
         answer->request.done = on_answer;
+        message.void_.incarnation = coxi_psc_incarnation(c->ps[p]);
         int r = coxi_psc_submit_now(c->ps[p], &message, &answer->request, true);
         if (r != 0) {
             note(answer, r, coxi_error_text());

@@ -108,7 +108,10 @@ static int answer_snapshot(struct coxi_ps *ps, struct coxi_peer *peer,
     struct coxi_message answer = {.request = request->request,
                                   .kind = COXI_SNAPSHOT_DONE};
     struct coxi_snapshot_file file = {0};
-    int r = coxi_store_snapshot(ps->store, &request->snapshot, &file);
+    int r = coxi_store_meant(ps->store, request->snapshot.incarnation);
+    if (r == 0) {
+        r = coxi_store_snapshot(ps->store, &request->snapshot, &file);
+    }
     if (r != 0) {
         coxi_log(COXI_LOG_ERROR, "snapshot_failed", "path=%s error=\"%s\"",
                  request->snapshot.path, coxi_error_text());
@@ -142,7 +145,10 @@ static int answer_snapshot(struct coxi_ps *ps, struct coxi_peer *peer,
 static int answer_restore(struct coxi_ps *ps, struct coxi_peer *peer,
                           const struct coxi_message *request)
 {
-    int r = coxi_store_restore(ps->store, &request->restore);
+    int r = coxi_store_meant(ps->store, request->restore.incarnation);
+    if (r == 0) {
+        r = coxi_store_restore(ps->store, &request->restore);
+    }
     coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "restore",
              "path=%s result=%s error=\"%s\"", request->restore.path,
              coxi_error_name(r), r != 0 ? coxi_error_text() : "");
@@ -155,7 +161,10 @@ static int answer_void(struct coxi_ps *ps, struct coxi_peer *peer,
     struct coxi_buffer segments = {0};
     struct coxi_buffer touched = {0};
     struct coxi_message answer = {.request = request->request, .kind = COXI_VOIDED};
-    int r = coxi_store_void(ps->store, &request->void_, &segments, &touched);
+    int r = coxi_store_meant(ps->store, request->void_.incarnation);
+    if (r == 0) {
+        r = coxi_store_void(ps->store, &request->void_, &segments, &touched);
+    }
     answer.voided = (struct coxi_voided){.code = r, .message = ""};
     if (r != 0) {
         answer.voided.message = coxi_error_text();
@@ -232,6 +241,23 @@ static int answer_load(struct coxi_ps *ps, struct coxi_peer *peer,
     return answer_status(peer, request, COXI_STATUS, r);
 }
 
+static int answer_create(struct coxi_ps *ps, struct coxi_peer *peer,
+                         const struct coxi_message *request)
+{
+    int r = coxi_store_meant(ps->store, request->create.incarnation);
+    if (r == 0) {
+        r = coxi_store_create(ps->store, &request->create);
+    }
+    return answer_status(peer, request, COXI_STATUS, r);
+}
+
+static void take_watermark(struct coxi_ps *ps, const struct coxi_watermark *watermark)
+{
+    if (coxi_store_meant(ps->store, watermark->incarnation) == 0) {
+        (void)coxi_store_advance(ps->store, watermark);
+    }
+}
+
 static int answer_count(struct coxi_ps *ps, struct coxi_peer *peer,
                         const struct coxi_message *request)
 {
@@ -268,10 +294,9 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
         return answer_status(peer, m, COXI_STATUS,
                              coxi_store_release(ps->store, &m->release));
     case COXI_CREATE:
-        return answer_status(peer, m, COXI_STATUS,
-                             coxi_store_create(ps->store, &m->create));
+        return answer_create(ps, peer, m);
     case COXI_WATERMARK:
-        (void)coxi_store_advance(ps->store, &m->watermark);
+        take_watermark(ps, &m->watermark);
         return 0;
     case COXI_SNAPSHOT:
         return answer_snapshot(ps, peer, m);

@@ -185,48 +185,74 @@ static int check_new(const struct coxi_store *store,
     return coxi_variable_check(variable, COXI_PS_MAX);
 }
 
-int coxi_store_create(struct coxi_store *store, const struct coxi_create *create)
+/* True where it is there already. Registry read. */
+static bool is_there(const struct coxi_store *store,
+                     const struct coxi_variable *variable)
 {
-    (void)pthread_rwlock_wrlock(&store->registry);
-    int r = coxi_store_fenced(store, &create->session);
-    struct coxi_commit commit = {
-        .closure = create->closure, .attempt = 1, .last = true};
-    if (r == 0) {
-        r = coxi_applied_begin(store->applied, &commit);
-    }
-    if (r != 0) {
-        (void)pthread_rwlock_unlock(&store->registry);
-        return r == COX_EEXIST ? 0 : r; /* this very creation has been done */
-    }
+    const struct coxi_variable *there =
+        variable->id < store->n_parts ? store->parts[variable->id].variable : NULL;
+    return there != NULL && coxi_variable_equal(there, variable);
+}
+
+/* Registry written. */
+static int add_part(struct coxi_store *store, const struct coxi_variable *variable)
+{
     struct coxi_part part = {0};
-    r = check_new(store, &create->variable);
+    int r = check_new(store, variable);
     if (r == 0) {
-        r = make_room(store, create->variable.id);
+        r = make_room(store, variable->id);
     }
     if (r == 0) {
-        r = part_init(store, &create->variable, &part);
+        r = part_init(store, variable, &part);
     }
     if (r == 0) {
-        store->parts[create->variable.id] = part;
+        store->parts[variable->id] = part;
     } else {
         part_fini(&part);
     }
-    coxi_applied_end(store->applied, create->closure, r);
+    return r;
+}
+
+/* Whether there is something to make is for the variables to say, not for the applied set: a
+ * restore replaces the set, and may bring it an operation whose variable it does not. */
+int coxi_store_create(struct coxi_store *store, const struct coxi_create *create)
+{
+    const struct coxi_commit commit = {
+        .closure = create->closure, .attempt = 1, .last = true};
+    bool begun = false;
+    (void)pthread_rwlock_wrlock(&store->registry);
+    int r = coxi_store_fenced(store, &create->session);
+    if (r == 0 && create->closure != 0) {
+        r = coxi_applied_begin(store->applied, &commit);
+        begun = r == 0;
+        r = r == COX_EEXIST ? 0 : r;
+    }
+    if (r == 0 && !is_there(store, &create->variable)) {
+        r = add_part(store, &create->variable);
+    }
+    if (begun) {
+        coxi_applied_end(store->applied, create->closure, r);
+    }
     (void)pthread_rwlock_unlock(&store->registry);
     return r;
 }
 
 /* ---- requests: what each item means */
 
+int coxi_store_meant(const struct coxi_store *store, uint64_t incarnation)
+{
+    return incarnation == store->incarnation
+               ? 0
+               : coxi_error(COX_EPSLOST, "ps %u has been restarted", store->ps_index);
+}
+
 int coxi_store_check(const struct coxi_store *store, const struct coxi_session *session,
                      uint64_t incarnation)
 {
     /* First whether it was meant for us: one that has just been restarted knows of no
      * client, and is lost to those that it had. */
-    if (incarnation != store->incarnation) {
-        return coxi_error(COX_EPSLOST, "ps %u has been restarted", store->ps_index);
-    }
-    return coxi_store_fenced(store, session);
+    int r = coxi_store_meant(store, incarnation);
+    return r == 0 ? coxi_store_fenced(store, session) : r;
 }
 
 static int outside(const struct coxi_store *store, const struct coxi_place *place)

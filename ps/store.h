@@ -51,8 +51,16 @@ void coxi_description_fini(struct coxi_description *description);
 int coxi_store_release(struct coxi_store *store, const struct coxi_session *session);
 
 /*
- * Makes this ps's part of a variable. Again with the same closure id: nothing.
- * COX_EEXIST: the id or the name is taken; COX_ENOMEM: --memory-max or the host's own;
+ * COX_EPSLOST: the request was meant for another incarnation of the ps. Pulls, commits and
+ * loads are checked where they are done; whoever takes other requests that change the store
+ * asks this first.
+ */
+int coxi_store_meant(const struct coxi_store *store, uint64_t incarnation);
+
+/*
+ * Makes this ps's part of a variable, by the operation `closure` (0: none, nothing is
+ * recorded). One that is there already with the same description: nothing, whoever made it.
+ * COX_EEXIST: the id or the name is another's; COX_ENOMEM: --memory-max or the host's own;
  * COX_EINVAL, COX_EFENCED.
  */
 int coxi_store_create(struct coxi_store *store, const struct coxi_create *create);

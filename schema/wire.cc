@@ -79,20 +79,23 @@ Body encode_refuse(Builder &b, const struct coxi_refuse &m)
 Body encode_create(Builder &b, const struct coxi_create &m)
 {
     auto variable = encode_variable(b, m.variable);
-    return wire::CreateCreate(b, to_wire(m.session), m.closure, variable).Union();
+    return wire::CreateCreate(b, to_wire(m.session), m.closure, variable, m.incarnation)
+        .Union();
 }
 
 bool decode_create(const wire::Create *m, struct coxi_create *ret)
 {
     ret->session = from_wire(m->session());
     ret->closure = m->closure();
+    ret->incarnation = m->incarnation();
     return decode_variable(m->variable(), &ret->variable);
 }
 
 Body encode_snapshot(Builder &b, const struct coxi_snapshot &m)
 {
     auto path = b.CreateString(or_empty(m.path));
-    return wire::CreateSnapshot(b, to_wire(m.session), m.number, path, m.base, m.track)
+    return wire::CreateSnapshot(b, to_wire(m.session), m.number, path, m.base, m.track,
+                                m.incarnation)
         .Union();
 }
 
@@ -128,7 +131,7 @@ Body encode_restore(Builder &b, const struct coxi_restore &m)
     auto applied = structs<wire::Interval>(b, m.applied, m.n_applied);
     auto touched = b.CreateVector(m.touched, m.n_touched);
     return wire::CreateRestore(b, to_wire(m.session), m.round, path, m.bytes, m.crc32,
-                               m.watermark, applied, touched, m.at)
+                               m.watermark, applied, touched, m.at, m.incarnation)
         .Union();
 }
 
@@ -142,6 +145,7 @@ bool decode_restore(const wire::Restore *m, struct coxi_restore *ret)
     ret->crc32 = m->crc32();
     ret->watermark = m->watermark();
     ret->at = m->at();
+    ret->incarnation = m->incarnation();
     return take_array(m->applied(), &ret->applied, &ret->n_applied) &&
            take_array(m->touched(), &ret->touched, &ret->n_touched) &&
            intervals_fit(ret->applied, ret->n_applied, ret->n_touched);
@@ -370,7 +374,7 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return encode_create(b, m.create);
     case COXI_WATERMARK:
         return wire::CreateWatermark(b, to_wire(m.watermark.session),
-                                     m.watermark.watermark)
+                                     m.watermark.watermark, m.watermark.incarnation)
             .Union();
     case COXI_SNAPSHOT:
         return encode_snapshot(b, m.snapshot);
@@ -410,7 +414,7 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return encode_done(b, m.done);
     case COXI_VOID:
         return wire::CreateVoid(b, to_wire(m.void_.session), m.void_.closure,
-                                m.void_.attempt)
+                                m.void_.attempt, m.void_.incarnation)
             .Union();
     case COXI_VOIDED:
         return encode_voided(b, m.voided);
@@ -480,13 +484,17 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return decode_create(in->body_as_Create(), &ret->create);
     case wire::Body_Watermark: {
         auto m = in->body_as_Watermark();
-        ret->watermark = {from_wire(m->session()), m->watermark()};
+        ret->watermark = {from_wire(m->session()), m->watermark(), m->incarnation()};
         return true;
     }
     case wire::Body_Snapshot: {
         auto m = in->body_as_Snapshot();
-        ret->snapshot = {from_wire(m->session()), m->number(), text(m->path()),
-                         m->base(), m->track()};
+        ret->snapshot = {from_wire(m->session()),
+                         m->number(),
+                         text(m->path()),
+                         m->base(),
+                         m->track(),
+                         m->incarnation()};
         return true;
     }
     case wire::Body_SnapshotDone:
@@ -545,7 +553,8 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return decode_done(in->body_as_Done(), &ret->done);
     case wire::Body_Void: {
         auto m = in->body_as_Void();
-        ret->void_ = {from_wire(m->session()), m->closure(), m->attempt()};
+        ret->void_ = {from_wire(m->session()), m->closure(), m->attempt(),
+                      m->incarnation()};
         return true;
     }
     case wire::Body_Voided:

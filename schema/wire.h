@@ -166,15 +166,18 @@ struct coxi_variable {
     struct coxi_lifecycle lifecycle;
 };
 
+/* `incarnation`, here and below: of the ps that it is meant for. */
 struct coxi_create {
     struct coxi_session session;
-    uint64_t closure;
+    uint64_t closure; /* 0: nothing is recorded, a restore follows */
     struct coxi_variable variable;
+    uint64_t incarnation;
 };
 
 struct coxi_watermark {
     struct coxi_session session;
     uint64_t watermark;
+    uint64_t incarnation;
 };
 
 struct coxi_snapshot {
@@ -183,6 +186,7 @@ struct coxi_snapshot {
     const char *path;
     uint64_t base; /* a durable one, to write what has changed since; 0: all */
     bool track;    /* others may build on it */
+    uint64_t incarnation;
 };
 
 struct coxi_interval {
@@ -221,6 +225,7 @@ struct coxi_restore {
     const uint32_t *touched;
     size_t n_touched; /* as in coxi_snapshot_done */
     uint64_t at;      /* 0: it has everything; else it builds on the one before */
+    uint64_t incarnation;
 };
 
 /* What wire.fbs says of Load. */
@@ -299,6 +304,7 @@ struct coxi_void {
     struct coxi_session session;
     uint64_t closure;
     uint32_t attempt;
+    uint64_t incarnation;
 };
 
 struct coxi_voided_segment {

@@ -1,5 +1,6 @@
 /* A ps is lost and comes back: what it had is restored and replayed, and counts once. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/client/yard.h"
+#include "tests/ps/caller.h"
 #include "tests/test.h"
 
 enum { N_PS = 2 };
@@ -104,6 +106,84 @@ TEST(a_ps_is_restored_from_the_checkpoint_and_replayed_from_there)
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
     lose_ps(&s, 1);
     assert_counters(&s, 200, 200);
+    crew_close(&s.crew);
+}
+
+/* ---- what is created when a ps is lost */
+
+struct creation {
+    struct crew *crew;
+    struct cox_table *table;
+    int code;
+};
+
+static void *create_table(void *arg)
+{
+    struct creation *creation = arg;
+    struct cox_table_spec spec = COX_TABLE_SPEC_INIT;
+    spec.name = "t";
+    spec.dim = 1;
+    spec.optimizer.kind = COX_SGD;
+    spec.optimizer.learning_rate = 1;
+    creation->code = cox_table_create(creation->crew->c, &spec, &creation->table);
+    return NULL;
+}
+
+/* A ps, asked by somebody else than its client. */
+struct witness {
+    struct caller *caller;
+    size_t n_variables;
+};
+
+static bool has_variables(void *arg)
+{
+    const struct witness *witness = arg;
+    struct coxi_message message = {.kind = COXI_DESCRIBE};
+    caller_send(witness->caller, &message, NULL, 0);
+    return caller_expect(witness->caller, COXI_LAYOUT)->layout.n_variables ==
+           witness->n_variables;
+}
+
+static void wait_for_variables(struct crew *crew, int index, size_t n)
+{
+    static const struct coxi_hello tool = {.role = COXI_ROLE_TOOL};
+    char socket[256];
+    char url[300];
+    crew_socket(crew, "ps", index, socket);
+    (void)snprintf(url, sizeof(url), "ipc://%s", socket);
+    struct witness witness = {caller_join(url, &tool), n};
+    coxi_test_until(has_variables, &witness, "a variable on a ps");
+    caller_close(witness.caller);
+}
+
+/* The other one stands still, so that the creation is not over when the first has gone, and
+ * come back without what it had answered for. */
+TEST(a_table_is_created_on_every_ps_though_one_that_had_it_is_lost_meanwhile)
+{
+    struct counted s;
+    struct creation creation = {.crew = &s.crew};
+    pthread_t thread;
+    uint64_t keys[64];
+    float rows[64];
+    counted_open(&s, 1);
+    assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
+    pid_t stopped = crew_ps_process(&s.crew, 0);
+    assert_int_equal(0, kill(stopped, SIGSTOP));
+    assert_int_equal(0, pthread_create(&thread, NULL, create_table, &creation));
+    wait_for_variables(&s.crew, 1, 2); /* its counter, and the table */
+    crew_kill(crew_ps_process(&s.crew, 1));
+    (void)crew_read(&s.crew, s.counters[1]); /* when it has been brought back */
+    assert_int_equal(0, kill(stopped, SIGCONT));
+    assert_int_equal(0, pthread_join(thread, NULL));
+    assert_code(0, creation.code);
+    for (size_t i = 0; i < 64; i++) {
+        keys[i] = i;
+    }
+    assert_code(0, cox_table_read(s.crew.c, creation.table, keys, 64, rows));
+    for (int ps = 0; ps < N_PS; ps++) {
+        lose_ps(&s, ps);
+        assert_code(0, cox_table_read(s.crew.c, creation.table, keys, 64, rows));
+    }
     crew_close(&s.crew);
 }
 

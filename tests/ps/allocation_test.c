@@ -75,6 +75,7 @@ static void create(struct rig *rig, uint32_t id, enum coxi_kind kind, uint64_t s
     struct coxi_message message = {.kind = COXI_CREATE};
     message.create.session = session;
     message.create.closure = rig->next_closure++;
+    message.create.incarnation = coxi_psc_incarnation(rig->psc);
     message.create.variable = (struct coxi_variable){
         .id = id,
         .name = kind == COXI_KIND_TABLE ? "table" : "dense",
@@ -210,8 +211,8 @@ static void submit(struct rig *rig, struct flight *flight, bool push, uint32_t v
 static void advance(struct rig *rig)
 {
     struct coxi_message message = {.kind = COXI_WATERMARK};
-    message.watermark =
-        (struct coxi_watermark){session, rig->next_closure - OUTSTANDING - 1};
+    message.watermark = (struct coxi_watermark){
+        session, rig->next_closure - OUTSTANDING - 1, coxi_psc_incarnation(rig->psc)};
     coxi_psc_tell(rig->psc, &message);
 }
 

@@ -64,6 +64,7 @@ static void create(struct rig *rig)
     struct coxi_message message = {.kind = COXI_CREATE};
     message.create.session = session;
     message.create.closure = 1;
+    message.create.incarnation = coxi_psc_incarnation(rig->psc);
     message.create.variable = (struct coxi_variable){.name = "v",
                                                      .dtype = COX_F32,
                                                      .rank = 1,

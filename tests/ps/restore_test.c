@@ -86,13 +86,22 @@ static void push(struct stock *stock, uint64_t first, size_t n)
     assert_code(0, stock_commit(stock, &commit, NULL));
 }
 
-static struct coxi_snapshot_file take(struct stock *stock, uint64_t number, char *path)
+/* With an applied set, for the caller to end. */
+static struct coxi_snapshot_file take_all(struct stock *stock, uint64_t number,
+                                          char *path)
 {
     struct coxi_snapshot_file done;
     struct coxi_snapshot request = {
         .session = stock->session, .number = number, .path = path};
     assert_code(0, coxi_store_snapshot(stock->store, &request, &done));
+    return done;
+}
+
+static struct coxi_snapshot_file take(struct stock *stock, uint64_t number, char *path)
+{
+    struct coxi_snapshot_file done = take_all(stock, number, path);
     coxi_applied_list_fini(&done.applied);
+    done.applied = (struct coxi_applied_list){0};
     return done;
 }
 
@@ -103,7 +112,12 @@ static int restore(struct stock *stock, uint64_t round, char *path,
                                          .round = round,
                                          .path = path,
                                          .bytes = file->bytes,
-                                         .crc32 = file->crc32};
+                                         .crc32 = file->crc32,
+                                         .watermark = file->applied.watermark,
+                                         .applied = file->applied.intervals,
+                                         .n_applied = file->applied.n_intervals,
+                                         .touched = file->applied.touched,
+                                         .n_touched = file->applied.n_touched};
     return coxi_store_restore(stock->store, &request);
 }
 
@@ -208,6 +222,85 @@ TEST(restore_of_a_damaged_file_is_an_error_wherever_the_damage_is)
         stock_close(&again);
     }
     free(bytes);
+    stock_close(&stock);
+}
+
+/* As after a connection that broke: the request was done, its answer is lost, and a restore
+ * has replaced the applied set since. */
+TEST(what_is_created_once_more_behind_a_restore_is_there_already)
+{
+    struct stock stock;
+    struct stock again;
+    struct coxi_counts counts = {0};
+    char *path = coxi_test_path("file.st");
+    struct coxi_variable v = {.name = "w",
+                              .dtype = COX_F32,
+                              .rank = 1,
+                              .shape = {WIDTH},
+                              .shards = &whole,
+                              .n_shards = 1,
+                              .optimizer = adagrad};
+    stock_open(&stock);
+    stock.closure = 49;
+    (void)stock_create(&stock, &v);
+    struct coxi_snapshot_file file = take(&stock, 1, path);
+    stock_open(&again);
+    for (uint64_t closure = 0; closure < 3; closure++) {
+        struct coxi_create create = {again.session, closure, v, STOCK_INCARNATION};
+        assert_code(0, coxi_store_create(again.store, &create));
+        assert_code(0, restore(&again, 1 + closure, path, &file));
+        assert_code(0, coxi_store_create(again.store, &create));
+        create.variable.shape[0]--;
+        assert_code(COX_EEXIST, coxi_store_create(again.store, &create));
+        create.variable.kind = COXI_KIND_TABLE;
+        create.variable.n_shards = 0;
+        create.variable.shape[0] = 2;
+        assert_code(COX_EEXIST, coxi_store_create(again.store, &create));
+    }
+    coxi_store_counts(again.store, 0, &counts);
+    assert_int_equal(2 * WIDTH * sizeof(float), counts.all.bytes);
+    stock_close(&stock);
+    stock_close(&again);
+}
+
+/* A snapshot was cut when it had been made here and not everywhere: what is restored knows of
+ * the operation alone. */
+TEST(what_a_restored_applied_set_has_without_its_variable_is_created)
+{
+    struct stock stock;
+    struct stock again;
+    char *path = coxi_test_path("file.st");
+    stock_open(&stock);
+    (void)stock_dense(&stock, "n", COX_I64, 1);
+    struct coxi_snapshot_file file = take_all(&stock, 1, path);
+    stock_open(&again);
+    assert_code(0, restore(&again, 1, path, &file));
+    (void)stock_dense(&again, "n", COX_I64, 1); /* by the same closure */
+    assert_int_equal(0, stock_number(&again, 0));
+    coxi_applied_list_fini(&file.applied);
+    stock_close(&stock);
+    stock_close(&again);
+}
+
+/* Whatever comes later under a number that a restore may have used to create. */
+TEST(what_is_created_for_a_restore_is_no_operation)
+{
+    struct stock stock;
+    bool duplicate = true;
+    struct coxi_shard shard = {.count = 1};
+    struct coxi_variable v = {.name = "n",
+                              .dtype = COX_I64,
+                              .rank = 1,
+                              .shape = {1},
+                              .shards = &shard,
+                              .n_shards = 1};
+    stock_open(&stock);
+    const struct coxi_create create = {stock.session, 0, v, STOCK_INCARNATION};
+    assert_code(0, coxi_store_create(stock.store, &create));
+    for (uint64_t closure = 1; closure < 3; closure++) {
+        assert_code(0, stock_count(&stock, 0, closure, &duplicate));
+        assert_false(duplicate);
+    }
     stock_close(&stock);
 }
 

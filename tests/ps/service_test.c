@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/ps_round.h"
 #include "common/safetensors.h"
@@ -76,6 +77,7 @@ static int create(struct coxi_psc *psc, const struct coxi_session *session, uint
     struct coxi_message message = {.kind = COXI_CREATE};
     message.create.session = *session;
     message.create.closure = 1;
+    message.create.incarnation = coxi_psc_incarnation(psc);
     message.create.variable = (struct coxi_variable){.name = "v",
                                                      .dtype = COX_F32,
                                                      .rank = 1,
@@ -116,6 +118,11 @@ static void take_counts(void *arg, const struct coxi_message *answer)
     *(struct coxi_counters *)arg = answer->counts.all;
 }
 
+static void take_voided(void *arg, const struct coxi_message *answer)
+{
+    *(int *)arg = answer->voided.code;
+}
+
 static void take_snapshot(void *arg, const struct coxi_message *answer)
 {
     struct coxi_snapshot_done *done = arg;
@@ -152,7 +159,8 @@ static void serve_a_run(const char *listen)
     for (size_t i = 0; i < N; i++) {
         assert_true(found[i] == (i < 1000 ? 2 * values[i] : values[i]));
     }
-    struct coxi_message message = {.kind = COXI_WATERMARK, .watermark = {run1, 7}};
+    struct coxi_message message = {.kind = COXI_WATERMARK,
+                                   .watermark = {run1, 7, incarnation}};
     coxi_psc_tell(client, &message);
     message = (struct coxi_message){.kind = COXI_COUNT};
     struct coxi_psc_request request = {0};
@@ -163,7 +171,10 @@ static void serve_a_run(const char *listen)
     assert_int_equal(1, counts.pulls);
     assert_int_equal(sizeof(values), counts.bytes);
     message = (struct coxi_message){.kind = COXI_SNAPSHOT,
-                                    .snapshot = {run1, 1, coxi_test_path("s.st")}};
+                                    .snapshot = {.session = run1,
+                                                 .number = 1,
+                                                 .path = coxi_test_path("s.st"),
+                                                 .incarnation = incarnation}};
     assert_code(0, coxi_psc_call(client, &message, &request, COXI_SNAPSHOT_DONE,
                                  take_snapshot, &done));
     assert_int_equal(7, done.watermark);
@@ -261,8 +272,12 @@ TEST(ps_answers_a_snapshot_that_cannot_be_written_with_the_reason)
     harbour_open(&h, ipc());
     struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &run1);
     assert_code(0, claim(client, &run1));
-    struct coxi_message message = {.kind = COXI_SNAPSHOT,
-                                   .snapshot = {run1, 1, "/no/such/directory/s.st"}};
+    struct coxi_message message = {
+        .kind = COXI_SNAPSHOT,
+        .snapshot = {.session = run1,
+                     .number = 1,
+                     .path = "/no/such/directory/s.st",
+                     .incarnation = coxi_psc_incarnation(client)}};
     assert_code(COX_EIO, ask(client, &message, COXI_SNAPSHOT_DONE));
     assert_error_names("/no/such/directory/s.st");
     assert_code(0, create(client, &run1, 1));
@@ -348,6 +363,64 @@ TEST(ps_fences_a_worker_of_another_session)
     assert_true(found[0] == 1);
     coxi_psc_close(client);
     coxi_psc_close(worker);
+    harbour_close(&h);
+}
+
+/* What changes it, or writes what it holds, and was meant for the process before it. */
+TEST(ps_refuses_what_was_meant_for_another_incarnation)
+{
+    struct harbour h;
+    float found[2] = {0};
+    const float ones[2] = {1, 1};
+    harbour_open(&h, ipc());
+    struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &run1);
+    uint64_t other = coxi_psc_incarnation(client) + 1;
+    assert_code(0, claim(client, &run1));
+    assert_code(0, create(client, &run1, 2));
+    struct coxi_message message = {.kind = COXI_CREATE};
+    message.create = (struct coxi_create){.session = run1,
+                                          .closure = 2,
+                                          .variable = {.id = 1,
+                                                       .name = "t",
+                                                       .kind = COXI_KIND_TABLE,
+                                                       .dtype = COX_F32,
+                                                       .rank = 1,
+                                                       .shape = {1}},
+                                          .incarnation = other};
+    assert_code(COX_EPSLOST, ask(client, &message, COXI_STATUS));
+    assert_error_names("restarted");
+    message = (struct coxi_message){.kind = COXI_RESTORE};
+    message.restore = (struct coxi_restore){
+        .session = run1, .round = 1, .path = "/no/such/file", .incarnation = other};
+    assert_code(COX_EPSLOST, ask(client, &message, COXI_STATUS));
+    message = (struct coxi_message){.kind = COXI_SNAPSHOT};
+    message.snapshot = (struct coxi_snapshot){.session = run1,
+                                              .number = 1,
+                                              .path = coxi_test_path("s.st"),
+                                              .incarnation = other};
+    assert_code(COX_EPSLOST, ask(client, &message, COXI_SNAPSHOT_DONE));
+    assert_int_equal(-1, access(message.snapshot.path, F_OK));
+    int code = 0;
+    message = (struct coxi_message){.kind = COXI_VOID};
+    message.void_ = (struct coxi_void){run1, 5, 9, other};
+    struct coxi_psc_request request = {0};
+    assert_code(
+        0, coxi_psc_call(client, &message, &request, COXI_VOIDED, take_voided, &code));
+    assert_code(COX_EPSLOST, code);
+    message =
+        (struct coxi_message){.kind = COXI_WATERMARK, .watermark = {run1, 9, other}};
+    coxi_psc_tell(client, &message);
+    /* Neither voided nor beyond the watermark, and variable 1 is free. */
+    assert_code(0, commit(client, &run1, other - 1, 5, ones, 2));
+    assert_code(0, pull(client, &run1, other - 1, found, 2));
+    assert_true(found[0] == 1);
+    message = (struct coxi_message){.kind = COXI_COUNT};
+    struct coxi_counters counts = {0};
+    assert_code(0, coxi_psc_call(client, &message, &request, COXI_COUNTS, take_counts,
+                                 &counts));
+    assert_int_equal(0, counts.duplicates);
+    assert_int_equal(sizeof(found), counts.bytes);
+    coxi_psc_close(client);
     harbour_close(&h);
 }
 

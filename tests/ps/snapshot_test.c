@@ -276,7 +276,7 @@ TEST(snapshot_tells_what_it_belongs_to_and_has_applied)
     commit.head.segment = 3;
     stock_add(&commit, v, COXI_OP_ADD, 0, 1, &one, sizeof(one));
     assert_code(0, stock_commit(&s, &commit, NULL));
-    struct coxi_watermark watermark = {s.session, 10};
+    struct coxi_watermark watermark = {s.session, 10, STOCK_INCARNATION};
     assert_code(0, coxi_store_advance(s.store, &watermark));
     struct coxi_st_file *file = snapshot(&s, 6, &done);
     const struct coxi_interval expected[] = {{11, 13, 0, 0, 0, 0},

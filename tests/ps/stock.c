@@ -21,7 +21,8 @@ void stock_close(struct stock *stock)
 uint32_t stock_create(struct stock *stock, struct coxi_variable *variable)
 {
     variable->id = stock->n_variables++;
-    struct coxi_create create = {stock->session, ++stock->closure, *variable};
+    struct coxi_create create = {stock->session, ++stock->closure, *variable,
+                                 STOCK_INCARNATION};
     assert_code(0, coxi_store_create(stock->store, &create));
     return variable->id;
 }

@@ -105,7 +105,7 @@ TEST(store_refuses_everything_of_another_session)
     uint32_t v = stock_dense(&s, "v", COX_I64, 1);
     struct coxi_pull_item item = {v, 0, 1, 0};
     struct coxi_create create = {.session = run2, .closure = 9};
-    struct coxi_watermark watermark = {run2, 5};
+    struct coxi_watermark watermark = {run2, 5, STOCK_INCARNATION};
     struct coxi_snapshot snapshot = {
         .session = run2, .number = 1, .path = coxi_test_path("none")};
     struct coxi_commit commit = {.session = run2, .incarnation = STOCK_INCARNATION};
@@ -139,13 +139,19 @@ TEST(store_creates_once_for_a_closure_that_comes_twice)
                                   .rank = 1,
                                   .shape = {1},
                                   .shards = &shard,
-                                  .n_shards = 1}};
+                                  .n_shards = 1},
+                                 STOCK_INCARNATION};
     assert_code(0, coxi_store_create(s.store, &create));
     assert_code(0, stock_count(&s, 0, 2, NULL));
     assert_code(0, coxi_store_create(s.store, &create));
     assert_int_equal(1, stock_number(&s, 0));
     create.closure = 3;
+    assert_code(0,
+                coxi_store_create(s.store, &create)); /* it is there, whoever made it */
+    assert_int_equal(1, stock_number(&s, 0));
+    create.variable.dtype = COX_F64;
     assert_code(COX_EEXIST, coxi_store_create(s.store, &create));
+    create.variable.dtype = COX_I64;
     create.variable.id = 1;
     assert_code(COX_EEXIST, coxi_store_create(s.store, &create));
     assert_error_names("'v'");
@@ -164,7 +170,10 @@ TEST(store_refuses_a_malformed_variable_by_name)
     struct stock s;
     stock_open(&s);
     struct coxi_create create = {
-        s.session, 1, {.name = "crooked", .dtype = COX_I64, .rank = 1, .shape = {4}}};
+        s.session,
+        1,
+        {.name = "crooked", .dtype = COX_I64, .rank = 1, .shape = {4}},
+        STOCK_INCARNATION};
     assert_code(COX_EINVAL, coxi_store_create(s.store, &create));
     assert_error_names("crooked");
     create.variable.id = COXI_VARIABLES_MAX;
@@ -251,7 +260,7 @@ TEST(store_acknowledges_what_the_watermark_has_passed_without_applying_it)
     bool duplicate = false;
     stock_open(&s);
     uint32_t v = stock_dense(&s, "v", COX_I64, 1);
-    struct coxi_watermark watermark = {s.session, 100};
+    struct coxi_watermark watermark = {s.session, 100, STOCK_INCARNATION};
     assert_code(0, coxi_store_advance(s.store, &watermark));
     assert_code(0, stock_count(&s, v, 100, &duplicate));
     assert_true(duplicate);
@@ -444,7 +453,7 @@ TEST(store_makes_no_variable_that_memory_max_has_no_room_for)
     stock_open(&s);
     coxi_store_set_memory_max(s.store, 4 << 20);
     (void)stock_dense(&s, "first", COX_F32, 1);
-    struct coxi_create create = {s.session, 50, large};
+    struct coxi_create create = {s.session, 50, large, STOCK_INCARNATION};
     assert_code(COX_ENOMEM, coxi_store_create(s.store, &create));
     assert_error_names("variable 'large' would need 4194304 bytes more");
     assert_error_names("of the 4194304 of --memory-max 4 are held");

@@ -93,9 +93,9 @@ static const struct coxi_message samples[] = {
     [COXI_STATUS] = {.status = {.code = -11, .message = "exists already"}},
     [COXI_CLAIM] = {.claim = SESSION},
     [COXI_RELEASE] = {.release = SESSION},
-    [COXI_CREATE] = {.create = {SESSION, 41, DENSE_VARIABLE}},
-    [COXI_WATERMARK] = {.watermark = {SESSION, 42}},
-    [COXI_SNAPSHOT] = {.snapshot = {SESSION, 43, "/ckpt/ps-0", 42, true}},
+    [COXI_CREATE] = {.create = {SESSION, 41, DENSE_VARIABLE, 58}},
+    [COXI_WATERMARK] = {.watermark = {SESSION, 42, 59}},
+    [COXI_SNAPSHOT] = {.snapshot = {SESSION, 43, "/ckpt/ps-0", 42, true, 60}},
     [COXI_SNAPSHOT_DONE] = {.snapshot_done = {-3, "disk full", 1 << 20, 0xdeadbeef, 4,
                                               applied, LEN(applied), touched,
                                               LEN(touched), 91, 92, 93}},
@@ -123,7 +123,7 @@ static const struct coxi_message samples[] = {
                                     kept_inputs, LEN(kept_inputs), NULL}},
     [COXI_RECALL] = {.recall = {recalled, LEN(recalled), true, true, 1000}},
     [COXI_DONE] = {.done = {done_heads, LEN(done_heads), numbers + 1, 1}},
-    [COXI_VOID] = {.void_ = {SESSION, 49, 3}},
+    [COXI_VOID] = {.void_ = {SESSION, 49, 3, 61}},
     [COXI_VOIDED] = {.voided = {-21, "fenced", voided, LEN(voided), touched,
                                 LEN(touched)}},
     [COXI_CRASHED] = {.crashed = {crashed, LEN(crashed)}},
@@ -133,7 +133,7 @@ static const struct coxi_message samples[] = {
     [COXI_RESOURCE_MADE] = {.status = {.code = -17, .message = "no file", .id = 7}},
     [COXI_RESOURCE_DROP] = {.status = {.message = "", .id = 7}},
     [COXI_RESTORE] = {.restore = {SESSION, 53, "/ckpt/ps-1", 54, 55, 56, applied,
-                                  LEN(applied), touched, LEN(touched), 57}},
+                                  LEN(applied), touched, LEN(touched), 57, 62}},
     [COXI_RESULT_DROP] = {.recall = {.closures = recalled,
                                      .n_closures = LEN(recalled)}},
     [COXI_RESULT_WANT] = {.result = {63, 2, 0, ""}},
@@ -240,6 +240,7 @@ static void same_create(message *a, message *b)
 {
     ASSERT_SAME_BYTES(a->create.session, b->create.session);
     assert_int_equal(a->create.closure, b->create.closure);
+    assert_int_equal(a->create.incarnation, b->create.incarnation);
     same_variable(&a->create.variable, &b->create.variable);
 }
 
@@ -255,6 +256,7 @@ static void same_snapshot(message *a, message *b)
     assert_string_equal(a->snapshot.path, b->snapshot.path);
     assert_int_equal(a->snapshot.base, b->snapshot.base);
     assert_int_equal(a->snapshot.track, b->snapshot.track);
+    assert_int_equal(a->snapshot.incarnation, b->snapshot.incarnation);
 }
 
 static void same_snapshot_done(message *a, message *b)
@@ -284,6 +286,7 @@ static void same_restore(message *a, message *b)
     assert_int_equal(x->crc32, y->crc32);
     assert_int_equal(x->watermark, y->watermark);
     assert_int_equal(x->at, y->at);
+    assert_int_equal(x->incarnation, y->incarnation);
     ASSERT_SAME_ARRAY(x->applied, x->n_applied, y->applied, y->n_applied);
     ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
 }
@@ -415,6 +418,7 @@ static void same_void(message *a, message *b)
     ASSERT_SAME_BYTES(a->void_.session, b->void_.session);
     assert_int_equal(a->void_.closure, b->void_.closure);
     assert_int_equal(a->void_.attempt, b->void_.attempt);
+    assert_int_equal(a->void_.incarnation, b->void_.incarnation);
 }
 
 static void same_voided(message *a, message *b)

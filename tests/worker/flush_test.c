@@ -71,7 +71,9 @@ static void assert_applied(struct rig *rig, uint32_t ps, uint64_t closure,
     char text[256];
     struct coxi_psc_request request = {0};
     struct coxi_message message = {.kind = COXI_VOID};
-    message.void_ = (struct coxi_void){rig->session, closure, 0}; /* refuses nothing */
+    message.void_ =
+        (struct coxi_void){rig->session, closure, 0,
+                           coxi_psc_incarnation(rig->client[ps])}; /* refuses nothing */
     assert_code(
         0, coxi_psc_call(rig->client[ps], &message, &request, COXI_VOIDED, tell, text));
     assert_string_equal(expected, text);

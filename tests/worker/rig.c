@@ -112,7 +112,8 @@ uint32_t rig_create(struct rig *rig, const struct coxi_variable *variable,
     for (uint32_t p = 0; p < rig->n_ps; p++) {
         struct coxi_message message = {.kind = COXI_CREATE};
         message.create =
-            (struct coxi_create){rig->session, 1000000 + id, rig->variables[id]};
+            (struct coxi_create){rig->session, 1000000 + id, rig->variables[id],
+                                 coxi_psc_incarnation(rig->client[p])};
         ask(rig->client[p], &message);
     }
     assert_code(0, rig_layout(rig));
