@@ -2,6 +2,7 @@
 #ifndef COXI_COMMON_CLOCK_H
 #define COXI_COMMON_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -37,6 +38,11 @@ static inline struct timespec coxi_deadline(int timeout_ms)
         t.tv_nsec -= 1000000000;
     }
     return t;
+}
+
+static inline bool coxi_before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
 }
 
 #endif

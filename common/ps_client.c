@@ -163,6 +163,14 @@ int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms)
     return r;
 }
 
+bool coxi_psc_is_up(struct coxi_psc *psc)
+{
+    coxi_lock(&psc->lock);
+    bool up = psc->channels[COXI_CHANNEL_CONTROL].up;
+    coxi_unlock(&psc->lock);
+    return up;
+}
+
 uint64_t coxi_psc_incarnation(struct coxi_psc *psc)
 {
     coxi_lock(&psc->lock);

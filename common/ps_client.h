@@ -75,6 +75,9 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
  */
 int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms);
 
+/* The ps has greeted on the small requests' connection, and that has not broken since. */
+bool coxi_psc_is_up(struct coxi_psc *psc);
+
 /* The incarnation of the ps that was met last; 0 before the first. */
 uint64_t coxi_psc_incarnation(struct coxi_psc *psc);
 uint32_t coxi_psc_index(const struct coxi_psc *psc);

@@ -321,14 +321,14 @@ void coxi_attempts_cancel_all(struct cox_coordinator *c)
     for (uint32_t i = 0; i < c->n_workers; i++) {
         struct cox_future *f = c->workers[i]->in_flight.first;
         for (; f != NULL; f = f->next) {
-            f->cancelled = f->replay == NULL || c->closing || c->fatal_handled;
+            f->cancelled =
+                f->cancelled || f->replay == NULL || c->closing || c->fatal_handled;
         }
         coxi_worker_recall_all(c->workers[i]);
     }
 }
 
-/* On the loop: a closure that its user does not want any more. */
-static void cancel(struct cox_future *f)
+void coxi_attempts_cancel(struct cox_future *f)
 {
     switch ((enum coxi_closure_state)f->state) {
     case COXI_WAITING:
@@ -366,7 +366,7 @@ static void run_cancellation(struct coxi_mail *mail)
         if (coxi_window_get(&c->closures, f->id) == NULL) {
             coxi_dispatch(c); /* takes it in */
         }
-        cancel(f);
+        coxi_attempts_cancel(f);
     }
     coxi_future_unref(f);
     free(cancellation);

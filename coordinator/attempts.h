@@ -18,7 +18,10 @@ void coxi_attempts_crashed(struct coxi_worker *worker,
 /* A crash's cause in words. */
 const char *coxi_attempts_cause(int cause);
 
-/* Has every attempt that a worker has come to an end, those that run as well. */
+/* Ends a closure that nobody wants any more, at once or when its worker has answered. */
+void coxi_attempts_cancel(struct cox_future *f);
+
+/* Cancels all attempts of all workers, running ones too. */
 void coxi_attempts_cancel_all(struct cox_coordinator *c);
 
 /*

@@ -409,6 +409,42 @@ static int go_on(struct cox_coordinator *c)
                             missing->name, missing->module->name);
 }
 
+/*
+ * True where every closure is settled and no ps is owed anything. A ps without a connection
+ * may be lost, with all that it has had since the last checkpoint: that is not done before it
+ * is known. Locked.
+ */
+static bool is_all_done(const struct cox_coordinator *c)
+{
+    bool over = c->closing || c->fatal != 0;
+    bool done = c->n_unsettled == 0 && (over || !coxi_recovery_is_under_way(c));
+    for (uint32_t p = 0; done && !over && p < c->n_ps; p++) {
+        done = coxi_psc_is_up(c->ps[p]);
+    }
+    return done;
+}
+
+/* Waits for a change. That a connection is back wakes nobody: what waits for nothing else
+ * looks again and again. Locked. */
+static int await_idle(struct cox_coordinator *c, const struct timespec *until,
+                      int timeout_ms)
+{
+    struct timespec slice = coxi_deadline(COXI_TICK_MS);
+    bool looks = c->n_unsettled == 0 && coxi_before(&slice, until);
+    if (pthread_cond_timedwait(&c->idle, &c->lock, looks ? &slice : until) == 0 ||
+        looks) {
+        return 0;
+    }
+    return c->n_unsettled > 0
+               ? coxi_error(COX_ETIMEDOUT, "%zu closures are not settled after %d ms",
+                            c->n_unsettled, timeout_ms)
+               : coxi_error(
+                     COX_ETIMEDOUT,
+                     "a ps is lost, and after %d ms what it had has not been done "
+                     "again",
+                     timeout_ms);
+}
+
 int cox_join(struct cox_coordinator *c, int timeout_ms)
 {
     if (c == NULL) {
@@ -423,13 +459,10 @@ int cox_join(struct cox_coordinator *c, int timeout_ms)
     r = go_on(c);
     while (r == 0) {
         r = report_error(c, &until);
-        if (r != 0 || c->n_unsettled == 0) {
+        if (r != 0 || is_all_done(c)) {
             break;
         }
-        if (pthread_cond_timedwait(&c->idle, &c->lock, &until) != 0) {
-            r = coxi_error(COX_ETIMEDOUT, "%zu closures are not settled after %d ms",
-                           c->n_unsettled, timeout_ms);
-        }
+        r = await_idle(c, &until, timeout_ms);
     }
     if (r == 0) {
         r = check_alive(c);
@@ -452,7 +485,7 @@ int cox_done(struct cox_coordinator *c)
     if (r == 0) {
         r = check_alive(c);
     }
-    bool done = c->n_unsettled == 0;
+    bool done = is_all_done(c);
     coxi_unlock(&c->lock);
     return r != 0 ? r : done;
 }

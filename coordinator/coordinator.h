@@ -139,6 +139,8 @@ struct cox_future {
     bool called_back; /* its worker was asked for it, for another one to run it */
     bool uncertain;   /* it may have applied what nobody has told of */
     bool fetches;     /* no call: it is done when its input is at the client */
+    bool urgent;      /* of the batch that is replayed, or needed by it (recovery.h) */
+    bool abandoned;   /* a replay that counts for nothing: another ps has come back */
     bool roams;       /* it does not wait for the worker that has its inputs any more */
     uint8_t
         state; /* enum coxi_closure_state; loop, and guarded by c->lock once settled */
@@ -224,8 +226,9 @@ struct coxi_trigger {
     bool waits_for_term; /* SIGTERM is ours; who opens and who ends the thread */
     /* Guarded by c->lock: */
     pthread_cond_t changed; /* one is due, or none will be */
-    bool runs;
+    bool runs;              /* the thread is to be joined */
     bool end;
+    bool ended;        /* it has; c->idle tells */
     bool terminate;    /* SIGTERM has come */
     uint64_t settled;  /* closures, when the last one began */
     uint64_t next_id;  /* then */
@@ -253,14 +256,15 @@ struct cox_coordinator {
     struct coxi_worker **workers; /* by index */
     uint32_t n_workers;           /* changed by the loop, under `lock` */
     uint32_t workers_capacity;
-    struct coxi_door *door;        /* where workers dial us; or NULL */
-    struct coxi_pool pool;         /* READY workers, by the room they have */
-    struct coxi_worker *collected; /* who has something to be sent, or may have had */
-    struct coxi_worker *owners;    /* who has a queue of its own, or had one */
-    struct coxi_queue queue;       /* QUEUED, for any worker */
-    struct coxi_queue replay_queue;
-    size_t n_queued;                   /* QUEUED, for some worker only, too */
-    struct coxi_list waiting;          /* WAITING */
+    struct coxi_door *door;         /* where workers dial us; or NULL */
+    struct coxi_pool pool;          /* READY workers, by the room they have */
+    struct coxi_worker *collected;  /* who has something to be sent, or may have had */
+    struct coxi_worker *owners;     /* who has a queue of its own, or had one */
+    struct coxi_queue queue;        /* QUEUED, for any worker */
+    struct coxi_queue replay_queue; /* urgent: all that runs while ps are recovered */
+    struct coxi_queue remake_queue; /* other closures that run again (kept.c) */
+    size_t n_queued;                /* QUEUED, for some worker only, too */
+    struct coxi_list waiting;       /* WAITING */
     struct coxi_input *inputs_settled; /* whose futures are settled */
     struct cox_future *begun;          /* closures that run again, with inputs */
     struct coxi_kept *coming[COXI_COMING_BUCKETS]; /* results that are to be here */
@@ -420,6 +424,10 @@ void coxi_dispatch(void *coordinator);
 /* Asks the worker for the next resource that it lacks, unless it is making one: true while
  * there is one. */
 bool coxi_resource_tell(struct coxi_worker *worker);
+
+/* The lowest position above `id` of a resource: it was created when closures and writes up
+ * to that id had been taken in. UINT64_MAX: none was. */
+uint64_t coxi_resource_position_above(struct cox_coordinator *c, uint64_t id);
 
 /* A worker's answer; COX_EPROTO: to nothing that it was asked. */
 int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *answer);

@@ -112,6 +112,9 @@ static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue)
     }
 }
 
+/* While ps are recovered, nothing but the current batch of the replay is dispatched: any
+ * other step would read values that are only partly restored, or overtake a write of the
+ * client's that is still to be done again. */
 static void assign(struct cox_coordinator *c)
 {
     bool recovery = coxi_recovery_is_under_way(c);
@@ -119,6 +122,7 @@ static void assign(struct cox_coordinator *c)
         assign_any(c, &c->replay_queue);
     }
     if (!recovery) {
+        assign_any(c, &c->remake_queue);
         assign_own(c);
         assign_any(c, &c->queue);
     }

@@ -364,10 +364,23 @@ static void place(struct cox_future *f)
             coxi_kept_bring(input->source);
         }
     }
+    if (f->urgent) {
+        coxi_inputs_hurry(f);
+    }
     if (inputs->n_pending == 0) {
         be_ready(f);
     } else {
         coxi_list_append(&f->c->waiting, f);
+    }
+}
+
+void coxi_inputs_hurry(struct cox_future *f)
+{
+    for (size_t i = 0; f->inputs != NULL && i < f->inputs->n; i++) {
+        struct cox_future *source = f->inputs->items[i].source;
+        if (source != NULL && source->kept != NULL && source->kept->remake != NULL) {
+            coxi_closure_set_urgent(source->kept->remake, true);
+        }
     }
 }
 

@@ -29,6 +29,9 @@ void coxi_inputs_put_back(struct cox_future *f);
 void coxi_inputs_settled(struct cox_future *f);
 void coxi_inputs_tell(struct cox_future *f);
 
+/* `f` is needed by what is replayed: so is all that makes its inputs again. Loop. */
+void coxi_inputs_hurry(struct cox_future *f);
+
 /* What it has returned is at the client: what it took is not needed for that any more.
  * Loop. */
 void coxi_inputs_drop(struct cox_future *f);

@@ -275,6 +275,16 @@ static int make_again(struct coxi_kept *kept)
     return 0;
 }
 
+/* What was to make them has ended without. */
+static void try_again(struct coxi_kept *kept)
+{
+    kept->remake = NULL;
+    int r = make_again(kept);
+    if (r != 0) {
+        end_coming(kept, r, coxi_error_text());
+    }
+}
+
 void coxi_kept_bring(struct cox_future *f)
 {
     struct coxi_kept *kept = f->kept;
@@ -354,10 +364,7 @@ void coxi_kept_lost(struct coxi_worker *worker)
         unlink_kept(kept);
         if (kept->asked && kept->f->dependents != NULL) {
             kept->asked = false;
-            int r = make_again(kept);
-            if (r != 0) {
-                end_coming(kept, r, coxi_error_text());
-            }
+            try_again(kept);
         } else if (kept->asked) {
             end_coming(kept, 0, "");
         }
@@ -366,6 +373,18 @@ void coxi_kept_lost(struct coxi_worker *worker)
 }
 
 /* ---- what makes them again */
+
+void coxi_kept_wait_for_recovery(struct cox_coordinator *c)
+{
+    for (size_t i = 0; i < COXI_COMING_BUCKETS; i++) {
+        for (struct coxi_kept *kept = c->coming[i]; kept != NULL;
+             kept = kept->next_coming) {
+            if (kept->remake != NULL && !kept->remake->abandoned) {
+                coxi_closure_set_urgent(kept->remake, false);
+            }
+        }
+    }
+}
 
 struct cox_future *coxi_kept_find_remake(struct cox_coordinator *c, uint64_t id)
 {
@@ -381,6 +400,10 @@ void coxi_kept_remade(struct cox_future *remake)
         return;
     }
     f->attempt = remake->attempt;
+    if (remake->abandoned && f->dependents != NULL) {
+        try_again(f->kept);
+        return;
+    }
     (void)snprintf(text, sizeof(text),
                    "what closure %llu (%s) had returned was lost with its worker and "
                    "could not be made again: %.300s",

@@ -91,6 +91,8 @@ void coxi_kept_lost(struct coxi_worker *worker);
 
 /* What makes the values of closure `id` again, or NULL; the end of that. */
 struct cox_future *coxi_kept_find_remake(struct cox_coordinator *c, uint64_t id);
+void coxi_kept_wait_for_recovery(
+    struct cox_coordinator *c); /* none is urgent any more */
 void coxi_kept_remade(struct cox_future *remake);
 
 /* In a turn of the loop: lets go of what nobody wants any more; tells the workers. */

@@ -22,7 +22,7 @@
 #include "common/error.h"
 #include "common/file.h"
 
-enum { STOP_MS = 5000, LIFELINE_FD = 3 };
+enum { STOP_MS = 1800, LIFELINE_FD = 3 };
 
 struct coxi_local {
     char dir[64];

@@ -131,6 +131,7 @@ static void on_tick(void *arg)
     for (uint32_t i = 0; i < c->n_ps; i++) {
         coxi_psc_tick(c->ps[i]);
     }
+    coxi_recovery_tick(c);
     coxi_workers_tick(c);
     coxi_stragglers_tick(c);
     coxi_trigger_tick(c);
@@ -393,9 +394,9 @@ int cox_open(const struct cox_cluster *cluster, const struct cox_options *option
 
 /* ---- closing */
 
-static int stop_closures(struct cox_coordinator *c, int timeout_ms)
+static int stop_closures(struct cox_coordinator *c, const struct timespec *until,
+                         int timeout_ms)
 {
-    struct timespec until = coxi_deadline(timeout_ms);
     int r = 0;
     coxi_lock(&c->lock);
     c->closing = true;
@@ -404,13 +405,26 @@ static int stop_closures(struct cox_coordinator *c, int timeout_ms)
     (void)pthread_cond_broadcast(&c->changed);
     coxi_loop_wake(c->loop);
     while (r == 0 && c->n_unsettled > 0) {
-        if (pthread_cond_timedwait(&c->idle, &c->lock, &until) != 0) {
+        if (pthread_cond_timedwait(&c->idle, &c->lock, until) != 0) {
             r = coxi_error(COX_ETIMEDOUT, "%zu steps were still running after %d ms",
                            c->n_unsettled, timeout_ms);
         }
     }
     coxi_unlock(&c->lock);
     return r;
+}
+
+/* Ends the threads that ask ps for something. Past the deadline the ps are given up, which
+ * ends every request. */
+static void stop_threads(struct cox_coordinator *c, const struct timespec *until)
+{
+    bool ended = coxi_trigger_end(c, until);
+    ended = coxi_recovery_end(c, until) && ended;
+    for (uint32_t i = 0; !ended && i < c->n_ps; i++) {
+        coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
+    }
+    coxi_trigger_stop(c);
+    coxi_recovery_stop(c);
 }
 
 /* Lets go of the workers; the loop stops when they are gone. */
@@ -423,16 +437,23 @@ static void stop_loop(struct cox_coordinator *c)
     coxi_loop_join(c->loop);
 }
 
+/* All at once: one that does not answer is left to notice that the client is gone. */
 static void release_ps(struct cox_coordinator *c)
 {
-    for (uint32_t i = 0; i < c->n_ps; i++) {
+    const struct coxi_message message = {.kind = COXI_RELEASE, .release = c->session};
+    struct coxi_round round;
+    struct coxi_round_call *calls = calloc(c->n_ps + 1, sizeof(*calls));
+    coxi_round_begin(&round);
+    for (uint32_t i = 0; calls != NULL && i < c->n_ps; i++) {
         /* One that was never met, or is lost, has nothing to release. */
-        if (coxi_psc_incarnation(c->ps[i]) != 0 && coxi_psc_wait(c->ps[i], 0) == 0) {
-            struct coxi_message message = {.kind = COXI_RELEASE, .release = c->session};
-            struct coxi_psc_request request = {.timeout_ms = RELEASE_MS};
-            (void)coxi_psc_call(c->ps[i], &message, &request, COXI_STATUS, NULL, NULL);
+        if (coxi_psc_is_up(c->ps[i])) {
+            calls[i] = (struct coxi_round_call){.expect = COXI_STATUS};
+            calls[i].request.timeout_ms = RELEASE_MS;
+            coxi_round_add(&round, c->ps[i], &message, &calls[i]);
         }
     }
+    (void)coxi_round_end(&round);
+    free(calls);
 }
 
 int cox_close(struct cox_coordinator *c, int timeout_ms)
@@ -444,15 +465,17 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     if (r != 0) {
         return r;
     }
-    coxi_trigger_stop(c);
+    struct timespec until = coxi_deadline(timeout_ms);
+    coxi_trigger_let_save(c, &until);
     if (c->loop_runs) {
-        r = stop_closures(c, timeout_ms);
-        coxi_recovery_stop(c);
+        r = stop_closures(c, &until, timeout_ms);
+        stop_threads(c, &until);
         release_ps(c);
         stop_loop(c);
         coxi_callbacks_stop(c);  /* now every future is settled */
         coxi_loop_join(c->loop); /* what a callback was about when the loop stopped */
     }
+    coxi_trigger_stop(c); /* of one that was never opened */
     for (uint32_t i = 0; i < c->n_ps; i++) {
         coxi_psc_close(c->ps[i]); /* until now it may tell the loop that it is lost */
     }

@@ -10,6 +10,8 @@
  * Invariants
  *   - a replay is a closure of its own with the id of one that is settled, and in no
  *     user's hands; it is in `replays` until it has ended
+ *   - a replay is dispatched only to ps that have all that came before it: where another ps
+ *     is lost in the middle, what has not ended is abandoned, and begun anew in its place
  *   - no ps is told a watermark beyond what it is owed
  *
  * Threads: its own; one for each ps that is away; the loop; users' where recovery.h says so. Locks: `lock` comes after
@@ -26,13 +28,6 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/settle.h"
-
-/* A closure whose voiding has to wait. */
-struct coxi_recovery_held {
-    struct coxi_recovery_held *next;
-    struct cox_future *f;
-    struct coxi_ending ending; /* owns what it points to */
-};
 
 static void base_fini(struct coxi_recovery_base *base, uint32_t n_ps)
 {
@@ -80,6 +75,7 @@ bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc)
     if (c->ps[p] == psc &&
         !rec->stop) { /* not one that is not in use, yet or any more */
         rec->servers[p].lost = true;
+        atomic_store(&rec->any_lost, true);
         rec->n_losses++;
         atomic_store(&rec->under_way, true);
         (void)pthread_cond_broadcast(&rec->changed);
@@ -201,13 +197,13 @@ bool coxi_recovery_stopping(struct coxi_recovery *rec)
 
 /* ---- a recovery */
 
-static void void_again(struct cox_future *f, const struct coxi_ending *ending)
+/* On the loop: nothing is recovered any more. */
+static void be_over(struct coxi_recovery *rec, void *arg)
 {
-    if (coxi_voiding_start(f->c, f, ending) != 0) {
-        coxi_closure_settle(f, &(struct coxi_ending){.state = COXI_FAILED,
-                                                     .code = COX_ENOMEM,
-                                                     .text = coxi_error_text()});
-    }
+    (void)arg;
+    rec->over = true;
+    rec->batch_open = false;
+    coxi_recovery_let_go_held(rec);
 }
 
 /* On the loop: unless another has been lost, all are UP. */
@@ -226,25 +222,15 @@ static void go_on(struct coxi_recovery *rec, void *arg)
         (void)pthread_cond_broadcast(&rec->changed);
     }
     coxi_unlock(&rec->lock);
-    struct coxi_recovery_held *held = up ? rec->held : NULL;
-    rec->held = up ? NULL : rec->held;
-    while (held != NULL) {
-        struct coxi_recovery_held *next = held->next;
-        void_again(held->f, &held->ending);
-        free((void *)(uintptr_t)held->ending.text);
-        free((void *)(uintptr_t)held->ending.touched);
-        free(held);
-        held = next;
+    rec->batch_open = false;
+    if (up) {
+        coxi_recovery_let_go_held(rec);
+        coxi_lock(&c->lock);
+        c->resources_changed = true;            /* those that had to wait */
+        (void)pthread_cond_broadcast(&c->idle); /* who joins waits for this, too */
+        coxi_unlock(&c->lock);
     }
     *ret_up = up;
-}
-
-static bool is_any_lost(struct coxi_recovery *rec)
-{
-    coxi_lock(&rec->lock);
-    bool lost = coxi_recovery_any(rec, false);
-    coxi_unlock(&rec->lock);
-    return lost;
 }
 
 /* COX_ECLOSED: the run is over. */
@@ -254,7 +240,7 @@ static int recover(struct coxi_recovery *rec)
     bool up = false;
     int r = 0;
     while (r == 0 && !up && !coxi_recovery_stopping(rec)) {
-        if (is_any_lost(rec)) {
+        if (atomic_load(&rec->any_lost)) {
             r = coxi_recovery_bring_back(rec, end_ms);
             continue;
         }
@@ -286,6 +272,11 @@ static void *recovery_thread(void *arg)
             rec->stop = true; /* the run is over */
         }
     }
+    coxi_unlock(&rec->lock);
+    coxi_recovery_on_loop(rec, be_over, NULL);
+    coxi_lock(&rec->lock);
+    rec->ended = true;
+    (void)pthread_cond_broadcast(&rec->changed);
     coxi_unlock(&rec->lock);
     return NULL;
 }
@@ -334,7 +325,38 @@ int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address)
 
 bool coxi_recovery_is_replaying(const struct cox_coordinator *c)
 {
-    return c->recovery != NULL && c->recovery->replays.count > 0;
+    const struct coxi_recovery *rec = c->recovery;
+    return rec != NULL && rec->batch_open && !atomic_load(&rec->any_lost);
+}
+
+uint64_t coxi_recovery_reached(const struct cox_coordinator *c)
+{
+    return !coxi_recovery_is_under_way(c)  ? UINT64_MAX
+           : coxi_recovery_is_replaying(c) ? c->recovery->reached
+                                           : 0;
+}
+
+void coxi_recovery_tick(struct cox_coordinator *c)
+{
+    struct coxi_recovery *rec = c->recovery;
+    uint64_t now = coxi_now_ms();
+    bool alive = coxi_check_alive(c) == 0;
+    if (rec == NULL || !atomic_load(&rec->any_lost)) {
+        return;
+    }
+    coxi_lock(&rec->lock);
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        const struct coxi_recovery_server *server = &rec->servers[p];
+        if (server->returning == NULL) {
+            continue;
+        }
+        coxi_psc_tick(server->returning);
+        if (!alive || rec->stop || now >= server->returning_end_ms) {
+            coxi_psc_give_up(server->returning, alive ? "it took too long to come back"
+                                                      : "nobody waits for it any more");
+        }
+    }
+    coxi_unlock(&rec->lock);
 }
 
 struct cox_future *coxi_recovery_find(struct cox_coordinator *c, uint64_t id)
@@ -396,37 +418,6 @@ bool coxi_recovery_is_due(const struct cox_coordinator *c)
 bool coxi_recovery_is_full(const struct cox_coordinator *c)
 {
     return c->recovery != NULL && coxi_log_is_full(c->recovery->log, c->next_id);
-}
-
-void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *ending)
-{
-    struct coxi_recovery *rec = f->c->recovery;
-    if (!coxi_recovery_is_under_way(f->c)) { /* all are UP again already */
-        void_again(f, ending);
-        return;
-    }
-    struct coxi_recovery_held *held = calloc(1, sizeof(*held));
-    uint32_t *touched = calloc(ending->n_touched + 1, sizeof(*touched));
-    char *text = ending->text != NULL ? strdup(ending->text) : NULL;
-    if (held == NULL || touched == NULL || (ending->text != NULL && text == NULL)) {
-        free(held);
-        free(touched);
-        free(text);
-        coxi_closure_settle(f,
-                            &(struct coxi_ending){.state = COXI_FAILED,
-                                                  .code = COX_ENOMEM,
-                                                  .text = "out of memory for its end"});
-        return;
-    }
-    if (ending->n_touched > 0) {
-        memcpy(touched, ending->touched, ending->n_touched * sizeof(*touched));
-    }
-    held->f = f;
-    held->ending = *ending;
-    held->ending.text = text;
-    held->ending.touched = touched;
-    held->next = rec->held;
-    rec->held = held;
 }
 
 /* ---- what the client itself does */
@@ -572,16 +563,32 @@ int coxi_recovery_start(struct cox_coordinator *c)
     return r;
 }
 
+bool coxi_recovery_end(struct cox_coordinator *c, const struct timespec *until)
+{
+    struct coxi_recovery *rec = c->recovery;
+    if (rec == NULL || !rec->runs) {
+        return true;
+    }
+    int r = 0;
+    coxi_lock(&rec->lock);
+    rec->stop = true;
+    (void)pthread_cond_broadcast(&rec->changed);
+    while (!rec->ended && r == 0) {
+        r = pthread_cond_timedwait(&rec->changed, &rec->lock, until);
+    }
+    bool ended = rec->ended;
+    coxi_unlock(&rec->lock);
+    return ended;
+}
+
 void coxi_recovery_stop(struct cox_coordinator *c)
 {
     struct coxi_recovery *rec = c->recovery;
     if (rec == NULL) {
         return;
     }
-    coxi_lock(&rec->lock);
-    rec->stop = true;
-    (void)pthread_cond_broadcast(&rec->changed);
-    coxi_unlock(&rec->lock);
+    struct timespec now = coxi_deadline(0);
+    (void)coxi_recovery_end(c, &now);
     if (rec->runs) {
         (void)pthread_join(rec->thread, NULL);
         rec->runs = false;

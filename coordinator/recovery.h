@@ -7,8 +7,14 @@
  *   LOST -> OWED      it is there again, restored, and ours; workers are told
  *   OWED -> UP        everything that it missed has been done again
  *
- * While any ps is not UP, workers get nothing but what is replayed, and reads and writes
- * of the client's own wait. After ps_recovery_ms the run ends with COX_EPSLOST.
+ * While any ps is not UP, nothing but the current batch of the replay is dispatched or made:
+ * no other step, no second attempt, no result that the batch does not need, and no resource
+ * that is newer than what has been done again. Otherwise a step would read values that are
+ * only partly restored, or overtake a write. Reads and writes of the client's own wait.
+ *
+ * A ps that is not back, or not restored, after ps_recovery_ms ends the run with COX_EPSLOST;
+ * so does a replay in which nothing has ended for that long and no step runs. However a
+ * recovery ends (done, given up, closed), every closure that was held for it is settled.
  */
 #ifndef COXI_COORDINATOR_RECOVERY_H
 #define COXI_COORDINATOR_RECOVERY_H
@@ -25,7 +31,12 @@ struct coxi_ending; /* voiding.h */
  * that is lost is lost. When the ps are claimed. */
 int coxi_recovery_start(struct cox_coordinator *c);
 
-/* Nothing is recovered from here on; then, when nobody calls anything any more, frees it. */
+/*
+ * Nothing is recovered from here on. `end` only asks for that and waits until `until` for the
+ * recovery's threads to end: false, one of them waits for a ps, which has to be given up
+ * before `stop`, which waits for them. Then, when nobody calls anything any more, frees it.
+ */
+bool coxi_recovery_end(struct cox_coordinator *c, const struct timespec *until);
 void coxi_recovery_stop(struct cox_coordinator *c);
 void coxi_recovery_free(struct cox_coordinator *c);
 
@@ -59,13 +70,21 @@ bool coxi_recovery_is_on(const struct cox_coordinator *c);
  * waits. */
 bool coxi_recovery_again(struct cox_coordinator *c, int code);
 
-/* ---- the loop's */
-
-/* Nothing but replays may be dispatched. */
+/* Some ps is not UP: nothing but the current batch of the replay may be dispatched. Any
+ * thread. */
 bool coxi_recovery_is_under_way(const struct cox_coordinator *c);
 
-/* Some are dispatched or to be: every ps is there again. */
+/* ---- the loop's */
+
+/* Gives up the ps that are being brought back when their time is over. Every COXI_TICK_MS. */
+void coxi_recovery_tick(struct cox_coordinator *c);
+
+/* Every ps is there again, and a batch of the replay may be dispatched. */
 bool coxi_recovery_is_replaying(const struct cox_coordinator *c);
+
+/* All that the client did before it gave out this id has been done again; UINT64_MAX where
+ * no recovery is under way. */
+uint64_t coxi_recovery_reached(const struct cox_coordinator *c);
 
 /* The closure of that id: one that is not settled, or is being replayed. */
 struct cox_future *coxi_recovery_find(struct cox_coordinator *c, uint64_t id);

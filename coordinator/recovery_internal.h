@@ -4,6 +4,7 @@
  *   recovery.c          the state of each ps, the thread, what others are told
  *   recovery_restore.c  a ps comes back, with what the last checkpoint has of it
  *   recovery_replay.c   what it misses since is done again
+ *   recovery_held.c     closures whose end waits for that
  *   recovery_backlog.c  what a checkpoint says for a client that is started again, which
  *                       resume.c takes up
  *
@@ -26,7 +27,9 @@ enum {
 struct coxi_recovery_server {
     bool lost;
     bool owed;
-    bool returns;                      /* a thread brings it back */
+    bool returns;               /* a thread brings it back, with this client */
+    struct coxi_psc *returning; /* of it, or NULL; the tick gives it up */
+    uint64_t returning_end_ms;
     struct coxi_applied_list restored; /* what it had when it was */
     uint64_t watermark; /* the highest it may be told while it is owed something */
     uint64_t epoch;     /* the loop's: when it came back */
@@ -43,7 +46,7 @@ struct coxi_recovery {
     struct cox_coordinator *c;
     struct coxi_log *log;
     pthread_t thread;
-    bool runs;
+    bool runs; /* the thread is to be joined */
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
@@ -55,13 +58,19 @@ struct coxi_recovery {
     uint64_t n_losses;
     uint64_t n_moves; /* how often a ps got another address */
     bool stop;
+    bool ended; /* the thread has, and settled what was held */
 
     atomic_bool under_way; /* some ps is not UP */
+    atomic_bool any_lost;  /* and not even there; written with the lock */
 
     /* the loop's own */
     uint64_t epoch; /* how often a ps has come back */
     struct coxi_window replays;
+    bool
+        batch_open; /* they may be dispatched: no ps has come back since they were begun */
+    uint64_t reached; /* what the client did before this id has been done again */
     struct coxi_recovery_held *held; /* closures whose voiding has to wait */
+    bool over;                       /* nothing is recovered any more */
 };
 
 /* ---- recovery.c */
@@ -77,6 +86,12 @@ bool coxi_recovery_stopping(struct coxi_recovery *rec);
 void coxi_recovery_on_loop(struct coxi_recovery *rec,
                            void (*run)(struct coxi_recovery *rec, void *arg),
                            void *arg);
+
+/* ---- recovery_held.c */
+
+/* Ends the closures that were held for a recovery that has ended: as the ps say, or (over)
+ * without asking them. Loop. */
+void coxi_recovery_let_go_held(struct coxi_recovery *rec);
 
 /* ---- recovery_restore.c */
 
@@ -105,7 +120,8 @@ int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
 
 /* ---- recovery_replay.c */
 
-/* Does all again that any ps is owed. COX_EAGAIN: one was lost meanwhile. */
+/* Does all again that any ps is owed. COX_EAGAIN: one was lost meanwhile. COX_EPSLOST: it
+ * does not come on. */
 int coxi_recovery_replay(struct coxi_recovery *rec);
 
 #endif

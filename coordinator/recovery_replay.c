@@ -7,12 +7,20 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/log.h"
+#include "common/patience.h"
 #include "common/sync.h"
+#include "coordinator/attempts.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
 #include "coordinator/load.h"
+#include "coordinator/settle.h"
+#include "coordinator/worker.h"
 
-enum { BATCH_MAX = 1 << 16 }; /* closures replayed at a time */
+enum {
+    BATCH_MAX = 1 << 16, /* closures replayed at a time */
+    RUNS_MS = 1000, /* an attempt that is older does run: its own deadline is for it */
+};
 
 /* ---- what is to be replayed */
 
@@ -132,63 +140,152 @@ struct batch {
     int code;
 };
 
-/* On the loop. */
+/* Begins the replay of one call. */
+static int begin_replay(struct coxi_recovery *rec, struct cox_future *call)
+{
+    struct cox_coordinator *c = rec->c;
+    /* It may be running again already, for what it returned. */
+    struct cox_future *f = coxi_kept_find_remake(c, call->id);
+    bool is_new = f == NULL;
+    int r = is_new ? coxi_closure_again(call, &f) : 0;
+    if (r == 0) {
+        r = coxi_window_put(&rec->replays, f->id, f);
+    }
+    if (r != 0) {
+        if (is_new && f != NULL) {
+            coxi_future_unref(f);
+        }
+        return r;
+    }
+    if (!is_new) {
+        coxi_closure_set_urgent(f, true);
+    } else {
+        f->urgent = true; /* in no line yet */
+        coxi_closure_begin(f);
+        c->waiting_change++;
+        coxi_lock(&c->lock);
+        c->n_unsettled++;
+        coxi_unlock(&c->lock);
+    }
+    return 0;
+}
+
+/* On the loop. Workers make first the resources that are older than the batch. */
 static void begin_batch(struct coxi_recovery *rec, void *arg)
 {
     struct batch *batch = arg;
-    struct cox_coordinator *c = rec->c;
-    size_t n_new = 0;
     coxi_window_fini(&rec->replays);
     coxi_window_init(&rec->replays, batch->items[0].id, COXI_WINDOW);
     for (size_t i = 0; batch->code == 0 && i < batch->n; i++) {
-        struct cox_future *call = batch->items[i].call;
-        /* It may be running again already, for what it returned. */
-        struct cox_future *f = coxi_kept_find_remake(c, call->id);
-        bool is_new = f == NULL;
-        batch->code = is_new ? coxi_closure_again(call, &f) : 0;
-        if (batch->code == 0) {
-            batch->code = coxi_window_put(&rec->replays, f->id, f);
-        }
-        if (is_new && batch->code == 0) {
-            coxi_closure_begin(f);
-            n_new++;
-        } else if (is_new && f != NULL) {
-            coxi_future_unref(f);
-        }
+        batch->code = begin_replay(rec, batch->items[i].call);
     }
-    c->waiting_change += (ptrdiff_t)n_new;
-    coxi_lock(&c->lock);
-    c->n_unsettled += n_new;
-    coxi_unlock(&c->lock);
+    rec->reached = batch->items[0].id;
+    rec->batch_open = !atomic_load(&rec->any_lost);
+    coxi_workers_resources(rec->c);
 }
 
-static void count_replays(struct coxi_recovery *rec, void *arg)
+/* How far a batch is. */
+struct progress {
+    size_t n;  /* replays that have not ended */
+    bool runs; /* one of them has been with its worker for RUNS_MS */
+};
+
+/* On the loop. */
+static void look(struct coxi_recovery *rec, void *arg)
 {
-    *(size_t *)arg = rec->replays.count;
+    struct progress *progress = arg;
+    const struct cox_coordinator *c = rec->c;
+    uint64_t now = coxi_now_ms();
+    progress->n = rec->replays.count;
+    progress->runs = false;
+    for (uint32_t i = 0; i < c->n_workers && !progress->runs; i++) {
+        const struct coxi_worker *worker = c->workers[i];
+        progress->runs = worker->in_flight.n > 0 &&
+                         now - worker->oldest_since_ms >= RUNS_MS &&
+                         worker->oldest_id == worker->in_flight.first->id &&
+                         worker->oldest_attempt == worker->in_flight.first->current;
+    }
 }
 
-/* Waits until nothing is being replayed. COX_EAGAIN: a ps is lost meanwhile. */
+/* Nothing of it has ended for as long as a ps may take to come back, and no step runs. */
+static int stalled(const struct coxi_recovery *rec, size_t n)
+{
+    char why[COXI_TEXT_MAX];
+    coxi_lock(&rec->c->lock);
+    memcpy(why, rec->c->worker_text, sizeof(why));
+    coxi_unlock(&rec->c->lock);
+    return coxi_error(
+        COX_EPSLOST,
+        "a ps has come back, and what it misses cannot be done again: %zu "
+        "closures, of which none has ended for %d ms; the last news of a "
+        "worker: %.200s",
+        n, rec->c->options.ps_recovery_ms, why);
+}
+
+/* Waits for a change. COX_EAGAIN: a ps is lost. COX_ECLOSED. */
+static int await_change(struct coxi_recovery *rec)
+{
+    coxi_lock(&rec->lock);
+    bool lost = coxi_recovery_any(rec, false);
+    if (!lost) {
+        struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
+        (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
+    }
+    coxi_unlock(&rec->lock);
+    return lost                          ? COX_EAGAIN
+           : coxi_recovery_stopping(rec) ? coxi_error(COX_ECLOSED, "it is being closed")
+                                         : 0;
+}
+
+/* Waits until nothing is being replayed. */
 static int wait_for_replays(struct coxi_recovery *rec)
 {
-    size_t n = 0;
-    coxi_recovery_on_loop(rec, count_replays, &n);
-    while (n > 0) {
-        coxi_lock(&rec->lock);
-        bool lost = coxi_recovery_any(rec, false);
-        if (!lost) {
-            struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
-            (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
+    struct progress last = {0};
+    struct progress now = {0};
+    struct coxi_patience patience = {0};
+    int r = 0;
+    coxi_recovery_on_loop(rec, look, &now);
+    uint64_t since_ms = coxi_now_ms();
+    while (r == 0 && now.n > 0) {
+        r = await_change(rec);
+        last = now;
+        if (r == 0) {
+            coxi_recovery_on_loop(rec, look, &now);
         }
-        coxi_unlock(&rec->lock);
-        if (lost) {
-            return COX_EAGAIN;
+        if (now.n != last.n || now.runs) {
+            since_ms = coxi_now_ms();
         }
-        if (coxi_recovery_stopping(rec)) {
-            return coxi_error(COX_ECLOSED, "the coordinator is being closed");
+        if (r == 0 &&
+            coxi_now_ms() - since_ms > (uint64_t)rec->c->options.ps_recovery_ms) {
+            r = stalled(rec, now.n);
         }
-        coxi_recovery_on_loop(rec, count_replays, &n);
+        if (coxi_patience_ends(&patience, coxi_now_ms())) {
+            coxi_log(
+                COXI_LOG_WARN, "replaying", "closures=%zu seconds=%llu", now.n,
+                (unsigned long long)coxi_patience_seconds(&patience, coxi_now_ms()));
+        }
     }
-    return 0;
+    return r;
+}
+
+/*
+ * On the loop. What is left of a pass in which another ps was lost must not go on: it would
+ * reach that ps before what came before it. It is taken back, and begun anew in its place.
+ */
+static void abandon(struct coxi_recovery *rec, void *arg)
+{
+    struct coxi_window *replays = &rec->replays;
+    (void)arg;
+    rec->batch_open = false;
+    coxi_inputs_go_on(rec->c); /* each is in some list then */
+    for (uint64_t id = replays->first; id < replays->next; id++) {
+        struct cox_future *f = coxi_window_get(replays, id);
+        if (f != NULL) {
+            f->abandoned = true;
+            coxi_attempts_cancel(f);
+        }
+    }
+    coxi_kept_wait_for_recovery(rec->c);
 }
 
 void coxi_recovery_replayed(struct cox_future *f)
@@ -200,7 +297,7 @@ void coxi_recovery_replayed(struct cox_future *f)
     }
     (void)coxi_window_take(&rec->replays, f->id);
     f->replay->attempt = f->attempt;
-    if (f->state != COXI_DONE_OK && !c->closing) {
+    if (f->state != COXI_DONE_OK && !f->abandoned && !c->closing) {
         char text[COXI_TEXT_MAX];
         (void)snprintf(text, sizeof(text),
                        "closure %llu (%s) was done, had to be done again for a ps that "
@@ -283,11 +380,24 @@ static int redo(struct coxi_recovery *rec, const struct item *item)
     return r == COX_EPSLOST ? COX_EAGAIN : r;
 }
 
-/* Everything in the log before `id` has been done on every ps that is owed something. What
- * is not settled is not in the log: no watermark passes that. */
-static void done_before(struct coxi_recovery *rec, const struct items *items,
-                        uint64_t id)
+/* Waits until ps p has taken what it was told before: it handles a connection's requests in
+ * their order. */
+static int pass(struct cox_coordinator *c, uint32_t p)
 {
+    struct coxi_message message = {.kind = COXI_PULL};
+    struct coxi_psc_request request = {0};
+    message.pull.session = c->session;
+    message.pull.incarnation = coxi_psc_incarnation(c->ps[p]);
+    return coxi_psc_call(c->ps[p], &message, &request, COXI_PULLED, NULL, NULL);
+}
+
+/* Everything in the log before `id` has been done on every ps that is owed something. What
+ * is not settled is not in the log: no watermark passes that. The ps have taken the watermark
+ * before a worker sends them ids that are far above the last one. COX_EAGAIN: one is lost. */
+static int done_before(struct coxi_recovery *rec, const struct items *items,
+                       uint64_t id)
+{
+    int r = 0;
     struct coxi_message message = {.kind = COXI_WATERMARK};
     id = id < items->first_unsettled ? id : items->first_unsettled;
     message.watermark.session = rec->c->session;
@@ -301,22 +411,42 @@ static void done_before(struct coxi_recovery *rec, const struct items *items,
         if (tell) {
             message.watermark.incarnation = coxi_psc_incarnation(rec->c->ps[p]);
             coxi_psc_tell(rec->c->ps[p], &message);
+            r = r == 0 ? pass(rec->c, p) : r;
         }
     }
+    return r == COX_EPSLOST ? COX_EAGAIN : r;
 }
 
-/* Calls together, up to the next operation. */
+/*
+ * How many items, from the first, are calls that may run side by side: up to the next
+ * operation, and to the next resource, which is made when what came before it has been done
+ * again; and within the ids that a ps takes above its watermark.
+ */
+static size_t batch_length(struct coxi_recovery *rec, const struct item *items,
+                           size_t n)
+{
+    uint64_t end = items[0].id + COXI_AHEAD_MAX;
+    uint64_t resource = coxi_resource_position_above(rec->c, items[0].id);
+    size_t i = 0;
+    end = resource < end ? resource : end;
+    while (i < n && i < BATCH_MAX && items[i].kind == COXI_LOG_CALL &&
+           items[i].id < end) {
+        i++;
+    }
+    return i;
+}
+
 static int replay_items(struct coxi_recovery *rec, const struct items *items)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < items->n;) {
         struct batch batch = {.items = &items->items[i]};
-        done_before(rec, items, items->items[i].id);
-        while (i < items->n && items->items[i].kind == COXI_LOG_CALL &&
-               batch.n < BATCH_MAX) {
-            batch.n++;
-            i++;
+        r = done_before(rec, items, items->items[i].id);
+        if (r != 0) {
+            break;
         }
+        batch.n = batch_length(rec, batch.items, items->n - i);
+        i += batch.n;
         if (batch.n > 0) {
             coxi_recovery_on_loop(rec, begin_batch, &batch);
             r = batch.code != 0 ? batch.code : wait_for_replays(rec);
@@ -330,7 +460,8 @@ static int replay_items(struct coxi_recovery *rec, const struct items *items)
 int coxi_recovery_replay(struct coxi_recovery *rec)
 {
     struct items items = {.rec = rec};
-    int r = wait_for_replays(rec); /* of a pass before */
+    coxi_recovery_on_loop(rec, abandon, NULL); /* what is left of a pass before */
+    int r = wait_for_replays(rec);
     if (r == 0) {
         coxi_recovery_on_loop(rec, collect, &items);
         r = items.code;

@@ -14,6 +14,24 @@
 #include "common/error.h"
 #include "common/sync.h"
 
+/* From now on the tick gives the ps up when its time is over, so that no request to it keeps
+ * a thread waiting; NULL: not any more. */
+static void watch(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc,
+                  uint64_t end_ms)
+{
+    coxi_lock(&rec->lock);
+    rec->servers[p].returning = psc;
+    rec->servers[p].returning_end_ms = end_ms;
+    coxi_unlock(&rec->lock);
+}
+
+/* It does not come back with this client. Takes NULL. */
+static void let_go(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
+{
+    watch(rec, p, NULL, 0);
+    coxi_psc_close(psc);
+}
+
 static uint64_t count_moves(struct coxi_recovery *rec)
 {
     coxi_lock(&rec->lock);
@@ -34,10 +52,10 @@ static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
     if (r != 0) {
         return r;
     }
+    watch(rec, p, psc, end_ms);
     while ((r = coxi_psc_wait(psc, COXI_RECOVERY_SLICE_MS)) == COX_ETIMEDOUT &&
            n_moves == count_moves(rec) && coxi_now_ms() < end_ms &&
            !coxi_recovery_stopping(rec)) {
-        coxi_psc_tick(psc);
     }
     if (r == 0) {
         struct coxi_message claim = {.kind = COXI_CLAIM, .claim = c->session};
@@ -45,7 +63,7 @@ static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
         r = coxi_psc_call(psc, &claim, &request, COXI_STATUS, NULL, NULL);
     }
     if (r != 0) {
-        coxi_psc_close(psc);
+        let_go(rec, p, psc);
         return r;
     }
     *ret = psc;
@@ -306,10 +324,13 @@ static void exchange(struct coxi_recovery *rec, void *arg)
     struct change *change = arg;
     struct cox_coordinator *c = rec->c;
     rec->servers[change->ps].epoch = ++rec->epoch;
+    rec->batch_open = false; /* it lacks what came before the batch */
     coxi_lock(&c->lock);
     coxi_lock(&rec->lock);
     c->ps[change->ps] = change->psc;
     rec->servers[change->ps].lost = false;
+    rec->servers[change->ps].returning = NULL;
+    atomic_store(&rec->any_lost, coxi_recovery_any(rec, false));
     coxi_unlock(&rec->lock);
     c->layout_changed = true;
     c->stats.ps_recovered++;
@@ -342,7 +363,7 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
         r = keep_past(rec, old);
     }
     if (r != 0) {
-        coxi_psc_close(psc);
+        let_go(rec, p, psc);
         return r;
     }
     coxi_recovery_on_loop(rec, exchange, &(struct change){p, psc});

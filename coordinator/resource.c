@@ -20,6 +20,7 @@
 #include "common/sync.h"
 #include "coordinator/attempts.h"
 #include "coordinator/conn.h"
+#include "coordinator/recovery.h"
 #include "coordinator/worker.h"
 
 /* What has happened to it on a worker. */
@@ -37,6 +38,7 @@ struct cox_resource {
     atomic_int refs;
     struct cox_coordinator *c;
     uint32_t id;
+    uint64_t position; /* the next closure's id when it was created */
     char *name;
     struct cox_function *function;
     uint32_t timeout_ms;
@@ -127,6 +129,7 @@ static int enlist(struct cox_coordinator *c, struct cox_resource *resource)
         }
     }
     resource->id = ++c->last_resource;
+    resource->position = c->next_id;
     c->resources[c->n_resources++] = resource;
     c->resources_changed = true;
     return 0;
@@ -257,27 +260,36 @@ static void send_resource(struct coxi_worker *worker, struct cox_resource *resou
     }
 }
 
+uint64_t coxi_resource_position_above(struct cox_coordinator *c, uint64_t id)
+{
+    uint64_t position = UINT64_MAX;
+    coxi_lock(&c->lock);
+    for (uint32_t i = 0; position == UINT64_MAX && i < c->n_resources; i++) {
+        position =
+            c->resources[i]->position > id ? c->resources[i]->position : position;
+    }
+    coxi_unlock(&c->lock);
+    return position;
+}
+
+/* While ps are recovered, a resource is made only when they hold again what they held when
+ * it was created. A worker that lacks no other takes closures meanwhile: what is replayed
+ * then was scheduled before the resource was created. */
+static bool may_be_made(const struct cox_resource *resource)
+{
+    return resource->position <= coxi_recovery_reached(resource->c);
+}
+
 bool coxi_resource_tell(struct coxi_worker *worker)
 {
     if (worker->making == 0) {
         struct cox_resource *next = find_after(worker->c, worker->resource_told);
-        if (next != NULL) {
+        if (next != NULL && may_be_made(next)) {
             worker->making = worker->resource_told = next->id;
             send_resource(worker, next);
         }
     }
     return worker->making != 0;
-}
-
-int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *answer)
-{
-    if (answer->id == 0 || answer->id > worker->resource_told) {
-        return coxi_error(COX_EPROTO, "an answer for a resource that was not sent");
-    }
-    if (answer->id == worker->making) { /* else it has been given up meanwhile */
-        worker->making = 0;
-    }
-    return 0;
 }
 
 static void tell_drop(struct coxi_worker *worker, uint32_t id)
@@ -291,6 +303,23 @@ static void tell_drop(struct coxi_worker *worker, uint32_t id)
     if (worker->making == id) {
         worker->making = 0;
     }
+}
+
+int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *answer)
+{
+    if (answer->id == 0 || answer->id > worker->resource_told) {
+        return coxi_error(COX_EPROTO, "an answer for a resource that was not sent");
+    }
+    if (answer->id != worker->making) {
+        return 0; /* it has been given up meanwhile */
+    }
+    worker->making = 0;
+    if (answer->code == COX_EPSLOST && coxi_recovery_is_on(worker->c)) {
+        /* A ps was lost while it was made: it is made again when the ps is there. */
+        tell_drop(worker, answer->id);
+        worker->resource_told = answer->id - 1;
+    }
+    return 0;
 }
 
 void coxi_resources_drop(struct cox_coordinator *c)

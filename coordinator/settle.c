@@ -75,7 +75,7 @@ static struct coxi_queue *queue_of(const struct cox_future *f)
 {
     struct cox_coordinator *c = f->c;
     if (f->replay != NULL) {
-        return &c->replay_queue;
+        return f->urgent ? &c->replay_queue : &c->remake_queue;
     }
     struct coxi_worker *owner = owner_of(f);
     return owner != NULL ? &owner->queue : &c->queue;
@@ -104,6 +104,23 @@ void coxi_closure_dequeue(struct cox_future *f)
     f->c->n_queued--;
 }
 
+void coxi_closure_set_urgent(struct cox_future *f, bool urgent)
+{
+    bool in_line = f->state == COXI_QUEUED;
+    if (f->urgent == urgent) {
+        return;
+    }
+    if (in_line) {
+        coxi_closure_dequeue(f);
+    }
+    f->urgent = urgent;
+    if (in_line) {
+        coxi_closure_enqueue(f, false);
+    } else if (urgent && f->state == COXI_WAITING) {
+        coxi_inputs_hurry(f);
+    }
+}
+
 /* ---- the end of closures */
 
 void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
@@ -118,8 +135,8 @@ void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
     f->text = text;
     f->worker = NULL;
     if (f->replay != NULL) {
+        coxi_recovery_replayed(f); /* first: who needs it still may make it again */
         coxi_kept_remade(f);
-        coxi_recovery_replayed(f);
     } else {
         (void)coxi_window_take(&c->closures, f->id);
         if (!f->fetches) {
@@ -211,6 +228,7 @@ void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
     /* An error elsewhere is none of what a ps that comes back needs. */
     bool spare = code == COX_ECANCELLED && !c->closing && coxi_recovery_is_under_way(c);
     coxi_closures_fail_queue(&c->queue, code, text);
+    coxi_closures_fail_queue(&c->remake_queue, code, text);
     if (!spare) {
         coxi_closures_fail_queue(&c->replay_queue, code, text);
     }
@@ -219,7 +237,7 @@ void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
     }
     for (struct cox_future *f = c->waiting.first; f != NULL;) {
         struct cox_future *next = f->next;
-        if (!spare || f->replay == NULL) {
+        if (!spare || !f->urgent) {
             coxi_list_remove(&c->waiting, f);
             end_as(f, code, text);
         }

@@ -12,6 +12,10 @@ void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state);
 void coxi_closure_enqueue(struct cox_future *f, bool first);
 void coxi_closure_dequeue(struct cox_future *f);
 
+/* One that runs again is needed by the batch that is replayed, and so are its inputs: it runs
+ * while ps are recovered. Or it is not needed any more. */
+void coxi_closure_set_urgent(struct cox_future *f, bool urgent);
+
 /* Ends a closure for good; it is told of at the end of this turn. */
 void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending);
 

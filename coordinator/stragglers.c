@@ -19,6 +19,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/sync.h"
+#include "coordinator/recovery.h"
 #include "coordinator/worker.h"
 
 enum {
@@ -201,8 +202,11 @@ void coxi_stragglers_tick(struct cox_coordinator *c)
 {
     uint64_t now = coxi_now_ms();
     uint32_t at = 0;
+    /* While ps are recovered, nothing but what is replayed may go to those who are idle. */
+    bool recovery = coxi_recovery_is_under_way(c);
+    size_t n_in_line = recovery ? c->replay_queue.n : c->queue.n;
     struct coxi_worker *idle =
-        c->queue.n == 0 && !c->recalled ? next_idle(c, &at) : NULL;
+        n_in_line == 0 && !c->recalled ? next_idle(c, &at) : NULL;
     for (uint32_t i = 0; i < c->n_workers; i++) {
         struct coxi_worker *worker = c->workers[i];
         if (worker->state != COXI_WORKER_READY || worker->in_flight.n == 0) {
@@ -214,7 +218,7 @@ void coxi_stragglers_tick(struct cox_coordinator *c)
              call_back(worker, idle->slots) > 0)) {
             continue;
         }
-        if (is_straggler(worker->in_flight.first, ran_ms)) {
+        if (!recovery && is_straggler(worker->in_flight.first, ran_ms)) {
             race(worker->in_flight.first, idle);
             idle = next_idle(c, &at);
         }

@@ -161,7 +161,7 @@ static void *trigger_thread(void *arg)
     struct coxi_trigger *t = &c->trigger;
     bool terminate = false;
     coxi_lock(&c->lock);
-    while (!terminate && (t->terminate || !t->end)) {
+    while (!terminate && (t->terminate || !t->end) && !c->closing) {
         if (!is_due(c)) {
             (void)pthread_cond_wait(&t->changed, &c->lock);
             continue;
@@ -175,6 +175,10 @@ static void *trigger_thread(void *arg)
     if (terminate) {
         let_terminate(c);
     }
+    coxi_lock(&c->lock);
+    t->ended = true;
+    (void)pthread_cond_broadcast(&c->idle);
+    coxi_unlock(&c->lock);
     return NULL;
 }
 
@@ -189,6 +193,35 @@ int coxi_trigger_start(struct cox_coordinator *c)
     c->trigger.runs = r == 0;
     coxi_unlock(&c->lock);
     return r;
+}
+
+/* Waits until the thread has ended; `terminating`: as long as SIGTERM has to have its
+ * checkpoint. Locked. */
+static void await_end(struct cox_coordinator *c, const struct timespec *until,
+                      bool terminating)
+{
+    struct coxi_trigger *t = &c->trigger;
+    while (t->runs && !t->ended && (!terminating || t->terminate) &&
+           pthread_cond_timedwait(&c->idle, &c->lock, until) == 0) {
+    }
+}
+
+void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *until)
+{
+    coxi_lock(&c->lock);
+    await_end(c, until, true);
+    coxi_unlock(&c->lock);
+}
+
+bool coxi_trigger_end(struct cox_coordinator *c, const struct timespec *until)
+{
+    coxi_lock(&c->lock);
+    c->trigger.end = true;
+    (void)pthread_cond_signal(&c->trigger.changed);
+    await_end(c, until, false);
+    bool ended = !c->trigger.runs || c->trigger.ended;
+    coxi_unlock(&c->lock);
+    return ended;
 }
 
 void coxi_trigger_stop(struct cox_coordinator *c)

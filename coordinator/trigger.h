@@ -16,6 +16,11 @@ int coxi_trigger_begin(struct cox_coordinator *c);
 int coxi_trigger_start(struct cox_coordinator *c);
 void coxi_trigger_stop(struct cox_coordinator *c);
 
+/* Before that, for a close with a deadline: lets a checkpoint be written that SIGTERM wants;
+ * asks the thread to end. Both wait until `until`; true: it has ended. */
+void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *until);
+bool coxi_trigger_end(struct cox_coordinator *c, const struct timespec *until);
+
 /* Looks whether one is due. Loop. */
 void coxi_trigger_tick(struct cox_coordinator *c);
 

@@ -97,7 +97,7 @@ static int kept_new(const struct coxi_resource *wanted, const void *args, size_t
 
 int coxi_resources_add(struct coxi_resources *resources,
                        const struct coxi_resource *wanted, const void *args, size_t len,
-                       bool *ret_waits)
+                       uint64_t layouts, bool *ret_waits)
 {
     struct coxi_kept *kept = NULL;
     if (wanted->id == 0 || len > UINT32_MAX) {
@@ -108,6 +108,7 @@ int coxi_resources_add(struct coxi_resources *resources,
     if (r != 0) {
         return r;
     }
+    kept->layouts = layouts;
     coxi_lock(&resources->lock);
     struct coxi_kept **end = &resources->first;
     while (*end != NULL) {

@@ -41,6 +41,8 @@ struct coxi_kept {
     bool dropped;
     uint32_t users;
     struct coxi_closure_head head; /* of its making: closure 0, attempt: its id */
+    uint64_t
+        layouts; /* that had come when it did: a ps that is newer refuses its making */
     struct coxi_buffer args;
     char *name;
     bool kept;                    /* its maker has set the next two */
@@ -64,13 +66,13 @@ void coxi_resources_init(struct coxi_resources *resources);
 void coxi_resources_fini(struct coxi_resources *resources);
 
 /*
- * Takes in what the client wants made; *ret_waits: a slot is to come by for it, else
+ * Takes in what the client wants made, `layouts` having come before; *ret_waits: a slot is to come by for it, else
  * it is settled (it is not to be made) and to be answered. COX_EPROTO: malformed, or
  * more than COXI_RESOURCES_MAX. COX_ENOMEM, COX_ECLOSED.
  */
 int coxi_resources_add(struct coxi_resources *resources,
                        const struct coxi_resource *wanted, const void *args, size_t len,
-                       bool *ret_waits);
+                       uint64_t layouts, bool *ret_waits);
 
 /* Drops the one called `id`, or nothing; or all, for good. */
 void coxi_resources_drop(struct coxi_resources *resources, uint32_t id);

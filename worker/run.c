@@ -349,7 +349,8 @@ int coxi_run_add_resource(struct coxi_run *run, const struct coxi_resource *want
     if (wanted->grace_ms > 0) {
         atomic_store(&run->grace_ms, wanted->grace_ms);
     }
-    int r = coxi_resources_add(&run->resources, wanted, args, len, &waits);
+    int r = coxi_resources_add(&run->resources, wanted, args, len,
+                               atomic_load(&run->n_layouts), &waits);
     if (r == 0 && !waits) {
         answer_resource(run, wanted->name, wanted->id, wanted->code, wanted->message);
     }

@@ -433,7 +433,7 @@ static void tend(struct coxi_slot *slot, struct coxi_run *run)
     struct coxi_kept *kept = coxi_resources_tend(&run->resources);
     if (kept != NULL) {
         coxi_lock(&slots->lock);
-        begin(slots, &slot->running, run, &kept->head, atomic_load(&run->n_layouts),
+        begin(slots, &slot->running, run, &kept->head, kept->layouts,
               atomic_load(&run->grace_ms));
         if (slots->stop || coxi_resources_dropped(&run->resources, kept)) {
             /* Since before it could be seen here: nobody else will cancel it. */

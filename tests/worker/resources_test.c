@@ -20,7 +20,7 @@ static bool add(struct coxi_resources *resources, uint32_t id, const char *name)
 {
     const struct coxi_resource wanted = {.id = id, .name = name, .message = ""};
     bool waits = false;
-    assert_code(0, coxi_resources_add(resources, &wanted, NULL, 0, &waits));
+    assert_code(0, coxi_resources_add(resources, &wanted, NULL, 0, 0, &waits));
     return waits;
 }
 
@@ -109,7 +109,7 @@ TEST(resource_that_is_not_to_be_made_has_failed_at_once)
     struct coxi_kept *kept = NULL;
     bool waits = true;
     coxi_resources_init(&resources);
-    assert_code(0, coxi_resources_add(&resources, &wanted, NULL, 0, &waits));
+    assert_code(0, coxi_resources_add(&resources, &wanted, NULL, 0, 0, &waits));
     assert_false(waits);
     assert_false(coxi_resources_wait(&resources));
     assert_code(0, coxi_resources_use(&resources, "a", &kept));
@@ -201,7 +201,7 @@ TEST(resources_of_a_client_that_is_gone_are_all_dropped)
     assert_int_equal(1, released[1]);
     bool waits = false;
     const struct coxi_resource late = {.id = 9, .name = "d", .message = ""};
-    assert_code(COX_ECLOSED, coxi_resources_add(&resources, &late, NULL, 0, &waits));
+    assert_code(COX_ECLOSED, coxi_resources_add(&resources, &late, NULL, 0, 0, &waits));
     coxi_resources_fini(&resources);
 }
 
@@ -211,17 +211,19 @@ TEST(resources_have_a_limit_of_those_that_are_not_dropped)
     struct coxi_resource wanted = {.name = "a", .message = ""};
     bool waits = false;
     coxi_resources_init(&resources);
-    assert_code(COX_EPROTO, coxi_resources_add(&resources, &wanted, NULL, 0, &waits));
+    assert_code(COX_EPROTO,
+                coxi_resources_add(&resources, &wanted, NULL, 0, 0, &waits));
     for (uint32_t i = 0; i < COXI_RESOURCES_MAX; i++) {
         char name[16];
         (void)snprintf(name, sizeof(name), "%u", i);
         (void)add(&resources, 1 + i, name);
     }
     wanted.id = COXI_RESOURCES_MAX + 1;
-    assert_code(COX_EPROTO, coxi_resources_add(&resources, &wanted, NULL, 0, &waits));
+    assert_code(COX_EPROTO,
+                coxi_resources_add(&resources, &wanted, NULL, 0, 0, &waits));
     assert_false(waits);
     coxi_resources_drop(&resources, 7);
-    assert_code(0, coxi_resources_add(&resources, &wanted, NULL, 0, &waits));
+    assert_code(0, coxi_resources_add(&resources, &wanted, NULL, 0, 0, &waits));
     coxi_resources_fini(&resources);
 }
 
