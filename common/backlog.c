@@ -184,7 +184,9 @@ static bool check_head(const struct coxi_backlog *backlog, size_t i, size_t firs
 {
     const struct coxi_backlog_head *head = &backlog->heads[i];
     bool update = head->function == COXI_BACKLOG_UPDATE;
-    return (i == 0 ? head->closure > 0 : head->closure > head[-1].closure) &&
+    bool more = update && i > 0 && head[-1].function == COXI_BACKLOG_UPDATE &&
+                head->closure == head[-1].closure;
+    return (i == 0 ? head->closure > 0 : more || head->closure > head[-1].closure) &&
            (update ? head->args_len >= sizeof(struct coxi_backlog_update)
                    : head->function < backlog->n_functions) &&
            head->args_at % 8 == 0 && head->args_at <= backlog->args_len &&

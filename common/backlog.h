@@ -3,7 +3,8 @@
  * again has to see to: closures to run, and what the client itself was writing. A file of
  * the checkpoint, in the safetensors format:
  *
- *   heads        U64 [n, 10]   struct coxi_backlog_head, by rising closure
+ *   heads        U64 [n, 10]   struct coxi_backlog_head, by rising closure; of a write of
+ *                              which only some rows are to be written, one for each stretch
  *   inputs       U64 [m]       closures whose results others take
  *   args         U8 [bytes]    the packed arguments of each, padded to 8
  *   input_names  U8 [m, 256]   what an input is called, and its result: 128 bytes each

@@ -10,13 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/dtype.h"
 #include "common/error.h"
+#include "common/log.h"
+#include "common/patience.h"
 #include "common/sync.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
 #include "coordinator/recovery.h"
 #include "coordinator/resume.h"
+
+enum {
+    ROOM_SLICE_MS = 1000
+}; /* of waiting for room, between two looks at how long it lasts */
 
 const char *cox_strerror(int code)
 {
@@ -171,18 +178,42 @@ static void put_in(struct cox_coordinator *c, struct cox_future *f)
     c->intake.n++;
 }
 
+/* True while no id may be given out: the replay log takes nothing more until a checkpoint
+ * lets it forget, or the ids would run too far ahead. Locked. */
+static bool is_full_of_ids(const struct cox_coordinator *c)
+{
+    return c->next_id - c->first_unsettled >= COXI_AHEAD_MAX ||
+           coxi_recovery_is_full(c);
+}
+
 /* True while a closure more would be too many. Locked. */
 static bool is_full(const struct cox_coordinator *c)
 {
-    return c->n_waiting >= c->options.queue_max ||
-           c->next_id - c->first_unsettled >= COXI_AHEAD_MAX ||
-           coxi_recovery_is_full(c);
+    return c->n_waiting >= c->options.queue_max || is_full_of_ids(c);
+}
+
+/* A while of waiting for room. Where that lasts, says what has to happen. Locked. */
+static void wait_for_room(struct cox_coordinator *c, struct coxi_patience *patience)
+{
+    struct timespec slice = coxi_deadline(ROOM_SLICE_MS);
+    (void)pthread_cond_timedwait(&c->room, &c->lock, &slice);
+    if (coxi_patience_ends(patience, coxi_now_ms()) && is_full_of_ids(c)) {
+        bool log = coxi_recovery_is_full(c);
+        coxi_log(COXI_LOG_WARN, "waiting",
+                 "for=%s seconds=%llu waiter=\"schedule or write\" "
+                 "checkpoint_error=\"%.300s\"",
+                 log ? "\"a checkpoint: the replay log is full\""
+                     : "\"the oldest closure to be settled\"",
+                 (unsigned long long)coxi_patience_seconds(patience, coxi_now_ms()),
+                 c->checkpoint_text);
+    }
 }
 
 /* Takes the closure in when (or, not `wait`, if) there is room for it. Locked. */
 static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
 {
     struct timespec never = coxi_deadline(-1);
+    struct coxi_patience patience = {0};
     (void)coxi_resume_go_on(c);
     for (;;) {
         int r = report_error(c, &never);
@@ -199,7 +230,7 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
             return coxi_error(COX_EAGAIN, "%zu closures are in the queue",
                               c->n_waiting);
         }
-        (void)pthread_cond_wait(&c->room, &c->lock);
+        wait_for_room(c, &patience);
     }
     put_in(c, f);
     c->n_waiting++;
@@ -528,7 +559,28 @@ int coxi_fetch_begin(struct cox_future *source, struct cox_future **ret)
 
 /* ---- operations of the client's own */
 
-int coxi_operation_begin(struct cox_coordinator *c, struct cox_future **ret)
+/* Locked. */
+static int await_room(struct cox_coordinator *c)
+{
+    struct coxi_patience patience = {0};
+    int r = check_alive(c);
+    while (r == 0 && is_full_of_ids(c)) {
+        wait_for_room(c, &patience);
+        r = check_alive(c);
+    }
+    return r;
+}
+
+int coxi_operation_room(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    int r = await_room(c);
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+int coxi_operation_begin(struct cox_coordinator *c, struct coxi_log_entry *what,
+                         bool wait, struct cox_future **ret)
 {
     struct cox_future *f = NULL;
     int r = future_new(c, NULL, 0, &f);
@@ -536,7 +588,12 @@ int coxi_operation_begin(struct cox_coordinator *c, struct cox_future **ret)
         return r;
     }
     coxi_lock(&c->lock);
-    r = check_alive(c);
+    r = wait ? await_room(c) : check_alive(c);
+    if (r == 0) {
+        what->id = c->next_id;
+        what->state = COXI_LOG_OPEN;
+        r = coxi_recovery_operation(c, what);
+    }
     if (r == 0) {
         put_in(c, f);
     }
@@ -565,20 +622,32 @@ static void end_operation(struct coxi_mail *mail)
     (void)coxi_window_take(&c->closures, f->id);
     coxi_lock(&c->lock);
     c->first_unsettled = c->closures.count > 0 ? c->closures.first : c->closures.next;
+    (void)pthread_cond_broadcast(&c->room);
     coxi_unlock(&c->lock);
     free(f);
     free(end);
     coxi_loop_wake_after_mail(c->loop);
 }
 
-void coxi_operation_end(struct cox_future *operation)
+void coxi_operation_end(struct cox_future *operation, enum coxi_operation_end how)
 {
+    struct cox_coordinator *c = operation->c;
     struct operation_end *end = malloc(sizeof(*end));
+    switch (how) {
+    case COXI_OPERATION_DONE:
+        coxi_recovery_operation_set(c, operation->id, COXI_LOG_DONE);
+        break;
+    case COXI_OPERATION_NOWHERE:
+        coxi_recovery_retracted(c, operation->id);
+        break;
+    case COXI_OPERATION_LOGGED:
+        break;
+    }
     if (end == NULL) {
         return; /* the watermark stops here: safe, and there is no memory for more
                    anyway */
     }
     end->mail.run = end_operation;
     end->operation = operation;
-    coxi_loop_post(operation->c->loop, &end->mail);
+    coxi_loop_post(c->loop, &end->mail);
 }

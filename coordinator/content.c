@@ -3,7 +3,12 @@
  * calling thread straight to the ps, all of them at once. What changes something is
  * numbered like a closure and recorded by the ps in the applied set, so that it too counts
  * once.
+ *
+ * A write that fails on some ps (no memory there, say) is settled before it returns: all are
+ * asked who has it, and refuse it from now on if they do not. What the caller is told, what the
+ * log gives back to a ps that is lost later, and what the ps have then agree.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +25,9 @@ struct part {
     uint64_t begin;
     uint64_t count;
     size_t at; /* bytes from the start of the range */
+    /* Its ps, of a write that failed: */
+    bool has;   /* it, or may have it */
+    int unsure; /* why it could not say */
     struct iovec payload[2];
 };
 
@@ -130,49 +138,196 @@ static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v
     return coxi_round_end(&round);
 }
 
-int coxi_content_write(struct cox_coordinator *c, struct cox_future *operation,
-                       const struct coxi_variable *v, enum coxi_op op, uint64_t begin,
-                       uint64_t count, const void *data)
+/* ---- a write that has failed somewhere */
+
+/* Under the round's lock. */
+static void take_voided(void *arg, const struct coxi_message *answer)
+{
+    struct part *part = arg;
+    part->unsure = answer->voided.code;
+    part->has = answer->voided.n_segments > 0;
+}
+
+/* Asks each ps whether it has its part; one that has not refuses that from now on. One that
+ * cannot say counts as one that has it: given it again, it takes that for a duplicate.
+ * COX_EPSLOST; COX_EFENCED: nobody tells us any more. */
+static int ask_parts(struct cox_coordinator *c, uint64_t closure, struct part *parts,
+                     size_t n)
+{
+    struct coxi_round round;
+    struct coxi_message message = {.kind = COXI_VOID};
+    message.void_ = (struct coxi_void){
+        .session = c->session, .closure = closure, .attempt = UINT32_MAX};
+    coxi_round_begin(&round);
+    for (size_t i = 0; i < n; i++) {
+        struct coxi_psc *ps = c->ps[parts[i].shard->ps];
+        message.void_.incarnation = coxi_psc_incarnation(ps);
+        parts[i].call = (struct coxi_round_call){
+            .expect = COXI_VOIDED, .take = take_voided, .arg = &parts[i]};
+        coxi_round_add(&round, ps, &message, &parts[i].call);
+    }
+    (void)coxi_round_end(&round);
+    int r = 0;
+    for (size_t i = 0; i < n; i++) {
+        int code = parts[i].call.code;
+        parts[i].unsure = code != 0 ? code : parts[i].unsure;
+        parts[i].has = parts[i].has || parts[i].unsure != 0;
+        if (parts[i].unsure == COX_EPSLOST || parts[i].unsure == COX_EFENCED) {
+            r = parts[i].unsure;
+        }
+    }
+    return r;
+}
+
+/* The rows that the ps have, neighbours together: how many stretches. */
+static size_t list_written(const struct part *parts, size_t n, struct coxi_range *ret)
+{
+    size_t n_ranges = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct coxi_range *last = n_ranges > 0 ? &ret[n_ranges - 1] : NULL;
+        if (!parts[i].has) {
+            continue;
+        }
+        if (last != NULL && last->begin + last->count == parts[i].begin) {
+            last->count += parts[i].count;
+        } else {
+            ret[n_ranges++] = (struct coxi_range){parts[i].begin, parts[i].count};
+        }
+    }
+    return n_ranges;
+}
+
+/* Finds out which ps have their parts, and has the log say the same. Other than 0: the run
+ * is over before that is known. */
+static int find_written(struct cox_coordinator *c, uint64_t closure, uint64_t begin,
+                        struct part *parts, size_t n, struct coxi_range *ranges)
+{
+    struct coxi_recovery_written written = {closure, begin, ranges, 0, 0};
+    int r;
+    coxi_recovery_operation_set(c, closure, COXI_LOG_HELD);
+    do {
+        written.n_losses = coxi_recovery_losses(c);
+        r = coxi_recovery_wait(c);
+        r = r == 0 ? ask_parts(c, closure, parts, n) : r;
+        written.n = r == 0 ? list_written(parts, n, ranges) : 0;
+    } while (coxi_recovery_again(c, r) ||
+             (r == 0 && !coxi_recovery_written(c, &written)));
+    return r;
+}
+
+/* "; it stays applied on ps 0, 2" */
+static int tell_partial(const struct coxi_variable *v, const struct part *parts,
+                        size_t n, const char *why)
+{
+    char list[256] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < n && used < sizeof(list); i++) {
+        if (parts[i].has) {
+            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s %u",
+                                     used > 0 ? "," : "", (unsigned)parts[i].shard->ps);
+        }
+    }
+    return coxi_error(COX_EPARTIAL,
+                      "variable '%s' is written in part: %.200s; as far as is known it "
+                      "stays applied on ps%s",
+                      v->name, why, list);
+}
+
+/* A write met `code` on some ps: it is applied nowhere, or everywhere after all (0), or what
+ * it returns says where. */
+static int settle_failed(struct cox_coordinator *c, uint64_t closure,
+                         const struct coxi_variable *v, uint64_t begin,
+                         struct part *parts, size_t n, int code)
+{
+    char why[COXI_TEXT_MAX];
+    (void)snprintf(why, sizeof(why), "%s", coxi_error_text());
+    struct coxi_range *ranges = calloc(n + 1, sizeof(*ranges));
+    int r = code == COX_EFENCED ? code
+            : ranges == NULL    ? coxi_error_memory("a write that has failed")
+                                : find_written(c, closure, begin, parts, n, ranges);
+    free(ranges);
+    if (r != 0) {
+        return coxi_error(
+            r, "whether all of variable '%s' is written is not known: %.300s", v->name,
+            why);
+    }
+    size_t n_has = 0;
+    bool sure = true;
+    for (size_t i = 0; i < n; i++) {
+        n_has += parts[i].has;
+        sure = sure && parts[i].unsure == 0;
+    }
+    if (n_has > 0 && (n_has < n || !sure)) {
+        return tell_partial(v, parts, n, why);
+    }
+    return n_has > 0 ? 0 : coxi_error(code, "%s", why);
+}
+
+/* ---- writing */
+
+/* Writes them; a write that fails has been settled then. */
+static int write_parts(struct cox_coordinator *c, uint64_t closure,
+                       const struct coxi_content_write *w, struct part *parts, size_t n,
+                       const uint32_t *touched, uint64_t *incarnations)
+{
+    int r;
+    do {
+        /* One that comes back later gets this from the log, behind what came before. */
+        r = coxi_recovery_moment(c, incarnations);
+        if (r == 0) {
+            r = commit_parts(c, w->variable, w->op, closure, parts, n, touched,
+                             incarnations, w->data);
+        }
+    } while (coxi_recovery_again(c, r));
+    return r == 0 ? 0 : settle_failed(c, closure, w->variable, w->begin, parts, n, r);
+}
+
+int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
+                       const struct coxi_content_write *w,
+                       enum coxi_operation_end *ret_how)
 {
     struct part *parts = NULL;
     size_t n = 0;
-    int r = split(v, begin, count, &parts, &n);
+    int r = split(w->variable, w->begin, w->count, &parts, &n);
     uint32_t *touched = calloc(n + 1, sizeof(*touched));
     uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
     if (r == 0 && (touched == NULL || incarnations == NULL)) {
         r = coxi_error_memory("writing a variable");
     }
+    *ret_how = COXI_OPERATION_NOWHERE;
     for (size_t i = 0; r == 0 && i < n; i++) {
         touched[i] = (uint32_t)parts[i].shard->ps;
     }
     if (r == 0) {
-        coxi_recovery_updated(c, operation->id, v, op, begin, count, data);
-        do {
-            /* One that comes back later gets this from the log, behind what came before. */
-            r = coxi_recovery_moment(c, incarnations);
-            if (r == 0) {
-                r = commit_parts(c, v, op, operation->id, parts, n, touched,
-                                 incarnations, data);
-            }
-        } while (coxi_recovery_again(c, r));
-        if (r != 0) {
-            coxi_recovery_retracted(c, operation->id);
-        }
+        r = write_parts(c, closure, w, parts, n, touched, incarnations);
+        *ret_how = r == 0 ? COXI_OPERATION_DONE : COXI_OPERATION_LOGGED;
     }
-    coxi_operation_end(operation);
     free(incarnations);
     free(touched);
     free(parts);
     return r;
 }
 
-int coxi_content_update(struct cox_coordinator *c, const struct coxi_variable *v,
-                        enum coxi_op op, uint64_t begin, uint64_t count,
-                        const void *data)
+int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_write *w)
 {
+    struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
     struct cox_future *operation;
-    int r = coxi_operation_begin(c, &operation);
-    return r == 0 ? coxi_content_write(c, operation, v, op, begin, count, data) : r;
+    enum coxi_operation_end how;
+    if (coxi_recovery_is_on(c)) {
+        what.update =
+            coxi_log_update_new(w->variable, w->op, w->begin, w->count, w->data);
+        if (what.update == NULL) {
+            return coxi_error_memory("the replay log");
+        }
+    }
+    int r = coxi_operation_begin(c, &what, true, &operation);
+    if (r != 0) {
+        free(what.update);
+        return r;
+    }
+    r = coxi_content_write(c, operation->id, w, &how);
+    coxi_operation_end(operation, how);
+    return r;
 }
 
 int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
@@ -226,7 +381,9 @@ static int update(struct cox_coordinator *c, struct cox_variable *variable,
     }
     const struct coxi_variable *v = variable->entry.description;
     int r = check_range(v, begin, count, bytes);
-    return r == 0 ? coxi_content_update(c, v, op, begin, count, data) : r;
+    return r == 0 ? coxi_content_update(
+                        c, &(struct coxi_content_write){v, op, begin, count, data})
+                  : r;
 }
 
 int cox_variable_assign_rows(struct cox_coordinator *c, struct cox_variable *variable,

@@ -69,8 +69,9 @@ enum {
 };
 
 struct coxi_worker;
-struct coxi_recovery; /* recovery.c */
-struct coxi_resumed;  /* resume.c */
+struct coxi_log_entry; /* log.h */
+struct coxi_recovery;  /* recovery.c */
+struct coxi_resumed;   /* resume.c */
 
 /*
  * A closure, which is also the future that its user holds.
@@ -346,9 +347,25 @@ int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **re
 
 /* ---- closure.c, any thread */
 
-/* An operation of the client's own, which takes an id among the closures. */
-int coxi_operation_begin(struct cox_coordinator *c, struct cox_future **ret);
-void coxi_operation_end(struct cox_future *operation);
+/*
+ * An operation of the client's own, which takes an id among the closures. `what` is logged in
+ * the same moment (its id and state are set here), so that no checkpoint sees the one without
+ * the other. Takes its update, if it succeeds. `wait`: while the replay log is full, or ids
+ * would run too far ahead; else it makes it fuller. COX_ENOMEM; what ended the coordinator.
+ */
+int coxi_operation_begin(struct cox_coordinator *c, struct coxi_log_entry *what,
+                         bool wait, struct cox_future **ret);
+
+/* Only waits, for who must not do so while it begins. */
+int coxi_operation_room(struct cox_coordinator *c);
+
+enum coxi_operation_end {
+    COXI_OPERATION_DONE,    /* everybody has it */
+    COXI_OPERATION_NOWHERE, /* nobody has it, or ever will */
+    COXI_OPERATION_LOGGED,  /* the log says already who has it; or the run is over, and
+                               nobody knows */
+};
+void coxi_operation_end(struct cox_future *operation, enum coxi_operation_end how);
 
 /* A closure that is done when what `source` keeps has come to the client, or fails when it
  * cannot. For cox_future_free. */

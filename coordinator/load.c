@@ -264,14 +264,41 @@ bool coxi_loading_is_part(const struct coxi_loading *loading, uint32_t ps)
     return is_part;
 }
 
+/* The loading met `code` when these ps had taken something: that stays. */
+static int tell_partial(struct cox_coordinator *c, const bool *took, int code)
+{
+    char why[COXI_TEXT_MAX];
+    char list[256] = "";
+    size_t used = 0;
+    (void)snprintf(why, sizeof(why), "%s", coxi_error_text());
+    for (uint32_t p = 0; p < c->n_ps && used < sizeof(list); p++) {
+        if (took[p]) {
+            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s %u",
+                                     used > 0 ? "," : "", p);
+        }
+    }
+    return used == 0 || coxi_check_alive(c) != 0
+               ? coxi_error(code, "%s", why)
+               : coxi_error(COX_EPARTIAL, "%.300s; some of it is loaded on ps%s", why,
+                            list);
+}
+
 static int send_to_all(struct cox_coordinator *c, const struct cox_load_options *o,
                        const struct coxi_checkpoint *checkpoint,
                        const struct coxi_loading *loading, uint64_t closure)
 {
     uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
-    const struct coxi_load_target target = {
-        c, closure, COXI_LOAD_ALL_PS, incarnations, o->on_progress, o->arg};
-    int r = incarnations == NULL ? coxi_error_memory("loading a checkpoint") : 0;
+    bool *took = calloc(c->n_ps, sizeof(*took));
+    const struct coxi_load_target target = {.c = c,
+                                            .closure = closure,
+                                            .only_ps = COXI_LOAD_ALL_PS,
+                                            .incarnations = incarnations,
+                                            .took = took,
+                                            .on_progress = o->on_progress,
+                                            .arg = o->arg};
+    int r = incarnations == NULL || took == NULL
+                ? coxi_error_memory("loading a checkpoint")
+                : 0;
     if (r == 0) {
         do {
             /* One that comes back later gets all of the loading from the log, in its place
@@ -279,7 +306,9 @@ static int send_to_all(struct cox_coordinator *c, const struct cox_load_options 
             r = coxi_recovery_moment(c, incarnations);
             r = r == 0 ? coxi_loading_send(loading, checkpoint, &target) : r;
         } while (coxi_recovery_again(c, r));
+        r = r == 0 ? 0 : tell_partial(c, took, r);
     }
+    free(took);
     free(incarnations);
     return r;
 }
@@ -288,16 +317,18 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
                     const struct coxi_checkpoint *checkpoint,
                     struct coxi_loading *loading)
 {
+    struct coxi_log_entry what = {.kind = COXI_LOG_LOAD, .loading = loading};
     struct cox_future *operation;
+    int r = coxi_operation_room(c); /* which a checkpoint makes: before its lock */
+    if (r != 0) {
+        return r;
+    }
     coxi_lock(&c->checkpoint_lock); /* each has all of it or nothing */
-    int r = coxi_operation_begin(c, &operation);
+    r = coxi_operation_begin(c, &what, false, &operation);
     if (r == 0) {
-        coxi_recovery_loaded(c, operation->id, loading);
         r = send_to_all(c, o, checkpoint, loading, operation->id);
-        if (r != 0) {
-            coxi_recovery_retracted(c, operation->id);
-        }
-        coxi_operation_end(operation);
+        coxi_operation_end(operation,
+                           r == 0 ? COXI_OPERATION_DONE : COXI_OPERATION_NOWHERE);
     }
     coxi_unlock(&c->checkpoint_lock);
     return r;
@@ -308,7 +339,8 @@ int coxi_loading_repeat(struct cox_coordinator *c, const struct coxi_loading *lo
 {
     struct coxi_checkpoint *checkpoint = NULL;
     uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
-    const struct coxi_load_target target = {c, closure, ps, incarnations, NULL, NULL};
+    const struct coxi_load_target target = {
+        .c = c, .closure = closure, .only_ps = ps, .incarnations = incarnations};
     int r = incarnations == NULL ? coxi_error_memory("loading a checkpoint") : 0;
     if (r == 0) {
         coxi_recovery_incarnations(c, incarnations);

@@ -74,6 +74,7 @@ struct coxi_load_target {
     uint64_t closure;
     uint32_t only_ps;             /* COXI_LOAD_ALL_PS: to all that hold a part */
     const uint64_t *incarnations; /* of the ps, borrowed */
+    bool *took;                   /* by ps: set for those that take a piece; or NULL */
     void (*on_progress)(void *arg, uint64_t bytes, uint64_t bytes_all); /* or NULL */
     void *arg;
 };

@@ -129,6 +129,7 @@ static uint64_t piece_rows(const struct coxi_load_source *source)
 
 struct piece {
     struct coxi_round_call call;
+    uint32_t ps;
     struct iovec payload[2 * COXI_LOAD_ARRAYS_MAX];
 };
 
@@ -175,6 +176,11 @@ static int wave_end(struct sender *s, struct wave *wave)
 {
     int r = wave->under_way ? coxi_round_end(&wave->round) : 0;
     s->bytes += r == 0 ? wave->bytes : 0;
+    for (size_t i = 0; wave->under_way && i < wave->n_pieces; i++) {
+        if (s->target->took != NULL && wave->pieces[i].call.code == 0) {
+            s->target->took[wave->pieces[i].ps] = true;
+        }
+    }
     if (r == 0 && wave->bytes > 0 && s->target->on_progress != NULL) {
         s->target->on_progress(s->target->arg, s->bytes, s->bytes_all);
     }
@@ -257,6 +263,7 @@ static void send_piece(struct sender *s, uint32_t ps, struct piece *piece,
     for (size_t i = 0; i < piece->call.request.n_payload; i++) {
         s->wave->bytes += piece->payload[i].iov_len;
     }
+    piece->ps = ps;
     coxi_round_add(&s->wave->round, c->ps[ps], &message, &piece->call);
 }
 

@@ -22,9 +22,11 @@ struct coxi_log {
     size_t n;
     size_t capacity;
     uint64_t n_forgotten; /* entries that were before those */
+    size_t n_undone;      /* operations that are not done */
     /* Written with the lock. */
     atomic_uint_least64_t bytes;
-    atomic_uint_least64_t first_id; /* of the first entry; 0: there is none */
+    atomic_uint_least64_t bytes_undone; /* of those, of operations that are not done */
+    atomic_uint_least64_t first_id;     /* of the first entry; 0: there is none */
 };
 
 int coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret)
@@ -96,25 +98,53 @@ static void count(struct coxi_log *log, uint64_t bytes)
                           memory_order_relaxed);
 }
 
+/* The entry is, or is no longer (`sign` -1), one that is not done. Locked. */
+static void count_undone(struct coxi_log *log, const struct coxi_log_entry *entry,
+                         int sign)
+{
+    if (entry->state != COXI_LOG_DONE) {
+        log->n_undone += (size_t)sign;
+        atomic_fetch_add_explicit(&log->bytes_undone, (uint64_t)sign * entry->bytes,
+                                  memory_order_relaxed);
+    }
+}
+
+/* Room for so many more. Locked. */
+static int make_room(struct coxi_log *log, size_t n)
+{
+    if (log->capacity - log->n >= n) {
+        return 0;
+    }
+    size_t capacity = log->capacity == 0 ? 1024 : log->capacity * 2;
+    capacity = capacity - log->n >= n ? capacity : log->n + n;
+    struct coxi_log_entry *entries = realloc(log->entries, capacity * sizeof(*entries));
+    if (entries == NULL) {
+        return coxi_error_memory("the replay log");
+    }
+    log->entries = entries;
+    log->capacity = capacity;
+    return 0;
+}
+
+/* Puts it at the end, where there is room. Locked. */
+static void put(struct coxi_log *log, const struct coxi_log_entry *entry)
+{
+    struct coxi_log_entry *place = &log->entries[log->n++];
+    *place = *entry;
+    place->bytes = bytes_of(entry);
+    count(log, place->bytes);
+    count_undone(log, place, 1);
+}
+
 static int append(struct coxi_log *log, const struct coxi_log_entry *entry)
 {
     coxi_lock(&log->lock);
-    if (log->n == log->capacity) {
-        size_t capacity = log->capacity == 0 ? 1024 : log->capacity * 2;
-        struct coxi_log_entry *entries =
-            realloc(log->entries, capacity * sizeof(*entries));
-        if (entries == NULL) {
-            coxi_unlock(&log->lock);
-            return coxi_error_memory("the replay log");
-        }
-        log->entries = entries;
-        log->capacity = capacity;
+    int r = make_room(log, 1);
+    if (r == 0) {
+        put(log, entry);
     }
-    log->entries[log->n] = *entry;
-    log->entries[log->n].bytes = bytes_of(entry);
-    count(log, log->entries[log->n++].bytes);
     coxi_unlock(&log->lock);
-    return 0;
+    return r;
 }
 
 static int set_touched(struct coxi_log_entry *entry, const uint32_t *touched,
@@ -162,64 +192,172 @@ int coxi_log_barred(struct coxi_log *log, uint64_t id)
     return append(log, &(struct coxi_log_entry){.id = id, .kind = COXI_LOG_BARRED});
 }
 
-int coxi_log_create(struct coxi_log *log, uint64_t id,
-                    const struct coxi_variable *variable)
+/* ---- operations */
+
+struct coxi_log_update *coxi_log_update_new(const struct coxi_variable *variable,
+                                            enum coxi_op op, uint64_t begin,
+                                            uint64_t count, const void *data)
 {
-    return append(log, &(struct coxi_log_entry){
-                           .id = id, .kind = COXI_LOG_CREATE, .created = variable});
+    size_t bytes = count * coxi_variable_row_bytes(variable);
+    struct coxi_log_update *update = malloc(sizeof(*update) + bytes);
+    if (update != NULL) {
+        *update = (struct coxi_log_update){variable, op, begin, count, bytes};
+        if (bytes > 0) {
+            memcpy(update->data, data, bytes);
+        }
+    }
+    return update;
 }
 
-int coxi_log_update(struct coxi_log *log, uint64_t id,
-                    const struct coxi_log_update *update)
+bool coxi_log_update_is_on(const struct coxi_log_update *update, uint32_t ps)
 {
-    size_t bytes = sizeof(*update) + update->bytes;
-    struct coxi_log_update *copy = malloc(bytes);
-    if (copy == NULL) {
-        return coxi_error_memory("the replay log");
-    }
-    memcpy(copy, update, bytes);
-    int r = append(log, &(struct coxi_log_entry){
-                            .id = id, .kind = COXI_LOG_UPDATE, .update = copy});
-    if (r != 0) {
-        free(copy);
+    const struct coxi_shard *shard = coxi_variable_shard(update->variable, ps);
+    return shard != NULL &&
+           coxi_shard_part(shard, update->begin, update->count).count > 0;
+}
+
+int coxi_log_operation(struct coxi_log *log, const struct coxi_log_entry *operation)
+{
+    int r = append(log, operation);
+    if (r == 0 && operation->kind == COXI_LOG_LOAD) {
+        (void)coxi_loading_ref(operation->loading);
     }
     return r;
 }
 
-int coxi_log_load(struct coxi_log *log, uint64_t id, struct coxi_loading *loading)
+static bool is_of(const struct coxi_log_entry *entry, uint64_t id)
 {
-    int r = append(log, &(struct coxi_log_entry){
-                            .id = id, .kind = COXI_LOG_LOAD, .loading = loading});
-    if (r == 0) {
-        (void)coxi_loading_ref(loading);
-    }
-    return r;
+    return entry->id == id && entry->kind != COXI_LOG_CALL;
 }
 
-/* ---- forgetting */
-
-void coxi_log_retract(struct coxi_log *log, uint64_t id)
+void coxi_log_set(struct coxi_log *log, uint64_t id, enum coxi_log_state state)
 {
     coxi_lock(&log->lock);
-    for (size_t i = log->n; i-- > 0;) {
+    for (size_t i = 0; i < log->n; i++) {
         struct coxi_log_entry *entry = &log->entries[i];
-        if (entry->id == id &&
-            (entry->kind == COXI_LOG_UPDATE || entry->kind == COXI_LOG_LOAD)) {
-            uint64_t bytes = entry->bytes;
-            entry_fini(entry); /* no call */
-            *entry = (struct coxi_log_entry){.id = id, .kind = COXI_LOG_BARRED};
-            entry->bytes = bytes_of(entry);
-            count(log, entry->bytes - bytes);
-            break;
+        if (is_of(entry, id) && entry->kind != COXI_LOG_BARRED) {
+            count_undone(log, entry, -1);
+            entry->state = state;
+            count_undone(log, entry, 1);
         }
     }
     coxi_unlock(&log->lock);
 }
 
+/* Another takes the place of an operation's entry. Locked. */
+static void exchange(struct coxi_log *log, struct coxi_log_entry *entry,
+                     const struct coxi_log_entry *other)
+{
+    uint64_t bytes = entry->bytes;
+    count_undone(log, entry, -1);
+    entry_fini(entry); /* no call */
+    *entry = *other;
+    entry->bytes = bytes_of(entry);
+    count(log, entry->bytes - bytes);
+}
+
+void coxi_log_retract(struct coxi_log *log, uint64_t id)
+{
+    const struct coxi_log_entry barred = {.id = id, .kind = COXI_LOG_BARRED};
+    coxi_lock(&log->lock);
+    for (size_t i = 0; i < log->n; i++) {
+        if (is_of(&log->entries[i], id)) {
+            exchange(log, &log->entries[i], &barred);
+        }
+    }
+    coxi_unlock(&log->lock);
+}
+
+/* Entries for those rows of an update; 0 or COX_ENOMEM, then there are none. */
+static int cut(const struct coxi_log_entry *entry, const struct coxi_range *ranges,
+               size_t n, struct coxi_log_entry *ret)
+{
+    const struct coxi_log_update *all = entry->update;
+    size_t row_bytes = coxi_variable_row_bytes(all->variable);
+    size_t k = 0;
+    while (k < n) {
+        const struct coxi_range *range = &ranges[k];
+        ret[k] = (struct coxi_log_entry){.id = entry->id, .kind = COXI_LOG_UPDATE};
+        ret[k].update =
+            coxi_log_update_new(all->variable, all->op, range->begin, range->count,
+                                all->data + (range->begin - all->begin) * row_bytes);
+        if (ret[k].update == NULL) {
+            break;
+        }
+        k++;
+    }
+    if (k == n) {
+        return 0;
+    }
+    while (k-- > 0) {
+        free(ret[k].update);
+    }
+    return coxi_error_memory("the replay log");
+}
+
+/* Exchanges the entry for those, for which there is room in `places`. Locked. */
+static int narrow(struct coxi_log *log, size_t at, const struct coxi_range *ranges,
+                  size_t n, struct coxi_log_entry *places)
+{
+    int r = make_room(log, n - 1);
+    if (r == 0) {
+        r = cut(&log->entries[at], ranges, n, places);
+    }
+    if (r == 0) {
+        exchange(log, &log->entries[at], &places[0]);
+        for (size_t k = 1; k < n; k++) {
+            put(log, &places[k]);
+        }
+    }
+    return r;
+}
+
+/* The place of that entry of an update; log->n: it is not there. Locked. */
+static size_t find_update(const struct coxi_log *log, uint64_t id, uint64_t begin)
+{
+    size_t i = 0;
+    while (i < log->n &&
+           !(log->entries[i].id == id && log->entries[i].kind == COXI_LOG_UPDATE &&
+             log->entries[i].update->begin == begin)) {
+        i++;
+    }
+    return i;
+}
+
+int coxi_log_narrow(struct coxi_log *log, uint64_t id, uint64_t begin,
+                    const struct coxi_range *ranges, size_t n)
+{
+    const struct coxi_log_entry barred = {.id = id, .kind = COXI_LOG_BARRED};
+    struct coxi_log_entry *places = calloc(n + 1, sizeof(*places));
+    if (places == NULL) {
+        return coxi_error_memory("the replay log");
+    }
+    int r = 0;
+    coxi_lock(&log->lock);
+    size_t at = find_update(log, id, begin);
+    if (at < log->n && n > 0) {
+        r = narrow(log, at, ranges, n, places);
+    } else if (at < log->n) {
+        exchange(log, &log->entries[at], &barred);
+    }
+    coxi_unlock(&log->lock);
+    free(places);
+    return r;
+}
+
+/* ---- forgetting */
+
 uint64_t coxi_log_mark(struct coxi_log *log)
 {
     coxi_lock(&log->lock);
-    uint64_t mark = log->n_forgotten + log->n;
+    size_t n = 0;
+    if (log->n_undone == 0) {
+        n = log->n;
+    }
+    while (n < log->n && log->entries[n].state == COXI_LOG_DONE) {
+        n++;
+    }
+    uint64_t mark = log->n_forgotten + n;
     coxi_unlock(&log->lock);
     return mark;
 }
@@ -254,7 +392,7 @@ void coxi_log_forget(struct coxi_log *log, uint64_t mark)
     n = n < log->n ? n : log->n;
     struct coxi_log_entry *taken = take_first(log, n);
     coxi_unlock(&log->lock);
-    for (size_t i = 0; taken != NULL && i < n; i++) {
+    for (size_t i = 0; taken != NULL && i < n; i++) { /* all are done: before a mark */
         entry_fini(&taken[i]);
     }
     free(taken);
@@ -265,21 +403,25 @@ void coxi_log_forget(struct coxi_log *log, uint64_t mark)
 /* A restored ps takes ids up to COXI_WINDOW above the lowest that it is owed: that is
  * about the first that came. */
 static bool is_beyond(struct coxi_log *log, uint64_t next_id, uint64_t bytes,
-                      uint64_t ids)
+                      uint64_t bytes_max, uint64_t ids)
 {
     uint64_t first_id = atomic_load_explicit(&log->first_id, memory_order_relaxed);
-    return atomic_load_explicit(&log->bytes, memory_order_relaxed) >= bytes ||
+    return bytes >= bytes_max ||
            (first_id > 0 && next_id > first_id && next_id - first_id >= ids);
 }
 
 bool coxi_log_is_due(struct coxi_log *log, uint64_t next_id)
 {
-    return is_beyond(log, next_id, log->bytes_max / 2, COXI_AHEAD_MAX / 2);
+    uint64_t undone = atomic_load_explicit(&log->bytes_undone, memory_order_relaxed);
+    uint64_t bytes = atomic_load_explicit(&log->bytes, memory_order_relaxed);
+    bytes = bytes > undone ? bytes - undone : 0; /* read one after the other */
+    return is_beyond(log, next_id, bytes, log->bytes_max / 2, COXI_AHEAD_MAX / 2);
 }
 
 bool coxi_log_is_full(struct coxi_log *log, uint64_t next_id)
 {
-    return is_beyond(log, next_id, log->bytes_max, COXI_AHEAD_MAX);
+    uint64_t bytes = atomic_load_explicit(&log->bytes, memory_order_relaxed);
+    return is_beyond(log, next_id, bytes, log->bytes_max, COXI_AHEAD_MAX);
 }
 
 /* ---- reading */

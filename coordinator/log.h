@@ -31,6 +31,22 @@ enum coxi_log_kind {
     COXI_LOG_BARRED,
 };
 
+/*
+ * How far an operation of the client's own has come. What it does counts as in the ps only
+ * once each of those that it touches has acknowledged it: until then a checkpoint may have
+ * caught some of them with it and others without.
+ *
+ *   HELD -> OPEN   it begins
+ *   OPEN -> DONE   everybody has it
+ *   OPEN -> HELD   it has failed somewhere, and the ps are asked who has it
+ *   HELD -> DONE   they have answered: some do
+ */
+enum coxi_log_state {
+    COXI_LOG_DONE, /* as everything that is no operation */
+    COXI_LOG_OPEN,
+    COXI_LOG_HELD, /* and no ps is given it by a replay */
+};
+
 /* An update of the client's own: `count` rows from `begin`. */
 struct coxi_log_update {
     const struct coxi_variable *variable; /* lives until close */
@@ -44,6 +60,7 @@ struct coxi_log_update {
 struct coxi_log_entry {
     uint64_t id;
     enum coxi_log_kind kind;
+    enum coxi_log_state state;
     uint32_t n_words; /* of the set of ps that a call touched */
     union {
         struct cox_future *call;             /* a reference */
@@ -74,24 +91,46 @@ void coxi_log_free(struct coxi_log *log); /* takes NULL */
 int coxi_log_call(struct coxi_log *log, struct cox_future *call,
                   const uint32_t *touched, size_t n_touched);
 int coxi_log_barred(struct coxi_log *log, uint64_t id);
-int coxi_log_create(struct coxi_log *log, uint64_t id,
-                    const struct coxi_variable *variable);
-int coxi_log_update(struct coxi_log *log, uint64_t id,
-                    const struct coxi_log_update *update); /* copied */
-int coxi_log_load(struct coxi_log *log, uint64_t id,
-                  struct coxi_loading *loading); /* takes a reference of its own */
 
-/* How many entries there have been: what came before this moment. */
+/* An update for an entry: `data` is copied. NULL: no memory. */
+struct coxi_log_update *coxi_log_update_new(const struct coxi_variable *variable,
+                                            enum coxi_op op, uint64_t begin,
+                                            uint64_t count, const void *data);
+
+/* True where ps `ps` holds rows that the update is of. */
+bool coxi_log_update_is_on(const struct coxi_log_update *update, uint32_t ps);
+
+/* An operation: its id, kind, state and what it is. Takes its update; takes a reference of
+ * its own to a loading. COX_ENOMEM: nothing is taken. */
+int coxi_log_operation(struct coxi_log *log, const struct coxi_log_entry *operation);
+
+/* The operation of that id, if it is there, is in another state. An update may have several
+ * entries: one for each stretch of its rows. */
+void coxi_log_set(struct coxi_log *log, uint64_t id, enum coxi_log_state state);
+
+/*
+ * Of the update of that id, the entry whose rows begin at `begin` is done, with those of its
+ * rows and no others; with none they must never be written. COX_ENOMEM: it is as it was.
+ */
+int coxi_log_narrow(struct coxi_log *log, uint64_t id, uint64_t begin,
+                    const struct coxi_range *ranges, size_t n);
+
+/*
+ * How many entries came before this moment and before the oldest operation that is not done:
+ * a checkpoint whose ps are asked from now on has all of these. What comes after the mark it
+ * may have on some ps and not on others.
+ */
 uint64_t coxi_log_mark(struct coxi_log *log);
 
 /* A durable checkpoint has everything that came before the mark. */
 void coxi_log_forget(struct coxi_log *log, uint64_t mark);
 
-/* True where so much is in it that, `next_id` being the next, it is half full, or full. */
+/* True where so much is in it that, `next_id` being the next, it is half full (not counting
+ * operations that are not done, of which no checkpoint lets go), or full. */
 bool coxi_log_is_due(struct coxi_log *log, uint64_t next_id);
 bool coxi_log_is_full(struct coxi_log *log, uint64_t next_id);
 
-/* The update or load of that id has not come about after all: it must never apply. */
+/* The operation of that id has not come about after all: it must never apply. */
 void coxi_log_retract(struct coxi_log *log, uint64_t id);
 
 /* Calls `visit` for each entry since the mark, in any order, as coxi_log_each does. */

@@ -49,5 +49,6 @@ int cox_metric_reset(struct cox_coordinator *c, struct cox_metric *metric)
         return r;
     }
     const struct coxi_variable *v = metric->entry.description;
-    return coxi_content_update(c, v, COXI_OP_ASSIGN, 0, v->shape[0], zeros);
+    return coxi_content_update(
+        c, &(struct coxi_content_write){v, COXI_OP_ASSIGN, 0, v->shape[0], zeros});
 }

@@ -422,47 +422,17 @@ bool coxi_recovery_is_full(const struct cox_coordinator *c)
 
 /* ---- what the client itself does */
 
-int coxi_recovery_created(struct cox_coordinator *c, uint64_t id,
-                          const struct coxi_variable *variable, uint64_t n_losses)
+int coxi_recovery_operation(struct cox_coordinator *c,
+                            const struct coxi_log_entry *operation)
 {
-    struct coxi_recovery *rec = c->recovery;
-    if (rec == NULL) {
-        return 0;
-    }
-    coxi_lock(
-        &rec->lock); /* a loss comes before the check, or its replay after the entry */
-    int r = rec->n_losses == n_losses ? coxi_log_create(rec->log, id, variable)
-                                      : COX_EPSLOST;
-    coxi_unlock(&rec->lock);
-    if (r == COX_ENOMEM) {
-        coxi_fatal(c, r, coxi_error_text());
-    }
-    return r == COX_EPSLOST
-               ? coxi_error(r, "a ps was lost while variable '%s' was created",
-                            variable->name)
-               : 0;
+    return c->recovery != NULL ? coxi_log_operation(c->recovery->log, operation) : 0;
 }
 
-void coxi_recovery_updated(struct cox_coordinator *c, uint64_t id,
-                           const struct coxi_variable *variable, enum coxi_op op,
-                           uint64_t begin, uint64_t count, const void *data)
+void coxi_recovery_operation_set(struct cox_coordinator *c, uint64_t id,
+                                 enum coxi_log_state state)
 {
-    size_t bytes = count * coxi_variable_row_bytes(variable);
-    if (c->recovery == NULL) {
-        return;
-    }
-    struct coxi_log_update *update = malloc(sizeof(*update) + bytes);
-    int r = update == NULL ? coxi_error_memory("the replay log") : 0;
-    if (r == 0) {
-        *update = (struct coxi_log_update){variable, op, begin, count, bytes};
-        if (bytes > 0) {
-            memcpy(update->data, data, bytes);
-        }
-        r = coxi_log_update(c->recovery->log, id, update);
-    }
-    free(update);
-    if (r != 0) {
-        coxi_fatal(c, r, coxi_error_text());
+    if (c->recovery != NULL) {
+        coxi_log_set(c->recovery->log, id, state);
     }
 }
 
@@ -473,12 +443,27 @@ void coxi_recovery_retracted(struct cox_coordinator *c, uint64_t id)
     }
 }
 
-void coxi_recovery_loaded(struct cox_coordinator *c, uint64_t id,
-                          struct coxi_loading *loading)
+/* A ps that is known to be lost after this is given back, by the replay, what is logged
+ * here. */
+bool coxi_recovery_written(struct cox_coordinator *c,
+                           const struct coxi_recovery_written *written)
 {
-    if (c->recovery != NULL && coxi_log_load(c->recovery->log, id, loading) != 0) {
-        coxi_fatal(c, COX_ENOMEM, coxi_error_text());
+    struct coxi_recovery *rec = c->recovery;
+    int r = 0;
+    if (rec == NULL) {
+        return true;
     }
+    coxi_lock(&rec->lock);
+    bool known = rec->n_losses == written->n_losses;
+    if (known) {
+        r = coxi_log_narrow(rec->log, written->id, written->begin, written->ranges,
+                            written->n);
+    }
+    coxi_unlock(&rec->lock);
+    if (r != 0) {
+        coxi_fatal(c, r, coxi_error_text());
+    }
+    return known;
 }
 
 /* ---- checkpoints */

@@ -20,8 +20,8 @@
 #define COXI_COORDINATOR_RECOVERY_H
 
 #include "coordinator/coordinator.h"
+#include "coordinator/log.h"
 
-struct coxi_loading; /* load.h */
 struct coxi_recovery;
 struct coxi_manifest;
 struct coxi_manifest_shard;
@@ -116,8 +116,8 @@ struct coxi_recovery_mark {
     uint64_t n_losses;
 };
 
-/* Before the ps are asked, which waits until all are UP: what the log has so far will be
- * in the checkpoint. */
+/* Before the ps are asked, which waits until all are UP: what the log has before the mark
+ * (coxi_log_mark) will be in the checkpoint. */
 int coxi_recovery_mark(struct cox_coordinator *c, struct coxi_recovery_mark *ret);
 
 /*
@@ -142,19 +142,34 @@ bool coxi_recovery_is_due(const struct cox_coordinator *c);
 /* The log is full: nothing more is taken in until it has a checkpoint. With c->lock. */
 bool coxi_recovery_is_full(const struct cox_coordinator *c);
 
-/* ---- what the client itself does is logged. Any thread. What it has created, before its
- * operation ends; what it is about to write, before any ps is asked to: a checkpoint may catch
- * some ps with it and others without. `retracted`: it has come to nothing. */
+/*
+ * ---- what the client itself does. An operation is logged when it gets its id, before any ps is
+ * asked, and stays undone there (coordinator/log.h) until everybody has it. So the mark of a
+ * checkpoint passes no operation that some ps may lack at its moment, and the backlog has it.
+ * Any thread; without recovery nothing happens.
+ */
 
-/* Every ps has said that it has it. COX_EPSLOST: one has been lost since there were
- * `n_losses`, which counted before any was asked; then it is not logged. */
-int coxi_recovery_created(struct cox_coordinator *c, uint64_t id,
-                          const struct coxi_variable *variable, uint64_t n_losses);
-void coxi_recovery_updated(struct cox_coordinator *c, uint64_t id,
-                           const struct coxi_variable *variable, enum coxi_op op,
-                           uint64_t begin, uint64_t count, const void *data);
+/* Takes the update; a reference to a loading. With c->lock. COX_ENOMEM: takes nothing. */
+int coxi_recovery_operation(struct cox_coordinator *c,
+                            const struct coxi_log_entry *operation);
+
+void coxi_recovery_operation_set(struct cox_coordinator *c, uint64_t id,
+                                 enum coxi_log_state state);
+
+/* It has come to nothing, and must never apply. */
 void coxi_recovery_retracted(struct cox_coordinator *c, uint64_t id);
-void coxi_recovery_loaded(struct cox_coordinator *c, uint64_t id,
-                          struct coxi_loading *loading);
+
+/* What the ps have of a HELD update, when they were asked. */
+struct coxi_recovery_written {
+    uint64_t id;
+    uint64_t begin;                  /* its first row */
+    const struct coxi_range *ranges; /* the rows that they have */
+    size_t n;
+    uint64_t n_losses; /* that were known before they were asked */
+};
+
+/* It is done with that. False: a ps has been lost since they were asked, ask again. */
+bool coxi_recovery_written(struct cox_coordinator *c,
+                           const struct coxi_recovery_written *written);
 
 #endif

@@ -2,7 +2,7 @@
  * See recovery_internal.h: what a checkpoint says of closures, for a client that is started
  * again. H is the highest closure that any ps had, or that was settled, when all had answered;
  * the backlog is every closure up to H that is not settled, or that some ps it touched had not
- * yet at its moment. One too many does no harm: ps that have it take it for a duplicate.
+ * yet at its moment; writes of the client's own like closures. One too many does no harm: ps that have it take it for a duplicate.
  * With them go those that are done, and returned what these take and a worker keeps.
  *
  * On the loop, so that no closure is between running and logged. Cost: a copy of the backlog,
@@ -63,7 +63,7 @@ static bool is_missing(const struct collection *all, const struct coxi_log_entry
         bool touched =
             entry->kind == COXI_LOG_CALL ? coxi_log_touched(entry, p)
             : entry->kind == COXI_LOG_UPDATE
-                ? coxi_recovery_is_part(entry->update->variable, p)
+                ? coxi_log_update_is_on(entry->update, p)
                 : false; /* what is created meanwhile is not in the checkpoint, and
                             nothing is loaded */
         missing = touched && !has_all(all, p, entry->id);

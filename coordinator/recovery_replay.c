@@ -54,13 +54,23 @@ static void items_fini(struct items *items)
     free(items->items);
 }
 
+/* A creation is repeated whatever the ps had of it: where the variable is there that is
+ * success; and what is restored into variables that are ready to be used may lack one that was
+ * just being created. */
+static bool has_been_done(const struct coxi_recovery_server *server,
+                          enum coxi_log_kind kind, uint64_t id)
+{
+    return kind != COXI_LOG_CREATE && coxi_applied_list_is_whole(&server->restored, id);
+}
+
 /* True where ps p is owed the entry. A closure of several segments is run again whatever
  * it has of it: that counts once. */
 static bool is_owed(const struct coxi_recovery *rec, uint32_t p,
                     const struct coxi_log_entry *entry)
 {
     const struct coxi_recovery_server *server = &rec->servers[p];
-    if (!server->owed || coxi_applied_list_is_whole(&server->restored, entry->id)) {
+    if (!server->owed || entry->state == COXI_LOG_HELD ||
+        has_been_done(server, entry->kind, entry->id)) {
         return false;
     }
     switch (entry->kind) {
@@ -69,7 +79,7 @@ static bool is_owed(const struct coxi_recovery *rec, uint32_t p,
     case COXI_LOG_CREATE:
         return coxi_recovery_is_part(entry->created, p);
     case COXI_LOG_UPDATE:
-        return coxi_recovery_is_part(entry->update->variable, p);
+        return coxi_log_update_is_on(entry->update, p);
     case COXI_LOG_LOAD:
         return coxi_loading_is_part(entry->loading, p);
     case COXI_LOG_BARRED:
@@ -373,7 +383,7 @@ static int redo(struct coxi_recovery *rec, const struct item *item)
     int r = 0;
     for (uint32_t p = 0; r == 0 && p < rec->c->n_ps; p++) {
         const struct coxi_recovery_server *server = &rec->servers[p];
-        if (server->owed && !coxi_applied_list_is_whole(&server->restored, item->id)) {
+        if (server->owed && !has_been_done(server, item->kind, item->id)) {
             r = redo_on(rec, p, item);
         }
     }

@@ -260,6 +260,18 @@ static struct cox_future *new_held(struct coxi_resumed *resumed, size_t i)
     return f;
 }
 
+static bool is_update(const struct coxi_backlog *backlog, size_t i)
+{
+    return i < backlog->n && backlog->heads[i].function == COXI_BACKLOG_UPDATE;
+}
+
+/* True where head i goes on with the write of the one before it. */
+static bool is_more(const struct coxi_backlog *backlog, size_t i)
+{
+    return i > 0 && is_update(backlog, i) && is_update(backlog, i - 1) &&
+           backlog->heads[i].closure == backlog->heads[i - 1].closure;
+}
+
 /* Where the window of closures that are not settled is to begin. */
 static uint64_t first_id(const struct coxi_backlog *backlog, uint64_t next_id)
 {
@@ -330,6 +342,9 @@ static void hold(struct coxi_recovery *rec, void *arg)
     coxi_window_fini(&c->closures);
     coxi_window_init(&c->closures, first_id(backlog, holding->next_id), COXI_WINDOW);
     for (size_t i = 0; r == 0 && i < n; i++) {
+        if (is_more(backlog, i)) {
+            continue;
+        }
         struct cox_future *f = new_held(resumed, i);
         bool done = backlog->heads[i].done;
         r = f == NULL ? coxi_error_memory("a closure that is run again")
@@ -388,9 +403,9 @@ static int resumed_new(struct cox_coordinator *c, struct coxi_backlog_file *file
     return 0;
 }
 
-/* What the client before was writing. */
-static int redo_update(struct cox_coordinator *c, struct coxi_resumed *resumed,
-                       size_t i)
+/* What the client before was writing, as it is in the file; *ret borrows from that. */
+static int find_update(struct cox_coordinator *c, const struct coxi_resumed *resumed,
+                       size_t i, struct coxi_content_write *ret)
 {
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     const struct coxi_backlog_head *head = &backlog->heads[i];
@@ -407,10 +422,49 @@ static int redo_update(struct cox_coordinator *c, struct coxi_resumed *resumed,
         return coxi_error(COX_EFORMAT,
                           "the checkpoint's backlog writes to what there is not");
     }
+    *ret = (struct coxi_content_write){v, (enum coxi_op)update.op, update.begin,
+                                       update.count, data + sizeof(update)};
+    return 0;
+}
+
+/* Logs it: a checkpoint that is taken before it is done has it in its backlog. */
+static int log_update(struct cox_coordinator *c, struct coxi_resumed *resumed, size_t i)
+{
+    struct coxi_content_write w;
+    int r = find_update(c, resumed, i, &w);
+    if (r != 0) {
+        return r;
+    }
+    struct coxi_log_entry what = {.id =
+                                      coxi_backlog_of(resumed->file)->heads[i].closure,
+                                  .kind = COXI_LOG_UPDATE,
+                                  .state = COXI_LOG_HELD};
+    what.update = coxi_log_update_new(w.variable, w.op, w.begin, w.count, w.data);
+    r = what.update == NULL ? coxi_error_memory("the replay log")
+                            : coxi_recovery_operation(c, &what);
+    if (r != 0) {
+        free(what.update);
+    }
+    return r;
+}
+
+/* Writes what the i-th head begins, and ends the operation. */
+static int redo_update(struct cox_coordinator *c, struct coxi_resumed *resumed,
+                       size_t i)
+{
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     struct cox_future *operation = resumed->held[i];
+    enum coxi_operation_end how;
+    int r;
     resumed->held[i] = NULL;
-    return coxi_content_write(c, operation, v, (enum coxi_op)update.op, update.begin,
-                              update.count, data + sizeof(update));
+    coxi_recovery_operation_set(c, operation->id, COXI_LOG_OPEN);
+    do {
+        struct coxi_content_write w;
+        r = find_update(c, resumed, i++, &w);
+        r = r == 0 ? coxi_content_write(c, operation->id, &w, &how) : r;
+    } while (r == 0 && is_more(backlog, i));
+    coxi_operation_end(operation, r == 0 ? COXI_OPERATION_DONE : COXI_OPERATION_LOGGED);
+    return r;
 }
 
 static int take_backlog(struct coxi_recovery *rec,
@@ -438,8 +492,12 @@ static int take_backlog(struct coxi_recovery *rec,
     coxi_recovery_on_loop(rec, hold, &holding);
     c->started.rerun = holding.n_calls;
     r = holding.code;
-    for (size_t i = 0; r == 0 && file != NULL && i < coxi_backlog_of(file)->n; i++) {
-        if (coxi_backlog_of(file)->heads[i].function == COXI_BACKLOG_UPDATE) {
+    const struct coxi_backlog *backlog = file != NULL ? coxi_backlog_of(file) : NULL;
+    for (size_t i = 0; r == 0 && backlog != NULL && i < backlog->n; i++) {
+        r = is_update(backlog, i) ? log_update(c, holding.resumed, i) : 0;
+    }
+    for (size_t i = 0; r == 0 && backlog != NULL && i < backlog->n; i++) {
+        if (is_update(backlog, i) && !is_more(backlog, i)) {
             r = redo_update(c, holding.resumed, i);
         }
     }

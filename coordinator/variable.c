@@ -4,9 +4,9 @@
  *
  * Creating is numbered like a closure and recorded by the ps in the applied set, so that
  * it too counts once. It goes from the calling thread straight to the ps, and names the
- * incarnations that it is meant for. What a ps has answered counts for as long as no ps is
- * lost: until the operation is in the log all of them are asked again after a loss, and from
- * then on recovery creates the variable on a ps that comes back.
+ * incarnations that it is meant for. The operation is in the log before any ps is asked: so
+ * recovery creates the variable on one that is lost at any time and comes back, also after
+ * what it answered here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -130,34 +130,41 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
     return r;
 }
 
-/* The same, and in the log. COX_EPSLOST: a ps was lost before it was there. */
-static int create_and_log(struct cox_coordinator *c,
-                          const struct coxi_variable *variable, uint64_t closure,
-                          uint64_t *incarnations)
+/* Operation `id` has made it. Workers hear of it before any closure that is scheduled from
+ * now on. */
+static void announce(struct cox_coordinator *c, struct coxi_entry *entry, uint64_t id)
 {
-    uint64_t n_losses = coxi_recovery_losses(c);
-    int r = coxi_recovery_moment(c, incarnations);
-    if (r == 0) {
-        r = create_parts(c, variable, closure, incarnations);
-    }
-    return r == 0 ? coxi_recovery_created(c, closure, variable, n_losses) : r;
+    coxi_lock(&c->lock);
+    entry->created = id;
+    entry->made = true;
+    c->layout_changed = true;
+    coxi_unlock(&c->lock);
+    coxi_loop_wake(c->loop);
 }
 
 /* The same as an operation, which is there to stay when this returns 0. */
 static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
 {
+    struct coxi_log_entry what = {.kind = COXI_LOG_CREATE,
+                                  .created = entry->description};
     struct cox_future *operation;
     uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
     if (incarnations == NULL) {
         return coxi_error_memory("a variable");
     }
-    int r = coxi_operation_begin(c, &operation);
+    int r = coxi_operation_begin(c, &what, true, &operation);
     if (r == 0) {
         do {
-            r = create_and_log(c, entry->description, operation->id, incarnations);
+            r = coxi_recovery_moment(c, incarnations);
+            r = r == 0
+                    ? create_parts(c, entry->description, operation->id, incarnations)
+                    : r;
         } while (coxi_recovery_again(c, r));
-        entry->created = r == 0 ? operation->id : 0;
-        coxi_operation_end(operation);
+        if (r == 0) {
+            announce(c, entry, operation->id);
+        }
+        coxi_operation_end(operation,
+                           r == 0 ? COXI_OPERATION_DONE : COXI_OPERATION_NOWHERE);
     }
     free(incarnations);
     return r;
@@ -194,16 +201,6 @@ static void entry_free(struct coxi_entry *entry)
 {
     coxi_variable_free(entry->description);
     free(entry);
-}
-
-/* Workers hear of it before any closure that is scheduled from now on. */
-static void announce(struct cox_coordinator *c, struct coxi_entry *entry)
-{
-    coxi_lock(&c->lock);
-    entry->made = true;
-    c->layout_changed = true;
-    coxi_unlock(&c->lock);
-    coxi_loop_wake(c->loop);
 }
 
 /* One that the client before had, and nobody has asked for yet: *ret, or NULL. */
@@ -253,7 +250,6 @@ static int create(struct cox_coordinator *c, struct coxi_variable *wanted,
         forget(c, entry);
         return r;
     }
-    announce(c, entry);
     *ret = entry;
     return 0;
 }

@@ -134,7 +134,8 @@ struct cox_options {
     uint64_t
         replay_log_bytes; /* with checkpoint_dir: of what is kept for such a ps, 256
                                   MiB: half full it asks for a checkpoint, full it has
-                                  cox_schedule wait for that */
+                                  cox_schedule, and the client's own writes, wait for
+                                  that; a write that is larger passes alone */
     int resume; /* where checkpoint_dir has been used before: 0: go on from there (see
                    cox_progress); -1: COX_EEXIST */
     uint64_t
@@ -243,7 +244,9 @@ COX_API int cox_table_get(struct cox_coordinator *c, const char *name,
 /*
  * Reads or overwrites all elements; `bytes` must be their size. While steps run, a read
  * may see a part of an update of several blocks. Assigning takes effect at once,
- * whatever is in the queue. COX_EPSLOST.
+ * whatever is in the queue. It waits while the replay log is full. What a ps refuses (it has no
+ * memory for it, say) is written on no ps, or the error is COX_EPARTIAL and names the ps that
+ * have it, for good. COX_EPSLOST, COX_EFENCED, COX_ECLOSED: whether it is written is not known.
  */
 COX_API int cox_variable_read(struct cox_coordinator *c, struct cox_variable *variable,
                               void *ret_data, size_t bytes);

@@ -77,8 +77,10 @@ struct cox_load_info {
  * `ret` may be NULL. COX_ENOENT: there is no checkpoint, it has no such variable, or nothing
  * here matches a name of `variables`; COX_ECONFLICT names a variable and what differs;
  * COX_ECHECKSUM, COX_EFORMAT, COX_EIO: the checkpoint cannot be loaded; the text names the
- * file and the next older one that is complete. Nothing has changed then. COX_ENOMEM (of a
- * ps, too), COX_EPSLOST: some of it may have been loaded.
+ * file and the next older one that is complete. Nothing has changed then. COX_EPARTIAL: a ps
+ * refused some of it (it has no memory for it, say); the text says why, and which ps have
+ * loaded something, which none of them is given again after a loss: load it once more.
+ * COX_EPSLOST: some of it may have been loaded.
  */
 COX_API int cox_checkpoint_load(struct cox_coordinator *c,
                                 const struct cox_load_options *options,

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 
 #include "common/sync.h"
+#include "coordinator/content.h"
 #include "coordinator/inputs.h"
 #include "coordinator/load.h"
+#include "coordinator/recovery.h"
 
 bool inside_is_waited_for(struct cox_future *future)
 {
@@ -100,21 +102,75 @@ int inside_load(struct cox_coordinator *c, struct cox_variable *variable,
     struct cox_future *operation;
     char name[COXI_WIRE_NAME_MAX + 1];
     struct coxi_load_item item = {.to = variable->entry.description, .from = name};
-    const struct coxi_loading loading = {.items = &item, .n_items = 1};
+    struct coxi_loading loading = {.refs = 1, .items = &item, .n_items = 1};
+    struct coxi_log_entry what = {.kind =
+                                      COXI_LOG_BARRED}; /* nothing is to be redone */
     (void)snprintf(name, sizeof(name), "%s", item.to->name);
     int r = coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &checkpoint);
     if (r != 0) {
         return r;
     }
-    r = coxi_operation_begin(c, &operation);
+    r = coxi_operation_begin(c, &what, true, &operation);
     if (r == 0) {
         const struct coxi_load_target target = {.c = c,
                                                 .closure = operation->id,
                                                 .only_ps = COXI_LOAD_ALL_PS,
                                                 .incarnations = incarnations};
         r = coxi_loading_send(&loading, checkpoint, &target);
-        coxi_operation_end(operation);
+        coxi_operation_end(operation, COXI_OPERATION_LOGGED);
     }
     coxi_checkpoint_close(checkpoint);
     return r;
+}
+
+static enum coxi_operation_end write_how;
+
+struct cox_future *inside_write_begin(struct cox_coordinator *c,
+                                      struct cox_variable *variable, const void *data)
+{
+    const struct coxi_variable *v = variable->entry.description;
+    struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
+    struct cox_future *operation = NULL;
+    what.update =
+        coxi_log_update_new(v, COXI_OP_ASSIGN, 0, coxi_variable_rows(v), data);
+    if (what.update != NULL && coxi_operation_begin(c, &what, true, &operation) != 0) {
+        free(what.update);
+    }
+    write_how = COXI_OPERATION_NOWHERE;
+    return operation;
+}
+
+int inside_write_refuse(struct cox_future *operation, uint32_t ps)
+{
+    struct cox_coordinator *c = operation->c;
+    struct coxi_message message = {.kind = COXI_VOID};
+    struct coxi_psc_request request = {0};
+    message.void_ = (struct coxi_void){c->session, operation->id, UINT32_MAX,
+                                       coxi_psc_incarnation(c->ps[ps])};
+    return coxi_psc_call(c->ps[ps], &message, &request, COXI_VOIDED, NULL, NULL);
+}
+
+int inside_write_rows(struct cox_future *operation, struct cox_variable *variable,
+                      uint64_t begin, uint64_t count, const void *rows)
+{
+    const struct coxi_content_write w = {variable->entry.description, COXI_OP_ASSIGN,
+                                         begin, count, rows};
+    return coxi_content_write(operation->c, operation->id, &w, &write_how);
+}
+
+void inside_write_end(struct cox_future *operation, bool dies)
+{
+    coxi_operation_end(operation, dies ? COXI_OPERATION_LOGGED : write_how);
+}
+
+void inside_write_narrow(struct cox_future *operation, const uint64_t ranges[][2],
+                         size_t n)
+{
+    struct coxi_range written[8];
+    for (size_t i = 0; i < n; i++) {
+        written[i] = (struct coxi_range){ranges[i][0], ranges[i][1]};
+    }
+    (void)coxi_recovery_written(operation->c, &(struct coxi_recovery_written){
+                                                  operation->id, 0, written, n,
+                                                  coxi_recovery_losses(operation->c)});
 }

@@ -31,4 +31,21 @@ void inside_incarnations(struct cox_coordinator *c, uint64_t *ret);
 int inside_load(struct cox_coordinator *c, struct cox_variable *variable,
                 const char *path, const uint64_t *incarnations);
 
+/*
+ * An assignment of the client's own in parts, as a moment of it that a checkpoint may meet. It
+ * begins: has an id, and no ps has been asked. Ps `ps` is made to refuse it. Rows are written:
+ * what cox_variable_assign would return. It ends, as what was written last says; or it is given up
+ * by a client that has died (`dies`).
+ */
+struct cox_future *inside_write_begin(struct cox_coordinator *c,
+                                      struct cox_variable *variable, const void *data);
+int inside_write_refuse(struct cox_future *operation, uint32_t ps);
+int inside_write_rows(struct cox_future *operation, struct cox_variable *variable,
+                      uint64_t begin, uint64_t count, const void *rows);
+void inside_write_end(struct cox_future *operation, bool dies);
+
+/* Has the log say that only these rows were written. */
+void inside_write_narrow(struct cox_future *operation, const uint64_t ranges[][2],
+                         size_t n);
+
 #endif

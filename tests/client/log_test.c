@@ -77,3 +77,104 @@ TEST(log_is_full_when_its_bytes_or_its_ids_are)
     inside_let_go(call);
     coxi_log_free(log);
 }
+
+/* ---- operations */
+
+static int count(void *arg, const struct coxi_log_entry *entry)
+{
+    (void)entry;
+    ++*(int *)arg;
+    return 0;
+}
+
+static int n_entries(struct coxi_log *log)
+{
+    int n = 0;
+    assert_code(0, coxi_log_each(log, count, &n));
+    return n;
+}
+
+/* Two ps with two rows each. */
+static struct coxi_shard shards[] = {{.ps = 0, .begin = 0, .count = 2},
+                                     {.ps = 1, .begin = 2, .count = 2}};
+static const struct coxi_variable variable = {.kind = COXI_KIND_DENSE,
+                                              .dtype = COX_I64,
+                                              .rank = 1,
+                                              .shape = {4},
+                                              .shards = shards,
+                                              .n_shards = 2};
+
+static void begin(struct coxi_log *log, uint64_t id)
+{
+    static const int64_t data[] = {1, 2, 3, 4};
+    struct coxi_log_entry what = {
+        .id = id, .kind = COXI_LOG_UPDATE, .state = COXI_LOG_OPEN};
+    what.update = coxi_log_update_new(&variable, COXI_OP_ASSIGN, 0, 4, data);
+    assert_non_null(what.update);
+    assert_code(0, coxi_log_operation(log, &what));
+}
+
+TEST(the_mark_passes_no_operation_that_is_not_done)
+{
+    struct coxi_log *log;
+    assert_code(0, coxi_log_new(2, BYTES_MAX, &log));
+    assert_code(0, coxi_log_barred(log, 1));
+    begin(log, 2);
+    begin(log, 3);
+    coxi_log_set(log, 3, COXI_LOG_DONE);
+    uint64_t mark = coxi_log_mark(log);
+    coxi_log_set(log, 2, COXI_LOG_DONE); /* which does not move it */
+    coxi_log_forget(log, mark);
+    assert_int_equal(2, n_entries(log));
+    begin(log, 4);
+    coxi_log_set(log, 4, COXI_LOG_HELD);
+    coxi_log_forget(log, coxi_log_mark(log));
+    assert_int_equal(1, n_entries(log));
+    coxi_log_retract(log, 4);
+    coxi_log_forget(log, coxi_log_mark(log));
+    assert_int_equal(0, n_entries(log));
+    coxi_log_free(log);
+}
+
+/* A checkpoint would let go of nothing. */
+TEST(an_operation_that_is_not_done_makes_no_checkpoint_due)
+{
+    struct coxi_log *log;
+    assert_code(0, coxi_log_new(2, 200, &log));
+    begin(log, 1);
+    begin(log, 2);
+    assert_false(coxi_log_is_due(log, 3));
+    assert_true(coxi_log_is_full(log, 3));
+    coxi_log_set(log, 1, COXI_LOG_DONE);
+    assert_true(coxi_log_is_due(log, 3));
+    coxi_log_free(log);
+}
+
+static int check_narrow(void *arg, const struct coxi_log_entry *entry)
+{
+    static const int64_t row_of[] = {1, 2, 3, 4};
+    ++*(int *)arg;
+    assert_int_equal(COXI_LOG_DONE, entry->state);
+    assert_int_equal(1, entry->update->count);
+    assert_memory_equal(&row_of[entry->update->begin], entry->update->data,
+                        sizeof(*row_of));
+    assert_true(coxi_log_update_is_on(entry->update, entry->update->begin / 2 == 1));
+    assert_false(coxi_log_update_is_on(entry->update, entry->update->begin / 2 == 0));
+    return 0;
+}
+
+TEST(an_update_that_was_written_in_part_is_logged_as_its_rows)
+{
+    struct coxi_log *log;
+    int n = 0;
+    const struct coxi_range ranges[] = {{1, 1}, {3, 1}};
+    assert_code(0, coxi_log_new(2, BYTES_MAX, &log));
+    begin(log, 1);
+    coxi_log_set(log, 1, COXI_LOG_HELD);
+    assert_code(0, coxi_log_narrow(log, 1, 0, ranges, 2));
+    assert_code(0, coxi_log_each(log, check_narrow, &n));
+    assert_int_equal(2, n);
+    coxi_log_forget(log, coxi_log_mark(log));
+    assert_int_equal(0, n_entries(log));
+    coxi_log_free(log);
+}

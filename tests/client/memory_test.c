@@ -85,6 +85,53 @@ TEST(a_ps_that_is_full_says_so_and_goes_on)
     crew_close(&crew);
 }
 
+/* A variable, and a table that has no room for what is loaded into it. */
+static void open_for_load(struct crew *crew, const char *dir, struct cox_variable **w)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_table *table;
+    struct cox_table_spec rows = COX_TABLE_SPEC_INIT;
+    struct cox_variable_spec dense = COX_VARIABLE_SPEC_INIT;
+    options.checkpoint_dir = dir;
+    crew_open(crew, 1, 1, "model", &options);
+    dense.name = "w";
+    dense.dtype = COX_F32;
+    dense.rank = 1;
+    dense.shape[0] = W;
+    dense.optimizer.kind = COX_SGD;
+    dense.optimizer.learning_rate = 1;
+    rows.name = "t";
+    rows.dim = DIM;
+    rows.optimizer = dense.optimizer;
+    assert_code(0, cox_variable_create(crew->c, &dense, w));
+    assert_code(0, cox_table_create(crew->c, &rows, &table));
+}
+
+TEST(a_load_that_a_ps_has_no_memory_for_says_who_has_loaded_something)
+{
+    struct crew crew;
+    struct cox_variable *w;
+    float values[W];
+    struct cox_load_options load = COX_LOAD_OPTIONS_INIT;
+    const char *dir = coxi_test_path("first");
+    open_for_load(&crew, dir, &w);
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_code(0, push(&crew, i * 4000, 4000));
+    }
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_close(&crew);
+    assert_int_equal(0, setenv("COX_PS_MEMORY_MAX", "100K", 1));
+    open_for_load(&crew, coxi_test_path("second"), &w);
+    assert_int_equal(0, unsetenv("COX_PS_MEMORY_MAX"));
+    load.path = dir;
+    assert_code(COX_EPARTIAL, cox_checkpoint_load(crew.c, &load, NULL));
+    assert_error_names("--memory-max");
+    assert_error_names("loaded on ps 0");
+    assert_code(0, cox_variable_read(crew.c, w, values, sizeof(values)));
+    assert_true(values[0] == -4);
+    crew_close(&crew);
+}
+
 TEST(rows_come_and_go_as_the_table_was_told)
 {
     static const struct cox_lifecycle lifecycle = {.admit_count = 2, .rows_max = 100};

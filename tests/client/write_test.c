@@ -1,0 +1,244 @@
+/* What the client itself writes, when checkpoints, lost ps and refusals meet it in the middle. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tests/client/crew.h"
+#include "tests/client/inside.h"
+#include "tests/test.h"
+
+enum { ROWS_PER_PS = 2, ROWS_MAX = 3 * ROWS_PER_PS };
+
+/* A variable of two rows on each of 2 or 3 ps. */
+struct spread {
+    struct crew crew;
+    struct cox_variable *v;
+    uint32_t n_ps;
+};
+
+static void spread_open(struct spread *s, uint32_t n_ps, const char *module)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    crew_open(&s->crew, (int)n_ps, 2, module, &options);
+    s->n_ps = n_ps;
+    spec.name = "v";
+    spec.dtype = COX_I64;
+    spec.rank = 1;
+    spec.shape[0] = (uint64_t)n_ps * ROWS_PER_PS;
+    spec.shards = n_ps;
+    assert_code(0, cox_variable_create(s->crew.c, &spec, &s->v));
+}
+
+static const int64_t *all_of(int64_t value)
+{
+    static int64_t rows[ROWS_MAX];
+    for (int i = 0; i < ROWS_MAX; i++) {
+        rows[i] = value;
+    }
+    return rows;
+}
+
+static int assign(struct spread *s, int64_t value)
+{
+    return cox_variable_assign(s->crew.c, s->v, all_of(value),
+                               s->n_ps * ROWS_PER_PS * sizeof(value));
+}
+
+/* What the ps hold, one after the other. */
+static void assert_holds(struct spread *s, const int64_t *values)
+{
+    int64_t rows[ROWS_MAX];
+    assert_code(0, cox_variable_read(s->crew.c, s->v, rows,
+                                     s->n_ps * ROWS_PER_PS * sizeof(*rows)));
+    for (uint32_t i = 0; i < s->n_ps * ROWS_PER_PS; i++) {
+        assert_int_equal(values[i / ROWS_PER_PS], rows[i]);
+    }
+}
+
+/* Which it counts with `recovered` as soon as it is noticed; a read waits for the rest. */
+static void lose_ps(struct spread *s, int index)
+{
+    int64_t row;
+    struct cox_stats stats = COX_STATS_INIT;
+    assert_code(0, cox_stats(s->crew.c, &stats));
+    uint64_t before = stats.ps_recovered;
+    crew_kill(crew_ps_process(&s->crew, index));
+    while (stats.ps_recovered == before) {
+        assert_code(0, cox_variable_read_rows(s->crew.c, s->v,
+                                              (uint64_t)index * ROWS_PER_PS, 1, &row,
+                                              sizeof(row)));
+        assert_code(0, cox_stats(s->crew.c, &stats));
+    }
+}
+
+/* ---- a checkpoint in the middle */
+
+TEST(a_write_that_no_ps_had_at_the_checkpoint_is_there_when_ps_are_lost)
+{
+    struct spread s;
+    spread_open(&s, 2, NULL);
+    assert_code(0, assign(&s, 1));
+    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    assert_non_null(write);
+    assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
+    assert_code(0, inside_write_rows(write, s.v, 0, 4, all_of(2)));
+    inside_write_end(write, false);
+    lose_ps(&s, 0);
+    lose_ps(&s, 1);
+    assert_holds(&s, (const int64_t[]){2, 2});
+    assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL)); /* which has all of it */
+    lose_ps(&s, 1);
+    assert_holds(&s, (const int64_t[]){2, 2});
+    crew_close(&s.crew);
+}
+
+TEST(a_write_that_one_ps_had_at_the_checkpoint_is_whole_for_the_next_client)
+{
+    struct spread s;
+    spread_open(&s, 2, NULL);
+    assert_code(0, assign(&s, 1));
+    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    assert_non_null(write);
+    assert_code(0, inside_write_rows(write, s.v, 0, ROWS_PER_PS, all_of(2)));
+    assert_holds(&s, (const int64_t[]){2, 1});
+    assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
+    inside_write_end(write, true);
+    crew_close(&s.crew);
+    spread_open(&s, 2, NULL);
+    assert_holds(&s, (const int64_t[]){2, 2});
+    crew_close(&s.crew);
+}
+
+/* ---- a ps that refuses */
+
+TEST(a_write_that_one_ps_refuses_says_who_has_it_and_stays_so)
+{
+    struct spread s;
+    spread_open(&s, 2, NULL);
+    assert_code(0, assign(&s, 1));
+    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    assert_non_null(write);
+    assert_code(0, inside_write_refuse(write, 1));
+    assert_code(COX_EPARTIAL, inside_write_rows(write, s.v, 0, 4, all_of(2)));
+    assert_error_names("stays applied on ps 0");
+    inside_write_end(write, false);
+    assert_holds(&s, (const int64_t[]){2, 1});
+    lose_ps(&s, 0);
+    lose_ps(&s, 1);
+    assert_holds(&s, (const int64_t[]){2, 1});
+    assert_code(0, assign(&s, 3));
+    assert_holds(&s, (const int64_t[]){3, 3});
+    crew_close(&s.crew);
+}
+
+TEST(a_write_that_every_ps_refuses_is_nowhere_for_good)
+{
+    struct spread s;
+    spread_open(&s, 2, NULL);
+    assert_code(0, assign(&s, 1));
+    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    assert_non_null(write);
+    assert_code(0, inside_write_refuse(write, 0));
+    assert_code(0, inside_write_refuse(write, 1));
+    int r = inside_write_rows(write, s.v, 0, 4, all_of(2));
+    assert_true(r != 0 && r != COX_EPARTIAL);
+    inside_write_end(write, false);
+    lose_ps(&s, 0);
+    assert_holds(&s, (const int64_t[]){1, 1});
+    crew_close(&s.crew);
+}
+
+TEST(the_next_client_writes_only_the_rows_that_a_write_in_part_has)
+{
+    struct spread s;
+    spread_open(&s, 3, NULL);
+    assert_code(0, assign(&s, 1));
+    struct cox_future *before = inside_write_begin(s.crew.c, s.v, all_of(1));
+    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    assert_true(before != NULL && write != NULL);
+    inside_write_narrow(write, (const uint64_t[][2]){{0, 2}, {4, 2}}, 2);
+    /* Something later is everywhere: so the backlog has both. */
+    struct cox_future *last = inside_write_begin(s.crew.c, s.v, all_of(1));
+    assert_non_null(last);
+    assert_code(0, inside_write_rows(last, s.v, 0, 6, all_of(1)));
+    inside_write_end(last, false);
+    assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
+    inside_write_end(write, true);
+    inside_write_end(before, true);
+    crew_close(&s.crew);
+    spread_open(&s, 3, NULL);
+    assert_holds(&s, (const int64_t[]){2, 1, 2});
+    crew_close(&s.crew);
+}
+
+/* ---- a full log */
+
+struct writer {
+    struct cox_coordinator *c;
+    struct cox_variable *v;
+    const void *data;
+    size_t bytes;
+    int code;
+    atomic_bool returned;
+};
+
+static void *writing_thread(void *arg)
+{
+    struct writer *writer = arg;
+    writer->code =
+        cox_variable_assign(writer->c, writer->v, writer->data, writer->bytes);
+    atomic_store(&writer->returned, true);
+    return NULL;
+}
+
+static uint64_t failed_checkpoints(struct cox_coordinator *c)
+{
+    struct cox_stats stats = COX_STATS_INIT;
+    assert_code(0, cox_stats(c, &stats));
+    return stats.checkpoints_failed;
+}
+
+/* One that is larger than the whole log passes as soon as that is not full. */
+TEST(writes_wait_for_a_checkpoint_while_the_log_is_full)
+{
+    enum { ROWS = 1 << 16 };
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+    struct writer writer = {.bytes = ROWS * sizeof(int64_t)};
+    pthread_t thread;
+    int64_t *data = calloc(ROWS, sizeof(*data));
+    assert_non_null(data);
+    char *dir = coxi_test_path("checkpoints");
+    char *moved = coxi_test_path("moved");
+    options.checkpoint_dir = dir;
+    options.replay_log_bytes = 1 << 16;
+    crew_open(&crew, 1, 1, NULL, &options);
+    spec.name = "v";
+    spec.dtype = COX_I64;
+    spec.rank = 1;
+    spec.shape[0] = ROWS;
+    writer.c = crew.c;
+    writer.data = data;
+    assert_code(0, cox_variable_create(crew.c, &spec, &writer.v));
+    assert_int_equal(0, rename(dir, moved));
+    coxi_test_write(dir, "", 0);
+    assert_code(0, cox_variable_assign(crew.c, writer.v, data, writer.bytes));
+    data[0] = 7;
+    assert_int_equal(0, pthread_create(&thread, NULL, writing_thread, &writer));
+    while (failed_checkpoints(crew.c) < 2) {
+        assert_false(atomic_load(&writer.returned));
+    }
+    assert_int_equal(0, unlink(dir));
+    assert_int_equal(0, rename(moved, dir));
+    assert_int_equal(0, pthread_join(thread, NULL));
+    assert_code(0, writer.code);
+    assert_code(0, cox_variable_read_rows(crew.c, writer.v, 0, 1, data, sizeof(*data)));
+    assert_int_equal(7, data[0]);
+    free(data);
+    crew_close(&crew);
+}
