@@ -15,6 +15,7 @@
 #include "common/ps_client.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -276,6 +277,22 @@ static void prepare(const struct coxi_psc *psc, struct coxi_psc_request *request
     request->meta = NULL;
 }
 
+/* Until the request's deadline. Locked. */
+static int await_room(struct coxi_psc *psc, const struct coxi_psc_request *request)
+{
+    uint64_t now = coxi_now_ms();
+    uint64_t left_ms = request->deadline_ms > now ? request->deadline_ms - now : 0;
+    struct timespec until = coxi_deadline(left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+    while (psc->failed == 0 && !psc->unreached &&
+           !has_room(psc, payload_len(request))) {
+        if (pthread_cond_timedwait(&psc->changed, &psc->lock, &until) != 0) {
+            return coxi_error(COX_ETIMEDOUT, "ps %u at %s: no answers in time",
+                              psc->options.index, coxi_psc_address(psc));
+        }
+    }
+    return 0;
+}
+
 /* Puts it in line under the lock: once that is released, the request may be answered and
  * gone. Sends it without the lock. `waits`: for a place among the waiting. */
 static int submit(struct coxi_psc *psc, const struct coxi_message *message,
@@ -283,11 +300,8 @@ static int submit(struct coxi_psc *psc, const struct coxi_message *message,
 {
     struct coxi_message numbered = *message;
     coxi_lock(&psc->lock);
-    while (waits && psc->failed == 0 && !psc->unreached &&
-           !has_room(psc, payload_len(request))) {
-        (void)pthread_cond_wait(&psc->changed, &psc->lock);
-    }
-    int r = enlist(psc, &numbered, request);
+    int r = waits ? await_room(psc, request) : 0;
+    r = r == 0 ? enlist(psc, &numbered, request) : r;
     struct coxi_link *link = r == 0 ? link_of(psc, request->channel) : NULL;
     /* If the link breaks, the next one sends it. */
     bool due = link != NULL && coxi_psc_put(link, request, later);

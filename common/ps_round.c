@@ -72,18 +72,33 @@ void coxi_round_begin(struct coxi_round *round)
     coxi_cond_init(&round->ended);
 }
 
-void coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
-                    const struct coxi_message *message, struct coxi_round_call *call)
+static void add(struct coxi_round *round, struct coxi_psc *psc,
+                const struct coxi_message *message, struct coxi_round_call *call,
+                int (*submit)(struct coxi_psc *psc, const struct coxi_message *message,
+                              struct coxi_psc_request *request, bool later))
 {
     call->round = round;
     call->request.done = call_done;
     coxi_lock(&round->lock);
     round->n_pending++;
     coxi_unlock(&round->lock);
-    int r = coxi_psc_submit(psc, message, &call->request, false);
+    int r = submit(psc, message, &call->request, false);
     if (r != 0) {
         ended(call, r, coxi_error_text());
     }
+}
+
+void coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
+                    const struct coxi_message *message, struct coxi_round_call *call)
+{
+    add(round, psc, message, call, coxi_psc_submit);
+}
+
+void coxi_round_add_now(struct coxi_round *round, struct coxi_psc *psc,
+                        const struct coxi_message *message,
+                        struct coxi_round_call *call)
+{
+    add(round, psc, message, call, coxi_psc_submit_now);
 }
 
 int coxi_round_end(struct coxi_round *round)

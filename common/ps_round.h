@@ -44,6 +44,12 @@ void coxi_round_begin(struct coxi_round *round);
 void coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
                     const struct coxi_message *message, struct coxi_round_call *call);
 
+/* The same, without waiting for room in the line to the ps: for what is asked of one that may
+ * not answer any more. */
+void coxi_round_add_now(struct coxi_round *round, struct coxi_psc *psc,
+                        const struct coxi_message *message,
+                        struct coxi_round_call *call);
+
 /* Waits for every call. Returns the first code other than 0, of an answer or why there is
  * none, with its text as the error text. Once after every begin. */
 int coxi_round_end(struct coxi_round *round);

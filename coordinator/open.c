@@ -449,7 +449,7 @@ static void release_ps(struct cox_coordinator *c)
         if (coxi_psc_is_up(c->ps[i])) {
             calls[i] = (struct coxi_round_call){.expect = COXI_STATUS};
             calls[i].request.timeout_ms = RELEASE_MS;
-            coxi_round_add(&round, c->ps[i], &message, &calls[i]);
+            coxi_round_add_now(&round, c->ps[i], &message, &calls[i]);
         }
     }
     (void)coxi_round_end(&round);
@@ -470,7 +470,9 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     if (c->loop_runs) {
         r = stop_closures(c, &until, timeout_ms);
         stop_threads(c, &until);
-        release_ps(c);
+        if (c->local == NULL) { /* whose daemons end */
+            release_ps(c);
+        }
         stop_loop(c);
         coxi_callbacks_stop(c);  /* now every future is settled */
         coxi_loop_join(c->loop); /* what a callback was about when the loop stopped */
