@@ -310,6 +310,8 @@ struct cox_coordinator {
     int worker_code;     /* why a worker is not there, the last reason */
     char worker_text[COXI_TEXT_MAX];
     struct cox_stats stats;      /* done, failed, put_back, workers_lost */
+    struct coxi_said *said;      /* what each ps has said for them (stats.c) */
+    uint64_t n_stats;            /* how often they have been asked for */
     struct coxi_entry **entries; /* by variable id */
     uint32_t n_entries;
     uint64_t *ps_load; /* bytes placed on each ps */

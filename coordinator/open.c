@@ -18,6 +18,7 @@
 #include "coordinator/kept.h"
 #include "coordinator/recovery.h"
 #include "coordinator/resume.h"
+#include "coordinator/stats.h"
 #include "coordinator/stragglers.h"
 #include "coordinator/trigger.h"
 #include "coordinator/worker.h"
@@ -182,6 +183,10 @@ static int open_ps(struct cox_coordinator *c)
     c->ps_load = calloc(c->cluster->n_ps, sizeof(*c->ps_load));
     if (c->ps == NULL || c->ps_load == NULL) {
         return coxi_error_memory("connections to ps");
+    }
+    int stats = coxi_stats_new(c);
+    if (stats != 0) {
+        return stats;
     }
     for (uint32_t i = 0; i < c->cluster->n_ps; i++) {
         struct coxi_psc *psc;
@@ -482,6 +487,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         coxi_psc_close(c->ps[i]); /* until now it may tell the loop that it is lost */
     }
     coxi_recovery_free(c);
+    coxi_stats_free(c);
     coxi_resume_free(c);
     coxi_kept_close(c);
     coxi_loop_free(c->loop);
@@ -501,32 +507,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     return r;
 }
 
-/* ---- statistics */
-
-static void take_counts(void *arg, const struct coxi_counts *counts)
-{
-    struct cox_stats *stats = arg;
-    stats->commits += counts->all.commits;
-    stats->commits_duplicate += counts->all.duplicates;
-    stats->table_rows += counts->all.rows;
-    stats->ps_bytes += counts->all.bytes;
-}
-
-int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
-{
-    if (c == NULL || ret == NULL) {
-        return coxi_error(COX_EINVAL, "cox_stats needs a coordinator");
-    }
-    coxi_lock(&c->lock);
-    struct cox_stats stats = c->stats;
-    stats.queued = c->n_waiting;
-    stats.in_flight = c->n_unsettled - c->n_waiting;
-    stats.workers = c->n_workers;
-    stats.workers_ready = c->n_ready;
-    coxi_unlock(&c->lock);
-    int r = coxi_content_count(c, 0, take_counts, &stats);
-    return r != 0 ? r : coxi_struct_return(ret, sizeof(stats), &stats, "cox_stats");
-}
+/* ---- what it is */
 
 uint64_t cox_run_id(const struct cox_coordinator *c)
 {

@@ -32,7 +32,11 @@
 #include "evaluate.h"
 #include "model.h"
 
-enum { WINDOW = 1024 }; /* steps whose results are awaited at a time */
+enum {
+    WINDOW = 1024, /* steps whose results are awaited at a time */
+    WAIT_MS = 200, /* for one of them, before progress is shown again */
+    AWAY_MS = 2000 /* a parameter server that says nothing for so long is away */
+};
 
 struct client {
     const struct options *options;
@@ -235,10 +239,11 @@ static void show_progress(struct client *client, int epoch)
         client->shown_loss = client->loss / (double)client->rows_of_loss;
     }
     (void)printf(
-        "%sepoch %d/%d  steps %zu  %.0f examples/s  loss %.4f  workers %llu/%llu%s",
+        "%sepoch %d/%d  steps %zu  %.0f examples/s  loss %.4f  workers %llu/%llu%s%s",
         terminal ? "\r\033[K" : "", epoch, client->options->epochs, client->n_done,
         (double)client->rows / (now - client->start_s), client->shown_loss,
         (unsigned long long)stats.workers_ready, (unsigned long long)stats.workers,
+        stats.ps_age_ms > AWAY_MS ? "  a parameter server is away" : "",
         terminal ? "" : "\n");
     (void)fflush(stdout);
     client->shown_s = now;
@@ -248,13 +253,20 @@ static void show_progress(struct client *client, int epoch)
 
 /* ---- scheduling, and taking results */
 
-/* Waits for the oldest step, and takes its results. 0, or the program's exit code. */
-static int take_result(struct client *client)
+/* Waits for the oldest step, and takes its results. Shows progress meanwhile, and obeys
+ * Ctrl-C. 0, or the program's exit code. */
+static int take_result(struct client *client, int epoch)
 {
     struct cox_future *future = client->futures[client->n_done % WINDOW];
     struct cox_value rows;
     struct cox_value loss;
-    int r = cox_future_wait(future, -1);
+    int r;
+    while ((r = cox_future_wait(future, WAIT_MS)) == COX_ETIMEDOUT) {
+        show_progress(client, epoch);
+        if (interrupted) {
+            return 128 + SIGINT;
+        }
+    }
     if (r == 0) {
         r = cox_future_result(future, "rows", &rows);
     }
@@ -281,7 +293,7 @@ static int take_result(struct client *client)
     return code;
 }
 
-static int schedule(struct client *client, const struct range *range)
+static int schedule(struct client *client, const struct range *range, int epoch)
 {
     const struct options *o = client->options;
     const struct cox_value args[] = {
@@ -303,7 +315,7 @@ static int schedule(struct client *client, const struct range *range)
     }
     /* A step that was scheduled before has failed: its future knows more. */
     while (client->n_done < client->n_scheduled) {
-        int code = take_result(client);
+        int code = take_result(client, epoch);
         if (code != 0) {
             return code;
         }
@@ -327,7 +339,7 @@ static int drain(struct client *client, size_t most, int epoch)
     size_t per_checkpoint = client->n_ranges / (size_t)client->options->checkpoints + 1;
     int code = 0;
     while (code == 0 && client->n_scheduled - client->n_done > most) {
-        code = take_result(client);
+        code = take_result(client, epoch);
         show_progress(client, epoch);
         if (code == 0 &&
             client->n_done - client->steps_checkpointed >= per_checkpoint) {
@@ -360,7 +372,7 @@ static int train_epoch(struct client *client, int epoch)
         }
         code = drain(client, WINDOW - 1, epoch);
         if (code == 0) {
-            code = schedule(client, &client->ranges[i]);
+            code = schedule(client, &client->ranges[i], epoch);
         }
         if (code == 0 && evaluator_ended(client, false)) {
             code = client->evaluator_code != 0 ? client->evaluator_code : 1;

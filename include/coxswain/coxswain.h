@@ -599,11 +599,19 @@ struct cox_stats {
     uint64_t checkpoints_failed; /* by triggers */
     uint64_t ps_recovered;       /* how often a ps that was lost has come back */
     uint64_t made_again; /* closures that ran again for kept results that were lost */
+    /*
+     * How old commits, commits_duplicate, table_rows and ps_bytes are, in ms: where a ps is
+     * away or busy, its part is what it said so long ago. 0: all ps have just said it.
+     */
+    uint64_t ps_age_ms;
 };
 #define COX_STATS_INIT                                                                 \
-    {sizeof(struct cox_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+    {sizeof(struct cox_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-/* Asks every ps for its part, so it takes a round trip. COX_EPSLOST. */
+/*
+ * Asks every ps for its part, so it takes a round trip; at most a second, whatever the state
+ * of the ps: see ps_age_ms. Any thread.
+ */
 COX_API int cox_stats(struct cox_coordinator *c, struct cox_stats *ret);
 
 /* The run's id, as it stands in checkpoints and logs. */

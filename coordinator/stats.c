@@ -1,0 +1,149 @@
+/*
+ * Statistics. The ps are asked for their part; one that does not answer soon, because it is
+ * away or busy, is counted as it was when it answered last, and the user is told how long
+ * ago that was. So cox_stats waits for no recovery, and says something in every state.
+ *
+ * Invariant: a ps has one question at a time. A call counts an answer as fresh only if the
+ * question was asked after the call began: it tells of everything that the caller has seen.
+ *
+ * Threads: any; answers come on the ps clients' threads. What is remembered is guarded by
+ * c->lock.
+ */
+#include "coordinator/stats.h"
+
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+
+enum { ANSWER_MS = 1000 }; /* for a ps to answer: cox_stats takes no longer */
+
+/* What one ps has said. */
+struct coxi_said {
+    struct coxi_psc_request request; /* first */
+    struct cox_coordinator *c;
+    bool is_asked;
+    uint64_t asked_ms; /* when it was */
+    uint64_t number;   /* of the last call that has asked it */
+    uint64_t ended; /* of the last call that has asked it and knows what came of it */
+    uint64_t answered; /* of the last call that it has answered */
+    uint64_t said_ms;  /* when it did */
+    struct coxi_counters counters;
+};
+
+int coxi_stats_new(struct cox_coordinator *c)
+{
+    c->said = calloc(c->cluster->n_ps, sizeof(*c->said));
+    if (c->said == NULL) {
+        return coxi_error_memory("statistics");
+    }
+    for (uint32_t p = 0; p < c->cluster->n_ps; p++) {
+        c->said[p].c = c;
+        c->said[p].said_ms = coxi_now_ms();
+    }
+    return 0;
+}
+
+void coxi_stats_free(struct cox_coordinator *c)
+{
+    free(c->said);
+    c->said = NULL;
+}
+
+/* ---- asking */
+
+/* The question has come to nothing, or been answered. Locked. */
+static void ended(struct coxi_said *said)
+{
+    said->is_asked = false;
+    said->ended = said->number;
+    (void)pthread_cond_broadcast(&said->c->changed);
+}
+
+/* On a thread of a ps client's. */
+static void on_answer(struct coxi_psc_request *request, int code,
+                      const struct coxi_message *answer, void *payload, size_t len)
+{
+    struct coxi_said *said = (struct coxi_said *)request;
+    struct cox_coordinator *c = said->c;
+    (void)payload;
+    (void)len;
+    coxi_lock(&c->lock);
+    if (code == 0 && answer->kind == COXI_COUNTS) {
+        said->counters = answer->counts.all;
+        said->answered = said->number;
+        said->said_ms = coxi_now_ms();
+    }
+    ended(said);
+    coxi_unlock(&c->lock);
+}
+
+/* Locked; unlocks while it asks. */
+static void ask(struct cox_coordinator *c, uint32_t p, uint64_t number)
+{
+    struct coxi_said *said = &c->said[p];
+    const struct coxi_message message = {.kind = COXI_COUNT};
+    said->is_asked = true;
+    said->asked_ms = coxi_now_ms();
+    said->number = number;
+    said->request = (struct coxi_psc_request){.done = on_answer};
+    coxi_unlock(&c->lock);
+    int r = coxi_psc_submit_now(c->ps[p], &message, &said->request, false);
+    coxi_lock(&c->lock);
+    if (r != 0) {
+        ended(said);
+    }
+}
+
+/* Asks who has not been asked for call `number`; true while it is worth waiting for an
+ * answer. Locked; unlocks meanwhile. */
+static bool ask_all(struct cox_coordinator *c, uint64_t number)
+{
+    bool waits = false;
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        const struct coxi_said *said = &c->said[p];
+        if (!said->is_asked && said->ended < number) {
+            ask(c, p, number);
+        }
+        waits = waits || (said->is_asked && said->ended < number &&
+                          coxi_now_ms() - said->asked_ms < ANSWER_MS);
+    }
+    return waits;
+}
+
+/* ---- what is told */
+
+static void add_said(struct cox_stats *stats, const struct coxi_said *said,
+                     uint64_t number)
+{
+    uint64_t age_ms = said->answered < number ? coxi_now_ms() - said->said_ms : 0;
+    stats->ps_age_ms = age_ms > stats->ps_age_ms ? age_ms : stats->ps_age_ms;
+    stats->commits += said->counters.commits;
+    stats->commits_duplicate += said->counters.duplicates;
+    stats->table_rows += said->counters.rows;
+    stats->ps_bytes += said->counters.bytes;
+}
+
+int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
+{
+    if (c == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_stats needs a coordinator");
+    }
+    struct timespec until = coxi_deadline(ANSWER_MS);
+    coxi_lock(&c->lock);
+    uint64_t number = ++c->n_stats;
+    while (ask_all(c, number) &&
+           pthread_cond_timedwait(&c->changed, &c->lock, &until) == 0) {
+    }
+    struct cox_stats stats = c->stats;
+    stats.queued = c->n_waiting;
+    stats.in_flight = c->n_unsettled - c->n_waiting;
+    stats.workers = c->n_workers;
+    stats.workers_ready = c->n_ready;
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        add_said(&stats, &c->said[p], number);
+    }
+    coxi_unlock(&c->lock);
+    return coxi_struct_return(ret, sizeof(stats), &stats, "cox_stats");
+}
