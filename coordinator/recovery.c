@@ -75,6 +75,7 @@ bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc)
     if (c->ps[p] == psc &&
         !rec->stop) { /* not one that is not in use, yet or any more */
         rec->servers[p].lost = true;
+        rec->servers[p].end_ms = coxi_now_ms() + (uint64_t)c->options.ps_recovery_ms;
         atomic_store(&rec->any_lost, true);
         rec->n_losses++;
         atomic_store(&rec->under_way, true);
@@ -236,12 +237,11 @@ static void go_on(struct coxi_recovery *rec, void *arg)
 /* COX_ECLOSED: the run is over. */
 static int recover(struct coxi_recovery *rec)
 {
-    uint64_t end_ms = coxi_now_ms() + (uint64_t)rec->c->options.ps_recovery_ms;
     bool up = false;
     int r = 0;
     while (r == 0 && !up && !coxi_recovery_stopping(rec)) {
         if (atomic_load(&rec->any_lost)) {
-            r = coxi_recovery_bring_back(rec, end_ms);
+            r = coxi_recovery_bring_back(rec);
             continue;
         }
         r = coxi_recovery_replay(rec);
@@ -351,7 +351,7 @@ void coxi_recovery_tick(struct cox_coordinator *c)
             continue;
         }
         coxi_psc_tick(server->returning);
-        if (!alive || rec->stop || now >= server->returning_end_ms) {
+        if (!alive || rec->stop || now >= server->end_ms) {
             coxi_psc_give_up(server->returning, alive ? "it took too long to come back"
                                                       : "nobody waits for it any more");
         }

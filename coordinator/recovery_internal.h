@@ -29,7 +29,7 @@ struct coxi_recovery_server {
     bool owed;
     bool returns;               /* a thread brings it back, with this client */
     struct coxi_psc *returning; /* of it, or NULL; the tick gives it up */
-    uint64_t returning_end_ms;
+    uint64_t end_ms;                   /* when it has to be back (coxi_now_ms) */
     struct coxi_applied_list restored; /* what it had when it was */
     uint64_t watermark; /* the highest it may be told while it is owed something */
     uint64_t epoch;     /* the loop's: when it came back */
@@ -95,9 +95,9 @@ void coxi_recovery_let_go_held(struct coxi_recovery *rec);
 
 /* ---- recovery_restore.c */
 
-/* LOST -> OWED for all that are lost, and those that are meanwhile; they have until `end_ms`
- * (coxi_now_ms). What one of them met has ended the run then; COX_ENOMEM. */
-int coxi_recovery_bring_back(struct coxi_recovery *rec, uint64_t end_ms);
+/* LOST -> OWED for all that are lost, and those that are meanwhile; each has ps_recovery_ms
+ * from its loss. What one of them met has ended the run then; COX_ENOMEM. */
+int coxi_recovery_bring_back(struct coxi_recovery *rec);
 
 /* A ps that has just been claimed. */
 struct coxi_recovery_target {

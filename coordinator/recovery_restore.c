@@ -16,19 +16,17 @@
 
 /* From now on the tick gives the ps up when its time is over, so that no request to it keeps
  * a thread waiting; NULL: not any more. */
-static void watch(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc,
-                  uint64_t end_ms)
+static void watch(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 {
     coxi_lock(&rec->lock);
     rec->servers[p].returning = psc;
-    rec->servers[p].returning_end_ms = end_ms;
     coxi_unlock(&rec->lock);
 }
 
 /* It does not come back with this client. Takes NULL. */
 static void let_go(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 {
-    watch(rec, p, NULL, 0);
+    watch(rec, p, NULL);
     coxi_psc_close(psc);
 }
 
@@ -52,7 +50,7 @@ static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
     if (r != 0) {
         return r;
     }
-    watch(rec, p, psc, end_ms);
+    watch(rec, p, psc);
     while ((r = coxi_psc_wait(psc, COXI_RECOVERY_SLICE_MS)) == COX_ETIMEDOUT &&
            n_moves == count_moves(rec) && coxi_now_ms() < end_ms &&
            !coxi_recovery_stopping(rec)) {
@@ -419,7 +417,7 @@ static void finish(struct returning *returning)
 }
 
 /* Starts a thread for each ps that is lost and has none. */
-static int start_all(struct coxi_recovery *rec, struct returning *all, uint64_t end_ms)
+static int start_all(struct coxi_recovery *rec, struct returning *all)
 {
     int r = 0;
     for (uint32_t p = 0; r == 0 && p < rec->c->n_ps; p++) {
@@ -427,6 +425,7 @@ static int start_all(struct coxi_recovery *rec, struct returning *all, uint64_t 
         struct coxi_recovery_server *server = &rec->servers[p];
         bool starts = server->lost && !server->returns;
         server->returns = server->returns || starts;
+        uint64_t end_ms = server->end_ms;
         coxi_unlock(&rec->lock);
         if (starts) {
             finish(&all[p]); /* it has been lost again */
@@ -452,16 +451,16 @@ static bool await_return(struct coxi_recovery *rec)
     return lost;
 }
 
-int coxi_recovery_bring_back(struct coxi_recovery *rec, uint64_t end_ms)
+int coxi_recovery_bring_back(struct coxi_recovery *rec)
 {
     uint32_t n = rec->c->n_ps;
     struct returning *all = calloc(n, sizeof(*all));
     if (all == NULL) {
         return coxi_error_memory("bringing ps back");
     }
-    int r = start_all(rec, all, end_ms);
+    int r = start_all(rec, all);
     while (r == 0 && await_return(rec) && !coxi_recovery_stopping(rec)) {
-        r = start_all(rec, all, end_ms);
+        r = start_all(rec, all);
     }
     for (uint32_t p = 0; p < n; p++) {
         finish(&all[p]);
