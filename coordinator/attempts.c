@@ -322,7 +322,8 @@ void coxi_attempts_cancel_all(struct cox_coordinator *c)
         struct cox_future *f = c->workers[i]->in_flight.first;
         for (; f != NULL; f = f->next) {
             f->cancelled =
-                f->cancelled || f->replay == NULL || c->closing || c->fatal_handled;
+                f->cancelled || (f->replay == NULL && !f->applied) || c->closing ||
+                c->fatal_handled;
         }
         coxi_worker_recall_all(c->workers[i]);
     }
@@ -330,6 +331,9 @@ void coxi_attempts_cancel_all(struct cox_coordinator *c)
 
 void coxi_attempts_cancel(struct cox_future *f)
 {
+    if (f->applied) {
+        return; /* too late */
+    }
     switch ((enum coxi_closure_state)f->state) {
     case COXI_WAITING:
         coxi_list_remove(&f->c->waiting, f);

@@ -86,7 +86,8 @@ struct coxi_resumed;   /* resume.c */
  *   any but the last -> VOIDING   it is to end, but something of it may be applied that
  *                                 nobody has told of: the ps are asked (voiding.c)
  *   VOIDING -> DONE | FAILED | CANCELLED
- *   VOIDING -> QUEUED             it was done, and a ps has lost that meanwhile
+ *   VOIDING -> QUEUED | WAITING   it was done, and a ps has lost that meanwhile; or all of
+ *                                 it is applied, and it runs again for what it returned
  *
  * A closure that is to be cancelled while it is ASSIGNED stays so, marked, until its
  * worker has answered or is lost. A second attempt (stragglers.c) changes no state.
@@ -139,6 +140,7 @@ struct cox_future {
     bool cancelled;   /* it is to end as soon as its worker has let go of it */
     bool called_back; /* its worker was asked for it, for another one to run it */
     bool uncertain;   /* it may have applied what nobody has told of */
+    bool applied;     /* all of it is, and only what it returned is not to be had */
     bool fetches;     /* no call: it is done when its input is at the client */
     bool urgent;      /* of the batch that is replayed, or needed by it (recovery.h) */
     bool abandoned;   /* a replay that counts for nothing: another ps has come back */

@@ -235,8 +235,8 @@ void coxi_dispatch(void *coordinator)
         cancel(c, fatal, fatal_text);
     } else if (stopping) {
         cancel(c, COX_ECANCELLED, "cancelled");
-        if (coxi_recovery_is_under_way(c) && !shutdown) {
-            assign(c); /* what is replayed has been done, and stays so */
+        if (!shutdown) {
+            assign(c); /* what is left has been done, and stays so */
         }
     } else {
         c->recalled = false;

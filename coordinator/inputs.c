@@ -443,6 +443,22 @@ void coxi_inputs_put_back(struct cox_future *f)
     }
 }
 
+void coxi_inputs_go_again(struct cox_future *f)
+{
+    if (f->inputs == NULL || !takes_kept(f->inputs)) {
+        coxi_closure_set(f, COXI_QUEUED);
+        coxi_closure_enqueue(f, true);
+        return;
+    }
+    /* What its home kept may be gone since, or still be on its way here. */
+    coxi_closure_set(f, COXI_WAITING);
+    if (f->inputs->n_pending == 0) {
+        place(f);
+    } else {
+        coxi_list_append(&f->c->waiting, f);
+    }
+}
+
 void coxi_inputs_tell(struct cox_future *f)
 {
     struct cox_coordinator *c = f->c;
@@ -466,7 +482,7 @@ void coxi_inputs_drop(struct cox_future *f)
 /* It may have to run again: for a ps that comes back, or for what it has returned. */
 static bool may_run_again(const struct cox_future *f)
 {
-    return f->state == COXI_DONE_OK && f->replay == NULL &&
+    return (f->state == COXI_DONE_OK || f->applied) && f->replay == NULL &&
            (atomic_load(&f->logged) || !coxi_kept_is_here(f));
 }
 

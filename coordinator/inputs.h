@@ -24,6 +24,9 @@ void coxi_inputs_wait(struct cox_future *f);
  * others; or waits for what was kept where it was to run. Loop. */
 void coxi_inputs_put_back(struct cox_future *f);
 
+/* The same for one that was VOIDING. Loop. */
+void coxi_inputs_go_again(struct cox_future *f);
+
 /* `f` is settled; or only what it returned is here now, or will not be: who waits for it
  * goes on in the next coxi_inputs_go_on. Loop. */
 void coxi_inputs_settled(struct cox_future *f);

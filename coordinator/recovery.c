@@ -399,7 +399,7 @@ void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
     if (f->id > c->progress.closure) {
         c->progress = (struct coxi_manifest_progress){f->id, f->cursor};
     }
-    if (f->state == COXI_DONE_OK) {
+    if (f->state == COXI_DONE_OK || f->applied) {
         r = coxi_log_call(rec->log, f, touched, n_touched);
     } else if (f->attempt > 0) {
         r = coxi_log_barred(rec->log, f->id);

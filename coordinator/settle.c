@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/log.h"
 #include "common/sync.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
@@ -52,7 +53,8 @@ void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state)
                            [COXI_DONE_OK] = true,
                            [COXI_FAILED] = true,
                            [COXI_CANCELLED] = true},
-        [COXI_VOIDING] = {[COXI_QUEUED] = true,
+        [COXI_VOIDING] = {[COXI_WAITING] = true,
+                          [COXI_QUEUED] = true,
                           [COXI_DONE_OK] = true,
                           [COXI_FAILED] = true,
                           [COXI_CANCELLED] = true},
@@ -176,18 +178,35 @@ void coxi_closure_cancel(struct cox_future *f, const char *text)
         f, &(struct coxi_ending){COXI_CANCELLED, COX_ECANCELLED, text, NULL, 0});
 }
 
-void coxi_closure_run_again(struct cox_future *f)
+/* VOIDING -> in line, first. */
+static void run_again(struct cox_future *f)
 {
     f->c->n_voiding--;
     free(f->result);
     f->result = NULL;
     f->result_len = 0;
-    coxi_closure_set(f, COXI_QUEUED);
     if (f->cancelled) {
+        coxi_closure_set(f, COXI_QUEUED);
         coxi_closure_cancel(f, "cancelled");
     } else {
-        coxi_closure_enqueue(f, true);
+        coxi_inputs_go_again(f);
     }
+}
+
+void coxi_closure_run_again(struct cox_future *f)
+{
+    f->applied = false;
+    run_again(f);
+}
+
+void coxi_closure_run_for_results(struct cox_future *f)
+{
+    coxi_log(COXI_LOG_INFO, "run_for_results", "closure=%llu function=%s",
+             (unsigned long long)f->id, f->function->name);
+    f->applied = true;
+    f->cancelled = false; /* too late */
+    f->losses = f->crashes = f->overruns = 0;
+    run_again(f);
 }
 
 static void end_as(struct cox_future *f, int code, const char *text)
@@ -199,12 +218,26 @@ static void end_as(struct cox_future *f, int code, const char *text)
     }
 }
 
+/* Who cancels everything does not mean it: it is done, on some ps at least, and what runs
+ * is only to be told, or to be done on a ps that comes back. */
+static bool is_spared(const struct cox_future *f, int code)
+{
+    struct cox_coordinator *c = f->c;
+    return code == COX_ECANCELLED && !c->closing &&
+           (f->applied || (f->urgent && coxi_recovery_is_under_way(c)));
+}
+
 void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *text)
 {
-    struct cox_future *f;
-    while ((f = coxi_queue_first(queue)) != NULL) {
-        coxi_closure_dequeue(f);
-        end_as(f, code, text);
+    for (int i = 0; i < COXI_LEVELS; i++) {
+        for (struct cox_future *f = queue->levels[i].first; f != NULL;) {
+            struct cox_future *next = f->next;
+            if (!is_spared(f, code)) {
+                coxi_closure_dequeue(f);
+                end_as(f, code, text);
+            }
+            f = next;
+        }
     }
 }
 
@@ -225,19 +258,15 @@ void coxi_closures_leave_home(struct coxi_worker *worker)
 
 void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
 {
-    /* An error elsewhere is none of what a ps that comes back needs. */
-    bool spare = code == COX_ECANCELLED && !c->closing && coxi_recovery_is_under_way(c);
     coxi_closures_fail_queue(&c->queue, code, text);
     coxi_closures_fail_queue(&c->remake_queue, code, text);
-    if (!spare) {
-        coxi_closures_fail_queue(&c->replay_queue, code, text);
-    }
+    coxi_closures_fail_queue(&c->replay_queue, code, text);
     for (uint32_t i = 0; i < c->n_workers && c->n_queued > 0; i++) {
         coxi_closures_fail_queue(&c->workers[i]->queue, code, text);
     }
     for (struct cox_future *f = c->waiting.first; f != NULL;) {
         struct cox_future *next = f->next;
-        if (!spare || !f->urgent) {
+        if (!is_spared(f, code)) {
             coxi_list_remove(&c->waiting, f);
             end_as(f, code, text);
         }

@@ -28,13 +28,19 @@ void coxi_closure_end(struct cox_future *f, const struct coxi_ending *ending);
 void coxi_closure_fail(struct cox_future *f, int code, const char *text);
 void coxi_closure_cancel(struct cox_future *f, const char *text);
 
-/* One that was done and whose end was asked about is not: it is first in line again. */
+/* A closure that we believed done, and whose end the ps were asked about, is not: it is first
+ * in line again. */
 void coxi_closure_run_again(struct cox_future *f);
+
+/* All of a VOIDING closure is applied, but what it returned is lost: it is first in line
+ * again, and can be cancelled no more. */
+void coxi_closure_run_for_results(struct cox_future *f);
 
 /* What waits in line for the worker since that has its inputs does not any more. */
 void coxi_closures_leave_home(struct coxi_worker *worker);
 
-/* Ends what is in a queue; all that is in line. */
+/* Ends what is in a queue; all that is in line. Cancelling spares closures that are done on
+ * some ps (those that run again for results or for a ps that comes back), except at close. */
 void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *text);
 void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text);
 

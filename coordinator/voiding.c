@@ -5,10 +5,15 @@
  * (protocol rules 8 and 9).
  *
  *   nobody has applied anything        it ends as it was to end, and leaves no trace
- *   all of it is applied everywhere,   it is done, whatever its last attempt said
+ *   all of it is applied everywhere,   it is done, whatever its last attempt said; see below
  *   segment by segment to the last
  *   a part of it is applied            COX_EPARTIAL, with the ps that have it
  *   two attempts were not alike        COX_EDIVERGED, with the ps that have something
+ *
+ * A closure that is done has its results. If all of it is applied, its results died with the
+ * worker whose attempt applied it. If somebody holds its future, it runs again, once, before
+ * it is settled: the ps take its commits for duplicates. If that fails, or the client is being
+ * closed, it ends with COX_EREPLAY. Kept results are made again when they are needed (kept.c).
  *
  * Does not: decide that a closure is to end (dispatch.c).
  *
@@ -52,6 +57,7 @@ struct voiding {
     atomic_uint n_pending;
     uint32_t n_ps;
     uint64_t epoch;         /* coxi_recovery_epoch when they were asked */
+    bool again;             /* it runs again for what it returned */
     struct coxi_told *told; /* what they have applied, by ps */
     struct answer answers[];
 };
@@ -123,11 +129,53 @@ static bool met_lost(const struct voiding *voiding)
     return false;
 }
 
+/* Nobody holds its future: neither a user, nor a call that takes it, nor a callback. */
+static bool is_nobodys(const struct cox_future *f)
+{
+    return atomic_load_explicit(&f->refs, memory_order_relaxed) == 1;
+}
+
+/* It cannot run again for what it returned. A ps that comes back is owed it all the same. */
+static void tell_lost_results(struct voiding *voiding)
+{
+    char why[COXI_TEXT_MAX];
+    (void)snprintf(why, sizeof(why), "%s",
+                   *voiding->text != '\0' ? voiding->text
+                                          : coxi_strerror(voiding->ending.code));
+    (void)snprintf(
+        voiding->text, sizeof(voiding->text),
+        "all its updates are applied, but what it returned was lost with its "
+        "worker, and it could not run again for that: %.380s",
+        why);
+    voiding->f->applied = true;
+    voiding->ending = (struct coxi_ending){.state = COXI_FAILED,
+                                           .code = COX_EREPLAY,
+                                           .text = voiding->text,
+                                           .touched = voiding->touched,
+                                           .n_touched = list_holders(voiding)};
+}
+
+/* All of it is applied. */
+static void be_done(struct voiding *voiding)
+{
+    const struct cox_future *f = voiding->f;
+    if (f->kept != NULL || is_nobodys(f)) {
+        voiding->ending = (struct coxi_ending){.state = COXI_DONE_OK,
+                                               .touched = voiding->touched,
+                                               .n_touched = list_holders(voiding)};
+    } else if (f->applied || f->c->closing) {
+        tell_lost_results(voiding);
+    } else {
+        voiding->again = true;
+    }
+}
+
 static void judge(struct voiding *voiding)
 {
     struct coxi_ending *ending = &voiding->ending;
     for (uint32_t p = 0; p < voiding->n_ps; p++) {
         if (voiding->answers[p].code != 0) {
+            voiding->f->applied = false;
             ending->state = COXI_FAILED;
             ending->code = voiding->answers[p].code;
             ending->text = voiding->answers[p].text;
@@ -135,15 +183,14 @@ static void judge(struct voiding *voiding)
         }
     }
     enum coxi_tally tally = coxi_tally(voiding->told, voiding->n_ps);
+    voiding->f->applied &= tally == COXI_TALLY_ALL;
     bool diverged = tally == COXI_TALLY_UNLIKE || ending->code == COX_EDIVERGED;
     if (ending->state == COXI_DONE_OK) {
         if (diverged || is_elsewhere(voiding)) {
             tell_partial(voiding, COX_EDIVERGED);
         }
     } else if (tally == COXI_TALLY_ALL) {
-        *ending = (struct coxi_ending){.state = COXI_DONE_OK,
-                                       .touched = voiding->touched,
-                                       .n_touched = list_holders(voiding)};
+        be_done(voiding);
     } else if (tally != COXI_TALLY_NOTHING) {
         tell_partial(voiding, diverged ? COX_EDIVERGED : COX_EPARTIAL);
     }
@@ -174,7 +221,11 @@ static void finish(struct coxi_mail *mail)
         coxi_closure_run_again(voiding->f);
     } else {
         judge(voiding);
-        coxi_closure_settle(voiding->f, &voiding->ending);
+        if (voiding->again) {
+            coxi_closure_run_for_results(voiding->f);
+        } else {
+            coxi_closure_settle(voiding->f, &voiding->ending);
+        }
     }
     coxi_loop_wake_after_mail(voiding->c->loop);
     voiding_free(voiding);

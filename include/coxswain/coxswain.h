@@ -435,14 +435,22 @@ COX_API int cox_resource_create(struct cox_coordinator *c, const char *name,
  */
 COX_API void cox_resource_release(struct cox_resource *resource);
 
-/* ---- futures */
+/*
+ * ---- futures
+ *
+ * One that is done has its results. If a worker dies when all updates of a closure are applied
+ * and before it has told the results, the closure runs again for them; its updates count once.
+ * If that run fails, or the coordinator is closed first, the closure fails with COX_EREPLAY:
+ * all its updates are applied, and its results are lost.
+ */
 
 /*
  * The closure is not wanted any more: it is settled as COX_ECANCELLED, soon, and leaves no
  * trace. Does not wait for that. A step that runs sees it (cox_step_cancelled) and has
  * cancel_grace_ms to return, or its process is ended. Where it is too late (its updates
- * are being committed) the closure is done as ever; a step that had flushed some of its
- * updates ends as COX_EPARTIAL. What takes its result as an input is cancelled, too. No
+ * are being committed) the closure is done as ever, and if its results died with its worker,
+ * it runs again for them first; a step that had flushed some of its updates ends as
+ * COX_EPARTIAL. What takes its result as an input is cancelled, too. No
  * error for join or schedule to report. 0, also where it is settled already; COX_ENOMEM.
  */
 COX_API int cox_future_cancel(struct cox_future *future);

@@ -1,0 +1,240 @@
+/* Closures whose worker dies when all their updates are applied and before it has told what
+ * they returned: a future that is done has its results. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "common/layout.h"
+#include "common/message.h"
+#include "tests/client/fake_worker.h"
+#include "tests/test.h"
+
+/* A fake worker, and what it needs to commit. */
+struct actor {
+    struct caller *client;
+    struct caller *ps;
+    struct coxi_session session;
+    uint64_t incarnation; /* of the ps */
+};
+
+static void actor_enter(struct actor *actor, struct yard *yard, uint64_t incarnation)
+{
+    const struct coxi_hello hello = fake_worker_hello("anna", incarnation);
+    struct coxi_ps_address address;
+    actor->client = caller_open(cox_listen_address(yard->crew.c), &hello);
+    actor->session = caller_expect(actor->client, COXI_HELLO)->hello.session;
+    coxi_layout_ps(&caller_expect(actor->client, COXI_LAYOUT)->layout, 0, &address);
+    actor->incarnation = address.incarnation;
+    (void)caller_expect(actor->client, COXI_MODULE);
+    const struct coxi_hello greeting = {.role = COXI_ROLE_WORKER,
+                                        .session = actor->session};
+    actor->ps = caller_join(yard->ps_address, &greeting);
+    fake_worker_accept(actor->client, 0);
+}
+
+static void actor_leave(struct actor *actor)
+{
+    caller_close(actor->client);
+    caller_close(actor->ps);
+}
+
+/* All that the closure has for the ps: 1 for c0. */
+static void actor_commit(struct actor *actor, const struct coxi_closure_head *head)
+{
+    static const int64_t one = 1;
+    static const uint32_t ps = 0;
+    const struct coxi_update update = {0, COXI_OP_ADD, 0, 1};
+    struct coxi_message message = {.kind = COXI_COMMIT};
+    message.commit = (struct coxi_commit){.session = actor->session,
+                                          .incarnation = actor->incarnation,
+                                          .closure = head->closure,
+                                          .attempt = head->attempt,
+                                          .last = true,
+                                          .touched = &ps,
+                                          .n_touched = 1,
+                                          .updates = &update,
+                                          .n_updates = 1};
+    caller_send(actor->ps, &message, &one, sizeof(one));
+    assert_int_equal(0, caller_expect(actor->ps, COXI_COMMITTED)->status.code);
+}
+
+/* It has run one, committed and returned nothing. */
+static void actor_finish(struct actor *actor, const struct coxi_closure_head *head)
+{
+    static const uint32_t touched[2] = {0}; /* and what fills it up to 8 bytes */
+    struct coxi_done_head done = {
+        .closure = head->closure, .attempt = head->attempt, .touched_n = 1};
+    const struct coxi_message message = {.kind = COXI_DONE, .done = {&done, 1}};
+    actor_commit(actor, head);
+    caller_send(actor->client, &message, touched, sizeof(touched));
+}
+
+/* The one closure that the client has for it. */
+static struct coxi_closure_head actor_take(struct actor *actor)
+{
+    struct coxi_closure_head head;
+    assert_int_equal(1, fake_worker_expect(actor->client, &head));
+    return head;
+}
+
+/* Schedules a step that counts and returns something. */
+static struct cox_future *schedule(struct yard *yard)
+{
+    struct cox_future *future;
+    assert_code(0, cox_schedule(yard->crew.c, crew_function(&yard->crew, "straggle"),
+                                NULL, &future));
+    return future;
+}
+
+/* Its first attempt is applied, and its worker lost. */
+static struct cox_future *lose_applied(struct yard *yard)
+{
+    struct actor actor;
+    struct cox_future *future = schedule(yard);
+    actor_enter(&actor, yard, 1);
+    const struct coxi_closure_head head = actor_take(&actor);
+    actor_commit(&actor, &head);
+    actor_leave(&actor);
+    yard_wait_lost(yard, 1);
+    return future;
+}
+
+static void assert_attempt(int32_t attempt, struct cox_future *future)
+{
+    struct cox_value value;
+    assert_code(0, cox_future_wait(future, 8000));
+    assert_code(0, cox_future_result(future, "attempt", &value));
+    assert_int_equal(attempt, *(const int32_t *)value.data);
+}
+
+TEST(closure_that_is_cancelled_when_all_is_applied_runs_again_for_what_it_returned)
+{
+    struct yard yard;
+    struct program worker;
+    yard_open(&yard, NULL);
+    struct cox_future *future = lose_applied(&yard);
+    assert_code(0, cox_future_cancel(future));
+    yard_worker(&yard, &worker, "anna");
+    assert_attempt(2, future);
+    assert_int_equal(1, crew_read(&yard.crew, yard.counter));
+    assert_code(0, cox_join(yard.crew.c, 8000));
+    cox_future_free(future);
+    yard_close(&yard);
+    yard_kill(&worker);
+}
+
+TEST(closure_that_cannot_run_again_for_what_it_returned_says_that_all_is_applied)
+{
+    struct yard yard;
+    struct actor actor;
+    yard_open(&yard, NULL);
+    struct cox_future *future = lose_applied(&yard);
+    assert_code(0, cox_future_cancel(future));
+    actor_enter(&actor, &yard, 2);
+    const struct coxi_closure_head head = actor_take(&actor);
+    assert_int_equal(2, head.attempt);
+    fake_worker_answer(actor.client, &head, COX_ESTEP);
+    assert_code(COX_EREPLAY, cox_future_wait(future, 8000));
+    assert_error_names("all its updates are applied");
+    assert_code(COX_EREPLAY, cox_join(yard.crew.c, 8000));
+    assert_int_equal(1, crew_read(&yard.crew, yard.counter));
+    cox_future_free(future);
+    actor_leave(&actor);
+    yard_close(&yard);
+}
+
+/* Ends it as one that is applied and has no results to be had. */
+static void fail_for_results(struct yard *yard)
+{
+    struct actor actor;
+    struct cox_future *future = lose_applied(yard);
+    assert_code(0, cox_future_cancel(future));
+    actor_enter(&actor, yard, 2);
+    const struct coxi_closure_head head = actor_take(&actor);
+    fake_worker_answer(actor.client, &head, COX_ESTEP);
+    assert_code(COX_EREPLAY, cox_future_wait(future, 8000));
+    assert_code(COX_EREPLAY, cox_join(yard->crew.c, 8000));
+    cox_future_free(future);
+    actor_leave(&actor);
+}
+
+TEST(closure_that_is_applied_and_has_no_results_is_done_again_on_a_ps_that_comes_back)
+{
+    struct yard yard;
+    struct program worker;
+    char address[256];
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    yard_open(&yard, &options);
+    fail_for_results(&yard);
+    yard_worker(&yard, &worker, "anna");
+    (void)snprintf(address, sizeof(address), "%s", yard.ps_address);
+    program_kill(&yard.ps, SIGKILL);
+    assert_int_equal(256 + SIGKILL, program_wait(&yard.ps));
+    daemon_start(&yard.ps, "coxswain-ps", 0, address, yard.ps_address);
+    assert_int_equal(1, crew_read(&yard.crew, yard.counter));
+    yard_close(&yard);
+    yard_kill(&worker);
+}
+
+/* Nothing runs: there is no worker. */
+TEST(closure_of_which_nobody_holds_the_future_is_done_when_all_is_applied)
+{
+    struct yard yard;
+    yard_open(&yard, NULL);
+    struct cox_future *future = lose_applied(&yard);
+    assert_code(0, cox_future_cancel(future));
+    cox_future_free(future);
+    assert_code(0, cox_join(yard.crew.c, 8000));
+    assert_int_equal(1, yard_stats(&yard).done);
+    yard_close(&yard);
+}
+
+TEST(closing_does_not_wait_for_what_a_closure_returned)
+{
+    struct yard yard;
+    yard_open(&yard, NULL);
+    struct cox_future *future = lose_applied(&yard);
+    yard_close(&yard);
+    assert_code(COX_EREPLAY, cox_future_wait(future, 0));
+    assert_error_names("all its updates are applied");
+    cox_future_free(future);
+}
+
+static void *join(void *arg)
+{
+    static int code;
+    code = cox_join(((struct yard *)arg)->crew.c, 8000);
+    return &code;
+}
+
+/* The error of one cancels the others; this one is done, and only to be told. */
+TEST(error_of_another_closure_does_not_take_what_an_applied_one_returned)
+{
+    struct yard yard;
+    struct actor actor;
+    struct coxi_closure_head head;
+    pthread_t thread;
+    void *code;
+    yard_open(&yard, NULL);
+    struct cox_future *applied = lose_applied(&yard);
+    actor_enter(&actor, &yard, 2);
+    head = actor_take(&actor);
+    struct cox_future *failing = schedule(&yard);
+    const struct coxi_closure_head other = actor_take(&actor);
+    fake_worker_answer(actor.client, &other, COX_ESTEP);
+    assert_code(COX_ESTEP, cox_future_wait(failing, 8000));
+    assert_int_equal(0, pthread_create(&thread, NULL, join, &yard));
+    (void)caller_expect(actor.client, COXI_RECALL);
+    fake_worker_answer(actor.client, &head, COX_ECANCELLED);
+    head = actor_take(&actor);
+    assert_int_equal(3, head.attempt);
+    actor_finish(&actor, &head);
+    assert_int_equal(0, pthread_join(thread, &code));
+    assert_code(COX_ESTEP, *(int *)code);
+    assert_code(0, cox_future_wait(applied, 0));
+    cox_future_free(applied);
+    cox_future_free(failing);
+    actor_leave(&actor);
+    yard_close(&yard);
+}
