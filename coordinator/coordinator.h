@@ -279,6 +279,7 @@ struct cox_coordinator {
     uint64_t watermark_sent;
     uint64_t watermark_sent_ms; /* when */
     uint64_t idle_since_ms; /* closures wait and no worker is ready since; 0: not so */
+    bool ps_away;           /* at the last tick; see coxi_workers_tick */
     uint32_t n_shipped;     /* modules that workers have been told of */
     atomic_size_t n_conns;  /* connections that exist in some state */
     bool voids_held;        /* what the ps are to be asked has not left yet */

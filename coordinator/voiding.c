@@ -56,7 +56,7 @@ struct voiding {
     uint32_t *touched; /* ending.touched */
     atomic_uint n_pending;
     uint32_t n_ps;
-    uint64_t epoch;         /* coxi_recovery_epoch when they were asked */
+    uint64_t n_losses;      /* coxi_recovery_losses when they were asked */
     bool again;             /* it runs again for what it returned */
     struct coxi_told *told; /* what they have applied, by ps */
     struct answer answers[];
@@ -196,11 +196,12 @@ static void judge(struct voiding *voiding)
     }
 }
 
-/* True where a ps has been lost meanwhile: what it said counts for nothing. */
+/* True where a ps has been lost since it was asked: it comes back as of a checkpoint, so what
+ * it said counts for nothing, and all are asked again when it is there. */
 static bool is_outdated(const struct voiding *voiding)
 {
     return coxi_recovery_is_on(voiding->c) &&
-           (met_lost(voiding) || coxi_recovery_epoch(voiding->c) != voiding->epoch);
+           (met_lost(voiding) || coxi_recovery_losses(voiding->c) != voiding->n_losses);
 }
 
 /* It was done, and a ps has come back since without it, when it could not be known yet that
@@ -314,7 +315,7 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
         voiding->ending.text = voiding->text;
     }
     voiding->n_ps = c->n_ps;
-    voiding->epoch = coxi_recovery_epoch(c);
+    voiding->n_losses = coxi_recovery_losses(c);
     c->voids_held = true;
     atomic_init(&voiding->n_pending, c->n_ps + 1);
     struct coxi_message message = {.kind = COXI_VOID};

@@ -106,7 +106,8 @@ struct cox_options {
     uint32_t prefetch;     /* closures sent ahead to a worker; 0: as they are short */
     int open_timeout_ms;   /* for cox_open, 30000 */
     int peer_timeout_ms;   /* a peer silent for this long is lost, 10000 */
-    int worker_wait_ms;    /* with closures to run and no worker: give up, 10000 */
+    int worker_wait_ms;    /* with closures to run and no worker: give up, 10000; while a
+                              ps is away, too: after ps_recovery_ms */
     uint32_t max_crashes;  /* of its process by one closure: then it fails, 3 */
     uint32_t keep_going;   /* 1: a closure that fails concerns its future alone */
     int step_timeout_ms; /* a step that runs for longer is cancelled, 600000; -1: none */

@@ -88,6 +88,19 @@ void inside_let_go(struct cox_future *call)
     coxi_future_unref(call);
 }
 
+uint64_t inside_losses(struct cox_coordinator *c)
+{
+    return coxi_recovery_losses(c);
+}
+
+uint32_t inside_ready(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    uint32_t n = c->n_ready;
+    coxi_unlock(&c->lock);
+    return n;
+}
+
 void inside_incarnations(struct cox_coordinator *c, uint64_t *ret)
 {
     for (uint32_t p = 0; p < c->n_ps; p++) {
