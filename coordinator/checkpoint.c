@@ -1,7 +1,8 @@
 /*
  * Writing checkpoints: all ps write their shards at once, then the manifest ties them
  * together (common/manifest.h has the layout on disk). Nothing of a failed one is left.
- * Then old ones are deleted (common/checkpoints.h).
+ * Then old ones are deleted (common/checkpoints.h). From LATEST on the checkpoint counts, and
+ * nothing that fails then makes it a failure.
  *
  * What is in a checkpoint are the variables that there are. Where one is created while it is
  * written, it may be in the shards of some ps and not in those of others: then it is written
@@ -19,6 +20,7 @@
 #include "common/checkpoints.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/log.h"
 #include "common/manifest.h"
 #include "common/sync.h"
 #include "coordinator/generation.h"
@@ -217,6 +219,22 @@ static int publish(const char *dir, const char *temporary, uint64_t number)
     return r;
 }
 
+/*
+ * It is durable, and so it counts, whatever comes after that. If a ps could not be restored
+ * from it, the one before it stays what ps are restored from (it is locked, so nobody deletes
+ * it), and the replay log stays as it is: the next checkpoint mends that.
+ */
+static void be_restored_from(struct cox_coordinator *c, const char *path,
+                             struct coxi_manifest_shard *shards,
+                             const struct coxi_recovery_mark *mark)
+{
+    if (coxi_recovery_base(c, path, shards, mark) != 0) {
+        coxi_log(COXI_LOG_WARN, "checkpoint_not_used",
+                 "path=%s text=\"ps are restored from the one before it: %s\"", path,
+                 coxi_error_text());
+    }
+}
+
 /* One at a time. */
 static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *options,
                 uint64_t *ret_number)
@@ -257,7 +275,7 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
         *ret_number = manifest.number;
         c->checkpoint_last = manifest.number;
         c->checkpoint_n_built = manifest.base != 0 ? c->checkpoint_n_built + 1 : 0;
-        r = coxi_recovery_base(c, path, manifest.shards, &mark);
+        be_restored_from(c, path, manifest.shards, &mark);
     }
     for (uint32_t i = 0; i < c->n_ps; i++) {
         coxi_applied_list_fini(&manifest.shards[i].applied);

@@ -546,8 +546,8 @@ struct cox_checkpoint_options {
  * Writes a checkpoint of all variables and tables to the checkpoint directory; each ps
  * is saved as of one moment. Closures may run meanwhile; for an exact cut call cox_join
  * first. `options` NULL: defaults. *ret_number (may be NULL): its number, from 1.
- * COX_ENOENT: no checkpoint directory was given. COX_EIO: nothing of it is left.
- * COX_EPSLOST. Then old ones are deleted as the options say (checkpoint_keep), but none that
+ * COX_ENOENT: no checkpoint directory was given. COX_EIO: nothing of it is left. Once LATEST
+ * names it for good this returns 0, whatever fails after that. COX_EPSLOST. Then old ones are deleted as the options say (checkpoint_keep), but none that
  * somebody reads: those may go after a later one. A variable is in it if it was created
  * before this began.
  */
