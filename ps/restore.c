@@ -4,10 +4,16 @@
  * to be there, in the type and shape that the variable has here.
  *
  * The file is loaded and its checksum taken in one pass, so a file that turns out to be
- * damaged has been loaded; the error says so, and the store has to be claimed anew.
+ * damaged has been loaded; the error says so. Until a restore has come to its end the store
+ * is not ready: who pulls or commits is told that this ps is lost.
  *
- * Cost: the file is mapped and read once. Threads: the caller's, and some for tables
- * (ps/restore_rows.c).
+ * The disk may be slow, so nobody waits for it: the registry is held (read) for a piece at a
+ * time, which has been read before for the checksum, and what is opened and read is so without
+ * it. Where the run is forgotten meanwhile, `restoring` is not this one any more, and it
+ * ends; a part is looked up each time that the registry is taken.
+ *
+ * Cost: the file is mapped and read once. Threads: any, one restore at a time, and some more
+ * for tables (ps/restore_rows.c).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,6 +24,11 @@
 #include "common/error.h"
 #include "common/safetensors.h"
 #include "ps/restore_rows.h"
+
+enum {
+    PIECE_BYTES = 4 << 20, /* of a dense variable, read or copied at a time */
+    DROP_MAX = 4096,       /* rows dropped at a time */
+};
 
 /* ---- tensors */
 
@@ -79,55 +90,157 @@ static int find_states(const struct coxi_st_file *file, const struct coxi_part *
     return 0;
 }
 
-/* How many gradients it has seen; 0 where it has no optimizer. */
+/* How many gradients it has seen, or NULL where it has no optimizer. */
 static int find_step(const struct coxi_st_file *file, const struct coxi_part *part,
-                     uint64_t *ret)
+                     const void **ret)
 {
-    *ret = 0;
+    *ret = NULL;
     if (part->variable->optimizer.kind == COXI_OPTIMIZER_NONE) {
         return 0;
     }
-    const void *step = find(file, part, "step", "U64", 1);
-    if (step == NULL) {
-        return COX_EFORMAT;
-    }
-    memcpy(ret, step, sizeof(*ret));
-    return 0;
+    *ret = find(file, part, "step", "U64", 1);
+    return *ret != NULL ? 0 : COX_EFORMAT;
 }
 
-/* ---- parts */
-
-/* Read as the disk goes, before they are copied array by array. */
-static void sum_dense(struct coxi_st_sum *sum, const struct coxi_part *part, uint64_t n,
-                      const void *values, const float *states[COXI_STATES_MAX])
+static uint64_t step_of(const void *step)
 {
-    coxi_st_sum_piece(sum, values, n * coxi_dtype_size(part->variable->dtype));
-    for (size_t s = 0; s < part->layout.n_slots; s++) {
-        coxi_st_sum_piece(sum, states[s], n * sizeof(float));
+    uint64_t n = 0;
+    if (step != NULL) {
+        memcpy(&n, step, sizeof(n));
     }
+    return n;
 }
 
-static int load_dense(const struct coxi_st_file *file, const struct coxi_part *part,
-                      struct coxi_st_sum *sum)
+/* ---- the store, a little at a time */
+
+/* Why a restore is not the one under way any more. Registry held. */
+static int ended(const struct coxi_restoring *restoring)
+{
+    const struct coxi_store *store = restoring->store;
+    int r = coxi_store_fenced(store, &restoring->request->session);
+    return r != 0 ? r
+                  : coxi_error(COX_EPSLOST, "ps %" PRIu32 ": the restore was abandoned",
+                               store->ps_index);
+}
+
+int coxi_restore_enter(struct coxi_restoring *restoring)
+{
+    struct coxi_store *store = restoring->store;
+    (void)pthread_rwlock_rdlock(&store->registry);
+    if (store->restoring == restoring) {
+        return 0;
+    }
+    int r = ended(restoring);
+    (void)pthread_rwlock_unlock(&store->registry);
+    return r;
+}
+
+void coxi_restore_leave(struct coxi_restoring *restoring)
+{
+    (void)pthread_rwlock_unlock(&restoring->store->registry);
+}
+
+/* Reads an array as the disk goes, for the sum, before any of it is copied with the registry
+ * held. */
+static int sum_array(struct coxi_restoring *restoring, const void *array, size_t bytes)
+{
+    int r = 0;
+    for (size_t at = 0, n; r == 0 && at < bytes; at += n) {
+        n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        coxi_st_sum_piece(restoring->sum, (const uint8_t *)array + at, n);
+        r = coxi_restore_enter(restoring);
+        if (r == 0) {
+            coxi_restore_leave(restoring);
+        }
+    }
+    return r;
+}
+
+/* ---- parts of dense variables */
+
+/* What the file has of one; and what is to be known of the part without the registry. */
+struct dense_source {
+    uint64_t begin;
+    uint64_t rows;
+    size_t row_bytes;
+    size_t row_elements;
+    struct coxi_state_layout layout;
+    const uint8_t *values; /* NULL: it has nothing of it */
+    const float *states[COXI_STATES_MAX];
+    const void *step;
+};
+
+static int find_dense(const struct coxi_st_file *file, const struct coxi_part *part,
+                      struct dense_source *ret)
 {
     const struct coxi_variable *v = part->variable;
-    uint64_t rows = part->shard->count;
-    uint64_t n = rows * (coxi_variable_row_bytes(v) / coxi_dtype_size(v->dtype));
-    const float *states[COXI_STATES_MAX];
     uint64_t there;
-    uint64_t step;
     if (!has(file, part, NULL, &there)) {
         return 0;
     }
-    const void *values = find(file, part, NULL, coxi_dtype_name(v->dtype), n);
-    if (values == NULL || find_states(file, part, rows, n, states) != 0 ||
-        find_step(file, part, &step) != 0) {
-        return COX_EFORMAT;
-    }
-    sum_dense(sum, part, n, values, states);
-    coxi_dense_load(part->dense, part->shard->begin, rows, values, states, step);
-    return 0;
+    *ret = (struct dense_source){.begin = part->shard->begin,
+                                 .rows = part->shard->count,
+                                 .row_bytes = coxi_variable_row_bytes(v),
+                                 .layout = part->layout};
+    ret->row_elements = ret->row_bytes / coxi_dtype_size(v->dtype);
+    uint64_t n = ret->rows * ret->row_elements;
+    ret->values = find(file, part, NULL, coxi_dtype_name(v->dtype), n);
+    bool whole = ret->values != NULL &&
+                 find_states(file, part, ret->rows, n, ret->states) == 0 &&
+                 find_step(file, part, &ret->step) == 0;
+    return whole ? 0 : COX_EFORMAT;
 }
+
+static int sum_dense(struct coxi_restoring *restoring,
+                     const struct dense_source *source)
+{
+    uint64_t n = source->rows * source->row_elements;
+    int r = sum_array(restoring, source->values, source->rows * source->row_bytes);
+    for (size_t s = 0; r == 0 && s < source->layout.n_slots; s++) {
+        r = sum_array(restoring, source->states[s], n * sizeof(float));
+    }
+    return r;
+}
+
+/* The `n` rows from `first` of the part on. */
+static int load_rows(struct coxi_restoring *restoring, size_t part,
+                     const struct dense_source *source, uint64_t first, uint64_t n)
+{
+    const float *states[COXI_STATES_MAX];
+    for (size_t s = 0; s < source->layout.n_slots + source->layout.n_row; s++) {
+        states[s] = source->states[s] +
+                    first * (s < source->layout.n_slots ? source->row_elements : 1);
+    }
+    int r = coxi_restore_enter(restoring);
+    if (r == 0) {
+        coxi_dense_load(restoring->store->parts[part].dense, source->begin + first, n,
+                        source->values + first * source->row_bytes, states,
+                        step_of(source->step));
+        coxi_restore_leave(restoring);
+    }
+    return r;
+}
+
+static int load_dense(struct coxi_restoring *restoring, size_t part,
+                      const struct dense_source *source)
+{
+    uint64_t most = 1 + PIECE_BYTES / source->row_bytes;
+    int r = sum_dense(restoring, source);
+    for (uint64_t first = 0, n; r == 0 && first < source->rows; first += n) {
+        n = source->rows - first < most ? source->rows - first : most;
+        r = load_rows(restoring, part, source, first, n);
+    }
+    return r;
+}
+
+/* ---- parts of tables */
+
+struct table_source {
+    struct coxi_table_rows rows; /* no keys: the file has nothing of it */
+    const uint64_t *removed;     /* since the snapshot that this one builds on */
+    uint64_t n_removed;
+    const void *step;
+};
 
 /* Finds what rows of the table have beside their keys. */
 static int find_rows(const struct coxi_st_file *file, const struct coxi_part *part,
@@ -152,55 +265,75 @@ static int find_rows(const struct coxi_st_file *file, const struct coxi_part *pa
     return 0;
 }
 
-/* Drops the rows that went since the snapshot that this one builds on. */
-static int drop_removed(const struct coxi_st_file *file, const struct coxi_part *part)
+static int find_table(const struct coxi_st_file *file, const struct coxi_part *part,
+                      struct table_source *ret)
 {
     uint64_t n;
-    if (!has(file, part, "removed", &n)) {
+    if (!has(file, part, "keys", &n)) {
         return 0;
     }
-    const uint64_t *removed = find(file, part, "removed", "U64", n);
-    if (removed == NULL) {
-        return COX_EFORMAT;
+    int r = find_rows(file, part, n, &ret->rows);
+    if (r == 0) {
+        r = find_step(file, part, &ret->step);
     }
-    coxi_table_drop(part->table, removed, n);
-    return 0;
+    if (r == 0 && has(file, part, "removed", &ret->n_removed)) {
+        ret->removed = find(file, part, "removed", "U64", ret->n_removed);
+        r = ret->removed != NULL ? 0 : COX_EFORMAT;
+    }
+    return r;
+}
+
+static int raise_step(struct coxi_restoring *restoring, size_t part, uint64_t step)
+{
+    int r = coxi_restore_enter(restoring);
+    if (r == 0) {
+        coxi_table_raise_step(restoring->store->parts[part].table, step);
+        coxi_restore_leave(restoring);
+    }
+    return r;
+}
+
+static int drop_removed(struct coxi_restoring *restoring, size_t part,
+                        const struct table_source *source)
+{
+    int r = sum_array(restoring, source->removed, source->n_removed * sizeof(uint64_t));
+    for (uint64_t at = 0, n; r == 0 && at < source->n_removed; at += n) {
+        n = source->n_removed - at < DROP_MAX ? source->n_removed - at : DROP_MAX;
+        r = coxi_restore_enter(restoring);
+        if (r == 0) {
+            coxi_table_drop(restoring->store->parts[part].table, source->removed + at,
+                            n);
+            coxi_restore_leave(restoring);
+        }
+    }
+    return r;
 }
 
 /* The step comes before the rows, which count their age by it, and no row goes while they
  * are loaded: the table is to be what was cut. */
-static int load_table(const struct coxi_st_file *file, const struct coxi_part *part,
-                      struct coxi_st_sum *sum)
+static int load_table(struct coxi_restoring *restoring, size_t part,
+                      const struct table_source *source)
 {
-    struct coxi_table_rows rows = {0};
-    uint64_t n;
-    uint64_t step;
-    if (!has(file, part, "keys", &n)) {
-        return 0;
-    }
-    int r = find_rows(file, part, n, &rows);
+    int r = raise_step(restoring, part, step_of(source->step));
     if (r == 0) {
-        r = find_step(file, part, &step);
+        r = drop_removed(restoring, part, source);
     }
-    if (r == 0) {
-        coxi_table_raise_step(part->table, step);
-        r = drop_removed(file, part);
-    }
-    return r == 0 ? coxi_restore_rows(sum, part, &rows) : r;
+    return r == 0 ? coxi_restore_rows(restoring, part, &source->rows) : r;
 }
 
 /* ---- the store */
 
 /* What the file says of itself, against what it should be. */
-static int check_file(const struct coxi_store *store, const struct coxi_st_file *file,
-                      bool whole)
+static int check_file(const struct coxi_restoring *restoring)
 {
+    const struct coxi_st_file *file = restoring->file;
+    bool whole = restoring->request->at == 0;
     char run[32];
     char ps[32];
     const char *its_run = coxi_st_metadata(file, "run");
     const char *its_ps = coxi_st_metadata(file, "ps");
-    (void)snprintf(run, sizeof(run), "%016" PRIx64, store->session.run);
-    (void)snprintf(ps, sizeof(ps), "%" PRIu32, store->ps_index);
+    (void)snprintf(run, sizeof(run), "%016" PRIx64, restoring->request->session.run);
+    (void)snprintf(ps, sizeof(ps), "%" PRIu32, restoring->store->ps_index);
     if (its_run == NULL || strcmp(its_run, run) != 0) {
         return coxi_error(COX_EFORMAT, "it is of run %s, not of run %s",
                           its_run != NULL ? its_run : "(unknown)", run);
@@ -240,79 +373,163 @@ static int load_applied(const struct coxi_restore *restore, struct coxi_applied 
     return r;
 }
 
-static int load_parts(const struct coxi_store *store, const struct coxi_st_file *file,
-                      struct coxi_st_sum *sum)
+static int load_part(struct coxi_restoring *restoring, size_t part)
 {
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < store->n_parts; i++) {
-        const struct coxi_part *part = &store->parts[i];
-        if (part->table != NULL) {
-            r = load_table(file, part, sum);
-        } else if (part->dense != NULL) {
-            r = load_dense(file, part, sum);
-        }
+    struct table_source table = {0};
+    struct dense_source dense = {0};
+    int r = coxi_restore_enter(restoring);
+    if (r != 0) {
+        return r;
+    }
+    const struct coxi_part *its = &restoring->store->parts[part];
+    if (its->table != NULL) {
+        r = find_table(restoring->file, its, &table);
+    } else if (its->dense != NULL) {
+        r = find_dense(restoring->file, its, &dense);
+    }
+    coxi_restore_leave(restoring);
+    if (r == 0 && table.rows.keys != NULL) {
+        r = load_table(restoring, part, &table);
+    } else if (r == 0 && dense.values != NULL) {
+        r = load_dense(restoring, part, &dense);
+    }
+    return r;
+}
+
+static int load_parts(struct coxi_restoring *restoring)
+{
+    int r = coxi_restore_enter(restoring);
+    if (r != 0) {
+        return r;
+    }
+    size_t n = restoring->store->n_parts; /* for as long as this restore is under way */
+    coxi_restore_leave(restoring);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = load_part(restoring, i);
     }
     return r;
 }
 
 /* Loads all that there is, and tells whether it was worth it: of a damaged file, that it is
  * damaged, whatever else may be wrong with it. */
-static int load_file(const struct coxi_store *store, const struct coxi_restore *restore,
-                     const struct coxi_st_file *file)
+static int load_file(struct coxi_restoring *restoring)
 {
-    struct coxi_st_sum *sum;
-    int r = coxi_st_sum_new(file, &sum);
+    int r = coxi_st_sum_new(restoring->file, &restoring->sum);
     if (r != 0) {
         return r;
     }
-    r = check_file(store, file, restore->at == 0);
+    r = check_file(restoring);
     if (r == 0) {
-        r = load_parts(store, file, sum);
+        r = load_parts(restoring);
     }
-    uint32_t found = coxi_st_sum_end(sum);
-    if (found != restore->crc32) {
+    uint32_t belongs = restoring->request->crc32;
+    bool goes_on = r != COX_EFENCED && r != COX_EPSLOST;
+    uint32_t found = goes_on ? coxi_st_sum_end(restoring->sum) : belongs;
+    if (found != belongs) {
         r = coxi_error(COX_ECHECKSUM, "it is damaged: crc32 %08x where %08x belongs",
-                       found, restore->crc32);
+                       found, belongs);
     }
-    coxi_st_sum_free(sum);
+    coxi_st_sum_free(restoring->sum);
     return r;
 }
 
-static int load(struct coxi_store *store, const struct coxi_restore *restore)
+/* Everything but the applied set, which *ret_applied is to be. */
+static int load(struct coxi_restoring *restoring, struct coxi_applied **ret_applied)
 {
+    const struct coxi_restore *request = restoring->request;
     struct coxi_st_file *file;
-    struct coxi_applied *applied = NULL;
-    int r = coxi_st_open(restore->path, restore->bytes, NULL, &file);
+    int r = coxi_st_open(request->path, request->bytes, NULL, &file);
     if (r != 0) {
         return r;
     }
-    r = load_file(store, restore, file);
+    restoring->file = file;
+    r = load_file(restoring);
     if (r == 0) {
-        r = load_applied(restore, &applied);
+        r = load_applied(request, ret_applied);
     }
-    if (r == 0) {
-        coxi_applied_free(store->applied);
-        store->applied = applied;
-        store->restored = restore->round;
-        store->restored_at = restore->at;
-    } else {
-        r = coxi_error(r, "%s: %.400s", restore->path, coxi_error_text());
+    if (r != 0) {
+        r = coxi_error(r, "%s: %.400s", request->path, coxi_error_text());
     }
     coxi_st_close(file);
     return r;
 }
 
-int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *restore)
+/* Whether there is something to do; registry written. */
+static int check_request(const struct coxi_store *store,
+                         const struct coxi_restore *request, bool *ret_done)
 {
+    bool same = store->restored == request->round;
+    int r = coxi_store_fenced(store, &request->session);
+    *ret_done = same && store->restored_at >= request->at;
+    if (r == 0 && request->at > 0 && (!same || store->restored_at + 1 < request->at)) {
+        return coxi_error(COX_EINVAL, "%s builds on what ps %" PRIu32 " was not given",
+                          request->path, store->ps_index);
+    }
+    if (r == 0 && store->restoring != NULL) {
+        return coxi_error(COX_EBUSY, "ps %" PRIu32 " is being restored",
+                          store->ps_index);
+    }
+    return r;
+}
+
+static int begin(struct coxi_restoring *restoring, bool *ret_done)
+{
+    struct coxi_store *store = restoring->store;
     (void)pthread_rwlock_wrlock(&store->registry);
-    int r = coxi_store_fenced(store, &restore->session);
-    bool same = store->restored == restore->round;
-    if (r == 0 && restore->at > 0 && (!same || store->restored_at + 1 < restore->at)) {
-        r = coxi_error(COX_EINVAL, "%s builds on what ps %" PRIu32 " was not given",
-                       restore->path, store->ps_index);
-    } else if (r == 0 && (!same || store->restored_at < restore->at)) {
-        r = load(store, restore);
+    int r = check_request(store, restoring->request, ret_done);
+    if (r == 0 && !*ret_done) {
+        store->restoring = restoring;
+        store->unready = true;
     }
     (void)pthread_rwlock_unlock(&store->registry);
     return r;
+}
+
+/* It is the store's now: what has been loaded, with the applied set. Registry written. */
+static void take(struct coxi_restoring *restoring, struct coxi_applied *applied)
+{
+    struct coxi_store *store = restoring->store;
+    coxi_applied_free(store->applied);
+    store->applied = applied;
+    store->restored = restoring->request->round;
+    store->restored_at = restoring->request->at;
+    store->unready = false;
+}
+
+/* `code`: how it went. Takes the applied set. */
+static int end(struct coxi_restoring *restoring, int code, struct coxi_applied *applied)
+{
+    struct coxi_store *store = restoring->store;
+    (void)pthread_rwlock_wrlock(&store->registry);
+    int r = store->restoring == restoring ? code : ended(restoring);
+    if (store->restoring == restoring) {
+        store->restoring = NULL;
+    }
+    if (r == 0) {
+        take(restoring, applied);
+        applied = NULL;
+    }
+    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_applied_free(applied);
+    return r;
+}
+
+int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *restore)
+{
+    struct coxi_restoring restoring = {.store = store, .request = restore};
+    struct coxi_applied *applied = NULL;
+    bool done = false;
+    int r = begin(&restoring, &done);
+    if (r != 0 || done) {
+        return r;
+    }
+    r = load(&restoring, &applied);
+    return end(&restoring, r, applied);
+}
+
+void coxi_store_abandon_restore(struct coxi_store *store)
+{
+    (void)pthread_rwlock_wrlock(&store->registry);
+    store->restoring = NULL;
+    (void)pthread_rwlock_unlock(&store->registry);
 }

@@ -21,8 +21,11 @@ enum {
 };
 
 struct crew {
-    struct coxi_st_sum *sum;
-    const struct coxi_part *part;
+    struct coxi_restoring *restoring;
+    size_t part;
+    size_t
+        row_bytes; /* of the values; this and the next as long as the part is there */
+    struct coxi_state_layout layout;
     const struct coxi_table_rows *rows;
     atomic_uint_least64_t next; /* the first row that nobody has taken */
     atomic_bool failed;
@@ -47,17 +50,17 @@ static void sum_array(struct coxi_st_sum *sum, const void *array, uint64_t first
 static void sum_rows(const struct crew *crew, uint64_t first, size_t n)
 {
     const struct coxi_table_rows *rows = crew->rows;
-    const struct coxi_state_layout *layout = &crew->part->layout;
-    size_t row_bytes = coxi_table_dim(crew->part->variable) * sizeof(float);
-    sum_array(crew->sum, rows->keys, first, n, sizeof(*rows->keys));
-    sum_array(crew->sum, rows->values, first, n, row_bytes);
+    const struct coxi_state_layout *layout = &crew->layout;
+    struct coxi_st_sum *sum = crew->restoring->sum;
+    sum_array(sum, rows->keys, first, n, sizeof(*rows->keys));
+    sum_array(sum, rows->values, first, n, crew->row_bytes);
     for (size_t s = 0; s < layout->n_slots + layout->n_row; s++) {
-        sum_array(crew->sum, rows->states[s], first, n,
-                  s < layout->n_slots ? row_bytes : sizeof(float));
+        sum_array(sum, rows->states[s], first, n,
+                  s < layout->n_slots ? crew->row_bytes : sizeof(float));
     }
-    sum_array(crew->sum, rows->last, first, n, sizeof(*rows->last));
-    sum_array(crew->sum, rows->made, first, n, sizeof(*rows->made));
-    sum_array(crew->sum, rows->updates, first, n, sizeof(*rows->updates));
+    sum_array(sum, rows->last, first, n, sizeof(*rows->last));
+    sum_array(sum, rows->made, first, n, sizeof(*rows->made));
+    sum_array(sum, rows->updates, first, n, sizeof(*rows->updates));
 }
 
 /* The rows from `first` on, up to `end`. */
@@ -69,7 +72,12 @@ static int load_block(const struct crew *crew, uint64_t first, uint64_t end)
         piece.first = first;
         piece.n = end - first < PIECE ? end - first : PIECE;
         sum_rows(crew, first, piece.n);
-        r = coxi_table_load(crew->part->table, &piece);
+        r = coxi_restore_enter(crew->restoring);
+        if (r == 0) {
+            r = coxi_table_load(crew->restoring->store->parts[crew->part].table,
+                                &piece);
+            coxi_restore_leave(crew->restoring);
+        }
     }
     return r;
 }
@@ -91,14 +99,30 @@ static void *load_blocks(void *arg)
     return NULL;
 }
 
-int coxi_restore_rows(struct coxi_st_sum *sum, const struct coxi_part *part,
+/* Makes the table's index as large as it will have to be. */
+static int begin(struct crew *crew)
+{
+    int r = coxi_restore_enter(crew->restoring);
+    if (r == 0) {
+        const struct coxi_part *part = &crew->restoring->store->parts[crew->part];
+        crew->row_bytes = coxi_table_dim(part->variable) * sizeof(float);
+        crew->layout = part->layout;
+        coxi_table_expect(part->table, crew->rows->n);
+        coxi_restore_leave(crew->restoring);
+    }
+    return r;
+}
+
+int coxi_restore_rows(struct coxi_restoring *restoring, size_t part,
                       const struct coxi_table_rows *rows)
 {
-    struct crew crew = {.sum = sum, .part = part, .rows = rows};
+    struct crew crew = {.restoring = restoring, .part = part, .rows = rows};
     struct loader loaders[LOADERS] = {{0}};
     size_t n_started = 0; /* loaders[0] is the caller */
-    int r = 0;
-    coxi_table_expect(part->table, rows->n);
+    int r = begin(&crew);
+    if (r != 0) {
+        return r;
+    }
     for (size_t i = 0; i < LOADERS; i++) {
         loaders[i].crew = &crew;
     }

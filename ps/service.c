@@ -1,5 +1,7 @@
 /*
- * See service.h. Threads: one a connection (common/server), all in the store at once.
+ * See service.h. Threads: one a connection (common/server), one for snapshots and one for
+ * restores (ps/deferred.h), all in the store at once. However slow the disk is, nobody but
+ * who has asked for a snapshot or a restore waits for it.
  */
 #include "ps/service.h"
 
@@ -9,6 +11,7 @@
 #include "common/log.h"
 #include "common/rand.h"
 #include "common/server.h"
+#include "ps/deferred.h"
 #include "ps/store.h"
 
 _Static_assert((int)COXI_PULL_ROOM <= (int)COXI_LINK_MADE_ROOM,
@@ -17,17 +20,25 @@ _Static_assert((int)COXI_PULL_ROOM <= (int)COXI_LINK_MADE_ROOM,
 struct coxi_ps {
     struct coxi_store *store;
     struct coxi_server *server;
+    struct coxi_deferred *snapshots;
+    struct coxi_deferred *restores;
 };
 
 /* ---- answers */
 
-static int answer_status(struct coxi_peer *peer, const struct coxi_message *request,
-                         enum coxi_message_kind kind, int code)
+static int send_status(struct coxi_link *link, const struct coxi_message *request,
+                       enum coxi_message_kind kind, int code)
 {
     struct coxi_message answer = {.request = request->request, .kind = kind};
     answer.status.code = code;
     answer.status.message = code != 0 ? coxi_error_text() : "";
-    return coxi_message_send(peer->link, &answer, NULL, false);
+    return coxi_message_send(link, &answer, NULL, false);
+}
+
+static int answer_status(struct coxi_peer *peer, const struct coxi_message *request,
+                         enum coxi_message_kind kind, int code)
+{
+    return send_status(peer->link, request, kind, code);
 }
 
 /* An answer that is being made, and of what. */
@@ -102,9 +113,26 @@ static int answer_commit(struct coxi_ps *ps, struct coxi_peer *peer,
     return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
-static int answer_snapshot(struct coxi_ps *ps, struct coxi_peer *peer,
-                           const struct coxi_message *request)
+static void log_snapshot(const struct coxi_snapshot *snapshot,
+                         const struct coxi_snapshot_file *file, int code)
 {
+    if (code != 0) {
+        coxi_log(COXI_LOG_ERROR, "snapshot_failed", "path=%s error=\"%s\"",
+                 snapshot->path, coxi_error_text());
+        return;
+    }
+    coxi_log(COXI_LOG_INFO, "snapshot",
+             "number=%llu base=%llu bytes=%llu held_us_max=%llu saved_bytes=%llu",
+             (unsigned long long)snapshot->number, (unsigned long long)file->base,
+             (unsigned long long)file->bytes, (unsigned long long)file->held_us_max,
+             (unsigned long long)file->saved_bytes);
+}
+
+/* On the thread for snapshots. */
+static void do_snapshot(void *arg, struct coxi_link *link,
+                        const struct coxi_message *request)
+{
+    struct coxi_ps *ps = arg;
     struct coxi_message answer = {.request = request->request,
                                   .kind = COXI_SNAPSHOT_DONE};
     struct coxi_snapshot_file file = {0};
@@ -112,17 +140,7 @@ static int answer_snapshot(struct coxi_ps *ps, struct coxi_peer *peer,
     if (r == 0) {
         r = coxi_store_snapshot(ps->store, &request->snapshot, &file);
     }
-    if (r != 0) {
-        coxi_log(COXI_LOG_ERROR, "snapshot_failed", "path=%s error=\"%s\"",
-                 request->snapshot.path, coxi_error_text());
-    } else {
-        coxi_log(COXI_LOG_INFO, "snapshot",
-                 "number=%llu base=%llu bytes=%llu held_us_max=%llu saved_bytes=%llu",
-                 (unsigned long long)request->snapshot.number,
-                 (unsigned long long)file.base, (unsigned long long)file.bytes,
-                 (unsigned long long)file.held_us_max,
-                 (unsigned long long)file.saved_bytes);
-    }
+    log_snapshot(&request->snapshot, &file, r);
     answer.snapshot_done = (struct coxi_snapshot_done){
         .code = r,
         .message = r != 0 ? coxi_error_text() : "",
@@ -137,14 +155,15 @@ static int answer_snapshot(struct coxi_ps *ps, struct coxi_peer *peer,
         .saved_bytes = file.saved_bytes,
         .base = file.base,
     };
-    r = coxi_message_send(peer->link, &answer, NULL, false);
+    (void)coxi_message_send(link, &answer, NULL, false);
     coxi_applied_list_fini(&file.applied);
-    return r;
 }
 
-static int answer_restore(struct coxi_ps *ps, struct coxi_peer *peer,
-                          const struct coxi_message *request)
+/* On the thread for restores. */
+static void do_restore(void *arg, struct coxi_link *link,
+                       const struct coxi_message *request)
 {
+    struct coxi_ps *ps = arg;
     int r = coxi_store_meant(ps->store, request->restore.incarnation);
     if (r == 0) {
         r = coxi_store_restore(ps->store, &request->restore);
@@ -152,7 +171,14 @@ static int answer_restore(struct coxi_ps *ps, struct coxi_peer *peer,
     coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_ERROR, "restore",
              "path=%s result=%s error=\"%s\"", request->restore.path,
              coxi_error_name(r), r != 0 ? coxi_error_text() : "");
-    return answer_status(peer, request, COXI_STATUS, r);
+    (void)send_status(link, request, COXI_STATUS, r);
+}
+
+static int defer(struct coxi_deferred *deferred, struct coxi_peer *peer,
+                 const struct coxi_message *request, const struct coxi_frame *frame)
+{
+    int r = coxi_deferred_add(deferred, peer->link, frame);
+    return r == 0 ? 0 : answer_status(peer, request, COXI_STATUS, r);
 }
 
 static int answer_void(struct coxi_ps *ps, struct coxi_peer *peer,
@@ -299,11 +325,11 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
         take_watermark(ps, &m->watermark);
         return 0;
     case COXI_SNAPSHOT:
-        return answer_snapshot(ps, peer, m);
+        return defer(ps->snapshots, peer, m, frame);
     case COXI_VOID:
         return answer_void(ps, peer, m);
     case COXI_RESTORE:
-        return answer_restore(ps, peer, m);
+        return defer(ps->restores, peer, m, frame);
     case COXI_LOAD:
         return answer_load(ps, peer, m, frame);
     case COXI_COUNT:
@@ -362,6 +388,12 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
     int r = coxi_store_new(options->index, server.self.incarnation, &ps->store);
     if (r == 0) {
         coxi_store_set_memory_max(ps->store, options->memory_max);
+        r = coxi_deferred_new("cox:snapshots", do_snapshot, ps, &ps->snapshots);
+    }
+    if (r == 0) {
+        r = coxi_deferred_new("cox:restores", do_restore, ps, &ps->restores);
+    }
+    if (r == 0) {
         r = coxi_server_open(&server, &ps->server);
     }
     if (r != 0) {
@@ -381,11 +413,22 @@ const char *coxi_ps_url(const struct coxi_ps *ps)
 void coxi_ps_tick(struct coxi_ps *ps)
 {
     coxi_server_tick(ps->server);
+    if (coxi_deferred_is_orphaned(ps->restores)) {
+        coxi_store_abandon_restore(ps->store);
+    }
 }
 
 void coxi_ps_close(struct coxi_ps *ps)
 {
     if (ps != NULL) {
+        if (ps->server != NULL) {
+            coxi_server_stop(ps->server);
+        }
+        if (ps->store != NULL) {
+            coxi_store_abandon_restore(ps->store);
+        }
+        coxi_deferred_free(ps->snapshots);
+        coxi_deferred_free(ps->restores);
         coxi_server_free(ps->server);
         coxi_store_free(ps->store);
         free(ps);

@@ -168,7 +168,7 @@ static int begin(struct coxi_taking *taking)
 {
     struct coxi_store *store = taking->store;
     (void)pthread_rwlock_rdlock(&store->registry);
-    int r = coxi_store_fenced(store, &taking->request->session);
+    int r = coxi_store_ready(store, &taking->request->session);
     if (r == 0) {
         r = coxi_plan_cut(store, &taking->plan);
     }

@@ -55,6 +55,8 @@ static void forget(struct coxi_store *store)
     store->claimed = false;
     store->restored = 0;
     store->restored_at = 0;
+    store->restoring = NULL; /* it finds that out */
+    store->unready = false;
     store->tracking = (struct coxi_tracking){0};
     store->taking = NULL; /* its cuts have gone with the parts */
     store->session = (struct coxi_session){0};
@@ -84,6 +86,14 @@ int coxi_store_fenced(const struct coxi_store *store,
         return 0;
     }
     return coxi_error(COX_EFENCED, "ps %u serves another client", store->ps_index);
+}
+
+int coxi_store_ready(const struct coxi_store *store, const struct coxi_session *session)
+{
+    int r = coxi_store_fenced(store, session);
+    return r == 0 && store->unready
+               ? coxi_error(COX_EPSLOST, "ps %u is not restored yet", store->ps_index)
+               : r;
 }
 
 int coxi_store_claim(struct coxi_store *store, const struct coxi_session *session,
@@ -199,6 +209,9 @@ static int add_part(struct coxi_store *store, const struct coxi_variable *variab
 {
     struct coxi_part part = {0};
     int r = check_new(store, variable);
+    if (r == 0 && store->restoring != NULL) {
+        r = coxi_error(COX_EPSLOST, "ps %u is not restored yet", store->ps_index);
+    }
     if (r == 0) {
         r = make_room(store, variable->id);
     }
@@ -252,7 +265,7 @@ int coxi_store_check(const struct coxi_store *store, const struct coxi_session *
     /* First whether it was meant for us: one that has just been restarted knows of no
      * client, and is lost to those that it had. */
     int r = coxi_store_meant(store, incarnation);
-    return r == 0 ? coxi_store_fenced(store, session) : r;
+    return r == 0 ? coxi_store_ready(store, session) : r;
 }
 
 static int outside(const struct coxi_store *store, const struct coxi_place *place)
@@ -327,7 +340,7 @@ int coxi_store_void(struct coxi_store *store, const struct coxi_void *request,
                     struct coxi_buffer *segments, struct coxi_buffer *touched)
 {
     (void)pthread_rwlock_rdlock(&store->registry);
-    int r = coxi_store_fenced(store, &request->session);
+    int r = coxi_store_ready(store, &request->session);
     if (r == 0) {
         r = coxi_applied_void(store->applied, request->closure, request->attempt,
                               segments, touched);
@@ -339,7 +352,7 @@ int coxi_store_void(struct coxi_store *store, const struct coxi_void *request,
 int coxi_store_advance(struct coxi_store *store, const struct coxi_watermark *watermark)
 {
     (void)pthread_rwlock_rdlock(&store->registry);
-    int r = coxi_store_fenced(store, &watermark->session);
+    int r = coxi_store_ready(store, &watermark->session);
     if (r == 0) {
         coxi_applied_advance(store->applied, watermark->watermark);
     }

@@ -146,11 +146,17 @@ int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *sn
 
 /*
  * Takes what a snapshot has written of the variables that there are, in place of what they
- * hold (at 0: it has everything), or of what it builds on (after the one before), and its applied set in place of the own. Of a store that was just claimed: nobody
- * else may be at work in it. The same of a round again: nothing. COX_EFENCED; COX_EIO,
- * COX_ECHECKSUM, COX_EFORMAT (nothing is as it was then: claim it anew); COX_ENOMEM.
+ * hold (at 0: it has everything), or of what it builds on (after the one before), and its
+ * applied set in place of the own. Of a store that was just claimed. The same of a round
+ * again: nothing. Others need not wait meanwhile, but find the store not ready (COX_EPSLOST),
+ * and still so when it has failed; it may be asked for again. COX_EFENCED: also where the run
+ * is forgotten meanwhile, which ends it soon; COX_EPSLOST: it was abandoned; COX_EBUSY:
+ * another one is under way; COX_EIO, COX_ECHECKSUM, COX_EFORMAT; COX_ENOMEM.
  */
 int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *restore);
+
+/* Nobody needs the restore that is under way any more: it ends soon. */
+void coxi_store_abandon_restore(struct coxi_store *store);
 
 /*
  * Puts a piece of what another checkpoint has into a variable, while others are at work; the

@@ -36,20 +36,24 @@ struct coxi_tracking {
 };
 
 struct coxi_taking;
+struct coxi_restoring;
 
 struct coxi_store {
     uint32_t ps_index;
     uint64_t incarnation;
 
-    /* guards session, claimed, parts, applied (the pointer) */
+    /* guards session, claimed, parts, applied (the pointer), what is restored */
     pthread_rwlock_t registry;
     struct coxi_session session;
     bool claimed;
     struct coxi_part *parts; /* by variable id */
     size_t n_parts;
     struct coxi_applied *applied;
-    uint64_t restored;    /* the round of the last restore, or 0 ... */
-    uint64_t restored_at; /* ... and how many files of it */
+    uint64_t restored;                /* the round of the last restore, or 0 ... */
+    uint64_t restored_at;             /* ... and how many files of it */
+    struct coxi_restoring *restoring; /* the restore that is under way, or NULL: parts
+                                         stay as they are for as long as it is */
+    bool unready;                     /* one has begun, and has not been done */
 
     struct coxi_memory memory; /* of all parts */
     pthread_rwlock_t moment;   /* read: a commit is under way; written: a cut is made */
@@ -76,6 +80,11 @@ void coxi_part_tensor_name(const struct coxi_part *part, const char *suffix,
 /* COX_EFENCED unless the session is the one that has the store. Registry read. */
 int coxi_store_fenced(const struct coxi_store *store,
                       const struct coxi_session *session);
+
+/* The same, and COX_EPSLOST where a restore has begun that is not done: what is here is not
+ * what the session has. Registry read. */
+int coxi_store_ready(const struct coxi_store *store,
+                     const struct coxi_session *session);
 
 /* The same, and COX_EPSLOST unless the request is for this incarnation. Registry read. */
 int coxi_store_check(const struct coxi_store *store, const struct coxi_session *session,

@@ -1,4 +1,5 @@
 /* A store that is filled from a file: of many rows, and of a file that is damaged. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,7 +106,7 @@ static struct coxi_snapshot_file take(struct stock *stock, uint64_t number, char
     return done;
 }
 
-static int restore(struct stock *stock, uint64_t round, char *path,
+static int restore(const struct stock *stock, uint64_t round, char *path,
                    const struct coxi_snapshot_file *file)
 {
     const struct coxi_restore request = {.session = stock->session,
@@ -224,6 +225,87 @@ TEST(restore_of_a_damaged_file_is_an_error_wherever_the_damage_is)
     free(bytes);
     stock_close(&stock);
 }
+
+/* ---- what ends one */
+
+struct attempt {
+    struct stock *stock;
+    struct coxi_session session;
+    char *path;
+    const struct coxi_snapshot_file *file;
+    int code;
+};
+
+static void *restore_one(void *arg)
+{
+    struct attempt *attempt = arg;
+    const struct stock stock = {.store = attempt->stock->store,
+                                .session = attempt->session};
+    attempt->code = restore(&stock, 1, attempt->path, attempt->file);
+    return NULL;
+}
+
+static bool has_rows(void *arg)
+{
+    struct attempt *attempt = arg;
+    struct coxi_counts counts = {0};
+    coxi_store_counts(attempt->stock->store, 1 + TABLE, &counts);
+    return counts.table.rows > 0;
+}
+
+/* The store is another client's, or the restore is abandoned, while rows are loaded, if that
+ * comes in time; what became of the restore. */
+static int interrupt(struct stock *stock, char *path,
+                     const struct coxi_snapshot_file *file, bool claimed)
+{
+    struct attempt attempt = {stock, stock->session, path, file, 0};
+    pthread_t thread;
+    assert_int_equal(0, pthread_create(&thread, NULL, restore_one, &attempt));
+    coxi_test_until(has_rows, &attempt, "rows that are restored");
+    if (claimed) {
+        stock->session.generation++;
+        assert_code(0, coxi_store_claim(stock->store, &stock->session, false));
+    } else {
+        coxi_store_abandon_restore(stock->store);
+    }
+    assert_int_equal(0, pthread_join(thread, NULL));
+    return attempt.code;
+}
+
+TEST(restore_ends_where_another_client_claims_the_ps_or_it_is_abandoned)
+{
+    enum { TRIES = 50 };
+    struct stock stock;
+    struct stock again;
+    struct coxi_counts counts = {0};
+    char *path = coxi_test_path("file.st");
+    open_store(&stock);
+    for (uint64_t first = 0; first < ROWS; first += PUSH) {
+        push(&stock, first, PUSH);
+    }
+    struct coxi_snapshot_file file = take(&stock, 1, path);
+    for (int claimed = 0; claimed < 2; claimed++) {
+        int ended = 0;
+        for (int i = 0; i < TRIES && ended == 0; i++) {
+            open_store(&again);
+            ended = interrupt(&again, path, &file, claimed);
+            if (claimed) {
+                coxi_store_counts(again.store, 0, &counts);
+                assert_int_equal(0, counts.all.bytes); /* nothing of the old run's */
+                create(&again);
+            }
+            assert_code(0, restore(&again, 1, path, &file));
+            coxi_store_counts(again.store, 1 + TABLE, &counts);
+            assert_int_equal(ROWS, counts.table.rows);
+            push(&again, ROWS, 1);
+            stock_close(&again);
+        }
+        assert_code(claimed ? COX_EFENCED : COX_EPSLOST, ended);
+    }
+    stock_close(&stock);
+}
+
+/* ---- creating */
 
 /* As after a connection that broke: the request was done, its answer is lost, and a restore
  * has replaced the applied set since. */

@@ -5,113 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/ps_round.h"
 #include "common/safetensors.h"
 #include "tests/ps/caller.h"
+#include "tests/ps/harbour.h"
 #include "tests/test.h"
 
 static const struct coxi_session run1 = {.run = 1, .generation = 1, .token = 11};
 static const struct coxi_session run2 = {.run = 2, .generation = 1, .token = 22};
-
-struct harbour {
-    struct coxi_ps *ps;
-    struct coxi_links *links;
-};
-
-static void harbour_open(struct harbour *harbour, const char *listen)
-{
-    struct coxi_ps_options options = {.listen = listen, .peer_timeout_ms = 10000};
-    assert_code(0, coxi_links_new(10000, &harbour->links));
-    assert_code(0, coxi_ps_open(&options, &harbour->ps));
-}
-
-static const char *ipc(void)
-{
-    static char listen[300];
-    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("ps"));
-    return listen;
-}
-
-static void harbour_close(struct harbour *harbour)
-{
-    coxi_ps_close(harbour->ps);
-    coxi_links_free(harbour->links);
-}
-
-/* ---- peers */
-
-static struct coxi_psc *dial(struct harbour *harbour, enum coxi_role role,
-                             const struct coxi_session *session)
-{
-    struct coxi_psc *psc;
-    struct coxi_psc_options options = {
-        .address = coxi_ps_url(harbour->ps),
-        .self = {.role = role, .incarnation = 5, .session = *session},
-        .links = harbour->links,
-        .connect_ms = 5000,
-        .reconnect_ms = -1,
-        .request_ms = 8000,
-    };
-    assert_code(0, coxi_psc_open(&options, &psc));
-    assert_code(0, coxi_psc_wait(psc, 8000));
-    return psc;
-}
-
-static int ask(struct coxi_psc *psc, const struct coxi_message *message,
-               enum coxi_message_kind expect)
-{
-    struct coxi_psc_request request = {0};
-    return coxi_psc_call(psc, message, &request, expect, NULL, NULL);
-}
-
-static int claim(struct coxi_psc *psc, const struct coxi_session *session)
-{
-    struct coxi_message message = {.kind = COXI_CLAIM, .claim = *session};
-    return ask(psc, &message, COXI_STATUS);
-}
-
-/* A variable of `n` F32 under closure 1. */
-static int create(struct coxi_psc *psc, const struct coxi_session *session, uint64_t n)
-{
-    struct coxi_shard shard = {.count = n};
-    struct coxi_message message = {.kind = COXI_CREATE};
-    message.create.session = *session;
-    message.create.closure = 1;
-    message.create.incarnation = coxi_psc_incarnation(psc);
-    message.create.variable = (struct coxi_variable){.name = "v",
-                                                     .dtype = COX_F32,
-                                                     .rank = 1,
-                                                     .shape = {n},
-                                                     .shards = &shard,
-                                                     .n_shards = 1};
-    return ask(psc, &message, COXI_STATUS);
-}
-
-static int commit(struct coxi_psc *psc, const struct coxi_session *session,
-                  uint64_t incarnation, uint64_t closure, const float *values, size_t n)
-{
-    const struct coxi_update update = {0, COXI_OP_ADD, 0, n};
-    const struct iovec payload = {(void *)(uintptr_t)values, n * sizeof(*values)};
-    struct coxi_psc_request request = {.payload = &payload, .n_payload = 1};
-    struct coxi_message message = {.kind = COXI_COMMIT};
-    message.commit = (struct coxi_commit){.session = *session,
-                                          .incarnation = incarnation,
-                                          .closure = closure,
-                                          .updates = &update,
-                                          .n_updates = 1};
-    return coxi_psc_call(psc, &message, &request, COXI_COMMITTED, NULL, NULL);
-}
-
-static int pull(struct coxi_psc *psc, const struct coxi_session *session,
-                uint64_t incarnation, float *ret, size_t n)
-{
-    const struct coxi_pull_item item = {0, 0, n, 0};
-    struct coxi_psc_request request = {
-        .into = ret, .into_len = n * sizeof(*ret), .answer_len = n * sizeof(*ret)};
-    struct coxi_message message = {.kind = COXI_PULL};
-    message.pull = (struct coxi_pull){*session, incarnation, &item, 1, false};
-    return coxi_psc_call(psc, &message, &request, COXI_PULLED, NULL, NULL);
-}
 
 static void take_counts(void *arg, const struct coxi_message *answer)
 {
@@ -144,18 +44,18 @@ static void serve_a_run(const char *listen)
     struct coxi_snapshot_done done = {0};
     struct coxi_st_file *file;
     harbour_open(&h, listen);
-    struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &run1);
+    struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
     uint64_t incarnation = coxi_psc_incarnation(client);
     for (size_t i = 0; i < N; i++) {
         values[i] = (float)i;
     }
-    assert_code(0, claim(client, &run1));
-    assert_code(0, create(client, &run1, N));
+    assert_code(0, harbour_claim(client, &run1));
+    assert_code(0, harbour_create(client, &run1, N));
     for (int i = 0; i < 2; i++) {
-        assert_code(0, commit(client, &run1, incarnation, 7, values, N));
+        assert_code(0, harbour_commit(client, &run1, incarnation, 7, values, N));
     }
-    assert_code(0, commit(client, &run1, incarnation, 8, values, 1000));
-    assert_code(0, pull(client, &run1, incarnation, found, N));
+    assert_code(0, harbour_commit(client, &run1, incarnation, 8, values, 1000));
+    assert_code(0, harbour_pull(client, &run1, incarnation, found, N));
     for (size_t i = 0; i < N; i++) {
         assert_true(found[i] == (i < 1000 ? 2 * values[i] : values[i]));
     }
@@ -184,15 +84,15 @@ static void serve_a_run(const char *listen)
     assert_memory_equal(found, coxi_st_find(file, "v")->data, sizeof(found));
     coxi_st_close(file);
     message = (struct coxi_message){.kind = COXI_RELEASE, .release = run1};
-    assert_code(0, ask(client, &message, COXI_STATUS));
-    assert_code(COX_EFENCED, pull(client, &run1, incarnation, found, N));
+    assert_code(0, harbour_ask(client, &message, COXI_STATUS));
+    assert_code(COX_EFENCED, harbour_pull(client, &run1, incarnation, found, N));
     coxi_psc_close(client);
     harbour_close(&h);
 }
 
 TEST(ps_serves_a_run_over_ipc)
 {
-    serve_a_run(ipc());
+    serve_a_run(harbour_ipc());
 }
 
 TEST(ps_serves_a_run_over_tcp)
@@ -245,11 +145,11 @@ TEST(ps_says_what_is_wrong_with_a_request_and_goes_on)
     static const float ones[] = {1, 1, 1, 1};
     float found[4] = {0};
     struct harbour h;
-    harbour_open(&h, ipc());
-    struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &run1);
+    harbour_open(&h, harbour_ipc());
+    struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
     uint64_t incarnation = coxi_psc_incarnation(client);
-    assert_code(0, claim(client, &run1));
-    assert_code(0, create(client, &run1, 4));
+    assert_code(0, harbour_claim(client, &run1));
+    assert_code(0, harbour_create(client, &run1, 4));
     for (size_t i = 0; i < sizeof(senseless) / sizeof(*senseless); i++) {
         const struct iovec bytes = {(void *)(uintptr_t)payload,
                                     senseless[i].n_payload * sizeof(*payload)};
@@ -259,8 +159,8 @@ TEST(ps_says_what_is_wrong_with_a_request_and_goes_on)
         assert_code(senseless[i].code, pull_senseless(client, incarnation, i, &bytes));
         assert_error_names(senseless[i].part);
     }
-    assert_code(0, commit(client, &run1, incarnation, 10, ones, 4));
-    assert_code(0, pull(client, &run1, incarnation, found, 4));
+    assert_code(0, harbour_commit(client, &run1, incarnation, 10, ones, 4));
+    assert_code(0, harbour_pull(client, &run1, incarnation, found, 4));
     assert_memory_equal(ones, found, sizeof(ones)); /* of all the others nothing */
     coxi_psc_close(client);
     harbour_close(&h);
@@ -269,18 +169,18 @@ TEST(ps_says_what_is_wrong_with_a_request_and_goes_on)
 TEST(ps_answers_a_snapshot_that_cannot_be_written_with_the_reason)
 {
     struct harbour h;
-    harbour_open(&h, ipc());
-    struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &run1);
-    assert_code(0, claim(client, &run1));
+    harbour_open(&h, harbour_ipc());
+    struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
+    assert_code(0, harbour_claim(client, &run1));
     struct coxi_message message = {
         .kind = COXI_SNAPSHOT,
         .snapshot = {.session = run1,
                      .number = 1,
                      .path = "/no/such/directory/s.st",
                      .incarnation = coxi_psc_incarnation(client)}};
-    assert_code(COX_EIO, ask(client, &message, COXI_SNAPSHOT_DONE));
+    assert_code(COX_EIO, harbour_ask(client, &message, COXI_SNAPSHOT_DONE));
     assert_error_names("/no/such/directory/s.st");
-    assert_code(0, create(client, &run1, 1));
+    assert_code(0, harbour_create(client, &run1, 1));
     coxi_psc_close(client);
     harbour_close(&h);
 }
@@ -295,7 +195,7 @@ struct taker {
 static bool has_taken_over(void *arg)
 {
     struct taker *taker = arg;
-    taker->code = claim(taker->psc, &run2);
+    taker->code = harbour_claim(taker->psc, &run2);
     return taker->code != COX_EBUSY;
 }
 
@@ -303,21 +203,21 @@ TEST(ps_is_busy_for_another_run_until_its_client_is_gone)
 {
     struct harbour h;
     float found;
-    harbour_open(&h, ipc());
-    struct coxi_psc *first = dial(&h, COXI_ROLE_CLIENT, &run1);
-    struct taker second = {.psc = dial(&h, COXI_ROLE_CLIENT, &run2)};
-    assert_code(0, claim(first, &run1));
-    assert_code(0, create(first, &run1, 1));
-    assert_code(COX_EBUSY, claim(second.psc, &run2));
+    harbour_open(&h, harbour_ipc());
+    struct coxi_psc *first = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
+    struct taker second = {.psc = harbour_dial(&h, COXI_ROLE_CLIENT, &run2)};
+    assert_code(0, harbour_claim(first, &run1));
+    assert_code(0, harbour_create(first, &run1, 1));
+    assert_code(COX_EBUSY, harbour_claim(second.psc, &run2));
     assert_error_names("0000000000000001");
-    assert_code(COX_EFENCED, create(second.psc, &run2, 1));
-    assert_code(0, pull(first, &run1, coxi_psc_incarnation(first), &found, 1));
+    assert_code(COX_EFENCED, harbour_create(second.psc, &run2, 1));
+    assert_code(0, harbour_pull(first, &run1, coxi_psc_incarnation(first), &found, 1));
     coxi_psc_close(first);
     coxi_test_until(has_taken_over, &second, "the second client's claim");
     assert_int_equal(0, second.code);
-    assert_code(COX_ENOENT,
-                pull(second.psc, &run2, coxi_psc_incarnation(second.psc), &found, 1));
-    assert_code(0, create(second.psc, &run2, 1));
+    assert_code(COX_ENOENT, harbour_pull(second.psc, &run2,
+                                         coxi_psc_incarnation(second.psc), &found, 1));
+    assert_code(0, harbour_create(second.psc, &run2, 1));
     coxi_psc_close(second.psc);
     harbour_close(&h);
 }
@@ -326,14 +226,14 @@ TEST(ps_takes_a_newer_generation_while_the_older_one_is_connected)
 {
     const struct coxi_session newer = {.run = 1, .generation = 2, .token = 33};
     struct harbour h;
-    harbour_open(&h, ipc());
-    struct coxi_psc *old = dial(&h, COXI_ROLE_CLIENT, &run1);
-    struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &newer);
-    assert_code(0, claim(old, &run1));
-    assert_code(0, claim(client, &newer));
-    assert_code(COX_EFENCED, claim(old, &run1));
-    assert_code(COX_EFENCED, create(old, &run1, 1));
-    assert_code(0, create(client, &newer, 1));
+    harbour_open(&h, harbour_ipc());
+    struct coxi_psc *old = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
+    struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &newer);
+    assert_code(0, harbour_claim(old, &run1));
+    assert_code(0, harbour_claim(client, &newer));
+    assert_code(COX_EFENCED, harbour_claim(old, &run1));
+    assert_code(COX_EFENCED, harbour_create(old, &run1, 1));
+    assert_code(0, harbour_create(client, &newer, 1));
     coxi_psc_close(old);
     coxi_psc_close(client);
     harbour_close(&h);
@@ -346,20 +246,21 @@ TEST(ps_fences_a_worker_of_another_session)
     struct harbour h;
     float found[2] = {0};
     stale.token++;
-    harbour_open(&h, ipc());
-    struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &run1);
-    struct coxi_psc *worker = dial(&h, COXI_ROLE_WORKER, &stale);
+    harbour_open(&h, harbour_ipc());
+    struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
+    struct coxi_psc *worker = harbour_dial(&h, COXI_ROLE_WORKER, &stale);
     uint64_t incarnation = coxi_psc_incarnation(client);
-    assert_code(0, claim(client, &run1));
-    assert_code(0, create(client, &run1, 2));
-    assert_code(COX_EFENCED, pull(worker, &stale, incarnation, found, 2));
-    assert_code(COX_EFENCED, commit(worker, &stale, incarnation, 5, ones, 2));
-    assert_code(COX_EPSLOST, pull(worker, &run1, incarnation + 1, found, 2));
-    assert_code(COX_EPSLOST, commit(worker, &run1, incarnation + 1, 5, ones, 2));
-    assert_code(0, pull(client, &run1, incarnation, found, 2));
+    assert_code(0, harbour_claim(client, &run1));
+    assert_code(0, harbour_create(client, &run1, 2));
+    assert_code(COX_EFENCED, harbour_pull(worker, &stale, incarnation, found, 2));
+    assert_code(COX_EFENCED, harbour_commit(worker, &stale, incarnation, 5, ones, 2));
+    assert_code(COX_EPSLOST, harbour_pull(worker, &run1, incarnation + 1, found, 2));
+    assert_code(COX_EPSLOST,
+                harbour_commit(worker, &run1, incarnation + 1, 5, ones, 2));
+    assert_code(0, harbour_pull(client, &run1, incarnation, found, 2));
     assert_true(found[0] == 0);
-    assert_code(0, commit(worker, &run1, incarnation, 5, ones, 2));
-    assert_code(0, pull(worker, &run1, incarnation, found, 2));
+    assert_code(0, harbour_commit(worker, &run1, incarnation, 5, ones, 2));
+    assert_code(0, harbour_pull(worker, &run1, incarnation, found, 2));
     assert_true(found[0] == 1);
     coxi_psc_close(client);
     coxi_psc_close(worker);
@@ -372,11 +273,11 @@ TEST(ps_refuses_what_was_meant_for_another_incarnation)
     struct harbour h;
     float found[2] = {0};
     const float ones[2] = {1, 1};
-    harbour_open(&h, ipc());
-    struct coxi_psc *client = dial(&h, COXI_ROLE_CLIENT, &run1);
+    harbour_open(&h, harbour_ipc());
+    struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
     uint64_t other = coxi_psc_incarnation(client) + 1;
-    assert_code(0, claim(client, &run1));
-    assert_code(0, create(client, &run1, 2));
+    assert_code(0, harbour_claim(client, &run1));
+    assert_code(0, harbour_create(client, &run1, 2));
     struct coxi_message message = {.kind = COXI_CREATE};
     message.create = (struct coxi_create){.session = run1,
                                           .closure = 2,
@@ -387,18 +288,18 @@ TEST(ps_refuses_what_was_meant_for_another_incarnation)
                                                        .rank = 1,
                                                        .shape = {1}},
                                           .incarnation = other};
-    assert_code(COX_EPSLOST, ask(client, &message, COXI_STATUS));
+    assert_code(COX_EPSLOST, harbour_ask(client, &message, COXI_STATUS));
     assert_error_names("restarted");
     message = (struct coxi_message){.kind = COXI_RESTORE};
     message.restore = (struct coxi_restore){
         .session = run1, .round = 1, .path = "/no/such/file", .incarnation = other};
-    assert_code(COX_EPSLOST, ask(client, &message, COXI_STATUS));
+    assert_code(COX_EPSLOST, harbour_ask(client, &message, COXI_STATUS));
     message = (struct coxi_message){.kind = COXI_SNAPSHOT};
     message.snapshot = (struct coxi_snapshot){.session = run1,
                                               .number = 1,
                                               .path = coxi_test_path("s.st"),
                                               .incarnation = other};
-    assert_code(COX_EPSLOST, ask(client, &message, COXI_SNAPSHOT_DONE));
+    assert_code(COX_EPSLOST, harbour_ask(client, &message, COXI_SNAPSHOT_DONE));
     assert_int_equal(-1, access(message.snapshot.path, F_OK));
     int code = 0;
     message = (struct coxi_message){.kind = COXI_VOID};
@@ -411,8 +312,8 @@ TEST(ps_refuses_what_was_meant_for_another_incarnation)
         (struct coxi_message){.kind = COXI_WATERMARK, .watermark = {run1, 9, other}};
     coxi_psc_tell(client, &message);
     /* Neither voided nor beyond the watermark, and variable 1 is free. */
-    assert_code(0, commit(client, &run1, other - 1, 5, ones, 2));
-    assert_code(0, pull(client, &run1, other - 1, found, 2));
+    assert_code(0, harbour_commit(client, &run1, other - 1, 5, ones, 2));
+    assert_code(0, harbour_pull(client, &run1, other - 1, found, 2));
     assert_true(found[0] == 1);
     message = (struct coxi_message){.kind = COXI_COUNT};
     struct coxi_counters counts = {0};
@@ -442,7 +343,7 @@ static void assert_alive(struct harbour *h)
 TEST(ps_refuses_another_protocol_version_by_number)
 {
     struct harbour h;
-    harbour_open(&h, ipc());
+    harbour_open(&h, harbour_ipc());
     struct caller *caller = caller_open(coxi_ps_url(h.ps), NULL);
     struct coxi_message message = {.kind = COXI_HELLO, .hello = as_client};
     message.hello.version = COXI_WIRE_VERSION + 41;
@@ -457,7 +358,7 @@ TEST(ps_refuses_another_ps)
 {
     static const struct coxi_hello as_ps = {.role = COXI_ROLE_PS};
     struct harbour h;
-    harbour_open(&h, ipc());
+    harbour_open(&h, harbour_ipc());
     struct caller *caller = caller_open(coxi_ps_url(h.ps), &as_ps);
     caller_expect_refusal(caller, COX_EREFUSED, "no other ps");
     caller_close(caller);
@@ -468,7 +369,7 @@ TEST(ps_greets_with_its_role_and_the_peers_channel)
 {
     struct coxi_hello hello = as_client;
     struct harbour h;
-    harbour_open(&h, ipc());
+    harbour_open(&h, harbour_ipc());
     hello.channel = COXI_CHANNEL_DATA;
     struct caller *caller = caller_open(coxi_ps_url(h.ps), &hello);
     const struct coxi_message *answer = caller_expect(caller, COXI_HELLO);
@@ -486,7 +387,7 @@ TEST(ps_closes_a_connection_with_an_unexpected_message_and_serves_the_others)
         COXI_HELLO, COXI_STATUS,   COXI_COUNTS, COXI_PULLED,
         COXI_DONE,  COXI_DISPATCH, COXI_RECALL, COXI_MODULE};
     struct harbour h;
-    harbour_open(&h, ipc());
+    harbour_open(&h, harbour_ipc());
     struct caller *other = caller_join(coxi_ps_url(h.ps), &as_client);
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         struct caller *caller = caller_join(coxi_ps_url(h.ps), &as_client);
@@ -510,7 +411,7 @@ TEST(ps_closes_a_connection_that_sends_garbage_or_does_not_greet)
     static const uint64_t garbage[8] = {0x1234567890abcdef, 0xffffffffffffffff, 7};
     struct coxi_message count = {.request = 1, .kind = COXI_COUNT};
     struct harbour h;
-    harbour_open(&h, ipc());
+    harbour_open(&h, harbour_ipc());
     struct caller *callers[] = {caller_open(coxi_ps_url(h.ps), NULL),
                                 caller_join(coxi_ps_url(h.ps), &as_client),
                                 caller_open(coxi_ps_url(h.ps), NULL)};
@@ -529,7 +430,7 @@ TEST(ps_takes_no_payload_before_the_greeting)
 {
     static uint8_t payload[1 << 20];
     struct harbour h;
-    harbour_open(&h, ipc());
+    harbour_open(&h, harbour_ipc());
     struct caller *caller = caller_open(coxi_ps_url(h.ps), NULL);
     struct coxi_message message = {.kind = COXI_HELLO, .hello = as_client};
     message.hello.version = COXI_WIRE_VERSION;
@@ -544,7 +445,7 @@ TEST(ps_that_ends_closes_every_connection)
 {
     struct harbour h;
     struct caller *callers[3];
-    harbour_open(&h, ipc());
+    harbour_open(&h, harbour_ipc());
     for (size_t i = 0; i < 3; i++) {
         callers[i] = caller_join(coxi_ps_url(h.ps), &as_client);
     }
@@ -569,7 +470,7 @@ TEST(ps_names_an_address_that_it_cannot_use)
 static int describe(struct coxi_psc *psc)
 {
     struct coxi_message message = {.kind = COXI_DESCRIBE};
-    return ask(psc, &message, COXI_LAYOUT);
+    return harbour_ask(psc, &message, COXI_LAYOUT);
 }
 
 TEST(a_tool_reads_without_a_token_and_changes_nothing)
@@ -579,31 +480,31 @@ TEST(a_tool_reads_without_a_token_and_changes_nothing)
     float values[2] = {7, 7};
     struct harbour harbour;
     struct coxi_session named = {.run = 1, .generation = 1};
-    harbour_open(&harbour, ipc());
-    struct coxi_psc *tool = dial(&harbour, COXI_ROLE_TOOL, &none);
+    harbour_open(&harbour, harbour_ipc());
+    struct coxi_psc *tool = harbour_dial(&harbour, COXI_ROLE_TOOL, &none);
     assert_code(COX_ENOENT, describe(tool));
     assert_error_names("serves no run");
-    struct coxi_psc *client = dial(&harbour, COXI_ROLE_CLIENT, &run1);
-    assert_code(0, claim(client, &run1));
-    assert_code(0, create(client, &run1, 2));
+    struct coxi_psc *client = harbour_dial(&harbour, COXI_ROLE_CLIENT, &run1);
+    assert_code(0, harbour_claim(client, &run1));
+    assert_code(0, harbour_create(client, &run1, 2));
     uint64_t incarnation = coxi_psc_incarnation(client);
-    assert_code(0, commit(client, &run1, incarnation, 2, ones, 2));
+    assert_code(0, harbour_commit(client, &run1, incarnation, 2, ones, 2));
     assert_code(0, describe(tool));
-    assert_code(0, pull(tool, &named, incarnation, values, 2));
+    assert_code(0, harbour_pull(tool, &named, incarnation, values, 2));
     assert_float_equal(1, values[1], 0);
     named.generation = 2;
-    assert_code(COX_EFENCED, pull(tool, &named, incarnation, values, 2));
-    assert_code(COX_EFENCED, pull(client, &named, incarnation, values, 2));
+    assert_code(COX_EFENCED, harbour_pull(tool, &named, incarnation, values, 2));
+    assert_code(COX_EFENCED, harbour_pull(client, &named, incarnation, values, 2));
     /* Not even with the token. */
-    assert_code(COX_EREFUSED, commit(tool, &run1, incarnation, 3, ones, 2));
-    assert_code(COX_EREFUSED, claim(tool, &run2));
-    assert_code(COX_EREFUSED, create(tool, &run1, 3));
+    assert_code(COX_EREFUSED, harbour_commit(tool, &run1, incarnation, 3, ones, 2));
+    assert_code(COX_EREFUSED, harbour_claim(tool, &run2));
+    assert_code(COX_EREFUSED, harbour_create(tool, &run1, 3));
     struct coxi_message release = {.kind = COXI_RELEASE, .release = run1};
-    assert_code(COX_EREFUSED, ask(tool, &release, COXI_STATUS));
+    assert_code(COX_EREFUSED, harbour_ask(tool, &release, COXI_STATUS));
     struct coxi_message load = {.kind = COXI_LOAD};
     load.load = (struct coxi_load){.session = run1, .incarnation = incarnation};
-    assert_code(COX_EREFUSED, ask(tool, &load, COXI_STATUS));
-    assert_code(0, pull(client, &run1, incarnation, values, 2));
+    assert_code(COX_EREFUSED, harbour_ask(tool, &load, COXI_STATUS));
+    assert_code(0, harbour_pull(client, &run1, incarnation, values, 2));
     assert_float_equal(1, values[0], 0);
     coxi_psc_close(tool);
     coxi_psc_close(client);

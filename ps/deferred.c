@@ -1,0 +1,168 @@
+/*
+ * See deferred.h. A request is a copy of its frame's metadata, which is decoded when its turn
+ * has come. Threads: one of its own; others add.
+ */
+#include "ps/deferred.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+
+enum { IN_LINE_MAX = 4096 }; /* a chain has fewer files */
+
+struct request {
+    struct request *next;
+    struct coxi_link *link;
+    size_t len;
+    uint64_t meta[]; /* as aligned as a frame's */
+};
+
+struct coxi_deferred {
+    coxi_deferred_run run;
+    void *arg;
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t lock; /* guards all below; leaf, but for the links' own */
+    pthread_cond_t changed;
+    struct request *first; /* the one that is being done, if `busy` */
+    struct request **end;
+    size_t n;
+    bool busy;
+    bool stopping;
+};
+
+static void request_free(struct request *request)
+{
+    coxi_link_unref(request->link);
+    free(request);
+}
+
+/* Locked. */
+static struct request *take_first(struct coxi_deferred *deferred)
+{
+    struct request *request = deferred->first;
+    deferred->first = request->next;
+    deferred->end = request->next == NULL ? &deferred->first : deferred->end;
+    deferred->n--;
+    return request;
+}
+
+/* Outside the lock. */
+static void do_request(const struct coxi_deferred *deferred,
+                       const struct request *request)
+{
+    const struct coxi_frame frame = {.meta = request->meta, .meta_len = request->len};
+    struct coxi_message message;
+    if (!coxi_link_closed(request->link) && coxi_message_read(&frame, &message) == 0) {
+        deferred->run(deferred->arg, request->link, &message);
+    }
+}
+
+static void *deferred_thread(void *arg)
+{
+    struct coxi_deferred *deferred = arg;
+    coxi_lock(&deferred->lock);
+    while (!deferred->stopping) {
+        if (deferred->first == NULL) {
+            (void)pthread_cond_wait(&deferred->changed, &deferred->lock);
+            continue;
+        }
+        struct request *request = deferred->first;
+        deferred->busy = true;
+        coxi_unlock(&deferred->lock);
+        do_request(deferred, request);
+        coxi_lock(&deferred->lock);
+        deferred->busy = false;
+        (void)take_first(deferred);
+        coxi_unlock(&deferred->lock);
+        request_free(request);
+        coxi_lock(&deferred->lock);
+    }
+    coxi_unlock(&deferred->lock);
+    return NULL;
+}
+
+int coxi_deferred_new(const char *name, coxi_deferred_run run, void *arg,
+                      struct coxi_deferred **ret)
+{
+    struct coxi_deferred *deferred = calloc(1, sizeof(*deferred));
+    if (deferred == NULL) {
+        return coxi_error_memory("requests that take long");
+    }
+    deferred->run = run;
+    deferred->arg = arg;
+    deferred->end = &deferred->first;
+    (void)pthread_mutex_init(&deferred->lock, NULL);
+    coxi_cond_init(&deferred->changed);
+    int r = coxi_thread_start(&deferred->thread, name, deferred_thread, deferred);
+    if (r != 0) {
+        coxi_deferred_free(deferred);
+        return r;
+    }
+    deferred->started = true;
+    *ret = deferred;
+    return 0;
+}
+
+int coxi_deferred_add(struct coxi_deferred *deferred, struct coxi_link *link,
+                      const struct coxi_frame *frame)
+{
+    struct request *request = calloc(1, sizeof(*request) + frame->meta_len);
+    if (request == NULL) {
+        return coxi_error_memory("a request that takes long");
+    }
+    memcpy(request->meta, frame->meta, frame->meta_len);
+    request->len = frame->meta_len;
+    request->link = coxi_link_ref(link);
+    int r = 0;
+    coxi_lock(&deferred->lock);
+    if (deferred->n == IN_LINE_MAX) {
+        r = coxi_error(COX_ELIMIT, "%d requests that take long are in line",
+                       IN_LINE_MAX);
+    } else {
+        *deferred->end = request;
+        deferred->end = &request->next;
+        deferred->n++;
+        (void)pthread_cond_signal(&deferred->changed);
+    }
+    coxi_unlock(&deferred->lock);
+    if (r != 0) {
+        request_free(request);
+    }
+    return r;
+}
+
+bool coxi_deferred_is_orphaned(struct coxi_deferred *deferred)
+{
+    coxi_lock(&deferred->lock);
+    bool orphaned = deferred->busy;
+    for (const struct request *r = deferred->first; r != NULL && orphaned;
+         r = r->next) {
+        orphaned = coxi_link_closed(r->link);
+    }
+    coxi_unlock(&deferred->lock);
+    return orphaned;
+}
+
+void coxi_deferred_free(struct coxi_deferred *deferred)
+{
+    if (deferred == NULL) {
+        return;
+    }
+    coxi_lock(&deferred->lock);
+    deferred->stopping = true;
+    (void)pthread_cond_signal(&deferred->changed);
+    coxi_unlock(&deferred->lock);
+    if (deferred->started) {
+        (void)pthread_join(deferred->thread, NULL);
+    }
+    while (deferred->first != NULL) {
+        request_free(take_first(deferred));
+    }
+    (void)pthread_cond_destroy(&deferred->changed);
+    (void)pthread_mutex_destroy(&deferred->lock);
+    free(deferred);
+}

@@ -1,0 +1,36 @@
+/* A ps on a real address, in this process, and its peers. */
+#ifndef COXI_TESTS_PS_HARBOUR_H
+#define COXI_TESTS_PS_HARBOUR_H
+
+#include "common/ps_round.h"
+#include "ps/service.h"
+
+struct harbour {
+    struct coxi_ps *ps;
+    struct coxi_links *links;
+};
+
+void harbour_open(struct harbour *harbour, const char *listen);
+void harbour_close(struct harbour *harbour);
+
+/* An address in the test's directory. */
+const char *harbour_ipc(void);
+
+struct coxi_psc *harbour_dial(struct harbour *harbour, enum coxi_role role,
+                              const struct coxi_session *session);
+
+/* Each waits for the answer; its code. */
+int harbour_ask(struct coxi_psc *psc, const struct coxi_message *message,
+                enum coxi_message_kind expect);
+int harbour_claim(struct coxi_psc *psc, const struct coxi_session *session);
+
+/* A variable of `n` F32 under closure 1. */
+int harbour_create(struct coxi_psc *psc, const struct coxi_session *session,
+                   uint64_t n);
+int harbour_commit(struct coxi_psc *psc, const struct coxi_session *session,
+                   uint64_t incarnation, uint64_t closure, const float *values,
+                   size_t n);
+int harbour_pull(struct coxi_psc *psc, const struct coxi_session *session,
+                 uint64_t incarnation, float *ret, size_t n);
+
+#endif
