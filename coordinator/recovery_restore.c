@@ -98,7 +98,8 @@ int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
     return coxi_psc_call(psc, &message, &request, COXI_STATUS, NULL, NULL);
 }
 
-/* What several ps are asked, each in this order. */
+/* What several ps are asked, each in this order; each has ps_recovery_ms for all of it, also
+ * where the client only begins and nobody counts the time since a loss. */
 struct filling {
     struct coxi_recovery *rec;
     struct coxi_chain chain;
@@ -115,6 +116,7 @@ static void ask(struct filling *filling, struct coxi_recovery_target *target,
     struct coxi_round_call *call = &filling->calls[filling->n++];
     call->expect = COXI_STATUS;
     call->arg = target;
+    call->request.timeout_ms = filling->rec->c->options.ps_recovery_ms;
     coxi_round_add(&filling->round, target->psc, message, call);
 }
 

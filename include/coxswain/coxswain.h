@@ -181,7 +181,8 @@ struct cox_options {
  * Connects to every ps and to the workers (options NULL: all defaults), and begins a
  * run. `cluster` is not needed afterwards. Returns when all ps and min_workers workers
  * are there, whether they are listed or have dialled; where none is listed and
- * min_workers is 0, when the ps are. COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION, COX_ECONFLICT (another daemon
+ * min_workers is 0, when the ps are. Where it goes on from a checkpoint, the ps have
+ * ps_recovery_ms beside open_timeout_ms to be restored. COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION, COX_ECONFLICT (another daemon
  * is at an address), COX_EBUSY (a ps serves another run): the text names the daemon.
  * COX_EIO: the checkpoint directory cannot be written, or a local cluster not be
  * started. COX_EEXIST: the directory has been used, and options.resume is -1. COX_EFENCED:

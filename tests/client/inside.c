@@ -73,6 +73,42 @@ size_t inside_inputs(struct cox_coordinator *c, struct cox_future *future)
     return look.n;
 }
 
+struct glance {
+    struct coxi_mail mail;
+    const struct cox_future *future;
+    bool voiding;
+    sem_t done;
+};
+
+static void take_glance(struct coxi_mail *mail)
+{
+    struct glance *glance = (struct glance *)mail;
+    glance->voiding = glance->future->state == COXI_VOIDING;
+    (void)sem_post(&glance->done);
+}
+
+static void glance_at(struct cox_coordinator *c, struct glance *glance)
+{
+    glance->mail = (struct coxi_mail){NULL, take_glance};
+    (void)sem_init(&glance->done, 0, 0);
+    coxi_loop_post(c->loop, &glance->mail);
+    while (sem_wait(&glance->done) != 0) {
+    }
+    (void)sem_destroy(&glance->done);
+}
+
+bool inside_is_voiding(struct cox_coordinator *c, struct cox_future *future)
+{
+    struct glance glance = {.future = future};
+    glance_at(c, &glance);
+    return glance.voiding;
+}
+
+uint64_t inside_losses(struct cox_coordinator *c)
+{
+    return coxi_recovery_losses(c);
+}
+
 struct cox_future *inside_call(uint64_t id)
 {
     struct cox_future *call = calloc(1, sizeof(*call));

@@ -20,6 +20,12 @@ bool inside_keeps(struct cox_coordinator *c, struct cox_future *future,
 /* How many futures that a closure took it still holds on to. */
 size_t inside_inputs(struct cox_coordinator *c, struct cox_future *future);
 
+/* All ps are being asked about it, or are to be: of a closure that is not settled. */
+bool inside_is_voiding(struct cox_coordinator *c, struct cox_future *future);
+
+/* How often a ps has been lost. */
+uint64_t inside_losses(struct cox_coordinator *c);
+
 /* A call of no coordinator, for the log to keep; and letting go of it. NULL: no memory. */
 struct cox_future *inside_call(uint64_t id);
 void inside_let_go(struct cox_future *call);

@@ -1,0 +1,433 @@
+/* See phase.h. */
+#include "tests/closing/phase.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "tests/client/inside.h"
+#include "tests/test.h"
+
+enum {
+    N_PS = 2,
+    LOST_MS = 1000, /* of silence, where a ps is to be lost by it */
+    LOG_BYTES = 1 << 16,
+    LOGGED_BYTES = 4096, /* of a call that is to fill the log */
+    CALLS_MAX = 100000,
+};
+
+/* ---- processes */
+
+/* The field behind the name in /proc/.../stat, and what it waits for in the kernel. */
+static char state_of(const char *proc)
+{
+    char path[PATH_MAX];
+    char state = '?';
+    (void)snprintf(path, sizeof(path), "%s/stat", proc);
+    FILE *file = fopen(path, "re");
+    if (file != NULL) {
+        (void)fscanf(file, "%*d (%*[^)]) %c", &state);
+        (void)fclose(file);
+    }
+    return state;
+}
+
+static bool is_stopped(void *arg)
+{
+    char proc[64];
+    (void)snprintf(proc, sizeof(proc), "/proc/%d", (int)*(pid_t *)arg);
+    return state_of(proc) == 'T';
+}
+
+void phase_stop(pid_t pid)
+{
+    assert_int_equal(0, kill(pid, SIGSTOP));
+    coxi_test_until(is_stopped, &pid, "a process that stands still");
+}
+
+/* Some thread of it opens a FIFO that has no writer. */
+static bool opens_a_pipe(pid_t pid)
+{
+    char pattern[64];
+    glob_t tasks = {0};
+    bool found = false;
+    (void)snprintf(pattern, sizeof(pattern), "/proc/%d/task/*/wchan", (int)pid);
+    (void)glob(pattern, 0, NULL, &tasks);
+    for (size_t i = 0; i < tasks.gl_pathc; i++) {
+        char name[64] = "";
+        FILE *file = fopen(tasks.gl_pathv[i], "re");
+        if (file != NULL) {
+            (void)fscanf(file, "%63s", name);
+            (void)fclose(file);
+        }
+        found = found || strcmp(name, "wait_for_partner") == 0 ||
+                strcmp(name, "fifo_open") == 0;
+    }
+    globfree(&tasks);
+    return found;
+}
+
+static bool waits_for_its_shard(void *arg)
+{
+    return opens_a_pipe(crew_ps_process(arg, 0));
+}
+
+/* ---- other threads' calls */
+
+static void *call(void *arg)
+{
+    struct phase_caller *caller = arg;
+    atomic_store(&caller->tid, gettid());
+    caller->code = caller->call(caller->phase);
+    return NULL;
+}
+
+/* It has begun its call, and sleeps: these calls do so nowhere but where they wait. */
+static bool waits(void *arg)
+{
+    struct phase_caller *caller = arg;
+    char proc[64];
+    (void)snprintf(proc, sizeof(proc), "/proc/self/task/%d",
+                   (int)atomic_load(&caller->tid));
+    return atomic_load(&caller->tid) != 0 && state_of(proc) == 'S';
+}
+
+static void call_apart(struct phase *phase, int (*what)(struct phase *phase))
+{
+    struct phase_caller *caller = &phase->callers[phase->n_callers++];
+    *caller = (struct phase_caller){.phase = phase, .call = what};
+    assert_int_equal(0, pthread_create(&caller->thread, NULL, call, caller));
+    coxi_test_until(waits, caller, "a thread that waits in its call");
+}
+
+static int read_first(struct phase *phase)
+{
+    int64_t value;
+    return cox_variable_read(phase->crew.c, phase->counters[0], &value, sizeof(value));
+}
+
+static int join(struct phase *phase)
+{
+    return cox_join(phase->crew.c, -1);
+}
+
+static int wait_for_it(struct phase *phase)
+{
+    return cox_future_wait(phase->future, -1);
+}
+
+static int save(struct phase *phase)
+{
+    return cox_checkpoint_save(phase->crew.c, NULL, NULL);
+}
+
+/* Until there is no room, and none comes. */
+static int schedule(struct phase *phase)
+{
+    int r = 0;
+    while (r == 0) {
+        r = cox_schedule(phase->crew.c, crew_function(&phase->crew, "nothing"), NULL,
+                         NULL);
+    }
+    return r;
+}
+
+/* ---- beginnings */
+
+static struct cox_options options_for(void)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    options.speculate = -1;
+    return options;
+}
+
+static void open_with(struct phase *phase, const struct cox_options *options)
+{
+    memset(phase, 0, sizeof(*phase));
+    crew_open(&phase->crew, N_PS, 1, "hold", options);
+    phase->counters[0] = crew_counter(&phase->crew, "c0");
+    phase->counters[1] = crew_counter(&phase->crew, "c1");
+}
+
+static void open_scene(struct phase *phase)
+{
+    struct cox_options options = options_for();
+    open_with(phase, &options);
+}
+
+static void hold(struct phase *phase)
+{
+    crew_hold(&phase->hold, &phase->crew, "hold_and_count", true);
+    crew_hold_wait(&phase->hold);
+    phase->holds = true;
+    phase->future = phase->hold.future;
+}
+
+void phase_reach_idle(struct phase *phase)
+{
+    open_scene(phase);
+}
+
+void phase_reach_step(struct phase *phase)
+{
+    open_scene(phase);
+    hold(phase);
+}
+
+void phase_reach_stopped_worker(struct phase *phase)
+{
+    phase_reach_step(phase);
+    phase_stop(crew_step_process(&phase->crew, 0));
+}
+
+void phase_reach_stopped_ps(struct phase *phase)
+{
+    phase_reach_step(phase);
+    phase_stop(crew_ps_process(&phase->crew, 0));
+}
+
+/* ---- a ps is lost */
+
+static bool has_lost(void *arg)
+{
+    return inside_losses(arg) > 0;
+}
+
+/* It is silent, but there: nobody starts another one. */
+void phase_reach_lost_ps(struct phase *phase)
+{
+    struct cox_options options = options_for();
+    options.peer_timeout_ms = LOST_MS;
+    open_with(phase, &options);
+    phase_stop(crew_ps_process(&phase->crew, 0));
+    coxi_test_until(has_lost, phase->crew.c, "the loss of a ps");
+}
+
+/* Its shard is a FIFO, which nobody writes to. */
+static void block_restore(struct phase *phase)
+{
+    char *shard = coxi_test_path("checkpoints/ckpt-1/ps-0-of-2.safetensors");
+    assert_code(0, cox_checkpoint_save(phase->crew.c, NULL, NULL));
+    assert_int_equal(0, unlink(shard));
+    assert_int_equal(0, mkfifo(shard, 0600));
+}
+
+void phase_reach_restore(struct phase *phase)
+{
+    open_scene(phase);
+    block_restore(phase);
+    crew_kill(crew_ps_process(&phase->crew, 0));
+    coxi_test_until(waits_for_its_shard, &phase->crew, "a ps that waits for its shard");
+}
+
+/* The step counts, and then waits again at its FIFO when it is done again. */
+void phase_reach_replay(struct phase *phase)
+{
+    phase_reach_step(phase);
+    crew_hold_release(&phase->hold);
+    assert_code(0, cox_future_wait(phase->future, 8000));
+    crew_kill(crew_ps_process(&phase->crew, 0));
+    crew_hold_wait(&phase->hold);
+}
+
+/* ---- voidings */
+
+static bool is_voiding(void *arg)
+{
+    struct phase *phase = arg;
+    return inside_is_voiding(phase->crew.c, phase->future);
+}
+
+/* Its first attempt is lost with the worker, so that all ps have to be asked before it ends. */
+static void lose_attempt(struct phase *phase)
+{
+    hold(phase);
+    int held = phase->hold.fd;
+    pid_t first = crew_step_process(&phase->crew, 0);
+    crew_kill(first);
+    crew_wait_gone(first);
+    crew_hold_wait(&phase->hold); /* the next one is there */
+    assert_int_equal(0, close(held));
+}
+
+void phase_reach_voiding(struct phase *phase)
+{
+    open_scene(phase);
+    lose_attempt(phase);
+    phase_stop(crew_ps_process(&phase->crew, 1));
+    crew_hold_release(&phase->hold);
+    phase->holds = false;
+    coxi_test_until(is_voiding, phase, "a voiding");
+}
+
+void phase_reach_held_voiding(struct phase *phase)
+{
+    struct cox_options options = options_for();
+    options.peer_timeout_ms = LOST_MS;
+    open_with(phase, &options);
+    lose_attempt(phase);
+    phase_stop(crew_ps_process(&phase->crew, 1));
+    coxi_test_until(has_lost, phase->crew.c, "the loss of a ps");
+    assert_code(0, cox_future_cancel(phase->future));
+    crew_hold_release(&phase->hold);
+    phase->holds = false;
+    coxi_test_until(is_voiding, phase, "a voiding");
+}
+
+/* ---- checkpoints */
+
+static bool second_is_written(void *arg)
+{
+    (void)arg;
+    return access(coxi_test_path("checkpoints/ckpt-1.tmp/ps-1-of-2.safetensors"),
+                  F_OK) == 0;
+}
+
+void phase_reach_checkpoint(struct phase *phase)
+{
+    open_scene(phase);
+    phase_stop(crew_ps_process(&phase->crew, 0));
+    call_apart(phase, save);
+    coxi_test_until(second_is_written, NULL, "the other ps's shard");
+}
+
+void phase_reach_triggered_checkpoint(struct phase *phase)
+{
+    struct cox_options options = options_for();
+    options.checkpoint_every_closures = 2;
+    open_with(phase, &options);
+    crew_schedule(&phase->crew, crew_function(&phase->crew, "nothing"), 1, 0);
+    assert_code(0, cox_join(phase->crew.c, -1));
+    phase_stop(crew_ps_process(&phase->crew, 0));
+    crew_schedule(&phase->crew, crew_function(&phase->crew, "nothing"), 1, 0);
+    coxi_test_until(second_is_written, NULL, "the other ps's shard");
+}
+
+/* The checkpoint has a closure in its backlog, as a later one is settled; the client that goes on
+ * never loads the module. */
+void phase_reach_resume(struct phase *phase)
+{
+    struct cox_options options = options_for();
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    struct cox_future *later;
+    options.worker_slots = 2;
+    open_with(phase, &options);
+    hold(phase);
+    assert_code(0, cox_schedule(phase->crew.c, crew_function(&phase->crew, "nothing"),
+                                NULL, &later));
+    assert_code(0, cox_future_wait(later, 8000));
+    cox_future_free(later);
+    assert_code(0, cox_checkpoint_save(phase->crew.c, NULL, NULL));
+    cox_future_free(phase->future);
+    crew_hold_release(&phase->hold);
+    crew_close(&phase->crew);
+    memset(phase, 0, sizeof(*phase));
+    crew_open(&phase->crew, N_PS, 1, NULL, &options);
+    assert_code(0, cox_progress(phase->crew.c, &progress));
+    assert_int_equal(1, progress.checkpoint);
+    assert_int_equal(1, progress.rerun);
+}
+
+/* Checkpoints fail, as their directory is a file now. */
+void phase_reach_full_log(struct phase *phase)
+{
+    static uint8_t bytes[LOGGED_BYTES];
+    struct cox_options options = options_for();
+    struct cox_value arg = COX_VECTOR("bytes", COX_U8, LOGGED_BYTES, bytes);
+    struct cox_call full = COX_CALL_INIT;
+    int r = 0;
+    options.replay_log_bytes = LOG_BYTES;
+    open_with(phase, &options);
+    coxi_directory_remove(coxi_test_path("checkpoints"));
+    coxi_test_write(coxi_test_path("checkpoints"), "", 0);
+    full.args = &arg;
+    full.n_args = 1;
+    for (int i = 0; r == 0 && i < CALLS_MAX; i++) {
+        r = cox_try_schedule(phase->crew.c, crew_function(&phase->crew, "number_off"),
+                             &full, NULL);
+    }
+    assert_int_equal(COX_EAGAIN, r);
+    call_apart(phase, schedule);
+}
+
+/* ---- users' threads */
+
+static void wait_in_callback(void *arg, struct cox_future *future)
+{
+    struct phase *phase = arg;
+    (void)future;
+    atomic_store(&phase->called_back, true);
+    (void)cox_future_wait(phase->future, -1);
+    (void)atomic_fetch_add(&phase->n_called, 1);
+}
+
+static bool is_called_back(void *arg)
+{
+    struct phase *phase = arg;
+    return atomic_load(&phase->called_back) && inside_is_waited_for(phase->future);
+}
+
+/* It waits for the step that is held. */
+void phase_reach_callback(struct phase *phase)
+{
+    struct cox_future *first;
+    open_scene(phase);
+    assert_code(0, cox_schedule(phase->crew.c, crew_function(&phase->crew, "nothing"),
+                                NULL, &first));
+    assert_code(0, cox_future_wait(first, 8000));
+    hold(phase);
+    assert_code(0, cox_future_then(first, wait_in_callback, phase));
+    cox_future_free(first);
+    coxi_test_until(is_called_back, phase, "a callback that waits");
+}
+
+void phase_reach_join(struct phase *phase)
+{
+    phase_reach_step(phase);
+    call_apart(phase, join);
+}
+
+void phase_reach_wait(struct phase *phase)
+{
+    phase_reach_step(phase);
+    call_apart(phase, wait_for_it);
+}
+
+void phase_reach_read(struct phase *phase)
+{
+    phase_reach_lost_ps(phase);
+    call_apart(phase, read_first);
+}
+
+void phase_reach_schedule(struct phase *phase)
+{
+    struct cox_options options = options_for();
+    int r = 0;
+    options.queue_max = 2;
+    open_with(phase, &options);
+    hold(phase);
+    for (int i = 0; r == 0 && i < CALLS_MAX; i++) {
+        r = cox_try_schedule(phase->crew.c, crew_function(&phase->crew, "nothing"),
+                             NULL, NULL);
+    }
+    assert_int_equal(COX_EAGAIN, r);
+    call_apart(phase, schedule);
+}
+
+void phase_end(struct phase *phase)
+{
+    for (size_t i = 0; i < phase->n_callers; i++) {
+        assert_int_equal(0, pthread_join(phase->callers[i].thread, NULL));
+        assert_int_not_equal(0, phase->callers[i].code);
+    }
+    if (phase->holds) {
+        crew_hold_release(&phase->hold);
+    }
+    cox_future_free(phase->future);
+}
