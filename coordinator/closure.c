@@ -230,6 +230,10 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
             return coxi_error(COX_EAGAIN, "%zu closures are in the queue",
                               c->n_waiting);
         }
+        r = coxi_resume_check(c); /* what waits may do so for a module */
+        if (r != 0) {
+            return r;
+        }
         wait_for_room(c, &patience);
     }
     put_in(c, f);
@@ -448,7 +452,9 @@ static int go_on(struct cox_coordinator *c)
 static bool is_all_done(const struct cox_coordinator *c)
 {
     bool over = c->closing || c->fatal != 0;
-    bool done = c->n_unsettled == 0 && (over || !coxi_recovery_is_under_way(c));
+    bool done =
+        c->n_unsettled == 0 &&
+        (over || (!coxi_recovery_is_under_way(c) && !coxi_resume_is_writing(c)));
     for (uint32_t p = 0; done && !over && p < c->n_ps; p++) {
         done = coxi_psc_is_up(c->ps[p]);
     }

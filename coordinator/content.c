@@ -17,6 +17,7 @@
 #include "coordinator/content.h"
 #include "coordinator/pulls.h"
 #include "coordinator/recovery.h"
+#include "coordinator/resume.h"
 
 /* The part of a range of rows that a shard has. */
 struct part {
@@ -313,6 +314,10 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_wri
     struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
     struct cox_future *operation;
     enum coxi_operation_end how;
+    int r = coxi_resume_wait(c); /* what the client before was writing comes first */
+    if (r != 0) {
+        return r;
+    }
     if (coxi_recovery_is_on(c)) {
         what.update =
             coxi_log_update_new(w->variable, w->op, w->begin, w->count, w->data);
@@ -320,7 +325,7 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_wri
             return coxi_error_memory("the replay log");
         }
     }
-    int r = coxi_operation_begin(c, &what, true, &operation);
+    r = coxi_operation_begin(c, &what, true, &operation);
     if (r != 0) {
         free(what.update);
         return r;
@@ -335,7 +340,10 @@ int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
 {
     const struct coxi_pull_from from = source(c);
     uint64_t n_losses;
-    int r;
+    int r = coxi_resume_wait(c);
+    if (r != 0) {
+        return r;
+    }
     do {
         r = begin_read(c, &n_losses);
         if (r == 0) {
@@ -429,7 +437,10 @@ int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
     }
     const struct coxi_pull_from from = source(c);
     uint64_t n_losses;
-    int r;
+    int r = coxi_resume_wait(c);
+    if (r != 0) {
+        return r;
+    }
     do {
         r = begin_read(c, &n_losses);
         if (r == 0) {

@@ -25,7 +25,8 @@
  *   recovery.c, recovery_restore.c, recovery_replay.c  a ps that is lost comes back
  *   log.c       what is replayed then
  *   generation.c  whose the checkpoint directory is;  resume.c  going on where a client
- *                 before this one ended;  recovery_backlog.c  what a checkpoint says for that
+ *                 before this one ended;  resume_backlog.c, resume_order.c  what that had not done;
+ *                 recovery_backlog.c  what a checkpoint says for that
  *   load.c, load_send.c  what another checkpoint holds goes into variables of this run
  *   checkpoint.c  writing them;  trigger.c  when nobody calls for it
  *   evaluator.c;  eval_log.c  what evaluators report
@@ -144,6 +145,7 @@ struct cox_future {
     bool fetches;     /* no call: it is done when its input is at the client */
     bool urgent;      /* of the batch that is replayed, or needed by it (recovery.h) */
     bool abandoned;   /* a replay that counts for nothing: another ps has come back */
+    bool held;        /* it waits for a write of the client before (resume_order.c) */
     bool roams;       /* it does not wait for the worker that has its inputs any more */
     uint8_t
         state; /* enum coxi_closure_state; loop, and guarded by c->lock once settled */

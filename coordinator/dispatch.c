@@ -16,6 +16,7 @@
 #include "coordinator/kept.h"
 #include "coordinator/queue.h"
 #include "coordinator/recovery.h"
+#include "coordinator/resume.h"
 #include "coordinator/settle.h"
 #include "coordinator/voiding.h"
 #include "coordinator/worker.h"
@@ -142,6 +143,8 @@ static void take_in(struct cox_coordinator *c, struct coxi_list *intake)
         } else if (!kept) {
             /* It cannot be kept track of, so it cannot run. */
             coxi_closure_fail(f, COX_ENOMEM, "out of memory for a closure");
+        } else if (coxi_resume_holds(f)) {
+            /* It waits behind what the client before was writing. */
         } else if (f->inputs != NULL) {
             coxi_inputs_wait(f);
         } else {
@@ -247,5 +250,6 @@ void coxi_dispatch(void *coordinator)
     coxi_voidings_flush(c);
     coxi_kept_flush(c);
     send_watermark(c);
+    coxi_resume_turn(c);
     shut_down(c, shutdown);
 }

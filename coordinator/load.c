@@ -17,6 +17,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/recovery.h"
+#include "coordinator/resume.h"
 
 /* ---- life */
 
@@ -319,7 +320,10 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
 {
     struct coxi_log_entry what = {.kind = COXI_LOG_LOAD, .loading = loading};
     struct cox_future *operation;
-    int r = coxi_operation_room(c); /* which a checkpoint makes: before its lock */
+    int r = coxi_resume_wait(c); /* what the client before was writing comes first */
+    if (r == 0) {
+        r = coxi_operation_room(c); /* which a checkpoint makes: before its lock */
+    }
     if (r != 0) {
         return r;
     }

@@ -425,11 +425,13 @@ static void stop_threads(struct cox_coordinator *c, const struct timespec *until
 {
     bool ended = coxi_trigger_end(c, until);
     ended = coxi_recovery_end(c, until) && ended;
+    ended = coxi_resume_end(c, until) && ended;
     for (uint32_t i = 0; !ended && i < c->n_ps; i++) {
         coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
     }
     coxi_trigger_stop(c);
     coxi_recovery_stop(c);
+    coxi_resume_stop(c);
 }
 
 /* Lets go of the workers; the loop stops when they are gone. */

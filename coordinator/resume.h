@@ -6,6 +6,8 @@
 #ifndef COXI_COORDINATOR_RESUME_H
 #define COXI_COORDINATOR_RESUME_H
 
+#include <time.h>
+
 #include "coordinator/coordinator.h"
 
 /* Claims the checkpoint directory: the run's id and generation are known then. COX_EEXIST: it
@@ -20,12 +22,47 @@ int coxi_resume_claim(struct cox_coordinator *c);
 int coxi_resume(struct cox_coordinator *c);
 void coxi_resume_free(struct cox_coordinator *c);
 
+/* ---- resume_backlog.c, resume_order.c */
+
+struct coxi_recovery;
+struct coxi_checkpoint;
+
+/* Takes up what the checkpoint's backlog has; of it, does what the client before was writing
+ * with no closure before it. For coxi_resume. */
+int coxi_resume_backlog(struct coxi_recovery *rec,
+                        const struct coxi_checkpoint *checkpoint);
+
 /*
  * The program schedules or waits: what is left to be run may run now, as far as its functions
  * are loaded. Returns one that is not (it has names, and lives until close), or NULL. Any
  * thread, with c->lock.
  */
 const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c);
+
+/* True while something that the client before was writing is still to be written. Any thread,
+ * with c->lock. */
+bool coxi_resume_is_writing(const struct cox_coordinator *c);
+
+/* COX_ENOENT, naming the function to load: such a write, and all that has to wait for it, waits
+ * for a closure whose function is not loaded. As coxi_resume_go_on. */
+int coxi_resume_check(struct cox_coordinator *c);
+
+/*
+ * Waits until all of that is written: what this program writes comes after it, and what it
+ * reads has it. COX_ENOENT as above; what ended the coordinator. Any thread but the loop.
+ */
+int coxi_resume_wait(struct cox_coordinator *c);
+
+/* A closure of this program's, which has just come, has to wait for such a write: true, and
+ * then it is WAITING. Loop. */
+bool coxi_resume_holds(struct cox_future *f);
+
+/* At the end of a turn: what is to be written next may have its turn now. Loop. */
+void coxi_resume_turn(struct cox_coordinator *c);
+
+/* Its thread begins nothing more; false: it has not ended by then. Then waits for its end. */
+bool coxi_resume_end(struct cox_coordinator *c, const struct timespec *until);
+void coxi_resume_stop(struct cox_coordinator *c);
 
 /* A variable that is wanted and one of that name that has been found: 0 where they are the
  * same, but for where it lies. COX_ECONFLICT. */

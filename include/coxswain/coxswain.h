@@ -249,6 +249,7 @@ COX_API int cox_table_get(struct cox_coordinator *c, const char *name,
  * whatever is in the queue. It waits while the replay log is full. What a ps refuses (it has no
  * memory for it, say) is written on no ps, or the error is COX_EPARTIAL and names the ps that
  * have it, for good. COX_EPSLOST, COX_EFENCED, COX_ECLOSED: whether it is written is not known.
+ * COX_ENOENT, of a client that has gone on from a checkpoint: see struct cox_progress.
  */
 COX_API int cox_variable_read(struct cox_coordinator *c, struct cox_variable *variable,
                               void *ret_data, size_t bytes);
@@ -567,7 +568,11 @@ COX_API int cox_checkpoint_error(struct cox_coordinator *c);
  * of the last call whose updates the checkpoint has; what comes after it has to be scheduled
  * again. What of the calls before it the checkpoint lacks is run again by itself, as soon as
  * the program schedules or joins something: by then it has to have loaded the modules, and made
- * the resources, that it had. Creating a variable, table or metric attaches to the one that
+ * the resources, that it had. What the client before was writing itself (cox_variable_assign and
+ * the like), and not every ps had, keeps its place among those calls: it is written when the
+ * calls before it are done, and whatever the program schedules, reads or writes itself waits for
+ * that. Where that needs a function that is not loaded, reads and writes are COX_ENOENT, which
+ * names it. Creating a variable, table or metric attaches to the one that
  * there is; where that was specified in another way: COX_ECONFLICT. Futures do not outlive
  * their client.
  */

@@ -175,6 +175,103 @@ TEST(the_next_client_writes_only_the_rows_that_a_write_in_part_has)
     crew_close(&s.crew);
 }
 
+/* ---- closures before it and behind it, for the next client */
+
+static void open_counting(struct crew *crew, const char *module,
+                          struct cox_variable **c0)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    crew_open(crew, 2, 2, module, &options);
+    *c0 = crew_counter(crew, "c0");
+}
+
+static int64_t order_of(struct crew *crew, struct cox_future *future)
+{
+    struct cox_value value;
+    assert_code(0, cox_future_wait(future, -1));
+    assert_code(0, cox_future_result(future, "order", &value));
+    int64_t order = *(const int64_t *)value.data;
+    cox_future_free(future);
+    (void)crew;
+    return order;
+}
+
+/* A client ends, of which the checkpoint has: a step that is not settled and will add 1; that
+ * 100 was being assigned; and what a step behind that has done already: 1. */
+static void leave_backlog(void)
+{
+    const int64_t hundred = 100;
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_variable *c0;
+    struct cox_future *future;
+    open_counting(&crew, "hold", &c0);
+    crew_hold(&hold, &crew, "hold_and_count", false);
+    crew_hold_wait(&hold);
+    struct cox_future *write = inside_write_begin(crew.c, c0, &hundred);
+    assert_non_null(write);
+    assert_code(
+        0, cox_schedule(crew.c, crew_function(&crew, "number_off"), NULL, &future));
+    assert_int_equal(0, order_of(&crew, future));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    inside_write_end(write, true);
+    crew_hold_end(&hold);
+    assert_code(0, cox_join(crew.c, -1));
+    crew_close(&crew);
+}
+
+static uint64_t n_rerun(struct crew *crew)
+{
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    assert_code(0, cox_progress(crew->c, &progress));
+    return progress.rerun;
+}
+
+TEST(the_next_client_writes_what_was_being_written_between_the_same_closures)
+{
+    const int64_t seven = 7;
+    int64_t value;
+    struct crew crew;
+    struct cox_variable *c0;
+    struct cox_future *future;
+    leave_backlog();
+    /* Ends before it has loaded the module, and leaves the same behind. */
+    open_counting(&crew, NULL, &c0);
+    assert_code(COX_ENOENT, cox_variable_read(crew.c, c0, &value, sizeof(value)));
+    assert_error_names("'hold_and_count'");
+    assert_code(COX_ENOENT, cox_variable_assign(crew.c, c0, &seven, sizeof(seven)));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_close(&crew);
+
+    open_counting(&crew, "hold", &c0);
+    assert_int_equal(1, n_rerun(&crew));
+    assert_code(
+        0, cox_schedule(crew.c, crew_function(&crew, "number_off"), NULL, &future));
+    assert_int_equal(100, order_of(&crew, future));
+    assert_int_equal(101, crew_read(&crew, c0));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_close(&crew);
+
+    open_counting(&crew, NULL, &c0);
+    assert_int_equal(0, n_rerun(&crew));
+    assert_int_equal(101, crew_read(&crew, c0));
+    crew_close(&crew);
+}
+
+TEST(what_the_next_client_writes_comes_behind_all_that_was_left)
+{
+    const int64_t seven = 7;
+    struct crew crew;
+    struct cox_variable *c0;
+    leave_backlog();
+    open_counting(&crew, "hold", &c0);
+    assert_code(0, cox_variable_assign(crew.c, c0, &seven, sizeof(seven)));
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(7, crew_read(&crew, c0));
+    crew_close(&crew);
+}
+
 /* ---- a full log */
 
 struct writer {

@@ -1,0 +1,346 @@
+/* See resume_internal.h: what an older client has left goes on in its order. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/patience.h"
+#include "common/sync.h"
+#include "coordinator/inputs.h"
+#include "coordinator/kept.h"
+#include "coordinator/queue.h"
+#include "coordinator/resume_internal.h"
+#include "coordinator/settle.h"
+
+enum { SLICE_MS = 1000 }; /* of waiting, between two looks at how long it lasts */
+
+/* ---- the thread that writes */
+
+static void write_done(struct coxi_mail *mail);
+
+static void *writing_thread(void *arg)
+{
+    struct coxi_resumed *resumed = arg;
+    struct cox_coordinator *c = resumed->c;
+    coxi_lock(&c->lock);
+    while (!resumed->end && resumed->n_writes > 0) {
+        struct cox_future *operation = resumed->operation;
+        if (operation == NULL) {
+            (void)pthread_cond_wait(&c->changed, &c->lock);
+            continue;
+        }
+        resumed->operation = NULL;
+        coxi_unlock(&c->lock);
+        int r = coxi_resume_redo(c, resumed, resumed->place, operation);
+        if (r == 0) {
+            resumed->written.run = write_done;
+            coxi_loop_post(c->loop, &resumed->written);
+        } else if (coxi_check_alive(c) == 0) {
+            coxi_fatal(c, r, coxi_error_text());
+        }
+        coxi_lock(&c->lock);
+        resumed->end = resumed->end || r != 0;
+    }
+    resumed->ended = true;
+    (void)pthread_cond_broadcast(&c->changed);
+    coxi_unlock(&c->lock);
+    return NULL;
+}
+
+int coxi_resume_start(struct coxi_resumed *resumed)
+{
+    if (resumed->n_writes == 0) {
+        return 0;
+    }
+    int r = coxi_thread_start(&resumed->thread, "cox:resume", writing_thread, resumed);
+    resumed->runs = r == 0;
+    return r;
+}
+
+bool coxi_resume_end(struct cox_coordinator *c, const struct timespec *until)
+{
+    struct coxi_resumed *resumed = c->resumed;
+    if (resumed == NULL || !resumed->runs) {
+        return true;
+    }
+    coxi_lock(&c->lock);
+    resumed->end = true;
+    (void)pthread_cond_broadcast(&c->changed);
+    while (!resumed->ended &&
+           pthread_cond_timedwait(&c->changed, &c->lock, until) == 0) {
+    }
+    bool ended = resumed->ended;
+    coxi_unlock(&c->lock);
+    return ended;
+}
+
+void coxi_resume_stop(struct cox_coordinator *c)
+{
+    if (c->resumed != NULL && c->resumed->runs) {
+        (void)pthread_join(c->resumed->thread, NULL);
+        c->resumed->runs = false;
+    }
+}
+
+/* ---- going on */
+
+/* One that was done before: what it returned is nowhere, until others need it. */
+static void be_done(struct cox_future *f)
+{
+    f->state = COXI_DONE_OK;
+    atomic_store(&f->settled, true);
+    coxi_inputs_settled(f);
+    coxi_kept_unwant(f);
+    coxi_future_unref(f);
+}
+
+static void enter(struct cox_future *f)
+{
+    coxi_list_remove(&f->c->waiting, f);
+    if (f->inputs != NULL) {
+        coxi_inputs_wait(f);
+    } else {
+        coxi_closure_set(f, COXI_QUEUED);
+        coxi_closure_enqueue(f, false);
+    }
+}
+
+/* Head i, a call that is held, may go if its function is loaded. */
+static void let_go_one(struct coxi_resumed *resumed, size_t i)
+{
+    struct cox_coordinator *c = resumed->c;
+    const struct coxi_backlog_head *head = &coxi_backlog_of(resumed->file)->heads[i];
+    struct cox_future *f = resumed->held[i];
+    coxi_lock(&c->lock);
+    struct cox_function *loaded = resumed->names[head->function].loaded;
+    coxi_unlock(&c->lock);
+    if (loaded == NULL) {
+        return;
+    }
+    resumed->held[i] = NULL;
+    if (head->done) {
+        f->function = loaded;
+        be_done(f);
+    } else if (coxi_window_get(&c->closures, head->closure) == f) {
+        f->function = loaded;
+        enter(f);
+    } /* else it was cancelled */
+}
+
+/* Whoever has a function now, and no write before it, is in line, or waits for others alone. */
+static void let_go(struct coxi_resumed *resumed)
+{
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    for (size_t i = 0; i < resumed->barrier; i++) {
+        if (resumed->held[i] != NULL && !coxi_backlog_is_update(backlog, i)) {
+            let_go_one(resumed, i);
+        }
+    }
+}
+
+/* On the loop. */
+static void functions_loaded(struct coxi_mail *mail)
+{
+    struct coxi_resumed *resumed =
+        (struct coxi_resumed *)((uint8_t *)mail - offsetof(struct coxi_resumed, mail));
+    struct cox_coordinator *c = resumed->c;
+    coxi_lock(&c->lock);
+    resumed->posted = false;
+    coxi_unlock(&c->lock);
+    let_go(resumed);
+    coxi_loop_wake_after_mail(c->loop);
+}
+
+/* ---- whose turn it is. Loop */
+
+bool coxi_resume_holds(struct cox_future *f)
+{
+    const struct coxi_resumed *resumed = f->c->resumed;
+    if (resumed == NULL || f->fetches ||
+        resumed->barrier == coxi_backlog_of(resumed->file)->n) {
+        return false;
+    }
+    if (f->state != COXI_WAITING) {
+        coxi_closure_set(f, COXI_WAITING);
+    }
+    f->held = true;
+    coxi_list_append(&f->c->waiting, f);
+    return true;
+}
+
+/* What this program has scheduled meanwhile. */
+static void let_go_later(struct cox_coordinator *c)
+{
+    for (struct cox_future *f = c->waiting.first; f != NULL;) {
+        struct cox_future *next = f->next;
+        if (f->held) {
+            f->held = false;
+            enter(f);
+        }
+        f = next;
+    }
+}
+
+static void write_done(struct coxi_mail *mail)
+{
+    struct coxi_resumed *resumed =
+        (struct coxi_resumed *)((uint8_t *)mail -
+                                offsetof(struct coxi_resumed, written));
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    struct cox_coordinator *c = resumed->c;
+    resumed->has_turn = false;
+    resumed->barrier = coxi_backlog_next_write(backlog, resumed->barrier + 1);
+    let_go(resumed);
+    if (resumed->barrier == backlog->n) {
+        let_go_later(c);
+    }
+    coxi_lock(&c->lock);
+    resumed->n_writes--;
+    (void)pthread_cond_broadcast(&c->changed);
+    (void)pthread_cond_broadcast(&c->idle);
+    coxi_unlock(&c->lock);
+    coxi_loop_wake_after_mail(c->loop);
+}
+
+void coxi_resume_turn(struct cox_coordinator *c)
+{
+    struct coxi_resumed *resumed = c->resumed;
+    if (resumed == NULL || resumed->has_turn) {
+        return;
+    }
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    size_t at = resumed->barrier;
+    if (at == backlog->n || c->closures.first != backlog->heads[at].closure) {
+        return; /* closures before it are not settled */
+    }
+    resumed->has_turn = true;
+    coxi_lock(&c->lock);
+    resumed->operation = resumed->held[at];
+    resumed->place = at;
+    (void)pthread_cond_broadcast(&c->changed);
+    coxi_unlock(&c->lock);
+    resumed->held[at] = NULL;
+}
+
+/* ---- any thread */
+
+/* The function of that name, in any module of that name that was loaded; or NULL. Locked. */
+static struct cox_function *find_function(const struct cox_coordinator *c,
+                                          const struct coxi_resumed_name *named)
+{
+    for (uint32_t i = 0; i < c->n_modules; i++) {
+        const struct cox_module *module = c->modules[i];
+        bool is_it = module->accepted && strcmp(module->name, named->module.name) == 0;
+        for (uint32_t k = 0; is_it && k < module->info.n_steps; k++) {
+            if (strcmp(module->functions[k].name, named->function.name) == 0) {
+                return &module->functions[k];
+            }
+        }
+    }
+    return NULL;
+}
+
+const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c)
+{
+    struct coxi_resumed *resumed = c->resumed;
+    const struct cox_function *missing = NULL;
+    bool found = false;
+    if (resumed == NULL || resumed->over) {
+        return NULL;
+    }
+    for (size_t i = 0; i < resumed->n_names; i++) {
+        struct coxi_resumed_name *named = &resumed->names[i];
+        if (named->loaded == NULL) {
+            named->loaded = find_function(c, named);
+            found = found || named->loaded != NULL;
+            missing = named->loaded == NULL ? &named->function : missing;
+        }
+    }
+    resumed->over = missing == NULL;
+    if (found && !resumed->posted) {
+        resumed->posted = true;
+        resumed->mail.run = functions_loaded;
+        coxi_loop_post(c->loop, &resumed->mail);
+    }
+    return missing;
+}
+
+bool coxi_resume_is_writing(const struct cox_coordinator *c)
+{
+    return c->resumed != NULL && c->resumed->n_writes > 0;
+}
+
+int coxi_resume_check(struct cox_coordinator *c)
+{
+    const struct coxi_resumed *resumed = c->resumed;
+    (void)coxi_resume_go_on(c);
+    for (size_t i = 0; coxi_resume_is_writing(c) && i < resumed->n_names; i++) {
+        const struct coxi_resumed_name *named = &resumed->names[i];
+        if (named->needed && named->loaded == NULL) {
+            return coxi_error(
+                COX_ENOENT,
+                "the client before this one was writing a variable, and a closure "
+                "before that is to be run again, which needs '%s' of module %s: load "
+                "it first",
+                named->function.name, named->module.name);
+        }
+    }
+    return 0;
+}
+
+/* A while of waiting. Locked. */
+static void wait_for_writes(struct cox_coordinator *c, struct coxi_patience *patience)
+{
+    struct timespec slice = coxi_deadline(SLICE_MS);
+    (void)pthread_cond_timedwait(&c->changed, &c->lock, &slice);
+    if (coxi_patience_ends(patience, coxi_now_ms())) {
+        coxi_log(COXI_LOG_WARN, "waiting",
+                 "for=\"%zu writes of the client before this one, and the closures "
+                 "before them\" seconds=%llu",
+                 c->resumed->n_writes,
+                 (unsigned long long)coxi_patience_seconds(patience, coxi_now_ms()));
+    }
+}
+
+int coxi_resume_wait(struct cox_coordinator *c)
+{
+    struct coxi_patience patience = {0};
+    bool waits = c->resumed != NULL;
+    int r = 0;
+    while (r == 0 && waits) {
+        coxi_lock(&c->lock);
+        waits = coxi_resume_is_writing(c);
+        r = waits && c->fatal == 0 && !c->closing ? coxi_resume_check(c) : 0;
+        if (r == 0 && waits) {
+            wait_for_writes(c, &patience);
+        }
+        coxi_unlock(&c->lock);
+        r = r == 0 && waits ? coxi_check_alive(c) : r;
+    }
+    return r;
+}
+
+void coxi_resume_free(struct cox_coordinator *c)
+{
+    struct coxi_resumed *resumed = c->resumed;
+    if (resumed == NULL) {
+        return;
+    }
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    for (size_t i = 0; i < backlog->n; i++) {
+        struct cox_future *f = resumed->held[i]; /* other calls have ended by now */
+        if (f != NULL && backlog->heads[i].done) {
+            be_done(f);
+        } else if (backlog->heads[i].function == COXI_BACKLOG_UPDATE) {
+            free(f);
+        }
+    }
+    free(resumed->operation); /* whose turn came too late */
+    coxi_inputs_go_on(c);     /* who has waited for those that were done is over, too */
+    coxi_backlog_close(resumed->file);
+    free(resumed->names);
+    free(resumed->held);
+    free(resumed);
+    c->resumed = NULL;
+}
