@@ -124,11 +124,6 @@ void inside_let_go(struct cox_future *call)
     coxi_future_unref(call);
 }
 
-uint64_t inside_losses(struct cox_coordinator *c)
-{
-    return coxi_recovery_losses(c);
-}
-
 uint32_t inside_ready(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);

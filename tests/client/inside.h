@@ -30,9 +30,6 @@ uint64_t inside_losses(struct cox_coordinator *c);
 struct cox_future *inside_call(uint64_t id);
 void inside_let_go(struct cox_future *call);
 
-/* How often the client has lost a ps. */
-uint64_t inside_losses(struct cox_coordinator *c);
-
 /* How many workers take closures. Asks no ps. */
 uint32_t inside_ready(struct cox_coordinator *c);
 
