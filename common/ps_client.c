@@ -255,6 +255,7 @@ static int enlist(struct coxi_psc *psc, struct coxi_message *message,
     if (r == 0) {
         psc->next_id++;
         psc->waiting_bytes += payload_len(request);
+        psc->claim = message->kind == COXI_CLAIM ? request->id : psc->claim;
         r = coxi_psc_start_channel(psc, request->channel);
         if (r != 0) {
             (void)coxi_psc_delist(psc, request->id);

@@ -28,7 +28,8 @@ struct coxi_psc_options {
     bool same_incarnation;    /* a restarted ps is lost, too */
     bool local_path;          /* taken where the ps is on the same host */
     int unreached_ms; /* out of reach: said after so long, see on_reach; 0: never */
-    /* The ps is lost, with the reason; once, from one of its threads. Optional. */
+    /* The ps is lost, with the reason (coxi_psc_wait has the code); once, from one of its
+     * threads. Optional. */
     void (*on_lost)(void *arg, struct coxi_psc *psc, const char *text);
     /*
      * With unreached_ms: the ps has been out of reach for so long (`text`: why), or is within
@@ -71,14 +72,16 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
 
 /*
  * Waits for the first connection. COX_ETIMEDOUT with the last reason; COX_EVERSION,
- * COX_ECONFLICT (another daemon is at the address), COX_EPSLOST: for good.
+ * COX_ECONFLICT (another daemon is at the address), COX_EFENCED (another client has taken
+ * it), COX_EPSLOST: for good.
  */
 int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms);
 
 /* The ps has greeted on the small requests' connection, and that has not broken since. */
 bool coxi_psc_is_up(struct coxi_psc *psc);
 
-/* The incarnation of the ps that was met last; 0 before the first. */
+/* The incarnation of the ps that was met last, from the answer to a claim on the one that it
+ * says (ps/store.h); 0 before the first. */
 uint64_t coxi_psc_incarnation(struct coxi_psc *psc);
 uint32_t coxi_psc_index(const struct coxi_psc *psc);
 /* Lives until the client is closed, though the ps may move. */

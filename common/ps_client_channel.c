@@ -78,6 +78,13 @@ static void lose(struct coxi_psc *psc, int code, const char *text)
     }
 }
 
+/* True while a claim is under way: the ps becomes ours with its answer, so it may be another
+ * incarnation until then. Locked. */
+static bool is_claiming(const struct coxi_psc *psc)
+{
+    return coxi_window_get(&psc->waiting, psc->claim) != NULL;
+}
+
 /* The ps has greeted: the channel is up, and what is unanswered goes out (again). */
 static int greeted(struct coxi_psc_channel *channel, const struct coxi_hello *hello)
 {
@@ -88,7 +95,8 @@ static int greeted(struct coxi_psc_channel *channel, const struct coxi_hello *he
                                                       : "it is no ps");
     }
     coxi_lock(&psc->lock);
-    bool other = psc->incarnation != 0 && psc->incarnation != hello->incarnation;
+    bool other = psc->incarnation != 0 && psc->incarnation != hello->incarnation &&
+                 !is_claiming(psc);
     if (!other || !psc->options.same_incarnation) {
         psc->incarnation = channel->incarnation = hello->incarnation;
         channel->up = true;
@@ -105,9 +113,41 @@ static int greeted(struct coxi_psc_channel *channel, const struct coxi_hello *he
     coxi_unlock(&psc->lock);
     coxi_link_flush(channel->link);
     if (other && psc->options.same_incarnation) {
-        return coxi_error(COX_EPSLOST, "it was restarted and has lost its state");
+        return coxi_error(COX_EPSLOST, "it was restarted, or has served another "
+                                       "client, and has lost its state");
     }
     return 0;
+}
+
+/* `code` is the end of this ps for us, with the last error's text: told when the link has
+ * ended, so that what it still has to say leaves first. Returns the code. */
+static int condemn(struct coxi_psc_channel *channel, int code)
+{
+    channel->verdict = code;
+    strncpy(channel->verdict_text, coxi_error_text(),
+            sizeof(channel->verdict_text) - 1);
+    return code;
+}
+
+/* What a ps says unasked: that another client has taken it. */
+static int on_told(struct coxi_psc_channel *channel, const struct coxi_message *message)
+{
+    if (message->kind != COXI_STATUS || message->status.code != COX_EFENCED) {
+        return coxi_error(COX_EPROTO, "an answer to no request");
+    }
+    return condemn(channel, coxi_error(COX_EFENCED, "%s", message->status.message));
+}
+
+/* That which the answer to a Claim or a Describe tells; `known`, where it is no such. */
+static uint64_t incarnation_in(const struct coxi_message *message, uint64_t known)
+{
+    struct coxi_ps_address ps = {0};
+    if (message->kind == COXI_STATUS) {
+        ps.incarnation = message->status.incarnation;
+    } else if (message->kind == COXI_LAYOUT && message->layout.n_servers == 1) {
+        coxi_layout_ps(&message->layout, 0, &ps);
+    }
+    return ps.incarnation != 0 ? ps.incarnation : known;
 }
 
 /* To the local path, if the ps has taken the offer. */
@@ -132,22 +172,19 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
             change_over(link, &hello);
             r = greeted(channel, &hello);
         }
-        if (r == COX_EVERSION || r == COX_ECONFLICT || r == COX_EPSLOST) {
-            /* Told when the link has ended: what it still has to say leaves first. */
-            channel->verdict = r;
-            strncpy(channel->verdict_text, coxi_error_text(),
-                    sizeof(channel->verdict_text) - 1);
-        }
-        return r;
+        bool is_end = r == COX_EVERSION || r == COX_ECONFLICT || r == COX_EPSLOST ||
+                      r == COX_EFENCED;
+        return is_end ? condemn(channel, r) : r;
     }
     struct coxi_message message;
     int r = coxi_message_read(frame, &message);
-    if (r != 0) {
-        return r;
+    if (r != 0 || message.request == 0) {
+        return r != 0 ? r : on_told(channel, &message);
     }
     coxi_lock(&psc->lock);
     struct coxi_psc_request *request = coxi_window_get(&psc->waiting, message.request);
     bool ours = request == NULL || request->channel == channel->kind;
+    psc->incarnation = incarnation_in(&message, psc->incarnation);
     if (ours) {
         (void)coxi_psc_delist(psc, message.request);
     }

@@ -48,7 +48,8 @@ struct coxi_psc {
     uint64_t n_moves; /* how often there was another address or another one to follow */
     uint64_t reached_ms; /* when the one to follow was heard last */
     bool unreached;
-    int failed; /* 0, or why nothing works any more */
+    uint64_t claim; /* the last request that was one */
+    int failed;     /* 0, or why nothing works any more */
     char failed_text[256];
     char last_text[256]; /* why the last connection failed */
 };

@@ -54,11 +54,22 @@ struct coxi_server {
 
 /* ---- a connection's thread */
 
+static struct coxi_hello own_hello(const struct coxi_server *server,
+                                   enum coxi_channel channel)
+{
+    const struct coxi_server_options *options = &server->options;
+    struct coxi_hello self = options->self;
+    self.channel = channel;
+    if (options->events->incarnation != NULL) {
+        self.incarnation = options->events->incarnation(options->arg);
+    }
+    return self;
+}
+
 static int say_hello(struct coxi_link *link, const struct coxi_server *server,
                      enum coxi_channel channel)
 {
-    struct coxi_hello self = server->options.self;
-    self.channel = channel;
+    const struct coxi_hello self = own_hello(server, channel);
     return coxi_hello_send(link, &self);
 }
 
@@ -66,10 +77,9 @@ static int say_hello(struct coxi_link *link, const struct coxi_server *server,
 static int answer_hello(struct coxi_link *link, const struct coxi_server *server,
                         const struct coxi_hello *hello)
 {
-    struct coxi_hello self = server->options.self;
+    struct coxi_hello self = own_hello(server, hello->channel);
     bool is_local = server->options.local_path && *hello->local != '\0' &&
                     coxi_link_accept(link, hello->local) == 0;
-    self.channel = hello->channel;
     self.local = is_local ? hello->local : NULL;
     int r = coxi_hello_send(link, &self);
     if (r == 0 && is_local) {
@@ -401,6 +411,39 @@ bool coxi_server_any(struct coxi_server *server,
     }
     coxi_unlock(&server->lock);
     return any;
+}
+
+/* The links of the peers that `match` holds for, referenced; *ret is for free(). */
+static size_t take_links(struct coxi_server *server,
+                         bool (*match)(const void *arg, const struct coxi_hello *hello),
+                         const void *arg, struct coxi_link ***ret)
+{
+    size_t n = 0;
+    coxi_lock(&server->lock);
+    struct coxi_link **links =
+        calloc(server->n_connections + 1, sizeof(struct coxi_link *));
+    for (struct connection *c = server->connections; c != NULL && links != NULL;
+         c = c->next) {
+        if (c->greeted && !c->ended && match(arg, &c->peer.hello)) {
+            links[n++] = coxi_link_ref(c->peer.link);
+        }
+    }
+    coxi_unlock(&server->lock);
+    *ret = links;
+    return n;
+}
+
+void coxi_server_tell(struct coxi_server *server,
+                      bool (*match)(const void *arg, const struct coxi_hello *hello),
+                      const void *arg, const struct coxi_message *message)
+{
+    struct coxi_link **links;
+    size_t n = take_links(server, match, arg, &links);
+    for (size_t i = 0; i < n; i++) {
+        (void)coxi_message_send(links[i], message, NULL, false);
+        coxi_link_unref(links[i]);
+    }
+    free(links);
 }
 
 /* The connections that have ended (all: every one), out of the list. */

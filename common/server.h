@@ -37,6 +37,9 @@ struct coxi_server_events {
                       const struct coxi_frame *frame);
     /* A peer that was taken is gone. Optional. */
     void (*on_close)(void *arg, struct coxi_peer *peer);
+    /* The incarnation to greet with, where it changes: instead of that of `self`. Optional;
+     * does not block. */
+    uint64_t (*incarnation)(void *arg);
 };
 
 struct coxi_server_options {
@@ -77,6 +80,11 @@ struct coxi_links *coxi_server_links(struct coxi_server *server);
 bool coxi_server_any(struct coxi_server *server,
                      bool (*match)(const void *arg, const struct coxi_hello *hello),
                      const void *arg);
+
+/* Sends a message to every peer that it holds for, as far as there is memory. Any thread. */
+void coxi_server_tell(struct coxi_server *server,
+                      bool (*match)(const void *arg, const struct coxi_hello *hello),
+                      const void *arg, const struct coxi_message *message);
 
 /* Heartbeats, and the end of what has closed. Several times in a quarter of the
  * timeout. */

@@ -193,15 +193,20 @@ static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
         describe(c, manifest);
         r = coxi_manifest_write(manifest, temporary);
     }
-    return r == 0 ? coxi_generation_check(c->checkpoint_dir, &c->session) : r;
+    return r;
 }
 
-/* Its final name, and LATEST; on failure it has neither. */
-static int publish(const char *dir, const char *temporary, uint64_t number)
+/* Its final name, and LATEST; on failure it has neither. The claim is looked at before each:
+ * a client that has been replaced publishes nothing. */
+static int publish(const char *dir, const struct coxi_session *session,
+                   const char *temporary, uint64_t number)
 {
     char path[PATH_MAX];
     uint64_t latest = 0;
     int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number);
+    if (r == 0) {
+        r = coxi_generation_check(dir, session);
+    }
     if (r == 0 && rename(temporary, path) != 0) {
         r = coxi_error_errno(COX_EIO, "cannot rename %s to %s", temporary, path);
     }
@@ -209,6 +214,9 @@ static int publish(const char *dir, const char *temporary, uint64_t number)
         return r;
     }
     r = coxi_directory_sync(dir);
+    if (r == 0) {
+        r = coxi_generation_check(dir, session);
+    }
     if (r == 0) {
         r = coxi_latest_write(dir, number);
     }
@@ -267,7 +275,7 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
         r = write_checkpoint(c, temporary, &mark, &manifest);
     }
     if (r == 0) {
-        r = publish(c->checkpoint_dir, temporary, manifest.number);
+        r = publish(c->checkpoint_dir, &c->session, temporary, manifest.number);
     }
     if (r != 0) {
         coxi_directory_remove(temporary);
@@ -307,6 +315,9 @@ int coxi_checkpoint_write(struct cox_coordinator *c,
     do {
         r = save(c, options, ret_number);
     } while (is_given_up(c, r));
+    if (r == COX_EFENCED) {
+        coxi_fatal(c, r, coxi_error_text());
+    }
     if (r == 0 && retention.keep > 0) {
         /* What cannot be deleted now (it is being read) is tried again the next time. */
         (void)coxi_checkpoints_prune(c->checkpoint_dir, &retention, false, NULL, NULL);

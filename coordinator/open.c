@@ -145,6 +145,10 @@ static void on_ps_lost(void *arg, struct coxi_psc *psc, const char *text)
 {
     struct cox_coordinator *c = arg;
     char full[COXI_TEXT_MAX];
+    if (coxi_psc_wait(psc, 0) == COX_EFENCED) {
+        coxi_fatal(c, COX_EFENCED, coxi_error_text());
+        return;
+    }
     if (coxi_recovery_lost(c, psc)) {
         return;
     }
@@ -463,6 +467,18 @@ static void release_ps(struct cox_coordinator *c)
     free(calls);
 }
 
+/* What cox_close returns: that another client has taken over comes before all else, for the
+ * program may have lived to its end without hearing of it. */
+static int close_code(struct cox_coordinator *c, int code)
+{
+    coxi_lock(&c->lock);
+    if (c->fatal == COX_EFENCED) {
+        code = coxi_error(c->fatal, "%s", c->fatal_text);
+    }
+    coxi_unlock(&c->lock);
+    return code;
+}
+
 int cox_close(struct cox_coordinator *c, int timeout_ms)
 {
     if (c == NULL) {
@@ -505,6 +521,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     free(c->checkpoint_dir);
     free(c->ps_load);
     free(c->ps);
+    r = close_code(c, r);
     coxi_coordinator_unref(c);
     return r;
 }

@@ -399,7 +399,7 @@ static void *returning_thread(void *arg)
                            "ms: %.300s",
                            p, coxi_psc_address(c->ps[p]), c->options.ps_recovery_ms,
                            coxi_error_text());
-            coxi_fatal(c, COX_EPSLOST, text);
+            coxi_fatal(c, r == COX_EFENCED ? r : COX_EPSLOST, text);
         }
         again = again && !coxi_recovery_stopping(rec);
     }

@@ -12,6 +12,9 @@
  * own effect again, so that a second one ends the process at once. Where several
  * coordinators of a process asked for it, the last to be done ends it.
  *
+ * The same thread looks into the directory now and then: whether another client has claimed
+ * it, which ends this one (COX_EFENCED) even where the two share no ps.
+ *
  * Threads: the trigger's own; see trigger.h for the others.
  */
 #include "coordinator/trigger.h"
@@ -25,9 +28,13 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/checkpoint.h"
+#include "coordinator/generation.h"
 #include "coordinator/recovery.h"
 
-enum { RETRY_MS = 1000 }; /* with a log that is half full, after a failure */
+enum {
+    RETRY_MS = 1000, /* with a log that is half full, after a failure */
+    LOOK_MS = 2000,  /* between two looks at whether the directory is still ours */
+};
 
 int coxi_trigger_check(const struct cox_options *o)
 {
@@ -155,15 +162,37 @@ static void write_one(struct cox_coordinator *c)
     coxi_unlock(&c->lock);
 }
 
+/* A client that is idle, and shares nothing but the directory with the one that has taken its
+ * place, learns of that here alone. Locked; unlocks while it looks, and is true then. */
+static bool look_at_claim(struct cox_coordinator *c, uint64_t *looked_ms)
+{
+    if (c->fatal != 0 || coxi_now_ms() - *looked_ms < LOOK_MS) {
+        return false;
+    }
+    coxi_unlock(&c->lock);
+    int r = coxi_generation_check(c->checkpoint_dir, &c->session);
+    if (r == COX_EFENCED) {
+        coxi_fatal(c, r, coxi_error_text());
+    }
+    *looked_ms = coxi_now_ms();
+    coxi_lock(&c->lock);
+    return true;
+}
+
 static void *trigger_thread(void *arg)
 {
     struct cox_coordinator *c = arg;
     struct coxi_trigger *t = &c->trigger;
     bool terminate = false;
+    uint64_t looked_ms = coxi_now_ms();
     coxi_lock(&c->lock);
     while (!terminate && (t->terminate || !t->end) && !c->closing) {
+        if (look_at_claim(c, &looked_ms)) {
+            continue;
+        }
         if (!is_due(c)) {
-            (void)pthread_cond_wait(&t->changed, &c->lock);
+            struct timespec until = coxi_deadline(LOOK_MS);
+            (void)pthread_cond_timedwait(&t->changed, &c->lock, &until);
             continue;
         }
         terminate = t->terminate;

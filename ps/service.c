@@ -5,6 +5,7 @@
  */
 #include "ps/service.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/error.h"
@@ -215,7 +216,11 @@ static int answer_describe(struct coxi_ps *ps, struct coxi_peer *peer,
     if (r != 0) {
         return answer_status(peer, request, COXI_STATUS, r);
     }
+    const struct coxi_ps_address self = {
+        .address = "", .incarnation = coxi_store_incarnation(ps->store)};
     answer.layout = (struct coxi_layout){.session = description.session,
+                                         .servers = &self,
+                                         .n_servers = 1,
                                          .variables = description.variables,
                                          .n_variables = description.n};
     r = coxi_message_send(peer->link, &answer, NULL, false);
@@ -236,26 +241,62 @@ static bool owner_is_gone(struct coxi_ps *ps)
            !coxi_server_any(ps->server, is_owner, &owner);
 }
 
+/* True of an older client of the run: its control connection. */
+static bool is_replaced(const void *arg, const struct coxi_hello *hello)
+{
+    const struct coxi_session *session = arg;
+    return hello->role == COXI_ROLE_CLIENT && hello->channel == COXI_CHANNEL_CONTROL &&
+           hello->session.run == session->run &&
+           hello->session.generation < session->generation;
+}
+
+/* Tells older clients of the run that they have been replaced: one that is idle would not hear
+ * of it otherwise. One that is cut off is told when it greets again. */
+static void tell_replaced(struct coxi_ps *ps, const struct coxi_session *session)
+{
+    struct coxi_message message = {.kind = COXI_STATUS};
+    char text[128];
+    (void)snprintf(text, sizeof(text), "another client has taken over: generation %llu",
+                   (unsigned long long)session->generation);
+    message.status.code = COX_EFENCED;
+    message.status.message = text;
+    coxi_server_tell(ps->server, is_replaced, session, &message);
+}
+
 static int answer_claim(struct coxi_ps *ps, struct coxi_peer *peer,
                         const struct coxi_message *request)
 {
     int r = coxi_store_claim(ps->store, &request->claim, owner_is_gone(ps));
+    struct coxi_message answer = {.request = request->request, .kind = COXI_STATUS};
+    answer.status.code = r;
+    answer.status.message = r != 0 ? coxi_error_text() : "";
+    answer.status.incarnation = r == 0 ? coxi_store_incarnation(ps->store) : 0;
     coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_WARN, "claim",
              "run=%016llx generation=%llu result=%s",
              (unsigned long long)request->claim.run,
              (unsigned long long)request->claim.generation, coxi_error_name(r));
-    return answer_status(peer, request, COXI_STATUS, r);
+    if (r == 0) {
+        tell_replaced(ps, &request->claim);
+    }
+    return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
 /* ---- requests */
 
 static int on_hello(void *arg, struct coxi_peer *peer)
 {
-    (void)arg;
+    struct coxi_ps *ps = arg;
     if (peer->hello.role == COXI_ROLE_PS) {
         return coxi_error(COX_EREFUSED, "this is a ps: no other ps has business here");
     }
-    return 0;
+    return peer->hello.role == COXI_ROLE_CLIENT
+               ? coxi_store_greeted(ps->store, &peer->hello.session)
+               : 0;
+}
+
+static uint64_t incarnation(void *arg)
+{
+    return coxi_store_incarnation(((struct coxi_ps *)arg)->store);
 }
 
 static int answer_load(struct coxi_ps *ps, struct coxi_peer *peer,
@@ -365,6 +406,7 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
 static const struct coxi_server_events events = {
     .on_hello = on_hello,
     .on_message = on_message,
+    .incarnation = incarnation,
 };
 
 /* ---- life */

@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "common/message.h"
+#include "common/rand.h"
 #include "ps/store_internal.h"
 
 int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **ret)
@@ -15,7 +16,8 @@ int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **
         return coxi_error_memory("the store");
     }
     store->ps_index = ps_index;
-    store->incarnation = incarnation;
+    atomic_init(&store->incarnation, incarnation);
+    coxi_served_init(&store->served);
     /* Commits come without end: a snapshot that waits must not wait for ever. */
     pthread_rwlockattr_t attr;
     (void)pthread_rwlockattr_init(&attr);
@@ -70,6 +72,7 @@ void coxi_store_free(struct coxi_store *store)
     if (store != NULL) {
         forget(store);
         coxi_applied_list_fini(&store->last.file.applied);
+        coxi_served_fini(&store->served);
         (void)pthread_mutex_destroy(&store->snapshots);
         (void)pthread_rwlock_destroy(&store->registry);
         (void)pthread_rwlock_destroy(&store->moment);
@@ -96,29 +99,57 @@ int coxi_store_ready(const struct coxi_store *store, const struct coxi_session *
                : r;
 }
 
+/* Whether another client may have it. Registry written. */
+static int may_take(struct coxi_store *store, const struct coxi_session *session,
+                    bool owner_gone)
+{
+    const struct coxi_session *owner = &store->session;
+    int r = coxi_served_check(&store->served, session, store->ps_index);
+    if (r == 0 && store->claimed && owner->run != session->run && !owner_gone) {
+        r = coxi_error(COX_EBUSY, "ps %u serves run %016llx: end that first",
+                       store->ps_index, (unsigned long long)owner->run);
+    }
+    return r;
+}
+
+/* Registry written. */
+static int take(struct coxi_store *store, const struct coxi_session *session)
+{
+    forget(store);
+    int r = coxi_applied_new(&store->applied);
+    if (r == 0) {
+        store->claimed = true;
+        store->session = *session;
+        if (coxi_served_note(&store->served, session)) {
+            atomic_store(&store->incarnation, coxi_random_id());
+        }
+    }
+    return r;
+}
+
 int coxi_store_claim(struct coxi_store *store, const struct coxi_session *session,
                      bool owner_gone)
 {
     int r = 0;
     (void)pthread_rwlock_wrlock(&store->registry);
-    const struct coxi_session *owner = &store->session;
-    bool same_run = store->claimed && owner->run == session->run;
-    if (!same_run || !coxi_session_equal(owner, session)) {
-        if (same_run && session->generation <= owner->generation) {
-            r = coxi_error(COX_EFENCED, "ps %u has been claimed by generation %llu",
-                           store->ps_index, (unsigned long long)owner->generation);
-        } else if (store->claimed && !same_run && !owner_gone) {
-            r = coxi_error(COX_EBUSY, "ps %u serves run %016llx: end that first",
-                           store->ps_index, (unsigned long long)owner->run);
-        } else {
-            forget(store);
-            r = coxi_applied_new(&store->applied);
-            store->claimed = r == 0;
-            store->session = *session;
+    if (!store->claimed || !coxi_session_equal(&store->session, session)) {
+        r = may_take(store, session, owner_gone);
+        if (r == 0) {
+            r = take(store, session);
         }
     }
     (void)pthread_rwlock_unlock(&store->registry);
     return r;
+}
+
+uint64_t coxi_store_incarnation(const struct coxi_store *store)
+{
+    return atomic_load(&store->incarnation);
+}
+
+int coxi_store_greeted(struct coxi_store *store, const struct coxi_session *session)
+{
+    return coxi_served_check(&store->served, session, store->ps_index);
 }
 
 int coxi_store_release(struct coxi_store *store, const struct coxi_session *session)
@@ -254,17 +285,22 @@ int coxi_store_create(struct coxi_store *store, const struct coxi_create *create
 
 int coxi_store_meant(const struct coxi_store *store, uint64_t incarnation)
 {
-    return incarnation == store->incarnation
+    return incarnation == atomic_load(&store->incarnation)
                ? 0
-               : coxi_error(COX_EPSLOST, "ps %u has been restarted", store->ps_index);
+               : coxi_error(COX_EPSLOST,
+                            "ps %u has been restarted, or has served another client",
+                            store->ps_index);
 }
 
 int coxi_store_check(const struct coxi_store *store, const struct coxi_session *session,
                      uint64_t incarnation)
 {
-    /* First whether it was meant for us: one that has just been restarted knows of no
-     * client, and is lost to those that it had. */
-    int r = coxi_store_meant(store, incarnation);
+    const struct coxi_session *owner = &store->session;
+    bool is_older = store->claimed && session->run == owner->run &&
+                    session->generation < owner->generation;
+    /* First whether it was meant for us: one that has just been restarted, or has served
+     * others meanwhile, is lost to those that it had. */
+    int r = is_older ? 0 : coxi_store_meant(store, incarnation);
     return r == 0 ? coxi_store_ready(store, session) : r;
 }
 

@@ -25,12 +25,22 @@ void coxi_store_free(struct coxi_store *store); /* takes NULL */
 void coxi_store_set_memory_max(struct coxi_store *store, uint64_t bytes);
 
 /*
- * Takes the store for a run, or for a newer client of the same run. What another run
- * left is forgotten. Again with the same session: nothing. COX_EFENCED: a newer client
- * has been here. COX_EBUSY: another run has it and its client is not gone.
+ * Takes the store for a run, or for a newer client of the same run. Again with the same session:
+ * nothing. Everybody else gets an empty store, and, but for the first of all, another
+ * incarnation: an incarnation is the life of what a ps holds, not of its process. So whoever
+ * knows of one (a client that was cut off, its workers, a commit under way) either finds all
+ * that it had, or is told COX_EPSLOST. COX_EFENCED: a newer client of the run has been here,
+ * though it may have let go since (ps/served.h). COX_EBUSY: another run has it and its client
+ * is not gone.
  */
 int coxi_store_claim(struct coxi_store *store, const struct coxi_session *session,
                      bool owner_gone);
+
+/* That of what it holds now. Never waits. */
+uint64_t coxi_store_incarnation(const struct coxi_store *store);
+
+/* A client of that session has greeted: COX_EFENCED where its claim would be. Never waits. */
+int coxi_store_greeted(struct coxi_store *store, const struct coxi_session *session);
 
 /* Who has it; false: nobody. */
 bool coxi_store_owner(struct coxi_store *store, struct coxi_session *ret);

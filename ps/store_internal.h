@@ -9,6 +9,7 @@
 #include "ps/dense.h"
 #include "ps/memory.h"
 #include "ps/optimizer.h"
+#include "ps/served.h"
 #include "ps/store.h"
 #include "ps/table.h"
 
@@ -40,7 +41,8 @@ struct coxi_restoring;
 
 struct coxi_store {
     uint32_t ps_index;
-    uint64_t incarnation;
+    atomic_uint_least64_t incarnation; /* changed with the registry written */
+    struct coxi_served served;
 
     /* guards session, claimed, parts, applied (the pointer), what is restored */
     pthread_rwlock_t registry;
@@ -86,7 +88,8 @@ int coxi_store_fenced(const struct coxi_store *store,
 int coxi_store_ready(const struct coxi_store *store,
                      const struct coxi_session *session);
 
-/* The same, and COX_EPSLOST unless the request is for this incarnation. Registry read. */
+/* The same, and COX_EPSLOST unless the request is for this incarnation; of an older client of
+ * the run it is COX_EFENCED all the same. Registry read. */
 int coxi_store_check(const struct coxi_store *store, const struct coxi_session *session,
                      uint64_t incarnation);
 

@@ -364,7 +364,8 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return encode_refuse(b, m.refuse);
     case COXI_STATUS: {
         auto message = b.CreateString(or_empty(m.status.message));
-        return wire::CreateStatus(b, m.status.code, message).Union();
+        return wire::CreateStatus(b, m.status.code, message, m.status.incarnation)
+            .Union();
     }
     case COXI_CLAIM:
         return wire::CreateClaim(b, to_wire(m.claim)).Union();
@@ -472,6 +473,7 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     case wire::Body_Status: {
         auto m = in->body_as_Status();
         ret->status = answer(m->code(), m->message(), 0, false);
+        ret->status.incarnation = m->incarnation();
         return true;
     }
     case wire::Body_Claim:

@@ -68,7 +68,7 @@ struct coxi_refuse {
     const char *message;
 };
 
-/* Status, Pulled (versions), ModuleLoaded and ResourceMade (id), Committed (duplicate):
+/* Status (incarnation), Pulled (versions), ModuleLoaded and ResourceMade (id), Committed (duplicate):
  * answers alike but for that. */
 struct coxi_status {
     int32_t code;
@@ -77,6 +77,7 @@ struct coxi_status {
     bool duplicate;
     const uint64_t *versions;
     size_t n_versions;
+    uint64_t incarnation;
 };
 
 struct coxi_schedule {

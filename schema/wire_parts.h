@@ -82,7 +82,7 @@ fb::Offset<fb::String> text_or_none(Builder &b, const char *string)
 struct coxi_status answer(int32_t code, const fb::String *message, uint32_t id,
                           bool duplicate)
 {
-    return {code, text(message), id, duplicate, nullptr, 0};
+    return {code, text(message), id, duplicate, nullptr, 0, 0};
 }
 
 /* ---- variables */

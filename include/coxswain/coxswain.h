@@ -207,7 +207,8 @@ COX_API const char *cox_listen_address(const struct cox_coordinator *c);
 /*
  * Cancels what has not run, waits up to timeout_ms for what runs, ends the run, frees
  * the coordinator and all that belongs to it but futures. Always frees; COX_ETIMEDOUT
- * tells that a step was still running. Takes NULL. It obeys its deadline whatever is under
+ * tells that a step was still running, COX_EFENCED that another client has taken over: what
+ * this one did since is in no checkpoint. Takes NULL. It obeys its deadline whatever is under
  * way: past timeout_ms it gives up a recovery, a restore and a checkpoint that is being
  * written, tells the ps and the workers, and returns within 2 s. Only callbacks of the
  * program's own are waited for without a deadline: all of them run before it returns.

@@ -218,3 +218,10 @@ void inside_write_narrow(struct cox_future *operation, const uint64_t ranges[][2
                                                   operation->id, 0, written, n,
                                                   coxi_recovery_losses(operation->c)});
 }
+
+void inside_cut_off(struct cox_coordinator *c, uint32_t ps)
+{
+    struct coxi_psc *psc = c->ps[ps];
+    coxi_psc_give_up(psc, "cut off");
+    (void)coxi_recovery_lost(c, psc);
+}

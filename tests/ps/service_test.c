@@ -239,6 +239,80 @@ TEST(ps_takes_a_newer_generation_while_the_older_one_is_connected)
     harbour_close(&h);
 }
 
+static bool is_fenced(void *psc)
+{
+    return coxi_psc_wait(psc, 0) == COX_EFENCED;
+}
+
+TEST(ps_tells_a_client_that_asks_nothing_of_the_newer_one_that_has_taken_over)
+{
+    const struct coxi_hello hello = {.role = COXI_ROLE_CLIENT, .session = run1};
+    const struct coxi_session newer = {.run = 1, .generation = 2, .token = 33};
+    struct harbour h;
+    harbour_open(&h, harbour_ipc());
+    struct caller *idle = caller_join(coxi_ps_url(h.ps), &hello);
+    struct coxi_psc *old = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
+    struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &newer);
+    assert_code(0, harbour_claim(old, &run1));
+    assert_int_equal(0, caller_waiting(idle));
+    assert_code(0, harbour_claim(client, &newer));
+    const struct coxi_message *told = caller_expect(idle, COXI_STATUS);
+    assert_int_equal(0, told->request);
+    assert_int_equal(COX_EFENCED, told->status.code);
+    assert_non_null(strstr(told->status.message, "generation 2"));
+    coxi_test_until(is_fenced, old, "what the older client was told");
+    caller_close(idle);
+    /* Nor is it let in again. */
+    idle = caller_open(coxi_ps_url(h.ps), &hello);
+    caller_expect_refusal(idle, COX_EFENCED, "generation 2");
+    caller_close(idle);
+    coxi_psc_close(old);
+    coxi_psc_close(client);
+    harbour_close(&h);
+}
+
+/* The client of run 1 goes without a word; another run's uses the ps and lets go of it. */
+static uint64_t serve_another(struct harbour *h)
+{
+    struct coxi_message release = {.kind = COXI_RELEASE, .release = run2};
+    struct coxi_psc *first = harbour_dial(h, COXI_ROLE_CLIENT, &run1);
+    assert_code(0, harbour_claim(first, &run1));
+    assert_code(0, harbour_create(first, &run1, 1));
+    uint64_t incarnation = coxi_psc_incarnation(first);
+    struct taker second = {.psc = harbour_dial(h, COXI_ROLE_CLIENT, &run2)};
+    coxi_psc_close(first);
+    coxi_test_until(has_taken_over, &second, "the second client's claim");
+    assert_int_equal(0, second.code);
+    assert_code(0, harbour_ask(second.psc, &release, COXI_STATUS));
+    coxi_psc_close(second.psc);
+    return incarnation;
+}
+
+TEST(ps_that_has_served_another_run_is_another_incarnation_for_the_client_before)
+{
+    float found;
+    struct harbour h;
+    harbour_open(&h, harbour_ipc());
+    uint64_t before = serve_another(&h);
+    struct coxi_psc *first = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
+    assert_true(coxi_psc_incarnation(first) != before);
+    assert_code(0, harbour_claim(first, &run1));
+    uint64_t now = coxi_psc_incarnation(first);
+    assert_true(now != before);
+    /* Its workers know the one before: lost for the step, no error of the step. */
+    assert_code(COX_EPSLOST, harbour_pull(first, &run1, before, &found, 1));
+    assert_code(COX_ENOENT, harbour_pull(first, &run1, now, &found, 1));
+    /* As it is, it is the same one. */
+    assert_code(0, harbour_create(first, &run1, 1));
+    struct coxi_psc *again = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
+    assert_code(0, harbour_claim(again, &run1));
+    assert_true(coxi_psc_incarnation(again) == now);
+    assert_code(0, harbour_pull(again, &run1, now, &found, 1));
+    coxi_psc_close(again);
+    coxi_psc_close(first);
+    harbour_close(&h);
+}
+
 TEST(ps_fences_a_worker_of_another_session)
 {
     const float ones[2] = {1, 1};

@@ -22,7 +22,7 @@ uint32_t stock_create(struct stock *stock, struct coxi_variable *variable)
 {
     variable->id = stock->n_variables++;
     struct coxi_create create = {stock->session, ++stock->closure, *variable,
-                                 STOCK_INCARNATION};
+                                 coxi_store_incarnation(stock->store)};
     assert_code(0, coxi_store_create(stock->store, &create));
     return variable->id;
 }
@@ -53,11 +53,12 @@ uint32_t stock_table(struct stock *stock, const char *name, uint32_t dim)
 
 void stock_begin(const struct stock *stock, uint64_t closure, struct stock_commit *ret)
 {
-    *ret = (struct stock_commit){.head = {.session = stock->session,
-                                          .incarnation = STOCK_INCARNATION,
-                                          .closure = closure,
-                                          .attempt = 1,
-                                          .last = true}};
+    *ret = (struct stock_commit){
+        .head = {.session = stock->session,
+                 .incarnation = coxi_store_incarnation(stock->store),
+                 .closure = closure,
+                 .attempt = 1,
+                 .last = true}};
 }
 
 static void add_update(struct stock_commit *commit, struct coxi_update update)
@@ -100,7 +101,8 @@ void stock_pull(struct stock *stock, uint32_t variable, uint64_t count, void *re
                 size_t bytes)
 {
     struct coxi_pull_item item = {variable, 0, count, 0};
-    struct coxi_pull pull = {stock->session, STOCK_INCARNATION, &item, 1, false};
+    struct coxi_pull pull = {stock->session, coxi_store_incarnation(stock->store),
+                             &item, 1, false};
     struct coxi_buffer answer = {0};
     struct coxi_buffer versions = {0};
     assert_code(0, coxi_store_pull(stock->store, &pull, NULL, 0, &answer, &versions));
@@ -124,7 +126,7 @@ int stock_count(struct stock *stock, uint32_t variable, uint64_t closure,
     const int64_t one = 1;
     const struct coxi_update update = {variable, COXI_OP_ADD, 0, 1};
     struct coxi_commit commit = {.session = stock->session,
-                                 .incarnation = STOCK_INCARNATION,
+                                 .incarnation = coxi_store_incarnation(stock->store),
                                  .closure = closure,
                                  .updates = &update,
                                  .n_updates = 1};

@@ -90,7 +90,9 @@ static const struct coxi_message samples[] = {
     [COXI_HELLO] = {.hello = {COXI_WIRE_VERSION, COXI_ROLE_WORKER, COXI_CHANNEL_DATA, 3,
                               4, SESSION, 5, "", "1/2/3/4"}},
     [COXI_REFUSE] = {.refuse = {9, -14, "busy with another run"}},
-    [COXI_STATUS] = {.status = {.code = -11, .message = "exists already"}},
+    [COXI_STATUS] = {.status = {.code = -11,
+                                .message = "exists already",
+                                .incarnation = 0x8888888888888888}},
     [COXI_CLAIM] = {.claim = SESSION},
     [COXI_RELEASE] = {.release = SESSION},
     [COXI_CREATE] = {.create = {SESSION, 41, DENSE_VARIABLE, 58}},
@@ -195,6 +197,7 @@ static void same_status(message *a, message *b)
     assert_string_equal(a->status.message, b->status.message);
     assert_int_equal(a->status.id, b->status.id);
     assert_int_equal(a->status.duplicate, b->status.duplicate);
+    assert_int_equal(a->status.incarnation, b->status.incarnation);
     ASSERT_SAME_ARRAY(a->status.versions, a->status.n_versions, b->status.versions,
                       b->status.n_versions);
 }
