@@ -150,7 +150,7 @@ static void serve(int fd)
 static void *accept_all(void *arg)
 {
     int fd;
-    while ((fd = accept(*(int *)arg, NULL, NULL)) >= 0) {
+    while ((fd = accept4(*(int *)arg, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
         serve(fd);
     }
     return NULL;

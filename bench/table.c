@@ -178,7 +178,7 @@ static void run_speed(struct bench *bench, uint64_t rows)
 static double resident(void)
 {
     unsigned long long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
+    FILE *file = fopen("/proc/self/statm", "re");
     if (file == NULL || fscanf(file, "%*s %llu", &pages) != 1) {
         bench_die("cannot read /proc/self/statm");
     }

@@ -2,6 +2,7 @@
  * thread that opens. */
 #include "coordinator/resume.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,7 +193,8 @@ static int take_base(struct coxi_recovery *rec, struct coxi_checkpoint *checkpoi
 {
     struct coxi_recovery_base base = {.path = strdup(checkpoint->path),
                                       .shards = checkpoint->manifest->shards,
-                                      .lock = dup(checkpoint->lock)};
+                                      .lock =
+                                          fcntl(checkpoint->lock, F_DUPFD_CLOEXEC, 0)};
     if (base.path == NULL || base.lock < 0) {
         free(base.path);
         return coxi_error_memory("a checkpoint");

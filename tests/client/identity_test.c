@@ -1,4 +1,6 @@
-/* One client a directory, and whose a ps is: clients that are replaced, or cut off. */
+/* One client a directory, and whose a ps is: clients that are replaced, or cut off; and what
+ * a client has open. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -201,4 +203,55 @@ TEST(a_client_that_was_replaced_while_it_was_cut_off_is_told_when_it_comes_back)
     program_kill(&yard->ps, SIGTERM);
     assert_int_equal(128 + SIGTERM, program_wait(&yard->ps));
     cox_cluster_free(yard->cluster);
+}
+
+/* ---- what is open */
+
+enum { FDS_MAX = 1024 };
+
+static void look_at_fds(bool ret[FDS_MAX])
+{
+    for (int fd = 0; fd < FDS_MAX; fd++) {
+        ret[fd] = fcntl(fd, F_GETFD) >= 0;
+    }
+}
+
+/* Whatever is open now and was not before does not go to a child. */
+static void assert_closed_on_exec(const bool before[FDS_MAX])
+{
+    bool any = false;
+    for (int fd = 0; fd < FDS_MAX; fd++) {
+        int flags = fcntl(fd, F_GETFD);
+        char path[64];
+        char target[300] = "";
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        if (flags < 0 || before[fd]) {
+            continue;
+        }
+        any = true;
+        (void)!readlink(path, target, sizeof(target) - 1);
+        if ((flags & FD_CLOEXEC) == 0) {
+            fail_msg("descriptor %d, %s, goes to children", fd, target);
+        }
+    }
+    assert_true(any);
+}
+
+TEST(nothing_that_a_client_has_open_goes_to_its_children)
+{
+    static bool before[FDS_MAX];
+    struct crew crew;
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    char listen[300];
+    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("listen"));
+    options.listen = listen;
+    look_at_fds(before);
+    for (int i = 0; i < 2; i++) {
+        crew_open(&crew, 2, 1, "hold", &options);
+        (void)crew_counter(&crew, "c0");
+        assert_closed_on_exec(before);
+        assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+        assert_closed_on_exec(before);
+        crew_close(&crew);
+    }
 }
