@@ -384,6 +384,15 @@ void coxi_inputs_hurry(struct cox_future *f)
     }
 }
 
+bool coxi_inputs_are_urgent(const struct cox_future *f)
+{
+    const struct coxi_input *input = f->dependents;
+    while (input != NULL && (!input->owner->urgent || input->owner->abandoned)) {
+        input = input->next;
+    }
+    return input != NULL;
+}
+
 /* An input is not going to come. */
 static void give_up(struct cox_future *f, const struct coxi_input *input)
 {

@@ -35,6 +35,9 @@ void coxi_inputs_tell(struct cox_future *f);
 /* `f` is needed by what is replayed: so is all that makes its inputs again. Loop. */
 void coxi_inputs_hurry(struct cox_future *f);
 
+/* True if the current batch waits for what `f` returned. Loop. */
+bool coxi_inputs_are_urgent(const struct cox_future *f);
+
 /* What it has returned is at the client: what it took is not needed for that any more.
  * Loop. */
 void coxi_inputs_drop(struct cox_future *f);

@@ -271,6 +271,7 @@ static int make_again(struct coxi_kept *kept)
     c->n_unsettled++;
     c->stats.made_again++;
     coxi_unlock(&c->lock);
+    kept->remake->urgent = coxi_inputs_are_urgent(f); /* in no line yet */
     coxi_closure_begin(kept->remake);
     return 0;
 }

@@ -64,6 +64,21 @@ bool coxi_recovery_any(const struct coxi_recovery *rec, bool owed)
     return false;
 }
 
+/*
+ * A ps has ps_recovery_ms from its loss. One that goes again soon, before it has been given
+ * all of its own, gets no new time: what is replayed may be what kills it. Locked.
+ */
+static void begin_absence(struct coxi_recovery *rec, uint32_t p)
+{
+    struct coxi_recovery_server *server = &rec->servers[p];
+    uint64_t now = coxi_now_ms();
+    uint64_t time_ms = (uint64_t)rec->c->options.ps_recovery_ms;
+    if (!server->lost && (!server->owed || now - server->back_ms > time_ms)) {
+        server->end_ms = now + time_ms;
+    }
+    server->lost = true;
+}
+
 bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc)
 {
     struct coxi_recovery *rec = c->recovery;
@@ -74,8 +89,7 @@ bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc)
     uint32_t p = coxi_psc_index(psc);
     if (c->ps[p] == psc &&
         !rec->stop) { /* not one that is not in use, yet or any more */
-        rec->servers[p].lost = true;
-        rec->servers[p].end_ms = coxi_now_ms() + (uint64_t)c->options.ps_recovery_ms;
+        begin_absence(rec, p);
         atomic_store(&rec->any_lost, true);
         rec->n_losses++;
         atomic_store(&rec->under_way, true);

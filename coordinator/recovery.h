@@ -12,8 +12,9 @@
  * that is newer than what has been done again. Otherwise a step would read values that are
  * only partly restored, or overtake a write. Reads and writes of the client's own wait.
  *
- * A ps that is not back, or not restored, after ps_recovery_ms ends the run with COX_EPSLOST;
- * so does a replay in which nothing has ended for that long and no step runs. However a
+ * A ps that is not back, or not restored, ps_recovery_ms after its loss ends the run with
+ * COX_EPSLOST; so does a replay in which nothing has ended for that long while no worker runs
+ * a step or makes a resource. However a
  * recovery ends (done, given up, closed), every closure that was held for it is settled.
  */
 #ifndef COXI_COORDINATOR_RECOVERY_H

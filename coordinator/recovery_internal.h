@@ -27,9 +27,10 @@ enum {
 struct coxi_recovery_server {
     bool lost;
     bool owed;
-    bool returns;               /* a thread brings it back, with this client */
-    struct coxi_psc *returning; /* of it, or NULL; the tick gives it up */
+    bool returns;                      /* a thread brings it back, with this client */
+    struct coxi_psc *returning;        /* of it, or NULL; the tick gives it up */
     uint64_t end_ms;                   /* when it has to be back (coxi_now_ms) */
+    uint64_t back_ms;                  /* when it was, the last time */
     struct coxi_applied_list restored; /* what it had when it was */
     uint64_t watermark; /* the highest it may be told while it is owed something */
     uint64_t epoch;     /* the loop's: when it came back */

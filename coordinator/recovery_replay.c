@@ -196,9 +196,21 @@ static void begin_batch(struct coxi_recovery *rec, void *arg)
 
 /* How far a batch is. */
 struct progress {
-    size_t n;  /* replays that have not ended */
-    bool runs; /* one of them has been with its worker for RUNS_MS */
+    size_t n; /* replays that have not ended */
+    bool
+        runs; /* a worker has been busy for RUNS_MS with what has a deadline of its own */
 };
+
+/* A step or the making of a resource runs there: no deadline but its own is for that. */
+static bool is_busy(const struct coxi_worker *worker, uint64_t now)
+{
+    const struct cox_future *first = worker->in_flight.first;
+    bool runs = first != NULL && worker->oldest_id == first->id &&
+                worker->oldest_attempt == first->current &&
+                now - worker->oldest_since_ms >= RUNS_MS;
+    bool makes = worker->making != 0 && now - worker->making_since_ms >= RUNS_MS;
+    return runs || makes;
+}
 
 /* On the loop. */
 static void look(struct coxi_recovery *rec, void *arg)
@@ -209,11 +221,7 @@ static void look(struct coxi_recovery *rec, void *arg)
     progress->n = rec->replays.count;
     progress->runs = false;
     for (uint32_t i = 0; i < c->n_workers && !progress->runs; i++) {
-        const struct coxi_worker *worker = c->workers[i];
-        progress->runs = worker->in_flight.n > 0 &&
-                         now - worker->oldest_since_ms >= RUNS_MS &&
-                         worker->oldest_id == worker->in_flight.first->id &&
-                         worker->oldest_attempt == worker->in_flight.first->current;
+        progress->runs = is_busy(c->workers[i], now);
     }
 }
 

@@ -329,6 +329,7 @@ static void exchange(struct coxi_recovery *rec, void *arg)
     coxi_lock(&rec->lock);
     c->ps[change->ps] = change->psc;
     rec->servers[change->ps].lost = false;
+    rec->servers[change->ps].back_ms = coxi_now_ms();
     rec->servers[change->ps].returning = NULL;
     atomic_store(&rec->any_lost, coxi_recovery_any(rec, false));
     coxi_unlock(&rec->lock);
@@ -355,6 +356,10 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
     struct cox_coordinator *c = rec->c;
     struct coxi_psc *old = c->ps[p];
     struct coxi_psc *psc = NULL;
+    if (coxi_now_ms() >= end_ms) {
+        return coxi_error(COX_EPSLOST, "it came back, and was lost again before it had "
+                                       "been given all of its own");
+    }
     int r = reach(rec, p, end_ms, &psc);
     if (r == 0 && coxi_psc_incarnation(psc) != coxi_psc_incarnation(old)) {
         r = refill(rec, p, psc);

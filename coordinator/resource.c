@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/attempts.h"
@@ -286,6 +287,7 @@ bool coxi_resource_tell(struct coxi_worker *worker)
         struct cox_resource *next = find_after(worker->c, worker->resource_told);
         if (next != NULL && may_be_made(next)) {
             worker->making = worker->resource_told = next->id;
+            worker->making_since_ms = coxi_now_ms();
             send_resource(worker, next);
         }
     }

@@ -47,8 +47,9 @@ struct coxi_worker {
     uint8_t asked[COXI_MODULES_MAX];  /* modules whose answer is awaited */
     uint8_t wanted[COXI_MODULES_MAX]; /* whose bytes wait for the data connection */
     uint32_t n_asked;
-    uint32_t n_told;        /* modules it has been told of */
-    uint32_t making;        /* the resource whose answer is awaited, by id; or 0 */
+    uint32_t n_told; /* modules it has been told of */
+    uint32_t making; /* the resource whose answer is awaited, by id; or 0 */
+    uint64_t making_since_ms;
     uint32_t resource_told; /* the last that it was told of; ids rise */
 
     struct coxi_queue queue; /* QUEUED, and only this worker may run it */
