@@ -150,17 +150,26 @@ pid_t crew_ps_process(struct crew *crew, int index)
     return process_of(crew, "ps", index);
 }
 
-pid_t crew_supervisor(struct crew *crew, int index)
+static pid_t parent_of(pid_t pid)
 {
     char path[64];
     pid_t parent = 0;
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat",
-                   (int)crew_step_process(crew, index));
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     FILE *file = fopen(path, "re");
     assert_non_null(file);
     assert_int_equal(1, fscanf(file, "%*d %*s %*c %d", &parent));
     (void)fclose(file);
     return parent;
+}
+
+pid_t crew_supervisor(struct crew *crew, int index)
+{
+    return parent_of(crew_step_process(crew, index));
+}
+
+pid_t crew_launcher(struct crew *crew)
+{
+    return parent_of(crew_ps_process(crew, 0));
 }
 
 /* It has ended, all threads of it, and only its parent has not looked yet: an orphan's

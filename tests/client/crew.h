@@ -40,6 +40,9 @@ pid_t crew_supervisor(struct crew *crew, int index);
 /* The process of ps `index`. */
 pid_t crew_ps_process(struct crew *crew, int index);
 
+/* What starts its ps and workers again. */
+pid_t crew_launcher(struct crew *crew);
+
 /* The socket file that ps or worker `index` listens at. */
 void crew_socket(struct crew *crew, const char *role, int index, char ret[256]);
 

@@ -132,6 +132,32 @@ uint32_t inside_ready(struct cox_coordinator *c)
     return n;
 }
 
+struct skip {
+    struct coxi_mail mail;
+    struct cox_coordinator *c;
+    uint64_t n;
+    sem_t done;
+};
+
+static void skip_ids(struct coxi_mail *mail)
+{
+    struct skip *skip = (struct skip *)mail;
+    coxi_lock(&skip->c->lock);
+    skip->c->next_id += skip->n;
+    coxi_unlock(&skip->c->lock);
+    (void)sem_post(&skip->done);
+}
+
+void inside_skip_ids(struct cox_coordinator *c, uint64_t n)
+{
+    struct skip skip = {{NULL, skip_ids}, c, n, {{0}}};
+    (void)sem_init(&skip.done, 0, 0);
+    coxi_loop_post(c->loop, &skip.mail);
+    while (sem_wait(&skip.done) != 0) {
+    }
+    (void)sem_destroy(&skip.done);
+}
+
 void inside_incarnations(struct cox_coordinator *c, uint64_t *ret)
 {
     for (uint32_t p = 0; p < c->n_ps; p++) {

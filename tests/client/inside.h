@@ -33,6 +33,10 @@ void inside_let_go(struct cox_future *call);
 /* How many workers take closures. Asks no ps. */
 uint32_t inside_ready(struct cox_coordinator *c);
 
+/* As if `n` closures that touch nothing had run, on the loop: the ps have been told what
+ * was settled before. */
+void inside_skip_ids(struct cox_coordinator *c, uint64_t n);
+
 /* The incarnations of the ps. */
 void inside_incarnations(struct cox_coordinator *c, uint64_t *ret);
 

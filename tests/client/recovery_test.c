@@ -442,6 +442,59 @@ TEST(a_ps_that_does_not_come_back_in_time_ends_the_run)
     cox_cluster_free(yard.cluster);
 }
 
+static bool is_not_done(void *arg)
+{
+    return cox_done(((struct yard *)arg)->crew.c) == 0;
+}
+
+TEST(join_waits_until_a_lost_ps_has_all_of_its_own_again)
+{
+    struct yard yard;
+    struct program worker;
+    char address[256];
+    yard_open_recovering(&yard, 20000);
+    yard_worker(&yard, &worker, NULL);
+    yard_count(&yard, 5);
+    assert_code(0, cox_join(yard.crew.c, -1));
+    assert_int_equal(1, cox_done(yard.crew.c));
+    kill_ps(&yard);
+    coxi_test_until(is_not_done, &yard, "the loss of the ps");
+    assert_code(COX_ETIMEDOUT, cox_join(yard.crew.c, 300));
+    assert_error_names("a ps is lost");
+    assert_int_equal(0, cox_done(yard.crew.c));
+    (void)snprintf(address, sizeof(address), "%s", yard.ps_address);
+    daemon_start(&yard.ps, "coxswain-ps", 0, address, yard.ps_address);
+    assert_code(0, cox_join(yard.crew.c, 8000));
+    assert_int_equal(1, cox_done(yard.crew.c));
+    assert_int_equal(5, crew_read(&yard.crew, yard.counter));
+    yard_kill(&worker);
+    yard_close(&yard);
+}
+
+/* Its worker is lost as well, so only the ps could say whether it has been applied. */
+TEST(a_closure_whose_end_waited_for_a_ps_that_stays_away_is_settled)
+{
+    struct yard yard;
+    struct program worker;
+    struct crew_hold hold;
+    struct cox_error error = COX_ERROR_INIT;
+    yard_open_recovering(&yard, 2000);
+    yard_worker(&yard, &worker, NULL);
+    yard_wait_ready(&yard, 1);
+    crew_hold(&hold, &yard.crew, "hold_and_count", true);
+    crew_hold_wait(&hold);
+    kill_ps(&yard);
+    yard_kill(&worker);
+    assert_code(0, cox_future_cancel(hold.future));
+    assert_code(COX_EPSLOST, cox_join(yard.crew.c, 8000));
+    assert_code(COX_EPSLOST, cox_future_wait(hold.future, 0));
+    assert_code(0, cox_future_error(hold.future, &error));
+    cox_future_free(hold.future);
+    crew_hold_release(&hold);
+    yard_close_client(&yard);
+    cox_cluster_free(yard.cluster);
+}
+
 static bool has_failed(void *arg)
 {
     return cox_checkpoint_error(((struct yard *)arg)->crew.c) == COX_EPSLOST;

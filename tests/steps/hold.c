@@ -128,6 +128,22 @@ static int count_or_fail(struct cox_step *step)
     return r;
 }
 
+/* Adds the value of c1 to c0. */
+static int carry(struct cox_step *step)
+{
+    int64_t value;
+    struct cox_variable *counter;
+    struct cox_pull pull = {.values = &value};
+    int r = cox_step_variable(step, "c1", &pull.variable);
+    if (r == 0) {
+        r = cox_step_pull(step, &pull, 1);
+    }
+    if (r == 0) {
+        r = cox_step_variable(step, "c0", &counter);
+    }
+    return r != 0 ? r : cox_step_add(step, counter, &value);
+}
+
 /* Returns its arguments. */
 static int echo(struct cox_step *step)
 {
@@ -154,4 +170,5 @@ static int nothing(struct cox_step *step)
 COX_STEPS(COX_STEP("hold", hold), COX_STEP("hold_and_count", hold_and_count),
           COX_STEP("count_or_fail", count_or_fail), COX_STEP("number_off", number_off),
           COX_STEP("nothing", nothing), COX_STEP("echo", echo), COX_STEP("fail", fail),
-          COX_STEP("straggle", straggle), COX_STEP("watch_and_count", watch_and_count));
+          COX_STEP("straggle", straggle), COX_STEP("carry", carry),
+          COX_STEP("watch_and_count", watch_and_count));

@@ -120,6 +120,21 @@ static int make_late(struct cox_step *step)
     return r != 0 ? r : keep(step, 0);
 }
 
+/* Counts from the value of c0; waits at `path` first, if that is given. */
+static int make_from_c0(struct cox_step *step)
+{
+    int64_t value;
+    struct cox_pull pull = {.values = &value};
+    int r = text(step, "path") != NULL ? wait_at(step, text(step, "path")) : 0;
+    if (r == 0) {
+        r = cox_step_variable(step, "c0", &pull.variable);
+    }
+    if (r == 0) {
+        r = cox_step_pull(step, &pull, 1);
+    }
+    return r != 0 ? r : keep(step, value);
+}
+
 /* Waits at `path`, and does not look whether it is cancelled. */
 static int make_stubborn(struct cox_step *step)
 {
@@ -319,7 +334,8 @@ static int hold(struct cox_step *step)
 }
 
 COX_STEPS(COX_STEP("make", make), COX_STEP("make_from_file", make_from_file),
-          COX_STEP("make_late", make_late), COX_STEP("make_stubborn", make_stubborn),
+          COX_STEP("make_late", make_late), COX_STEP("make_from_c0", make_from_c0),
+          COX_STEP("make_stubborn", make_stubborn),
           COX_STEP("make_nothing", make_nothing), COX_STEP("make_after", make_after),
           COX_STEP("make_crash", make_crash),
           COX_STEP("make_crash_once", make_crash_once),
