@@ -25,6 +25,7 @@
 #include "common/sync.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
+#include "coordinator/losses.h"
 #include "coordinator/queue.h"
 #include "coordinator/recovery.h"
 #include "coordinator/settle.h"
@@ -92,11 +93,12 @@ void coxi_attempts_put_back(struct coxi_worker *worker, uint32_t running)
 {
     struct cox_coordinator *c = worker->c;
     size_t n_back = worker->in_flight.n;
+    coxi_losses_begin(worker);
     /* From the newest to the oldest, so that the oldest is first in the queue again. */
     struct cox_future *f;
     while ((f = worker->in_flight.last) != NULL) {
         if (worker->in_flight.n <= running) {
-            count(&f->losses);
+            coxi_loss_count(worker, f);
         }
         f->uncertain = true;
         coxi_worker_let_go(worker, f);
@@ -108,8 +110,7 @@ void coxi_attempts_put_back(struct coxi_worker *worker, uint32_t running)
     coxi_unlock(&c->lock);
 }
 
-/* The closure of that id that is not settled, or runs again. */
-static struct cox_future *find(struct cox_coordinator *c, uint64_t id)
+struct cox_future *coxi_attempts_find(struct cox_coordinator *c, uint64_t id)
 {
     struct cox_future *f = coxi_recovery_find(c, id);
     return f != NULL ? f : coxi_kept_find_remake(c, id);
@@ -140,20 +141,21 @@ void coxi_attempts_crashed(struct coxi_worker *worker,
                            const struct coxi_crashed *crashed)
 {
     struct cox_coordinator *c = worker->c;
+    coxi_losses_told(worker, crashed);
     for (size_t i = 0; i < crashed->n_closures; i++) {
         const struct coxi_crashed_head *head = &crashed->closures[i];
         if (head->closure == 0) {
             coxi_resource_crashed(worker, head);
             continue;
         }
-        struct cox_future *f = find(c, head->closure);
+        struct cox_future *f = coxi_attempts_find(c, head->closure);
         if (f == NULL || f->function == NULL || head->attempt > f->attempt ||
             f->state == COXI_VOIDING) {
             continue;
         }
         if (head->cause == COXI_CAUSE_OVERRUN) {
             count(&f->overruns);
-        } else if (head->cause != SIGKILL) { /* that is a loss: of a host, say */
+        } else if (head->cause != SIGKILL) { /* that is a loss (losses.c) */
             note_crash(f, worker->index, head->cause);
         }
         if (f->state == COXI_QUEUED) {
@@ -267,7 +269,7 @@ static void attempt_ended(struct coxi_worker *worker, struct cox_future *f,
 static struct cox_future *find_ended(struct coxi_worker *worker,
                                      const struct coxi_done_head *head)
 {
-    struct cox_future *f = find(worker->c, head->closure);
+    struct cox_future *f = coxi_attempts_find(worker->c, head->closure);
     if (f == NULL || f->state != COXI_ASSIGNED) {
         return NULL;
     }
@@ -321,9 +323,8 @@ void coxi_attempts_cancel_all(struct cox_coordinator *c)
     for (uint32_t i = 0; i < c->n_workers; i++) {
         struct cox_future *f = c->workers[i]->in_flight.first;
         for (; f != NULL; f = f->next) {
-            f->cancelled =
-                f->cancelled || (f->replay == NULL && !f->applied) || c->closing ||
-                c->fatal_handled;
+            f->cancelled = f->cancelled || (f->replay == NULL && !f->applied) ||
+                           c->closing || c->fatal_handled;
         }
         coxi_worker_recall_all(c->workers[i]);
     }

@@ -11,9 +11,12 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
 /* Puts back what a lost worker had; the `running` oldest were at work. */
 void coxi_attempts_put_back(struct coxi_worker *worker, uint32_t running);
 
-/* Steps of the worker's last process that ran when it ended. */
+/* Steps of the worker's last process that ran when it ended; none may have. */
 void coxi_attempts_crashed(struct coxi_worker *worker,
                            const struct coxi_crashed *crashed);
+
+/* The closure of that id that is not settled, or runs again; or NULL. */
+struct cox_future *coxi_attempts_find(struct cox_coordinator *c, uint64_t id);
 
 /* A crash's cause in words. */
 const char *coxi_attempts_cause(int cause);

@@ -18,6 +18,7 @@
 #include "coordinator/attempts.h"
 #include "coordinator/conn.h"
 #include "coordinator/kept.h"
+#include "coordinator/losses.h"
 
 enum { SLOTS_MAX = 1024 };
 
@@ -28,6 +29,9 @@ static void set_up(struct coxi_worker *worker, const struct coxi_hello *hello)
 {
     coxi_link_allow(coxi_conn_link(worker->control), COXI_WIRE_META_MAX,
                     COXI_PAYLOAD_MAX);
+    if (worker->incarnation == hello->incarnation) { /* its process has not died */
+        coxi_losses_told(worker, &(struct coxi_crashed){NULL, 0});
+    }
     worker->incarnation = hello->incarnation;
     worker->slots = hello->slots < 1           ? 1
                     : hello->slots > SLOTS_MAX ? SLOTS_MAX

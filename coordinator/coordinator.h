@@ -12,6 +12,7 @@
  *   inputs.c    futures as arguments
  *   kept.c      results that stay on workers (loop)
  *   stragglers.c  second attempts (loop)
+ *   losses.c    workers that are gone: what counts, how long closures wait (loop)
  *   queue.c     closures in line, by priority
  *   pool.c      which worker has the most room
  *   worker.c    workers: setting up, sending to them, losing (loop)
@@ -281,7 +282,7 @@ struct cox_coordinator {
     uint64_t watermark_sent;
     uint64_t watermark_sent_ms; /* when */
     uint64_t idle_since_ms; /* closures wait and no worker is ready since; 0: not so */
-    bool ps_away;           /* at the last tick; see coxi_workers_tick */
+    bool ps_away;           /* at the last tick; see losses.c */
     uint32_t n_shipped;     /* modules that workers have been told of */
     atomic_size_t n_conns;  /* connections that exist in some state */
     bool voids_held;        /* what the ps are to be asked has not left yet */

@@ -7,7 +7,9 @@
  *   nobody has applied anything        it ends as it was to end, and leaves no trace
  *   all of it is applied everywhere,   it is done, whatever its last attempt said; see below
  *   segment by segment to the last
- *   a part of it is applied            COX_EPARTIAL, with the ps that have it
+ *   a part of it is applied            COX_EPARTIAL, with the ps that have it; after the loss
+ *                                      of too many workers it runs again instead if its step
+ *                                      has returned once: it was not what they died of
  *   two attempts were not alike        COX_EDIVERGED, with the ps that have something
  *
  * A closure that is done has its results. If all of it is applied, its results died with the
@@ -58,6 +60,7 @@ struct voiding {
     uint32_t n_ps;
     uint64_t n_losses;      /* coxi_recovery_losses when they were asked */
     bool again;             /* it runs again for what it returned */
+    bool goes_on;           /* it is not to end */
     struct coxi_told *told; /* what they have applied, by ps */
     struct answer answers[];
 };
@@ -129,6 +132,18 @@ static bool met_lost(const struct voiding *voiding)
     return false;
 }
 
+/* Some ps has its last segment: its step has returned. */
+static bool has_returned(const struct voiding *voiding)
+{
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        const struct coxi_told *told = &voiding->told[p];
+        if (told->n_segments > 0 && told->segments[told->n_segments - 1].last) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Nobody holds its future: neither a user, nor a call that takes it, nor a callback. */
 static bool is_nobodys(const struct cox_future *f)
 {
@@ -191,6 +206,9 @@ static void judge(struct voiding *voiding)
         }
     } else if (tally == COXI_TALLY_ALL) {
         be_done(voiding);
+    } else if (tally == COXI_TALLY_PART && ending->code == COX_ELOST &&
+               has_returned(voiding)) {
+        voiding->goes_on = true;
     } else if (tally != COXI_TALLY_NOTHING) {
         tell_partial(voiding, diverged ? COX_EDIVERGED : COX_EPARTIAL);
     }
@@ -222,7 +240,10 @@ static void finish(struct coxi_mail *mail)
         coxi_closure_run_again(voiding->f);
     } else {
         judge(voiding);
-        if (voiding->again) {
+        if (voiding->goes_on) {
+            voiding->f->losses = 0;
+            coxi_closure_run_again(voiding->f);
+        } else if (voiding->again) {
             coxi_closure_run_for_results(voiding->f);
         } else {
             coxi_closure_settle(voiding->f, &voiding->ending);

@@ -23,8 +23,8 @@
 #include "coordinator/door.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
+#include "coordinator/losses.h"
 #include "coordinator/queue.h"
-#include "coordinator/recovery.h"
 #include "coordinator/settle.h"
 
 enum {
@@ -588,6 +588,7 @@ void coxi_workers_free(struct cox_coordinator *c)
     for (uint32_t i = 0; i < c->n_workers; i++) {
         collected_fini(c->workers[i]);
         coxi_buffer_fini(&c->workers[i]->dropped);
+        coxi_buffer_fini(&c->workers[i]->suspects);
         free(c->workers[i]->name);
         free(c->workers[i]);
     }
@@ -602,40 +603,6 @@ static bool is_ready_or_will_be(const struct coxi_worker *worker)
            (worker->state == COXI_WORKER_SETUP && worker->making != 0);
 }
 
-static bool is_any_ps_away(struct cox_coordinator *c)
-{
-    bool away = coxi_recovery_is_under_way(c);
-    for (uint32_t i = 0; !away && i < c->n_ps; i++) {
-        away = !coxi_psc_is_up(c->ps[i]);
-    }
-    return away;
-}
-
-/* For how long closures wait for a worker. */
-static int patience_ms(const struct cox_coordinator *c)
-{
-    const struct cox_options *o = &c->options;
-    return c->ps_away && o->ps_recovery_ms > o->worker_wait_ms ? o->ps_recovery_ms
-                                                               : o->worker_wait_ms;
-}
-
-/*
- * worker_wait_ms is for a cluster whose workers are gone. While a ps is away, too, it may be
- * the client's own network that is, and nothing but replays could run anyway: then workers
- * have as long as a ps, and when all ps are there again, worker_wait_ms from that moment on.
- */
-static void choose_patience(struct cox_coordinator *c)
-{
-    bool ps_away = is_any_ps_away(c);
-    if (ps_away != c->ps_away) {
-        c->ps_away = ps_away;
-        c->idle_since_ms = 0;
-        for (uint32_t i = 0; i < c->n_workers; i++) {
-            c->workers[i]->wanted_since_ms = 0;
-        }
-    }
-}
-
 /* Ends what only this worker may run when it has been away for too long. */
 static void watch_own(struct coxi_worker *worker, uint64_t now)
 {
@@ -644,13 +611,13 @@ static void watch_own(struct coxi_worker *worker, uint64_t now)
         worker->wanted_since_ms = 0;
     } else if (worker->wanted_since_ms == 0) {
         worker->wanted_since_ms = now;
-    } else if (now - worker->wanted_since_ms > (uint64_t)patience_ms(c)) {
+    } else if (now - worker->wanted_since_ms > (uint64_t)coxi_losses_wait_ms(c)) {
         char text[COXI_TEXT_MAX];
         coxi_closures_leave_home(worker);
         (void)snprintf(
             text, sizeof(text),
             "worker %u at %.300s, which alone may run it, was away for %d ms",
-            worker->index, worker->url, patience_ms(c));
+            worker->index, worker->url, coxi_losses_wait_ms(c));
         coxi_closures_fail_queue(&worker->queue, COX_ENOWORKER, text);
     }
 }
@@ -668,7 +635,7 @@ void coxi_workers_tick(struct cox_coordinator *c)
     uint64_t now = coxi_now_ms();
     bool any_ready = false;
     coxi_door_tick(c->door, now);
-    choose_patience(c);
+    coxi_losses_tick(c);
     for (uint32_t i = 0; i < c->n_workers; i++) {
         struct coxi_worker *worker = c->workers[i];
         if (is_to_be_dialled(worker, now)) {
@@ -682,11 +649,11 @@ void coxi_workers_tick(struct cox_coordinator *c)
         c->idle_since_ms = 0;
     } else if (c->idle_since_ms == 0) {
         c->idle_since_ms = now;
-    } else if (now - c->idle_since_ms > (uint64_t)patience_ms(c)) {
+    } else if (now - c->idle_since_ms > (uint64_t)coxi_losses_wait_ms(c)) {
         char text[COXI_TEXT_MAX + 64];
         coxi_lock(&c->lock);
         (void)snprintf(text, sizeof(text), "no worker for %d ms; the last: %s",
-                       patience_ms(c), c->worker_text);
+                       coxi_losses_wait_ms(c), c->worker_text);
         coxi_unlock(&c->lock);
         coxi_closures_fail(c, COX_ENOWORKER, text);
     }

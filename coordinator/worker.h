@@ -59,6 +59,8 @@ struct coxi_worker {
     struct coxi_list in_flight;  /* ASSIGNED to it, oldest first */
     struct coxi_second *seconds; /* second attempts that it has */
     size_t n_seconds;
+    struct coxi_buffer
+        suspects;       /* struct coxi_recall_head: what may have run (losses.c) */
     uint64_t oldest_id; /* in_flight.first at the last tick, and its attempt */
     uint32_t oldest_attempt;
     uint64_t oldest_since_ms;

@@ -36,14 +36,16 @@ struct coxi_recorder {
     uint64_t magic;
     atomic_uint serves;
     uint32_t n_crashed;
-    atomic_uint excused; /* what runs, and is not blamed */
-    uint32_t unused[11];
+    atomic_uint excused;        /* what runs, and is not blamed */
+    atomic_uint died;           /* a step process has, since the client was met */
+    struct coxi_session client; /* the last one that was met */
+    uint32_t unused[4];         /* to the end of the cache line */
     struct coxi_recorder_slot slots[COXI_RECORDER_MAX];
     struct coxi_session sessions[COXI_RECORDER_MAX]; /* of what crashed */
     struct coxi_crashed_head crashed[COXI_RECORDER_MAX];
 };
 
-static const uint64_t magic = 0x636f7872656332ULL; /* another layout: another number */
+static const uint64_t magic = 0x636f7872656333ULL; /* another layout: another number */
 
 /* ---- life */
 
@@ -198,6 +200,7 @@ size_t coxi_recorder_collect(struct coxi_recorder *recorder, int signal,
     }
     recorder->n_crashed = n;
     atomic_store(&recorder->serves, 0);
+    atomic_store(&recorder->died, 1);
     *ret = &recorder->crashed[before];
     return n - before;
 }
@@ -215,4 +218,13 @@ size_t coxi_recorder_take(struct coxi_recorder *recorder,
     }
     recorder->n_crashed = 0;
     return n;
+}
+
+bool coxi_recorder_meet(struct coxi_recorder *recorder,
+                        const struct coxi_session *session)
+{
+    bool died = atomic_exchange(&recorder->died, 0) != 0 &&
+                coxi_session_equal(&recorder->client, session);
+    recorder->client = *session;
+    return died;
 }

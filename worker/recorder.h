@@ -67,4 +67,9 @@ size_t coxi_recorder_take(struct coxi_recorder *recorder,
                           const struct coxi_session *session,
                           struct coxi_crashed_head *ret);
 
+/* A client is here: true if the one before it was the same, and a step process has died since
+ * then, whatever ran in it. One thread at a time. */
+bool coxi_recorder_meet(struct coxi_recorder *recorder,
+                        const struct coxi_session *session);
+
 #endif

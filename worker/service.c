@@ -171,8 +171,10 @@ static int on_greeted(void *arg, struct coxi_peer *peer)
     message.crashed.closures = crashed;
     message.crashed.n_closures =
         coxi_recorder_take(worker->options.recorder, &peer->hello.session, crashed);
+    bool died = coxi_recorder_meet(worker->options.recorder, &peer->hello.session);
     coxi_unlock(&worker->lock);
-    int r = message.crashed.n_closures > 0
+    /* Also where nothing ran: then closures that were committing have lost nothing. */
+    int r = died || message.crashed.n_closures > 0
                 ? coxi_message_send(peer->link, &message, NULL, false)
                 : 0;
     free(crashed);

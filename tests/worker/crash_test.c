@@ -148,6 +148,20 @@ TEST(an_idle_process_that_is_killed_leaves_nothing_to_report)
     worker_close(&w);
 }
 
+TEST(a_client_hears_that_nothing_ran_in_a_process_that_died)
+{
+    struct worker w;
+    worker_open(&w, NULL, NULL);
+    struct caller *caller = worker_join_ready(&w);
+    kill_step_process(&w);
+    worker_expect_crash(&w, caller);
+    caller = worker_join(&w, &worker_client);
+    assert_int_equal(0, caller_expect(caller, COXI_CRASHED)->crashed.n_closures);
+    caller_close(caller);
+    worker_expect_no_report(&w);
+    worker_close(&w);
+}
+
 /* Another run, another generation, another client that calls itself the same. */
 static void other_client(const struct coxi_session *other)
 {
