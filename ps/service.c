@@ -275,10 +275,11 @@ static int answer_claim(struct coxi_ps *ps, struct coxi_peer *peer,
              "run=%016llx generation=%llu result=%s",
              (unsigned long long)request->claim.run,
              (unsigned long long)request->claim.generation, coxi_error_name(r));
+    int sent = coxi_message_send(peer->link, &answer, NULL, false);
     if (r == 0) {
         tell_replaced(ps, &request->claim);
     }
-    return coxi_message_send(peer->link, &answer, NULL, false);
+    return sent;
 }
 
 /* ---- requests */

@@ -234,12 +234,14 @@ TEST(ps_that_is_being_restored_is_claimed_at_once_and_has_nothing_of_the_old_run
     coxi_test_until(is_unready, &s, "the restore");
     struct coxi_psc *client = harbour_dial(&s.harbour, COXI_ROLE_CLIENT, &newer);
     assert_code(0, harbour_claim(client, &newer));
+    uint64_t now = coxi_psc_incarnation(client); /* another one, with its claim */
     assert_code(0, harbour_create(client, &newer, 2));
-    assert_code(0, harbour_pull(client, &newer, s.incarnation, found, 2));
+    assert_code(0, harbour_pull(client, &newer, now, found, 2));
+    assert_int_equal(0, caller_expect(caller, COXI_STATUS)->request); /* of the newer */
     assert_int_equal(0, caller_waiting(caller));
     let_it_be_read(path);
     assert_code(COX_EFENCED, caller_expect(caller, COXI_STATUS)->status.code);
-    assert_code(0, harbour_pull(client, &newer, s.incarnation, found, 2));
+    assert_code(0, harbour_pull(client, &newer, now, found, 2));
     assert_true(found[0] == 0);
     coxi_psc_close(client);
     caller_close(caller);
