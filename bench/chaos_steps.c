@@ -166,7 +166,13 @@ static int count(struct cox_step *step)
     const struct cox_value *plan = cox_step_argument(step, "plan");
     if (plan == NULL || plan->dtype != COX_I64 || plan->rank != 1 ||
         plan->shape[0] != CHAOS_PLAN) {
-        return cox_step_fail(step, 1, "count needs a plan of %d numbers", CHAOS_PLAN);
+        const struct cox_value *all = NULL;
+        size_t n = cox_step_arguments(step, &all);
+        return cox_step_fail(step, 1,
+                             "attempt %u needs a plan of %d numbers; it has %zu "
+                             "arguments, the first is '%s'",
+                             (unsigned)cox_step_attempt(step), CHAOS_PLAN, n,
+                             n > 0 ? all[0].name : "");
     }
     const int64_t *of = plan->data;
     int64_t us = of[CHAOS_FLUSH] != 0 ? of[CHAOS_US] / 2 : of[CHAOS_US];

@@ -230,25 +230,45 @@ static bool is_at_hand(const struct coxi_input *input)
     return is_over(input->source) && coxi_kept_is_here(input->source);
 }
 
+/* The arguments that are known, packed as those of one call. */
+static int export_known(const struct cox_future *f, struct coxi_buffer *ret)
+{
+    int r = coxi_buffer_append(ret, f->args, f->args_len);
+    for (size_t i = 0; r == 0 && i < f->inputs->n; i++) {
+        if (is_at_hand(&f->inputs->items[i])) {
+            r = pack_input(&f->inputs->items[i], ret);
+        }
+    }
+    return r;
+}
+
+/* A packed form begins with how many it has, so it is made by itself, not behind others. */
+static int export_lacking(const struct cox_future *f, struct coxi_buffer *args,
+                          struct coxi_buffer *inputs, size_t *ret_n)
+{
+    struct coxi_buffer known = {0};
+    int r = export_known(f, &known);
+    r = r != 0 ? r : coxi_buffer_append(args, known.data, known.len);
+    coxi_buffer_fini(&known);
+    for (size_t i = 0; r == 0 && i < f->inputs->n; i++) {
+        if (!is_at_hand(&f->inputs->items[i])) {
+            r = export_pending(&f->inputs->items[i], inputs);
+            ++*ret_n;
+        }
+    }
+    return r;
+}
+
 int coxi_inputs_export(struct cox_future *f, struct coxi_buffer *args,
                        struct coxi_buffer *inputs, size_t *ret_n)
 {
     size_t len = 0;
-    bool lacks = lacks_some(f);
-    const void *packed = lacks ? f->args : coxi_inputs_args(f, &len);
-    int r = coxi_buffer_append(args, packed, lacks ? f->args_len : len);
-    size_t n = 0;
-    for (size_t i = 0; r == 0 && lacks && i < f->inputs->n; i++) {
-        const struct coxi_input *input = &f->inputs->items[i];
-        if (is_at_hand(input)) {
-            r = pack_input(input, args);
-        } else {
-            r = export_pending(input, inputs);
-            n++;
-        }
+    *ret_n = 0;
+    if (lacks_some(f)) {
+        return export_lacking(f, args, inputs, ret_n);
     }
-    *ret_n = n;
-    return r;
+    const void *packed = coxi_inputs_args(f, &len);
+    return coxi_buffer_append(args, packed, len);
 }
 
 struct cox_future *coxi_inputs_pending(const struct cox_future *f, size_t i)

@@ -405,6 +405,44 @@ TEST(client_that_goes_on_makes_again_what_the_one_before_had_kept)
     keep_close(&keep);
 }
 
+/* The call behind the one that is held takes what the client has fetched: its arguments are put
+ * together for the backlog, beside those of the other. */
+TEST(client_that_goes_on_has_all_arguments_of_calls_that_take_what_was_fetched)
+{
+    struct keep keep;
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    const char *gate = gate_make("gate");
+    struct cox_options options = with_checkpoints();
+    keep_open(&keep, 2, &options);
+    struct cox_future *fetched =
+        keep_start(&keep, &(struct keep_call){.step = "add", .own = 5, .keep = true});
+    assert_code(0, cox_future_fetch(fetched, 8000));
+    struct cox_future *held = keep_start(
+        &keep,
+        &(struct keep_call){.step = "add", .own = 10, .fifo = gate, .only_worker = 1});
+    int fd = gate_pass(gate);
+    struct cox_future *takes = keep_start(
+        &keep, &(struct keep_call){
+                   .step = "add", .own = 100, .only_worker = 1, .takes = {fetched}});
+    assert_int_equal(1000, keep_run(&keep, "x",
+                                    &(struct keep_call){
+                                        .step = "add", .own = 1000, .only_worker = 2}));
+    assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
+    keep_open_gate(gate);
+    gate_release(fd);
+    assert_int_equal(5 + 10 + 105 + 1000, keep_count(&keep));
+    cox_future_free(fetched);
+    cox_future_free(held);
+    cox_future_free(takes);
+    keep_close(&keep);
+
+    keep_open(&keep, 2, &options);
+    assert_code(0, cox_progress(keep.crew.c, &progress));
+    assert_int_equal(2, progress.rerun);
+    assert_int_equal(5 + 10 + 105 + 1000, keep_count(&keep));
+    keep_close(&keep);
+}
+
 TEST(client_that_goes_on_may_be_closed_before_it_has)
 {
     struct keep keep;
