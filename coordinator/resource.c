@@ -22,6 +22,7 @@
 #include "coordinator/attempts.h"
 #include "coordinator/conn.h"
 #include "coordinator/recovery.h"
+#include "coordinator/resume.h"
 #include "coordinator/worker.h"
 
 /* What has happened to it on a worker. */
@@ -39,7 +40,9 @@ struct cox_resource {
     atomic_int refs;
     struct cox_coordinator *c;
     uint32_t id;
-    uint64_t position; /* the next closure's id when it was created */
+    uint64_t
+        position; /* the next closure's id when it was created; 1 where the closures of
+                          a client before this one are to find it */
     char *name;
     struct cox_function *function;
     uint32_t timeout_ms;
@@ -130,7 +133,7 @@ static int enlist(struct cox_coordinator *c, struct cox_resource *resource)
         }
     }
     resource->id = ++c->last_resource;
-    resource->position = c->next_id;
+    resource->position = coxi_resume_is_held(c) ? 1 : c->next_id;
     c->resources[c->n_resources++] = resource;
     c->resources_changed = true;
     return 0;

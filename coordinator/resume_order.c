@@ -266,6 +266,16 @@ const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c)
     return missing;
 }
 
+bool coxi_resume_is_held(const struct cox_coordinator *c)
+{
+    const struct coxi_resumed *resumed = c->resumed;
+    bool held = resumed != NULL;
+    for (size_t i = 0; held && i < resumed->n_names; i++) {
+        held = resumed->names[i].loaded == NULL;
+    }
+    return held;
+}
+
 bool coxi_resume_is_writing(const struct cox_coordinator *c)
 {
     return c->resumed != NULL && c->resumed->n_writes > 0;

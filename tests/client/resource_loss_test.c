@@ -9,6 +9,7 @@
 #include "tests/client/yard.h"
 #include "tests/program.h"
 #include "tests/test.h"
+#include "tests/worker/gate.h"
 
 /* ---- those that cannot be made */
 
@@ -369,4 +370,54 @@ TEST(client_that_ends_leaves_nothing_alive_on_its_workers)
     program_kill(&ps, SIGTERM);
     assert_int_equal(128 + SIGTERM, program_wait(&worker));
     assert_int_equal(128 + SIGTERM, program_wait(&ps));
+}
+
+/* ---- clients that go on */
+
+/* A checkpoint has a closure in its backlog that uses a resource, and waits at `gate`. */
+static void leave_backlog(const struct cox_options *options, const char *gate)
+{
+    struct crew crew;
+    keeper_open(&crew, 1, options);
+    (void)crew_counter(&crew, "c0");
+    (void)keeper_create_plain(&crew, "r");
+    cox_future_free(
+        keeper_start(&crew, "bump", &(struct keeper_ask){.name = "r", .path = gate}));
+    int fd = gate_pass(gate);
+    (void)keeper_run(&crew, "bump", "count", &(struct keeper_ask){.name = "r"});
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    gate_release(fd);
+    crew_close(&crew);
+}
+
+/* Its closures have lower ids than whatever this client makes: they are to find it all the same,
+ * also on a worker that comes in the middle of their replay. */
+TEST(resource_of_a_client_that_goes_on_is_there_when_its_backlog_is_replayed)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    const char *gate = gate_make("gate");
+    coxi_test_expect_crashes();
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    options.speculate = -1;
+    options.worker_slots = 2;
+    leave_backlog(&options, gate);
+    keeper_open(&crew, 1, &options);
+    struct cox_variable *c0 = crew_counter(&crew, "c0");
+    (void)keeper_create_plain(&crew, "r");
+    assert_code(COX_ETIMEDOUT, cox_join(crew.c, 0));
+    gate_release(gate_pass(gate));
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(2, crew_read(&crew, c0));
+
+    crew_kill(crew_ps_process(&crew, 0));
+    int held = gate_pass(gate); /* the replay */
+    pid_t process = crew_step_process(&crew, 0);
+    crew_kill(process);
+    crew_wait_gone(process);
+    gate_release(gate_pass(gate)); /* by the next process */
+    gate_release(held);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(2, crew_read(&crew, c0));
+    crew_close(&crew);
 }

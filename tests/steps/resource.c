@@ -237,13 +237,17 @@ static int make_all(struct cox_step *step)
 
 /* ---- steps */
 
-/* Counts on in resource `name`, and in c0 if it is there: the number, the worker. */
+/* Counts on in resource `name`, and in c0 if it is there: the number, the worker. Waits at
+ * `path` with that resource, if that is given. */
 static int bump(struct cox_step *step)
 {
     const int64_t one = 1;
     void *value = NULL;
     struct cox_variable *counter;
     int r = cox_step_resource(step, text(step, "name"), &value);
+    if (r == 0 && text(step, "path") != NULL) {
+        r = wait_at(step, text(step, "path"));
+    }
     if (r == 0) {
         r = give(step, "count", ++((struct thing *)value)->count);
     }
