@@ -284,6 +284,18 @@ static bool may_be_made(const struct cox_resource *resource)
     return resource->position <= coxi_recovery_reached(resource->c);
 }
 
+/* What was created before the resource, and may have been since this turn began. */
+static void tell_layout(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    bool changed = c->layout_changed;
+    c->layout_changed = false;
+    coxi_unlock(&c->lock);
+    if (changed) {
+        coxi_workers_layout(c);
+    }
+}
+
 bool coxi_resource_tell(struct coxi_worker *worker)
 {
     if (worker->making == 0) {
@@ -291,6 +303,7 @@ bool coxi_resource_tell(struct coxi_worker *worker)
         if (next != NULL && may_be_made(next)) {
             worker->making = worker->resource_told = next->id;
             worker->making_since_ms = coxi_now_ms();
+            tell_layout(worker->c);
             send_resource(worker, next);
         }
     }
