@@ -14,8 +14,8 @@
  *
  * A ps that is not back, or not restored, ps_recovery_ms after its loss ends the run with
  * COX_EPSLOST; so does a replay in which nothing has ended for that long while no worker runs
- * a step or makes a resource. However a
- * recovery ends (done, given up, closed), every closure that was held for it is settled.
+ * a step or makes a resource. However a recovery ends (done, given up, closed), every closure
+ * that was held for it is settled.
  */
 #ifndef COXI_COORDINATOR_RECOVERY_H
 #define COXI_COORDINATOR_RECOVERY_H
