@@ -323,7 +323,8 @@ void coxi_attempts_cancel_all(struct cox_coordinator *c)
     for (uint32_t i = 0; i < c->n_workers; i++) {
         struct cox_future *f = c->workers[i]->in_flight.first;
         for (; f != NULL; f = f->next) {
-            f->cancelled = f->cancelled || (f->replay == NULL && !f->applied) ||
+            f->cancelled = f->cancelled ||
+                           (f->replay == NULL && !f->applied && !f->inherited) ||
                            c->closing || c->fatal_handled;
         }
         coxi_worker_recall_all(c->workers[i]);

@@ -116,8 +116,8 @@ int coxi_check_alive(struct cox_coordinator *c)
 }
 
 /*
- * If there is an error to report: cancels everything, waits until nothing runs, clears
- * and returns it; COX_ETIMEDOUT (`until` has passed) leaves it for the next one.
+ * If there is an error to report: cancels everything but what an older client has left, waits
+ * until nothing else runs, clears and returns it; COX_ETIMEDOUT (`until` has passed) leaves it for the next one.
  * Locked; unlocks while it waits. Whoever comes meanwhile waits for that.
  */
 static int report_error(struct cox_coordinator *c, const struct timespec *until)
@@ -133,7 +133,7 @@ static int report_error(struct cox_coordinator *c, const struct timespec *until)
     int r = 0;
     c->reporting = true;
     coxi_loop_wake(c->loop);
-    while (r == 0 && c->n_unsettled > 0) {
+    while (r == 0 && c->n_unsettled > c->n_inherited) {
         if (pthread_cond_timedwait(&c->idle, &c->lock, until) != 0) {
             r = coxi_error(COX_ETIMEDOUT, "steps still run after an error: %.400s",
                            c->error_text);

@@ -147,6 +147,8 @@ struct cox_future {
     bool urgent;      /* of the batch that is replayed, or needed by it (recovery.h) */
     bool abandoned;   /* a replay that counts for nothing: another ps has come back */
     bool held;        /* it waits for a write of the client before (resume_order.c) */
+    bool inherited;   /* an older client left it, in its checkpoint (resume.h) */
+    bool was_done;    /* and had settled it: some ps may have it without saying so */
     bool roams;       /* it does not wait for the worker that has its inputs any more */
     uint8_t
         state; /* enum coxi_closure_state; loop, and guarded by c->lock once settled */
@@ -302,6 +304,7 @@ struct cox_coordinator {
     uint64_t first_unsettled;
     size_t n_waiting;   /* in the intake, WAITING or QUEUED */
     size_t n_unsettled; /* calls only */
+    size_t n_inherited; /* those among them that an older client left */
     int error;          /* the first since it was last reported */
     char error_text[COXI_TEXT_MAX];
     /* a thread is reporting it: all is cancelled and nothing taken in */

@@ -602,6 +602,7 @@ int coxi_closure_again(struct cox_future *of, struct cox_future **ret)
                              .timeout_ms = of->timeout_ms,
                              .state = waits ? COXI_WAITING : COXI_QUEUED,
                              .inputs = inputs,
+                             .inherited = of->inherited,
                              .replay = of,
                              .args_len = (uint32_t)args_len};
     atomic_init(&f->refs, 1);

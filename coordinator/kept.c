@@ -269,6 +269,7 @@ static int make_again(struct coxi_kept *kept)
     c->waiting_change++;
     coxi_lock(&c->lock);
     c->n_unsettled++;
+    c->n_inherited += kept->remake->inherited;
     c->stats.made_again++;
     coxi_unlock(&c->lock);
     kept->remake->urgent = coxi_inputs_are_urgent(f); /* in no line yet */

@@ -175,6 +175,7 @@ static int begin_replay(struct coxi_recovery *rec, struct cox_future *call)
         c->waiting_change++;
         coxi_lock(&c->lock);
         c->n_unsettled++;
+        c->n_inherited += f->inherited;
         coxi_unlock(&c->lock);
     }
     return 0;

@@ -37,7 +37,12 @@ static struct cox_future *new_held(struct coxi_resumed *resumed, size_t i)
     if (f == NULL) {
         return NULL;
     }
-    *f = (struct cox_future){.c = resumed->c, .id = head->closure};
+    /* Attempts of the older client may have applied it on some ps. */
+    *f = (struct cox_future){.c = resumed->c,
+                             .id = head->closure,
+                             .inherited = true,
+                             .uncertain = true,
+                             .was_done = head->closure <= resumed->watermark};
     atomic_init(&f->refs, 1);
     if (!update) {
         f->function = &resumed->names[head->function].function;
@@ -187,6 +192,7 @@ static void hold(struct coxi_recovery *rec, void *arg)
     c->first_unsettled = c->closures.count > 0 ? c->closures.first : holding->next_id;
     c->n_waiting += holding->n_calls;
     c->n_unsettled += holding->n_calls;
+    c->n_inherited += holding->n_calls;
     coxi_unlock(&c->lock);
     holding->code = r;
 }
@@ -340,6 +346,12 @@ int coxi_resume_backlog(struct coxi_recovery *rec,
     }
     if (r != 0) {
         return r;
+    }
+    for (uint32_t p = 0; holding.resumed != NULL && p < c->n_ps; p++) {
+        uint64_t watermark = rec->base.shards[p].applied.watermark;
+        if (holding.resumed->watermark < watermark) {
+            holding.resumed->watermark = watermark;
+        }
     }
     coxi_recovery_on_loop(rec, hold, &holding);
     c->started.rerun = holding.n_calls;

@@ -8,6 +8,12 @@
  * told a watermark beyond them. Their functions are names at first. What the program schedules
  * or joins first lets them go on, for by then it has loaded its modules and made its resources.
  *
+ * An error that cancels what the program has scheduled does not cancel them: the program has been
+ * told, by cox_progress, that they count, so nobody would schedule them again. Attempts of the
+ * older client may have applied a part of one, so the ps are asked before it ends. Of one below
+ * the watermark of a ps that cannot tell, the older client had settled it as done: if it fails
+ * now, that is COX_EREPLAY.
+ *
  * What that client was writing has its place among them, and is a barrier there: closures
  * before it are settled before it is written, those behind it wait until it is, and so does
  * everything that this program schedules, writes or reads. Where no closure comes before it, it
@@ -39,7 +45,8 @@ struct coxi_resumed {
     struct coxi_backlog_file *file;
     struct coxi_resumed_name *names;
     size_t n_names;
-    pthread_t thread; /* that writes, if it runs */
+    uint64_t watermark; /* the highest that a ps has been restored with */
+    pthread_t thread;   /* that writes, if it runs */
     bool runs;
 
     /* ---- the loop's, once the client is open */

@@ -153,7 +153,10 @@ void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
 void coxi_closure_end(struct cox_future *f, const struct coxi_ending *ending)
 {
     struct cox_coordinator *c = f->c;
-    if (!f->uncertain || f->replay != NULL || c->fatal_handled || c->shutting_down) {
+    /* If the client is being closed, the next one goes on from the same checkpoint. */
+    bool is_left = f->inherited && f->attempt == 0 && c->closing;
+    if (!f->uncertain || f->replay != NULL || c->fatal_handled || c->shutting_down ||
+        is_left) {
         coxi_closure_settle(f, ending); /* or nobody is left who could be asked */
         return;
     }
@@ -218,13 +221,13 @@ static void end_as(struct cox_future *f, int code, const char *text)
     }
 }
 
-/* Who cancels everything does not mean it: it is done, on some ps at least, and what runs
- * is only to be told, or to be done on a ps that comes back. */
+/* An error that cancels everything does not mean it: it counts already, on some ps at least or
+ * as an older client's, and what runs is only to be told, or to be done where it is missing. */
 static bool is_spared(const struct cox_future *f, int code)
 {
     struct cox_coordinator *c = f->c;
     return code == COX_ECANCELLED && !c->closing &&
-           (f->applied || (f->urgent && coxi_recovery_is_under_way(c)));
+           (f->applied || f->inherited || (f->urgent && coxi_recovery_is_under_way(c)));
 }
 
 void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *text)
@@ -280,6 +283,7 @@ void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
 static void tell(struct cox_coordinator *c, struct cox_future *f)
 {
     c->n_unsettled--;
+    c->n_inherited -= f->inherited;
     if (f->replay != NULL) {
         return; /* nobody holds it */
     }
@@ -313,7 +317,7 @@ void coxi_closures_tell(struct cox_coordinator *c)
         tell(c, f);
     }
     c->first_unsettled = c->closures.count > 0 ? c->closures.first : c->closures.next;
-    if (c->n_unsettled == 0) {
+    if (c->n_unsettled == 0 || c->n_unsettled == c->n_inherited) {
         (void)pthread_cond_broadcast(&c->idle);
     }
     (void)pthread_cond_broadcast(&c->room);

@@ -185,6 +185,25 @@ static void be_done(struct voiding *voiding)
     }
 }
 
+/* An older client had settled it as done; a ps that has it may not tell, since it lies below that
+ * ps's watermark. */
+static void tell_undone(struct voiding *voiding)
+{
+    struct coxi_ending *ending = &voiding->ending;
+    char why[COXI_TEXT_MAX];
+    (void)snprintf(why, sizeof(why), "%s",
+                   *voiding->text != '\0' ? voiding->text
+                                          : coxi_strerror(ending->code));
+    (void)snprintf(
+        voiding->text, sizeof(voiding->text),
+        "it was done for the client before this one, had to be done again for "
+        "a ps that lacked it in the checkpoint, and failed: %.300s",
+        why);
+    ending->state = COXI_FAILED;
+    ending->code = COX_EREPLAY;
+    ending->text = voiding->text;
+}
+
 static void judge(struct voiding *voiding)
 {
     struct coxi_ending *ending = &voiding->ending;
@@ -209,6 +228,8 @@ static void judge(struct voiding *voiding)
     } else if (tally == COXI_TALLY_PART && ending->code == COX_ELOST &&
                has_returned(voiding)) {
         voiding->goes_on = true;
+    } else if (voiding->f->was_done && !voiding->c->closing) {
+        tell_undone(voiding);
     } else if (tally != COXI_TALLY_NOTHING) {
         tell_partial(voiding, diverged ? COX_EDIVERGED : COX_EPARTIAL);
     }

@@ -569,7 +569,8 @@ COX_API int cox_checkpoint_error(struct cox_coordinator *c);
  * of the last call whose updates the checkpoint has; what comes after it has to be scheduled
  * again. What of the calls before it the checkpoint lacks is run again by itself, as soon as
  * the program schedules or joins something: by then it has to have loaded the modules, and made
- * the resources, that it had. What the client before was writing itself (cox_variable_assign and
+ * the resources, that it had. An error that cancels what the program has scheduled does not
+ * cancel those calls. What the client before was writing itself (cox_variable_assign and
  * the like), and not every ps had, keeps its place among those calls: it is written when the
  * calls before it are done, and whatever the program schedules, reads or writes itself waits for
  * that. Where that needs a function that is not loaded, reads and writes are COX_ENOENT, which

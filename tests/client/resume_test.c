@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/client/yard.h"
 #include "tests/test.h"
@@ -306,5 +308,75 @@ TEST(a_ps_is_set_back_in_place_and_the_client_before_is_fenced_off)
     (void)cox_close(old.c, 1000);
     assert_int_equal(7, crew_read(&yard.crew, yard.counter));
     assert_code(0, cox_checkpoint_save(yard.crew.c, NULL, NULL));
+    yard_close(&yard);
+}
+
+/* ---- what is left, when something fails */
+
+TEST(a_step_that_fails_does_not_cancel_what_the_client_before_has_left)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_module *hold_module;
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    crew_open(&crew, N_PS, 2, "hold", &options);
+    (void)crew_counter(&crew, "c0");
+    crew_hold(&hold, &crew, "hold_and_count", false);
+    crew_hold_wait(&hold);
+    struct cox_future *future;
+    assert_code(
+        0, cox_schedule(crew.c, crew_function(&crew, "number_off"), NULL, &future));
+    assert_int_equal(0, order_of(future));
+    cox_future_free(future);
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_hold_end(&hold);
+    crew_close(&crew);
+
+    crew_open(&crew, N_PS, 2, "counter", &options);
+    assert_int_equal(1, progress_of(&crew).rerun);
+    schedule_from(&crew, "count_and_fail", 0, 1, 1);
+    while (cox_try_schedule(crew.c, crew_function(&crew, "nothing"), NULL, NULL) == 0) {
+    }
+    assert_error_names("line 7 is odd");
+    assert_code(0, cox_module_load(crew.c, coxi_test_module("hold"), &hold_module));
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(2, crew_read(&crew, crew_counter(&crew, "c0")));
+    crew_close(&crew);
+}
+
+TEST(what_was_left_and_cannot_run_tells_which_ps_have_a_part_of_it)
+{
+    struct yard yard;
+    struct program worker;
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    options.min_workers = 0;
+    options.worker_wait_ms = 100;
+    yard_open(&yard, &options);
+    yard_worker(&yard, &worker, NULL);
+    yard_wait_ready(&yard, 1);
+    struct crew_hold hold;
+    hold.path = coxi_test_path("hold");
+    hold.fd = -1;
+    assert_int_equal(0, mkfifo(hold.path, 0600));
+    struct cox_value args[2] = {
+        COX_VECTOR("fifo", COX_U8, strlen(hold.path) + 1, hold.path),
+        COX_VECTOR("flush", COX_U8, 0, NULL)};
+    struct cox_call call = COX_CALL_INIT;
+    call.args = args;
+    call.n_args = 2;
+    assert_code(0,
+                cox_schedule(yard.crew.c, crew_function(&yard.crew, "watch_and_count"),
+                             &call, NULL));
+    crew_hold_wait(&hold); /* its first part is applied */
+    assert_code(0, cox_checkpoint_save(yard.crew.c, NULL, NULL));
+    yard_kill(&worker);
+    (void)cox_close(yard.crew.c, 0);
+    assert_int_equal(0, close(hold.fd));
+
+    yard_open_client(&yard, &options);
+    assert_int_equal(1, progress_of(&yard.crew).rerun);
+    assert_code(COX_EPARTIAL, cox_join(yard.crew.c, 8000));
+    assert_error_names("it stays applied on ps 0");
+    assert_int_equal(1, crew_read(&yard.crew, yard.counter));
     yard_close(&yard);
 }
