@@ -391,7 +391,20 @@ static void end_channel(struct coxi_psc_channel *channel, bool requests,
     }
 }
 
-/* Says when the ps gets out of reach, and when that is over. */
+/* The ps is out of reach from now on: what has been asked ends, and what will be. */
+static void end_reach(struct coxi_psc *psc)
+{
+    coxi_lock(&psc->lock);
+    psc->unreached = true;
+    for (int i = 0; i < 2; i++) {
+        end_channel(&psc->channels[i], true, psc->last_text);
+    }
+    psc->n_moves++; /* who waits to dial sees to the requests */
+    (void)pthread_cond_broadcast(&psc->changed);
+    coxi_unlock(&psc->lock);
+}
+
+/* Says when the ps gets out of reach, before that ends requests; and when it is over. */
 static void look_for_reach(struct coxi_psc *psc)
 {
     char text[sizeof(psc->last_text)];
@@ -400,20 +413,16 @@ static void look_for_reach(struct coxi_psc *psc)
     bool before = psc->unreached;
     bool reached = leads_there(&psc->channels[COXI_CHANNEL_CONTROL]);
     psc->reached_ms = reached ? now : psc->reached_ms;
-    psc->unreached = !reached && psc->options.unreached_ms > 0 &&
+    bool unreached = !reached && psc->options.unreached_ms > 0 &&
                      now - psc->reached_ms > (uint64_t)psc->options.unreached_ms;
-    bool now_unreached = psc->unreached;
-    if (now_unreached && !before) {
-        for (int i = 0; i < 2; i++) {
-            end_channel(&psc->channels[i], true, psc->last_text);
-        }
-        psc->n_moves++; /* those that wait to dial see to their requests */
-        (void)pthread_cond_broadcast(&psc->changed);
-    }
+    psc->unreached = psc->unreached && unreached;
     memcpy(text, psc->last_text, sizeof(text));
     coxi_unlock(&psc->lock);
-    if (now_unreached != before && psc->options.on_reach != NULL) {
-        psc->options.on_reach(psc->options.arg, psc, now_unreached ? text : NULL);
+    if (unreached != before && psc->options.on_reach != NULL) {
+        psc->options.on_reach(psc->options.arg, psc, unreached ? text : NULL);
+    }
+    if (unreached && !before) {
+        end_reach(psc);
     }
 }
 

@@ -33,8 +33,8 @@ struct coxi_psc_options {
     void (*on_lost)(void *arg, struct coxi_psc *psc, const char *text);
     /*
      * With unreached_ms: the ps has been out of reach for so long (`text`: why), or is within
-     * reach again (NULL). Meanwhile every request ends with COX_EPSLOST, and another daemon
-     * at the address is no end, but dialled again. Called by coxi_psc_tick and
+     * reach again (NULL). Between the two every request ends with COX_EPSLOST, and another
+     * daemon at the address is no end, but dialled again. Called by coxi_psc_tick and
      * coxi_psc_follow.
      */
     void (*on_reach)(void *arg, struct coxi_psc *psc, const char *text);

@@ -248,9 +248,10 @@ static void attempt_ended(struct coxi_worker *worker, struct cox_future *f,
     if (head->code == COX_EOVERRUN) {
         count(&f->overruns);
     }
-    /* What it has applied on a ps that is lost, or was, is gone. */
+    /* What it has applied on a ps that is lost, or was, is gone. A ps that only this worker
+     * cannot reach is not lost: another worker does it. */
     bool again = head->code == COX_EPSLOST
-                     ? coxi_recovery_is_on(f->c)
+                     ? coxi_recovery_is_on(f->c) || worker->n_unreached > 0
                      : head->code == 0 &&
                            coxi_recovery_is_stale(f, answer->touched, head->touched_n);
     f->uncertain = f->uncertain || again;

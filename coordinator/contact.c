@@ -19,6 +19,7 @@
 #include "coordinator/conn.h"
 #include "coordinator/kept.h"
 #include "coordinator/losses.h"
+#include "coordinator/reach.h"
 
 enum { SLOTS_MAX = 1024 };
 
@@ -108,6 +109,9 @@ static int handle(struct coxi_worker *worker, const struct coxi_message *message
     }
     if (message->kind == COXI_RESOURCE_MADE) {
         return coxi_worker_resource_made(worker, &message->status);
+    }
+    if (message->kind == COXI_REACH) {
+        return coxi_reach_told(worker, &message->status);
     }
     if (message->kind == COXI_CRASHED) {
         coxi_attempts_crashed(worker, &message->crashed);

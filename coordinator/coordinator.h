@@ -51,6 +51,7 @@
 #include "common/manifest.h"
 #include "common/message.h"
 #include "common/module.h"
+#include "common/patience.h"
 #include "common/ps_round.h"
 #include "common/window.h"
 #include "coordinator/cluster.h"
@@ -282,7 +283,9 @@ struct cox_coordinator {
     struct coxi_list settling;    /* to be told to the users at the end of this turn */
     struct coxi_window closures;  /* not settled, by id */
     uint64_t watermark_sent;
-    uint64_t watermark_sent_ms; /* when */
+    uint64_t watermark_sent_ms;    /* when */
+    struct coxi_cut *cuts;         /* ps that no worker reaches (reach.c); or NULL */
+    struct coxi_patience patience; /* closures wait, and nothing is given to workers */
     uint64_t idle_since_ms; /* closures wait and no worker is ready since; 0: not so */
     bool ps_away;           /* at the last tick; see losses.c */
     uint32_t n_shipped;     /* modules that workers have been told of */
@@ -355,6 +358,9 @@ struct cox_coordinator {
 
 /* A client of ps `ps` at the address that the cluster has of it. */
 int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **ret);
+
+/* Declares a ps lost, for the reason in `text`, as if its connection had gone. Any thread. */
+void coxi_ps_lost(struct cox_coordinator *c, uint32_t ps, const char *text);
 
 /* ---- closure.c, any thread */
 

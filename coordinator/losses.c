@@ -17,13 +17,14 @@
 #include <signal.h>
 
 #include "coordinator/attempts.h"
+#include "coordinator/reach.h"
 #include "coordinator/recovery.h"
 
 /* ---- how long closures wait */
 
 static bool is_any_ps_away(struct cox_coordinator *c)
 {
-    bool away = coxi_recovery_is_under_way(c);
+    bool away = coxi_recovery_is_under_way(c) || coxi_reach_is_cut(c);
     for (uint32_t i = 0; !away && i < c->n_ps; i++) {
         away = !coxi_psc_is_up(c->ps[i]);
     }

@@ -16,6 +16,7 @@
 #include "coordinator/content.h"
 #include "coordinator/door.h"
 #include "coordinator/kept.h"
+#include "coordinator/reach.h"
 #include "coordinator/recovery.h"
 #include "coordinator/resume.h"
 #include "coordinator/stats.h"
@@ -155,6 +156,13 @@ static void on_ps_lost(void *arg, struct coxi_psc *psc, const char *text)
     (void)snprintf(full, sizeof(full), "ps %u at %s is lost: %.300s",
                    coxi_psc_index(psc), coxi_psc_address(psc), text);
     coxi_fatal(c, COX_EPSLOST, full);
+}
+
+void coxi_ps_lost(struct cox_coordinator *c, uint32_t ps, const char *text)
+{
+    struct coxi_psc *psc = c->ps[ps];
+    coxi_psc_give_up(psc, text);
+    on_ps_lost(c, psc, text);
 }
 
 int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **ret)
@@ -510,6 +518,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_kept_close(c);
     coxi_loop_free(c->loop);
     coxi_door_free(c->door);
+    coxi_reach_free(c);
     coxi_workers_free(c);
     coxi_local_stop(c->local);
     coxi_variables_free(c);

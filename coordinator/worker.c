@@ -25,6 +25,7 @@
 #include "coordinator/kept.h"
 #include "coordinator/losses.h"
 #include "coordinator/queue.h"
+#include "coordinator/reach.h"
 #include "coordinator/settle.h"
 
 enum {
@@ -96,10 +97,10 @@ void coxi_worker_note_failure(struct coxi_worker *worker, int code, const char *
 
 /* ---- setting up */
 
-/* Goes on with what a worker that is there needs before it takes closures. */
-static void go_on(struct coxi_worker *worker)
+void coxi_worker_go_on(struct coxi_worker *worker)
 {
-    bool lacks = worker->n_asked > 0 || coxi_resource_tell(worker);
+    bool lacks =
+        worker->n_asked > 0 || coxi_resource_tell(worker) || worker->n_unreached > 0;
     coxi_worker_set_state(worker, lacks ? COXI_WORKER_SETUP : COXI_WORKER_READY);
 }
 
@@ -129,7 +130,7 @@ static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
         /* The others have it: this one cannot work, but may be mended. */
         coxi_conn_close(worker->control, code, text);
     } else if (worker->state == COXI_WORKER_SETUP) {
-        go_on(worker);
+        coxi_worker_go_on(worker);
     }
 }
 
@@ -176,7 +177,7 @@ static void tell_modules(struct coxi_worker *worker, uint32_t n_modules)
         worker->n_asked++;
         send_module(worker, id, coxi_conn_link(worker->control), false);
     }
-    go_on(worker);
+    coxi_worker_go_on(worker);
 }
 
 void coxi_workers_modules(struct cox_coordinator *c)
@@ -232,7 +233,7 @@ void coxi_workers_resources(struct cox_coordinator *c)
     coxi_resources_drop(c);
     for (uint32_t i = 0; i < c->n_workers; i++) {
         if (coxi_worker_takes_work(c->workers[i])) {
-            go_on(c->workers[i]);
+            coxi_worker_go_on(c->workers[i]);
         }
     }
 }
@@ -242,7 +243,7 @@ int coxi_worker_resource_made(struct coxi_worker *worker,
 {
     int r = coxi_resource_made(worker, answer);
     if (r == 0 && coxi_worker_takes_work(worker)) {
-        go_on(worker);
+        coxi_worker_go_on(worker);
     }
     return r;
 }
@@ -360,6 +361,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
     coxi_worker_set_state(worker, has_left ? COXI_WORKER_GONE : COXI_WORKER_AWAY);
     worker->making = worker->resource_told = 0; /* its next process starts anew */
     await_no_module(worker);
+    coxi_reach_forget(worker);
     collected_fini(worker);
     worker->dial_at_ms = coxi_now_ms() + (has_left ? REST_LEFT_MS : worker->rest_ms);
     worker->rest_ms =
@@ -477,6 +479,14 @@ void coxi_worker_recall(struct coxi_worker *worker, uint64_t closure, uint32_t a
     coxi_worker_send(worker); /* it may be among what is collected */
     recall(worker, &(struct coxi_recall){
                        .closures = &head, .n_closures = 1, .running = running});
+}
+
+void coxi_worker_recall_waiting(struct coxi_worker *worker)
+{
+    if (coxi_worker_load(worker) > 0) {
+        coxi_worker_send(worker);
+        recall(worker, &(struct coxi_recall){.all = true});
+    }
 }
 
 void coxi_worker_recall_all(struct coxi_worker *worker)
@@ -645,6 +655,7 @@ void coxi_workers_tick(struct cox_coordinator *c)
         any_ready = any_ready || is_ready_or_will_be(worker);
         watch_own(worker, now);
     }
+    coxi_reach_tick(c, now);
     if (any_ready || c->n_queued == 0) {
         c->idle_since_ms = 0;
     } else if (c->idle_since_ms == 0) {

@@ -9,7 +9,8 @@ struct coxi_conn;
 /*
  *   AWAY -> DIALLING -> GREETING -> SETUP -> READY    one that the cluster lists
  *   AWAY -> SETUP -> READY                            one that dials us (door.c)
- *   READY -> SETUP -> READY    a module is being loaded, a resource made
+ *   READY -> SETUP -> READY    a module is being loaded, a resource made, a ps out of its
+ *                              reach
  *   SETUP | READY -> DRAINING  it says that it leaves: it finishes what runs, hands back
  *                              the rest, and gets nothing new
  *   DRAINING -> GONE           its connection is closed, by us once it has answered for all
@@ -73,6 +74,10 @@ struct coxi_worker {
     bool is_collected;         /* in the list of those with something to be sent */
     struct coxi_worker *next_collected;
 
+    uint8_t
+        *unreached; /* by ps: it has said that it cannot reach it (reach.c); or NULL */
+    uint32_t n_unreached; /* of those */
+
     struct coxi_kept *kept;     /* results that it keeps */
     size_t n_asked_results;     /* of those, asked for and not answered */
     struct coxi_buffer dropped; /* that it is to be told nobody needs any more */
@@ -114,6 +119,9 @@ int coxi_worker_module_loaded(struct coxi_worker *worker,
 /* Its answer for a resource; COX_EPROTO. */
 int coxi_worker_resource_made(struct coxi_worker *worker,
                               const struct coxi_status *answer);
+
+/* Goes on with what a worker that is there needs before it takes closures. */
+void coxi_worker_go_on(struct coxi_worker *worker);
 
 /* Its data connection is up: sends what has waited for that. */
 void coxi_worker_send_wanted(struct coxi_worker *worker);
@@ -163,6 +171,9 @@ int coxi_worker_collect(struct coxi_worker *worker, const struct cox_future *f,
 void coxi_worker_recall(struct coxi_worker *worker, uint64_t closure, uint32_t attempt,
                         bool running);
 void coxi_worker_recall_all(struct coxi_worker *worker);
+
+/* Asks for all back that it has not started. */
+void coxi_worker_recall_waiting(struct coxi_worker *worker);
 
 /* Sends what has been collected in heads and args. */
 void coxi_worker_send(struct coxi_worker *worker);

@@ -395,6 +395,7 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
     case COXI_WANT_DATA:
     case COXI_RESOURCE:
     case COXI_RESOURCE_MADE:
+    case COXI_REACH:
     case COXI_RESOURCE_DROP:
     case COXI_RESULT_DROP:
     case COXI_RESULT_WANT:

@@ -110,6 +110,7 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_RESULT:
     case COXI_LOAD:
     case COXI_DESCRIBE:
+    case COXI_REACH:
         break;
     }
     return 0;

@@ -433,6 +433,10 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         auto message = text_or_none(b, m.status.message);
         return wire::CreateResourceMade(b, m.status.id, m.status.code, message).Union();
     }
+    case COXI_REACH: {
+        auto message = text_or_none(b, m.status.message);
+        return wire::CreateReach(b, m.status.id, m.status.code, message).Union();
+    }
     case COXI_RESOURCE_DROP:
         return wire::CreateResourceDrop(b, m.status.id).Union();
     case COXI_RESTORE:
@@ -572,6 +576,11 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     case wire::Body_ResourceMade: {
         auto m = in->body_as_ResourceMade();
         ret->status = answer(m->code(), m->message(), m->id(), false);
+        return true;
+    }
+    case wire::Body_Reach: {
+        auto m = in->body_as_Reach();
+        ret->status = answer(m->code(), m->message(), m->ps(), false);
         return true;
     }
     case wire::Body_ResourceDrop:

@@ -476,6 +476,7 @@ enum coxi_message_kind {
     COXI_RESULT,
     COXI_LOAD,
     COXI_DESCRIBE,
+    COXI_REACH,
 };
 
 struct coxi_message {

@@ -128,6 +128,21 @@ static void on_batch(void *arg)
     coxi_run_flush_reports(arg);
 }
 
+/* Tells the client before what has been asked of that ps ends, so that it knows why. */
+static void on_reach(void *arg, struct coxi_psc *psc, const char *text)
+{
+    struct coxi_run *run = arg;
+    struct coxi_message message = {.kind = COXI_REACH};
+    message.status.id = coxi_psc_index(psc);
+    message.status.code = text != NULL ? COX_EPSLOST : 0;
+    message.status.message = text != NULL ? text : "";
+    coxi_log(text != NULL ? COXI_LOG_WARN : COXI_LOG_INFO,
+             text != NULL ? "ps_out_of_reach" : "ps_in_reach",
+             "ps=%u address=%s text=\"%s\"", coxi_psc_index(psc), coxi_psc_address(psc),
+             message.status.message);
+    (void)coxi_message_send(run->control, &message, NULL, false);
+}
+
 static int open_ps(struct coxi_run *run, const struct coxi_layout *layout)
 {
     if (layout->n_servers == 0 || layout->n_servers > COXI_PS_MAX) {
@@ -153,6 +168,8 @@ static int open_ps(struct coxi_run *run, const struct coxi_layout *layout)
             .reconnect_ms = -1, /* only the client declares a ps lost */
             .request_ms = REQUEST_MS,
             .local_path = run->options.local_path,
+            .unreached_ms = run->options.peer_timeout_ms,
+            .on_reach = on_reach,
             .on_batch = on_batch,
             .arg = run,
         };

@@ -40,8 +40,9 @@ struct cox_variable {
 struct coxi_run_options {
     uint32_t worker; /* its index, unless the client knows it by another */
     uint64_t incarnation;
-    uint32_t commit_window;     /* attempts with commits under way */
-    bool local_path;            /* to a ps on the same host */
+    uint32_t commit_window; /* attempts with commits under way */
+    int peer_timeout_ms; /* a ps out of reach for so long is told to the client; 0: never */
+    bool local_path;     /* to a ps on the same host */
     size_t pull_cache_max;      /* bytes of what is kept for COX_PULL_CACHED */
     size_t kept_max;            /* bytes of results that stay here */
     struct coxi_links *links;   /* that watch the connections to the ps */

@@ -74,6 +74,7 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
         .worker = worker->options.index,
         .incarnation = worker->incarnation,
         .commit_window = worker->options.commit_window,
+        .peer_timeout_ms = worker->options.peer_timeout_ms,
         .local_path = worker->options.local_path,
         .pull_cache_max = worker->options.pull_cache_max,
         .kept_max = worker->options.kept_max,
@@ -307,6 +308,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_LOAD:
     case COXI_DESCRIBE:
     case COXI_RESOURCE_MADE:
+    case COXI_REACH:
     case COXI_RESULT:
         break;
     }

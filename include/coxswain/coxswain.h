@@ -621,9 +621,30 @@ struct cox_stats {
      * away or busy, its part is what it said so long ago. 0: all ps have just said it.
      */
     uint64_t ps_age_ms;
+    uint64_t workers_cut_off; /* that cannot reach a ps, and are not ready for that */
 };
 #define COX_STATS_INIT                                                                 \
-    {sizeof(struct cox_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+    {sizeof(struct cox_stats),                                                         \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0,                                                                                \
+     0}
 
 /*
  * Asks every ps for its part, so it takes a round trip; at most a second, whatever the state

@@ -301,6 +301,81 @@ TEST(ps_client_tells_a_ps_of_another_version_and_gives_it_up)
     door_close(&door);
 }
 
+/* ---- out of reach */
+
+struct reach {
+    int n_out;
+    int n_in;
+    char text[256];
+};
+
+static struct reach reach; /* told on the thread that ticks */
+
+static void on_reach(void *arg, struct coxi_psc *psc, const char *text)
+{
+    (void)arg;
+    (void)psc;
+    reach.n_out += text != NULL;
+    reach.n_in += text == NULL;
+    if (text != NULL) {
+        (void)snprintf(reach.text, sizeof(reach.text), "%s", text);
+    }
+}
+
+static bool tick_until_out(void *arg)
+{
+    coxi_psc_tick(((struct client *)arg)->psc);
+    return reach.n_out > 0;
+}
+
+static bool tick_until_in(void *arg)
+{
+    coxi_psc_tick(((struct client *)arg)->psc);
+    return reach.n_in > 0;
+}
+
+/* Another daemon is at the address, then the ps. */
+TEST(ps_client_says_that_a_ps_is_out_of_reach_and_when_it_is_back)
+{
+    struct fake_ps other, ps;
+    struct client client;
+    struct asked asked, after;
+    fake_ps_start(&other, NULL, 1);
+    struct coxi_psc_options options = client_options(&client, other.url);
+    options.index = FAKE_PS_INDEX + 1; /* than `other` is */
+    options.unreached_ms = 100;
+    options.on_reach = on_reach;
+    reach = (struct reach){0};
+    client_open(&client, &options);
+    asked_init(&asked, &client);
+    assert_code(0, ask_count(&asked));
+    coxi_test_until(tick_until_out, &client, "being told");
+    assert_non_null(strstr(reach.text, "another --index"));
+    asked_wait(&asked, COX_EPSLOST);
+    asked_init(&after, &client);
+    assert_code(COX_EPSLOST, ask_count(&after)); /* at once */
+    client_end_psc(&client);
+    assert_int_equal(0, client.n_lost);
+    client_close(&client);
+    fake_ps_stop(&other);
+
+    char url[300];
+    (void)snprintf(url, sizeof(url), "ipc://%s/later", coxi_test_dir());
+    options = client_options(&client, url);
+    options.unreached_ms = 100;
+    options.on_reach = on_reach;
+    reach = (struct reach){0};
+    client_open(&client, &options);
+    coxi_test_until(tick_until_out, &client, "being told");
+    fake_ps_start(&ps, url, 1);
+    coxi_test_until(tick_until_in, &client, "being told that it is back");
+    assert_code(0, ask_count(&after));
+    asked_wait(&after, 0);
+    assert_int_equal(1, reach.n_out);
+    client_close(&client);
+    fake_ps_stop(&ps);
+}
+
 /* ---- deadlines */
 
 static bool tick_until_done(void *arg)

@@ -133,6 +133,7 @@ static const struct coxi_message samples[] = {
     [COXI_WANT_DATA] = {.request = 0},
     [COXI_RESOURCE] = {.resource = {7, "lines", 1, 2, -3, "no such file", 9, 10}},
     [COXI_RESOURCE_MADE] = {.status = {.code = -17, .message = "no file", .id = 7}},
+    [COXI_REACH] = {.status = {.code = -19, .message = "no route", .id = 7}},
     [COXI_RESOURCE_DROP] = {.status = {.message = "", .id = 7}},
     [COXI_RESTORE] = {.restore = {SESSION, 53, "/ckpt/ps-1", 54, 55, 56, applied,
                                   LEN(applied), touched, LEN(touched), 57, 62}},
@@ -491,6 +492,7 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_WANT_DATA] = same_nothing,
         [COXI_RESOURCE] = same_resource,
         [COXI_RESOURCE_MADE] = same_status,
+        [COXI_REACH] = same_status,
         [COXI_RESOURCE_DROP] = same_status,
         [COXI_RESTORE] = same_restore,
         [COXI_RESULT_DROP] = same_recall,
@@ -622,7 +624,7 @@ static bool is_status(const struct coxi_message *m)
 {
     return m->kind == COXI_STATUS || m->kind == COXI_PULLED ||
            m->kind == COXI_COMMITTED || m->kind == COXI_MODULE_LOADED ||
-           m->kind == COXI_RESOURCE_MADE;
+           m->kind == COXI_RESOURCE_MADE || m->kind == COXI_REACH;
 }
 
 bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
