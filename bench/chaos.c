@@ -277,6 +277,9 @@ int main(int argc, char **argv)
         (chaos.config.checkpoint_dir == NULL || chaos.config.journal == NULL)) {
         r = coxi_error(COX_EINVAL, "--client needs --checkpoint-dir and --journal");
     }
+    if (r == 0 && chaos.config.netns && rest < argc) {
+        r = coxi_error(COX_EINVAL, "--netns is for this program's own client");
+    }
     chaos_config_complete(&chaos.config);
     chaos.argv = argv;
     chaos.program = rest < argc ? argv + rest : NULL;

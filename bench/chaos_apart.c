@@ -37,8 +37,9 @@ enum {
 
 /* What the storm is about, around the clients. */
 struct surroundings {
-    struct coxi_local *local;
+    struct coxi_local *local; /* NULL: the daemons are in namespaces */
     struct chaos_net *net;
+    char bin_dir[PATH_MAX];
 };
 
 /* ---- what a client tells */
@@ -100,6 +101,8 @@ static int start_self(struct chaos *chaos, const char *output,
                       const posix_spawnattr_t *attr, pid_t *ret)
 {
     char *argv[ARGS_MAX] = {NULL};
+    char netns[64]; /* argv takes no constants */
+    char *const first[] = {(char[]){"ip"}, (char[]){"netns"}, (char[]){"exec"}, netns};
     char dir[PATH_MAX + 32];
     char journal[PATH_MAX + 32];
     char path[PATH_MAX];
@@ -112,8 +115,15 @@ static int start_self(struct chaos *chaos, const char *output,
     if (r != 0) {
         return chaos_client_wrong(&chaos->client, "%s", coxi_error_text());
     }
-    for (; n < ARGS_MAX - 5 && chaos->argv[n] != NULL; n++) {
-        argv[n] = chaos->argv[n];
+    if (chaos->netns != NULL) {
+        (void)snprintf(netns, sizeof(netns), "%s", chaos->netns);
+        for (; n < sizeof(first) / sizeof(*first); n++) {
+            argv[n] = first[n];
+        }
+    }
+    argv[n++] = path;
+    for (size_t i = 1; n < ARGS_MAX - 5 && chaos->argv[i] != NULL; i++) {
+        argv[n++] = chaos->argv[i];
     }
     (void)snprintf(dir, sizeof(dir), "--checkpoint-dir=%s", chaos->checkpoint_dir);
     (void)snprintf(journal, sizeof(journal), "--journal=%s", chaos->journal);
@@ -124,7 +134,7 @@ static int start_self(struct chaos *chaos, const char *output,
     (void)posix_spawn_file_actions_init(&files);
     (void)posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, output,
                                            O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    errno = posix_spawn(ret, path, &files, attr, argv, environ);
+    errno = posix_spawnp(ret, argv[0], &files, attr, argv, environ);
     (void)posix_spawn_file_actions_destroy(&files);
     return errno == 0 ? 0
                       : chaos_client_wrong(&chaos->client, "cannot start a client: %s",
@@ -253,7 +263,31 @@ static int open_proxies(struct chaos *chaos, struct surroundings *ret,
     return r;
 }
 
-static int open_cluster(struct chaos *chaos, struct surroundings *ret)
+/* Its daemons, each in a namespace of its own. */
+static int open_namespaces(struct chaos *chaos, struct surroundings *ret,
+                           struct cox_cluster **ret_addresses)
+{
+    const struct chaos_config *config = &chaos->config;
+    const struct chaos_netns_options o = {
+        .n_ps = (uint32_t)config->ps,
+        .n_workers = (uint32_t)config->workers,
+        .slots = (uint32_t)config->slots,
+        .peer_timeout_ms = (int)config->peer_timeout_ms,
+        .bin_dir = ret->bin_dir,
+        .log_dir = chaos->log_dir,
+    };
+    int r = coxi_program_directory(ret->bin_dir);
+    r = r != 0 ? r
+               : chaos_netns_start(&o, chaos->client.journal, &ret->net, ret_addresses);
+    if (r == 0) {
+        chaos->netns = chaos_netns_client(ret->net);
+        chaos_storm_net(chaos->storm, ret->net);
+    }
+    return r;
+}
+
+static int open_local(struct chaos *chaos, struct surroundings *ret,
+                      struct cox_cluster **ret_addresses)
 {
     const struct chaos_config *config = &chaos->config;
     const struct cox_options o = {.size = sizeof(o),
@@ -261,22 +295,31 @@ static int open_cluster(struct chaos *chaos, struct surroundings *ret)
                                   .worker_slots = (uint32_t)config->slots,
                                   .peer_timeout_ms = (int)config->peer_timeout_ms};
     struct cox_cluster *cluster = NULL;
-    struct cox_cluster *addresses = NULL;
     bool cuts = config->partition_every > 0;
-    int r = chaos_config_has_disk(config) ? set_disk_errors(chaos) : 0;
-    r = r != 0 || !cuts ? r : set("COX_PS_LOCAL_PATH", "off");
+    int r = cuts ? set("COX_PS_LOCAL_PATH", "off") : 0;
     r = r != 0 ? r : cox_cluster_local((int)config->ps, (int)config->workers, &cluster);
-    r = r != 0 ? r : coxi_local_start(cluster, &o, &ret->local, &addresses);
-    r = r != 0 || !cuts ? r : open_proxies(chaos, ret, &addresses);
-    r = r != 0 ? r : tell_cluster(addresses);
+    r = r != 0 ? r : coxi_local_start(cluster, &o, &ret->local, ret_addresses);
+    r = r != 0 || !cuts ? r : open_proxies(chaos, ret, ret_addresses);
     cox_cluster_free(cluster);
+    return r;
+}
+
+static int open_cluster(struct chaos *chaos, struct surroundings *ret)
+{
+    struct cox_cluster *addresses = NULL;
+    int r = chaos_config_has_disk(&chaos->config) ? set_disk_errors(chaos) : 0;
+    if (r == 0) {
+        r = chaos->config.netns ? open_namespaces(chaos, ret, &addresses)
+                                : open_local(chaos, ret, &addresses);
+    }
+    r = r != 0 ? r : tell_cluster(addresses);
     cox_cluster_free(addresses);
     return r;
 }
 
 void chaos_apart_run(struct chaos *chaos)
 {
-    struct surroundings around = {0};
+    static struct surroundings around;
     static struct chaos_pins pins;
     chaos->client.doing = "running clients";
     if (open_cluster(chaos, &around) != 0) {
@@ -290,9 +333,9 @@ void chaos_apart_run(struct chaos *chaos)
     chaos_storm_net(chaos->storm, NULL);
     chaos_pins_take(&pins);
     coxi_local_stop(around.local);
+    chaos_net_stop(around.net);
     size_t n = chaos_pins_end(&pins, PATIENCE_MS);
     if (n > 0) {
         (void)chaos_client_wrong(&chaos->client, "%zu processes were left", n);
     }
-    chaos_proxy_stop(around.net);
 }

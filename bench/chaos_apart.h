@@ -13,6 +13,7 @@ struct chaos {
     char log_dir[PATH_MAX];
     char checkpoint_dir[PATH_MAX];
     char journal[PATH_MAX];
+    const char *netns; /* in which the client is to run; or NULL */
     struct chaos_storm *storm;
     double started;
     struct chaos_storm_counts counts; /* guarded by client.lock */

@@ -103,6 +103,9 @@ static const struct coxi_option options[] = {
     NUMBER("in-flight", in_flight, 1, IN_FLIGHT_MAX, "4096",
            "closures in the queue, and futures held, at most"),
     NUMBER("deadline-s", deadline_s, 1, 86400, "600", "seconds for all of it"),
+    SWITCH("netns", netns,
+           "the client and each daemon in a network namespace of its own, where "
+           "--partition-every drops packets; needs root and ip(8)"),
     TEXT("log-dir", log_dir, "keep the daemons' logs in this directory"),
     SWITCH(
         "client", client,
@@ -179,5 +182,5 @@ bool chaos_config_has_disk(const struct chaos_config *config)
 bool chaos_config_is_apart(const struct chaos_config *config)
 {
     return config->kill_client_every > 0 || config->partition_every > 0 ||
-           chaos_config_has_disk(config);
+           config->netns || chaos_config_has_disk(config);
 }

@@ -40,6 +40,7 @@ struct chaos_config {
     bool resources;
     bool evict;
     bool everything;
+    bool netns;
     bool json;
     bool client;
 };

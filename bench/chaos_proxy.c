@@ -65,8 +65,8 @@ struct cut {
     pid_t pid; /* of one worker alone; 0: of all */
 };
 
-struct chaos_net {
-    struct chaos_journal *journal;
+struct proxies {
+    struct chaos_net net; /* first */
     struct door doors[DOORS_MAX];
     size_t n_doors;
     pthread_t thread;
@@ -88,8 +88,7 @@ static enum chaos_cut kind_of(const struct line *line)
     return line->by_worker ? CHAOS_CUT_WORKER_PS : CHAOS_CUT_CLIENT_PS;
 }
 
-static bool is_cut(const struct chaos_net *net, const struct line *line,
-                   uint64_t now_ms)
+static bool is_cut(const struct proxies *net, const struct line *line, uint64_t now_ms)
 {
     const struct cut *cut = &net->cuts[kind_of(line)];
     return now_ms < cut->until_ms && line->door->index == cut->index &&
@@ -108,7 +107,7 @@ static void line_free(struct line *line)
     free(line);
 }
 
-static void take_in(struct chaos_net *net, const struct door *door)
+static void take_in(struct proxies *net, const struct door *door)
 {
     struct ucred who = {0};
     socklen_t len = sizeof(who);
@@ -192,7 +191,7 @@ static bool pass_on(struct line *line)
     return true;
 }
 
-static void pass_all_on(struct chaos_net *net, uint64_t now_ms)
+static void pass_all_on(struct proxies *net, uint64_t now_ms)
 {
     size_t n = 0;
     for (size_t i = 0; i < net->n_lines; i++) {
@@ -220,7 +219,7 @@ static struct pollfd wish(const struct line *line, int side, bool cut)
 }
 
 /* Until when nothing changes by itself. */
-static int patience_ms(const struct chaos_net *net, uint64_t now_ms)
+static int patience_ms(const struct proxies *net, uint64_t now_ms)
 {
     uint64_t least = LATEST_MS;
     for (int i = 0; i < CHAOS_CUT_KINDS; i++) {
@@ -233,7 +232,7 @@ static int patience_ms(const struct chaos_net *net, uint64_t now_ms)
 }
 
 /* Locked, but while it waits. */
-static void turn(struct chaos_net *net)
+static void turn(struct proxies *net)
 {
     static struct pollfd fds[1 + DOORS_MAX + 2 * LINES_MAX];
     uint64_t now_ms = coxi_now_ms();
@@ -265,7 +264,7 @@ static void turn(struct chaos_net *net)
 
 static void *pass_for_ever(void *arg)
 {
-    struct chaos_net *net = arg;
+    struct proxies *net = arg;
     coxi_lock(&net->lock);
     while (!net->end) {
         turn(net);
@@ -277,7 +276,7 @@ static void *pass_for_ever(void *arg)
 /* ---- cuts */
 
 /* One of the workers that are connected to that ps; 0: none is. */
-static pid_t draw_worker(const struct chaos_net *net, uint32_t index, uint64_t draw)
+static pid_t draw_worker(const struct proxies *net, uint32_t index, uint64_t draw)
 {
     for (size_t i = 0; i < net->n_lines; i++) {
         const struct line *line = net->lines[(draw + i) % net->n_lines];
@@ -288,11 +287,10 @@ static pid_t draw_worker(const struct chaos_net *net, uint32_t index, uint64_t d
     return 0;
 }
 
-bool chaos_net_cut(struct chaos_net *net, enum chaos_cut kind, uint32_t index,
-                   uint64_t draw, uint64_t while_ms)
+static bool proxies_cut(struct chaos_net *of, enum chaos_cut kind, uint32_t index,
+                        uint64_t draw, uint64_t while_ms)
 {
-    static const enum chaos_count counts[] = {CHAOS_CUTS_CLIENT_PS,
-                                              CHAOS_CUTS_WORKER_PS, CHAOS_CUTS_WORKER};
+    struct proxies *net = (struct proxies *)of;
     bool hit = false;
     coxi_lock(&net->lock);
     uint64_t now_ms = coxi_now_ms();
@@ -306,14 +304,12 @@ bool chaos_net_cut(struct chaos_net *net, enum chaos_cut kind, uint32_t index,
     }
     coxi_unlock(&net->lock);
     (void)eventfd_write(net->wake, 1);
-    if (hit) {
-        chaos_count_add(net->journal, counts[kind], 1);
-    }
     return hit;
 }
 
-void chaos_net_heal(struct chaos_net *net)
+static void proxies_heal(struct chaos_net *of)
 {
+    struct proxies *net = (struct proxies *)of;
     coxi_lock(&net->lock);
     memset(net->cuts, 0, sizeof(net->cuts));
     coxi_unlock(&net->lock);
@@ -334,8 +330,8 @@ static int address(const char *url, struct sockaddr_un *ret)
     return 0;
 }
 
-static int add_door(struct chaos_net *net, bool is_ps, uint32_t index,
-                    const char *daemon, const char *url)
+static int add_door(struct proxies *net, bool is_ps, uint32_t index, const char *daemon,
+                    const char *url)
 {
     struct door *door = &net->doors[net->n_doors++];
     struct sockaddr_un self;
@@ -353,7 +349,7 @@ static int add_door(struct chaos_net *net, bool is_ps, uint32_t index,
     return 0;
 }
 
-static int add_doors(struct chaos_net *net, const struct cox_cluster *daemons,
+static int add_doors(struct proxies *net, const struct cox_cluster *daemons,
                      const struct cox_cluster *proxies)
 {
     int r = 0;
@@ -366,38 +362,9 @@ static int add_doors(struct chaos_net *net, const struct cox_cluster *daemons,
     return r;
 }
 
-int chaos_proxy_start(const struct cox_cluster *cluster, const char *dir,
-                      struct chaos_journal *journal, struct chaos_net **ret,
-                      struct cox_cluster **ret_cluster)
+static void proxies_stop(struct chaos_net *of)
 {
-    struct cox_cluster *proxies = NULL;
-    struct chaos_net *net = calloc(1, sizeof(*net));
-    if (net == NULL) {
-        return coxi_error_memory("proxies");
-    }
-    (void)pthread_mutex_init(&net->lock, NULL);
-    net->journal = journal;
-    net->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int r = coxi_directory_make(dir);
-    r = r != 0 ? r : coxi_cluster_at(dir, cluster->n_ps, cluster->n_workers, &proxies);
-    r = r != 0 ? r : add_doors(net, cluster, proxies);
-    r = r != 0 ? r : coxi_thread_start(&net->thread, "chaos:net", pass_for_ever, net);
-    net->runs = r == 0;
-    if (r != 0) {
-        chaos_proxy_stop(net);
-        cox_cluster_free(proxies);
-        return r;
-    }
-    *ret = net;
-    *ret_cluster = proxies;
-    return 0;
-}
-
-void chaos_proxy_stop(struct chaos_net *net)
-{
-    if (net == NULL) {
-        return;
-    }
+    struct proxies *net = (struct proxies *)of;
     coxi_lock(&net->lock);
     net->end = true;
     coxi_unlock(&net->lock);
@@ -416,4 +383,56 @@ void chaos_proxy_stop(struct chaos_net *net)
     (void)close(net->wake);
     (void)pthread_mutex_destroy(&net->lock);
     free(net);
+}
+
+int chaos_proxy_start(const struct cox_cluster *cluster, const char *dir,
+                      struct chaos_journal *journal, struct chaos_net **ret,
+                      struct cox_cluster **ret_cluster)
+{
+    static const struct chaos_net_way way = {proxies_cut, proxies_heal, proxies_stop};
+    struct cox_cluster *proxies = NULL;
+    struct proxies *net = calloc(1, sizeof(*net));
+    if (net == NULL) {
+        return coxi_error_memory("proxies");
+    }
+    (void)pthread_mutex_init(&net->lock, NULL);
+    net->net = (struct chaos_net){&way, journal};
+    net->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int r = coxi_directory_make(dir);
+    r = r != 0 ? r : coxi_cluster_at(dir, cluster->n_ps, cluster->n_workers, &proxies);
+    r = r != 0 ? r : add_doors(net, cluster, proxies);
+    r = r != 0 ? r : coxi_thread_start(&net->thread, "chaos:net", pass_for_ever, net);
+    net->runs = r == 0;
+    if (r != 0) {
+        proxies_stop(&net->net);
+        cox_cluster_free(proxies);
+        return r;
+    }
+    *ret = &net->net;
+    *ret_cluster = proxies;
+    return 0;
+}
+
+/* ---- either of them */
+
+bool chaos_net_cut(struct chaos_net *net, enum chaos_cut kind, uint32_t index,
+                   uint64_t draw, uint64_t while_ms)
+{
+    static const enum chaos_count counts[] = {CHAOS_CUTS_CLIENT_PS,
+                                              CHAOS_CUTS_WORKER_PS, CHAOS_CUTS_WORKER};
+    bool hit = net->way->cut(net, kind, index, draw, while_ms);
+    chaos_count_add(net->journal, counts[kind], hit);
+    return hit;
+}
+
+void chaos_net_heal(struct chaos_net *net)
+{
+    net->way->heal(net);
+}
+
+void chaos_net_stop(struct chaos_net *net)
+{
+    if (net != NULL) {
+        net->way->stop(net);
+    }
 }
