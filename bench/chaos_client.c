@@ -525,14 +525,17 @@ static int prepare(struct chaos_client *client)
 {
     int r = open_cluster(client);
     r = r != 0 ? r : check_progress(client);
+    if (r == 0) {
+        chaos_saves_restore(client->journal, client->result.progress.checkpoint);
+    }
     r = r != 0 ? r : create_counters(client);
     r = r != 0 ? r : load_steps(client);
+    r = r != 0 ? r : start_saving(client); /* reading waits for what is run again */
     if (r == 0) {
         chaos_client_doing(client, "looking at what was assigned before");
         r = chaos_writes_open(client, &client->writes);
     }
     r = r != 0 ? r : chaos_resources_prepare(client->resources, 0);
-    r = r != 0 ? r : start_saving(client);
     return r != 0 ? r : chaos_writes_start(client->writes);
 }
 

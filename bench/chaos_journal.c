@@ -160,3 +160,13 @@ void chaos_save_bounds(const struct chaos_journal *journal, uint64_t number, int
         }
     }
 }
+
+void chaos_saves_restore(struct chaos_journal *journal, uint64_t number)
+{
+    for (int i = 0; i <= CHAOS_WRITERS; i++) {
+        uint64_t least;
+        uint64_t most;
+        chaos_save_bounds(journal, number, i, &least, &most);
+        atomic_store(&journal->written[i].returned, least);
+    }
+}

@@ -113,4 +113,8 @@ void chaos_save_end(struct chaos_journal *journal, const struct chaos_saved *beg
 void chaos_save_bounds(const struct chaos_journal *journal, uint64_t number, int writer,
                        uint64_t *ret_least, uint64_t *ret_most);
 
+/* A client goes on from the checkpoint `number` (0: none): no more than what that must have has
+ * returned, for who takes the next one. */
+void chaos_saves_restore(struct chaos_journal *journal, uint64_t number);
+
 #endif
