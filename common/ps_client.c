@@ -172,6 +172,14 @@ bool coxi_psc_is_up(struct coxi_psc *psc)
     return up;
 }
 
+bool coxi_psc_is_misnamed(struct coxi_psc *psc)
+{
+    coxi_lock(&psc->lock);
+    bool misnamed = psc->misnamed;
+    coxi_unlock(&psc->lock);
+    return misnamed;
+}
+
 uint64_t coxi_psc_incarnation(struct coxi_psc *psc)
 {
     coxi_lock(&psc->lock);

@@ -77,6 +77,9 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
  */
 int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms);
 
+/* The address is wrong, or its host's name cannot be resolved, as of the last attempt. */
+bool coxi_psc_is_misnamed(struct coxi_psc *psc);
+
 /* The ps has greeted on the small requests' connection, and that has not broken since. */
 bool coxi_psc_is_up(struct coxi_psc *psc);
 

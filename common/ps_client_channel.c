@@ -64,9 +64,10 @@ static void end_requests(struct coxi_psc_channel *channel)
 
 /* ---- a connection's life */
 
-static void note_failure(struct coxi_psc *psc, const char *text)
+static void note_failure(struct coxi_psc *psc, int code, const char *text)
 {
     coxi_lock(&psc->lock);
+    psc->misnamed = code == COX_EADDRESS;
     strncpy(psc->last_text, text, sizeof(psc->last_text) - 1);
     coxi_unlock(&psc->lock);
 }
@@ -235,10 +236,9 @@ static void on_batch(void *arg, struct coxi_link *link)
 
 static void on_close(void *arg, struct coxi_link *link, int code, const char *text)
 {
-    (void)code;
     struct coxi_psc_channel *channel = arg;
     struct coxi_psc *psc = channel->psc;
-    note_failure(psc, text);
+    note_failure(psc, code, text);
     if (channel->kind == COXI_CHANNEL_CONTROL && channel->greeted) {
         coxi_lock(&psc->lock);
         psc->reached_ms = coxi_link_heard_ms(link);
@@ -257,8 +257,9 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     coxi_lock(&psc->lock);
     channel->n_moves = psc->n_moves; /* before the address is read */
     coxi_unlock(&psc->lock);
-    if (coxi_link_connect(coxi_psc_address(psc), psc->options.connect_ms, &link) != 0) {
-        note_failure(psc, coxi_error_text());
+    int r = coxi_link_connect(coxi_psc_address(psc), psc->options.connect_ms, &link);
+    if (r != 0) {
+        note_failure(psc, r, coxi_error_text());
         return false;
     }
     channel->greeted = false;
@@ -289,7 +290,7 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     coxi_unlock(&psc->lock);
     coxi_link_unref(link);
     if (channel->verdict != 0 && psc->options.unreached_ms > 0) {
-        note_failure(psc, channel->verdict_text);
+        note_failure(psc, channel->verdict, channel->verdict_text);
         channel->verdict = 0;
     } else if (channel->verdict != 0) {
         lose(psc, channel->verdict, channel->verdict_text);

@@ -52,6 +52,7 @@ struct coxi_psc {
     int failed;     /* 0, or why nothing works any more */
     char failed_text[256];
     char last_text[256]; /* why the last connection failed */
+    bool misnamed; /* that was it: the address leads nowhere, or has no such host */
 };
 
 /* ---- ps_client.c */

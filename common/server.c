@@ -100,6 +100,7 @@ static int greet(struct connection *connection, const struct coxi_frame *frame)
     hello.channel = connection->dialled ? connection->channel : hello.channel;
     coxi_lock(&server->lock);
     peer->hello = hello;
+    peer->since_ms = coxi_now_ms();
     peer->hello.name = peer->hello.local = NULL; /* in the frame, which does not last */
     coxi_unlock(&server->lock);
     r = server->options.events->on_hello(server->options.arg, peer);
@@ -411,6 +412,23 @@ bool coxi_server_any(struct coxi_server *server,
     }
     coxi_unlock(&server->lock);
     return any;
+}
+
+uint64_t coxi_server_heard_ms(struct coxi_server *server,
+                              bool (*match)(const void *arg,
+                                            const struct coxi_hello *hello),
+                              const void *arg)
+{
+    uint64_t last = 0;
+    coxi_lock(&server->lock);
+    for (struct connection *c = server->connections; c != NULL; c = c->next) {
+        if (c->greeted && !c->ended && match(arg, &c->peer.hello)) {
+            uint64_t heard = coxi_link_heard_ms(c->peer.link);
+            last = heard > last ? heard : last;
+        }
+    }
+    coxi_unlock(&server->lock);
+    return last;
 }
 
 /* The links of the peers that `match` holds for, referenced; *ret is for free(). */

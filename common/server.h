@@ -19,6 +19,7 @@ struct coxi_peer {
     struct coxi_server *server;
     struct coxi_link *link;
     struct coxi_hello hello; /* without the texts */
+    uint64_t since_ms;       /* when it greeted (coxi_now_ms) */
     /* For `handle`, its thread only: to make answers in, and for what it needs beside. */
     struct coxi_buffer scratch;
     struct coxi_buffer aside;
@@ -80,6 +81,13 @@ struct coxi_links *coxi_server_links(struct coxi_server *server);
 bool coxi_server_any(struct coxi_server *server,
                      bool (*match)(const void *arg, const struct coxi_hello *hello),
                      const void *arg);
+
+/* When one of the peers that it holds for was heard last (coxi_now_ms); 0: there is none. Any
+ * thread. */
+uint64_t coxi_server_heard_ms(struct coxi_server *server,
+                              bool (*match)(const void *arg,
+                                            const struct coxi_hello *hello),
+                              const void *arg);
 
 /* Sends a message to every peer that it holds for, as far as there is memory. Any thread. */
 void coxi_server_tell(struct coxi_server *server,

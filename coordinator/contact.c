@@ -57,7 +57,14 @@ static int greeted(struct coxi_worker *worker, const struct coxi_frame *frame)
         return coxi_error(COX_ECONFLICT,
                           "there is another daemon at this address: it is no worker");
     }
+    if (hello.index != worker->index) {
+        return coxi_error(COX_ECONFLICT,
+                          "there is another daemon at this address: a worker with "
+                          "--index %u, which the cluster lists as number %u",
+                          hello.index, worker->index);
+    }
     set_up(worker, &hello);
+    coxi_worker_tried(worker);
     return 0;
 }
 

@@ -25,6 +25,7 @@
  *   resource.c  what each worker makes and keeps
  *   recovery.c, recovery_restore.c, recovery_replay.c  a ps that is lost comes back
  *   log.c       what is replayed then
+ *   opening.c   what cox_open waits for, and looks at
  *   generation.c  whose the checkpoint directory is;  resume.c  going on where a client
  *                 before this one ended;  resume_backlog.c, resume_order.c  what that had not done;
  *                 recovery_backlog.c  what a checkpoint says for that
@@ -319,6 +320,9 @@ struct cox_coordinator {
     bool shutdown; /* the loop is to let go of every connection */
     uint32_t n_ready;
     uint32_t n_hopeless; /* workers that refuse us for good */
+    uint32_t n_untried;  /* listed workers that have neither greeted nor failed to yet */
+    int misplaced_code;  /* a listed worker cannot be the one that is meant, or is nowhere */
+    char misplaced_text[COXI_TEXT_MAX];
     int worker_code;     /* why a worker is not there, the last reason */
     char worker_text[COXI_TEXT_MAX];
     struct cox_stats stats;      /* done, failed, put_back, workers_lost */

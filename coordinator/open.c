@@ -16,6 +16,7 @@
 #include "coordinator/content.h"
 #include "coordinator/door.h"
 #include "coordinator/kept.h"
+#include "coordinator/opening.h"
 #include "coordinator/reach.h"
 #include "coordinator/recovery.h"
 #include "coordinator/resume.h"
@@ -29,7 +30,6 @@ enum {
     RECONNECT_MS = 1000, /* a ps without a connection for this long is lost */
     REQUEST_MS = 300000, /* a ps that lives but does not answer */
     RELEASE_MS = 1000,
-    CHECK_MS = 20, /* between looks at a local cluster that is starting */
 };
 
 /* ---- options */
@@ -120,6 +120,9 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
     int r = check_ranges(o);
     if (r == 0) {
         r = check_workers(o, cluster);
+    }
+    if (r == 0) {
+        r = coxi_opening_check(cluster);
     }
     return r == 0 ? coxi_trigger_check(o) : r;
 }
@@ -212,70 +215,6 @@ static int open_ps(struct cox_coordinator *c)
     return 0;
 }
 
-/* Milliseconds until `end_ms`, at most `most`. */
-static int left_ms(uint64_t end_ms, int most)
-{
-    uint64_t now = coxi_now_ms();
-    if (now >= end_ms) {
-        return 0;
-    }
-    return end_ms - now < (uint64_t)most ? (int)(end_ms - now) : most;
-}
-
-static int check_local(struct cox_coordinator *c)
-{
-    return c->local != NULL ? coxi_local_check(c->local) : 0;
-}
-
-static int wait_for_ps(struct cox_coordinator *c, uint64_t end_ms)
-{
-    for (uint32_t i = 0; i < c->n_ps; i++) {
-        int r;
-        do {
-            r = coxi_psc_wait(c->ps[i], left_ms(end_ms, CHECK_MS));
-        } while (r == COX_ETIMEDOUT && coxi_now_ms() < end_ms &&
-                 (r = check_local(c)) == 0);
-        if (r == COX_ETIMEDOUT) {
-            return coxi_error(r, "%.600s; waited for %d ms", coxi_error_text(),
-                              c->options.open_timeout_ms);
-        }
-        if (r != 0) {
-            return r;
-        }
-        struct coxi_message claim = {.kind = COXI_CLAIM, .claim = c->session};
-        struct coxi_psc_request request = {0};
-        r = coxi_psc_call(c->ps[i], &claim, &request, COXI_STATUS, NULL, NULL);
-        if (r != 0) {
-            return coxi_error(r, "%s: %.400s", c->cluster->ps[i], coxi_error_text());
-        }
-    }
-    return 0;
-}
-
-static int wait_for_workers(struct cox_coordinator *c, uint64_t end_ms)
-{
-    int r = 0;
-    coxi_lock(&c->lock);
-    while (r == 0 && c->n_ready < c->options.min_workers) {
-        /* What will not go away is not waited for. */
-        if (c->door == NULL && c->n_workers - c->n_hopeless < c->options.min_workers) {
-            r = coxi_error(c->worker_code, "%s", c->worker_text);
-        } else if (coxi_now_ms() >= end_ms) {
-            r = coxi_error(COX_ETIMEDOUT, "%u of %u workers are there after %d ms; %s",
-                           c->n_ready, c->options.min_workers,
-                           c->options.open_timeout_ms, c->worker_text);
-        } else {
-            struct timespec until = coxi_deadline(left_ms(end_ms, CHECK_MS));
-            (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
-            coxi_unlock(&c->lock);
-            r = check_local(c);
-            coxi_lock(&c->lock);
-        }
-    }
-    coxi_unlock(&c->lock);
-    return r;
-}
-
 /* ---- opening */
 
 static void coordinator_init(struct cox_coordinator *c)
@@ -347,7 +286,7 @@ static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster)
 /* The ps are ours, and hold what they are to. */
 static int take_ps(struct cox_coordinator *c, uint64_t end_ms)
 {
-    int r = wait_for_ps(c, end_ms);
+    int r = coxi_opening_ps(c, end_ms);
     if (r == 0) {
         r = coxi_recovery_start(c);
     }
@@ -370,7 +309,7 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     if (r == 0) {
         atomic_store(&c->ps_ready, true);
         coxi_door_open(c->door);
-        r = wait_for_workers(c, end_ms);
+        r = coxi_opening_workers(c, end_ms);
     }
     if (r == 0) {
         r = coxi_trigger_start(c);

@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/opening.h"
 
 /* From now on the tick gives the ps up when its time is over, so that no request to it keeps
  * a thread waiting; NULL: not any more. */
@@ -56,9 +57,7 @@ static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
            !coxi_recovery_stopping(rec)) {
     }
     if (r == 0) {
-        struct coxi_message claim = {.kind = COXI_CLAIM, .claim = c->session};
-        struct coxi_psc_request request = {0};
-        r = coxi_psc_call(psc, &claim, &request, COXI_STATUS, NULL, NULL);
+        r = coxi_ps_claim(c, psc, end_ms);
     }
     if (r != 0) {
         let_go(rec, p, psc);
@@ -286,8 +285,8 @@ static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
     const struct coxi_recovery_base *base = &rec->base;
     struct coxi_recovery_target target = {.ps = p, .psc = psc};
     struct coxi_applied_list list = {0};
-    int r = 0;
-    if (base->path != NULL) {
+    int r = coxi_ps_probe(rec->c, psc, false);
+    if (r == 0 && base->path != NULL) {
         const struct coxi_applied_list *had = &base->shards[p].applied;
         r = coxi_recovery_fill(rec, &target, 1);
         if (r == 0) {

@@ -78,6 +78,18 @@ void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state st
     }
 }
 
+void coxi_worker_tried(struct coxi_worker *worker)
+{
+    struct cox_coordinator *c = worker->c;
+    if (!worker->tried) {
+        worker->tried = true;
+        coxi_lock(&c->lock);
+        c->n_untried -= worker->name == NULL;
+        (void)pthread_cond_broadcast(&c->changed);
+        coxi_unlock(&c->lock);
+    }
+}
+
 /* Keeps why a worker is not there, for whoever waits for it. */
 void coxi_worker_note_failure(struct coxi_worker *worker, int code, const char *text)
 {
@@ -91,8 +103,13 @@ void coxi_worker_note_failure(struct coxi_worker *worker, int code, const char *
     c->worker_code = code;
     (void)snprintf(c->worker_text, sizeof(c->worker_text), "worker %u at %s: %.300s",
                    worker->index, worker->url, text);
+    if (worker->name == NULL && (code == COX_ECONFLICT || code == COX_EADDRESS)) {
+        c->misplaced_code = code;
+        memcpy(c->misplaced_text, c->worker_text, sizeof(c->misplaced_text));
+    }
     (void)pthread_cond_broadcast(&c->changed);
     coxi_unlock(&c->lock);
+    coxi_worker_tried(worker);
 }
 
 /* ---- setting up */
@@ -578,6 +595,7 @@ int coxi_worker_add(struct cox_coordinator *c, const char *url, const char *name
     c->workers[c->n_workers] = worker;
     coxi_lock(&c->lock);
     c->n_workers++;
+    c->n_untried += name == NULL;
     coxi_unlock(&c->lock);
     *ret = worker;
     return 0;

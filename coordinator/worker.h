@@ -42,6 +42,7 @@ struct coxi_worker {
     bool data_up;
     bool data_asked; /* one that dials us has been told to open it */
     bool hopeless;   /* dialling again will not help */
+    bool tried;      /* it has greeted, or failed to, once */
     uint32_t slots;
     uint64_t dial_at_ms;
     uint32_t rest_ms;
@@ -108,6 +109,9 @@ void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state st
 
 /* Keeps why a worker is not there, for whoever waits for it. */
 void coxi_worker_note_failure(struct coxi_worker *worker, int code, const char *text);
+
+/* It has greeted, or cannot: the first contact is over. */
+void coxi_worker_tried(struct coxi_worker *worker);
 
 /* It has greeted: tells it what there is. */
 void coxi_worker_set_up(struct coxi_worker *worker);

@@ -5,10 +5,14 @@
  */
 #include "ps/service.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/error.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "common/rand.h"
 #include "common/server.h"
@@ -22,7 +26,8 @@ struct coxi_ps {
     struct coxi_store *store;
     struct coxi_server *server;
     struct coxi_deferred *snapshots;
-    struct coxi_deferred *restores;
+    struct coxi_deferred *restores; /* and probes */
+    uint32_t index;
 };
 
 /* ---- answers */
@@ -175,6 +180,49 @@ static void do_restore(void *arg, struct coxi_link *link,
     (void)send_status(link, request, COXI_STATUS, r);
 }
 
+/* Finds the client's file, and makes another beside it. */
+static int probe(const struct coxi_ps *ps, const struct coxi_probe *request)
+{
+    char path[PATH_MAX];
+    int fd = open(request->path, O_RDONLY | O_CLOEXEC);
+    int r = fd < 0 ? coxi_error_errno(COX_EIO, "it cannot open %s", request->path)
+                   : coxi_path(path, "%s.ps-%u", request->path, ps->index);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    if (r != 0 || !request->writes) {
+        return r;
+    }
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        return coxi_error_errno(COX_EIO, "it cannot make %s", path);
+    }
+    (void)close(fd);
+    return 0;
+}
+
+static void do_probe(struct coxi_ps *ps, struct coxi_link *link,
+                     const struct coxi_message *request)
+{
+    struct coxi_session owner;
+    bool is_owners = coxi_store_owner(ps->store, &owner) &&
+                     coxi_session_equal(&owner, &request->probe.session);
+    int r = is_owners ? probe(ps, &request->probe)
+                      : coxi_error(COX_EFENCED, "this ps serves another client");
+    (void)send_status(link, request, COXI_STATUS, r);
+}
+
+/* What waits for the disk and is no snapshot. */
+static void do_reading(void *arg, struct coxi_link *link,
+                       const struct coxi_message *request)
+{
+    if (request->kind == COXI_PROBE) {
+        do_probe(arg, link, request);
+    } else {
+        do_restore(arg, link, request);
+    }
+}
+
 static int defer(struct coxi_deferred *deferred, struct coxi_peer *peer,
                  const struct coxi_message *request, const struct coxi_frame *frame)
 {
@@ -241,6 +289,15 @@ static bool owner_is_gone(struct coxi_ps *ps)
            !coxi_server_any(ps->server, is_owner, &owner);
 }
 
+/* True where the client that has the store has not been heard of since this peer came: it may
+ * have vanished with its host, which is noticed after --peer-timeout-ms only. */
+static bool owner_is_silent(struct coxi_ps *ps, const struct coxi_peer *peer)
+{
+    struct coxi_session owner;
+    return coxi_store_owner(ps->store, &owner) &&
+           coxi_server_heard_ms(ps->server, is_owner, &owner) < peer->since_ms;
+}
+
 /* True of an older client of the run: its control connection. */
 static bool is_replaced(const void *arg, const struct coxi_hello *hello)
 {
@@ -268,6 +325,7 @@ static int answer_claim(struct coxi_ps *ps, struct coxi_peer *peer,
 {
     int r = coxi_store_claim(ps->store, &request->claim, owner_is_gone(ps));
     struct coxi_message answer = {.request = request->request, .kind = COXI_STATUS};
+    r = r == COX_EBUSY && owner_is_silent(ps, peer) ? COX_EAGAIN : r;
     answer.status.code = r;
     answer.status.message = r != 0 ? coxi_error_text() : "";
     answer.status.incarnation = r == 0 ? coxi_store_incarnation(ps->store) : 0;
@@ -371,6 +429,7 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
     case COXI_VOID:
         return answer_void(ps, peer, m);
     case COXI_RESTORE:
+    case COXI_PROBE:
         return defer(ps->restores, peer, m, frame);
     case COXI_LOAD:
         return answer_load(ps, peer, m, frame);
@@ -431,11 +490,12 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
     };
     int r = coxi_store_new(options->index, server.self.incarnation, &ps->store);
     if (r == 0) {
+        ps->index = options->index;
         coxi_store_set_memory_max(ps->store, options->memory_max);
         r = coxi_deferred_new("cox:snapshots", do_snapshot, ps, &ps->snapshots);
     }
     if (r == 0) {
-        r = coxi_deferred_new("cox:restores", do_restore, ps, &ps->restores);
+        r = coxi_deferred_new("cox:restores", do_reading, ps, &ps->restores);
     }
     if (r == 0) {
         r = coxi_server_open(&server, &ps->server);

@@ -111,6 +111,7 @@ static size_t array_bytes(const struct coxi_message *m)
     case COXI_LOAD:
     case COXI_DESCRIBE:
     case COXI_REACH:
+    case COXI_PROBE:
         break;
     }
     return 0;

@@ -457,6 +457,11 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return encode_load(b, m.load);
     case COXI_DESCRIBE:
         return wire::CreateDescribe(b).Union();
+    case COXI_PROBE: {
+        auto path = b.CreateString(or_empty(m.probe.path));
+        return wire::CreateProbe(b, to_wire(m.probe.session), path, m.probe.writes)
+            .Union();
+    }
     }
     return Body();
 }
@@ -606,6 +611,11 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return true;
     case wire::Body_Describe:
         return true;
+    case wire::Body_Probe: {
+        auto m = in->body_as_Probe();
+        ret->probe = {from_wire(m->session()), text(m->path()), m->writes()};
+        return true;
+    }
     }
     return false;
 }

@@ -229,6 +229,13 @@ struct coxi_restore {
     uint64_t incarnation;
 };
 
+/* What wire.fbs says of Probe. */
+struct coxi_probe {
+    struct coxi_session session;
+    const char *path;
+    bool writes;
+};
+
 /* What wire.fbs says of Load. */
 struct coxi_load {
     struct coxi_session session;
@@ -477,6 +484,7 @@ enum coxi_message_kind {
     COXI_LOAD,
     COXI_DESCRIBE,
     COXI_REACH,
+    COXI_PROBE,
 };
 
 struct coxi_message {
@@ -499,6 +507,7 @@ struct coxi_message {
         struct coxi_commit commit;
         struct coxi_restore restore;
         struct coxi_load load;
+        struct coxi_probe probe;
         struct coxi_layout layout;
         struct coxi_module module;
         struct coxi_dispatch dispatch;

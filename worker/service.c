@@ -307,6 +307,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_RESTORE:
     case COXI_LOAD:
     case COXI_DESCRIBE:
+    case COXI_PROBE:
     case COXI_RESOURCE_MADE:
     case COXI_REACH:
     case COXI_RESULT:

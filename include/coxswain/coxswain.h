@@ -183,9 +183,11 @@ struct cox_options {
  * are there, whether they are listed or have dialled; where none is listed and
  * min_workers is 0, when the ps are. Where it goes on from a checkpoint, the ps have
  * ps_recovery_ms beside open_timeout_ms to be restored. COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION, COX_ECONFLICT (another daemon
- * is at an address), COX_EBUSY (a ps serves another run): the text names the daemon.
- * COX_EIO: the checkpoint directory cannot be written, or a local cluster not be
- * started. COX_EEXIST: the directory has been used, and options.resume is -1. COX_EFENCED:
+ * is at an address, or one whose --index is not its place in the list), COX_EADDRESS (a host
+ * cannot be resolved), COX_EBUSY (a ps serves another run whose client is alive, or may be: one
+ * that was not heard of since is waited for): the text names the daemon. COX_EINVAL: options, or
+ * an address is listed twice. COX_EIO: the checkpoint directory cannot be written, or a ps does
+ * not see it (which is tried with an empty file), or a local cluster cannot be started. COX_EEXIST: the directory has been used, and options.resume is -1. COX_EFENCED:
  * other clients use it. COX_ECONFLICT, COX_ECHECKSUM, COX_EFORMAT: its newest checkpoint cannot
  * be gone on from; the text names the next older one that is complete. COX_EADDRESS:
  * `listen` is no address, is in use, or can be reached from other hosts.

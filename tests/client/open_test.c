@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/message.h"
@@ -163,6 +166,208 @@ TEST(daemons_given_in_the_wrong_place_are_named)
     cox_cluster_free(wrong);
     count_on(by_hand.cluster, 100);
     end_cluster(&by_hand);
+}
+
+TEST(a_worker_whose_index_contradicts_its_place_in_the_list_is_named)
+{
+    struct cluster by_hand;
+    struct cox_cluster *wrong;
+    char json[1400];
+    start_cluster(&by_hand);
+    (void)snprintf(json, sizeof(json),
+                   "{\"ps\": [\"%s\", \"%s\"], \"worker\": [\"%s\", \"%s\"]}",
+                   by_hand.addresses[0], by_hand.addresses[1], by_hand.addresses[3],
+                   by_hand.addresses[2]);
+    assert_code(0, cox_cluster_parse(json, &wrong));
+    assert_refused(wrong, NULL, COX_ECONFLICT, "--index");
+    cox_cluster_free(wrong);
+    /* Also where the one that is needed is in its place. */
+    (void)snprintf(json, sizeof(json),
+                   "{\"ps\": [\"%s\", \"%s\"], \"worker\": [\"%s\", \"%s\"]}",
+                   by_hand.addresses[0], by_hand.addresses[1], by_hand.addresses[2],
+                   by_hand.addresses[0]);
+    assert_code(0, cox_cluster_parse(json, &wrong));
+    assert_refused(wrong, NULL, COX_ECONFLICT, "it is no worker");
+    cox_cluster_free(wrong);
+    end_cluster(&by_hand);
+}
+
+TEST(an_address_that_is_listed_twice_is_named_with_both_places)
+{
+    struct cox_cluster *cluster;
+    assert_code(0, cox_cluster_parse("{\"ps\": [\"a:1\"], \"worker\": [\"b:1\", "
+                                     "\"b:2\", \"tcp://b:1\"]}",
+                                     &cluster));
+    assert_refused(cluster, NULL, COX_EINVAL,
+                   "tcp://b:1 twice: as worker 0 and as worker 2");
+    cox_cluster_free(cluster);
+    assert_code(0,
+                cox_cluster_parse("{\"ps\": [\"a:1\", \"a:1\"], \"worker\": [\"a:1\"]}",
+                                  &cluster));
+    assert_refused(cluster, NULL, COX_EINVAL, "tcp://a:1 twice: as ps 0 and as ps 1");
+    cox_cluster_free(cluster);
+}
+
+TEST(a_host_that_has_no_address_is_named_and_not_waited_for)
+{
+    struct cluster by_hand;
+    struct cox_cluster *cluster;
+    char json[1200];
+    assert_code(0, cox_cluster_parse("{\"ps\": [\"no-such-host.invalid:1\"], "
+                                     "\"worker\": [\"b:1\"]}",
+                                     &cluster));
+    assert_refused(cluster, NULL, COX_EADDRESS, "no-such-host.invalid:1");
+    cox_cluster_free(cluster);
+    start_cluster(&by_hand);
+    (void)snprintf(json, sizeof(json),
+                   "{\"ps\": [\"%s\", \"%s\"], "
+                   "\"worker\": [\"%s\", \"no-such-host.invalid:1\"]}",
+                   by_hand.addresses[0], by_hand.addresses[1], by_hand.addresses[2]);
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    assert_refused(cluster, NULL, COX_EADDRESS,
+                   "worker 1 at tcp://no-such-host.invalid:1");
+    cox_cluster_free(cluster);
+    end_cluster(&by_hand);
+}
+
+/* ---- who has a ps */
+
+/* A client of the ps at `address` as a process that stops, as if its host had gone. */
+static pid_t open_and_stop(const char *address)
+{
+    int status;
+    char json[400];
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"]}", address);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct cox_cluster *cluster;
+        struct cox_coordinator *c;
+        struct cox_options options = COX_OPTIONS_INIT;
+        char listen[300];
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("vanished"));
+        options.listen = listen;
+        if (cox_cluster_parse(json, &cluster) == 0 &&
+            cox_open(cluster, &options, &c) == 0) {
+            (void)raise(SIGSTOP);
+        }
+        _exit(1);
+    }
+    assert_int_equal(pid, waitpid(pid, &status, WUNTRACED));
+    assert_true(WIFSTOPPED(status));
+    return pid;
+}
+
+TEST(a_ps_whose_client_has_vanished_is_waited_for)
+{
+    struct program ps;
+    struct cox_cluster *cluster;
+    struct cox_coordinator *c;
+    struct cox_options options = COX_OPTIONS_INIT;
+    char listen[300];
+    char address[300];
+    char json[400];
+    (void)snprintf(address, sizeof(address), "ipc://%s", coxi_test_path("ps"));
+    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("client"));
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"]}", address);
+    const char *argv[] = {"coxswain-ps",       "--listen", address,
+                          "--peer-timeout-ms", "2000",     NULL};
+    program_start(&ps, argv);
+    program_wait_printed(&ps, "event=listening");
+    pid_t vanished = open_and_stop(address);
+    options.listen = listen;
+    options.open_timeout_ms = 100;
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    assert_refused(cluster, &options, COX_EBUSY, address);
+    options.open_timeout_ms = 8000;
+    assert_code(0, cox_open(cluster, &options, &c));
+    assert_code(0, cox_close(c, 1000));
+    cox_cluster_free(cluster);
+    assert_int_equal(0, kill(vanished, SIGKILL));
+    assert_int_equal(vanished, waitpid(vanished, NULL, 0));
+    program_kill(&ps, SIGTERM);
+    assert_int_equal(128 + SIGTERM, program_wait(&ps));
+}
+
+/* ---- the checkpoint directory */
+
+struct start {
+    const struct program *ps;
+    bool listens;
+};
+
+static bool is_decided(void *arg)
+{
+    struct start *start = arg;
+    char *output = program_output(start->ps);
+    start->listens = strstr(output, "event=listening") != NULL &&
+                     strstr(output, "unmounted") == NULL;
+    bool decided = start->listens || strstr(output, "unmounted") != NULL ||
+                   strstr(output, "unshare") != NULL;
+    free(output);
+    return decided;
+}
+
+static bool has_started(const struct program *ps)
+{
+    struct start start = {.ps = ps};
+    coxi_test_until(is_decided, &start, "the ps or why there is none");
+    return start.listens;
+}
+
+static void assert_nothing_left(const char *dir)
+{
+    char command[400];
+    (void)snprintf(command, sizeof(command),
+                   "test -z \"$(ls -A %s | grep -v '^generation-')\"", dir);
+    assert_int_equal(0, system(command)); /* NOLINT */
+}
+
+TEST(a_ps_that_does_not_see_the_checkpoint_directory_is_named_at_once)
+{
+    struct program ps;
+    struct cox_cluster *cluster;
+    struct cox_options options = COX_OPTIONS_INIT;
+    char listen[300];
+    char address[300];
+    char command[2400];
+    const char *dir = coxi_test_path("checkpoints");
+    (void)snprintf(address, sizeof(address), "ipc://%s", coxi_test_path("ps"));
+    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("client"));
+    assert_int_equal(0, mkdir(dir, 0700));
+    (void)snprintf(
+        command, sizeof(command),
+        "mount -t tmpfs none %s || echo unmounted; exec %s/coxswain-ps --listen %s",
+        dir, coxi_test_bin(), address);
+    const char *argv[] = {"/usr/bin/unshare", "-m", "/bin/sh", "-c", command, NULL};
+    program_start(&ps, argv);
+    if (!has_started(&ps)) {
+        skip(); /* no other view of the files may be made here */
+    }
+    (void)snprintf(command, sizeof(command), "{\"ps\": [\"%s\"]}", address);
+    assert_code(0, cox_cluster_parse(command, &cluster));
+    options.listen = listen;
+    options.checkpoint_dir = dir;
+    assert_refused(cluster, &options, COX_EIO,
+                   "does not share the checkpoint directory");
+    assert_error_names(address);
+    assert_error_names(dir);
+    assert_error_names("No such file or directory");
+    assert_nothing_left(dir);
+    cox_cluster_free(cluster);
+    program_kill(&ps, SIGTERM);
+    assert_int_equal(128 + SIGTERM, program_wait(&ps));
+}
+
+TEST(the_look_at_the_checkpoint_directory_leaves_nothing)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    crew_open(&crew, 2, 1, NULL, &options);
+    assert_nothing_left(options.checkpoint_dir);
+    crew_close(&crew);
 }
 
 TEST(daemon_that_is_not_there_is_named_after_the_deadline)

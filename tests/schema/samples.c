@@ -143,6 +143,7 @@ static const struct coxi_message samples[] = {
     [COXI_RESULT] = {.result = {64, 3, -12, "not kept"}},
     [COXI_LOAD] = {.load = {SESSION, 57, 58, 59, 60, 61, true, false, 62, true}},
     [COXI_DESCRIBE] = {.request = 0},
+    [COXI_PROBE] = {.probe = {SESSION, "/data/ckpt/.probe-7", true}},
 };
 
 struct coxi_message sample(enum coxi_message_kind kind)
@@ -261,6 +262,13 @@ static void same_snapshot(message *a, message *b)
     assert_int_equal(a->snapshot.base, b->snapshot.base);
     assert_int_equal(a->snapshot.track, b->snapshot.track);
     assert_int_equal(a->snapshot.incarnation, b->snapshot.incarnation);
+}
+
+static void same_probe(message *a, message *b)
+{
+    ASSERT_SAME_BYTES(a->probe.session, b->probe.session);
+    assert_string_equal(a->probe.path, b->probe.path);
+    assert_int_equal(a->probe.writes, b->probe.writes);
 }
 
 static void same_snapshot_done(message *a, message *b)
@@ -500,6 +508,7 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_RESULT] = same_result,
         [COXI_LOAD] = same_load,
         [COXI_DESCRIBE] = same_nothing,
+        [COXI_PROBE] = same_probe,
     };
     assert_int_equal(a->request, b->request);
     assert_int_equal(a->kind, b->kind);
@@ -643,6 +652,8 @@ bool walk_message(const struct coxi_message *m, struct coxi_message *ret,
         sum = read_variable(&m->create.variable);
     } else if (m->kind == COXI_SNAPSHOT) {
         sum = read_text(m->snapshot.path);
+    } else if (m->kind == COXI_PROBE) {
+        sum = read_text(m->probe.path);
     } else if (m->kind == COXI_SNAPSHOT_DONE) {
         sum = read_text(m->snapshot_done.message) +
               read_array(m->snapshot_done.applied, m->snapshot_done.n_applied,

@@ -4,7 +4,7 @@
 
 #include "schema/wire.h"
 
-enum { SAMPLE_KINDS = COXI_REACH }; /* the kinds are 1 to this */
+enum { SAMPLE_KINDS = COXI_PROBE }; /* the kinds are 1 to this */
 
 /* What it points to is static. */
 struct coxi_message sample(enum coxi_message_kind kind);

@@ -1,0 +1,281 @@
+/* See opening.h. */
+#include "coordinator/opening.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/file.h"
+#include "common/log.h"
+#include "common/patience.h"
+#include "common/rand.h"
+#include "common/sync.h"
+
+enum {
+    CHECK_MS = 20,  /* between looks at a local cluster that is starting */
+    CLAIM_MS = 100, /* between two claims of a ps that is still another's */
+    TRIED_MS = 1000 /* for workers beyond min_workers to be met, or not */
+};
+
+/* ---- the list */
+
+struct listed {
+    const char *url;
+    uint32_t index;
+};
+
+static int by_url(const void *a, const void *b)
+{
+    return strcmp(((const struct listed *)a)->url, ((const struct listed *)b)->url);
+}
+
+/* One that is listed in both roles shows when it greets. */
+static int check_list(const char *role, char *const *urls, uint32_t n)
+{
+    struct listed *all = calloc((size_t)n + 1, sizeof(*all));
+    int r = 0;
+    if (all == NULL) {
+        return coxi_error_memory("a cluster");
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        all[i] = (struct listed){urls[i], i};
+    }
+    qsort(all, n, sizeof(*all), by_url);
+    for (uint32_t i = 1; r == 0 && i < n; i++) {
+        uint32_t x = all[i - 1].index;
+        uint32_t y = all[i].index;
+        if (by_url(&all[i - 1], &all[i]) == 0) {
+            r = coxi_error(COX_EINVAL,
+                           "the cluster lists %s twice: as %s %u and as %s %u",
+                           all[i].url, role, x < y ? x : y, role, x < y ? y : x);
+        }
+    }
+    free(all);
+    return r;
+}
+
+int coxi_opening_check(const struct cox_cluster *cluster)
+{
+    int r = cluster->local ? 0 : check_list("ps", cluster->ps, cluster->n_ps);
+    return r == 0 && !cluster->local
+               ? check_list("worker", cluster->workers, cluster->n_workers)
+               : r;
+}
+
+/* Milliseconds until `end_ms`, at most `most`. */
+static int left_ms(uint64_t end_ms, int most)
+{
+    uint64_t now = coxi_now_ms();
+    if (now >= end_ms) {
+        return 0;
+    }
+    return end_ms - now < (uint64_t)most ? (int)(end_ms - now) : most;
+}
+
+static int check_local(struct cox_coordinator *c)
+{
+    return c->local != NULL ? coxi_local_check(c->local) : 0;
+}
+
+/* ---- the ps */
+
+/* Waits on c->changed, which anything may wake. */
+static void pause_ms(struct cox_coordinator *c, int ms)
+{
+    struct timespec until = coxi_deadline(ms);
+    coxi_lock(&c->lock);
+    (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
+    coxi_unlock(&c->lock);
+}
+
+static int claim_once(struct cox_coordinator *c, struct coxi_psc *psc)
+{
+    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = c->session};
+    struct coxi_psc_request request = {0};
+    return coxi_psc_call(psc, &claim, &request, COXI_STATUS, NULL, NULL);
+}
+
+int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
+{
+    struct coxi_patience patience = {0};
+    char text[COXI_TEXT_MAX];
+    int r;
+    while ((r = claim_once(c, psc)) == COX_EAGAIN) {
+        uint64_t now = coxi_now_ms();
+        (void)snprintf(text, sizeof(text), "%.400s", coxi_error_text());
+        if (now >= end_ms) {
+            return coxi_error(COX_EBUSY, "%s", text);
+        }
+        if (coxi_patience_ends(&patience, now)) {
+            coxi_log(COXI_LOG_WARN, "waiting",
+                     "for=\"the end of another client\" ps=%u seconds=%" PRIu64
+                     " text=\"%s\"",
+                     coxi_psc_index(psc), coxi_patience_seconds(&patience, now), text);
+        }
+        r = coxi_check_alive(c);
+        if (r != 0) {
+            return r;
+        }
+        pause_ms(c, left_ms(end_ms, CLAIM_MS));
+    }
+    return r;
+}
+
+static int reach(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
+{
+    struct coxi_patience patience = {0};
+    int r;
+    while ((r = coxi_psc_wait(psc, left_ms(end_ms, CHECK_MS))) == COX_ETIMEDOUT) {
+        uint64_t now = coxi_now_ms();
+        if (coxi_psc_is_misnamed(psc)) {
+            return coxi_error(COX_EADDRESS, "%.600s", coxi_error_text());
+        }
+        if (now >= end_ms) {
+            return coxi_error(r, "%.600s; waited for %d ms", coxi_error_text(),
+                              c->options.open_timeout_ms);
+        }
+        if (coxi_patience_ends(&patience, now)) {
+            coxi_log(COXI_LOG_WARN, "waiting",
+                     "for=\"a ps\" seconds=%" PRIu64 " text=\"%.400s\"",
+                     coxi_patience_seconds(&patience, now), coxi_error_text());
+        }
+        r = check_local(c);
+        if (r != 0) {
+            return r;
+        }
+    }
+    return r;
+}
+
+int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms)
+{
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
+        r = reach(c, c->ps[i], end_ms);
+        if (r != 0) {
+            return r;
+        }
+        r = coxi_ps_claim(c, c->ps[i], end_ms);
+        if (r != 0) {
+            return coxi_error(r, "%s: %.400s", c->cluster->ps[i], coxi_error_text());
+        }
+        r = coxi_ps_probe(c, c->ps[i], true);
+    }
+    return r;
+}
+
+/* ---- the directory */
+
+static int make_empty(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        return coxi_error_errno(COX_EIO, "cannot make %s", path);
+    }
+    (void)close(fd);
+    return 0;
+}
+
+static int ask(struct cox_coordinator *c, struct coxi_psc *psc, const char *path,
+               bool writes)
+{
+    struct coxi_message probe = {.kind = COXI_PROBE};
+    struct coxi_psc_request request = {0};
+    char its[PATH_MAX];
+    probe.probe = (struct coxi_probe){c->session, path, writes};
+    int r = coxi_psc_call(psc, &probe, &request, COXI_STATUS, NULL, NULL);
+    if (r == 0 && writes) {
+        r = coxi_path(its, "%s.ps-%u", path, coxi_psc_index(psc));
+    }
+    if (r == 0 && writes && unlink(its) != 0) {
+        r = coxi_error_errno(COX_EIO, "the file %s that it has made is not here", its);
+    }
+    return r;
+}
+
+int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes)
+{
+    char path[PATH_MAX];
+    if (c->checkpoint_dir == NULL) {
+        return 0;
+    }
+    int r = coxi_path(path, "%s/.coxswain-probe-%016" PRIx64, c->checkpoint_dir,
+                      coxi_random_id());
+    if (r == 0) {
+        r = make_empty(path);
+    }
+    if (r != 0) {
+        return writes ? r : 0;
+    }
+    r = ask(c, psc, path, writes);
+    (void)unlink(path);
+    return r != COX_EIO ? r
+                        : coxi_error(r,
+                                     "ps %u at %s does not share the checkpoint "
+                                     "directory %s with the client: %.300s",
+                                     coxi_psc_index(psc), coxi_psc_address(psc),
+                                     c->checkpoint_dir, coxi_error_text());
+}
+
+/* ---- the workers */
+
+/* Why workers will not come, or 0. Locked. */
+static int check_workers(const struct cox_coordinator *c)
+{
+    if (c->misplaced_code != 0) {
+        return coxi_error(c->misplaced_code, "%s", c->misplaced_text);
+    }
+    /* What will not go away is not waited for. */
+    return c->door == NULL && c->n_workers - c->n_hopeless < c->options.min_workers
+               ? coxi_error(c->worker_code, "%s", c->worker_text)
+               : 0;
+}
+
+/* True where there is something to wait for: workers, or, for a moment, the first contact with
+ * those of the list that are not needed, which may show that it is wrong. Locked. */
+static bool is_waiting(const struct cox_coordinator *c, uint64_t tried_ms)
+{
+    return c->n_ready < c->options.min_workers ||
+           (c->n_untried > 0 && coxi_now_ms() < tried_ms);
+}
+
+int coxi_opening_workers(struct cox_coordinator *c, uint64_t end_ms)
+{
+    struct coxi_patience patience = {0};
+    uint64_t tried_ms = coxi_now_ms() + TRIED_MS;
+    int r;
+    coxi_lock(&c->lock);
+    while ((r = check_workers(c)) == 0 && is_waiting(c, tried_ms)) {
+        uint64_t now = coxi_now_ms();
+        if (now >= end_ms) {
+            if (c->n_ready < c->options.min_workers) {
+                r = coxi_error(COX_ETIMEDOUT,
+                               "%u of %u workers are there after %d ms; %s", c->n_ready,
+                               c->options.min_workers, c->options.open_timeout_ms,
+                               c->worker_text);
+            }
+            break;
+        }
+        if (coxi_patience_ends(&patience, now)) {
+            coxi_log(COXI_LOG_WARN, "waiting",
+                     "for=workers there=%u of=%u seconds=%" PRIu64 " text=\"%.400s\"",
+                     c->n_ready, c->options.min_workers,
+                     coxi_patience_seconds(&patience, now), c->worker_text);
+        }
+        struct timespec until = coxi_deadline(left_ms(end_ms, CHECK_MS));
+        (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
+        coxi_unlock(&c->lock);
+        r = check_local(c);
+        coxi_lock(&c->lock);
+        if (r != 0) {
+            break;
+        }
+    }
+    coxi_unlock(&c->lock);
+    return r;
+}

@@ -1,0 +1,78 @@
+/* What a ps says to a client that wants it: whether the one that has it is there, and whether the
+ * two see the same files. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/ps/caller.h"
+#include "tests/ps/harbour.h"
+#include "tests/test.h"
+
+static const struct coxi_session run1 = {.run = 1, .generation = 1, .token = 11};
+static const struct coxi_session run2 = {.run = 2, .generation = 1, .token = 22};
+
+struct asker {
+    struct harbour *harbour;
+    struct coxi_psc *psc;
+};
+
+/* Comes anew each time, until that is after what was heard of the other last. */
+static bool is_told_to_ask_again(void *arg)
+{
+    struct asker *asker = arg;
+    coxi_psc_close(asker->psc);
+    asker->psc = harbour_dial(asker->harbour, COXI_ROLE_CLIENT, &run2);
+    return harbour_claim(asker->psc, &run2) == COX_EAGAIN;
+}
+
+static bool is_told_that_it_is_busy(void *arg)
+{
+    return harbour_claim(((struct asker *)arg)->psc, &run2) == COX_EBUSY;
+}
+
+TEST(ps_tells_whether_the_client_that_has_it_was_heard_since_another_came)
+{
+    const struct coxi_hello hello = {.role = COXI_ROLE_CLIENT, .session = run1};
+    const struct coxi_message claim = {.request = 1, .kind = COXI_CLAIM, .claim = run1};
+    struct harbour h;
+    harbour_open(&h, harbour_ipc());
+    struct caller *owner = caller_join(coxi_ps_url(h.ps), &hello);
+    caller_send(owner, &claim, NULL, 0);
+    assert_int_equal(0, caller_expect(owner, COXI_STATUS)->status.code);
+    struct asker asker = {.harbour = &h};
+    coxi_test_until(is_told_to_ask_again, &asker,
+                    "a claim after the owner's last word");
+    assert_error_names("0000000000000001");
+    caller_send(owner, &claim, NULL, 0);
+    assert_int_equal(0, caller_expect(owner, COXI_STATUS)->status.code);
+    coxi_test_until(is_told_that_it_is_busy, &asker, "the owner's word to be noted");
+    caller_close(owner);
+    coxi_psc_close(asker.psc);
+    harbour_close(&h);
+}
+
+TEST(ps_opens_the_file_of_a_probe_and_makes_its_own_beside_it)
+{
+    char its[300];
+    struct harbour h;
+    struct coxi_message probe = {.kind = COXI_PROBE};
+    const char *path = coxi_test_path("probe");
+    (void)snprintf(its, sizeof(its), "%s.ps-0", path);
+    harbour_open(&h, harbour_ipc());
+    struct coxi_psc *client = harbour_dial(&h, COXI_ROLE_CLIENT, &run1);
+    probe.probe = (struct coxi_probe){run1, path, true};
+    assert_code(COX_EFENCED, harbour_ask(client, &probe, COXI_STATUS));
+    assert_code(0, harbour_claim(client, &run1));
+    assert_code(COX_EIO, harbour_ask(client, &probe, COXI_STATUS));
+    assert_error_names("No such file or directory");
+    assert_int_equal(-1, access(its, F_OK));
+    coxi_test_write(path, "", 0);
+    probe.probe.writes = false;
+    assert_code(0, harbour_ask(client, &probe, COXI_STATUS));
+    assert_int_equal(-1, access(its, F_OK));
+    probe.probe.writes = true;
+    assert_code(0, harbour_ask(client, &probe, COXI_STATUS));
+    assert_int_equal(0, access(its, F_OK));
+    coxi_psc_close(client);
+    harbour_close(&h);
+}
