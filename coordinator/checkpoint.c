@@ -1,6 +1,7 @@
 /*
  * Writing checkpoints: all ps write their shards at once, then the manifest ties them
- * together (common/manifest.h has the layout on disk). Nothing of a failed one is left.
+ * together (common/manifest.h has the layout on disk). Nothing of a failed one is left, but for
+ * one that another client has gone on from.
  * Then old ones are deleted (common/checkpoints.h). From LATEST on the checkpoint counts, and
  * nothing that fails then makes it a failure.
  *
@@ -17,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/checkpoint.h"
 #include "common/checkpoints.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -196,8 +198,22 @@ static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
     return r;
 }
 
-/* Its final name, and LATEST; on failure it has neither. The claim is looked at before each:
- * a client that has been replaced publishes nothing. */
+/*
+ * Takes the final name back, so that what may not be durable is not removed under a name that
+ * says it is whole. From the moment that it had that name another client may have gone on from it:
+ * then it is that client's, and stays.
+ */
+static void withdraw(const char *dir, const struct coxi_session *session,
+                     const char *path, const char *temporary)
+{
+    if (coxi_generation_check(dir, session) == 0 && !coxi_checkpoint_is_read(path)) {
+        (void)rename(path, temporary);
+    }
+}
+
+/* Its final name, and LATEST; on failure it has neither, unless another client has claimed the
+ * directory meanwhile. The claim is looked at before each: a client that has been replaced
+ * publishes nothing. */
 static int publish(const char *dir, const struct coxi_session *session,
                    const char *temporary, uint64_t number)
 {
@@ -221,8 +237,10 @@ static int publish(const char *dir, const struct coxi_session *session,
         r = coxi_latest_write(dir, number);
     }
     if (r != 0 && (coxi_latest_read(dir, &latest) != 0 || latest != number)) {
-        (void)rename(path,
-                     temporary); /* not removed under a name that says it is whole */
+        char text[COXI_ERROR_TEXT_MAX];
+        (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+        withdraw(dir, session, path, temporary);
+        return coxi_error(r, "%s", text);
     }
     return r;
 }
