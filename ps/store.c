@@ -213,17 +213,51 @@ static int make_room(struct coxi_store *store, uint32_t id)
     return 0;
 }
 
+/* The place of the variable called `name`; n_parts: there is none. */
+static size_t find_name(const struct coxi_store *store, const char *name)
+{
+    size_t i = 0;
+    while (i < store->n_parts && (store->parts[i].variable == NULL ||
+                                  strcmp(store->parts[i].variable->name, name) != 0)) {
+        i++;
+    }
+    return i;
+}
+
 static int check_new(const struct coxi_store *store,
                      const struct coxi_variable *variable)
 {
-    for (size_t i = 0; i < store->n_parts; i++) {
-        const struct coxi_variable *other = store->parts[i].variable;
-        if (other != NULL &&
-            (i == variable->id || strcmp(other->name, variable->name) == 0)) {
-            return coxi_error(COX_EEXIST, "variable '%s' exists already", other->name);
-        }
+    uint32_t id = variable->id;
+    size_t there = id < store->n_parts && store->parts[id].variable != NULL
+                       ? id
+                       : find_name(store, variable->name);
+    /* Another id is given to a name when its creation has failed: see drop_failed. */
+    return there < store->n_parts && there >= id
+               ? coxi_error(COX_EEXIST, "variable '%s' exists already",
+                            store->parts[there].variable->name)
+               : coxi_variable_check(variable, COXI_PS_MAX);
+}
+
+/*
+ * The client gives a name a second, higher id only if the creation under the first one failed:
+ * another ps refused it. What this ps made for that creation goes. Not while a snapshot is
+ * written, which may be reading it. Registry written.
+ */
+static int drop_failed(struct coxi_store *store, const char *name)
+{
+    size_t there = find_name(store, name);
+    if (there == store->n_parts) {
+        return 0;
     }
-    return coxi_variable_check(variable, COXI_PS_MAX);
+    if (store->taking != NULL) {
+        return coxi_error(COX_EAGAIN,
+                          "ps %u holds a part of variable '%s', whose creation failed "
+                          "before, and writes a snapshot of it: create it again later",
+                          store->ps_index, name);
+    }
+    part_fini(&store->parts[there]);
+    store->parts[there] = (struct coxi_part){0};
+    return 0;
 }
 
 /* True where it is there already. Registry read. */
@@ -242,6 +276,9 @@ static int add_part(struct coxi_store *store, const struct coxi_variable *variab
     int r = check_new(store, variable);
     if (r == 0 && store->restoring != NULL) {
         r = coxi_error(COX_EPSLOST, "ps %u is not restored yet", store->ps_index);
+    }
+    if (r == 0) {
+        r = drop_failed(store, variable->name);
     }
     if (r == 0) {
         r = make_room(store, variable->id);

@@ -251,3 +251,15 @@ void inside_cut_off(struct cox_coordinator *c, uint32_t ps)
     coxi_psc_give_up(psc, "cut off");
     (void)coxi_recovery_lost(c, psc);
 }
+
+int inside_refuse_next(struct cox_coordinator *c, uint32_t ps)
+{
+    struct coxi_message message = {.kind = COXI_VOID};
+    struct coxi_psc_request request = {0};
+    coxi_lock(&c->lock);
+    uint64_t id = c->next_id;
+    coxi_unlock(&c->lock);
+    message.void_ =
+        (struct coxi_void){c->session, id, UINT32_MAX, coxi_psc_incarnation(c->ps[ps])};
+    return coxi_psc_call(c->ps[ps], &message, &request, COXI_VOIDED, NULL, NULL);
+}

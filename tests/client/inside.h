@@ -64,4 +64,7 @@ void inside_write_end(struct cox_future *operation, bool dies);
 void inside_write_narrow(struct cox_future *operation, const uint64_t ranges[][2],
                          size_t n);
 
+/* Has ps `ps` refuse the next operation of the client's own. */
+int inside_refuse_next(struct cox_coordinator *c, uint32_t ps);
+
 #endif

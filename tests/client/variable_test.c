@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/checkpoint.h"
 #include "tests/client/crew.h"
+#include "tests/client/inside.h"
 #include "tests/test.h"
 
 static struct cox_variable_spec spec_of(const char *name, uint32_t dtype, uint64_t rows)
@@ -107,6 +109,38 @@ TEST(variable_created_twice_exists_already)
     assert_null(handle);
     spec = spec_of("a/bc", COX_F32, 4);
     (void)create(&crew, &spec);
+    crew_close(&crew);
+}
+
+static void tell_fault(void *arg, const char *text)
+{
+    (void)arg;
+    print_error("%s\n", text);
+}
+
+TEST(variable_that_one_ps_refused_can_be_created_again)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    const int64_t rows[6] = {1, 2, 3, 4, 5, 6};
+    int64_t read[6] = {0};
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    crew_open(&crew, 2, 1, NULL, &options);
+    struct cox_variable_spec spec = spec_of("v", COX_I64, 4);
+    spec.shards = 2;
+    assert_code(0, inside_refuse_next(crew.c, 1));
+    assert_refused(&crew, &spec, COX_ECANCELLED, "voided");
+    assert_code(0, inside_refuse_next(crew.c, 0));
+    assert_refused(&crew, &spec, COX_ECANCELLED, "voided");
+    spec.shape[0] = 6;
+    struct cox_variable *v = create(&crew, &spec);
+    assert_code(0, cox_variable_assign(crew.c, v, rows, sizeof(rows)));
+    assert_code(0, cox_variable_read(crew.c, v, read, sizeof(read)));
+    assert_memory_equal(rows, read, sizeof(rows));
+    assert_refused(&crew, &spec, COX_EEXIST, "'v'");
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    assert_code(0, coxi_checkpoint_verify(coxi_test_path("checkpoints/ckpt-1"),
+                                          tell_fault, NULL));
     crew_close(&crew);
 }
 

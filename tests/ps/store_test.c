@@ -151,17 +151,45 @@ TEST(store_creates_once_for_a_closure_that_comes_twice)
     assert_int_equal(1, stock_number(&s, 0));
     create.variable.dtype = COX_F64;
     assert_code(COX_EEXIST, coxi_store_create(s.store, &create));
-    create.variable.dtype = COX_I64;
-    create.variable.id = 1;
-    assert_code(COX_EEXIST, coxi_store_create(s.store, &create));
     assert_error_names("'v'");
+    create.variable.dtype = COX_I64;
     create.variable.name = "w";
-    create.variable.id = 0;
     assert_code(COX_EEXIST, coxi_store_create(s.store, &create));
     create.variable.id = 1; /* what failed under closure 3 may be tried again */
     assert_code(0, coxi_store_create(s.store, &create));
     assert_int_equal(0, stock_number(&s, 1));
     assert_int_equal(1, stock_number(&s, 0));
+    stock_close(&s);
+}
+
+TEST(store_takes_a_later_id_for_a_name_as_the_end_of_a_creation_that_failed)
+{
+    struct stock s;
+    stock_open(&s);
+    struct coxi_shard shard = {.count = 1};
+    struct coxi_create create = {s.session,
+                                 1,
+                                 {.id = 1,
+                                  .name = "v",
+                                  .dtype = COX_I64,
+                                  .rank = 1,
+                                  .shape = {1},
+                                  .shards = &shard,
+                                  .n_shards = 1},
+                                 STOCK_INCARNATION};
+    assert_code(0, coxi_store_create(s.store, &create));
+    create.closure = 2;
+    create.variable.id = 0; /* an older one that comes late */
+    assert_code(COX_EEXIST, coxi_store_create(s.store, &create));
+    assert_error_names("'v'");
+    create.closure = 3;
+    create.variable.id = 2;
+    create.variable.dtype = COX_F64;
+    assert_code(0, coxi_store_create(s.store, &create));
+    create.closure = 4;
+    create.variable.id = 1;
+    create.variable.name = "w";
+    assert_code(0, coxi_store_create(s.store, &create)); /* there is nothing left */
     stock_close(&s);
 }
 
