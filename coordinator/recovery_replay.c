@@ -412,7 +412,9 @@ static int pass(struct cox_coordinator *c, uint32_t p)
 
 /* Everything in the log before `id` has been done on every ps that is owed something. What
  * is not settled is not in the log: no watermark passes that. The ps have taken the watermark
- * before a worker sends them ids that are far above the last one. COX_EAGAIN: one is lost. */
+ * before a worker sends them ids that are far above the last one: also those of closures that
+ * come after the replay, for what has touched no ps is not in the log, however much it is.
+ * COX_EAGAIN: one is lost. */
 static int done_before(struct coxi_recovery *rec, const struct items *items,
                        uint64_t id)
 {
@@ -473,7 +475,7 @@ static int replay_items(struct coxi_recovery *rec, const struct items *items)
             r = redo(rec, &items->items[i++]);
         }
     }
-    return r;
+    return r == 0 ? done_before(rec, items, UINT64_MAX) : r;
 }
 
 int coxi_recovery_replay(struct coxi_recovery *rec)

@@ -416,3 +416,18 @@ TEST(a_replay_ends_over_more_ids_than_a_ps_takes_at_once)
     cox_future_free(second);
     crew_close(&s.crew);
 }
+
+/* They are not in the log, so no checkpoint is due for them, and the replay has nothing to do. */
+TEST(a_ps_takes_what_comes_behind_many_closures_that_touched_none)
+{
+    struct scene s;
+    scene_open(&s, 1, 1, NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        inside_skip_ids(s.crew.c, 900000);
+        run_many(&s, "nothing", 1);
+    }
+    crew_kill(crew_ps_process(&s.crew, 0));
+    run_many(&s, "number_off", 5); /* scheduled while it is away */
+    assert_int_equal(5, crew_read(&s.crew, s.c0));
+    crew_close(&s.crew);
+}
