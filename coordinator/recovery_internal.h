@@ -34,6 +34,7 @@ struct coxi_recovery_server {
     struct coxi_applied_list restored; /* what it had when it was */
     uint64_t watermark; /* the highest it may be told while it is owed something */
     uint64_t epoch;     /* the loop's: when it came back */
+    uint64_t filled;    /* the incarnation that was last given all of a checkpoint */
 };
 
 /* The checkpoint to start from. */
@@ -107,8 +108,8 @@ struct coxi_recovery_target {
     int code; /* how it went, each for itself */
 };
 
-/* Gives them what the checkpoint has of them, all at once. There is one. What the first to
- * fail met, with its text. */
+/* Gives them what the checkpoint has of them, all at once, and notes who has it. There is one.
+ * What the first to fail met, with its text. */
 int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
                        size_t n);
 

@@ -198,6 +198,18 @@ static int filling_init(struct filling *filling, struct coxi_recovery *rec,
     return 0;
 }
 
+static void note_filled(struct coxi_recovery *rec,
+                        const struct coxi_recovery_target *targets, size_t n)
+{
+    coxi_lock(&rec->lock);
+    for (size_t i = 0; i < n; i++) {
+        if (targets[i].code == 0) {
+            rec->servers[targets[i].ps].filled = coxi_psc_incarnation(targets[i].psc);
+        }
+    }
+    coxi_unlock(&rec->lock);
+}
+
 int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
                        size_t n)
 {
@@ -219,6 +231,7 @@ int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *t
         struct coxi_recovery_target *target = filling.calls[i].arg;
         target->code = target->code == 0 ? filling.calls[i].code : target->code;
     }
+    note_filled(rec, targets, n);
     free(filling.calls);
     coxi_chain_fini(&filling.chain);
     return r;

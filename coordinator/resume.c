@@ -11,6 +11,7 @@
 
 #include "common/checkpoint.h"
 #include "common/checkpoints.h"
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/sync.h"
@@ -156,20 +157,48 @@ int coxi_resume_match(const struct coxi_variable *wanted, uint32_t n_shards,
 
 /* ---- the ps */
 
+/* The ps that do not have all that the checkpoint has of them: how many. */
+static size_t list_unfilled(struct coxi_recovery *rec, struct coxi_recovery_target *ret)
+{
+    struct cox_coordinator *c = rec->c;
+    size_t n = 0;
+    coxi_lock(&rec->lock);
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        if (rec->servers[p].filled != coxi_psc_incarnation(c->ps[p])) {
+            ret[n++] = (struct coxi_recovery_target){.ps = p, .psc = c->ps[p]};
+        }
+    }
+    coxi_unlock(&rec->lock);
+    return n;
+}
+
+/* Fills those. COX_EPSLOST: some of them were lost in the middle; others have what they need. */
+static int fill_some(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
+                     size_t n)
+{
+    int r = coxi_recovery_fill(rec, targets, n);
+    for (size_t i = 0; r == COX_EPSLOST && i < n; i++) {
+        if (targets[i].code != 0 && targets[i].code != COX_EPSLOST) {
+            r = coxi_error(targets[i].code, "ps %u could not be restored from %s",
+                           targets[i].ps, rec->base.path);
+        }
+    }
+    return r;
+}
+
+/* A ps that is lost in the middle and comes back as another process is filled by the recovery.
+ * One that was only out of reach comes back as it was, with part of the checkpoint: it is
+ * filled again. */
 static int fill_all(struct coxi_recovery *rec, struct coxi_recovery_target *targets)
 {
     struct cox_coordinator *c = rec->c;
-    for (uint32_t p = 0; p < c->n_ps; p++) {
-        targets[p] = (struct coxi_recovery_target){.ps = p, .psc = c->ps[p]};
-    }
-    int r = coxi_recovery_fill(rec, targets, c->n_ps);
-    if (r == COX_EPSLOST) { /* then it has been filled when it is back */
-        r = coxi_recovery_wait(c);
-    }
-    for (uint32_t p = 0; r == 0 && p < c->n_ps; p++) {
-        if (targets[p].code != 0 && targets[p].code != COX_EPSLOST) {
-            r = coxi_error(targets[p].code, "ps %u could not be restored from %s", p,
-                           rec->base.path);
+    uint64_t end_ms = coxi_now_ms() + (uint64_t)c->options.ps_recovery_ms;
+    size_t n;
+    int r = 0;
+    while (r == 0 && (n = list_unfilled(rec, targets)) > 0) {
+        r = fill_some(rec, targets, n);
+        if (r == COX_EPSLOST && coxi_now_ms() < end_ms) {
+            r = coxi_recovery_wait(c);
         }
     }
     return r;

@@ -9,7 +9,7 @@
 #include "coordinator/content.h"
 #include "coordinator/inputs.h"
 #include "coordinator/load.h"
-#include "coordinator/recovery.h"
+#include "coordinator/recovery_internal.h"
 
 bool inside_is_waited_for(struct cox_future *future)
 {
@@ -262,4 +262,9 @@ int inside_refuse_next(struct cox_coordinator *c, uint32_t ps)
     message.void_ =
         (struct coxi_void){c->session, id, UINT32_MAX, coxi_psc_incarnation(c->ps[ps])};
     return coxi_psc_call(c->ps[ps], &message, &request, COXI_VOIDED, NULL, NULL);
+}
+
+struct cox_coordinator *inside_recovers(const struct coxi_recovery *rec)
+{
+    return rec->c;
 }

@@ -43,6 +43,10 @@ void inside_incarnations(struct cox_coordinator *c, uint64_t *ret);
 /* Breaks the client's connections to a ps, which it takes for lost then. */
 void inside_cut_off(struct cox_coordinator *c, uint32_t ps);
 
+/* Whose recovery that is. */
+struct coxi_recovery;
+struct cox_coordinator *inside_recovers(const struct coxi_recovery *rec);
+
 /* Loads what the checkpoint `path` has of a variable into ps of those incarnations. */
 int inside_load(struct cox_coordinator *c, struct cox_variable *variable,
                 const char *path, const uint64_t *incarnations);
