@@ -26,6 +26,7 @@ struct coxi_log {
     /* Written with the lock. */
     atomic_uint_least64_t bytes;
     atomic_uint_least64_t bytes_undone; /* of those, of operations that are not done */
+    atomic_uint_least64_t bytes_held;   /* and of those, of operations that are held */
     atomic_uint_least64_t first_id;     /* of the first entry; 0: there is none */
 };
 
@@ -102,10 +103,13 @@ static void count(struct coxi_log *log, uint64_t bytes)
 static void count_undone(struct coxi_log *log, const struct coxi_log_entry *entry,
                          int sign)
 {
+    uint64_t bytes = (uint64_t)sign * entry->bytes;
     if (entry->state != COXI_LOG_DONE) {
         log->n_undone += (size_t)sign;
-        atomic_fetch_add_explicit(&log->bytes_undone, (uint64_t)sign * entry->bytes,
-                                  memory_order_relaxed);
+        atomic_fetch_add_explicit(&log->bytes_undone, bytes, memory_order_relaxed);
+    }
+    if (entry->state == COXI_LOG_HELD) {
+        atomic_fetch_add_explicit(&log->bytes_held, bytes, memory_order_relaxed);
     }
 }
 
@@ -410,17 +414,24 @@ static bool is_beyond(struct coxi_log *log, uint64_t next_id, uint64_t bytes,
            (first_id > 0 && next_id > first_id && next_id - first_id >= ids);
 }
 
+/* All bytes but those; the two are read one after the other. */
+static uint64_t bytes_but(const struct coxi_log *log,
+                          const atomic_uint_least64_t *those)
+{
+    uint64_t others = atomic_load_explicit(those, memory_order_relaxed);
+    uint64_t bytes = atomic_load_explicit(&log->bytes, memory_order_relaxed);
+    return bytes > others ? bytes - others : 0;
+}
+
 bool coxi_log_is_due(struct coxi_log *log, uint64_t next_id)
 {
-    uint64_t undone = atomic_load_explicit(&log->bytes_undone, memory_order_relaxed);
-    uint64_t bytes = atomic_load_explicit(&log->bytes, memory_order_relaxed);
-    bytes = bytes > undone ? bytes - undone : 0; /* read one after the other */
+    uint64_t bytes = bytes_but(log, &log->bytes_undone);
     return is_beyond(log, next_id, bytes, log->bytes_max / 2, COXI_AHEAD_MAX / 2);
 }
 
 bool coxi_log_is_full(struct coxi_log *log, uint64_t next_id)
 {
-    uint64_t bytes = atomic_load_explicit(&log->bytes, memory_order_relaxed);
+    uint64_t bytes = bytes_but(log, &log->bytes_held);
     return is_beyond(log, next_id, bytes, log->bytes_max, COXI_AHEAD_MAX);
 }
 

@@ -125,8 +125,12 @@ uint64_t coxi_log_mark(struct coxi_log *log);
 /* A durable checkpoint has everything that came before the mark. */
 void coxi_log_forget(struct coxi_log *log, uint64_t mark);
 
-/* True where so much is in it that, `next_id` being the next, it is half full (not counting
- * operations that are not done, of which no checkpoint lets go), or full. */
+/*
+ * True where so much is in it that, `next_id` being the next, it is half full (not counting
+ * operations that are not done, of which no checkpoint lets go), or full. What waits for room may
+ * be what lets a held operation begin: a program that goes on creates its variables before it
+ * loads the modules that an older client's closures need. So held operations do not make it full.
+ */
 bool coxi_log_is_due(struct coxi_log *log, uint64_t next_id);
 bool coxi_log_is_full(struct coxi_log *log, uint64_t next_id);
 

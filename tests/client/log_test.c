@@ -150,6 +150,21 @@ TEST(an_operation_that_is_not_done_makes_no_checkpoint_due)
     coxi_log_free(log);
 }
 
+/* It may have to wait for what waits for room. */
+TEST(an_operation_that_is_held_makes_no_log_full)
+{
+    struct coxi_log *log;
+    assert_code(0, coxi_log_new(2, 200, &log));
+    begin(log, 1);
+    begin(log, 2);
+    assert_true(coxi_log_is_full(log, 3));
+    coxi_log_set(log, 1, COXI_LOG_HELD);
+    assert_false(coxi_log_is_full(log, 3));
+    coxi_log_set(log, 1, COXI_LOG_OPEN);
+    assert_true(coxi_log_is_full(log, 3));
+    coxi_log_free(log);
+}
+
 static int check_narrow(void *arg, const struct coxi_log_entry *entry)
 {
     static const int64_t row_of[] = {1, 2, 3, 4};

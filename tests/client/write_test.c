@@ -339,3 +339,51 @@ TEST(writes_wait_for_a_checkpoint_while_the_log_is_full)
     free(data);
     crew_close(&crew);
 }
+
+/* What that client was writing waits for a step, and that for its module: which programs load when
+ * they have their variables. */
+TEST(a_variable_is_created_though_what_an_older_client_was_writing_fills_the_log)
+{
+    enum { ROWS = 1 << 14 };
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_variable *c0;
+    struct cox_variable *v;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+    int64_t *data = calloc(ROWS, sizeof(*data));
+    assert_non_null(data);
+    data[0] = data[ROWS - 1] = 7;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    options.replay_log_bytes = 1 << 16;
+    spec.name = "v";
+    spec.dtype = COX_I64;
+    spec.rank = 1;
+    spec.shape[0] = ROWS;
+    spec.shards = 2;
+    crew_open(&crew, 2, 1, "hold", &options);
+    c0 = crew_counter(&crew, "c0");
+    assert_code(0, cox_variable_create(crew.c, &spec, &v));
+    crew_hold(&hold, &crew, "hold_and_count", false);
+    crew_hold_wait(&hold);
+    struct cox_future *write = inside_write_begin(crew.c, v, data);
+    assert_non_null(write);
+    assert_code(0, inside_write_rows(write, v, 0, ROWS / 2, data));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    inside_write_end(write, true);
+    crew_hold_end(&hold);
+    assert_code(0, cox_join(crew.c, -1));
+    crew_close(&crew);
+
+    crew_open(&crew, 2, 1, NULL, &options);
+    c0 = crew_counter(&crew, "c0");
+    (void)crew_counter(&crew, "c1"); /* a new one */
+    assert_code(0, cox_variable_create(crew.c, &spec, &v));
+    assert_code(0, cox_module_load(crew.c, coxi_test_module("hold"), &crew.module));
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(1, crew_read(&crew, c0));
+    assert_code(0, cox_variable_read_rows(crew.c, v, ROWS - 1, 1, data, sizeof(*data)));
+    assert_int_equal(7, data[0]);
+    free(data);
+    crew_close(&crew);
+}
