@@ -11,10 +11,12 @@
  */
 #include "coordinator/checkpoint.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -261,6 +263,30 @@ static void be_restored_from(struct cox_coordinator *c, const char *path,
     }
 }
 
+/*
+ * Makes a directory that nobody else has, under the next number that is free. An older client
+ * that has not heard yet that it was replaced may be writing a checkpoint, too: neither may
+ * remove what the other has written.
+ */
+static int make_directory(struct cox_coordinator *c, char ret_temporary[PATH_MAX],
+                          uint64_t *ret_number)
+{
+    int r = coxi_directory_make(c->checkpoint_dir);
+    bool taken = r == 0;
+    while (taken) {
+        *ret_number = ++c->checkpoint_number; /* one that fails has used its number */
+        r = coxi_path(ret_temporary, "%s/ckpt-%" PRIu64 ".tmp", c->checkpoint_dir,
+                      *ret_number);
+        bool made = r != 0 || mkdir(ret_temporary, 0777) == 0;
+        taken = !made && errno == EEXIST;
+        if (!made && !taken) {
+            r = coxi_error_errno(COX_EIO, "cannot make the directory %s",
+                                 ret_temporary);
+        }
+    }
+    return r;
+}
+
 /* One at a time. */
 static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *options,
                 uint64_t *ret_number)
@@ -275,19 +301,14 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
     if (r != 0) {
         return r;
     }
-    manifest.number = ++c->checkpoint_number; /* one that fails has used its number */
     manifest.shards = calloc(c->n_ps, sizeof(*manifest.shards));
     if (manifest.shards == NULL) {
         return coxi_error_memory("a checkpoint");
     }
-    r = coxi_path(temporary, "%s/ckpt-%" PRIu64 ".tmp", c->checkpoint_dir,
-                  manifest.number);
+    r = make_directory(c, temporary, &manifest.number);
+    bool made = r == 0;
     if (r == 0) {
         r = coxi_path(path, "%s/ckpt-%" PRIu64, c->checkpoint_dir, manifest.number);
-    }
-    if (r == 0) {
-        coxi_directory_remove(temporary); /* what a failure has left */
-        r = coxi_directory_make(temporary);
     }
     if (r == 0) {
         r = write_checkpoint(c, temporary, &mark, &manifest);
@@ -295,9 +316,9 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
     if (r == 0) {
         r = publish(c->checkpoint_dir, &c->session, temporary, manifest.number);
     }
-    if (r != 0) {
+    if (r != 0 && made) {
         coxi_directory_remove(temporary);
-    } else {
+    } else if (r == 0) {
         *ret_number = manifest.number;
         c->checkpoint_last = manifest.number;
         c->checkpoint_n_built = manifest.base != 0 ? c->checkpoint_n_built + 1 : 0;

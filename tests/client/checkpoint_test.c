@@ -175,3 +175,17 @@ TEST(checkpoint_that_fails_leaves_nothing_and_the_next_one_works)
     assert_code(0, cox_join(crew.c, -1));
     crew_close(&crew);
 }
+
+/* An older client that has not heard yet that it was replaced may be writing there, too. */
+TEST(checkpoint_leaves_alone_what_somebody_else_is_writing)
+{
+    struct crew crew;
+    char *dir = coxi_test_path("ckpt");
+    char *shard = coxi_test_path("ckpt/ckpt-1.tmp/ps-0-of-2.safetensors");
+    open_at(&crew, dir, NULL);
+    assert_int_equal(0, mkdir(coxi_test_path("ckpt/ckpt-1.tmp"), 0700));
+    coxi_test_write(shard, "x", 1);
+    assert_int_equal(2, save(&crew, 0));
+    assert_int_equal(0, access(shard, F_OK));
+    crew_close(&crew);
+}
