@@ -334,6 +334,35 @@ void coxi_recovery_replayed(struct cox_future *f)
 
 /* ---- replaying operations */
 
+/* The ps that hold rows of an update, as who writes it names them (coordinator/content.c): so a ps
+ * that has it from one of the two takes it from the other for a duplicate. */
+static size_t list_touched(const struct coxi_log_update *update, uint32_t *ret)
+{
+    const struct coxi_variable *v = update->variable;
+    size_t n = 0;
+    for (size_t i = 0; i < v->n_shards; i++) {
+        if (coxi_shard_part(&v->shards[i], update->begin, update->count).count > 0) {
+            ret[n++] = (uint32_t)v->shards[i].ps;
+        }
+    }
+    return n;
+}
+
+static int commit_update(struct coxi_recovery *rec, uint32_t p,
+                         struct coxi_message *message, struct coxi_psc_request *request,
+                         const struct coxi_log_update *update)
+{
+    uint32_t *touched = calloc(update->variable->n_shards, sizeof(*touched));
+    if (touched == NULL) {
+        return coxi_error_memory("what is to be replayed");
+    }
+    message->commit.touched = touched;
+    message->commit.n_touched = list_touched(update, touched);
+    int r = coxi_psc_call(rec->c->ps[p], message, request, COXI_COMMITTED, NULL, NULL);
+    free(touched);
+    return r;
+}
+
 static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *item)
 {
     static const uint64_t zeros = 0;
@@ -361,12 +390,10 @@ static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *i
         .closure = item->id,
         .attempt = 1,
         .last = true,
-        .touched = &p,
-        .n_touched = 1,
         .updates = &update,
         .n_updates = 1,
     };
-    return coxi_psc_call(rec->c->ps[p], &message, &request, COXI_COMMITTED, NULL, NULL);
+    return commit_update(rec, p, &message, &request, u);
 }
 
 /* What of it ps p has a part of; nothing, where that is none. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "common/manifest.h"
 #include "tests/client/crew.h"
 #include "tests/client/inside.h"
 #include "tests/test.h"
@@ -109,6 +110,29 @@ TEST(a_write_that_one_ps_had_at_the_checkpoint_is_whole_for_the_next_client)
     inside_write_end(write, true);
     crew_close(&s.crew);
     spread_open(&s, 2, NULL);
+    assert_holds(&s, (const int64_t[]){2, 2});
+    crew_close(&s.crew);
+}
+
+/* Otherwise the ps refuses what the writer sends it again, as that of another write. */
+TEST(a_write_that_is_replayed_under_way_names_the_same_ps)
+{
+    struct spread s;
+    struct coxi_manifest *manifest;
+    spread_open(&s, 2, NULL);
+    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    assert_non_null(write);
+    lose_ps(&s, 0);
+    assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
+    assert_code(0, coxi_manifest_read(coxi_test_path("checkpoints/ckpt-1"), &manifest));
+    const struct coxi_applied_list *has = &manifest->shards[0].applied;
+    assert_int_equal(1, has->n_intervals);
+    assert_int_equal(2, has->intervals[0].touched_n);
+    assert_int_equal(0, has->touched[0]);
+    assert_int_equal(1, has->touched[1]);
+    coxi_manifest_free(manifest);
+    assert_code(0, inside_write_rows(write, s.v, 0, 4, all_of(2)));
+    inside_write_end(write, false);
     assert_holds(&s, (const int64_t[]){2, 2});
     crew_close(&s.crew);
 }
