@@ -14,6 +14,11 @@ static inline uint64_t coxi_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static inline uint64_t coxi_now_us(void)
+{
+    return coxi_now_ns() / 1000u;
+}
+
 static inline uint64_t coxi_now_ms(void)
 {
     return coxi_now_ns() / 1000000u;

@@ -313,6 +313,7 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
         }
         handle_answer(worker, &answer);
     }
+    coxi_ways_note(&worker->ways, done);
     coxi_worker_update(worker);
     return 0;
 }

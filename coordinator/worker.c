@@ -33,8 +33,6 @@ enum {
     REST_MAX_MS = 1000,
     REST_LEFT_MS = 100,     /* one that has left may be about to end for a moment */
     BUFFERS_KEPT = 1 << 24, /* bytes for dispatches, of all workers together */
-    AHEAD_US = 2000,        /* work that a worker should have at hand */
-    AHEAD_MAX = 1024,       /* closures, however short they are */
     ARGS_EXPECTED_MAX = 1 << 20,
 };
 
@@ -379,6 +377,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
     worker->making = worker->resource_told = 0; /* its next process starts anew */
     await_no_module(worker);
     coxi_reach_forget(worker);
+    worker->ways = (struct coxi_ways){0};
     collected_fini(worker);
     worker->dial_at_ms = coxi_now_ms() + (has_left ? REST_LEFT_MS : worker->rest_ms);
     worker->rest_ms =
@@ -401,12 +400,9 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
 
 size_t coxi_worker_capacity(const struct coxi_worker *worker)
 {
-    size_t ahead = worker->c->options.prefetch;
-    if (ahead == 0) {
-        /* Not known yet: a few, so that the first results tell. */
-        double per_slot = worker->average_us > 0 ? AHEAD_US / worker->average_us : 4;
-        ahead = per_slot >= AHEAD_MAX ? AHEAD_MAX : (size_t)per_slot + 1;
-    }
+    size_t ahead = worker->c->options.prefetch != 0
+                       ? worker->c->options.prefetch
+                       : coxi_ahead(worker->average_us, coxi_ways_us(&worker->ways));
     return worker->slots * (1 + ahead);
 }
 
@@ -525,6 +521,7 @@ void coxi_worker_send(struct coxi_worker *worker)
         (const struct coxi_closure_head *)(void *)worker->heads.data;
     message.dispatch.n_closures = n;
     message.dispatch.grace_ms = (uint32_t)worker->c->options.cancel_grace_ms;
+    message.dispatch.sent_us = coxi_now_us();
     message.dispatch.keep = (const uint32_t *)(void *)worker->keep.data;
     message.dispatch.n_keep = worker->keep.len / sizeof(uint32_t);
     message.dispatch.inputs =

@@ -2,6 +2,7 @@
 #ifndef COXI_COORDINATOR_WORKER_H
 #define COXI_COORDINATOR_WORKER_H
 
+#include "coordinator/ahead.h"
 #include "coordinator/coordinator.h"
 
 struct coxi_conn;
@@ -66,7 +67,8 @@ struct coxi_worker {
     uint64_t oldest_id; /* in_flight.first at the last tick, and its attempt */
     uint32_t oldest_attempt;
     uint64_t oldest_since_ms;
-    double average_us;        /* of its closures' running time; 0: not known */
+    double average_us; /* of its closures' running time; 0: not known */
+    struct coxi_ways ways;
     struct coxi_buffer heads; /* of the dispatch being made */
     struct coxi_buffer args;
     size_t args_expected;      /* bytes, the next time that some are collected */

@@ -305,7 +305,8 @@ Body encode_dispatch(Builder &b, const struct coxi_dispatch &m)
     auto closures = structs<wire::ClosureHead>(b, m.closures, m.n_closures);
     auto keep = encode_numbers(b, m.keep, m.n_keep);
     auto inputs = encode_inputs(b, m);
-    return wire::CreateDispatch(b, closures, m.grace_ms, keep, inputs).Union();
+    return wire::CreateDispatch(b, closures, m.grace_ms, keep, inputs, m.sent_us)
+        .Union();
 }
 
 bool decode_dispatch(const wire::Dispatch *m, struct coxi_dispatch *ret)
@@ -314,6 +315,7 @@ bool decode_dispatch(const wire::Dispatch *m, struct coxi_dispatch *ret)
     ret->grace_ms = m->grace_ms();
     ret->n_inputs = m->inputs() != nullptr ? m->inputs()->size() : 0;
     ret->decoded = m;
+    ret->sent_us = m->sent_us();
     return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
            decode_numbers(m->keep(), ret->n_closures, &ret->keep, &ret->n_keep);
 }
@@ -322,11 +324,15 @@ Body encode_done(Builder &b, const struct coxi_done &m)
 {
     auto closures = structs<wire::DoneHead>(b, m.closures, m.n_closures);
     auto kept = encode_numbers(b, m.kept, m.n_kept);
-    return wire::CreateDone(b, closures, kept).Union();
+    return wire::CreateDone(b, closures, kept, m.echo_us, m.held_us, m.commit_us)
+        .Union();
 }
 
 bool decode_done(const wire::Done *m, struct coxi_done *ret)
 {
+    ret->echo_us = m->echo_us();
+    ret->held_us = m->held_us();
+    ret->commit_us = m->commit_us();
     return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
            decode_numbers(m->kept(), ret->n_closures, &ret->kept, &ret->n_kept);
 }

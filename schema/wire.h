@@ -380,6 +380,7 @@ struct coxi_dispatch {
     const struct coxi_kept_input *inputs; /* encoding only; see coxi_dispatch_input */
     size_t n_inputs;
     const void *decoded; /* decoding only */
+    uint64_t sent_us;
 };
 
 struct coxi_recall_head {
@@ -411,6 +412,9 @@ struct coxi_done {
     size_t n_closures;
     const uint32_t *kept;
     size_t n_kept; /* decoded: rising numbers of closures */
+    uint64_t echo_us;
+    uint32_t held_us;
+    uint32_t commit_us;
 };
 
 /* ResultWant (closure, attempt) and Result: what a worker keeps of a closure. */

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "worker/attempt_internal.h"
@@ -101,6 +102,11 @@ static void give_back(struct coxi_attempt *attempt, bool committed)
     attempt->next = run->spare;
     run->spare = attempt;
     if (committed) {
+        if (attempt->committed_us != 0) {
+            uint64_t now_us = coxi_now_us();
+            coxi_least_note(&run->commit_us, now_us,
+                            (double)(now_us - attempt->committed_us));
+        }
         run->n_committing--;
         (void)pthread_cond_signal(&run->room);
     }

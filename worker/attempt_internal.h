@@ -84,6 +84,7 @@ struct coxi_attempt {
     pthread_mutex_t lock; /* guards all struct coxi_answers; leaf */
     pthread_cond_t answered;
     struct coxi_answers commits; /* of the segment */
+    uint64_t committed_us; /* when the last segment was submitted; 0: not measured */
 
     uint32_t *touched; /* room for n_targets */
     uint32_t n_targets;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/layout.h"
 #include "common/log.h"
@@ -399,6 +400,28 @@ static struct coxi_link *link_for(struct coxi_run *run, size_t len)
     return link;
 }
 
+void coxi_run_echo(struct coxi_run *run, uint64_t sent_us)
+{
+    coxi_lock(&run->report_lock);
+    run->echo_us = sent_us;
+    run->heard_us = coxi_now_us();
+    coxi_unlock(&run->report_lock);
+}
+
+/* How long the ways to the client and to the ps are. Report lock held. */
+static void tell_ways(struct coxi_run *run, struct coxi_done *done)
+{
+    if (run->echo_us != 0) {
+        uint64_t held_us = coxi_now_us() - run->heard_us;
+        done->echo_us = run->echo_us;
+        done->held_us = held_us < UINT32_MAX ? (uint32_t)held_us : UINT32_MAX;
+        run->echo_us = 0;
+    }
+    coxi_lock(&run->lock);
+    done->commit_us = (uint32_t)coxi_least(&run->commit_us);
+    coxi_unlock(&run->lock);
+}
+
 /* Sends the outbox. Report lock held. */
 static void send_reports(struct coxi_run *run)
 {
@@ -410,6 +433,7 @@ static void send_reports(struct coxi_run *run)
     message.done.n_closures = run->n_reports;
     message.done.kept = run->kept;
     message.done.n_kept = run->n_kept;
+    tell_ways(run, &message.done);
     struct iovec segment = {run->report_payload.data, run->report_payload.len};
     struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
     struct coxi_link *link = link_for(run, segment.iov_len);

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "common/buffer.h"
+#include "common/least.h"
 #include "common/loop.h"
 #include "common/message.h"
 #include "common/ps_client.h"
@@ -80,6 +81,7 @@ struct coxi_run {
     struct coxi_attempt *spare; /* attempts to use again */
     struct coxi_scratch *spare_scratch;
     uint32_t n_committing;
+    struct coxi_least commit_us; /* until commits are acknowledged */
 
     struct coxi_copies copies;
     struct coxi_resources resources;
@@ -93,6 +95,8 @@ struct coxi_run {
     uint32_t kept[COXI_REPORTS_MAX]; /* numbers of reports: their results stay here */
     size_t n_kept;
     struct coxi_buffer report_payload;
+    uint64_t echo_us;  /* when the client sent the last dispatch; 0: told it already */
+    uint64_t heard_us; /* when that came */
     bool reports_long; /* the last that left were COXI_REPORT_LONG */
 };
 
@@ -167,6 +171,10 @@ struct coxi_report {
     bool kept; /* the results stay here; `result`: how many bytes they are, a u64 */
 };
 void coxi_run_report(struct coxi_run *run, const struct coxi_report *report);
+
+/* A dispatch that the client sent at `sent_us`, by its clock, has come: the next results tell
+ * it how long the way there and back takes. */
+void coxi_run_echo(struct coxi_run *run, uint64_t sent_us);
 
 /* Sends the client what is kept of a closure, or that nothing is. */
 void coxi_run_send_result(struct coxi_run *run, const struct coxi_result *wanted);

@@ -264,6 +264,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
                       frame->payload_len);
         return 0;
     case COXI_DISPATCH:
+        coxi_run_echo(run, m->dispatch.sent_us);
         return run->n_ps == 0 ? coxi_error(COX_EPROTO, "closures before a layout")
                               : coxi_slots_push(worker->slots, run, &m->dispatch,
                                                 frame->payload, frame->payload_len);

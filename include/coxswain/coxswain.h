@@ -103,13 +103,14 @@ struct cox_options {
     uint32_t queue_max;    /* closures in the queue, 262144: then cox_schedule blocks */
     uint32_t worker_slots; /* local cluster: steps at a time on each worker, 1 */
     uint32_t min_workers;  /* cox_open waits for as many; 1, or 0 if none is listed */
-    uint32_t prefetch;     /* closures sent ahead to a worker; 0: as they are short */
-    int open_timeout_ms;   /* for cox_open, 30000 */
-    int peer_timeout_ms;   /* a peer silent for this long is lost, 10000 */
-    int worker_wait_ms;    /* with closures to run and no worker: give up, 10000; while a
+    /* closures sent ahead to each slot; 0: chosen from their run time and the distance */
+    uint32_t prefetch;
+    int open_timeout_ms;  /* for cox_open, 30000 */
+    int peer_timeout_ms;  /* a peer silent for this long is lost, 10000 */
+    int worker_wait_ms;   /* with closures to run and no worker: give up, 10000; while a
                               ps is away, too: after ps_recovery_ms */
-    uint32_t max_crashes;  /* of its process by one closure: then it fails, 3 */
-    uint32_t keep_going;   /* 1: a closure that fails concerns its future alone */
+    uint32_t max_crashes; /* of its process by one closure: then it fails, 3 */
+    uint32_t keep_going;  /* 1: a closure that fails concerns its future alone */
     int step_timeout_ms; /* a step that runs for longer is cancelled, 600000; -1: none */
     int cancel_grace_ms; /* from a step's cancellation to the end of its process, 1000 */
     uint32_t max_attempts; /* that ran for too long: then the closure fails, 4 */

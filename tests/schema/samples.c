@@ -122,9 +122,9 @@ static const struct coxi_message samples[] = {
     [COXI_MODULE] = {.module = {6, "steps.so", 0x5555, 0x6666}},
     [COXI_MODULE_LOADED] = {.status = {.code = -16, .message = "no steps", .id = 6}},
     [COXI_DISPATCH] = {.dispatch = {heads, LEN(heads), 5, numbers, LEN(numbers),
-                                    kept_inputs, LEN(kept_inputs), NULL}},
+                                    kept_inputs, LEN(kept_inputs), NULL, 71}},
     [COXI_RECALL] = {.recall = {recalled, LEN(recalled), true, true, 1000}},
-    [COXI_DONE] = {.done = {done_heads, LEN(done_heads), numbers + 1, 1}},
+    [COXI_DONE] = {.done = {done_heads, LEN(done_heads), numbers + 1, 1, 72, 73, 74}},
     [COXI_VOID] = {.void_ = {SESSION, 49, 3, 61}},
     [COXI_VOIDED] = {.voided = {-21, "fenced", voided, LEN(voided), touched,
                                 LEN(touched)}},
@@ -384,6 +384,7 @@ static void same_module(message *a, message *b)
 static void same_dispatch(message *a, message *b)
 {
     assert_int_equal(a->dispatch.grace_ms, b->dispatch.grace_ms);
+    assert_int_equal(a->dispatch.sent_us, b->dispatch.sent_us);
     ASSERT_SAME_ARRAY(a->dispatch.closures, a->dispatch.n_closures,
                       b->dispatch.closures, b->dispatch.n_closures);
     ASSERT_SAME_ARRAY(a->dispatch.keep, a->dispatch.n_keep, b->dispatch.keep,
@@ -415,6 +416,9 @@ static void same_done(message *a, message *b)
     ASSERT_SAME_ARRAY(a->done.closures, a->done.n_closures, b->done.closures,
                       b->done.n_closures);
     ASSERT_SAME_ARRAY(a->done.kept, a->done.n_kept, b->done.kept, b->done.n_kept);
+    assert_int_equal(a->done.echo_us, b->done.echo_us);
+    assert_int_equal(a->done.held_us, b->done.held_us);
+    assert_int_equal(a->done.commit_us, b->done.commit_us);
 }
 
 static void same_result(message *a, message *b)

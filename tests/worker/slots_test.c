@@ -282,3 +282,23 @@ TEST(slots_come_in_sensible_numbers)
     coxi_slots_free(slots);
     coxi_slots_free(NULL);
 }
+
+/* So that the client knows how far away the worker is from it, and from the ps. */
+TEST(results_tell_once_when_the_last_dispatch_was_sent_and_how_long_commits_take)
+{
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    (void)rig_counter(&rig, "counter", 0);
+    coxi_run_echo(rig.run, 4711);
+    rig_push_add(&rig, 16, 1, "counter", 1); /* one that is measured */
+    (void)rig_expect(&rig, 16, 0);
+    rig_push_add(&rig, 32, 1, "counter", 1);
+    const struct coxi_message *m = caller_expect(rig.caller, COXI_DONE);
+    assert_int_equal(0, m->done.echo_us);
+    assert_true(m->done.commit_us > 0);
+    coxi_run_echo(rig.run, 4712);
+    rig_push_add(&rig, 48, 1, "counter", 1);
+    m = caller_expect(rig.caller, COXI_DONE);
+    assert_int_equal(4712, m->done.echo_us);
+    rig_close(&rig);
+}
