@@ -56,7 +56,7 @@ static int count_wrong(struct chaos_client *client, struct cox_table *table,
 {
     uint64_t n_steps = client->result.n_scheduled;
     uint64_t keys[CHAOS_KEYS] = {0};
-    float found[CHAOS_KEYS];
+    float found[CHAOS_KEYS] = {0};
     for (uint64_t i = 0; i < n_keys; i++) {
         keys[i] = i;
     }

@@ -4,6 +4,7 @@
  * States of a channel: DOWN -> (connected, greeted) UP -> (link closed) DOWN. All in
  * its own thread.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "common/clock.h"
@@ -68,7 +69,7 @@ static void note_failure(struct coxi_psc *psc, int code, const char *text)
 {
     coxi_lock(&psc->lock);
     psc->misnamed = code == COX_EADDRESS;
-    strncpy(psc->last_text, text, sizeof(psc->last_text) - 1);
+    (void)snprintf(psc->last_text, sizeof(psc->last_text), "%s", text);
     coxi_unlock(&psc->lock);
 }
 

@@ -320,10 +320,10 @@ struct cox_coordinator {
     bool shutdown; /* the loop is to let go of every connection */
     uint32_t n_ready;
     uint32_t n_hopeless; /* workers that refuse us for good */
-    uint32_t n_untried;  /* listed workers that have neither greeted nor failed to yet */
-    int misplaced_code;  /* a listed worker cannot be the one that is meant, or is nowhere */
+    uint32_t n_untried; /* listed workers that have neither greeted nor failed to yet */
+    int misplaced_code; /* a listed worker cannot be the one that is meant, or is nowhere */
     char misplaced_text[COXI_TEXT_MAX];
-    int worker_code;     /* why a worker is not there, the last reason */
+    int worker_code; /* why a worker is not there, the last reason */
     char worker_text[COXI_TEXT_MAX];
     struct cox_stats stats;      /* done, failed, put_back, workers_lost */
     struct coxi_said *said;      /* what each ps has said for them (stats.c) */

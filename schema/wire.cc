@@ -158,20 +158,6 @@ Body encode_load(Builder &b, const struct coxi_load &m)
         .Union();
 }
 
-struct coxi_load decode_load(const wire::Load *m)
-{
-    return {from_wire(m->session()),
-            m->incarnation(),
-            m->closure(),
-            m->variable(),
-            m->begin(),
-            m->count(),
-            m->state(),
-            m->life(),
-            m->step(),
-            m->last()};
-}
-
 Body encode_voided(Builder &b, const struct coxi_voided &m)
 {
     auto message = b.CreateString(or_empty(m.message));

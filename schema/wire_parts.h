@@ -206,6 +206,20 @@ bool decode_numbers(const fb::Vector<uint32_t> *numbers, size_t n_closures,
     return true;
 }
 
+struct coxi_load decode_load(const wire::Load *m)
+{
+    return {from_wire(m->session()),
+            m->incarnation(),
+            m->closure(),
+            m->variable(),
+            m->begin(),
+            m->count(),
+            m->state(),
+            m->life(),
+            m->step(),
+            m->last()};
+}
+
 } // namespace
 
 #endif

@@ -85,7 +85,8 @@ TEST(a_ps_that_no_worker_reaches_is_lost)
     fake_worker_accept(anna, 0);
     yard_wait_ready(&yard, 1);
     say(anna, COX_EPSLOST);
-    wait_cut_off(&yard, 1); /* so that it is given nothing, which it would not hand back */
+    wait_cut_off(&yard,
+                 1); /* so that it is given nothing, which it would not hand back */
     yard_count(&yard, 1);
     /* It is alive as long as it says something, again and again. */
     int r;

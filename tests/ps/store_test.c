@@ -1,8 +1,6 @@
 /* The store: whose it is, and commits that count once and as a whole. */
 #include "ps/store.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "coxswain/types.h"
@@ -663,48 +661,4 @@ TEST(store_counts_what_it_holds_and_has_done_in_this_run)
     assert_int_equal(0, found.rows);
     assert_int_equal(0, found.bytes);
     stock_close(&s);
-}
-
-/* ---- threads */
-
-enum { N_THREADS = 4, N_CLOSURES = 6000 };
-
-struct crowd {
-    struct stock stock;
-    uint32_t variable;
-    atomic_uint n_applied;
-    atomic_uint n_duplicate;
-};
-
-/* Every thread commits every closure. */
-static void *commit_all(void *arg)
-{
-    struct crowd *crowd = arg;
-    for (uint64_t id = 1; id <= N_CLOSURES; id++) {
-        bool duplicate = false;
-        if (stock_count(&crowd->stock, crowd->variable, 100 + id, &duplicate) == 0) {
-            atomic_fetch_add(duplicate ? &crowd->n_duplicate : &crowd->n_applied, 1);
-        }
-    }
-    return NULL;
-}
-
-TEST(store_counts_concurrent_commits_exactly)
-{
-    struct crowd crowd = {0};
-    pthread_t threads[N_THREADS];
-    stock_open(&crowd.stock);
-    crowd.variable = stock_dense(&crowd.stock, "v", COX_I64, 1);
-    for (int i = 0; i < N_THREADS; i++) {
-        assert_int_equal(0, pthread_create(&threads[i], NULL, commit_all, &crowd));
-    }
-    for (int i = 0; i < N_THREADS; i++) {
-        assert_int_equal(0, pthread_join(threads[i], NULL));
-    }
-    assert_int_equal(N_CLOSURES, stock_number(&crowd.stock, crowd.variable));
-    assert_int_equal(N_CLOSURES, atomic_load(&crowd.n_applied));
-    assert_int_equal((N_THREADS - 1) * N_CLOSURES, atomic_load(&crowd.n_duplicate));
-    assert_int_equal(N_CLOSURES, counts(&crowd.stock).commits);
-    assert_int_equal((N_THREADS - 1) * N_CLOSURES, counts(&crowd.stock).duplicates);
-    stock_close(&crowd.stock);
 }
