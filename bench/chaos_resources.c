@@ -139,7 +139,7 @@ int chaos_resources_open(struct chaos_client *client, struct cox_module *module,
 int chaos_resources_prepare(struct chaos_resources *resources, uint64_t number)
 {
     int r = 0;
-    int64_t floor;
+    int64_t floor = 0;
     while (r == 0 && resources != NULL &&
            resources->n_made <= version_of(resources->client, number)) {
         r = assign_next(resources, &floor);

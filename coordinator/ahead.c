@@ -33,7 +33,7 @@ size_t coxi_ahead(double average_us, double ways_us)
 {
     /* Ways as short as within a host change nothing; others are measured with some error. */
     double far_us =
-        AHEAD_US / 2 + 1.25 * (ways_us < WAYS_MAX_US ? ways_us : WAYS_MAX_US);
+        AHEAD_US / 2.0 + 1.25 * (ways_us < WAYS_MAX_US ? ways_us : WAYS_MAX_US);
     double cover_us = far_us > AHEAD_US ? far_us : AHEAD_US;
     /* Not known yet: a few, so that the first results tell. */
     double ahead = average_us > 0 ? cover_us / average_us : 4;

@@ -138,13 +138,12 @@ static void take_in(struct cox_coordinator *c, struct coxi_list *intake)
     for (struct cox_future *f = intake->first; f != NULL;) {
         struct cox_future *next = f->next;
         bool kept = coxi_window_put(&c->closures, f->id, f) == 0;
-        if (f->function == NULL) {
-            /* An operation is only an id here. */
-        } else if (!kept) {
+        if (f->function != NULL && !kept) {
             /* It cannot be kept track of, so it cannot run. */
             coxi_closure_fail(f, COX_ENOMEM, "out of memory for a closure");
-        } else if (coxi_resume_holds(f)) {
-            /* It waits behind what the client before was writing. */
+        } else if (f->function == NULL || coxi_resume_holds(f)) {
+            /* An operation is only an id here. A closure that is held waits behind what the
+             * client before was writing. */
         } else if (f->inputs != NULL) {
             coxi_inputs_wait(f);
         } else {

@@ -1,5 +1,6 @@
 /* See resume.h, resume_internal.h: what the checkpoint's backlog has is taken up. The thread that
  * opens, but for coxi_resume_redo. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -294,6 +295,7 @@ int coxi_resume_redo(struct cox_coordinator *c, const struct coxi_resumed *resum
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     bool over;
     int r;
+    assert(operation != NULL); /* a write has one until its turn is over */
     coxi_recovery_operation_set(c, operation->id, COXI_LOG_OPEN);
     do {
         enum coxi_operation_end how = COXI_OPERATION_NOWHERE;

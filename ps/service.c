@@ -399,14 +399,9 @@ static bool may_ask(const struct coxi_peer *peer, enum coxi_message_kind kind)
            kind == COXI_COUNT || kind == COXI_DESCRIBE;
 }
 
-static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
-                      const struct coxi_frame *frame)
+static int handle(struct coxi_ps *ps, struct coxi_peer *peer,
+                  const struct coxi_message *m, const struct coxi_frame *frame)
 {
-    struct coxi_ps *ps = arg;
-    if (!may_ask(peer, m->kind)) {
-        return answer_status(peer, m, COXI_STATUS,
-                             coxi_error(COX_EREFUSED, "a tool may read, nothing else"));
-    }
     switch (m->kind) {
     case COXI_DESCRIBE:
         return answer_describe(ps, peer, m);
@@ -462,6 +457,16 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
         break;
     }
     return coxi_error(COX_EPROTO, "a ps takes no message of kind %d", (int)m->kind);
+}
+
+static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_message *m,
+                      const struct coxi_frame *frame)
+{
+    return may_ask(peer, m->kind)
+               ? handle(arg, peer, m, frame)
+               : answer_status(
+                     peer, m, COXI_STATUS,
+                     coxi_error(COX_EREFUSED, "a tool may read, nothing else"));
 }
 
 static const struct coxi_server_events events = {

@@ -251,6 +251,16 @@ static void drop_results(struct coxi_run *run, const struct coxi_recall *dropped
     }
 }
 
+static int take_closures(struct worker *worker, struct coxi_run *run,
+                         const struct coxi_dispatch *dispatch,
+                         const struct coxi_frame *frame)
+{
+    coxi_run_echo(run, dispatch->sent_us);
+    return run->n_ps == 0 ? coxi_error(COX_EPROTO, "closures before a layout")
+                          : coxi_slots_push(worker->slots, run, dispatch,
+                                            frame->payload, frame->payload_len);
+}
+
 static int handle(struct worker *worker, struct coxi_run *run,
                   const struct coxi_peer *peer, const struct coxi_message *m,
                   const struct coxi_frame *frame)
@@ -264,10 +274,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
                       frame->payload_len);
         return 0;
     case COXI_DISPATCH:
-        coxi_run_echo(run, m->dispatch.sent_us);
-        return run->n_ps == 0 ? coxi_error(COX_EPROTO, "closures before a layout")
-                              : coxi_slots_push(worker->slots, run, &m->dispatch,
-                                                frame->payload, frame->payload_len);
+        return take_closures(worker, run, &m->dispatch, frame);
     case COXI_RESOURCE:
         return add_resource(worker, run, &m->resource, frame);
     case COXI_RESOURCE_DROP:
