@@ -38,7 +38,6 @@ static struct {
     pthread_mutex_t lock; /* guards all below; before a link's */
     pthread_cond_t changed;
     struct member *first;
-    uint32_t n_members; /* that there ever were */
     uint32_t n_ready;
     uint64_t n_answered;
     uint64_t n_held;
@@ -58,7 +57,7 @@ static int greet(struct member *member, const struct coxi_frame *frame)
     coxi_lock(&crowd.lock);
     struct coxi_hello self = {.role = COXI_ROLE_WORKER,
                               .channel = hello.channel,
-                              .index = crowd.n_members++,
+                              .index = UINT32_MAX, /* as listed */
                               .incarnation = coxi_random_id(),
                               .slots = 1};
     coxi_unlock(&crowd.lock);
@@ -340,7 +339,7 @@ void bench_serve_crowd(uint32_t n)
     bench_check(coxi_loop_start(loop, "beat"), "loop");
     for (uint32_t i = 0; i < n_listeners; i++) {
         bench_check(
-            coxi_listener_open("tcp://127.0.0.1:0", on_accepted, NULL, &listeners[i]),
+            coxi_listener_open("tcp://0.0.0.0:0", on_accepted, NULL, &listeners[i]),
             "listener");
         coxi_listener_start(listeners[i]);
     }

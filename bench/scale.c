@@ -113,7 +113,10 @@ static void describe(struct scale *scale, struct coxi_buffer *json)
         if (i % CROWD_PER_LISTENER == 0) {
             bench_child_ask(&scale->crowd, url, "url %u", i / CROWD_PER_LISTENER);
         }
-        r = coxi_buffer_printf(json, "%s\"%s\"", i > 0 ? "," : "", url);
+        /* A listener's workers are told apart by their loopback address. */
+        uint32_t place = i % CROWD_PER_LISTENER;
+        r = coxi_buffer_printf(json, "%s\"tcp://127.0.%u.%u:%s\"", i > 0 ? "," : "",
+                               place / 250, 1 + place % 250, strrchr(url, ':') + 1);
     }
     if (r == 0) {
         r = coxi_buffer_append_raw(json, "]}", 3);

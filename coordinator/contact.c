@@ -57,7 +57,8 @@ static int greeted(struct coxi_worker *worker, const struct coxi_frame *frame)
         return coxi_error(COX_ECONFLICT,
                           "there is another daemon at this address: it is no worker");
     }
-    if (hello.index != worker->index) {
+    /* UINT32_MAX: it goes by the place that the list gives it. */
+    if (hello.index != worker->index && hello.index != UINT32_MAX) {
         return coxi_error(COX_ECONFLICT,
                           "there is another daemon at this address: a worker with "
                           "--index %u, which the cluster lists as number %u",
