@@ -25,11 +25,10 @@ struct closing {
     int code;
 };
 
-static void *close_it(void *arg)
+static void close_it(void *arg)
 {
     struct closing *closing = arg;
     closing->code = cox_close(closing->c, CLOSE_MS);
-    return NULL;
 }
 
 /* The threads of the library in this process; nng's own stay. */
@@ -66,10 +65,10 @@ static void assert_closes(struct phase *phase)
 {
     struct closing closing = {.c = phase->crew.c};
     struct timespec until = coxi_deadline(CLOSE_MS + PHASE_GRACE_MS);
-    pthread_t thread;
+    struct phase_run run;
     uint64_t start_ms = coxi_now_ms();
-    assert_int_equal(0, pthread_create(&thread, NULL, close_it, &closing));
-    if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+    phase_run_start(&run, close_it, &closing);
+    if (!phase_run_join(&run, &until)) {
         fail_msg("cox_close(c, %d) has not returned after %llu ms", (int)CLOSE_MS,
                  (unsigned long long)(coxi_now_ms() - start_ms));
     }

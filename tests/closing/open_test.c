@@ -22,7 +22,7 @@
 enum { OPEN_MS = 500 };
 
 struct opening {
-    pthread_t thread;
+    struct phase_run run;
     const struct cox_cluster *cluster;
     struct cox_options options;
     struct timespec until;
@@ -30,11 +30,10 @@ struct opening {
     int code;
 };
 
-static void *open_it(void *arg)
+static void open_it(void *arg)
 {
     struct opening *opening = arg;
     opening->code = cox_open(opening->cluster, &opening->options, &opening->c);
-    return NULL;
 }
 
 static void start_opening(struct opening *opening, const struct cox_cluster *cluster,
@@ -43,13 +42,12 @@ static void start_opening(struct opening *opening, const struct cox_cluster *clu
     *opening = (struct opening){.cluster = cluster, .options = *options};
     opening->until = coxi_deadline(options->open_timeout_ms + options->ps_recovery_ms +
                                    PHASE_GRACE_MS);
-    assert_int_equal(0, pthread_create(&opening->thread, NULL, open_it, opening));
+    phase_run_start(&opening->run, open_it, opening);
 }
 
 static void join_opening(struct opening *opening)
 {
-    if (pthread_clockjoin_np(opening->thread, NULL, CLOCK_MONOTONIC, &opening->until) !=
-        0) {
+    if (!phase_run_join(&opening->run, &opening->until)) {
         fail_msg("cox_open has not returned %d ms after its deadline",
                  (int)PHASE_GRACE_MS);
     }

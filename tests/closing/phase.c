@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/sync.h"
 #include "tests/client/inside.h"
 #include "tests/test.h"
 
@@ -20,6 +21,44 @@ enum {
     LOGGED_BYTES = 4096, /* of a call that is to fill the log */
     CALLS_MAX = 100000,
 };
+
+/* ---- calls with a deadline */
+
+static void *run_call(void *arg)
+{
+    struct phase_run *run = arg;
+    run->run(run->arg);
+    coxi_lock(&run->lock);
+    run->ended = true;
+    (void)pthread_cond_signal(&run->changed);
+    coxi_unlock(&run->lock);
+    return NULL;
+}
+
+void phase_run_start(struct phase_run *run, void (*call)(void *arg), void *arg)
+{
+    *run = (struct phase_run){.run = call, .arg = arg};
+    (void)pthread_mutex_init(&run->lock, NULL);
+    coxi_cond_init(&run->changed);
+    assert_int_equal(0, pthread_create(&run->thread, NULL, run_call, run));
+}
+
+bool phase_run_join(struct phase_run *run, const struct timespec *until)
+{
+    int r = 0;
+    coxi_lock(&run->lock);
+    while (!run->ended && r == 0) {
+        r = pthread_cond_timedwait(&run->changed, &run->lock, until);
+    }
+    bool ended = run->ended;
+    coxi_unlock(&run->lock);
+    if (ended) {
+        assert_int_equal(0, pthread_join(run->thread, NULL));
+        (void)pthread_cond_destroy(&run->changed);
+        (void)pthread_mutex_destroy(&run->lock);
+    }
+    return ended;
+}
 
 /* ---- processes */
 

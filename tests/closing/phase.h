@@ -62,6 +62,21 @@ void phase_reach_wait(struct phase *phase);     /* ... in cox_future_wait */
 void phase_reach_read(struct phase *phase);     /* ... reads of a lost ps */
 void phase_reach_schedule(struct phase *phase); /* ... waits for room in the queue */
 
+/* A call on a thread of its own. (ThreadSanitizer does not know joins with a deadline.) */
+struct phase_run {
+    void (*run)(void *arg);
+    void *arg;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards the next */
+    pthread_cond_t changed;
+    bool ended;
+};
+
+void phase_run_start(struct phase_run *run, void (*call)(void *arg), void *arg);
+
+/* False: the call has not ended by then, and the thread is left alone. */
+bool phase_run_join(struct phase_run *run, const struct timespec *until);
+
 /* Lets go of what the test itself holds, when the client is closed. */
 void phase_end(struct phase *phase);
 
