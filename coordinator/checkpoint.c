@@ -379,6 +379,7 @@ int cox_checkpoint_save(struct cox_coordinator *c,
     if (c == NULL) {
         return coxi_error(COX_EINVAL, "cox_checkpoint_save needs a coordinator");
     }
+    COXI_CALL(c);
     int r = options != NULL
                 ? coxi_struct_copy(&o, sizeof(o), options, "cox_checkpoint_options")
                 : 0;

@@ -122,18 +122,18 @@ int coxi_check_alive(struct cox_coordinator *c)
  */
 static int report_error(struct cox_coordinator *c, const struct timespec *until)
 {
-    while (c->reporting) {
+    while (c->reporting && !c->closing) {
         if (pthread_cond_timedwait(&c->idle, &c->lock, until) != 0) {
             return coxi_error(COX_ETIMEDOUT, "an error is still being reported");
         }
     }
-    if (c->error == 0) {
+    if (c->error == 0 || c->closing) {
         return 0;
     }
     int r = 0;
     c->reporting = true;
     coxi_loop_wake(c->loop);
-    while (r == 0 && c->n_unsettled > c->n_inherited) {
+    while (r == 0 && c->n_unsettled > c->n_inherited && !c->closing) {
         if (pthread_cond_timedwait(&c->idle, &c->lock, until) != 0) {
             r = coxi_error(COX_ETIMEDOUT, "steps still run after an error: %.400s",
                            c->error_text);
@@ -398,7 +398,9 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
         atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
     }
     coxi_lock(&c->lock);
+    c->n_calls++;
     r = enqueue(c, f, wait);
+    coxi_call_ended(c);
     bool alone = c->n_unsettled == 1;
     coxi_unlock(&c->lock);
     if (r != 0) {
@@ -493,10 +495,11 @@ int cox_join(struct cox_coordinator *c, int timeout_ms)
         return r;
     }
     coxi_lock(&c->lock);
+    c->n_calls++;
     r = go_on(c);
     while (r == 0) {
         r = report_error(c, &until);
-        if (r != 0 || is_all_done(c)) {
+        if (r != 0 || c->closing || is_all_done(c)) {
             break;
         }
         r = await_idle(c, &until, timeout_ms);
@@ -504,6 +507,7 @@ int cox_join(struct cox_coordinator *c, int timeout_ms)
     if (r == 0) {
         r = check_alive(c);
     }
+    coxi_call_ended(c);
     coxi_unlock(&c->lock);
     return r;
 }
@@ -515,6 +519,7 @@ int cox_done(struct cox_coordinator *c)
     }
     struct timespec never = coxi_deadline(-1);
     coxi_lock(&c->lock);
+    c->n_calls++;
     int r = go_on(c);
     if (r == 0) {
         r = report_error(c, &never);
@@ -523,6 +528,7 @@ int cox_done(struct cox_coordinator *c)
         r = check_alive(c);
     }
     bool done = is_all_done(c);
+    coxi_call_ended(c);
     coxi_unlock(&c->lock);
     return r != 0 ? r : done;
 }
@@ -530,6 +536,7 @@ int cox_done(struct cox_coordinator *c)
 int coxi_fetch_begin(struct cox_future *source, struct cox_future **ret)
 {
     struct cox_coordinator *c = source->c;
+    COXI_CALL(c);
     struct cox_input input = {NULL, source, NULL};
     struct coxi_inputs *inputs = NULL;
     struct cox_future *f = NULL;

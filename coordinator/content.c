@@ -311,6 +311,7 @@ int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
 
 int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_write *w)
 {
+    COXI_CALL(c);
     struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
     struct cox_future *operation;
     enum coxi_operation_end how;
@@ -338,6 +339,7 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_wri
 int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
                       uint64_t begin, uint64_t count, void *ret_data)
 {
+    COXI_CALL(c);
     const struct coxi_pull_from from = source(c);
     uint64_t n_losses;
     int r = coxi_resume_wait(c);
@@ -437,6 +439,7 @@ int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
     }
     const struct coxi_pull_from from = source(c);
     uint64_t n_losses;
+    COXI_CALL(c);
     int r = coxi_resume_wait(c);
     if (r != 0) {
         return r;
@@ -517,6 +520,7 @@ int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
         return coxi_error(COX_EINVAL,
                           "cox_table_stats needs a table of this coordinator");
     }
+    COXI_CALL(c);
     int r = coxi_content_count(c, 1 + table->entry.description->id, take_table, &stats);
     return r != 0 ? r
                   : coxi_struct_return(ret, sizeof(stats), &stats, "cox_table_stats");

@@ -308,6 +308,7 @@ struct cox_coordinator {
     uint64_t first_unsettled;
     size_t n_waiting;   /* in the intake, WAITING or QUEUED */
     size_t n_unsettled; /* calls only */
+    size_t n_calls;     /* of users' threads that are under way (COXI_CALL) */
     size_t n_inherited; /* those among them that an older client left */
     int error;          /* the first since it was last reported */
     char error_text[COXI_TEXT_MAX];
@@ -359,6 +360,20 @@ struct cox_coordinator {
 };
 
 /* ---- open.c */
+
+/*
+ * A call of a user's thread that may wait, or use what cox_close frees. What it waits for ends
+ * when the coordinator is closed, and cox_close frees nothing before it has returned.
+ * COXI_CALL marks the rest of a block as one. Any thread; without c->lock.
+ */
+struct cox_coordinator *coxi_call_begin(struct cox_coordinator *c);
+void coxi_call_end(struct cox_coordinator **c);
+#define COXI_CALL(c)                                                                   \
+    struct cox_coordinator *coxi_called                                                \
+        __attribute__((cleanup(coxi_call_end), unused)) = coxi_call_begin(c)
+
+/* The end of one that has been counted in c->n_calls. Locked. */
+void coxi_call_ended(struct cox_coordinator *c);
 
 /* A client of ps `ps` at the address that the cluster has of it. */
 int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **ret);

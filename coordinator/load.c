@@ -390,6 +390,7 @@ int cox_checkpoint_load(struct cox_coordinator *c,
         return coxi_error(COX_EINVAL,
                           "cox_checkpoint_load needs a coordinator and options");
     }
+    COXI_CALL(c);
     int r = coxi_struct_copy(&o, sizeof(o), options, "cox_load_options");
     r = r == 0 ? check_options(&o) : r;
     r = r == 0 ? coxi_check_alive(c) : r;

@@ -108,6 +108,7 @@ int cox_module_load(struct cox_coordinator *c, const char *path,
         return coxi_error(COX_EINVAL,
                           "cox_module_load needs the path of a shared object");
     }
+    COXI_CALL(c);
     int r = coxi_check_alive(c);
     if (r != 0) {
         return r;

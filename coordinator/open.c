@@ -370,19 +370,58 @@ static int stop_closures(struct cox_coordinator *c, const struct timespec *until
     return r;
 }
 
-/* Ends the threads that ask ps for something. Past the deadline the ps are given up, which
+struct cox_coordinator *coxi_call_begin(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    c->n_calls++;
+    coxi_unlock(&c->lock);
+    return c;
+}
+
+void coxi_call_ended(struct cox_coordinator *c)
+{
+    c->n_calls--;
+    if (c->n_calls == 0 && c->closing) {
+        (void)pthread_cond_broadcast(&c->idle);
+    }
+}
+
+void coxi_call_end(struct cox_coordinator **c)
+{
+    coxi_lock(&(*c)->lock);
+    coxi_call_ended(*c);
+    coxi_unlock(&(*c)->lock);
+}
+
+/* Waits for the calls of other threads; false: they have not ended by then. */
+static bool await_calls(struct cox_coordinator *c, const struct timespec *until)
+{
+    int r = 0;
+    coxi_lock(&c->lock);
+    while (c->n_calls > 0 && r == 0) {
+        r = pthread_cond_timedwait(&c->idle, &c->lock, until);
+    }
+    bool ended = c->n_calls == 0;
+    coxi_unlock(&c->lock);
+    return ended;
+}
+
+/* Ends the threads that ask ps for something, users' too. Past the deadline the ps are given up, which
  * ends every request. */
 static void stop_threads(struct cox_coordinator *c, const struct timespec *until)
 {
     bool ended = coxi_trigger_end(c, until);
     ended = coxi_recovery_end(c, until) && ended;
     ended = coxi_resume_end(c, until) && ended;
+    ended = await_calls(c, until) && ended;
     for (uint32_t i = 0; !ended && i < c->n_ps; i++) {
         coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
     }
     coxi_trigger_stop(c);
     coxi_recovery_stop(c);
     coxi_resume_stop(c);
+    struct timespec never = coxi_deadline(-1);
+    (void)await_calls(c, &never); /* they have nothing left to wait for */
 }
 
 /* Lets go of the workers; the loop stops when they are gone. */

@@ -148,6 +148,7 @@ int cox_resource_create(struct cox_coordinator *c, const char *name,
         return coxi_error(COX_EINVAL, "cox_resource_create needs a coordinator, a name "
                                       "and a function of a module of it");
     }
+    COXI_CALL(c);
     int r = coxi_check_alive(c);
     if (r == 0) {
         r = resource_new(c, name, function, call, &resource);

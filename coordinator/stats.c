@@ -130,6 +130,7 @@ int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
     if (c == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL, "cox_stats needs a coordinator");
     }
+    COXI_CALL(c);
     struct timespec until = coxi_deadline(ANSWER_MS);
     coxi_lock(&c->lock);
     uint64_t number = ++c->n_stats;

@@ -261,6 +261,7 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
     if (c == NULL || spec == NULL || ret == NULL || spec->name == NULL) {
         return coxi_error(COX_EINVAL, "cox_variable_create needs a spec with a name");
     }
+    COXI_CALL(c);
     int r = coxi_struct_copy(&s, sizeof(s), spec, "cox_variable_spec");
     if (r != 0) {
         return r;
@@ -299,6 +300,7 @@ int cox_table_create(struct cox_coordinator *c, const struct cox_table_spec *spe
     if (c == NULL || spec == NULL || ret == NULL || spec->name == NULL) {
         return coxi_error(COX_EINVAL, "cox_table_create needs a spec with a name");
     }
+    COXI_CALL(c);
     int r = coxi_struct_copy(&s, sizeof(s), spec, "cox_table_spec");
     if (r != 0) {
         return r;
@@ -356,6 +358,7 @@ int cox_metric_create(struct cox_coordinator *c, const struct cox_metric_spec *s
     if (c == NULL || spec == NULL || ret == NULL || spec->name == NULL) {
         return coxi_error(COX_EINVAL, "cox_metric_create needs a spec with a name");
     }
+    COXI_CALL(c);
     int r = coxi_struct_copy(&s, sizeof(s), spec, "cox_metric_spec");
     if (r != 0) {
         return r;

@@ -215,7 +215,9 @@ COX_API const char *cox_listen_address(const struct cox_coordinator *c);
  * way: past timeout_ms it gives up a recovery, a restore and a checkpoint that is being
  * written, tells the ps and the workers, and returns within 2 s. Only callbacks of the
  * program's own are waited for without a deadline: all of them run before it returns.
- * COX_EDEADLK: called from a callback; nothing is closed or freed then.
+ * Calls of other threads that are under way end with COX_ECLOSED and are waited for, too; none
+ * may begin once cox_close has. COX_EDEADLK: called from a callback; nothing is closed or freed
+ * then.
  */
 COX_API int cox_close(struct cox_coordinator *c, int timeout_ms);
 
