@@ -272,12 +272,12 @@ TEST(a_ps_whose_client_has_vanished_is_waited_for)
     (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("client"));
     (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"]}", address);
     const char *argv[] = {"coxswain-ps",       "--listen", address,
-                          "--peer-timeout-ms", "2000",     NULL};
+                          "--peer-timeout-ms", "4000",     NULL};
     program_start(&ps, argv);
     program_wait_printed(&ps, "event=listening");
     pid_t vanished = open_and_stop(address);
     options.listen = listen;
-    options.open_timeout_ms = 100;
+    options.open_timeout_ms = 1000;
     assert_code(0, cox_cluster_parse(json, &cluster));
     assert_refused(cluster, &options, COX_EBUSY, address);
     options.open_timeout_ms = 8000;

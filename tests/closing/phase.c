@@ -43,6 +43,14 @@ void phase_run_start(struct phase_run *run, void (*call)(void *arg), void *arg)
     assert_int_equal(0, pthread_create(&run->thread, NULL, run_call, run));
 }
 
+bool phase_run_has_ended(struct phase_run *run)
+{
+    coxi_lock(&run->lock);
+    bool ended = run->ended;
+    coxi_unlock(&run->lock);
+    return ended;
+}
+
 bool phase_run_join(struct phase_run *run, const struct timespec *until)
 {
     int r = 0;

@@ -77,6 +77,8 @@ void phase_run_start(struct phase_run *run, void (*call)(void *arg), void *arg);
 /* False: the call has not ended by then, and the thread is left alone. */
 bool phase_run_join(struct phase_run *run, const struct timespec *until);
 
+bool phase_run_has_ended(struct phase_run *run);
+
 /* Lets go of what the test itself holds, when the client is closed. */
 void phase_end(struct phase *phase);
 
