@@ -352,7 +352,9 @@ void coxi_attempts_cancel(struct cox_future *f)
         coxi_worker_recall(f->worker, f->id, f->current, true);
         coxi_straggler_drop(f);
         break;
-    case COXI_VOIDING: /* it ends as it is */
+    case COXI_VOIDING: /* it ends as it is; but it does not run again */
+        f->cancelled = true;
+        break;
     case COXI_DONE_OK:
     case COXI_FAILED:
     case COXI_CANCELLED:

@@ -110,6 +110,14 @@ void program_kill(struct program *program, int signum)
     assert_int_equal(0, kill(program->pid, signum));
 }
 
+void program_pause(struct program *program)
+{
+    int status = 0;
+    program_kill(program, SIGSTOP);
+    assert_int_equal(program->pid, waitpid(program->pid, &status, WUNTRACED));
+    assert_true(WIFSTOPPED(status));
+}
+
 struct announced {
     const char *path;
     char *address;

@@ -35,6 +35,9 @@ void program_assert_refuses(const char *name, const char *option, const char *pa
 
 void program_kill(struct program *program, int signum);
 
+/* SIGSTOP: when this returns, none of its threads does anything any more. */
+void program_pause(struct program *program);
+
 /*
  * Starts a daemon ("coxswain-ps", "coxswain-worker") as `index`, listening at `listen`,
  * and waits until it can be dialled: its address.

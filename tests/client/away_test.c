@@ -2,7 +2,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "tests/client/crew.h"
 #include "tests/client/inside.h"
@@ -86,16 +85,6 @@ static struct cox_future *follow(struct pair *pair, const int64_t *script, size_
     return future;
 }
 
-/* When this returns, it does nothing any more. */
-static void stop_ps(struct pair *pair, int index)
-{
-    int status;
-    program_kill(&pair->ps[index], SIGSTOP);
-    assert_int_equal(pair->ps[index].pid,
-                     waitpid(pair->ps[index].pid, &status, WUNTRACED));
-    assert_true(WIFSTOPPED(status));
-}
-
 /* Fails when it has flushed to ps 0, while ps 1 is stopped: when this returns, ps 0 has said
  * what it has of it, and the client waits for ps 1. */
 static struct cox_future *fail_after_flush(struct pair *pair)
@@ -105,7 +94,7 @@ static struct cox_future *fail_after_flush(struct pair *pair)
     const char *path = gate_make("gate");
     struct cox_future *future = follow(pair, script, 4, path);
     int fd = gate_pass(path);
-    stop_ps(pair, 1);
+    program_pause(&pair->ps[1]);
     gate_release(fd);
     struct cox_future *behind = follow(pair, nothing, 1, "");
     assert_code(0, cox_future_wait(behind, 8000)); /* the worker told of both in turn */

@@ -91,27 +91,54 @@ TEST(worker_whose_process_has_not_died_is_no_loss_to_a_closure)
     yard_close(&yard);
 }
 
-/* Hosts are lost, so nobody tells what ran; but a ps has what the step sent at its end, as
- * one that touched another ps, too, which does not have it. */
+/* Host `i` of those that are lost with the closure. The first had sent a ps what the step sends
+ * at its end, as one that touched another ps, too, which does not have it. */
+static void lose_host(struct yard *yard, int i)
+{
+    struct actor actor;
+    actor_enter(&actor, yard, (uint64_t)(1 + i));
+    struct coxi_closure_head head = actor_take(&actor);
+    assert_int_equal(1 + i, head.attempt);
+    if (i == 0) {
+        actor_commit(&actor, &head, 2);
+    }
+    actor_leave(&actor);
+    yard_wait_lost(yard, (uint64_t)(1 + i));
+}
+
+/* Hosts are lost, so nobody tells what ran; but a ps has the end of the step. */
 TEST(closure_that_a_ps_has_the_end_of_outlives_any_number_of_hosts)
 {
     struct yard yard;
-    struct actor actor;
-    struct coxi_closure_head head;
     yard_open(&yard, NULL);
     struct cox_future *future = schedule(&yard);
     for (int i = 0; i < 2 * ENOUGH; i++) {
-        actor_enter(&actor, &yard, (uint64_t)(1 + i));
-        head = actor_take(&actor);
-        assert_int_equal(1 + i, head.attempt);
-        if (i == 0) {
-            actor_commit(&actor, &head, 2);
-        }
-        actor_leave(&actor);
-        yard_wait_lost(&yard, (uint64_t)(1 + i));
+        lose_host(&yard, i);
     }
     assert_code(COX_ETIMEDOUT, cox_future_wait(future, 0));
     assert_code(0, cox_future_cancel(future));
+    assert_code(COX_EPARTIAL, cox_future_wait(future, 8000));
+    cox_future_free(future);
+    yard_close(&yard);
+}
+
+/* After the last loss that it may have, the ps is asked what it has of it, and stands still. */
+TEST(closure_that_is_cancelled_while_the_ps_are_asked_about_it_does_not_run_again)
+{
+    struct yard yard;
+    struct actor actor;
+    yard_open(&yard, NULL);
+    struct cox_future *future = schedule(&yard);
+    for (int i = 0; i < ENOUGH - 1; i++) {
+        lose_host(&yard, i);
+    }
+    actor_enter(&actor, &yard, ENOUGH);
+    (void)actor_take(&actor);
+    program_pause(&yard.ps);
+    actor_leave(&actor);
+    yard_wait_lost(&yard, ENOUGH);
+    assert_code(0, cox_future_cancel(future));
+    program_kill(&yard.ps, SIGCONT);
     assert_code(COX_EPARTIAL, cox_future_wait(future, 8000));
     cox_future_free(future);
     yard_close(&yard);

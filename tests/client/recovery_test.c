@@ -416,7 +416,7 @@ TEST(workers_leave_a_ps_that_has_moved_although_the_old_process_is_there)
     yard_count(&yard, 5);
     assert_code(0, cox_join(yard.crew.c, -1));
     old = yard.ps;
-    program_kill(&old, SIGSTOP);
+    program_pause(&old);
     daemon_start(&yard.ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", address);
     assert_code(0, cox_ps_address(yard.crew.c, 0, address));
     coxi_test_until(has_recovered, &yard, "the recovery at the new address");

@@ -42,7 +42,7 @@ static void end_worker(struct scene *scene, int i, struct crew_hold *held)
 {
     struct program *worker = &scene->workers[i];
     pid_t steps = yard_step_process(worker, 0);
-    program_kill(worker, SIGSTOP); /* so that no next attempt begins */
+    program_pause(worker); /* so that no next attempt begins */
     crew_kill(steps);
     crew_hold_release(held);
     program_kill(worker, SIGKILL);
