@@ -44,7 +44,8 @@ struct cox_reader {
     _Atomic(struct coxi_psc *) *ps;
     uint32_t n_ps;
     struct view view;
-    bool attached; /* nobody has said yet that the view is not right any more */
+    struct view before; /* variables of views before it, which the one after lacked */
+    bool attached;      /* nobody has said yet that the view is not right any more */
 };
 
 static void view_fini(struct view *view)
@@ -104,6 +105,20 @@ static void take_layout(void *arg, const struct coxi_message *answer)
     }
 }
 
+/* Notes the variables of the old view that the next one lacks: the other client may not have
+ * created them yet, however often the reader looks until then. */
+static int remember(struct cox_reader *reader, const struct view *next)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < reader->view.n; i++) {
+        const struct coxi_variable *v = reader->view.variables[i];
+        if (find(next, v->name) == NULL && reader->before.n < COXI_VARIABLES_MAX) {
+            r = note_variable(&reader->before, v);
+        }
+    }
+    return r;
+}
+
 /* Asks all ps what there is. */
 static int attach(struct cox_reader *reader, int timeout_ms)
 {
@@ -128,6 +143,7 @@ static int attach(struct cox_reader *reader, int timeout_ms)
                                       ? "the ps serve different runs or clients"
                                       : "a ps has told what cannot be used");
     }
+    r = r == 0 ? remember(reader, &view) : r;
     if (r != 0) {
         view_fini(&view);
         return r;
@@ -174,7 +190,8 @@ static int use_variable(struct cox_reader *reader, const char *name, int timeout
 static int follow(struct cox_reader *reader, const char *name, const struct use *use)
 {
     uint64_t end_ms = coxi_now_ms() + (uint64_t)reader->options.timeout_ms;
-    bool was_there = name != NULL && find(&reader->view, name) != NULL;
+    bool was_there = name != NULL && (find(&reader->view, name) != NULL ||
+                                      find(&reader->before, name) != NULL);
     for (;;) {
         bool is_new = !reader->attached;
         int r = is_new ? attach(reader, left_ms(end_ms)) : 0;
@@ -309,6 +326,7 @@ void cox_reader_close(struct cox_reader *reader)
     coxi_links_free(reader->links);
     cox_cluster_free(reader->cluster);
     view_fini(&reader->view);
+    view_fini(&reader->before);
     free(reader);
 }
 

@@ -6,11 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "tests/client/crew.h"
 #include "tests/program.h"
 #include "tests/test.h"
 
-enum { N_PS = 2, W = 600, DIM = 2, KEYS = 3, READ_MS = 8000 };
+enum { N_PS = 2, W = 600, DIM = 2, KEYS = 3, READ_MS = 8000, HASTY_MS = 300 };
 
 static const uint64_t keys[KEYS] = {7, 8, 9};
 
@@ -21,6 +22,9 @@ struct run {
     struct program worker;
     struct cox_cluster *cluster;
     const char *dir; /* of checkpoints, or NULL */
+    bool
+        pauses; /* clients that are started from now on: each has to be told to go on when it
+                        has created w and nothing else */
 };
 
 static void daemons_start(struct run *run)
@@ -54,31 +58,44 @@ static void daemons_stop(struct run *run)
     cox_cluster_free(run->cluster);
 }
 
-static void create(struct crew *crew)
+static const struct cox_optimizer sgd = {.kind = COX_SGD, .learning_rate = 1};
+
+static void create_w(struct crew *crew)
 {
     struct cox_variable *w;
-    struct cox_table *t;
-    struct cox_metric *metric;
     struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
-    struct cox_table_spec table = COX_TABLE_SPEC_INIT;
-    struct cox_metric_spec count = {sizeof(count), "count", COX_METRIC_COUNT, 0};
-    const struct cox_optimizer sgd = {.kind = COX_SGD, .learning_rate = 1};
     spec.name = "w";
     spec.dtype = COX_F32;
     spec.rank = 1;
     spec.shape[0] = W;
     spec.shards = N_PS;
     spec.optimizer = sgd;
+    assert_code(0, cox_variable_create(crew->c, &spec, &w));
+}
+
+static void create_others(struct crew *crew)
+{
+    struct cox_table *t;
+    struct cox_metric *metric;
+    struct cox_table_spec table = COX_TABLE_SPEC_INIT;
+    struct cox_metric_spec count = {sizeof(count), "count", COX_METRIC_COUNT, 0};
     table.name = "t";
     table.dim = DIM;
     table.optimizer = sgd;
-    assert_code(0, cox_variable_create(crew->c, &spec, &w));
     assert_code(0, cox_table_create(crew->c, &table, &t));
     assert_code(0, cox_metric_create(crew->c, &count, &metric));
 }
 
+static void wait_to_go(int pipe)
+{
+    char byte;
+    if (read(pipe, &byte, 1) != 1) {
+        _exit(1);
+    }
+}
+
 /* Trains for ever: w and the rows of t go down by 1 with each step. */
-static void train(const struct run *run)
+static void train(const struct run *run, int pipe)
 {
     struct crew crew;
     struct cox_options options = COX_OPTIONS_INIT;
@@ -90,7 +107,11 @@ static void train(const struct run *run)
     options.ps_recovery_ms = 20000;
     assert_code(0, cox_open(run->cluster, &options, &crew.c));
     assert_code(0, cox_module_load(crew.c, coxi_test_module("model"), &crew.module));
-    create(&crew);
+    create_w(&crew);
+    if (run->pauses) {
+        wait_to_go(pipe);
+    }
+    create_others(&crew);
     struct cox_function *step = crew_function(&crew, "push_ones");
     for (;;) {
         assert_code(0, cox_schedule(crew.c, step, &call, NULL));
@@ -100,14 +121,13 @@ static void train(const struct run *run)
 
 struct client {
     pid_t pid;
-    int go; /* a pipe: with a byte it begins */
+    int go; /* a pipe: with a byte it begins, or goes on */
 };
 
 /* As a process, forked while nothing of the library is in this one. */
 static void client_start(const struct run *run, struct client *client)
 {
     int ends[2];
-    char byte;
     assert_int_equal(0, pipe(ends));
     client->go = ends[1];
     client->pid = fork();
@@ -115,10 +135,8 @@ static void client_start(const struct run *run, struct client *client)
     if (client->pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)close(ends[1]);
-        if (read(ends[0], &byte, 1) == 1) {
-            train(run);
-        }
-        _exit(1);
+        wait_to_go(ends[0]);
+        train(run, ends[0]);
     }
     (void)close(ends[0]);
 }
@@ -143,12 +161,18 @@ static bool is_set_up(void *arg)
     return cox_reader_describe(arg, "count", &found) == 0;
 }
 
-static void reader_open(const struct run *run, struct cox_reader **ret)
+static void reader_open_with(const struct run *run, int timeout_ms,
+                             struct cox_reader **ret)
 {
     struct cox_reader_options options = COX_READER_OPTIONS_INIT;
-    options.timeout_ms = READ_MS;
+    options.timeout_ms = timeout_ms;
     assert_code(0, cox_reader_open(run->cluster, &options, ret));
     coxi_test_until(is_set_up, *ret, "the variables of the run");
+}
+
+static void reader_open(const struct run *run, struct cox_reader **ret)
+{
+    reader_open_with(run, READ_MS, ret);
 }
 
 /* What w has come down to, which is the same everywhere on a ps. */
@@ -258,6 +282,41 @@ TEST(a_reader_follows_when_another_client_takes_the_ps)
     client_go(&clients[1]);
     coxi_test_until(reads_another_run, &first, "the other run");
     wait_until_sunk(reader, -5);
+    cox_reader_close(reader);
+    client_kill(&clients[1]);
+    daemons_stop(&run);
+}
+
+static bool finds_w_of_another_run(void *arg)
+{
+    const struct sinking *s = arg;
+    float w[W];
+    return cox_reader_read(s->reader, "w", w, sizeof(w)) == 0 &&
+           cox_reader_run(s->reader) != s->run;
+}
+
+/* It looks at what the other client has already, and then for what that has not created yet. */
+TEST(a_reader_waits_for_what_it_has_read_before_until_another_client_has_created_it)
+{
+    struct run run;
+    struct client clients[2];
+    struct cox_reader *reader;
+    float rows[KEYS * DIM];
+    daemons_start(&run);
+    client_start(&run, &clients[0]);
+    run.pauses = true;
+    client_start(&run, &clients[1]);
+    client_go(&clients[0]);
+    reader_open_with(&run, HASTY_MS, &reader);
+    struct sinking first = {.reader = reader, .run = cox_reader_run(reader)};
+    client_kill(&clients[0]);
+    client_go(&clients[1]);
+    coxi_test_until(finds_w_of_another_run, &first, "the other run");
+    uint64_t begun_ms = coxi_now_ms();
+    assert_code(COX_ENOENT, cox_reader_lookup(reader, "t", keys, KEYS, DIM, rows));
+    assert_true(coxi_now_ms() - begun_ms >= HASTY_MS);
+    client_go(&clients[1]);
+    coxi_test_until(is_set_up, reader, "the variables of the other run");
     cox_reader_close(reader);
     client_kill(&clients[1]);
     daemons_stop(&run);
