@@ -205,7 +205,7 @@ static int find_written(struct cox_coordinator *c, uint64_t closure, uint64_t be
 {
     struct coxi_recovery_written written = {closure, begin, ranges, 0, 0};
     int r;
-    coxi_recovery_operation_set(c, closure, COXI_LOG_HELD);
+    coxi_recovery_operation_hold(c, closure, begin);
     do {
         written.n_losses = coxi_recovery_losses(c);
         r = coxi_recovery_wait(c);

@@ -234,15 +234,22 @@ static bool is_of(const struct coxi_log_entry *entry, uint64_t id)
     return entry->id == id && entry->kind != COXI_LOG_CALL;
 }
 
+/* Locked. */
+static void set_state(struct coxi_log *log, struct coxi_log_entry *entry,
+                      enum coxi_log_state state)
+{
+    count_undone(log, entry, -1);
+    entry->state = state;
+    count_undone(log, entry, 1);
+}
+
 void coxi_log_set(struct coxi_log *log, uint64_t id, enum coxi_log_state state)
 {
     coxi_lock(&log->lock);
     for (size_t i = 0; i < log->n; i++) {
         struct coxi_log_entry *entry = &log->entries[i];
         if (is_of(entry, id) && entry->kind != COXI_LOG_BARRED) {
-            count_undone(log, entry, -1);
-            entry->state = state;
-            count_undone(log, entry, 1);
+            set_state(log, entry, state);
         }
     }
     coxi_unlock(&log->lock);
@@ -328,10 +335,45 @@ static size_t find_update(const struct coxi_log *log, uint64_t id, uint64_t begi
     return i;
 }
 
+/* True where the same update has rows in another entry. Locked. */
+static bool has_other_rows(const struct coxi_log *log, size_t at)
+{
+    bool has = false;
+    for (size_t i = 0; !has && i < log->n; i++) {
+        const struct coxi_log_entry *entry = &log->entries[i];
+        has = i != at && entry->id == log->entries[at].id &&
+              entry->kind == COXI_LOG_UPDATE && entry->update->count > 0;
+    }
+    return has;
+}
+
+/* No ps has the rows of that update's entry. A bar would be one for all of the update: then a ps
+ * that comes back could not be given other rows of it that it had. Locked. */
+static void be_nowhere(struct coxi_log *log, size_t at)
+{
+    struct coxi_log_entry *entry = &log->entries[at];
+    const struct coxi_log_entry barred = {.id = entry->id, .kind = COXI_LOG_BARRED};
+    if (has_other_rows(log, at)) {
+        entry->update->count = 0;
+        set_state(log, entry, COXI_LOG_DONE);
+    } else {
+        exchange(log, entry, &barred);
+    }
+}
+
+void coxi_log_hold(struct coxi_log *log, uint64_t id, uint64_t begin)
+{
+    coxi_lock(&log->lock);
+    size_t at = find_update(log, id, begin);
+    if (at < log->n) {
+        set_state(log, &log->entries[at], COXI_LOG_HELD);
+    }
+    coxi_unlock(&log->lock);
+}
+
 int coxi_log_narrow(struct coxi_log *log, uint64_t id, uint64_t begin,
                     const struct coxi_range *ranges, size_t n)
 {
-    const struct coxi_log_entry barred = {.id = id, .kind = COXI_LOG_BARRED};
     struct coxi_log_entry *places = calloc(n + 1, sizeof(*places));
     if (places == NULL) {
         return coxi_error_memory("the replay log");
@@ -342,7 +384,7 @@ int coxi_log_narrow(struct coxi_log *log, uint64_t id, uint64_t begin,
     if (at < log->n && n > 0) {
         r = narrow(log, at, ranges, n, places);
     } else if (at < log->n) {
-        exchange(log, &log->entries[at], &barred);
+        be_nowhere(log, at);
     }
     coxi_unlock(&log->lock);
     free(places);

@@ -108,9 +108,14 @@ int coxi_log_operation(struct coxi_log *log, const struct coxi_log_entry *operat
  * entries: one for each stretch of its rows. */
 void coxi_log_set(struct coxi_log *log, uint64_t id, enum coxi_log_state state);
 
+/* Of the update of that id, the entry whose rows begin at `begin` is HELD. Others of it are as
+ * they were: what ps have of those a replay gives back. */
+void coxi_log_hold(struct coxi_log *log, uint64_t id, uint64_t begin);
+
 /*
  * Of the update of that id, the entry whose rows begin at `begin` is done, with those of its
- * rows and no others; with none they must never be written. COX_ENOMEM: it is as it was.
+ * rows and no others; where no entry has rows any more, the update must never apply. COX_ENOMEM:
+ * it is as it was.
  */
 int coxi_log_narrow(struct coxi_log *log, uint64_t id, uint64_t begin,
                     const struct coxi_range *ranges, size_t n);

@@ -450,6 +450,14 @@ void coxi_recovery_operation_set(struct cox_coordinator *c, uint64_t id,
     }
 }
 
+void coxi_recovery_operation_hold(struct cox_coordinator *c, uint64_t id,
+                                  uint64_t begin)
+{
+    if (c->recovery != NULL) {
+        coxi_log_hold(c->recovery->log, id, begin);
+    }
+}
+
 void coxi_recovery_retracted(struct cox_coordinator *c, uint64_t id)
 {
     if (c->recovery != NULL) {

@@ -157,6 +157,10 @@ int coxi_recovery_operation(struct cox_coordinator *c,
 void coxi_recovery_operation_set(struct cox_coordinator *c, uint64_t id,
                                  enum coxi_log_state state);
 
+/* Of an update: those of its rows that begin at `begin` have failed somewhere. */
+void coxi_recovery_operation_hold(struct cox_coordinator *c, uint64_t id,
+                                  uint64_t begin);
+
 /* It has come to nothing, and must never apply. */
 void coxi_recovery_retracted(struct cox_coordinator *c, uint64_t id);
 

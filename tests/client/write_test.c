@@ -176,6 +176,24 @@ TEST(a_write_that_every_ps_refuses_is_nowhere_for_good)
     crew_close(&s.crew);
 }
 
+/* As an older client has left it, and the next one writes it: a stretch of rows after the other. */
+TEST(a_write_in_parts_keeps_what_is_written_where_another_part_is_refused)
+{
+    struct spread s;
+    spread_open(&s, 3, NULL);
+    assert_code(0, assign(&s, 1));
+    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    assert_non_null(write);
+    inside_write_narrow(write, (const uint64_t[][2]){{0, 2}, {4, 2}}, 2);
+    assert_code(0, inside_write_rows(write, s.v, 0, 2, all_of(2)));
+    assert_code(0, inside_write_refuse(write, 2));
+    assert_true(inside_write_rows(write, s.v, 4, 2, all_of(2)) != 0);
+    lose_ps(&s, 0);
+    assert_holds(&s, (const int64_t[]){2, 1, 1});
+    inside_write_end(write, false);
+    crew_close(&s.crew);
+}
+
 TEST(the_next_client_writes_only_the_rows_that_a_write_in_part_has)
 {
     struct spread s;
