@@ -171,6 +171,7 @@ static void ask_to_restore(struct filling *filling, struct coxi_recovery_target 
             .n_touched = list->n_touched,
             .at = at,
             .incarnation = coxi_psc_incarnation(target->psc),
+            .more = at + 1 < n,
         };
         ask(filling, target, &message);
     }

@@ -4,8 +4,8 @@
  * to be there, in the type and shape that the variable has here.
  *
  * The file is loaded and its checksum taken in one pass, so a file that turns out to be
- * damaged has been loaded; the error says so. Until a restore has come to its end the store
- * is not ready: who pulls or commits is told that this ps is lost.
+ * damaged has been loaded; the error says so. Until a restore has come to its end, with the last
+ * file of a chain, the store is not ready: who pulls or commits is told that this ps is lost.
  *
  * The disk may be slow, so nobody waits for it: the registry is held (read) for a piece at a
  * time, which has been read before for the checksum, and what is opened and read is so without
@@ -493,7 +493,7 @@ static void take(struct coxi_restoring *restoring, struct coxi_applied *applied)
     store->applied = applied;
     store->restored = restoring->request->round;
     store->restored_at = restoring->request->at;
-    store->unready = false;
+    store->unready = restoring->request->more;
 }
 
 /* `code`: how it went. Takes the applied set. */

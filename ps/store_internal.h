@@ -55,7 +55,7 @@ struct coxi_store {
     uint64_t restored_at;             /* ... and how many files of it */
     struct coxi_restoring *restoring; /* the restore that is under way, or NULL: parts
                                          stay as they are for as long as it is */
-    bool unready;                     /* one has begun, and has not been done */
+    bool unready;                     /* one has begun, and not all of it is there */
 
     struct coxi_memory memory; /* of all parts */
     pthread_rwlock_t moment;   /* read: a commit is under way; written: a cut is made */

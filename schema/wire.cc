@@ -131,7 +131,8 @@ Body encode_restore(Builder &b, const struct coxi_restore &m)
     auto applied = structs<wire::Interval>(b, m.applied, m.n_applied);
     auto touched = b.CreateVector(m.touched, m.n_touched);
     return wire::CreateRestore(b, to_wire(m.session), m.round, path, m.bytes, m.crc32,
-                               m.watermark, applied, touched, m.at, m.incarnation)
+                               m.watermark, applied, touched, m.at, m.incarnation,
+                               m.more)
         .Union();
 }
 
@@ -146,6 +147,7 @@ bool decode_restore(const wire::Restore *m, struct coxi_restore *ret)
     ret->watermark = m->watermark();
     ret->at = m->at();
     ret->incarnation = m->incarnation();
+    ret->more = m->more();
     return take_array(m->applied(), &ret->applied, &ret->n_applied) &&
            take_array(m->touched(), &ret->touched, &ret->n_touched) &&
            intervals_fit(ret->applied, ret->n_applied, ret->n_touched);

@@ -227,6 +227,7 @@ struct coxi_restore {
     size_t n_touched; /* as in coxi_snapshot_done */
     uint64_t at;      /* 0: it has everything; else it builds on the one before */
     uint64_t incarnation;
+    bool more; /* what builds on this one comes next: it is not all yet */
 };
 
 /* What wire.fbs says of Probe. */

@@ -214,29 +214,40 @@ static void snapshot(struct subject *s, bool full, bool abandoned)
 
 /* ---- restoring, and comparing */
 
-static void restore(const struct subject *s, struct stock *ret)
+static void create_all(const struct subject *s, struct stock *ret)
 {
     stock_open(ret);
     for (uint32_t id = 0; id < s->stock.n_variables; id++) {
         struct coxi_variable v = s->specs[id];
         assert_int_equal(id, stock_create(ret, &v));
     }
+}
+
+static void restore_file(const struct subject *s, size_t i, struct stock *ret)
+{
+    const struct file *file = &s->chain[i];
+    const struct coxi_applied_list *list = &file->done.applied;
+    struct coxi_restore request = {.session = ret->session,
+                                   .round = 1,
+                                   .path = file->path,
+                                   .bytes = file->done.bytes,
+                                   .crc32 = file->done.crc32,
+                                   .watermark = list->watermark,
+                                   .applied = list->intervals,
+                                   .n_applied = list->n_intervals,
+                                   .touched = list->touched,
+                                   .n_touched = list->n_touched,
+                                   .at = i,
+                                   .more = i + 1 < s->n_chain};
+    assert_code(0, coxi_store_restore(ret->store, &request));
+    assert_code(0, coxi_store_restore(ret->store, &request)); /* it came again */
+}
+
+static void restore(const struct subject *s, struct stock *ret)
+{
+    create_all(s, ret);
     for (size_t i = 0; i < s->n_chain; i++) {
-        const struct file *file = &s->chain[i];
-        const struct coxi_applied_list *list = &file->done.applied;
-        struct coxi_restore request = {.session = ret->session,
-                                       .round = 1,
-                                       .path = file->path,
-                                       .bytes = file->done.bytes,
-                                       .crc32 = file->done.crc32,
-                                       .watermark = list->watermark,
-                                       .applied = list->intervals,
-                                       .n_applied = list->n_intervals,
-                                       .touched = list->touched,
-                                       .n_touched = list->n_touched,
-                                       .at = i};
-        assert_code(0, coxi_store_restore(ret->store, &request));
-        assert_code(0, coxi_store_restore(ret->store, &request)); /* it came again */
+        restore_file(s, i, ret);
     }
 }
 
@@ -441,6 +452,26 @@ TEST(restore_of_what_builds_on_others_comes_after_those)
     request.at = 0;
     assert_code(COX_EFORMAT, coxi_store_restore(again.store, &request));
     assert_error_names(second->path);
+    stock_close(&again);
+    close_subject(&s);
+}
+
+TEST(store_that_has_a_part_of_a_chain_is_not_ready)
+{
+    static struct subject s;
+    struct stock again;
+    open_subject(&s, 1);
+    change(&s);
+    snapshot(&s, false, false);
+    change(&s);
+    snapshot(&s, false, false);
+    create_all(&s, &again);
+    restore_file(&s, 0, &again);
+    const struct coxi_watermark any = {.session = again.session};
+    assert_code(COX_EPSLOST, coxi_store_advance(again.store, &any));
+    assert_error_names("not restored yet");
+    restore_file(&s, 1, &again);
+    assert_code(0, coxi_store_advance(again.store, &any));
     stock_close(&again);
     close_subject(&s);
 }

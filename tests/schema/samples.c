@@ -136,7 +136,7 @@ static const struct coxi_message samples[] = {
     [COXI_REACH] = {.status = {.code = -19, .message = "no route", .id = 7}},
     [COXI_RESOURCE_DROP] = {.status = {.message = "", .id = 7}},
     [COXI_RESTORE] = {.restore = {SESSION, 53, "/ckpt/ps-1", 54, 55, 56, applied,
-                                  LEN(applied), touched, LEN(touched), 57, 62}},
+                                  LEN(applied), touched, LEN(touched), 57, 62, true}},
     [COXI_RESULT_DROP] = {.recall = {.closures = recalled,
                                      .n_closures = LEN(recalled)}},
     [COXI_RESULT_WANT] = {.result = {63, 2, 0, ""}},
@@ -299,6 +299,7 @@ static void same_restore(message *a, message *b)
     assert_int_equal(x->watermark, y->watermark);
     assert_int_equal(x->at, y->at);
     assert_int_equal(x->incarnation, y->incarnation);
+    assert_int_equal(x->more, y->more);
     ASSERT_SAME_ARRAY(x->applied, x->n_applied, y->applied, y->n_applied);
     ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
 }
