@@ -39,8 +39,8 @@ int coxi_resume_backlog(struct coxi_recovery *rec,
  */
 const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c);
 
-/* True while nothing of the backlog may run yet: what the program makes now is what its closures
- * are to find, though their ids are lower. Any thread, with c->lock. */
+/* True while closures of the backlog wait for the program, and none may run yet: what it makes now
+ * is what they are to find, though their ids are lower. Any thread, with c->lock. */
 bool coxi_resume_is_held(const struct cox_coordinator *c);
 
 /* True while something that the client before was writing is still to be written. Any thread,

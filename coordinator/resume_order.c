@@ -269,7 +269,7 @@ const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c)
 bool coxi_resume_is_held(const struct cox_coordinator *c)
 {
     const struct coxi_resumed *resumed = c->resumed;
-    bool held = resumed != NULL;
+    bool held = resumed != NULL && resumed->n_names > 0;
     for (size_t i = 0; held && i < resumed->n_names; i++) {
         held = resumed->names[i].loaded == NULL;
     }

@@ -266,22 +266,45 @@ static int64_t peek(struct scene *s)
 }
 
 /* It is replayed with a step that came before, and one that came after and uses it. */
+static void check_made_in_its_turn(struct scene *s)
+{
+    pass_gate(s);
+    assign(s, s->c0, 42);
+    (void)keeper_create(&s->other, "r", "make_from_c0", &(struct keeper_ask){0});
+    assert_int_equal(
+        43, keeper_run(&s->other, "bump", "count", &(struct keeper_ask){.name = "r"}));
+    lose_worker(s, 0, 1);
+    lose_ps(s, 0, 1);
+    crew_hold_wait(&s->gate);
+    crew_hold_end(&s->gate);
+    assert_int_equal(43, crew_read(&s->crew, s->c0));
+    assert_int_equal(43, peek(s)); /* 42, and the replay's step has counted on */
+    crew_close(&s->crew);
+}
+
 TEST(a_resource_is_made_when_what_came_before_it_has_been_done_again)
 {
     struct scene s;
     scene_open(&s, 1, 1, "resource", NULL);
-    pass_gate(&s);
-    assign(&s, s.c0, 42);
-    (void)keeper_create(&s.other, "r", "make_from_c0", &(struct keeper_ask){0});
-    assert_int_equal(
-        43, keeper_run(&s.other, "bump", "count", &(struct keeper_ask){.name = "r"}));
-    lose_worker(&s, 0, 1);
-    lose_ps(&s, 0, 1);
-    crew_hold_wait(&s.gate);
-    crew_hold_end(&s.gate);
-    assert_int_equal(43, crew_read(&s.crew, s.c0));
-    assert_int_equal(43, peek(&s)); /* 42, and the replay's step has counted on */
+    check_made_in_its_turn(&s);
+}
+
+/* What a client before was writing has been written while this one opened: nothing that was left
+ * may still need the resource. */
+TEST(a_resource_is_made_in_its_turn_where_a_client_before_has_left_only_a_write)
+{
+    const int64_t seven = 7;
+    struct scene s;
+    scene_open(&s, 1, 1, NULL, NULL);
+    struct cox_future *write = inside_write_begin(s.crew.c, s.c0, &seven);
+    assert_non_null(write);
+    assign(&s, s.c0,
+           8); /* the checkpoint has something later: so its backlog has both */
+    assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
+    inside_write_end(write, true);
     crew_close(&s.crew);
+    scene_open(&s, 1, 1, "resource", NULL);
+    check_made_in_its_turn(&s);
 }
 
 TEST(a_resource_whose_making_met_a_lost_ps_is_made_again)
