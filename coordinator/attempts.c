@@ -218,9 +218,11 @@ static void end_closure(struct coxi_worker *worker, struct cox_future *f,
                                  .touched = answer->touched,
                                  .n_touched = head->touched_n};
     if (head->code == 0 && take_result(worker, f, answer) != 0) {
+        f->applied = true; /* a ps that comes back is owed it all the same */
         ending.state = COXI_FAILED;
         ending.code = COX_ENOMEM;
-        ending.text = "out of memory for its result";
+        ending.text = "all its updates are applied, but there is no memory for what it "
+                      "returned";
     } else if (head->code != 0) {
         size_t len =
             head->result_len < sizeof(text) ? head->result_len : sizeof(text) - 1;

@@ -7,9 +7,9 @@
  *   nobody has applied anything        it ends as it was to end, and leaves no trace
  *   all of it is applied everywhere,   it is done, whatever its last attempt said; see below
  *   segment by segment to the last
- *   a part of it is applied            COX_EPARTIAL, with the ps that have it; after the loss
- *                                      of too many workers it runs again instead if its step
- *                                      has returned once: it was not what they died of
+ *   a part of it is applied            COX_EPARTIAL, with the ps that have it as of then; after
+ *                                      the loss of too many workers it runs again instead if its
+ *                                      step has returned once: it was not what they died of
  *   two attempts were not alike        COX_EDIVERGED, with the ps that have something
  *
  * A closure that is done has its results. If all of it is applied, its results died with the
@@ -92,11 +92,13 @@ static bool is_elsewhere(const struct voiding *voiding)
     return false;
 }
 
-/* "applied on ps 0, 2" after what was to be said. */
+/* "as of now it is applied on ps 0, 2" after what was to be said. It is never done again, so a ps
+ * that is lost after this has of it what the checkpoint has. */
 static void tell_partial(struct voiding *voiding, int code)
 {
     size_t used = strlen(voiding->text);
-    const char *between = used > 0 ? "; it stays applied on ps" : "applied on ps";
+    const char *between =
+        used > 0 ? "; as of now it is applied on ps" : "as of now it is applied on ps";
     for (uint32_t p = 0; p < voiding->n_ps && used < sizeof(voiding->text); p++) {
         if (voiding->told[p].n_segments > 0) {
             used += (size_t)snprintf(voiding->text + used, sizeof(voiding->text) - used,

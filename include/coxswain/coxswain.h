@@ -450,7 +450,12 @@ COX_API void cox_resource_release(struct cox_resource *resource);
  * One that is done has its results. If a worker dies when all updates of a closure are applied
  * and before it has told the results, the closure runs again for them; its updates count once.
  * If that run fails, or the coordinator is closed first, the closure fails with COX_EREPLAY:
- * all its updates are applied, and its results are lost.
+ * all its updates are applied, and its results are lost. So it is with COX_ENOMEM where the text
+ * says that all its updates are applied.
+ *
+ * One that fails with COX_EPARTIAL is applied on the ps that the text names, as of that moment, and
+ * on no other. It is never done again: a ps that is lost later comes back with what the last
+ * checkpoint has of it.
  */
 
 /*

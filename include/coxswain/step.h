@@ -454,7 +454,7 @@ static inline int cox_step_metric_auc(struct cox_step *step,
  *
  * For steps that must see their own writes: it costs a round trip to the parameter
  * servers, and gives up that a step which fails leaves no trace. One that fails after a
- * flush ends with COX_EPARTIAL, which names the parameter servers that have it.
+ * flush ends with COX_EPARTIAL, which names the parameter servers that have it as of then.
  *
  * COX_ELIMIT: more than 1023 flushes in a step. After an error the step cannot succeed
  * any more.

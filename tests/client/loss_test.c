@@ -191,7 +191,7 @@ TEST(closure_that_fails_after_a_lost_attempt_tells_what_stays_applied)
         assert_error_names("all its updates are applied");
     } else {
         assert_code(COX_EPARTIAL, r);
-        assert_error_names("attempt 2; it stays applied on ps 0");
+        assert_error_names("attempt 2; as of now it is applied on ps 0");
         assert_int_equal(0, on_ps1);
     }
     assert_int_equal(1, crew_read(&crew, c0));

@@ -1,11 +1,24 @@
 /* Closures whose worker dies when all their updates are applied and before it has told what
- * they returned: a future that is done has its results. */
+ * they returned: a future that is done has its results. Linked so that taking a closure's result
+ * goes through here, and may find no memory. */
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "tests/client/actor.h"
 #include "tests/test.h"
+
+static atomic_bool no_memory;
+
+int __real_coxi_future_keep(struct cox_future *f, const uint8_t *result, size_t len);
+int __wrap_coxi_future_keep(struct cox_future *f, const uint8_t *result, size_t len);
+
+int __wrap_coxi_future_keep(struct cox_future *f, const uint8_t *result, size_t len)
+{
+    return atomic_exchange(&no_memory, false) ? COX_ENOMEM
+                                              : __real_coxi_future_keep(f, result, len);
+}
 
 /* Schedules a step that counts and returns something. */
 static struct cox_future *schedule(struct yard *yard)
@@ -167,4 +180,25 @@ TEST(error_of_another_closure_does_not_take_what_an_applied_one_returned)
     cox_future_free(failing);
     actor_leave(&actor);
     yard_close(&yard);
+}
+
+TEST(closure_whose_result_finds_no_memory_is_done_again_for_a_ps_that_is_lost)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_future *future;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    crew_open(&crew, 1, 1, "hold", &options);
+    struct cox_variable *c0 = crew_counter(&crew, "c0");
+    atomic_store(&no_memory, true);
+    assert_code(
+        0, cox_schedule(crew.c, crew_function(&crew, "number_off"), NULL, &future));
+    assert_code(COX_ENOMEM, cox_future_wait(future, 8000));
+    assert_error_names("all its updates are applied");
+    cox_future_free(future);
+    assert_code(COX_ENOMEM, cox_join(crew.c, 8000));
+    assert_int_equal(1, crew_read(&crew, c0));
+    crew_kill(crew_ps_process(&crew, 0));
+    assert_int_equal(1, crew_read(&crew, c0));
+    crew_close(&crew);
 }

@@ -376,7 +376,7 @@ TEST(what_was_left_and_cannot_run_tells_which_ps_have_a_part_of_it)
     yard_open_client(&yard, &options);
     assert_int_equal(1, progress_of(&yard.crew).rerun);
     assert_code(COX_EPARTIAL, cox_join(yard.crew.c, 8000));
-    assert_error_names("it stays applied on ps 0");
+    assert_error_names("as of now it is applied on ps 0");
     assert_int_equal(1, crew_read(&yard.crew, yard.counter));
     yard_close(&yard);
 }
