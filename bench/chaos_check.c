@@ -90,10 +90,12 @@ static int count_wrong_rows(struct chaos_client *client, int64_t *ret)
 
 /* ---- all of it */
 
+/* Steps whose results were lost, when all was applied, count as done. */
 static bool is_done(const struct chaos_client *client, const struct cox_stats *stats)
 {
     uint64_t own = client->result.n_scheduled - client->first;
-    return stats->failed == 0 && stats->done == own + client->result.progress.rerun;
+    return stats->failed == client->result.n_unreturned &&
+           stats->done + stats->failed == own + client->result.progress.rerun;
 }
 
 static void compare(struct chaos_client *client)

@@ -95,6 +95,7 @@ static int open_cluster(struct chaos_client *client)
     o.peer_timeout_ms = (int)config->peer_timeout_ms;
     o.open_timeout_ms = OPEN_MS;
     o.speculate = config->speculate ? 1 : -1;
+    o.keep_going = 1; /* what fails is counted: see is_done */
     o.checkpoint_dir = client->checkpoint_dir;
     o.checkpoint_incremental =
         client->checkpoint_dir != NULL ? (uint32_t)config->incremental : 0;
@@ -349,6 +350,10 @@ static int settle_one(struct chaos_client *client, struct cox_future *future)
                                       "%s, and the future of step %llu is not resolved",
                                       reason, (unsigned long long)number);
         }
+    }
+    if (r == COX_EREPLAY) {
+        client->result.n_unreturned++;
+        return 0;
     }
     if (r != 0) {
         return chaos_client_wrong(client, "the future of step %llu: %s",

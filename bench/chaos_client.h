@@ -17,6 +17,7 @@
 /* What came of the steps. */
 struct chaos_result {
     uint64_t n_scheduled;
+    uint64_t n_unreturned; /* steps that are applied, and whose results were lost */
     uint64_t n_checkpoints;
     struct cox_stats stats; /* of the last client */
     struct cox_progress progress;
