@@ -249,7 +249,8 @@ static int bump(struct cox_step *step)
         r = wait_at(step, text(step, "path"));
     }
     if (r == 0) {
-        r = give(step, "count", ++((struct thing *)value)->count);
+        int64_t *count = &((struct thing *)value)->count; /* of all slots */
+        r = give(step, "count", __atomic_add_fetch(count, 1, __ATOMIC_RELAXED));
     }
     if (r == 0) {
         r = give(step, "worker", cox_step_worker(step));
