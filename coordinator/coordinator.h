@@ -67,7 +67,9 @@ enum {
     COXI_LOSSES_MAX = 16, /* workers that a closure may lose while it runs */
     COXI_TICK_MS = 50,
     COXI_COMING_BUCKETS = 256,
-    COXI_RESOURCES_MAX = 1024,    /* at a time; workers take as many */
+    COXI_RESOURCES_MAX =
+        1024, /* at a time, released ones that are still there too; workers
+                                  take as many */
     COXI_CALL_ARGS_MAX = 1 << 30, /* bytes of packed arguments */
     COXI_TEXT_MAX = 512,
 };
@@ -334,12 +336,13 @@ struct cox_coordinator {
     uint64_t *ps_load; /* bytes placed on each ps */
     struct cox_module *modules[COXI_MODULES_MAX];
     uint32_t n_modules;
-    struct cox_resource *resources[COXI_RESOURCES_MAX]; /* by rising id */
+    /* By rising id; those too that are released and not dropped yet (resource.c). */
+    struct cox_resource *resources[COXI_RESOURCES_MAX];
     uint32_t n_resources;
+    uint32_t n_released;            /* of them */
     struct cox_future *kept_listed; /* for the loop to look at (kept.c) */
     bool kept_closed;               /* it will not any more */
     uint32_t last_resource;         /* id */
-    struct cox_resource *released;  /* of which workers have not been told */
     bool resources_changed;
     struct coxi_callback *called; /* to be called: their futures are settled */
     struct coxi_callback **called_end;
@@ -489,8 +492,16 @@ int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *ans
 void coxi_resource_crashed(struct coxi_worker *worker,
                            const struct coxi_crashed_head *crash);
 
-/* Tells workers of resources that have been given up. */
+/* Tells workers of resources that have been released: to drop them, or to hide them. */
 void coxi_resources_drop(struct cox_coordinator *c);
+
+/* Has the loop's turn drop released resources that nothing needs any more. Every
+ * COXI_TICK_MS. */
+void coxi_resources_tick(struct cox_coordinator *c);
+
+/* With c->lock, any thread: half as many as there may be are released and wait for nothing but a
+ * checkpoint. */
+bool coxi_resources_are_due(const struct cox_coordinator *c);
 
 /* ---- variable.c, module.c, resource.c: the end of what they made */
 

@@ -28,6 +28,7 @@ struct coxi_log {
     atomic_uint_least64_t bytes_undone; /* of those, of operations that are not done */
     atomic_uint_least64_t bytes_held;   /* and of those, of operations that are held */
     atomic_uint_least64_t first_id;     /* of the first entry; 0: there is none */
+    atomic_uint_least64_t oldest_call;  /* the lowest id of one; 0: there is none */
 };
 
 int coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret)
@@ -99,6 +100,21 @@ static void count(struct coxi_log *log, uint64_t bytes)
                           memory_order_relaxed);
 }
 
+/* The entry is in the log now. Locked. */
+static void note_call(struct coxi_log *log, const struct coxi_log_entry *entry)
+{
+    uint64_t oldest = atomic_load_explicit(&log->oldest_call, memory_order_relaxed);
+    if (entry->kind == COXI_LOG_CALL && (oldest == 0 || entry->id < oldest)) {
+        atomic_store_explicit(&log->oldest_call, entry->id, memory_order_relaxed);
+    }
+}
+
+uint64_t coxi_log_oldest_call(const struct coxi_log *log)
+{
+    uint64_t oldest = atomic_load_explicit(&log->oldest_call, memory_order_relaxed);
+    return oldest != 0 ? oldest : UINT64_MAX;
+}
+
 /* The entry is, or is no longer (`sign` -1), one that is not done. Locked. */
 static void count_undone(struct coxi_log *log, const struct coxi_log_entry *entry,
                          int sign)
@@ -138,6 +154,7 @@ static void put(struct coxi_log *log, const struct coxi_log_entry *entry)
     place->bytes = bytes_of(entry);
     count(log, place->bytes);
     count_undone(log, place, 1);
+    note_call(log, place);
 }
 
 static int append(struct coxi_log *log, const struct coxi_log_entry *entry)
@@ -428,6 +445,10 @@ static struct coxi_log_entry *take_first(struct coxi_log *log, size_t n)
     log->n = left;
     log->n_forgotten += n;
     count(log, -bytes);
+    atomic_store_explicit(&log->oldest_call, 0, memory_order_relaxed);
+    for (size_t i = 0; i < left; i++) {
+        note_call(log, &others[i]);
+    }
     return taken;
 }
 

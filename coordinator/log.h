@@ -142,6 +142,9 @@ bool coxi_log_is_full(struct coxi_log *log, uint64_t next_id);
 /* The operation of that id has not come about after all: it must never apply. */
 void coxi_log_retract(struct coxi_log *log, uint64_t id);
 
+/* The lowest id of a call that is in it; UINT64_MAX: none is. */
+uint64_t coxi_log_oldest_call(const struct coxi_log *log);
+
 /* Calls `visit` for each entry since the mark, in any order, as coxi_log_each does. */
 int coxi_log_each_since(struct coxi_log *log, uint64_t mark,
                         int (*visit)(void *arg, const struct coxi_log_entry *entry),

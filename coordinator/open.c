@@ -139,6 +139,7 @@ static void on_tick(void *arg)
     coxi_recovery_tick(c);
     coxi_workers_tick(c);
     coxi_stragglers_tick(c);
+    coxi_resources_tick(c);
     coxi_trigger_tick(c);
     coxi_dispatch(c);
 }

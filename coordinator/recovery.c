@@ -426,7 +426,12 @@ void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
 bool coxi_recovery_is_due(const struct cox_coordinator *c)
 {
     return c->recovery != NULL && c->fatal == 0 &&
-           coxi_log_is_due(c->recovery->log, c->next_id);
+           (coxi_log_is_due(c->recovery->log, c->next_id) || coxi_resources_are_due(c));
+}
+
+uint64_t coxi_recovery_oldest(const struct cox_coordinator *c)
+{
+    return c->recovery != NULL ? coxi_log_oldest_call(c->recovery->log) : UINT64_MAX;
 }
 
 bool coxi_recovery_is_full(const struct cox_coordinator *c)

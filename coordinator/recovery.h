@@ -137,7 +137,12 @@ int coxi_recovery_base(struct cox_coordinator *c, const char *path,
                        struct coxi_manifest_shard *shards,
                        const struct coxi_recovery_mark *mark);
 
-/* The log is half full: a checkpoint would be good. With c->lock. */
+/* The lowest id of a closure that is settled and may be replayed; UINT64_MAX: none may. Any
+ * thread. */
+uint64_t coxi_recovery_oldest(const struct cox_coordinator *c);
+
+/* The log is half full, or keeps half as many resources as there may be from being dropped: a
+ * checkpoint would be good. With c->lock. */
 bool coxi_recovery_is_due(const struct cox_coordinator *c);
 
 /* The log is full: nothing more is taken in until it has a checkpoint. With c->lock. */

@@ -4,6 +4,13 @@
  * most to make and what it has been told of is one number (resource_told). Arguments are
  * kept for workers that come later.
  *
+ * What a step used is there when the step is replayed, or runs again: where ps are recovered, a
+ * released resource stays while a closure whose id is below that of the release (`until`) is in
+ * the replay log or not settled. Workers hide it from closures that came after the release
+ * (worker/resources.h), and its name is free. It counts towards COXI_RESOURCES_MAX; half as many
+ * ask for a checkpoint, which lets the log forget, and where there are as many
+ * cox_resource_create waits for it.
+ *
  * Whether it could be made is the worker's to know and to tell the steps that ask; here
  * it matters alone that it has answered. What is kept here is how often a making has
  * crashed its process on a worker, for that worker forgets it.
@@ -18,12 +25,16 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/log.h"
+#include "common/patience.h"
 #include "common/sync.h"
 #include "coordinator/attempts.h"
 #include "coordinator/conn.h"
 #include "coordinator/recovery.h"
 #include "coordinator/resume.h"
 #include "coordinator/worker.h"
+
+enum { WAIT_SLICE_MS = 1000 }; /* of waiting for room, between two looks */
 
 /* What has happened to it on a worker. */
 struct mishap {
@@ -46,9 +57,15 @@ struct cox_resource {
     char *name;
     struct cox_function *function;
     uint32_t timeout_ms;
+    uint64_t
+        until; /* the next closure's id when it was released; 0: it is not. Set with
+                       c->lock */
     struct coxi_buffer args; /* packed */
-    struct mishap *mishaps;  /* the loop's */
-    struct cox_resource *next;
+    /* The loop's own: */
+    struct mishap *mishaps;
+    bool made;                 /* a worker has answered: steps may have used it */
+    bool hidden;               /* workers have been told `until` */
+    struct cox_resource *next; /* of those that workers are being told of */
 };
 
 static void resource_unref(void *arg)
@@ -71,11 +88,6 @@ void coxi_resources_free(struct cox_coordinator *c)
 {
     for (uint32_t i = 0; i < c->n_resources; i++) {
         resource_unref(c->resources[i]);
-    }
-    while (c->released != NULL) {
-        struct cox_resource *next = c->released->next;
-        resource_unref(c->released);
-        c->released = next;
     }
 }
 
@@ -119,15 +131,49 @@ static int resource_new(struct cox_coordinator *c, const char *name,
     return 0;
 }
 
-/* Gives it an id and its name. Locked. */
+/*
+ * Waits while released ones take up all the room: until the loop, or a checkpoint, lets them go.
+ * Not for closures of an older client, which may wait for what this thread does next. Locked;
+ * unlocks while it waits.
+ */
+static int await_place(struct cox_coordinator *c)
+{
+    struct coxi_patience patience = {0};
+    int r = 0;
+    while (r == 0 && c->n_resources == COXI_RESOURCES_MAX && c->n_released > 0 &&
+           c->n_inherited == 0) {
+        struct timespec slice = coxi_deadline(WAIT_SLICE_MS);
+        (void)pthread_cond_timedwait(&c->room, &c->lock, &slice);
+        if (coxi_patience_ends(&patience, coxi_now_ms())) {
+            coxi_log(
+                COXI_LOG_WARN, "waiting",
+                "for=\"a checkpoint: %u resources are released and not dropped\" "
+                "seconds=%llu waiter=\"create a resource\" checkpoint_error=\"%.300s\"",
+                c->n_released,
+                (unsigned long long)coxi_patience_seconds(&patience, coxi_now_ms()),
+                c->checkpoint_text);
+        }
+        coxi_unlock(&c->lock);
+        r = coxi_check_alive(c);
+        coxi_lock(&c->lock);
+    }
+    return r;
+}
+
+/* Gives it an id and its name. Locked; unlocks while it waits. */
 static int enlist(struct cox_coordinator *c, struct cox_resource *resource)
 {
+    int r = await_place(c);
+    if (r != 0) {
+        return r;
+    }
     if (c->n_resources == COXI_RESOURCES_MAX) {
         return coxi_error(COX_ELIMIT, "more than %d resources: release some",
                           COXI_RESOURCES_MAX);
     }
     for (uint32_t i = 0; i < c->n_resources; i++) {
-        if (strcmp(c->resources[i]->name, resource->name) == 0) {
+        if (c->resources[i]->until == 0 &&
+            strcmp(c->resources[i]->name, resource->name) == 0) {
             return coxi_error(COX_EEXIST, "there is a resource '%s' already",
                               resource->name);
         }
@@ -177,15 +223,8 @@ void cox_resource_release(struct cox_resource *resource)
     }
     struct cox_coordinator *c = resource->c;
     coxi_lock(&c->lock);
-    uint32_t i = 0;
-    while (c->resources[i] != resource) {
-        i++;
-    }
-    c->n_resources--;
-    memmove(&c->resources[i], &c->resources[i + 1],
-            (c->n_resources - i) * sizeof(c->resources[0]));
-    resource->next = c->released;
-    c->released = resource;
+    resource->until = c->next_id;
+    c->n_released++;
     c->resources_changed = true;
     coxi_unlock(&c->lock);
     coxi_loop_wake(c->loop);
@@ -242,6 +281,21 @@ static int forbid(const struct coxi_worker *worker, const struct cox_resource *r
     return 0;
 }
 
+/* `until` as in the message; 0: for good. */
+static void tell_drop(struct coxi_worker *worker, uint32_t id, uint64_t until)
+{
+    struct coxi_message message = {.kind = COXI_RESOURCE_DROP};
+    message.resource.id = id;
+    message.resource.until = until;
+    if (!coxi_worker_takes_work(worker) || id > worker->resource_told) {
+        return;
+    }
+    (void)coxi_message_send(coxi_conn_link(worker->control), &message, NULL, false);
+    if (worker->making == id && until == 0) {
+        worker->making = 0;
+    }
+}
+
 static void send_resource(struct coxi_worker *worker, struct cox_resource *resource)
 {
     char text[COXI_TEXT_MAX] = "";
@@ -255,6 +309,7 @@ static void send_resource(struct coxi_worker *worker, struct cox_resource *resou
         .message = text,
         .timeout_ms = resource->timeout_ms,
         .grace_ms = (uint32_t)worker->c->options.cancel_grace_ms,
+        .position = resource->position,
     };
     struct iovec segment = {resource->args.data, resource->args.len};
     struct coxi_payload payload = {&segment, 1, resource_unref, resource};
@@ -262,6 +317,9 @@ static void send_resource(struct coxi_worker *worker, struct cox_resource *resou
     if (coxi_message_send(coxi_conn_link(worker->control), &message, &payload, false) !=
         0) {
         coxi_conn_close(worker->control, COX_ELIMIT, "a resource could not be sent");
+    }
+    if (resource->hidden) {
+        tell_drop(worker, resource->id, resource->until);
     }
 }
 
@@ -311,19 +369,6 @@ bool coxi_resource_tell(struct coxi_worker *worker)
     return worker->making != 0;
 }
 
-static void tell_drop(struct coxi_worker *worker, uint32_t id)
-{
-    struct coxi_message message = {.kind = COXI_RESOURCE_DROP};
-    message.status.id = id;
-    if (!coxi_worker_takes_work(worker) || id > worker->resource_told) {
-        return;
-    }
-    (void)coxi_message_send(coxi_conn_link(worker->control), &message, NULL, false);
-    if (worker->making == id) {
-        worker->making = 0;
-    }
-}
-
 int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *answer)
 {
     if (answer->id == 0 || answer->id > worker->resource_told) {
@@ -335,24 +380,95 @@ int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *ans
     worker->making = 0;
     if (answer->code == COX_EPSLOST && coxi_recovery_is_on(worker->c)) {
         /* A ps was lost while it was made: it is made again when the ps is there. */
-        tell_drop(worker, answer->id);
+        tell_drop(worker, answer->id, 0);
         worker->resource_told = answer->id - 1;
+        return 0;
+    }
+    struct cox_resource *resource = find_after(worker->c, answer->id - 1);
+    if (resource != NULL && resource->id == answer->id) {
+        resource->made = true;
     }
     return 0;
+}
+
+/* ---- what is released */
+
+/* All closures below that id are settled, and will not be replayed. Where no ps comes back, none
+ * is kept for them: a program waits for its steps before it releases what they use. Locked. */
+static uint64_t needed_from(const struct cox_coordinator *c)
+{
+    uint64_t oldest = coxi_recovery_oldest(c);
+    return c->recovery == NULL           ? UINT64_MAX
+           : oldest < c->first_unsettled ? oldest
+                                         : c->first_unsettled;
+}
+
+static bool is_over(const struct cox_resource *resource, uint64_t from)
+{
+    return resource->until != 0 && (!resource->made || resource->until <= from);
+}
+
+bool coxi_resources_are_due(const struct cox_coordinator *c)
+{
+    uint64_t oldest = coxi_recovery_oldest(c);
+    uint32_t n = 0;
+    for (uint32_t i = 0; c->n_released >= COXI_RESOURCES_MAX / 2 && i < c->n_resources;
+         i++) {
+        uint64_t until = c->resources[i]->until;
+        n += until > oldest && until <= c->first_unsettled;
+    }
+    return n >= COXI_RESOURCES_MAX / 2;
+}
+
+void coxi_resources_tick(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    uint64_t from = needed_from(c);
+    for (uint32_t i = 0; c->n_released > 0 && i < c->n_resources; i++) {
+        c->resources_changed = c->resources_changed || is_over(c->resources[i], from);
+    }
+    coxi_unlock(&c->lock);
+}
+
+/* Takes out those that are over. They and those that are to be hidden come in one list. Locked. */
+static struct cox_resource *take_released(struct cox_coordinator *c)
+{
+    struct cox_resource *taken = NULL;
+    uint64_t from = needed_from(c);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->n_resources; i++) {
+        struct cox_resource *resource = c->resources[i];
+        bool over = is_over(resource, from);
+        if (over || (resource->until != 0 && !resource->hidden)) {
+            resource->hidden = !over;
+            resource->next = taken;
+            taken = resource;
+        }
+        c->n_released -= over;
+        c->resources[n] = resource;
+        n += !over;
+    }
+    if (n < c->n_resources) {
+        (void)pthread_cond_broadcast(&c->room);
+    }
+    c->n_resources = n;
+    return taken;
 }
 
 void coxi_resources_drop(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    struct cox_resource *resource = c->released;
-    c->released = NULL;
+    struct cox_resource *resource = c->n_released > 0 ? take_released(c) : NULL;
     coxi_unlock(&c->lock);
     while (resource != NULL) {
         struct cox_resource *next = resource->next;
+        uint64_t until = resource->hidden ? resource->until : 0;
         for (uint32_t i = 0; i < c->n_workers; i++) {
-            tell_drop(c->workers[i], resource->id);
+            tell_drop(c->workers[i], resource->id, until);
         }
-        resource_unref(resource);
+        if (until == 0) {
+            resource_unref(resource);
+        }
         resource = next;
     }
 }

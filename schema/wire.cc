@@ -336,14 +336,17 @@ Body encode_resource(Builder &b, const struct coxi_resource &m)
     auto name = b.CreateString(or_empty(m.name));
     auto message = text_or_none(b, m.message);
     return wire::CreateResource(b, m.id, name, m.module, m.function, m.code, message,
-                                m.timeout_ms, m.grace_ms)
+                                m.timeout_ms, m.grace_ms, m.position)
         .Union();
 }
 
 bool decode_resource(const wire::Resource *m, struct coxi_resource *ret)
 {
-    *ret = {m->id(),   text(m->name()),    m->module_(),    m->function(),
-            m->code(), text(m->message()), m->timeout_ms(), m->grace_ms()};
+    *ret = {m->id(),         text(m->name()),
+            m->module_(),    m->function(),
+            m->code(),       text(m->message()),
+            m->timeout_ms(), m->grace_ms(),
+            m->position(),   0};
     return std::strlen(ret->name) <= COXI_WIRE_NAME_MAX;
 }
 
@@ -432,7 +435,7 @@ Body encode_body(Builder &b, const struct coxi_message &m)
         return wire::CreateReach(b, m.status.id, m.status.code, message).Union();
     }
     case COXI_RESOURCE_DROP:
-        return wire::CreateResourceDrop(b, m.status.id).Union();
+        return wire::CreateResourceDrop(b, m.resource.id, m.resource.until).Union();
     case COXI_RESTORE:
         return encode_restore(b, m.restore);
     case COXI_RESULT_DROP:
@@ -583,7 +586,10 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
         return true;
     }
     case wire::Body_ResourceDrop:
-        ret->status = answer(0, nullptr, in->body_as_ResourceDrop()->id(), false);
+        ret->resource = {};
+        ret->resource.name = ret->resource.message = "";
+        ret->resource.id = in->body_as_ResourceDrop()->id();
+        ret->resource.until = in->body_as_ResourceDrop()->until();
         return true;
     case wire::Body_Restore:
         return decode_restore(in->body_as_Restore(), &ret->restore);

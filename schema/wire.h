@@ -449,6 +449,8 @@ struct coxi_resource {
     const char *message;
     uint32_t timeout_ms;
     uint32_t grace_ms;
+    uint64_t position;
+    uint64_t until; /* resource_drop alone */
 };
 
 /* The numbers are those of the union in wire.fbs. */
@@ -498,7 +500,7 @@ struct coxi_message {
     union {
         struct coxi_hello hello;
         struct coxi_refuse refuse;
-        /* also pulled, committed, module_loaded, resource_made; _drop: id only */
+        /* also pulled, committed, module_loaded, resource_made */
         struct coxi_status status;
         struct coxi_session claim;
         struct coxi_session release;
@@ -521,8 +523,8 @@ struct coxi_message {
         struct coxi_void void_;
         struct coxi_voided voided;
         struct coxi_crashed crashed;
-        struct coxi_resource resource;
-        struct coxi_result result; /* also result_want: closure and attempt */
+        struct coxi_resource resource; /* resource_drop: id and until only */
+        struct coxi_result result;     /* also result_want: closure and attempt */
     };
 };
 

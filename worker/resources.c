@@ -86,6 +86,7 @@ static int kept_new(const struct coxi_resource *wanted, const void *args, size_t
                                             .function = wanted->function,
                                             .args_len = (uint32_t)len,
                                             .timeout_ms = wanted->timeout_ms};
+    kept->position = wanted->position;
     if (wanted->code != 0) {
         kept->state = COXI_KEPT_FAILED;
         kept->code = wanted->code;
@@ -128,6 +129,17 @@ int coxi_resources_add(struct coxi_resources *resources,
         kept_free(kept);
     }
     return r;
+}
+
+void coxi_resources_hide(struct coxi_resources *resources, uint32_t id, uint64_t until)
+{
+    coxi_lock(&resources->lock);
+    for (struct coxi_kept *kept = resources->first; kept != NULL; kept = kept->next) {
+        if (kept->head.attempt == id) {
+            kept->until = until;
+        }
+    }
+    coxi_unlock(&resources->lock);
 }
 
 /* Drops those called `id`, or (0) all, and frees what that needs no slot for. */
@@ -226,14 +238,31 @@ void coxi_resources_made(struct coxi_resources *resources, struct coxi_kept *kep
 
 /* ---- using */
 
+static bool is_visible(const struct coxi_kept *kept, const char *name, uint64_t closure)
+{
+    return !kept->dropped && (kept->until == 0 || closure < kept->until) &&
+           strcmp(kept->name, name) == 0;
+}
+
+/* As resources.h says, or NULL. They are in the order of their creation. Locked. */
+static struct coxi_kept *find(struct coxi_resources *resources, const char *name,
+                              uint64_t closure)
+{
+    struct coxi_kept *found = NULL;
+    for (struct coxi_kept *kept = resources->first; kept != NULL; kept = kept->next) {
+        if (is_visible(kept, name, closure) &&
+            (found == NULL || kept->position <= closure)) {
+            found = kept;
+        }
+    }
+    return found;
+}
+
 int coxi_resources_use(struct coxi_resources *resources, const char *name,
-                       struct coxi_kept **ret)
+                       uint64_t closure, struct coxi_kept **ret)
 {
     coxi_lock(&resources->lock);
-    struct coxi_kept *kept = resources->first;
-    while (kept != NULL && (kept->dropped || strcmp(kept->name, name) != 0)) {
-        kept = kept->next;
-    }
+    struct coxi_kept *kept = find(resources, name, closure);
     bool settled = kept != NULL &&
                    (kept->state == COXI_KEPT_MADE || kept->state == COXI_KEPT_FAILED);
     if (settled) {

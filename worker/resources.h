@@ -5,6 +5,11 @@
  *   WAITING -> MAKING -> MADE | FAILED     in the order in which they came, one at a time
  *   WAITING -> FAILED                      the client says not to make it
  *
+ * A closure finds a resource as of its own id, for it may run once more when resources have
+ * come and gone: of those of that name that are not hidden from it the newest that was there
+ * when it was scheduled (`position`), else the oldest. One that the client has released while
+ * older closures may still run is hidden from the others (`until`).
+ *
  * Any of them may be dropped: no step finds it any more. It goes with its last user (a
  * step that has been handed it, or its own making), or, where it has none, when a slot
  * comes by (coxi_resources_tend): what a step module has to say in the end is run by
@@ -23,7 +28,7 @@
 #include "common/message.h"
 
 enum {
-    COXI_RESOURCES_MAX = 1024, /* of a run, those that are dropped not counted */
+    COXI_RESOURCES_MAX = 1024, /* of a run, hidden ones too, dropped ones not */
     COXI_RESOURCE_TEXT_MAX = 512,
 };
 
@@ -41,6 +46,8 @@ struct coxi_kept {
     bool dropped;
     uint32_t users;
     struct coxi_closure_head head; /* of its making: closure 0, attempt: its id */
+    uint64_t position;             /* the next closure's id when it was created */
+    uint64_t until; /* hidden from closures from that id on; 0: from none */
     uint64_t
         layouts; /* that had come when it did: a ps that is newer refuses its making */
     struct coxi_buffer args;
@@ -74,6 +81,9 @@ int coxi_resources_add(struct coxi_resources *resources,
                        const struct coxi_resource *wanted, const void *args, size_t len,
                        uint64_t layouts, bool *ret_waits);
 
+/* Hides the one called `id`, or nothing, from closures with ids from `until` on. */
+void coxi_resources_hide(struct coxi_resources *resources, uint32_t id, uint64_t until);
+
 /* Drops the one called `id`, or nothing; or all, for good. */
 void coxi_resources_drop(struct coxi_resources *resources, uint32_t id);
 void coxi_resources_close(struct coxi_resources *resources);
@@ -94,11 +104,12 @@ void coxi_resources_made(struct coxi_resources *resources, struct coxi_kept *kep
                          int code, const char *text);
 
 /*
- * The resource called `name`, MADE or FAILED, for coxi_resources_unuse. COX_ENOENT. The
- * caller's slot, for both: it may be the one who releases.
+ * The resource called `name` as of closure `closure`, MADE or FAILED, for
+ * coxi_resources_unuse. COX_ENOENT. The caller's slot, for both: it may be the one who
+ * releases.
  */
 int coxi_resources_use(struct coxi_resources *resources, const char *name,
-                       struct coxi_kept **ret);
+                       uint64_t closure, struct coxi_kept **ret);
 void coxi_resources_unuse(struct coxi_resources *resources, struct coxi_kept *kept);
 
 #endif

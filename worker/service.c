@@ -233,10 +233,15 @@ static int add_resource(struct worker *worker, struct coxi_run *run,
     return r;
 }
 
-static int drop_resource(struct worker *worker, struct coxi_run *run, uint32_t id)
+static int drop_resource(struct worker *worker, struct coxi_run *run,
+                         const struct coxi_resource *dropped)
 {
-    const struct coxi_recall_head making = {.closure = 0, .attempt = id};
-    coxi_resources_drop(&run->resources, id);
+    const struct coxi_recall_head making = {.closure = 0, .attempt = dropped->id};
+    if (dropped->until != 0) {
+        coxi_resources_hide(&run->resources, dropped->id, dropped->until);
+        return 0;
+    }
+    coxi_resources_drop(&run->resources, dropped->id);
     coxi_slots_tend(worker->slots, run);
     return coxi_slots_recall(
         worker->slots, run,
@@ -278,7 +283,7 @@ static int handle(struct worker *worker, struct coxi_run *run,
     case COXI_RESOURCE:
         return add_resource(worker, run, &m->resource, frame);
     case COXI_RESOURCE_DROP:
-        return drop_resource(worker, run, m->status.id);
+        return drop_resource(worker, run, &m->resource);
     case COXI_RECALL:
         return coxi_slots_recall(worker->slots, run, &m->recall);
     case COXI_RESULT_WANT:

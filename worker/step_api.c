@@ -301,7 +301,8 @@ static struct coxi_kept *find_used(const struct coxi_attempt *attempt, const cha
     return NULL;
 }
 
-/* Looks it up, and notes that it is in use until the step returns. */
+/* Looks it up, and notes that it is in use until the step returns. What makes a resource finds
+ * what a closure does that was scheduled when it was created. */
 static int use(struct coxi_attempt *attempt, const char *name, struct coxi_kept **ret)
 {
     struct coxi_resources *resources = &attempt->run->resources;
@@ -310,7 +311,9 @@ static int use(struct coxi_attempt *attempt, const char *name, struct coxi_kept 
         return coxi_error(COX_ELIMIT, "a step uses more than %d resources",
                           COXI_RESOURCES_MAX);
     }
-    int r = coxi_resources_use(resources, name, &kept);
+    uint64_t closure =
+        attempt->making != NULL ? attempt->making->position : attempt->head.closure;
+    int r = coxi_resources_use(resources, name, closure, &kept);
     if (r != 0) {
         return r;
     }

@@ -428,7 +428,8 @@ COX_API int cox_done(struct cox_coordinator *c);
  * worker and the reason; others run there as ever. It is tried again when the worker comes
  * back, but not after those crashes.
  *
- * COX_EEXIST: there is a resource of that name. COX_ELIMIT: more than 1024 of them, or
+ * COX_EEXIST: there is a resource of that name. COX_ELIMIT: more than 1024 of them (where
+ * released ones are among them that wait for a checkpoint, this waits as well), or
  * arguments of more than 1 GiB. COX_EPSLOST, COX_EFENCED, COX_ECLOSED. `name`: 1 to
  * COX_NAME_MAX bytes. `ret` may be NULL: it lives until cox_close then.
  */
@@ -438,9 +439,15 @@ COX_API int cox_resource_create(struct cox_coordinator *c, const char *name,
 
 /*
  * Gives a resource up: on each worker it is released when the steps that use it have
- * returned; steps that start later do not find it (COX_ENOENT), so wait for those that
- * are to use it first. Where it is still being made, that is cancelled. Its name is free when this returns, which is at once; `resource` is
- * not to be used any more. Takes NULL. Not after cox_close.
+ * returned; steps that are scheduled later do not find it (COX_ENOENT). Wait for those that are
+ * to use it first. If no worker has made it yet, its making is cancelled. Its name is free when
+ * this returns, which is at once; `resource` is not to be used any more. Takes NULL. Not after
+ * cox_close.
+ *
+ * With checkpoint_dir it stays on the workers until the next checkpoint: when a ps is lost, the
+ * steps since the last one are replayed, and they find what they used. cox_checkpoint_save
+ * frees it sooner. A kept result (cox_call.keep) that has to be made again does not count as
+ * such a step: what makes it has to be there.
  */
 COX_API void cox_resource_release(struct cox_resource *resource);
 

@@ -78,6 +78,31 @@ TEST(log_is_full_when_its_bytes_or_its_ids_are)
     coxi_log_free(log);
 }
 
+/* They come in the order in which they are settled. */
+TEST(log_knows_its_oldest_call)
+{
+    static const uint64_t ids[] = {7, 4, 9};
+    struct coxi_log *log;
+    const uint32_t touched[] = {0};
+    assert_code(0, coxi_log_new(1, BYTES_MAX, &log));
+    assert_int_equal(UINT64_MAX, coxi_log_oldest_call(log));
+    assert_code(0, coxi_log_barred(log, 1)); /* no call */
+    for (size_t i = 0; i < 3; i++) {
+        struct cox_future *call = inside_call(ids[i]);
+        assert_non_null(call);
+        assert_code(0, coxi_log_call(log, call, touched, 1));
+        inside_let_go(call);
+    }
+    assert_int_equal(4, coxi_log_oldest_call(log));
+    coxi_log_forget(log, 2);
+    assert_int_equal(4, coxi_log_oldest_call(log));
+    coxi_log_forget(log, 3);
+    assert_int_equal(9, coxi_log_oldest_call(log));
+    coxi_log_forget(log, coxi_log_mark(log));
+    assert_int_equal(UINT64_MAX, coxi_log_oldest_call(log));
+    coxi_log_free(log);
+}
+
 /* ---- operations */
 
 static int count(void *arg, const struct coxi_log_entry *entry)

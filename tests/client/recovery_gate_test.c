@@ -3,6 +3,7 @@
  * the replay waits at a FIFO, so the recovery stays where it is for as long as a test wants.
  */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -319,6 +320,112 @@ TEST(a_resource_whose_making_met_a_lost_ps_is_made_again)
     lose_ps(&s, 0, 1);
     crew_hold_end(&making);
     assert_int_equal(42, peek(&s));
+    crew_close(&s.crew);
+}
+
+/* ---- resources that are released */
+
+static struct cox_resource *create_from(struct scene *s, int64_t start)
+{
+    return keeper_create(&s->other, "r", "make",
+                         &(struct keeper_ask){.number = "start", .n = start});
+}
+
+/* A step adds to c0 what r has counted, which is what it began with. */
+static void add_count(struct scene *s)
+{
+    cox_future_free(
+        keeper_start(&s->other, "add_count", &(struct keeper_ask){.name = "r"}));
+    join(s);
+}
+
+TEST(a_step_that_used_a_resource_is_replayed_when_that_has_been_released)
+{
+    struct scene s;
+    scene_open(&s, 1, 1, "resource", NULL);
+    struct cox_resource *r = keeper_create_plain(&s.other, "r");
+    (void)keeper_run(&s.other, "bump", "count", &(struct keeper_ask){.name = "r"});
+    cox_resource_release(r);
+    lose_ps(&s, 0, 1);
+    join(&s);
+    assert_int_equal(1, crew_read(&s.crew, s.c0));
+    crew_close(&s.crew);
+}
+
+/* There are two of one name: those of before find the one, those of after the other. */
+static void check_reused_name(bool lose_the_worker)
+{
+    struct scene s;
+    scene_open(&s, 1, 1, "resource", NULL);
+    struct cox_resource *r = create_from(&s, 100);
+    add_count(&s);
+    cox_resource_release(r);
+    (void)create_from(&s, 1);
+    add_count(&s);
+    if (lose_the_worker) {
+        lose_worker(&s, 0, 1);
+    }
+    lose_ps(&s, 0, 1);
+    join(&s);
+    assert_int_equal(101, crew_read(&s.crew, s.c0));
+    add_count(&s);
+    assert_int_equal(102, crew_read(&s.crew, s.c0));
+    crew_close(&s.crew);
+}
+
+TEST(replayed_steps_find_what_they_used_and_later_ones_the_next_of_its_name)
+{
+    check_reused_name(false);
+}
+
+TEST(a_worker_that_comes_back_in_a_recovery_makes_released_resources_too)
+{
+    check_reused_name(true);
+}
+
+static bool none_is_alive(void *arg)
+{
+    return keeper_count_alive(&((struct scene *)arg)->other, 0) == 0;
+}
+
+TEST(a_released_resource_goes_with_the_checkpoint_that_has_its_steps)
+{
+    struct scene s;
+    scene_open(&s, 1, 1, "resource", NULL);
+    struct cox_resource *r = keeper_create_plain(&s.other, "r");
+    (void)keeper_run(&s.other, "bump", "count", &(struct keeper_ask){.name = "r"});
+    cox_resource_release(r);
+    assert_int_equal(COX_ENOENT, keeper_run(&s.other, "ask", "code",
+                                            &(struct keeper_ask){.name = "r"}));
+    assert_int_equal(1, keeper_count_alive(&s.other, 0));
+    lose_worker(&s, 0, 1);
+    assert_int_equal(COX_ENOENT, keeper_run(&s.other, "ask", "code",
+                                            &(struct keeper_ask){.name = "r"}));
+    assert_int_equal(1, keeper_count_alive(&s.other, 0));
+    assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
+    coxi_test_until(none_is_alive, &s, "the end of what was released");
+    crew_close(&s.crew);
+}
+
+/* The next one waits for a checkpoint, which comes by itself. */
+TEST(released_resources_that_take_up_all_the_room_go_with_a_checkpoint)
+{
+    enum { N = 1024 };
+    struct scene s;
+    struct cox_resource *resources[N];
+    char name[16];
+    scene_open(&s, 1, 1, "resource", NULL);
+    for (int i = 0; i < N; i++) {
+        (void)snprintf(name, sizeof(name), "%d", i);
+        resources[i] = keeper_create_plain(&s.other, name);
+    }
+    (void)keeper_run(&s.other, "bump", "count", &(struct keeper_ask){.name = name});
+    for (int i = 0; i < N; i++) {
+        cox_resource_release(resources[i]);
+    }
+    (void)keeper_create_plain(&s.other, "r");
+    assert_int_equal(0, peek(&s));
+    assert_int_equal(1, keeper_count_alive(&s.other, 0));
     crew_close(&s.crew);
 }
 

@@ -131,10 +131,11 @@ static const struct coxi_message samples[] = {
     [COXI_CRASHED] = {.crashed = {crashed, LEN(crashed)}},
     [COXI_LEAVING] = {.request = 0},
     [COXI_WANT_DATA] = {.request = 0},
-    [COXI_RESOURCE] = {.resource = {7, "lines", 1, 2, -3, "no such file", 9, 10}},
+    [COXI_RESOURCE] = {.resource = {7, "lines", 1, 2, -3, "no such file", 9, 10, 68,
+                                    0}},
     [COXI_RESOURCE_MADE] = {.status = {.code = -17, .message = "no file", .id = 7}},
     [COXI_REACH] = {.status = {.code = -19, .message = "no route", .id = 7}},
-    [COXI_RESOURCE_DROP] = {.status = {.message = "", .id = 7}},
+    [COXI_RESOURCE_DROP] = {.resource = {7, "", 0, 0, 0, "", 0, 0, 0, 69}},
     [COXI_RESTORE] = {.restore = {SESSION, 53, "/ckpt/ps-1", 54, 55, 56, applied,
                                   LEN(applied), touched, LEN(touched), 57, 62, true}},
     [COXI_RESULT_DROP] = {.recall = {.closures = recalled,
@@ -466,6 +467,8 @@ static void same_resource(message *a, message *b)
     assert_string_equal(x->message, y->message);
     assert_int_equal(x->timeout_ms, y->timeout_ms);
     assert_int_equal(x->grace_ms, y->grace_ms);
+    assert_int_equal(x->position, y->position);
+    assert_int_equal(x->until, y->until);
 }
 
 static void same_nothing(message *a, message *b)
@@ -506,7 +509,7 @@ void assert_same_message(const struct coxi_message *a, const struct coxi_message
         [COXI_RESOURCE] = same_resource,
         [COXI_RESOURCE_MADE] = same_status,
         [COXI_REACH] = same_status,
-        [COXI_RESOURCE_DROP] = same_status,
+        [COXI_RESOURCE_DROP] = same_resource,
         [COXI_RESTORE] = same_restore,
         [COXI_RESULT_DROP] = same_recall,
         [COXI_RESULT_WANT] = same_result,

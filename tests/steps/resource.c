@@ -261,6 +261,16 @@ static int bump(struct cox_step *step)
     return r;
 }
 
+/* Adds to c0 what resource `name` has counted. */
+static int add_count(struct cox_step *step)
+{
+    void *value = NULL;
+    struct cox_variable *counter;
+    int r = cox_step_resource(step, text(step, "name"), &value);
+    r = r != 0 ? r : cox_step_variable(step, "c0", &counter);
+    return r != 0 ? r : cox_step_add(step, counter, &((struct thing *)value)->count);
+}
+
 /* Counts on in two of them: both numbers. */
 static int bump_two(struct cox_step *step)
 {
@@ -346,7 +356,8 @@ COX_STEPS(COX_STEP("make", make), COX_STEP("make_from_file", make_from_file),
           COX_STEP("make_crash_once", make_crash_once),
           COX_STEP("make_slowly", make_slowly), COX_STEP("make_never", make_never),
           COX_STEP("make_update", make_update), COX_STEP("make_all", make_all),
-          COX_STEP("bump", bump), COX_STEP("bump_two", bump_two),
-          COX_STEP("peek", peek), COX_STEP("deal", deal), COX_STEP("ask", ask),
-          COX_STEP("complain", complain), COX_STEP("keep_anyway", keep_anyway),
-          COX_STEP("alive", alive), COX_STEP("fail", fail), COX_STEP("hold", hold));
+          COX_STEP("bump", bump), COX_STEP("add_count", add_count),
+          COX_STEP("bump_two", bump_two), COX_STEP("peek", peek),
+          COX_STEP("deal", deal), COX_STEP("ask", ask), COX_STEP("complain", complain),
+          COX_STEP("keep_anyway", keep_anyway), COX_STEP("alive", alive),
+          COX_STEP("fail", fail), COX_STEP("hold", hold));

@@ -16,12 +16,19 @@ static void count_release(void *value)
     ++*(int *)value;
 }
 
-static bool add(struct coxi_resources *resources, uint32_t id, const char *name)
+static bool add_at(struct coxi_resources *resources, uint32_t id, const char *name,
+                   uint64_t position)
 {
-    const struct coxi_resource wanted = {.id = id, .name = name, .message = ""};
+    const struct coxi_resource wanted = {
+        .id = id, .name = name, .message = "", .position = position};
     bool waits = false;
     assert_code(0, coxi_resources_add(resources, &wanted, NULL, 0, 0, &waits));
     return waits;
+}
+
+static bool add(struct coxi_resources *resources, uint32_t id, const char *name)
+{
+    return add_at(resources, id, name, 1);
 }
 
 /* The next one to be made is `id`; it keeps `value`, and ends with `code`. */
@@ -70,13 +77,13 @@ TEST(resource_is_found_by_name_once_it_is_made)
     int released = 0;
     coxi_resources_init(&resources);
     (void)add(&resources, 1, "a");
-    assert_code(COX_ENOENT, coxi_resources_use(&resources, "a", &kept));
+    assert_code(COX_ENOENT, coxi_resources_use(&resources, "a", 1, &kept));
     assert_error_names("still being made");
-    assert_code(COX_ENOENT, coxi_resources_use(&resources, "b", &kept));
+    assert_code(COX_ENOENT, coxi_resources_use(&resources, "b", 1, &kept));
     assert_error_names("'b'");
     assert_null(kept);
     make_next(&resources, 1, &released, 0);
-    assert_code(0, coxi_resources_use(&resources, "a", &kept));
+    assert_code(0, coxi_resources_use(&resources, "a", 1, &kept));
     assert_ptr_equal(&released, kept->value);
     assert_int_equal(0, kept->code);
     coxi_resources_unuse(&resources, kept);
@@ -93,7 +100,7 @@ TEST(resource_that_fails_releases_what_was_kept_and_says_why)
     (void)add(&resources, 1, "a");
     make_next(&resources, 1, &released, COX_ESTEP);
     assert_int_equal(1, released);
-    assert_code(0, coxi_resources_use(&resources, "a", &kept));
+    assert_code(0, coxi_resources_use(&resources, "a", 1, &kept));
     assert_int_equal(COX_ESTEP, kept->code);
     assert_string_equal("the reason", kept->text);
     coxi_resources_unuse(&resources, kept);
@@ -112,7 +119,7 @@ TEST(resource_that_is_not_to_be_made_has_failed_at_once)
     assert_code(0, coxi_resources_add(&resources, &wanted, NULL, 0, 0, &waits));
     assert_false(waits);
     assert_false(coxi_resources_wait(&resources));
-    assert_code(0, coxi_resources_use(&resources, "a", &kept));
+    assert_code(0, coxi_resources_use(&resources, "a", 1, &kept));
     assert_int_equal(COX_ECRASHED, kept->code);
     assert_string_equal("it crashed", kept->text);
     coxi_resources_unuse(&resources, kept);
@@ -128,18 +135,18 @@ TEST(dropped_resource_goes_with_its_last_user)
     coxi_resources_init(&resources);
     (void)add(&resources, 1, "a");
     make_next(&resources, 1, &released[0], 0);
-    assert_code(0, coxi_resources_use(&resources, "a", &users[0]));
-    assert_code(0, coxi_resources_use(&resources, "a", &users[1]));
+    assert_code(0, coxi_resources_use(&resources, "a", 1, &users[0]));
+    assert_code(0, coxi_resources_use(&resources, "a", 1, &users[1]));
     coxi_resources_drop(&resources, 1);
     coxi_resources_drop(&resources, 1);
     coxi_resources_drop(&resources, 99);
     coxi_resources_drop(&resources, 0);
-    assert_code(COX_ENOENT, coxi_resources_use(&resources, "a", &kept));
+    assert_code(COX_ENOENT, coxi_resources_use(&resources, "a", 1, &kept));
 
     /* Its name is free again, while it is still there. */
     (void)add(&resources, 2, "a");
     make_next(&resources, 2, &released[1], 0);
-    assert_code(0, coxi_resources_use(&resources, "a", &kept));
+    assert_code(0, coxi_resources_use(&resources, "a", 1, &kept));
     assert_ptr_equal(&released[1], kept->value);
     coxi_resources_unuse(&resources, kept);
     coxi_resources_unuse(&resources, users[0]);
@@ -158,6 +165,62 @@ TEST(dropped_resource_goes_with_its_last_user)
     coxi_resources_fini(&resources);
     assert_int_equal(1, released[0]);
     assert_int_equal(1, released[1]);
+}
+
+static void expect_found(struct coxi_resources *resources, uint64_t closure,
+                         const int *value)
+{
+    struct coxi_kept *kept = NULL;
+    assert_code(0, coxi_resources_use(resources, "a", closure, &kept));
+    assert_ptr_equal(value, kept->value);
+    coxi_resources_unuse(resources, kept);
+}
+
+TEST(closure_finds_the_resource_that_was_there_when_it_was_scheduled)
+{
+    struct coxi_resources resources;
+    struct coxi_kept *kept = NULL;
+    int released[2] = {0, 0};
+    coxi_resources_init(&resources);
+    (void)add_at(&resources, 1, "a", 5);
+    make_next(&resources, 1, &released[0], 0);
+    coxi_resources_hide(&resources, 1, 8);
+    coxi_resources_hide(&resources, 99, 1);
+    expect_found(&resources, 1,
+                 &released[0]); /* older than it, and there is no other */
+    expect_found(&resources, 7, &released[0]);
+    assert_code(COX_ENOENT, coxi_resources_use(&resources, "a", 8, &kept));
+    (void)add_at(&resources, 2, "a", 10);
+    expect_found(&resources, 7, &released[0]);
+    assert_code(COX_ENOENT, coxi_resources_use(&resources, "a", 10, &kept));
+    assert_error_names("still being made");
+    make_next(&resources, 2, &released[1], 0);
+    expect_found(&resources, 7, &released[0]);
+    expect_found(&resources, 8, &released[1]);
+    expect_found(&resources, 10, &released[1]);
+    coxi_resources_drop(&resources, 1);
+    expect_found(&resources, 7, &released[1]);
+    assert_null(coxi_resources_tend(&resources));
+    assert_int_equal(1, released[0]);
+    coxi_resources_fini(&resources);
+    assert_int_equal(1, released[1]);
+}
+
+/* As where a client goes on: what it creates is there for closures of the one before. */
+TEST(closure_finds_the_newest_of_several_that_were_there)
+{
+    struct coxi_resources resources;
+    int released[2] = {0, 0};
+    coxi_resources_init(&resources);
+    for (uint32_t i = 0; i < 2; i++) {
+        (void)add(&resources, 1 + i, "a");
+        make_next(&resources, 1 + i, &released[i], 0);
+    }
+    coxi_resources_hide(&resources, 1, 8);
+    expect_found(&resources, 7, &released[1]);
+    coxi_resources_drop(&resources, 2);
+    expect_found(&resources, 7, &released[0]);
+    coxi_resources_fini(&resources);
 }
 
 TEST(resource_that_is_dropped_before_it_is_made_is_not_made)
@@ -191,7 +254,7 @@ TEST(resources_of_a_client_that_is_gone_are_all_dropped)
         make_next(&resources, 1 + i, &released[i], 0);
     }
     (void)add(&resources, 3, "c");
-    assert_code(0, coxi_resources_use(&resources, "b", &user));
+    assert_code(0, coxi_resources_use(&resources, "b", 1, &user));
     coxi_resources_close(&resources);
     assert_true(coxi_resources_wait(&resources));
     assert_null(coxi_resources_tend(&resources));
