@@ -4,7 +4,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
-#include "common/ps_client.h"
+#include "common/ps_client_internal.h"
 #include "common/sync.h"
 #include "tests/common/ends.h"
 #include "tests/common/fake_ps.h"
@@ -334,6 +334,15 @@ static bool tick_until_in(void *arg)
     return reach.n_in > 0;
 }
 
+static bool knows_why(void *arg)
+{
+    struct coxi_psc *psc = ((struct client *)arg)->psc;
+    coxi_lock(&psc->lock);
+    bool knows = strstr(psc->last_text, "another --index") != NULL;
+    coxi_unlock(&psc->lock);
+    return knows;
+}
+
 /* Another daemon is at the address, then the ps. */
 TEST(ps_client_says_that_a_ps_is_out_of_reach_and_when_it_is_back)
 {
@@ -349,6 +358,7 @@ TEST(ps_client_says_that_a_ps_is_out_of_reach_and_when_it_is_back)
     client_open(&client, &options);
     asked_init(&asked, &client);
     assert_code(0, ask_count(&asked));
+    coxi_test_until(knows_why, &client, "the greeting of the other daemon");
     coxi_test_until(tick_until_out, &client, "being told");
     assert_non_null(strstr(reach.text, "another --index"));
     asked_wait(&asked, COX_EPSLOST);
