@@ -604,6 +604,7 @@ int coxi_operation_begin(struct cox_coordinator *c, struct coxi_log_entry *what,
     r = wait ? await_room(c) : check_alive(c);
     if (r == 0) {
         what->id = c->next_id;
+        what->position = coxi_resume_position(c);
         what->state = COXI_LOG_OPEN;
         r = coxi_recovery_operation(c, what);
     }

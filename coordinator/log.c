@@ -151,6 +151,7 @@ static void put(struct coxi_log *log, const struct coxi_log_entry *entry)
 {
     struct coxi_log_entry *place = &log->entries[log->n++];
     *place = *entry;
+    place->position = entry->position != 0 ? entry->position : entry->id;
     place->bytes = bytes_of(entry);
     count(log, place->bytes);
     count_undone(log, place, 1);
@@ -500,10 +501,18 @@ bool coxi_log_is_full(struct coxi_log *log, uint64_t next_id)
 
 /* ---- reading */
 
-static int by_id(const void *a, const void *b)
+static int by_position(const void *a, const void *b)
 {
     const struct coxi_log_entry *x = *(const struct coxi_log_entry *const *)a;
     const struct coxi_log_entry *y = *(const struct coxi_log_entry *const *)b;
+    if (x->position != y->position) {
+        return x->position < y->position ? -1 : 1;
+    }
+    bool x_is_call = x->kind == COXI_LOG_CALL;
+    bool y_is_call = y->kind == COXI_LOG_CALL;
+    if (x_is_call != y_is_call) {
+        return x_is_call ? 1 : -1;
+    }
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
@@ -533,7 +542,7 @@ int coxi_log_each(struct coxi_log *log,
     }
     int r = sorted == NULL ? coxi_error_memory("reading the replay log") : 0;
     if (r == 0) {
-        qsort(sorted, n, sizeof(void *), by_id);
+        qsort(sorted, n, sizeof(void *), by_position);
     }
     for (size_t i = 0; r == 0 && i < n; i++) {
         r = visit(arg, sorted[i]);

@@ -59,6 +59,7 @@ struct coxi_log_update {
 
 struct coxi_log_entry {
     uint64_t id;
+    uint64_t position; /* its place in a replay, before calls of that id; 0: its id */
     enum coxi_log_kind kind;
     enum coxi_log_state state;
     uint32_t n_words; /* of the set of ps that a call touched */
@@ -150,7 +151,7 @@ int coxi_log_each_since(struct coxi_log *log, uint64_t mark,
                         int (*visit)(void *arg, const struct coxi_log_entry *entry),
                         void *arg);
 
-/* Calls `visit` for each entry by rising id, until it returns other than 0, which is
+/* Calls `visit` for each entry by rising position, operations before calls, until it returns other than 0, which is
  * returned then. `visit` calls nothing of the log's. */
 int coxi_log_each(struct coxi_log *log,
                   int (*visit)(void *arg, const struct coxi_log_entry *entry),

@@ -26,6 +26,7 @@ enum {
 
 struct item {
     uint64_t id;
+    uint64_t position; /* no item behind it has a lower id */
     enum coxi_log_kind kind;
     struct cox_future *call; /* a reference */
     const struct coxi_variable *created;
@@ -90,7 +91,8 @@ static bool is_owed(const struct coxi_recovery *rec, uint32_t p,
 
 static int keep_item(struct items *items, const struct coxi_log_entry *entry)
 {
-    struct item item = {.id = entry->id, .kind = entry->kind};
+    struct item item = {
+        .id = entry->id, .position = entry->position, .kind = entry->kind};
     if (items->n == items->capacity) {
         size_t capacity = items->capacity == 0 ? 256 : items->capacity * 2;
         struct item *more = realloc(items->items, capacity * sizeof(*more));
@@ -489,7 +491,7 @@ static int replay_items(struct coxi_recovery *rec, const struct items *items)
     int r = 0;
     for (size_t i = 0; r == 0 && i < items->n;) {
         struct batch batch = {.items = &items->items[i]};
-        r = done_before(rec, items, items->items[i].id);
+        r = done_before(rec, items, items->items[i].position);
         if (r != 0) {
             break;
         }

@@ -179,7 +179,7 @@ static int enlist(struct cox_coordinator *c, struct cox_resource *resource)
         }
     }
     resource->id = ++c->last_resource;
-    resource->position = coxi_resume_is_held(c) ? 1 : c->next_id;
+    resource->position = coxi_resume_position(c);
     c->resources[c->n_resources++] = resource;
     c->resources_changed = true;
     return 0;

@@ -39,9 +39,12 @@ int coxi_resume_backlog(struct coxi_recovery *rec,
  */
 const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c);
 
-/* True while closures of the backlog wait for the program, and none may run yet: what it makes now
- * is what they are to find, though their ids are lower. Any thread, with c->lock. */
-bool coxi_resume_is_held(const struct cox_coordinator *c);
+/*
+ * The place among the ids of what the program writes or makes now: the next id; but until it
+ * first schedules or joins, that of the first closure of the backlog, for all of those run
+ * behind it, though their ids are lower. Any thread, with c->lock.
+ */
+uint64_t coxi_resume_position(const struct cox_coordinator *c);
 
 /* True while something that the client before was writing is still to be written. Any thread,
  * with c->lock. */

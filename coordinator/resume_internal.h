@@ -59,6 +59,7 @@ struct coxi_resumed {
     /* ---- guarded by c->lock */
     bool posted;
     bool over;                    /* all functions are loaded */
+    bool begun;                   /* the program has scheduled or joined */
     size_t n_writes;              /* that are not done */
     struct cox_future *operation; /* of the write whose turn it is, until it begins */
     size_t place;                 /* of that */

@@ -241,7 +241,7 @@ static struct cox_function *find_function(const struct cox_coordinator *c,
     return NULL;
 }
 
-const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c)
+static const struct cox_function *go_on(struct cox_coordinator *c)
 {
     struct coxi_resumed *resumed = c->resumed;
     const struct cox_function *missing = NULL;
@@ -266,14 +266,19 @@ const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c)
     return missing;
 }
 
-bool coxi_resume_is_held(const struct cox_coordinator *c)
+const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c)
+{
+    if (c->resumed != NULL) {
+        c->resumed->begun = true;
+    }
+    return go_on(c);
+}
+
+uint64_t coxi_resume_position(const struct cox_coordinator *c)
 {
     const struct coxi_resumed *resumed = c->resumed;
-    bool held = resumed != NULL && resumed->n_names > 0;
-    for (size_t i = 0; held && i < resumed->n_names; i++) {
-        held = resumed->names[i].loaded == NULL;
-    }
-    return held;
+    bool held = resumed != NULL && resumed->n_names > 0 && !resumed->begun;
+    return held ? c->first_unsettled : c->next_id;
 }
 
 bool coxi_resume_is_writing(const struct cox_coordinator *c)
@@ -284,7 +289,7 @@ bool coxi_resume_is_writing(const struct cox_coordinator *c)
 int coxi_resume_check(struct cox_coordinator *c)
 {
     const struct coxi_resumed *resumed = c->resumed;
-    (void)coxi_resume_go_on(c);
+    (void)go_on(c);
     for (size_t i = 0; coxi_resume_is_writing(c) && i < resumed->n_names; i++) {
         const struct coxi_resumed_name *named = &resumed->names[i];
         if (named->needed && named->loaded == NULL) {

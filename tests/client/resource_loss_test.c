@@ -421,3 +421,36 @@ TEST(resource_of_a_client_that_goes_on_is_there_when_its_backlog_is_replayed)
     assert_int_equal(2, crew_read(&crew, c0));
     crew_close(&crew);
 }
+
+/* What the program writes before it schedules is there before the backlog's closures run, also
+ * when they are replayed, and so is what it makes of that. */
+TEST(what_a_client_that_goes_on_writes_first_comes_before_its_backlog_in_a_replay)
+{
+    const int64_t written = 42;
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    const char *gate = gate_make("gate");
+    coxi_test_expect_crashes();
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    options.speculate = -1;
+    options.worker_slots = 2;
+    leave_backlog(&options, gate);
+    keeper_open(&crew, 1, &options);
+    struct cox_variable *c0 = crew_counter(&crew, "c0");
+    assert_code(0, cox_variable_assign(crew.c, c0, &written, sizeof(written)));
+    (void)keeper_create(&crew, "r", "make_from_c0", &(struct keeper_ask){0});
+    assert_code(COX_ETIMEDOUT, cox_join(crew.c, 0));
+    gate_release(gate_pass(gate));
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(43, crew_read(&crew, c0));
+
+    pid_t process = crew_step_process(&crew, 0);
+    crew_kill(crew_ps_process(&crew, 0));
+    crew_kill(process);
+    crew_wait_gone(process);
+    gate_release(gate_pass(gate)); /* the replay */
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(43, crew_read(&crew, c0));
+    assert_int_equal(43, keeper_peek(&crew, "r", 0));
+    crew_close(&crew);
+}
