@@ -306,7 +306,8 @@ static int cut(const struct coxi_log_entry *entry, const struct coxi_range *rang
     size_t k = 0;
     while (k < n) {
         const struct coxi_range *range = &ranges[k];
-        ret[k] = (struct coxi_log_entry){.id = entry->id, .kind = COXI_LOG_UPDATE};
+        ret[k] = (struct coxi_log_entry){
+            .id = entry->id, .position = entry->position, .kind = COXI_LOG_UPDATE};
         ret[k].update =
             coxi_log_update_new(all->variable, all->op, range->begin, range->count,
                                 all->data + (range->begin - all->begin) * row_bytes);
