@@ -555,10 +555,13 @@ int coxi_recovery_start(struct cox_coordinator *c)
     }
     struct coxi_recovery *rec = calloc(1, sizeof(*rec));
     struct coxi_recovery_server *servers = calloc(c->n_ps, sizeof(*servers));
-    if (rec == NULL || servers == NULL) {
+    int r = rec == NULL || servers == NULL
+                ? coxi_error_memory("recovery")
+                : coxi_log_new(c->n_ps, c->options.replay_log_bytes, &rec->log);
+    if (r != 0) {
         free(rec);
         free(servers);
-        return coxi_error_memory("recovery");
+        return r;
     }
     rec->c = c;
     rec->servers = servers;
@@ -566,12 +569,10 @@ int coxi_recovery_start(struct cox_coordinator *c)
     (void)pthread_mutex_init(&rec->lock, NULL);
     coxi_cond_init(&rec->changed);
     coxi_window_init(&rec->replays, 1, COXI_WINDOW);
-    c->recovery = rec;
-    int r = coxi_log_new(c->n_ps, c->options.replay_log_bytes, &rec->log);
-    if (r == 0) {
-        r = coxi_thread_start(&rec->thread, "cox:recovery", recovery_thread, rec);
-        rec->runs = r == 0;
-    }
+    atomic_store(&c->recovery,
+                 rec); /* whole: the loop runs, and looks at it from now on */
+    r = coxi_thread_start(&rec->thread, "cox:recovery", recovery_thread, rec);
+    rec->runs = r == 0;
     return r;
 }
 

@@ -97,18 +97,25 @@ static void ask(struct cox_coordinator *c, uint32_t p, uint64_t number)
 }
 
 /* Asks who has not been asked for call `number`; true while it is worth waiting for an
- * answer. Locked; unlocks meanwhile. */
+ * answer. Locked; unlocks while it asks, and answers come meanwhile: so what it says is of one
+ * look at all ps without a question in it. */
 static bool ask_all(struct cox_coordinator *c, uint64_t number)
 {
-    bool waits = false;
-    for (uint32_t p = 0; p < c->n_ps; p++) {
-        const struct coxi_said *said = &c->said[p];
-        if (!said->is_asked && said->ended < number) {
-            ask(c, p, number);
+    bool waits;
+    bool asked;
+    do {
+        waits = false;
+        asked = false;
+        for (uint32_t p = 0; p < c->n_ps; p++) {
+            const struct coxi_said *said = &c->said[p];
+            if (!said->is_asked && said->ended < number) {
+                ask(c, p, number);
+                asked = true;
+            }
+            waits = waits || (said->is_asked && said->ended < number &&
+                              coxi_now_ms() - said->asked_ms < ANSWER_MS);
         }
-        waits = waits || (said->is_asked && said->ended < number &&
-                          coxi_now_ms() - said->asked_ms < ANSWER_MS);
-    }
+    } while (asked);
     return waits;
 }
 

@@ -1,6 +1,9 @@
-/* Opening: options, daemons started by hand on tcp, and all that can be wrong there. */
+/* Opening: options, daemons started by hand on tcp, and all that can be wrong there. Linked so that
+ * the replay log's making (coordinator/log.h) and the loop's ticks go through here. */
 #include <arpa/inet.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +52,45 @@ TEST(open_checks_its_options)
     assert_refused(cluster, &options, COX_EIO, "/nonexistent/coxswain");
     assert_refused(NULL, NULL, COX_EINVAL, "cluster");
     cox_cluster_free(cluster);
+}
+
+/* ---- the loop runs while things are made */
+
+enum { TICKS = 3 };
+
+struct coxi_log;
+
+static atomic_int n_ticks;
+
+void __real_coxi_resources_tick(struct cox_coordinator *c);
+void __wrap_coxi_resources_tick(struct cox_coordinator *c);
+int __real_coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret);
+int __wrap_coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret);
+
+void __wrap_coxi_resources_tick(struct cox_coordinator *c)
+{
+    __real_coxi_resources_tick(c);
+    n_ticks++;
+}
+
+int __wrap_coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret)
+{
+    int end = n_ticks + TICKS;
+    while (n_ticks < end) {
+        (void)sched_yield();
+    }
+    return __real_coxi_log_new(n_ps, bytes_max, ret);
+}
+
+TEST(the_loop_ticks_while_the_replay_log_is_made)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    crew_open(&crew, 1, 1, "counter", &options);
+    assert_true(n_ticks >= TICKS);
+    crew_schedule(&crew, crew_function(&crew, "count"), 1, 1);
+    crew_close(&crew);
 }
 
 TEST(several_coordinators_live_in_one_process)

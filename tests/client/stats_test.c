@@ -1,12 +1,22 @@
-/* cox_stats says what is known, in every state of the ps. */
+/* cox_stats says what is known, in every state of the ps. Linked so that what is asked of a ps
+ * (common/ps_client.h) goes through here. */
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "common/clock.h"
+#include "common/ps_client.h"
 #include "tests/client/yard.h"
 #include "tests/test.h"
 
-enum { N = 5, MOST_MS = 3000 };
+enum {
+    N = 5,
+    MOST_MS = 3000,
+    N_PS = 2,
+    CALLS =
+        100 /* one that waits for nothing lasts a second: so many, and the deadline is missed */
+};
 
 /* What it says, within the time that it has. */
 static struct cox_stats look(struct cox_coordinator *c)
@@ -57,6 +67,61 @@ TEST(stats_tell_what_a_ps_said_last_while_it_stands_still)
     coxi_test_until(are_fresh, crew.c, "an answer of the ps");
     crew_close(&crew);
 }
+
+/* ---- answers that come while another ps is asked */
+
+static atomic_bool
+    keeps_order; /* ps 0 answers when ps 1 has been asked; then both do */
+static atomic_int n_asked;
+static atomic_int n_answered;
+static void (*real_done)(struct coxi_psc_request *request, int code,
+                         const struct coxi_message *answer, void *payload, size_t len);
+
+int __real_coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *message,
+                               struct coxi_psc_request *request, bool later);
+int __wrap_coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *message,
+                               struct coxi_psc_request *request, bool later);
+
+static void on_answer(struct coxi_psc_request *request, int code,
+                      const struct coxi_message *answer, void *payload, size_t len)
+{
+    while (n_asked % N_PS != 0) {
+        (void)sched_yield();
+    }
+    real_done(request, code, answer, payload, len);
+    n_answered++;
+}
+
+int __wrap_coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *message,
+                               struct coxi_psc_request *request, bool later)
+{
+    if (!keeps_order || message->kind != COXI_COUNT) {
+        return __real_coxi_psc_submit_now(psc, message, request, later);
+    }
+    real_done = request->done;
+    request->done = on_answer;
+    bool last = ++n_asked % N_PS == 0;
+    int r = __real_coxi_psc_submit_now(psc, message, request, later);
+    while (last && r == 0 && n_answered < n_asked) {
+        (void)sched_yield();
+    }
+    return r;
+}
+
+TEST(stats_wait_no_longer_than_for_the_last_answer)
+{
+    struct crew crew;
+    crew_open(&crew, N_PS, 1, NULL, NULL);
+    keeps_order = true;
+    for (int i = 0; i < CALLS; i++) {
+        assert_int_equal(0, look(crew.c).ps_age_ms);
+    }
+    keeps_order = false;
+    assert_int_equal(CALLS * N_PS, n_answered);
+    crew_close(&crew);
+}
+
+/* ---- ps that are away */
 
 TEST(stats_wait_for_no_recovery)
 {
