@@ -2,7 +2,8 @@
  * Results of evaluators: lines of JSON in <dir>/eval.jsonl, which evaluators append and
  * clients read. A line is appended with one write, so that several evaluators may report
  * to one file; one that was cut (the disk was full, its writer killed) is passed over by
- * readers, and the next one begins on a line of its own.
+ * readers, and the next one begins on a line of its own. A host that loses its power may
+ * leave NULs in the file: they hide no line, so lines are found by length, not as a string.
  *
  * Threads: that of the evaluator; reading: any. Cost: reading is O(file).
  */
@@ -23,6 +24,36 @@
 enum { EVALS_BYTES_MAX = 64 << 20 };
 
 /* ---- reporting */
+
+/* Members of a line that are no scores. */
+static bool is_reserved(const char *name)
+{
+    return strcmp(name, "checkpoint") == 0 || strcmp(name, "time") == 0;
+}
+
+/* A line is an object, so a name stands in it once. */
+static int check_scores(const struct cox_score *scores, size_t n_scores)
+{
+    for (size_t i = 0; i < n_scores; i++) {
+        const char *name = scores[i].name;
+        if (name == NULL) {
+            return coxi_error(COX_EINVAL, "scores[%zu].name is NULL", i);
+        }
+        if (is_reserved(name)) {
+            return coxi_error(
+                COX_EINVAL,
+                "a score must not be called '%s': each line of eval.jsonl "
+                "has a member of that name",
+                name);
+        }
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(scores[j].name, name) == 0) {
+                return coxi_error(COX_EINVAL, "two scores are called '%s'", name);
+            }
+        }
+    }
+    return 0;
+}
 
 /* The line, with its newline; for free(). NULL: a name is no UTF-8 text. */
 static char *line_of(const struct cox_eval *eval)
@@ -87,6 +118,10 @@ int cox_evaluator_report(struct cox_evaluator *evaluator,
     if (evaluator == NULL || (n_scores > 0 && scores == NULL)) {
         return coxi_error(COX_EINVAL, "cox_evaluator_report needs scores");
     }
+    int r = check_scores(scores, n_scores);
+    if (r != 0) {
+        return r;
+    }
     eval.checkpoint = coxi_evaluator_loaded(evaluator);
     if (eval.checkpoint == 0) {
         return coxi_error(COX_ENOTREADY, "no checkpoint is loaded");
@@ -97,9 +132,9 @@ int cox_evaluator_report(struct cox_evaluator *evaluator,
     eval.n_scores = n_scores;
     char *text = line_of(&eval);
     if (text == NULL) {
-        return coxi_error(COX_EINVAL, "a score's name is missing, or no UTF-8 text");
+        return coxi_error(COX_EINVAL, "a score's name is no UTF-8 text");
     }
-    int r = append(coxi_evaluator_dir(evaluator), text);
+    r = append(coxi_evaluator_dir(evaluator), text);
     free(text);
     const struct cox_evaluator_options *o = coxi_evaluator_options(evaluator);
     if (r == 0 && o->on_report != NULL) {
@@ -144,28 +179,33 @@ static int take_line(struct cox_evals *evals, const char *text, size_t len)
     eval->scores = scores;
     json_object_foreach(line, name, value)
     {
-        if (strcmp(name, "checkpoint") != 0 && strcmp(name, "time") != 0) {
+        if (!is_reserved(name)) {
             scores[eval->n_scores++] = (struct cox_score){name, value_of(value)};
         }
     }
     return 0;
 }
 
-static int take_lines(struct cox_evals *evals, const char *text)
+static int take_lines(struct cox_evals *evals, const char *text, size_t len)
 {
+    const char *limit = text + len;
     size_t n_lines = 0;
     int r = 0;
-    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++) {
-        n_lines++;
+    for (const char *at = text; at < limit; at++) {
+        n_lines += *at == '\n';
     }
     evals->all = calloc(n_lines + 1, sizeof(*evals->all));
     evals->lines = json_array();
     if (evals->all == NULL || evals->lines == NULL) {
         return coxi_error_memory("results of evaluators");
     }
-    for (const char *end; r == 0 && (end = strchr(text, '\n')) != NULL;
-         text = end + 1) {
+    while (r == 0 && n_lines-- > 0) {
+        const char *end = memchr(text, '\n', (size_t)(limit - text));
+        while (*text == '\0') {
+            text++; /* a line may follow NULs without a newline between them */
+        }
         r = take_line(evals, text, (size_t)(end - text));
+        text = end + 1;
     }
     return r;
 }
@@ -187,7 +227,7 @@ int cox_evals_read(const char *dir, struct cox_evals **ret)
         r = coxi_file_read(path, EVALS_BYTES_MAX, &text, &len);
     }
     if (r == 0) {
-        r = take_lines(evals, (const char *)text);
+        r = take_lines(evals, (const char *)text, len);
     }
     free(text);
     if (r != 0) {

@@ -90,8 +90,9 @@ COX_API int cox_evaluator_rows(struct cox_evaluator *evaluator, const char *tabl
 
 /*
  * Appends a line to <dir>/eval.jsonl: {"checkpoint": n, "time": s, <name>: <value>, ...};
- * then calls options.on_report. Several evaluators may report to one file. COX_ENOTREADY;
- * COX_EIO.
+ * then calls options.on_report. Several evaluators may report to one file. COX_EINVAL: a
+ * score has no name, or one that is no UTF-8 text, "checkpoint", "time", or another's;
+ * COX_ENOTREADY; COX_EIO.
  */
 COX_API int cox_evaluator_report(struct cox_evaluator *evaluator,
                                  const struct cox_score *scores, size_t n_scores);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/client/crew.h"
@@ -407,4 +408,52 @@ TEST(what_is_reported_is_read_back_and_called_back)
     cox_evals_free(evals);
     cox_evals_free(NULL);
     cox_evaluator_close(evaluator);
+}
+
+TEST(a_score_whose_name_would_break_its_line_is_refused)
+{
+    const struct cox_score bad[][2] = {{{"auc", 1}, {"checkpoint", 2}},
+                                       {{"time", 1}, {"auc", 2}},
+                                       {{"auc", 1}, {"auc", 2}},
+                                       {{"auc", 1}, {NULL, 2}}};
+    const char *const named[] = {"'checkpoint'", "'time'", "'auc'", "scores[1]"};
+    const struct cox_score good[] = {{"checkpoint_s", 1}, {"auc", 2}};
+    struct cox_evals *evals = NULL;
+    char *dir = coxi_test_path("ckpt");
+    write_some(dir, 1, 1);
+    struct cox_evaluator *evaluator = open_with(dir, &patient);
+    assert_next(evaluator, 1);
+    for (size_t i = 0; i < 4; i++) {
+        assert_code(COX_EINVAL, cox_evaluator_report(evaluator, bad[i], 2));
+        assert_error_names(named[i]);
+    }
+    assert_code(COX_ENOENT, cox_evals_read(dir, &evals));
+    assert_code(0, cox_evaluator_report(evaluator, good, 2));
+    assert_code(0, cox_evals_read(dir, &evals));
+    assert_int_equal(1, cox_evals_count(evals));
+    cox_evals_free(evals);
+    cox_evaluator_close(evaluator);
+}
+
+TEST(nuls_in_the_results_hide_no_line)
+{
+    static const char text[] = "{\"checkpoint\":1,\"time\":1.5}\n"
+                               "\0\0\0\n"
+                               "{\"checkpoint\":2,\"time\":2.5}\n"
+                               "\0\0{\"checkpoint\":3,\"time\":3.5}\n"
+                               "{\"check\0point\":4,\"time\":4.5}\n"
+                               "{\"checkpoint\":5,\"time\":5.5}\n\0\0";
+    static const uint64_t whole[] = {1, 2, 3, 5};
+    struct cox_evals *evals = NULL;
+    struct cox_eval eval = COX_EVAL_INIT;
+    char *dir = coxi_test_path("ckpt");
+    assert_int_equal(0, mkdir(dir, 0700));
+    coxi_test_write(coxi_test_path("ckpt/eval.jsonl"), text, sizeof(text) - 1);
+    assert_code(0, cox_evals_read(dir, &evals));
+    assert_int_equal(4, cox_evals_count(evals));
+    for (size_t i = 0; i < 4; i++) {
+        assert_code(0, cox_evals_at(evals, i, &eval));
+        assert_int_equal(whole[i], eval.checkpoint);
+    }
+    cox_evals_free(evals);
 }
