@@ -145,6 +145,9 @@ int coxi_metric_push(struct coxi_attempt *attempt, const struct coxi_variable *v
 int coxi_metric_push_auc(struct coxi_attempt *attempt, const struct coxi_variable *v,
                          const float *labels, const float *scores, size_t n);
 
+/* What is added to `v` from now on is another update, behind all that was collected. */
+void coxi_metric_end(struct coxi_attempt *attempt, const struct coxi_variable *v);
+
 /* The functions behind coxswain/step.h. */
 extern const struct cox_step_api coxi_step_api;
 

@@ -1,6 +1,8 @@
 /*
  * What steps add to metrics. All that is added to one between two commits is one update of
- * its block: no reader sees a part of it.
+ * its block: no reader sees a part of it. Where the step assigns to a metric, or updates it
+ * as a variable in another way, an update ends there, and what is added later is another one:
+ * a ps applies updates in the order in which the step made them.
  *
  * Threads: a slot. Cost: as the additions; a metric is looked for among those of the
  * segment, which are few.
@@ -40,6 +42,19 @@ static int begin(struct coxi_attempt *attempt, const struct coxi_variable *v,
     }
     *ret_at = metric.at;
     return r;
+}
+
+void coxi_metric_end(struct coxi_attempt *attempt, const struct coxi_variable *v)
+{
+    struct metric *metrics = (struct metric *)(void *)attempt->metrics.data;
+    size_t n = attempt->metrics.len / sizeof(*metrics);
+    for (size_t i = 0; i < n; i++) {
+        if (metrics[i].variable == v) {
+            metrics[i] = metrics[n - 1];
+            attempt->metrics.len -= sizeof(*metrics);
+            return;
+        }
+    }
 }
 
 /* What the segment adds to a metric, valid until something else is collected. */

@@ -255,6 +255,9 @@ int coxi_push(struct coxi_attempt *attempt, const struct coxi_variable *v, uint3
     if (r != 0) {
         return r;
     }
+    if (v->metric != COXI_METRIC_NONE) {
+        coxi_metric_end(attempt, v);
+    }
     const struct update update = update_of(v, (enum coxi_op)op);
     switch ((enum cox_rows_form)rows->form) {
     case COX_ROWS_ALL:

@@ -425,7 +425,8 @@ static inline int cox_step_loss_scale_update(struct cox_step *step,
 /*
  * Adds a value to a sum or a mean with a weight, or the weight to a count. Collected like
  * updates; what a step adds to one metric is one update, so that no reader sees a part of
- * it. COX_EINVAL: not such a metric.
+ * it. Where the step assigns to the metric as a variable in between, that counts in its place:
+ * what was added before is overwritten, what is added after stays. COX_EINVAL: not such a metric.
  */
 static inline int cox_step_metric_add(struct cox_step *step,
                                       struct cox_variable *metric, double value,

@@ -182,7 +182,8 @@ static int scale(struct cox_step *step)
 }
 
 /* Adds `values` with `weights` to metric `variable`, or, where there are `labels`, those
- * with `values` as scores; one after the other, or all at once. Then returns `result`. */
+ * with `values` as scores; one after the other, or all at once. Where there is `assigned`,
+ * the metric is assigned that before the last one. Then returns `result`. */
 static int measure(struct cox_step *step)
 {
     struct cox_variable *metric;
@@ -194,8 +195,12 @@ static int measure(struct cox_step *step)
     if (r == 0 && labels != NULL) {
         return cox_step_metric_auc(step, metric, labels, values, n);
     }
+    const double *assigned = (const double *)vector(step, "assigned", NULL);
     for (size_t i = 0; r == 0 && i < n; i++) {
-        r = cox_step_metric_add(step, metric, values[i], weights[i]);
+        if (assigned != NULL && i + 1 == n) {
+            r = cox_step_assign(step, metric, assigned);
+        }
+        r = r != 0 ? r : cox_step_metric_add(step, metric, values[i], weights[i]);
     }
     return r != 0 ? r : (int)number(step, "result");
 }

@@ -92,6 +92,29 @@ TEST(metric_takes_all_of_a_step_in_one_update)
     rig_close(&rig);
 }
 
+TEST(metric_that_a_step_assigns_to_keeps_the_order)
+{
+    static const float values[] = {1, 2, 3};
+    static const float ones[] = {1, 1, 1};
+    static const double assigned[] = {100, 10};
+    double found[2];
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    const struct coxi_variable metrics[] = {metric_of("mean", COXI_METRIC_MEAN, 2),
+                                            metric_of("sum", COXI_METRIC_SUM, 1)};
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t id = rig_create(&rig, &metrics[i], 0, 1);
+        struct call call = measure(metrics[i].name, values, ones, 3);
+        call_vector(&call, "assigned", COX_F64, metrics[i].shape[0], assigned);
+        for (uint64_t k = 1; k <= 2; k++) {
+            (void)call_run(&rig, i * 10 + k, "measure", &call, 0);
+        }
+        read_metric(&rig, id, found);
+        assert_true(found[0] == 103);
+    }
+    rig_close(&rig);
+}
+
 TEST(metric_of_a_step_that_fails_gets_nothing)
 {
     static const float ones[] = {1, 1};
