@@ -5,6 +5,8 @@
 
 #include "common/error.h"
 
+const double coxi_metric_zeros[COXI_DENSE_BLOCK / sizeof(double)];
+
 bool coxi_metric_fits(uint32_t kind, uint64_t n)
 {
     switch ((enum coxi_metric)kind) {

@@ -18,6 +18,9 @@
 
 #include "common/layout.h"
 
+/* What a metric of nothing holds: as many zeros as any metric has elements. */
+extern const double coxi_metric_zeros[COXI_DENSE_BLOCK / sizeof(double)];
+
 /* True where a metric of this kind can have n elements (F64). */
 bool coxi_metric_fits(uint32_t kind, uint64_t n);
 

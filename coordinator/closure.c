@@ -214,9 +214,12 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
 {
     struct timespec never = coxi_deadline(-1);
     struct coxi_patience patience = {0};
-    (void)coxi_resume_go_on(c);
+    const struct cox_function *missing = coxi_resume_go_on(c);
     for (;;) {
         int r = report_error(c, &never);
+        if (r == 0) {
+            r = coxi_resume_check_resets(c, missing);
+        }
         if (r == 0) {
             r = check_alive(c);
         }
@@ -592,8 +595,12 @@ int coxi_operation_room(struct cox_coordinator *c)
     return r;
 }
 
-int coxi_operation_begin(struct cox_coordinator *c, struct coxi_log_entry *what,
-                         bool wait, struct cox_future **ret)
+/* `state`: OPEN, at its place among what is written now; or HELD, at that of its id, and then
+ * `listed` is called with it. */
+static int begin(struct cox_coordinator *c, struct coxi_log_entry *what,
+                 enum coxi_log_state state, bool wait,
+                 void (*listed)(void *arg, struct cox_future *operation), void *arg,
+                 struct cox_future **ret)
 {
     struct cox_future *f = NULL;
     int r = future_new(c, NULL, 0, &f);
@@ -604,12 +611,15 @@ int coxi_operation_begin(struct cox_coordinator *c, struct coxi_log_entry *what,
     r = wait ? await_room(c) : check_alive(c);
     if (r == 0) {
         what->id = c->next_id;
-        what->position = coxi_resume_position(c);
-        what->state = COXI_LOG_OPEN;
+        what->position = state == COXI_LOG_HELD ? what->id : coxi_resume_position(c);
+        what->state = state;
         r = coxi_recovery_operation(c, what);
     }
     if (r == 0) {
         put_in(c, f);
+        if (listed != NULL) {
+            listed(arg, f);
+        }
     }
     coxi_unlock(&c->lock);
     if (r != 0) {
@@ -619,6 +629,20 @@ int coxi_operation_begin(struct cox_coordinator *c, struct coxi_log_entry *what,
     coxi_loop_wake(c->loop);
     *ret = f;
     return 0;
+}
+
+int coxi_operation_begin(struct cox_coordinator *c, struct coxi_log_entry *what,
+                         bool wait, struct cox_future **ret)
+{
+    return begin(c, what, COXI_LOG_OPEN, wait, NULL, NULL, ret);
+}
+
+int coxi_operation_hold(struct cox_coordinator *c, struct coxi_log_entry *what,
+                        void (*listed)(void *arg, struct cox_future *operation),
+                        void *arg)
+{
+    struct cox_future *f;
+    return begin(c, what, COXI_LOG_HELD, true, listed, arg, &f);
 }
 
 struct operation_end {

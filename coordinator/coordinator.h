@@ -395,6 +395,12 @@ void coxi_ps_lost(struct cox_coordinator *c, uint32_t ps, const char *text);
 int coxi_operation_begin(struct cox_coordinator *c, struct coxi_log_entry *what,
                          bool wait, struct cox_future **ret);
 
+/* The same, waiting for room, for what is to be written later: it is HELD in the log, at the place
+ * of its id. `listed` is called with it before anything gets a higher id, with c->lock. */
+int coxi_operation_hold(struct cox_coordinator *c, struct coxi_log_entry *what,
+                        void (*listed)(void *arg, struct cox_future *operation),
+                        void *arg);
+
 /* Only waits, for who must not do so while it begins. */
 int coxi_operation_room(struct cox_coordinator *c);
 

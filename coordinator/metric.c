@@ -5,6 +5,7 @@
 #include "common/metric.h"
 #include "common/error.h"
 #include "coordinator/content.h"
+#include "coordinator/resume.h"
 
 static int check(const struct cox_coordinator *c, const struct cox_metric *metric,
                  const char *who)
@@ -43,12 +44,13 @@ int cox_metric_read(struct cox_coordinator *c, struct cox_metric *metric,
 
 int cox_metric_reset(struct cox_coordinator *c, struct cox_metric *metric)
 {
-    static const double zeros[COXI_DENSE_BLOCK / sizeof(double)];
     int r = check(c, metric, "cox_metric_reset");
     if (r != 0) {
         return r;
     }
     const struct coxi_variable *v = metric->entry.description;
-    return coxi_content_update(
-        c, &(struct coxi_content_write){v, COXI_OP_ASSIGN, 0, v->shape[0], zeros});
+    r = coxi_content_update(c, &(struct coxi_content_write){v, COXI_OP_ASSIGN, 0,
+                                                            v->shape[0],
+                                                            coxi_metric_zeros});
+    return r == 0 ? coxi_resume_reset(c, v) : r;
 }

@@ -46,8 +46,9 @@ const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c);
  */
 uint64_t coxi_resume_position(const struct cox_coordinator *c);
 
-/* True while something that the client before was writing is still to be written. Any thread,
- * with c->lock. */
+/* True while something is still to be written: by the client before; or, when the program has
+ * scheduled or joined, a reset that comes behind that client's closures. Any thread, with
+ * c->lock. */
 bool coxi_resume_is_writing(const struct cox_coordinator *c);
 
 /* COX_ENOENT, naming the function to load: such a write, and all that has to wait for it, waits
@@ -59,6 +60,18 @@ int coxi_resume_check(struct cox_coordinator *c);
  * reads has it. COX_ENOENT as above; what ended the coordinator. Any thread but the loop.
  */
 int coxi_resume_wait(struct cox_coordinator *c);
+
+/*
+ * The program has reset that metric. While closures of the client before are still to run again,
+ * because the program has not scheduled or joined yet, it is reset once more behind them. Waits
+ * for room. COX_ENOMEM; what ended the coordinator. Any thread but the loop.
+ */
+int coxi_resume_reset(struct cox_coordinator *c, const struct coxi_variable *metric);
+
+/* COX_ENOENT, naming the function to load: such a reset, and with it what the program schedules,
+ * waits for a closure whose function is not loaded. Any thread, with c->lock. */
+int coxi_resume_check_resets(const struct cox_coordinator *c,
+                             const struct cox_function *missing);
 
 /* A closure of this program's, which has just come, has to wait for such a write: true, and
  * then it is WAITING. Loop. */

@@ -9,6 +9,7 @@
 #include "common/checkpoint.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/metric.h"
 #include "common/sync.h"
 #include "coordinator/content.h"
 #include "coordinator/inputs.h"
@@ -307,6 +308,22 @@ int coxi_resume_redo(struct cox_coordinator *c, const struct coxi_resumed *resum
             note_refused(c, operation->id, r);
         }
     } while (!over && coxi_backlog_is_more(backlog, i));
+    coxi_operation_end(operation, over ? COXI_OPERATION_LOGGED : COXI_OPERATION_DONE);
+    return over ? r : 0;
+}
+
+int coxi_resume_redo_reset(struct cox_coordinator *c, const struct coxi_variable *v,
+                           struct cox_future *operation)
+{
+    const struct coxi_content_write w = {v, COXI_OP_ASSIGN, 0, v->shape[0],
+                                         coxi_metric_zeros};
+    enum coxi_operation_end how;
+    coxi_recovery_operation_set(c, operation->id, COXI_LOG_OPEN);
+    int r = coxi_content_write(c, operation->id, &w, &how);
+    bool over = r != 0 && (how == COXI_OPERATION_NOWHERE || coxi_check_alive(c) != 0);
+    if (r != 0 && !over) {
+        note_refused(c, operation->id, r);
+    }
     coxi_operation_end(operation, over ? COXI_OPERATION_LOGGED : COXI_OPERATION_DONE);
     return over ? r : 0;
 }

@@ -19,6 +19,10 @@
  * everything that this program schedules, writes or reads. Where no closure comes before it, it
  * is written while the client opens; else by a thread, when the loop finds that it is its turn.
  *
+ * A metric that the program resets before it has scheduled or joined is reset twice: at once, and
+ * behind all closures of the backlog, before those of the program. Otherwise what runs again would
+ * count in it. The second reset is a write like those of the client before, and the last of them.
+ *
  * In the log a write is HELD until its turn: a checkpoint that is taken meanwhile has it in its
  * own backlog, in the same place, and no replay takes it for something that the ps had.
  *
@@ -27,6 +31,8 @@
  */
 #ifndef COXI_COORDINATOR_RESUME_INTERNAL_H
 #define COXI_COORDINATOR_RESUME_INTERNAL_H
+
+#include <stdatomic.h>
 
 #include "common/backlog.h"
 #include "coordinator/recovery_internal.h"
@@ -38,6 +44,14 @@ struct coxi_resumed_name {
     struct cox_module module;     /* a name */
     bool needed;                  /* by a call that a write comes after */
     struct cox_function *loaded;  /* guarded by c->lock */
+};
+
+/* A metric that is reset behind the backlog. */
+struct coxi_resumed_reset {
+    struct coxi_resumed_reset *next;
+    const struct coxi_variable *variable;
+    struct cox_future *operation; /* NULL: it has begun */
+    uint64_t id;                  /* of that */
 };
 
 struct coxi_resumed {
@@ -58,13 +72,16 @@ struct coxi_resumed {
 
     /* ---- guarded by c->lock */
     bool posted;
-    bool over;                    /* all functions are loaded */
-    bool begun;                   /* the program has scheduled or joined */
-    size_t n_writes;              /* that are not done */
+    bool over;                         /* all functions are loaded */
+    bool begun;                        /* the program has scheduled or joined */
+    struct coxi_resumed_reset *resets; /* by rising id */
+    size_t n_writes;                   /* that are not done */
     struct cox_future *operation; /* of the write whose turn it is, until it begins */
     size_t place;                 /* of that */
     bool end;
     bool ended;
+
+    atomic_bool has_resets; /* written with c->lock: `resets` is not NULL */
 };
 
 static inline bool coxi_backlog_is_update(const struct coxi_backlog *backlog, size_t i)
@@ -96,7 +113,11 @@ static inline size_t coxi_backlog_next_write(const struct coxi_backlog *backlog,
 int coxi_resume_redo(struct cox_coordinator *c, const struct coxi_resumed *resumed,
                      size_t i, struct cox_future *operation);
 
-/* Starts the thread that does so, if anything comes after a call. */
+/* The same for a reset whose operation, of which it takes care, is `operation`. */
+int coxi_resume_redo_reset(struct cox_coordinator *c, const struct coxi_variable *v,
+                           struct cox_future *operation);
+
+/* Starts the thread that does so, if anything comes after a call, or may do so. */
 int coxi_resume_start(struct coxi_resumed *resumed);
 
 #endif

@@ -5,6 +5,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/metric.h"
 #include "common/patience.h"
 #include "common/sync.h"
 #include "coordinator/inputs.h"
@@ -19,20 +20,43 @@ enum { SLICE_MS = 1000 }; /* of waiting, between two looks at how long it lasts 
 
 static void write_done(struct coxi_mail *mail);
 
+/* True while a reset may come: the program has not begun, and closures are to run again.
+ * Locked. */
+static bool may_reset(const struct coxi_resumed *resumed)
+{
+    return resumed->n_names > 0 && !resumed->begun;
+}
+
+/* Nothing is to be written any more. Locked. */
+static bool is_written(const struct coxi_resumed *resumed)
+{
+    return resumed->n_writes == 0 && resumed->resets == NULL && !may_reset(resumed);
+}
+
+static int write_one(struct coxi_resumed *resumed, size_t place,
+                     struct cox_future *operation)
+{
+    bool is_reset = place == coxi_backlog_of(resumed->file)->n;
+    return is_reset ? coxi_resume_redo_reset(resumed->c, resumed->resets->variable,
+                                             operation)
+                    : coxi_resume_redo(resumed->c, resumed, place, operation);
+}
+
 static void *writing_thread(void *arg)
 {
     struct coxi_resumed *resumed = arg;
     struct cox_coordinator *c = resumed->c;
     coxi_lock(&c->lock);
-    while (!resumed->end && resumed->n_writes > 0) {
+    while (!resumed->end && !is_written(resumed)) {
         struct cox_future *operation = resumed->operation;
+        size_t place = resumed->place;
         if (operation == NULL) {
             (void)pthread_cond_wait(&c->changed, &c->lock);
             continue;
         }
         resumed->operation = NULL;
         coxi_unlock(&c->lock);
-        int r = coxi_resume_redo(c, resumed, resumed->place, operation);
+        int r = write_one(resumed, place, operation);
         if (r == 0) {
             resumed->written.run = write_done;
             coxi_loop_post(c->loop, &resumed->written);
@@ -50,7 +74,7 @@ static void *writing_thread(void *arg)
 
 int coxi_resume_start(struct coxi_resumed *resumed)
 {
-    if (resumed->n_writes == 0) {
+    if (is_written(resumed)) { /* nobody else has it yet */
         return 0;
     }
     int r = coxi_thread_start(&resumed->thread, "cox:resume", writing_thread, resumed);
@@ -154,11 +178,17 @@ static void functions_loaded(struct coxi_mail *mail)
 
 /* ---- whose turn it is. Loop */
 
+/* All that comes before what this program schedules has been written. */
+static bool is_passed(const struct coxi_resumed *resumed)
+{
+    return resumed->barrier == coxi_backlog_of(resumed->file)->n &&
+           !atomic_load(&resumed->has_resets);
+}
+
 bool coxi_resume_holds(struct cox_future *f)
 {
     const struct coxi_resumed *resumed = f->c->resumed;
-    if (resumed == NULL || f->fetches ||
-        resumed->barrier == coxi_backlog_of(resumed->file)->n) {
+    if (resumed == NULL || f->fetches || is_passed(resumed)) {
         return false;
     }
     if (f->state != COXI_WAITING) {
@@ -182,6 +212,15 @@ static void let_go_later(struct cox_coordinator *c)
     }
 }
 
+/* The first reset is written. Locked. */
+static void drop_reset(struct coxi_resumed *resumed)
+{
+    struct coxi_resumed_reset *reset = resumed->resets;
+    resumed->resets = reset->next;
+    atomic_store(&resumed->has_resets, resumed->resets != NULL);
+    free(reset);
+}
+
 static void write_done(struct coxi_mail *mail)
 {
     struct coxi_resumed *resumed =
@@ -189,38 +228,65 @@ static void write_done(struct coxi_mail *mail)
                                 offsetof(struct coxi_resumed, written));
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     struct cox_coordinator *c = resumed->c;
+    bool was_reset = resumed->barrier == backlog->n;
     resumed->has_turn = false;
-    resumed->barrier = coxi_backlog_next_write(backlog, resumed->barrier + 1);
-    let_go(resumed);
-    if (resumed->barrier == backlog->n) {
+    if (!was_reset) {
+        resumed->barrier = coxi_backlog_next_write(backlog, resumed->barrier + 1);
+        let_go(resumed);
+    }
+    coxi_lock(&c->lock);
+    if (was_reset) {
+        drop_reset(resumed);
+    } else {
+        resumed->n_writes--;
+    }
+    coxi_unlock(&c->lock);
+    if (is_passed(resumed)) {
         let_go_later(c);
     }
     coxi_lock(&c->lock);
-    resumed->n_writes--;
     (void)pthread_cond_broadcast(&c->changed);
     (void)pthread_cond_broadcast(&c->idle);
     coxi_unlock(&c->lock);
     coxi_loop_wake_after_mail(c->loop);
 }
 
+/* Takes the operation of what is written next if closures before it are settled; or NULL.
+ * Locked. */
+static struct cox_future *take_turn(struct coxi_resumed *resumed)
+{
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    size_t at = resumed->barrier;
+    struct coxi_resumed_reset *reset = at == backlog->n ? resumed->resets : NULL;
+    struct cox_future **operation = reset != NULL     ? &reset->operation
+                                    : at < backlog->n ? &resumed->held[at]
+                                                      : NULL;
+    uint64_t id = reset != NULL     ? reset->id
+                  : at < backlog->n ? backlog->heads[at].closure
+                                    : 0;
+    struct cox_future *taken = NULL;
+    if (operation != NULL && resumed->c->closures.first == id) {
+        taken = *operation;
+        *operation = NULL;
+    }
+    return taken;
+}
+
 void coxi_resume_turn(struct cox_coordinator *c)
 {
     struct coxi_resumed *resumed = c->resumed;
-    if (resumed == NULL || resumed->has_turn) {
+    if (resumed == NULL || resumed->has_turn || is_passed(resumed)) {
         return;
     }
-    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
-    size_t at = resumed->barrier;
-    if (at == backlog->n || c->closures.first != backlog->heads[at].closure) {
-        return; /* closures before it are not settled */
-    }
-    resumed->has_turn = true;
     coxi_lock(&c->lock);
-    resumed->operation = resumed->held[at];
-    resumed->place = at;
-    (void)pthread_cond_broadcast(&c->changed);
+    struct cox_future *operation = take_turn(resumed);
+    if (operation != NULL) {
+        resumed->has_turn = true;
+        resumed->operation = operation;
+        resumed->place = resumed->barrier;
+        (void)pthread_cond_broadcast(&c->changed);
+    }
     coxi_unlock(&c->lock);
-    resumed->held[at] = NULL;
 }
 
 /* ---- any thread */
@@ -268,8 +334,9 @@ static const struct cox_function *go_on(struct cox_coordinator *c)
 
 const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c)
 {
-    if (c->resumed != NULL) {
+    if (c->resumed != NULL && !c->resumed->begun) {
         c->resumed->begun = true;
+        (void)pthread_cond_broadcast(&c->changed); /* its thread may end */
     }
     return go_on(c);
 }
@@ -277,19 +344,41 @@ const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c)
 uint64_t coxi_resume_position(const struct cox_coordinator *c)
 {
     const struct coxi_resumed *resumed = c->resumed;
-    bool held = resumed != NULL && resumed->n_names > 0 && !resumed->begun;
+    bool held = resumed != NULL && may_reset(resumed);
     return held ? c->first_unsettled : c->next_id;
 }
 
 bool coxi_resume_is_writing(const struct cox_coordinator *c)
 {
-    return c->resumed != NULL && c->resumed->n_writes > 0;
+    const struct coxi_resumed *resumed = c->resumed;
+    return resumed != NULL &&
+           (resumed->n_writes > 0 || (resumed->begun && resumed->resets != NULL));
+}
+
+int coxi_resume_check_resets(const struct cox_coordinator *c,
+                             const struct cox_function *missing)
+{
+    return missing == NULL || c->resumed == NULL || c->resumed->resets == NULL
+               ? 0
+               : coxi_error(
+                     COX_ENOENT,
+                     "metric '%s' has been reset, and closures of the client before "
+                     "this one that are to be run again first need '%s' of module "
+                     "%s: load it first",
+                     c->resumed->resets->variable->name, missing->name,
+                     missing->module->name);
 }
 
 int coxi_resume_check(struct cox_coordinator *c)
 {
     const struct coxi_resumed *resumed = c->resumed;
-    (void)go_on(c);
+    const struct cox_function *missing = go_on(c);
+    if (resumed != NULL && resumed->begun) {
+        int r = coxi_resume_check_resets(c, missing);
+        if (r != 0) {
+            return r;
+        }
+    }
     for (size_t i = 0; coxi_resume_is_writing(c) && i < resumed->n_names; i++) {
         const struct coxi_resumed_name *named = &resumed->names[i];
         if (named->needed && named->loaded == NULL) {
@@ -336,6 +425,66 @@ int coxi_resume_wait(struct cox_coordinator *c)
     return r;
 }
 
+/* True where the metric is reset behind the backlog. Locked. */
+static bool is_listed(const struct coxi_resumed *resumed, const struct coxi_variable *v)
+{
+    const struct coxi_resumed_reset *reset = resumed->resets;
+    while (reset != NULL && reset->variable != v) {
+        reset = reset->next;
+    }
+    return reset != NULL;
+}
+
+/* Puts it at the end, when its operation has an id. Locked. */
+static void list_reset(void *arg, struct cox_future *operation)
+{
+    struct coxi_resumed_reset *reset = arg;
+    struct coxi_resumed *resumed = operation->c->resumed;
+    struct coxi_resumed_reset **end = &resumed->resets;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    reset->operation = operation;
+    reset->id = operation->id;
+    *end = reset;
+    atomic_store(&resumed->has_resets, true);
+}
+
+int coxi_resume_reset(struct cox_coordinator *c, const struct coxi_variable *metric)
+{
+    struct coxi_resumed *resumed = c->resumed;
+    struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
+    coxi_lock(&c->lock);
+    bool held = resumed != NULL && may_reset(resumed) && !is_listed(resumed, metric);
+    coxi_unlock(&c->lock);
+    if (!held) {
+        return 0;
+    }
+    struct coxi_resumed_reset *reset = calloc(1, sizeof(*reset));
+    what.update = coxi_log_update_new(metric, COXI_OP_ASSIGN, 0, metric->shape[0],
+                                      coxi_metric_zeros);
+    if (reset == NULL || what.update == NULL) {
+        free(reset);
+        free(what.update);
+        return coxi_error_memory("a metric that is reset");
+    }
+    reset->variable = metric;
+    int r = coxi_operation_hold(c, &what, list_reset, reset);
+    if (r != 0) {
+        free(reset);
+        free(what.update);
+    }
+    return r;
+}
+
+static void free_resets(struct coxi_resumed *resumed)
+{
+    while (resumed->resets != NULL) {
+        free(resumed->resets->operation);
+        drop_reset(resumed);
+    }
+}
+
 void coxi_resume_free(struct cox_coordinator *c)
 {
     struct coxi_resumed *resumed = c->resumed;
@@ -352,7 +501,8 @@ void coxi_resume_free(struct cox_coordinator *c)
         }
     }
     free(resumed->operation); /* whose turn came too late */
-    coxi_inputs_go_on(c);     /* who has waited for those that were done is over, too */
+    free_resets(resumed);
+    coxi_inputs_go_on(c); /* who has waited for those that were done is over, too */
     coxi_backlog_close(resumed->file);
     free(resumed->names);
     free(resumed->held);

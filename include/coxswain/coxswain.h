@@ -338,7 +338,10 @@ COX_API int cox_metric_get(struct cox_coordinator *c, const char *name,
                            struct cox_metric **ret);
 
 /* What it reads as now, and (where `ret_weight` is not NULL) the sum of all weights: of a
- * COX_METRIC_SUM 0, which keeps none. Reset: back to nothing, at once. COX_EPSLOST. */
+ * COX_METRIC_SUM 0, which keeps none. Reset: back to nothing, at once. A client that went on from
+ * a checkpoint, and resets before it has scheduled or joined, finds nothing in the metric of what
+ * runs again (cox_progress.rerun): what it schedules waits for that, and is COX_ENOENT where the
+ * function of a call that runs again is not loaded. COX_EPSLOST. */
 COX_API int cox_metric_read(struct cox_coordinator *c, struct cox_metric *metric,
                             double *ret_value, double *ret_weight);
 COX_API int cox_metric_reset(struct cox_coordinator *c, struct cox_metric *metric);

@@ -380,3 +380,117 @@ TEST(what_was_left_and_cannot_run_tells_which_ps_have_a_part_of_it)
     assert_int_equal(1, crew_read(&yard.crew, yard.counter));
     yard_close(&yard);
 }
+
+/* ---- a metric that is reset while calls are to run again */
+
+static double measured(struct crew *crew, struct cox_metric *metric)
+{
+    double value = -1;
+    assert_code(0, cox_metric_read(crew->c, metric, &value, NULL));
+    return value;
+}
+
+static struct cox_metric *open_measuring(struct crew *crew)
+{
+    struct cox_metric_spec spec = COX_METRIC_SPEC_INIT;
+    struct cox_metric *metric;
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    crew_open(crew, N_PS, 2, "hold", &options);
+    spec.name = "m";
+    spec.kind = COX_METRIC_COUNT;
+    assert_code(0, cox_metric_create(crew->c, &spec, &metric));
+    return metric;
+}
+
+/* Leaves a checkpoint in which "m" is 1 and one call is to run again, which adds 1 to it. */
+static void leave_a_measurement(void)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_future *future;
+    (void)open_measuring(&crew);
+    (void)crew_counter(&crew, "c0");
+    crew_hold(&hold, &crew, "measure", false);
+    crew_hold_wait(&hold);
+    assert_code(0,
+                cox_schedule(crew.c, crew_function(&crew, "measure"), NULL, &future));
+    assert_code(0, cox_future_wait(future, 10000));
+    cox_future_free(future);
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_hold_end(&hold);
+    crew_close(&crew);
+}
+
+TEST(a_metric_that_is_reset_does_not_count_what_runs_again)
+{
+    struct crew crew;
+    leave_a_measurement();
+    struct cox_metric *metric = open_measuring(&crew);
+    assert_int_equal(1, progress_of(&crew).rerun);
+    assert_true(measured(&crew, metric) == 1);
+    assert_code(0, cox_metric_reset(crew.c, metric));
+    assert_code(0, cox_metric_reset(crew.c, metric));
+    assert_true(measured(&crew, metric) == 0);
+    assert_code(0, cox_join(crew.c, -1)); /* the call runs again */
+    assert_true(measured(&crew, metric) == 0);
+    schedule_from(&crew, "measure", 0, 1, 5);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_true(measured(&crew, metric) == 5);
+    crew_close(&crew);
+}
+
+TEST(a_metric_that_is_reset_counts_what_is_scheduled_next)
+{
+    struct crew crew;
+    leave_a_measurement();
+    struct cox_metric *metric = open_measuring(&crew);
+    assert_code(0, cox_metric_reset(crew.c, metric));
+    schedule_from(&crew, "measure", 0, 1, 5);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_true(measured(&crew, metric) == 5);
+    crew_kill(crew_ps_process(&crew, 0));
+    crew_kill(crew_ps_process(&crew, 1));
+    assert_true(measured(&crew, metric) == 5);
+    crew_close(&crew);
+}
+
+TEST(a_reset_behind_what_runs_again_outlives_its_client)
+{
+    struct crew crew;
+    const int64_t one = 1;
+    leave_a_measurement();
+    struct cox_metric *metric = open_measuring(&crew);
+    struct cox_variable *c0 = crew_counter(&crew, "c0");
+    assert_code(0, cox_metric_reset(crew.c, metric));
+    assert_code(0, cox_variable_add(crew.c, c0, &one, sizeof(one)));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_close(&crew);
+
+    metric = open_measuring(&crew);
+    assert_int_equal(1, progress_of(&crew).rerun);
+    schedule_from(&crew, "measure", 0, 1, 5);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_true(measured(&crew, metric) == 5);
+    crew_close(&crew);
+}
+
+TEST(a_metric_that_is_reset_names_the_function_that_is_missing)
+{
+    struct crew crew;
+    struct cox_module *hold_module;
+    struct cox_metric *metric;
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    leave_a_measurement();
+    crew_open(&crew, N_PS, 2, "counter", &options);
+    assert_code(0, cox_metric_get(crew.c, "m", &metric));
+    assert_code(0, cox_metric_reset(crew.c, metric));
+    assert_true(measured(&crew, metric) == 0);
+    assert_code(COX_ENOENT,
+                cox_schedule(crew.c, crew_function(&crew, "nothing"), NULL, NULL));
+    assert_error_names("'measure'");
+    assert_code(0, cox_module_load(crew.c, coxi_test_module("hold"), &hold_module));
+    assert_code(0, cox_schedule(crew.c, crew_function(&crew, "nothing"), NULL, NULL));
+    assert_code(0, cox_join(crew.c, -1));
+    assert_true(measured(&crew, metric) == 0);
+    crew_close(&crew);
+}

@@ -39,6 +39,17 @@ static int hold_and_count(struct cox_step *step)
     return r != 0 ? r : cox_step_add(step, counter, &one);
 }
 
+/* Adds 1 to metric "m"; before, as hold, where it is told of a FIFO. */
+static int measure(struct cox_step *step)
+{
+    struct cox_variable *metric;
+    int r = cox_step_argument(step, "fifo") != NULL ? hold(step) : 0;
+    if (r == 0) {
+        r = cox_step_variable(step, "m", &metric);
+    }
+    return r != 0 ? r : cox_step_metric_add(step, metric, 1, 1);
+}
+
 /*
  * As hold_and_count, but looks all the while whether it is cancelled, and succeeds then
  * with what it has; where there is an argument "flush" it has committed that before.
@@ -171,4 +182,4 @@ COX_STEPS(COX_STEP("hold", hold), COX_STEP("hold_and_count", hold_and_count),
           COX_STEP("count_or_fail", count_or_fail), COX_STEP("number_off", number_off),
           COX_STEP("nothing", nothing), COX_STEP("echo", echo), COX_STEP("fail", fail),
           COX_STEP("straggle", straggle), COX_STEP("carry", carry),
-          COX_STEP("watch_and_count", watch_and_count));
+          COX_STEP("measure", measure), COX_STEP("watch_and_count", watch_and_count));
