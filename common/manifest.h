@@ -26,11 +26,12 @@ struct coxi_manifest_shard {
     struct coxi_applied_list applied;
 };
 
-/* The highest closure that any ps had, and the `cursor` of the highest call up to it: where
- * a client goes on that is started again. */
+/* The highest closure that any ps had; and where a client that is started again goes on: the
+ * `cursor` of the highest call up to that closure which has one. */
 struct coxi_manifest_progress {
     uint64_t closure;
     uint64_t cursor;
+    uint64_t cursor_of; /* the id of that call; 0: none had one. Not in the file */
 };
 
 struct coxi_manifest {

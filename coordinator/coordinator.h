@@ -296,7 +296,7 @@ struct cox_coordinator {
     bool voids_held;        /* what the ps are to be asked has not left yet */
     size_t n_voiding;       /* closures of which the ps are being asked */
     bool fatal_handled;
-    struct coxi_manifest_progress progress; /* the highest call that is settled */
+    struct coxi_manifest_progress progress; /* of the calls that are settled */
     bool recalled; /* workers have been told to hand back what has not started */
     bool shutting_down;
 

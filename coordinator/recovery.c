@@ -411,7 +411,10 @@ void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
     }
     int r = 0;
     if (f->id > c->progress.closure) {
-        c->progress = (struct coxi_manifest_progress){f->id, f->cursor};
+        c->progress.closure = f->id;
+    }
+    if (f->state != COXI_CANCELLED || f->applied) {
+        coxi_recovery_covers(&c->progress, f->id, f->cursor);
     }
     if (f->state == COXI_DONE_OK || f->applied) {
         r = coxi_log_call(rec->log, f, touched, n_touched);

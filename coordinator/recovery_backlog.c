@@ -124,7 +124,7 @@ static uint64_t highest(const struct cox_coordinator *c,
     return id;
 }
 
-/* Of those that are not settled; the highest of them may be where to go on. */
+/* The calls that are not settled: they run again, so the checkpoint covers them. */
 static int note_unsettled(struct collection *all, struct cox_coordinator *c)
 {
     struct coxi_manifest_progress *progress = &all->manifest->progress;
@@ -134,7 +134,7 @@ static int note_unsettled(struct collection *all, struct cox_coordinator *c)
         struct cox_future *f = coxi_window_get(&c->closures, id);
         if (f != NULL && f->function != NULL && !f->fetches) {
             r = add_item(all, &(struct item){f, {.closure = id}});
-            progress->cursor = id > c->progress.closure ? f->cursor : progress->cursor;
+            coxi_recovery_covers(progress, id, f->cursor);
         }
     }
     return r;

@@ -75,6 +75,20 @@ struct coxi_recovery {
     bool over;                       /* nothing is recovered any more */
 };
 
+/*
+ * The checkpoint covers call `id`: the cursor of the highest such call is where the program
+ * goes on. A call without a cursor (an evaluation, say) leaves that as it is, and so does one
+ * that was cancelled: the program has to schedule it again.
+ */
+static inline void coxi_recovery_covers(struct coxi_manifest_progress *progress,
+                                        uint64_t id, uint64_t cursor)
+{
+    if (cursor != 0 && id > progress->cursor_of) {
+        progress->cursor = cursor;
+        progress->cursor_of = id;
+    }
+}
+
 /* ---- recovery.c */
 
 /* True where a ps is lost, or (`owed`) has not been given all of its own yet. With

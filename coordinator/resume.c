@@ -243,6 +243,7 @@ static int go_on_from(struct cox_coordinator *c, struct coxi_checkpoint *checkpo
     c->started.closure = m->progress.closure;
     c->started.cursor = m->progress.cursor;
     c->progress = m->progress;
+    c->progress.cursor_of = m->progress.cursor != 0 ? m->progress.closure : 0;
     int r = take_variables(c, m);
     if (r == 0) {
         r = take_base(rec, checkpoint);

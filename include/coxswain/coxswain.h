@@ -586,8 +586,8 @@ COX_API int cox_checkpoint_error(struct cox_coordinator *c);
  * Where to go on. A program that is started again with the checkpoint directory that it had
  * goes on from the newest checkpoint there: cox_open sets every ps back to it, whatever they
  * hold by then, and nothing that the client before scheduled counts any more. `cursor` is that
- * of the last call whose updates the checkpoint has; what comes after it has to be scheduled
- * again. What of the calls before it the checkpoint lacks is run again by itself, as soon as
+ * of the last call with a cursor whose updates the checkpoint has; the calls after it have to be
+ * scheduled again. Calls without a cursor, and cancelled ones, do not change it. What of the calls before it the checkpoint lacks is run again by itself, as soon as
  * the program schedules or joins something: by then it has to have loaded the modules, and made
  * the resources, that it had. An error that cancels what the program has scheduled does not
  * cancel those calls. What the client before was writing itself (cox_variable_assign and
@@ -606,7 +606,7 @@ struct cox_progress {
     uint64_t
         checkpoint;   /* the one that cox_open went on from; 0: none, it begins anew */
     uint64_t closure; /* the highest id that it covers; 0: none */
-    uint64_t cursor;  /* of the last call that it covers; 0: none, or it had none */
+    uint64_t cursor;  /* of the last call with a cursor that it covers; 0: none */
     uint64_t rerun;   /* calls up to there that are run again */
 };
 #define COX_PROGRESS_INIT {sizeof(struct cox_progress), 0, 0, 0, 0, 0}

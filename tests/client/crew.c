@@ -215,6 +215,14 @@ void crew_hold(struct crew_hold *hold, struct crew *crew, const char *step, bool
 void crew_hold_on(struct crew_hold *hold, struct crew *crew, const char *step,
                   uint32_t only, bool future)
 {
+    struct cox_call call = COX_CALL_INIT;
+    call.only_worker = only;
+    crew_hold_call(hold, crew, step, &call, future);
+}
+
+void crew_hold_call(struct crew_hold *hold, struct crew *crew, const char *step,
+                    const struct cox_call *call, bool future)
+{
     static int n_holds;
     char name[32];
     (void)snprintf(name, sizeof(name), "hold-%d", n_holds++);
@@ -224,11 +232,10 @@ void crew_hold_on(struct crew_hold *hold, struct crew *crew, const char *step,
     assert_int_equal(0, mkfifo(hold->path, 0600));
     struct cox_value arg =
         COX_VECTOR("fifo", COX_U8, strlen(hold->path) + 1, hold->path);
-    struct cox_call call = COX_CALL_INIT;
-    call.args = &arg;
-    call.n_args = 1;
-    call.only_worker = only;
-    assert_code(0, cox_schedule(crew->c, crew_function(crew, step), &call,
+    struct cox_call held = *call;
+    held.args = &arg;
+    held.n_args = 1;
+    assert_code(0, cox_schedule(crew->c, crew_function(crew, step), &held,
                                 future ? &hold->future : NULL));
 }
 

@@ -68,6 +68,10 @@ void crew_hold(struct crew_hold *hold, struct crew *crew, const char *step,
 /* On worker `only` - 1 alone, if that is not 0. */
 void crew_hold_on(struct crew_hold *hold, struct crew *crew, const char *step,
                   uint32_t only, bool future);
+
+/* With what `call` says besides its arguments. */
+void crew_hold_call(struct crew_hold *hold, struct crew *crew, const char *step,
+                    const struct cox_call *call, bool future);
 void crew_hold_wait(struct crew_hold *hold);
 void crew_hold_release(struct crew_hold *hold);
 

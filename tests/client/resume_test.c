@@ -101,6 +101,29 @@ TEST(a_client_goes_on_from_its_newest_checkpoint)
     crew_close(&crew);
 }
 
+TEST(calls_without_a_cursor_do_not_hide_those_before_them)
+{
+    struct crew crew;
+    struct cox_variable *counters[N_PS];
+    for (uint64_t i = 0; i < 2; i++) { /* the second client has scheduled none itself */
+        open_counting(&crew, counters);
+        assert_int_equal(i * 100, progress_of(&crew).cursor);
+        schedule_from(&crew, "count", N_PS, 1 + i * 100, (1 - i) * 100);
+        assert_code(0, cox_join(crew.c, -1));
+        for (int k = 0; k < 10; k++) {
+            assert_code(
+                0, cox_schedule(crew.c, crew_function(&crew, "nothing"), NULL, NULL));
+        }
+        assert_code(0, cox_join(crew.c, -1));
+        assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+        crew_close(&crew);
+    }
+    open_counting(&crew, counters);
+    assert_int_equal(100, progress_of(&crew).cursor);
+    assert_counters(&crew, counters, 100, 100);
+    crew_close(&crew);
+}
+
 TEST(a_client_that_had_no_checkpoint_yet_begins_anew)
 {
     struct crew crew;
@@ -195,6 +218,48 @@ static int64_t order_of(struct cox_future *future)
     assert_code(0, cox_future_wait(future, 10000));
     assert_code(0, cox_future_result(future, "order", &value));
     return *(const int64_t *)value.data;
+}
+
+TEST(a_call_that_runs_again_is_covered_and_a_cancelled_one_is_not)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    crew_open(&crew, N_PS, 2, "hold", &options);
+    (void)crew_counter(&crew, "c0");
+    struct cox_call call = COX_CALL_INIT;
+    call.cursor = 7;
+    crew_hold_call(&hold, &crew, "hold_and_count", &call, true);
+    crew_hold_wait(&hold);
+    struct cox_future *done[2];
+    struct cox_function *number_off = crew_function(&crew, "number_off");
+    assert_code(0, cox_schedule(crew.c, number_off, NULL, &done[0]));
+    assert_int_equal(0, order_of(done[0]));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL)); /* 1: 7 runs */
+    call.cursor = 8;
+    call.inputs = &(struct cox_input){"attempt", hold.future, "attempt"};
+    call.n_inputs = 1;
+    struct cox_future *cancelled;
+    assert_code(0,
+                cox_schedule(crew.c, crew_function(&crew, "echo"), &call, &cancelled));
+    assert_code(0, cox_future_cancel(cancelled));
+    assert_code(COX_ECANCELLED, cox_future_wait(cancelled, 10000));
+    assert_code(0, cox_schedule(crew.c, number_off, NULL, &done[1]));
+    assert_int_equal(1, order_of(done[1]));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL)); /* 2: so it does, still */
+    crew_hold_end(&hold);
+    for (int i = 0; i < 2; i++) {
+        cox_future_free(done[i]);
+    }
+    cox_future_free(cancelled);
+    cox_future_free(hold.future);
+    crew_close(&crew);
+    for (options.resume_from = 1; options.resume_from <= 2; options.resume_from++) {
+        crew_open(&crew, N_PS, 2, "hold", &options);
+        assert_int_equal(7, progress_of(&crew).cursor);
+        assert_int_equal(1, progress_of(&crew).rerun);
+        crew_close(&crew);
+    }
 }
 
 TEST(what_was_under_way_is_run_again_when_the_program_goes_on)
