@@ -24,6 +24,7 @@
 #include "common/layout.h"
 #include "common/row_index.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/generation.h"
 
 struct loaded {
     struct coxi_checkpoint *checkpoint;
@@ -36,7 +37,8 @@ struct cox_evaluator {
     struct loaded *loaded;
     uint64_t last; /* number of the checkpoint last handed out */
     uint64_t n_loaded;
-    bool ended; /* it was final */
+    bool final;                  /* it says that it was the last */
+    struct coxi_session session; /* of the client that wrote it */
     /* Since the last one was loaded: */
     bool failing;
     uint64_t failed;   /* the number of the one that failed last; 0: it was LATEST */
@@ -302,11 +304,21 @@ static int note_failure(struct cox_evaluator *evaluator, uint64_t number, int co
     return coxi_checkpoints_offer(code, evaluator->older);
 }
 
+/*
+ * A final checkpoint is the end until another client claims the directory: that one goes on
+ * with the run, and writes more.
+ */
+static bool is_over(const struct cox_evaluator *evaluator)
+{
+    return evaluator->final &&
+           coxi_generation_check(evaluator->dir, &evaluator->session) != COX_EFENCED;
+}
+
 /* Why there is nothing to wait for, or 0. */
 static int check_end(const struct cox_evaluator *evaluator)
 {
     const struct cox_evaluator_options *o = &evaluator->options;
-    if (evaluator->ended) {
+    if (is_over(evaluator)) {
         return coxi_error(COX_EEOF, "checkpoint %" PRIu64 " was the last",
                           evaluator->last);
     }
@@ -314,6 +326,20 @@ static int check_end(const struct cox_evaluator *evaluator)
                ? 0
                : coxi_error(COX_EEOF, "checkpoint %" PRIu64 " was the last of %" PRIu64,
                             evaluator->last, o->max_checkpoints);
+}
+
+static void take(struct cox_evaluator *evaluator, struct loaded *loaded,
+                 uint64_t number)
+{
+    const struct coxi_manifest *m = loaded->checkpoint->manifest;
+    loaded_free(evaluator->loaded);
+    evaluator->loaded = loaded;
+    evaluator->last = number;
+    evaluator->n_loaded++;
+    evaluator->final = m->final;
+    evaluator->session = m->session;
+    evaluator->failing = false;
+    evaluator->failed = 0;
 }
 
 int cox_evaluator_next(struct cox_evaluator *evaluator, struct cox_checkpoint_info *ret)
@@ -344,13 +370,7 @@ int cox_evaluator_next(struct cox_evaluator *evaluator, struct cox_checkpoint_in
         loaded_free(loaded);
         return r;
     }
-    loaded_free(evaluator->loaded);
-    evaluator->loaded = loaded;
-    evaluator->last = number;
-    evaluator->n_loaded++;
-    evaluator->ended = m->final;
-    evaluator->failing = false;
-    evaluator->failed = 0;
+    take(evaluator, loaded, number);
     return 0;
 }
 

@@ -58,14 +58,14 @@ struct cox_checkpoint_info {
     size_t size;
     uint64_t number;
     uint64_t run;
-    int final;
+    int final; /* its client wrote it as its last; a later client may go on from it */
 };
 #define COX_CHECKPOINT_INFO_INIT {sizeof(struct cox_checkpoint_info), 0, 0, 0}
 
 /*
  * Waits for a checkpoint newer than the last one and loads it, checksums verified; it
  * stays loaded until the next call, and is not deleted meanwhile. COX_EEOF: the last one
- * was final, or there were max_checkpoints. COX_ETIMEDOUT: none came. COX_ECHECKSUM,
+ * was final and no client has gone on from there, or there were max_checkpoints. COX_ETIMEDOUT: none came. COX_ECHECKSUM,
  * COX_EFORMAT, COX_EIO, COX_ENOENT (deleted): it cannot be loaded; the text names the file,
  * and the next older checkpoint that is complete. Then what was loaded stays; the next call
  * takes a newer checkpoint, if there is one by then, or tries this one again, after

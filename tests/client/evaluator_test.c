@@ -208,6 +208,44 @@ TEST(evaluator_goes_on_to_the_newest_of_several)
     crew_close(&crew);
 }
 
+static void assert_follows(int code, struct cox_evaluator *evaluator, uint64_t number)
+{
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    assert_code(code, cox_evaluator_next(evaluator, &info));
+    assert_int_equal(number, info.number);
+}
+
+TEST(a_final_checkpoint_is_not_the_end_where_a_client_goes_on)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_checkpoint_options final = COX_CHECKPOINT_OPTIONS_INIT;
+    const char *dir = coxi_test_path("gone-on");
+    options.checkpoint_dir = dir;
+    final.final = 1;
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)crew_counter(&crew, "c0");
+    assert_code(0, cox_checkpoint_save(crew.c, &final, NULL));
+    crew_close(&crew);
+    struct cox_evaluator *before = open_evaluator(dir);
+    assert_follows(0, before, 1);
+    assert_follows(COX_EEOF, before, 0);
+
+    crew_open(&crew, 1, 1, "counter", &options);
+    struct cox_evaluator *after = open_evaluator(dir);
+    assert_follows(0, after, 1);
+    assert_follows(COX_ETIMEDOUT, after, 0);
+    assert_follows(COX_ETIMEDOUT, before, 0);
+    assert_code(0, cox_checkpoint_save(crew.c, &final, NULL));
+    assert_follows(0, before, 2);
+    assert_follows(0, after, 2);
+    assert_follows(COX_EEOF, before, 0);
+    assert_follows(COX_EEOF, after, 0);
+    cox_evaluator_close(before);
+    cox_evaluator_close(after);
+    crew_close(&crew);
+}
+
 /* ---- several checkpoints, some of them damaged */
 
 static void write_some(const char *dir, uint64_t first, uint64_t last)
