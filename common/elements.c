@@ -21,9 +21,10 @@ bool coxi_elements_take(uint32_t dtype, enum coxi_op op)
     return false;
 }
 
-#define ADD(a, b)   ((a) + (b))
-#define LEAST(a, b) ((b) < (a) ? (b) : (a))
-#define MOST(a, b)  ((b) > (a) ? (b) : (a))
+#define ADD(a, b) ((a) + (b))
+/* A NaN loses against any number, on either side: `a != a` is true of a NaN alone. */
+#define LEAST(a, b) ((b) < (a) || (a) != (a) ? (b) : (a))
+#define MOST(a, b)  ((b) > (a) || (a) != (a) ? (b) : (a))
 
 #define EACH(type, make)                                                               \
     for (size_t i = 0; i < bytes / sizeof(type); i++) {                                \

@@ -19,8 +19,8 @@ bool coxi_elements_take(uint32_t dtype, enum coxi_op op);
 
 /*
  * Each of the elements in `bytes` bytes at `to` becomes what `op`, which its type takes,
- * makes of it and its fellow at `from`, which is elsewhere. Integers wrap around. Of a NaN at `from`, min and
- * max take no notice.
+ * makes of it and its fellow at `from`, which is elsewhere. Integers wrap around. Min and
+ * max ignore a NaN, at `from` and at `to`: only two NaNs leave one.
  */
 void coxi_elements_combine(uint32_t dtype, enum coxi_op op, void *to, const void *from,
                            size_t bytes);

@@ -335,8 +335,9 @@ enum cox_update {
  * a dense variable moves those rows and their optimizer state alone; it counts as one update
  * of the variable.
  *
- * Updates are applied in the order in which they were collected; integers wrap around; of a
- * NaN, minima and maxima take no notice.
+ * Updates are applied in the order in which they were collected; integers wrap around.
+ * Minima and maxima ignore NaNs: of [NaN, 3] for a row that holds 10 the least is 3, and a
+ * NaN that the variable holds gives way to the first number.
  *
  * COX_ENONFINITE: a gradient (summed, and in the variable's wire type) is infinite or NaN,
  * and the variable does not allow that (cox_variable_spec): the text names step, variable

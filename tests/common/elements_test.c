@@ -58,6 +58,25 @@ TEST(min_and_max_take_no_notice_of_nan)
     ASSERT_COMBINED(3, COX_F64, double, COXI_OP_MAX, 3, NAN);
 }
 
+TEST(min_and_max_replace_a_nan)
+{
+    ASSERT_COMBINED(3, COX_F32, float, COXI_OP_MIN, NAN, 3);
+    ASSERT_COMBINED(3, COX_F32, float, COXI_OP_MAX, NAN, 3);
+    ASSERT_COMBINED(3, COX_F64, double, COXI_OP_MIN, NAN, 3);
+    ASSERT_COMBINED(3, COX_F64, double, COXI_OP_MAX, NAN, 3);
+    ASSERT_COMBINED(-INFINITY, COX_F32, float, COXI_OP_MAX, NAN, -INFINITY);
+}
+
+TEST(two_nans_leave_a_nan)
+{
+    float to = NAN;
+    const float from = NAN;
+    coxi_elements_combine(COX_F32, COXI_OP_MIN, &to, &from, sizeof(to));
+    assert_true(isnan(to));
+    coxi_elements_combine(COX_F32, COXI_OP_MAX, &to, &from, sizeof(to));
+    assert_true(isnan(to));
+}
+
 TEST(types_take_what_they_have_arithmetic_for)
 {
     for (uint32_t dtype = COX_F32; dtype <= COX_F16; dtype++) {
