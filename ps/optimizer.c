@@ -8,6 +8,7 @@
 #include "ps/optimizer.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 
 #include "ps/schedule.h"
@@ -115,10 +116,22 @@ void coxi_optimizer_clip(struct coxi_optimizer_step *step, double sum)
 {
     double most = (double)step->optimizer->clip_norm;
     double norm = sqrt(sum);
-    step->scale = most > 0 && norm > most ? (float)(most / norm) : 1;
+    if (!isfinite(norm)) {
+        step->scale = NAN; /* no scale makes such a norm `most` */
+    } else {
+        step->scale = most > 0 && norm > most ? (float)(most / norm) : 1;
+    }
 }
 
-/* ---- rules. `restrict`: a row's values, state and gradient do not overlap */
+/* ---- rules. `restrict`: a row's values, state and gradient do not overlap
+ *
+ * A sum of squares stops at FLT_MAX: an infinite one would end all steps of its value. A
+ * NaN passes everywhere: it must be seen in the value. */
+
+static float bounded(float squares)
+{
+    return squares > FLT_MAX ? FLT_MAX : squares;
+}
 
 static void apply_sgd(float rate, float *restrict w, const float *restrict g, size_t n)
 {
@@ -149,11 +162,11 @@ static void apply_adagrad(float rate, float epsilon, float *restrict w,
                           float *restrict sum, const float *restrict g, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        sum[i] += g[i] * g[i];
+        sum[i] = bounded(sum[i] + g[i] * g[i]);
         float root = sqrtf(sum[i]) + epsilon;
         float delta = rate * g[i] / root;
         /* A gradient of 0 on a sum of 0 is no step, not 0 / 0. */
-        w[i] -= root > 0 ? delta : 0;
+        w[i] -= root == 0 ? 0 : delta;
     }
 }
 
@@ -163,7 +176,7 @@ static void apply_rmsprop(float rate, const struct coxi_optimizer *o, float *res
     float rho = o->rho;
     float epsilon = o->epsilon;
     for (size_t i = 0; i < n; i++) {
-        average[i] = rho * average[i] + (1 - rho) * (g[i] * g[i]);
+        average[i] = bounded(rho * average[i] + (1 - rho) * (g[i] * g[i]));
         w[i] -= rate * g[i] / (sqrtf(average[i]) + epsilon);
     }
 }
@@ -175,9 +188,9 @@ static void apply_adadelta(float rate, const struct coxi_optimizer *o,
     float rho = o->rho;
     float epsilon = o->epsilon;
     for (size_t i = 0; i < n; i++) {
-        average[i] = rho * average[i] + (1 - rho) * (g[i] * g[i]);
+        average[i] = bounded(rho * average[i] + (1 - rho) * (g[i] * g[i]));
         float delta = sqrtf(deltas[i] + epsilon) / sqrtf(average[i] + epsilon) * g[i];
-        deltas[i] = rho * deltas[i] + (1 - rho) * (delta * delta);
+        deltas[i] = bounded(rho * deltas[i] + (1 - rho) * (delta * delta));
         w[i] -= rate * delta;
     }
 }
@@ -195,7 +208,7 @@ static void apply_adam(const struct coxi_optimizer_step *step, float *restrict w
     float shrink = o->kind == COXI_OPTIMIZER_ADAMW ? step->rate * o->weight_decay : 0;
     for (size_t i = 0; i < n; i++) {
         m[i] = beta1 * m[i] + (1 - beta1) * g[i];
-        v[i] = beta2 * v[i] + (1 - beta2) * (g[i] * g[i]);
+        v[i] = bounded(beta2 * v[i] + (1 - beta2) * (g[i] * g[i]));
         w[i] -= shrink * w[i] + rate * m[i] / (sqrtf(v[i]) * root + epsilon);
     }
 }
@@ -209,12 +222,12 @@ static void apply_ftrl(float rate, const struct coxi_optimizer *o, float *restri
     float l2 = 2 * o->l2;
     for (size_t i = 0; i < n; i++) {
         float before = sqrtf(squares_sum[i]);
-        squares_sum[i] += g[i] * g[i];
+        squares_sum[i] = bounded(squares_sum[i] + g[i] * g[i]);
         float root = sqrtf(squares_sum[i]);
         z[i] += g[i] - (root - before) / rate * w[i];
         float weight = (beta + root) / rate + l2;
         float value = (clip(z[i], l1) - z[i]) / weight;
-        w[i] = weight > 0 ? value : 0;
+        w[i] = weight == 0 ? 0 : value;
     }
 }
 
@@ -324,9 +337,10 @@ coxi_optimizer_row_step(const struct coxi_optimizer_step *step, double squares,
                         size_t n, float *accumulator)
 {
     struct coxi_optimizer_step row = *step;
-    *accumulator = (float)((double)*accumulator + squares / (double)n);
+    double sum = (double)*accumulator + squares / (double)n;
+    *accumulator = sum > (double)FLT_MAX ? FLT_MAX : (float)sum;
     float root = sqrtf(*accumulator) + step->optimizer->epsilon;
-    row.rate = root > 0 ? step->rate / root : 0;
+    row.rate = root == 0 ? 0 : step->rate / root;
     return row;
 }
 

@@ -22,8 +22,10 @@
  *   loss scale      Micikevicius et al.: Mixed precision training, ICLR 2018, 3.2; as
  *                   torch.amp.GradScaler with a backoff of 1 / growth, at least 1
  *
- * Squares of a gradient beyond 1e19 overflow, and a value whose state is infinite stays
- * where it is: clip.
+ * Numbers that are not finite (only where the variable allows them): a NaN goes through every
+ * rule into the value, no rule masks it. A sum or average of squares stops at FLT_MAX instead
+ * of becoming infinite, because an infinite one would end all later steps of its value in
+ * silence. A gradient whose norm is not finite cannot be clipped by norm: all of it is NaN then.
  *
  * Pure functions; the caller holds the lock of the row or block. No allocation.
  */

@@ -163,11 +163,21 @@ struct cox_initializer {
 };
 #define COX_INITIALIZER_INIT {0, 0, 0, 0}
 
-/* What becomes of gradients with a number that is not finite. */
+/*
+ * What becomes of gradients with a number that is not finite, or that is finite and would
+ * overflow what the rule keeps: 2^64 (1.8e19) and more, whose squares are too large, for
+ * Adagrad, RMSProp, Adadelta, Adam, AdamW and FTRL; 3.4e38 (1 - momentum) and more for
+ * momentum and Nesterov. With a clip_value or clip_norm below that, only numbers that are
+ * not finite count.
+ *
+ * Rejected: the step fails with COX_ENONFINITE, naming variable and row, and nothing of it
+ * is applied. Allowed: they are applied. By every rule a NaN makes the value NaN, and an
+ * infinity makes it infinite or NaN. With clip_norm one such number makes all values NaN
+ * that are clipped together with it (clip_value comes before, and bounds infinities).
+ */
 enum cox_nonfinite {
-    COX_NONFINITE_REJECT = 0, /* the step fails with COX_ENONFINITE, naming variable and
-                                 row; nothing of it is applied */
-    COX_NONFINITE_ALLOW = 1,  /* they are applied */
+    COX_NONFINITE_REJECT = 0,
+    COX_NONFINITE_ALLOW = 1,
 };
 
 /*
