@@ -118,47 +118,61 @@ void coxi_floats_widen(uint32_t dtype, const void *from, size_t n, void *to)
     }
 }
 
-/* ---- what is not finite: all bits of the exponent are set */
+/* ---- what is too large: the bits of absolute values have the order of the values, infinity
+ * and then the NaNs above all others */
 
-static bool any_wide(const uint32_t *from, size_t n)
+static bool any_wide(const uint32_t *from, size_t n, uint32_t limit)
 {
     uint32_t any = 0;
     for (size_t i = 0; i < n; i++) {
-        any |= (from[i] & 0x7f800000) == 0x7f800000;
+        any |= (from[i] & 0x7fffffff) >= limit;
     }
     return any != 0;
 }
 
-static bool any_narrow(const uint16_t *from, size_t n, uint16_t exponent)
+static bool any_narrow(const uint16_t *from, size_t n, uint16_t limit)
 {
     uint16_t any = 0;
     for (size_t i = 0; i < n; i++) {
-        any = (uint16_t)(any | ((from[i] & exponent) == exponent));
+        any = (uint16_t)(any | ((from[i] & 0x7fff) >= limit));
     }
     return any != 0;
 }
 
-/* Whether one of a piece's numbers is not finite. */
-static bool any_nonfinite(uint32_t dtype, const uint8_t *from, size_t n)
+/* Whether one of a piece's numbers is at the limit, in bits of its type, or beyond. */
+static bool any_beyond(uint32_t dtype, const uint8_t *from, size_t n, uint32_t limit)
 {
     uint32_t wide[PIECE];
     uint16_t narrow[PIECE];
     if (dtype == COX_F32) {
         memcpy(wide, from, n * sizeof(*wide));
-        return any_wide(wide, n);
+        return any_wide(wide, n, limit);
     }
     memcpy(narrow, from, n * sizeof(*narrow));
-    return any_narrow(narrow, n, dtype == COX_BF16 ? 0x7f80 : 0x7c00);
+    return any_narrow(narrow, n, (uint16_t)limit);
 }
 
-size_t coxi_floats_nonfinite(uint32_t dtype, const void *from, size_t n)
+/* The least number of a type that is not below `limit`, as bits. */
+static uint32_t limit_bits(uint32_t dtype, float limit)
+{
+    uint32_t bits = as_bits(limit);
+    if (dtype == COX_F32) {
+        return bits;
+    }
+    uint16_t narrow = dtype == COX_BF16 ? (uint16_t)(bits >> 16) : to_f16(bits);
+    uint32_t back = dtype == COX_BF16 ? (uint32_t)narrow << 16 : from_f16(narrow);
+    return back < bits ? narrow + 1U : narrow;
+}
+
+size_t coxi_floats_beyond(uint32_t dtype, const void *from, size_t n, float limit)
 {
     size_t size = dtype == COX_F32 ? sizeof(uint32_t) : sizeof(uint16_t);
+    uint32_t bits = limit_bits(dtype, limit);
     const uint8_t *bytes = from;
     for (size_t at = 0; at < n; at += PIECE) {
         size_t count = piece_of(at, n);
-        if (any_nonfinite(dtype, bytes + at * size, count)) {
-            while (!any_nonfinite(dtype, bytes + at * size, 1)) {
+        if (any_beyond(dtype, bytes + at * size, count, bits)) {
+            while (!any_beyond(dtype, bytes + at * size, 1, bits)) {
                 at++;
             }
             return at;

@@ -1,5 +1,5 @@
 /*
- * F32 in the narrow types BF16 and F16, for the wire; and which numbers are not finite.
+ * F32 in the narrow types BF16 and F16, for the wire; and which numbers are too large.
  *
  * Pure functions; any thread. Addresses need no alignment. Cost: a fraction of a nanosecond
  * a number; memory bounds it where the numbers are in no cache.
@@ -19,7 +19,8 @@ void coxi_floats_narrow(uint32_t dtype, const void *from, size_t n, void *to);
 /* And back, which loses nothing. They do not overlap. */
 void coxi_floats_widen(uint32_t dtype, const void *from, size_t n, void *to);
 
-/* The first of n numbers (COX_F32, COX_BF16 or COX_F16) that is infinite or NaN; n: none. */
-size_t coxi_floats_nonfinite(uint32_t dtype, const void *from, size_t n);
+/* The first of n numbers (COX_F32, COX_BF16 or COX_F16) that is NaN, or whose absolute value
+ * is `limit` or more (INFINITY: that is not finite); n: none. */
+size_t coxi_floats_beyond(uint32_t dtype, const void *from, size_t n, float limit);
 
 #endif

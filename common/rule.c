@@ -3,6 +3,7 @@
 #include "common/rule.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -13,11 +14,12 @@
 #define O(kind) (1U << COXI_OPTIMIZER_##kind)
 #define S(kind) (1U << COXI_SCHEDULE_##kind)
 
-#define ALL      UINT32_MAX
-#define ADAMS    (O(ADAM) | O(ADAMW))
-#define ADAGRADS (O(ADAGRAD) | O(ROWWISE_ADAGRAD))
-#define AVERAGES (O(ADADELTA) | O(RMSPROP) | ADAMS)
-#define SCALE    O(LOSS_SCALE)
+#define ALL        UINT32_MAX
+#define ADAMS      (O(ADAM) | O(ADAMW))
+#define ADAGRADS   (O(ADAGRAD) | O(ROWWISE_ADAGRAD))
+#define VELOCITIES (O(MOMENTUM) | O(NESTEROV))
+#define AVERAGES   (O(ADADELTA) | O(RMSPROP) | ADAMS)
+#define SCALE      O(LOSS_SCALE)
 
 /* What is asked of a number: finite, not negative, and ... */
 struct number {
@@ -33,7 +35,7 @@ static const struct number numbers[] = {
     {NUMBER(learning_rate), ALL & ~SCALE, O(FTRL), false},
     {NUMBER(epsilon), ADAGRADS | AVERAGES, AVERAGES, false},
     {NUMBER(initial_accumulator), ADAGRADS | O(FTRL), 0, false},
-    {NUMBER(momentum), O(MOMENTUM) | O(NESTEROV), 0, true},
+    {NUMBER(momentum), VELOCITIES, 0, true},
     {NUMBER(rho), O(ADADELTA) | O(RMSPROP), 0, true},
     {NUMBER(beta1), ADAMS, 0, true},
     {NUMBER(beta2), ADAMS, 0, true},
@@ -143,6 +145,24 @@ int coxi_optimizer_check(const struct coxi_optimizer *o)
                           (double)o->growth_factor);
     }
     return check_schedule(&o->schedule);
+}
+
+static float state_limit(const struct coxi_optimizer *o)
+{
+    static const float root = 18446744073709551616.0F; /* 2^64 */
+    uint32_t kind = 1U << o->kind;
+    if ((kind & (ADAGRADS | AVERAGES | O(FTRL))) != 0) {
+        return root;
+    }
+    return (kind & VELOCITIES) != 0 ? FLT_MAX * (1 - o->momentum) : INFINITY;
+}
+
+float coxi_optimizer_gradient_limit(const struct coxi_optimizer *o)
+{
+    float limit = state_limit(o);
+    bool clipped = (o->clip_value > 0 && o->clip_value < limit) ||
+                   (o->clip_norm > 0 && o->clip_norm < limit);
+    return clipped ? INFINITY : limit;
 }
 
 const char *coxi_optimizer_name(const struct coxi_optimizer *optimizer)

@@ -45,6 +45,13 @@ enum coxi_schedule_kind {
  */
 int coxi_optimizer_check(const struct coxi_optimizer *optimizer);
 
+/*
+ * A finite gradient of this size or more would overflow the state that the rule keeps
+ * (INFINITY: none does): 2^64, whose square no float holds, where it sums or averages squares;
+ * what the velocity of momentum adds up to. A gradient that is clipped first overflows nothing.
+ */
+float coxi_optimizer_gradient_limit(const struct coxi_optimizer *optimizer);
+
 /* "Adam"; of no optimizer, "a variable without optimizer". */
 const char *coxi_optimizer_name(const struct coxi_optimizer *optimizer);
 

@@ -3,20 +3,24 @@
  * the rows, then their values, gradients in the variable's wire type. Values of equal rows
  * in one call are combined, so that a row goes over the wire once.
  *
- * Gradients are looked at for numbers that are not finite in the form in which they leave,
- * piece by piece while that is in the cache: a sum, or a rounding, may be what overflows.
+ * Gradients are looked at for numbers that are not finite, or so large that they would
+ * overflow what their rule keeps (common/rule.h), in the form in which they leave, piece by
+ * piece while that is in the cache: a sum, or a rounding, may be what overflows.
  * A ps looks no more.
  *
  * Threads: a slot. Cost: one copy of what is pushed, which adds up, converts and checks; no
  * allocation once an attempt's buffers have grown.
  */
 #include <assert.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/dtype.h"
 #include "common/elements.h"
 #include "common/error.h"
 #include "common/floats.h"
+#include "common/rule.h"
 #include "worker/attempt_internal.h"
 
 enum { PIECE = 4096 }; /* numbers: with their copy they fit a first cache */
@@ -26,7 +30,8 @@ struct update {
     const struct coxi_variable *variable;
     enum coxi_op op;
     uint32_t dtype; /* in which the values leave */
-    bool guarded;   /* all have to be finite */
+    bool guarded;   /* all have to be below ... */
+    float limit;
     size_t row_bytes;
 };
 
@@ -38,19 +43,49 @@ static struct update update_of(const struct coxi_variable *v, enum coxi_op op)
         .op = op,
         .dtype = narrow ? v->wire_dtype : v->dtype,
         .guarded = op == COXI_OP_GRADIENT && v->nonfinite == COXI_NONFINITE_REJECT,
+        .limit = coxi_optimizer_gradient_limit(&v->optimizer),
         .row_bytes = coxi_variable_row_bytes(v),
     };
 }
 
-static int nonfinite(const struct coxi_attempt *attempt, const struct coxi_variable *v,
-                     uint64_t row)
+/* The i-th number that has been put into its place as it leaves. */
+static float number_at(const struct coxi_target *target, const struct update *update,
+                       size_t i)
 {
+    float x;
+    const uint8_t *at = target->update_payload.data + target->values_at +
+                        i * coxi_dtype_size(update->dtype);
+    if (update->dtype == COX_F32) {
+        memcpy(&x, at, sizeof(x));
+    } else {
+        coxi_floats_widen(update->dtype, at, 1, &x);
+    }
+    return x;
+}
+
+/* The i-th number of what goes to `target`, one of `row`, may not leave. */
+static int nonfinite(const struct coxi_attempt *attempt, const struct update *update,
+                     const struct coxi_target *target, size_t i, uint64_t row)
+{
+    const struct coxi_variable *v = update->variable;
     bool is_table = v->kind == COXI_KIND_TABLE;
-    return coxi_error(
-        COX_ENONFINITE, "step '%s': the gradient of %s '%s', %s %llu, is not finite%s",
-        attempt->function->name, is_table ? "table" : "variable", v->name,
-        is_table ? "key" : "row", (unsigned long long)row,
-        v->wire_dtype == 0 ? "" : " (in the type in which it would be sent)");
+    float x = number_at(target, update, i);
+    char why[160];
+    if (isfinite(x)) {
+        (void)snprintf(why, sizeof(why),
+                       "%g: the state of %s takes less than %g, unless clip_value or "
+                       "clip_norm bounds it",
+                       (double)x, coxi_optimizer_name(&v->optimizer),
+                       (double)update->limit);
+    } else {
+        (void)snprintf(why, sizeof(why), "not finite%s",
+                       v->wire_dtype == 0 ? ""
+                                          : " (in the type in which it would be sent)");
+    }
+    return coxi_error(COX_ENONFINITE,
+                      "step '%s': the gradient of %s '%s', %s %llu, is %s",
+                      attempt->function->name, is_table ? "table" : "variable", v->name,
+                      is_table ? "key" : "row", (unsigned long long)row, why);
 }
 
 /* Room for `count` rows at the end of what goes to `target`: where their list and their
@@ -92,7 +127,8 @@ static size_t put_values(struct coxi_target *target, const struct update *update
             memcpy(piece, from + at * size, count * size);
         }
         if (update->guarded) {
-            size_t first = coxi_floats_nonfinite(update->dtype, piece, count);
+            size_t first =
+                coxi_floats_beyond(update->dtype, piece, count, update->limit);
             bad = first < count ? at + first : n;
         }
     }
@@ -123,7 +159,7 @@ static int update_range(struct coxi_attempt *attempt, const struct update *updat
         size_t bad = put_values(
             target, update, values + (part.begin - begin) * update->row_bytes, bytes);
         if (bad < part.count * numbers) {
-            return nonfinite(attempt, v, part.begin + bad / numbers);
+            return nonfinite(attempt, update, target, bad, part.begin + bad / numbers);
         }
     }
     return 0;
@@ -184,7 +220,9 @@ static int finish_list(struct coxi_attempt *attempt, const struct update *update
     size_t bad = put_values(target, update, values, count * update->row_bytes);
     const uint64_t *list =
         (const uint64_t *)(void *)(target->update_payload.data + target->list_at);
-    return bad < count * numbers ? nonfinite(attempt, v, list[bad / numbers]) : 0;
+    return bad < count * numbers
+               ? nonfinite(attempt, update, target, bad, list[bad / numbers])
+               : 0;
 }
 
 static int update_listed(struct coxi_attempt *attempt, const struct update *update,

@@ -339,11 +339,12 @@ enum cox_update {
  * Minima and maxima ignore NaNs: of [NaN, 3] for a row that holds 10 the least is 3, and a
  * NaN that the variable holds gives way to the first number.
  *
- * COX_ENONFINITE: a gradient (summed, and in the variable's wire type) is infinite or NaN,
- * and the variable does not allow that (cox_variable_spec): the text names step, variable
- * and row, the step cannot succeed any more, and its closure fails with COX_ENONFINITE,
- * nothing of it applied (but see cox_step_flush). COX_EINVAL: the variable takes no such
- * update, or has no such rows; the step cannot succeed any more.
+ * COX_ENONFINITE: a gradient (summed, and in the variable's wire type) is infinite or NaN, or
+ * would overflow the state of its rule (enum cox_nonfinite), and the variable does not allow
+ * that (cox_variable_spec). The text names step, variable and row, the step cannot succeed
+ * any more, and its closure fails with COX_ENONFINITE, nothing of it applied (but see
+ * cox_step_flush). COX_EINVAL: the variable takes no such update, or has no such rows; the
+ * step cannot succeed any more.
  */
 static inline int cox_step_update(struct cox_step *step, struct cox_variable *variable,
                                   enum cox_update op, struct cox_rows rows,

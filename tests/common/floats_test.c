@@ -136,22 +136,48 @@ TEST(floats_that_are_not_finite_are_found)
     static uint16_t narrow[N];
     const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     const size_t places[] = {0, 1, 255, 256, 511, 699};
-    assert_int_equal(N, coxi_floats_nonfinite(COX_F32, values, N));
-    assert_int_equal(0, coxi_floats_nonfinite(COX_F32, values, 0));
+    assert_int_equal(N, coxi_floats_beyond(COX_F32, values, N, INFINITY));
+    assert_int_equal(0, coxi_floats_beyond(COX_F32, values, 0, INFINITY));
     for (size_t i = 0; i < 24; i++) {
         memset(values, 0, sizeof(values));
         values[N - 1] = NAN;
         values[places[i / 4]] = bad[i % 4];
-        assert_int_equal(places[i / 4], coxi_floats_nonfinite(COX_F32, values, N));
+        assert_int_equal(places[i / 4],
+                         coxi_floats_beyond(COX_F32, values, N, INFINITY));
         for (size_t f = 0; f < 2; f++) {
             coxi_floats_narrow(formats[f].dtype, values, N, narrow);
             assert_int_equal(places[i / 4],
-                             coxi_floats_nonfinite(formats[f].dtype, narrow, N));
+                             coxi_floats_beyond(formats[f].dtype, narrow, N, INFINITY));
         }
     }
     values[N - 1] = values[0] =
         3e38F; /* the largest that there are, all but infinite */
     values[places[5]] = values[1] = values[255] = values[256] = -3e38F;
     values[511] = values[699] = 1e-45F;
-    assert_int_equal(N, coxi_floats_nonfinite(COX_F32, values, N));
+    assert_int_equal(N, coxi_floats_beyond(COX_F32, values, N, INFINITY));
+}
+
+TEST(floats_are_beyond_a_limit_from_the_limit_on)
+{
+    static const float limit = 18446744073709551616.0F; /* 2^64 */
+    static const float least_half = 0.1F;               /* no F16 and no BF16 */
+    float values[3] = {1, nextafterf(limit, 0), 0};
+    assert_int_equal(3, coxi_floats_beyond(COX_F32, values, 3, limit));
+    values[1] = -limit;
+    assert_int_equal(1, coxi_floats_beyond(COX_F32, values, 3, limit));
+    values[1] = NAN;
+    assert_int_equal(1, coxi_floats_beyond(COX_F32, values, 3, limit));
+    static const uint32_t dtypes[] = {COX_BF16, COX_F16};
+    for (size_t i = 0; i < 2; i++) {
+        uint16_t narrow[3];
+        values[1] = 0.099F;
+        coxi_floats_narrow(dtypes[i], values + 1, 1, narrow);
+        assert_int_equal(1, coxi_floats_beyond(dtypes[i], narrow, 1, least_half));
+        values[1] = -0.11F;
+        coxi_floats_narrow(dtypes[i], values + 1, 1, narrow);
+        assert_int_equal(0, coxi_floats_beyond(dtypes[i], narrow, 1, least_half));
+        values[1] = 60000;
+        coxi_floats_narrow(dtypes[i], values + 1, 1, narrow);
+        assert_int_equal(1, coxi_floats_beyond(dtypes[i], narrow, 1, limit));
+    }
 }

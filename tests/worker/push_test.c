@@ -231,6 +231,34 @@ TEST(push_of_what_overflows_the_wire_type_is_not_finite)
     rig_close(&rig);
 }
 
+TEST(push_of_what_overflows_the_state_of_a_rule_is_refused)
+{
+    static const uint64_t keys[] = {11, 12};
+    float values[] = {1, 1.8446743e19F}; /* the last whose square is finite */
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    struct coxi_variable t = table_of("t", 1);
+    t.optimizer =
+        (struct coxi_optimizer){.kind = COXI_OPTIMIZER_ADAGRAD, .learning_rate = 1};
+    (void)rig_create(&rig, &t, 0, 0);
+    struct call call = update("t", &gradient);
+    call_vector(&call, "keys", COX_I64, 2, keys);
+    call_vector(&call, "values", COX_F32, 2, values);
+    (void)call_run(&rig, 1, "update", &call, 0);
+    values[1] = -1.8446745e19F;
+    assert_refused(
+        &rig, 2, &call,
+        "table 't', key 12, is -1.84467e+19: the state of Adagrad takes less "
+        "than 1.84467e+19");
+    struct coxi_variable clipped = t;
+    clipped.name = "clipped";
+    clipped.optimizer.clip_value = 1;
+    (void)rig_create(&rig, &clipped, 0, 0);
+    call.args[0] = (struct cox_value)COX_VECTOR("variable", COX_U8, 8, "clipped");
+    (void)call_run(&rig, 3, "update", &call, 0);
+    rig_close(&rig);
+}
+
 TEST(push_of_what_is_not_finite_counts_where_that_is_allowed)
 {
     static const float values[] = {-INFINITY, 1};
