@@ -125,6 +125,7 @@ struct session {
     struct coxi_loop *loop;
     struct coxi_launcher *launcher;
     uv_pipe_t lifeline;
+    bool holds_lifeline;
     uv_process_t program;
     bool program_runs;
     bool cluster_ended;
@@ -141,12 +142,17 @@ struct session {
  * the first, doubled for each that follows. */
 enum { STEADY_MS = 60000, PAUSE_MS = 100, PAUSE_MAX_MS = 10000 };
 
-static void on_end(void *arg, const char *text)
+/* Before the daemons end: whoever misses one can read why. */
+static void on_fail(void *arg, const char *text)
+{
+    (void)fprintf(stderr, "%s: %s\n", ((struct session *)arg)->name, text);
+}
+
+static void on_end(void *arg, bool failed)
 {
     struct session *session = arg;
     session->cluster_ended = true;
-    if (text != NULL) {
-        (void)fprintf(stderr, "%s: %s\n", session->name, text);
+    if (failed) {
         session->exit_code = COXI_EXIT_FAILED;
         if (session->program_runs) {
             (void)uv_process_kill(&session->program, SIGTERM);
@@ -168,6 +174,7 @@ static int open_session(struct session *session, const struct config *config,
         .dir = config->dir,
         .dir_is_ours = config->lifeline > 0,
         .log_dir = config->log_dir,
+        .on_fail = on_fail,
         .on_end = on_end,
         .arg = session,
     };
@@ -195,10 +202,14 @@ static int close_session(struct session *session, int r)
 
 /* ---- coxswain cluster */
 
+/* With a lifeline it is the client that ends the cluster: it is told who else did. */
 static void stop_on_signal(void *arg, int signum)
 {
-    (void)signum;
-    coxi_launcher_stop(((struct session *)arg)->launcher);
+    struct session *session = arg;
+    if (session->holds_lifeline) {
+        (void)fprintf(stderr, "%s: signal %d has ended it\n", session->name, signum);
+    }
+    coxi_launcher_stop(session->launcher);
 }
 
 static void lifeline_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
@@ -222,6 +233,7 @@ static void on_lifeline(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 static int hold_lifeline(struct session *session, int fd)
 {
     session->lifeline.data = session;
+    session->holds_lifeline = true;
     int failed = uv_pipe_init(coxi_loop_uv(session->loop), &session->lifeline, 0);
     if (failed == 0) {
         failed = uv_pipe_open(&session->lifeline, fd);

@@ -1,6 +1,8 @@
 /*
  * See launcher.h. A daemon: RUNNING -> (died) RESTING -> RUNNING; when the launcher
- * stops, RUNNING -> ENDED. Daemons run in sessions of their own, so that Ctrl-C does
+ * stops, RUNNING -> ENDED. Only its first start may fail as a matter of configuration,
+ * which ends the cluster: after that it is started again whatever it has exited with, for
+ * its options have not changed. Daemons run in sessions of their own, so that Ctrl-C does
  * not reach them, and are killed by the kernel when this process ends in whatever way.
  */
 #include "cli/launcher.h"
@@ -32,6 +34,7 @@ struct daemon {
     uint32_t index;
     const char *url;
     enum daemon_state state;
+    uint64_t n_starts;
     uv_process_t process;
     uv_timer_t rest;
     int rest_ms;
@@ -48,7 +51,7 @@ struct coxi_launcher {
     uint32_t n_daemons;
     uint32_t n_running;
     bool stopping;
-    char why[512]; /* the cluster ends on its own: "" */
+    bool failed; /* the cluster ends on its own */
     uv_timer_t grace;
 };
 
@@ -88,8 +91,7 @@ static void finish_if_ended(struct coxi_launcher *launcher)
     if (launcher->stopping && launcher->n_running == 0) {
         uv_timer_stop(&launcher->grace);
         clean_up(launcher);
-        launcher->options.on_end(launcher->options.arg,
-                                 launcher->why[0] != '\0' ? launcher->why : NULL);
+        launcher->options.on_end(launcher->options.arg, launcher->failed);
     }
 }
 
@@ -100,6 +102,39 @@ static void on_rest(uv_timer_t *timer)
     start(timer->data);
 }
 
+static void give_up(struct coxi_launcher *launcher, const char *why)
+{
+    if (!launcher->stopping) {
+        launcher->failed = true;
+        launcher->options.on_fail(launcher->options.arg, why);
+        coxi_launcher_stop(launcher);
+    }
+}
+
+/* It says that starting it again would not help. */
+static void give_up_daemon(const struct daemon *daemon)
+{
+    char path[PATH_MAX];
+    char text[400];
+    char why[512];
+    log_path(daemon, path);
+    coxi_file_last_line(path, text, sizeof(text));
+    (void)snprintf(why, sizeof(why), "%s %u ended: %s", daemon->role, daemon->index,
+                   text);
+    give_up(daemon->launcher, why);
+}
+
+static void start_later(struct daemon *daemon)
+{
+    daemon->state = DAEMON_RESTING;
+    if (coxi_now_ms() - daemon->started_ms >= STEADY_MS) {
+        daemon->rest_ms = REST_FIRST_MS;
+    }
+    (void)uv_timer_start(&daemon->rest, on_rest, (uint64_t)daemon->rest_ms, 0);
+    daemon->rest_ms =
+        daemon->rest_ms * 2 < REST_MAX_MS ? daemon->rest_ms * 2 : REST_MAX_MS;
+}
+
 static void on_daemon_exit(uv_process_t *process, int64_t status, int signum)
 {
     struct daemon *daemon = process->data;
@@ -107,27 +142,30 @@ static void on_daemon_exit(uv_process_t *process, int64_t status, int signum)
     uv_close((uv_handle_t *)process, NULL);
     launcher->n_running--;
     daemon->state = DAEMON_ENDED;
-    if (!launcher->stopping && signum == 0 && status < COXI_EXIT_AGAIN) {
-        /* It says that starting it again would not help. */
-        char path[PATH_MAX];
-        char text[400];
-        log_path(daemon, path);
-        coxi_file_last_line(path, text, sizeof(text));
-        (void)snprintf(launcher->why, sizeof(launcher->why), "%s %u ended: %s",
-                       daemon->role, daemon->index, text);
-        coxi_launcher_stop(launcher);
+    if (!launcher->stopping && daemon->n_starts == 1 && signum == 0 &&
+        status < COXI_EXIT_AGAIN) {
+        give_up_daemon(daemon);
         return;
     }
     if (!launcher->stopping) {
-        daemon->state = DAEMON_RESTING;
-        if (coxi_now_ms() - daemon->started_ms >= STEADY_MS) {
-            daemon->rest_ms = REST_FIRST_MS;
-        }
-        (void)uv_timer_start(&daemon->rest, on_rest, (uint64_t)daemon->rest_ms, 0);
-        daemon->rest_ms =
-            daemon->rest_ms * 2 < REST_MAX_MS ? daemon->rest_ms * 2 : REST_MAX_MS;
+        start_later(daemon);
     }
     finish_if_ended(launcher);
+}
+
+/* The first time the program may not be there; later there is no memory, say. */
+static void not_started(struct daemon *daemon, const char *program, int failed)
+{
+    char why[512];
+    uv_close((uv_handle_t *)&daemon->process, NULL);
+    daemon->state = DAEMON_ENDED;
+    if (daemon->n_starts > 1) {
+        start_later(daemon);
+        return;
+    }
+    (void)snprintf(why, sizeof(why), "cannot start %.300s: %s", program,
+                   uv_strerror(failed));
+    give_up(daemon->launcher, why);
 }
 
 static void spawn(struct daemon *daemon, char **argv, int log_fd)
@@ -148,12 +186,10 @@ static void spawn(struct daemon *daemon, char **argv, int log_fd)
     };
     daemon->process.data = daemon;
     daemon->started_ms = coxi_now_ms();
+    daemon->n_starts++;
     int failed = uv_spawn(coxi_loop_uv(launcher->loop), &daemon->process, &options);
     if (failed != 0) {
-        (void)snprintf(launcher->why, sizeof(launcher->why), "cannot start %.300s: %s",
-                       argv[0], uv_strerror(failed));
-        daemon->state = DAEMON_ENDED;
-        coxi_launcher_stop(launcher);
+        not_started(daemon, argv[0], failed);
         return;
     }
     daemon->state = DAEMON_RUNNING;

@@ -22,9 +22,10 @@ struct coxi_launcher_options {
     const char *dir;     /* for sockets, made if missing; NULL: a new one in /tmp */
     bool dir_is_ours;    /* it is removed at the end, as a new one is */
     const char *log_dir; /* made if missing; NULL: logs end with `dir` */
-    /* The cluster has ended: after coxi_launcher_stop, or (text not NULL) on its
-     * own. */
-    void (*on_end)(void *arg, const char *text);
+    /* It ends on its own: why, before any daemon is ended that runs. */
+    void (*on_fail)(void *arg, const char *text);
+    /* The cluster has ended: after coxi_launcher_stop, or (failed) on its own. */
+    void (*on_end)(void *arg, bool failed);
     void *arg;
 };
 

@@ -16,6 +16,7 @@
 #include "common/error.h"
 #include "common/link.h"
 #include "common/link_internal.h"
+#include "common/unforked.h"
 
 /*
  * nng prepares itself when it is first used, and looks without a lock whether it has
@@ -189,6 +190,7 @@ struct coxi_listener {
     coxi_listener_accepted accepted;
     void *arg;
     bool resting;
+    struct coxi_unforked unforked;
     char url[160];
 };
 
@@ -246,6 +248,7 @@ static void set_url(struct coxi_listener *listener, const char *url)
 
 static void listener_free(struct coxi_listener *listener)
 {
+    coxi_unforked_drop(&listener->unforked);
     if (listener->aio != NULL) {
         nng_aio_stop(listener->aio);
         nng_aio_free(listener->aio);
@@ -283,6 +286,8 @@ int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *a
                           "cannot listen at %s: %s", url, nng_strerror(failed));
     }
     set_url(listener, url);
+    listener->unforked.url = listener->url;
+    coxi_unforked_hold(&listener->unforked);
     *ret = listener;
     return 0;
 }

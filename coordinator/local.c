@@ -9,9 +9,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +23,18 @@
 
 #include "common/error.h"
 #include "common/file.h"
+#include "common/sync.h"
+#include "common/unforked.h"
 
 enum { STOP_MS = 1800, LIFELINE_FD = 3 };
 
 struct coxi_local {
     char dir[64];
-    pid_t pid; /* 0: it has been waited for */
     int lifeline;
+    struct coxi_unforked
+        unforked;         /* the lifeline: a child's life is not the client's */
+    pthread_mutex_t lock; /* guards the rest; leaf */
+    pid_t pid;            /* 0: it has been waited for */
     int status;
 };
 
@@ -145,6 +152,7 @@ int coxi_local_start(const struct cox_cluster *cluster,
         return coxi_error_memory("a local cluster");
     }
     local->lifeline = -1;
+    (void)pthread_mutex_init(&local->lock, NULL);
     int r = find_program(program, options->bin_dir);
     if (r == 0) {
         r = coxi_directory_temporary(dir);
@@ -158,6 +166,8 @@ int coxi_local_start(const struct cox_cluster *cluster,
     }
     local->lifeline = pipe_fds[1];
     if (r == 0) {
+        local->unforked.fd = local->lifeline;
+        coxi_unforked_hold(&local->unforked);
         r = spawn(local, options, cluster, program, pipe_fds[0]);
     }
     if (pipe_fds[0] >= 0) {
@@ -173,18 +183,35 @@ int coxi_local_start(const struct cox_cluster *cluster,
     return 0;
 }
 
+/* Also one that the program itself has waited for. */
+static bool has_ended(struct coxi_local *local)
+{
+    coxi_lock(&local->lock);
+    if (local->pid != 0) {
+        pid_t pid = waitpid(local->pid, &local->status, WNOHANG);
+        local->pid = pid == 0 || (pid < 0 && errno != ECHILD) ? local->pid : 0;
+    }
+    bool ended = local->pid == 0;
+    coxi_unlock(&local->lock);
+    return ended;
+}
+
 int coxi_local_check(struct coxi_local *local)
 {
-    if (local->pid != 0 && waitpid(local->pid, &local->status, WNOHANG) == local->pid) {
-        local->pid = 0;
-    }
-    if (local->pid != 0) {
-        return 0;
-    }
+    return has_ended(local) ? coxi_local_check_lost(local) : 0;
+}
+
+int coxi_local_check_lost(struct coxi_local *local)
+{
+    static const char own[] = "coxswain cluster: ";
     char log[PATH_MAX];
     char text[512];
+    bool ended = has_ended(local);
     launcher_log(local, log);
     coxi_file_last_line(log, text, sizeof(text));
+    if (!ended && strncmp(text, own, strlen(own)) != 0) {
+        return 0;
+    }
     return coxi_error(COX_EIO, "the local cluster has ended: %s",
                       text[0] != '\0' ? text : "it was killed");
 }
@@ -194,6 +221,7 @@ void coxi_local_stop(struct coxi_local *local)
     if (local == NULL) {
         return;
     }
+    coxi_unforked_drop(&local->unforked);
     if (local->lifeline >= 0) {
         (void)close(local->lifeline);
     }
@@ -212,5 +240,6 @@ void coxi_local_stop(struct coxi_local *local)
     if (local->dir[0] != '\0') {
         coxi_directory_remove(local->dir);
     }
+    (void)pthread_mutex_destroy(&local->lock);
     free(local);
 }

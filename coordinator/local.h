@@ -14,8 +14,12 @@ int coxi_local_start(const struct cox_cluster *cluster,
                      const struct cox_options *options, struct coxi_local **ret,
                      struct cox_cluster **ret_cluster);
 
-/* 0 while the launcher lives; otherwise COX_EIO with what it said last. */
+/* 0 while the launcher lives; otherwise COX_EIO with what it said last. Any thread. */
 int coxi_local_check(struct coxi_local *local);
+
+/* The same where a daemon is missed: the launcher says why before it ends its daemons, and
+ * may outlive them. Any thread. Cost: reads a small file. */
+int coxi_local_check_lost(struct coxi_local *local);
 
 /* Ends the daemons, removes the directory, waits for all of it. Takes NULL. */
 void coxi_local_stop(struct coxi_local *local);

@@ -129,9 +129,22 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
 
 /* ---- the loop's tick */
 
+/* Nothing brings back a local cluster that has ended: the launcher's reason is why, and not
+ * the ps that is missed first. `check` asks for it. True: it has ended. */
+static bool has_cluster_ended(struct cox_coordinator *c,
+                              int (*check)(struct coxi_local *local))
+{
+    bool ended = c->local != NULL && atomic_load(&c->ps_ready) && check(c->local) != 0;
+    if (ended) {
+        coxi_fatal(c, COX_EPSLOST, coxi_error_text());
+    }
+    return ended;
+}
+
 static void on_tick(void *arg)
 {
     struct cox_coordinator *c = arg;
+    (void)has_cluster_ended(c, coxi_local_check);
     coxi_links_tick(c->links);
     for (uint32_t i = 0; i < c->n_ps; i++) {
         coxi_psc_tick(c->ps[i]);
@@ -154,7 +167,7 @@ static void on_ps_lost(void *arg, struct coxi_psc *psc, const char *text)
         coxi_fatal(c, COX_EFENCED, coxi_error_text());
         return;
     }
-    if (coxi_recovery_lost(c, psc)) {
+    if (has_cluster_ended(c, coxi_local_check_lost) || coxi_recovery_lost(c, psc)) {
         return;
     }
     (void)snprintf(full, sizeof(full), "ps %u at %s is lost: %.300s",

@@ -6,6 +6,9 @@
  * The step process is killed by the kernel when this one ends in whatever way. What it
  * leaves in the recorder is data: nothing here depends on it but a log line, and whether
  * an exit is taken for a step's.
+ *
+ * Only before any step process has served may one end this worker, as a matter of
+ * configuration. Once one has, whatever ends a later one may pass: it is started again.
  */
 #include "worker/supervisor.h"
 
@@ -38,7 +41,8 @@ struct supervisor {
     uv_process_t process;
     uv_timer_t rest;
     bool running;
-    int signal; /* ENDING: what we were sent */
+    bool has_served; /* some step process has */
+    int signal;      /* ENDING: what we were sent */
     int rest_ms;
     uint64_t started_ms;
     int exit_code;
@@ -49,6 +53,13 @@ static void start(struct supervisor *supervisor);
 static void on_rest(uv_timer_t *timer)
 {
     start(timer->data);
+}
+
+static void start_later(struct supervisor *supervisor)
+{
+    (void)uv_timer_start(&supervisor->rest, on_rest, (uint64_t)supervisor->rest_ms, 0);
+    supervisor->rest_ms =
+        supervisor->rest_ms * 2 < REST_MAX_MS ? supervisor->rest_ms * 2 : REST_MAX_MS;
 }
 
 /* Takes down what ran, for the next step process, and logs it as closure/attempt. */
@@ -80,7 +91,8 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
     uv_close((uv_handle_t *)process, NULL);
     /* Once it serves, an exit with whatever code is a step's doing. */
     bool served = coxi_recorder_serves(supervisor->recorder);
-    bool refused = signum == 0 && status < COXI_EXIT_AGAIN && !served;
+    supervisor->has_served = supervisor->has_served || served;
+    bool refused = signum == 0 && status < COXI_EXIT_AGAIN && !supervisor->has_served;
     if (supervisor->signal != 0 || refused) {
         supervisor->exit_code = supervisor->signal != 0
                                     ? COXI_EXIT_AGAIN + supervisor->signal
@@ -92,11 +104,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
         supervisor->rest_ms = REST_FIRST_MS; /* it had come up: the next one will */
     }
     note_death(supervisor, (int)status, signum, coxi_now_ms() - supervisor->started_ms);
-    (void)uv_timer_start(&supervisor->rest, on_rest, (uint64_t)supervisor->rest_ms, 0);
-    supervisor->rest_ms *= 2;
-    if (supervisor->rest_ms > REST_MAX_MS) {
-        supervisor->rest_ms = REST_MAX_MS;
-    }
+    start_later(supervisor);
 }
 
 static void start(struct supervisor *supervisor)
@@ -119,12 +127,18 @@ static void start(struct supervisor *supervisor)
     int failed =
         uv_spawn(coxi_loop_uv(supervisor->loop), &supervisor->process, &options);
     supervisor->running = failed == 0;
-    if (failed != 0) {
-        coxi_log(COXI_LOG_ERROR, "step_process_not_started", "program=%s error=\"%s\"",
-                 supervisor->argv[0], uv_strerror(failed));
-        supervisor->exit_code = COXI_EXIT_FAILED;
-        coxi_loop_stop(supervisor->loop);
+    if (failed == 0) {
+        return;
     }
+    uv_close((uv_handle_t *)&supervisor->process, NULL);
+    coxi_log(COXI_LOG_ERROR, "step_process_not_started", "program=%s error=\"%s\"",
+             supervisor->argv[0], uv_strerror(failed));
+    if (supervisor->has_served) {
+        start_later(supervisor);
+        return;
+    }
+    supervisor->exit_code = COXI_EXIT_FAILED;
+    coxi_loop_stop(supervisor->loop);
 }
 
 static void on_signal(void *arg, int signum)

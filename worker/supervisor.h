@@ -8,8 +8,8 @@
 
 /*
  * Runs this program again, with the same arguments and --step-process, until SIGTERM or
- * SIGINT, which it hands on, or until that exits with a code below 128 before it serves,
- * which is returned: what it complains about would not go away. Step modules are kept
+ * SIGINT, which it hands on, or until that exits with a code below 128 before it has ever
+ * served, which is returned: what it complains about would not go away. Step modules are kept
  * in `dir`; NULL: a temporary directory. Returns the exit code for this process. Main
  * thread.
  */

@@ -3,6 +3,7 @@
 
 #include "tests/client/crew.h"
 #include "tests/test.h"
+#include "tests/worker/gate.h"
 
 static void open_crew(struct crew *crew, int n_workers,
                       const struct cox_options *options)
@@ -69,6 +70,30 @@ TEST(step_that_crashes_once_is_tried_again)
     assert_code(0, cox_future_wait(future, -1));
     assert_code(0, cox_join(crew.c, -1));
     assert_int_equal(1, crew_read(&crew, counter));
+    cox_future_free(future);
+    crew_close(&crew);
+}
+
+/* The child holds neither the worker's address nor its connection to the client. */
+TEST(step_that_forks_and_crashes_leaves_its_worker_whole)
+{
+    struct crew crew;
+    struct cox_call call = COX_CALL_INIT;
+    struct cox_future *future;
+    struct cox_options options = COX_OPTIONS_INIT;
+    const char *gate = gate_make("gate");
+    struct cox_value arg = COX_VECTOR("path", COX_U8, strlen(gate) + 1, gate);
+    options.peer_timeout_ms = 60000; /* silence is not what tells of the crash */
+    open_crew(&crew, 1, &options);
+    struct cox_variable *counter = crew_counter(&crew, "counter");
+    call.args = &arg;
+    call.n_args = 1;
+    assert_code(0, cox_schedule(crew.c, crew_function(&crew, "fork_and_crash"), &call,
+                                &future));
+    int fd = gate_pass(gate); /* the child is there */
+    assert_code(0, cox_future_wait(future, 30000));
+    assert_int_equal(1, crew_read(&crew, counter));
+    gate_release(fd);
     cox_future_free(future);
     crew_close(&crew);
 }

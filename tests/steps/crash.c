@@ -57,6 +57,21 @@ static int crash_once(struct cox_step *step)
     return cox_step_attempt(step) == 1 ? null_write(step) : count(step);
 }
 
+/* Crashes in its first attempt, which leaves a child that lives until the gate opens;
+ * counts in the second. */
+static int fork_and_crash(struct cox_step *step)
+{
+    if (cox_step_attempt(step) > 1) {
+        return count(step);
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)wait_at(step);
+        _exit(0);
+    }
+    return pid > 0 ? null_write(step) : cox_step_fail(step, 1, "no fork");
+}
+
 static int nothing(struct cox_step *step)
 {
     (void)step;
@@ -67,4 +82,4 @@ COX_STEPS(COX_STEP("null_write", null_write), COX_STEP("do_abort", do_abort),
           COX_STEP("do_exit", do_exit), COX_STEP("wait_at", wait_at),
           COX_STEP("wait_cancelled", wait_cancelled), COX_STEP("hoard", hoard),
           COX_STEP("count", count), COX_STEP("crash_once", crash_once),
-          COX_STEP("nothing", nothing));
+          COX_STEP("fork_and_crash", fork_and_crash), COX_STEP("nothing", nothing));

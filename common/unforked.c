@@ -1,0 +1,123 @@
+/*
+ * See unforked.h. nng does not tell the files of its sockets, so the child finds them by
+ * their own address: a listener's is that of all the connections that it accepts.
+ *
+ * Invariant: the list is whole in the child, for fork() waits for its lock. Cost: nothing,
+ * but in the child one or two system calls for each open file.
+ */
+#include "common/unforked.h"
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/sync.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; leaf */
+static struct coxi_unforked *held;
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_un local;
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+};
+
+/* Whether a socket has the address `url`, which is ipc:///path or ends with :port. */
+static bool is_at(const union address *own, const char *url)
+{
+    static const char ipc[] = "ipc://";
+    const char *port = strrchr(url, ':') + 1;
+    switch (own->any.sa_family) {
+    case AF_UNIX:
+        return strncmp(url, ipc, strlen(ipc)) == 0 &&
+               strcmp(url + strlen(ipc), own->local.sun_path) == 0;
+    case AF_INET:
+        return strtoul(port, NULL, 10) == ntohs(own->in.sin_port);
+    case AF_INET6:
+        return strtoul(port, NULL, 10) == ntohs(own->in6.sin6_port);
+    default:
+        return false;
+    }
+}
+
+static void close_if_held(int fd)
+{
+    union address own;
+    memset(&own, 0, sizeof(own));
+    socklen_t len = sizeof(own) - 1; /* a path ends with the zero behind it */
+    bool is_socket = getsockname(fd, &own.any, &len) == 0;
+    for (const struct coxi_unforked *what = held; what != NULL; what = what->next) {
+        if (what->url != NULL ? is_socket && is_at(&own, what->url) : what->fd == fd) {
+            (void)close(fd);
+            return;
+        }
+    }
+}
+
+static void before(void)
+{
+    coxi_lock(&lock);
+}
+
+static void after(void)
+{
+    coxi_unlock(&lock);
+}
+
+static void in_child(void)
+{
+    DIR *dir = held != NULL ? opendir("/proc/self/fd") : NULL;
+    for (const struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        int fd = (int)strtol(entry->d_name, NULL, 10);
+        if (entry->d_name[0] != '.' && fd != dirfd(dir)) {
+            close_if_held(fd);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    for (; held != NULL; held = held->next) {
+        held->at =
+            NULL; /* a child of this child may have other files of those numbers */
+    }
+    after();
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(before, after, in_child);
+}
+
+void coxi_unforked_hold(struct coxi_unforked *what)
+{
+    (void)pthread_once(&once, watch_forks);
+    coxi_lock(&lock);
+    what->next = held;
+    what->at = &held;
+    if (held != NULL) {
+        held->at = &what->next;
+    }
+    held = what;
+    coxi_unlock(&lock);
+}
+
+void coxi_unforked_drop(struct coxi_unforked *what)
+{
+    coxi_lock(&lock);
+    if (what->at != NULL) {
+        *what->at = what->next;
+        if (what->next != NULL) {
+            what->next->at = what->at;
+        }
+        what->at = NULL;
+    }
+    coxi_unlock(&lock);
+}
