@@ -131,13 +131,12 @@ static int check_metric(const struct coxi_variable *v)
     }
     if (v->metric != COXI_METRIC_NONE &&
         (v->kind != COXI_KIND_DENSE || v->dtype != COX_F64 || v->rank != 1 ||
-         v->n_shards != 1 || v->shape[0] > COXI_DENSE_BLOCK / sizeof(double) ||
+         v->n_shards != 1 || v->shape[0] > COXI_METRIC_MAX ||
          !coxi_metric_fits(v->metric, v->shape[0]))) {
-        return coxi_error(
-            COX_EINVAL,
-            "metric '%s': has as many F64 as its kind takes, at most %zu, "
-            "in one shard",
-            v->name, COXI_DENSE_BLOCK / sizeof(double));
+        return coxi_error(COX_EINVAL,
+                          "metric '%s': has as many F64 as its kind takes, at most %d, "
+                          "in one shard",
+                          v->name, COXI_METRIC_MAX);
     }
     return 0;
 }

@@ -34,10 +34,14 @@ enum coxi_metric {
 /* So much of a dense variable, from its start or a multiple, is never read torn. */
 enum { COXI_DENSE_BLOCK = 4096 };
 
+/* Elements of a metric, at most: a ps keeps so many under one lock, so that a metric is
+ * never read torn either. */
+enum { COXI_METRIC_MAX = 2048 };
+
 /*
  * Checks everything about a description that does not depend on others: name, kind,
  * type, shape, shards (they tile the rows, in order), optimizer, initializer, lifecycle,
- * wire type (BF16 or F16 of an F32), metric (F64, one block); no number of bytes overflows. COX_EINVAL or COX_ELIMIT, with the variable's name in the text.
+ * wire type (BF16 or F16 of an F32), metric (F64, at most COXI_METRIC_MAX); no number of bytes overflows. COX_EINVAL or COX_ELIMIT, with the variable's name in the text.
  */
 int coxi_variable_check(const struct coxi_variable *variable, size_t n_ps);
 

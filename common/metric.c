@@ -2,10 +2,14 @@
 #include "common/metric.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "common/error.h"
 
-const double coxi_metric_zeros[COXI_DENSE_BLOCK / sizeof(double)];
+const double coxi_metric_zeros[COXI_METRIC_MAX];
+
+/* The largest F32 below 1 has a logit of 16.6. */
+static const double LOGIT_MAX = 16;
 
 bool coxi_metric_fits(uint32_t kind, uint64_t n)
 {
@@ -26,7 +30,12 @@ bool coxi_metric_fits(uint32_t kind, uint64_t n)
 
 size_t coxi_metric_bucket(double score, size_t n_buckets)
 {
-    double bucket = score * (double)n_buckets;
+    if (score <= 0 || score >= 1) {
+        return score >= 1 ? n_buckets - 1 : 0;
+    }
+    /* log1p: the logit rises with the score up to the last float below 1. */
+    double logit = log(score) - log1p(-score);
+    double bucket = (logit + LOGIT_MAX) / (2 * LOGIT_MAX) * (double)n_buckets;
     if (bucket >= (double)n_buckets) {
         return n_buckets - 1;
     }
@@ -75,5 +84,62 @@ int coxi_metric_read(uint32_t kind, const double *data, size_t n, double *ret_va
     case COXI_METRIC_END:
         break; /* fit nothing */
     }
+    return 0;
+}
+
+/* ---- of examples themselves */
+
+struct example {
+    float score;
+    bool positive;
+};
+
+static int by_score(const void *a, const void *b)
+{
+    float x = ((const struct example *)a)->score;
+    float y = ((const struct example *)b)->score;
+    return (x > y) - (x < y);
+}
+
+/* The same of examples by rising score: those of one score are a bucket. */
+static double area_sorted(const struct example *examples, size_t n)
+{
+    double area = 0; /* in pairs, as above */
+    double all_positives = 0;
+    double negatives_below = 0;
+    for (size_t i = 0; i < n;) {
+        double positives = 0;
+        double negatives = 0;
+        float score = examples[i].score;
+        for (; i < n && examples[i].score == score; i++) {
+            positives += examples[i].positive;
+            negatives += !examples[i].positive;
+        }
+        area += positives * (negatives_below + negatives / 2);
+        all_positives += positives;
+        negatives_below += negatives;
+    }
+    double pairs = all_positives * negatives_below;
+    return pairs > 0 ? area / pairs : (double)NAN;
+}
+
+int coxi_metric_auc(const float *labels, const float *scores, size_t n, double *ret)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (isnan(labels[i]) || isnan(scores[i])) {
+            return coxi_error(COX_EINVAL, "%s %zu is NaN",
+                              isnan(scores[i]) ? "score" : "label", i);
+        }
+    }
+    struct example *examples = calloc(n + 1, sizeof(*examples));
+    if (examples == NULL) {
+        return coxi_error_memory("an AUC");
+    }
+    for (size_t i = 0; i < n; i++) {
+        examples[i] = (struct example){scores[i], labels[i] > 0.5F};
+    }
+    qsort(examples, n, sizeof(*examples), by_score);
+    *ret = area_sorted(examples, n);
+    free(examples);
     return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * Metrics as their users see them: one block of a variable, and what it means
+ * Metrics as their users see them: a small variable, and what it means
  * (common/metric.h). Creating and finding them is variable.c's.
  */
 #include "common/metric.h"
@@ -18,7 +18,7 @@ static int check(const struct cox_coordinator *c, const struct cox_metric *metri
 int cox_metric_read(struct cox_coordinator *c, struct cox_metric *metric,
                     double *ret_value, double *ret_weight)
 {
-    double numbers[COXI_DENSE_BLOCK / sizeof(double)];
+    double numbers[COXI_METRIC_MAX];
     double value;
     double weight;
     int r = check(c, metric, "cox_metric_read");
@@ -53,4 +53,12 @@ int cox_metric_reset(struct cox_coordinator *c, struct cox_metric *metric)
                                                             v->shape[0],
                                                             coxi_metric_zeros});
     return r == 0 ? coxi_resume_reset(c, v) : r;
+}
+
+int cox_auc(const float *labels, const float *scores, size_t n, double *ret_auc)
+{
+    if (ret_auc == NULL || (n > 0 && (labels == NULL || scores == NULL))) {
+        return coxi_error(COX_EINVAL, "cox_auc needs labels, scores and a place");
+    }
+    return coxi_metric_auc(labels, scores, n, ret_auc);
 }

@@ -430,7 +430,7 @@ struct metric_read {
 static int use_metric(const struct coxi_pull_from *from, const struct coxi_variable *v,
                       void *arg)
 {
-    double numbers[COXI_DENSE_BLOCK / sizeof(double)];
+    double numbers[COXI_METRIC_MAX];
     struct metric_read *read = arg;
     if (v->metric == COXI_METRIC_NONE) {
         return coxi_error(COX_EINVAL, "'%s' is no metric", v->name);

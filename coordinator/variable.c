@@ -325,8 +325,8 @@ int cox_table_create(struct cox_coordinator *c, const struct cox_table_spec *spe
 /* How many elements the variable of a metric has (common/metric.h). */
 static int metric_size(const struct cox_metric_spec *spec, uint64_t *ret)
 {
-    enum { BUCKETS = 200, BUCKETS_MAX = 256 };
-    uint32_t buckets = spec->buckets > 0 ? spec->buckets : BUCKETS;
+    enum { BUCKETS_MAX = COXI_METRIC_MAX / 2 };
+    uint32_t buckets = spec->buckets > 0 ? spec->buckets : BUCKETS_MAX;
     switch ((enum cox_metric_kind)spec->kind) {
     case COX_METRIC_SUM:
     case COX_METRIC_COUNT:

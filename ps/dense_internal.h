@@ -13,6 +13,8 @@ enum {
     /* Of the data, under one lock: fewer blocks cost too many calls. */
     COXI_DENSE_PART = 4 * COXI_DENSE_BLOCK,
 };
+_Static_assert(COXI_METRIC_MAX * sizeof(double) <= COXI_DENSE_PART,
+               "a metric is read and added to under one lock");
 
 struct coxi_dense {
     const struct coxi_variable *variable;

@@ -44,8 +44,12 @@ static int evaluate_one(struct scorer *s, struct cox_evaluator *evaluator,
 {
     double logloss = 0;
     float bias = 0;
+    double auc = 0;
     uint64_t table_rows = 0;
     int r = score(s, evaluator, &logloss, &bias);
+    if (r == 0) {
+        r = cox_auc(s->rows.labels, s->scores, s->rows.n_rows, &auc);
+    }
     if (r == 0) {
         r = cox_evaluator_rows(evaluator, "weights", &table_rows);
     }
@@ -53,7 +57,7 @@ static int evaluate_one(struct scorer *s, struct cox_evaluator *evaluator,
         return r;
     }
     const struct cox_score metrics[] = {
-        {"auc", model_auc(s->scores, s->rows.labels, s->rows.n_rows)},
+        {"auc", auc},
         {"logloss", logloss},
         {"rows", (double)s->rows.n_rows},
         {"table_rows", (double)table_rows},

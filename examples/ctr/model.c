@@ -2,7 +2,6 @@
 #include "model.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 float model_score(const struct rows *rows, size_t r, const float *weights, uint32_t dim,
@@ -78,46 +77,4 @@ double model_gradient(const struct rows *rows, const float *weights, uint32_t di
     }
     *ret_bias = bias_gradient;
     return loss;
-}
-
-struct scored {
-    float score;
-    float label;
-};
-
-static int by_score(const void *a, const void *b)
-{
-    float x = ((const struct scored *)a)->score;
-    float y = ((const struct scored *)b)->score;
-    return (x > y) - (x < y);
-}
-
-double model_auc(const float *scores, const float *labels, size_t n)
-{
-    struct scored *sorted = malloc((n + 1) * sizeof(*sorted));
-    double ranks = 0;
-    double positives = 0;
-    if (sorted == NULL) {
-        return NAN;
-    }
-    for (size_t i = 0; i < n; i++) {
-        sorted[i] = (struct scored){scores[i], labels[i]};
-        positives += labels[i] > 0;
-    }
-    qsort(sorted, n, sizeof(*sorted), by_score);
-    for (size_t i = 0; i < n;) {
-        size_t end = i;
-        double positive_ties = 0;
-        while (end < n && sorted[end].score == sorted[i].score) {
-            positive_ties += sorted[end++].label > 0;
-        }
-        ranks += positive_ties * ((double)(i + end + 1) / 2); /* ranks from 1 */
-        i = end;
-    }
-    free(sorted);
-    double negatives = (double)n - positives;
-    if (positives == 0 || negatives == 0) {
-        return 0.5;
-    }
-    return (ranks - positives * (positives + 1) / 2) / (positives * negatives);
 }

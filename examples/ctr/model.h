@@ -32,8 +32,4 @@ double model_gradient(const struct rows *rows, const float *weights, uint32_t di
 double model_probability(float score);
 double model_loss(float score, float label);
 
-/* Area under the ROC curve of n scores; ties count half. 0.5 if one class is
- * missing. */
-double model_auc(const float *scores, const float *labels, size_t n);
-
 #endif

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/layout.h"
 #include "common/rand.h"
 #include "coxswain/types.h"
 #include "tests/test.h"
@@ -82,12 +83,107 @@ TEST(metric_buckets_take_all_scores)
 {
     assert_int_equal(0, coxi_metric_bucket(-5, 10));
     assert_int_equal(0, coxi_metric_bucket(-(double)INFINITY, 10));
-    assert_int_equal(0, coxi_metric_bucket(0.0999, 10));
-    assert_int_equal(1, coxi_metric_bucket(0.1, 10));
-    assert_int_equal(9, coxi_metric_bucket(0.95, 10));
+    assert_int_equal(0, coxi_metric_bucket(0, 10));
+    assert_int_equal(0, coxi_metric_bucket(1e-300, 10));
+    assert_int_equal(2, coxi_metric_bucket(0.0016, 10)); /* a logit of -6.44 */
+    assert_int_equal(3, coxi_metric_bucket(0.0017, 10)); /* -6.38: above -6.4 */
+    assert_int_equal(4, coxi_metric_bucket(0.4999, 10));
+    assert_int_equal(5, coxi_metric_bucket(0.5, 10));
+    assert_int_equal(6, coxi_metric_bucket(0.9983, 10));
+    assert_int_equal(7, coxi_metric_bucket(0.9984, 10));
     assert_int_equal(9, coxi_metric_bucket(1, 10));
     assert_int_equal(9, coxi_metric_bucket(1e300, 10));
     assert_int_equal(9, coxi_metric_bucket((double)INFINITY, 10));
+}
+
+/* ---- buckets against the examples themselves */
+
+enum { EXAMPLES = 200000, BUCKETS_MAX = COXI_METRIC_MAX / 2 };
+
+struct sample {
+    double share; /* of positives */
+    float labels[EXAMPLES];
+    float scores[EXAMPLES];
+};
+
+static double normal(uint64_t *rng)
+{
+    double sum = 0;
+    for (int i = 0; i < 12; i++) {
+        sum += coxi_rand_unit(rng);
+    }
+    return sum - 6;
+}
+
+/* Scores whose logits are normal, those of positives `apart` above those of the others, and
+ * all of it `narrow` times: 1 is what a model has that is trained on them. */
+static void draw_sample(struct sample *s, double apart, double narrow)
+{
+    uint64_t rng = 11;
+    for (size_t i = 0; i < EXAMPLES; i++) {
+        bool positive = coxi_rand_unit(&rng) < s->share;
+        double logit = apart * (positive ? 1 : 0) + normal(&rng);
+        logit = log(s->share / (1 - s->share)) + narrow * logit;
+        s->labels[i] = positive ? 1 : 0;
+        s->scores[i] = (float)(1 / (1 + exp(-logit)));
+    }
+}
+
+static double bucketed(const struct sample *s, bool equal, size_t n_buckets)
+{
+    static double data[COXI_METRIC_MAX];
+    memset(data, 0, sizeof(data));
+    for (size_t i = 0; i < EXAMPLES; i++) {
+        double score = (double)s->scores[i];
+        size_t bucket = equal ? (size_t)(score * (double)n_buckets)
+                              : coxi_metric_bucket(score, n_buckets);
+        bucket = bucket < n_buckets ? bucket : n_buckets - 1;
+        data[(s->labels[i] > 0 ? 0 : n_buckets) + bucket] += 1;
+    }
+    assert_code(
+        0, coxi_metric_read(COXI_METRIC_AUC, data, 2 * n_buckets, &value, &weight));
+    assert_true(weight == EXAMPLES);
+    return value;
+}
+
+/* Prints the table of docs/metrics.md. */
+TEST(metric_auc_is_close_to_the_exact_one)
+{
+    static const double shares[] = {0.03, 0.004, 0.001, 0.0006, 0.999};
+    static struct sample s;
+    for (size_t i = 0; i < sizeof(shares) / sizeof(*shares); i++) {
+        double exact = 0;
+        s.share = shares[i];
+        draw_sample(&s, 1, 1);
+        assert_code(0, coxi_metric_auc(s.labels, s.scores, EXAMPLES, &exact));
+        double found = bucketed(&s, false, BUCKETS_MAX);
+        double equal = bucketed(&s, true, 200);
+        print_message("| %g %% | %.5f | %.5f | %.5f |\n", 100 * s.share, exact, found,
+                      equal);
+        assert_true(exact > 0.7 && exact < 0.85);
+        assert_true(fabs(found - exact) <= 0.0005);
+        draw_sample(&s, 1, 0.2); /* scores that hardly differ */
+        assert_code(0, coxi_metric_auc(s.labels, s.scores, EXAMPLES, &exact));
+        assert_true(fabs(bucketed(&s, false, BUCKETS_MAX) - exact) <= 0.002);
+    }
+}
+
+TEST(metric_auc_of_examples_is_exact)
+{
+    static const float labels[] = {1, 0, 1, 0, 0};
+    static const float scores[] = {3, -1, 0.5F, 0.5F, 1};
+    static const float nan_scores[] = {1, NAN, 1, 1, 1};
+    double exact = 7;
+    assert_code(0, coxi_metric_auc(labels, scores, 5, &exact));
+    assert_true(exact == 4.5 / 6);
+    assert_code(0, coxi_metric_auc(labels, scores, 1, &exact));
+    assert_true(isnan(exact));
+    exact = 7;
+    assert_code(COX_EINVAL, coxi_metric_auc(labels, nan_scores, 5, &exact));
+    assert_error_names("score 1");
+    assert_code(COX_EINVAL, coxi_metric_auc(nan_scores, scores, 5, &exact));
+    assert_error_names("label 1");
+    assert_true(exact == 7);
 }
 
 TEST(metric_kinds_take_their_number_of_elements_alone)

@@ -139,7 +139,7 @@ TEST(metric_auc_takes_examples_by_score)
 {
     static const float scores[] = {-1, 0.1F, 0.3F, 0.8F, 2};
     static const float labels[] = {0, 0, 1, 0, 1};
-    static const double expected[] = {0, 1, 0, 1, 2, 0, 0, 1};
+    static const double expected[] = {0, 1, 0, 1, 1, 1, 1, 0};
     double found[8];
     struct rig rig;
     rig_open(&rig, 1, 1, 16);
@@ -208,5 +208,38 @@ TEST(metric_is_never_read_in_two_moments)
     }
     read_metric(&rig, id, found);
     assert_true(found[0] == 3 * N);
+    rig_close(&rig);
+}
+
+/* Each step adds to the first and to the last element of the largest metric. */
+TEST(metric_of_most_buckets_is_of_one_moment)
+{
+    enum { N = 200, BATCH = 100 };
+    static const float scores[] = {-1, 2};
+    static const float labels[] = {1, 0};
+    static double found[COXI_METRIC_MAX];
+    struct rig rig;
+    rig_open(&rig, 1, 2, 16);
+    const struct coxi_variable metric =
+        metric_of("auc", COXI_METRIC_AUC, COXI_METRIC_MAX);
+    uint32_t id = rig_create(&rig, &metric, 0, 1);
+    struct call call = {.n = 0};
+    call_text(&call, "variable", "auc");
+    call_vector(&call, "values", COX_F32, 2, scores);
+    call_vector(&call, "labels", COX_F32, 2, labels);
+    for (uint64_t i = 0; i < N; i += BATCH) {
+        struct rig_batch batch = {0};
+        for (uint64_t k = 1; k <= BATCH; k++) {
+            rig_batch_add(&rig, &batch, i + k, 1, "measure", call.args, call.n);
+        }
+        assert_code(0, rig_batch_push(&rig, &batch));
+        for (uint64_t k = 0; k < BATCH; k++) {
+            read_metric(&rig, id, found);
+            assert_true(found[0] == found[COXI_METRIC_MAX - 1]);
+            assert_code(0, rig_next(&rig).head.code);
+        }
+    }
+    read_metric(&rig, id, found);
+    assert_true(found[0] == N && found[COXI_METRIC_MAX - 1] == N);
     rig_close(&rig);
 }
