@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,11 +94,23 @@ static void pause_ms(struct cox_coordinator *c, int ms)
     coxi_unlock(&c->lock);
 }
 
-static int claim_once(struct cox_coordinator *c, struct coxi_psc *psc)
+/* Asks a ps something that it answers with a status, and waits no longer than until `end_ms`
+ * (UINT64_MAX: as for any request): it may stand still. */
+static int ask_until(struct coxi_psc *psc, const struct coxi_message *message,
+                     uint64_t end_ms)
+{
+    struct coxi_psc_request request = {0};
+    if (end_ms != UINT64_MAX) {
+        int ms = left_ms(end_ms, INT_MAX);
+        request.timeout_ms = ms > CLAIM_MS ? ms : CLAIM_MS;
+    }
+    return coxi_psc_call(psc, message, &request, COXI_STATUS, NULL, NULL);
+}
+
+static int claim_once(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
 {
     struct coxi_message claim = {.kind = COXI_CLAIM, .claim = c->session};
-    struct coxi_psc_request request = {0};
-    return coxi_psc_call(psc, &claim, &request, COXI_STATUS, NULL, NULL);
+    return ask_until(psc, &claim, end_ms);
 }
 
 int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
@@ -105,7 +118,7 @@ int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_
     struct coxi_patience patience = {0};
     char text[COXI_TEXT_MAX];
     int r;
-    while ((r = claim_once(c, psc)) == COX_EAGAIN) {
+    while ((r = claim_once(c, psc, end_ms)) == COX_EAGAIN) {
         uint64_t now = coxi_now_ms();
         (void)snprintf(text, sizeof(text), "%.400s", coxi_error_text());
         if (now >= end_ms) {
@@ -164,7 +177,7 @@ int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms)
         if (r != 0) {
             return coxi_error(r, "%s: %.400s", c->cluster->ps[i], coxi_error_text());
         }
-        r = coxi_ps_probe(c, c->ps[i], true);
+        r = coxi_ps_probe(c, c->ps[i], true, end_ms);
     }
     return r;
 }
@@ -182,13 +195,12 @@ static int make_empty(const char *path)
 }
 
 static int ask(struct cox_coordinator *c, struct coxi_psc *psc, const char *path,
-               bool writes)
+               bool writes, uint64_t end_ms)
 {
     struct coxi_message probe = {.kind = COXI_PROBE};
-    struct coxi_psc_request request = {0};
     char its[PATH_MAX];
     probe.probe = (struct coxi_probe){c->session, path, writes};
-    int r = coxi_psc_call(psc, &probe, &request, COXI_STATUS, NULL, NULL);
+    int r = ask_until(psc, &probe, end_ms);
     if (r == 0 && writes) {
         r = coxi_path(its, "%s.ps-%u", path, coxi_psc_index(psc));
     }
@@ -198,7 +210,8 @@ static int ask(struct cox_coordinator *c, struct coxi_psc *psc, const char *path
     return r;
 }
 
-int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes)
+int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes,
+                  uint64_t end_ms)
 {
     char path[PATH_MAX];
     if (c->checkpoint_dir == NULL) {
@@ -212,7 +225,7 @@ int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes)
     if (r != 0) {
         return writes ? r : 0;
     }
-    r = ask(c, psc, path, writes);
+    r = ask(c, psc, path, writes, end_ms);
     (void)unlink(path);
     return r != COX_EIO ? r
                         : coxi_error(r,

@@ -30,8 +30,10 @@ int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_
  * Whether a ps that was claimed sees the client's checkpoint directory: it opens a file of the
  * client's, makes another (`writes`), and the client sees that. Neither is there any more then.
  * 0 also where there is no directory, and, unless it `writes`, where the client cannot make its
- * own file, for a full disk is no reason not to restore. COX_EIO, naming the ps.
+ * own file, for a full disk is no reason not to restore. COX_EIO, naming the ps; COX_ETIMEDOUT
+ * where it has not answered by `end_ms` (UINT64_MAX: as for any request).
  */
-int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes);
+int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes,
+                  uint64_t end_ms);
 
 #endif

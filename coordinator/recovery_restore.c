@@ -299,7 +299,8 @@ static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
     const struct coxi_recovery_base *base = &rec->base;
     struct coxi_recovery_target target = {.ps = p, .psc = psc};
     struct coxi_applied_list list = {0};
-    int r = coxi_ps_probe(rec->c, psc, false);
+    int r = coxi_ps_probe(rec->c, psc, false,
+                          UINT64_MAX); /* the tick gives it up in time */
     if (r == 0 && base->path != NULL) {
         const struct coxi_applied_list *had = &base->shards[p].applied;
         r = coxi_recovery_fill(rec, &target, 1);

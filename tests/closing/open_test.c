@@ -1,4 +1,5 @@
-/* Opening ends within its deadline and 2 s, whoever is not there; and leaves nothing. */
+/* Opening ends within its deadline and 2 s, whoever is not there; and leaves nothing. Linked so that
+ * what is asked of one ps (common/ps_round.h) goes through here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/ps_round.h"
 #include "tests/closing/phase.h"
 #include "tests/program.h"
 #include "tests/test.h"
@@ -138,6 +140,66 @@ TEST(open_gives_up_in_time_where_a_ps_stands_still)
     assert_gives_up_at(address, address);
     program_kill(&ps, SIGKILL);
     assert_int_equal(256 + SIGKILL, program_wait(&ps));
+}
+
+/* ---- a ps that stands still when it has been met */
+
+static pid_t to_stop; /* before it is asked this */
+static enum coxi_message_kind stops_at;
+
+int __real_coxi_psc_call(struct coxi_psc *psc, const struct coxi_message *message,
+                         struct coxi_psc_request *request,
+                         enum coxi_message_kind expect,
+                         void (*take)(void *arg, const struct coxi_message *answer),
+                         void *arg);
+int __wrap_coxi_psc_call(struct coxi_psc *psc, const struct coxi_message *message,
+                         struct coxi_psc_request *request,
+                         enum coxi_message_kind expect,
+                         void (*take)(void *arg, const struct coxi_message *answer),
+                         void *arg);
+
+int __wrap_coxi_psc_call(struct coxi_psc *psc, const struct coxi_message *message,
+                         struct coxi_psc_request *request,
+                         enum coxi_message_kind expect,
+                         void (*take)(void *arg, const struct coxi_message *answer),
+                         void *arg)
+{
+    if (to_stop != 0 && message->kind == stops_at) {
+        (void)kill(to_stop, SIGSTOP);
+    }
+    return __real_coxi_psc_call(psc, message, request, expect, take, arg);
+}
+
+static void assert_gives_up_stopped(enum coxi_message_kind at)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_cluster *cluster;
+    struct program ps;
+    char address[256];
+    char json[300];
+    daemon_start(&ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", address);
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"]}", address);
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    options.listen = "tcp://127.0.0.1:0"; /* it needs no workers */
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    options.ps_recovery_ms = 1; /* nobody comes back */
+    options.peer_timeout_ms = 60000;
+    stops_at = at;
+    to_stop = ps.pid;
+    assert_gives_up(cluster, &options);
+    cox_cluster_free(cluster);
+    program_kill(&ps, SIGKILL);
+    assert_int_equal(256 + SIGKILL, program_wait(&ps));
+}
+
+TEST(open_gives_up_in_time_where_a_ps_stops_before_it_is_claimed)
+{
+    assert_gives_up_stopped(COXI_CLAIM);
+}
+
+TEST(open_gives_up_in_time_where_a_ps_stops_before_it_is_probed)
+{
+    assert_gives_up_stopped(COXI_PROBE);
 }
 
 /* ---- a ps that is being restored */
