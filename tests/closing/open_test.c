@@ -1,5 +1,5 @@
 /* Opening ends within its deadline and 2 s, whoever is not there; and leaves nothing. Linked so that
- * what is asked of one ps (common/ps_round.h) goes through here. */
+ * what is asked of ps (common/ps_round.h) goes through here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -21,7 +21,10 @@
 #include "tests/test.h"
 #include "tests/worker/gate.h"
 
-enum { OPEN_MS = 500 };
+enum {
+    OPEN_MS = 500,
+    REACH_MS = 3000 /* where a ps is to be met in time */
+};
 
 struct opening {
     struct phase_run run;
@@ -147,6 +150,13 @@ TEST(open_gives_up_in_time_where_a_ps_stands_still)
 static pid_t to_stop; /* before it is asked this */
 static enum coxi_message_kind stops_at;
 
+static void stop_before(const struct coxi_message *message)
+{
+    if (to_stop != 0 && message->kind == stops_at) {
+        phase_stop(to_stop);
+    }
+}
+
 int __real_coxi_psc_call(struct coxi_psc *psc, const struct coxi_message *message,
                          struct coxi_psc_request *request,
                          enum coxi_message_kind expect,
@@ -164,16 +174,48 @@ int __wrap_coxi_psc_call(struct coxi_psc *psc, const struct coxi_message *messag
                          void (*take)(void *arg, const struct coxi_message *answer),
                          void *arg)
 {
-    if (to_stop != 0 && message->kind == stops_at) {
-        (void)kill(to_stop, SIGSTOP);
-    }
+    stop_before(message);
     return __real_coxi_psc_call(psc, message, request, expect, take, arg);
 }
 
+void __real_coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
+                           const struct coxi_message *message,
+                           struct coxi_round_call *call);
+void __wrap_coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
+                           const struct coxi_message *message,
+                           struct coxi_round_call *call);
+
+void __wrap_coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
+                           const struct coxi_message *message,
+                           struct coxi_round_call *call)
+{
+    stop_before(message);
+    __real_coxi_round_add(round, psc, message, call);
+}
+
+/* What is to be gone on from. */
+static void save_one(const struct cox_cluster *cluster,
+                     const struct cox_options *options)
+{
+    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+    struct cox_coordinator *c;
+    struct cox_variable *variable;
+    spec.name = "v";
+    spec.dtype = COX_I64;
+    spec.rank = 1;
+    spec.shape[0] = 1;
+    assert_code(0, cox_open(cluster, options, &c));
+    assert_code(0, cox_variable_create(c, &spec, &variable));
+    assert_code(0, cox_checkpoint_save(c, NULL, NULL));
+    assert_code(0, cox_close(c, 1000));
+}
+
+/* A ps that stops when it is asked this: nobody notices that soon. */
 static void assert_gives_up_stopped(enum coxi_message_kind at)
 {
     struct cox_options options = COX_OPTIONS_INIT;
     struct cox_cluster *cluster;
+    struct opening opening;
     struct program ps;
     char address[256];
     char json[300];
@@ -182,11 +224,15 @@ static void assert_gives_up_stopped(enum coxi_message_kind at)
     assert_code(0, cox_cluster_parse(json, &cluster));
     options.listen = "tcp://127.0.0.1:0"; /* it needs no workers */
     options.checkpoint_dir = coxi_test_path("checkpoints");
-    options.ps_recovery_ms = 1; /* nobody comes back */
+    save_one(cluster, &options);
+    options.ps_recovery_ms = OPEN_MS; /* beside the deadline, for a restore */
     options.peer_timeout_ms = 60000;
+    options.open_timeout_ms = REACH_MS;
     stops_at = at;
     to_stop = ps.pid;
-    assert_gives_up(cluster, &options);
+    start_opening(&opening, cluster, &options);
+    join_opening(&opening);
+    assert_int_equal(COX_ETIMEDOUT, opening.code);
     cox_cluster_free(cluster);
     program_kill(&ps, SIGKILL);
     assert_int_equal(256 + SIGKILL, program_wait(&ps));
@@ -202,107 +248,9 @@ TEST(open_gives_up_in_time_where_a_ps_stops_before_it_is_probed)
     assert_gives_up_stopped(COXI_PROBE);
 }
 
-/* ---- a ps that is being restored */
-
-enum {
-    ELEMENTS = 1 << 23, /* 64 MiB: it takes a while */
-    RESTORE_MS = 500,
-    TRIES = 10,
-};
-
-/* It has mapped that file. */
-static bool has_mapped(pid_t pid, const char *file)
+TEST(open_gives_up_in_time_where_a_ps_stops_before_it_is_restored)
 {
-    char path[64];
-    char line[512];
-    bool found = false;
-    (void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-    FILE *maps = fopen(path, "re");
-    assert_non_null(maps);
-    while (!found && fgets(line, sizeof(line), maps) != NULL) {
-        found = strstr(line, file) != NULL;
-    }
-    (void)fclose(maps);
-    return found;
-}
-
-struct restoring {
-    pid_t ps;
-    const char *shard;
-    struct opening *opening;
-};
-
-static bool is_restoring_or_over(void *arg)
-{
-    const struct restoring *restoring = arg;
-    return has_mapped(restoring->ps, restoring->shard) ||
-           phase_run_has_ended(&restoring->opening->run);
-}
-
-/* Begins to open and stops the ps in the middle of its restore; false: it was faster. */
-static bool stop_in_restore(struct restoring *restoring,
-                            const struct cox_cluster *cluster,
-                            const struct cox_options *options)
-{
-    struct opening *opening = restoring->opening;
-    start_opening(opening, cluster, options);
-    coxi_test_until(is_restoring_or_over, restoring, "a restore");
-    phase_stop(restoring->ps);
-    if (has_mapped(restoring->ps, restoring->shard)) {
-        return true;
-    }
-    assert_int_equal(0, kill(restoring->ps, SIGCONT));
-    join_opening(opening);
-    (void)cox_close(opening->code == 0 ? opening->c : NULL, 1000);
-    return false;
-}
-
-/* The checkpoint that is to be gone on from. */
-static void save_much(const struct cox_cluster *cluster,
-                      const struct cox_options *options)
-{
-    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
-    struct cox_coordinator *c;
-    struct cox_variable *variable;
-    spec.name = "much";
-    spec.dtype = COX_I64;
-    spec.rank = 1;
-    spec.shape[0] = ELEMENTS;
-    assert_code(0, cox_open(cluster, options, &c));
-    assert_code(0, cox_variable_create(c, &spec, &variable));
-    assert_code(0, cox_checkpoint_save(c, NULL, NULL));
-    assert_code(0, cox_close(c, 1000));
-}
-
-TEST(open_gives_up_in_time_while_a_ps_is_restored)
-{
-    struct cox_options options = COX_OPTIONS_INIT;
-    struct cox_cluster *cluster;
-    struct program ps;
-    struct opening opening;
-    char address[256];
-    char json[300];
-    char listen[300];
-    daemon_start(&ps, "coxswain-ps", 0, "tcp://127.0.0.1:0", address);
-    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"]}", address);
-    assert_code(0, cox_cluster_parse(json, &cluster));
-    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("client"));
-    options.listen = listen; /* it needs no workers */
-    options.checkpoint_dir = coxi_test_path("checkpoints");
-    save_much(cluster, &options);
-    struct restoring restoring = {ps.pid, "ps-0-of-1.safetensors", &opening};
-    options.open_timeout_ms = OPEN_MS;
-    options.ps_recovery_ms = RESTORE_MS; /* beside that, for the restore */
-    bool stopped = false;
-    for (int i = 0; i < TRIES && !stopped; i++) {
-        stopped = stop_in_restore(&restoring, cluster, &options);
-    }
-    assert_true(stopped);
-    join_opening(&opening);
-    assert_int_equal(COX_ETIMEDOUT, opening.code);
-    cox_cluster_free(cluster);
-    program_kill(&ps, SIGKILL);
-    assert_int_equal(256 + SIGKILL, program_wait(&ps));
+    assert_gives_up_stopped(COXI_RESTORE);
 }
 
 /* ---- a local cluster whose daemons do not come up */
