@@ -336,6 +336,17 @@ static void forget(struct coxi_kept *kept)
     }
 }
 
+void coxi_kept_void(struct cox_future *f)
+{
+    if (f->kept == NULL) {
+        return;
+    }
+    forget(f->kept);
+    coxi_lock(&f->c->lock);
+    f->kept->here = false;
+    coxi_unlock(&f->c->lock);
+}
+
 void coxi_kept_settled(struct cox_future *f)
 {
     if (f->kept == NULL) {

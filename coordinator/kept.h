@@ -71,6 +71,9 @@ void coxi_kept_done(struct cox_future *f, struct coxi_worker *worker, uint32_t a
                     uint64_t bytes);
 void coxi_kept_settled(struct cox_future *f);
 
+/* The closure is to run again before it is settled: what it has returned counts for nothing. */
+void coxi_kept_void(struct cox_future *f);
+
 /* An attempt has sent what it returned instead. COX_ENOMEM. */
 int coxi_kept_take(struct cox_future *f, const uint8_t *result, size_t len);
 

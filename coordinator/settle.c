@@ -188,6 +188,7 @@ static void run_again(struct cox_future *f)
     free(f->result);
     f->result = NULL;
     f->result_len = 0;
+    coxi_kept_void(f);
     if (f->cancelled) {
         coxi_closure_set(f, COXI_QUEUED);
         coxi_closure_cancel(f, "cancelled");

@@ -19,6 +19,19 @@ void actor_enter(struct actor *actor, struct yard *yard, uint64_t incarnation)
     fake_worker_accept(actor->client, 0);
 }
 
+void actor_follow(struct actor *actor, const struct yard *yard)
+{
+    const struct coxi_hello greeting = {.role = COXI_ROLE_WORKER,
+                                        .session = actor->session};
+    struct coxi_ps_address address = {.incarnation = actor->incarnation};
+    while (address.incarnation == actor->incarnation) {
+        coxi_layout_ps(&caller_expect(actor->client, COXI_LAYOUT)->layout, 0, &address);
+    }
+    actor->incarnation = address.incarnation;
+    caller_close(actor->ps);
+    actor->ps = caller_join(yard->ps_address, &greeting);
+}
+
 void actor_leave(struct actor *actor)
 {
     caller_close(actor->client);
@@ -53,6 +66,23 @@ void actor_finish(struct actor *actor, const struct coxi_closure_head *head)
     const struct coxi_message message = {.kind = COXI_DONE, .done = {&done, 1}};
     actor_commit(actor, head, 1);
     caller_send(actor->client, &message, touched, sizeof(touched));
+}
+
+void actor_keep(struct actor *actor, const struct coxi_closure_head *head)
+{
+    static const uint32_t nth = 0; /* of the closures */
+    static const struct {
+        uint32_t touched[2];
+        uint64_t bytes;
+    } payload = {{0}, 8};
+    struct coxi_done_head done = {.closure = head->closure,
+                                  .attempt = head->attempt,
+                                  .touched_n = 1,
+                                  .result_len = sizeof(payload.bytes)};
+    struct coxi_message message = {.kind = COXI_DONE, .done = {&done, 1}};
+    message.done.kept = &nth;
+    message.done.n_kept = 1;
+    caller_send(actor->client, &message, &payload, sizeof(payload));
 }
 
 struct coxi_closure_head actor_take(struct actor *actor)

@@ -15,6 +15,9 @@ struct actor {
 void actor_enter(struct actor *actor, struct yard *yard, uint64_t incarnation);
 void actor_leave(struct actor *actor);
 
+/* The yard's ps has been started again, and the client has brought it back. */
+void actor_follow(struct actor *actor, const struct yard *yard);
+
 /* The one closure that the client has for it. */
 struct coxi_closure_head actor_take(struct actor *actor);
 
@@ -25,5 +28,9 @@ void actor_commit(struct actor *actor, const struct coxi_closure_head *head,
 
 /* Commits, and reports that the closure is done and returned nothing. */
 void actor_finish(struct actor *actor, const struct coxi_closure_head *head);
+
+/* Reports that the closure is done, on the yard's ps, whatever that has of it; what it
+ * returned stays here. */
+void actor_keep(struct actor *actor, const struct coxi_closure_head *head);
 
 #endif

@@ -133,6 +133,54 @@ TEST(closure_of_which_nobody_holds_the_future_is_done_when_all_is_applied)
     yard_close(&yard);
 }
 
+/* The ps is lost while it is asked what it has of the closure, which is done by then. */
+TEST(what_a_closure_keeps_that_runs_again_is_of_its_last_attempt)
+{
+    struct yard yard;
+    struct actor actor;
+    struct program worker;
+    struct cox_future *future;
+    char address[256];
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_call call = COX_CALL_INIT;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    yard_open(&yard, &options);
+    call.keep = 1;
+    assert_code(0, cox_schedule(yard.crew.c, crew_function(&yard.crew, "straggle"),
+                                &call, &future));
+    actor_enter(&actor, &yard, 1);
+    (void)actor_take(&actor);
+    actor_leave(&actor);
+    yard_wait_lost(&yard, 1);
+    actor_enter(&actor, &yard, 2);
+    struct coxi_closure_head head = actor_take(&actor);
+    struct cox_future *next = schedule(&yard);
+    const struct coxi_closure_head other = actor_take(&actor);
+    program_pause(&yard.ps);
+    actor_keep(&actor, &head);
+    fake_worker_answer(actor.client, &other, 0);
+    assert_code(0, cox_future_wait(next, 8000)); /* the one before is looked into */
+    program_kill(&yard.ps, SIGKILL);
+    assert_int_equal(256 + SIGKILL, program_wait(&yard.ps));
+    (void)snprintf(address, sizeof(address), "%s", yard.ps_address);
+    daemon_start(&yard.ps, "coxswain-ps", 0, address, yard.ps_address);
+    actor_follow(&actor, &yard);
+    head = actor_take(&actor);
+    assert_int_equal(3, head.attempt);
+    actor_commit(&actor, &head, 1);
+    actor_keep(&actor, &head);
+    assert_code(0, cox_future_wait(future, 8000));
+    actor_leave(&actor);
+    yard_wait_lost(&yard, 2);
+    yard_worker(&yard, &worker, "anna");
+    assert_code(0, cox_future_fetch(future, 8000));
+    assert_int_equal(1, crew_read(&yard.crew, yard.counter));
+    cox_future_free(next);
+    cox_future_free(future);
+    yard_close(&yard);
+    yard_kill(&worker);
+}
+
 TEST(closing_does_not_wait_for_what_a_closure_returned)
 {
     struct yard yard;
