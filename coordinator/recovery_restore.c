@@ -12,8 +12,11 @@
 #include "common/chain.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/log.h"
 #include "common/sync.h"
 #include "coordinator/opening.h"
+
+enum { RETRY_MS = 500 }; /* from a try at a ps that is there to the next */
 
 /* From now on the tick gives the ps up when its time is over, so that no request to it keeps
  * a thread waiting; NULL: not any more. */
@@ -397,33 +400,94 @@ struct returning {
     uint32_t ps;
     uint64_t end_ms;
     pthread_t thread;
-    bool started; /* and not joined */
+    bool started;     /* and not joined */
+    uint64_t n_moves; /* when it was last tried */
+    bool told;        /* what is wrong with the ps that is there */
 };
+
+/*
+ * True where no ps could mend it. All else that is found of a lost ps is looked at again until
+ * its time is over: another daemon at its address, or a ps that serves another run, lacks the
+ * directory, has too little memory or is of another release, may be put right meanwhile.
+ */
+static bool is_final(int code)
+{
+    return code == COX_EFENCED || code == COX_ECHECKSUM || code == COX_EFORMAT;
+}
+
+static void give_up(const struct returning *returning, int code)
+{
+    struct cox_coordinator *c = returning->rec->c;
+    char within[64] = "";
+    char text[COXI_TEXT_MAX];
+    if (!is_final(code)) {
+        (void)snprintf(within, sizeof(within), " in %d ms", c->options.ps_recovery_ms);
+    }
+    (void)snprintf(text, sizeof(text),
+                   "ps %u at %s is lost and could not be brought back%s: %.300s",
+                   returning->ps, coxi_psc_address(c->ps[returning->ps]), within,
+                   coxi_error_text());
+    coxi_fatal(c, code == COX_EFENCED ? code : COX_EPSLOST, text);
+}
+
+static void wait_slice(struct coxi_recovery *rec)
+{
+    coxi_lock(&rec->lock);
+    struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
+    (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
+    coxi_unlock(&rec->lock);
+}
+
+/* Between two tries, the first of which has found `code`; ends early where a ps has got another
+ * address. */
+static void pause_after(struct returning *returning, int code)
+{
+    struct coxi_recovery *rec = returning->rec;
+    if (code == COX_EPSLOST || code == COX_ETIMEDOUT || code == COX_ECLOSED) {
+        return; /* the next try waits for it */
+    }
+    if (!returning->told) {
+        coxi_log(COXI_LOG_WARN, "ps_not_taken", "ps=%u text=\"%.400s\"", returning->ps,
+                 coxi_error_text());
+        returning->told = true;
+    }
+    uint64_t until_ms = coxi_now_ms() + RETRY_MS;
+    until_ms = until_ms < returning->end_ms ? until_ms : returning->end_ms;
+    while (coxi_now_ms() < until_ms && count_moves(rec) == returning->n_moves &&
+           !coxi_recovery_stopping(rec)) {
+        wait_slice(rec);
+    }
+}
+
+/* True where it is to be tried again. */
+static bool try_once(struct returning *returning)
+{
+    struct coxi_recovery *rec = returning->rec;
+    uint64_t n_moves = count_moves(rec);
+    returning->told = returning->told && n_moves == returning->n_moves;
+    returning->n_moves = n_moves;
+    int r = bring_back(rec, returning->ps, returning->end_ms);
+    if (r != 0 && !is_final(r)) {
+        pause_after(returning, r);
+    }
+    if (r == 0 || coxi_recovery_stopping(rec)) {
+        return false;
+    }
+    if (is_final(r) || coxi_now_ms() >= returning->end_ms) {
+        give_up(returning, r);
+        return false;
+    }
+    return true;
+}
 
 static void *returning_thread(void *arg)
 {
     struct returning *returning = arg;
     struct coxi_recovery *rec = returning->rec;
-    struct cox_coordinator *c = rec->c;
-    uint32_t p = returning->ps;
-    bool again = true;
-    while (again) {
-        int r = bring_back(rec, p, returning->end_ms);
-        again = (r == COX_EPSLOST || r == COX_ETIMEDOUT || r == COX_ECLOSED) &&
-                coxi_now_ms() < returning->end_ms;
-        if (r != 0 && !again && !coxi_recovery_stopping(rec)) {
-            char text[COXI_TEXT_MAX];
-            (void)snprintf(text, sizeof(text),
-                           "ps %u at %s is lost and could not be brought back in %d "
-                           "ms: %.300s",
-                           p, coxi_psc_address(c->ps[p]), c->options.ps_recovery_ms,
-                           coxi_error_text());
-            coxi_fatal(c, r == COX_EFENCED ? r : COX_EPSLOST, text);
-        }
-        again = again && !coxi_recovery_stopping(rec);
+    while (try_once(returning)) {
     }
     coxi_lock(&rec->lock);
-    rec->servers[p].returns = false;
+    rec->servers[returning->ps].returns = false;
     (void)pthread_cond_broadcast(&rec->changed);
     coxi_unlock(&rec->lock);
     return NULL;

@@ -442,6 +442,27 @@ TEST(a_ps_that_does_not_come_back_in_time_ends_the_run)
     cox_cluster_free(yard.cluster);
 }
 
+/* What is at its address may be put right in time: here it serves another run, which ends. */
+TEST(a_lost_ps_is_looked_at_until_its_time_is_over)
+{
+    struct yard yard;
+    struct yard other = {0};
+    struct cox_options options = COX_OPTIONS_INIT;
+    const int64_t seven = 7;
+    yard_open_recovering(&yard, 60000);
+    assert_code(0, cox_variable_add(yard.crew.c, yard.counter, &seven, sizeof(seven)));
+    options.listen = "tcp://127.0.0.1:0";
+    yard_open(&other, &options);
+    kill_ps(&yard);
+    assert_code(0, cox_ps_address(yard.crew.c, 0, other.ps_address));
+    program_wait_printed(&other.ps, "COX_EBUSY");
+    yard_close_client(&other);
+    assert_int_equal(7, crew_read(&yard.crew, yard.counter));
+    yard.ps = other.ps;
+    cox_cluster_free(other.cluster);
+    yard_close(&yard);
+}
+
 static bool is_not_done(void *arg)
 {
     return cox_done(((struct yard *)arg)->crew.c) == 0;
