@@ -15,7 +15,16 @@
 enum {
     CONNECT_MS = 1000,
     REQUEST_MS = 300000, /* a ps that lives but does not answer */
+    VARIABLES_FIRST = 16,
 };
+
+static void variable_free(struct cox_variable *variable)
+{
+    if (variable != NULL) {
+        coxi_variable_free(variable->description);
+        free(variable);
+    }
+}
 
 /* ---- life */
 
@@ -54,11 +63,9 @@ static void run_free(struct coxi_mail *mail)
     for (uint32_t i = 0; i < run->n_ps; i++) {
         coxi_psc_close(run->ps[i]);
     }
+    coxi_names_fini(&run->names);
     for (size_t i = 0; i < run->n_variables; i++) {
-        if (run->variables[i] != NULL) {
-            coxi_variable_free(run->variables[i]->description);
-            free(run->variables[i]);
-        }
+        variable_free(run->variables[i]);
     }
     coxi_copies_fini(&run->copies);
     coxi_results_fini(&run->results);
@@ -205,40 +212,59 @@ static void follow_ps(struct coxi_run *run, const struct coxi_layout *layout)
     atomic_store(&run->n_layouts, number);
 }
 
+/* Room for variable `id`. Locked. */
+static int reserve_variable(struct coxi_run *run, uint32_t id)
+{
+    size_t n = run->n_variables > 0 ? run->n_variables : VARIABLES_FIRST;
+    while (n <= id) {
+        n *= 2;
+    }
+    if (n == run->n_variables) {
+        return 0;
+    }
+    struct cox_variable **longer =
+        realloc(run->variables, n * sizeof(struct cox_variable *));
+    if (longer == NULL) {
+        return coxi_error_memory("variables");
+    }
+    memset(longer + run->n_variables, 0,
+           (n - run->n_variables) * sizeof(struct cox_variable *));
+    run->variables = longer;
+    run->n_variables = n;
+    return 0;
+}
+
+/* A variable that has been checked gets its place and its name. Locked. */
+static int enter_variable(struct coxi_run *run, const struct coxi_variable *variable)
+{
+    size_t len = strlen(variable->name);
+    struct cox_variable *added = calloc(1, sizeof(*added) + len + 1);
+    int r = added == NULL ? coxi_error_memory("a variable")
+                          : coxi_variable_copy(variable, &added->description);
+    if (r == 0) {
+        memcpy(added->name, variable->name, len);
+        added->named = (struct coxi_named){.name = added->name, .len = len};
+        r = coxi_names_add(&run->names, &added->named);
+    }
+    if (r != 0) {
+        variable_free(added);
+        return r;
+    }
+    run->variables[variable->id] = added;
+    return 0;
+}
+
+/* A variable does not change: one that is known is passed over. Locked. */
 static int add_variable(struct coxi_run *run, const struct coxi_variable *variable)
 {
     int r = variable->id >= COXI_VARIABLES_MAX
                 ? coxi_error(COX_EPROTO, "variable id %u", variable->id)
                 : coxi_variable_check(variable, run->n_ps);
-    if (r != 0) {
-        return r;
+    if (r == 0) {
+        r = reserve_variable(run, variable->id);
     }
-    if (variable->id >= run->n_variables) {
-        size_t n = variable->id + 1;
-        struct cox_variable **longer =
-            realloc(run->variables, n * sizeof(struct cox_variable *));
-        if (longer == NULL) {
-            return coxi_error_memory("variables");
-        }
-        memset(longer + run->n_variables, 0,
-               (n - run->n_variables) * sizeof(struct cox_variable *));
-        run->variables = longer;
-        run->n_variables = n;
-    }
-    if (run->variables[variable->id] != NULL) {
-        return 0; /* a variable does not change */
-    }
-    struct cox_variable *added = calloc(1, sizeof(*added));
-    if (added == NULL) {
-        return coxi_error_memory("a variable");
-    }
-    r = coxi_variable_copy(variable, &added->description);
-    if (r != 0) {
-        free(added);
-        return r;
-    }
-    run->variables[variable->id] = added;
-    return 0;
+    bool known = r == 0 && run->variables[variable->id] != NULL;
+    return r != 0 || known ? r : enter_variable(run, variable);
 }
 
 int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout)
@@ -264,18 +290,9 @@ int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout)
     return r;
 }
 
-struct cox_variable *coxi_run_variable(struct coxi_run *run, const char *name)
+struct cox_variable *coxi_run_variable(const struct coxi_run *run, const char *name)
 {
-    struct cox_variable *found = NULL;
-    coxi_lock(&run->lock);
-    for (size_t i = 0; i < run->n_variables && found == NULL; i++) {
-        if (run->variables[i] != NULL &&
-            strcmp(run->variables[i]->description->name, name) == 0) {
-            found = run->variables[i];
-        }
-    }
-    coxi_unlock(&run->lock);
-    return found;
+    return (struct cox_variable *)coxi_names_get(&run->names, name, strlen(name));
 }
 
 struct coxi_copy *coxi_run_copy(struct coxi_run *run, struct cox_variable *variable)

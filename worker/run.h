@@ -16,6 +16,7 @@
 #include "common/least.h"
 #include "common/loop.h"
 #include "common/message.h"
+#include "common/names.h"
 #include "common/ps_client.h"
 #include "worker/copies.h"
 #include "worker/modules.h"
@@ -34,8 +35,10 @@ struct coxi_scratch;
 
 /* A variable as steps hold it. Never moves, never goes while the run is there. */
 struct cox_variable {
+    struct coxi_named named;
     struct coxi_variable *description;
     struct coxi_copy *copy; /* what is kept of it, or NULL; guarded by the run's lock */
+    char name[];            /* beside what a look-up reads first */
 };
 
 struct coxi_run_options {
@@ -75,8 +78,9 @@ struct coxi_run {
     struct coxi_run_ps *ps_told;     /* beside them; what the layouts say */
     atomic_uint_least64_t n_layouts; /* that have come */
     uint32_t n_ps;
+    struct coxi_names names; /* of variables; steps look them up without the lock */
     struct cox_variable **variables; /* by id; NULL where there is none */
-    size_t n_variables;
+    size_t n_variables;              /* room for ids below */
     struct coxi_loaded *modules[COXI_MODULES_MAX];
     struct coxi_attempt *spare; /* attempts to use again */
     struct coxi_scratch *spare_scratch;
@@ -139,8 +143,8 @@ void coxi_run_load(struct coxi_run *run, const char *dir,
 struct coxi_function *coxi_run_function(struct coxi_run *run,
                                         const struct coxi_closure_head *head);
 
-/* The variable called `name`, or NULL. */
-struct cox_variable *coxi_run_variable(struct coxi_run *run, const char *name);
+/* The variable called `name`, or NULL. Takes no lock: steps look up many. */
+struct cox_variable *coxi_run_variable(const struct coxi_run *run, const char *name);
 
 /* What is kept of it for COX_PULL_CACHED; NULL: there is no room for that. */
 struct coxi_copy *coxi_run_copy(struct coxi_run *run, struct cox_variable *variable);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "common/sync.h"
 #include "tests/test.h"
 #include "tests/worker/rig.h"
 
@@ -21,6 +22,17 @@ TEST(run_keeps_a_variables_handle_when_the_layout_comes_again)
     assert_ptr_equal(a, coxi_run_variable(rig.run, "a"));
     assert_int_equal(1, coxi_run_variable(rig.run, "b")->description->id);
     assert_null(coxi_run_variable(rig.run, "c"));
+    rig_close(&rig);
+}
+
+TEST(run_finds_a_variable_without_its_lock)
+{
+    struct rig rig;
+    rig_open(&rig, 1, 1, 16);
+    (void)rig_counter(&rig, "a", 0);
+    coxi_lock(&rig.run->lock);
+    assert_non_null(coxi_run_variable(rig.run, "a"));
+    coxi_unlock(&rig.run->lock);
     rig_close(&rig);
 }
 
