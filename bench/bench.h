@@ -103,6 +103,7 @@ void bench_recover(struct bench *bench);
 void bench_checkpoint(struct bench *bench);
 void bench_footprint(struct bench *bench);
 void bench_table(struct bench *bench);
+void bench_variables(struct bench *bench);
 void bench_serve_link(const char *url);
 void bench_serve_raw(bool tcp);
 

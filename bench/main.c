@@ -33,7 +33,7 @@ static const struct {
     {"schedule", bench_schedule}, {"train", bench_train},
     {"recovery", bench_recovery}, {"footprint", bench_footprint},
     {"scale", bench_scale},       {"checkpoint", bench_checkpoint},
-    {"recover", bench_recover},
+    {"recover", bench_recover},   {"variables", bench_variables},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -127,7 +127,7 @@ static const struct coxi_program program = {
         "(closures),\ntrain (the click model), recovery (workers that die), footprint "
         "(idle processes,\nmemory), scale (many workers), checkpoint (snapshots), "
         "recover (a ps that "
-        "dies).\n"
+        "dies), variables (very many).\n"
         "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,

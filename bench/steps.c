@@ -4,6 +4,7 @@
 #include <coxswain/step.h>
 
 #include "bench/keys.h"
+#include "bench/many.h"
 #include "bench/spend.h"
 #include "bench/visit.h"
 
@@ -99,6 +100,31 @@ static int visit(struct cox_step *step)
     return r != 0 ? r : cox_step_return(step, &value);
 }
 
+/* Finds variables by their names (many.h); returns "ns", what each has taken. */
+static int find(struct cox_step *step)
+{
+    enum { NAMES = 4096, ROUNDS = 64 };
+    static char names[NAMES][MANY_NAME];
+    struct cox_variable *variable;
+    double ns;
+    const struct cox_value result = COX_SCALAR("ns", COX_F64, &ns);
+    int r = 0;
+    for (int i = 0; i < NAMES; i++) {
+        many_name(i * (MANY / NAMES), names[i]);
+    }
+    struct timespec start = {0};
+    struct timespec end = {0};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+    for (int i = 0; r == 0 && i < ROUNDS * NAMES; i++) {
+        r = cox_step_variable(step, names[i % NAMES], &variable);
+    }
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    ns = 1e9 * (double)(end.tv_sec - start.tv_sec) +
+         (double)(end.tv_nsec - start.tv_nsec);
+    ns /= ROUNDS * NAMES;
+    return r != 0 ? r : cox_step_return(step, &result);
+}
+
 COX_STEPS(COX_STEP("nothing", nothing), COX_STEP("push_row", push_row),
           COX_STEP("echo", echo), COX_STEP("spend", spend), COX_STEP("fill", fill),
-          COX_STEP("visit", visit));
+          COX_STEP("visit", visit), COX_STEP("find", find));

@@ -160,19 +160,39 @@ void coxi_loop_wake(struct coxi_loop *loop)
     }
 }
 
-void coxi_loop_wake_here(struct coxi_loop *loop)
+/* A turn on the calling thread, of `mail` (or NULL) and on_wake; false: the loop is not
+ * asleep. */
+static bool turn_here(struct coxi_loop *loop, struct coxi_mail *mail)
 {
     if (pthread_mutex_trylock(&loop->turn) != 0) {
-        coxi_loop_wake(loop);
-        return;
+        return false;
     }
     in_turn = true;
+    if (mail != NULL) {
+        mail->run(mail);
+        atomic_store(&loop->wake, false); /* what it wants follows */
+    }
     loop->on_wake(loop->arg);
     bool again = atomic_load(&loop->wake);
     end_turn(loop);
     if (again) {
         (void)uv_async_send(
             &loop->async); /* a turn is wanted that nobody has told of */
+    }
+    return true;
+}
+
+void coxi_loop_wake_here(struct coxi_loop *loop)
+{
+    if (!turn_here(loop, NULL)) {
+        coxi_loop_wake(loop);
+    }
+}
+
+void coxi_loop_run_here(struct coxi_loop *loop, struct coxi_mail *mail)
+{
+    if (!turn_here(loop, mail)) {
+        coxi_loop_post(loop, mail);
     }
 }
 

@@ -24,6 +24,10 @@ int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
 /* Posts; mail runs in the order of posting. Any thread. Never fails, never blocks. */
 void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail);
 
+/* The same for mail that need not run behind what was posted before: while the loop sleeps the
+ * calling thread runs it, as in coxi_loop_wake_here. */
+void coxi_loop_run_here(struct coxi_loop *loop, struct coxi_mail *mail);
+
 /* Wakes the loop to call `on_wake(arg)` once, however often it is asked. Any thread. */
 void coxi_loop_on_wake(struct coxi_loop *loop, void (*on_wake)(void *arg));
 void coxi_loop_wake(struct coxi_loop *loop);

@@ -27,7 +27,11 @@ int coxi_message_send(struct coxi_link *link, const struct coxi_message *message
         }
         return too_large(message);
     }
-    return coxi_link_send(link, &frame, later);
+    int r = coxi_link_send(link, &frame, later);
+    if (r == COX_EAGAIN) {
+        coxi_link_close(link, r, coxi_error_text());
+    }
+    return r;
 }
 
 int coxi_message_send_made(

@@ -21,7 +21,8 @@ struct coxi_payload {
 
 /*
  * Encodes and sends `message`, with `payload` (NULL: none) after it. `later` and errors
- * as coxi_link_send; COX_ELIMIT: the message cannot be encoded.
+ * as coxi_link_send; COX_ELIMIT: the message cannot be encoded. A line that has no room for it
+ * (COX_EAGAIN) closes the link: the messages after it would build on one that is missing.
  */
 int coxi_message_send(struct coxi_link *link, const struct coxi_message *message,
                       const struct coxi_payload *payload, bool later);

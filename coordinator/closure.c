@@ -626,8 +626,7 @@ static int begin(struct cox_coordinator *c, struct coxi_log_entry *what,
         free(f);
         return r;
     }
-    coxi_loop_wake(c->loop);
-    *ret = f;
+    *ret = f; /* the loop takes it in with what comes next, at the latest its end */
     return 0;
 }
 
@@ -687,5 +686,5 @@ void coxi_operation_end(struct cox_future *operation, enum coxi_operation_end ho
     }
     end->mail.run = end_operation;
     end->operation = operation;
-    coxi_loop_post(c->loop, &end->mail);
+    coxi_loop_run_here(c->loop, &end->mail);
 }

@@ -18,7 +18,9 @@
  *   worker.c    workers: setting up, sending to them, losing (loop)
  *   contact.c   their connections;  door.c  where those dial that are not listed (loop)
  *   conn.c      one connection to a worker, as events on the loop
- *   variable.c  which variables, tables and metrics there are;  rules.c  their optimizers;
+ *   layout.c    what workers are told of ps and variables (loop)
+ *   registry.c  which variables, tables and metrics there are;  variable.c  creating and
+ *               finding them;  rules.c  their optimizers;
  *   partition.c  which ps has what of them;  content.c  what they hold;  metric.c
  *   pulls.c     reading it off the ps;  reader.c  also for who is no client
  *   module.c    step modules
@@ -58,6 +60,7 @@
 #include "coordinator/cluster.h"
 #include "coordinator/local.h"
 #include "coordinator/pool.h"
+#include "coordinator/registry.h"
 #include "coxswain/coxswain.h"
 
 enum {
@@ -285,6 +288,7 @@ struct cox_coordinator {
     ptrdiff_t waiting_change;     /* to be added to n_waiting at the end of this turn */
     struct coxi_list settling;    /* to be told to the users at the end of this turn */
     struct coxi_window closures;  /* not settled, by id */
+    uint32_t n_layout; /* variables that workers have been told of (layout.c) */
     uint64_t watermark_sent;
     uint64_t watermark_sent_ms;    /* when */
     struct coxi_cut *cuts;         /* ps that no worker reaches (reach.c); or NULL */
@@ -318,7 +322,7 @@ struct cox_coordinator {
     bool reporting;
     int fatal; /* COX_EPSLOST or COX_EFENCED: nothing works any more */
     char fatal_text[COXI_TEXT_MAX];
-    bool layout_changed;
+    bool layout_due; /* workers are to be told in the next turn (layout.c) */
     bool closing;
     bool shutdown; /* the loop is to let go of every connection */
     uint32_t n_ready;
@@ -331,8 +335,9 @@ struct cox_coordinator {
     struct cox_stats stats;      /* done, failed, put_back, workers_lost */
     struct coxi_said *said;      /* what each ps has said for them (stats.c) */
     uint64_t n_stats;            /* how often they have been asked for */
-    struct coxi_entry **entries; /* by variable id */
+    struct coxi_entry **entries; /* by variable id; changed by registry.c */
     uint32_t n_entries;
+    struct coxi_registry registry;
     uint64_t *ps_load; /* bytes placed on each ps */
     struct cox_module *modules[COXI_MODULES_MAX];
     uint32_t n_modules;
@@ -509,10 +514,9 @@ void coxi_resources_tick(struct cox_coordinator *c);
  * checkpoint. */
 bool coxi_resources_are_due(const struct cox_coordinator *c);
 
-/* ---- variable.c, module.c, resource.c: the end of what they made */
+/* ---- module.c, resource.c: the end of what they made */
 
 void coxi_resources_free(struct cox_coordinator *c);
-void coxi_variables_free(struct cox_coordinator *c);
 void coxi_modules_free(struct cox_coordinator *c);
 
 #endif

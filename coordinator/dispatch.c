@@ -14,6 +14,7 @@
 #include "coordinator/attempts.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
+#include "coordinator/layout.h"
 #include "coordinator/queue.h"
 #include "coordinator/recovery.h"
 #include "coordinator/resume.h"
@@ -132,11 +133,14 @@ static void assign(struct cox_coordinator *c)
 
 /* ---- a turn of the loop */
 
-/* Closures from the intake into line; the window takes their ids in order. */
-static void take_in(struct cox_coordinator *c, struct coxi_list *intake)
+/* Closures from the intake into line; the window takes their ids in order. True where there
+ * are any. */
+static bool take_in(struct cox_coordinator *c, struct coxi_list *intake)
 {
+    bool any = false;
     for (struct cox_future *f = intake->first; f != NULL;) {
         struct cox_future *next = f->next;
+        any = any || f->function != NULL;
         bool kept = coxi_window_put(&c->closures, f->id, f) == 0;
         if (f->function != NULL && !kept) {
             /* It cannot be kept track of, so it cannot run. */
@@ -151,20 +155,23 @@ static void take_in(struct cox_coordinator *c, struct coxi_list *intake)
         }
         f = next;
     }
+    return any;
 }
 
-/* When it has moved on enough; and now and then, for a message may be lost. */
+/* When it has moved on enough; soon when nothing is under way; and now and then, for a
+ * message may be lost. */
 static void send_watermark(struct cox_coordinator *c)
 {
     uint64_t first = c->closures.count > 0 ? c->closures.first : c->closures.next;
-    bool idle = c->closures.count == 0;
-    uint64_t now = coxi_now_ms();
-    if (first - 1 < c->watermark_sent + (idle ? 1 : WATERMARK_STEP) &&
-        (first == 1 || now - c->watermark_sent_ms < WATERMARK_MS)) {
+    uint64_t moved = first - 1 - c->watermark_sent;
+    bool idle = c->closures.count == 0 && moved > 0;
+    uint64_t ms = coxi_now_ms() - c->watermark_sent_ms;
+    if (moved < WATERMARK_STEP &&
+        (first == 1 || ms < (idle ? COXI_TICK_MS : WATERMARK_MS))) {
         return;
     }
     c->watermark_sent = first - 1;
-    c->watermark_sent_ms = now;
+    c->watermark_sent_ms = coxi_now_ms();
     struct coxi_message message = {.kind = COXI_WATERMARK};
     message.watermark.session = c->session;
     for (uint32_t i = 0; i < c->n_ps; i++) {
@@ -209,8 +216,8 @@ void coxi_dispatch(void *coordinator)
     coxi_lock(&c->lock);
     struct coxi_list intake = c->intake;
     c->intake = (struct coxi_list){0};
-    bool layout = c->layout_changed;
-    c->layout_changed = false;
+    bool layout = c->layout_due;
+    c->layout_due = false;
     int fatal = c->fatal;
     memcpy(fatal_text, c->fatal_text, sizeof(fatal_text));
     bool stopping = c->reporting || c->closing;
@@ -220,12 +227,14 @@ void coxi_dispatch(void *coordinator)
     c->resources_changed = false;
     coxi_unlock(&c->lock);
 
-    take_in(c, &intake);
+    bool closures = take_in(c, &intake);
     coxi_inputs_go_on(c);
     coxi_kept_sweep(c);
     if (layout || (fatal != 0 && !c->fatal_handled)) {
         c->fatal_handled = fatal != 0;
-        coxi_workers_layout(c);
+        coxi_layout_send_all(c);
+    } else if (closures) {
+        coxi_layout_update(c);
     }
     if (modules) {
         coxi_workers_modules(c);

@@ -16,9 +16,11 @@
 #include "coordinator/content.h"
 #include "coordinator/door.h"
 #include "coordinator/kept.h"
+#include "coordinator/layout.h"
 #include "coordinator/opening.h"
 #include "coordinator/reach.h"
 #include "coordinator/recovery.h"
+#include "coordinator/registry.h"
 #include "coordinator/resume.h"
 #include "coordinator/stats.h"
 #include "coordinator/stragglers.h"
@@ -154,6 +156,7 @@ static void on_tick(void *arg)
     coxi_stragglers_tick(c);
     coxi_resources_tick(c);
     coxi_trigger_tick(c);
+    coxi_layout_update(c);
     coxi_dispatch(c);
 }
 
@@ -513,7 +516,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_reach_free(c);
     coxi_workers_free(c);
     coxi_local_stop(c->local);
-    coxi_variables_free(c);
+    coxi_registry_free(c);
     coxi_resources_free(c);
     coxi_links_free(c->links);
     cox_cluster_free(c->cluster);

@@ -350,7 +350,7 @@ static void exchange(struct coxi_recovery *rec, void *arg)
     rec->servers[change->ps].returning = NULL;
     atomic_store(&rec->any_lost, coxi_recovery_any(rec, false));
     coxi_unlock(&rec->lock);
-    c->layout_changed = true;
+    c->layout_due = true;
     c->stats.ps_recovered++;
     coxi_unlock(&c->lock);
 }

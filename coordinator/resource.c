@@ -30,6 +30,7 @@
 #include "common/sync.h"
 #include "coordinator/attempts.h"
 #include "coordinator/conn.h"
+#include "coordinator/layout.h"
 #include "coordinator/recovery.h"
 #include "coordinator/resume.h"
 #include "coordinator/worker.h"
@@ -343,18 +344,6 @@ static bool may_be_made(const struct cox_resource *resource)
     return resource->position <= coxi_recovery_reached(resource->c);
 }
 
-/* What was created before the resource, and may have been since this turn began. */
-static void tell_layout(struct cox_coordinator *c)
-{
-    coxi_lock(&c->lock);
-    bool changed = c->layout_changed;
-    c->layout_changed = false;
-    coxi_unlock(&c->lock);
-    if (changed) {
-        coxi_workers_layout(c);
-    }
-}
-
 bool coxi_resource_tell(struct coxi_worker *worker)
 {
     if (worker->making == 0) {
@@ -362,7 +351,7 @@ bool coxi_resource_tell(struct coxi_worker *worker)
         if (next != NULL && may_be_made(next)) {
             worker->making = worker->resource_told = next->id;
             worker->making_since_ms = coxi_now_ms();
-            tell_layout(worker->c);
+            coxi_layout_update(worker->c); /* created before it */
             send_resource(worker, next);
         }
     }

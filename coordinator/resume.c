@@ -1,6 +1,7 @@
 /* See resume.h: whose directory it is, the checkpoint, and setting everything back to it. The
  * thread that opens. */
 #include "coordinator/resume.h"
+#include "coordinator/registry.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -97,19 +98,18 @@ static int add_entry(struct cox_coordinator *c, struct coxi_variable *descriptio
                      bool made)
 {
     struct coxi_entry *entry = calloc(1, sizeof(*entry));
-    struct coxi_entry **entries =
-        realloc(c->entries, ((size_t)c->n_entries + 1) * 2 * sizeof(void *));
-    c->entries = entries != NULL ? entries : c->entries;
-    if (entry == NULL || entries == NULL || description == NULL) {
+    int r = entry == NULL || description == NULL ? coxi_error_memory("variables") : 0;
+    if (r == 0) {
+        *entry = (struct coxi_entry){.c = c, .description = description, .found = made};
+        r = coxi_registry_add(c, entry);
+    }
+    if (r != 0) {
         free(entry);
         coxi_variable_free(description);
-        return coxi_error_memory("variables");
+        return r;
     }
-    *entry = (struct coxi_entry){
-        .c = c, .description = description, .made = made, .found = made};
-    c->entries[c->n_entries++] = entry;
-    for (size_t i = 0; i < description->n_shards; i++) {
-        c->ps_load[description->shards[i].ps] += coxi_partition_load(description, i);
+    if (made) {
+        coxi_registry_announce(c, entry);
     }
     return 0;
 }
@@ -133,7 +133,7 @@ static int take_variables(struct cox_coordinator *c, struct coxi_manifest *m)
             r = add_entry(c, v, true);
         }
     }
-    c->layout_changed = true;
+    c->layout_due = true;
     coxi_unlock(&c->lock);
     return r;
 }

@@ -1,6 +1,6 @@
 /*
- * The variables, tables and metrics there are: creating and finding them. What they hold
- * is content.c's.
+ * Creating variables, tables and metrics, and finding them: registry.c has those there are.
+ * What they hold is content.c's.
  *
  * Creating is numbered like a closure and recorded by the ps in the applied set, so that
  * it too counts once. It goes from the calling thread straight to the ps, and names the
@@ -17,89 +17,12 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/partition.h"
 #include "coordinator/recovery.h"
+#include "coordinator/registry.h"
 #include "coordinator/resume.h"
 #include "coordinator/rules.h"
 
 _Static_assert((int)COX_RANK_MAX == (int)COXI_WIRE_RANK_MAX, "one limit");
 _Static_assert((int)COX_NAME_MAX == (int)COXI_WIRE_NAME_MAX, "one limit");
-
-/* ---- registry. All under c->lock */
-
-/* The entry of that name; NULL: there is none, or it has not been created yet. */
-static struct coxi_entry *find(const struct cox_coordinator *c, const char *name)
-{
-    for (uint32_t i = 0; i < c->n_entries; i++) {
-        struct coxi_entry *entry = c->entries[i];
-        if (entry->made && strcmp(entry->description->name, name) == 0) {
-            return entry;
-        }
-    }
-    return NULL;
-}
-
-/* True where `name` is "<above>/...": its tensors in checkpoints could be called
- * alike. */
-static bool lies_below(const char *name, const char *above)
-{
-    size_t len = strlen(above);
-    return strncmp(name, above, len) == 0 && name[len] == '/';
-}
-
-/* Names are like paths: unique, and none is the folder of another. */
-static int check_free(const struct cox_coordinator *c, const char *name)
-{
-    for (uint32_t i = 0; i < c->n_entries; i++) {
-        const char *taken = c->entries[i]->description->name;
-        if (strcmp(taken, name) == 0) {
-            return coxi_error(COX_EEXIST, "there is a variable called '%s' already",
-                              name);
-        }
-        if (*taken != '\0' && (lies_below(name, taken) || lies_below(taken, name))) {
-            return coxi_error(COX_EEXIST,
-                              "variable '%s' cannot lie beside '%s': a name is a "
-                              "variable or a folder of them, not both",
-                              name, taken);
-        }
-    }
-    return 0;
-}
-
-/* Room for one more entry: the array grows at powers of two. */
-static int grow(struct cox_coordinator *c)
-{
-    size_t n = c->n_entries + 1;
-    if ((n & (n - 1)) != 0) {
-        return 0;
-    }
-    struct coxi_entry **entries = realloc(c->entries, n * 2 * sizeof(void *));
-    if (entries == NULL) {
-        return coxi_error_memory("variables");
-    }
-    c->entries = entries;
-    return 0;
-}
-
-/* Gives the entry's variable an id and puts it in the registry; the name is taken from
- * then on, and its bytes count where others are placed. */
-static int enlist(struct cox_coordinator *c, struct coxi_entry *entry)
-{
-    struct coxi_variable *v = entry->description;
-    int r = check_free(c, v->name);
-    if (r == 0 && c->n_entries == COXI_VARIABLES_MAX) {
-        r = coxi_error(COX_ELIMIT, "more than %d variables", COXI_VARIABLES_MAX);
-    }
-    if (r == 0) {
-        r = grow(c);
-    }
-    if (r == 0) {
-        v->id = c->n_entries;
-        c->entries[c->n_entries++] = entry;
-        for (size_t i = 0; i < v->n_shards; i++) {
-            c->ps_load[v->shards[i].ps] += coxi_partition_load(v, i);
-        }
-    }
-    return r;
-}
 
 /* ---- creating */
 
@@ -130,16 +53,13 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
     return r;
 }
 
-/* Operation `id` has made it. Workers hear of it before any closure that is scheduled from
- * now on. */
+/* Operation `id` has made it. */
 static void announce(struct cox_coordinator *c, struct coxi_entry *entry, uint64_t id)
 {
     coxi_lock(&c->lock);
     entry->created = id;
-    entry->made = true;
-    c->layout_changed = true;
+    coxi_registry_announce(c, entry);
     coxi_unlock(&c->lock);
-    coxi_loop_wake(c->loop);
 }
 
 /* The same as an operation, which is there to stay when this returns 0. */
@@ -170,18 +90,6 @@ static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
     return r;
 }
 
-/* One that could not be created: its name is free again. It keeps its id. */
-static void forget(struct cox_coordinator *c, struct coxi_entry *entry)
-{
-    struct coxi_variable *v = entry->description;
-    coxi_lock(&c->lock);
-    for (size_t i = 0; i < v->n_shards; i++) {
-        c->ps_load[v->shards[i].ps] -= coxi_partition_load(v, i);
-    }
-    v->name = "";
-    coxi_unlock(&c->lock);
-}
-
 /* Checks, places and registers. Locked. */
 static int place(struct cox_coordinator *c, struct coxi_variable *wanted,
                  struct coxi_shard *shards, uint32_t n_shards, struct coxi_entry *entry)
@@ -194,13 +102,7 @@ static int place(struct cox_coordinator *c, struct coxi_variable *wanted,
     if (r == 0) {
         r = coxi_variable_copy(wanted, &entry->description);
     }
-    return r == 0 ? enlist(c, entry) : r;
-}
-
-static void entry_free(struct coxi_entry *entry)
-{
-    coxi_variable_free(entry->description);
-    free(entry);
+    return r == 0 ? coxi_registry_add(c, entry) : r;
 }
 
 /* One that the client before had, and nobody has asked for yet: *ret, or NULL. */
@@ -208,7 +110,7 @@ static int attach(struct cox_coordinator *c, const struct coxi_variable *wanted,
                   uint32_t n_shards, struct coxi_entry **ret)
 {
     coxi_lock(&c->lock);
-    struct coxi_entry *entry = find(c, wanted->name);
+    struct coxi_entry *entry = coxi_registry_find(c, wanted->name);
     bool found = entry != NULL && entry->found;
     int r = found ? coxi_resume_match(wanted, n_shards, entry->description) : 0;
     if (found && r == 0) {
@@ -242,12 +144,14 @@ static int create(struct cox_coordinator *c, struct coxi_variable *wanted,
     coxi_unlock(&c->lock);
     free(shards);
     if (r != 0) {
-        entry_free(entry);
+        coxi_entry_free(entry);
         return r;
     }
     r = create_for_good(c, entry);
     if (r != 0) {
-        forget(c, entry);
+        coxi_lock(&c->lock);
+        coxi_registry_forget(c, entry);
+        coxi_unlock(&c->lock);
         return r;
     }
     *ret = entry;
@@ -386,7 +290,7 @@ static int get(struct cox_coordinator *c, const char *name, enum coxi_kind kind,
                bool is_metric, const char *what, struct coxi_entry **ret)
 {
     coxi_lock(&c->lock);
-    struct coxi_entry *entry = find(c, name);
+    struct coxi_entry *entry = coxi_registry_find(c, name);
     coxi_unlock(&c->lock);
     if (entry == NULL || entry->description->kind != kind ||
         (entry->description->metric != COXI_METRIC_NONE) != is_metric) {
@@ -434,12 +338,4 @@ int cox_metric_get(struct cox_coordinator *c, const char *name, struct cox_metri
         *ret = (struct cox_metric *)entry;
     }
     return r;
-}
-
-void coxi_variables_free(struct cox_coordinator *c)
-{
-    for (uint32_t i = 0; i < c->n_entries; i++) {
-        entry_free(c->entries[i]);
-    }
-    free(c->entries);
 }

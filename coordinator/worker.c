@@ -23,6 +23,7 @@
 #include "coordinator/door.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
+#include "coordinator/layout.h"
 #include "coordinator/losses.h"
 #include "coordinator/queue.h"
 #include "coordinator/reach.h"
@@ -263,54 +264,6 @@ int coxi_worker_resource_made(struct coxi_worker *worker,
     return r;
 }
 
-/* ---- layout */
-
-static void send_layout(struct coxi_worker *worker)
-{
-    struct cox_coordinator *c = worker->c;
-    struct coxi_ps_address *servers = calloc(c->n_ps, sizeof(*servers));
-    struct coxi_variable *variables = NULL;
-    struct coxi_message message = {.kind = COXI_LAYOUT};
-    coxi_lock(&c->lock);
-    variables = calloc(c->n_entries + 1, sizeof(*variables));
-    for (uint32_t i = 0; variables != NULL && i < c->n_entries; i++) {
-        if (c->entries[i]->made) {
-            variables[message.layout.n_variables++] = *c->entries[i]->description;
-        }
-    }
-    bool lost = c->fatal == COX_EPSLOST;
-    coxi_unlock(&c->lock);
-    if (servers == NULL || variables == NULL) {
-        free(servers);
-        free(variables);
-        coxi_conn_close(worker->control, COX_ENOMEM, "out of memory for the layout");
-        return;
-    }
-    for (uint32_t i = 0; i < c->n_ps; i++) {
-        servers[i].address = coxi_psc_address(c->ps[i]);
-        servers[i].incarnation = coxi_psc_incarnation(c->ps[i]);
-        servers[i].lost =
-            lost; /* one lost ps ends the run: nothing waits for the others */
-    }
-    message.layout.session = c->session;
-    message.layout.servers = servers;
-    message.layout.n_servers = c->n_ps;
-    message.layout.variables = variables;
-    message.layout.worker = 1 + worker->index;
-    (void)coxi_message_send(coxi_conn_link(worker->control), &message, NULL, false);
-    free(servers);
-    free(variables);
-}
-
-void coxi_workers_layout(struct cox_coordinator *c)
-{
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        if (coxi_worker_is_there(c->workers[i])) {
-            send_layout(c->workers[i]);
-        }
-    }
-}
-
 /* ---- coming and going */
 
 bool coxi_worker_is_there(const struct coxi_worker *worker)
@@ -337,8 +290,9 @@ bool coxi_worker_takes_work(const struct coxi_worker *worker)
 void coxi_worker_set_up(struct coxi_worker *worker)
 {
     worker->n_told = 0;
+    worker->n_layout = 0;
     coxi_worker_set_state(worker, COXI_WORKER_SETUP);
-    send_layout(worker);
+    coxi_layout_send(worker);
     tell_modules(worker, worker->c->n_shipped);
 }
 

@@ -50,8 +50,9 @@ struct coxi_worker {
     uint8_t asked[COXI_MODULES_MAX];  /* modules whose answer is awaited */
     uint8_t wanted[COXI_MODULES_MAX]; /* whose bytes wait for the data connection */
     uint32_t n_asked;
-    uint32_t n_told; /* modules it has been told of */
-    uint32_t making; /* the resource whose answer is awaited, by id; or 0 */
+    uint32_t n_told;   /* modules it has been told of */
+    uint32_t n_layout; /* variables, in the order of the registry */
+    uint32_t making;   /* the resource whose answer is awaited, by id; or 0 */
     uint64_t making_since_ms;
     uint32_t resource_told; /* the last that it was told of; ids rise */
 
@@ -142,9 +143,6 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text);
 
 /* Dials who is away, watches for a cluster without workers. Every COXI_TICK_MS. */
 void coxi_workers_tick(struct cox_coordinator *c);
-
-/* Sends the layout to every worker that has one already. */
-void coxi_workers_layout(struct cox_coordinator *c);
 
 /* Tells workers of modules that they do not know yet. */
 void coxi_workers_modules(struct cox_coordinator *c);

@@ -36,6 +36,8 @@ void coxi_store_set_memory_max(struct coxi_store *store, uint64_t bytes)
     store->memory.max_bytes = bytes;
 }
 
+enum { PARTS_FIRST = 16 };
+
 static void part_fini(struct coxi_part *part)
 {
     coxi_dense_free(part->dense);
@@ -50,9 +52,11 @@ static void forget(struct coxi_store *store)
         part_fini(&store->parts[i]);
     }
     free(store->parts);
+    coxi_part_names_fini(&store->names);
     coxi_applied_free(store->applied);
     store->parts = NULL;
     store->n_parts = 0;
+    store->room = 0;
     store->applied = NULL;
     store->claimed = false;
     store->restored = 0;
@@ -200,28 +204,18 @@ static int make_room(struct coxi_store *store, uint32_t id)
     if (id >= COXI_VARIABLES_MAX) {
         return coxi_error(COX_ELIMIT, "more than %d variables", COXI_VARIABLES_MAX);
     }
-    if (id < store->n_parts) {
-        return 0;
+    if (id >= store->room) {
+        size_t room = id < PARTS_FIRST / 2 ? PARTS_FIRST : 2 * (size_t)id;
+        struct coxi_part *parts = realloc(store->parts, room * sizeof(*parts));
+        if (parts == NULL) {
+            return coxi_error_memory("variables");
+        }
+        memset(parts + store->room, 0, (room - store->room) * sizeof(*parts));
+        store->parts = parts;
+        store->room = room;
     }
-    struct coxi_part *parts = realloc(store->parts, (id + 1) * sizeof(*parts));
-    if (parts == NULL) {
-        return coxi_error_memory("variables");
-    }
-    memset(parts + store->n_parts, 0, (id + 1 - store->n_parts) * sizeof(*parts));
-    store->parts = parts;
-    store->n_parts = id + 1;
+    store->n_parts = id >= store->n_parts ? id + 1 : store->n_parts;
     return 0;
-}
-
-/* The place of the variable called `name`; n_parts: there is none. */
-static size_t find_name(const struct coxi_store *store, const char *name)
-{
-    size_t i = 0;
-    while (i < store->n_parts && (store->parts[i].variable == NULL ||
-                                  strcmp(store->parts[i].variable->name, name) != 0)) {
-        i++;
-    }
-    return i;
 }
 
 static int check_new(const struct coxi_store *store,
@@ -230,9 +224,9 @@ static int check_new(const struct coxi_store *store,
     uint32_t id = variable->id;
     size_t there = id < store->n_parts && store->parts[id].variable != NULL
                        ? id
-                       : find_name(store, variable->name);
+                       : coxi_part_names_get(&store->names, variable->name);
     /* Another id is given to a name when its creation has failed: see drop_failed. */
-    return there < store->n_parts && there >= id
+    return there < COXI_VARIABLES_MAX && there >= id
                ? coxi_error(COX_EEXIST, "variable '%s' exists already",
                             store->parts[there].variable->name)
                : coxi_variable_check(variable, COXI_PS_MAX);
@@ -245,8 +239,8 @@ static int check_new(const struct coxi_store *store,
  */
 static int drop_failed(struct coxi_store *store, const char *name)
 {
-    size_t there = find_name(store, name);
-    if (there == store->n_parts) {
+    uint32_t there = coxi_part_names_get(&store->names, name);
+    if (there == COXI_VARIABLES_MAX) {
         return 0;
     }
     if (store->taking != NULL) {
@@ -257,7 +251,7 @@ static int drop_failed(struct coxi_store *store, const char *name)
     }
     part_fini(&store->parts[there]);
     store->parts[there] = (struct coxi_part){0};
-    return 0;
+    return coxi_part_names_set(&store->names, name, COXI_VARIABLES_MAX);
 }
 
 /* True where it is there already. Registry read. */
@@ -285,6 +279,9 @@ static int add_part(struct coxi_store *store, const struct coxi_variable *variab
     }
     if (r == 0) {
         r = part_init(store, variable, &part);
+    }
+    if (r == 0) {
+        r = coxi_part_names_set(&store->names, variable->name, variable->id);
     }
     if (r == 0) {
         store->parts[variable->id] = part;

@@ -9,6 +9,7 @@
 #include "ps/dense.h"
 #include "ps/memory.h"
 #include "ps/optimizer.h"
+#include "ps/part_names.h"
 #include "ps/served.h"
 #include "ps/store.h"
 #include "ps/table.h"
@@ -50,6 +51,8 @@ struct coxi_store {
     bool claimed;
     struct coxi_part *parts; /* by variable id */
     size_t n_parts;
+    size_t room; /* for so many of them */
+    struct coxi_part_names names;
     struct coxi_applied *applied;
     uint64_t restored;                /* the round of the last restore, or 0 ... */
     uint64_t restored_at;             /* ... and how many files of it */

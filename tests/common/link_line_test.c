@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/message.h"
 #include "common/sync.h"
 #include "tests/common/ends.h"
 #include "tests/test.h"
@@ -138,6 +139,18 @@ TEST(link_says_try_again_when_a_gigabyte_is_in_line)
     assert_false(coxi_link_closed(half.end.link));
     half_close(&half);
     assert_int_equal(1, n_released);
+}
+
+/* Who sends messages may not look, and the next ones would build on the one that is missing. */
+TEST(link_is_closed_by_a_message_that_a_full_line_has_no_room_for)
+{
+    struct half half;
+    const struct coxi_message message = {.kind = COXI_LEAVING};
+    half_open(&half, false, END_RUN);
+    fill_line(&half.end, (size_t)1 << 30);
+    assert_code(COX_EAGAIN, coxi_message_send(half.end.link, &message, NULL, false));
+    assert_true(coxi_link_closed(half.end.link));
+    half_close(&half);
 }
 
 /* ---- waiting for room */

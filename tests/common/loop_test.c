@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -277,6 +278,27 @@ TEST(a_wake_here_waits_for_no_turn_and_is_not_lost_in_one)
     coxi_loop_stop(s.loop);
     sleeper_fini(&s);
     assert_int_equal(1, atomic_load(&s.n_wakes));
+}
+
+static void note_wakes(struct coxi_mail *mail)
+{
+    struct sleeper *s =
+        (struct sleeper *)((char *)mail - offsetof(struct sleeper, mail));
+    assert_int_equal(0, atomic_load(&s->n_wakes));
+    coxi_loop_wake_after_mail(s->loop);
+}
+
+TEST(mail_runs_here_while_the_loop_sleeps_and_a_wake_follows)
+{
+    struct sleeper s;
+    sleeper_init(&s);
+    s.mail = (struct coxi_mail){NULL, note_wakes};
+    coxi_loop_run_here(s.loop, &s.mail); /* it does not run yet: nobody else could */
+    assert_int_equal(1, atomic_load(&s.n_wakes));
+    coxi_loop_stop(s.loop);
+    coxi_loop_run(s.loop);
+    assert_int_equal(1, atomic_load(&s.n_wakes));
+    sleeper_fini(&s);
 }
 
 static struct sleeper *wakes_later;
