@@ -2,6 +2,7 @@
 #include "common/initializer.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 #include "common/error.h"
 #include "common/hash.h"
@@ -14,6 +15,17 @@ int coxi_initializer_check(const struct coxi_initializer *initializer)
     }
     if (!isfinite(initializer->a) || !isfinite(initializer->b)) {
         return coxi_error(COX_EINVAL, "an initializer's parameters must be finite");
+    }
+    bool takes_a = initializer->kind != COXI_INIT_ZEROS;
+    bool takes_b = takes_a && initializer->kind != COXI_INIT_CONSTANT;
+    if ((!takes_a && initializer->a != 0) || (!takes_b && initializer->b != 0)) {
+        return coxi_error(
+            COX_EINVAL,
+            "the initializer's %s is %g, but %s has no use for it: leave "
+            "it 0",
+            initializer->b != 0 ? "b" : "a",
+            (double)(initializer->b != 0 ? initializer->b : initializer->a),
+            takes_a ? "a constant" : "one of zeros");
     }
     if (initializer->kind == COXI_INIT_UNIFORM &&
         (initializer->a > initializer->b ||

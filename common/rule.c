@@ -19,6 +19,7 @@
 #define ADAGRADS   (O(ADAGRAD) | O(ROWWISE_ADAGRAD))
 #define VELOCITIES (O(MOMENTUM) | O(NESTEROV))
 #define AVERAGES   (O(ADADELTA) | O(RMSPROP) | ADAMS)
+#define RULES      (ALL & ~O(NONE) & ~O(LOSS_SCALE)) /* what moves values by a rate */
 #define SCALE      O(LOSS_SCALE)
 
 /* What is asked of a number: finite, not negative, and ... */
@@ -32,7 +33,7 @@ struct number {
 
 static const struct number numbers[] = {
 #define NUMBER(name) #name, offsetof(struct coxi_optimizer, name)
-    {NUMBER(learning_rate), ALL & ~SCALE, O(FTRL), false},
+    {NUMBER(learning_rate), RULES, O(FTRL), false},
     {NUMBER(epsilon), ADAGRADS | AVERAGES, AVERAGES, false},
     {NUMBER(initial_accumulator), ADAGRADS | O(FTRL), 0, false},
     {NUMBER(momentum), VELOCITIES, 0, true},
@@ -42,9 +43,9 @@ static const struct number numbers[] = {
     {NUMBER(beta), O(FTRL), 0, false},
     {NUMBER(l1), O(FTRL), 0, false},
     {NUMBER(l2), O(FTRL), 0, false},
-    {NUMBER(weight_decay), ALL & ~O(FTRL) & ~SCALE, 0, false},
-    {NUMBER(clip_value), ALL & ~SCALE, 0, false},
-    {NUMBER(clip_norm), ALL & ~SCALE, 0, false},
+    {NUMBER(weight_decay), RULES & ~O(FTRL), 0, false},
+    {NUMBER(clip_value), RULES, 0, false},
+    {NUMBER(clip_norm), RULES, 0, false},
     {NUMBER(growth_factor), SCALE, SCALE, false},
     {NUMBER(growth_interval), SCALE, SCALE, false},
 #undef NUMBER
@@ -123,6 +124,30 @@ static int check_schedule(const struct coxi_schedule *s)
     return 0;
 }
 
+static int check_rate(const struct coxi_optimizer *o)
+{
+    uint32_t kind = 1U << o->kind;
+    bool scheduled =
+        o->schedule.kind != COXI_SCHEDULE_CONSTANT || o->schedule.warmup_steps != 0;
+    if (scheduled && (kind & RULES & ~O(FTRL)) == 0) {
+        return coxi_error(COX_EINVAL, "%s takes no schedule: %s", names[o->kind],
+                          (kind & O(FTRL)) != 0 ? "its state depends on the rate"
+                                                : "it has no learning rate");
+    }
+    return check_schedule(&o->schedule);
+}
+
+int coxi_optimizer_check_rate(const struct coxi_optimizer *o)
+{
+    return (1U << o->kind & RULES) == 0 || o->learning_rate > 0 ||
+                   o->schedule.end_rate > 0
+               ? 0
+               : coxi_error(COX_EINVAL,
+                            "learning_rate is 0: %s would change nothing; give it a "
+                            "number above 0, or a schedule with an end_rate above 0",
+                            names[o->kind]);
+}
+
 int coxi_optimizer_check(const struct coxi_optimizer *o)
 {
     if (o->kind >= COXI_OPTIMIZER_END) {
@@ -134,17 +159,12 @@ int coxi_optimizer_check(const struct coxi_optimizer *o)
             return r;
         }
     }
-    if (o->kind == COXI_OPTIMIZER_FTRL &&
-        (o->schedule.kind != COXI_SCHEDULE_CONSTANT || o->schedule.warmup_steps != 0)) {
-        return coxi_error(COX_EINVAL,
-                          "FTRL takes no schedule: its state depends on the rate");
-    }
     if (o->kind == COXI_OPTIMIZER_LOSS_SCALE && o->growth_factor <= 1) {
         return coxi_error(COX_EINVAL,
                           "growth_factor is %g: a loss scale takes one above 1",
                           (double)o->growth_factor);
     }
-    return check_schedule(&o->schedule);
+    return check_rate(o);
 }
 
 static float state_limit(const struct coxi_optimizer *o)

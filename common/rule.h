@@ -45,6 +45,10 @@ enum coxi_schedule_kind {
  */
 int coxi_optimizer_check(const struct coxi_optimizer *optimizer);
 
+/* COX_EINVAL: an optimizer that is fine but for a learning rate that is 0 for ever. It is asked
+ * where a variable is created alone: a checkpoint may hold one of before that was refused. */
+int coxi_optimizer_check_rate(const struct coxi_optimizer *optimizer);
+
 /*
  * A finite gradient of this size or more would overflow the state that the rule keeps
  * (INFINITY: none does): 2^64, whose square no float holds, where it sums or averages squares;

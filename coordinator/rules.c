@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "common/error.h"
 #include "common/initializer.h"
 #include "common/layout.h"
 #include "common/rule.h"
@@ -113,9 +114,9 @@ static void set_glorot(struct coxi_variable *v, uint32_t kind)
     }
 }
 
-void coxi_rules_set(struct coxi_variable *variable,
-                    const struct cox_optimizer *optimizer,
-                    const struct cox_initializer *initializer)
+int coxi_rules_set(struct coxi_variable *variable,
+                   const struct cox_optimizer *optimizer,
+                   const struct cox_initializer *initializer)
 {
     struct coxi_optimizer *o = &variable->optimizer;
     *o = (struct coxi_optimizer){.kind = optimizer->kind};
@@ -133,10 +134,19 @@ void coxi_rules_set(struct coxi_variable *variable,
     set_defaults(o);
     variable->initializer = (struct coxi_initializer){
         initializer->kind, initializer->a, initializer->b, initializer->seed};
-    if (initializer->kind == COX_GLOROT_UNIFORM ||
-        initializer->kind == COX_GLOROT_NORMAL) {
-        set_glorot(variable, initializer->kind);
+    if (initializer->kind != COX_GLOROT_UNIFORM &&
+        initializer->kind != COX_GLOROT_NORMAL) {
+        return 0;
     }
+    if (initializer->a != 0 || initializer->b != 0) {
+        return coxi_error(
+            COX_EINVAL,
+            "variable '%s': one of Glorot's initializers has no use for a "
+            "and b, they follow from the shape: leave them 0",
+            variable->name);
+    }
+    set_glorot(variable, initializer->kind);
+    return 0;
 }
 
 void coxi_rules_set_lifecycle(struct coxi_variable *variable,

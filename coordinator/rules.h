@@ -10,12 +10,13 @@
 #include "schema/wire.h"
 
 /*
- * Sets the rules of a variable that has its kind and shape. Nothing is checked here:
- * coxi_variable_check does. Any thread.
+ * Sets the rules of a variable that has its kind and shape. Only what is not seen in the
+ * outcome is checked here (COX_EINVAL: numbers for one of Glorot's initializers); the rest
+ * coxi_variable_check checks. Any thread.
  */
-void coxi_rules_set(struct coxi_variable *variable,
-                    const struct cox_optimizer *optimizer,
-                    const struct cox_initializer *initializer);
+int coxi_rules_set(struct coxi_variable *variable,
+                   const struct cox_optimizer *optimizer,
+                   const struct cox_initializer *initializer);
 
 /* The same of a table's lifecycle. */
 void coxi_rules_set_lifecycle(struct coxi_variable *variable,

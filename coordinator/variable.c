@@ -13,6 +13,7 @@
 
 #include "common/error.h"
 #include "common/layout.h"
+#include "common/rule.h"
 #include "common/sync.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/partition.h"
@@ -100,6 +101,12 @@ static int place(struct cox_coordinator *c, struct coxi_variable *wanted,
     wanted->n_shards = n_shards;
     int r = coxi_variable_check(wanted, c->n_ps);
     if (r == 0) {
+        r = coxi_optimizer_check_rate(&wanted->optimizer);
+        r = r == 0
+                ? 0
+                : coxi_error(r, "variable '%s': %s", wanted->name, coxi_error_text());
+    }
+    if (r == 0) {
         r = coxi_variable_copy(wanted, &entry->description);
     }
     return r == 0 ? coxi_registry_add(c, entry) : r;
@@ -178,7 +185,10 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
     memcpy(wanted.shape, s.shape, sizeof(wanted.shape));
     wanted.wire_dtype = s.wire_dtype;
     wanted.nonfinite = s.nonfinite;
-    coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
+    r = coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
+    if (r != 0) {
+        return r;
+    }
     if (s.initializer.kind != COX_ZEROS && s.dtype != COX_F32) {
         return coxi_error(COX_EINVAL,
                           "variable '%s': only F32 starts at other than zero", s.name);
@@ -216,9 +226,11 @@ int cox_table_create(struct cox_coordinator *c, const struct cox_table_spec *spe
                                    .shape = {s.dim},
                                    .wire_dtype = s.wire_dtype,
                                    .nonfinite = s.nonfinite};
-    coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
+    r = coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
     coxi_rules_set_lifecycle(&wanted, &s.lifecycle);
-    r = create(c, &wanted, 0, &entry);
+    if (r == 0) {
+        r = create(c, &wanted, 0, &entry);
+    }
     if (r != 0) {
         return r;
     }

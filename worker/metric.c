@@ -111,6 +111,9 @@ int coxi_metric_push_auc(struct coxi_attempt *attempt, const struct coxi_variabl
         if (isnan(scores[i])) {
             return coxi_error(COX_EINVAL, "metric '%s': score %zu is NaN", v->name, i);
         }
+        if (isnan(labels[i])) {
+            return coxi_error(COX_EINVAL, "metric '%s': label %zu is NaN", v->name, i);
+        }
     }
     double *positives;
     int r = sums_of(attempt, v, &positives);

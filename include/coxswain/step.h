@@ -439,7 +439,7 @@ static inline int cox_step_metric_add(struct cox_step *step,
 
 /*
  * Adds n examples to an AUC: labels (positive: above 0.5) and scores from 0 to 1 (beyond:
- * as these). COX_EINVAL: not such a metric, or a score is NaN.
+ * as these). COX_EINVAL: not such a metric, or a score or a label is NaN.
  */
 static inline int cox_step_metric_auc(struct cox_step *step,
                                       struct cox_variable *metric, const float *labels,

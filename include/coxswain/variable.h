@@ -57,7 +57,9 @@ extern "C" {
  * that ps.
  *
  * Numbers that are 0 stand for a default where it is told; give a tiny one for none
- * (1e-30). A number that the rule does not use must be 0.
+ * (1e-30). A number that the rule does not use must be 0, and so must all numbers of
+ * COX_OPTIMIZER_NONE. A learning_rate of 0 is refused, unless a schedule has an end_rate
+ * above 0.
  */
 enum cox_optimizer_kind {
     COX_OPTIMIZER_NONE = 0, /* takes no gradients */
@@ -89,7 +91,8 @@ enum cox_optimizer_kind {
  *   COX_SCHEDULE_COSINE       end_rate + (learning_rate - end_rate)
  *                             (1 + cos(pi s / steps)) / 2
  *
- * All but constant need steps; a number that is not used must be 0. FTRL takes none.
+ * All but constant need steps; a number that is not used must be 0. FTRL and COX_LOSS_SCALE
+ * take none.
  */
 enum cox_schedule_kind {
     COX_SCHEDULE_CONSTANT = 0,
@@ -146,12 +149,12 @@ struct cox_optimizer {
  * rank 1 counts as both. A table's row is what leads from 1 key to dim values.
  */
 enum cox_initializer_kind {
-    COX_ZEROS = 0,
+    COX_ZEROS = 0,            /* a number that is not named must be 0 */
     COX_CONSTANT = 1,         /* a */
     COX_UNIFORM = 2,          /* in [a, b) */
     COX_NORMAL = 3,           /* mean a, standard deviation b */
     COX_TRUNCATED_NORMAL = 4, /* the same, redrawn where it is beyond 2 b of a */
-    COX_GLOROT_UNIFORM = 5,   /* a, b: not used */
+    COX_GLOROT_UNIFORM = 5,
     COX_GLOROT_NORMAL = 6,
 };
 

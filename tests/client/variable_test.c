@@ -78,6 +78,17 @@ TEST(variable_that_cannot_be_is_refused_by_name)
     bad.initializer.kind = COX_GLOROT_NORMAL + 1;
     assert_refused(&crew, &bad, COX_EINVAL, "'v'");
     bad = good;
+    bad.optimizer.kind = COX_ADAM;
+    assert_refused(&crew, &bad, COX_EINVAL, "'v': learning_rate is 0: Adam would");
+    bad = good;
+    bad.optimizer.learning_rate = 0.5F;
+    assert_refused(&crew, &bad, COX_EINVAL,
+                   "'v': learning_rate is 0.5, but a variable without optimizer");
+    bad = good;
+    bad.initializer.kind = COX_GLOROT_NORMAL;
+    bad.initializer.b = 0.5F;
+    assert_refused(&crew, &bad, COX_EINVAL, "'v': one of Glorot's initializers has no");
+    bad = good;
     bad.size = 0;
     assert_refused(&crew, &bad, COX_EINVAL, "_INIT");
 
@@ -247,8 +258,10 @@ static struct cox_table *create_table(struct crew *crew, uint32_t initializer)
     spec.optimizer.kind = COX_SGD;
     spec.optimizer.learning_rate = 0.5F;
     spec.initializer.kind = initializer;
-    spec.initializer.a = -1;
-    spec.initializer.b = 1;
+    if (initializer != COX_ZEROS) {
+        spec.initializer.a = -1;
+        spec.initializer.b = 1;
+    }
     spec.initializer.seed = 42;
     assert_code(0, cox_table_create(crew->c, &spec, &table));
     return table;

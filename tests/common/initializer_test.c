@@ -220,9 +220,24 @@ TEST(parameters_that_make_no_numbers_are_einval)
         of(COXI_INIT_NORMAL, 0, -1, 0),
         of(COXI_INIT_TRUNCATED_NORMAL, 0, -1, 0),
         of(COXI_INIT_TRUNCATED_NORMAL, NAN, 1, 0),
+        of(COXI_INIT_ZEROS, 1, 0, 0),
+        of(COXI_INIT_ZEROS, 0, 1, 0),
+        of(COXI_INIT_CONSTANT, 1, 1, 0),
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         assert_code(COX_EINVAL, coxi_initializer_check(&bad[i]));
         assert_error_names("initializer");
     }
+}
+
+TEST(parameters_that_are_not_used_are_named)
+{
+    const struct coxi_initializer zeros = of(COXI_INIT_ZEROS, 0.5F, 0, 0);
+    const struct coxi_initializer constant = of(COXI_INIT_CONSTANT, 1, 0.25F, 0);
+    assert_code(COX_EINVAL, coxi_initializer_check(&zeros));
+    assert_error_names(
+        "the initializer's a is 0.5, but one of zeros has no use for it: leave it 0");
+    assert_code(COX_EINVAL, coxi_initializer_check(&constant));
+    assert_error_names(
+        "the initializer's b is 0.25, but a constant has no use for it: leave it 0");
 }

@@ -11,7 +11,7 @@ static const struct {
     struct coxi_optimizer optimizer;
     const char *takes;
 } good[COXI_OPTIMIZER_END] = {
-    [COXI_OPTIMIZER_NONE] = {{0}, " weight_decay "},
+    [COXI_OPTIMIZER_NONE] = {{0}, ""},
     [COXI_OPTIMIZER_SGD] = {{.learning_rate = 1}, " weight_decay "},
     [COXI_OPTIMIZER_MOMENTUM] = {{.learning_rate = 1}, " momentum weight_decay "},
     [COXI_OPTIMIZER_NESTEROV] = {{.learning_rate = 1}, " momentum weight_decay "},
@@ -19,10 +19,14 @@ static const struct {
                                 " epsilon initial_accumulator weight_decay "},
     [COXI_OPTIMIZER_ROWWISE_ADAGRAD] = {{.learning_rate = 1},
                                         " epsilon initial_accumulator weight_decay "},
-    [COXI_OPTIMIZER_ADADELTA] = {{.epsilon = 1e-6F}, " epsilon rho weight_decay "},
-    [COXI_OPTIMIZER_RMSPROP] = {{.epsilon = 1e-6F}, " epsilon rho weight_decay "},
-    [COXI_OPTIMIZER_ADAM] = {{.epsilon = 1e-6F}, " epsilon beta1 beta2 weight_decay "},
-    [COXI_OPTIMIZER_ADAMW] = {{.epsilon = 1e-6F}, " epsilon beta1 beta2 weight_decay "},
+    [COXI_OPTIMIZER_ADADELTA] = {{.learning_rate = 1, .epsilon = 1e-6F},
+                                 " epsilon rho weight_decay "},
+    [COXI_OPTIMIZER_RMSPROP] = {{.learning_rate = 1, .epsilon = 1e-6F},
+                                " epsilon rho weight_decay "},
+    [COXI_OPTIMIZER_ADAM] = {{.learning_rate = 1, .epsilon = 1e-6F},
+                             " epsilon beta1 beta2 weight_decay "},
+    [COXI_OPTIMIZER_ADAMW] = {{.learning_rate = 1, .epsilon = 1e-6F},
+                              " epsilon beta1 beta2 weight_decay "},
     [COXI_OPTIMIZER_LOSS_SCALE] = {{.growth_factor = 2, .growth_interval = 3},
                                    " growth_interval "},
     [COXI_OPTIMIZER_FTRL] = {{.learning_rate = 0.1F},
@@ -39,7 +43,7 @@ static struct coxi_optimizer of(uint32_t kind)
 static const struct {
     const char *name;
     size_t offset;
-    bool always;   /* taken by all but a loss scale */
+    bool always;   /* taken by all that move values */
     bool fraction; /* below 1 */
 } numbers[] = {
 #define NUMBER(name) #name, offsetof(struct coxi_optimizer, name)
@@ -83,7 +87,8 @@ TEST(optimizers_take_the_numbers_that_they_use_and_no_others)
         for (size_t i = 0; i < N_NUMBERS; i++) {
             char word[64];
             (void)snprintf(word, sizeof(word), " %s ", numbers[i].name);
-            bool always = numbers[i].always && kind != COXI_OPTIMIZER_LOSS_SCALE;
+            bool always = numbers[i].always && kind != COXI_OPTIMIZER_LOSS_SCALE &&
+                          kind != COXI_OPTIMIZER_NONE;
             if (always || strstr(good[kind].takes, word) != NULL) {
                 assert_code(0, check_with(o, i, 0.5F));
             } else {
@@ -178,6 +183,44 @@ TEST(schedules_take_what_they_use_in_its_range)
         if (cases[i].wrong != NULL) {
             assert_error_names(cases[i].wrong);
         }
+    }
+}
+
+TEST(a_rate_of_0_is_refused_unless_a_schedule_raises_it)
+{
+    for (uint32_t kind = 0; kind < COXI_OPTIMIZER_END; kind++) {
+        struct coxi_optimizer o = of(kind);
+        bool has = kind != COXI_OPTIMIZER_NONE && kind != COXI_OPTIMIZER_LOSS_SCALE;
+        assert_code(0, coxi_optimizer_check_rate(&o));
+        o.learning_rate = 0;
+        assert_code(has ? COX_EINVAL : 0, coxi_optimizer_check_rate(&o));
+        o.schedule.warmup_steps = 3;
+        assert_code(has ? COX_EINVAL : 0, coxi_optimizer_check_rate(&o));
+        o.schedule =
+            (struct coxi_schedule){.kind = COXI_SCHEDULE_LINEAR, .end_rate = 0.5F};
+        assert_code(0, coxi_optimizer_check_rate(&o));
+    }
+    const struct coxi_optimizer o = {.kind = COXI_OPTIMIZER_ADAM, .epsilon = 1};
+    assert_code(COX_EINVAL, coxi_optimizer_check_rate(&o));
+    assert_error_names(
+        "learning_rate is 0: Adam would change nothing; give it a number "
+        "above 0, or a schedule with an end_rate above 0");
+}
+
+TEST(what_has_no_rate_takes_no_schedule)
+{
+    static const uint32_t kinds[] = {COXI_OPTIMIZER_NONE, COXI_OPTIMIZER_LOSS_SCALE};
+    static const char *const texts[] = {
+        "a variable without optimizer takes no schedule: it has no learning rate",
+        "a loss scale takes no schedule: it has no learning rate"};
+    for (size_t i = 0; i < 2; i++) {
+        struct coxi_optimizer o = of(kinds[i]);
+        o.schedule.warmup_steps = 1;
+        assert_code(COX_EINVAL, coxi_optimizer_check(&o));
+        assert_error_names(texts[i]);
+        o.schedule = (struct coxi_schedule){.kind = COXI_SCHEDULE_COSINE, .steps = 1};
+        assert_code(COX_EINVAL, coxi_optimizer_check(&o));
+        assert_error_names(texts[i]);
     }
 }
 

@@ -180,6 +180,11 @@ TEST(metric_refuses_what_is_not_for_it)
     done = call_run(&rig, 4, "measure", &call, COX_ESTEP);
     assert_non_null(strstr(done.result, "score 0 is NaN"));
     assert_int_equal(COX_EINVAL, done.head.step_code);
+    call = measure("auc", one, one, 1);
+    call_vector(&call, "labels", COX_F32, 1, nan_score);
+    done = call_run(&rig, 5, "measure", &call, COX_ESTEP);
+    assert_non_null(strstr(done.result, "metric 'auc': label 0 is NaN"));
+    assert_int_equal(COX_EINVAL, done.head.step_code);
     rig_close(&rig);
 }
 

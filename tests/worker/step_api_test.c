@@ -93,7 +93,7 @@ static struct cox_variable *create(struct crew *crew, const char *name, uint32_t
     spec.shape[1] = 3;
     spec.shards = shards;
     spec.optimizer.kind = optimizer;
-    spec.optimizer.learning_rate = 0.5F;
+    spec.optimizer.learning_rate = optimizer == COX_OPTIMIZER_NONE ? 0 : 0.5F;
     assert_code(0, cox_variable_create(crew->c, &spec, &variable));
     return variable;
 }
