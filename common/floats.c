@@ -6,6 +6,7 @@
  */
 #include "common/floats.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -179,4 +180,22 @@ size_t coxi_floats_beyond(uint32_t dtype, const void *from, size_t n, float limi
         }
     }
     return n;
+}
+
+/* ---- decimals. An integer below 2^53 over a power of ten that is exact is rounded once: it is
+ * what a compiler makes of the same digits. 9 of them are enough for every float. */
+
+double coxi_floats_decimal(float x)
+{
+    double power = 1;
+    for (int digits = 0; digits <= 15; digits++, power *= 10) {
+        double scaled = rint((double)x * power);
+        if (fabs(scaled) >= 9007199254740992.0) {
+            break;
+        }
+        if ((float)(scaled / power) == x) {
+            return scaled / power;
+        }
+    }
+    return (double)x; /* too small or too large for it to matter */
 }

@@ -1,5 +1,5 @@
 /*
- * F32 in the narrow types BF16 and F16, for the wire; and which numbers are too large.
+ * F32 in the narrow types BF16 and F16, for the wire; which numbers are too large; decimals.
  *
  * Pure functions; any thread. Addresses need no alignment. Cost: a fraction of a nanosecond
  * a number; memory bounds it where the numbers are in no cache.
@@ -22,5 +22,11 @@ void coxi_floats_widen(uint32_t dtype, const void *from, size_t n, void *to);
 /* The first of n numbers (COX_F32, COX_BF16 or COX_F16) that is NaN, or whose absolute value
  * is `limit` or more (INFINITY: that is not finite); n: none. */
 size_t coxi_floats_beyond(uint32_t dtype, const void *from, size_t n, float limit);
+
+/*
+ * The decimal number of fewest digits that rounds to x, which is finite: 0.999 of 0.999F. What
+ * somebody meant who wrote x: 1 - 0.999F is off by 1.3e-5 of 0.001, as x is by 1e-8 of itself.
+ */
+double coxi_floats_decimal(float x);
 
 #endif

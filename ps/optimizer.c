@@ -11,6 +11,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "common/floats.h"
 #include "ps/schedule.h"
 
 enum { PIECE = 256 };
@@ -44,9 +45,16 @@ void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
         .scale = 1,
     };
     if (is_adam(optimizer)) {
-        ret->log_beta1 = log((double)optimizer->beta1);
-        ret->log_beta2 = log((double)optimizer->beta2);
+        double beta1 = coxi_floats_decimal(optimizer->beta1);
+        double beta2 = coxi_floats_decimal(optimizer->beta2);
+        ret->rest1 = (float)(1 - beta1);
+        ret->rest2 = (float)(1 - beta2);
+        ret->log_beta1 = log(beta1);
+        ret->log_beta2 = log(beta2);
         set_t(ret, (double)step + 1);
+    } else if (optimizer->kind == COXI_OPTIMIZER_RMSPROP ||
+               optimizer->kind == COXI_OPTIMIZER_ADADELTA) {
+        ret->rest1 = (float)(1 - coxi_floats_decimal(optimizer->rho));
     }
 }
 
@@ -170,27 +178,33 @@ static void apply_adagrad(float rate, float epsilon, float *restrict w,
     }
 }
 
-static void apply_rmsprop(float rate, const struct coxi_optimizer *o, float *restrict w,
+static void apply_rmsprop(const struct coxi_optimizer_step *step, float *restrict w,
                           float *restrict average, const float *restrict g, size_t n)
 {
+    const struct coxi_optimizer *o = step->optimizer;
+    float rate = step->rate;
+    float rest = step->rest1;
     float rho = o->rho;
     float epsilon = o->epsilon;
     for (size_t i = 0; i < n; i++) {
-        average[i] = bounded(rho * average[i] + (1 - rho) * (g[i] * g[i]));
+        average[i] = bounded(rho * average[i] + rest * (g[i] * g[i]));
         w[i] -= rate * g[i] / (sqrtf(average[i]) + epsilon);
     }
 }
 
-static void apply_adadelta(float rate, const struct coxi_optimizer *o,
-                           float *restrict w, float *restrict average,
-                           float *restrict deltas, const float *restrict g, size_t n)
+static void apply_adadelta(const struct coxi_optimizer_step *step, float *restrict w,
+                           float *restrict average, float *restrict deltas,
+                           const float *restrict g, size_t n)
 {
+    const struct coxi_optimizer *o = step->optimizer;
+    float rate = step->rate;
+    float rest = step->rest1;
     float rho = o->rho;
     float epsilon = o->epsilon;
     for (size_t i = 0; i < n; i++) {
-        average[i] = bounded(rho * average[i] + (1 - rho) * (g[i] * g[i]));
+        average[i] = bounded(rho * average[i] + rest * (g[i] * g[i]));
         float delta = sqrtf(deltas[i] + epsilon) / sqrtf(average[i] + epsilon) * g[i];
-        deltas[i] = bounded(rho * deltas[i] + (1 - rho) * (delta * delta));
+        deltas[i] = bounded(rho * deltas[i] + rest * (delta * delta));
         w[i] -= rate * delta;
     }
 }
@@ -202,13 +216,15 @@ static void apply_adam(const struct coxi_optimizer_step *step, float *restrict w
     const struct coxi_optimizer *o = step->optimizer;
     float beta1 = o->beta1;
     float beta2 = o->beta2;
+    float rest1 = step->rest1;
+    float rest2 = step->rest2;
     float epsilon = o->epsilon;
     float rate = step->rate / step->correction_m;
     float root = 1 / sqrtf(step->correction_v);
     float shrink = o->kind == COXI_OPTIMIZER_ADAMW ? step->rate * o->weight_decay : 0;
     for (size_t i = 0; i < n; i++) {
-        m[i] = beta1 * m[i] + (1 - beta1) * g[i];
-        v[i] = bounded(beta2 * v[i] + (1 - beta2) * (g[i] * g[i]));
+        m[i] = beta1 * m[i] + rest1 * g[i];
+        v[i] = bounded(beta2 * v[i] + rest2 * (g[i] * g[i]));
         w[i] -= shrink * w[i] + rate * m[i] / (sqrtf(v[i]) * root + epsilon);
     }
 }
@@ -274,10 +290,10 @@ static void apply_rule(const struct coxi_optimizer_step *step, float *w,
         apply_nesterov(step->rate, o->momentum, w, slot(slots, 0), g, n);
         return;
     case COXI_OPTIMIZER_RMSPROP:
-        apply_rmsprop(step->rate, o, w, slot(slots, 0), g, n);
+        apply_rmsprop(step, w, slot(slots, 0), g, n);
         return;
     case COXI_OPTIMIZER_ADADELTA:
-        apply_adadelta(step->rate, o, w, slot(slots, 0), slot(slots, 1), g, n);
+        apply_adadelta(step, w, slot(slots, 0), slot(slots, 1), g, n);
         return;
     case COXI_OPTIMIZER_ADAM:
     case COXI_OPTIMIZER_ADAMW:

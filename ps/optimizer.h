@@ -43,6 +43,9 @@ struct coxi_optimizer_step {
     float scale;        /* of the gradient: less than 1 where its norm is clipped */
     float correction_m; /* Adam: 1 - beta1^t, 1 - beta2^t */
     float correction_v;
+    float
+        rest1; /* 1 - beta1, or 1 - rho; and 1 - beta2: from the decimals that were meant */
+    float rest2;
     double log_beta1;
     double log_beta2;
 };

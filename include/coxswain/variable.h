@@ -57,7 +57,10 @@ extern "C" {
  * that ps.
  *
  * Numbers that are 0 stand for a default where it is told; give a tiny one for none
- * (1e-30). A number that the rule does not use must be 0, and so must all numbers of
+ * (1e-30). rho, beta1 and beta2 stand for the decimal number of fewest digits that rounds to
+ * them: 0.999F is 0.999, and 1 - beta2 is 0.001 in double before it is rounded.
+ * docs/optimizers.md has all of this in one table, with the names of the state in checkpoints.
+ * A number that the rule does not use must be 0, and so must all numbers of
  * COX_OPTIMIZER_NONE. A learning_rate of 0 is refused, unless a schedule has an end_rate
  * above 0.
  */

@@ -1,6 +1,7 @@
 /* Narrow floats, against what their definitions say. */
 #include "common/floats.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -179,5 +180,19 @@ TEST(floats_are_beyond_a_limit_from_the_limit_on)
         values[1] = 60000;
         coxi_floats_narrow(dtypes[i], values + 1, 1, narrow);
         assert_int_equal(1, coxi_floats_beyond(dtypes[i], narrow, 1, limit));
+    }
+}
+
+TEST(floats_stand_for_the_decimals_that_they_were_written_as)
+{
+    static const double decimals[] = {0,      0.5,     0.9,      0.99,      0.999,
+                                      0.9999, 0.99999, 0.999999, 0.9999999, 0.1234567,
+                                      -0.3,   3,       1234.5,   1e-6,      16777216};
+    for (size_t i = 0; i < sizeof(decimals) / sizeof(*decimals); i++) {
+        assert_true(coxi_floats_decimal((float)decimals[i]) == decimals[i]);
+    }
+    static const float others[] = {FLT_MAX, FLT_MIN, 1e-30F, 1e30F, 0.99999994F};
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        assert_true((float)coxi_floats_decimal(others[i]) == others[i]);
     }
 }

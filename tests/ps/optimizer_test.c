@@ -400,6 +400,32 @@ TEST(adam_goes_on_where_its_count_of_steps_ends)
     assert_true(fabsf(w[0] + 1) < 1e-6F);
 }
 
+/* 1 - 0.99999F is off by a hundredth of 0.00001, which is what was meant. */
+TEST(averages_take_the_share_that_was_meant)
+{
+    const struct coxi_optimizer adam = {.kind = COXI_OPTIMIZER_ADAM,
+                                        .learning_rate = 1,
+                                        .epsilon = 1e-8F,
+                                        .beta1 = 0.9F,
+                                        .beta2 = 0.99999F};
+    const struct coxi_optimizer rmsprop = {.kind = COXI_OPTIMIZER_RMSPROP,
+                                           .learning_rate = 1,
+                                           .epsilon = 1e-8F,
+                                           .rho = 0.99999F};
+    struct coxi_optimizer_step step;
+    float kept[3] = {0};
+    float w[1] = {0};
+    const float g[1] = {1};
+    coxi_optimizer_begin(&adam, 0, &step);
+    coxi_optimizer_row(&step, w, kept, g, 1);
+    assert_true(fabs((double)kept[0] - 0.1) < 1e-7 * 0.1);
+    assert_true(fabs((double)kept[1] - 1e-5) < 1e-7 * 1e-5);
+    kept[0] = 0;
+    coxi_optimizer_begin(&rmsprop, 0, &step);
+    coxi_optimizer_row(&step, w, kept, g, 1);
+    assert_true(fabs((double)kept[0] - 1e-5) < 1e-7 * 1e-5);
+}
+
 /* ---- blocks and pieces */
 
 enum { LONG_ROWS = 3, LONG = 2500, ALL = LONG_ROWS * LONG };
