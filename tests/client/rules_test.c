@@ -2,7 +2,10 @@
 #include "coordinator/rules.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "common/error.h"
 #include "common/initializer.h"
 #include "common/layout.h"
 #include "common/rule.h"
@@ -72,6 +75,100 @@ TEST(numbers_that_are_given_are_taken)
         {14, 15, 16, 17, 18, 19}};
     struct coxi_optimizer made = optimizer_of(given);
     assert_true(coxi_optimizer_equal(&taken, &made));
+}
+
+/* ---- the table in docs/optimizers.md */
+
+/* The cell of the numbers that a rule alone takes: "`epsilon` 1e-10, `beta` 0". */
+static void numbers_of(uint32_t kind, char *ret, size_t size)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } numbers[] = {
+#define NUMBER(name) {#name, offsetof(struct coxi_optimizer, name)}
+        NUMBER(epsilon),
+        NUMBER(initial_accumulator),
+        NUMBER(momentum),
+        NUMBER(rho),
+        NUMBER(beta1),
+        NUMBER(beta2),
+        NUMBER(beta),
+        NUMBER(l1),
+        NUMBER(l2),
+        NUMBER(growth_factor),
+        NUMBER(growth_interval)
+#undef NUMBER
+    };
+    bool has_rate = kind != COX_LOSS_SCALE;
+    const struct coxi_optimizer o = optimizer_of(
+        (struct cox_optimizer){.kind = kind, .learning_rate = has_rate ? 1 : 0});
+    size_t len = 0;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        struct coxi_optimizer with = o;
+        float x;
+        memcpy(&x, (const char *)&o + numbers[i].offset, sizeof(x));
+        memcpy((char *)&with + numbers[i].offset, &(float){0.5F}, sizeof(x));
+        if (coxi_optimizer_check(&with) == 0 ||
+            strstr(coxi_error_text(), "has no use") == NULL) {
+            len += (size_t)snprintf(ret + len, size - len, "%s`%s` %g",
+                                    len > 0 ? ", " : "", numbers[i].name, (double)x);
+        }
+    }
+    (void)snprintf(ret + len, size - len, "%s", len > 0 ? "" : "none");
+}
+
+/* The cell of its state: "`adam_m`, `adam_v`; a row: `adam_t`". */
+static void state_of(uint32_t kind, char *ret, size_t size)
+{
+    const struct coxi_variable v = {.kind = COXI_KIND_TABLE,
+                                    .optimizer = {.kind = kind}};
+    struct coxi_state_layout layout = coxi_optimizer_layout(&v);
+    size_t len = 0;
+    for (size_t i = 0; i < layout.n_slots + layout.n_row; i++) {
+        const char *before = i == layout.n_slots ? (i > 0 ? "; a row: " : "a row: ")
+                             : i > 0             ? ", "
+                                                 : "";
+        len += (size_t)snprintf(ret + len, size - len, "%s`%s`", before,
+                                layout.states[i].name);
+    }
+    (void)snprintf(ret + len, size - len, "%s", len > 0 ? "" : "none");
+}
+
+TEST(the_table_of_optimizers_is_what_the_code_does)
+{
+    static const char *const kinds[] = {[COX_SGD] = "COX_SGD",
+                                        [COX_ADAGRAD] = "COX_ADAGRAD",
+                                        [COX_MOMENTUM] = "COX_MOMENTUM",
+                                        [COX_NESTEROV] = "COX_NESTEROV",
+                                        [COX_ROWWISE_ADAGRAD] = "COX_ROWWISE_ADAGRAD",
+                                        [COX_ADADELTA] = "COX_ADADELTA",
+                                        [COX_RMSPROP] = "COX_RMSPROP",
+                                        [COX_ADAM] = "COX_ADAM",
+                                        [COX_ADAMW] = "COX_ADAMW",
+                                        [COX_FTRL] = "COX_FTRL",
+                                        [COX_LOSS_SCALE] = "COX_LOSS_SCALE"};
+    static char text[1 << 15];
+    FILE *file = fopen(COXI_TEST_OPTIMIZERS, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    assert_int_equal(0, fclose(file));
+    for (uint32_t kind = COX_SGD; kind < COXI_OPTIMIZER_END; kind++) {
+        char numbers[256];
+        char kept[256];
+        char begin[64];
+        char end[600];
+        numbers_of(kind, numbers, sizeof(numbers));
+        state_of(kind, kept, sizeof(kept));
+        (void)snprintf(begin, sizeof(begin), "\n| `%s` |", kinds[kind]);
+        (void)snprintf(end, sizeof(end), " | %s | %s |\n", numbers, kept);
+        const char *row = strstr(text, begin);
+        assert_non_null(row);
+        const char *row_end = strchr(row + 1, '\n') + 1;
+        if (strncmp(row_end - strlen(end), end, strlen(end)) != 0) {
+            fail_msg("the row of %s does not end in '%s'", kinds[kind], end);
+        }
+    }
 }
 
 static void assert_glorot(enum coxi_kind kind, uint32_t rank, const uint64_t *shape,
