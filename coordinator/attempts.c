@@ -137,15 +137,35 @@ static void note_crash(struct cox_future *f, uint32_t worker, int cause)
     count(&f->crashes);
 }
 
+/*
+ * One of several that ran is only a suspect, and each runs alone from then on: the guilty one
+ * is the only one the next time. A step that ran for too long is known.
+ */
+static void take_report(struct coxi_worker *worker, struct cox_future *f,
+                        const struct coxi_crashed_head *head, bool known)
+{
+    if (head->cause == COXI_CAUSE_OVERRUN) {
+        count(&f->overruns);
+    } else if (head->cause != SIGKILL) { /* that is a loss (losses.c) */
+        f->suspect = true;
+        if (known) {
+            note_crash(f, worker->index, head->cause);
+        }
+    }
+}
+
 void coxi_attempts_crashed(struct coxi_worker *worker,
                            const struct coxi_crashed *crashed)
 {
     struct cox_coordinator *c = worker->c;
+    bool known = crashed->n_closures == 1;
     coxi_losses_told(worker, crashed);
     for (size_t i = 0; i < crashed->n_closures; i++) {
         const struct coxi_crashed_head *head = &crashed->closures[i];
         if (head->closure == 0) {
-            coxi_resource_crashed(worker, head);
+            if (known || head->cause == COXI_CAUSE_OVERRUN) {
+                coxi_resource_crashed(worker, head); /* else: it is made anew, alone */
+            }
             continue;
         }
         struct cox_future *f = coxi_attempts_find(c, head->closure);
@@ -153,11 +173,7 @@ void coxi_attempts_crashed(struct coxi_worker *worker,
             f->state == COXI_VOIDING) {
             continue;
         }
-        if (head->cause == COXI_CAUSE_OVERRUN) {
-            count(&f->overruns);
-        } else if (head->cause != SIGKILL) { /* that is a loss (losses.c) */
-            note_crash(f, worker->index, head->cause);
-        }
+        take_report(worker, f, head, known);
         if (f->state == COXI_QUEUED) {
             /* Its worker was lost before it could say why. */
             coxi_closure_dequeue(f);

@@ -145,6 +145,7 @@ struct cox_future {
     int8_t priority;
     uint8_t losses;
     uint8_t crashes; /* of its process, while it ran; `text` tells them */
+    bool suspect; /* its process has crashed while it ran: it runs alone from now on */
     uint8_t overruns;
     bool cancelled;   /* it is to end as soon as its worker has let go of it */
     bool called_back; /* its worker was asked for it, for another one to run it */

@@ -74,6 +74,7 @@ struct coxi_worker {
     struct coxi_buffer args;
     size_t args_expected;      /* bytes, the next time that some are collected */
     struct coxi_buffer keep;   /* of the same: whose results are to stay there */
+    struct coxi_buffer alone;  /* of the same: which are suspects, and run alone */
     struct coxi_buffer inputs; /* and what it takes of those that are there */
     bool is_collected;         /* in the list of those with something to be sent */
     struct coxi_worker *next_collected;
@@ -179,8 +180,9 @@ void coxi_worker_recall_all(struct coxi_worker *worker);
 /* Asks for all back that it has not started. */
 void coxi_worker_recall_waiting(struct coxi_worker *worker);
 
-/* Sends what has been collected in heads and args. */
+/* Sends what has been collected in heads and args; forgets it. */
 void coxi_worker_send(struct coxi_worker *worker);
+void coxi_worker_drop_collected(struct coxi_worker *worker);
 
 /* Closes every connection for good; c->n_conns says when that is done. */
 void coxi_workers_shutdown(struct cox_coordinator *c);

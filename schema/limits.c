@@ -71,7 +71,7 @@ static size_t array_bytes(const struct coxi_message *m)
                m->commit.n_touched * sizeof(uint32_t);
     case COXI_DISPATCH:
         return m->dispatch.n_closures * sizeof(struct coxi_closure_head) +
-               m->dispatch.n_keep * sizeof(uint32_t) +
+               (m->dispatch.n_keep + m->dispatch.n_alone) * sizeof(uint32_t) +
                m->dispatch.n_inputs * ELEMENT_MAX;
     case COXI_DONE:
         return m->done.n_closures * sizeof(struct coxi_done_head) +

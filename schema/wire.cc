@@ -293,7 +293,8 @@ Body encode_dispatch(Builder &b, const struct coxi_dispatch &m)
     auto closures = structs<wire::ClosureHead>(b, m.closures, m.n_closures);
     auto keep = encode_numbers(b, m.keep, m.n_keep);
     auto inputs = encode_inputs(b, m);
-    return wire::CreateDispatch(b, closures, m.grace_ms, keep, inputs, m.sent_us)
+    auto alone = encode_numbers(b, m.alone, m.n_alone);
+    return wire::CreateDispatch(b, closures, m.grace_ms, keep, inputs, m.sent_us, alone)
         .Union();
 }
 
@@ -305,7 +306,8 @@ bool decode_dispatch(const wire::Dispatch *m, struct coxi_dispatch *ret)
     ret->decoded = m;
     ret->sent_us = m->sent_us();
     return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
-           decode_numbers(m->keep(), ret->n_closures, &ret->keep, &ret->n_keep);
+           decode_numbers(m->keep(), ret->n_closures, &ret->keep, &ret->n_keep) &&
+           decode_numbers(m->alone(), ret->n_closures, &ret->alone, &ret->n_alone);
 }
 
 Body encode_done(Builder &b, const struct coxi_done &m)

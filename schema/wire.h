@@ -382,6 +382,8 @@ struct coxi_dispatch {
     size_t n_inputs;
     const void *decoded; /* decoding only */
     uint64_t sent_us;
+    const uint32_t *alone;
+    size_t n_alone; /* decoded: rising numbers of closures */
 };
 
 struct coxi_recall_head {

@@ -25,7 +25,8 @@ struct coxi_call {
     const struct coxi_taken *taken; /* more of them, by rising position */
     size_t args_len;
     uint32_t n_taken;
-    bool keep; /* what it returns is to stay here */
+    bool keep;  /* what it returns is to stay here */
+    bool alone; /* nothing runs beside it */
 };
 
 /*

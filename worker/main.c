@@ -6,6 +6,7 @@
 #include "common/daemon.h"
 #include "common/option.h"
 #include "worker/config.h"
+#include "worker/culprit.h"
 #include "worker/service.h"
 #include "worker/supervisor.h"
 
@@ -18,6 +19,7 @@ static int serve(const struct coxi_worker_config *config)
         return coxi_exit_config(coxi_worker_program.name);
     }
     (void)signal(SIGINT, SIG_IGN); /* Ctrl-C is for the supervisor, which hands it on */
+    coxi_culprit_watch(recorder);
     r = coxi_worker_serve(
         &(struct coxi_worker_options){
             .listen = config->daemon.listen,

@@ -28,7 +28,7 @@ struct coxi_recorder_slot {
     uint64_t closure;
     uint32_t attempt;
     atomic_uint running;
-    atomic_int blamed;  /* for what; 0: it is not */
+    atomic_int blamed;  /* for what, exit being BLAMED_EXIT; 0: it is not */
     uint32_t unused[5]; /* to the end of the cache line */
 };
 
@@ -44,6 +44,8 @@ struct coxi_recorder {
     struct coxi_session sessions[COXI_RECORDER_MAX]; /* of what crashed */
     struct coxi_crashed_head crashed[COXI_RECORDER_MAX];
 };
+
+enum { BLAMED_EXIT = INT32_MAX };
 
 static const uint64_t magic = 0x636f7872656333ULL; /* another layout: another number */
 
@@ -161,8 +163,13 @@ void coxi_recorder_end(struct coxi_recorder_slot *slot)
 void coxi_recorder_blame(struct coxi_recorder_slot *slot, int cause)
 {
     if (slot != NULL) {
-        atomic_store(&slot->blamed, cause);
+        atomic_store(&slot->blamed, cause == COXI_CAUSE_EXIT ? BLAMED_EXIT : cause);
     }
+}
+
+bool coxi_recorder_runs(const struct coxi_recorder_slot *slot)
+{
+    return atomic_load_explicit(&slot->running, memory_order_relaxed) != 0;
 }
 
 void coxi_recorder_excuse(struct coxi_recorder *recorder)
@@ -190,6 +197,7 @@ size_t coxi_recorder_collect(struct coxi_recorder *recorder, int signal,
         struct coxi_recorder_slot *slot = &recorder->slots[i];
         int blamed = atomic_exchange(&slot->blamed, 0);
         bool guilty = !excused || blamed != 0;
+        blamed = blamed == BLAMED_EXIT ? COXI_CAUSE_EXIT : blamed;
         if (atomic_exchange(&slot->running, 0) != 0 && guilty &&
             n < COXI_RECORDER_MAX) {
             recorder->sessions[n] = slot->session;

@@ -44,16 +44,20 @@ void coxi_recorder_begin(struct coxi_recorder_slot *slot,
 void coxi_recorder_end(struct coxi_recorder_slot *slot);
 
 /*
- * Before the process ends itself: whom it blames, and for what (COXI_CAUSE_...); then,
- * that nothing else that runs is to blame. Each takes NULL.
+ * Before the process ends: whom it blames, and for what (COXI_CAUSE_... or a signal); then,
+ * that nothing else that runs is to blame. Each takes NULL, and is for handlers of signals,
+ * too.
  */
 void coxi_recorder_blame(struct coxi_recorder_slot *slot, int cause);
 void coxi_recorder_excuse(struct coxi_recorder *recorder);
 
+/* Whether the slot's step runs. Its own thread, a signal handler too. */
+bool coxi_recorder_runs(const struct coxi_recorder_slot *slot);
+
 /*
  * The step process has died of `signal` (0: it exited): what ran becomes crashes, behind
  * those that no client has asked for, and the recorder is ready for the next one. Where
- * the process has ended itself, they are those that it blamed. The number of new ones,
+ * the process has blamed some, they are those. The number of new ones,
  * and where they are (until the next call of anything).
  */
 size_t coxi_recorder_collect(struct coxi_recorder *recorder, int signal,

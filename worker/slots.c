@@ -1,5 +1,6 @@
 /*
- * See slots.h. A dispatch is one block of memory (struct coxi_batch, its closures, their
+ * See slots.h. A closure that is to run alone begins when nothing else runs, and while it
+ * does nothing begins, resources included. A dispatch is one block of memory (struct coxi_batch, its closures, their
  * arguments), freed when its last closure has run. One lock for the line; a slot takes
  * one closure at a time.
  *
@@ -15,6 +16,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "worker/attempt.h"
+#include "worker/culprit.h"
 #include "worker/slots_internal.h"
 
 enum {
@@ -78,6 +80,9 @@ static void put_inputs(struct coxi_batch *batch, const struct coxi_dispatch *dis
     }
     for (size_t i = 0; i < dispatch->n_keep; i++) {
         batch->calls[dispatch->keep[i]].keep = true;
+    }
+    for (size_t i = 0; i < dispatch->n_alone; i++) {
+        batch->calls[dispatch->alone[i]].alone = true;
     }
 }
 
@@ -354,6 +359,7 @@ int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
     } else {
         unlink_listed(slots, &wanted);
     }
+    (void)pthread_cond_broadcast(&slots->work); /* what is first now need not wait */
     if (recall->running) {
         cancel_running(slots, &wanted, atomic_load(&run->grace_ms));
     }
@@ -393,6 +399,7 @@ void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run)
     const struct wanted all = {.run = run, .gone = true};
     coxi_lock(&slots->lock);
     struct coxi_batch *batches = unlink_run(slots, run);
+    (void)pthread_cond_broadcast(&slots->work);
     cancel_running(slots, &all, atomic_load(&run->grace_ms));
     coxi_unlock(&slots->lock);
     hand_back(batches, false);
@@ -424,6 +431,16 @@ static void begin(struct coxi_slots *slots, struct coxi_running *running,
     coxi_watch_begin(slots, running);
 }
 
+/* The slot has done what it ran. Locked. */
+static void end_running(struct coxi_slots *slots)
+{
+    slots->n_running--;
+    if (slots->n_running == 0) {
+        slots->alone = false;
+        (void)pthread_cond_broadcast(&slots->work);
+    }
+}
+
 /* Locked on entry and return. */
 static void tend(struct coxi_slot *slot, struct coxi_run *run)
 {
@@ -445,18 +462,31 @@ static void tend(struct coxi_slot *slot, struct coxi_run *run)
     coxi_slots_tend(slots, run);
     coxi_run_unref(run);
     coxi_lock(&slots->lock);
-    slots->n_running--;
+    end_running(slots);
 }
 
 /* ---- slots */
+
+static bool is_first_alone(const struct coxi_slots *slots)
+{
+    const struct coxi_batch *first = slots->first;
+    return first != NULL && first->calls[first->n_taken].alone;
+}
+
+/* The first in line may begin now. Locked. */
+static bool may_take(const struct coxi_slots *slots)
+{
+    return slots->first != NULL && !slots->alone &&
+           (slots->n_running == 0 || !is_first_alone(slots));
+}
 
 /* The next closure, and says that it runs; false at the end. Locked on entry and
  * return. */
 static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
 {
     struct coxi_slots *slots = slot->slots;
-    while (!slots->stop && (slots->tended != NULL || slots->first == NULL)) {
-        struct coxi_run *run = take_tended(slots);
+    while (!slots->stop && (slots->tended != NULL || !may_take(slots))) {
+        struct coxi_run *run = slots->alone ? NULL : take_tended(slots);
         if (run != NULL) {
             tend(slot, run);
         } else {
@@ -468,6 +498,7 @@ static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
     }
     struct coxi_batch *batch = slots->first;
     *ret = batch;
+    slots->alone = is_first_alone(slots);
     *ret_i = batch->n_taken++;
     slots->n_waiting--;
     slots->n_running++;
@@ -485,8 +516,8 @@ static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
 /* True where the next in line belongs to `run` and is known to be short. Locked. */
 static bool next_is_short(const struct coxi_slots *slots, struct coxi_run *run)
 {
-    if (slots->stop || slots->tended != NULL || slots->first == NULL ||
-        slots->first->run != run) {
+    if (slots->stop || slots->tended != NULL || slots->first == NULL || slots->alone ||
+        is_first_alone(slots) || slots->first->run != run) {
         return false;
     }
     struct coxi_function *function =
@@ -502,7 +533,9 @@ static void *slot_thread(void *arg)
     struct coxi_slot *slot = arg;
     struct coxi_slots *slots = slot->slots;
     struct coxi_batch *batch;
+    struct coxi_culprit_stack stack;
     size_t i;
+    coxi_culprit_begin(&stack, slot->running.recorder);
     coxi_lock(&slots->lock);
     while (take(slot, &batch, &i)) {
         struct coxi_run *run = coxi_run_ref(batch->run);
@@ -518,9 +551,10 @@ static void *slot_thread(void *arg)
         }
         coxi_run_unref(run);
         coxi_lock(&slots->lock);
-        slots->n_running--;
+        end_running(slots);
     }
     coxi_unlock(&slots->lock);
+    coxi_culprit_end(&stack);
     return NULL;
 }
 

@@ -49,6 +49,7 @@ struct coxi_slots {
     struct coxi_run *tended; /* whose resources a slot is to come by for; references */
     size_t n_waiting;
     uint32_t n_running;
+    bool alone; /* what runs is to run alone */
     bool stop;
     struct coxi_watch watch;
     uint32_t n_threads;

@@ -141,6 +141,52 @@ TEST(step_with_more_memory_than_it_may_have_ends_as_ecrashed)
     crew_close(&crew);
 }
 
+static bool has_lost_a_worker(void *c)
+{
+    struct cox_stats stats = COX_STATS_INIT;
+    return cox_stats(c, &stats) == 0 && stats.workers_lost > 0;
+}
+
+/* One crash is too many, and another step runs beside. */
+static void check_neighbour(const char *name, const char *reason)
+{
+    struct crew crew;
+    struct crew crash;
+    struct crew_hold hold;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.worker_slots = 2;
+    options.max_crashes = 1;
+    options.keep_going = 1;
+    coxi_test_expect_crashes();
+    crew_open(&crew, 1, 1, "hold", &options);
+    crash = crew;
+    assert_code(0, cox_module_load(crew.c, coxi_test_module("crash"), &crash.module));
+    struct cox_variable *counter = crew_counter(&crew, "c0");
+    crew_hold(&hold, &crew, "hold_and_count", true);
+    crew_hold_wait(&hold);
+    struct cox_future *poison = schedule(&crash, name);
+    coxi_test_until(has_lost_a_worker, crew.c, "a crash");
+    crew_hold_end(&hold);
+    assert_code(COX_ECRASHED, cox_future_wait(poison, 30000));
+    assert_error_names("1 times");
+    assert_error_names(reason);
+    assert_code(0, cox_future_wait(hold.future, 30000));
+    assert_int_equal(1, crew_read(&crew, counter));
+    cox_future_free(poison);
+    cox_future_free(hold.future);
+    crew_close(&crew);
+}
+
+TEST(step_beside_one_that_crashes_is_not_blamed)
+{
+    check_neighbour("null_write", "Segmentation fault");
+}
+
+TEST(step_beside_one_that_ends_the_process_unseen_is_not_blamed)
+{
+    check_neighbour("quit", "exit");
+}
+
 TEST(worker_killed_from_outside_is_no_crash_of_its_step)
 {
     enum { KILLS = 4 };

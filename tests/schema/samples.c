@@ -122,7 +122,8 @@ static const struct coxi_message samples[] = {
     [COXI_MODULE] = {.module = {6, "steps.so", 0x5555, 0x6666}},
     [COXI_MODULE_LOADED] = {.status = {.code = -16, .message = "no steps", .id = 6}},
     [COXI_DISPATCH] = {.dispatch = {heads, LEN(heads), 5, numbers, LEN(numbers),
-                                    kept_inputs, LEN(kept_inputs), NULL, 71}},
+                                    kept_inputs, LEN(kept_inputs), NULL, 71, numbers,
+                                    1}},
     [COXI_RECALL] = {.recall = {recalled, LEN(recalled), true, true, 1000}},
     [COXI_DONE] = {.done = {done_heads, LEN(done_heads), numbers + 1, 1, 72, 73, 74}},
     [COXI_VOID] = {.void_ = {SESSION, 49, 3, 61}},
@@ -391,6 +392,8 @@ static void same_dispatch(message *a, message *b)
                       b->dispatch.closures, b->dispatch.n_closures);
     ASSERT_SAME_ARRAY(a->dispatch.keep, a->dispatch.n_keep, b->dispatch.keep,
                       b->dispatch.n_keep);
+    ASSERT_SAME_ARRAY(a->dispatch.alone, a->dispatch.n_alone, b->dispatch.alone,
+                      b->dispatch.n_alone);
     assert_int_equal(a->dispatch.n_inputs, b->dispatch.n_inputs);
     for (size_t i = 0; i < a->dispatch.n_inputs; i++) {
         const struct coxi_kept_input *x = &a->dispatch.inputs[i];
@@ -598,7 +601,8 @@ static bool read_dispatch(const struct coxi_dispatch *m, struct coxi_dispatch *r
         *ret_sum += read_text(input->name) + read_text(input->result);
     }
     *ret_sum += read_array(m->closures, m->n_closures, sizeof(m->closures[0]), 8) +
-                read_numbers(m->keep, m->n_keep, m->n_closures);
+                read_numbers(m->keep, m->n_keep, m->n_closures) +
+                read_numbers(m->alone, m->n_alone, m->n_closures);
     return m->n_inputs <= MAX;
 }
 

@@ -78,13 +78,13 @@ TEST(a_step_that_is_killed_is_reported)
     worker_close(&w);
 }
 
-TEST(all_steps_that_ran_in_several_slots_are_reported)
+TEST(all_steps_that_ran_are_reported_where_nobody_knows_which_it_was)
 {
     struct worker w;
     worker_open(&w, "--slots=2", NULL);
     struct caller *caller = worker_join_ready(&w);
     int gate = dispatch_to_gate(caller, 1, 1, gate_make("gate"));
-    dispatch(caller, 2, 4, "do_abort", NULL);
+    dispatch(caller, 2, 4, "quit", NULL);
     worker_expect_crash(&w, caller);
     gate_release(gate);
     caller = worker_join(&w, &worker_client);
@@ -92,11 +92,41 @@ TEST(all_steps_that_ran_in_several_slots_are_reported)
     assert_int_equal(2, crashed->n_closures);
     size_t first =
         crashed->closures[0].closure == 1 ? 0 : 1; /* any slot may have any */
-    worker_assert_crashed(&crashed->closures[first], 1, 1, SIGABRT);
-    worker_assert_crashed(&crashed->closures[1 - first], 2, 4, SIGABRT);
+    worker_assert_crashed(&crashed->closures[first], 1, 1, COXI_CAUSE_EXIT);
+    worker_assert_crashed(&crashed->closures[1 - first], 2, 4, COXI_CAUSE_EXIT);
     caller_close(caller);
     worker_expect_no_report(&w);
     worker_close(&w);
+}
+
+/* What runs beside it is not. */
+static void crash_beside(const char *step, int cause)
+{
+    struct worker w;
+    worker_open(&w, "--slots=2", NULL);
+    struct caller *caller = worker_join_ready(&w);
+    int gate = dispatch_to_gate(caller, 1, 1, gate_make("gate"));
+    dispatch(caller, 2, 4, step, NULL);
+    worker_expect_crash(&w, caller);
+    gate_release(gate);
+    worker_expect_report(&w, 2, 4, cause);
+    worker_expect_no_report(&w);
+    worker_close(&w);
+}
+
+TEST(of_several_slots_the_one_that_faults_is_reported)
+{
+    crash_beside("null_write", SIGSEGV);
+}
+
+TEST(of_several_slots_the_one_that_aborts_is_reported)
+{
+    crash_beside("do_abort", SIGABRT);
+}
+
+TEST(of_several_slots_the_one_that_exits_is_reported)
+{
+    crash_beside("do_exit", COXI_CAUSE_EXIT);
 }
 
 TEST(a_crash_is_kept_until_a_client_comes)

@@ -286,7 +286,10 @@ void rig_batch_add(struct rig *rig, struct rig_batch *batch, uint64_t closure,
 
 int rig_batch_push(struct rig *rig, struct rig_batch *batch)
 {
+    static const uint32_t first = 0;
     struct coxi_dispatch dispatch = {
+        .alone = &first,
+        .n_alone = batch->alone,
         .closures = (const struct coxi_closure_head *)(void *)batch->heads.data,
         .n_closures = batch->heads.len / sizeof(struct coxi_closure_head),
         .grace_ms = 60000, /* no test is to be ended by it */

@@ -74,6 +74,7 @@ int64_t rig_read(struct rig *rig, uint32_t variable);
 /* Closures for one dispatch. */
 struct rig_batch {
     uint32_t timeout_ms; /* of the closures that are added, 0: none */
+    bool alone;          /* the first of them is to run so */
     struct coxi_buffer heads;
     struct coxi_buffer args;
 };

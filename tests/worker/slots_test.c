@@ -47,6 +47,52 @@ TEST(slots_run_closures_in_the_order_in_which_they_came)
     rig_close(&rig);
 }
 
+/* Of three slots two are free all the time. */
+TEST(slots_run_nothing_beside_a_closure_that_is_to_run_alone)
+{
+    struct rig rig;
+    struct rig_batch batch = {.alone = true};
+    const char *first = gate_make("first");
+    const char *alone = gate_make("alone");
+    const struct cox_value arg = COX_VECTOR("path", COX_U8, strlen(alone) + 1, alone);
+    rig_open(&rig, 1, 3, 16);
+    push_waiting(&rig, 1, first);
+    int gate = gate_pass(first);
+    rig_batch_add(&rig, &batch, 2, 1, "wait_at", &arg, 1);
+    assert_code(0, rig_batch_push(&rig, &batch));
+    push_plain(&rig, 3, 20);
+    gate_release(gate);
+    (void)rig_expect(&rig, 1, 0);
+    gate_release(gate_pass(alone));
+    (void)rig_expect(&rig, 2, 0);
+    for (int i = 0; i < 20; i++) {
+        assert_true(rig_next(&rig).head.closure > 2);
+    }
+    rig_close(&rig);
+}
+
+/* What waits behind it does not wait for what runs, either. */
+TEST(slots_go_on_when_what_is_to_run_alone_is_recalled)
+{
+    struct rig rig;
+    struct rig_batch batch = {.alone = true};
+    const struct coxi_recall_head head = {2, 1, 0};
+    const struct coxi_recall recall = {.closures = &head, .n_closures = 1};
+    const char *first = gate_make("first");
+    rig_open(&rig, 1, 3, 16);
+    push_waiting(&rig, 1, first);
+    int gate = gate_pass(first);
+    rig_batch_add(&rig, &batch, 2, 1, "identify", NULL, 0);
+    assert_code(0, rig_batch_push(&rig, &batch));
+    push_plain(&rig, 3, 1);
+    assert_code(0, coxi_slots_recall(rig.slots, rig.run, &recall));
+    (void)rig_expect(&rig, 2, COX_ECANCELLED);
+    (void)rig_expect(&rig, 3, 0);
+    gate_release(gate);
+    (void)rig_expect(&rig, 1, 0);
+    rig_close(&rig);
+}
+
 TEST(slots_run_as_many_closures_at_a_time_as_there_are_slots)
 {
     struct rig rig;

@@ -1,0 +1,114 @@
+/*
+ * See culprit.h. The handler stores two numbers and hands the signal on to what was there
+ * before it: the process dies as it would have.
+ *
+ * Invariant: only the process that was told to watch writes to the record, which a forked
+ * child shares. Threads: the one that faults or exits. Cost: nothing while nothing happens.
+ */
+#include "worker/culprit.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum {
+    STACK_BYTES = 64 * 1024
+}; /* a stack that overflowed is of no use to the handler */
+
+static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+
+enum { N_FAULTS = sizeof(faults) / sizeof(*faults) };
+
+static struct coxi_recorder *watched;
+static pid_t watcher;
+static struct sigaction before[N_FAULTS];
+static _Thread_local struct coxi_recorder_slot *mine;
+
+static void blame_mine(int cause)
+{
+    if (mine != NULL && getpid() == watcher && coxi_recorder_runs(mine)) {
+        coxi_recorder_blame(mine, cause);
+        coxi_recorder_excuse(watched);
+    }
+}
+
+/* One that another process has sent may be taken by any thread. */
+static void on_fault(int signum, siginfo_t *info, void *context)
+{
+    (void)context;
+    bool sent = info->si_code <= 0;
+    if (!sent || (info->si_code == SI_TKILL && info->si_pid == getpid())) {
+        blame_mine(signum);
+    }
+    for (size_t i = 0; i < N_FAULTS; i++) {
+        if (faults[i] == signum) {
+            (void)sigaction(signum, &before[i], NULL);
+        }
+    }
+    if (sent) {
+        (void)raise(
+            signum); /* comes when this returns; a fault comes again by itself */
+    }
+}
+
+static void on_exit_call(void)
+{
+    blame_mine(COXI_CAUSE_EXIT);
+}
+
+void coxi_culprit_watch(struct coxi_recorder *recorder)
+{
+    struct sigaction action = {.sa_sigaction = on_fault,
+                               .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    watched = recorder;
+    watcher = getpid();
+    for (size_t i = 0; i < N_FAULTS; i++) {
+        (void)sigaction(faults[i], &action, &before[i]);
+    }
+    (void)atexit(on_exit_call);
+}
+
+/* A fault that is blocked ends the process without a handler. */
+static void unblock_faults(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < N_FAULTS; i++) {
+        if (faults[i] != SIGABRT) { /* abort() does that */
+            (void)sigaddset(&set, faults[i]);
+        }
+    }
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void coxi_culprit_begin(struct coxi_culprit_stack *stack,
+                        struct coxi_recorder_slot *slot)
+{
+    stack_t there = {0};
+    stack->memory = NULL;
+    if (slot == NULL) {
+        return;
+    }
+    if (sigaltstack(NULL, &there) == 0 && (there.ss_flags & SS_DISABLE) != 0) {
+        stack->memory = malloc(STACK_BYTES);
+    }
+    if (stack->memory != NULL) {
+        const stack_t own = {.ss_sp = stack->memory, .ss_size = STACK_BYTES};
+        (void)sigaltstack(&own, NULL);
+    }
+    mine = slot;
+    unblock_faults();
+}
+
+void coxi_culprit_end(struct coxi_culprit_stack *stack)
+{
+    const stack_t none = {.ss_flags = SS_DISABLE};
+    mine = NULL;
+    if (stack->memory != NULL) {
+        (void)sigaltstack(&none, NULL);
+        free(stack->memory);
+        stack->memory = NULL;
+    }
+}
