@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/disk.h"
 #include "common/error.h"
 
 int coxi_path(char ret[PATH_MAX], const char *format, ...)
@@ -121,7 +122,7 @@ int coxi_file_write(const char *path, const void *bytes, size_t len)
     if (fd < 0) {
         return coxi_error_errno(COX_EIO, "cannot write %s", temporary);
     }
-    if (write_all(fd, bytes, len) != 0 || fsync(fd) != 0) {
+    if (write_all(fd, bytes, len) != 0 || coxi_disk_sync(fd) != 0) {
         r = coxi_error_errno(COX_EIO, "cannot write %s", temporary);
     }
     if (close(fd) != 0 && r == 0) {
@@ -184,8 +185,9 @@ int coxi_directory_sync(const char *path)
     if (fd < 0) {
         return coxi_error_errno(COX_EIO, "cannot open the directory %s", path);
     }
-    int r =
-        fsync(fd) == 0 ? 0 : coxi_error_errno(COX_EIO, "cannot write %s to disk", path);
+    int r = coxi_disk_sync(fd) == 0
+                ? 0
+                : coxi_error_errno(COX_EIO, "cannot write %s to disk", path);
     (void)close(fd);
     return r;
 }

@@ -1,4 +1,5 @@
-/* Files and paths. All functions block; any thread. Texts of errors name the path. */
+/* Files and paths. All functions block (see common/disk.h for the disk); any thread. Texts of errors
+ * name the path. */
 #ifndef COXI_COMMON_FILE_H
 #define COXI_COMMON_FILE_H
 

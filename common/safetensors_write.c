@@ -19,6 +19,7 @@
 
 #include "common/buffer.h"
 #include "common/crc.h"
+#include "common/disk.h"
 #include "common/error.h"
 
 enum { WRITE_BUFFER = 1 << 20 };
@@ -338,7 +339,7 @@ int coxi_st_finish(struct coxi_st_writer *writer, uint64_t *ret_bytes,
     uint32_t crc32 = 0;
     int r = writer->failed ? coxi_error(COX_EIO, "cannot write %s", writer->path)
                            : finish_streams(writer, &bytes, &crc32);
-    if (r == 0 && fsync(writer->fd) != 0) {
+    if (r == 0 && coxi_disk_sync(writer->fd) != 0) {
         r = coxi_error_errno(COX_EIO, "cannot write %s to disk", writer->path);
     }
     if (r != 0) {

@@ -22,6 +22,7 @@
 
 #include "common/checkpoint.h"
 #include "common/checkpoints.h"
+#include "common/disk.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
@@ -351,9 +352,11 @@ int coxi_checkpoint_write(struct cox_coordinator *c,
         return r;
     }
     coxi_lock(&c->checkpoint_lock);
+    coxi_disk_give_up_when(&c->leaves_disk);
     do {
         r = save(c, options, ret_number);
     } while (is_given_up(c, r));
+    coxi_disk_give_up_when(NULL);
     if (r == COX_EFENCED) {
         coxi_fatal(c, r, coxi_error_text());
     }

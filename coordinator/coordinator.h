@@ -360,8 +360,9 @@ struct cox_coordinator {
     struct coxi_trigger trigger;
     int checkpoint_code; /* of the last one that a trigger wrote; guarded by `lock` */
     char checkpoint_text[COXI_TEXT_MAX];
-    struct cox_progress started;     /* from where */
-    struct coxi_resumed *resumed;    /* what an older client has left; NULL: nothing */
+    struct cox_progress started;  /* from where */
+    struct coxi_resumed *resumed; /* what an older client has left; NULL: nothing */
+    atomic_bool leaves_disk;      /* who writes a checkpoint waits for it no longer */
     pthread_mutex_t checkpoint_lock; /* guards the next; comes before `lock` */
     uint64_t checkpoint_number;
     uint64_t checkpoint_last;    /* of this client's that is complete; 0: none */

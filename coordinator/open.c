@@ -423,8 +423,8 @@ static bool await_calls(struct cox_coordinator *c, const struct timespec *until)
     return ended;
 }
 
-/* Ends the threads that ask ps for something, users' too. Past the deadline the ps are given up, which
- * ends every request. */
+/* Ends the threads that ask ps for something, or write a checkpoint, users' too. Past the deadline
+ * the ps are given up, which ends every request, and the disk is waited for no longer. */
 static void stop_threads(struct cox_coordinator *c, const struct timespec *until)
 {
     bool ended = coxi_trigger_end(c, until);
@@ -434,6 +434,7 @@ static void stop_threads(struct cox_coordinator *c, const struct timespec *until
     for (uint32_t i = 0; !ended && i < c->n_ps; i++) {
         coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
     }
+    atomic_store(&c->leaves_disk, !ended);
     coxi_trigger_stop(c);
     coxi_recovery_stop(c);
     coxi_resume_stop(c);

@@ -142,6 +142,16 @@ TEST(close_returns_in_time_while_a_triggered_checkpoint_is_written)
     closes(phase_reach_triggered_checkpoint);
 }
 
+TEST(close_returns_in_time_while_the_disk_does_not_answer)
+{
+    closes(phase_reach_slow_disk);
+}
+
+TEST(close_returns_in_time_while_the_disk_does_not_answer_a_trigger)
+{
+    closes(phase_reach_slow_disk_triggered);
+}
+
 TEST(close_returns_in_time_while_the_backlog_waits_for_its_modules)
 {
     closes(phase_reach_resume);

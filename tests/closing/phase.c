@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <glob.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -356,6 +357,47 @@ void phase_reach_triggered_checkpoint(struct phase *phase)
     coxi_test_until(second_is_written, NULL, "the other ps's shard");
 }
 
+/* Linked so that fsync goes through here. */
+static atomic_bool disk_hangs;
+static atomic_int n_hanging;
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+
+int __wrap_fsync(int fd)
+{
+    bool hangs = atomic_load(&disk_hangs);
+    (void)atomic_fetch_add(&n_hanging, hangs);
+    while (atomic_load(&disk_hangs)) {
+        (void)poll(NULL, 0, 2);
+    }
+    return __real_fsync(fd);
+}
+
+static bool disk_is_waited_for(void *arg)
+{
+    (void)arg;
+    return atomic_load(&n_hanging) > 0;
+}
+
+void phase_reach_slow_disk(struct phase *phase)
+{
+    open_scene(phase);
+    atomic_store(&disk_hangs, true);
+    call_apart(phase, save);
+    coxi_test_until(disk_is_waited_for, NULL, "an fsync of the client");
+}
+
+void phase_reach_slow_disk_triggered(struct phase *phase)
+{
+    struct cox_options options = options_for();
+    options.checkpoint_every_closures = 1;
+    open_with(phase, &options);
+    atomic_store(&disk_hangs, true);
+    crew_schedule(&phase->crew, crew_function(&phase->crew, "nothing"), 1, 0);
+    coxi_test_until(disk_is_waited_for, NULL, "an fsync of the client");
+}
+
 /* The checkpoint has a closure in its backlog, as a later one is settled; the client that goes on
  * never loads the module. */
 void phase_reach_resume(struct phase *phase)
@@ -469,6 +511,7 @@ void phase_reach_schedule(struct phase *phase)
 
 void phase_end(struct phase *phase)
 {
+    atomic_store(&disk_hangs, false);
     for (size_t i = 0; i < phase->n_callers; i++) {
         assert_int_equal(0, pthread_join(phase->callers[i].thread, NULL));
         assert_int_not_equal(0, phase->callers[i].code);

@@ -54,6 +54,8 @@ void phase_reach_voiding(struct phase *phase);      /* a ps does not answer */
 void phase_reach_held_voiding(struct phase *phase); /* ... as it is lost */
 void phase_reach_checkpoint(struct phase *phase);   /* a ps does not write */
 void phase_reach_triggered_checkpoint(struct phase *phase);
+void phase_reach_slow_disk(struct phase *phase); /* its own fsync does not return */
+void phase_reach_slow_disk_triggered(struct phase *phase);
 void phase_reach_resume(struct phase *phase);   /* the backlog waits for its modules */
 void phase_reach_full_log(struct phase *phase); /* cox_schedule waits */
 void phase_reach_callback(struct phase *phase); /* it waits for a future of its own */
