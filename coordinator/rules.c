@@ -2,8 +2,10 @@
 #include "coordinator/rules.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "common/error.h"
+#include "common/hash.h"
 #include "common/initializer.h"
 #include "common/layout.h"
 #include "common/rule.h"
@@ -147,6 +149,17 @@ int coxi_rules_set(struct coxi_variable *variable,
     }
     set_glorot(variable, initializer->kind);
     return 0;
+}
+
+void coxi_rules_seed(struct coxi_variable *variable, uint64_t run_seed)
+{
+    struct coxi_initializer *i = &variable->initializer;
+    bool draws = i->kind == COXI_INIT_UNIFORM || i->kind == COXI_INIT_NORMAL ||
+                 i->kind == COXI_INIT_TRUNCATED_NORMAL;
+    if (draws && i->seed == 0) {
+        uint64_t name = coxi_hash_bytes(variable->name, strlen(variable->name)).low;
+        i->seed = coxi_hash_key(name ^ coxi_hash_key(run_seed));
+    }
 }
 
 void coxi_rules_set_lifecycle(struct coxi_variable *variable,

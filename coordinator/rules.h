@@ -18,7 +18,14 @@ int coxi_rules_set(struct coxi_variable *variable,
                    const struct cox_optimizer *optimizer,
                    const struct cox_initializer *initializer);
 
-/* The same of a table's lifecycle. */
+/*
+ * The seed of a variable whose initializer draws and was given none (0): a function of the
+ * run's seed and the variable's name. So variables of equal specs begin differently, and a
+ * client that attaches to one that is there finds it equal. Any thread.
+ */
+void coxi_rules_seed(struct coxi_variable *variable, uint64_t run_seed);
+
+/* Sets a table's lifecycle. */
 void coxi_rules_set_lifecycle(struct coxi_variable *variable,
                               const struct cox_lifecycle *lifecycle);
 

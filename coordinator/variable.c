@@ -189,6 +189,7 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
     if (r != 0) {
         return r;
     }
+    coxi_rules_seed(&wanted, c->options.seed);
     if (s.initializer.kind != COX_ZEROS && s.dtype != COX_F32) {
         return coxi_error(COX_EINVAL,
                           "variable '%s': only F32 starts at other than zero", s.name);
@@ -227,6 +228,7 @@ int cox_table_create(struct cox_coordinator *c, const struct cox_table_spec *spe
                                    .wire_dtype = s.wire_dtype,
                                    .nonfinite = s.nonfinite};
     r = coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
+    coxi_rules_seed(&wanted, c->options.seed);
     coxi_rules_set_lifecycle(&wanted, &s.lifecycle);
     if (r == 0) {
         r = create(c, &wanted, 0, &entry);

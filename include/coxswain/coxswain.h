@@ -147,6 +147,9 @@ struct cox_options {
         checkpoint_incremental; /* so many checkpoints after a whole one have only what
                                    has changed since the one before, to 1000; 0: all
                                    are whole */
+    uint64_t
+        seed; /* of the initial values of variables whose initializer has no seed of
+                      its own (cox_initializer); a client that goes on has the same */
 };
 #define COX_OPTIONS_INIT                                                               \
     {sizeof(struct cox_options),                                                       \
@@ -167,6 +170,7 @@ struct cox_options {
      0,                                                                                \
      0,                                                                                \
      NULL,                                                                             \
+     0,                                                                                \
      0,                                                                                \
      0,                                                                                \
      0,                                                                                \

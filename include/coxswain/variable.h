@@ -144,7 +144,10 @@ struct cox_optimizer {
 
 /*
  * What is there before any update: numbers that depend on the seed and the place (a
- * table's key and column, a dense variable's element), on nothing else.
+ * table's key and column, a dense variable's element), on nothing else. A seed of 0 is made
+ * from the run's (cox_options.seed) and the variable's name, so that variables of equal specs
+ * begin differently, and each run of a program the same way unless it has another seed. Two
+ * variables that are given one seed, other than 0, begin with the same numbers.
  *
  * Glorot, Bengio 2010: the uniform one in [-l, l) with l = sqrt(6 / (in + out)), the
  * normal one of deviation sqrt(2 / (in + out)). Of a dense variable, the last axis is
@@ -165,7 +168,7 @@ struct cox_initializer {
     uint32_t kind; /* enum cox_initializer_kind */
     float a;
     float b;
-    uint64_t seed;
+    uint64_t seed; /* 0: of the run's seed and the variable's name */
 };
 #define COX_INITIALIZER_INIT {0, 0, 0, 0}
 
@@ -254,7 +257,7 @@ struct cox_table_spec {
     const char *name;
     uint32_t dim; /* 1 to 4096 */
     struct cox_optimizer optimizer;
-    struct cox_initializer initializer; /* of a row: depends on seed and key alone */
+    struct cox_initializer initializer; /* of a row: by seed and key alone */
     uint32_t wire_dtype;                /* as in struct cox_variable_spec */
     uint32_t nonfinite;
     struct cox_lifecycle lifecycle;

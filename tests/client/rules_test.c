@@ -237,3 +237,68 @@ TEST(glorot_variables_start_spread_over_their_range)
     assert_true(fabs(squares / (IN * OUT) - limit * limit / 3) < 0.002);
     crew_close(&crew);
 }
+
+/* ---- seeds */
+
+enum { DRAWN = 8 };
+
+/* What a variable called `name` starts with, in a run of that seed. */
+static void draw(uint64_t run_seed, const char *name, uint64_t seed, float *ret)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+    struct cox_table_spec table_spec = COX_TABLE_SPEC_INIT;
+    struct cox_variable *variable;
+    struct cox_table *table;
+    const uint64_t key = 3;
+    options.seed = run_seed;
+    crew_open(&crew, 1, 1, NULL, &options);
+    spec.name = name;
+    spec.dtype = COX_F32;
+    spec.rank = 1;
+    spec.shape[0] = DRAWN;
+    spec.initializer = (struct cox_initializer){COX_NORMAL, 0, 1, seed};
+    assert_code(0, cox_variable_create(crew.c, &spec, &variable));
+    assert_code(0, cox_variable_read(crew.c, variable, ret, DRAWN * sizeof(float)));
+    table_spec.name = "table";
+    table_spec.dim = DRAWN;
+    table_spec.initializer = spec.initializer;
+    assert_code(0, cox_table_create(crew.c, &table_spec, &table));
+    assert_code(0, cox_table_read(crew.c, table, &key, 1, ret + DRAWN));
+    crew_close(&crew);
+}
+
+TEST(equal_specs_without_a_seed_begin_differently)
+{
+    float a[2 * DRAWN];
+    float again[2 * DRAWN];
+    float other_run[2 * DRAWN];
+    float b[2 * DRAWN];
+    draw(0, "a", 0, a);
+    draw(0, "a", 0, again);
+    draw(7, "a", 0, other_run);
+    draw(0, "b", 0, b);
+    assert_memory_equal(a, again, sizeof(a));
+    for (size_t i = 0; i < DRAWN; i++) {
+        assert_true(a[i] != b[i]);
+    }
+    for (size_t i = 0; i < 2 * DRAWN; i++) {
+        assert_true(a[i] != other_run[i]);
+    }
+    draw(0, "a", 5, a);
+    draw(7, "b", 5, b);
+    assert_memory_equal(a, b, sizeof(a));
+}
+
+TEST(seeds_are_for_what_is_drawn)
+{
+    const struct cox_optimizer none = COX_OPTIMIZER_INIT;
+    struct coxi_variable v = {.name = "v", .rank = 1, .shape = {4}};
+    coxi_rules_set(&v, &none, &(struct cox_initializer){COX_CONSTANT, 1, 0, 0});
+    coxi_rules_seed(&v, 7);
+    assert_int_equal(0, v.initializer.seed);
+    coxi_rules_set(&v, &none, &(struct cox_initializer){COX_GLOROT_NORMAL, 0, 0, 0});
+    coxi_rules_seed(&v, 7);
+    assert_true(v.initializer.seed != 0);
+}
