@@ -48,13 +48,15 @@ static int assign_one(struct coxi_worker *worker, struct cox_future *f)
     return 0;
 }
 
-/* Gives the worker up to `n` closures from the queue: how many. */
-static size_t give(struct coxi_worker *worker, struct coxi_queue *queue, size_t n)
+/* Gives the worker up to `n` closures from the queue, of that priority or above: how many. */
+static size_t give(struct coxi_worker *worker, struct coxi_queue *queue,
+                   int8_t priority, size_t n)
 {
     struct cox_coordinator *c = worker->c;
     size_t given = 0;
-    while (given < n && queue->n > 0 &&
-           assign_one(worker, coxi_queue_first(queue)) == 0) {
+    struct cox_future *f;
+    while (given < n && (f = coxi_queue_first(queue)) != NULL &&
+           f->priority >= priority && assign_one(worker, f) == 0) {
         given++;
         if (worker->heads.len >=
                 MESSAGE_CLOSURES_MAX * sizeof(struct coxi_closure_head) ||
@@ -73,14 +75,15 @@ static size_t give(struct coxi_worker *worker, struct coxi_queue *queue, size_t 
     return given;
 }
 
-/* What only one worker may run comes first there. */
-static void assign_own(struct cox_coordinator *c)
+/* What only one worker may run, of that priority or above. */
+static void assign_own(struct cox_coordinator *c, int8_t priority)
 {
     struct coxi_worker **link = &c->owners;
     for (struct coxi_worker *worker; (worker = *link) != NULL;) {
         size_t capacity = coxi_worker_capacity(worker);
         if (worker->state == COXI_WORKER_READY && coxi_worker_load(worker) < capacity) {
-            (void)give(worker, &worker->queue, capacity - coxi_worker_load(worker));
+            (void)give(worker, &worker->queue, priority,
+                       capacity - coxi_worker_load(worker));
         }
         if (worker->queue.n > 0) {
             link = &worker->next_owner;
@@ -102,7 +105,9 @@ static void send_collected(struct cox_coordinator *c)
     }
 }
 
-static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue)
+/* What any worker may run, of that priority or above. */
+static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue,
+                       int8_t priority)
 {
     size_t n_given = 1;
     uint32_t index;
@@ -110,7 +115,23 @@ static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue)
     while (n_given > 0 && queue->n > 0 && coxi_pool_first(&c->pool, &index, &room)) {
         size_t share = queue->n / c->n_workers;
         size_t chunk = share < 1 ? 1 : share < CHUNK_MAX ? share : CHUNK_MAX;
-        n_given = give(c->workers[index], queue, chunk < room ? chunk : room);
+        n_given = give(c->workers[index], queue, priority, chunk < room ? chunk : room);
+    }
+}
+
+/* From the highest priority down; within one, what only one worker may run comes first there.
+ * What is left of a priority finds no room anywhere, nor does what is below it. */
+static void assign_by_priority(struct cox_coordinator *c)
+{
+    const struct cox_future *f;
+    int8_t above = COX_PRIORITY_MAX + 1;
+    while ((f = coxi_queue_first(&c->queue)) != NULL && f->priority < above) {
+        above = f->priority;
+        assign_own(c, above);
+        assign_any(c, &c->queue, above);
+    }
+    if (f == NULL) {
+        assign_own(c, COX_PRIORITY_MIN);
     }
 }
 
@@ -121,12 +142,11 @@ static void assign(struct cox_coordinator *c)
 {
     bool recovery = coxi_recovery_is_under_way(c);
     if (!recovery || coxi_recovery_is_replaying(c)) {
-        assign_any(c, &c->replay_queue);
+        assign_any(c, &c->replay_queue, COX_PRIORITY_MIN);
     }
     if (!recovery) {
-        assign_any(c, &c->remake_queue);
-        assign_own(c);
-        assign_any(c, &c->queue);
+        assign_any(c, &c->remake_queue, COX_PRIORITY_MIN);
+        assign_by_priority(c);
     }
     send_collected(c);
 }

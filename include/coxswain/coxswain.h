@@ -345,8 +345,8 @@ struct cox_call {
 
 /*
  * Puts a closure (one call of `function`) in the queue; workers take them in order of
- * priority, then of scheduling; what only one worker may run comes first there, and fails
- * with COX_ENOWORKER when that is away for worker_wait_ms. `call` NULL: no arguments. A
+ * priority, then of scheduling; within a priority what only one worker may run comes first
+ * there, and fails with COX_ENOWORKER when that is away for worker_wait_ms. `call` NULL: no arguments. A
  * call with inputs waits until those futures are done; where one fails or is cancelled, so
  * does the call, naming it. `ret` (NULL: not wanted) is for cox_future_free. Blocks while
  * the queue is full. If a closure has failed since the last report of an error:

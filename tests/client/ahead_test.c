@@ -94,3 +94,45 @@ TEST(a_worker_far_from_its_ps_gets_more_closures_of_the_same_run_time)
     (void)program_wait(&yard.ps);
     cox_cluster_free(yard.cluster);
 }
+
+static void schedule_at(struct yard *yard, int32_t priority, uint32_t only,
+                        struct cox_future **ret)
+{
+    struct cox_call call = COX_CALL_INIT;
+    call.priority = priority;
+    call.only_worker = only;
+    assert_code(0, cox_schedule(yard->crew.c, crew_function(&yard->crew, "nothing"),
+                                &call, ret));
+}
+
+TEST(closures_of_a_higher_priority_precede_those_for_one_worker_only)
+{
+    enum { N = 4 };
+    static const struct {
+        int32_t priority;
+        uint32_t only;
+    } calls[N] = {{COX_PRIORITY_MIN, 1}, {0, 0}, {COX_PRIORITY_MAX, 0}, {0, 1}};
+    static const int order[N] = {2, 3, 1, 0};
+    struct yard yard;
+    struct cox_future *futures[N];
+    struct coxi_closure_head heads[N];
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.prefetch = N; /* all fit in the first dispatch */
+    yard_open(&yard, &options);
+    struct caller *anna = fake_worker(&yard, "anna", 7, 0);
+    for (int i = 0; i < N; i++) { /* while it is not ready */
+        schedule_at(&yard, calls[i].priority, calls[i].only, &futures[i]);
+    }
+    fake_worker_accept(anna, 0);
+    assert_int_equal(N, fake_worker_expect(anna, heads));
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(heads[0].closure - 2 + (uint64_t)order[i], heads[i].closure);
+        fake_worker_answer(anna, &heads[i], 0);
+    }
+    for (int i = 0; i < N; i++) {
+        assert_code(0, cox_future_wait(futures[i], 8000));
+        cox_future_free(futures[i]);
+    }
+    caller_close(anna);
+    yard_close(&yard);
+}
