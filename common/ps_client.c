@@ -494,23 +494,41 @@ void coxi_psc_tick(struct coxi_psc *psc)
     look_for_reach(psc);
 }
 
-void coxi_psc_close(struct coxi_psc *psc)
+/* Waits for a channel's thread, which has been told to end. */
+static void join_channel(struct coxi_psc_channel *channel)
 {
-    if (psc == NULL) {
-        return;
+    struct coxi_psc *psc = channel->psc;
+    coxi_lock(&psc->lock);
+    bool started = channel->started; /* none is started any more */
+    channel->started = false;
+    coxi_unlock(&psc->lock);
+    if (started) {
+        (void)pthread_join(channel->thread, NULL);
     }
-    (void)coxi_psc_fail(psc, COX_ECANCELLED, "closing");
+}
+
+void coxi_psc_retire(struct coxi_psc *psc, int code, const char *text)
+{
+    (void)coxi_psc_fail(psc, code, text);
     for (int i = 0; i < 2; i++) {
-        if (psc->channels[i].started) {
-            (void)pthread_join(psc->channels[i].thread, NULL);
-        }
+        join_channel(&psc->channels[i]);
     }
-    coxi_window_fini(&psc->waiting);
+    coxi_lock(&psc->lock);
     while (psc->metas != NULL) {
         struct coxi_psc_meta *meta = psc->metas;
         psc->metas = meta->next;
         free(meta);
     }
+    coxi_unlock(&psc->lock);
+}
+
+void coxi_psc_close(struct coxi_psc *psc)
+{
+    if (psc == NULL) {
+        return;
+    }
+    coxi_psc_retire(psc, COX_ECANCELLED, "closing");
+    coxi_window_fini(&psc->waiting);
     (void)pthread_cond_destroy(&psc->changed);
     (void)pthread_mutex_destroy(&psc->lock);
     coxi_address_fini(&psc->address);

@@ -121,7 +121,14 @@ void coxi_psc_give_up(struct coxi_psc *psc, const char *text);
 /* Looks for requests past their deadline. Call now and then. */
 void coxi_psc_tick(struct coxi_psc *psc);
 
-/* Ends every request with COX_ECANCELLED, ends the threads. Takes NULL. Not on them. */
+/*
+ * Ends every request, ends the threads and frees what they had: `code` and `text` are why,
+ * unless it has failed before. Others may go on to call it until it is closed: whatever they ask fails.
+ * Not on its threads.
+ */
+void coxi_psc_retire(struct coxi_psc *psc, int code, const char *text);
+
+/* The same with COX_ECANCELLED, and frees the rest. Takes NULL. */
 void coxi_psc_close(struct coxi_psc *psc);
 
 #endif

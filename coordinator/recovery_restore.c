@@ -355,7 +355,8 @@ static void exchange(struct coxi_recovery *rec, void *arg)
     coxi_unlock(&c->lock);
 }
 
-/* Keeps a client whose ps is gone until the coordinator is closed. */
+/* Keeps a client whose ps is gone until the coordinator is closed: a thread may be about to ask
+ * it. */
 static int keep_past(struct coxi_recovery *rec, struct coxi_psc *psc)
 {
     coxi_lock(&rec->lock);
@@ -389,6 +390,7 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
         return r;
     }
     coxi_recovery_on_loop(rec, exchange, &(struct change){p, psc});
+    coxi_psc_retire(old, COX_EPSLOST, "another has taken its place");
     if (coxi_psc_wait(psc, 0) != 0) { /* it went while it was not ours to be told */
         (void)coxi_recovery_lost(c, psc);
     }

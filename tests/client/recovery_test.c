@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +13,31 @@
 #include "tests/test.h"
 
 enum { N_PS = 2 };
+
+/* Threads that this process has started, less those that it has joined: so many stacks. */
+static atomic_int n_threads;
+
+int __real_coxi_thread_start(pthread_t *ret, const char *name, void *(*run)(void *),
+                             void *arg);
+int __wrap_coxi_thread_start(pthread_t *ret, const char *name, void *(*run)(void *),
+                             void *arg);
+int __real_pthread_join(pthread_t thread, void **ret);
+int __wrap_pthread_join(pthread_t thread, void **ret);
+
+int __wrap_coxi_thread_start(pthread_t *ret, const char *name, void *(*run)(void *),
+                             void *arg)
+{
+    int r = __real_coxi_thread_start(ret, name, run, arg);
+    atomic_fetch_add(&n_threads, r == 0);
+    return r;
+}
+
+int __wrap_pthread_join(pthread_t thread, void **ret)
+{
+    int r = __real_pthread_join(thread, ret);
+    atomic_fetch_sub(&n_threads, r == 0);
+    return r;
+}
 
 struct counted {
     struct crew crew;
@@ -81,6 +107,26 @@ TEST(a_ps_lost_before_any_checkpoint_has_everything_done_again)
     crew_schedule(&s.crew, s.count, 5, N_PS);
     assert_code(0, cox_join(s.crew.c, -1));
     assert_counters(&s, 172, 115);
+    crew_close(&s.crew);
+}
+
+static bool has_so_many_threads(void *arg)
+{
+    return atomic_load(&n_threads) <= *(int *)arg;
+}
+
+TEST(a_ps_that_comes_back_again_and_again_leaves_no_threads_behind)
+{
+    struct counted s;
+    counted_open(&s, 1);
+    crew_schedule(&s.crew, s.count, 10, N_PS);
+    assert_code(0, cox_join(s.crew.c, -1));
+    int before = atomic_load(&n_threads);
+    for (int i = 0; i < 3; i++) {
+        lose_ps(&s, 0);
+    }
+    assert_counters(&s, 10, 10);
+    coxi_test_until(has_so_many_threads, &before, "the end of what recoveries began");
     crew_close(&s.crew);
 }
 
