@@ -214,8 +214,17 @@ int coxi_listener_claim(const char *url, coxi_listener_accepted accepted, void *
                         struct coxi_listener **ret);
 void coxi_listener_start(struct coxi_listener *listener);
 
-/* COX_EADDRESS unless `url` is like "tcp://host:port" or "ipc:///path". */
+enum { COXI_URL_MAX = 159 }; /* bytes of a URL */
+
+/*
+ * What addresses are: COX_EADDRESS unless `url` is like "tcp://host:port" or
+ * "ipc:///path". The text says what it lacks: a transport that there is, a host, a port up
+ * to 65535, a path.
+ */
 int coxi_url_check(const char *url);
+
+/* The URL that a user means by "host:port" or a URL. COX_EADDRESS as above. */
+int coxi_url_from(const char *address, char ret[COXI_URL_MAX + 1]);
 
 /* True where only processes of this host reach `url`. */
 bool coxi_url_is_local(const char *url);

@@ -292,30 +292,82 @@ int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *a
     return 0;
 }
 
-/* True for "host:port" behind "<scheme>://". */
-static bool has_host_and_port(const char *url)
+/* What stands behind a "tcp://": a host that is no address of several, and a port. */
+static int check_host_and_port(const char *url, const char *host)
 {
-    char copy[160];
-    if (strlen(url) >= sizeof(copy)) {
-        return false;
+    const char *bracket = host[0] == '[' ? strchr(host, ']') : NULL;
+    const char *colon = strchr(bracket != NULL ? bracket : host, ':');
+    size_t digits = colon != NULL ? strspn(colon + 1, "0123456789") : 0;
+    if (colon == NULL || colon[1] == '\0') {
+        return coxi_error(COX_EADDRESS, "'%s' has no port: an address is host:port",
+                          url);
     }
-    (void)strcpy(copy, url);
-    const char *port = port_of(copy);
-    const char *host = strstr(copy, "://") + 3;
-    return port != host && port[0] == ':' && port[1] != '\0' &&
-           port[1 + strspn(port + 1, "0123456789")] == '\0';
+    if (bracket == NULL && strchr(colon + 1, ':') != NULL) {
+        return coxi_error(COX_EADDRESS,
+                          "'%s' has several colons: write an IPv6 address in brackets, "
+                          "[::1]:port",
+                          url);
+    }
+    if (colon == host || strcspn(host, "/ ") < (size_t)(colon - host)) {
+        return coxi_error(COX_EADDRESS, "'%s' has no host: an address is host:port",
+                          url);
+    }
+    if (colon[1 + digits] != '\0') {
+        return coxi_error(COX_EADDRESS, "'%s': the port '%s' is no number", url,
+                          colon + 1);
+    }
+    if (digits > 5 || strtol(colon + 1, NULL, 10) > UINT16_MAX) {
+        return coxi_error(COX_EADDRESS, "'%s': the port %s is above %d", url, colon + 1,
+                          UINT16_MAX);
+    }
+    return 0;
 }
 
 int coxi_url_check(const char *url)
 {
-    bool is_ipc = strncmp(url, "ipc:///", 7) == 0 && url[7] != '\0';
-    bool is_tcp = strncmp(url, "tcp://", 6) == 0 || strncmp(url, "tls+tcp://", 10) == 0;
-    if (is_ipc || (is_tcp && has_host_and_port(url))) {
-        return 0;
+    const char *rest = strstr(url, "://");
+    size_t scheme = rest != NULL ? (size_t)(rest - url) : 0;
+    if (rest == NULL) {
+        return coxi_error(COX_EADDRESS,
+                          "'%s' is no address: it is like tcp://host:port or "
+                          "ipc:///path",
+                          url);
+    }
+    if (strlen(url) > COXI_URL_MAX) {
+        return coxi_error(COX_EADDRESS, "'%s' is longer than %d bytes", url,
+                          COXI_URL_MAX);
+    }
+    if (strncmp(url, "ipc://", 6) == 0) {
+        return url[6] == '/' && url[7] != '\0'
+                   ? 0
+                   : coxi_error(COX_EADDRESS,
+                                "'%s' has no path: it is like ipc:///path", url);
+    }
+    if (strncmp(url, "tcp://", 6) == 0 || strncmp(url, "tls+tcp://", 10) == 0) {
+        return check_host_and_port(url, rest + 3);
     }
     return coxi_error(COX_EADDRESS,
-                      "'%s' is no address: it is like tcp://host:port or ipc:///path",
-                      url);
+                      "'%s': there is no transport '%.*s': an address is like "
+                      "tcp://host:port or ipc:///path",
+                      url, (int)scheme, url);
+}
+
+int coxi_url_from(const char *address, char ret[COXI_URL_MAX + 1])
+{
+    char url[COXI_URL_MAX + 1];
+    bool is_url = strstr(address, "://") != NULL;
+    int r = strlen(address) + strlen("tcp://") > COXI_URL_MAX
+                ? coxi_error(COX_EADDRESS, "'%s' is longer than %d bytes", address,
+                             COXI_URL_MAX)
+                : 0;
+    if (r == 0) {
+        (void)snprintf(url, sizeof(url), "%s%s", is_url ? "" : "tcp://", address);
+        r = is_url ? coxi_url_check(url) : check_host_and_port(address, address);
+    }
+    if (r == 0) {
+        memcpy(ret, url, sizeof(url));
+    }
+    return r;
 }
 
 bool coxi_url_is_local(const char *url)

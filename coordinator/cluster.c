@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/error.h"
 #include "common/layout.h"
+#include "common/link.h"
 
 void cox_cluster_free(struct cox_cluster *cluster)
 {
@@ -45,20 +47,53 @@ int cox_cluster_local(int n_ps, int n_workers, struct cox_cluster **ret)
     return 0;
 }
 
-char *coxi_cluster_url(const char *address)
+int coxi_cluster_url(const char *address, char **ret)
 {
-    char url[160];
-    const char *colon = strrchr(address, ':');
-    int n;
-    if (strstr(address, "://") != NULL) {
-        n = snprintf(url, sizeof(url), "%s", address);
-    } else if (colon == NULL || colon == address || colon[1] == '\0' ||
-               colon[1 + strspn(colon + 1, "0123456789")] != '\0') {
-        return NULL;
-    } else {
-        n = snprintf(url, sizeof(url), "tcp://%s", address);
+    char url[COXI_URL_MAX + 1];
+    int r = coxi_url_from(address, url);
+    char *copy = r == 0 ? strdup(url) : NULL;
+    if (r == 0 && copy == NULL) {
+        r = coxi_error_memory("an address");
     }
-    return n < (int)sizeof(url) ? strdup(url) : NULL;
+    if (r == 0) {
+        *ret = copy;
+    }
+    return r;
+}
+
+/* Address `i` of a list. */
+static int parse_address(const json_t *list, const char *role, size_t i, char **ret)
+{
+    const char *address = json_string_value(json_array_get(list, i));
+    int r = address != NULL
+                ? coxi_cluster_url(address, ret)
+                : coxi_error(COX_EINVAL, "no text: it is like \"host:port\"");
+    return r == 0 || r == COX_ENOMEM
+               ? r
+               : coxi_error(COX_EINVAL, "\"%s\" %zu of the cluster: %s", role, i,
+                            coxi_error_text());
+}
+
+/*
+ * Members of other names belong to others, as TF_CONFIG's "chief" and "task"; but a list that
+ * is nobody's is the user's, with its name misspelt.
+ */
+static int check_names(const json_t *cluster)
+{
+    const char *name;
+    const json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)cluster, name, value)
+    {
+        bool ours = strcmp(name, "ps") == 0 || strcmp(name, "worker") == 0;
+        if (!ours &&
+            (strncasecmp(name, "ps", 2) == 0 || strncasecmp(name, "worker", 6) == 0)) {
+            return coxi_error(COX_EINVAL,
+                              "the cluster has \"%s\": its lists are called \"ps\" and "
+                              "\"worker\"",
+                              name);
+        }
+    }
+    return 0;
 }
 
 static int parse_addresses(const json_t *cluster, const char *role, uint32_t min,
@@ -66,7 +101,13 @@ static int parse_addresses(const json_t *cluster, const char *role, uint32_t min
 {
     const json_t *list = json_object_get(cluster, role);
     size_t n = json_array_size(list);
-    if ((list != NULL && !json_is_array(list)) || n < min) {
+    if (list != NULL && !json_is_array(list)) {
+        return coxi_error(COX_EINVAL,
+                          "\"%s\" of the cluster is no list: it is like "
+                          "[\"host:port\", ...]",
+                          role);
+    }
+    if (n < min) {
         return coxi_error(
             COX_EINVAL,
             "the cluster lists no \"%s\": it needs \"ps\" and \"worker\", "
@@ -86,18 +127,11 @@ static int parse_addresses(const json_t *cluster, const char *role, uint32_t min
     }
     *ret = urls;
     *ret_n = (uint32_t)n;
-    for (size_t i = 0; i < n; i++) {
-        const char *address = json_string_value(json_array_get(list, i));
-        urls[i] = address != NULL ? coxi_cluster_url(address) : NULL;
-        if (urls[i] == NULL) {
-            return coxi_error(
-                COX_EINVAL,
-                "\"%s\" %zu of the cluster, '%s', is no \"host:port\" and no "
-                "URL like tcp://host:port",
-                role, i, address != NULL ? address : "(no text)");
-        }
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = parse_address(list, role, i, &urls[i]);
     }
-    return 0;
+    return r;
 }
 
 int cox_cluster_parse(const char *json, struct cox_cluster **ret)
@@ -115,6 +149,9 @@ int cox_cluster_parse(const char *json, struct cox_cluster **ret)
     struct cox_cluster *cluster = calloc(1, sizeof(*cluster));
     int r = cluster == NULL ? coxi_error_memory("a cluster") : 0;
     inner = inner != NULL ? inner : root;
+    if (r == 0) {
+        r = check_names(inner);
+    }
     if (r == 0) {
         r = parse_addresses(inner, "ps", 1, COXI_PS_MAX, &cluster->ps, &cluster->n_ps);
     }

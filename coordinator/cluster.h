@@ -27,8 +27,8 @@ int coxi_cluster_copy(const struct cox_cluster *cluster, struct cox_cluster **re
 /* The JSON that cox_cluster_parse reads, for free(). NULL: out of memory. */
 char *coxi_cluster_json(const struct cox_cluster *cluster);
 
-/* "host:port" as a URL; a URL as it is; for free(). NULL: it is neither. */
-char *coxi_cluster_url(const char *address);
+/* The URL for "host:port" or a URL (coxi_url_from), for free(). COX_EADDRESS: it is neither. */
+int coxi_cluster_url(const char *address, char **ret);
 
 /* The addresses that a local cluster in `dir` has. */
 int coxi_cluster_at(const char *dir, uint32_t n_ps, uint32_t n_workers,

@@ -256,8 +256,8 @@ void coxi_door_tick(struct coxi_door *door, uint64_t now_ms)
 /* The URL for what a user gives as address, for free(). */
 static int check_address(const char *listen, char **ret)
 {
-    char *url = coxi_cluster_url(listen);
-    int r = coxi_url_check(url != NULL ? url : listen);
+    char *url = NULL;
+    int r = coxi_cluster_url(listen, &url);
     if (r == 0 && !coxi_url_is_local(url)) {
         r = coxi_error(
             COX_EADDRESS,

@@ -315,16 +315,14 @@ int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address)
                           "an address");
     }
     struct coxi_recovery *rec = c->recovery;
-    char *url = coxi_cluster_url(address);
-    if (url == NULL || rec == NULL) {
-        free(url);
-        return url == NULL
-                   ? coxi_error(COX_EADDRESS,
-                                "'%s' is no address: host:port, or "
-                                "a URL",
-                                address)
-                   : coxi_error(COX_EINVAL, "without checkpoint_dir no ps comes "
-                                            "back, wherever");
+    if (rec == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "without checkpoint_dir no ps comes back, wherever");
+    }
+    char *url;
+    int r = coxi_cluster_url(address, &url);
+    if (r != 0) {
+        return r;
     }
     coxi_lock(&rec->lock);
     free(c->cluster->ps[ps]);

@@ -73,6 +73,17 @@ TEST(cluster_says_what_is_wrong_with_its_json)
         {"{\"ps\": [\"a:\"], \"worker\": [\"a:1\"]}", "'a:'"},
         {"{\"ps\": [\":1\"], \"worker\": [\"a:1\"]}", "':1'"},
         {"{\"ps\": [7], \"worker\": [\"a:1\"]}", "host:port"},
+        {"{\"ps\": [\"foo\"]}", "\"ps\" 0 of the cluster: 'foo' has no port"},
+        {"{\"ps\": [\"http://h:1\"]}", "there is no transport 'http'"},
+        {"{\"ps\": [\"h:99999\"]}", "the port 99999 is above 65535"},
+        {"{\"ps\": [\"tcp://h:65536\"]}", "the port 65536 is above 65535"},
+        {"{\"ps\": [\"h:http\"]}", "the port 'http' is no number"},
+        {"{\"ps\": [\"::1:7\"]}", "in brackets"},
+        {"{\"ps\": [\"a/b:7\"]}", "'a/b:7' has no host"},
+        {"{\"ps\": [\"ipc://h\"]}", "'ipc://h' has no path"},
+        {"{\"ps\": \"h:1\"}", "\"ps\" of the cluster is no list"},
+        {"{\"ps\": [\"h:1\"], \"workers\": [\"h:2\"]}", "has \"workers\": its lists"},
+        {"{\"cluster\": {\"PS\": [\"h:1\"]}}", "has \"PS\": its lists"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct cox_cluster *untouched = NULL;

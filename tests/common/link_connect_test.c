@@ -303,10 +303,22 @@ TEST(url_is_checked_before_it_is_used)
     static const char *const good[] = {"tcp://127.0.0.1:0", "tcp://host.example:65535",
                                        "tcp://[::1]:7", "tls+tcp://host:1",
                                        "ipc:///tmp/socket"};
-    static const char *const bad[] = {"",           "host:1",       "tcp://",
-                                      "tcp://host", "tcp://host:",  "tcp://host:port",
-                                      "tcp://:7",   "tcp://[::1]",  "ipc://",
-                                      "ipc:///",    "ipc://socket", "http://host:1"};
+    static const char *const bad[] = {"",
+                                      "host:1",
+                                      "tcp://",
+                                      "tcp://host",
+                                      "tcp://host:",
+                                      "tcp://host:port",
+                                      "tcp://:7",
+                                      "tcp://[::1]",
+                                      "ipc://",
+                                      "ipc:///",
+                                      "ipc://socket",
+                                      "http://host:1",
+                                      "tcp://h:65536",
+                                      "tcp://h:999999999999",
+                                      "tcp://::1:7",
+                                      "tcp://a/b:7"};
     char longest[400] = "tcp://";
     for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
         assert_code(0, coxi_url_check(good[i]));
