@@ -8,7 +8,7 @@
  *   beside     follow, a thread here and otherwise a program of its own: scores checkpoints
  *              while training goes on, and reports to eval.jsonl; heed reads that
  *
- *     early_stop DIRECTORY
+ *     early_stop DIRECTORY      (--help says more)
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -250,12 +250,25 @@ static int open_client(struct client *client)
     return r == 0 ? cox_function_get(module, "evaluate", &client->evaluate) : r;
 }
 
+static const char help[] =
+    "Usage: early_stop DIRECTORY\n"
+    "\n"
+    "Trains a small classifier on a local cluster, scores every checkpoint, lowers "
+    "the\n"
+    "learning rate when that gets no better, and stops when lowering it does not "
+    "help.\n"
+    "Checkpoints and eval.jsonl go to DIRECTORY, which is made if it is missing.\n";
+
 int main(int argc, char **argv)
 {
     struct client client = {.dir = argv[1], .rate = 16};
     pthread_t evaluator;
-    if (argc != 2) {
-        (void)fprintf(stderr, "Usage: early_stop DIRECTORY\n");
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        (void)fputs(help, stdout);
+        return 0;
+    }
+    if (argc != 2 || argv[1][0] == '-') {
+        (void)fputs(help, stderr);
         return 2;
     }
     int code = open_client(&client) == 0 ? 0 : complain("opening");

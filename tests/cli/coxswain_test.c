@@ -33,6 +33,35 @@ TEST(tool_tells_its_version_and_its_commands)
     assert_exit(0, (const char *[]){"coxswain", "cluster", "--help", NULL}, "--ps");
 }
 
+TEST(every_program_has_help_and_takes_no_unknown_option)
+{
+    static const char *const names[] = {
+        "coxswain-ps", "coxswain-worker", "coxswain-bench", "coxswain-chaos",
+        "ctr",         "early_stop",
+    };
+    static const char *const commands[] = {"run", "cluster", "checkpoint"};
+    static const char *const checkpoint[] = {"list", "show",   "verify",
+                                             "diff", "export", "prune"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char usage[64];
+        (void)snprintf(usage, sizeof(usage), "Usage: %s ", names[i]);
+        assert_exit(0, (const char *[]){names[i], "--help", NULL}, usage);
+        assert_exit(2, (const char *[]){names[i], "--oars", NULL}, names[i]);
+    }
+    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+        assert_exit(0, (const char *[]){"coxswain", commands[i], "--help", NULL},
+                    "Usage: coxswain ");
+        assert_exit(2, (const char *[]){"coxswain", commands[i], "--oars", NULL},
+                    "--oars");
+    }
+    for (size_t i = 0; i < sizeof(checkpoint) / sizeof(*checkpoint); i++) {
+        assert_exit(
+            0,
+            (const char *[]){"coxswain", "checkpoint", checkpoint[i], "--help", NULL},
+            "Usage: coxswain checkpoint ");
+    }
+}
+
 TEST(tool_exits_2_and_says_what_is_wrong_with_a_command_line)
 {
     assert_exit(2, (const char *[]){"coxswain", NULL}, "Usage");
