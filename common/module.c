@@ -1,6 +1,6 @@
 /*
  * Reads the step table of an ELF file without loading it (module.h). It needs two
- * exported symbols, cox_module and cox_steps (coxswain/step.h), which it finds through
+ * exported symbols, cox_steps_header_ and cox_steps (coxswain/step.h), which it finds through
  * the section headers' dynamic symbol table. The function pointers in the table are
  * relocations and not looked at: names alone are in the file.
  *
@@ -144,7 +144,7 @@ static bool name_is_good(const char *name)
     return len > 0 && len <= COX_STEP_NAME_MAX;
 }
 
-static int read_names(const struct image *image, const struct cox_module *module,
+static int read_names(const struct image *image, const struct cox_steps_header *module,
                       struct coxi_module_info *ret)
 {
     size_t len = 0;
@@ -180,16 +180,18 @@ int coxi_module_inspect(const void *bytes, size_t len, const char *path,
                         struct coxi_module_info *ret)
 {
     struct image image = {.bytes = bytes, .len = len, .path = path};
-    struct cox_module module;
+    struct cox_steps_header module;
     int r = check_header(&image);
     if (r != 0) {
         return r;
     }
     size_t symbol_len = 0;
-    const void *symbol = find_symbol(&image, "cox_module", &symbol_len);
+    const void *symbol = find_symbol(&image, "cox_steps_header_", &symbol_len);
     if (symbol == NULL || symbol_len < sizeof(module)) {
         return coxi_error(COX_EMODULE,
-                          "%s has no step table: list its steps with COX_STEPS", path);
+                          "%s has no step table of this release: list its steps with "
+                          "COX_STEPS, and build it with this step.h",
+                          path);
     }
     memcpy(&module, symbol, sizeof(module));
     if (module.magic != COX_STEP_MAGIC) {

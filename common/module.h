@@ -1,6 +1,6 @@
 /*
  * Step modules as files: what a shared object must be before anybody loads it. Reading
- * one never runs any of its code. The format is in coxswain/step.h (struct cox_module).
+ * one never runs any of its code. The format is in coxswain/step.h (struct cox_steps_header).
  */
 #ifndef COXI_COMMON_MODULE_H
 #define COXI_COMMON_MODULE_H

@@ -33,7 +33,8 @@
  *
  * Structs: begin with `size`; initialize them with COX_..._INIT and set what differs.
  * Zero means the default. A program built against an older header runs with a newer
- * library.
+ * library. In C++, too, write `struct` before their names: cox_schedule, cox_progress,
+ * cox_stats and cox_table_stats are functions as well.
  */
 #ifndef COXSWAIN_COXSWAIN_H
 #define COXSWAIN_COXSWAIN_H
@@ -47,6 +48,9 @@
 
 #ifdef __cplusplus
 extern "C" {
+/* For g++ -Wshadow: functions named like structs are meant (see above). */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 #endif
 
 struct cox_cluster;
@@ -76,8 +80,8 @@ COX_API const char *cox_version(void);
  * From JSON like TF_CONFIG's: {"cluster": {"ps": ["host:port", ...], "worker": [...]}},
  * or the inner object alone. An address may also be a URL: "tcp://host:port",
  * "ipc:///path". "worker" may be empty or missing where workers dial the client
- * (cox_options.listen). Other members are ignored. COX_EINVAL says what is missing or
- * malformed.
+ * (cox_options.listen). Other members ("chief", "task") are ignored. COX_EINVAL says what is
+ * missing, malformed or misspelt: "workers", an address without a port, a port above 65535.
  */
 COX_API int cox_cluster_parse(const char *json, struct cox_cluster **ret);
 
@@ -100,7 +104,8 @@ struct cox_options {
     size_t size;
     const char *checkpoint_dir; /* made if missing; NULL: no checkpoints */
     const char *log_dir;   /* local cluster: logs of its daemons; NULL: none are kept */
-    const char *bin_dir;   /* local cluster: where the programs are (or COX_BIN_DIR) */
+    const char *bin_dir;   /* local cluster: where the programs are; or COX_BIN_DIR;
+                            * else beside this program, or where the library's are */
     uint32_t queue_max;    /* closures in the queue, 262144: then cox_schedule blocks */
     uint32_t worker_slots; /* local cluster: steps at a time on each worker, 1 */
     uint32_t min_workers;  /* cox_open waits for as many; 1, or 0 if none is listed */
@@ -633,6 +638,7 @@ COX_API int cox_stats(struct cox_coordinator *c, struct cox_stats *ret);
 COX_API uint64_t cox_run_id(const struct cox_coordinator *c);
 
 #ifdef __cplusplus
+#pragma GCC diagnostic pop
 }
 #endif
 #endif

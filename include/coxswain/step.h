@@ -145,7 +145,7 @@ struct cox_step_entry {
     int (*run)(struct cox_step *step);
 };
 
-struct cox_module {
+struct cox_steps_header {
     uint32_t magic;
     uint32_t abi;
     uint32_t n_steps;
@@ -157,7 +157,7 @@ struct cox_module {
 /* Once in a module, at file scope: its steps by name. */
 #define COX_STEPS(...)                                                                 \
     COX_STEP_EXPORT_ const struct cox_step_entry cox_steps[] = {__VA_ARGS__};          \
-    COX_STEP_EXPORT_ const struct cox_module cox_module = {                            \
+    COX_STEP_EXPORT_ const struct cox_steps_header cox_steps_header_ = {               \
         COX_STEP_MAGIC, COX_STEP_ABI, sizeof(cox_steps) / sizeof(cox_steps[0]),        \
         sizeof(struct cox_step_entry)}
 

@@ -1,5 +1,4 @@
-/* What tests of the client look at inside it. (A test program cannot: the step.h that
- * tests/test.h includes has a struct cox_module of its own.) */
+/* What tests of the client look at inside it. */
 #ifndef COXI_TESTS_CLIENT_INSIDE_H
 #define COXI_TESTS_CLIENT_INSIDE_H
 

@@ -87,7 +87,7 @@ TEST(a_program_is_refused)
 struct module {
     uint8_t *bytes;
     size_t len;
-    struct cox_module *table;
+    struct cox_steps_header *table;
     struct cox_step_entry *entries;
 };
 
@@ -103,8 +103,8 @@ static void *find(const struct module *module, const void *what, size_t len)
 
 static void open_module(struct module *module)
 {
-    const struct cox_module table = {COX_STEP_MAGIC, COX_STEP_ABI, 4,
-                                     sizeof(struct cox_step_entry)};
+    const struct cox_steps_header table = {COX_STEP_MAGIC, COX_STEP_ABI, 4,
+                                           sizeof(struct cox_step_entry)};
     char first[COX_STEP_NAME_MAX + 1] = "count";
     module->bytes = load(coxi_test_module("counter"), &module->len);
     module->table = find(module, &table, sizeof(table));
@@ -131,8 +131,8 @@ TEST(a_damaged_step_table_is_refused)
 {
     struct module m;
     open_module(&m);
-    const struct cox_module good = *m.table;
-    const struct cox_module bad[] = {
+    const struct cox_steps_header good = *m.table;
+    const struct cox_steps_header bad[] = {
         {0, good.abi, good.n_steps, good.entry_size},
         {good.magic, good.abi, 0, good.entry_size},
         {good.magic, good.abi, 3, good.entry_size},

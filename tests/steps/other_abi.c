@@ -8,5 +8,5 @@ static int nothing(struct cox_step *step)
 }
 
 COX_STEP_EXPORT_ const struct cox_step_entry cox_steps[] = {{"nothing", nothing}};
-COX_STEP_EXPORT_ const struct cox_module cox_module = {
+COX_STEP_EXPORT_ const struct cox_steps_header cox_steps_header_ = {
     COX_STEP_MAGIC, COX_STEP_ABI + 7, 1, sizeof(struct cox_step_entry)};
