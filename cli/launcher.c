@@ -228,11 +228,32 @@ static void start(struct daemon *daemon)
 
 /* ---- life */
 
+/* The daemons are beside this program, or in libexec beside its directory. */
+static int find_daemons(char ret[PATH_MAX])
+{
+    static const char *const below[] = {"", "/../libexec/coxswain", "/../libexec"};
+    char self[PATH_MAX];
+    char program[PATH_MAX];
+    int r = coxi_program_directory(self);
+    for (size_t i = 0; r == 0 && i < sizeof(below) / sizeof(*below); i++) {
+        if (coxi_path(program, "%s%s/coxswain-ps", self, below[i]) == 0 &&
+            access(program, X_OK) == 0) {
+            return coxi_path(ret, "%s%s", self, below[i]);
+        }
+    }
+    return r != 0
+               ? r
+               : coxi_error(COX_EIO,
+                            "the program coxswain-ps is neither in %s nor in libexec "
+                            "beside it",
+                            self);
+}
+
 static int find_directories(struct coxi_launcher *launcher)
 {
     char temporary[64];
     const char *dir = launcher->options.dir;
-    int r = coxi_program_directory(launcher->bin_dir);
+    int r = find_daemons(launcher->bin_dir);
     if (r == 0 && launcher->options.log_dir != NULL) {
         r = coxi_directory_make(launcher->options.log_dir);
     }

@@ -6,6 +6,7 @@
  */
 #include "coordinator/local.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -21,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/buffer.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/sync.h"
@@ -40,32 +42,102 @@ struct coxi_local {
 
 extern char **environ;
 
-static int try_program(char path[PATH_MAX], const char *dir)
+/*
+ * Where the programs are looked for, in this order: in COX_BIN_DIR, beside the client's
+ * program, where an installation has them as seen from the library, wherever it was moved
+ * to, and where this build was to be installed.
+ */
+enum { PLACES_MAX = 6 };
+
+struct places {
+    char dirs[PLACES_MAX][PATH_MAX];
+    size_t n;
+};
+
+static void add_place(struct places *places, const char *dir, const char *below)
 {
-    if (dir == NULL || *dir == '\0' || coxi_path(path, "%s/coxswain", dir) != 0) {
-        return COX_ENOENT;
+    if (coxi_path(places->dirs[places->n], "%s%s", dir, below) == 0) {
+        places->n++;
     }
-    return access(path, X_OK) == 0 ? 0 : COX_ENOENT;
+}
+
+/* Something of the library's own. */
+static const char here;
+
+/* Directory of the library's file (of the program's, where it is linked in). */
+static bool library_directory(char ret[PATH_MAX])
+{
+    Dl_info info;
+    char *slash = NULL;
+    if (dladdr(&here, &info) != 0 && info.dli_fname != NULL &&
+        realpath(info.dli_fname, ret) != NULL) {
+        slash = strrchr(ret, '/');
+    }
+    if (slash != NULL) {
+        *slash = '\0';
+    }
+    return slash != NULL;
+}
+
+static void find_places(struct places *places)
+{
+    char dir[PATH_MAX];
+    const char *given = getenv("COX_BIN_DIR");
+    places->n = 0;
+    if (given != NULL && *given != '\0') {
+        add_place(places, given, "");
+    }
+    if (coxi_program_directory(dir) == 0) {
+        add_place(places, dir, "");
+    }
+    if (library_directory(dir)) {
+        add_place(places, dir, "/" COXI_BIN_FROM_LIBRARY);
+        add_place(places, dir, "/../libexec/coxswain");
+        add_place(places, dir, "/../libexec");
+    }
+    add_place(places, COXI_BIN_DIR, "");
+}
+
+static bool has_program(const char *dir, char path[PATH_MAX])
+{
+    return coxi_path(path, "%s/coxswain", dir) == 0 && access(path, X_OK) == 0;
+}
+
+static int not_found(const struct places *places)
+{
+    struct coxi_buffer all = {0};
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < places->n; i++) {
+        r = coxi_buffer_printf(&all, "%s%s", i > 0 ? ", " : "", places->dirs[i]);
+    }
+    r = coxi_error(
+        COX_EIO,
+        "the program coxswain is in none of %.*s: set COX_BIN_DIR to where it "
+        "is",
+        (int)all.len, (const char *)all.data);
+    coxi_buffer_fini(&all);
+    return r;
 }
 
 static int find_program(char path[PATH_MAX], const char *bin_dir)
 {
-    char self[PATH_MAX] = "";
     if (bin_dir != NULL) {
-        return try_program(path, bin_dir) == 0
+        return has_program(bin_dir, path)
                    ? 0
                    : coxi_error(COX_EIO, "there is no program %s/coxswain", bin_dir);
     }
-    (void)coxi_program_directory(self);
-    if (try_program(path, getenv("COX_BIN_DIR")) == 0 || try_program(path, self) == 0 ||
-        try_program(path, COXI_BIN_DIR) == 0) {
-        return 0;
+    struct places *places = malloc(sizeof(*places));
+    if (places == NULL) {
+        return coxi_error_memory("looking for programs");
     }
-    return coxi_error(
-        COX_EIO,
-        "the program coxswain is neither in COX_BIN_DIR, nor in %s, nor in "
-        "%s: set COX_BIN_DIR to where it is",
-        self, COXI_BIN_DIR);
+    bool found = false;
+    find_places(places);
+    for (size_t i = 0; !found && i < places->n; i++) {
+        found = has_program(places->dirs[i], path);
+    }
+    int r = found ? 0 : not_found(places);
+    free(places);
+    return r;
 }
 
 /* Where the launcher's own messages go: it has none unless something is wrong. */

@@ -8,7 +8,8 @@ struct coxi_local;
 
 /*
  * Starts `coxswain cluster`, found in bin_dir, $COX_BIN_DIR, beside this program, or
- * where it was installed. *ret_cluster has the addresses. COX_EIO.
+ * where an installation has it as seen from this library (its bin, libexec/coxswain,
+ * libexec). *ret_cluster has the addresses. COX_EIO.
  */
 int coxi_local_start(const struct cox_cluster *cluster,
                      const struct cox_options *options, struct coxi_local **ret,

@@ -9,23 +9,14 @@ shift 3
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# block NAME: the README's C block that begins with "/* NAME:".
-block() {
-    awk -v head="/* $1:" '
-        /^```/ { inside = 0 }
-        inside { print }
-        /^```c$/ { getline; inside = index($0, head) == 1; if (inside) print }
-    ' "$root/README.md" >"$dir/$1"
-    [ -s "$dir/$1" ]
-}
-
-block steps.c
-block client.c
+for block in steps.c client.c; do
+    "$root/tests/readme_block.sh" "$root" "$block" >"$dir/$block"
+done
 "$cc" -Wall -Wextra -Werror "$@" -I"$root/include" -shared -fPIC -o "$dir/steps.so" "$dir/steps.c"
 "$cc" -Wall -Wextra -Werror "$@" -I"$root/include" -o "$dir/client" "$dir/client.c" \
     -L"$build/lib" -lcoxswain -Wl,-rpath,"$build/lib"
 cd "$dir"
-said=$(COX_BIN_DIR=$build/bin ./client)
+said=$(env -u COX_BIN_DIR ./client)
 if [ "$said" != "100000 steps" ]; then
     echo "the README's program says: $said"
     exit 1
