@@ -1,6 +1,7 @@
 /* See file.h. */
 #include "common/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -166,17 +168,86 @@ int coxi_directory_make(const char *path)
     return r;
 }
 
-int coxi_directory_temporary(char ret[64])
+/* Sockets will lie in it: their paths must be short. */
+static const char *temporary(void)
 {
     const char *tmp = getenv("TMPDIR");
-    if (tmp == NULL || *tmp == '\0' || strlen(tmp) > 40) {
-        tmp = "/tmp"; /* sockets will lie in it: their paths must be short */
-    }
-    (void)snprintf(ret, 64, "%s/coxswain-XXXXXX", tmp);
+    return tmp == NULL || *tmp == '\0' || strlen(tmp) > 40 ? "/tmp" : tmp;
+}
+
+static int make_temporary(const char *name, char ret[64])
+{
+    (void)snprintf(ret, 64, "%s/%s", temporary(), name);
     if (mkdtemp(ret) == NULL) {
-        return coxi_error_errno(COX_EIO, "cannot make a directory in %s", tmp);
+        return coxi_error_errno(COX_EIO, "cannot make a directory in %s", temporary());
     }
     return 0;
+}
+
+int coxi_directory_temporary(char ret[64])
+{
+    return make_temporary("coxswain-XXXXXX", ret);
+}
+
+/* ---- directories that are held: whoever has the lock has the directory */
+
+#define HELD_PREFIX "coxswain-held-"
+
+/* Locks the directory at `path`, if it is this user's and nobody has it; or -1. */
+static int try_lock(const char *path)
+{
+    struct stat st;
+    struct stat named;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+        flock(fd, LOCK_EX | LOCK_NB) == 0 && stat(path, &named) == 0 &&
+        named.st_ino == st.st_ino && named.st_dev == st.st_dev) {
+        return fd;
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return -1;
+}
+
+static void remove_abandoned(void)
+{
+    char path[PATH_MAX];
+    DIR *dir = opendir(temporary());
+    const struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (strncmp(entry->d_name, HELD_PREFIX, strlen(HELD_PREFIX)) != 0 ||
+            coxi_path(path, "%s/%s", temporary(), entry->d_name) != 0) {
+            continue;
+        }
+        int fd = try_lock(path);
+        if (fd >= 0) {
+            coxi_directory_remove(path);
+            (void)close(fd);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+}
+
+int coxi_directory_held(char ret[64], int *ret_lock)
+{
+    enum { TRIES = 16 };
+    remove_abandoned();
+    for (int i = 0; i < TRIES; i++) {
+        int r = make_temporary(HELD_PREFIX "XXXXXX", ret);
+        if (r != 0) {
+            return r;
+        }
+        int fd = try_lock(ret);
+        if (fd >= 0) {
+            *ret_lock = fd;
+            return 0;
+        }
+        (void)rmdir(ret); /* another process took it for abandoned, before we had it */
+    }
+    return coxi_error(COX_EIO, "cannot lock a directory in %s", temporary());
 }
 
 int coxi_directory_sync(const char *path)

@@ -36,6 +36,13 @@ int coxi_directory_make(const char *path);
 /* A new directory for us alone in $TMPDIR or /tmp. COX_EIO. */
 int coxi_directory_temporary(char ret[64]);
 
+/*
+ * The same for a process that may be killed before it can remove it: ours while *ret_lock is
+ * open, which is to be closed behind the removal. Those that killed processes of this user
+ * have left are removed first.
+ */
+int coxi_directory_held(char ret[64], int *ret_lock);
+
 /* Waits until what is in a directory (names, renames) is on disk. COX_EIO. */
 int coxi_directory_sync(const char *path);
 

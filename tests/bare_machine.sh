@@ -1,14 +1,29 @@
 #!/bin/sh
 # The README's two commands in a minimal Debian 12 with nothing but git: makes such a
 # system with debootstrap, clones this repository into it, and runs them there. Needs root,
-# debootstrap, and a Debian mirror; some minutes, 2 GB. Not part of the test suite.
+# debootstrap, and apt that is set up for Debian 12; some minutes, 2 GB. Not part of the test
+# suite.
 #
 #   tests/bare_machine.sh [DIRECTORY]      (default: a new one, removed at the end)
 #
-# DEBIAN_MIRROR is the mirror (default: http://deb.debian.org/debian).
+# Packages come from where this machine's apt gets those of its Debian 12 (DEBIAN_MIRROR names
+# another mirror), through the proxies that its apt has.
 set -eu
+case "${1:-}" in
+-h | --help)
+    sed -n '2,11s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+esac
 root=$(cd "$(dirname "$0")/.." && pwd)
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+release=bookworm
+mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format \
+    '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
+    awk -v release="$release" '$2 == release && $3 == "main" { print $1; exit }')}
+if [ -z "$mirror" ]; then
+    echo "this machine's apt has no source of $release main: name one in DEBIAN_MIRROR" >&2
+    exit 1
+fi
 system=${1:-}
 if [ -z "$system" ]; then
     system=$(mktemp -d)
@@ -29,7 +44,7 @@ else
 fi
 
 echo "debootstrap into $system"
-debootstrap --variant=minbase --include=git,ca-certificates bookworm "$system" "$mirror" \
+debootstrap --variant=minbase --include=git,ca-certificates "$release" "$system" "$mirror" \
     >"$system.log" 2>&1 || {
     tail -n 20 "$system.log"
     exit 1
@@ -40,10 +55,11 @@ mount --bind /dev "$system/dev"
 mount --bind /dev/pts "$system/dev/pts"
 mount --bind /dev/shm "$system/dev/shm"
 cp /etc/resolv.conf "$system/etc/resolv.conf"
-for variable in http_proxy https_proxy; do
-    eval "value=\${$variable:-}"
+for scheme in http https; do
+    eval "value=\${${scheme}_proxy:-}"
+    eval "$(apt-config shell value "Acquire::$scheme::Proxy")"
     if [ -n "$value" ]; then
-        printf 'Acquire::%s::Proxy "%s";\n' "${variable%_proxy}" "$value" \
+        printf 'Acquire::%s::Proxy "%s";\n' "$scheme" "$value" \
             >>"$system/etc/apt/apt.conf.d/99proxy"
     fi
 done
@@ -60,10 +76,10 @@ timed() {
     [ "$took" -le "$limit" ]
 }
 
-# leftovers: what the demo may have left running or lying about.
+# leftovers: what a command may have left running or lying about.
 leftovers() {
+    "$root/tests/leftovers.sh" "$system/tmp"
     left=$(
-        ls -d "$system"/tmp/coxswain-* 2>/dev/null || true
         for process in /proc/[0-9]*; do
             if [ "$(readlink "$process/root" 2>/dev/null)" = "$system" ]; then
                 tr '\0' ' ' <"$process/cmdline"
@@ -72,7 +88,7 @@ leftovers() {
         done
     )
     if [ -n "$left" ]; then
-        echo "left behind: $left"
+        echo "left running: $left"
         exit 1
     fi
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -11,7 +12,41 @@
 
 #include "tests/test.h"
 
-enum { ARGUMENTS_MAX = 32 };
+enum { ARGUMENTS_MAX = 32, PROGRAMS_MAX = 256 };
+
+/* Those that run: they end with the test, before its directory goes. */
+static pid_t running[PROGRAMS_MAX];
+static pid_t owner;
+
+static void end_programs(void)
+{
+    for (size_t i = 0; i < PROGRAMS_MAX && owner == getpid(); i++) {
+        if (running[i] != 0 && waitpid(running[i], NULL, WNOHANG) == 0) {
+            (void)kill(running[i], SIGKILL);
+            (void)waitpid(running[i], NULL, 0);
+        }
+    }
+}
+
+/* Replaces `from`, or 0, by `to`. */
+static void set_running(pid_t from, pid_t to)
+{
+    for (size_t i = 0; i < PROGRAMS_MAX; i++) {
+        if (running[i] == from) {
+            running[i] = to;
+            return;
+        }
+    }
+}
+
+/* What a daemon leaves when it is killed goes with the test. */
+static void set_tmpdir(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    if (tmp == NULL || strncmp(tmp, coxi_test_dir(), strlen(coxi_test_dir())) != 0) {
+        (void)setenv("TMPDIR", coxi_test_dir(), 1);
+    }
+}
 
 static void exec_program(const char *path, const char *const *argv, int fd,
                          pid_t parent)
@@ -21,6 +56,7 @@ static void exec_program(const char *path, const char *const *argv, int fd,
     if (getppid() != parent || dup2(fd, 1) < 0 || dup2(fd, 2) < 0) {
         _exit(127);
     }
+    set_tmpdir();
     for (int i = 0; i < ARGUMENTS_MAX && argv[i] != NULL; i++) {
         copies[i] = strdup(argv[i]);
     }
@@ -46,12 +82,19 @@ void program_start(struct program *program, const char *const *argv)
     }
     assert_true(program->pid > 0);
     (void)close(fd);
+    if (owner != parent) {
+        owner = parent;
+        memset(running, 0, sizeof(running));
+        (void)atexit(end_programs);
+    }
+    set_running(0, program->pid);
 }
 
 int program_wait(struct program *program)
 {
     int status = 0;
     assert_int_equal(program->pid, waitpid(program->pid, &status, 0));
+    set_running(program->pid, 0);
     program->pid = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
 }

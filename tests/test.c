@@ -13,7 +13,10 @@
 #include "common/error.h"
 #include "common/file.h"
 
-enum { TESTS_MAX = 128 };
+enum {
+    TESTS_MAX = 128,
+    TMPDIR_MAX = 16, /* sockets will lie below: their paths must be short */
+};
 
 static struct CMUnitTest tests[TESTS_MAX];
 static size_t n_tests;
@@ -32,17 +35,26 @@ const char *coxi_test_error(void)
     return coxi_error_text();
 }
 
+/* Processes that are just being killed may still write into it. */
 static void remove_directory(void)
 {
-    if (getenv("COX_TEST_KEEP") == NULL) {
+    enum { TRIES = 1000 };
+    for (int i = 0; i < TRIES && getenv("COX_TEST_KEEP") == NULL; i++) {
         coxi_directory_remove(directory);
+        if (access(directory, F_OK) != 0) {
+            break;
+        }
+        (void)poll(NULL, 0, 2);
     }
 }
 
 const char *coxi_test_dir(void)
 {
     if (directory[0] == '\0') {
-        (void)snprintf(directory, sizeof(directory), "/tmp/cox-test-XXXXXX");
+        const char *tmp = getenv("TMPDIR");
+        bool is_short = tmp != NULL && *tmp != '\0' && strlen(tmp) <= TMPDIR_MAX;
+        (void)snprintf(directory, sizeof(directory), "%s/cox-test-XXXXXX",
+                       is_short ? tmp : "/tmp");
         if (mkdtemp(directory) == NULL) {
             abort();
         }

@@ -21,7 +21,9 @@ static const struct coxi_option options[] = {
     {.name = "dir",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct coxi_worker_config, dir),
-     .help = "where step modules are kept (default: a temporary directory)"},
+     .help = "where step modules are kept (default: a directory in TMPDIR, removed at "
+             "the end, or by the "
+             "next worker)"},
     {.name = "slots",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct coxi_worker_config, slots),

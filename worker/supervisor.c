@@ -214,14 +214,16 @@ static int supervise_in(int argc, char **argv, const char *dir)
 int coxi_supervise(int argc, char **argv, const char *dir)
 {
     char temporary[64];
+    int lock = -1;
     int r =
-        dir != NULL ? coxi_directory_make(dir) : coxi_directory_temporary(temporary);
+        dir != NULL ? coxi_directory_make(dir) : coxi_directory_held(temporary, &lock);
     if (r != 0) {
         return coxi_exit_config("coxswain-worker");
     }
     int code = supervise_in(argc, argv, dir != NULL ? dir : temporary);
     if (dir == NULL) {
         coxi_directory_remove(temporary);
+        (void)close(lock);
     }
     return code;
 }

@@ -246,6 +246,33 @@ TEST(supervisor_that_is_killed_takes_its_step_process_along)
     coxi_test_until(is_gone, &worker.step_process, "the end of the step process");
 }
 
+TEST(supervisor_removes_what_one_that_was_killed_has_left)
+{
+    struct worker killed;
+    struct worker lives;
+    struct worker next;
+    char listen[2][300];
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(listen[i], sizeof(listen[i]), "ipc://%s-%d",
+                       coxi_test_path("worker"), i);
+    }
+    worker_start(&killed, ipc(), NULL);
+    worker_start(&lives, listen[0], NULL);
+    program_kill(&killed.program, SIGKILL);
+    assert_int_equal(KILLED, program_wait(&killed.program));
+    coxi_test_until(is_gone, &killed.step_process, "the end of the step process");
+    assert_int_equal(2, count_temporary());
+    worker_start(&next, listen[1], NULL);
+    assert_int_equal(2,
+                     count_temporary()); /* its own, and that of the one that lives */
+    program_kill(&next.program, SIGTERM);
+    assert_int_equal(128 + SIGTERM, program_wait(&next.program));
+    assert_int_equal(1, count_temporary());
+    program_kill(&lives.program, SIGTERM);
+    assert_int_equal(128 + SIGTERM, program_wait(&lives.program));
+    assert_int_equal(0, count_temporary());
+}
+
 TEST(supervisor_keeps_a_directory_that_it_was_given)
 {
     struct worker worker;
