@@ -208,8 +208,10 @@ struct cox_module {
     struct cox_function *functions;
     bool shipped;  /* workers have been told of it; guarded by c->lock, as all below */
     bool accepted; /* every worker that was there has loaded it */
-    size_t n_pending; /* workers that have not said yet whether they can load it */
-    int code;         /* why one cannot: nobody has it then */
+    size_t n_pending;     /* workers that have not said yet whether they can load it */
+    bool has_been_loaded; /* by one at least */
+    bool has_lost;        /* a worker that was to load it, and it may be why */
+    int code;             /* why one cannot: nobody has it then */
     char text[COXI_TEXT_MAX];
 };
 

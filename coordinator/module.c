@@ -77,17 +77,41 @@ static int enlist(struct cox_coordinator *c, struct cox_module *module)
     return r;
 }
 
-/* Waits until every worker that is here has answered for it. */
+/* A worker that is here has not answered for it. Locked. */
+static bool is_unanswered(const struct cox_module *module)
+{
+    return !module->shipped || module->n_pending > 0;
+}
+
+/* Workers were lost while they loaded it, and none has loaded it. Locked. */
+static bool is_doubtful(const struct cox_module *module)
+{
+    return module->has_lost && !module->has_been_loaded && module->code == 0;
+}
+
+/*
+ * Waits until every worker that is here has answered for it. A module that ends the
+ * processes that load it takes them all away first: one that comes back knows whether the
+ * module was to blame. If none does for worker_wait_ms, they are away for another reason, and
+ * load it when they return.
+ */
 static int wait_until_loaded(struct cox_coordinator *c, struct cox_module *module)
 {
     struct timespec until = coxi_deadline(c->options.open_timeout_ms);
+    struct timespec back = coxi_deadline(c->options.worker_wait_ms);
+    bool in_time = true;
     int r = 0;
     coxi_loop_wake(c->loop);
     coxi_lock(&c->lock);
-    while (r == 0 && (!module->shipped || module->n_pending > 0)) {
+    while (r == 0 && (is_unanswered(module) || (is_doubtful(module) && in_time))) {
+        const struct timespec *end = is_unanswered(module) ? &until : &back;
         if (c->closing) { /* a callback loads it, for which cox_close will wait */
             r = coxi_error(COX_ECLOSED, "the coordinator is being closed");
-        } else if (pthread_cond_timedwait(&c->changed, &c->lock, &until) != 0) {
+        } else if (pthread_cond_timedwait(&c->changed, &c->lock, end) == 0) {
+            continue;
+        } else if (end == &back) {
+            in_time = false;
+        } else {
             r = coxi_error(COX_ETIMEDOUT, "%zu workers have not loaded %s after %d ms",
                            module->n_pending, module->name, c->options.open_timeout_ms);
         }

@@ -126,7 +126,7 @@ static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
                            const char *text)
 {
     struct cox_coordinator *c = worker->c;
-    bool refused = code != 0 && code != COX_ECLOSED;
+    bool refused = code != 0 && code != COX_ECLOSED && code != COX_ELOST;
     worker->asked[id] = 0;
     worker->wanted[id] = 0;
     worker->n_asked--;
@@ -134,6 +134,8 @@ static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
     struct cox_module *module = c->modules[id];
     bool accepted = module->accepted;
     module->n_pending--;
+    module->has_been_loaded = module->has_been_loaded || code == 0;
+    module->has_lost = module->has_lost || code == COX_ELOST;
     if (refused && !accepted && module->code == 0) {
         module->code = code; /* and so it is nobody's: cox_module_load fails */
         (void)snprintf(module->text, sizeof(module->text), "worker %u: %.400s",
@@ -295,12 +297,13 @@ void coxi_worker_set_up(struct coxi_worker *worker)
     tell_modules(worker, worker->c->n_shipped);
 }
 
-/* Who waits for all to have loaded a module does not wait for this one any more. */
-static void await_no_module(struct coxi_worker *worker)
+/* Who waits for all to have loaded a module does not wait for this one any more: it leaves
+ * (COX_ECLOSED), or is lost (COX_ELOST). */
+static void await_no_module(struct coxi_worker *worker, int code)
 {
     for (uint32_t id = 0; id < COXI_MODULES_MAX; id++) {
         if (worker->asked[id]) {
-            module_settled(worker, id, COX_ECLOSED, "");
+            module_settled(worker, id, code, "");
         }
     }
 }
@@ -308,7 +311,7 @@ static void await_no_module(struct coxi_worker *worker)
 void coxi_worker_leave(struct coxi_worker *worker)
 {
     coxi_worker_set_state(worker, COXI_WORKER_DRAINING);
-    await_no_module(worker);
+    await_no_module(worker, COX_ECLOSED);
     coxi_closures_leave_home(worker);
     coxi_kept_rescue(worker);
 }
@@ -320,7 +323,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
     bool has_left = worker->state == COXI_WORKER_DRAINING;
     coxi_worker_set_state(worker, has_left ? COXI_WORKER_GONE : COXI_WORKER_AWAY);
     worker->making = worker->resource_told = 0; /* its next process starts anew */
-    await_no_module(worker);
+    await_no_module(worker, COX_ELOST);
     coxi_reach_forget(worker);
     worker->ways = (struct coxi_ways){0};
     coxi_worker_drop_collected(worker);

@@ -15,6 +15,7 @@
 #include "worker/recorder.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -32,6 +33,13 @@ struct coxi_recorder_slot {
     uint32_t unused[5]; /* to the end of the cache line */
 };
 
+/* A module that was being loaded when step processes died. */
+struct killer {
+    struct coxi_hash128 module;
+    uint32_t n_deaths;
+    int signal; /* of the last one; 0: it exited */
+};
+
 struct coxi_recorder {
     uint64_t magic;
     atomic_uint serves;
@@ -43,11 +51,15 @@ struct coxi_recorder {
     struct coxi_recorder_slot slots[COXI_RECORDER_MAX];
     struct coxi_session sessions[COXI_RECORDER_MAX]; /* of what crashed */
     struct coxi_crashed_head crashed[COXI_RECORDER_MAX];
+    struct coxi_hash128 loading; /* while is_loading */
+    atomic_uint is_loading;
+    uint32_t n_killers; /* entries that were made, ever */
+    struct killer killers[COXI_KILLERS_MAX];
 };
 
 enum { BLAMED_EXIT = INT32_MAX };
 
-static const uint64_t magic = 0x636f7872656333ULL; /* another layout: another number */
+static const uint64_t magic = 0x636f7872656334ULL; /* another layout: another number */
 
 /* ---- life */
 
@@ -179,6 +191,67 @@ void coxi_recorder_excuse(struct coxi_recorder *recorder)
     }
 }
 
+/* ---- modules */
+
+void coxi_recorder_load(struct coxi_recorder *recorder, struct coxi_hash128 module)
+{
+    if (recorder != NULL) {
+        recorder->loading = module;
+        atomic_signal_fence(memory_order_seq_cst);
+        atomic_store(&recorder->is_loading, 1);
+    }
+}
+
+void coxi_recorder_loaded(struct coxi_recorder *recorder)
+{
+    if (recorder != NULL) {
+        atomic_store(&recorder->is_loading, 0);
+    }
+}
+
+static struct killer *find_killer(struct coxi_recorder *recorder,
+                                  struct coxi_hash128 module)
+{
+    for (uint32_t i = 0; i < COXI_KILLERS_MAX; i++) {
+        struct killer *killer = &recorder->killers[i];
+        if (killer->n_deaths > 0 && killer->module.high == module.high &&
+            killer->module.low == module.low) {
+            return killer;
+        }
+    }
+    return NULL;
+}
+
+bool coxi_recorder_kills(const struct coxi_recorder *recorder,
+                         struct coxi_hash128 module, int *ret_signal)
+{
+    const struct killer *killer =
+        recorder != NULL
+            ? find_killer((struct coxi_recorder *)(uintptr_t)recorder, module)
+            : NULL;
+    if (killer == NULL || killer->n_deaths < 2) {
+        return false;
+    }
+    *ret_signal = killer->signal;
+    return true;
+}
+
+/* The process has died; its `excused` end was its own doing. */
+static void collect_killer(struct coxi_recorder *recorder, int signal, bool excused)
+{
+    bool outside = signal == SIGKILL || signal == SIGTERM || signal == SIGINT;
+    if (atomic_exchange(&recorder->is_loading, 0) == 0 || excused || outside) {
+        return;
+    }
+    struct killer *killer = find_killer(recorder, recorder->loading);
+    if (killer == NULL) {
+        killer = &recorder->killers[recorder->n_killers++ % COXI_KILLERS_MAX];
+        *killer = (struct killer){.module = recorder->loading};
+    }
+    killer->n_deaths++;
+    killer->signal = signal;
+}
+
 /* ---- crashes */
 
 static uint32_t count_crashed(const struct coxi_recorder *recorder)
@@ -193,6 +266,7 @@ size_t coxi_recorder_collect(struct coxi_recorder *recorder, int signal,
     uint32_t before = count_crashed(recorder);
     uint32_t n = before;
     bool excused = atomic_exchange(&recorder->excused, 0) != 0;
+    collect_killer(recorder, signal, excused);
     for (uint32_t i = 0; i < COXI_RECORDER_MAX; i++) {
         struct coxi_recorder_slot *slot = &recorder->slots[i];
         int blamed = atomic_exchange(&slot->blamed, 0);

@@ -10,11 +10,13 @@
 #ifndef COXI_WORKER_RECORDER_H
 #define COXI_WORKER_RECORDER_H
 
+#include "common/hash.h"
 #include "schema/wire.h"
 
 enum {
     COXI_RECORDER_MAX = 1024, /* slots; and crashes, beyond which they are dropped */
     COXI_RECORDER_FD = 3,     /* where the step process finds it */
+    COXI_KILLERS_MAX = 64,    /* modules, of which the oldest is forgotten */
 };
 
 struct coxi_recorder;
@@ -53,6 +55,19 @@ void coxi_recorder_excuse(struct coxi_recorder *recorder);
 
 /* Whether the slot's step runs. Its own thread, a signal handler too. */
 bool coxi_recorder_runs(const struct coxi_recorder_slot *slot);
+
+/* The loading of a module begins, and has returned. One at a time. NULL: nothing. */
+void coxi_recorder_load(struct coxi_recorder *recorder, struct coxi_hash128 module);
+void coxi_recorder_loaded(struct coxi_recorder *recorder);
+
+/*
+ * True if step processes died while they loaded this module, twice: the first time a step
+ * may have been to blame, but the next process loads before it runs any. *ret_signal: of
+ * what (0: it exited). A kill from outside, or an end of its own, does not count. Of
+ * recorder NULL: false.
+ */
+bool coxi_recorder_kills(const struct coxi_recorder *recorder,
+                         struct coxi_hash128 module, int *ret_signal);
 
 /*
  * The step process has died of `signal` (0: it exited): what ran becomes crashes, behind

@@ -308,18 +308,41 @@ struct coxi_copy *coxi_run_copy(struct coxi_run *run, struct cox_variable *varia
 
 /* ---- modules */
 
+/* Loads it, unless that is known to end the process; notes that it does so meanwhile. */
+static int load_recorded(struct coxi_recorder *recorder, const char *dir,
+                         const struct coxi_module *module, const void *bytes,
+                         size_t len, struct coxi_loaded **ret)
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    struct coxi_hash128 hash = {module->hash_high, module->hash_low};
+    int signum = 0;
+    if (coxi_recorder_kills(recorder, hash, &signum)) {
+        return coxi_error(COX_EMODULE,
+                          "module %s ended the process that loaded it, twice: %s "
+                          "(what it said is in the worker's log)",
+                          module->name, signum != 0 ? strsignal(signum) : "it exited");
+    }
+    coxi_lock(&one_at_a_time);
+    coxi_recorder_load(recorder, hash);
+    int r = coxi_module_load(dir, hash, module->name, bytes, len, ret);
+    coxi_recorder_loaded(recorder);
+    coxi_unlock(&one_at_a_time);
+    return r;
+}
+
 static int load(struct coxi_run *run, const char *dir, const struct coxi_module *module,
                 const void *bytes, size_t len)
 {
     struct coxi_loaded *loaded = NULL;
-    struct coxi_hash128 hash = {module->hash_high, module->hash_low};
     if (module->id >= COXI_MODULES_MAX) {
         return coxi_error(COX_ELIMIT, "more than %d modules", COXI_MODULES_MAX);
     }
     coxi_lock(&run->lock);
     bool there = run->modules[module->id] != NULL;
     coxi_unlock(&run->lock);
-    int r = there ? 0 : coxi_module_load(dir, hash, module->name, bytes, len, &loaded);
+    int r =
+        there ? 0
+              : load_recorded(run->options.recorder, dir, module, bytes, len, &loaded);
     if (r == 0 && !there) {
         coxi_lock(&run->lock);
         run->modules[module->id] = loaded;

@@ -20,6 +20,7 @@
 #include "common/ps_client.h"
 #include "worker/copies.h"
 #include "worker/modules.h"
+#include "worker/recorder.h"
 #include "worker/resources.h"
 #include "worker/results.h"
 
@@ -47,9 +48,10 @@ struct coxi_run_options {
     uint32_t commit_window; /* attempts with commits under way */
     int peer_timeout_ms; /* a ps out of reach for so long is told to the client; 0: never */
     bool local_path;     /* to a ps on the same host */
-    size_t pull_cache_max;      /* bytes of what is kept for COX_PULL_CACHED */
-    size_t kept_max;            /* bytes of results that stay here */
-    struct coxi_links *links;   /* that watch the connections to the ps */
+    size_t pull_cache_max;          /* bytes of what is kept for COX_PULL_CACHED */
+    size_t kept_max;                /* bytes of results that stay here */
+    struct coxi_recorder *recorder; /* of what is being loaded, or NULL */
+    struct coxi_links *links;       /* that watch the connections to the ps */
     struct coxi_loop *loop;     /* where a run that is not needed any more is freed */
     void (*on_free)(void *arg); /* then, on the loop */
     void *arg;

@@ -78,6 +78,7 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
         .local_path = worker->options.local_path,
         .pull_cache_max = worker->options.pull_cache_max,
         .kept_max = worker->options.kept_max,
+        .recorder = worker->options.recorder,
         .links = coxi_server_links(worker->server),
         .loop = worker->loop,
         .on_free = on_run_free,

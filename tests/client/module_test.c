@@ -48,6 +48,36 @@ TEST(module_that_a_worker_cannot_load_is_refused_in_the_linkers_words)
     crew_close(&crew);
 }
 
+/* Loading it fails in these words, on each of `n_workers`, and nothing else is lost. */
+static void check_killer(int n_workers, const char *name, const char *named)
+{
+    struct crew crew;
+    coxi_test_expect_crashes();
+    crew_open(&crew, 1, n_workers, "counter", NULL);
+    struct cox_variable *counter = crew_counter(&crew, "c0");
+    assert_refused(&crew, coxi_test_module(name), COX_EMODULE, name);
+    assert_error_names(named);
+    crew_schedule(&crew, crew_function(&crew, "count"), 100, 1);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_int_equal(100, crew_read(&crew, counter));
+    crew_close(&crew);
+}
+
+TEST(module_that_aborts_when_it_is_loaded_is_refused_with_the_signal)
+{
+    check_killer(1, "load_aborts", "Aborted");
+}
+
+TEST(module_that_ends_all_workers_is_refused_with_the_signal)
+{
+    check_killer(2, "load_aborts", "Aborted");
+}
+
+TEST(module_that_exits_when_it_is_loaded_is_refused)
+{
+    check_killer(1, "load_exits", "it exited");
+}
+
 TEST(module_names_its_steps_when_one_is_missing)
 {
     struct crew crew;

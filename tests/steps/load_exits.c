@@ -1,0 +1,17 @@
+/* A module that ends the process that loads it: an exit, as of a sanitizer that finds itself too late. */
+#include <stdlib.h>
+
+#include <coxswain/step.h>
+
+__attribute__((constructor)) static void end(void)
+{
+    _Exit(1);
+}
+
+static int nothing(struct cox_step *step)
+{
+    (void)step;
+    return 0;
+}
+
+COX_STEPS(COX_STEP("nothing", nothing));
