@@ -2,6 +2,7 @@
  * coxswain cluster and coxswain run: a local cluster for whoever wants it. `cluster` is
  * also what cox_open starts for cox_cluster_local: it ends when its lifeline does.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ struct config {
     int64_t peer_timeout_ms;
     int64_t step_memory_max;
     int64_t lifeline;
+    int64_t prints_fd;
     int64_t restarts;
     const char *dir;
     const char *log_dir;
@@ -63,7 +65,9 @@ struct config {
         {.name = "log-dir",                                                            \
          .type = COXI_OPTION_STRING,                                                   \
          .offset = offsetof(struct config, log_dir),                                   \
-         .help = "keep the daemons' logs in this directory"}
+         .help = "keep the daemons' logs, and what steps print, in this directory "    \
+                 "(default: "                                                          \
+                 "no logs; what steps print goes to standard error)"}
 
 static const struct coxi_option cluster_options[] = {
     CLUSTER_OPTIONS,
@@ -77,6 +81,13 @@ static const struct coxi_option cluster_options[] = {
      .max = 1024,
      .help = "end when this file descriptor, a pipe, is closed at the other end, and "
              "remove --dir then"},
+    {.name = "prints-fd",
+     .type = COXI_OPTION_INT,
+     .offset = offsetof(struct config, prints_fd),
+     .max = 1024,
+     .help =
+         "without --log-dir: what steps print goes to this file descriptor (default: "
+         "standard error), each line after its worker's name"},
 };
 
 static const struct coxi_option run_options[] = {
@@ -174,11 +185,15 @@ static int open_session(struct session *session, const struct config *config,
         .dir = config->dir,
         .dir_is_ours = config->lifeline > 0,
         .log_dir = config->log_dir,
+        .prints_fd = config->prints_fd > 0 ? (int)config->prints_fd : STDERR_FILENO,
         .on_fail = on_fail,
         .on_end = on_end,
         .arg = session,
     };
     (void)signal(SIGPIPE, SIG_IGN);
+    if (config->prints_fd > STDERR_FILENO) {
+        (void)fcntl((int)config->prints_fd, F_SETFD, FD_CLOEXEC);
+    }
     int r = coxi_loop_new(0, NULL, session, &session->loop);
     if (r == 0) {
         r = coxi_loop_on_signal(session->loop, SIGINT, on_signal);

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/relay.h"
 #include "common/clock.h"
 #include "common/daemon.h"
 #include "common/error.h"
@@ -47,6 +48,7 @@ struct coxi_launcher {
     char *dir;
     char bin_dir[PATH_MAX];
     struct cox_cluster *cluster;
+    struct coxi_relay *relay; /* of what steps print; NULL: that is in the log */
     struct daemon *daemons;
     uint32_t n_daemons;
     uint32_t n_running;
@@ -90,6 +92,8 @@ static void finish_if_ended(struct coxi_launcher *launcher)
 {
     if (launcher->stopping && launcher->n_running == 0) {
         uv_timer_stop(&launcher->grace);
+        coxi_relay_free(launcher->relay);
+        launcher->relay = NULL;
         clean_up(launcher);
         launcher->options.on_end(launcher->options.arg, launcher->failed);
     }
@@ -168,12 +172,12 @@ static void not_started(struct daemon *daemon, const char *program, int failed)
     give_up(daemon->launcher, why);
 }
 
-static void spawn(struct daemon *daemon, char **argv, int log_fd)
+static void spawn(struct daemon *daemon, char **argv, int out_fd, int log_fd)
 {
     struct coxi_launcher *launcher = daemon->launcher;
     uv_stdio_container_t stdio[3] = {
         {.flags = UV_IGNORE},
-        {.flags = UV_INHERIT_FD, .data.fd = log_fd},
+        {.flags = UV_INHERIT_FD, .data.fd = out_fd},
         {.flags = UV_INHERIT_FD, .data.fd = log_fd},
     };
     uv_process_options_t options = {
@@ -209,18 +213,26 @@ static void start(struct daemon *daemon)
     (void)coxi_path(text[n++], "--parent=%d", (int)getpid());
     (void)coxi_path(text[n++], "--peer-timeout-ms=%d",
                     launcher->options.peer_timeout_ms);
-    if (strcmp(daemon->role, "worker") == 0) {
+    bool is_worker = strcmp(daemon->role, "worker") == 0;
+    bool prints_apart = is_worker && launcher->relay != NULL;
+    if (is_worker) {
         (void)coxi_path(text[n++], "--slots=%u", launcher->options.slots);
         (void)coxi_path(text[n++], "--step-memory-max=%llu",
                         (unsigned long long)launcher->options.step_memory_max);
         (void)coxi_path(text[n++], "--dir=%s/modules-%u", launcher->dir, daemon->index);
+    }
+    if (prints_apart) {
+        (void)coxi_path(text[n++], "--prints-apart");
     }
     for (int i = 0; i < n; i++) {
         argv[i] = text[i];
     }
     log_path(daemon, path);
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    spawn(daemon, argv, fd >= 0 ? fd : STDERR_FILENO);
+    int log_fd = fd >= 0 ? fd : STDERR_FILENO;
+    spawn(daemon, argv,
+          prints_apart ? coxi_relay_fd(launcher->relay, daemon->index) : log_fd,
+          log_fd);
     if (fd >= 0) {
         (void)close(fd);
     }
@@ -307,6 +319,9 @@ int coxi_launcher_start(struct coxi_loop *loop,
         r = coxi_cluster_at(launcher->dir, options->n_ps, options->n_workers,
                             &launcher->cluster);
     }
+    if (r == 0 && options->log_dir == NULL) {
+        r = coxi_relay_new(options->n_workers, options->prints_fd, &launcher->relay);
+    }
     if (r != 0) {
         coxi_launcher_free(launcher);
         return r;
@@ -367,6 +382,7 @@ void coxi_launcher_free(struct coxi_launcher *launcher)
         if (launcher->dir != NULL) {
             clean_up(launcher);
         }
+        coxi_relay_free(launcher->relay);
         cox_cluster_free(launcher->cluster);
         free(launcher->daemons);
         free(launcher->dir);

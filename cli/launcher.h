@@ -22,6 +22,7 @@ struct coxi_launcher_options {
     const char *dir;     /* for sockets, made if missing; NULL: a new one in /tmp */
     bool dir_is_ours;    /* it is removed at the end, as a new one is */
     const char *log_dir; /* made if missing; NULL: logs end with `dir` */
+    int prints_fd; /* without log_dir: where what steps print goes (cli/relay.h) */
     /* It ends on its own: why, before any daemon is ended that runs. */
     void (*on_fail)(void *arg, const char *text);
     /* The cluster has ended: after coxi_launcher_stop, or (failed) on its own. */

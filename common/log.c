@@ -15,12 +15,18 @@ static const char *const level_names[] = {"debug", "info", "warn", "error"};
 static const char *log_role = "client";
 static uint32_t log_index;
 static enum coxi_log_level log_least = COXI_LOG_WARN;
+static int log_fd = STDERR_FILENO;
 
 void coxi_log_init(const char *role, uint32_t index, enum coxi_log_level least)
 {
     log_role = role;
     log_index = index;
     log_least = least;
+}
+
+void coxi_log_to(int fd)
+{
+    log_fd = fd;
 }
 
 int coxi_log_level_parse(const char *text, enum coxi_log_level *ret)
@@ -64,7 +70,7 @@ void coxi_log(enum coxi_log_level level, const char *event, const char *format, 
     }
     line[used++] = '\n';
     /* A log that cannot be written has nobody to tell. */
-    ssize_t ignored = write(STDERR_FILENO, line, used);
+    ssize_t ignored = write(log_fd, line, used);
     (void)ignored;
     errno = saved;
 }

@@ -17,6 +17,9 @@ void coxi_log_init(const char *role, uint32_t index, enum coxi_log_level least);
 /* "debug", "info", "warn", "error" to a level; COX_EINVAL otherwise. */
 int coxi_log_level_parse(const char *text, enum coxi_log_level *ret);
 
+/* Lines go to this file descriptor (borrowed) instead of standard error. At start. */
+void coxi_log_to(int fd);
+
 /*
  * Writes one line in one write(2): `event`, then the formatted key=value pairs, control
  * characters in them as dots, cut where it is long (about 2000 bytes). Any thread.

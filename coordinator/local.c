@@ -28,7 +28,7 @@
 #include "common/sync.h"
 #include "common/unforked.h"
 
-enum { STOP_MS = 1800, LIFELINE_FD = 3 };
+enum { STOP_MS = 1800, LIFELINE_FD = 3, PRINTS_FD = 4 };
 
 struct coxi_local {
     char dir[64];
@@ -147,8 +147,8 @@ static void launcher_log(const struct coxi_local *local, char path[PATH_MAX])
 }
 
 struct arguments {
-    const char *argv[13];
-    char text[12][PATH_MAX];
+    const char *argv[14];
+    char text[13][PATH_MAX];
     size_t n;
 };
 
@@ -183,6 +183,10 @@ static int spawn(struct coxi_local *local, const struct cox_options *options,
     if (options->log_dir != NULL) {
         add(arguments, "--log-dir=%s", options->log_dir);
     }
+    bool has_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0;
+    if (has_stderr) {
+        add(arguments, "--prints-fd=%d", PRINTS_FD);
+    }
     char log[PATH_MAX];
     launcher_log(local, log);
     posix_spawn_file_actions_t actions;
@@ -191,6 +195,9 @@ static int spawn(struct coxi_local *local, const struct cox_options *options,
     (void)sigemptyset(&none);
     (void)posix_spawn_file_actions_init(&actions);
     (void)posix_spawn_file_actions_adddup2(&actions, lifeline, LIFELINE_FD);
+    if (has_stderr) {
+        (void)posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, PRINTS_FD);
+    }
     (void)posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     (void)posix_spawn_file_actions_addopen(&actions, 1, log,
                                            O_WRONLY | O_CREAT | O_APPEND, 0600);

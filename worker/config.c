@@ -59,6 +59,11 @@ static const struct coxi_option options[] = {
      .fallback = "1G",
      .help = "memory for what steps return that is to stay here for later steps; what "
              "finds no room goes to the client"},
+    {.name = "prints-apart",
+     .type = COXI_OPTION_FLAG,
+     .offset = offsetof(struct coxi_worker_config, prints_apart),
+     .help = "all that steps print goes to standard output, and standard error has the "
+             "log alone"},
     {.name = "step-process",
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct coxi_worker_config, step_process),

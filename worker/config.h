@@ -16,6 +16,7 @@ struct coxi_worker_config {
     int64_t step_memory_max;
     int64_t pull_cache_max;
     int64_t kept_max;
+    bool prints_apart;
     bool step_process;
     char own_name[COXI_WIRE_NAME_MAX + 1]; /* where `name` is not given */
 };

@@ -1,6 +1,7 @@
 /* coxswain-worker: the worker daemon; as supervisor, or (--step-process) the one it
  * runs. */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/daemon.h"
@@ -18,6 +19,7 @@ static int serve(const struct coxi_worker_config *config)
     if (r != 0) {
         return coxi_exit_config(coxi_worker_program.name);
     }
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* a step's lines, before it may die */
     (void)signal(SIGINT, SIG_IGN); /* Ctrl-C is for the supervisor, which hands it on */
     coxi_culprit_watch(recorder);
     r = coxi_worker_serve(
@@ -35,6 +37,7 @@ static int serve(const struct coxi_worker_config *config)
             .step_memory_max = (uint64_t)config->step_memory_max,
             .peer_timeout_ms = (int)config->daemon.peer_timeout_ms,
             .local_path = coxi_daemon_local_path(&config->daemon),
+            .prints_apart = config->prints_apart,
             .recorder = recorder,
         },
         &signum);

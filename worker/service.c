@@ -407,6 +407,16 @@ static void on_signal(void *arg, int signum)
     (void)uv_timer_start(&worker->drain, on_drain, 0, DRAIN_MS);
 }
 
+/* From here on standard error is the steps', and goes where standard output does. */
+static void part_prints(void)
+{
+    int log = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (log >= 0) {
+        coxi_log_to(log);
+        (void)dup2(STDOUT_FILENO, STDERR_FILENO);
+    }
+}
+
 static int open_worker(struct worker *worker)
 {
     const struct coxi_worker_options *options = &worker->options;
@@ -445,6 +455,9 @@ static int open_worker(struct worker *worker)
                                  coxi_server_url(worker->server));
     }
     if (r == 0) {
+        if (options->prints_apart) {
+            part_prints();
+        }
         /* From here on an exit is a step's doing: so it is said before any can run. */
         coxi_recorder_serve(options->recorder);
         coxi_server_start(worker->server);

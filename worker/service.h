@@ -23,6 +23,7 @@ struct coxi_worker_options {
     size_t kept_max;
     uint64_t step_memory_max; /* bytes; 0: no limit */
     int peer_timeout_ms;
+    bool prints_apart; /* what steps print at standard error goes to standard output */
     struct coxi_recorder *recorder; /* borrowed */
 };
 

@@ -48,8 +48,7 @@
 
 #ifdef __cplusplus
 extern "C" {
-/* For g++ -Wshadow: functions named like structs are meant (see above). */
-#pragma GCC diagnostic push
+#pragma GCC diagnostic push /* functions named like structs are meant */
 #pragma GCC diagnostic ignored "-Wshadow"
 #endif
 
@@ -103,10 +102,9 @@ COX_API void cox_cluster_free(struct cox_cluster *cluster); /* takes NULL */
 struct cox_options {
     size_t size;
     const char *checkpoint_dir; /* made if missing; NULL: no checkpoints */
-    const char *log_dir;   /* local cluster: logs of its daemons; NULL: none are kept */
-    const char *bin_dir;   /* local cluster: where the programs are; or COX_BIN_DIR;
-                            * else beside this program, or where the library's are */
-    uint32_t queue_max;    /* closures in the queue, 262144: then cox_schedule blocks */
+    const char *log_dir; /* local cluster: logs and prints (step.h); NULL: stderr */
+    const char *bin_dir; /* local cluster: the programs' place; COX_BIN_DIR, or found */
+    uint32_t queue_max;  /* closures in the queue, 262144: then cox_schedule blocks */
     uint32_t worker_slots; /* local cluster: steps at a time on each worker, 1 */
     uint32_t min_workers;  /* cox_open waits for as many; 1, or 0 if none is listed */
     /* closures sent ahead to each slot; 0: chosen from their run time and the distance */
@@ -313,7 +311,8 @@ COX_API int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
 /*
  * Reads a step module (coxswain/step.h) and ships it to the workers, those that join
  * later too. COX_EIO: the file cannot be read; COX_EMODULE: it is no step module, was
- * built for another ABI version, or a worker cannot load it.
+ * built for another ABI version, or a worker cannot load it: the text has the linker's
+ * words, or the signal that ended the process that loaded it.
  */
 COX_API int cox_module_load(struct cox_coordinator *c, const char *path,
                             struct cox_module **ret);

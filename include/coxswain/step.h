@@ -28,6 +28,11 @@
  * unless told otherwise; with more, steps must be thread-safe). A step may call the
  * functions below from its own thread only.
  *
+ * Printing: what a step prints at stdout or stderr goes, of a local cluster, to the client's
+ * stderr, each line behind its worker's name ("worker 1: "), or with cox_options.log_dir to
+ * the worker's log there; of a worker started by hand to where that one prints. stdout is
+ * line-buffered.
+ *
  * All functions return 0 or a negative COX_E... code with a text in
  * cox_step_error(step); a step usually passes it on by returning it. Pointers they hand
  * out live until the step returns, handles of variables as long as the worker.
