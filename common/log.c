@@ -41,11 +41,9 @@ int coxi_log_level_parse(const char *text, enum coxi_log_level *ret)
                       text);
 }
 
-void coxi_log(enum coxi_log_level level, const char *event, const char *format, ...)
+static void write_line(enum coxi_log_level level, const char *event, const char *format,
+                       va_list args)
 {
-    if (level < log_least) {
-        return;
-    }
     int saved = errno;
     char line[2048];
     struct timespec now;
@@ -56,10 +54,7 @@ void coxi_log(enum coxi_log_level level, const char *event, const char *format, 
     used += (size_t)snprintf(
         line + used, sizeof(line) - used, ".%03ldZ level=%s role=%s index=%u event=%s ",
         now.tv_nsec / 1000000, level_names[level], log_role, log_index, event);
-    va_list args;
-    va_start(args, format);
     int more = vsnprintf(line + used, sizeof(line) - used, format, args);
-    va_end(args);
     used += more > 0 ? (size_t)more : 0;
     if (used > sizeof(line) - 2) {
         used = sizeof(line) - 2;
@@ -73,4 +68,23 @@ void coxi_log(enum coxi_log_level level, const char *event, const char *format, 
     ssize_t ignored = write(log_fd, line, used);
     (void)ignored;
     errno = saved;
+}
+
+void coxi_log(enum coxi_log_level level, const char *event, const char *format, ...)
+{
+    va_list args;
+    if (level >= log_least) {
+        va_start(args, format);
+        write_line(level, event, format, args);
+        va_end(args);
+    }
+}
+
+void coxi_log_line(enum coxi_log_level level, const char *event, const char *format,
+                   ...)
+{
+    va_list args;
+    va_start(args, format);
+    write_line(level, event, format, args);
+    va_end(args);
 }

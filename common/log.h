@@ -1,6 +1,7 @@
 /*
  * The log of a role: one line an event on standard error, as key=value pairs with a
- * fixed event name. Library code does not log, it returns errors.
+ * fixed event name. Library code does not log, it returns errors; what the client library has
+ * to say goes through coordinator/event.h.
  *
  *   ts=2026-01-31T12:00:00.123Z level=info role=ps index=0 event=listening address=...
  */
@@ -26,5 +27,9 @@ void coxi_log_to(int fd);
  */
 void coxi_log(enum coxi_log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The same, whatever the least level is. */
+void coxi_log_line(enum coxi_log_level level, const char *event, const char *format,
+                   ...) __attribute__((format(printf, 3, 4)));
 
 #endif

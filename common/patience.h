@@ -1,12 +1,12 @@
 /*
- * A wait that may last: a log line after 10 s says what is waited for, and more of them, at
- * longer intervals, while the wait goes on. A zeroed struct is a wait that begins.
+ * A wait that may last: after 10 s it is said what is waited for, and again, at longer
+ * intervals, while the wait goes on. A zeroed struct is a wait that begins.
  *
  *     struct coxi_patience patience = {0};
  *     while (!there) {
  *         (void)pthread_cond_timedwait(&changed, &lock, &slice);
  *         if (coxi_patience_ends(&patience, coxi_now_ms())) {
- *             coxi_log(COXI_LOG_WARN, "waiting", "for=... seconds=%llu", ...);
+ *             ... say it ...
  *         }
  *     }
  *
@@ -15,14 +15,19 @@
 #ifndef COXI_COMMON_PATIENCE_H
 #define COXI_COMMON_PATIENCE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { COXI_PATIENCE_MS = 10000 };
 
+/* COXI_PATIENCE_MS, of waits that begin; tests shorten it. */
+extern atomic_uint coxi_patience_ms;
+
 struct coxi_patience {
     uint64_t since_ms; /* the first look */
     uint64_t next_ms;  /* when to say it the next time */
+    bool ended;
 };
 
 /* True 10 s after the first look, then 20, 40, 80 ... s after it: say what is waited for.
@@ -31,13 +36,20 @@ static inline bool coxi_patience_ends(struct coxi_patience *patience, uint64_t n
 {
     if (patience->since_ms == 0) {
         patience->since_ms = now_ms;
-        patience->next_ms = now_ms + COXI_PATIENCE_MS;
+        patience->next_ms = now_ms + atomic_load(&coxi_patience_ms);
     }
     if (now_ms < patience->next_ms) {
         return false;
     }
     patience->next_ms = now_ms + (now_ms - patience->since_ms);
+    patience->ended = true;
     return true;
+}
+
+/* True if it has ended: somebody was told of the wait. */
+static inline bool coxi_patience_has_ended(const struct coxi_patience *patience)
+{
+    return patience->ended;
 }
 
 /* How long it has lasted, in seconds. */

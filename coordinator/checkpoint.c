@@ -25,9 +25,9 @@
 #include "common/disk.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "common/log.h"
 #include "common/manifest.h"
 #include "common/sync.h"
+#include "coordinator/event.h"
 #include "coordinator/generation.h"
 #include "coordinator/recovery.h"
 #include "coordinator/trigger.h"
@@ -258,9 +258,11 @@ static void be_restored_from(struct cox_coordinator *c, const char *path,
                              const struct coxi_recovery_mark *mark)
 {
     if (coxi_recovery_base(c, path, shards, mark) != 0) {
-        coxi_log(COXI_LOG_WARN, "checkpoint_not_used",
-                 "path=%s text=\"ps are restored from the one before it: %s\"", path,
-                 coxi_error_text());
+        coxi_event(
+            c, COX_EVENT_CHECKPOINT_NOT_USED,
+            COXI_OF(.checkpoint = c->checkpoint_number),
+            "%.200s is whole, but ps are restored from the one before it: %.250s", path,
+            coxi_error_text());
     }
 }
 
@@ -340,6 +342,43 @@ static bool is_given_up(struct cox_coordinator *c, int code)
     return code == COX_EAGAIN || coxi_recovery_again(c, code);
 }
 
+static bool is_closing(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    bool closing = c->closing;
+    coxi_unlock(&c->lock);
+    return closing;
+}
+
+/*
+ * What program and operator learn of checkpoints: each failure, but while it goes on failing
+ * only after 10, 20, 40 ... s; and the first success after that. With checkpoint_lock.
+ */
+static void tell(struct cox_coordinator *c, int code, uint64_t begun_ms)
+{
+    struct coxi_patience *fails = &c->checkpoint_fails;
+    uint64_t now = coxi_now_ms();
+    unsigned long long number = c->checkpoint_number;
+    unsigned long long seconds = coxi_patience_seconds(fails, now);
+    bool failed_before = fails->since_ms != 0;
+    if (code == 0) {
+        coxi_event(c, COX_EVENT_CHECKPOINT_SAVED,
+                   COXI_OF(.checkpoint = number, .seconds = seconds,
+                           .level = failed_before ? 1 + COX_EVENT_INFO : 0),
+                   "checkpoint %llu is saved, in %llu ms%s", number,
+                   (unsigned long long)(now - begun_ms),
+                   failed_before ? ": the first since some have failed" : "");
+        *fails = (struct coxi_patience){0};
+    } else if (code != COX_EFENCED && code != COX_ECLOSED && !is_closing(c)) {
+        bool is_loud = coxi_patience_ends(fails, now) || !failed_before;
+        coxi_event(c, COX_EVENT_CHECKPOINT_FAILED,
+                   COXI_OF(.checkpoint = number, .seconds = seconds, .error = code,
+                           .level = is_loud ? 0 : 1 + COX_EVENT_DEBUG),
+                   "checkpoint %llu cannot be saved: %.400s", number,
+                   coxi_error_text());
+    }
+}
+
 int coxi_checkpoint_write(struct cox_coordinator *c,
                           const struct cox_checkpoint_options *options,
                           uint64_t *ret_number)
@@ -347,16 +386,20 @@ int coxi_checkpoint_write(struct cox_coordinator *c,
     const struct coxi_retention retention = {c->options.checkpoint_keep,
                                              c->options.checkpoint_keep_every};
     coxi_trigger_count(c);
+    uint64_t begun_ms = coxi_now_ms();
     int r = coxi_check_alive(c);
     if (r != 0) {
         return r;
     }
+    coxi_call_why(c, "another checkpoint is being written");
     coxi_lock(&c->checkpoint_lock);
+    coxi_call_why(c, "%s", "");
     coxi_disk_give_up_when(&c->leaves_disk);
     do {
         r = save(c, options, ret_number);
     } while (is_given_up(c, r));
     coxi_disk_give_up_when(NULL);
+    tell(c, r, begun_ms);
     if (r == COX_EFENCED) {
         coxi_fatal(c, r, coxi_error_text());
     }

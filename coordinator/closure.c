@@ -8,14 +8,12 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/clock.h"
 #include "common/dtype.h"
 #include "common/error.h"
-#include "common/log.h"
-#include "common/patience.h"
 #include "common/sync.h"
+#include "coordinator/event.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
 #include "coordinator/recovery.h"
@@ -23,56 +21,7 @@
 
 enum {
     ROOM_SLICE_MS = 1000
-}; /* of waiting for room, between two looks at how long it lasts */
-
-const char *cox_strerror(int code)
-{
-    return coxi_strerror(code);
-}
-
-const char *cox_error_last(void)
-{
-    return coxi_error_text();
-}
-
-const char *cox_version(void)
-{
-#define TEXT_OF(x)          #x
-#define VERSION_OF(a, b, c) TEXT_OF(a) "." TEXT_OF(b) "." TEXT_OF(c)
-    return VERSION_OF(COX_VERSION_MAJOR, COX_VERSION_MINOR, COX_VERSION_PATCH);
-}
-
-int coxi_struct_copy(void *ret, size_t size, const void *from, const char *what)
-{
-    size_t given;
-    memcpy(&given, from, sizeof(given));
-    if (given < sizeof(given)) {
-        return coxi_error(COX_EINVAL, "%s: initialize the struct with its _INIT", what);
-    }
-    for (size_t i = size; i < given; i++) {
-        if (((const uint8_t *)from)[i] != 0) {
-            return coxi_error(COX_EINVAL,
-                              "%s sets something that this version (%s) does not know",
-                              what, cox_version());
-        }
-    }
-    memset(ret, 0, size);
-    memcpy(ret, from, given < size ? given : size);
-    memcpy(ret, &size, sizeof(size));
-    return 0;
-}
-
-int coxi_struct_return(void *ret, size_t size, const void *from, const char *what)
-{
-    size_t wanted;
-    memcpy(&wanted, ret, sizeof(wanted));
-    if (wanted < sizeof(wanted)) {
-        return coxi_error(COX_EINVAL, "%s: initialize the struct with its _INIT", what);
-    }
-    memcpy(ret, from, wanted < size ? wanted : size);
-    memcpy(ret, &wanted, sizeof(wanted));
-    return 0;
-}
+}; /* of waiting for room, between two looks at what it waits for */
 
 /* ---- errors of the whole */
 
@@ -93,6 +42,8 @@ void coxi_fatal(struct cox_coordinator *c, int code, const char *text)
         c->fatal = code;
         (void)snprintf(c->fatal_text, sizeof(c->fatal_text), "%s", text);
         coxi_note_error(c, code, text);
+        coxi_event(c, code == COX_EFENCED ? COX_EVENT_FENCED : COX_EVENT_RUN_OVER,
+                   COXI_OF(.error = code), "%s", text);
     }
     coxi_unlock(&c->lock);
     coxi_loop_wake(c->loop);
@@ -192,52 +143,67 @@ static bool is_full(const struct cox_coordinator *c)
     return c->n_waiting >= c->options.queue_max || is_full_of_ids(c);
 }
 
-/* A while of waiting for room. Where that lasts, says what has to happen. Locked. */
-static void wait_for_room(struct cox_coordinator *c, struct coxi_patience *patience)
+/* A while of waiting for room, in a call (call.h). Locked. */
+static void wait_for_room(struct cox_coordinator *c)
 {
     struct timespec slice = coxi_deadline(ROOM_SLICE_MS);
-    (void)pthread_cond_timedwait(&c->room, &c->lock, &slice);
-    if (coxi_patience_ends(patience, coxi_now_ms()) && is_full_of_ids(c)) {
-        bool log = coxi_recovery_is_full(c);
-        coxi_log(COXI_LOG_WARN, "waiting",
-                 "for=%s seconds=%llu waiter=\"schedule or write\" "
-                 "checkpoint_error=\"%.300s\"",
-                 log ? "\"a checkpoint: the replay log is full\""
-                     : "\"the oldest closure to be settled\"",
-                 (unsigned long long)coxi_patience_seconds(patience, coxi_now_ms()),
-                 c->checkpoint_text);
+    if (coxi_recovery_is_full(c)) {
+        bool failed = c->checkpoint_code != 0;
+        coxi_call_why_locked(
+            c, "the replay log is full, until a checkpoint is saved%s%.300s",
+            failed ? "; the last one failed: " : "", failed ? c->checkpoint_text : "");
+    } else if (is_full_of_ids(c)) {
+        coxi_call_why_locked(c, "closure %llu is to be settled first",
+                             (unsigned long long)c->first_unsettled);
+    } else {
+        coxi_call_why_locked(c, "%zu closures are in the queue", c->n_waiting);
     }
+    (void)pthread_cond_timedwait(&c->room, &c->lock, &slice);
+}
+
+/* Why nothing may be scheduled now, or 0. Locked; unlocks while it waits. */
+static int check_schedule(struct cox_coordinator *c, const struct cox_function *missing)
+{
+    struct timespec never = coxi_deadline(-1);
+    int r = report_error(c, &never);
+    if (r == 0) {
+        r = coxi_resume_check_resets(c, missing);
+    }
+    return r == 0 ? check_alive(c) : r;
+}
+
+/* Waits until there is room for a closure. Locked; unlocks while it waits. */
+static int await_queue(struct cox_coordinator *c, const struct cox_function *missing)
+{
+    struct coxi_call call;
+    call.c = c;
+    call.what = "cox_schedule";
+    call.counted = false; /* who schedules has been counted */
+    coxi_call_begin_locked(&call);
+    int r = 0;
+    while (r == 0 && is_full(c)) {
+        r = coxi_resume_check(c); /* what waits may do so for a module */
+        if (r == 0) {
+            wait_for_room(c);
+            r = check_schedule(c, missing);
+        }
+    }
+    coxi_call_end_locked(&call);
+    return r;
 }
 
 /* Takes the closure in when (or, not `wait`, if) there is room for it. Locked. */
 static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
 {
-    struct timespec never = coxi_deadline(-1);
-    struct coxi_patience patience = {0};
     const struct cox_function *missing = coxi_resume_go_on(c);
-    for (;;) {
-        int r = report_error(c, &never);
-        if (r == 0) {
-            r = coxi_resume_check_resets(c, missing);
-        }
-        if (r == 0) {
-            r = check_alive(c);
-        }
-        if (r != 0) {
-            return r;
-        }
-        if (!is_full(c)) {
-            break;
-        }
-        if (!wait) {
-            return coxi_error(COX_EAGAIN, "%zu closures are in the queue",
-                              c->n_waiting);
-        }
-        r = coxi_resume_check(c); /* what waits may do so for a module */
-        if (r != 0) {
-            return r;
-        }
-        wait_for_room(c, &patience);
+    int r = check_schedule(c, missing);
+    if (r == 0 && is_full(c)) {
+        r = wait
+                ? await_queue(c, missing)
+                : coxi_error(COX_EAGAIN, "%zu closures are in the queue", c->n_waiting);
+    }
+    if (r != 0) {
+        return r;
     }
     put_in(c, f);
     c->n_waiting++;
@@ -539,7 +505,7 @@ int cox_done(struct cox_coordinator *c)
 int coxi_fetch_begin(struct cox_future *source, struct cox_future **ret)
 {
     struct cox_coordinator *c = source->c;
-    COXI_CALL(c);
+    COXI_CALL_AS(c, "cox_future_fetch");
     struct cox_input input = {NULL, source, NULL};
     struct coxi_inputs *inputs = NULL;
     struct cox_future *f = NULL;
@@ -578,10 +544,9 @@ int coxi_fetch_begin(struct cox_future *source, struct cox_future **ret)
 /* Locked. */
 static int await_room(struct cox_coordinator *c)
 {
-    struct coxi_patience patience = {0};
     int r = check_alive(c);
     while (r == 0 && is_full_of_ids(c)) {
-        wait_for_room(c, &patience);
+        wait_for_room(c);
         r = check_alive(c);
     }
     return r;

@@ -311,7 +311,7 @@ int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
 
 int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_write *w)
 {
-    COXI_CALL(c);
+    COXI_CALL_AS(c, "the write to a variable");
     struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
     struct cox_future *operation;
     enum coxi_operation_end how;
@@ -339,7 +339,7 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_wri
 int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
                       uint64_t begin, uint64_t count, void *ret_data)
 {
-    COXI_CALL(c);
+    COXI_CALL_AS(c, "the read of a variable");
     const struct coxi_pull_from from = source(c);
     uint64_t n_losses;
     int r = coxi_resume_wait(c);

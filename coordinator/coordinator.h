@@ -2,6 +2,8 @@
  * The inside of a coordinator: what its files share.
  *
  *   open.c      cox_open, cox_close
+ *   event.c     what the program is told;  call.c  calls under way, and what they wait for
+ *   public.c    errors' texts, versions of structs
  *   closure.c   scheduling, join: what users' threads call
  *   future.c    futures, waiting for them
  *   callback.c  callbacks, on a thread of their own
@@ -35,8 +37,8 @@
  *   checkpoint.c  writing them;  trigger.c  when nobody calls for it
  *   evaluator.c;  eval_log.c  what evaluators report
  *
- * Threads: users' threads, one loop thread, one callback thread, one that writes the
- * checkpoints of triggers. The loop owns closures from the moment they leave the intake
+ * Threads: users' threads, one loop thread, one callback thread, one that hands out events, one
+ * that writes the checkpoints of triggers. The loop owns closures from the moment they leave the intake
  * until they are settled, and everything about workers. "Loop" means in a turn of it: a
  * user's thread may take one (cox_schedule). What both sides touch is under `lock`.
  * Connections to the ps have threads of their own (common/ps_client).
@@ -54,9 +56,9 @@
 #include "common/manifest.h"
 #include "common/message.h"
 #include "common/module.h"
-#include "common/patience.h"
 #include "common/ps_round.h"
 #include "common/window.h"
+#include "coordinator/call.h"
 #include "coordinator/cluster.h"
 #include "coordinator/local.h"
 #include "coordinator/pool.h"
@@ -259,6 +261,7 @@ struct cox_coordinator {
     struct cox_options options;
     char *checkpoint_dir;
     struct coxi_session session;
+    struct coxi_events *events; /* event.h */
     struct coxi_local *local;
     struct cox_cluster *cluster;
     struct coxi_loop *loop;
@@ -295,7 +298,8 @@ struct cox_coordinator {
     uint64_t watermark_sent;
     uint64_t watermark_sent_ms;    /* when */
     struct coxi_cut *cuts;         /* ps that no worker reaches (reach.c); or NULL */
-    struct coxi_patience patience; /* closures wait, and nothing is given to workers */
+    struct coxi_patience patience; /* no closure is settled, though some wait or run */
+    uint64_t settled_seen;         /* how many were, when that was last looked at */
     uint64_t idle_since_ms; /* closures wait and no worker is ready since; 0: not so */
     bool ps_away;           /* at the last tick; see losses.c */
     uint32_t n_shipped;     /* modules that workers have been told of */
@@ -315,17 +319,19 @@ struct cox_coordinator {
     struct coxi_list intake; /* scheduled, not yet seen by the loop */
     uint64_t next_id;
     uint64_t first_unsettled;
-    size_t n_waiting;   /* in the intake, WAITING or QUEUED */
-    size_t n_unsettled; /* calls only */
-    size_t n_calls;     /* of users' threads that are under way (COXI_CALL) */
-    size_t n_inherited; /* those among them that an older client left */
-    int error;          /* the first since it was last reported */
+    size_t n_waiting;        /* in the intake, WAITING or QUEUED */
+    size_t n_unsettled;      /* calls only */
+    size_t n_calls;          /* of users' threads that are under way (call.h) */
+    struct coxi_call *calls; /* those of them, and other waits, that may last */
+    size_t n_inherited;      /* those among them that an older client left */
+    int error;               /* the first since it was last reported */
     char error_text[COXI_TEXT_MAX];
     /* a thread is reporting it: all is cancelled and nothing taken in */
     bool reporting;
     int fatal; /* COX_EPSLOST or COX_EFENCED: nothing works any more */
     char fatal_text[COXI_TEXT_MAX];
     bool layout_due; /* workers are to be told in the next turn (layout.c) */
+    bool opened;     /* cox_open has done what it does */
     bool closing;
     bool shutdown; /* the loop is to let go of every connection */
     uint32_t n_ready;
@@ -366,26 +372,14 @@ struct cox_coordinator {
     struct coxi_resumed *resumed; /* what an older client has left; NULL: nothing */
     atomic_bool leaves_disk;      /* who writes a checkpoint waits for it no longer */
     pthread_mutex_t checkpoint_lock; /* guards the next; comes before `lock` */
+    struct coxi_patience
+        checkpoint_fails; /* since the last that was saved; zeroed: none */
     uint64_t checkpoint_number;
     uint64_t checkpoint_last;    /* of this client's that is complete; 0: none */
     uint32_t checkpoint_n_built; /* since a whole one: each builds on the one before */
 };
 
 /* ---- open.c */
-
-/*
- * A call of a user's thread that may wait, or use what cox_close frees. What it waits for ends
- * when the coordinator is closed, and cox_close frees nothing before it has returned.
- * COXI_CALL marks the rest of a block as one. Any thread; without c->lock.
- */
-struct cox_coordinator *coxi_call_begin(struct cox_coordinator *c);
-void coxi_call_end(struct cox_coordinator **c);
-#define COXI_CALL(c)                                                                   \
-    struct cox_coordinator *coxi_called                                                \
-        __attribute__((cleanup(coxi_call_end), unused)) = coxi_call_begin(c)
-
-/* The end of one that has been counted in c->n_calls. Locked. */
-void coxi_call_ended(struct cox_coordinator *c);
 
 /* A client of ps `ps` at the address that the cluster has of it. */
 int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **ret);
@@ -474,7 +468,7 @@ int coxi_callbacks_check(const struct cox_coordinator *c, const char *what);
 /* Ends the callback thread when it has called everything. Not from there. */
 void coxi_callbacks_stop(struct cox_coordinator *c);
 
-/* ---- closure.c */
+/* ---- public.c */
 
 /*
  * Copies a public struct in, or out, that may be newer or older than this library

@@ -22,9 +22,9 @@
 
 #include "common/clock.h"
 #include "common/error.h"
-#include "common/log.h"
 #include "coordinator/conn.h"
 #include "coordinator/contact.h"
+#include "coordinator/event.h"
 #include "coordinator/worker.h"
 
 enum {
@@ -161,8 +161,8 @@ static int stranger_frame(void *arg, struct coxi_conn *conn,
         stranger_free(stranger); /* the connection is the worker's now */
         return 0;
     }
-    coxi_log(COXI_LOG_INFO, "worker_refused", "name=\"%s\" text=\"%s\"", hello.name,
-             coxi_error_text());
+    coxi_event(stranger->door->c, COX_EVENT_WORKER_REFUSED, COXI_OF(.error = r),
+               "worker '%.100s' is refused: %.300s", hello.name, coxi_error_text());
     stranger->refused = true;
     (void)coxi_refuse(coxi_conn_link(conn), r, coxi_error_text());
     return 0;

@@ -17,9 +17,9 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/log.h"
 #include "common/sync.h"
 #include "coordinator/conn.h"
+#include "coordinator/event.h"
 #include "coordinator/inputs.h"
 #include "coordinator/recovery.h"
 #include "coordinator/settle.h"
@@ -264,8 +264,9 @@ static int make_again(struct coxi_kept *kept)
     if (r != 0) {
         return r;
     }
-    coxi_log(COXI_LOG_INFO, "make_again", "closure=%llu function=%s",
-             (unsigned long long)f->id, f->function->name);
+    coxi_event(c, COX_EVENT_CLOSURE_AGAIN, COXI_OF(.closure = f->id),
+               "closure %llu (%s) runs again: what it had kept was lost",
+               (unsigned long long)f->id, f->function->name);
     c->waiting_change++;
     coxi_lock(&c->lock);
     c->n_unsettled++;

@@ -16,7 +16,9 @@
 
 #include <signal.h>
 
+#include "common/sync.h"
 #include "coordinator/attempts.h"
+#include "coordinator/event.h"
 #include "coordinator/reach.h"
 #include "coordinator/recovery.h"
 
@@ -120,4 +122,33 @@ void coxi_losses_told(struct coxi_worker *worker, const struct coxi_crashed *cra
         }
     }
     worker->suspects.len = 0;
+}
+
+/* ---- telling */
+
+void coxi_losses_tell_ready(struct coxi_worker *worker)
+{
+    struct cox_coordinator *c = worker->c;
+    if (worker->is_told) {
+        return;
+    }
+    coxi_lock(&c->lock);
+    bool quiet = !c->opened && !worker->was_told; /* it is waited for anyway */
+    coxi_unlock(&c->lock);
+    coxi_event(
+        c, worker->was_told ? COX_EVENT_WORKER_BACK : COX_EVENT_WORKER_JOINED,
+        COXI_OF(.worker = 1 + worker->index, .level = quiet ? 1 + COX_EVENT_DEBUG : 0),
+        "worker %u at %.300s %s", worker->index, worker->url,
+        worker->was_told ? "is back" : "has joined");
+    worker->is_told = worker->was_told = true;
+}
+
+void coxi_losses_tell(struct coxi_worker *worker, bool has_left, const char *text)
+{
+    size_t n = worker->in_flight.n;
+    worker->is_told = false;
+    coxi_event(worker->c, has_left ? COX_EVENT_WORKER_LEFT : COX_EVENT_WORKER_LOST,
+               COXI_OF(.worker = 1 + worker->index, .error = has_left ? 0 : COX_ELOST),
+               "worker %u at %.150s %s: %.250s; %zu closures run elsewhere",
+               worker->index, worker->url, has_left ? "has left" : "is lost", text, n);
 }

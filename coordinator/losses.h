@@ -19,4 +19,11 @@ void coxi_losses_told(struct coxi_worker *worker, const struct coxi_crashed *cra
 void coxi_losses_tick(struct cox_coordinator *c);
 int coxi_losses_wait_ms(const struct cox_coordinator *c);
 
+/* Tells that a worker is ready: it has joined, or is back. Once for each time it comes. Loop,
+ * as the next. */
+void coxi_losses_tell_ready(struct coxi_worker *worker);
+
+/* Tells that it is lost, or has left. */
+void coxi_losses_tell(struct coxi_worker *worker, bool has_left, const char *text);
+
 #endif

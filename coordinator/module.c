@@ -10,6 +10,7 @@
 #include "common/file.h"
 #include "common/sync.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/event.h"
 
 static void module_free(struct cox_module *module)
 {
@@ -147,9 +148,13 @@ int cox_module_load(struct cox_coordinator *c, const char *path,
         module_free(module);
         return r;
     }
+    coxi_call_why(c, "the workers have not all loaded %.200s", module->name);
     r = wait_until_loaded(c, module);
     if (r == 0) {
         *ret = module;
+    } else if (r != COX_ECLOSED) {
+        coxi_event(c, COX_EVENT_MODULE_REFUSED, COXI_OF(.error = r),
+                   "module %.100s is refused: %.350s", module->name, coxi_error_text());
     }
     return r;
 }

@@ -15,6 +15,7 @@
 #include "coordinator/checkpoint.h"
 #include "coordinator/content.h"
 #include "coordinator/door.h"
+#include "coordinator/event.h"
 #include "coordinator/kept.h"
 #include "coordinator/layout.h"
 #include "coordinator/opening.h"
@@ -157,6 +158,7 @@ static void on_tick(void *arg)
     coxi_resources_tick(c);
     coxi_trigger_tick(c);
     coxi_layout_update(c);
+    coxi_calls_tick(c, coxi_now_ms());
     coxi_dispatch(c);
 }
 
@@ -170,7 +172,8 @@ static void on_ps_lost(void *arg, struct coxi_psc *psc, const char *text)
         coxi_fatal(c, COX_EFENCED, coxi_error_text());
         return;
     }
-    if (has_cluster_ended(c, coxi_local_check_lost) || coxi_recovery_lost(c, psc)) {
+    if (has_cluster_ended(c, coxi_local_check_lost) ||
+        coxi_recovery_lost(c, psc, text)) {
         return;
     }
     (void)snprintf(full, sizeof(full), "ps %u at %s is lost: %.300s",
@@ -315,7 +318,11 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     uint64_t end_ms = c->options.open_timeout_ms < 0
                           ? UINT64_MAX
                           : coxi_now_ms() + (uint64_t)c->options.open_timeout_ms;
-    int r = prepare(c, cluster);
+    COXI_CALL_AS(c, "cox_open");
+    int r = coxi_events_start(c);
+    if (r == 0) {
+        r = prepare(c, cluster);
+    }
     if (r == 0) {
         r = coxi_loop_start(c->loop, "cox:loop");
         c->loop_runs = r == 0;
@@ -331,6 +338,9 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     if (r == 0) {
         r = coxi_trigger_start(c);
     }
+    coxi_lock(&c->lock);
+    c->opened = r == 0;
+    coxi_unlock(&c->lock);
     return r;
 }
 
@@ -385,29 +395,6 @@ static int stop_closures(struct cox_coordinator *c, const struct timespec *until
     }
     coxi_unlock(&c->lock);
     return r;
-}
-
-struct cox_coordinator *coxi_call_begin(struct cox_coordinator *c)
-{
-    coxi_lock(&c->lock);
-    c->n_calls++;
-    coxi_unlock(&c->lock);
-    return c;
-}
-
-void coxi_call_ended(struct cox_coordinator *c)
-{
-    c->n_calls--;
-    if (c->n_calls == 0 && c->closing) {
-        (void)pthread_cond_broadcast(&c->idle);
-    }
-}
-
-void coxi_call_end(struct cox_coordinator **c)
-{
-    coxi_lock(&(*c)->lock);
-    coxi_call_ended(*c);
-    coxi_unlock(&(*c)->lock);
 }
 
 /* Waits for the calls of other threads; false: they have not ended by then. */
@@ -489,6 +476,9 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         return 0;
     }
     int r = coxi_callbacks_check(c, "cox_close");
+    if (r == 0) {
+        r = coxi_events_check(c, "cox_close");
+    }
     if (r != 0) {
         return r;
     }
@@ -504,6 +494,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         coxi_callbacks_stop(c);  /* now every future is settled */
         coxi_loop_join(c->loop); /* what a callback was about when the loop stopped */
     }
+    coxi_events_stop(c);  /* on_event may call functions: nothing is freed before */
     coxi_trigger_stop(c); /* of one that was never opened */
     for (uint32_t i = 0; i < c->n_ps; i++) {
         coxi_psc_close(c->ps[i]); /* until now it may tell the loop that it is lost */
@@ -526,6 +517,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     free(c->checkpoint_dir);
     free(c->ps_load);
     free(c->ps);
+    coxi_events_free(c);
     r = close_code(c, r);
     coxi_coordinator_unref(c);
     return r;

@@ -12,8 +12,6 @@
 
 #include "common/error.h"
 #include "common/file.h"
-#include "common/log.h"
-#include "common/patience.h"
 #include "common/rand.h"
 #include "common/sync.h"
 
@@ -115,7 +113,6 @@ static int claim_once(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t 
 
 int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
 {
-    struct coxi_patience patience = {0};
     char text[COXI_TEXT_MAX];
     int r;
     while ((r = claim_once(c, psc, end_ms)) == COX_EAGAIN) {
@@ -124,12 +121,7 @@ int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_
         if (now >= end_ms) {
             return coxi_error(COX_EBUSY, "%s", text);
         }
-        if (coxi_patience_ends(&patience, now)) {
-            coxi_log(COXI_LOG_WARN, "waiting",
-                     "for=\"the end of another client\" ps=%u seconds=%" PRIu64
-                     " text=\"%s\"",
-                     coxi_psc_index(psc), coxi_patience_seconds(&patience, now), text);
-        }
+        coxi_call_why(c, "%s", text);
         r = coxi_check_alive(c);
         if (r != 0) {
             return r;
@@ -141,7 +133,6 @@ int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_
 
 static int reach(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
 {
-    struct coxi_patience patience = {0};
     int r;
     while ((r = coxi_psc_wait(psc, left_ms(end_ms, CHECK_MS))) == COX_ETIMEDOUT) {
         uint64_t now = coxi_now_ms();
@@ -152,11 +143,7 @@ static int reach(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_m
             return coxi_error(r, "%.600s; waited for %d ms", coxi_error_text(),
                               c->options.open_timeout_ms);
         }
-        if (coxi_patience_ends(&patience, now)) {
-            coxi_log(COXI_LOG_WARN, "waiting",
-                     "for=\"a ps\" seconds=%" PRIu64 " text=\"%.400s\"",
-                     coxi_patience_seconds(&patience, now), coxi_error_text());
-        }
+        coxi_call_why(c, "%.380s", coxi_error_text());
         r = check_local(c);
         if (r != 0) {
             return r;
@@ -259,7 +246,6 @@ static bool is_waiting(const struct cox_coordinator *c, uint64_t tried_ms)
 
 int coxi_opening_workers(struct cox_coordinator *c, uint64_t end_ms)
 {
-    struct coxi_patience patience = {0};
     uint64_t tried_ms = coxi_now_ms() + TRIED_MS;
     int r;
     coxi_lock(&c->lock);
@@ -274,12 +260,8 @@ int coxi_opening_workers(struct cox_coordinator *c, uint64_t end_ms)
             }
             break;
         }
-        if (coxi_patience_ends(&patience, now)) {
-            coxi_log(COXI_LOG_WARN, "waiting",
-                     "for=workers there=%u of=%u seconds=%" PRIu64 " text=\"%.400s\"",
-                     c->n_ready, c->options.min_workers,
-                     coxi_patience_seconds(&patience, now), c->worker_text);
-        }
+        coxi_call_why_locked(c, "%u of %u workers are there; %.300s", c->n_ready,
+                             c->options.min_workers, c->worker_text);
         struct timespec until = coxi_deadline(left_ms(end_ms, CHECK_MS));
         (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
         coxi_unlock(&c->lock);

@@ -17,8 +17,8 @@
 
 #include "common/clock.h"
 #include "common/error.h"
-#include "common/log.h"
 #include "common/sync.h"
+#include "coordinator/event.h"
 #include "coordinator/recovery.h"
 
 /* Of a ps, while no worker reaches it. */
@@ -66,10 +66,13 @@ int coxi_reach_told(struct coxi_worker *worker, const struct coxi_status *said)
     bool was_cut_off = worker->n_unreached > 0;
     worker->unreached[said->id] = unreached;
     worker->n_unreached += unreached ? 1 : (uint32_t)-1;
-    coxi_log(unreached ? COXI_LOG_WARN : COXI_LOG_INFO,
-             unreached ? "ps_out_of_reach" : "ps_in_reach",
-             "worker=%u url=%s ps=%u address=%s text=\"%s\"", worker->index,
-             worker->url, said->id, coxi_psc_address(c->ps[said->id]), said->message);
+    coxi_event(
+        c, unreached ? COX_EVENT_PS_OUT_OF_REACH : COX_EVENT_PS_IN_REACH,
+        COXI_OF(.worker = 1 + worker->index, .ps = 1 + said->id, .error = said->code),
+        "worker %u at %.100s %s ps %u at %.100s%s%.200s", worker->index, worker->url,
+        unreached ? "does not reach" : "reaches", said->id,
+        coxi_psc_address(c->ps[said->id]), unreached ? ": " : " again",
+        unreached ? said->message : "");
     if (unreached) {
         (void)snprintf(c->cuts[said->id].text, sizeof(c->cuts[said->id].text),
                        "worker %u: %.300s", worker->index, said->message);
@@ -127,8 +130,6 @@ static void give_up(struct cox_coordinator *c, uint32_t p, uint64_t now)
     struct coxi_cut *cut = &c->cuts[p];
     char text[COXI_TEXT_MAX];
     (void)snprintf(text, sizeof(text), "no worker reaches it; %.400s", cut->text);
-    coxi_log(COXI_LOG_WARN, "ps_lost", "ps=%u address=%s text=\"%s\"", p,
-             coxi_psc_address(c->ps[p]), text);
     if (now - cut->first_ms > (uint64_t)c->options.ps_recovery_ms) {
         char full[COXI_TEXT_MAX];
         (void)snprintf(full, sizeof(full), "ps %u at %.100s is lost for %d ms: %.300s",
@@ -156,26 +157,71 @@ static void watch_ps(struct cox_coordinator *c, uint32_t p, uint64_t now)
 
 /* ---- nothing stalls in silence */
 
-static void say_why_closures_wait(struct cox_coordinator *c, uint64_t now)
+/* The closure that has run for longest, as far as can be told: the oldest that a worker has. */
+static const struct cox_future *find_oldest(const struct cox_coordinator *c)
 {
-    bool recovering = coxi_recovery_is_under_way(c);
-    if (c->n_queued == 0 || (c->n_ready > 0 && !recovering)) {
+    const struct cox_future *oldest = NULL;
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        const struct cox_future *f = c->workers[i]->in_flight.first;
+        oldest = f != NULL && (oldest == NULL || f->id < oldest->id) ? f : oldest;
+    }
+    return oldest;
+}
+
+/* What the closures wait for that are not settled. */
+static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
+                    uint64_t now)
+{
+    unsigned long long seconds = coxi_patience_seconds(&c->patience, now);
+    char why[COXI_TEXT_MAX];
+    coxi_lock(&c->lock);
+    uint32_t n_ready = c->n_ready;
+    size_t n = c->n_unsettled;
+    (void)snprintf(why, sizeof(why), "%.400s",
+                   c->stats.workers_cut_off > 0 ? "workers cannot reach a ps"
+                                                : c->worker_text);
+    coxi_unlock(&c->lock);
+    if (coxi_recovery_is_under_way(c)) {
+        (void)snprintf(why, sizeof(why), "a ps is being recovered");
+    } else if (n_ready > 0 && oldest != NULL) {
+        (void)snprintf(why, sizeof(why), "closure %llu (%s) runs on worker %u",
+                       (unsigned long long)oldest->id, oldest->function->name,
+                       oldest->worker->index);
+    } else if (n_ready > 0) {
+        (void)snprintf(why, sizeof(why), "%zu are waiting for others, or for a ps", n);
+    }
+    coxi_event(c, COX_EVENT_BLOCKED, COXI_OF(.seconds = seconds),
+               "none of %zu closures is done for %llu s: %.400s (%u workers are ready)",
+               n, seconds, why, n_ready);
+}
+
+/*
+ * That no closure ends is worth a word after 10 s; where closures run that take as long anyway,
+ * after three times what those of their function have taken so far.
+ */
+static void watch_closures(struct cox_coordinator *c, uint64_t now)
+{
+    coxi_lock(&c->lock);
+    uint64_t settled = c->stats.done + c->stats.failed;
+    bool waits = c->n_unsettled > c->n_inherited || c->n_queued > 0;
+    coxi_unlock(&c->lock);
+    if (!waits || settled != c->settled_seen) {
+        uint64_t seconds = coxi_patience_seconds(&c->patience, now);
+        if (coxi_patience_has_ended(&c->patience)) {
+            coxi_event(c, COX_EVENT_UNBLOCKED, COXI_OF(.seconds = seconds),
+                       "closures end again, after %llu s", (unsigned long long)seconds);
+        }
+        c->settled_seen = settled;
         c->patience = (struct coxi_patience){0};
         return;
     }
-    if (coxi_patience_ends(&c->patience, now)) {
-        char text[COXI_TEXT_MAX];
-        coxi_lock(&c->lock);
-        (void)snprintf(text, sizeof(text), "%s",
-                       recovering                     ? "a ps is being recovered"
-                       : c->stats.workers_cut_off > 0 ? "workers cannot reach a ps"
-                                                      : c->worker_text);
-        coxi_unlock(&c->lock);
-        coxi_log(COXI_LOG_WARN, "waiting",
-                 "for=%s seconds=%llu closures=%zu workers_ready=%u text=\"%s\"",
-                 recovering ? "ps" : "worker",
-                 (unsigned long long)coxi_patience_seconds(&c->patience, now),
-                 c->n_queued, c->n_ready, text);
+    const struct cox_future *oldest = find_oldest(c);
+    bool long_ones =
+        oldest != NULL && oldest->function->n_samples > 0 &&
+        (double)(now - c->patience.since_ms) * 1000 < 3 * oldest->function->average_us;
+    if ((c->patience.since_ms == 0 || !long_ones) &&
+        coxi_patience_ends(&c->patience, now)) {
+        say_why(c, oldest, now);
     }
 }
 
@@ -186,7 +232,7 @@ void coxi_reach_tick(struct cox_coordinator *c, uint64_t now)
         watch_ps(c, p, now);
     }
     if (!over) {
-        say_why_closures_wait(c, now);
+        watch_closures(c, now);
     }
 }
 

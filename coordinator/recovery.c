@@ -27,6 +27,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/event.h"
 #include "coordinator/settle.h"
 
 static void base_fini(struct coxi_recovery_base *base, uint32_t n_ps)
@@ -79,7 +80,8 @@ static void begin_absence(struct coxi_recovery *rec, uint32_t p)
     server->lost = true;
 }
 
-bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc)
+bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
+                        const char *text)
 {
     struct coxi_recovery *rec = c->recovery;
     if (rec == NULL) {
@@ -89,7 +91,13 @@ bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc)
     uint32_t p = coxi_psc_index(psc);
     if (c->ps[p] == psc &&
         !rec->stop) { /* not one that is not in use, yet or any more */
+        if (!rec->servers[p].lost) {
+            coxi_event(c, COX_EVENT_PS_LOST, COXI_OF(.ps = 1 + p, .error = COX_EPSLOST),
+                       "ps %u at %.150s is lost: %.250s; it has %d ms to come back", p,
+                       coxi_psc_address(psc), text, c->options.ps_recovery_ms);
+        }
         begin_absence(rec, p);
+        rec->since_ms = rec->since_ms != 0 ? rec->since_ms : coxi_now_ms();
         atomic_store(&rec->any_lost, true);
         rec->n_losses++;
         atomic_store(&rec->under_way, true);
@@ -221,6 +229,17 @@ static void be_over(struct coxi_recovery *rec, void *arg)
     coxi_recovery_let_go_held(rec);
 }
 
+static void say_recovered(struct coxi_recovery *rec, uint64_t since_ms)
+{
+    uint64_t ms = coxi_now_ms() - since_ms;
+    coxi_event(
+        rec->c, COX_EVENT_RECOVERED, COXI_OF(.seconds = ms / 1000),
+        "every ps has all of its own again, after %llu ms; %zu closures were done "
+        "again for that",
+        (unsigned long long)ms, rec->n_redone);
+    rec->n_redone = 0;
+}
+
 /* On the loop: unless another has been lost, all are UP. */
 static void go_on(struct coxi_recovery *rec, void *arg)
 {
@@ -232,7 +251,9 @@ static void go_on(struct coxi_recovery *rec, void *arg)
         rec->servers[p].owed = false;
         coxi_applied_list_fini(&rec->servers[p].restored);
     }
+    uint64_t since_ms = rec->since_ms;
     if (up) {
+        rec->since_ms = 0;
         atomic_store(&rec->under_way, false);
         (void)pthread_cond_broadcast(&rec->changed);
     }
@@ -240,6 +261,7 @@ static void go_on(struct coxi_recovery *rec, void *arg)
     rec->batch_open = false;
     if (up) {
         coxi_recovery_let_go_held(rec);
+        say_recovered(rec, since_ms);
         coxi_lock(&c->lock);
         c->resources_changed = true;            /* those that had to wait */
         (void)pthread_cond_broadcast(&c->idle); /* who joins waits for this, too */
@@ -253,8 +275,11 @@ static int recover(struct coxi_recovery *rec)
 {
     bool up = false;
     int r = 0;
+    struct coxi_call wait __attribute__((cleanup(coxi_call_end)));
+    coxi_wait_begin(rec->c, &wait, "the recovery", 0);
     while (r == 0 && !up && !coxi_recovery_stopping(rec)) {
         if (atomic_load(&rec->any_lost)) {
+            coxi_call_why(rec->c, "ps are away, or being restored");
             r = coxi_recovery_bring_back(rec);
             continue;
         }

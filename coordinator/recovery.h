@@ -42,7 +42,8 @@ void coxi_recovery_stop(struct cox_coordinator *c);
 void coxi_recovery_free(struct cox_coordinator *c);
 
 /* A ps client has given its ps up. False: this ends the run. Any thread. */
-bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc);
+bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
+                        const char *text);
 
 /* How often a ps has been lost: what was read while that changed may be of one that had not
  * all of its own again. Any thread. */

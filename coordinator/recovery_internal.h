@@ -58,7 +58,8 @@ struct coxi_recovery {
     struct coxi_recovery_server *servers;
     struct coxi_recovery_base base;
     uint64_t n_losses;
-    uint64_t n_moves; /* how often a ps got another address */
+    uint64_t since_ms; /* some ps is not UP; 0: all are */
+    uint64_t n_moves;  /* how often a ps got another address */
     bool stop;
     bool ended; /* the thread has, and settled what was held */
 
@@ -66,7 +67,8 @@ struct coxi_recovery {
     atomic_bool any_lost;  /* and not even there; written with the lock */
 
     /* the loop's own */
-    uint64_t epoch; /* how often a ps has come back */
+    size_t n_redone; /* closures, since all ps were UP the last time */
+    uint64_t epoch;  /* how often a ps has come back */
     struct coxi_window replays;
     bool
         batch_open; /* they may be dispatched: no ps has come back since they were begun */

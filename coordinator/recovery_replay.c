@@ -7,8 +7,6 @@
 
 #include "common/clock.h"
 #include "common/error.h"
-#include "common/log.h"
-#include "common/patience.h"
 #include "common/sync.h"
 #include "coordinator/attempts.h"
 #include "coordinator/inputs.h"
@@ -263,7 +261,6 @@ static int wait_for_replays(struct coxi_recovery *rec)
 {
     struct progress last = {0};
     struct progress now = {0};
-    struct coxi_patience patience = {0};
     int r = 0;
     coxi_recovery_on_loop(rec, look, &now);
     uint64_t since_ms = coxi_now_ms();
@@ -280,11 +277,7 @@ static int wait_for_replays(struct coxi_recovery *rec)
             coxi_now_ms() - since_ms > (uint64_t)rec->c->options.ps_recovery_ms) {
             r = stalled(rec, now.n);
         }
-        if (coxi_patience_ends(&patience, coxi_now_ms())) {
-            coxi_log(
-                COXI_LOG_WARN, "replaying", "closures=%zu seconds=%llu", now.n,
-                (unsigned long long)coxi_patience_seconds(&patience, coxi_now_ms()));
-        }
+        coxi_call_why(rec->c, "%zu closures are still to be done again", now.n);
     }
     return r;
 }
@@ -318,6 +311,7 @@ void coxi_recovery_replayed(struct cox_future *f)
     }
     (void)coxi_window_take(&rec->replays, f->id);
     f->replay->attempt = f->attempt;
+    rec->n_redone += f->state == COXI_DONE_OK;
     if (f->state != COXI_DONE_OK && !f->abandoned && !c->closing) {
         char text[COXI_TEXT_MAX];
         (void)snprintf(text, sizeof(text),

@@ -8,12 +8,13 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/chain.h"
 #include "common/clock.h"
 #include "common/error.h"
-#include "common/log.h"
 #include "common/sync.h"
+#include "coordinator/event.h"
 #include "coordinator/opening.h"
 
 enum { RETRY_MS = 500 }; /* from a try at a ps that is there to the next */
@@ -58,6 +59,7 @@ static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
     while ((r = coxi_psc_wait(psc, COXI_RECOVERY_SLICE_MS)) == COX_ETIMEDOUT &&
            n_moves == count_moves(rec) && coxi_now_ms() < end_ms &&
            !coxi_recovery_stopping(rec)) {
+        coxi_call_why(c, "%.380s", coxi_error_text());
     }
     if (r == 0) {
         r = coxi_ps_claim(c, psc, end_ms);
@@ -333,7 +335,22 @@ static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 struct change {
     uint32_t ps;
     struct coxi_psc *psc;
+    bool refilled; /* it is another process, without anything of its own */
 };
+
+static void say_back(struct coxi_recovery *rec, const struct change *change)
+{
+    const char *path = rec->base.path; /* changed by checkpoints, which wait for us */
+    const char *name =
+        path != NULL && strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
+    coxi_event(rec->c, COX_EVENT_PS_BACK, COXI_OF(.ps = 1 + change->ps),
+               "ps %u at %.200s is back, %s%.60s", change->ps,
+               coxi_psc_address(change->psc),
+               !change->refilled ? "with all that it had"
+               : name == NULL    ? "empty: there is no checkpoint yet"
+                                 : "restored from ",
+               change->refilled && name != NULL ? name : "");
+}
 
 /* On the loop: from here on it is the ps. */
 static void exchange(struct coxi_recovery *rec, void *arg)
@@ -379,7 +396,9 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
                                        "been given all of its own");
     }
     int r = reach(rec, p, end_ms, &psc);
-    if (r == 0 && coxi_psc_incarnation(psc) != coxi_psc_incarnation(old)) {
+    bool refills = r == 0 && coxi_psc_incarnation(psc) != coxi_psc_incarnation(old);
+    if (refills) {
+        coxi_call_why(c, "it is being restored");
         r = refill(rec, p, psc);
     }
     if (r == 0) {
@@ -389,10 +408,12 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
         let_go(rec, p, psc);
         return r;
     }
-    coxi_recovery_on_loop(rec, exchange, &(struct change){p, psc});
+    struct change change = {p, psc, refills};
+    coxi_recovery_on_loop(rec, exchange, &change);
     coxi_psc_retire(old, COX_EPSLOST, "another has taken its place");
+    say_back(rec, &change);
     if (coxi_psc_wait(psc, 0) != 0) { /* it went while it was not ours to be told */
-        (void)coxi_recovery_lost(c, psc);
+        (void)coxi_recovery_lost(c, psc, coxi_error_text());
     }
     return 0;
 }
@@ -449,10 +470,13 @@ static void pause_after(struct returning *returning, int code)
         return; /* the next try waits for it */
     }
     if (!returning->told) {
-        coxi_log(COXI_LOG_WARN, "ps_not_taken", "ps=%u text=\"%.400s\"", returning->ps,
-                 coxi_error_text());
+        coxi_event(rec->c, COX_EVENT_PS_NOT_TAKEN,
+                   COXI_OF(.ps = 1 + returning->ps, .error = code),
+                   "what is there as ps %u cannot be used yet: %.400s", returning->ps,
+                   coxi_error_text());
         returning->told = true;
     }
+    coxi_call_why(rec->c, "%.380s", coxi_error_text());
     uint64_t until_ms = coxi_now_ms() + RETRY_MS;
     until_ms = until_ms < returning->end_ms ? until_ms : returning->end_ms;
     while (coxi_now_ms() < until_ms && count_moves(rec) == returning->n_moves &&
@@ -486,6 +510,8 @@ static void *returning_thread(void *arg)
 {
     struct returning *returning = arg;
     struct coxi_recovery *rec = returning->rec;
+    struct coxi_call wait __attribute__((cleanup(coxi_call_end)));
+    coxi_wait_begin(rec->c, &wait, "the return of a ps", 1 + returning->ps);
     while (try_once(returning)) {
     }
     coxi_lock(&rec->lock);

@@ -25,8 +25,6 @@
 
 #include "common/clock.h"
 #include "common/error.h"
-#include "common/log.h"
-#include "common/patience.h"
 #include "common/sync.h"
 #include "coordinator/attempts.h"
 #include "coordinator/conn.h"
@@ -139,21 +137,17 @@ static int resource_new(struct cox_coordinator *c, const char *name,
  */
 static int await_place(struct cox_coordinator *c)
 {
-    struct coxi_patience patience = {0};
     int r = 0;
     while (r == 0 && c->n_resources == COXI_RESOURCES_MAX && c->n_released > 0 &&
            c->n_inherited == 0) {
         struct timespec slice = coxi_deadline(WAIT_SLICE_MS);
+        coxi_call_why_locked(c,
+                             "%u resources are released, and dropped with the next "
+                             "checkpoint%s%.200s",
+                             c->n_released,
+                             c->checkpoint_code != 0 ? "; the last one failed: " : "",
+                             c->checkpoint_text);
         (void)pthread_cond_timedwait(&c->room, &c->lock, &slice);
-        if (coxi_patience_ends(&patience, coxi_now_ms())) {
-            coxi_log(
-                COXI_LOG_WARN, "waiting",
-                "for=\"a checkpoint: %u resources are released and not dropped\" "
-                "seconds=%llu waiter=\"create a resource\" checkpoint_error=\"%.300s\"",
-                c->n_released,
-                (unsigned long long)coxi_patience_seconds(&patience, coxi_now_ms()),
-                c->checkpoint_text);
-        }
         coxi_unlock(&c->lock);
         r = coxi_check_alive(c);
         coxi_lock(&c->lock);

@@ -16,6 +16,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/sync.h"
+#include "coordinator/event.h"
 #include "coordinator/generation.h"
 #include "coordinator/partition.h"
 #include "coordinator/recovery_internal.h"
@@ -248,10 +249,22 @@ static int go_on_from(struct cox_coordinator *c, struct coxi_checkpoint *checkpo
     if (r == 0) {
         r = take_base(rec, checkpoint);
     }
+    coxi_call_why(c, "the ps are set back to checkpoint %" PRIu64, m->number);
     if (r == 0) {
         r = restore_all(rec);
     }
-    return r == 0 ? coxi_resume_backlog(rec, checkpoint) : r;
+    if (r == 0) {
+        r = coxi_resume_backlog(rec, checkpoint);
+    }
+    if (r == 0) {
+        coxi_event(c, COX_EVENT_RESUMED, COXI_OF(.checkpoint = m->number),
+                   "generation %" PRIu64 " goes on from checkpoint %" PRIu64
+                   ": the program's cursor is %" PRIu64 ", and %" PRIu64
+                   " calls before it run again",
+                   c->session.generation, m->number, c->started.cursor,
+                   c->started.rerun);
+    }
+    return r;
 }
 
 int coxi_resume(struct cox_coordinator *c)

@@ -12,6 +12,7 @@
 #include "common/metric.h"
 #include "common/sync.h"
 #include "coordinator/content.h"
+#include "coordinator/event.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
 #include "coordinator/queue.h"

@@ -4,9 +4,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
-#include "common/log.h"
 #include "common/metric.h"
-#include "common/patience.h"
 #include "common/sync.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
@@ -394,22 +392,18 @@ int coxi_resume_check(struct cox_coordinator *c)
 }
 
 /* A while of waiting. Locked. */
-static void wait_for_writes(struct cox_coordinator *c, struct coxi_patience *patience)
+static void wait_for_writes(struct cox_coordinator *c)
 {
     struct timespec slice = coxi_deadline(SLICE_MS);
+    coxi_call_why_locked(c,
+                         "%zu writes of the client before this one, and the closures "
+                         "before them, come first",
+                         c->resumed->n_writes);
     (void)pthread_cond_timedwait(&c->changed, &c->lock, &slice);
-    if (coxi_patience_ends(patience, coxi_now_ms())) {
-        coxi_log(COXI_LOG_WARN, "waiting",
-                 "for=\"%zu writes of the client before this one, and the closures "
-                 "before them\" seconds=%llu",
-                 c->resumed->n_writes,
-                 (unsigned long long)coxi_patience_seconds(patience, coxi_now_ms()));
-    }
 }
 
 int coxi_resume_wait(struct cox_coordinator *c)
 {
-    struct coxi_patience patience = {0};
     bool waits = c->resumed != NULL;
     int r = 0;
     while (r == 0 && waits) {
@@ -417,7 +411,7 @@ int coxi_resume_wait(struct cox_coordinator *c)
         waits = coxi_resume_is_writing(c);
         r = waits && c->fatal == 0 && !c->closing ? coxi_resume_check(c) : 0;
         if (r == 0 && waits) {
-            wait_for_writes(c, &patience);
+            wait_for_writes(c);
         }
         coxi_unlock(&c->lock);
         r = r == 0 && waits ? coxi_check_alive(c) : r;

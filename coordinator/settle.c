@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/log.h"
 #include "common/sync.h"
+#include "coordinator/event.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
 #include "coordinator/queue.h"
@@ -205,8 +205,9 @@ void coxi_closure_run_again(struct cox_future *f)
 
 void coxi_closure_run_for_results(struct cox_future *f)
 {
-    coxi_log(COXI_LOG_INFO, "run_for_results", "closure=%llu function=%s",
-             (unsigned long long)f->id, f->function->name);
+    coxi_event(f->c, COX_EVENT_CLOSURE_AGAIN, COXI_OF(.closure = f->id),
+               "closure %llu (%s) is applied, and runs again for its results",
+               (unsigned long long)f->id, f->function->name);
     f->applied = true;
     f->cancelled = false; /* too late */
     f->losses = f->crashes = f->overruns = 0;

@@ -17,8 +17,8 @@
 #include <stdlib.h>
 
 #include "common/clock.h"
-#include "common/log.h"
 #include "common/sync.h"
+#include "coordinator/event.h"
 #include "coordinator/recovery.h"
 #include "coordinator/worker.h"
 
@@ -145,10 +145,12 @@ static void race(struct cox_future *f, struct coxi_worker *worker)
     f->second = second;
     coxi_worker_take_second(worker);
     coxi_worker_send(worker);
-    coxi_log(COXI_LOG_INFO, "straggler",
-             "closure=%llu function=%s worker=%u raced_by=%u average_us=%.0f",
-             (unsigned long long)f->id, f->function->name, f->worker->index,
-             worker->index, f->function->average_us);
+    coxi_event(c, COX_EVENT_CLOSURE_AGAIN,
+               COXI_OF(.closure = f->id, .worker = 1 + worker->index),
+               "closure %llu (%s) takes long on worker %u (%.0f ms on average): worker "
+               "%u runs it, too",
+               (unsigned long long)f->id, f->function->name, f->worker->index,
+               f->function->average_us / 1000, worker->index);
     coxi_lock(&c->lock);
     c->stats.speculated++;
     coxi_unlock(&c->lock);

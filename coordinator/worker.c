@@ -16,7 +16,6 @@
 
 #include "common/clock.h"
 #include "common/error.h"
-#include "common/log.h"
 #include "common/sync.h"
 #include "coordinator/attempts.h"
 #include "coordinator/conn.h"
@@ -66,6 +65,7 @@ void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state st
     worker->state = state;
     if (is_ready) {
         worker->rest_ms = REST_FIRST_MS;
+        coxi_losses_tell_ready(worker);
     }
     coxi_worker_update(worker);
     if (was_ready != is_ready) {
@@ -332,9 +332,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
         worker->rest_ms * 2 < REST_MAX_MS ? worker->rest_ms * 2 : REST_MAX_MS;
     coxi_worker_note_failure(worker, code, has_left ? "it has left" : text);
     if (was_there && !c->shutting_down) {
-        coxi_log(COXI_LOG_INFO, has_left ? "worker_left" : "worker_lost",
-                 "worker=%u closures=%zu text=\"%s\"", worker->index,
-                 worker->in_flight.n, text);
+        coxi_losses_tell(worker, has_left, text);
         coxi_lock(&c->lock);
         c->stats.workers_lost += !has_left;
         coxi_unlock(&c->lock);

@@ -33,6 +33,8 @@ enum coxi_worker_state {
 struct coxi_worker {
     struct cox_coordinator *c;
     uint32_t index;
+    bool is_told; /* that it is ready; and once before (losses.c) */
+    bool was_told;
     const char *url; /* where it is dialled; in texts */
     char *name;      /* it dials us, as this, which is its `url`, too; or NULL */
     struct coxi_worker *next_named; /* in its bucket of the door's */

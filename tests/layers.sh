@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fails where an #include points up or sideways, or is relative.
+# Fails where an #include points up or sideways, or is relative, or the coordinator logs.
 #   layers.sh ROOT
 #
 #   schema <- common <- { ps, worker, coordinator } <- cli, examples, bench, tests
@@ -24,6 +24,12 @@ bad=$(
     check tests '[a-z_]+\.h|tests/|coordinator/|worker/|ps/|common/|schema/|coxswain/'
     check include 'coxswain/'
 )
+# The client library speaks in one way: events.
+logs=$(grep -l '"common/log.h"' coordinator/*.[ch] | grep -v '^coordinator/event\.c$' || true)
+if [ -n "$logs" ]; then
+    printf '%s\n' "$logs" 'These log by themselves; tell an event (coordinator/event.h).'
+    exit 1
+fi
 if [ -n "$bad" ]; then
     printf '%s\n' "$bad" 'These includes point up or sideways; see the layers in ARCHITECTURE.md.'
     exit 1

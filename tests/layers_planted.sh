@@ -25,6 +25,7 @@ plant common/planted.c ps/store.h
 plant ps/planted.c worker/run.h
 plant worker/planted.h coordinator/coordinator.h
 plant coordinator/planted.c ps/store.h
+plant coordinator/planted.c common/log.h
 plant cli/planted.c ../common/link.h
 plant examples/planted.c common/link.h
 "$root/tests/layers.sh" "$copy"

@@ -29,7 +29,8 @@
  * modules, functions and resources live until cox_close (or cox_resource_release).
  * Arguments are copied.
  *
- * Deadlines: timeout_ms of -1 means none.
+ * Deadlines: timeout_ms of -1 means none. What waits for longer than 10 s says so, and why:
+ * coxswain/event.h has what the library tells, by default on standard error (COX_LOG).
  *
  * Structs: begin with `size`; initialize them with COX_..._INIT and set what differs.
  * Zero means the default. A program built against an older header runs with a newer
@@ -40,6 +41,7 @@
 #define COXSWAIN_COXSWAIN_H
 
 #include "coxswain/evaluator.h"
+#include "coxswain/event.h"
 #include "coxswain/load.h"
 #include "coxswain/metric.h"
 #include "coxswain/reader.h"
@@ -153,6 +155,9 @@ struct cox_options {
     uint64_t
         seed; /* of the initial values of variables whose initializer has no seed of
                       its own (cox_initializer); a client that goes on has the same */
+    /* Is told what befalls the run (event.h); NULL: standard error is */
+    void (*on_event)(void *arg, const struct cox_event *event);
+    void *event_arg;
 };
 #define COX_OPTIONS_INIT                                                               \
     {sizeof(struct cox_options),                                                       \
@@ -184,7 +189,9 @@ struct cox_options {
      0,                                                                                \
      0,                                                                                \
      0,                                                                                \
-     0}
+     0,                                                                                \
+     NULL,                                                                             \
+     NULL}
 
 /*
  * Connects to every ps and to the workers (options NULL: all defaults), and begins a

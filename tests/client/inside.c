@@ -7,6 +7,7 @@
 
 #include "common/sync.h"
 #include "coordinator/content.h"
+#include "coordinator/event.h"
 #include "coordinator/inputs.h"
 #include "coordinator/load.h"
 #include "coordinator/recovery_internal.h"
@@ -249,7 +250,7 @@ void inside_cut_off(struct cox_coordinator *c, uint32_t ps)
 {
     struct coxi_psc *psc = c->ps[ps];
     coxi_psc_give_up(psc, "cut off");
-    (void)coxi_recovery_lost(c, psc);
+    (void)coxi_recovery_lost(c, psc, "as a test says");
 }
 
 int inside_refuse_next(struct cox_coordinator *c, uint32_t ps)
@@ -267,4 +268,12 @@ int inside_refuse_next(struct cox_coordinator *c, uint32_t ps)
 struct cox_coordinator *inside_recovers(const struct coxi_recovery *rec)
 {
     return rec->c;
+}
+
+void inside_tell(struct cox_coordinator *c, int n)
+{
+    for (int i = 0; i < n; i++) {
+        coxi_event(c, COX_EVENT_WORKER_REFUSED, COXI_OF(.worker = 8),
+                   "the \"%s\" of %d", i == 0 ? "first" : "next", n);
+    }
 }

@@ -22,6 +22,9 @@ size_t inside_inputs(struct cox_coordinator *c, struct cox_future *future);
 /* All ps are being asked about it, or are to be: of a closure that is not settled. */
 bool inside_is_voiding(struct cox_coordinator *c, struct cox_future *future);
 
+/* Tells `n` events of one code. */
+void inside_tell(struct cox_coordinator *c, int n);
+
 /* How often a ps has been lost. */
 uint64_t inside_losses(struct cox_coordinator *c);
 
