@@ -385,7 +385,9 @@ int coxi_checkpoint_write(struct cox_coordinator *c,
 {
     const struct coxi_retention retention = {c->options.checkpoint_keep,
                                              c->options.checkpoint_keep_every};
-    coxi_trigger_count(c);
+    struct coxi_saved saved;
+    coxi_trigger_count(c, &saved);
+    saved.final = options->final != 0;
     uint64_t begun_ms = coxi_now_ms();
     int r = coxi_check_alive(c);
     if (r != 0) {
@@ -409,6 +411,7 @@ int coxi_checkpoint_write(struct cox_coordinator *c,
     }
     coxi_unlock(&c->checkpoint_lock);
     if (r == 0) {
+        coxi_trigger_saved(c, &saved);
         coxi_lock(&c->lock);
         c->stats.checkpoints++;
         (void)pthread_cond_broadcast(&c->room); /* of the replay log */

@@ -29,6 +29,7 @@ void coxi_note_error(struct cox_coordinator *c, int code, const char *text)
 {
     if (c->error == 0) {
         c->error = code;
+        c->failed = true;
         (void)snprintf(c->error_text, sizeof(c->error_text), "%s", text);
         (void)pthread_cond_broadcast(&c->idle);
         (void)pthread_cond_broadcast(&c->room);
@@ -206,6 +207,7 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
         return r;
     }
     put_in(c, f);
+    c->failed = false;
     c->n_waiting++;
     c->n_unsettled++;
     return 0;

@@ -240,6 +240,13 @@ struct cox_metric {
     struct coxi_entry entry;
 };
 
+/* What the last checkpoint has: nothing has happened since while these are the same. */
+struct coxi_saved {
+    uint64_t settled;
+    uint64_t next_id;
+    bool final; /* the program has said that it was the last */
+};
+
 /* What checkpoints wait for that nobody calls for (trigger.c). */
 struct coxi_trigger {
     pthread_t thread;
@@ -254,6 +261,9 @@ struct coxi_trigger {
     uint64_t next_id;  /* then */
     uint64_t since_ms; /* then */
     uint64_t again_ms; /* not for the log's sake before that */
+    bool close;        /* cox_close wants one */
+    int close_code;    /* how that went; its text is c->checkpoint_text */
+    struct coxi_saved saved;
 };
 
 struct cox_coordinator {
@@ -328,7 +338,8 @@ struct cox_coordinator {
     char error_text[COXI_TEXT_MAX];
     /* a thread is reporting it: all is cancelled and nothing taken in */
     bool reporting;
-    int fatal; /* COX_EPSLOST or COX_EFENCED: nothing works any more */
+    bool failed; /* an error has cancelled closures; nothing was scheduled since */
+    int fatal;   /* COX_EPSLOST or COX_EFENCED: nothing works any more */
     char fatal_text[COXI_TEXT_MAX];
     bool layout_due; /* workers are to be told in the next turn (layout.c) */
     bool opened;     /* cox_open has done what it does */

@@ -465,6 +465,10 @@ static int close_code(struct cox_coordinator *c, int code)
     coxi_lock(&c->lock);
     if (c->fatal == COX_EFENCED) {
         code = coxi_error(c->fatal, "%s", c->fatal_text);
+    } else if (code == 0 && c->trigger.close_code != 0) {
+        code = coxi_error(c->trigger.close_code,
+                          "no checkpoint was written at close: %.450s",
+                          c->checkpoint_text);
     }
     coxi_unlock(&c->lock);
     return code;
@@ -483,7 +487,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         return r;
     }
     struct timespec until = coxi_deadline(timeout_ms);
-    coxi_trigger_let_save(c, &until);
+    coxi_trigger_let_save(c, &until, timeout_ms != 0);
     if (c->loop_runs) {
         r = stop_closures(c, &until, timeout_ms);
         stop_threads(c, &until);

@@ -7,6 +7,9 @@
  * One that fails has no caller to tell: it is counted (cox_stats) and kept for
  * cox_checkpoint_error; the next one is tried when it is due.
  *
+ * cox_close may begin with one (checkpoint_at_close): as of that moment, with what is queued and
+ * runs as any other has it, for what the close cancels is not done. No other follows.
+ *
  * SIGTERM: libuv's handler wakes the loop, the thread writes a checkpoint, and then the
  * process ends as the signal would have ended it. From the first one on the signal has its
  * own effect again, so that a second one ends the process at once. Where several
@@ -28,6 +31,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/checkpoint.h"
+#include "coordinator/event.h"
 #include "coordinator/generation.h"
 #include "coordinator/recovery.h"
 
@@ -41,11 +45,16 @@ int coxi_trigger_check(const struct cox_options *o)
     const char *option = o->checkpoint_every_closures != 0 ? "every_closures"
                          : o->checkpoint_every_s != 0      ? "every_s"
                          : o->checkpoint_on_sigterm != 0   ? "on_sigterm"
+                         : o->checkpoint_at_close > 0      ? "at_close"
                          : o->checkpoint_keep != 0         ? "keep"
                                                            : NULL;
     if (o->checkpoint_every_s < 0) {
         return coxi_error(COX_EINVAL, "checkpoint_every_s is %d, at least 0",
                           o->checkpoint_every_s);
+    }
+    if (o->checkpoint_at_close < -1 || o->checkpoint_at_close > 1) {
+        return coxi_error(COX_EINVAL, "checkpoint_at_close is %d: -1, 0 or 1",
+                          o->checkpoint_at_close);
     }
     return option == NULL || o->checkpoint_dir != NULL
                ? 0
@@ -115,13 +124,33 @@ static uint64_t settled(const struct cox_coordinator *c)
     return c->stats.done + c->stats.failed;
 }
 
-void coxi_trigger_count(struct cox_coordinator *c)
+void coxi_trigger_count(struct cox_coordinator *c, struct coxi_saved *ret)
 {
     coxi_lock(&c->lock);
     c->trigger.settled = settled(c);
     c->trigger.next_id = c->next_id;
     c->trigger.since_ms = coxi_now_ms();
+    *ret = (struct coxi_saved){c->trigger.settled, c->next_id, false};
     coxi_unlock(&c->lock);
+}
+
+void coxi_trigger_saved(struct cox_coordinator *c, const struct coxi_saved *saved)
+{
+    coxi_lock(&c->lock);
+    c->trigger.saved = *saved;
+    coxi_unlock(&c->lock);
+}
+
+/* Locked. */
+static bool is_wanted_at_close(const struct cox_coordinator *c)
+{
+    const struct coxi_trigger *t = &c->trigger;
+    bool triggers =
+        c->options.checkpoint_every_closures > 0 || c->options.checkpoint_every_s > 0;
+    int wanted = c->options.checkpoint_at_close;
+    return t->runs && !t->ended && (wanted > 0 || (wanted == 0 && !triggers)) &&
+           c->fatal == 0 && !t->saved.final &&
+           (t->saved.settled != settled(c) || t->saved.next_id != c->next_id);
 }
 
 /* Locked. By time only if anything has happened since the last. */
@@ -131,7 +160,8 @@ static bool is_due(const struct cox_coordinator *c)
     uint64_t every_closures = c->options.checkpoint_every_closures;
     uint64_t every_ms = (uint64_t)c->options.checkpoint_every_s * 1000;
     uint64_t n_settled = settled(c) - t->settled;
-    return t->terminate || (every_closures > 0 && n_settled >= every_closures) ||
+    return t->terminate || t->close ||
+           (every_closures > 0 && n_settled >= every_closures) ||
            (coxi_recovery_is_due(c) && coxi_now_ms() >= t->again_ms) ||
            (every_ms > 0 && coxi_now_ms() - t->since_ms >= every_ms &&
             (n_settled > 0 || c->next_id != t->next_id));
@@ -155,6 +185,11 @@ static void write_one(struct cox_coordinator *c)
     int r = coxi_checkpoint_write(c, &options, &number);
     coxi_lock(&c->lock);
     c->checkpoint_code = r;
+    if (c->trigger.close) {
+        c->trigger.close = false;
+        c->trigger.close_code = r;
+        (void)pthread_cond_broadcast(&c->idle);
+    }
     c->stats.checkpoints_failed += r != 0;
     c->trigger.again_ms = r != 0 ? coxi_now_ms() + RETRY_MS : 0;
     (void)snprintf(c->checkpoint_text, sizeof(c->checkpoint_text), "%s",
@@ -216,7 +251,7 @@ int coxi_trigger_start(struct cox_coordinator *c)
     if (c->checkpoint_dir == NULL) {
         return 0;
     }
-    coxi_trigger_count(c);
+    coxi_trigger_count(c, &c->trigger.saved); /* there is nothing to be saved yet */
     int r = coxi_thread_start(&c->trigger.thread, "cox:checkpoint", trigger_thread, c);
     coxi_lock(&c->lock);
     c->trigger.runs = r == 0;
@@ -224,22 +259,43 @@ int coxi_trigger_start(struct cox_coordinator *c)
     return r;
 }
 
-/* Waits until the thread has ended; `terminating`: as long as SIGTERM has to have its
- * checkpoint. Locked. */
+/* Waits until the thread has ended; `saves`: only while it has a checkpoint to write for SIGTERM
+ * or for a close. Locked. */
 static void await_end(struct cox_coordinator *c, const struct timespec *until,
-                      bool terminating)
+                      bool saves)
 {
     struct coxi_trigger *t = &c->trigger;
-    while (t->runs && !t->ended && (!terminating || t->terminate) &&
+    while (t->runs && !t->ended && (!saves || t->terminate || t->close) &&
            pthread_cond_timedwait(&c->idle, &c->lock, until) == 0) {
     }
 }
 
-void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *until)
+void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *until,
+                           bool close)
 {
+    struct coxi_trigger *t = &c->trigger;
+    struct coxi_call wait;
+    coxi_wait_begin(c, &wait, "cox_close", 0);
+    coxi_call_why(c, "the checkpoint that it begins with is being written");
     coxi_lock(&c->lock);
+    t->close = close && is_wanted_at_close(c);
+    if (t->close && c->failed) {
+        t->close = false;
+        coxi_event(c, COX_EVENT_CHECKPOINT_FAILED,
+                   COXI_OF(.level = 1 + COX_EVENT_WARNING),
+                   "no checkpoint is written at close, for an error has cancelled "
+                   "closures: a client that went on from it would pass them over");
+    }
+    (void)pthread_cond_signal(&t->changed);
     await_end(c, until, true);
+    if (t->close) {
+        t->close = false;
+        t->close_code = c->fatal != 0 ? 0 : COX_ETIMEDOUT;
+        (void)snprintf(c->checkpoint_text, sizeof(c->checkpoint_text),
+                       "cox_close had no time for it");
+    }
     coxi_unlock(&c->lock);
+    coxi_call_end(&wait);
 }
 
 bool coxi_trigger_end(struct cox_coordinator *c, const struct timespec *until)

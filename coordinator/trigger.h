@@ -16,16 +16,19 @@ int coxi_trigger_begin(struct cox_coordinator *c);
 int coxi_trigger_start(struct cox_coordinator *c);
 void coxi_trigger_stop(struct cox_coordinator *c);
 
-/* Before that, for a close with a deadline: lets a checkpoint be written that SIGTERM wants;
- * asks the thread to end. Both wait until `until`; true: it has ended. */
-void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *until);
+/* Before that, for a close with a deadline: lets a checkpoint be written that SIGTERM wants, or
+ * (`close`) checkpoint_at_close; asks the thread to end. Both wait until `until`; true: it has
+ * ended. */
+void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *until,
+                           bool close);
 bool coxi_trigger_end(struct cox_coordinator *c, const struct timespec *until);
 
 /* Looks whether one is due. Loop. */
 void coxi_trigger_tick(struct cox_coordinator *c);
 
 /* One is to be written now, or is tried: from here on what the next one waits for is
- * counted. Any thread. */
-void coxi_trigger_count(struct cox_coordinator *c);
+ * counted. *ret: what it will have. Then it is there. Any thread. */
+void coxi_trigger_count(struct cox_coordinator *c, struct coxi_saved *ret);
+void coxi_trigger_saved(struct cox_coordinator *c, const struct coxi_saved *saved);
 
 #endif

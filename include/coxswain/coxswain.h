@@ -158,40 +158,16 @@ struct cox_options {
     /* Is told what befalls the run (event.h); NULL: standard error is */
     void (*on_event)(void *arg, const struct cox_event *event);
     void *event_arg;
+    int checkpoint_at_close; /* 1: cox_close begins with a checkpoint, if anything has changed
+                                since the last; -1: it does not; 0: as 1 where
+                                checkpoint_dir is set and no checkpoint_every_... */
 };
-#define COX_OPTIONS_INIT                                                               \
-    {sizeof(struct cox_options),                                                       \
-     NULL,                                                                             \
-     NULL,                                                                             \
-     NULL,                                                                             \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     NULL,                                                                             \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     NULL,                                                                             \
-     NULL}
+/* clang-format off */
+#define COX_OPTIONS_INIT \
+    {sizeof(struct cox_options), \
+     NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, \
+     0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}
+/* clang-format on */
 
 /*
  * Connects to every ps and to the workers (options NULL: all defaults), and begins a
@@ -223,7 +199,10 @@ COX_API int cox_open(const struct cox_cluster *cluster,
 COX_API const char *cox_listen_address(const struct cox_coordinator *c);
 
 /*
- * Cancels what has not run, waits up to timeout_ms for what runs, ends the run, frees
+ * Writes a checkpoint, if cox_options.checkpoint_at_close says so; not with timeout_ms 0, after a
+ * final one, and where an error has cancelled closures and the program has scheduled none since:
+ * those would be passed over. That it cannot be written is returned, when all is closed.
+ * Then cancels what has not run, waits up to timeout_ms for what runs, ends the run, frees
  * the coordinator and all that belongs to it but futures. Always frees; COX_ETIMEDOUT
  * tells that a step was still running, COX_EFENCED that another client has taken over: what
  * this one did since is in no checkpoint. Takes NULL. It obeys its deadline whatever is under
@@ -611,28 +590,11 @@ struct cox_stats {
     uint64_t ps_age_ms;
     uint64_t workers_cut_off; /* that cannot reach a ps, and are not ready for that */
 };
-#define COX_STATS_INIT                                                                 \
-    {sizeof(struct cox_stats),                                                         \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0}
+/* clang-format off */
+#define COX_STATS_INIT \
+    {sizeof(struct cox_stats), \
+     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+/* clang-format on */
 
 /*
  * Asks every ps for its part, so it takes a round trip; at most a second, whatever the state

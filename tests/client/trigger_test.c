@@ -239,3 +239,125 @@ TEST(a_checkpoint_that_an_evaluator_has_open_is_kept_until_it_goes_on)
     assert_kept("5 ");
     crew_close(&crew);
 }
+
+/* ---- when the client closes */
+
+static struct cox_options options_at_close(const char *name)
+{
+    struct cox_options options = options_for(name);
+    options.checkpoint_at_close = 1; /* crew_open's own default is never */
+    return options;
+}
+
+static uint64_t latest(void)
+{
+    uint64_t number = 0;
+    (void)coxi_latest_read(dir, &number);
+    return number;
+}
+
+static int64_t counted(const struct cox_options *options, uint64_t cursor)
+{
+    struct crew crew;
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    crew_open(&crew, 1, 1, "counter", options);
+    assert_code(0, cox_progress(crew.c, &progress));
+    assert_int_equal(cursor, progress.cursor);
+    int64_t n = crew_read(&crew, crew_counter(&crew, "c0"));
+    crew_close(&crew);
+    return n;
+}
+
+static void count_to(struct crew *crew, uint64_t n)
+{
+    int64_t one = 1;
+    struct cox_value arg = COX_SCALAR("n", COX_I64, &one);
+    struct cox_call call = COX_CALL_INIT;
+    call.args = &arg;
+    call.n_args = 1;
+    for (call.cursor = 1; call.cursor <= n; call.cursor++) {
+        assert_code(0,
+                    cox_schedule(crew->c, crew_function(crew, "count"), &call, NULL));
+    }
+}
+
+TEST(closing_saves_what_has_happened_since_the_last_one)
+{
+    struct crew crew;
+    struct cox_options options = options_at_close("ckpt");
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)crew_counter(&crew, "c0");
+    count_to(&crew, 20);
+    assert_code(0, cox_join(crew.c, -1));
+    crew_close(&crew);
+    assert_int_equal(1, latest());
+    assert_int_equal(20, counted(&options, 20));
+    assert_int_equal(1, latest()); /* nothing has happened */
+}
+
+TEST(closing_a_directory_without_triggers_saves_by_default)
+{
+    struct cox_cluster *cluster;
+    struct crew crew;
+    struct cox_options options = options_for("ckpt");
+    options.bin_dir = coxi_test_bin();
+    for (int i = 0; i < 2; i++) {
+        assert_code(0, cox_cluster_local(1, 1, &cluster));
+        assert_code(0, cox_open(cluster, &options, &crew.c));
+        (void)crew_counter(&crew, i == 0 ? "c0" : "c1");
+        assert_code(0, cox_close(crew.c, 5000));
+        cox_cluster_free(cluster);
+        assert_int_equal(1, latest());
+        options.checkpoint_every_s = 3600; /* then the program has said when */
+    }
+}
+
+TEST(closing_early_saves_what_is_not_done_as_not_done)
+{
+    struct crew crew;
+    struct cox_options options = options_at_close("ckpt");
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)crew_counter(&crew, "c0");
+    count_to(&crew, 2000);
+    crew_close(&crew);
+    crew_open(&crew, 1, 1, "counter", &options);
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    assert_code(0, cox_progress(crew.c, &progress));
+    assert_code(0, cox_join(crew.c, -1)); /* what the client before had begun */
+    assert_int_equal(progress.cursor, crew_read(&crew, crew_counter(&crew, "c0")));
+    crew_close(&crew);
+}
+
+TEST(closing_after_an_error_or_a_final_checkpoint_saves_nothing)
+{
+    struct crew crew;
+    struct cox_options options = options_at_close("ckpt");
+    struct cox_checkpoint_options final = COX_CHECKPOINT_OPTIONS_INIT;
+    final.final = 1;
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)crew_counter(&crew, "c0");
+    crew_schedule(&crew, crew_function(&crew, "count_and_fail"), 1, 1);
+    assert_code(COX_ESTEP, cox_join(crew.c, -1));
+    crew_close(&crew);
+    assert_int_equal(0, latest());
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)crew_counter(&crew, "c0");
+    assert_code(0, cox_checkpoint_save(crew.c, &final, NULL));
+    count_to(&crew, 1);
+    assert_code(0, cox_join(crew.c, -1));
+    crew_close(&crew);
+    assert_int_equal(1, latest());
+}
+
+TEST(closing_says_that_it_could_not_save)
+{
+    struct crew crew;
+    struct cox_options options = options_at_close("ckpt");
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)crew_counter(&crew, "c0");
+    assert_int_equal(0, mkdir(coxi_test_path("ckpt/ckpt-1"), 0700));
+    assert_int_equal(0, mkdir(coxi_test_path("ckpt/ckpt-1/x"), 0700));
+    assert_code(COX_EIO, cox_close(crew.c, 5000));
+    assert_error_names("no checkpoint was written at close");
+    assert_error_names("ckpt-1");
+}
