@@ -88,7 +88,7 @@ void plain_push(const struct plain *plain, const struct coxi_optimizer *optimize
                 const float *gradients)
 {
     struct coxi_optimizer_step step;
-    coxi_optimizer_begin(optimizer, 0, &step);
+    coxi_optimizer_begin(optimizer, 0, 0, &step);
     for (size_t i = 0; i < n; i++) {
         struct plain_row *row = row_of(plain, keys, numbers, i);
         coxi_optimizer_row(&step, row->values, row->state, gradients + i * PLAIN_DIM,

@@ -79,7 +79,7 @@ static void apply(float *weights, const uint8_t *gradients, size_t n)
                                               .learning_rate = 0.01f};
     float *const slots[COXI_SLOTS_MAX] = {NULL};
     struct coxi_optimizer_step step;
-    coxi_optimizer_begin(&sgd, 0, &step);
+    coxi_optimizer_begin(&sgd, 0, 0, &step);
     coxi_optimizer_apply(&step, weights, slots, (const float *)(const void *)gradients,
                          n);
 }

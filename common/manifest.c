@@ -186,11 +186,13 @@ static char *manifest_text(const struct coxi_manifest *m)
         }
     }
     json_t *root = json_pack(
-        "{s:i, s:o, s:I, s:I, s:I, s:f, s:b, s:I, s:{s:I, s:o}, s:o, s:o, s:o}",
+        "{s:i, s:o, s:I, s:I, s:I, s:f, s:b, s:I, s:I, s:I, s:{s:I, s:o}, s:o, s:o, "
+        "s:o}",
         "format", COXI_MANIFEST_FORMAT, "run", hex(m->session.run), "generation",
         (json_int_t)m->session.generation, "checkpoint", (json_int_t)m->number, "base",
         (json_int_t)m->base, "time", m->time_s, "final", m->final, "next_closure",
-        (json_int_t)m->next_closure, "progress", "closure",
+        (json_int_t)m->next_closure, "first_closure", (json_int_t)m->first_closure,
+        "steps_before", (json_int_t)m->steps_before, "progress", "closure",
         (json_int_t)m->progress.closure, "cursor", hex(m->progress.cursor), "backlog",
         backlog_json(&m->backlog), "shards", shards, "variables", variables);
     char *text = json_dumps(root, JSON_INDENT(1));
@@ -535,6 +537,8 @@ static const char *read_root(const json_t *root, struct coxi_manifest *m)
         !LATER(get_u64, root, "base", &m->base) ||
         (m->base != 0 && m->base >= m->number) ||
         !get_u64(root, "next_closure", &m->next_closure) ||
+        !LATER(get_u64, root, "first_closure", &m->first_closure) ||
+        !LATER(get_u64, root, "steps_before", &m->steps_before) ||
         !json_is_number(json_object_get(root, "time")) ||
         !json_is_boolean(json_object_get(root, "final"))) {
         return "a member is missing";

@@ -37,8 +37,10 @@ struct coxi_manifest_progress {
 struct coxi_manifest {
     struct coxi_session session; /* token: not kept */
     uint64_t number;
-    uint64_t base;         /* number of the checkpoint that it builds on; 0: on none */
-    uint64_t next_closure; /* ids given out up to the last shard's moment, plus 1 */
+    uint64_t base;          /* number of the checkpoint that it builds on; 0: on none */
+    uint64_t next_closure;  /* ids given out up to the last shard's moment, plus 1 */
+    uint64_t first_closure; /* of the run, from which steps are counted; 0: none yet */
+    uint64_t steps_before;  /* its step */
     struct coxi_manifest_progress progress;
     struct coxi_manifest_shard
         backlog;   /* a file without an applied set; bytes 0: there is

@@ -204,6 +204,11 @@ size_t coxi_optimizer_slots(const struct coxi_optimizer *optimizer)
     return optimizer->kind < COXI_OPTIMIZER_END ? slots[optimizer->kind] : 0;
 }
 
+bool coxi_optimizer_counts(const struct coxi_optimizer *optimizer)
+{
+    return (1U << optimizer->kind & ADAMS) != 0;
+}
+
 bool coxi_optimizer_equal(const struct coxi_optimizer *a,
                           const struct coxi_optimizer *b)
 {
@@ -245,7 +250,7 @@ struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *varia
     }
     assert(n >= layout.n_slots);
     /* All rows of a dense variable have one t: the variable's step. */
-    bool shares_t = (1U << o->kind & ADAMS) != 0 && variable->kind == COXI_KIND_DENSE;
+    bool shares_t = coxi_optimizer_counts(o) && variable->kind == COXI_KIND_DENSE;
     layout.n_row = shares_t ? 0 : n - layout.n_slots;
     return layout;
 }

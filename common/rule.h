@@ -79,6 +79,10 @@ struct coxi_state_layout {
 
 struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *variable);
 
+/* True where the rule depends on how many updates there were before (Adam's t): of a dense
+ * variable they count on each ps that has a shard, whichever rows they change. */
+bool coxi_optimizer_counts(const struct coxi_optimizer *optimizer);
+
 /* True where all numbers have the same bits. */
 bool coxi_optimizer_equal(const struct coxi_optimizer *a,
                           const struct coxi_optimizer *b);

@@ -139,6 +139,8 @@ static void describe(struct cox_coordinator *c, struct coxi_manifest *manifest)
     manifest->session = c->session;
     coxi_lock(&c->lock);
     manifest->next_closure = c->next_id;
+    manifest->first_closure = atomic_load(&c->first_closure);
+    manifest->steps_before = atomic_load(&c->steps_before);
     coxi_unlock(&c->lock);
 }
 

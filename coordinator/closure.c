@@ -121,6 +121,9 @@ static int future_new(struct cox_coordinator *c, struct cox_function *function,
 static void put_in(struct cox_coordinator *c, struct cox_future *f)
 {
     f->id = c->next_id++;
+    if (f->function != NULL && atomic_load(&c->first_closure) == 0) {
+        atomic_store(&c->first_closure, f->id);
+    }
     if (c->intake.last != NULL) {
         c->intake.last->next = f;
     } else {

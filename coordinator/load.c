@@ -314,6 +314,25 @@ static int send_to_all(struct cox_coordinator *c, const struct cox_load_options 
     return r;
 }
 
+/* Schedules go on from where they were in what was loaded, as operation `closure`; what was
+ * scheduled before keeps its steps, also where it is done again. */
+static void take_step(struct cox_coordinator *c, const struct coxi_manifest *m,
+                      uint64_t closure)
+{
+    uint64_t next = m->progress.closure + 1;
+    uint64_t since =
+        m->first_closure > 0 && next > m->first_closure ? next - m->first_closure : 0;
+    coxi_lock(&c->lock);
+    uint64_t first = atomic_load(&c->first_closure);
+    if (first != 0) {
+        atomic_store(&c->steps_from, first - atomic_load(&c->steps_before));
+        atomic_store(&c->steps_loaded, closure);
+        atomic_store(&c->first_closure, closure + 1);
+    }
+    atomic_store(&c->steps_before, m->steps_before + since);
+    coxi_unlock(&c->lock);
+}
+
 static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
                     const struct coxi_checkpoint *checkpoint,
                     struct coxi_loading *loading)
@@ -331,6 +350,9 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
     r = coxi_operation_begin(c, &what, false, &operation);
     if (r == 0) {
         r = send_to_all(c, o, checkpoint, loading, operation->id);
+        if (r == 0 && o->state != COX_LOAD_STATE_NONE) {
+            take_step(c, checkpoint->manifest, operation->id);
+        }
         coxi_operation_end(operation,
                            r == 0 ? COXI_OPERATION_DONE : COXI_OPERATION_NOWHERE);
     }

@@ -99,6 +99,15 @@ void coxi_worker_recall_all(struct coxi_worker *worker)
     }
 }
 
+/* What a closure's id is less, as its step: those sent together are all from before or all from
+ * after a loading, which is a barrier in a replay. */
+static uint64_t steps_first(const struct cox_coordinator *c, uint64_t closure)
+{
+    return closure < atomic_load(&c->steps_loaded)
+               ? atomic_load(&c->steps_from)
+               : atomic_load(&c->first_closure) - atomic_load(&c->steps_before);
+}
+
 void coxi_worker_send(struct coxi_worker *worker)
 {
     size_t n = worker->heads.len / sizeof(struct coxi_closure_head);
@@ -111,6 +120,8 @@ void coxi_worker_send(struct coxi_worker *worker)
     message.dispatch.n_closures = n;
     message.dispatch.grace_ms = (uint32_t)worker->c->options.cancel_grace_ms;
     message.dispatch.sent_us = coxi_now_us();
+    message.dispatch.first =
+        steps_first(worker->c, message.dispatch.closures[0].closure);
     message.dispatch.keep = (const uint32_t *)(void *)worker->keep.data;
     message.dispatch.n_keep = worker->keep.len / sizeof(uint32_t);
     message.dispatch.alone = (const uint32_t *)(void *)worker->alone.data;

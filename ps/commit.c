@@ -24,6 +24,7 @@ struct ready_update {
     bool resolved;  /* of a table: its rows are known ... */
     size_t rows_at; /* ... in scratch */
     uint64_t draw;
+    uint64_t step;
 };
 
 static int check_op(const struct coxi_variable *variable, uint32_t op)
@@ -78,6 +79,7 @@ static struct coxi_table_change change_of(const struct ready_update *update,
     const uint8_t *widened = scratch->data + update->widened_at;
     return (struct coxi_table_change){
         .op = update->op,
+        .step = update->step,
         .draw = update->draw,
         .keys = update->place.rows.listed,
         .n = update->place.rows.count,
@@ -117,7 +119,8 @@ static int prepare(const struct coxi_store *store, const struct coxi_commit *com
                    struct coxi_buffer *scratch, struct ready_update *ret)
 {
     struct ready_update ready = {.op = (enum coxi_op)update->op,
-                                 .draw = draw_of(commit, update->variable)};
+                                 .draw = draw_of(commit, update->variable),
+                                 .step = commit->step};
     int r = coxi_store_find(store, update->variable, update->begin, update->count, at,
                             len, &ready.place);
     if (r == 0) {
@@ -141,8 +144,8 @@ static void apply(const struct ready_update *update, const struct coxi_buffer *s
 {
     const struct coxi_place *place = &update->place;
     if (place->part->table == NULL) {
-        coxi_dense_update(place->part->dense, &place->rows, update->op, update->dtype,
-                          update->values);
+        coxi_dense_update(place->part->dense, &place->rows, update->op, update->step,
+                          update->dtype, update->values);
     } else if (update->resolved) {
         struct coxi_table_change change = change_of(update, scratch);
         coxi_table_update(place->part->table, &change);

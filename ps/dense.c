@@ -358,13 +358,13 @@ static double norm(const struct coxi_optimizer_step *step, const struct gradient
 }
 
 static void update_gradient(struct coxi_dense *dense,
-                            const struct coxi_dense_rows *rows,
+                            const struct coxi_dense_rows *rows, uint64_t at,
                             const struct gradient *g)
 {
     struct coxi_optimizer_step step;
     size_t n = dense->row_bytes / sizeof(float);
-    coxi_optimizer_begin(&dense->variable->optimizer, atomic_fetch_add(&dense->step, 1),
-                         &step);
+    coxi_optimizer_begin(&dense->variable->optimizer, at,
+                         atomic_fetch_add(&dense->step, 1), &step);
     if (dense->variable->optimizer.clip_norm > 0) {
         coxi_optimizer_clip(&step, norm(&step, g, rows->count * n));
     }
@@ -395,14 +395,15 @@ static const uint8_t *combine_span(struct coxi_dense *dense, struct span span,
 }
 
 void coxi_dense_update(struct coxi_dense *dense, const struct coxi_dense_rows *rows,
-                       enum coxi_op op, uint32_t dtype, const void *values)
+                       enum coxi_op op, uint64_t step, uint32_t dtype,
+                       const void *values)
 {
     const uint8_t *from = values;
-    if (rows->count == 0) {
+    if (rows->count == 0 && op != COXI_OP_GRADIENT) {
         return;
     }
     if (op == COXI_OP_GRADIENT) {
-        update_gradient(dense, rows, &(struct gradient){from, dtype});
+        update_gradient(dense, rows, step, &(struct gradient){from, dtype});
     } else {
         for (size_t i = 0; i < n_spans(rows); i++) {
             from = combine_span(dense, span_of(dense, rows, i), op, from);

@@ -52,11 +52,12 @@ size_t coxi_dense_whole(const struct coxi_dense *dense,
 
 /*
  * Applies values to rows, all of which the shard holds; a gradient is one step of the
- * variable here, may be narrow (`dtype` of its values), and moves these rows and their
- * state alone. Cannot fail.
+ * variable here, also where it has no row, may be narrow (`dtype` of its values), moves these
+ * rows and their state alone, and is of the schedule's `step`. Cannot fail.
  */
 void coxi_dense_update(struct coxi_dense *dense, const struct coxi_dense_rows *rows,
-                       enum coxi_op op, uint32_t dtype, const void *values);
+                       enum coxi_op op, uint64_t step, uint32_t dtype,
+                       const void *values);
 
 /*
  * Goes up with every update, from 2 on. What is read after it was asked for is as new as

@@ -36,7 +36,7 @@ static void set_t(struct coxi_optimizer_step *step, double t)
 }
 
 void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
-                          struct coxi_optimizer_step *ret)
+                          uint64_t before, struct coxi_optimizer_step *ret)
 {
     *ret = (struct coxi_optimizer_step){
         .optimizer = optimizer,
@@ -51,7 +51,7 @@ void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
         ret->rest2 = (float)(1 - beta2);
         ret->log_beta1 = log(beta1);
         ret->log_beta2 = log(beta2);
-        set_t(ret, (double)step + 1);
+        set_t(ret, (double)before + 1);
     } else if (optimizer->kind == COXI_OPTIMIZER_RMSPROP ||
                optimizer->kind == COXI_OPTIMIZER_ADADELTA) {
         ret->rest1 = (float)(1 - coxi_floats_decimal(optimizer->rho));

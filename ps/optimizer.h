@@ -51,12 +51,12 @@ struct coxi_optimizer_step {
 };
 
 /*
- * The update that comes after `step` others of this variable here (Adam's t is one more:
- * right for a dense variable, set anew for each row of a table). `optimizer` is borrowed;
- * not COXI_OPTIMIZER_NONE.
+ * An update whose rate is the schedule's at `step`, and that comes after `before` others of this
+ * variable here (Adam's t is one more: right for a dense variable, set anew for each row of a
+ * table). `optimizer` is borrowed; not COXI_OPTIMIZER_NONE.
  */
 void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
-                          struct coxi_optimizer_step *ret);
+                          uint64_t before, struct coxi_optimizer_step *ret);
 
 /* A table's row of n values and its state, in the order of the layout: slots of n values,
  * then what it has one of. */

@@ -1,5 +1,7 @@
 /*
- * Learning rates by applied step: what coxswain.h says of enum cox_schedule_kind.
+ * Learning rates by step: what variable.h says of enum cox_schedule_kind. The step comes with
+ * each commit: it follows from the closure's id (or is what its step function says), so it is
+ * the same on every ps, for every attempt and in every replay, whatever a ps has counted.
  *
  *   linear, polynomial, exponential, step   as Keras's PolynomialDecay (linear: power 1)
  *                                           and ExponentialDecay (step: staircase)
@@ -16,7 +18,7 @@
 
 #include "schema/wire.h"
 
-/* The rate of the update that comes after `step` others. Pure; any thread. */
+/* The rate at `step`, from 0. Pure; any thread. */
 float coxi_learning_rate(const struct coxi_schedule *schedule, float base,
                          uint64_t step);
 

@@ -44,6 +44,7 @@ void coxi_table_pull(struct coxi_table *table, const uint64_t *keys, size_t n,
 /* A change to the rows of `n` keys. All is borrowed. */
 struct coxi_table_change {
     enum coxi_op op;
+    uint64_t step; /* of its schedule, where it is a gradient */
     uint64_t
         draw; /* the same for the same part of the same commit: admission by chance */
     const uint64_t *keys;

@@ -219,7 +219,7 @@ Body encode_commit(Builder &b, const struct coxi_commit &m)
     auto touched = b.CreateVector(m.touched, m.n_touched);
     auto updates = structs<wire::Update>(b, m.updates, m.n_updates);
     return wire::CreateCommit(b, to_wire(m.session), m.incarnation, m.closure,
-                              m.attempt, m.segment, m.last, touched, updates)
+                              m.attempt, m.segment, m.last, touched, updates, m.step)
         .Union();
 }
 
@@ -231,6 +231,7 @@ bool decode_commit(const wire::Commit *m, struct coxi_commit *ret)
     ret->attempt = m->attempt();
     ret->segment = m->segment();
     ret->last = m->last();
+    ret->step = m->step();
     if (!take_array(m->touched(), &ret->touched, &ret->n_touched) ||
         !take_array(m->updates(), &ret->updates, &ret->n_updates)) {
         return false;
@@ -294,7 +295,8 @@ Body encode_dispatch(Builder &b, const struct coxi_dispatch &m)
     auto keep = encode_numbers(b, m.keep, m.n_keep);
     auto inputs = encode_inputs(b, m);
     auto alone = encode_numbers(b, m.alone, m.n_alone);
-    return wire::CreateDispatch(b, closures, m.grace_ms, keep, inputs, m.sent_us, alone)
+    return wire::CreateDispatch(b, closures, m.grace_ms, keep, inputs, m.sent_us, alone,
+                                m.first)
         .Union();
 }
 
@@ -305,6 +307,7 @@ bool decode_dispatch(const wire::Dispatch *m, struct coxi_dispatch *ret)
     ret->n_inputs = m->inputs() != nullptr ? m->inputs()->size() : 0;
     ret->decoded = m;
     ret->sent_us = m->sent_us();
+    ret->first = m->first();
     return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
            decode_numbers(m->keep(), ret->n_closures, &ret->keep, &ret->n_keep) &&
            decode_numbers(m->alone(), ret->n_closures, &ret->alone, &ret->n_alone);

@@ -307,6 +307,7 @@ struct coxi_commit {
     size_t n_touched;
     const struct coxi_update *updates;
     size_t n_updates;
+    uint64_t step; /* where schedules of learning rates are */
 };
 
 struct coxi_void {
@@ -384,6 +385,7 @@ struct coxi_dispatch {
     uint64_t sent_us;
     const uint32_t *alone;
     size_t n_alone; /* decoded: rising numbers of closures */
+    uint64_t first; /* a closure's step is its id less this, modulo 2^64 */
 };
 
 struct coxi_recall_head {

@@ -247,6 +247,7 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
     attempt->running = running;
     attempt->layouts = running->layouts;
     attempt->head = *head;
+    attempt->rate_step = head->closure - atomic_load(&attempt->run->first);
     attempt->call = *call;
     attempt->args_ready = false;
     attempt->results.len = 0;

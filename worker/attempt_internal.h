@@ -55,7 +55,9 @@ struct coxi_attempt {
     const struct coxi_function *function;
     struct coxi_attempt *next;
     struct coxi_closure_head head;
-    uint64_t layouts;      /* that had come when it was dispatched */
+    uint64_t layouts; /* that had come when it was dispatched */
+    uint64_t
+        rate_step; /* where schedules are: the closure's place, or as the step says */
     struct coxi_call call; /* what it points to stays until the step has returned */
     struct cox_value args[COXI_VALUES_MAX];
     size_t n_args;

@@ -99,6 +99,7 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
             .n_touched = n_touched,
             .updates = (const struct coxi_update *)(void *)target->updates.data,
             .n_updates = target->updates.len / sizeof(struct coxi_update),
+            .step = attempt->rate_step,
         };
         target->touched = true;
         target->segment =

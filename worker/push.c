@@ -32,6 +32,7 @@ struct update {
     uint32_t dtype; /* in which the values leave */
     bool guarded;   /* all have to be below ... */
     float limit;
+    bool counted; /* by each shard, also where it changes no row of it */
     size_t row_bytes;
 };
 
@@ -44,6 +45,8 @@ static struct update update_of(const struct coxi_variable *v, enum coxi_op op)
         .dtype = narrow ? v->wire_dtype : v->dtype,
         .guarded = op == COXI_OP_GRADIENT && v->nonfinite == COXI_NONFINITE_REJECT,
         .limit = coxi_optimizer_gradient_limit(&v->optimizer),
+        .counted = op == COXI_OP_GRADIENT && v->kind == COXI_KIND_DENSE &&
+                   coxi_optimizer_counts(&v->optimizer),
         .row_bytes = coxi_variable_row_bytes(v),
     };
 }
@@ -138,6 +141,15 @@ static size_t put_values(struct coxi_target *target, const struct update *update
     return bad;
 }
 
+/* An update of no row, where the shard is to count it. */
+static int update_nothing(struct coxi_target *target, const struct update *update,
+                          const struct coxi_shard *shard)
+{
+    return update->counted && shard != NULL
+               ? open_update(target, update, shard->begin, 0, 0)
+               : 0;
+}
+
 /* ---- ranges of rows of a dense variable: a part of them for each shard */
 
 static int update_range(struct coxi_attempt *attempt, const struct update *update,
@@ -145,15 +157,17 @@ static int update_range(struct coxi_attempt *attempt, const struct update *updat
 {
     const struct coxi_variable *v = update->variable;
     size_t numbers = update->row_bytes / coxi_dtype_size(v->dtype);
-    for (size_t i = 0; i < v->n_shards; i++) {
+    for (size_t i = 0; count > 0 && i < v->n_shards; i++) {
         struct coxi_range part = coxi_shard_part(&v->shards[i], begin, count);
-        if (part.count == 0) {
-            continue;
-        }
         struct coxi_target *target = &attempt->targets[v->shards[i].ps];
-        int r = open_update(target, update, part.begin, part.count, 0);
+        int r = part.count == 0
+                    ? update_nothing(target, update, &v->shards[i])
+                    : open_update(target, update, part.begin, part.count, 0);
         if (r != 0) {
             return r;
+        }
+        if (part.count == 0) {
+            continue;
         }
         size_t bytes = part.count * update->row_bytes;
         size_t bad = put_values(
@@ -233,13 +247,13 @@ static int update_listed(struct coxi_attempt *attempt, const struct update *upda
     struct coxi_buffer *places = &attempt->scratch->places;
     places->len = 0;
     int r = coxi_spread_rows(spread, v, attempt->n_targets, keys, n, places);
-    for (uint32_t p = 0; r == 0 && p < attempt->n_targets; p++) {
+    for (uint32_t p = 0; r == 0 && n > 0 && p < attempt->n_targets; p++) {
         size_t count = coxi_spread_count(spread, p);
-        if (count > 0) {
-            r = open_update(&attempt->targets[p], update,
-                            v->kind == COXI_KIND_TABLE ? 0 : COXI_ROWS_LISTED, count,
-                            count * sizeof(*keys));
-        }
+        r = count == 0 ? update_nothing(&attempt->targets[p], update,
+                                        coxi_variable_shard(v, p))
+                       : open_update(&attempt->targets[p], update,
+                                     v->kind == COXI_KIND_TABLE ? 0 : COXI_ROWS_LISTED,
+                                     count, count * sizeof(*keys));
     }
     if (r != 0) {
         return r;

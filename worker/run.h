@@ -68,8 +68,9 @@ struct coxi_run {
     atomic_int refs;
     struct coxi_run_options options;
     struct coxi_session session;
-    atomic_bool closed;   /* the client is gone */
-    atomic_uint grace_ms; /* for its cancelled steps, as last told */
+    atomic_bool closed;          /* the client is gone */
+    atomic_uint grace_ms;        /* for its cancelled steps, as last told */
+    atomic_uint_least64_t first; /* a closure's step is its id less this, modulo 2^64 */
 
     /* guards all below; comes before those of ps clients and links */
     pthread_mutex_t lock;

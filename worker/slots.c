@@ -194,6 +194,7 @@ int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
     if (dispatch->grace_ms > 0) {
         atomic_store(&run->grace_ms, dispatch->grace_ms);
     }
+    atomic_store(&run->first, dispatch->first); /* the same in all that dispatch any */
     if (dispatch->n_closures == 0) {
         return 0;
     }

@@ -120,6 +120,11 @@ static uint64_t api_seed(struct cox_step *step)
     return coxi_hash_key(attempt->run->session.run ^ coxi_hash_key(number));
 }
 
+static void api_rate_step(struct cox_step *step, uint64_t s)
+{
+    ((struct coxi_attempt *)step)->rate_step = s;
+}
+
 static uint64_t api_closure(struct cox_step *step)
 {
     return ((struct coxi_attempt *)step)->head.closure;
@@ -364,4 +369,5 @@ const struct cox_step_api coxi_step_api = {
     .pull_wait = api_pull_wait,
     .metric_add = api_metric_add,
     .metric_auc = api_metric_auc,
+    .rate_step = api_rate_step,
 };

@@ -134,6 +134,7 @@ struct cox_step_api {
                       double weight);
     int (*metric_auc)(struct cox_step *, struct cox_variable *metric,
                       const float *labels, const float *scores, size_t n);
+    void (*rate_step)(struct cox_step *, uint64_t s);
 };
 
 /* What a step is handed; everything but `api` belongs to the worker. */
@@ -425,6 +426,18 @@ static inline int cox_step_loss_scale_update(struct cox_step *step,
 {
     const float gradient = overflowed != 0 ? 1.0F : 0.0F;
     return cox_step_push(step, variable, &gradient);
+}
+
+/*
+ * Where the schedules of learning rates are for what this step pushes (s of enum
+ * cox_schedule_kind), instead of the closure's place in the run: for programs that count
+ * otherwise, like rounds of many closures, or beside evaluations. It holds for all that was
+ * pushed since the last flush, and until the step returns. Take it from the arguments, so
+ * that it is the same in every attempt.
+ */
+static inline void cox_step_rate_step(struct cox_step *step, uint64_t s)
+{
+    step->api->rate_step(step, s);
 }
 
 /* ---- metrics: variables that cox_metric_create has made */

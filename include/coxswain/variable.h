@@ -53,8 +53,8 @@ extern "C" {
  *
  * State is what a ps keeps beside the values, in floats for each value; checkpoints hold
  * it. A row is a table's, or one of a dense variable's first axis. A table's rule is lazy: a row and its state change only when a gradient of that row
- * comes, and t counts those of the row. A dense variable's t counts the updates of it on
- * that ps.
+ * comes, and t counts those of the row. A dense variable's t counts the gradients that were pushed
+ * to any of its rows, the same on each ps that has a shard.
  *
  * Numbers that are 0 stand for a default where it is told; give a tiny one for none
  * (1e-30). rho, beta1 and beta2 stand for the decimal number of fewest digits that rounds to
@@ -80,11 +80,17 @@ enum cox_optimizer_kind {
 };
 
 /*
- * How the learning rate changes: by the number of gradient updates (pushes, of a table's
- * rows those that have reached the ps) that were applied to the variable on that ps
- * before, s. In the first warmup_steps it rises from 0: learning_rate * s / warmup_steps;
- * then these count, with s from the end of the warm-up. From `steps` on linear, polynomial
- * and cosine stay at end_rate.
+ * How the learning rate changes: by the place s of the closure that pushes in the run. The
+ * run's first closure has s = 0; each further one, and each write of the client (assign, add,
+ * create), whatever variable it is about, counts 1. So s is the same on every ps, for a
+ * second attempt, and where a closure runs again after a loss; a client that goes on from a
+ * checkpoint goes on with it, and so does a run that loads one with its state
+ * (cox_checkpoint_load). A step that
+ * counts otherwise says its s: cox_step_rate_step.
+ *
+ * In the first warmup_steps the rate rises from 0: learning_rate * s / warmup_steps; then
+ * these count, with s from the end of the warm-up. From `steps` on linear, polynomial and
+ * cosine stay at end_rate.
  *
  *   COX_SCHEDULE_CONSTANT     learning_rate
  *   COX_SCHEDULE_LINEAR       learning_rate to end_rate
@@ -232,8 +238,8 @@ struct cox_variable_spec {
  * Which rows a table makes, and which it drops again; all 0: a row for every key that is
  * updated, for ever. A row that is not there, not yet or no more, reads as its initial
  * values and costs nothing; what is pushed to it is forgotten (an add or assign makes it).
- * Ages count the gradient updates of the table on the ps of the row (what a schedule
- * counts). Each ps decides for its own rows.
+ * Ages count the gradient updates of the table that have reached the ps of the row. Each ps
+ * decides for its own rows.
  */
 struct cox_lifecycle {
     uint32_t admit_count;    /* a key gets its row with its so-manieth update. Counted

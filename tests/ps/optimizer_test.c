@@ -95,7 +95,7 @@ static size_t push_rows(struct coxi_table *table, int step,
     struct coxi_row *rows[ROWS];
     uint64_t keys[ROWS];
     struct coxi_table_change change = {
-        .keys = keys, .values = gradients[0], .rows = rows};
+        .step = (uint64_t)step, .keys = keys, .values = gradients[0], .rows = rows};
     size_t n = 0;
     for (uint64_t row = 0; row < ROWS; row++) {
         if ((rows_touched[step] >> row & 1) != 0) {
@@ -286,7 +286,7 @@ TEST(a_norm_that_is_not_finite_makes_all_nan)
         assert_true(isnan(w[0]) && isnan(w[1]));
         float row[2] = {1, 1};
         struct coxi_optimizer_step step;
-        coxi_optimizer_begin(&o, 0, &step);
+        coxi_optimizer_begin(&o, 0, 0, &step);
         coxi_optimizer_row(&step, row, NULL, g[0], 2);
         assert_true(isnan(row[0]) && isnan(row[1]));
     }
@@ -394,7 +394,7 @@ TEST(adam_goes_on_where_its_count_of_steps_ends)
     float kept[3] = {1, 1, last};
     float w[1] = {0};
     const float g[1] = {1};
-    coxi_optimizer_begin(&adam, 0, &step);
+    coxi_optimizer_begin(&adam, 0, 0, &step);
     coxi_optimizer_row(&step, w, kept, g, 1);
     assert_true(kept[2] == last);
     assert_true(fabsf(w[0] + 1) < 1e-6F);
@@ -416,12 +416,12 @@ TEST(averages_take_the_share_that_was_meant)
     float kept[3] = {0};
     float w[1] = {0};
     const float g[1] = {1};
-    coxi_optimizer_begin(&adam, 0, &step);
+    coxi_optimizer_begin(&adam, 0, 0, &step);
     coxi_optimizer_row(&step, w, kept, g, 1);
     assert_true(fabs((double)kept[0] - 0.1) < 1e-7 * 0.1);
     assert_true(fabs((double)kept[1] - 1e-5) < 1e-7 * 1e-5);
     kept[0] = 0;
-    coxi_optimizer_begin(&rmsprop, 0, &step);
+    coxi_optimizer_begin(&rmsprop, 0, 0, &step);
     coxi_optimizer_row(&step, w, kept, g, 1);
     assert_true(fabs((double)kept[0] - 1e-5) < 1e-7 * 1e-5);
 }
@@ -668,7 +668,7 @@ TEST(a_warm_up_rises_from_0_and_the_schedule_begins_where_it_ends)
     assert_true(coxi_learning_rate(&linear, 2, UINT64_MAX) == 0);
 }
 
-TEST(an_update_takes_the_rate_of_those_before_it)
+TEST(an_update_takes_the_rate_of_its_step)
 {
     const float ones[4] = {1, 1, 1, 1};
     struct coxi_optimizer o = sgd;
@@ -684,9 +684,19 @@ TEST(an_update_takes_the_rate_of_those_before_it)
     for (int i = 0; i < 4; i++) {
         assert_true(w[i] == -(1 + 1 + 0.5F + 0.5F + 0.25F));
     }
-    /* What is no gradient is no step, nor is one for no rows. */
-    update_rows(s.dense, 0, 2, COXI_OP_ADD, ones);
+    /* It counts, also where it changes rows of other shards alone; what is no gradient does
+     * not. */
+    uint64_t version = coxi_dense_version(s.dense);
     update_rows(s.dense, 0, 0, COXI_OP_GRADIENT, ones);
-    assert_int_equal(5, coxi_dense_step(s.dense));
+    assert_int_equal(6, coxi_dense_step(s.dense));
+    assert_true(coxi_dense_version(s.dense) > version); /* a checkpoint has the count */
+    update_rows(s.dense, 0, 2, COXI_OP_ADD, ones);
+    update_rows(s.dense, 0, 0, COXI_OP_ADD, ones);
+    assert_int_equal(6, coxi_dense_step(s.dense));
+    /* Whatever it has counted, a gradient has the rate of its own step. */
+    const struct coxi_dense_rows rows = {NULL, 0, 2};
+    coxi_dense_update(s.dense, &rows, COXI_OP_GRADIENT, 2, COX_F32, ones);
+    read_rows(s.dense, &s.variable, 0, 2, w);
+    assert_true(w[0] == -(1 + 1 + 0.5F + 0.5F + 0.25F) + 1 - 0.5F);
     coxi_dense_free(s.dense);
 }

@@ -97,7 +97,7 @@ static void push_rows(struct coxi_table *const *tables, uint64_t n_ps, uint64_t 
         float values[ROWS][COLUMNS];
         struct coxi_row *rows[ROWS];
         struct coxi_table_change change = {
-            .keys = keys, .values = values[0], .rows = rows};
+            .step = step, .keys = keys, .values = values[0], .rows = rows};
         for (uint64_t key = 0; key < ROWS; key++) {
             if (key / 3 == step % 2 && key % n_ps == p) {
                 for (uint64_t c = 0; c < COLUMNS; c++) {

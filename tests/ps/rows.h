@@ -21,7 +21,8 @@ static inline void update_rows(struct coxi_dense *dense, uint64_t begin, uint64_
                                enum coxi_op op, const void *values)
 {
     const struct coxi_dense_rows rows = {NULL, begin, count};
-    coxi_dense_update(dense, &rows, op, 1 /* COX_F32, of gradients */, values);
+    coxi_dense_update(dense, &rows, op, coxi_dense_step(dense),
+                      1 /* COX_F32, of gradients */, values);
 }
 
 typedef int (*row_visit)(void *arg, uint64_t key, const float *values,

@@ -109,7 +109,7 @@ static const struct coxi_message samples[] = {
                                 .versions = versions,
                                 .n_versions = LEN(versions)}},
     [COXI_COMMIT] = {.commit = {SESSION, 45, 46, 47, 48, true, touched, LEN(touched),
-                                updates, LEN(updates)}},
+                                updates, LEN(updates), 77}},
     [COXI_COMMITTED] = {.status = {.code = -21,
                                    .message = "another client",
                                    .duplicate = true}},
@@ -122,8 +122,8 @@ static const struct coxi_message samples[] = {
     [COXI_MODULE] = {.module = {6, "steps.so", 0x5555, 0x6666}},
     [COXI_MODULE_LOADED] = {.status = {.code = -16, .message = "no steps", .id = 6}},
     [COXI_DISPATCH] = {.dispatch = {heads, LEN(heads), 5, numbers, LEN(numbers),
-                                    kept_inputs, LEN(kept_inputs), NULL, 71, numbers,
-                                    1}},
+                                    kept_inputs, LEN(kept_inputs), NULL, 71, numbers, 1,
+                                    78}},
     [COXI_RECALL] = {.recall = {recalled, LEN(recalled), true, true, 1000}},
     [COXI_DONE] = {.done = {done_heads, LEN(done_heads), numbers + 1, 1, 72, 73, 74}},
     [COXI_VOID] = {.void_ = {SESSION, 49, 3, 61}},
@@ -350,6 +350,7 @@ static void same_commit(message *a, message *b)
     assert_int_equal(x->attempt, y->attempt);
     assert_int_equal(x->segment, y->segment);
     assert_int_equal(x->last, y->last);
+    assert_int_equal(x->step, y->step);
     ASSERT_SAME_ARRAY(x->touched, x->n_touched, y->touched, y->n_touched);
     ASSERT_SAME_ARRAY(x->updates, x->n_updates, y->updates, y->n_updates);
 }
@@ -388,6 +389,7 @@ static void same_dispatch(message *a, message *b)
 {
     assert_int_equal(a->dispatch.grace_ms, b->dispatch.grace_ms);
     assert_int_equal(a->dispatch.sent_us, b->dispatch.sent_us);
+    assert_int_equal(a->dispatch.first, b->dispatch.first);
     ASSERT_SAME_ARRAY(a->dispatch.closures, a->dispatch.n_closures,
                       b->dispatch.closures, b->dispatch.n_closures);
     ASSERT_SAME_ARRAY(a->dispatch.keep, a->dispatch.n_keep, b->dispatch.keep,
