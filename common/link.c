@@ -7,7 +7,8 @@
  *
  * Invariants
  *   - The engine (what receives, and the sends it waits for) ends once receiving has
- *     ended and no send is under way; then, and only then, on_close.
+ *     ended and no send is under way, nor the release of what was sent; then, and only
+ *     then, on_close.
  *   - `closed` is set, under the lock, before the stream is closed.
  *
  * Threads: the receiving side belongs to the receiving thread; the sending side is

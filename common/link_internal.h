@@ -118,7 +118,8 @@ struct coxi_link {
     bool is_local;
     pthread_t receiver; /* if `threaded` */
     bool sending;
-    unsigned n_corked; /* frames put in line since then, of cork_frames */
+    unsigned n_releasing; /* threads that release what has been sent */
+    unsigned n_corked;    /* frames put in line since then, of cork_frames */
     unsigned cork_frames;
     bool corked;   /* a receive batch is being handled: flush at its end */
     bool recv_end; /* nothing more will be received */
@@ -142,6 +143,12 @@ bool coxi_link_mark_closed(struct coxi_link *link, int code, const char *text);
 void coxi_link_end(struct coxi_link *link);
 
 void coxi_chunks_release(struct coxi_chunk *chunk);
+
+/* True while some thread sends, or releases what it has sent. Locked. */
+static inline bool coxi_link_is_sending(const struct coxi_link *link)
+{
+    return link->sending || link->n_releasing > 0;
+}
 
 /* Releases what is in line. */
 void coxi_link_drop_line(struct coxi_link *link);

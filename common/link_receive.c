@@ -337,7 +337,7 @@ int coxi_link_run(struct coxi_link *link)
     int code = link->close_code;
     coxi_lock(&link->lock);
     link->recv_end = true;
-    while (link->sending) {
+    while (coxi_link_is_sending(link)) {
         (void)pthread_cond_wait(&link->room, &link->lock);
     }
     coxi_unlock(&link->lock);

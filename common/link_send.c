@@ -127,11 +127,36 @@ static void flush(struct coxi_link *link, struct coxi_chunk **done)
     }
 }
 
+static bool has_lent(const struct coxi_chunk *chunk)
+{
+    while (chunk != NULL && chunk->release == NULL) {
+        chunk = chunk->next;
+    }
+    return chunk != NULL;
+}
+
+/* Releases what was lent, which whoever lent it hears of before on_close. Locked; unlocks
+ * meanwhile. */
+static void release_lent(struct coxi_link *link, struct coxi_chunk *done)
+{
+    link->n_releasing++;
+    coxi_unlock(&link->lock);
+    coxi_chunks_release(done);
+    coxi_lock(&link->lock);
+    link->n_releasing--;
+    (void)pthread_cond_broadcast(&link->room);
+}
+
 /* Unlocks, releases what is sent, and ends the engine if this was what it waited
  * for. */
 void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done)
 {
-    bool end = link->recv_end && !link->sending && !link->threaded && !link->ended;
+    if (has_lent(done)) {
+        release_lent(link, done);
+        done = NULL;
+    }
+    bool end = link->recv_end && !coxi_link_is_sending(link) && !link->threaded &&
+               !link->ended;
     link->ended = link->ended || end;
     coxi_unlock(&link->lock);
     coxi_chunks_release(done);

@@ -168,6 +168,14 @@ void end_wait_closed(struct end *end, int code)
     }
 }
 
+bool end_is_closed(struct end *end)
+{
+    coxi_lock(&end->lock);
+    bool closed = end->n_closed > 0;
+    coxi_unlock(&end->lock);
+    return closed;
+}
+
 void end_fini(struct end *end)
 {
     if (end->link != NULL) {

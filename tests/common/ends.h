@@ -62,6 +62,8 @@ void end_handle(struct end *end,
 void end_wait_frames(struct end *end, size_t n);
 void end_wait_closed(struct end *end, int code);
 
+bool end_is_closed(struct end *end);
+
 /* Closes, waits, and asserts that on_close came once; frees what was recorded. */
 void end_fini(struct end *end);
 

@@ -2,6 +2,7 @@
  */
 #include "common/link.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -289,6 +290,48 @@ static void check_release(struct pair *pair)
 TEST(link_releases_what_was_lent_once_when_it_is_sent)
 {
     for_each_link(check_release);
+}
+
+/* A link that is closed while what was sent on it is released. */
+struct slow_release {
+    struct end *end;
+    atomic_bool has_ended; /* the release */
+    bool had_at_close;
+};
+
+static void release_slowly(void *arg)
+{
+    struct slow_release *slow = arg;
+    coxi_link_close(slow->end->link, COX_ECANCELLED, "while it is released");
+    for (int i = 0; i < 50 && !end_is_closed(slow->end); i++) {
+        (void)poll(NULL, 0, 2); /* on_close has time to come too soon */
+    }
+    atomic_store(&slow->has_ended, true);
+}
+
+static void note_release_end(struct end *end)
+{
+    struct slow_release *slow = end->arg;
+    slow->had_at_close = atomic_load(&slow->has_ended);
+}
+
+static void check_release_before_close(struct pair *pair)
+{
+    struct slow_release slow = {.end = &pair->near};
+    uint8_t *bytes = pattern(COXI_LINK_COPY_MAX, 11);
+    struct iovec segment = {bytes, COXI_LINK_COPY_MAX};
+    struct coxi_outgoing frame = {"lent", 4, &segment, 1, release_slowly, &slow};
+    pair->near.arg = &slow;
+    pair->near.on_close = note_release_end;
+    assert_code(0, coxi_link_send(pair->near.link, &frame, false));
+    end_wait_closed(&pair->near, COX_ECANCELLED);
+    assert_true(slow.had_at_close);
+    free(bytes);
+}
+
+TEST(link_releases_what_was_lent_before_on_close)
+{
+    for_each_link(check_release_before_close);
 }
 
 /* Sends to a peer that does not read, until more than `bytes` stay in line. */
