@@ -3,18 +3,20 @@
  *
  *   idle_client, idle_worker (both its processes), idle_ps, idle_launcher
  *                    CPU time of each, in per cent of a core
+ *   empty_table      bytes of memory of a ps for a table without rows
  *   queued_closure   bytes of memory for a closure in the queue, without arguments
  */
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "bench/chaos.h"
 #include "bench/crew.h"
 
-enum { WARM_UP = 20000, QUEUED = 100000 };
+enum { WARM_UP = 20000, QUEUED = 100000, TABLES = 1000 };
 
 /* ---- idle */
 
@@ -113,8 +115,56 @@ static void measure_queue(struct bench *bench)
     crew_close(&crew);
 }
 
+/* ---- tables */
+
+/* Bytes of memory that a process takes which nobody shares. */
+static double resident(pid_t pid)
+{
+    char path[64];
+    char line[256];
+    double kib = 0;
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        kib = strncmp(line, "RssAnon:", 8) == 0 ? strtod(line + 8, NULL) : kib;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return 1024 * kib;
+}
+
+static void measure_tables(struct bench *bench)
+{
+    struct crew crew;
+    crew_open(bench, 1, 1, NULL, &crew);
+    pid_t ps = chaos_procs_ps(0).pid;
+    double before = resident(ps);
+    for (int i = 0; i < TABLES; i++) {
+        struct cox_table_spec spec = COX_TABLE_SPEC_INIT;
+        struct cox_table *table;
+        char name[32];
+        (void)snprintf(name, sizeof(name), "empty_%d", i);
+        spec.name = name;
+        spec.dim = 16;
+        spec.optimizer.kind = COX_ADAGRAD;
+        spec.optimizer.learning_rate = 0.1F;
+        bench_check(cox_table_create(crew.c, &spec, &table), "table");
+    }
+    struct bench_measurement m = {.name = "empty_table",
+                                  .params = "{\"tables\":1000}",
+                                  .unit = "bytes",
+                                  .baseline_name = "what it may take",
+                                  .baseline = {8192},
+                                  .n_rounds = 1};
+    m.value[0].value = (resident(ps) - before) / TABLES;
+    bench_report(bench, "footprint", &m);
+    crew_close(&crew);
+}
+
 void bench_footprint(struct bench *bench)
 {
     measure_queue(bench); /* first: memory that nothing has been freed from */
+    measure_tables(bench);
     measure_idle(bench);
 }

@@ -303,6 +303,10 @@ static size_t read_some(struct coxi_table_cut *cut, size_t most, uint8_t *to)
     struct coxi_bucket *bucket = &table->buckets[hand->bucket];
     struct group group = {.cut = cut, .most = most < cut->group ? most : cut->group};
     size_t n = 0;
+    if (atomic_load_explicit(&bucket->index.n_lines, memory_order_acquire) == 0) {
+        move_on(hand, bucket); /* the lock would take memory, which the bucket lacks */
+        return 0;
+    }
     coxi_spin_lock(&bucket->lock);
     for (uint32_t i = 0; i < GROUP_LINES && group.n < group.most; i++) {
         hint_line(table, bucket, hand->line + LINES_AHEAD);

@@ -61,7 +61,8 @@ struct coxi_table {
     struct coxi_hand sweep;
     struct coxi_hand sample;
 
-    struct coxi_bucket buckets[COXI_BUCKETS];
+    struct coxi_bucket
+        *buckets; /* COXI_BUCKETS, in memory that takes room when it is used */
 };
 
 static inline struct coxi_bucket *coxi_table_bucket(struct coxi_table *table,
