@@ -26,7 +26,9 @@ static const struct coxi_program program = {
     .summary =
         "Verifies every checksum of a checkpoint and prints what is in it: for each\n"
         "tensor of each shard its sum, least and greatest value (of a step: its "
-        "value).\n"
+        "value;\n"
+        "of a rate: what was set last); of each variable the optimizer that it was\n"
+        "created with.\n"
         "DIR is a checkpoint (.../ckpt-3) or a checkpoint directory, of which the "
         "latest\n"
         "is shown.",
@@ -54,6 +56,103 @@ static void print_head(const struct coxi_manifest *m)
                  "shape", "bytes", "sum", "least", "most");
 }
 
+/* ---- optimizers */
+
+static void print_number(const char *name, double value)
+{
+    if (value != 0) {
+        (void)printf(", %s %g", name, value);
+    }
+}
+
+static void print_schedule(const struct coxi_schedule *s)
+{
+    if (s->kind != COXI_SCHEDULE_CONSTANT) {
+        (void)printf(", schedule %s", coxi_schedule_name(s->kind));
+    }
+#define PRINT(name) print_number(#name, (double)s->name);
+    COXI_SCHEDULE_NUMBERS(PRINT)
+    PRINT(steps)
+    PRINT(warmup_steps)
+#undef PRINT
+}
+
+/* What each of the chosen variables was created with. */
+static void print_optimizers(const struct coxi_manifest *m, const char *variable)
+{
+    (void)printf("\n%-28s %s\n", "variable", "optimizer");
+    for (uint32_t i = 0; i < m->n_variables; i++) {
+        const struct coxi_variable *v = m->variables[i];
+        const struct coxi_optimizer *o = &v->optimizer;
+        if (!coxi_name_matches(variable, v->name)) {
+            continue;
+        }
+        (void)printf("%-28s %s", v->name,
+                     o->kind == COXI_OPTIMIZER_NONE ? "none" : coxi_optimizer_name(o));
+#define PRINT(name) print_number(#name, (double)o->name);
+        COXI_OPTIMIZER_NUMBERS(PRINT)
+#undef PRINT
+        print_schedule(&o->schedule);
+        (void)printf("\n");
+    }
+}
+
+static void put_number(json_t *object, const char *name, double value)
+{
+    if (value != 0) {
+        (void)json_object_set_new(object, name, json_real(value));
+    }
+}
+
+static json_t *schedule_json(const struct coxi_schedule *s)
+{
+    json_t *object = json_pack("{s:s}", "kind", coxi_schedule_name(s->kind));
+#define PUT(name) put_number(object, #name, (double)s->name);
+    COXI_SCHEDULE_NUMBERS(PUT)
+#undef PUT
+    (void)json_object_set_new(object, "steps", json_integer((json_int_t)s->steps));
+    (void)json_object_set_new(object, "warmup_steps",
+                              json_integer((json_int_t)s->warmup_steps));
+    return object;
+}
+
+static json_t *optimizers_json(const struct coxi_manifest *m, const char *variable)
+{
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < m->n_variables; i++) {
+        const struct coxi_variable *v = m->variables[i];
+        const struct coxi_optimizer *o = &v->optimizer;
+        if (!coxi_name_matches(variable, v->name)) {
+            continue;
+        }
+        json_t *optimizer =
+            json_pack("{s:s, s:o}", "kind",
+                      o->kind == COXI_OPTIMIZER_NONE ? "none" : coxi_optimizer_name(o),
+                      "schedule", schedule_json(&o->schedule));
+#define PUT(name) put_number(optimizer, #name, (double)o->name);
+        COXI_OPTIMIZER_NUMBERS(PUT)
+#undef PUT
+        (void)json_array_append_new(
+            all, json_pack("{s:s, s:o}", "name", v->name, "optimizer", optimizer));
+    }
+    return all;
+}
+
+/* The rate that was set later, as a ps has it. */
+static bool rate_of(const struct coxi_whole *whole, const struct coxi_piece *piece,
+                    struct coxi_optimizer *ret)
+{
+    struct coxi_rate rate;
+    if (strcmp(whole->part, "rate") != 0) {
+        return false;
+    }
+    memcpy(&rate, piece->tensor->data, sizeof(rate));
+    *ret = whole->variable->optimizer;
+    return coxi_rate_set(ret, &rate) == 0;
+}
+
+/* ---- tensors */
+
 /* Numbers say something about it: keys are none. */
 static bool has_summary(const struct coxi_whole *whole, const struct coxi_summary *s)
 {
@@ -65,11 +164,15 @@ static void print_piece(const struct coxi_whole *whole, const struct coxi_piece 
     char shape[64];
     const struct coxi_st_tensor *tensor = piece->tensor;
     struct coxi_summary s = coxi_summarize(tensor);
+    struct coxi_optimizer rated;
     coxi_shape_text(tensor->rank, tensor->shape, shape, sizeof(shape));
     (void)printf("%-28s %3" PRIu32 " %-5s %-16s %12" PRIu64, tensor->name, piece->ps,
                  tensor->dtype, shape, tensor->bytes);
     if (strcmp(whole->part, "step") == 0) {
         (void)printf(" %14" PRIu64, *(const uint64_t *)tensor->data);
+    } else if (rate_of(whole, piece, &rated)) {
+        (void)printf("   learning_rate %g", (double)rated.learning_rate);
+        print_schedule(&rated.schedule);
     } else if (has_summary(whole, &s)) {
         (void)printf(" %14.6g %12.6g %12.6g", s.sum, s.least, s.most);
     }
@@ -81,6 +184,7 @@ static json_t *piece_json(const struct coxi_whole *whole,
 {
     const struct coxi_st_tensor *tensor = piece->tensor;
     struct coxi_summary s = coxi_summarize(tensor);
+    struct coxi_optimizer rated;
     json_t *shape = json_array();
     for (uint32_t i = 0; i < tensor->rank; i++) {
         (void)json_array_append_new(shape, json_integer((json_int_t)tensor->shape[i]));
@@ -92,6 +196,10 @@ static json_t *piece_json(const struct coxi_whole *whole,
     if (strcmp(whole->part, "step") == 0) {
         uint64_t step = *(const uint64_t *)tensor->data;
         (void)json_object_set_new(object, "value", json_integer((json_int_t)step));
+    } else if (rate_of(whole, piece, &rated)) {
+        (void)json_object_set_new(object, "learning_rate",
+                                  json_real((double)rated.learning_rate));
+        (void)json_object_set_new(object, "schedule", schedule_json(&rated.schedule));
     } else if (has_summary(whole, &s) && isfinite(s.sum)) {
         (void)json_object_set_new(object, "sum", json_real(s.sum));
         (void)json_object_set_new(object, "least", json_real(s.least));
@@ -125,9 +233,10 @@ static int show_json(const struct coxi_checkpoint *checkpoint, const char *varia
     json_t *tensors = json_array();
     (void)snprintf(run, sizeof(run), "%016" PRIx64, m->session.run);
     show_pieces(checkpoint, variable, tensors);
-    return coxi_checkpoint_print(json_pack("{s:I, s:s, s:b, s:o}", "checkpoint",
-                                           (json_int_t)m->number, "run", run, "final",
-                                           m->final, "tensors", tensors));
+    return coxi_checkpoint_print(
+        json_pack("{s:I, s:s, s:b, s:o, s:o}", "checkpoint", (json_int_t)m->number,
+                  "run", run, "final", m->final, "variables",
+                  optimizers_json(m, variable), "tensors", tensors));
 }
 
 static int show(const char *dir, const struct config *config)
@@ -142,6 +251,7 @@ static int show(const char *dir, const struct config *config)
     } else {
         print_head(checkpoint->manifest);
         show_pieces(checkpoint, config->variable, NULL);
+        print_optimizers(checkpoint->manifest, config->variable);
         (void)printf("\nall %" PRIu32 " checksums are right\n",
                      checkpoint->manifest->n_shards);
     }

@@ -41,7 +41,7 @@ struct coxi_backlog_head {
 struct coxi_backlog_update {
     uint64_t variable; /* id */
     uint64_t op;
-    uint64_t begin; /* rows */
+    uint64_t begin; /* rows; of a rate (COXI_OP_RATE) both are 0 */
     uint64_t count;
 };
 

@@ -32,7 +32,8 @@ struct coxi_piece {
 /*
  * A tensor of a variable as a whole: the pieces of all ps, in order of the rows. What a
  * dense variable holds has part "values" like a table's; a table's "keys" lie as its
- * values and its state do. "step" has an element for each piece.
+ * values and its state do. "step" has an element for each piece, "rate" COXI_RATE_NUMBERS; a
+ * rate need not be on every ps.
  */
 struct coxi_whole {
     const struct coxi_variable *variable;

@@ -196,6 +196,10 @@ static bool piece_fits(const struct coxi_checkpoint *checkpoint,
     if (strcmp(whole->part, "step") == 0) {
         return strcmp(t->dtype, u64_dtype) == 0 && t->rank == 1 && t->shape[0] == 1;
     }
+    if (strcmp(whole->part, "rate") == 0) {
+        return strcmp(t->dtype, coxi_dtype_name(COX_F64)) == 0 && t->rank == 1 &&
+               t->shape[0] == COXI_RATE_NUMBERS;
+    }
     if (!rows_on(checkpoint, v, piece->ps, &rows) || t->rank == 0 ||
         t->shape[0] != rows || strcmp(t->dtype, whole->dtype) != 0 ||
         t->rank != whole->rank) {
@@ -295,7 +299,8 @@ static int check_complete(const struct coxi_checkpoint *checkpoint,
     return 0;
 }
 
-/* Values (and keys) of each variable, and on every ps whatever one has of it. */
+/* Values (and keys) of each variable, and on every ps whatever one has of it; but a rate may
+ * have been set between the moments of two ps. */
 static int check_all_there(struct coxi_opening *opening)
 {
     const struct coxi_checkpoint *checkpoint = opening->checkpoint;
@@ -311,7 +316,8 @@ static int check_all_there(struct coxi_opening *opening)
     }
     for (size_t i = 0; r == 0 && i < checkpoint->n_wholes; i++) {
         const struct coxi_whole *whole = &checkpoint->wholes[i];
-        if (strcmp(whole->part, "values") != 0 && strcmp(whole->part, "keys") != 0) {
+        if (strcmp(whole->part, "values") != 0 && strcmp(whole->part, "keys") != 0 &&
+            strcmp(whole->part, "rate") != 0) {
             r = check_complete(checkpoint, whole->variable, whole->part);
             r = r != 0 ? coxi_opening_fault(opening, r) : 0;
         }

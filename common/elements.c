@@ -16,6 +16,7 @@ bool coxi_elements_take(uint32_t dtype, enum coxi_op op)
     case COXI_OP_MAX:
         return counts;
     case COXI_OP_GRADIENT:
+    case COXI_OP_RATE:
         break;
     }
     return false;
@@ -49,6 +50,7 @@ bool coxi_elements_take(uint32_t dtype, enum coxi_op op)
             memcpy(to, from, bytes);                                                   \
             break;                                                                     \
         case COXI_OP_GRADIENT:                                                         \
+        case COXI_OP_RATE:                                                             \
             break;                                                                     \
         }                                                                              \
     }

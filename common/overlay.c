@@ -211,7 +211,7 @@ static int merge_table(struct coxi_st_file *file, const char *table)
         struct coxi_st_tensor *tensor = &file->tensors[i];
         if (strncmp(tensor->name, table, len) == 0 && tensor->name[len] == '/' &&
             strchr(tensor->name + len + 1, '/') == NULL &&
-            !ends_with(tensor->name, "/step")) {
+            !ends_with(tensor->name, "/step") && !ends_with(tensor->name, "/rate")) {
             r = gather(file, tensor, table, &picking);
         }
     }

@@ -209,6 +209,62 @@ bool coxi_optimizer_counts(const struct coxi_optimizer *optimizer)
     return (1U << optimizer->kind & ADAMS) != 0;
 }
 
+/* ---- rates */
+
+const char *coxi_schedule_name(uint32_t kind)
+{
+    return kind < COXI_SCHEDULE_END ? schedule_names[kind] : "unknown";
+}
+
+struct coxi_rate coxi_rate_of(const struct coxi_optimizer *o)
+{
+    const struct coxi_schedule *s = &o->schedule;
+    return (struct coxi_rate){{(double)o->learning_rate, (double)s->kind,
+                               (double)s->end_rate, (double)s->power, (double)s->gamma,
+                               (double)s->steps, (double)s->warmup_steps}};
+}
+
+/* True where the number is one of [0, end) without a fraction. */
+static bool is_whole(double number, double end)
+{
+    return number >= 0 && number < end && floor(number) == number;
+}
+
+int coxi_rate_set(struct coxi_optimizer *optimizer, const struct coxi_rate *rate)
+{
+    static const double counts_end =
+        9007199254740992.0; /* 2^53: doubles are exact below */
+    const double *n = rate->numbers;
+    struct coxi_optimizer with = *optimizer;
+    if (with.kind == COXI_OPTIMIZER_NONE || with.kind == COXI_OPTIMIZER_LOSS_SCALE ||
+        with.kind == COXI_OPTIMIZER_FTRL || with.kind >= COXI_OPTIMIZER_END) {
+        return coxi_error(COX_EINVAL, "%s takes no other learning rate%s",
+                          coxi_optimizer_name(optimizer),
+                          with.kind == COXI_OPTIMIZER_FTRL
+                              ? ": its state depends on the one that it has"
+                              : "");
+    }
+    if (!is_whole(n[1], COXI_SCHEDULE_END) || !is_whole(n[5], counts_end) ||
+        !is_whole(n[6], counts_end)) {
+        return coxi_error(COX_EINVAL,
+                          "a schedule of kind %g with steps %g and "
+                          "warmup_steps %g: there is none",
+                          n[1], n[5], n[6]);
+    }
+    with.learning_rate = (float)n[0];
+    with.schedule = (struct coxi_schedule){.kind = (uint32_t)n[1],
+                                           .end_rate = (float)n[2],
+                                           .power = (float)n[3],
+                                           .gamma = (float)n[4],
+                                           .steps = (uint64_t)n[5],
+                                           .warmup_steps = (uint64_t)n[6]};
+    int r = coxi_optimizer_check(&with);
+    if (r == 0) {
+        *optimizer = with;
+    }
+    return r;
+}
+
 bool coxi_optimizer_equal(const struct coxi_optimizer *a,
                           const struct coxi_optimizer *b)
 {

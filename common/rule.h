@@ -62,6 +62,25 @@ const char *coxi_optimizer_name(const struct coxi_optimizer *optimizer);
 /* Floats of state that the ps keep for each value, but for what they have of a row. */
 size_t coxi_optimizer_slots(const struct coxi_optimizer *optimizer);
 
+/*
+ * What a client may change of an optimizer while it runs: the learning rate and its schedule, as
+ * numbers that travel, and that a checkpoint has where they were changed, in this order:
+ * learning_rate, and of the schedule kind, end_rate, power, gamma, steps, warmup_steps.
+ */
+enum { COXI_RATE_NUMBERS = 7 };
+struct coxi_rate {
+    double numbers[COXI_RATE_NUMBERS];
+};
+
+struct coxi_rate coxi_rate_of(const struct coxi_optimizer *optimizer);
+
+/* Gives an optimizer that rate. COX_EINVAL as coxi_optimizer_check; and where the optimizer has
+ * no rate, or a state that depends on it (FTRL). Then it is as it was. */
+int coxi_rate_set(struct coxi_optimizer *optimizer, const struct coxi_rate *rate);
+
+/* "constant", "linear" ...; of any other kind, "unknown". */
+const char *coxi_schedule_name(uint32_t kind);
+
 enum { COXI_STATES_MAX = 3, COXI_SLOTS_MAX = 2 };
 
 /* What the ps keep beside values. Checkpoints have it as "<variable>/<name>". */

@@ -19,13 +19,14 @@
 #include "coordinator/recovery.h"
 #include "coordinator/resume.h"
 
-/* The part of a range of rows that a shard has. */
+/* The part of a range of rows that a shard has; or a rate, which each ps gets as a whole. */
 struct part {
     struct coxi_round_call call;
-    const struct coxi_shard *shard;
+    uint32_t ps;
     uint64_t begin;
     uint64_t count;
     size_t at; /* bytes from the start of the range */
+    size_t bytes;
     /* Its ps, of a write that failed: */
     bool has;   /* it, or may have it */
     int unsure; /* why it could not say */
@@ -52,24 +53,31 @@ static int check_range(const struct coxi_variable *v, uint64_t begin, uint64_t c
     return 0;
 }
 
-/* The parts of a range, in order; *ret is for free(). */
-static int split(const struct coxi_variable *v, uint64_t begin, uint64_t count,
-                 struct part **ret, size_t *ret_n)
+/* The parts of what is written, in order; *ret is for free(). */
+static int split(const struct coxi_content_write *w, uint32_t n_ps, struct part **ret,
+                 size_t *ret_n)
 {
-    struct part *parts = calloc(v->n_shards, sizeof(*parts));
+    const struct coxi_variable *v = w->variable;
+    bool rate = w->op == COXI_OP_RATE;
+    bool table = v->kind == COXI_KIND_TABLE; /* of which rates alone are written here */
+    size_t most = table ? n_ps : v->n_shards;
+    struct part *parts = calloc(most + 1, sizeof(*parts));
     size_t n = 0;
     if (parts == NULL) {
         return coxi_error_memory("reading or writing a variable");
     }
-    for (size_t i = 0; i < v->n_shards; i++) {
-        const struct coxi_shard *shard = &v->shards[i];
-        struct coxi_range range = coxi_shard_part(shard, begin, count);
-        if (range.count > 0) {
+    for (size_t i = 0; i < most; i++) {
+        struct coxi_range range =
+            rate ? (struct coxi_range){0, 0}
+                 : coxi_shard_part(&v->shards[i], w->begin, w->count);
+        if (rate || range.count > 0) {
             parts[n++] = (struct part){
-                .shard = shard,
+                .ps = (uint32_t)(table ? i : v->shards[i].ps),
                 .begin = range.begin,
                 .count = range.count,
-                .at = (range.begin - begin) * coxi_variable_row_bytes(v),
+                .at =
+                    (range.begin - (rate ? 0 : w->begin)) * coxi_variable_row_bytes(v),
+                .bytes = coxi_log_update_bytes(v, w->op, range.count),
             };
         }
     }
@@ -112,13 +120,13 @@ static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v
     coxi_round_begin(&round);
     for (size_t i = 0; i < n; i++) {
         struct part *part = &parts[i];
-        size_t bytes = part->count * coxi_variable_row_bytes(v);
-        struct coxi_psc *ps = c->ps[part->shard->ps];
+        size_t bytes = part->bytes;
+        struct coxi_psc *ps = c->ps[part->ps];
         struct coxi_update update = {v->id, op, part->begin, part->count};
         struct coxi_message message = {.kind = COXI_COMMIT};
         message.commit = (struct coxi_commit){
             .session = c->session,
-            .incarnation = incarnations[part->shard->ps],
+            .incarnation = incarnations[part->ps],
             .closure = closure,
             .attempt = 1,
             .last = true,
@@ -161,7 +169,7 @@ static int ask_parts(struct cox_coordinator *c, uint64_t closure, struct part *p
         .session = c->session, .closure = closure, .attempt = UINT32_MAX};
     coxi_round_begin(&round);
     for (size_t i = 0; i < n; i++) {
-        struct coxi_psc *ps = c->ps[parts[i].shard->ps];
+        struct coxi_psc *ps = c->ps[parts[i].ps];
         message.void_.incarnation = coxi_psc_incarnation(ps);
         parts[i].call = (struct coxi_round_call){
             .expect = COXI_VOIDED, .take = take_voided, .arg = &parts[i]};
@@ -225,7 +233,7 @@ static int tell_partial(const struct coxi_variable *v, const struct part *parts,
     for (size_t i = 0; i < n && used < sizeof(list); i++) {
         if (parts[i].has) {
             used += (size_t)snprintf(list + used, sizeof(list) - used, "%s %u",
-                                     used > 0 ? "," : "", (unsigned)parts[i].shard->ps);
+                                     used > 0 ? "," : "", (unsigned)parts[i].ps);
         }
     }
     return coxi_error(COX_EPARTIAL,
@@ -289,7 +297,7 @@ int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
 {
     struct part *parts = NULL;
     size_t n = 0;
-    int r = split(w->variable, w->begin, w->count, &parts, &n);
+    int r = split(w, c->n_ps, &parts, &n);
     uint32_t *touched = calloc(n + 1, sizeof(*touched));
     uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
     if (r == 0 && (touched == NULL || incarnations == NULL)) {
@@ -297,7 +305,7 @@ int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
     }
     *ret_how = COXI_OPERATION_NOWHERE;
     for (size_t i = 0; r == 0 && i < n; i++) {
-        touched[i] = (uint32_t)parts[i].shard->ps;
+        touched[i] = parts[i].ps;
     }
     if (r == 0) {
         r = write_parts(c, closure, w, parts, n, touched, incarnations);
@@ -424,6 +432,43 @@ int cox_variable_add(struct cox_coordinator *c, struct cox_variable *variable,
     }
     return update(c, variable, COXI_OP_ADD, 0,
                   coxi_variable_rows(variable->entry.description), data, bytes);
+}
+
+/* ---- rates */
+
+static int set_rate(struct cox_coordinator *c, const struct coxi_variable *v,
+                    float learning_rate, const struct cox_schedule *schedule)
+{
+    static const struct cox_schedule constant = {COX_SCHEDULE_CONSTANT, 0, 0, 0, 0, 0};
+    const struct cox_schedule *s = schedule != NULL ? schedule : &constant;
+    const struct coxi_rate rate = {
+        {(double)learning_rate, (double)s->kind, (double)s->end_rate, (double)s->power,
+         (double)s->gamma, (double)s->steps, (double)s->warmup_steps}};
+    struct coxi_optimizer with =
+        v->optimizer; /* what the ps will say, before any is asked */
+    int r = coxi_rate_set(&with, &rate);
+    return r == 0 ? coxi_content_update(
+                        c, &(struct coxi_content_write){v, COXI_OP_RATE, 0, 0, &rate})
+                  : coxi_error(r, "variable '%s': %s", v->name, coxi_error_text());
+}
+
+int cox_variable_set_rate(struct cox_coordinator *c, struct cox_variable *variable,
+                          float learning_rate, const struct cox_schedule *schedule)
+{
+    return c != NULL && variable != NULL && variable->entry.c == c
+               ? set_rate(c, variable->entry.description, learning_rate, schedule)
+               : coxi_error(COX_EINVAL,
+                            "cox_variable_set_rate needs a variable of this "
+                            "coordinator");
+}
+
+int cox_table_set_rate(struct cox_coordinator *c, struct cox_table *table,
+                       float learning_rate, const struct cox_schedule *schedule)
+{
+    return c != NULL && table != NULL && table->entry.c == c
+               ? set_rate(c, table->entry.description, learning_rate, schedule)
+               : coxi_error(COX_EINVAL,
+                            "cox_table_set_rate needs a table of this coordinator");
 }
 
 /* ---- tables */

@@ -9,7 +9,8 @@
 int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
                       uint64_t begin, uint64_t count, void *ret_data);
 
-/* What is written: rows [begin, begin + count), in range. */
+/* What is written: rows [begin, begin + count), in range, of a dense variable; or, as
+ * COXI_OP_RATE, a struct coxi_rate for any: begin and count are 0. */
 struct coxi_content_write {
     const struct coxi_variable *variable;
     enum coxi_op op;

@@ -216,11 +216,18 @@ int coxi_log_barred(struct coxi_log *log, uint64_t id)
 
 /* ---- operations */
 
+size_t coxi_log_update_bytes(const struct coxi_variable *variable, enum coxi_op op,
+                             uint64_t count)
+{
+    return op == COXI_OP_RATE ? sizeof(struct coxi_rate)
+                              : count * coxi_variable_row_bytes(variable);
+}
+
 struct coxi_log_update *coxi_log_update_new(const struct coxi_variable *variable,
                                             enum coxi_op op, uint64_t begin,
                                             uint64_t count, const void *data)
 {
-    size_t bytes = count * coxi_variable_row_bytes(variable);
+    size_t bytes = coxi_log_update_bytes(variable, op, count);
     struct coxi_log_update *update = malloc(sizeof(*update) + bytes);
     if (update != NULL) {
         *update = (struct coxi_log_update){variable, op, begin, count, bytes};
@@ -234,6 +241,9 @@ struct coxi_log_update *coxi_log_update_new(const struct coxi_variable *variable
 bool coxi_log_update_is_on(const struct coxi_log_update *update, uint32_t ps)
 {
     const struct coxi_shard *shard = coxi_variable_shard(update->variable, ps);
+    if (update->op == COXI_OP_RATE) {
+        return update->variable->kind == COXI_KIND_TABLE || shard != NULL;
+    }
     return shard != NULL &&
            coxi_shard_part(shard, update->begin, update->count).count > 0;
 }

@@ -47,7 +47,8 @@ enum coxi_log_state {
     COXI_LOG_HELD, /* and no ps is given it by a replay */
 };
 
-/* An update of the client's own: `count` rows from `begin`. */
+/* An update of the client's own: `count` rows from `begin`; a rate (COXI_OP_RATE) is of no rows,
+ * and on every ps that has a part of the variable. */
 struct coxi_log_update {
     const struct coxi_variable *variable; /* lives until close */
     enum coxi_op op;
@@ -98,8 +99,12 @@ struct coxi_log_update *coxi_log_update_new(const struct coxi_variable *variable
                                             enum coxi_op op, uint64_t begin,
                                             uint64_t count, const void *data);
 
-/* True where ps `ps` holds rows that the update is of. */
+/* True where ps `ps` holds rows that the update is of, or is to have the rate. */
 bool coxi_log_update_is_on(const struct coxi_log_update *update, uint32_t ps);
+
+/* Bytes of what an update of so many rows carries. */
+size_t coxi_log_update_bytes(const struct coxi_variable *variable, enum coxi_op op,
+                             uint64_t count);
 
 /* An operation: its id, kind, state and what it is. Takes its update; takes a reference of
  * its own to a loading. COX_ENOMEM: nothing is taken. */

@@ -330,15 +330,19 @@ void coxi_recovery_replayed(struct cox_future *f)
 
 /* ---- replaying operations */
 
-/* The ps that hold rows of an update, as who writes it names them (coordinator/content.c): so a ps
- * that has it from one of the two takes it from the other for a duplicate. */
-static size_t list_touched(const struct coxi_log_update *update, uint32_t *ret)
+/* The ps that the update is on, as who writes it names them (coordinator/content.c): so a ps that
+ * has it from one of the two takes it from the other for a duplicate. */
+static size_t list_touched(const struct coxi_log_update *update, uint32_t n_ps,
+                           uint32_t *ret)
 {
     const struct coxi_variable *v = update->variable;
+    bool table = v->kind == COXI_KIND_TABLE;
+    size_t most = table ? n_ps : v->n_shards;
     size_t n = 0;
-    for (size_t i = 0; i < v->n_shards; i++) {
-        if (coxi_shard_part(&v->shards[i], update->begin, update->count).count > 0) {
-            ret[n++] = (uint32_t)v->shards[i].ps;
+    for (size_t i = 0; i < most; i++) {
+        uint32_t ps = (uint32_t)(table ? i : v->shards[i].ps);
+        if (coxi_log_update_is_on(update, ps)) {
+            ret[n++] = ps;
         }
     }
     return n;
@@ -348,15 +352,23 @@ static int commit_update(struct coxi_recovery *rec, uint32_t p,
                          struct coxi_message *message, struct coxi_psc_request *request,
                          const struct coxi_log_update *update)
 {
-    uint32_t *touched = calloc(update->variable->n_shards, sizeof(*touched));
+    uint32_t *touched = calloc(rec->c->n_ps, sizeof(*touched));
     if (touched == NULL) {
         return coxi_error_memory("what is to be replayed");
     }
     message->commit.touched = touched;
-    message->commit.n_touched = list_touched(update, touched);
+    message->commit.n_touched = list_touched(update, rec->c->n_ps, touched);
     int r = coxi_psc_call(rec->c->ps[p], message, request, COXI_COMMITTED, NULL, NULL);
     free(touched);
     return r;
+}
+
+/* The rows of an update that ps p holds: none of a rate. */
+static struct coxi_range rows_on(const struct coxi_log_update *u, uint32_t p)
+{
+    return u->op == COXI_OP_RATE ? (struct coxi_range){0, 0}
+                                 : coxi_shard_part(coxi_variable_shard(u->variable, p),
+                                                   u->begin, u->count);
 }
 
 static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *item)
@@ -364,19 +376,16 @@ static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *i
     static const uint64_t zeros = 0;
     const struct coxi_log_update *u = item->update;
     const struct coxi_variable *v = u->variable;
-    const struct coxi_shard *shard = coxi_variable_shard(v, p);
-    size_t row_bytes = coxi_variable_row_bytes(v);
-    uint64_t first = shard->begin > u->begin ? shard->begin : u->begin;
-    uint64_t shard_end = shard->begin + shard->count;
-    uint64_t end = shard_end < u->begin + u->count ? shard_end : u->begin + u->count;
-    if (first >= end) {
+    if (!coxi_log_update_is_on(u, p)) {
         return 0;
     }
-    size_t bytes = (end - first) * row_bytes;
-    struct coxi_update update = {v->id, u->op, first, end - first};
+    struct coxi_range rows = rows_on(u, p);
+    size_t at = (rows.begin - u->begin) * coxi_variable_row_bytes(v);
+    size_t bytes = coxi_log_update_bytes(v, u->op, rows.count);
+    struct coxi_update update = {v->id, u->op, rows.begin, rows.count};
     struct coxi_message message = {.kind = COXI_COMMIT};
     struct iovec payload[2] = {
-        {(void *)(uintptr_t)(u->data + (first - u->begin) * row_bytes), bytes},
+        {(void *)(uintptr_t)(u->data + at), bytes},
         {(void *)(uintptr_t)&zeros, coxi_align(bytes, 8) - bytes},
     };
     struct coxi_psc_request request = {.payload = payload, .n_payload = 2};

@@ -232,6 +232,20 @@ static int resumed_new(struct cox_coordinator *c, struct coxi_backlog_file *file
     return 0;
 }
 
+/* True where the variable takes it, and its data are there. The file is not trusted. */
+static bool update_fits(const struct coxi_variable *v,
+                        const struct coxi_backlog_update *update, size_t len)
+{
+    uint64_t rows = coxi_variable_rows(v);
+    if (update->op == COXI_OP_RATE) {
+        return update->begin == 0 && update->count == 0 &&
+               len >= sizeof(struct coxi_rate);
+    }
+    return v->kind == COXI_KIND_DENSE && update->op <= COXI_OP_MAX && rows > 0 &&
+           update->begin <= rows && update->count <= rows - update->begin &&
+           len / coxi_variable_row_bytes(v) >= update->count;
+}
+
 /* What the client before was writing, as it is in the file; *ret borrows from that. */
 static int find_update(struct cox_coordinator *c, const struct coxi_resumed *resumed,
                        size_t i, struct coxi_content_write *ret)
@@ -245,11 +259,10 @@ static int find_update(struct cox_coordinator *c, const struct coxi_resumed *res
     const struct coxi_entry *entry =
         update.variable < c->n_entries ? c->entries[update.variable] : NULL;
     coxi_unlock(&c->lock);
-    const struct coxi_variable *v = entry != NULL ? entry->description : NULL;
-    uint64_t rows = v != NULL && v->rank > 0 && entry->made ? coxi_variable_rows(v) : 0;
-    if (update.begin > rows || update.count > rows - update.begin ||
-        update.op > COXI_OP_MAX || rows == 0 || v->kind != COXI_KIND_DENSE ||
-        (head->args_len - sizeof(update)) / coxi_variable_row_bytes(v) < update.count) {
+    const struct coxi_variable *v =
+        entry != NULL && entry->made ? entry->description : NULL;
+    if (v == NULL || v->rank == 0 ||
+        !update_fits(v, &update, head->args_len - sizeof(update))) {
         return coxi_error(COX_EFORMAT,
                           "the checkpoint's backlog writes to what there is not");
     }

@@ -2,8 +2,11 @@
  * What a commit does: all of its updates that can fail is done before any of them is
  * applied, so that it counts as a whole.
  *
+ * A rate is changed by a commit of its own, which nothing else runs beside: updates read it
+ * without a lock.
+ *
  * Threads: any, many at once: rows and blocks have locks of their own. Holds the registry
- * and the moment (read). Cost: no allocation once the caller's scratch has grown; 8 bytes
+ * and the moment (read); where it changes a rate, the registry written. Cost: no allocation once the caller's scratch has grown; 8 bytes
  * of it a row of a table, and its gradient in F32 where that came narrow.
  */
 #include <string.h>
@@ -193,18 +196,46 @@ static int apply_commit(struct coxi_store *store, const struct coxi_commit *comm
     return r;
 }
 
+static bool is_rate(const struct coxi_commit *commit)
+{
+    return commit->n_updates > 0 && commit->updates[0].op == COXI_OP_RATE;
+}
+
+/* The only update of the commit is a rate. Registry written. */
+static int apply_rate(struct coxi_store *store, const struct coxi_commit *commit,
+                      const void *payload, size_t len)
+{
+    const struct coxi_update *update = &commit->updates[0];
+    struct coxi_part *part =
+        update->variable < store->n_parts ? &store->parts[update->variable] : NULL;
+    struct coxi_rate rate;
+    if (part == NULL || (part->table == NULL && part->dense == NULL)) {
+        return coxi_error(COX_ENOENT, "ps %u has nothing of variable %u",
+                          store->ps_index, update->variable);
+    }
+    if (commit->n_updates != 1 || len != sizeof(rate)) {
+        return coxi_error(COX_EINVAL, "variable '%s': a rate comes alone, in %zu bytes",
+                          part->variable->name, sizeof(rate));
+    }
+    memcpy(&rate, payload, sizeof(rate));
+    return coxi_part_rate(part, &rate);
+}
+
 int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
                       const void *payload, size_t len, struct coxi_buffer *scratch,
                       bool *ret_duplicate)
 {
-    (void)pthread_rwlock_rdlock(&store->registry);
+    bool rate = is_rate(commit);
+    (void)(rate ? pthread_rwlock_wrlock(&store->registry)
+                : pthread_rwlock_rdlock(&store->registry));
     (void)pthread_rwlock_rdlock(&store->moment);
     int r = coxi_store_check(store, &commit->session, commit->incarnation);
     if (r == 0) {
         r = coxi_applied_begin(store->applied, commit);
         *ret_duplicate = r == COX_EEXIST;
         if (r == 0) {
-            r = apply_commit(store, commit, payload, len, scratch);
+            r = rate ? apply_rate(store, commit, payload, len)
+                     : apply_commit(store, commit, payload, len, scratch);
             coxi_applied_end(store->applied, commit->closure, r);
             atomic_fetch_add_explicit(&store->commits, r == 0, memory_order_relaxed);
         } else if (r == COX_EEXIST) {

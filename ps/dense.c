@@ -413,6 +413,11 @@ void coxi_dense_update(struct coxi_dense *dense, const struct coxi_dense_rows *r
     atomic_fetch_add_explicit(&dense->version, 1, memory_order_release);
 }
 
+void coxi_dense_touch(struct coxi_dense *dense)
+{
+    atomic_fetch_add_explicit(&dense->version, 1, memory_order_release);
+}
+
 uint64_t coxi_dense_version(const struct coxi_dense *dense)
 {
     return atomic_load_explicit(&dense->version, memory_order_acquire);

@@ -74,6 +74,9 @@ void coxi_dense_load(struct coxi_dense *dense, uint64_t begin, uint64_t count,
 uint64_t coxi_dense_step(const struct coxi_dense *dense);
 size_t coxi_dense_bytes(const struct coxi_dense *dense);
 
+/* What the shard is beside its values has changed: it counts as changed. */
+void coxi_dense_touch(struct coxi_dense *dense);
+
 /* ---- what changes: as coxi_table_track_cut, but that a shard has changed or it has not */
 
 void coxi_dense_track_cut(struct coxi_dense *dense, bool drop_before);

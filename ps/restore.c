@@ -102,6 +102,19 @@ static int find_step(const struct coxi_st_file *file, const struct coxi_part *pa
     return *ret != NULL ? 0 : COX_EFORMAT;
 }
 
+/* The rate, or NULL where it is the one of the creation. */
+static int find_rate(const struct coxi_st_file *file, const struct coxi_part *part,
+                     const void **ret)
+{
+    uint64_t n;
+    *ret = NULL;
+    if (!has(file, part, "rate", &n)) {
+        return 0;
+    }
+    *ret = find(file, part, "rate", coxi_dtype_name(COX_F64), COXI_RATE_NUMBERS);
+    return *ret != NULL ? 0 : COX_EFORMAT;
+}
+
 static uint64_t step_of(const void *step)
 {
     uint64_t n = 0;
@@ -138,6 +151,22 @@ int coxi_restore_enter(struct coxi_restoring *restoring)
 void coxi_restore_leave(struct coxi_restoring *restoring)
 {
     (void)pthread_rwlock_unlock(&restoring->store->registry);
+}
+
+/* Gives the part the rate that the file has of it, if it has one. */
+static int load_rate(struct coxi_restoring *restoring, size_t part, const void *from)
+{
+    struct coxi_store *store = restoring->store;
+    struct coxi_rate rate;
+    if (from == NULL) {
+        return 0;
+    }
+    memcpy(&rate, from, sizeof(rate));
+    (void)pthread_rwlock_wrlock(&store->registry);
+    int r = store->restoring == restoring ? coxi_part_rate(&store->parts[part], &rate)
+                                          : ended(restoring);
+    (void)pthread_rwlock_unlock(&store->registry);
+    return r == COX_EINVAL ? coxi_error(COX_EFORMAT, "%s", coxi_error_text()) : r;
 }
 
 /* Reads an array as the disk goes, for the sum, before any of it is copied with the registry
@@ -377,6 +406,7 @@ static int load_part(struct coxi_restoring *restoring, size_t part)
 {
     struct table_source table = {0};
     struct dense_source dense = {0};
+    const void *rate = NULL;
     int r = coxi_restore_enter(restoring);
     if (r != 0) {
         return r;
@@ -387,7 +417,13 @@ static int load_part(struct coxi_restoring *restoring, size_t part)
     } else if (its->dense != NULL) {
         r = find_dense(restoring->file, its, &dense);
     }
+    if (r == 0 && (its->table != NULL || its->dense != NULL)) {
+        r = find_rate(restoring->file, its, &rate);
+    }
     coxi_restore_leave(restoring);
+    if (r == 0) {
+        r = load_rate(restoring, part, rate);
+    }
     if (r == 0 && table.rows.keys != NULL) {
         r = load_table(restoring, part, &table);
     } else if (r == 0 && dense.values != NULL) {

@@ -380,6 +380,10 @@ static int write_part(struct coxi_taking *taking, const struct coxi_planned *pla
         r = put(taking, planned, COXI_CONTENT_STEP, &planned->step,
                 sizeof(planned->step));
     }
+    if (r == 0 && planned->has_rate) {
+        r = put(taking, planned, COXI_CONTENT_RATE, &planned->rate,
+                sizeof(planned->rate));
+    }
     if (r == 0 && planned->n_removed > 0) {
         r = put(taking, planned, COXI_CONTENT_REMOVED, planned->removed,
                 planned->n_removed * sizeof(*planned->removed));

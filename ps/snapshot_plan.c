@@ -73,7 +73,7 @@ static const char *suffix_of(const struct coxi_part *part, size_t content)
         [COXI_CONTENT_VALUES] = "values",   [COXI_CONTENT_KEYS] = "keys",
         [COXI_CONTENT_LAST] = "last",       [COXI_CONTENT_MADE] = "made",
         [COXI_CONTENT_UPDATES] = "updates", [COXI_CONTENT_STEP] = "step",
-        [COXI_CONTENT_REMOVED] = "removed",
+        [COXI_CONTENT_REMOVED] = "removed", [COXI_CONTENT_RATE] = "rate",
     };
     if (content >= COXI_CONTENT_STATE) {
         return part->layout.states[content - COXI_CONTENT_STATE].name;
@@ -105,6 +105,9 @@ static void describe(const struct coxi_planned *planned, size_t content,
     }
     if (content == COXI_CONTENT_STEP) {
         tensor->shape[0] = 1;
+    } else if (content == COXI_CONTENT_RATE) {
+        tensor->dtype = coxi_dtype_name(COX_F64);
+        tensor->shape[0] = COXI_RATE_NUMBERS;
     } else if (content == COXI_CONTENT_REMOVED) {
         tensor->shape[0] = planned->n_removed;
     }
@@ -149,6 +152,11 @@ static void plan_part(struct coxi_plan *plan, struct coxi_planned *planned, size
         planned->has_step = true;
         planned->step = planned->table != NULL ? coxi_table_cut_step(planned->table)
                                                : coxi_dense_cut_step(planned->dense);
+    }
+    if (size == sizeof(double) && part->rated) {
+        add_tensor(plan, planned, COXI_CONTENT_RATE);
+        planned->has_rate = true;
+        planned->rate = coxi_rate_of(&part->variable->optimizer);
     }
     if (size == coxi_dtype_size(part->variable->dtype)) {
         add_tensor(plan, planned, COXI_CONTENT_VALUES);

@@ -8,6 +8,8 @@
  *   <name>/last, made, updates    of a table whose rows go again: U64 [rows] each, what
  *                                 struct coxi_row_life says (ps/table.h)
  *   .../step                      of what has an optimizer: U64 [1], updates by gradients
+ *   .../rate                      where it is not the one of the creation: F64 [7], the
+ *                                 learning rate and its schedule (struct coxi_rate)
  * One that builds on another has of tables the rows that were touched since and are still
  * there, and
  *   <name>/removed                U64 [n]: keys of rows that went since; those that are among
@@ -30,6 +32,7 @@ enum coxi_content {
     COXI_CONTENT_UPDATES,
     COXI_CONTENT_STEP,
     COXI_CONTENT_REMOVED,
+    COXI_CONTENT_RATE,
     COXI_CONTENT_STATE, /* the first kind; the others follow */
 };
 enum { COXI_CONTENTS = COXI_CONTENT_STATE + COXI_STATES_MAX };
@@ -42,6 +45,8 @@ struct coxi_planned {
     size_t dim; /* of a table */
     bool has_step;
     uint64_t step;
+    bool has_rate;
+    struct coxi_rate rate;
     uint64_t *removed; /* keys of a table that went */
     size_t n_removed;
     size_t n_states; /* kinds of state ... */

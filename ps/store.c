@@ -185,6 +185,7 @@ static int part_init(struct coxi_store *store, const struct coxi_variable *varia
     if (r != 0) {
         return r;
     }
+    part->created = part->variable->optimizer;
     part->layout = coxi_optimizer_layout(part->variable);
     part->shard = coxi_variable_shard(part->variable, store->ps_index);
     if (variable->kind == COXI_KIND_TABLE) {
@@ -254,13 +255,32 @@ static int drop_failed(struct coxi_store *store, const char *name)
     return coxi_part_names_set(&store->names, name, COXI_VARIABLES_MAX);
 }
 
-/* True where it is there already. Registry read. */
+int coxi_part_rate(struct coxi_part *part, const struct coxi_rate *rate)
+{
+    int r = coxi_rate_set(&part->variable->optimizer, rate);
+    if (r != 0) {
+        return coxi_error(r, "variable '%s': %s", part->variable->name,
+                          coxi_error_text());
+    }
+    part->rated = true;
+    if (part->dense != NULL) {
+        coxi_dense_touch(part->dense);
+    }
+    return 0;
+}
+
+/* True where it is there already, whatever its rate is by now. Registry read. */
 static bool is_there(const struct coxi_store *store,
                      const struct coxi_variable *variable)
 {
-    const struct coxi_variable *there =
-        variable->id < store->n_parts ? store->parts[variable->id].variable : NULL;
-    return there != NULL && coxi_variable_equal(there, variable);
+    const struct coxi_part *part =
+        variable->id < store->n_parts ? &store->parts[variable->id] : NULL;
+    if (part == NULL || part->variable == NULL) {
+        return false;
+    }
+    struct coxi_variable there = *part->variable;
+    there.optimizer = part->created;
+    return coxi_variable_equal(&there, variable);
 }
 
 /* Registry written. */

@@ -17,7 +17,10 @@
 /* This ps's part of a variable: a table, or a shard of a dense one (or none of it
  * here). */
 struct coxi_part {
-    struct coxi_variable *variable;
+    struct coxi_variable *variable; /* its rate as it is now: changed with the registry
+                                       written */
+    struct coxi_optimizer created;  /* as it was then */
+    bool rated;                     /* it has been given another rate since */
     const struct coxi_shard *shard;
     struct coxi_state_layout layout; /* of the optimizer's state */
     struct coxi_dense *dense;
@@ -95,6 +98,10 @@ int coxi_store_ready(const struct coxi_store *store,
  * the run it is COX_EFENCED all the same. Registry read. */
 int coxi_store_check(const struct coxi_store *store, const struct coxi_session *session,
                      uint64_t incarnation);
+
+/* Gives a part another rate; it is in the snapshots from then on. COX_EINVAL. Registry
+ * written. */
+int coxi_part_rate(struct coxi_part *part, const struct coxi_rate *rate);
 
 /* What an item of a pull or an update is about: keys of a table (`rows.listed`), or rows of
  * a dense variable. */

@@ -38,7 +38,8 @@ enum coxi_op {
     COXI_OP_ADD,
     COXI_OP_ASSIGN,
     COXI_OP_MIN,
-    COXI_OP_MAX,
+    COXI_OP_MAX,  /* the last that rows take */
+    COXI_OP_RATE, /* of a whole variable: its learning rate and schedule */
 };
 
 /* Instead of the first row of an item or update: its rows are listed in the payload. */

@@ -270,6 +270,23 @@ COX_API int cox_variable_assign_rows(struct cox_coordinator *c,
 COX_API int cox_variable_add(struct cox_coordinator *c, struct cox_variable *variable,
                              const void *data, size_t bytes);
 
+/*
+ * From now on gradients are applied at that learning rate (0: they change no value, only
+ * state), with that schedule (NULL: a constant rate), whatever the variable was created with. A
+ * schedule's s goes on as it is (variable.h): it does not begin anew. It counts like an
+ * assignment: at once, and once whatever dies. Closures that run meanwhile may be before it or
+ * after it, on each ps. A client that goes on from a checkpoint finds the rate that was set last
+ * before that; it creates the variable as the first client did, and may set another rate then.
+ * COX_EINVAL: the rule takes no such rate or schedule; FTRL, a loss scale and what has no
+ * optimizer take no other rate at all. Else as cox_variable_assign.
+ */
+COX_API int cox_variable_set_rate(struct cox_coordinator *c,
+                                  struct cox_variable *variable, float learning_rate,
+                                  const struct cox_schedule *schedule);
+COX_API int cox_table_set_rate(struct cox_coordinator *c, struct cox_table *table,
+                               float learning_rate,
+                               const struct cox_schedule *schedule);
+
 /* Reads the rows of n_keys keys: n_keys * dim floats. Rows not there: initial
  * values. */
 COX_API int cox_table_read(struct cox_coordinator *c, struct cox_table *table,

@@ -147,6 +147,52 @@ TEST(show_prints_a_table_and_says_that_the_checksums_are_right)
     free(output);
 }
 
+/* A checkpoint in which w has another rate than it was created with. */
+static void write_rated(const char *dir)
+{
+    struct crew crew;
+    struct cox_variable *w;
+    struct cox_options options = COX_OPTIONS_INIT;
+    const struct cox_schedule linear = {COX_SCHEDULE_LINEAR, 0.25F, 0, 0, 100, 0};
+    options.checkpoint_dir = dir;
+    crew_open(&crew, 2, 1, "model", &options);
+    train(&crew);
+    assert_code(0, cox_variable_get(crew.c, "w", &w));
+    assert_code(0, cox_variable_set_rate(crew.c, w, 0.5F, &linear));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_close(&crew);
+}
+
+static double number_of(const json_t *object, const char *name)
+{
+    return json_number_value(json_object_get(object, name));
+}
+
+TEST(show_tells_optimizers_and_the_rates_that_were_set)
+{
+    struct program program;
+    char *dir = coxi_test_path("ckpt");
+    write_rated(dir);
+    const char *argv[] = {"coxswain", "checkpoint", "show", dir, NULL};
+    assert_int_equal(0, program_run(&program, argv));
+    char *output = program_output(&program);
+    assert_non_null(strstr(output, " Adagrad, learning_rate 0.1, epsilon 1e-07, "
+                                   "initial_accumulator 0.5\n"));
+    assert_non_null(strstr(output,
+                           " learning_rate 0.5, schedule linear, end_rate 0.25, "
+                           "steps 100\n"));
+    free(output);
+    json_t *root = show(dir);
+    const json_t *first = json_array_get(json_object_get(root, "variables"), 0);
+    const json_t *optimizer = json_object_get(first, "optimizer");
+    assert_string_equal("t", json_string_value(json_object_get(first, "name")));
+    assert_string_equal("Adagrad",
+                        json_string_value(json_object_get(optimizer, "kind")));
+    assert_true(number_of(optimizer, "learning_rate") == (double)0.1F);
+    assert_true(total(root, "w/part_1/rate", "learning_rate") == 0.5);
+    json_decref(root);
+}
+
 /* One line of the reader's output against what `show` says of that tensor. */
 static void assert_same(const json_t *root, const char *line)
 {

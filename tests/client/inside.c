@@ -211,6 +211,21 @@ struct cox_future *inside_write_begin(struct cox_coordinator *c,
     return operation;
 }
 
+struct cox_future *inside_rate_begin(struct cox_coordinator *c,
+                                     struct cox_variable *variable, float rate)
+{
+    const struct coxi_variable *v = variable->entry.description;
+    const struct coxi_rate numbers = {{(double)rate, 0, 0, 0, 0, 0, 0}};
+    struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
+    struct cox_future *operation = NULL;
+    what.update = coxi_log_update_new(v, COXI_OP_RATE, 0, 0, &numbers);
+    if (what.update != NULL && coxi_operation_begin(c, &what, true, &operation) != 0) {
+        free(what.update);
+    }
+    write_how = COXI_OPERATION_NOWHERE;
+    return operation;
+}
+
 int inside_write_refuse(struct cox_future *operation, uint32_t ps)
 {
     struct cox_coordinator *c = operation->c;

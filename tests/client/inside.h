@@ -61,6 +61,8 @@ int inside_load(struct cox_coordinator *c, struct cox_variable *variable,
  */
 struct cox_future *inside_write_begin(struct cox_coordinator *c,
                                       struct cox_variable *variable, const void *data);
+struct cox_future *inside_rate_begin(struct cox_coordinator *c,
+                                     struct cox_variable *variable, float rate);
 int inside_write_refuse(struct cox_future *operation, uint32_t ps);
 int inside_write_rows(struct cox_future *operation, struct cox_variable *variable,
                       uint64_t begin, uint64_t count, const void *rows);

@@ -467,6 +467,8 @@ static void change_plainly(struct model *m, const struct coxi_table_change *chan
         case COXI_OP_MAX:
             row->w[c] = fmaxf(row->w[c], value);
             break;
+        case COXI_OP_RATE:
+            break;
         }
     }
 }

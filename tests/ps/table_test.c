@@ -309,6 +309,8 @@ static void update_plainly(struct plain_row *row, enum coxi_op op, const float *
         case COXI_OP_MAX:
             row->w[c] = fmax(row->w[c], value);
             break;
+        case COXI_OP_RATE:
+            break;
         }
     }
 }
