@@ -141,6 +141,23 @@ static int check_metric(const struct coxi_variable *v)
     return 0;
 }
 
+static int check_loss_scale(const struct coxi_variable *v)
+{
+    uint64_t n = 1;
+    if (v->optimizer.kind != COXI_OPTIMIZER_LOSS_SCALE) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < v->rank; i++) {
+        n = v->shape[i] == 1 ? n : 0;
+    }
+    return v->kind == COXI_KIND_DENSE && n == 1 && v->wire_dtype == 0
+               ? 0
+               : coxi_error(COX_EINVAL,
+                            "%s '%s': a loss scale is a dense variable of one number, "
+                            "shape {1}, without wire_dtype",
+                            v->kind == COXI_KIND_TABLE ? "table" : "variable", v->name);
+}
+
 /* How its values travel, and what else is said of it. */
 static int check_traits(const struct coxi_variable *v)
 {
@@ -158,6 +175,9 @@ static int check_traits(const struct coxi_variable *v)
                           v->name, v->nonfinite);
     }
     int r = check_metric(v);
+    if (r == 0) {
+        r = check_loss_scale(v);
+    }
     return r == 0 ? check_lifecycle(v) : r;
 }
 

@@ -9,6 +9,7 @@
  * and the moment (read); where it changes a rate, the registry written. Cost: no allocation once the caller's scratch has grown; 8 bytes
  * of it a row of a table, and its gradient in F32 where that came narrow.
  */
+#include <math.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -28,6 +29,7 @@ struct ready_update {
     size_t rows_at; /* ... in scratch */
     uint64_t draw;
     uint64_t step;
+    float loss_scale; /* of gradients; 0: none */
 };
 
 static int check_op(const struct coxi_variable *variable, uint32_t op)
@@ -84,6 +86,7 @@ static struct coxi_table_change change_of(const struct ready_update *update,
         .op = update->op,
         .step = update->step,
         .draw = update->draw,
+        .loss_scale = update->loss_scale,
         .keys = update->place.rows.listed,
         .n = update->place.rows.count,
         .values = update->widened_at > 0 ? (const void *)widened : update->values,
@@ -123,7 +126,8 @@ static int prepare(const struct coxi_store *store, const struct coxi_commit *com
 {
     struct ready_update ready = {.op = (enum coxi_op)update->op,
                                  .draw = draw_of(commit, update->variable),
-                                 .step = commit->step};
+                                 .step = commit->step,
+                                 .loss_scale = commit->loss_scale};
     int r = coxi_store_find(store, update->variable, update->begin, update->count, at,
                             len, &ready.place);
     if (r == 0) {
@@ -147,8 +151,9 @@ static void apply(const struct ready_update *update, const struct coxi_buffer *s
 {
     const struct coxi_place *place = &update->place;
     if (place->part->table == NULL) {
-        coxi_dense_update(place->part->dense, &place->rows, update->op, update->step,
-                          update->dtype, update->values);
+        coxi_dense_update_scaled(place->part->dense, &place->rows, update->op,
+                                 update->step, update->dtype, update->values,
+                                 update->loss_scale);
     } else if (update->resolved) {
         struct coxi_table_change change = change_of(update, scratch);
         coxi_table_update(place->part->table, &change);
@@ -176,6 +181,10 @@ static int apply_commit(struct coxi_store *store, const struct coxi_commit *comm
 {
     const uint8_t *at = payload;
     scratch->len = 0;
+    if (!(commit->loss_scale >= 0) || isinf(commit->loss_scale)) {
+        return coxi_error(COX_EINVAL, "a commit's loss scale is %g",
+                          (double)commit->loss_scale);
+    }
     /* At first none is resolved. */
     int r = coxi_buffer_append(scratch, NULL,
                                commit->n_updates * sizeof(struct ready_update));

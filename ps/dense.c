@@ -257,10 +257,11 @@ static void lock_to_change(struct coxi_dense *dense, size_t at)
 
 /* ---- gradients */
 
-/* Values one after the other, in F32 or narrow. */
+/* Values one after the other, in F32 or narrow, multiplied by a loss scale (0: by none). */
 struct gradient {
     const uint8_t *values;
     uint32_t dtype;
+    float loss_scale;
 };
 
 enum { PART_FLOATS = COXI_DENSE_PART / sizeof(float) };
@@ -268,7 +269,7 @@ enum { PART_FLOATS = COXI_DENSE_PART / sizeof(float) };
 static struct gradient gradient_from(const struct gradient *g, size_t i)
 {
     size_t size = g->dtype == COX_F32 ? sizeof(float) : sizeof(uint16_t);
-    return (struct gradient){g->values + i * size, g->dtype};
+    return (struct gradient){g->values + i * size, g->dtype, g->loss_scale};
 }
 
 /* n of them from the i-th on, where they are, or in `room`. */
@@ -365,6 +366,7 @@ static void update_gradient(struct coxi_dense *dense,
     size_t n = dense->row_bytes / sizeof(float);
     coxi_optimizer_begin(&dense->variable->optimizer, at,
                          atomic_fetch_add(&dense->step, 1), &step);
+    coxi_optimizer_unscale(&step, g->loss_scale);
     if (dense->variable->optimizer.clip_norm > 0) {
         coxi_optimizer_clip(&step, norm(&step, g, rows->count * n));
     }
@@ -398,12 +400,20 @@ void coxi_dense_update(struct coxi_dense *dense, const struct coxi_dense_rows *r
                        enum coxi_op op, uint64_t step, uint32_t dtype,
                        const void *values)
 {
+    coxi_dense_update_scaled(dense, rows, op, step, dtype, values, 0);
+}
+
+void coxi_dense_update_scaled(struct coxi_dense *dense,
+                              const struct coxi_dense_rows *rows, enum coxi_op op,
+                              uint64_t step, uint32_t dtype, const void *values,
+                              float loss_scale)
+{
     const uint8_t *from = values;
     if (rows->count == 0 && op != COXI_OP_GRADIENT) {
         return;
     }
     if (op == COXI_OP_GRADIENT) {
-        update_gradient(dense, rows, step, &(struct gradient){from, dtype});
+        update_gradient(dense, rows, step, &(struct gradient){from, dtype, loss_scale});
     } else {
         for (size_t i = 0; i < n_spans(rows); i++) {
             from = combine_span(dense, span_of(dense, rows, i), op, from);

@@ -59,6 +59,12 @@ void coxi_dense_update(struct coxi_dense *dense, const struct coxi_dense_rows *r
                        enum coxi_op op, uint64_t step, uint32_t dtype,
                        const void *values);
 
+/* The same with gradients that are multiplied by `loss_scale` (0: by nothing). */
+void coxi_dense_update_scaled(struct coxi_dense *dense,
+                              const struct coxi_dense_rows *rows, enum coxi_op op,
+                              uint64_t step, uint32_t dtype, const void *values,
+                              float loss_scale);
+
 /*
  * Goes up with every update, from 2 on. What is read after it was asked for is as new as
  * that at least.

@@ -42,6 +42,7 @@ void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
         .optimizer = optimizer,
         .rate =
             coxi_learning_rate(&optimizer->schedule, optimizer->learning_rate, step),
+        .unscale = 1,
         .scale = 1,
     };
     if (is_adam(optimizer)) {
@@ -56,6 +57,12 @@ void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
                optimizer->kind == COXI_OPTIMIZER_ADADELTA) {
         ret->rest1 = (float)(1 - coxi_floats_decimal(optimizer->rho));
     }
+}
+
+void coxi_optimizer_unscale(struct coxi_optimizer_step *step, float loss_scale)
+{
+    bool scaled = loss_scale != 0 && step->optimizer->kind != COXI_OPTIMIZER_LOSS_SCALE;
+    step->unscale = scaled ? 1 / loss_scale : 1;
 }
 
 /* ---- gradients as the rule sees them */
@@ -81,7 +88,8 @@ static float decay_of(const struct coxi_optimizer *o)
 static bool is_plain(const struct coxi_optimizer_step *step)
 {
     const struct coxi_optimizer *o = step->optimizer;
-    return o->clip_value == 0 && step->scale == 1 && decay_of(o) == 0;
+    return o->clip_value == 0 && step->unscale == 1 && step->scale == 1 &&
+           decay_of(o) == 0;
 }
 
 static void adjust(const struct coxi_optimizer_step *step, const float *restrict w,
@@ -89,25 +97,26 @@ static void adjust(const struct coxi_optimizer_step *step, const float *restrict
 {
     float most = clip_of(step->optimizer);
     float decay = decay_of(step->optimizer);
+    float unscale = step->unscale;
     float scale = step->scale;
     for (size_t i = 0; i < n; i++) {
-        ret[i] = clip(g[i], most) * scale + decay * w[i];
+        ret[i] = clip(g[i] * unscale, most) * scale + decay * w[i];
     }
 }
 
 /* In double, which the square of a float always fits. Four sums: additions overlap. */
-static double squares(const float *g, size_t n, float most)
+static double squares(const float *g, size_t n, float unscale, float most)
 {
     double sums[4] = {0};
     size_t i = 0;
     for (; i + 4 <= n; i += 4) {
         for (size_t k = 0; k < 4; k++) {
-            double x = (double)clip(g[i + k], most);
+            double x = (double)clip(g[i + k] * unscale, most);
             sums[k] += x * x;
         }
     }
     for (; i < n; i++) {
-        double x = (double)clip(g[i], most);
+        double x = (double)clip(g[i] * unscale, most);
         sums[0] += x * x;
     }
     return sums[0] + sums[1] + (sums[2] + sums[3]);
@@ -117,7 +126,7 @@ double coxi_optimizer_norm(const struct coxi_optimizer_step *step, const float *
                            size_t n)
 {
     const struct coxi_optimizer *o = step->optimizer;
-    return o->clip_norm > 0 ? squares(g, n, clip_of(o)) : 0;
+    return o->clip_norm > 0 ? squares(g, n, step->unscale, clip_of(o)) : 0;
 }
 
 void coxi_optimizer_clip(struct coxi_optimizer_step *step, double sum)
@@ -257,7 +266,7 @@ static void apply_loss_scale(const struct coxi_optimizer *o, float *restrict w,
         float less = w[i] / o->growth_factor;
         float more = w[i] * o->growth_factor;
         if (overflowed) {
-            w[i] = less > 1 ? less : 1;
+            w[i] = less > 1 ? less : w[i] < 1 ? w[i] : 1; /* never more */
         } else if (grows && isfinite(more)) {
             w[i] = more;
         }
@@ -336,14 +345,14 @@ double coxi_optimizer_squares(const struct coxi_optimizer_step *step, const floa
                               const float *g, size_t n)
 {
     if (is_plain(step)) {
-        return squares(g, n, INFINITY);
+        return squares(g, n, 1, INFINITY);
     }
     double sum = 0;
     for (size_t at = 0; at < n; at += PIECE) {
         float adjusted[PIECE];
         size_t count = n - at < PIECE ? n - at : PIECE;
         adjust(step, w + at, g + at, count, adjusted);
-        sum += squares(adjusted, count, INFINITY);
+        sum += squares(adjusted, count, 1, INFINITY);
     }
     return sum;
 }

@@ -20,7 +20,8 @@
  *   FTRL-proximal   McMahan et al., KDD 2013, algorithm 1; keras.optimizers.Ftrl, whose l2
  *                   is half of the paper's lambda 2
  *   loss scale      Micikevicius et al.: Mixed precision training, ICLR 2018, 3.2; as
- *                   torch.amp.GradScaler with a backoff of 1 / growth, at least 1
+ *                   torch.amp.GradScaler with a backoff of 1 / growth, at least 1 (one that
+ *                   is below 1 stays)
  *
  * Numbers that are not finite (only where the variable allows them): a NaN goes through every
  * rule into the value, no rule masks it. A sum or average of squares stops at FLT_MAX instead
@@ -40,7 +41,8 @@
 struct coxi_optimizer_step {
     const struct coxi_optimizer *optimizer;
     float rate;
-    float scale;        /* of the gradient: less than 1 where its norm is clipped */
+    float unscale;      /* of the gradient, before all else: 1 / its loss scale */
+    float scale;        /* then: less than 1 where its norm is clipped */
     float correction_m; /* Adam: 1 - beta1^t, 1 - beta2^t */
     float correction_v;
     float
@@ -57,6 +59,10 @@ struct coxi_optimizer_step {
  */
 void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
                           uint64_t before, struct coxi_optimizer_step *ret);
+
+/* The gradients of the step are multiplied by `loss_scale` (0: by nothing), which is taken out of
+ * them first. What a loss scale itself is told is not. */
+void coxi_optimizer_unscale(struct coxi_optimizer_step *step, float loss_scale);
 
 /* A table's row of n values and its state, in the order of the layout: slots of n values,
  * then what it has one of. */

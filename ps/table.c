@@ -488,6 +488,7 @@ void coxi_table_update(struct coxi_table *table, const struct coxi_table_change 
     if (change->op == COXI_OP_GRADIENT && n > 0) {
         before = atomic_fetch_add(&table->step, 1);
         coxi_optimizer_begin(&table->variable->optimizer, change->step, before, &step);
+        coxi_optimizer_unscale(&step, change->loss_scale);
     }
     for (size_t i = 0; i < n + AHEAD; i++) {
         if (i < n && change->rows[i] != NULL) {

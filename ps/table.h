@@ -51,6 +51,7 @@ struct coxi_table_change {
     size_t n;
     const float *values;    /* n * dim */
     struct coxi_row **rows; /* room for n: where coxi_table_resolve puts them */
+    float loss_scale;       /* of gradients; 0: none */
 };
 
 /*

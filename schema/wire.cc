@@ -219,7 +219,8 @@ Body encode_commit(Builder &b, const struct coxi_commit &m)
     auto touched = b.CreateVector(m.touched, m.n_touched);
     auto updates = structs<wire::Update>(b, m.updates, m.n_updates);
     return wire::CreateCommit(b, to_wire(m.session), m.incarnation, m.closure,
-                              m.attempt, m.segment, m.last, touched, updates, m.step)
+                              m.attempt, m.segment, m.last, touched, updates, m.step,
+                              m.loss_scale)
         .Union();
 }
 
@@ -232,6 +233,7 @@ bool decode_commit(const wire::Commit *m, struct coxi_commit *ret)
     ret->segment = m->segment();
     ret->last = m->last();
     ret->step = m->step();
+    ret->loss_scale = m->loss_scale();
     if (!take_array(m->touched(), &ret->touched, &ret->n_touched) ||
         !take_array(m->updates(), &ret->updates, &ret->n_updates)) {
         return false;

@@ -309,6 +309,7 @@ struct coxi_commit {
     const struct coxi_update *updates;
     size_t n_updates;
     uint64_t step; /* where schedules of learning rates are */
+    float loss_scale; /* all gradients are multiplied by it; 0: by nothing */
 };
 
 struct coxi_void {

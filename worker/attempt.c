@@ -152,6 +152,7 @@ static void attempt_free(struct coxi_attempt *attempt)
         struct coxi_target *target = &attempt->targets[p];
         coxi_buffer_fini(&target->updates);
         coxi_buffer_fini(&target->update_payload);
+        coxi_buffer_fini(&target->gradients);
     }
     coxi_buffer_fini(&attempt->metrics);
     coxi_buffer_fini(&attempt->results);
@@ -258,6 +259,11 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
     attempt->broken_text[0] = '\0';
     attempt->lost = 0;
     attempt->segment = 0;
+    attempt->scale = NULL;
+    attempt->loss_scale = 0;
+    attempt->told = NULL;
+    attempt->overflowed = false;
+    attempt->overflow_text[0] = '\0';
     attempt->making = NULL;
     attempt->unmade = NULL;
     attempt->text[0] = '\0';
@@ -439,6 +445,11 @@ uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_running *running,
         run_step(attempt, function);
     } else {
         not_run(attempt, r);
+    }
+    if (attempt->code == 0) {
+        attempt->code = attempt->step_code = coxi_loss_scale_end(attempt);
+        (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%s",
+                       attempt->code != 0 ? coxi_error_text() : "");
     }
     uint32_t us = attempt->run_us;
     if (attempt->code != 0 || !coxi_commit_last(attempt)) {

@@ -17,6 +17,13 @@ enum {
     COXI_FETCHES_MAX,   /* and one that is waited for at once */
 };
 
+/* A gradient among the updates for a ps: its number, and its bytes in the payload. */
+struct coxi_gradient {
+    size_t update;
+    size_t at;
+    size_t len;
+};
+
 /* What an attempt has for one ps: the updates of the segment that is being collected. */
 struct coxi_target {
     struct coxi_psc_request request; /* their commit */
@@ -26,6 +33,7 @@ struct coxi_target {
 
     struct coxi_buffer updates; /* struct coxi_update */
     struct coxi_buffer update_payload;
+    struct coxi_buffer gradients; /* struct coxi_gradient: which of them, where */
     size_t list_at; /* of the update that is being added: where its parts begin */
     size_t values_at;
 };
@@ -73,6 +81,13 @@ struct coxi_attempt {
     int lost;         /* a pull or a flush failed, and not by the step's fault */
     uint32_t segment; /* that is being collected: as many flushes went before */
     uint32_t last_ps; /* where the segment before it went, the first of those */
+    const struct coxi_variable
+        *scale;                       /* its gradients are multiplied by this one ... */
+    float loss_scale;                 /* ... of this value; NULL, 0: by none */
+    const struct coxi_variable *told; /* the loss scale that hears of this step */
+    bool overflowed;                  /* no gradient of the segment is to be applied */
+    char
+        overflow_text[COXI_STEP_TEXT_MAX]; /* which one, where the worker has seen it */
     struct coxi_kept *making;       /* the resource that the step makes, or NULL */
     struct coxi_buffer used;        /* struct coxi_kept *: those it has been handed */
     const struct coxi_kept *unmade; /* one that it asked for and that is not there */
@@ -140,6 +155,24 @@ void coxi_pulls_free(struct coxi_scratch *scratch);
 /* ---- updates (push.c): collects one. What it has collected may be a part where it fails. */
 int coxi_push(struct coxi_attempt *attempt, const struct coxi_variable *v, uint32_t op,
               const struct cox_rows *rows, const void *values);
+
+/* The same but for the gradient of a loss scale, which is what the ps hears of the step. */
+int coxi_push_now(struct coxi_attempt *attempt, const struct coxi_variable *v,
+                  uint32_t op, const struct cox_rows *rows, const void *values);
+
+/*
+ * ---- loss scales (loss_scale.c): cox_step_loss_scale; what a step tells a loss scale; that a
+ * gradient cannot leave, as the error text says (0: that is an overflow of scaled gradients);
+ * takes the gradients off the segment if they overflowed; and, when the step has succeeded,
+ * what the loss scale hears of it.
+ */
+int coxi_loss_scale_ask(struct coxi_attempt *attempt, struct cox_variable *scale,
+                        float *ret);
+int coxi_loss_scale_tell(struct coxi_attempt *attempt, const struct coxi_variable *v,
+                         bool overflowed);
+int coxi_loss_scale_nonfinite(struct coxi_attempt *attempt, int code);
+void coxi_loss_scale_skip(struct coxi_attempt *attempt);
+int coxi_loss_scale_end(struct coxi_attempt *attempt);
 
 /* ---- metrics (metric.c): cox_step_metric_add and _auc */
 int coxi_metric_push(struct coxi_attempt *attempt, const struct coxi_variable *v,

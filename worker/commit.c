@@ -83,6 +83,7 @@ static size_t list_touched(struct coxi_attempt *attempt)
  * elsewhere; for another one the slot waits. */
 static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool last)
 {
+    coxi_loss_scale_skip(attempt);
     attempt->commits.n_pending = (uint32_t)n_touched + (last ? 1 : 0);
     for (size_t i = 0; i < n_touched; i++) {
         uint32_t ps = attempt->touched[i];
@@ -100,6 +101,7 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
             .updates = (const struct coxi_update *)(void *)target->updates.data,
             .n_updates = target->updates.len / sizeof(struct coxi_update),
             .step = attempt->rate_step,
+            .loss_scale = attempt->loss_scale,
         };
         target->touched = true;
         target->segment =
@@ -182,6 +184,7 @@ void coxi_commit_drop(struct coxi_attempt *attempt)
     for (uint32_t p = 0; p < attempt->n_targets; p++) {
         attempt->targets[p].updates.len = 0;
         attempt->targets[p].update_payload.len = 0;
+        attempt->targets[p].gradients.len = 0;
     }
     attempt->metrics.len = 0;
 }

@@ -32,19 +32,25 @@ struct update {
     uint32_t dtype; /* in which the values leave */
     bool guarded;   /* all have to be below ... */
     float limit;
-    bool counted; /* by each shard, also where it changes no row of it */
+    bool skippable; /* a gradient that is not applied after an overflow */
+    bool counted;   /* by each shard, also where it changes no row of it */
     size_t row_bytes;
 };
 
-static struct update update_of(const struct coxi_variable *v, enum coxi_op op)
+static struct update update_of(const struct coxi_attempt *attempt,
+                               const struct coxi_variable *v, enum coxi_op op)
 {
     bool narrow = op == COXI_OP_GRADIENT && v->wire_dtype != 0;
     return (struct update){
         .variable = v,
         .op = op,
         .dtype = narrow ? v->wire_dtype : v->dtype,
-        .guarded = op == COXI_OP_GRADIENT && v->nonfinite == COXI_NONFINITE_REJECT,
-        .limit = coxi_optimizer_gradient_limit(&v->optimizer),
+        .guarded = op == COXI_OP_GRADIENT && !attempt->overflowed &&
+                   v->nonfinite == COXI_NONFINITE_REJECT,
+        .limit = coxi_optimizer_gradient_limit(&v->optimizer) *
+                 (attempt->scale != NULL ? attempt->loss_scale : 1),
+        .skippable =
+            op == COXI_OP_GRADIENT && v->optimizer.kind != COXI_OPTIMIZER_LOSS_SCALE,
         .counted = op == COXI_OP_GRADIENT && v->kind == COXI_KIND_DENSE &&
                    coxi_optimizer_counts(&v->optimizer),
         .row_bytes = coxi_variable_row_bytes(v),
@@ -67,7 +73,7 @@ static float number_at(const struct coxi_target *target, const struct update *up
 }
 
 /* The i-th number of what goes to `target`, one of `row`, may not leave. */
-static int nonfinite(const struct coxi_attempt *attempt, const struct update *update,
+static int nonfinite(struct coxi_attempt *attempt, const struct update *update,
                      const struct coxi_target *target, size_t i, uint64_t row)
 {
     const struct coxi_variable *v = update->variable;
@@ -85,10 +91,11 @@ static int nonfinite(const struct coxi_attempt *attempt, const struct update *up
                        v->wire_dtype == 0 ? ""
                                           : " (in the type in which it would be sent)");
     }
-    return coxi_error(COX_ENONFINITE,
-                      "step '%s': the gradient of %s '%s', %s %llu, is %s",
-                      attempt->function->name, is_table ? "table" : "variable", v->name,
-                      is_table ? "key" : "row", (unsigned long long)row, why);
+    int r =
+        coxi_error(COX_ENONFINITE, "step '%s': the gradient of %s '%s', %s %llu, is %s",
+                   attempt->function->name, is_table ? "table" : "variable", v->name,
+                   is_table ? "key" : "row", (unsigned long long)row, why);
+    return coxi_loss_scale_nonfinite(attempt, r);
 }
 
 /* Room for `count` rows at the end of what goes to `target`: where their list and their
@@ -102,6 +109,11 @@ static int open_update(struct coxi_target *target, const struct update *update,
     if (r == 0) {
         r = coxi_buffer_reserve(payload,
                                 list_len + coxi_align(count * update->row_bytes, 8));
+    }
+    if (r == 0 && update->skippable) {
+        const struct coxi_gradient gradient = {target->updates.len / sizeof(head) - 1,
+                                               payload->len, 0};
+        r = coxi_buffer_append_raw(&target->gradients, &gradient, sizeof(gradient));
     }
     target->list_at = payload->len;
     target->values_at = payload->len + list_len;
@@ -138,6 +150,13 @@ static size_t put_values(struct coxi_target *target, const struct update *update
     size_t len = n * wire_size;
     memset(to + len, 0, coxi_align(len, 8) - len);
     target->update_payload.len = target->values_at + coxi_align(len, 8);
+    if (update->skippable) {
+        struct coxi_gradient *gradient =
+            (struct coxi_gradient *)(void *)(target->gradients.data +
+                                             target->gradients.len) -
+            1;
+        gradient->len = target->update_payload.len - gradient->at;
+    }
     return bad;
 }
 
@@ -172,8 +191,11 @@ static int update_range(struct coxi_attempt *attempt, const struct update *updat
         size_t bytes = part.count * update->row_bytes;
         size_t bad = put_values(
             target, update, values + (part.begin - begin) * update->row_bytes, bytes);
-        if (bad < part.count * numbers) {
-            return nonfinite(attempt, update, target, bad, part.begin + bad / numbers);
+        r = bad < part.count * numbers
+                ? nonfinite(attempt, update, target, bad, part.begin + bad / numbers)
+                : 0;
+        if (r != 0) {
+            return r;
         }
     }
     return 0;
@@ -294,8 +316,8 @@ static int check_op(const struct coxi_variable *v, uint32_t op)
                             v->name, coxi_dtype_name(v->dtype));
 }
 
-int coxi_push(struct coxi_attempt *attempt, const struct coxi_variable *v, uint32_t op,
-              const struct cox_rows *rows, const void *values)
+static int check(const struct coxi_variable *v, uint32_t op,
+                 const struct cox_rows *rows, const void *values)
 {
     int r = check_op(v, op);
     if (r == 0) {
@@ -304,13 +326,30 @@ int coxi_push(struct coxi_attempt *attempt, const struct coxi_variable *v, uint3
     if (r == 0 && values == NULL && (rows->form == COX_ROWS_ALL || rows->n > 0)) {
         r = coxi_error(COX_EINVAL, "an update of '%s' has no values", v->name);
     }
+    return r;
+}
+
+int coxi_push(struct coxi_attempt *attempt, const struct coxi_variable *v, uint32_t op,
+              const struct cox_rows *rows, const void *values)
+{
+    int r = check(v, op, rows, values);
     if (r != 0) {
         return r;
     }
+    if (op != COXI_OP_GRADIENT || v->optimizer.kind != COXI_OPTIMIZER_LOSS_SCALE) {
+        return coxi_push_now(attempt, v, op, rows, values);
+    }
+    bool none = rows->form != COX_ROWS_ALL && rows->n == 0;
+    return none ? 0 : coxi_loss_scale_tell(attempt, v, *(const float *)values != 0);
+}
+
+int coxi_push_now(struct coxi_attempt *attempt, const struct coxi_variable *v,
+                  uint32_t op, const struct cox_rows *rows, const void *values)
+{
     if (v->metric != COXI_METRIC_NONE) {
         coxi_metric_end(attempt, v);
     }
-    const struct update update = update_of(v, (enum coxi_op)op);
+    const struct update update = update_of(attempt, v, (enum coxi_op)op);
     switch ((enum cox_rows_form)rows->form) {
     case COX_ROWS_ALL:
         return update_range(attempt, &update, 0, coxi_variable_rows(v), values);

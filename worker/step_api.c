@@ -265,6 +265,16 @@ static int api_metric_auc(struct cox_step *step, struct cox_variable *metric,
     return collected(attempt, r);
 }
 
+static int api_loss_scale(struct cox_step *step, struct cox_variable *scale, float *ret)
+{
+    struct coxi_attempt *attempt = (struct coxi_attempt *)step;
+    int r = check_closure(attempt, "updates nothing");
+    if (r == 0) {
+        r = coxi_loss_scale_ask(attempt, scale, ret);
+    }
+    return r == 0 ? 0 : failed(attempt, r);
+}
+
 static int api_flush(struct cox_step *step)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
@@ -370,4 +380,5 @@ const struct cox_step_api coxi_step_api = {
     .metric_add = api_metric_add,
     .metric_auc = api_metric_auc,
     .rate_step = api_rate_step,
+    .loss_scale = api_loss_scale,
 };

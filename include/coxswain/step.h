@@ -135,6 +135,7 @@ struct cox_step_api {
     int (*metric_auc)(struct cox_step *, struct cox_variable *metric,
                       const float *labels, const float *scores, size_t n);
     void (*rate_step)(struct cox_step *, uint64_t s);
+    int (*loss_scale)(struct cox_step *, struct cox_variable *scale, float *ret);
 };
 
 /* What a step is handed; everything but `api` belongs to the worker. */
@@ -402,24 +403,41 @@ static inline int cox_step_max(struct cox_step *step, struct cox_variable *varia
     return cox_step_update(step, variable, COX_UPDATE_MAX, cox_rows_all(), values);
 }
 
-/* ---- loss scale: a dense variable of one F32 whose optimizer is COX_LOSS_SCALE */
+/*
+ * ---- loss scale: a dense variable of one F32 whose optimizer is COX_LOSS_SCALE
+ *
+ *   cox_step_loss_scale(step, scale, &s);          before the first gradient
+ *   ... multiply the loss by s, push the gradients that come of it as they are ...
+ *   cox_step_loss_scale_update(step, scale, overflowed);
+ */
 
-/* What to multiply the loss by. */
+/*
+ * What to multiply the loss by: the same number for all of a step. From then on all
+ * gradients that the step pushes count as multiplied by it. They travel so, in the wire
+ * types of their variables, and the ps divide them by it in F32, before they clip, decay and
+ * apply them.
+ *
+ * COX_EINVAL: not a loss scale; the step has asked for another one; it has pushed gradients
+ * since its beginning or its last flush; the scale is not above 0 (begin it at a constant).
+ */
 static inline int cox_step_loss_scale(struct cox_step *step,
                                       struct cox_variable *variable, float *ret)
 {
-    float scale = 0;
-    struct cox_pull pull = {variable, {0, 0, NULL, 0}, &scale, 0};
-    int r = step->api->pull(step, &pull, 1);
-    if (r == 0) {
-        *ret = scale;
-    }
-    return r;
+    return step->api->loss_scale(step, variable, ret);
 }
 
-/* Tells whether the scaled gradients overflowed (were not all finite; push zeros in their
- * place then, for what a step touches must not depend on what it pulled): the scale becomes
- * less; after many steps without, more. Once in a step. */
+/*
+ * Tells, once in a step, whether the scaled gradients overflowed (were not all finite). The
+ * worker sees that, too: after cox_step_loss_scale a gradient that is not finite, or becomes
+ * so in its wire type, is an overflow and no error. In a step that asks and does not tell, it
+ * fails the closure with COX_ENONFINITE.
+ *
+ * After an overflow the ps skip all gradients of the step, whether it pushed them before or
+ * after this call: no value moves, nor a state, a count or a row. Other updates count,
+ * metrics too, and so does what was flushed before the overflow; schedules follow closures
+ * all the same (enum cox_schedule_kind). The scale becomes less; after many steps without, more (enum cox_optimizer_kind). Push in either case,
+ * whatever the numbers are: what a step touches must not depend on what it pulled.
+ */
 static inline int cox_step_loss_scale_update(struct cox_step *step,
                                              struct cox_variable *variable,
                                              int overflowed)

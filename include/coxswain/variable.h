@@ -48,8 +48,10 @@ extern "C" {
  * COX_LOSS_SCALE is for a variable that steps multiply their loss by, so that small
  * gradients survive a narrow type (cox_step_loss_scale). Its "gradient" is 0 after a step
  * whose gradients were finite, anything else after one whose were not: then w becomes
- * w / growth_factor, at least 1; after growth_interval good steps in a row,
- * w growth_factor. Begin at a constant, like 65536. (torch.amp.GradScaler's rule.)
+ * w / growth_factor, but not less than 1 (a w below 1 stays); after growth_interval good
+ * steps in a row, w growth_factor. Begin at a constant, like 65536. It is a dense variable
+ * of one number, shape {1}, without wire_dtype and schedule; others are COX_EINVAL.
+ * (torch.amp.GradScaler's rule.)
  *
  * State is what a ps keeps beside the values, in floats for each value; checkpoints hold
  * it. A row is a table's, or one of a dense variable's first axis. A table's rule is lazy: a row and its state change only when a gradient of that row

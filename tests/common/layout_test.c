@@ -178,6 +178,13 @@ BAD(narrow_integers, COX_EINVAL, "wire_dtype", v->dtype = COX_I64;
     v->optimizer.kind = COXI_OPTIMIZER_NONE; v->optimizer = (struct coxi_optimizer){0};
     v->wire_dtype = COX_BF16);
 BAD(unknown_policy, COX_EINVAL, "policy", v->nonfinite = COXI_NONFINITE_ALLOW + 1);
+static const struct coxi_optimizer loss_scale = {
+    .kind = COXI_OPTIMIZER_LOSS_SCALE, .growth_factor = 2, .growth_interval = 2};
+BAD(loss_scale_of_several, COX_EINVAL, "shape {1}", v->optimizer = loss_scale);
+BAD(loss_scale_of_rows, COX_EINVAL, "table 't': a loss scale is a dense", *v = table();
+    v->shape[0] = 1; v->optimizer = loss_scale);
+BAD(narrow_loss_scale, COX_EINVAL, "without wire_dtype", v->shape[0] = v->shape[1] = 1;
+    v->wire_dtype = COX_F16; v->optimizer = loss_scale);
 BAD(unknown_metric, COX_EINVAL, "metric", v->metric = COXI_METRIC_END);
 BAD(metric_of_floats, COX_EINVAL, "F64", v->metric = COXI_METRIC_SUM);
 BAD(lifecycle_of_dense_rows, COX_EINVAL, "tables alone", v->lifecycle.rows_max = 1);
@@ -232,6 +239,9 @@ static const struct {
     BAD_ROW(narrow_as_wide),
     BAD_ROW(narrow_integers),
     BAD_ROW(unknown_policy),
+    BAD_ROW(loss_scale_of_several),
+    BAD_ROW(loss_scale_of_rows),
+    BAD_ROW(narrow_loss_scale),
     BAD_ROW(unknown_metric),
     BAD_ROW(metric_of_floats),
     BAD_ROW(lifecycle_of_dense_rows),

@@ -4,17 +4,17 @@
  */
 #include "ps/optimizer.h"
 
-#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "common/initializer.h"
 #include "common/rand.h"
-#include "ps/dense_internal.h"
+#include "ps/dense.h"
 #include "ps/schedule.h"
 #include "ps/table.h"
 #include "tests/ps/rows.h"
+#include "tests/ps/subject.h"
 #include "tests/test.h"
 
 #include "tests/ps/optimizer_golden.inc"
@@ -163,33 +163,6 @@ TEST(schedules_give_the_rates_that_others_give)
 
 /* ---- what others say nothing of */
 
-/* A shard of `rows` rows of `columns`, all 0. */
-struct subject {
-    struct coxi_shard shard;
-    struct coxi_variable variable;
-    struct coxi_dense *dense;
-};
-
-static void subject_open(struct subject *s, const struct coxi_optimizer *optimizer,
-                         uint64_t rows, uint64_t columns)
-{
-    s->shard = (struct coxi_shard){.count = rows};
-    s->variable = (struct coxi_variable){.name = "v",
-                                         .dtype = COX_F32,
-                                         .rank = 2,
-                                         .shape = {rows, columns},
-                                         .shards = &s->shard,
-                                         .n_shards = 1,
-                                         .optimizer = *optimizer};
-    assert_code(0, coxi_variable_check(&s->variable, 1));
-    assert_code(0, coxi_dense_new(&s->variable, &s->shard, NULL, &s->dense));
-}
-
-static void push(struct subject *s, const float *gradient)
-{
-    update_rows(s->dense, 0, s->shard.count, COXI_OP_GRADIENT, gradient);
-}
-
 static const struct coxi_optimizer sgd = {.kind = COXI_OPTIMIZER_SGD,
                                           .learning_rate = 1};
 
@@ -225,123 +198,6 @@ TEST(ftrl_stays_finite_where_squares_vanish)
     push(&s, g);
     read_rows(s.dense, &s.variable, 0, 1, w);
     assert_true(w[0] == 0);
-    coxi_dense_free(s.dense);
-}
-
-/* ---- numbers that are not finite, and large ones */
-
-/* The rules that have their numbers in the goldens, each once, bare. */
-static struct coxi_optimizer bare_rule(uint32_t kind)
-{
-    struct coxi_optimizer o = goldens[0].optimizer;
-    for (size_t i = 0; i < N_GOLDENS && o.kind != kind; i++) {
-        o = goldens[i].optimizer;
-    }
-    assert_int_equal(kind, o.kind);
-    o.weight_decay = o.clip_value = o.clip_norm = 0;
-    o.schedule = (struct coxi_schedule){0};
-    return o;
-}
-
-/* A variable of a row of two starts at 1 and takes the gradients of two steps. */
-static void after_two(const struct coxi_optimizer *o, const float g[2][2], float w[2])
-{
-    struct subject s;
-    w[0] = w[1] = 1;
-    subject_open(&s, o, 1, 2);
-    update_rows(s.dense, 0, 1, COXI_OP_ASSIGN, w);
-    push(&s, g[0]);
-    push(&s, g[1]);
-    read_rows(s.dense, &s.variable, 0, 1, w);
-    coxi_dense_free(s.dense);
-}
-
-TEST(a_nan_that_is_applied_stays_in_its_value)
-{
-    static const float bad[] = {NAN, INFINITY, -INFINITY};
-    for (uint32_t kind = COXI_OPTIMIZER_SGD; kind <= COXI_OPTIMIZER_FTRL; kind++) {
-        const struct coxi_optimizer o = bare_rule(kind);
-        for (size_t i = 0; i < 3; i++) {
-            const float g[2][2] = {{bad[i], 1}, {1, 1}};
-            float w[2];
-            after_two(&o, g, w);
-            if (i == 0 ? !isnan(w[0]) : isfinite(w[0])) {
-                fail_msg("rule %u masks %g: %g", kind, (double)bad[i], (double)w[0]);
-            }
-            bool by_row = kind == COXI_OPTIMIZER_ROWWISE_ADAGRAD;
-            assert_true(by_row ? i > 0 || isnan(w[1]) : isfinite(w[1]));
-        }
-    }
-}
-
-TEST(a_norm_that_is_not_finite_makes_all_nan)
-{
-    static const float bad[] = {NAN, INFINITY};
-    struct coxi_optimizer o = sgd;
-    o.clip_norm = 3;
-    for (size_t i = 0; i < 2; i++) {
-        const float g[2][2] = {{bad[i], 100}, {1, 1}};
-        float w[2];
-        after_two(&o, g, w);
-        assert_true(isnan(w[0]) && isnan(w[1]));
-        float row[2] = {1, 1};
-        struct coxi_optimizer_step step;
-        coxi_optimizer_begin(&o, 0, 0, &step);
-        coxi_optimizer_row(&step, row, NULL, g[0], 2);
-        assert_true(isnan(row[0]) && isnan(row[1]));
-    }
-    o.clip_value = 2; /* comes before, and has no infinities left */
-    const float g[2][2] = {{INFINITY, 100}, {0, 0}};
-    float w[2];
-    after_two(&o, g, w);
-    assert_true(w[0] == -1 && w[1] == -1);
-}
-
-/* What is kept stays finite, and so does the value. */
-TEST(a_square_that_overflows_ends_no_value)
-{
-    for (uint32_t kind = COXI_OPTIMIZER_ADAGRAD; kind <= COXI_OPTIMIZER_FTRL; kind++) {
-        const struct coxi_optimizer o = bare_rule(kind);
-        const float large[2] = {1e30F, 1e30F};
-        float w[2];
-        struct subject s;
-        subject_open(&s, &o, 1, 2);
-        for (size_t i = 0; i < 3; i++) {
-            push(&s, large);
-        }
-        read_rows(s.dense, &s.variable, 0, 1, w);
-        assert_true(isfinite(w[0]));
-        size_t n_states = s.dense->layout.n_slots + s.dense->layout.n_row;
-        for (size_t i = 0; i < n_states; i++) {
-            assert_true(isfinite(s.dense->states[i][0]));
-        }
-        coxi_dense_free(s.dense);
-    }
-}
-
-/* Two good steps in a row double it, one that is not good halves it, down to 1. */
-TEST(a_loss_scale_follows_its_steps)
-{
-    const struct coxi_optimizer scale = {
-        .kind = COXI_OPTIMIZER_LOSS_SCALE, .growth_factor = 2, .growth_interval = 2};
-    static const float told[] = {0, 0, 0, 1, 0, 0, NAN, 1, 1, 0, 0};
-    static const float then[] = {4, 8, 8, 4, 4, 8, 4, 2, 1, 1, 2};
-    float w[1] = {4};
-    struct subject s;
-    subject_open(&s, &scale, 1, 1);
-    update_rows(s.dense, 0, 1, COXI_OP_ASSIGN, w);
-    for (size_t i = 0; i < sizeof(told) / sizeof(*told); i++) {
-        push(&s, &told[i]);
-        read_rows(s.dense, &s.variable, 0, 1, w);
-        assert_true(w[0] == then[i]);
-    }
-    w[0] = FLT_MAX / 1.5F;
-    update_rows(s.dense, 0, 1, COXI_OP_ASSIGN, w);
-    for (size_t i = 0; i < 4; i++) {
-        push(&s, &told[0]);
-    }
-    read_rows(s.dense, &s.variable, 0, 1, w);
-    assert_true(w[0] == FLT_MAX / 1.5F);
     coxi_dense_free(s.dense);
 }
 

@@ -181,6 +181,38 @@ static int scale(struct cox_step *step)
                                                number(step, "overflowed") != 0);
 }
 
+/* Asks for `scale`, pushes `values` as gradients of `variable` (`late`: in that order), adds 1 to
+ * "counter", and with `tells` says whether they `overflowed`, first or (`tells` 2) last. */
+static int scaled(struct cox_step *step)
+{
+    struct cox_variable *variable;
+    struct cox_variable *counter;
+    struct cox_variable *scale_of = NULL;
+    const int64_t one = 1;
+    const int64_t tells = number(step, "tells");
+    float found = 0;
+    int r = cox_step_variable(step, text(step, "variable"), &variable);
+    r = r != 0 ? r : cox_step_variable(step, "counter", &counter);
+    r = r != 0 ? r : cox_step_variable(step, "scale", &scale_of);
+    if (r == 0 && number(step, "late") == 0) {
+        r = cox_step_loss_scale(step, scale_of, &found);
+    }
+    if (r == 0 && tells == 1) {
+        r = cox_step_loss_scale_update(step, scale_of, number(step, "overflowed") != 0);
+    }
+    r = r != 0 ? r
+               : cox_step_update(step, variable, COX_UPDATE_GRADIENT, rows(step),
+                                 vector(step, "values", NULL));
+    r = r != 0 ? r : cox_step_add(step, counter, &one);
+    if (r == 0 && number(step, "late") != 0) {
+        r = cox_step_loss_scale(step, scale_of, &found);
+    }
+    if (r == 0 && tells == 2) {
+        r = cox_step_loss_scale_update(step, scale_of, number(step, "overflowed") != 0);
+    }
+    return r;
+}
+
 /* Adds `values` with `weights` to metric `variable`, or, where there are `labels`, those
  * with `values` as scores; one after the other, or all at once. Where there is `assigned`,
  * the metric is assigned that before the last one. Then returns `result`. */
@@ -390,11 +422,11 @@ COX_STEPS(COX_STEP("update", update), COX_STEP("update_blindly", update_blindly)
           COX_STEP("pull_blindly", pull_blindly),
           COX_STEP("pull_into_nothing", pull_into_nothing),
           COX_STEP("pull_without_keys", pull_without_keys), COX_STEP("scale", scale),
-          COX_STEP("measure", measure), COX_STEP("begin", begin),
-          COX_STEP("pull_big", pull_big), COX_STEP("pull_all", pull_all),
-          COX_STEP("give_many", give_many), COX_STEP("give_named", give_named),
-          COX_STEP("identify", identify), COX_STEP("describe", describe),
-          COX_STEP("wait_at", wait_and_add),
+          COX_STEP("scaled", scaled), COX_STEP("measure", measure),
+          COX_STEP("begin", begin), COX_STEP("pull_big", pull_big),
+          COX_STEP("pull_all", pull_all), COX_STEP("give_many", give_many),
+          COX_STEP("give_named", give_named), COX_STEP("identify", identify),
+          COX_STEP("describe", describe), COX_STEP("wait_at", wait_and_add),
           COX_STEP("wait_cancelled", wait_cancelled_and_add),
           COX_STEP("pull_until_it_fails", pull_until_it_fails),
           COX_STEP("follow", follow));

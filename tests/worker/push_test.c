@@ -305,3 +305,129 @@ TEST(push_to_a_loss_scale_lets_it_shrink_and_grow)
     }
     rig_close(&rig);
 }
+
+/* A loss scale of 1024 on the first ps, and a counter, whose id it returns; a dense variable and
+ * a table on all. */
+static uint32_t open_scaled(struct rig *rig, uint32_t n_ps, float rate)
+{
+    const struct coxi_variable scale = {
+        .name = "scale",
+        .dtype = COX_F32,
+        .rank = 1,
+        .shape = {1},
+        .optimizer = {.kind = COXI_OPTIMIZER_LOSS_SCALE,
+                      .growth_factor = 2,
+                      .growth_interval = 100},
+        .initializer = {.kind = COXI_INIT_CONSTANT, .a = 1024}};
+    struct coxi_variable w = dense_of("w", 3, 1);
+    struct coxi_variable t = table_of("t", 1);
+    w.wire_dtype = t.wire_dtype = COX_F16;
+    w.optimizer = t.optimizer = (struct coxi_optimizer){
+        .kind = COXI_OPTIMIZER_MOMENTUM, .learning_rate = rate, .momentum = 0.5F};
+    rig_open(rig, n_ps, 1, 16);
+    (void)rig_create(rig, &scale, 0, 1);
+    (void)rig_create(rig, &w, 0, n_ps);
+    (void)rig_create(rig, &t, 0, 0);
+    return rig_counter(rig, "counter", 0);
+}
+
+static const int64_t first = 1;
+static const int64_t last = 2;
+
+/* `variable` gets the gradients of its three rows, and the scale hears `overflowed`. */
+static struct call scaled(const char *variable, const uint64_t *rows,
+                          const float *values, const int64_t *tells,
+                          const int64_t *overflowed)
+{
+    struct call call = {.n = 0};
+    call_text(&call, "variable", variable);
+    call_number(&call, "tells", tells);
+    call_number(&call, "overflowed", overflowed);
+    call_vector(&call, "values", COX_F32, 3, values);
+    if (rows != NULL) {
+        call_vector(&call, "keys", COX_I64, 3, rows);
+    }
+    return call;
+}
+
+static void assert_scale(struct rig *rig, uint64_t closure, float expected)
+{
+    assert_pulled(rig, closure, "scale", NULL, 0, &expected, 1);
+}
+
+/* 2^-26 is 0 in an F16, and 1024 times as much is not. (The rate makes it visible to a pull, which
+ * is narrow, too.) */
+TEST(push_of_scaled_gradients_is_unscaled_behind_the_wire)
+{
+    static const uint64_t rows[] = {0, 1, 2};
+    static const float tiny[] = {0x1p-16F, -0x1p-16F, 0};
+    static const float then[] = {-0x1p-10F, 0x1p-10F, 0};
+    static const int64_t no = 0;
+    struct rig rig;
+    (void)open_scaled(&rig, 3, 65536);
+    for (uint64_t i = 0; i < 2; i++) {
+        const char *name = i == 0 ? "w" : "t";
+        const struct call call = scaled(name, i == 0 ? NULL : rows, tiny, &last, &no);
+        (void)call_run(&rig, 2 * i + 1, "scaled", &call, 0);
+        assert_pulled(&rig, 2 * i + 2, name, rows, 3, then, 3);
+    }
+    rig_close(&rig);
+}
+
+/* Told before, told after, or seen by the worker where the wire type overflows: no value and no
+ * momentum moves, the counter does. */
+TEST(push_of_a_step_that_overflowed_is_skipped_as_a_whole)
+{
+    static const uint64_t rows[] = {0, 1, 2};
+    static const float good[] = {1024, 2048, -1024};
+    static const float bad[] = {1, NAN, 3};
+    static const float large[] = {65520, 2, 1};
+    static const float once[] = {-1, -2, 1};
+    static const float twice[] = {-2.5F, -5, 2.5F};
+    static const int64_t yes = 1;
+    static const int64_t no = 0;
+    for (uint64_t i = 0; i < 2; i++) {
+        const char *name = i == 0 ? "w" : "t";
+        const uint64_t *keys = i == 0 ? NULL : rows;
+        struct rig rig;
+        uint32_t counter = open_scaled(&rig, 3, 1);
+        struct call call = scaled(name, keys, bad, &first, &yes);
+        struct rig_done done = call_run(&rig, 1, "scaled", &call, 0);
+        const uint64_t touched = done.head.touched_n;
+        assert_scale(&rig, 2, 512);
+        assert_int_equal(1, rig_read(&rig, counter));
+        call = scaled(name, keys, (const float[]){512, 1024, -512}, &first, &no);
+        done = call_run(&rig, 3, "scaled", &call, 0);
+        assert_int_equal(touched, done.head.touched_n); /* as many as a good step */
+        assert_pulled(&rig, 4, name, rows, 3, once, 3);
+        call = scaled(name, keys, good, &last, &yes);
+        (void)call_run(&rig, 5, "scaled", &call, 0);
+        call = scaled(name, keys, large, &last, &no);
+        done = call_run(&rig, 6, "scaled", &call, 0);
+        assert_int_equal(touched, done.head.touched_n);
+        assert_pulled(&rig, 7, name, rows, 3, once, 3);
+        assert_scale(&rig, 8, 128);
+        call = scaled(name, keys, (const float[]){128, 256, -128}, &last, &no);
+        (void)call_run(&rig, 9, "scaled", &call, 0);
+        assert_pulled(&rig, 10, name, rows, 3, twice, 3);
+        assert_int_equal(5, rig_read(&rig, counter));
+        rig_close(&rig);
+    }
+}
+
+TEST(push_that_overflows_and_tells_no_scale_fails_the_closure)
+{
+    static const float bad[] = {1, INFINITY, 3};
+    static const int64_t no = 0;
+    struct rig rig;
+    (void)open_scaled(&rig, 1, 1);
+    struct call call = scaled("w", NULL, bad, &no, &no);
+    struct rig_done done = call_run(&rig, 1, "scaled", &call, COX_ENONFINITE);
+    assert_non_null(strstr(done.result, "'w', row 1"));
+    call_number(&call, "late", &first);
+    call.args[3] =
+        (struct cox_value)COX_VECTOR("values", COX_F32, 3, ((const float[]){1, 2, 3}));
+    done = call_run(&rig, 2, "scaled", &call, COX_ESTEP);
+    assert_non_null(strstr(done.result, "before the first gradient"));
+    rig_close(&rig);
+}

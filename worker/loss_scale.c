@@ -1,0 +1,146 @@
+/*
+ * Scaled gradients of a step: which number they are multiplied by, and what becomes of them
+ * where they overflowed.
+ *
+ * A step asks for the scale before its first gradient. All gradients of a segment travel with
+ * that number beside them, and the ps divide by it. Gradients that overflowed are taken off
+ * the segment just before it leaves: the ps are touched as a good step touches them, by a
+ * commit that may be empty, and nothing moves. What the loss scale itself hears is the last update
+ * of the last segment: until then gradients may overflow.
+ *
+ * Threads: a slot. Cost: 24 bytes for each update that is a gradient.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/rule.h"
+#include "worker/attempt_internal.h"
+
+static int pull_scale(struct coxi_attempt *attempt, struct cox_variable *scale,
+                      float *ret)
+{
+    struct coxi_fetch *fetch = NULL;
+    const struct cox_pull pull = {scale, {0, 0, NULL, 0}, ret, 0};
+    int r = coxi_pull_begin(attempt, &pull, 1, true, &fetch);
+    return r == 0 ? coxi_pull_wait(attempt, fetch) : r;
+}
+
+static bool has_gradients(const struct coxi_attempt *attempt)
+{
+    bool any = false;
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+        any = any || attempt->targets[p].gradients.len > 0;
+    }
+    return any;
+}
+
+static int check_asked(const struct coxi_attempt *attempt,
+                       const struct coxi_variable *v)
+{
+    if (v->optimizer.kind != COXI_OPTIMIZER_LOSS_SCALE) {
+        return coxi_error(COX_EINVAL, "'%s' is no loss scale, but %s", v->name,
+                          v->optimizer.kind == COXI_OPTIMIZER_NONE
+                              ? "has no optimizer"
+                              : coxi_optimizer_name(&v->optimizer));
+    }
+    if (attempt->scale != NULL && attempt->scale != v) {
+        return coxi_error(COX_EINVAL, "the gradients of this step are scaled by '%s'",
+                          attempt->scale->name);
+    }
+    if (attempt->scale == NULL && has_gradients(attempt)) {
+        return coxi_error(
+            COX_EINVAL,
+            "ask for the loss scale '%s' before the first gradient: all of "
+            "a step are multiplied by it",
+            v->name);
+    }
+    return 0;
+}
+
+int coxi_loss_scale_ask(struct coxi_attempt *attempt, struct cox_variable *scale,
+                        float *ret)
+{
+    const struct coxi_variable *v = scale->description;
+    float value = attempt->loss_scale;
+    int r = check_asked(attempt, v);
+    if (r == 0 && attempt->scale == NULL) {
+        r = pull_scale(attempt, scale, &value);
+    }
+    if (r == 0 && (!isfinite(value) || !(value > 0))) {
+        r = coxi_error(COX_EINVAL,
+                       "the loss scale '%s' is %g: begin it at a constant above 0",
+                       v->name, (double)value);
+    }
+    if (r == 0) {
+        attempt->scale = v;
+        attempt->loss_scale = value;
+        *ret = value;
+    }
+    return r;
+}
+
+int coxi_loss_scale_tell(struct coxi_attempt *attempt, const struct coxi_variable *v,
+                         bool overflowed)
+{
+    if (attempt->told != NULL && attempt->told != v) {
+        return coxi_error(COX_EINVAL, "this step tells two loss scales, '%s' and '%s'",
+                          attempt->told->name, v->name);
+    }
+    attempt->told = v;
+    attempt->overflowed = attempt->overflowed || overflowed;
+    return 0;
+}
+
+int coxi_loss_scale_nonfinite(struct coxi_attempt *attempt, int code)
+{
+    if (attempt->scale == NULL) {
+        return code;
+    }
+    (void)snprintf(attempt->overflow_text, sizeof(attempt->overflow_text), "%s",
+                   coxi_error_text());
+    attempt->overflowed = true;
+    return 0;
+}
+
+static void take_out(struct coxi_buffer *buffer, size_t at, size_t len)
+{
+    size_t end = at + len;
+    if (end < buffer->len) {
+        memmove(buffer->data + at, buffer->data + end, buffer->len - end);
+    }
+    buffer->len -= len;
+}
+
+/* Takes its gradients off what goes to a ps. From the last one on: what is behind it moves. */
+static void skip(struct coxi_target *target)
+{
+    const struct coxi_gradient *gradients =
+        (const struct coxi_gradient *)(void *)target->gradients.data;
+    const size_t size = sizeof(struct coxi_update);
+    for (size_t i = target->gradients.len / sizeof(*gradients); i-- > 0;) {
+        take_out(&target->update_payload, gradients[i].at, gradients[i].len);
+        take_out(&target->updates, gradients[i].update * size, size);
+    }
+    target->gradients.len = 0;
+}
+
+void coxi_loss_scale_skip(struct coxi_attempt *attempt)
+{
+    for (uint32_t p = 0; attempt->overflowed && p < attempt->n_targets; p++) {
+        skip(&attempt->targets[p]);
+    }
+}
+
+int coxi_loss_scale_end(struct coxi_attempt *attempt)
+{
+    static const struct cox_rows all = {0, 0, NULL, 0};
+    const float told = attempt->overflowed ? 1 : 0;
+    if (attempt->told != NULL) {
+        return coxi_push_now(attempt, attempt->told, COXI_OP_GRADIENT, &all, &told);
+    }
+    return attempt->overflowed
+               ? coxi_error(COX_ENONFINITE, "%s", attempt->overflow_text)
+               : 0;
+}
