@@ -83,7 +83,7 @@ enum cox_optimizer_kind {
 
 /*
  * How the learning rate changes: by the place s of the closure that pushes in the run. The
- * run's first closure has s = 0; each further one, and each write of the client (assign, add,
+ * run's first closure has s = 0; each further one, and each write of the client (assign, add, rate,
  * create), whatever variable it is about, counts 1. So s is the same on every ps, for a
  * second attempt, and where a closure runs again after a loss; a client that goes on from a
  * checkpoint goes on with it, and so does a run that loads one with its state
