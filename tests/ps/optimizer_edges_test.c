@@ -158,8 +158,8 @@ TEST(scaled_gradients_are_unscaled_before_all_else)
                                      .learning_rate = 1,
                                      .weight_decay = 0.5F,
                                      .clip_value = 3,
-                                     .clip_norm = 2.5F};
-    const float g[2] = {8 * 64, 4 * 64};
+                                     .clip_norm = 2};
+    const float g[2] = {2 * 64, 1 * 64};
     const struct coxi_dense_rows rows = {NULL, 0, 1};
     float w[2] = {1, 1};
     struct subject s;
@@ -167,8 +167,8 @@ TEST(scaled_gradients_are_unscaled_before_all_else)
     update_rows(s.dense, 0, 1, COXI_OP_ASSIGN, w);
     coxi_dense_update_scaled(s.dense, &rows, COXI_OP_GRADIENT, 0, COX_F32, g, 64);
     read_rows(s.dense, &s.variable, 0, 1, w);
-    float share = 2.5F / sqrtf(18);
-    assert_true(fabsf(w[0] - (1 - 3 * share - 0.5F)) < 1e-6F);
-    assert_true(w[1] == w[0]);
+    float share = 2 / sqrtf(5);
+    assert_true(fabsf(w[0] - (1 - 2 * share - 0.5F)) < 1e-6F);
+    assert_true(fabsf(w[1] - (1 - share - 0.5F)) < 1e-6F);
     coxi_dense_free(s.dense);
 }
