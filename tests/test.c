@@ -2,6 +2,7 @@
 #include "tests/test.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -63,13 +64,38 @@ const char *coxi_test_dir(void)
     return directory;
 }
 
+/* Text that stays until the program ends; equal texts are one. */
+static char *keep_text(const char *text)
+{
+    struct kept {
+        struct kept *next;
+        char text[512];
+    };
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct kept *first;
+    (void)pthread_mutex_lock(&lock);
+    struct kept *kept = first;
+    while (kept != NULL && strcmp(kept->text, text) != 0) {
+        kept = kept->next;
+    }
+    if (kept == NULL) {
+        kept = malloc(sizeof(*kept));
+        if (kept == NULL) {
+            abort();
+        }
+        (void)snprintf(kept->text, sizeof(kept->text), "%s", text);
+        kept->next = first;
+        first = kept;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return kept->text;
+}
+
 char *coxi_test_path(const char *name)
 {
-    static char paths[64][256];
-    static size_t next;
-    char *path = paths[next++ % 64];
-    (void)snprintf(path, sizeof(paths[0]), "%s/%s", coxi_test_dir(), name);
-    return path;
+    char path[512];
+    (void)snprintf(path, sizeof(path), "%s/%s", coxi_test_dir(), name);
+    return keep_text(path);
 }
 
 const char *coxi_test_bin(void)
@@ -80,11 +106,9 @@ const char *coxi_test_bin(void)
 
 const char *coxi_test_module(const char *name)
 {
-    static char paths[16][512];
-    static size_t next;
-    char *path = paths[next++ % 16];
-    (void)snprintf(path, sizeof(paths[0]), "%s/%s.so", COXI_TEST_MODULES, name);
-    return path;
+    char path[512];
+    (void)snprintf(path, sizeof(path), "%s/%s.so", COXI_TEST_MODULES, name);
+    return keep_text(path);
 }
 
 static void add_options(const char *variable, const char *options)
