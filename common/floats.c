@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "common/hash.h"
 #include "coxswain/types.h"
 
 enum { PIECE = 256 };
@@ -61,6 +62,24 @@ static uint32_t from_f16(uint16_t h)
     return (a >= 31u << 23 ? beyond : f) | (uint32_t)(h & 0x8000) << 16;
 }
 
+/* A number that narrows to itself, next to `f`: the one above or below it in magnitude, by
+ * `chance`, of 32 bits. */
+static uint32_t drawn(uint32_t dtype, uint32_t f, uint32_t chance)
+{
+    const uint32_t largest = dtype == COX_BF16 ? 0x7f7f0000 : 0x477fe000;
+    uint32_t a = f & 0x7fffffff;
+    uint32_t dropped = dtype == COX_BF16 ? 16 : 13;
+    uint32_t rounded = (a + (chance >> (32 - dropped))) >> dropped << dropped;
+    if (a >= largest) { /* to the nearest, also what is not finite */
+        return f;
+    }
+    if (dtype == COX_F16 && a < 113u << 23) { /* in steps of 2^-24 */
+        double steps = (double)as_float(a) * 0x1p24 + (double)chance * 0x1p-32;
+        rounded = as_bits((float)(uint32_t)steps * 0x1p-24F);
+    }
+    return rounded | (f & 0x80000000);
+}
+
 /* ---- pieces */
 
 static void narrow_piece(uint32_t dtype, const uint32_t *from, size_t n, uint16_t *to)
@@ -101,6 +120,23 @@ void coxi_floats_narrow(uint32_t dtype, const void *from, size_t n, void *to)
         uint16_t narrow[PIECE];
         size_t count = piece_of(at, n);
         memcpy(wide, (const uint8_t *)from + at * sizeof(*wide), count * sizeof(*wide));
+        narrow_piece(dtype, wide, count, narrow);
+        memcpy((uint8_t *)to + at * sizeof(*narrow), narrow, count * sizeof(*narrow));
+    }
+}
+
+void coxi_floats_narrow_drawn(uint32_t dtype, const void *from, size_t n, uint64_t draw,
+                              void *to)
+{
+    for (size_t at = 0; at < n; at += PIECE) {
+        uint32_t wide[PIECE];
+        uint16_t narrow[PIECE];
+        size_t count = piece_of(at, n);
+        memcpy(wide, (const uint8_t *)from + at * sizeof(*wide), count * sizeof(*wide));
+        for (size_t i = 0; i < count; i++) {
+            uint32_t chance = (uint32_t)(coxi_hash_key(draw + at + i) >> 32);
+            wide[i] = drawn(dtype, wide[i], chance);
+        }
         narrow_piece(dtype, wide, count, narrow);
         memcpy((uint8_t *)to + at * sizeof(*narrow), narrow, count * sizeof(*narrow));
     }
@@ -198,4 +234,20 @@ double coxi_floats_decimal(float x)
         }
     }
     return (double)x; /* too small or too large for it to matter */
+}
+
+size_t coxi_floats_infinite(uint32_t dtype, const void *from, size_t n)
+{
+    const uint16_t infinite = dtype == COX_BF16 ? 0x7f80 : 0x7c00;
+    size_t count = 0;
+    for (size_t at = 0; at < n; at += PIECE) {
+        uint16_t narrow[PIECE];
+        size_t k = piece_of(at, n);
+        memcpy(narrow, (const uint8_t *)from + at * sizeof(*narrow),
+               k * sizeof(*narrow));
+        for (size_t i = 0; i < k; i++) {
+            count += (narrow[i] & 0x7fff) == infinite;
+        }
+    }
+    return count;
 }

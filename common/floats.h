@@ -16,12 +16,22 @@
  */
 void coxi_floats_narrow(uint32_t dtype, const void *from, size_t n, void *to);
 
+/*
+ * The same, but rounded up or down by chance, so that the mean of many draws is the number
+ * itself: number i goes by `draw` + i alone. What is beyond the largest finite one is as above.
+ */
+void coxi_floats_narrow_drawn(uint32_t dtype, const void *from, size_t n, uint64_t draw,
+                              void *to);
+
 /* And back, which loses nothing. They do not overlap. */
 void coxi_floats_widen(uint32_t dtype, const void *from, size_t n, void *to);
 
 /* The first of n numbers (COX_F32, COX_BF16 or COX_F16) that is NaN, or whose absolute value
  * is `limit` or more (INFINITY: that is not finite); n: none. */
 size_t coxi_floats_beyond(uint32_t dtype, const void *from, size_t n, float limit);
+
+/* How many of n numbers (COX_BF16 or COX_F16) are infinite. */
+size_t coxi_floats_infinite(uint32_t dtype, const void *from, size_t n);
 
 /*
  * The decimal number of fewest digits that rounds to x, which is finite: 0.999 of 0.999F. What

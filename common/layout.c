@@ -168,6 +168,13 @@ static int check_traits(const struct coxi_variable *v)
                           "variable is F32",
                           v->name);
     }
+    if (v->wire_rounding > COXI_ROUND_STOCHASTIC ||
+        (v->wire_rounding != 0 && v->wire_dtype == 0)) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s': wire_rounding is %u: it is 0 or 1, and 0 "
+                          "without a wire_dtype",
+                          v->name, v->wire_rounding);
+    }
     if (v->nonfinite > COXI_NONFINITE_ALLOW) {
         return coxi_error(COX_EINVAL,
                           "variable '%s': %u is no policy for non-finite "
@@ -259,8 +266,8 @@ static bool rules_equal(const struct coxi_variable *a, const struct coxi_variabl
            float_equal(a->initializer.b, b->initializer.b) &&
            a->initializer.seed == b->initializer.seed &&
            lifecycle_equal(&a->lifecycle, &b->lifecycle) &&
-           a->wire_dtype == b->wire_dtype && a->nonfinite == b->nonfinite &&
-           a->metric == b->metric;
+           a->wire_dtype == b->wire_dtype && a->wire_rounding == b->wire_rounding &&
+           a->nonfinite == b->nonfinite && a->metric == b->metric;
 }
 
 bool coxi_variable_equal(const struct coxi_variable *a, const struct coxi_variable *b)

@@ -21,6 +21,7 @@ enum {
 };
 
 enum coxi_nonfinite { COXI_NONFINITE_REJECT = 0, COXI_NONFINITE_ALLOW };
+enum coxi_rounding { COXI_ROUND_NEAREST = 0, COXI_ROUND_STOCHASTIC };
 
 enum coxi_metric {
     COXI_METRIC_NONE = 0,

@@ -163,14 +163,15 @@ static json_t *variable_json(const struct coxi_variable *v)
         json_pack("{s:I, s:f, s:f, s:o}", "kind", (json_int_t)v->initializer.kind, "a",
                   (double)v->initializer.a, "b", (double)v->initializer.b, "seed",
                   hex(v->initializer.seed));
-    return json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}",
-                     "id", (json_int_t)v->id, "name", v->name, "kind",
-                     v->kind == COXI_KIND_TABLE ? "table" : "dense", "dtype",
-                     coxi_dtype_name(v->dtype), "shape", shape, "shards", shards,
-                     "optimizer", optimizer_json(&v->optimizer), "initializer",
-                     initializer, "wire_dtype", (json_int_t)v->wire_dtype, "nonfinite",
-                     (json_int_t)v->nonfinite, "metric", (json_int_t)v->metric,
-                     "lifecycle", lifecycle_json(&v->lifecycle));
+    return json_pack(
+        "{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:o}", "id",
+        (json_int_t)v->id, "name", v->name, "kind",
+        v->kind == COXI_KIND_TABLE ? "table" : "dense", "dtype",
+        coxi_dtype_name(v->dtype), "shape", shape, "shards", shards, "optimizer",
+        optimizer_json(&v->optimizer), "initializer", initializer, "wire_dtype",
+        (json_int_t)v->wire_dtype, "wire_rounding", (json_int_t)v->wire_rounding,
+        "nonfinite", (json_int_t)v->nonfinite, "metric", (json_int_t)v->metric,
+        "lifecycle", lifecycle_json(&v->lifecycle));
 }
 
 static char *manifest_text(const struct coxi_manifest *m)
@@ -415,6 +416,7 @@ static bool read_rules(const json_t *in, struct coxi_variable *v)
            get_float(i, "b", &v->initializer.b) &&
            get_hex(i, "seed", &v->initializer.seed) &&
            LATER(get_u32, in, "wire_dtype", &v->wire_dtype) &&
+           LATER(get_u32, in, "wire_rounding", &v->wire_rounding) &&
            LATER(get_u32, in, "nonfinite", &v->nonfinite) &&
            LATER(get_u32, in, "metric", &v->metric) &&
            LATER(read_lifecycle, in, "lifecycle", &v->lifecycle);

@@ -30,6 +30,7 @@ struct coxi_said {
     uint64_t answered; /* of the last call that it has answered */
     uint64_t said_ms;  /* when it did */
     struct coxi_counters counters;
+    uint64_t infinite; /* see struct coxi_counts */
 };
 
 int coxi_stats_new(struct cox_coordinator *c)
@@ -72,6 +73,7 @@ static void on_answer(struct coxi_psc_request *request, int code,
     coxi_lock(&c->lock);
     if (code == 0 && answer->kind == COXI_COUNTS) {
         said->counters = answer->counts.all;
+        said->infinite = answer->counts.infinite;
         said->answered = said->number;
         said->said_ms = coxi_now_ms();
     }
@@ -128,6 +130,7 @@ static void add_said(struct cox_stats *stats, const struct coxi_said *said,
     stats->ps_age_ms = age_ms > stats->ps_age_ms ? age_ms : stats->ps_age_ms;
     stats->commits += said->counters.commits;
     stats->commits_duplicate += said->counters.duplicates;
+    stats->pulled_infinite += said->infinite;
     stats->table_rows += said->counters.rows;
     stats->ps_bytes += said->counters.bytes;
 }

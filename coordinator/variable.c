@@ -184,6 +184,7 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
     wanted.rank = s.rank;
     memcpy(wanted.shape, s.shape, sizeof(wanted.shape));
     wanted.wire_dtype = s.wire_dtype;
+    wanted.wire_rounding = s.wire_rounding;
     wanted.nonfinite = s.nonfinite;
     r = coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
     if (r != 0) {
@@ -226,6 +227,7 @@ int cox_table_create(struct cox_coordinator *c, const struct cox_table_spec *spe
                                    .rank = 1,
                                    .shape = {s.dim},
                                    .wire_dtype = s.wire_dtype,
+                                   .wire_rounding = s.wire_rounding,
                                    .nonfinite = s.nonfinite};
     r = coxi_rules_set(&wanted, &s.optimizer, &s.initializer);
     coxi_rules_seed(&wanted, c->options.seed);

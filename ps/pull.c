@@ -153,8 +153,8 @@ static size_t read_blocks(const struct coxi_place *place, size_t at, size_t room
 }
 
 /* What fits of the item that comes next. */
-static int read_piece(const struct coxi_store *store, struct coxi_pulling *p,
-                      uint8_t *to, size_t room, size_t *ret_len)
+static int read_piece(struct coxi_store *store, struct coxi_pulling *p, uint8_t *to,
+                      size_t room, size_t *ret_len)
 {
     const struct coxi_pull_item *item = &p->pull->items[p->item];
     const uint8_t *list = p->list;
@@ -172,6 +172,11 @@ static int read_piece(const struct coxi_store *store, struct coxi_pulling *p,
         n = place.part->table != NULL
                 ? read_rows(&place, p->at, narrow != 0 ? 2 * room : room, narrow, to)
                 : read_blocks(&place, p->at, narrow != 0 ? 2 * room : room, narrow, to);
+    }
+    if (narrow != 0) {
+        atomic_fetch_add_explicit(&store->infinite,
+                                  coxi_floats_infinite(narrow, to, n / sizeof(float)),
+                                  memory_order_relaxed);
     }
     p->at += n;
     *ret_len = narrow != 0 ? n / 2 : n;

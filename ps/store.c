@@ -69,6 +69,7 @@ static void forget(struct coxi_store *store)
     atomic_store(&store->commits, 0);
     atomic_store(&store->duplicates, 0);
     atomic_store(&store->pulls, 0);
+    atomic_store(&store->infinite, 0);
 }
 
 void coxi_store_free(struct coxi_store *store)
@@ -469,6 +470,7 @@ void coxi_store_counts(struct coxi_store *store, uint32_t table,
         .all = {.commits = atomic_load(&store->commits),
                 .duplicates = atomic_load(&store->duplicates),
                 .pulls = atomic_load(&store->pulls)},
+        .infinite = atomic_load(&store->infinite),
     };
     for (size_t i = 0; i < store->n_parts; i++) {
         count_part(&store->parts[i], &counts.all);

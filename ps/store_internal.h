@@ -77,6 +77,7 @@ struct coxi_store {
     atomic_uint_least64_t commits;
     atomic_uint_least64_t duplicates;
     atomic_uint_least64_t pulls;
+    atomic_uint_least64_t infinite; /* numbers that left narrow, and so infinite */
 };
 
 /* What a tensor of a part is called in checkpoints: "name", "name/part_2", "name/keys",

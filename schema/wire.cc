@@ -390,7 +390,8 @@ Body encode_body(Builder &b, const struct coxi_message &m)
     case COXI_COUNTS:
         return wire::CreateCounts(
                    b, reinterpret_cast<const wire::Counters *>(&m.counts.all),
-                   reinterpret_cast<const wire::TableCounters *>(&m.counts.table))
+                   reinterpret_cast<const wire::TableCounters *>(&m.counts.table),
+                   m.counts.infinite)
             .Union();
     case COXI_PULL:
         return encode_pull(b, m.pull);
@@ -525,6 +526,7 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
             return false;
         }
         std::memcpy(&ret->counts.all, all, sizeof(ret->counts.all));
+        ret->counts.infinite = in->body_as_Counts()->infinite();
         if (table != nullptr) {
             std::memcpy(&ret->counts.table, table, sizeof(ret->counts.table));
         }

@@ -163,6 +163,7 @@ struct coxi_variable {
     struct coxi_optimizer optimizer;
     struct coxi_initializer initializer;
     uint32_t wire_dtype;
+    uint32_t wire_rounding;
     uint32_t nonfinite;
     uint32_t metric;
     struct coxi_lifecycle lifecycle;
@@ -273,6 +274,7 @@ struct coxi_table_counters {
 struct coxi_counts {
     struct coxi_counters all;
     struct coxi_table_counters table; /* zeros where none was asked for */
+    uint64_t infinite; /* numbers that pulls were sent as infinite in a narrow type */
 };
 
 struct coxi_pull_item {

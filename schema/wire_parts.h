@@ -135,7 +135,7 @@ fb::Offset<wire::Variable> encode_variable(Builder &b, const struct coxi_variabl
     }
     return wire::CreateVariable(b, v.id, name, static_cast<wire::Kind>(v.kind), v.dtype,
                                 shape, shards, optimizer, initializer, v.wire_dtype,
-                                v.nonfinite, v.metric, lifecycle);
+                                v.nonfinite, v.metric, lifecycle, v.wire_rounding);
 }
 
 bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
@@ -163,6 +163,7 @@ bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
                             v->initializer()->b(), v->initializer()->seed()};
     }
     ret->wire_dtype = v->wire_dtype();
+    ret->wire_rounding = v->wire_rounding();
     ret->nonfinite = v->nonfinite();
     ret->metric = v->metric();
     const wire::Lifecycle *l = v->lifecycle();

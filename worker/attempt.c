@@ -258,6 +258,7 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
     attempt->broken = 0;
     attempt->broken_text[0] = '\0';
     attempt->lost = 0;
+    attempt->n_pushes = 0;
     attempt->segment = 0;
     attempt->scale = NULL;
     attempt->loss_scale = 0;

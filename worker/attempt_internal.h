@@ -78,9 +78,10 @@ struct coxi_attempt {
     bool step_failed;
     int broken; /* why an update was not collected, or a flush failed */
     char broken_text[COXI_STEP_TEXT_MAX];
-    int lost;         /* a pull or a flush failed, and not by the step's fault */
-    uint32_t segment; /* that is being collected: as many flushes went before */
-    uint32_t last_ps; /* where the segment before it went, the first of those */
+    uint32_t n_pushes; /* of its step, so far */
+    int lost;          /* a pull or a flush failed, and not by the step's fault */
+    uint32_t segment;  /* that is being collected: as many flushes went before */
+    uint32_t last_ps;  /* where the segment before it went, the first of those */
     const struct coxi_variable
         *scale;                       /* its gradients are multiplied by this one ... */
     float loss_scale;                 /* ... of this value; NULL, 0: by none */

@@ -221,6 +221,22 @@ static int add_pull(struct coxi_fetch *fetch, const struct cox_pull *pull)
 
 /* ---- answers */
 
+/* COX_ENONFINITE where values came infinite in a narrow type, unless that is allowed. */
+static int check_finite(const struct piece *piece, const uint8_t *from)
+{
+    const struct coxi_variable *v = piece->variable;
+    size_t n = piece->count * piece->row_bytes / sizeof(float);
+    if (wire_dtype(v) == v->dtype || v->nonfinite != COXI_NONFINITE_REJECT ||
+        coxi_floats_infinite(v->wire_dtype, from, n) == 0) {
+        return 0;
+    }
+    return coxi_error(
+        COX_ENONFINITE,
+        "a pull of '%s' has a number that is infinite in the type in which "
+        "it is sent: its values have grown too large for that",
+        v->name);
+}
+
 /* Puts values as they come where they belong. */
 static void put_values(const struct piece *piece, const uint8_t *from, size_t bytes,
                        uint8_t *to)
@@ -292,6 +308,10 @@ static int deliver(const struct part *part, const uint8_t *from,
         if (is_unchanged(piece, versions, i)) {
             r = put_copy(part, piece);
             continue;
+        }
+        r = check_finite(piece, from);
+        if (r != 0) {
+            break;
         }
         if (piece->scattered) {
             put_rows(part, piece, from);

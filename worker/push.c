@@ -20,6 +20,7 @@
 #include "common/elements.h"
 #include "common/error.h"
 #include "common/floats.h"
+#include "common/hash.h"
 #include "common/rule.h"
 #include "worker/attempt_internal.h"
 
@@ -34,14 +35,26 @@ struct update {
     float limit;
     bool skippable; /* a gradient that is not applied after an overflow */
     bool counted;   /* by each shard, also where it changes no row of it */
+    bool drawn;     /* rounded by chance: each row by `draw` and what it is called */
+    uint64_t draw;
     size_t row_bytes;
 };
+
+/* The same for this update of every attempt, whatever ps there are. */
+static uint64_t draw_of(const struct coxi_attempt *attempt,
+                        const struct coxi_variable *v)
+{
+    uint64_t draw = coxi_hash_key(attempt->run->session.run ^ attempt->head.closure);
+    return coxi_hash_key(draw ^ ((uint64_t)v->id << 32 | attempt->n_pushes));
+}
 
 static struct update update_of(const struct coxi_attempt *attempt,
                                const struct coxi_variable *v, enum coxi_op op)
 {
     bool narrow = op == COXI_OP_GRADIENT && v->wire_dtype != 0;
     return (struct update){
+        .drawn = narrow && v->wire_rounding == COXI_ROUND_STOCHASTIC,
+        .draw = draw_of(attempt, v),
         .variable = v,
         .op = op,
         .dtype = narrow ? v->wire_dtype : v->dtype,
@@ -120,12 +133,40 @@ static int open_update(struct coxi_target *target, const struct update *update,
     return r;
 }
 
+/* Which rows values are of: those listed, or from `begin` on. */
+struct rows {
+    const uint64_t *listed;
+    uint64_t begin;
+};
+
+/* Numbers `at` to `at` + n of an update, as they leave. */
+static void narrow(const struct update *update, const struct rows *rows,
+                   const uint8_t *from, size_t at, size_t n, uint8_t *to)
+{
+    size_t numbers = update->row_bytes / sizeof(float);
+    if (!update->drawn) {
+        coxi_floats_narrow(update->dtype, from, n, to);
+        return;
+    }
+    for (size_t done = 0; done < n;) {
+        size_t row = (at + done) / numbers;
+        size_t column = (at + done) % numbers;
+        size_t count = numbers - column < n - done ? numbers - column : n - done;
+        uint64_t name = rows->listed != NULL ? rows->listed[row] : rows->begin + row;
+        coxi_floats_narrow_drawn(update->dtype, from + done * sizeof(float), count,
+                                 coxi_hash_key(update->draw ^ coxi_hash_key(name)) +
+                                     column,
+                                 to + done * sizeof(uint16_t));
+        done += count;
+    }
+}
+
 /*
  * Puts `bytes` of values (`from`: where they are, which may be there already) into their
  * place as they leave. Returns the first number that may not leave, or how many there are.
  */
 static size_t put_values(struct coxi_target *target, const struct update *update,
-                         const uint8_t *from, size_t bytes)
+                         const struct rows *rows, const uint8_t *from, size_t bytes)
 {
     assert(from != NULL && target->update_payload.data != NULL); /* bytes is not 0 */
     uint8_t *to = target->update_payload.data + target->values_at;
@@ -137,7 +178,7 @@ static size_t put_values(struct coxi_target *target, const struct update *update
         size_t count = n - at < PIECE ? n - at : PIECE;
         uint8_t *piece = to + at * wire_size;
         if (wire_size != size) {
-            coxi_floats_narrow(update->dtype, from + at * size, count, piece);
+            narrow(update, rows, from + at * size, at, count, piece);
         } else if (from != to) {
             memcpy(piece, from + at * size, count * size);
         }
@@ -189,8 +230,9 @@ static int update_range(struct coxi_attempt *attempt, const struct update *updat
             continue;
         }
         size_t bytes = part.count * update->row_bytes;
-        size_t bad = put_values(
-            target, update, values + (part.begin - begin) * update->row_bytes, bytes);
+        size_t bad =
+            put_values(target, update, &(struct rows){NULL, part.begin},
+                       values + (part.begin - begin) * update->row_bytes, bytes);
         r = bad < part.count * numbers
                 ? nonfinite(attempt, update, target, bad, part.begin + bad / numbers)
                 : 0;
@@ -253,9 +295,10 @@ static int finish_list(struct coxi_attempt *attempt, const struct update *update
     if (values == NULL) {
         values = target->update_payload.data + target->values_at;
     }
-    size_t bad = put_values(target, update, values, count * update->row_bytes);
     const uint64_t *list =
         (const uint64_t *)(void *)(target->update_payload.data + target->list_at);
+    size_t bad = put_values(target, update, &(struct rows){list, 0}, values,
+                            count * update->row_bytes);
     return bad < count * numbers
                ? nonfinite(attempt, update, target, bad, list[bad / numbers])
                : 0;
@@ -349,6 +392,7 @@ int coxi_push_now(struct coxi_attempt *attempt, const struct coxi_variable *v,
     if (v->metric != COXI_METRIC_NONE) {
         coxi_metric_end(attempt, v);
     }
+    attempt->n_pushes++;
     const struct update update = update_of(attempt, v, (enum coxi_op)op);
     switch ((enum cox_rows_form)rows->form) {
     case COX_ROWS_ALL:

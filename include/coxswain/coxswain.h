@@ -606,11 +606,14 @@ struct cox_stats {
      */
     uint64_t ps_age_ms;
     uint64_t workers_cut_off; /* that cannot reach a ps, and are not ready for that */
+    /* numbers that pulls were sent as infinite: too large for their wire_dtype, or so
+     * already; like commits, of the ps that are there */
+    uint64_t pulled_infinite;
 };
 /* clang-format off */
 #define COX_STATS_INIT \
     {sizeof(struct cox_stats), \
-     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /*

@@ -191,10 +191,26 @@ struct cox_initializer {
  * is applied. Allowed: they are applied. By every rule a NaN makes the value NaN, and an
  * infinity makes it infinite or NaN. With clip_norm one such number makes all values NaN
  * that are clipped together with it (clip_value comes before, and bounds infinities).
+ *
+ * The same goes for pulls by steps of a variable with a wire_dtype: a number that is infinite
+ * in that type, like any beyond 65504 in F16, fails the pull with COX_ENONFINITE, or is
+ * pulled. cox_stats counts them either way (pulled_infinite).
  */
 enum cox_nonfinite {
     COX_NONFINITE_REJECT = 0,
     COX_NONFINITE_ALLOW = 1,
+};
+
+/*
+ * How gradients are rounded to a wire_dtype. To the nearest: each has an error of the same
+ * sign every time, and what is too small for the type is always 0. Stochastic: up or down by
+ * chance, so that the mean over steps is right, at some nanoseconds a number; drawn from
+ * run, closure and row, so that every attempt draws the same. What steps pull is rounded to
+ * the nearest either way.
+ */
+enum cox_rounding {
+    COX_ROUND_NEAREST = 0,
+    COX_ROUND_STOCHASTIC = 1,
 };
 
 /*
@@ -221,6 +237,7 @@ struct cox_variable_spec {
                                  the gradients they push, are rounded to that type on their
                                  way, at half the bytes; 0: they are not */
     uint32_t nonfinite;  /* enum cox_nonfinite */
+    uint32_t wire_rounding; /* enum cox_rounding; 0 without a wire_dtype */
 };
 #define COX_VARIABLE_SPEC_INIT                                                         \
     {sizeof(struct cox_variable_spec),                                                 \
@@ -231,6 +248,7 @@ struct cox_variable_spec {
      0,                                                                                \
      COX_OPTIMIZER_INIT,                                                               \
      COX_INITIALIZER_INIT,                                                             \
+     0,                                                                                \
      0,                                                                                \
      0,                                                                                \
      0,                                                                                \
@@ -269,10 +287,18 @@ struct cox_table_spec {
     uint32_t wire_dtype;                /* as in struct cox_variable_spec */
     uint32_t nonfinite;
     struct cox_lifecycle lifecycle;
+    uint32_t wire_rounding; /* as in struct cox_variable_spec */
 };
 #define COX_TABLE_SPEC_INIT                                                            \
-    {sizeof(struct cox_table_spec), NULL, 0, COX_OPTIMIZER_INIT,                       \
-     COX_INITIALIZER_INIT,          0,    0, COX_LIFECYCLE_INIT}
+    {sizeof(struct cox_table_spec),                                                    \
+     NULL,                                                                             \
+     0,                                                                                \
+     COX_OPTIMIZER_INIT,                                                               \
+     COX_INITIALIZER_INIT,                                                             \
+     0,                                                                                \
+     0,                                                                                \
+     COX_LIFECYCLE_INIT,                                                               \
+     0}
 
 #ifdef __cplusplus
 }

@@ -366,3 +366,82 @@ TEST(narrow_gradients_are_rounded_and_too_large_ones_rejected)
     assert_true(row[0] == -1 && row[1] == -2048);
     crew_close(&crew);
 }
+
+TEST(gradients_rounded_by_chance_add_up_to_what_they_were)
+{
+    enum { STEPS = 400 };
+    struct crew crew;
+    struct cox_table *t;
+    struct cox_variable *w;
+    struct cox_table_spec spec = COX_TABLE_SPEC_INIT;
+    struct cox_variable_spec dense = COX_VARIABLE_SPEC_INIT;
+    const uint64_t key = 7;
+    const double value = 1 + 0x1p-12; /* a quarter of F16's last digit above 1 */
+    float row[2];
+    crew_open(&crew, 2, 1, "model", NULL);
+    spec.name = "t";
+    spec.dim = 2;
+    spec.optimizer.kind = COX_SGD;
+    spec.optimizer.learning_rate = 1;
+    spec.wire_rounding = COX_ROUND_STOCHASTIC;
+    assert_code(COX_EINVAL, cox_table_create(crew.c, &spec, &t));
+    assert_error_names("wire_rounding");
+    spec.wire_dtype = COX_F16;
+    assert_code(0, cox_table_create(crew.c, &spec, &t));
+    dense.name = "w";
+    dense.dtype = COX_F32;
+    dense.rank = 1;
+    dense.shape[0] = 3;
+    dense.optimizer = spec.optimizer;
+    assert_code(0, cox_variable_create(crew.c, &dense, &w));
+    for (int i = 0; i < STEPS; i++) {
+        schedule_value(&crew, "push_value", value, NULL);
+    }
+    assert_code(0, cox_join(crew.c, -1));
+    assert_code(0, cox_table_read(crew.c, t, &key, 1, row));
+    assert_true(row[0] == -STEPS);
+    assert_true(fabs((double)row[1] + STEPS * value) < 0.05);
+    assert_true(row[1] != -STEPS); /* to which all would be rounded */
+    crew_close(&crew);
+}
+
+static int pull_row(struct crew *crew)
+{
+    const uint64_t key = 7;
+    struct cox_value arg = COX_VECTOR("keys", COX_I64, 1, &key);
+    struct cox_call call = COX_CALL_INIT;
+    call.args = &arg;
+    call.n_args = 1;
+    assert_code(0, cox_schedule(crew->c, crew_function(crew, "pull_all"), &call, NULL));
+    return cox_join(crew->c, -1);
+}
+
+TEST(pulls_that_become_infinite_are_refused_and_counted)
+{
+    static const uint32_t policies[] = {COX_NONFINITE_REJECT, COX_NONFINITE_ALLOW};
+    for (size_t i = 0; i < 2; i++) {
+        struct crew crew;
+        struct cox_stats stats = COX_STATS_INIT;
+        struct cox_table *t;
+        struct cox_variable *w;
+        crew_open(&crew, 1, 1, "model", NULL);
+        create_model(&crew, policies[i], COX_F16, &t, &w);
+        schedule_value(&crew, "push_value", 60000, NULL);
+        assert_code(0, pull_row(&crew));
+        assert_code(0, cox_stats(crew.c, &stats));
+        assert_int_equal(0, stats.pulled_infinite);
+        schedule_value(&crew, "push_value", 60000, NULL); /* F32 holds 120000 */
+        assert_code(0, cox_join(crew.c, -1));
+        int r = pull_row(&crew);
+        if (policies[i] == COX_NONFINITE_REJECT) {
+            assert_true(r != 0);
+            assert_error_names("'t'");
+            assert_error_names("infinite");
+        } else {
+            assert_code(0, r);
+        }
+        assert_code(0, cox_stats(crew.c, &stats));
+        assert_int_equal(1, stats.pulled_infinite);
+        crew_close(&crew);
+    }
+}

@@ -196,3 +196,73 @@ TEST(floats_stand_for_the_decimals_that_they_were_written_as)
         assert_true((float)coxi_floats_decimal(others[i]) == others[i]);
     }
 }
+
+/* ---- rounded by chance */
+
+TEST(floats_drawn_are_right_in_the_mean)
+{
+    enum { N = 40000 };
+    static float values[N];
+    static uint16_t drawn[N];
+    static const float samples[] = {1.0003F, -3.3F, 0.1F,     1e-5F, -1e-8F,
+                                    3e-9F,   1e3F,  65503.9F, 7e-6F};
+    for (size_t f = 0; f < 2; f++) {
+        for (size_t s = 0; s < sizeof(samples) / sizeof(*samples); s++) {
+            double sum = 0;
+            double least = (double)INFINITY;
+            double most = -(double)INFINITY;
+            for (size_t i = 0; i < N; i++) {
+                values[i] = samples[s];
+            }
+            coxi_floats_narrow_drawn(formats[f].dtype, values, N, 99 + s, drawn);
+            for (size_t i = 0; i < N; i++) {
+                double x = value_of(&formats[f], drawn[i]);
+                sum += x;
+                least = x < least ? x : least;
+                most = x > most ? x : most;
+            }
+            double value = (double)samples[s];
+            assert_true(least <= value && value <= most);
+            /* Its neighbours, and 6 deviations of the mean of so many. */
+            assert_true(fabs(sum / N - value) <= 6 * (most - least) / 2 / sqrt(N) +
+                                                     1e-6 * fabs(value) + 0x1p-24 / N);
+            assert_true(most - least <= 0x1p-7 * fabs(value) + 0x1p-24);
+        }
+    }
+}
+
+TEST(floats_drawn_leave_what_is_narrow_and_what_is_too_large)
+{
+    for (size_t f = 0; f < 2; f++) {
+        for (uint32_t bits = 0; bits <= UINT16_MAX; bits++) {
+            float value = widened(&formats[f], (uint16_t)bits);
+            uint16_t drawn;
+            coxi_floats_narrow_drawn(formats[f].dtype, &value, 1, bits, &drawn);
+            assert_int_equal(narrowed(&formats[f], value), drawn);
+        }
+    }
+    const float large[] = {65519, 65520, -1e6F};
+    uint16_t drawn[3];
+    coxi_floats_narrow_drawn(COX_F16, large, 3, 1, drawn);
+    assert_int_equal(0x7bff, drawn[0]);
+    assert_int_equal(0x7c00, drawn[1]);
+    assert_int_equal(0xfc00, drawn[2]);
+    assert_int_equal(2, coxi_floats_infinite(COX_F16, drawn, 3));
+}
+
+TEST(floats_are_drawn_by_their_number_alone)
+{
+    enum { N = 1000 };
+    static float values[N];
+    static uint16_t all[N];
+    static uint16_t parts[N];
+    for (size_t i = 0; i < N; i++) {
+        values[i] = 0.1F * (float)i + 0.01F;
+    }
+    coxi_floats_narrow_drawn(COX_BF16, values, N, 7, all);
+    for (size_t at = 0; at < N; at += 333) {
+        size_t n = N - at < 333 ? N - at : 333;
+        coxi_floats_narrow_drawn(COX_BF16, values + at, n, 7 + at, parts + at);
+    }
+    assert_memory_equal(all, parts, sizeof(all));
+}

@@ -162,6 +162,7 @@ TEST(what_is_said_of_a_variable_is_read_back)
     struct coxi_manifest with = sample;
     struct coxi_manifest *m = NULL;
     v.wire_dtype = COX_BF16;
+    v.wire_rounding = COXI_ROUND_STOCHASTIC;
     v.nonfinite = COXI_NONFINITE_ALLOW;
     v.lifecycle = (struct coxi_lifecycle){1, 0.5F, 2, 3, 4, 5};
     with.variables = one;
@@ -311,7 +312,9 @@ static const struct {
      {"end_rate", "power", "gamma", "warmup_steps"},
      NULL},
     {"variables/1/initializer", {"kind", "a", "b", "seed"}, "variables"},
-    {"variables/1", {"wire_dtype", "nonfinite", "metric", "lifecycle"}, NULL},
+    {"variables/1",
+     {"wire_dtype", "wire_rounding", "nonfinite", "metric", "lifecycle"},
+     NULL},
     {"variables/1/lifecycle",
      {"admit_count", "admit_probability", "evict_age", "evict_count", "evict_count_age",
       "rows_max"},

@@ -60,6 +60,7 @@ static const struct coxi_done_head done_heads[] = {{201, 1, 0, 0, 3, 16, 1234},
                        0x6666666666666666}},                                           \
         .initializer = {4, 16.0f, 32.0f, 0x4444444444444444},                          \
         .wire_dtype = 6,                                                               \
+        .wire_rounding = 7,                                                            \
         .nonfinite = 1,                                                                \
         .metric = 2,                                                                   \
     }
@@ -102,7 +103,7 @@ static const struct coxi_message samples[] = {
                                               applied, LEN(applied), touched,
                                               LEN(touched), 91, 92, 93}},
     [COXI_COUNT] = {.count = 6},
-    [COXI_COUNTS] = {.counts = {{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12}}},
+    [COXI_COUNTS] = {.counts = {{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12}, 13}},
     [COXI_PULL] = {.pull = {SESSION, 44, items, LEN(items), true}},
     [COXI_PULLED] = {.status = {.code = -12,
                                 .message = "no such thing",
@@ -238,6 +239,7 @@ static void same_variable(const struct coxi_variable *a, const struct coxi_varia
     assert_memory_equal(&a->initializer.b, &b->initializer.b, sizeof(float));
     assert_int_equal(a->initializer.seed, b->initializer.seed);
     assert_int_equal(a->wire_dtype, b->wire_dtype);
+    assert_int_equal(a->wire_rounding, b->wire_rounding);
     assert_int_equal(a->nonfinite, b->nonfinite);
     assert_int_equal(a->metric, b->metric);
     same_lifecycle(&a->lifecycle, &b->lifecycle);
