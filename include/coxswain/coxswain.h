@@ -104,7 +104,9 @@ COX_API void cox_cluster_free(struct cox_cluster *cluster); /* takes NULL */
 struct cox_options {
     size_t size;
     const char *checkpoint_dir; /* made if missing; NULL: no checkpoints */
-    const char *log_dir; /* local cluster: logs and prints (step.h); NULL: stderr */
+    const char
+        *log_dir; /* local cluster: for logs and what steps print (step.h); NULL: no
+                            logs are kept, and what steps print goes to stderr */
     const char *bin_dir; /* local cluster: the programs' place; COX_BIN_DIR, or found */
     uint32_t queue_max;  /* closures in the queue, 262144: then cox_schedule blocks */
     uint32_t worker_slots; /* local cluster: steps at a time on each worker, 1 */
@@ -134,7 +136,8 @@ struct cox_options {
                                or settled; 0: none by that */
     uint32_t checkpoint_keep; /* as many of the newest are kept; 0: all */
     uint32_t
-        checkpoint_keep_every; /* and those whose number it divides; 0: none of these */
+        checkpoint_keep_every; /* with checkpoint_keep: and those whose number it divides;
+                                       0: none of these */
     int checkpoint_on_sigterm; /* 1: SIGTERM to this process writes a checkpoint, and then
                                   ends it as ever (a second one does so at once) */
     int ps_recovery_ms; /* with checkpoint_dir: a ps that is lost may take as long to come
@@ -144,7 +147,7 @@ struct cox_options {
                                   MiB: half full it asks for a checkpoint, full it has
                                   cox_schedule, and the client's own writes, wait for
                                   that; a write that is larger passes alone */
-    int resume; /* where checkpoint_dir has been used before: 0: go on from there (see
+    int resume; /* if checkpoint_dir has checkpoints: 0: go on from the newest (see
                    cox_progress); -1: COX_EEXIST */
     uint64_t
         resume_from; /* the number of the checkpoint to go on from; 0: the newest */
@@ -174,15 +177,18 @@ struct cox_options {
  * run. `cluster` is not needed afterwards. Returns when all ps and min_workers workers
  * are there, whether they are listed or have dialled; where none is listed and
  * min_workers is 0, when the ps are. Where it goes on from a checkpoint, the ps have
- * ps_recovery_ms beside open_timeout_ms to be restored. COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION, COX_ECONFLICT (another daemon
- * is at an address, or one whose --index is not its place in the list), COX_EADDRESS (a host
- * cannot be resolved), COX_EBUSY (a ps serves another run whose client is alive, or may be: one
- * that was not heard of since is waited for): the text names the daemon. COX_EINVAL: options, or
- * an address is listed twice. COX_EIO: the checkpoint directory cannot be written, or a ps does
- * not see it (which is tried with an empty file), or a local cluster cannot be started. COX_EEXIST: the directory has been used, and options.resume is -1. COX_EFENCED:
- * other clients use it. COX_ECONFLICT, COX_ECHECKSUM, COX_EFORMAT: its newest checkpoint cannot
- * be gone on from; the text names the next older one that is complete. COX_EADDRESS:
- * `listen` is no address, is in use, or can be reached from other hosts.
+ * ps_recovery_ms beside open_timeout_ms to be restored.
+ *
+ * COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION, COX_ECONFLICT (another daemon is at an address, or
+ * one whose --index is not its place in the list), COX_EADDRESS (a host cannot be resolved),
+ * COX_EBUSY (a ps serves another run; if that run's client may have vanished, the call waits
+ * first): the text names the daemon. COX_EINVAL: options, or an address is listed twice.
+ * COX_EADDRESS: `listen` is no address, is in use, or can be reached from other hosts. COX_EIO:
+ * the checkpoint directory cannot be written, or a ps does not see it (which is tried with an
+ * empty file), or a local cluster cannot be started. COX_EEXIST: the directory has checkpoints,
+ * and options.resume is -1. COX_EFENCED: other clients use it. COX_ENOENT: it has no checkpoint
+ * options.resume_from. COX_ECONFLICT, COX_ECHECKSUM, COX_EFORMAT: the run cannot go on from the
+ * checkpoint; the text says why, and if it is damaged names the next older one that is complete.
  */
 COX_API int cox_open(const struct cox_cluster *cluster,
                      const struct cox_options *options, struct cox_coordinator **ret);
@@ -199,19 +205,20 @@ COX_API int cox_open(const struct cox_cluster *cluster,
 COX_API const char *cox_listen_address(const struct cox_coordinator *c);
 
 /*
- * Writes a checkpoint, if cox_options.checkpoint_at_close says so; not with timeout_ms 0, after a
- * final one, and where an error has cancelled closures and the program has scheduled none since:
- * those would be passed over. That it cannot be written is returned, when all is closed.
- * Then cancels what has not run, waits up to timeout_ms for what runs, ends the run, frees
- * the coordinator and all that belongs to it but futures. Always frees; COX_ETIMEDOUT
- * tells that a step was still running, COX_EFENCED that another client has taken over: what
- * this one did since is in no checkpoint. Takes NULL. It obeys its deadline whatever is under
- * way: past timeout_ms it gives up a recovery, a restore and a checkpoint that is being
- * written, tells the ps and the workers, and returns within 2 s. Only callbacks of the
- * program's own are waited for without a deadline: all of them run before it returns.
- * Calls of other threads that are under way end with COX_ECLOSED and are waited for, too; none
- * may begin once cox_close has. COX_EDEADLK: called from a callback; nothing is closed or freed
- * then.
+ * Writes a checkpoint, if cox_options.checkpoint_at_close says so (docs/checkpoints.md lists
+ * when there is none). Then cancels what has not run, waits for what runs, ends the run, and
+ * frees the coordinator and all that belongs to it but futures. Always frees. Takes NULL.
+ *
+ * COX_ETIMEDOUT: a step was still running, or there was no time for the checkpoint.
+ * COX_EFENCED: another client has taken over; what this one did since is in no checkpoint. Any
+ * other error is why the checkpoint could not be written. COX_EDEADLK: called from a callback
+ * or from on_event; nothing is closed or freed then.
+ *
+ * It obeys its deadline whatever is under way: past timeout_ms it gives up a recovery, a restore
+ * and a checkpoint that is being written, tells the ps and the workers, and returns within 2 s.
+ * It waits without a deadline only for callbacks of the program: all of them run before it
+ * returns. Calls of other threads that are under way end with COX_ECLOSED, and it waits for
+ * them; none may begin once cox_close has.
  */
 COX_API int cox_close(struct cox_coordinator *c, int timeout_ms);
 
@@ -227,9 +234,12 @@ COX_API int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *a
 
 /*
  * Creates a variable or table on the ps. Several variables are placed so that the ps
- * hold about as many bytes each. A name takes no white space, quote or backslash; '/'
- * makes folders ("tower/bias"). COX_EEXIST: the name is taken, or a folder. COX_EINVAL
- * names what is wrong with a spec and the variable. COX_EPSLOST.
+ * hold about as many bytes each. A name takes no white space, control character, quote or
+ * backslash; '/' makes folders ("tower/bias"). In a run that goes on from a checkpoint the first
+ * call attaches to the variable of that name; COX_ECONFLICT names the fields in which its
+ * specification differs. COX_EEXIST: this client has created the name already, or it is a
+ * folder. COX_EINVAL says what is wrong with the spec. COX_ENOMEM: also of a ps (--memory-max).
+ * COX_ELIMIT: more than 65536 variables. COX_EPSLOST, COX_EFENCED, COX_ECLOSED.
  */
 COX_API int cox_variable_create(struct cox_coordinator *c,
                                 const struct cox_variable_spec *spec,
@@ -312,10 +322,13 @@ COX_API int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
 /* ---- step modules and functions */
 
 /*
- * Reads a step module (coxswain/step.h) and ships it to the workers, those that join
- * later too. COX_EIO: the file cannot be read; COX_EMODULE: it is no step module, was
- * built for another ABI version, or a worker cannot load it: the text has the linker's
- * words, or the signal that ended the process that loaded it.
+ * Reads a step module (coxswain/step.h), ships it to the workers, those that join later too,
+ * and waits until every worker that is there has loaded it. COX_EIO: the file cannot be read.
+ * COX_EMODULE: it is no step module, was built for another ABI version, or a worker cannot load
+ * it: the text has the linker's words, or the signal that ended the process that loaded it.
+ * COX_ETIMEDOUT: a worker has not answered for open_timeout_ms. COX_ELIMIT: more than 64
+ * modules, failed ones too, or 256 MiB. COX_ECLOSED. A worker that joins later and cannot load
+ * it is lost, and tried again.
  */
 COX_API int cox_module_load(struct cox_coordinator *c, const char *path,
                             struct cox_module **ret);
@@ -353,13 +366,16 @@ struct cox_call {
 /*
  * Puts a closure (one call of `function`) in the queue; workers take them in order of
  * priority, then of scheduling; within a priority what only one worker may run comes first
- * there, and fails with COX_ENOWORKER when that is away for worker_wait_ms. `call` NULL: no arguments. A
- * call with inputs waits until those futures are done; where one fails or is cancelled, so
- * does the call, naming it. `ret` (NULL: not wanted) is for cox_future_free. Blocks while
- * the queue is full. If a closure has failed since the last report of an error:
- * cancels what is queued, waits until nothing runs, and returns that error instead
- * (COX_ESTEP, COX_ELOST, COX_ENOWORKER, COX_EPSLOST, COX_EMODULE); the coordinator is
- * usable again then, unless a ps is lost.
+ * there, and fails with COX_ENOWORKER when that is away for worker_wait_ms. `call` NULL: no
+ * arguments. A call with inputs waits until those futures are done; if one fails or is
+ * cancelled, so does the call, naming it. `ret` (NULL: not wanted) is for cox_future_free.
+ * Blocks while the queue is full, and while the replay log is (cox_options.replay_log_bytes).
+ *
+ * If a closure has failed since the last report of an error (and keep_going is 0): cancels what
+ * is queued, waits until nothing runs, and returns that closure's error instead, whatever code
+ * it has. The coordinator is usable again then. COX_EPSLOST, COX_EFENCED: the run is over.
+ * COX_ECLOSED. COX_ENOENT: what the client before has left needs a function that is not loaded
+ * (struct cox_progress).
  */
 COX_API int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
                          const struct cox_call *call, struct cox_future **ret);
@@ -534,33 +550,33 @@ struct cox_checkpoint_options {
  * is saved as of one moment. Closures may run meanwhile; for an exact cut call cox_join
  * first. `options` NULL: defaults. *ret_number (may be NULL): its number, from 1.
  * COX_ENOENT: no checkpoint directory was given. COX_EIO: nothing of it is left. Once LATEST
- * names it for good this returns 0, whatever fails after that. COX_EPSLOST. Then old ones are deleted as the options say (checkpoint_keep), but none that
- * somebody reads: those may go after a later one. A variable is in it if it was created
- * before this began.
+ * names it for good this returns 0, whatever fails after that. COX_EPSLOST, COX_EFENCED. Then
+ * old ones are deleted as the options say (checkpoint_keep), but none that somebody reads: those
+ * may go after a later one. A variable is in it if it was created before this began.
  */
 COX_API int cox_checkpoint_save(struct cox_coordinator *c,
                                 const struct cox_checkpoint_options *options,
                                 uint64_t *ret_number);
 
-/* Why the last checkpoint that was written by a trigger (options.checkpoint_every_...) has
- * failed; 0: it has not. The next one is tried when it is due. */
+/* Why the last checkpoint failed that a trigger or the replay log asked for (docs/checkpoints.md);
+ * 0: it did not. The next one is tried when it is due. */
 COX_API int cox_checkpoint_error(struct cox_coordinator *c);
 
 /*
  * Where to go on. A program that is started again with the checkpoint directory that it had
  * goes on from the newest checkpoint there: cox_open sets every ps back to it, whatever they
- * hold by then, and nothing that the client before scheduled counts any more. `cursor` is that
- * of the last call with a cursor whose updates the checkpoint has; the calls after it have to be
- * scheduled again. Calls without a cursor, and cancelled ones, do not change it. What of the calls before it the checkpoint lacks is run again by itself, as soon as
- * the program schedules or joins something: by then it has to have loaded the modules, and made
- * the resources, that it had. An error that cancels what the program has scheduled does not
- * cancel those calls. What the client before was writing itself (cox_variable_assign and
- * the like), and not every ps had, keeps its place among those calls: it is written when the
- * calls before it are done, and whatever the program schedules, reads or writes itself waits for
- * that. Where that needs a function that is not loaded, reads and writes are COX_ENOENT, which
- * names it. Creating a variable, table or metric attaches to the one that
- * there is; where that was specified in another way: COX_ECONFLICT. Futures do not outlive
- * their client.
+ * hold by then, and nothing that the client before scheduled after that checkpoint counts any
+ * more. `cursor` is that of the last call with a cursor that the checkpoint covers; the calls
+ * after it have to be scheduled again. Calls without a cursor, and cancelled ones, do not change
+ * it. What the checkpoint covers and lacks runs again by itself as soon as the program schedules
+ * or joins something: by then it has to have loaded the modules, and made the resources, that it
+ * had. An error that cancels what the program has scheduled does not cancel those calls.
+ *
+ * What the client before was writing itself (cox_variable_assign and the like), and not every ps
+ * had, keeps its place among those calls: it is written when the calls before it are done, and
+ * whatever the program schedules, reads or writes itself waits for that. If that needs a function
+ * that is not loaded, reads and writes are COX_ENOENT, which names it. Variables, tables and
+ * metrics attach (cox_variable_create). Futures do not outlive their client.
  */
 struct cox_progress {
     size_t size;

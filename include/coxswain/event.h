@@ -43,17 +43,19 @@ enum cox_event_code {
     COX_EVENT_PS_BACK,     /* info: ps. It has what the last checkpoint has of it */
     COX_EVENT_PS_NOT_TAKEN, /* warning: ps. Something is at its address, and is no use yet */
     COX_EVENT_RECOVERED,        /* info: every ps has all of its own again */
-    COX_EVENT_PS_OUT_OF_REACH,  /* warning: a worker does not reach a ps */
+    COX_EVENT_PS_OUT_OF_REACH,  /* warning: worker, ps. The worker does not reach it */
     COX_EVENT_PS_IN_REACH,      /* info: worker, ps */
     COX_EVENT_WORKER_JOINED,    /* info (within cox_open debug): worker */
     COX_EVENT_WORKER_LOST,      /* warning: worker. Its closures run elsewhere */
     COX_EVENT_WORKER_BACK,      /* info: worker */
     COX_EVENT_WORKER_LEFT,      /* info: worker. It was told to end */
     COX_EVENT_WORKER_REFUSED,   /* warning: one that dials is sent away */
-    COX_EVENT_MODULE_REFUSED,   /* error: a worker cannot load a step module */
+    COX_EVENT_MODULE_REFUSED,   /* error: workers refuse it: cox_module_load fails */
     COX_EVENT_CHECKPOINT_SAVED, /* debug; info after a failure: checkpoint */
-    COX_EVENT_CHECKPOINT_FAILED, /* error (debug, if it fails again for the same reason) */
-    COX_EVENT_CHECKPOINT_NOT_USED, /* warning: it is whole, ps are restored from an older one */
+    /* error: checkpoint. While checkpoints go on failing, after 10, 20, 40 ... s, else debug.
+     * A warning where cox_close writes none because of an error. */
+    COX_EVENT_CHECKPOINT_FAILED,
+    COX_EVENT_CHECKPOINT_NOT_USED, /* warning: checkpoint. Ps are restored from an older one */
     COX_EVENT_RESUMED,             /* info: checkpoint. The run goes on from it */
     COX_EVENT_BLOCKED,       /* warning: a call, or the run, waits: `seconds` so far */
     COX_EVENT_UNBLOCKED,     /* info: what was said to wait goes on */

@@ -13,8 +13,8 @@ extern "C" {
 
 struct cox_coordinator;
 
-/* What is loaded beside values: the optimizer's state, its count of updates, and the life
- * of rows that may go again. Without it these stay as they are. */
+/* What is loaded beside values: the optimizer's state, its count of updates, the life of
+ * rows that may go again, and where schedules are. Without it these stay as they are. */
 enum cox_load_state {
     COX_LOAD_STATE_MATCHING = 0, /* where both have an optimizer of the same kind */
     COX_LOAD_STATE_NONE = 1,     /* of none: values alone */
@@ -64,9 +64,11 @@ struct cox_load_info {
  * A dense variable holds afterwards what the checkpoint has. Rows of a table are made
  * whatever is admitted, and overwritten; rows that the checkpoint does not have stay. Where
  * rows go by number (rows_max), those that are too many go.
- * With state, training goes on as it would have in the other run, but that updates are
- * counted by each ps: afterwards all of them have the highest of those counts, of a table at
- * least; and rows are as old as they were.
+ * With state (other than COX_LOAD_STATE_NONE), training goes on as it would have in the other
+ * run: the schedules of learning rates, those of all variables of this run, go on from where they
+ * were there (enum cox_schedule_kind), and rows are as old as they were. Updates, by which rows
+ * age, are counted by each ps: afterwards every ps has the highest of those counts, and a table's
+ * own if that is higher.
  *
  * Blocks, and checkpoints wait. Steps may run meanwhile; what they read is the one or the
  * other, row by row. With a checkpoint directory a ps that is lost later gets it again: the

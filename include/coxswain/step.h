@@ -35,7 +35,7 @@
  *
  * All functions return 0 or a negative COX_E... code with a text in
  * cox_step_error(step); a step usually passes it on by returning it. Pointers they hand
- * out live until the step returns, handles of variables as long as the worker.
+ * out live until the step returns, handles of variables until the run ends on this worker.
  */
 #ifndef COXSWAIN_STEP_H
 #define COXSWAIN_STEP_H

@@ -224,7 +224,7 @@ enum cox_rounding {
  */
 struct cox_variable_spec {
     size_t size;
-    const char *name; /* 1 to COX_NAME_MAX bytes of UTF-8, like a path; see below */
+    const char *name; /* 1 to COX_NAME_MAX bytes of UTF-8; see cox_variable_create */
     uint32_t dtype;   /* enum cox_dtype */
     uint32_t rank;
     uint64_t shape[COX_RANK_MAX];
