@@ -86,8 +86,11 @@ TEST(slots_go_on_when_what_is_to_run_alone_is_recalled)
     assert_code(0, rig_batch_push(&rig, &batch));
     push_plain(&rig, 3, 1);
     assert_code(0, coxi_slots_recall(rig.slots, rig.run, &recall));
-    (void)rig_expect(&rig, 2, COX_ECANCELLED);
-    (void)rig_expect(&rig, 3, 0);
+    for (int i = 0; i < 2; i++) { /* in any order */
+        struct rig_done done = rig_next(&rig);
+        assert_int_equal(done.head.closure == 2 ? COX_ECANCELLED : 0, done.head.code);
+        assert_true(done.head.closure != 1);
+    }
     gate_release(gate);
     (void)rig_expect(&rig, 1, 0);
     rig_close(&rig);
