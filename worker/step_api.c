@@ -34,7 +34,9 @@ static const char *api_error(struct cox_step *step)
 static int api_fail(struct cox_step *step, int code, const char *format, va_list args)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
-    (void)vsnprintf(attempt->text, sizeof(attempt->text), format, args);
+    char text[COXI_STEP_TEXT_MAX]; /* an argument may be the old one */
+    (void)vsnprintf(text, sizeof(text), format, args);
+    memcpy(attempt->text, text, sizeof(text));
     attempt->step_code = code;
     attempt->step_failed = true;
     return code != 0 ? code : COX_ESTEP;
@@ -180,15 +182,24 @@ static int check_closure(const struct coxi_attempt *attempt, const char *what)
                             attempt->making->name, what);
 }
 
+static int add_result(struct coxi_attempt *attempt, const struct cox_value *value)
+{
+    size_t size = 0;
+    int r = coxi_values_size(value, 1, &size);
+    if (r == 0 && (size > RESULTS_MAX || attempt->results.len > RESULTS_MAX - size)) {
+        r = coxi_error(COX_ELIMIT, "the results have more than %d bytes", RESULTS_MAX);
+    }
+    return r == 0 ? coxi_values_add(&attempt->results, value) : r;
+}
+
+/* A step that ignores that its result is refused does not succeed without it. */
 static int api_result(struct cox_step *step, const struct cox_value *value)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
     int r = check_closure(attempt, "has no results");
     if (r == 0) {
-        r = coxi_values_add(&attempt->results, value);
-    }
-    if (r == 0 && attempt->results.len > RESULTS_MAX) {
-        r = coxi_error(COX_ELIMIT, "the results have more than %d bytes", RESULTS_MAX);
+        r = add_result(attempt, value);
+        r = r == 0 ? 0 : coxi_attempt_break(attempt, r);
     }
     return r == 0 ? 0 : failed(attempt, r);
 }

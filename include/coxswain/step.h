@@ -20,7 +20,9 @@
  * A step returns 0, or anything else to fail (see cox_step_fail). What it pushes, adds
  * and assigns is collected, and applied exactly once on every parameter server when it
  * returns 0, and not at all when it fails (but see cox_step_flush). A step may run more
- * than once (its worker died), so it must not have effects elsewhere that count. Which
+ * than once (its worker died), so it must not have effects elsewhere that count. One that
+ * calls exit or pthread_exit counts as crashed. A module that was loaded stays in the
+ * worker's process, with the values of its static variables. Which
  * variables and keys it touches, and where it flushes, may depend on its arguments and on
  * cox_step_seed, not on pulled values or the time: otherwise it fails with COX_EDIVERGED.
  *
@@ -185,7 +187,7 @@ static inline const char *cox_step_error(struct cox_step *step)
 /*
  * Ends the step with a message for the one who waits for it: `return
  * cox_step_fail(step, 7, "line %d is odd", n);`. The future reports COX_ESTEP, this
- * code and the message.
+ * code and the message, of which cox_step_error may be a part.
  */
 __attribute__((format(printf, 3, 4))) static inline int
 cox_step_fail(struct cox_step *step, int code, const char *format, ...)
@@ -503,8 +505,11 @@ static inline int cox_step_flush(struct cox_step *step)
     return step->api->flush(step);
 }
 
-/* Adds a value to the step's results; copied. Names are for the reader of the
- * future. */
+/*
+ * Adds a value to the step's results; copied. Names are for the reader of the future. At
+ * most 64, and 1 GiB of them (COX_ELIMIT): a step of which one is refused fails, whatever
+ * it returns.
+ */
 static inline int cox_step_return(struct cox_step *step, const struct cox_value *value)
 {
     return step->api->result(step, value);

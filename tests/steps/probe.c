@@ -289,6 +289,30 @@ static int give_many(struct cox_step *step)
     return r;
 }
 
+/* Returns `n` results, or one of `bytes` bytes that are not there, and does not look whether
+ * they are taken. */
+static int give_blindly(struct cox_step *step)
+{
+    static const uint8_t none[1];
+    const int64_t bytes = number(step, "bytes");
+    const struct cox_value large = COX_VECTOR("large", COX_U8, (uint64_t)bytes, none);
+    if (bytes > 0) {
+        (void)cox_step_return(step, &large);
+    }
+    for (int64_t i = 0; i < number(step, "n"); i++) {
+        (void)give(step, "one", (uint64_t)i);
+    }
+    return 0;
+}
+
+/* Fails with the text of an error that it has met. */
+static int fail_with_its_error(struct cox_step *step)
+{
+    struct cox_variable *nowhere;
+    (void)cox_step_variable(step, "nowhere", &nowhere);
+    return cox_step_fail(step, 5, "it said: %s", cox_step_error(step));
+}
+
 /* Returns a result under the name that argument `name` holds. */
 static int give_named(struct cox_step *step)
 {
@@ -425,6 +449,8 @@ COX_STEPS(COX_STEP("update", update), COX_STEP("update_blindly", update_blindly)
           COX_STEP("scaled", scaled), COX_STEP("measure", measure),
           COX_STEP("begin", begin), COX_STEP("pull_big", pull_big),
           COX_STEP("pull_all", pull_all), COX_STEP("give_many", give_many),
+          COX_STEP("give_blindly", give_blindly),
+          COX_STEP("fail_with_its_error", fail_with_its_error),
           COX_STEP("give_named", give_named), COX_STEP("identify", identify),
           COX_STEP("describe", describe), COX_STEP("wait_at", wait_and_add),
           COX_STEP("wait_cancelled", wait_cancelled_and_add),

@@ -268,6 +268,33 @@ TEST(step_returns_up_to_64_results_with_names_of_up_to_127_bytes)
     crew_close(&crew);
 }
 
+TEST(step_whose_result_is_refused_fails_though_it_does_not_look)
+{
+    static const int64_t bytes[] = {((int64_t)1 << 30) + 1, ((int64_t)1 << 32) + 8};
+    const int64_t n = 65;
+    struct crew crew;
+    struct call call = {.n = 0};
+    crew_open(&crew, 1, 1, "probe", NULL);
+    add_number(&call, "n", &n);
+    fail_with(&crew, "give_blindly", &call, COX_ELIMIT, "more than 64 values");
+    for (size_t i = 0; i < 2; i++) {
+        call.n = 0;
+        add_number(&call, "bytes", &bytes[i]);
+        fail_with(&crew, "give_blindly", &call, COX_ELIMIT, "1073741824 bytes");
+    }
+    crew_close(&crew);
+}
+
+TEST(step_may_fail_with_the_text_of_its_last_error)
+{
+    struct crew crew;
+    const struct call call = {.n = 0};
+    crew_open(&crew, 1, 1, "probe", NULL);
+    fail_with(&crew, "fail_with_its_error", &call, 5,
+              "it said: no variable is called 'nowhere'");
+    crew_close(&crew);
+}
+
 /* ---- what it knows */
 
 TEST(step_knows_the_type_and_shape_of_a_variable)
