@@ -1,4 +1,8 @@
-/* See modules.h. */
+/*
+ * See modules.h. A module that has been loaded is never closed: a thread that one of its steps
+ * has left behind, or a handler that it has set, would run into nothing. The dynamic linker
+ * knows a file that it has, so what stays is one copy of each content.
+ */
 #include "worker/modules.h"
 
 #include <dlfcn.h>
@@ -68,7 +72,8 @@ int coxi_module_load(const char *dir, struct coxi_hash128 hash, const char *name
                       (unsigned long long)hash.low);
     }
     if (r == 0 && bytes != NULL) {
-        r = coxi_file_write(path, bytes, len);
+        r = coxi_directory_make(dir); /* what cleans up /tmp may have removed it */
+        r = r == 0 ? coxi_file_write(path, bytes, len) : r;
     }
     if (r == 0) {
         r = check(path, name, hash, info);
@@ -91,9 +96,6 @@ int coxi_module_load(const char *dir, struct coxi_hash128 hash, const char *name
 void coxi_module_unload(struct coxi_loaded *module)
 {
     if (module != NULL) {
-        if (module->handle != NULL) {
-            (void)dlclose(module->handle);
-        }
         free(module->functions);
         free(module);
     }

@@ -29,13 +29,14 @@ struct coxi_loaded {
 
 /*
  * Loads the module of content hash `hash` from directory `dir`, where it is put first
- * if `bytes` is not NULL. COX_ENOENT: it is not there and bytes are needed;
+ * if `bytes` is not NULL; a directory that is not there is made. COX_ENOENT: it is not there and bytes are needed;
  * COX_EMODULE: not what it says it is, or refused by the dynamic linker; COX_EIO.
  */
 int coxi_module_load(const char *dir, struct coxi_hash128 hash, const char *name,
                      const void *bytes, size_t len, struct coxi_loaded **ret);
 
-/* Unloads it; no step of it runs. Takes NULL. */
+/* Forgets it; no step of it runs. What was loaded stays in the process, with its static
+ * variables, for whatever of it may still run. Takes NULL. */
 void coxi_module_unload(struct coxi_loaded *module);
 
 #endif

@@ -2,9 +2,12 @@
 #include "worker/modules.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/file.h"
 #include "tests/test.h"
 
 struct content {
@@ -117,15 +120,19 @@ TEST(module_that_cannot_be_written_is_an_error_that_names_the_file)
 {
     struct content counter;
     struct coxi_loaded *module = NULL;
+    const char *file = coxi_test_path("file");
+    char dir[PATH_MAX];
     read_module("counter", &counter);
-    assert_code(COX_EIO, coxi_module_load("/no/such/directory", counter.hash, "counter",
-                                          counter.bytes, counter.len, &module));
-    assert_error_names("/no/such/directory");
+    coxi_test_write(file, "", 0);
+    (void)snprintf(dir, sizeof(dir), "%s/directory", file);
+    assert_code(COX_EIO, coxi_module_load(dir, counter.hash, "counter", counter.bytes,
+                                          counter.len, &module));
+    assert_error_names(dir);
     assert_null(module);
     free(counter.bytes);
 }
 
-TEST(module_loaded_twice_stays_until_the_second_is_unloaded)
+TEST(module_loaded_twice_serves_the_second_when_the_first_is_unloaded)
 {
     struct content counter;
     struct coxi_loaded *first;
@@ -133,10 +140,49 @@ TEST(module_loaded_twice_stays_until_the_second_is_unloaded)
     read_module("counter", &counter);
     assert_code(0, load(&counter, true, &first));
     assert_code(0, load(&counter, false, &second));
+    assert_ptr_equal(first->handle, second->handle); /* one copy */
     coxi_module_unload(first);
     assert_int_equal(0, second->functions[1].run(NULL));
     coxi_module_unload(second);
-    assert_null(dlopen(path_of(&counter), RTLD_NOW | RTLD_NOLOAD));
     coxi_module_unload(NULL);
+    free(counter.bytes);
+}
+
+TEST(module_that_was_unloaded_is_there_for_a_thread_that_its_step_has_left)
+{
+    struct content linger;
+    struct coxi_loaded *module;
+    int to[2];
+    int from[2];
+    char byte = 'x';
+    read_module("linger", &linger);
+    assert_code(0, load(&linger, true, &module));
+    assert_int_equal(0, pipe(to));
+    assert_int_equal(0, pipe(from));
+    int *fds = dlsym(module->handle, "linger_fds");
+    assert_non_null(fds);
+    fds[0] = to[0];
+    fds[1] = from[1];
+    assert_int_equal(0, module->functions[0].run(NULL));
+    coxi_module_unload(module);
+    assert_int_equal(1, write(to[1], &byte, 1)); /* the thread goes on now */
+    assert_int_equal(1, read(from[0], &byte, 1));
+    free(linger.bytes);
+}
+
+TEST(module_directory_that_was_removed_is_made_again)
+{
+    struct content counter;
+    struct coxi_loaded *module = NULL;
+    const char *dir = coxi_test_path("modules");
+    read_module("counter", &counter);
+    for (int i = 0; i < 2; i++) {
+        assert_code(0, coxi_module_load(dir, counter.hash, "the_module", counter.bytes,
+                                        counter.len, &module));
+        coxi_module_unload(module);
+        coxi_directory_remove(dir);
+        assert_code(COX_ENOENT, coxi_module_load(dir, counter.hash, "the_module", NULL,
+                                                 0, &module));
+    }
     free(counter.bytes);
 }
