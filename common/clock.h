@@ -24,6 +24,12 @@ static inline uint64_t coxi_now_ms(void)
     return coxi_now_ns() / 1000000u;
 }
 
+/* How long it was, in 32 bits: at most 71 minutes and 34 s, which is what longer ones count as. */
+static inline uint32_t coxi_short_us(uint64_t ns)
+{
+    return ns / 1000u < UINT32_MAX ? (uint32_t)(ns / 1000u) : UINT32_MAX;
+}
+
 /*
  * The CLOCK_MONOTONIC moment `timeout_ms` from now, for condition variables made by
  * coxi_cond_init. A negative timeout is a deadline that is never reached.

@@ -120,7 +120,7 @@ struct cox_future *coxi_attempts_find(struct cox_coordinator *c, uint64_t id)
 
 const char *coxi_attempts_cause(int cause)
 {
-    return cause == COXI_CAUSE_EXIT     ? "it called exit"
+    return cause == COXI_CAUSE_EXIT     ? "it called exit or pthread_exit"
            : cause == COXI_CAUSE_MEMORY ? "more memory than --step-memory-max"
                                         : strsignal(cause);
 }

@@ -127,6 +127,11 @@ void coxi_test_expect_crashes(void)
     add_options("TSAN_OPTIONS", "handle_segv=0:handle_abort=0:report_thread_leaks=0");
 }
 
+void coxi_test_keep_no_freed_memory(void)
+{
+    add_options("ASAN_OPTIONS", "quarantine_size_mb=1");
+}
+
 void coxi_test_write(const char *path, const void *bytes, size_t len)
 {
     FILE *file = fopen(path, "we");

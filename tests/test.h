@@ -63,6 +63,10 @@ const char *coxi_test_module(const char *name);
  */
 void coxi_test_expect_crashes(void);
 
+/* Processes that are started from now on have no memory that they have freed, as without a
+ * sanitizer. */
+void coxi_test_keep_no_freed_memory(void);
+
 /* Writes a file. */
 void coxi_test_write(const char *path, const void *bytes, size_t len);
 

@@ -380,7 +380,7 @@ static void run_step(struct coxi_attempt *attempt, struct coxi_function *functio
     attempt->scratch = NULL;
     enum coxi_running_state state = coxi_running_end(running);
     coxi_recorder_end(running->recorder);
-    attempt->run_us = (uint32_t)((coxi_now_ns() - start) / 1000);
+    attempt->run_us = coxi_short_us(coxi_now_ns() - start);
     if (attempt->making == NULL) {
         note_time(function, attempt->run_us);
     }

@@ -43,8 +43,9 @@ static const struct coxi_option options[] = {
      .offset = offsetof(struct coxi_worker_config, step_memory_max),
      .max = COXI_BYTES_MAX,
      .fallback = "0",
-     .help = "memory of the process that runs steps, beyond which it is ended and the "
-             "step reported, as 512M or 2G; 0: no limit"},
+     .help =
+         "memory of the process that runs steps, besides what it keeps (--kept-max), "
+         "beyond which it is ended and the step reported, as 512M or 2G; 0: no limit"},
     {.name = "pull-cache-max",
      .type = COXI_OPTION_BYTES,
      .offset = offsetof(struct coxi_worker_config, pull_cache_max),

@@ -7,11 +7,15 @@
  */
 #include "worker/culprit.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "common/daemon.h"
+#include "common/log.h"
 
 enum {
     STACK_BYTES = 64 * 1024
@@ -25,6 +29,8 @@ static struct coxi_recorder *watched;
 static pid_t watcher;
 static struct sigaction before[N_FAULTS];
 static _Thread_local struct coxi_recorder_slot *mine;
+static pthread_key_t own_slot; /* the same, and told when the thread ends */
+static pthread_once_t own_slot_made = PTHREAD_ONCE_INIT;
 
 static void blame_mine(int cause)
 {
@@ -51,6 +57,22 @@ static void on_fault(int signum, siginfo_t *info, void *context)
         (void)raise(
             signum); /* comes when this returns; a fault comes again by itself */
     }
+}
+
+/* A step has ended its thread, and with it the slot: nobody would answer for the closure. */
+static void on_thread_end(void *slot)
+{
+    if (getpid() == watcher && coxi_recorder_runs(slot)) {
+        coxi_recorder_blame(slot, COXI_CAUSE_EXIT);
+        coxi_recorder_excuse(watched);
+        coxi_log(COXI_LOG_ERROR, "step_ended_its_thread", "text=\"pthread_exit\"");
+        _exit(COXI_EXIT_AGAIN);
+    }
+}
+
+static void make_key(void)
+{
+    (void)pthread_key_create(&own_slot, on_thread_end);
 }
 
 static void on_exit_call(void)
@@ -99,13 +121,18 @@ void coxi_culprit_begin(struct coxi_culprit_stack *stack,
         (void)sigaltstack(&own, NULL);
     }
     mine = slot;
+    (void)pthread_once(&own_slot_made, make_key);
+    (void)pthread_setspecific(own_slot, slot);
     unblock_faults();
 }
 
 void coxi_culprit_end(struct coxi_culprit_stack *stack)
 {
     const stack_t none = {.ss_flags = SS_DISABLE};
-    mine = NULL;
+    if (mine != NULL) {
+        (void)pthread_setspecific(own_slot, NULL);
+        mine = NULL;
+    }
     if (stack->memory != NULL) {
         (void)sigaltstack(&none, NULL);
         free(stack->memory);

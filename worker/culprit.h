@@ -1,5 +1,6 @@
 /*
- * Who took the step process down: the thread that a fault stops, or that calls exit, says
+ * Who took the step process down: the thread that a fault stops, or that calls exit or
+ * pthread_exit (which ends the process, because a slot is gone with its thread), says
  * what it runs, on record (worker/recorder.h), so that nothing that ran beside is blamed.
  * Whatever else ends the process (_exit, a thread that a step has started, a handler of the
  * step's own) leaves all that ran as suspects; the client has those run alone.

@@ -7,6 +7,13 @@
 
 enum { SLACK = 4096 };
 
+static atomic_size_t held_bytes; /* in all tables, and by steps that use them */
+
+size_t coxi_results_held(void)
+{
+    return atomic_load_explicit(&held_bytes, memory_order_relaxed);
+}
+
 void coxi_results_init(struct coxi_results *results, size_t bytes_max)
 {
     *results = (struct coxi_results){.bytes_max = bytes_max};
@@ -29,6 +36,7 @@ void coxi_held_unref(void *arg)
 {
     struct coxi_held *held = arg;
     if (atomic_fetch_sub_explicit(&held->refs, 1, memory_order_acq_rel) == 1) {
+        atomic_fetch_sub(&held_bytes, held->values.len);
         coxi_buffer_fini(&held->values);
         free(held);
     }
@@ -91,6 +99,7 @@ bool coxi_results_keep(struct coxi_results *results, uint64_t closure, uint32_t 
         atomic_init(&held->refs, 1);
         *at = held;
         results->bytes += values->capacity;
+        atomic_fetch_add(&held_bytes, values->len);
         *values = (struct coxi_buffer){0};
     }
     coxi_unlock(&results->lock);

@@ -52,6 +52,9 @@ bool coxi_results_keep(struct coxi_results *results, uint64_t closure, uint32_t 
 struct coxi_held *coxi_results_get(struct coxi_results *results, uint64_t closure);
 void coxi_held_unref(void *held);
 
+/* The bytes of all that is kept in this process, of whichever run. */
+size_t coxi_results_held(void);
+
 /* Nobody needs what that attempt has returned; no matter where it is not kept. */
 void coxi_results_drop(struct coxi_results *results, uint64_t closure,
                        uint32_t attempt);

@@ -25,6 +25,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/sync.h"
+#include "worker/results.h"
 #include "worker/slots_internal.h"
 
 enum { END_MS = 100 };
@@ -204,6 +205,14 @@ static uint64_t memory_bytes(int statm)
     return strtoull(resident, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* What is kept has a bound of its own (--kept-max), and no step that runs is to blame for it. */
+static uint64_t memory_of_steps(int statm)
+{
+    uint64_t bytes = memory_bytes(statm);
+    uint64_t kept = coxi_results_held();
+    return bytes > kept ? bytes - kept : 0;
+}
+
 /* On the loop, locked. */
 static void start_timer(struct coxi_slots *slots);
 
@@ -219,7 +228,7 @@ static void on_timer(uv_timer_t *timer)
         end |= look_at(slots, &slots->threads[i].running, now_ns, &next_ns);
     }
     if (slots->options.memory_max > 0 && slots->n_running > 0) {
-        uint64_t bytes = memory_bytes(slots->watch.statm);
+        uint64_t bytes = memory_of_steps(slots->watch.statm);
         end |= bytes > slots->options.memory_max && end_for_memory(slots, bytes);
         uint64_t look_ns = now_ns + COXI_WATCH_MEMORY_MS * ns_per_ms;
         next_ns = look_ns < next_ns ? look_ns : next_ns;

@@ -128,7 +128,8 @@ struct cox_options {
         *listen; /* where workers may dial the client, as "host:port" (port 0: any)
                            or a URL; NULL: nowhere */
     uint64_t
-        step_memory_max; /* local cluster: bytes of a worker's steps; 0: no limit */
+        step_memory_max; /* local cluster: bytes of a worker's step process, beyond the
+                            results that it keeps; 0: no limit */
     uint64_t
         checkpoint_every_closures; /* a checkpoint after so many that are settled; 0:
                                            none by that */

@@ -187,6 +187,36 @@ TEST(step_beside_one_that_ends_the_process_unseen_is_not_blamed)
     check_neighbour("quit", "exit");
 }
 
+TEST(step_is_not_blamed_for_memory_that_holds_what_is_kept)
+{
+    enum { KEPT = 40 };
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_call call = COX_CALL_INIT;
+    struct cox_future *kept[KEPT];
+    const int64_t bytes = 8 * 1024 * 1024;
+    const struct cox_value arg = COX_SCALAR("bytes", COX_I64, &bytes);
+    options.max_crashes = 1;
+    options.step_memory_max = 256 * 1024 * 1024;
+    call.args = &arg;
+    call.n_args = 1;
+    call.keep = 1;
+    coxi_test_keep_no_freed_memory();
+    open_crew(&crew, 1, &options);
+    for (int i = 0; i < KEPT; i++) {
+        assert_code(0, cox_schedule(crew.c, crew_function(&crew, "give_bytes"), &call,
+                                    &kept[i]));
+        assert_code(0, cox_future_wait(kept[i], 30000));
+    }
+    struct cox_future *future = schedule(&crew, "linger");
+    assert_code(0, cox_future_wait(future, 30000));
+    cox_future_free(future);
+    for (int i = 0; i < KEPT; i++) {
+        cox_future_free(kept[i]);
+    }
+    crew_close(&crew);
+}
+
 TEST(worker_killed_from_outside_is_no_crash_of_its_step)
 {
     enum { KILLS = 4 };

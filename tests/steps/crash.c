@@ -1,6 +1,8 @@
 /* Steps that take their process down, and some that run or have run meanwhile. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "wait.h"
 
@@ -31,6 +33,37 @@ static int quit(struct cox_step *step)
 {
     (void)step;
     _exit(3);
+}
+
+/* Ends its slot's thread alone. */
+static int end_thread(struct cox_step *step)
+{
+    (void)step;
+    pthread_exit(NULL);
+}
+
+/* Returns `bytes` bytes. */
+static int give_bytes(struct cox_step *step)
+{
+    const int64_t *bytes = (const int64_t *)cox_step_scalar(step, "bytes", COX_I64);
+    char *given = bytes != NULL ? malloc((size_t)*bytes) : NULL;
+    if (given == NULL) {
+        return cox_step_fail(step, 1, "no memory");
+    }
+    memset(given, 1, (size_t)*bytes);
+    const struct cox_value value = COX_VECTOR("bytes", COX_U8, (uint64_t)*bytes, given);
+    int r = cox_step_return(step, &value);
+    free(given);
+    return r;
+}
+
+/* Is busy for a while, so that the worker looks how much memory it has. */
+static int linger(struct cox_step *step)
+{
+    for (int i = 0; i < 200 && !cox_step_cancelled(step); i++) {
+        (void)poll(NULL, 0, 1);
+    }
+    return 0;
 }
 
 /* Takes `bytes` of memory, and keeps them. */
@@ -88,6 +121,7 @@ static int nothing(struct cox_step *step)
 COX_STEPS(COX_STEP("null_write", null_write), COX_STEP("do_abort", do_abort),
           COX_STEP("do_exit", do_exit), COX_STEP("wait_at", wait_at),
           COX_STEP("wait_cancelled", wait_cancelled), COX_STEP("hoard", hoard),
-          COX_STEP("quit", quit), COX_STEP("count", count),
-          COX_STEP("crash_once", crash_once),
+          COX_STEP("quit", quit), COX_STEP("end_thread", end_thread),
+          COX_STEP("give_bytes", give_bytes), COX_STEP("linger", linger),
+          COX_STEP("count", count), COX_STEP("crash_once", crash_once),
           COX_STEP("fork_and_crash", fork_and_crash), COX_STEP("nothing", nothing));

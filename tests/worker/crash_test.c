@@ -59,6 +59,11 @@ TEST(a_step_that_exits_with_success_is_reported_too)
     crash_with("do_exit", &arg, 0);
 }
 
+TEST(a_step_that_ends_its_thread_is_reported)
+{
+    crash_with("end_thread", NULL, 0);
+}
+
 static void kill_step_process(const struct worker *worker)
 {
     assert_int_equal(0, kill(worker->step_process, SIGKILL));
