@@ -37,7 +37,8 @@
  *
  * All functions return 0 or a negative COX_E... code with a text in
  * cox_step_error(step); a step usually passes it on by returning it. Pointers they hand
- * out live until the step returns, handles of variables until the run ends on this worker.
+ * out live until the step returns, handles of variables until the run ends on this worker (so
+ * keep none in a static variable).
  */
 #ifndef COXSWAIN_STEP_H
 #define COXSWAIN_STEP_H
