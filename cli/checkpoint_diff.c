@@ -241,9 +241,9 @@ static int diff(char **dirs, const struct config *config)
 {
     struct coxi_checkpoint *both[2] = {NULL, NULL};
     json_t *lines = config->json ? json_array() : NULL;
-    int r = coxi_checkpoint_use(dirs[0], &both[0]);
+    int r = coxi_checkpoint_use(dirs[0], COXI_CHECKPOINT_CHECKED, &both[0]);
     if (r == 0) {
-        r = coxi_checkpoint_use(dirs[1], &both[1]);
+        r = coxi_checkpoint_use(dirs[1], COXI_CHECKPOINT_CHECKED, &both[1]);
     }
     if (r == 0 && !config->json) {
         (void)printf("A: %s\nB: %s\n\n%-28s %-10s %12s %12s %12s %12s %12s %12s %12s\n",

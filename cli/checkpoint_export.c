@@ -85,23 +85,29 @@ static const char *descr_of(const char *dtype)
     return NULL;
 }
 
+static int write_plain(void *arg, const void *data, size_t len)
+{
+    return coxi_npz_write(arg, data, len);
+}
+
 /* BF16 as F32. */
-static int write_widened(struct coxi_npz *npz, const struct coxi_st_tensor *tensor)
+static int write_widened(void *arg, const void *data, size_t len)
 {
     enum { FLOATS = 4096 };
     float floats[FLOATS];
-    uint64_t n = tensor->bytes / sizeof(uint16_t);
+    size_t n = len / sizeof(uint16_t);
     int r = 0;
-    for (uint64_t i = 0; r == 0 && i < n;) {
-        size_t count = n - i < FLOATS ? (size_t)(n - i) : FLOATS;
-        coxi_floats_widen(COX_BF16, (const uint16_t *)tensor->data + i, count, floats);
-        r = coxi_npz_write(npz, floats, count * sizeof(*floats));
+    for (size_t i = 0; r == 0 && i < n;) {
+        size_t count = n - i < FLOATS ? n - i : FLOATS;
+        coxi_floats_widen(COX_BF16, (const uint16_t *)data + i, count, floats);
+        r = coxi_npz_write(arg, floats, count * sizeof(*floats));
         i += count;
     }
     return r;
 }
 
-static int write_array(struct coxi_npz *npz, const struct coxi_whole *whole)
+static int write_array(struct coxi_npz *npz, const struct coxi_checkpoint *checkpoint,
+                       const struct coxi_whole *whole)
 {
     const char *descr = descr_of(whole->dtype);
     if (descr == NULL) {
@@ -110,10 +116,10 @@ static int write_array(struct coxi_npz *npz, const struct coxi_whole *whole)
     }
     int r = coxi_npz_begin(npz, whole->name, descr, whole->rank, whole->shape);
     for (size_t i = 0; r == 0 && i < whole->n_pieces; i++) {
-        const struct coxi_st_tensor *tensor = whole->pieces[i].tensor;
-        r = strcmp(tensor->dtype, "BF16") == 0
-                ? write_widened(npz, tensor)
-                : coxi_npz_write(npz, tensor->data, tensor->bytes);
+        const struct coxi_piece *piece = &whole->pieces[i];
+        bool narrow = strcmp(piece->tensor->dtype, "BF16") == 0;
+        r = coxi_st_stream(checkpoint->shards[piece->ps], piece->tensor,
+                           narrow ? write_widened : write_plain, npz);
     }
     return r;
 }
@@ -128,7 +134,7 @@ static int export_npz(const struct coxi_checkpoint *checkpoint,
     }
     for (size_t i = 0; r == 0 && i < checkpoint->n_wholes; i++) {
         if (is_chosen(config, &checkpoint->wholes[i])) {
-            r = write_array(npz, &checkpoint->wholes[i]);
+            r = write_array(npz, checkpoint, &checkpoint->wholes[i]);
         }
     }
     if (r != 0) {
@@ -157,23 +163,31 @@ static size_t choose_in_order(const struct coxi_checkpoint *checkpoint,
     return n;
 }
 
-static int write_tensors(struct coxi_st_writer *file, const struct coxi_whole **wholes,
+static int write_some(void *arg, const void *data, size_t len)
+{
+    return coxi_st_write(arg, data, len);
+}
+
+static int write_tensors(const struct coxi_checkpoint *checkpoint,
+                         struct coxi_st_writer *file, const struct coxi_whole **wholes,
                          size_t n)
 {
     int r = 0;
     for (size_t i = 0; i < n; i++) {
         for (size_t p = 0; r == 0 && p < wholes[i]->n_pieces; p++) {
-            const struct coxi_st_tensor *tensor = wholes[i]->pieces[p].tensor;
-            r = coxi_st_write(file, tensor->data, tensor->bytes);
+            const struct coxi_piece *piece = &wholes[i]->pieces[p];
+            r = coxi_st_stream(checkpoint->shards[piece->ps], piece->tensor, write_some,
+                               file);
         }
     }
     return r;
 }
 
-static int write_safetensors(const struct coxi_manifest *m, const char *path,
+static int write_safetensors(const struct coxi_checkpoint *checkpoint, const char *path,
                              const struct coxi_whole **wholes,
                              struct coxi_st_tensor *tensors, size_t n)
 {
+    const struct coxi_manifest *m = checkpoint->manifest;
     struct coxi_st_writer *file;
     char run[32];
     char number[32];
@@ -193,7 +207,7 @@ static int write_safetensors(const struct coxi_manifest *m, const char *path,
     if (r != 0) {
         return r;
     }
-    r = write_tensors(file, wholes, n);
+    r = write_tensors(checkpoint, file, wholes, n);
     if (r != 0) {
         coxi_st_abandon(file);
         return r;
@@ -210,7 +224,7 @@ static int export_safetensors(const struct coxi_checkpoint *checkpoint,
     int r = wholes == NULL || tensors == NULL ? coxi_error_memory("an export") : 0;
     if (r == 0) {
         size_t n = choose_in_order(checkpoint, config, wholes);
-        r = write_safetensors(checkpoint->manifest, path, wholes, tensors, n);
+        r = write_safetensors(checkpoint, path, wholes, tensors, n);
     }
     free(wholes);
     free(tensors);
@@ -260,7 +274,7 @@ static int write_out(const struct coxi_checkpoint *checkpoint,
 static int export_to(const char *dir, const char *out, const struct config *config)
 {
     struct coxi_checkpoint *checkpoint;
-    int r = coxi_checkpoint_use(dir, &checkpoint);
+    int r = coxi_checkpoint_use(dir, COXI_CHECKPOINT_STREAMED, &checkpoint);
     if (r != 0) {
         return r;
     }

@@ -159,12 +159,17 @@ static bool has_summary(const struct coxi_whole *whole, const struct coxi_summar
     return strcmp(whole->part, "keys") != 0 && s->elements > 0;
 }
 
-static void print_piece(const struct coxi_whole *whole, const struct coxi_piece *piece)
+static int print_piece(const struct coxi_checkpoint *checkpoint,
+                       const struct coxi_whole *whole, const struct coxi_piece *piece)
 {
     char shape[64];
     const struct coxi_st_tensor *tensor = piece->tensor;
-    struct coxi_summary s = coxi_summarize(tensor);
+    struct coxi_summary s;
     struct coxi_optimizer rated;
+    int r = coxi_summarize(checkpoint->shards[piece->ps], tensor, &s);
+    if (r != 0) {
+        return r;
+    }
     coxi_shape_text(tensor->rank, tensor->shape, shape, sizeof(shape));
     (void)printf("%-28s %3" PRIu32 " %-5s %-16s %12" PRIu64, tensor->name, piece->ps,
                  tensor->dtype, shape, tensor->bytes);
@@ -177,14 +182,20 @@ static void print_piece(const struct coxi_whole *whole, const struct coxi_piece 
         (void)printf(" %14.6g %12.6g %12.6g", s.sum, s.least, s.most);
     }
     (void)printf("\n");
+    return 0;
 }
 
-static json_t *piece_json(const struct coxi_whole *whole,
-                          const struct coxi_piece *piece)
+static int add_piece(const struct coxi_checkpoint *checkpoint,
+                     const struct coxi_whole *whole, const struct coxi_piece *piece,
+                     json_t *tensors)
 {
     const struct coxi_st_tensor *tensor = piece->tensor;
-    struct coxi_summary s = coxi_summarize(tensor);
+    struct coxi_summary s;
     struct coxi_optimizer rated;
+    int r = coxi_summarize(checkpoint->shards[piece->ps], tensor, &s);
+    if (r != 0) {
+        return r;
+    }
     json_t *shape = json_array();
     for (uint32_t i = 0; i < tensor->rank; i++) {
         (void)json_array_append_new(shape, json_integer((json_int_t)tensor->shape[i]));
@@ -205,25 +216,25 @@ static json_t *piece_json(const struct coxi_whole *whole,
         (void)json_object_set_new(object, "least", json_real(s.least));
         (void)json_object_set_new(object, "most", json_real(s.most));
     }
-    return object;
+    (void)json_array_append_new(tensors, object);
+    return 0;
 }
 
 /* Prints or (where there are `tensors`) collects what there is of the chosen variables. */
-static void show_pieces(const struct coxi_checkpoint *checkpoint, const char *variable,
-                        json_t *tensors)
+static int show_pieces(const struct coxi_checkpoint *checkpoint, const char *variable,
+                       json_t *tensors)
 {
-    for (size_t i = 0; i < checkpoint->n_wholes; i++) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < checkpoint->n_wholes; i++) {
         const struct coxi_whole *whole = &checkpoint->wholes[i];
         bool chosen = coxi_name_matches(variable, whole->variable->name);
-        for (size_t p = 0; chosen && p < whole->n_pieces; p++) {
-            if (tensors != NULL) {
-                (void)json_array_append_new(tensors,
-                                            piece_json(whole, &whole->pieces[p]));
-            } else {
-                print_piece(whole, &whole->pieces[p]);
-            }
+        for (size_t p = 0; r == 0 && chosen && p < whole->n_pieces; p++) {
+            const struct coxi_piece *piece = &whole->pieces[p];
+            r = tensors != NULL ? add_piece(checkpoint, whole, piece, tensors)
+                                : print_piece(checkpoint, whole, piece);
         }
     }
+    return r;
 }
 
 static int show_json(const struct coxi_checkpoint *checkpoint, const char *variable)
@@ -232,7 +243,11 @@ static int show_json(const struct coxi_checkpoint *checkpoint, const char *varia
     char run[32];
     json_t *tensors = json_array();
     (void)snprintf(run, sizeof(run), "%016" PRIx64, m->session.run);
-    show_pieces(checkpoint, variable, tensors);
+    int r = show_pieces(checkpoint, variable, tensors);
+    if (r != 0) {
+        json_decref(tensors);
+        return r;
+    }
     return coxi_checkpoint_print(
         json_pack("{s:I, s:s, s:b, s:o, s:o}", "checkpoint", (json_int_t)m->number,
                   "run", run, "final", m->final, "variables",
@@ -242,7 +257,7 @@ static int show_json(const struct coxi_checkpoint *checkpoint, const char *varia
 static int show(const char *dir, const struct config *config)
 {
     struct coxi_checkpoint *checkpoint;
-    int r = coxi_checkpoint_use(dir, &checkpoint);
+    int r = coxi_checkpoint_use(dir, COXI_CHECKPOINT_STREAMED, &checkpoint);
     if (r != 0) {
         return r;
     }
@@ -250,7 +265,9 @@ static int show(const char *dir, const struct config *config)
         r = show_json(checkpoint, config->variable);
     } else {
         print_head(checkpoint->manifest);
-        show_pieces(checkpoint, config->variable, NULL);
+        r = show_pieces(checkpoint, config->variable, NULL);
+    }
+    if (r == 0 && !config->json) {
         print_optimizers(checkpoint->manifest, config->variable);
         (void)printf("\nall %" PRIu32 " checksums are right\n",
                      checkpoint->manifest->n_shards);

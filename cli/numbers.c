@@ -44,16 +44,36 @@ double coxi_number(const char *dtype, const void *data, uint64_t i)
     }
 }
 
-struct coxi_summary coxi_summarize(const struct coxi_st_tensor *tensor)
+struct summing {
+    const char *dtype;
+    size_t size; /* of an element */
+    struct coxi_summary summary;
+};
+
+static int sum_some(void *arg, const void *data, size_t len)
 {
-    struct coxi_summary summary = {.least = DBL_MAX, .most = -DBL_MAX};
-    size_t size = coxi_number_size(tensor->dtype);
-    summary.elements = size > 0 ? tensor->bytes / size : 0;
-    for (uint64_t i = 0; i < summary.elements; i++) {
-        double x = coxi_number(tensor->dtype, tensor->data, i);
-        summary.sum += x;
-        summary.least = x < summary.least ? x : summary.least;
-        summary.most = x > summary.most ? x : summary.most;
+    struct summing *summing = arg;
+    struct coxi_summary *summary = &summing->summary;
+    uint64_t n = len / summing->size;
+    for (uint64_t i = 0; i < n; i++) {
+        double x = coxi_number(summing->dtype, data, i);
+        summary->sum += x;
+        summary->least = x < summary->least ? x : summary->least;
+        summary->most = x > summary->most ? x : summary->most;
     }
-    return summary;
+    summary->elements += n;
+    return 0;
+}
+
+int coxi_summarize(const struct coxi_st_file *file, const struct coxi_st_tensor *tensor,
+                   struct coxi_summary *ret)
+{
+    struct summing summing = {.dtype = tensor->dtype,
+                              .size = coxi_number_size(tensor->dtype),
+                              .summary = {.least = DBL_MAX, .most = -DBL_MAX}};
+    int r = summing.size > 0 ? coxi_st_stream(file, tensor, sum_some, &summing) : 0;
+    if (r == 0) {
+        *ret = summing.summary;
+    }
+    return r;
 }

@@ -1,4 +1,4 @@
-/* Elements of tensors as numbers, whatever their type. Pure functions. */
+/* Elements of tensors as numbers, whatever their type. Any thread. */
 #ifndef COXI_CLI_NUMBERS_H
 #define COXI_CLI_NUMBERS_H
 
@@ -18,6 +18,8 @@ struct coxi_summary {
     double most;
 };
 
-struct coxi_summary coxi_summarize(const struct coxi_st_tensor *tensor);
+/* COX_ENOMEM. `tensor` is one of the file's. */
+int coxi_summarize(const struct coxi_st_file *file, const struct coxi_st_tensor *tensor,
+                   struct coxi_summary *ret);
 
 #endif

@@ -129,7 +129,7 @@ static int open_file(const struct coxi_opening *opening,
 {
     const struct coxi_manifest_shard *shard = &link->manifest->shards[ps];
     const uint32_t *crc32 =
-        opening->depth == COXI_CHECKPOINT_CHECKED ? &shard->crc32 : NULL;
+        opening->depth != COXI_CHECKPOINT_LISTED ? &shard->crc32 : NULL;
     struct coxi_st_file *opened = NULL;
     char file[PATH_MAX];
     int r = coxi_path(file, "%s/%s", link->path, shard->file);
@@ -147,6 +147,19 @@ static int open_file(const struct coxi_opening *opening,
     return 0;
 }
 
+static enum coxi_overlay_rows rows_of(enum coxi_checkpoint_depth depth)
+{
+    switch (depth) {
+    case COXI_CHECKPOINT_CHECKED:
+        return COXI_OVERLAY_IN_MEMORY;
+    case COXI_CHECKPOINT_STREAMED:
+        return COXI_OVERLAY_STREAMED;
+    case COXI_CHECKPOINT_LISTED:
+        break;
+    }
+    return COXI_OVERLAY_NEWEST;
+}
+
 /* What a ps held: its shard, or those that build on each other as one. */
 static int open_shard(struct coxi_opening *opening, uint32_t ps)
 {
@@ -158,7 +171,7 @@ static int open_shard(struct coxi_opening *opening, uint32_t ps)
         r = open_file(opening, &opening->chain.links[i], ps, &files[n - 1 - i]);
     }
     if (r == 0 && n > 1) {
-        r = coxi_overlay_open(files, n, opening->depth == COXI_CHECKPOINT_CHECKED, ret);
+        r = coxi_overlay_open(files, n, rows_of(opening->depth), ret);
     } else if (r == 0) {
         *ret = files[0];
     }
@@ -193,7 +206,7 @@ static int check_backlog(struct coxi_opening *opening)
     const struct coxi_manifest_shard *backlog = &checkpoint->manifest->backlog;
     struct coxi_backlog_file *file = NULL;
     char path[PATH_MAX];
-    if (backlog->bytes == 0 || opening->depth != COXI_CHECKPOINT_CHECKED) {
+    if (backlog->bytes == 0 || opening->depth == COXI_CHECKPOINT_LISTED) {
         return 0;
     }
     int r = coxi_path(path, "%s/%s", checkpoint->path, backlog->file);
@@ -281,7 +294,8 @@ int coxi_checkpoint_open(const char *path, enum coxi_checkpoint_depth depth,
 int coxi_checkpoint_verify(const char *path, void (*fault)(void *arg, const char *text),
                            void *arg)
 {
-    struct coxi_opening opening = {.fault = fault, .arg = arg};
+    struct coxi_opening opening = {
+        .depth = COXI_CHECKPOINT_STREAMED, .fault = fault, .arg = arg};
     int r = open_with(&opening, path);
     coxi_checkpoint_close(opening.checkpoint);
     return opening.code != 0 ? opening.code : r;

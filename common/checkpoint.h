@@ -11,7 +11,8 @@
  * and without waiting (common/checkpoints.h).
  *
  * Threads: a checkpoint may be read by any number of threads. Cost: opening reads every
- * byte once, for the checksums.
+ * byte once, for the checksums, and keeps none of them in memory. Tables of a chain
+ * (common/overlay.h) then lie in memory of their own, unless the checkpoint is only streamed.
  */
 #ifndef COXI_COMMON_CHECKPOINT_H
 #define COXI_COMMON_CHECKPOINT_H
@@ -58,7 +59,9 @@ struct coxi_checkpoint {
 
 enum coxi_checkpoint_depth {
     COXI_CHECKPOINT_CHECKED, /* all of it: for whoever uses what it holds */
-    COXI_CHECKPOINT_LISTED,  /* but for the shards' checksums: for lists of many */
+    COXI_CHECKPOINT_STREAMED, /* all of it: for whoever goes through it once, in little memory:
+                                 tables of a chain come by coxi_st_stream() alone */
+    COXI_CHECKPOINT_LISTED, /* but for the shards' checksums: for lists of many */
 };
 
 /*

@@ -143,7 +143,8 @@ static int locate(const char *path, char ret_dir[PATH_MAX], uint64_t *ret_number
     return r == 0 ? coxi_latest_read(path, ret_number) : r;
 }
 
-int coxi_checkpoint_use(const char *path, struct coxi_checkpoint **ret)
+int coxi_checkpoint_use(const char *path, enum coxi_checkpoint_depth depth,
+                        struct coxi_checkpoint **ret)
 {
     char dir[PATH_MAX];
     char one[PATH_MAX];
@@ -156,7 +157,7 @@ int coxi_checkpoint_use(const char *path, struct coxi_checkpoint **ret)
         r = coxi_path(one, "%s/ckpt-%" PRIu64, dir, number);
     }
     if (r == 0) {
-        r = coxi_checkpoint_open(one, COXI_CHECKPOINT_CHECKED, ret);
+        r = coxi_checkpoint_open(one, depth, ret);
     }
     return r == 0 ? 0 : coxi_checkpoints_offer(r, coxi_checkpoints_whole(dir, number));
 }

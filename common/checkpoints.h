@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct coxi_checkpoint;
+#include "common/checkpoint.h"
 
 struct coxi_listed {
     uint64_t number;
@@ -34,11 +34,12 @@ uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below);
 int coxi_checkpoints_offer(int code, uint64_t older);
 
 /*
- * Opens the checkpoint that `path` is, or the latest one in it, all of it checked.
+ * Opens the checkpoint that `path` is, or the latest one in it.
  * COX_ENOENT: it is neither; the text of other errors names the next older checkpoint that
  * is complete.
  */
-int coxi_checkpoint_use(const char *path, struct coxi_checkpoint **ret);
+int coxi_checkpoint_use(const char *path, enum coxi_checkpoint_depth depth,
+                        struct coxi_checkpoint **ret);
 
 /* True where `path` is a checkpoint, not a directory of them. */
 bool coxi_checkpoint_is_one(const char *path);

@@ -6,17 +6,21 @@
 #ifndef COXI_COMMON_OVERLAY_H
 #define COXI_COMMON_OVERLAY_H
 
-#include <stdbool.h>
-
 #include "common/safetensors.h"
+
+/* What becomes of the rows of tables that several files hold. */
+enum coxi_overlay_rows {
+    COXI_OVERLAY_NEWEST,    /* those of the newest file alone: for names and types */
+    COXI_OVERLAY_IN_MEMORY, /* put together in memory of their own */
+    COXI_OVERLAY_STREAMED,  /* put together by each coxi_st_stream() */
+};
 
 /*
  * Of n files, a whole one and then those that build on it; it owns them when this succeeds.
- * Its metadata are the newest's. Tables lie in memory of their own; without `rows` they are
- * those of the newest file alone, for whoever asks for names and types. COX_ENOMEM;
- * COX_EFORMAT: what the files have does not fit together.
+ * Its metadata are the newest's. COX_ENOMEM; COX_EFORMAT: what the files have does not fit
+ * together.
  */
-int coxi_overlay_open(struct coxi_st_file *const *files, size_t n, bool rows,
-                      struct coxi_st_file **ret);
+int coxi_overlay_open(struct coxi_st_file *const *files, size_t n,
+                      enum coxi_overlay_rows rows, struct coxi_st_file **ret);
 
 #endif

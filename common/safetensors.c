@@ -1,5 +1,6 @@
 /*
- * See safetensors.h: reading. Writing is in safetensors_write.c. Cost: opening reads the
+ * See safetensors.h: reading. Writing is in safetensors_write.c, reading a tensor bit by bit in
+ * safetensors_stream.c. Cost: opening reads the
  * whole file once for its crc32. Threads: a file is single-threaded while it is opened.
  */
 #include "common/safetensors_internal.h"
@@ -16,7 +17,10 @@
 #include "common/dtype.h"
 #include "common/error.h"
 
-enum { HEADER_MAX = 100000000 };
+enum {
+    HEADER_MAX = 100000000,
+    SUM_BYTES = 4 << 20, /* summed before they are dropped */
+};
 
 static bool get_u64(const json_t *value, uint64_t *ret)
 {
@@ -31,6 +35,15 @@ size_t coxi_st_dtype_size(const char *name)
 {
     return strcmp(name, "U64") == 0 ? sizeof(uint64_t)
                                     : coxi_dtype_size(coxi_dtype_parse(name));
+}
+
+size_t coxi_st_row_bytes(const struct coxi_st_tensor *tensor)
+{
+    size_t bytes = coxi_st_dtype_size(tensor->dtype);
+    for (uint32_t i = 1; i < tensor->rank; i++) {
+        bytes *= tensor->shape[i];
+    }
+    return bytes;
 }
 
 /* The shape, which must fit the type and the bytes. */
@@ -163,6 +176,18 @@ static int map_file(const char *path, uint64_t bytes, struct coxi_st_file *file)
     return r;
 }
 
+/* The checksum of the whole file, whose memory is given back behind it. */
+static uint32_t sum_file(const struct coxi_st_file *file)
+{
+    uint32_t crc = 0;
+    for (size_t at = 0, n; at < file->len; at += n) {
+        n = file->len - at < SUM_BYTES ? file->len - at : SUM_BYTES;
+        crc = coxi_crc32(crc, file->map + at, n);
+        coxi_st_drop(file, file->map + at, n);
+    }
+    return crc;
+}
+
 int coxi_st_open(const char *path, uint64_t bytes, const uint32_t *crc32,
                  struct coxi_st_file **ret)
 {
@@ -172,7 +197,7 @@ int coxi_st_open(const char *path, uint64_t bytes, const uint32_t *crc32,
     }
     int r = map_file(path, bytes, file);
     if (r == 0 && crc32 != NULL) {
-        uint32_t found = coxi_crc32(0, file->map, file->len);
+        uint32_t found = sum_file(file);
         if (found != *crc32) {
             r = coxi_error(COX_ECHECKSUM,
                            "%s is damaged: crc32 %08x where %08x belongs", path, found,
@@ -231,6 +256,7 @@ void coxi_st_close(struct coxi_st_file *file)
             free(file->memory[i]);
         }
         json_decref(file->header);
+        free(file->merged);
         free(file->under);
         free(file->memory);
         free(file->tensors);

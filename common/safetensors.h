@@ -17,8 +17,10 @@ struct coxi_st_tensor {
     const char *dtype; /* "F32", "U64", ... */
     uint32_t rank;
     uint64_t shape[COX_RANK_MAX];
-    uint64_t bytes;   /* of all elements */
-    const void *data; /* reading only: lives as long as the file is open */
+    uint64_t bytes; /* of all elements */
+    /* Reading only: lives as long as the file is open. NULL: the tensor is put together from
+     * several files, and comes by coxi_st_stream() alone. */
+    const void *data;
 };
 
 struct coxi_st_metadata {
@@ -68,6 +70,24 @@ const struct coxi_st_tensor *coxi_st_find(const struct coxi_st_file *file,
 const char *coxi_st_metadata(const struct coxi_st_file *file,
                              const char *key); /* or NULL */
 void coxi_st_close(struct coxi_st_file *file); /* takes NULL */
+
+/* Is given the next `len` bytes of a tensor: of whole elements, until it returns. */
+typedef int coxi_st_take(void *arg, const void *data, size_t len);
+
+/*
+ * Gives all data of one of the file's tensors to `take`, in order and in pieces of 1 MiB (or of a
+ * row, where that is longer), and gives their memory back behind it. Ends with what `take`
+ * returns, where that is not 0. COX_ENOMEM. Any thread.
+ */
+int coxi_st_stream(const struct coxi_st_file *file, const struct coxi_st_tensor *tensor,
+                   coxi_st_take *take, void *arg);
+
+/*
+ * Gives the memory of data that have been read back to the host: whole pages of the map, up to
+ * the last byte. The data stay readable, and are read from the file again. Data that do not lie
+ * in the file are left alone. Any thread.
+ */
+void coxi_st_drop(const struct coxi_st_file *file, const void *data, size_t len);
 
 /*
  * The checksum of a file that was opened without one, for who reads all of it anyway: what

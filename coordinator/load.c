@@ -416,7 +416,7 @@ int cox_checkpoint_load(struct cox_coordinator *c,
     int r = coxi_struct_copy(&o, sizeof(o), options, "cox_load_options");
     r = r == 0 ? check_options(&o) : r;
     r = r == 0 ? coxi_check_alive(c) : r;
-    r = r == 0 ? coxi_checkpoint_use(o.path, &checkpoint) : r;
+    r = r == 0 ? coxi_checkpoint_use(o.path, COXI_CHECKPOINT_CHECKED, &checkpoint) : r;
     if (r != 0) {
         return r;
     }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,7 +94,9 @@ void program_start(struct program *program, const char *const *argv)
 int program_wait(struct program *program)
 {
     int status = 0;
-    assert_int_equal(program->pid, waitpid(program->pid, &status, 0));
+    struct rusage usage;
+    assert_int_equal(program->pid, wait4(program->pid, &status, 0, &usage));
+    program->peak_kib = usage.ru_maxrss;
     set_running(program->pid, 0);
     program->pid = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);

@@ -7,6 +7,8 @@
 struct program {
     pid_t pid;
     char output[64]; /* name (coxi_test_path) of the file with all that it prints */
+    long
+        peak_kib; /* once it has ended: the most memory that it had, mapped files too */
 };
 
 /*

@@ -95,6 +95,54 @@ TEST(chain_is_read_as_if_the_newest_was_whole)
     coxi_checkpoint_close(checkpoint);
 }
 
+/* Rows of a table as they come, after each other. */
+struct streamed {
+    uint8_t *bytes;
+    size_t len;
+};
+
+static int take_some(void *arg, const void *data, size_t len)
+{
+    struct streamed *streamed = arg;
+    memcpy(streamed->bytes + streamed->len, data, len);
+    streamed->len += len;
+    return 0;
+}
+
+static void assert_streams(const struct coxi_checkpoint *checkpoint,
+                           const struct coxi_piece *piece,
+                           const struct coxi_st_tensor *expected)
+{
+    struct streamed streamed = {.bytes = malloc(expected->bytes + 1)};
+    assert_int_equal(expected->bytes, piece->tensor->bytes);
+    assert_int_equal(expected->shape[0], piece->tensor->shape[0]);
+    assert_code(0, coxi_st_stream(checkpoint->shards[piece->ps], piece->tensor,
+                                  take_some, &streamed));
+    assert_int_equal(expected->bytes, streamed.len);
+    assert_memory_equal(expected->data, streamed.bytes, streamed.len);
+    free(streamed.bytes);
+}
+
+TEST(chain_streams_what_it_has_in_memory)
+{
+    char path[PATH_MAX];
+    struct coxi_checkpoint *whole;
+    struct coxi_checkpoint *streamed;
+    (void)snprintf(path, sizeof(path), "%s/ckpt-3", write_chain());
+    assert_code(0, coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &whole));
+    assert_code(0, coxi_checkpoint_open(path, COXI_CHECKPOINT_STREAMED, &streamed));
+    assert_int_equal(whole->n_wholes, streamed->n_wholes);
+    for (size_t i = 0; i < whole->n_wholes; i++) {
+        assert_int_equal(whole->wholes[i].n_pieces, streamed->wholes[i].n_pieces);
+        for (size_t p = 0; p < whole->wholes[i].n_pieces; p++) {
+            assert_streams(streamed, &streamed->wholes[i].pieces[p],
+                           whole->wholes[i].pieces[p].tensor);
+        }
+    }
+    coxi_checkpoint_close(whole);
+    coxi_checkpoint_close(streamed);
+}
+
 TEST(chain_is_listed_without_its_rows_being_put_together)
 {
     char path[PATH_MAX];

@@ -12,7 +12,7 @@
 #include "common/safetensors.h"
 #include "tests/test.h"
 
-enum { TENSORS_MAX = 16, FLOATS_MAX = 4096, PS_MAX = 4 };
+enum { TENSORS_MAX = 16, PS_MAX = 4 };
 
 float sample_w(const struct sample *sample, uint64_t i)
 {
@@ -40,11 +40,33 @@ struct shard {
     struct coxi_st_tensor tensors[TENSORS_MAX];
     size_t n;
     char names[TENSORS_MAX][64];
-    uint64_t keys[FLOATS_MAX / SAMPLE_DIM];
-    uint64_t removed[FLOATS_MAX / SAMPLE_DIM];
-    float floats[FLOATS_MAX];
+    uint64_t *keys;
+    uint64_t *removed;
+    float *floats;
     size_t n_floats;
+    size_t floats_max;
 };
+
+/* With room for all that a sample has. */
+static struct shard *shard_new(const struct sample *sample)
+{
+    struct shard *shard = calloc(1, sizeof(*shard));
+    assert_non_null(shard);
+    shard->floats_max = 2 * SAMPLE_DIM * sample->n_rows + 2 * SAMPLE_W;
+    shard->keys = calloc(sample->n_rows + 1, sizeof(*shard->keys));
+    shard->removed = calloc(sample->n_removed + 1, sizeof(*shard->removed));
+    shard->floats = calloc(shard->floats_max, sizeof(*shard->floats));
+    assert_true(shard->keys != NULL && shard->removed != NULL && shard->floats != NULL);
+    return shard;
+}
+
+static void shard_free(struct shard *shard)
+{
+    free(shard->keys);
+    free(shard->removed);
+    free(shard->floats);
+    free(shard);
+}
 
 static void add(struct shard *shard, const char *name, const char *dtype, uint64_t rows,
                 uint64_t columns, size_t size, const void *data)
@@ -63,7 +85,7 @@ static void add(struct shard *shard, const char *name, const char *dtype, uint64
 static float *take_floats(struct shard *shard, size_t n)
 {
     float *floats = shard->floats + shard->n_floats;
-    assert_true(shard->n_floats + n <= FLOATS_MAX);
+    assert_true(shard->n_floats + n <= shard->floats_max);
     shard->n_floats += n;
     return floats;
 }
@@ -219,8 +241,7 @@ void sample_write(const char *dir, const struct sample *sample)
     assert_code(0, coxi_path(path, "%s/ckpt-%" PRIu64, dir, sample->number));
     assert_code(0, coxi_directory_make(path));
     for (uint32_t ps = 0; ps < sample->n_ps; ps++) {
-        struct shard *shard = calloc(1, sizeof(*shard));
-        assert_non_null(shard);
+        struct shard *shard = shard_new(sample);
         add_table(shard, sample, ps);
         if (ps == last && sample->base == 0) {
             add(shard, "n", "I64", SAMPLE_N, 0, 8, n_data);
@@ -230,7 +251,7 @@ void sample_write(const char *dir, const struct sample *sample)
             add(shard, "half", "BF16", SAMPLE_HALF, 0, 2, half_data);
         }
         write_shard(path, sample, ps, shard, &shards[ps]);
-        free(shard);
+        shard_free(shard);
     }
     assert_code(0, coxi_manifest_write(&manifest, path));
     assert_code(0, coxi_latest_write(dir, sample->number));
