@@ -12,7 +12,8 @@
  * it. Where the run is forgotten meanwhile, `restoring` is not this one any more, and it
  * ends; a part is looked up each time that the registry is taken.
  *
- * Cost: the file is mapped and read once. Threads: any, one restore at a time, and some more
+ * Cost: the file is mapped and read once; the memory of each piece is given back when the piece
+ * is in the store, so a restore needs little more than what it loads. Threads: any, one restore at a time, and some more
  * for tables (ps/restore_rows.c).
  */
 #include <inttypes.h>
@@ -185,6 +186,13 @@ static int sum_array(struct coxi_restoring *restoring, const void *array, size_t
     return r;
 }
 
+/* Of an array that has been loaded. */
+static int drop_array(struct coxi_restoring *restoring, const void *array, size_t bytes)
+{
+    coxi_st_drop(restoring->file, array, bytes);
+    return 0;
+}
+
 /* ---- parts of dense variables */
 
 /* What the file has of one; and what is to be known of the part without the registry. */
@@ -220,13 +228,19 @@ static int find_dense(const struct coxi_st_file *file, const struct coxi_part *p
     return whole ? 0 : COX_EFORMAT;
 }
 
-static int sum_dense(struct coxi_restoring *restoring,
-                     const struct dense_source *source)
+/* Calls `use` for what each array has of the `n` rows from `first` on. */
+static int for_arrays(struct coxi_restoring *restoring,
+                      const struct dense_source *source, uint64_t first, uint64_t n,
+                      int (*use)(struct coxi_restoring *restoring, const void *array,
+                                 size_t bytes))
 {
-    uint64_t n = source->rows * source->row_elements;
-    int r = sum_array(restoring, source->values, source->rows * source->row_bytes);
-    for (size_t s = 0; r == 0 && s < source->layout.n_slots; s++) {
-        r = sum_array(restoring, source->states[s], n * sizeof(float));
+    const struct coxi_state_layout *layout = &source->layout;
+    int r = use(restoring, source->values + first * source->row_bytes,
+                n * source->row_bytes);
+    for (size_t s = 0; r == 0 && s < layout->n_slots + layout->n_row; s++) {
+        size_t of_row = s < layout->n_slots ? source->row_elements : 1;
+        r = use(restoring, source->states[s] + first * of_row,
+                n * of_row * sizeof(float));
     }
     return r;
 }
@@ -254,10 +268,14 @@ static int load_dense(struct coxi_restoring *restoring, size_t part,
                       const struct dense_source *source)
 {
     uint64_t most = 1 + PIECE_BYTES / source->row_bytes;
-    int r = sum_dense(restoring, source);
+    int r = 0;
     for (uint64_t first = 0, n; r == 0 && first < source->rows; first += n) {
         n = source->rows - first < most ? source->rows - first : most;
-        r = load_rows(restoring, part, source, first, n);
+        r = for_arrays(restoring, source, first, n, sum_array);
+        if (r == 0) {
+            r = load_rows(restoring, part, source, first, n);
+        }
+        (void)for_arrays(restoring, source, first, n, drop_array);
     }
     return r;
 }
@@ -334,6 +352,7 @@ static int drop_removed(struct coxi_restoring *restoring, size_t part,
                             n);
             coxi_restore_leave(restoring);
         }
+        (void)drop_array(restoring, source->removed + at, n * sizeof(uint64_t));
     }
     return r;
 }

@@ -1,6 +1,7 @@
 /*
  * See restore_rows.h. Each loader takes the next block of rows, and goes through it in
- * pieces that stay in its core's caches: first for the checksum, then for the table. A
+ * pieces that stay in its core's caches: first for the checksum, then for the table; then the
+ * piece's memory is given back. A
  * snapshot has a table's buckets one after the other, and a block has rows of more than
  * one: so loaders are seldom at the same bucket.
  *
@@ -38,29 +39,45 @@ struct loader {
     char text[COXI_ERROR_TEXT_MAX];
 };
 
-static void sum_array(struct coxi_st_sum *sum, const void *array, uint64_t first,
-                      size_t n, size_t item_bytes)
+/* What is done with the `n` items from `first` on of an array; no array: nothing. */
+typedef void use_array(const struct coxi_restoring *restoring, const void *data,
+                       size_t len);
+
+static void sum_array(const struct coxi_restoring *restoring, const void *data,
+                      size_t len)
+{
+    coxi_st_sum_piece(restoring->sum, data, len);
+}
+
+static void drop_array(const struct coxi_restoring *restoring, const void *data,
+                       size_t len)
+{
+    coxi_st_drop(restoring->file, data, len);
+}
+
+static void for_array(const struct crew *crew, const void *array, uint64_t first,
+                      size_t n, size_t item_bytes, use_array *use)
 {
     if (array != NULL) {
-        coxi_st_sum_piece(sum, (const uint8_t *)array + first * item_bytes,
-                          n * item_bytes);
+        use(crew->restoring, (const uint8_t *)array + first * item_bytes,
+            n * item_bytes);
     }
 }
 
-static void sum_rows(const struct crew *crew, uint64_t first, size_t n)
+/* For all that the file has of the rows. */
+static void for_rows(const struct crew *crew, uint64_t first, size_t n, use_array *use)
 {
     const struct coxi_table_rows *rows = crew->rows;
     const struct coxi_state_layout *layout = &crew->layout;
-    struct coxi_st_sum *sum = crew->restoring->sum;
-    sum_array(sum, rows->keys, first, n, sizeof(*rows->keys));
-    sum_array(sum, rows->values, first, n, crew->row_bytes);
+    for_array(crew, rows->keys, first, n, sizeof(*rows->keys), use);
+    for_array(crew, rows->values, first, n, crew->row_bytes, use);
     for (size_t s = 0; s < layout->n_slots + layout->n_row; s++) {
-        sum_array(sum, rows->states[s], first, n,
-                  s < layout->n_slots ? crew->row_bytes : sizeof(float));
+        for_array(crew, rows->states[s], first, n,
+                  s < layout->n_slots ? crew->row_bytes : sizeof(float), use);
     }
-    sum_array(sum, rows->last, first, n, sizeof(*rows->last));
-    sum_array(sum, rows->made, first, n, sizeof(*rows->made));
-    sum_array(sum, rows->updates, first, n, sizeof(*rows->updates));
+    for_array(crew, rows->last, first, n, sizeof(*rows->last), use);
+    for_array(crew, rows->made, first, n, sizeof(*rows->made), use);
+    for_array(crew, rows->updates, first, n, sizeof(*rows->updates), use);
 }
 
 /* The rows from `first` on, up to `end`. */
@@ -71,13 +88,14 @@ static int load_block(const struct crew *crew, uint64_t first, uint64_t end)
     for (; r == 0 && first < end; first += piece.n) {
         piece.first = first;
         piece.n = end - first < PIECE ? end - first : PIECE;
-        sum_rows(crew, first, piece.n);
+        for_rows(crew, first, piece.n, sum_array);
         r = coxi_restore_enter(crew->restoring);
         if (r == 0) {
             r = coxi_table_load(crew->restoring->store->parts[crew->part].table,
                                 &piece);
             coxi_restore_leave(crew->restoring);
         }
+        for_rows(crew, first, piece.n, drop_array);
     }
     return r;
 }

@@ -2,6 +2,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/crc.h"
 #include "common/rand.h"
@@ -164,6 +167,97 @@ TEST(restore_of_many_rows_is_the_store_that_was_cut)
     assert_true(digest(path, &file) == digest(path_again, &file_again));
     stock_close(&stock);
     stock_close(&again);
+}
+
+/* ---- memory */
+
+enum { WIDE = 64, WIDE_ROWS = 80000, LONG = 6 << 20 };
+
+static void open_large(struct stock *stock)
+{
+    static struct coxi_shard shard = {0, 0, LONG};
+    static char names[][8] = {"t", "w"};
+    stock_open(stock);
+    (void)stock_create(stock, &(struct coxi_variable){.name = names[0],
+                                                      .kind = COXI_KIND_TABLE,
+                                                      .dtype = COX_F32,
+                                                      .rank = 1,
+                                                      .shape = {WIDE},
+                                                      .optimizer = adagrad});
+    (void)stock_create(stock, &(struct coxi_variable){.name = names[1],
+                                                      .dtype = COX_F32,
+                                                      .rank = 1,
+                                                      .shape = {LONG},
+                                                      .shards = &shard,
+                                                      .n_shards = 1,
+                                                      .optimizer = adagrad});
+}
+
+/* Writes a snapshot of 90 MB; what is known of it. */
+static struct coxi_snapshot_file write_large(char *path)
+{
+    static float values[PUSH * WIDE];
+    struct stock stock;
+    open_large(&stock);
+    for (uint64_t first = 0; first < WIDE_ROWS; first += PUSH) {
+        struct stock_commit commit;
+        uint64_t keys[PUSH];
+        for (size_t i = 0; i < PUSH; i++) {
+            keys[i] = key_of(first + i);
+        }
+        stock_begin(&stock, ++stock.closure, &commit);
+        stock_add_rows(&commit, 0, COXI_OP_GRADIENT, keys, PUSH, values,
+                       sizeof(values));
+        assert_code(0, stock_commit(&stock, &commit, NULL));
+    }
+    struct coxi_snapshot_file file = take(&stock, 1, path);
+    stock_close(&stock);
+    return file;
+}
+
+/* The same in a process of its own, whose memory is not ours. */
+static struct coxi_snapshot_file write_large_elsewhere(char *path)
+{
+    struct coxi_snapshot_file file;
+    int ends[2];
+    int status = 0;
+    assert_int_equal(0, pipe(ends));
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        file = write_large(path);
+        _exit(write(ends[1], &file, sizeof(file)) == sizeof(file) ? 0 : 1);
+    }
+    assert_int_equal(sizeof(file), read(ends[0], &file, sizeof(file)));
+    assert_int_equal(pid, waitpid(pid, &status, 0));
+    assert_int_equal(0, status);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    return file;
+}
+
+static uint64_t peak_bytes(void)
+{
+    struct rusage usage;
+    assert_int_equal(0, getrusage(RUSAGE_SELF, &usage));
+    return (uint64_t)usage.ru_maxrss * 1024;
+}
+
+/* What is loaded, and a part of it for a table's index; not the file as well. */
+TEST(restore_does_not_hold_the_file_that_it_loads)
+{
+    struct stock stock;
+    char *path = coxi_test_path("large.st");
+    struct coxi_snapshot_file file = write_large_elsewhere(path);
+    uint64_t before = peak_bytes();
+    open_large(&stock);
+    assert_code(0, restore(&stock, 1, path, &file));
+    uint64_t more = peak_bytes() - before;
+    if (more > file.bytes + file.bytes * 4 / 10) {
+        fail_msg("%llu bytes for a file of %llu", (unsigned long long)more,
+                 (unsigned long long)file.bytes);
+    }
+    stock_close(&stock);
 }
 
 /* Rows of every age, none of them due; more of them than what goes after an update. */
