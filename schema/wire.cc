@@ -8,26 +8,6 @@
 #include "schema/limits.h"
 #include "schema/wire_parts.h"
 
-static_assert(FLATBUFFERS_LITTLEENDIAN, "arrays of structs travel in host order");
-
-/* The C structs and those of the schema are one layout: arrays are cast, never
- * copied. */
-#define SAME_LAYOUT(c_type, wire_type)                                                 \
-    static_assert(sizeof(struct c_type) == sizeof(wire::wire_type) &&                  \
-                      alignof(struct c_type) == alignof(wire::wire_type),              \
-                  #c_type)
-SAME_LAYOUT(coxi_session, Session);
-SAME_LAYOUT(coxi_shard, Shard);
-SAME_LAYOUT(coxi_interval, Interval);
-SAME_LAYOUT(coxi_counters, Counters);
-SAME_LAYOUT(coxi_table_counters, TableCounters);
-SAME_LAYOUT(coxi_pull_item, PullItem);
-SAME_LAYOUT(coxi_update, Update);
-SAME_LAYOUT(coxi_closure_head, ClosureHead);
-SAME_LAYOUT(coxi_done_head, DoneHead);
-SAME_LAYOUT(coxi_recall_head, RecallHead);
-SAME_LAYOUT(coxi_crashed_head, CrashedHead);
-
 namespace
 {
 

@@ -35,9 +35,9 @@ cd "$dir"
 
 # counts WHERE: the program does what the README says.
 counts() {
-    said=$(./client 2>&1) || true
+    said=$(./client 2>events) || true
     if [ "$said" != "100000 steps" ]; then
-        echo "with the daemons in $1 the README's program says: $said"
+        echo "with the daemons in $1 the README's program says: $said; $(cat events)"
         exit 1
     fi
 }

@@ -30,6 +30,8 @@ static const struct coxi_kept_input kept_inputs[] = {{0, 2, 61, "x", "gradient"}
 static const struct coxi_done_head done_heads[] = {{201, 1, 0, 0, 3, 16, 1234},
                                                    {202, 2, -17, -5, 0, 21, 5678}};
 
+#define SCHEDULE {4, 19.0f, 20.0f, 21.0f, 0x5555555555555555, 0x6666666666666666}
+
 #define DENSE_VARIABLE                                                                 \
     {                                                                                  \
         .id = 8,                                                                       \
@@ -40,24 +42,8 @@ static const struct coxi_done_head done_heads[] = {{201, 1, 0, 0, 3, 16, 1234},
         .shape = {1000, 20, 3},                                                        \
         .shards = shards,                                                              \
         .n_shards = LEN(shards),                                                       \
-        .optimizer = {1,                                                               \
-                      2.0f,                                                            \
-                      4.0f,                                                            \
-                      8.0f,                                                            \
-                      9.0f,                                                            \
-                      10.0f,                                                           \
-                      11.0f,                                                           \
-                      12.0f,                                                           \
-                      13.0f,                                                           \
-                      14.0f,                                                           \
-                      15.0f,                                                           \
-                      16.0f,                                                           \
-                      17.0f,                                                           \
-                      18.0f,                                                           \
-                      22.0f,                                                           \
-                      23.0f,                                                           \
-                      {4, 19.0f, 20.0f, 21.0f, 0x5555555555555555,                     \
-                       0x6666666666666666}},                                           \
+        .optimizer = {1, 2.0f, 4.0f, 8.0f, 9.0f, 10.0f, 11.0f, 12.0f, 13.0f, 14.0f,    \
+                      15.0f, 16.0f, 17.0f, 18.0f, 22.0f, 23.0f, SCHEDULE},             \
         .initializer = {4, 16.0f, 32.0f, 0x4444444444444444},                          \
         .wire_dtype = 6,                                                               \
         .wire_rounding = 7,                                                            \
