@@ -29,6 +29,7 @@ int coxi_daemon_start(const struct coxi_daemon_options *options, const char *rol
         return r;
     }
     coxi_log_init(role, (uint32_t)options->index, level);
+    coxi_log_bound((uint64_t)options->log_max);
     if (options->parent > 0) {
         coxi_die_with_parent((int)options->parent);
     }

@@ -13,6 +13,7 @@ struct coxi_daemon_options {
     const char *listen;
     const char *address_file;
     const char *log_level;
+    int64_t log_max;
     int64_t index;
     int64_t peer_timeout_ms;
     const char *local_path;
@@ -49,6 +50,13 @@ struct coxi_daemon_options {
          .choices = "debug|info|warn|error",                                           \
          .fallback = "info",                                                           \
          .help = "least level that is logged"},                                        \
+        {.name = "log-max",                                                            \
+         .type = COXI_OPTION_BYTES,                                                    \
+         .offset = offsetof(config, daemon.log_max),                                   \
+         .max = COXI_BYTES_MAX,                                                        \
+         .fallback = "16M",                                                            \
+         .help = "where standard error is a file: bytes beyond which what it has is "  \
+                 "moved to FILE.1, in place of what that had; 0: no limit"},           \
         {.name = "local-path",                                                         \
          .type = COXI_OPTION_CHOICE,                                                   \
          .offset = offsetof(config, daemon.local_path),                                \
@@ -67,7 +75,7 @@ struct coxi_daemon_options {
          .help = "process id of the starter: be killed when it ends"}
 
 /*
- * Applies them: log, signals that must not kill, death with the parent; and refuses an
+ * Applies them: log and its bound, signals that must not kill, death with the parent; and refuses an
  * address that other hosts reach unless that is asked for. COX_EINVAL.
  */
 int coxi_daemon_start(const struct coxi_daemon_options *options, const char *role);

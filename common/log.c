@@ -1,11 +1,16 @@
-/* See log.h. State: who speaks, set once at start. */
+/* See log.h. State: who speaks, and how much, set once at start. */
 #include "common/log.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +21,7 @@ static const char *log_role = "client";
 static uint32_t log_index;
 static enum coxi_log_level log_least = COXI_LOG_WARN;
 static int log_fd = STDERR_FILENO;
+static uint64_t log_max_bytes; /* 0: no bound */
 
 void coxi_log_init(const char *role, uint32_t index, enum coxi_log_level least)
 {
@@ -87,4 +93,86 @@ void coxi_log_line(enum coxi_log_level level, const char *event, const char *for
     va_start(args, format);
     write_line(level, event, format, args);
     va_end(args);
+}
+
+/* ---- the bound */
+
+/* The log is a file, of more than `bytes`. */
+static bool is_longer(uint64_t bytes)
+{
+    struct stat st;
+    return fstat(log_fd, &st) == 0 && S_ISREG(st.st_mode) &&
+           (uint64_t)st.st_size > bytes;
+}
+
+void coxi_log_bound(uint64_t max_bytes)
+{
+    struct stat st;
+    int flags = fcntl(log_fd, F_GETFL);
+    log_max_bytes = max_bytes;
+    if (max_bytes > 0 && flags >= 0 && fstat(log_fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        /* Else we would go on behind a hole where the file was emptied. */
+        (void)fcntl(log_fd, F_SETFL, flags | O_APPEND);
+    }
+}
+
+/* The file's path, with ".1" behind it; false: it has none any more. */
+static bool older_path(const char *own, char ret[PATH_MAX])
+{
+    struct stat st;
+    ssize_t len = readlink(own, ret, PATH_MAX - sizeof(".1"));
+    if (len <= 0 || fstat(log_fd, &st) != 0 || st.st_nlink == 0) {
+        return false;
+    }
+    memcpy(ret + len, ".1", sizeof(".1"));
+    return true;
+}
+
+/* False: not all of it could be written. */
+static bool copy_all(int from, int to)
+{
+    char bytes[16 << 10];
+    ssize_t n;
+    while ((n = read(from, bytes, sizeof(bytes))) > 0) {
+        if (write(to, bytes, (size_t)n) != n) {
+            return false;
+        }
+    }
+    return n == 0;
+}
+
+/* Where there is no room for the copy, what it lacks is lost: the bound holds. */
+static void move_to(int log, const char *older)
+{
+    int to = open(older, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    bool whole = to >= 0 && copy_all(log, to);
+    if (to >= 0) {
+        (void)close(to);
+    }
+    if (ftruncate(log, 0) == 0) {
+        coxi_log(COXI_LOG_INFO, "log_rotated", "older=%s whole=%s", older,
+                 whole ? "yes" : "no");
+    }
+}
+
+void coxi_log_trim(void)
+{
+    char own[32];
+    char older[PATH_MAX];
+    if (log_max_bytes == 0 || !is_longer(log_max_bytes)) {
+        return;
+    }
+    (void)snprintf(own, sizeof(own), "/proc/self/fd/%d", log_fd);
+    int log = open(own, O_RDWR | O_CLOEXEC); /* with a place and a lock of its own */
+    /* Another one who has the lock does it; or did it before we had it. */
+    if (log >= 0 && flock(log, LOCK_EX | LOCK_NB) == 0 && is_longer(log_max_bytes)) {
+        if (older_path(own, older)) {
+            move_to(log, older);
+        } else {
+            (void)!ftruncate(log, 0);
+        }
+    }
+    if (log >= 0) {
+        (void)close(log);
+    }
 }

@@ -22,6 +22,21 @@ int coxi_log_level_parse(const char *text, enum coxi_log_level *ret);
 void coxi_log_to(int fd);
 
 /*
+ * Bounds the log, where it is a regular file: coxi_log_trim() keeps it below `max_bytes` (0: no
+ * bound). The file is appended to from here on, by everybody who shares this descriptor. At
+ * start, before coxi_log_to().
+ */
+void coxi_log_bound(uint64_t max_bytes);
+
+/*
+ * Moves what a log beyond its bound has to "<file>.1", in place of what that had, and empties
+ * the file. So whatever else writes to the file goes on: steps print there, too. A line that
+ * another process writes at that very moment may be lost. Several processes may share the file.
+ * Nothing happens to a file that is short; daemons call this with each tick. One thread.
+ */
+void coxi_log_trim(void);
+
+/*
  * Writes one line in one write(2): `event`, then the formatted key=value pairs, control
  * characters in them as dots, cut where it is long (about 2000 bytes). Any thread.
  */

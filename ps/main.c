@@ -43,6 +43,7 @@ struct daemon {
 static void on_tick(void *arg)
 {
     coxi_ps_tick(((struct daemon *)arg)->ps);
+    coxi_log_trim();
 }
 
 static void on_signal(void *arg, int signum)

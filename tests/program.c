@@ -151,6 +151,25 @@ void program_assert_refuses(const char *name, const char *option, const char *pa
     program_assert_printed(&program, part);
 }
 
+static bool has_moved(void *arg)
+{
+    const struct program *program = arg;
+    char older[80];
+    (void)snprintf(older, sizeof(older), "%s.1", program->output);
+    return access(coxi_test_path(older), F_OK) == 0;
+}
+
+void program_assert_bounds_its_log(const char *name)
+{
+    struct program program;
+    const char *const argv[] = {name, "--log-max=1", "--peer-timeout-ms=100", NULL};
+    program_start(&program, argv);
+    coxi_test_until(has_moved, &program, "the log to move");
+    program_kill(&program, SIGTERM);
+    (void)program_wait(&program);
+    program_assert_printed(&program, "event=log_rotated");
+}
+
 void program_kill(struct program *program, int signum)
 {
     assert_int_equal(0, kill(program->pid, signum));

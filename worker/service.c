@@ -368,6 +368,7 @@ static void on_tick(void *arg)
 {
     struct worker *worker = arg;
     coxi_server_tick(worker->server);
+    coxi_log_trim();
     coxi_lock(&worker->lock);
     struct coxi_run *run = worker->run != NULL ? coxi_run_ref(worker->run) : NULL;
     coxi_unlock(&worker->lock);

@@ -6,6 +6,7 @@
 #include <regex.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -206,4 +207,108 @@ TEST(lines_of_many_threads_do_not_mix)
     }
     assert_int_equal(N_THREADS * N_LINES, n);
     free(text);
+}
+
+/* ---- the bound */
+
+enum { BOUND = 4000 };
+
+static void speak_lines(unsigned n)
+{
+    static unsigned number;
+    for (unsigned i = 0; i < n; i++) {
+        coxi_log(COXI_LOG_INFO, "spoken", "number=%u.", number++);
+    }
+}
+
+/* Standard error and what it was; the file is opened as a shell does for `2> FILE`. */
+static int take_log(const char *path)
+{
+    int saved = dup(STDERR_FILENO);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(saved >= 0 && fd >= 0);
+    (void)dup2(fd, STDERR_FILENO);
+    (void)close(fd);
+    coxi_log_init("ps", 0, COXI_LOG_INFO);
+    return saved;
+}
+
+static void give_back(int saved)
+{
+    coxi_log_bound(0);
+    (void)dup2(saved, STDERR_FILENO);
+    (void)close(saved);
+}
+
+static void assert_has(const char *path, const char *part, bool has)
+{
+    char *text = coxi_test_read(path, NULL);
+    if ((strstr(text, part) != NULL) != has) {
+        fail_msg("%s: '%s' in '%s'", path, part, text);
+    }
+    free(text);
+}
+
+TEST(a_long_log_moves_and_begins_anew)
+{
+    char *path = coxi_test_path("log");
+    char *older = coxi_test_path("log.1");
+    size_t len = 0;
+    int saved = take_log(path);
+    coxi_log_bound(BOUND);
+    speak_lines(10); /* 0 to 9 */
+    coxi_log_trim();
+    bool early = access(older, F_OK) == 0;
+    speak_lines(BOUND / 50); /* 10 to 89 */
+    coxi_log_trim();
+    speak_lines(1); /* 90 */
+    int moved = access(older, F_OK);
+    free(coxi_test_read(path, &len));
+    speak_lines(BOUND / 50); /* 91 to 170 */
+    coxi_log_trim();
+    give_back(saved);
+    assert_false(early);
+    assert_int_equal(0, moved);
+    assert_true(len > 0 && len < BOUND); /* no hole either: what is read is text */
+    assert_has(path, "event=log_rotated older=", true);
+    assert_has(path, "number=170.", false);
+    assert_has(older, "number=89.", false); /* once there is a newer one */
+    assert_has(older, "number=90.", true);
+    assert_has(older, "number=170.", true);
+}
+
+TEST(a_log_that_has_been_deleted_is_emptied_and_comes_back_nowhere)
+{
+    char *path = coxi_test_path("log");
+    struct stat st;
+    int saved = take_log(path);
+    coxi_log_bound(BOUND);
+    assert_int_equal(0, unlink(path));
+    speak_lines(BOUND / 50);
+    coxi_log_trim();
+    int r = fstat(STDERR_FILENO, &st);
+    give_back(saved);
+    assert_int_equal(0, r);
+    assert_int_equal(0, st.st_size);
+    assert_int_not_equal(0, access(coxi_test_path("log.1"), F_OK));
+    assert_int_not_equal(0, access(coxi_test_path("log (deleted).1"), F_OK));
+}
+
+TEST(a_log_without_a_bound_and_one_that_is_no_file_are_left_alone)
+{
+    char *path = coxi_test_path("log");
+    int ends[2];
+    int saved = take_log(path);
+    coxi_log_bound(0);
+    speak_lines(BOUND / 50);
+    coxi_log_trim();
+    assert_int_equal(0, pipe(ends));
+    (void)dup2(ends[1], STDERR_FILENO);
+    coxi_log_bound(1);
+    speak_lines(2);
+    coxi_log_trim();
+    give_back(saved);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    assert_int_not_equal(0, access(coxi_test_path("log.1"), F_OK));
 }

@@ -15,14 +15,19 @@ TEST(ps_program_lists_its_options)
 {
     static const char *const listed[] = {
         "Usage: coxswain-ps", "--listen",     "--index",     "--address-file",
-        "--peer-timeout-ms",  "--memory-max", "--log-level", "--local-path",
-        "--insecure",         "COX_PS_"};
+        "--peer-timeout-ms",  "--memory-max", "--log-level", "--log-max",
+        "--local-path",       "--insecure",   "COX_PS_"};
     struct program program;
     const char *const argv[] = {name, "--help", NULL};
     assert_int_equal(0, program_run(&program, argv));
     for (size_t i = 0; i < sizeof(listed) / sizeof(*listed); i++) {
         program_assert_printed(&program, listed[i]);
     }
+}
+
+TEST(ps_program_bounds_its_log)
+{
+    program_assert_bounds_its_log(name);
 }
 
 TEST(ps_program_refuses_an_option_that_it_does_not_have)

@@ -21,6 +21,7 @@ TEST(worker_program_lists_its_options)
                                          "--step-memory-max",
                                          "--dir",
                                          "--log-level",
+                                         "--log-max",
                                          "--peer-timeout-ms",
                                          "--local-path",
                                          "--insecure",
@@ -31,6 +32,11 @@ TEST(worker_program_lists_its_options)
     for (size_t i = 0; i < sizeof(listed) / sizeof(*listed); i++) {
         program_assert_printed(&program, listed[i]);
     }
+}
+
+TEST(worker_program_bounds_its_log)
+{
+    program_assert_bounds_its_log(name);
 }
 
 TEST(worker_program_names_an_option_and_the_range_of_its_values)
