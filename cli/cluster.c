@@ -61,7 +61,8 @@ struct config {
          .offset = offsetof(struct config, step_memory_max),                           \
          .max = COXI_BYTES_MAX,                                                        \
          .fallback = "0",                                                              \
-         .help = "memory of a worker's step process, as 512M or 2G; 0: no limit"},     \
+         .help = "memory of a worker's step process, besides what it keeps, as 512M "  \
+                 "or 2G; 0: no limit"},                                                \
         {.name = "log-dir",                                                            \
          .type = COXI_OPTION_STRING,                                                   \
          .offset = offsetof(struct config, log_dir),                                   \

@@ -441,12 +441,12 @@ COX_API void cox_resource_release(struct cox_resource *resource);
  * One that is done has its results. If a worker dies when all updates of a closure are applied
  * and before it has told the results, the closure runs again for them; its updates count once.
  * If that run fails, or the coordinator is closed first, the closure fails with COX_EREPLAY:
- * all its updates are applied, and its results are lost. So it is with COX_ENOMEM where the text
- * says that all its updates are applied.
+ * all its updates are applied, and its results are lost. The same holds for COX_ENOMEM if the
+ * text says that all its updates are applied.
  *
- * One that fails with COX_EPARTIAL is applied on the ps that the text names, as of that moment, and
- * on no other. It is never done again: a ps that is lost later comes back with what the last
- * checkpoint has of it.
+ * A closure that fails with COX_EPARTIAL is applied on the ps that the text names, as of that
+ * moment, and on no other. It is never done again: a ps that is lost later comes back with what
+ * the last checkpoint has of it.
  */
 
 /*
@@ -506,16 +506,16 @@ COX_API int cox_future_then(struct cox_future *future,
  * A worker that is lost takes along what it kept. When that is needed again, by a call or
  * by cox_future_fetch, the closure runs again: with the same arguments, on any worker, its
  * updates counting once as ever; and so do those whose results it takes, where they are
- * lost, too. cox_join waits for that. What it returns then should be what it returned
- * before: a step that does not depend on its arguments and cox_step_seed alone may return
- * something else. Where it fails, so does what needs it, and the text names both.
+ * lost, too. cox_join waits for that. It should return then what it returned before: a step
+ * that depends on more than its arguments and cox_step_seed may return something else. If it
+ * fails, so does what needs it, and the text names both.
  */
 COX_API int cox_future_fetch(struct cox_future *future, int timeout_ms);
 
 /*
  * The result called `name` of a closure that is done, as a tensor that lives as long as
- * the future. COX_ENOTREADY: not settled, or kept on a worker and not fetched; COX_ENOENT: the step returned nothing of that
- * name; or the closure's error.
+ * the future. COX_ENOTREADY: not settled, or kept on a worker and not fetched; COX_ENOENT: the
+ * step returned nothing of that name; or the closure's error.
  */
 COX_API int cox_future_result(struct cox_future *future, const char *name,
                               struct cox_value *ret);

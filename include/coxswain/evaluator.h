@@ -65,11 +65,12 @@ struct cox_checkpoint_info {
 /*
  * Waits for a checkpoint newer than the last one and loads it, checksums verified; it
  * stays loaded until the next call, and is not deleted meanwhile. COX_EEOF: the last one
- * was final and no client has gone on from there, or there were max_checkpoints. COX_ETIMEDOUT: none came. COX_ECHECKSUM,
- * COX_EFORMAT, COX_EIO, COX_ENOENT (deleted): it cannot be loaded; the text names the file,
- * and the next older checkpoint that is complete. Then what was loaded stays; the next call
- * takes a newer checkpoint, if there is one by then, or tries this one again, after
- * poll_ms. When nothing could be loaded for as long as it would have waited: COX_ETIMEDOUT.
+ * was final and no client has gone on from there, or there were max_checkpoints.
+ * COX_ETIMEDOUT: none came. COX_ECHECKSUM, COX_EFORMAT, COX_EIO, COX_ENOENT (deleted): it
+ * cannot be loaded; the text names the file, and the next older checkpoint that is complete.
+ * Then what was loaded stays; the next call takes a newer checkpoint, if there is one by then,
+ * or tries this one again, after poll_ms. When nothing could be loaded for as long as it would
+ * have waited: COX_ETIMEDOUT.
  */
 COX_API int cox_evaluator_next(struct cox_evaluator *evaluator,
                                struct cox_checkpoint_info *ret);

@@ -186,7 +186,7 @@ static inline const char *cox_step_error(struct cox_step *step)
 }
 
 /*
- * Ends the step with a message for the one who waits for it: `return
+ * Ends the step with a message for its future: `return
  * cox_step_fail(step, 7, "line %d is odd", n);`. The future reports COX_ESTEP, this
  * code and the message, of which cox_step_error may be a part.
  */
@@ -438,8 +438,9 @@ static inline int cox_step_loss_scale(struct cox_step *step,
  * After an overflow the ps skip all gradients of the step, whether it pushed them before or
  * after this call: no value moves, nor a state, a count or a row. Other updates count,
  * metrics too, and so does what was flushed before the overflow; schedules follow closures
- * all the same (enum cox_schedule_kind). The scale becomes less; after many steps without, more (enum cox_optimizer_kind). Push in either case,
- * whatever the numbers are: what a step touches must not depend on what it pulled.
+ * all the same (enum cox_schedule_kind). The scale becomes less; after many steps without an
+ * overflow, more (enum cox_optimizer_kind). Push in either case, whatever the numbers are: what
+ * a step touches must not depend on what it pulled.
  */
 static inline int cox_step_loss_scale_update(struct cox_step *step,
                                              struct cox_variable *variable,

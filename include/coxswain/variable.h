@@ -51,12 +51,13 @@ extern "C" {
  * w / growth_factor, but not less than 1 (a w below 1 stays); after growth_interval good
  * steps in a row, w growth_factor. Begin at a constant, like 65536. It is a dense variable
  * of one number, shape {1}, without wire_dtype and schedule; others are COX_EINVAL.
- * (torch.amp.GradScaler's rule.)
+ * (torch.amp.GradScaler's rule, which knows no least.)
  *
  * State is what a ps keeps beside the values, in floats for each value; checkpoints hold
- * it. A row is a table's, or one of a dense variable's first axis. A table's rule is lazy: a row and its state change only when a gradient of that row
- * comes, and t counts those of the row. A dense variable's t counts the gradients that were pushed
- * to any of its rows, the same on each ps that has a shard.
+ * it. A row is a table's, or one of a dense variable's first axis. A table's rule is lazy: a row
+ * and its state change only when a gradient of that row comes, and t counts those of the row. A
+ * dense variable's t counts the gradients that were pushed to any of its rows, the same on each
+ * ps that has a shard.
  *
  * Numbers that are 0 stand for a default where it is told; give a tiny one for none
  * (1e-30). rho, beta1 and beta2 stand for the decimal number of fewest digits that rounds to
@@ -83,12 +84,11 @@ enum cox_optimizer_kind {
 
 /*
  * How the learning rate changes: by the place s of the closure that pushes in the run. The
- * run's first closure has s = 0; each further one, and each write of the client (assign, add, rate,
- * create), whatever variable it is about, counts 1. So s is the same on every ps, for a
- * second attempt, and where a closure runs again after a loss; a client that goes on from a
- * checkpoint goes on with it, and so does a run that loads one with its state
- * (cox_checkpoint_load). A step that
- * counts otherwise says its s: cox_step_rate_step.
+ * run's first closure has s = 0; each further one, and each write of the client (assign, add,
+ * rate, create), whatever variable it is about, counts 1. So s is the same on every ps, for a
+ * second attempt, and where a closure runs again after a loss. It goes on where a client goes on
+ * from a checkpoint, or loads one with its state (cox_checkpoint_load). A step that counts
+ * otherwise says its s: cox_step_rate_step.
  *
  * In the first warmup_steps the rate rises from 0: learning_rate * s / warmup_steps; then
  * these count, with s from the end of the warm-up. From `steps` on linear, polynomial and
@@ -262,7 +262,7 @@ struct cox_variable_spec {
  * decides for its own rows.
  */
 struct cox_lifecycle {
-    uint32_t admit_count;    /* a key gets its row with its so-manieth update. Counted
+    uint32_t admit_count; /* a key gets its row with its admit_count-th update. Counted
                                 approximately, in bounded memory: a key may be admitted
                                 early, never late; 0: with the first */
     float admit_probability; /* ... or each of its updates makes it with this
@@ -277,7 +277,7 @@ struct cox_lifecycle {
 };
 #define COX_LIFECYCLE_INIT {0, 0, 0, 0, 0, 0}
 
-/* A table: rows of `dim` F32 by 64-bit key, made on first touch, spread over all ps. */
+/* A table: rows of `dim` F32 by 64-bit key, made by their first update, spread over all ps. */
 struct cox_table_spec {
     size_t size;
     const char *name;
