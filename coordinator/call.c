@@ -37,7 +37,8 @@ static void say_end(const struct coxi_call *call, uint64_t now)
     if (coxi_patience_has_ended(&call->patience) && !call->c->closing) {
         coxi_event(call->c, COX_EVENT_UNBLOCKED,
                    COXI_OF(.seconds = seconds, .ps = call->ps),
-                   "%s goes on after %llu s", call->what, (unsigned long long)seconds);
+                   "%s waits no longer, after %llu s", call->what,
+                   (unsigned long long)seconds);
     }
 }
 

@@ -263,7 +263,7 @@ TEST(schedule_that_waits_for_a_checkpoint_which_fails_says_so)
     assert_non_null(strstr(diary->texts[diary->found], "the replay log is full"));
     assert_int_equal(COX_EVENT_WARNING, event->level);
     mend_directory();
-    (void)await_event(diary, COX_EVENT_UNBLOCKED, "cox_schedule goes on");
+    (void)await_event(diary, COX_EVENT_UNBLOCKED, "cox_schedule waits no longer");
     atomic_store(&scheduling.end, true);
     assert_int_equal(0, pthread_join(thread, NULL));
     assert_code(0, cox_join(crew.c, -1));
