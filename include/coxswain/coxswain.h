@@ -303,7 +303,8 @@ COX_API int cox_table_set_rate(struct cox_coordinator *c, struct cox_table *tabl
 COX_API int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
                            const uint64_t *keys, size_t n_keys, float *ret_rows);
 
-/* What the ps have of a table, and have done with it since its run began. */
+/* What the ps have of a table, and have done with it. A ps that is restored counts anew, but for
+ * rows, bytes and updates. */
 struct cox_table_stats {
     size_t size;
     uint64_t rows;
@@ -324,8 +325,8 @@ COX_API int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
 
 /*
  * Reads a step module (coxswain/step.h), ships it to the workers, those that join later too,
- * and waits until every worker that is there has loaded it. COX_ENOENT, COX_EIO: the file is not
- * there, cannot be read.
+ * and waits until every worker that is there has loaded it. COX_ENOENT: there is no such file;
+ * COX_EIO: it cannot be read.
  * COX_EMODULE: it is no step module, was built for another ABI version, or a worker cannot load
  * it: the text has the linker's words, or the signal that ended the process that loaded it.
  * COX_ETIMEDOUT: a worker has not answered for open_timeout_ms. COX_ELIMIT: more than 64

@@ -55,7 +55,7 @@ extern "C" {
     X(-30, EDIVERGED, "attempts of a closure are not alike")                           \
     X(-31, EOVERRUN, "the step ran for too long")                                      \
     X(-32, ERESOURCE, "a resource of the worker could not be made")                    \
-    X(-33, ENONFINITE, "a gradient is not a finite number")                            \
+    X(-33, ENONFINITE, "a gradient or a pulled number is not finite")                  \
     X(-34, EREPLAY, "what was done could not be done again")
 
 enum cox_error_code {
