@@ -310,7 +310,7 @@ struct coxi_commit {
     size_t n_touched;
     const struct coxi_update *updates;
     size_t n_updates;
-    uint64_t step; /* where schedules of learning rates are */
+    uint64_t step;    /* where schedules of learning rates are */
     float loss_scale; /* all gradients are multiplied by it; 0: by nothing */
 };
 
