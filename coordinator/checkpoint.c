@@ -432,7 +432,7 @@ int cox_checkpoint_save(struct cox_coordinator *c,
     }
     COXI_CALL(c);
     int r = options != NULL
-                ? coxi_struct_copy(&o, sizeof(o), options, "cox_checkpoint_options")
+                ? coxi_struct_copy(&o, COXI_STRUCT_CHECKPOINT_OPTIONS, options)
                 : 0;
     if (r == 0 && c->checkpoint_dir == NULL) {
         r = coxi_error(COX_ENOENT, "no checkpoint directory: set checkpoint_dir in the "

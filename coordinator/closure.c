@@ -260,7 +260,7 @@ static int check_call(struct cox_coordinator *c, const struct cox_call *call,
                       struct cox_call *ret)
 {
     struct cox_call known = COX_CALL_INIT;
-    int r = call != NULL ? coxi_struct_copy(&known, sizeof(known), call, "a call") : 0;
+    int r = call != NULL ? coxi_struct_copy(&known, COXI_STRUCT_CALL, call) : 0;
     if (r == 0) {
         r = check_ranges(&known);
     }

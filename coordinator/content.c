@@ -567,6 +567,5 @@ int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
     }
     COXI_CALL(c);
     int r = coxi_content_count(c, 1 + table->entry.description->id, take_table, &stats);
-    return r != 0 ? r
-                  : coxi_struct_return(ret, sizeof(stats), &stats, "cox_table_stats");
+    return r != 0 ? r : coxi_struct_return(ret, COXI_STRUCT_TABLE_STATS, &stats);
 }

@@ -248,24 +248,27 @@ int cox_evals_at(const struct cox_evals *evals, size_t i, struct cox_eval *ret)
     if (evals == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL, "cox_evals_at needs results and a place");
     }
-    return i < evals->n
-               ? coxi_struct_return(ret, sizeof(*ret), &evals->all[i], "cox_eval")
-               : coxi_error(COX_ENOENT, "there are %zu results", evals->n);
+    return i < evals->n ? coxi_struct_return(ret, COXI_STRUCT_EVAL, &evals->all[i])
+                        : coxi_error(COX_ENOENT, "there are %zu results", evals->n);
 }
 
 int cox_eval_score(const struct cox_eval *eval, const char *name, double *ret_value)
 {
+    struct cox_eval known;
     if (eval == NULL || name == NULL || ret_value == NULL) {
         return coxi_error(COX_EINVAL, "cox_eval_score needs a result and a name");
     }
-    for (size_t i = 0; i < eval->n_scores; i++) {
-        if (strcmp(eval->scores[i].name, name) == 0) {
-            *ret_value = eval->scores[i].value;
+    int r = coxi_struct_copy(&known, COXI_STRUCT_EVAL, eval);
+    for (size_t i = 0; r == 0 && i < known.n_scores; i++) {
+        if (strcmp(known.scores[i].name, name) == 0) {
+            *ret_value = known.scores[i].value;
             return 0;
         }
     }
-    return coxi_error(COX_ENOENT, "nobody has reported a score '%s' of checkpoint %llu",
-                      name, (unsigned long long)eval->checkpoint);
+    return r != 0 ? r
+                  : coxi_error(COX_ENOENT,
+                               "nobody has reported a score '%s' of checkpoint %llu",
+                               name, (unsigned long long)known.checkpoint);
 }
 
 void cox_evals_free(struct cox_evals *evals)

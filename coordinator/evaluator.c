@@ -179,7 +179,7 @@ int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *opti
                           "cox_evaluator_open needs a checkpoint directory");
     }
     int r = options != NULL
-                ? coxi_struct_copy(&o, sizeof(o), options, "cox_evaluator_options")
+                ? coxi_struct_copy(&o, COXI_STRUCT_EVALUATOR_OPTIONS, options)
                 : 0;
     if (r != 0) {
         return r;
@@ -365,7 +365,7 @@ int cox_evaluator_next(struct cox_evaluator *evaluator, struct cox_checkpoint_in
     info.number = number;
     info.run = m->session.run;
     info.final = m->final;
-    r = coxi_struct_return(ret, sizeof(info), &info, "cox_checkpoint_info");
+    r = coxi_struct_return(ret, COXI_STRUCT_CHECKPOINT_INFO, &info);
     if (r != 0) {
         loaded_free(loaded);
         return r;

@@ -436,6 +436,5 @@ int cox_future_error(struct cox_future *future, struct cox_error *ret)
                                               : coxi_strerror(future->code));
     }
     coxi_unlock(&c->lock);
-    return r != 0 ? r
-                  : coxi_struct_return(ret, sizeof(error), &error, "cox_future_error");
+    return r != 0 ? r : coxi_struct_return(ret, COXI_STRUCT_ERROR, &error);
 }

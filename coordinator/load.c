@@ -413,7 +413,8 @@ int cox_checkpoint_load(struct cox_coordinator *c,
                           "cox_checkpoint_load needs a coordinator and options");
     }
     COXI_CALL(c);
-    int r = coxi_struct_copy(&o, sizeof(o), options, "cox_load_options");
+    int r = coxi_struct_copy(&o, COXI_STRUCT_LOAD_OPTIONS, options);
+    r = r == 0 && ret != NULL ? coxi_struct_check(COXI_STRUCT_LOAD_INFO, ret) : r;
     r = r == 0 ? check_options(&o) : r;
     r = r == 0 ? coxi_check_alive(c) : r;
     r = r == 0 ? coxi_checkpoint_use(o.path, COXI_CHECKPOINT_CHECKED, &checkpoint) : r;
@@ -429,7 +430,7 @@ int cox_checkpoint_load(struct cox_coordinator *c,
     coxi_loading_unref(loading);
     coxi_checkpoint_close(checkpoint);
     if (r == 0 && ret != NULL) {
-        r = coxi_struct_return(ret, sizeof(info), &info, "cox_load_info");
+        r = coxi_struct_return(ret, COXI_STRUCT_LOAD_INFO, &info);
     }
     return r;
 }

@@ -356,8 +356,8 @@ int cox_open(const struct cox_cluster *cluster, const struct cox_options *option
         return coxi_error_memory("a coordinator");
     }
     coordinator_init(c);
-    int r = coxi_struct_copy(&c->options, sizeof(c->options),
-                             options != NULL ? options : &defaults, "cox_options");
+    int r = coxi_struct_copy(&c->options, COXI_STRUCT_OPTIONS,
+                             options != NULL ? options : &defaults);
     if (r == 0) {
         fill_in(&c->options, cluster);
         r = check_options(&c->options, cluster);

@@ -289,9 +289,8 @@ int cox_reader_open(const struct cox_cluster *cluster,
                           "cox_reader_open needs a cluster with addresses; a local one "
                           "is started by its client, for itself");
     }
-    int r = options != NULL
-                ? coxi_struct_copy(&o, sizeof(o), options, "cox_reader_options")
-                : 0;
+    int r =
+        options != NULL ? coxi_struct_copy(&o, COXI_STRUCT_READER_OPTIONS, options) : 0;
     if (r != 0) {
         return r;
     }
@@ -358,9 +357,7 @@ int cox_reader_describe(struct cox_reader *reader, const char *name,
         return coxi_error(COX_EINVAL, "cox_reader_describe needs a reader and a name");
     }
     int r = follow(reader, name, &(struct use){use_description, &found});
-    return r != 0
-               ? r
-               : coxi_struct_return(ret, sizeof(found), &found, "cox_reader_variable");
+    return r != 0 ? r : coxi_struct_return(ret, COXI_STRUCT_READER_VARIABLE, &found);
 }
 
 struct dense_read {

@@ -321,5 +321,5 @@ int cox_progress(const struct cox_coordinator *c, struct cox_progress *ret)
     }
     struct cox_progress progress = c->started;
     progress.generation = c->session.generation;
-    return coxi_struct_return(ret, sizeof(progress), &progress, "cox_progress");
+    return coxi_struct_return(ret, COXI_STRUCT_PROGRESS, &progress);
 }

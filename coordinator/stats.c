@@ -156,5 +156,5 @@ int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
         add_said(&stats, &c->said[p], number);
     }
     coxi_unlock(&c->lock);
-    return coxi_struct_return(ret, sizeof(stats), &stats, "cox_stats");
+    return coxi_struct_return(ret, COXI_STRUCT_STATS, &stats);
 }

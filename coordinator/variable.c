@@ -169,13 +169,16 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
                         struct cox_variable **ret)
 {
     struct cox_variable_spec s;
-    if (c == NULL || spec == NULL || ret == NULL || spec->name == NULL) {
+    if (c == NULL || spec == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL, "cox_variable_create needs a spec with a name");
     }
     COXI_CALL(c);
-    int r = coxi_struct_copy(&s, sizeof(s), spec, "cox_variable_spec");
+    int r = coxi_struct_copy(&s, COXI_STRUCT_VARIABLE_SPEC, spec);
     if (r != 0) {
         return r;
+    }
+    if (s.name == NULL) {
+        return coxi_error(COX_EINVAL, "cox_variable_create needs a spec with a name");
     }
     struct coxi_variable wanted = {.name = s.name, .kind = COXI_KIND_DENSE};
     struct coxi_entry *entry;
@@ -213,13 +216,16 @@ int cox_table_create(struct cox_coordinator *c, const struct cox_table_spec *spe
 {
     struct cox_table_spec s;
     struct coxi_entry *entry;
-    if (c == NULL || spec == NULL || ret == NULL || spec->name == NULL) {
+    if (c == NULL || spec == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL, "cox_table_create needs a spec with a name");
     }
     COXI_CALL(c);
-    int r = coxi_struct_copy(&s, sizeof(s), spec, "cox_table_spec");
+    int r = coxi_struct_copy(&s, COXI_STRUCT_TABLE_SPEC, spec);
     if (r != 0) {
         return r;
+    }
+    if (s.name == NULL) {
+        return coxi_error(COX_EINVAL, "cox_table_create needs a spec with a name");
     }
     struct coxi_variable wanted = {.name = s.name,
                                    .kind = COXI_KIND_TABLE,
@@ -275,13 +281,16 @@ int cox_metric_create(struct cox_coordinator *c, const struct cox_metric_spec *s
 {
     struct cox_metric_spec s;
     struct coxi_entry *entry;
-    if (c == NULL || spec == NULL || ret == NULL || spec->name == NULL) {
+    if (c == NULL || spec == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL, "cox_metric_create needs a spec with a name");
     }
     COXI_CALL(c);
-    int r = coxi_struct_copy(&s, sizeof(s), spec, "cox_metric_spec");
+    int r = coxi_struct_copy(&s, COXI_STRUCT_METRIC_SPEC, spec);
     if (r != 0) {
         return r;
+    }
+    if (s.name == NULL) {
+        return coxi_error(COX_EINVAL, "cox_metric_create needs a spec with a name");
     }
     struct coxi_variable wanted = {.name = s.name,
                                    .kind = COXI_KIND_DENSE,

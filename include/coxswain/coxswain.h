@@ -32,7 +32,8 @@
  * Deadlines: timeout_ms of -1 means none. What waits for longer than 10 s says so, and why:
  * coxswain/event.h has what the library tells, by default on standard error (COX_LOG).
  *
- * Structs: begin with `size`; initialize them with COX_..._INIT and set what differs.
+ * Structs: begin with `size`; initialize them with COX_..._INIT and set what differs. A size
+ * that no version of the struct has is COX_EINVAL.
  * Zero means the default. A program built against an older header runs with a newer
  * library. In C++, too, write `struct` before their names: cox_schedule, cox_progress,
  * cox_stats and cox_table_stats are functions as well.
