@@ -137,6 +137,16 @@ static void note_crash(struct cox_future *f, uint32_t worker, int cause)
     count(&f->crashes);
 }
 
+/* An attempt that takes its process along is told before that ends, so that the closure does
+ * not run elsewhere until the next process tells it, too. */
+static void note_overrun(struct cox_future *f, uint32_t attempt)
+{
+    if (attempt > f->overran) {
+        f->overran = attempt;
+        count(&f->overruns);
+    }
+}
+
 /*
  * One of several that ran is only a suspect, and each runs alone from then on: the guilty one
  * is the only one the next time. A step that ran for too long is known.
@@ -145,7 +155,7 @@ static void take_report(struct coxi_worker *worker, struct cox_future *f,
                         const struct coxi_crashed_head *head, bool known)
 {
     if (head->cause == COXI_CAUSE_OVERRUN) {
-        count(&f->overruns);
+        note_overrun(f, head->attempt);
     } else if (head->cause != SIGKILL) { /* that is a loss (losses.c) */
         f->suspect = true;
         if (known) {
@@ -264,7 +274,7 @@ static void attempt_ended(struct coxi_worker *worker, struct cox_future *f,
     /* A failed commit may be applied on one ps of several; a flushed part is. */
     f->uncertain = f->uncertain || (head->code != 0 && head->touched_n > 0);
     if (head->code == COX_EOVERRUN) {
-        count(&f->overruns);
+        note_overrun(f, head->attempt);
     }
     /* What it has applied on a ps that is lost, or was, is gone. A ps that only this worker
      * cannot reach is not lost: another worker does it. */

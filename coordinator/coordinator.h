@@ -149,6 +149,7 @@ struct cox_future {
     uint8_t crashes; /* of its process, while it ran; `text` tells them */
     bool suspect; /* its process has crashed while it ran: it runs alone from now on */
     uint8_t overruns;
+    uint32_t overran; /* the last attempt that is counted there: it may be told twice */
     bool cancelled;   /* it is to end as soon as its worker has let go of it */
     bool called_back; /* its worker was asked for it, for another one to run it */
     bool uncertain;   /* it may have applied what nobody has told of */

@@ -572,6 +572,20 @@ void coxi_run_flush(struct coxi_run *run)
     }
 }
 
+void coxi_run_tell_overrun(struct coxi_run *run, uint64_t closure, uint32_t attempt)
+{
+    struct coxi_crashed_head head = {
+        .closure = closure, .attempt = attempt, .cause = COXI_CAUSE_OVERRUN};
+    struct coxi_message message = {.kind = COXI_CRASHED};
+    message.crashed.closures = &head;
+    message.crashed.n_closures = 1;
+    coxi_lock(&run->lock);
+    if (closure != 0 && run->control != NULL) {
+        (void)coxi_message_send(run->control, &message, NULL, false);
+    }
+    coxi_unlock(&run->lock);
+}
+
 void coxi_run_tick(struct coxi_run *run)
 {
     coxi_run_flush_reports(run);

@@ -188,6 +188,10 @@ void coxi_run_send_result(struct coxi_run *run, const struct coxi_result *wanted
 
 /* Sends what is in the outbox, and what is in line to the ps. */
 void coxi_run_flush(struct coxi_run *run);
+
+/* Tells the client that an attempt overran and takes the process along, which ends next.
+ * Closure 0, a resource that was being made: nothing. Loop. */
+void coxi_run_tell_overrun(struct coxi_run *run, uint64_t closure, uint32_t attempt);
 void coxi_run_flush_reports(struct coxi_run *run);
 
 /* Deadlines of requests; and nothing lies in the outbox for long. */

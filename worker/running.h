@@ -41,8 +41,9 @@ struct coxi_running {
     /* guarded by the slots' lock; of what is not IDLE */
     struct coxi_run *run;
     struct coxi_closure_head head;
-    uint64_t layouts;    /* that had come when it was dispatched */
-    uint32_t grace_ms;   /* from a deadline to the end of the process */
+    uint64_t layouts;  /* that had come when it was dispatched */
+    uint32_t grace_ms; /* from a deadline to the end of the process */
+    bool overran; /* ENDING, because it did not return in its grace after OVERRUN */
     uint64_t kill_at_ns; /* CANCELLED, OVERRUN: when the process ends */
 };
 

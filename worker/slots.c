@@ -427,6 +427,7 @@ static void begin(struct coxi_slots *slots, struct coxi_running *running,
     running->head = *head;
     running->layouts = layouts;
     running->grace_ms = grace_ms;
+    running->overran = false;
     atomic_store_explicit(&running->started_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&running->state, COXI_RUN_RUNNING, memory_order_relaxed);
     coxi_watch_begin(slots, running);

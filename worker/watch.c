@@ -46,19 +46,24 @@ static void begin_end(void)
     }
 }
 
-/* Ends it now; what other slots have to say leaves before. Not locked. */
+/* Ends it now; what other slots have to say leaves before, and which closures overran: their
+ * client counts that when it loses this process, and not when it meets the next one. Not
+ * locked. */
 static void end_process(struct coxi_slots *slots)
 {
     for (uint32_t i = 0; i < slots->n_threads; i++) {
         const struct coxi_running *running = &slots->threads[i].running;
+        struct coxi_closure_head overran = {0};
         struct coxi_run *run = NULL;
         coxi_lock(&slots->lock);
         if (atomic_load(&running->state) != COXI_RUN_IDLE) {
             run = coxi_run_ref(running->run);
+            overran = running->overran ? running->head : overran;
         }
         coxi_unlock(&slots->lock);
         if (run != NULL) {
             coxi_run_flush(run);
+            coxi_run_tell_overrun(run, overran.closure, overran.attempt);
             coxi_run_unref(run);
         }
     }
@@ -80,6 +85,7 @@ static bool end_for_step(struct coxi_slots *slots, struct coxi_running *running,
         coxi_run_function(running->run, &running->head);
     bool overrun = why == COXI_RUN_OVERRUN;
     if (overrun) {
+        running->overran = true;
         coxi_recorder_blame(running->recorder, COXI_CAUSE_OVERRUN);
     }
     coxi_recorder_excuse(slots->options.recorder);

@@ -186,7 +186,7 @@ TEST(close_ends_a_step_that_would_run_for_ever)
 
 /* ---- steps that run for too long */
 
-static void check_overrun(const char *step, uint64_t n_lost)
+static void check_overrun(const char *step, int n_workers, uint64_t n_lost)
 {
     struct crew crew;
     struct crew_hold hold;
@@ -196,7 +196,8 @@ static void check_overrun(const char *step, uint64_t n_lost)
     options.step_timeout_ms = 100;
     options.max_attempts = 3;
     options.keep_going = 1;
-    crew_open(&crew, 2, 1, "hold", &options);
+    options.min_workers = (uint32_t)n_workers;
+    crew_open(&crew, 2, n_workers, "hold", &options);
     struct cox_variable *counter = crew_counter(&crew, "c0");
     crew_hold(&hold, &crew, step, true);
     crew_hold_wait(&hold);
@@ -214,12 +215,17 @@ static void check_overrun(const char *step, uint64_t n_lost)
 
 TEST(step_that_looks_and_runs_for_too_long_fails_after_max_attempts)
 {
-    check_overrun("watch_and_count", 0);
+    check_overrun("watch_and_count", 1, 0);
 }
 
 TEST(step_that_loops_for_ever_fails_after_max_attempts)
 {
-    check_overrun("hold_and_count", 3);
+    check_overrun("hold_and_count", 1, 3);
+}
+
+TEST(step_that_hangs_runs_max_attempts_times_on_many_workers)
+{
+    check_overrun("hold_and_count", 5, 3); /* one is free whenever another is lost */
 }
 
 TEST(timeout_of_one_call_is_its_own)

@@ -87,6 +87,11 @@ TEST(a_step_that_overruns_and_does_not_return_is_reported_alone)
     int gates[2];
     gates[0] = start(caller, 1, "wait_at", gate_make("gate-1"), 0, GRACE_MS);
     gates[1] = start(caller, 2, "wait_at", gate_make("gate-2"), 30, GRACE_MS);
+    const struct coxi_crashed *early = &caller_expect(caller, COXI_CRASHED)->crashed;
+    assert_int_equal(1, early->n_closures); /* before its process ends */
+    assert_int_equal(2, early->closures[0].closure);
+    assert_int_equal(1, early->closures[0].attempt);
+    assert_int_equal(COXI_CAUSE_OVERRUN, early->closures[0].cause);
     worker_expect_crash(&w, caller);
     gate_release(gates[0]);
     gate_release(gates[1]);
