@@ -572,7 +572,9 @@ COX_API int cox_checkpoint_error(struct cox_coordinator *c);
  * hold by then, and nothing that the client before scheduled after that checkpoint counts any
  * more. `cursor` is that of the last call with a cursor that the checkpoint covers; the calls
  * after it have to be scheduled again. Calls without a cursor, and cancelled ones, do not change
- * it. What the checkpoint covers and lacks runs again by itself as soon as the program schedules
+ * it. A call without a cursor behind that one may be in the checkpoint or not: what has to count
+ * exactly once needs a cursor (docs/checkpoints.md shows the loop). What the checkpoint covers
+ * and lacks runs again by itself as soon as the program schedules
  * or joins something: by then it has to have loaded the modules, and made the resources, that it
  * had. An error that cancels what the program has scheduled does not cancel those calls.
  *
