@@ -47,7 +47,12 @@ int coxi_trigger_check(const struct cox_options *o)
                          : o->checkpoint_on_sigterm != 0   ? "on_sigterm"
                          : o->checkpoint_at_close > 0      ? "at_close"
                          : o->checkpoint_keep != 0         ? "keep"
+                         : o->checkpoint_incremental != 0  ? "incremental"
                                                            : NULL;
+    if (o->resume_from != 0 && o->checkpoint_dir == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "resume_from is set, and no checkpoint_dir to go on from");
+    }
     if (o->checkpoint_every_s < 0) {
         return coxi_error(COX_EINVAL, "checkpoint_every_s is %d, at least 0",
                           o->checkpoint_every_s);

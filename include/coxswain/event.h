@@ -57,11 +57,14 @@ enum cox_event_code {
     COX_EVENT_CHECKPOINT_FAILED,
     COX_EVENT_CHECKPOINT_NOT_USED, /* warning: checkpoint. Ps are restored from an older one */
     COX_EVENT_RESUMED,             /* info: checkpoint. The run goes on from it */
-    COX_EVENT_BLOCKED,       /* warning: a call, or the run, waits: `seconds` so far */
-    COX_EVENT_UNBLOCKED,     /* info: it waits no longer */
-    COX_EVENT_FENCED,        /* error: another client has taken over */
-    COX_EVENT_RUN_OVER,      /* error: nothing works any more but cox_close */
-    COX_EVENT_CLOSURE_AGAIN, /* debug: closure. It, or what it kept, runs once more */
+    COX_EVENT_BLOCKED,   /* warning: a call, or the run, waits: `seconds` so far */
+    COX_EVENT_UNBLOCKED, /* info: it waits no longer */
+    COX_EVENT_FENCED,    /* error: another client has taken over */
+    COX_EVENT_RUN_OVER,  /* error: nothing works any more but cox_close */
+    /* debug: closure. It runs once more for its results, or for what it kept, or beside an
+     * attempt that takes far too long. No event tells of one whose attempt was lost with its
+     * worker, or crashed: that is WORKER_LOST. */
+    COX_EVENT_CLOSURE_AGAIN,
 };
 
 struct cox_event {

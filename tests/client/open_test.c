@@ -48,6 +48,14 @@ TEST(open_checks_its_options)
     options.peer_timeout_ms = 5;
     assert_refused(cluster, &options, COX_EINVAL, "peer_timeout_ms");
     options = (struct cox_options)COX_OPTIONS_INIT;
+    options.checkpoint_incremental = 2;
+    assert_refused(cluster, &options, COX_EINVAL,
+                   "checkpoint_incremental is set, and no checkpoint_dir");
+    options = (struct cox_options)COX_OPTIONS_INIT;
+    options.resume_from = 2;
+    assert_refused(cluster, &options, COX_EINVAL,
+                   "resume_from is set, and no checkpoint_dir");
+    options = (struct cox_options)COX_OPTIONS_INIT;
     options.bin_dir = "/nonexistent";
     assert_refused(cluster, &options, COX_EIO, "/nonexistent/coxswain");
     assert_refused(NULL, NULL, COX_EINVAL, "cluster");
