@@ -21,7 +21,7 @@ void coxi_die_with_parent(int parent)
     }
 }
 
-int coxi_daemon_start(const struct coxi_daemon_options *options, const char *role)
+int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
 {
     enum coxi_log_level level;
     int r = coxi_log_level_parse(options->log_level, &level);
@@ -34,6 +34,11 @@ int coxi_daemon_start(const struct coxi_daemon_options *options, const char *rol
         coxi_die_with_parent((int)options->parent);
     }
     (void)signal(SIGPIPE, SIG_IGN);
+    r = coxi_url_from(options->listen, options->url);
+    if (r != 0) {
+        return coxi_error(r, "--listen: %s", coxi_error_text());
+    }
+    options->listen = options->url;
     if (!coxi_url_is_local(options->listen) && !options->insecure) {
         return coxi_error(
             COX_EINVAL,

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/link.h"
+
 /* Exit codes: 0 done; 1 to 127: fix what is wrong; from 128: start me again. */
 enum { COXI_EXIT_CONFIG = 2, COXI_EXIT_FAILED = 1, COXI_EXIT_AGAIN = 128 };
 
@@ -19,6 +21,7 @@ struct coxi_daemon_options {
     const char *local_path;
     bool insecure;
     int64_t parent;
+    char url[COXI_URL_MAX + 1]; /* no option: `listen` as a URL */
 };
 
 #define COXI_DAEMON_OPTIONS(config)                                                    \
@@ -26,7 +29,7 @@ struct coxi_daemon_options {
      .type = COXI_OPTION_STRING,                                                       \
      .offset = offsetof(config, daemon.listen),                                        \
      .fallback = "tcp://127.0.0.1:0",                                                  \
-     .help = "address to listen at: tcp://host:port (port 0: any) or ipc:///path"},    \
+     .help = "address to listen at: host:port (port 0: any) or ipc:///path"},          \
         {.name = "index",                                                              \
          .type = COXI_OPTION_INT,                                                      \
          .offset = offsetof(config, daemon.index),                                     \
@@ -76,9 +79,10 @@ struct coxi_daemon_options {
 
 /*
  * Applies them: log and its bound, signals that must not kill, death with the parent; and refuses an
- * address that other hosts reach unless that is asked for. COX_EINVAL.
+ * address that other hosts reach unless that is asked for. COX_EINVAL. `listen` is a URL then;
+ * COX_EADDRESS: it is no address.
  */
-int coxi_daemon_start(const struct coxi_daemon_options *options, const char *role);
+int coxi_daemon_start(struct coxi_daemon_options *options, const char *role);
 
 /* Asks the kernel to kill this process when process `parent` ends; at once if it
  * has. */

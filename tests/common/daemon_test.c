@@ -23,6 +23,7 @@ TEST(loopback_addresses_need_no_leave)
 {
     static const char *const good[] = {"tcp://127.0.0.1:0", "tcp://127.1.2.3:7000",
                                        "tcp://localhost:0", "tcp://[::1]:0",
+                                       "127.0.0.1:0",       "localhost:7000",
                                        "ipc:///tmp/socket"};
     for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
         struct coxi_daemon_options options = listening_at(good[i]);
@@ -33,21 +34,10 @@ TEST(loopback_addresses_need_no_leave)
 TEST(addresses_that_others_reach_are_refused_unless_asked_for)
 {
     static const char *const far[] = {
-        "tcp://0.0.0.0:0",
-        "tcp://10.0.0.1:7000",
-        "tcp://*:7000",
-        "tcp://:7000",
-        "tcp://[::]:0",
-        "tcp://host:0",
-        "tcp://localhost.other:0",
-        "tcp://[::1234]:0",
-        "tls+tcp://0.0.0.0:0",
-        "tcp://127.0.0.1.other:0",
-        "tcp://127.other:0",
-        "tcp://1270.0.0.1:0",
-        "ws://127.0.0.1:0",
-        "127.0.0.1:0",
-        "",
+        "tcp://0.0.0.0:0",   "tcp://10.0.0.1:7000", "tcp://*:7000",
+        "tcp://[::]:0",      "tcp://host:0",        "tcp://localhost.other:0",
+        "tcp://[::1234]:0",  "tls+tcp://0.0.0.0:0", "tcp://127.0.0.1.other:0",
+        "tcp://127.other:0", "tcp://1270.0.0.1:0",  "0.0.0.0:0",
     };
     for (size_t i = 0; i < sizeof(far) / sizeof(*far); i++) {
         struct coxi_daemon_options options = listening_at(far[i]);
@@ -60,6 +50,18 @@ TEST(addresses_that_others_reach_are_refused_unless_asked_for)
         assert_error_names("--insecure");
         options.insecure = true;
         assert_code(0, coxi_daemon_start(&options, "test"));
+    }
+}
+
+TEST(what_is_no_address_is_refused_as_such)
+{
+    static const char *const bad[] = {"ws://127.0.0.1:0", "127.0.0.1", "tcp://:7000",
+                                      "127.0.0.1:65536", ""};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        struct coxi_daemon_options options = listening_at(bad[i]);
+        options.insecure = true;
+        assert_code(COX_EADDRESS, coxi_daemon_start(&options, "test"));
+        assert_error_names("--listen: '");
     }
 }
 
