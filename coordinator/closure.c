@@ -94,6 +94,7 @@ static int report_error(struct cox_coordinator *c, const struct timespec *until)
     if (r == 0) {
         r = coxi_error(c->error, "%s", c->error_text);
         c->error = 0;
+        c->untold.failed = c->untold.cancelled = 0;
     }
     c->reporting = false;
     (void)pthread_cond_broadcast(&c->idle);

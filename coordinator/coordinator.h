@@ -346,6 +346,14 @@ struct cox_coordinator {
     size_t n_inherited;      /* those among them that an older client left */
     int error;               /* the first since it was last reported */
     char error_text[COXI_TEXT_MAX];
+    /* closures that failed, without a future, since then; the first; and the cancelled ones */
+    struct {
+        uint64_t failed;
+        uint64_t cancelled;
+        uint64_t first;
+        int code;
+        char text[COXI_TEXT_MAX];
+    } untold;
     /* a thread is reporting it: all is cancelled and nothing taken in */
     bool reporting;
     bool failed; /* an error has cancelled closures; nothing was scheduled since */

@@ -474,6 +474,20 @@ static int close_code(struct cox_coordinator *c, int code)
     return code;
 }
 
+/* What failed and was told nobody, unless the run's own end was, which is why. */
+static void tell_untold(struct cox_coordinator *c)
+{
+    if (c->untold.failed > 0 && c->fatal == 0) {
+        coxi_event(c, COX_EVENT_CLOSURES_FAILED,
+                   COXI_OF(.error = c->untold.code, .closure = c->untold.first),
+                   "%llu closures failed and %llu were cancelled, and no call has "
+                   "reported it; the first: closure %llu (%s)",
+                   (unsigned long long)c->untold.failed,
+                   (unsigned long long)c->untold.cancelled,
+                   (unsigned long long)c->untold.first, c->untold.text);
+    }
+}
+
 int cox_close(struct cox_coordinator *c, int timeout_ms)
 {
     if (c == NULL) {
@@ -498,6 +512,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         coxi_callbacks_stop(c);  /* now every future is settled */
         coxi_loop_join(c->loop); /* what a callback was about when the loop stopped */
     }
+    tell_untold(c);
     coxi_events_stop(c);  /* on_event may call functions: nothing is freed before */
     coxi_trigger_stop(c); /* of one that was never opened */
     for (uint32_t i = 0; i < c->n_ps; i++) {

@@ -281,6 +281,24 @@ void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
 
 /* ---- telling the users */
 
+/* A closure that failed or was cancelled, and whose future nobody holds: cox_close tells it if
+ * no call does. Locked. */
+static void note_untold(struct cox_coordinator *c, const struct cox_future *f)
+{
+    if (atomic_load(&f->refs) > 1) {
+        return;
+    }
+    if (f->state == COXI_CANCELLED) {
+        c->untold.cancelled++;
+    } else if (c->untold.failed++ == 0) {
+        c->untold.first = f->id;
+        c->untold.code = f->code;
+        (void)snprintf(c->untold.text, sizeof(c->untold.text), "%.64s: %.400s",
+                       f->function->name,
+                       f->text != NULL ? f->text : coxi_strerror(f->code));
+    }
+}
+
 /* Counts one settled closure and wakes who waits for it. Locked. */
 static void tell(struct cox_coordinator *c, struct cox_future *f)
 {
@@ -298,6 +316,7 @@ static void tell(struct cox_coordinator *c, struct cox_future *f)
         return;
     }
     c->stats.failed++;
+    note_untold(c, f);
     if (f->state == COXI_FAILED && !c->options.keep_going) {
         char text[COXI_TEXT_MAX];
         (void)snprintf(text, sizeof(text), "closure %llu (%s): %.400s",

@@ -65,6 +65,9 @@ enum cox_event_code {
      * attempt that takes far too long. No event tells of one whose attempt was lost with its
      * worker, or crashed: that is WORKER_LOST. */
     COX_EVENT_CLOSURE_AGAIN,
+    /* warning: closure, the first. cox_close: closures failed, nobody held their futures, and no
+     * call has reported it */
+    COX_EVENT_CLOSURES_FAILED,
 };
 
 struct cox_event {

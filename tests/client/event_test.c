@@ -438,3 +438,41 @@ TEST(cox_log_chooses_what_is_written)
     assert_int_equal(0, unsetenv("COX_LOG"));
     cox_cluster_free(cluster);
 }
+
+/* ---- failures that no call has reported */
+
+static void check_untold(uint32_t keep_going, bool join)
+{
+    struct crew crew;
+    static struct diary diary;
+    struct cox_options options = COX_OPTIONS_INIT;
+    diary = (struct diary){.lock = PTHREAD_MUTEX_INITIALIZER};
+    options.on_event = note;
+    options.event_arg = &diary;
+    options.keep_going = keep_going;
+    crew_open(&crew, 1, 1, "hold", &options);
+    crew_schedule(&crew, crew_function(&crew, "fail"), 1, 0);
+    struct cox_stats stats = COX_STATS_INIT;
+    if (join) {
+        assert_code(COX_ESTEP, cox_join(crew.c, -1));
+    } else if (keep_going == 1) {
+        assert_code(0, cox_join(crew.c, -1));
+    }
+    while (stats.failed == 0) {
+        assert_code(0, cox_stats(crew.c, &stats));
+    }
+    crew_close(&crew);
+    diary.code = COX_EVENT_CLOSURES_FAILED;
+    assert_int_equal(!join, find(&diary));
+    if (!join) {
+        (void)await_event(&diary, COX_EVENT_CLOSURES_FAILED,
+                          "1 closures failed and 0 were cancelled");
+    }
+}
+
+TEST(close_tells_failures_that_no_call_reported)
+{
+    check_untold(0, false);
+    check_untold(1, false);
+    check_untold(0, true);
+}
