@@ -415,6 +415,32 @@ static bool is_asked(const char *name, const struct config *config, char **argv)
     return false;
 }
 
+/* ---- where the cases put their files */
+
+static struct {
+    char path[64];
+    pid_t owner; /* children that exit leave it alone */
+} directory;
+
+static void remove_directory(void)
+{
+    if (getpid() == directory.owner) {
+        coxi_directory_remove(directory.path);
+    }
+}
+
+/* It is removed however the program ends by itself, bench_die included. */
+static int make_directory(struct bench *bench)
+{
+    int r = coxi_directory_temporary(bench->dir);
+    if (r == 0) {
+        (void)snprintf(directory.path, sizeof(directory.path), "%s", bench->dir);
+        directory.owner = getpid();
+        (void)atexit(remove_directory);
+    }
+    return r;
+}
+
 int main(int argc, char **argv)
 {
     struct config config = {0};
@@ -438,7 +464,7 @@ int main(int argc, char **argv)
                              : coxi_error(COX_EINVAL, "there is no case '%s'", argv[i]);
     }
     if (r == 0) {
-        r = coxi_directory_temporary(bench.dir);
+        r = make_directory(&bench);
     }
     if (r != 0) {
         return coxi_exit_config(program.name);
@@ -459,6 +485,5 @@ int main(int argc, char **argv)
             cases[i].run(&bench);
         }
     }
-    coxi_directory_remove(bench.dir);
     return EXIT_SUCCESS;
 }
