@@ -1,5 +1,6 @@
 /*
- * What of a closure is applied, from what each ps says of it (protocol rules 6 and 9).
+ * What of a closure is applied, from what each ps says of it (docs/exactly-once.md, rules
+ * 6 and 9).
  * Pure; any thread.
  */
 #ifndef COXI_COORDINATOR_TALLY_H

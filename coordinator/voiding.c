@@ -2,7 +2,7 @@
  * The end of a closure of which an attempt may have committed something that nobody has
  * told of: attempts were lost, a commit failed on one ps of several, or it is cancelled.
  * Every ps is asked to refuse its attempts from now on and to say what it has applied
- * (protocol rules 8 and 9).
+ * (docs/exactly-once.md, rules 8 and 9).
  *
  *   nobody has applied anything        it ends as it was to end, and leaves no trace
  *   all of it is applied everywhere,   it is done, whatever its last attempt said; see below

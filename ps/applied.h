@@ -1,6 +1,6 @@
 /*
  * The applied set: which segments of which closures this ps has applied. It makes a
- * commit that comes twice count once (protocol rules 6 and 7).
+ * commit that comes twice count once (docs/exactly-once.md, rules 6 and 7).
  *
  * Everything up to the watermark is settled and needs no record; above it there is an
  * entry for each closure, in a ring that covers COXI_APPLIED_WINDOW ids at most: what of
@@ -38,9 +38,9 @@ int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *c
 void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed);
 
 /*
- * Refuses attempts of the closure up to `attempt` from now on (protocol rule 8), and
- * appends what is applied of it: struct coxi_voided_segment to *segments, the ps that
- * each touched to *touched. Nothing of a closure at or below the watermark: it is
+ * Refuses attempts of the closure up to `attempt` from now on (docs/exactly-once.md, rule
+ * 8), and appends what is applied of it: struct coxi_voided_segment to *segments, the ps
+ * that each touched to *touched. Nothing of a closure at or below the watermark: it is
  * settled. COX_ELIMIT, COX_ENOMEM. Any thread.
  */
 int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t attempt,

@@ -1,7 +1,7 @@
 /*
  * Whom a ps has served: of each run the newest client, also when that has let go of the ps, or
- * another run's has had it since. So an older client that comes back is told that it is one
- * (protocol fence), and the same one that it has to give the ps everything anew.
+ * another run's has had it since. So an older client that comes back is told that it is one,
+ * and the same one that it has to give the ps everything anew (docs/exactly-once.md, rule 24).
  *
  * A zeroed struct with its lock has served nobody. Threads: any. Cost: a look at each of the
  * runs, a few dozen at most: the one that was served longest ago is forgotten first, and known

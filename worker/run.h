@@ -110,7 +110,7 @@ struct coxi_run {
 /*
  * The incarnation of a ps that a closure may speak to which was dispatched when there had
  * been `layouts` layouts; 0, which no ps has: the one that it was meant for is gone
- * (protocol rule 3).
+ * (docs/exactly-once.md, rule 3).
  */
 static inline uint64_t coxi_run_incarnation(const struct coxi_run *run, uint32_t ps,
                                             uint64_t layouts)
