@@ -23,6 +23,7 @@
 
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/event.h"
 #include "coordinator/inputs.h"
 #include "coordinator/kept.h"
 #include "coordinator/losses.h"
@@ -125,6 +126,27 @@ const char *coxi_attempts_cause(int cause)
                                         : strsignal(cause);
 }
 
+/* `n_ran` steps ran when the process crashed. */
+static void tell_crash(struct cox_future *f, const struct coxi_worker *worker,
+                       int cause, size_t n_ran)
+{
+    char others[128] = "";
+    if (n_ran > 1) {
+        (void)snprintf(
+            others, sizeof(others),
+            "; %zu steps ran there: each runs alone from now on, until it is "
+            "known which one crashes",
+            n_ran);
+    }
+    coxi_event(
+        f->c, COX_EVENT_STEP_CRASHED,
+        COXI_OF(.worker = 1 + worker->index, .closure = f->id, .error = COX_ECRASHED),
+        "closure %llu (%s) %s of worker %u: %s%s", (unsigned long long)f->id,
+        f->function->name,
+        n_ran > 1 ? "ran in the crashed process" : "crashed the process", worker->index,
+        coxi_attempts_cause(cause), others);
+}
+
 /* Adds "worker 3: Segmentation fault" to what is known of its crashes. */
 static void note_crash(struct cox_future *f, uint32_t worker, int cause)
 {
@@ -139,11 +161,19 @@ static void note_crash(struct cox_future *f, uint32_t worker, int cause)
 
 /* An attempt that takes its process along is told before that ends, so that the closure does
  * not run elsewhere until the next process tells it, too. */
-static void note_overrun(struct cox_future *f, uint32_t attempt)
+static void note_overrun(const struct coxi_worker *worker, struct cox_future *f,
+                         uint32_t attempt)
 {
     if (attempt > f->overran) {
         f->overran = attempt;
         count(&f->overruns);
+        coxi_event(f->c, COX_EVENT_STEP_OVERRUN,
+                   COXI_OF(.worker = 1 + worker->index, .closure = f->id,
+                           .error = COX_EOVERRUN),
+                   "closure %llu (%s) ran for more than %u ms on worker %u, and was "
+                   "cancelled there: attempt %u of %u",
+                   (unsigned long long)f->id, f->function->name, f->timeout_ms,
+                   worker->index, f->overruns, f->c->options.max_attempts);
     }
 }
 
@@ -152,13 +182,14 @@ static void note_overrun(struct cox_future *f, uint32_t attempt)
  * is the only one the next time. A step that ran for too long is known.
  */
 static void take_report(struct coxi_worker *worker, struct cox_future *f,
-                        const struct coxi_crashed_head *head, bool known)
+                        const struct coxi_crashed_head *head, size_t n_ran)
 {
     if (head->cause == COXI_CAUSE_OVERRUN) {
-        note_overrun(f, head->attempt);
+        note_overrun(worker, f, head->attempt);
     } else if (head->cause != SIGKILL) { /* that is a loss (losses.c) */
         f->suspect = true;
-        if (known) {
+        tell_crash(f, worker, head->cause, n_ran);
+        if (n_ran == 1) {
             note_crash(f, worker->index, head->cause);
         }
     }
@@ -183,7 +214,7 @@ void coxi_attempts_crashed(struct coxi_worker *worker,
             f->state == COXI_VOIDING) {
             continue;
         }
-        take_report(worker, f, head, known);
+        take_report(worker, f, head, crashed->n_closures);
         if (f->state == COXI_QUEUED) {
             /* Its worker was lost before it could say why. */
             coxi_closure_dequeue(f);
@@ -274,7 +305,7 @@ static void attempt_ended(struct coxi_worker *worker, struct cox_future *f,
     /* A failed commit may be applied on one ps of several; a flushed part is. */
     f->uncertain = f->uncertain || (head->code != 0 && head->touched_n > 0);
     if (head->code == COX_EOVERRUN) {
-        note_overrun(f, head->attempt);
+        note_overrun(worker, f, head->attempt);
     }
     /* What it has applied on a ps that is lost, or was, is gone. A ps that only this worker
      * cannot reach is not lost: another worker does it. */

@@ -58,6 +58,8 @@ static const struct {
     [COX_EVENT_RUN_OVER] = {"run_over", COX_EVENT_ERROR},
     [COX_EVENT_CLOSURE_AGAIN] = {"closure_again", COX_EVENT_DEBUG},
     [COX_EVENT_CLOSURES_FAILED] = {"closures_failed", COX_EVENT_WARNING},
+    [COX_EVENT_STEP_CRASHED] = {"step_crashed", COX_EVENT_WARNING},
+    [COX_EVENT_STEP_OVERRUN] = {"step_overrun", COX_EVENT_WARNING},
 };
 enum { N_KINDS = sizeof(kinds) / sizeof(*kinds) };
 

@@ -28,6 +28,7 @@
 #include "common/sync.h"
 #include "coordinator/attempts.h"
 #include "coordinator/conn.h"
+#include "coordinator/event.h"
 #include "coordinator/layout.h"
 #include "coordinator/recovery.h"
 #include "coordinator/resume.h"
@@ -458,6 +459,26 @@ void coxi_resources_drop(struct cox_coordinator *c)
 
 /* ---- what goes wrong */
 
+static void tell_crash(const struct cox_resource *resource,
+                       const struct coxi_worker *worker, int cause)
+{
+    uint32_t of = 1 + worker->index;
+    if (cause == COXI_CAUSE_OVERRUN) {
+        coxi_event(
+            worker->c, COX_EVENT_STEP_OVERRUN,
+            COXI_OF(.worker = of, .error = COX_EOVERRUN),
+            "resource '%s' was made for more than %u ms on worker %u, and its step "
+            "was cancelled there",
+            resource->name, resource->timeout_ms, worker->index);
+    } else {
+        coxi_event(
+            worker->c, COX_EVENT_STEP_CRASHED,
+            COXI_OF(.worker = of, .error = COX_ECRASHED),
+            "the step that makes resource '%s' crashed the process of worker %u: %s",
+            resource->name, worker->index, coxi_attempts_cause(cause));
+    }
+}
+
 void coxi_resource_crashed(struct coxi_worker *worker,
                            const struct coxi_crashed_head *crash)
 {
@@ -476,6 +497,7 @@ void coxi_resource_crashed(struct coxi_worker *worker,
         mishap->next = resource->mishaps;
         resource->mishaps = mishap;
     }
+    tell_crash(resource, worker, crash->cause);
     if (crash->cause == COXI_CAUSE_OVERRUN) {
         mishap->overran = true;
         return;

@@ -63,11 +63,18 @@ enum cox_event_code {
     COX_EVENT_RUN_OVER,  /* error: nothing works any more but cox_close */
     /* debug: closure. It runs once more for its results, or for what it kept, or beside an
      * attempt that takes far too long. No event tells of one whose attempt was lost with its
-     * worker, or crashed: that is WORKER_LOST. */
+     * worker: that is WORKER_LOST. */
     COX_EVENT_CLOSURE_AGAIN,
     /* warning: closure, the first. cox_close: closures failed, nobody held their futures, and no
      * call has reported it */
     COX_EVENT_CLOSURES_FAILED,
+    /* warning: worker, closure. The worker's process crashed while it ran this step (text: its
+     * name, the signal), and WORKER_LOST came before this event. Where several steps ran, there
+     * is an event for each: one of them is to blame. Of a resource: without closure. */
+    COX_EVENT_STEP_CRASHED,
+    /* warning: worker, closure. The step (text: its name) ran for longer than its timeout, and
+     * this attempt was cancelled. Of a resource: without closure. */
+    COX_EVENT_STEP_OVERRUN,
 };
 
 struct cox_event {

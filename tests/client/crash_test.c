@@ -1,7 +1,9 @@
 /* Steps that crash their process: what it costs, and what the client is told. */
+#include <signal.h>
 #include <string.h>
 
 #include "tests/client/crew.h"
+#include "tests/client/diary.h"
 #include "tests/test.h"
 #include "tests/worker/gate.h"
 
@@ -241,4 +243,82 @@ TEST(worker_killed_from_outside_is_no_crash_of_its_step)
     assert_int_equal(KILLS, stats.workers_lost);
     cox_future_free(hold.future);
     crew_close(&crew);
+}
+
+/* ---- what is told while nobody asks */
+
+TEST(crash_is_told_with_its_step_and_signal)
+{
+    struct crew crew;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.keep_going = 1;
+    coxi_test_expect_crashes();
+    struct diary *diary = diary_open(&crew, "crash", &options);
+    struct cox_future *future = schedule(&crew, "null_write");
+    const struct cox_event *event =
+        diary_await(diary, COX_EVENT_STEP_CRASHED,
+                    "closure 1 (null_write) crashed the process of worker ");
+    assert_non_null(strstr(diary->texts[diary->found], "Segmentation fault"));
+    assert_string_equal("step_crashed", event->name);
+    assert_int_equal(COX_EVENT_WARNING, event->level);
+    assert_int_equal(COX_ECRASHED, event->error);
+    assert_int_equal(1, event->closure);
+    assert_in_range(event->worker, 0, 1);
+    cox_future_free(future);
+    diary_close(&crew, diary);
+}
+
+/* A signal from elsewhere: no step is known to have raised it. */
+TEST(crash_that_no_step_is_known_to_have_caused_is_told_of_each)
+{
+    struct crew crew;
+    struct crew_hold holds[2];
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.worker_slots = 2;
+    options.keep_going = 1;
+    coxi_test_expect_crashes();
+    struct diary *diary = diary_open(&crew, "hold", &options);
+    for (int i = 0; i < 2; i++) {
+        crew_hold_on(&holds[i], &crew, "hold", 1, true);
+        crew_hold_wait(&holds[i]);
+    }
+    assert_int_equal(0, kill(crew_step_process(&crew, 0), SIGUSR1));
+    for (int i = 0; i < 2; i++) {
+        (void)diary_await(diary, COX_EVENT_STEP_CRASHED,
+                          "(hold) ran in the crashed process of worker 0: User "
+                          "defined signal 1; 2 steps ran there");
+    }
+    for (int i = 0; i < 2; i++) {
+        crew_hold_end(&holds[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_code(0, cox_future_wait(holds[i].future, 30000));
+        cox_future_free(holds[i].future);
+    }
+    diary_close(&crew, diary);
+}
+
+TEST(overrun_is_told_with_its_step)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.step_timeout_ms = 100;
+    options.cancel_grace_ms = 100;
+    options.keep_going = 1;
+    coxi_test_expect_crashes();
+    struct diary *diary = diary_open(&crew, "hold", &options);
+    crew_hold(&hold, &crew, "hold", true);
+    crew_hold_wait(&hold);
+    const struct cox_event *event =
+        diary_await(diary, COX_EVENT_STEP_OVERRUN,
+                    "closure 1 (hold) ran for more than 100 ms on worker ");
+    assert_string_equal("step_overrun", event->name);
+    assert_int_equal(COX_EVENT_WARNING, event->level);
+    assert_int_equal(COX_EOVERRUN, event->error);
+    assert_int_equal(1, event->closure);
+    assert_in_range(event->worker, 0, 1);
+    crew_hold_end(&hold);
+    cox_future_free(hold.future);
+    diary_close(&crew, diary);
 }

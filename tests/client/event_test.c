@@ -11,100 +11,9 @@
 
 #include "common/patience.h"
 #include "tests/client/crew.h"
+#include "tests/client/diary.h"
 #include "tests/client/inside.h"
 #include "tests/test.h"
-
-/* ---- a diary of what on_event was told */
-
-enum { EVENTS_MAX = 512 };
-
-struct diary {
-    pthread_mutex_t lock;
-    struct cox_event events[EVENTS_MAX];
-    char texts[EVENTS_MAX][512];
-    size_t n;
-    /* what is looked for */
-    size_t from; /* behind what was found last */
-    int code;
-    size_t found;
-    _Atomic(struct cox_coordinator *) c; /* for the callback to call */
-    atomic_int close_code;
-    atomic_int stats_code;
-};
-
-static void note(void *arg, const struct cox_event *event)
-{
-    struct diary *diary = arg;
-    struct cox_coordinator *c = atomic_load(&diary->c);
-    if (c != NULL) {
-        struct cox_stats stats = COX_STATS_INIT;
-        atomic_store(&diary->stats_code, cox_stats(c, &stats));
-        atomic_store(&diary->close_code, cox_close(c, 0));
-    }
-    (void)pthread_mutex_lock(&diary->lock);
-    if (diary->n < EVENTS_MAX) {
-        diary->events[diary->n] = *event;
-        (void)snprintf(diary->texts[diary->n], sizeof(diary->texts[0]), "%s",
-                       event->text);
-        diary->n++;
-    }
-    (void)pthread_mutex_unlock(&diary->lock);
-}
-
-static bool find(void *arg)
-{
-    struct diary *diary = arg;
-    (void)pthread_mutex_lock(&diary->lock);
-    size_t i = diary->from;
-    while (i < diary->n && diary->events[i].code != diary->code) {
-        i++;
-    }
-    bool found = i < diary->n;
-    diary->found = i;
-    (void)pthread_mutex_unlock(&diary->lock);
-    return found;
-}
-
-/* Waits for the next event of that code behind the last that was found. */
-static const struct cox_event *await_event(struct diary *diary,
-                                           enum cox_event_code code, const char *text)
-{
-    char what[64];
-    (void)snprintf(what, sizeof(what), "event %d", code);
-    diary->code = code;
-    coxi_test_until(find, diary, what);
-    diary->from = diary->found + 1;
-    if (strstr(diary->texts[diary->found], text) == NULL) {
-        fail_msg("event %d says '%s', not '%s'", code, diary->texts[diary->found],
-                 text);
-    }
-    return &diary->events[diary->found];
-}
-
-static struct diary *new_diary(void)
-{
-    struct diary *diary = calloc(1, sizeof(*diary));
-    assert_non_null(diary);
-    (void)pthread_mutex_init(&diary->lock, NULL);
-    return diary;
-}
-
-static struct diary *open_diary(struct crew *crew, const char *module,
-                                struct cox_options *options)
-{
-    struct diary *diary = new_diary();
-    options->on_event = note;
-    options->event_arg = diary;
-    crew_open(crew, 2, 2, module, options);
-    return diary;
-}
-
-static void close_diary(struct crew *crew, struct diary *diary)
-{
-    crew_close(crew);
-    (void)pthread_mutex_destroy(&diary->lock);
-    free(diary);
-}
 
 static struct cox_options options_with_checkpoints(void)
 {
@@ -119,27 +28,27 @@ TEST(a_ps_that_is_lost_and_comes_back_is_told_from_end_to_end)
 {
     struct crew crew;
     struct cox_options options = options_with_checkpoints();
-    struct diary *diary = open_diary(&crew, "counter", &options);
+    struct diary *diary = diary_open(&crew, "counter", &options);
     (void)crew_counter(&crew, "c0");
     (void)crew_counter(&crew, "c1");
     assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
     const struct cox_event *event =
-        await_event(diary, COX_EVENT_CHECKPOINT_SAVED, "checkpoint 1 is saved");
+        diary_await(diary, COX_EVENT_CHECKPOINT_SAVED, "checkpoint 1 is saved");
     assert_int_equal(COX_EVENT_DEBUG, event->level);
     assert_int_equal(1, event->checkpoint);
     crew_schedule(&crew, crew_function(&crew, "count"), 10, 2);
     assert_code(0, cox_join(crew.c, -1));
     crew_kill(crew_ps_process(&crew, 1));
-    event = await_event(diary, COX_EVENT_PS_LOST, "it has 120000 ms to come back");
+    event = diary_await(diary, COX_EVENT_PS_LOST, "it has 120000 ms to come back");
     assert_int_equal(1, event->ps);
     assert_int_equal(-1, event->worker);
     assert_int_equal(COX_EVENT_WARNING, event->level);
     assert_int_equal(COX_EPSLOST, event->error);
     assert_string_equal("ps_lost", event->name);
-    event = await_event(diary, COX_EVENT_PS_BACK, "restored from ckpt-1");
+    event = diary_await(diary, COX_EVENT_PS_BACK, "restored from ckpt-1");
     assert_int_equal(1, event->ps);
-    (void)await_event(diary, COX_EVENT_RECOVERED, "10 closures were done again");
-    close_diary(&crew, diary);
+    (void)diary_await(diary, COX_EVENT_RECOVERED, "10 closures were done again");
+    diary_close(&crew, diary);
 }
 
 TEST(a_worker_that_is_lost_and_comes_back_is_told)
@@ -147,17 +56,17 @@ TEST(a_worker_that_is_lost_and_comes_back_is_told)
     struct crew crew;
     struct cox_options options = COX_OPTIONS_INIT;
     coxi_test_expect_crashes();
-    struct diary *diary = open_diary(&crew, "counter", &options);
+    struct diary *diary = diary_open(&crew, "counter", &options);
     const struct cox_event *event =
-        await_event(diary, COX_EVENT_WORKER_JOINED, "has joined");
+        diary_await(diary, COX_EVENT_WORKER_JOINED, "has joined");
     assert_int_equal(COX_EVENT_DEBUG, event->level); /* nobody has to read that */
     crew_kill(crew_step_process(&crew, 1));
-    event = await_event(diary, COX_EVENT_WORKER_LOST, "is lost");
+    event = diary_await(diary, COX_EVENT_WORKER_LOST, "is lost");
     assert_int_equal(1, event->worker);
-    event = await_event(diary, COX_EVENT_WORKER_BACK, "is back");
+    event = diary_await(diary, COX_EVENT_WORKER_BACK, "is back");
     assert_int_equal(1, event->worker);
     assert_int_equal(COX_EVENT_INFO, event->level);
-    close_diary(&crew, diary);
+    diary_close(&crew, diary);
 }
 
 TEST(a_module_that_workers_refuse_is_told)
@@ -165,11 +74,11 @@ TEST(a_module_that_workers_refuse_is_told)
     struct crew crew;
     struct cox_module *module;
     struct cox_options options = COX_OPTIONS_INIT;
-    struct diary *diary = open_diary(&crew, NULL, &options);
+    struct diary *diary = diary_open(&crew, NULL, &options);
     assert_code(COX_EMODULE,
                 cox_module_load(crew.c, coxi_test_module("undefined"), &module));
-    (void)await_event(diary, COX_EVENT_MODULE_REFUSED, "undefined");
-    close_diary(&crew, diary);
+    (void)diary_await(diary, COX_EVENT_MODULE_REFUSED, "undefined");
+    diary_close(&crew, diary);
 }
 
 TEST(a_client_that_goes_on_and_one_that_is_fenced_off_are_told)
@@ -177,18 +86,18 @@ TEST(a_client_that_goes_on_and_one_that_is_fenced_off_are_told)
     struct crew crews[2];
     struct diary *diaries[2];
     struct cox_options options = options_with_checkpoints();
-    diaries[0] = open_diary(&crews[0], "counter", &options);
+    diaries[0] = diary_open(&crews[0], "counter", &options);
     (void)crew_counter(&crews[0], "c0");
     assert_code(0, cox_checkpoint_save(crews[0].c, NULL, NULL));
-    diaries[1] = open_diary(&crews[1], "counter", &options);
+    diaries[1] = diary_open(&crews[1], "counter", &options);
     const struct cox_event *event =
-        await_event(diaries[1], COX_EVENT_RESUMED, "goes on from checkpoint 1");
+        diary_await(diaries[1], COX_EVENT_RESUMED, "goes on from checkpoint 1");
     assert_int_equal(1, event->checkpoint);
-    event = await_event(diaries[0], COX_EVENT_FENCED, "generation 2");
+    event = diary_await(diaries[0], COX_EVENT_FENCED, "generation 2");
     assert_int_equal(COX_EFENCED, event->error);
     assert_code(COX_EFENCED, cox_close(crews[0].c, 5000));
     free(diaries[0]);
-    close_diary(&crews[1], diaries[1]);
+    diary_close(&crews[1], diaries[1]);
 }
 
 /* ---- checkpoints that fail */
@@ -212,21 +121,21 @@ TEST(a_checkpoint_that_fails_is_told_once_and_so_is_the_next_that_does_not)
 {
     struct crew crew;
     struct cox_options options = options_with_checkpoints();
-    struct diary *diary = open_diary(&crew, "counter", &options);
+    struct diary *diary = diary_open(&crew, "counter", &options);
     break_directory();
     for (int i = 0; i < 2; i++) {
         assert_code(COX_EIO, cox_checkpoint_save(crew.c, NULL, NULL));
         const struct cox_event *event =
-            await_event(diary, COX_EVENT_CHECKPOINT_FAILED, "there is a file");
+            diary_await(diary, COX_EVENT_CHECKPOINT_FAILED, "there is a file");
         assert_int_equal(i == 0 ? COX_EVENT_ERROR : COX_EVENT_DEBUG, event->level);
         assert_int_equal(COX_EIO, event->error);
     }
     mend_directory();
     assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
-    const struct cox_event *event = await_event(diary, COX_EVENT_CHECKPOINT_SAVED,
+    const struct cox_event *event = diary_await(diary, COX_EVENT_CHECKPOINT_SAVED,
                                                 "the first since some have failed");
     assert_int_equal(COX_EVENT_INFO, event->level);
-    close_diary(&crew, diary);
+    diary_close(&crew, diary);
 }
 
 struct scheduling {
@@ -250,7 +159,7 @@ TEST(schedule_that_waits_for_a_checkpoint_which_fails_says_so)
     pthread_t thread;
     struct cox_options options = options_with_checkpoints();
     options.replay_log_bytes = 4096;
-    struct diary *diary = open_diary(&crew, "counter", &options);
+    struct diary *diary = diary_open(&crew, "counter", &options);
     (void)crew_counter(&crew, "c0");
     (void)crew_counter(&crew, "c1");
     atomic_store(&coxi_patience_ms, 300);
@@ -258,17 +167,17 @@ TEST(schedule_that_waits_for_a_checkpoint_which_fails_says_so)
     assert_int_equal(0, pthread_create(&thread, NULL, schedule_on, &scheduling));
     const struct cox_event *event;
     do {
-        event = await_event(diary, COX_EVENT_BLOCKED, "cox_schedule waits for");
+        event = diary_await(diary, COX_EVENT_BLOCKED, "cox_schedule waits for");
     } while (strstr(diary->texts[diary->found], "there is a file") == NULL);
     assert_non_null(strstr(diary->texts[diary->found], "the replay log is full"));
     assert_int_equal(COX_EVENT_WARNING, event->level);
     mend_directory();
-    (void)await_event(diary, COX_EVENT_UNBLOCKED, "cox_schedule waits no longer");
+    (void)diary_await(diary, COX_EVENT_UNBLOCKED, "cox_schedule waits no longer");
     atomic_store(&scheduling.end, true);
     assert_int_equal(0, pthread_join(thread, NULL));
     assert_code(0, cox_join(crew.c, -1));
     atomic_store(&coxi_patience_ms, COXI_PATIENCE_MS);
-    close_diary(&crew, diary);
+    diary_close(&crew, diary);
 }
 
 /* ---- what waits */
@@ -278,15 +187,15 @@ TEST(closures_that_do_not_end_are_told_with_the_reason)
     struct crew crew;
     struct crew_hold hold;
     struct cox_options options = COX_OPTIONS_INIT;
-    struct diary *diary = open_diary(&crew, "hold", &options);
+    struct diary *diary = diary_open(&crew, "hold", &options);
     atomic_store(&coxi_patience_ms, 100);
     crew_hold(&hold, &crew, "hold", false);
     crew_hold_wait(&hold);
-    (void)await_event(diary, COX_EVENT_BLOCKED, "closure 1 (hold) runs on worker");
+    (void)diary_await(diary, COX_EVENT_BLOCKED, "closure 1 (hold) runs on worker");
     crew_hold_release(&hold);
-    (void)await_event(diary, COX_EVENT_UNBLOCKED, "closures end again");
+    (void)diary_await(diary, COX_EVENT_UNBLOCKED, "closures end again");
     atomic_store(&coxi_patience_ms, COXI_PATIENCE_MS);
-    close_diary(&crew, diary);
+    diary_close(&crew, diary);
 }
 
 struct reading {
@@ -308,7 +217,7 @@ TEST(a_read_that_waits_for_a_ps_is_told_and_so_is_its_end)
 {
     struct crew crew;
     struct cox_options options = options_with_checkpoints();
-    struct diary *diary = open_diary(&crew, "counter", &options);
+    struct diary *diary = diary_open(&crew, "counter", &options);
     struct cox_variable *counter = crew_counter(&crew, "c0");
     atomic_store(&coxi_patience_ms, 200);
     pid_t ps = crew_ps_process(&crew, 0);
@@ -316,13 +225,13 @@ TEST(a_read_that_waits_for_a_ps_is_told_and_so_is_its_end)
     pthread_t thread;
     struct reading reading = {.crew = &crew, .counter = counter};
     assert_int_equal(0, pthread_create(&thread, NULL, read_on, &reading));
-    (void)await_event(diary, COX_EVENT_BLOCKED, "the read of a variable");
+    (void)diary_await(diary, COX_EVENT_BLOCKED, "the read of a variable");
     assert_int_equal(0, kill(ps, SIGCONT));
-    (void)await_event(diary, COX_EVENT_UNBLOCKED, "the read of a variable");
+    (void)diary_await(diary, COX_EVENT_UNBLOCKED, "the read of a variable");
     atomic_store(&reading.end, true);
     assert_int_equal(0, pthread_join(thread, NULL));
     atomic_store(&coxi_patience_ms, COXI_PATIENCE_MS);
-    close_diary(&crew, diary);
+    diary_close(&crew, diary);
 }
 
 /* ---- the callback */
@@ -336,13 +245,13 @@ TEST(on_event_may_call_functions_but_not_cox_close)
 {
     struct crew crew;
     struct cox_options options = options_with_checkpoints();
-    struct diary *diary = open_diary(&crew, "counter", &options);
+    struct diary *diary = diary_open(&crew, "counter", &options);
     atomic_store(&diary->c, crew.c);
     assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
     coxi_test_until(has_tried_to_close, diary, "an event");
     assert_int_equal(COX_EDEADLK, atomic_load(&diary->close_code));
     assert_int_equal(0, atomic_load(&diary->stats_code));
-    close_diary(&crew, diary);
+    diary_close(&crew, diary);
 }
 
 static void wait_for_gate(void *arg, const struct cox_event *event)
@@ -350,14 +259,14 @@ static void wait_for_gate(void *arg, const struct cox_event *event)
     struct diary *diary = arg;
     (void)pthread_mutex_lock(&diary->lock); /* the test has it */
     (void)pthread_mutex_unlock(&diary->lock);
-    note(arg, event);
+    diary_note(arg, event);
 }
 
 TEST(events_beyond_the_queue_are_dropped_and_counted)
 {
     enum { N = 3000 };
     struct crew crew;
-    struct diary *diary = new_diary();
+    struct diary *diary = diary_new();
     struct cox_options options = COX_OPTIONS_INIT;
     options.on_event = wait_for_gate;
     options.event_arg = diary;
@@ -447,7 +356,7 @@ static void check_untold(uint32_t keep_going, bool join)
     static struct diary diary;
     struct cox_options options = COX_OPTIONS_INIT;
     diary = (struct diary){.lock = PTHREAD_MUTEX_INITIALIZER};
-    options.on_event = note;
+    options.on_event = diary_note;
     options.event_arg = &diary;
     options.keep_going = keep_going;
     crew_open(&crew, 1, 1, "hold", &options);
@@ -463,9 +372,9 @@ static void check_untold(uint32_t keep_going, bool join)
     }
     crew_close(&crew);
     diary.code = COX_EVENT_CLOSURES_FAILED;
-    assert_int_equal(!join, find(&diary));
+    assert_int_equal(!join, diary_find(&diary));
     if (!join) {
-        (void)await_event(&diary, COX_EVENT_CLOSURES_FAILED,
+        (void)diary_await(&diary, COX_EVENT_CLOSURES_FAILED,
                           "1 closures failed and 0 were cancelled");
     }
 }
