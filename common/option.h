@@ -59,7 +59,7 @@ int coxi_options_parse(const struct coxi_program *program, int argc, char **argv
 
 void coxi_options_help(const struct coxi_program *program, FILE *out);
 
-/* The version line of every program: "coxswain-ps 0.1.0 (protocol 1)". */
+/* The version line of every program: "coxswain-ps 0.1.0 (protocol 2)". */
 void coxi_version_print(const char *program, FILE *out);
 
 #endif

@@ -23,8 +23,14 @@
 extern "C" {
 #endif
 
+/*
+ * COXI_WIRE_VERSION: any change of wire.fbs raises it, and so does any change of the
+ * payloads that its comments describe. Peers whose numbers differ refuse each other when
+ * they greet (COX_EVERSION). schema/versions holds the number beside a checksum of wire.fbs,
+ * and a test fails where one of the two was changed alone.
+ */
 enum {
-    COXI_WIRE_VERSION = 1,
+    COXI_WIRE_VERSION = 2,
     COXI_WIRE_META_MAX = 16 * 1024 * 1024, /* longest encoded message, bytes */
     COXI_WIRE_RANK_MAX = 8,
     COXI_WIRE_NAME_MAX = 127,

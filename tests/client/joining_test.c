@@ -237,6 +237,7 @@ TEST(client_refuses_who_is_no_worker_of_its_version_with_a_name)
 {
     struct yard yard;
     char longest[140];
+    char text[64];
     yard_open(&yard, NULL);
     const char *address = cox_listen_address(yard.crew.c);
     struct coxi_hello hello = fake_worker_hello("anna", 7);
@@ -250,7 +251,9 @@ TEST(client_refuses_who_is_no_worker_of_its_version_with_a_name)
     other.hello.version = COXI_WIRE_VERSION + 6;
     caller = caller_open(address, NULL);
     caller_send(caller, &other, NULL, 0);
-    caller_expect_refusal(caller, COX_EVERSION, "version 7 meets version 1");
+    (void)snprintf(text, sizeof(text), "version %d meets version %d",
+                   COXI_WIRE_VERSION + 6, COXI_WIRE_VERSION);
+    caller_expect_refusal(caller, COX_EVERSION, text);
     caller_close(caller);
 
     static const char *const names[] = {"", "two words", "a\"b", "tab\t", "\xc3\xa4"};

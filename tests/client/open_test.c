@@ -495,13 +495,16 @@ TEST(ps_of_another_protocol_version_is_refused_at_once_with_both_numbers)
     struct coxi_listener *listener;
     static bool told;
     char json[300];
+    char text[64];
     assert_code(
         0, coxi_listener_open("tcp://127.0.0.1:0", on_other_link, &told, &listener));
     coxi_listener_start(listener);
     (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"a:1\"]}",
                    coxi_listener_url(listener));
     assert_code(0, cox_cluster_parse(json, &cluster));
-    assert_refused(cluster, NULL, COX_EVERSION, "version 7 meets version 1");
+    (void)snprintf(text, sizeof(text), "version %d meets version %d",
+                   COXI_WIRE_VERSION + 6, COXI_WIRE_VERSION);
+    assert_refused(cluster, NULL, COX_EVERSION, text);
     cox_cluster_free(cluster);
     coxi_listener_close(listener);
 }

@@ -298,7 +298,8 @@ static void assert_refused_with(const struct coxi_message *message, const uint8_
 TEST(wire_refuses_enum_values_out_of_range_and_leaves_the_output)
 {
     /* As they lie there: role, channel, version; kind, id; op, begin. */
-    static const uint8_t hello[] = {COXI_ROLE_WORKER, COXI_CHANNEL_DATA, 1, 0, 0, 0};
+    static const uint8_t hello[] = {
+        COXI_ROLE_WORKER, COXI_CHANNEL_DATA, COXI_WIRE_VERSION, 0, 0, 0};
     static const uint8_t op[] = {COXI_OP_ASSIGN, 0, 0, 0, 0xdd, 0xdd};
     static const uint8_t kind[] = {COXI_KIND_TABLE, 8, 0, 0, 0};
     static const struct coxi_update update = {1, COXI_OP_ASSIGN, 0xdddd, 1};
