@@ -3,18 +3,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "cli/commands.h"
 #include "common/daemon.h"
 #include "common/error.h"
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *help;
-} commands[] = {
+static const struct coxi_command commands[] = {
     {"list", coxi_checkpoint_list, "which checkpoints there are"},
     {"show", coxi_checkpoint_show, "what is in one"},
     {"verify", coxi_checkpoint_verify_all, "are they whole"},
@@ -23,33 +18,17 @@ static const struct {
     {"prune", coxi_checkpoint_prune, "delete old ones"},
 };
 
-enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };
-
-static void help(FILE *out)
-{
-    (void)fprintf(out, "Usage: coxswain checkpoint COMMAND [...]\n\nCommands:\n");
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        (void)fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].help);
-    }
-    (void)fprintf(out, "\n  coxswain checkpoint COMMAND --help says more\n");
-}
+static const struct coxi_commands checkpoint = {
+    .name = "coxswain checkpoint",
+    .summary = "Looks into checkpoints: lists, verifies, compares, exports and deletes "
+               "them.",
+    .commands = commands,
+    .n_commands = sizeof(commands) / sizeof(*commands),
+};
 
 int coxi_command_checkpoint(int argc, char **argv)
 {
-    if (argc >= 2 && strcmp(argv[1], "--help") == 0) {
-        help(stdout);
-        return EXIT_SUCCESS;
-    }
-    for (size_t i = 0; argc >= 2 && i < N_COMMANDS; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            return commands[i].run(argc - 1, argv + 1);
-        }
-    }
-    if (argc >= 2) {
-        (void)fprintf(stderr, "coxswain checkpoint: no command '%s'\n", argv[1]);
-    }
-    help(stderr);
-    return COXI_EXIT_CONFIG;
+    return coxi_commands_run(&checkpoint, argc, argv);
 }
 
 /* ---- command lines */

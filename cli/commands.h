@@ -1,7 +1,26 @@
-/* The subcommands of `coxswain`: argv[0] is the subcommand; they return the exit
- * code. */
+/* Programs that have commands: `coxswain`, and its command `checkpoint`. */
 #ifndef COXI_CLI_COMMANDS_H
 #define COXI_CLI_COMMANDS_H
+
+#include <stddef.h>
+
+struct coxi_command {
+    const char *name;
+    int (*run)(int argc,
+               char **argv); /* argv[0] is the command; returns the exit code */
+    const char *help;
+};
+
+struct coxi_commands {
+    const char *name; /* "coxswain" */
+    const char *summary;
+    const struct coxi_command *commands;
+    size_t n_commands;
+};
+
+/* Runs the command that argv[1] names, or prints --help, --version or --man (the manual
+ * page). Returns the exit code. */
+int coxi_commands_run(const struct coxi_commands *program, int argc, char **argv);
 
 int coxi_command_cluster(int argc, char **argv);
 int coxi_command_run(int argc, char **argv);

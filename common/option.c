@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/manual.h"
 #include "schema/wire.h"
 
 void coxi_version_print(const char *program, FILE *out)
@@ -16,7 +17,7 @@ void coxi_version_print(const char *program, FILE *out)
                   COX_VERSION_MINOR, COX_VERSION_PATCH, COXI_WIRE_VERSION);
 }
 
-static const char *type_name(const struct coxi_option *option)
+const char *coxi_option_takes(const struct coxi_option *option)
 {
     switch (option->type) {
     case COXI_OPTION_FLAG:
@@ -42,7 +43,8 @@ void coxi_options_help(const struct coxi_program *program, FILE *out)
     for (size_t i = 0; i < program->n_options; i++) {
         const struct coxi_option *option = &program->options[i];
         char left[80];
-        (void)snprintf(left, sizeof(left), "--%s %s", option->name, type_name(option));
+        (void)snprintf(left, sizeof(left), "--%s %s", option->name,
+                       coxi_option_takes(option));
         (void)fprintf(out, "  %-26s %s", left, option->help);
         if (option->fallback != NULL) {
             (void)fprintf(out, " (default %s)", option->fallback);
@@ -254,17 +256,20 @@ static int take_value(int argc, char **argv, int *i, const char *equals,
     return 0;
 }
 
-/* Answers --help or --version, where `name` is one of them. */
+/* Answers --help, --version or --man, if `name` is one of them. */
 static bool print_about(const struct coxi_program *program, const char *name)
 {
     bool help = strcmp(name, "help") == 0;
     bool version = strcmp(name, "version") == 0;
+    bool man = strcmp(name, "man") == 0;
     if (help) {
         coxi_options_help(program, stdout);
     } else if (version) {
         coxi_version_print(program->name, stdout);
+    } else if (man) {
+        coxi_manual_print(program, stdout);
     }
-    return help || version;
+    return help || version || man;
 }
 
 /* Handles the option at argv[*i] and its value; only the file's, or all but the

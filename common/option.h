@@ -49,13 +49,16 @@ enum { COXI_OPTIONS_RUN = 0, COXI_OPTIONS_EXIT = 1 };
 /*
  * Fills the struct at `config` (zeroed by the caller). *ret_rest is the index of the
  * first argument that is no option ("--" ends the options); NULL: options only,
- * anything else is an error. COXI_OPTIONS_EXIT: --help or
- * --version was printed, exit 0. COX_EINVAL: the text names the option and what it
+ * anything else is an error. COXI_OPTIONS_EXIT: --help, --version or --man (the manual
+ * page, for the build; see manual.h) was printed, exit 0. COX_EINVAL: the text names the option and what it
  * takes; exit 2. Strings point into argv, the environment, or memory that is never
  * freed.
  */
 int coxi_options_parse(const struct coxi_program *program, int argc, char **argv,
                        void *config, int *ret_rest);
+
+/* What the option takes, as --help says it: "N", "on|off"; "" for a flag. */
+const char *coxi_option_takes(const struct coxi_option *option);
 
 void coxi_options_help(const struct coxi_program *program, FILE *out);
 
