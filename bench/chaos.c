@@ -25,14 +25,14 @@
 #include <unistd.h>
 
 #include "bench/chaos_apart.h"
+#include "cluster/local.h"
 #include "common/clock.h"
-#include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
 #include "common/option.h"
 #include "common/sync.h"
-#include "coordinator/local.h"
+#include "net/daemon.h"
 
 enum {
     GRACE_MS = 15000, /* for the client to end by itself when asked to */

@@ -20,12 +20,12 @@
 #include <unistd.h>
 
 #include "bench/chaos_net.h"
+#include "cluster/local.h"
 #include "common/clock.h"
-#include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/sync.h"
-#include "coordinator/local.h"
+#include "net/daemon.h"
 
 enum {
     PATIENCE_MS = 3000, /* for processes to end once the cluster is closed */

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "bench/chaos_journal.h"
-#include "coordinator/cluster.h"
+#include "cluster/cluster.h"
 
 enum chaos_cut {
     CHAOS_CUT_CLIENT_PS, /* the client and ps `index` */

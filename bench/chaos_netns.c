@@ -24,10 +24,10 @@
 #include "bench/chaos.h"
 #include "bench/chaos_net.h"
 #include "common/clock.h"
-#include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/sync.h"
+#include "net/daemon.h"
 
 enum {
     NODES_MAX = 1 + CHAOS_PS_MAX + 64,

@@ -14,9 +14,9 @@
 #include "common/buffer.h"
 #include "common/error.h"
 #include "common/loop.h"
-#include "common/message.h"
 #include "common/rand.h"
 #include "common/sync.h"
+#include "net/message.h"
 #include "ps/service.h"
 
 enum { PEER_TIMEOUT_MS = 10000, TICK_MS = 500 };

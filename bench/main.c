@@ -18,10 +18,10 @@
 #include "bench/bench.h"
 #include "bench/crowd.h"
 #include "common/clock.h"
-#include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/option.h"
+#include "net/daemon.h"
 
 static const struct {
     const char *name;

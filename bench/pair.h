@@ -1,14 +1,14 @@
 /*
  * A parameter server in a process of its own, and this process as its one client, through
- * common/ps_client as workers are: what the cases of the wire are measured on.
+ * net/ps_client as workers are: what the cases of the wire are measured on.
  */
 #ifndef COXI_BENCH_PAIR_H
 #define COXI_BENCH_PAIR_H
 
 #include "bench/bench.h"
 #include "common/loop.h"
-#include "common/ps_round.h"
 #include "common/rule.h"
+#include "net/ps_round.h"
 
 struct pair {
     struct bench_child child;

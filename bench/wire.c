@@ -12,8 +12,8 @@
 
 #include "bench/raw.h"
 #include "common/error.h"
-#include "common/link.h"
 #include "common/sync.h"
+#include "net/link.h"
 
 /* A frame's metadata here: the bytes of the answer's metadata (0: no answer). */
 enum { META = 48, SAMPLES_MAX = 200000 };

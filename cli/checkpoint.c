@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "cli/commands.h"
-#include "common/daemon.h"
 #include "common/error.h"
+#include "net/daemon.h"
 
 static const struct coxi_command commands[] = {
     {"list", coxi_checkpoint_list, "which checkpoints there are"},

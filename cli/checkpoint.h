@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "common/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "common/option.h"
 
 /* Each: argv[0] is the command; returns the exit code. */

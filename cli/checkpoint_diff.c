@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoints.h"
+#include "checkpoint/row_index.h"
 #include "cli/checkpoint.h"
 #include "cli/numbers.h"
-#include "common/checkpoint.h"
-#include "common/checkpoints.h"
 #include "common/error.h"
 #include "common/layout.h"
-#include "common/row_index.h"
 
 struct config {
     bool json;

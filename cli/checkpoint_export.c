@@ -7,15 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoints.h"
 #include "cli/checkpoint.h"
 #include "cli/npz.h"
 #include "cli/numbers.h"
-#include "common/checkpoint.h"
-#include "common/checkpoints.h"
-#include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/floats.h"
+#include "net/daemon.h"
 
 struct config {
     const char *format;

@@ -5,12 +5,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoints.h"
 #include "cli/checkpoint.h"
-#include "common/checkpoint.h"
-#include "common/checkpoints.h"
-#include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "net/daemon.h"
 
 /* ---- list */
 

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoints.h"
 #include "cli/checkpoint.h"
 #include "cli/numbers.h"
-#include "common/checkpoint.h"
-#include "common/checkpoints.h"
 #include "common/layout.h"
 
 struct config {

@@ -10,9 +10,9 @@
 
 #include "cli/commands.h"
 #include "cli/launcher.h"
-#include "common/daemon.h"
 #include "common/error.h"
 #include "common/option.h"
+#include "net/daemon.h"
 
 struct config {
     int64_t ps;

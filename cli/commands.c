@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/daemon.h"
+#include "net/daemon.h"
 #include "common/manual.h"
 #include "common/option.h"
 

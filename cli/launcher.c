@@ -16,9 +16,9 @@
 
 #include "cli/relay.h"
 #include "common/clock.h"
-#include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "net/daemon.h"
 
 enum {
     REST_FIRST_MS = 10,

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cluster/cluster.h"
 #include "common/loop.h"
-#include "coordinator/cluster.h"
 
 struct coxi_launcher;
 

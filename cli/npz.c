@@ -52,7 +52,7 @@ static int put(struct coxi_npz *npz, const void *data, size_t len)
     return fwrite(data, 1, len, npz->file) == len ? 0 : fail(npz);
 }
 
-/* Little-endian, as all machines here are (common/safetensors counts on it, too). */
+/* Little-endian, as all machines here are (checkpoint/safetensors counts on it, too). */
 static void add(struct coxi_buffer *buffer, uint64_t n, size_t len)
 {
     (void)coxi_buffer_append_raw(buffer, &n, len);

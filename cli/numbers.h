@@ -2,7 +2,7 @@
 #ifndef COXI_CLI_NUMBERS_H
 #define COXI_CLI_NUMBERS_H
 
-#include "common/safetensors.h"
+#include "checkpoint/safetensors.h"
 
 /* Bytes of an element of the types that checkpoints have; 0: it is none. */
 size_t coxi_number_size(const char *dtype);

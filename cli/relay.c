@@ -19,9 +19,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cluster/cluster.h"
 #include "common/error.h"
 #include "common/sync.h"
-#include "coordinator/cluster.h"
 
 enum { PREFIX_MAX_BYTES = 32, LINE_MAX_BYTES = 4000, END_MS = 1000 };
 

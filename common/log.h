@@ -1,7 +1,7 @@
 /*
  * The log of a role: one line an event on standard error, as key=value pairs with a
  * fixed event name. Library code does not log, it returns errors; what the client library has
- * to say goes through coordinator/event.h.
+ * to say goes through coordinator/base/event.h.
  *
  *   ts=2026-01-31T12:00:00.123Z level=info role=ps index=0 event=listening address=...
  */

@@ -41,7 +41,7 @@ enum coxi_schedule_kind {
 /*
  * COX_EINVAL, naming the number: one that is not finite, is out of its range, or is set
  * although this optimizer or its schedule does not use it. Here 0 means 0; what it means
- * to a client is in coordinator/rules.h.
+ * to a client is in coordinator/variables/rules.h.
  */
 int coxi_optimizer_check(const struct coxi_optimizer *optimizer);
 

@@ -3,7 +3,7 @@
  *
  *   open.c      cox_open, cox_close
  *   event.c     what the program is told;  call.c  calls under way, and what they wait for
- *   public.c    errors' texts, versions of structs
+ *   base/public.c  errors' texts
  *   closure.c   scheduling, join: what users' threads call
  *   future.c    futures, waiting for them
  *   callback.c  callbacks, on a thread of their own
@@ -41,7 +41,7 @@
  * that writes the checkpoints of triggers. The loop owns closures from the moment they leave the intake
  * until they are settled, and everything about workers. "Loop" means in a turn of it: a
  * user's thread may take one (cox_schedule). What both sides touch is under `lock`.
- * Connections to the ps have threads of their own (common/ps_client).
+ * Connections to the ps have threads of their own (net/ps_client).
  */
 #ifndef COXI_COORDINATOR_COORDINATOR_H
 #define COXI_COORDINATOR_COORDINATOR_H
@@ -50,20 +50,20 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "checkpoint/manifest.h"
+#include "cluster/cluster.h"
+#include "cluster/local.h"
 #include "common/buffer.h"
 #include "common/hash.h"
 #include "common/loop.h"
-#include "common/manifest.h"
-#include "common/message.h"
 #include "common/module.h"
-#include "common/ps_round.h"
 #include "common/window.h"
-#include "coordinator/call.h"
-#include "coordinator/cluster.h"
-#include "coordinator/local.h"
-#include "coordinator/pool.h"
-#include "coordinator/registry.h"
+#include "coordinator/base/call.h"
+#include "coordinator/closures/pool.h"
+#include "coordinator/variables/registry.h"
 #include "coxswain/coxswain.h"
+#include "net/message.h"
+#include "net/ps_round.h"
 
 enum {
     COXI_MODULES_MAX = 64, /* in a session; workers take as many */
@@ -496,49 +496,6 @@ int coxi_callbacks_check(const struct cox_coordinator *c, const char *what);
 
 /* Ends the callback thread when it has called everything. Not from there. */
 void coxi_callbacks_stop(struct cox_coordinator *c);
-
-/* ---- public.c */
-
-/*
- * The public structs that begin with `size`, each with the last of the fields that it has
- * always had. A struct that ends before that one is of no version, nor is one whose size is
- * no multiple of the alignment of size_t: it was not initialized. Fields behind that one may
- * be missing, and are 0 then.
- */
-#define COXI_STRUCTS(X)                                                                \
-    X(CALL, cox_call, n_args)                                                          \
-    X(CHECKPOINT_INFO, cox_checkpoint_info, final)                                     \
-    X(CHECKPOINT_OPTIONS, cox_checkpoint_options, final)                               \
-    X(ERROR, cox_error, message)                                                       \
-    X(EVAL, cox_eval, n_scores)                                                        \
-    X(EVALUATOR_OPTIONS, cox_evaluator_options, poll_ms)                               \
-    X(LOAD_INFO, cox_load_info, bytes)                                                 \
-    X(LOAD_OPTIONS, cox_load_options, arg)                                             \
-    X(METRIC_SPEC, cox_metric_spec, buckets)                                           \
-    X(OPTIONS, cox_options, worker_wait_ms)                                            \
-    X(PROGRESS, cox_progress, rerun)                                                   \
-    X(READER_OPTIONS, cox_reader_options, timeout_ms)                                  \
-    X(READER_VARIABLE, cox_reader_variable, metric)                                    \
-    X(STATS, cox_stats, ps_bytes)                                                      \
-    X(TABLE_SPEC, cox_table_spec, initializer)                                         \
-    X(TABLE_STATS, cox_table_stats, updates)                                           \
-    X(VARIABLE_SPEC, cox_variable_spec, initializer)
-
-enum coxi_struct {
-#define COXI_STRUCT_ID(id, type, last) COXI_STRUCT_##id,
-    COXI_STRUCTS(COXI_STRUCT_ID)
-#undef COXI_STRUCT_ID
-};
-
-/*
- * Copies a public struct in, or out, that may be newer or older than this library.
- * COX_EINVAL: it was not initialized, or sets what this version does not know. Look at its
- * fields in the copy alone: the caller's may end before them. `check` tells whether it was
- * initialized, for what fills it in at its end only.
- */
-int coxi_struct_check(enum coxi_struct of, const void *given);
-int coxi_struct_copy(void *ret, enum coxi_struct of, const void *from);
-int coxi_struct_return(void *ret, enum coxi_struct of, const void *from);
 
 /* ---- dispatch.c, loop */
 

@@ -15,6 +15,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/structs.h"
 #include "common/sync.h"
 
 enum { ANSWER_MS = 1000 }; /* for a ps to answer: cox_stats takes no longer */

@@ -14,7 +14,7 @@
 
 #include "common/applied_list.h"
 #include "common/buffer.h"
-#include "common/message.h"
+#include "net/message.h"
 
 enum {
     COXI_APPLIED_WINDOW = 1 << 20, /* closures above the watermark */

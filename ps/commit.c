@@ -15,7 +15,7 @@
 #include "common/error.h"
 #include "common/floats.h"
 #include "common/hash.h"
-#include "common/message.h"
+#include "net/message.h"
 #include "ps/store_internal.h"
 
 /* An update that nothing can stop. What it has in scratch is told by offset: that moves. */

@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-#include "common/message.h"
+#include "net/message.h"
 
 struct coxi_deferred;
 

@@ -9,7 +9,7 @@
  * Threads: any. Holds the registry and the moment (read), as a commit does. Cost: one copy.
  */
 #include "common/error.h"
-#include "common/message.h"
+#include "net/message.h"
 #include "ps/store_internal.h"
 
 enum { ROWS_MAX = 4096 }; /* of a table, in a piece */

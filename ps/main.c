@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/daemon.h"
 #include "common/log.h"
 #include "common/loop.h"
 #include "common/option.h"
+#include "net/daemon.h"
 #include "ps/service.h"
 
 struct config {

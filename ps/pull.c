@@ -12,7 +12,7 @@
 
 #include "common/error.h"
 #include "common/floats.h"
-#include "common/message.h"
+#include "net/message.h"
 #include "ps/store_internal.h"
 
 /* The type in which an item's values leave, 0: their own. */

@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/safetensors.h"
 #include "common/dtype.h"
 #include "common/error.h"
-#include "common/safetensors.h"
 #include "ps/restore_rows.h"
 
 enum {

@@ -2,7 +2,7 @@
 #ifndef COXI_PS_RESTORE_ROWS_H
 #define COXI_PS_RESTORE_ROWS_H
 
-#include "common/safetensors.h"
+#include "checkpoint/safetensors.h"
 #include "ps/store_internal.h"
 
 /* A restore under way. */

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/message.h"
 #include "common/sync.h"
+#include "net/message.h"
 
 void coxi_served_init(struct coxi_served *served)
 {

@@ -1,5 +1,5 @@
 /*
- * See service.h. Threads: one a connection (common/server), one for snapshots and one for
+ * See service.h. Threads: one a connection (net/server), one for snapshots and one for
  * restores (ps/deferred.h), all in the store at once. However slow the disk is, nobody but
  * who has asked for a snapshot or a restore waits for it.
  */
@@ -15,7 +15,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "common/rand.h"
-#include "common/server.h"
+#include "net/server.h"
 #include "ps/deferred.h"
 #include "ps/store.h"
 

@@ -17,10 +17,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "checkpoint/safetensors.h"
 #include "common/error.h"
-#include "common/message.h"
-#include "common/safetensors.h"
 #include "common/sync.h"
+#include "net/message.h"
 #include "ps/snapshot_plan.h"
 
 /* A snapshot under way. */

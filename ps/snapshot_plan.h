@@ -21,7 +21,7 @@
 #ifndef COXI_PS_SNAPSHOT_PLAN_H
 #define COXI_PS_SNAPSHOT_PLAN_H
 
-#include "common/safetensors.h"
+#include "checkpoint/safetensors.h"
 #include "ps/store_internal.h"
 
 enum coxi_content {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/message.h"
 #include "common/rand.h"
+#include "net/message.h"
 #include "ps/store_internal.h"
 
 int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **ret)

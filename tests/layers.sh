@@ -2,9 +2,11 @@
 # Fails where an #include points up or sideways, or is relative, or the coordinator logs.
 #   layers.sh ROOT
 #
-#   schema <- common <- { ps, worker, coordinator } <- cli, examples, bench, tests
+#   schema <- common <- { net, checkpoint } <- { ps, worker, cluster } <- evaluator <- coordinator
+#   <- cli, examples, bench, tests
 set -eu
 cd "$1"
+all='coordinator/|evaluator/|cluster/|worker/|ps/|net/|checkpoint/|common/|schema/|coxswain/'
 
 # Prints the includes of the files in folder $1 that are none of $2.
 check() {
@@ -15,19 +17,23 @@ check() {
 bad=$(
     check schema 'schema/|wire_generated.h'
     check common 'common/|schema/|coxswain/'
-    check ps 'ps/|common/|schema/|coxswain/'
-    check worker 'worker/|common/|schema/|coxswain/'
-    check coordinator 'coordinator/|common/|schema/|coxswain/'
-    check cli 'cli/|coordinator/|common/|schema/|coxswain/'
+    check net 'net/|common/|schema/|coxswain/'
+    check checkpoint 'checkpoint/|common/|schema/|coxswain/'
+    check ps 'ps/|net/|checkpoint/|common/|schema/|coxswain/'
+    check worker 'worker/|net/|common/|schema/|coxswain/'
+    check cluster 'cluster/|net/|common/|schema/|coxswain/'
+    check evaluator 'evaluator/|cluster/|net/|checkpoint/|common/|schema/|coxswain/'
+    check coordinator 'coordinator/|cluster/|net/|checkpoint/|common/|schema/|coxswain/'
+    check cli 'cli/|coordinator/|evaluator/|cluster/|net/|checkpoint/|common/|schema/|coxswain/'
     check examples '[a-z_]+\.h' # a program of its own: beside it, and <coxswain/...>
-    check bench 'bench/|examples/|coordinator/|worker/|ps/|common/|schema/|coxswain/'
-    check tests '[a-z_]+\.h|tests/|coordinator/|worker/|ps/|common/|schema/|coxswain/'
+    check bench "bench/|examples/|$all"
+    check tests "[a-z_]+\.h|tests/|$all"
     check include 'coxswain/'
 )
 # The client library speaks in one way: events.
-logs=$(grep -l '"common/log.h"' coordinator/*.[ch] | grep -v '^coordinator/event\.c$' || true)
+logs=$(grep -l '"common/log.h"' -r coordinator evaluator cluster | grep -v '^coordinator/base/event\.c$' || true)
 if [ -n "$logs" ]; then
-    printf '%s\n' "$logs" 'These log by themselves; tell an event (coordinator/event.h).'
+    printf '%s\n' "$logs" 'These log by themselves; tell an event (coordinator/base/event.h).'
     exit 1
 fi
 if [ -n "$bad" ]; then

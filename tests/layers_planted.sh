@@ -5,7 +5,7 @@ set -eu
 root=$1
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-for layer in schema common ps worker coordinator cli examples bench tests include; do
+for layer in schema common net checkpoint ps worker cluster evaluator coordinator cli examples bench tests include; do
     cp -r "$root/$layer" "$copy"
 done
 "$root/tests/layers.sh" "$copy"
@@ -22,10 +22,16 @@ plant() {
 
 plant schema/planted.h common/buffer.h
 plant common/planted.c ps/store.h
+plant common/planted.c net/link.h
+plant net/planted.c checkpoint/manifest.h
+plant checkpoint/planted.h net/link.h
+plant cluster/planted.c checkpoint/manifest.h
+plant evaluator/planted.c coordinator/coordinator.h
 plant ps/planted.c worker/run.h
 plant worker/planted.h coordinator/coordinator.h
 plant coordinator/planted.c ps/store.h
 plant coordinator/planted.c common/log.h
-plant cli/planted.c ../common/link.h
-plant examples/planted.c common/link.h
+plant coordinator/planted.c evaluator/evaluator.h
+plant cli/planted.c ../net/link.h
+plant examples/planted.c net/link.h
 "$root/tests/layers.sh" "$copy"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/message.h"
+#include "net/message.h"
 
 static const struct coxi_option options[] = {
     COXI_DAEMON_OPTIONS(struct coxi_worker_config),

@@ -2,8 +2,8 @@
 #ifndef COXI_WORKER_CONFIG_H
 #define COXI_WORKER_CONFIG_H
 
-#include "common/daemon.h"
 #include "common/option.h"
+#include "net/daemon.h"
 #include "schema/wire.h"
 
 struct coxi_worker_config {

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/daemon.h"
 #include "common/log.h"
+#include "net/daemon.h"
 
 enum {
     STACK_BYTES = 64 * 1024

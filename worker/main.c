@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/daemon.h"
 #include "common/option.h"
+#include "net/daemon.h"
 #include "worker/config.h"
 #include "worker/culprit.h"
 #include "worker/service.h"

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/message.h"
+#include "net/message.h"
 
 struct coxi_recorder_slot {
     struct coxi_session session;

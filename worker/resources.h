@@ -25,7 +25,7 @@
 #include <stdbool.h>
 
 #include "common/buffer.h"
-#include "common/message.h"
+#include "net/message.h"
 
 enum {
     COXI_RESOURCES_MAX = 1024, /* of a run, hidden ones too, dropped ones not */

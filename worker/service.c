@@ -1,6 +1,6 @@
 /*
  * See service.h. Threads: the main one (signals, ticks), one a connection
- * (common/server), the slots, and two a ps (common/ps_client).
+ * (net/server), the slots, and two a ps (net/ps_client).
  */
 #include "worker/service.h"
 
@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/daemon.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/loop.h"
 #include "common/rand.h"
-#include "common/server.h"
 #include "common/sync.h"
+#include "net/daemon.h"
+#include "net/server.h"
 #include "worker/run.h"
 #include "worker/slots.h"
 

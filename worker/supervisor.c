@@ -21,11 +21,11 @@
 
 #include "common/buffer.h"
 #include "common/clock.h"
-#include "common/daemon.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
 #include "common/loop.h"
+#include "net/daemon.h"
 #include "worker/recorder.h"
 
 enum {

@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/safetensors.h"
-#include "tests/common/sample.h"
+#include "checkpoint/safetensors.h"
+#include "tests/checkpoint/sample.h"
 #include "tests/program.h"
 #include "tests/test.h"
 

@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/checkpoint.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors.h"
 #include "common/file.h"
-#include "common/safetensors.h"
-#include "tests/common/sample.h"
+#include "tests/checkpoint/sample.h"
 #include "tests/program.h"
 #include "tests/test.h"
 

@@ -1,5 +1,5 @@
 /* How many closures a worker is given ahead: they cover its ways, not only the run time. */
-#include "coordinator/ahead.h"
+#include "coordinator/closures/ahead.h"
 
 #include "common/clock.h"
 #include "tests/client/fake_worker.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coordinator/cluster.h"
+#include "cluster/cluster.h"
 #include "tests/test.h"
 
 static struct cox_cluster *parse(const char *json)

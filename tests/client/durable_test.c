@@ -1,5 +1,5 @@
 /* A checkpoint that is durable counts, whatever fails after that; and one that another client has
- * gone on from stays. Linked so that holding a checkpoint (common/checkpoint.h) and making a
+ * gone on from stays. Linked so that holding a checkpoint (checkpoint/checkpoint.h) and making a
  * directory durable (common/file.h) go through here. */
 #include <pthread.h>
 #include <semaphore.h>

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/checkpoint/sample.h"
 #include "tests/client/crew.h"
-#include "tests/common/sample.h"
 #include "tests/test.h"
 
 static const struct cox_evaluator_options brief = {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/manifest.h"
+#include "checkpoint/manifest.h"
 #include "tests/client/crew.h"
 #include "tests/test.h"
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 
 #include "common/sync.h"
-#include "coordinator/content.h"
-#include "coordinator/event.h"
-#include "coordinator/inputs.h"
-#include "coordinator/load.h"
-#include "coordinator/recovery_internal.h"
+#include "coordinator/base/event.h"
+#include "coordinator/checkpoints/load.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/recovery/recovery_internal.h"
+#include "coordinator/variables/content.h"
 
 bool inside_is_waited_for(struct cox_future *future)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/message.h"
+#include "net/message.h"
 #include "tests/client/fake_worker.h"
 #include "tests/test.h"
 

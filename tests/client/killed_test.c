@@ -9,11 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/checkpoint.h"
-#include "common/checkpoints.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoints.h"
+#include "checkpoint/manifest.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "common/manifest.h"
 #include "common/rand.h"
 #include "tests/client/crew.h"
 #include "tests/test.h"

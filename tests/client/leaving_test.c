@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "common/message.h"
+#include "net/message.h"
 #include "tests/client/fake_worker.h"
 #include "tests/test.h"
 

@@ -2,8 +2,8 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "common/checkpoint.h"
-#include "common/manifest.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
 #include "tests/client/crew.h"
 #include "tests/client/inside.h"
 #include "tests/test.h"

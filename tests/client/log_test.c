@@ -1,5 +1,5 @@
 /* The replay log: what it keeps of calls, and forgets. */
-#include "coordinator/log.h"
+#include "coordinator/recovery/replay_log.h"
 
 #include "tests/client/inside.h"
 #include "tests/test.h"

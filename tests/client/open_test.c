@@ -1,5 +1,5 @@
 /* Opening: options, daemons started by hand on tcp, and all that can be wrong there. Linked so that
- * the replay log's making (coordinator/log.h) and the loop's ticks go through here. */
+ * the replay log's making (coordinator/recovery/replay_log.h) and the loop's ticks go through here. */
 #include <arpa/inet.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/message.h"
-#include "common/server.h"
+#include "net/message.h"
+#include "net/server.h"
 #include "tests/client/crew.h"
 #include "tests/program.h"
 #include "tests/test.h"

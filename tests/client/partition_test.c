@@ -1,5 +1,5 @@
 /* How many shards a variable is cut in, and which ps get them. */
-#include "coordinator/partition.h"
+#include "coordinator/variables/partition.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "coordinator/pool.h"
+#include "coordinator/closures/pool.h"
 
 #include "common/rand.h"
 #include "tests/test.h"

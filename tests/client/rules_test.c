@@ -1,5 +1,5 @@
 /* What a spec's optimizer and initializer become. */
-#include "coordinator/rules.h"
+#include "coordinator/variables/rules.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* A client that goes on from a checkpoint sets the ps back to it, and loses one of them in the
- * middle. Linked so that giving ps what a checkpoint has (coordinator/recovery_internal.h), and
+ * middle. Linked so that giving ps what a checkpoint has (coordinator/recovery/recovery_internal.h), and
  * each request of that, goes through here. */
 #include <stdatomic.h>
 
-#include "common/ps_round.h"
+#include "net/ps_round.h"
 #include "tests/client/crew.h"
 #include "tests/client/inside.h"
 #include "tests/test.h"

@@ -1,12 +1,12 @@
 /* cox_stats says what is known, in every state of the ps. Linked so that what is asked of a ps
- * (common/ps_client.h) goes through here. */
+ * (net/ps_client.h) goes through here. */
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
 #include "common/clock.h"
-#include "common/ps_client.h"
+#include "net/ps_client.h"
 #include "tests/client/yard.h"
 #include "tests/test.h"
 

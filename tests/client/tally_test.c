@@ -1,6 +1,6 @@
 /* What of a closure is applied, from what each ps says. */
-#include "common/message.h"
-#include "coordinator/tally.h"
+#include "coordinator/closures/tally.h"
+#include "net/message.h"
 #include "tests/test.h"
 
 enum { N_PS = 3, WORDS_MAX = 16 };

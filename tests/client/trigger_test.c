@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/checkpoints.h"
-#include "common/manifest.h"
+#include "checkpoint/checkpoints.h"
+#include "checkpoint/manifest.h"
 #include "tests/client/crew.h"
 #include "tests/test.h"
 

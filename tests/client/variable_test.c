@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "tests/client/crew.h"
 #include "tests/client/inside.h"
 #include "tests/test.h"

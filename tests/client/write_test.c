@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "common/manifest.h"
+#include "checkpoint/manifest.h"
 #include "tests/client/crew.h"
 #include "tests/client/inside.h"
 #include "tests/test.h"

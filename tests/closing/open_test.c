@@ -1,5 +1,5 @@
 /* Opening ends within its deadline and 2 s, whoever is not there; and leaves nothing. Linked so that
- * what is asked of ps (common/ps_round.h) goes through here. */
+ * what is asked of ps (net/ps_round.h) goes through here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/ps_round.h"
+#include "net/ps_round.h"
 #include "tests/closing/phase.h"
 #include "tests/program.h"
 #include "tests/test.h"

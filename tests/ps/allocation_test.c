@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/ps_client.h"
-#include "common/ps_round.h"
 #include "common/rule.h"
 #include "common/sync.h"
 #include "coxswain/types.h"
+#include "net/ps_client.h"
+#include "net/ps_round.h"
 #include "ps/service.h"
 #include "tests/test.h"
 

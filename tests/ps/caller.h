@@ -3,7 +3,7 @@
 #ifndef COXI_TESTS_PS_CALLER_H
 #define COXI_TESTS_PS_CALLER_H
 
-#include "common/message.h"
+#include "net/message.h"
 
 struct caller;
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/safetensors.h"
 #include "common/rand.h"
 #include "common/rule.h"
-#include "common/safetensors.h"
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 

@@ -2,7 +2,7 @@
 #ifndef COXI_TESTS_PS_HARBOUR_H
 #define COXI_TESTS_PS_HARBOUR_H
 
-#include "common/ps_round.h"
+#include "net/ps_round.h"
 #include "ps/service.h"
 
 struct harbour {

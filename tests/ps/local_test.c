@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/ps_client.h"
-#include "common/ps_round.h"
 #include "common/rule.h"
 #include "common/sync.h"
 #include "coxswain/types.h"
+#include "net/ps_client.h"
+#include "net/ps_round.h"
 #include "tests/program.h"
 #include "tests/test.h"
 

@@ -6,10 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "checkpoint/safetensors.h"
 #include "common/crc.h"
 #include "common/rand.h"
 #include "common/rule.h"
-#include "common/safetensors.h"
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/safetensors.h"
+#include "checkpoint/safetensors.h"
 #include "tests/ps/caller.h"
 #include "tests/ps/harbour.h"
 #include "tests/test.h"

@@ -7,9 +7,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "checkpoint/safetensors.h"
 #include "common/hash.h"
 #include "common/rand.h"
-#include "common/safetensors.h"
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/safetensors.h"
 #include "common/initializer.h"
-#include "common/safetensors.h"
 #include "tests/ps/stock.h"
 #include "tests/test.h"
 

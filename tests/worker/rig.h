@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "common/layout.h"
-#include "common/ps_round.h"
+#include "net/ps_round.h"
 #include "ps/service.h"
 #include "tests/ps/caller.h"
 #include "worker/run.h"

@@ -1,0 +1,307 @@
+/* See checkpoints.h. Blocks; cost: a look at the directory, and what is deleted. */
+#include "checkpoint/checkpoints.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
+#include "common/error.h"
+#include "common/file.h"
+
+/* ---- what there is */
+
+/* "ckpt-3" or "ckpt-3.tmp"; false: it is neither. */
+static bool parse_name(const char *name, struct coxi_listed *ret)
+{
+    static const char prefix[] = "ckpt-";
+    const char *digits = name + sizeof(prefix) - 1;
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 || *digits < '1' ||
+        *digits > '9') {
+        return false;
+    }
+    char *end = NULL;
+    errno = 0;
+    ret->number = strtoull(digits, &end, 10);
+    ret->unfinished = strcmp(end, ".tmp") == 0;
+    return errno == 0 && (*end == '\0' || ret->unfinished);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct coxi_listed *x = a;
+    const struct coxi_listed *y = b;
+    return x->number != y->number ? (x->number < y->number ? -1 : 1)
+                                  : x->unfinished - y->unfinished;
+}
+
+int coxi_checkpoints_list(const char *dir, struct coxi_listed **ret, size_t *ret_n)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    size_t capacity = 0;
+    int r = 0;
+    DIR *stream = opendir(dir);
+    if (stream == NULL) {
+        return coxi_error_errno(errno == ENOENT ? COX_ENOENT : COX_EIO,
+                                "cannot read the directory %s", dir);
+    }
+    for (struct dirent *entry; r == 0 && (entry = readdir(stream)) != NULL;) {
+        struct coxi_listed one;
+        if (!parse_name(entry->d_name, &one)) {
+            continue;
+        }
+        if (n == capacity) {
+            capacity = capacity * 2 + 16;
+            struct coxi_listed *more = realloc(all, capacity * sizeof(*all));
+            r = more == NULL ? coxi_error_memory("a list of checkpoints") : 0;
+            all = more != NULL ? more : all;
+        }
+        if (r == 0) {
+            all[n++] = one;
+        }
+    }
+    (void)closedir(stream);
+    if (r != 0) {
+        free(all);
+        return r;
+    }
+    if (n > 0) {
+        qsort(all, n, sizeof(*all), by_number);
+    }
+    *ret = all;
+    *ret_n = n;
+    return 0;
+}
+
+uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    uint64_t found = 0;
+    char text[COXI_ERROR_TEXT_MAX];
+    (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+    if (coxi_checkpoints_list(dir, &all, &n) != 0) {
+        n = 0;
+    }
+    while (n-- > 0 && found == 0) {
+        char path[PATH_MAX];
+        struct coxi_checkpoint *checkpoint;
+        if (all[n].unfinished || all[n].number >= below ||
+            coxi_path(path, "%s/ckpt-%" PRIu64, dir, all[n].number) != 0) {
+            continue;
+        }
+        if (coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &checkpoint) == 0) {
+            found = all[n].number;
+            coxi_checkpoint_close(checkpoint);
+        }
+    }
+    free(all);
+    (void)coxi_error(0, "%s", text); /* the caller's, not that of what was tried */
+    return found;
+}
+
+int coxi_checkpoints_offer(int code, uint64_t older)
+{
+    char text[COXI_ERROR_TEXT_MAX];
+    (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+    return older == 0
+               ? coxi_error(code, "%s; no older checkpoint is complete", text)
+               : coxi_error(code, "%s; ckpt-%" PRIu64 " is complete", text, older);
+}
+
+/* ---- using one */
+
+bool coxi_checkpoint_is_one(const char *path)
+{
+    char file[PATH_MAX];
+    const char *name = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
+    size_t n_digits =
+        strncmp(name, "ckpt-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
+    return (n_digits > 0 && name[5 + n_digits] == '\0') ||
+           (coxi_path(file, "%s/manifest.json", path) == 0 && access(file, F_OK) == 0);
+}
+
+/* Which one `path` means: *ret_number in directory ret_dir. */
+static int locate(const char *path, char ret_dir[PATH_MAX], uint64_t *ret_number)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    *ret_number = UINT64_MAX;
+    if (coxi_checkpoint_is_one(path) && strncmp(name, "ckpt-", 5) == 0) {
+        *ret_number = strtoull(name + 5, NULL, 10);
+        return slash != NULL ? coxi_path(ret_dir, "%.*s", (int)(slash - path + 1), path)
+                             : coxi_path(ret_dir, ".");
+    }
+    int r = coxi_path(ret_dir, "%s", path);
+    return r == 0 ? coxi_latest_read(path, ret_number) : r;
+}
+
+int coxi_checkpoint_use(const char *path, enum coxi_checkpoint_depth depth,
+                        struct coxi_checkpoint **ret)
+{
+    char dir[PATH_MAX];
+    char one[PATH_MAX];
+    uint64_t number = 0;
+    int r = locate(path, dir, &number);
+    if (r == COX_ENOENT) {
+        return coxi_error(r, "%s is no checkpoint and holds none", path);
+    }
+    if (r == 0) {
+        r = coxi_path(one, "%s/ckpt-%" PRIu64, dir, number);
+    }
+    if (r == 0) {
+        r = coxi_checkpoint_open(one, depth, ret);
+    }
+    return r == 0 ? 0 : coxi_checkpoints_offer(r, coxi_checkpoints_whole(dir, number));
+}
+
+/* ---- retention */
+
+/* Deletes a checkpoint unless it is being read. COX_EBUSY: it is; COX_EIO. */
+static int delete_one(const char *dir, uint64_t number)
+{
+    char path[PATH_MAX];
+    char file[PATH_MAX];
+    char temporary[PATH_MAX];
+    int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number);
+    if (r == 0) {
+        r = coxi_path(file, "%s/manifest.json", path);
+    }
+    if (r == 0) {
+        r = coxi_path(temporary, "%s.tmp", path);
+    }
+    if (r != 0) {
+        return r;
+    }
+    /* Without a manifest nobody can have it open. */
+    int fd = open(file, O_RDWR | O_CLOEXEC);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fd < 0 && errno != ENOENT) {
+        return coxi_error_errno(COX_EIO, "cannot delete %s: cannot lock %s", path,
+                                file);
+    }
+    if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock) != 0) {
+        r = coxi_error_errno(COX_EBUSY, "cannot delete %s: it is being read", path);
+    } else if (rename(path, temporary) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot delete %s", path);
+    } else {
+        coxi_directory_remove(temporary);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return r;
+}
+
+/* The fate of one checkpoint, which it meets unless that is not wanted. */
+static enum coxi_fate decide(const char *dir, uint64_t number, bool dry_run)
+{
+    char path[PATH_MAX];
+    if (!dry_run) {
+        int r = delete_one(dir, number);
+        return r == 0           ? COXI_FATE_DELETED
+               : r == COX_EBUSY ? COXI_FATE_READ
+                                : COXI_FATE_FAILED;
+    }
+    bool is_read = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number) == 0 &&
+                   coxi_checkpoint_is_read(path);
+    return is_read ? COXI_FATE_READ : COXI_FATE_DELETED;
+}
+
+/* The number of the checkpoint that this one builds on, or 0: none that is known. */
+static uint64_t base_of(const char *dir, uint64_t number)
+{
+    char path[PATH_MAX];
+    struct coxi_manifest *manifest = NULL;
+    if (coxi_path(path, "%s/ckpt-%" PRIu64, dir, number) != 0 ||
+        coxi_manifest_read(path, &manifest) != 0) {
+        return 0;
+    }
+    uint64_t base = manifest->base;
+    coxi_manifest_free(manifest);
+    return base;
+}
+
+/* What is known of those that have been looked at, newest first. */
+struct pruning {
+    const char *dir;
+    const struct coxi_retention *retention;
+    bool dry_run;
+    uint64_t latest;
+    uint64_t n_newest; /* seen so far */
+    uint64_t base;     /* that one of those that stay builds on */
+};
+
+static enum coxi_fate fate_of(struct pruning *p, uint64_t number)
+{
+    const struct coxi_retention *retention = p->retention;
+    bool newest =
+        number >= p->latest || retention->keep == 0 || p->n_newest < retention->keep;
+    p->n_newest += number <= p->latest;
+    if (newest) {
+        return COXI_FATE_NEWEST;
+    }
+    if (retention->keep_every > 0 && number % retention->keep_every == 0) {
+        return COXI_FATE_EVERY;
+    }
+    return number == p->base ? COXI_FATE_BASE : decide(p->dir, number, p->dry_run);
+}
+
+int coxi_checkpoints_prune(
+    const char *dir, const struct coxi_retention *retention, bool dry_run,
+    void (*told)(void *arg, uint64_t number, enum coxi_fate fate), void *arg)
+{
+    struct pruning p = {.dir = dir, .retention = retention, .dry_run = dry_run};
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    char failure[COXI_ERROR_TEXT_MAX] = "";
+    int r = coxi_latest_read(dir, &p.latest);
+    if (r == 0) {
+        r = coxi_checkpoints_list(dir, &all, &n);
+    }
+    while (r == 0 && n-- > 0) {
+        uint64_t number = all[n].number;
+        if (all[n].unfinished) {
+            continue;
+        }
+        enum coxi_fate fate = fate_of(&p, number);
+        if (fate == COXI_FATE_FAILED) {
+            (void)snprintf(failure, sizeof(failure), "%s", coxi_error_text());
+        }
+        if (fate != COXI_FATE_DELETED) {
+            /* A checkpoint builds on the one that was complete before it, if on any: what
+             * was noted of newer ones has been met by now. */
+            uint64_t base = base_of(dir, number);
+            p.base = base != 0 ? base : p.base;
+        }
+        if (told != NULL) {
+            told(arg, number, fate);
+        }
+    }
+    free(all);
+    return failure[0] != '\0' ? coxi_error(COX_EIO, "%s", failure) : r;
+}
+
+void coxi_checkpoints_remove_unfinished(const char *dir)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    if (coxi_checkpoints_list(dir, &all, &n) != 0) {
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        char path[PATH_MAX];
+        if (all[i].unfinished &&
+            coxi_path(path, "%s/ckpt-%" PRIu64 ".tmp", dir, all[i].number) == 0) {
+            coxi_directory_remove(path);
+        }
+    }
+    free(all);
+}

@@ -1,0 +1,184 @@
+/*
+ * See generation.h. A file gets its name when it is whole (link), so whoever finds one can
+ * read it; who comes second to a name finds it taken and looks again.
+ */
+#include "checkpoint/generation.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoints.h"
+#include "checkpoint/manifest.h"
+#include "common/error.h"
+#include "common/file.h"
+
+static const char prefix[] = "generation-";
+
+enum { TRIES = 100, FILE_BYTES_MAX = 4096 };
+
+/* ---- the names */
+
+/* The number in a name, or 0. */
+static uint64_t number_of(const char *name)
+{
+    const char *digits = name + sizeof(prefix) - 1;
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 || *digits < '1' ||
+        *digits > '9') {
+        return 0;
+    }
+    char *end = NULL;
+    errno = 0;
+    uint64_t number = strtoull(digits, &end, 10);
+    return errno == 0 && *end == '\0' ? number : 0;
+}
+
+/* The highest number; those below `below` are removed. */
+static int look(const char *dir, uint64_t below, uint64_t *ret)
+{
+    uint64_t highest = 0;
+    DIR *stream = opendir(dir);
+    if (stream == NULL) {
+        return coxi_error_errno(COX_EIO, "cannot read the directory %s", dir);
+    }
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own */
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        uint64_t number = number_of(entry->d_name);
+        highest = number > highest ? number : highest;
+        if (number != 0 && number < below) {
+            (void)unlinkat(dirfd(stream), entry->d_name, 0);
+        }
+    }
+    (void)closedir(stream);
+    *ret = highest;
+    return 0;
+}
+
+/* ---- what is in one */
+
+static int read_run(const char *dir, uint64_t generation, uint64_t *ret_run)
+{
+    char path[PATH_MAX];
+    uint8_t *text = NULL;
+    size_t len = 0;
+    int r = coxi_path(path, "%s/%s%" PRIu64, dir, prefix, generation);
+    if (r == 0) {
+        r = coxi_file_read(path, FILE_BYTES_MAX, &text, &len);
+    }
+    if (r != 0) {
+        return r;
+    }
+    json_t *root = json_loadb((const char *)text, len, 0, NULL);
+    const char *run = json_string_value(json_object_get(root, "run"));
+    if (run == NULL || strlen(run) != 16 || strspn(run, "0123456789abcdef") != 16) {
+        r = coxi_error(COX_EFORMAT, "%s does not say whose run this is: remove it",
+                       path);
+    } else {
+        *ret_run = strtoull(run, NULL, 16);
+    }
+    json_decref(root);
+    free(text);
+    return r;
+}
+
+/* The run of the newest checkpoint of a directory that has no claim yet; as it was where
+ * there is none. */
+static int find_run(const char *dir, struct coxi_session *session)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    char path[PATH_MAX];
+    struct coxi_manifest *manifest = NULL;
+    int r = coxi_checkpoints_list(dir, &all, &n);
+    while (r == 0 && n > 0 && all[n - 1].unfinished) {
+        n--;
+    }
+    if (r == 0 && n > 0) {
+        r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, all[n - 1].number);
+        if (r == 0) {
+            r = coxi_manifest_read(path, &manifest);
+        }
+    }
+    if (r == 0 && manifest != NULL) {
+        session->run = manifest->session.run;
+        session->generation = manifest->session.generation;
+    }
+    coxi_manifest_free(manifest);
+    free(all);
+    return r;
+}
+
+/* Makes the file; COX_EEXIST: somebody has been faster. */
+static int make(const char *dir, const struct coxi_session *session)
+{
+    char path[PATH_MAX];
+    char temporary[PATH_MAX];
+    char text[128];
+    int len = snprintf(text, sizeof(text),
+                       "{\"run\": \"%016" PRIx64 "\", \"token\": \"%016" PRIx64 "\"}\n",
+                       session->run, session->token);
+    int r = coxi_path(path, "%s/%s%" PRIu64, dir, prefix, session->generation);
+    if (r == 0) {
+        r = coxi_path(temporary, "%s/.%s%016" PRIx64, dir, prefix, session->token);
+    }
+    if (r == 0) {
+        r = coxi_file_write(temporary, text, (size_t)len);
+    }
+    if (r == 0 && link(temporary, path) != 0) {
+        r = coxi_error_errno(errno == EEXIST ? COX_EEXIST : COX_EIO, "cannot make %s",
+                             path);
+    }
+    (void)unlink(temporary);
+    return r == 0 ? coxi_directory_sync(dir) : r;
+}
+
+/* ---- claiming */
+
+int coxi_generation_claim(const char *dir, struct coxi_session *session)
+{
+    int r = COX_EEXIST;
+    for (int i = 0; i < TRIES && r == COX_EEXIST; i++) {
+        struct coxi_session claim = {session->run, 0, session->token};
+        uint64_t newest = 0;
+        r = look(dir, 0, &newest);
+        if (r == 0) {
+            claim.generation = newest;
+            r = newest > 0 ? read_run(dir, newest, &claim.run) : find_run(dir, &claim);
+        }
+        if (r == COX_ENOENT) {
+            r = COX_EEXIST; /* its client has been replaced between two looks */
+            continue;
+        }
+        claim.generation++;
+        if (r == 0) {
+            r = make(dir, &claim);
+        }
+        if (r == 0) {
+            *session = claim;
+            r = look(dir, claim.generation, &newest);
+        }
+    }
+    return r == COX_EEXIST
+               ? coxi_error(
+                     COX_EFENCED,
+                     "other clients claim %s, again and again: only one may use it",
+                     dir)
+               : r;
+}
+
+int coxi_generation_check(const char *dir, const struct coxi_session *session)
+{
+    uint64_t newest = 0;
+    int r = look(dir, 0, &newest);
+    return r == 0 && newest > session->generation
+               ? coxi_error(COX_EFENCED,
+                            "another client has claimed %s: generation %" PRIu64
+                            ", this one is %" PRIu64,
+                            dir, newest, session->generation)
+               : r;
+}

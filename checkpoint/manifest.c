@@ -1,0 +1,661 @@
+/* See manifest.h. JSON by jansson; 64-bit ids that JSON readers might round are hex
+ * text. */
+#include "checkpoint/manifest.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "common/layout.h"
+
+void coxi_manifest_file(uint32_t ps, uint32_t n_ps, char ret[64])
+{
+    (void)snprintf(ret, 64, "ps-%" PRIu32 "-of-%" PRIu32 ".safetensors", ps, n_ps);
+}
+
+/* ---- the checksum */
+
+static const char seal_before[] = ",\n \"crc32\": \"";
+static const char seal_after[] = "\"\n}\n";
+
+enum { SEAL_DIGITS = 8 };
+enum { SEAL_LEN = sizeof(seal_before) - 1 + SEAL_DIGITS + sizeof(seal_after) - 1 };
+
+/* The first `len` bytes of the text, and behind them the checksum and the end. */
+static char *add_seal(const char *text, size_t len)
+{
+    char *sealed = malloc(len + SEAL_LEN + 1);
+    if (sealed != NULL) {
+        memcpy(sealed, text, len);
+        uint32_t crc = (uint32_t)crc32_z(0, (const Bytef *)text, len);
+        (void)snprintf(sealed + len, SEAL_LEN + 1, "%s%08" PRIx32 "%s", seal_before,
+                       crc, seal_after);
+    }
+    return sealed;
+}
+
+char *coxi_manifest_seal(const char *text)
+{
+    const char *end = strrchr(text, '}');
+    size_t len = end != NULL ? (size_t)(end - text) : strlen(text);
+    while (len > 0 && text[len - 1] == '\n') {
+        len--;
+    }
+    return add_seal(text, len);
+}
+
+/* 0 where the text ends with the checksum of all that is before it. */
+static int check_seal(const char *file, const char *text, size_t len)
+{
+    size_t before = len >= SEAL_LEN ? len - SEAL_LEN : 0;
+    char *again = add_seal(text, before);
+    int r = 0;
+    if (again == NULL) {
+        r = coxi_error_memory("a manifest");
+    } else if (len < SEAL_LEN ||
+               memcmp(again + before, text + before, sizeof(seal_before) - 1) != 0) {
+        r = coxi_error(COX_EFORMAT,
+                       "%s does not end with its checksum: it was cut or edited", file);
+    } else if (memcmp(again, text, len) != 0) {
+        r = coxi_error(COX_ECHECKSUM, "%s is damaged: it says %.8s, crc32 %.8s belongs",
+                       file, text + before + sizeof(seal_before) - 1,
+                       again + before + sizeof(seal_before) - 1);
+    }
+    free(again);
+    return r;
+}
+
+/* ---- writing */
+
+static json_t *hex(uint64_t n)
+{
+    char text[32];
+    (void)snprintf(text, sizeof(text), "%016" PRIx64, n);
+    return json_string(text);
+}
+
+/* [first, last, segment, ends, [ps ...]] for each interval. */
+static json_t *applied_json(const struct coxi_applied_list *list)
+{
+    json_t *applied = json_array();
+    for (size_t i = 0; i < list->n_intervals; i++) {
+        const struct coxi_interval *in = &list->intervals[i];
+        json_t *touched = json_array();
+        for (uint32_t k = 0; k < in->touched_n; k++) {
+            (void)json_array_append_new(
+                touched, json_integer((json_int_t)list->touched[in->touched_at + k]));
+        }
+        (void)json_array_append_new(
+            applied,
+            json_pack("[I, I, I, I, o]", (json_int_t)in->first, (json_int_t)in->last,
+                      (json_int_t)in->segment, (json_int_t)in->ends, touched));
+    }
+    return applied;
+}
+
+static json_t *shard_json(const struct coxi_manifest_shard *shard)
+{
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:o}", "file", shard->file, "bytes",
+                     (json_int_t)shard->bytes, "crc32", (json_int_t)shard->crc32,
+                     "base", (json_int_t)shard->base, "watermark",
+                     (json_int_t)shard->applied.watermark, "applied",
+                     applied_json(&shard->applied));
+}
+
+static json_t *backlog_json(const struct coxi_manifest_shard *backlog)
+{
+    return backlog->bytes == 0 ? json_null()
+                               : json_pack("{s:s, s:I, s:I}", "file", backlog->file,
+                                           "bytes", (json_int_t)backlog->bytes, "crc32",
+                                           (json_int_t)backlog->crc32);
+}
+
+static json_t *optimizer_json(const struct coxi_optimizer *o)
+{
+    const struct coxi_schedule *s = &o->schedule;
+    json_t *schedule =
+        json_pack("{s:I, s:I, s:I}", "kind", (json_int_t)s->kind, "steps",
+                  (json_int_t)s->steps, "warmup_steps", (json_int_t)s->warmup_steps);
+    json_t *optimizer =
+        json_pack("{s:I, s:O}", "kind", (json_int_t)o->kind, "schedule", schedule);
+#define PUT(name)                                                                      \
+    (void)json_object_set_new(optimizer, #name, json_real((double)o->name));
+    COXI_OPTIMIZER_NUMBERS(PUT)
+#undef PUT
+#define PUT(name)                                                                      \
+    (void)json_object_set_new(schedule, #name, json_real((double)s->name));
+    COXI_SCHEDULE_NUMBERS(PUT)
+#undef PUT
+    json_decref(schedule);
+    return optimizer;
+}
+
+static json_t *lifecycle_json(const struct coxi_lifecycle *l)
+{
+    return json_pack(
+        "{s:I, s:f, s:I, s:I, s:I, s:I}", "admit_count", (json_int_t)l->admit_count,
+        "admit_probability", (double)l->admit_probability, "evict_age",
+        (json_int_t)l->evict_age, "evict_count", (json_int_t)l->evict_count,
+        "evict_count_age", (json_int_t)l->evict_count_age, "rows_max",
+        (json_int_t)l->rows_max);
+}
+
+static json_t *variable_json(const struct coxi_variable *v)
+{
+    json_t *shape = json_array();
+    json_t *shards = json_array();
+    for (uint32_t i = 0; i < v->rank; i++) {
+        (void)json_array_append_new(shape, json_integer((json_int_t)v->shape[i]));
+    }
+    for (size_t i = 0; i < v->n_shards; i++) {
+        (void)json_array_append_new(
+            shards, json_pack("{s:I, s:I, s:I}", "ps", (json_int_t)v->shards[i].ps,
+                              "begin", (json_int_t)v->shards[i].begin, "count",
+                              (json_int_t)v->shards[i].count));
+    }
+    json_t *initializer =
+        json_pack("{s:I, s:f, s:f, s:o}", "kind", (json_int_t)v->initializer.kind, "a",
+                  (double)v->initializer.a, "b", (double)v->initializer.b, "seed",
+                  hex(v->initializer.seed));
+    return json_pack(
+        "{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:o}", "id",
+        (json_int_t)v->id, "name", v->name, "kind",
+        v->kind == COXI_KIND_TABLE ? "table" : "dense", "dtype",
+        coxi_dtype_name(v->dtype), "shape", shape, "shards", shards, "optimizer",
+        optimizer_json(&v->optimizer), "initializer", initializer, "wire_dtype",
+        (json_int_t)v->wire_dtype, "wire_rounding", (json_int_t)v->wire_rounding,
+        "nonfinite", (json_int_t)v->nonfinite, "metric", (json_int_t)v->metric,
+        "lifecycle", lifecycle_json(&v->lifecycle));
+}
+
+static char *manifest_text(const struct coxi_manifest *m)
+{
+    json_t *shards = json_array();
+    json_t *variables = json_array();
+    for (uint32_t i = 0; i < m->n_shards; i++) {
+        (void)json_array_append_new(shards, shard_json(&m->shards[i]));
+    }
+    for (uint32_t i = 0; i < m->n_variables; i++) {
+        if (m->variables[i] != NULL) {
+            (void)json_array_append_new(variables, variable_json(m->variables[i]));
+        }
+    }
+    json_t *root = json_pack(
+        "{s:i, s:o, s:I, s:I, s:I, s:f, s:b, s:I, s:I, s:I, s:{s:I, s:o}, s:o, s:o, "
+        "s:o}",
+        "format", COXI_MANIFEST_FORMAT, "run", hex(m->session.run), "generation",
+        (json_int_t)m->session.generation, "checkpoint", (json_int_t)m->number, "base",
+        (json_int_t)m->base, "time", m->time_s, "final", m->final, "next_closure",
+        (json_int_t)m->next_closure, "first_closure", (json_int_t)m->first_closure,
+        "steps_before", (json_int_t)m->steps_before, "progress", "closure",
+        (json_int_t)m->progress.closure, "cursor", hex(m->progress.cursor), "backlog",
+        backlog_json(&m->backlog), "shards", shards, "variables", variables);
+    char *text = json_dumps(root, JSON_INDENT(1));
+    json_decref(root);
+    char *sealed = text != NULL ? coxi_manifest_seal(text) : NULL;
+    free(text);
+    return sealed;
+}
+
+int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path)
+{
+    char file[PATH_MAX];
+    int r = coxi_path(file, "%s/manifest.json", path);
+    if (r != 0) {
+        return r;
+    }
+    char *text = manifest_text(manifest);
+    if (text == NULL) {
+        return coxi_error_memory("a manifest");
+    }
+    r = coxi_file_write(file, text, strlen(text));
+    free(text);
+    return r == 0 ? coxi_directory_sync(path) : r;
+}
+
+/* ---- reading */
+
+static bool get_u64(const json_t *object, const char *key, uint64_t *ret)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 0) {
+        return false;
+    }
+    *ret = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static bool get_u32(const json_t *object, const char *key, uint32_t *ret)
+{
+    uint64_t n;
+    if (!get_u64(object, key, &n) || n > UINT32_MAX) {
+        return false;
+    }
+    *ret = (uint32_t)n;
+    return true;
+}
+
+static bool get_float(const json_t *object, const char *key, float *ret)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) {
+        return false;
+    }
+    *ret = (float)json_number_value(value);
+    return true;
+}
+
+/*
+ * A member that older versions have not written: where it is missing, *ret stays as it is,
+ * which is what they meant. Every new member is read so; one that older readers must not
+ * pass over raises the format.
+ */
+#define LATER(get, object, key, ret)                                                   \
+    (json_object_get(object, key) == NULL || get(object, key, ret))
+
+static bool get_hex(const json_t *object, const char *key, uint64_t *ret)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) {
+        return false;
+    }
+    *ret = strtoull(text, NULL, 16);
+    return true;
+}
+
+static bool get_item(const json_t *array, size_t i, uint64_t most, uint64_t *ret)
+{
+    const json_t *number = json_array_get(array, i);
+    if (!json_is_integer(number) || json_integer_value(number) < 0 ||
+        (uint64_t)json_integer_value(number) > most) {
+        return false;
+    }
+    *ret = (uint64_t)json_integer_value(number);
+    return true;
+}
+
+/* The interval comes after `before` (NULL: it is the first). */
+static bool read_interval(const json_t *in, const struct coxi_interval *before,
+                          struct coxi_applied_list *list, struct coxi_interval *ret)
+{
+    uint64_t numbers[4];
+    const json_t *touched = json_array_get(in, 4);
+    for (size_t k = 0; k < 4; k++) {
+        if (!get_item(in, k,
+                      k < 2    ? INT64_MAX
+                      : k == 2 ? UINT32_MAX
+                               : 1,
+                      &numbers[k])) {
+            return false;
+        }
+    }
+    *ret = (struct coxi_interval){numbers[0],
+                                  numbers[1],
+                                  (uint32_t)numbers[2],
+                                  (uint32_t)numbers[3],
+                                  (uint32_t)list->n_touched,
+                                  (uint32_t)json_array_size(touched)};
+    bool follows = before == NULL || before->segment < ret->segment ||
+                   (before->segment == ret->segment && before->last < ret->first);
+    if (!follows || ret->first <= list->watermark || ret->last < ret->first ||
+        !json_is_array(touched)) {
+        return false;
+    }
+    for (uint32_t k = 0; k < ret->touched_n; k++) {
+        uint64_t ps;
+        if (!get_item(touched, k, UINT32_MAX, &ps)) {
+            return false;
+        }
+        list->touched[list->n_touched++] = (uint32_t)ps;
+    }
+    return true;
+}
+
+static bool read_applied(const json_t *in, struct coxi_applied_list *list)
+{
+    size_t n = json_array_size(in);
+    size_t n_touched = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_touched += json_array_size(json_array_get(json_array_get(in, i), 4));
+    }
+    list->intervals = calloc(n + 1, sizeof(*list->intervals));
+    list->touched = calloc(n_touched + 1, sizeof(*list->touched));
+    if (!json_is_array(in) || list->intervals == NULL || list->touched == NULL) {
+        return false;
+    }
+    for (; list->n_intervals < n; list->n_intervals++) {
+        size_t i = list->n_intervals;
+        if (!read_interval(json_array_get(in, i),
+                           i > 0 ? &list->intervals[i - 1] : NULL, list,
+                           &list->intervals[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A file of the checkpoint. */
+static bool read_file(const json_t *in, struct coxi_manifest_shard *shard)
+{
+    const char *file = json_string_value(json_object_get(in, "file"));
+    if (file == NULL || strlen(file) >= sizeof(shard->file) ||
+        strchr(file, '/') != NULL || file[0] == '.' || file[0] == '\0' ||
+        !get_u64(in, "bytes", &shard->bytes) || !get_u32(in, "crc32", &shard->crc32)) {
+        return false;
+    }
+    (void)snprintf(shard->file, sizeof(shard->file), "%s", file);
+    return true;
+}
+
+static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
+{
+    return read_file(in, shard) && LATER(get_u64, in, "base", &shard->base) &&
+           get_u64(in, "watermark", &shard->applied.watermark) &&
+           read_applied(json_object_get(in, "applied"), &shard->applied);
+}
+
+/* What a client goes on with. Manifests of before there was such have neither member: all
+ * that they cover is done. */
+static bool read_progress(const json_t *root, struct coxi_manifest *m)
+{
+    const json_t *progress = json_object_get(root, "progress");
+    const json_t *backlog = json_object_get(root, "backlog");
+    m->progress.closure = m->next_closure > 0 ? m->next_closure - 1 : 0;
+    return (progress == NULL || (get_u64(progress, "closure", &m->progress.closure) &&
+                                 get_hex(progress, "cursor", &m->progress.cursor))) &&
+           (backlog == NULL || json_is_null(backlog) ||
+            (read_file(backlog, &m->backlog) && m->backlog.bytes > 0));
+}
+
+static bool read_schedule(const json_t *optimizer, const char *key,
+                          struct coxi_schedule *s)
+{
+    const json_t *in = json_object_get(optimizer, key);
+    bool whole = get_u32(in, "kind", &s->kind) && get_u64(in, "steps", &s->steps) &&
+                 LATER(get_u64, in, "warmup_steps", &s->warmup_steps);
+#define GET(name) whole = whole && LATER(get_float, in, #name, &s->name);
+    COXI_SCHEDULE_NUMBERS(GET)
+#undef GET
+    return whole;
+}
+
+static bool read_optimizer(const json_t *in, struct coxi_optimizer *o)
+{
+    bool whole = get_u32(in, "kind", &o->kind) &&
+                 LATER(read_schedule, in, "schedule", &o->schedule);
+#define GET(name) whole = whole && LATER(get_float, in, #name, &o->name);
+    COXI_OPTIMIZER_NUMBERS(GET)
+#undef GET
+    return whole;
+}
+
+static bool read_lifecycle(const json_t *variable, const char *key,
+                           struct coxi_lifecycle *l)
+{
+    const json_t *in = json_object_get(variable, key);
+    return json_is_object(in) && LATER(get_u32, in, "admit_count", &l->admit_count) &&
+           LATER(get_float, in, "admit_probability", &l->admit_probability) &&
+           LATER(get_u64, in, "evict_age", &l->evict_age) &&
+           LATER(get_u32, in, "evict_count", &l->evict_count) &&
+           LATER(get_u64, in, "evict_count_age", &l->evict_count_age) &&
+           LATER(get_u64, in, "rows_max", &l->rows_max);
+}
+
+static bool read_rules(const json_t *in, struct coxi_variable *v)
+{
+    const json_t *i = json_object_get(in, "initializer");
+    return read_optimizer(json_object_get(in, "optimizer"), &v->optimizer) &&
+           get_u32(i, "kind", &v->initializer.kind) &&
+           get_float(i, "a", &v->initializer.a) &&
+           get_float(i, "b", &v->initializer.b) &&
+           get_hex(i, "seed", &v->initializer.seed) &&
+           LATER(get_u32, in, "wire_dtype", &v->wire_dtype) &&
+           LATER(get_u32, in, "wire_rounding", &v->wire_rounding) &&
+           LATER(get_u32, in, "nonfinite", &v->nonfinite) &&
+           LATER(get_u32, in, "metric", &v->metric) &&
+           LATER(read_lifecycle, in, "lifecycle", &v->lifecycle);
+}
+
+static bool read_shards_of(const json_t *in, struct coxi_variable *v,
+                           struct coxi_shard *shards)
+{
+    v->shards = shards;
+    v->n_shards = json_array_size(in);
+    if (!json_is_array(in) || v->n_shards > COXI_PS_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < v->n_shards; i++) {
+        const json_t *shard = json_array_get(in, i);
+        if (!get_u64(shard, "ps", &shards[i].ps) ||
+            !get_u64(shard, "begin", &shards[i].begin) ||
+            !get_u64(shard, "count", &shards[i].count)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_shape(const json_t *in, struct coxi_variable *v)
+{
+    v->rank = (uint32_t)json_array_size(in);
+    for (uint32_t i = 0; i < v->rank && v->rank <= COXI_WIRE_RANK_MAX; i++) {
+        json_int_t n = json_integer_value(json_array_get(in, i));
+        v->shape[i] = n > 0 ? (uint64_t)n : 0;
+    }
+    return json_is_array(in) && v->rank <= COXI_WIRE_RANK_MAX;
+}
+
+static bool read_variable(const json_t *in, uint32_t n_ps, struct coxi_variable **ret)
+{
+    struct coxi_shard shards[COXI_PS_MAX];
+    struct coxi_variable v = {0};
+    const char *kind = json_string_value(json_object_get(in, "kind"));
+    const char *dtype = json_string_value(json_object_get(in, "dtype"));
+    const json_t *list = json_object_get(in, "shards");
+    v.name = json_string_value(json_object_get(in, "name"));
+    if (v.name == NULL || kind == NULL || dtype == NULL || !get_u32(in, "id", &v.id) ||
+        v.id >= COXI_VARIABLES_MAX || !read_shape(json_object_get(in, "shape"), &v) ||
+        !read_rules(in, &v) || !read_shards_of(list, &v, shards)) {
+        return false;
+    }
+    bool table = strcmp(kind, "table") == 0;
+    if (!table && strcmp(kind, "dense") != 0) {
+        return false;
+    }
+    v.kind = table ? COXI_KIND_TABLE : COXI_KIND_DENSE;
+    v.dtype = coxi_dtype_parse(dtype);
+    return coxi_variable_check(&v, n_ps) == 0 && coxi_variable_copy(&v, ret) == 0;
+}
+
+static bool read_variables(const json_t *list, struct coxi_manifest *m)
+{
+    size_t n = json_array_size(list);
+    if (!json_is_array(list) || n > COXI_VARIABLES_MAX) {
+        return false;
+    }
+    m->variables = calloc(n + 1, sizeof(struct coxi_variable *));
+    for (size_t i = 0; m->variables != NULL && i < n; i++) {
+        if (!read_variable(json_array_get(list, i), m->n_shards, &m->variables[i])) {
+            return false;
+        }
+        m->n_variables = (uint32_t)i + 1;
+        if (i > 0 && m->variables[i]->id <= m->variables[i - 1]->id) {
+            return false;
+        }
+    }
+    return m->variables != NULL;
+}
+
+static bool read_shards(const json_t *list, struct coxi_manifest *m)
+{
+    size_t n = json_array_size(list);
+    if (!json_is_array(list) || n == 0 || n > COXI_PS_MAX) {
+        return false;
+    }
+    m->shards = calloc(n, sizeof(*m->shards));
+    m->n_shards = m->shards != NULL ? (uint32_t)n : 0;
+    for (size_t i = 0; m->shards != NULL && i < n; i++) {
+        const struct coxi_manifest_shard *shard = &m->shards[i];
+        if (!read_shard(json_array_get(list, i), &m->shards[i]) ||
+            (shard->base != 0 && shard->base != m->base)) {
+            return false;
+        }
+    }
+    return m->shards != NULL;
+}
+
+/* What is wrong with its format, or NULL. */
+static const char *check_format(const json_t *root)
+{
+    uint32_t format = 0;
+    if (!get_u32(root, "format", &format)) {
+        return "it has no format number";
+    }
+    if (format > COXI_MANIFEST_FORMAT) {
+        return "it was written by a newer version, in a format that this one does not "
+               "read";
+    }
+    return format == COXI_MANIFEST_FORMAT
+               ? NULL
+               : "it has a format number that there never was";
+}
+
+/* What is wrong with it, or NULL. */
+static const char *read_root(const json_t *root, struct coxi_manifest *m)
+{
+    const char *wrong = check_format(root);
+    if (wrong != NULL) {
+        return wrong;
+    }
+    if (!get_hex(root, "run", &m->session.run) ||
+        !get_u64(root, "generation", &m->session.generation) ||
+        !get_u64(root, "checkpoint", &m->number) ||
+        !LATER(get_u64, root, "base", &m->base) ||
+        (m->base != 0 && m->base >= m->number) ||
+        !get_u64(root, "next_closure", &m->next_closure) ||
+        !LATER(get_u64, root, "first_closure", &m->first_closure) ||
+        !LATER(get_u64, root, "steps_before", &m->steps_before) ||
+        !json_is_number(json_object_get(root, "time")) ||
+        !json_is_boolean(json_object_get(root, "final"))) {
+        return "a member is missing";
+    }
+    m->time_s = json_number_value(json_object_get(root, "time"));
+    m->final = json_is_true(json_object_get(root, "final"));
+    if (!read_progress(root, m)) {
+        return "its progress or backlog is malformed";
+    }
+    if (!read_shards(json_object_get(root, "shards"), m)) {
+        return "its list of shards is malformed";
+    }
+    if (!read_variables(json_object_get(root, "variables"), m)) {
+        return "its list of variables is malformed";
+    }
+    return NULL;
+}
+
+int coxi_manifest_read(const char *path, struct coxi_manifest **ret)
+{
+    char file[PATH_MAX];
+    uint8_t *text = NULL;
+    size_t len = 0;
+    json_error_t error;
+    int r = coxi_path(file, "%s/manifest.json", path);
+    if (r == 0) {
+        r = coxi_file_read(file, COXI_MANIFEST_BYTES_MAX, &text, &len);
+    }
+    if (r != 0) {
+        return r;
+    }
+    r = check_seal(file, (const char *)text, len);
+    if (r != 0) {
+        free(text);
+        return r;
+    }
+    json_t *root = json_loadb((const char *)text, len, JSON_REJECT_DUPLICATES, &error);
+    free(text);
+    struct coxi_manifest *manifest = calloc(1, sizeof(*manifest));
+    const char *wrong = root == NULL       ? error.text
+                        : manifest == NULL ? "out of memory"
+                                           : read_root(root, manifest);
+    if (wrong != NULL) {
+        r = coxi_error(COX_EFORMAT, "%s: %s", file, wrong);
+    }
+    json_decref(root);
+    if (r != 0) {
+        coxi_manifest_free(manifest);
+        return r;
+    }
+    *ret = manifest;
+    return 0;
+}
+
+void coxi_manifest_free(struct coxi_manifest *manifest)
+{
+    if (manifest == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; manifest->shards != NULL && i < manifest->n_shards; i++) {
+        coxi_applied_list_fini(&manifest->shards[i].applied);
+    }
+    for (uint32_t i = 0; i < manifest->n_variables; i++) {
+        coxi_variable_free(manifest->variables[i]);
+    }
+    free(manifest->shards);
+    free(manifest->variables);
+    free(manifest);
+}
+
+/* ---- LATEST */
+
+/* Of "ckpt-<n>\n"; 0 where it is not that. */
+static uint64_t latest_number(const char *line)
+{
+    static const char prefix[] = "ckpt-";
+    const char *digits = line + strlen(prefix);
+    if (strncmp(line, prefix, strlen(prefix)) != 0 ||
+        strcmp(digits + strspn(digits, "0123456789"), "\n") != 0) {
+        return 0;
+    }
+    uint64_t number = strtoull(digits, NULL, 10);
+    return number < UINT64_MAX ? number : 0; /* the highest also says: too high */
+}
+
+int coxi_latest_read(const char *dir, uint64_t *ret_number)
+{
+    enum { LATEST_MAX = 64 };
+    char path[PATH_MAX];
+    uint8_t *line = NULL;
+    size_t len = 0;
+    int r = coxi_path(path, "%s/LATEST", dir);
+    if (r == 0) {
+        r = coxi_file_read(path, LATEST_MAX, &line, &len);
+    }
+    if (r != 0 && r != COX_ELIMIT) {
+        return r;
+    }
+    uint64_t number = r == 0 ? latest_number((const char *)line) : 0;
+    free(line);
+    if (number == 0) {
+        return coxi_error(COX_EFORMAT, "%s names no checkpoint", path);
+    }
+    *ret_number = number;
+    return 0;
+}
+
+int coxi_latest_write(const char *dir, uint64_t number)
+{
+    char path[PATH_MAX];
+    char line[64];
+    int r = coxi_path(path, "%s/LATEST", dir);
+    int len = snprintf(line, sizeof(line), "ckpt-%" PRIu64 "\n", number);
+    if (r == 0) {
+        r = coxi_file_write(path, line, (size_t)len);
+    }
+    return r == 0 ? coxi_directory_sync(dir) : r;
+}

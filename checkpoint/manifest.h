@@ -1,0 +1,83 @@
+/*
+ * Checkpoints as directories:
+ *
+ *   <dir>/ckpt-<n>/ps-<i>-of-<m>.safetensors    what each ps held (ps/snapshot.c)
+ *   <dir>/ckpt-<n>/backlog.safetensors          what not all of them had (checkpoint/backlog.h)
+ *   <dir>/ckpt-<n>/manifest.json                what belongs together, with crc32s
+ *   <dir>/LATEST                                "ckpt-<n>\n"
+ *
+ * A checkpoint is written as ckpt-<n>.tmp and renamed when it is complete and on disk,
+ * so a name without .tmp is a whole checkpoint. LATEST follows.
+ */
+#ifndef COXI_CHECKPOINT_MANIFEST_H
+#define COXI_CHECKPOINT_MANIFEST_H
+
+#include "common/applied_list.h"
+#include "schema/wire.h"
+
+enum { COXI_MANIFEST_FORMAT = 1, COXI_MANIFEST_BYTES_MAX = 256 * 1024 * 1024 };
+
+struct coxi_manifest_shard {
+    char file[64]; /* in the checkpoint's directory */
+    uint64_t bytes;
+    uint32_t crc32;
+    uint64_t
+        base; /* number of the checkpoint whose shard it builds on; 0: it is whole */
+    struct coxi_applied_list applied;
+};
+
+/* The highest closure that any ps had; and where a client that is started again goes on: the
+ * `cursor` of the highest call up to that closure which has one. */
+struct coxi_manifest_progress {
+    uint64_t closure;
+    uint64_t cursor;
+    uint64_t cursor_of; /* the id of that call; 0: none had one. Not in the file */
+};
+
+struct coxi_manifest {
+    struct coxi_session session; /* token: not kept */
+    uint64_t number;
+    uint64_t base;          /* number of the checkpoint that it builds on; 0: on none */
+    uint64_t next_closure;  /* ids given out up to the last shard's moment, plus 1 */
+    uint64_t first_closure; /* of the run, from which steps are counted; 0: none yet */
+    uint64_t steps_before;  /* its step */
+    struct coxi_manifest_progress progress;
+    struct coxi_manifest_shard
+        backlog;   /* a file without an applied set; bytes 0: there is
+                                           none, for nothing has to be done again */
+    double time_s; /* since 1970 */
+    bool final;
+    struct coxi_manifest_shard *shards; /* by ps */
+    uint32_t n_shards;
+    struct coxi_variable **variables; /* writing: by id, NULL where creating failed;
+                                         read: those that there are, rising */
+    uint32_t n_variables;
+};
+
+/* "ps-0-of-2.safetensors" */
+void coxi_manifest_file(uint32_t ps, uint32_t n_ps, char ret[64]);
+
+/* Writes manifest.json into directory `path`, and it is on disk. COX_EIO. */
+int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path);
+
+/*
+ * The text of a JSON object, with "crc32" as its last member: zlib's crc32, as eight hex
+ * digits, of every byte before the comma that it is behind. For free(); NULL: no memory.
+ */
+char *coxi_manifest_seal(const char *text);
+
+/*
+ * Reads and checks the manifest of the checkpoint in directory `path`. COX_ENOENT:
+ * there is none; COX_EIO; COX_ECHECKSUM: it is not as it was written; COX_EFORMAT says
+ * what is wrong. The file is not trusted.
+ */
+int coxi_manifest_read(const char *path, struct coxi_manifest **ret);
+void coxi_manifest_free(struct coxi_manifest *manifest); /* takes NULL */
+
+/* The number that LATEST in `dir` names; COX_ENOENT: no checkpoint yet; COX_EFORMAT. */
+int coxi_latest_read(const char *dir, uint64_t *ret_number);
+
+/* Makes LATEST name checkpoint `number`, which it does on disk when this returns. */
+int coxi_latest_write(const char *dir, uint64_t number);
+
+#endif

@@ -1,0 +1,393 @@
+/*
+ * See overlay.h. Cost: a bit for each row; while it is opened a set of 64 MiB at most, and
+ * for each SET_KEYS keys of the files that build on the first one a pass through all keys;
+ * the tables, where they are to lie in memory. Threads: any.
+ */
+#include "checkpoint/overlay.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/safetensors_internal.h"
+#include "common/error.h"
+#include "common/hash.h"
+#include "schema/wire.h"
+
+enum {
+    NAME_MAX_BYTES = COXI_WIRE_NAME_MAX + 64,
+    SET_KEYS = 3 << 20, /* in the set at a time: 64 MiB */
+    STRETCH = 1 << 17,  /* keys read before their memory is given back */
+};
+
+/* ---- tensors by name */
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t len = strlen(name);
+    size_t end_len = strlen(end);
+    return len >= end_len && strcmp(name + len - end_len, end) == 0;
+}
+
+/* The keys that went of a table: no variable is of that type. */
+static bool is_removed(const struct coxi_st_tensor *tensor)
+{
+    return ends_with(tensor->name, "/removed") && strcmp(tensor->dtype, "U64") == 0;
+}
+
+/* What the file has of a table. */
+static const struct coxi_st_tensor *part_of(const struct coxi_st_file *file,
+                                            const char *table, const char *part)
+{
+    char name[NAME_MAX_BYTES];
+    (void)snprintf(name, sizeof(name), "%s/%s", table, part);
+    return coxi_st_find(file, name);
+}
+
+static int bad(const char *name)
+{
+    return coxi_error(COX_EFORMAT, "'%s' is not in all shards what it is in the newest",
+                      name);
+}
+
+/* ---- which rows of a table there are */
+
+/*
+ * Goes through the keys of all files, the newest file first, and marks each row whose key no
+ * newer file has or has removed. A set holds the keys of the newer files, but for SET_KEYS of
+ * them at a time: all keys are dealt into passes by their hash, and each pass has a set of
+ * its own. The oldest file's keys are only looked up.
+ */
+struct picking {
+    uint64_t n_passes;
+    uint64_t pass;
+    uint64_t n_keys; /* that the set will have in this pass */
+    uint64_t *keys;  /* the set: 0 is a free place ... */
+    bool has_zero;   /* ... so the key 0 has a place of its own */
+    size_t capacity;
+    struct coxi_st_merged *merged;
+    uint64_t *kept; /* of the file that we are at */
+};
+
+typedef void take_key(struct picking *picking, uint64_t key, uint64_t row);
+
+/* The key's place in the set, where it is or may be put. */
+static uint64_t *place_of(struct picking *picking, uint64_t key)
+{
+    size_t i = coxi_hash_key(key) & (picking->capacity - 1);
+    while (picking->keys[i] != 0 && picking->keys[i] != key) {
+        i = (i + 1) & (picking->capacity - 1);
+    }
+    return &picking->keys[i];
+}
+
+static bool has_seen(struct picking *picking, uint64_t key)
+{
+    return key == 0 ? picking->has_zero : *place_of(picking, key) == key;
+}
+
+static void count_key(struct picking *picking, uint64_t key, uint64_t row)
+{
+    (void)key;
+    (void)row;
+    picking->n_keys++;
+}
+
+static void see(struct picking *picking, uint64_t key, uint64_t row)
+{
+    (void)row;
+    if (key == 0) {
+        picking->has_zero = true;
+    } else {
+        *place_of(picking, key) = key;
+    }
+}
+
+static void keep_unseen(struct picking *picking, uint64_t key, uint64_t row)
+{
+    if (!has_seen(picking, key)) {
+        picking->kept[row / 64] |= (uint64_t)1 << (row % 64);
+        picking->merged->n_rows++;
+    }
+}
+
+static void keep_and_see(struct picking *picking, uint64_t key, uint64_t row)
+{
+    keep_unseen(picking, key, row);
+    see(picking, key, row);
+}
+
+/* Gives `take` those keys of the list that are of this pass. No list: it has none. */
+static void for_keys(struct picking *picking, const struct coxi_st_file *file,
+                     const struct coxi_st_tensor *list, take_key *take)
+{
+    const uint64_t *keys = list != NULL ? list->data : NULL;
+    uint64_t all = list != NULL ? list->shape[0] : 0;
+    for (uint64_t first = 0, n; first < all; first += n) {
+        n = all - first < STRETCH ? all - first : STRETCH;
+        for (uint64_t i = first; i < first + n; i++) {
+            uint64_t high = coxi_hash_key(keys[i]) >> 32;
+            if (high * picking->n_passes >> 32 == picking->pass) {
+                take(picking, keys[i], i);
+            }
+        }
+        coxi_st_drop(file, keys + first, n * sizeof(*keys));
+    }
+}
+
+/* The set for the keys of this pass, of all files but the oldest. */
+static int make_set(struct picking *picking, const struct coxi_st_file *file,
+                    const char *table)
+{
+    picking->n_keys = 0;
+    for (size_t i = 1; i < file->n_under; i++) {
+        const struct coxi_st_file *its = file->under[i];
+        for_keys(picking, its, part_of(its, table, "keys"), count_key);
+        for_keys(picking, its, part_of(its, table, "removed"), count_key);
+    }
+    picking->has_zero = false;
+    picking->capacity = 16;
+    while (picking->capacity < 2 * picking->n_keys) {
+        picking->capacity *= 2;
+    }
+    free(picking->keys);
+    picking->keys = calloc(picking->capacity, sizeof(*picking->keys));
+    return picking->keys != NULL ? 0 : coxi_error_memory("a table of a checkpoint");
+}
+
+static int pick_pass(struct picking *picking, const struct coxi_st_file *file,
+                     const char *table)
+{
+    int r = make_set(picking, file, table);
+    for (size_t i = file->n_under; r == 0 && i-- > 0;) {
+        const struct coxi_st_file *its = file->under[i];
+        picking->kept = picking->merged->kept[i];
+        for_keys(picking, its, part_of(its, table, "keys"),
+                 i > 0 ? keep_and_see : keep_unseen);
+        if (i > 0) {
+            for_keys(picking, its, part_of(its, table, "removed"), see);
+        }
+    }
+    return r;
+}
+
+static bool is_list(const struct coxi_st_tensor *tensor)
+{
+    return tensor == NULL || (tensor->rank == 1 && strcmp(tensor->dtype, "U64") == 0);
+}
+
+/* How many keys the newer files have of a table, those that went among them. */
+static int count_newer(const struct coxi_st_file *file, const char *table,
+                       uint64_t *ret_n)
+{
+    for (size_t i = 0; i < file->n_under; i++) {
+        const struct coxi_st_tensor *keys = part_of(file->under[i], table, "keys");
+        const struct coxi_st_tensor *removed =
+            part_of(file->under[i], table, "removed");
+        if (!is_list(keys) || !is_list(removed)) {
+            return bad(table);
+        }
+        *ret_n += i > 0 && keys != NULL ? keys->shape[0] : 0;
+        *ret_n += i > 0 && removed != NULL ? removed->shape[0] : 0;
+    }
+    return 0;
+}
+
+/* Memory that goes when the file is closed. */
+static void *own(struct coxi_st_file *file, size_t n, size_t bytes)
+{
+    void *memory = calloc(n, bytes);
+    if (memory != NULL) {
+        file->memory[file->n_memory++] = memory;
+    }
+    return memory;
+}
+
+/* Room for a bit for each row of each file. */
+static int make_merged(struct coxi_st_file *file, const char *table,
+                       struct coxi_st_merged **ret)
+{
+    uint64_t words = 0;
+    struct coxi_st_merged *merged = own(file, 1, sizeof(*merged));
+    uint64_t **kept = own(file, file->n_under, sizeof(*kept));
+    for (size_t i = 0; i < file->n_under; i++) {
+        const struct coxi_st_tensor *keys = part_of(file->under[i], table, "keys");
+        words += keys != NULL ? keys->shape[0] / 64 + 1 : 0;
+    }
+    uint64_t *bits = own(file, words + 1, sizeof(*bits));
+    if (merged == NULL || kept == NULL || bits == NULL) {
+        return coxi_error_memory("a table of a checkpoint");
+    }
+    for (size_t i = 0; i < file->n_under; i++) {
+        const struct coxi_st_tensor *keys = part_of(file->under[i], table, "keys");
+        kept[i] = bits;
+        bits += keys != NULL ? keys->shape[0] / 64 + 1 : 0;
+    }
+    merged->kept = kept;
+    *ret = merged;
+    return 0;
+}
+
+static int pick(struct coxi_st_file *file, const char *table,
+                struct coxi_st_merged **ret)
+{
+    struct picking picking = {.merged = NULL};
+    uint64_t n = 0;
+    int r = count_newer(file, table, &n);
+    if (r == 0) {
+        r = make_merged(file, table, &picking.merged);
+    }
+    picking.n_passes = n / SET_KEYS + 1;
+    for (; r == 0 && picking.pass < picking.n_passes; picking.pass++) {
+        r = pick_pass(&picking, file, table);
+    }
+    free(picking.keys);
+    *ret = picking.merged;
+    return r;
+}
+
+/* ---- their contents */
+
+/* The tensor is in each of the files that have the table, and as it is in the newest. */
+static int check_all(const struct coxi_st_file *file,
+                     const struct coxi_st_tensor *newest, const char *table)
+{
+    for (size_t i = 0; i < file->n_under; i++) {
+        const struct coxi_st_tensor *t = coxi_st_find(file->under[i], newest->name);
+        const struct coxi_st_tensor *keys = part_of(file->under[i], table, "keys");
+        if ((t == NULL) != (keys == NULL) ||
+            (t != NULL && (t->rank == 0 || t->rank != newest->rank ||
+                           strcmp(t->dtype, newest->dtype) != 0 ||
+                           t->shape[0] != keys->shape[0] || coxi_st_row_bytes(t) == 0 ||
+                           coxi_st_row_bytes(t) != coxi_st_row_bytes(newest)))) {
+            return bad(newest->name);
+        }
+    }
+    return 0;
+}
+
+static int copy_rows(void *arg, const void *data, size_t len)
+{
+    uint8_t **at = arg;
+    memcpy(*at, data, len);
+    *at += len;
+    return 0;
+}
+
+/* Puts the rows together in memory of their own. */
+static int gather(struct coxi_st_file *file, struct coxi_st_tensor *tensor)
+{
+    uint8_t *memory = own(file, tensor->bytes + 1, 1);
+    uint8_t *at = memory;
+    if (memory == NULL) {
+        return coxi_error_memory("a table of a checkpoint");
+    }
+    int r = coxi_st_stream(file, tensor, copy_rows, &at);
+    if (r == 0) {
+        tensor->data = memory;
+        file->merged[tensor - file->tensors] = NULL;
+    }
+    return r;
+}
+
+static int merge_tensor(struct coxi_st_file *file, struct coxi_st_tensor *tensor,
+                        const char *table, const struct coxi_st_merged *merged,
+                        enum coxi_overlay_rows rows)
+{
+    int r = check_all(file, tensor, table);
+    if (r != 0) {
+        return r;
+    }
+    tensor->data = NULL;
+    file->merged[tensor - file->tensors] = merged;
+    tensor->shape[0] = merged->n_rows;
+    tensor->bytes = merged->n_rows * coxi_st_row_bytes(tensor);
+    return rows == COXI_OVERLAY_IN_MEMORY ? gather(file, tensor) : 0;
+}
+
+/* All tensors of a table that have a row for each key. */
+static int merge_table(struct coxi_st_file *file, const char *table,
+                       enum coxi_overlay_rows rows)
+{
+    struct coxi_st_merged *merged;
+    size_t len = strlen(table);
+    int r = pick(file, table, &merged);
+    for (size_t i = 0; r == 0 && i < file->n_tensors; i++) {
+        struct coxi_st_tensor *tensor = &file->tensors[i];
+        if (strncmp(tensor->name, table, len) == 0 && tensor->name[len] == '/' &&
+            strchr(tensor->name + len + 1, '/') == NULL &&
+            !ends_with(tensor->name, "/step") && !ends_with(tensor->name, "/rate")) {
+            r = merge_tensor(file, tensor, table, merged, rows);
+        }
+    }
+    return r;
+}
+
+static int merge_tables(struct coxi_st_file *file, enum coxi_overlay_rows rows)
+{
+    const struct coxi_st_file *newest = file->under[file->n_under - 1];
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < newest->n_tensors; i++) {
+        char table[NAME_MAX_BYTES];
+        const char *name = newest->tensors[i].name;
+        if (is_removed(&newest->tensors[i]) &&
+            (size_t)snprintf(table, sizeof(table), "%.*s",
+                             (int)(strlen(name) - strlen("/removed")),
+                             name) < sizeof(table)) {
+            r = merge_table(file, table, rows);
+        }
+    }
+    return r;
+}
+
+/* ---- */
+
+/* Each tensor as the newest file has it that does. */
+static void take_newest(struct coxi_st_file *file)
+{
+    for (size_t i = file->n_under; i-- > 0;) {
+        const struct coxi_st_file *from = file->under[i];
+        for (size_t t = 0; t < from->n_tensors; t++) {
+            if (!is_removed(&from->tensors[t]) &&
+                coxi_st_find(file, from->tensors[t].name) == NULL) {
+                file->tensors[file->n_tensors++] = from->tensors[t];
+            }
+        }
+    }
+}
+
+int coxi_overlay_open(struct coxi_st_file *const *files, size_t n,
+                      enum coxi_overlay_rows rows, struct coxi_st_file **ret)
+{
+    size_t n_tensors = 0;
+    struct coxi_st_file *file = calloc(1, sizeof(*file));
+    if (file == NULL) {
+        return coxi_error_memory("a checkpoint");
+    }
+    for (size_t i = 0; i < n; i++) {
+        n_tensors += files[i]->n_tensors;
+    }
+    file->under = calloc(n + 1, sizeof(struct coxi_st_file *));
+    file->tensors = calloc(n_tensors + 1, sizeof(*file->tensors));
+    /* One for a tensor that is gathered, three for a table. */
+    file->memory = calloc(4 * n_tensors + 1, sizeof(*file->memory));
+    file->merged = calloc(n_tensors + 1, sizeof(struct coxi_st_merged *));
+    if (file->under == NULL || file->tensors == NULL || file->memory == NULL ||
+        file->merged == NULL) {
+        coxi_st_close(file);
+        return coxi_error_memory("a checkpoint");
+    }
+    memcpy(file->under, files, n * sizeof(struct coxi_st_file *));
+    file->n_under = n;
+    file->header = json_incref(files[n - 1]->header);
+    take_newest(file);
+    int r = rows != COXI_OVERLAY_NEWEST ? merge_tables(file, rows) : 0;
+    if (r != 0) {
+        file->n_under = 0; /* they stay the caller's */
+        coxi_st_close(file);
+        return r;
+    }
+    *ret = file;
+    return 0;
+}

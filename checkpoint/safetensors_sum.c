@@ -1,0 +1,140 @@
+/*
+ * See safetensors.h: a file's checksum, put together from pieces in any order.
+ *
+ * Cost: each byte once; 24 bytes for a piece, so pieces should be long. Threads: any for
+ * pieces; the list of them has a lock.
+ */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "checkpoint/safetensors_internal.h"
+#include "common/buffer.h"
+#include "common/crc.h"
+#include "common/error.h"
+#include "common/sync.h"
+
+enum {
+    AHEAD = 8 << 20,  /* asked for from the disk at a time */
+    CHUNK = 256 << 10 /* summed at a time; divides AHEAD */
+};
+
+struct piece {
+    size_t at;
+    size_t len;
+    uint32_t crc;
+};
+
+struct coxi_st_sum {
+    const struct coxi_st_file *file;
+    pthread_mutex_t lock; /* guards the rest; leaf */
+    struct piece *pieces;
+    size_t n;
+    size_t capacity;
+};
+
+int coxi_st_sum_new(const struct coxi_st_file *file, struct coxi_st_sum **ret)
+{
+    struct coxi_st_sum *sum = calloc(1, sizeof(*sum));
+    if (sum == NULL) {
+        return coxi_error_memory("a checkpoint file");
+    }
+    sum->file = file;
+    (void)pthread_mutex_init(&sum->lock, NULL);
+    *ret = sum;
+    return 0;
+}
+
+void coxi_st_sum_free(struct coxi_st_sum *sum)
+{
+    if (sum != NULL) {
+        (void)pthread_mutex_destroy(&sum->lock);
+        free(sum->pieces);
+        free(sum);
+    }
+}
+
+/* Whoever gets to a stretch of AHEAD bytes has the next one read meanwhile. Without that
+ * it is slower and as right. */
+static void read_ahead(const struct coxi_st_file *file, size_t at, size_t len)
+{
+    size_t next = coxi_align(at, AHEAD) + AHEAD;
+    if (next - AHEAD < at + len && next < file->len) {
+        size_t left = file->len - next;
+        (void)madvise(file->map + next, left < AHEAD ? left : AHEAD, MADV_WILLNEED);
+    }
+}
+
+static uint32_t sum_bytes(const struct coxi_st_file *file, size_t at, size_t len)
+{
+    uint32_t crc = 0;
+    for (size_t n = 0; len > 0; at += n, len -= n) {
+        n = len < CHUNK ? len : CHUNK;
+        read_ahead(file, at, n);
+        crc = coxi_crc32(crc, file->map + at, n);
+    }
+    return crc;
+}
+
+/* False: there is no memory for one more. Locked. */
+static bool grow(struct coxi_st_sum *sum)
+{
+    size_t capacity = sum->capacity == 0 ? 64 : sum->capacity * 2;
+    struct piece *pieces = realloc(sum->pieces, capacity * sizeof(*pieces));
+    if (pieces == NULL) {
+        return false;
+    }
+    sum->pieces = pieces;
+    sum->capacity = capacity;
+    return true;
+}
+
+void coxi_st_sum_piece(struct coxi_st_sum *sum, const void *data, size_t len)
+{
+    size_t at = (size_t)((const uint8_t *)data - sum->file->map);
+    struct piece piece = {at, len, sum_bytes(sum->file, at, len)};
+    coxi_lock(&sum->lock);
+    /* One that is not kept is summed at the end. */
+    if (sum->n < sum->capacity || grow(sum)) {
+        sum->pieces[sum->n++] = piece;
+    }
+    coxi_unlock(&sum->lock);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct piece *x = a;
+    const struct piece *y = b;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+/* Adds the next `len` bytes, which nobody loads. */
+static uint32_t add_bytes(const struct coxi_st_file *file, uint32_t crc, size_t at,
+                          size_t len)
+{
+    for (size_t n; len > 0; at += n, len -= n) {
+        n = len < AHEAD ? len : AHEAD;
+        crc = coxi_crc32_combine(crc, sum_bytes(file, at, n), n);
+        coxi_st_drop(file, file->map + at, n);
+    }
+    return crc;
+}
+
+uint32_t coxi_st_sum_end(struct coxi_st_sum *sum)
+{
+    const struct coxi_st_file *file = sum->file;
+    uint32_t crc = 0;
+    size_t at = 0;
+    if (sum->n > 0) {
+        qsort(sum->pieces, sum->n, sizeof(*sum->pieces), by_place);
+    }
+    for (size_t i = 0; i < sum->n; i++) {
+        const struct piece *piece = &sum->pieces[i];
+        if (piece->at >= at) { /* one that overlaps is not needed */
+            crc = add_bytes(file, crc, at, piece->at - at);
+            crc = coxi_crc32_combine(crc, piece->crc, piece->len);
+            at = piece->at + piece->len;
+        }
+    }
+    return add_bytes(file, crc, at, file->len - at);
+}

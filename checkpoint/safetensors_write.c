@@ -1,0 +1,361 @@
+/*
+ * See safetensors.h: writing. Each tensor is a stream of its own, with its own place in the
+ * file, checksum and buffer, so that tensors may be written side by side; what is full goes
+ * to the file at once and, as far as the kernel will, to the disk. The file's checksum is
+ * put together from those of the header and the streams.
+ *
+ * Cost: one copy, crc32 on the way; 1 MiB for each tensor that is begun and not complete.
+ * Threads: a writer is single-threaded.
+ */
+#include "checkpoint/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/buffer.h"
+#include "common/crc.h"
+#include "common/disk.h"
+#include "common/error.h"
+
+enum { WRITE_BUFFER = 1 << 20 };
+
+/* A tensor on its way. */
+struct stream {
+    uint64_t at;    /* in the file: where the buffer's first byte belongs */
+    uint64_t bytes; /* of all of it */
+    uint64_t left;  /* that have not come */
+    uint32_t crc;   /* of what is in the file */
+    uint8_t *buffer;
+    size_t used;
+};
+
+struct coxi_st_writer {
+    int fd;
+    char *path;
+    struct stream *streams;
+    size_t n_streams;
+    size_t next; /* the tensor that coxi_st_write is at */
+    uint64_t header_bytes;
+    uint32_t header_crc;
+    bool failed; /* what is on disk lacks something */
+};
+
+/* At its place, and on its way to the disk: what waits for the fsync at the end would
+ * otherwise be most of the file. */
+static int write_at(struct coxi_st_writer *writer, const uint8_t *data, size_t len,
+                    uint64_t at)
+{
+    uint64_t begin = at;
+    size_t left = len;
+    while (left > 0) {
+        ssize_t n = pwrite(writer->fd, data, left, (off_t)at);
+        if (n < 0 && errno != EINTR) {
+            writer->failed = true;
+            return coxi_error_errno(COX_EIO, "cannot write %s", writer->path);
+        }
+        if (n > 0) {
+            data += n;
+            at += (uint64_t)n;
+            left -= (size_t)n;
+        }
+    }
+    /* Where a file system has no such thing, fsync does it. */
+    (void)sync_file_range(writer->fd, (off_t)begin, (off_t)len, SYNC_FILE_RANGE_WRITE);
+    return 0;
+}
+
+static int flush(struct coxi_st_writer *writer, struct stream *stream,
+                 const uint8_t *data, size_t len)
+{
+    stream->crc = coxi_crc32(stream->crc, data, len);
+    int r = write_at(writer, data, len, stream->at);
+    stream->at += len;
+    return r;
+}
+
+/* What is in the buffer; the buffer goes where nothing more comes. */
+static int flush_buffer(struct coxi_st_writer *writer, struct stream *stream)
+{
+    int r = flush(writer, stream, stream->buffer, stream->used);
+    stream->used = 0;
+    if (stream->left == 0) {
+        free(stream->buffer);
+        stream->buffer = NULL;
+    }
+    return r;
+}
+
+static size_t buffer_bytes(const struct stream *stream)
+{
+    return stream->bytes < WRITE_BUFFER ? (size_t)stream->bytes : WRITE_BUFFER;
+}
+
+/* As much as the buffer takes. */
+static int put_some(struct coxi_st_writer *writer, struct stream *stream,
+                    const uint8_t *data, size_t len, size_t *ret_n)
+{
+    size_t room = buffer_bytes(stream);
+    if (stream->used == 0 && len >= room) {
+        stream->left -= room;
+        *ret_n = room;
+        return flush(writer, stream, data, room);
+    }
+    if (stream->buffer == NULL) {
+        stream->buffer = malloc(room);
+        if (stream->buffer == NULL) {
+            writer->failed = true;
+            return coxi_error_memory("a checkpoint file");
+        }
+    }
+    size_t n = len < room - stream->used ? len : room - stream->used;
+    memcpy(stream->buffer + stream->used, data, n);
+    stream->used += n;
+    stream->left -= n;
+    *ret_n = n;
+    return stream->used == room || stream->left == 0 ? flush_buffer(writer, stream) : 0;
+}
+
+int coxi_st_put(struct coxi_st_writer *writer, size_t tensor, const void *data,
+                size_t len)
+{
+    struct stream *stream = &writer->streams[tensor];
+    const uint8_t *from = data;
+    int r = 0;
+    if (len > stream->left) {
+        writer->failed = true;
+        return coxi_error(COX_EIO, "%s: a tensor of %llu bytes has more", writer->path,
+                          (unsigned long long)stream->bytes);
+    }
+    while (r == 0 && len > 0) {
+        size_t n = 0;
+        r = put_some(writer, stream, from, len, &n);
+        from += n;
+        len -= n;
+    }
+    return r;
+}
+
+int coxi_st_write(struct coxi_st_writer *writer, const void *data, size_t len)
+{
+    const uint8_t *from = data;
+    int r = 0;
+    while (r == 0 && len > 0) {
+        while (writer->next < writer->n_streams &&
+               writer->streams[writer->next].left == 0) {
+            writer->next++;
+        }
+        if (writer->next == writer->n_streams) {
+            writer->failed = true;
+            return coxi_error(COX_EIO, "%s: there is more than its tensors",
+                              writer->path);
+        }
+        uint64_t left = writer->streams[writer->next].left;
+        size_t n = len < left ? len : (size_t)left;
+        r = coxi_st_put(writer, writer->next, from, n);
+        from += n;
+        len -= n;
+    }
+    return r;
+}
+
+static int add_metadata(const struct coxi_st_metadata *metadata, size_t n,
+                        json_t *header)
+{
+    json_t *pairs = json_object();
+    (void)json_object_set_new(header, "__metadata__", pairs);
+    for (size_t i = 0; i < n; i++) {
+        if (json_object_set_new(pairs, metadata[i].key,
+                                json_string(metadata[i].value)) != 0) {
+            return coxi_error(COX_EINVAL, "metadata '%s' is not UTF-8",
+                              metadata[i].key);
+        }
+    }
+    return 0;
+}
+
+/* Adds a tensor whose data begins at *offset, which moves on to its end. */
+static int add_tensor(const struct coxi_st_tensor *tensor, uint64_t *offset,
+                      json_t *header)
+{
+    uint64_t end = *offset + tensor->bytes;
+    json_t *shape = json_array();
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        (void)json_array_append_new(shape, json_integer((json_int_t)tensor->shape[d]));
+    }
+    json_t *entry =
+        json_pack("{s:s, s:o, s:[I, I]}", "dtype", tensor->dtype, "shape", shape,
+                  "data_offsets", (json_int_t)*offset, (json_int_t)end);
+    if (json_object_get(header, tensor->name) != NULL) {
+        json_decref(entry);
+        return coxi_error(COX_EINVAL, "the name '%s' is taken", tensor->name);
+    }
+    if (json_object_set_new(header, tensor->name, entry) != 0) {
+        return coxi_error(COX_EINVAL, "the name '%s' is not UTF-8", tensor->name);
+    }
+    *offset = end;
+    return 0;
+}
+
+/* The header as text, padded with spaces to a multiple of 8; *ret is for free(). */
+static int header_text(const struct coxi_st_tensor *tensors, size_t n,
+                       const struct coxi_st_metadata *metadata, size_t n_metadata,
+                       char **ret)
+{
+    json_t *header = json_object();
+    uint64_t offset = 0;
+    int r = add_metadata(metadata, n_metadata, header);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = add_tensor(&tensors[i], &offset, header);
+    }
+    char *text = r == 0 ? json_dumps(header, JSON_COMPACT) : NULL;
+    size_t len = text != NULL ? strlen(text) : 0;
+    size_t padded = coxi_align(len, 8);
+    char *longer = text != NULL ? realloc(text, padded + 1) : NULL;
+    json_decref(header);
+    if (longer == NULL) {
+        free(text);
+        return r != 0 ? r : coxi_error_memory("a checkpoint file");
+    }
+    memset(longer + len, ' ', padded - len);
+    longer[padded] = '\0';
+    *ret = longer;
+    return 0;
+}
+
+/* Where each tensor goes, behind the header. */
+static int make_streams(struct coxi_st_writer *writer,
+                        const struct coxi_st_tensor *tensors, size_t n)
+{
+    uint64_t at = writer->header_bytes;
+    writer->streams = calloc(n + 1, sizeof(*writer->streams));
+    if (writer->streams == NULL) {
+        return coxi_error_memory("a checkpoint file");
+    }
+    for (size_t i = 0; i < n; i++) {
+        writer->streams[i] = (struct stream){
+            .at = at, .bytes = tensors[i].bytes, .left = tensors[i].bytes};
+        at += tensors[i].bytes;
+    }
+    writer->n_streams = n;
+    return 0;
+}
+
+static void writer_free(struct coxi_st_writer *writer)
+{
+    for (size_t i = 0; i < writer->n_streams; i++) {
+        free(writer->streams[i].buffer);
+    }
+    free(writer->streams);
+    free(writer->path);
+    if (writer->fd >= 0) {
+        (void)close(writer->fd);
+    }
+    free(writer);
+}
+
+/* The file, and its header in it. */
+static int begin_file(struct coxi_st_writer *writer, const char *header)
+{
+    uint64_t len = strlen(header);
+    writer->fd = open(writer->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (writer->fd < 0) {
+        return coxi_error_errno(COX_EIO, "cannot create %s", writer->path);
+    }
+    writer->header_crc = coxi_crc32(0, &len, sizeof(len));
+    writer->header_crc = coxi_crc32(writer->header_crc, header, len);
+    int r = write_at(writer, (const uint8_t *)&len, sizeof(len), 0);
+    if (r == 0) {
+        r = write_at(writer, (const uint8_t *)header, len, sizeof(len));
+    }
+    if (r != 0) {
+        (void)unlink(writer->path);
+    }
+    return r;
+}
+
+int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_t n,
+                   const struct coxi_st_metadata *metadata, size_t n_metadata,
+                   struct coxi_st_writer **ret)
+{
+    char *header = NULL;
+    struct coxi_st_writer *writer = calloc(1, sizeof(*writer));
+    if (writer == NULL) {
+        return coxi_error_memory("a checkpoint file");
+    }
+    writer->fd = -1;
+    writer->path = strdup(path);
+    int r = writer->path == NULL ? coxi_error_memory("a checkpoint file") : 0;
+    if (r == 0) {
+        r = header_text(tensors, n, metadata, n_metadata, &header);
+        r = r != 0 ? coxi_error(r, "cannot create %s: %s", path, coxi_error_text()) : 0;
+    }
+    if (r == 0) {
+        writer->header_bytes = sizeof(uint64_t) + strlen(header);
+        r = make_streams(writer, tensors, n);
+    }
+    if (r == 0) {
+        r = begin_file(writer, header);
+    }
+    free(header);
+    if (r != 0) {
+        writer_free(writer);
+        return r;
+    }
+    *ret = writer;
+    return 0;
+}
+
+/* The checksum of the header and all streams one after the other; COX_EIO where one lacks
+ * something. */
+static int finish_streams(const struct coxi_st_writer *writer, uint64_t *ret_bytes,
+                          uint32_t *ret_crc32)
+{
+    uint64_t bytes = writer->header_bytes;
+    uint32_t crc = writer->header_crc;
+    for (size_t i = 0; i < writer->n_streams; i++) {
+        const struct stream *stream = &writer->streams[i];
+        if (stream->left > 0) {
+            return coxi_error(COX_EIO, "%s: a tensor of %llu bytes lacks %llu",
+                              writer->path, (unsigned long long)stream->bytes,
+                              (unsigned long long)stream->left);
+        }
+        crc = coxi_crc32_combine(crc, stream->crc, stream->bytes);
+        bytes += stream->bytes;
+    }
+    *ret_bytes = bytes;
+    *ret_crc32 = crc;
+    return 0;
+}
+
+int coxi_st_finish(struct coxi_st_writer *writer, uint64_t *ret_bytes,
+                   uint32_t *ret_crc32)
+{
+    uint64_t bytes = 0;
+    uint32_t crc32 = 0;
+    int r = writer->failed ? coxi_error(COX_EIO, "cannot write %s", writer->path)
+                           : finish_streams(writer, &bytes, &crc32);
+    if (r == 0 && coxi_disk_sync(writer->fd) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot write %s to disk", writer->path);
+    }
+    if (r != 0) {
+        coxi_st_abandon(writer);
+        return r;
+    }
+    writer_free(writer);
+    *ret_bytes = bytes;
+    *ret_crc32 = crc32;
+    return 0;
+}
+
+void coxi_st_abandon(struct coxi_st_writer *writer)
+{
+    if (writer != NULL) {
+        (void)unlink(writer->path);
+        writer_free(writer);
+    }
+}

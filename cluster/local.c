@@ -1,0 +1,324 @@
+/*
+ * See local.h. The launcher is started with posix_spawn (no copy of a large client), in
+ * a session of its own (Ctrl-C reaches the client first), and holds the reading end of
+ * a pipe whose writing end is here: when this process ends in whatever way, the
+ * launcher sees that.
+ */
+#include "cluster/local.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/buffer.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "common/sync.h"
+#include "common/unforked.h"
+
+enum { STOP_MS = 1800, LIFELINE_FD = 3, PRINTS_FD = 4 };
+
+struct coxi_local {
+    char dir[64];
+    int lifeline;
+    struct coxi_unforked
+        unforked;         /* the lifeline: a child's life is not the client's */
+    pthread_mutex_t lock; /* guards the rest; leaf */
+    pid_t pid;            /* 0: it has been waited for */
+    int status;
+};
+
+extern char **environ;
+
+/*
+ * Where the programs are looked for, in this order: in COX_BIN_DIR, beside the client's
+ * program, where an installation has them as seen from the library, wherever it was moved
+ * to, and where this build was to be installed.
+ */
+enum { PLACES_MAX = 6 };
+
+struct places {
+    char dirs[PLACES_MAX][PATH_MAX];
+    size_t n;
+};
+
+static void add_place(struct places *places, const char *dir, const char *below)
+{
+    if (coxi_path(places->dirs[places->n], "%s%s", dir, below) == 0) {
+        places->n++;
+    }
+}
+
+/* Something of the library's own. */
+static const char here;
+
+/* Directory of the library's file (of the program's, where it is linked in). */
+static bool library_directory(char ret[PATH_MAX])
+{
+    Dl_info info;
+    char *slash = NULL;
+    if (dladdr(&here, &info) != 0 && info.dli_fname != NULL &&
+        realpath(info.dli_fname, ret) != NULL) {
+        slash = strrchr(ret, '/');
+    }
+    if (slash != NULL) {
+        *slash = '\0';
+    }
+    return slash != NULL;
+}
+
+static void find_places(struct places *places)
+{
+    char dir[PATH_MAX];
+    const char *given = getenv("COX_BIN_DIR");
+    places->n = 0;
+    if (given != NULL && *given != '\0') {
+        add_place(places, given, "");
+    }
+    if (coxi_program_directory(dir) == 0) {
+        add_place(places, dir, "");
+    }
+    if (library_directory(dir)) {
+        add_place(places, dir, "/" COXI_BIN_FROM_LIBRARY);
+        add_place(places, dir, "/../libexec/coxswain");
+        add_place(places, dir, "/../libexec");
+    }
+    add_place(places, COXI_BIN_DIR, "");
+}
+
+static bool has_program(const char *dir, char path[PATH_MAX])
+{
+    return coxi_path(path, "%s/coxswain", dir) == 0 && access(path, X_OK) == 0;
+}
+
+static int not_found(const struct places *places)
+{
+    struct coxi_buffer all = {0};
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < places->n; i++) {
+        r = coxi_buffer_printf(&all, "%s%s", i > 0 ? ", " : "", places->dirs[i]);
+    }
+    r = coxi_error(
+        COX_EIO,
+        "the program coxswain is in none of %.*s: set COX_BIN_DIR to where it "
+        "is",
+        (int)all.len, (const char *)all.data);
+    coxi_buffer_fini(&all);
+    return r;
+}
+
+static int find_program(char path[PATH_MAX], const char *bin_dir)
+{
+    if (bin_dir != NULL) {
+        return has_program(bin_dir, path)
+                   ? 0
+                   : coxi_error(COX_EIO, "there is no program %s/coxswain", bin_dir);
+    }
+    struct places *places = malloc(sizeof(*places));
+    if (places == NULL) {
+        return coxi_error_memory("looking for programs");
+    }
+    bool found = false;
+    find_places(places);
+    for (size_t i = 0; !found && i < places->n; i++) {
+        found = has_program(places->dirs[i], path);
+    }
+    int r = found ? 0 : not_found(places);
+    free(places);
+    return r;
+}
+
+/* Where the launcher's own messages go: it has none unless something is wrong. */
+static void launcher_log(const struct coxi_local *local, char path[PATH_MAX])
+{
+    (void)coxi_path(path, "%s/launcher.log", local->dir);
+}
+
+struct arguments {
+    const char *argv[14];
+    char text[13][PATH_MAX];
+    size_t n;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct arguments *arguments,
+                                                      const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(arguments->text[arguments->n], PATH_MAX, format, args);
+    va_end(args);
+    arguments->argv[arguments->n] = arguments->text[arguments->n];
+    arguments->n++;
+}
+
+static int spawn(struct coxi_local *local, const struct cox_options *options,
+                 const struct cox_cluster *cluster, const char *program, int lifeline)
+{
+    struct arguments *arguments = calloc(1, sizeof(*arguments));
+    if (arguments == NULL) {
+        return coxi_error_memory("starting the local cluster");
+    }
+    add(arguments, "%s", program);
+    add(arguments, "cluster");
+    add(arguments, "--ps=%u", cluster->n_ps);
+    add(arguments, "--workers=%u", cluster->n_workers);
+    add(arguments, "--slots=%u", options->worker_slots);
+    add(arguments, "--peer-timeout-ms=%d", options->peer_timeout_ms);
+    add(arguments, "--step-memory-max=%llu",
+        (unsigned long long)options->step_memory_max);
+    add(arguments, "--dir=%s", local->dir);
+    add(arguments, "--lifeline=%d", LIFELINE_FD);
+    if (options->log_dir != NULL) {
+        add(arguments, "--log-dir=%s", options->log_dir);
+    }
+    bool has_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0;
+    if (has_stderr) {
+        add(arguments, "--prints-fd=%d", PRINTS_FD);
+    }
+    char log[PATH_MAX];
+    launcher_log(local, log);
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)posix_spawn_file_actions_init(&actions);
+    (void)posix_spawn_file_actions_adddup2(&actions, lifeline, LIFELINE_FD);
+    if (has_stderr) {
+        (void)posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, PRINTS_FD);
+    }
+    (void)posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    (void)posix_spawn_file_actions_addopen(&actions, 1, log,
+                                           O_WRONLY | O_CREAT | O_APPEND, 0600);
+    (void)posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    (void)posix_spawnattr_init(&attr);
+    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
+    (void)posix_spawnattr_setsigmask(&attr, &none);
+    int failed = posix_spawn(&local->pid, program, &actions, &attr,
+                             (char **)(uintptr_t)arguments->argv, environ);
+    (void)posix_spawnattr_destroy(&attr);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    free(arguments);
+    if (failed != 0) {
+        local->pid = 0;
+        errno = failed;
+        return coxi_error_errno(COX_EIO, "cannot start %s", program);
+    }
+    return 0;
+}
+
+int coxi_local_start(const struct cox_cluster *cluster,
+                     const struct cox_options *options, struct coxi_local **ret,
+                     struct cox_cluster **ret_cluster)
+{
+    char program[PATH_MAX];
+    char dir[64];
+    int pipe_fds[2] = {-1, -1};
+    struct cox_cluster *addresses = NULL;
+    struct coxi_local *local = calloc(1, sizeof(*local));
+    if (local == NULL) {
+        return coxi_error_memory("a local cluster");
+    }
+    local->lifeline = -1;
+    (void)pthread_mutex_init(&local->lock, NULL);
+    int r = find_program(program, options->bin_dir);
+    if (r == 0) {
+        r = coxi_directory_temporary(dir);
+    }
+    if (r == 0) {
+        (void)strcpy(local->dir, dir);
+        r = coxi_cluster_at(local->dir, cluster->n_ps, cluster->n_workers, &addresses);
+    }
+    if (r == 0 && pipe2(pipe_fds, O_CLOEXEC) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot make a pipe");
+    }
+    local->lifeline = pipe_fds[1];
+    if (r == 0) {
+        local->unforked.fd = local->lifeline;
+        coxi_unforked_hold(&local->unforked);
+        r = spawn(local, options, cluster, program, pipe_fds[0]);
+    }
+    if (pipe_fds[0] >= 0) {
+        (void)close(pipe_fds[0]);
+    }
+    if (r != 0) {
+        cox_cluster_free(addresses);
+        coxi_local_stop(local);
+        return r;
+    }
+    *ret = local;
+    *ret_cluster = addresses;
+    return 0;
+}
+
+/* Also one that the program itself has waited for. */
+static bool has_ended(struct coxi_local *local)
+{
+    coxi_lock(&local->lock);
+    if (local->pid != 0) {
+        pid_t pid = waitpid(local->pid, &local->status, WNOHANG);
+        local->pid = pid == 0 || (pid < 0 && errno != ECHILD) ? local->pid : 0;
+    }
+    bool ended = local->pid == 0;
+    coxi_unlock(&local->lock);
+    return ended;
+}
+
+int coxi_local_check(struct coxi_local *local)
+{
+    return has_ended(local) ? coxi_local_check_lost(local) : 0;
+}
+
+int coxi_local_check_lost(struct coxi_local *local)
+{
+    static const char own[] = "coxswain cluster: ";
+    char log[PATH_MAX];
+    char text[512];
+    bool ended = has_ended(local);
+    launcher_log(local, log);
+    coxi_file_last_line(log, text, sizeof(text));
+    if (!ended && strncmp(text, own, strlen(own)) != 0) {
+        return 0;
+    }
+    return coxi_error(COX_EIO, "the local cluster has ended: %s",
+                      text[0] != '\0' ? text : "it was killed");
+}
+
+void coxi_local_stop(struct coxi_local *local)
+{
+    if (local == NULL) {
+        return;
+    }
+    coxi_unforked_drop(&local->unforked);
+    if (local->lifeline >= 0) {
+        (void)close(local->lifeline);
+    }
+    if (local->pid != 0) {
+        /* It ends within 2 s; one that does not is ended, and with it all its
+         * daemons. */
+        struct pollfd ended = {.fd = pidfd_open(local->pid, 0), .events = POLLIN};
+        if (ended.fd >= 0 && poll(&ended, 1, STOP_MS) == 0) {
+            (void)kill(local->pid, SIGKILL);
+        }
+        (void)waitpid(local->pid, &local->status, 0);
+        if (ended.fd >= 0) {
+            (void)close(ended.fd);
+        }
+    }
+    if (local->dir[0] != '\0') {
+        coxi_directory_remove(local->dir);
+    }
+    (void)pthread_mutex_destroy(&local->lock);
+    free(local);
+}

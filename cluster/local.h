@@ -1,0 +1,28 @@
+/* The local cluster as the client sees it: a launcher process that runs the daemons. */
+#ifndef COXI_CLUSTER_LOCAL_H
+#define COXI_CLUSTER_LOCAL_H
+
+#include "cluster/cluster.h"
+
+struct coxi_local;
+
+/*
+ * Starts `coxswain cluster`, found in bin_dir, $COX_BIN_DIR, beside this program, or
+ * where an installation has it as seen from this library (its bin, libexec/coxswain,
+ * libexec). *ret_cluster has the addresses. COX_EIO.
+ */
+int coxi_local_start(const struct cox_cluster *cluster,
+                     const struct cox_options *options, struct coxi_local **ret,
+                     struct cox_cluster **ret_cluster);
+
+/* 0 while the launcher lives; otherwise COX_EIO with what it said last. Any thread. */
+int coxi_local_check(struct coxi_local *local);
+
+/* The same where a daemon is missed: the launcher says why before it ends its daemons, and
+ * may outlive them. Any thread. Cost: reads a small file. */
+int coxi_local_check_lost(struct coxi_local *local);
+
+/* Ends the daemons, removes the directory, waits for all of it. Takes NULL. */
+void coxi_local_stop(struct coxi_local *local);
+
+#endif

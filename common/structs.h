@@ -1,0 +1,52 @@
+/* Public structs of other versions than this library's. Any thread. */
+#ifndef COXI_COMMON_STRUCTS_H
+#define COXI_COMMON_STRUCTS_H
+
+#define COXI_TEXT_OF_(x) #x
+#define COXI_VERSION_OF_(a, b, c)                                                      \
+    COXI_TEXT_OF_(a) "." COXI_TEXT_OF_(b) "." COXI_TEXT_OF_(c)
+#define COXI_VERSION_TEXT                                                              \
+    COXI_VERSION_OF_(COX_VERSION_MAJOR, COX_VERSION_MINOR, COX_VERSION_PATCH)
+
+/*
+ * The public structs that begin with `size`, each with the last of the fields that it has
+ * always had. A struct that ends before that one is of no version, nor is one whose size is
+ * no multiple of the alignment of size_t: it was not initialized. Fields behind that one may
+ * be missing, and are 0 then.
+ */
+#define COXI_STRUCTS(X)                                                                \
+    X(CALL, cox_call, n_args)                                                          \
+    X(CHECKPOINT_INFO, cox_checkpoint_info, final)                                     \
+    X(CHECKPOINT_OPTIONS, cox_checkpoint_options, final)                               \
+    X(ERROR, cox_error, message)                                                       \
+    X(EVAL, cox_eval, n_scores)                                                        \
+    X(EVALUATOR_OPTIONS, cox_evaluator_options, poll_ms)                               \
+    X(LOAD_INFO, cox_load_info, bytes)                                                 \
+    X(LOAD_OPTIONS, cox_load_options, arg)                                             \
+    X(METRIC_SPEC, cox_metric_spec, buckets)                                           \
+    X(OPTIONS, cox_options, worker_wait_ms)                                            \
+    X(PROGRESS, cox_progress, rerun)                                                   \
+    X(READER_OPTIONS, cox_reader_options, timeout_ms)                                  \
+    X(READER_VARIABLE, cox_reader_variable, metric)                                    \
+    X(STATS, cox_stats, ps_bytes)                                                      \
+    X(TABLE_SPEC, cox_table_spec, initializer)                                         \
+    X(TABLE_STATS, cox_table_stats, updates)                                           \
+    X(VARIABLE_SPEC, cox_variable_spec, initializer)
+
+enum coxi_struct {
+#define COXI_STRUCT_ID(id, type, last) COXI_STRUCT_##id,
+    COXI_STRUCTS(COXI_STRUCT_ID)
+#undef COXI_STRUCT_ID
+};
+
+/*
+ * Copies a public struct in, or out, that may be newer or older than this library.
+ * COX_EINVAL: it was not initialized, or sets what this version does not know. Look at its
+ * fields in the copy alone: the caller's may end before them. `check` tells whether it was
+ * initialized, for what fills it in at its end only.
+ */
+int coxi_struct_check(enum coxi_struct of, const void *given);
+int coxi_struct_copy(void *ret, enum coxi_struct of, const void *from);
+int coxi_struct_return(void *ret, enum coxi_struct of, const void *from);
+
+#endif

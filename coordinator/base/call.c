@@ -1,0 +1,175 @@
+/* See call.h. Cost of a call: two turns of c->lock; of a tick: all calls under way. */
+#include "coordinator/base/call.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "common/clock.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/recovery/recovery.h"
+
+static _Thread_local struct coxi_call *innermost;
+
+/* ---- coming and going */
+
+void coxi_call_begin_locked(struct coxi_call *call)
+{
+    struct cox_coordinator *c = call->c;
+    call->ps = 0;
+    call->patience = (struct coxi_patience){0};
+    call->why[0] = '\0';
+    call->outer = innermost;
+    innermost = call;
+    call->prev = NULL;
+    call->next = c->calls;
+    if (c->calls != NULL) {
+        c->calls->prev = call;
+    }
+    c->calls = call;
+    c->n_calls += call->counted;
+}
+
+static void say_end(const struct coxi_call *call, uint64_t now)
+{
+    uint64_t seconds = coxi_patience_seconds(&call->patience, now);
+    if (coxi_patience_has_ended(&call->patience) && !call->c->closing) {
+        coxi_event(call->c, COX_EVENT_UNBLOCKED,
+                   COXI_OF(.seconds = seconds, .ps = call->ps),
+                   "%s waits no longer, after %llu s", call->what,
+                   (unsigned long long)seconds);
+    }
+}
+
+static void leave(struct cox_coordinator *c)
+{
+    if (c->n_calls == 0 && c->closing) {
+        (void)pthread_cond_broadcast(&c->idle);
+    }
+}
+
+void coxi_call_ended(struct cox_coordinator *c)
+{
+    c->n_calls--;
+    leave(c);
+}
+
+void coxi_call_end_locked(struct coxi_call *call)
+{
+    struct cox_coordinator *c = call->c;
+    innermost = call->outer;
+    if (call->prev != NULL) {
+        call->prev->next = call->next;
+    } else {
+        c->calls = call->next;
+    }
+    if (call->next != NULL) {
+        call->next->prev = call->prev;
+    }
+    if (coxi_patience_has_ended(&call->patience)) {
+        say_end(call, coxi_now_ms());
+    }
+    c->n_calls -= call->counted;
+    leave(c);
+}
+
+void coxi_call_begin(struct coxi_call *call)
+{
+    struct cox_coordinator *c = call->c;
+    coxi_lock(&c->lock);
+    coxi_call_begin_locked(call);
+    coxi_unlock(&c->lock);
+}
+
+void coxi_call_end(struct coxi_call *call)
+{
+    struct cox_coordinator *c = call->c;
+    coxi_lock(&c->lock);
+    coxi_call_end_locked(call);
+    coxi_unlock(&c->lock);
+}
+
+void coxi_wait_begin(struct cox_coordinator *c, struct coxi_call *wait,
+                     const char *what, uint32_t ps)
+{
+    wait->c = c;
+    wait->what = what;
+    wait->counted = false;
+    coxi_lock(&c->lock);
+    coxi_call_begin_locked(wait);
+    wait->ps = ps;
+    coxi_unlock(&c->lock);
+}
+
+/* ---- what for */
+
+static void set_why(struct cox_coordinator *c, const char *format, va_list args)
+{
+    if (innermost != NULL && innermost->c == c) {
+        (void)vsnprintf(innermost->why, sizeof(innermost->why), format, args);
+    }
+}
+
+void coxi_call_why_locked(struct cox_coordinator *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    set_why(c, format, args);
+    va_end(args);
+}
+
+void coxi_call_why(struct cox_coordinator *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    coxi_lock(&c->lock);
+    set_why(c, format, args);
+    coxi_unlock(&c->lock);
+    va_end(args);
+}
+
+/* ---- saying so */
+
+/* The first ps that has no connection, or -1. */
+static int64_t find_away(struct cox_coordinator *c)
+{
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        if (!coxi_psc_is_up(c->ps[p])) {
+            return p;
+        }
+    }
+    return -1;
+}
+
+/* Locked. */
+static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_t now)
+{
+    unsigned long long seconds = coxi_patience_seconds(&call->patience, now);
+    int64_t away = find_away(c);
+    uint32_t ps = call->ps;
+    char why[COXI_WHY_MAX + 64] = "the ps have not all answered";
+    if (call->why[0] != '\0') {
+        (void)snprintf(why, sizeof(why), "%s", call->why);
+    } else if (away >= 0) {
+        ps = 1 + (uint32_t)away;
+        (void)snprintf(why, sizeof(why), "ps %u at %.200s is away", ps - 1,
+                       coxi_psc_address(c->ps[away]));
+    } else if (coxi_recovery_is_under_way(c)) {
+        (void)snprintf(why, sizeof(why), "a ps that was lost is given what it misses");
+    }
+    coxi_event(c, COX_EVENT_BLOCKED, COXI_OF(.seconds = seconds, .ps = ps),
+               "%s waits for %llu s: %s", call->what, seconds, why);
+}
+
+void coxi_calls_tick(struct cox_coordinator *c, uint64_t now)
+{
+    coxi_lock(&c->lock);
+    for (struct coxi_call *call = c->calls; call != NULL && !c->closing;
+         call = call->next) {
+        if (coxi_patience_ends(&call->patience, now)) {
+            say(c, call, now);
+        }
+    }
+    coxi_unlock(&c->lock);
+}

@@ -1,0 +1,69 @@
+/*
+ * Waits that may last, and calls of users' threads: which are under way, and what each waits
+ * for. Nothing blocks in silence: the loop looks at all of them, and where one has lasted for
+ * 10 s tells COX_EVENT_BLOCKED, and again at longer intervals; then COX_EVENT_UNBLOCKED.
+ */
+#ifndef COXI_COORDINATOR_BASE_CALL_H
+#define COXI_COORDINATOR_BASE_CALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/patience.h"
+
+struct cox_coordinator;
+
+enum { COXI_WHY_MAX = 400 };
+
+/* On the stack of the thread that waits. */
+struct coxi_call {
+    struct cox_coordinator *c;
+    const char *what; /* waits: "cox_variable_read" */
+    bool counted;     /* it is a user's call, which cox_close waits for */
+    uint32_t ps;      /* 1 + index of the one that it waits for; 0 */
+    struct coxi_patience patience;
+    struct coxi_call *outer; /* of the same thread */
+    struct coxi_call *next;  /* of the coordinator's */
+    struct coxi_call *prev;
+    char why[COXI_WHY_MAX]; /* guarded by c->lock, as the list */
+};
+
+/*
+ * A call of a user's thread that may wait, or use what cox_close frees. What it waits for ends
+ * when the coordinator is closed, and cox_close frees nothing before it has returned.
+ * COXI_CALL marks the rest of a block as one. Any thread; without c->lock.
+ */
+void coxi_call_begin(struct coxi_call *call);
+void coxi_call_end(struct coxi_call *call);
+#define COXI_CALL_AS(c_, what_)                                                        \
+    struct coxi_call coxi_called __attribute__((cleanup(coxi_call_end), unused));      \
+    coxi_called.c = (c_);                                                              \
+    coxi_called.what = (what_);                                                        \
+    coxi_called.counted = true;                                                        \
+    coxi_call_begin(&coxi_called)
+#define COXI_CALL(c_) COXI_CALL_AS(c_, __func__)
+
+/* The same with c->lock. */
+void coxi_call_begin_locked(struct coxi_call *call);
+void coxi_call_end_locked(struct coxi_call *call);
+
+/* The end of a call that was only counted, in c->n_calls: one that says in other ways what it
+ * waits for. With c->lock. */
+void coxi_call_ended(struct cox_coordinator *c);
+
+/* A wait of one of the library's threads for ps `ps` - 1 (0: for none), which no cox_close waits
+ * for: from here to coxi_call_end. */
+void coxi_wait_begin(struct cox_coordinator *c, struct coxi_call *wait,
+                     const char *what, uint32_t ps);
+
+/* What this thread's innermost call waits for now; nothing without a call. With c->lock
+ * (_locked), or without. */
+void coxi_call_why(struct cox_coordinator *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void coxi_call_why_locked(struct cox_coordinator *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Tells of those that last. Loop. */
+void coxi_calls_tick(struct cox_coordinator *c, uint64_t now);
+
+#endif

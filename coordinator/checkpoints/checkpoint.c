@@ -1,0 +1,450 @@
+/*
+ * Writing checkpoints: all ps write their shards at once, then the manifest ties them
+ * together (checkpoint/manifest.h has the layout on disk). Nothing of a failed one is left, but for
+ * one that another client has gone on from.
+ * Then old ones are deleted (checkpoint/checkpoints.h). From LATEST on the checkpoint counts, and
+ * nothing that fails then makes it a failure.
+ *
+ * What is in a checkpoint are the variables that there are. Where one is created while it is
+ * written, it may be in the shards of some ps and not in those of others: then it is written
+ * again.
+ */
+#include "coordinator/checkpoints/checkpoint.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoints.h"
+#include "checkpoint/generation.h"
+#include "checkpoint/manifest.h"
+#include "common/disk.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "common/structs.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/checkpoints/trigger.h"
+#include "coordinator/recovery/recovery.h"
+
+/* Permissions, read-only file systems and the like show now, not at the first
+ * checkpoint. */
+static int try_write(const char *dir)
+{
+    char path[PATH_MAX];
+    int r = coxi_path(path, "%s/.coxswain-write-test", dir);
+    if (r == 0) {
+        r = coxi_file_write(path, "", 0);
+    }
+    if (r == 0) {
+        (void)unlink(path);
+    }
+    return r;
+}
+
+int coxi_checkpoint_prepare(const char *dir, char **ret)
+{
+    int r = coxi_directory_make(dir);
+    if (r == 0) {
+        r = try_write(dir);
+    }
+    if (r != 0) {
+        return coxi_error(r, "checkpoint directory: %s", coxi_error_text());
+    }
+    char *path = realpath(dir, NULL);
+    if (path == NULL) {
+        return coxi_error_errno(COX_EIO, "cannot find %s", dir);
+    }
+    *ret = path;
+    return 0;
+}
+
+static void take_shard(void *arg, const struct coxi_message *answer)
+{
+    struct coxi_manifest_shard *shard = arg;
+    const struct coxi_snapshot_done *done = &answer->snapshot_done;
+    shard->bytes = done->bytes;
+    shard->crc32 = done->crc32;
+    shard->base = done->base;
+    (void)coxi_applied_list_copy(done->watermark, done->applied, done->n_applied,
+                                 done->touched, done->n_touched, &shard->applied);
+}
+
+/* Has every ps write its shard, all at the same time. */
+static int write_shards(struct cox_coordinator *c, const char *dir,
+                        struct coxi_manifest *manifest)
+{
+    struct coxi_round round;
+    int r = 0;
+    struct coxi_round_call *calls = calloc(c->n_ps, sizeof(*calls));
+    if (calls == NULL) {
+        return coxi_error_memory("a checkpoint");
+    }
+    coxi_round_begin(&round);
+    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
+        char path[PATH_MAX];
+        struct coxi_message message = {.kind = COXI_SNAPSHOT};
+        coxi_manifest_file(i, c->n_ps, manifest->shards[i].file);
+        r = coxi_path(path, "%s/%s", dir, manifest->shards[i].file);
+        if (r == 0) {
+            message.snapshot =
+                (struct coxi_snapshot){.session = c->session,
+                                       .number = manifest->number,
+                                       .path = path,
+                                       .base = manifest->base,
+                                       .track = c->options.checkpoint_incremental > 0,
+                                       .incarnation = coxi_psc_incarnation(c->ps[i])};
+            calls[i] = (struct coxi_round_call){.expect = COXI_SNAPSHOT_DONE,
+                                                .take = take_shard,
+                                                .arg = &manifest->shards[i]};
+            coxi_round_add(&round, c->ps[i], &message, &calls[i]);
+        }
+    }
+    int answer = coxi_round_end(&round);
+    free(calls);
+    r = r != 0 ? r : answer;
+    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
+        r = manifest->shards[i].applied.intervals == NULL
+                ? coxi_error_memory("a checkpoint")
+                : 0;
+    }
+    return r;
+}
+
+/* The variables that there are; before any ps's moment, so that each has all of them. */
+static int list_variables(struct cox_coordinator *c, struct coxi_manifest *manifest)
+{
+    coxi_lock(&c->lock);
+    manifest->variables = calloc(c->n_entries + 1, sizeof(void *));
+    for (uint32_t i = 0; manifest->variables != NULL && i < c->n_entries; i++) {
+        const struct coxi_entry *entry = c->entries[i];
+        manifest->variables[i] = entry->made ? entry->description : NULL;
+    }
+    manifest->n_variables = c->n_entries;
+    coxi_unlock(&c->lock);
+    return manifest->variables == NULL ? coxi_error_memory("a checkpoint") : 0;
+}
+
+/* The rest of the manifest, as of after the last ps's moment. */
+static void describe(struct cox_coordinator *c, struct coxi_manifest *manifest)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    manifest->time_s = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    manifest->session = c->session;
+    coxi_lock(&c->lock);
+    manifest->next_closure = c->next_id;
+    manifest->first_closure = atomic_load(&c->first_closure);
+    manifest->steps_before = atomic_load(&c->steps_before);
+    coxi_unlock(&c->lock);
+}
+
+/* True where there are more variables than were listed: closures that use those may have
+ * reached some ps before their moment. */
+static bool has_more_variables(struct cox_coordinator *c,
+                               const struct coxi_manifest *manifest)
+{
+    coxi_lock(&c->lock);
+    bool more = false;
+    for (uint32_t i = 0; i < c->n_entries; i++) {
+        bool listed = i < manifest->n_variables && manifest->variables[i] != NULL;
+        more = more || (c->entries[i]->made && !listed);
+    }
+    coxi_unlock(&c->lock);
+    return more;
+}
+
+/* The checkpoint that the next one is to build on; 0: it is to be whole. */
+static uint64_t choose_base(const struct cox_coordinator *c, bool full)
+{
+    return full || c->checkpoint_n_built >= c->options.checkpoint_incremental
+               ? 0
+               : c->checkpoint_last;
+}
+
+/* Whether it builds on another after all: a ps that does not know what has changed since
+ * (it was restored, say) has written everything. */
+static void settle_base(struct coxi_manifest *manifest)
+{
+    bool builds = false;
+    for (uint32_t i = 0; i < manifest->n_shards; i++) {
+        builds = builds || manifest->shards[i].base != 0;
+    }
+    manifest->base = builds ? manifest->base : 0;
+}
+
+static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
+                            const struct coxi_recovery_mark *mark,
+                            struct coxi_manifest *manifest)
+{
+    int r = list_variables(c, manifest);
+    if (r == 0) {
+        r = write_shards(c, temporary, manifest);
+    }
+    if (r == 0 && has_more_variables(c, manifest)) {
+        return coxi_error(COX_EAGAIN,
+                          "variables were created while checkpoint %" PRIu64
+                          " was written: take it again",
+                          manifest->number);
+    }
+    if (r == 0) {
+        r = coxi_recovery_backlog(c, temporary, mark, manifest);
+    }
+    if (r == 0) {
+        settle_base(manifest);
+        describe(c, manifest);
+        r = coxi_manifest_write(manifest, temporary);
+    }
+    return r;
+}
+
+/*
+ * Takes the final name back, so that what may not be durable is not removed under a name that
+ * says it is whole. From the moment that it had that name another client may have gone on from it:
+ * then it is that client's, and stays.
+ */
+static void withdraw(const char *dir, const struct coxi_session *session,
+                     const char *path, const char *temporary)
+{
+    if (coxi_generation_check(dir, session) == 0 && !coxi_checkpoint_is_read(path)) {
+        (void)rename(path, temporary);
+    }
+}
+
+/* Its final name, and LATEST; on failure it has neither, unless another client has claimed the
+ * directory meanwhile. The claim is looked at before each: a client that has been replaced
+ * publishes nothing. */
+static int publish(const char *dir, const struct coxi_session *session,
+                   const char *temporary, uint64_t number)
+{
+    char path[PATH_MAX];
+    uint64_t latest = 0;
+    int r = coxi_path(path, "%s/ckpt-%" PRIu64, dir, number);
+    if (r == 0) {
+        r = coxi_generation_check(dir, session);
+    }
+    if (r == 0 && rename(temporary, path) != 0) {
+        r = coxi_error_errno(COX_EIO, "cannot rename %s to %s", temporary, path);
+    }
+    if (r != 0) {
+        return r;
+    }
+    r = coxi_directory_sync(dir);
+    if (r == 0) {
+        r = coxi_generation_check(dir, session);
+    }
+    if (r == 0) {
+        r = coxi_latest_write(dir, number);
+    }
+    if (r != 0 && (coxi_latest_read(dir, &latest) != 0 || latest != number)) {
+        char text[COXI_ERROR_TEXT_MAX];
+        (void)snprintf(text, sizeof(text), "%s", coxi_error_text());
+        withdraw(dir, session, path, temporary);
+        return coxi_error(r, "%s", text);
+    }
+    return r;
+}
+
+/*
+ * It is durable, and so it counts, whatever comes after that. If a ps could not be restored
+ * from it, the one before it stays what ps are restored from (it is locked, so nobody deletes
+ * it), and the replay log stays as it is: the next checkpoint mends that.
+ */
+static void be_restored_from(struct cox_coordinator *c, const char *path,
+                             struct coxi_manifest_shard *shards,
+                             const struct coxi_recovery_mark *mark)
+{
+    if (coxi_recovery_base(c, path, shards, mark) != 0) {
+        coxi_event(
+            c, COX_EVENT_CHECKPOINT_NOT_USED,
+            COXI_OF(.checkpoint = c->checkpoint_number),
+            "%.200s is whole, but ps are restored from the one before it: %.250s", path,
+            coxi_error_text());
+    }
+}
+
+/*
+ * Makes a directory that nobody else has, under the next number that is free. An older client
+ * that has not heard yet that it was replaced may be writing a checkpoint, too: neither may
+ * remove what the other has written.
+ */
+static int make_directory(struct cox_coordinator *c, char ret_temporary[PATH_MAX],
+                          uint64_t *ret_number)
+{
+    int r = coxi_directory_make(c->checkpoint_dir);
+    bool taken = r == 0;
+    while (taken) {
+        *ret_number = ++c->checkpoint_number; /* one that fails has used its number */
+        r = coxi_path(ret_temporary, "%s/ckpt-%" PRIu64 ".tmp", c->checkpoint_dir,
+                      *ret_number);
+        bool made = r != 0 || mkdir(ret_temporary, 0777) == 0;
+        taken = !made && errno == EEXIST;
+        if (!made && !taken) {
+            r = coxi_error_errno(COX_EIO, "cannot make the directory %s",
+                                 ret_temporary);
+        }
+    }
+    return r;
+}
+
+/* One at a time. */
+static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *options,
+                uint64_t *ret_number)
+{
+    char temporary[PATH_MAX];
+    char path[PATH_MAX];
+    struct coxi_recovery_mark mark;
+    struct coxi_manifest manifest = {.final = options->final != 0,
+                                     .n_shards = c->n_ps,
+                                     .base = choose_base(c, options->full != 0)};
+    int r = coxi_recovery_mark(c, &mark);
+    if (r != 0) {
+        return r;
+    }
+    manifest.shards = calloc(c->n_ps, sizeof(*manifest.shards));
+    if (manifest.shards == NULL) {
+        return coxi_error_memory("a checkpoint");
+    }
+    r = make_directory(c, temporary, &manifest.number);
+    bool made = r == 0;
+    if (r == 0) {
+        r = coxi_path(path, "%s/ckpt-%" PRIu64, c->checkpoint_dir, manifest.number);
+    }
+    if (r == 0) {
+        r = write_checkpoint(c, temporary, &mark, &manifest);
+    }
+    if (r == 0) {
+        r = publish(c->checkpoint_dir, &c->session, temporary, manifest.number);
+    }
+    if (r != 0 && made) {
+        coxi_directory_remove(temporary);
+    } else if (r == 0) {
+        *ret_number = manifest.number;
+        c->checkpoint_last = manifest.number;
+        c->checkpoint_n_built = manifest.base != 0 ? c->checkpoint_n_built + 1 : 0;
+        be_restored_from(c, path, manifest.shards, &mark);
+    }
+    for (uint32_t i = 0; i < c->n_ps; i++) {
+        coxi_applied_list_fini(&manifest.shards[i].applied);
+    }
+    free(manifest.shards);
+    free(manifest.variables); /* the list; the variables are the coordinator's */
+    return r;
+}
+
+/* One that came to nothing since a variable was created or a ps was lost meanwhile: then
+ * another is taken, when every ps is there again. */
+static bool is_given_up(struct cox_coordinator *c, int code)
+{
+    return code == COX_EAGAIN || coxi_recovery_again(c, code);
+}
+
+static bool is_closing(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    bool closing = c->closing;
+    coxi_unlock(&c->lock);
+    return closing;
+}
+
+/*
+ * What program and operator learn of checkpoints: each failure, but while it goes on failing
+ * only after 10, 20, 40 ... s; and the first success after that. With checkpoint_lock.
+ */
+static void tell(struct cox_coordinator *c, int code, uint64_t begun_ms)
+{
+    struct coxi_patience *fails = &c->checkpoint_fails;
+    uint64_t now = coxi_now_ms();
+    unsigned long long number = c->checkpoint_number;
+    unsigned long long seconds = coxi_patience_seconds(fails, now);
+    bool failed_before = fails->since_ms != 0;
+    if (code == 0) {
+        coxi_event(c, COX_EVENT_CHECKPOINT_SAVED,
+                   COXI_OF(.checkpoint = number, .seconds = seconds,
+                           .level = failed_before ? 1 + COX_EVENT_INFO : 0),
+                   "checkpoint %llu is saved, in %llu ms%s", number,
+                   (unsigned long long)(now - begun_ms),
+                   failed_before ? ": the first since some have failed" : "");
+        *fails = (struct coxi_patience){0};
+    } else if (code != COX_EFENCED && code != COX_ECLOSED && !is_closing(c)) {
+        bool is_loud = coxi_patience_ends(fails, now) || !failed_before;
+        coxi_event(c, COX_EVENT_CHECKPOINT_FAILED,
+                   COXI_OF(.checkpoint = number, .seconds = seconds, .error = code,
+                           .level = is_loud ? 0 : 1 + COX_EVENT_DEBUG),
+                   "checkpoint %llu cannot be saved: %.400s", number,
+                   coxi_error_text());
+    }
+}
+
+int coxi_checkpoint_write(struct cox_coordinator *c,
+                          const struct cox_checkpoint_options *options,
+                          uint64_t *ret_number)
+{
+    const struct coxi_retention retention = {c->options.checkpoint_keep,
+                                             c->options.checkpoint_keep_every};
+    struct coxi_saved saved;
+    coxi_trigger_count(c, &saved);
+    saved.final = options->final != 0;
+    uint64_t begun_ms = coxi_now_ms();
+    int r = coxi_check_alive(c);
+    if (r != 0) {
+        return r;
+    }
+    coxi_call_why(c, "another checkpoint is being written");
+    coxi_lock(&c->checkpoint_lock);
+    coxi_call_why(c, "%s", "");
+    coxi_disk_give_up_when(&c->leaves_disk);
+    do {
+        r = save(c, options, ret_number);
+    } while (is_given_up(c, r));
+    coxi_disk_give_up_when(NULL);
+    tell(c, r, begun_ms);
+    if (r == COX_EFENCED) {
+        coxi_fatal(c, r, coxi_error_text());
+    }
+    if (r == 0 && retention.keep > 0) {
+        /* What cannot be deleted now (it is being read) is tried again the next time. */
+        (void)coxi_checkpoints_prune(c->checkpoint_dir, &retention, false, NULL, NULL);
+    }
+    coxi_unlock(&c->checkpoint_lock);
+    if (r == 0) {
+        coxi_trigger_saved(c, &saved);
+        coxi_lock(&c->lock);
+        c->stats.checkpoints++;
+        (void)pthread_cond_broadcast(&c->room); /* of the replay log */
+        coxi_unlock(&c->lock);
+    }
+    return r;
+}
+
+int cox_checkpoint_save(struct cox_coordinator *c,
+                        const struct cox_checkpoint_options *options,
+                        uint64_t *ret_number)
+{
+    struct cox_checkpoint_options o = COX_CHECKPOINT_OPTIONS_INIT;
+    if (c == NULL) {
+        return coxi_error(COX_EINVAL, "cox_checkpoint_save needs a coordinator");
+    }
+    COXI_CALL(c);
+    int r = options != NULL
+                ? coxi_struct_copy(&o, COXI_STRUCT_CHECKPOINT_OPTIONS, options)
+                : 0;
+    if (r == 0 && c->checkpoint_dir == NULL) {
+        r = coxi_error(COX_ENOENT, "no checkpoint directory: set checkpoint_dir in the "
+                                   "options of cox_open");
+    }
+    uint64_t number = 0;
+    if (r == 0) {
+        r = coxi_checkpoint_write(c, &o, &number);
+    }
+    if (r == 0 && ret_number != NULL) {
+        *ret_number = number;
+    }
+    return r;
+}

@@ -1,0 +1,437 @@
+/*
+ * See load.h: which variables are loaded, from what, and whether that fits. All of it is
+ * known before anything is sent.
+ *
+ * Threads: any.
+ */
+#include "coordinator/checkpoints/load.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoints.h"
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/structs.h"
+#include "common/sync.h"
+#include "coordinator/checkpoints/resume.h"
+#include "coordinator/recovery/recovery.h"
+
+/* ---- life */
+
+struct coxi_loading *coxi_loading_ref(struct coxi_loading *loading)
+{
+    atomic_fetch_add(&loading->refs, 1);
+    return loading;
+}
+
+void coxi_loading_unref(struct coxi_loading *loading)
+{
+    if (loading == NULL || atomic_fetch_sub(&loading->refs, 1) > 1) {
+        return;
+    }
+    for (size_t i = 0; i < loading->n_items; i++) {
+        free(loading->items[i].from);
+    }
+    if (loading->lock >= 0) {
+        (void)close(loading->lock);
+    }
+    free(loading->items);
+    free(loading->path);
+    free(loading);
+}
+
+/* Of a checkpoint; nothing is chosen yet. */
+static int loading_new(const struct coxi_checkpoint *checkpoint, size_t n_items_max,
+                       struct coxi_loading **ret)
+{
+    struct coxi_loading *loading = calloc(1, sizeof(*loading));
+    if (loading == NULL) {
+        return coxi_error_memory("loading a checkpoint");
+    }
+    atomic_init(&loading->refs, 1);
+    loading->lock = -1;
+    loading->items = calloc(n_items_max + 1, sizeof(*loading->items));
+    loading->path = realpath(checkpoint->path, NULL);
+    int r = loading->items == NULL ? coxi_error_memory("loading a checkpoint")
+            : loading->path == NULL
+                ? coxi_error_errno(COX_EIO, "cannot find %s", checkpoint->path)
+                : coxi_checkpoint_hold(loading->path, &loading->lock);
+    if (r != 0) {
+        coxi_loading_unref(loading);
+        return r;
+    }
+    *ret = loading;
+    return 0;
+}
+
+/* ---- whether it fits */
+
+/* A table, or "F32 [7, 2]", in words. */
+static void describe(const struct coxi_variable *v, char *ret, size_t len)
+{
+    char shape[128];
+    if (v->kind == COXI_KIND_TABLE) {
+        (void)snprintf(ret, len, "a table of dim %zu", coxi_table_dim(v));
+        return;
+    }
+    coxi_shape_text(v->rank, v->shape, shape, sizeof(shape));
+    (void)snprintf(ret, len, "%s%s %s",
+                   v->metric != COXI_METRIC_NONE ? "a metric, " : "",
+                   coxi_dtype_name(v->dtype), shape);
+}
+
+static int check_alike(const struct coxi_variable *to, const struct coxi_variable *from,
+                       const struct coxi_checkpoint *checkpoint)
+{
+    char ours[192];
+    char its[192];
+    if (to->kind == from->kind && to->dtype == from->dtype && to->rank == from->rank &&
+        memcmp(to->shape, from->shape, to->rank * sizeof(*to->shape)) == 0 &&
+        to->metric == from->metric) {
+        return 0;
+    }
+    describe(to, ours, sizeof(ours));
+    describe(from, its, sizeof(its));
+    return coxi_error(COX_ECONFLICT, "variable '%s' is %s here, but '%s' of %s is %s%s",
+                      to->name, ours, from->name, checkpoint->path, its,
+                      strcmp(ours, its) == 0 ? " of another kind" : "");
+}
+
+/* Whether the state goes with it. */
+static int choose_state(const struct cox_load_options *o,
+                        const struct coxi_variable *to,
+                        const struct coxi_variable *from,
+                        const struct coxi_checkpoint *checkpoint, bool *ret)
+{
+    struct coxi_load_source source;
+    uint32_t kind = to->optimizer.kind;
+    bool fits = kind != COXI_OPTIMIZER_NONE && kind == from->optimizer.kind &&
+                coxi_load_source_find(checkpoint, from, true, &source);
+    if (o->state == COX_LOAD_STATE_REQUIRED && !fits && kind != COXI_OPTIMIZER_NONE) {
+        return coxi_error(
+            COX_ECONFLICT,
+            "the optimizer of variable '%s' is %s here, but '%s' of %s has "
+            "state of %s%s",
+            to->name, coxi_optimizer_name(&to->optimizer), from->name, checkpoint->path,
+            coxi_optimizer_name(&from->optimizer),
+            kind == from->optimizer.kind ? ", and not all of it" : "");
+    }
+    *ret = fits && o->state != COX_LOAD_STATE_NONE;
+    return 0;
+}
+
+/* ---- what is chosen */
+
+struct choice {
+    struct cox_coordinator *c;
+    const struct cox_load_options *options;
+    const struct coxi_checkpoint *checkpoint;
+    struct coxi_loading *loading;
+    struct cox_load_info *info;
+};
+
+static const char *or_empty(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
+/* Notes the variable, under the name that it has in the checkpoint. */
+static int choose(struct choice *choice, const struct coxi_variable *to,
+                  const char *from_name)
+{
+    const struct coxi_checkpoint *checkpoint = choice->checkpoint;
+    struct coxi_load_item item = {.to = to};
+    struct coxi_load_source source;
+    const struct coxi_variable *from = coxi_checkpoint_variable(checkpoint, from_name);
+    int r = from == NULL ? coxi_error(COX_ENOENT, "%s has no variable '%s' for '%s'",
+                                      checkpoint->path, from_name, to->name)
+                         : check_alike(to, from, checkpoint);
+    if (r == 0) {
+        r = choose_state(choice->options, to, from, checkpoint, &item.state);
+    }
+    if (r != 0 && choice->options->missing == COX_LOAD_MISSING_SKIP) {
+        choice->info->skipped++;
+        return 0;
+    }
+    if (r != 0) {
+        return r;
+    }
+    item.from = strdup(from_name);
+    if (item.from == NULL) {
+        return coxi_error_memory("loading a checkpoint");
+    }
+    choice->loading->items[choice->loading->n_items++] = item;
+    (void)coxi_load_source_find(checkpoint, from, item.state, &source);
+    choice->info->variables++;
+    choice->info->rows += to->kind == COXI_KIND_TABLE ? source.rows : 0;
+    choice->info->bytes += source.bytes;
+    return 0;
+}
+
+/* True where the options mean a variable of this name; each pattern that does is marked. */
+static bool is_meant(const struct cox_load_options *o, const char *name, bool *matched)
+{
+    const char *prefix = or_empty(o->to_prefix);
+    bool meant = o->variables == NULL;
+    if (strncmp(name, prefix, strlen(prefix)) != 0) {
+        return false;
+    }
+    for (size_t i = 0; o->variables != NULL && i < o->n_variables; i++) {
+        bool matches = coxi_name_matches(o->variables[i], name);
+        matched[i] = matched[i] || matches;
+        meant = meant || matches;
+    }
+    return meant;
+}
+
+static int choose_all(struct choice *choice, const struct coxi_variable *const *all,
+                      size_t n, bool *matched)
+{
+    const struct cox_load_options *o = choice->options;
+    char name[2 * COXI_WIRE_NAME_MAX + 2];
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        if (is_meant(o, all[i]->name, matched)) {
+            (void)snprintf(name, sizeof(name), "%.*s%s", COXI_WIRE_NAME_MAX,
+                           or_empty(o->from_prefix),
+                           all[i]->name + strlen(or_empty(o->to_prefix)));
+            r = choose(choice, all[i], name);
+        }
+    }
+    for (size_t i = 0; r == 0 && o->variables != NULL && i < o->n_variables; i++) {
+        if (!matched[i] && o->missing != COX_LOAD_MISSING_SKIP) {
+            r = coxi_error(COX_ENOENT, "no variable of this run is called '%s'",
+                           o->variables[i]);
+        }
+    }
+    return r;
+}
+
+/* The variables that there are; for free(). */
+static const struct coxi_variable **list_variables(struct cox_coordinator *c,
+                                                   size_t *ret_n)
+{
+    size_t n = 0;
+    coxi_lock(&c->lock);
+    const struct coxi_variable **all = calloc((size_t)c->n_entries + 1, sizeof(void *));
+    for (uint32_t i = 0; all != NULL && i < c->n_entries; i++) {
+        if (c->entries[i]->made) {
+            all[n++] = c->entries[i]->description;
+        }
+    }
+    coxi_unlock(&c->lock);
+    *ret_n = n;
+    return all;
+}
+
+/* All that is to be known before anything is sent. */
+static int plan(struct cox_coordinator *c, const struct cox_load_options *o,
+                const struct coxi_checkpoint *checkpoint, struct cox_load_info *info,
+                struct coxi_loading **ret)
+{
+    size_t n = 0;
+    struct choice choice = {
+        .c = c, .options = o, .checkpoint = checkpoint, .info = info};
+    const struct coxi_variable **all = list_variables(c, &n);
+    bool *matched = calloc(o->n_variables + 1, sizeof(*matched));
+    int r = all == NULL || matched == NULL
+                ? coxi_error_memory("loading a checkpoint")
+                : loading_new(checkpoint, n, &choice.loading);
+    if (r == 0) {
+        r = choose_all(&choice, all, n, matched);
+    }
+    free(all);
+    free(matched);
+    if (r != 0) {
+        coxi_loading_unref(choice.loading);
+        return r;
+    }
+    *ret = choice.loading;
+    return 0;
+}
+
+/* ---- loading */
+
+bool coxi_loading_is_part(const struct coxi_loading *loading, uint32_t ps)
+{
+    bool is_part = false;
+    for (size_t i = 0; !is_part && i < loading->n_items; i++) {
+        const struct coxi_variable *to = loading->items[i].to;
+        is_part = to->kind == COXI_KIND_TABLE || coxi_variable_shard(to, ps) != NULL;
+    }
+    return is_part;
+}
+
+/* The loading met `code` when these ps had taken something: that stays. */
+static int tell_partial(struct cox_coordinator *c, const bool *took, int code)
+{
+    char why[COXI_TEXT_MAX];
+    char list[256] = "";
+    size_t used = 0;
+    (void)snprintf(why, sizeof(why), "%s", coxi_error_text());
+    for (uint32_t p = 0; p < c->n_ps && used < sizeof(list); p++) {
+        if (took[p]) {
+            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s %u",
+                                     used > 0 ? "," : "", p);
+        }
+    }
+    return used == 0 || coxi_check_alive(c) != 0
+               ? coxi_error(code, "%s", why)
+               : coxi_error(COX_EPARTIAL, "%.300s; some of it is loaded on ps%s", why,
+                            list);
+}
+
+static int send_to_all(struct cox_coordinator *c, const struct cox_load_options *o,
+                       const struct coxi_checkpoint *checkpoint,
+                       const struct coxi_loading *loading, uint64_t closure)
+{
+    uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
+    bool *took = calloc(c->n_ps, sizeof(*took));
+    const struct coxi_load_target target = {.c = c,
+                                            .closure = closure,
+                                            .only_ps = COXI_LOAD_ALL_PS,
+                                            .incarnations = incarnations,
+                                            .took = took,
+                                            .on_progress = o->on_progress,
+                                            .arg = o->arg};
+    int r = incarnations == NULL || took == NULL
+                ? coxi_error_memory("loading a checkpoint")
+                : 0;
+    if (r == 0) {
+        do {
+            /* One that comes back later gets all of the loading from the log, in its place
+             * among what it misses: from us it takes nothing before that. */
+            r = coxi_recovery_moment(c, incarnations);
+            r = r == 0 ? coxi_loading_send(loading, checkpoint, &target) : r;
+        } while (coxi_recovery_again(c, r));
+        r = r == 0 ? 0 : tell_partial(c, took, r);
+    }
+    free(took);
+    free(incarnations);
+    return r;
+}
+
+/* Schedules go on from where they were in what was loaded, as operation `closure`; what was
+ * scheduled before keeps its steps, also where it is done again. */
+static void take_step(struct cox_coordinator *c, const struct coxi_manifest *m,
+                      uint64_t closure)
+{
+    uint64_t next = m->progress.closure + 1;
+    uint64_t since =
+        m->first_closure > 0 && next > m->first_closure ? next - m->first_closure : 0;
+    coxi_lock(&c->lock);
+    uint64_t first = atomic_load(&c->first_closure);
+    if (first != 0) {
+        atomic_store(&c->steps_from, first - atomic_load(&c->steps_before));
+        atomic_store(&c->steps_loaded, closure);
+        atomic_store(&c->first_closure, closure + 1);
+    }
+    atomic_store(&c->steps_before, m->steps_before + since);
+    coxi_unlock(&c->lock);
+}
+
+static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
+                    const struct coxi_checkpoint *checkpoint,
+                    struct coxi_loading *loading)
+{
+    struct coxi_log_entry what = {.kind = COXI_LOG_LOAD, .loading = loading};
+    struct cox_future *operation;
+    int r = coxi_resume_wait(c); /* what the client before was writing comes first */
+    if (r == 0) {
+        r = coxi_operation_room(c); /* which a checkpoint makes: before its lock */
+    }
+    if (r != 0) {
+        return r;
+    }
+    coxi_lock(&c->checkpoint_lock); /* each has all of it or nothing */
+    r = coxi_operation_begin(c, &what, false, &operation);
+    if (r == 0) {
+        r = send_to_all(c, o, checkpoint, loading, operation->id);
+        if (r == 0 && o->state != COX_LOAD_STATE_NONE) {
+            take_step(c, checkpoint->manifest, operation->id);
+        }
+        coxi_operation_end(operation,
+                           r == 0 ? COXI_OPERATION_DONE : COXI_OPERATION_NOWHERE);
+    }
+    coxi_unlock(&c->checkpoint_lock);
+    return r;
+}
+
+int coxi_loading_repeat(struct cox_coordinator *c, const struct coxi_loading *loading,
+                        uint64_t closure, uint32_t ps)
+{
+    struct coxi_checkpoint *checkpoint = NULL;
+    uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
+    const struct coxi_load_target target = {
+        .c = c, .closure = closure, .only_ps = ps, .incarnations = incarnations};
+    int r = incarnations == NULL ? coxi_error_memory("loading a checkpoint") : 0;
+    if (r == 0) {
+        coxi_recovery_incarnations(c, incarnations);
+        r = coxi_checkpoint_open(loading->path, COXI_CHECKPOINT_CHECKED, &checkpoint);
+    }
+    if (r == 0) {
+        r = coxi_loading_send(loading, checkpoint, &target);
+        coxi_checkpoint_close(checkpoint);
+    }
+    free(incarnations);
+    return r;
+}
+
+static int check_options(const struct cox_load_options *o)
+{
+    if (o->path == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "cox_load_options.path is to name a checkpoint, or a "
+                          "directory of them");
+    }
+    if (o->state > COX_LOAD_STATE_REQUIRED || o->missing > COX_LOAD_MISSING_SKIP) {
+        return coxi_error(COX_EINVAL,
+                          "cox_load_options: %u is no state, or %u no missing",
+                          o->state, o->missing);
+    }
+    for (size_t i = 0; o->variables != NULL && i < o->n_variables; i++) {
+        if (o->variables[i] == NULL) {
+            return coxi_error(COX_EINVAL, "cox_load_options.variables[%zu] is NULL", i);
+        }
+    }
+    return 0;
+}
+
+int cox_checkpoint_load(struct cox_coordinator *c,
+                        const struct cox_load_options *options,
+                        struct cox_load_info *ret)
+{
+    struct cox_load_options o = COX_LOAD_OPTIONS_INIT;
+    struct cox_load_info info = COX_LOAD_INFO_INIT;
+    struct coxi_checkpoint *checkpoint = NULL;
+    struct coxi_loading *loading = NULL;
+    if (c == NULL || options == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "cox_checkpoint_load needs a coordinator and options");
+    }
+    COXI_CALL(c);
+    int r = coxi_struct_copy(&o, COXI_STRUCT_LOAD_OPTIONS, options);
+    r = r == 0 && ret != NULL ? coxi_struct_check(COXI_STRUCT_LOAD_INFO, ret) : r;
+    r = r == 0 ? check_options(&o) : r;
+    r = r == 0 ? coxi_check_alive(c) : r;
+    r = r == 0 ? coxi_checkpoint_use(o.path, COXI_CHECKPOINT_CHECKED, &checkpoint) : r;
+    if (r != 0) {
+        return r;
+    }
+    info.number = checkpoint->manifest->number;
+    info.run = checkpoint->manifest->session.run;
+    r = plan(c, &o, checkpoint, &info, &loading);
+    if (r == 0 && loading->n_items > 0) {
+        r = load_all(c, &o, checkpoint, loading);
+    }
+    coxi_loading_unref(loading);
+    coxi_checkpoint_close(checkpoint);
+    if (r == 0 && ret != NULL) {
+        r = coxi_struct_return(ret, COXI_STRUCT_LOAD_INFO, &info);
+    }
+    return r;
+}

@@ -1,0 +1,325 @@
+/*
+ * See recovery_internal.h: what a checkpoint says of closures, for a client that is started
+ * again. H is the highest closure that any ps had, or that was settled, when all had answered;
+ * the backlog is every closure up to H that is not settled, or that some ps it touched had not
+ * yet at its moment; writes of the client's own like closures. One too many does no harm: ps that have it take it for a duplicate.
+ * With them go those that are done, and returned what these take and a worker keeps.
+ *
+ * On the loop, so that no closure is between running and logged. Cost: a copy of the backlog,
+ * which is about what was in flight.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/backlog.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "common/sync.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/closures/kept.h"
+#include "coordinator/recovery/recovery_internal.h"
+
+/* A closure of the backlog: a call, or a write of the client's own. */
+struct item {
+    struct cox_future *call; /* or NULL: all that is said of it is in `head` */
+    struct coxi_backlog_head head;
+};
+
+struct collection {
+    struct coxi_manifest *manifest;
+    const struct coxi_recovery_mark *mark;
+    struct coxi_buffer items;
+    /* What becomes of them in the file: */
+    struct coxi_buffer heads;
+    struct coxi_buffer inputs;
+    struct coxi_buffer args;
+    struct cox_function **functions;
+    struct coxi_backlog_function *names;
+    size_t n_functions;
+    int code;
+};
+
+static void collection_fini(struct collection *all)
+{
+    coxi_buffer_fini(&all->items);
+    coxi_buffer_fini(&all->heads);
+    coxi_buffer_fini(&all->inputs);
+    coxi_buffer_fini(&all->args);
+    free(all->functions);
+    free(all->names);
+}
+
+/* ---- which */
+
+static bool has_all(const struct collection *all, uint32_t ps, uint64_t id)
+{
+    return coxi_applied_list_is_whole(&all->manifest->shards[ps].applied, id);
+}
+
+static bool is_missing(const struct collection *all, const struct coxi_log_entry *entry)
+{
+    bool missing = false;
+    for (uint32_t p = 0; !missing && p < all->manifest->n_shards; p++) {
+        bool touched =
+            entry->kind == COXI_LOG_CALL ? coxi_log_touched(entry, p)
+            : entry->kind == COXI_LOG_UPDATE
+                ? coxi_log_update_is_on(entry->update, p)
+                : false; /* what is created meanwhile is not in the checkpoint, and
+                            nothing is loaded */
+        missing = touched && !has_all(all, p, entry->id);
+    }
+    return missing;
+}
+
+static int add_item(struct collection *all, const struct item *item)
+{
+    return coxi_buffer_append(&all->items, item, sizeof(*item));
+}
+
+/* What was written. */
+static int describe_update(struct collection *all, const struct coxi_log_update *update,
+                           struct coxi_backlog_head *head)
+{
+    const struct coxi_backlog_update what = {update->variable->id, update->op,
+                                             update->begin, update->count};
+    head->function = COXI_BACKLOG_UPDATE;
+    head->args_at = all->args.len;
+    int r = coxi_buffer_append(&all->args, &what, sizeof(what));
+    if (r == 0) {
+        r = coxi_buffer_append(&all->args, update->data, update->bytes);
+    }
+    head->args_len = all->args.len - head->args_at;
+    return r;
+}
+
+/* Of what has been logged since the ps were asked. */
+static int note_logged(void *arg, const struct coxi_log_entry *entry)
+{
+    struct collection *all = arg;
+    struct item item = {.head.closure = entry->id};
+    int r = 0;
+    if (entry->id > all->manifest->progress.closure || !is_missing(all, entry)) {
+        return 0;
+    }
+    if (entry->kind == COXI_LOG_CALL) {
+        item.call = entry->call; /* stays while no checkpoint forgets it: we are one */
+    } else {
+        r = describe_update(all, entry->update, &item.head);
+    }
+    return r == 0 ? add_item(all, &item) : r;
+}
+
+/* The highest that any ps has, or that is settled. */
+static uint64_t highest(const struct cox_coordinator *c,
+                        const struct coxi_manifest *manifest)
+{
+    uint64_t id = c->progress.closure;
+    for (uint32_t p = 0; p < manifest->n_shards; p++) {
+        const struct coxi_applied_list *list = &manifest->shards[p].applied;
+        id = list->watermark > id ? list->watermark : id;
+        for (size_t i = 0; i < list->n_intervals; i++) {
+            id = list->intervals[i].last > id ? list->intervals[i].last : id;
+        }
+    }
+    return id;
+}
+
+/* The calls that are not settled: they run again, so the checkpoint covers them. */
+static int note_unsettled(struct collection *all, struct cox_coordinator *c)
+{
+    struct coxi_manifest_progress *progress = &all->manifest->progress;
+    int r = 0;
+    for (uint64_t id = c->closures.first;
+         r == 0 && id < c->closures.next && id <= progress->closure; id++) {
+        struct cox_future *f = coxi_window_get(&c->closures, id);
+        if (f != NULL && f->function != NULL && !f->fetches) {
+            r = add_item(all, &(struct item){f, {.closure = id}});
+            coxi_recovery_covers(progress, id, f->cursor);
+        }
+    }
+    return r;
+}
+
+/* The one that has to run again for input `k` of a call, and that has not been noted, in
+ * this collection; or NULL. */
+static struct cox_future *kept_source(struct cox_coordinator *c,
+                                      const struct cox_future *call, size_t k)
+{
+    struct cox_future *source = coxi_inputs_pending(call, k);
+    bool noted = source == NULL || coxi_window_get(&c->closures, source->id) != NULL ||
+                 source->kept->noted == c->n_collected;
+    return noted ? NULL : source;
+}
+
+static void mark(const struct cox_coordinator *c, struct cox_future *f)
+{
+    if (f->kept != NULL) {
+        f->kept->noted = c->n_collected;
+    }
+}
+
+/* Of those whose results others of the collection take, or their makers. */
+static int note_kept(struct collection *all, struct cox_coordinator *c)
+{
+    c->n_collected++;
+    for (size_t i = 0; i * sizeof(struct item) < all->items.len; i++) {
+        const struct item *item = &((struct item *)(void *)all->items.data)[i];
+        if (item->call != NULL) {
+            mark(c, item->call);
+        }
+    }
+    int r = 0;
+    for (size_t i = 0; r == 0 && i * sizeof(struct item) < all->items.len; i++) {
+        /* The list may move while it grows. */
+        const struct cox_future *call =
+            ((struct item *)(void *)all->items.data)[i].call;
+        size_t n = call != NULL ? coxi_inputs_count(call) : 0;
+        for (size_t k = 0; r == 0 && k < n; k++) {
+            struct cox_future *source = kept_source(c, call, k);
+            if (source != NULL) {
+                mark(c, source);
+                r = add_item(
+                    all, &(struct item){source, {.closure = source->id, .done = 1}});
+            }
+        }
+    }
+    return r;
+}
+
+/* ---- what of them */
+
+static int function_index(struct collection *all, struct cox_function *function,
+                          uint64_t *ret)
+{
+    size_t n = all->n_functions;
+    for (size_t i = 0; i < n; i++) {
+        if (all->functions[i] == function) {
+            *ret = i;
+            return 0;
+        }
+    }
+    struct cox_function **functions =
+        realloc(all->functions, (n + 1) * sizeof(struct cox_function *));
+    all->functions = functions != NULL ? functions : all->functions;
+    struct coxi_backlog_function *names = realloc(all->names, (n + 1) * sizeof(*names));
+    all->names = names != NULL ? names : all->names;
+    if (functions == NULL || names == NULL) {
+        return coxi_error_memory("the backlog of a checkpoint");
+    }
+    functions[n] = function;
+    names[n] = (struct coxi_backlog_function){function->module->name, function->name};
+    *ret = all->n_functions++;
+    return 0;
+}
+
+static int describe_call(struct collection *all, struct cox_future *f,
+                         struct coxi_backlog_head *head)
+{
+    size_t n_inputs = 0;
+    int r = function_index(all, f->function, &head->function);
+    head->args_at = all->args.len;
+    head->cursor = f->cursor;
+    head->priority = (int)f->priority;
+    head->only_worker = f->only_worker;
+    head->timeout_ms = f->timeout_ms;
+    if (r == 0) {
+        r = coxi_inputs_export(f, &all->args, &all->inputs, &n_inputs);
+    }
+    head->args_len = all->args.len - head->args_at;
+    head->n_inputs = n_inputs;
+    return r;
+}
+
+static int describe(struct collection *all, const struct item *item)
+{
+    struct coxi_backlog_head head = item->head;
+    int r = item->call != NULL ? describe_call(all, item->call, &head) : 0;
+    return r == 0 ? coxi_buffer_append(&all->heads, &head, sizeof(head)) : r;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct item *x = a;
+    const struct item *y = b;
+    return x->head.closure < y->head.closure ? -1 : x->head.closure > y->head.closure;
+}
+
+/* One that has come back meanwhile may have written its shard before it had all of its own
+ * again. */
+static int check_losses(struct coxi_recovery *rec,
+                        const struct coxi_recovery_mark *mark)
+{
+    coxi_lock(&rec->lock);
+    bool lost = rec->n_losses != mark->n_losses;
+    coxi_unlock(&rec->lock);
+    return lost ? coxi_error(COX_EPSLOST,
+                             "a ps was lost while a checkpoint was written: "
+                             "it is given up")
+                : 0;
+}
+
+static void collect(struct coxi_recovery *rec, void *arg)
+{
+    struct collection *all = arg;
+    struct cox_coordinator *c = rec->c;
+    coxi_inputs_go_on(c); /* whose inputs will never come has ended now */
+    all->manifest->progress = c->progress;
+    all->manifest->progress.closure = highest(c, all->manifest);
+    int r = check_losses(rec, all->mark);
+    if (r == 0) {
+        r = coxi_log_each_since(rec->log, all->mark->log, note_logged, all);
+    }
+    if (r == 0) {
+        r = note_unsettled(all, c);
+    }
+    if (r == 0) {
+        r = note_kept(all, c);
+    }
+    struct item *items = (struct item *)(void *)all->items.data;
+    size_t n = all->items.len / sizeof(*items);
+    if (r == 0 && n > 0) {
+        qsort(items, n, sizeof(*items), by_id);
+    }
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = describe(all, &items[i]);
+    }
+    all->code = r;
+}
+
+/* ---- writing it */
+
+static int write_file(const struct collection *all, const char *dir,
+                      struct coxi_manifest_shard *ret)
+{
+    char path[PATH_MAX];
+    const struct coxi_backlog backlog = {
+        .heads = (const struct coxi_backlog_head *)(const void *)all->heads.data,
+        .n = all->heads.len / sizeof(*backlog.heads),
+        .inputs = (struct coxi_backlog_input *)(void *)all->inputs.data,
+        .n_inputs = all->inputs.len / sizeof(*backlog.inputs),
+        .functions = all->names,
+        .n_functions = all->n_functions,
+        .args = all->args.data,
+        .args_len = all->args.len,
+    };
+    if (backlog.n == 0) {
+        return 0;
+    }
+    (void)snprintf(ret->file, sizeof(ret->file), "backlog.safetensors");
+    int r = coxi_path(path, "%s/%s", dir, ret->file);
+    return r == 0 ? coxi_backlog_write(path, &backlog, &ret->bytes, &ret->crc32) : r;
+}
+
+int coxi_recovery_backlog(struct cox_coordinator *c, const char *dir,
+                          const struct coxi_recovery_mark *mark,
+                          struct coxi_manifest *manifest)
+{
+    struct collection all = {.manifest = manifest, .mark = mark};
+    coxi_recovery_on_loop(c->recovery, collect, &all);
+    int r = all.code;
+    if (r == 0) {
+        r = write_file(&all, dir, &manifest->backlog);
+    }
+    collection_fini(&all);
+    return r;
+}

@@ -1,0 +1,326 @@
+/* See resume.h: whose directory it is, the checkpoint, and setting everything back to it. The
+ * thread that opens. */
+#include "coordinator/checkpoints/resume.h"
+#include "coordinator/variables/registry.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoints.h"
+#include "checkpoint/generation.h"
+#include "common/clock.h"
+#include "common/difference.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "common/structs.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/recovery/recovery_internal.h"
+#include "coordinator/variables/partition.h"
+
+/* ---- whose directory */
+
+static bool is_used(const char *dir)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    uint64_t number;
+    bool used = coxi_latest_read(dir, &number) != COX_ENOENT ||
+                coxi_checkpoints_list(dir, &all, &n) != 0;
+    for (size_t i = 0; i < n; i++) {
+        used = used || !all[i].unfinished;
+    }
+    free(all);
+    return used;
+}
+
+int coxi_resume_claim(struct cox_coordinator *c)
+{
+    if (c->options.resume == -1 && is_used(c->checkpoint_dir)) {
+        return coxi_error(COX_EEXIST,
+                          "checkpoint directory: %s holds checkpoints of another run: "
+                          "choose a directory of this run's own, or let resume be 0",
+                          c->checkpoint_dir);
+    }
+    int r = coxi_generation_claim(c->checkpoint_dir, &c->session);
+    return r == 0 ? 0 : coxi_error(r, "checkpoint directory: %s", coxi_error_text());
+}
+
+/* ---- the checkpoint */
+
+/* The number to go on from, or 0; and the highest that has been used. */
+static int choose(const struct cox_coordinator *c, uint64_t *ret_number,
+                  uint64_t *ret_highest)
+{
+    struct coxi_listed *all = NULL;
+    size_t n = 0;
+    uint64_t wanted = c->options.resume_from;
+    int r = coxi_checkpoints_list(c->checkpoint_dir, &all, &n);
+    if (r != 0) {
+        return r;
+    }
+    *ret_highest = n > 0 ? all[n - 1].number : 0;
+    while (n > 0 &&
+           (all[n - 1].unfinished || (wanted != 0 && all[n - 1].number != wanted))) {
+        n--;
+    }
+    *ret_number = n > 0 ? all[n - 1].number : 0;
+    free(all);
+    return wanted == 0 || *ret_number == wanted
+               ? 0
+               : coxi_error(COX_ENOENT, "there is no checkpoint %" PRIu64 " in %s",
+                            wanted, c->checkpoint_dir);
+}
+
+static int check_checkpoint(const struct cox_coordinator *c,
+                            const struct coxi_checkpoint *checkpoint)
+{
+    const struct coxi_manifest *m = checkpoint->manifest;
+    if (m->session.run != c->session.run) {
+        return coxi_error(COX_EFORMAT,
+                          "%s is of run %016" PRIx64 ", the directory of %016" PRIx64,
+                          checkpoint->path, m->session.run, c->session.run);
+    }
+    return m->n_shards == c->n_ps
+               ? 0
+               : coxi_error(COX_ECONFLICT,
+                            "%s is of %" PRIu32 " ps, and this cluster has %" PRIu32
+                            ": a run goes on with the number that it has; load it into "
+                            "a new one with another directory",
+                            checkpoint->path, m->n_shards, c->n_ps);
+}
+
+/* ---- variables */
+
+static int add_entry(struct cox_coordinator *c, struct coxi_variable *description,
+                     bool made)
+{
+    struct coxi_entry *entry = calloc(1, sizeof(*entry));
+    int r = entry == NULL || description == NULL ? coxi_error_memory("variables") : 0;
+    if (r == 0) {
+        *entry = (struct coxi_entry){.c = c, .description = description, .found = made};
+        r = coxi_registry_add(c, entry);
+    }
+    if (r != 0) {
+        free(entry);
+        coxi_variable_free(description);
+        return r;
+    }
+    if (made) {
+        coxi_registry_announce(c, entry);
+    }
+    return 0;
+}
+
+/* The variables of the checkpoint, under the ids that they had. Takes them. */
+static int take_variables(struct cox_coordinator *c, struct coxi_manifest *m)
+{
+    int r = 0;
+    coxi_lock(&c->lock);
+    for (uint32_t i = 0; r == 0 && i < m->n_variables; i++) {
+        struct coxi_variable *v = m->variables[i];
+        while (r == 0 && c->n_entries < v->id) { /* one that could not be created */
+            struct coxi_variable *nothing = calloc(1, sizeof(*nothing));
+            if (nothing != NULL) {
+                nothing->name = "";
+            }
+            r = add_entry(c, nothing, false);
+        }
+        if (r == 0) {
+            m->variables[i] = NULL;
+            r = add_entry(c, v, true);
+        }
+    }
+    c->layout_due = true;
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+/* True where two optimizers differ in what cox_variable_set_rate sets, and in nothing else. */
+static bool differs_in_rate(const struct coxi_optimizer *a,
+                            const struct coxi_optimizer *b)
+{
+    struct coxi_optimizer with = *a;
+    with.learning_rate = b->learning_rate;
+    with.schedule = b->schedule;
+    return !coxi_optimizer_equal(a, b) && coxi_optimizer_equal(&with, b);
+}
+
+int coxi_resume_match(const struct coxi_variable *wanted, uint32_t n_shards,
+                      const struct coxi_variable *found)
+{
+    char fields[300];
+    struct coxi_variable there = *wanted;
+    there.shards = found->shards;
+    there.n_shards = n_shards;
+    coxi_variable_difference(&there, found, fields, sizeof(fields));
+    if (*fields == '\0') {
+        return 0;
+    }
+    return coxi_error(
+        COX_ECONFLICT,
+        "'%s' is in the checkpoint that this client went on from, specified "
+        "in another way: here its %s; keep to that%s, or begin a run with "
+        "a directory of its own",
+        wanted->name, fields,
+        differs_in_rate(&wanted->optimizer, &found->optimizer)
+            ? " and set the rate (cox_variable_set_rate, "
+              "cox_table_set_rate)"
+            : "");
+}
+
+/* ---- the ps */
+
+/* The ps that do not have all that the checkpoint has of them: how many. */
+static size_t list_unfilled(struct coxi_recovery *rec, struct coxi_recovery_target *ret)
+{
+    struct cox_coordinator *c = rec->c;
+    size_t n = 0;
+    coxi_lock(&rec->lock);
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        if (rec->servers[p].filled != coxi_psc_incarnation(c->ps[p])) {
+            ret[n++] = (struct coxi_recovery_target){.ps = p, .psc = c->ps[p]};
+        }
+    }
+    coxi_unlock(&rec->lock);
+    return n;
+}
+
+/* Fills those. COX_EPSLOST: some of them were lost in the middle; others have what they need. */
+static int fill_some(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
+                     size_t n)
+{
+    int r = coxi_recovery_fill(rec, targets, n);
+    for (size_t i = 0; r == COX_EPSLOST && i < n; i++) {
+        if (targets[i].code != 0 && targets[i].code != COX_EPSLOST) {
+            r = coxi_error(targets[i].code, "ps %u could not be restored from %s",
+                           targets[i].ps, rec->base.path);
+        }
+    }
+    return r;
+}
+
+/* A ps that is lost in the middle and comes back as another process is filled by the recovery.
+ * One that was only out of reach comes back as it was, with part of the checkpoint: it is
+ * filled again. */
+static int fill_all(struct coxi_recovery *rec, struct coxi_recovery_target *targets)
+{
+    struct cox_coordinator *c = rec->c;
+    uint64_t end_ms = coxi_now_ms() + (uint64_t)c->options.ps_recovery_ms;
+    size_t n;
+    int r = 0;
+    while (r == 0 && (n = list_unfilled(rec, targets)) > 0) {
+        r = fill_some(rec, targets, n);
+        if (r == COX_EPSLOST && coxi_now_ms() < end_ms) {
+            r = coxi_recovery_wait(c);
+        }
+    }
+    return r;
+}
+
+static int restore_all(struct coxi_recovery *rec)
+{
+    struct coxi_recovery_target *targets = calloc(rec->c->n_ps, sizeof(*targets));
+    if (targets == NULL) {
+        return coxi_error_memory("restoring ps");
+    }
+    int r = fill_all(rec, targets);
+    free(targets);
+    return r;
+}
+
+/* ---- going on */
+
+/* Takes what recovery starts from out of the checkpoint. */
+static int take_base(struct coxi_recovery *rec, struct coxi_checkpoint *checkpoint)
+{
+    struct coxi_recovery_base base = {.path = strdup(checkpoint->path),
+                                      .shards = checkpoint->manifest->shards,
+                                      .lock =
+                                          fcntl(checkpoint->lock, F_DUPFD_CLOEXEC, 0)};
+    if (base.path == NULL || base.lock < 0) {
+        free(base.path);
+        return coxi_error_memory("a checkpoint");
+    }
+    checkpoint->manifest->shards = NULL;
+    coxi_lock(&rec->lock);
+    rec->base = base;
+    coxi_unlock(&rec->lock);
+    return 0;
+}
+
+static int go_on_from(struct cox_coordinator *c, struct coxi_checkpoint *checkpoint)
+{
+    struct coxi_recovery *rec = c->recovery;
+    struct coxi_manifest *m = checkpoint->manifest;
+    c->started.checkpoint = m->number;
+    c->started.closure = m->progress.closure;
+    c->started.cursor = m->progress.cursor;
+    c->progress = m->progress;
+    c->progress.cursor_of = m->progress.cursor != 0 ? m->progress.closure : 0;
+    atomic_store(&c->first_closure, m->first_closure);
+    atomic_store(&c->steps_before, m->steps_before);
+    int r = take_variables(c, m);
+    if (r == 0) {
+        r = take_base(rec, checkpoint);
+    }
+    coxi_call_why(c, "the ps are set back to checkpoint %" PRIu64, m->number);
+    if (r == 0) {
+        r = restore_all(rec);
+    }
+    if (r == 0) {
+        r = coxi_resume_backlog(rec, checkpoint);
+    }
+    if (r == 0) {
+        coxi_event(c, COX_EVENT_RESUMED, COXI_OF(.checkpoint = m->number),
+                   "generation %" PRIu64 " goes on from checkpoint %" PRIu64
+                   ": the program's cursor is %" PRIu64 ", and %" PRIu64
+                   " calls before it run again",
+                   c->session.generation, m->number, c->started.cursor,
+                   c->started.rerun);
+    }
+    return r;
+}
+
+int coxi_resume(struct cox_coordinator *c)
+{
+    uint64_t number = 0;
+    char path[PATH_MAX];
+    struct coxi_checkpoint *checkpoint = NULL;
+    int r = choose(c, &number, &c->checkpoint_number);
+    coxi_checkpoints_remove_unfinished(
+        c->checkpoint_dir); /* whose numbers are used, too */
+    if (r != 0 || number == 0) {
+        return r;
+    }
+    r = coxi_path(path, "%s/ckpt-%" PRIu64, c->checkpoint_dir, number);
+    if (r == 0) {
+        r = coxi_checkpoint_open(path, COXI_CHECKPOINT_LISTED, &checkpoint);
+    }
+    if (r == 0) {
+        r = check_checkpoint(c, checkpoint);
+    }
+    if (r == 0) {
+        r = go_on_from(c, checkpoint);
+    }
+    coxi_checkpoint_close(checkpoint);
+    return r == COX_ECHECKSUM || r == COX_EFORMAT || r == COX_EIO
+               ? coxi_checkpoints_offer(
+                     r, coxi_checkpoints_whole(c->checkpoint_dir, number))
+               : r;
+}
+
+int cox_progress(const struct cox_coordinator *c, struct cox_progress *ret)
+{
+    if (c == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_progress needs a coordinator");
+    }
+    struct cox_progress progress = c->started;
+    progress.generation = c->session.generation;
+    return coxi_struct_return(ret, COXI_STRUCT_PROGRESS, &progress);
+}

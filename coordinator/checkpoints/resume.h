@@ -1,0 +1,92 @@
+/*
+ * Going on where a client before this one has ended: with its checkpoint directory, from the
+ * newest checkpoint in it. Every ps is set back to that, in place; variables are there again by
+ * name; what the checkpoint's backlog has (checkpoint/backlog.h) is done.
+ */
+#ifndef COXI_COORDINATOR_CHECKPOINTS_RESUME_H
+#define COXI_COORDINATOR_CHECKPOINTS_RESUME_H
+
+#include <time.h>
+
+#include "coordinator/coordinator.h"
+
+/* Claims the checkpoint directory: the run's id and generation are known then. COX_EEXIST: it
+ * has been used, and that is not wanted; as coxi_generation_claim. */
+int coxi_resume_claim(struct cox_coordinator *c);
+
+/*
+ * When the ps are claimed: sets them, and this client, back to the newest checkpoint, if there
+ * is one. COX_ECONFLICT: of another number of ps; COX_ECHECKSUM, COX_EFORMAT, COX_EIO: it
+ * cannot be loaded; COX_EPSLOST.
+ */
+int coxi_resume(struct cox_coordinator *c);
+void coxi_resume_free(struct cox_coordinator *c);
+
+/* ---- resume_backlog.c, resume_order.c */
+
+struct coxi_recovery;
+struct coxi_checkpoint;
+
+/* Takes up what the checkpoint's backlog has; of it, does what the client before was writing
+ * with no closure before it. For coxi_resume. */
+int coxi_resume_backlog(struct coxi_recovery *rec,
+                        const struct coxi_checkpoint *checkpoint);
+
+/*
+ * The program schedules or waits: what is left to be run may run now, as far as its functions
+ * are loaded. Returns one that is not (it has names, and lives until close), or NULL. Any
+ * thread, with c->lock.
+ */
+const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c);
+
+/*
+ * The place among the ids of what the program writes or makes now: the next id; but until it
+ * first schedules or joins, that of the first closure of the backlog, for all of those run
+ * behind it, though their ids are lower. Any thread, with c->lock.
+ */
+uint64_t coxi_resume_position(const struct cox_coordinator *c);
+
+/* True while something is still to be written: by the client before; or, when the program has
+ * scheduled or joined, a reset that comes behind that client's closures. Any thread, with
+ * c->lock. */
+bool coxi_resume_is_writing(const struct cox_coordinator *c);
+
+/* COX_ENOENT, naming the function to load: such a write, and all that has to wait for it, waits
+ * for a closure whose function is not loaded. As coxi_resume_go_on. */
+int coxi_resume_check(struct cox_coordinator *c);
+
+/*
+ * Waits until all of that is written: what this program writes comes after it, and what it
+ * reads has it. COX_ENOENT as above; what ended the coordinator. Any thread but the loop.
+ */
+int coxi_resume_wait(struct cox_coordinator *c);
+
+/*
+ * The program has reset that metric. While closures of the client before are still to run again,
+ * because the program has not scheduled or joined yet, it is reset once more behind them. Waits
+ * for room. COX_ENOMEM; what ended the coordinator. Any thread but the loop.
+ */
+int coxi_resume_reset(struct cox_coordinator *c, const struct coxi_variable *metric);
+
+/* COX_ENOENT, naming the function to load: such a reset, and with it what the program schedules,
+ * waits for a closure whose function is not loaded. Any thread, with c->lock. */
+int coxi_resume_check_resets(const struct cox_coordinator *c,
+                             const struct cox_function *missing);
+
+/* A closure of this program's, which has just come, has to wait for such a write: true, and
+ * then it is WAITING. Loop. */
+bool coxi_resume_holds(struct cox_future *f);
+
+/* At the end of a turn: what is to be written next may have its turn now. Loop. */
+void coxi_resume_turn(struct cox_coordinator *c);
+
+/* Its thread begins nothing more; false: it has not ended by then. Then waits for its end. */
+bool coxi_resume_end(struct cox_coordinator *c, const struct timespec *until);
+void coxi_resume_stop(struct cox_coordinator *c);
+
+/* A variable that is wanted and one of that name that has been found: 0 where they are the
+ * same, but for where it lies. COX_ECONFLICT. */
+int coxi_resume_match(const struct coxi_variable *wanted, uint32_t n_shards,
+                      const struct coxi_variable *found);
+
+#endif

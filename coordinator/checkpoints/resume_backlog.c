@@ -1,0 +1,400 @@
+/* See resume.h, resume_internal.h: what the checkpoint's backlog has is taken up. The thread that
+ * opens, but for coxi_resume_redo. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/checkpoint.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "common/metric.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/checkpoints/resume_internal.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/closures/kept.h"
+#include "coordinator/closures/queue.h"
+#include "coordinator/closures/settle.h"
+#include "coordinator/variables/content.h"
+
+/* ---- as closures */
+
+/* The file is not trusted. */
+static int8_t priority_of(const struct coxi_backlog_head *head)
+{
+    int64_t priority = head->priority;
+    return (int8_t)(priority >= COX_PRIORITY_MIN && priority <= COX_PRIORITY_MAX
+                        ? priority
+                        : 0);
+}
+
+static struct cox_future *new_held(struct coxi_resumed *resumed, size_t i)
+{
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    const struct coxi_backlog_head *head = &backlog->heads[i];
+    bool update = head->function == COXI_BACKLOG_UPDATE;
+    size_t len = update ? 0 : head->args_len;
+    struct cox_future *f = malloc(sizeof(*f) + len);
+    if (f == NULL) {
+        return NULL;
+    }
+    /* Attempts of the older client may have applied it on some ps. */
+    *f = (struct cox_future){.c = resumed->c,
+                             .id = head->closure,
+                             .inherited = true,
+                             .uncertain = true,
+                             .was_done = head->closure <= resumed->watermark};
+    atomic_init(&f->refs, 1);
+    if (!update) {
+        f->function = &resumed->names[head->function].function;
+        f->cursor = head->cursor;
+        f->priority = priority_of(head);
+        f->only_worker = head->only_worker <= resumed->c->n_workers
+                             ? (uint32_t)head->only_worker
+                             : 0; /* it is not there any more: then any */
+        f->timeout_ms = (uint32_t)head->timeout_ms;
+        f->args_len = (uint32_t)len;
+        f->state = COXI_WAITING;
+        if (len > 0) {
+            memcpy(f->args, backlog->args + head->args_at, len);
+        }
+    }
+    if (head->done && coxi_kept_new(f) != 0) {
+        free(f);
+        return NULL;
+    }
+    return f;
+}
+
+/* Where the window of closures that are not settled is to begin. */
+static uint64_t first_id(const struct coxi_backlog *backlog, uint64_t next_id)
+{
+    size_t i = 0;
+    while (backlog != NULL && i < backlog->n && backlog->heads[i].done) {
+        i++;
+    }
+    return backlog != NULL && i < backlog->n ? backlog->heads[i].closure : next_id;
+}
+
+/* The place of a closure in the backlog, which has it. */
+static size_t place_of(const struct coxi_backlog *backlog, uint64_t closure)
+{
+    size_t from = 0;
+    size_t to = backlog->n;
+    while (to - from > 1) {
+        size_t middle = from + (to - from) / 2;
+        if (backlog->heads[middle].closure <= closure) {
+            from = middle;
+        } else {
+            to = middle;
+        }
+    }
+    return from;
+}
+
+/* `first`: of its inputs. */
+static int hold_inputs(struct coxi_resumed *resumed, size_t i, size_t first)
+{
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    size_t n = backlog->heads[i].n_inputs;
+    if (n == 0) {
+        return 0;
+    }
+    struct cox_input *inputs = calloc(n, sizeof(*inputs));
+    if (inputs == NULL) {
+        return coxi_error_memory("a closure that is run again");
+    }
+    for (size_t k = 0; k < n; k++) {
+        const struct coxi_backlog_input *input = &backlog->inputs[first + k];
+        inputs[k].name = input->name;
+        inputs[k].result = input->result;
+        inputs[k].future = resumed->held[place_of(backlog, input->closure)];
+    }
+    int r = coxi_inputs_new(resumed->c, inputs, n, &resumed->held[i]->inputs);
+    free(inputs);
+    return r;
+}
+
+/* That of the first call that is to be run. */
+static size_t first_call(const struct coxi_backlog *backlog)
+{
+    size_t i = 0;
+    while (i < backlog->n &&
+           (coxi_backlog_is_update(backlog, i) || backlog->heads[i].done)) {
+        i++;
+    }
+    return i;
+}
+
+/* Counts the writes that come after calls, and marks what those calls need. */
+static void note_needed(struct coxi_resumed *resumed)
+{
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    size_t done = 0;
+    for (size_t at = resumed->barrier; at < backlog->n;
+         at = coxi_backlog_next_write(backlog, at + 1)) {
+        for (; done < at; done++) {
+            if (!coxi_backlog_is_update(backlog, done)) {
+                resumed->names[backlog->heads[done].function].needed = true;
+            }
+        }
+        resumed->n_writes++;
+    }
+}
+
+struct holding {
+    struct coxi_resumed *resumed; /* NULL: there is no backlog */
+    uint64_t next_id;
+    size_t n_calls;
+    int code;
+};
+
+/* On the loop: this client's ids begin behind those of the one before. */
+static void hold(struct coxi_recovery *rec, void *arg)
+{
+    struct holding *holding = arg;
+    struct cox_coordinator *c = rec->c;
+    struct coxi_resumed *resumed = holding->resumed;
+    const struct coxi_backlog *backlog =
+        resumed != NULL ? coxi_backlog_of(resumed->file) : NULL;
+    size_t n = backlog != NULL ? backlog->n : 0;
+    size_t first_input = 0;
+    int r = 0;
+    c->resumed = resumed;
+    coxi_window_fini(&c->closures);
+    coxi_window_init(&c->closures, first_id(backlog, holding->next_id), COXI_WINDOW);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        if (coxi_backlog_is_more(backlog, i)) {
+            continue;
+        }
+        struct cox_future *f = new_held(resumed, i);
+        bool done = backlog->heads[i].done;
+        r = f == NULL ? coxi_error_memory("a closure that is run again")
+            : done    ? 0
+                      : coxi_window_put(&c->closures, f->id, f);
+        if (r != 0) {
+            free(f);
+            break;
+        }
+        resumed->held[i] = f;
+        if (f->function != NULL && !done) {
+            coxi_list_append(&c->waiting, f);
+            holding->n_calls++;
+        }
+        r = f->function != NULL ? hold_inputs(resumed, i, first_input) : 0;
+        first_input += backlog->heads[i].n_inputs;
+    }
+    if (resumed != NULL) {
+        resumed->barrier = coxi_backlog_next_write(backlog, first_call(backlog));
+        note_needed(resumed);
+    }
+    coxi_lock(&c->lock);
+    c->next_id = holding->next_id;
+    c->first_unsettled = c->closures.count > 0 ? c->closures.first : holding->next_id;
+    c->n_waiting += holding->n_calls;
+    c->n_unsettled += holding->n_calls;
+    c->n_inherited += holding->n_calls;
+    coxi_unlock(&c->lock);
+    holding->code = r;
+}
+
+static int resumed_new(struct cox_coordinator *c, struct coxi_backlog_file *file,
+                       struct coxi_resumed **ret)
+{
+    const struct coxi_backlog *backlog = coxi_backlog_of(file);
+    struct coxi_resumed *resumed = calloc(1, sizeof(*resumed));
+    if (resumed != NULL) {
+        resumed->c = c;
+        resumed->file = file;
+        resumed->n_names = backlog->n_functions;
+        resumed->names = calloc(backlog->n_functions + 1, sizeof(*resumed->names));
+        resumed->held = calloc(backlog->n + 1, sizeof(struct cox_future *));
+    }
+    if (resumed == NULL || resumed->names == NULL || resumed->held == NULL) {
+        if (resumed != NULL) {
+            free(resumed->names);
+            free(resumed->held);
+            free(resumed);
+        }
+        coxi_backlog_close(file);
+        return coxi_error_memory("the backlog of a checkpoint");
+    }
+    for (size_t i = 0; i < resumed->n_names; i++) {
+        struct coxi_resumed_name *named = &resumed->names[i];
+        named->module.c = c;
+        named->module.name = (char *)(uintptr_t)backlog->functions[i].module;
+        named->function.module = &named->module;
+        named->function.name = backlog->functions[i].name;
+    }
+    *ret = resumed;
+    return 0;
+}
+
+/* True where the variable takes it, and its data are there. The file is not trusted. */
+static bool update_fits(const struct coxi_variable *v,
+                        const struct coxi_backlog_update *update, size_t len)
+{
+    uint64_t rows = coxi_variable_rows(v);
+    if (update->op == COXI_OP_RATE) {
+        return update->begin == 0 && update->count == 0 &&
+               len >= sizeof(struct coxi_rate);
+    }
+    return v->kind == COXI_KIND_DENSE && update->op <= COXI_OP_MAX && rows > 0 &&
+           update->begin <= rows && update->count <= rows - update->begin &&
+           len / coxi_variable_row_bytes(v) >= update->count;
+}
+
+/* What the client before was writing, as it is in the file; *ret borrows from that. */
+static int find_update(struct cox_coordinator *c, const struct coxi_resumed *resumed,
+                       size_t i, struct coxi_content_write *ret)
+{
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    const struct coxi_backlog_head *head = &backlog->heads[i];
+    struct coxi_backlog_update update;
+    const uint8_t *data = backlog->args + head->args_at;
+    memcpy(&update, data, sizeof(update));
+    coxi_lock(&c->lock);
+    const struct coxi_entry *entry =
+        update.variable < c->n_entries ? c->entries[update.variable] : NULL;
+    coxi_unlock(&c->lock);
+    const struct coxi_variable *v =
+        entry != NULL && entry->made ? entry->description : NULL;
+    if (v == NULL || v->rank == 0 ||
+        !update_fits(v, &update, head->args_len - sizeof(update))) {
+        return coxi_error(COX_EFORMAT,
+                          "the checkpoint's backlog writes to what there is not");
+    }
+    *ret = (struct coxi_content_write){v, (enum coxi_op)update.op, update.begin,
+                                       update.count, data + sizeof(update)};
+    return 0;
+}
+
+/* Logs it: a checkpoint that is taken before it is done has it in its backlog. */
+static int log_update(struct cox_coordinator *c, struct coxi_resumed *resumed, size_t i)
+{
+    struct coxi_content_write w;
+    int r = find_update(c, resumed, i, &w);
+    if (r != 0) {
+        return r;
+    }
+    struct coxi_log_entry what = {.id =
+                                      coxi_backlog_of(resumed->file)->heads[i].closure,
+                                  .kind = COXI_LOG_UPDATE,
+                                  .state = COXI_LOG_HELD};
+    what.update = coxi_log_update_new(w.variable, w.op, w.begin, w.count, w.data);
+    r = what.update == NULL ? coxi_error_memory("the replay log")
+                            : coxi_recovery_operation(c, &what);
+    if (r != 0) {
+        free(what.update);
+    }
+    return r;
+}
+
+/* A write that a ps has refused is reported by what the program schedules or joins next. */
+static void note_refused(struct cox_coordinator *c, uint64_t closure, int code)
+{
+    char text[COXI_TEXT_MAX];
+    (void)snprintf(text, sizeof(text),
+                   "write %" PRIu64 " of the client before this one: %.400s", closure,
+                   coxi_error_text());
+    coxi_lock(&c->lock);
+    coxi_note_error(c, code, text);
+    coxi_unlock(&c->lock);
+}
+
+int coxi_resume_redo(struct cox_coordinator *c, const struct coxi_resumed *resumed,
+                     size_t i, struct cox_future *operation)
+{
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    bool over;
+    int r;
+    assert(operation != NULL); /* a write has one until its turn is over */
+    coxi_recovery_operation_set(c, operation->id, COXI_LOG_OPEN);
+    do {
+        enum coxi_operation_end how = COXI_OPERATION_NOWHERE;
+        struct coxi_content_write w;
+        r = find_update(c, resumed, i++, &w);
+        r = r == 0 ? coxi_content_write(c, operation->id, &w, &how) : r;
+        over = r != 0 && (how == COXI_OPERATION_NOWHERE || coxi_check_alive(c) != 0);
+        if (r != 0 && !over) {
+            note_refused(c, operation->id, r);
+        }
+    } while (!over && coxi_backlog_is_more(backlog, i));
+    coxi_operation_end(operation, over ? COXI_OPERATION_LOGGED : COXI_OPERATION_DONE);
+    return over ? r : 0;
+}
+
+int coxi_resume_redo_reset(struct cox_coordinator *c, const struct coxi_variable *v,
+                           struct cox_future *operation)
+{
+    const struct coxi_content_write w = {v, COXI_OP_ASSIGN, 0, v->shape[0],
+                                         coxi_metric_zeros};
+    enum coxi_operation_end how;
+    coxi_recovery_operation_set(c, operation->id, COXI_LOG_OPEN);
+    int r = coxi_content_write(c, operation->id, &w, &how);
+    bool over = r != 0 && (how == COXI_OPERATION_NOWHERE || coxi_check_alive(c) != 0);
+    if (r != 0 && !over) {
+        note_refused(c, operation->id, r);
+    }
+    coxi_operation_end(operation, over ? COXI_OPERATION_LOGGED : COXI_OPERATION_DONE);
+    return over ? r : 0;
+}
+
+/* ---- taking it up */
+
+/* Writes what no closure comes before. */
+static int write_first(struct cox_coordinator *c, struct coxi_resumed *resumed)
+{
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    size_t end = first_call(backlog);
+    int r = 0;
+    for (size_t i = coxi_backlog_next_write(backlog, 0); r == 0 && i < end;
+         i = coxi_backlog_next_write(backlog, i + 1)) {
+        struct cox_future *operation = resumed->held[i];
+        resumed->held[i] = NULL;
+        r = coxi_resume_redo(c, resumed, i, operation);
+    }
+    return r;
+}
+
+int coxi_resume_backlog(struct coxi_recovery *rec,
+                        const struct coxi_checkpoint *checkpoint)
+{
+    struct cox_coordinator *c = rec->c;
+    const struct coxi_manifest *m = checkpoint->manifest;
+    struct holding holding = {.next_id = m->progress.closure + 1};
+    struct coxi_backlog_file *file = NULL;
+    char path[PATH_MAX];
+    int r = 0;
+    if (m->backlog.bytes > 0) {
+        r = coxi_path(path, "%s/%s", checkpoint->path, m->backlog.file);
+        if (r == 0) {
+            r = coxi_backlog_open(path, m->backlog.bytes, m->backlog.crc32, &file);
+        }
+        if (r == 0) {
+            r = resumed_new(c, file, &holding.resumed);
+        }
+    }
+    if (r != 0) {
+        return r;
+    }
+    for (uint32_t p = 0; holding.resumed != NULL && p < c->n_ps; p++) {
+        uint64_t watermark = rec->base.shards[p].applied.watermark;
+        if (holding.resumed->watermark < watermark) {
+            holding.resumed->watermark = watermark;
+        }
+    }
+    coxi_recovery_on_loop(rec, hold, &holding);
+    c->started.rerun = holding.n_calls;
+    r = holding.code;
+    const struct coxi_backlog *backlog = file != NULL ? coxi_backlog_of(file) : NULL;
+    for (size_t i = 0; r == 0 && backlog != NULL && i < backlog->n; i++) {
+        r = coxi_backlog_is_update(backlog, i) ? log_update(c, holding.resumed, i) : 0;
+    }
+    if (r == 0 && backlog != NULL) {
+        r = write_first(c, holding.resumed);
+    }
+    return r == 0 && backlog != NULL ? coxi_resume_start(holding.resumed) : r;
+}

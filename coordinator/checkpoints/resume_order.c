@@ -1,0 +1,505 @@
+/* See resume_internal.h: what an older client has left goes on in its order. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/metric.h"
+#include "common/sync.h"
+#include "coordinator/checkpoints/resume_internal.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/closures/kept.h"
+#include "coordinator/closures/queue.h"
+#include "coordinator/closures/settle.h"
+
+enum { SLICE_MS = 1000 }; /* of waiting, between two looks at how long it lasts */
+
+/* ---- the thread that writes */
+
+static void write_done(struct coxi_mail *mail);
+
+/* True while a reset may come: the program has not begun, and closures are to run again.
+ * Locked. */
+static bool may_reset(const struct coxi_resumed *resumed)
+{
+    return resumed->n_names > 0 && !resumed->begun;
+}
+
+/* Nothing is to be written any more. Locked. */
+static bool is_written(const struct coxi_resumed *resumed)
+{
+    return resumed->n_writes == 0 && resumed->resets == NULL && !may_reset(resumed);
+}
+
+static int write_one(struct coxi_resumed *resumed, size_t place,
+                     struct cox_future *operation)
+{
+    bool is_reset = place == coxi_backlog_of(resumed->file)->n;
+    return is_reset ? coxi_resume_redo_reset(resumed->c, resumed->resets->variable,
+                                             operation)
+                    : coxi_resume_redo(resumed->c, resumed, place, operation);
+}
+
+static void *writing_thread(void *arg)
+{
+    struct coxi_resumed *resumed = arg;
+    struct cox_coordinator *c = resumed->c;
+    coxi_lock(&c->lock);
+    while (!resumed->end && !is_written(resumed)) {
+        struct cox_future *operation = resumed->operation;
+        size_t place = resumed->place;
+        if (operation == NULL) {
+            (void)pthread_cond_wait(&c->changed, &c->lock);
+            continue;
+        }
+        resumed->operation = NULL;
+        coxi_unlock(&c->lock);
+        int r = write_one(resumed, place, operation);
+        if (r == 0) {
+            resumed->written.run = write_done;
+            coxi_loop_post(c->loop, &resumed->written);
+        } else if (coxi_check_alive(c) == 0) {
+            coxi_fatal(c, r, coxi_error_text());
+        }
+        coxi_lock(&c->lock);
+        resumed->end = resumed->end || r != 0;
+    }
+    resumed->ended = true;
+    (void)pthread_cond_broadcast(&c->changed);
+    coxi_unlock(&c->lock);
+    return NULL;
+}
+
+int coxi_resume_start(struct coxi_resumed *resumed)
+{
+    if (is_written(resumed)) { /* nobody else has it yet */
+        return 0;
+    }
+    int r = coxi_thread_start(&resumed->thread, "cox:resume", writing_thread, resumed);
+    resumed->runs = r == 0;
+    return r;
+}
+
+bool coxi_resume_end(struct cox_coordinator *c, const struct timespec *until)
+{
+    struct coxi_resumed *resumed = c->resumed;
+    if (resumed == NULL || !resumed->runs) {
+        return true;
+    }
+    coxi_lock(&c->lock);
+    resumed->end = true;
+    (void)pthread_cond_broadcast(&c->changed);
+    while (!resumed->ended &&
+           pthread_cond_timedwait(&c->changed, &c->lock, until) == 0) {
+    }
+    bool ended = resumed->ended;
+    coxi_unlock(&c->lock);
+    return ended;
+}
+
+void coxi_resume_stop(struct cox_coordinator *c)
+{
+    if (c->resumed != NULL && c->resumed->runs) {
+        (void)pthread_join(c->resumed->thread, NULL);
+        c->resumed->runs = false;
+    }
+}
+
+/* ---- going on */
+
+/* One that was done before: what it returned is nowhere, until others need it. */
+static void be_done(struct cox_future *f)
+{
+    f->state = COXI_DONE_OK;
+    atomic_store(&f->settled, true);
+    coxi_inputs_settled(f);
+    coxi_kept_unwant(f);
+    coxi_future_unref(f);
+}
+
+static void enter(struct cox_future *f)
+{
+    coxi_list_remove(&f->c->waiting, f);
+    if (f->inputs != NULL) {
+        coxi_inputs_wait(f);
+    } else {
+        coxi_closure_set(f, COXI_QUEUED);
+        coxi_closure_enqueue(f, false);
+    }
+}
+
+/* Head i, a call that is held, may go if its function is loaded. */
+static void let_go_one(struct coxi_resumed *resumed, size_t i)
+{
+    struct cox_coordinator *c = resumed->c;
+    const struct coxi_backlog_head *head = &coxi_backlog_of(resumed->file)->heads[i];
+    struct cox_future *f = resumed->held[i];
+    coxi_lock(&c->lock);
+    struct cox_function *loaded = resumed->names[head->function].loaded;
+    coxi_unlock(&c->lock);
+    if (loaded == NULL) {
+        return;
+    }
+    resumed->held[i] = NULL;
+    if (head->done) {
+        f->function = loaded;
+        be_done(f);
+    } else if (coxi_window_get(&c->closures, head->closure) == f) {
+        f->function = loaded;
+        enter(f);
+    } /* else it was cancelled */
+}
+
+/* Whoever has a function now, and no write before it, is in line, or waits for others alone. */
+static void let_go(struct coxi_resumed *resumed)
+{
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    for (size_t i = 0; i < resumed->barrier; i++) {
+        if (resumed->held[i] != NULL && !coxi_backlog_is_update(backlog, i)) {
+            let_go_one(resumed, i);
+        }
+    }
+}
+
+/* On the loop. */
+static void functions_loaded(struct coxi_mail *mail)
+{
+    struct coxi_resumed *resumed =
+        (struct coxi_resumed *)((uint8_t *)mail - offsetof(struct coxi_resumed, mail));
+    struct cox_coordinator *c = resumed->c;
+    coxi_lock(&c->lock);
+    resumed->posted = false;
+    coxi_unlock(&c->lock);
+    let_go(resumed);
+    coxi_loop_wake_after_mail(c->loop);
+}
+
+/* ---- whose turn it is. Loop */
+
+/* All that comes before what this program schedules has been written. */
+static bool is_passed(const struct coxi_resumed *resumed)
+{
+    return resumed->barrier == coxi_backlog_of(resumed->file)->n &&
+           !atomic_load(&resumed->has_resets);
+}
+
+bool coxi_resume_holds(struct cox_future *f)
+{
+    const struct coxi_resumed *resumed = f->c->resumed;
+    if (resumed == NULL || f->fetches || is_passed(resumed)) {
+        return false;
+    }
+    if (f->state != COXI_WAITING) {
+        coxi_closure_set(f, COXI_WAITING);
+    }
+    f->held = true;
+    coxi_list_append(&f->c->waiting, f);
+    return true;
+}
+
+/* What this program has scheduled meanwhile. */
+static void let_go_later(struct cox_coordinator *c)
+{
+    for (struct cox_future *f = c->waiting.first; f != NULL;) {
+        struct cox_future *next = f->next;
+        if (f->held) {
+            f->held = false;
+            enter(f);
+        }
+        f = next;
+    }
+}
+
+/* The first reset is written. Locked. */
+static void drop_reset(struct coxi_resumed *resumed)
+{
+    struct coxi_resumed_reset *reset = resumed->resets;
+    resumed->resets = reset->next;
+    atomic_store(&resumed->has_resets, resumed->resets != NULL);
+    free(reset);
+}
+
+static void write_done(struct coxi_mail *mail)
+{
+    struct coxi_resumed *resumed =
+        (struct coxi_resumed *)((uint8_t *)mail -
+                                offsetof(struct coxi_resumed, written));
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    struct cox_coordinator *c = resumed->c;
+    bool was_reset = resumed->barrier == backlog->n;
+    resumed->has_turn = false;
+    if (!was_reset) {
+        resumed->barrier = coxi_backlog_next_write(backlog, resumed->barrier + 1);
+        let_go(resumed);
+    }
+    coxi_lock(&c->lock);
+    if (was_reset) {
+        drop_reset(resumed);
+    } else {
+        resumed->n_writes--;
+    }
+    coxi_unlock(&c->lock);
+    if (is_passed(resumed)) {
+        let_go_later(c);
+    }
+    coxi_lock(&c->lock);
+    (void)pthread_cond_broadcast(&c->changed);
+    (void)pthread_cond_broadcast(&c->idle);
+    coxi_unlock(&c->lock);
+    coxi_loop_wake_after_mail(c->loop);
+}
+
+/* Takes the operation of what is written next if closures before it are settled; or NULL.
+ * Locked. */
+static struct cox_future *take_turn(struct coxi_resumed *resumed)
+{
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    size_t at = resumed->barrier;
+    struct coxi_resumed_reset *reset = at == backlog->n ? resumed->resets : NULL;
+    struct cox_future **operation = reset != NULL     ? &reset->operation
+                                    : at < backlog->n ? &resumed->held[at]
+                                                      : NULL;
+    uint64_t id = reset != NULL     ? reset->id
+                  : at < backlog->n ? backlog->heads[at].closure
+                                    : 0;
+    struct cox_future *taken = NULL;
+    if (operation != NULL && resumed->c->closures.first == id) {
+        taken = *operation;
+        *operation = NULL;
+    }
+    return taken;
+}
+
+void coxi_resume_turn(struct cox_coordinator *c)
+{
+    struct coxi_resumed *resumed = c->resumed;
+    if (resumed == NULL || resumed->has_turn || is_passed(resumed)) {
+        return;
+    }
+    coxi_lock(&c->lock);
+    struct cox_future *operation = take_turn(resumed);
+    if (operation != NULL) {
+        resumed->has_turn = true;
+        resumed->operation = operation;
+        resumed->place = resumed->barrier;
+        (void)pthread_cond_broadcast(&c->changed);
+    }
+    coxi_unlock(&c->lock);
+}
+
+/* ---- any thread */
+
+/* The function of that name, in any module of that name that was loaded; or NULL. Locked. */
+static struct cox_function *find_function(const struct cox_coordinator *c,
+                                          const struct coxi_resumed_name *named)
+{
+    for (uint32_t i = 0; i < c->n_modules; i++) {
+        const struct cox_module *module = c->modules[i];
+        bool is_it = module->accepted && strcmp(module->name, named->module.name) == 0;
+        for (uint32_t k = 0; is_it && k < module->info.n_steps; k++) {
+            if (strcmp(module->functions[k].name, named->function.name) == 0) {
+                return &module->functions[k];
+            }
+        }
+    }
+    return NULL;
+}
+
+static const struct cox_function *go_on(struct cox_coordinator *c)
+{
+    struct coxi_resumed *resumed = c->resumed;
+    const struct cox_function *missing = NULL;
+    bool found = false;
+    if (resumed == NULL || resumed->over) {
+        return NULL;
+    }
+    for (size_t i = 0; i < resumed->n_names; i++) {
+        struct coxi_resumed_name *named = &resumed->names[i];
+        if (named->loaded == NULL) {
+            named->loaded = find_function(c, named);
+            found = found || named->loaded != NULL;
+            missing = named->loaded == NULL ? &named->function : missing;
+        }
+    }
+    resumed->over = missing == NULL;
+    if (found && !resumed->posted) {
+        resumed->posted = true;
+        resumed->mail.run = functions_loaded;
+        coxi_loop_post(c->loop, &resumed->mail);
+    }
+    return missing;
+}
+
+const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c)
+{
+    if (c->resumed != NULL && !c->resumed->begun) {
+        c->resumed->begun = true;
+        (void)pthread_cond_broadcast(&c->changed); /* its thread may end */
+    }
+    return go_on(c);
+}
+
+uint64_t coxi_resume_position(const struct cox_coordinator *c)
+{
+    const struct coxi_resumed *resumed = c->resumed;
+    bool held = resumed != NULL && may_reset(resumed);
+    return held ? c->first_unsettled : c->next_id;
+}
+
+bool coxi_resume_is_writing(const struct cox_coordinator *c)
+{
+    const struct coxi_resumed *resumed = c->resumed;
+    return resumed != NULL &&
+           (resumed->n_writes > 0 || (resumed->begun && resumed->resets != NULL));
+}
+
+int coxi_resume_check_resets(const struct cox_coordinator *c,
+                             const struct cox_function *missing)
+{
+    return missing == NULL || c->resumed == NULL || c->resumed->resets == NULL
+               ? 0
+               : coxi_error(
+                     COX_ENOENT,
+                     "metric '%s' has been reset, and closures of the client before "
+                     "this one that are to be run again first need '%s' of module "
+                     "%s: load it first",
+                     c->resumed->resets->variable->name, missing->name,
+                     missing->module->name);
+}
+
+int coxi_resume_check(struct cox_coordinator *c)
+{
+    const struct coxi_resumed *resumed = c->resumed;
+    const struct cox_function *missing = go_on(c);
+    if (resumed != NULL && resumed->begun) {
+        int r = coxi_resume_check_resets(c, missing);
+        if (r != 0) {
+            return r;
+        }
+    }
+    for (size_t i = 0; coxi_resume_is_writing(c) && i < resumed->n_names; i++) {
+        const struct coxi_resumed_name *named = &resumed->names[i];
+        if (named->needed && named->loaded == NULL) {
+            return coxi_error(
+                COX_ENOENT,
+                "the client before this one was writing a variable, and a closure "
+                "before that is to be run again, which needs '%s' of module %s: load "
+                "it first",
+                named->function.name, named->module.name);
+        }
+    }
+    return 0;
+}
+
+/* A while of waiting. Locked. */
+static void wait_for_writes(struct cox_coordinator *c)
+{
+    struct timespec slice = coxi_deadline(SLICE_MS);
+    coxi_call_why_locked(c,
+                         "%zu writes of the client before this one, and the closures "
+                         "before them, come first",
+                         c->resumed->n_writes);
+    (void)pthread_cond_timedwait(&c->changed, &c->lock, &slice);
+}
+
+int coxi_resume_wait(struct cox_coordinator *c)
+{
+    bool waits = c->resumed != NULL;
+    int r = 0;
+    while (r == 0 && waits) {
+        coxi_lock(&c->lock);
+        waits = coxi_resume_is_writing(c);
+        r = waits && c->fatal == 0 && !c->closing ? coxi_resume_check(c) : 0;
+        if (r == 0 && waits) {
+            wait_for_writes(c);
+        }
+        coxi_unlock(&c->lock);
+        r = r == 0 && waits ? coxi_check_alive(c) : r;
+    }
+    return r;
+}
+
+/* True where the metric is reset behind the backlog. Locked. */
+static bool is_listed(const struct coxi_resumed *resumed, const struct coxi_variable *v)
+{
+    const struct coxi_resumed_reset *reset = resumed->resets;
+    while (reset != NULL && reset->variable != v) {
+        reset = reset->next;
+    }
+    return reset != NULL;
+}
+
+/* Puts it at the end, when its operation has an id. Locked. */
+static void list_reset(void *arg, struct cox_future *operation)
+{
+    struct coxi_resumed_reset *reset = arg;
+    struct coxi_resumed *resumed = operation->c->resumed;
+    struct coxi_resumed_reset **end = &resumed->resets;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    reset->operation = operation;
+    reset->id = operation->id;
+    *end = reset;
+    atomic_store(&resumed->has_resets, true);
+}
+
+int coxi_resume_reset(struct cox_coordinator *c, const struct coxi_variable *metric)
+{
+    struct coxi_resumed *resumed = c->resumed;
+    struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
+    coxi_lock(&c->lock);
+    bool held = resumed != NULL && may_reset(resumed) && !is_listed(resumed, metric);
+    coxi_unlock(&c->lock);
+    if (!held) {
+        return 0;
+    }
+    struct coxi_resumed_reset *reset = calloc(1, sizeof(*reset));
+    what.update = coxi_log_update_new(metric, COXI_OP_ASSIGN, 0, metric->shape[0],
+                                      coxi_metric_zeros);
+    if (reset == NULL || what.update == NULL) {
+        free(reset);
+        free(what.update);
+        return coxi_error_memory("a metric that is reset");
+    }
+    reset->variable = metric;
+    int r = coxi_operation_hold(c, &what, list_reset, reset);
+    if (r != 0) {
+        free(reset);
+        free(what.update);
+    }
+    return r;
+}
+
+static void free_resets(struct coxi_resumed *resumed)
+{
+    while (resumed->resets != NULL) {
+        free(resumed->resets->operation);
+        drop_reset(resumed);
+    }
+}
+
+void coxi_resume_free(struct cox_coordinator *c)
+{
+    struct coxi_resumed *resumed = c->resumed;
+    if (resumed == NULL) {
+        return;
+    }
+    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
+    for (size_t i = 0; i < backlog->n; i++) {
+        struct cox_future *f = resumed->held[i]; /* other calls have ended by now */
+        if (f != NULL && backlog->heads[i].done) {
+            be_done(f);
+        } else if (backlog->heads[i].function == COXI_BACKLOG_UPDATE) {
+            free(f);
+        }
+    }
+    free(resumed->operation); /* whose turn came too late */
+    free_resets(resumed);
+    coxi_inputs_go_on(c); /* who has waited for those that were done is over, too */
+    coxi_backlog_close(resumed->file);
+    free(resumed->names);
+    free(resumed->held);
+    free(resumed);
+    c->resumed = NULL;
+}

@@ -1,0 +1,343 @@
+/*
+ * Checkpoints that nobody calls for: by number, time, signal, and where the replay log asks
+ * for one. The loop looks at each tick whether one is due, and
+ * wakes a thread that writes it: dispatch goes on meanwhile. What comes due while one is
+ * being written is one checkpoint after it.
+ *
+ * One that fails has no caller to tell: it is counted (cox_stats) and kept for
+ * cox_checkpoint_error; the next one is tried when it is due.
+ *
+ * cox_close may begin with one (checkpoint_at_close): as of that moment, with what is queued and
+ * runs as any other has it, for what the close cancels is not done. No other follows.
+ *
+ * SIGTERM: libuv's handler wakes the loop, the thread writes a checkpoint, and then the
+ * process ends as the signal would have ended it. From the first one on the signal has its
+ * own effect again, so that a second one ends the process at once. Where several
+ * coordinators of a process asked for it, the last to be done ends it.
+ *
+ * The same thread looks into the directory now and then: whether another client has claimed
+ * it, which ends this one (COX_EFENCED) even where the two share no ps.
+ *
+ * Threads: the trigger's own; see trigger.h for the others.
+ */
+#include "coordinator/checkpoints/trigger.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/generation.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/checkpoints/checkpoint.h"
+#include "coordinator/recovery/recovery.h"
+
+enum {
+    RETRY_MS = 1000, /* with a log that is half full, after a failure */
+    LOOK_MS = 2000,  /* between two looks at whether the directory is still ours */
+};
+
+int coxi_trigger_check(const struct cox_options *o)
+{
+    const char *option = o->checkpoint_every_closures != 0 ? "every_closures"
+                         : o->checkpoint_every_s != 0      ? "every_s"
+                         : o->checkpoint_on_sigterm != 0   ? "on_sigterm"
+                         : o->checkpoint_at_close > 0      ? "at_close"
+                         : o->checkpoint_keep != 0         ? "keep"
+                         : o->checkpoint_incremental != 0  ? "incremental"
+                                                           : NULL;
+    if (o->resume_from != 0 && o->checkpoint_dir == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "resume_from is set, and no checkpoint_dir to go on from");
+    }
+    if (o->checkpoint_every_s < 0) {
+        return coxi_error(COX_EINVAL, "checkpoint_every_s is %d, at least 0",
+                          o->checkpoint_every_s);
+    }
+    if (o->checkpoint_at_close < -1 || o->checkpoint_at_close > 1) {
+        return coxi_error(COX_EINVAL, "checkpoint_at_close is %d: -1, 0 or 1",
+                          o->checkpoint_at_close);
+    }
+    return option == NULL || o->checkpoint_dir != NULL
+               ? 0
+               : coxi_error(COX_EINVAL,
+                            "checkpoint_%s is set, and no checkpoint_dir to write to",
+                            option);
+}
+
+/* ---- the signal */
+
+/* Of this process: whose coordinators wait for it. */
+static struct {
+    pthread_mutex_t lock; /* leaf */
+    size_t n_waiting;     /* coordinators that are to have written a checkpoint first */
+    bool terminating;
+} term = {PTHREAD_MUTEX_INITIALIZER, 0, false};
+
+static void on_term(void *arg, int signum)
+{
+    struct cox_coordinator *c = arg;
+    (void)signal(signum, SIG_DFL);
+    coxi_lock(&term.lock);
+    term.terminating = true;
+    coxi_unlock(&term.lock);
+    coxi_lock(&c->lock);
+    c->trigger.terminate = true;
+    (void)pthread_cond_signal(&c->trigger.changed);
+    coxi_unlock(&c->lock);
+}
+
+/* This coordinator has written what it could: the process ends with the last one. */
+static void let_terminate(struct cox_coordinator *c)
+{
+    if (!c->trigger.waits_for_term) {
+        return;
+    }
+    c->trigger.waits_for_term = false;
+    coxi_lock(&term.lock);
+    term.n_waiting--;
+    bool terminate = term.terminating && term.n_waiting == 0;
+    coxi_unlock(&term.lock);
+    if (terminate) {
+        (void)kill(getpid(), SIGTERM);
+    }
+}
+
+int coxi_trigger_begin(struct cox_coordinator *c)
+{
+    if (!c->options.checkpoint_on_sigterm) {
+        return 0;
+    }
+    int r = coxi_loop_on_signal(c->loop, SIGTERM, on_term);
+    if (r == 0) {
+        c->trigger.waits_for_term = true;
+        coxi_lock(&term.lock);
+        term.n_waiting++;
+        coxi_unlock(&term.lock);
+    }
+    return r;
+}
+
+/* ---- when one is due */
+
+/* Locked. */
+static uint64_t settled(const struct cox_coordinator *c)
+{
+    return c->stats.done + c->stats.failed;
+}
+
+void coxi_trigger_count(struct cox_coordinator *c, struct coxi_saved *ret)
+{
+    coxi_lock(&c->lock);
+    c->trigger.settled = settled(c);
+    c->trigger.next_id = c->next_id;
+    c->trigger.since_ms = coxi_now_ms();
+    *ret = (struct coxi_saved){c->trigger.settled, c->next_id, false};
+    coxi_unlock(&c->lock);
+}
+
+void coxi_trigger_saved(struct cox_coordinator *c, const struct coxi_saved *saved)
+{
+    coxi_lock(&c->lock);
+    c->trigger.saved = *saved;
+    coxi_unlock(&c->lock);
+}
+
+/* Locked. */
+static bool is_wanted_at_close(const struct cox_coordinator *c)
+{
+    const struct coxi_trigger *t = &c->trigger;
+    bool triggers =
+        c->options.checkpoint_every_closures > 0 || c->options.checkpoint_every_s > 0;
+    int wanted = c->options.checkpoint_at_close;
+    return t->runs && !t->ended && (wanted > 0 || (wanted == 0 && !triggers)) &&
+           c->fatal == 0 && !t->saved.final &&
+           (t->saved.settled != settled(c) || t->saved.next_id != c->next_id);
+}
+
+/* Locked. By time only if anything has happened since the last. */
+static bool is_due(const struct cox_coordinator *c)
+{
+    const struct coxi_trigger *t = &c->trigger;
+    uint64_t every_closures = c->options.checkpoint_every_closures;
+    uint64_t every_ms = (uint64_t)c->options.checkpoint_every_s * 1000;
+    uint64_t n_settled = settled(c) - t->settled;
+    return t->terminate || t->close ||
+           (every_closures > 0 && n_settled >= every_closures) ||
+           (coxi_recovery_is_due(c) && coxi_now_ms() >= t->again_ms) ||
+           (every_ms > 0 && coxi_now_ms() - t->since_ms >= every_ms &&
+            (n_settled > 0 || c->next_id != t->next_id));
+}
+
+void coxi_trigger_tick(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    if (c->trigger.runs && is_due(c)) {
+        (void)pthread_cond_signal(&c->trigger.changed);
+    }
+    coxi_unlock(&c->lock);
+}
+
+/* ---- the thread */
+
+static void write_one(struct cox_coordinator *c)
+{
+    uint64_t number = 0;
+    const struct cox_checkpoint_options options = COX_CHECKPOINT_OPTIONS_INIT;
+    int r = coxi_checkpoint_write(c, &options, &number);
+    coxi_lock(&c->lock);
+    c->checkpoint_code = r;
+    if (c->trigger.close) {
+        c->trigger.close = false;
+        c->trigger.close_code = r;
+        (void)pthread_cond_broadcast(&c->idle);
+    }
+    c->stats.checkpoints_failed += r != 0;
+    c->trigger.again_ms = r != 0 ? coxi_now_ms() + RETRY_MS : 0;
+    (void)snprintf(c->checkpoint_text, sizeof(c->checkpoint_text), "%s",
+                   r != 0 ? coxi_error_text() : "");
+    coxi_unlock(&c->lock);
+}
+
+/* A client that is idle, and shares nothing but the directory with the one that has taken its
+ * place, learns of that here alone. Locked; unlocks while it looks, and is true then. */
+static bool look_at_claim(struct cox_coordinator *c, uint64_t *looked_ms)
+{
+    if (c->fatal != 0 || coxi_now_ms() - *looked_ms < LOOK_MS) {
+        return false;
+    }
+    coxi_unlock(&c->lock);
+    int r = coxi_generation_check(c->checkpoint_dir, &c->session);
+    if (r == COX_EFENCED) {
+        coxi_fatal(c, r, coxi_error_text());
+    }
+    *looked_ms = coxi_now_ms();
+    coxi_lock(&c->lock);
+    return true;
+}
+
+static void *trigger_thread(void *arg)
+{
+    struct cox_coordinator *c = arg;
+    struct coxi_trigger *t = &c->trigger;
+    bool terminate = false;
+    uint64_t looked_ms = coxi_now_ms();
+    coxi_lock(&c->lock);
+    while (!terminate && (t->terminate || !t->end) && !c->closing) {
+        if (look_at_claim(c, &looked_ms)) {
+            continue;
+        }
+        if (!is_due(c)) {
+            struct timespec until = coxi_deadline(LOOK_MS);
+            (void)pthread_cond_timedwait(&t->changed, &c->lock, &until);
+            continue;
+        }
+        terminate = t->terminate;
+        coxi_unlock(&c->lock);
+        write_one(c);
+        coxi_lock(&c->lock);
+    }
+    coxi_unlock(&c->lock);
+    if (terminate) {
+        let_terminate(c);
+    }
+    coxi_lock(&c->lock);
+    t->ended = true;
+    (void)pthread_cond_broadcast(&c->idle);
+    coxi_unlock(&c->lock);
+    return NULL;
+}
+
+int coxi_trigger_start(struct cox_coordinator *c)
+{
+    if (c->checkpoint_dir == NULL) {
+        return 0;
+    }
+    coxi_trigger_count(c, &c->trigger.saved); /* there is nothing to be saved yet */
+    int r = coxi_thread_start(&c->trigger.thread, "cox:checkpoint", trigger_thread, c);
+    coxi_lock(&c->lock);
+    c->trigger.runs = r == 0;
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+/* Waits until the thread has ended; `saves`: only while it has a checkpoint to write for SIGTERM
+ * or for a close. Locked. */
+static void await_end(struct cox_coordinator *c, const struct timespec *until,
+                      bool saves)
+{
+    struct coxi_trigger *t = &c->trigger;
+    while (t->runs && !t->ended && (!saves || t->terminate || t->close) &&
+           pthread_cond_timedwait(&c->idle, &c->lock, until) == 0) {
+    }
+}
+
+void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *until,
+                           bool close)
+{
+    struct coxi_trigger *t = &c->trigger;
+    struct coxi_call wait;
+    coxi_wait_begin(c, &wait, "cox_close", 0);
+    coxi_call_why(c, "the checkpoint that it begins with is being written");
+    coxi_lock(&c->lock);
+    t->close = close && is_wanted_at_close(c);
+    if (t->close && c->failed) {
+        t->close = false;
+        coxi_event(c, COX_EVENT_CHECKPOINT_FAILED,
+                   COXI_OF(.level = 1 + COX_EVENT_WARNING),
+                   "no checkpoint is written at close, for an error has cancelled "
+                   "closures: a client that went on from it would pass them over");
+    }
+    (void)pthread_cond_signal(&t->changed);
+    await_end(c, until, true);
+    if (t->close) {
+        t->close = false;
+        t->close_code = c->fatal != 0 ? 0 : COX_ETIMEDOUT;
+        (void)snprintf(c->checkpoint_text, sizeof(c->checkpoint_text),
+                       "cox_close had no time for it");
+    }
+    coxi_unlock(&c->lock);
+    coxi_call_end(&wait);
+}
+
+bool coxi_trigger_end(struct cox_coordinator *c, const struct timespec *until)
+{
+    coxi_lock(&c->lock);
+    c->trigger.end = true;
+    (void)pthread_cond_signal(&c->trigger.changed);
+    await_end(c, until, false);
+    bool ended = !c->trigger.runs || c->trigger.ended;
+    coxi_unlock(&c->lock);
+    return ended;
+}
+
+void coxi_trigger_stop(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    bool runs = c->trigger.runs;
+    c->trigger.runs = false;
+    c->trigger.end = true;
+    (void)pthread_cond_signal(&c->trigger.changed);
+    coxi_unlock(&c->lock);
+    if (runs) {
+        (void)pthread_join(c->trigger.thread, NULL);
+    }
+    let_terminate(c);
+}
+
+int cox_checkpoint_error(struct cox_coordinator *c)
+{
+    if (c == NULL) {
+        return coxi_error(COX_EINVAL, "cox_checkpoint_error needs a coordinator");
+    }
+    coxi_lock(&c->lock);
+    int r = c->checkpoint_code;
+    if (r != 0) {
+        (void)coxi_error(r, "%s", c->checkpoint_text);
+    }
+    coxi_unlock(&c->lock);
+    return r;
+}

@@ -1,0 +1,41 @@
+/*
+ * See ahead.h: enough that slots are busy while results and the next closures are on their
+ * way, and no more, so that other workers and stragglers' second attempts have some.
+ *
+ * Threads: loop.
+ */
+#include "coordinator/closures/ahead.h"
+
+#include "common/clock.h"
+
+enum {
+    AHEAD_US = 2000,     /* work that a worker should have at hand */
+    AHEAD_MAX = 1024,    /* closures, however short they are */
+    WAYS_MAX_US = 500000 /* longer ones are taken for this */
+};
+
+void coxi_ways_note(struct coxi_ways *ways, const struct coxi_done *done)
+{
+    uint64_t now_us = coxi_now_us();
+    uint64_t away_us = now_us - done->echo_us;
+    if (done->echo_us != 0 && away_us < UINT32_MAX && away_us >= done->held_us) {
+        coxi_least_note(&ways->client_us, now_us, (double)(away_us - done->held_us));
+    }
+    ways->ps_us = done->commit_us;
+}
+
+double coxi_ways_us(const struct coxi_ways *ways)
+{
+    return coxi_least(&ways->client_us) + ways->ps_us;
+}
+
+size_t coxi_ahead(double average_us, double ways_us)
+{
+    /* Ways as short as within a host change nothing; others are measured with some error. */
+    double far_us =
+        AHEAD_US / 2.0 + 1.25 * (ways_us < WAYS_MAX_US ? ways_us : WAYS_MAX_US);
+    double cover_us = far_us > AHEAD_US ? far_us : AHEAD_US;
+    /* Not known yet: a few, so that the first results tell. */
+    double ahead = average_us > 0 ? cover_us / average_us : 4;
+    return ahead >= AHEAD_MAX ? AHEAD_MAX : (size_t)ahead + 1;
+}

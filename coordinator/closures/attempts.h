@@ -1,0 +1,37 @@
+/* Attempts of closures: what their end means for the closure, cancelling them. Loop. */
+#ifndef COXI_COORDINATOR_CLOSURES_ATTEMPTS_H
+#define COXI_COORDINATOR_CLOSURES_ATTEMPTS_H
+
+#include "coordinator/coordinator.h"
+
+/* A worker's results; COX_EPROTO: malformed. */
+int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
+                       const uint8_t *payload, size_t len);
+
+/* Puts back what a lost worker had; the `running` oldest were at work. */
+void coxi_attempts_put_back(struct coxi_worker *worker, uint32_t running);
+
+/* Steps of the worker's last process that ran when it ended; none may have. */
+void coxi_attempts_crashed(struct coxi_worker *worker,
+                           const struct coxi_crashed *crashed);
+
+/* The closure of that id that is not settled, or runs again; or NULL. */
+struct cox_future *coxi_attempts_find(struct cox_coordinator *c, uint64_t id);
+
+/* A crash's cause in words. */
+const char *coxi_attempts_cause(int cause);
+
+/* Ends a closure that nobody wants any more, at once or when its worker has answered. */
+void coxi_attempts_cancel(struct cox_future *f);
+
+/* Cancels all attempts of all workers, running ones too. */
+void coxi_attempts_cancel_all(struct cox_coordinator *c);
+
+/*
+ * An attempt of an ASSIGNED closure that is in no worker's hands any more has ended
+ * without ending the closure: it goes on with its second attempt, or in the queue, or
+ * ends for a reason of its own. `where`: the worker's address.
+ */
+void coxi_attempts_go_on(struct cox_future *f, const char *where);
+
+#endif

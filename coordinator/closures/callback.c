@@ -1,0 +1,150 @@
+/*
+ * Callbacks: what users want called when a closure is settled. One thread a coordinator
+ * calls them, with no lock held; it starts with the first callback and ends in
+ * cox_close, when every future is settled and everything has been called.
+ *
+ * A callback hangs on its future until that is settled, then in c->called until its
+ * turn has come, in the order of settling and, on one future, of cox_future_then. It
+ * holds a reference to the future. How many there are is up to the users: each is an
+ * allocation, which is where a bound shows (COX_ENOMEM).
+ *
+ * Threads: cox_future_then, coxi_callbacks_check: any; coxi_callbacks_pass: loop;
+ * coxi_callbacks_stop: the thread that closes.
+ */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/closures/kept.h"
+
+struct coxi_callback {
+    struct coxi_callback *next;
+    struct cox_future *future;
+    void (*then)(void *arg, struct cox_future *future);
+    void *arg;
+};
+
+/* The coordinator whose callback thread this is. */
+static _Thread_local const struct cox_coordinator *calls_for;
+
+int coxi_callbacks_check(const struct cox_coordinator *c, const char *what)
+{
+    return calls_for != c ? 0
+                          : coxi_error(COX_EDEADLK,
+                                       "%s in a callback would wait for that callback; "
+                                       "call it from another thread",
+                                       what);
+}
+
+/* All that are to be called; NULL: none is, and none will be. */
+static struct coxi_callback *take_all(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    while (c->called == NULL && !c->callbacks_end) {
+        (void)pthread_cond_wait(&c->callable, &c->lock);
+    }
+    struct coxi_callback *all = c->called;
+    c->called = NULL;
+    c->called_end = &c->called;
+    coxi_unlock(&c->lock);
+    return all;
+}
+
+static void *callback_thread(void *arg)
+{
+    struct cox_coordinator *c = arg;
+    struct coxi_callback *callback;
+    calls_for = c;
+    while ((callback = take_all(c)) != NULL) {
+        while (callback != NULL) {
+            struct coxi_callback *next = callback->next;
+            callback->then(callback->arg, callback->future);
+            coxi_kept_unwant(callback->future);
+            coxi_future_unref(callback->future);
+            free(callback);
+            callback = next;
+        }
+    }
+    return NULL;
+}
+
+/* Locked. */
+static void pass(struct cox_coordinator *c, struct coxi_callback *callback)
+{
+    callback->next = NULL;
+    *c->called_end = callback;
+    c->called_end = &callback->next;
+    (void)pthread_cond_signal(&c->callable);
+}
+
+void coxi_callbacks_pass(struct cox_future *future)
+{
+    struct coxi_callback *oldest_first = NULL;
+    while (future->callbacks != NULL) {
+        struct coxi_callback *callback = future->callbacks;
+        future->callbacks = callback->next;
+        callback->next = oldest_first;
+        oldest_first = callback;
+    }
+    while (oldest_first != NULL) {
+        struct coxi_callback *next = oldest_first->next;
+        pass(future->c, oldest_first);
+        oldest_first = next;
+    }
+}
+
+/* The thread is there, and will be until it has called what is passed now. Locked. */
+static int ensure_thread(struct cox_coordinator *c)
+{
+    if (c->closing) {
+        return coxi_error(COX_ECLOSED, "the coordinator is closed: nothing is called");
+    }
+    if (c->callbacks_run) {
+        return 0;
+    }
+    int r = coxi_thread_start(&c->callback_thread, "cox:callback", callback_thread, c);
+    c->callbacks_run = r == 0;
+    return r;
+}
+
+int cox_future_then(struct cox_future *future,
+                    void (*then)(void *arg, struct cox_future *future), void *arg)
+{
+    if (future == NULL || then == NULL) {
+        return coxi_error(COX_EINVAL, "cox_future_then needs a future and a function");
+    }
+    struct cox_coordinator *c = future->c;
+    struct coxi_callback *callback = malloc(sizeof(*callback));
+    if (callback == NULL) {
+        return coxi_error_memory("a callback");
+    }
+    *callback = (struct coxi_callback){.future = future, .then = then, .arg = arg};
+    coxi_lock(&c->lock);
+    int r = ensure_thread(c);
+    if (r == 0) {
+        atomic_fetch_add_explicit(&future->refs, 1, memory_order_relaxed);
+        coxi_kept_want(future);
+        callback->next = future->callbacks;
+        future->callbacks = callback;
+        if (future->settled) {
+            coxi_callbacks_pass(future);
+        }
+    }
+    coxi_unlock(&c->lock);
+    if (r != 0) {
+        free(callback);
+    }
+    return r;
+}
+
+void coxi_callbacks_stop(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    c->callbacks_end = true;
+    bool runs = c->callbacks_run;
+    (void)pthread_cond_signal(&c->callable);
+    coxi_unlock(&c->lock);
+    if (runs) {
+        (void)pthread_join(c->callback_thread, NULL);
+    }
+}

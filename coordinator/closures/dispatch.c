@@ -1,0 +1,283 @@
+/*
+ * Closures on the loop: from the intake into line, and from there to workers. What
+ * becomes of them then: attempts.c.
+ *
+ * A turn of the loop handles mail (frames from workers) and then runs coxi_dispatch
+ * once: closures of many calls leave in one message a worker, and users are told of
+ * everything that was settled under one lock.
+ */
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/checkpoints/resume.h"
+#include "coordinator/closures/attempts.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/closures/kept.h"
+#include "coordinator/closures/queue.h"
+#include "coordinator/closures/settle.h"
+#include "coordinator/closures/voiding.h"
+#include "coordinator/recovery/recovery.h"
+#include "coordinator/workers/layout.h"
+#include "coordinator/workers/worker.h"
+
+enum {
+    CHUNK_MAX = 16,              /* closures given to one worker before looking again */
+    MESSAGE_CLOSURES_MAX = 1024, /* in one dispatch */
+    MESSAGE_BYTES_MAX = 1 << 20,
+    WATERMARK_STEP = 1024, /* closures between two watermarks, under load */
+    WATERMARK_MS = 1000,
+};
+
+/* ---- from the queue to workers */
+
+static int assign_one(struct coxi_worker *worker, struct cox_future *f)
+{
+    int r = coxi_worker_collect(worker, f, f->attempt + 1);
+    if (r != 0) {
+        return r;
+    }
+    coxi_closure_dequeue(f);
+    coxi_closure_set(f, COXI_ASSIGNED);
+    f->attempt++;
+    f->current = f->attempt;
+    f->called_back = false;
+    f->epoch = coxi_recovery_epoch(f->c);
+    coxi_worker_take(worker, f);
+    return 0;
+}
+
+/* Gives the worker up to `n` closures from the queue, of that priority or above: how many. */
+static size_t give(struct coxi_worker *worker, struct coxi_queue *queue,
+                   int8_t priority, size_t n)
+{
+    struct cox_coordinator *c = worker->c;
+    size_t given = 0;
+    struct cox_future *f;
+    while (given < n && (f = coxi_queue_first(queue)) != NULL &&
+           f->priority >= priority && assign_one(worker, f) == 0) {
+        given++;
+        if (worker->heads.len >=
+                MESSAGE_CLOSURES_MAX * sizeof(struct coxi_closure_head) ||
+            worker->inputs.len >=
+                MESSAGE_CLOSURES_MAX * sizeof(struct coxi_kept_input) ||
+            worker->args.len >= MESSAGE_BYTES_MAX) {
+            coxi_worker_send(worker);
+        }
+    }
+    coxi_worker_update(worker);
+    if (given > 0 && !worker->is_collected) {
+        worker->is_collected = true;
+        worker->next_collected = c->collected;
+        c->collected = worker;
+    }
+    return given;
+}
+
+/* What only one worker may run, of that priority or above. */
+static void assign_own(struct cox_coordinator *c, int8_t priority)
+{
+    struct coxi_worker **link = &c->owners;
+    for (struct coxi_worker *worker; (worker = *link) != NULL;) {
+        size_t capacity = coxi_worker_capacity(worker);
+        if (worker->state == COXI_WORKER_READY && coxi_worker_load(worker) < capacity) {
+            (void)give(worker, &worker->queue, priority,
+                       capacity - coxi_worker_load(worker));
+        }
+        if (worker->queue.n > 0) {
+            link = &worker->next_owner;
+        } else {
+            worker->is_owner = false;
+            *link = worker->next_owner;
+        }
+    }
+}
+
+/* Sends to each worker what has been collected for it. */
+static void send_collected(struct cox_coordinator *c)
+{
+    while (c->collected != NULL) {
+        struct coxi_worker *worker = c->collected;
+        c->collected = worker->next_collected;
+        worker->is_collected = false;
+        coxi_worker_send(worker);
+    }
+}
+
+/* What any worker may run, of that priority or above. */
+static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue,
+                       int8_t priority)
+{
+    size_t n_given = 1;
+    uint32_t index;
+    uint32_t room;
+    while (n_given > 0 && queue->n > 0 && coxi_pool_first(&c->pool, &index, &room)) {
+        size_t share = queue->n / c->n_workers;
+        size_t chunk = share < 1 ? 1 : share < CHUNK_MAX ? share : CHUNK_MAX;
+        n_given = give(c->workers[index], queue, priority, chunk < room ? chunk : room);
+    }
+}
+
+/* From the highest priority down; within one, what only one worker may run comes first there.
+ * What is left of a priority finds no room anywhere, nor does what is below it. */
+static void assign_by_priority(struct cox_coordinator *c)
+{
+    const struct cox_future *f;
+    int8_t above = COX_PRIORITY_MAX + 1;
+    while ((f = coxi_queue_first(&c->queue)) != NULL && f->priority < above) {
+        above = f->priority;
+        assign_own(c, above);
+        assign_any(c, &c->queue, above);
+    }
+    if (f == NULL) {
+        assign_own(c, COX_PRIORITY_MIN);
+    }
+}
+
+/* While ps are recovered, nothing but the current batch of the replay is dispatched: any
+ * other step would read values that are only partly restored, or overtake a write of the
+ * client's that is still to be done again. */
+static void assign(struct cox_coordinator *c)
+{
+    bool recovery = coxi_recovery_is_under_way(c);
+    if (!recovery || coxi_recovery_is_replaying(c)) {
+        assign_any(c, &c->replay_queue, COX_PRIORITY_MIN);
+    }
+    if (!recovery) {
+        assign_any(c, &c->remake_queue, COX_PRIORITY_MIN);
+        assign_by_priority(c);
+    }
+    send_collected(c);
+}
+
+/* ---- a turn of the loop */
+
+/* Closures from the intake into line; the window takes their ids in order. True where there
+ * are any. */
+static bool take_in(struct cox_coordinator *c, struct coxi_list *intake)
+{
+    bool any = false;
+    for (struct cox_future *f = intake->first; f != NULL;) {
+        struct cox_future *next = f->next;
+        any = any || f->function != NULL;
+        bool kept = coxi_window_put(&c->closures, f->id, f) == 0;
+        if (f->function != NULL && !kept) {
+            /* It cannot be kept track of, so it cannot run. */
+            coxi_closure_fail(f, COX_ENOMEM, "out of memory for a closure");
+        } else if (f->function == NULL || coxi_resume_holds(f)) {
+            /* An operation is only an id here. A closure that is held waits behind what the
+             * client before was writing. */
+        } else if (f->inputs != NULL) {
+            coxi_inputs_wait(f);
+        } else {
+            coxi_closure_enqueue(f, false);
+        }
+        f = next;
+    }
+    return any;
+}
+
+/* When it has moved on enough; soon when nothing is under way; and now and then, for a
+ * message may be lost. */
+static void send_watermark(struct cox_coordinator *c)
+{
+    uint64_t first = c->closures.count > 0 ? c->closures.first : c->closures.next;
+    uint64_t moved = first - 1 - c->watermark_sent;
+    bool idle = c->closures.count == 0 && moved > 0;
+    uint64_t ms = coxi_now_ms() - c->watermark_sent_ms;
+    if (moved < WATERMARK_STEP &&
+        (first == 1 || ms < (idle ? COXI_TICK_MS : WATERMARK_MS))) {
+        return;
+    }
+    c->watermark_sent = first - 1;
+    c->watermark_sent_ms = coxi_now_ms();
+    struct coxi_message message = {.kind = COXI_WATERMARK};
+    message.watermark.session = c->session;
+    for (uint32_t i = 0; i < c->n_ps; i++) {
+        message.watermark.watermark = coxi_recovery_watermark(c, i, c->watermark_sent);
+        message.watermark.incarnation = coxi_psc_incarnation(c->ps[i]);
+        coxi_psc_tell(c->ps[i], &message);
+    }
+}
+
+/* Cancels everything, what runs once for each reason to. */
+static void cancel(struct cox_coordinator *c, int code, const char *text)
+{
+    coxi_closures_fail(c, code, text);
+    if (!c->recalled) {
+        c->recalled = true;
+        coxi_attempts_cancel_all(c);
+    }
+}
+
+/* Lets go of everybody once that is wanted; the loop stops when nobody is left. */
+static void shut_down(struct cox_coordinator *c, bool wanted)
+{
+    if (wanted && !c->shutting_down) {
+        c->shutting_down = true;
+        coxi_workers_shutdown(c);
+        for (uint32_t i = 0; i < c->n_ps; i++) {
+            coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
+        }
+    }
+    if (c->shutting_down && c->n_conns == 0 && c->n_voiding == 0) {
+        coxi_closures_fail(c, COX_ECANCELLED, "the coordinator was closed");
+        coxi_inputs_go_on(c);
+        coxi_closures_tell(c);
+        coxi_loop_stop(c->loop);
+    }
+}
+
+void coxi_dispatch(void *coordinator)
+{
+    struct cox_coordinator *c = coordinator;
+    char fatal_text[COXI_TEXT_MAX];
+    coxi_lock(&c->lock);
+    struct coxi_list intake = c->intake;
+    c->intake = (struct coxi_list){0};
+    bool layout = c->layout_due;
+    c->layout_due = false;
+    int fatal = c->fatal;
+    memcpy(fatal_text, c->fatal_text, sizeof(fatal_text));
+    bool stopping = c->reporting || c->closing;
+    bool shutdown = c->shutdown;
+    bool modules = c->n_modules > c->n_shipped;
+    bool resources = c->resources_changed;
+    c->resources_changed = false;
+    coxi_unlock(&c->lock);
+
+    bool closures = take_in(c, &intake);
+    coxi_inputs_go_on(c);
+    coxi_kept_sweep(c);
+    if (layout || (fatal != 0 && !c->fatal_handled)) {
+        c->fatal_handled = fatal != 0;
+        coxi_layout_send_all(c);
+    } else if (closures) {
+        coxi_layout_update(c);
+    }
+    if (modules) {
+        coxi_workers_modules(c);
+    }
+    if (resources) { /* before closures that were scheduled after them are sent */
+        coxi_workers_resources(c);
+    }
+    if (fatal != 0) {
+        cancel(c, fatal, fatal_text);
+    } else if (stopping) {
+        cancel(c, COX_ECANCELLED, "cancelled");
+        if (!shutdown) {
+            assign(c); /* what is left has been done, and stays so */
+        }
+    } else {
+        c->recalled = false;
+        assign(c);
+    }
+    coxi_inputs_go_on(c); /* what waited for what has just been cancelled */
+    coxi_closures_tell(c);
+    coxi_voidings_flush(c);
+    coxi_kept_flush(c);
+    send_watermark(c);
+    coxi_resume_turn(c);
+    shut_down(c, shutdown);
+}

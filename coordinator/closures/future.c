@@ -1,0 +1,441 @@
+/*
+ * Futures: what a user holds of a closure. They read what the loop has settled; a
+ * result's tensors live as long as the future. Any thread, but coxi_future_keep and
+ * coxi_future_settled: loop.
+ *
+ * A wait has one condition variable and one waiter in the list of each future that it
+ * is for; the first of them to be settled signals it, once. All that is under c->lock.
+ * Whether a future is settled may be seen without it.
+ *
+ * Cost: cox_wait_any looks at futures until it finds one that is settled, first at the
+ * one behind the last that it found, so that draining n settled ones takes O(n) in all.
+ * A call that has to wait is O(n): it puts a waiter on each and takes it off again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/structs.h"
+#include "common/sync.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/closures/kept.h"
+
+enum { WAITERS_AT_ONCE = 1024 }; /* put on futures, or taken off, without a pause */
+
+void coxi_coordinator_unref(struct cox_coordinator *c)
+{
+    if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) == 1) {
+        coxi_modules_free(c); /* futures name their functions */
+        (void)pthread_cond_destroy(&c->room);
+        (void)pthread_cond_destroy(&c->idle);
+        (void)pthread_cond_destroy(&c->changed);
+        (void)pthread_cond_destroy(&c->callable);
+        (void)pthread_cond_destroy(&c->trigger.changed);
+        (void)pthread_mutex_destroy(&c->lock);
+        free(c);
+    }
+}
+
+bool coxi_future_release(struct cox_future *future)
+{
+    return atomic_fetch_sub_explicit(&future->refs, 1, memory_order_acq_rel) == 1;
+}
+
+void coxi_futures_free(struct cox_future *future)
+{
+    while (future != NULL) {
+        struct cox_future *next = future->next;
+        struct cox_future *orphans = coxi_inputs_free(future->inputs);
+        if (future->replay != NULL && coxi_future_release(future->replay)) {
+            future->replay->next = next;
+            next = future->replay;
+        }
+        free(future->text);
+        free(future->result);
+        free(future->values);
+        coxi_kept_free(future->kept);
+        free(future);
+        while (orphans != NULL) {
+            struct cox_future *orphan = orphans;
+            orphans = orphan->next;
+            orphan->next = next;
+            next = orphan;
+        }
+        future = next;
+    }
+}
+
+void coxi_future_unref(struct cox_future *future)
+{
+    if (coxi_future_release(future)) {
+        future->next = NULL;
+        coxi_futures_free(future);
+    }
+}
+
+void cox_future_free(struct cox_future *future)
+{
+    if (future != NULL) {
+        struct cox_coordinator *c = future->c;
+        coxi_kept_unwant(future);
+        coxi_future_unref(future);
+        coxi_coordinator_unref(c);
+    }
+}
+
+/* ---- what the loop tells them */
+
+int coxi_future_keep(struct cox_future *f, const uint8_t *result, size_t len)
+{
+    /* Only the loop's own reference is left: the user has freed it. */
+    if (len == 0 || atomic_load_explicit(&f->refs, memory_order_relaxed) == 1) {
+        return 0;
+    }
+    f->result = malloc(len);
+    if (f->result == NULL) {
+        return COX_ENOMEM;
+    }
+    memcpy(f->result, result, len);
+    f->result_len = len;
+    return 0;
+}
+
+struct coxi_waiter {
+    struct coxi_waiter *next;
+    struct coxi_waiter **link; /* what points to it; NULL: it is in no list */
+    struct wait *wait;
+    size_t index; /* of its future, among those waited for */
+};
+
+struct wait {
+    pthread_cond_t settled;
+    struct coxi_waiter *first; /* to be settled; NULL: none yet */
+};
+
+void coxi_future_settled(struct cox_future *f)
+{
+    atomic_store_explicit(&f->settled, true, memory_order_release);
+    for (struct coxi_waiter *w = f->waiters; w != NULL; w = w->next) {
+        w->link = NULL;
+        if (w->wait->first == NULL) {
+            w->wait->first = w;
+            (void)pthread_cond_signal(&w->wait->settled);
+        }
+    }
+    f->waiters = NULL;
+    coxi_callbacks_pass(f);
+}
+
+static bool is_settled(const struct cox_future *f)
+{
+    return atomic_load_explicit(&f->settled, memory_order_acquire);
+}
+
+/* ---- waiting */
+
+/* Locked. */
+static void waiter_add(struct coxi_waiter *w, struct wait *wait, struct cox_future *f)
+{
+    *w = (struct coxi_waiter){.wait = wait, .index = w->index};
+    if (is_settled(f)) {
+        wait->first = wait->first != NULL ? wait->first : w;
+        return;
+    }
+    w->next = f->waiters;
+    w->link = &f->waiters;
+    if (w->next != NULL) {
+        w->next->link = &w->next;
+    }
+    f->waiters = w;
+}
+
+/* Locked. */
+static void waiter_remove(struct coxi_waiter *w)
+{
+    if (w->link != NULL) {
+        *w->link = w->next;
+        if (w->next != NULL) {
+            w->next->link = w->link;
+        }
+    }
+}
+
+/* Until one is settled, or the deadline has passed. Locked. */
+static void wait_until(struct wait *wait, pthread_mutex_t *lock,
+                       const struct timespec *until)
+{
+    bool late = false;
+    while (wait->first == NULL && !late) {
+        late = pthread_cond_timedwait(&wait->settled, lock, until) != 0;
+    }
+}
+
+/* 0, or the closure's error as the caller's. Settled. */
+static int settled_code(const struct cox_future *f)
+{
+    if (f->code == 0) {
+        return 0;
+    }
+    return coxi_error(f->code, "closure %llu (%s): %.400s", (unsigned long long)f->id,
+                      f->function->name,
+                      f->text != NULL ? f->text : coxi_strerror(f->code));
+}
+
+int cox_future_wait(struct cox_future *future, int timeout_ms)
+{
+    if (future == NULL) {
+        return coxi_error(COX_EINVAL, "cox_future_wait needs a future");
+    }
+    if (!is_settled(future) && timeout_ms != 0) {
+        struct cox_coordinator *c = future->c;
+        struct coxi_waiter waiter = {0};
+        struct wait wait = {0};
+        struct timespec until = coxi_deadline(timeout_ms);
+        coxi_cond_init(&wait.settled);
+        coxi_lock(&c->lock);
+        waiter_add(&waiter, &wait, future);
+        wait_until(&wait, &c->lock, &until);
+        waiter_remove(&waiter);
+        coxi_unlock(&c->lock);
+        (void)pthread_cond_destroy(&wait.settled);
+    }
+    return is_settled(future)
+               ? settled_code(future)
+               : coxi_error(COX_ETIMEDOUT, "closure %llu is not settled yet",
+                            (unsigned long long)future->id);
+}
+
+/* Locked, or the loop's; settled. */
+static bool is_away(const struct cox_future *f)
+{
+    return f->code == 0 && f->kept != NULL && !f->kept->here;
+}
+
+int cox_future_fetch(struct cox_future *future, int timeout_ms)
+{
+    uint64_t start = coxi_now_ms();
+    struct cox_future *fetch = NULL;
+    int r = cox_future_wait(future, timeout_ms);
+    if (r != 0) {
+        return r;
+    }
+    coxi_lock(&future->c->lock);
+    bool away = is_away(future);
+    coxi_unlock(&future->c->lock);
+    if (!away) {
+        return 0;
+    }
+    r = coxi_fetch_begin(future, &fetch);
+    if (r != 0) {
+        return r;
+    }
+    uint64_t passed = coxi_now_ms() - start;
+    int left_ms = timeout_ms < 0                  ? -1
+                  : passed < (uint64_t)timeout_ms ? timeout_ms - (int)passed
+                                                  : 0;
+    r = cox_future_wait(fetch, left_ms);
+    if (r == COX_ETIMEDOUT) {
+        (void)cox_future_cancel(fetch);
+        (void)coxi_error(r, "the results of closure %llu have not come in %d ms",
+                         (unsigned long long)future->id, timeout_ms);
+    } else if (r != 0) {
+        (void)coxi_error(r, "%s", fetch->text != NULL ? fetch->text : coxi_strerror(r));
+    }
+    cox_future_free(fetch);
+    return r;
+}
+
+/* What a look at futures that are waited for has found. */
+struct look {
+    struct cox_coordinator *c; /* theirs; NULL: there is none */
+    size_t n;                  /* that are not settled, of those looked at */
+    bool found;
+    size_t index; /* of a settled one, if found */
+};
+
+/* Looks from `start` on, round, until it finds a settled one. */
+static int look_for(struct cox_future *const *futures, size_t n, size_t start,
+                    struct look *ret)
+{
+    struct look look = {0};
+    for (size_t k = 0; !look.found && k < n; k++) {
+        size_t i = k < n - start ? start + k : k - (n - start);
+        if (futures[i] == NULL) {
+            continue;
+        }
+        if (look.c != NULL && futures[i]->c != look.c) {
+            return coxi_error(COX_EINVAL, "cox_wait_any was given futures of different "
+                                          "coordinators");
+        }
+        look.c = futures[i]->c;
+        look.found = is_settled(futures[i]);
+        look.index = i;
+        look.n += !look.found;
+    }
+    *ret = look;
+    return look.c != NULL ? 0
+                          : coxi_error(COX_EINVAL, "cox_wait_any needs a future: all "
+                                                   "are NULL");
+}
+
+/* Lets go of the lock between groups: thousands of waiters must not stop the loop. */
+static void let_others_in(struct cox_coordinator *c, size_t n)
+{
+    if (n % WAITERS_AT_ONCE == WAITERS_AT_ONCE - 1) {
+        coxi_unlock(&c->lock);
+        coxi_lock(&c->lock);
+    }
+}
+
+/* Waits for the futures that a look has found unsettled; the outcome is in `look`. */
+static int wait_for(struct cox_future *const *futures, int timeout_ms,
+                    struct look *look)
+{
+    struct cox_coordinator *c = look->c;
+    struct timespec until = coxi_deadline(timeout_ms);
+    struct wait wait = {0};
+    size_t n_added = 0;
+    struct coxi_waiter *waiters = malloc(look->n * sizeof(*waiters));
+    if (waiters == NULL) {
+        return coxi_error_memory("waiting for futures");
+    }
+    coxi_cond_init(&wait.settled);
+    coxi_lock(&c->lock);
+    for (size_t i = 0; n_added < look->n && wait.first == NULL; i++) {
+        if (futures[i] != NULL) {
+            waiters[n_added].index = i;
+            waiter_add(&waiters[n_added], &wait, futures[i]);
+            let_others_in(c, n_added);
+            n_added++;
+        }
+    }
+    wait_until(&wait, &c->lock, &until);
+    for (size_t i = 0; i < n_added; i++) {
+        waiter_remove(&waiters[i]);
+        let_others_in(c, i);
+    }
+    coxi_unlock(&c->lock);
+    look->found = wait.first != NULL;
+    look->index = look->found ? wait.first->index : 0;
+    (void)pthread_cond_destroy(&wait.settled);
+    free(waiters);
+    return 0;
+}
+
+int cox_wait_any(struct cox_future *const *futures, size_t n, int timeout_ms,
+                 size_t *ret_index)
+{
+    /* Where the thread's next look starts; for another array as good as any place. */
+    static _Thread_local size_t next;
+    struct look look = {0};
+    if (futures == NULL || n == 0 || ret_index == NULL) {
+        return coxi_error(COX_EINVAL, "cox_wait_any needs futures and an index");
+    }
+    int r = look_for(futures, n, next < n ? next : 0, &look);
+    if (r == 0 && !look.found && timeout_ms != 0) {
+        r = wait_for(futures, timeout_ms, &look);
+    }
+    if (r != 0) {
+        return r;
+    }
+    if (!look.found) {
+        return coxi_error(COX_ETIMEDOUT, "none of %zu closures is settled after %d ms",
+                          look.n, timeout_ms);
+    }
+    next = look.index + 1;
+    *ret_index = look.index;
+    return 0;
+}
+
+/* ---- results */
+
+/* Unpacks the result on first use. Locked, settled, done. */
+static int unpack(struct cox_future *f)
+{
+    if (f->values != NULL || f->result_len == 0) {
+        return 0;
+    }
+    struct cox_value *values = malloc(COXI_VALUES_MAX * sizeof(*values));
+    if (values == NULL) {
+        return coxi_error_memory("results");
+    }
+    int r = coxi_values_unpack(f->result, f->result_len, values, &f->n_values);
+    if (r != 0) {
+        free(values);
+        return r;
+    }
+    f->values = values;
+    return 0;
+}
+
+int coxi_future_find(struct cox_future *future, const char *name, struct cox_value *ret)
+{
+    int r = unpack(future);
+    size_t i = 0;
+    while (r == 0 && i < future->n_values &&
+           strcmp(future->values[i].name, name) != 0) {
+        i++;
+    }
+    if (r == 0 && i == future->n_values) {
+        r = coxi_error(COX_ENOENT, "closure %llu (%s) returned no '%s'",
+                       (unsigned long long)future->id, future->function->name, name);
+    }
+    if (r == 0) {
+        *ret = future->values[i];
+    }
+    return r;
+}
+
+int cox_future_result(struct cox_future *future, const char *name,
+                      struct cox_value *ret)
+{
+    if (future == NULL || name == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_future_result needs a future and a name");
+    }
+    struct cox_coordinator *c = future->c;
+    coxi_lock(&c->lock);
+    int r = !is_settled(future)
+                ? coxi_error(COX_ENOTREADY, "closure %llu is not settled yet",
+                             (unsigned long long)future->id)
+                : settled_code(future);
+    if (r == 0 && is_away(future)) {
+        r = coxi_error(COX_ENOTREADY,
+                       "the results of closure %llu (%s) are kept on a worker: call "
+                       "cox_future_fetch first",
+                       (unsigned long long)future->id, future->function->name);
+    }
+    if (r == 0) {
+        r = coxi_future_find(future, name, ret);
+    }
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+int cox_future_error(struct cox_future *future, struct cox_error *ret)
+{
+    struct cox_error error = COX_ERROR_INIT;
+    if (future == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_future_error needs a future");
+    }
+    int r = 0;
+    struct cox_coordinator *c = future->c;
+    coxi_lock(&c->lock);
+    if (!is_settled(future)) {
+        r = coxi_error(COX_ENOTREADY, "closure %llu is not settled yet",
+                       (unsigned long long)future->id);
+    } else {
+        error.code = future->code;
+        error.step_code = future->step_code;
+        error.closure = future->id;
+        (void)snprintf(error.function, sizeof(error.function), "%s",
+                       future->function->name);
+        (void)snprintf(error.message, sizeof(error.message), "%s",
+                       future->code == 0      ? ""
+                       : future->text != NULL ? future->text
+                                              : coxi_strerror(future->code));
+    }
+    coxi_unlock(&c->lock);
+    return r != 0 ? r : coxi_struct_return(ret, COXI_STRUCT_ERROR, &error);
+}

@@ -1,0 +1,462 @@
+/*
+ * See kept.h. What is wanted is counted by whoever wants it, on any thread; the last to let
+ * go lists the future for the loop, which has the worker drop the values.
+ *
+ * What makes values again is a closure of its own, as a replay is (recovery_replay.c), with
+ * the id of the one that is settled: the ps take what it commits for duplicates. Where
+ * that one is being replayed, that serves as well. It waits for its own inputs as any call
+ * does, so a line of closures is made again one after the other.
+ *
+ * Bounds: one of those for each future that is kept; a line of COXI_LINEAGE_MAX.
+ *
+ * Threads: as kept.h says. Cost: O(1) for each, and a bucket's length.
+ */
+#include "coordinator/closures/kept.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/closures/settle.h"
+#include "coordinator/recovery/recovery.h"
+#include "coordinator/workers/conn.h"
+#include "coordinator/workers/worker.h"
+
+int coxi_kept_new(struct cox_future *f)
+{
+    struct coxi_kept *kept = calloc(1, sizeof(*kept));
+    if (kept == NULL) {
+        return coxi_error_memory("a closure");
+    }
+    kept->f = f;
+    atomic_init(&kept->wanted, 1);
+    f->kept = kept;
+    return 0;
+}
+
+void coxi_kept_free(struct coxi_kept *kept)
+{
+    if (kept != NULL) {
+        free(kept->text);
+        free(kept);
+    }
+}
+
+/* ---- who wants them */
+
+void coxi_kept_want(struct cox_future *f)
+{
+    if (f->kept != NULL) {
+        atomic_fetch_add_explicit(&f->kept->wanted, 1, memory_order_relaxed);
+    }
+}
+
+/* Has the loop look at it, in coxi_kept_sweep. */
+static void list_for_loop(struct cox_future *f)
+{
+    struct cox_coordinator *c = f->c;
+    struct coxi_kept *kept = f->kept;
+    coxi_lock(&c->lock);
+    if (!kept->listed && !c->kept_closed) {
+        kept->listed = true;
+        atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+        kept->next_listed = c->kept_listed;
+        c->kept_listed = f;
+        coxi_loop_wake(c->loop);
+    }
+    coxi_unlock(&c->lock);
+}
+
+void coxi_kept_unwant(struct cox_future *f)
+{
+    struct coxi_kept *kept = f->kept;
+    if (kept != NULL &&
+        atomic_fetch_sub_explicit(&kept->wanted, 1, memory_order_acq_rel) == 1) {
+        list_for_loop(f);
+    }
+}
+
+void coxi_kept_unlogged(struct cox_future *f)
+{
+    if (f->kept != NULL) {
+        list_for_loop(f);
+    }
+}
+
+static bool is_wanted(const struct coxi_kept *kept)
+{
+    return atomic_load_explicit(&kept->wanted, memory_order_acquire) > 0;
+}
+
+/* The next that is listed, with the list's reference; or NULL. */
+static struct cox_future *take_listed(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    struct cox_future *f = c->kept_listed;
+    if (f != NULL) {
+        c->kept_listed = f->kept->next_listed;
+        f->kept->listed = false;
+    }
+    coxi_unlock(&c->lock);
+    return f;
+}
+
+void coxi_kept_close(struct cox_coordinator *c)
+{
+    struct cox_future *f;
+    coxi_lock(&c->lock);
+    c->kept_closed = true;
+    coxi_unlock(&c->lock);
+    while ((f = take_listed(c)) != NULL) {
+        coxi_future_unref(f);
+    }
+}
+
+/* ---- where they are */
+
+bool coxi_kept_is_here(const struct cox_future *f)
+{
+    return f->kept == NULL || f->kept->here;
+}
+
+struct coxi_worker *coxi_kept_worker(const struct cox_future *f)
+{
+    return f->kept != NULL ? f->kept->worker : NULL;
+}
+
+/* The worker has them no more, or is to drop them. */
+static void unlink_kept(struct coxi_kept *kept)
+{
+    *kept->link = kept->next;
+    if (kept->next != NULL) {
+        kept->next->link = kept->link;
+    }
+    kept->worker = NULL;
+}
+
+void coxi_kept_drop(struct coxi_worker *worker, uint64_t closure, uint32_t attempt)
+{
+    struct cox_coordinator *c = worker->c;
+    const struct coxi_recall_head head = {closure, attempt, 0};
+    if (coxi_buffer_append_raw(&worker->dropped, &head, sizeof(head)) != 0) {
+        return; /* it stays there until the worker or we are gone */
+    }
+    if (!worker->is_dropper) {
+        worker->is_dropper = true;
+        worker->next_dropper = c->droppers;
+        c->droppers = worker;
+    }
+}
+
+/* They are here from now on: nobody has to make them again. */
+static void be_here(struct cox_future *f, uint8_t *result, size_t len)
+{
+    struct cox_coordinator *c = f->c;
+    coxi_lock(&c->lock);
+    f->result = result;
+    f->result_len = len;
+    f->kept->here = true;
+    coxi_unlock(&c->lock);
+    f->kept->lineage = 0;
+    coxi_inputs_drop(f);
+}
+
+int coxi_kept_take(struct cox_future *f, const uint8_t *result, size_t len)
+{
+    uint8_t *copy = NULL;
+    if (f->kept == NULL || f->kept->here || !is_wanted(f->kept)) {
+        return 0;
+    }
+    if (len > 0) {
+        copy = malloc(len);
+        if (copy == NULL) {
+            return coxi_error_memory("the results of a closure");
+        }
+        memcpy(copy, result, len);
+    }
+    be_here(f, copy, len);
+    return 0;
+}
+
+void coxi_kept_done(struct cox_future *f, struct coxi_worker *worker, uint32_t attempt,
+                    uint64_t bytes)
+{
+    struct coxi_kept *kept = f->kept;
+    if (kept == NULL || !is_wanted(kept)) {
+        return;
+    }
+    kept->worker = worker;
+    kept->attempt = attempt;
+    kept->bytes = bytes;
+    kept->next = worker->kept;
+    kept->link = &worker->kept;
+    if (kept->next != NULL) {
+        kept->next->link = &kept->next;
+    }
+    worker->kept = kept;
+    kept->lineage = 1 + coxi_inputs_lineage(f);
+}
+
+/* ---- bringing them here */
+
+static struct coxi_kept **bucket_of(struct cox_coordinator *c, uint64_t id)
+{
+    return &c->coming[id % COXI_COMING_BUCKETS];
+}
+
+/* What points to that of the closure, or to the end of its bucket. */
+static struct coxi_kept **find_coming(struct cox_coordinator *c, uint64_t id)
+{
+    struct coxi_kept **at = bucket_of(c, id);
+    while (*at != NULL && (*at)->f->id != id) {
+        at = &(*at)->next_coming;
+    }
+    return at;
+}
+
+static void begin_coming(struct coxi_kept *kept)
+{
+    struct coxi_kept **bucket = bucket_of(kept->f->c, kept->f->id);
+    kept->next_coming = *bucket;
+    *bucket = kept;
+    atomic_fetch_add_explicit(&kept->f->refs, 1, memory_order_relaxed);
+}
+
+/* They have come, or will not (`code`): tells who waits for that. */
+static void end_coming(struct coxi_kept *kept, int code, const char *text)
+{
+    struct cox_future *f = kept->f;
+    *find_coming(f->c, f->id) = kept->next_coming;
+    kept->asked = false;
+    kept->remake = NULL;
+    kept->code = code;
+    free(kept->text);
+    kept->text = code != 0 ? strdup(text) : NULL;
+    coxi_inputs_tell(f);
+    coxi_future_unref(f);
+}
+
+static int ask(struct coxi_kept *kept)
+{
+    struct coxi_message message = {.kind = COXI_RESULT_WANT};
+    message.result.closure = kept->f->id;
+    message.result.attempt = kept->attempt;
+    kept->asked = true;
+    kept->worker->n_asked_results++;
+    return coxi_message_send(coxi_conn_link(kept->worker->control), &message, NULL,
+                             false);
+}
+
+static int make_again(struct coxi_kept *kept)
+{
+    struct cox_future *f = kept->f;
+    struct cox_coordinator *c = f->c;
+    kept->remake = coxi_recovery_find(c, f->id); /* it is being replayed */
+    if (kept->remake != NULL) {
+        return 0;
+    }
+    int r = c->shutting_down
+                ? coxi_error(COX_ECANCELLED, "the coordinator is being closed")
+                : coxi_closure_again(f, &kept->remake);
+    if (r != 0) {
+        return r;
+    }
+    coxi_event(c, COX_EVENT_CLOSURE_AGAIN, COXI_OF(.closure = f->id),
+               "closure %llu (%s) runs again: what it had kept was lost",
+               (unsigned long long)f->id, f->function->name);
+    c->waiting_change++;
+    coxi_lock(&c->lock);
+    c->n_unsettled++;
+    c->n_inherited += kept->remake->inherited;
+    c->stats.made_again++;
+    coxi_unlock(&c->lock);
+    kept->remake->urgent = coxi_inputs_are_urgent(f); /* in no line yet */
+    coxi_closure_begin(kept->remake);
+    return 0;
+}
+
+/* What was to make them has ended without. */
+static void try_again(struct coxi_kept *kept)
+{
+    kept->remake = NULL;
+    int r = make_again(kept);
+    if (r != 0) {
+        end_coming(kept, r, coxi_error_text());
+    }
+}
+
+void coxi_kept_bring(struct cox_future *f)
+{
+    struct coxi_kept *kept = f->kept;
+    if (kept->here || kept->asked || kept->remake != NULL) {
+        return;
+    }
+    kept->code = 0;
+    begin_coming(kept);
+    int r = kept->worker != NULL ? ask(kept) : make_again(kept);
+    if (r != 0 && kept->worker == NULL) { /* else its connection will tell */
+        end_coming(kept, r, coxi_error_text());
+    }
+}
+
+int coxi_kept_sent(struct coxi_worker *worker, const struct coxi_result *result,
+                   const void *values, size_t len)
+{
+    struct coxi_kept *kept = *find_coming(worker->c, result->closure);
+    if (worker->n_asked_results == 0) {
+        return coxi_error(COX_EPROTO, "a result that was not asked for");
+    }
+    worker->n_asked_results--;
+    if (kept == NULL || !kept->asked || kept->worker != worker ||
+        kept->attempt != result->attempt) {
+        return 0; /* of no interest any more */
+    }
+    if (result->code != 0) {
+        return coxi_error(COX_EPROTO, "it has lost what it kept of closure %llu: %s",
+                          (unsigned long long)result->closure, result->message);
+    }
+    int r = coxi_kept_take(kept->f, values, len);
+    end_coming(kept, r, r != 0 ? coxi_error_text() : "");
+    return 0;
+}
+
+/* ---- the end of a closure, and of the need for what it returned */
+
+/* Nobody needs them: neither the worker's, nor those that were to come. */
+static void forget(struct coxi_kept *kept)
+{
+    if (kept->worker != NULL) {
+        coxi_kept_drop(kept->worker, kept->f->id, kept->attempt);
+        unlink_kept(kept);
+    }
+    if (kept->asked) { /* in vain, then */
+        end_coming(kept, 0, "");
+    }
+}
+
+void coxi_kept_void(struct cox_future *f)
+{
+    if (f->kept == NULL) {
+        return;
+    }
+    forget(f->kept);
+    coxi_lock(&f->c->lock);
+    f->kept->here = false;
+    coxi_unlock(&f->c->lock);
+}
+
+void coxi_kept_settled(struct cox_future *f)
+{
+    if (f->kept == NULL) {
+        return;
+    }
+    if (f->state != COXI_DONE_OK) {
+        forget(f->kept);
+    } else if (f->kept->lineage >= COXI_LINEAGE_MAX) {
+        coxi_kept_bring(f);
+    }
+}
+
+/* ---- workers go */
+
+void coxi_kept_rescue(struct coxi_worker *worker)
+{
+    for (struct coxi_kept *kept = worker->kept; kept != NULL; kept = kept->next) {
+        coxi_kept_bring(kept->f);
+    }
+}
+
+void coxi_kept_lost(struct coxi_worker *worker)
+{
+    worker->n_asked_results = 0;
+    worker->dropped.len = 0;
+    while (worker->kept != NULL) {
+        struct coxi_kept *kept = worker->kept;
+        unlink_kept(kept);
+        if (kept->asked && kept->f->dependents != NULL) {
+            kept->asked = false;
+            try_again(kept);
+        } else if (kept->asked) {
+            end_coming(kept, 0, "");
+        }
+    }
+    coxi_closures_leave_home(worker);
+}
+
+/* ---- what makes them again */
+
+void coxi_kept_wait_for_recovery(struct cox_coordinator *c)
+{
+    for (size_t i = 0; i < COXI_COMING_BUCKETS; i++) {
+        for (struct coxi_kept *kept = c->coming[i]; kept != NULL;
+             kept = kept->next_coming) {
+            if (kept->remake != NULL && !kept->remake->abandoned) {
+                coxi_closure_set_urgent(kept->remake, false);
+            }
+        }
+    }
+}
+
+struct cox_future *coxi_kept_find_remake(struct cox_coordinator *c, uint64_t id)
+{
+    const struct coxi_kept *kept = *find_coming(c, id);
+    return kept != NULL ? kept->remake : NULL;
+}
+
+void coxi_kept_remade(struct cox_future *remake)
+{
+    struct cox_future *f = remake->replay;
+    char text[COXI_TEXT_MAX];
+    if (f->kept == NULL || f->kept->remake != remake) {
+        return;
+    }
+    f->attempt = remake->attempt;
+    if (remake->abandoned && f->dependents != NULL) {
+        try_again(f->kept);
+        return;
+    }
+    (void)snprintf(text, sizeof(text),
+                   "what closure %llu (%s) had returned was lost with its worker and "
+                   "could not be made again: %.300s",
+                   (unsigned long long)f->id, f->function->name,
+                   remake->text != NULL ? remake->text : coxi_strerror(remake->code));
+    end_coming(f->kept, remake->code, text);
+}
+
+/* ---- in a turn of the loop */
+
+void coxi_kept_sweep(struct cox_coordinator *c)
+{
+    struct cox_future *f;
+    while ((f = take_listed(c)) != NULL) {
+        if (!is_wanted(f->kept)) {
+            forget(f->kept);
+        }
+        if (f->kept->here) {
+            coxi_inputs_drop(f); /* if the log has kept them for a replay */
+        }
+        coxi_future_unref(f);
+    }
+}
+
+void coxi_kept_flush(struct cox_coordinator *c)
+{
+    while (c->droppers != NULL) {
+        struct coxi_worker *worker = c->droppers;
+        struct coxi_message message = {.kind = COXI_RESULT_DROP};
+        c->droppers = worker->next_dropper;
+        worker->is_dropper = false;
+        message.recall.closures =
+            (const struct coxi_recall_head *)(void *)worker->dropped.data;
+        message.recall.n_closures =
+            worker->dropped.len / sizeof(struct coxi_recall_head);
+        if (message.recall.n_closures > 0 && coxi_worker_is_there(worker)) {
+            (void)coxi_message_send(coxi_conn_link(worker->control), &message, NULL,
+                                    false);
+        }
+        worker->dropped.len = 0;
+    }
+}

@@ -1,0 +1,154 @@
+/*
+ * See losses.h. A closure that has lost COXI_LOSSES_MAX workers while its step ran fails: it
+ * may be what kills them. Losing a worker never counts against a closure whose step has
+ * returned (design: exactly once): it waits for a ps, not for its step.
+ *
+ * At the moment of a loss nobody knows what ran there, so the oldest closures of the worker
+ * are suspects, as many as it has slots, and the loss is counted for them. It is taken back
+ * when the worker's next process says that their steps did not run, or when the same process
+ * comes back. What stays counted are losses of whole hosts, of which nobody can tell: they are
+ * not counted while a ps is away, for then commits wait, and are forgotten when some ps turns
+ * out to have the closure's last segment (voiding.c).
+ *
+ * Threads: loop. Cost: O(slots) for a loss, O(slots^2) when its process tells.
+ */
+#include "coordinator/closures/losses.h"
+
+#include <signal.h>
+
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/closures/attempts.h"
+#include "coordinator/recovery/recovery.h"
+#include "coordinator/workers/reach.h"
+
+/* ---- how long closures wait */
+
+static bool is_any_ps_away(struct cox_coordinator *c)
+{
+    bool away = coxi_recovery_is_under_way(c) || coxi_reach_is_cut(c);
+    for (uint32_t i = 0; !away && i < c->n_ps; i++) {
+        away = !coxi_psc_is_up(c->ps[i]);
+    }
+    return away;
+}
+
+int coxi_losses_wait_ms(const struct cox_coordinator *c)
+{
+    const struct cox_options *o = &c->options;
+    return c->ps_away && o->ps_recovery_ms > o->worker_wait_ms ? o->ps_recovery_ms
+                                                               : o->worker_wait_ms;
+}
+
+/*
+ * worker_wait_ms is for a cluster whose workers are gone. While a ps is away, too, it may be
+ * the client's own network that is, and nothing but replays could run anyway: then workers
+ * have as long as a ps, and when all ps are there again, worker_wait_ms from that moment on.
+ */
+void coxi_losses_tick(struct cox_coordinator *c)
+{
+    bool ps_away = is_any_ps_away(c);
+    if (ps_away != c->ps_away) {
+        c->ps_away = ps_away;
+        c->idle_since_ms = 0;
+        for (uint32_t i = 0; i < c->n_workers; i++) {
+            c->workers[i]->wanted_since_ms = 0;
+        }
+    }
+}
+
+/* ---- what counts */
+
+static void change(struct cox_future *f, int by)
+{
+    if (f != NULL && f->losses + by >= 0 && f->losses + by <= UINT8_MAX) {
+        f->losses = (uint8_t)(f->losses + by);
+    }
+}
+
+void coxi_losses_begin(struct coxi_worker *worker)
+{
+    worker->suspects.len = 0;
+}
+
+void coxi_loss_count(struct coxi_worker *worker, struct cox_future *f)
+{
+    const struct coxi_recall_head suspect = {f->id, f->current, 0};
+    if (f->replay == NULL && is_any_ps_away(f->c)) {
+        return;
+    }
+    change(f, 1);
+    (void)coxi_buffer_append_raw(&worker->suspects, &suspect, sizeof(suspect));
+}
+
+static bool is_suspect(const struct coxi_worker *worker,
+                       const struct coxi_crashed_head *head)
+{
+    const struct coxi_recall_head *suspects = (const void *)worker->suspects.data;
+    size_t n = worker->suspects.len / sizeof(*suspects);
+    size_t i = 0;
+    while (i < n && (suspects[i].closure != head->closure ||
+                     suspects[i].attempt != head->attempt)) {
+        i++;
+    }
+    return i < n;
+}
+
+static bool is_told(const struct coxi_crashed *crashed,
+                    const struct coxi_recall_head *suspect)
+{
+    size_t i = 0;
+    while (i < crashed->n_closures &&
+           (crashed->closures[i].closure != suspect->closure ||
+            crashed->closures[i].attempt != suspect->attempt)) {
+        i++;
+    }
+    return i < crashed->n_closures;
+}
+
+void coxi_losses_told(struct coxi_worker *worker, const struct coxi_crashed *crashed)
+{
+    const struct coxi_recall_head *suspects = (const void *)worker->suspects.data;
+    size_t n = worker->suspects.len / sizeof(*suspects);
+    for (size_t i = 0; i < n; i++) {
+        if (!is_told(crashed, &suspects[i])) {
+            change(coxi_attempts_find(worker->c, suspects[i].closure), -1);
+        }
+    }
+    for (size_t i = 0; i < crashed->n_closures; i++) {
+        const struct coxi_crashed_head *head = &crashed->closures[i];
+        if (head->closure != 0 && head->cause == SIGKILL && !is_suspect(worker, head)) {
+            change(coxi_attempts_find(worker->c, head->closure), 1);
+        }
+    }
+    worker->suspects.len = 0;
+}
+
+/* ---- telling */
+
+void coxi_losses_tell_ready(struct coxi_worker *worker)
+{
+    struct cox_coordinator *c = worker->c;
+    if (worker->is_told) {
+        return;
+    }
+    coxi_lock(&c->lock);
+    bool quiet = !c->opened && !worker->was_told; /* it is waited for anyway */
+    coxi_unlock(&c->lock);
+    coxi_event(
+        c, worker->was_told ? COX_EVENT_WORKER_BACK : COX_EVENT_WORKER_JOINED,
+        COXI_OF(.worker = 1 + worker->index, .level = quiet ? 1 + COX_EVENT_DEBUG : 0),
+        "worker %u at %.300s %s", worker->index, worker->url,
+        worker->was_told ? "is back" : "has joined");
+    worker->is_told = worker->was_told = true;
+}
+
+void coxi_losses_tell(struct coxi_worker *worker, bool has_left, const char *text)
+{
+    size_t n = worker->in_flight.n;
+    worker->is_told = false;
+    coxi_event(worker->c, has_left ? COX_EVENT_WORKER_LEFT : COX_EVENT_WORKER_LOST,
+               COXI_OF(.worker = 1 + worker->index, .error = has_left ? 0 : COX_ELOST),
+               "worker %u at %.150s %s: %.250s; %zu closures run elsewhere",
+               worker->index, worker->url, has_left ? "has left" : "is lost", text, n);
+}

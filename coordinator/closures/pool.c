@@ -1,0 +1,108 @@
+/*
+ * See pool.h. A binary heap whose entries carry what they are compared by, so that a
+ * comparison touches one array; `places` says where a member is, to move it when its load
+ * changes. Loads are compared as fractions, exactly.
+ *
+ * Invariant: heap[places[m] - 1].member == m for each member m that is there.
+ */
+#include "coordinator/closures/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+
+int coxi_pool_reserve(struct coxi_pool *pool, uint32_t n_members)
+{
+    if (n_members <= pool->n_members) {
+        return 0;
+    }
+    struct coxi_pool_entry *heap =
+        realloc(pool->heap, n_members * sizeof(struct coxi_pool_entry));
+    if (heap == NULL) {
+        return coxi_error_memory("workers");
+    }
+    pool->heap = heap;
+    uint32_t *places = realloc(pool->places, n_members * sizeof(uint32_t));
+    if (places == NULL) {
+        return coxi_error_memory("workers");
+    }
+    memset(places + pool->n_members, 0,
+           (n_members - pool->n_members) * sizeof(uint32_t));
+    pool->places = places;
+    pool->n_members = n_members;
+    return 0;
+}
+
+void coxi_pool_fini(struct coxi_pool *pool)
+{
+    free(pool->heap);
+    free(pool->places);
+    *pool = (struct coxi_pool){0};
+}
+
+static bool is_before(const struct coxi_pool_entry *a, const struct coxi_pool_entry *b)
+{
+    uint64_t left = (uint64_t)a->held * b->capacity;
+    uint64_t right = (uint64_t)b->held * a->capacity;
+    return left != right ? left < right : a->member < b->member;
+}
+
+static void put(struct coxi_pool *pool, uint32_t at, struct coxi_pool_entry entry)
+{
+    pool->heap[at] = entry;
+    pool->places[entry.member] = at + 1;
+}
+
+/* Puts `entry` where it belongs, above `at` or below it; what is at `at` is overwritten. */
+static void settle(struct coxi_pool *pool, uint32_t at, struct coxi_pool_entry entry)
+{
+    while (at > 0 && is_before(&entry, &pool->heap[(at - 1) / 2])) {
+        put(pool, at, pool->heap[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    for (uint32_t child; (child = 2 * at + 1) < pool->n; at = child) {
+        if (child + 1 < pool->n &&
+            is_before(&pool->heap[child + 1], &pool->heap[child])) {
+            child++;
+        }
+        if (!is_before(&pool->heap[child], &entry)) {
+            break;
+        }
+        put(pool, at, pool->heap[child]);
+    }
+    put(pool, at, entry);
+}
+
+static void leave(struct coxi_pool *pool, uint32_t member)
+{
+    uint32_t at = pool->places[member] - 1;
+    struct coxi_pool_entry last = pool->heap[--pool->n];
+    pool->places[member] = 0;
+    if (last.member != member) {
+        settle(pool, at, last);
+    }
+}
+
+void coxi_pool_set(struct coxi_pool *pool, uint32_t member, uint32_t held,
+                   uint32_t capacity)
+{
+    uint32_t place = pool->places[member];
+    if (held < capacity) {
+        struct coxi_pool_entry entry = {member, held, capacity};
+        settle(pool, place != 0 ? place - 1 : pool->n++, entry);
+    } else if (place != 0) {
+        leave(pool, member);
+    }
+}
+
+bool coxi_pool_first(const struct coxi_pool *pool, uint32_t *ret_member,
+                     uint32_t *ret_room)
+{
+    if (pool->n == 0) {
+        return false;
+    }
+    *ret_member = pool->heap[0].member;
+    *ret_room = pool->heap[0].capacity - pool->heap[0].held;
+    return true;
+}

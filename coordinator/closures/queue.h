@@ -1,0 +1,19 @@
+/* Lists of closures, and queues of them by priority. Loop; all O(1). */
+#ifndef COXI_COORDINATOR_CLOSURES_QUEUE_H
+#define COXI_COORDINATOR_CLOSURES_QUEUE_H
+
+#include "coordinator/coordinator.h"
+
+void coxi_list_append(struct coxi_list *list, struct cox_future *f);
+void coxi_list_prepend(struct coxi_list *list, struct cox_future *f);
+void coxi_list_remove(struct coxi_list *list, struct cox_future *f);
+
+/* In line behind (or, put back, before) those of its priority. */
+void coxi_queue_append(struct coxi_queue *queue, struct cox_future *f);
+void coxi_queue_prepend(struct coxi_queue *queue, struct cox_future *f);
+void coxi_queue_remove(struct coxi_queue *queue, struct cox_future *f);
+
+/* The oldest of the highest priority, or NULL. */
+struct cox_future *coxi_queue_first(const struct coxi_queue *queue);
+
+#endif

@@ -1,0 +1,352 @@
+/*
+ * The states of closures, and their end: what has ended in a turn of the loop is kept
+ * until the turn is over, and told to the users' threads then, under one lock.
+ *
+ * Does not: decide that a closure ends (dispatch.c, attempts.c, inputs.c).
+ *
+ * Invariant: a closure is in c->waiting (WAITING), in one queue (QUEUED), in the hands of
+ * one worker (ASSIGNED), asked about (VOIDING) or settled; its state says which.
+ *
+ * Threads: loop. Cost: O(1) a closure.
+ */
+#include "coordinator/closures/settle.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/closures/kept.h"
+#include "coordinator/closures/queue.h"
+#include "coordinator/recovery/recovery.h"
+#include "coordinator/workers/worker.h"
+
+/* ---- states, and who is in line where */
+
+/* In the state it counts among those that wait for a worker: is there room for more? */
+static bool is_in_line(unsigned state)
+{
+    return state == COXI_WAITING || state == COXI_QUEUED;
+}
+
+void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state)
+{
+    enum { N = COXI_CANCELLED + 1 };
+    static const bool allowed[N][N] = {
+        [COXI_WAITING] = {[COXI_QUEUED] = true,
+                          [COXI_VOIDING] = true,
+                          [COXI_DONE_OK] = true,
+                          [COXI_FAILED] = true,
+                          [COXI_CANCELLED] = true},
+        [COXI_QUEUED] = {[COXI_WAITING] = true,
+                         [COXI_ASSIGNED] = true,
+                         [COXI_VOIDING] = true,
+                         [COXI_FAILED] = true,
+                         [COXI_CANCELLED] = true},
+        [COXI_ASSIGNED] = {[COXI_WAITING] = true,
+                           [COXI_QUEUED] = true,
+                           [COXI_VOIDING] = true,
+                           [COXI_DONE_OK] = true,
+                           [COXI_FAILED] = true,
+                           [COXI_CANCELLED] = true},
+        [COXI_VOIDING] = {[COXI_WAITING] = true,
+                          [COXI_QUEUED] = true,
+                          [COXI_DONE_OK] = true,
+                          [COXI_FAILED] = true,
+                          [COXI_CANCELLED] = true},
+    };
+    assert(allowed[f->state][state]);
+    (void)allowed;
+    f->c->waiting_change += is_in_line(state) - is_in_line(f->state);
+    f->state = (uint8_t)state;
+}
+
+/* The only worker that may run it, or that has its inputs; or NULL. */
+static struct coxi_worker *owner_of(const struct cox_future *f)
+{
+    uint32_t owner = f->home != 0 ? f->home : f->only_worker;
+    return owner != 0 ? f->c->workers[owner - 1] : NULL;
+}
+
+/* Where it stands in line: of the only worker that may run it, or of all. */
+static struct coxi_queue *queue_of(const struct cox_future *f)
+{
+    struct cox_coordinator *c = f->c;
+    if (f->replay != NULL) {
+        return f->urgent ? &c->replay_queue : &c->remake_queue;
+    }
+    struct coxi_worker *owner = owner_of(f);
+    return owner != NULL ? &owner->queue : &c->queue;
+}
+
+void coxi_closure_enqueue(struct cox_future *f, bool first)
+{
+    struct cox_coordinator *c = f->c;
+    struct coxi_worker *owner = owner_of(f);
+    if (owner != NULL && !owner->is_owner) {
+        owner->is_owner = true;
+        owner->next_owner = c->owners;
+        c->owners = owner;
+    }
+    if (first) {
+        coxi_queue_prepend(queue_of(f), f);
+    } else {
+        coxi_queue_append(queue_of(f), f);
+    }
+    c->n_queued++;
+}
+
+void coxi_closure_dequeue(struct cox_future *f)
+{
+    coxi_queue_remove(queue_of(f), f);
+    f->c->n_queued--;
+}
+
+void coxi_closure_set_urgent(struct cox_future *f, bool urgent)
+{
+    bool in_line = f->state == COXI_QUEUED;
+    if (f->urgent == urgent) {
+        return;
+    }
+    if (in_line) {
+        coxi_closure_dequeue(f);
+    }
+    f->urgent = urgent;
+    if (in_line) {
+        coxi_closure_enqueue(f, false);
+    } else if (urgent && f->state == COXI_WAITING) {
+        coxi_inputs_hurry(f);
+    }
+}
+
+/* ---- the end of closures */
+
+void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
+{
+    struct cox_coordinator *c = f->c;
+    c->n_voiding -= f->state == COXI_VOIDING;
+    coxi_closure_set(f, ending->state);
+    f->code = ending->code;
+    char *text =
+        ending->text != NULL && *ending->text != '\0' ? strdup(ending->text) : NULL;
+    free(f->text);
+    f->text = text;
+    f->worker = NULL;
+    if (f->replay != NULL) {
+        coxi_recovery_replayed(f); /* first: who needs it still may make it again */
+        coxi_kept_remade(f);
+    } else {
+        (void)coxi_window_take(&c->closures, f->id);
+        if (!f->fetches) {
+            coxi_recovery_settled(f, ending->touched, ending->n_touched);
+        }
+    }
+    coxi_inputs_settled(f);
+    coxi_kept_settled(f);
+    coxi_list_append(&c->settling, f);
+}
+
+void coxi_closure_end(struct cox_future *f, const struct coxi_ending *ending)
+{
+    struct cox_coordinator *c = f->c;
+    /* If the client is being closed, the next one goes on from the same checkpoint. */
+    bool is_left = f->inherited && f->attempt == 0 && c->closing;
+    if (!f->uncertain || f->replay != NULL || c->fatal_handled || c->shutting_down ||
+        is_left) {
+        coxi_closure_settle(f, ending); /* or nobody is left who could be asked */
+        return;
+    }
+    coxi_closure_set(f, COXI_VOIDING);
+    f->worker = NULL;
+    c->n_voiding++;
+    if (coxi_voiding_start(c, f, ending) != 0) {
+        struct coxi_ending failed = {COXI_FAILED, COX_ENOMEM, coxi_error_text(), NULL,
+                                     0};
+        coxi_closure_settle(f, &failed);
+    }
+}
+
+void coxi_closure_fail(struct cox_future *f, int code, const char *text)
+{
+    coxi_closure_end(f, &(struct coxi_ending){COXI_FAILED, code, text, NULL, 0});
+}
+
+void coxi_closure_cancel(struct cox_future *f, const char *text)
+{
+    coxi_closure_end(
+        f, &(struct coxi_ending){COXI_CANCELLED, COX_ECANCELLED, text, NULL, 0});
+}
+
+/* VOIDING -> in line, first. */
+static void run_again(struct cox_future *f)
+{
+    f->c->n_voiding--;
+    free(f->result);
+    f->result = NULL;
+    f->result_len = 0;
+    coxi_kept_void(f);
+    if (f->cancelled) {
+        coxi_closure_set(f, COXI_QUEUED);
+        coxi_closure_cancel(f, "cancelled");
+    } else {
+        coxi_inputs_go_again(f);
+    }
+}
+
+void coxi_closure_run_again(struct cox_future *f)
+{
+    f->applied = false;
+    run_again(f);
+}
+
+void coxi_closure_run_for_results(struct cox_future *f)
+{
+    coxi_event(f->c, COX_EVENT_CLOSURE_AGAIN, COXI_OF(.closure = f->id),
+               "closure %llu (%s) is applied, and runs again for its results",
+               (unsigned long long)f->id, f->function->name);
+    f->applied = true;
+    f->cancelled = false; /* too late */
+    f->losses = f->crashes = f->overruns = 0;
+    run_again(f);
+}
+
+static void end_as(struct cox_future *f, int code, const char *text)
+{
+    if (code == COX_ECANCELLED) {
+        coxi_closure_cancel(f, text);
+    } else {
+        coxi_closure_fail(f, code, text);
+    }
+}
+
+/* An error that cancels everything does not mean it: it counts already, on some ps at least or
+ * as an older client's, and what runs is only to be told, or to be done where it is missing. */
+static bool is_spared(const struct cox_future *f, int code)
+{
+    struct cox_coordinator *c = f->c;
+    return code == COX_ECANCELLED && !c->closing &&
+           (f->applied || f->inherited || (f->urgent && coxi_recovery_is_under_way(c)));
+}
+
+void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *text)
+{
+    for (int i = 0; i < COXI_LEVELS; i++) {
+        for (struct cox_future *f = queue->levels[i].first; f != NULL;) {
+            struct cox_future *next = f->next;
+            if (!is_spared(f, code)) {
+                coxi_closure_dequeue(f);
+                end_as(f, code, text);
+            }
+            f = next;
+        }
+    }
+}
+
+void coxi_closures_leave_home(struct coxi_worker *worker)
+{
+    for (int i = 0; i < COXI_LEVELS; i++) {
+        for (struct cox_future *f = worker->queue.levels[i].first; f != NULL;) {
+            struct cox_future *next = f->next;
+            if (f->home != 0) {
+                f->roams = true;
+                coxi_closure_dequeue(f);
+                coxi_inputs_put_back(f);
+            }
+            f = next;
+        }
+    }
+}
+
+void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
+{
+    coxi_closures_fail_queue(&c->queue, code, text);
+    coxi_closures_fail_queue(&c->remake_queue, code, text);
+    coxi_closures_fail_queue(&c->replay_queue, code, text);
+    for (uint32_t i = 0; i < c->n_workers && c->n_queued > 0; i++) {
+        coxi_closures_fail_queue(&c->workers[i]->queue, code, text);
+    }
+    for (struct cox_future *f = c->waiting.first; f != NULL;) {
+        struct cox_future *next = f->next;
+        if (!is_spared(f, code)) {
+            coxi_list_remove(&c->waiting, f);
+            end_as(f, code, text);
+        }
+        f = next;
+    }
+}
+
+/* ---- telling the users */
+
+/* A closure that failed or was cancelled, and whose future nobody holds: cox_close tells it if
+ * no call does. Locked. */
+static void note_untold(struct cox_coordinator *c, const struct cox_future *f)
+{
+    if (atomic_load(&f->refs) > 1) {
+        return;
+    }
+    if (f->state == COXI_CANCELLED) {
+        c->untold.cancelled++;
+    } else if (c->untold.failed++ == 0) {
+        c->untold.first = f->id;
+        c->untold.code = f->code;
+        (void)snprintf(c->untold.text, sizeof(c->untold.text), "%.64s: %.400s",
+                       f->function->name,
+                       f->text != NULL ? f->text : coxi_strerror(f->code));
+    }
+}
+
+/* Counts one settled closure and wakes who waits for it. Locked. */
+static void tell(struct cox_coordinator *c, struct cox_future *f)
+{
+    c->n_unsettled--;
+    c->n_inherited -= f->inherited;
+    if (f->replay != NULL) {
+        return; /* nobody holds it */
+    }
+    coxi_future_settled(f);
+    if (f->fetches) {
+        return; /* who waits for it is told */
+    }
+    if (f->state == COXI_DONE_OK) {
+        c->stats.done++;
+        return;
+    }
+    c->stats.failed++;
+    note_untold(c, f);
+    if (f->state == COXI_FAILED && !c->options.keep_going) {
+        char text[COXI_TEXT_MAX];
+        (void)snprintf(text, sizeof(text), "closure %llu (%s): %.400s",
+                       (unsigned long long)f->id, f->function->name,
+                       f->text != NULL ? f->text : coxi_strerror(f->code));
+        coxi_note_error(c, f->code, text);
+    }
+}
+
+void coxi_closures_tell(struct cox_coordinator *c)
+{
+    if (c->settling.n == 0 && c->waiting_change == 0) {
+        return;
+    }
+    coxi_lock(&c->lock);
+    c->n_waiting += (size_t)c->waiting_change; /* modulo 2^64: it may be negative */
+    c->waiting_change = 0;
+    for (struct cox_future *f = c->settling.first; f != NULL; f = f->next) {
+        tell(c, f);
+    }
+    c->first_unsettled = c->closures.count > 0 ? c->closures.first : c->closures.next;
+    if (c->n_unsettled == 0 || c->n_unsettled == c->n_inherited) {
+        (void)pthread_cond_broadcast(&c->idle);
+    }
+    (void)pthread_cond_broadcast(&c->room);
+    coxi_unlock(&c->lock);
+    for (struct cox_future *f = c->settling.first; f != NULL;) {
+        struct cox_future *next = f->next;
+        coxi_future_unref(f);
+        f = next;
+    }
+    c->settling = (struct coxi_list){0};
+}

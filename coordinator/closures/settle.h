@@ -1,0 +1,50 @@
+/* The states of closures, their places in line, and their end. Loop. */
+#ifndef COXI_COORDINATOR_CLOSURES_SETTLE_H
+#define COXI_COORDINATOR_CLOSURES_SETTLE_H
+
+#include "coordinator/closures/voiding.h"
+#include "coordinator/coordinator.h"
+
+/* Where every state changes; coordinator.h has the drawing. */
+void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state);
+
+/* Into line behind (`first`: before) those of its priority; and out of it. */
+void coxi_closure_enqueue(struct cox_future *f, bool first);
+void coxi_closure_dequeue(struct cox_future *f);
+
+/* One that runs again is needed by the batch that is replayed, and so are its inputs: it runs
+ * while ps are recovered. Or it is not needed any more. */
+void coxi_closure_set_urgent(struct cox_future *f, bool urgent);
+
+/* Ends a closure for good; it is told of at the end of this turn. */
+void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending);
+
+/*
+ * Ends a closure that is on no list. Where something of it may be applied of which
+ * nobody has told, the ps are asked first and have the last word. What `ending` points
+ * to is copied.
+ */
+void coxi_closure_end(struct cox_future *f, const struct coxi_ending *ending);
+void coxi_closure_fail(struct cox_future *f, int code, const char *text);
+void coxi_closure_cancel(struct cox_future *f, const char *text);
+
+/* A closure that we believed done, and whose end the ps were asked about, is not: it is first
+ * in line again. */
+void coxi_closure_run_again(struct cox_future *f);
+
+/* All of a VOIDING closure is applied, but what it returned is lost: it is first in line
+ * again, and can be cancelled no more. */
+void coxi_closure_run_for_results(struct cox_future *f);
+
+/* What waits in line for the worker since that has its inputs does not any more. */
+void coxi_closures_leave_home(struct coxi_worker *worker);
+
+/* Ends what is in a queue; all that is in line. Cancelling spares closures that are done on
+ * some ps (those that run again for results or for a ps that comes back), except at close. */
+void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *text);
+void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text);
+
+/* Tells users what has been settled in this turn of the loop. */
+void coxi_closures_tell(struct cox_coordinator *c);
+
+#endif

@@ -1,0 +1,228 @@
+/*
+ * Stragglers. A closure that has run for three times as long as its function takes on the
+ * average gets a second attempt on a worker that has nothing to do; whichever attempt
+ * commits first counts, on each ps, and the closure is closed on every ps before it ends
+ * (voiding.c), since the two may have touched different ones. And what waits behind a long
+ * closure, while other workers have nothing to do, is handed back and given to those.
+ *
+ * Which closure of a worker runs is not told; it is the oldest in its hands (a worker runs
+ * them in order), and it has run since the tick that first saw it as the oldest.
+ *
+ * Bounds: one second attempt a closure at a time, one for each idle worker.
+ *
+ * Threads: loop. Cost: O(workers) a tick, while some have nothing to do and others do.
+ */
+#include "coordinator/closures/stragglers.h"
+
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/recovery/recovery.h"
+#include "coordinator/workers/worker.h"
+
+enum {
+    SAMPLES_MIN = 20,
+    AVERAGES = 3,
+    STRAGGLER_MIN_US = 100 * 1000,
+    WAITING_MIN_MS = 100, /* that an oldest one keeps those behind it waiting */
+    HAND_BACK_MAX = 64,   /* closures of one worker at a time */
+};
+
+/* ---- what is usual */
+
+void coxi_straggler_sample(struct cox_function *function, uint32_t run_us)
+{
+    if (function->n_samples < SAMPLES_MIN) {
+        function->n_samples++;
+        function->average_us += (run_us - function->average_us) / function->n_samples;
+    } else {
+        function->average_us += 0.1 * (run_us - function->average_us);
+    }
+}
+
+static bool is_straggler(const struct cox_future *f, uint64_t ran_ms)
+{
+    const struct cox_function *function = f->function;
+    double limit_us = function->average_us * AVERAGES;
+    if (limit_us < STRAGGLER_MIN_US) {
+        limit_us = STRAGGLER_MIN_US;
+    }
+    return f->c->options.speculate >= 0 && function->n_samples >= SAMPLES_MIN &&
+           (double)ran_ms * 1000 > limit_us && f->second == NULL &&
+           f->only_worker == 0 && f->home == 0 && !f->cancelled;
+}
+
+/* ---- second attempts */
+
+/* Takes it out of its worker's hands, and frees it. */
+static void forget(struct coxi_second *second)
+{
+    struct coxi_worker *worker = second->worker;
+    if (second->prev != NULL) {
+        second->prev->next = second->next;
+    } else {
+        worker->seconds = second->next;
+    }
+    if (second->next != NULL) {
+        second->next->prev = second->prev;
+    }
+    second->f->second = NULL;
+    coxi_worker_let_go_second(worker);
+    free(second);
+}
+
+void coxi_straggler_drop(struct cox_future *f)
+{
+    if (f->second != NULL) {
+        coxi_worker_recall(f->second->worker, f->id, f->second->attempt, true);
+        forget(f->second);
+    }
+}
+
+void coxi_stragglers_lost(struct coxi_worker *worker)
+{
+    for (struct coxi_second *second = worker->seconds; second != NULL;) {
+        struct coxi_second *next = second->next;
+        forget(second);
+        second = next;
+    }
+}
+
+bool coxi_straggler_promote(struct cox_future *f)
+{
+    struct coxi_second *second = f->second;
+    if (second == NULL) {
+        return false;
+    }
+    f->worker = second->worker;
+    f->current = second->attempt;
+    forget(second);
+    coxi_worker_take(f->worker, f);
+    return true;
+}
+
+bool coxi_straggler_ended(struct coxi_worker *worker, struct cox_future *f,
+                          const struct coxi_done_head *head)
+{
+    struct coxi_second *second = f->second;
+    if (second == NULL || second->worker != worker ||
+        second->attempt != head->attempt) {
+        return false;
+    }
+    forget(second);
+    if (head->code == COX_ECANCELLED || head->code == COX_EOVERRUN) {
+        return false; /* the first one goes on */
+    }
+    if (head->code == 0) {
+        struct cox_coordinator *c = f->c;
+        coxi_lock(&c->lock);
+        c->stats.speculation_won++;
+        coxi_unlock(&c->lock);
+    }
+    coxi_worker_recall(f->worker, f->id, f->current, true);
+    coxi_worker_let_go(f->worker, f);
+    return true;
+}
+
+static void race(struct cox_future *f, struct coxi_worker *worker)
+{
+    struct cox_coordinator *c = f->c;
+    struct coxi_second *second = calloc(1, sizeof(*second));
+    if (second == NULL || coxi_worker_collect(worker, f, f->attempt + 1) != 0) {
+        free(second); /* it goes on as it does */
+        return;
+    }
+    f->attempt++;
+    f->uncertain = true;
+    *second = (struct coxi_second){
+        .f = f, .worker = worker, .attempt = f->attempt, .next = worker->seconds};
+    if (second->next != NULL) {
+        second->next->prev = second;
+    }
+    worker->seconds = second;
+    f->second = second;
+    coxi_worker_take_second(worker);
+    coxi_worker_send(worker);
+    coxi_event(c, COX_EVENT_CLOSURE_AGAIN,
+               COXI_OF(.closure = f->id, .worker = 1 + worker->index),
+               "closure %llu (%s) takes long on worker %u (%.0f ms on average): worker "
+               "%u runs it, too",
+               (unsigned long long)f->id, f->function->name, f->worker->index,
+               f->function->average_us / 1000, worker->index);
+    coxi_lock(&c->lock);
+    c->stats.speculated++;
+    coxi_unlock(&c->lock);
+}
+
+/* ---- what waits behind a long one */
+
+/* Asks for up to `n` closures back that the worker cannot have started: how many. */
+static size_t call_back(struct coxi_worker *worker, size_t n)
+{
+    struct cox_future *f = worker->in_flight.last;
+    size_t n_may = worker->in_flight.n - worker->slots;
+    size_t n_called = 0;
+    for (size_t i = 0; i < n_may && n_called < n; i++, f = f->prev) {
+        if (!f->called_back && f->only_worker == 0) {
+            f->called_back = true;
+            coxi_worker_recall(worker, f->id, f->current, false);
+            n_called++;
+        }
+    }
+    return n_called;
+}
+
+/* ---- looking */
+
+/* The next ready worker from *i on that has nothing to do, or NULL. */
+static struct coxi_worker *next_idle(struct cox_coordinator *c, uint32_t *i)
+{
+    while (*i < c->n_workers) {
+        struct coxi_worker *worker = c->workers[(*i)++];
+        if (worker->state == COXI_WORKER_READY && coxi_worker_load(worker) == 0) {
+            return worker;
+        }
+    }
+    return NULL;
+}
+
+/* For how long the oldest closure of the worker has been that, in ms. */
+static uint64_t watch_oldest(struct coxi_worker *worker, uint64_t now)
+{
+    const struct cox_future *f = worker->in_flight.first;
+    if (worker->oldest_id != f->id || worker->oldest_attempt != f->current) {
+        worker->oldest_id = f->id;
+        worker->oldest_attempt = f->current;
+        worker->oldest_since_ms = now;
+    }
+    return now - worker->oldest_since_ms;
+}
+
+void coxi_stragglers_tick(struct cox_coordinator *c)
+{
+    uint64_t now = coxi_now_ms();
+    uint32_t at = 0;
+    /* While ps are recovered, nothing but what is replayed may go to those who are idle. */
+    bool recovery = coxi_recovery_is_under_way(c);
+    size_t n_in_line = recovery ? c->replay_queue.n : c->queue.n;
+    struct coxi_worker *idle =
+        n_in_line == 0 && !c->recalled ? next_idle(c, &at) : NULL;
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        struct coxi_worker *worker = c->workers[i];
+        if (worker->state != COXI_WORKER_READY || worker->in_flight.n == 0) {
+            continue;
+        }
+        uint64_t ran_ms = watch_oldest(worker, now);
+        if (idle == NULL ||
+            (worker->in_flight.n > worker->slots && ran_ms >= WAITING_MIN_MS &&
+             call_back(worker, idle->slots) > 0)) {
+            continue;
+        }
+        if (!recovery && is_straggler(worker->in_flight.first, ran_ms)) {
+            race(worker->in_flight.first, idle);
+            idle = next_idle(c, &at);
+        }
+    }
+}

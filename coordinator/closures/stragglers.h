@@ -1,0 +1,43 @@
+/*
+ * Second attempts of closures that take far longer than others of their function, while
+ * workers have nothing to do. Loop.
+ */
+#ifndef COXI_COORDINATOR_CLOSURES_STRAGGLERS_H
+#define COXI_COORDINATOR_CLOSURES_STRAGGLERS_H
+
+#include "coordinator/coordinator.h"
+
+/* A second attempt, in the hands of another worker than the first. */
+struct coxi_second {
+    struct cox_future *f;
+    struct coxi_worker *worker;
+    uint32_t attempt;
+    struct coxi_second *next; /* of the same worker */
+    struct coxi_second *prev;
+};
+
+/* A call of `function` took so long. */
+void coxi_straggler_sample(struct cox_function *function, uint32_t run_us);
+
+/* Looks for closures to race, and has idle workers take what waits behind others. Every
+ * COXI_TICK_MS. */
+void coxi_stragglers_tick(struct cox_coordinator *c);
+
+/*
+ * An attempt of `f` has ended in the hands of `worker`, and it is not the first one. True:
+ * it was the second, which ends the closure; the first has been recalled and `f` is in
+ * nobody's hands.
+ */
+bool coxi_straggler_ended(struct coxi_worker *worker, struct cox_future *f,
+                          const struct coxi_done_head *head);
+
+/* The first attempt is over: the second, if there is one, takes its place. */
+bool coxi_straggler_promote(struct cox_future *f);
+
+/* The closure needs no second attempt any more: if there is one, it is recalled. */
+void coxi_straggler_drop(struct cox_future *f);
+
+/* The worker is lost, and with it the second attempts that it had. */
+void coxi_stragglers_lost(struct coxi_worker *worker);
+
+#endif

@@ -1,0 +1,389 @@
+/*
+ * The end of a closure of which an attempt may have committed something that nobody has
+ * told of: attempts were lost, a commit failed on one ps of several, or it is cancelled.
+ * Every ps is asked to refuse its attempts from now on and to say what it has applied
+ * (docs/exactly-once.md, rules 8 and 9).
+ *
+ *   nobody has applied anything        it ends as it was to end, and leaves no trace
+ *   all of it is applied everywhere,   it is done, whatever its last attempt said; see below
+ *   segment by segment to the last
+ *   a part of it is applied            COX_EPARTIAL, with the ps that have it as of then; after
+ *                                      the loss of too many workers it runs again instead if its
+ *                                      step has returned once: it was not what they died of
+ *   two attempts were not alike        COX_EDIVERGED, with the ps that have something
+ *
+ * A closure that is done has its results. If all of it is applied, its results died with the
+ * worker whose attempt applied it. If somebody holds its future, it runs again, once, before
+ * it is settled: the ps take its commits for duplicates. If that fails, or the client is being
+ * closed, it ends with COX_EREPLAY. Kept results are made again when they are needed (kept.c).
+ *
+ * Does not: decide that a closure is to end (dispatch.c).
+ *
+ * Threads: begun and ended on the loop; answers come on the ps clients' threads, each
+ * writes its own place, and the last one posts the rest to the loop.
+ *
+ * The loop never waits for a ps: it is the loop that declares ps lost. So there is no bound
+ * here on how many are under way but that on closures in the hands of workers.
+ *
+ * Cost: a message to each ps. Those of a turn of the loop leave together: a worker may be
+ * lost with thousands of closures, and hundreds of workers at once.
+ */
+#include "coordinator/closures/voiding.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "coordinator/closures/settle.h"
+#include "coordinator/closures/tally.h"
+#include "coordinator/recovery/recovery.h"
+
+struct voiding;
+
+/* What one ps says. */
+struct answer {
+    struct coxi_psc_request request; /* first */
+    struct voiding *voiding;
+    int code;
+    char text[256];
+};
+
+struct voiding {
+    struct coxi_mail mail; /* first */
+    struct cox_coordinator *c;
+    struct cox_future *f;
+    struct coxi_ending ending;
+    char text[COXI_TEXT_MAX];
+    uint32_t *touched; /* ending.touched */
+    atomic_uint n_pending;
+    uint32_t n_ps;
+    uint64_t n_losses;      /* coxi_recovery_losses when they were asked */
+    bool again;             /* it runs again for what it returned */
+    bool goes_on;           /* it is not to end */
+    struct coxi_told *told; /* what they have applied, by ps */
+    struct answer answers[];
+};
+
+static void voiding_free(struct voiding *voiding)
+{
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        free(voiding->told[p].segments);
+        free(voiding->told[p].touched);
+    }
+    free(voiding->told);
+    free(voiding->touched);
+    free(voiding);
+}
+
+/* ---- what the answers mean. Loop */
+
+/* True where a ps that the successful attempt did not touch has something of it. */
+static bool is_elsewhere(const struct voiding *voiding)
+{
+    size_t n = 0;
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        bool touched = n < voiding->ending.n_touched && voiding->ending.touched[n] == p;
+        n += touched;
+        if (!touched && voiding->told[p].n_segments > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "as of now it is applied on ps 0, 2" after what was to be said. It is never done again, so a ps
+ * that is lost after this has of it what the checkpoint has. */
+static void tell_partial(struct voiding *voiding, int code)
+{
+    size_t used = strlen(voiding->text);
+    const char *between =
+        used > 0 ? "; as of now it is applied on ps" : "as of now it is applied on ps";
+    for (uint32_t p = 0; p < voiding->n_ps && used < sizeof(voiding->text); p++) {
+        if (voiding->told[p].n_segments > 0) {
+            used += (size_t)snprintf(voiding->text + used, sizeof(voiding->text) - used,
+                                     "%s %u", between, p);
+            between = ",";
+        }
+    }
+    voiding->ending.state = COXI_FAILED;
+    voiding->ending.code = code;
+    voiding->ending.text = voiding->text;
+}
+
+/* Sets `touched` to the ps that have something of it: how many. */
+static size_t list_holders(struct voiding *voiding)
+{
+    size_t n = 0;
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        if (voiding->told[p].n_segments > 0) {
+            voiding->touched[n++] = p;
+        }
+    }
+    return n;
+}
+
+/* A ps was lost before it could say. */
+static bool met_lost(const struct voiding *voiding)
+{
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        if (voiding->answers[p].code == COX_EPSLOST) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Some ps has its last segment: its step has returned. */
+static bool has_returned(const struct voiding *voiding)
+{
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        const struct coxi_told *told = &voiding->told[p];
+        if (told->n_segments > 0 && told->segments[told->n_segments - 1].last) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nobody holds its future: neither a user, nor a call that takes it, nor a callback. */
+static bool is_nobodys(const struct cox_future *f)
+{
+    return atomic_load_explicit(&f->refs, memory_order_relaxed) == 1;
+}
+
+/* It cannot run again for what it returned. A ps that comes back is owed it all the same. */
+static void tell_lost_results(struct voiding *voiding)
+{
+    char why[COXI_TEXT_MAX];
+    (void)snprintf(why, sizeof(why), "%s",
+                   *voiding->text != '\0' ? voiding->text
+                                          : coxi_strerror(voiding->ending.code));
+    (void)snprintf(
+        voiding->text, sizeof(voiding->text),
+        "all its updates are applied, but what it returned was lost with its "
+        "worker, and it could not run again for that: %.380s",
+        why);
+    voiding->f->applied = true;
+    voiding->ending = (struct coxi_ending){.state = COXI_FAILED,
+                                           .code = COX_EREPLAY,
+                                           .text = voiding->text,
+                                           .touched = voiding->touched,
+                                           .n_touched = list_holders(voiding)};
+}
+
+/* All of it is applied. */
+static void be_done(struct voiding *voiding)
+{
+    const struct cox_future *f = voiding->f;
+    if (f->kept != NULL || is_nobodys(f)) {
+        voiding->ending = (struct coxi_ending){.state = COXI_DONE_OK,
+                                               .touched = voiding->touched,
+                                               .n_touched = list_holders(voiding)};
+    } else if (f->applied || f->c->closing) {
+        tell_lost_results(voiding);
+    } else {
+        voiding->again = true;
+    }
+}
+
+/* An older client had settled it as done; a ps that has it may not tell, since it lies below that
+ * ps's watermark. */
+static void tell_undone(struct voiding *voiding)
+{
+    struct coxi_ending *ending = &voiding->ending;
+    char why[COXI_TEXT_MAX];
+    (void)snprintf(why, sizeof(why), "%s",
+                   *voiding->text != '\0' ? voiding->text
+                                          : coxi_strerror(ending->code));
+    (void)snprintf(
+        voiding->text, sizeof(voiding->text),
+        "it was done for the client before this one, had to be done again for "
+        "a ps that lacked it in the checkpoint, and failed: %.300s",
+        why);
+    ending->state = COXI_FAILED;
+    ending->code = COX_EREPLAY;
+    ending->text = voiding->text;
+}
+
+static void judge(struct voiding *voiding)
+{
+    struct coxi_ending *ending = &voiding->ending;
+    for (uint32_t p = 0; p < voiding->n_ps; p++) {
+        if (voiding->answers[p].code != 0) {
+            voiding->f->applied = false;
+            ending->state = COXI_FAILED;
+            ending->code = voiding->answers[p].code;
+            ending->text = voiding->answers[p].text;
+            return;
+        }
+    }
+    enum coxi_tally tally = coxi_tally(voiding->told, voiding->n_ps);
+    voiding->f->applied &= tally == COXI_TALLY_ALL;
+    bool diverged = tally == COXI_TALLY_UNLIKE || ending->code == COX_EDIVERGED;
+    if (ending->state == COXI_DONE_OK) {
+        if (diverged || is_elsewhere(voiding)) {
+            tell_partial(voiding, COX_EDIVERGED);
+        }
+    } else if (tally == COXI_TALLY_ALL) {
+        be_done(voiding);
+    } else if (tally == COXI_TALLY_PART && ending->code == COX_ELOST &&
+               has_returned(voiding)) {
+        voiding->goes_on = true;
+    } else if (voiding->f->was_done && !voiding->c->closing) {
+        tell_undone(voiding);
+    } else if (tally != COXI_TALLY_NOTHING) {
+        tell_partial(voiding, diverged ? COX_EDIVERGED : COX_EPARTIAL);
+    }
+}
+
+/* True where a ps has been lost since it was asked: it comes back as of a checkpoint, so what
+ * it said counts for nothing, and all are asked again when it is there. */
+static bool is_outdated(const struct voiding *voiding)
+{
+    return coxi_recovery_is_on(voiding->c) &&
+           (met_lost(voiding) || coxi_recovery_losses(voiding->c) != voiding->n_losses);
+}
+
+/* It was done, and a ps has come back since without it, when it could not be known yet that
+ * it would be owed that. */
+static bool is_undone(const struct voiding *voiding)
+{
+    const struct coxi_ending *ending = &voiding->ending;
+    return ending->state == COXI_DONE_OK &&
+           coxi_recovery_is_stale(voiding->f, ending->touched, ending->n_touched);
+}
+
+static void finish(struct coxi_mail *mail)
+{
+    struct voiding *voiding = (struct voiding *)mail;
+    if (is_outdated(voiding)) {
+        coxi_recovery_void_later(voiding->f, &voiding->ending);
+    } else if (is_undone(voiding)) {
+        coxi_closure_run_again(voiding->f);
+    } else {
+        judge(voiding);
+        if (voiding->goes_on) {
+            voiding->f->losses = 0;
+            coxi_closure_run_again(voiding->f);
+        } else if (voiding->again) {
+            coxi_closure_run_for_results(voiding->f);
+        } else {
+            coxi_closure_settle(voiding->f, &voiding->ending);
+        }
+    }
+    coxi_loop_wake_after_mail(voiding->c->loop);
+    voiding_free(voiding);
+}
+
+/* ---- asking */
+
+static void answered(struct voiding *voiding)
+{
+    if (atomic_fetch_sub(&voiding->n_pending, 1) == 1) {
+        voiding->mail.run = finish;
+        coxi_loop_post(voiding->c->loop, &voiding->mail);
+    }
+}
+
+static int keep(struct coxi_told *told, const struct coxi_voided *voided)
+{
+    size_t bytes = voided->n_segments * sizeof(*voided->segments);
+    size_t touched_bytes = voided->n_touched * sizeof(*voided->touched);
+    if (voided->n_segments == 0) {
+        return 0;
+    }
+    told->segments = malloc(bytes);
+    told->touched = malloc(touched_bytes + 1);
+    if (told->segments == NULL || told->touched == NULL) {
+        return coxi_error_memory("what a ps has applied");
+    }
+    memcpy(told->segments, voided->segments, bytes);
+    if (touched_bytes > 0) {
+        memcpy(told->touched, voided->touched, touched_bytes);
+    }
+    told->n_segments = voided->n_segments;
+    return 0;
+}
+
+static void note(struct answer *answer, int code, const char *text)
+{
+    answer->code = code;
+    (void)snprintf(answer->text, sizeof(answer->text), "%s", text);
+}
+
+/* On a thread of the ps client's. */
+static void on_answer(struct coxi_psc_request *request, int code,
+                      const struct coxi_message *message, void *payload, size_t len)
+{
+    struct answer *answer = (struct answer *)request;
+    struct voiding *voiding = answer->voiding;
+    (void)payload;
+    (void)len;
+    if (code != 0) {
+        note(answer, code, coxi_error_text());
+    } else if (message->kind != COXI_VOIDED) {
+        note(answer, COX_EPROTO, "a ps answered a void with something else");
+    } else if (message->voided.code != 0) {
+        note(answer, message->voided.code, message->voided.message);
+    } else if (keep(&voiding->told[answer - voiding->answers], &message->voided) != 0) {
+        note(answer, COX_ENOMEM, coxi_error_text());
+    }
+    answered(voiding);
+}
+
+int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
+                       const struct coxi_ending *ending)
+{
+    struct voiding *voiding =
+        calloc(1, sizeof(*voiding) + c->n_ps * sizeof(*voiding->answers));
+    struct coxi_told *told = calloc(c->n_ps, sizeof(*told));
+    uint32_t *touched = calloc(ending->n_touched + c->n_ps, sizeof(*touched));
+    if (voiding == NULL || told == NULL || touched == NULL) {
+        free(voiding);
+        free(told);
+        free(touched);
+        return coxi_error_memory("the end of a closure");
+    }
+    if (ending->n_touched > 0) {
+        memcpy(touched, ending->touched, ending->n_touched * sizeof(*touched));
+    }
+    voiding->c = c;
+    voiding->f = f;
+    voiding->ending = *ending;
+    voiding->touched = touched;
+    voiding->told = told;
+    voiding->ending.touched = touched;
+    if (ending->text != NULL) {
+        (void)snprintf(voiding->text, sizeof(voiding->text), "%s", ending->text);
+        voiding->ending.text = voiding->text;
+    }
+    voiding->n_ps = c->n_ps;
+    voiding->n_losses = coxi_recovery_losses(c);
+    c->voids_held = true;
+    atomic_init(&voiding->n_pending, c->n_ps + 1);
+    struct coxi_message message = {.kind = COXI_VOID};
+    message.void_ = (struct coxi_void){
+        .session = c->session, .closure = f->id, .attempt = f->attempt};
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        struct answer *answer = &voiding->answers[p];
+        answer->voiding = voiding;
+        answer->request.done = on_answer;
+        message.void_.incarnation = coxi_psc_incarnation(c->ps[p]);
+        int r = coxi_psc_submit_now(c->ps[p], &message, &answer->request, true);
+        if (r != 0) {
+            note(answer, r, coxi_error_text());
+            answered(voiding);
+        }
+    }
+    answered(voiding);
+    return 0;
+}
+
+void coxi_voidings_flush(struct cox_coordinator *c)
+{
+    for (uint32_t p = 0; c->voids_held && p < c->n_ps; p++) {
+        coxi_psc_flush(c->ps[p]);
+    }
+    c->voids_held = false;
+}

@@ -1,0 +1,103 @@
+/*
+ * Closures whose end waits for a recovery: the ps are asked what they have applied of them
+ * (voiding.c) when all are UP again. Where the recovery is given up, or the coordinator is
+ * closed, they cannot be asked any more, and the closures are settled with that.
+ *
+ * Invariant: when a recovery has ended, however that was, nothing is held.
+ *
+ * Threads: loop. Cost: O(1) a closure.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "coordinator/closures/settle.h"
+#include "coordinator/recovery/recovery_internal.h"
+
+/* A closure whose voiding has to wait. */
+struct coxi_recovery_held {
+    struct coxi_recovery_held *next;
+    struct cox_future *f;
+    struct coxi_ending ending; /* owns what it points to */
+};
+
+static void void_again(struct cox_future *f, const struct coxi_ending *ending)
+{
+    if (coxi_voiding_start(f->c, f, ending) != 0) {
+        coxi_closure_settle(f, &(struct coxi_ending){.state = COXI_FAILED,
+                                                     .code = COX_ENOMEM,
+                                                     .text = coxi_error_text()});
+    }
+}
+
+/* It cannot be asked any more what the closure has applied: the run, or the client, ends. */
+static void settle_unasked(struct cox_future *f)
+{
+    int r = coxi_check_alive(f->c);
+    bool closed = r == 0 || r == COX_ECLOSED;
+    coxi_closure_settle(
+        f, &(struct coxi_ending){
+               .state = closed ? COXI_CANCELLED : COXI_FAILED,
+               .code = closed ? COX_ECANCELLED : r,
+               .text = closed ? "the coordinator was closed before the ps could say "
+                                "what they have of it"
+                              : coxi_error_text()});
+}
+
+static void held_free(struct coxi_recovery_held *held)
+{
+    free((void *)(uintptr_t)held->ending.text);
+    free((void *)(uintptr_t)held->ending.touched);
+    free(held);
+}
+
+void coxi_recovery_let_go_held(struct coxi_recovery *rec)
+{
+    struct coxi_recovery_held *held = rec->held;
+    rec->held = NULL;
+    while (held != NULL) {
+        struct coxi_recovery_held *next = held->next;
+        if (rec->over) {
+            settle_unasked(held->f);
+        } else {
+            void_again(held->f, &held->ending);
+        }
+        held_free(held);
+        held = next;
+    }
+}
+
+void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *ending)
+{
+    struct coxi_recovery *rec = f->c->recovery;
+    if (rec->over || f->c->shutting_down) {
+        settle_unasked(f);
+        return;
+    }
+    if (!coxi_recovery_is_under_way(f->c)) { /* all are UP again already */
+        void_again(f, ending);
+        return;
+    }
+    struct coxi_recovery_held *held = calloc(1, sizeof(*held));
+    uint32_t *touched = calloc(ending->n_touched + 1, sizeof(*touched));
+    char *text = ending->text != NULL ? strdup(ending->text) : NULL;
+    if (held == NULL || touched == NULL || (ending->text != NULL && text == NULL)) {
+        free(held);
+        free(touched);
+        free(text);
+        coxi_closure_settle(f,
+                            &(struct coxi_ending){.state = COXI_FAILED,
+                                                  .code = COX_ENOMEM,
+                                                  .text = "out of memory for its end"});
+        return;
+    }
+    if (ending->n_touched > 0) {
+        memcpy(touched, ending->touched, ending->n_touched * sizeof(*touched));
+    }
+    held->f = f;
+    held->ending = *ending;
+    held->ending.text = text;
+    held->ending.touched = touched;
+    held->next = rec->held;
+    rec->held = held;
+}

@@ -1,0 +1,145 @@
+/*
+ * What the files of recovery share.
+ *
+ *   recovery.c          the state of each ps, the thread, what others are told
+ *   recovery_restore.c  a ps comes back, with what the last checkpoint has of it
+ *   recovery_replay.c   what it misses since is done again
+ *   recovery_held.c     closures whose end waits for that
+ *   recovery_backlog.c  what a checkpoint says for a client that is started again, which
+ *                       resume.c takes up
+ *
+ * Unless it says otherwise, what is declared here is for the recovery's own thread, and those
+ * that it has bring ps back.
+ */
+#ifndef COXI_COORDINATOR_RECOVERY_RECOVERY_INTERNAL_H
+#define COXI_COORDINATOR_RECOVERY_RECOVERY_INTERNAL_H
+
+#include "checkpoint/manifest.h"
+#include "common/applied_list.h"
+#include "common/window.h"
+#include "coordinator/recovery/recovery.h"
+#include "coordinator/recovery/replay_log.h"
+
+enum {
+    COXI_RECOVERY_SLICE_MS = 50
+}; /* of waiting, between two looks at whether to go on */
+
+struct coxi_recovery_server {
+    bool lost;
+    bool owed;
+    bool returns;                      /* a thread brings it back, with this client */
+    struct coxi_psc *returning;        /* of it, or NULL; the tick gives it up */
+    uint64_t end_ms;                   /* when it has to be back (coxi_now_ms) */
+    uint64_t back_ms;                  /* when it was, the last time */
+    struct coxi_applied_list restored; /* what it had when it was */
+    uint64_t watermark; /* the highest it may be told while it is owed something */
+    uint64_t epoch;     /* the loop's: when it came back */
+    uint64_t filled;    /* the incarnation that was last given all of a checkpoint */
+};
+
+/* The checkpoint to start from. */
+struct coxi_recovery_base {
+    char *path; /* NULL: none yet: from nothing */
+    struct coxi_manifest_shard *shards;
+    int lock; /* a descriptor: until it is closed nobody deletes it */
+};
+
+struct coxi_recovery {
+    struct cox_coordinator *c;
+    struct coxi_log *log;
+    pthread_t thread;
+    bool runs; /* the thread is to be joined */
+
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t changed;
+    struct coxi_psc *
+        *past; /* clients of ps that are gone: others may still hold them */
+    size_t n_past;
+    struct coxi_recovery_server *servers;
+    struct coxi_recovery_base base;
+    uint64_t n_losses;
+    uint64_t since_ms; /* some ps is not UP; 0: all are */
+    uint64_t n_moves;  /* how often a ps got another address */
+    bool stop;
+    bool ended; /* the thread has, and settled what was held */
+
+    atomic_bool under_way; /* some ps is not UP */
+    atomic_bool any_lost;  /* and not even there; written with the lock */
+
+    /* the loop's own */
+    size_t n_redone; /* closures, since all ps were UP the last time */
+    uint64_t epoch;  /* how often a ps has come back */
+    struct coxi_window replays;
+    bool
+        batch_open; /* they may be dispatched: no ps has come back since they were begun */
+    uint64_t reached; /* what the client did before this id has been done again */
+    struct coxi_recovery_held *held; /* closures whose voiding has to wait */
+    bool over;                       /* nothing is recovered any more */
+};
+
+/*
+ * The checkpoint covers call `id`: the cursor of the highest such call is where the program
+ * goes on. A call without a cursor (an evaluation, say) leaves that as it is, and so does one
+ * that was cancelled: the program has to schedule it again.
+ */
+static inline void coxi_recovery_covers(struct coxi_manifest_progress *progress,
+                                        uint64_t id, uint64_t cursor)
+{
+    if (cursor != 0 && id > progress->cursor_of) {
+        progress->cursor = cursor;
+        progress->cursor_of = id;
+    }
+}
+
+/* ---- recovery.c */
+
+/* True where a ps is lost, or (`owed`) has not been given all of its own yet. With
+ * rec->lock. */
+bool coxi_recovery_any(const struct coxi_recovery *rec, bool owed);
+
+/* True where the run is over. */
+bool coxi_recovery_stopping(struct coxi_recovery *rec);
+
+/* Has `run` called on the loop and waits until it has been. */
+void coxi_recovery_on_loop(struct coxi_recovery *rec,
+                           void (*run)(struct coxi_recovery *rec, void *arg),
+                           void *arg);
+
+/* ---- recovery_held.c */
+
+/* Ends the closures that were held for a recovery that has ended: as the ps say, or (over)
+ * without asking them. Loop. */
+void coxi_recovery_let_go_held(struct coxi_recovery *rec);
+
+/* ---- recovery_restore.c */
+
+/* LOST -> OWED for all that are lost, and those that are meanwhile; each has ps_recovery_ms
+ * from its loss. What one of them met has ended the run then; COX_ENOMEM. */
+int coxi_recovery_bring_back(struct coxi_recovery *rec);
+
+/* A ps that has just been claimed. */
+struct coxi_recovery_target {
+    uint32_t ps;
+    struct coxi_psc *psc;
+    int code; /* how it went, each for itself */
+};
+
+/* Gives them what the checkpoint has of them, all at once, and notes who has it. There is one.
+ * What the first to fail met, with its text. */
+int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
+                       size_t n);
+
+/* True where ps `p` holds a part of it. */
+bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p);
+
+/* Creates it on that ps by the operation `id`, which may have done so before. */
+int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
+                         const struct coxi_variable *variable, uint64_t id);
+
+/* ---- recovery_replay.c */
+
+/* Does all again that any ps is owed. COX_EAGAIN: one was lost meanwhile. COX_EPSLOST: it
+ * does not come on. */
+int coxi_recovery_replay(struct coxi_recovery *rec);
+
+#endif

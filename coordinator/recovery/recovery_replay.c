@@ -1,0 +1,527 @@
+/* See recovery_internal.h: doing again what ps that have come back miss. */
+#include "coordinator/recovery/recovery_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/checkpoints/load.h"
+#include "coordinator/closures/attempts.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/closures/kept.h"
+#include "coordinator/closures/settle.h"
+#include "coordinator/workers/worker.h"
+
+enum {
+    BATCH_MAX = 1 << 16, /* closures replayed at a time */
+    RUNS_MS = 1000, /* an attempt that is older does run: its own deadline is for it */
+};
+
+/* ---- what is to be replayed */
+
+struct item {
+    uint64_t id;
+    uint64_t position; /* no item behind it has a lower id */
+    enum coxi_log_kind kind;
+    struct cox_future *call; /* a reference */
+    const struct coxi_variable *created;
+    struct coxi_log_update *update; /* a copy */
+    struct coxi_loading *loading;   /* a reference */
+};
+
+struct items {
+    struct coxi_recovery *rec;
+    struct item *items;
+    size_t n;
+    size_t capacity;
+    uint64_t first_unsettled; /* which runs when all are UP */
+    int code;
+};
+
+static void items_fini(struct items *items)
+{
+    for (size_t i = 0; i < items->n; i++) {
+        if (items->items[i].call != NULL) {
+            coxi_future_unref(items->items[i].call);
+        }
+        free(items->items[i].update);
+        coxi_loading_unref(items->items[i].loading);
+    }
+    free(items->items);
+}
+
+/* A creation is repeated whatever the ps had of it: where the variable is there that is
+ * success; and what is restored into variables that are ready to be used may lack one that was
+ * just being created. */
+static bool has_been_done(const struct coxi_recovery_server *server,
+                          enum coxi_log_kind kind, uint64_t id)
+{
+    return kind != COXI_LOG_CREATE && coxi_applied_list_is_whole(&server->restored, id);
+}
+
+/* True where ps p is owed the entry. A closure of several segments is run again whatever
+ * it has of it: that counts once. */
+static bool is_owed(const struct coxi_recovery *rec, uint32_t p,
+                    const struct coxi_log_entry *entry)
+{
+    const struct coxi_recovery_server *server = &rec->servers[p];
+    if (!server->owed || entry->state == COXI_LOG_HELD ||
+        has_been_done(server, entry->kind, entry->id)) {
+        return false;
+    }
+    switch (entry->kind) {
+    case COXI_LOG_CALL:
+        return coxi_log_touched(entry, p);
+    case COXI_LOG_CREATE:
+        return coxi_recovery_is_part(entry->created, p);
+    case COXI_LOG_UPDATE:
+        return coxi_log_update_is_on(entry->update, p);
+    case COXI_LOG_LOAD:
+        return coxi_loading_is_part(entry->loading, p);
+    case COXI_LOG_BARRED:
+        break;
+    }
+    return false;
+}
+
+static int keep_item(struct items *items, const struct coxi_log_entry *entry)
+{
+    struct item item = {
+        .id = entry->id, .position = entry->position, .kind = entry->kind};
+    if (items->n == items->capacity) {
+        size_t capacity = items->capacity == 0 ? 256 : items->capacity * 2;
+        struct item *more = realloc(items->items, capacity * sizeof(*more));
+        if (more == NULL) {
+            return coxi_error_memory("what is to be replayed");
+        }
+        items->items = more;
+        items->capacity = capacity;
+    }
+    if (entry->kind == COXI_LOG_CALL) {
+        item.call = entry->call;
+        atomic_fetch_add_explicit(&item.call->refs, 1, memory_order_relaxed);
+    } else if (entry->kind == COXI_LOG_CREATE) {
+        item.created = entry->created;
+    } else if (entry->kind == COXI_LOG_LOAD) {
+        item.loading = coxi_loading_ref(entry->loading);
+    } else {
+        size_t bytes = sizeof(*item.update) + entry->update->bytes;
+        item.update = malloc(bytes);
+        if (item.update == NULL) {
+            return coxi_error_memory("what is to be replayed");
+        }
+        memcpy(item.update, entry->update, bytes);
+    }
+    items->items[items->n++] = item;
+    return 0;
+}
+
+static int note_item(void *arg, const struct coxi_log_entry *entry)
+{
+    struct items *items = arg;
+    struct coxi_recovery *rec = items->rec;
+    for (uint32_t p = 0; p < rec->c->n_ps; p++) {
+        if (is_owed(rec, p, entry)) {
+            return keep_item(items, entry);
+        }
+    }
+    return 0;
+}
+
+/* On the loop, which logs closures: so that none is between running and logged. */
+static void collect(struct coxi_recovery *rec, void *arg)
+{
+    struct items *items = arg;
+    const struct coxi_window *closures = &rec->c->closures;
+    items->first_unsettled = closures->count > 0 ? closures->first : closures->next;
+    coxi_lock(&rec->lock);
+    items->code = coxi_log_each(rec->log, note_item, items);
+    coxi_unlock(&rec->lock);
+}
+
+/* ---- replaying calls */
+
+struct batch {
+    const struct item *items;
+    size_t n;
+    int code;
+};
+
+/* Begins the replay of one call. */
+static int begin_replay(struct coxi_recovery *rec, struct cox_future *call)
+{
+    struct cox_coordinator *c = rec->c;
+    /* It may be running again already, for what it returned. */
+    struct cox_future *f = coxi_kept_find_remake(c, call->id);
+    bool is_new = f == NULL;
+    int r = is_new ? coxi_closure_again(call, &f) : 0;
+    if (r == 0) {
+        r = coxi_window_put(&rec->replays, f->id, f);
+    }
+    if (r != 0) {
+        if (is_new && f != NULL) {
+            coxi_future_unref(f);
+        }
+        return r;
+    }
+    if (!is_new) {
+        coxi_closure_set_urgent(f, true);
+    } else {
+        f->urgent = true; /* in no line yet */
+        coxi_closure_begin(f);
+        c->waiting_change++;
+        coxi_lock(&c->lock);
+        c->n_unsettled++;
+        c->n_inherited += f->inherited;
+        coxi_unlock(&c->lock);
+    }
+    return 0;
+}
+
+/* On the loop. Workers make first the resources that are older than the batch. */
+static void begin_batch(struct coxi_recovery *rec, void *arg)
+{
+    struct batch *batch = arg;
+    coxi_window_fini(&rec->replays);
+    coxi_window_init(&rec->replays, batch->items[0].id, COXI_WINDOW);
+    for (size_t i = 0; batch->code == 0 && i < batch->n; i++) {
+        batch->code = begin_replay(rec, batch->items[i].call);
+    }
+    rec->reached = batch->items[0].id;
+    rec->batch_open = !atomic_load(&rec->any_lost);
+    coxi_workers_resources(rec->c);
+}
+
+/* How far a batch is. */
+struct progress {
+    size_t n; /* replays that have not ended */
+    bool
+        runs; /* a worker has been busy for RUNS_MS with what has a deadline of its own */
+};
+
+/* A step or the making of a resource runs there: no deadline but its own is for that. */
+static bool is_busy(const struct coxi_worker *worker, uint64_t now)
+{
+    const struct cox_future *first = worker->in_flight.first;
+    bool runs = first != NULL && worker->oldest_id == first->id &&
+                worker->oldest_attempt == first->current &&
+                now - worker->oldest_since_ms >= RUNS_MS;
+    bool makes = worker->making != 0 && now - worker->making_since_ms >= RUNS_MS;
+    return runs || makes;
+}
+
+/* On the loop. */
+static void look(struct coxi_recovery *rec, void *arg)
+{
+    struct progress *progress = arg;
+    const struct cox_coordinator *c = rec->c;
+    uint64_t now = coxi_now_ms();
+    progress->n = rec->replays.count;
+    progress->runs = false;
+    for (uint32_t i = 0; i < c->n_workers && !progress->runs; i++) {
+        progress->runs = is_busy(c->workers[i], now);
+    }
+}
+
+/* Nothing of it has ended for as long as a ps may take to come back, and no step runs. */
+static int stalled(const struct coxi_recovery *rec, size_t n)
+{
+    char why[COXI_TEXT_MAX];
+    coxi_lock(&rec->c->lock);
+    memcpy(why, rec->c->worker_text, sizeof(why));
+    coxi_unlock(&rec->c->lock);
+    return coxi_error(
+        COX_EPSLOST,
+        "a ps has come back, and what it misses cannot be done again: %zu "
+        "closures, of which none has ended for %d ms; the last news of a "
+        "worker: %.200s",
+        n, rec->c->options.ps_recovery_ms, why);
+}
+
+/* Waits for a change. COX_EAGAIN: a ps is lost. COX_ECLOSED. */
+static int await_change(struct coxi_recovery *rec)
+{
+    coxi_lock(&rec->lock);
+    bool lost = coxi_recovery_any(rec, false);
+    if (!lost) {
+        struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
+        (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
+    }
+    coxi_unlock(&rec->lock);
+    return lost                          ? COX_EAGAIN
+           : coxi_recovery_stopping(rec) ? coxi_error(COX_ECLOSED, "it is being closed")
+                                         : 0;
+}
+
+/* Waits until nothing is being replayed. */
+static int wait_for_replays(struct coxi_recovery *rec)
+{
+    struct progress last = {0};
+    struct progress now = {0};
+    int r = 0;
+    coxi_recovery_on_loop(rec, look, &now);
+    uint64_t since_ms = coxi_now_ms();
+    while (r == 0 && now.n > 0) {
+        r = await_change(rec);
+        last = now;
+        if (r == 0) {
+            coxi_recovery_on_loop(rec, look, &now);
+        }
+        if (now.n != last.n || now.runs) {
+            since_ms = coxi_now_ms();
+        }
+        if (r == 0 &&
+            coxi_now_ms() - since_ms > (uint64_t)rec->c->options.ps_recovery_ms) {
+            r = stalled(rec, now.n);
+        }
+        coxi_call_why(rec->c, "%zu closures are still to be done again", now.n);
+    }
+    return r;
+}
+
+/*
+ * On the loop. What is left of a pass in which another ps was lost must not go on: it would
+ * reach that ps before what came before it. It is taken back, and begun anew in its place.
+ */
+static void abandon(struct coxi_recovery *rec, void *arg)
+{
+    struct coxi_window *replays = &rec->replays;
+    (void)arg;
+    rec->batch_open = false;
+    coxi_inputs_go_on(rec->c); /* each is in some list then */
+    for (uint64_t id = replays->first; id < replays->next; id++) {
+        struct cox_future *f = coxi_window_get(replays, id);
+        if (f != NULL) {
+            f->abandoned = true;
+            coxi_attempts_cancel(f);
+        }
+    }
+    coxi_kept_wait_for_recovery(rec->c);
+}
+
+void coxi_recovery_replayed(struct cox_future *f)
+{
+    struct cox_coordinator *c = f->c;
+    struct coxi_recovery *rec = c->recovery;
+    if (rec == NULL || coxi_window_get(&rec->replays, f->id) != f) {
+        return; /* it runs again for another reason */
+    }
+    (void)coxi_window_take(&rec->replays, f->id);
+    f->replay->attempt = f->attempt;
+    rec->n_redone += f->state == COXI_DONE_OK;
+    if (f->state != COXI_DONE_OK && !f->abandoned && !c->closing) {
+        char text[COXI_TEXT_MAX];
+        (void)snprintf(text, sizeof(text),
+                       "closure %llu (%s) was done, had to be done again for a ps that "
+                       "had been lost, and failed: %.300s",
+                       (unsigned long long)f->id, f->function->name,
+                       f->text != NULL ? f->text : coxi_strerror(f->code));
+        coxi_fatal(c, COX_EREPLAY, text);
+    }
+    if (rec->replays.count == 0) {
+        coxi_lock(&rec->lock);
+        (void)pthread_cond_broadcast(&rec->changed);
+        coxi_unlock(&rec->lock);
+    }
+}
+
+/* ---- replaying operations */
+
+/* The ps that the update is on, as who writes it names them (coordinator/variables/content.c): so a ps that
+ * has it from one of the two takes it from the other for a duplicate. */
+static size_t list_touched(const struct coxi_log_update *update, uint32_t n_ps,
+                           uint32_t *ret)
+{
+    const struct coxi_variable *v = update->variable;
+    bool table = v->kind == COXI_KIND_TABLE;
+    size_t most = table ? n_ps : v->n_shards;
+    size_t n = 0;
+    for (size_t i = 0; i < most; i++) {
+        uint32_t ps = (uint32_t)(table ? i : v->shards[i].ps);
+        if (coxi_log_update_is_on(update, ps)) {
+            ret[n++] = ps;
+        }
+    }
+    return n;
+}
+
+static int commit_update(struct coxi_recovery *rec, uint32_t p,
+                         struct coxi_message *message, struct coxi_psc_request *request,
+                         const struct coxi_log_update *update)
+{
+    uint32_t *touched = calloc(rec->c->n_ps, sizeof(*touched));
+    if (touched == NULL) {
+        return coxi_error_memory("what is to be replayed");
+    }
+    message->commit.touched = touched;
+    message->commit.n_touched = list_touched(update, rec->c->n_ps, touched);
+    int r = coxi_psc_call(rec->c->ps[p], message, request, COXI_COMMITTED, NULL, NULL);
+    free(touched);
+    return r;
+}
+
+/* The rows of an update that ps p holds: none of a rate. */
+static struct coxi_range rows_on(const struct coxi_log_update *u, uint32_t p)
+{
+    return u->op == COXI_OP_RATE ? (struct coxi_range){0, 0}
+                                 : coxi_shard_part(coxi_variable_shard(u->variable, p),
+                                                   u->begin, u->count);
+}
+
+static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *item)
+{
+    static const uint64_t zeros = 0;
+    const struct coxi_log_update *u = item->update;
+    const struct coxi_variable *v = u->variable;
+    if (!coxi_log_update_is_on(u, p)) {
+        return 0;
+    }
+    struct coxi_range rows = rows_on(u, p);
+    size_t at = (rows.begin - u->begin) * coxi_variable_row_bytes(v);
+    size_t bytes = coxi_log_update_bytes(v, u->op, rows.count);
+    struct coxi_update update = {v->id, u->op, rows.begin, rows.count};
+    struct coxi_message message = {.kind = COXI_COMMIT};
+    struct iovec payload[2] = {
+        {(void *)(uintptr_t)(u->data + at), bytes},
+        {(void *)(uintptr_t)&zeros, coxi_align(bytes, 8) - bytes},
+    };
+    struct coxi_psc_request request = {.payload = payload, .n_payload = 2};
+    message.commit = (struct coxi_commit){
+        .session = rec->c->session,
+        .incarnation = coxi_psc_incarnation(rec->c->ps[p]),
+        .closure = item->id,
+        .attempt = 1,
+        .last = true,
+        .updates = &update,
+        .n_updates = 1,
+    };
+    return commit_update(rec, p, &message, &request, u);
+}
+
+/* What of it ps p has a part of; nothing, where that is none. */
+static int redo_on(struct coxi_recovery *rec, uint32_t p, const struct item *item)
+{
+    if (item->kind == COXI_LOG_LOAD) {
+        return coxi_loading_is_part(item->loading, p)
+                   ? coxi_loading_repeat(rec->c, item->loading, item->id, p)
+                   : 0;
+    }
+    const struct coxi_variable *variable =
+        item->kind == COXI_LOG_CREATE ? item->created : item->update->variable;
+    if (!coxi_recovery_is_part(variable, p)) {
+        return 0;
+    }
+    return item->kind == COXI_LOG_CREATE
+               ? coxi_recovery_create(rec, rec->c->ps[p], variable, item->id)
+               : update_on(rec, p, item);
+}
+
+static int redo(struct coxi_recovery *rec, const struct item *item)
+{
+    int r = 0;
+    for (uint32_t p = 0; r == 0 && p < rec->c->n_ps; p++) {
+        const struct coxi_recovery_server *server = &rec->servers[p];
+        if (server->owed && !has_been_done(server, item->kind, item->id)) {
+            r = redo_on(rec, p, item);
+        }
+    }
+    return r == COX_EPSLOST ? COX_EAGAIN : r;
+}
+
+/* Waits until ps p has taken what it was told before: it handles a connection's requests in
+ * their order. */
+static int pass(struct cox_coordinator *c, uint32_t p)
+{
+    struct coxi_message message = {.kind = COXI_PULL};
+    struct coxi_psc_request request = {0};
+    message.pull.session = c->session;
+    message.pull.incarnation = coxi_psc_incarnation(c->ps[p]);
+    return coxi_psc_call(c->ps[p], &message, &request, COXI_PULLED, NULL, NULL);
+}
+
+/* Everything in the log before `id` has been done on every ps that is owed something. What
+ * is not settled is not in the log: no watermark passes that. The ps have taken the watermark
+ * before a worker sends them ids that are far above the last one: also those of closures that
+ * come after the replay, for what has touched no ps is not in the log, however much it is.
+ * COX_EAGAIN: one is lost. */
+static int done_before(struct coxi_recovery *rec, const struct items *items,
+                       uint64_t id)
+{
+    int r = 0;
+    struct coxi_message message = {.kind = COXI_WATERMARK};
+    id = id < items->first_unsettled ? id : items->first_unsettled;
+    message.watermark.session = rec->c->session;
+    message.watermark.watermark = id - 1;
+    for (uint32_t p = 0; p < rec->c->n_ps; p++) {
+        coxi_lock(&rec->lock);
+        struct coxi_recovery_server *server = &rec->servers[p];
+        bool tell = server->owed && server->watermark < id - 1;
+        server->watermark = tell ? id - 1 : server->watermark;
+        coxi_unlock(&rec->lock);
+        if (tell) {
+            message.watermark.incarnation = coxi_psc_incarnation(rec->c->ps[p]);
+            coxi_psc_tell(rec->c->ps[p], &message);
+            r = r == 0 ? pass(rec->c, p) : r;
+        }
+    }
+    return r == COX_EPSLOST ? COX_EAGAIN : r;
+}
+
+/*
+ * How many items, from the first, are calls that may run side by side: up to the next
+ * operation, and to the next resource, which is made when what came before it has been done
+ * again; and within the ids that a ps takes above its watermark.
+ */
+static size_t batch_length(struct coxi_recovery *rec, const struct item *items,
+                           size_t n)
+{
+    uint64_t end = items[0].id + COXI_AHEAD_MAX;
+    uint64_t resource = coxi_resource_position_above(rec->c, items[0].id);
+    size_t i = 0;
+    end = resource < end ? resource : end;
+    while (i < n && i < BATCH_MAX && items[i].kind == COXI_LOG_CALL &&
+           items[i].id < end) {
+        i++;
+    }
+    return i;
+}
+
+static int replay_items(struct coxi_recovery *rec, const struct items *items)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < items->n;) {
+        struct batch batch = {.items = &items->items[i]};
+        r = done_before(rec, items, items->items[i].position);
+        if (r != 0) {
+            break;
+        }
+        batch.n = batch_length(rec, batch.items, items->n - i);
+        i += batch.n;
+        if (batch.n > 0) {
+            coxi_recovery_on_loop(rec, begin_batch, &batch);
+            r = batch.code != 0 ? batch.code : wait_for_replays(rec);
+        } else {
+            r = redo(rec, &items->items[i++]);
+        }
+    }
+    return r == 0 ? done_before(rec, items, UINT64_MAX) : r;
+}
+
+int coxi_recovery_replay(struct coxi_recovery *rec)
+{
+    struct items items = {.rec = rec};
+    coxi_recovery_on_loop(rec, abandon, NULL); /* what is left of a pass before */
+    int r = wait_for_replays(rec);
+    if (r == 0) {
+        coxi_recovery_on_loop(rec, collect, &items);
+        r = items.code;
+    }
+    if (r == 0) {
+        r = replay_items(rec, &items);
+    }
+    items_fini(&items);
+    return r;
+}

@@ -1,0 +1,583 @@
+/*
+ * Bringing back ps that are lost: reach them, restore them, have everybody use them. Each has
+ * a thread for that, so that none waits for another: one may come back late, another be lost
+ * while the first is being restored.
+ */
+#include "coordinator/recovery/recovery_internal.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/chain.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/opening.h"
+
+enum { RETRY_MS = 500 }; /* from a try at a ps that is there to the next */
+
+/* From now on the tick gives the ps up when its time is over, so that no request to it keeps
+ * a thread waiting; NULL: not any more. */
+static void watch(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
+{
+    coxi_lock(&rec->lock);
+    rec->servers[p].returning = psc;
+    coxi_unlock(&rec->lock);
+}
+
+/* It does not come back with this client. Takes NULL. */
+static void let_go(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
+{
+    watch(rec, p, NULL);
+    coxi_psc_close(psc);
+}
+
+static uint64_t count_moves(struct coxi_recovery *rec)
+{
+    coxi_lock(&rec->lock);
+    uint64_t n = rec->n_moves;
+    coxi_unlock(&rec->lock);
+    return n;
+}
+
+/* A client of ps p that has reached it, and claimed it. COX_ETIMEDOUT also where a ps has got
+ * another address meanwhile. */
+static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
+                 struct coxi_psc **ret)
+{
+    struct cox_coordinator *c = rec->c;
+    struct coxi_psc *psc = NULL;
+    uint64_t n_moves = count_moves(rec);
+    int r = coxi_ps_connect(c, p, &psc);
+    if (r != 0) {
+        return r;
+    }
+    watch(rec, p, psc);
+    while ((r = coxi_psc_wait(psc, COXI_RECOVERY_SLICE_MS)) == COX_ETIMEDOUT &&
+           n_moves == count_moves(rec) && coxi_now_ms() < end_ms &&
+           !coxi_recovery_stopping(rec)) {
+        coxi_call_why(c, "%.380s", coxi_error_text());
+    }
+    if (r == 0) {
+        r = coxi_ps_claim(c, psc, end_ms);
+    }
+    if (r != 0) {
+        let_go(rec, p, psc);
+        return r;
+    }
+    *ret = psc;
+    return 0;
+}
+
+/* ---- from the checkpoint */
+
+/* True where ps p holds a part of it. */
+bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p)
+{
+    return variable->kind == COXI_KIND_TABLE ||
+           coxi_variable_shard(variable, p) != NULL;
+}
+
+static struct coxi_message create_message(const struct coxi_recovery *rec,
+                                          struct coxi_psc *psc,
+                                          const struct coxi_variable *variable,
+                                          uint64_t id)
+{
+    struct coxi_message message = {.kind = COXI_CREATE};
+    message.create = (struct coxi_create){.session = rec->c->session,
+                                          .closure = id,
+                                          .variable = *variable,
+                                          .incarnation = coxi_psc_incarnation(psc)};
+    return message;
+}
+
+int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
+                         const struct coxi_variable *variable, uint64_t id)
+{
+    struct coxi_message message = create_message(rec, psc, variable, id);
+    struct coxi_psc_request request = {0};
+    return coxi_psc_call(psc, &message, &request, COXI_STATUS, NULL, NULL);
+}
+
+/* What several ps are asked, each in this order; each has ps_recovery_ms for all of it, also
+ * where the client only begins and nobody counts the time since a loss. */
+struct filling {
+    struct coxi_recovery *rec;
+    struct coxi_chain chain;
+    uint32_t n_entries;
+    uint64_t number; /* of this restore */
+    struct coxi_round round;
+    struct coxi_round_call *calls;
+    size_t n;
+};
+
+static void ask(struct filling *filling, struct coxi_recovery_target *target,
+                const struct coxi_message *message)
+{
+    struct coxi_round_call *call = &filling->calls[filling->n++];
+    call->expect = COXI_STATUS;
+    call->arg = target;
+    call->request.timeout_ms = filling->rec->c->options.ps_recovery_ms;
+    coxi_round_add(&filling->round, target->psc, message, call);
+}
+
+/* Variable `i` where that ps has had it in the checkpoint, or NULL; lives until close. */
+static const struct coxi_variable *covered(struct coxi_recovery *rec, uint32_t i,
+                                           uint32_t ps)
+{
+    struct cox_coordinator *c = rec->c;
+    const struct coxi_applied_list *list = &rec->base.shards[ps].applied;
+    coxi_lock(&c->lock);
+    const struct coxi_entry *entry = c->entries[i];
+    bool is = entry->made && coxi_recovery_is_part(entry->description, ps) &&
+              (entry->created == 0 || coxi_applied_list_has(list, entry->created, 0));
+    const struct coxi_variable *variable = is ? entry->description : NULL;
+    coxi_unlock(&c->lock);
+    return variable;
+}
+
+static void ask_to_create(struct filling *filling, struct coxi_recovery_target *target)
+{
+    for (uint32_t i = 0; i < filling->n_entries; i++) {
+        const struct coxi_variable *variable = covered(filling->rec, i, target->ps);
+        if (variable != NULL) {
+            /* Nothing is recorded: the applied set that is restored says what is done. */
+            const struct coxi_message message =
+                create_message(filling->rec, target->psc, variable, 0);
+            ask(filling, target, &message);
+        }
+    }
+}
+
+/* From its whole shard, and then those that build on it. */
+static void ask_to_restore(struct filling *filling, struct coxi_recovery_target *target)
+{
+    size_t n = coxi_chain_length(&filling->chain, target->ps);
+    for (size_t at = 0; at < n; at++) {
+        char file[2 * PATH_MAX];
+        const struct coxi_link_of_chain *link = &filling->chain.links[n - 1 - at];
+        const struct coxi_manifest_shard *shard = &link->manifest->shards[target->ps];
+        const struct coxi_applied_list *list = &shard->applied;
+        struct coxi_message message = {.kind = COXI_RESTORE};
+        (void)snprintf(file, sizeof(file), "%s/%s", link->path, shard->file);
+        message.restore = (struct coxi_restore){
+            .session = filling->rec->c->session,
+            .round = filling->number,
+            .path = file,
+            .bytes = shard->bytes,
+            .crc32 = shard->crc32,
+            .watermark = list->watermark,
+            .applied = list->intervals,
+            .n_applied = list->n_intervals,
+            .touched = list->touched,
+            .n_touched = list->n_touched,
+            .at = at,
+            .incarnation = coxi_psc_incarnation(target->psc),
+            .more = at + 1 < n,
+        };
+        ask(filling, target, &message);
+    }
+}
+
+/* All that can fail before anything is asked. */
+static int filling_init(struct filling *filling, struct coxi_recovery *rec,
+                        size_t n_targets)
+{
+    struct cox_coordinator *c = rec->c;
+    *filling = (struct filling){.rec = rec, .number = 1 + coxi_recovery_losses(rec->c)};
+    coxi_lock(&c->lock);
+    filling->n_entries = c->n_entries;
+    coxi_unlock(&c->lock);
+    int r = coxi_chain_read(rec->base.path, &filling->chain);
+    if (r != 0) {
+        return r;
+    }
+    filling->calls = calloc(n_targets * (filling->n_entries + filling->chain.n),
+                            sizeof(*filling->calls));
+    if (filling->calls == NULL) {
+        coxi_chain_fini(&filling->chain);
+        return coxi_error_memory("restoring ps");
+    }
+    return 0;
+}
+
+static void note_filled(struct coxi_recovery *rec,
+                        const struct coxi_recovery_target *targets, size_t n)
+{
+    coxi_lock(&rec->lock);
+    for (size_t i = 0; i < n; i++) {
+        if (targets[i].code == 0) {
+            rec->servers[targets[i].ps].filled = coxi_psc_incarnation(targets[i].psc);
+        }
+    }
+    coxi_unlock(&rec->lock);
+}
+
+int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
+                       size_t n)
+{
+    struct filling filling;
+    int r = filling_init(&filling, rec, n);
+    for (size_t i = 0; i < n; i++) {
+        targets[i].code = r;
+    }
+    if (r != 0) {
+        return r;
+    }
+    coxi_round_begin(&filling.round);
+    for (size_t i = 0; i < n; i++) {
+        ask_to_create(&filling, &targets[i]);
+        ask_to_restore(&filling, &targets[i]);
+    }
+    r = coxi_round_end(&filling.round);
+    for (size_t i = 0; i < filling.n; i++) {
+        struct coxi_recovery_target *target = filling.calls[i].arg;
+        target->code = target->code == 0 ? filling.calls[i].code : target->code;
+    }
+    note_filled(rec, targets, n);
+    free(filling.calls);
+    coxi_chain_fini(&filling.chain);
+    return r;
+}
+
+/* ---- what must never apply */
+
+struct bars {
+    uint64_t *ids;
+    size_t n;
+    size_t capacity;
+    uint64_t watermark;
+};
+
+static int note_bar(void *arg, const struct coxi_log_entry *entry)
+{
+    struct bars *bars = arg;
+    if (entry->kind != COXI_LOG_BARRED || entry->id <= bars->watermark) {
+        return 0;
+    }
+    if (bars->n == bars->capacity) {
+        size_t capacity = bars->capacity == 0 ? 64 : bars->capacity * 2;
+        uint64_t *ids = realloc(bars->ids, capacity * sizeof(*ids));
+        if (ids == NULL) {
+            return coxi_error_memory("closures that must not apply");
+        }
+        bars->ids = ids;
+        bars->capacity = capacity;
+    }
+    bars->ids[bars->n++] = entry->id;
+    return 0;
+}
+
+/* Tells it what must never apply: it has forgotten that, too. */
+static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t watermark)
+{
+    struct bars bars = {.watermark = watermark};
+    struct coxi_round round;
+    int r = coxi_log_each(rec->log, note_bar, &bars);
+    struct coxi_round_call *calls = calloc(bars.n + 1, sizeof(*calls));
+    if (r == 0 && calls == NULL) {
+        r = coxi_error_memory("closures that must not apply");
+    }
+    if (r == 0) {
+        coxi_round_begin(&round);
+        for (size_t i = 0; i < bars.n; i++) {
+            struct coxi_message message = {.kind = COXI_VOID};
+            message.void_ = (struct coxi_void){rec->c->session, bars.ids[i], UINT32_MAX,
+                                               coxi_psc_incarnation(psc)};
+            calls[i].expect = COXI_VOIDED;
+            coxi_round_add(&round, psc, &message, &calls[i]);
+        }
+        r = coxi_round_end(&round);
+    }
+    free(calls);
+    free(bars.ids);
+    return r;
+}
+
+/* Gives a ps that has nothing what the checkpoint has of it, and tells it the rest. */
+static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
+{
+    /* Changed by checkpoints, which wait for us. */
+    const struct coxi_recovery_base *base = &rec->base;
+    struct coxi_recovery_target target = {.ps = p, .psc = psc};
+    struct coxi_applied_list list = {0};
+    int r = coxi_ps_probe(rec->c, psc, false,
+                          UINT64_MAX); /* the tick gives it up in time */
+    if (r == 0 && base->path != NULL) {
+        const struct coxi_applied_list *had = &base->shards[p].applied;
+        r = coxi_recovery_fill(rec, &target, 1);
+        if (r == 0) {
+            r = coxi_applied_list_copy(had->watermark, had->intervals, had->n_intervals,
+                                       had->touched, had->n_touched, &list);
+        }
+    }
+    if (r == 0) {
+        r = bar(rec, psc, list.watermark);
+    }
+    if (r != 0) {
+        coxi_applied_list_fini(&list);
+        return r;
+    }
+    coxi_lock(&rec->lock);
+    coxi_applied_list_fini(&rec->servers[p].restored);
+    rec->servers[p].restored = list;
+    rec->servers[p].watermark = list.watermark;
+    rec->servers[p].owed = true;
+    coxi_unlock(&rec->lock);
+    return 0;
+}
+
+/* ---- bringing back */
+
+struct change {
+    uint32_t ps;
+    struct coxi_psc *psc;
+    bool refilled; /* it is another process, without anything of its own */
+};
+
+static void say_back(struct coxi_recovery *rec, const struct change *change)
+{
+    const char *path = rec->base.path; /* changed by checkpoints, which wait for us */
+    const char *name =
+        path != NULL && strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
+    coxi_event(rec->c, COX_EVENT_PS_BACK, COXI_OF(.ps = 1 + change->ps),
+               "ps %u at %.200s is back, %s%.60s", change->ps,
+               coxi_psc_address(change->psc),
+               !change->refilled ? "with all that it had"
+               : name == NULL    ? "empty: there is no checkpoint yet"
+                                 : "restored from ",
+               change->refilled && name != NULL ? name : "");
+}
+
+/* On the loop: from here on it is the ps. */
+static void exchange(struct coxi_recovery *rec, void *arg)
+{
+    struct change *change = arg;
+    struct cox_coordinator *c = rec->c;
+    rec->servers[change->ps].epoch = ++rec->epoch;
+    rec->batch_open = false; /* it lacks what came before the batch */
+    coxi_lock(&c->lock);
+    coxi_lock(&rec->lock);
+    c->ps[change->ps] = change->psc;
+    rec->servers[change->ps].lost = false;
+    rec->servers[change->ps].back_ms = coxi_now_ms();
+    rec->servers[change->ps].returning = NULL;
+    atomic_store(&rec->any_lost, coxi_recovery_any(rec, false));
+    coxi_unlock(&rec->lock);
+    c->layout_due = true;
+    c->stats.ps_recovered++;
+    coxi_unlock(&c->lock);
+}
+
+/* Keeps a client whose ps is gone until the coordinator is closed: a thread may be about to ask
+ * it. */
+static int keep_past(struct coxi_recovery *rec, struct coxi_psc *psc)
+{
+    coxi_lock(&rec->lock);
+    struct coxi_psc **past = realloc(rec->past, (rec->n_past + 1) * sizeof(*past));
+    if (past != NULL) {
+        rec->past = past;
+        rec->past[rec->n_past++] = psc;
+    }
+    coxi_unlock(&rec->lock);
+    return past != NULL ? 0 : coxi_error_memory("another connection to a ps");
+}
+
+static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
+{
+    struct cox_coordinator *c = rec->c;
+    struct coxi_psc *old = c->ps[p];
+    struct coxi_psc *psc = NULL;
+    if (coxi_now_ms() >= end_ms) {
+        return coxi_error(COX_EPSLOST, "it came back, and was lost again before it had "
+                                       "been given all of its own");
+    }
+    int r = reach(rec, p, end_ms, &psc);
+    bool refills = r == 0 && coxi_psc_incarnation(psc) != coxi_psc_incarnation(old);
+    if (refills) {
+        coxi_call_why(c, "it is being restored");
+        r = refill(rec, p, psc);
+    }
+    if (r == 0) {
+        r = keep_past(rec, old);
+    }
+    if (r != 0) {
+        let_go(rec, p, psc);
+        return r;
+    }
+    struct change change = {p, psc, refills};
+    coxi_recovery_on_loop(rec, exchange, &change);
+    coxi_psc_retire(old, COX_EPSLOST, "another has taken its place");
+    say_back(rec, &change);
+    if (coxi_psc_wait(psc, 0) != 0) { /* it went while it was not ours to be told */
+        (void)coxi_recovery_lost(c, psc, coxi_error_text());
+    }
+    return 0;
+}
+
+struct returning {
+    struct coxi_recovery *rec;
+    uint32_t ps;
+    uint64_t end_ms;
+    pthread_t thread;
+    bool started;     /* and not joined */
+    uint64_t n_moves; /* when it was last tried */
+    bool told;        /* what is wrong with the ps that is there */
+};
+
+/*
+ * True where no ps could mend it. All else that is found of a lost ps is looked at again until
+ * its time is over: another daemon at its address, or a ps that serves another run, lacks the
+ * directory, has too little memory or is of another release, may be put right meanwhile.
+ */
+static bool is_final(int code)
+{
+    return code == COX_EFENCED || code == COX_ECHECKSUM || code == COX_EFORMAT;
+}
+
+static void give_up(const struct returning *returning, int code)
+{
+    struct cox_coordinator *c = returning->rec->c;
+    char within[64] = "";
+    char text[COXI_TEXT_MAX];
+    if (!is_final(code)) {
+        (void)snprintf(within, sizeof(within), " in %d ms", c->options.ps_recovery_ms);
+    }
+    (void)snprintf(text, sizeof(text),
+                   "ps %u at %s is lost and could not be brought back%s: %.300s",
+                   returning->ps, coxi_psc_address(c->ps[returning->ps]), within,
+                   coxi_error_text());
+    coxi_fatal(c, code == COX_EFENCED ? code : COX_EPSLOST, text);
+}
+
+static void wait_slice(struct coxi_recovery *rec)
+{
+    coxi_lock(&rec->lock);
+    struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
+    (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
+    coxi_unlock(&rec->lock);
+}
+
+/* Between two tries, the first of which has found `code`; ends early where a ps has got another
+ * address. */
+static void pause_after(struct returning *returning, int code)
+{
+    struct coxi_recovery *rec = returning->rec;
+    if (code == COX_EPSLOST || code == COX_ETIMEDOUT || code == COX_ECLOSED) {
+        return; /* the next try waits for it */
+    }
+    if (!returning->told) {
+        coxi_event(rec->c, COX_EVENT_PS_NOT_TAKEN,
+                   COXI_OF(.ps = 1 + returning->ps, .error = code),
+                   "what is there as ps %u cannot be used yet: %.400s", returning->ps,
+                   coxi_error_text());
+        returning->told = true;
+    }
+    coxi_call_why(rec->c, "%.380s", coxi_error_text());
+    uint64_t until_ms = coxi_now_ms() + RETRY_MS;
+    until_ms = until_ms < returning->end_ms ? until_ms : returning->end_ms;
+    while (coxi_now_ms() < until_ms && count_moves(rec) == returning->n_moves &&
+           !coxi_recovery_stopping(rec)) {
+        wait_slice(rec);
+    }
+}
+
+/* True where it is to be tried again. */
+static bool try_once(struct returning *returning)
+{
+    struct coxi_recovery *rec = returning->rec;
+    uint64_t n_moves = count_moves(rec);
+    returning->told = returning->told && n_moves == returning->n_moves;
+    returning->n_moves = n_moves;
+    int r = bring_back(rec, returning->ps, returning->end_ms);
+    if (r != 0 && !is_final(r)) {
+        pause_after(returning, r);
+    }
+    if (r == 0 || coxi_recovery_stopping(rec)) {
+        return false;
+    }
+    if (is_final(r) || coxi_now_ms() >= returning->end_ms) {
+        give_up(returning, r);
+        return false;
+    }
+    return true;
+}
+
+static void *returning_thread(void *arg)
+{
+    struct returning *returning = arg;
+    struct coxi_recovery *rec = returning->rec;
+    struct coxi_call wait __attribute__((cleanup(coxi_call_end)));
+    coxi_wait_begin(rec->c, &wait, "the return of a ps", 1 + returning->ps);
+    while (try_once(returning)) {
+    }
+    coxi_lock(&rec->lock);
+    rec->servers[returning->ps].returns = false;
+    (void)pthread_cond_broadcast(&rec->changed);
+    coxi_unlock(&rec->lock);
+    return NULL;
+}
+
+static void finish(struct returning *returning)
+{
+    if (returning->started) {
+        (void)pthread_join(returning->thread, NULL);
+        returning->started = false;
+    }
+}
+
+/* Starts a thread for each ps that is lost and has none. */
+static int start_all(struct coxi_recovery *rec, struct returning *all)
+{
+    int r = 0;
+    for (uint32_t p = 0; r == 0 && p < rec->c->n_ps; p++) {
+        coxi_lock(&rec->lock);
+        struct coxi_recovery_server *server = &rec->servers[p];
+        bool starts = server->lost && !server->returns;
+        server->returns = server->returns || starts;
+        uint64_t end_ms = server->end_ms;
+        coxi_unlock(&rec->lock);
+        if (starts) {
+            finish(&all[p]); /* it has been lost again */
+            all[p] = (struct returning){.rec = rec, .ps = p, .end_ms = end_ms};
+            r = coxi_thread_start(&all[p].thread, "cox:ps-returns", returning_thread,
+                                  &all[p]);
+            all[p].started = r == 0;
+        }
+    }
+    return r;
+}
+
+/* Waits for a change, if there is still something lost; false: there is not. */
+static bool await_return(struct coxi_recovery *rec)
+{
+    coxi_lock(&rec->lock);
+    bool lost = coxi_recovery_any(rec, false);
+    if (lost) {
+        struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
+        (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
+    }
+    coxi_unlock(&rec->lock);
+    return lost;
+}
+
+int coxi_recovery_bring_back(struct coxi_recovery *rec)
+{
+    uint32_t n = rec->c->n_ps;
+    struct returning *all = calloc(n, sizeof(*all));
+    if (all == NULL) {
+        return coxi_error_memory("bringing ps back");
+    }
+    int r = start_all(rec, all);
+    while (r == 0 && await_return(rec) && !coxi_recovery_stopping(rec)) {
+        r = start_all(rec, all);
+    }
+    for (uint32_t p = 0; p < n; p++) {
+        finish(&all[p]);
+    }
+    free(all);
+    return r;
+}

@@ -1,0 +1,572 @@
+/*
+ * What variables and tables hold: reads, assignments, additions, counters. From the
+ * calling thread straight to the ps, all of them at once. What changes something is
+ * numbered like a closure and recorded by the ps in the applied set, so that it too counts
+ * once.
+ *
+ * A write that fails on some ps (no memory there, say) is settled before it returns: all are
+ * asked who has it, and refuse it from now on if they do not. What the caller is told, what the
+ * log gives back to a ps that is lost later, and what the ps have then agree.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/layout.h"
+#include "common/structs.h"
+#include "coordinator/checkpoints/resume.h"
+#include "coordinator/recovery/recovery.h"
+#include "coordinator/variables/content.h"
+#include "net/pulls.h"
+
+/* The part of a range of rows that a shard has; or a rate, which each ps gets as a whole. */
+struct part {
+    struct coxi_round_call call;
+    uint32_t ps;
+    uint64_t begin;
+    uint64_t count;
+    size_t at; /* bytes from the start of the range */
+    size_t bytes;
+    /* Its ps, of a write that failed: */
+    bool has;   /* it, or may have it */
+    int unsure; /* why it could not say */
+    struct iovec payload[2];
+};
+
+/* ---- ranges of rows */
+
+static int check_range(const struct coxi_variable *v, uint64_t begin, uint64_t count,
+                       size_t bytes)
+{
+    uint64_t rows = coxi_variable_rows(v);
+    if (begin > rows || count > rows - begin) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s' has %llu rows, not %llu and %llu more",
+                          v->name, (unsigned long long)rows, (unsigned long long)begin,
+                          (unsigned long long)count);
+    }
+    if (bytes != count * coxi_variable_row_bytes(v)) {
+        return coxi_error(COX_EINVAL,
+                          "variable '%s': that many rows have %zu bytes, not %zu",
+                          v->name, (size_t)count * coxi_variable_row_bytes(v), bytes);
+    }
+    return 0;
+}
+
+/* The parts of what is written, in order; *ret is for free(). */
+static int split(const struct coxi_content_write *w, uint32_t n_ps, struct part **ret,
+                 size_t *ret_n)
+{
+    const struct coxi_variable *v = w->variable;
+    bool rate = w->op == COXI_OP_RATE;
+    bool table = v->kind == COXI_KIND_TABLE; /* of which rates alone are written here */
+    size_t most = table ? n_ps : v->n_shards;
+    struct part *parts = calloc(most + 1, sizeof(*parts));
+    size_t n = 0;
+    if (parts == NULL) {
+        return coxi_error_memory("reading or writing a variable");
+    }
+    for (size_t i = 0; i < most; i++) {
+        struct coxi_range range =
+            rate ? (struct coxi_range){0, 0}
+                 : coxi_shard_part(&v->shards[i], w->begin, w->count);
+        if (rate || range.count > 0) {
+            parts[n++] = (struct part){
+                .ps = (uint32_t)(table ? i : v->shards[i].ps),
+                .begin = range.begin,
+                .count = range.count,
+                .at =
+                    (range.begin - (rate ? 0 : w->begin)) * coxi_variable_row_bytes(v),
+                .bytes = coxi_log_update_bytes(v, w->op, range.count),
+            };
+        }
+    }
+    *ret = parts;
+    *ret_n = n;
+    return 0;
+}
+
+/* Where the client reads from. */
+static struct coxi_pull_from source(struct cox_coordinator *c)
+{
+    return (struct coxi_pull_from){c->session, c->ps, c->n_ps, 0};
+}
+
+/* True of a read that has begun when as many losses were known, where it is to be done once
+ * more: one that a ps was lost in, and came back, may have met it before it had all of its
+ * own again. */
+static bool read_again(struct cox_coordinator *c, int code, uint64_t n_losses)
+{
+    return coxi_recovery_again(c, code) ||
+           (code == 0 && coxi_recovery_losses(c) != n_losses &&
+            coxi_recovery_wait(c) == 0);
+}
+
+/* Begins a read when every ps is UP; *ret is for read_again. */
+static int begin_read(struct cox_coordinator *c, uint64_t *ret)
+{
+    *ret = coxi_recovery_losses(c);
+    return coxi_recovery_wait(c);
+}
+
+/* One commit to each of the ps that `parts` are on, which `touched` lists. */
+static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v,
+                        enum coxi_op op, uint64_t closure, struct part *parts, size_t n,
+                        const uint32_t *touched, const uint64_t *incarnations,
+                        const void *data)
+{
+    static const uint64_t zeros = 0;
+    struct coxi_round round;
+    coxi_round_begin(&round);
+    for (size_t i = 0; i < n; i++) {
+        struct part *part = &parts[i];
+        size_t bytes = part->bytes;
+        struct coxi_psc *ps = c->ps[part->ps];
+        struct coxi_update update = {v->id, op, part->begin, part->count};
+        struct coxi_message message = {.kind = COXI_COMMIT};
+        message.commit = (struct coxi_commit){
+            .session = c->session,
+            .incarnation = incarnations[part->ps],
+            .closure = closure,
+            .attempt = 1,
+            .last = true,
+            .touched = touched,
+            .n_touched = n,
+            .updates = &update,
+            .n_updates = 1,
+        };
+        part->payload[0] = (struct iovec){
+            (void *)(uintptr_t)((const uint8_t *)data + part->at), bytes};
+        part->payload[1] =
+            (struct iovec){(void *)(uintptr_t)&zeros, coxi_align(bytes, 8) - bytes};
+        part->call.request.payload = part->payload;
+        part->call.request.n_payload = 2;
+        part->call.expect = COXI_COMMITTED;
+        coxi_round_add(&round, ps, &message, &part->call);
+    }
+    return coxi_round_end(&round);
+}
+
+/* ---- a write that has failed somewhere */
+
+/* Under the round's lock. */
+static void take_voided(void *arg, const struct coxi_message *answer)
+{
+    struct part *part = arg;
+    part->unsure = answer->voided.code;
+    part->has = answer->voided.n_segments > 0;
+}
+
+/* Asks each ps whether it has its part; one that has not refuses that from now on. One that
+ * cannot say counts as one that has it: given it again, it takes that for a duplicate.
+ * COX_EPSLOST; COX_EFENCED: nobody tells us any more. */
+static int ask_parts(struct cox_coordinator *c, uint64_t closure, struct part *parts,
+                     size_t n)
+{
+    struct coxi_round round;
+    struct coxi_message message = {.kind = COXI_VOID};
+    message.void_ = (struct coxi_void){
+        .session = c->session, .closure = closure, .attempt = UINT32_MAX};
+    coxi_round_begin(&round);
+    for (size_t i = 0; i < n; i++) {
+        struct coxi_psc *ps = c->ps[parts[i].ps];
+        message.void_.incarnation = coxi_psc_incarnation(ps);
+        parts[i].call = (struct coxi_round_call){
+            .expect = COXI_VOIDED, .take = take_voided, .arg = &parts[i]};
+        coxi_round_add(&round, ps, &message, &parts[i].call);
+    }
+    (void)coxi_round_end(&round);
+    int r = 0;
+    for (size_t i = 0; i < n; i++) {
+        int code = parts[i].call.code;
+        parts[i].unsure = code != 0 ? code : parts[i].unsure;
+        parts[i].has = parts[i].has || parts[i].unsure != 0;
+        if (parts[i].unsure == COX_EPSLOST || parts[i].unsure == COX_EFENCED) {
+            r = parts[i].unsure;
+        }
+    }
+    return r;
+}
+
+/* The rows that the ps have, neighbours together: how many stretches. */
+static size_t list_written(const struct part *parts, size_t n, struct coxi_range *ret)
+{
+    size_t n_ranges = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct coxi_range *last = n_ranges > 0 ? &ret[n_ranges - 1] : NULL;
+        if (!parts[i].has) {
+            continue;
+        }
+        if (last != NULL && last->begin + last->count == parts[i].begin) {
+            last->count += parts[i].count;
+        } else {
+            ret[n_ranges++] = (struct coxi_range){parts[i].begin, parts[i].count};
+        }
+    }
+    return n_ranges;
+}
+
+/* Finds out which ps have their parts, and has the log say the same. Other than 0: the run
+ * is over before that is known. */
+static int find_written(struct cox_coordinator *c, uint64_t closure, uint64_t begin,
+                        struct part *parts, size_t n, struct coxi_range *ranges)
+{
+    struct coxi_recovery_written written = {closure, begin, ranges, 0, 0};
+    int r;
+    coxi_recovery_operation_hold(c, closure, begin);
+    do {
+        written.n_losses = coxi_recovery_losses(c);
+        r = coxi_recovery_wait(c);
+        r = r == 0 ? ask_parts(c, closure, parts, n) : r;
+        written.n = r == 0 ? list_written(parts, n, ranges) : 0;
+    } while (coxi_recovery_again(c, r) ||
+             (r == 0 && !coxi_recovery_written(c, &written)));
+    return r;
+}
+
+/* "; it stays applied on ps 0, 2" */
+static int tell_partial(const struct coxi_variable *v, const struct part *parts,
+                        size_t n, const char *why)
+{
+    char list[256] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < n && used < sizeof(list); i++) {
+        if (parts[i].has) {
+            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s %u",
+                                     used > 0 ? "," : "", (unsigned)parts[i].ps);
+        }
+    }
+    return coxi_error(COX_EPARTIAL,
+                      "variable '%s' is written in part: %.200s; as far as is known it "
+                      "stays applied on ps%s",
+                      v->name, why, list);
+}
+
+/* A write met `code` on some ps: it is applied nowhere, or everywhere after all (0), or what
+ * it returns says where. */
+static int settle_failed(struct cox_coordinator *c, uint64_t closure,
+                         const struct coxi_variable *v, uint64_t begin,
+                         struct part *parts, size_t n, int code)
+{
+    char why[COXI_TEXT_MAX];
+    (void)snprintf(why, sizeof(why), "%s", coxi_error_text());
+    struct coxi_range *ranges = calloc(n + 1, sizeof(*ranges));
+    int r = code == COX_EFENCED ? code
+            : ranges == NULL    ? coxi_error_memory("a write that has failed")
+                                : find_written(c, closure, begin, parts, n, ranges);
+    free(ranges);
+    if (r != 0) {
+        return coxi_error(
+            r, "whether all of variable '%s' is written is not known: %.300s", v->name,
+            why);
+    }
+    size_t n_has = 0;
+    bool sure = true;
+    for (size_t i = 0; i < n; i++) {
+        n_has += parts[i].has;
+        sure = sure && parts[i].unsure == 0;
+    }
+    if (n_has > 0 && (n_has < n || !sure)) {
+        return tell_partial(v, parts, n, why);
+    }
+    return n_has > 0 ? 0 : coxi_error(code, "%s", why);
+}
+
+/* ---- writing */
+
+/* Writes them; a write that fails has been settled then. */
+static int write_parts(struct cox_coordinator *c, uint64_t closure,
+                       const struct coxi_content_write *w, struct part *parts, size_t n,
+                       const uint32_t *touched, uint64_t *incarnations)
+{
+    int r;
+    do {
+        /* One that comes back later gets this from the log, behind what came before. */
+        r = coxi_recovery_moment(c, incarnations);
+        if (r == 0) {
+            r = commit_parts(c, w->variable, w->op, closure, parts, n, touched,
+                             incarnations, w->data);
+        }
+    } while (coxi_recovery_again(c, r));
+    return r == 0 ? 0 : settle_failed(c, closure, w->variable, w->begin, parts, n, r);
+}
+
+int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
+                       const struct coxi_content_write *w,
+                       enum coxi_operation_end *ret_how)
+{
+    struct part *parts = NULL;
+    size_t n = 0;
+    int r = split(w, c->n_ps, &parts, &n);
+    uint32_t *touched = calloc(n + 1, sizeof(*touched));
+    uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
+    if (r == 0 && (touched == NULL || incarnations == NULL)) {
+        r = coxi_error_memory("writing a variable");
+    }
+    *ret_how = COXI_OPERATION_NOWHERE;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        touched[i] = parts[i].ps;
+    }
+    if (r == 0) {
+        r = write_parts(c, closure, w, parts, n, touched, incarnations);
+        *ret_how = r == 0 ? COXI_OPERATION_DONE : COXI_OPERATION_LOGGED;
+    }
+    free(incarnations);
+    free(touched);
+    free(parts);
+    return r;
+}
+
+int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_write *w)
+{
+    COXI_CALL_AS(c, "the write to a variable");
+    struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
+    struct cox_future *operation;
+    enum coxi_operation_end how;
+    int r = coxi_resume_wait(c); /* what the client before was writing comes first */
+    if (r != 0) {
+        return r;
+    }
+    if (coxi_recovery_is_on(c)) {
+        what.update =
+            coxi_log_update_new(w->variable, w->op, w->begin, w->count, w->data);
+        if (what.update == NULL) {
+            return coxi_error_memory("the replay log");
+        }
+    }
+    r = coxi_operation_begin(c, &what, true, &operation);
+    if (r != 0) {
+        free(what.update);
+        return r;
+    }
+    r = coxi_content_write(c, operation->id, w, &how);
+    coxi_operation_end(operation, how);
+    return r;
+}
+
+int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
+                      uint64_t begin, uint64_t count, void *ret_data)
+{
+    COXI_CALL_AS(c, "the read of a variable");
+    const struct coxi_pull_from from = source(c);
+    uint64_t n_losses;
+    int r = coxi_resume_wait(c);
+    if (r != 0) {
+        return r;
+    }
+    do {
+        r = begin_read(c, &n_losses);
+        if (r == 0) {
+            r = coxi_pull_rows(&from, v, begin, count, ret_data);
+        }
+    } while (read_again(c, r, n_losses));
+    return r;
+}
+
+/* ---- dense variables */
+
+int cox_variable_read_rows(struct cox_coordinator *c, struct cox_variable *variable,
+                           uint64_t begin, uint64_t count, void *ret_data, size_t bytes)
+{
+    if (c == NULL || variable == NULL || variable->entry.c != c ||
+        (ret_data == NULL && count > 0)) {
+        return coxi_error(COX_EINVAL, "cox_variable_read_rows needs a variable of this "
+                                      "coordinator and a place for its elements");
+    }
+    const struct coxi_variable *v = variable->entry.description;
+    int r = check_range(v, begin, count, bytes);
+    return r == 0 ? coxi_content_read(c, v, begin, count, ret_data) : r;
+}
+
+int cox_variable_read(struct cox_coordinator *c, struct cox_variable *variable,
+                      void *ret_data, size_t bytes)
+{
+    if (variable == NULL) {
+        return coxi_error(COX_EINVAL, "cox_variable_read needs a variable");
+    }
+    return cox_variable_read_rows(c, variable, 0,
+                                  coxi_variable_rows(variable->entry.description),
+                                  ret_data, bytes);
+}
+
+static int update(struct cox_coordinator *c, struct cox_variable *variable,
+                  enum coxi_op op, uint64_t begin, uint64_t count, const void *data,
+                  size_t bytes)
+{
+    if (c == NULL || variable->entry.c != c || (data == NULL && count > 0)) {
+        return coxi_error(COX_EINVAL, "writing a variable needs one of this "
+                                      "coordinator, and its elements");
+    }
+    const struct coxi_variable *v = variable->entry.description;
+    int r = check_range(v, begin, count, bytes);
+    return r == 0 ? coxi_content_update(
+                        c, &(struct coxi_content_write){v, op, begin, count, data})
+                  : r;
+}
+
+int cox_variable_assign_rows(struct cox_coordinator *c, struct cox_variable *variable,
+                             uint64_t begin, uint64_t count, const void *data,
+                             size_t bytes)
+{
+    if (variable == NULL) {
+        return coxi_error(COX_EINVAL, "cox_variable_assign_rows needs a variable");
+    }
+    return update(c, variable, COXI_OP_ASSIGN, begin, count, data, bytes);
+}
+
+int cox_variable_assign(struct cox_coordinator *c, struct cox_variable *variable,
+                        const void *data, size_t bytes)
+{
+    if (variable == NULL) {
+        return coxi_error(COX_EINVAL, "cox_variable_assign needs a variable");
+    }
+    return update(c, variable, COXI_OP_ASSIGN, 0,
+                  coxi_variable_rows(variable->entry.description), data, bytes);
+}
+
+int cox_variable_add(struct cox_coordinator *c, struct cox_variable *variable,
+                     const void *data, size_t bytes)
+{
+    if (variable == NULL) {
+        return coxi_error(COX_EINVAL, "cox_variable_add needs a variable");
+    }
+    return update(c, variable, COXI_OP_ADD, 0,
+                  coxi_variable_rows(variable->entry.description), data, bytes);
+}
+
+/* ---- rates */
+
+static int set_rate(struct cox_coordinator *c, const struct coxi_variable *v,
+                    float learning_rate, const struct cox_schedule *schedule)
+{
+    static const struct cox_schedule constant = {COX_SCHEDULE_CONSTANT, 0, 0, 0, 0, 0};
+    const struct cox_schedule *s = schedule != NULL ? schedule : &constant;
+    const struct coxi_rate rate = {
+        {(double)learning_rate, (double)s->kind, (double)s->end_rate, (double)s->power,
+         (double)s->gamma, (double)s->steps, (double)s->warmup_steps}};
+    struct coxi_optimizer with =
+        v->optimizer; /* what the ps will say, before any is asked */
+    int r = coxi_rate_set(&with, &rate);
+    return r == 0 ? coxi_content_update(
+                        c, &(struct coxi_content_write){v, COXI_OP_RATE, 0, 0, &rate})
+                  : coxi_error(r, "variable '%s': %s", v->name, coxi_error_text());
+}
+
+int cox_variable_set_rate(struct cox_coordinator *c, struct cox_variable *variable,
+                          float learning_rate, const struct cox_schedule *schedule)
+{
+    return c != NULL && variable != NULL && variable->entry.c == c
+               ? set_rate(c, variable->entry.description, learning_rate, schedule)
+               : coxi_error(COX_EINVAL,
+                            "cox_variable_set_rate needs a variable of this "
+                            "coordinator");
+}
+
+int cox_table_set_rate(struct cox_coordinator *c, struct cox_table *table,
+                       float learning_rate, const struct cox_schedule *schedule)
+{
+    return c != NULL && table != NULL && table->entry.c == c
+               ? set_rate(c, table->entry.description, learning_rate, schedule)
+               : coxi_error(COX_EINVAL,
+                            "cox_table_set_rate needs a table of this coordinator");
+}
+
+/* ---- tables */
+
+int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
+                   const uint64_t *keys, size_t n_keys, float *ret_rows)
+{
+    if (c == NULL || table == NULL || table->entry.c != c ||
+        (n_keys > 0 && (keys == NULL || ret_rows == NULL))) {
+        return coxi_error(COX_EINVAL,
+                          "cox_table_read needs a table of this coordinator, "
+                          "keys, and a place for their rows");
+    }
+    const struct coxi_pull_from from = source(c);
+    uint64_t n_losses;
+    COXI_CALL(c);
+    int r = coxi_resume_wait(c);
+    if (r != 0) {
+        return r;
+    }
+    do {
+        r = begin_read(c, &n_losses);
+        if (r == 0) {
+            r = coxi_pull_keys(&from, table->entry.description, keys, n_keys, ret_rows);
+        }
+    } while (read_again(c, r, n_losses));
+    return r;
+}
+
+/* ---- counters */
+
+static void take_counts(void *arg, const struct coxi_message *answer)
+{
+    *(struct coxi_counts *)arg = answer->counts;
+}
+
+static int count_once(struct cox_coordinator *c, uint32_t table,
+                      struct coxi_round_call *calls, struct coxi_counts *ret)
+{
+    struct coxi_round round;
+    struct coxi_message message = {.kind = COXI_COUNT};
+    message.count = table;
+    coxi_round_begin(&round);
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        calls[p] = (struct coxi_round_call){
+            .expect = COXI_COUNTS, .take = take_counts, .arg = &ret[p]};
+        coxi_round_add(&round, c->ps[p], &message, &calls[p]);
+    }
+    return coxi_round_end(&round);
+}
+
+int coxi_content_count(struct cox_coordinator *c, uint32_t table,
+                       void (*take)(void *arg, const struct coxi_counts *counts),
+                       void *arg)
+{
+    struct coxi_round_call *calls = calloc(c->n_ps, sizeof(*calls));
+    struct coxi_counts *counts = calloc(c->n_ps, sizeof(*counts));
+    uint64_t n_losses = 0;
+    int r = calls == NULL || counts == NULL ? coxi_error_memory("counters") : 0;
+    if (r == 0) {
+        do {
+            r = begin_read(c, &n_losses);
+            if (r == 0) {
+                r = count_once(c, table, calls, counts);
+            }
+        } while (read_again(c, r, n_losses));
+    }
+    for (uint32_t p = 0; r == 0 && p < c->n_ps; p++) {
+        take(arg, &counts[p]);
+    }
+    free(calls);
+    free(counts);
+    return r;
+}
+
+static void take_table(void *arg, const struct coxi_counts *counts)
+{
+    struct cox_table_stats *stats = arg;
+    const struct coxi_table_counters *table = &counts->table;
+    stats->rows += table->rows;
+    stats->bytes += table->bytes;
+    stats->lookups += table->lookups;
+    stats->hits += table->hits;
+    stats->admitted += table->admitted;
+    stats->evicted += table->evicted;
+    stats->updates += table->updates;
+}
+
+int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
+                    struct cox_table_stats *ret)
+{
+    struct cox_table_stats stats = COX_TABLE_STATS_INIT;
+    if (c == NULL || table == NULL || table->entry.c != c || ret == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "cox_table_stats needs a table of this coordinator");
+    }
+    COXI_CALL(c);
+    int r = coxi_content_count(c, 1 + table->entry.description->id, take_table, &stats);
+    return r != 0 ? r : coxi_struct_return(ret, COXI_STRUCT_TABLE_STATS, &stats);
+}

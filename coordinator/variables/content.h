@@ -1,0 +1,41 @@
+/* What variables hold, for the coordinator's own: content.c has the public functions. */
+#ifndef COXI_COORDINATOR_VARIABLES_CONTENT_H
+#define COXI_COORDINATOR_VARIABLES_CONTENT_H
+
+#include "coordinator/coordinator.h"
+
+/* Rows [begin, begin + count), in range, of a dense variable, in its own type. Any thread;
+ * blocks. COX_EPSLOST; COX_ECLOSED and what else ended the coordinator. */
+int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
+                      uint64_t begin, uint64_t count, void *ret_data);
+
+/* What is written: rows [begin, begin + count), in range, of a dense variable; or, as
+ * COXI_OP_RATE, a struct coxi_rate for any: begin and count are 0. */
+struct coxi_content_write {
+    const struct coxi_variable *variable;
+    enum coxi_op op;
+    uint64_t begin;
+    uint64_t count;
+    const void *data;
+};
+
+/*
+ * Writes them. Waits while the replay log is full. What a ps refuses is written nowhere, or
+ * the error is COX_EPARTIAL and names the ps that have it. COX_EPSLOST, COX_ECLOSED and what
+ * else ended the coordinator: whether it is written is not known.
+ */
+int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_write *w);
+
+/* The same as operation `closure`, which has begun and is logged; *ret_how: how it is to be
+ * ended. */
+int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
+                       const struct coxi_content_write *w,
+                       enum coxi_operation_end *ret_how);
+
+/* Asks all ps for their counters, and those of a table where `table` is 1 + its id. `take`
+ * is called for each when all have answered. */
+int coxi_content_count(struct cox_coordinator *c, uint32_t table,
+                       void (*take)(void *arg, const struct coxi_counts *counts),
+                       void *arg);
+
+#endif

@@ -1,0 +1,46 @@
+/* The variables, tables and metrics there are: by id, by name, and in the order in which
+ * workers hear of them. All under c->lock. */
+#ifndef COXI_COORDINATOR_VARIABLES_REGISTRY_H
+#define COXI_COORDINATOR_VARIABLES_REGISTRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/names.h"
+
+struct cox_coordinator;
+struct coxi_entry;
+struct coxi_registry_name;
+
+struct coxi_registry {
+    struct coxi_names names;          /* of variables, and of folders of them */
+    struct coxi_registry_name *first; /* all of those */
+    struct coxi_entry **announced;    /* those that can be used */
+    uint32_t n_announced;             /* only rises */
+    uint32_t capacity;                /* of that, and of c->entries */
+};
+
+/* The entry of that name; NULL: there is none, or it has not been created yet. */
+struct coxi_entry *coxi_registry_find(const struct cox_coordinator *c,
+                                      const char *name);
+
+/*
+ * Gives the entry's variable the next id; its name is taken from then on, and its bytes
+ * count where others are placed. Names are like paths: unique, and none is the folder of
+ * another. A variable without a name only takes its id. COX_EEXIST, COX_ELIMIT, COX_ENOMEM: the entry
+ * stays the caller's.
+ */
+int coxi_registry_add(struct cox_coordinator *c, struct coxi_entry *entry);
+
+/* It can be used from now on: workers hear of it before any closure that is scheduled later. */
+void coxi_registry_announce(struct cox_coordinator *c, struct coxi_entry *entry);
+
+/* It could not be created: its name is free again. It keeps its id. */
+void coxi_registry_forget(struct cox_coordinator *c, struct coxi_entry *entry);
+
+/* Frees what is in it, with every entry. */
+void coxi_registry_free(struct cox_coordinator *c);
+
+void coxi_entry_free(struct coxi_entry *entry);
+
+#endif

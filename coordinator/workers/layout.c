@@ -1,0 +1,124 @@
+/*
+ * See layout.h. A worker forgets no variable, so a layout names those that have been
+ * announced since the last one: worker->n_layout counts those it has been told of, in the
+ * order of the registry. Its ps are named in full each time.
+ *
+ * A program may create many variables in a row: workers hear of them when closures follow, or
+ * in the next tick.
+ *
+ * Cost: bytes for each new variable and for each ps; none for variables that are known. Many
+ * variables leave in several messages of PIECE_BYTES, about.
+ */
+#include "coordinator/workers/layout.h"
+
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/variables/registry.h"
+#include "coordinator/workers/conn.h"
+#include "coordinator/workers/worker.h"
+
+enum {
+    PIECE_VARIABLES = 1024,
+    PIECE_BYTES = 1 << 20,
+};
+
+/* The next variables for the worker, as many as go in a message: how many. `ret` has room
+ * for PIECE_VARIABLES. */
+static size_t next_variables(const struct coxi_worker *worker,
+                             struct coxi_variable *ret)
+{
+    struct cox_coordinator *c = worker->c;
+    size_t bytes = 0;
+    size_t n = 0;
+    coxi_lock(&c->lock);
+    uint32_t left = c->registry.n_announced - worker->n_layout;
+    while (n < left && n < PIECE_VARIABLES && bytes < PIECE_BYTES) {
+        ret[n] = *c->registry.announced[worker->n_layout + n]->description;
+        bytes += sizeof(*ret) + ret[n].n_shards * sizeof(struct coxi_shard);
+        n++;
+    }
+    coxi_unlock(&c->lock);
+    return n;
+}
+
+/* Where the ps are. One that is lost for good ends the run: nothing waits for the others. */
+static void describe_ps(struct cox_coordinator *c, struct coxi_ps_address *ret)
+{
+    coxi_lock(&c->lock);
+    bool lost = c->fatal == COX_EPSLOST;
+    coxi_unlock(&c->lock);
+    for (uint32_t i = 0; i < c->n_ps; i++) {
+        ret[i].address = coxi_psc_address(c->ps[i]);
+        ret[i].incarnation = coxi_psc_incarnation(c->ps[i]);
+        ret[i].lost = lost;
+    }
+}
+
+void coxi_layout_send(struct coxi_worker *worker)
+{
+    struct cox_coordinator *c = worker->c;
+    struct coxi_ps_address *servers = calloc(c->n_ps, sizeof(*servers));
+    struct coxi_variable *variables = calloc(PIECE_VARIABLES, sizeof(*variables));
+    int r = servers == NULL || variables == NULL ? coxi_error_memory("a layout") : 0;
+    if (r == 0) {
+        describe_ps(c, servers);
+    }
+    size_t n = PIECE_VARIABLES;
+    for (bool first = true; r == 0 && n > 0; first = false) {
+        struct coxi_message message = {.kind = COXI_LAYOUT};
+        n = next_variables(worker, variables);
+        message.layout = (struct coxi_layout){.session = c->session,
+                                              .servers = servers,
+                                              .n_servers = c->n_ps,
+                                              .variables = variables,
+                                              .n_variables = n,
+                                              .worker = 1 + worker->index};
+        if (first || n > 0) {
+            r = coxi_message_send(coxi_conn_link(worker->control), &message, NULL,
+                                  false);
+            worker->n_layout += (uint32_t)n;
+        }
+    }
+    if (r != 0 && r != COX_ECLOSED) {
+        coxi_conn_close(worker->control, r, coxi_error_text());
+    }
+    free(servers);
+    free(variables);
+}
+
+/* How many variables have been announced. */
+static uint32_t n_announced(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    uint32_t n = c->registry.n_announced;
+    coxi_unlock(&c->lock);
+    return n;
+}
+
+/* To every worker that has been told of fewer than `n` variables. */
+static void send_to_those_below(struct cox_coordinator *c, uint32_t n)
+{
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        struct coxi_worker *worker = c->workers[i];
+        if (coxi_worker_is_there(worker) && worker->n_layout < n) {
+            coxi_layout_send(worker);
+        }
+    }
+}
+
+void coxi_layout_send_all(struct cox_coordinator *c)
+{
+    c->n_layout = n_announced(c);
+    send_to_those_below(c, UINT32_MAX);
+}
+
+void coxi_layout_update(struct cox_coordinator *c)
+{
+    uint32_t n = n_announced(c);
+    if (n > c->n_layout) {
+        c->n_layout = n;
+        send_to_those_below(c, n);
+    }
+}

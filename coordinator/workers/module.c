@@ -1,0 +1,182 @@
+/*
+ * Step modules on the client: read, checked without being loaded, hashed, and handed to
+ * the loop, which ships them (worker.c). The bytes are kept for workers that join
+ * later.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/file.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/coordinator.h"
+
+static void module_free(struct cox_module *module)
+{
+    if (module != NULL) {
+        free(module->functions);
+        free(module->bytes);
+        free(module->name);
+        free(module);
+    }
+}
+
+void coxi_modules_free(struct cox_coordinator *c)
+{
+    for (uint32_t i = 0; i < c->n_modules; i++) {
+        module_free(c->modules[i]);
+    }
+}
+
+static int module_new(struct cox_coordinator *c, const char *path,
+                      struct cox_module **ret)
+{
+    struct cox_module *module = calloc(1, sizeof(*module));
+    if (module == NULL) {
+        return coxi_error_memory("a module");
+    }
+    const char *slash = strrchr(path, '/');
+    module->c = c;
+    module->name = strndup(slash != NULL ? slash + 1 : path, COX_NAME_MAX);
+    int r = module->name == NULL ? coxi_error_memory("a module") : 0;
+    if (r == 0) {
+        r = coxi_file_read(path, COXI_MODULE_BYTES_MAX, &module->bytes, &module->len);
+    }
+    if (r == 0) {
+        r = coxi_module_inspect(module->bytes, module->len, path, &module->info);
+    }
+    if (r == 0) {
+        module->hash = coxi_hash_bytes(module->bytes, module->len);
+        module->functions = calloc(module->info.n_steps, sizeof(*module->functions));
+        r = module->functions == NULL ? coxi_error_memory("a module") : 0;
+    }
+    if (r != 0) {
+        module_free(module);
+        return r;
+    }
+    for (uint32_t i = 0; i < module->info.n_steps; i++) {
+        module->functions[i] = (struct cox_function){
+            .module = module, .index = (uint16_t)i, .name = module->info.names[i]};
+    }
+    *ret = module;
+    return 0;
+}
+
+/* Registers the module: the coordinator owns it from then on. */
+static int enlist(struct cox_coordinator *c, struct cox_module *module)
+{
+    int r = 0;
+    coxi_lock(&c->lock);
+    if (c->n_modules == COXI_MODULES_MAX) {
+        r = coxi_error(COX_ELIMIT, "more than %d modules", COXI_MODULES_MAX);
+    } else {
+        module->id = (uint16_t)c->n_modules;
+        c->modules[c->n_modules++] = module;
+    }
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+/* A worker that is here has not answered for it. Locked. */
+static bool is_unanswered(const struct cox_module *module)
+{
+    return !module->shipped || module->n_pending > 0;
+}
+
+/* Workers were lost while they loaded it, and none has loaded it. Locked. */
+static bool is_doubtful(const struct cox_module *module)
+{
+    return module->has_lost && !module->has_been_loaded && module->code == 0;
+}
+
+/*
+ * Waits until every worker that is here has answered for it. A module that ends the
+ * processes that load it takes them all away first: one that comes back knows whether the
+ * module was to blame. If none does for worker_wait_ms, they are away for another reason, and
+ * load it when they return.
+ */
+static int wait_until_loaded(struct cox_coordinator *c, struct cox_module *module)
+{
+    struct timespec until = coxi_deadline(c->options.open_timeout_ms);
+    struct timespec back = coxi_deadline(c->options.worker_wait_ms);
+    bool in_time = true;
+    int r = 0;
+    coxi_loop_wake(c->loop);
+    coxi_lock(&c->lock);
+    while (r == 0 && (is_unanswered(module) || (is_doubtful(module) && in_time))) {
+        const struct timespec *end = is_unanswered(module) ? &until : &back;
+        if (c->closing) { /* a callback loads it, for which cox_close will wait */
+            r = coxi_error(COX_ECLOSED, "the coordinator is being closed");
+        } else if (pthread_cond_timedwait(&c->changed, &c->lock, end) == 0) {
+            continue;
+        } else if (end == &back) {
+            in_time = false;
+        } else {
+            r = coxi_error(COX_ETIMEDOUT, "%zu workers have not loaded %s after %d ms",
+                           module->n_pending, module->name, c->options.open_timeout_ms);
+        }
+    }
+    if (r == 0 && module->code != 0) {
+        r = coxi_error(module->code, "%s", module->text);
+    }
+    module->accepted = r == 0;
+    module->code = r; /* one that came too late for its deadline is nobody's either */
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+int cox_module_load(struct cox_coordinator *c, const char *path,
+                    struct cox_module **ret)
+{
+    if (c == NULL || path == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL,
+                          "cox_module_load needs the path of a shared object");
+    }
+    COXI_CALL(c);
+    int r = coxi_check_alive(c);
+    if (r != 0) {
+        return r;
+    }
+    struct cox_module *module = NULL;
+    r = module_new(c, path, &module);
+    if (r != 0) {
+        return r;
+    }
+    r = enlist(c, module);
+    if (r != 0) {
+        module_free(module);
+        return r;
+    }
+    coxi_call_why(c, "the workers have not all loaded %.200s", module->name);
+    r = wait_until_loaded(c, module);
+    if (r == 0) {
+        *ret = module;
+    } else if (r != COX_ECLOSED) {
+        coxi_event(c, COX_EVENT_MODULE_REFUSED, COXI_OF(.error = r),
+                   "module %.100s is refused: %.350s", module->name, coxi_error_text());
+    }
+    return r;
+}
+
+int cox_function_get(struct cox_module *module, const char *name,
+                     struct cox_function **ret)
+{
+    if (module == NULL || name == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_function_get needs a module and a name");
+    }
+    char names[COXI_TEXT_MAX] = "";
+    size_t used = 0;
+    for (uint32_t i = 0; i < module->info.n_steps; i++) {
+        if (strcmp(module->functions[i].name, name) == 0) {
+            *ret = &module->functions[i];
+            return 0;
+        }
+        if (used < sizeof(names)) {
+            used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+                                     i > 0 ? ", " : "", module->functions[i].name);
+        }
+    }
+    return coxi_error(COX_ENOENT, "module %s has no step '%s'; it has: %s",
+                      module->name, name, names);
+}

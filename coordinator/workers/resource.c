@@ -1,0 +1,509 @@
+/*
+ * Per-worker resources on the client: registered by users' threads, told to each worker
+ * by the loop, one after the other in the order of their ids, so that a worker has one at
+ * most to make and what it has been told of is one number (resource_told). Arguments are
+ * kept for workers that come later.
+ *
+ * What a step used is there when the step is replayed, or runs again: where ps are recovered, a
+ * released resource stays while a closure whose id is below that of the release (`until`) is in
+ * the replay log or not settled. Workers hide it from closures that came after the release
+ * (worker/resources.h), and its name is free. It counts towards COXI_RESOURCES_MAX; half as many
+ * ask for a checkpoint, which lets the log forget, and where there are as many
+ * cox_resource_create waits for it.
+ *
+ * Whether it could be made is the worker's to know and to tell the steps that ask; here
+ * it matters alone that it has answered. What is kept here is how often a making has
+ * crashed its process on a worker, for that worker forgets it.
+ *
+ * Threads: any for what is public; else the loop. Cost: a worker that sets up asks for
+ * each resource in a round trip.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/checkpoints/resume.h"
+#include "coordinator/closures/attempts.h"
+#include "coordinator/recovery/recovery.h"
+#include "coordinator/workers/conn.h"
+#include "coordinator/workers/layout.h"
+#include "coordinator/workers/worker.h"
+
+enum { WAIT_SLICE_MS = 1000 }; /* of waiting for room, between two looks */
+
+/* What has happened to it on a worker. */
+struct mishap {
+    struct mishap *next;
+    uint32_t worker;
+    uint32_t crashes;
+    bool overran;             /* until the worker has been told */
+    char text[COXI_TEXT_MAX]; /* of what */
+};
+
+struct cox_resource {
+    /* The coordinator, and each message with its arguments: that one may still be in line
+     * at a link, whose threads then let go of it, when the resource has been given up. */
+    atomic_int refs;
+    struct cox_coordinator *c;
+    uint32_t id;
+    uint64_t
+        position; /* the next closure's id when it was created; 1 where the closures of
+                          a client before this one are to find it */
+    char *name;
+    struct cox_function *function;
+    uint32_t timeout_ms;
+    uint64_t
+        until; /* the next closure's id when it was released; 0: it is not. Set with
+                       c->lock */
+    struct coxi_buffer args; /* packed */
+    /* The loop's own: */
+    struct mishap *mishaps;
+    bool made;                 /* a worker has answered: steps may have used it */
+    bool hidden;               /* workers have been told `until` */
+    struct cox_resource *next; /* of those that workers are being told of */
+};
+
+static void resource_unref(void *arg)
+{
+    struct cox_resource *resource = arg;
+    if (atomic_fetch_sub(&resource->refs, 1) != 1) {
+        return;
+    }
+    while (resource->mishaps != NULL) {
+        struct mishap *next = resource->mishaps->next;
+        free(resource->mishaps);
+        resource->mishaps = next;
+    }
+    coxi_buffer_fini(&resource->args);
+    free(resource->name);
+    free(resource);
+}
+
+void coxi_resources_free(struct cox_coordinator *c)
+{
+    for (uint32_t i = 0; i < c->n_resources; i++) {
+        resource_unref(c->resources[i]);
+    }
+}
+
+/* ---- the user's threads */
+
+static int resource_new(struct cox_coordinator *c, const char *name,
+                        struct cox_function *function, const struct cox_call *call,
+                        struct cox_resource **ret)
+{
+    struct cox_call known;
+    size_t len = strlen(name);
+    if (len == 0 || len > COX_NAME_MAX) {
+        return coxi_error(COX_EINVAL, "a resource's name has 1 to %d bytes, not %zu",
+                          COX_NAME_MAX, len);
+    }
+    struct cox_resource *resource = calloc(1, sizeof(*resource));
+    if (resource == NULL) {
+        return coxi_error_memory("a resource");
+    }
+    atomic_init(&resource->refs, 1);
+    resource->c = c;
+    resource->function = function;
+    resource->name = strdup(name);
+    int r = resource->name == NULL ? coxi_error_memory("a resource") : 0;
+    if (r == 0) {
+        r = coxi_call_pack(c, call, &known, &resource->args);
+    }
+    if (r == 0 && (known.priority != 0 || known.only_worker != 0 ||
+                   known.n_inputs != 0 || known.keep != 0)) {
+        r = coxi_error(COX_EINVAL,
+                       "resource '%s': of a call it has args and timeout_ms, for it is "
+                       "made on every worker, before all closures",
+                       name);
+    }
+    if (r != 0) {
+        resource_unref(resource);
+        return r;
+    }
+    resource->timeout_ms = coxi_call_timeout(c, &known);
+    *ret = resource;
+    return 0;
+}
+
+/*
+ * Waits while released ones take up all the room: until the loop, or a checkpoint, lets them go.
+ * Not for closures of an older client, which may wait for what this thread does next. Locked;
+ * unlocks while it waits.
+ */
+static int await_place(struct cox_coordinator *c)
+{
+    int r = 0;
+    while (r == 0 && c->n_resources == COXI_RESOURCES_MAX && c->n_released > 0 &&
+           c->n_inherited == 0) {
+        struct timespec slice = coxi_deadline(WAIT_SLICE_MS);
+        coxi_call_why_locked(c,
+                             "%u resources are released, and dropped with the next "
+                             "checkpoint%s%.200s",
+                             c->n_released,
+                             c->checkpoint_code != 0 ? "; the last one failed: " : "",
+                             c->checkpoint_text);
+        (void)pthread_cond_timedwait(&c->room, &c->lock, &slice);
+        coxi_unlock(&c->lock);
+        r = coxi_check_alive(c);
+        coxi_lock(&c->lock);
+    }
+    return r;
+}
+
+/* Gives it an id and its name. Locked; unlocks while it waits. */
+static int enlist(struct cox_coordinator *c, struct cox_resource *resource)
+{
+    int r = await_place(c);
+    if (r != 0) {
+        return r;
+    }
+    if (c->n_resources == COXI_RESOURCES_MAX) {
+        return coxi_error(COX_ELIMIT, "more than %d resources: release some",
+                          COXI_RESOURCES_MAX);
+    }
+    for (uint32_t i = 0; i < c->n_resources; i++) {
+        if (c->resources[i]->until == 0 &&
+            strcmp(c->resources[i]->name, resource->name) == 0) {
+            return coxi_error(COX_EEXIST, "there is a resource '%s' already",
+                              resource->name);
+        }
+    }
+    resource->id = ++c->last_resource;
+    resource->position = coxi_resume_position(c);
+    c->resources[c->n_resources++] = resource;
+    c->resources_changed = true;
+    return 0;
+}
+
+int cox_resource_create(struct cox_coordinator *c, const char *name,
+                        struct cox_function *function, const struct cox_call *call,
+                        struct cox_resource **ret)
+{
+    struct cox_resource *resource = NULL;
+    if (c == NULL || name == NULL || function == NULL || function->module->c != c) {
+        return coxi_error(COX_EINVAL, "cox_resource_create needs a coordinator, a name "
+                                      "and a function of a module of it");
+    }
+    COXI_CALL(c);
+    int r = coxi_check_alive(c);
+    if (r == 0) {
+        r = resource_new(c, name, function, call, &resource);
+    }
+    if (r != 0) {
+        return r;
+    }
+    coxi_lock(&c->lock);
+    r = enlist(c, resource);
+    coxi_unlock(&c->lock);
+    if (r != 0) {
+        resource_unref(resource);
+        return r;
+    }
+    coxi_loop_wake(c->loop);
+    if (ret != NULL) {
+        *ret = resource;
+    }
+    return 0;
+}
+
+void cox_resource_release(struct cox_resource *resource)
+{
+    if (resource == NULL) {
+        return;
+    }
+    struct cox_coordinator *c = resource->c;
+    coxi_lock(&c->lock);
+    resource->until = c->next_id;
+    c->n_released++;
+    c->resources_changed = true;
+    coxi_unlock(&c->lock);
+    coxi_loop_wake(c->loop);
+}
+
+/* ---- what workers are told */
+
+/* The first with an id above `id`, or NULL. It stays until coxi_resources_drop. */
+static struct cox_resource *find_after(struct cox_coordinator *c, uint32_t id)
+{
+    coxi_lock(&c->lock);
+    uint32_t from = 0;
+    uint32_t to = c->n_resources;
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+        if (c->resources[middle]->id <= id) {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    struct cox_resource *found = from < c->n_resources ? c->resources[from] : NULL;
+    coxi_unlock(&c->lock);
+    return found;
+}
+
+static struct mishap *find_mishap(const struct cox_resource *resource, uint32_t worker)
+{
+    struct mishap *mishap = resource->mishaps;
+    while (mishap != NULL && mishap->worker != worker) {
+        mishap = mishap->next;
+    }
+    return mishap;
+}
+
+/* Why the worker is not to make it, or 0. */
+static int forbid(const struct coxi_worker *worker, const struct cox_resource *resource,
+                  char ret_text[COXI_TEXT_MAX])
+{
+    struct mishap *mishap = find_mishap(resource, worker->index);
+    if (mishap != NULL && mishap->crashes >= worker->c->options.max_crashes) {
+        (void)snprintf(ret_text, COXI_TEXT_MAX,
+                       "it crashed its process %u times: %.400s", mishap->crashes,
+                       mishap->text);
+        return COX_ECRASHED;
+    }
+    if (mishap != NULL && mishap->overran) {
+        mishap->overran = false; /* when the worker has been away again, it may try */
+        (void)snprintf(ret_text, COXI_TEXT_MAX,
+                       "it ran for more than %u ms, and on when it was cancelled",
+                       resource->timeout_ms);
+        return COX_EOVERRUN;
+    }
+    return 0;
+}
+
+/* `until` as in the message; 0: for good. */
+static void tell_drop(struct coxi_worker *worker, uint32_t id, uint64_t until)
+{
+    struct coxi_message message = {.kind = COXI_RESOURCE_DROP};
+    message.resource.id = id;
+    message.resource.until = until;
+    if (!coxi_worker_takes_work(worker) || id > worker->resource_told) {
+        return;
+    }
+    (void)coxi_message_send(coxi_conn_link(worker->control), &message, NULL, false);
+    if (worker->making == id && until == 0) {
+        worker->making = 0;
+    }
+}
+
+static void send_resource(struct coxi_worker *worker, struct cox_resource *resource)
+{
+    char text[COXI_TEXT_MAX] = "";
+    struct coxi_message message = {.kind = COXI_RESOURCE};
+    message.resource = (struct coxi_resource){
+        .id = resource->id,
+        .name = resource->name,
+        .module = resource->function->module->id,
+        .function = resource->function->index,
+        .code = forbid(worker, resource, text),
+        .message = text,
+        .timeout_ms = resource->timeout_ms,
+        .grace_ms = (uint32_t)worker->c->options.cancel_grace_ms,
+        .position = resource->position,
+    };
+    struct iovec segment = {resource->args.data, resource->args.len};
+    struct coxi_payload payload = {&segment, 1, resource_unref, resource};
+    atomic_fetch_add(&resource->refs, 1);
+    if (coxi_message_send(coxi_conn_link(worker->control), &message, &payload, false) !=
+        0) {
+        coxi_conn_close(worker->control, COX_ELIMIT, "a resource could not be sent");
+    }
+    if (resource->hidden) {
+        tell_drop(worker, resource->id, resource->until);
+    }
+}
+
+uint64_t coxi_resource_position_above(struct cox_coordinator *c, uint64_t id)
+{
+    uint64_t position = UINT64_MAX;
+    coxi_lock(&c->lock);
+    for (uint32_t i = 0; position == UINT64_MAX && i < c->n_resources; i++) {
+        position =
+            c->resources[i]->position > id ? c->resources[i]->position : position;
+    }
+    coxi_unlock(&c->lock);
+    return position;
+}
+
+/* While ps are recovered, a resource is made only when they hold again what they held when
+ * it was created. A worker that lacks no other takes closures meanwhile: what is replayed
+ * then was scheduled before the resource was created. */
+static bool may_be_made(const struct cox_resource *resource)
+{
+    return resource->position <= coxi_recovery_reached(resource->c);
+}
+
+bool coxi_resource_tell(struct coxi_worker *worker)
+{
+    if (worker->making == 0) {
+        struct cox_resource *next = find_after(worker->c, worker->resource_told);
+        if (next != NULL && may_be_made(next)) {
+            worker->making = worker->resource_told = next->id;
+            worker->making_since_ms = coxi_now_ms();
+            coxi_layout_update(worker->c); /* created before it */
+            send_resource(worker, next);
+        }
+    }
+    return worker->making != 0;
+}
+
+int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *answer)
+{
+    if (answer->id == 0 || answer->id > worker->resource_told) {
+        return coxi_error(COX_EPROTO, "an answer for a resource that was not sent");
+    }
+    if (answer->id != worker->making) {
+        return 0; /* it has been given up meanwhile */
+    }
+    worker->making = 0;
+    if (answer->code == COX_EPSLOST && coxi_recovery_is_on(worker->c)) {
+        /* A ps was lost while it was made: it is made again when the ps is there. */
+        tell_drop(worker, answer->id, 0);
+        worker->resource_told = answer->id - 1;
+        return 0;
+    }
+    struct cox_resource *resource = find_after(worker->c, answer->id - 1);
+    if (resource != NULL && resource->id == answer->id) {
+        resource->made = true;
+    }
+    return 0;
+}
+
+/* ---- what is released */
+
+/* All closures below that id are settled, and will not be replayed. Where no ps comes back, none
+ * is kept for them: a program waits for its steps before it releases what they use. Locked. */
+static uint64_t needed_from(const struct cox_coordinator *c)
+{
+    uint64_t oldest = coxi_recovery_oldest(c);
+    return c->recovery == NULL           ? UINT64_MAX
+           : oldest < c->first_unsettled ? oldest
+                                         : c->first_unsettled;
+}
+
+static bool is_over(const struct cox_resource *resource, uint64_t from)
+{
+    return resource->until != 0 && (!resource->made || resource->until <= from);
+}
+
+bool coxi_resources_are_due(const struct cox_coordinator *c)
+{
+    uint64_t oldest = coxi_recovery_oldest(c);
+    uint32_t n = 0;
+    for (uint32_t i = 0; c->n_released >= COXI_RESOURCES_MAX / 2 && i < c->n_resources;
+         i++) {
+        uint64_t until = c->resources[i]->until;
+        n += until > oldest && until <= c->first_unsettled;
+    }
+    return n >= COXI_RESOURCES_MAX / 2;
+}
+
+void coxi_resources_tick(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    uint64_t from = needed_from(c);
+    for (uint32_t i = 0; c->n_released > 0 && i < c->n_resources; i++) {
+        c->resources_changed = c->resources_changed || is_over(c->resources[i], from);
+    }
+    coxi_unlock(&c->lock);
+}
+
+/* Takes out those that are over. They and those that are to be hidden come in one list. Locked. */
+static struct cox_resource *take_released(struct cox_coordinator *c)
+{
+    struct cox_resource *taken = NULL;
+    uint64_t from = needed_from(c);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->n_resources; i++) {
+        struct cox_resource *resource = c->resources[i];
+        bool over = is_over(resource, from);
+        if (over || (resource->until != 0 && !resource->hidden)) {
+            resource->hidden = !over;
+            resource->next = taken;
+            taken = resource;
+        }
+        c->n_released -= over;
+        c->resources[n] = resource;
+        n += !over;
+    }
+    if (n < c->n_resources) {
+        (void)pthread_cond_broadcast(&c->room);
+    }
+    c->n_resources = n;
+    return taken;
+}
+
+void coxi_resources_drop(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    struct cox_resource *resource = c->n_released > 0 ? take_released(c) : NULL;
+    coxi_unlock(&c->lock);
+    while (resource != NULL) {
+        struct cox_resource *next = resource->next;
+        uint64_t until = resource->hidden ? resource->until : 0;
+        for (uint32_t i = 0; i < c->n_workers; i++) {
+            tell_drop(c->workers[i], resource->id, until);
+        }
+        if (until == 0) {
+            resource_unref(resource);
+        }
+        resource = next;
+    }
+}
+
+/* ---- what goes wrong */
+
+static void tell_crash(const struct cox_resource *resource,
+                       const struct coxi_worker *worker, int cause)
+{
+    uint32_t of = 1 + worker->index;
+    if (cause == COXI_CAUSE_OVERRUN) {
+        coxi_event(
+            worker->c, COX_EVENT_STEP_OVERRUN,
+            COXI_OF(.worker = of, .error = COX_EOVERRUN),
+            "resource '%s' was made for more than %u ms on worker %u, and its step "
+            "was cancelled there",
+            resource->name, resource->timeout_ms, worker->index);
+    } else {
+        coxi_event(
+            worker->c, COX_EVENT_STEP_CRASHED,
+            COXI_OF(.worker = of, .error = COX_ECRASHED),
+            "the step that makes resource '%s' crashed the process of worker %u: %s",
+            resource->name, worker->index, coxi_attempts_cause(cause));
+    }
+}
+
+void coxi_resource_crashed(struct coxi_worker *worker,
+                           const struct coxi_crashed_head *crash)
+{
+    uint32_t id = crash->attempt;
+    struct cox_resource *resource = id > 0 ? find_after(worker->c, id - 1) : NULL;
+    if (resource == NULL || resource->id != id || crash->cause == SIGKILL) {
+        return; /* given up meanwhile; or lost, with a host or its memory */
+    }
+    struct mishap *mishap = find_mishap(resource, worker->index);
+    if (mishap == NULL) {
+        mishap = calloc(1, sizeof(*mishap));
+        if (mishap == NULL) {
+            return; /* it is tried once more */
+        }
+        mishap->worker = worker->index;
+        mishap->next = resource->mishaps;
+        resource->mishaps = mishap;
+    }
+    tell_crash(resource, worker, crash->cause);
+    if (crash->cause == COXI_CAUSE_OVERRUN) {
+        mishap->overran = true;
+        return;
+    }
+    size_t used = strlen(mishap->text);
+    (void)snprintf(mishap->text + used, sizeof(mishap->text) - used, "%s%s",
+                   used > 0 ? ", " : "", coxi_attempts_cause(crash->cause));
+    mishap->crashes++;
+}

@@ -1,0 +1,531 @@
+/*
+ * Workers: what is known of each, telling them what there is (worker.h has the states;
+ * contact.c has the connections, worker_send.c what they are sent of closures). Everything on
+ * the loop.
+ *
+ * On joining a worker gets the layout, then every module, and when it has answered for
+ * each, one resource after the other; only then is it ready for closures. A module's bytes
+ * travel over the data connection, which is opened for the first of them; a worker that
+ * has them cached does not need them.
+ */
+#include "coordinator/workers/worker.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/closures/attempts.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/closures/kept.h"
+#include "coordinator/closures/losses.h"
+#include "coordinator/closures/queue.h"
+#include "coordinator/closures/settle.h"
+#include "coordinator/workers/conn.h"
+#include "coordinator/workers/contact.h"
+#include "coordinator/workers/door.h"
+#include "coordinator/workers/layout.h"
+#include "coordinator/workers/reach.h"
+
+enum {
+    REST_FIRST_MS = 10,
+    REST_MAX_MS = 1000,
+    REST_LEFT_MS = 100, /* one that has left may be about to end for a moment */
+};
+
+/* ---- what users wait for */
+
+void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state state)
+{
+    enum {
+        AWAY = COXI_WORKER_AWAY,
+        DIALLING = COXI_WORKER_DIALLING,
+        GREETING = COXI_WORKER_GREETING,
+        SETUP = COXI_WORKER_SETUP,
+        READY = COXI_WORKER_READY,
+        DRAINING = COXI_WORKER_DRAINING,
+        GONE = COXI_WORKER_GONE,
+    };
+    static const bool allowed[7][7] = {
+        [AWAY] = {[DIALLING] = true, [SETUP] = true},
+        [DIALLING] = {[GREETING] = true, [AWAY] = true},
+        [GREETING] = {[SETUP] = true, [AWAY] = true},
+        [SETUP] = {[SETUP] = true, [READY] = true, [DRAINING] = true, [AWAY] = true},
+        [READY] = {[SETUP] = true, [READY] = true, [DRAINING] = true, [AWAY] = true},
+        [DRAINING] = {[DRAINING] = true, [GONE] = true},
+        [GONE] = {[DIALLING] = true, [SETUP] = true},
+    };
+    assert(allowed[worker->state][state]);
+    (void)allowed;
+    struct cox_coordinator *c = worker->c;
+    bool was_ready = worker->state == COXI_WORKER_READY;
+    bool is_ready = state == COXI_WORKER_READY;
+    worker->state = state;
+    if (is_ready) {
+        worker->rest_ms = REST_FIRST_MS;
+        coxi_losses_tell_ready(worker);
+    }
+    coxi_worker_update(worker);
+    if (was_ready != is_ready) {
+        coxi_lock(&c->lock);
+        c->n_ready += is_ready ? 1 : (uint32_t)-1;
+        (void)pthread_cond_broadcast(&c->changed);
+        coxi_unlock(&c->lock);
+    }
+}
+
+void coxi_worker_tried(struct coxi_worker *worker)
+{
+    struct cox_coordinator *c = worker->c;
+    if (!worker->tried) {
+        worker->tried = true;
+        coxi_lock(&c->lock);
+        c->n_untried -= worker->name == NULL;
+        (void)pthread_cond_broadcast(&c->changed);
+        coxi_unlock(&c->lock);
+    }
+}
+
+/* Keeps why a worker is not there, for whoever waits for it. */
+void coxi_worker_note_failure(struct coxi_worker *worker, int code, const char *text)
+{
+    struct cox_coordinator *c = worker->c;
+    bool was_hopeless = worker->hopeless;
+    worker->hopeless =
+        worker->name == NULL && (code == COX_EVERSION || code == COX_EBUSY ||
+                                 code == COX_EFENCED || code == COX_ECONFLICT);
+    coxi_lock(&c->lock);
+    c->n_hopeless += (uint32_t)worker->hopeless - (uint32_t)was_hopeless;
+    c->worker_code = code;
+    (void)snprintf(c->worker_text, sizeof(c->worker_text), "worker %u at %s: %.300s",
+                   worker->index, worker->url, text);
+    if (worker->name == NULL && (code == COX_ECONFLICT || code == COX_EADDRESS)) {
+        c->misplaced_code = code;
+        memcpy(c->misplaced_text, c->worker_text, sizeof(c->misplaced_text));
+    }
+    (void)pthread_cond_broadcast(&c->changed);
+    coxi_unlock(&c->lock);
+    coxi_worker_tried(worker);
+}
+
+/* ---- setting up */
+
+void coxi_worker_go_on(struct coxi_worker *worker)
+{
+    bool lacks =
+        worker->n_asked > 0 || coxi_resource_tell(worker) || worker->n_unreached > 0;
+    coxi_worker_set_state(worker, lacks ? COXI_WORKER_SETUP : COXI_WORKER_READY);
+}
+
+/* ---- modules */
+
+/* A worker owes no answer for module `id` any more. */
+static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
+                           const char *text)
+{
+    struct cox_coordinator *c = worker->c;
+    bool refused = code != 0 && code != COX_ECLOSED && code != COX_ELOST;
+    worker->asked[id] = 0;
+    worker->wanted[id] = 0;
+    worker->n_asked--;
+    coxi_lock(&c->lock);
+    struct cox_module *module = c->modules[id];
+    bool accepted = module->accepted;
+    module->n_pending--;
+    module->has_been_loaded = module->has_been_loaded || code == 0;
+    module->has_lost = module->has_lost || code == COX_ELOST;
+    if (refused && !accepted && module->code == 0) {
+        module->code = code; /* and so it is nobody's: cox_module_load fails */
+        (void)snprintf(module->text, sizeof(module->text), "worker %u: %.400s",
+                       worker->index, text);
+    }
+    (void)pthread_cond_broadcast(&c->changed);
+    coxi_unlock(&c->lock);
+    if (refused && accepted) {
+        /* The others have it: this one cannot work, but may be mended. */
+        coxi_conn_close(worker->control, code, text);
+    } else if (worker->state == COXI_WORKER_SETUP) {
+        coxi_worker_go_on(worker);
+    }
+}
+
+static void send_module(struct coxi_worker *worker, uint32_t id, struct coxi_link *link,
+                        bool with_bytes)
+{
+    struct cox_coordinator *c = worker->c;
+    coxi_lock(&c->lock);
+    const struct cox_module *module = c->modules[id];
+    coxi_unlock(&c->lock);
+    struct coxi_message message = {.kind = COXI_MODULE};
+    message.module =
+        (struct coxi_module){id, module->name, module->hash.high, module->hash.low};
+    /* Lent: a module lives as long as the coordinator. */
+    struct iovec segment = {module->bytes, module->len};
+    struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
+    (void)coxi_message_send(link, &message, with_bytes ? &payload : NULL, false);
+}
+
+/* The worker does not have the module cached: it needs the bytes. */
+static void ship_bytes(struct coxi_worker *worker, uint32_t id)
+{
+    if (worker->data_up) {
+        send_module(worker, id, coxi_conn_link(worker->data), true);
+        return;
+    }
+    worker->wanted[id] = 1;
+    coxi_worker_open_data(worker);
+}
+
+static void tell_modules(struct coxi_worker *worker, uint32_t n_modules)
+{
+    struct cox_coordinator *c = worker->c;
+    for (; worker->n_told < n_modules; worker->n_told++) {
+        uint32_t id = worker->n_told;
+        coxi_lock(&c->lock);
+        bool refused = c->modules[id]->code != 0;
+        c->modules[id]->n_pending += !refused;
+        coxi_unlock(&c->lock);
+        if (refused) {
+            continue;
+        }
+        worker->asked[id] = 1;
+        worker->n_asked++;
+        send_module(worker, id, coxi_conn_link(worker->control), false);
+    }
+    coxi_worker_go_on(worker);
+}
+
+void coxi_workers_modules(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    uint32_t n = c->n_modules;
+    coxi_unlock(&c->lock);
+    for (uint32_t i = 0; c->n_shipped < n && i < c->n_workers; i++) {
+        if (coxi_worker_takes_work(c->workers[i])) {
+            tell_modules(c->workers[i], n);
+        }
+    }
+    c->n_shipped = n;
+    coxi_lock(&c->lock);
+    for (uint32_t i = 0; i < n; i++) {
+        c->modules[i]->shipped = true;
+    }
+    (void)pthread_cond_broadcast(&c->changed);
+    coxi_unlock(&c->lock);
+}
+
+int coxi_worker_module_loaded(struct coxi_worker *worker,
+                              const struct coxi_status *answer)
+{
+    if (worker->state == COXI_WORKER_DRAINING) {
+        return 0;
+    }
+    if (answer->id >= COXI_MODULES_MAX || !worker->asked[answer->id]) {
+        return coxi_error(COX_EPROTO, "an answer for a module that was not sent");
+    }
+    if (answer->code == COX_ENOENT) {
+        ship_bytes(worker, answer->id);
+        return 0;
+    }
+    module_settled(worker, answer->id, answer->code, answer->message);
+    return 0;
+}
+
+void coxi_worker_send_wanted(struct coxi_worker *worker)
+{
+    for (uint32_t id = 0; id < COXI_MODULES_MAX; id++) {
+        if (worker->wanted[id]) {
+            worker->wanted[id] = 0;
+            send_module(worker, id, coxi_conn_link(worker->data), true);
+        }
+    }
+}
+
+/* ---- resources */
+
+void coxi_workers_resources(struct cox_coordinator *c)
+{
+    coxi_resources_drop(c);
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        if (coxi_worker_takes_work(c->workers[i])) {
+            coxi_worker_go_on(c->workers[i]);
+        }
+    }
+}
+
+int coxi_worker_resource_made(struct coxi_worker *worker,
+                              const struct coxi_status *answer)
+{
+    int r = coxi_resource_made(worker, answer);
+    if (r == 0 && coxi_worker_takes_work(worker)) {
+        coxi_worker_go_on(worker);
+    }
+    return r;
+}
+
+/* ---- coming and going */
+
+bool coxi_worker_is_there(const struct coxi_worker *worker)
+{
+    switch (worker->state) {
+    case COXI_WORKER_AWAY:
+    case COXI_WORKER_DIALLING:
+    case COXI_WORKER_GREETING:
+    case COXI_WORKER_GONE:
+        return false;
+    case COXI_WORKER_SETUP:
+    case COXI_WORKER_READY:
+    case COXI_WORKER_DRAINING:
+        break;
+    }
+    return true;
+}
+
+bool coxi_worker_takes_work(const struct coxi_worker *worker)
+{
+    return worker->state == COXI_WORKER_SETUP || worker->state == COXI_WORKER_READY;
+}
+
+void coxi_worker_set_up(struct coxi_worker *worker)
+{
+    worker->n_told = 0;
+    worker->n_layout = 0;
+    coxi_worker_set_state(worker, COXI_WORKER_SETUP);
+    coxi_layout_send(worker);
+    tell_modules(worker, worker->c->n_shipped);
+}
+
+/* Who waits for all to have loaded a module does not wait for this one any more: it leaves
+ * (COX_ECLOSED), or is lost (COX_ELOST). */
+static void await_no_module(struct coxi_worker *worker, int code)
+{
+    for (uint32_t id = 0; id < COXI_MODULES_MAX; id++) {
+        if (worker->asked[id]) {
+            module_settled(worker, id, code, "");
+        }
+    }
+}
+
+void coxi_worker_leave(struct coxi_worker *worker)
+{
+    coxi_worker_set_state(worker, COXI_WORKER_DRAINING);
+    await_no_module(worker, COX_ECLOSED);
+    coxi_closures_leave_home(worker);
+    coxi_kept_rescue(worker);
+}
+
+void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
+{
+    struct cox_coordinator *c = worker->c;
+    bool was_there = coxi_worker_is_there(worker);
+    bool has_left = worker->state == COXI_WORKER_DRAINING;
+    coxi_worker_set_state(worker, has_left ? COXI_WORKER_GONE : COXI_WORKER_AWAY);
+    worker->making = worker->resource_told = 0; /* its next process starts anew */
+    await_no_module(worker, COX_ELOST);
+    coxi_reach_forget(worker);
+    worker->ways = (struct coxi_ways){0};
+    coxi_worker_drop_collected(worker);
+    worker->dial_at_ms = coxi_now_ms() + (has_left ? REST_LEFT_MS : worker->rest_ms);
+    worker->rest_ms =
+        worker->rest_ms * 2 < REST_MAX_MS ? worker->rest_ms * 2 : REST_MAX_MS;
+    coxi_worker_note_failure(worker, code, has_left ? "it has left" : text);
+    if (was_there && !c->shutting_down) {
+        coxi_losses_tell(worker, has_left, text);
+        coxi_lock(&c->lock);
+        c->stats.workers_lost += !has_left;
+        coxi_unlock(&c->lock);
+    }
+    coxi_kept_lost(worker);
+    /* One that leaves has finished what ran. */
+    coxi_attempts_put_back(worker, has_left ? 0 : worker->slots);
+}
+
+/* ---- closures */
+
+size_t coxi_worker_capacity(const struct coxi_worker *worker)
+{
+    size_t ahead = worker->c->options.prefetch != 0
+                       ? worker->c->options.prefetch
+                       : coxi_ahead(worker->average_us, coxi_ways_us(&worker->ways));
+    return worker->slots * (1 + ahead);
+}
+
+void coxi_worker_update(struct coxi_worker *worker)
+{
+    bool is_ready = worker->state == COXI_WORKER_READY;
+    coxi_pool_set(&worker->c->pool, worker->index, (uint32_t)coxi_worker_load(worker),
+                  is_ready ? (uint32_t)coxi_worker_capacity(worker) : 0);
+}
+
+size_t coxi_worker_load(const struct coxi_worker *worker)
+{
+    return worker->in_flight.n + worker->n_seconds;
+}
+
+void coxi_worker_take(struct coxi_worker *worker, struct cox_future *f)
+{
+    f->worker = worker;
+    coxi_list_append(&worker->in_flight, f);
+}
+
+void coxi_worker_let_go(struct coxi_worker *worker, struct cox_future *f)
+{
+    coxi_list_remove(&worker->in_flight, f);
+}
+
+void coxi_worker_take_second(struct coxi_worker *worker)
+{
+    worker->n_seconds++;
+    coxi_worker_update(worker);
+}
+
+void coxi_worker_let_go_second(struct coxi_worker *worker)
+{
+    worker->n_seconds--;
+    coxi_worker_update(worker);
+}
+
+/* ---- all of them */
+
+/* Makes room in the table for one more. */
+static int grow(struct cox_coordinator *c)
+{
+    uint32_t n = c->workers_capacity > 0 ? 2 * c->workers_capacity : 16;
+    if (c->n_workers < c->workers_capacity) {
+        return 0;
+    }
+    struct coxi_worker **workers = realloc(c->workers, n * sizeof(*workers));
+    if (workers == NULL) {
+        return coxi_error_memory("workers");
+    }
+    c->workers = workers;
+    int r = coxi_pool_reserve(&c->pool, n);
+    if (r != 0) {
+        return r;
+    }
+    c->workers_capacity = n;
+    return 0;
+}
+
+int coxi_worker_add(struct cox_coordinator *c, const char *url, const char *name,
+                    struct coxi_worker **ret)
+{
+    struct coxi_worker *worker = calloc(1, sizeof(*worker));
+    int r = worker == NULL ? coxi_error_memory("a worker") : grow(c);
+    if (r == 0 && name != NULL && (worker->name = strdup(name)) == NULL) {
+        r = coxi_error_memory("a worker");
+    }
+    if (r != 0) {
+        free(worker);
+        return r;
+    }
+    worker->c = c;
+    worker->index = c->n_workers;
+    worker->url = name != NULL ? worker->name : url;
+    worker->rest_ms = REST_FIRST_MS;
+    c->workers[c->n_workers] = worker;
+    coxi_lock(&c->lock);
+    c->n_workers++;
+    c->n_untried += name == NULL;
+    coxi_unlock(&c->lock);
+    *ret = worker;
+    return 0;
+}
+
+int coxi_workers_new(struct cox_coordinator *c)
+{
+    struct coxi_worker *worker;
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < c->cluster->n_workers; i++) {
+        r = coxi_worker_add(c, c->cluster->workers[i], NULL, &worker);
+    }
+    return r;
+}
+
+void coxi_workers_free(struct cox_coordinator *c)
+{
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        coxi_worker_drop_collected(c->workers[i]);
+        coxi_buffer_fini(&c->workers[i]->dropped);
+        coxi_buffer_fini(&c->workers[i]->suspects);
+        free(c->workers[i]->name);
+        free(c->workers[i]);
+    }
+    free(c->workers);
+    coxi_pool_fini(&c->pool);
+}
+
+/* Closures do not wait for it in vain: making a resource may take as long as a step. */
+static bool is_ready_or_will_be(const struct coxi_worker *worker)
+{
+    return worker->state == COXI_WORKER_READY ||
+           (worker->state == COXI_WORKER_SETUP && worker->making != 0);
+}
+
+/* Ends what only this worker may run when it has been away for too long. */
+static void watch_own(struct coxi_worker *worker, uint64_t now)
+{
+    struct cox_coordinator *c = worker->c;
+    if (is_ready_or_will_be(worker) || worker->queue.n == 0) {
+        worker->wanted_since_ms = 0;
+    } else if (worker->wanted_since_ms == 0) {
+        worker->wanted_since_ms = now;
+    } else if (now - worker->wanted_since_ms > (uint64_t)coxi_losses_wait_ms(c)) {
+        char text[COXI_TEXT_MAX];
+        coxi_closures_leave_home(worker);
+        (void)snprintf(
+            text, sizeof(text),
+            "worker %u at %.300s, which alone may run it, was away for %d ms",
+            worker->index, worker->url, coxi_losses_wait_ms(c));
+        coxi_closures_fail_queue(&worker->queue, COX_ENOWORKER, text);
+    }
+}
+
+static bool is_to_be_dialled(const struct coxi_worker *worker, uint64_t now)
+{
+    bool is_away =
+        worker->state == COXI_WORKER_AWAY || worker->state == COXI_WORKER_GONE;
+    return worker->name == NULL && is_away && now >= worker->dial_at_ms &&
+           !worker->c->shutting_down && atomic_load(&worker->c->ps_ready);
+}
+
+void coxi_workers_tick(struct cox_coordinator *c)
+{
+    uint64_t now = coxi_now_ms();
+    bool any_ready = false;
+    coxi_door_tick(c->door, now);
+    coxi_losses_tick(c);
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        struct coxi_worker *worker = c->workers[i];
+        if (is_to_be_dialled(worker, now)) {
+            coxi_worker_dial(worker);
+        }
+        coxi_worker_let_leave(worker);
+        any_ready = any_ready || is_ready_or_will_be(worker);
+        watch_own(worker, now);
+    }
+    coxi_reach_tick(c, now);
+    if (any_ready || c->n_queued == 0) {
+        c->idle_since_ms = 0;
+    } else if (c->idle_since_ms == 0) {
+        c->idle_since_ms = now;
+    } else if (now - c->idle_since_ms > (uint64_t)coxi_losses_wait_ms(c)) {
+        char text[COXI_TEXT_MAX + 64];
+        coxi_lock(&c->lock);
+        (void)snprintf(text, sizeof(text), "no worker for %d ms; the last: %s",
+                       coxi_losses_wait_ms(c), c->worker_text);
+        coxi_unlock(&c->lock);
+        coxi_closures_fail(c, COX_ENOWORKER, text);
+    }
+}
+
+void coxi_workers_shutdown(struct cox_coordinator *c)
+{
+    coxi_door_shut(c->door);
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        coxi_conn_close(c->workers[i]->control, COX_ECANCELLED, "closing");
+        coxi_conn_close(c->workers[i]->data, COX_ECANCELLED, "closing");
+    }
+}

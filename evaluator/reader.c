@@ -1,0 +1,456 @@
+/*
+ * Readers (coxswain/reader.h): what a run holds, for who is not its client. A reader asks
+ * each ps which run it serves and what it has of it, and pulls by that until a ps says that
+ * it is no longer so; then it asks again.
+ *
+ * Threads: one uses a reader; a loop of its own sends heartbeats and looks at deadlines.
+ * Cost: a round trip to every ps whenever the run has changed or a name is not known.
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/cluster.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/loop.h"
+#include "common/metric.h"
+#include "common/structs.h"
+#include "net/ps_round.h"
+#include "net/pulls.h"
+
+enum {
+    TIMEOUT_MS = 10000,
+    PEER_TIMEOUT_MS = 10000,
+    CONNECT_MS = 2000,
+    TICK_MS = 50,
+    LOOK_MS = 50, /* between two looks at whether a run is there again */
+};
+
+/* What the ps have said of their run. */
+struct view {
+    struct coxi_session session; /* without a token */
+    size_t n_answers;
+    struct coxi_variable **variables; /* owned */
+    size_t n;
+    int code; /* why this is no view */
+};
+
+struct cox_reader {
+    struct cox_reader_options options;
+    struct cox_cluster *cluster;
+    struct coxi_links *links;
+    struct coxi_loop *loop;
+    _Atomic(struct coxi_psc *) *ps;
+    uint32_t n_ps;
+    struct view view;
+    struct view before; /* variables of views before it, which the one after lacked */
+    bool attached;      /* nobody has said yet that the view is not right any more */
+};
+
+static void view_fini(struct view *view)
+{
+    for (size_t i = 0; i < view->n; i++) {
+        coxi_variable_free(view->variables[i]);
+    }
+    free(view->variables);
+    *view = (struct view){0};
+}
+
+/* ---- attaching */
+
+static const struct coxi_variable *find(const struct view *view, const char *name)
+{
+    for (size_t i = 0; i < view->n; i++) {
+        if (strcmp(view->variables[i]->name, name) == 0) {
+            return view->variables[i];
+        }
+    }
+    return NULL;
+}
+
+/* Adds a variable that none of the others has told of. */
+static int note_variable(struct view *view, const struct coxi_variable *v)
+{
+    if (find(view, v->name) != NULL) {
+        return 0;
+    }
+    if ((view->n & (view->n + 1)) == 0) { /* it grows at powers of two, less one */
+        struct coxi_variable **more =
+            realloc(view->variables, (2 * view->n + 1) * sizeof(void *));
+        if (more == NULL) {
+            return coxi_error_memory("a list of variables");
+        }
+        view->variables = more;
+    }
+    int r = coxi_variable_check(v, COXI_PS_MAX);
+    r = r == 0 ? coxi_variable_copy(v, &view->variables[view->n]) : r;
+    view->n += r == 0 ? 1 : 0;
+    return r;
+}
+
+static void take_layout(void *arg, const struct coxi_message *answer)
+{
+    struct view *view = arg;
+    const struct coxi_layout *layout = &answer->layout;
+    if (view->n_answers++ == 0) {
+        view->session = layout->session;
+    } else if (!coxi_session_equal(&view->session, &layout->session)) {
+        view->code = COX_EFENCED;
+    }
+    for (size_t i = 0; view->code == 0 && i < layout->n_variables; i++) {
+        struct coxi_variable v;
+        view->code =
+            coxi_layout_variable(layout, i, &v) ? note_variable(view, &v) : COX_EPROTO;
+    }
+}
+
+/* Notes the variables of the old view that the next one lacks: the other client may not have
+ * created them yet, however often the reader looks until then. */
+static int remember(struct cox_reader *reader, const struct view *next)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < reader->view.n; i++) {
+        const struct coxi_variable *v = reader->view.variables[i];
+        if (find(next, v->name) == NULL && reader->before.n < COXI_VARIABLES_MAX) {
+            r = note_variable(&reader->before, v);
+        }
+    }
+    return r;
+}
+
+/* Asks all ps what there is. */
+static int attach(struct cox_reader *reader, int timeout_ms)
+{
+    struct view view = {0};
+    struct coxi_message message = {.kind = COXI_DESCRIBE};
+    struct coxi_round round;
+    struct coxi_round_call *calls = calloc(reader->n_ps, sizeof(*calls));
+    if (calls == NULL) {
+        return coxi_error_memory("a reader");
+    }
+    coxi_round_begin(&round);
+    for (uint32_t p = 0; p < reader->n_ps; p++) {
+        calls[p] = (struct coxi_round_call){
+            .expect = COXI_LAYOUT, .take = take_layout, .arg = &view};
+        calls[p].request.timeout_ms = timeout_ms;
+        coxi_round_add(&round, reader->ps[p], &message, &calls[p]);
+    }
+    int r = coxi_round_end(&round);
+    free(calls);
+    if (r == 0 && view.code != 0) {
+        r = coxi_error(view.code, view.code == COX_EFENCED
+                                      ? "the ps serve different runs or clients"
+                                      : "a ps has told what cannot be used");
+    }
+    r = r == 0 ? remember(reader, &view) : r;
+    if (r != 0) {
+        view_fini(&view);
+        return r;
+    }
+    view_fini(&reader->view);
+    reader->view = view;
+    reader->attached = true;
+    return 0;
+}
+
+/* True where the error may go away: a ps is being started, another client is coming. */
+static bool may_pass(int code)
+{
+    return code == COX_ENOENT || code == COX_EPSLOST || code == COX_EFENCED;
+}
+
+static int left_ms(uint64_t end_ms)
+{
+    uint64_t now = coxi_now_ms();
+    return now < end_ms ? (int)(end_ms - now) : 1;
+}
+
+/* Something to be done with a variable. */
+struct use {
+    int (*use)(const struct coxi_pull_from *from, const struct coxi_variable *v,
+               void *arg);
+    void *arg;
+};
+
+static int use_variable(struct cox_reader *reader, const char *name, int timeout_ms,
+                        const struct use *use, bool *was_there)
+{
+    const struct coxi_pull_from from = {reader->view.session, reader->ps, reader->n_ps,
+                                        timeout_ms};
+    const struct coxi_variable *v = find(&reader->view, name);
+    *was_there = *was_there || v != NULL;
+    return v != NULL ? use->use(&from, v, use->arg)
+                     : coxi_error(COX_ENOENT, "run %016llx has no variable called '%s'",
+                                  (unsigned long long)reader->view.session.run, name);
+}
+
+/* Does that with the variable called `name` (NULL: only attaches); again, until it is done
+ * or there is no use. */
+static int follow(struct cox_reader *reader, const char *name, const struct use *use)
+{
+    uint64_t end_ms = coxi_now_ms() + (uint64_t)reader->options.timeout_ms;
+    bool was_there = name != NULL && (find(&reader->view, name) != NULL ||
+                                      find(&reader->before, name) != NULL);
+    for (;;) {
+        bool is_new = !reader->attached;
+        int r = is_new ? attach(reader, left_ms(end_ms)) : 0;
+        if (r == 0 && name != NULL) {
+            r = use_variable(reader, name, left_ms(end_ms), use, &was_there);
+        }
+        bool is_unknown = r == COX_ENOENT && reader->attached && is_new && !was_there;
+        if (r == 0 || !may_pass(r) || is_unknown || coxi_now_ms() >= end_ms) {
+            return r;
+        }
+        reader->attached = false;
+        if (is_new) {
+            /* Nobody tells a reader of new runs: look again after a while. */
+            (void)poll(NULL, 0, LOOK_MS);
+        }
+    }
+}
+
+/* ---- life */
+
+static void on_tick(void *arg)
+{
+    struct cox_reader *reader = arg;
+    coxi_links_tick(reader->links);
+    for (uint32_t p = 0; p < reader->n_ps; p++) {
+        coxi_psc_tick(reader->ps[p]);
+    }
+}
+
+static int connect_all(struct cox_reader *reader)
+{
+    reader->ps = calloc(reader->cluster->n_ps, sizeof(*reader->ps));
+    if (reader->ps == NULL) {
+        return coxi_error_memory("a reader");
+    }
+    for (uint32_t p = 0; p < reader->cluster->n_ps; p++) {
+        const struct coxi_psc_options options = {
+            .address = reader->cluster->ps[p],
+            .index = p,
+            .self = {.role = COXI_ROLE_TOOL},
+            .links = reader->links,
+            .connect_ms = CONNECT_MS,
+            .reconnect_ms = -1,
+            .request_ms = reader->options.timeout_ms,
+            .local_path = true,
+        };
+        struct coxi_psc *psc;
+        int r = coxi_psc_open(&options, &psc);
+        if (r != 0) {
+            return r;
+        }
+        reader->ps[p] = psc;
+        reader->n_ps = p + 1;
+    }
+    return 0;
+}
+
+static int wait_for_all(struct cox_reader *reader)
+{
+    uint64_t end_ms = coxi_now_ms() + (uint64_t)reader->options.timeout_ms;
+    int r = 0;
+    for (uint32_t p = 0; r == 0 && p < reader->n_ps; p++) {
+        r = coxi_psc_wait(reader->ps[p], left_ms(end_ms));
+    }
+    return r;
+}
+
+static int start(struct cox_reader *reader, const struct cox_cluster *cluster)
+{
+    int r = coxi_cluster_copy(cluster, &reader->cluster);
+    if (r == 0) {
+        r = coxi_links_new(PEER_TIMEOUT_MS, &reader->links);
+    }
+    if (r == 0) {
+        r = connect_all(reader);
+    }
+    if (r == 0) {
+        r = coxi_loop_new(TICK_MS, on_tick, reader, &reader->loop);
+    }
+    if (r == 0) {
+        r = coxi_loop_start(reader->loop, "cox:reader");
+    }
+    if (r == 0) {
+        r = wait_for_all(reader);
+    }
+    return r == 0 ? follow(reader, NULL, NULL) : r;
+}
+
+int cox_reader_open(const struct cox_cluster *cluster,
+                    const struct cox_reader_options *options, struct cox_reader **ret)
+{
+    struct cox_reader_options o = COX_READER_OPTIONS_INIT;
+    if (cluster == NULL || ret == NULL || cluster->local) {
+        return coxi_error(COX_EINVAL,
+                          "cox_reader_open needs a cluster with addresses; a local one "
+                          "is started by its client, for itself");
+    }
+    int r =
+        options != NULL ? coxi_struct_copy(&o, COXI_STRUCT_READER_OPTIONS, options) : 0;
+    if (r != 0) {
+        return r;
+    }
+    struct cox_reader *reader = calloc(1, sizeof(*reader));
+    if (reader == NULL) {
+        return coxi_error_memory("a reader");
+    }
+    reader->options = o;
+    reader->options.timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : TIMEOUT_MS;
+    r = start(reader, cluster);
+    if (r != 0) {
+        cox_reader_close(reader);
+        return r;
+    }
+    *ret = reader;
+    return 0;
+}
+
+void cox_reader_close(struct cox_reader *reader)
+{
+    if (reader == NULL) {
+        return;
+    }
+    if (reader->loop != NULL) {
+        coxi_loop_stop(reader->loop);
+        coxi_loop_free(reader->loop);
+    }
+    for (uint32_t p = 0; p < reader->n_ps; p++) {
+        coxi_psc_close(reader->ps[p]);
+    }
+    free(reader->ps);
+    coxi_links_free(reader->links);
+    cox_cluster_free(reader->cluster);
+    view_fini(&reader->view);
+    view_fini(&reader->before);
+    free(reader);
+}
+
+uint64_t cox_reader_run(const struct cox_reader *reader)
+{
+    return reader != NULL ? reader->view.session.run : 0;
+}
+
+/* ---- reading */
+
+static int use_description(const struct coxi_pull_from *from,
+                           const struct coxi_variable *v, void *arg)
+{
+    struct cox_reader_variable *ret = arg;
+    (void)from;
+    ret->table = v->kind == COXI_KIND_TABLE;
+    ret->dtype = v->dtype;
+    ret->rank = v->rank;
+    memcpy(ret->shape, v->shape, sizeof(ret->shape));
+    ret->metric = v->metric;
+    return 0;
+}
+
+int cox_reader_describe(struct cox_reader *reader, const char *name,
+                        struct cox_reader_variable *ret)
+{
+    struct cox_reader_variable found = COX_READER_VARIABLE_INIT;
+    if (reader == NULL || name == NULL || ret == NULL) {
+        return coxi_error(COX_EINVAL, "cox_reader_describe needs a reader and a name");
+    }
+    int r = follow(reader, name, &(struct use){use_description, &found});
+    return r != 0 ? r : coxi_struct_return(ret, COXI_STRUCT_READER_VARIABLE, &found);
+}
+
+struct dense_read {
+    void *data;
+    size_t bytes;
+};
+
+static int use_dense(const struct coxi_pull_from *from, const struct coxi_variable *v,
+                     void *arg)
+{
+    const struct dense_read *read = arg;
+    if (v->kind != COXI_KIND_DENSE || coxi_variable_bytes(v) != read->bytes) {
+        return coxi_error(COX_EINVAL, "'%s' is %s of %zu bytes, not a dense one of %zu",
+                          v->name,
+                          v->kind == COXI_KIND_DENSE ? "a variable" : "a table, rows",
+                          v->kind == COXI_KIND_DENSE ? coxi_variable_bytes(v)
+                                                     : coxi_variable_row_bytes(v),
+                          read->bytes);
+    }
+    return coxi_pull_rows(from, v, 0, coxi_variable_rows(v), read->data);
+}
+
+int cox_reader_read(struct cox_reader *reader, const char *name, void *ret_data,
+                    size_t bytes)
+{
+    struct dense_read read = {ret_data, bytes};
+    if (reader == NULL || name == NULL || ret_data == NULL) {
+        return coxi_error(COX_EINVAL, "cox_reader_read needs a name and a place");
+    }
+    return follow(reader, name, &(struct use){use_dense, &read});
+}
+
+struct rows_read {
+    const uint64_t *keys;
+    size_t n_keys;
+    uint32_t dim;
+    float *rows;
+};
+
+static int use_rows(const struct coxi_pull_from *from, const struct coxi_variable *v,
+                    void *arg)
+{
+    const struct rows_read *read = arg;
+    if (v->kind != COXI_KIND_TABLE || coxi_table_dim(v) != read->dim) {
+        return coxi_error(COX_EINVAL, "'%s' is no table of dim %u", v->name, read->dim);
+    }
+    return coxi_pull_keys(from, v, read->keys, read->n_keys, read->rows);
+}
+
+int cox_reader_lookup(struct cox_reader *reader, const char *table,
+                      const uint64_t *keys, size_t n_keys, uint32_t dim,
+                      float *ret_rows)
+{
+    struct rows_read read = {keys, n_keys, dim, ret_rows};
+    if (reader == NULL || table == NULL ||
+        (n_keys > 0 && (keys == NULL || ret_rows == NULL))) {
+        return coxi_error(COX_EINVAL, "cox_reader_lookup needs keys and a place");
+    }
+    return follow(reader, table, &(struct use){use_rows, &read});
+}
+
+struct metric_read {
+    double value;
+    double weight;
+};
+
+static int use_metric(const struct coxi_pull_from *from, const struct coxi_variable *v,
+                      void *arg)
+{
+    double numbers[COXI_METRIC_MAX];
+    struct metric_read *read = arg;
+    if (v->metric == COXI_METRIC_NONE) {
+        return coxi_error(COX_EINVAL, "'%s' is no metric", v->name);
+    }
+    int r = coxi_pull_rows(from, v, 0, v->shape[0], numbers);
+    return r == 0 ? coxi_metric_read(v->metric, numbers, v->shape[0], &read->value,
+                                     &read->weight)
+                  : r;
+}
+
+int cox_reader_metric(struct cox_reader *reader, const char *name, double *ret_value,
+                      double *ret_weight)
+{
+    struct metric_read read = {0};
+    if (reader == NULL || name == NULL || ret_value == NULL) {
+        return coxi_error(COX_EINVAL, "cox_reader_metric needs a name and a place");
+    }
+    int r = follow(reader, name, &(struct use){use_metric, &read});
+    if (r == 0) {
+        *ret_value = read.value;
+        if (ret_weight != NULL) {
+            *ret_weight = read.weight;
+        }
+    }
+    return r;
+}

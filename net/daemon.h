@@ -1,0 +1,100 @@
+/* What the daemons (ps and worker) have in common at their start. Main thread. */
+#ifndef COXI_NET_DAEMON_H
+#define COXI_NET_DAEMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/link.h"
+
+/* Exit codes: 0 done; 1 to 127: fix what is wrong; from 128: start me again. */
+enum { COXI_EXIT_CONFIG = 2, COXI_EXIT_FAILED = 1, COXI_EXIT_AGAIN = 128 };
+
+/* Options that both have; `config` structs begin with it. */
+struct coxi_daemon_options {
+    const char *listen;
+    const char *address_file;
+    const char *log_level;
+    int64_t log_max;
+    int64_t index;
+    int64_t peer_timeout_ms;
+    const char *local_path;
+    bool insecure;
+    int64_t parent;
+    char url[COXI_URL_MAX + 1]; /* no option: `listen` as a URL */
+};
+
+#define COXI_DAEMON_OPTIONS(config)                                                    \
+    {.name = "listen",                                                                 \
+     .type = COXI_OPTION_STRING,                                                       \
+     .offset = offsetof(config, daemon.listen),                                        \
+     .fallback = "tcp://127.0.0.1:0",                                                  \
+     .help = "address to listen at: host:port (port 0: any) or ipc:///path"},          \
+        {.name = "index",                                                              \
+         .type = COXI_OPTION_INT,                                                      \
+         .offset = offsetof(config, daemon.index),                                     \
+         .max = 65535,                                                                 \
+         .fallback = "0",                                                              \
+         .help = "place in the cluster's list, from 0"},                               \
+        {.name = "address-file",                                                       \
+         .type = COXI_OPTION_STRING,                                                   \
+         .offset = offsetof(config, daemon.address_file),                              \
+         .help = "write the address to this file once it can be dialled"},             \
+        {.name = "peer-timeout-ms",                                                    \
+         .type = COXI_OPTION_INT,                                                      \
+         .offset = offsetof(config, daemon.peer_timeout_ms),                           \
+         .min = 100,                                                                   \
+         .max = 3600000,                                                               \
+         .fallback = "10000",                                                          \
+         .help = "a peer silent for this long is lost"},                               \
+        {.name = "log-level",                                                          \
+         .type = COXI_OPTION_CHOICE,                                                   \
+         .offset = offsetof(config, daemon.log_level),                                 \
+         .choices = "debug|info|warn|error",                                           \
+         .fallback = "info",                                                           \
+         .help = "least level that is logged"},                                        \
+        {.name = "log-max",                                                            \
+         .type = COXI_OPTION_BYTES,                                                    \
+         .offset = offsetof(config, daemon.log_max),                                   \
+         .max = COXI_BYTES_MAX,                                                        \
+         .fallback = "16M",                                                            \
+         .help = "where standard error is a file: bytes beyond which what it has is "  \
+                 "moved to FILE.1, in place of what that had; 0: no limit"},           \
+        {.name = "local-path",                                                         \
+         .type = COXI_OPTION_CHOICE,                                                   \
+         .offset = offsetof(config, daemon.local_path),                                \
+         .choices = "on|off",                                                          \
+         .fallback = "on",                                                             \
+         .help = "go on over shared memory with a ps or worker on the same host"},     \
+        {.name = "insecure",                                                           \
+         .type = COXI_OPTION_FLAG,                                                     \
+         .offset = offsetof(config, daemon.insecure),                                  \
+         .help =                                                                       \
+             "listen beyond loopback: whoever reaches the port can run code here"},    \
+        {.name = "parent",                                                             \
+         .type = COXI_OPTION_INT,                                                      \
+         .offset = offsetof(config, daemon.parent),                                    \
+         .max = INT32_MAX,                                                             \
+         .help = "process id of the starter: be killed when it ends"}
+
+/*
+ * Applies them: log and its bound, signals that must not kill, death with the parent; and refuses an
+ * address that other hosts reach unless that is asked for. COX_EINVAL. `listen` is a URL then;
+ * COX_EADDRESS: it is no address.
+ */
+int coxi_daemon_start(struct coxi_daemon_options *options, const char *role);
+
+/* Asks the kernel to kill this process when process `parent` ends; at once if it
+ * has. */
+void coxi_die_with_parent(int parent);
+
+/* True where --local-path is on. */
+bool coxi_daemon_local_path(const struct coxi_daemon_options *options);
+
+/* Writes the address that peers dial to the file of --address-file. COX_EIO. */
+int coxi_daemon_announce(const char *path, const char *address);
+
+/* Prints "<program>: <last error text>" on standard error; returns COXI_EXIT_CONFIG. */
+int coxi_exit_config(const char *program);
+
+#endif

@@ -1,0 +1,346 @@
+/*
+ * The receiving half of a link: cuts the byte stream into frames.
+ *
+ * Invariants
+ *   - The receive buffer starts 64-aligned and frames are multiples of 8 long, so every
+ *     frame in it is 8-aligned.
+ *   - No length from the peer is used, for memory or otherwise, before it is checked.
+ *   - A receive is always under way (without one, a close may go unnoticed), but while
+ *     what the last one brought is handled.
+ *
+ * Threads: the receiving thread, which is the owner's (coxi_link_run) or nng's.
+ *
+ * Cost: a frame in the buffer costs no copy and no allocation; one system call brings
+ * up to 64 KiB of frames, or a long payload's bytes straight to their place.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/buffer.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "net/link.h"
+#include "net/link_internal.h"
+
+enum { IN_FIRST = 4 * 1024 };
+
+/* A receive buffer of `capacity` with what is not handled yet at its start. */
+static int resize_in(struct coxi_link *link, size_t capacity)
+{
+    uint8_t *in = aligned_alloc(64, coxi_align(capacity, 64));
+    if (in == NULL) {
+        return coxi_error_memory("receiving");
+    }
+    size_t left = link->in_end - link->in_begin;
+    if (left > 0) {
+        memcpy(in, link->in + link->in_begin, left);
+    }
+    free(link->in);
+    link->in = in;
+    link->in_capacity = coxi_align(capacity, 64);
+    link->in_begin = 0;
+    link->in_end = left;
+    return 0;
+}
+
+/* Makes the bytes not handled yet begin at the start, in a buffer of `need` at
+ * least. */
+static int make_room(struct coxi_link *link, size_t need)
+{
+    if (need > link->in_capacity) {
+        size_t capacity = link->in_capacity * 2;
+        return resize_in(link, need > capacity ? need : capacity);
+    }
+    if (link->in_begin > 0) {
+        memmove(link->in, link->in + link->in_begin, link->in_end - link->in_begin);
+        link->in_end -= link->in_begin;
+        link->in_begin = 0;
+    }
+    return 0;
+}
+
+static int deliver(struct coxi_link *link, const struct coxi_frame *frame)
+{
+    return link->events->on_frame(link->arg, link, frame);
+}
+
+/* The head of a long frame is here: find its payload a place, and move in what has
+ * come. */
+static int begin_payload(struct coxi_link *link, const struct coxi_prefix *p)
+{
+    size_t head = coxi_head_len(p);
+    int r = make_room(link, head + IN_FIRST);
+    if (r != 0) {
+        return r;
+    }
+    link->frame = (struct coxi_frame){
+        .meta = link->in + sizeof(*p),
+        .meta_len = p->meta_len,
+        .payload_len = p->payload_len,
+    };
+    void *to = NULL;
+    if (link->events->on_payload != NULL) {
+        to = link->events->on_payload(link->arg, link, &link->frame);
+    }
+    if (to == NULL && link->scratch_capacity < p->payload_len) {
+        free(link->scratch);
+        link->scratch_capacity = 0;
+        link->scratch = aligned_alloc(64, coxi_align(p->payload_len, 64));
+        if (link->scratch == NULL) {
+            return coxi_error_memory("a payload");
+        }
+        link->scratch_capacity = coxi_align(p->payload_len, 64);
+    }
+    link->payload = to != NULL ? to : link->scratch;
+    size_t have = link->in_end - head;
+    have = have < p->payload_len ? have : p->payload_len;
+    memcpy(link->payload, link->in + head, have);
+    link->payload_have = have;
+    size_t pad = link->in_end - head - have;
+    link->pad_left = coxi_align(p->payload_len, 8) - p->payload_len - pad;
+    link->in_end = head;
+    return 0;
+}
+
+/* Handles the whole frames in the buffer. */
+static int parse(struct coxi_link *link)
+{
+    while (link->payload == NULL && !coxi_link_closed(link)) {
+        size_t have = link->in_end - link->in_begin;
+        struct coxi_prefix p;
+        if (have < sizeof(p)) {
+            return make_room(link, sizeof(p));
+        }
+        memcpy(&p, link->in + link->in_begin, sizeof(p));
+        if (p.magic != COXI_LINK_MAGIC) {
+            return coxi_error(COX_EPROTO, "the peer does not speak this protocol");
+        }
+        if (p.meta_len == 0 && p.payload_len > 0) {
+            return coxi_error(COX_EPROTO, "frame with a payload and no metadata");
+        }
+        size_t meta_max = atomic_load_explicit(&link->meta_max, memory_order_relaxed);
+        size_t payload_max =
+            atomic_load_explicit(&link->payload_max, memory_order_relaxed);
+        if (p.meta_len > meta_max || p.payload_len > payload_max) {
+            return coxi_error(
+                COX_EPROTO, "frame of %u + %llu bytes where %zu + %zu are allowed",
+                p.meta_len, (unsigned long long)p.payload_len, meta_max, payload_max);
+        }
+        size_t head = coxi_head_len(&p);
+        size_t total = head + coxi_align(p.payload_len, 8);
+        if (have < head) {
+            return make_room(link, head);
+        }
+        int r;
+        if (have < total && total > COXI_LINK_IN_MAX) {
+            r = begin_payload(link, &p);
+        } else if (have < total) {
+            return make_room(link, total);
+        } else {
+            uint8_t *start = link->in + link->in_begin;
+            struct coxi_frame frame = {start + sizeof(p), p.meta_len, start + head,
+                                       p.payload_len};
+            link->in_begin += total;
+            r = p.meta_len > 0 ? deliver(link, &frame) : 0;
+        }
+        if (r != 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+/* The payload that was being received is complete. */
+static int end_payload(struct coxi_link *link)
+{
+    link->frame.payload = link->payload;
+    link->payload = NULL;
+    link->in_begin = (size_t)((const uint8_t *)link->frame.meta - link->in) -
+                     sizeof(struct coxi_prefix);
+    struct coxi_prefix p = {COXI_LINK_MAGIC, (uint32_t)link->frame.meta_len,
+                            link->frame.payload_len};
+    link->in_begin += coxi_head_len(&p);
+    return deliver(link, &link->frame);
+}
+
+static int received(struct coxi_link *link, size_t n)
+{
+    int r = 0;
+    atomic_store_explicit(&link->handling, true, memory_order_relaxed);
+    coxi_link_cork(link, true);
+    bool full = n == link->in_capacity - link->in_end;
+    if (link->payload != NULL) {
+        full = false;
+        size_t left = link->frame.payload_len - link->payload_have;
+        size_t part = n < left ? n : left;
+        link->payload_have += part;
+        n -= part;
+        part = n < link->pad_left ? n : link->pad_left;
+        link->pad_left -= part;
+        n -= part;
+        link->in_end += n;
+        if (link->payload_have == link->frame.payload_len && link->pad_left == 0) {
+            r = end_payload(link);
+        }
+    } else {
+        link->in_end += n;
+    }
+    if (r == 0) {
+        r = parse(link);
+    }
+    if (link->events->on_batch != NULL) {
+        link->events->on_batch(link->arg, link);
+    }
+    coxi_link_cork(link, false);
+    atomic_store_explicit(&link->last_in_ms, coxi_now_ms(), memory_order_relaxed);
+    atomic_store_explicit(&link->handling, false, memory_order_release);
+    /* A longer buffer saves system calls; where there are none, less of a long payload goes
+     * through a short one. */
+    if (r == 0 && full && !link->is_local && link->in_capacity < COXI_LINK_IN_MAX &&
+        link->payload == NULL) {
+        r = resize_in(link, link->in_capacity * 2);
+    }
+    return r;
+}
+
+unsigned coxi_link_receive_iov(struct coxi_link *link, nng_iov iov[COXI_RECEIVE_IOVS])
+{
+    unsigned n = 0;
+    if (link->payload != NULL) {
+        size_t left = link->frame.payload_len - link->payload_have;
+        if (left > 0) {
+            iov[n++] = (nng_iov){link->payload + link->payload_have, left};
+        }
+        if (link->pad_left > 0) {
+            iov[n++] = (nng_iov){link->pad, link->pad_left};
+        }
+    }
+    iov[n++] = (nng_iov){link->in + link->in_end, link->in_capacity - link->in_end};
+    return n;
+}
+
+static void start_receive(struct coxi_link *link)
+{
+    nng_iov iov[COXI_RECEIVE_IOVS];
+    unsigned n = coxi_link_receive_iov(link, iov);
+    (void)nng_aio_set_iov(link->recv_aio, n, iov);
+    nng_stream_recv(link->stream, link->recv_aio);
+    if (coxi_link_closed(link)) {
+        /* A stream that was closed just before would keep it for ever. */
+        nng_aio_cancel(link->recv_aio);
+    }
+}
+
+/* Handles n bytes that have come: 0 to go on, or receiving has ended. */
+static int handle(struct coxi_link *link, size_t n)
+{
+    int r = received(link, n);
+    if (r != 0) {
+        coxi_link_close(link, r, coxi_error_text());
+    }
+    return coxi_link_closed(link) ? COX_ECLOSED : 0;
+}
+
+/* After a receive: 0 to go on, or receiving has ended. */
+static int receive_done(struct coxi_link *link)
+{
+    int failed = nng_aio_result(link->recv_aio);
+    if (failed != 0) {
+        const char *text = failed == NNG_ECLOSED || failed == NNG_ECONNSHUT
+                               ? "connection closed by the peer"
+                               : nng_strerror(failed);
+        coxi_link_close(link, coxi_link_error(failed), text);
+        return COX_ECLOSED;
+    }
+    return handle(link, nng_aio_count(link->recv_aio));
+}
+
+static int receive_locally(struct coxi_link *link)
+{
+    size_t n = 0;
+    int r = link->watch_aio == NULL ? coxi_link_watch_stream(link) : 0;
+    if (r == 0) {
+        r = coxi_link_receive_local(link, &n);
+    }
+    if (r != 0) {
+        coxi_link_close(link, r, coxi_error_text());
+        return r;
+    }
+    return handle(link, n);
+}
+
+/* Receiving has ended: so does the engine, now or with the send that is under way. */
+static void end_receiving(struct coxi_link *link)
+{
+    coxi_lock(&link->lock);
+    link->recv_end = true;
+    coxi_link_leave(link, NULL);
+}
+
+/* The next callback may come, and the link's end with it, before this returns. */
+static void receive_async(struct coxi_link *link)
+{
+    (void)coxi_link_ref(link);
+    start_receive(link);
+    coxi_link_unref(link);
+}
+
+static void receive_callback(void *arg)
+{
+    struct coxi_link *link = arg;
+    if (receive_done(link) == 0) {
+        receive_async(link);
+    } else {
+        end_receiving(link);
+    }
+}
+
+static int prepare(struct coxi_link *link, void (*callback)(void *))
+{
+    (void)coxi_link_ref(link);
+    if (resize_in(link, IN_FIRST) != 0 ||
+        nng_aio_alloc(&link->recv_aio, callback, link) != 0) {
+        coxi_link_close(link, COX_ENOMEM, "out of memory for receiving");
+        return COX_ENOMEM;
+    }
+    return 0;
+}
+
+void coxi_link_start(struct coxi_link *link)
+{
+    if (prepare(link, receive_callback) == 0) {
+        receive_async(link);
+    } else {
+        end_receiving(link);
+    }
+}
+
+int coxi_link_run(struct coxi_link *link)
+{
+    coxi_lock(&link->lock);
+    link->threaded = true;
+    link->receiver = pthread_self();
+    coxi_unlock(&link->lock);
+    int r = prepare(link, NULL);
+    while (r == 0 && !coxi_link_is_local(link)) {
+        start_receive(link);
+        nng_aio_wait(link->recv_aio);
+        r = receive_done(link);
+    }
+    while (r == 0) {
+        r = receive_locally(link);
+    }
+    if (link->watch_aio != NULL) {
+        nng_aio_stop(link->watch_aio);
+    }
+    int code = link->close_code;
+    coxi_lock(&link->lock);
+    link->recv_end = true;
+    while (coxi_link_is_sending(link)) {
+        (void)pthread_cond_wait(&link->room, &link->lock);
+    }
+    coxi_unlock(&link->lock);
+    coxi_link_end(link);
+    return code;
+}

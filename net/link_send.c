@@ -1,0 +1,461 @@
+/*
+ * The sending half of a link: gathers frames into writes.
+ *
+ * A send is tried at once and cancelled if the kernel has no room for it; only then is
+ * it left to nng's threads. So in most cases no thread is woken for it, as it would be
+ * by the callback of an asynchronous send.
+ *
+ * Invariant: one send is under way at a time (two would interleave after a partial
+ * write); `sending` says so.
+ *
+ * A payload that is made leaves in chunks of which there are COXI_LINE_MADE_MAX: what has
+ * been sent is made in again. On the local path it is made in the ring itself.
+ *
+ * Threads: any, under `lock`; the end of an asynchronous send on a thread of nng's.
+ *
+ * Cost: no allocation once a link has its chunks (link_line.c). One system call moves all
+ * that is in line, up to COXI_LINE_IOVS pieces.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/buffer.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "net/link.h"
+#include "net/link_internal.h"
+
+enum {
+    CORK_FRAMES = 4, /* answers of a batch that leave before it is done, so that the
+                        peer can start on them; then twice as many, and so on */
+    ROUNDS_MAX = 8,  /* sends in a row by one thread, for itself and others */
+};
+
+static const size_t out_max = (size_t)1 << 30;
+
+/* Sends with a callback: for what the kernel does not take at once. Locked, sending. */
+static void send_later(struct coxi_link *link)
+{
+    nng_iov iov[COXI_LINE_IOVS];
+    atomic_store_explicit(&link->stuck_ms, coxi_now_ms(), memory_order_relaxed);
+    (void)nng_aio_set_iov(link->later_aio, coxi_line_iov(link, iov), iov);
+    nng_stream_send(link->stream, link->later_aio);
+}
+
+/* What is in line goes on when the peer has made room. Locked, sending. */
+static void wait_for_peer(struct coxi_link *link)
+{
+    if (!link->is_local) {
+        send_later(link); /* closing comes after this, and ends it */
+        return;
+    }
+    link->sending = false;
+    if (atomic_load_explicit(&link->stuck_ms, memory_order_relaxed) == 0) {
+        atomic_store_explicit(&link->stuck_ms, coxi_now_ms(), memory_order_relaxed);
+    }
+    (void)pthread_cond_broadcast(&link->room);
+}
+
+/* Offers the kernel what is in line: *ret_n bytes of it were taken. Unlocked,
+ * sending. */
+static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t *ret_n)
+{
+    (void)nng_aio_set_iov(link->now_aio, n_iov, iov);
+    nng_stream_send(link->stream, link->now_aio);
+    nng_aio_cancel(link->now_aio); /* unless it is done already */
+    nng_aio_wait(link->now_aio);
+    *ret_n = nng_aio_count(link->now_aio);
+    return nng_aio_result(link->now_aio);
+}
+
+/* True where the link is to close once all is sent, which it is. Locked. */
+static bool is_finished(const struct coxi_link *link)
+{
+    return link->finish && link->n_queued == 0 && !link->making;
+}
+
+/* A send has ended; chunks that are sent join *done. Locked. */
+static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk **done)
+{
+    link->sending = false;
+    atomic_store_explicit(&link->stuck_ms, 0, memory_order_relaxed);
+    (void)pthread_cond_broadcast(&link->room);
+    atomic_store_explicit(&link->last_out_ms, coxi_now_ms(), memory_order_relaxed);
+    if (failed != 0) {
+        if (coxi_link_mark_closed(link, coxi_link_error(failed),
+                                  nng_strerror(failed))) {
+            coxi_link_shut(link);
+        }
+        return;
+    }
+    coxi_line_consume(link, n, done);
+    if (is_finished(link) && coxi_link_mark_closed(link, COX_ECLOSED, "")) {
+        coxi_link_shut(link);
+    }
+}
+
+/*
+ * Sends what is in line, unless somebody is at it. Most of the time the kernel takes it
+ * at once, and no other thread need be woken; others may put more in line meanwhile.
+ * Locked; unlocks while it sends. Chunks that are sent join *done, for
+ * coxi_link_leave().
+ */
+static void flush(struct coxi_link *link, struct coxi_chunk **done)
+{
+    for (int round = 0;
+         !link->sending && link->line.head != NULL && !coxi_link_closed(link);
+         round++) {
+        nng_iov iov[COXI_LINE_IOVS];
+        unsigned n_iov = coxi_line_iov(link, iov);
+        size_t n = 0;
+        link->sending = true;
+        int failed = NNG_ECANCELED;
+        if (round < ROUNDS_MAX || link->is_local) {
+            bool is_local = link->is_local;
+            coxi_unlock(&link->lock);
+            failed = is_local ? coxi_link_send_local(link, n_iov, iov, &n)
+                              : send_now(link, n_iov, iov, &n);
+            coxi_lock(&link->lock);
+        }
+        if (failed == NNG_ECANCELED && !coxi_link_closed(link)) {
+            wait_for_peer(link);
+            return;
+        }
+        sent(link, failed, n, done);
+    }
+}
+
+static bool has_lent(const struct coxi_chunk *chunk)
+{
+    while (chunk != NULL && chunk->release == NULL) {
+        chunk = chunk->next;
+    }
+    return chunk != NULL;
+}
+
+/* Releases what was lent, which whoever lent it hears of before on_close. Locked; unlocks
+ * meanwhile. */
+static void release_lent(struct coxi_link *link, struct coxi_chunk *done)
+{
+    link->n_releasing++;
+    coxi_unlock(&link->lock);
+    coxi_chunks_release(done);
+    coxi_lock(&link->lock);
+    link->n_releasing--;
+    (void)pthread_cond_broadcast(&link->room);
+}
+
+/* Unlocks, releases what is sent, and ends the engine if this was what it waited
+ * for. */
+void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done)
+{
+    if (has_lent(done)) {
+        release_lent(link, done);
+        done = NULL;
+    }
+    bool end = link->recv_end && !coxi_link_is_sending(link) && !link->threaded &&
+               !link->ended;
+    link->ended = link->ended || end;
+    coxi_unlock(&link->lock);
+    coxi_chunks_release(done);
+    if (end) {
+        coxi_link_end(link);
+    }
+}
+
+void coxi_link_sent_later(void *arg)
+{
+    struct coxi_link *link = arg;
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    sent(link, nng_aio_result(link->later_aio), nng_aio_count(link->later_aio), &done);
+    flush(link, &done);
+    coxi_link_leave(link, done);
+}
+
+/* True where a frame that was just put in line is to leave now. Locked. */
+static bool is_enough(struct coxi_link *link, bool later)
+{
+    if (link->n_queued >= COXI_LINK_IN_MAX) {
+        return true; /* a whole write's worth */
+    }
+    if (later || !link->corked) {
+        return !later;
+    }
+    if (++link->n_corked < link->cork_frames) {
+        return false;
+    }
+    link->n_corked = 0;
+    link->cork_frames *= 2;
+    return true;
+}
+
+/* Puts a frame in line, or says why not. Locked. */
+static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
+               size_t payload_len, bool *ret_lent)
+{
+    if (coxi_link_closed(link)) {
+        return coxi_error(COX_ECLOSED, "the connection is closed");
+    }
+    if (frame->meta_len > UINT32_MAX || frame->n_payload > COXI_LINK_SEGMENTS_MAX) {
+        return coxi_error(COX_ELIMIT, "a frame of %zu bytes and %zu segments",
+                          frame->meta_len, frame->n_payload);
+    }
+    if (link->n_queued > out_max) {
+        return coxi_error(COX_EAGAIN, "%zu bytes wait for a peer that does not read",
+                          link->n_queued);
+    }
+    if (!coxi_line_add(link, frame, payload_len, ret_lent)) {
+        /* Half a frame may be in line: nothing of it must leave any more. */
+        (void)coxi_link_mark_closed(link, COX_ENOMEM, "out of memory while sending");
+        return coxi_error_memory("sending");
+    }
+    return 0;
+}
+
+int coxi_link_put(struct coxi_link *link, const struct coxi_outgoing *frame, bool later,
+                  bool *ret_due)
+{
+    size_t payload_len = 0;
+    for (size_t i = 0; i < frame->n_payload; i++) {
+        payload_len += frame->payload[i].iov_len;
+    }
+    bool lent = false;
+    coxi_lock(&link->lock);
+    int r = put(link, frame, payload_len, &lent);
+    bool due = r == 0 && is_enough(link, later);
+    coxi_unlock(&link->lock);
+    if (!lent && frame->release != NULL) {
+        frame->release(frame->arg);
+    }
+    if (r == COX_ENOMEM) {
+        coxi_link_shut(link);
+    }
+    *ret_due = due;
+    return r;
+}
+
+int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
+                   bool later)
+{
+    bool due;
+    int r = coxi_link_put(link, frame, later, &due);
+    if (due) {
+        struct coxi_chunk *done = NULL;
+        coxi_lock(&link->lock);
+        flush(link, &done);
+        coxi_link_leave(link, done);
+    }
+    return r;
+}
+
+/* ---- waiting for room */
+
+/* Waits for what the peer, or another thread that sends, is to do; `heard`: since when. On
+ * the local path the receiving thread goes on with what waits for room. Locked. */
+static void await_peer(struct coxi_link *link, uint32_t heard)
+{
+    if (link->is_local && !link->sending && link->threaded &&
+        pthread_equal(link->receiver, pthread_self())) {
+        coxi_unlock(&link->lock);
+        coxi_rings_wait(atomic_load(&link->rings), heard);
+        coxi_lock(&link->lock);
+    } else {
+        (void)pthread_cond_wait(&link->room, &link->lock);
+    }
+}
+
+/* What await_peer is to hear of from now on. Locked. */
+static uint32_t listen_to_peer(struct coxi_link *link)
+{
+    return link->is_local ? coxi_rings_listen(atomic_load(&link->rings)) : 0;
+}
+
+/* ---- frames whose payload is made */
+
+/* A chunk to make the next piece in, once one is free; NULL: closed, or no memory. Locked;
+ * may wait. */
+static struct coxi_chunk *await_chunk(struct coxi_link *link, struct coxi_chunk **done)
+{
+    while (coxi_link_is_read(link) && link->n_made == COXI_LINE_MADE_MAX &&
+           link->spares[COXI_CHUNK_MADE].n == 0) {
+        uint32_t heard = listen_to_peer(link);
+        flush(link, done);
+        if (coxi_link_is_read(link) && link->spares[COXI_CHUNK_MADE].n == 0) {
+            await_peer(link, heard);
+        }
+    }
+    if (!coxi_link_is_read(link)) {
+        return NULL;
+    }
+    link->n_made += link->spares[COXI_CHUNK_MADE].n == 0;
+    return coxi_line_chunk(link, COXI_CHUNK_MADE, COXI_LINE_MADE);
+}
+
+/* Makes the next piece and puts it in line: *left goes down. Locked; unlocks meanwhile. */
+static int make_piece(struct coxi_link *link, const struct coxi_made *frame,
+                      size_t *left, struct coxi_chunk **done)
+{
+    struct coxi_chunk *chunk = await_chunk(link, done);
+    if (chunk == NULL) {
+        return coxi_link_is_read(link)
+                   ? coxi_error_memory("sending")
+                   : coxi_error(COX_ECLOSED, "the connection is closed");
+    }
+    coxi_unlock(&link->lock);
+    int r = frame->make(frame->arg, chunk->own, COXI_LINE_MADE, &chunk->end);
+    assert(r != 0 || (chunk->end > 0 && chunk->end <= *left));
+    coxi_lock(&link->lock);
+    if (r != 0) {
+        chunk->next = *done;
+        *done = chunk;
+        return r;
+    }
+    coxi_line_append(&link->line, chunk);
+    link->n_queued += chunk->end;
+    *left -= chunk->end;
+    flush(link, done);
+    return 0;
+}
+
+/* Waits until no more than `bytes` are in line, but for what is held behind a frame that is
+ * being made. Locked. */
+static void await_line(struct coxi_link *link, size_t bytes, struct coxi_chunk **done)
+{
+    while (link->n_queued > bytes && coxi_link_is_read(link)) {
+        uint32_t heard = listen_to_peer(link);
+        flush(link, done);
+        if (link->n_queued > bytes && coxi_link_is_read(link)) {
+            await_peer(link, heard);
+        }
+    }
+}
+
+/* Makes a frame where the peer reads it. Locked; unlocks meanwhile. */
+static int make_there(struct coxi_link *link, const struct coxi_made *frame,
+                      struct coxi_chunk **done)
+{
+    while ((link->line.head != NULL || link->sending) && coxi_link_is_read(link)) {
+        uint32_t heard = listen_to_peer(link);
+        flush(link, done);
+        if ((link->line.head != NULL || link->sending) && coxi_link_is_read(link)) {
+            await_peer(link, heard);
+        }
+    }
+    if (!coxi_link_is_read(link)) {
+        return coxi_error(COX_ECLOSED, "the connection is closed");
+    }
+    link->sending = true;
+    coxi_unlock(&link->lock);
+    int r = coxi_link_make_local(link, frame);
+    coxi_lock(&link->lock);
+    link->sending = false;
+    (void)pthread_cond_broadcast(&link->room);
+    return r;
+}
+
+/* Makes a frame in chunks. Locked; unlocks meanwhile. */
+static int make_here(struct coxi_link *link, const struct coxi_made *frame,
+                     struct coxi_chunk **done)
+{
+    size_t left = frame->payload_len;
+    int r = coxi_line_add_head(link, &link->line, COXI_CHUNK_SMALL, frame->meta,
+                               frame->meta_len, left)
+                ? 0
+                : coxi_error_memory("sending");
+    while (r == 0 && left > 0) {
+        r = make_piece(link, frame, &left, done);
+    }
+    return r;
+}
+
+int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame)
+{
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    assert(!link->making);
+    link->making = true;
+    bool there = link->is_local && frame->meta_len <= COXI_LINK_META_FIRST;
+    int r = coxi_link_closed(link) ? coxi_error(COX_ECLOSED, "the connection is closed")
+            : there                ? make_there(link, frame, &done)
+                                   : make_here(link, frame, &done);
+    if (r == 0 && !coxi_line_add_pad(link, &link->line, frame->payload_len)) {
+        r = coxi_error_memory("sending");
+    }
+    link->making = false;
+    if (link->behind.head != NULL) {
+        coxi_line_append(&link->line, link->behind.head);
+        link->line.tail = link->behind.tail;
+        link->behind = (struct coxi_link_line){NULL, NULL};
+    }
+    bool end = (r != 0 && coxi_link_mark_closed(link, r, coxi_error_text())) ||
+               (!link->sending && is_finished(link) &&
+                coxi_link_mark_closed(link, COX_ECLOSED, ""));
+    flush(link, &done);
+    coxi_link_leave(link, done);
+    if (end) {
+        coxi_link_shut(link);
+    }
+    return r;
+}
+
+void coxi_link_beat(struct coxi_link *link)
+{
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    if (!link->sending && !link->making && !coxi_link_closed(link)) {
+        uint8_t *to = link->line.head == NULL
+                          ? coxi_line_room(link, &link->line, COXI_CHUNK_SMALL,
+                                           sizeof(struct coxi_prefix))
+                          : NULL;
+        if (to != NULL) {
+            memcpy(to, &(struct coxi_prefix){COXI_LINK_MAGIC, 0, 0},
+                   sizeof(struct coxi_prefix));
+        }
+        flush(link, &done); /* what is held back is a sign of life, too */
+    }
+    coxi_link_leave(link, done);
+}
+
+void coxi_link_flush(struct coxi_link *link)
+{
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    if (!link->corked || link->n_queued >= COXI_LINK_IN_MAX) {
+        flush(link, &done);
+    }
+    coxi_link_leave(link, done);
+}
+
+int coxi_link_wait_room(struct coxi_link *link, size_t bytes)
+{
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    await_line(link, bytes, &done);
+    bool has_room = link->n_queued <= bytes && !coxi_link_closed(link);
+    coxi_link_leave(link, done);
+    return has_room ? 0 : COX_ECLOSED;
+}
+
+size_t coxi_link_queued(struct coxi_link *link)
+{
+    coxi_lock(&link->lock);
+    size_t n = link->n_queued;
+    coxi_unlock(&link->lock);
+    return n;
+}
+
+void coxi_link_cork(struct coxi_link *link, bool corked)
+{
+    struct coxi_chunk *done = NULL;
+    coxi_lock(&link->lock);
+    link->corked = corked;
+    link->n_corked = 0;
+    link->cork_frames = CORK_FRAMES;
+    if (!corked) {
+        flush(link, &done);
+    }
+    coxi_link_leave(link, done);
+}

@@ -1,0 +1,536 @@
+/*
+ * See ps_client.h: requests, and what callers do. The connections: ps_client_channel.c.
+ *
+ * Invariants
+ *   - A request is in `waiting` from submission until `done`; ids are given in order,
+ * so an answer finds it in O(1), and after a reconnection all go out again in order.
+ *   - `done` with an error runs only while the request's channel has no link, or one
+ * on which nothing has been sent yet: its payload and `into` are not referred to then.
+ *   - coxi_psc_submit_now, _flush, _tell, _follow, _give_up and _tick never wait for the ps:
+ * threads that declare losses call them.
+ *
+ * Locks: `lock` guards what the struct says; it comes before a link's lock and is never
+ * held in a callback.
+ */
+#include "net/ps_client.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/loop.h"
+#include "common/sync.h"
+#include "net/ps_client_internal.h"
+
+enum {
+    META_FIRST = 256,   /* bytes of memory for an encoded message, at least */
+    META_KEPT = 4096,   /* and at most where it is kept for another request */
+    WAITING_MAX = 4096, /* unanswered requests: more block */
+    SPAN_MAX = 1 << 20, /* from the oldest of them to the newest: the same */
+    WAITING_BYTES_MAX = 512 * 1024 * 1024, /* of their payloads; one may have more */
+    IN_LINE_MAX = 4 * 1024 * 1024,         /* bytes in line: more block */
+    SMALL_MAX = 64 * 1024,                 /* longer payloads go over data */
+    STRANGER_MS = 1000, /* connected to another process than is to be followed */
+};
+
+/* ---- requests */
+
+static size_t payload_len(const struct coxi_psc_request *request)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < request->n_payload; i++) {
+        len += request->payload[i].iov_len;
+    }
+    return len;
+}
+
+/* The encoded message is not needed any more. Locked. */
+static void drop_meta(struct coxi_psc *psc, struct coxi_psc_request *request)
+{
+    struct coxi_psc_meta *meta = request->meta;
+    request->meta = NULL;
+    if (meta != NULL && meta->capacity <= META_KEPT) {
+        meta->next = psc->metas;
+        psc->metas = meta;
+    } else {
+        free(meta);
+    }
+}
+
+struct coxi_psc_request *coxi_psc_delist(struct coxi_psc *psc, uint64_t id)
+{
+    struct coxi_psc_request *request = coxi_window_take(&psc->waiting, id);
+    if (request != NULL) {
+        drop_meta(psc, request);
+        psc->waiting_bytes -= payload_len(request);
+        (void)pthread_cond_broadcast(&psc->changed);
+    }
+    return request;
+}
+
+bool coxi_psc_put(struct coxi_link *link, const struct coxi_psc_request *request,
+                  bool later)
+{
+    assert(request->meta != NULL);
+    struct coxi_outgoing frame = {
+        .meta = request->meta->bytes,
+        .meta_len = request->meta->len,
+        .payload = request->payload,
+        .n_payload = request->n_payload,
+    };
+    bool due;
+    int r = coxi_link_put(link, &frame, later, &due);
+    if (r != 0 && r != COX_ECLOSED) {
+        coxi_link_close(link, r, "a request could not be sent"); /* the next one does */
+    }
+    return due;
+}
+
+/* A reference to the link of the request's channel, if that is up. Locked. */
+static struct coxi_link *link_of(struct coxi_psc *psc, enum coxi_channel kind)
+{
+    struct coxi_psc_channel *channel = &psc->channels[kind];
+    return channel->up ? coxi_link_ref(channel->link) : NULL;
+}
+
+bool coxi_psc_fail(struct coxi_psc *psc, int code, const char *text)
+{
+    coxi_lock(&psc->lock);
+    bool first = psc->failed == 0;
+    if (first) {
+        psc->failed = code;
+        strncpy(psc->failed_text, text, sizeof(psc->failed_text) - 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (psc->channels[i].link != NULL) {
+            coxi_link_close(psc->channels[i].link, code, text);
+        }
+    }
+    (void)pthread_cond_broadcast(&psc->changed);
+    coxi_unlock(&psc->lock);
+    return first;
+}
+
+/* ---- the interface */
+
+int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
+{
+    struct coxi_psc *psc = calloc(1, sizeof(*psc));
+    if (psc == NULL || coxi_address_set(&psc->address, options->address) != 0) {
+        free(psc);
+        return coxi_error_memory("a connection to a ps");
+    }
+    psc->options = *options;
+    psc->options.address = NULL; /* that is the caller's */
+    (void)pthread_mutex_init(&psc->lock, NULL);
+    coxi_cond_init(&psc->changed);
+    coxi_window_init(&psc->waiting, 1, SIZE_MAX);
+    psc->next_id = 1;
+    psc->reached_ms = coxi_now_ms();
+    for (int i = 0; i < 2; i++) {
+        psc->channels[i].psc = psc;
+        psc->channels[i].kind = (enum coxi_channel)i;
+    }
+    coxi_lock(&psc->lock);
+    int r = coxi_psc_start_channel(psc, COXI_CHANNEL_CONTROL);
+    coxi_unlock(&psc->lock);
+    if (r != 0) {
+        coxi_psc_close(psc);
+        return r;
+    }
+    *ret = psc;
+    return 0;
+}
+
+int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms)
+{
+    struct timespec until = coxi_deadline(timeout_ms);
+    int r = 0;
+    coxi_lock(&psc->lock);
+    while (r == 0 && psc->failed == 0 && !psc->channels[COXI_CHANNEL_CONTROL].up) {
+        if (pthread_cond_timedwait(&psc->changed, &psc->lock, &until) != 0) {
+            r = coxi_error(COX_ETIMEDOUT, "ps %u at %s: no connection: %s",
+                           psc->options.index, coxi_psc_address(psc), psc->last_text);
+        }
+    }
+    if (r == 0 && psc->failed != 0) {
+        r = coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index,
+                       coxi_psc_address(psc), psc->failed_text);
+    }
+    coxi_unlock(&psc->lock);
+    return r;
+}
+
+bool coxi_psc_is_up(struct coxi_psc *psc)
+{
+    coxi_lock(&psc->lock);
+    bool up = psc->channels[COXI_CHANNEL_CONTROL].up;
+    coxi_unlock(&psc->lock);
+    return up;
+}
+
+bool coxi_psc_is_misnamed(struct coxi_psc *psc)
+{
+    coxi_lock(&psc->lock);
+    bool misnamed = psc->misnamed;
+    coxi_unlock(&psc->lock);
+    return misnamed;
+}
+
+uint64_t coxi_psc_incarnation(struct coxi_psc *psc)
+{
+    coxi_lock(&psc->lock);
+    uint64_t incarnation = psc->incarnation;
+    coxi_unlock(&psc->lock);
+    return incarnation;
+}
+
+uint32_t coxi_psc_index(const struct coxi_psc *psc)
+{
+    return psc->options.index;
+}
+
+const char *coxi_psc_address(const struct coxi_psc *psc)
+{
+    return coxi_address_get(&psc->address);
+}
+
+/* Memory for an encoded message. Locked. */
+static struct coxi_psc_meta *take_meta(struct coxi_psc *psc, size_t len)
+{
+    struct coxi_psc_meta *meta = psc->metas;
+    if (meta != NULL) {
+        psc->metas = meta->next;
+    }
+    if (meta == NULL || meta->capacity < len) {
+        size_t capacity = len > META_FIRST ? len : META_FIRST;
+        free(meta);
+        meta = malloc(sizeof(*meta) + capacity);
+        if (meta != NULL) {
+            meta->capacity = capacity;
+        }
+    }
+    return meta;
+}
+
+/* Locked. */
+static int encode(struct coxi_psc *psc, struct coxi_message *message,
+                  struct coxi_psc_request *request)
+{
+    const void *bytes;
+    size_t len;
+    if (!coxi_message_encode(message, &bytes, &len)) {
+        return coxi_error(COX_ELIMIT, "a request of kind %d is too large to send",
+                          (int)message->kind);
+    }
+    request->meta = take_meta(psc, len);
+    if (request->meta == NULL) {
+        return coxi_error_memory("a request");
+    }
+    request->meta->len = len;
+    memcpy(request->meta->bytes, bytes, len);
+    return 0;
+}
+
+/* Locked. */
+static bool has_room(const struct coxi_psc *psc, size_t len)
+{
+    return psc->waiting.count == 0 || (psc->waiting.count < WAITING_MAX &&
+                                       psc->next_id - psc->waiting.first < SPAN_MAX &&
+                                       psc->waiting_bytes + len <= WAITING_BYTES_MAX);
+}
+
+/* Gives the request an id and a place among the waiting. Locked. */
+static int enlist(struct coxi_psc *psc, struct coxi_message *message,
+                  struct coxi_psc_request *request)
+{
+    if (psc->failed != 0) {
+        return coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index,
+                          coxi_psc_address(psc), psc->failed_text);
+    }
+    if (psc->unreached) {
+        return coxi_error(COX_EPSLOST, "ps %u at %s: %s", psc->options.index,
+                          coxi_psc_address(psc), psc->last_text);
+    }
+    request->id = message->request = psc->next_id;
+    int r = encode(psc, message, request);
+    if (r == 0) {
+        r = coxi_window_put(&psc->waiting, request->id, request);
+    }
+    if (r == 0) {
+        psc->next_id++;
+        psc->waiting_bytes += payload_len(request);
+        psc->claim = message->kind == COXI_CLAIM ? request->id : psc->claim;
+        r = coxi_psc_start_channel(psc, request->channel);
+        if (r != 0) {
+            (void)coxi_psc_delist(psc, request->id);
+        }
+    }
+    if (r != 0) {
+        drop_meta(psc, request);
+    }
+    return r;
+}
+
+static void prepare(const struct coxi_psc *psc, struct coxi_psc_request *request)
+{
+    bool is_long = payload_len(request) > SMALL_MAX || request->answer_len > SMALL_MAX;
+    request->channel = is_long ? COXI_CHANNEL_DATA : COXI_CHANNEL_CONTROL;
+    int timeout_ms =
+        request->timeout_ms > 0 ? request->timeout_ms : psc->options.request_ms;
+    request->deadline_ms = coxi_now_ms() + (uint64_t)timeout_ms;
+    request->ends = 0;
+    request->meta = NULL;
+}
+
+/* Until the request's deadline. Locked. */
+static int await_room(struct coxi_psc *psc, const struct coxi_psc_request *request)
+{
+    uint64_t now = coxi_now_ms();
+    uint64_t left_ms = request->deadline_ms > now ? request->deadline_ms - now : 0;
+    struct timespec until = coxi_deadline(left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+    while (psc->failed == 0 && !psc->unreached &&
+           !has_room(psc, payload_len(request))) {
+        if (pthread_cond_timedwait(&psc->changed, &psc->lock, &until) != 0) {
+            return coxi_error(COX_ETIMEDOUT, "ps %u at %s: no answers in time",
+                              psc->options.index, coxi_psc_address(psc));
+        }
+    }
+    return 0;
+}
+
+/* Puts it in line under the lock: once that is released, the request may be answered and
+ * gone. Sends it without the lock. `waits`: for a place among the waiting. */
+static int submit(struct coxi_psc *psc, const struct coxi_message *message,
+                  struct coxi_psc_request *request, bool later, bool waits)
+{
+    struct coxi_message numbered = *message;
+    coxi_lock(&psc->lock);
+    int r = waits ? await_room(psc, request) : 0;
+    r = r == 0 ? enlist(psc, &numbered, request) : r;
+    struct coxi_link *link = r == 0 ? link_of(psc, request->channel) : NULL;
+    /* If the link breaks, the next one sends it. */
+    bool due = link != NULL && coxi_psc_put(link, request, later);
+    coxi_unlock(&psc->lock);
+    if (due) {
+        coxi_link_flush(link);
+    }
+    coxi_link_unref(link);
+    return r;
+}
+
+int coxi_psc_submit(struct coxi_psc *psc, const struct coxi_message *message,
+                    struct coxi_psc_request *request, bool later)
+{
+    coxi_loop_assert_may_wait();
+    prepare(psc, request);
+    coxi_lock(&psc->lock);
+    struct coxi_link *link = link_of(psc, request->channel);
+    coxi_unlock(&psc->lock);
+    if (link != NULL) {
+        (void)coxi_link_wait_room(link, IN_LINE_MAX);
+        coxi_link_unref(link);
+    }
+    return submit(psc, message, request, later, true);
+}
+
+int coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *message,
+                        struct coxi_psc_request *request, bool later)
+{
+    prepare(psc, request);
+    return submit(psc, message, request, later, false);
+}
+
+void coxi_psc_flush(struct coxi_psc *psc)
+{
+    for (int i = 0; i < 2; i++) {
+        coxi_lock(&psc->lock);
+        struct coxi_link *link = link_of(psc, (enum coxi_channel)i);
+        coxi_unlock(&psc->lock);
+        if (link != NULL) {
+            coxi_link_flush(link);
+            coxi_link_unref(link);
+        }
+    }
+}
+
+void coxi_psc_tell(struct coxi_psc *psc, const struct coxi_message *message)
+{
+    coxi_lock(&psc->lock);
+    struct coxi_link *link = link_of(psc, COXI_CHANNEL_CONTROL);
+    coxi_unlock(&psc->lock);
+    if (link != NULL) {
+        (void)coxi_message_send(link, message, NULL, false);
+        coxi_link_unref(link);
+    }
+}
+
+void coxi_psc_give_up(struct coxi_psc *psc, const char *text)
+{
+    (void)coxi_psc_fail(psc, COX_EPSLOST, text);
+}
+
+/* ---- following the ps */
+
+/* The channel is up, and leads to the process that is to be followed. Locked. */
+static bool leads_there(const struct coxi_psc_channel *channel)
+{
+    uint64_t told = channel->psc->told;
+    return channel->up && (told == 0 || channel->incarnation == told);
+}
+
+/* Closes a channel's connection; what has been asked ends when that is closed. Locked. */
+static void end_channel(struct coxi_psc_channel *channel, bool requests,
+                        const char *text)
+{
+    struct coxi_psc *psc = channel->psc;
+    for (uint64_t id = psc->waiting.first; requests && id < psc->waiting.next; id++) {
+        struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
+        if (request != NULL && request->channel == channel->kind &&
+            request->ends == 0) {
+            request->ends = COX_EPSLOST;
+        }
+    }
+    if (channel->link != NULL) {
+        coxi_link_close(channel->link, COX_ECLOSED, text);
+    }
+}
+
+/* The ps is out of reach from now on: what has been asked ends, and what will be. */
+static void end_reach(struct coxi_psc *psc)
+{
+    coxi_lock(&psc->lock);
+    psc->unreached = true;
+    for (int i = 0; i < 2; i++) {
+        end_channel(&psc->channels[i], true, psc->last_text);
+    }
+    psc->n_moves++; /* who waits to dial sees to the requests */
+    (void)pthread_cond_broadcast(&psc->changed);
+    coxi_unlock(&psc->lock);
+}
+
+/* Says when the ps gets out of reach, before that ends requests; and when it is over. */
+static void look_for_reach(struct coxi_psc *psc)
+{
+    char text[sizeof(psc->last_text)];
+    coxi_lock(&psc->lock);
+    uint64_t now = coxi_now_ms(); /* not before what the lock guards */
+    bool before = psc->unreached;
+    bool reached = leads_there(&psc->channels[COXI_CHANNEL_CONTROL]);
+    psc->reached_ms = reached ? now : psc->reached_ms;
+    bool unreached = !reached && psc->options.unreached_ms > 0 &&
+                     now - psc->reached_ms > (uint64_t)psc->options.unreached_ms;
+    psc->unreached = psc->unreached && unreached;
+    memcpy(text, psc->last_text, sizeof(text));
+    coxi_unlock(&psc->lock);
+    if (unreached != before && psc->options.on_reach != NULL) {
+        psc->options.on_reach(psc->options.arg, psc, unreached ? text : NULL);
+    }
+    if (unreached && !before) {
+        end_reach(psc);
+    }
+}
+
+int coxi_psc_follow(struct coxi_psc *psc, const char *address, uint64_t incarnation)
+{
+    bool moved = strcmp(coxi_psc_address(psc), address) != 0;
+    int r = coxi_address_set(&psc->address, address);
+    coxi_lock(&psc->lock);
+    bool reborn = psc->told != 0 && psc->told != incarnation;
+    psc->told = incarnation;
+    psc->n_moves += moved || reborn;
+    for (int i = 0; i < 2; i++) {
+        if (moved || (reborn && !leads_there(&psc->channels[i]))) {
+            end_channel(&psc->channels[i], reborn, "the ps is another process now");
+        }
+    }
+    (void)pthread_cond_broadcast(&psc->changed);
+    coxi_unlock(&psc->lock);
+    look_for_reach(psc);
+    return r;
+}
+
+/* ---- ticks */
+
+/* Its name may lead elsewhere by now, or another process be there. Locked. */
+static void leave_strangers(struct coxi_psc *psc, uint64_t now)
+{
+    for (int i = 0; i < 2; i++) {
+        struct coxi_psc_channel *channel = &psc->channels[i];
+        if (channel->up && !leads_there(channel) &&
+            now - channel->up_ms > STRANGER_MS) {
+            end_channel(channel, false,
+                        "at the ps's address is another process than the client's");
+        }
+    }
+}
+
+/* It ends when its connection has: until then its memory may be in use. Locked. */
+static void expire(struct coxi_psc *psc, struct coxi_psc_request *request)
+{
+    struct coxi_psc_channel *channel = &psc->channels[request->channel];
+    request->ends = COX_ETIMEDOUT;
+    if (channel->link != NULL) {
+        coxi_link_close(channel->link, COX_ETIMEDOUT, "a request was not answered");
+    }
+    (void)pthread_cond_broadcast(&psc->changed);
+}
+
+void coxi_psc_tick(struct coxi_psc *psc)
+{
+    coxi_lock(&psc->lock);
+    uint64_t now = coxi_now_ms();
+    for (uint64_t id = psc->waiting.first; id < psc->waiting.next; id++) {
+        struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
+        if (request != NULL && request->ends == 0 && now >= request->deadline_ms) {
+            expire(psc, request);
+        }
+    }
+    leave_strangers(psc, now);
+    coxi_unlock(&psc->lock);
+    look_for_reach(psc);
+}
+
+/* Waits for a channel's thread, which has been told to end. */
+static void join_channel(struct coxi_psc_channel *channel)
+{
+    struct coxi_psc *psc = channel->psc;
+    coxi_lock(&psc->lock);
+    bool started = channel->started; /* none is started any more */
+    channel->started = false;
+    coxi_unlock(&psc->lock);
+    if (started) {
+        (void)pthread_join(channel->thread, NULL);
+    }
+}
+
+void coxi_psc_retire(struct coxi_psc *psc, int code, const char *text)
+{
+    (void)coxi_psc_fail(psc, code, text);
+    for (int i = 0; i < 2; i++) {
+        join_channel(&psc->channels[i]);
+    }
+    coxi_lock(&psc->lock);
+    while (psc->metas != NULL) {
+        struct coxi_psc_meta *meta = psc->metas;
+        psc->metas = meta->next;
+        free(meta);
+    }
+    coxi_unlock(&psc->lock);
+}
+
+void coxi_psc_close(struct coxi_psc *psc)
+{
+    if (psc == NULL) {
+        return;
+    }
+    coxi_psc_retire(psc, COX_ECANCELLED, "closing");
+    coxi_window_fini(&psc->waiting);
+    (void)pthread_cond_destroy(&psc->changed);
+    (void)pthread_mutex_destroy(&psc->lock);
+    coxi_address_fini(&psc->address);
+    free(psc);
+}

@@ -1,0 +1,354 @@
+/*
+ * The connections of a ps client: dialling, greeting, answers, the end of requests.
+ *
+ * States of a channel: DOWN -> (connected, greeted) UP -> (link closed) DOWN. All in
+ * its own thread.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "net/ps_client_internal.h"
+
+enum {
+    BACKOFF_FIRST_MS = 5,
+    BACKOFF_MAX_MS = 500,
+};
+
+/* Of the local path, each way, by channel: what is under way at a time. */
+static const size_t ring_bytes[] = {(size_t)256 * 1024, (size_t)1024 * 1024};
+
+/* ---- the end of requests */
+
+static const char *why_ends(const struct coxi_psc *psc, int code)
+{
+    return psc->failed != 0        ? psc->failed_text
+           : code == COX_ETIMEDOUT ? "no answer in time"
+           : psc->unreached        ? psc->last_text
+                                   : "it is another process now";
+}
+
+/* The first request of a channel that has to end now, taken out of `waiting`. */
+static struct coxi_psc_request *next_to_end(struct coxi_psc_channel *channel,
+                                            int *ret_code)
+{
+    struct coxi_psc *psc = channel->psc;
+    struct coxi_psc_request *found = NULL;
+    coxi_lock(&psc->lock);
+    for (uint64_t id = psc->waiting.first; id < psc->waiting.next && found == NULL;
+         id++) {
+        struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
+        if (request != NULL && request->channel == channel->kind &&
+            (psc->failed != 0 || request->ends != 0)) {
+            found = coxi_psc_delist(psc, id);
+            *ret_code = psc->failed != 0 ? psc->failed : request->ends;
+        }
+    }
+    if (found != NULL) {
+        (void)coxi_error(*ret_code, "ps %u at %s: %s", psc->options.index,
+                         coxi_psc_address(psc), why_ends(psc, *ret_code));
+    }
+    coxi_unlock(&psc->lock);
+    return found;
+}
+
+static void end_requests(struct coxi_psc_channel *channel)
+{
+    int code;
+    struct coxi_psc_request *request;
+    while ((request = next_to_end(channel, &code)) != NULL) {
+        request->done(request, code, NULL, NULL, 0);
+    }
+}
+
+/* ---- a connection's life */
+
+static void note_failure(struct coxi_psc *psc, int code, const char *text)
+{
+    coxi_lock(&psc->lock);
+    psc->misnamed = code == COX_EADDRESS;
+    (void)snprintf(psc->last_text, sizeof(psc->last_text), "%s", text);
+    coxi_unlock(&psc->lock);
+}
+
+static void lose(struct coxi_psc *psc, int code, const char *text)
+{
+    if (coxi_psc_fail(psc, code, text) && psc->options.on_lost != NULL) {
+        psc->options.on_lost(psc->options.arg, psc, text);
+    }
+}
+
+/* True while a claim is under way: the ps becomes ours with its answer, so it may be another
+ * incarnation until then. Locked. */
+static bool is_claiming(const struct coxi_psc *psc)
+{
+    return coxi_window_get(&psc->waiting, psc->claim) != NULL;
+}
+
+/* The ps has greeted: the channel is up, and what is unanswered goes out (again). */
+static int greeted(struct coxi_psc_channel *channel, const struct coxi_hello *hello)
+{
+    struct coxi_psc *psc = channel->psc;
+    if (hello->role != COXI_ROLE_PS || hello->index != psc->options.index) {
+        return coxi_error(COX_ECONFLICT, "there is another daemon at this address: %s",
+                          hello->role == COXI_ROLE_PS ? "a ps with another --index"
+                                                      : "it is no ps");
+    }
+    coxi_lock(&psc->lock);
+    bool other = psc->incarnation != 0 && psc->incarnation != hello->incarnation &&
+                 !is_claiming(psc);
+    if (!other || !psc->options.same_incarnation) {
+        psc->incarnation = channel->incarnation = hello->incarnation;
+        channel->up = true;
+        channel->up_ms = coxi_now_ms();
+        coxi_link_allow(channel->link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
+        for (uint64_t id = psc->waiting.first; id < psc->waiting.next; id++) {
+            struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
+            if (request != NULL && request->channel == channel->kind) {
+                (void)coxi_psc_put(channel->link, request, true);
+            }
+        }
+        (void)pthread_cond_broadcast(&psc->changed);
+    }
+    coxi_unlock(&psc->lock);
+    coxi_link_flush(channel->link);
+    if (other && psc->options.same_incarnation) {
+        return coxi_error(COX_EPSLOST, "it was restarted, or has served another "
+                                       "client, and has lost its state");
+    }
+    return 0;
+}
+
+/* `code` is the end of this ps for us, with the last error's text: told when the link has
+ * ended, so that what it still has to say leaves first. Returns the code. */
+static int condemn(struct coxi_psc_channel *channel, int code)
+{
+    channel->verdict = code;
+    strncpy(channel->verdict_text, coxi_error_text(),
+            sizeof(channel->verdict_text) - 1);
+    return code;
+}
+
+/* What a ps says unasked: that another client has taken it. */
+static int on_told(struct coxi_psc_channel *channel, const struct coxi_message *message)
+{
+    if (message->kind != COXI_STATUS || message->status.code != COX_EFENCED) {
+        return coxi_error(COX_EPROTO, "an answer to no request");
+    }
+    return condemn(channel, coxi_error(COX_EFENCED, "%s", message->status.message));
+}
+
+/* That which the answer to a Claim or a Describe tells; `known`, where it is no such. */
+static uint64_t incarnation_in(const struct coxi_message *message, uint64_t known)
+{
+    struct coxi_ps_address ps = {0};
+    if (message->kind == COXI_STATUS) {
+        ps.incarnation = message->status.incarnation;
+    } else if (message->kind == COXI_LAYOUT && message->layout.n_servers == 1) {
+        coxi_layout_ps(&message->layout, 0, &ps);
+    }
+    return ps.incarnation != 0 ? ps.incarnation : known;
+}
+
+/* To the local path, if the ps has taken the offer. */
+static void change_over(struct coxi_link *link, const struct coxi_hello *hello)
+{
+    if (*hello->local != '\0') {
+        coxi_link_go_local(link);
+    } else {
+        coxi_link_withdraw(link);
+    }
+}
+
+static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
+{
+    struct coxi_psc_channel *channel = arg;
+    struct coxi_psc *psc = channel->psc;
+    if (!channel->greeted) {
+        struct coxi_hello hello;
+        int r = coxi_hello_read(link, frame, &hello);
+        channel->greeted = r == 0;
+        if (r == 0) {
+            change_over(link, &hello);
+            r = greeted(channel, &hello);
+        }
+        bool is_end = r == COX_EVERSION || r == COX_ECONFLICT || r == COX_EPSLOST ||
+                      r == COX_EFENCED;
+        return is_end ? condemn(channel, r) : r;
+    }
+    struct coxi_message message;
+    int r = coxi_message_read(frame, &message);
+    if (r != 0 || message.request == 0) {
+        return r != 0 ? r : on_told(channel, &message);
+    }
+    coxi_lock(&psc->lock);
+    struct coxi_psc_request *request = coxi_window_get(&psc->waiting, message.request);
+    bool ours = request == NULL || request->channel == channel->kind;
+    psc->incarnation = incarnation_in(&message, psc->incarnation);
+    if (ours) {
+        (void)coxi_psc_delist(psc, message.request);
+    }
+    coxi_unlock(&psc->lock);
+    if (!ours) {
+        return coxi_error(COX_EPROTO, "an answer on the wrong connection");
+    }
+    if (request == NULL) {
+        return 0; /* the second answer to a request that was sent twice */
+    }
+    if (request->into != NULL && frame->payload_len == request->into_len &&
+        frame->payload != request->into && frame->payload_len > 0) {
+        memcpy(request->into, frame->payload, frame->payload_len);
+    }
+    request->done(request, 0, &message, frame->payload, frame->payload_len);
+    return 0;
+}
+
+static void *on_payload(void *arg, struct coxi_link *link,
+                        const struct coxi_frame *frame)
+{
+    (void)link;
+    struct coxi_psc_channel *channel = arg;
+    struct coxi_message message;
+    void *into = NULL;
+    if (!channel->greeted || coxi_message_read(frame, &message) != 0) {
+        return NULL;
+    }
+    coxi_lock(&channel->psc->lock);
+    struct coxi_psc_request *request =
+        coxi_window_get(&channel->psc->waiting, message.request);
+    if (request != NULL && request->into_len == frame->payload_len &&
+        request->channel == channel->kind) {
+        into = request->into;
+    }
+    coxi_unlock(&channel->psc->lock);
+    return into;
+}
+
+static void on_batch(void *arg, struct coxi_link *link)
+{
+    (void)link;
+    struct coxi_psc *psc = ((struct coxi_psc_channel *)arg)->psc;
+    if (psc->options.on_batch != NULL) {
+        psc->options.on_batch(psc->options.arg);
+    }
+}
+
+static void on_close(void *arg, struct coxi_link *link, int code, const char *text)
+{
+    struct coxi_psc_channel *channel = arg;
+    struct coxi_psc *psc = channel->psc;
+    note_failure(psc, code, text);
+    if (channel->kind == COXI_CHANNEL_CONTROL && channel->greeted) {
+        coxi_lock(&psc->lock);
+        psc->reached_ms = coxi_link_heard_ms(link);
+        coxi_unlock(&psc->lock);
+    }
+}
+
+static const struct coxi_link_events events = {on_frame, on_payload, on_batch,
+                                               on_close};
+
+/* Connects once and serves the connection until it is closed. True: it had been up. */
+static bool connect_and_serve(struct coxi_psc_channel *channel)
+{
+    struct coxi_psc *psc = channel->psc;
+    struct coxi_link *link;
+    coxi_lock(&psc->lock);
+    channel->n_moves = psc->n_moves; /* before the address is read */
+    coxi_unlock(&psc->lock);
+    int r = coxi_link_connect(coxi_psc_address(psc), psc->options.connect_ms, &link);
+    if (r != 0) {
+        note_failure(psc, r, coxi_error_text());
+        return false;
+    }
+    channel->greeted = false;
+    coxi_link_listen_to(link, &events, channel);
+    coxi_links_add(psc->options.links, link);
+    coxi_lock(&psc->lock);
+    channel->link = link;
+    bool stop = psc->failed != 0 || channel->n_moves != psc->n_moves;
+    coxi_unlock(&psc->lock);
+    /* What expired before has closed no link, and must not go out on this one. */
+    end_requests(channel);
+    struct coxi_hello hello = psc->options.self;
+    hello.channel = channel->kind;
+    /* Without memory to offer, it is done without. */
+    if (psc->options.local_path &&
+        coxi_link_offer(link, ring_bytes[channel->kind], &hello.local) != 0) {
+        hello.local = NULL;
+    }
+    (void)coxi_hello_send(link, &hello);
+    if (stop) {
+        coxi_link_close(link, COX_ECANCELLED, "it is not wanted any more");
+    }
+    (void)coxi_link_run(link);
+    coxi_lock(&psc->lock);
+    bool was_up = channel->up;
+    channel->up = false;
+    channel->link = NULL;
+    coxi_unlock(&psc->lock);
+    coxi_link_unref(link);
+    if (channel->verdict != 0 && psc->options.unreached_ms > 0) {
+        note_failure(psc, channel->verdict, channel->verdict_text);
+        channel->verdict = 0;
+    } else if (channel->verdict != 0) {
+        lose(psc, channel->verdict, channel->verdict_text);
+    }
+    return was_up;
+}
+
+/* Waits before the next attempt; false: there is none. */
+static bool back_off(struct coxi_psc_channel *channel, int *backoff_ms,
+                     uint64_t down_since_ms)
+{
+    struct coxi_psc *psc = channel->psc;
+    if (psc->options.reconnect_ms >= 0 && coxi_psc_incarnation(psc) != 0 &&
+        coxi_now_ms() - down_since_ms > (uint64_t)psc->options.reconnect_ms) {
+        char text[sizeof(psc->last_text)];
+        coxi_lock(&psc->lock);
+        memcpy(text, psc->last_text, sizeof(text));
+        coxi_unlock(&psc->lock);
+        lose(psc, COX_EPSLOST, text);
+    }
+    struct timespec until = coxi_deadline(*backoff_ms);
+    coxi_lock(&psc->lock);
+    while (psc->failed == 0 && channel->n_moves == psc->n_moves &&
+           pthread_cond_timedwait(&psc->changed, &psc->lock, &until) == 0) {
+    }
+    bool again = psc->failed == 0;
+    bool moved = channel->n_moves != psc->n_moves;
+    coxi_unlock(&psc->lock);
+    *backoff_ms = moved ? BACKOFF_FIRST_MS / 2 : *backoff_ms;
+    *backoff_ms = *backoff_ms * 2 < BACKOFF_MAX_MS ? *backoff_ms * 2 : BACKOFF_MAX_MS;
+    return again;
+}
+
+static void *channel_thread(void *arg)
+{
+    struct coxi_psc_channel *channel = arg;
+    int backoff_ms = BACKOFF_FIRST_MS;
+    uint64_t down_since_ms = coxi_now_ms();
+    do {
+        if (connect_and_serve(channel)) {
+            backoff_ms = BACKOFF_FIRST_MS;
+            down_since_ms = coxi_now_ms();
+        }
+        end_requests(channel);
+    } while (back_off(channel, &backoff_ms, down_since_ms));
+    end_requests(channel);
+    return NULL;
+}
+
+int coxi_psc_start_channel(struct coxi_psc *psc, enum coxi_channel kind)
+{
+    struct coxi_psc_channel *channel = &psc->channels[kind];
+    if (channel->started) {
+        return 0;
+    }
+    int r =
+        coxi_thread_start(&channel->thread, "cox:ps-client", channel_thread, channel);
+    channel->started = r == 0;
+    return r;
+}

@@ -1,0 +1,132 @@
+/* See ps_round.h. A round counts as one more pending until its end, so that calls which
+ * are answered at once do not end it. */
+#include "net/ps_round.h"
+
+#include <string.h>
+
+#include "common/error.h"
+#include "common/loop.h"
+#include "common/sync.h"
+
+static void ended(struct coxi_round_call *call, int code, const char *text)
+{
+    struct coxi_round *round = call->round;
+    coxi_lock(&round->lock);
+    call->code = code;
+    if (code != 0 && round->code == 0) {
+        round->code = code;
+        strncpy(round->text, text, sizeof(round->text) - 1);
+    }
+    round->n_pending--;
+    if (round->n_pending == 0) {
+        (void)pthread_cond_signal(&round->ended);
+    }
+    coxi_unlock(&round->lock);
+}
+
+/* The status in an answer that has one, and its text. */
+static int answer_code(const struct coxi_message *answer, const char **ret_text)
+{
+    if (answer->kind == COXI_SNAPSHOT_DONE) {
+        *ret_text = answer->snapshot_done.message;
+        return answer->snapshot_done.code;
+    }
+    if (answer->kind == COXI_STATUS || answer->kind == COXI_PULLED ||
+        answer->kind == COXI_COMMITTED) {
+        *ret_text = answer->status.message;
+        return answer->status.code;
+    }
+    *ret_text = "";
+    return 0;
+}
+
+static void call_done(struct coxi_psc_request *request, int code,
+                      const struct coxi_message *answer, void *payload, size_t len)
+{
+    struct coxi_round_call *call = (struct coxi_round_call *)request;
+    struct coxi_round *round = call->round;
+    const char *text = coxi_error_text();
+    (void)payload;
+    if (code == 0) {
+        code = answer_code(answer, &text);
+    }
+    if (code == 0 && answer->kind != call->expect) {
+        code = COX_EPROTO;
+        text = "the ps answered something else";
+    } else if (code == 0 && request->into != NULL && len != request->into_len) {
+        code = COX_EPROTO;
+        text = "the ps answered with another number of bytes";
+    }
+    if (code == 0 && call->take != NULL) {
+        coxi_lock(&round->lock);
+        call->take(call->arg, answer);
+        coxi_unlock(&round->lock);
+    }
+    ended(call, code, text);
+}
+
+void coxi_round_begin(struct coxi_round *round)
+{
+    *round = (struct coxi_round){.n_pending = 1};
+    (void)pthread_mutex_init(&round->lock, NULL);
+    coxi_cond_init(&round->ended);
+}
+
+static void add(struct coxi_round *round, struct coxi_psc *psc,
+                const struct coxi_message *message, struct coxi_round_call *call,
+                int (*submit)(struct coxi_psc *psc, const struct coxi_message *message,
+                              struct coxi_psc_request *request, bool later))
+{
+    call->round = round;
+    call->request.done = call_done;
+    coxi_lock(&round->lock);
+    round->n_pending++;
+    coxi_unlock(&round->lock);
+    int r = submit(psc, message, &call->request, false);
+    if (r != 0) {
+        ended(call, r, coxi_error_text());
+    }
+}
+
+void coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
+                    const struct coxi_message *message, struct coxi_round_call *call)
+{
+    add(round, psc, message, call, coxi_psc_submit);
+}
+
+void coxi_round_add_now(struct coxi_round *round, struct coxi_psc *psc,
+                        const struct coxi_message *message,
+                        struct coxi_round_call *call)
+{
+    add(round, psc, message, call, coxi_psc_submit_now);
+}
+
+int coxi_round_end(struct coxi_round *round)
+{
+    coxi_loop_assert_may_wait();
+    coxi_lock(&round->lock);
+    round->n_pending--;
+    while (round->n_pending > 0) {
+        (void)pthread_cond_wait(&round->ended, &round->lock);
+    }
+    int r = round->code;
+    coxi_unlock(&round->lock);
+    if (r != 0) {
+        (void)coxi_error(r, "%s", round->text);
+    }
+    (void)pthread_cond_destroy(&round->ended);
+    (void)pthread_mutex_destroy(&round->lock);
+    return r;
+}
+
+int coxi_psc_call(struct coxi_psc *psc, const struct coxi_message *message,
+                  struct coxi_psc_request *request, enum coxi_message_kind expect,
+                  void (*take)(void *arg, const struct coxi_message *answer), void *arg)
+{
+    struct coxi_round round;
+    struct coxi_round_call call = {
+        .request = *request, .expect = expect, .take = take, .arg = arg};
+    coxi_round_begin(&round);
+    coxi_round_add(&round, psc, message, &call);
+    return coxi_round_end(&round);
+}

@@ -1,0 +1,527 @@
+/*
+ * See server.h. A connection is a struct connection in a list: its thread marks it
+ * ended, and the next tick (or the end of the server) joins the thread and frees it. A
+ * peer that does not read its answers is not read from either.
+ *
+ * A server that dials has a thread for that, which is also the one of the connection; a
+ * data connection is in the list like others, and its thread dials first.
+ */
+#include "net/server.h"
+
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/log.h"
+#include "common/rand.h"
+#include "common/sync.h"
+
+enum {
+    CONNECTIONS_MAX = 16384,
+    IN_LINE_MAX = 8 * 1024 * 1024, /* bytes of answers in line before reading stops */
+    CONNECT_MS = 1000,
+    REST_FIRST_MS =
+        10, /* between dialling and dialling again: twice as long each time */
+    REST_MAX_MS = 2000,
+    DATA_MAX =
+        8, /* connections for data that we dial: one, and those that are ending */
+};
+
+struct connection {
+    struct coxi_peer peer; /* hello: written once, under the lock */
+    struct connection *next;
+    pthread_t thread;
+    bool dialled;              /* by us: our greeting comes first */
+    enum coxi_channel channel; /* if so */
+    struct coxi_link *control; /* if so, of a data connection */
+    bool greeted;              /* this one and `ended`: guarded by server->lock */
+    bool ended;
+};
+
+struct coxi_server {
+    struct coxi_server_options options;
+    struct coxi_links *links;
+    struct coxi_listener *listener;
+    pthread_t dialler;
+    bool dials;             /* the thread is there */
+    pthread_mutex_t lock;   /* guards all below; before that of the links */
+    pthread_cond_t changed; /* `started` or `stopping` */
+    bool started;
+    bool stopping; /* nothing is dialled any more */
+    bool quiet;    /* the peer has been away for long: that is no news */
+    struct connection *connections;
+    size_t n_connections;
+};
+
+/* ---- a connection's thread */
+
+static struct coxi_hello own_hello(const struct coxi_server *server,
+                                   enum coxi_channel channel)
+{
+    const struct coxi_server_options *options = &server->options;
+    struct coxi_hello self = options->self;
+    self.channel = channel;
+    if (options->events->incarnation != NULL) {
+        self.incarnation = options->events->incarnation(options->arg);
+    }
+    return self;
+}
+
+static int say_hello(struct coxi_link *link, const struct coxi_server *server,
+                     enum coxi_channel channel)
+{
+    const struct coxi_hello self = own_hello(server, channel);
+    return coxi_hello_send(link, &self);
+}
+
+/* Answers a greeting, and goes on over the local path that it offers if that is one. */
+static int answer_hello(struct coxi_link *link, const struct coxi_server *server,
+                        const struct coxi_hello *hello)
+{
+    struct coxi_hello self = own_hello(server, hello->channel);
+    bool is_local = server->options.local_path && *hello->local != '\0' &&
+                    coxi_link_accept(link, hello->local) == 0;
+    self.local = is_local ? hello->local : NULL;
+    int r = coxi_hello_send(link, &self);
+    if (r == 0 && is_local) {
+        coxi_link_go_local(link);
+    }
+    return r;
+}
+
+static int greet(struct connection *connection, const struct coxi_frame *frame)
+{
+    struct coxi_peer *peer = &connection->peer;
+    struct coxi_server *server = peer->server;
+    struct coxi_hello hello;
+    int r = coxi_hello_read(peer->link, frame, &hello);
+    if (r != 0) {
+        return r;
+    }
+    hello.channel = connection->dialled ? connection->channel : hello.channel;
+    coxi_lock(&server->lock);
+    peer->hello = hello;
+    peer->since_ms = coxi_now_ms();
+    peer->hello.name = peer->hello.local = NULL; /* in the frame, which does not last */
+    coxi_unlock(&server->lock);
+    r = server->options.events->on_hello(server->options.arg, peer);
+    if (r != 0) {
+        return coxi_refuse(peer->link, r, coxi_error_text());
+    }
+    coxi_lock(&server->lock);
+    connection->greeted = true;
+    coxi_unlock(&server->lock);
+    coxi_link_allow(peer->link, COXI_WIRE_META_MAX, COXI_PAYLOAD_MAX);
+    r = connection->dialled ? 0 : answer_hello(peer->link, server, &hello);
+    if (r == 0 && server->options.events->on_greeted != NULL) {
+        r = server->options.events->on_greeted(server->options.arg, peer);
+    }
+    return r;
+}
+
+static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
+{
+    struct connection *connection = arg;
+    struct coxi_server *server = connection->peer.server;
+    struct coxi_message message;
+    if (!connection->greeted) { /* written by this thread alone */
+        return greet(connection, frame);
+    }
+    int r = coxi_message_read(frame, &message);
+    if (r == 0) {
+        r = coxi_link_wait_room(link, IN_LINE_MAX);
+    }
+    return r != 0 ? r
+                  : server->options.events->on_message(
+                        server->options.arg, &connection->peer, &message, frame);
+}
+
+static bool is_quiet(struct coxi_server *server)
+{
+    coxi_lock(&server->lock);
+    bool quiet = server->quiet;
+    coxi_unlock(&server->lock);
+    return quiet;
+}
+
+static void on_close(void *arg, struct coxi_link *link, int code, const char *text)
+{
+    (void)link;
+    struct connection *connection = arg;
+    struct coxi_server *server = connection->peer.server;
+    const struct coxi_server_options *options = &server->options;
+    bool expected = code == COX_ECLOSED || code == COX_ECANCELLED ||
+                    (connection->dialled && !connection->greeted && is_quiet(server));
+    coxi_log(expected ? COXI_LOG_DEBUG : COXI_LOG_WARN, "connection_closed",
+             "peer_role=%d peer_index=%u code=%s text=\"%s\"",
+             (int)connection->peer.hello.role, connection->peer.hello.index,
+             coxi_error_name(code), text);
+    if (connection->greeted && options->events->on_close != NULL) {
+        options->events->on_close(options->arg, &connection->peer);
+    }
+}
+
+static const struct coxi_link_events link_events = {
+    .on_frame = on_frame,
+    .on_close = on_close,
+};
+
+/* Connects, and greets first: 0, or why not. */
+static int dial(struct connection *connection)
+{
+    struct coxi_server *server = connection->peer.server;
+    struct coxi_link *link;
+    int r = coxi_link_connect(server->options.dial, CONNECT_MS, &link);
+    if (r != 0) {
+        return r;
+    }
+    connection->peer.link = link;
+    coxi_link_listen_to(link, &link_events, connection);
+    coxi_lock(&server->lock);
+    bool stopping = server->stopping;
+    coxi_links_add(server->links, link);
+    coxi_unlock(&server->lock);
+    if (stopping) {
+        coxi_link_close(link, COX_ECANCELLED, "the daemon is ending");
+    }
+    (void)say_hello(link, server, connection->channel);
+    return 0;
+}
+
+/* Serves a connection to its end; 0, or why it did not come about. */
+static int serve(struct connection *connection)
+{
+    int r = connection->dialled ? dial(connection) : 0;
+    if (r != 0) {
+        return r;
+    }
+    r = coxi_link_run(connection->peer.link);
+    return connection->greeted ? 0 : r;
+}
+
+static void *connection_thread(void *arg)
+{
+    struct connection *connection = arg;
+    struct coxi_server *server = connection->peer.server;
+    int r = serve(connection);
+    if (connection->control != NULL && r != 0) {
+        coxi_link_close(connection->control, r, "it cannot be dialled for data");
+    }
+    coxi_lock(&server->lock);
+    connection->ended = true;
+    coxi_unlock(&server->lock);
+    return NULL;
+}
+
+/* The connections for data that we have dialled. Locked. */
+static size_t count_data(const struct coxi_server *server)
+{
+    size_t n = 0;
+    for (const struct connection *c = server->connections; c != NULL; c = c->next) {
+        n += c->dialled;
+    }
+    return n;
+}
+
+/* Puts a connection in the list and starts its thread. */
+static int begin(struct coxi_server *server, struct connection *connection)
+{
+    int r = 0;
+    coxi_lock(&server->lock);
+    if (server->n_connections == CONNECTIONS_MAX) {
+        r = coxi_error(COX_ELIMIT, "%d connections are open", CONNECTIONS_MAX);
+    } else if (connection->dialled && count_data(server) >= DATA_MAX) {
+        r = coxi_error(COX_EPROTO, "%d connections for data are open", DATA_MAX);
+    }
+    if (r == 0) {
+        connection->peer.server = server;
+        if (!connection->dialled) {
+            coxi_link_listen_to(connection->peer.link, &link_events, connection);
+            coxi_links_add(server->links, connection->peer.link);
+        }
+        r = coxi_thread_start(&connection->thread, "cox:peer", connection_thread,
+                              connection);
+    }
+    if (r == 0) {
+        connection->next = server->connections;
+        server->connections = connection;
+        server->n_connections++;
+    }
+    coxi_unlock(&server->lock);
+    return r;
+}
+
+static void connection_free(struct connection *connection)
+{
+    coxi_link_unref(connection->peer.link);
+    coxi_link_unref(connection->control);
+    coxi_buffer_fini(&connection->peer.scratch);
+    coxi_buffer_fini(&connection->peer.aside);
+    free(connection);
+}
+
+/* On a thread of nng's: makes the connection and its thread, no more. */
+static void accepted(void *arg, struct coxi_link *link)
+{
+    struct connection *connection = calloc(1, sizeof(*connection));
+    int r = COX_ENOMEM;
+    if (connection == NULL) {
+        (void)coxi_error_memory("a connection");
+        coxi_link_unref(link);
+    } else {
+        connection->peer.link = link;
+        r = begin(arg, connection);
+    }
+    if (r != 0) {
+        coxi_log(COXI_LOG_WARN, "connection_dropped", "error=\"%s\"",
+                 coxi_error_text());
+    }
+    if (r != 0 && connection != NULL) {
+        coxi_links_drop(link);
+        connection_free(connection);
+    }
+}
+
+/* ---- dialling instead */
+
+int coxi_server_dial_data(struct coxi_server *server, const struct coxi_peer *control)
+{
+    struct connection *connection = calloc(1, sizeof(*connection));
+    if (connection == NULL) {
+        return coxi_error_memory("a connection");
+    }
+    connection->dialled = true;
+    connection->channel = COXI_CHANNEL_DATA;
+    connection->control = coxi_link_ref(control->link);
+    int r = begin(server, connection);
+    if (r != 0) {
+        connection_free(connection);
+    }
+    return r;
+}
+
+/* Between two connections; false: there is to be no other. */
+static bool rest(struct coxi_server *server, int rest_ms)
+{
+    struct timespec until = coxi_deadline(rest_ms);
+    int r = 0;
+    coxi_lock(&server->lock);
+    server->quiet = rest_ms >= REST_MAX_MS / 2;
+    while (r == 0 && !server->stopping) {
+        r = pthread_cond_timedwait(&server->changed, &server->lock, &until);
+    }
+    bool go_on = !server->stopping;
+    coxi_unlock(&server->lock);
+    return go_on;
+}
+
+/* Dials, and serves that connection, until the server stops. */
+static void *dialler_thread(void *arg)
+{
+    struct coxi_server *server = arg;
+    uint64_t random = coxi_random_id();
+    int rest_ms = REST_FIRST_MS;
+    coxi_lock(&server->lock);
+    while (!server->started && !server->stopping) {
+        (void)pthread_cond_wait(&server->changed, &server->lock);
+    }
+    coxi_unlock(&server->lock);
+    do {
+        struct connection connection = {.peer.server = server, .dialled = true};
+        int r = serve(&connection);
+        if (connection.peer.link == NULL) {
+            coxi_log(is_quiet(server) ? COXI_LOG_DEBUG : COXI_LOG_WARN, "not_reached",
+                     "address=%s error=\"%s\"", server->options.dial,
+                     coxi_error_text());
+        }
+        coxi_link_unref(connection.peer.link);
+        coxi_buffer_fini(&connection.peer.scratch);
+        coxi_buffer_fini(&connection.peer.aside);
+        rest_ms = r == 0 ? REST_FIRST_MS : rest_ms * 2;
+        rest_ms = rest_ms < REST_MAX_MS ? rest_ms : REST_MAX_MS;
+        /* Not all at once: many may have lost the same peer. */
+    } while (
+        rest(server, rest_ms / 2 + (int)(coxi_rand(&random) % (unsigned)rest_ms) / 2));
+    return NULL;
+}
+
+void coxi_server_dial_stop(struct coxi_server *server)
+{
+    coxi_lock(&server->lock);
+    server->stopping = true;
+    (void)pthread_cond_broadcast(&server->changed);
+    coxi_unlock(&server->lock);
+}
+
+/* ---- the server */
+
+int coxi_server_open(const struct coxi_server_options *options,
+                     struct coxi_server **ret)
+{
+    struct coxi_server *server = calloc(1, sizeof(*server));
+    if (server == NULL) {
+        return coxi_error_memory("the server");
+    }
+    server->options = *options;
+    (void)pthread_mutex_init(&server->lock, NULL);
+    coxi_cond_init(&server->changed);
+    int r = coxi_links_new(options->peer_timeout_ms, &server->links);
+    if (r == 0 && options->dial != NULL) {
+        r = coxi_thread_start(&server->dialler, "cox:dial", dialler_thread, server);
+        server->dials = r == 0;
+    } else if (r == 0) {
+        r = coxi_listener_claim(options->listen, accepted, server, &server->listener);
+    }
+    if (r != 0) {
+        coxi_server_free(server);
+        return r;
+    }
+    *ret = server;
+    return 0;
+}
+
+void coxi_server_start(struct coxi_server *server)
+{
+    coxi_lock(&server->lock);
+    server->started = true;
+    (void)pthread_cond_broadcast(&server->changed);
+    coxi_unlock(&server->lock);
+    if (server->listener != NULL) {
+        coxi_listener_start(server->listener);
+    }
+}
+
+const char *coxi_server_url(const struct coxi_server *server)
+{
+    return server->listener != NULL ? coxi_listener_url(server->listener)
+                                    : server->options.dial;
+}
+
+struct coxi_links *coxi_server_links(struct coxi_server *server)
+{
+    return server->links;
+}
+
+bool coxi_server_any(struct coxi_server *server,
+                     bool (*match)(const void *arg, const struct coxi_hello *hello),
+                     const void *arg)
+{
+    bool any = false;
+    coxi_lock(&server->lock);
+    for (struct connection *c = server->connections; c != NULL && !any; c = c->next) {
+        any = c->greeted && !c->ended && match(arg, &c->peer.hello);
+    }
+    coxi_unlock(&server->lock);
+    return any;
+}
+
+uint64_t coxi_server_heard_ms(struct coxi_server *server,
+                              bool (*match)(const void *arg,
+                                            const struct coxi_hello *hello),
+                              const void *arg)
+{
+    uint64_t last = 0;
+    coxi_lock(&server->lock);
+    for (struct connection *c = server->connections; c != NULL; c = c->next) {
+        if (c->greeted && !c->ended && match(arg, &c->peer.hello)) {
+            uint64_t heard = coxi_link_heard_ms(c->peer.link);
+            last = heard > last ? heard : last;
+        }
+    }
+    coxi_unlock(&server->lock);
+    return last;
+}
+
+/* The links of the peers that `match` holds for, referenced; *ret is for free(). */
+static size_t take_links(struct coxi_server *server,
+                         bool (*match)(const void *arg, const struct coxi_hello *hello),
+                         const void *arg, struct coxi_link ***ret)
+{
+    size_t n = 0;
+    coxi_lock(&server->lock);
+    struct coxi_link **links =
+        calloc(server->n_connections + 1, sizeof(struct coxi_link *));
+    for (struct connection *c = server->connections; c != NULL && links != NULL;
+         c = c->next) {
+        if (c->greeted && !c->ended && match(arg, &c->peer.hello)) {
+            links[n++] = coxi_link_ref(c->peer.link);
+        }
+    }
+    coxi_unlock(&server->lock);
+    *ret = links;
+    return n;
+}
+
+void coxi_server_tell(struct coxi_server *server,
+                      bool (*match)(const void *arg, const struct coxi_hello *hello),
+                      const void *arg, const struct coxi_message *message)
+{
+    struct coxi_link **links;
+    size_t n = take_links(server, match, arg, &links);
+    for (size_t i = 0; i < n; i++) {
+        (void)coxi_message_send(links[i], message, NULL, false);
+        coxi_link_unref(links[i]);
+    }
+    free(links);
+}
+
+/* The connections that have ended (all: every one), out of the list. */
+static struct connection *take_ended(struct coxi_server *server, bool all)
+{
+    struct connection *taken = NULL;
+    coxi_lock(&server->lock);
+    for (struct connection **at = &server->connections; *at != NULL;) {
+        struct connection *connection = *at;
+        if (!all && !connection->ended) {
+            at = &connection->next;
+            continue;
+        }
+        *at = connection->next;
+        connection->next = taken;
+        taken = connection;
+        server->n_connections--;
+    }
+    coxi_unlock(&server->lock);
+    return taken;
+}
+
+static void join(struct connection *connection)
+{
+    while (connection != NULL) {
+        struct connection *next = connection->next;
+        (void)pthread_join(connection->thread, NULL);
+        connection_free(connection);
+        connection = next;
+    }
+}
+
+void coxi_server_tick(struct coxi_server *server)
+{
+    coxi_links_tick(server->links);
+    join(take_ended(server, false));
+}
+
+void coxi_server_stop(struct coxi_server *server)
+{
+    coxi_listener_close(server->listener);
+    server->listener = NULL;
+    coxi_server_dial_stop(server);
+    if (server->links != NULL) {
+        coxi_links_close_all(server->links, COX_ECANCELLED, "the daemon is ending");
+    }
+    if (server->dials) {
+        (void)pthread_join(server->dialler, NULL);
+        server->dials = false;
+    }
+    join(take_ended(server, true));
+}
+
+void coxi_server_free(struct coxi_server *server)
+{
+    if (server != NULL) {
+        coxi_server_stop(server);
+        coxi_links_free(server->links);
+        (void)pthread_cond_destroy(&server->changed);
+        (void)pthread_mutex_destroy(&server->lock);
+        free(server);
+    }
+}

@@ -1,0 +1,146 @@
+/*
+ * Ends of links for tests: what comes is recorded, and waited for with a deadline. And
+ * plain sockets, for peers that do not keep to the protocol.
+ */
+#ifndef COXI_TESTS_COMMON_ENDS_H
+#define COXI_TESTS_COMMON_ENDS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "net/link.h"
+
+/* How an end receives: on a thread of the test's, or on nng's. */
+enum end_mode { END_RUN, END_START };
+
+struct end_frame {
+    uint8_t *meta;
+    size_t meta_len;
+    uint8_t *payload; /* a copy */
+    size_t payload_len;
+    const void *came_at; /* where the payload was */
+};
+
+struct end {
+    struct coxi_link *link; /* after end_start */
+
+    /* May be set before end_start. */
+    void *into; /* what on_payload says to a payload of into_len bytes */
+    size_t into_len;
+    int on_frame_returns;
+    void (*on_frame)(struct end *end, const struct coxi_frame *frame); /* end_handle */
+    void (*on_close)(struct end *end);
+    void *arg;
+
+    pthread_t thread;
+    bool threaded;
+    pthread_mutex_t lock; /* guards all below; leaf */
+    pthread_cond_t changed;
+    struct end_frame *frames;
+    size_t n_frames;
+    size_t n_on_payload;
+    size_t n_batches; /* that held a frame */
+    size_t batch_end; /* n_frames at the end of the last one */
+    int n_closed;
+    int close_code;
+    char close_text[256];
+};
+
+void end_init(struct end *end);
+
+/* Takes `link` and receives. */
+void end_start(struct end *end, struct coxi_link *link, enum end_mode mode);
+
+/* Calls `handle` with `arg` in end->arg for what comes from now on. */
+void end_handle(struct end *end,
+                void (*handle)(struct end *end, const struct coxi_frame *frame),
+                void *arg);
+
+/* Fail where it does not come to it in 8 s. Frames stay as they are until end_fini. */
+void end_wait_frames(struct end *end, size_t n);
+void end_wait_closed(struct end *end, int code);
+
+bool end_is_closed(struct end *end);
+
+/* Closes, waits, and asserts that on_close came once; frees what was recorded. */
+void end_fini(struct end *end);
+
+/* Sends metadata and (len > 0) one payload segment. */
+int end_send(struct end *end, const void *meta, size_t meta_len, const void *payload,
+             size_t len);
+
+/* A listener, and the links that it accepts, one after the other. */
+struct door {
+    struct coxi_listener *listener;
+    char url[300];        /* to dial */
+    pthread_mutex_t lock; /* guards the rest; leaf */
+    pthread_cond_t changed;
+    struct coxi_link *links[16];
+    size_t n_accepted;
+    size_t n_taken;
+};
+
+/* Over tcp or ipc; the accepted links are not received from. */
+void door_open(struct door *door, bool tcp);
+struct coxi_link *door_wait(struct door *door);
+void door_close(struct door *door);
+
+/* Two ends of one link, both allowed 16 MiB of either. */
+struct pair {
+    struct door door;
+    struct end near; /* that connected */
+    struct end far;
+};
+
+void pair_open(struct pair *pair, bool tcp, enum end_mode mode);
+void pair_close(struct pair *pair);
+
+/* The same over the local path. */
+void pair_open_local(struct pair *pair);
+
+/* Runs `check` for tcp and ipc, in both modes, and for the local path. */
+void for_each_link(void (*check)(struct pair *pair));
+
+/* ---- plain sockets; every call fails the test where it does not succeed in 8 s */
+
+int raw_connect(const char *url);
+int raw_accept(int fd);
+void raw_send(int fd, const void *bytes, size_t len);
+void raw_read(int fd, void *bytes, size_t len);
+
+/* Reads until the peer has closed; the number of bytes that came. */
+size_t raw_wait_closed(int fd);
+
+/* What a frame begins with; len bytes of payload are said to follow. */
+struct raw_prefix {
+    uint32_t magic;
+    uint32_t meta_len;
+    uint64_t payload_len;
+};
+
+struct raw_prefix raw_prefix(uint32_t meta_len, uint64_t payload_len);
+
+/* Sends a frame without a payload. */
+void raw_send_frame(int fd, const void *meta, size_t len);
+
+/* Reads a frame without a payload, passing heartbeats over; its metadata, for free().
+ */
+void *raw_read_frame(int fd, size_t *ret_len);
+
+/* A link whose peer is a plain socket, which reads when the test does. */
+struct half {
+    struct door door;
+    struct end end;
+    int fd;
+};
+
+/* Allowed what a new link is. */
+void half_open(struct half *half, bool tcp, enum end_mode mode);
+void half_close(struct half *half);
+
+/* Runs `check` for tcp and ipc, in both modes. */
+void for_each_half(void (*check)(struct half *half));
+
+#endif
