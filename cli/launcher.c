@@ -48,7 +48,7 @@ struct coxi_launcher {
     char *dir;
     char bin_dir[PATH_MAX];
     struct cox_cluster *cluster;
-    struct coxi_relay *relay; /* of what steps print; NULL: that is in the log */
+    struct coxi_relay *relay; /* of prints and alerts; NULL: those are in the logs */
     struct daemon *daemons;
     uint32_t n_daemons;
     uint32_t n_running;
@@ -56,6 +56,11 @@ struct coxi_launcher {
     bool failed; /* the cluster ends on its own */
     uv_timer_t grace;
 };
+
+static bool is_worker(const struct daemon *daemon)
+{
+    return strcmp(daemon->role, "worker") == 0;
+}
 
 static void log_path(const struct daemon *daemon, char path[PATH_MAX])
 {
@@ -172,20 +177,29 @@ static void not_started(struct daemon *daemon, const char *program, int failed)
     give_up(daemon->launcher, why);
 }
 
-static void spawn(struct daemon *daemon, char **argv, int out_fd, int log_fd)
+/* What a daemon starts with; alert_fd -1: nothing. */
+struct outputs {
+    int out_fd;
+    int log_fd;
+    int alert_fd;
+};
+
+static void spawn(struct daemon *daemon, char **argv, const struct outputs *outputs)
 {
     struct coxi_launcher *launcher = daemon->launcher;
-    uv_stdio_container_t stdio[3] = {
+    uv_stdio_container_t stdio[COXI_ALERTS_FD + 1] = {
         {.flags = UV_IGNORE},
-        {.flags = UV_INHERIT_FD, .data.fd = out_fd},
-        {.flags = UV_INHERIT_FD, .data.fd = log_fd},
+        {.flags = UV_INHERIT_FD, .data.fd = outputs->out_fd},
+        {.flags = UV_INHERIT_FD, .data.fd = outputs->log_fd},
+        [COXI_ALERTS_FD] = {.flags = outputs->alert_fd >= 0 ? UV_INHERIT_FD : UV_IGNORE,
+                            .data.fd = outputs->alert_fd},
     };
     uv_process_options_t options = {
         .exit_cb = on_daemon_exit,
         .file = argv[0],
         .args = argv,
         .stdio = stdio,
-        .stdio_count = 3,
+        .stdio_count = COXI_ALERTS_FD + 1,
         .flags = UV_PROCESS_DETACHED,
     };
     daemon->process.data = daemon;
@@ -200,12 +214,22 @@ static void spawn(struct daemon *daemon, char **argv, int out_fd, int log_fd)
     launcher->n_running++;
 }
 
-static void start(struct daemon *daemon)
+/* The least level of a daemon's lines that the client is to see: COX_LOG's, as of events. */
+static const char *alert_level(const struct coxi_launcher *launcher)
+{
+    const char *log = getenv("COX_LOG"); /* NOLINT(concurrency-mt-unsafe) */
+    bool quiet = launcher->relay == NULL || (log != NULL && strcmp(log, "quiet") == 0);
+    return quiet ? "none" : log != NULL && strcmp(log, "error") == 0 ? "error" : "warn";
+}
+
+enum { ARGUMENTS_MAX = 10 };
+
+/* The daemon's command line, NULL behind it. */
+static void make_arguments(const struct daemon *daemon,
+                           char text[ARGUMENTS_MAX][PATH_MAX],
+                           char *argv[ARGUMENTS_MAX + 1])
 {
     const struct coxi_launcher *launcher = daemon->launcher;
-    char text[9][PATH_MAX];
-    char path[PATH_MAX];
-    char *argv[10] = {0};
     int n = 0;
     (void)coxi_path(text[n++], "%s/coxswain-%s", launcher->bin_dir, daemon->role);
     (void)coxi_path(text[n++], "--listen=%s", daemon->url);
@@ -213,26 +237,39 @@ static void start(struct daemon *daemon)
     (void)coxi_path(text[n++], "--parent=%d", (int)getpid());
     (void)coxi_path(text[n++], "--peer-timeout-ms=%d",
                     launcher->options.peer_timeout_ms);
-    bool is_worker = strcmp(daemon->role, "worker") == 0;
-    bool prints_apart = is_worker && launcher->relay != NULL;
-    if (is_worker) {
+    (void)coxi_path(text[n++], "--alerts=%s", alert_level(launcher));
+    if (is_worker(daemon)) {
         (void)coxi_path(text[n++], "--slots=%u", launcher->options.slots);
         (void)coxi_path(text[n++], "--step-memory-max=%llu",
                         (unsigned long long)launcher->options.step_memory_max);
         (void)coxi_path(text[n++], "--dir=%s/modules-%u", launcher->dir, daemon->index);
     }
-    if (prints_apart) {
+    if (is_worker(daemon) && launcher->relay != NULL) {
         (void)coxi_path(text[n++], "--prints-apart");
     }
     for (int i = 0; i < n; i++) {
         argv[i] = text[i];
     }
+}
+
+static void start(struct daemon *daemon)
+{
+    const struct coxi_relay *relay = daemon->launcher->relay;
+    char text[ARGUMENTS_MAX][PATH_MAX];
+    char path[PATH_MAX];
+    char *argv[ARGUMENTS_MAX + 1] = {0};
+    make_arguments(daemon, text, argv);
     log_path(daemon, path);
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    int log_fd = fd >= 0 ? fd : STDERR_FILENO;
-    spawn(daemon, argv,
-          prints_apart ? coxi_relay_fd(launcher->relay, daemon->index) : log_fd,
-          log_fd);
+    struct outputs outputs = {.log_fd = fd >= 0 ? fd : STDERR_FILENO, .alert_fd = -1};
+    outputs.out_fd = outputs.log_fd;
+    if (relay != NULL) {
+        outputs.alert_fd =
+            coxi_relay_alerts_fd(relay, is_worker(daemon), daemon->index);
+        outputs.out_fd =
+            is_worker(daemon) ? coxi_relay_fd(relay, daemon->index) : outputs.out_fd;
+    }
+    spawn(daemon, argv, &outputs);
     if (fd >= 0) {
         (void)close(fd);
     }
@@ -320,7 +357,8 @@ int coxi_launcher_start(struct coxi_loop *loop,
                             &launcher->cluster);
     }
     if (r == 0 && options->log_dir == NULL) {
-        r = coxi_relay_new(options->n_workers, options->prints_fd, &launcher->relay);
+        r = coxi_relay_new(options->n_ps, options->n_workers, options->prints_fd,
+                           &launcher->relay);
     }
     if (r != 0) {
         coxi_launcher_free(launcher);

@@ -1,8 +1,8 @@
 /*
- * See relay.h. A pipe for each worker, which outlives the worker's processes: its writing end
- * is here, too. So there is no end of file, and a last pipe tells the thread to end.
+ * See relay.h. Pipes for each daemon, which outlive its processes: their writing ends are
+ * here, too. So there is no end of file, and a last pipe tells the thread to end.
  *
- * Invariants: what a worker has printed leaves in its order, one write a line, so that lines
+ * Invariants: what comes from one pipe leaves in its order, one write a line, so that lines
  * of several workers do not mix. A line longer than LINE_MAX_BYTES leaves in pieces.
  *
  * Threads: coxi_relay_new, _fd, _free the launcher's; everything else the relay's.
@@ -35,10 +35,12 @@ struct pipe {
 
 struct coxi_relay {
     int to_fd;
-    uint32_t n;
+    uint32_t n_ps;
+    uint32_t n_workers;
+    uint32_t n; /* pipes: what workers print, alerts of ps, alerts of workers */
     pthread_t thread;
     bool has_thread;
-    struct pipe *pipes; /* of the workers, and the one that says that it is over */
+    struct pipe *pipes; /* and one more, which says that it is over */
 };
 
 /* What cannot be written has nobody who reads it. */
@@ -76,7 +78,7 @@ static void pass_on(const struct coxi_relay *relay, struct pipe *pipe)
 static void *run(void *arg)
 {
     struct coxi_relay *relay = arg;
-    struct pollfd fds[COXI_LOCAL_MAX + 1];
+    struct pollfd fds[3 * COXI_LOCAL_MAX + 1];
     for (uint32_t i = 0; i <= relay->n; i++) {
         fds[i] = (struct pollfd){.fd = relay->pipes[i].in, .events = POLLIN};
     }
@@ -94,7 +96,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-static int open_pipe(struct pipe *pipe, uint32_t i)
+static int open_pipe(struct pipe *pipe, const char *role, uint32_t index)
 {
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) != 0) {
@@ -105,9 +107,27 @@ static int open_pipe(struct pipe *pipe, uint32_t i)
     if (fcntl(pipe->in, F_SETFL, O_NONBLOCK) != 0) {
         return coxi_error_errno(COX_EIO, "cannot make a pipe");
     }
-    pipe->n_prefix = (size_t)snprintf(pipe->line, PREFIX_MAX_BYTES, "worker %u: ", i);
+    pipe->n_prefix =
+        (size_t)snprintf(pipe->line, PREFIX_MAX_BYTES, "%s %u: ", role, index);
     pipe->used = pipe->n_prefix;
     return 0;
+}
+
+static int open_pipes(struct coxi_relay *relay)
+{
+    int r = 0;
+    for (uint32_t i = 0; i <= relay->n; i++) {
+        relay->pipes[i].in = -1;
+    }
+    for (uint32_t i = 0; r == 0 && i <= relay->n; i++) {
+        bool prints = i < relay->n_workers;
+        bool ps = !prints && i < relay->n_workers + relay->n_ps;
+        uint32_t index = prints ? i
+                         : ps   ? i - relay->n_workers
+                                : i - relay->n_workers - relay->n_ps;
+        r = open_pipe(&relay->pipes[i], ps ? "ps" : "worker", index);
+    }
+    return r;
 }
 
 static void relay_free(struct coxi_relay *relay)
@@ -122,22 +142,20 @@ static void relay_free(struct coxi_relay *relay)
     free(relay);
 }
 
-int coxi_relay_new(uint32_t n, int to_fd, struct coxi_relay **ret)
+int coxi_relay_new(uint32_t n_ps, uint32_t n_workers, int to_fd,
+                   struct coxi_relay **ret)
 {
     struct coxi_relay *relay = calloc(1, sizeof(*relay));
     if (relay == NULL) {
         return coxi_error_memory("what workers print");
     }
     relay->to_fd = to_fd;
-    relay->n = n;
-    relay->pipes = calloc((size_t)n + 1, sizeof(*relay->pipes));
-    int r = relay->pipes == NULL ? coxi_error_memory("what workers print") : 0;
-    for (uint32_t i = 0; r == 0 && i <= n; i++) {
-        relay->pipes[i].in = -1;
-    }
-    for (uint32_t i = 0; r == 0 && i <= n; i++) {
-        r = open_pipe(&relay->pipes[i], i);
-    }
+    relay->n_ps = n_ps;
+    relay->n_workers = n_workers;
+    relay->n = n_ps + 2 * n_workers;
+    relay->pipes = calloc((size_t)relay->n + 1, sizeof(*relay->pipes));
+    int r = relay->pipes == NULL ? coxi_error_memory("what workers print")
+                                 : open_pipes(relay);
     if (r == 0 && pthread_create(&relay->thread, NULL, run, relay) != 0) {
         r = coxi_error(COX_EIO, "cannot start a thread");
     }
@@ -152,6 +170,11 @@ int coxi_relay_new(uint32_t n, int to_fd, struct coxi_relay **ret)
 int coxi_relay_fd(const struct coxi_relay *relay, uint32_t i)
 {
     return relay->pipes[i].out;
+}
+
+int coxi_relay_alerts_fd(const struct coxi_relay *relay, bool is_worker, uint32_t i)
+{
+    return relay->pipes[relay->n_workers + (is_worker ? relay->n_ps : 0) + i].out;
 }
 
 void coxi_relay_free(struct coxi_relay *relay)

@@ -21,6 +21,8 @@ static const char *log_role = "client";
 static uint32_t log_index;
 static enum coxi_log_level log_least = COXI_LOG_WARN;
 static int log_fd = STDERR_FILENO;
+static int alert_fd = -1;
+static enum coxi_log_level alert_least;
 static uint64_t log_max_bytes; /* 0: no bound */
 
 void coxi_log_init(const char *role, uint32_t index, enum coxi_log_level least)
@@ -33,6 +35,19 @@ void coxi_log_init(const char *role, uint32_t index, enum coxi_log_level least)
 void coxi_log_to(int fd)
 {
     log_fd = fd;
+}
+
+void coxi_log_alert(int fd, enum coxi_log_level least)
+{
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    (void)fcntl(fd, F_SETFL, O_NONBLOCK | O_WRONLY);
+    alert_fd = fd;
+    alert_least = least;
+}
+
+int coxi_log_alert_fd(void)
+{
+    return alert_fd;
 }
 
 int coxi_log_level_parse(const char *text, enum coxi_log_level *ret)
@@ -71,8 +86,10 @@ static void write_line(enum coxi_log_level level, const char *event, const char 
     }
     line[used++] = '\n';
     /* A log that cannot be written has nobody to tell. */
-    ssize_t ignored = write(log_fd, line, used);
-    (void)ignored;
+    (void)!write(log_fd, line, used);
+    if (alert_fd >= 0 && level >= alert_least) {
+        (void)!write(alert_fd, line, used);
+    }
     errno = saved;
 }
 

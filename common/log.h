@@ -22,6 +22,14 @@ int coxi_log_level_parse(const char *text, enum coxi_log_level *ret);
 void coxi_log_to(int fd);
 
 /*
+ * Lines of level `least` and above also go to `fd` (borrowed), for whoever started this program
+ * and does not read its log. Writes to it do not block: where it is full, the line is in the
+ * log alone. At start.
+ */
+void coxi_log_alert(int fd, enum coxi_log_level least);
+int coxi_log_alert_fd(void); /* that one; -1: there is none */
+
+/*
  * Bounds the log, where it is a regular file: coxi_log_trim() keeps it below `max_bytes` (0: no
  * bound). The file is appended to from here on, by everybody who shares this descriptor. At
  * start, before coxi_log_to().

@@ -1,6 +1,7 @@
 /* See daemon.h. */
 #include "net/daemon.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,23 @@ void coxi_die_with_parent(int parent)
     }
 }
 
+static int start_alerts(const char *least)
+{
+    enum coxi_log_level level;
+    if (least == NULL || strcmp(least, "none") == 0) {
+        return 0;
+    }
+    if (fcntl(COXI_ALERTS_FD, F_GETFD) < 0) {
+        return coxi_error(COX_EINVAL, "--alerts: file descriptor %d is not open",
+                          COXI_ALERTS_FD);
+    }
+    int r = coxi_log_level_parse(least, &level);
+    if (r == 0) {
+        coxi_log_alert(COXI_ALERTS_FD, level);
+    }
+    return r;
+}
+
 int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
 {
     enum coxi_log_level level;
@@ -30,6 +48,10 @@ int coxi_daemon_start(struct coxi_daemon_options *options, const char *role)
     }
     coxi_log_init(role, (uint32_t)options->index, level);
     coxi_log_bound((uint64_t)options->log_max);
+    r = start_alerts(options->alerts);
+    if (r != 0) {
+        return r;
+    }
     if (options->parent > 0) {
         coxi_die_with_parent((int)options->parent);
     }

@@ -10,11 +10,15 @@
 /* Exit codes: 0 done; 1 to 127: fix what is wrong; from 128: start me again. */
 enum { COXI_EXIT_CONFIG = 2, COXI_EXIT_FAILED = 1, COXI_EXIT_AGAIN = 128 };
 
+/* Where --alerts go: to whoever started the daemon. */
+enum { COXI_ALERTS_FD = 4 };
+
 /* Options that both have; `config` structs begin with it. */
 struct coxi_daemon_options {
     const char *listen;
     const char *address_file;
     const char *log_level;
+    const char *alerts;
     int64_t log_max;
     int64_t index;
     int64_t peer_timeout_ms;
@@ -60,6 +64,12 @@ struct coxi_daemon_options {
          .fallback = "16M",                                                            \
          .help = "where standard error is a file: bytes beyond which what it has is "  \
                  "moved to FILE.1, in place of what that had; 0: no limit"},           \
+        {.name = "alerts",                                                             \
+         .type = COXI_OPTION_CHOICE,                                                   \
+         .offset = offsetof(config, daemon.alerts),                                    \
+         .choices = "none|warn|error",                                                 \
+         .fallback = "none",                                                           \
+         .help = "least level of the log's lines that also go to file descriptor 4"},  \
         {.name = "local-path",                                                         \
          .type = COXI_OPTION_CHOICE,                                                   \
          .offset = offsetof(config, daemon.local_path),                                \

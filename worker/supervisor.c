@@ -109,18 +109,22 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
 
 static void start(struct supervisor *supervisor)
 {
-    uv_stdio_container_t stdio[COXI_RECORDER_FD + 1] = {
+    int alert_fd = coxi_log_alert_fd();
+    uv_stdio_container_t stdio[COXI_ALERTS_FD + 1] = {
         {.flags = UV_IGNORE},
         {.flags = UV_INHERIT_FD, .data.fd = 1},
         {.flags = UV_INHERIT_FD, .data.fd = 2},
-        {.flags = UV_INHERIT_FD, .data.fd = supervisor->recorder_fd},
+        [COXI_RECORDER_FD] = {.flags = UV_INHERIT_FD,
+                              .data.fd = supervisor->recorder_fd},
+        [COXI_ALERTS_FD] = {.flags = alert_fd >= 0 ? UV_INHERIT_FD : UV_IGNORE,
+                            .data.fd = alert_fd},
     };
     uv_process_options_t options = {
         .exit_cb = on_exit_of,
         .file = supervisor->argv[0],
         .args = (char **)(uintptr_t)supervisor->argv,
         .stdio = stdio,
-        .stdio_count = COXI_RECORDER_FD + 1,
+        .stdio_count = COXI_ALERTS_FD + 1,
     };
     supervisor->process.data = supervisor;
     supervisor->started_ms = coxi_now_ms();

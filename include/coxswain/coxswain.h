@@ -107,7 +107,8 @@ struct cox_options {
     const char *checkpoint_dir; /* made if missing; NULL: no checkpoints */
     const char
         *log_dir; /* local cluster: for logs and what steps print (step.h); NULL: no
-                            logs are kept, and what steps print goes to stderr */
+                            logs are kept, and what steps print, and what
+                            daemons warn of, goes to stderr */
     const char *bin_dir; /* local cluster: the programs' place; COX_BIN_DIR, or found */
     uint32_t queue_max;  /* closures in the queue, 262144: then cox_schedule blocks */
     uint32_t worker_slots; /* local cluster: steps at a time on each worker, 1 */

@@ -1,9 +1,13 @@
 /* Where what steps print goes. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "coordinator/coordinator.h"
 #include "tests/client/crew.h"
 #include "tests/test.h"
 
@@ -103,6 +107,66 @@ TEST(the_last_words_of_a_step_that_crashes_are_printed)
     call(&scene, "last_words", COX_ECRASHED);
     char *all = scene_close(&scene);
     assert_line(all, "last words");
+    free(all);
+}
+
+/* What is no message, to a ps. */
+static void send_garbage(struct crew *crew)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char bytes[256];
+    memset(bytes, 'x', sizeof(bytes));
+    assert_int_equal(
+        1, sscanf(coxi_psc_address(crew->c->ps[0]), "ipc://%107s", address.sun_path));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(0, connect(fd, (struct sockaddr *)&address, sizeof(address)));
+    assert_int_equal(sizeof(bytes), write(fd, bytes, sizeof(bytes)));
+    while (read(fd, bytes, sizeof(bytes)) > 0) {
+    }
+    assert_int_equal(0, close(fd));
+}
+
+TEST(warnings_of_ps_are_the_clients_stderr)
+{
+    struct scene scene;
+    scene_open(&scene);
+    send_garbage(&scene.crew);
+    char *all = scene_close(&scene);
+    const char *line = strstr(all, "ps 0: ts=");
+    if (line == NULL || strstr(line, "level=warn role=ps") == NULL) {
+        fail_msg("no line of the ps in: %s", all);
+    }
+    free(all);
+}
+
+TEST(quiet_client_is_told_no_warnings_of_daemons)
+{
+    struct scene scene;
+    assert_int_equal(0, setenv("COX_LOG", "quiet", 1));
+    coxi_test_expect_crashes();
+    scene_open(&scene);
+    call(&scene, "last_words", COX_ECRASHED);
+    char *all = scene_close(&scene);
+    assert_line(all, "last words");
+    assert_null(strstr(all, "event="));
+    free(all);
+}
+
+TEST(errors_of_daemons_are_the_clients_stderr)
+{
+    struct scene scene;
+    coxi_test_expect_crashes();
+    scene_open(&scene);
+    call(&scene, "last_words", COX_ECRASHED);
+    char *all = scene_close(&scene);
+    const char *died = strstr(all, "event=step_process_died");
+    const char *line = died;
+    while (line != NULL && line > all && line[-1] != '\n') {
+        line--;
+    }
+    if (died == NULL || strncmp(line, "worker ", strlen("worker ")) != 0) {
+        fail_msg("no line of the worker's: %s", all);
+    }
     free(all);
 }
 
