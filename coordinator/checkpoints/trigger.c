@@ -53,6 +53,12 @@ int coxi_trigger_check(const struct cox_options *o)
         return coxi_error(COX_EINVAL,
                           "resume_from is set, and no checkpoint_dir to go on from");
     }
+    if (o->checkpoint_keep_every != 0 && o->checkpoint_keep == 0) {
+        return coxi_error(COX_EINVAL,
+                          "checkpoint_keep_every is %u, and checkpoint_keep 0, which "
+                          "keeps all: set checkpoint_keep, too",
+                          o->checkpoint_keep_every);
+    }
     if (o->checkpoint_every_s < 0) {
         return coxi_error(COX_EINVAL, "checkpoint_every_s is %d, at least 0",
                           o->checkpoint_every_s);
@@ -146,14 +152,11 @@ void coxi_trigger_saved(struct cox_coordinator *c, const struct coxi_saved *save
     coxi_unlock(&c->lock);
 }
 
-/* Locked. */
+/* By default with triggers, too: closures after the last one would be in none. Locked. */
 static bool is_wanted_at_close(const struct cox_coordinator *c)
 {
     const struct coxi_trigger *t = &c->trigger;
-    bool triggers =
-        c->options.checkpoint_every_closures > 0 || c->options.checkpoint_every_s > 0;
-    int wanted = c->options.checkpoint_at_close;
-    return t->runs && !t->ended && (wanted > 0 || (wanted == 0 && !triggers)) &&
+    return t->runs && !t->ended && c->options.checkpoint_at_close >= 0 &&
            c->fatal == 0 && !t->saved.final &&
            (t->saved.settled != settled(c) || t->saved.next_id != c->next_id);
 }

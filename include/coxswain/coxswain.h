@@ -140,7 +140,7 @@ struct cox_options {
     uint32_t checkpoint_keep; /* as many of the newest are kept; 0: all */
     uint32_t
         checkpoint_keep_every; /* with checkpoint_keep: and those whose number it divides;
-                                       0: none of these */
+                                       0: none of these. Alone: COX_EINVAL */
     int checkpoint_on_sigterm; /* 1: SIGTERM to this process writes a checkpoint, and then
                                   ends it as ever (a second one does so at once) */
     int ps_recovery_ms; /* with checkpoint_dir: a ps that is lost may take as long to come
@@ -166,7 +166,7 @@ struct cox_options {
     void *event_arg;
     int checkpoint_at_close; /* 1: cox_close begins with a checkpoint, if anything has changed
                                 since the last; -1: it does not; 0: as 1 where
-                                checkpoint_dir is set and no checkpoint_every_... */
+                                checkpoint_dir is set */
 };
 /* clang-format off */
 #define COX_OPTIONS_INIT \

@@ -211,6 +211,18 @@ TEST(the_newest_checkpoints_and_every_nth_are_kept)
     crew_close(&crew);
 }
 
+TEST(keeping_every_nth_needs_a_number_of_newest_ones)
+{
+    struct cox_cluster *cluster;
+    struct cox_coordinator *c;
+    struct cox_options options = options_for("ckpt");
+    options.checkpoint_keep_every = 3;
+    assert_code(0, cox_cluster_local(1, 1, &cluster));
+    assert_code(COX_EINVAL, cox_open(cluster, &options, &c));
+    assert_error_names("checkpoint_keep_every is 3, and checkpoint_keep 0");
+    cox_cluster_free(cluster);
+}
+
 TEST(a_checkpoint_that_an_evaluator_has_open_is_kept_until_it_goes_on)
 {
     struct crew crew;
@@ -295,7 +307,7 @@ TEST(closing_saves_what_has_happened_since_the_last_one)
     assert_int_equal(1, latest()); /* nothing has happened */
 }
 
-TEST(closing_a_directory_without_triggers_saves_by_default)
+TEST(closing_saves_by_default_with_triggers_or_without)
 {
     struct cox_cluster *cluster;
     struct crew crew;
@@ -307,8 +319,9 @@ TEST(closing_a_directory_without_triggers_saves_by_default)
         (void)crew_counter(&crew, i == 0 ? "c0" : "c1");
         assert_code(0, cox_close(crew.c, 5000));
         cox_cluster_free(cluster);
-        assert_int_equal(1, latest());
-        options.checkpoint_every_s = 3600; /* then the program has said when */
+        assert_int_equal(1 + i, latest());
+        options.checkpoint_every_s = 3600;
+        options.checkpoint_every_closures = 1000000;
     }
 }
 
