@@ -54,9 +54,7 @@
 #include "cluster/cluster.h"
 #include "cluster/local.h"
 #include "common/buffer.h"
-#include "common/hash.h"
 #include "common/loop.h"
-#include "common/module.h"
 #include "common/window.h"
 #include "coordinator/base/call.h"
 #include "coordinator/closures/pool.h"
@@ -84,100 +82,11 @@ struct coxi_log_entry; /* log.h */
 struct coxi_recovery;  /* recovery.c */
 struct coxi_resumed;   /* resume.c */
 
-/*
- * A closure, which is also the future that its user holds.
- *
- *   WAITING -> QUEUED             the futures that it takes are done
- *   WAITING -> FAILED | CANCELLED one of them is not; or it is cancelled
- *   QUEUED -> ASSIGNED            sent to a worker
- *   ASSIGNED -> QUEUED            its worker is lost, hands it back, crashed or overran
- *   QUEUED | ASSIGNED -> WAITING  so; and it was to run where its inputs are kept
- *   ASSIGNED -> DONE | FAILED | CANCELLED
- *   QUEUED -> FAILED | CANCELLED  no worker, ps lost; cancelled, error elsewhere, close
- *   any but the last -> VOIDING   it is to end, but something of it may be applied that
- *                                 nobody has told of: the ps are asked (voiding.c)
- *   VOIDING -> DONE | FAILED | CANCELLED
- *   VOIDING -> QUEUED | WAITING   it was done, and a ps has lost that meanwhile; or all of
- *                                 it is applied, and it runs again for what it returned
- *
- * A closure that is to be cancelled while it is ASSIGNED stays so, marked, until its
- * worker has answered or is lost. A second attempt (stragglers.c) changes no state.
- */
-enum coxi_closure_state {
-    COXI_WAITING,
-    COXI_QUEUED,
-    COXI_ASSIGNED,
-    COXI_VOIDING,
-    COXI_DONE_OK,
-    COXI_FAILED,
-    COXI_CANCELLED,
-};
-
-struct coxi_waiter;   /* future.c */
 struct coxi_callback; /* callback.c */
-struct coxi_inputs;   /* inputs.c */
-struct coxi_input;
-struct coxi_kept;   /* kept.c */
-struct coxi_second; /* stragglers.c */
+struct coxi_input;    /* inputs.c */
+struct coxi_kept;     /* kept.c */
 
-struct cox_future {
-    /* The coordinator until it is settled (one: coxi_future_keep counts on it), the
-     * user, each callback until it has been called. */
-    atomic_int refs;
-    uint64_t id;
-    struct cox_coordinator *c; /* the user's reference holds one of it */
-    struct cox_function
-        *function;           /* NULL: not a call, but a create or assign (variable.c) */
-    struct cox_future *next; /* in the intake, the queue, or its worker's list */
-    struct cox_future *prev;
-    struct coxi_worker *worker;    /* ASSIGNED: who has it */
-    struct coxi_second *second;    /* its second attempt, or NULL */
-    struct coxi_inputs *inputs;    /* of a call that takes futures; or NULL */
-    struct coxi_input *dependents; /* inputs of others that wait for this */
-    struct cox_future
-        *replay; /* the one that this does again (recovery.c, kept.c); or NULL */
-    struct coxi_kept *kept; /* of one whose results are to stay on a worker; or NULL */
-    uint64_t epoch;         /* how often a ps had come back when it was assigned */
-    uint32_t attempt;       /* the last one's number */
-    uint32_t current;       /* that of the one which `worker` has */
-    uint32_t only_worker;   /* 1 + index of it; 0: any */
-    uint32_t home;          /* 1 + index of the worker that has its inputs; 0: none */
-    uint32_t timeout_ms;    /* for an attempt to run; 0: none */
-    uint64_t cursor;        /* its user's own */
-    int8_t priority;
-    uint8_t losses;
-    uint8_t crashes; /* of its process, while it ran; `text` tells them */
-    bool suspect; /* its process has crashed while it ran: it runs alone from now on */
-    uint8_t overruns;
-    uint32_t overran; /* the last attempt that is counted there: it may be told twice */
-    bool cancelled;   /* it is to end as soon as its worker has let go of it */
-    bool called_back; /* its worker was asked for it, for another one to run it */
-    bool uncertain;   /* it may have applied what nobody has told of */
-    bool applied;     /* all of it is, and only what it returned is not to be had */
-    bool fetches;     /* no call: it is done when its input is at the client */
-    bool urgent;      /* of the batch that is replayed, or needed by it (recovery.h) */
-    bool abandoned;   /* a replay that counts for nothing: another ps has come back */
-    bool held;        /* it waits for a write of the client before (resume_order.c) */
-    bool inherited;   /* an older client left it, in its checkpoint (resume.h) */
-    bool was_done;    /* and had settled it: some ps may have it without saying so */
-    bool roams;       /* it does not wait for the worker that has its inputs any more */
-    uint8_t
-        state; /* enum coxi_closure_state; loop, and guarded by c->lock once settled */
-    atomic_bool logged;  /* the replay log has it */
-    atomic_bool settled; /* set under c->lock; the outcome does not change then */
-    int code;
-    int step_code;
-    char *text; /* of an error */
-    uint8_t *result;
-    size_t result_len;
-    struct cox_value *values; /* of the result; guarded by c->lock, as all below */
-    size_t n_values;
-    struct coxi_waiter *waiters;
-    struct coxi_callback *callbacks; /* newest first */
-    uint32_t args_len;
-    uint64_t args[]; /* packed */
-};
-
+/* Closures (closure.h) in a line. */
 struct coxi_list {
     struct cox_future *first;
     struct cox_future *last;
@@ -190,32 +99,6 @@ enum { COXI_LEVELS = COX_PRIORITY_MAX - COX_PRIORITY_MIN + 1 };
 struct coxi_queue {
     struct coxi_list levels[COXI_LEVELS];
     size_t n;
-};
-
-struct cox_function {
-    struct cox_module *module;
-    uint16_t index;
-    const char *name;
-    uint32_t n_samples; /* the loop's own, as the next; of its running time */
-    double average_us;
-};
-
-struct cox_module {
-    struct cox_coordinator *c;
-    uint16_t id;
-    char *name;
-    uint8_t *bytes;
-    size_t len;
-    struct coxi_hash128 hash;
-    struct coxi_module_info info;
-    struct cox_function *functions;
-    bool shipped;  /* workers have been told of it; guarded by c->lock, as all below */
-    bool accepted; /* every worker that was there has loaded it */
-    size_t n_pending;     /* workers that have not said yet whether they can load it */
-    bool has_been_loaded; /* by one at least */
-    bool has_lost;        /* a worker that was to load it, and it may be why */
-    int code;             /* why one cannot: nobody has it then */
-    char text[COXI_TEXT_MAX];
 };
 
 /* What is behind the handle of a variable, table or metric. Lives until close. */
@@ -415,125 +298,5 @@ int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **re
 
 /* Declares a ps lost, for the reason in `text`, as if its connection had gone. Any thread. */
 void coxi_ps_lost(struct cox_coordinator *c, uint32_t ps, const char *text);
-
-/* ---- closure.c, any thread */
-
-/*
- * An operation of the client's own, which takes an id among the closures. `what` is logged in
- * the same moment (its id and state are set here), so that no checkpoint sees the one without
- * the other. Takes its update, if it succeeds. `wait`: while the replay log is full, or ids
- * would run too far ahead; else it makes it fuller. COX_ENOMEM; what ended the coordinator.
- */
-int coxi_operation_begin(struct cox_coordinator *c, struct coxi_log_entry *what,
-                         bool wait, struct cox_future **ret);
-
-/* The same, waiting for room, for what is to be written later: it is HELD in the log, at the place
- * of its id. `listed` is called with it before anything gets a higher id, with c->lock. */
-int coxi_operation_hold(struct cox_coordinator *c, struct coxi_log_entry *what,
-                        void (*listed)(void *arg, struct cox_future *operation),
-                        void *arg);
-
-/* Only waits, for who must not do so while it begins. */
-int coxi_operation_room(struct cox_coordinator *c);
-
-enum coxi_operation_end {
-    COXI_OPERATION_DONE,    /* everybody has it */
-    COXI_OPERATION_NOWHERE, /* nobody has it, or ever will */
-    COXI_OPERATION_LOGGED,  /* the log says already who has it; or the run is over, and
-                               nobody knows */
-};
-void coxi_operation_end(struct cox_future *operation, enum coxi_operation_end how);
-
-/* A closure that is done when what `source` keeps has come to the client, or fails when it
- * cannot. For cox_future_free. */
-int coxi_fetch_begin(struct cox_future *source, struct cox_future **ret);
-
-/* 0, or why nothing works any more: COX_ECLOSED, COX_EPSLOST, COX_EFENCED. */
-int coxi_check_alive(struct cox_coordinator *c);
-
-/* Notes an error for the next schedule, join or done to report. Locked. */
-void coxi_note_error(struct cox_coordinator *c, int code, const char *text);
-
-/* Declares the cluster unusable (a ps is lost, another client has come). */
-void coxi_fatal(struct cox_coordinator *c, int code, const char *text);
-
-/* ---- future.c */
-
-/* Drops a reference; `release`: says whether it was the last, and leaves it to the caller
- * to free the future, with others in a list. */
-void coxi_future_unref(struct cox_future *future);
-bool coxi_future_release(struct cox_future *future);
-void coxi_futures_free(struct cox_future *list);
-
-void coxi_coordinator_unref(struct cox_coordinator *c);
-
-/* Copies the closure's result, unless nobody holds the future. Loop, not settled yet. */
-int coxi_future_keep(struct cox_future *future, const uint8_t *result, size_t len);
-
-/* The result called `name` of one that is done; COX_ENOENT. Locked. */
-int coxi_future_find(struct cox_future *future, const char *name,
-                     struct cox_value *ret);
-
-/* From now on it is settled: wakes who waits for it, passes its callbacks on. Locked. */
-void coxi_future_settled(struct cox_future *future);
-
-/* Packs the arguments of a call into an empty buffer; the call as this version knows it.
- * COX_EINVAL, COX_ELIMIT. */
-int coxi_call_pack(struct cox_coordinator *c, const struct cox_call *call,
-                   struct cox_call *ret_known, struct coxi_buffer *args);
-
-/* How long its step may run, in ms; 0: as long as it likes. */
-uint32_t coxi_call_timeout(const struct cox_coordinator *c,
-                           const struct cox_call *call);
-
-/* ---- callback.c */
-
-/* The callbacks of a settled future are to be called, in their order. Locked. */
-void coxi_callbacks_pass(struct cox_future *future);
-
-/* COX_EDEADLK on the callback thread of `c`, else 0. Any thread. */
-int coxi_callbacks_check(const struct cox_coordinator *c, const char *what);
-
-/* Ends the callback thread when it has called everything. Not from there. */
-void coxi_callbacks_stop(struct cox_coordinator *c);
-
-/* ---- dispatch.c, loop */
-
-/* What the loop does when woken: takes in closures, cancels, sends, moves the
- * watermark. */
-void coxi_dispatch(void *coordinator);
-
-/* ---- resource.c, loop */
-
-/* Asks the worker for the next resource that it lacks, unless it is making one: true while
- * there is one. */
-bool coxi_resource_tell(struct coxi_worker *worker);
-
-/* The lowest position above `id` of a resource: it was created when closures and writes up
- * to that id had been taken in. UINT64_MAX: none was. */
-uint64_t coxi_resource_position_above(struct cox_coordinator *c, uint64_t id);
-
-/* A worker's answer; COX_EPROTO: to nothing that it was asked. */
-int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *answer);
-
-/* The worker's last process crashed while it made a resource. */
-void coxi_resource_crashed(struct coxi_worker *worker,
-                           const struct coxi_crashed_head *crash);
-
-/* Tells workers of resources that have been released: to drop them, or to hide them. */
-void coxi_resources_drop(struct cox_coordinator *c);
-
-/* Has the loop's turn drop released resources that nothing needs any more. Every
- * COXI_TICK_MS. */
-void coxi_resources_tick(struct cox_coordinator *c);
-
-/* With c->lock, any thread: half as many as there may be are released and wait for nothing but a
- * checkpoint. */
-bool coxi_resources_are_due(const struct cox_coordinator *c);
-
-/* ---- module.c, resource.c: the end of what they made */
-
-void coxi_resources_free(struct cox_coordinator *c);
-void coxi_modules_free(struct cox_coordinator *c);
 
 #endif

@@ -13,10 +13,14 @@
 #include "common/rand.h"
 #include "common/structs.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
 #include "coordinator/checkpoints/checkpoint.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/checkpoints/trigger.h"
+#include "coordinator/closures/callback.h"
+#include "coordinator/closures/dispatch.h"
+#include "coordinator/closures/future.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/stragglers.h"
 #include "coordinator/opening.h"
@@ -27,6 +31,7 @@
 #include "coordinator/workers/door.h"
 #include "coordinator/workers/layout.h"
 #include "coordinator/workers/reach.h"
+#include "coordinator/workers/resource.h"
 #include "coordinator/workers/worker.h"
 
 enum {

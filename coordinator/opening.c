@@ -14,6 +14,7 @@
 #include "common/file.h"
 #include "common/rand.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 
 enum {
     CHECK_MS = 20,  /* between looks at a local cluster that is starting */

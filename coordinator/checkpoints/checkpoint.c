@@ -29,6 +29,7 @@
 #include "common/file.h"
 #include "common/structs.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
 #include "coordinator/checkpoints/trigger.h"
 #include "coordinator/recovery/recovery.h"

@@ -17,7 +17,9 @@
 #include "common/error.h"
 #include "common/structs.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/checkpoints/resume.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/recovery/recovery.h"
 
 /* ---- life */

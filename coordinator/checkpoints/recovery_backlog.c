@@ -15,9 +15,11 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/sync.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/recovery/recovery_internal.h"
+#include "coordinator/workers/module.h"
 
 /* A closure of the backlog: a call, or a write of the client's own. */
 struct item {

@@ -37,6 +37,7 @@
 #include "checkpoint/backlog.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/recovery/recovery_internal.h"
+#include "coordinator/workers/module.h"
 
 /* A function of the backlog, in place of which there will be one of a module. */
 struct coxi_resumed_name {

@@ -6,11 +6,15 @@
 #include "common/error.h"
 #include "common/metric.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/checkpoints/resume_internal.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/settle.h"
+#include "coordinator/workers/module.h"
 
 enum { SLICE_MS = 1000 }; /* of waiting, between two looks at how long it lasts */
 

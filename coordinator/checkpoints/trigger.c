@@ -31,6 +31,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
 #include "coordinator/checkpoints/checkpoint.h"
 #include "coordinator/recovery/recovery.h"

@@ -23,7 +23,11 @@
 
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/dispatch.h"
+#include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/losses.h"
@@ -31,6 +35,8 @@
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/stragglers.h"
 #include "coordinator/recovery/recovery.h"
+#include "coordinator/workers/module.h"
+#include "coordinator/workers/resource.h"
 #include "coordinator/workers/worker.h"
 
 /* ---- attempts that do not end their closure */

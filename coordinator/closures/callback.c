@@ -11,10 +11,14 @@
  * Threads: cox_future_then, coxi_callbacks_check: any; coxi_callbacks_pass: loop;
  * coxi_callbacks_stop: the thread that closes.
  */
+#include "coordinator/closures/callback.h"
+
 #include <stdlib.h>
 
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/future.h"
 #include "coordinator/closures/kept.h"
 
 struct coxi_callback {

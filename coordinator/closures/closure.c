@@ -5,6 +5,8 @@
  * An error is reported once: the first thread that comes by has everything cancelled,
  * waits until nothing runs, and takes the error along.
  */
+#include "coordinator/closures/closure.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,59 +16,23 @@
 #include "common/error.h"
 #include "common/structs.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/packing.h"
 #include "coordinator/checkpoints/resume.h"
+#include "coordinator/closures/callback.h"
+#include "coordinator/closures/dispatch.h"
+#include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/recovery/recovery.h"
+#include "coordinator/workers/module.h"
 
 enum {
     ROOM_SLICE_MS = 1000
 }; /* of waiting for room, between two looks at what it waits for */
 
 /* ---- errors of the whole */
-
-void coxi_note_error(struct cox_coordinator *c, int code, const char *text)
-{
-    if (c->error == 0) {
-        c->error = code;
-        c->failed = true;
-        (void)snprintf(c->error_text, sizeof(c->error_text), "%s", text);
-        (void)pthread_cond_broadcast(&c->idle);
-        (void)pthread_cond_broadcast(&c->room);
-    }
-}
-
-void coxi_fatal(struct cox_coordinator *c, int code, const char *text)
-{
-    coxi_lock(&c->lock);
-    if (c->fatal == 0) {
-        c->fatal = code;
-        (void)snprintf(c->fatal_text, sizeof(c->fatal_text), "%s", text);
-        coxi_note_error(c, code, text);
-        coxi_event(c, code == COX_EFENCED ? COX_EVENT_FENCED : COX_EVENT_RUN_OVER,
-                   COXI_OF(.error = code), "%s", text);
-    }
-    coxi_unlock(&c->lock);
-    coxi_loop_wake(c->loop);
-}
-
-/* As coxi_check_alive. Locked. */
-static int check_alive(const struct cox_coordinator *c)
-{
-    if (c->closing) {
-        return coxi_error(COX_ECLOSED, "the coordinator is being closed");
-    }
-    return c->fatal != 0 ? coxi_error(c->fatal, "%s", c->fatal_text) : 0;
-}
-
-int coxi_check_alive(struct cox_coordinator *c)
-{
-    coxi_lock(&c->lock);
-    int r = check_alive(c);
-    coxi_unlock(&c->lock);
-    return r;
-}
 
 /*
  * If there is an error to report: cancels everything but what an older client has left, waits
@@ -175,7 +141,7 @@ static int check_schedule(struct cox_coordinator *c, const struct cox_function *
     if (r == 0) {
         r = coxi_resume_check_resets(c, missing);
     }
-    return r == 0 ? check_alive(c) : r;
+    return r == 0 ? coxi_check_alive_locked(c) : r;
 }
 
 /* Waits until there is room for a closure. Locked; unlocks while it waits. */
@@ -218,105 +184,6 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
     return 0;
 }
 
-/* `only_worker` of a call: workers may be joining at this moment. */
-static int check_worker(struct cox_coordinator *c, uint32_t only_worker)
-{
-    if (only_worker == 0) {
-        return 0;
-    }
-    coxi_lock(&c->lock);
-    uint32_t n = c->n_workers;
-    coxi_unlock(&c->lock);
-    return only_worker <= n ? 0
-                            : coxi_error(COX_EINVAL, "a call is for worker %u of %u",
-                                         only_worker - 1, n);
-}
-
-/* What is said of a call must be in range; `call` is as this version knows it. */
-static int check_ranges(const struct cox_call *call)
-{
-    if (call->n_args > 0 && call->args == NULL) {
-        return coxi_error(COX_EINVAL, "a call has %zu arguments and no args",
-                          call->n_args);
-    }
-    if (call->priority < COX_PRIORITY_MIN || call->priority > COX_PRIORITY_MAX) {
-        return coxi_error(COX_EINVAL, "a call's priority is %d to %d, not %d",
-                          COX_PRIORITY_MIN, COX_PRIORITY_MAX, call->priority);
-    }
-    if (call->n_inputs > COXI_VALUES_MAX ||
-        (call->n_inputs > 0 && call->inputs == NULL)) {
-        return coxi_error(COX_EINVAL, "a call has %zu inputs%s", call->n_inputs,
-                          call->inputs == NULL ? " and no array of them" : "");
-    }
-    if (call->timeout_ms < -1) {
-        return coxi_error(COX_EINVAL, "a call's timeout_ms is %d", call->timeout_ms);
-    }
-    if (call->keep != 0 && call->keep != 1) {
-        return coxi_error(COX_EINVAL, "a call's keep is 0 or 1, not %d", call->keep);
-    }
-    return 0;
-}
-
-/* The call as this version knows it. */
-static int check_call(struct cox_coordinator *c, const struct cox_call *call,
-                      struct cox_call *ret)
-{
-    struct cox_call known = COX_CALL_INIT;
-    int r = call != NULL ? coxi_struct_copy(&known, COXI_STRUCT_CALL, call) : 0;
-    if (r == 0) {
-        r = check_ranges(&known);
-    }
-    if (r == 0) {
-        r = check_worker(c, known.only_worker);
-    }
-    if (r == 0) {
-        *ret = known;
-    }
-    return r;
-}
-
-/* Bytes of its packed arguments. */
-static int args_size(const struct cox_call *call, size_t *ret)
-{
-    int r = call->n_args <= COXI_VALUES_MAX
-                ? coxi_values_size(call->args, call->n_args, ret)
-                : coxi_error(COX_ELIMIT, "a call has %zu arguments, at most %d",
-                             call->n_args, COXI_VALUES_MAX);
-    if (r == 0 && *ret > COXI_CALL_ARGS_MAX) {
-        r = coxi_error(COX_ELIMIT, "a call's arguments have more than %d bytes",
-                       COXI_CALL_ARGS_MAX);
-    }
-    return r;
-}
-
-/* Its arguments, packed into an empty buffer. */
-static int pack_args(const struct cox_call *call, struct coxi_buffer *buffer)
-{
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < call->n_args; i++) {
-        r = coxi_values_add(buffer, &call->args[i]);
-    }
-    return r;
-}
-
-uint32_t coxi_call_timeout(const struct cox_coordinator *c, const struct cox_call *call)
-{
-    int timeout_ms =
-        call->timeout_ms != 0 ? call->timeout_ms : c->options.step_timeout_ms;
-    return timeout_ms > 0 ? (uint32_t)timeout_ms : 0;
-}
-
-int coxi_call_pack(struct cox_coordinator *c, const struct cox_call *call,
-                   struct cox_call *ret_known, struct coxi_buffer *args)
-{
-    size_t size = 0;
-    int r = check_call(c, call, ret_known);
-    if (r == 0) {
-        r = args_size(ret_known, &size);
-    }
-    return r == 0 ? pack_args(ret_known, args) : r;
-}
-
 /* The closure of a call, with its arguments, in nobody's hands; `held`: its user will have
  * the future, and so what it keeps. */
 static int closure_new(struct cox_coordinator *c, struct cox_function *function,
@@ -326,10 +193,7 @@ static int closure_new(struct cox_coordinator *c, struct cox_function *function,
     struct cox_future *f = NULL;
     struct coxi_inputs *inputs = NULL;
     struct cox_call known;
-    int r = check_call(c, call, &known);
-    if (r == 0) {
-        r = args_size(&known, &size);
-    }
+    int r = coxi_packing_check(c, call, &known, &size);
     if (r == 0 && known.n_inputs > 0) {
         r = coxi_inputs_new(c, known.inputs, known.n_inputs, &inputs);
     }
@@ -345,11 +209,11 @@ static int closure_new(struct cox_coordinator *c, struct cox_function *function,
         return r;
     }
     struct coxi_buffer args = {.data = (uint8_t *)f->args, .capacity = size};
-    r = pack_args(&known, &args);
+    r = coxi_packing_args(&known, &args);
     assert(r == 0 && args.len == size && args.capacity == size); /* it has not moved */
     f->priority = (int8_t)known.priority;
     f->only_worker = known.only_worker;
-    f->timeout_ms = coxi_call_timeout(c, &known);
+    f->timeout_ms = coxi_packing_timeout(c, &known);
     f->cursor = known.cursor;
     f->inputs = inputs;
     f->state = inputs != NULL ? COXI_WAITING : COXI_QUEUED;
@@ -481,7 +345,7 @@ int cox_join(struct cox_coordinator *c, int timeout_ms)
         r = await_idle(c, &until, timeout_ms);
     }
     if (r == 0) {
-        r = check_alive(c);
+        r = coxi_check_alive_locked(c);
     }
     coxi_call_ended(c);
     coxi_unlock(&c->lock);
@@ -501,7 +365,7 @@ int cox_done(struct cox_coordinator *c)
         r = report_error(c, &never);
     }
     if (r == 0) {
-        r = check_alive(c);
+        r = coxi_check_alive_locked(c);
     }
     bool done = is_all_done(c);
     coxi_call_ended(c);
@@ -528,7 +392,7 @@ int coxi_fetch_begin(struct cox_future *source, struct cox_future **ret)
     f->state = COXI_WAITING;
     f->fetches = true;
     coxi_lock(&c->lock);
-    r = check_alive(c);
+    r = coxi_check_alive_locked(c);
     if (r == 0) {
         atomic_store_explicit(&f->refs, 2, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
@@ -551,10 +415,10 @@ int coxi_fetch_begin(struct cox_future *source, struct cox_future **ret)
 /* Locked. */
 static int await_room(struct cox_coordinator *c)
 {
-    int r = check_alive(c);
+    int r = coxi_check_alive_locked(c);
     while (r == 0 && is_full_of_ids(c)) {
         wait_for_room(c);
-        r = check_alive(c);
+        r = coxi_check_alive_locked(c);
     }
     return r;
 }
@@ -580,7 +444,7 @@ static int begin(struct cox_coordinator *c, struct coxi_log_entry *what,
         return r;
     }
     coxi_lock(&c->lock);
-    r = wait ? await_room(c) : check_alive(c);
+    r = wait ? await_room(c) : coxi_check_alive_locked(c);
     if (r == 0) {
         what->id = c->next_id;
         what->position = state == COXI_LOG_HELD ? what->id : coxi_resume_position(c);

@@ -6,6 +6,8 @@
  * once: closures of many calls leave in one message a worker, and users are told of
  * everything that was settled under one lock.
  */
+#include "coordinator/closures/dispatch.h"
+
 #include <string.h>
 
 #include "common/clock.h"
@@ -13,6 +15,7 @@
 #include "common/sync.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/attempts.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"

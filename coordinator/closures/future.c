@@ -11,6 +11,8 @@
  * one behind the last that it found, so that draining n settled ones takes O(n) in all.
  * A call that has to wait is O(n): it puts a waiter on each and takes it off again.
  */
+#include "coordinator/closures/future.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +21,11 @@
 #include "common/error.h"
 #include "common/structs.h"
 #include "common/sync.h"
+#include "coordinator/closures/callback.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/workers/module.h"
 
 enum { WAITERS_AT_ONCE = 1024 }; /* put on futures, or taken off, without a pause */
 

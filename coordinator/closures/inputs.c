@@ -28,9 +28,12 @@
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/future.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/settle.h"
+#include "coordinator/workers/module.h"
 #include "coordinator/workers/worker.h"
 
 struct coxi_input {

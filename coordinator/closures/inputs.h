@@ -2,7 +2,7 @@
 #ifndef COXI_COORDINATOR_CLOSURES_INPUTS_H
 #define COXI_COORDINATOR_CLOSURES_INPUTS_H
 
-#include "coordinator/coordinator.h"
+#include "coordinator/closures/closure.h"
 
 /*
  * The inputs of a call, each holding a reference to its future. COX_EINVAL: a malformed

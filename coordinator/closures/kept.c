@@ -19,10 +19,13 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/event.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/conn.h"
+#include "coordinator/workers/module.h"
 #include "coordinator/workers/worker.h"
 
 int coxi_kept_new(struct cox_future *f)

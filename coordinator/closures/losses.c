@@ -19,6 +19,7 @@
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/closures/attempts.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/reach.h"
 

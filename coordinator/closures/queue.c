@@ -1,5 +1,6 @@
 /* See queue.h. */
 #include "coordinator/closures/queue.h"
+#include "coordinator/closures/closure.h"
 
 void coxi_list_append(struct coxi_list *list, struct cox_future *f)
 {

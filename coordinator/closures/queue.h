@@ -2,7 +2,7 @@
 #ifndef COXI_COORDINATOR_CLOSURES_QUEUE_H
 #define COXI_COORDINATOR_CLOSURES_QUEUE_H
 
-#include "coordinator/coordinator.h"
+#include "coordinator/closures/closure.h"
 
 void coxi_list_append(struct coxi_list *list, struct cox_future *f);
 void coxi_list_prepend(struct coxi_list *list, struct cox_future *f);

@@ -18,11 +18,15 @@
 
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
 #include "coordinator/recovery/recovery.h"
+#include "coordinator/workers/module.h"
 #include "coordinator/workers/worker.h"
 
 /* ---- states, and who is in line where */

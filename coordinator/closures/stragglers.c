@@ -19,7 +19,9 @@
 #include "common/clock.h"
 #include "common/sync.h"
 #include "coordinator/base/event.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/recovery/recovery.h"
+#include "coordinator/workers/module.h"
 #include "coordinator/workers/worker.h"
 
 enum {

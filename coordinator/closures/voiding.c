@@ -35,6 +35,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/tally.h"
 #include "coordinator/recovery/recovery.h"

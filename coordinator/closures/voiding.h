@@ -2,7 +2,7 @@
 #ifndef COXI_COORDINATOR_CLOSURES_VOIDING_H
 #define COXI_COORDINATOR_CLOSURES_VOIDING_H
 
-#include "coordinator/coordinator.h"
+#include "coordinator/closures/closure.h"
 
 /* How a closure is to end, if nothing that the ps say stands against it. */
 struct coxi_ending {

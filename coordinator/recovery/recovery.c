@@ -27,8 +27,11 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/settle.h"
+#include "coordinator/workers/resource.h"
 
 static void base_fini(struct coxi_recovery_base *base, uint32_t n_ps)
 {

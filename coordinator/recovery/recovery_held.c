@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "coordinator/base/alive.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/recovery/recovery_internal.h"
 

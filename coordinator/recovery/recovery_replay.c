@@ -8,11 +8,16 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/checkpoints/load.h"
 #include "coordinator/closures/attempts.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/settle.h"
+#include "coordinator/workers/module.h"
+#include "coordinator/workers/resource.h"
 #include "coordinator/workers/worker.h"
 
 enum {

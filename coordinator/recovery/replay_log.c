@@ -10,6 +10,8 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/checkpoints/load.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/coordinator.h"

@@ -16,6 +16,7 @@
 #include "common/layout.h"
 #include "common/structs.h"
 #include "coordinator/checkpoints/resume.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/variables/content.h"
 #include "net/pulls.h"

@@ -17,6 +17,7 @@
 #include "common/structs.h"
 #include "common/sync.h"
 #include "coordinator/checkpoints/resume.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/variables/partition.h"

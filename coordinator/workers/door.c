@@ -22,6 +22,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/hash.h"
 #include "coordinator/base/event.h"
 #include "coordinator/workers/conn.h"
 #include "coordinator/workers/contact.h"

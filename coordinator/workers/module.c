@@ -3,12 +3,15 @@
  * the loop, which ships them (worker.c). The bytes are kept for workers that join
  * later.
  */
+#include "coordinator/workers/module.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
 #include "common/file.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
 #include "coordinator/coordinator.h"
 

@@ -18,8 +18,11 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/recovery/recovery.h"
+#include "coordinator/workers/module.h"
 
 /* Of a ps, while no worker reaches it. */
 struct coxi_cut {

@@ -18,6 +18,8 @@
  * Threads: any for what is public; else the loop. Cost: a worker that sets up asks for
  * each resource in a round trip.
  */
+#include "coordinator/workers/resource.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,12 +28,15 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/packing.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/conn.h"
 #include "coordinator/workers/layout.h"
+#include "coordinator/workers/module.h"
 #include "coordinator/workers/worker.h"
 
 enum { WAIT_SLICE_MS = 1000 }; /* of waiting for room, between two looks */
@@ -98,6 +103,7 @@ static int resource_new(struct cox_coordinator *c, const char *name,
                         struct cox_resource **ret)
 {
     struct cox_call known;
+    size_t size;
     size_t len = strlen(name);
     if (len == 0 || len > COX_NAME_MAX) {
         return coxi_error(COX_EINVAL, "a resource's name has 1 to %d bytes, not %zu",
@@ -113,7 +119,10 @@ static int resource_new(struct cox_coordinator *c, const char *name,
     resource->name = strdup(name);
     int r = resource->name == NULL ? coxi_error_memory("a resource") : 0;
     if (r == 0) {
-        r = coxi_call_pack(c, call, &known, &resource->args);
+        r = coxi_packing_check(c, call, &known, &size);
+    }
+    if (r == 0) {
+        r = coxi_packing_args(&known, &resource->args);
     }
     if (r == 0 && (known.priority != 0 || known.only_worker != 0 ||
                    known.n_inputs != 0 || known.keep != 0)) {
@@ -126,7 +135,7 @@ static int resource_new(struct cox_coordinator *c, const char *name,
         resource_unref(resource);
         return r;
     }
-    resource->timeout_ms = coxi_call_timeout(c, &known);
+    resource->timeout_ms = coxi_packing_timeout(c, &known);
     *ret = resource;
     return 0;
 }

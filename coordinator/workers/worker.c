@@ -18,6 +18,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/closures/attempts.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/losses.h"
@@ -27,7 +28,9 @@
 #include "coordinator/workers/contact.h"
 #include "coordinator/workers/door.h"
 #include "coordinator/workers/layout.h"
+#include "coordinator/workers/module.h"
 #include "coordinator/workers/reach.h"
+#include "coordinator/workers/resource.h"
 
 enum {
     REST_FIRST_MS = 10,

@@ -6,8 +6,10 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/workers/conn.h"
+#include "coordinator/workers/module.h"
 #include "coordinator/workers/worker.h"
 
 enum {

@@ -8,6 +8,8 @@
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/checkpoints/load.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/recovery/recovery_internal.h"
 #include "coordinator/variables/content.h"

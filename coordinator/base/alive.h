@@ -1,0 +1,19 @@
+/* Errors of the run: the first that is to be reported, and the one that ends it. Any thread. */
+#ifndef COXI_COORDINATOR_BASE_ALIVE_H
+#define COXI_COORDINATOR_BASE_ALIVE_H
+
+#include "coordinator/coordinator.h"
+
+/* 0, or why nothing works any more: COX_ECLOSED, COX_EPSLOST, COX_EFENCED. */
+int coxi_check_alive(struct cox_coordinator *c);
+
+/* The same with c->lock. */
+int coxi_check_alive_locked(const struct cox_coordinator *c);
+
+/* Notes an error for the next schedule, join or done to report. Locked. */
+void coxi_note_error(struct cox_coordinator *c, int code, const char *text);
+
+/* Declares the cluster unusable (a ps is lost, another client has come). */
+void coxi_fatal(struct cox_coordinator *c, int code, const char *text);
+
+#endif

@@ -1,0 +1,97 @@
+/* See packing.h. */
+#include "coordinator/base/packing.h"
+
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/structs.h"
+#include "common/sync.h"
+
+/* `only_worker` of a call: workers may be joining at this moment. */
+static int check_worker(struct cox_coordinator *c, uint32_t only_worker)
+{
+    if (only_worker == 0) {
+        return 0;
+    }
+    coxi_lock(&c->lock);
+    uint32_t n = c->n_workers;
+    coxi_unlock(&c->lock);
+    return only_worker <= n ? 0
+                            : coxi_error(COX_EINVAL, "a call is for worker %u of %u",
+                                         only_worker - 1, n);
+}
+
+/* What is said of a call must be in range; `call` is as this version knows it. */
+static int check_ranges(const struct cox_call *call)
+{
+    if (call->n_args > 0 && call->args == NULL) {
+        return coxi_error(COX_EINVAL, "a call has %zu arguments and no args",
+                          call->n_args);
+    }
+    if (call->priority < COX_PRIORITY_MIN || call->priority > COX_PRIORITY_MAX) {
+        return coxi_error(COX_EINVAL, "a call's priority is %d to %d, not %d",
+                          COX_PRIORITY_MIN, COX_PRIORITY_MAX, call->priority);
+    }
+    if (call->n_inputs > COXI_VALUES_MAX ||
+        (call->n_inputs > 0 && call->inputs == NULL)) {
+        return coxi_error(COX_EINVAL, "a call has %zu inputs%s", call->n_inputs,
+                          call->inputs == NULL ? " and no array of them" : "");
+    }
+    if (call->timeout_ms < -1) {
+        return coxi_error(COX_EINVAL, "a call's timeout_ms is %d", call->timeout_ms);
+    }
+    if (call->keep != 0 && call->keep != 1) {
+        return coxi_error(COX_EINVAL, "a call's keep is 0 or 1, not %d", call->keep);
+    }
+    return 0;
+}
+
+/* Bytes of its packed arguments. */
+static int args_size(const struct cox_call *call, size_t *ret)
+{
+    int r = call->n_args <= COXI_VALUES_MAX
+                ? coxi_values_size(call->args, call->n_args, ret)
+                : coxi_error(COX_ELIMIT, "a call has %zu arguments, at most %d",
+                             call->n_args, COXI_VALUES_MAX);
+    if (r == 0 && *ret > COXI_CALL_ARGS_MAX) {
+        r = coxi_error(COX_ELIMIT, "a call's arguments have more than %d bytes",
+                       COXI_CALL_ARGS_MAX);
+    }
+    return r;
+}
+
+int coxi_packing_check(struct cox_coordinator *c, const struct cox_call *call,
+                       struct cox_call *ret_known, size_t *ret_size)
+{
+    struct cox_call known = COX_CALL_INIT;
+    int r = call != NULL ? coxi_struct_copy(&known, COXI_STRUCT_CALL, call) : 0;
+    if (r == 0) {
+        r = check_ranges(&known);
+    }
+    if (r == 0) {
+        r = check_worker(c, known.only_worker);
+    }
+    if (r == 0) {
+        r = args_size(&known, ret_size);
+    }
+    if (r == 0) {
+        *ret_known = known;
+    }
+    return r;
+}
+
+int coxi_packing_args(const struct cox_call *known, struct coxi_buffer *args)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < known->n_args; i++) {
+        r = coxi_values_add(args, &known->args[i]);
+    }
+    return r;
+}
+
+uint32_t coxi_packing_timeout(const struct cox_coordinator *c,
+                              const struct cox_call *known)
+{
+    int timeout_ms =
+        known->timeout_ms != 0 ? known->timeout_ms : c->options.step_timeout_ms;
+    return timeout_ms > 0 ? (uint32_t)timeout_ms : 0;
+}
