@@ -11,6 +11,15 @@ static int too_large(const struct coxi_message *message)
                       (int)message->kind);
 }
 
+/* Closes the link unless `code`, with the last error's text, is 0. Returns the code. */
+static int not_sent(struct coxi_link *link, int code)
+{
+    if (code != 0 && code != COX_ECLOSED) {
+        coxi_link_close(link, code, coxi_error_text());
+    }
+    return code;
+}
+
 int coxi_message_send(struct coxi_link *link, const struct coxi_message *message,
                       const struct coxi_payload *payload, bool later)
 {
@@ -25,13 +34,9 @@ int coxi_message_send(struct coxi_link *link, const struct coxi_message *message
         if (frame.release != NULL) {
             frame.release(frame.arg);
         }
-        return too_large(message);
+        return not_sent(link, too_large(message));
     }
-    int r = coxi_link_send(link, &frame, later);
-    if (r == COX_EAGAIN) {
-        coxi_link_close(link, r, coxi_error_text());
-    }
-    return r;
+    return not_sent(link, coxi_link_send(link, &frame, later));
 }
 
 int coxi_message_send_made(
@@ -40,9 +45,9 @@ int coxi_message_send_made(
 {
     struct coxi_made frame = {.payload_len = payload_len, .make = make, .arg = arg};
     if (!coxi_message_encode(message, &frame.meta, &frame.meta_len)) {
-        return too_large(message);
+        return not_sent(link, too_large(message));
     }
-    return coxi_link_send_made(link, &frame);
+    return not_sent(link, coxi_link_send_made(link, &frame));
 }
 
 int coxi_message_read(const struct coxi_frame *frame, struct coxi_message *ret)

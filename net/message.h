@@ -21,8 +21,11 @@ struct coxi_payload {
 
 /*
  * Encodes and sends `message`, with `payload` (NULL: none) after it. `later` and errors
- * as coxi_link_send; COX_ELIMIT: the message cannot be encoded. A line that has no room for it
- * (COX_EAGAIN) closes the link: the messages after it would build on one that is missing.
+ * as coxi_link_send; COX_ELIMIT: the message cannot be encoded. A message that cannot be sent,
+ * for whatever reason, closes the link: the messages after it would build on one that is
+ * missing, and a peer that waits for it would wait for ever. So most callers need not look at
+ * what this returns. An answer that may be too large is checked before (coxi_message_fits),
+ * for it would be asked for again on the next link.
  */
 int coxi_message_send(struct coxi_link *link, const struct coxi_message *message,
                       const struct coxi_payload *payload, bool later);

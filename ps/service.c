@@ -18,6 +18,7 @@
 #include "net/server.h"
 #include "ps/deferred.h"
 #include "ps/store.h"
+#include "schema/limits.h"
 
 _Static_assert((int)COXI_PULL_ROOM <= (int)COXI_LINK_MADE_ROOM,
                "what a link has room for is enough");
@@ -161,6 +162,15 @@ static void do_snapshot(void *arg, struct coxi_link *link,
         .saved_bytes = file.saved_bytes,
         .base = file.base,
     };
+    if (!coxi_message_fits(&answer)) {
+        r = coxi_error(
+            COX_ELIMIT,
+            "ps %u has applied too much above its watermark to tell the client "
+            "which: %zu intervals of closures, and %zu ps that they touched",
+            ps->index, file.applied.n_intervals, file.applied.n_touched);
+        answer.snapshot_done =
+            (struct coxi_snapshot_done){.code = r, .message = coxi_error_text()};
+    }
     (void)coxi_message_send(link, &answer, NULL, false);
     coxi_applied_list_fini(&file.applied);
 }
@@ -271,7 +281,13 @@ static int answer_describe(struct coxi_ps *ps, struct coxi_peer *peer,
                                          .n_servers = 1,
                                          .variables = description.variables,
                                          .n_variables = description.n};
-    r = coxi_message_send(peer->link, &answer, NULL, false);
+    r = coxi_message_fits(&answer)
+            ? coxi_message_send(peer->link, &answer, NULL, false)
+            : answer_status(peer, request, COXI_STATUS,
+                            coxi_error(COX_ELIMIT,
+                                       "ps %u has too many variables to "
+                                       "describe them all: %zu",
+                                       ps->index, description.n));
     coxi_description_fini(&description);
     return r;
 }

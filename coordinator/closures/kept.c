@@ -28,6 +28,8 @@
 #include "coordinator/workers/module.h"
 #include "coordinator/workers/worker.h"
 
+enum { DROPPED_MAX = 1 << 16 }; /* results that a message drops */
+
 int coxi_kept_new(struct cox_future *f)
 {
     struct coxi_kept *kept = calloc(1, sizeof(*kept));
@@ -445,20 +447,28 @@ void coxi_kept_sweep(struct cox_coordinator *c)
     }
 }
 
+/* In messages of DROPPED_MAX: a program may let go of any number of results at once. */
+static void send_dropped(struct coxi_worker *worker)
+{
+    const struct coxi_recall_head *heads =
+        (const struct coxi_recall_head *)(void *)worker->dropped.data;
+    size_t n = worker->dropped.len / sizeof(*heads);
+    for (size_t at = 0; at < n; at += DROPPED_MAX) {
+        struct coxi_message message = {.kind = COXI_RESULT_DROP};
+        message.recall.closures = heads + at;
+        message.recall.n_closures = n - at < DROPPED_MAX ? n - at : DROPPED_MAX;
+        (void)coxi_message_send(coxi_conn_link(worker->control), &message, NULL, false);
+    }
+}
+
 void coxi_kept_flush(struct cox_coordinator *c)
 {
     while (c->droppers != NULL) {
         struct coxi_worker *worker = c->droppers;
-        struct coxi_message message = {.kind = COXI_RESULT_DROP};
         c->droppers = worker->next_dropper;
         worker->is_dropper = false;
-        message.recall.closures =
-            (const struct coxi_recall_head *)(void *)worker->dropped.data;
-        message.recall.n_closures =
-            worker->dropped.len / sizeof(struct coxi_recall_head);
-        if (message.recall.n_closures > 0 && coxi_worker_is_there(worker)) {
-            (void)coxi_message_send(coxi_conn_link(worker->control), &message, NULL,
-                                    false);
+        if (coxi_worker_is_there(worker)) {
+            send_dropped(worker);
         }
         worker->dropped.len = 0;
     }

@@ -1,6 +1,7 @@
 /* Greetings and messages on links. */
 #include "net/message.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -268,7 +269,7 @@ TEST(message_arrives_with_its_payload)
     for_each_link(check_commit);
 }
 
-TEST(message_that_cannot_be_encoded_is_not_sent_and_its_payload_released)
+TEST(message_that_cannot_be_encoded_releases_its_payload_and_closes)
 {
     struct half half;
     uint8_t bytes[8] = {0};
@@ -282,6 +283,7 @@ TEST(message_that_cannot_be_encoded_is_not_sent_and_its_payload_released)
                 coxi_message_send(half.end.link, &message, &payload, false));
     assert_int_equal(1, n_released);
     assert_int_equal(0, coxi_link_queued(half.end.link));
-    assert_false(coxi_link_closed(half.end.link));
+    end_wait_closed(&half.end, COX_ELIMIT);
+    assert_text_has(half.end.close_text, "too large");
     half_close(&half);
 }
