@@ -1,7 +1,12 @@
-/* See manifest.h. JSON by jansson; 64-bit ids that JSON readers might round are hex
- * text. */
+/*
+ * See manifest.h. JSON by jansson; 64-bit ids that JSON readers might round are hex text.
+ *
+ * Lack of memory shows as errno, here and in jansson: what is made or read goes on without
+ * the piece that there was no memory for, and the whole fails in the end (lacked_memory).
+ */
 #include "checkpoint/manifest.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -13,6 +18,12 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/layout.h"
+
+/* True where an allocation has failed since errno was 0. */
+static bool lacked_memory(void)
+{
+    return errno == ENOMEM;
+}
 
 void coxi_manifest_file(uint32_t ps, uint32_t n_ps, char ret[64])
 {
@@ -210,8 +221,10 @@ int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path)
     if (r != 0) {
         return r;
     }
+    errno = 0;
     char *text = manifest_text(manifest);
-    if (text == NULL) {
+    if (text == NULL || lacked_memory()) {
+        free(text);
         return coxi_error_memory("a manifest");
     }
     r = coxi_file_write(file, text, strlen(text));
@@ -559,12 +572,35 @@ static const char *read_root(const json_t *root, struct coxi_manifest *m)
     return NULL;
 }
 
+/* COX_EFORMAT, COX_ENOMEM. */
+static int parse(const char *file, const char *text, size_t len,
+                 struct coxi_manifest **ret)
+{
+    json_error_t error = {0};
+    int r = 0;
+    errno = 0;
+    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
+    struct coxi_manifest *manifest = calloc(1, sizeof(*manifest));
+    const char *wrong =
+        root == NULL || manifest == NULL ? error.text : read_root(root, manifest);
+    if (wrong != NULL) {
+        r = lacked_memory() ? coxi_error_memory("a manifest")
+                            : coxi_error(COX_EFORMAT, "%s: %s", file, wrong);
+    }
+    json_decref(root);
+    if (r == 0) {
+        *ret = manifest;
+    } else {
+        coxi_manifest_free(manifest);
+    }
+    return r;
+}
+
 int coxi_manifest_read(const char *path, struct coxi_manifest **ret)
 {
     char file[PATH_MAX];
     uint8_t *text = NULL;
     size_t len = 0;
-    json_error_t error;
     int r = coxi_path(file, "%s/manifest.json", path);
     if (r == 0) {
         r = coxi_file_read(file, COXI_MANIFEST_BYTES_MAX, &text, &len);
@@ -573,26 +609,11 @@ int coxi_manifest_read(const char *path, struct coxi_manifest **ret)
         return r;
     }
     r = check_seal(file, (const char *)text, len);
-    if (r != 0) {
-        free(text);
-        return r;
+    if (r == 0) {
+        r = parse(file, (const char *)text, len, ret);
     }
-    json_t *root = json_loadb((const char *)text, len, JSON_REJECT_DUPLICATES, &error);
     free(text);
-    struct coxi_manifest *manifest = calloc(1, sizeof(*manifest));
-    const char *wrong = root == NULL       ? error.text
-                        : manifest == NULL ? "out of memory"
-                                           : read_root(root, manifest);
-    if (wrong != NULL) {
-        r = coxi_error(COX_EFORMAT, "%s: %s", file, wrong);
-    }
-    json_decref(root);
-    if (r != 0) {
-        coxi_manifest_free(manifest);
-        return r;
-    }
-    *ret = manifest;
-    return 0;
+    return r;
 }
 
 void coxi_manifest_free(struct coxi_manifest *manifest)

@@ -57,7 +57,7 @@ struct coxi_manifest {
 /* "ps-0-of-2.safetensors" */
 void coxi_manifest_file(uint32_t ps, uint32_t n_ps, char ret[64]);
 
-/* Writes manifest.json into directory `path`, and it is on disk. COX_EIO. */
+/* Writes manifest.json into directory `path`, and it is on disk. COX_EIO, COX_ENOMEM. */
 int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path);
 
 /*
@@ -68,8 +68,8 @@ char *coxi_manifest_seal(const char *text);
 
 /*
  * Reads and checks the manifest of the checkpoint in directory `path`. COX_ENOENT:
- * there is none; COX_EIO; COX_ECHECKSUM: it is not as it was written; COX_EFORMAT says
- * what is wrong. The file is not trusted.
+ * there is none; COX_EIO; COX_ENOMEM; COX_ECHECKSUM: it is not as it was written;
+ * COX_EFORMAT says what is wrong. The file is not trusted.
  */
 int coxi_manifest_read(const char *path, struct coxi_manifest **ret);
 void coxi_manifest_free(struct coxi_manifest *manifest); /* takes NULL */

@@ -1,5 +1,6 @@
 #include "checkpoint/manifest.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,34 @@
 #include "common/rand.h"
 #include "coxswain/types.h"
 #include "tests/test.h"
+
+/* ---- allocations that fail */
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+
+static int n_left = -1; /* allocations until one fails; below 0: none does */
+
+static bool fails(void)
+{
+    bool is_it = n_left == 0;
+    n_left -= n_left >= 0;
+    errno = is_it ? ENOMEM : errno;
+    return is_it;
+}
+
+/* What common/ allocates; and jansson, where the test sets its functions. */
+void *__wrap_malloc(size_t bytes)
+{
+    return fails() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+    return fails() ? NULL : __real_calloc(n, bytes);
+}
 
 /* ---- a manifest with some of everything */
 
@@ -225,6 +254,45 @@ static void write_sealed(const char *path, const char *text)
     assert_non_null(sealed);
     coxi_test_write(path, sealed, strlen(sealed));
     free(sealed);
+}
+
+/* Allocation k fails, for each k until none does; how many there are. */
+static int count_failures(int (*act)(void))
+{
+    int k = 0;
+    for (int r = COX_ENOMEM; r != 0; k++) {
+        n_left = k;
+        r = act();
+        bool failed = n_left < 0;
+        n_left = -1;
+        if (r != (failed ? COX_ENOMEM : 0)) {
+            fail_msg("allocation %d: %d: %s", k, r, coxi_error_text());
+        }
+    }
+    return k - 1;
+}
+
+static int write_once(void)
+{
+    return coxi_manifest_write(&sample, coxi_test_dir());
+}
+
+static int read_once(void)
+{
+    struct coxi_manifest *found = NULL;
+    int r = coxi_manifest_read(coxi_test_dir(), &found);
+    assert_true((r == 0) == (found != NULL));
+    coxi_manifest_free(found);
+    return r;
+}
+
+TEST(lack_of_memory_is_enomem_and_no_part_of_a_manifest)
+{
+    json_set_alloc_funcs(__wrap_malloc, free);
+    assert_true(count_failures(write_once) > 100);
+    json_set_alloc_funcs(__real_malloc, free);
+    /* Jansson's own are not among these: while it reads it passes over some. */
+    assert_true(count_failures(read_once) > 8);
 }
 
 TEST(a_missing_manifest_is_enoent)
