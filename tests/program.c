@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -212,4 +214,17 @@ void daemon_start(struct program *program, const char *name, int index,
                           index_text, "--address-file", announced.path, NULL};
     program_start(program, argv);
     coxi_test_until(is_announced, &announced, "a daemon's address");
+}
+
+int program_occupy(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    assert_true(strlen(path) < sizeof(address.sun_path));
+    (void)strcpy(address.sun_path, path);
+    (void)unlink(path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(0, bind(fd, (struct sockaddr *)&address, sizeof(address)));
+    assert_int_equal(0, listen(fd, 64));
+    return fd;
 }

@@ -35,6 +35,9 @@ void program_wait_printed(const struct program *program, const char *part);
 /* Program `name` with the option `option` exits 2, and names itself and `part`. */
 void program_assert_refuses(const char *name, const char *option, const char *part);
 
+/* Somebody else listens at a daemon's socket: the path is taken by a socket, for close(). */
+int program_occupy(const char *path);
+
 /* Daemon `name` moves what its log file has to another, if told to keep next to nothing. */
 void program_assert_bounds_its_log(const char *name);
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "common/clock.h"
+#include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/coordinator.h"
@@ -160,6 +161,18 @@ static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_
     }
     coxi_event(c, COX_EVENT_BLOCKED, COXI_OF(.seconds = seconds, .ps = ps),
                "%s waits for %llu s: %s", call->what, seconds, why);
+}
+
+int coxi_call_check(const struct cox_coordinator *c,
+                    const struct cox_coordinator *calls_for, const char *what,
+                    const char *where)
+{
+    return calls_for != c
+               ? 0
+               : coxi_error(COX_EDEADLK,
+                            "%s in %s would wait for that call; call it from "
+                            "another thread",
+                            what, where);
 }
 
 void coxi_calls_tick(struct cox_coordinator *c, uint64_t now)

@@ -63,6 +63,15 @@ void coxi_call_why(struct cox_coordinator *c, const char *format, ...)
 void coxi_call_why_locked(struct cox_coordinator *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/*
+ * COX_EDEADLK where `c` is the coordinator for which this thread calls the program: `what`
+ * would wait for the return of the program's function, `where`. `calls_for` is NULL in
+ * other threads.
+ */
+int coxi_call_check(const struct cox_coordinator *c,
+                    const struct cox_coordinator *calls_for, const char *what,
+                    const char *where);
+
 /* Tells of those that last. Loop. */
 void coxi_calls_tick(struct cox_coordinator *c, uint64_t now);
 

@@ -24,6 +24,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/sync.h"
+#include "coordinator/base/call.h"
 #include "coordinator/coordinator.h"
 
 enum {
@@ -97,11 +98,7 @@ static _Thread_local const struct cox_coordinator *hands_out;
 
 int coxi_events_check(const struct cox_coordinator *c, const char *what)
 {
-    return hands_out != c ? 0
-                          : coxi_error(COX_EDEADLK,
-                                       "%s in on_event would wait for that call; call "
-                                       "it from another thread",
-                                       what);
+    return coxi_call_check(c, hands_out, what, "on_event");
 }
 
 /* ---- lines */

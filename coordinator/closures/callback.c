@@ -17,6 +17,7 @@
 
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/base/call.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/kept.h"
@@ -33,11 +34,7 @@ static _Thread_local const struct cox_coordinator *calls_for;
 
 int coxi_callbacks_check(const struct cox_coordinator *c, const char *what)
 {
-    return calls_for != c ? 0
-                          : coxi_error(COX_EDEADLK,
-                                       "%s in a callback would wait for that callback; "
-                                       "call it from another thread",
-                                       what);
+    return coxi_call_check(c, calls_for, what, "a callback");
 }
 
 /* All that are to be called; NULL: none is, and none will be. */

@@ -5,26 +5,12 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/client/crew.h"
+#include "tests/program.h"
 #include "tests/test.h"
-
-/* Somebody else listens at a socket's path. */
-static int occupy(const char *path)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    assert_true(strlen(path) < sizeof(address.sun_path));
-    (void)strcpy(address.sun_path, path);
-    (void)unlink(path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(0, bind(fd, (struct sockaddr *)&address, sizeof(address)));
-    assert_int_equal(0, listen(fd, 64));
-    return fd;
-}
 
 static bool says_in_use(void *path)
 {
@@ -50,7 +36,7 @@ TEST(ps_that_cannot_listen_when_it_is_started_again_has_further_tries)
     assert_int_equal(0, kill(launcher, SIGSTOP));
     crew_kill(ps);
     crew_wait_gone(ps);
-    int fd = occupy(path);
+    int fd = program_occupy(path);
     assert_int_equal(0, kill(launcher, SIGCONT));
     coxi_test_until(says_in_use, log, "a ps that cannot listen");
     assert_int_equal(0, close(fd));

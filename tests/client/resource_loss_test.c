@@ -390,20 +390,26 @@ static void leave_backlog(const struct cox_options *options, const char *gate)
     crew_close(&crew);
 }
 
-/* Its closures have lower ids than whatever this client makes: they are to find it all the same,
- * also on a worker that comes in the middle of their replay. */
-TEST(resource_of_a_client_that_goes_on_is_there_when_its_backlog_is_replayed)
+/* A client that goes on from a backlog; its counter. */
+static struct cox_variable *go_on(struct crew *crew, const char *gate)
 {
-    struct crew crew;
     struct cox_options options = COX_OPTIONS_INIT;
-    const char *gate = gate_make("gate");
     coxi_test_expect_crashes();
     options.checkpoint_dir = coxi_test_path("checkpoints");
     options.speculate = -1;
     options.worker_slots = 2;
     leave_backlog(&options, gate);
-    keeper_open(&crew, 1, &options);
-    struct cox_variable *c0 = crew_counter(&crew, "c0");
+    keeper_open(crew, 1, &options);
+    return crew_counter(crew, "c0");
+}
+
+/* Its closures have lower ids than whatever this client makes: they are to find it all the same,
+ * also on a worker that comes in the middle of their replay. */
+TEST(resource_of_a_client_that_goes_on_is_there_when_its_backlog_is_replayed)
+{
+    struct crew crew;
+    const char *gate = gate_make("gate");
+    struct cox_variable *c0 = go_on(&crew, gate);
     (void)keeper_create_plain(&crew, "r");
     assert_code(COX_ETIMEDOUT, cox_join(crew.c, 0));
     gate_release(gate_pass(gate));
@@ -428,15 +434,8 @@ TEST(what_a_client_that_goes_on_writes_first_comes_before_its_backlog_in_a_repla
 {
     const int64_t written = 42;
     struct crew crew;
-    struct cox_options options = COX_OPTIONS_INIT;
     const char *gate = gate_make("gate");
-    coxi_test_expect_crashes();
-    options.checkpoint_dir = coxi_test_path("checkpoints");
-    options.speculate = -1;
-    options.worker_slots = 2;
-    leave_backlog(&options, gate);
-    keeper_open(&crew, 1, &options);
-    struct cox_variable *c0 = crew_counter(&crew, "c0");
+    struct cox_variable *c0 = go_on(&crew, gate);
     assert_code(0, cox_variable_assign(crew.c, c0, &written, sizeof(written)));
     (void)keeper_create(&crew, "r", "make_from_c0", &(struct keeper_ask){0});
     assert_code(COX_ETIMEDOUT, cox_join(crew.c, 0));

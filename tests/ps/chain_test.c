@@ -430,15 +430,21 @@ TEST(snapshot_on_a_base_that_the_ps_does_not_know_has_everything)
     close_subject(&s);
 }
 
+/* A whole snapshot, and one that builds on it. */
+static void open_chain_of_two(struct subject *s)
+{
+    open_subject(s, 1);
+    change(s);
+    snapshot(s, false, false);
+    change(s);
+    snapshot(s, false, false);
+}
+
 TEST(restore_of_what_builds_on_others_comes_after_those)
 {
     static struct subject s;
     struct stock again;
-    open_subject(&s, 1);
-    change(&s);
-    snapshot(&s, false, false);
-    change(&s);
-    snapshot(&s, false, false);
+    open_chain_of_two(&s);
     stock_open(&again);
     const struct file *second = &s.chain[1];
     struct coxi_restore request = {.session = again.session,
@@ -460,11 +466,7 @@ TEST(store_that_has_a_part_of_a_chain_is_not_ready)
 {
     static struct subject s;
     struct stock again;
-    open_subject(&s, 1);
-    change(&s);
-    snapshot(&s, false, false);
-    change(&s);
-    snapshot(&s, false, false);
+    open_chain_of_two(&s);
     create_all(&s, &again);
     restore_file(&s, 0, &again);
     const struct coxi_watermark any = {.session = again.session};

@@ -188,6 +188,17 @@ TEST(metric_refuses_what_is_not_for_it)
     rig_close(&rig);
 }
 
+/* Sends `n` closures that measure, from `first` on. */
+static void measure_many(struct rig *rig, const struct call *call, uint64_t first,
+                         uint64_t n)
+{
+    struct rig_batch batch = {0};
+    for (uint64_t k = 0; k < n; k++) {
+        rig_batch_add(rig, &batch, first + k, 1, "measure", call->args, call->n);
+    }
+    assert_code(0, rig_batch_push(rig, &batch));
+}
+
 TEST(metric_is_never_read_in_two_moments)
 {
     enum { N = 300, BATCH = 100 };
@@ -199,11 +210,7 @@ TEST(metric_is_never_read_in_two_moments)
     uint32_t id = rig_create(&rig, &metric, 0, 1);
     struct call call = measure("mean", ones, ones, 3);
     for (uint64_t i = 0; i < N; i += BATCH) {
-        struct rig_batch batch = {0};
-        for (uint64_t k = 1; k <= BATCH; k++) {
-            rig_batch_add(&rig, &batch, i + k, 1, "measure", call.args, call.n);
-        }
-        assert_code(0, rig_batch_push(&rig, &batch));
+        measure_many(&rig, &call, i + 1, BATCH);
         for (uint64_t k = 0; k < BATCH; k++) {
             read_metric(&rig, id, found);
             assert_true(found[0] == found[1]);
@@ -233,11 +240,7 @@ TEST(metric_of_most_buckets_is_of_one_moment)
     call_vector(&call, "values", COX_F32, 2, scores);
     call_vector(&call, "labels", COX_F32, 2, labels);
     for (uint64_t i = 0; i < N; i += BATCH) {
-        struct rig_batch batch = {0};
-        for (uint64_t k = 1; k <= BATCH; k++) {
-            rig_batch_add(&rig, &batch, i + k, 1, "measure", call.args, call.n);
-        }
-        assert_code(0, rig_batch_push(&rig, &batch));
+        measure_many(&rig, &call, i + 1, BATCH);
         for (uint64_t k = 0; k < BATCH; k++) {
             read_metric(&rig, id, found);
             assert_true(found[0] == found[COXI_METRIC_MAX - 1]);

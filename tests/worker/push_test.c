@@ -277,6 +277,20 @@ TEST(push_of_what_is_not_finite_counts_where_that_is_allowed)
 
 /* ---- loss scale */
 
+/* One of 1024, which doubles after so many steps. */
+static struct coxi_variable scale_of(float growth_interval)
+{
+    return (struct coxi_variable){
+        .name = "scale",
+        .dtype = COX_F32,
+        .rank = 1,
+        .shape = {1},
+        .optimizer = {.kind = COXI_OPTIMIZER_LOSS_SCALE,
+                      .growth_factor = 2,
+                      .growth_interval = growth_interval},
+        .initializer = {.kind = COXI_INIT_CONSTANT, .a = 1024}};
+}
+
 TEST(push_to_a_loss_scale_lets_it_shrink_and_grow)
 {
     static const struct {
@@ -285,15 +299,7 @@ TEST(push_to_a_loss_scale_lets_it_shrink_and_grow)
     } steps[] = {{1, 512}, {0, 512}, {0, 1024}, {0, 1024}, {1, 512}};
     struct rig rig;
     rig_open(&rig, 1, 1, 16);
-    const struct coxi_variable scale = {
-        .name = "scale",
-        .dtype = COX_F32,
-        .rank = 1,
-        .shape = {1},
-        .optimizer = {.kind = COXI_OPTIMIZER_LOSS_SCALE,
-                      .growth_factor = 2,
-                      .growth_interval = 2},
-        .initializer = {.kind = COXI_INIT_CONSTANT, .a = 1024}};
+    const struct coxi_variable scale = scale_of(2);
     (void)rig_create(&rig, &scale, 0, 1);
     double before = 1024;
     for (uint64_t i = 0; i < 5; i++) {
@@ -310,15 +316,7 @@ TEST(push_to_a_loss_scale_lets_it_shrink_and_grow)
  * a table on all. */
 static uint32_t open_scaled(struct rig *rig, uint32_t n_ps, float rate)
 {
-    const struct coxi_variable scale = {
-        .name = "scale",
-        .dtype = COX_F32,
-        .rank = 1,
-        .shape = {1},
-        .optimizer = {.kind = COXI_OPTIMIZER_LOSS_SCALE,
-                      .growth_factor = 2,
-                      .growth_interval = 100},
-        .initializer = {.kind = COXI_INIT_CONSTANT, .a = 1024}};
+    const struct coxi_variable scale = scale_of(100);
     struct coxi_variable w = dense_of("w", 3, 1);
     struct coxi_variable t = table_of("t", 1);
     w.wire_dtype = t.wire_dtype = COX_F16;

@@ -3,9 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -171,21 +169,6 @@ TEST(supervisor_does_not_rest_for_long_after_a_process_that_had_come_up)
     assert_int_equal(128 + SIGTERM, program_wait(&worker.program));
 }
 
-/* Somebody else listens where the worker did. */
-static int occupy(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *path = coxi_test_path("worker");
-    assert_true(strlen(path) < sizeof(address.sun_path));
-    (void)strcpy(address.sun_path, path);
-    (void)unlink(path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(0, bind(fd, (struct sockaddr *)&address, sizeof(address)));
-    assert_int_equal(0, listen(fd, 64));
-    return fd;
-}
-
 /* The first one that cannot listen ends the worker: that is its configuration. */
 TEST(supervisor_goes_on_when_a_later_step_process_cannot_listen)
 {
@@ -194,7 +177,7 @@ TEST(supervisor_goes_on_when_a_later_step_process_cannot_listen)
     program_pause(&worker.program);
     assert_int_equal(0, kill(worker.step_process, SIGKILL));
     coxi_test_until(is_gone, &worker.step_process, "the end of the step process");
-    int fd = occupy();
+    int fd = program_occupy(coxi_test_path("worker"));
     program_kill(&worker.program, SIGCONT);
     program_wait_printed(&worker.program, "signal=0 name=\"none\" status=2");
     assert_int_equal(0, close(fd));
