@@ -202,6 +202,9 @@ struct cox_coordinator {
     size_t n_voiding;       /* closures of which the ps are being asked */
     bool fatal_handled;
     struct coxi_manifest_progress progress; /* of the calls that are settled */
+    /* The first call with a cursor that an error has cancelled; 0 from the next one on that
+     * the program schedules */
+    uint64_t first_cancelled;
     bool recalled; /* workers have been told to hand back what has not started */
     bool shutting_down;
 

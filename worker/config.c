@@ -12,7 +12,8 @@ static const struct coxi_option options[] = {
     {.name = "client",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct coxi_worker_config, client),
-     .help = "dial the client at this address, for ever, instead of listening"},
+     .help = "dial the client at this address (host:port or ipc:///path), for ever, "
+             "instead of listening"},
     {.name = "name",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct coxi_worker_config, name),
@@ -83,13 +84,14 @@ const struct coxi_program coxi_worker_program = {
 };
 
 /* What belongs to --client. */
-static int check_client(const struct coxi_worker_config *config)
+static int check_client(struct coxi_worker_config *config)
 {
-    const char *client = config->client;
-    int r = coxi_url_check(client);
+    const char *client = config->client_url;
+    int r = coxi_url_from(config->client, config->client_url);
     if (r != 0) {
         return coxi_error(r, "--client: %s", coxi_error_text());
     }
+    config->client = client;
     if (!coxi_url_is_local(client) && !config->daemon.insecure) {
         return coxi_error(COX_EINVAL,
                           "--client %s may be another host, and whoever answers there "

@@ -18,6 +18,7 @@ struct coxi_worker_config {
     int64_t kept_max;
     bool prints_apart;
     bool step_process;
+    char client_url[COXI_URL_MAX + 1];     /* `client` */
     char own_name[COXI_WIRE_NAME_MAX + 1]; /* where `name` is not given */
 };
 

@@ -303,6 +303,8 @@ static int choose_level(int *ret)
         const char *word;
         int least;
     } words[] = {{"quiet", COX_EVENT_ERROR + 1},
+                 {"error", COX_EVENT_ERROR},
+                 {"warn", COX_EVENT_WARNING},
                  {"info", COX_EVENT_INFO},
                  {"debug", COX_EVENT_DEBUG}};
     const char *text = getenv("COX_LOG"); /* NOLINT(concurrency-mt-unsafe) */
@@ -315,7 +317,8 @@ static int choose_level(int *ret)
     }
     return text == NULL || *text == '\0'
                ? 0
-               : coxi_error(COX_EINVAL, "COX_LOG is '%s': quiet, info or debug", text);
+               : coxi_error(COX_EINVAL,
+                            "COX_LOG is '%s': quiet, error, warn, info or debug", text);
 }
 
 int coxi_events_start(struct cox_coordinator *c)

@@ -39,6 +39,7 @@ struct collection {
     struct coxi_backlog_function *names;
     size_t n_functions;
     int code;
+    char text[COXI_TEXT_MAX]; /* of that error, which was made on the loop */
 };
 
 static void collection_fini(struct collection *all)
@@ -260,6 +261,23 @@ static int check_losses(struct coxi_recovery *rec,
                 : 0;
 }
 
+/* A cursor says that all calls up to it count. Calls that an error has cancelled do not, until
+ * the program, which is told of that, schedules on: where one lies before the cursor, whoever
+ * went on from this checkpoint would pass it over. */
+static int check_cursor(const struct cox_coordinator *c,
+                        const struct coxi_manifest_progress *progress)
+{
+    if (c->first_cancelled == 0 || c->first_cancelled > progress->cursor_of) {
+        return 0;
+    }
+    return coxi_error(COX_ECANCELLED,
+                      "an error has cancelled closure %llu, and others may be, before "
+                      "cursor %llu: a client that went on from this checkpoint would "
+                      "pass them over; schedule what is to count again, and save then",
+                      (unsigned long long)c->first_cancelled,
+                      (unsigned long long)progress->cursor);
+}
+
 static void collect(struct coxi_recovery *rec, void *arg)
 {
     struct collection *all = arg;
@@ -275,6 +293,9 @@ static void collect(struct coxi_recovery *rec, void *arg)
         r = note_unsettled(all, c);
     }
     if (r == 0) {
+        r = check_cursor(c, &all->manifest->progress);
+    }
+    if (r == 0) {
         r = note_kept(all, c);
     }
     struct item *items = (struct item *)(void *)all->items.data;
@@ -286,6 +307,7 @@ static void collect(struct coxi_recovery *rec, void *arg)
         r = describe(all, &items[i]);
     }
     all->code = r;
+    (void)snprintf(all->text, sizeof(all->text), "%s", r != 0 ? coxi_error_text() : "");
 }
 
 /* ---- writing it */
@@ -318,7 +340,7 @@ int coxi_recovery_backlog(struct cox_coordinator *c, const char *dir,
 {
     struct collection all = {.manifest = manifest, .mark = mark};
     coxi_recovery_on_loop(c->recovery, collect, &all);
-    int r = all.code;
+    int r = all.code != 0 ? coxi_error(all.code, "%s", all.text) : 0;
     if (r == 0) {
         r = write_file(&all, dir, &manifest->backlog);
     }

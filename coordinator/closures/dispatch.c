@@ -164,6 +164,7 @@ static bool take_in(struct cox_coordinator *c, struct coxi_list *intake)
     for (struct cox_future *f = intake->first; f != NULL;) {
         struct cox_future *next = f->next;
         any = any || f->function != NULL;
+        c->first_cancelled = f->cursor != 0 ? 0 : c->first_cancelled;
         bool kept = coxi_window_put(&c->closures, f->id, f) == 0;
         if (f->function != NULL && !kept) {
             /* It cannot be kept track of, so it cannot run. */

@@ -427,6 +427,19 @@ bool coxi_recovery_is_stale(const struct cox_future *f, const uint32_t *touched,
     return false;
 }
 
+/* An error has cancelled it, and the program may not have learned of that yet. */
+static void note_cancelled(struct cox_future *f)
+{
+    struct cox_coordinator *c = f->c;
+    coxi_lock(&c->lock);
+    bool by_error = c->reporting;
+    coxi_unlock(&c->lock);
+    if (by_error && f->cursor != 0 &&
+        (c->first_cancelled == 0 || f->id < c->first_cancelled)) {
+        c->first_cancelled = f->id;
+    }
+}
+
 void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
                            size_t n_touched)
 {
@@ -441,6 +454,8 @@ void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
     }
     if (f->state != COXI_CANCELLED || f->applied) {
         coxi_recovery_covers(&c->progress, f->id, f->cursor);
+    } else {
+        note_cancelled(f);
     }
     if (f->state == COXI_DONE_OK || f->applied) {
         r = coxi_log_call(rec->log, f, touched, n_touched);

@@ -554,7 +554,10 @@ struct cox_checkpoint_options {
  * Writes a checkpoint of all variables and tables to the checkpoint directory; each ps
  * is saved as of one moment. Closures may run meanwhile; for an exact cut call cox_join
  * first. `options` NULL: defaults. *ret_number (may be NULL): its number, from 1.
- * COX_ENOENT: no checkpoint directory was given. COX_EIO: nothing of it is left. Once LATEST
+ * COX_ENOENT: no checkpoint directory was given. COX_ECANCELLED: an error has cancelled calls
+ * that lie before the cursor, so that a client that went on from it would pass them over; it can
+ * be saved when the program has scheduled a call with a cursor again. COX_EIO: nothing of it is
+ * left. Once LATEST
  * names it for good this returns 0, whatever fails after that. COX_EPSLOST, COX_EFENCED. Then
  * old ones are deleted as the options say (checkpoint_keep), but none that somebody reads: those
  * may go after a later one. A variable is in it if it was created before this began.

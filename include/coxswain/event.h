@@ -8,8 +8,9 @@
  *   ts=2026-01-31T12:00:00.123Z level=warn role=client index=0 event=ps_lost ps=1 text="..."
  *
  * and of one code at most 10 at once and then one a second: the next line says with more=<n>
- * how many were left out. COX_LOG in the environment chooses: `quiet` writes nothing, `info`
- * (the default) all events but those of COX_EVENT_DEBUG, `debug` those, too.
+ * how many were left out. COX_LOG in the environment chooses: `quiet` writes nothing, `error` the
+ * events of that level, `warn` those of COX_EVENT_WARNING, too, `info` (the default) all but those
+ * of COX_EVENT_DEBUG, `debug` all. With another value cox_open fails (COX_EINVAL).
  *
  * With on_event the library writes nothing: it calls on_event(event_arg, event) for each event,
  * of every level. Contract:

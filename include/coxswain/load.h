@@ -68,7 +68,10 @@ struct cox_load_info {
  * run: the schedules of learning rates, those of all variables of this run, go on from where they
  * were there (enum cox_schedule_kind), and rows are as old as they were. Updates, by which rows
  * age, are counted by each ps: afterwards every ps has the highest of those counts, and a table's
- * own if that is higher.
+ * own if that is higher. A rate that cox_variable_set_rate or cox_table_set_rate has set in the
+ * other run is not loaded, as none of its optimizer's other numbers is: those are this run's own,
+ * which may have been chosen for what is loaded (to train it further at a smaller rate, say). Set
+ * it here, too, where it is to hold.
  *
  * Blocks, and checkpoints wait. Steps may run meanwhile; what they read is the one or the
  * other, row by row. With a checkpoint directory a ps that is lost later gets it again: the

@@ -335,6 +335,12 @@ TEST(cox_log_chooses_what_is_written)
     char *lines = lines_of("quiet", 1);
     assert_int_equal(0, count(lines, "role=client"));
     free(lines);
+    lines = lines_of("error", 1);
+    assert_int_equal(0, count(lines, "event=worker_refused"));
+    free(lines);
+    lines = lines_of("warn", 1);
+    assert_int_equal(1, count(lines, "event=worker_refused"));
+    free(lines);
     lines = lines_of("debug", 1);
     assert_int_equal(1, count(lines, "event=worker_refused"));
     free(lines);
@@ -343,7 +349,7 @@ TEST(cox_log_chooses_what_is_written)
     assert_code(0, cox_cluster_local(1, 1, &cluster));
     assert_int_equal(0, setenv("COX_LOG", "loud", 1));
     assert_code(COX_EINVAL, cox_open(cluster, NULL, &c));
-    assert_error_names("COX_LOG is 'loud'");
+    assert_error_names("COX_LOG is 'loud': quiet, error, warn, info or debug");
     assert_int_equal(0, unsetenv("COX_LOG"));
     cox_cluster_free(cluster);
 }

@@ -374,3 +374,40 @@ TEST(closing_says_that_it_could_not_save)
     assert_error_names("no checkpoint was written at close");
     assert_error_names("ckpt-1");
 }
+
+/* ---- after an error that cancels calls */
+
+static void call_on(struct crew *crew, const char *name, uint32_t worker,
+                    uint64_t cursor)
+{
+    struct cox_call call = COX_CALL_INIT;
+    call.only_worker = worker;
+    call.cursor = cursor;
+    assert_code(0, cox_schedule(crew->c, crew_function(crew, name), &call, NULL));
+}
+
+TEST(no_cursor_passes_over_calls_that_an_error_has_cancelled)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_options options = options_for("ckpt");
+    struct cox_call call = COX_CALL_INIT;
+    crew_open(&crew, 1, 2, "hold", &options);
+    (void)crew_counter(&crew, "c0");
+    call.only_worker = 1;
+    call.cursor = 1;
+    crew_hold_call(&hold, &crew, "watch_and_count", &call, false);
+    crew_hold_wait(&hold);
+    call_on(&crew, "nothing", 1, 2); /* waits behind that one */
+    call_on(&crew, "fail", 2, 3);
+    assert_code(COX_ESTEP, cox_join(crew.c, -1));
+    assert_code(COX_ECANCELLED, cox_checkpoint_save(crew.c, NULL, NULL));
+    assert_error_names("cancelled closure 2,");
+    assert_error_names("before cursor 3");
+    assert_int_equal(0, latest());
+    call_on(&crew, "nothing", 1, 2);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_hold_release(&hold);
+    crew_close(&crew);
+}

@@ -98,6 +98,7 @@ TEST(worker_program_says_what_is_wrong_with_the_client_to_dial)
     } cases[] = {
         {{name, "--client=host", NULL}, "--client: 'host'"},
         {{name, "--client=tcp://10.1.2.3:7", NULL}, "--insecure"},
+        {{name, "--client=10.1.2.3:7", NULL}, "--client tcp://10.1.2.3:7"},
         {{name, "--client=ipc:///a", "--address-file=b", NULL}, "--address-file"},
         {{name, "--client=ipc:///a", "--name=two words", NULL}, "--name: character 4"},
         {{name, "--client=ipc:///a", "--name=", NULL}, "--name"},
