@@ -78,9 +78,9 @@ enum {
 };
 
 struct coxi_worker;
-struct coxi_log_entry; /* log.h */
-struct coxi_recovery;  /* recovery.c */
-struct coxi_resumed;   /* resume.c */
+struct coxi_replay_entry; /* log.h */
+struct coxi_recovery;     /* recovery.c */
+struct coxi_resumed;      /* resume.c */
 
 struct coxi_callback; /* callback.c */
 struct coxi_input;    /* inputs.c */

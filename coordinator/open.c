@@ -16,12 +16,14 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
 #include "coordinator/checkpoints/checkpoint.h"
+#include "coordinator/checkpoints/load.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/checkpoints/trigger.h"
 #include "coordinator/closures/callback.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/closures/settle.h"
 #include "coordinator/closures/stragglers.h"
 #include "coordinator/opening.h"
 #include "coordinator/recovery/recovery.h"
@@ -309,12 +311,20 @@ static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster)
     return r == 0 ? coxi_trigger_begin(c) : r;
 }
 
+static const struct coxi_replay_refs replay_refs = {
+    .call_bytes = coxi_closure_logged_bytes,
+    .call_forgotten = coxi_closure_forgotten,
+    .loading_bytes = coxi_loading_bytes,
+    .loading_ref = coxi_loading_ref,
+    .loading_unref = coxi_loading_unref,
+};
+
 /* The ps are ours, and hold what they are to. */
 static int take_ps(struct cox_coordinator *c, uint64_t end_ms)
 {
     int r = coxi_opening_ps(c, end_ms);
     if (r == 0) {
-        r = coxi_recovery_start(c);
+        r = coxi_recovery_start(c, &replay_refs);
     }
     return r == 0 && c->checkpoint_dir != NULL ? coxi_resume(c) : r;
 }

@@ -24,10 +24,14 @@
 
 /* ---- life */
 
-struct coxi_loading *coxi_loading_ref(struct coxi_loading *loading)
+void coxi_loading_ref(struct coxi_loading *loading)
 {
     atomic_fetch_add(&loading->refs, 1);
-    return loading;
+}
+
+uint64_t coxi_loading_bytes(const struct coxi_loading *loading)
+{
+    return sizeof(*loading) + loading->n_items * sizeof(*loading->items);
 }
 
 void coxi_loading_unref(struct coxi_loading *loading)
@@ -340,7 +344,7 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
                     const struct coxi_checkpoint *checkpoint,
                     struct coxi_loading *loading)
 {
-    struct coxi_log_entry what = {.kind = COXI_LOG_LOAD, .loading = loading};
+    struct coxi_replay_entry what = {.kind = COXI_REPLAY_LOAD, .loading = loading};
     struct cox_future *operation;
     int r = coxi_resume_wait(c); /* what the client before was writing comes first */
     if (r == 0) {

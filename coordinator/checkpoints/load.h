@@ -30,8 +30,11 @@ struct coxi_loading {
     size_t n_items;
 };
 
-struct coxi_loading *coxi_loading_ref(struct coxi_loading *loading);
+void coxi_loading_ref(struct coxi_loading *loading);
 void coxi_loading_unref(struct coxi_loading *loading); /* takes NULL */
+
+/* What the replay log counts for it. */
+uint64_t coxi_loading_bytes(const struct coxi_loading *loading);
 
 /* True where ps `ps` holds a part of what is loaded. */
 bool coxi_loading_is_part(const struct coxi_loading *loading, uint32_t ps);

@@ -59,14 +59,15 @@ static bool has_all(const struct collection *all, uint32_t ps, uint64_t id)
     return coxi_applied_list_is_whole(&all->manifest->shards[ps].applied, id);
 }
 
-static bool is_missing(const struct collection *all, const struct coxi_log_entry *entry)
+static bool is_missing(const struct collection *all,
+                       const struct coxi_replay_entry *entry)
 {
     bool missing = false;
     for (uint32_t p = 0; !missing && p < all->manifest->n_shards; p++) {
         bool touched =
-            entry->kind == COXI_LOG_CALL ? coxi_log_touched(entry, p)
-            : entry->kind == COXI_LOG_UPDATE
-                ? coxi_log_update_is_on(entry->update, p)
+            entry->kind == COXI_REPLAY_CALL ? coxi_replay_touched(entry, p)
+            : entry->kind == COXI_REPLAY_UPDATE
+                ? coxi_replay_update_is_on(entry->update, p)
                 : false; /* what is created meanwhile is not in the checkpoint, and
                             nothing is loaded */
         missing = touched && !has_all(all, p, entry->id);
@@ -80,7 +81,8 @@ static int add_item(struct collection *all, const struct item *item)
 }
 
 /* What was written. */
-static int describe_update(struct collection *all, const struct coxi_log_update *update,
+static int describe_update(struct collection *all,
+                           const struct coxi_replay_update *update,
                            struct coxi_backlog_head *head)
 {
     const struct coxi_backlog_update what = {update->variable->id, update->op,
@@ -96,7 +98,7 @@ static int describe_update(struct collection *all, const struct coxi_log_update 
 }
 
 /* Of what has been logged since the ps were asked. */
-static int note_logged(void *arg, const struct coxi_log_entry *entry)
+static int note_logged(void *arg, const struct coxi_replay_entry *entry)
 {
     struct collection *all = arg;
     struct item item = {.head.closure = entry->id};
@@ -104,7 +106,7 @@ static int note_logged(void *arg, const struct coxi_log_entry *entry)
     if (entry->id > all->manifest->progress.closure || !is_missing(all, entry)) {
         return 0;
     }
-    if (entry->kind == COXI_LOG_CALL) {
+    if (entry->kind == COXI_REPLAY_CALL) {
         item.call = entry->call; /* stays while no checkpoint forgets it: we are one */
     } else {
         r = describe_update(all, entry->update, &item.head);
@@ -287,7 +289,7 @@ static void collect(struct coxi_recovery *rec, void *arg)
     all->manifest->progress.closure = highest(c, all->manifest);
     int r = check_losses(rec, all->mark);
     if (r == 0) {
-        r = coxi_log_each_since(rec->log, all->mark->log, note_logged, all);
+        r = coxi_replay_log_each_since(rec->log, all->mark->log, note_logged, all);
     }
     if (r == 0) {
         r = note_unsettled(all, c);

@@ -451,7 +451,7 @@ static void list_reset(void *arg, struct cox_future *operation)
 int coxi_resume_reset(struct cox_coordinator *c, const struct coxi_variable *metric)
 {
     struct coxi_resumed *resumed = c->resumed;
-    struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
+    struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
     coxi_lock(&c->lock);
     bool held = resumed != NULL && may_reset(resumed) && !is_listed(resumed, metric);
     coxi_unlock(&c->lock);
@@ -459,8 +459,8 @@ int coxi_resume_reset(struct cox_coordinator *c, const struct coxi_variable *met
         return 0;
     }
     struct coxi_resumed_reset *reset = calloc(1, sizeof(*reset));
-    what.update = coxi_log_update_new(metric, COXI_OP_ASSIGN, 0, metric->shape[0],
-                                      coxi_metric_zeros);
+    what.update = coxi_replay_update_new(metric, COXI_OP_ASSIGN, 0, metric->shape[0],
+                                         coxi_metric_zeros);
     if (reset == NULL || what.update == NULL) {
         free(reset);
         free(what.update);

@@ -433,8 +433,8 @@ int coxi_operation_room(struct cox_coordinator *c)
 
 /* `state`: OPEN, at its place among what is written now; or HELD, at that of its id, and then
  * `listed` is called with it. */
-static int begin(struct cox_coordinator *c, struct coxi_log_entry *what,
-                 enum coxi_log_state state, bool wait,
+static int begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
+                 enum coxi_replay_state state, bool wait,
                  void (*listed)(void *arg, struct cox_future *operation), void *arg,
                  struct cox_future **ret)
 {
@@ -447,7 +447,7 @@ static int begin(struct cox_coordinator *c, struct coxi_log_entry *what,
     r = wait ? await_room(c) : coxi_check_alive_locked(c);
     if (r == 0) {
         what->id = c->next_id;
-        what->position = state == COXI_LOG_HELD ? what->id : coxi_resume_position(c);
+        what->position = state == COXI_REPLAY_HELD ? what->id : coxi_resume_position(c);
         what->state = state;
         r = coxi_recovery_operation(c, what);
     }
@@ -466,18 +466,18 @@ static int begin(struct cox_coordinator *c, struct coxi_log_entry *what,
     return 0;
 }
 
-int coxi_operation_begin(struct cox_coordinator *c, struct coxi_log_entry *what,
+int coxi_operation_begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
                          bool wait, struct cox_future **ret)
 {
-    return begin(c, what, COXI_LOG_OPEN, wait, NULL, NULL, ret);
+    return begin(c, what, COXI_REPLAY_OPEN, wait, NULL, NULL, ret);
 }
 
-int coxi_operation_hold(struct cox_coordinator *c, struct coxi_log_entry *what,
+int coxi_operation_hold(struct cox_coordinator *c, struct coxi_replay_entry *what,
                         void (*listed)(void *arg, struct cox_future *operation),
                         void *arg)
 {
     struct cox_future *f;
-    return begin(c, what, COXI_LOG_HELD, true, listed, arg, &f);
+    return begin(c, what, COXI_REPLAY_HELD, true, listed, arg, &f);
 }
 
 struct operation_end {
@@ -508,7 +508,7 @@ void coxi_operation_end(struct cox_future *operation, enum coxi_operation_end ho
     struct operation_end *end = malloc(sizeof(*end));
     switch (how) {
     case COXI_OPERATION_DONE:
-        coxi_recovery_operation_set(c, operation->id, COXI_LOG_DONE);
+        coxi_recovery_operation_set(c, operation->id, COXI_REPLAY_DONE);
         break;
     case COXI_OPERATION_NOWHERE:
         coxi_recovery_retracted(c, operation->id);

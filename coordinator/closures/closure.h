@@ -103,12 +103,12 @@ struct cox_future {
  * the other. Takes its update, if it succeeds. `wait`: while the replay log is full, or ids
  * would run too far ahead; else it makes it fuller. COX_ENOMEM; what ended the coordinator.
  */
-int coxi_operation_begin(struct cox_coordinator *c, struct coxi_log_entry *what,
+int coxi_operation_begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
                          bool wait, struct cox_future **ret);
 
 /* The same, waiting for room, for what is to be written later: it is HELD in the log, at the place
  * of its id. `listed` is called with it before anything gets a higher id, with c->lock. */
-int coxi_operation_hold(struct cox_coordinator *c, struct coxi_log_entry *what,
+int coxi_operation_hold(struct cox_coordinator *c, struct coxi_replay_entry *what,
                         void (*listed)(void *arg, struct cox_future *operation),
                         void *arg);
 

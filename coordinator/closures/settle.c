@@ -127,6 +127,38 @@ void coxi_closure_set_urgent(struct cox_future *f, bool urgent)
     }
 }
 
+/* ---- in the replay log */
+
+uint64_t coxi_closure_logged_bytes(const struct cox_future *f)
+{
+    size_t args_len = 0;
+    (void)coxi_inputs_args(f, &args_len);
+    return sizeof(*f) + args_len + f->result_len;
+}
+
+void coxi_closure_forgotten(struct cox_future *f)
+{
+    atomic_store(&f->logged, false);
+    coxi_kept_unlogged(f);
+    coxi_future_unref(f);
+}
+
+int coxi_closure_log(struct coxi_replay_log *log, struct cox_future *f,
+                     const uint32_t *touched, size_t n_touched)
+{
+    if (n_touched == 0) {
+        return 0;
+    }
+    /* Before it is in the log, from which it may go at any moment. */
+    atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+    atomic_store(&f->logged, true);
+    int r = coxi_replay_log_call(log, f->id, f, touched, n_touched);
+    if (r != 0) {
+        coxi_closure_forgotten(f);
+    }
+    return r;
+}
+
 /* ---- the end of closures */
 
 void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)

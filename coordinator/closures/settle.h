@@ -2,6 +2,7 @@
 #ifndef COXI_COORDINATOR_CLOSURES_SETTLE_H
 #define COXI_COORDINATOR_CLOSURES_SETTLE_H
 
+#include "coordinator/base/replay_log.h"
 #include "coordinator/closures/voiding.h"
 #include "coordinator/coordinator.h"
 
@@ -38,6 +39,14 @@ void coxi_closure_run_for_results(struct cox_future *f);
 
 /* What waits in line for the worker since that has its inputs does not any more. */
 void coxi_closures_leave_home(struct coxi_worker *worker);
+
+/* What the replay log does with closures (base/replay_log.h). */
+uint64_t coxi_closure_logged_bytes(const struct cox_future *f);
+void coxi_closure_forgotten(struct cox_future *f);
+
+/* A closure that is done goes into the replay log, unless it has touched no ps. COX_ENOMEM. */
+int coxi_closure_log(struct coxi_replay_log *log, struct cox_future *f,
+                     const uint32_t *touched, size_t n_touched);
 
 /* Ends what is in a queue; all that is in line. Cancelling spares closures that are done on
  * some ps (those that run again for results or for a ps that comes back), except at close. */

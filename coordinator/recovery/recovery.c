@@ -458,9 +458,9 @@ void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
         note_cancelled(f);
     }
     if (f->state == COXI_DONE_OK || f->applied) {
-        r = coxi_log_call(rec->log, f, touched, n_touched);
+        r = coxi_closure_log(rec->log, f, touched, n_touched);
     } else if (f->attempt > 0) {
-        r = coxi_log_barred(rec->log, f->id);
+        r = coxi_replay_log_barred(rec->log, f->id);
     }
     if (r != 0) {
         coxi_fatal(c, r, coxi_error_text());
@@ -470,32 +470,35 @@ void coxi_recovery_settled(struct cox_future *f, const uint32_t *touched,
 bool coxi_recovery_is_due(const struct cox_coordinator *c)
 {
     return c->recovery != NULL && c->fatal == 0 &&
-           (coxi_log_is_due(c->recovery->log, c->next_id) || coxi_resources_are_due(c));
+           (coxi_replay_log_is_due(c->recovery->log, c->next_id) ||
+            coxi_resources_are_due(c));
 }
 
 uint64_t coxi_recovery_oldest(const struct cox_coordinator *c)
 {
-    return c->recovery != NULL ? coxi_log_oldest_call(c->recovery->log) : UINT64_MAX;
+    return c->recovery != NULL ? coxi_replay_log_oldest_call(c->recovery->log)
+                               : UINT64_MAX;
 }
 
 bool coxi_recovery_is_full(const struct cox_coordinator *c)
 {
-    return c->recovery != NULL && coxi_log_is_full(c->recovery->log, c->next_id);
+    return c->recovery != NULL && coxi_replay_log_is_full(c->recovery->log, c->next_id);
 }
 
 /* ---- what the client itself does */
 
 int coxi_recovery_operation(struct cox_coordinator *c,
-                            const struct coxi_log_entry *operation)
+                            const struct coxi_replay_entry *operation)
 {
-    return c->recovery != NULL ? coxi_log_operation(c->recovery->log, operation) : 0;
+    return c->recovery != NULL ? coxi_replay_log_operation(c->recovery->log, operation)
+                               : 0;
 }
 
 void coxi_recovery_operation_set(struct cox_coordinator *c, uint64_t id,
-                                 enum coxi_log_state state)
+                                 enum coxi_replay_state state)
 {
     if (c->recovery != NULL) {
-        coxi_log_set(c->recovery->log, id, state);
+        coxi_replay_log_set(c->recovery->log, id, state);
     }
 }
 
@@ -503,14 +506,14 @@ void coxi_recovery_operation_hold(struct cox_coordinator *c, uint64_t id,
                                   uint64_t begin)
 {
     if (c->recovery != NULL) {
-        coxi_log_hold(c->recovery->log, id, begin);
+        coxi_replay_log_hold(c->recovery->log, id, begin);
     }
 }
 
 void coxi_recovery_retracted(struct cox_coordinator *c, uint64_t id)
 {
     if (c->recovery != NULL) {
-        coxi_log_retract(c->recovery->log, id);
+        coxi_replay_log_retract(c->recovery->log, id);
     }
 }
 
@@ -527,8 +530,8 @@ bool coxi_recovery_written(struct cox_coordinator *c,
     coxi_lock(&rec->lock);
     bool known = rec->n_losses == written->n_losses;
     if (known) {
-        r = coxi_log_narrow(rec->log, written->id, written->begin, written->ranges,
-                            written->n);
+        r = coxi_replay_log_narrow(rec->log, written->id, written->begin,
+                                   written->ranges, written->n);
     }
     coxi_unlock(&rec->lock);
     if (r != 0) {
@@ -551,7 +554,7 @@ int coxi_recovery_mark(struct cox_coordinator *c, struct coxi_recovery_mark *ret
         ret->n_losses = rec->n_losses;
         coxi_unlock(&rec->lock);
         if (up) {
-            ret->log = coxi_log_mark(rec->log);
+            ret->log = coxi_replay_log_mark(rec->log);
         } else {
             r = coxi_recovery_wait(c);
         }
@@ -584,7 +587,7 @@ int coxi_recovery_base(struct cox_coordinator *c, const char *path,
     }
     coxi_unlock(&rec->lock);
     if (whole) {
-        coxi_log_forget(rec->log, mark->log);
+        coxi_replay_log_forget(rec->log, mark->log);
     }
     base_fini(&base, c->n_ps);
     return r;
@@ -592,7 +595,7 @@ int coxi_recovery_base(struct cox_coordinator *c, const char *path,
 
 /* ---- life */
 
-int coxi_recovery_start(struct cox_coordinator *c)
+int coxi_recovery_start(struct cox_coordinator *c, const struct coxi_replay_refs *refs)
 {
     if (c->checkpoint_dir == NULL) {
         return 0;
@@ -601,7 +604,8 @@ int coxi_recovery_start(struct cox_coordinator *c)
     struct coxi_recovery_server *servers = calloc(c->n_ps, sizeof(*servers));
     int r = rec == NULL || servers == NULL
                 ? coxi_error_memory("recovery")
-                : coxi_log_new(c->n_ps, c->options.replay_log_bytes, &rec->log);
+                : coxi_replay_log_new(c->n_ps, c->options.replay_log_bytes, refs,
+                                      &rec->log);
     if (r != 0) {
         free(rec);
         free(servers);
@@ -668,7 +672,7 @@ void coxi_recovery_free(struct cox_coordinator *c)
     base_fini(&rec->base, c->n_ps);
     free(rec->past);
     free(rec->servers);
-    coxi_log_free(rec->log);
+    coxi_replay_log_free(rec->log);
     coxi_window_fini(&rec->replays);
     (void)pthread_cond_destroy(&rec->changed);
     (void)pthread_mutex_destroy(&rec->lock);

@@ -1,7 +1,7 @@
 /*
  * A ps that is lost comes back: at the same address or another (cox_ps_address), started
  * again by whoever looks after it, with nothing in it. It is restored from the last checkpoint, what it misses is
- * replayed (coordinator/recovery/replay_log.h), and the others keep what they have.
+ * replayed (coordinator/base/replay_log.h), and the others keep what they have.
  *
  *   UP -> LOST        its connection is gone for good, or it has been started again
  *   LOST -> OWED      it is there again, restored, and ours; workers are told
@@ -20,8 +20,8 @@
 #ifndef COXI_COORDINATOR_RECOVERY_RECOVERY_H
 #define COXI_COORDINATOR_RECOVERY_RECOVERY_H
 
+#include "coordinator/base/replay_log.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/recovery/replay_log.h"
 
 struct coxi_recovery;
 struct coxi_manifest;
@@ -30,7 +30,7 @@ struct coxi_ending; /* voiding.h */
 
 /* Starts it where there is a checkpoint directory; else c->recovery stays NULL, and a ps
  * that is lost is lost. When the ps are claimed. */
-int coxi_recovery_start(struct cox_coordinator *c);
+int coxi_recovery_start(struct cox_coordinator *c, const struct coxi_replay_refs *refs);
 
 /*
  * Nothing is recovered from here on. `end` only asks for that and waits until `until` for the
@@ -119,7 +119,7 @@ struct coxi_recovery_mark {
 };
 
 /* Before the ps are asked, which waits until all are UP: what the log has before the mark
- * (coxi_log_mark) will be in the checkpoint. */
+ * (coxi_replay_log_mark) will be in the checkpoint. */
 int coxi_recovery_mark(struct cox_coordinator *c, struct coxi_recovery_mark *ret);
 
 /*
@@ -151,17 +151,17 @@ bool coxi_recovery_is_full(const struct cox_coordinator *c);
 
 /*
  * ---- what the client itself does. An operation is logged when it gets its id, before any ps is
- * asked, and stays undone there (coordinator/recovery/replay_log.h) until everybody has it. So the mark of a
+ * asked, and stays undone there (coordinator/base/replay_log.h) until everybody has it. So the mark of a
  * checkpoint passes no operation that some ps may lack at its moment, and the backlog has it.
  * Any thread; without recovery nothing happens.
  */
 
 /* Takes the update; a reference to a loading. With c->lock. COX_ENOMEM: takes nothing. */
 int coxi_recovery_operation(struct cox_coordinator *c,
-                            const struct coxi_log_entry *operation);
+                            const struct coxi_replay_entry *operation);
 
 void coxi_recovery_operation_set(struct cox_coordinator *c, uint64_t id,
-                                 enum coxi_log_state state);
+                                 enum coxi_replay_state state);
 
 /* Of an update: those of its rows that begin at `begin` have failed somewhere. */
 void coxi_recovery_operation_hold(struct cox_coordinator *c, uint64_t id,

@@ -17,8 +17,8 @@
 #include "checkpoint/manifest.h"
 #include "common/applied_list.h"
 #include "common/window.h"
+#include "coordinator/base/replay_log.h"
 #include "coordinator/recovery/recovery.h"
-#include "coordinator/recovery/replay_log.h"
 
 enum {
     COXI_RECOVERY_SLICE_MS = 50
@@ -46,7 +46,7 @@ struct coxi_recovery_base {
 
 struct coxi_recovery {
     struct cox_coordinator *c;
-    struct coxi_log *log;
+    struct coxi_replay_log *log;
     pthread_t thread;
     bool runs; /* the thread is to be joined */
 

@@ -30,11 +30,11 @@ enum {
 struct item {
     uint64_t id;
     uint64_t position; /* no item behind it has a lower id */
-    enum coxi_log_kind kind;
+    enum coxi_replay_kind kind;
     struct cox_future *call; /* a reference */
     const struct coxi_variable *created;
-    struct coxi_log_update *update; /* a copy */
-    struct coxi_loading *loading;   /* a reference */
+    struct coxi_replay_update *update; /* a copy */
+    struct coxi_loading *loading;      /* a reference */
 };
 
 struct items {
@@ -62,37 +62,38 @@ static void items_fini(struct items *items)
  * success; and what is restored into variables that are ready to be used may lack one that was
  * just being created. */
 static bool has_been_done(const struct coxi_recovery_server *server,
-                          enum coxi_log_kind kind, uint64_t id)
+                          enum coxi_replay_kind kind, uint64_t id)
 {
-    return kind != COXI_LOG_CREATE && coxi_applied_list_is_whole(&server->restored, id);
+    return kind != COXI_REPLAY_CREATE &&
+           coxi_applied_list_is_whole(&server->restored, id);
 }
 
 /* True where ps p is owed the entry. A closure of several segments is run again whatever
  * it has of it: that counts once. */
 static bool is_owed(const struct coxi_recovery *rec, uint32_t p,
-                    const struct coxi_log_entry *entry)
+                    const struct coxi_replay_entry *entry)
 {
     const struct coxi_recovery_server *server = &rec->servers[p];
-    if (!server->owed || entry->state == COXI_LOG_HELD ||
+    if (!server->owed || entry->state == COXI_REPLAY_HELD ||
         has_been_done(server, entry->kind, entry->id)) {
         return false;
     }
     switch (entry->kind) {
-    case COXI_LOG_CALL:
-        return coxi_log_touched(entry, p);
-    case COXI_LOG_CREATE:
+    case COXI_REPLAY_CALL:
+        return coxi_replay_touched(entry, p);
+    case COXI_REPLAY_CREATE:
         return coxi_recovery_is_part(entry->created, p);
-    case COXI_LOG_UPDATE:
-        return coxi_log_update_is_on(entry->update, p);
-    case COXI_LOG_LOAD:
+    case COXI_REPLAY_UPDATE:
+        return coxi_replay_update_is_on(entry->update, p);
+    case COXI_REPLAY_LOAD:
         return coxi_loading_is_part(entry->loading, p);
-    case COXI_LOG_BARRED:
+    case COXI_REPLAY_BARRED:
         break;
     }
     return false;
 }
 
-static int keep_item(struct items *items, const struct coxi_log_entry *entry)
+static int keep_item(struct items *items, const struct coxi_replay_entry *entry)
 {
     struct item item = {
         .id = entry->id, .position = entry->position, .kind = entry->kind};
@@ -105,13 +106,14 @@ static int keep_item(struct items *items, const struct coxi_log_entry *entry)
         items->items = more;
         items->capacity = capacity;
     }
-    if (entry->kind == COXI_LOG_CALL) {
+    if (entry->kind == COXI_REPLAY_CALL) {
         item.call = entry->call;
         atomic_fetch_add_explicit(&item.call->refs, 1, memory_order_relaxed);
-    } else if (entry->kind == COXI_LOG_CREATE) {
+    } else if (entry->kind == COXI_REPLAY_CREATE) {
         item.created = entry->created;
-    } else if (entry->kind == COXI_LOG_LOAD) {
-        item.loading = coxi_loading_ref(entry->loading);
+    } else if (entry->kind == COXI_REPLAY_LOAD) {
+        item.loading = entry->loading;
+        coxi_loading_ref(item.loading);
     } else {
         size_t bytes = sizeof(*item.update) + entry->update->bytes;
         item.update = malloc(bytes);
@@ -124,7 +126,7 @@ static int keep_item(struct items *items, const struct coxi_log_entry *entry)
     return 0;
 }
 
-static int note_item(void *arg, const struct coxi_log_entry *entry)
+static int note_item(void *arg, const struct coxi_replay_entry *entry)
 {
     struct items *items = arg;
     struct coxi_recovery *rec = items->rec;
@@ -143,7 +145,7 @@ static void collect(struct coxi_recovery *rec, void *arg)
     const struct coxi_window *closures = &rec->c->closures;
     items->first_unsettled = closures->count > 0 ? closures->first : closures->next;
     coxi_lock(&rec->lock);
-    items->code = coxi_log_each(rec->log, note_item, items);
+    items->code = coxi_replay_log_each(rec->log, note_item, items);
     coxi_unlock(&rec->lock);
 }
 
@@ -337,7 +339,7 @@ void coxi_recovery_replayed(struct cox_future *f)
 
 /* The ps that the update is on, as who writes it names them (coordinator/variables/content.c): so a ps that
  * has it from one of the two takes it from the other for a duplicate. */
-static size_t list_touched(const struct coxi_log_update *update, uint32_t n_ps,
+static size_t list_touched(const struct coxi_replay_update *update, uint32_t n_ps,
                            uint32_t *ret)
 {
     const struct coxi_variable *v = update->variable;
@@ -346,7 +348,7 @@ static size_t list_touched(const struct coxi_log_update *update, uint32_t n_ps,
     size_t n = 0;
     for (size_t i = 0; i < most; i++) {
         uint32_t ps = (uint32_t)(table ? i : v->shards[i].ps);
-        if (coxi_log_update_is_on(update, ps)) {
+        if (coxi_replay_update_is_on(update, ps)) {
             ret[n++] = ps;
         }
     }
@@ -355,7 +357,7 @@ static size_t list_touched(const struct coxi_log_update *update, uint32_t n_ps,
 
 static int commit_update(struct coxi_recovery *rec, uint32_t p,
                          struct coxi_message *message, struct coxi_psc_request *request,
-                         const struct coxi_log_update *update)
+                         const struct coxi_replay_update *update)
 {
     uint32_t *touched = calloc(rec->c->n_ps, sizeof(*touched));
     if (touched == NULL) {
@@ -369,7 +371,7 @@ static int commit_update(struct coxi_recovery *rec, uint32_t p,
 }
 
 /* The rows of an update that ps p holds: none of a rate. */
-static struct coxi_range rows_on(const struct coxi_log_update *u, uint32_t p)
+static struct coxi_range rows_on(const struct coxi_replay_update *u, uint32_t p)
 {
     return u->op == COXI_OP_RATE ? (struct coxi_range){0, 0}
                                  : coxi_shard_part(coxi_variable_shard(u->variable, p),
@@ -379,14 +381,14 @@ static struct coxi_range rows_on(const struct coxi_log_update *u, uint32_t p)
 static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *item)
 {
     static const uint64_t zeros = 0;
-    const struct coxi_log_update *u = item->update;
+    const struct coxi_replay_update *u = item->update;
     const struct coxi_variable *v = u->variable;
-    if (!coxi_log_update_is_on(u, p)) {
+    if (!coxi_replay_update_is_on(u, p)) {
         return 0;
     }
     struct coxi_range rows = rows_on(u, p);
     size_t at = (rows.begin - u->begin) * coxi_variable_row_bytes(v);
-    size_t bytes = coxi_log_update_bytes(v, u->op, rows.count);
+    size_t bytes = coxi_replay_update_bytes(v, u->op, rows.count);
     struct coxi_update update = {v->id, u->op, rows.begin, rows.count};
     struct coxi_message message = {.kind = COXI_COMMIT};
     struct iovec payload[2] = {
@@ -409,17 +411,17 @@ static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *i
 /* What of it ps p has a part of; nothing, where that is none. */
 static int redo_on(struct coxi_recovery *rec, uint32_t p, const struct item *item)
 {
-    if (item->kind == COXI_LOG_LOAD) {
+    if (item->kind == COXI_REPLAY_LOAD) {
         return coxi_loading_is_part(item->loading, p)
                    ? coxi_loading_repeat(rec->c, item->loading, item->id, p)
                    : 0;
     }
     const struct coxi_variable *variable =
-        item->kind == COXI_LOG_CREATE ? item->created : item->update->variable;
+        item->kind == COXI_REPLAY_CREATE ? item->created : item->update->variable;
     if (!coxi_recovery_is_part(variable, p)) {
         return 0;
     }
-    return item->kind == COXI_LOG_CREATE
+    return item->kind == COXI_REPLAY_CREATE
                ? coxi_recovery_create(rec, rec->c->ps[p], variable, item->id)
                : update_on(rec, p, item);
 }
@@ -487,7 +489,7 @@ static size_t batch_length(struct coxi_recovery *rec, const struct item *items,
     uint64_t resource = coxi_resource_position_above(rec->c, items[0].id);
     size_t i = 0;
     end = resource < end ? resource : end;
-    while (i < n && i < BATCH_MAX && items[i].kind == COXI_LOG_CALL &&
+    while (i < n && i < BATCH_MAX && items[i].kind == COXI_REPLAY_CALL &&
            items[i].id < end) {
         i++;
     }

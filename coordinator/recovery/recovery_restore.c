@@ -253,10 +253,10 @@ struct bars {
     uint64_t watermark;
 };
 
-static int note_bar(void *arg, const struct coxi_log_entry *entry)
+static int note_bar(void *arg, const struct coxi_replay_entry *entry)
 {
     struct bars *bars = arg;
-    if (entry->kind != COXI_LOG_BARRED || entry->id <= bars->watermark) {
+    if (entry->kind != COXI_REPLAY_BARRED || entry->id <= bars->watermark) {
         return 0;
     }
     if (bars->n == bars->capacity) {
@@ -277,7 +277,7 @@ static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t waterma
 {
     struct bars bars = {.watermark = watermark};
     struct coxi_round round;
-    int r = coxi_log_each(rec->log, note_bar, &bars);
+    int r = coxi_replay_log_each(rec->log, note_bar, &bars);
     struct coxi_round_call *calls = calloc(bars.n + 1, sizeof(*calls));
     if (r == 0 && calls == NULL) {
         r = coxi_error_memory("closures that must not apply");

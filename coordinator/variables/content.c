@@ -79,7 +79,7 @@ static int split(const struct coxi_content_write *w, uint32_t n_ps, struct part 
                 .count = range.count,
                 .at =
                     (range.begin - (rate ? 0 : w->begin)) * coxi_variable_row_bytes(v),
-                .bytes = coxi_log_update_bytes(v, w->op, range.count),
+                .bytes = coxi_replay_update_bytes(v, w->op, range.count),
             };
         }
     }
@@ -322,7 +322,7 @@ int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
 int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_write *w)
 {
     COXI_CALL_AS(c, "the write to a variable");
-    struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
+    struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
     struct cox_future *operation;
     enum coxi_operation_end how;
     int r = coxi_resume_wait(c); /* what the client before was writing comes first */
@@ -331,7 +331,7 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_wri
     }
     if (coxi_recovery_is_on(c)) {
         what.update =
-            coxi_log_update_new(w->variable, w->op, w->begin, w->count, w->data);
+            coxi_replay_update_new(w->variable, w->op, w->begin, w->count, w->data);
         if (what.update == NULL) {
             return coxi_error_memory("the replay log");
         }

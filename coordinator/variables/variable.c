@@ -68,8 +68,8 @@ static void announce(struct cox_coordinator *c, struct coxi_entry *entry, uint64
 /* The same as an operation, which is there to stay when this returns 0. */
 static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
 {
-    struct coxi_log_entry what = {.kind = COXI_LOG_CREATE,
-                                  .created = entry->description};
+    struct coxi_replay_entry what = {.kind = COXI_REPLAY_CREATE,
+                                     .created = entry->description};
     struct cox_future *operation;
     uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
     if (incarnations == NULL) {

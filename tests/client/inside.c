@@ -11,6 +11,7 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
+#include "coordinator/closures/settle.h"
 #include "coordinator/recovery/recovery_internal.h"
 #include "coordinator/variables/content.h"
 
@@ -112,6 +113,24 @@ uint64_t inside_losses(struct cox_coordinator *c)
     return coxi_recovery_losses(c);
 }
 
+int inside_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_replay_log **ret)
+{
+    const struct coxi_replay_refs refs = {
+        .call_bytes = coxi_closure_logged_bytes,
+        .call_forgotten = coxi_closure_forgotten,
+        .loading_bytes = coxi_loading_bytes,
+        .loading_ref = coxi_loading_ref,
+        .loading_unref = coxi_loading_unref,
+    };
+    return coxi_replay_log_new(n_ps, bytes_max, &refs, ret);
+}
+
+int inside_log_call(struct coxi_replay_log *log, struct cox_future *call,
+                    const uint32_t *touched, size_t n_touched)
+{
+    return coxi_closure_log(log, call, touched, n_touched);
+}
+
 struct cox_future *inside_call(uint64_t id)
 {
     struct cox_future *call = calloc(1, sizeof(*call));
@@ -176,8 +195,8 @@ int inside_load(struct cox_coordinator *c, struct cox_variable *variable,
     char name[COXI_WIRE_NAME_MAX + 1];
     struct coxi_load_item item = {.to = variable->entry.description, .from = name};
     struct coxi_loading loading = {.refs = 1, .items = &item, .n_items = 1};
-    struct coxi_log_entry what = {.kind =
-                                      COXI_LOG_BARRED}; /* nothing is to be redone */
+    struct coxi_replay_entry what = {
+        .kind = COXI_REPLAY_BARRED}; /* nothing is to be redone */
     (void)snprintf(name, sizeof(name), "%s", item.to->name);
     int r = coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &checkpoint);
     if (r != 0) {
@@ -202,10 +221,10 @@ struct cox_future *inside_write_begin(struct cox_coordinator *c,
                                       struct cox_variable *variable, const void *data)
 {
     const struct coxi_variable *v = variable->entry.description;
-    struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
+    struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
     struct cox_future *operation = NULL;
     what.update =
-        coxi_log_update_new(v, COXI_OP_ASSIGN, 0, coxi_variable_rows(v), data);
+        coxi_replay_update_new(v, COXI_OP_ASSIGN, 0, coxi_variable_rows(v), data);
     if (what.update != NULL && coxi_operation_begin(c, &what, true, &operation) != 0) {
         free(what.update);
     }
@@ -218,9 +237,9 @@ struct cox_future *inside_rate_begin(struct cox_coordinator *c,
 {
     const struct coxi_variable *v = variable->entry.description;
     const struct coxi_rate numbers = {{(double)rate, 0, 0, 0, 0, 0, 0}};
-    struct coxi_log_entry what = {.kind = COXI_LOG_UPDATE};
+    struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
     struct cox_future *operation = NULL;
-    what.update = coxi_log_update_new(v, COXI_OP_RATE, 0, 0, &numbers);
+    what.update = coxi_replay_update_new(v, COXI_OP_RATE, 0, 0, &numbers);
     if (what.update != NULL && coxi_operation_begin(c, &what, true, &operation) != 0) {
         free(what.update);
     }

@@ -32,6 +32,12 @@ uint64_t inside_losses(struct cox_coordinator *c);
 struct cox_future *inside_call(uint64_t id);
 void inside_let_go(struct cox_future *call);
 
+/* A replay log of such calls, and one that is done. */
+struct coxi_replay_log;
+int inside_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_replay_log **ret);
+int inside_log_call(struct coxi_replay_log *log, struct cox_future *call,
+                    const uint32_t *touched, size_t n_touched);
+
 /* How many workers take closures. Asks no ps. */
 uint32_t inside_ready(struct cox_coordinator *c);
 

@@ -1,5 +1,5 @@
 /* Opening: options, daemons started by hand on tcp, and all that can be wrong there. Linked so that
- * the replay log's making (coordinator/recovery/replay_log.h) and the loop's ticks go through here. */
+ * the replay log's making (coordinator/base/replay_log.h) and the loop's ticks go through here. */
 #include <arpa/inet.h>
 #include <sched.h>
 #include <signal.h>
@@ -66,14 +66,19 @@ TEST(open_checks_its_options)
 
 enum { TICKS = 3 };
 
-struct coxi_log;
+struct coxi_replay_log;
+struct coxi_replay_refs;
 
 static atomic_int n_ticks;
 
 void __real_coxi_resources_tick(struct cox_coordinator *c);
 void __wrap_coxi_resources_tick(struct cox_coordinator *c);
-int __real_coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret);
-int __wrap_coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret);
+int __real_coxi_replay_log_new(uint32_t n_ps, uint64_t bytes_max,
+                               const struct coxi_replay_refs *refs,
+                               struct coxi_replay_log **ret);
+int __wrap_coxi_replay_log_new(uint32_t n_ps, uint64_t bytes_max,
+                               const struct coxi_replay_refs *refs,
+                               struct coxi_replay_log **ret);
 
 void __wrap_coxi_resources_tick(struct cox_coordinator *c)
 {
@@ -81,13 +86,15 @@ void __wrap_coxi_resources_tick(struct cox_coordinator *c)
     n_ticks++;
 }
 
-int __wrap_coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret)
+int __wrap_coxi_replay_log_new(uint32_t n_ps, uint64_t bytes_max,
+                               const struct coxi_replay_refs *refs,
+                               struct coxi_replay_log **ret)
 {
     int end = n_ticks + TICKS;
     while (n_ticks < end) {
         (void)sched_yield();
     }
-    return __real_coxi_log_new(n_ps, bytes_max, ret);
+    return __real_coxi_replay_log_new(n_ps, bytes_max, refs, ret);
 }
 
 TEST(the_loop_ticks_while_the_replay_log_is_made)

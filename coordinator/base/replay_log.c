@@ -1,7 +1,7 @@
-/* See log.h. Entries in the order of their coming, in one array; sorted when they are
+/* See replay_log.h. Entries in the order of their coming, in one array; sorted when they are
  * asked for. How full it is is asked for every closure, and so without the lock: an answer
  * from a moment ago will do. */
-#include "coordinator/recovery/replay_log.h"
+#include "coordinator/base/replay_log.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -9,18 +9,14 @@
 
 #include "common/error.h"
 #include "common/sync.h"
-#include "coordinator/checkpoints/load.h"
-#include "coordinator/closures/closure.h"
-#include "coordinator/closures/future.h"
-#include "coordinator/closures/inputs.h"
-#include "coordinator/closures/kept.h"
 #include "coordinator/coordinator.h"
 
-struct coxi_log {
+struct coxi_replay_log {
+    struct coxi_replay_refs refs;
     uint32_t n_words; /* of a set of ps */
     uint64_t bytes_max;
     pthread_mutex_t lock; /* guards all below; leaf */
-    struct coxi_log_entry *entries;
+    struct coxi_replay_entry *entries;
     size_t n;
     size_t capacity;
     uint64_t n_forgotten; /* entries that were before those */
@@ -33,12 +29,15 @@ struct coxi_log {
     atomic_uint_least64_t oldest_call;  /* the lowest id of one; 0: there is none */
 };
 
-int coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret)
+int coxi_replay_log_new(uint32_t n_ps, uint64_t bytes_max,
+                        const struct coxi_replay_refs *refs,
+                        struct coxi_replay_log **ret)
 {
-    struct coxi_log *log = calloc(1, sizeof(*log));
+    struct coxi_replay_log *log = calloc(1, sizeof(*log));
     if (log == NULL) {
         return coxi_error_memory("the replay log");
     }
+    log->refs = *refs;
     log->n_words = (n_ps + 63) / 64;
     log->bytes_max = bytes_max;
     (void)pthread_mutex_init(&log->lock, NULL);
@@ -46,45 +45,42 @@ int coxi_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_log **ret)
     return 0;
 }
 
-static uint64_t bytes_of(const struct coxi_log_entry *entry)
+static uint64_t bytes_of(const struct coxi_replay_log *log,
+                         const struct coxi_replay_entry *entry)
 {
     uint64_t bytes = sizeof(*entry);
-    if (entry->kind == COXI_LOG_CALL) {
-        size_t args_len = 0;
-        (void)coxi_inputs_args(entry->call, &args_len);
-        bytes += sizeof(struct cox_future) + args_len + entry->call->result_len;
+    if (entry->kind == COXI_REPLAY_CALL) {
+        bytes += log->refs.call_bytes(entry->call);
         bytes += entry->n_words > 1 ? entry->n_words * sizeof(uint64_t) : 0;
-    } else if (entry->kind == COXI_LOG_UPDATE) {
+    } else if (entry->kind == COXI_REPLAY_UPDATE) {
         bytes += sizeof(*entry->update) + entry->update->bytes;
-    } else if (entry->kind == COXI_LOG_LOAD) {
-        bytes += sizeof(*entry->loading) +
-                 entry->loading->n_items * sizeof(*entry->loading->items);
+    } else if (entry->kind == COXI_REPLAY_LOAD) {
+        bytes += log->refs.loading_bytes(entry->loading);
     }
     return bytes;
 }
 
 /* Frees what it has; without the log's lock, for calls have one of their own. */
-static void entry_fini(struct coxi_log_entry *entry)
+static void entry_fini(const struct coxi_replay_log *log,
+                       struct coxi_replay_entry *entry)
 {
-    if (entry->kind == COXI_LOG_CALL) {
-        atomic_store(&entry->call->logged, false);
-        coxi_kept_unlogged(entry->call);
-        coxi_future_unref(entry->call);
-    } else if (entry->kind == COXI_LOG_UPDATE) {
+    if (entry->kind == COXI_REPLAY_CALL) {
+        log->refs.call_forgotten(entry->call);
+    } else if (entry->kind == COXI_REPLAY_UPDATE) {
         free(entry->update);
-    } else if (entry->kind == COXI_LOG_LOAD) {
-        coxi_loading_unref(entry->loading);
+    } else if (entry->kind == COXI_REPLAY_LOAD) {
+        log->refs.loading_unref(entry->loading);
     }
     if (entry->n_words > 1) {
         free(entry->touched.words);
     }
 }
 
-void coxi_log_free(struct coxi_log *log)
+void coxi_replay_log_free(struct coxi_replay_log *log)
 {
     if (log != NULL) {
         for (size_t i = 0; i < log->n; i++) {
-            entry_fini(&log->entries[i]);
+            entry_fini(log, &log->entries[i]);
         }
         free(log->entries);
         (void)pthread_mutex_destroy(&log->lock);
@@ -95,7 +91,7 @@ void coxi_log_free(struct coxi_log *log)
 /* ---- writing */
 
 /* The entries have changed, and have so many bytes more (modulo 2^64). Locked. */
-static void count(struct coxi_log *log, uint64_t bytes)
+static void count(struct coxi_replay_log *log, uint64_t bytes)
 {
     atomic_fetch_add_explicit(&log->bytes, bytes, memory_order_relaxed);
     atomic_store_explicit(&log->first_id, log->n > 0 ? log->entries[0].id : 0,
@@ -103,43 +99,45 @@ static void count(struct coxi_log *log, uint64_t bytes)
 }
 
 /* The entry is in the log now. Locked. */
-static void note_call(struct coxi_log *log, const struct coxi_log_entry *entry)
+static void note_call(struct coxi_replay_log *log,
+                      const struct coxi_replay_entry *entry)
 {
     uint64_t oldest = atomic_load_explicit(&log->oldest_call, memory_order_relaxed);
-    if (entry->kind == COXI_LOG_CALL && (oldest == 0 || entry->id < oldest)) {
+    if (entry->kind == COXI_REPLAY_CALL && (oldest == 0 || entry->id < oldest)) {
         atomic_store_explicit(&log->oldest_call, entry->id, memory_order_relaxed);
     }
 }
 
-uint64_t coxi_log_oldest_call(const struct coxi_log *log)
+uint64_t coxi_replay_log_oldest_call(const struct coxi_replay_log *log)
 {
     uint64_t oldest = atomic_load_explicit(&log->oldest_call, memory_order_relaxed);
     return oldest != 0 ? oldest : UINT64_MAX;
 }
 
 /* The entry is, or is no longer (`sign` -1), one that is not done. Locked. */
-static void count_undone(struct coxi_log *log, const struct coxi_log_entry *entry,
-                         int sign)
+static void count_undone(struct coxi_replay_log *log,
+                         const struct coxi_replay_entry *entry, int sign)
 {
     uint64_t bytes = (uint64_t)sign * entry->bytes;
-    if (entry->state != COXI_LOG_DONE) {
+    if (entry->state != COXI_REPLAY_DONE) {
         log->n_undone += (size_t)sign;
         atomic_fetch_add_explicit(&log->bytes_undone, bytes, memory_order_relaxed);
     }
-    if (entry->state == COXI_LOG_HELD) {
+    if (entry->state == COXI_REPLAY_HELD) {
         atomic_fetch_add_explicit(&log->bytes_held, bytes, memory_order_relaxed);
     }
 }
 
 /* Room for so many more. Locked. */
-static int make_room(struct coxi_log *log, size_t n)
+static int make_room(struct coxi_replay_log *log, size_t n)
 {
     if (log->capacity - log->n >= n) {
         return 0;
     }
     size_t capacity = log->capacity == 0 ? 1024 : log->capacity * 2;
     capacity = capacity - log->n >= n ? capacity : log->n + n;
-    struct coxi_log_entry *entries = realloc(log->entries, capacity * sizeof(*entries));
+    struct coxi_replay_entry *entries =
+        realloc(log->entries, capacity * sizeof(*entries));
     if (entries == NULL) {
         return coxi_error_memory("the replay log");
     }
@@ -149,18 +147,18 @@ static int make_room(struct coxi_log *log, size_t n)
 }
 
 /* Puts it at the end, where there is room. Locked. */
-static void put(struct coxi_log *log, const struct coxi_log_entry *entry)
+static void put(struct coxi_replay_log *log, const struct coxi_replay_entry *entry)
 {
-    struct coxi_log_entry *place = &log->entries[log->n++];
+    struct coxi_replay_entry *place = &log->entries[log->n++];
     *place = *entry;
     place->position = entry->position != 0 ? entry->position : entry->id;
-    place->bytes = bytes_of(entry);
+    place->bytes = bytes_of(log, entry);
     count(log, place->bytes);
     count_undone(log, place, 1);
     note_call(log, place);
 }
 
-static int append(struct coxi_log *log, const struct coxi_log_entry *entry)
+static int append(struct coxi_replay_log *log, const struct coxi_replay_entry *entry)
 {
     coxi_lock(&log->lock);
     int r = make_room(log, 1);
@@ -171,7 +169,7 @@ static int append(struct coxi_log *log, const struct coxi_log_entry *entry)
     return r;
 }
 
-static int set_touched(struct coxi_log_entry *entry, const uint32_t *touched,
+static int set_touched(struct coxi_replay_entry *entry, const uint32_t *touched,
                        size_t n_touched)
 {
     uint64_t *words = &entry->touched.word;
@@ -189,50 +187,45 @@ static int set_touched(struct coxi_log_entry *entry, const uint32_t *touched,
     return 0;
 }
 
-int coxi_log_call(struct coxi_log *log, struct cox_future *call,
-                  const uint32_t *touched, size_t n_touched)
+int coxi_replay_log_call(struct coxi_replay_log *log, uint64_t id,
+                         struct cox_future *call, const uint32_t *touched,
+                         size_t n_touched)
 {
-    struct coxi_log_entry entry = {
-        .id = call->id, .kind = COXI_LOG_CALL, .n_words = log->n_words, .call = call};
-    if (n_touched == 0) {
-        return 0;
-    }
+    struct coxi_replay_entry entry = {
+        .id = id, .kind = COXI_REPLAY_CALL, .n_words = log->n_words, .call = call};
     int r = set_touched(&entry, touched, n_touched);
-    if (r != 0) {
-        return r;
+    if (r == 0) {
+        r = append(log, &entry);
     }
-    /* Before it is in the log, from which it may go at any moment. */
-    atomic_fetch_add_explicit(&call->refs, 1, memory_order_relaxed);
-    atomic_store(&call->logged, true);
-    r = append(log, &entry);
-    if (r != 0) {
-        entry_fini(&entry);
+    if (r != 0 && entry.n_words > 1) {
+        free(entry.touched.words);
     }
     return r;
 }
 
-int coxi_log_barred(struct coxi_log *log, uint64_t id)
+int coxi_replay_log_barred(struct coxi_replay_log *log, uint64_t id)
 {
-    return append(log, &(struct coxi_log_entry){.id = id, .kind = COXI_LOG_BARRED});
+    return append(log,
+                  &(struct coxi_replay_entry){.id = id, .kind = COXI_REPLAY_BARRED});
 }
 
 /* ---- operations */
 
-size_t coxi_log_update_bytes(const struct coxi_variable *variable, enum coxi_op op,
-                             uint64_t count)
+size_t coxi_replay_update_bytes(const struct coxi_variable *variable, enum coxi_op op,
+                                uint64_t count)
 {
     return op == COXI_OP_RATE ? sizeof(struct coxi_rate)
                               : count * coxi_variable_row_bytes(variable);
 }
 
-struct coxi_log_update *coxi_log_update_new(const struct coxi_variable *variable,
-                                            enum coxi_op op, uint64_t begin,
-                                            uint64_t count, const void *data)
+struct coxi_replay_update *coxi_replay_update_new(const struct coxi_variable *variable,
+                                                  enum coxi_op op, uint64_t begin,
+                                                  uint64_t count, const void *data)
 {
-    size_t bytes = coxi_log_update_bytes(variable, op, count);
-    struct coxi_log_update *update = malloc(sizeof(*update) + bytes);
+    size_t bytes = coxi_replay_update_bytes(variable, op, count);
+    struct coxi_replay_update *update = malloc(sizeof(*update) + bytes);
     if (update != NULL) {
-        *update = (struct coxi_log_update){variable, op, begin, count, bytes};
+        *update = (struct coxi_replay_update){variable, op, begin, count, bytes};
         if (bytes > 0) {
             memcpy(update->data, data, bytes);
         }
@@ -240,7 +233,7 @@ struct coxi_log_update *coxi_log_update_new(const struct coxi_variable *variable
     return update;
 }
 
-bool coxi_log_update_is_on(const struct coxi_log_update *update, uint32_t ps)
+bool coxi_replay_update_is_on(const struct coxi_replay_update *update, uint32_t ps)
 {
     const struct coxi_shard *shard = coxi_variable_shard(update->variable, ps);
     if (update->op == COXI_OP_RATE) {
@@ -250,35 +243,37 @@ bool coxi_log_update_is_on(const struct coxi_log_update *update, uint32_t ps)
            coxi_shard_part(shard, update->begin, update->count).count > 0;
 }
 
-int coxi_log_operation(struct coxi_log *log, const struct coxi_log_entry *operation)
+int coxi_replay_log_operation(struct coxi_replay_log *log,
+                              const struct coxi_replay_entry *operation)
 {
     int r = append(log, operation);
-    if (r == 0 && operation->kind == COXI_LOG_LOAD) {
-        (void)coxi_loading_ref(operation->loading);
+    if (r == 0 && operation->kind == COXI_REPLAY_LOAD) {
+        log->refs.loading_ref(operation->loading);
     }
     return r;
 }
 
-static bool is_of(const struct coxi_log_entry *entry, uint64_t id)
+static bool is_of(const struct coxi_replay_entry *entry, uint64_t id)
 {
-    return entry->id == id && entry->kind != COXI_LOG_CALL;
+    return entry->id == id && entry->kind != COXI_REPLAY_CALL;
 }
 
 /* Locked. */
-static void set_state(struct coxi_log *log, struct coxi_log_entry *entry,
-                      enum coxi_log_state state)
+static void set_state(struct coxi_replay_log *log, struct coxi_replay_entry *entry,
+                      enum coxi_replay_state state)
 {
     count_undone(log, entry, -1);
     entry->state = state;
     count_undone(log, entry, 1);
 }
 
-void coxi_log_set(struct coxi_log *log, uint64_t id, enum coxi_log_state state)
+void coxi_replay_log_set(struct coxi_replay_log *log, uint64_t id,
+                         enum coxi_replay_state state)
 {
     coxi_lock(&log->lock);
     for (size_t i = 0; i < log->n; i++) {
-        struct coxi_log_entry *entry = &log->entries[i];
-        if (is_of(entry, id) && entry->kind != COXI_LOG_BARRED) {
+        struct coxi_replay_entry *entry = &log->entries[i];
+        if (is_of(entry, id) && entry->kind != COXI_REPLAY_BARRED) {
             set_state(log, entry, state);
         }
     }
@@ -286,20 +281,20 @@ void coxi_log_set(struct coxi_log *log, uint64_t id, enum coxi_log_state state)
 }
 
 /* Another takes the place of an operation's entry. Locked. */
-static void exchange(struct coxi_log *log, struct coxi_log_entry *entry,
-                     const struct coxi_log_entry *other)
+static void exchange(struct coxi_replay_log *log, struct coxi_replay_entry *entry,
+                     const struct coxi_replay_entry *other)
 {
     uint64_t bytes = entry->bytes;
     count_undone(log, entry, -1);
-    entry_fini(entry); /* no call */
+    entry_fini(log, entry); /* no call */
     *entry = *other;
-    entry->bytes = bytes_of(entry);
+    entry->bytes = bytes_of(log, entry);
     count(log, entry->bytes - bytes);
 }
 
-void coxi_log_retract(struct coxi_log *log, uint64_t id)
+void coxi_replay_log_retract(struct coxi_replay_log *log, uint64_t id)
 {
-    const struct coxi_log_entry barred = {.id = id, .kind = COXI_LOG_BARRED};
+    const struct coxi_replay_entry barred = {.id = id, .kind = COXI_REPLAY_BARRED};
     coxi_lock(&log->lock);
     for (size_t i = 0; i < log->n; i++) {
         if (is_of(&log->entries[i], id)) {
@@ -310,19 +305,19 @@ void coxi_log_retract(struct coxi_log *log, uint64_t id)
 }
 
 /* Entries for those rows of an update; 0 or COX_ENOMEM, then there are none. */
-static int cut(const struct coxi_log_entry *entry, const struct coxi_range *ranges,
-               size_t n, struct coxi_log_entry *ret)
+static int cut(const struct coxi_replay_entry *entry, const struct coxi_range *ranges,
+               size_t n, struct coxi_replay_entry *ret)
 {
-    const struct coxi_log_update *all = entry->update;
+    const struct coxi_replay_update *all = entry->update;
     size_t row_bytes = coxi_variable_row_bytes(all->variable);
     size_t k = 0;
     while (k < n) {
         const struct coxi_range *range = &ranges[k];
-        ret[k] = (struct coxi_log_entry){
-            .id = entry->id, .position = entry->position, .kind = COXI_LOG_UPDATE};
+        ret[k] = (struct coxi_replay_entry){
+            .id = entry->id, .position = entry->position, .kind = COXI_REPLAY_UPDATE};
         ret[k].update =
-            coxi_log_update_new(all->variable, all->op, range->begin, range->count,
-                                all->data + (range->begin - all->begin) * row_bytes);
+            coxi_replay_update_new(all->variable, all->op, range->begin, range->count,
+                                   all->data + (range->begin - all->begin) * row_bytes);
         if (ret[k].update == NULL) {
             break;
         }
@@ -338,8 +333,9 @@ static int cut(const struct coxi_log_entry *entry, const struct coxi_range *rang
 }
 
 /* Exchanges the entry for those, for which there is room in `places`. Locked. */
-static int narrow(struct coxi_log *log, size_t at, const struct coxi_range *ranges,
-                  size_t n, struct coxi_log_entry *places)
+static int narrow(struct coxi_replay_log *log, size_t at,
+                  const struct coxi_range *ranges, size_t n,
+                  struct coxi_replay_entry *places)
 {
     int r = make_room(log, n - 1);
     if (r == 0) {
@@ -355,11 +351,12 @@ static int narrow(struct coxi_log *log, size_t at, const struct coxi_range *rang
 }
 
 /* The place of that entry of an update; log->n: it is not there. Locked. */
-static size_t find_update(const struct coxi_log *log, uint64_t id, uint64_t begin)
+static size_t find_update(const struct coxi_replay_log *log, uint64_t id,
+                          uint64_t begin)
 {
     size_t i = 0;
     while (i < log->n &&
-           !(log->entries[i].id == id && log->entries[i].kind == COXI_LOG_UPDATE &&
+           !(log->entries[i].id == id && log->entries[i].kind == COXI_REPLAY_UPDATE &&
              log->entries[i].update->begin == begin)) {
         i++;
     }
@@ -367,45 +364,46 @@ static size_t find_update(const struct coxi_log *log, uint64_t id, uint64_t begi
 }
 
 /* True where the same update has rows in another entry. Locked. */
-static bool has_other_rows(const struct coxi_log *log, size_t at)
+static bool has_other_rows(const struct coxi_replay_log *log, size_t at)
 {
     bool has = false;
     for (size_t i = 0; !has && i < log->n; i++) {
-        const struct coxi_log_entry *entry = &log->entries[i];
+        const struct coxi_replay_entry *entry = &log->entries[i];
         has = i != at && entry->id == log->entries[at].id &&
-              entry->kind == COXI_LOG_UPDATE && entry->update->count > 0;
+              entry->kind == COXI_REPLAY_UPDATE && entry->update->count > 0;
     }
     return has;
 }
 
 /* No ps has the rows of that update's entry. A bar would be one for all of the update: then a ps
  * that comes back could not be given other rows of it that it had. Locked. */
-static void be_nowhere(struct coxi_log *log, size_t at)
+static void be_nowhere(struct coxi_replay_log *log, size_t at)
 {
-    struct coxi_log_entry *entry = &log->entries[at];
-    const struct coxi_log_entry barred = {.id = entry->id, .kind = COXI_LOG_BARRED};
+    struct coxi_replay_entry *entry = &log->entries[at];
+    const struct coxi_replay_entry barred = {.id = entry->id,
+                                             .kind = COXI_REPLAY_BARRED};
     if (has_other_rows(log, at)) {
         entry->update->count = 0;
-        set_state(log, entry, COXI_LOG_DONE);
+        set_state(log, entry, COXI_REPLAY_DONE);
     } else {
         exchange(log, entry, &barred);
     }
 }
 
-void coxi_log_hold(struct coxi_log *log, uint64_t id, uint64_t begin)
+void coxi_replay_log_hold(struct coxi_replay_log *log, uint64_t id, uint64_t begin)
 {
     coxi_lock(&log->lock);
     size_t at = find_update(log, id, begin);
     if (at < log->n) {
-        set_state(log, &log->entries[at], COXI_LOG_HELD);
+        set_state(log, &log->entries[at], COXI_REPLAY_HELD);
     }
     coxi_unlock(&log->lock);
 }
 
-int coxi_log_narrow(struct coxi_log *log, uint64_t id, uint64_t begin,
-                    const struct coxi_range *ranges, size_t n)
+int coxi_replay_log_narrow(struct coxi_replay_log *log, uint64_t id, uint64_t begin,
+                           const struct coxi_range *ranges, size_t n)
 {
-    struct coxi_log_entry *places = calloc(n + 1, sizeof(*places));
+    struct coxi_replay_entry *places = calloc(n + 1, sizeof(*places));
     if (places == NULL) {
         return coxi_error_memory("the replay log");
     }
@@ -424,14 +422,14 @@ int coxi_log_narrow(struct coxi_log *log, uint64_t id, uint64_t begin,
 
 /* ---- forgetting */
 
-uint64_t coxi_log_mark(struct coxi_log *log)
+uint64_t coxi_replay_log_mark(struct coxi_replay_log *log)
 {
     coxi_lock(&log->lock);
     size_t n = 0;
     if (log->n_undone == 0) {
         n = log->n;
     }
-    while (n < log->n && log->entries[n].state == COXI_LOG_DONE) {
+    while (n < log->n && log->entries[n].state == COXI_REPLAY_DONE) {
         n++;
     }
     uint64_t mark = log->n_forgotten + n;
@@ -440,11 +438,11 @@ uint64_t coxi_log_mark(struct coxi_log *log)
 }
 
 /* Takes the first n entries out of the log: an array of them, or NULL. Locked. */
-static struct coxi_log_entry *take_first(struct coxi_log *log, size_t n)
+static struct coxi_replay_entry *take_first(struct coxi_replay_log *log, size_t n)
 {
-    struct coxi_log_entry *taken = log->entries;
+    struct coxi_replay_entry *taken = log->entries;
     size_t left = log->n - n;
-    struct coxi_log_entry *others = calloc(left + 1, sizeof(*others));
+    struct coxi_replay_entry *others = calloc(left + 1, sizeof(*others));
     if (n == 0 || others == NULL) {
         free(others);
         return NULL; /* they are forgotten the next time */
@@ -466,15 +464,15 @@ static struct coxi_log_entry *take_first(struct coxi_log *log, size_t n)
     return taken;
 }
 
-void coxi_log_forget(struct coxi_log *log, uint64_t mark)
+void coxi_replay_log_forget(struct coxi_replay_log *log, uint64_t mark)
 {
     coxi_lock(&log->lock);
     size_t n = mark > log->n_forgotten ? (size_t)(mark - log->n_forgotten) : 0;
     n = n < log->n ? n : log->n;
-    struct coxi_log_entry *taken = take_first(log, n);
+    struct coxi_replay_entry *taken = take_first(log, n);
     coxi_unlock(&log->lock);
     for (size_t i = 0; taken != NULL && i < n; i++) { /* all are done: before a mark */
-        entry_fini(&taken[i]);
+        entry_fini(log, &taken[i]);
     }
     free(taken);
 }
@@ -483,7 +481,7 @@ void coxi_log_forget(struct coxi_log *log, uint64_t mark)
 
 /* A restored ps takes ids up to COXI_WINDOW above the lowest that it is owed: that is
  * about the first that came. */
-static bool is_beyond(struct coxi_log *log, uint64_t next_id, uint64_t bytes,
+static bool is_beyond(struct coxi_replay_log *log, uint64_t next_id, uint64_t bytes,
                       uint64_t bytes_max, uint64_t ids)
 {
     uint64_t first_id = atomic_load_explicit(&log->first_id, memory_order_relaxed);
@@ -492,7 +490,7 @@ static bool is_beyond(struct coxi_log *log, uint64_t next_id, uint64_t bytes,
 }
 
 /* All bytes but those; the two are read one after the other. */
-static uint64_t bytes_but(const struct coxi_log *log,
+static uint64_t bytes_but(const struct coxi_replay_log *log,
                           const atomic_uint_least64_t *those)
 {
     uint64_t others = atomic_load_explicit(those, memory_order_relaxed);
@@ -500,13 +498,13 @@ static uint64_t bytes_but(const struct coxi_log *log,
     return bytes > others ? bytes - others : 0;
 }
 
-bool coxi_log_is_due(struct coxi_log *log, uint64_t next_id)
+bool coxi_replay_log_is_due(struct coxi_replay_log *log, uint64_t next_id)
 {
     uint64_t bytes = bytes_but(log, &log->bytes_undone);
     return is_beyond(log, next_id, bytes, log->bytes_max / 2, COXI_AHEAD_MAX / 2);
 }
 
-bool coxi_log_is_full(struct coxi_log *log, uint64_t next_id)
+bool coxi_replay_log_is_full(struct coxi_replay_log *log, uint64_t next_id)
 {
     uint64_t bytes = bytes_but(log, &log->bytes_held);
     return is_beyond(log, next_id, bytes, log->bytes_max, COXI_AHEAD_MAX);
@@ -516,22 +514,23 @@ bool coxi_log_is_full(struct coxi_log *log, uint64_t next_id)
 
 static int by_position(const void *a, const void *b)
 {
-    const struct coxi_log_entry *x = *(const struct coxi_log_entry *const *)a;
-    const struct coxi_log_entry *y = *(const struct coxi_log_entry *const *)b;
+    const struct coxi_replay_entry *x = *(const struct coxi_replay_entry *const *)a;
+    const struct coxi_replay_entry *y = *(const struct coxi_replay_entry *const *)b;
     if (x->position != y->position) {
         return x->position < y->position ? -1 : 1;
     }
-    bool x_is_call = x->kind == COXI_LOG_CALL;
-    bool y_is_call = y->kind == COXI_LOG_CALL;
+    bool x_is_call = x->kind == COXI_REPLAY_CALL;
+    bool y_is_call = y->kind == COXI_REPLAY_CALL;
     if (x_is_call != y_is_call) {
         return x_is_call ? 1 : -1;
     }
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-int coxi_log_each_since(struct coxi_log *log, uint64_t mark,
-                        int (*visit)(void *arg, const struct coxi_log_entry *entry),
-                        void *arg)
+int coxi_replay_log_each_since(struct coxi_replay_log *log, uint64_t mark,
+                               int (*visit)(void *arg,
+                                            const struct coxi_replay_entry *entry),
+                               void *arg)
 {
     int r = 0;
     coxi_lock(&log->lock);
@@ -543,13 +542,13 @@ int coxi_log_each_since(struct coxi_log *log, uint64_t mark,
     return r;
 }
 
-int coxi_log_each(struct coxi_log *log,
-                  int (*visit)(void *arg, const struct coxi_log_entry *entry),
-                  void *arg)
+int coxi_replay_log_each(struct coxi_replay_log *log,
+                         int (*visit)(void *arg, const struct coxi_replay_entry *entry),
+                         void *arg)
 {
     coxi_lock(&log->lock);
     size_t n = log->n;
-    const struct coxi_log_entry **sorted = calloc(n + 1, sizeof(void *));
+    const struct coxi_replay_entry **sorted = calloc(n + 1, sizeof(void *));
     for (size_t i = 0; sorted != NULL && i < n; i++) {
         sorted[i] = &log->entries[i];
     }
