@@ -237,7 +237,7 @@ void cox_resource_release(struct cox_resource *resource)
 
 /* ---- what workers are told */
 
-/* The first with an id above `id`, or NULL. It stays until coxi_resources_drop. */
+/* The first with an id above `id`, or NULL. It stays until coxi_resources_tell_released. */
 static struct cox_resource *find_after(struct cox_coordinator *c, uint32_t id)
 {
     coxi_lock(&c->lock);
@@ -448,7 +448,7 @@ static struct cox_resource *take_released(struct cox_coordinator *c)
     return taken;
 }
 
-void coxi_resources_drop(struct cox_coordinator *c)
+void coxi_resources_tell_released(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
     struct cox_resource *resource = c->n_released > 0 ? take_released(c) : NULL;

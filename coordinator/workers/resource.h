@@ -20,7 +20,7 @@ void coxi_resource_crashed(struct coxi_worker *worker,
                            const struct coxi_crashed_head *crash);
 
 /* Tells workers of resources that have been released: to drop them, or to hide them. */
-void coxi_resources_drop(struct cox_coordinator *c);
+void coxi_resources_tell_released(struct cox_coordinator *c);
 
 /* Has the loop's turn drop released resources that nothing needs any more. Every
  * COXI_TICK_MS. */

@@ -250,7 +250,7 @@ void coxi_worker_send_wanted(struct coxi_worker *worker)
 
 void coxi_workers_resources(struct cox_coordinator *c)
 {
-    coxi_resources_drop(c);
+    coxi_resources_tell_released(c);
     for (uint32_t i = 0; i < c->n_workers; i++) {
         if (coxi_worker_takes_work(c->workers[i])) {
             coxi_worker_go_on(c->workers[i]);

@@ -1,0 +1,30 @@
+/*
+ * The simulated disk: one file system that all processes share, in the memory of a run.
+ * What a process wrote stays when it is killed, as with a kernel; its descriptors, and the
+ * locks on them, go.
+ */
+#ifndef COXI_SIM_FILES_H
+#define COXI_SIM_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sim_proc;
+
+/* An empty disk with the directory "/sim". */
+void sim_files_begin(void);
+
+void sim_files_put(const char *path, const void *bytes, size_t len);
+
+/* The descriptors of a process that has died. */
+void sim_files_drop(const struct sim_proc *proc);
+
+/* From now until `until` what writes fails with `error` (errno), and takes `slow_ns`. */
+void sim_files_fail(int error, uint64_t until);
+void sim_files_slow(uint64_t slow_ns, uint64_t until);
+
+/* The process dies of the n-th operation from here on that changes something on the disk,
+ * before it is done. */
+void sim_files_kill_at(struct sim_proc *proc, uint64_t n);
+
+#endif

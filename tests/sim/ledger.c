@@ -1,0 +1,262 @@
+/* See ledger.h. */
+#include "tests/sim/ledger.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "coxswain/types.h"
+#include "tests/sim/sched.h"
+#include "tests/sim/trace.h"
+
+enum state {
+    UNKNOWN,   /* not scheduled */
+    SCHEDULED, /* by the client that runs */
+    SETTLED,   /* it has said so */
+    COVERED, /* scheduled by a client before, and in the checkpoint that this one has */
+};
+
+struct call {
+    enum state state;
+    int code;
+    bool cancelled; /* ever */
+};
+
+/* What is allowed to be there of a call. */
+enum allowed { ALL, NOTHING, ANY_PART };
+
+static struct {
+    const struct sim_plan *plan;
+    struct call calls[SIM_CALLS_MAX];
+    bool broken;
+    char text[1000];
+} ledger;
+
+void sim_violation(const char *format, ...)
+{
+    if (!ledger.broken) {
+        va_list args;
+        va_start(args, format);
+        (void)vsnprintf(ledger.text, sizeof(ledger.text), format, args);
+        va_end(args);
+        ledger.broken = true;
+        sim_trace("VIOLATION: %s", ledger.text);
+    }
+    sim_stop();
+}
+
+const char *sim_ledger_violation(void)
+{
+    return ledger.broken ? ledger.text : NULL;
+}
+
+void sim_ledger_begin(const struct sim_plan *plan)
+{
+    memset(&ledger, 0, sizeof(ledger));
+    ledger.plan = plan;
+}
+
+void sim_ledger_go_on(uint32_t n_covered)
+{
+    for (uint32_t i = 0; i < ledger.plan->n_calls; i++) {
+        struct call *call = &ledger.calls[i];
+        if (i < n_covered && call->state == UNKNOWN) {
+            sim_violation("call %u is covered, and was never scheduled", i);
+        }
+        call->state = i < n_covered ? COVERED : UNKNOWN;
+        call->cancelled = i < n_covered && call->cancelled;
+    }
+}
+
+void sim_ledger_schedule(uint32_t number)
+{
+    ledger.calls[number] = (struct call){.state = SCHEDULED};
+}
+
+void sim_ledger_cancel(uint32_t number)
+{
+    ledger.calls[number].cancelled = true;
+}
+
+bool sim_ledger_is_settled(uint32_t number)
+{
+    return ledger.calls[number].state != SCHEDULED;
+}
+
+/* A call that was to go well may end like that. */
+static bool may_fail(const struct call *call, int code)
+{
+    return code == COX_ELOST || code == COX_EREPLAY || code == COX_ENOWORKER ||
+           code == COX_EOVERRUN || (call->cancelled && code == COX_ECANCELLED) ||
+           (call->cancelled && code == COX_EPARTIAL);
+}
+
+void sim_ledger_settle(uint32_t number, int code, const char *text)
+{
+    struct call *call = &ledger.calls[number];
+    int64_t of[SIM_ARGUMENTS];
+    sim_plan_call(ledger.plan, number, of);
+    bool well = of[SIM_ENDING] == SIM_OK || of[SIM_ENDING] == SIM_CRASHES;
+    if (code == 0 && !well) {
+        sim_violation("call %u was to fail, and is done", number);
+    } else if (code != 0 && well && !may_fail(call, code)) {
+        sim_violation("call %u was to go well, and fails: %s: %s", number,
+                      coxi_error_name(code), text);
+    }
+    call->state = SETTLED;
+    call->code = code;
+}
+
+/* ---- what must be there */
+
+static enum allowed allowed_failed(int code)
+{
+    return code == COX_EREPLAY ? ALL : code == COX_EPARTIAL ? ANY_PART : NOTHING;
+}
+
+static enum allowed allowed(const struct call *call, const int64_t of[SIM_ARGUMENTS])
+{
+    if (call->state == SETTLED) {
+        return call->code == 0 ? ALL : allowed_failed(call->code);
+    }
+    if (call->state == UNKNOWN) {
+        return NOTHING;
+    }
+    if (of[SIM_ENDING] == SIM_FAILS) {
+        return NOTHING;
+    }
+    if (of[SIM_ENDING] == SIM_FAILS_FLUSHED) {
+        return ANY_PART;
+    }
+    return call->cancelled ? ANY_PART : ALL; /* it may have ended as COX_EPARTIAL */
+}
+
+static const char *name_of(enum allowed allowed)
+{
+    switch (allowed) {
+    case ALL:
+        return "all of it";
+    case NOTHING:
+        return "nothing of it";
+    case ANY_PART:
+        return "at most once each part";
+    }
+    return "";
+}
+
+/* What is there of a call, and what its step adds: one bit for each part. */
+struct parts {
+    uint32_t there;
+    uint32_t planned;
+    bool wrong; /* something is neither 0 nor 1 */
+};
+
+static void add_part(struct parts *parts, uint32_t bit, int64_t found, bool planned)
+{
+    parts->there |= found != 0 ? UINT32_C(1) << bit : 0;
+    parts->planned |= planned ? UINT32_C(1) << bit : 0;
+    parts->wrong |= found != 0 && found != 1;
+}
+
+static struct parts parts_of(const struct sim_found *found, uint32_t number,
+                             const int64_t of[SIM_ARGUMENTS])
+{
+    struct parts parts = {0};
+    for (uint32_t ps = 0; ps < ledger.plan->n_ps; ps++) {
+        for (uint32_t s = 0; s < SIM_SEGMENTS; s++) {
+            int64_t mask = of[s == 0 ? SIM_MASK : SIM_AFTER];
+            add_part(&parts, ps * SIM_SEGMENTS + s, found->counted[ps][number][s],
+                     (mask >> ps & 1) != 0);
+        }
+    }
+    float row = found->rows[number];
+    add_part(&parts, 31, row == 0.0F ? 0 : row == 1.0F ? 1 : 2, of[SIM_ROW] != 0);
+    return parts;
+}
+
+static bool fits(const struct parts *parts, enum allowed allowed)
+{
+    if (parts->wrong || (parts->there & ~parts->planned) != 0) {
+        return false;
+    }
+    switch (allowed) {
+    case ALL:
+        return parts->there == parts->planned;
+    case NOTHING:
+        return parts->there == 0;
+    case ANY_PART:
+        return true;
+    }
+    return false;
+}
+
+static void check_call(const struct sim_found *found, uint32_t number, const char *when)
+{
+    const struct call *call = &ledger.calls[number];
+    int64_t of[SIM_ARGUMENTS];
+    sim_plan_call(ledger.plan, number, of);
+    struct parts parts = parts_of(found, number, of);
+    enum allowed may = allowed(call, of);
+    if (!fits(&parts, may)) {
+        sim_violation("%s: call %u (%s %s) is to have %s: there is %08x of %08x%s",
+                      when, number,
+                      call->state == SETTLED   ? "settled as"
+                      : call->state == COVERED ? "covered by"
+                                               : "not scheduled",
+                      call->state == SETTLED   ? coxi_error_name(call->code)
+                      : call->state == COVERED ? "a checkpoint"
+                                               : "",
+                      name_of(may), parts.there, parts.planned,
+                      parts.wrong ? ", some twice" : "");
+    }
+}
+
+/* The last assignment before call `n`: the call before which it was made, or 0. */
+static uint32_t last_assignment(uint32_t n, bool *ret_joined)
+{
+    uint32_t last = 0;
+    for (uint32_t i = 1; i < n; i++) {
+        unsigned actions = sim_plan_actions(ledger.plan, i);
+        if ((actions & SIM_ASSIGN) != 0) {
+            last = i;
+            *ret_joined = (actions & SIM_JOIN) != 0;
+        }
+    }
+    return last;
+}
+
+/* Assigned variables have what was counted since; nothing from before a join. */
+static void check_assigned(const struct sim_found *found, uint32_t n, const char *when)
+{
+    bool joined = false;
+    uint32_t last = last_assignment(n, &joined);
+    /* A client before this one may have made the assignment that comes next. */
+    bool made_next = ledger.calls[0].state == COVERED &&
+                     (sim_plan_actions(ledger.plan, n) & SIM_ASSIGN) != 0;
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t ps = 0; ps < ledger.plan->n_ps; ps++) {
+            for (uint32_t s = 0; s < SIM_SEGMENTS; s++) {
+                int64_t counted = found->counted[ps][i][s];
+                int64_t has = found->assigned[ps][i][s];
+                bool good = i < last && joined      ? has == 0
+                            : i < last || made_next ? has == 0 || has == counted
+                                                    : has == counted;
+                if (!good) {
+                    sim_violation("%s: m%u has %lld of call %u, segment %u, which "
+                                  "counted %lld; zeros were assigned before call %u%s",
+                                  when, ps, (long long)has, i, s, (long long)counted,
+                                  last, joined ? ", behind a join" : "");
+                }
+            }
+        }
+    }
+}
+
+void sim_ledger_check(const struct sim_found *found, uint32_t n, const char *when)
+{
+    for (uint32_t i = 0; i < ledger.plan->n_calls; i++) {
+        check_call(found, i, when);
+    }
+    check_assigned(found, n, when);
+}

@@ -1,0 +1,26 @@
+/*
+ * The hosts of a storm: ps and workers, which somebody starts again when they have died. A
+ * worker's step process is the real one (worker/service.h), and so is a ps (ps/service.h);
+ * their supervisors are modelled here.
+ */
+#ifndef COXI_SIM_NODES_H
+#define COXI_SIM_NODES_H
+
+#include <stdint.h>
+
+#include "tests/sim/plan.h"
+
+struct sim_proc;
+
+enum { SIM_NODE_CLIENT = 0, SIM_NODE_PS = 1, SIM_NODE_WORKER = 8 };
+
+void sim_nodes_begin(const struct sim_plan *plan);
+
+/* NULL: it is dead at the moment. */
+struct sim_proc *sim_nodes_ps(uint32_t i);
+struct sim_proc *sim_nodes_worker(uint32_t i);
+
+/* A process of whatever kind has died: its descriptors and connections go. */
+void sim_nodes_bury(struct sim_proc *proc);
+
+#endif

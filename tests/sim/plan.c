@@ -1,0 +1,83 @@
+/* See plan.h. */
+#include "tests/sim/plan.h"
+
+#include <string.h>
+
+#include "tests/sim/sched.h"
+
+/* Draws that depend on the seed and on what they are for. */
+struct draw {
+    uint64_t seed;
+    uint64_t n;
+};
+
+static uint64_t below(struct draw *draw, uint64_t n)
+{
+    return sim_hash(draw->seed, draw->n++) % n;
+}
+
+static bool one_in(struct draw *draw, uint64_t n)
+{
+    return below(draw, n) == 0;
+}
+
+void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret)
+{
+    struct draw draw = {seed, 0};
+    *ret = (struct sim_plan){.seed = seed, .n_calls = n_calls};
+    ret->n_ps = 1 + (uint32_t)below(&draw, 3);
+    ret->n_workers = 1 + (uint32_t)below(&draw, 3);
+    ret->n_slots = 1 + (uint32_t)below(&draw, 2);
+    ret->n_faults = one_in(&draw, 8) ? 0 : 1 + (uint32_t)below(&draw, 8);
+    ret->commit_window = one_in(&draw, 3) ? 1 + (uint32_t)below(&draw, 4) : 256;
+    ret->checkpoints = !one_in(&draw, 16);
+    ret->incremental = (uint32_t)below(&draw, 4);
+    ret->keep = (uint32_t)below(&draw, 3);
+    ret->in_flight = 4 + (uint32_t)below(&draw, 60);
+    ret->log_bytes = one_in(&draw, 4) ? 2000 + below(&draw, 8000) : 0;
+    ret->every_closures = one_in(&draw, 2) ? 10 + below(&draw, 40) : 0;
+    ret->speculates = one_in(&draw, 2);
+    ret->rough = one_in(&draw, 2) ? 12 : 40;
+}
+
+void sim_plan_call(const struct sim_plan *plan, uint32_t number,
+                   int64_t ret[SIM_ARGUMENTS])
+{
+    struct draw draw = {plan->seed ^ UINT64_C(0x5bf03635), (uint64_t)number << 16};
+    uint64_t all = (UINT64_C(1) << plan->n_ps) - 1;
+    ret[SIM_NUMBER] = (int64_t)number;
+    ret[SIM_MASK] = (int64_t)(one_in(&draw, 24) ? 0 : 1 + below(&draw, all));
+    ret[SIM_AFTER] = one_in(&draw, 6) ? (int64_t)(1 + below(&draw, all)) : 0;
+    ret[SIM_WORK_US] = (int64_t)below(&draw, one_in(&draw, 10) ? 20000 : 2000);
+    ret[SIM_STRAGGLE_US] =
+        plan->speculates && one_in(&draw, 20) ? (int64_t)below(&draw, 400000) : 0;
+    ret[SIM_ENDING] =
+        one_in(&draw, plan->rough) ? (int64_t)(1 + below(&draw, 3)) : SIM_OK;
+    ret[SIM_ROW] = one_in(&draw, 4);
+    ret[SIM_PULLS] = one_in(&draw, 4);
+    if (ret[SIM_ENDING] == SIM_FAILS_FLUSHED) {
+        ret[SIM_AFTER] = ret[SIM_AFTER] != 0 ? ret[SIM_AFTER] : 1;
+    }
+}
+
+unsigned sim_plan_actions(const struct sim_plan *plan, uint32_t number)
+{
+    struct draw draw = {plan->seed ^ UINT64_C(0x2545f491), (uint64_t)number << 16};
+    unsigned actions = 0;
+    actions |= one_in(&draw, plan->rough) ? SIM_ASSIGN : 0U;
+    actions |= one_in(&draw, plan->rough) ? SIM_JOIN : 0U;
+    actions |= plan->checkpoints && one_in(&draw, plan->rough) ? SIM_SAVE : 0U;
+    actions |= plan->checkpoints && one_in(&draw, plan->rough) ? SIM_SAVE_BESIDE : 0U;
+    actions |= one_in(&draw, 4) ? SIM_READ : 0U;
+    actions |= one_in(&draw, plan->rough) ? SIM_CANCEL : 0U;
+    actions |= one_in(&draw, plan->rough * 4) ? SIM_CREATE : 0U;
+    return actions;
+}
+
+bool sim_plan_adds(const struct sim_plan *plan, uint32_t number, uint32_t ps,
+                   uint32_t segment)
+{
+    int64_t call[SIM_ARGUMENTS];
+    sim_plan_call(plan, number, call);
+    return (call[segment == 0 ? SIM_MASK : SIM_AFTER] >> ps & 1) != 0;
+}

@@ -1,0 +1,455 @@
+/* See program.h. */
+#include "tests/sim/program.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "coxswain/coxswain.h"
+#include "tests/sim/files.h"
+#include "tests/sim/ledger.h"
+#include "tests/sim/nodes.h"
+#include "tests/sim/sched.h"
+#include "tests/sim/steps.h"
+#include "tests/sim/trace.h"
+
+enum { LIVES_MAX = 40, CLOSE_MS = 10000, CANCEL_BACK = 6 };
+
+/* One start of the program. All in the memory of the run. */
+struct program {
+    uint32_t life;
+    struct sim_proc *proc;
+    struct cox_coordinator *c;
+    struct cox_function *count;
+    struct cox_variable *counted[SIM_PS_MAX];
+    struct cox_variable *assigned[SIM_PS_MAX];
+    struct cox_table *rows;
+    struct cox_future *futures[SIM_CALLS_MAX];
+    uint32_t oldest; /* whose future is held */
+    uint32_t next;   /* call to be scheduled */
+    struct sim_fiber *saver;
+    struct sim_found found;
+};
+
+static const struct sim_plan *plan;
+static struct program *current; /* the last one that was started */
+static uint32_t n_lives;
+static bool is_verified;
+
+/* ---- lives */
+
+struct sim_proc *sim_program_proc(void)
+{
+    return current != NULL && current->proc->alive ? current->proc : NULL;
+}
+
+uint32_t sim_program_lives(void)
+{
+    return n_lives;
+}
+
+static void start_later(void *arg)
+{
+    (void)arg;
+    if (sim_program_proc() == NULL) {
+        sim_program_start();
+    }
+}
+
+static void on_death(struct sim_proc *proc, int signal)
+{
+    (void)signal;
+    sim_nodes_bury(proc);
+    if (current != NULL && current->proc == proc) {
+        uint64_t rest = sim_chance(4) ? 2 * SIM_S : 100 * SIM_MS;
+        sim_at(sim_now() + sim_below(rest), start_later, NULL);
+    }
+}
+
+/* The program ends, and another is started. */
+static void give_up(struct program *p, const char *what, int code)
+{
+    sim_trace("%s: %s: %s: %s", p->proc->name, what, coxi_error_name(code),
+              cox_error_last());
+    sim_proc_kill(p->proc, 0);
+}
+
+static bool is_replaced(const struct program *p)
+{
+    return p != current;
+}
+
+/* Codes that end a program which did nothing wrong. */
+static void check(struct program *p, const char *what, int code)
+{
+    if (code == 0) {
+        return;
+    }
+    if (is_replaced(p) && (code == COX_EFENCED || code == COX_EPSLOST)) {
+        give_up(p, what, code);
+    }
+    if (code == COX_EFENCED) {
+        sim_violation("%s: %s: fenced off, and nobody has taken over: %s",
+                      p->proc->name, what, cox_error_last());
+    } else if (code != COX_EPSLOST) {
+        sim_violation("%s: %s: %s: %s", p->proc->name, what, coxi_error_name(code),
+                      cox_error_last());
+    } else if (code == COX_EPSLOST && plan->checkpoints) {
+        sim_violation("%s: %s: a ps is given up: %s", p->proc->name, what,
+                      cox_error_last());
+    }
+    give_up(p, what, code);
+}
+
+/* ---- beginning */
+
+static void on_event(void *arg, const struct cox_event *event)
+{
+    const struct program *p = arg;
+    sim_trace("%s: event %s: %s", p->proc->name, event->name, event->text);
+}
+
+static int open_cluster(struct program *p)
+{
+    char json[400];
+    size_t used = (size_t)snprintf(json, sizeof(json), "{\"ps\": [");
+    for (uint32_t i = 0; i < plan->n_ps; i++) {
+        used += (size_t)snprintf(json + used, sizeof(json) - used, "%s\"tcp://h%u:1\"",
+                                 i > 0 ? ", " : "", SIM_NODE_PS + i);
+    }
+    used += (size_t)snprintf(json + used, sizeof(json) - used, "], \"worker\": [");
+    for (uint32_t i = 0; i < plan->n_workers; i++) {
+        used += (size_t)snprintf(json + used, sizeof(json) - used, "%s\"tcp://h%u:1\"",
+                                 i > 0 ? ", " : "", SIM_NODE_WORKER + i);
+    }
+    (void)snprintf(json + used, sizeof(json) - used, "]}");
+    struct cox_cluster *cluster = NULL;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = plan->checkpoints ? "/sim/run" : NULL;
+    options.keep_going = 1;
+    options.peer_timeout_ms = 1000;
+    options.worker_wait_ms = 60000;
+    options.max_crashes = 8;
+    options.step_timeout_ms = 5000;
+    options.cancel_grace_ms = 50;
+    options.speculate = plan->speculates ? 1 : -1;
+    if (plan->checkpoints) {
+        options.checkpoint_incremental = plan->incremental;
+        options.checkpoint_keep = plan->keep;
+        options.checkpoint_every_closures = plan->every_closures;
+        options.replay_log_bytes = plan->log_bytes;
+        options.checkpoint_at_close = 1;
+    }
+    options.on_event = on_event;
+    options.event_arg = p;
+    int r = cox_cluster_parse(json, &cluster);
+    r = r != 0 ? r : cox_open(cluster, &options, &p->c);
+    cox_cluster_free(cluster);
+    return r;
+}
+
+static void create_variables(struct program *p)
+{
+    struct cox_table_spec rows = COX_TABLE_SPEC_INIT;
+    for (uint32_t kind = 0; kind < 2; kind++) {
+        for (uint32_t i = 0; i < plan->n_ps; i++) {
+            char name[16];
+            struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+            (void)snprintf(name, sizeof(name), "%s%u", kind == 0 ? "c" : "m", i);
+            spec.name = name;
+            spec.dtype = COX_I64;
+            spec.rank = 1;
+            spec.shape[0] = (uint64_t)plan->n_calls * SIM_SEGMENTS;
+            check(p, "cox_variable_create",
+                  cox_variable_create(p->c, &spec,
+                                      kind == 0 ? &p->counted[i] : &p->assigned[i]));
+        }
+    }
+    rows.name = SIM_TABLE;
+    rows.dim = 1;
+    check(p, "cox_table_create", cox_table_create(p->c, &rows, &p->rows));
+}
+
+static void load_steps(struct program *p)
+{
+    struct cox_module *module = NULL;
+    check(p, "cox_module_load", cox_module_load(p->c, SIM_MODULE_PATH, &module));
+    check(p, "cox_function_get", cox_function_get(module, "count", &p->count));
+}
+
+static void go_on(struct program *p)
+{
+    struct cox_progress progress = COX_PROGRESS_INIT;
+    (void)cox_progress(p->c, &progress);
+    if (is_replaced(p)) {
+        return;
+    }
+    sim_trace("%s goes on behind call %llu, from checkpoint %llu; %llu run again",
+              p->proc->name, (unsigned long long)progress.cursor,
+              (unsigned long long)progress.checkpoint,
+              (unsigned long long)progress.rerun);
+    sim_ledger_go_on((uint32_t)progress.cursor);
+    p->next = p->oldest = (uint32_t)progress.cursor;
+}
+
+/* ---- what it reads */
+
+static void read_all(struct program *p)
+{
+    uint64_t keys[SIM_CALLS_MAX];
+    uint32_t n = plan->n_calls;
+    size_t bytes = (size_t)n * SIM_SEGMENTS * sizeof(int64_t);
+    for (uint32_t i = 0; i < plan->n_ps; i++) {
+        check(p, "cox_variable_read",
+              cox_variable_read(p->c, p->counted[i], p->found.counted[i], bytes));
+        check(p, "cox_variable_read",
+              cox_variable_read(p->c, p->assigned[i], p->found.assigned[i], bytes));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        keys[i] = i;
+    }
+    check(p, "cox_table_read", cox_table_read(p->c, p->rows, keys, n, p->found.rows));
+}
+
+static void compare(struct program *p, const char *when)
+{
+    read_all(p);
+    if (!is_replaced(p)) {
+        sim_ledger_check(&p->found, p->next, when);
+    }
+}
+
+/* ---- futures */
+
+static void check_result(struct program *p, uint32_t number)
+{
+    struct cox_value value;
+    int64_t result = -1;
+    int r = cox_future_result(p->futures[number], "number", &value);
+    if (r == 0) {
+        memcpy(&result, value.data, sizeof(result));
+    }
+    if (result != (int64_t)number) {
+        sim_violation("call %u is done, and its result is %lld (%s)", number,
+                      (long long)result, coxi_error_name(r));
+    }
+}
+
+static void settle(struct program *p, uint32_t number, int timeout_ms)
+{
+    int code = cox_future_wait(p->futures[number], timeout_ms);
+    if (is_replaced(p)) {
+        return;
+    }
+    if (code == COX_ETIMEDOUT) {
+        sim_violation("call %u is not settled behind cox_join", number);
+    } else if (code == COX_EPSLOST || code == COX_EFENCED || code == COX_ECLOSED) {
+        check(p, "cox_future_wait", code == COX_ECLOSED ? COX_EFENCED : code);
+    } else {
+        sim_trace("call %u: %s", number, coxi_error_name(code));
+        sim_ledger_settle(number, code, cox_error_last());
+        if (code == 0) {
+            check_result(p, number);
+        }
+    }
+}
+
+/* Waits for those before `end`; with timeout 0 they must be settled. */
+static void settle_until(struct program *p, uint32_t end, int timeout_ms)
+{
+    while (p->oldest < end) {
+        settle(p, p->oldest, timeout_ms);
+        cox_future_free(p->futures[p->oldest]);
+        p->futures[p->oldest++] = NULL;
+    }
+}
+
+static void join(struct program *p)
+{
+    check(p, "cox_join", cox_join(p->c, -1));
+    settle_until(p, p->next, 0);
+}
+
+/* ---- what it does beside scheduling */
+
+static void save(struct program *p)
+{
+    uint64_t number = 0;
+    int r = cox_checkpoint_save(p->c, NULL, &number);
+    sim_trace("%s: checkpoint %llu: %s", p->proc->name, (unsigned long long)number,
+              r == 0 ? "saved" : cox_error_last());
+    if (r != 0 && r != COX_EIO && r != COX_EPSLOST) {
+        check(p, "cox_checkpoint_save", r);
+    }
+}
+
+static void *save_beside(void *arg)
+{
+    save(arg);
+    return NULL;
+}
+
+static void await_saver(struct program *p)
+{
+    while (p->saver != NULL && !p->saver->ended) {
+        (void)sim_wait(&p->saver->joiners, SIM_NEVER, "a checkpoint");
+    }
+    p->saver = NULL;
+}
+
+static void assign(struct program *p)
+{
+    static const int64_t zeros[SIM_CALLS_MAX * SIM_SEGMENTS];
+    for (uint32_t i = 0; i < plan->n_ps; i++) {
+        check(p, "cox_variable_assign",
+              cox_variable_assign(p->c, p->assigned[i], zeros,
+                                  (size_t)plan->n_calls * SIM_SEGMENTS *
+                                      sizeof(int64_t)));
+    }
+}
+
+static void create_one(struct program *p)
+{
+    char name[16];
+    struct cox_variable *variable;
+    struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
+    (void)snprintf(name, sizeof(name), "x%u", p->next);
+    spec.name = name;
+    spec.dtype = COX_I64;
+    spec.rank = 1;
+    spec.shape[0] = 4;
+    check(p, "cox_variable_create", cox_variable_create(p->c, &spec, &variable));
+}
+
+static void cancel_one(struct program *p)
+{
+    uint32_t back = 1 + (uint32_t)(sim_hash(plan->seed, p->next) % CANCEL_BACK);
+    if (p->next >= p->oldest + back) {
+        uint32_t number = p->next - back;
+        sim_trace("%s cancels call %u", p->proc->name, number);
+        sim_ledger_cancel(number);
+        (void)cox_future_cancel(p->futures[number]);
+    }
+}
+
+static void act(struct program *p, unsigned actions)
+{
+    if ((actions & SIM_CANCEL) != 0) {
+        cancel_one(p);
+    }
+    if ((actions & SIM_JOIN) != 0) {
+        join(p);
+    }
+    if ((actions & SIM_JOIN) != 0 && (actions & SIM_READ) != 0) {
+        compare(p, "behind a join");
+    }
+    if ((actions & SIM_SAVE_BESIDE) != 0) {
+        await_saver(p);
+        p->saver = sim_spawn(p->proc, "saver", save_beside, p);
+    }
+    if ((actions & SIM_CREATE) != 0) {
+        create_one(p);
+    }
+    if ((actions & SIM_ASSIGN) != 0) {
+        assign(p);
+    }
+    if ((actions & SIM_SAVE) != 0) {
+        save(p);
+    }
+}
+
+/* ---- the calls */
+
+static void schedule(struct program *p)
+{
+    int64_t of[SIM_ARGUMENTS];
+    struct cox_call call = COX_CALL_INIT;
+    const struct cox_value argument = COX_VECTOR("plan", COX_I64, SIM_ARGUMENTS, of);
+    sim_plan_call(plan, p->next, of);
+    call.args = &argument;
+    call.n_args = 1;
+    call.cursor = (uint64_t)p->next + 1;
+    if (!is_replaced(p)) {
+        sim_ledger_schedule(p->next); /* it may count from here on */
+    }
+    check(p, "cox_schedule", cox_schedule(p->c, p->count, &call, &p->futures[p->next]));
+    p->next++;
+}
+
+static void run_calls(struct program *p)
+{
+    while (p->next < plan->n_calls) {
+        act(p, p->next > 0 ? sim_plan_actions(plan, p->next) : 0);
+        if (p->next - p->oldest >= plan->in_flight) {
+            settle_until(p, p->oldest + 1, -1);
+        }
+        schedule(p);
+    }
+    settle_until(p, p->next, -1);
+    join(p);
+}
+
+static void close_cluster(struct program *p)
+{
+    await_saver(p);
+    int r = cox_close(p->c, CLOSE_MS);
+    if (r != 0 && r != COX_EIO && r != COX_EPSLOST && r != COX_ETIMEDOUT &&
+        !(r == COX_EFENCED && is_replaced(p))) {
+        sim_violation("cox_close: %s: %s", coxi_error_name(r), cox_error_last());
+    }
+}
+
+static void *run(void *arg)
+{
+    struct program *p = arg;
+    int r = open_cluster(p);
+    if (r != 0) {
+        give_up(p, "cox_open", r);
+    }
+    go_on(p);
+    create_variables(p);
+    load_steps(p);
+    if (p->life > 1 && sim_chance(2)) {
+        check(p, "cox_join", cox_join(p->c, -1));
+        compare(p, "going on");
+    }
+    run_calls(p);
+    compare(p, "at the end");
+    close_cluster(p);
+    if (!is_replaced(p)) {
+        if (!plan->checkpoints || is_verified || !sim_chance(4)) {
+            sim_stop();
+        }
+        is_verified = true; /* a last one looks at what the checkpoint has */
+    }
+    sim_proc_kill(p->proc, 0);
+    return NULL;
+}
+
+void sim_program_start(void)
+{
+    char name[24];
+    struct program *p = calloc(1, sizeof(*p));
+    if (++n_lives > LIVES_MAX) {
+        sim_violation("the program has been started %u times", n_lives);
+        return;
+    }
+    (void)snprintf(name, sizeof(name), "client#%u", n_lives);
+    p->life = n_lives;
+    p->proc = sim_proc_new(name, SIM_NODE_CLIENT);
+    p->proc->on_death = on_death;
+    current = p;
+    sim_trace("%s begins", name);
+    (void)sim_spawn(p->proc, "main", run, p);
+}
+
+void sim_program_begin(const struct sim_plan *with)
+{
+    plan = with;
+    n_lives = 0;
+    current = NULL;
+    is_verified = false;
+    sim_program_start();
+}

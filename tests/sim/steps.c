@@ -1,0 +1,193 @@
+/*
+ * See steps.h. The module's file says nothing; that it has one step is said here, in the
+ * place of net/module.c's inspection and of worker/modules.c.
+ */
+#include "tests/sim/steps.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/module.h"
+#include "coxswain/step.h"
+#include "tests/sim/files.h"
+#include "tests/sim/plan.h"
+#include "tests/sim/sched.h"
+#include "tests/sim/trace.h"
+#include "worker/culprit.h"
+#include "worker/modules.h"
+
+enum { LOOK_US = 5000 }; /* at most so long between two looks at whether it is wanted */
+
+/* ---- who crashed */
+
+static _Thread_local struct coxi_recorder_slot *mine;
+
+void coxi_culprit_watch(struct coxi_recorder *recorder)
+{
+    (void)recorder;
+}
+
+void coxi_culprit_begin(struct coxi_culprit_stack *stack,
+                        struct coxi_recorder_slot *slot)
+{
+    stack->memory = NULL;
+    mine = slot;
+}
+
+void coxi_culprit_end(struct coxi_culprit_stack *stack)
+{
+    (void)stack;
+    mine = NULL;
+}
+
+static void crash(void)
+{
+    if (sim_chance(2)) { /* else nobody can say which step it was */
+        coxi_recorder_blame(mine, SIGSEGV);
+        coxi_recorder_excuse(sim_self_proc()->arg);
+    }
+    sim_proc_kill(sim_self_proc(), SIGSEGV);
+}
+
+/* ---- the step */
+
+/* False: it is not wanted any more. */
+static bool spend(struct cox_step *step, int64_t us)
+{
+    bool stubborn = us > 0 && sim_chance(64); /* it does not look */
+    while (us > 0) {
+        int64_t piece = us < LOOK_US ? us : LOOK_US;
+        sim_sleep((uint64_t)piece * SIM_US);
+        us -= piece;
+        if (!stubborn && cox_step_cancelled(step)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int add_to(struct cox_step *step, const char *kind, uint32_t ps, uint64_t row)
+{
+    const int64_t one = 1;
+    char name[16];
+    struct cox_variable *variable;
+    (void)snprintf(name, sizeof(name), "%s%u", kind, ps);
+    int r = cox_step_variable(step, name, &variable);
+    return r != 0 ? r
+                  : cox_step_update(step, variable, COX_UPDATE_ADD,
+                                    cox_rows_slice(row, 1), &one);
+}
+
+static int add_segment(struct cox_step *step, const int64_t *of, uint32_t segment)
+{
+    int64_t mask = of[segment == 0 ? SIM_MASK : SIM_AFTER];
+    uint64_t row = (uint64_t)of[SIM_NUMBER] * SIM_SEGMENTS + segment;
+    int r = 0;
+    for (uint32_t ps = 0; r == 0 && ps < SIM_PS_MAX; ps++) {
+        if ((mask >> ps & 1) != 0) {
+            r = add_to(step, "c", ps, row);
+            r = r != 0 ? r : add_to(step, "m", ps, row);
+        }
+    }
+    return r;
+}
+
+static int add_row(struct cox_step *step, uint64_t key)
+{
+    const float one = 1;
+    struct cox_variable *table;
+    int r = cox_step_variable(step, SIM_TABLE, &table);
+    return r != 0 ? r
+                  : cox_step_update(step, table, COX_UPDATE_ADD,
+                                    cox_rows_listed(&key, 1), &one);
+}
+
+/* What it adds to is 0 before, or 1 where this is not the first attempt. */
+static int look(struct cox_step *step, const int64_t *of)
+{
+    int64_t values[SIM_SEGMENTS * SIM_CALLS_MAX];
+    struct cox_pull pull = {.values = values};
+    int r = cox_step_variable(step, "c0", &pull.variable);
+    pull.rows = cox_rows_slice((uint64_t)of[SIM_NUMBER] * SIM_SEGMENTS, SIM_SEGMENTS);
+    return r != 0 ? r : cox_step_pull(step, &pull, 1);
+}
+
+static int count(struct cox_step *step)
+{
+    const struct cox_value *plan = cox_step_argument(step, "plan");
+    const int64_t *of = plan->data;
+    int64_t us =
+        of[SIM_WORK_US] + (cox_step_attempt(step) == 1 ? of[SIM_STRAGGLE_US] : 0);
+    const struct cox_value number = COX_SCALAR("number", COX_I64, &of[SIM_NUMBER]);
+    int r = of[SIM_PULLS] != 0 ? look(step, of) : 0;
+    if (r == 0 && !spend(step, us)) {
+        return cox_step_fail(step, 2, "it is not wanted any more");
+    }
+    r = r != 0 ? r : add_segment(step, of, 0);
+    r = r != 0 || of[SIM_ROW] == 0 ? r : add_row(step, (uint64_t)of[SIM_NUMBER]);
+    if (r == 0 && of[SIM_ENDING] == SIM_FAILS) {
+        return cox_step_fail(step, 1, "it was to fail");
+    }
+    if (r == 0 && of[SIM_AFTER] != 0) {
+        r = cox_step_flush(step);
+        if (r == 0 && of[SIM_ENDING] == SIM_FAILS_FLUSHED) {
+            return cox_step_fail(step, 1, "it was to fail after its flush");
+        }
+        if (r == 0 && !spend(step, of[SIM_WORK_US])) {
+            return cox_step_fail(step, 2, "it is not wanted any more");
+        }
+        r = r != 0 ? r : add_segment(step, of, 1);
+    }
+    if (r == 0 && of[SIM_ENDING] == SIM_CRASHES && cox_step_attempt(step) == 1) {
+        crash();
+    }
+    return r != 0 ? r : cox_step_return(step, &number);
+}
+
+/* ---- the module */
+
+void sim_steps_begin(void)
+{
+    sim_files_put(SIM_MODULE_PATH, "steps", 5);
+}
+
+int __wrap_coxi_module_inspect(const void *bytes, size_t len, const char *path,
+                               struct coxi_module_info *ret)
+{
+    (void)bytes;
+    (void)len;
+    (void)path;
+    ret->n_steps = 1;
+    (void)snprintf(ret->names[0], sizeof(ret->names[0]), "count");
+    return 0;
+}
+
+int coxi_module_load(const char *dir, struct coxi_hash128 hash, const char *name,
+                     const void *bytes, size_t len, struct coxi_loaded **ret)
+{
+    struct coxi_loaded *module = calloc(1, sizeof(*module));
+    (void)dir;
+    (void)hash;
+    (void)len;
+    if (bytes == NULL && sim_chance(2)) {
+        free(module);
+        return coxi_error(COX_ENOENT, "module %s is not here", name);
+    }
+    module->functions = calloc(1, sizeof(*module->functions));
+    module->n_functions = 1;
+    (void)snprintf(module->functions->name, sizeof(module->functions->name), "count");
+    module->functions->run = count;
+    *ret = module;
+    return 0;
+}
+
+void coxi_module_unload(struct coxi_loaded *module)
+{
+    if (module != NULL) {
+        free(module->functions);
+        free(module);
+    }
+}
