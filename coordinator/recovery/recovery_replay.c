@@ -309,6 +309,35 @@ static void abandon(struct coxi_recovery *rec, void *arg)
     coxi_kept_wait_for_recovery(rec->c);
 }
 
+/* "0, 2": the ps that are owed something. */
+static void list_owed(struct coxi_recovery *rec, char *ret, size_t len)
+{
+    size_t used = 0;
+    ret[0] = '\0';
+    coxi_lock(&rec->lock);
+    for (uint32_t p = 0; p < rec->c->n_ps && used < len; p++) {
+        if (rec->servers[p].owed) {
+            used += (size_t)snprintf(ret + used, len - used, "%s%u",
+                                     used > 0 ? ", " : "", p);
+        }
+    }
+    coxi_unlock(&rec->lock);
+}
+
+/* The replay ended without its closure being done: so does the run. */
+static void report_failed(struct coxi_recovery *rec, const struct cox_future *f)
+{
+    char text[COXI_TEXT_MAX];
+    char owed[64];
+    list_owed(rec, owed, sizeof(owed));
+    (void)snprintf(text, sizeof(text),
+                   "closure %llu (%s) was done, had to be done again because ps %s had "
+                   "been lost, and failed: %.300s",
+                   (unsigned long long)f->id, f->function->name, owed,
+                   f->text != NULL ? f->text : coxi_strerror(f->code));
+    coxi_fatal(rec->c, COX_EREPLAY, text);
+}
+
 void coxi_recovery_replayed(struct cox_future *f)
 {
     struct cox_coordinator *c = f->c;
@@ -320,13 +349,7 @@ void coxi_recovery_replayed(struct cox_future *f)
     f->replay->attempt = f->attempt;
     rec->n_redone += f->state == COXI_DONE_OK;
     if (f->state != COXI_DONE_OK && !f->abandoned && !c->closing) {
-        char text[COXI_TEXT_MAX];
-        (void)snprintf(text, sizeof(text),
-                       "closure %llu (%s) was done, had to be done again for a ps that "
-                       "had been lost, and failed: %.300s",
-                       (unsigned long long)f->id, f->function->name,
-                       f->text != NULL ? f->text : coxi_strerror(f->code));
-        coxi_fatal(c, COX_EREPLAY, text);
+        report_failed(rec, f);
     }
     if (rec->replays.count == 0) {
         coxi_lock(&rec->lock);

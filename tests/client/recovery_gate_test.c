@@ -563,3 +563,22 @@ TEST(a_ps_takes_what_comes_behind_many_closures_that_touched_none)
     assert_int_equal(5, crew_read(&s.crew, s.c0));
     crew_close(&s.crew);
 }
+
+static bool is_over(void *arg)
+{
+    struct scene *s = arg;
+    return cox_join(s->crew.c, SOON_MS) == COX_EREPLAY;
+}
+
+TEST(a_replay_that_fails_ends_the_run_and_names_closure_and_ps)
+{
+    struct scene s;
+    scene_open(&s, 2, 1, NULL, NULL);
+    pass_gate(&s);
+    (void)unlink(s.gate.path); /* without its FIFO the step fails */
+    crew_kill(crew_ps_process(&s.crew, 0));
+    coxi_test_until(is_over, &s, "the end of the run");
+    assert_error_names("hold_and_count");
+    assert_error_names("because ps 0 had been lost");
+    (void)cox_close(s.crew.c, SOON_MS);
+}
