@@ -5,6 +5,7 @@
  *                    CPU time of each, in per cent of a core
  *   empty_table      bytes of memory of a ps for a table without rows
  *   queued_closure   bytes of memory for a closure in the queue, without arguments
+ *   returned_ps      bytes of memory that each return of a lost ps leaves in the client
  */
 #include <malloc.h>
 #include <signal.h>
@@ -16,7 +17,7 @@
 #include "bench/chaos.h"
 #include "bench/crew.h"
 
-enum { WARM_UP = 20000, QUEUED = 100000, TABLES = 1000 };
+enum { WARM_UP = 20000, QUEUED = 100000, TABLES = 1000, RETURNS = 20 };
 
 /* ---- idle */
 
@@ -162,9 +163,56 @@ static void measure_tables(struct bench *bench)
     crew_close(&crew);
 }
 
+/* ---- ps that come back */
+
+static uint64_t count_returns(struct cox_coordinator *c)
+{
+    struct cox_stats stats = COX_STATS_INIT;
+    bench_check(cox_stats(c, &stats), "stats");
+    return stats.ps_recovered;
+}
+
+/* Ends the ps `n` times, and waits each time until it has all of its own again. */
+static void lose_ps(struct crew *crew, int n)
+{
+    const struct timespec rest = {0, 10000000};
+    for (int i = 0; i < n; i++) {
+        uint64_t before = count_returns(crew->c);
+        (void)kill(chaos_procs_ps(0).pid, SIGKILL);
+        while (count_returns(crew->c) == before) {
+            (void)nanosleep(&rest, NULL);
+        }
+        bench_check(cox_join(crew->c, -1), "join");
+    }
+}
+
+static void measure_returns(struct bench *bench)
+{
+    struct crew crew;
+    char dir[128];
+    struct cox_options options = COX_OPTIONS_INIT;
+    (void)snprintf(dir, sizeof(dir), "%s/returns", bench->dir);
+    options.checkpoint_dir = dir;
+    options.checkpoint_at_close = -1;
+    crew_open(bench, 1, 1, &options, &crew);
+    lose_ps(&crew, RETURNS / 4); /* what is made once is there then */
+    double before = allocated();
+    lose_ps(&crew, RETURNS);
+    struct bench_measurement m = {.name = "returned_ps",
+                                  .params = "{\"ps\":1}",
+                                  .unit = "bytes",
+                                  .baseline_name = "what it may take",
+                                  .baseline = {4096},
+                                  .n_rounds = 1};
+    m.value[0].value = (allocated() - before) / RETURNS;
+    bench_report(bench, "footprint", &m);
+    crew_close(&crew);
+}
+
 void bench_footprint(struct bench *bench)
 {
     measure_queue(bench); /* first: memory that nothing has been freed from */
     measure_tables(bench);
+    measure_returns(bench);
     measure_idle(bench);
 }

@@ -39,5 +39,6 @@ footprint)
     lines=$("$bench" footprint --seconds 0.1 --json 2>/dev/null)
     assert queued_closure "$(stated '262,144, about \([0-9]*\) bytes each')" 1
     assert empty_table $(($(stated 'about \([0-9]*\) KiB on each ps') * 1024)) 1
+    assert returned_ps $(($(stated 'about \([0-9]*\) KiB a time') * 1024)) 1
     ;;
 esac
