@@ -84,6 +84,7 @@ TEST(cluster_says_what_is_wrong_with_its_json)
         {"{\"ps\": \"h:1\"}", "\"ps\" of the cluster is no list"},
         {"{\"ps\": [\"h:1\"], \"workers\": [\"h:2\"]}", "has \"workers\": its lists"},
         {"{\"cluster\": {\"PS\": [\"h:1\"]}}", "has \"PS\": its lists"},
+        {"{\"ps\": [\"h:1\"], \"Worker\": [\"h:2\"]}", "has \"Worker\": its lists"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct cox_cluster *untouched = NULL;

@@ -153,9 +153,15 @@ TEST(triggers_without_a_directory_are_refused)
     options = (struct cox_options)COX_OPTIONS_INIT;
     options.checkpoint_keep = 1;
     assert_refused(&options, "checkpoint_keep");
+    options = (struct cox_options)COX_OPTIONS_INIT;
+    options.checkpoint_at_close = 1;
+    assert_refused(&options, "checkpoint_at_close");
     options = options_for("ckpt");
     options.checkpoint_every_s = -1;
     assert_refused(&options, "checkpoint_every_s");
+    options = options_for("ckpt");
+    options.checkpoint_at_close = 2;
+    assert_refused(&options, "checkpoint_at_close is 2");
 }
 
 TEST(closing_waits_for_the_one_that_is_being_written)
@@ -305,6 +311,22 @@ TEST(closing_saves_what_has_happened_since_the_last_one)
     assert_int_equal(1, latest());
     assert_int_equal(20, counted(&options, 20));
     assert_int_equal(1, latest()); /* nothing has happened */
+}
+
+TEST(closing_saves_what_ran_when_the_last_one_was_written)
+{
+    struct crew crew;
+    struct crew_hold gate;
+    struct cox_options options = options_at_close("ckpt");
+    crew_open(&crew, 1, 1, "hold", &options);
+    (void)crew_counter(&crew, "c0");
+    crew_hold(&gate, &crew, "hold_and_count", false);
+    crew_hold_wait(&gate);
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_hold_release(&gate);
+    assert_code(0, cox_join(crew.c, -1));
+    crew_close(&crew);
+    assert_int_equal(2, latest());
 }
 
 TEST(closing_saves_by_default_with_triggers_or_without)

@@ -1,6 +1,7 @@
 #include "common/names.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "common/sync.h"
 #include "tests/test.h"
 
-enum { N = 5000 };
+enum { N = 5000, ROUNDS = 20 };
 
 struct item {
     struct coxi_named named;
@@ -19,6 +20,7 @@ struct fixture {
     struct coxi_names names;
     struct item items[N];
     atomic_int n_added;
+    atomic_int n_passes; /* of the reader */
 };
 
 static void init(struct fixture *f)
@@ -32,12 +34,10 @@ static void init(struct fixture *f)
     }
 }
 
-static void add_all(struct fixture *f)
+static void add(struct fixture *f, int i)
 {
-    for (int i = 0; i < N; i++) {
-        assert_code(0, coxi_names_add(&f->names, &f->items[i].named));
-        atomic_store(&f->n_added, i + 1);
-    }
+    assert_code(0, coxi_names_add(&f->names, &f->items[i].named));
+    atomic_store(&f->n_added, i + 1);
 }
 
 TEST(names_find_every_item_and_nothing_else)
@@ -45,7 +45,10 @@ TEST(names_find_every_item_and_nothing_else)
     static struct fixture f;
     init(&f);
     assert_null(coxi_names_get(&f.names, "layer_0/w", 9));
-    add_all(&f);
+    for (int i = 0; i < N; i++) {
+        add(&f, i);
+        assert_null(coxi_names_get(&f.names, "layer_0/b", 9)); /* however full it is */
+    }
     assert_int_equal(N, f.names.n);
     for (int i = 0; i < N; i++) {
         const struct coxi_named *item = &f.items[i].named;
@@ -67,19 +70,34 @@ static void *look_up(void *arg)
             const struct coxi_named *item = &f->items[i].named;
             missing += coxi_names_get(&f->names, item->name, item->len) != item;
         }
+        atomic_fetch_add(&f->n_passes, 1);
     }
     return (void *)missing;
+}
+
+/* Adds all; before the table may grow it lets the reader begin another pass. */
+static void add_beside_reader(struct fixture *f)
+{
+    for (int i = 0; i < N; i++) {
+        int n_passes = atomic_load(&f->n_passes);
+        while ((i & (i - 1)) == 0 && atomic_load(&f->n_passes) == n_passes) {
+            (void)sched_yield();
+        }
+        add(f, i);
+    }
 }
 
 TEST(names_are_found_while_others_are_added)
 {
     static struct fixture f;
-    pthread_t thread;
-    void *missing = NULL;
-    init(&f);
-    assert_code(0, coxi_thread_start(&thread, "reader", look_up, &f));
-    add_all(&f);
-    assert_int_equal(0, pthread_join(thread, &missing));
-    assert_null(missing);
-    coxi_names_fini(&f.names);
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_t thread;
+        void *missing = NULL;
+        init(&f);
+        assert_code(0, coxi_thread_start(&thread, "reader", look_up, &f));
+        add_beside_reader(&f);
+        assert_int_equal(0, pthread_join(thread, &missing));
+        assert_null(missing);
+        coxi_names_fini(&f.names);
+    }
 }

@@ -330,4 +330,12 @@ TEST(url_is_checked_before_it_is_used)
     memset(longest + 6, 'a', sizeof(longest) - 9);
     (void)strcpy(longest + sizeof(longest) - 4, ":7");
     assert_code(COX_EADDRESS, coxi_url_check(longest));
+    assert_code(COX_EADDRESS, coxi_url_check("host:1"));
+    assert_error_names("it is like tcp://host:port");
+    char url[COXI_URL_MAX + 1] = "untouched";
+    assert_code(COX_EADDRESS, coxi_url_from(longest + 6, url));
+    assert_error_names("longer than");
+    assert_string_equal("untouched", url);
+    assert_code(0, coxi_url_from("host:1", url));
+    assert_string_equal("tcp://host:1", url);
 }
