@@ -2,32 +2,11 @@
 #include "common/metric.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
-#include "ps/store.h"
 #include "tests/test.h"
 #include "tests/worker/counted.h"
-
-/* ---- counted where the ps gets it */
-
-static atomic_size_t n_updates;
-
-int __real_coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
-                             const void *payload, size_t len,
-                             struct coxi_buffer *scratch, bool *ret_duplicate);
-int __wrap_coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
-                             const void *payload, size_t len,
-                             struct coxi_buffer *scratch, bool *ret_duplicate);
-
-int __wrap_coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
-                             const void *payload, size_t len,
-                             struct coxi_buffer *scratch, bool *ret_duplicate)
-{
-    atomic_fetch_add(&n_updates, commit->n_updates);
-    return __real_coxi_store_commit(store, commit, payload, len, scratch,
-                                    ret_duplicate);
-}
+#include "tests/worker/counted_commits.h"
 
 /* ---- what steps add */
 
@@ -82,7 +61,7 @@ TEST(metric_takes_all_of_a_step_in_one_update)
             struct rig_done done = call_run(&rig, 1 + i * 10 + k, "measure", &call, 0);
             assert_int_equal(1, done.head.touched_n);
             assert_int_equal(1, done.touched[0]);
-            assert_int_equal(i * 2 + k + 1, atomic_load(&n_updates));
+            assert_int_equal(i * 2 + k + 1, atomic_load(&commits.n_updates));
         }
         read_metric(&rig, id, found);
         assert_code(0, coxi_metric_read(metrics[i].metric, found, metrics[i].shape[0],

@@ -1,34 +1,11 @@
 /* What steps push: what of it goes over the wire, and what may not. */
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "common/initializer.h"
-#include "ps/store.h"
 #include "tests/test.h"
 #include "tests/worker/counted.h"
-
-/* ---- counted where the ps gets it */
-
-static atomic_size_t n_commits;
-static atomic_size_t commit_bytes;
-
-int __real_coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
-                             const void *payload, size_t len,
-                             struct coxi_buffer *scratch, bool *ret_duplicate);
-int __wrap_coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
-                             const void *payload, size_t len,
-                             struct coxi_buffer *scratch, bool *ret_duplicate);
-
-int __wrap_coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
-                             const void *payload, size_t len,
-                             struct coxi_buffer *scratch, bool *ret_duplicate)
-{
-    atomic_fetch_add(&n_commits, 1);
-    atomic_fetch_add(&commit_bytes, len);
-    return __real_coxi_store_commit(store, commit, payload, len, scratch,
-                                    ret_duplicate);
-}
+#include "tests/worker/counted_commits.h"
 
 static const int64_t gradient = COX_UPDATE_GRADIENT;
 static const int64_t add = COX_UPDATE_ADD;
@@ -91,9 +68,9 @@ TEST(push_sends_each_row_once_with_what_its_equals_come_to)
             struct call call = update(name, rounds[i % 5].op);
             call_vector(&call, "keys", COX_I64, 4, keys);
             call_vector(&call, "values", COX_F32, 8, values);
-            atomic_store(&commit_bytes, 0);
+            atomic_store(&commits.bytes, 0);
             (void)call_run(&rig, closure++, "update", &call, 0);
-            assert_int_equal(2 * (8 + 8), atomic_load(&commit_bytes));
+            assert_int_equal(2 * (8 + 8), atomic_load(&commits.bytes));
             assert_pulled(&rig, closure++, name, (const uint64_t[]){5, 7}, 2,
                           rounds[i % 5].rows, 4);
         }
@@ -115,10 +92,10 @@ TEST(push_of_a_slice_sends_that_slice)
     call_number(&call, "begin", &begin);
     call_number(&call, "count", &count);
     call_vector(&call, "values", COX_F32, 4, values);
-    atomic_store(&commit_bytes, 0);
+    atomic_store(&commits.bytes, 0);
     struct rig_done done = call_run(&rig, 1, "update", &call, 0);
     assert_int_equal(2, done.head.touched_n);
-    assert_int_equal(4 * sizeof(float), atomic_load(&commit_bytes));
+    assert_int_equal(4 * sizeof(float), atomic_load(&commits.bytes));
     assert_pulled(&rig, 2, "d", NULL, 0, expected, 18);
     rig_close(&rig);
 }
@@ -140,9 +117,9 @@ TEST(push_sends_gradients_in_the_wire_type_and_all_else_as_it_is)
         struct call call = update(v.name, &gradient);
         call_vector(&call, "keys", COX_I64, 3, keys);
         call_vector(&call, "values", COX_F32, 3, values);
-        atomic_store(&commit_bytes, 0);
+        atomic_store(&commits.bytes, 0);
         (void)call_run(&rig, 1 + i * 10, "update", &call, 0);
-        assert_int_equal(2 * 8 + 8, atomic_load(&commit_bytes));
+        assert_int_equal(2 * 8 + 8, atomic_load(&commits.bytes));
         assert_pulled(&rig, 2 + i * 10, v.name, keys, 2, gradients, 2);
         call.args[1] = (struct cox_value)COX_SCALAR("op", COX_I64, &assign);
         (void)call_run(&rig, 3 + i * 10, "update", &call, 0);
@@ -165,11 +142,11 @@ TEST(push_sends_gradients_in_the_wire_type_and_all_else_as_it_is)
 static void assert_refused(struct rig *rig, uint64_t closure, const struct call *call,
                            const char *part)
 {
-    const size_t before = atomic_load(&n_commits);
+    const size_t before = atomic_load(&commits.n);
     const struct rig_done done = call_run(rig, closure, "update", call, COX_ENONFINITE);
     assert_int_equal(COX_ENONFINITE, done.head.step_code);
     assert_int_equal(0, done.head.touched_n);
-    assert_int_equal(before, atomic_load(&n_commits));
+    assert_int_equal(before, atomic_load(&commits.n));
     if (strstr(done.result, part) == NULL || strstr(done.result, "'update'") == NULL) {
         fail_msg("'%s' does not name '%s'", (const char *)done.result, part);
     }
