@@ -15,7 +15,8 @@ TEST(the_example_lowers_its_rate_and_stops_when_evaluations_get_no_better)
     const char *dir = coxi_test_path("early");
     const char *const argv[] = {"early_stop", dir, NULL};
     assert_int_equal(0, program_run(&program, argv));
-    program_assert_printed(&program, " checkpoints: rate 4\n"); /* 2, or more at a time */
+    program_assert_printed(&program,
+                           " checkpoints: rate 4\n"); /* 2, or more at a time */
     program_assert_printed(&program, "stopped early after");
     char *output = program_output(&program);
     const char *line = output;
