@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/daemon.h"
 #include "common/manual.h"
 #include "common/option.h"
+#include "net/daemon.h"
 
 static void help(const struct coxi_commands *program, FILE *out)
 {
