@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "common/rand.h"
+#include "common/sync.h"
 #include "net/server.h"
 #include "ps/deferred.h"
 #include "ps/store.h"
@@ -23,12 +25,21 @@
 _Static_assert((int)COXI_PULL_ROOM <= (int)COXI_LINK_MADE_ROOM,
                "what a link has room for is enough");
 
+/* A claim, and what it was told. */
+struct claimed {
+    uint64_t run;
+    uint64_t generation;
+    int code;
+};
+
 struct coxi_ps {
     struct coxi_store *store;
     struct coxi_server *server;
     struct coxi_deferred *snapshots;
     struct coxi_deferred *restores; /* and probes */
     uint32_t index;
+    pthread_mutex_t lock; /* guards told; leaf */
+    struct claimed told;  /* the last one */
 };
 
 /* ---- answers */
@@ -336,6 +347,24 @@ static void tell_replaced(struct coxi_ps *ps, const struct coxi_session *session
     coxi_server_tell(ps->server, is_replaced, session, &message);
 }
 
+/* A client that waits for another one's end asks ten times a second: each answer is logged once,
+ * until there is another. */
+static void log_claim(struct coxi_ps *ps, const struct coxi_session *claim, int code)
+{
+    const struct claimed told = {claim->run, claim->generation, code};
+    coxi_lock(&ps->lock);
+    bool again = code != 0 && ps->told.run == told.run &&
+                 ps->told.generation == told.generation && ps->told.code == code;
+    ps->told = told;
+    coxi_unlock(&ps->lock);
+    if (!again) {
+        coxi_log(code == 0 ? COXI_LOG_INFO : COXI_LOG_WARN, "claim",
+                 "run=%016llx generation=%llu result=%s",
+                 (unsigned long long)claim->run, (unsigned long long)claim->generation,
+                 coxi_error_name(code));
+    }
+}
+
 static int answer_claim(struct coxi_ps *ps, struct coxi_peer *peer,
                         const struct coxi_message *request)
 {
@@ -345,10 +374,7 @@ static int answer_claim(struct coxi_ps *ps, struct coxi_peer *peer,
     answer.status.code = r;
     answer.status.message = r != 0 ? coxi_error_text() : "";
     answer.status.incarnation = r == 0 ? coxi_store_incarnation(ps->store) : 0;
-    coxi_log(r == 0 ? COXI_LOG_INFO : COXI_LOG_WARN, "claim",
-             "run=%016llx generation=%llu result=%s",
-             (unsigned long long)request->claim.run,
-             (unsigned long long)request->claim.generation, coxi_error_name(r));
+    log_claim(ps, &request->claim, r);
     int sent = coxi_message_send(peer->link, &answer, NULL, false);
     if (r == 0) {
         tell_replaced(ps, &request->claim);
@@ -499,6 +525,7 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
     if (ps == NULL) {
         return coxi_error_memory("the ps");
     }
+    (void)pthread_mutex_init(&ps->lock, NULL);
     struct coxi_server_options server = {
         .listen = options->listen,
         .self = {.role = COXI_ROLE_PS,
@@ -556,6 +583,7 @@ void coxi_ps_close(struct coxi_ps *ps)
         coxi_deferred_free(ps->restores);
         coxi_server_free(ps->server);
         coxi_store_free(ps->store);
+        (void)pthread_mutex_destroy(&ps->lock);
         free(ps);
     }
 }

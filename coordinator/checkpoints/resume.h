@@ -39,6 +39,9 @@ int coxi_resume_backlog(struct coxi_recovery *rec,
  */
 const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c);
 
+/* The same for whoever tells what is waited for: NULL before the program schedules or waits. */
+const struct cox_function *coxi_resume_missing(struct cox_coordinator *c);
+
 /*
  * The place among the ids of what the program writes or makes now: the next id; but until it
  * first schedules or joins, that of the first closure of the backlog, for all of those run

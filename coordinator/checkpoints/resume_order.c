@@ -7,6 +7,7 @@
 #include "common/metric.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
+#include "coordinator/base/event.h"
 #include "coordinator/checkpoints/resume_internal.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/future.h"
@@ -336,11 +337,23 @@ static const struct cox_function *go_on(struct cox_coordinator *c)
 
 const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c)
 {
+    const struct cox_function *missing = go_on(c);
     if (c->resumed != NULL && !c->resumed->begun) {
         c->resumed->begun = true;
         (void)pthread_cond_broadcast(&c->changed); /* its thread may end */
+        if (missing != NULL) {
+            coxi_event(c, COX_EVENT_MODULE_MISSING, COXI_OF(.error = COX_ENOENT),
+                       "what the checkpoint says is to be run again waits for '%s' of "
+                       "module %s, which is not loaded",
+                       missing->name, missing->module->name);
+        }
     }
-    return go_on(c);
+    return missing;
+}
+
+const struct cox_function *coxi_resume_missing(struct cox_coordinator *c)
+{
+    return c->resumed != NULL && c->resumed->begun ? go_on(c) : NULL;
 }
 
 uint64_t coxi_resume_position(const struct cox_coordinator *c)

@@ -20,6 +20,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/module.h"
@@ -180,6 +181,7 @@ static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
     coxi_lock(&c->lock);
     uint32_t n_ready = c->n_ready;
     size_t n = c->n_unsettled;
+    const struct cox_function *missing = coxi_resume_missing(c);
     (void)snprintf(why, sizeof(why), "%.400s",
                    c->stats.workers_cut_off > 0 ? "workers cannot reach a ps"
                                                 : c->worker_text);
@@ -190,6 +192,12 @@ static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
         (void)snprintf(why, sizeof(why), "closure %llu (%s) runs on worker %u",
                        (unsigned long long)oldest->id, oldest->function->name,
                        oldest->worker->index);
+    } else if (n_ready > 0 && missing != NULL) {
+        (void)snprintf(
+            why, sizeof(why),
+            "what the client before has left comes first, and waits for '%s' "
+            "of module %s, which is not loaded",
+            missing->name, missing->module->name);
     } else if (n_ready > 0) {
         (void)snprintf(why, sizeof(why), "%zu are waiting for others, or for a ps", n);
     }

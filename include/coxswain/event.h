@@ -76,6 +76,9 @@ enum cox_event_code {
     /* warning: worker, closure. The step (text: its name) ran for longer than its timeout, and
      * this attempt was cancelled. Of a resource: without closure. */
     COX_EVENT_STEP_OVERRUN,
+    /* warning. The program has begun to schedule or wait, and what the client before it has left
+     * to be run again waits for a module (text: its name, a function) that is not loaded */
+    COX_EVENT_MODULE_MISSING,
 };
 
 struct cox_event {

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include "checkpoint/manifest.h"
+#include "common/patience.h"
 #include "tests/client/crew.h"
+#include "tests/client/diary.h"
 #include "tests/client/inside.h"
 #include "tests/test.h"
 
@@ -382,50 +384,102 @@ TEST(writes_wait_for_a_checkpoint_while_the_log_is_full)
     crew_close(&crew);
 }
 
-/* What that client was writing waits for a step, and that for its module: which programs load when
- * they have their variables. */
-TEST(a_variable_is_created_though_what_an_older_client_was_writing_fills_the_log)
+enum { LEFT_ROWS = 1 << 14 };
+
+static struct cox_variable_spec left_spec(void)
 {
-    enum { ROWS = 1 << 14 };
-    struct crew crew;
-    struct crew_hold hold;
-    struct cox_variable *c0;
-    struct cox_variable *v;
-    struct cox_options options = COX_OPTIONS_INIT;
     struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
-    int64_t *data = calloc(ROWS, sizeof(*data));
-    assert_non_null(data);
-    data[0] = data[ROWS - 1] = 7;
-    options.checkpoint_dir = coxi_test_path("checkpoints");
-    options.replay_log_bytes = 1 << 16;
     spec.name = "v";
     spec.dtype = COX_I64;
     spec.rank = 1;
-    spec.shape[0] = ROWS;
+    spec.shape[0] = LEFT_ROWS;
     spec.shards = 2;
+    return spec;
+}
+
+static struct cox_options left_options(void)
+{
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("checkpoints");
+    options.replay_log_bytes = 1 << 16;
+    return options;
+}
+
+/* A client ends with a checkpoint in which it was writing v (7 in its last row), and before that
+ * ran hold_and_count of module hold. */
+static void leave_a_write(void)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_variable *v;
+    const struct cox_options options = left_options();
+    const struct cox_variable_spec spec = left_spec();
+    int64_t *data = calloc(LEFT_ROWS, sizeof(*data));
+    assert_non_null(data);
+    data[0] = data[LEFT_ROWS - 1] = 7;
     crew_open(&crew, 2, 1, "hold", &options);
-    c0 = crew_counter(&crew, "c0");
+    (void)crew_counter(&crew, "c0");
     assert_code(0, cox_variable_create(crew.c, &spec, &v));
     crew_hold(&hold, &crew, "hold_and_count", false);
     crew_hold_wait(&hold);
     struct cox_future *write = inside_write_begin(crew.c, v, data);
     assert_non_null(write);
-    assert_code(0, inside_write_rows(write, v, 0, ROWS / 2, data));
+    assert_code(0, inside_write_rows(write, v, 0, LEFT_ROWS / 2, data));
     assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
     inside_write_end(write, true);
     crew_hold_end(&hold);
     assert_code(0, cox_join(crew.c, -1));
     crew_close(&crew);
+    free(data);
+}
 
+/* What that client was writing waits for a step, and that for its module: which programs load when
+ * they have their variables. */
+TEST(a_variable_is_created_though_what_an_older_client_was_writing_fills_the_log)
+{
+    struct crew crew;
+    struct cox_variable *v;
+    int64_t last = 0;
+    const struct cox_options options = left_options();
+    const struct cox_variable_spec spec = left_spec();
+    leave_a_write();
     crew_open(&crew, 2, 1, NULL, &options);
-    c0 = crew_counter(&crew, "c0");
+    struct cox_variable *c0 = crew_counter(&crew, "c0");
     (void)crew_counter(&crew, "c1"); /* a new one */
     assert_code(0, cox_variable_create(crew.c, &spec, &v));
     assert_code(0, cox_module_load(crew.c, coxi_test_module("hold"), &crew.module));
     assert_code(0, cox_join(crew.c, -1));
     assert_int_equal(1, crew_read(&crew, c0));
-    assert_code(0, cox_variable_read_rows(crew.c, v, ROWS - 1, 1, data, sizeof(*data)));
-    assert_int_equal(7, data[0]);
-    free(data);
+    assert_code(
+        0, cox_variable_read_rows(crew.c, v, LEFT_ROWS - 1, 1, &last, sizeof(last)));
+    assert_int_equal(7, last);
     crew_close(&crew);
+}
+
+/* A call of the program's waits behind that write. */
+TEST(module_that_is_missing_is_told_before_the_first_join)
+{
+    struct crew crew;
+    struct cox_module *hold;
+    struct cox_future *future;
+    struct cox_options options = left_options();
+    leave_a_write();
+    struct diary *diary = diary_new();
+    options.on_event = diary_note;
+    options.event_arg = diary;
+    crew_open(&crew, 2, 1, "counter", &options);
+    atomic_store(&coxi_patience_ms, 200);
+    assert_code(0,
+                cox_schedule(crew.c, crew_function(&crew, "nothing"), NULL, &future));
+    const struct cox_event *event =
+        diary_await(diary, COX_EVENT_MODULE_MISSING, "'hold_and_count' of module hold");
+    assert_string_equal("module_missing", event->name);
+    assert_int_equal(COX_EVENT_WARNING, event->level);
+    (void)diary_await(diary, COX_EVENT_BLOCKED,
+                      "waits for 'hold_and_count' of module hold");
+    atomic_store(&coxi_patience_ms, COXI_PATIENCE_MS);
+    assert_code(0, cox_module_load(crew.c, coxi_test_module("hold"), &hold));
+    assert_code(0, cox_future_wait(future, 30000));
+    cox_future_free(future);
+    diary_close(&crew, diary);
 }

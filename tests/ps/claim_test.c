@@ -1,15 +1,20 @@
 /* What a ps says to a client that wants it: whether the one that has it is there, and whether the
  * two see the same files. */
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/log.h"
 #include "tests/ps/caller.h"
 #include "tests/ps/harbour.h"
 #include "tests/test.h"
 
 static const struct coxi_session run1 = {.run = 1, .generation = 1, .token = 11};
 static const struct coxi_session run2 = {.run = 2, .generation = 1, .token = 22};
+
+static const struct coxi_session run3 = {.run = 3, .generation = 1, .token = 33};
 
 struct asker {
     struct harbour *harbour;
@@ -48,6 +53,50 @@ TEST(ps_tells_whether_the_client_that_has_it_was_heard_since_another_came)
     coxi_test_until(is_told_that_it_is_busy, &asker, "the owner's word to be noted");
     caller_close(owner);
     coxi_psc_close(asker.psc);
+    harbour_close(&h);
+}
+
+/* What the ps, which is in this process, logs until `owner` is heard again. */
+static char *log_of_claims(struct asker *asker, struct coxi_psc *fresh, int n)
+{
+    const char *path = coxi_test_path("log");
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    coxi_log_init("ps", 0, COXI_LOG_INFO);
+    coxi_log_to(fd);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(COX_EAGAIN, harbour_claim(asker->psc, &run2));
+    }
+    assert_int_equal(COX_EAGAIN, harbour_claim(fresh, &run3));
+    coxi_log_to(STDERR_FILENO);
+    assert_int_equal(0, close(fd));
+    return coxi_test_read(path, NULL);
+}
+
+TEST(ps_logs_a_claim_that_is_told_the_same_again_once)
+{
+    const struct coxi_hello hello = {.role = COXI_ROLE_CLIENT, .session = run1};
+    const struct coxi_message claim = {.request = 1, .kind = COXI_CLAIM, .claim = run1};
+    struct harbour h;
+    int n = 0;
+    harbour_open(&h, harbour_ipc());
+    struct caller *owner = caller_join(coxi_ps_url(h.ps), &hello);
+    caller_send(owner, &claim, NULL, 0);
+    assert_int_equal(0, caller_expect(owner, COXI_STATUS)->status.code);
+    struct asker asker = {.harbour = &h};
+    coxi_test_until(is_told_to_ask_again, &asker,
+                    "a claim after the owner's last word");
+    struct coxi_psc *fresh = harbour_dial(&h, COXI_ROLE_CLIENT, &run3);
+    char *log = log_of_claims(&asker, fresh, 10);
+    for (const char *at = log; (at = strstr(at, "event=claim")) != NULL; at++) {
+        n++;
+    }
+    assert_int_equal(1, n); /* run2 was logged before that */
+    assert_non_null(strstr(log, "run=0000000000000003"));
+    free(log);
+    caller_close(owner);
+    coxi_psc_close(asker.psc);
+    coxi_psc_close(fresh);
     harbour_close(&h);
 }
 
