@@ -423,6 +423,8 @@ static void look_for_reach(struct coxi_psc *psc)
     psc->reached_ms = reached ? now : psc->reached_ms;
     bool unreached = !reached && psc->options.unreached_ms > 0 &&
                      now - psc->reached_ms > (uint64_t)psc->options.unreached_ms;
+    /* One that was given up is dialled no more: that says nothing of the way to it. */
+    unreached = psc->failed != 0 ? before : unreached;
     psc->unreached = psc->unreached && unreached;
     memcpy(text, psc->last_text, sizeof(text));
     coxi_unlock(&psc->lock);

@@ -206,7 +206,7 @@ static void follow_ps(struct coxi_run *run, const struct coxi_layout *layout)
         /* Or, without memory, it stays lost to us. */
         (void)coxi_psc_follow(run->ps[i], address.address, address.incarnation);
         if (address.lost) {
-            coxi_psc_give_up(run->ps[i], "the client has declared it lost");
+            coxi_psc_give_up(run->ps[i], "a ps is lost for good, which ends the run");
         }
     }
     atomic_store(&run->n_layouts, number);

@@ -454,3 +454,47 @@ TEST(ps_client_waits_for_a_ps_that_starts_later)
     client_close(&client);
     fake_ps_stop(&ps);
 }
+
+/* ---- given up */
+
+static void count_out(void *arg, struct coxi_psc *psc, const char *text)
+{
+    struct client *client = arg;
+    (void)psc;
+    client->n_lost += text != NULL;
+}
+
+static bool tick_both(void *arg)
+{
+    struct client *clients = arg;
+    coxi_psc_tick(clients[0].psc);
+    coxi_psc_tick(clients[1].psc);
+    return clients[1].n_lost > 0;
+}
+
+/* The second one never gets there, and says so when the first has long been given up. */
+TEST(ps_client_that_gave_up_a_ps_does_not_say_that_it_is_out_of_reach)
+{
+    struct fake_ps ps;
+    struct client clients[2];
+    char url[300];
+    fake_ps_start(&ps, NULL, 1);
+    (void)snprintf(url, sizeof(url), "ipc://%s/nobody", coxi_test_dir());
+    for (int i = 0; i < 2; i++) {
+        struct coxi_psc_options options =
+            client_options(&clients[i], i == 0 ? ps.url : url);
+        options.unreached_ms = 100;
+        options.on_reach = count_out;
+        options.on_lost = NULL;
+        client_open(&clients[i], &options);
+        if (i == 0) {
+            assert_code(0, coxi_psc_wait(clients[0].psc, 5000));
+            coxi_psc_give_up(clients[0].psc, "the run is over");
+        }
+    }
+    coxi_test_until(tick_both, clients, "being told of the other");
+    assert_int_equal(0, clients[0].n_lost);
+    client_close(&clients[0]);
+    client_close(&clients[1]);
+    fake_ps_stop(&ps);
+}
