@@ -34,6 +34,20 @@ struct coxi_manifest_progress {
     uint64_t cursor_of; /* the id of that call; 0: none had one. Not in the file */
 };
 
+/*
+ * The checkpoint covers call `id`: the cursor of the highest such call is where the program
+ * goes on. A call without a cursor (an evaluation, say) leaves that as it is, and so does one
+ * that was cancelled: the program has to schedule it again.
+ */
+static inline void coxi_manifest_cover(struct coxi_manifest_progress *progress,
+                                       uint64_t id, uint64_t cursor)
+{
+    if (cursor != 0 && id > progress->cursor_of) {
+        progress->cursor = cursor;
+        progress->cursor_of = id;
+    }
+}
+
 struct coxi_manifest {
     struct coxi_session session; /* token: not kept */
     uint64_t number;

@@ -78,9 +78,12 @@ enum {
 };
 
 struct coxi_worker;
-struct coxi_replay_entry; /* log.h */
-struct coxi_recovery;     /* recovery.c */
-struct coxi_resumed;      /* resume.c */
+struct coxi_replay_entry;   /* log.h */
+struct coxi_ps_set;         /* base/ps_set.h */
+struct coxi_closure_events; /* closures/settle.h */
+struct coxi_replay_log;
+struct coxi_recovery; /* recovery.c */
+struct coxi_resumed;  /* resume.c */
 
 struct coxi_callback; /* callback.c */
 struct coxi_input;    /* inputs.c */
@@ -164,8 +167,11 @@ struct cox_coordinator {
     struct coxi_links *links;
     _Atomic(struct coxi_psc *) *ps; /* changed by recovery.c; all live until close */
     uint32_t n_ps;
+    struct coxi_ps_set *ps_set; /* which of them are up */
     /* Set while the loop runs. NULL: a ps that is lost is lost. */
     _Atomic(struct coxi_recovery *) recovery;
+    _Atomic(struct coxi_replay_log *) replay_log;
+    _Atomic(const struct coxi_closure_events *) closure_events;
 
     /* ---- the loop's own */
     struct coxi_worker **workers; /* by index */
@@ -188,6 +194,7 @@ struct cox_coordinator {
     ptrdiff_t waiting_change;     /* to be added to n_waiting at the end of this turn */
     struct coxi_list settling;    /* to be told to the users at the end of this turn */
     struct coxi_window closures;  /* not settled, by id */
+    struct coxi_window replays;   /* closures that are replayed, by id */
     uint32_t n_layout; /* variables that workers have been told of (layout.c) */
     uint64_t watermark_sent;
     uint64_t watermark_sent_ms;    /* when */

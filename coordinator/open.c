@@ -15,6 +15,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/checkpoints/checkpoint.h"
 #include "coordinator/checkpoints/load.h"
 #include "coordinator/checkpoints/resume.h"
@@ -227,20 +228,19 @@ static int open_ps(struct cox_coordinator *c)
     if (c->ps == NULL || c->ps_load == NULL) {
         return coxi_error_memory("connections to ps");
     }
-    int stats = coxi_stats_new(c);
-    if (stats != 0) {
-        return stats;
+    int r = coxi_stats_new(c);
+    if (r == 0) {
+        r = coxi_ps_set_new(c->cluster->n_ps, &c->ps_set);
     }
-    for (uint32_t i = 0; i < c->cluster->n_ps; i++) {
+    for (uint32_t i = 0; r == 0 && i < c->cluster->n_ps; i++) {
         struct coxi_psc *psc;
-        int r = coxi_ps_connect(c, i, &psc);
-        if (r != 0) {
-            return r;
+        r = coxi_ps_connect(c, i, &psc);
+        if (r == 0) {
+            c->ps[i] = psc;
+            c->n_ps = i + 1;
         }
-        c->ps[i] = psc;
-        c->n_ps = i + 1;
     }
-    return 0;
+    return r;
 }
 
 /* ---- opening */
@@ -252,6 +252,7 @@ static void coordinator_init(struct cox_coordinator *c)
     c->next_id = 1;
     c->first_unsettled = 1;
     coxi_window_init(&c->closures, 1, COXI_WINDOW);
+    coxi_window_init(&c->replays, 1, COXI_WINDOW);
     (void)pthread_mutex_init(&c->lock, NULL);
     (void)pthread_mutex_init(&c->checkpoint_lock, NULL);
     coxi_cond_init(&c->room);
@@ -548,6 +549,8 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_links_free(c->links);
     cox_cluster_free(c->cluster);
     coxi_window_fini(&c->closures);
+    coxi_window_fini(&c->replays);
+    coxi_ps_set_free(c->ps_set);
     (void)pthread_mutex_destroy(&c->checkpoint_lock);
     free(c->checkpoint_dir);
     free(c->ps_load);

@@ -8,8 +8,8 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/recovery/recovery.h"
 
 static _Thread_local struct coxi_call *innermost;
 
@@ -156,7 +156,7 @@ static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_
         ps = 1 + (uint32_t)away;
         (void)snprintf(why, sizeof(why), "ps %u at %.200s is away", ps - 1,
                        coxi_psc_address(c->ps[away]));
-    } else if (coxi_recovery_is_under_way(c)) {
+    } else if (coxi_ps_recovering(c)) {
         (void)snprintf(why, sizeof(why), "a ps that was lost is given what it misses");
     }
     coxi_event(c, COX_EVENT_BLOCKED, COXI_OF(.seconds = seconds, .ps = ps),

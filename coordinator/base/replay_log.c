@@ -110,6 +110,9 @@ static void note_call(struct coxi_replay_log *log,
 
 uint64_t coxi_replay_log_oldest_call(const struct coxi_replay_log *log)
 {
+    if (log == NULL) {
+        return UINT64_MAX;
+    }
     uint64_t oldest = atomic_load_explicit(&log->oldest_call, memory_order_relaxed);
     return oldest != 0 ? oldest : UINT64_MAX;
 }
@@ -246,6 +249,9 @@ bool coxi_replay_update_is_on(const struct coxi_replay_update *update, uint32_t 
 int coxi_replay_log_operation(struct coxi_replay_log *log,
                               const struct coxi_replay_entry *operation)
 {
+    if (log == NULL) {
+        return 0;
+    }
     int r = append(log, operation);
     if (r == 0 && operation->kind == COXI_REPLAY_LOAD) {
         log->refs.loading_ref(operation->loading);
@@ -270,6 +276,9 @@ static void set_state(struct coxi_replay_log *log, struct coxi_replay_entry *ent
 void coxi_replay_log_set(struct coxi_replay_log *log, uint64_t id,
                          enum coxi_replay_state state)
 {
+    if (log == NULL) {
+        return;
+    }
     coxi_lock(&log->lock);
     for (size_t i = 0; i < log->n; i++) {
         struct coxi_replay_entry *entry = &log->entries[i];
@@ -294,6 +303,9 @@ static void exchange(struct coxi_replay_log *log, struct coxi_replay_entry *entr
 
 void coxi_replay_log_retract(struct coxi_replay_log *log, uint64_t id)
 {
+    if (log == NULL) {
+        return;
+    }
     const struct coxi_replay_entry barred = {.id = id, .kind = COXI_REPLAY_BARRED};
     coxi_lock(&log->lock);
     for (size_t i = 0; i < log->n; i++) {
@@ -392,6 +404,9 @@ static void be_nowhere(struct coxi_replay_log *log, size_t at)
 
 void coxi_replay_log_hold(struct coxi_replay_log *log, uint64_t id, uint64_t begin)
 {
+    if (log == NULL) {
+        return;
+    }
     coxi_lock(&log->lock);
     size_t at = find_update(log, id, begin);
     if (at < log->n) {
@@ -506,6 +521,9 @@ bool coxi_replay_log_is_due(struct coxi_replay_log *log, uint64_t next_id)
 
 bool coxi_replay_log_is_full(struct coxi_replay_log *log, uint64_t next_id)
 {
+    if (log == NULL) {
+        return false;
+    }
     uint64_t bytes = bytes_but(log, &log->bytes_held);
     return is_beyond(log, next_id, bytes, log->bytes_max, COXI_AHEAD_MAX);
 }

@@ -7,6 +7,9 @@
  * Bounded in bytes and in the ids it spans: when it is full, nothing more is scheduled until
  * a checkpoint lets it forget.
  *
+ * A client without recovery has no log: what closures and operations call takes NULL for it, and
+ * does nothing then.
+ *
  * Any thread. An entry costs an append (and, with more than 64 ps, an allocation); nothing
  * is copied but what operations wrote.
  */
@@ -18,6 +21,7 @@
 #include <stdint.h>
 
 #include "common/layout.h"
+#include "coordinator/base/replay_log.h"
 
 struct cox_future;
 struct coxi_loading;

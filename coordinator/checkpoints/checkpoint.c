@@ -31,6 +31,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/checkpoints/trigger.h"
 #include "coordinator/recovery/recovery.h"
 
@@ -343,7 +344,7 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
  * another is taken, when every ps is there again. */
 static bool is_given_up(struct cox_coordinator *c, int code)
 {
-    return code == COX_EAGAIN || coxi_recovery_again(c, code);
+    return code == COX_EAGAIN || coxi_ps_again(c, code);
 }
 
 static bool is_closing(struct cox_coordinator *c)

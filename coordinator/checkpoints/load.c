@@ -5,6 +5,7 @@
  * Threads: any.
  */
 #include "coordinator/checkpoints/load.h"
+#include "coordinator/base/replay_log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,9 +19,9 @@
 #include "common/structs.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/recovery/recovery.h"
 
 /* ---- life */
 
@@ -311,9 +312,9 @@ static int send_to_all(struct cox_coordinator *c, const struct cox_load_options 
         do {
             /* One that comes back later gets all of the loading from the log, in its place
              * among what it misses: from us it takes nothing before that. */
-            r = coxi_recovery_moment(c, incarnations);
+            r = coxi_ps_moment(c, incarnations);
             r = r == 0 ? coxi_loading_send(loading, checkpoint, &target) : r;
-        } while (coxi_recovery_again(c, r));
+        } while (coxi_ps_again(c, r));
         r = r == 0 ? 0 : tell_partial(c, took, r);
     }
     free(took);
@@ -376,7 +377,7 @@ int coxi_loading_repeat(struct cox_coordinator *c, const struct coxi_loading *lo
         .c = c, .closure = closure, .only_ps = ps, .incarnations = incarnations};
     int r = incarnations == NULL ? coxi_error_memory("loading a checkpoint") : 0;
     if (r == 0) {
-        coxi_recovery_incarnations(c, incarnations);
+        coxi_ps_incarnations(c, incarnations);
         r = coxi_checkpoint_open(loading->path, COXI_CHECKPOINT_CHECKED, &checkpoint);
     }
     if (r == 0) {

@@ -139,7 +139,7 @@ static int note_unsettled(struct collection *all, struct cox_coordinator *c)
         struct cox_future *f = coxi_window_get(&c->closures, id);
         if (f != NULL && f->function != NULL && !f->fetches) {
             r = add_item(all, &(struct item){f, {.closure = id}});
-            coxi_recovery_covers(progress, id, f->cursor);
+            coxi_manifest_cover(progress, id, f->cursor);
         }
     }
     return r;
@@ -254,9 +254,9 @@ static int by_id(const void *a, const void *b)
 static int check_losses(struct coxi_recovery *rec,
                         const struct coxi_recovery_mark *mark)
 {
-    coxi_lock(&rec->lock);
-    bool lost = rec->n_losses != mark->n_losses;
-    coxi_unlock(&rec->lock);
+    coxi_lock(&rec->set->lock);
+    bool lost = rec->set->n_losses != mark->n_losses;
+    coxi_unlock(&rec->set->lock);
     return lost ? coxi_error(COX_EPSLOST,
                              "a ps was lost while a checkpoint was written: "
                              "it is given up")
@@ -289,7 +289,8 @@ static void collect(struct coxi_recovery *rec, void *arg)
     all->manifest->progress.closure = highest(c, all->manifest);
     int r = check_losses(rec, all->mark);
     if (r == 0) {
-        r = coxi_replay_log_each_since(rec->log, all->mark->log, note_logged, all);
+        r = coxi_replay_log_each_since(rec->c->replay_log, all->mark->log, note_logged,
+                                       all);
     }
     if (r == 0) {
         r = note_unsettled(all, c);

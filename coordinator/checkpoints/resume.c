@@ -20,6 +20,7 @@
 #include "common/structs.h"
 #include "common/sync.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/recovery/recovery_internal.h"
 #include "coordinator/variables/partition.h"
 
@@ -181,13 +182,13 @@ static size_t list_unfilled(struct coxi_recovery *rec, struct coxi_recovery_targ
 {
     struct cox_coordinator *c = rec->c;
     size_t n = 0;
-    coxi_lock(&rec->lock);
+    coxi_lock(&rec->set->lock);
     for (uint32_t p = 0; p < c->n_ps; p++) {
         if (rec->servers[p].filled != coxi_psc_incarnation(c->ps[p])) {
             ret[n++] = (struct coxi_recovery_target){.ps = p, .psc = c->ps[p]};
         }
     }
-    coxi_unlock(&rec->lock);
+    coxi_unlock(&rec->set->lock);
     return n;
 }
 
@@ -217,7 +218,7 @@ static int fill_all(struct coxi_recovery *rec, struct coxi_recovery_target *targ
     while (r == 0 && (n = list_unfilled(rec, targets)) > 0) {
         r = fill_some(rec, targets, n);
         if (r == COX_EPSLOST && coxi_now_ms() < end_ms) {
-            r = coxi_recovery_wait(c);
+            r = coxi_ps_wait(c);
         }
     }
     return r;
@@ -248,9 +249,9 @@ static int take_base(struct coxi_recovery *rec, struct coxi_checkpoint *checkpoi
         return coxi_error_memory("a checkpoint");
     }
     checkpoint->manifest->shards = NULL;
-    coxi_lock(&rec->lock);
+    coxi_lock(&rec->set->lock);
     rec->base = base;
-    coxi_unlock(&rec->lock);
+    coxi_unlock(&rec->set->lock);
     return 0;
 }
 

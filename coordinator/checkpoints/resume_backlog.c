@@ -287,7 +287,7 @@ static int log_update(struct cox_coordinator *c, struct coxi_resumed *resumed, s
         .state = COXI_REPLAY_HELD};
     what.update = coxi_replay_update_new(w.variable, w.op, w.begin, w.count, w.data);
     r = what.update == NULL ? coxi_error_memory("the replay log")
-                            : coxi_recovery_operation(c, &what);
+                            : coxi_replay_log_operation(c->replay_log, &what);
     if (r != 0) {
         free(what.update);
     }
@@ -313,7 +313,7 @@ int coxi_resume_redo(struct cox_coordinator *c, const struct coxi_resumed *resum
     bool over;
     int r;
     assert(operation != NULL); /* a write has one until its turn is over */
-    coxi_recovery_operation_set(c, operation->id, COXI_REPLAY_OPEN);
+    coxi_replay_log_set(c->replay_log, operation->id, COXI_REPLAY_OPEN);
     do {
         enum coxi_operation_end how = COXI_OPERATION_NOWHERE;
         struct coxi_content_write w;
@@ -334,7 +334,7 @@ int coxi_resume_redo_reset(struct cox_coordinator *c, const struct coxi_variable
     const struct coxi_content_write w = {v, COXI_OP_ASSIGN, 0, v->shape[0],
                                          coxi_metric_zeros};
     enum coxi_operation_end how;
-    coxi_recovery_operation_set(c, operation->id, COXI_REPLAY_OPEN);
+    coxi_replay_log_set(c->replay_log, operation->id, COXI_REPLAY_OPEN);
     int r = coxi_content_write(c, operation->id, &w, &how);
     bool over = r != 0 && (how == COXI_OPERATION_NOWHERE || coxi_check_alive(c) != 0);
     if (r != 0 && !over) {

@@ -25,6 +25,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/future.h"
@@ -34,7 +35,6 @@
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/stragglers.h"
-#include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/module.h"
 #include "coordinator/workers/resource.h"
 #include "coordinator/workers/worker.h"
@@ -119,7 +119,7 @@ void coxi_attempts_put_back(struct coxi_worker *worker, uint32_t running)
 
 struct cox_future *coxi_attempts_find(struct cox_coordinator *c, uint64_t id)
 {
-    struct cox_future *f = coxi_recovery_find(c, id);
+    struct cox_future *f = coxi_closure_find(c, id);
     return f != NULL ? f : coxi_kept_find_remake(c, id);
 }
 
@@ -315,10 +315,11 @@ static void attempt_ended(struct coxi_worker *worker, struct cox_future *f,
     }
     /* What it has applied on a ps that is lost, or was, is gone. A ps that only this worker
      * cannot reach is not lost: another worker does it. */
-    bool again = head->code == COX_EPSLOST
-                     ? coxi_recovery_is_on(f->c) || worker->n_unreached > 0
-                     : head->code == 0 &&
-                           coxi_recovery_is_stale(f, answer->touched, head->touched_n);
+    bool again =
+        head->code == COX_EPSLOST
+            ? coxi_ps_may_return(f->c) || worker->n_unreached > 0
+            : head->code == 0 &&
+                  coxi_ps_is_stale(f->c, f->epoch, answer->touched, head->touched_n);
     f->uncertain = f->uncertain || again;
     if (again || head->code == COX_EOVERRUN || head->code == COX_ECANCELLED) {
         coxi_attempts_go_on(f, worker->url);

@@ -19,13 +19,14 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
 #include "coordinator/base/packing.h"
+#include "coordinator/base/ps_set.h"
+#include "coordinator/base/replay_log.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/callback.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
-#include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/module.h"
 
 enum {
@@ -106,7 +107,7 @@ static void put_in(struct cox_coordinator *c, struct cox_future *f)
 static bool is_full_of_ids(const struct cox_coordinator *c)
 {
     return c->next_id - c->first_unsettled >= COXI_AHEAD_MAX ||
-           coxi_recovery_is_full(c);
+           coxi_replay_log_is_full(c->replay_log, c->next_id);
 }
 
 /* True while a closure more would be too many. Locked. */
@@ -119,7 +120,7 @@ static bool is_full(const struct cox_coordinator *c)
 static void wait_for_room(struct cox_coordinator *c)
 {
     struct timespec slice = coxi_deadline(ROOM_SLICE_MS);
-    if (coxi_recovery_is_full(c)) {
+    if (coxi_replay_log_is_full(c->replay_log, c->next_id)) {
         bool failed = c->checkpoint_code != 0;
         coxi_call_why_locked(
             c, "the replay log is full, until a checkpoint is saved%s%.300s",
@@ -294,9 +295,8 @@ static int go_on(struct cox_coordinator *c)
 static bool is_all_done(const struct cox_coordinator *c)
 {
     bool over = c->closing || c->fatal != 0;
-    bool done =
-        c->n_unsettled == 0 &&
-        (over || (!coxi_recovery_is_under_way(c) && !coxi_resume_is_writing(c)));
+    bool done = c->n_unsettled == 0 &&
+                (over || (!coxi_ps_recovering(c) && !coxi_resume_is_writing(c)));
     for (uint32_t p = 0; done && !over && p < c->n_ps; p++) {
         done = coxi_psc_is_up(c->ps[p]);
     }
@@ -449,7 +449,7 @@ static int begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
         what->id = c->next_id;
         what->position = state == COXI_REPLAY_HELD ? what->id : coxi_resume_position(c);
         what->state = state;
-        r = coxi_recovery_operation(c, what);
+        r = coxi_replay_log_operation(c->replay_log, what);
     }
     if (r == 0) {
         put_in(c, f);
@@ -508,10 +508,10 @@ void coxi_operation_end(struct cox_future *operation, enum coxi_operation_end ho
     struct operation_end *end = malloc(sizeof(*end));
     switch (how) {
     case COXI_OPERATION_DONE:
-        coxi_recovery_operation_set(c, operation->id, COXI_REPLAY_DONE);
+        coxi_replay_log_set(c->replay_log, operation->id, COXI_REPLAY_DONE);
         break;
     case COXI_OPERATION_NOWHERE:
-        coxi_recovery_retracted(c, operation->id);
+        coxi_replay_log_retract(c->replay_log, operation->id);
         break;
     case COXI_OPERATION_LOGGED:
         break;

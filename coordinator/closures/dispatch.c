@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
@@ -21,7 +22,6 @@
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/voiding.h"
-#include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/layout.h"
 #include "coordinator/workers/worker.h"
 
@@ -46,7 +46,7 @@ static int assign_one(struct coxi_worker *worker, struct cox_future *f)
     f->attempt++;
     f->current = f->attempt;
     f->called_back = false;
-    f->epoch = coxi_recovery_epoch(f->c);
+    f->epoch = coxi_ps_epoch(f->c);
     coxi_worker_take(worker, f);
     return 0;
 }
@@ -143,8 +143,8 @@ static void assign_by_priority(struct cox_coordinator *c)
  * client's that is still to be done again. */
 static void assign(struct cox_coordinator *c)
 {
-    bool recovery = coxi_recovery_is_under_way(c);
-    if (!recovery || coxi_recovery_is_replaying(c)) {
+    bool recovery = coxi_ps_recovering(c);
+    if (!recovery || coxi_ps_replaying(c)) {
         assign_any(c, &c->replay_queue, COX_PRIORITY_MIN);
     }
     if (!recovery) {
@@ -199,7 +199,7 @@ static void send_watermark(struct cox_coordinator *c)
     struct coxi_message message = {.kind = COXI_WATERMARK};
     message.watermark.session = c->session;
     for (uint32_t i = 0; i < c->n_ps; i++) {
-        message.watermark.watermark = coxi_recovery_watermark(c, i, c->watermark_sent);
+        message.watermark.watermark = coxi_ps_watermark(c, i, c->watermark_sent);
         message.watermark.incarnation = coxi_psc_incarnation(c->ps[i]);
         coxi_psc_tell(c->ps[i], &message);
     }

@@ -23,7 +23,6 @@
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/settle.h"
-#include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/conn.h"
 #include "coordinator/workers/module.h"
 #include "coordinator/workers/worker.h"
@@ -259,7 +258,7 @@ static int make_again(struct coxi_kept *kept)
 {
     struct cox_future *f = kept->f;
     struct cox_coordinator *c = f->c;
-    kept->remake = coxi_recovery_find(c, f->id); /* it is being replayed */
+    kept->remake = coxi_closure_find(c, f->id); /* it is being replayed */
     if (kept->remake != NULL) {
         return 0;
     }

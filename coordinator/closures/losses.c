@@ -18,16 +18,16 @@
 
 #include "common/sync.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/reach.h"
 
 /* ---- how long closures wait */
 
 static bool is_any_ps_away(struct cox_coordinator *c)
 {
-    bool away = coxi_recovery_is_under_way(c) || coxi_reach_is_cut(c);
+    bool away = coxi_ps_recovering(c) || coxi_reach_is_cut(c);
     for (uint32_t i = 0; !away && i < c->n_ps; i++) {
         away = !coxi_psc_is_up(c->ps[i]);
     }

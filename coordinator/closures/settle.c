@@ -20,12 +20,12 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
-#include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/module.h"
 #include "coordinator/workers/worker.h"
 
@@ -159,7 +159,58 @@ int coxi_closure_log(struct coxi_replay_log *log, struct cox_future *f,
     return r;
 }
 
+/* An error has cancelled it, and the program may not have learned of that yet. */
+static void note_cancelled(struct cox_future *f)
+{
+    struct cox_coordinator *c = f->c;
+    coxi_lock(&c->lock);
+    bool by_error = c->reporting;
+    coxi_unlock(&c->lock);
+    if (by_error && f->cursor != 0 &&
+        (c->first_cancelled == 0 || f->id < c->first_cancelled)) {
+        c->first_cancelled = f->id;
+    }
+}
+
+/* What a checkpoint, and a ps that comes back, have to know of a closure that is settled. */
+static void record(struct coxi_replay_log *log, struct cox_future *f,
+                   const struct coxi_ending *ending)
+{
+    struct cox_coordinator *c = f->c;
+    int r = 0;
+    if (f->id > c->progress.closure) {
+        c->progress.closure = f->id;
+    }
+    if (f->state != COXI_CANCELLED || f->applied) {
+        coxi_manifest_cover(&c->progress, f->id, f->cursor);
+    } else {
+        note_cancelled(f);
+    }
+    if (f->state == COXI_DONE_OK || f->applied) {
+        r = coxi_closure_log(log, f, ending->touched, ending->n_touched);
+    } else if (f->attempt > 0) {
+        r = coxi_replay_log_barred(log, f->id);
+    }
+    if (r != 0) {
+        coxi_fatal(c, r, coxi_error_text());
+    }
+}
+
 /* ---- the end of closures */
+
+struct cox_future *coxi_closure_find(struct cox_coordinator *c, uint64_t id)
+{
+    struct cox_future *f = coxi_window_get(&c->closures, id);
+    return f != NULL ? f : coxi_window_get(&c->replays, id);
+}
+
+static void tell_replayed(struct cox_future *f)
+{
+    const struct coxi_closure_events *events = f->c->closure_events;
+    if (events != NULL) {
+        events->replayed(f);
+    }
+}
 
 void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
 {
@@ -173,12 +224,13 @@ void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
     f->text = text;
     f->worker = NULL;
     if (f->replay != NULL) {
-        coxi_recovery_replayed(f); /* first: who needs it still may make it again */
+        tell_replayed(f); /* first: who needs it still may make it again */
         coxi_kept_remade(f);
     } else {
         (void)coxi_window_take(&c->closures, f->id);
-        if (!f->fetches) {
-            coxi_recovery_settled(f, ending->touched, ending->n_touched);
+        struct coxi_replay_log *log = c->replay_log;
+        if (log != NULL && !f->fetches) {
+            record(log, f, ending);
         }
     }
     coxi_inputs_settled(f);
@@ -265,7 +317,7 @@ static bool is_spared(const struct cox_future *f, int code)
 {
     struct cox_coordinator *c = f->c;
     return code == COX_ECANCELLED && !c->closing &&
-           (f->applied || f->inherited || (f->urgent && coxi_recovery_is_under_way(c)));
+           (f->applied || f->inherited || (f->urgent && coxi_ps_recovering(c)));
 }
 
 void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *text)

@@ -40,6 +40,18 @@ void coxi_closure_run_for_results(struct cox_future *f);
 /* What waits in line for the worker since that has its inputs does not any more. */
 void coxi_closures_leave_home(struct coxi_worker *worker);
 
+/* What recovery does about closures (c->closure_events; NULL where no ps comes back). Loop. */
+struct coxi_closure_events {
+    /* A closure that runs again is settled, maybe for a ps that has come back. */
+    void (*replayed)(struct cox_future *f);
+    /* The closure's voiding met a ps that is lost, or was: ask again when all are UP. Copies
+     * what `ending` points to. */
+    void (*void_later)(struct cox_future *f, const struct coxi_ending *ending);
+};
+
+/* The closure of that id: one that is not settled, or is being replayed; or NULL. */
+struct cox_future *coxi_closure_find(struct cox_coordinator *c, uint64_t id);
+
 /* What the replay log does with closures (base/replay_log.h). */
 uint64_t coxi_closure_logged_bytes(const struct cox_future *f);
 void coxi_closure_forgotten(struct cox_future *f);

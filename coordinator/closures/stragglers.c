@@ -19,8 +19,8 @@
 #include "common/clock.h"
 #include "common/sync.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/module.h"
 #include "coordinator/workers/worker.h"
 
@@ -207,7 +207,7 @@ void coxi_stragglers_tick(struct cox_coordinator *c)
     uint64_t now = coxi_now_ms();
     uint32_t at = 0;
     /* While ps are recovered, nothing but what is replayed may go to those who are idle. */
-    bool recovery = coxi_recovery_is_under_way(c);
+    bool recovery = coxi_ps_recovering(c);
     size_t n_in_line = recovery ? c->replay_queue.n : c->queue.n;
     struct coxi_worker *idle =
         n_in_line == 0 && !c->recalled ? next_idle(c, &at) : NULL;

@@ -35,10 +35,10 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/tally.h"
-#include "coordinator/recovery/recovery.h"
 
 struct voiding;
 
@@ -59,7 +59,7 @@ struct voiding {
     uint32_t *touched; /* ending.touched */
     atomic_uint n_pending;
     uint32_t n_ps;
-    uint64_t n_losses;      /* coxi_recovery_losses when they were asked */
+    uint64_t n_losses;      /* coxi_ps_losses when they were asked */
     bool again;             /* it runs again for what it returned */
     bool goes_on;           /* it is not to end */
     struct coxi_told *told; /* what they have applied, by ps */
@@ -242,8 +242,8 @@ static void judge(struct voiding *voiding)
  * it said counts for nothing, and all are asked again when it is there. */
 static bool is_outdated(const struct voiding *voiding)
 {
-    return coxi_recovery_is_on(voiding->c) &&
-           (met_lost(voiding) || coxi_recovery_losses(voiding->c) != voiding->n_losses);
+    return coxi_ps_may_return(voiding->c) &&
+           (met_lost(voiding) || coxi_ps_losses(voiding->c) != voiding->n_losses);
 }
 
 /* It was done, and a ps has come back since without it, when it could not be known yet that
@@ -252,14 +252,15 @@ static bool is_undone(const struct voiding *voiding)
 {
     const struct coxi_ending *ending = &voiding->ending;
     return ending->state == COXI_DONE_OK &&
-           coxi_recovery_is_stale(voiding->f, ending->touched, ending->n_touched);
+           coxi_ps_is_stale(voiding->f->c, voiding->f->epoch, ending->touched,
+                            ending->n_touched);
 }
 
 static void finish(struct coxi_mail *mail)
 {
     struct voiding *voiding = (struct voiding *)mail;
     if (is_outdated(voiding)) {
-        coxi_recovery_void_later(voiding->f, &voiding->ending);
+        voiding->c->closure_events->void_later(voiding->f, &voiding->ending);
     } else if (is_undone(voiding)) {
         coxi_closure_run_again(voiding->f);
     } else {
@@ -360,7 +361,7 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
         voiding->ending.text = voiding->text;
     }
     voiding->n_ps = c->n_ps;
-    voiding->n_losses = coxi_recovery_losses(c);
+    voiding->n_losses = coxi_ps_losses(c);
     c->voids_held = true;
     atomic_init(&voiding->n_pending, c->n_ps + 1);
     struct coxi_message message = {.kind = COXI_VOID};

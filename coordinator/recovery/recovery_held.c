@@ -12,6 +12,7 @@
 
 #include "common/error.h"
 #include "coordinator/base/alive.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/recovery/recovery_internal.h"
@@ -76,7 +77,7 @@ void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *en
         settle_unasked(f);
         return;
     }
-    if (!coxi_recovery_is_under_way(f->c)) { /* all are UP again already */
+    if (!coxi_ps_recovering(f->c)) { /* all are UP again already */
         void_again(f, ending);
         return;
     }

@@ -16,25 +16,23 @@
 
 #include "checkpoint/manifest.h"
 #include "common/applied_list.h"
-#include "common/window.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/base/replay_log.h"
 #include "coordinator/recovery/recovery.h"
+
+struct coxi_ending; /* closures/voiding.h */
 
 enum {
     COXI_RECOVERY_SLICE_MS = 50
 }; /* of waiting, between two looks at whether to go on */
 
 struct coxi_recovery_server {
-    bool lost;
-    bool owed;
     bool returns;                      /* a thread brings it back, with this client */
     struct coxi_psc *returning;        /* of it, or NULL; the tick gives it up */
     uint64_t end_ms;                   /* when it has to be back (coxi_now_ms) */
     uint64_t back_ms;                  /* when it was, the last time */
     struct coxi_applied_list restored; /* what it had when it was */
-    uint64_t watermark; /* the highest it may be told while it is owed something */
-    uint64_t epoch;     /* the loop's: when it came back */
-    uint64_t filled;    /* the incarnation that was last given all of a checkpoint */
+    uint64_t filled; /* the incarnation that was last given all of a checkpoint */
 };
 
 /* The checkpoint to start from. */
@@ -46,56 +44,28 @@ struct coxi_recovery_base {
 
 struct coxi_recovery {
     struct cox_coordinator *c;
-    struct coxi_replay_log *log;
+    struct coxi_ps_set
+        *set; /* the coordinator's: its lock guards what is said so below */
     pthread_t thread;
     bool runs; /* the thread is to be joined */
 
-    pthread_mutex_t lock; /* guards all below */
-    pthread_cond_t changed;
-    struct coxi_psc *
-        *past; /* clients of ps that are gone: others may still hold them */
+    /* ---- guarded by set->lock */
+    /* Clients of ps that are gone: others may still hold them. */
+    struct coxi_psc **past;
     size_t n_past;
     struct coxi_recovery_server *servers;
     struct coxi_recovery_base base;
-    uint64_t n_losses;
     uint64_t since_ms; /* some ps is not UP; 0: all are */
     uint64_t n_moves;  /* how often a ps got another address */
-    bool stop;
-    bool ended; /* the thread has, and settled what was held */
+    bool ended;        /* the thread has, and settled what was held */
 
-    atomic_bool under_way; /* some ps is not UP */
-    atomic_bool any_lost;  /* and not even there; written with the lock */
-
-    /* the loop's own */
-    size_t n_redone; /* closures, since all ps were UP the last time */
-    uint64_t epoch;  /* how often a ps has come back */
-    struct coxi_window replays;
-    bool
-        batch_open; /* they may be dispatched: no ps has come back since they were begun */
-    uint64_t reached; /* what the client did before this id has been done again */
+    /* ---- the loop's own */
+    size_t n_redone;                 /* closures, since all ps were UP the last time */
     struct coxi_recovery_held *held; /* closures whose voiding has to wait */
     bool over;                       /* nothing is recovered any more */
 };
 
-/*
- * The checkpoint covers call `id`: the cursor of the highest such call is where the program
- * goes on. A call without a cursor (an evaluation, say) leaves that as it is, and so does one
- * that was cancelled: the program has to schedule it again.
- */
-static inline void coxi_recovery_covers(struct coxi_manifest_progress *progress,
-                                        uint64_t id, uint64_t cursor)
-{
-    if (cursor != 0 && id > progress->cursor_of) {
-        progress->cursor = cursor;
-        progress->cursor_of = id;
-    }
-}
-
 /* ---- recovery.c */
-
-/* True where a ps is lost, or (`owed`) has not been given all of its own yet. With
- * rec->lock. */
-bool coxi_recovery_any(const struct coxi_recovery *rec, bool owed);
 
 /* True where the run is over. */
 bool coxi_recovery_stopping(struct coxi_recovery *rec);
@@ -105,7 +75,9 @@ void coxi_recovery_on_loop(struct coxi_recovery *rec,
                            void (*run)(struct coxi_recovery *rec, void *arg),
                            void *arg);
 
-/* ---- recovery_held.c */
+/* ---- recovery_held.c: coxi_closure_events (closures/settle.h). Loop */
+
+void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *ending);
 
 /* Ends the closures that were held for a recovery that has ended: as the ps say, or (over)
  * without asking them. Loop. */
@@ -137,6 +109,9 @@ int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
                          const struct coxi_variable *variable, uint64_t id);
 
 /* ---- recovery_replay.c */
+
+/* A closure that does another again is settled: it may be a replay. Loop. */
+void coxi_recovery_replayed(struct cox_future *f);
 
 /* Does all again that any ps is owed. COX_EAGAIN: one was lost meanwhile. COX_EPSLOST: it
  * does not come on. */

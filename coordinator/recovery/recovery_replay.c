@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/checkpoints/load.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
@@ -74,7 +75,7 @@ static bool is_owed(const struct coxi_recovery *rec, uint32_t p,
                     const struct coxi_replay_entry *entry)
 {
     const struct coxi_recovery_server *server = &rec->servers[p];
-    if (!server->owed || entry->state == COXI_REPLAY_HELD ||
+    if (!rec->set->states[p].owed || entry->state == COXI_REPLAY_HELD ||
         has_been_done(server, entry->kind, entry->id)) {
         return false;
     }
@@ -144,9 +145,9 @@ static void collect(struct coxi_recovery *rec, void *arg)
     struct items *items = arg;
     const struct coxi_window *closures = &rec->c->closures;
     items->first_unsettled = closures->count > 0 ? closures->first : closures->next;
-    coxi_lock(&rec->lock);
-    items->code = coxi_replay_log_each(rec->log, note_item, items);
-    coxi_unlock(&rec->lock);
+    coxi_lock(&rec->set->lock);
+    items->code = coxi_replay_log_each(rec->c->replay_log, note_item, items);
+    coxi_unlock(&rec->set->lock);
 }
 
 /* ---- replaying calls */
@@ -166,7 +167,7 @@ static int begin_replay(struct coxi_recovery *rec, struct cox_future *call)
     bool is_new = f == NULL;
     int r = is_new ? coxi_closure_again(call, &f) : 0;
     if (r == 0) {
-        r = coxi_window_put(&rec->replays, f->id, f);
+        r = coxi_window_put(&rec->c->replays, f->id, f);
     }
     if (r != 0) {
         if (is_new && f != NULL) {
@@ -192,13 +193,13 @@ static int begin_replay(struct coxi_recovery *rec, struct cox_future *call)
 static void begin_batch(struct coxi_recovery *rec, void *arg)
 {
     struct batch *batch = arg;
-    coxi_window_fini(&rec->replays);
-    coxi_window_init(&rec->replays, batch->items[0].id, COXI_WINDOW);
+    coxi_window_fini(&rec->c->replays);
+    coxi_window_init(&rec->c->replays, batch->items[0].id, COXI_WINDOW);
     for (size_t i = 0; batch->code == 0 && i < batch->n; i++) {
         batch->code = begin_replay(rec, batch->items[i].call);
     }
-    rec->reached = batch->items[0].id;
-    rec->batch_open = !atomic_load(&rec->any_lost);
+    rec->set->reached = batch->items[0].id;
+    rec->set->batch_open = !atomic_load(&rec->set->any_lost);
     coxi_workers_resources(rec->c);
 }
 
@@ -226,7 +227,7 @@ static void look(struct coxi_recovery *rec, void *arg)
     struct progress *progress = arg;
     const struct cox_coordinator *c = rec->c;
     uint64_t now = coxi_now_ms();
-    progress->n = rec->replays.count;
+    progress->n = rec->c->replays.count;
     progress->runs = false;
     for (uint32_t i = 0; i < c->n_workers && !progress->runs; i++) {
         progress->runs = is_busy(c->workers[i], now);
@@ -251,13 +252,13 @@ static int stalled(const struct coxi_recovery *rec, size_t n)
 /* Waits for a change. COX_EAGAIN: a ps is lost. COX_ECLOSED. */
 static int await_change(struct coxi_recovery *rec)
 {
-    coxi_lock(&rec->lock);
-    bool lost = coxi_recovery_any(rec, false);
+    coxi_lock(&rec->set->lock);
+    bool lost = coxi_ps_any_lost(rec->c, false);
     if (!lost) {
         struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
-        (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
+        (void)pthread_cond_timedwait(&rec->set->changed, &rec->set->lock, &until);
     }
-    coxi_unlock(&rec->lock);
+    coxi_unlock(&rec->set->lock);
     return lost                          ? COX_EAGAIN
            : coxi_recovery_stopping(rec) ? coxi_error(COX_ECLOSED, "it is being closed")
                                          : 0;
@@ -295,9 +296,9 @@ static int wait_for_replays(struct coxi_recovery *rec)
  */
 static void abandon(struct coxi_recovery *rec, void *arg)
 {
-    struct coxi_window *replays = &rec->replays;
+    struct coxi_window *replays = &rec->c->replays;
     (void)arg;
-    rec->batch_open = false;
+    rec->set->batch_open = false;
     coxi_inputs_go_on(rec->c); /* each is in some list then */
     for (uint64_t id = replays->first; id < replays->next; id++) {
         struct cox_future *f = coxi_window_get(replays, id);
@@ -314,14 +315,14 @@ static void list_owed(struct coxi_recovery *rec, char *ret, size_t len)
 {
     size_t used = 0;
     ret[0] = '\0';
-    coxi_lock(&rec->lock);
+    coxi_lock(&rec->set->lock);
     for (uint32_t p = 0; p < rec->c->n_ps && used < len; p++) {
-        if (rec->servers[p].owed) {
+        if (rec->set->states[p].owed) {
             used += (size_t)snprintf(ret + used, len - used, "%s%u",
                                      used > 0 ? ", " : "", p);
         }
     }
-    coxi_unlock(&rec->lock);
+    coxi_unlock(&rec->set->lock);
 }
 
 /* The replay ended without its closure being done: so does the run. */
@@ -342,19 +343,19 @@ void coxi_recovery_replayed(struct cox_future *f)
 {
     struct cox_coordinator *c = f->c;
     struct coxi_recovery *rec = c->recovery;
-    if (rec == NULL || coxi_window_get(&rec->replays, f->id) != f) {
+    if (rec == NULL || coxi_window_get(&rec->c->replays, f->id) != f) {
         return; /* it runs again for another reason */
     }
-    (void)coxi_window_take(&rec->replays, f->id);
+    (void)coxi_window_take(&rec->c->replays, f->id);
     f->replay->attempt = f->attempt;
     rec->n_redone += f->state == COXI_DONE_OK;
     if (f->state != COXI_DONE_OK && !f->abandoned && !c->closing) {
         report_failed(rec, f);
     }
-    if (rec->replays.count == 0) {
-        coxi_lock(&rec->lock);
-        (void)pthread_cond_broadcast(&rec->changed);
-        coxi_unlock(&rec->lock);
+    if (rec->c->replays.count == 0) {
+        coxi_lock(&rec->set->lock);
+        (void)pthread_cond_broadcast(&rec->set->changed);
+        coxi_unlock(&rec->set->lock);
     }
 }
 
@@ -454,7 +455,7 @@ static int redo(struct coxi_recovery *rec, const struct item *item)
     int r = 0;
     for (uint32_t p = 0; r == 0 && p < rec->c->n_ps; p++) {
         const struct coxi_recovery_server *server = &rec->servers[p];
-        if (server->owed && !has_been_done(server, item->kind, item->id)) {
+        if (rec->set->states[p].owed && !has_been_done(server, item->kind, item->id)) {
             r = redo_on(rec, p, item);
         }
     }
@@ -486,11 +487,11 @@ static int done_before(struct coxi_recovery *rec, const struct items *items,
     message.watermark.session = rec->c->session;
     message.watermark.watermark = id - 1;
     for (uint32_t p = 0; p < rec->c->n_ps; p++) {
-        coxi_lock(&rec->lock);
-        struct coxi_recovery_server *server = &rec->servers[p];
-        bool tell = server->owed && server->watermark < id - 1;
-        server->watermark = tell ? id - 1 : server->watermark;
-        coxi_unlock(&rec->lock);
+        coxi_lock(&rec->set->lock);
+        struct coxi_ps_state *state = &rec->set->states[p];
+        bool tell = state->owed && state->watermark < id - 1;
+        state->watermark = tell ? id - 1 : state->watermark;
+        coxi_unlock(&rec->set->lock);
         if (tell) {
             message.watermark.incarnation = coxi_psc_incarnation(rec->c->ps[p]);
             coxi_psc_tell(rec->c->ps[p], &message);

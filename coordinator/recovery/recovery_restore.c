@@ -16,6 +16,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/opening.h"
 
 enum { RETRY_MS = 500 }; /* from a try at a ps that is there to the next */
@@ -24,9 +25,9 @@ enum { RETRY_MS = 500 }; /* from a try at a ps that is there to the next */
  * a thread waiting; NULL: not any more. */
 static void watch(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 {
-    coxi_lock(&rec->lock);
+    coxi_lock(&rec->set->lock);
     rec->servers[p].returning = psc;
-    coxi_unlock(&rec->lock);
+    coxi_unlock(&rec->set->lock);
 }
 
 /* It does not come back with this client. Takes NULL. */
@@ -38,9 +39,9 @@ static void let_go(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 
 static uint64_t count_moves(struct coxi_recovery *rec)
 {
-    coxi_lock(&rec->lock);
+    coxi_lock(&rec->set->lock);
     uint64_t n = rec->n_moves;
-    coxi_unlock(&rec->lock);
+    coxi_unlock(&rec->set->lock);
     return n;
 }
 
@@ -188,7 +189,7 @@ static int filling_init(struct filling *filling, struct coxi_recovery *rec,
                         size_t n_targets)
 {
     struct cox_coordinator *c = rec->c;
-    *filling = (struct filling){.rec = rec, .number = 1 + coxi_recovery_losses(rec->c)};
+    *filling = (struct filling){.rec = rec, .number = 1 + coxi_ps_losses(rec->c)};
     coxi_lock(&c->lock);
     filling->n_entries = c->n_entries;
     coxi_unlock(&c->lock);
@@ -208,13 +209,13 @@ static int filling_init(struct filling *filling, struct coxi_recovery *rec,
 static void note_filled(struct coxi_recovery *rec,
                         const struct coxi_recovery_target *targets, size_t n)
 {
-    coxi_lock(&rec->lock);
+    coxi_lock(&rec->set->lock);
     for (size_t i = 0; i < n; i++) {
         if (targets[i].code == 0) {
             rec->servers[targets[i].ps].filled = coxi_psc_incarnation(targets[i].psc);
         }
     }
-    coxi_unlock(&rec->lock);
+    coxi_unlock(&rec->set->lock);
 }
 
 int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
@@ -277,7 +278,7 @@ static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t waterma
 {
     struct bars bars = {.watermark = watermark};
     struct coxi_round round;
-    int r = coxi_replay_log_each(rec->log, note_bar, &bars);
+    int r = coxi_replay_log_each(rec->c->replay_log, note_bar, &bars);
     struct coxi_round_call *calls = calloc(bars.n + 1, sizeof(*calls));
     if (r == 0 && calls == NULL) {
         r = coxi_error_memory("closures that must not apply");
@@ -322,12 +323,12 @@ static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
         coxi_applied_list_fini(&list);
         return r;
     }
-    coxi_lock(&rec->lock);
+    coxi_lock(&rec->set->lock);
     coxi_applied_list_fini(&rec->servers[p].restored);
     rec->servers[p].restored = list;
-    rec->servers[p].watermark = list.watermark;
-    rec->servers[p].owed = true;
-    coxi_unlock(&rec->lock);
+    rec->set->states[p].watermark = list.watermark;
+    rec->set->states[p].owed = true;
+    coxi_unlock(&rec->set->lock);
     return 0;
 }
 
@@ -358,16 +359,16 @@ static void exchange(struct coxi_recovery *rec, void *arg)
 {
     struct change *change = arg;
     struct cox_coordinator *c = rec->c;
-    rec->servers[change->ps].epoch = ++rec->epoch;
-    rec->batch_open = false; /* it lacks what came before the batch */
+    rec->set->states[change->ps].epoch = ++rec->set->epoch;
+    rec->set->batch_open = false; /* it lacks what came before the batch */
     coxi_lock(&c->lock);
-    coxi_lock(&rec->lock);
+    coxi_lock(&rec->set->lock);
     c->ps[change->ps] = change->psc;
-    rec->servers[change->ps].lost = false;
+    rec->set->states[change->ps].lost = false;
     rec->servers[change->ps].back_ms = coxi_now_ms();
     rec->servers[change->ps].returning = NULL;
-    atomic_store(&rec->any_lost, coxi_recovery_any(rec, false));
-    coxi_unlock(&rec->lock);
+    atomic_store(&rec->set->any_lost, coxi_ps_any_lost(rec->c, false));
+    coxi_unlock(&rec->set->lock);
     c->layout_due = true;
     c->stats.ps_recovered++;
     coxi_unlock(&c->lock);
@@ -377,13 +378,13 @@ static void exchange(struct coxi_recovery *rec, void *arg)
  * it. */
 static int keep_past(struct coxi_recovery *rec, struct coxi_psc *psc)
 {
-    coxi_lock(&rec->lock);
+    coxi_lock(&rec->set->lock);
     struct coxi_psc **past = realloc(rec->past, (rec->n_past + 1) * sizeof(*past));
     if (past != NULL) {
         rec->past = past;
         rec->past[rec->n_past++] = psc;
     }
-    coxi_unlock(&rec->lock);
+    coxi_unlock(&rec->set->lock);
     return past != NULL ? 0 : coxi_error_memory("another connection to a ps");
 }
 
@@ -456,10 +457,10 @@ static void give_up(const struct returning *returning, int code)
 
 static void wait_slice(struct coxi_recovery *rec)
 {
-    coxi_lock(&rec->lock);
+    coxi_lock(&rec->set->lock);
     struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
-    (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
-    coxi_unlock(&rec->lock);
+    (void)pthread_cond_timedwait(&rec->set->changed, &rec->set->lock, &until);
+    coxi_unlock(&rec->set->lock);
 }
 
 /* Between two tries, the first of which has found `code`; ends early where a ps has got another
@@ -515,10 +516,10 @@ static void *returning_thread(void *arg)
     coxi_wait_begin(rec->c, &wait, "the return of a ps", 1 + returning->ps);
     while (try_once(returning)) {
     }
-    coxi_lock(&rec->lock);
+    coxi_lock(&rec->set->lock);
     rec->servers[returning->ps].returns = false;
-    (void)pthread_cond_broadcast(&rec->changed);
-    coxi_unlock(&rec->lock);
+    (void)pthread_cond_broadcast(&rec->set->changed);
+    coxi_unlock(&rec->set->lock);
     return NULL;
 }
 
@@ -535,12 +536,12 @@ static int start_all(struct coxi_recovery *rec, struct returning *all)
 {
     int r = 0;
     for (uint32_t p = 0; r == 0 && p < rec->c->n_ps; p++) {
-        coxi_lock(&rec->lock);
+        coxi_lock(&rec->set->lock);
         struct coxi_recovery_server *server = &rec->servers[p];
-        bool starts = server->lost && !server->returns;
+        bool starts = rec->set->states[p].lost && !server->returns;
         server->returns = server->returns || starts;
         uint64_t end_ms = server->end_ms;
-        coxi_unlock(&rec->lock);
+        coxi_unlock(&rec->set->lock);
         if (starts) {
             finish(&all[p]); /* it has been lost again */
             all[p] = (struct returning){.rec = rec, .ps = p, .end_ms = end_ms};
@@ -555,13 +556,13 @@ static int start_all(struct coxi_recovery *rec, struct returning *all)
 /* Waits for a change, if there is still something lost; false: there is not. */
 static bool await_return(struct coxi_recovery *rec)
 {
-    coxi_lock(&rec->lock);
-    bool lost = coxi_recovery_any(rec, false);
+    coxi_lock(&rec->set->lock);
+    bool lost = coxi_ps_any_lost(rec->c, false);
     if (lost) {
         struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
-        (void)pthread_cond_timedwait(&rec->changed, &rec->lock, &until);
+        (void)pthread_cond_timedwait(&rec->set->changed, &rec->set->lock, &until);
     }
-    coxi_unlock(&rec->lock);
+    coxi_unlock(&rec->set->lock);
     return lost;
 }
 

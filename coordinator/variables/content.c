@@ -15,9 +15,11 @@
 #include "common/error.h"
 #include "common/layout.h"
 #include "common/structs.h"
+#include "coordinator/base/alive.h"
+#include "coordinator/base/ps_set.h"
+#include "coordinator/base/replay_log.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/recovery/recovery.h"
 #include "coordinator/variables/content.h"
 #include "net/pulls.h"
 
@@ -99,16 +101,15 @@ static struct coxi_pull_from source(struct cox_coordinator *c)
  * own again. */
 static bool read_again(struct cox_coordinator *c, int code, uint64_t n_losses)
 {
-    return coxi_recovery_again(c, code) ||
-           (code == 0 && coxi_recovery_losses(c) != n_losses &&
-            coxi_recovery_wait(c) == 0);
+    return coxi_ps_again(c, code) ||
+           (code == 0 && coxi_ps_losses(c) != n_losses && coxi_ps_wait(c) == 0);
 }
 
 /* Begins a read when every ps is UP; *ret is for read_again. */
 static int begin_read(struct cox_coordinator *c, uint64_t *ret)
 {
-    *ret = coxi_recovery_losses(c);
-    return coxi_recovery_wait(c);
+    *ret = coxi_ps_losses(c);
+    return coxi_ps_wait(c);
 }
 
 /* One commit to each of the ps that `parts` are on, which `touched` lists. */
@@ -208,21 +209,48 @@ static size_t list_written(const struct part *parts, size_t n, struct coxi_range
     return n_ranges;
 }
 
+/* What is recorded of an update whose parts have been asked after. */
+struct recording {
+    struct cox_coordinator *c;
+    const struct coxi_written *written;
+    int code;
+};
+
+static void record(void *arg)
+{
+    struct recording *recording = arg;
+    const struct coxi_written *written = recording->written;
+    recording->code =
+        coxi_replay_log_narrow(recording->c->replay_log, written->id, written->begin,
+                               written->ranges, written->n);
+}
+
+/* A ps that is known to be lost after this is given back, by the replay, what is logged
+ * here. */
+bool coxi_content_written(struct cox_coordinator *c, const struct coxi_written *written)
+{
+    struct recording recording = {c, written, 0};
+    bool known = coxi_ps_unless_lost(c, written->n_losses, record, &recording);
+    if (recording.code != 0) {
+        coxi_fatal(c, recording.code, coxi_error_text());
+    }
+    return known;
+}
+
 /* Finds out which ps have their parts, and has the log say the same. Other than 0: the run
  * is over before that is known. */
 static int find_written(struct cox_coordinator *c, uint64_t closure, uint64_t begin,
                         struct part *parts, size_t n, struct coxi_range *ranges)
 {
-    struct coxi_recovery_written written = {closure, begin, ranges, 0, 0};
+    struct coxi_written written = {closure, begin, ranges, 0, 0};
     int r;
-    coxi_recovery_operation_hold(c, closure, begin);
+    coxi_replay_log_hold(c->replay_log, closure, begin);
     do {
-        written.n_losses = coxi_recovery_losses(c);
-        r = coxi_recovery_wait(c);
+        written.n_losses = coxi_ps_losses(c);
+        r = coxi_ps_wait(c);
         r = r == 0 ? ask_parts(c, closure, parts, n) : r;
         written.n = r == 0 ? list_written(parts, n, ranges) : 0;
-    } while (coxi_recovery_again(c, r) ||
-             (r == 0 && !coxi_recovery_written(c, &written)));
+    } while (coxi_ps_again(c, r) || (r == 0 && !coxi_content_written(c, &written)));
     return r;
 }
 
@@ -284,12 +312,12 @@ static int write_parts(struct cox_coordinator *c, uint64_t closure,
     int r;
     do {
         /* One that comes back later gets this from the log, behind what came before. */
-        r = coxi_recovery_moment(c, incarnations);
+        r = coxi_ps_moment(c, incarnations);
         if (r == 0) {
             r = commit_parts(c, w->variable, w->op, closure, parts, n, touched,
                              incarnations, w->data);
         }
-    } while (coxi_recovery_again(c, r));
+    } while (coxi_ps_again(c, r));
     return r == 0 ? 0 : settle_failed(c, closure, w->variable, w->begin, parts, n, r);
 }
 
@@ -329,7 +357,7 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_wri
     if (r != 0) {
         return r;
     }
-    if (coxi_recovery_is_on(c)) {
+    if (coxi_ps_may_return(c)) {
         what.update =
             coxi_replay_update_new(w->variable, w->op, w->begin, w->count, w->data);
         if (what.update == NULL) {

@@ -38,4 +38,18 @@ int coxi_content_count(struct cox_coordinator *c, uint32_t table,
                        void (*take)(void *arg, const struct coxi_counts *counts),
                        void *arg);
 
+/* What the ps have of a HELD update (base/replay_log.h), when they were asked. */
+struct coxi_written {
+    uint64_t id;
+    uint64_t begin;                  /* its first row */
+    const struct coxi_range *ranges; /* the rows that they have */
+    size_t n;
+    uint64_t n_losses; /* that were known before they were asked */
+};
+
+/* The log says from now on that only those rows were written. False: a ps has been lost since
+ * they were asked, ask again. Any thread; without recovery nothing happens. */
+bool coxi_content_written(struct cox_coordinator *c,
+                          const struct coxi_written *written);
+
 #endif

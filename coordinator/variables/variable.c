@@ -16,10 +16,11 @@
 #include "common/rule.h"
 #include "common/structs.h"
 #include "common/sync.h"
+#include "coordinator/base/ps_set.h"
+#include "coordinator/base/replay_log.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/recovery/recovery.h"
 #include "coordinator/variables/partition.h"
 #include "coordinator/variables/registry.h"
 #include "coordinator/variables/rules.h"
@@ -78,11 +79,11 @@ static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
     int r = coxi_operation_begin(c, &what, true, &operation);
     if (r == 0) {
         do {
-            r = coxi_recovery_moment(c, incarnations);
+            r = coxi_ps_moment(c, incarnations);
             r = r == 0
                     ? create_parts(c, entry->description, operation->id, incarnations)
                     : r;
-        } while (coxi_recovery_again(c, r));
+        } while (coxi_ps_again(c, r));
         if (r == 0) {
             announce(c, entry, operation->id);
         }

@@ -21,8 +21,8 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
 #include "coordinator/checkpoints/resume.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/module.h"
 
 /* Of a ps, while no worker reaches it. */
@@ -151,7 +151,7 @@ static void watch_ps(struct cox_coordinator *c, uint32_t p, uint64_t now)
         cut->first_ms = 0;
     } else if (cut->first_ms == 0) {
         cut->first_ms = cut->since_ms = now;
-    } else if (coxi_recovery_is_under_way(c)) {
+    } else if (coxi_ps_recovering(c)) {
         cut->since_ms = now;
     } else if (now - cut->since_ms > (uint64_t)c->options.peer_timeout_ms) {
         cut->since_ms = now;
@@ -186,7 +186,7 @@ static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
                    c->stats.workers_cut_off > 0 ? "workers cannot reach a ps"
                                                 : c->worker_text);
     coxi_unlock(&c->lock);
-    if (coxi_recovery_is_under_way(c)) {
+    if (coxi_ps_recovering(c)) {
         (void)snprintf(why, sizeof(why), "a ps is being recovered");
     } else if (n_ready > 0 && oldest != NULL) {
         (void)snprintf(why, sizeof(why), "closure %llu (%s) runs on worker %u",

@@ -31,9 +31,10 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
 #include "coordinator/base/packing.h"
+#include "coordinator/base/ps_set.h"
+#include "coordinator/base/replay_log.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/attempts.h"
-#include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/conn.h"
 #include "coordinator/workers/layout.h"
 #include "coordinator/workers/module.h"
@@ -345,7 +346,7 @@ uint64_t coxi_resource_position_above(struct cox_coordinator *c, uint64_t id)
  * then was scheduled before the resource was created. */
 static bool may_be_made(const struct cox_resource *resource)
 {
-    return resource->position <= coxi_recovery_reached(resource->c);
+    return resource->position <= coxi_ps_reached(resource->c);
 }
 
 bool coxi_resource_tell(struct coxi_worker *worker)
@@ -371,7 +372,7 @@ int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *ans
         return 0; /* it has been given up meanwhile */
     }
     worker->making = 0;
-    if (answer->code == COX_EPSLOST && coxi_recovery_is_on(worker->c)) {
+    if (answer->code == COX_EPSLOST && coxi_ps_may_return(worker->c)) {
         /* A ps was lost while it was made: it is made again when the ps is there. */
         tell_drop(worker, answer->id, 0);
         worker->resource_told = answer->id - 1;
@@ -390,7 +391,7 @@ int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *ans
  * is kept for them: a program waits for its steps before it releases what they use. Locked. */
 static uint64_t needed_from(const struct cox_coordinator *c)
 {
-    uint64_t oldest = coxi_recovery_oldest(c);
+    uint64_t oldest = coxi_replay_log_oldest_call(c->replay_log);
     return c->recovery == NULL           ? UINT64_MAX
            : oldest < c->first_unsettled ? oldest
                                          : c->first_unsettled;
@@ -403,7 +404,7 @@ static bool is_over(const struct cox_resource *resource, uint64_t from)
 
 bool coxi_resources_are_due(const struct cox_coordinator *c)
 {
-    uint64_t oldest = coxi_recovery_oldest(c);
+    uint64_t oldest = coxi_replay_log_oldest_call(c->replay_log);
     uint32_t n = 0;
     for (uint32_t i = 0; c->n_released >= COXI_RESOURCES_MAX / 2 && i < c->n_resources;
          i++) {

@@ -7,6 +7,7 @@
 
 #include "common/sync.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/checkpoints/load.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/future.h"
@@ -110,7 +111,7 @@ bool inside_is_voiding(struct cox_coordinator *c, struct cox_future *future)
 
 uint64_t inside_losses(struct cox_coordinator *c)
 {
-    return coxi_recovery_losses(c);
+    return coxi_ps_losses(c);
 }
 
 int inside_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_replay_log **ret)
@@ -277,9 +278,9 @@ void inside_write_narrow(struct cox_future *operation, const uint64_t ranges[][2
     for (size_t i = 0; i < n; i++) {
         written[i] = (struct coxi_range){ranges[i][0], ranges[i][1]};
     }
-    (void)coxi_recovery_written(operation->c, &(struct coxi_recovery_written){
-                                                  operation->id, 0, written, n,
-                                                  coxi_recovery_losses(operation->c)});
+    (void)coxi_content_written(operation->c,
+                               &(struct coxi_written){operation->id, 0, written, n,
+                                                      coxi_ps_losses(operation->c)});
 }
 
 void inside_cut_off(struct cox_coordinator *c, uint32_t ps)

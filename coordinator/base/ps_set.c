@@ -1,0 +1,166 @@
+/* See ps_set.h. */
+#include "coordinator/base/ps_set.h"
+
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/base/alive.h"
+#include "coordinator/coordinator.h"
+
+enum { SLICE_MS = 50 }; /* of waiting, between two looks at whether the run goes on */
+
+int coxi_ps_set_new(uint32_t n_ps, struct coxi_ps_set **ret)
+{
+    struct coxi_ps_set *set = calloc(1, sizeof(*set));
+    struct coxi_ps_state *states = calloc(n_ps + 1, sizeof(*states));
+    if (set == NULL || states == NULL) {
+        free(set);
+        free(states);
+        return coxi_error_memory("the states of the ps");
+    }
+    set->states = states;
+    (void)pthread_mutex_init(&set->lock, NULL);
+    coxi_cond_init(&set->changed);
+    *ret = set;
+    return 0;
+}
+
+void coxi_ps_set_free(struct coxi_ps_set *set)
+{
+    if (set != NULL) {
+        (void)pthread_cond_destroy(&set->changed);
+        (void)pthread_mutex_destroy(&set->lock);
+        free(set->states);
+        free(set);
+    }
+}
+
+bool coxi_ps_any_lost(const struct cox_coordinator *c, bool owed)
+{
+    const struct coxi_ps_state *states = c->ps_set->states;
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        if (states[p].lost || (owed && states[p].owed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool coxi_ps_may_return(const struct cox_coordinator *c)
+{
+    return atomic_load(&c->ps_set->recovers);
+}
+
+bool coxi_ps_recovering(const struct cox_coordinator *c)
+{
+    return atomic_load(&c->ps_set->under_way);
+}
+
+uint64_t coxi_ps_losses(const struct cox_coordinator *c)
+{
+    struct coxi_ps_set *set = c->ps_set;
+    coxi_lock(&set->lock);
+    uint64_t n = set->n_losses;
+    coxi_unlock(&set->lock);
+    return n;
+}
+
+bool coxi_ps_unless_lost(struct cox_coordinator *c, uint64_t n_losses,
+                         void (*run)(void *arg), void *arg)
+{
+    struct coxi_ps_set *set = c->ps_set;
+    coxi_lock(&set->lock);
+    bool known = set->n_losses == n_losses;
+    if (known) {
+        run(arg);
+    }
+    coxi_unlock(&set->lock);
+    return known;
+}
+
+uint64_t coxi_ps_watermark(const struct cox_coordinator *c, uint32_t ps,
+                           uint64_t watermark)
+{
+    struct coxi_ps_set *set = c->ps_set;
+    coxi_lock(&set->lock);
+    const struct coxi_ps_state *state = &set->states[ps];
+    uint64_t most = state->lost || state->owed ? state->watermark : watermark;
+    coxi_unlock(&set->lock);
+    return most < watermark ? most : watermark;
+}
+
+void coxi_ps_incarnations(struct cox_coordinator *c, uint64_t *ret)
+{
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        ret[p] = coxi_psc_incarnation(c->ps[p]);
+    }
+}
+
+int coxi_ps_wait(struct cox_coordinator *c)
+{
+    struct coxi_ps_set *set = c->ps_set;
+    int r = coxi_check_alive(c);
+    coxi_lock(&set->lock);
+    while (r == 0 && coxi_ps_any_lost(c, true) && !set->stop) {
+        struct timespec until = coxi_deadline(SLICE_MS);
+        (void)pthread_cond_timedwait(&set->changed, &set->lock, &until);
+        coxi_unlock(&set->lock);
+        r = coxi_check_alive(c); /* it may have been given up */
+        coxi_lock(&set->lock);
+    }
+    coxi_unlock(&set->lock);
+    return r;
+}
+
+int coxi_ps_moment(struct cox_coordinator *c, uint64_t *ret_incarnations)
+{
+    uint64_t n_losses;
+    int r;
+    do {
+        n_losses = coxi_ps_losses(c);
+        r = coxi_ps_wait(c);
+        coxi_ps_incarnations(c, ret_incarnations);
+    } while (r == 0 && coxi_ps_losses(c) != n_losses);
+    return r;
+}
+
+bool coxi_ps_again(struct cox_coordinator *c, int code)
+{
+    return code == COX_EPSLOST && coxi_ps_may_return(c) && coxi_ps_wait(c) == 0;
+}
+
+/* ---- the loop's */
+
+bool coxi_ps_replaying(const struct cox_coordinator *c)
+{
+    return c->ps_set->batch_open && !atomic_load(&c->ps_set->any_lost);
+}
+
+uint64_t coxi_ps_reached(const struct cox_coordinator *c)
+{
+    return !coxi_ps_recovering(c) ? UINT64_MAX
+           : coxi_ps_replaying(c) ? c->ps_set->reached
+                                  : 0;
+}
+
+uint64_t coxi_ps_epoch(const struct cox_coordinator *c)
+{
+    return c->ps_set->epoch;
+}
+
+bool coxi_ps_is_stale(const struct cox_coordinator *c, uint64_t epoch,
+                      const uint32_t *touched, size_t n_touched)
+{
+    const struct coxi_ps_set *set = c->ps_set;
+    if (epoch == set->epoch) {
+        return false;
+    }
+    for (size_t i = 0; i < n_touched; i++) {
+        if (touched[i] < c->n_ps && set->states[touched[i]].epoch > epoch) {
+            return true;
+        }
+    }
+    return false;
+}
