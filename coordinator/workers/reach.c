@@ -20,8 +20,8 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
-#include "coordinator/checkpoints/resume.h"
 #include "coordinator/base/ps_set.h"
+#include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/workers/module.h"
 
