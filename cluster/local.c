@@ -124,7 +124,10 @@ static int find_program(char path[PATH_MAX], const char *bin_dir)
     if (bin_dir != NULL) {
         return has_program(bin_dir, path)
                    ? 0
-                   : coxi_error(COX_EIO, "there is no program %s/coxswain", bin_dir);
+                   : coxi_error(COX_EIO,
+                                "there is no program %s/coxswain, and "
+                                "cox_options.bin_dir says that it is there",
+                                bin_dir);
     }
     struct places *places = malloc(sizeof(*places));
     if (places == NULL) {
@@ -233,6 +236,10 @@ int coxi_local_start(const struct cox_cluster *cluster,
     local->lifeline = -1;
     (void)pthread_mutex_init(&local->lock, NULL);
     int r = find_program(program, options->bin_dir);
+    if (r == 0 && options->log_dir != NULL) {
+        r = coxi_directory_make(options->log_dir);
+        r = r == 0 ? 0 : coxi_error(r, "cox_options.log_dir: %s", coxi_error_text());
+    }
     if (r == 0) {
         r = coxi_directory_temporary(dir);
     }

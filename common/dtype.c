@@ -6,6 +6,7 @@
 #include "common/dtype.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -109,6 +110,16 @@ int coxi_values_size(const struct cox_value *values, size_t n, size_t *ret)
     }
     *ret = size;
     return 0;
+}
+
+void coxi_values_names(const struct cox_value *values, size_t n,
+                       char ret[COXI_NAMES_TEXT])
+{
+    size_t used = (size_t)snprintf(ret, COXI_NAMES_TEXT, "%s", n > 0 ? "" : "nothing");
+    for (size_t i = 0; i < n && used < COXI_NAMES_TEXT; i++) {
+        used += (size_t)snprintf(ret + used, COXI_NAMES_TEXT - used, "%s%s",
+                                 i > 0 ? ", " : "", values[i].name);
+    }
 }
 
 static int pack_value(const struct cox_value *value, struct coxi_buffer *out)

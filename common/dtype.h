@@ -41,4 +41,11 @@ size_t coxi_values_count(const void *bytes, size_t len);
 int coxi_values_unpack(const void *bytes, size_t len,
                        struct cox_value ret[COXI_VALUES_MAX], size_t *ret_n);
 
+enum { COXI_NAMES_TEXT = 400 }; /* bytes with the final NUL */
+
+/* The names of values for an error's text, "x, y", cut where there are too many; "nothing" of
+ * none. */
+void coxi_values_names(const struct cox_value *values, size_t n,
+                       char ret[COXI_NAMES_TEXT]);
+
 #endif

@@ -49,6 +49,11 @@ const char *coxi_error_text(void)
     return last_text;
 }
 
+const char *coxi_s(unsigned long long n)
+{
+    return n == 1 ? "" : "s";
+}
+
 const char *coxi_strerror(int code)
 {
     switch (code) {

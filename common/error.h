@@ -29,6 +29,9 @@ int coxi_error_memory(const char *what);
  * one. */
 const char *coxi_error_text(void);
 
+/* The ending of a noun that `n` things have: "s", or "" for one. */
+const char *coxi_s(unsigned long long n);
+
 /* The fixed text of a code, and its name ("COX_EINVAL"); never NULL. Any thread. */
 const char *coxi_strerror(int code);
 const char *coxi_error_name(int code);

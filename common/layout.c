@@ -209,13 +209,14 @@ int coxi_variable_check(const struct coxi_variable *v, size_t n_ps)
     if (r != 0) {
         return coxi_error(r, "variable '%s': %s", v->name, coxi_error_text());
     }
+    if (v->kind == COXI_KIND_TABLE &&
+        (v->dtype != COX_F32 || v->rank != 1 || bytes == 0 ||
+         v->shape[0] > COXI_TABLE_DIM_MAX)) {
+        return coxi_error(COX_EINVAL, "table '%s': dim is 1 to %d, not %llu", v->name,
+                          COXI_TABLE_DIM_MAX, (unsigned long long)v->shape[0]);
+    }
     if (bytes == 0) {
         return coxi_error(COX_EINVAL, "variable '%s' has a dimension of 0", v->name);
-    }
-    if (v->kind == COXI_KIND_TABLE &&
-        (v->dtype != COX_F32 || v->rank != 1 || v->shape[0] > COXI_TABLE_DIM_MAX)) {
-        return coxi_error(COX_EINVAL, "table '%s': rows are 1 to %d F32", v->name,
-                          COXI_TABLE_DIM_MAX);
     }
     r = coxi_initializer_check(&v->initializer);
     if (r != 0) {

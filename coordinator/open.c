@@ -497,10 +497,11 @@ static void tell_untold(struct cox_coordinator *c)
     if (c->untold.failed > 0 && c->fatal == 0) {
         coxi_event(c, COX_EVENT_CLOSURES_FAILED,
                    COXI_OF(.error = c->untold.code, .closure = c->untold.first),
-                   "%llu closures failed and %llu were cancelled, and no call has "
+                   "%llu closure%s failed and %llu %s cancelled, and no call has "
                    "reported it; the first: closure %llu (%s)",
-                   (unsigned long long)c->untold.failed,
+                   (unsigned long long)c->untold.failed, coxi_s(c->untold.failed),
                    (unsigned long long)c->untold.cancelled,
+                   c->untold.cancelled == 1 ? "was" : "were",
                    (unsigned long long)c->untold.first, c->untold.text);
     }
 }

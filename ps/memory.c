@@ -1,11 +1,30 @@
 /* See memory.h. */
 #include "ps/memory.h"
 
+#include <sys/sysinfo.h>
+
 #include "common/error.h"
+
+void coxi_memory_init(struct coxi_memory *memory)
+{
+    struct sysinfo host;
+    atomic_init(&memory->used_bytes, 0);
+    memory->max_bytes = 0;
+    memory->host_bytes =
+        sysinfo(&host) == 0 ? ((uint64_t)host.totalram + host.totalswap) * host.mem_unit
+                            : 0;
+}
 
 int coxi_memory_take(struct coxi_memory *memory, uint64_t bytes, const char *whom)
 {
     uint64_t used = atomic_load(&memory->used_bytes);
+    if (memory->host_bytes > 0 && bytes > memory->host_bytes) {
+        return coxi_error(
+            COX_ENOMEM,
+            "%s would need %llu bytes on this ps, whose host has %llu: use "
+            "more ps, on more hosts",
+            whom, (unsigned long long)bytes, (unsigned long long)memory->host_bytes);
+    }
     do {
         if (memory->max_bytes > 0 &&
             (used > memory->max_bytes || bytes > memory->max_bytes - used)) {

@@ -18,6 +18,7 @@ int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **
     store->ps_index = ps_index;
     atomic_init(&store->incarnation, incarnation);
     coxi_served_init(&store->served);
+    coxi_memory_init(&store->memory);
     /* Commits come without end: a snapshot that waits must not wait for ever. */
     pthread_rwlockattr_t attr;
     (void)pthread_rwlockattr_init(&attr);

@@ -349,8 +349,10 @@ static int check_op(const struct coxi_variable *v, uint32_t op)
         return v->optimizer.kind != COXI_OPTIMIZER_NONE
                    ? 0
                    : coxi_error(COX_EINVAL,
-                                "'%s' takes no gradients: it has no optimizer",
-                                v->name);
+                                "'%s' takes no gradients: it has no optimizer%s; "
+                                "cox_step_add adds, cox_step_assign replaces",
+                                v->name,
+                                v->dtype != COX_F32 ? " (those are for F32)" : "");
     }
     return coxi_elements_take(v->dtype, (enum coxi_op)op)
                ? 0

@@ -49,7 +49,9 @@ int coxi_rows_check(const struct coxi_variable *v, const struct cox_rows *rows)
         return check_list(v, rows);
     }
     if (v->kind == COXI_KIND_TABLE) {
-        return coxi_error(COX_EINVAL, "table '%s' needs keys: its rows are listed",
+        return coxi_error(COX_EINVAL,
+                          "table '%s' needs keys (COX_ROWS_LISTED): a step cannot "
+                          "take all rows of a table, or a slice",
                           v->name);
     }
     if (rows->form == COX_ROWS_SLICE &&

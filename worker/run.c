@@ -317,10 +317,12 @@ static int load_recorded(struct coxi_recorder *recorder, const char *dir,
     struct coxi_hash128 hash = {module->hash_high, module->hash_low};
     int signum = 0;
     if (coxi_recorder_kills(recorder, hash, &signum)) {
-        return coxi_error(COX_EMODULE,
-                          "module %s ended the process that loaded it, twice: %s "
-                          "(what it said is in the worker's log)",
-                          module->name, signum != 0 ? strsignal(signum) : "it exited");
+        return coxi_error(
+            COX_EMODULE,
+            "module %s ended the process that loaded it, twice: %s "
+            "(what it said is at the worker's standard error: its log, or "
+            "that of the client in a local cluster without log_dir)",
+            module->name, signum != 0 ? strsignal(signum) : "it exited");
     }
     coxi_lock(&one_at_a_time);
     coxi_recorder_load(recorder, hash);

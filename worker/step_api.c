@@ -56,8 +56,10 @@ static int find_taken(const struct coxi_held *held, const struct coxi_taken *tak
         i++;
     }
     if (r != 0 || i == n) {
-        return coxi_error(COX_ENOENT, "closure %llu returned no '%s'",
-                          (unsigned long long)taken->closure, taken->result);
+        char names[COXI_NAMES_TEXT];
+        coxi_values_names(values, n, names);
+        return coxi_error(COX_ENOENT, "closure %llu returned no '%s'; it returned: %s",
+                          (unsigned long long)taken->closure, taken->result, names);
     }
     *ret = values[i];
     ret->name = taken->name;

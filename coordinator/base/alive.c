@@ -23,10 +23,14 @@ void coxi_fatal(struct cox_coordinator *c, int code, const char *text)
     coxi_lock(&c->lock);
     if (c->fatal == 0) {
         c->fatal = code;
-        (void)snprintf(c->fatal_text, sizeof(c->fatal_text), "%s", text);
-        coxi_note_error(c, code, text);
+        bool hint = code == COX_EPSLOST && c->checkpoint_dir == NULL;
+        (void)snprintf(c->fatal_text, sizeof(c->fatal_text), "%.400s%s", text,
+                       hint ? "; with a checkpoint_dir the run could go on from its "
+                              "newest checkpoint"
+                            : "");
+        coxi_note_error(c, code, c->fatal_text);
         coxi_event(c, code == COX_EFENCED ? COX_EVENT_FENCED : COX_EVENT_RUN_OVER,
-                   COXI_OF(.error = code), "%s", text);
+                   COXI_OF(.error = code), "%s", c->fatal_text);
     }
     coxi_unlock(&c->lock);
     coxi_loop_wake(c->loop);

@@ -1,6 +1,8 @@
 /* See packing.h. */
 #include "coordinator/base/packing.h"
 
+#include <string.h>
+
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/structs.h"
@@ -24,8 +26,8 @@ static int check_worker(struct cox_coordinator *c, uint32_t only_worker)
 static int check_ranges(const struct cox_call *call)
 {
     if (call->n_args > 0 && call->args == NULL) {
-        return coxi_error(COX_EINVAL, "a call has %zu arguments and no args",
-                          call->n_args);
+        return coxi_error(COX_EINVAL, "a call has %zu argument%s and no args",
+                          call->n_args, coxi_s(call->n_args));
     }
     if (call->priority < COX_PRIORITY_MIN || call->priority > COX_PRIORITY_MAX) {
         return coxi_error(COX_EINVAL, "a call's priority is %d to %d, not %d",
@@ -33,7 +35,8 @@ static int check_ranges(const struct cox_call *call)
     }
     if (call->n_inputs > COXI_VALUES_MAX ||
         (call->n_inputs > 0 && call->inputs == NULL)) {
-        return coxi_error(COX_EINVAL, "a call has %zu inputs%s", call->n_inputs,
+        return coxi_error(COX_EINVAL, "a call has %zu input%s%s", call->n_inputs,
+                          coxi_s(call->n_inputs),
                           call->inputs == NULL ? " and no array of them" : "");
     }
     if (call->timeout_ms < -1) {
@@ -41,6 +44,31 @@ static int check_ranges(const struct cox_call *call)
     }
     if (call->keep != 0 && call->keep != 1) {
         return coxi_error(COX_EINVAL, "a call's keep is 0 or 1, not %d", call->keep);
+    }
+    return 0;
+}
+
+/* The name of an argument, or of an input, which come behind those. */
+static const char *name_of(const struct cox_call *call, size_t i)
+{
+    const char *name =
+        i < call->n_args ? call->args[i].name : call->inputs[i - call->n_args].name;
+    return name != NULL ? name : "";
+}
+
+/* A step finds arguments by name, so no two have the same; those without one it finds by
+ * their place. */
+static int check_names(const struct cox_call *call)
+{
+    for (size_t i = 1; i < call->n_args + call->n_inputs; i++) {
+        const char *name = name_of(call, i);
+        for (size_t j = 0; j < i; j++) {
+            if (name[0] != '\0' && strcmp(name, name_of(call, j)) == 0) {
+                return coxi_error(COX_EINVAL,
+                                  "a call has two arguments or inputs called '%.*s'",
+                                  COX_NAME_MAX, name);
+            }
+        }
     }
     return 0;
 }
@@ -56,7 +84,7 @@ static int args_size(const struct cox_call *call, size_t *ret)
         r = coxi_error(COX_ELIMIT, "a call's arguments have more than %d bytes",
                        COXI_CALL_ARGS_MAX);
     }
-    return r;
+    return r == 0 ? check_names(call) : r;
 }
 
 int coxi_packing_check(struct cox_coordinator *c, const struct cox_call *call,

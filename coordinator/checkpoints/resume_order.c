@@ -413,9 +413,9 @@ static void wait_for_writes(struct cox_coordinator *c)
 {
     struct timespec slice = coxi_deadline(SLICE_MS);
     coxi_call_why_locked(c,
-                         "%zu writes of the client before this one, and the closures "
-                         "before them, come first",
-                         c->resumed->n_writes);
+                         "%zu write%s of the client before this one, and the closures "
+                         "before, come first",
+                         c->resumed->n_writes, coxi_s(c->resumed->n_writes));
     (void)pthread_cond_timedwait(&c->changed, &c->lock, &slice);
 }
 

@@ -66,13 +66,13 @@ static bool end_if_hopeless(struct cox_future *f, const char *where)
     if (f->cancelled) {
         end_cancelled(f);
     } else if (f->crashes >= options->max_crashes) {
-        (void)snprintf(text, sizeof(text), "it crashed its process %u times: %.400s",
-                       f->crashes, f->text != NULL ? f->text : "");
+        (void)snprintf(text, sizeof(text), "it crashed its process %u time%s: %.400s",
+                       f->crashes, coxi_s(f->crashes), f->text != NULL ? f->text : "");
         coxi_closure_fail(f, COX_ECRASHED, text);
     } else if (f->overruns >= options->max_attempts) {
         (void)snprintf(text, sizeof(text),
-                       "it ran for more than %u ms, %u times, the last time at %.300s",
-                       f->timeout_ms, f->overruns, where);
+                       "it ran for more than %u ms, %u time%s, the last time at %.300s",
+                       f->timeout_ms, f->overruns, coxi_s(f->overruns), where);
         coxi_closure_fail(f, COX_EOVERRUN, text);
     } else if (f->losses >= COXI_LOSSES_MAX) {
         (void)snprintf(text, sizeof(text),

@@ -129,7 +129,8 @@ static void wait_for_room(struct cox_coordinator *c)
         coxi_call_why_locked(c, "closure %llu is to be settled first",
                              (unsigned long long)c->first_unsettled);
     } else {
-        coxi_call_why_locked(c, "%zu closures are in the queue", c->n_waiting);
+        coxi_call_why_locked(c, "the queue is full, with %zu closure%s", c->n_waiting,
+                             coxi_s(c->n_waiting));
     }
     (void)pthread_cond_timedwait(&c->room, &c->lock, &slice);
 }
@@ -171,9 +172,9 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
     const struct cox_function *missing = coxi_resume_go_on(c);
     int r = check_schedule(c, missing);
     if (r == 0 && is_full(c)) {
-        r = wait
-                ? await_queue(c, missing)
-                : coxi_error(COX_EAGAIN, "%zu closures are in the queue", c->n_waiting);
+        r = wait ? await_queue(c, missing)
+                 : coxi_error(COX_EAGAIN, "the queue is full, with %zu closure%s",
+                              c->n_waiting, coxi_s(c->n_waiting));
     }
     if (r != 0) {
         return r;
@@ -315,8 +316,9 @@ static int await_idle(struct cox_coordinator *c, const struct timespec *until,
         return 0;
     }
     return c->n_unsettled > 0
-               ? coxi_error(COX_ETIMEDOUT, "%zu closures are not settled after %d ms",
-                            c->n_unsettled, timeout_ms)
+               ? coxi_error(COX_ETIMEDOUT, "%zu closure%s not settled after %d ms",
+                            c->n_unsettled, c->n_unsettled == 1 ? " is" : "s are",
+                            timeout_ms)
                : coxi_error(
                      COX_ETIMEDOUT,
                      "a ps is lost, and after %d ms what it had has not been done "

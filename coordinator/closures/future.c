@@ -346,8 +346,8 @@ int cox_wait_any(struct cox_future *const *futures, size_t n, int timeout_ms,
         return r;
     }
     if (!look.found) {
-        return coxi_error(COX_ETIMEDOUT, "none of %zu closures is settled after %d ms",
-                          look.n, timeout_ms);
+        return coxi_error(COX_ETIMEDOUT, "none of %zu closure%s is settled after %d ms",
+                          look.n, coxi_s(look.n), timeout_ms);
     }
     next = look.index + 1;
     *ret_index = look.index;
@@ -384,8 +384,11 @@ int coxi_future_find(struct cox_future *future, const char *name, struct cox_val
         i++;
     }
     if (r == 0 && i == future->n_values) {
-        r = coxi_error(COX_ENOENT, "closure %llu (%s) returned no '%s'",
-                       (unsigned long long)future->id, future->function->name, name);
+        char names[COXI_NAMES_TEXT];
+        coxi_values_names(future->values, future->n_values, names);
+        r = coxi_error(
+            COX_ENOENT, "closure %llu (%s) returned no '%s'; it returned: %s",
+            (unsigned long long)future->id, future->function->name, name, names);
     }
     if (r == 0) {
         *ret = future->values[i];

@@ -147,9 +147,14 @@ void coxi_losses_tell_ready(struct coxi_worker *worker)
 void coxi_losses_tell(struct coxi_worker *worker, bool has_left, const char *text)
 {
     size_t n = worker->in_flight.n;
+    char moved[64] = "";
+    if (n > 0) {
+        (void)snprintf(moved, sizeof(moved), "; %zu closure%s elsewhere", n,
+                       n == 1 ? " runs" : "s run");
+    }
     worker->is_told = false;
     coxi_event(worker->c, has_left ? COX_EVENT_WORKER_LEFT : COX_EVENT_WORKER_LOST,
                COXI_OF(.worker = 1 + worker->index, .error = has_left ? 0 : COX_ELOST),
-               "worker %u at %.150s %s: %.250s; %zu closures run elsewhere",
-               worker->index, worker->url, has_left ? "has left" : "is lost", text, n);
+               "worker %u at %.150s %s: %.250s%s", worker->index, worker->url,
+               has_left ? "has left" : "is lost", text, moved);
 }

@@ -147,11 +147,11 @@ static void be_over(struct coxi_recovery *rec, void *arg)
 static void say_recovered(struct coxi_recovery *rec, uint64_t since_ms)
 {
     uint64_t ms = coxi_now_ms() - since_ms;
-    coxi_event(
-        rec->c, COX_EVENT_RECOVERED, COXI_OF(.seconds = ms / 1000),
-        "every ps has all of its own again, after %llu ms; %zu closures were done "
-        "again for that",
-        (unsigned long long)ms, rec->n_redone);
+    coxi_event(rec->c, COX_EVENT_RECOVERED, COXI_OF(.seconds = ms / 1000),
+               "every ps has all of its own again, after %llu ms; %zu closure%s done "
+               "again for that",
+               (unsigned long long)ms, rec->n_redone,
+               rec->n_redone == 1 ? " was" : "s were");
     rec->n_redone = 0;
 }
 

@@ -244,9 +244,9 @@ static int stalled(const struct coxi_recovery *rec, size_t n)
     return coxi_error(
         COX_EPSLOST,
         "a ps has come back, and what it misses cannot be done again: %zu "
-        "closures, of which none has ended for %d ms; the last news of a "
+        "closure%s, of which none has ended for %d ms; the last news of a "
         "worker: %.200s",
-        n, rec->c->options.ps_recovery_ms, why);
+        n, coxi_s(n), rec->c->options.ps_recovery_ms, why);
 }
 
 /* Waits for a change. COX_EAGAIN: a ps is lost. COX_ECLOSED. */
@@ -285,7 +285,8 @@ static int wait_for_replays(struct coxi_recovery *rec)
             coxi_now_ms() - since_ms > (uint64_t)rec->c->options.ps_recovery_ms) {
             r = stalled(rec, now.n);
         }
-        coxi_call_why(rec->c, "%zu closures are still to be done again", now.n);
+        coxi_call_why(rec->c, "%zu closure%s still to be done again", now.n,
+                      now.n == 1 ? " is" : "s are");
     }
     return r;
 }

@@ -50,9 +50,10 @@ static int check_range(const struct coxi_variable *v, uint64_t begin, uint64_t c
                           (unsigned long long)count);
     }
     if (bytes != count * coxi_variable_row_bytes(v)) {
-        return coxi_error(COX_EINVAL,
-                          "variable '%s': that many rows have %zu bytes, not %zu",
-                          v->name, (size_t)count * coxi_variable_row_bytes(v), bytes);
+        return coxi_error(COX_EINVAL, "variable '%s': %llu row%s %zu bytes, not %zu",
+                          v->name, (unsigned long long)count,
+                          count == 1 ? " of it takes" : "s of it take",
+                          (size_t)count * coxi_variable_row_bytes(v), bytes);
     }
     return 0;
 }

@@ -313,16 +313,32 @@ int cox_metric_create(struct cox_coordinator *c, const struct cox_metric_spec *s
 
 /* ---- finding */
 
-/* The entry called `name` of a kind; `what` is what it is called in an error. */
-static int get(struct cox_coordinator *c, const char *name, enum coxi_kind kind,
-               bool is_metric, const char *what, struct coxi_entry **ret)
+/* What users take for three things: each has a function that finds it. */
+enum sort { VARIABLE, TABLE, METRIC };
+
+static enum sort sort_of(const struct coxi_variable *v)
 {
+    return v->metric != COXI_METRIC_NONE ? METRIC
+           : v->kind == COXI_KIND_TABLE  ? TABLE
+                                         : VARIABLE;
+}
+
+/* The entry called `name` of a sort. */
+static int get(struct cox_coordinator *c, const char *name, enum sort sort,
+               struct coxi_entry **ret)
+{
+    static const char *const names[] = {
+        [VARIABLE] = "variable", [TABLE] = "table", [METRIC] = "metric"};
     coxi_lock(&c->lock);
     struct coxi_entry *entry = coxi_registry_find(c, name);
     coxi_unlock(&c->lock);
-    if (entry == NULL || entry->description->kind != kind ||
-        (entry->description->metric != COXI_METRIC_NONE) != is_metric) {
-        return coxi_error(COX_ENOENT, "there is no %s called '%s'", what, name);
+    if (entry == NULL) {
+        return coxi_error(COX_ENOENT, "there is no %s called '%s'", names[sort], name);
+    }
+    enum sort is = sort_of(entry->description);
+    if (is != sort) {
+        return coxi_error(COX_ENOENT, "'%s' is a %s, not a %s: use cox_%s_get", name,
+                          names[is], names[sort], names[is]);
     }
     *ret = entry;
     return 0;
@@ -335,7 +351,7 @@ int cox_variable_get(struct cox_coordinator *c, const char *name,
     if (c == NULL || name == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL, "cox_variable_get needs a name");
     }
-    int r = get(c, name, COXI_KIND_DENSE, false, "dense variable", &entry);
+    int r = get(c, name, VARIABLE, &entry);
     if (r == 0) {
         *ret = (struct cox_variable *)entry;
     }
@@ -348,7 +364,7 @@ int cox_table_get(struct cox_coordinator *c, const char *name, struct cox_table 
     if (c == NULL || name == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL, "cox_table_get needs a name");
     }
-    int r = get(c, name, COXI_KIND_TABLE, false, "table", &entry);
+    int r = get(c, name, TABLE, &entry);
     if (r == 0) {
         *ret = (struct cox_table *)entry;
     }
@@ -361,7 +377,7 @@ int cox_metric_get(struct cox_coordinator *c, const char *name, struct cox_metri
     if (c == NULL || name == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL, "cox_metric_get needs a name");
     }
-    int r = get(c, name, COXI_KIND_DENSE, true, "metric", &entry);
+    int r = get(c, name, METRIC, &entry);
     if (r == 0) {
         *ret = (struct cox_metric *)entry;
     }

@@ -116,8 +116,10 @@ static int wait_until_loaded(struct cox_coordinator *c, struct cox_module *modul
         } else if (end == &back) {
             in_time = false;
         } else {
-            r = coxi_error(COX_ETIMEDOUT, "%zu workers have not loaded %s after %d ms",
-                           module->n_pending, module->name, c->options.open_timeout_ms);
+            r = coxi_error(COX_ETIMEDOUT, "%zu worker%s not loaded %s after %d ms",
+                           module->n_pending,
+                           module->n_pending == 1 ? " has" : "s have", module->name,
+                           c->options.open_timeout_ms);
         }
     }
     if (r == 0 && module->code != 0) {
@@ -133,8 +135,10 @@ int cox_module_load(struct cox_coordinator *c, const char *path,
                     struct cox_module **ret)
 {
     if (c == NULL || path == NULL || ret == NULL) {
-        return coxi_error(COX_EINVAL,
-                          "cox_module_load needs the path of a shared object");
+        return coxi_error(COX_EINVAL, "cox_module_load needs %s, not NULL",
+                          c == NULL      ? "a coordinator"
+                          : path == NULL ? "the path of a shared object"
+                                         : "a place for the module");
     }
     COXI_CALL(c);
     int r = coxi_check_alive(c);

@@ -199,11 +199,12 @@ static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
             "of module %s, which is not loaded",
             missing->name, missing->module->name);
     } else if (n_ready > 0) {
-        (void)snprintf(why, sizeof(why), "%zu are waiting for others, or for a ps", n);
+        (void)snprintf(why, sizeof(why), "%zu wait%s for others, or for a ps", n,
+                       n == 1 ? "s" : "");
     }
     coxi_event(c, COX_EVENT_BLOCKED, COXI_OF(.seconds = seconds),
-               "none of %zu closures is done for %llu s: %.400s (%u workers are ready)",
-               n, seconds, why, n_ready);
+               "none of %zu closure%s is done for %llu s: %.400s (%u worker%s ready)",
+               n, coxi_s(n), seconds, why, n_ready, n_ready == 1 ? " is" : "s are");
 }
 
 /*

@@ -273,8 +273,8 @@ static int forbid(const struct coxi_worker *worker, const struct cox_resource *r
     struct mishap *mishap = find_mishap(resource, worker->index);
     if (mishap != NULL && mishap->crashes >= worker->c->options.max_crashes) {
         (void)snprintf(ret_text, COXI_TEXT_MAX,
-                       "it crashed its process %u times: %.400s", mishap->crashes,
-                       mishap->text);
+                       "it crashed its process %u time%s: %.400s", mishap->crashes,
+                       coxi_s(mishap->crashes), mishap->text);
         return COX_ECRASHED;
     }
     if (mishap != NULL && mishap->overran) {

@@ -46,7 +46,7 @@ TEST(future_returns_values_of_every_type_and_shape_by_name)
     assert_code(0, cox_future_result(future, "none", &value));
     assert_int_equal(0, value.shape[0]);
     assert_code(COX_ENOENT, cox_future_result(future, "other", &value));
-    assert_error_names("'other'");
+    assert_error_names("returned no 'other'; it returned: f64, bytes, matrix, none");
     crew_close(&crew);
     /* The future outlives its coordinator. */
     assert_code(0, cox_future_result(future, "bytes", &value));
@@ -274,6 +274,9 @@ TEST(bad_calls_are_refused_before_anything_runs)
     call.args = args;
     call.n_args = 65;
     assert_code(COX_ELIMIT, cox_schedule(crew.c, nothing, &call, &future));
+    call.n_args = 2;
+    assert_code(COX_EINVAL, cox_schedule(crew.c, nothing, &call, &future));
+    assert_error_names("two arguments or inputs called 'x'");
     call.n_args = 1;
     args[0].dtype = 0;
     assert_code(COX_EINVAL, cox_schedule(crew.c, nothing, &call, &future));
@@ -416,6 +419,7 @@ TEST(try_schedule_does_not_wait_for_room)
     crew_schedule(&crew, nothing, 2,
                   0); /* one at hand at the worker, one in the queue */
     assert_code(COX_EAGAIN, cox_try_schedule(crew.c, nothing, NULL, &future));
+    assert_error_names("the queue is full, with 1 closure");
     assert_null(future);
     crew_hold_release(&hold);
     assert_code(0, cox_join(crew.c, -1));

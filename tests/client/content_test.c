@@ -108,7 +108,13 @@ TEST(rows_that_are_not_there_are_einval)
                                                      values, 0));
     assert_code(COX_EINVAL, cox_variable_assign_rows(crew.c, reference.v, 2, 2, values,
                                                      2 * row - 1));
-    assert_error_names("48 bytes, not 47");
+    assert_error_names("2 rows of it take 48 bytes, not 47");
+    assert_code(COX_EINVAL,
+                cox_variable_read(crew.c, reference.v, values, sizeof(values) - 8));
+    assert_error_names("40 rows of it take 960 bytes, not 952");
+    assert_code(COX_EINVAL,
+                cox_variable_read_rows(crew.c, reference.v, 2, 1, values, 8));
+    assert_error_names("1 row of it takes 24 bytes, not 8");
     assert_code(COX_EINVAL,
                 cox_variable_add(crew.c, reference.v, values, sizeof(values) - 8));
     read_some(&crew, &reference, &(uint64_t){1});

@@ -34,7 +34,7 @@ static void check_poison(const char *name, const char *reason)
     struct cox_future *poison = schedule(&crew, name);
     crew_schedule(&crew, crew_function(&crew, "count"), 300, 0);
     assert_code(COX_ECRASHED, cox_future_wait(poison, -1));
-    assert_error_names("3 times");
+    assert_error_names("3 times: worker");
     assert_error_names(reason);
     assert_error_names(name);
     assert_code(0, cox_future_error(poison, &error));
@@ -108,7 +108,7 @@ TEST(max_crashes_says_how_often)
     open_crew(&crew, 1, &options);
     struct cox_future *future = schedule(&crew, "null_write");
     assert_code(COX_ECRASHED, cox_future_wait(future, -1));
-    assert_error_names("1 times");
+    assert_error_names("1 time: worker");
     assert_code(COX_ECRASHED, cox_join(crew.c, -1));
     cox_future_free(future);
 
@@ -170,7 +170,7 @@ static void check_neighbour(const char *name, const char *reason)
     coxi_test_until(has_lost_a_worker, crew.c, "a crash");
     crew_hold_end(&hold);
     assert_code(COX_ECRASHED, cox_future_wait(poison, 30000));
-    assert_error_names("1 times");
+    assert_error_names("1 time: worker");
     assert_error_names(reason);
     assert_code(0, cox_future_wait(hold.future, 30000));
     assert_int_equal(1, crew_read(&crew, counter));

@@ -381,7 +381,7 @@ static void check_untold(uint32_t keep_going, bool join)
     assert_int_equal(!join, diary_find(&diary));
     if (!join) {
         (void)diary_await(&diary, COX_EVENT_CLOSURES_FAILED,
-                          "1 closures failed and 0 were cancelled");
+                          "1 closure failed and 0 were cancelled");
     }
 }
 

@@ -130,7 +130,7 @@ TEST(input_that_is_not_returned_fails_the_call)
     struct cox_future *a = schedule_x(&crew, 5, 0);
     struct cox_future *b = schedule_behind(&crew, "y", a, "other");
     assert_code(COX_ENOENT, cox_future_wait(b, -1));
-    assert_error_names("'other'");
+    assert_error_names("returned no 'other'; it returned: x");
     cox_future_free(a);
     cox_future_free(b);
     crew_close(&crew);
@@ -286,6 +286,14 @@ TEST(inputs_are_checked)
     assert_error_names("'y'");
     input.future = foreign;
     assert_code(COX_EINVAL, cox_schedule(crew.c, echo, &call, &future));
+    input.future = schedule_x(&crew, 1, 0);
+    const int64_t y = 1;
+    const struct cox_value arg = COX_SCALAR("y", COX_I64, &y);
+    call.args = &arg;
+    call.n_args = 1;
+    assert_code(COX_EINVAL, cox_schedule(crew.c, echo, &call, &future));
+    assert_error_names("two arguments or inputs called 'y'");
+    cox_future_free(input.future);
     call.n_inputs = 65;
     assert_code(COX_EINVAL, cox_schedule(crew.c, echo, &call, &future));
     assert_null(future);

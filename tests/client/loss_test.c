@@ -24,6 +24,8 @@ TEST(join_ends_with_epslost_when_a_ps_is_killed_and_names_it)
     crew_kill(crew_ps_process(&crew, 1));
     assert_code(COX_EPSLOST, cox_join(crew.c, -1));
     assert_error_names("ps 1");
+    assert_error_names(
+        "with a checkpoint_dir the run could go on from its newest checkpoint");
 
     /* For good: without a checkpoint there is nothing to go on from. */
     int64_t value;

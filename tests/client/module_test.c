@@ -30,6 +30,11 @@ TEST(module_that_is_none_is_refused_with_the_reason)
     assert_refused(&crew, coxi_test_module("other_abi"), COX_EMODULE, "8");
     assert_refused(&crew, coxi_test_path("missing.so"), COX_ENOENT, "missing.so");
     assert_refused(&crew, coxi_test_dir(), COX_EIO, coxi_test_dir());
+    assert_refused(&crew, NULL, COX_EINVAL, "needs the path of a shared object");
+    assert_code(COX_EINVAL, cox_module_load(crew.c, text, NULL));
+    assert_error_names("needs a place for the module");
+    assert_code(COX_EINVAL, cox_module_load(NULL, text, &crew.module));
+    assert_error_names("needs a coordinator");
 
     /* Nothing is lost by it. */
     crew_schedule(&crew, crew_function(&crew, "nothing"), 100, 0);
@@ -57,6 +62,7 @@ static void check_killer(int n_workers, const char *name, const char *named)
     struct cox_variable *counter = crew_counter(&crew, "c0");
     assert_refused(&crew, coxi_test_module(name), COX_EMODULE, name);
     assert_error_names(named);
+    assert_error_names("standard error: its log, or that of the client");
     crew_schedule(&crew, crew_function(&crew, "count"), 100, 1);
     assert_code(0, cox_join(crew.c, -1));
     assert_int_equal(100, crew_read(&crew, counter));

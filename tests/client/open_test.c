@@ -57,7 +57,12 @@ TEST(open_checks_its_options)
                    "resume_from is set, and no checkpoint_dir");
     options = (struct cox_options)COX_OPTIONS_INIT;
     options.bin_dir = "/nonexistent";
-    assert_refused(cluster, &options, COX_EIO, "/nonexistent/coxswain");
+    assert_refused(cluster, &options, COX_EIO,
+                   "/nonexistent/coxswain, and cox_options.bin_dir");
+    options = (struct cox_options)COX_OPTIONS_INIT;
+    options.log_dir = "/dev/null/logs";
+    assert_refused(cluster, &options, COX_EIO, "cox_options.log_dir: ");
+    assert_error_names("/dev/null/logs");
     assert_refused(NULL, NULL, COX_EINVAL, "cluster");
     cox_cluster_free(cluster);
 }

@@ -151,11 +151,11 @@ struct marked {
     struct cox_table *rates;
 };
 
-static void marked_open(struct marked *m)
+static void marked_open(struct marked *m, const char *dir)
 {
     struct cox_options options = COX_OPTIONS_INIT;
     struct cox_table_spec spec = COX_TABLE_SPEC_INIT;
-    options.checkpoint_dir = coxi_test_path("checkpoints");
+    options.checkpoint_dir = coxi_test_path(dir);
     options.checkpoint_incremental = 5;
     crew_open(&m->crew, N_PS, 2, "rates", &options);
     spec.name = "rates";
@@ -219,7 +219,7 @@ TEST(rates_are_the_closures_own_whatever_dies)
 {
     struct marked m;
     uint64_t n = 0;
-    marked_open(&m);
+    marked_open(&m, "checkpoints");
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 4; i++) {
             mark(&m, (int64_t)n++, NULL);
@@ -239,14 +239,14 @@ TEST(a_client_that_goes_on_goes_on_with_the_rates)
 {
     struct marked m;
     const int64_t three = 3;
-    marked_open(&m);
+    marked_open(&m, "resumed");
     for (int64_t i = 0; i < 6; i++) {
         mark(&m, i, NULL);
     }
     assert_marks(&m, 6);
     assert_code(0, cox_checkpoint_save(m.crew.c, NULL, NULL));
     crew_close(&m.crew);
-    marked_open(&m);
+    marked_open(&m, "resumed");
     assert_marks(&m, 6);
     for (int64_t i = 6; i < 9; i++) {
         mark(&m, i, NULL);

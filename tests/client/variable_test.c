@@ -54,6 +54,10 @@ TEST(variable_that_cannot_be_is_refused_by_name)
     assert_refused(&crew, &bad, COX_EINVAL, "name");
     bad = spec_of("v", COX_F64, UINT64_MAX / 4);
     assert_refused(&crew, &bad, COX_ELIMIT, "'v'");
+    bad = spec_of("v", COX_F32, UINT64_C(1) << 42);
+    bad.shards = 1;
+    assert_refused(&crew, &bad, COX_ENOMEM,
+                   "'v' would need 17592186044416 bytes on this ps, whose host has ");
     bad = good;
     bad.dtype = COX_I64;
     bad.initializer.kind = COX_CONSTANT;
@@ -94,6 +98,22 @@ TEST(variable_that_cannot_be_is_refused_by_name)
 
     /* And after all that the name is still free. */
     (void)create(&crew, &good);
+    crew_close(&crew);
+}
+
+TEST(table_without_columns_is_refused_by_name)
+{
+    struct crew crew;
+    struct cox_table *table = NULL;
+    struct cox_table_spec spec = COX_TABLE_SPEC_INIT;
+    crew_open(&crew, 1, 1, NULL, NULL);
+    spec.name = "t";
+    assert_code(COX_EINVAL, cox_table_create(crew.c, &spec, &table));
+    assert_error_names("table 't': dim is 1 to 4096, not 0");
+    spec.dim = 4097;
+    assert_code(COX_EINVAL, cox_table_create(crew.c, &spec, &table));
+    assert_error_names("table 't': dim is 1 to 4096, not 4097");
+    assert_null(table);
     crew_close(&crew);
 }
 
@@ -166,6 +186,7 @@ TEST(variable_is_found_by_name_and_kind)
     assert_code(0, cox_variable_get(crew.c, "dense", &found));
     assert_ptr_equal(made, found);
     assert_code(COX_ENOENT, cox_table_get(crew.c, "dense", &none));
+    assert_error_names("'dense' is a variable, not a table: use cox_variable_get");
     assert_code(COX_ENOENT, cox_variable_get(crew.c, "nowhere", &found));
     assert_error_names("'nowhere'");
     assert_ptr_equal(made, found);

@@ -133,10 +133,15 @@ TEST(step_may_not_update_what_does_not_take_it)
     crew_open(&crew, 1, 1, "probe", NULL);
     (void)create(&crew, "plain", COX_F32, 1, COX_OPTIMIZER_NONE);
     (void)create(&crew, "half", COX_BF16, 1, COX_OPTIMIZER_NONE);
+    (void)create(&crew, "whole", COX_I64, 1, COX_OPTIMIZER_NONE);
     struct call call = update("plain", &gradient);
     add_vector(&call, "values", COX_F32, 60, values);
     fail_with(&crew, "update", &call, COX_EINVAL, "no optimizer");
     fail_with(&crew, "update_blindly", &call, COX_EINVAL, "'plain'");
+    call = update("whole", &gradient);
+    add_vector(&call, "values", COX_F32, 60, values);
+    fail_with(&crew, "update", &call, COX_EINVAL,
+              "no optimizer (those are for F32); cox_step_add adds");
     call = update("half", &add);
     add_vector(&call, "values", COX_F32, 60, values);
     fail_with(&crew, "update", &call, COX_EINVAL, "BF16");
@@ -167,7 +172,8 @@ TEST(step_may_not_touch_a_table_without_keys)
     (void)create_table(&crew, "t");
     struct call call = update("t", &add);
     add_vector(&call, "values", COX_F32, 4, values);
-    fail_with(&crew, "update", &call, COX_EINVAL, "'t' needs keys");
+    fail_with(&crew, "update", &call, COX_EINVAL,
+              "'t' needs keys (COX_ROWS_LISTED): a step cannot take all rows");
     fail_with(&crew, "pull_without_keys", &call, COX_EINVAL, "'t' and no keys");
     crew_close(&crew);
 }
