@@ -78,6 +78,8 @@ enum {
 };
 
 struct coxi_worker;
+struct coxi_worker_events;
+struct coxi_seat;           /* closures/seat.h */
 struct coxi_replay_entry;   /* log.h */
 struct coxi_ps_set;         /* base/ps_set.h */
 struct coxi_closure_events; /* closures/settle.h */
@@ -177,10 +179,11 @@ struct cox_coordinator {
     struct coxi_worker **workers; /* by index */
     uint32_t n_workers;           /* changed by the loop, under `lock` */
     uint32_t workers_capacity;
-    struct coxi_door *door;         /* where workers dial us; or NULL */
+    const struct coxi_worker_events *worker_events; /* who is told what they do */
+    struct coxi_door *door;                         /* where workers dial us; or NULL */
     struct coxi_pool pool;          /* READY workers, by the room they have */
-    struct coxi_worker *collected;  /* who has something to be sent, or may have had */
-    struct coxi_worker *owners;     /* who has a queue of its own, or had one */
+    struct coxi_seat *collected;    /* who has something to be sent, or may have had */
+    struct coxi_seat *owners;       /* who has a queue of its own, or had one */
     struct coxi_queue queue;        /* QUEUED, for any worker */
     struct coxi_queue replay_queue; /* urgent: all that runs while ps are recovered */
     struct coxi_queue remake_queue; /* other closures that run again (kept.c) */
@@ -190,11 +193,11 @@ struct cox_coordinator {
     struct cox_future *begun;          /* closures that run again, with inputs */
     struct coxi_kept *coming[COXI_COMING_BUCKETS]; /* results that are to be here */
     uint64_t n_collected;                          /* backlogs */
-    struct coxi_worker *droppers; /* who keeps what nobody needs any more */
-    ptrdiff_t waiting_change;     /* to be added to n_waiting at the end of this turn */
-    struct coxi_list settling;    /* to be told to the users at the end of this turn */
-    struct coxi_window closures;  /* not settled, by id */
-    struct coxi_window replays;   /* closures that are replayed, by id */
+    struct coxi_seat *droppers;  /* who keeps what nobody needs any more */
+    ptrdiff_t waiting_change;    /* to be added to n_waiting at the end of this turn */
+    struct coxi_list settling;   /* to be told to the users at the end of this turn */
+    struct coxi_window closures; /* not settled, by id */
+    struct coxi_window replays;  /* closures that are replayed, by id */
     uint32_t n_layout; /* variables that workers have been told of (layout.c) */
     uint64_t watermark_sent;
     uint64_t watermark_sent_ms;    /* when */

@@ -21,11 +21,13 @@
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/checkpoints/trigger.h"
 #include "coordinator/closures/callback.h"
+#include "coordinator/closures/crew.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/stragglers.h"
+#include "coordinator/closures/watch.h"
 #include "coordinator/opening.h"
 #include "coordinator/recovery/recovery.h"
 #include "coordinator/stats.h"
@@ -163,6 +165,7 @@ static void on_tick(void *arg)
     }
     coxi_recovery_tick(c);
     coxi_workers_tick(c);
+    coxi_watch_tick(c);
     coxi_stragglers_tick(c);
     coxi_resources_tick(c);
     coxi_trigger_tick(c);
@@ -304,7 +307,7 @@ static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster)
         r = open_ps(c);
     }
     if (r == 0) {
-        r = coxi_workers_new(c);
+        r = coxi_workers_new(c, &coxi_crew_events);
     }
     if (r == 0 && c->options.listen != NULL) {
         r = open_door(c);
@@ -544,6 +547,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_door_free(c->door);
     coxi_reach_free(c);
     coxi_workers_free(c);
+    coxi_pool_fini(&c->pool);
     coxi_local_stop(c->local);
     coxi_registry_free(c);
     coxi_resources_free(c);

@@ -33,11 +33,12 @@
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/losses.h"
 #include "coordinator/closures/queue.h"
+#include "coordinator/closures/seat.h"
+#include "coordinator/closures/send.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/stragglers.h"
 #include "coordinator/workers/module.h"
 #include "coordinator/workers/resource.h"
-#include "coordinator/workers/worker.h"
 
 /* ---- attempts that do not end their closure */
 
@@ -90,28 +91,28 @@ void coxi_attempts_go_on(struct cox_future *f, const char *where)
     if (end_if_hopeless(f, where)) {
         coxi_straggler_drop(f);
     } else if (!coxi_straggler_promote(f)) {
-        f->worker = NULL;
+        f->seat = NULL;
         f->roams = f->roams || f->called_back;
         coxi_inputs_put_back(f);
     }
 }
 
-void coxi_attempts_put_back(struct coxi_worker *worker, uint32_t running)
+void coxi_attempts_put_back(struct coxi_seat *seat, uint32_t running)
 {
-    struct cox_coordinator *c = worker->c;
-    size_t n_back = worker->in_flight.n;
-    coxi_losses_begin(worker);
+    struct cox_coordinator *c = seat->c;
+    size_t n_back = seat->in_flight.n;
+    coxi_losses_begin(seat);
     /* From the newest to the oldest, so that the oldest is first in the queue again. */
     struct cox_future *f;
-    while ((f = worker->in_flight.last) != NULL) {
-        if (worker->in_flight.n <= running) {
-            coxi_loss_count(worker, f);
+    while ((f = seat->in_flight.last) != NULL) {
+        if (seat->in_flight.n <= running) {
+            coxi_loss_count(seat, f);
         }
         f->uncertain = true;
-        coxi_worker_let_go(worker, f);
-        coxi_attempts_go_on(f, worker->url);
+        coxi_seat_let_go(seat, f);
+        coxi_attempts_go_on(f, seat->worker->url);
     }
-    coxi_stragglers_lost(worker);
+    coxi_stragglers_lost(seat);
     coxi_lock(&c->lock);
     c->stats.put_back += n_back;
     coxi_unlock(&c->lock);
@@ -133,8 +134,8 @@ const char *coxi_attempts_cause(int cause)
 }
 
 /* `n_ran` steps ran when the process crashed. */
-static void tell_crash(struct cox_future *f, const struct coxi_worker *worker,
-                       int cause, size_t n_ran)
+static void tell_crash(struct cox_future *f, const struct coxi_seat *seat, int cause,
+                       size_t n_ran)
 {
     char others[128] = "";
     if (n_ran > 1) {
@@ -144,13 +145,13 @@ static void tell_crash(struct cox_future *f, const struct coxi_worker *worker,
             "known which one crashes",
             n_ran);
     }
-    coxi_event(
-        f->c, COX_EVENT_STEP_CRASHED,
-        COXI_OF(.worker = 1 + worker->index, .closure = f->id, .error = COX_ECRASHED),
-        "closure %llu (%s) %s of worker %u: %s%s", (unsigned long long)f->id,
-        f->function->name,
-        n_ran > 1 ? "ran in the crashed process" : "crashed the process", worker->index,
-        coxi_attempts_cause(cause), others);
+    coxi_event(f->c, COX_EVENT_STEP_CRASHED,
+               COXI_OF(.worker = 1 + seat->worker->index, .closure = f->id,
+                       .error = COX_ECRASHED),
+               "closure %llu (%s) %s of worker %u: %s%s", (unsigned long long)f->id,
+               f->function->name,
+               n_ran > 1 ? "ran in the crashed process" : "crashed the process",
+               seat->worker->index, coxi_attempts_cause(cause), others);
 }
 
 /* Adds "worker 3: Segmentation fault" to what is known of its crashes. */
@@ -167,19 +168,19 @@ static void note_crash(struct cox_future *f, uint32_t worker, int cause)
 
 /* An attempt that takes its process along is told before that ends, so that the closure does
  * not run elsewhere until the next process tells it, too. */
-static void note_overrun(const struct coxi_worker *worker, struct cox_future *f,
+static void note_overrun(const struct coxi_seat *seat, struct cox_future *f,
                          uint32_t attempt)
 {
     if (attempt > f->overran) {
         f->overran = attempt;
         count(&f->overruns);
         coxi_event(f->c, COX_EVENT_STEP_OVERRUN,
-                   COXI_OF(.worker = 1 + worker->index, .closure = f->id,
+                   COXI_OF(.worker = 1 + seat->worker->index, .closure = f->id,
                            .error = COX_EOVERRUN),
                    "closure %llu (%s) ran for more than %u ms on worker %u, and was "
                    "cancelled there: attempt %u of %u",
                    (unsigned long long)f->id, f->function->name, f->timeout_ms,
-                   worker->index, f->overruns, f->c->options.max_attempts);
+                   seat->worker->index, f->overruns, f->c->options.max_attempts);
     }
 }
 
@@ -187,31 +188,31 @@ static void note_overrun(const struct coxi_worker *worker, struct cox_future *f,
  * One of several that ran is only a suspect, and each runs alone from then on: the guilty one
  * is the only one the next time. A step that ran for too long is known.
  */
-static void take_report(struct coxi_worker *worker, struct cox_future *f,
+static void take_report(struct coxi_seat *seat, struct cox_future *f,
                         const struct coxi_crashed_head *head, size_t n_ran)
 {
     if (head->cause == COXI_CAUSE_OVERRUN) {
-        note_overrun(worker, f, head->attempt);
+        note_overrun(seat, f, head->attempt);
     } else if (head->cause != SIGKILL) { /* that is a loss (losses.c) */
         f->suspect = true;
-        tell_crash(f, worker, head->cause, n_ran);
+        tell_crash(f, seat, head->cause, n_ran);
         if (n_ran == 1) {
-            note_crash(f, worker->index, head->cause);
+            note_crash(f, seat->worker->index, head->cause);
         }
     }
 }
 
-void coxi_attempts_crashed(struct coxi_worker *worker,
-                           const struct coxi_crashed *crashed)
+void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *crashed)
 {
-    struct cox_coordinator *c = worker->c;
+    struct cox_coordinator *c = seat->c;
     bool known = crashed->n_closures == 1;
-    coxi_losses_told(worker, crashed);
+    coxi_losses_told(seat, crashed);
     for (size_t i = 0; i < crashed->n_closures; i++) {
         const struct coxi_crashed_head *head = &crashed->closures[i];
         if (head->closure == 0) {
             if (known || head->cause == COXI_CAUSE_OVERRUN) {
-                coxi_resource_crashed(worker, head); /* else: it is made anew, alone */
+                coxi_resource_crashed(seat->worker,
+                                      head); /* else: it is made anew, alone */
             }
             continue;
         }
@@ -220,11 +221,11 @@ void coxi_attempts_crashed(struct coxi_worker *worker,
             f->state == COXI_VOIDING) {
             continue;
         }
-        take_report(worker, f, head, crashed->n_closures);
+        take_report(seat, f, head, crashed->n_closures);
         if (f->state == COXI_QUEUED) {
             /* Its worker was lost before it could say why. */
             coxi_closure_dequeue(f);
-            if (!end_if_hopeless(f, worker->url)) {
+            if (!end_if_hopeless(f, seat->worker->url)) {
                 coxi_closure_enqueue(f, true);
             }
         }
@@ -255,14 +256,14 @@ struct answer {
 };
 
 /* What the attempt has returned is the closure's; or stays with the worker. COX_ENOMEM. */
-static int take_result(struct coxi_worker *worker, struct cox_future *f,
+static int take_result(struct coxi_seat *seat, struct cox_future *f,
                        const struct answer *answer)
 {
     size_t len = answer->head->result_len;
     if (answer->kept) {
         uint64_t bytes;
         memcpy(&bytes, answer->result, sizeof(bytes));
-        coxi_kept_done(f, worker, answer->head->attempt, bytes);
+        coxi_kept_done(f, seat, answer->head->attempt, bytes);
         return 0;
     }
     struct cox_future *of = f->replay != NULL ? f->replay : f;
@@ -271,7 +272,7 @@ static int take_result(struct coxi_worker *worker, struct cox_future *f,
 }
 
 /* The closure ends as an attempt of it says. */
-static void end_closure(struct coxi_worker *worker, struct cox_future *f,
+static void end_closure(struct coxi_seat *seat, struct cox_future *f,
                         const struct answer *answer)
 {
     const struct coxi_done_head *head = answer->head;
@@ -280,7 +281,7 @@ static void end_closure(struct coxi_worker *worker, struct cox_future *f,
                                  .code = head->code,
                                  .touched = answer->touched,
                                  .n_touched = head->touched_n};
-    if (head->code == 0 && take_result(worker, f, answer) != 0) {
+    if (head->code == 0 && take_result(seat, f, answer) != 0) {
         f->applied = true; /* a ps that comes back is owed it all the same */
         ending.state = COXI_FAILED;
         ending.code = COX_ENOMEM;
@@ -304,64 +305,64 @@ static void end_closure(struct coxi_worker *worker, struct cox_future *f,
 }
 
 /* An attempt that was under way has ended; the worker has let go of it. */
-static void attempt_ended(struct coxi_worker *worker, struct cox_future *f,
+static void attempt_ended(struct coxi_seat *seat, struct cox_future *f,
                           const struct answer *answer)
 {
     const struct coxi_done_head *head = answer->head;
     /* A failed commit may be applied on one ps of several; a flushed part is. */
     f->uncertain = f->uncertain || (head->code != 0 && head->touched_n > 0);
     if (head->code == COX_EOVERRUN) {
-        note_overrun(worker, f, head->attempt);
+        note_overrun(seat, f, head->attempt);
     }
     /* What it has applied on a ps that is lost, or was, is gone. A ps that only this worker
      * cannot reach is not lost: another worker does it. */
     bool again =
         head->code == COX_EPSLOST
-            ? coxi_ps_may_return(f->c) || worker->n_unreached > 0
+            ? coxi_ps_may_return(f->c) || seat->worker->n_unreached > 0
             : head->code == 0 &&
                   coxi_ps_is_stale(f->c, f->epoch, answer->touched, head->touched_n);
     f->uncertain = f->uncertain || again;
     if (again || head->code == COX_EOVERRUN || head->code == COX_ECANCELLED) {
-        coxi_attempts_go_on(f, worker->url);
+        coxi_attempts_go_on(f, seat->worker->url);
         return;
     }
     if (head->code == 0) {
         coxi_straggler_sample(f->function, head->run_us);
     }
     coxi_straggler_drop(f);
-    end_closure(worker, f, answer);
+    end_closure(seat, f, answer);
 }
 
 /* The attempt's closure, if the attempt counts: the worker has let go of it then. */
-static struct cox_future *find_ended(struct coxi_worker *worker,
+static struct cox_future *find_ended(struct coxi_seat *seat,
                                      const struct coxi_done_head *head)
 {
-    struct cox_future *f = coxi_attempts_find(worker->c, head->closure);
+    struct cox_future *f = coxi_attempts_find(seat->c, head->closure);
     if (f == NULL || f->state != COXI_ASSIGNED) {
         return NULL;
     }
-    if (f->worker == worker && f->current == head->attempt) {
-        coxi_worker_let_go(worker, f);
+    if (f->seat == seat && f->current == head->attempt) {
+        coxi_seat_let_go(seat, f);
         return f;
     }
-    return coxi_straggler_ended(worker, f, head) ? f : NULL;
+    return coxi_straggler_ended(seat, f, head) ? f : NULL;
 }
 
-static void handle_answer(struct coxi_worker *worker, const struct answer *answer)
+static void handle_answer(struct coxi_seat *seat, const struct answer *answer)
 {
     const struct coxi_done_head *head = answer->head;
-    struct cox_future *f = find_ended(worker, head);
+    struct cox_future *f = find_ended(seat, head);
     if (f != NULL) {
-        worker->average_us += 0.1 * (head->run_us + 0.5 - worker->average_us);
-        attempt_ended(worker, f, answer);
+        seat->average_us += 0.1 * (head->run_us + 0.5 - seat->average_us);
+        attempt_ended(seat, f, answer);
     }
-    if (answer->kept && (f == NULL || coxi_kept_worker(f) != worker ||
-                         f->kept->attempt != head->attempt)) {
-        coxi_kept_drop(worker, head->closure, head->attempt);
+    if (answer->kept &&
+        (f == NULL || coxi_kept_seat(f) != seat || f->kept->attempt != head->attempt)) {
+        coxi_kept_drop(seat, head->closure, head->attempt);
     }
 }
 
-int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
+int coxi_attempts_done(struct coxi_seat *seat, const struct coxi_done *done,
                        const uint8_t *payload, size_t len)
 {
     size_t n_kept = 0;
@@ -377,10 +378,10 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
             (answer.kept && head->result_len != sizeof(uint64_t))) {
             return coxi_error(COX_EPROTO, "results are not as long as they say");
         }
-        handle_answer(worker, &answer);
+        handle_answer(seat, &answer);
     }
-    coxi_ways_note(&worker->ways, done);
-    coxi_worker_update(worker);
+    coxi_ways_note(&seat->ways, done);
+    coxi_seat_update(seat);
     return 0;
 }
 
@@ -389,13 +390,13 @@ int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
 void coxi_attempts_cancel_all(struct cox_coordinator *c)
 {
     for (uint32_t i = 0; i < c->n_workers; i++) {
-        struct cox_future *f = c->workers[i]->in_flight.first;
+        struct cox_future *f = c->workers[i]->seat->in_flight.first;
         for (; f != NULL; f = f->next) {
             f->cancelled = f->cancelled ||
                            (f->replay == NULL && !f->applied && !f->inherited) ||
                            c->closing || c->fatal_handled;
         }
-        coxi_worker_recall_all(c->workers[i]);
+        coxi_send_recall_all(c->workers[i]->seat);
     }
 }
 
@@ -415,7 +416,7 @@ void coxi_attempts_cancel(struct cox_future *f)
         break;
     case COXI_ASSIGNED:
         f->cancelled = true;
-        coxi_worker_recall(f->worker, f->id, f->current, true);
+        coxi_send_recall(f->seat, f->id, f->current, true);
         coxi_straggler_drop(f);
         break;
     case COXI_VOIDING: /* it ends as it is; but it does not run again */

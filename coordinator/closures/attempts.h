@@ -2,18 +2,17 @@
 #ifndef COXI_COORDINATOR_CLOSURES_ATTEMPTS_H
 #define COXI_COORDINATOR_CLOSURES_ATTEMPTS_H
 
-#include "coordinator/coordinator.h"
+#include "coordinator/closures/seat.h"
 
 /* A worker's results; COX_EPROTO: malformed. */
-int coxi_attempts_done(struct coxi_worker *worker, const struct coxi_done *done,
+int coxi_attempts_done(struct coxi_seat *seat, const struct coxi_done *done,
                        const uint8_t *payload, size_t len);
 
 /* Puts back what a lost worker had; the `running` oldest were at work. */
-void coxi_attempts_put_back(struct coxi_worker *worker, uint32_t running);
+void coxi_attempts_put_back(struct coxi_seat *seat, uint32_t running);
 
 /* Steps of the worker's last process that ran when it ended; none may have. */
-void coxi_attempts_crashed(struct coxi_worker *worker,
-                           const struct coxi_crashed *crashed);
+void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *crashed);
 
 /* The closure of that id that is not settled, or runs again; or NULL. */
 struct cox_future *coxi_attempts_find(struct cox_coordinator *c, uint64_t id);

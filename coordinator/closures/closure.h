@@ -47,7 +47,7 @@ struct cox_future {
         *function;           /* NULL: not a call, but a create or assign (variable.c) */
     struct cox_future *next; /* in the intake, the queue, or its worker's list */
     struct cox_future *prev;
-    struct coxi_worker *worker;    /* ASSIGNED: who has it */
+    struct coxi_seat *seat;        /* ASSIGNED: who has it */
     struct coxi_second *second;    /* its second attempt, or NULL */
     struct coxi_inputs *inputs;    /* of a call that takes futures; or NULL */
     struct coxi_input *dependents; /* inputs of others that wait for this */

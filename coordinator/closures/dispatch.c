@@ -20,10 +20,11 @@
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
+#include "coordinator/closures/seat.h"
+#include "coordinator/closures/send.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/voiding.h"
 #include "coordinator/workers/layout.h"
-#include "coordinator/workers/worker.h"
 
 enum {
     CHUNK_MAX = 16,              /* closures given to one worker before looking again */
@@ -35,9 +36,9 @@ enum {
 
 /* ---- from the queue to workers */
 
-static int assign_one(struct coxi_worker *worker, struct cox_future *f)
+static int assign_one(struct coxi_seat *seat, struct cox_future *f)
 {
-    int r = coxi_worker_collect(worker, f, f->attempt + 1);
+    int r = coxi_send_add(seat, f, f->attempt + 1);
     if (r != 0) {
         return r;
     }
@@ -47,33 +48,32 @@ static int assign_one(struct coxi_worker *worker, struct cox_future *f)
     f->current = f->attempt;
     f->called_back = false;
     f->epoch = coxi_ps_epoch(f->c);
-    coxi_worker_take(worker, f);
+    coxi_seat_take(seat, f);
     return 0;
 }
 
 /* Gives the worker up to `n` closures from the queue, of that priority or above: how many. */
-static size_t give(struct coxi_worker *worker, struct coxi_queue *queue,
-                   int8_t priority, size_t n)
+static size_t give(struct coxi_seat *seat, struct coxi_queue *queue, int8_t priority,
+                   size_t n)
 {
-    struct cox_coordinator *c = worker->c;
+    struct cox_coordinator *c = seat->c;
     size_t given = 0;
     struct cox_future *f;
     while (given < n && (f = coxi_queue_first(queue)) != NULL &&
-           f->priority >= priority && assign_one(worker, f) == 0) {
+           f->priority >= priority && assign_one(seat, f) == 0) {
         given++;
-        if (worker->heads.len >=
+        if (seat->heads.len >=
                 MESSAGE_CLOSURES_MAX * sizeof(struct coxi_closure_head) ||
-            worker->inputs.len >=
-                MESSAGE_CLOSURES_MAX * sizeof(struct coxi_kept_input) ||
-            worker->args.len >= MESSAGE_BYTES_MAX) {
-            coxi_worker_send(worker);
+            seat->inputs.len >= MESSAGE_CLOSURES_MAX * sizeof(struct coxi_kept_input) ||
+            seat->args.len >= MESSAGE_BYTES_MAX) {
+            coxi_send_flush(seat);
         }
     }
-    coxi_worker_update(worker);
-    if (given > 0 && !worker->is_collected) {
-        worker->is_collected = true;
-        worker->next_collected = c->collected;
-        c->collected = worker;
+    coxi_seat_update(seat);
+    if (given > 0 && !seat->is_collected) {
+        seat->is_collected = true;
+        seat->next_collected = c->collected;
+        c->collected = seat;
     }
     return given;
 }
@@ -81,18 +81,18 @@ static size_t give(struct coxi_worker *worker, struct coxi_queue *queue,
 /* What only one worker may run, of that priority or above. */
 static void assign_own(struct cox_coordinator *c, int8_t priority)
 {
-    struct coxi_worker **link = &c->owners;
-    for (struct coxi_worker *worker; (worker = *link) != NULL;) {
-        size_t capacity = coxi_worker_capacity(worker);
-        if (worker->state == COXI_WORKER_READY && coxi_worker_load(worker) < capacity) {
-            (void)give(worker, &worker->queue, priority,
-                       capacity - coxi_worker_load(worker));
+    struct coxi_seat **link = &c->owners;
+    for (struct coxi_seat *seat; (seat = *link) != NULL;) {
+        size_t capacity = coxi_seat_capacity(seat);
+        if (seat->worker->state == COXI_WORKER_READY &&
+            coxi_seat_load(seat) < capacity) {
+            (void)give(seat, &seat->queue, priority, capacity - coxi_seat_load(seat));
         }
-        if (worker->queue.n > 0) {
-            link = &worker->next_owner;
+        if (seat->queue.n > 0) {
+            link = &seat->next_owner;
         } else {
-            worker->is_owner = false;
-            *link = worker->next_owner;
+            seat->is_owner = false;
+            *link = seat->next_owner;
         }
     }
 }
@@ -101,10 +101,10 @@ static void assign_own(struct cox_coordinator *c, int8_t priority)
 static void send_collected(struct cox_coordinator *c)
 {
     while (c->collected != NULL) {
-        struct coxi_worker *worker = c->collected;
-        c->collected = worker->next_collected;
-        worker->is_collected = false;
-        coxi_worker_send(worker);
+        struct coxi_seat *seat = c->collected;
+        c->collected = seat->next_collected;
+        seat->is_collected = false;
+        coxi_send_flush(seat);
     }
 }
 
@@ -118,7 +118,8 @@ static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue,
     while (n_given > 0 && queue->n > 0 && coxi_pool_first(&c->pool, &index, &room)) {
         size_t share = queue->n / c->n_workers;
         size_t chunk = share < 1 ? 1 : share < CHUNK_MAX ? share : CHUNK_MAX;
-        n_given = give(c->workers[index], queue, priority, chunk < room ? chunk : room);
+        n_given =
+            give(c->workers[index]->seat, queue, priority, chunk < room ? chunk : room);
     }
 }
 

@@ -32,9 +32,9 @@
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
+#include "coordinator/closures/seat.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/module.h"
-#include "coordinator/workers/worker.h"
 
 struct coxi_input {
     struct coxi_input *next; /* of those that wait for the same future */
@@ -162,9 +162,9 @@ static int pack_input(const struct coxi_input *input, struct coxi_buffer *ret)
 /* The value is kept where the closure is to run. */
 static bool is_at_home(const struct cox_future *f, const struct coxi_input *input)
 {
-    const struct coxi_worker *worker =
-        input->source != NULL ? coxi_kept_worker(input->source) : NULL;
-    return worker != NULL && f->home == 1 + worker->index;
+    const struct coxi_seat *seat =
+        input->source != NULL ? coxi_kept_seat(input->source) : NULL;
+    return seat != NULL && f->home == 1 + seat->worker->index;
 }
 
 static int pack(struct cox_future *f)
@@ -313,31 +313,30 @@ int coxi_inputs_collect(const struct cox_future *f, uint32_t at,
 /* ---- where a closure is to run */
 
 /* The bytes that a worker keeps of what they take. */
-static uint64_t bytes_at(const struct coxi_inputs *inputs,
-                         const struct coxi_worker *worker)
+static uint64_t bytes_at(const struct coxi_inputs *inputs, const struct coxi_seat *seat)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < inputs->n; i++) {
         const struct cox_future *source = inputs->items[i].source;
-        bytes += coxi_kept_worker(source) == worker ? source->kept->bytes : 0;
+        bytes += coxi_kept_seat(source) == seat ? source->kept->bytes : 0;
     }
     return bytes;
 }
 
 /* The worker that keeps most of what it takes, if it may run there; or NULL. What runs
  * again may have to while nothing else may: it does not wait for one worker. */
-static struct coxi_worker *choose_home(const struct cox_future *f)
+static struct coxi_seat *choose_home(const struct cox_future *f)
 {
-    struct coxi_worker *home = NULL;
+    struct coxi_seat *home = NULL;
     uint64_t most = 0;
     for (size_t i = 0; i < f->inputs->n; i++) {
-        struct coxi_worker *worker = coxi_kept_worker(f->inputs->items[i].source);
-        bool may = worker != NULL && coxi_worker_takes_work(worker) &&
-                   (f->only_worker == 0 || f->only_worker == 1 + worker->index);
-        uint64_t bytes = may ? bytes_at(f->inputs, worker) : 0;
+        struct coxi_seat *seat = coxi_kept_seat(f->inputs->items[i].source);
+        bool may = seat != NULL && coxi_worker_takes_work(seat->worker) &&
+                   (f->only_worker == 0 || f->only_worker == 1 + seat->worker->index);
+        uint64_t bytes = may ? bytes_at(f->inputs, seat) : 0;
         if (bytes > most) {
             most = bytes;
-            home = worker;
+            home = seat;
         }
     }
     return f->roams || f->fetches || f->replay != NULL ? NULL : home;
@@ -378,8 +377,8 @@ static void hang_on(struct cox_future *f, struct coxi_input *input)
 static void place(struct cox_future *f)
 {
     struct coxi_inputs *inputs = f->inputs;
-    const struct coxi_worker *home = choose_home(f);
-    f->home = home != NULL ? 1 + home->index : 0;
+    const struct coxi_seat *home = choose_home(f);
+    f->home = home != NULL ? 1 + home->worker->index : 0;
     for (size_t i = 0; i < inputs->n; i++) {
         struct coxi_input *input = &inputs->items[i];
         if (!coxi_kept_is_here(input->source) && !is_at_home(f, input)) {

@@ -22,10 +22,9 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
+#include "coordinator/closures/seat.h"
 #include "coordinator/closures/settle.h"
-#include "coordinator/workers/conn.h"
 #include "coordinator/workers/module.h"
-#include "coordinator/workers/worker.h"
 
 enum { DROPPED_MAX = 1 << 16 }; /* results that a message drops */
 
@@ -126,9 +125,9 @@ bool coxi_kept_is_here(const struct cox_future *f)
     return f->kept == NULL || f->kept->here;
 }
 
-struct coxi_worker *coxi_kept_worker(const struct cox_future *f)
+struct coxi_seat *coxi_kept_seat(const struct cox_future *f)
 {
-    return f->kept != NULL ? f->kept->worker : NULL;
+    return f->kept != NULL ? f->kept->seat : NULL;
 }
 
 /* The worker has them no more, or is to drop them. */
@@ -138,20 +137,20 @@ static void unlink_kept(struct coxi_kept *kept)
     if (kept->next != NULL) {
         kept->next->link = kept->link;
     }
-    kept->worker = NULL;
+    kept->seat = NULL;
 }
 
-void coxi_kept_drop(struct coxi_worker *worker, uint64_t closure, uint32_t attempt)
+void coxi_kept_drop(struct coxi_seat *seat, uint64_t closure, uint32_t attempt)
 {
-    struct cox_coordinator *c = worker->c;
+    struct cox_coordinator *c = seat->c;
     const struct coxi_recall_head head = {closure, attempt, 0};
-    if (coxi_buffer_append_raw(&worker->dropped, &head, sizeof(head)) != 0) {
+    if (coxi_buffer_append_raw(&seat->dropped, &head, sizeof(head)) != 0) {
         return; /* it stays there until the worker or we are gone */
     }
-    if (!worker->is_dropper) {
-        worker->is_dropper = true;
-        worker->next_dropper = c->droppers;
-        c->droppers = worker;
+    if (!seat->is_dropper) {
+        seat->is_dropper = true;
+        seat->next_dropper = c->droppers;
+        c->droppers = seat;
     }
 }
 
@@ -185,22 +184,22 @@ int coxi_kept_take(struct cox_future *f, const uint8_t *result, size_t len)
     return 0;
 }
 
-void coxi_kept_done(struct cox_future *f, struct coxi_worker *worker, uint32_t attempt,
+void coxi_kept_done(struct cox_future *f, struct coxi_seat *seat, uint32_t attempt,
                     uint64_t bytes)
 {
     struct coxi_kept *kept = f->kept;
     if (kept == NULL || !is_wanted(kept)) {
         return;
     }
-    kept->worker = worker;
+    kept->seat = seat;
     kept->attempt = attempt;
     kept->bytes = bytes;
-    kept->next = worker->kept;
-    kept->link = &worker->kept;
+    kept->next = seat->kept;
+    kept->link = &seat->kept;
     if (kept->next != NULL) {
         kept->next->link = &kept->next;
     }
-    worker->kept = kept;
+    seat->kept = kept;
     kept->lineage = 1 + coxi_inputs_lineage(f);
 }
 
@@ -249,9 +248,8 @@ static int ask(struct coxi_kept *kept)
     message.result.closure = kept->f->id;
     message.result.attempt = kept->attempt;
     kept->asked = true;
-    kept->worker->n_asked_results++;
-    return coxi_message_send(coxi_conn_link(kept->worker->control), &message, NULL,
-                             false);
+    kept->seat->n_asked_results++;
+    return coxi_worker_send(kept->seat->worker, &message, NULL);
 }
 
 static int make_again(struct coxi_kept *kept)
@@ -300,21 +298,21 @@ void coxi_kept_bring(struct cox_future *f)
     }
     kept->code = 0;
     begin_coming(kept);
-    int r = kept->worker != NULL ? ask(kept) : make_again(kept);
-    if (r != 0 && kept->worker == NULL) { /* else its connection will tell */
+    int r = kept->seat != NULL ? ask(kept) : make_again(kept);
+    if (r != 0 && kept->seat == NULL) { /* else its connection will tell */
         end_coming(kept, r, coxi_error_text());
     }
 }
 
-int coxi_kept_sent(struct coxi_worker *worker, const struct coxi_result *result,
+int coxi_kept_sent(struct coxi_seat *seat, const struct coxi_result *result,
                    const void *values, size_t len)
 {
-    struct coxi_kept *kept = *find_coming(worker->c, result->closure);
-    if (worker->n_asked_results == 0) {
+    struct coxi_kept *kept = *find_coming(seat->c, result->closure);
+    if (seat->n_asked_results == 0) {
         return coxi_error(COX_EPROTO, "a result that was not asked for");
     }
-    worker->n_asked_results--;
-    if (kept == NULL || !kept->asked || kept->worker != worker ||
+    seat->n_asked_results--;
+    if (kept == NULL || !kept->asked || kept->seat != seat ||
         kept->attempt != result->attempt) {
         return 0; /* of no interest any more */
     }
@@ -332,8 +330,8 @@ int coxi_kept_sent(struct coxi_worker *worker, const struct coxi_result *result,
 /* Nobody needs them: neither the worker's, nor those that were to come. */
 static void forget(struct coxi_kept *kept)
 {
-    if (kept->worker != NULL) {
-        coxi_kept_drop(kept->worker, kept->f->id, kept->attempt);
+    if (kept->seat != NULL) {
+        coxi_kept_drop(kept->seat, kept->f->id, kept->attempt);
         unlink_kept(kept);
     }
     if (kept->asked) { /* in vain, then */
@@ -366,19 +364,19 @@ void coxi_kept_settled(struct cox_future *f)
 
 /* ---- workers go */
 
-void coxi_kept_rescue(struct coxi_worker *worker)
+void coxi_kept_rescue(struct coxi_seat *seat)
 {
-    for (struct coxi_kept *kept = worker->kept; kept != NULL; kept = kept->next) {
+    for (struct coxi_kept *kept = seat->kept; kept != NULL; kept = kept->next) {
         coxi_kept_bring(kept->f);
     }
 }
 
-void coxi_kept_lost(struct coxi_worker *worker)
+void coxi_kept_lost(struct coxi_seat *seat)
 {
-    worker->n_asked_results = 0;
-    worker->dropped.len = 0;
-    while (worker->kept != NULL) {
-        struct coxi_kept *kept = worker->kept;
+    seat->n_asked_results = 0;
+    seat->dropped.len = 0;
+    while (seat->kept != NULL) {
+        struct coxi_kept *kept = seat->kept;
         unlink_kept(kept);
         if (kept->asked && kept->f->dependents != NULL) {
             kept->asked = false;
@@ -387,7 +385,7 @@ void coxi_kept_lost(struct coxi_worker *worker)
             end_coming(kept, 0, "");
         }
     }
-    coxi_closures_leave_home(worker);
+    coxi_closures_leave_home(seat);
 }
 
 /* ---- what makes them again */
@@ -447,28 +445,28 @@ void coxi_kept_sweep(struct cox_coordinator *c)
 }
 
 /* In messages of DROPPED_MAX: a program may let go of any number of results at once. */
-static void send_dropped(struct coxi_worker *worker)
+static void send_dropped(struct coxi_seat *seat)
 {
     const struct coxi_recall_head *heads =
-        (const struct coxi_recall_head *)(void *)worker->dropped.data;
-    size_t n = worker->dropped.len / sizeof(*heads);
+        (const struct coxi_recall_head *)(void *)seat->dropped.data;
+    size_t n = seat->dropped.len / sizeof(*heads);
     for (size_t at = 0; at < n; at += DROPPED_MAX) {
         struct coxi_message message = {.kind = COXI_RESULT_DROP};
         message.recall.closures = heads + at;
         message.recall.n_closures = n - at < DROPPED_MAX ? n - at : DROPPED_MAX;
-        (void)coxi_message_send(coxi_conn_link(worker->control), &message, NULL, false);
+        (void)coxi_worker_send(seat->worker, &message, NULL);
     }
 }
 
 void coxi_kept_flush(struct cox_coordinator *c)
 {
     while (c->droppers != NULL) {
-        struct coxi_worker *worker = c->droppers;
-        c->droppers = worker->next_dropper;
-        worker->is_dropper = false;
-        if (coxi_worker_is_there(worker)) {
-            send_dropped(worker);
+        struct coxi_seat *seat = c->droppers;
+        c->droppers = seat->next_dropper;
+        seat->is_dropper = false;
+        if (coxi_worker_is_there(seat->worker)) {
+            send_dropped(seat);
         }
-        worker->dropped.len = 0;
+        seat->dropped.len = 0;
     }
 }

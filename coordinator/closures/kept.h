@@ -26,8 +26,8 @@ struct coxi_kept {
     /* Written by the loop, with c->lock, as is the future's result. */
     bool here;
     /* The loop's own: */
-    struct coxi_worker *worker; /* who has them; or NULL */
-    uint32_t attempt;           /* that made them there */
+    struct coxi_seat *seat; /* who has them; or NULL */
+    uint32_t attempt;       /* that made them there */
     uint64_t bytes;
     struct coxi_kept *next; /* of the worker's */
     struct coxi_kept **link;
@@ -64,10 +64,10 @@ void coxi_kept_close(struct cox_coordinator *c);
 
 /* The values of one that is done are at the client; which worker has them, or NULL. */
 bool coxi_kept_is_here(const struct cox_future *f);
-struct coxi_worker *coxi_kept_worker(const struct cox_future *f);
+struct coxi_seat *coxi_kept_seat(const struct cox_future *f);
 
 /* An attempt has ended: the worker keeps so many bytes. And the closure is settled. */
-void coxi_kept_done(struct cox_future *f, struct coxi_worker *worker, uint32_t attempt,
+void coxi_kept_done(struct cox_future *f, struct coxi_seat *seat, uint32_t attempt,
                     uint64_t bytes);
 void coxi_kept_settled(struct cox_future *f);
 
@@ -78,19 +78,19 @@ void coxi_kept_void(struct cox_future *f);
 int coxi_kept_take(struct cox_future *f, const uint8_t *result, size_t len);
 
 /* The worker is to let go of what that attempt has returned: it counts for nothing. */
-void coxi_kept_drop(struct coxi_worker *worker, uint64_t closure, uint32_t attempt);
+void coxi_kept_drop(struct coxi_seat *seat, uint64_t closure, uint32_t attempt);
 
 /* The values of one that is done are needed here: its dependents are told when they have
  * come, or cannot be had (kept->code). */
 void coxi_kept_bring(struct cox_future *f);
 
 /* A worker has sent what it was asked for. COX_EPROTO. */
-int coxi_kept_sent(struct coxi_worker *worker, const struct coxi_result *result,
+int coxi_kept_sent(struct coxi_seat *seat, const struct coxi_result *result,
                    const void *values, size_t len);
 
 /* A worker leaves: asks it for what it keeps. And is away: that is nowhere now. */
-void coxi_kept_rescue(struct coxi_worker *worker);
-void coxi_kept_lost(struct coxi_worker *worker);
+void coxi_kept_rescue(struct coxi_seat *seat);
+void coxi_kept_lost(struct coxi_seat *seat);
 
 /* What makes the values of closure `id` again, or NULL; the end of that. */
 struct cox_future *coxi_kept_find_remake(struct cox_coordinator *c, uint64_t id);

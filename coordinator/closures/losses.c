@@ -17,7 +17,6 @@
 #include <signal.h>
 
 #include "common/sync.h"
-#include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
@@ -53,7 +52,7 @@ void coxi_losses_tick(struct cox_coordinator *c)
         c->ps_away = ps_away;
         c->idle_since_ms = 0;
         for (uint32_t i = 0; i < c->n_workers; i++) {
-            c->workers[i]->wanted_since_ms = 0;
+            c->workers[i]->seat->wanted_since_ms = 0;
         }
     }
 }
@@ -67,26 +66,26 @@ static void change(struct cox_future *f, int by)
     }
 }
 
-void coxi_losses_begin(struct coxi_worker *worker)
+void coxi_losses_begin(struct coxi_seat *seat)
 {
-    worker->suspects.len = 0;
+    seat->suspects.len = 0;
 }
 
-void coxi_loss_count(struct coxi_worker *worker, struct cox_future *f)
+void coxi_loss_count(struct coxi_seat *seat, struct cox_future *f)
 {
     const struct coxi_recall_head suspect = {f->id, f->current, 0};
     if (f->replay == NULL && is_any_ps_away(f->c)) {
         return;
     }
     change(f, 1);
-    (void)coxi_buffer_append_raw(&worker->suspects, &suspect, sizeof(suspect));
+    (void)coxi_buffer_append_raw(&seat->suspects, &suspect, sizeof(suspect));
 }
 
-static bool is_suspect(const struct coxi_worker *worker,
+static bool is_suspect(const struct coxi_seat *seat,
                        const struct coxi_crashed_head *head)
 {
-    const struct coxi_recall_head *suspects = (const void *)worker->suspects.data;
-    size_t n = worker->suspects.len / sizeof(*suspects);
+    const struct coxi_recall_head *suspects = (const void *)seat->suspects.data;
+    size_t n = seat->suspects.len / sizeof(*suspects);
     size_t i = 0;
     while (i < n && (suspects[i].closure != head->closure ||
                      suspects[i].attempt != head->attempt)) {
@@ -107,54 +106,20 @@ static bool is_told(const struct coxi_crashed *crashed,
     return i < crashed->n_closures;
 }
 
-void coxi_losses_told(struct coxi_worker *worker, const struct coxi_crashed *crashed)
+void coxi_losses_told(struct coxi_seat *seat, const struct coxi_crashed *crashed)
 {
-    const struct coxi_recall_head *suspects = (const void *)worker->suspects.data;
-    size_t n = worker->suspects.len / sizeof(*suspects);
+    const struct coxi_recall_head *suspects = (const void *)seat->suspects.data;
+    size_t n = seat->suspects.len / sizeof(*suspects);
     for (size_t i = 0; i < n; i++) {
         if (!is_told(crashed, &suspects[i])) {
-            change(coxi_attempts_find(worker->c, suspects[i].closure), -1);
+            change(coxi_attempts_find(seat->c, suspects[i].closure), -1);
         }
     }
     for (size_t i = 0; i < crashed->n_closures; i++) {
         const struct coxi_crashed_head *head = &crashed->closures[i];
-        if (head->closure != 0 && head->cause == SIGKILL && !is_suspect(worker, head)) {
-            change(coxi_attempts_find(worker->c, head->closure), 1);
+        if (head->closure != 0 && head->cause == SIGKILL && !is_suspect(seat, head)) {
+            change(coxi_attempts_find(seat->c, head->closure), 1);
         }
     }
-    worker->suspects.len = 0;
-}
-
-/* ---- telling */
-
-void coxi_losses_tell_ready(struct coxi_worker *worker)
-{
-    struct cox_coordinator *c = worker->c;
-    if (worker->is_told) {
-        return;
-    }
-    coxi_lock(&c->lock);
-    bool quiet = !c->opened && !worker->was_told; /* it is waited for anyway */
-    coxi_unlock(&c->lock);
-    coxi_event(
-        c, worker->was_told ? COX_EVENT_WORKER_BACK : COX_EVENT_WORKER_JOINED,
-        COXI_OF(.worker = 1 + worker->index, .level = quiet ? 1 + COX_EVENT_DEBUG : 0),
-        "worker %u at %.300s %s", worker->index, worker->url,
-        worker->was_told ? "is back" : "has joined");
-    worker->is_told = worker->was_told = true;
-}
-
-void coxi_losses_tell(struct coxi_worker *worker, bool has_left, const char *text)
-{
-    size_t n = worker->in_flight.n;
-    char moved[64] = "";
-    if (n > 0) {
-        (void)snprintf(moved, sizeof(moved), "; %zu closure%s elsewhere", n,
-                       n == 1 ? " runs" : "s run");
-    }
-    worker->is_told = false;
-    coxi_event(worker->c, has_left ? COX_EVENT_WORKER_LEFT : COX_EVENT_WORKER_LOST,
-               COXI_OF(.worker = 1 + worker->index, .error = has_left ? 0 : COX_ELOST),
-               "worker %u at %.150s %s: %.250s%s", worker->index, worker->url,
-               has_left ? "has left" : "is lost", text, moved);
+    seat->suspects.len = 0;
 }

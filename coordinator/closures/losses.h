@@ -3,27 +3,20 @@
 #ifndef COXI_COORDINATOR_CLOSURES_LOSSES_H
 #define COXI_COORDINATOR_CLOSURES_LOSSES_H
 
-#include "coordinator/workers/worker.h"
+#include "coordinator/closures/seat.h"
 
 /* The worker is lost, and `f` is one of the closures that may have run there. */
-void coxi_loss_count(struct coxi_worker *worker, struct cox_future *f);
+void coxi_loss_count(struct coxi_seat *seat, struct cox_future *f);
 
 /* Whatever was counted for the worker's loss before the current one stays counted. */
-void coxi_losses_begin(struct coxi_worker *worker);
+void coxi_losses_begin(struct coxi_seat *seat);
 
 /* The worker is there again and says which steps ran when its process died (n_closures 0:
  * none did, or it did not die): the closures of the others lose nothing by that. */
-void coxi_losses_told(struct coxi_worker *worker, const struct coxi_crashed *crashed);
+void coxi_losses_told(struct coxi_seat *seat, const struct coxi_crashed *crashed);
 
 /* Looks how long closures have to wait for workers; how long that is. */
 void coxi_losses_tick(struct cox_coordinator *c);
 int coxi_losses_wait_ms(const struct cox_coordinator *c);
-
-/* Tells that a worker is ready: it has joined, or is back. Once for each time it comes. Loop,
- * as the next. */
-void coxi_losses_tell_ready(struct coxi_worker *worker);
-
-/* Tells that it is lost, or has left. */
-void coxi_losses_tell(struct coxi_worker *worker, bool has_left, const char *text);
 
 #endif

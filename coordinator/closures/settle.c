@@ -26,8 +26,8 @@
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
+#include "coordinator/closures/seat.h"
 #include "coordinator/workers/module.h"
-#include "coordinator/workers/worker.h"
 
 /* ---- states, and who is in line where */
 
@@ -70,10 +70,10 @@ void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state)
 }
 
 /* The only worker that may run it, or that has its inputs; or NULL. */
-static struct coxi_worker *owner_of(const struct cox_future *f)
+static struct coxi_seat *owner_of(const struct cox_future *f)
 {
     uint32_t owner = f->home != 0 ? f->home : f->only_worker;
-    return owner != 0 ? f->c->workers[owner - 1] : NULL;
+    return owner != 0 ? f->c->workers[owner - 1]->seat : NULL;
 }
 
 /* Where it stands in line: of the only worker that may run it, or of all. */
@@ -83,14 +83,14 @@ static struct coxi_queue *queue_of(const struct cox_future *f)
     if (f->replay != NULL) {
         return f->urgent ? &c->replay_queue : &c->remake_queue;
     }
-    struct coxi_worker *owner = owner_of(f);
+    struct coxi_seat *owner = owner_of(f);
     return owner != NULL ? &owner->queue : &c->queue;
 }
 
 void coxi_closure_enqueue(struct cox_future *f, bool first)
 {
     struct cox_coordinator *c = f->c;
-    struct coxi_worker *owner = owner_of(f);
+    struct coxi_seat *owner = owner_of(f);
     if (owner != NULL && !owner->is_owner) {
         owner->is_owner = true;
         owner->next_owner = c->owners;
@@ -222,7 +222,7 @@ void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
         ending->text != NULL && *ending->text != '\0' ? strdup(ending->text) : NULL;
     free(f->text);
     f->text = text;
-    f->worker = NULL;
+    f->seat = NULL;
     if (f->replay != NULL) {
         tell_replayed(f); /* first: who needs it still may make it again */
         coxi_kept_remade(f);
@@ -249,7 +249,7 @@ void coxi_closure_end(struct cox_future *f, const struct coxi_ending *ending)
         return;
     }
     coxi_closure_set(f, COXI_VOIDING);
-    f->worker = NULL;
+    f->seat = NULL;
     c->n_voiding++;
     if (coxi_voiding_start(c, f, ending) != 0) {
         struct coxi_ending failed = {COXI_FAILED, COX_ENOMEM, coxi_error_text(), NULL,
@@ -334,10 +334,10 @@ void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *te
     }
 }
 
-void coxi_closures_leave_home(struct coxi_worker *worker)
+void coxi_closures_leave_home(struct coxi_seat *seat)
 {
     for (int i = 0; i < COXI_LEVELS; i++) {
-        for (struct cox_future *f = worker->queue.levels[i].first; f != NULL;) {
+        for (struct cox_future *f = seat->queue.levels[i].first; f != NULL;) {
             struct cox_future *next = f->next;
             if (f->home != 0) {
                 f->roams = true;
@@ -355,7 +355,7 @@ void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
     coxi_closures_fail_queue(&c->remake_queue, code, text);
     coxi_closures_fail_queue(&c->replay_queue, code, text);
     for (uint32_t i = 0; i < c->n_workers && c->n_queued > 0; i++) {
-        coxi_closures_fail_queue(&c->workers[i]->queue, code, text);
+        coxi_closures_fail_queue(&c->workers[i]->seat->queue, code, text);
     }
     for (struct cox_future *f = c->waiting.first; f != NULL;) {
         struct cox_future *next = f->next;

@@ -38,7 +38,7 @@ void coxi_closure_run_again(struct cox_future *f);
 void coxi_closure_run_for_results(struct cox_future *f);
 
 /* What waits in line for the worker since that has its inputs does not any more. */
-void coxi_closures_leave_home(struct coxi_worker *worker);
+void coxi_closures_leave_home(struct coxi_seat *seat);
 
 /* What recovery does about closures (c->closure_events; NULL where no ps comes back). Loop. */
 struct coxi_closure_events {

@@ -21,8 +21,9 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/seat.h"
+#include "coordinator/closures/send.h"
 #include "coordinator/workers/module.h"
-#include "coordinator/workers/worker.h"
 
 enum {
     SAMPLES_MIN = 20,
@@ -61,31 +62,31 @@ static bool is_straggler(const struct cox_future *f, uint64_t ran_ms)
 /* Takes it out of its worker's hands, and frees it. */
 static void forget(struct coxi_second *second)
 {
-    struct coxi_worker *worker = second->worker;
+    struct coxi_seat *seat = second->seat;
     if (second->prev != NULL) {
         second->prev->next = second->next;
     } else {
-        worker->seconds = second->next;
+        seat->seconds = second->next;
     }
     if (second->next != NULL) {
         second->next->prev = second->prev;
     }
     second->f->second = NULL;
-    coxi_worker_let_go_second(worker);
+    coxi_seat_let_go_second(seat);
     free(second);
 }
 
 void coxi_straggler_drop(struct cox_future *f)
 {
     if (f->second != NULL) {
-        coxi_worker_recall(f->second->worker, f->id, f->second->attempt, true);
+        coxi_send_recall(f->second->seat, f->id, f->second->attempt, true);
         forget(f->second);
     }
 }
 
-void coxi_stragglers_lost(struct coxi_worker *worker)
+void coxi_stragglers_lost(struct coxi_seat *seat)
 {
-    for (struct coxi_second *second = worker->seconds; second != NULL;) {
+    for (struct coxi_second *second = seat->seconds; second != NULL;) {
         struct coxi_second *next = second->next;
         forget(second);
         second = next;
@@ -98,19 +99,18 @@ bool coxi_straggler_promote(struct cox_future *f)
     if (second == NULL) {
         return false;
     }
-    f->worker = second->worker;
+    f->seat = second->seat;
     f->current = second->attempt;
     forget(second);
-    coxi_worker_take(f->worker, f);
+    coxi_seat_take(f->seat, f);
     return true;
 }
 
-bool coxi_straggler_ended(struct coxi_worker *worker, struct cox_future *f,
+bool coxi_straggler_ended(struct coxi_seat *seat, struct cox_future *f,
                           const struct coxi_done_head *head)
 {
     struct coxi_second *second = f->second;
-    if (second == NULL || second->worker != worker ||
-        second->attempt != head->attempt) {
+    if (second == NULL || second->seat != seat || second->attempt != head->attempt) {
         return false;
     }
     forget(second);
@@ -123,36 +123,36 @@ bool coxi_straggler_ended(struct coxi_worker *worker, struct cox_future *f,
         c->stats.speculation_won++;
         coxi_unlock(&c->lock);
     }
-    coxi_worker_recall(f->worker, f->id, f->current, true);
-    coxi_worker_let_go(f->worker, f);
+    coxi_send_recall(f->seat, f->id, f->current, true);
+    coxi_seat_let_go(f->seat, f);
     return true;
 }
 
-static void race(struct cox_future *f, struct coxi_worker *worker)
+static void race(struct cox_future *f, struct coxi_seat *seat)
 {
     struct cox_coordinator *c = f->c;
     struct coxi_second *second = calloc(1, sizeof(*second));
-    if (second == NULL || coxi_worker_collect(worker, f, f->attempt + 1) != 0) {
+    if (second == NULL || coxi_send_add(seat, f, f->attempt + 1) != 0) {
         free(second); /* it goes on as it does */
         return;
     }
     f->attempt++;
     f->uncertain = true;
     *second = (struct coxi_second){
-        .f = f, .worker = worker, .attempt = f->attempt, .next = worker->seconds};
+        .f = f, .seat = seat, .attempt = f->attempt, .next = seat->seconds};
     if (second->next != NULL) {
         second->next->prev = second;
     }
-    worker->seconds = second;
+    seat->seconds = second;
     f->second = second;
-    coxi_worker_take_second(worker);
-    coxi_worker_send(worker);
+    coxi_seat_take_second(seat);
+    coxi_send_flush(seat);
     coxi_event(c, COX_EVENT_CLOSURE_AGAIN,
-               COXI_OF(.closure = f->id, .worker = 1 + worker->index),
+               COXI_OF(.closure = f->id, .worker = 1 + seat->worker->index),
                "closure %llu (%s) takes long on worker %u (%.0f ms on average): worker "
                "%u runs it, too",
-               (unsigned long long)f->id, f->function->name, f->worker->index,
-               f->function->average_us / 1000, worker->index);
+               (unsigned long long)f->id, f->function->name, f->seat->worker->index,
+               f->function->average_us / 1000, seat->worker->index);
     coxi_lock(&c->lock);
     c->stats.speculated++;
     coxi_unlock(&c->lock);
@@ -161,15 +161,15 @@ static void race(struct cox_future *f, struct coxi_worker *worker)
 /* ---- what waits behind a long one */
 
 /* Asks for up to `n` closures back that the worker cannot have started: how many. */
-static size_t call_back(struct coxi_worker *worker, size_t n)
+static size_t call_back(struct coxi_seat *seat, size_t n)
 {
-    struct cox_future *f = worker->in_flight.last;
-    size_t n_may = worker->in_flight.n - worker->slots;
+    struct cox_future *f = seat->in_flight.last;
+    size_t n_may = seat->in_flight.n - seat->worker->slots;
     size_t n_called = 0;
     for (size_t i = 0; i < n_may && n_called < n; i++, f = f->prev) {
         if (!f->called_back && f->only_worker == 0) {
             f->called_back = true;
-            coxi_worker_recall(worker, f->id, f->current, false);
+            coxi_send_recall(seat, f->id, f->current, false);
             n_called++;
         }
     }
@@ -179,27 +179,35 @@ static size_t call_back(struct coxi_worker *worker, size_t n)
 /* ---- looking */
 
 /* The next ready worker from *i on that has nothing to do, or NULL. */
-static struct coxi_worker *next_idle(struct cox_coordinator *c, uint32_t *i)
+static struct coxi_seat *next_idle(struct cox_coordinator *c, uint32_t *i)
 {
     while (*i < c->n_workers) {
-        struct coxi_worker *worker = c->workers[(*i)++];
-        if (worker->state == COXI_WORKER_READY && coxi_worker_load(worker) == 0) {
-            return worker;
+        struct coxi_seat *seat = c->workers[(*i)++]->seat;
+        if (seat->worker->state == COXI_WORKER_READY && coxi_seat_load(seat) == 0) {
+            return seat;
         }
     }
     return NULL;
 }
 
 /* For how long the oldest closure of the worker has been that, in ms. */
-static uint64_t watch_oldest(struct coxi_worker *worker, uint64_t now)
+static uint64_t watch_oldest(struct coxi_seat *seat, uint64_t now)
 {
-    const struct cox_future *f = worker->in_flight.first;
-    if (worker->oldest_id != f->id || worker->oldest_attempt != f->current) {
-        worker->oldest_id = f->id;
-        worker->oldest_attempt = f->current;
-        worker->oldest_since_ms = now;
+    const struct cox_future *f = seat->in_flight.first;
+    if (seat->oldest_id != f->id || seat->oldest_attempt != f->current) {
+        seat->oldest_id = f->id;
+        seat->oldest_attempt = f->current;
+        seat->oldest_since_ms = now;
     }
-    return now - worker->oldest_since_ms;
+    return now - seat->oldest_since_ms;
+}
+
+uint64_t coxi_straggler_ran_ms(const struct coxi_seat *seat, uint64_t now_ms)
+{
+    const struct cox_future *first = seat->in_flight.first;
+    bool same = first != NULL && seat->oldest_id == first->id &&
+                seat->oldest_attempt == first->current;
+    return same ? now_ms - seat->oldest_since_ms : 0;
 }
 
 void coxi_stragglers_tick(struct cox_coordinator *c)
@@ -209,21 +217,20 @@ void coxi_stragglers_tick(struct cox_coordinator *c)
     /* While ps are recovered, nothing but what is replayed may go to those who are idle. */
     bool recovery = coxi_ps_recovering(c);
     size_t n_in_line = recovery ? c->replay_queue.n : c->queue.n;
-    struct coxi_worker *idle =
-        n_in_line == 0 && !c->recalled ? next_idle(c, &at) : NULL;
+    struct coxi_seat *idle = n_in_line == 0 && !c->recalled ? next_idle(c, &at) : NULL;
     for (uint32_t i = 0; i < c->n_workers; i++) {
-        struct coxi_worker *worker = c->workers[i];
-        if (worker->state != COXI_WORKER_READY || worker->in_flight.n == 0) {
+        struct coxi_seat *seat = c->workers[i]->seat;
+        if (seat->worker->state != COXI_WORKER_READY || seat->in_flight.n == 0) {
             continue;
         }
-        uint64_t ran_ms = watch_oldest(worker, now);
+        uint64_t ran_ms = watch_oldest(seat, now);
         if (idle == NULL ||
-            (worker->in_flight.n > worker->slots && ran_ms >= WAITING_MIN_MS &&
-             call_back(worker, idle->slots) > 0)) {
+            (seat->in_flight.n > seat->worker->slots && ran_ms >= WAITING_MIN_MS &&
+             call_back(seat, idle->worker->slots) > 0)) {
             continue;
         }
-        if (!recovery && is_straggler(worker->in_flight.first, ran_ms)) {
-            race(worker->in_flight.first, idle);
+        if (!recovery && is_straggler(seat->in_flight.first, ran_ms)) {
+            race(seat->in_flight.first, idle);
             idle = next_idle(c, &at);
         }
     }

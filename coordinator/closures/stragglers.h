@@ -5,12 +5,12 @@
 #ifndef COXI_COORDINATOR_CLOSURES_STRAGGLERS_H
 #define COXI_COORDINATOR_CLOSURES_STRAGGLERS_H
 
-#include "coordinator/coordinator.h"
+#include "coordinator/closures/seat.h"
 
 /* A second attempt, in the hands of another worker than the first. */
 struct coxi_second {
     struct cox_future *f;
-    struct coxi_worker *worker;
+    struct coxi_seat *seat;
     uint32_t attempt;
     struct coxi_second *next; /* of the same worker */
     struct coxi_second *prev;
@@ -28,7 +28,7 @@ void coxi_stragglers_tick(struct cox_coordinator *c);
  * it was the second, which ends the closure; the first has been recalled and `f` is in
  * nobody's hands.
  */
-bool coxi_straggler_ended(struct coxi_worker *worker, struct cox_future *f,
+bool coxi_straggler_ended(struct coxi_seat *seat, struct cox_future *f,
                           const struct coxi_done_head *head);
 
 /* The first attempt is over: the second, if there is one, takes its place. */
@@ -37,7 +37,11 @@ bool coxi_straggler_promote(struct cox_future *f);
 /* The closure needs no second attempt any more: if there is one, it is recalled. */
 void coxi_straggler_drop(struct cox_future *f);
 
+/* For how long the worker's oldest closure has been that, in ms, if it was so at the last tick;
+ * 0: it was another one, or there is none. */
+uint64_t coxi_straggler_ran_ms(const struct coxi_seat *seat, uint64_t now_ms);
+
 /* The worker is lost, and with it the second attempts that it had. */
-void coxi_stragglers_lost(struct coxi_worker *worker);
+void coxi_stragglers_lost(struct coxi_seat *seat);
 
 #endif

@@ -17,6 +17,7 @@
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/settle.h"
+#include "coordinator/closures/stragglers.h"
 #include "coordinator/workers/module.h"
 #include "coordinator/workers/resource.h"
 #include "coordinator/workers/worker.h"
@@ -213,10 +214,7 @@ struct progress {
 /* A step or the making of a resource runs there: no deadline but its own is for that. */
 static bool is_busy(const struct coxi_worker *worker, uint64_t now)
 {
-    const struct cox_future *first = worker->in_flight.first;
-    bool runs = first != NULL && worker->oldest_id == first->id &&
-                worker->oldest_attempt == first->current &&
-                now - worker->oldest_since_ms >= RUNS_MS;
+    bool runs = coxi_straggler_ran_ms(worker->seat, now) >= RUNS_MS;
     bool makes = worker->making != 0 && now - worker->making_since_ms >= RUNS_MS;
     return runs || makes;
 }

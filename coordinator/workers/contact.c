@@ -15,9 +15,6 @@
 
 #include "common/error.h"
 #include "common/sync.h"
-#include "coordinator/closures/attempts.h"
-#include "coordinator/closures/kept.h"
-#include "coordinator/closures/losses.h"
 #include "coordinator/workers/conn.h"
 #include "coordinator/workers/reach.h"
 
@@ -25,13 +22,24 @@ enum { SLOTS_MAX = 1024 };
 
 /* ---- the control connection */
 
+int coxi_worker_send(struct coxi_worker *worker, const struct coxi_message *message,
+                     const struct coxi_payload *payload)
+{
+    return coxi_message_send(coxi_conn_link(worker->control), message, payload, false);
+}
+
+void coxi_worker_give_up(struct coxi_worker *worker, int code, const char *text)
+{
+    coxi_conn_close(worker->control, code, text);
+}
+
 /* The worker has greeted, and been greeted. */
 static void set_up(struct coxi_worker *worker, const struct coxi_hello *hello)
 {
     coxi_link_allow(coxi_conn_link(worker->control), COXI_WIRE_META_MAX,
                     COXI_PAYLOAD_MAX);
     if (worker->incarnation == hello->incarnation) { /* its process has not died */
-        coxi_losses_told(worker, &(struct coxi_crashed){NULL, 0});
+        worker->c->worker_events->returned(worker);
     }
     worker->incarnation = hello->incarnation;
     worker->slots = hello->slots < 1           ? 1
@@ -77,8 +85,8 @@ static void control_opened(void *arg, struct coxi_conn *conn)
 
 void coxi_worker_let_leave(struct coxi_worker *worker)
 {
-    if (worker->state == COXI_WORKER_DRAINING && coxi_worker_load(worker) == 0 &&
-        worker->n_asked_results == 0) {
+    if (worker->state == COXI_WORKER_DRAINING &&
+        worker->c->worker_events->is_idle(worker)) {
         coxi_conn_close(worker->control, COX_ECLOSED, "it has nothing left to do");
     }
 }
@@ -87,8 +95,8 @@ void coxi_worker_let_leave(struct coxi_worker *worker)
 static int done(struct coxi_worker *worker, const struct coxi_message *message,
                 const struct coxi_frame *frame)
 {
-    int r =
-        coxi_attempts_done(worker, &message->done, frame->payload, frame->payload_len);
+    int r = worker->c->worker_events->done(worker, &message->done, frame->payload,
+                                           frame->payload_len);
     coxi_worker_let_leave(worker);
     return r;
 }
@@ -97,8 +105,8 @@ static int done(struct coxi_worker *worker, const struct coxi_message *message,
 static int sent(struct coxi_worker *worker, const struct coxi_message *message,
                 const struct coxi_frame *frame)
 {
-    int r =
-        coxi_kept_sent(worker, &message->result, frame->payload, frame->payload_len);
+    int r = worker->c->worker_events->result(worker, &message->result, frame->payload,
+                                             frame->payload_len);
     coxi_worker_let_leave(worker);
     return r;
 }
@@ -122,7 +130,7 @@ static int handle(struct coxi_worker *worker, const struct coxi_message *message
         return coxi_reach_told(worker, &message->status);
     }
     if (message->kind == COXI_CRASHED) {
-        coxi_attempts_crashed(worker, &message->crashed);
+        worker->c->worker_events->crashed(worker, &message->crashed);
         return 0;
     }
     if (message->kind == COXI_LEAVING) {

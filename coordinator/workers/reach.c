@@ -21,9 +21,6 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
-#include "coordinator/checkpoints/resume.h"
-#include "coordinator/closures/closure.h"
-#include "coordinator/workers/module.h"
 
 /* Of a ps, while no worker reaches it. */
 struct coxi_cut {
@@ -80,7 +77,7 @@ int coxi_reach_told(struct coxi_worker *worker, const struct coxi_status *said)
     if (unreached) {
         (void)snprintf(c->cuts[said->id].text, sizeof(c->cuts[said->id].text),
                        "worker %u: %.300s", worker->index, said->message);
-        coxi_worker_recall_waiting(worker);
+        c->worker_events->cut_off(worker);
     }
     if (was_cut_off != (worker->n_unreached > 0)) {
         count_cut_off(c, was_cut_off ? -1 : 1);
@@ -159,92 +156,11 @@ static void watch_ps(struct cox_coordinator *c, uint32_t p, uint64_t now)
     }
 }
 
-/* ---- nothing stalls in silence */
-
-/* The closure that has run for longest, as far as can be told: the oldest that a worker has. */
-static const struct cox_future *find_oldest(const struct cox_coordinator *c)
-{
-    const struct cox_future *oldest = NULL;
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        const struct cox_future *f = c->workers[i]->in_flight.first;
-        oldest = f != NULL && (oldest == NULL || f->id < oldest->id) ? f : oldest;
-    }
-    return oldest;
-}
-
-/* What the closures wait for that are not settled. */
-static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
-                    uint64_t now)
-{
-    unsigned long long seconds = coxi_patience_seconds(&c->patience, now);
-    char why[COXI_TEXT_MAX];
-    coxi_lock(&c->lock);
-    uint32_t n_ready = c->n_ready;
-    size_t n = c->n_unsettled;
-    const struct cox_function *missing = coxi_resume_missing(c);
-    (void)snprintf(why, sizeof(why), "%.400s",
-                   c->stats.workers_cut_off > 0 ? "workers cannot reach a ps"
-                                                : c->worker_text);
-    coxi_unlock(&c->lock);
-    if (coxi_ps_recovering(c)) {
-        (void)snprintf(why, sizeof(why), "a ps is being recovered");
-    } else if (n_ready > 0 && oldest != NULL) {
-        (void)snprintf(why, sizeof(why), "closure %llu (%s) runs on worker %u",
-                       (unsigned long long)oldest->id, oldest->function->name,
-                       oldest->worker->index);
-    } else if (n_ready > 0 && missing != NULL) {
-        (void)snprintf(
-            why, sizeof(why),
-            "what the client before has left comes first, and waits for '%s' "
-            "of module %s, which is not loaded",
-            missing->name, missing->module->name);
-    } else if (n_ready > 0) {
-        (void)snprintf(why, sizeof(why), "%zu wait%s for others, or for a ps", n,
-                       n == 1 ? "s" : "");
-    }
-    coxi_event(c, COX_EVENT_BLOCKED, COXI_OF(.seconds = seconds),
-               "none of %zu closure%s is done for %llu s: %.400s (%u worker%s ready)",
-               n, coxi_s(n), seconds, why, n_ready, n_ready == 1 ? " is" : "s are");
-}
-
-/*
- * That no closure ends is worth a word after 10 s; where closures run that take as long anyway,
- * after three times what those of their function have taken so far.
- */
-static void watch_closures(struct cox_coordinator *c, uint64_t now)
-{
-    coxi_lock(&c->lock);
-    uint64_t settled = c->stats.done + c->stats.failed;
-    bool waits = c->n_unsettled > c->n_inherited || c->n_queued > 0;
-    coxi_unlock(&c->lock);
-    if (!waits || settled != c->settled_seen) {
-        uint64_t seconds = coxi_patience_seconds(&c->patience, now);
-        if (coxi_patience_has_ended(&c->patience)) {
-            coxi_event(c, COX_EVENT_UNBLOCKED, COXI_OF(.seconds = seconds),
-                       "closures end again, after %llu s", (unsigned long long)seconds);
-        }
-        c->settled_seen = settled;
-        c->patience = (struct coxi_patience){0};
-        return;
-    }
-    const struct cox_future *oldest = find_oldest(c);
-    bool long_ones =
-        oldest != NULL && oldest->function->n_samples > 0 &&
-        (double)(now - c->patience.since_ms) * 1000 < 3 * oldest->function->average_us;
-    if ((c->patience.since_ms == 0 || !long_ones) &&
-        coxi_patience_ends(&c->patience, now)) {
-        say_why(c, oldest, now);
-    }
-}
-
 void coxi_reach_tick(struct cox_coordinator *c, uint64_t now)
 {
     bool over = c->fatal_handled || c->shutting_down;
     for (uint32_t p = 0; c->cuts != NULL && !over && p < c->n_ps; p++) {
         watch_ps(c, p, now);
-    }
-    if (!over) {
-        watch_closures(c, now);
     }
 }
 

@@ -14,7 +14,7 @@ int coxi_reach_told(struct coxi_worker *worker, const struct coxi_status *said);
 /* The worker is away: its next process says anew what it cannot reach. */
 void coxi_reach_forget(struct coxi_worker *worker);
 
-/* Declares ps lost that no worker reaches; says in the log why closures wait. */
+/* Declares ps lost that no worker reaches. Every COXI_TICK_MS. */
 void coxi_reach_tick(struct cox_coordinator *c, uint64_t now);
 
 /* No worker that is there reaches some ps: closures wait for that, not for a worker. */

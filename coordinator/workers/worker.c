@@ -1,7 +1,7 @@
 /*
  * Workers: what is known of each, telling them what there is (worker.h has the states;
- * contact.c has the connections, worker_send.c what they are sent of closures). Everything on
- * the loop.
+ * contact.c has the connections). Everything on the loop. What closures make of it they
+ * are told through c->worker_events.
  *
  * On joining a worker gets the layout, then every module, and when it has answered for
  * each, one resource after the other; only then is it ready for closures. A module's bytes
@@ -17,13 +17,6 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
-#include "coordinator/closures/attempts.h"
-#include "coordinator/closures/closure.h"
-#include "coordinator/closures/inputs.h"
-#include "coordinator/closures/kept.h"
-#include "coordinator/closures/losses.h"
-#include "coordinator/closures/queue.h"
-#include "coordinator/closures/settle.h"
 #include "coordinator/workers/conn.h"
 #include "coordinator/workers/contact.h"
 #include "coordinator/workers/door.h"
@@ -68,9 +61,8 @@ void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state st
     worker->state = state;
     if (is_ready) {
         worker->rest_ms = REST_FIRST_MS;
-        coxi_losses_tell_ready(worker);
     }
-    coxi_worker_update(worker);
+    c->worker_events->changed(worker);
     if (was_ready != is_ready) {
         coxi_lock(&c->lock);
         c->n_ready += is_ready ? 1 : (uint32_t)-1;
@@ -291,6 +283,12 @@ bool coxi_worker_takes_work(const struct coxi_worker *worker)
     return worker->state == COXI_WORKER_SETUP || worker->state == COXI_WORKER_READY;
 }
 
+bool coxi_worker_will_be_ready(const struct coxi_worker *worker)
+{
+    return worker->state == COXI_WORKER_READY ||
+           (worker->state == COXI_WORKER_SETUP && worker->making != 0);
+}
+
 void coxi_worker_set_up(struct coxi_worker *worker)
 {
     worker->n_told = 0;
@@ -315,79 +313,28 @@ void coxi_worker_leave(struct coxi_worker *worker)
 {
     coxi_worker_set_state(worker, COXI_WORKER_DRAINING);
     await_no_module(worker, COX_ECLOSED);
-    coxi_closures_leave_home(worker);
-    coxi_kept_rescue(worker);
+    worker->c->worker_events->leaving(worker);
 }
 
 void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
 {
     struct cox_coordinator *c = worker->c;
-    bool was_there = coxi_worker_is_there(worker);
     bool has_left = worker->state == COXI_WORKER_DRAINING;
+    const struct coxi_worker_loss loss = {coxi_worker_is_there(worker), has_left, text};
     coxi_worker_set_state(worker, has_left ? COXI_WORKER_GONE : COXI_WORKER_AWAY);
     worker->making = worker->resource_told = 0; /* its next process starts anew */
     await_no_module(worker, COX_ELOST);
     coxi_reach_forget(worker);
-    worker->ways = (struct coxi_ways){0};
-    coxi_worker_drop_collected(worker);
     worker->dial_at_ms = coxi_now_ms() + (has_left ? REST_LEFT_MS : worker->rest_ms);
     worker->rest_ms =
         worker->rest_ms * 2 < REST_MAX_MS ? worker->rest_ms * 2 : REST_MAX_MS;
     coxi_worker_note_failure(worker, code, has_left ? "it has left" : text);
-    if (was_there && !c->shutting_down) {
-        coxi_losses_tell(worker, has_left, text);
+    if (loss.was_there && !c->shutting_down) {
         coxi_lock(&c->lock);
         c->stats.workers_lost += !has_left;
         coxi_unlock(&c->lock);
     }
-    coxi_kept_lost(worker);
-    /* One that leaves has finished what ran. */
-    coxi_attempts_put_back(worker, has_left ? 0 : worker->slots);
-}
-
-/* ---- closures */
-
-size_t coxi_worker_capacity(const struct coxi_worker *worker)
-{
-    size_t ahead = worker->c->options.prefetch != 0
-                       ? worker->c->options.prefetch
-                       : coxi_ahead(worker->average_us, coxi_ways_us(&worker->ways));
-    return worker->slots * (1 + ahead);
-}
-
-void coxi_worker_update(struct coxi_worker *worker)
-{
-    bool is_ready = worker->state == COXI_WORKER_READY;
-    coxi_pool_set(&worker->c->pool, worker->index, (uint32_t)coxi_worker_load(worker),
-                  is_ready ? (uint32_t)coxi_worker_capacity(worker) : 0);
-}
-
-size_t coxi_worker_load(const struct coxi_worker *worker)
-{
-    return worker->in_flight.n + worker->n_seconds;
-}
-
-void coxi_worker_take(struct coxi_worker *worker, struct cox_future *f)
-{
-    f->worker = worker;
-    coxi_list_append(&worker->in_flight, f);
-}
-
-void coxi_worker_let_go(struct coxi_worker *worker, struct cox_future *f)
-{
-    coxi_list_remove(&worker->in_flight, f);
-}
-
-void coxi_worker_take_second(struct coxi_worker *worker)
-{
-    worker->n_seconds++;
-    coxi_worker_update(worker);
-}
-
-void coxi_worker_let_go_second(struct coxi_worker *worker)
-{
-    worker->n_seconds--;
-    coxi_worker_update(worker);
+    c->worker_events->lost(worker, &loss);
 }
 
 /* ---- all of them */
@@ -404,10 +351,6 @@ static int grow(struct cox_coordinator *c)
         return coxi_error_memory("workers");
     }
     c->workers = workers;
-    int r = coxi_pool_reserve(&c->pool, n);
-    if (r != 0) {
-        return r;
-    }
     c->workers_capacity = n;
     return 0;
 }
@@ -420,14 +363,18 @@ int coxi_worker_add(struct cox_coordinator *c, const char *url, const char *name
     if (r == 0 && name != NULL && (worker->name = strdup(name)) == NULL) {
         r = coxi_error_memory("a worker");
     }
+    if (r == 0) {
+        worker->c = c;
+        worker->index = c->n_workers;
+        worker->url = name != NULL ? worker->name : url;
+        worker->rest_ms = REST_FIRST_MS;
+        r = c->worker_events->added(worker);
+    }
     if (r != 0) {
+        free(worker != NULL ? worker->name : NULL);
         free(worker);
         return r;
     }
-    worker->c = c;
-    worker->index = c->n_workers;
-    worker->url = name != NULL ? worker->name : url;
-    worker->rest_ms = REST_FIRST_MS;
     c->workers[c->n_workers] = worker;
     coxi_lock(&c->lock);
     c->n_workers++;
@@ -437,8 +384,9 @@ int coxi_worker_add(struct cox_coordinator *c, const char *url, const char *name
     return 0;
 }
 
-int coxi_workers_new(struct cox_coordinator *c)
+int coxi_workers_new(struct cox_coordinator *c, const struct coxi_worker_events *events)
 {
+    c->worker_events = events;
     struct coxi_worker *worker;
     int r = 0;
     for (uint32_t i = 0; r == 0 && i < c->cluster->n_workers; i++) {
@@ -450,40 +398,11 @@ int coxi_workers_new(struct cox_coordinator *c)
 void coxi_workers_free(struct cox_coordinator *c)
 {
     for (uint32_t i = 0; i < c->n_workers; i++) {
-        coxi_worker_drop_collected(c->workers[i]);
-        coxi_buffer_fini(&c->workers[i]->dropped);
-        coxi_buffer_fini(&c->workers[i]->suspects);
+        c->worker_events->freed(c->workers[i]);
         free(c->workers[i]->name);
         free(c->workers[i]);
     }
     free(c->workers);
-    coxi_pool_fini(&c->pool);
-}
-
-/* Closures do not wait for it in vain: making a resource may take as long as a step. */
-static bool is_ready_or_will_be(const struct coxi_worker *worker)
-{
-    return worker->state == COXI_WORKER_READY ||
-           (worker->state == COXI_WORKER_SETUP && worker->making != 0);
-}
-
-/* Ends what only this worker may run when it has been away for too long. */
-static void watch_own(struct coxi_worker *worker, uint64_t now)
-{
-    struct cox_coordinator *c = worker->c;
-    if (is_ready_or_will_be(worker) || worker->queue.n == 0) {
-        worker->wanted_since_ms = 0;
-    } else if (worker->wanted_since_ms == 0) {
-        worker->wanted_since_ms = now;
-    } else if (now - worker->wanted_since_ms > (uint64_t)coxi_losses_wait_ms(c)) {
-        char text[COXI_TEXT_MAX];
-        coxi_closures_leave_home(worker);
-        (void)snprintf(
-            text, sizeof(text),
-            "worker %u at %.300s, which alone may run it, was away for %d ms",
-            worker->index, worker->url, coxi_losses_wait_ms(c));
-        coxi_closures_fail_queue(&worker->queue, COX_ENOWORKER, text);
-    }
 }
 
 static bool is_to_be_dialled(const struct coxi_worker *worker, uint64_t now)
@@ -497,31 +416,15 @@ static bool is_to_be_dialled(const struct coxi_worker *worker, uint64_t now)
 void coxi_workers_tick(struct cox_coordinator *c)
 {
     uint64_t now = coxi_now_ms();
-    bool any_ready = false;
     coxi_door_tick(c->door, now);
-    coxi_losses_tick(c);
     for (uint32_t i = 0; i < c->n_workers; i++) {
         struct coxi_worker *worker = c->workers[i];
         if (is_to_be_dialled(worker, now)) {
             coxi_worker_dial(worker);
         }
         coxi_worker_let_leave(worker);
-        any_ready = any_ready || is_ready_or_will_be(worker);
-        watch_own(worker, now);
     }
     coxi_reach_tick(c, now);
-    if (any_ready || c->n_queued == 0) {
-        c->idle_since_ms = 0;
-    } else if (c->idle_since_ms == 0) {
-        c->idle_since_ms = now;
-    } else if (now - c->idle_since_ms > (uint64_t)coxi_losses_wait_ms(c)) {
-        char text[COXI_TEXT_MAX + 64];
-        coxi_lock(&c->lock);
-        (void)snprintf(text, sizeof(text), "no worker for %d ms; the last: %s",
-                       coxi_losses_wait_ms(c), c->worker_text);
-        coxi_unlock(&c->lock);
-        coxi_closures_fail(c, COX_ENOWORKER, text);
-    }
 }
 
 void coxi_workers_shutdown(struct cox_coordinator *c)

@@ -2,10 +2,10 @@
 #ifndef COXI_COORDINATOR_WORKERS_WORKER_H
 #define COXI_COORDINATOR_WORKERS_WORKER_H
 
-#include "coordinator/closures/ahead.h"
 #include "coordinator/coordinator.h"
 
 struct coxi_conn;
+struct coxi_seat;
 
 /*
  *   AWAY -> DIALLING -> GREETING -> SETUP -> READY    one that the cluster lists
@@ -33,10 +33,9 @@ enum coxi_worker_state {
 struct coxi_worker {
     struct cox_coordinator *c;
     uint32_t index;
-    bool is_told; /* that it is ready; and once before (losses.c) */
-    bool was_told;
-    const char *url; /* where it is dialled; in texts */
-    char *name;      /* it dials us, as this, which is its `url`, too; or NULL */
+    struct coxi_seat *seat; /* what closures keep of it, which only they look into */
+    const char *url;        /* where it is dialled; in texts */
+    char *name;             /* it dials us, as this, which is its `url`, too; or NULL */
     struct coxi_worker *next_named; /* in its bucket of the door's */
     uint64_t incarnation;
     enum coxi_worker_state state;
@@ -58,42 +57,52 @@ struct coxi_worker {
     uint64_t making_since_ms;
     uint32_t resource_told; /* the last that it was told of; ids rise */
 
-    struct coxi_queue queue; /* QUEUED, and only this worker may run it */
-    bool is_owner;           /* in the list of those who have one */
-    struct coxi_worker *next_owner;
-    uint64_t wanted_since_ms;    /* it has a queue and is not ready since then; or 0 */
-    struct coxi_list in_flight;  /* ASSIGNED to it, oldest first */
-    struct coxi_second *seconds; /* second attempts that it has */
-    size_t n_seconds;
-    struct coxi_buffer
-        suspects;       /* struct coxi_recall_head: what may have run (losses.c) */
-    uint64_t oldest_id; /* in_flight.first at the last tick, and its attempt */
-    uint32_t oldest_attempt;
-    uint64_t oldest_since_ms;
-    double average_us; /* of its closures' running time; 0: not known */
-    struct coxi_ways ways;
-    struct coxi_buffer heads; /* of the dispatch being made */
-    struct coxi_buffer args;
-    size_t args_expected;      /* bytes, the next time that some are collected */
-    struct coxi_buffer keep;   /* of the same: whose results are to stay there */
-    struct coxi_buffer alone;  /* of the same: which are suspects, and run alone */
-    struct coxi_buffer inputs; /* and what it takes of those that are there */
-    bool is_collected;         /* in the list of those with something to be sent */
-    struct coxi_worker *next_collected;
-
     uint8_t
         *unreached; /* by ps: it has said that it cannot reach it (reach.c); or NULL */
     uint32_t n_unreached; /* of those */
-
-    struct coxi_kept *kept;     /* results that it keeps */
-    size_t n_asked_results;     /* of those, asked for and not answered */
-    struct coxi_buffer dropped; /* that it is to be told nobody needs any more */
-    bool is_dropper;            /* in the list of those with some */
-    struct coxi_worker *next_dropper;
 };
 
-/* Those that the cluster lists. */
-int coxi_workers_new(struct cox_coordinator *c);
+/* How a worker went. */
+struct coxi_worker_loss {
+    bool was_there; /* it had greeted */
+    bool has_left;  /* it had said that it leaves */
+    const char *text;
+};
+
+/*
+ * What workers tell of what happens to them. All on the loop, without c->lock. Whoever is told
+ * finds the worker's new state in place, and must not change it.
+ */
+struct coxi_worker_events {
+    /* It is known from now on, AWAY. COX_ENOMEM: it is not. */
+    int (*added)(struct coxi_worker *worker);
+    /* The last that is heard of it. */
+    void (*freed)(struct coxi_worker *worker);
+    /* Its state, or how many slots it has. */
+    void (*changed)(struct coxi_worker *worker);
+    /* It has greeted, and is the process that was here before: that has not died. */
+    void (*returned)(struct coxi_worker *worker);
+    /* It has said that it cannot reach a ps. */
+    void (*cut_off)(struct coxi_worker *worker);
+    /* It has said that it leaves. */
+    void (*leaving)(struct coxi_worker *worker);
+    /* True where it has nothing in hand: one that leaves may go. */
+    bool (*is_idle)(const struct coxi_worker *worker);
+    /* It is away, or gone: nothing that it had comes any more. */
+    void (*lost)(struct coxi_worker *worker, const struct coxi_worker_loss *loss);
+    /* Ends of attempts, with what they returned. COX_EPROTO. */
+    int (*done)(struct coxi_worker *worker, const struct coxi_done *message,
+                const uint8_t *payload, size_t len);
+    /* What it was asked to send of the results that it keeps. COX_EPROTO. */
+    int (*result)(struct coxi_worker *worker, const struct coxi_result *message,
+                  const uint8_t *payload, size_t len);
+    /* Which steps its last process was at when that died. */
+    void (*crashed)(struct coxi_worker *worker, const struct coxi_crashed *message);
+};
+
+/* Those that the cluster lists; `events` is told of these and of all that come later. */
+int coxi_workers_new(struct cox_coordinator *c,
+                     const struct coxi_worker_events *events);
 void coxi_workers_free(struct cox_coordinator *c);
 
 /*
@@ -108,6 +117,15 @@ bool coxi_worker_is_there(const struct coxi_worker *worker);
 
 /* Closures may be sent to it, now or soon. */
 bool coxi_worker_takes_work(const struct coxi_worker *worker);
+
+/* It is READY, or is making a resource, which may take as long as a step, and then will be. */
+bool coxi_worker_will_be_ready(const struct coxi_worker *worker);
+
+/* Sends it a message over its control connection, or gives that connection up: it is lost
+ * then. */
+int coxi_worker_send(struct coxi_worker *worker, const struct coxi_message *message,
+                     const struct coxi_payload *payload);
+void coxi_worker_give_up(struct coxi_worker *worker, int code, const char *text);
 
 /* ---- for contact.c */
 
@@ -144,7 +162,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text);
 
 /* ---- all of them */
 
-/* Dials who is away, watches for a cluster without workers. Every COXI_TICK_MS. */
+/* Dials who is away, lets go of who leaves. Every COXI_TICK_MS. */
 void coxi_workers_tick(struct cox_coordinator *c);
 
 /* Tells workers of modules that they do not know yet. */
@@ -152,39 +170,6 @@ void coxi_workers_modules(struct cox_coordinator *c);
 
 /* Has workers make and drop resources that they do not know of yet. */
 void coxi_workers_resources(struct cox_coordinator *c);
-
-/* How many closures, and second attempts, the worker has; and should have at hand. */
-size_t coxi_worker_load(const struct coxi_worker *worker);
-size_t coxi_worker_capacity(const struct coxi_worker *worker);
-
-/*
- * What it can take may have changed: its state, its slots, how long its closures run, or
- * what it has. Before the next closures are given to workers.
- */
-void coxi_worker_update(struct coxi_worker *worker);
-
-/* What it has: closures, with those that are sent next; and second attempts. */
-void coxi_worker_take(struct coxi_worker *worker, struct cox_future *f);
-void coxi_worker_let_go(struct coxi_worker *worker, struct cox_future *f);
-void coxi_worker_take_second(struct coxi_worker *worker);
-void coxi_worker_let_go_second(struct coxi_worker *worker);
-
-/* Adds an attempt of `f` to what is sent next; COX_ENOMEM: it is not there. */
-int coxi_worker_collect(struct coxi_worker *worker, const struct cox_future *f,
-                        uint32_t attempt);
-
-/* Asks for attempts back that it has not started and, where `running` (or all of them),
- * has those that run cancelled. */
-void coxi_worker_recall(struct coxi_worker *worker, uint64_t closure, uint32_t attempt,
-                        bool running);
-void coxi_worker_recall_all(struct coxi_worker *worker);
-
-/* Asks for all back that it has not started. */
-void coxi_worker_recall_waiting(struct coxi_worker *worker);
-
-/* Sends what has been collected in heads and args; forgets it. */
-void coxi_worker_send(struct coxi_worker *worker);
-void coxi_worker_drop_collected(struct coxi_worker *worker);
 
 /* Closes every connection for good; c->n_conns says when that is done. */
 void coxi_workers_shutdown(struct cox_coordinator *c);

@@ -1,0 +1,76 @@
+/*
+ * A seat: what closures keep of a worker, one for each, from the moment that the worker is known
+ * until it is freed. It says which closures the worker has in hand, which ones wait for it
+ * alone, what is collected to be sent to it, how fast it is, and which results it keeps. All on
+ * the loop.
+ */
+#ifndef COXI_COORDINATOR_CLOSURES_SEAT_H
+#define COXI_COORDINATOR_CLOSURES_SEAT_H
+
+#include "coordinator/closures/ahead.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/workers/worker.h"
+
+struct coxi_seat {
+    struct cox_coordinator *c;
+    struct coxi_worker *worker;
+    bool is_told; /* the user knows that it is ready; and has known it once before */
+    bool was_told;
+
+    /* ---- in line */
+    struct coxi_queue queue; /* QUEUED, and only this worker may run it */
+    bool is_owner;           /* in c->owners */
+    struct coxi_seat *next_owner;
+    uint64_t wanted_since_ms; /* it has a queue and is not ready since then; or 0 */
+
+    /* ---- in hand */
+    struct coxi_list in_flight;  /* ASSIGNED to it, oldest first */
+    struct coxi_second *seconds; /* second attempts that it has */
+    size_t n_seconds;
+    struct coxi_buffer suspects; /* struct coxi_recall_head: what may have run when
+                                    it was lost (losses.c) */
+    uint64_t oldest_id;          /* in_flight.first at the last tick, and its attempt */
+    uint32_t oldest_attempt;
+    uint64_t oldest_since_ms;
+    double average_us; /* of its closures' running time; 0: not known */
+    struct coxi_ways ways;
+
+    /* ---- the dispatch that is being made (send.c) */
+    struct coxi_buffer heads;
+    struct coxi_buffer args;
+    size_t args_expected;      /* bytes, the next time that some are collected */
+    struct coxi_buffer keep;   /* whose results are to stay there */
+    struct coxi_buffer alone;  /* which are suspects, and run alone */
+    struct coxi_buffer inputs; /* what they take of the results that are there */
+    bool is_collected;         /* in c->collected */
+    struct coxi_seat *next_collected;
+
+    /* ---- results that it keeps (kept.c) */
+    struct coxi_kept *kept;
+    size_t n_asked_results;     /* of those, asked for and not answered */
+    struct coxi_buffer dropped; /* those that it is to be told nobody needs any more */
+    bool is_dropper;            /* in c->droppers */
+    struct coxi_seat *next_dropper;
+};
+
+/* The seat of a worker that has been added. COX_ENOMEM. */
+int coxi_seat_new(struct coxi_worker *worker);
+void coxi_seat_free(struct coxi_seat *seat); /* takes NULL */
+
+/* How many closures, and second attempts, the worker has; and should have at hand. */
+size_t coxi_seat_load(const struct coxi_seat *seat);
+size_t coxi_seat_capacity(const struct coxi_seat *seat);
+
+/*
+ * What the worker can take may have changed: its state, its slots, how long its closures run, or
+ * what it has. Before the next closures are given to workers.
+ */
+void coxi_seat_update(struct coxi_seat *seat);
+
+/* What the worker has: closures, with those that are sent next; and second attempts. */
+void coxi_seat_take(struct coxi_seat *seat, struct cox_future *f);
+void coxi_seat_let_go(struct coxi_seat *seat, struct cox_future *f);
+void coxi_seat_take_second(struct coxi_seat *seat);
+void coxi_seat_let_go_second(struct coxi_seat *seat);
+
+#endif

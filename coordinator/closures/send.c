@@ -1,0 +1,153 @@
+/*
+ * What a worker is sent of closures: dispatches, collected and sent as one message in a turn
+ * of the loop, and recalls. On the loop.
+ */
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/closures/seat.h"
+#include "coordinator/closures/send.h"
+#include "coordinator/workers/module.h"
+
+enum {
+    BUFFERS_KEPT = 1 << 24, /* bytes for dispatches, of all workers together */
+    ARGS_EXPECTED_MAX = 1 << 20,
+};
+
+void coxi_send_drop(struct coxi_seat *seat)
+{
+    coxi_buffer_fini(&seat->heads);
+    coxi_buffer_fini(&seat->args);
+    coxi_buffer_fini(&seat->keep);
+    coxi_buffer_fini(&seat->alone);
+    coxi_buffer_fini(&seat->inputs);
+}
+
+int coxi_send_add(struct coxi_seat *seat, const struct cox_future *f, uint32_t attempt)
+{
+    size_t args_len = 0;
+    const void *args = coxi_inputs_args(f, &args_len);
+    struct coxi_closure_head head = {
+        .closure = f->id,
+        .attempt = attempt,
+        .module = f->function->module->id,
+        .function = f->function->index,
+        .args_len = (uint32_t)args_len,
+        .timeout_ms = f->timeout_ms,
+    };
+    uint32_t at = (uint32_t)(seat->heads.len / sizeof(head));
+    int r = coxi_buffer_reserve(&seat->heads, sizeof(head));
+    if (r == 0) {
+        r = coxi_buffer_reserve(&seat->keep, sizeof(at));
+    }
+    if (r == 0 && f->suspect) {
+        r = coxi_buffer_reserve(&seat->alone, sizeof(at));
+    }
+    if (r == 0 && seat->args.data == NULL && args_len > 0) {
+        /* As much as went the last time, at once: growing would copy it all again. */
+        r = coxi_buffer_reserve(&seat->args, seat->args_expected);
+    }
+    if (r == 0) {
+        r = coxi_buffer_append(&seat->args, args, args_len);
+    }
+    if (r == 0) {
+        r = coxi_inputs_collect(f, at, &seat->inputs);
+    }
+    if (r == 0) {
+        (void)coxi_buffer_append_raw(&seat->heads, &head, sizeof(head));
+    }
+    if (r == 0 && f->kept != NULL) {
+        (void)coxi_buffer_append_raw(&seat->keep, &at, sizeof(at));
+    }
+    if (r == 0 && f->suspect) {
+        (void)coxi_buffer_append_raw(&seat->alone, &at, sizeof(at));
+    }
+    return r;
+}
+
+static void recall(struct coxi_seat *seat, const struct coxi_recall *recall)
+{
+    struct coxi_message message = {.kind = COXI_RECALL, .recall = *recall};
+    message.recall.grace_ms = (uint32_t)seat->c->options.cancel_grace_ms;
+    (void)coxi_worker_send(seat->worker, &message, NULL);
+}
+
+void coxi_send_recall(struct coxi_seat *seat, uint64_t closure, uint32_t attempt,
+                      bool running)
+{
+    struct coxi_recall_head head = {closure, attempt, 0};
+    coxi_send_flush(seat); /* it may be among what is collected */
+    recall(seat, &(struct coxi_recall){
+                     .closures = &head, .n_closures = 1, .running = running});
+}
+
+void coxi_send_recall_waiting(struct coxi_seat *seat)
+{
+    if (coxi_seat_load(seat) > 0) {
+        coxi_send_flush(seat);
+        recall(seat, &(struct coxi_recall){.all = true});
+    }
+}
+
+void coxi_send_recall_all(struct coxi_seat *seat)
+{
+    if (coxi_seat_load(seat) > 0) {
+        coxi_send_flush(seat);
+        recall(seat, &(struct coxi_recall){.all = true, .running = true});
+    }
+}
+
+/* What a closure's id is less, as its step: those sent together are all from before or all from
+ * after a loading, which is a barrier in a replay. */
+static uint64_t steps_first(const struct cox_coordinator *c, uint64_t closure)
+{
+    return closure < atomic_load(&c->steps_loaded)
+               ? atomic_load(&c->steps_from)
+               : atomic_load(&c->first_closure) - atomic_load(&c->steps_before);
+}
+
+void coxi_send_flush(struct coxi_seat *seat)
+{
+    size_t n = seat->heads.len / sizeof(struct coxi_closure_head);
+    if (n == 0) {
+        return;
+    }
+    struct coxi_message message = {.kind = COXI_DISPATCH};
+    message.dispatch.closures =
+        (const struct coxi_closure_head *)(void *)seat->heads.data;
+    message.dispatch.n_closures = n;
+    message.dispatch.grace_ms = (uint32_t)seat->c->options.cancel_grace_ms;
+    message.dispatch.sent_us = coxi_now_us();
+    message.dispatch.first = steps_first(seat->c, message.dispatch.closures[0].closure);
+    message.dispatch.keep = (const uint32_t *)(void *)seat->keep.data;
+    message.dispatch.n_keep = seat->keep.len / sizeof(uint32_t);
+    message.dispatch.alone = (const uint32_t *)(void *)seat->alone.data;
+    message.dispatch.n_alone = seat->alone.len / sizeof(uint32_t);
+    message.dispatch.inputs = (const struct coxi_kept_input *)(void *)seat->inputs.data;
+    message.dispatch.n_inputs = seat->inputs.len / sizeof(struct coxi_kept_input);
+    struct iovec segment = {seat->args.data, seat->args.len};
+    struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
+    if (seat->args.len >= COXI_LINK_COPY_MAX) {
+        payload.release = free;
+        payload.arg = seat->args.data;
+        seat->args_expected =
+            seat->args.len < ARGS_EXPECTED_MAX ? seat->args.len : ARGS_EXPECTED_MAX;
+        seat->args = (struct coxi_buffer){0};
+    }
+    /* Over control, however long: it must not overtake a layout, nor a recall it. */
+    if (coxi_worker_send(seat->worker, &message, &payload) != 0) {
+        coxi_worker_give_up(seat->worker, COX_ELIMIT, "a dispatch could not be sent");
+    }
+    seat->heads.len = 0;
+    seat->args.len = 0;
+    seat->keep.len = 0;
+    seat->alone.len = 0;
+    seat->inputs.len = 0;
+    if (seat->heads.capacity + seat->args.capacity >
+        BUFFERS_KEPT / seat->c->n_workers) {
+        coxi_send_drop(seat);
+    }
+}

@@ -1,0 +1,152 @@
+/*
+ * See watch.h. Closures that only one worker may run end when that has been away for too long, all
+ * others when no worker is there for as long (losses.c says how long); and where nothing of what
+ * is scheduled ends, the user is told why.
+ *
+ * Threads: loop. Cost: O(workers) a tick.
+ */
+#include "coordinator/closures/watch.h"
+
+#include <stdio.h>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/base/event.h"
+#include "coordinator/base/ps_set.h"
+#include "coordinator/checkpoints/resume.h"
+#include "coordinator/closures/losses.h"
+#include "coordinator/closures/seat.h"
+#include "coordinator/closures/settle.h"
+#include "coordinator/workers/module.h"
+
+/* ---- for a worker */
+
+/* Ends what only this worker may run when it has been away for too long. */
+static void watch_own(struct coxi_seat *seat, uint64_t now)
+{
+    struct cox_coordinator *c = seat->c;
+    if (coxi_worker_will_be_ready(seat->worker) || seat->queue.n == 0) {
+        seat->wanted_since_ms = 0;
+    } else if (seat->wanted_since_ms == 0) {
+        seat->wanted_since_ms = now;
+    } else if (now - seat->wanted_since_ms > (uint64_t)coxi_losses_wait_ms(c)) {
+        char text[COXI_TEXT_MAX];
+        coxi_closures_leave_home(seat);
+        (void)snprintf(
+            text, sizeof(text),
+            "worker %u at %.300s, which alone may run it, was away for %d ms",
+            seat->worker->index, seat->worker->url, coxi_losses_wait_ms(c));
+        coxi_closures_fail_queue(&seat->queue, COX_ENOWORKER, text);
+    }
+}
+
+/* Ends what any worker may run when none has been there for too long. */
+static void watch_all(struct cox_coordinator *c, bool any_ready, uint64_t now)
+{
+    if (any_ready || c->n_queued == 0) {
+        c->idle_since_ms = 0;
+    } else if (c->idle_since_ms == 0) {
+        c->idle_since_ms = now;
+    } else if (now - c->idle_since_ms > (uint64_t)coxi_losses_wait_ms(c)) {
+        char text[COXI_TEXT_MAX + 64];
+        coxi_lock(&c->lock);
+        (void)snprintf(text, sizeof(text), "no worker for %d ms; the last: %s",
+                       coxi_losses_wait_ms(c), c->worker_text);
+        coxi_unlock(&c->lock);
+        coxi_closures_fail(c, COX_ENOWORKER, text);
+    }
+}
+
+/* ---- nothing stalls in silence */
+
+/* The closure that has run for longest, as far as can be told: the oldest that a worker has. */
+static const struct cox_future *find_oldest(const struct cox_coordinator *c)
+{
+    const struct cox_future *oldest = NULL;
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        const struct cox_future *f = c->workers[i]->seat->in_flight.first;
+        oldest = f != NULL && (oldest == NULL || f->id < oldest->id) ? f : oldest;
+    }
+    return oldest;
+}
+
+/* What the closures wait for that are not settled. */
+static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
+                    uint64_t now)
+{
+    unsigned long long seconds = coxi_patience_seconds(&c->patience, now);
+    char why[COXI_TEXT_MAX];
+    coxi_lock(&c->lock);
+    uint32_t n_ready = c->n_ready;
+    size_t n = c->n_unsettled;
+    const struct cox_function *missing = coxi_resume_missing(c);
+    (void)snprintf(why, sizeof(why), "%.400s",
+                   c->stats.workers_cut_off > 0 ? "workers cannot reach a ps"
+                                                : c->worker_text);
+    coxi_unlock(&c->lock);
+    if (coxi_ps_recovering(c)) {
+        (void)snprintf(why, sizeof(why), "a ps is being recovered");
+    } else if (n_ready > 0 && oldest != NULL) {
+        (void)snprintf(why, sizeof(why), "closure %llu (%s) runs on worker %u",
+                       (unsigned long long)oldest->id, oldest->function->name,
+                       oldest->seat->worker->index);
+    } else if (n_ready > 0 && missing != NULL) {
+        (void)snprintf(
+            why, sizeof(why),
+            "what the client before has left comes first, and waits for '%s' "
+            "of module %s, which is not loaded",
+            missing->name, missing->module->name);
+    } else if (n_ready > 0) {
+        (void)snprintf(why, sizeof(why), "%zu wait%s for others, or for a ps", n,
+                       n == 1 ? "s" : "");
+    }
+    coxi_event(c, COX_EVENT_BLOCKED, COXI_OF(.seconds = seconds),
+               "none of %zu closure%s is done for %llu s: %.400s (%u worker%s ready)",
+               n, coxi_s(n), seconds, why, n_ready, n_ready == 1 ? " is" : "s are");
+}
+
+/*
+ * That no closure ends is worth a word after 10 s; where closures run that take as long anyway,
+ * after three times what those of their function have taken so far.
+ */
+static void watch_closures(struct cox_coordinator *c, uint64_t now)
+{
+    coxi_lock(&c->lock);
+    uint64_t settled = c->stats.done + c->stats.failed;
+    bool waits = c->n_unsettled > c->n_inherited || c->n_queued > 0;
+    coxi_unlock(&c->lock);
+    if (!waits || settled != c->settled_seen) {
+        uint64_t seconds = coxi_patience_seconds(&c->patience, now);
+        if (coxi_patience_has_ended(&c->patience)) {
+            coxi_event(c, COX_EVENT_UNBLOCKED, COXI_OF(.seconds = seconds),
+                       "closures end again, after %llu s", (unsigned long long)seconds);
+        }
+        c->settled_seen = settled;
+        c->patience = (struct coxi_patience){0};
+        return;
+    }
+    const struct cox_future *oldest = find_oldest(c);
+    bool long_ones =
+        oldest != NULL && oldest->function->n_samples > 0 &&
+        (double)(now - c->patience.since_ms) * 1000 < 3 * oldest->function->average_us;
+    if ((c->patience.since_ms == 0 || !long_ones) &&
+        coxi_patience_ends(&c->patience, now)) {
+        say_why(c, oldest, now);
+    }
+}
+
+void coxi_watch_tick(struct cox_coordinator *c)
+{
+    uint64_t now = coxi_now_ms();
+    bool any_ready = false;
+    coxi_losses_tick(c);
+    for (uint32_t i = 0; i < c->n_workers; i++) {
+        any_ready = any_ready || coxi_worker_will_be_ready(c->workers[i]);
+        watch_own(c->workers[i]->seat, now);
+    }
+    if (!c->fatal_handled && !c->shutting_down) {
+        watch_closures(c, now);
+    }
+    watch_all(c, any_ready, now);
+}
