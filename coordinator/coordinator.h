@@ -3,7 +3,8 @@
  *
  *   open.c      cox_open, cox_close
  *   event.c     what the program is told;  call.c  calls under way, and what they wait for
- *   base/public.c  errors' texts
+ *   alive.c     errors of the run;  cause.c, public.c  texts of errors
+ *   packing.c   what a user says of a call;  announced.c  variables that can be used
  *   closure.c   scheduling, join: what users' threads call
  *   future.c    futures, waiting for them
  *   callback.c  callbacks, on a thread of their own
@@ -15,9 +16,12 @@
  *   kept.c      results that stay on workers (loop)
  *   stragglers.c  second attempts (loop)
  *   losses.c    workers that are gone: what counts, how long closures wait (loop)
+ *   watch.c     closures that wait too long, or in silence (loop)
+ *   crew.c      what closures make of what happens to a worker;  seat.c  what they keep of
+ *               one;  send.c  what they send it (loop)
  *   queue.c     closures in line, by priority
  *   pool.c      which worker has the most room
- *   worker.c    workers: setting up, sending to them, losing (loop)
+ *   worker.c    workers: setting up, losing them (loop)
  *   contact.c   their connections;  door.c  where those dial that are not listed (loop)
  *   conn.c      one connection to a worker, as events on the loop
  *   layout.c    what workers are told of ps and variables (loop)
@@ -56,6 +60,7 @@
 #include "common/buffer.h"
 #include "common/loop.h"
 #include "common/window.h"
+#include "coordinator/base/announced.h"
 #include "coordinator/base/call.h"
 #include "coordinator/closures/pool.h"
 #include "coordinator/variables/registry.h"
@@ -272,6 +277,7 @@ struct cox_coordinator {
     struct coxi_entry **entries; /* by variable id; changed by registry.c */
     uint32_t n_entries;
     struct coxi_registry registry;
+    struct coxi_announced announced;
     uint64_t *ps_load; /* bytes placed on each ps */
     struct cox_module *modules[COXI_MODULES_MAX];
     uint32_t n_modules;

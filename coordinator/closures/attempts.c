@@ -24,6 +24,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
+#include "coordinator/base/cause.h"
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
@@ -126,13 +127,6 @@ struct cox_future *coxi_attempts_find(struct cox_coordinator *c, uint64_t id)
 
 /* ---- crashes */
 
-const char *coxi_attempts_cause(int cause)
-{
-    return cause == COXI_CAUSE_EXIT     ? "it called exit or pthread_exit"
-           : cause == COXI_CAUSE_MEMORY ? "more memory than --step-memory-max"
-                                        : strsignal(cause);
-}
-
 /* `n_ran` steps ran when the process crashed. */
 static void tell_crash(struct cox_future *f, const struct coxi_seat *seat, int cause,
                        size_t n_ran)
@@ -151,7 +145,7 @@ static void tell_crash(struct cox_future *f, const struct coxi_seat *seat, int c
                "closure %llu (%s) %s of worker %u: %s%s", (unsigned long long)f->id,
                f->function->name,
                n_ran > 1 ? "ran in the crashed process" : "crashed the process",
-               seat->worker->index, coxi_attempts_cause(cause), others);
+               seat->worker->index, coxi_cause_text(cause), others);
 }
 
 /* Adds "worker 3: Segmentation fault" to what is known of its crashes. */
@@ -160,7 +154,7 @@ static void note_crash(struct cox_future *f, uint32_t worker, int cause)
     char text[COXI_TEXT_MAX];
     const char *before = f->text != NULL ? f->text : "";
     (void)snprintf(text, sizeof(text), "%.300s%sworker %u: %s", before,
-                   *before != '\0' ? ", " : "", worker, coxi_attempts_cause(cause));
+                   *before != '\0' ? ", " : "", worker, coxi_cause_text(cause));
     free(f->text);
     f->text = strdup(text);
     count(&f->crashes);

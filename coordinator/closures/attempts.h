@@ -17,9 +17,6 @@ void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *cr
 /* The closure of that id that is not settled, or runs again; or NULL. */
 struct cox_future *coxi_attempts_find(struct cox_coordinator *c, uint64_t id);
 
-/* A crash's cause in words. */
-const char *coxi_attempts_cause(int cause);
-
 /* Ends a closure that nobody wants any more, at once or when its worker has answered. */
 void coxi_attempts_cancel(struct cox_future *f);
 

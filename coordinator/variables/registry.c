@@ -134,14 +134,12 @@ static int grow(struct cox_coordinator *c)
     uint32_t n = registry->capacity > 0 ? 2 * registry->capacity : ENTRIES_FIRST;
     struct coxi_entry **entries = realloc(c->entries, n * sizeof(struct coxi_entry *));
     c->entries = entries != NULL ? entries : c->entries;
-    struct coxi_entry **announced =
-        realloc(registry->announced, n * sizeof(struct coxi_entry *));
-    registry->announced = announced != NULL ? announced : registry->announced;
-    if (entries == NULL || announced == NULL) {
+    if (entries == NULL) {
         return coxi_error_memory("variables");
     }
-    registry->capacity = n;
-    return 0;
+    int r = coxi_announced_reserve(&c->announced, n);
+    registry->capacity = r == 0 ? n : registry->capacity;
+    return r;
 }
 
 struct coxi_entry *coxi_registry_find(const struct cox_coordinator *c, const char *name)
@@ -191,7 +189,7 @@ int coxi_registry_add(struct cox_coordinator *c, struct coxi_entry *entry)
 void coxi_registry_announce(struct cox_coordinator *c, struct coxi_entry *entry)
 {
     entry->made = true;
-    c->registry.announced[c->registry.n_announced++] = entry;
+    coxi_announced_add(&c->announced, entry->description);
 }
 
 void coxi_registry_forget(struct cox_coordinator *c, struct coxi_entry *entry)
@@ -222,6 +220,6 @@ void coxi_registry_free(struct cox_coordinator *c)
         free(name);
     }
     coxi_names_fini(&c->registry.names);
-    free(c->registry.announced);
+    coxi_announced_fini(&c->announced);
     free(c->entries);
 }

@@ -1,5 +1,4 @@
-/* The variables, tables and metrics there are: by id, by name, and in the order in which
- * workers hear of them. All under c->lock. */
+/* The variables, tables and metrics there are: by id and by name. All under c->lock. */
 #ifndef COXI_COORDINATOR_VARIABLES_REGISTRY_H
 #define COXI_COORDINATOR_VARIABLES_REGISTRY_H
 
@@ -15,9 +14,7 @@ struct coxi_registry_name;
 struct coxi_registry {
     struct coxi_names names;          /* of variables, and of folders of them */
     struct coxi_registry_name *first; /* all of those */
-    struct coxi_entry **announced;    /* those that can be used */
-    uint32_t n_announced;             /* only rises */
-    uint32_t capacity;                /* of that, and of c->entries */
+    uint32_t capacity;                /* of c->entries */
 };
 
 /* The entry of that name; NULL: there is none, or it has not been created yet. */

@@ -1,7 +1,7 @@
 /*
  * See layout.h. A worker forgets no variable, so a layout names those that have been
  * announced since the last one: worker->n_layout counts those it has been told of, in the
- * order of the registry. Its ps are named in full each time.
+ * order in which they were announced (base/announced.h). Its ps are named in full each time.
  *
  * A program may create many variables in a row: workers hear of them when closures follow, or
  * in the next tick.
@@ -15,7 +15,6 @@
 
 #include "common/error.h"
 #include "common/sync.h"
-#include "coordinator/variables/registry.h"
 #include "coordinator/workers/conn.h"
 #include "coordinator/workers/worker.h"
 
@@ -33,9 +32,9 @@ static size_t next_variables(const struct coxi_worker *worker,
     size_t bytes = 0;
     size_t n = 0;
     coxi_lock(&c->lock);
-    uint32_t left = c->registry.n_announced - worker->n_layout;
+    uint32_t left = c->announced.n - worker->n_layout;
     while (n < left && n < PIECE_VARIABLES && bytes < PIECE_BYTES) {
-        ret[n] = *c->registry.announced[worker->n_layout + n]->description;
+        ret[n] = *c->announced.variables[worker->n_layout + n];
         bytes += sizeof(*ret) + ret[n].n_shards * sizeof(struct coxi_shard);
         n++;
     }
@@ -92,7 +91,7 @@ void coxi_layout_send(struct coxi_worker *worker)
 static uint32_t n_announced(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    uint32_t n = c->registry.n_announced;
+    uint32_t n = c->announced.n;
     coxi_unlock(&c->lock);
     return n;
 }

@@ -29,12 +29,12 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
+#include "coordinator/base/cause.h"
 #include "coordinator/base/event.h"
 #include "coordinator/base/packing.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/base/replay_log.h"
 #include "coordinator/checkpoints/resume.h"
-#include "coordinator/closures/attempts.h"
 #include "coordinator/workers/conn.h"
 #include "coordinator/workers/layout.h"
 #include "coordinator/workers/module.h"
@@ -485,7 +485,7 @@ static void tell_crash(const struct cox_resource *resource,
             worker->c, COX_EVENT_STEP_CRASHED,
             COXI_OF(.worker = of, .error = COX_ECRASHED),
             "the step that makes resource '%s' crashed the process of worker %u: %s",
-            resource->name, worker->index, coxi_attempts_cause(cause));
+            resource->name, worker->index, coxi_cause_text(cause));
     }
 }
 
@@ -514,6 +514,6 @@ void coxi_resource_crashed(struct coxi_worker *worker,
     }
     size_t used = strlen(mishap->text);
     (void)snprintf(mishap->text + used, sizeof(mishap->text) - used, "%s%s",
-                   used > 0 ? ", " : "", coxi_attempts_cause(crash->cause));
+                   used > 0 ? ", " : "", coxi_cause_text(crash->cause));
     mishap->crashes++;
 }

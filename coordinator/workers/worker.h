@@ -52,7 +52,7 @@ struct coxi_worker {
     uint8_t wanted[COXI_MODULES_MAX]; /* whose bytes wait for the data connection */
     uint32_t n_asked;
     uint32_t n_told;   /* modules it has been told of */
-    uint32_t n_layout; /* variables, in the order of the registry */
+    uint32_t n_layout; /* variables it has been told of (layout.c) */
     uint32_t making;   /* the resource whose answer is awaited, by id; or 0 */
     uint64_t making_since_ms;
     uint32_t resource_told; /* the last that it was told of; ids rise */

@@ -1,0 +1,8 @@
+/* Why the process of a step ended. Any thread. */
+#ifndef COXI_COORDINATOR_BASE_CAUSE_H
+#define COXI_COORDINATOR_BASE_CAUSE_H
+
+/* A crash's cause (COXI_CAUSE_..., or a signal) in words. */
+const char *coxi_cause_text(int cause);
+
+#endif
