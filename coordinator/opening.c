@@ -146,6 +146,9 @@ static int reach(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_m
         }
         coxi_call_why(c, "%.380s", coxi_error_text());
         r = check_local(c);
+        if (r == 0) {
+            r = coxi_check_alive(c); /* one that was claimed may be lost by now */
+        }
         if (r != 0) {
             return r;
         }
@@ -225,9 +228,13 @@ int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes,
 
 /* ---- the workers */
 
-/* Why workers will not come, or 0. Locked. */
+/* Why workers will not come, or would come in vain; or 0. Locked. */
 static int check_workers(const struct cox_coordinator *c)
 {
+    int r = coxi_check_alive_locked(c);
+    if (r != 0) {
+        return r;
+    }
     if (c->misplaced_code != 0) {
         return coxi_error(c->misplaced_code, "%s", c->misplaced_text);
     }

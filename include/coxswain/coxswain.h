@@ -189,7 +189,8 @@ struct cox_options {
  * COX_EADDRESS: `listen` is no address, is in use, or can be reached from other hosts. COX_EIO:
  * the checkpoint directory cannot be written, or a ps does not see it (which is tried with an
  * empty file), or a local cluster cannot be started. COX_EEXIST: the directory has checkpoints,
- * and options.resume is -1. COX_EFENCED: other clients use it. COX_ENOENT: it has no checkpoint
+ * and options.resume is -1. COX_EFENCED: other clients use it. COX_EPSLOST: a ps was lost
+ * meanwhile. COX_ENOENT: it has no checkpoint
  * options.resume_from. COX_ECONFLICT, COX_ECHECKSUM, COX_EFORMAT: the run cannot go on from the
  * checkpoint; the text says why, and if it is damaged names the next older one that is complete.
  */

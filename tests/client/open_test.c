@@ -1,6 +1,7 @@
 /* Opening: options, daemons started by hand on tcp, and all that can be wrong there. Linked so that
  * the replay log's making (coordinator/base/replay_log.h) and the loop's ticks go through here. */
 #include <arpa/inet.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -350,6 +351,48 @@ TEST(a_ps_whose_client_has_vanished_is_waited_for)
     assert_int_equal(vanished, waitpid(vanished, NULL, 0));
     program_kill(&ps, SIGTERM);
     assert_int_equal(128 + SIGTERM, program_wait(&ps));
+}
+
+static void *lose_claimed(void *arg)
+{
+    struct program *ps = arg;
+    program_wait_printed(ps, "event=claim");
+    program_kill(ps, SIGKILL);
+    (void)program_wait(ps);
+    return NULL;
+}
+
+/* A ps dies while the client, which has claimed it, waits for something that never comes:
+ * `format` is the cluster, with the ps's address and that of nobody. */
+static void assert_open_tells_of_a_lost_ps(const char *format)
+{
+    struct program ps;
+    pthread_t thread;
+    struct cox_cluster *cluster;
+    char address[300];
+    char nobody[300];
+    char json[700];
+    (void)snprintf(address, sizeof(address), "ipc://%s", coxi_test_path("ps"));
+    (void)snprintf(nobody, sizeof(nobody), "ipc://%s", coxi_test_path("nobody"));
+    (void)snprintf(json, sizeof(json), format, address, nobody);
+    const char *argv[] = {"coxswain-ps", "--listen", address, NULL};
+    program_start(&ps, argv);
+    assert_int_equal(0, pthread_create(&thread, NULL, lose_claimed, &ps));
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    assert_refused(cluster, NULL, COX_EPSLOST, address);
+    assert_int_equal(0, pthread_join(thread, NULL));
+    cox_cluster_free(cluster);
+}
+
+TEST(open_tells_of_a_ps_lost_while_it_waits_for_another)
+{
+    assert_open_tells_of_a_lost_ps(
+        "{\"ps\": [\"%s\", \"%s\"], \"worker\": [\"127.0.0.1:1\"]}");
+}
+
+TEST(open_tells_of_a_ps_lost_while_it_waits_for_workers)
+{
+    assert_open_tells_of_a_lost_ps("{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}");
 }
 
 /* ---- the checkpoint directory */
