@@ -21,6 +21,7 @@ struct call {
     enum state state;
     int code;
     bool cancelled; /* ever */
+    bool scheduled; /* by any client */
 };
 
 /* What is allowed to be there of a call. */
@@ -29,6 +30,8 @@ enum allowed { ALL, NOTHING, ANY_PART };
 static struct {
     const struct sim_plan *plan;
     struct call calls[SIM_CALLS_MAX];
+    uint32_t
+        made_until; /* a client before has made assignments up to this call, maybe */
     bool broken;
     char text[1000];
 } ledger;
@@ -57,11 +60,21 @@ void sim_ledger_begin(const struct sim_plan *plan)
     ledger.plan = plan;
 }
 
+/* Assignments before this call may be covered: behind the cursor lie cancelled calls alone. */
+static uint32_t assigned_until(uint32_t n_covered)
+{
+    while (n_covered < ledger.plan->n_calls && ledger.calls[n_covered].cancelled) {
+        n_covered++;
+    }
+    return n_covered;
+}
+
 void sim_ledger_go_on(uint32_t n_covered)
 {
+    ledger.made_until = assigned_until(n_covered);
     for (uint32_t i = 0; i < ledger.plan->n_calls; i++) {
         struct call *call = &ledger.calls[i];
-        if (i < n_covered && call->state == UNKNOWN) {
+        if (i < n_covered && !call->scheduled) {
             sim_violation("call %u is covered, and was never scheduled", i);
         }
         call->state = i < n_covered ? COVERED : UNKNOWN;
@@ -69,9 +82,10 @@ void sim_ledger_go_on(uint32_t n_covered)
     }
 }
 
-void sim_ledger_schedule(uint32_t number)
+void sim_ledger_schedule(uint32_t number, bool replaced)
 {
-    ledger.calls[number] = (struct call){.state = SCHEDULED};
+    ledger.calls[number].scheduled = true;
+    ledger.calls[number].state = replaced ? ledger.calls[number].state : SCHEDULED;
 }
 
 void sim_ledger_cancel(uint32_t number)
@@ -231,17 +245,20 @@ static void check_assigned(const struct sim_found *found, uint32_t n, const char
 {
     bool joined = false;
     uint32_t last = last_assignment(n, &joined);
-    /* A client before this one may have made the assignment that comes next. */
-    bool made_next = ledger.calls[0].state == COVERED &&
-                     (sim_plan_actions(ledger.plan, n) & SIM_ASSIGN) != 0;
     for (uint32_t i = 0; i < n; i++) {
+        int64_t of[SIM_ARGUMENTS];
+        sim_plan_call(ledger.plan, i, of);
+        /* A client before may have made the next assignment. */
+        bool made = ledger.calls[i].state == COVERED && n <= ledger.made_until;
+        /* "m1" may lie on another ps than "c1". */
+        bool partial = allowed(&ledger.calls[i], of) == ANY_PART;
         for (uint32_t ps = 0; ps < ledger.plan->n_ps; ps++) {
             for (uint32_t s = 0; s < SIM_SEGMENTS; s++) {
                 int64_t counted = found->counted[ps][i][s];
                 int64_t has = found->assigned[ps][i][s];
-                bool good = i < last && joined      ? has == 0
-                            : i < last || made_next ? has == 0 || has == counted
-                                                    : has == counted;
+                bool good = i < last && joined            ? has == 0
+                            : i < last || made || partial ? has == 0 || has == 1
+                                                          : has == counted;
                 if (!good) {
                     sim_violation("%s: m%u has %lld of call %u, segment %u, which "
                                   "counted %lld; zeros were assigned before call %u%s",

@@ -22,7 +22,8 @@ void sim_ledger_begin(const struct sim_plan *plan);
 /* A client goes on behind that many calls; what it has scheduled before is forgotten. */
 void sim_ledger_go_on(uint32_t n_covered);
 
-void sim_ledger_schedule(uint32_t number);
+/* It may count from now on. `replaced`: by a client that another one has replaced, or will. */
+void sim_ledger_schedule(uint32_t number, bool replaced);
 void sim_ledger_cancel(uint32_t number);
 
 /* How a call ended: 0, or an error and its text. */

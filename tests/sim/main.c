@@ -145,6 +145,8 @@ int main(int argc, char **argv)
 {
     struct arguments arguments = {.seed = 1, .runs = 1000, .calls = 100};
     parse(argc, argv, &arguments);
+    json_object_seed(1);
+    json_set_alloc_funcs(malloc, free); /* those of a run */
     double begin = now_s();
     for (uint64_t i = 0; i < arguments.runs; i++) {
         struct sim_storm_result result;

@@ -35,7 +35,7 @@ void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret)
     ret->keep = (uint32_t)below(&draw, 3);
     ret->in_flight = 4 + (uint32_t)below(&draw, 60);
     ret->log_bytes = one_in(&draw, 4) ? 2000 + below(&draw, 8000) : 0;
-    ret->every_closures = one_in(&draw, 2) ? 10 + below(&draw, 40) : 0;
+    ret->every_closures = one_in(&draw, 2) ? 15 + below(&draw, 85) : 0;
     ret->speculates = one_in(&draw, 2);
     ret->rough = one_in(&draw, 2) ? 12 : 40;
 }
@@ -66,8 +66,9 @@ unsigned sim_plan_actions(const struct sim_plan *plan, uint32_t number)
     unsigned actions = 0;
     actions |= one_in(&draw, plan->rough) ? SIM_ASSIGN : 0U;
     actions |= one_in(&draw, plan->rough) ? SIM_JOIN : 0U;
-    actions |= plan->checkpoints && one_in(&draw, plan->rough) ? SIM_SAVE : 0U;
-    actions |= plan->checkpoints && one_in(&draw, plan->rough) ? SIM_SAVE_BESIDE : 0U;
+    actions |= plan->checkpoints && one_in(&draw, plan->rough * 3) ? SIM_SAVE : 0U;
+    actions |=
+        plan->checkpoints && one_in(&draw, plan->rough * 3) ? SIM_SAVE_BESIDE : 0U;
     actions |= one_in(&draw, 4) ? SIM_READ : 0U;
     actions |= one_in(&draw, plan->rough) ? SIM_CANCEL : 0U;
     actions |= one_in(&draw, plan->rough * 4) ? SIM_CREATE : 0U;

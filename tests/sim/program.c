@@ -371,9 +371,7 @@ static void schedule(struct program *p)
     call.args = &argument;
     call.n_args = 1;
     call.cursor = (uint64_t)p->next + 1;
-    if (!is_replaced(p)) {
-        sim_ledger_schedule(p->next); /* it may count from here on */
-    }
+    sim_ledger_schedule(p->next, is_replaced(p));
     check(p, "cox_schedule", cox_schedule(p->c, p->count, &call, &p->futures[p->next]));
     p->next++;
 }
