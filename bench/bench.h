@@ -104,6 +104,7 @@ void bench_checkpoint(struct bench *bench);
 void bench_footprint(struct bench *bench);
 void bench_table(struct bench *bench);
 void bench_variables(struct bench *bench);
+void bench_fanout(struct bench *bench);
 void bench_serve_link(const char *url);
 void bench_serve_raw(bool tcp);
 

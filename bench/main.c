@@ -34,6 +34,7 @@ static const struct {
     {"recovery", bench_recovery}, {"footprint", bench_footprint},
     {"scale", bench_scale},       {"checkpoint", bench_checkpoint},
     {"recover", bench_recover},   {"variables", bench_variables},
+    {"fanout", bench_fanout},
 };
 
 enum { N_CASES = sizeof(cases) / sizeof(*cases) };
@@ -64,7 +65,7 @@ static const struct coxi_option options[] = {
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, only),
      .help = "take only the measurements of this name (of pull, push, table, "
-             "schedule, train and checkpoint)"},
+             "schedule, train, checkpoint and fanout)"},
     {.name = "seconds",
      .type = COXI_OPTION_REAL,
      .offset = offsetof(struct config, seconds),
@@ -126,8 +127,8 @@ static const struct coxi_program program = {
         "busy\nps), sparse (rows of tables), table (the same in one thread), schedule "
         "(closures),\ntrain (the click model), recovery (workers that die), footprint "
         "(idle processes,\nmemory), scale (many workers), checkpoint (snapshots), "
-        "recover (a ps that "
-        "dies), variables (very many).\n"
+        "recover (a ps that\ndies), variables (very many), fanout (steps on many "
+        "ps).\n"
         "Each measurement has a baseline, measured in turn with it, or a bound.",
     .prefix = "COX_BENCH",
     .mixed = true,
@@ -456,8 +457,8 @@ int main(int argc, char **argv)
     if (r == 0 && rest == argc && !config.all) {
         r = coxi_error(COX_EINVAL,
                        "which case? wire, pull, push, tail, sparse, table, schedule, "
-                       "train, recovery, footprint, scale, checkpoint, recover, or "
-                       "--all");
+                       "train, recovery, footprint, scale, checkpoint, recover, "
+                       "variables, fanout, or --all");
     }
     for (int i = rest; r == 0 && i < argc; i++) {
         r = is_case(argv[i]) ? 0

@@ -3,6 +3,7 @@
 
 #include <coxswain/step.h>
 
+#include "bench/fan.h"
 #include "bench/keys.h"
 #include "bench/many.h"
 #include "bench/spend.h"
@@ -125,6 +126,21 @@ static int find(struct cox_step *step)
     return r != 0 ? r : cox_step_return(step, &result);
 }
 
+/* Pulls "fanned" and adds 1 to each of its elements. */
+static int fan(struct cox_step *step)
+{
+    int64_t values[FAN_PS_MAX];
+    int64_t ones[FAN_PS_MAX];
+    struct cox_variable *fanned;
+    int r = cox_step_variable(step, "fanned", &fanned);
+    const struct cox_pull pull = {fanned, cox_rows_all(), values, 0};
+    for (int i = 0; i < FAN_PS_MAX; i++) {
+        ones[i] = 1;
+    }
+    r = r != 0 ? r : cox_step_pull(step, &pull, 1);
+    return r != 0 ? r : cox_step_add(step, fanned, ones);
+}
+
 COX_STEPS(COX_STEP("nothing", nothing), COX_STEP("push_row", push_row),
           COX_STEP("echo", echo), COX_STEP("spend", spend), COX_STEP("fill", fill),
-          COX_STEP("visit", visit), COX_STEP("find", find));
+          COX_STEP("visit", visit), COX_STEP("find", find), COX_STEP("fan", fan));
