@@ -1,183 +1,12 @@
-/*
- * See attempt.h. An attempt object is used over and over: its buffers keep their
- * memory.
- *
- * States: RUNNING (slot) -> COMMITTING (commit.c; acknowledgements to come) -> reported
- *         RUNNING -> FLUSHING (commit.c; the slot waits for them) -> RUNNING
- *         RUNNING -> reported, where the step failed, was cancelled or touched nothing
- *
- * It can be cancelled (worker/running.h) until it has a place in the commit window; from
- * then on it commits, whatever is asked. A step that fails or is cancelled reports what its
- * flushes have touched.
- */
+/* See attempt.h. */
 #include "worker/attempt.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
-#include "worker/attempt_internal.h"
-
-static int attempt_new(struct coxi_run *run, struct coxi_attempt **ret)
-{
-    struct coxi_attempt *attempt =
-        calloc(1, sizeof(*attempt) + run->n_ps * (sizeof(*attempt->targets) +
-                                                  sizeof(*attempt->touched)));
-    if (attempt == NULL) {
-        return coxi_error_memory("an attempt");
-    }
-    attempt->step.api = &coxi_step_api;
-    attempt->run = run; /* not a reference: spare ones belong to the run */
-    attempt->n_targets = run->n_ps;
-    attempt->touched = (uint32_t *)(void *)&attempt->targets[run->n_ps];
-    (void)pthread_mutex_init(&attempt->lock, NULL);
-    coxi_cond_init(&attempt->answered);
-    for (uint32_t p = 0; p < run->n_ps; p++) {
-        attempt->targets[p].attempt = attempt;
-    }
-    *ret = attempt;
-    return 0;
-}
-
-static void scratch_give_back(struct coxi_run *run, struct coxi_scratch *scratch)
-{
-    coxi_lock(&run->lock);
-    scratch->next = run->spare_scratch;
-    run->spare_scratch = scratch;
-    coxi_unlock(&run->lock);
-}
-
-static int scratch_take(struct coxi_run *run, struct coxi_scratch **ret)
-{
-    coxi_lock(&run->lock);
-    struct coxi_scratch *scratch = run->spare_scratch;
-    if (scratch != NULL) {
-        run->spare_scratch = scratch->next;
-    }
-    coxi_unlock(&run->lock);
-    if (scratch == NULL) {
-        scratch = calloc(1, sizeof(*scratch));
-    }
-    if (scratch == NULL) {
-        return coxi_error_memory("an attempt");
-    }
-    *ret = scratch;
-    return 0;
-}
-
-/* An attempt, with scratch for its step. */
-static int attempt_take(struct coxi_run *run, struct coxi_attempt **ret)
-{
-    struct coxi_scratch *scratch = NULL;
-    int r = scratch_take(run, &scratch);
-    if (r != 0) {
-        return r;
-    }
-    coxi_lock(&run->lock);
-    struct coxi_attempt *attempt = run->spare;
-    if (attempt != NULL) {
-        run->spare = attempt->next;
-    }
-    coxi_unlock(&run->lock);
-    if (attempt == NULL) {
-        r = attempt_new(run, &attempt);
-    }
-    if (r != 0) {
-        scratch_give_back(run, scratch);
-        return r;
-    }
-    attempt->scratch = scratch;
-    *ret = attempt;
-    return 0;
-}
-
-/* The attempt is the run's again, to be used for another one. */
-static void give_back(struct coxi_attempt *attempt, bool committed)
-{
-    struct coxi_run *run = attempt->run;
-    coxi_lock(&run->lock);
-    attempt->next = run->spare;
-    run->spare = attempt;
-    if (committed) {
-        if (attempt->committed_us != 0) {
-            uint64_t now_us = coxi_now_us();
-            coxi_least_note(&run->commit_us, now_us,
-                            (double)(now_us - attempt->committed_us));
-        }
-        run->n_committing--;
-        (void)pthread_cond_signal(&run->room);
-    }
-    coxi_unlock(&run->lock);
-    coxi_run_unref(run);
-}
-
-void coxi_attempt_end(struct coxi_attempt *attempt, bool committed)
-{
-    struct coxi_run *run = attempt->run;
-    struct coxi_report report = {
-        .closure = attempt->head.closure,
-        .attempt = attempt->head.attempt,
-        .code = attempt->code,
-        .step_code = attempt->step_code,
-        .run_us = attempt->run_us,
-        .touched = attempt->touched,
-        .result = attempt->code == 0 ? (const void *)attempt->results.data
-                                     : attempt->code_text,
-        .result_len =
-            attempt->code == 0 ? attempt->results.len : strlen(attempt->code_text) + 1,
-    };
-    uint64_t bytes = attempt->results.len;
-    if (attempt->code == 0 && attempt->call.keep && bytes > 0 &&
-        coxi_results_keep(&run->results, report.closure, report.attempt,
-                          &attempt->results)) {
-        report.kept = true;
-        report.result = &bytes;
-        report.result_len = sizeof(bytes);
-    }
-    for (uint32_t p = 0; p < attempt->n_targets; p++) {
-        if (attempt->targets[p].touched) {
-            attempt->touched[report.n_touched++] = p;
-        }
-    }
-    coxi_run_report(run, &report);
-    give_back(attempt, committed);
-}
-
-static void attempt_free(struct coxi_attempt *attempt)
-{
-    for (uint32_t p = 0; p < attempt->n_targets; p++) {
-        struct coxi_target *target = &attempt->targets[p];
-        coxi_buffer_fini(&target->updates);
-        coxi_buffer_fini(&target->update_payload);
-        coxi_buffer_fini(&target->gradients);
-    }
-    coxi_buffer_fini(&attempt->metrics);
-    coxi_buffer_fini(&attempt->results);
-    coxi_buffer_fini(&attempt->used);
-    (void)pthread_cond_destroy(&attempt->answered);
-    (void)pthread_mutex_destroy(&attempt->lock);
-    free(attempt);
-}
-
-void coxi_attempts_free(struct coxi_run *run)
-{
-    while (run->spare != NULL) {
-        struct coxi_attempt *attempt = run->spare;
-        run->spare = attempt->next;
-        attempt_free(attempt);
-    }
-    while (run->spare_scratch != NULL) {
-        struct coxi_scratch *scratch = run->spare_scratch;
-        run->spare_scratch = scratch->next;
-        coxi_pulls_free(scratch);
-        coxi_spread_fini(&scratch->spread);
-        coxi_buffer_fini(&scratch->places);
-        free(scratch);
-    }
-}
 
 /* ---- answers */
 
@@ -239,42 +68,7 @@ int coxi_attempt_break(struct coxi_attempt *attempt, int code)
     return code;
 }
 
-/* ---- running */
-
-static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *running,
-                          const struct coxi_closure_head *head,
-                          const struct coxi_call *call)
-{
-    attempt->running = running;
-    attempt->layouts = running->layouts;
-    attempt->head = *head;
-    attempt->rate_step = head->closure - atomic_load(&attempt->run->first);
-    attempt->call = *call;
-    attempt->args_ready = false;
-    attempt->results.len = 0;
-    attempt->run_us = 0;
-    attempt->step_code = 0;
-    attempt->step_failed = false;
-    attempt->broken = 0;
-    attempt->broken_text[0] = '\0';
-    attempt->lost = 0;
-    attempt->n_pushes = 0;
-    attempt->segment = 0;
-    attempt->scale = NULL;
-    attempt->loss_scale = 0;
-    attempt->told = NULL;
-    attempt->overflowed = false;
-    attempt->overflow_text[0] = '\0';
-    attempt->making = NULL;
-    attempt->unmade = NULL;
-    attempt->text[0] = '\0';
-    attempt->code = 0;
-    attempt->code_text[0] = '\0';
-    for (uint32_t p = 0; p < attempt->n_targets; p++) {
-        attempt->targets[p].touched = false;
-    }
-    coxi_commit_drop(attempt);
-}
+/* ---- its end */
 
 int coxi_attempt_unmade(const struct coxi_attempt *attempt)
 {
@@ -283,202 +77,62 @@ int coxi_attempt_unmade(const struct coxi_attempt *attempt)
                       attempt->unmade->text);
 }
 
-/* The step has returned: it needs no resource any more, nor its arguments. */
-static void let_go(struct coxi_attempt *attempt)
+void coxi_attempt_drop(struct coxi_attempt *attempt)
 {
-    while (attempt->n_held > 0) {
-        coxi_held_unref(attempt->held[--attempt->n_held]);
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+        attempt->targets[p].updates.len = 0;
+        attempt->targets[p].update_payload.len = 0;
+        attempt->targets[p].gradients.len = 0;
     }
-    struct coxi_kept **used = (struct coxi_kept **)(void *)attempt->used.data;
-    for (size_t i = 0; i < attempt->used.len / sizeof(struct coxi_kept *); i++) {
-        coxi_resources_unuse(&attempt->run->resources, used[i]);
-    }
-    attempt->used.len = 0;
-    attempt->unmade = NULL;
+    attempt->metrics.len = 0;
 }
 
-/* Why it has failed is `why`, whatever the step said then. */
-static void explain(struct coxi_attempt *attempt, const char *why)
+void coxi_attempt_give_back(struct coxi_attempt *attempt, bool committed)
 {
-    (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%.400s%s%.90s", why,
-                   attempt->step_failed ? "; the step: " : "",
-                   attempt->step_failed ? attempt->text : "");
+    struct coxi_run *run = attempt->run;
+    coxi_lock(&run->lock);
+    coxi_spare_put(&run->spare_attempts, &attempt->spare);
+    if (committed) {
+        if (attempt->committed_us != 0) {
+            uint64_t now_us = coxi_now_us();
+            coxi_least_note(&run->commit_us, now_us,
+                            (double)(now_us - attempt->committed_us));
+        }
+        run->n_committing--;
+        (void)pthread_cond_signal(&run->room);
+    }
+    coxi_unlock(&run->lock);
+    coxi_run_unref(run);
 }
 
-/*
- * What the step's return value means for the closure that nobody has cancelled. A step that
- * did not succeed because a ps is lost has not failed, nor has one that lacks a resource; a
- * gradient that is not finite is no error of the step's making either. Its own number says
- * nothing of that: it may be any.
- */
-static void judge(struct coxi_attempt *attempt, int returned)
+void coxi_attempt_end(struct coxi_attempt *attempt, bool committed)
 {
-    if (returned == 0) {
-        returned = attempt->broken;
+    struct coxi_run *run = attempt->run;
+    struct coxi_report report = {
+        .closure = attempt->head.closure,
+        .attempt = attempt->head.attempt,
+        .code = attempt->code,
+        .step_code = attempt->step_code,
+        .run_us = attempt->run_us,
+        .touched = attempt->touched,
+        .result = attempt->code == 0 ? (const void *)attempt->results.data
+                                     : attempt->code_text,
+        .result_len =
+            attempt->code == 0 ? attempt->results.len : strlen(attempt->code_text) + 1,
+    };
+    uint64_t bytes = attempt->results.len;
+    if (attempt->code == 0 && attempt->call.keep && bytes > 0 &&
+        coxi_results_keep(&run->results, report.closure, report.attempt,
+                          &attempt->results)) {
+        report.kept = true;
+        report.result = &bytes;
+        report.result_len = sizeof(bytes);
     }
-    if (returned == 0) {
-        return;
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
+        if (attempt->targets[p].touched) {
+            attempt->touched[report.n_touched++] = p;
+        }
     }
-    if (!attempt->step_failed) {
-        attempt->step_code = returned;
-    }
-    if (attempt->lost == 0 && attempt->unmade != NULL) {
-        attempt->code = coxi_attempt_unmade(attempt);
-        explain(attempt, coxi_error_text());
-        return;
-    }
-    if (attempt->lost == 0 && attempt->broken == COX_ENONFINITE) {
-        attempt->code = COX_ENONFINITE;
-        explain(attempt, attempt->broken_text);
-        return;
-    }
-    attempt->code = attempt->lost != 0 ? attempt->lost : COX_ESTEP;
-    if (attempt->text[0] != '\0') {
-        memcpy(attempt->code_text, attempt->text, sizeof(attempt->code_text));
-    } else {
-        (void)snprintf(attempt->code_text, sizeof(attempt->code_text),
-                       "the step returned %d and gave no message", returned);
-    }
-}
-
-static void note_time(struct coxi_function *function, uint32_t us)
-{
-    /* Over about 8 runs; at least 1, for 0 says that nothing is known. */
-    unsigned old = atomic_load_explicit(&function->average_us, memory_order_relaxed);
-    unsigned average = old == 0 ? us : (old * 7 + us) / 8;
-    atomic_store_explicit(&function->average_us, average > 0 ? average : 1,
-                          memory_order_relaxed);
-}
-
-/* A step that was cancelled while it ran has not succeeded, whatever it returned. */
-static void judge_cancelled(struct coxi_attempt *attempt, enum coxi_running_state state,
-                            const char *function)
-{
-    if (state == COXI_RUN_OVERRUN) {
-        attempt->code = COX_EOVERRUN;
-        (void)snprintf(attempt->code_text, sizeof(attempt->code_text),
-                       "the step '%s' ran for more than %u ms", function,
-                       attempt->head.timeout_ms);
-    } else {
-        attempt->code = COX_ECANCELLED;
-        (void)snprintf(attempt->code_text, sizeof(attempt->code_text),
-                       "the step '%s' was cancelled while it ran", function);
-    }
-    attempt->step_code = 0;
-}
-
-static void run_step(struct coxi_attempt *attempt, struct coxi_function *function)
-{
-    struct coxi_running *running = attempt->running;
-    coxi_recorder_begin(running->recorder, &attempt->run->session, &attempt->head);
-    uint64_t start = coxi_now_ns();
-    atomic_store_explicit(&running->started_ns, start, memory_order_relaxed);
-    attempt->function = function;
-    int returned = function->run(&attempt->step);
-    coxi_pulls_end(attempt);
-    scratch_give_back(attempt->run, attempt->scratch);
-    attempt->scratch = NULL;
-    enum coxi_running_state state = coxi_running_end(running);
-    coxi_recorder_end(running->recorder);
-    attempt->run_us = coxi_short_us(coxi_now_ns() - start);
-    if (attempt->making == NULL) {
-        note_time(function, attempt->run_us);
-    }
-    if (state == COXI_RUN_RUNNING) {
-        judge(attempt, returned);
-    } else {
-        judge_cancelled(attempt, state, function->name);
-    }
-    let_go(attempt);
-}
-
-/* It lacks an argument, as the error text says: its step is not run. */
-static void not_run(struct coxi_attempt *attempt, int code)
-{
-    (void)coxi_running_end(attempt->running);
-    scratch_give_back(attempt->run, attempt->scratch);
-    attempt->scratch = NULL;
-    attempt->code = code;
-    (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%s",
-                   coxi_error_text());
-    let_go(attempt);
-}
-
-/* Answers an attempt that cannot be started, for the reason in the error text. */
-static void refuse(struct coxi_run *run, uint64_t closure, uint32_t attempt, int code)
-{
-    const char *text = coxi_error_text();
-    struct coxi_report report = {.closure = closure,
-                                 .attempt = attempt,
-                                 .code = code,
-                                 .result = text,
-                                 .result_len = strlen(text) + 1};
     coxi_run_report(run, &report);
-}
-
-void coxi_attempt_cancel(struct coxi_run *run, uint64_t closure, uint32_t attempt)
-{
-    refuse(run, closure, attempt,
-           coxi_error(COX_ECANCELLED, "cancelled before it started"));
-}
-
-uint32_t coxi_attempt_run(struct coxi_run *run, struct coxi_running *running,
-                          const struct coxi_closure_head *head,
-                          const struct coxi_call *call)
-{
-    struct coxi_attempt *attempt = NULL;
-    if (coxi_running_cancelled(running)) {
-        (void)coxi_running_end(running);
-        coxi_attempt_cancel(run, head->closure, head->attempt);
-        return 0;
-    }
-    struct coxi_function *function = coxi_run_function(run, head);
-    int r = function == NULL ? COX_EMODULE : attempt_take(run, &attempt);
-    if (r != 0) {
-        (void)coxi_running_end(running);
-        refuse(run, head->closure, head->attempt, r);
-        return 0;
-    }
-    (void)coxi_run_ref(run);
-    attempt_reset(attempt, running, head, call);
-    r = coxi_attempt_arguments(attempt);
-    if (r == 0) {
-        run_step(attempt, function);
-    } else {
-        not_run(attempt, r);
-    }
-    if (attempt->code == 0) {
-        attempt->code = attempt->step_code = coxi_loss_scale_end(attempt);
-        (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%s",
-                       attempt->code != 0 ? coxi_error_text() : "");
-    }
-    uint32_t us = attempt->run_us;
-    if (attempt->code != 0 || !coxi_commit_last(attempt)) {
-        coxi_attempt_end(attempt, false);
-    }
-    return us;
-}
-
-void coxi_attempt_make(struct coxi_run *run, struct coxi_running *running,
-                       struct coxi_kept *kept)
-{
-    struct coxi_attempt *attempt = NULL;
-    struct coxi_function *function = coxi_run_function(run, &kept->head);
-    int r = function == NULL ? COX_EMODULE
-            : coxi_running_cancelled(running)
-                ? coxi_error(COX_ECANCELLED, "cancelled before it started")
-                : attempt_take(run, &attempt);
-    if (r != 0) {
-        (void)coxi_running_end(running);
-        coxi_run_made(run, kept, r, coxi_error_text());
-        return;
-    }
-    (void)coxi_run_ref(run);
-    attempt_reset(
-        attempt, running, &kept->head,
-        &(struct coxi_call){.args = kept->args.data, .args_len = kept->args.len});
-    attempt->making = kept;
-    run_step(attempt, function);
-    coxi_run_made(run, kept, attempt->code, attempt->code_text);
-    give_back(attempt, false);
+    coxi_attempt_give_back(attempt, committed);
 }

@@ -9,12 +9,14 @@
  *
  * Threads: a slot; acknowledgements come on a ps client's thread.
  */
+#include "worker/commit.h"
+
 #include <string.h>
 
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
-#include "worker/attempt_internal.h"
+#include "worker/overflow.h"
 
 enum { MEASURED = 16 }; /* of so many commits one: how long it takes */
 
@@ -83,7 +85,7 @@ static size_t list_touched(struct coxi_attempt *attempt)
  * elsewhere; for another one the slot waits. */
 static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool last)
 {
-    coxi_loss_scale_skip(attempt);
+    coxi_overflow_skip(attempt);
     attempt->commits.n_pending = (uint32_t)n_touched + (last ? 1 : 0);
     for (size_t i = 0; i < n_touched; i++) {
         uint32_t ps = attempt->touched[i];
@@ -179,16 +181,6 @@ bool coxi_commit_last(struct coxi_attempt *attempt)
     return true;
 }
 
-void coxi_commit_drop(struct coxi_attempt *attempt)
-{
-    for (uint32_t p = 0; p < attempt->n_targets; p++) {
-        attempt->targets[p].updates.len = 0;
-        attempt->targets[p].update_payload.len = 0;
-        attempt->targets[p].gradients.len = 0;
-    }
-    attempt->metrics.len = 0;
-}
-
 int coxi_commit_flush(struct coxi_attempt *attempt)
 {
     if (attempt->broken != 0) {
@@ -215,7 +207,7 @@ int coxi_commit_flush(struct coxi_attempt *attempt)
     if (r != 0) {
         attempt->lost = coxi_attempt_break(attempt, r);
     }
-    coxi_commit_drop(attempt);
+    coxi_attempt_drop(attempt);
     attempt->segment++;
     return r;
 }

@@ -1,22 +1,21 @@
 /*
- * Scaled gradients of a step: which number they are multiplied by, and what becomes of them
- * where they overflowed.
+ * The loss scale of a step: the number by which its gradients are multiplied.
  *
  * A step asks for the scale before its first gradient. All gradients of a segment travel with
- * that number beside them, and the ps divide by it. Gradients that overflowed are taken off
- * the segment just before it leaves: the ps are touched as a good step touches them, by a
- * commit that may be empty, and nothing moves. What the loss scale itself hears is the last update
- * of the last segment: until then gradients may overflow.
+ * that number beside them, and the ps divide by it. Gradients that overflowed are not applied
+ * (overflow.c). What the loss scale itself hears is the last update of the last segment:
+ * until then gradients may overflow.
  *
- * Threads: a slot. Cost: 24 bytes for each update that is a gradient.
+ * Threads: a slot.
  */
+#include "worker/loss_scale.h"
+
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "common/error.h"
 #include "common/rule.h"
-#include "worker/attempt_internal.h"
+#include "worker/pull.h"
+#include "worker/push.h"
 
 static int pull_scale(struct coxi_attempt *attempt, struct cox_variable *scale,
                       float *ret)
@@ -79,58 +78,6 @@ int coxi_loss_scale_ask(struct coxi_attempt *attempt, struct cox_variable *scale
         *ret = value;
     }
     return r;
-}
-
-int coxi_loss_scale_tell(struct coxi_attempt *attempt, const struct coxi_variable *v,
-                         bool overflowed)
-{
-    if (attempt->told != NULL && attempt->told != v) {
-        return coxi_error(COX_EINVAL, "this step tells two loss scales, '%s' and '%s'",
-                          attempt->told->name, v->name);
-    }
-    attempt->told = v;
-    attempt->overflowed = attempt->overflowed || overflowed;
-    return 0;
-}
-
-int coxi_loss_scale_nonfinite(struct coxi_attempt *attempt, int code)
-{
-    if (attempt->scale == NULL) {
-        return code;
-    }
-    (void)snprintf(attempt->overflow_text, sizeof(attempt->overflow_text), "%s",
-                   coxi_error_text());
-    attempt->overflowed = true;
-    return 0;
-}
-
-static void take_out(struct coxi_buffer *buffer, size_t at, size_t len)
-{
-    size_t end = at + len;
-    if (end < buffer->len) {
-        memmove(buffer->data + at, buffer->data + end, buffer->len - end);
-    }
-    buffer->len -= len;
-}
-
-/* Takes its gradients off what goes to a ps. From the last one on: what is behind it moves. */
-static void skip(struct coxi_target *target)
-{
-    const struct coxi_gradient *gradients =
-        (const struct coxi_gradient *)(void *)target->gradients.data;
-    const size_t size = sizeof(struct coxi_update);
-    for (size_t i = target->gradients.len / sizeof(*gradients); i-- > 0;) {
-        take_out(&target->update_payload, gradients[i].at, gradients[i].len);
-        take_out(&target->updates, gradients[i].update * size, size);
-    }
-    target->gradients.len = 0;
-}
-
-void coxi_loss_scale_skip(struct coxi_attempt *attempt)
-{
-    for (uint32_t p = 0; attempt->overflowed && p < attempt->n_targets; p++) {
-        skip(&attempt->targets[p]);
-    }
 }
 
 int coxi_loss_scale_end(struct coxi_attempt *attempt)

@@ -7,11 +7,12 @@
  * Threads: a slot. Cost: as the additions; a metric is looked for among those of the
  * segment, which are few.
  */
+#include "worker/metric.h"
+
 #include <math.h>
 
 #include "common/error.h"
 #include "common/metric.h"
-#include "worker/attempt_internal.h"
 
 /* A metric that the segment adds to, and where its sums are in what goes to its ps. */
 struct metric {

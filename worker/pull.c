@@ -16,78 +16,19 @@
  *
  * Cost: no allocation once an attempt's buffers have grown.
  */
+#include "worker/pull.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/dtype.h"
 #include "common/error.h"
-#include "common/floats.h"
-#include "common/sync.h"
-#include "worker/attempt_internal.h"
-
-/* A part of an answer: rows of one variable, and where they go. */
-struct piece {
-    const struct coxi_variable *variable;
-    uint8_t *to; /* the step's memory for the first of them, or, scattered, of row 0 */
-    size_t count;
-    size_t row_bytes;
-    bool scattered;         /* the places of its rows are listed ... */
-    size_t places;          /* ... from this one of the part's on */
-    struct coxi_copy *copy; /* of shard `shard`, or NULL: it is not kept */
-    size_t shard;
-    uint64_t version; /* that was asked for */
-};
-
-/* What goes to one ps and comes from there. */
-struct part {
-    struct coxi_psc_request request; /* first */
-    struct coxi_fetch *fetch;
-    struct iovec segment;
-    uint64_t incarnation;
-    struct coxi_buffer items;    /* struct coxi_pull_item */
-    struct coxi_buffer list;     /* u64: keys and row numbers */
-    struct coxi_buffer places;   /* u32: of the rows of scattered pieces */
-    struct coxi_buffer pieces;   /* what becomes of the answer */
-    size_t answer_len;           /* if all is sent */
-    struct coxi_buffer values;   /* the answer, where it has to wait ... */
-    struct coxi_buffer versions; /* ... u64, with what came along */
-};
-
-/* Rows that were listed more than once: which of those that came is the i-th. */
-struct doubled {
-    uint8_t *to;
-    size_t row_bytes;
-    size_t n;
-    size_t places; /* the first of the fetch's */
-};
-
-struct coxi_fetch {
-    struct coxi_attempt *attempt; /* that it is for now */
-    bool under_way;
-    bool at_once;
-    struct coxi_answers answers;
-    struct coxi_buffer places;  /* u32 */
-    struct coxi_buffer doubled; /* struct doubled */
-    uint32_t n_parts;
-    struct part parts[]; /* of each ps */
-};
+#include "worker/fetch.h"
 
 /* ---- putting a request together */
 
-/* The type in which a variable's values come. */
-static uint32_t wire_dtype(const struct coxi_variable *v)
-{
-    return v->wire_dtype != 0 ? v->wire_dtype : v->dtype;
-}
-
-/* Bytes of `count` rows in the answer. */
-static size_t wire_bytes(const struct coxi_variable *v, size_t count, size_t row_bytes)
-{
-    return count * row_bytes / coxi_dtype_size(v->dtype) *
-           coxi_dtype_size(wire_dtype(v));
-}
-
-static int add_piece(struct part *part, uint64_t begin, const struct piece *piece)
+static int add_piece(struct coxi_part *part, uint64_t begin,
+                     const struct coxi_piece *piece)
 {
     const struct coxi_pull_item item = {piece->variable->id, begin, piece->count,
                                         piece->version};
@@ -95,7 +36,8 @@ static int add_piece(struct part *part, uint64_t begin, const struct piece *piec
     if (r == 0) {
         r = coxi_buffer_append_raw(&part->pieces, piece, sizeof(*piece));
     }
-    part->answer_len += wire_bytes(piece->variable, piece->count, piece->row_bytes);
+    part->answer_len +=
+        coxi_pull_bytes(piece->variable, piece->count, piece->row_bytes);
     return r;
 }
 
@@ -105,14 +47,14 @@ static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
     bool all = pull->rows.form == COX_ROWS_ALL;
     uint64_t begin = all ? 0 : pull->rows.begin;
     uint64_t count = all ? coxi_variable_rows(v) : pull->rows.n;
-    struct piece piece = {.variable = v, .row_bytes = coxi_variable_row_bytes(v)};
+    struct coxi_piece piece = {.variable = v, .row_bytes = coxi_variable_row_bytes(v)};
     if ((pull->flags & COX_PULL_CACHED) != 0) {
         piece.copy = coxi_run_copy(fetch->attempt->run, pull->variable);
     }
     int r = 0;
     for (size_t i = 0; r == 0 && i < v->n_shards; i++) {
         struct coxi_range range = coxi_shard_part(&v->shards[i], begin, count);
-        struct part *part = &fetch->parts[v->shards[i].ps];
+        struct coxi_part *part = &fetch->parts[v->shards[i].ps];
         if (range.count == 0) {
             continue;
         }
@@ -128,9 +70,9 @@ static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
 }
 
 /* Room for what a ps has of the listed rows, and the piece for it. */
-static int open_list(struct part *part, const struct piece *all, size_t count)
+static int open_list(struct coxi_part *part, const struct coxi_piece *all, size_t count)
 {
-    struct piece piece = *all;
+    struct coxi_piece piece = *all;
     piece.count = count;
     piece.places = part->places.len / sizeof(uint32_t);
     bool is_table = piece.variable->kind == COXI_KIND_TABLE;
@@ -153,7 +95,7 @@ static void put_lists(struct coxi_fetch *fetch, const struct coxi_spread *spread
         return;
     }
     for (size_t i = 0; i < spread->n_distinct; i++) {
-        struct part *part = &fetch->parts[coxi_spread_home(spread, i).ps];
+        struct coxi_part *part = &fetch->parts[coxi_spread_home(spread, i).ps];
         uint32_t place = (uint32_t)i;
         memcpy(part->list.data + part->list.len, &distinct[i], sizeof(*distinct));
         memcpy(part->places.data + part->places.len, &place, sizeof(place));
@@ -167,7 +109,7 @@ static int pull_listed(struct coxi_fetch *fetch, const struct cox_pull *pull)
     struct coxi_attempt *attempt = fetch->attempt;
     const struct coxi_variable *v = pull->variable->description;
     struct coxi_spread *spread = &attempt->scratch->spread;
-    struct doubled doubled = {
+    struct coxi_doubled doubled = {
         .to = pull->values,
         .row_bytes = coxi_variable_row_bytes(v),
         .n = pull->rows.n,
@@ -178,10 +120,10 @@ static int pull_listed(struct coxi_fetch *fetch, const struct cox_pull *pull)
     }
     int r = coxi_spread_rows(spread, v, attempt->n_targets, pull->rows.keys,
                              pull->rows.n, &fetch->places);
-    const struct piece piece = {.variable = v,
-                                .to = pull->values,
-                                .row_bytes = doubled.row_bytes,
-                                .scattered = !spread->one};
+    const struct coxi_piece piece = {.variable = v,
+                                     .to = pull->values,
+                                     .row_bytes = doubled.row_bytes,
+                                     .scattered = !spread->one};
     for (uint32_t p = 0; r == 0 && p < attempt->n_targets; p++) {
         size_t count = coxi_spread_count(spread, p);
         if (count > 0) {
@@ -221,114 +163,8 @@ static int add_pull(struct coxi_fetch *fetch, const struct cox_pull *pull)
 
 /* ---- answers */
 
-/* COX_ENONFINITE where values came infinite in a narrow type, unless that is allowed. */
-static int check_finite(const struct piece *piece, const uint8_t *from)
-{
-    const struct coxi_variable *v = piece->variable;
-    size_t n = piece->count * piece->row_bytes / sizeof(float);
-    if (wire_dtype(v) == v->dtype || v->nonfinite != COXI_NONFINITE_REJECT ||
-        coxi_floats_infinite(v->wire_dtype, from, n) == 0) {
-        return 0;
-    }
-    return coxi_error(
-        COX_ENONFINITE,
-        "a pull of '%s' has a number that is infinite in the type in which "
-        "it is sent: its values have grown too large for that",
-        v->name);
-}
-
-/* Puts values as they come where they belong. */
-static void put_values(const struct piece *piece, const uint8_t *from, size_t bytes,
-                       uint8_t *to)
-{
-    const struct coxi_variable *v = piece->variable;
-    if (wire_dtype(v) != v->dtype) {
-        coxi_floats_widen(v->wire_dtype, from, bytes / sizeof(float), to);
-    } else if (from != to) {
-        memcpy(to, from, bytes);
-    }
-}
-
-static void put_rows(const struct part *part, const struct piece *piece,
-                     const uint8_t *from)
-{
-    const uint32_t *places =
-        (const uint32_t *)(const void *)part->places.data + piece->places;
-    size_t wire_row = wire_bytes(piece->variable, 1, piece->row_bytes);
-    for (size_t i = 0; i < piece->count; i++) {
-        put_values(piece, from + i * wire_row, piece->row_bytes,
-                   piece->to + places[i] * piece->row_bytes);
-    }
-}
-
-/* The ps has sent nothing, for the copy that is kept is as new as its own. */
-static int put_copy(const struct part *part, const struct piece *piece)
-{
-    return coxi_copy_read(piece->copy, piece->shard, part->incarnation, piece->to)
-               ? 0
-               : coxi_error(COX_EPSLOST, "a ps was restarted while '%s' was pulled",
-                            piece->variable->name);
-}
-
-static bool is_unchanged(const struct piece *piece, const uint64_t *versions, size_t i)
-{
-    return piece->version != 0 && versions[i] == piece->version;
-}
-
-/* COX_EPROTO unless the answer is as long as its versions say. */
-static int check_answer(const struct part *part, size_t len, const uint64_t *versions,
-                        size_t n_versions)
-{
-    const struct piece *pieces = (const struct piece *)(void *)part->pieces.data;
-    size_t n = part->pieces.len / sizeof(*pieces);
-    size_t expected = part->answer_len;
-    for (size_t i = 0; i < n; i++) {
-        if (pieces[i].version != 0 && n_versions != n) {
-            return coxi_error(COX_EPROTO, "the ps answered a pull without versions");
-        }
-        if (is_unchanged(&pieces[i], versions, i)) {
-            expected -=
-                wire_bytes(pieces[i].variable, pieces[i].count, pieces[i].row_bytes);
-        }
-    }
-    return len == expected
-               ? 0
-               : coxi_error(COX_EPROTO,
-                            "the ps answered a pull with another number of bytes");
-}
-
-/* Moves an answer to where its pieces belong. */
-static int deliver(const struct part *part, const uint8_t *from,
-                   const uint64_t *versions)
-{
-    const struct piece *pieces = (const struct piece *)(void *)part->pieces.data;
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < part->pieces.len / sizeof(*pieces); i++) {
-        const struct piece *piece = &pieces[i];
-        if (is_unchanged(piece, versions, i)) {
-            r = put_copy(part, piece);
-            continue;
-        }
-        r = check_finite(piece, from);
-        if (r != 0) {
-            break;
-        }
-        if (piece->scattered) {
-            put_rows(part, piece, from);
-        } else {
-            put_values(piece, from, piece->count * piece->row_bytes, piece->to);
-        }
-        if (piece->copy != NULL) {
-            coxi_copy_write(piece->copy, piece->shard, part->incarnation, versions[i],
-                            piece->to);
-        }
-        from += wire_bytes(piece->variable, piece->count, piece->row_bytes);
-    }
-    return r;
-}
-
 /* Keeps an answer until the step waits for it. */
-static int keep(struct part *part, const uint8_t *from, size_t len,
+static int keep(struct coxi_part *part, const uint8_t *from, size_t len,
                 const uint64_t *versions, size_t n_versions)
 {
     part->versions.len = 0;
@@ -343,7 +179,7 @@ static int keep(struct part *part, const uint8_t *from, size_t len,
 static void answered(struct coxi_psc_request *request, int code,
                      const struct coxi_message *answer, void *payload, size_t len)
 {
-    struct part *part = (struct part *)request;
+    struct coxi_part *part = (struct coxi_part *)request;
     struct coxi_fetch *fetch = part->fetch;
     const char *text = coxi_error_text();
     if (code == 0 && answer->kind != COXI_PULLED) {
@@ -358,9 +194,9 @@ static void answered(struct coxi_psc_request *request, int code,
         /* Where it has been received where it should be, that is `into`. */
         bool received = request->into != NULL && len == request->into_len;
         const uint8_t *from = received ? request->into : payload;
-        code = check_answer(part, len, versions, n_versions);
+        code = coxi_fetch_check(part, len, versions, n_versions);
         if (code == 0) {
-            code = fetch->at_once ? deliver(part, from, versions)
+            code = fetch->at_once ? coxi_fetch_deliver(part, from, versions)
                                   : keep(part, from, len, versions, n_versions);
         }
         text = coxi_error_text();
@@ -372,9 +208,10 @@ static void answered(struct coxi_psc_request *request, int code,
 
 /* Where an answer can be received: in the step's memory, where it is as it has to be there,
  * or in memory of its own, where it has to wait. */
-static int choose_place(struct part *part, bool at_once)
+static int choose_place(struct coxi_part *part, bool at_once)
 {
-    const struct piece *only = (const struct piece *)(void *)part->pieces.data;
+    const struct coxi_piece *only =
+        (const struct coxi_piece *)(void *)part->pieces.data;
     part->request.into = NULL;
     part->request.into_len = part->answer_len;
     if (!at_once) {
@@ -384,7 +221,7 @@ static int choose_place(struct part *part, bool at_once)
         return r;
     }
     if (part->pieces.len == sizeof(*only) && !only->scattered &&
-        wire_dtype(only->variable) == only->variable->dtype) {
+        coxi_pull_dtype(only->variable) == only->variable->dtype) {
         part->request.into = only->to;
     }
     return 0;
@@ -393,7 +230,7 @@ static int choose_place(struct part *part, bool at_once)
 static int submit(struct coxi_fetch *fetch, uint32_t ps)
 {
     struct coxi_run *run = fetch->attempt->run;
-    struct part *part = &fetch->parts[ps];
+    struct coxi_part *part = &fetch->parts[ps];
     part->segment = (struct iovec){part->list.data, part->list.len};
     part->request = (struct coxi_psc_request){
         .payload = &part->segment,
@@ -434,7 +271,7 @@ static void fetch_reset(struct coxi_fetch *fetch, bool at_once)
     fetch->at_once = at_once;
     fetch->places.len = fetch->doubled.len = 0;
     for (uint32_t p = 0; p < attempt->n_targets; p++) {
-        struct part *part = &fetch->parts[p];
+        struct coxi_part *part = &fetch->parts[p];
         part->items.len = part->list.len = 0;
         part->places.len = part->pieces.len = 0;
         part->answer_len = 0;
@@ -505,35 +342,6 @@ int coxi_pull_begin(struct coxi_attempt *attempt, const struct cox_pull *pulls,
     return 0;
 }
 
-/* Moves rows apart that were asked for more than once. */
-static void move_apart(const struct coxi_fetch *fetch)
-{
-    const struct doubled *all = (const struct doubled *)(void *)fetch->doubled.data;
-    for (size_t d = 0; d < fetch->doubled.len / sizeof(*all); d++) {
-        const uint32_t *places =
-            (const uint32_t *)(void *)fetch->places.data + all[d].places;
-        for (size_t i = all[d].n; i-- > 0;) {
-            if (places[i] != i) {
-                memcpy(all[d].to + i * all[d].row_bytes,
-                       all[d].to + places[i] * all[d].row_bytes, all[d].row_bytes);
-            }
-        }
-    }
-}
-
-static int deliver_kept(const struct coxi_fetch *fetch)
-{
-    int r = 0;
-    for (uint32_t p = 0; r == 0 && p < fetch->attempt->n_targets; p++) {
-        const struct part *part = &fetch->parts[p];
-        if (part->items.len > 0) {
-            r = deliver(part, part->values.data,
-                        (const uint64_t *)(void *)part->versions.data);
-        }
-    }
-    return r;
-}
-
 static bool is_under_way(const struct coxi_attempt *attempt,
                          const struct coxi_fetch *fetch)
 {
@@ -558,13 +366,13 @@ int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch)
     int r = coxi_attempt_wait(attempt, &fetch->answers);
     fetch->under_way = false;
     if (r == 0 && !fetch->at_once) {
-        r = deliver_kept(fetch);
+        r = coxi_fetch_deliver_kept(fetch);
     }
     if (r == COX_EPSLOST || r == COX_EFENCED) {
         attempt->lost = r;
     }
     if (r == 0) {
-        move_apart(fetch);
+        coxi_fetch_move_apart(fetch);
         r = coxi_attempt_check(attempt);
     }
     return r;
@@ -586,7 +394,7 @@ void coxi_pulls_free(struct coxi_scratch *scratch)
     for (size_t i = 0; i < COXI_FETCHES_MAX; i++) {
         struct coxi_fetch *fetch = scratch->fetches[i];
         for (uint32_t p = 0; fetch != NULL && p < fetch->n_parts; p++) {
-            struct part *part = &fetch->parts[p];
+            struct coxi_part *part = &fetch->parts[p];
             coxi_buffer_fini(&part->items);
             coxi_buffer_fini(&part->list);
             coxi_buffer_fini(&part->places);

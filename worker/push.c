@@ -11,6 +11,8 @@
  * Threads: a slot. Cost: one copy of what is pushed, which adds up, converts and checks; no
  * allocation once an attempt's buffers have grown.
  */
+#include "worker/push.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +24,8 @@
 #include "common/floats.h"
 #include "common/hash.h"
 #include "common/rule.h"
-#include "worker/attempt_internal.h"
+#include "worker/metric.h"
+#include "worker/overflow.h"
 
 enum { PIECE = 4096 }; /* numbers: with their copy they fit a first cache */
 
@@ -108,7 +111,7 @@ static int nonfinite(struct coxi_attempt *attempt, const struct update *update,
         coxi_error(COX_ENONFINITE, "step '%s': the gradient of %s '%s', %s %llu, is %s",
                    attempt->function->name, is_table ? "table" : "variable", v->name,
                    is_table ? "key" : "row", (unsigned long long)row, why);
-    return coxi_loss_scale_nonfinite(attempt, r);
+    return coxi_overflow_nonfinite(attempt, r);
 }
 
 /* Room for `count` rows at the end of what goes to `target`: where their list and their
@@ -385,7 +388,7 @@ int coxi_push(struct coxi_attempt *attempt, const struct coxi_variable *v, uint3
         return coxi_push_now(attempt, v, op, rows, values);
     }
     bool none = rows->form != COX_ROWS_ALL && rows->n == 0;
-    return none ? 0 : coxi_loss_scale_tell(attempt, v, *(const float *)values != 0);
+    return none ? 0 : coxi_overflow_tell(attempt, v, *(const float *)values != 0);
 }
 
 int coxi_push_now(struct coxi_attempt *attempt, const struct coxi_variable *v,

@@ -10,21 +10,11 @@
 #include "common/layout.h"
 #include "common/log.h"
 #include "common/sync.h"
-#include "worker/attempt.h"
 
 enum {
     CONNECT_MS = 1000,
     REQUEST_MS = 300000, /* a ps that lives but does not answer */
-    VARIABLES_FIRST = 16,
 };
-
-static void variable_free(struct cox_variable *variable)
-{
-    if (variable != NULL) {
-        coxi_variable_free(variable->description);
-        free(variable);
-    }
-}
 
 /* ---- life */
 
@@ -57,29 +47,34 @@ struct coxi_run *coxi_run_ref(struct coxi_run *run)
     return run;
 }
 
+static void free_spares(struct coxi_spare **spares)
+{
+    struct coxi_spare *spare;
+    while ((spare = coxi_spare_take(spares)) != NULL) {
+        spare->free(spare);
+    }
+}
+
 static void run_free(struct coxi_mail *mail)
 {
     struct coxi_run *run = (struct coxi_run *)mail;
     for (uint32_t i = 0; i < run->n_ps; i++) {
         coxi_psc_close(run->ps[i]);
     }
-    coxi_names_fini(&run->names);
-    for (size_t i = 0; i < run->n_variables; i++) {
-        variable_free(run->variables[i]);
-    }
+    coxi_variables_fini(&run->variables);
     coxi_copies_fini(&run->copies);
     coxi_results_fini(&run->results);
     coxi_resources_fini(&run->resources); /* with what the modules have for it */
     for (size_t i = 0; i < COXI_MODULES_MAX; i++) {
         coxi_module_unload(run->modules[i]);
     }
-    coxi_attempts_free(run);
+    free_spares(&run->spare_attempts);
+    free_spares(&run->spare_scratches);
     coxi_link_unref(run->control);
     coxi_link_unref(run->data);
     coxi_buffer_fini(&run->report_payload);
     free(run->ps);
     free(run->ps_told);
-    free(run->variables);
     (void)pthread_cond_destroy(&run->room);
     (void)pthread_mutex_destroy(&run->report_lock);
     (void)pthread_mutex_destroy(&run->lock);
@@ -212,61 +207,6 @@ static void follow_ps(struct coxi_run *run, const struct coxi_layout *layout)
     atomic_store(&run->n_layouts, number);
 }
 
-/* Room for variable `id`. Locked. */
-static int reserve_variable(struct coxi_run *run, uint32_t id)
-{
-    size_t n = run->n_variables > 0 ? run->n_variables : VARIABLES_FIRST;
-    while (n <= id) {
-        n *= 2;
-    }
-    if (n == run->n_variables) {
-        return 0;
-    }
-    struct cox_variable **longer =
-        realloc(run->variables, n * sizeof(struct cox_variable *));
-    if (longer == NULL) {
-        return coxi_error_memory("variables");
-    }
-    memset(longer + run->n_variables, 0,
-           (n - run->n_variables) * sizeof(struct cox_variable *));
-    run->variables = longer;
-    run->n_variables = n;
-    return 0;
-}
-
-/* A variable that has been checked gets its place and its name. Locked. */
-static int enter_variable(struct coxi_run *run, const struct coxi_variable *variable)
-{
-    size_t len = strlen(variable->name);
-    struct cox_variable *added = calloc(1, sizeof(*added) + len + 1);
-    int r = added == NULL ? coxi_error_memory("a variable")
-                          : coxi_variable_copy(variable, &added->description);
-    if (r == 0) {
-        memcpy(added->name, variable->name, len);
-        added->named = (struct coxi_named){.name = added->name, .len = len};
-        r = coxi_names_add(&run->names, &added->named);
-    }
-    if (r != 0) {
-        variable_free(added);
-        return r;
-    }
-    run->variables[variable->id] = added;
-    return 0;
-}
-
-/* A variable does not change: one that is known is passed over. Locked. */
-static int add_variable(struct coxi_run *run, const struct coxi_variable *variable)
-{
-    int r = variable->id >= COXI_VARIABLES_MAX
-                ? coxi_error(COX_EPROTO, "variable id %u", variable->id)
-                : coxi_variable_check(variable, run->n_ps);
-    if (r == 0) {
-        r = reserve_variable(run, variable->id);
-    }
-    bool known = r == 0 && run->variables[variable->id] != NULL;
-    return r != 0 || known ? r : enter_variable(run, variable);
-}
-
 int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout)
 {
     coxi_lock(&run->lock);
@@ -280,7 +220,7 @@ int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout)
     for (size_t i = 0; r == 0 && i < layout->n_variables; i++) {
         struct coxi_variable variable;
         r = coxi_layout_variable(layout, i, &variable)
-                ? add_variable(run, &variable)
+                ? coxi_variables_add(&run->variables, &variable, run->n_ps)
                 : coxi_error(COX_EPROTO, "a malformed variable in the layout");
     }
     if (r == 0) {
@@ -288,11 +228,6 @@ int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout)
     }
     coxi_unlock(&run->lock);
     return r;
-}
-
-struct cox_variable *coxi_run_variable(const struct coxi_run *run, const char *name)
-{
-    return (struct cox_variable *)coxi_names_get(&run->names, name, strlen(name));
 }
 
 struct coxi_copy *coxi_run_copy(struct coxi_run *run, struct cox_variable *variable)

@@ -15,7 +15,6 @@
 #include "common/buffer.h"
 #include "common/least.h"
 #include "common/loop.h"
-#include "common/names.h"
 #include "net/message.h"
 #include "net/ps_client.h"
 #include "worker/copies.h"
@@ -23,6 +22,7 @@
 #include "worker/recorder.h"
 #include "worker/resources.h"
 #include "worker/results.h"
+#include "worker/variables.h"
 
 enum {
     COXI_MODULES_MAX = 64,
@@ -31,15 +31,10 @@ enum {
     COXI_GRACE_MS = 1000, /* for cancelled steps, until the client has said */
 };
 
-struct coxi_attempt;
-struct coxi_scratch;
-
-/* A variable as steps hold it. Never moves, never goes while the run is there. */
-struct cox_variable {
-    struct coxi_named named;
-    struct coxi_variable *description;
-    struct coxi_copy *copy; /* what is kept of it, or NULL; guarded by the run's lock */
-    char name[];            /* beside what a look-up reads first */
+/* Memory that a run keeps to use again, embedded in whatever that is. */
+struct coxi_spare {
+    struct coxi_spare *next;
+    void (*free)(struct coxi_spare *spare);
 };
 
 struct coxi_run_options {
@@ -81,12 +76,10 @@ struct coxi_run {
     struct coxi_run_ps *ps_told;     /* beside them; what the layouts say */
     atomic_uint_least64_t n_layouts; /* that have come */
     uint32_t n_ps;
-    struct coxi_names names; /* of variables; steps look them up without the lock */
-    struct cox_variable **variables; /* by id; NULL where there is none */
-    size_t n_variables;              /* room for ids below */
+    struct coxi_variables variables; /* steps look them up without the lock */
     struct coxi_loaded *modules[COXI_MODULES_MAX];
-    struct coxi_attempt *spare; /* attempts to use again */
-    struct coxi_scratch *spare_scratch;
+    struct coxi_spare *spare_attempts;
+    struct coxi_spare *spare_scratches;
     uint32_t n_committing;
     struct coxi_least commit_us; /* until commits are acknowledged */
 
@@ -120,6 +113,22 @@ static inline uint64_t coxi_run_incarnation(const struct coxi_run *run, uint32_t
     return atomic_load(&told->since) <= layouts ? incarnation : 0;
 }
 
+/* Keeps `spare` to use again, and takes one out (NULL: there is none). The run's lock held. */
+static inline void coxi_spare_put(struct coxi_spare **spares, struct coxi_spare *spare)
+{
+    spare->next = *spares;
+    *spares = spare;
+}
+
+static inline struct coxi_spare *coxi_spare_take(struct coxi_spare **spares)
+{
+    struct coxi_spare *spare = *spares;
+    if (spare != NULL) {
+        *spares = spare->next;
+    }
+    return spare;
+}
+
 /* A run whose client is at the other end of `control`. */
 int coxi_run_new(const struct coxi_run_options *options,
                  const struct coxi_session *session, struct coxi_link *control,
@@ -145,9 +154,6 @@ void coxi_run_load(struct coxi_run *run, const char *dir,
 /* The function a closure names, or NULL with an error text. */
 struct coxi_function *coxi_run_function(struct coxi_run *run,
                                         const struct coxi_closure_head *head);
-
-/* The variable called `name`, or NULL. Takes no lock: steps look up many. */
-struct cox_variable *coxi_run_variable(const struct coxi_run *run, const char *name);
 
 /* What is kept of it for COX_PULL_CACHED; NULL: there is no room for that. */
 struct coxi_copy *coxi_run_copy(struct coxi_run *run, struct cox_variable *variable);

@@ -5,22 +5,9 @@
 #include <pthread.h>
 
 #include "common/loop.h"
-#include "worker/attempt.h"
+#include "worker/batch.h"
 #include "worker/running.h"
 #include "worker/slots.h"
-
-/* Closures that came in one dispatch. */
-struct coxi_batch {
-    struct coxi_batch *next;
-    struct coxi_run *run;
-    uint64_t layouts; /* of the run, when it came */
-    uint32_t grace_ms;
-    size_t n;
-    size_t n_taken;
-    atomic_size_t n_left;    /* neither run nor handed back */
-    struct coxi_call *calls; /* beside the heads */
-    struct coxi_closure_head heads[];
-};
 
 struct coxi_slot {
     struct coxi_slots *slots;

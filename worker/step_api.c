@@ -4,6 +4,8 @@
  *
  * Threads: the step's (a slot).
  */
+#include "worker/step_api.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +15,11 @@
 #include "common/hash.h"
 #include "common/layout.h"
 #include "common/sync.h"
-#include "worker/attempt_internal.h"
+#include "worker/commit.h"
+#include "worker/loss_scale.h"
+#include "worker/metric.h"
+#include "worker/pull.h"
+#include "worker/push.h"
 
 enum { RESULTS_MAX = 1 << 30 };
 
@@ -95,7 +101,7 @@ static int unpack_arguments(struct coxi_attempt *attempt)
                               &attempt->n_args);
 }
 
-int coxi_attempt_arguments(struct coxi_attempt *attempt)
+int coxi_step_arguments(struct coxi_attempt *attempt)
 {
     int r = attempt->call.n_taken > 0 ? unpack_arguments(attempt) : 0;
     for (uint32_t i = 0; r == 0 && i < attempt->call.n_taken; i++) {
@@ -154,7 +160,7 @@ static int api_variable(struct cox_step *step, const char *name,
                         struct cox_variable **ret)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
-    struct cox_variable *found = coxi_run_variable(attempt->run, name);
+    struct cox_variable *found = coxi_variables_get(&attempt->run->variables, name);
     if (found == NULL) {
         return failed(attempt,
                       coxi_error(COX_ENOENT, "no variable is called '%s'", name));

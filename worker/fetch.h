@@ -1,0 +1,90 @@
+/*
+ * A pull of a step: what is asked of each ps, where the answers go, and putting them there.
+ * pull.c begins and ends fetches.
+ *
+ * Threads: a slot; answers come on a ps client's thread, one for each part at a time.
+ */
+#ifndef COXI_WORKER_FETCH_H
+#define COXI_WORKER_FETCH_H
+
+#include "common/dtype.h"
+#include "worker/attempt.h"
+
+/* A part of an answer: rows of one variable, and where they go. */
+struct coxi_piece {
+    const struct coxi_variable *variable;
+    uint8_t *to; /* the step's memory for the first of them; scattered: for row 0 */
+    size_t count;
+    size_t row_bytes;
+    bool scattered;         /* each row has a place of its own ... */
+    size_t places;          /* ... listed in the part's `places`, from this one on */
+    struct coxi_copy *copy; /* of shard `shard`, or NULL: it is not kept */
+    size_t shard;
+    uint64_t version; /* that was asked for */
+};
+
+/* What goes to one ps and comes from there. */
+struct coxi_part {
+    struct coxi_psc_request request; /* first */
+    struct coxi_fetch *fetch;
+    struct iovec segment;
+    uint64_t incarnation;
+    struct coxi_buffer items;    /* struct coxi_pull_item */
+    struct coxi_buffer list;     /* u64: keys and row numbers */
+    struct coxi_buffer places;   /* u32: of the rows of scattered pieces */
+    struct coxi_buffer pieces;   /* struct coxi_piece: where the answer goes */
+    size_t answer_len;           /* if all is sent */
+    struct coxi_buffer values;   /* the answer, if it has to wait for the step ... */
+    struct coxi_buffer versions; /* ... u64: and the versions that came with it */
+};
+
+/* A list in which rows occur more than once: for each of its n entries, which of the rows that
+ * came belongs there. */
+struct coxi_doubled {
+    uint8_t *to;
+    size_t row_bytes;
+    size_t n;
+    size_t places; /* the first of the fetch's */
+};
+
+struct coxi_fetch {
+    struct coxi_attempt *attempt; /* whose pull it is now */
+    bool under_way;
+    bool at_once;
+    struct coxi_answers answers;
+    struct coxi_buffer places;  /* u32 */
+    struct coxi_buffer doubled; /* struct coxi_doubled */
+    uint32_t n_parts;
+    struct coxi_part parts[]; /* of each ps */
+};
+
+/* The type in which a variable's values come. */
+static inline uint32_t coxi_pull_dtype(const struct coxi_variable *v)
+{
+    return v->wire_dtype != 0 ? v->wire_dtype : v->dtype;
+}
+
+/* Bytes of `count` rows in the answer. */
+static inline size_t coxi_pull_bytes(const struct coxi_variable *v, size_t count,
+                                     size_t row_bytes)
+{
+    return count * row_bytes / coxi_dtype_size(v->dtype) *
+           coxi_dtype_size(coxi_pull_dtype(v));
+}
+
+/* COX_EPROTO unless an answer of `len` bytes is as long as its versions say. */
+int coxi_fetch_check(const struct coxi_part *part, size_t len, const uint64_t *versions,
+                     size_t n_versions);
+
+/* Moves an answer that was checked to where its pieces belong. COX_ENONFINITE; COX_EPSLOST: a
+ * copy that was kept of it is gone. */
+int coxi_fetch_deliver(const struct coxi_part *part, const uint8_t *from,
+                       const uint64_t *versions);
+
+/* The same for all answers that a fetch has kept until the step waits for them. */
+int coxi_fetch_deliver_kept(const struct coxi_fetch *fetch);
+
+/* All has been delivered: moves rows apart that were asked for more than once. */
+void coxi_fetch_move_apart(const struct coxi_fetch *fetch);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * Scaled gradients that overflowed: notes that they did, and takes them out of a commit. A
+ * slot's thread.
+ */
+#ifndef COXI_WORKER_OVERFLOW_H
+#define COXI_WORKER_OVERFLOW_H
+
+#include "worker/attempt.h"
+
+/* The step tells the loss scale `v` whether its gradients overflowed. COX_EINVAL: it has told
+ * another one. */
+int coxi_overflow_tell(struct coxi_attempt *attempt, const struct coxi_variable *v,
+                       bool overflowed);
+
+/*
+ * A gradient cannot leave because it is not finite: `code` and the error text. Returns 0 if
+ * gradients are scaled, because that is an overflow and no error, else `code`.
+ */
+int coxi_overflow_nonfinite(struct coxi_attempt *attempt, int code);
+
+/* Takes the gradients out of the segment if they overflowed. */
+void coxi_overflow_skip(struct coxi_attempt *attempt);
+
+#endif

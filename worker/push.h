@@ -1,0 +1,16 @@
+/* Updates of a step: see push.c. A slot's thread. */
+#ifndef COXI_WORKER_PUSH_H
+#define COXI_WORKER_PUSH_H
+
+#include "worker/attempt.h"
+
+/* Collects an update. If it fails, a part of it may be collected: coxi_attempt_break. The
+ * gradient of a loss scale is kept until the step has returned. */
+int coxi_push(struct coxi_attempt *attempt, const struct coxi_variable *v, uint32_t op,
+              const struct cox_rows *rows, const void *values);
+
+/* The same, and the gradient of a loss scale is collected at once. Nothing is checked. */
+int coxi_push_now(struct coxi_attempt *attempt, const struct coxi_variable *v,
+                  uint32_t op, const struct cox_rows *rows, const void *values);
+
+#endif

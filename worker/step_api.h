@@ -1,0 +1,13 @@
+/* The functions behind coxswain/step.h: see step_api.c. The step's thread, a slot. */
+#ifndef COXI_WORKER_STEP_API_H
+#define COXI_WORKER_STEP_API_H
+
+#include "worker/attempt.h"
+
+extern const struct cox_step_api coxi_step_api;
+
+/* Before the step runs: puts results that this worker keeps among the arguments.
+ * COX_ENOENT: one is not kept here. COX_EPROTO. */
+int coxi_step_arguments(struct coxi_attempt *attempt);
+
+#endif

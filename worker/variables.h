@@ -1,0 +1,41 @@
+/*
+ * The variables of a run, as its steps hold them: found by name.
+ *
+ * Threads: one at a time adds; any thread looks up meanwhile, without a lock.
+ * Cost: a look-up is O(1); no look-up waits.
+ */
+#ifndef COXI_WORKER_VARIABLES_H
+#define COXI_WORKER_VARIABLES_H
+
+#include "common/layout.h"
+#include "common/names.h"
+
+struct coxi_copy;
+
+/* A variable as steps hold it. Never moves, and stays until coxi_variables_fini. */
+struct cox_variable {
+    struct coxi_named named;
+    struct coxi_variable *description;
+    struct coxi_copy *copy; /* what is kept of it, or NULL; guarded by the run's lock */
+    char name[];            /* beside what a look-up reads first */
+};
+
+/* Zeroed is valid and empty. */
+struct coxi_variables {
+    struct coxi_names names;
+    struct cox_variable **by_id; /* NULL where there is none */
+    size_t n;                    /* room for ids below */
+};
+
+/* Adds a variable, whose shards are on ps below n_ps. One that is known does not change: it is
+ * passed over. COX_EPROTO, COX_ENOMEM. */
+int coxi_variables_add(struct coxi_variables *variables,
+                       const struct coxi_variable *variable, uint32_t n_ps);
+
+/* The variable called `name`, or NULL. */
+struct cox_variable *coxi_variables_get(const struct coxi_variables *variables,
+                                        const char *name);
+
+void coxi_variables_fini(struct coxi_variables *variables);
+
+#endif
