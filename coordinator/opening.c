@@ -132,28 +132,53 @@ int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_
     return r;
 }
 
+/* Why one of the ps will never come, or 0: whichever is waited for, that is told at once. */
+static int check_ps(struct cox_coordinator *c)
+{
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
+        r = coxi_psc_check(c->ps[i]);
+    }
+    return r;
+}
+
+/* Why waiting on is no use, or 0. A ps that ends the run fails before the run does, and its own
+ * reason says more: so the run is asked first. */
+static int check(struct cox_coordinator *c)
+{
+    int r = check_local(c);
+    if (r != 0) {
+        return r;
+    }
+    int alive = coxi_check_alive(c);
+    r = check_ps(c);
+    return r != 0 ? r : alive;
+}
+
 static int reach(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
 {
     int r;
-    while ((r = coxi_psc_wait(psc, left_ms(end_ms, CHECK_MS))) == COX_ETIMEDOUT) {
-        uint64_t now = coxi_now_ms();
-        if (coxi_psc_is_misnamed(psc)) {
-            return coxi_error(COX_EADDRESS, "%.600s", coxi_error_text());
-        }
-        if (now >= end_ms) {
+    while ((r = check(c)) == 0 &&
+           (r = coxi_psc_wait(psc, left_ms(end_ms, CHECK_MS))) == COX_ETIMEDOUT) {
+        if (coxi_now_ms() >= end_ms) {
             return coxi_error(r, "%.600s; waited for %d ms", coxi_error_text(),
                               c->options.open_timeout_ms);
         }
         coxi_call_why(c, "%.380s", coxi_error_text());
-        r = check_local(c);
-        if (r == 0) {
-            r = coxi_check_alive(c); /* one that was claimed may be lost by now */
-        }
-        if (r != 0) {
-            return r;
-        }
     }
     return r;
+}
+
+static int claim(struct cox_coordinator *c, uint32_t ps, uint64_t end_ms)
+{
+    char text[COXI_TEXT_MAX];
+    int r = coxi_ps_claim(c, c->ps[ps], end_ms);
+    if (r == 0) {
+        return 0;
+    }
+    (void)snprintf(text, sizeof(text), "%.400s", coxi_error_text());
+    int why = check_ps(c); /* one that will never come has ended the wait */
+    return why != 0 ? why : coxi_error(r, "%s: %s", c->cluster->ps[ps], text);
 }
 
 int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms)
@@ -161,14 +186,12 @@ int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms)
     int r = 0;
     for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
         r = reach(c, c->ps[i], end_ms);
-        if (r != 0) {
-            return r;
+        if (r == 0) {
+            r = claim(c, i, end_ms);
         }
-        r = coxi_ps_claim(c, c->ps[i], end_ms);
-        if (r != 0) {
-            return coxi_error(r, "%s: %.400s", c->cluster->ps[i], coxi_error_text());
+        if (r == 0) {
+            r = coxi_ps_probe(c, c->ps[i], true, end_ms);
         }
-        r = coxi_ps_probe(c, c->ps[i], true, end_ms);
     }
     return r;
 }

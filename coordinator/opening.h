@@ -12,7 +12,9 @@
 /* COX_EINVAL: an address is listed twice. */
 int coxi_opening_check(const struct cox_cluster *cluster);
 
-/* Reaches every ps, claims it, and probes the directory there. Until `end_ms` (coxi_now_ms). */
+/* Reaches every ps, claims it, and probes the directory there, one after the other, until `end_ms`
+ * (coxi_now_ms). A ps that will never come is told at once, whichever is waited for then:
+ * COX_ECONFLICT, COX_EVERSION, COX_EADDRESS. */
 int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms);
 
 /* Waits for min_workers workers. */

@@ -145,6 +145,13 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
     return 0;
 }
 
+/* Why it has failed, as an error. Locked. */
+static int failure(const struct coxi_psc *psc)
+{
+    return coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index,
+                      coxi_psc_address(psc), psc->failed_text);
+}
+
 int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms)
 {
     struct timespec until = coxi_deadline(timeout_ms);
@@ -157,8 +164,7 @@ int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms)
         }
     }
     if (r == 0 && psc->failed != 0) {
-        r = coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index,
-                       coxi_psc_address(psc), psc->failed_text);
+        r = failure(psc);
     }
     coxi_unlock(&psc->lock);
     return r;
@@ -172,12 +178,18 @@ bool coxi_psc_is_up(struct coxi_psc *psc)
     return up;
 }
 
-bool coxi_psc_is_misnamed(struct coxi_psc *psc)
+int coxi_psc_check(struct coxi_psc *psc)
 {
+    int r = 0;
     coxi_lock(&psc->lock);
-    bool misnamed = psc->misnamed;
+    if (psc->failed != 0) {
+        r = failure(psc);
+    } else if (psc->misnamed && !psc->channels[COXI_CHANNEL_CONTROL].up) {
+        r = coxi_error(COX_EADDRESS, "ps %u at %s: no connection: %s",
+                       psc->options.index, coxi_psc_address(psc), psc->last_text);
+    }
     coxi_unlock(&psc->lock);
-    return misnamed;
+    return r;
 }
 
 uint64_t coxi_psc_incarnation(struct coxi_psc *psc)
@@ -248,8 +260,7 @@ static int enlist(struct coxi_psc *psc, struct coxi_message *message,
                   struct coxi_psc_request *request)
 {
     if (psc->failed != 0) {
-        return coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index,
-                          coxi_psc_address(psc), psc->failed_text);
+        return failure(psc);
     }
     if (psc->unreached) {
         return coxi_error(COX_EPSLOST, "ps %u at %s: %s", psc->options.index,

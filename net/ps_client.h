@@ -77,8 +77,12 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
  */
 int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms);
 
-/* The address is wrong, or its host's name cannot be resolved, as of the last attempt. */
-bool coxi_psc_is_misnamed(struct coxi_psc *psc);
+/*
+ * Why waiting for the first connection is no use; 0: it may come. What coxi_psc_wait returns for
+ * good, or COX_EADDRESS: the address is wrong, or its host's name could not be resolved at the
+ * last attempt. Does not wait.
+ */
+int coxi_psc_check(struct coxi_psc *psc);
 
 /* The ps has greeted on the small requests' connection, and that has not broken since. */
 bool coxi_psc_is_up(struct coxi_psc *psc);

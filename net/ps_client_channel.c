@@ -268,6 +268,7 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     coxi_links_add(psc->options.links, link);
     coxi_lock(&psc->lock);
     channel->link = link;
+    psc->misnamed = false;
     bool stop = psc->failed != 0 || channel->n_moves != psc->n_moves;
     coxi_unlock(&psc->lock);
     /* What expired before has closed no link, and must not go out on this one. */

@@ -544,6 +544,40 @@ static void on_other_link(void *arg, struct coxi_link *link)
     coxi_link_start(link);
 }
 
+/* Opens with `wrong` as ps 1, and nobody at the address of ps 0: an error of `code` that names
+ * `named`, long before the deadline. */
+static void assert_wrong_beside_absent(const char *wrong, int code, const char *named)
+{
+    struct cox_cluster *cluster;
+    struct cox_options options = COX_OPTIONS_INIT;
+    char json[600];
+    options.open_timeout_ms = 20000;
+    (void)snprintf(json, sizeof(json),
+                   "{\"ps\": [\"ipc://%s\", \"%s\"], \"worker\": [\"a:1\"]}",
+                   coxi_test_path("absent"), wrong);
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    assert_refused(cluster, &options, code, named);
+    assert_error_names(wrong);
+    cox_cluster_free(cluster);
+}
+
+TEST(a_wrong_ps_is_named_though_another_is_absent)
+{
+    struct cluster by_hand;
+    struct coxi_listener *listener;
+    static bool told;
+    start_cluster(&by_hand);
+    assert_wrong_beside_absent(by_hand.addresses[0], COX_ECONFLICT, "--index");
+    assert_wrong_beside_absent(by_hand.addresses[3], COX_ECONFLICT, "it is no ps");
+    assert_wrong_beside_absent("tcp://no-such-host.invalid:1", COX_EADDRESS, "ps 1");
+    assert_code(
+        0, coxi_listener_open("tcp://127.0.0.1:0", on_other_link, &told, &listener));
+    coxi_listener_start(listener);
+    assert_wrong_beside_absent(coxi_listener_url(listener), COX_EVERSION, "version");
+    coxi_listener_close(listener);
+    end_cluster(&by_hand);
+}
+
 TEST(ps_of_another_protocol_version_is_refused_at_once_with_both_numbers)
 {
     struct cox_cluster *cluster;
