@@ -16,7 +16,6 @@
 
 #include <signal.h>
 
-#include "common/sync.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
