@@ -5,12 +5,14 @@
  *   event.c     what the program is told;  call.c  calls under way, and what they wait for
  *   alive.c     errors of the run;  cause.c, public.c  texts of errors
  *   packing.c   what a user says of a call;  announced.c  variables that can be used
- *   closure.c   scheduling, join: what users' threads call
+ *   schedule.c  scheduling, join: what users' threads call;  cancel.c, fetch.c  so
+ *   operation.c what the client itself writes;  intake.c  where all of these get their ids
+ *   closure.c   a closure: making one, its states
  *   future.c    futures, waiting for them
  *   callback.c  callbacks, on a thread of their own
  *   dispatch.c  the loop's part of that: a turn of it; from the queue to workers
  *   attempts.c  what the end of an attempt means for its closure (loop)
- *   settle.c    states of closures, and their end (loop)
+ *   settle.c    places of closures in line, and their end (loop)
  *   voiding.c   the end of a closure of which something may be applied (loop)
  *   inputs.c    futures as arguments
  *   kept.c      results that stay on workers (loop)

@@ -22,6 +22,7 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/operation.h"
 
 /* ---- life */
 

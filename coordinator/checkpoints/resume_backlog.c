@@ -17,6 +17,7 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/closures/operation.h"
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/variables/content.h"
@@ -38,30 +39,25 @@ static struct cox_future *new_held(struct coxi_resumed *resumed, size_t i)
     const struct coxi_backlog_head *head = &backlog->heads[i];
     bool update = head->function == COXI_BACKLOG_UPDATE;
     size_t len = update ? 0 : head->args_len;
-    struct cox_future *f = malloc(sizeof(*f) + len);
-    if (f == NULL) {
+    struct cox_function *function =
+        update ? NULL : &resumed->names[head->function].function;
+    struct cox_future *f;
+    const uint8_t *args = len > 0 ? backlog->args + head->args_at : NULL;
+    if (coxi_closure_new(resumed->c, function, args, len, &f) != 0) {
         return NULL;
     }
     /* Attempts of the older client may have applied it on some ps. */
-    *f = (struct cox_future){.c = resumed->c,
-                             .id = head->closure,
-                             .inherited = true,
-                             .uncertain = true,
-                             .was_done = head->closure <= resumed->watermark};
-    atomic_init(&f->refs, 1);
+    f->id = head->closure;
+    f->inherited = true;
+    f->uncertain = true;
+    f->was_done = head->closure <= resumed->watermark;
     if (!update) {
-        f->function = &resumed->names[head->function].function;
         f->cursor = head->cursor;
         f->priority = priority_of(head);
         f->only_worker = head->only_worker <= resumed->c->n_workers
                              ? (uint32_t)head->only_worker
                              : 0; /* it is not there any more: then any */
         f->timeout_ms = (uint32_t)head->timeout_ms;
-        f->args_len = (uint32_t)len;
-        f->state = COXI_WAITING;
-        if (len > 0) {
-            memcpy(f->args, backlog->args + head->args_at, len);
-        }
     }
     if (head->done && coxi_kept_new(f) != 0) {
         free(f);

@@ -13,6 +13,7 @@
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
+#include "coordinator/closures/operation.h"
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/module.h"

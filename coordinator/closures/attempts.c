@@ -28,7 +28,6 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
@@ -119,12 +118,6 @@ void coxi_attempts_put_back(struct coxi_seat *seat, uint32_t running)
     coxi_unlock(&c->lock);
 }
 
-struct cox_future *coxi_attempts_find(struct cox_coordinator *c, uint64_t id)
-{
-    struct cox_future *f = coxi_closure_find(c, id);
-    return f != NULL ? f : coxi_kept_find_remake(c, id);
-}
-
 /* ---- crashes */
 
 /* `n_ran` steps ran when the process crashed. */
@@ -210,7 +203,7 @@ void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *cr
             }
             continue;
         }
-        struct cox_future *f = coxi_attempts_find(c, head->closure);
+        struct cox_future *f = coxi_closure_find_running(c, head->closure);
         if (f == NULL || f->function == NULL || head->attempt > f->attempt ||
             f->state == COXI_VOIDING) {
             continue;
@@ -331,7 +324,7 @@ static void attempt_ended(struct coxi_seat *seat, struct cox_future *f,
 static struct cox_future *find_ended(struct coxi_seat *seat,
                                      const struct coxi_done_head *head)
 {
-    struct cox_future *f = coxi_attempts_find(seat->c, head->closure);
+    struct cox_future *f = coxi_closure_find_running(seat->c, head->closure);
     if (f == NULL || f->state != COXI_ASSIGNED) {
         return NULL;
     }
@@ -421,51 +414,4 @@ void coxi_attempts_cancel(struct cox_future *f)
     case COXI_CANCELLED:
         break;
     }
-}
-
-struct cancellation {
-    struct coxi_mail mail; /* first */
-    struct cox_future *f;
-};
-
-static void run_cancellation(struct coxi_mail *mail)
-{
-    struct cancellation *cancellation = (struct cancellation *)mail;
-    struct cox_future *f = cancellation->f;
-    struct cox_coordinator *c = f->c;
-    if (!atomic_load(&f->settled)) {
-        if (coxi_window_get(&c->closures, f->id) == NULL) {
-            coxi_dispatch(c); /* takes it in */
-        }
-        coxi_attempts_cancel(f);
-    }
-    coxi_future_unref(f);
-    free(cancellation);
-    coxi_loop_wake_after_mail(c->loop);
-}
-
-int cox_future_cancel(struct cox_future *future)
-{
-    if (future == NULL) {
-        return coxi_error(COX_EINVAL, "cox_future_cancel needs a future");
-    }
-    struct cox_coordinator *c = future->c;
-    struct cancellation *cancellation = malloc(sizeof(*cancellation));
-    if (cancellation == NULL) {
-        return coxi_error_memory("a cancellation");
-    }
-    *cancellation = (struct cancellation){{NULL, run_cancellation}, future};
-    coxi_lock(&c->lock);
-    /* While it is being closed everything is cancelled anyway, and then the loop is
-     * gone. */
-    bool post = !future->settled && !c->closing;
-    if (post) {
-        atomic_fetch_add_explicit(&future->refs, 1, memory_order_relaxed);
-        coxi_loop_post(c->loop, &cancellation->mail);
-    }
-    coxi_unlock(&c->lock);
-    if (!post) {
-        free(cancellation);
-    }
-    return 0;
 }

@@ -14,9 +14,6 @@ void coxi_attempts_put_back(struct coxi_seat *seat, uint32_t running);
 /* Steps of the worker's last process that ran when it ended; none may have. */
 void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *crashed);
 
-/* The closure of that id that is not settled, or runs again; or NULL. */
-struct cox_future *coxi_attempts_find(struct cox_coordinator *c, uint64_t id);
-
 /* Ends a closure that nobody wants any more, at once or when its worker has answered. */
 void coxi_attempts_cancel(struct cox_future *f);
 

@@ -1,4 +1,4 @@
-/* A closure; and operations of the client's own, which take an id among the closures. */
+/* A closure: what it is made of, its states. */
 #ifndef COXI_COORDINATOR_CLOSURES_CLOSURE_H
 #define COXI_COORDINATOR_CLOSURES_CLOSURE_H
 
@@ -95,36 +95,14 @@ struct cox_future {
     uint64_t args[]; /* packed */
 };
 
-/* ---- any thread, without c->lock */
-
 /*
- * An operation of the client's own, which takes an id among the closures. `what` is logged in
- * the same moment (its id and state are set here), so that no checkpoint sees the one without
- * the other. Takes its update, if it succeeds. `wait`: while the replay log is full, or ids
- * would run too far ahead; else it makes it fuller. COX_ENOMEM; what ended the coordinator.
+ * One in nobody's hands, WAITING and without an id, with a reference and a copy of the packed
+ * arguments (`args` NULL: with room for them). Every closure is made here. COX_ENOMEM. Any thread.
  */
-int coxi_operation_begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
-                         bool wait, struct cox_future **ret);
+int coxi_closure_new(struct cox_coordinator *c, struct cox_function *function,
+                     const void *args, size_t args_len, struct cox_future **ret);
 
-/* The same, waiting for room, for what is to be written later: it is HELD in the log, at the place
- * of its id. `listed` is called with it before anything gets a higher id, with c->lock. */
-int coxi_operation_hold(struct cox_coordinator *c, struct coxi_replay_entry *what,
-                        void (*listed)(void *arg, struct cox_future *operation),
-                        void *arg);
-
-/* Only waits, for who must not do so while it begins. */
-int coxi_operation_room(struct cox_coordinator *c);
-
-enum coxi_operation_end {
-    COXI_OPERATION_DONE,    /* everybody has it */
-    COXI_OPERATION_NOWHERE, /* nobody has it, or ever will */
-    COXI_OPERATION_LOGGED,  /* the log says already who has it; or the run is over, and
-                               nobody knows */
-};
-void coxi_operation_end(struct cox_future *operation, enum coxi_operation_end how);
-
-/* A closure that is done when what `source` keeps has come to the client, or fails when it
- * cannot. For cox_future_free. */
-int coxi_fetch_begin(struct cox_future *source, struct cox_future **ret);
+/* Where every state changes. Loop. */
+void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state);
 
 #endif

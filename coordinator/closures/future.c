@@ -212,46 +212,6 @@ int cox_future_wait(struct cox_future *future, int timeout_ms)
                             (unsigned long long)future->id);
 }
 
-/* Locked, or the loop's; settled. */
-static bool is_away(const struct cox_future *f)
-{
-    return f->code == 0 && f->kept != NULL && !f->kept->here;
-}
-
-int cox_future_fetch(struct cox_future *future, int timeout_ms)
-{
-    uint64_t start = coxi_now_ms();
-    struct cox_future *fetch = NULL;
-    int r = cox_future_wait(future, timeout_ms);
-    if (r != 0) {
-        return r;
-    }
-    coxi_lock(&future->c->lock);
-    bool away = is_away(future);
-    coxi_unlock(&future->c->lock);
-    if (!away) {
-        return 0;
-    }
-    r = coxi_fetch_begin(future, &fetch);
-    if (r != 0) {
-        return r;
-    }
-    uint64_t passed = coxi_now_ms() - start;
-    int left_ms = timeout_ms < 0                  ? -1
-                  : passed < (uint64_t)timeout_ms ? timeout_ms - (int)passed
-                                                  : 0;
-    r = cox_future_wait(fetch, left_ms);
-    if (r == COX_ETIMEDOUT) {
-        (void)cox_future_cancel(fetch);
-        (void)coxi_error(r, "the results of closure %llu have not come in %d ms",
-                         (unsigned long long)future->id, timeout_ms);
-    } else if (r != 0) {
-        (void)coxi_error(r, "%s", fetch->text != NULL ? fetch->text : coxi_strerror(r));
-    }
-    cox_future_free(fetch);
-    return r;
-}
-
 /* What a look at futures that are waited for has found. */
 struct look {
     struct cox_coordinator *c; /* theirs; NULL: there is none */
@@ -356,6 +316,11 @@ int cox_wait_any(struct cox_future *const *futures, size_t n, int timeout_ms,
 
 /* ---- results */
 
+bool coxi_future_is_away(const struct cox_future *f)
+{
+    return f->code == 0 && f->kept != NULL && !f->kept->here;
+}
+
 /* Unpacks the result on first use. Locked, settled, done. */
 static int unpack(struct cox_future *f)
 {
@@ -408,7 +373,7 @@ int cox_future_result(struct cox_future *future, const char *name,
                 ? coxi_error(COX_ENOTREADY, "closure %llu is not settled yet",
                              (unsigned long long)future->id)
                 : settled_code(future);
-    if (r == 0 && is_away(future)) {
+    if (r == 0 && coxi_future_is_away(future)) {
         r = coxi_error(COX_ENOTREADY,
                        "the results of closure %llu (%s) are kept on a worker: call "
                        "cox_future_fetch first",

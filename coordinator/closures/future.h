@@ -22,4 +22,7 @@ int coxi_future_find(struct cox_future *future, const char *name,
 /* From now on it is settled: wakes who waits for it, passes its callbacks on. Locked. */
 void coxi_future_settled(struct cox_future *future);
 
+/* It is done, and what it returned is not here. Settled; locked, or the loop's. */
+bool coxi_future_is_away(const struct cox_future *future);
+
 #endif

@@ -592,25 +592,21 @@ int coxi_closure_again(struct cox_future *of, struct cox_future **ret)
     size_t args_len = of->args_len;
     const void *args = waits ? of->args : coxi_inputs_args(of, &args_len);
     int r = waits ? inputs_copy(of->inputs, &inputs) : 0;
-    struct cox_future *f = r == 0 ? malloc(sizeof(*f) + args_len) : NULL;
-    if (f == NULL) {
+    struct cox_future *f = NULL;
+    if (r == 0) {
+        r = coxi_closure_new(of->c, of->function, args, args_len, &f);
+    }
+    if (r != 0) {
         coxi_futures_free(coxi_inputs_free(inputs));
-        return r != 0 ? r : coxi_error_memory("a closure that runs again");
+        return r;
     }
-    *f = (struct cox_future){.c = of->c,
-                             .function = of->function,
-                             .id = of->id,
-                             .attempt = of->attempt,
-                             .timeout_ms = of->timeout_ms,
-                             .state = waits ? COXI_WAITING : COXI_QUEUED,
-                             .inputs = inputs,
-                             .inherited = of->inherited,
-                             .replay = of,
-                             .args_len = (uint32_t)args_len};
-    atomic_init(&f->refs, 1);
-    if (args_len > 0) {
-        memcpy(f->args, args, args_len);
-    }
+    f->id = of->id;
+    f->attempt = of->attempt;
+    f->timeout_ms = of->timeout_ms;
+    f->state = waits ? COXI_WAITING : COXI_QUEUED;
+    f->inputs = inputs;
+    f->inherited = of->inherited;
+    f->replay = of;
     atomic_fetch_add_explicit(&of->refs, 1, memory_order_relaxed);
     *ret = f;
     return 0;

@@ -17,8 +17,8 @@
 #include <signal.h>
 
 #include "coordinator/base/ps_set.h"
-#include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/settle.h"
 #include "coordinator/workers/reach.h"
 
 /* ---- how long closures wait */
@@ -111,13 +111,13 @@ void coxi_losses_told(struct coxi_seat *seat, const struct coxi_crashed *crashed
     size_t n = seat->suspects.len / sizeof(*suspects);
     for (size_t i = 0; i < n; i++) {
         if (!is_told(crashed, &suspects[i])) {
-            change(coxi_attempts_find(seat->c, suspects[i].closure), -1);
+            change(coxi_closure_find_running(seat->c, suspects[i].closure), -1);
         }
     }
     for (size_t i = 0; i < crashed->n_closures; i++) {
         const struct coxi_crashed_head *head = &crashed->closures[i];
         if (head->closure != 0 && head->cause == SIGKILL && !is_suspect(seat, head)) {
-            change(coxi_attempts_find(seat->c, head->closure), 1);
+            change(coxi_closure_find_running(seat->c, head->closure), 1);
         }
     }
     seat->suspects.len = 0;

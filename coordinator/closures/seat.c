@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/queue.h"
-#include "coordinator/closures/send.h"
 
 int coxi_seat_new(struct coxi_worker *worker)
 {
@@ -22,11 +22,20 @@ int coxi_seat_new(struct coxi_worker *worker)
 void coxi_seat_free(struct coxi_seat *seat)
 {
     if (seat != NULL) {
-        coxi_send_drop(seat);
+        coxi_seat_drop_collected(seat);
         coxi_buffer_fini(&seat->dropped);
         coxi_buffer_fini(&seat->suspects);
         free(seat);
     }
+}
+
+void coxi_seat_drop_collected(struct coxi_seat *seat)
+{
+    coxi_buffer_fini(&seat->heads);
+    coxi_buffer_fini(&seat->args);
+    coxi_buffer_fini(&seat->keep);
+    coxi_buffer_fini(&seat->alone);
+    coxi_buffer_fini(&seat->inputs);
 }
 
 size_t coxi_seat_load(const struct coxi_seat *seat)

@@ -57,6 +57,9 @@ struct coxi_seat {
 int coxi_seat_new(struct coxi_worker *worker);
 void coxi_seat_free(struct coxi_seat *seat); /* takes NULL */
 
+/* Forgets the dispatch that is being made, and frees its memory. */
+void coxi_seat_drop_collected(struct coxi_seat *seat);
+
 /* How many closures, and second attempts, the worker has; and should have at hand. */
 size_t coxi_seat_load(const struct coxi_seat *seat);
 size_t coxi_seat_capacity(const struct coxi_seat *seat);

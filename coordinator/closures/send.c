@@ -17,15 +17,6 @@ enum {
     ARGS_EXPECTED_MAX = 1 << 20,
 };
 
-void coxi_send_drop(struct coxi_seat *seat)
-{
-    coxi_buffer_fini(&seat->heads);
-    coxi_buffer_fini(&seat->args);
-    coxi_buffer_fini(&seat->keep);
-    coxi_buffer_fini(&seat->alone);
-    coxi_buffer_fini(&seat->inputs);
-}
-
 int coxi_send_add(struct coxi_seat *seat, const struct cox_future *f, uint32_t attempt)
 {
     size_t args_len = 0;
@@ -148,6 +139,6 @@ void coxi_send_flush(struct coxi_seat *seat)
     seat->inputs.len = 0;
     if (seat->heads.capacity + seat->args.capacity >
         BUFFERS_KEPT / seat->c->n_workers) {
-        coxi_send_drop(seat);
+        coxi_seat_drop_collected(seat);
     }
 }

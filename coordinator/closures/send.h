@@ -13,9 +13,6 @@ int coxi_send_add(struct coxi_seat *seat, const struct cox_future *f, uint32_t a
 /* Sends what has been added, if anything; forgets it. */
 void coxi_send_flush(struct coxi_seat *seat);
 
-/* Forgets what has been added, and frees its memory. */
-void coxi_send_drop(struct coxi_seat *seat);
-
 /* Asks for an attempt back if the worker has not started it; `running`: it is cancelled if it
  * runs. */
 void coxi_send_recall(struct coxi_seat *seat, uint64_t closure, uint32_t attempt,

@@ -11,7 +11,6 @@
  */
 #include "coordinator/closures/settle.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,45 +28,7 @@
 #include "coordinator/closures/seat.h"
 #include "coordinator/workers/module.h"
 
-/* ---- states, and who is in line where */
-
-/* In the state it counts among those that wait for a worker: is there room for more? */
-static bool is_in_line(unsigned state)
-{
-    return state == COXI_WAITING || state == COXI_QUEUED;
-}
-
-void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state)
-{
-    enum { N = COXI_CANCELLED + 1 };
-    static const bool allowed[N][N] = {
-        [COXI_WAITING] = {[COXI_QUEUED] = true,
-                          [COXI_VOIDING] = true,
-                          [COXI_DONE_OK] = true,
-                          [COXI_FAILED] = true,
-                          [COXI_CANCELLED] = true},
-        [COXI_QUEUED] = {[COXI_WAITING] = true,
-                         [COXI_ASSIGNED] = true,
-                         [COXI_VOIDING] = true,
-                         [COXI_FAILED] = true,
-                         [COXI_CANCELLED] = true},
-        [COXI_ASSIGNED] = {[COXI_WAITING] = true,
-                           [COXI_QUEUED] = true,
-                           [COXI_VOIDING] = true,
-                           [COXI_DONE_OK] = true,
-                           [COXI_FAILED] = true,
-                           [COXI_CANCELLED] = true},
-        [COXI_VOIDING] = {[COXI_WAITING] = true,
-                          [COXI_QUEUED] = true,
-                          [COXI_DONE_OK] = true,
-                          [COXI_FAILED] = true,
-                          [COXI_CANCELLED] = true},
-    };
-    assert(allowed[f->state][state]);
-    (void)allowed;
-    f->c->waiting_change += is_in_line(state) - is_in_line(f->state);
-    f->state = (uint8_t)state;
-}
+/* ---- who is in line where */
 
 /* The only worker that may run it, or that has its inputs; or NULL. */
 static struct coxi_seat *owner_of(const struct cox_future *f)
@@ -202,6 +163,12 @@ struct cox_future *coxi_closure_find(struct cox_coordinator *c, uint64_t id)
 {
     struct cox_future *f = coxi_window_get(&c->closures, id);
     return f != NULL ? f : coxi_window_get(&c->replays, id);
+}
+
+struct cox_future *coxi_closure_find_running(struct cox_coordinator *c, uint64_t id)
+{
+    struct cox_future *f = coxi_closure_find(c, id);
+    return f != NULL ? f : coxi_kept_find_remake(c, id);
 }
 
 static void tell_replayed(struct cox_future *f)

@@ -1,13 +1,10 @@
-/* The states of closures, their places in line, and their end. Loop. */
+/* Closures' places in line, and their end. Loop. */
 #ifndef COXI_COORDINATOR_CLOSURES_SETTLE_H
 #define COXI_COORDINATOR_CLOSURES_SETTLE_H
 
 #include "coordinator/base/replay_log.h"
 #include "coordinator/closures/voiding.h"
 #include "coordinator/coordinator.h"
-
-/* Where every state changes; coordinator.h has the drawing. */
-void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state);
 
 /* Into line behind (`first`: before) those of its priority; and out of it. */
 void coxi_closure_enqueue(struct cox_future *f, bool first);
@@ -51,6 +48,9 @@ struct coxi_closure_events {
 
 /* The closure of that id: one that is not settled, or is being replayed; or NULL. */
 struct cox_future *coxi_closure_find(struct cox_coordinator *c, uint64_t id);
+
+/* The same, or what makes again the results that it kept. */
+struct cox_future *coxi_closure_find_running(struct cox_coordinator *c, uint64_t id);
 
 /* What the replay log does with closures (base/replay_log.h). */
 uint64_t coxi_closure_logged_bytes(const struct cox_future *f);

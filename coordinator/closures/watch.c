@@ -15,6 +15,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/checkpoints/resume.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/losses.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/closures/settle.h"

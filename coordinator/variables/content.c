@@ -20,6 +20,7 @@
 #include "coordinator/base/replay_log.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/operation.h"
 #include "coordinator/variables/content.h"
 #include "net/pulls.h"
 

@@ -2,7 +2,7 @@
 #ifndef COXI_COORDINATOR_VARIABLES_CONTENT_H
 #define COXI_COORDINATOR_VARIABLES_CONTENT_H
 
-#include "coordinator/closures/closure.h"
+#include "coordinator/closures/operation.h"
 
 /* Rows [begin, begin + count), in range, of a dense variable, in its own type. Any thread;
  * blocks. COX_EPSLOST; COX_ECLOSED and what else ended the coordinator. */

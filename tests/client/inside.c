@@ -12,6 +12,7 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
+#include "coordinator/closures/operation.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/recovery/recovery_internal.h"
 #include "coordinator/variables/content.h"

@@ -1,0 +1,56 @@
+/* Cancelling a closure, by its user: the loop does it. Any thread. */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/closures/attempts.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/dispatch.h"
+#include "coordinator/closures/future.h"
+
+struct cancellation {
+    struct coxi_mail mail; /* first */
+    struct cox_future *f;
+};
+
+static void run_cancellation(struct coxi_mail *mail)
+{
+    struct cancellation *cancellation = (struct cancellation *)mail;
+    struct cox_future *f = cancellation->f;
+    struct cox_coordinator *c = f->c;
+    if (!atomic_load(&f->settled)) {
+        if (coxi_window_get(&c->closures, f->id) == NULL) {
+            coxi_dispatch(c); /* takes it in */
+        }
+        coxi_attempts_cancel(f);
+    }
+    coxi_future_unref(f);
+    free(cancellation);
+    coxi_loop_wake_after_mail(c->loop);
+}
+
+int cox_future_cancel(struct cox_future *future)
+{
+    if (future == NULL) {
+        return coxi_error(COX_EINVAL, "cox_future_cancel needs a future");
+    }
+    struct cox_coordinator *c = future->c;
+    struct cancellation *cancellation = malloc(sizeof(*cancellation));
+    if (cancellation == NULL) {
+        return coxi_error_memory("a cancellation");
+    }
+    *cancellation = (struct cancellation){{NULL, run_cancellation}, future};
+    coxi_lock(&c->lock);
+    /* While it is being closed everything is cancelled anyway, and then the loop is
+     * gone. */
+    bool post = !future->settled && !c->closing;
+    if (post) {
+        atomic_fetch_add_explicit(&future->refs, 1, memory_order_relaxed);
+        coxi_loop_post(c->loop, &cancellation->mail);
+    }
+    coxi_unlock(&c->lock);
+    if (!post) {
+        free(cancellation);
+    }
+    return 0;
+}

@@ -1,0 +1,66 @@
+/* See intake.h. */
+#include "coordinator/closures/intake.h"
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/base/alive.h"
+#include "coordinator/base/replay_log.h"
+#include "coordinator/closures/closure.h"
+
+enum { ROOM_SLICE_MS = 1000 }; /* of waiting, between two looks at what it waits for */
+
+void coxi_intake_put(struct cox_coordinator *c, struct cox_future *f)
+{
+    f->id = c->next_id++;
+    if (f->function != NULL && atomic_load(&c->first_closure) == 0) {
+        atomic_store(&c->first_closure, f->id);
+    }
+    if (c->intake.last != NULL) {
+        c->intake.last->next = f;
+    } else {
+        c->intake.first = f;
+    }
+    c->intake.last = f;
+    c->intake.n++;
+}
+
+/* True while no id may be given out: the replay log takes nothing more until a checkpoint
+ * lets it forget, or the ids would run too far ahead. Locked. */
+static bool is_full_of_ids(const struct cox_coordinator *c)
+{
+    return c->next_id - c->first_unsettled >= COXI_AHEAD_MAX ||
+           coxi_replay_log_is_full(c->replay_log, c->next_id);
+}
+
+bool coxi_intake_is_full(const struct cox_coordinator *c)
+{
+    return c->n_waiting >= c->options.queue_max || is_full_of_ids(c);
+}
+
+void coxi_intake_wait(struct cox_coordinator *c)
+{
+    struct timespec slice = coxi_deadline(ROOM_SLICE_MS);
+    if (coxi_replay_log_is_full(c->replay_log, c->next_id)) {
+        bool failed = c->checkpoint_code != 0;
+        coxi_call_why_locked(
+            c, "the replay log is full, until a checkpoint is saved%s%.300s",
+            failed ? "; the last one failed: " : "", failed ? c->checkpoint_text : "");
+    } else if (is_full_of_ids(c)) {
+        coxi_call_why_locked(c, "closure %llu is to be settled first",
+                             (unsigned long long)c->first_unsettled);
+    } else {
+        coxi_call_why_locked(c, "the queue is full, with %zu closure%s", c->n_waiting,
+                             coxi_s(c->n_waiting));
+    }
+    (void)pthread_cond_timedwait(&c->room, &c->lock, &slice);
+}
+
+int coxi_intake_await_id(struct cox_coordinator *c)
+{
+    int r = coxi_check_alive_locked(c);
+    while (r == 0 && is_full_of_ids(c)) {
+        coxi_intake_wait(c);
+        r = coxi_check_alive_locked(c);
+    }
+    return r;
+}

@@ -1,0 +1,22 @@
+/*
+ * The intake: where closures and operations of the client's own get their ids, in order, and wait
+ * for the loop. Any thread; all with c->lock.
+ */
+#ifndef COXI_COORDINATOR_CLOSURES_INTAKE_H
+#define COXI_COORDINATOR_CLOSURES_INTAKE_H
+
+#include "coordinator/coordinator.h"
+
+/* Gives it the next id; the loop takes it over in its next turn. */
+void coxi_intake_put(struct cox_coordinator *c, struct cox_future *f);
+
+/* True while a closure more would be too many. */
+bool coxi_intake_is_full(const struct cox_coordinator *c);
+
+/* Waits a while for room, in a call (base/call.h) that says for what. Unlocks meanwhile. */
+void coxi_intake_wait(struct cox_coordinator *c);
+
+/* Waits until an id may be given out; what ended the coordinator. Unlocks meanwhile. */
+int coxi_intake_await_id(struct cox_coordinator *c);
+
+#endif

@@ -1,0 +1,302 @@
+/*
+ * Scheduling and join: what users' threads call. A closure goes through the
+ * intake to the loop (dispatch.c) and comes back settled; both under c->lock.
+ *
+ * An error is reported once: the first thread that comes by has everything cancelled,
+ * waits until nothing runs, and takes the error along.
+ */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/base/alive.h"
+#include "coordinator/base/packing.h"
+#include "coordinator/base/ps_set.h"
+#include "coordinator/checkpoints/resume.h"
+#include "coordinator/closures/callback.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/future.h"
+#include "coordinator/closures/inputs.h"
+#include "coordinator/closures/intake.h"
+#include "coordinator/closures/kept.h"
+#include "coordinator/workers/module.h"
+
+/* ---- errors of the whole */
+
+/*
+ * If there is an error to report: cancels everything but what an older client has left, waits
+ * until nothing else runs, clears and returns it; COX_ETIMEDOUT (`until` has passed) leaves it for the next one.
+ * Locked; unlocks while it waits. Whoever comes meanwhile waits for that.
+ */
+static int report_error(struct cox_coordinator *c, const struct timespec *until)
+{
+    while (c->reporting && !c->closing) {
+        if (pthread_cond_timedwait(&c->idle, &c->lock, until) != 0) {
+            return coxi_error(COX_ETIMEDOUT, "an error is still being reported");
+        }
+    }
+    if (c->error == 0 || c->closing) {
+        return 0;
+    }
+    int r = 0;
+    c->reporting = true;
+    coxi_loop_wake(c->loop);
+    while (r == 0 && c->n_unsettled > c->n_inherited && !c->closing) {
+        if (pthread_cond_timedwait(&c->idle, &c->lock, until) != 0) {
+            r = coxi_error(COX_ETIMEDOUT, "steps still run after an error: %.400s",
+                           c->error_text);
+        }
+    }
+    if (r == 0) {
+        r = coxi_error(c->error, "%s", c->error_text);
+        c->error = 0;
+        c->untold.failed = c->untold.cancelled = 0;
+    }
+    c->reporting = false;
+    (void)pthread_cond_broadcast(&c->idle);
+    (void)pthread_cond_broadcast(&c->room);
+    return r;
+}
+
+/* ---- scheduling */
+
+/* Why nothing may be scheduled now, or 0. Locked; unlocks while it waits. */
+static int check_schedule(struct cox_coordinator *c, const struct cox_function *missing)
+{
+    struct timespec never = coxi_deadline(-1);
+    int r = report_error(c, &never);
+    if (r == 0) {
+        r = coxi_resume_check_resets(c, missing);
+    }
+    return r == 0 ? coxi_check_alive_locked(c) : r;
+}
+
+/* Waits until there is room for a closure. Locked; unlocks while it waits. */
+static int await_queue(struct cox_coordinator *c, const struct cox_function *missing)
+{
+    struct coxi_call call;
+    call.c = c;
+    call.what = "cox_schedule";
+    call.counted = false; /* who schedules has been counted */
+    coxi_call_begin_locked(&call);
+    int r = 0;
+    while (r == 0 && coxi_intake_is_full(c)) {
+        r = coxi_resume_check(c); /* what waits may do so for a module */
+        if (r == 0) {
+            coxi_intake_wait(c);
+            r = check_schedule(c, missing);
+        }
+    }
+    coxi_call_end_locked(&call);
+    return r;
+}
+
+/* Takes the closure in when (or, not `wait`, if) there is room for it. Locked. */
+static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
+{
+    const struct cox_function *missing = coxi_resume_go_on(c);
+    int r = check_schedule(c, missing);
+    if (r == 0 && coxi_intake_is_full(c)) {
+        r = wait ? await_queue(c, missing)
+                 : coxi_error(COX_EAGAIN, "the queue is full, with %zu closure%s",
+                              c->n_waiting, coxi_s(c->n_waiting));
+    }
+    if (r != 0) {
+        return r;
+    }
+    coxi_intake_put(c, f);
+    c->failed = false;
+    c->n_waiting++;
+    c->n_unsettled++;
+    return 0;
+}
+
+/* The closure of a call, with its arguments, in nobody's hands; `held`: its user will have
+ * the future, and so what it keeps. */
+static int closure_new(struct cox_coordinator *c, struct cox_function *function,
+                       const struct cox_call *call, bool held, struct cox_future **ret)
+{
+    size_t size = 0;
+    struct cox_future *f = NULL;
+    struct coxi_inputs *inputs = NULL;
+    struct cox_call known;
+    int r = coxi_packing_check(c, call, &known, &size);
+    if (r == 0 && known.n_inputs > 0) {
+        r = coxi_inputs_new(c, known.inputs, known.n_inputs, &inputs);
+    }
+    if (r == 0) {
+        r = coxi_closure_new(c, function, NULL, size, &f);
+    }
+    if (r == 0 && known.keep && held) {
+        r = coxi_kept_new(f);
+    }
+    if (r != 0) {
+        coxi_futures_free(coxi_inputs_free(inputs));
+        free(f);
+        return r;
+    }
+    struct coxi_buffer args = {.data = (uint8_t *)f->args, .capacity = size};
+    r = coxi_packing_args(&known, &args);
+    assert(r == 0 && args.len == size && args.capacity == size); /* it has not moved */
+    f->priority = (int8_t)known.priority;
+    f->only_worker = known.only_worker;
+    f->timeout_ms = coxi_packing_timeout(c, &known);
+    f->cursor = known.cursor;
+    f->inputs = inputs;
+    f->state = inputs != NULL ? COXI_WAITING : COXI_QUEUED;
+    *ret = f;
+    return r;
+}
+
+static int schedule(struct cox_coordinator *c, struct cox_function *function,
+                    const struct cox_call *call, bool wait, struct cox_future **ret)
+{
+    if (c == NULL || function == NULL || function->module->c != c) {
+        return coxi_error(COX_EINVAL, "cox_schedule needs a coordinator and a function "
+                                      "of a module of it");
+    }
+    struct cox_future *f = NULL;
+    int r = closure_new(c, function, call, ret != NULL, &f);
+    if (r != 0) {
+        return r;
+    }
+    if (ret != NULL) {
+        atomic_store_explicit(&f->refs, 2, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    }
+    coxi_lock(&c->lock);
+    c->n_calls++;
+    r = enqueue(c, f, wait);
+    coxi_call_ended(c);
+    bool alone = c->n_unsettled == 1;
+    coxi_unlock(&c->lock);
+    if (r != 0) {
+        if (ret != NULL) {
+            coxi_coordinator_unref(c);
+        }
+        f->next = NULL;
+        coxi_futures_free(f);
+        return r;
+    }
+    if (ret != NULL) {
+        *ret = f;
+    }
+    if (alone) {
+        coxi_loop_wake_here(c->loop); /* nothing to wait for so that it goes along */
+    } else {
+        coxi_loop_wake(c->loop);
+    }
+    return 0;
+}
+
+int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
+                 const struct cox_call *call, struct cox_future **ret)
+{
+    return schedule(c, function, call, true, ret);
+}
+
+int cox_try_schedule(struct cox_coordinator *c, struct cox_function *function,
+                     const struct cox_call *call, struct cox_future **ret)
+{
+    return schedule(c, function, call, false, ret);
+}
+
+/* What an older client has left to be run is waited for like the rest. Locked. */
+static int go_on(struct cox_coordinator *c)
+{
+    const struct cox_function *missing = coxi_resume_go_on(c);
+    return missing == NULL
+               ? 0
+               : coxi_error(COX_ENOENT,
+                            "what the checkpoint says is to be run again needs '%s' of "
+                            "module %s: load it first",
+                            missing->name, missing->module->name);
+}
+
+/*
+ * True where every closure is settled and no ps is owed anything. A ps without a connection
+ * may be lost, with all that it has had since the last checkpoint: that is not done before it
+ * is known. Locked.
+ */
+static bool is_all_done(const struct cox_coordinator *c)
+{
+    bool over = c->closing || c->fatal != 0;
+    bool done = c->n_unsettled == 0 &&
+                (over || (!coxi_ps_recovering(c) && !coxi_resume_is_writing(c)));
+    for (uint32_t p = 0; done && !over && p < c->n_ps; p++) {
+        done = coxi_psc_is_up(c->ps[p]);
+    }
+    return done;
+}
+
+/* Waits for a change. That a connection is back wakes nobody: what waits for nothing else
+ * looks again and again. Locked. */
+static int await_idle(struct cox_coordinator *c, const struct timespec *until,
+                      int timeout_ms)
+{
+    struct timespec slice = coxi_deadline(COXI_TICK_MS);
+    bool looks = c->n_unsettled == 0 && coxi_before(&slice, until);
+    if (pthread_cond_timedwait(&c->idle, &c->lock, looks ? &slice : until) == 0 ||
+        looks) {
+        return 0;
+    }
+    return c->n_unsettled > 0
+               ? coxi_error(COX_ETIMEDOUT, "%zu closure%s not settled after %d ms",
+                            c->n_unsettled, c->n_unsettled == 1 ? " is" : "s are",
+                            timeout_ms)
+               : coxi_error(
+                     COX_ETIMEDOUT,
+                     "a ps is lost, and after %d ms what it had has not been done "
+                     "again",
+                     timeout_ms);
+}
+
+int cox_join(struct cox_coordinator *c, int timeout_ms)
+{
+    if (c == NULL) {
+        return coxi_error(COX_EINVAL, "cox_join needs a coordinator");
+    }
+    struct timespec until = coxi_deadline(timeout_ms);
+    int r = coxi_callbacks_check(c, "cox_join");
+    if (r != 0) {
+        return r;
+    }
+    coxi_lock(&c->lock);
+    c->n_calls++;
+    r = go_on(c);
+    while (r == 0) {
+        r = report_error(c, &until);
+        if (r != 0 || c->closing || is_all_done(c)) {
+            break;
+        }
+        r = await_idle(c, &until, timeout_ms);
+    }
+    if (r == 0) {
+        r = coxi_check_alive_locked(c);
+    }
+    coxi_call_ended(c);
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+int cox_done(struct cox_coordinator *c)
+{
+    if (c == NULL) {
+        return coxi_error(COX_EINVAL, "cox_done needs a coordinator");
+    }
+    struct timespec never = coxi_deadline(-1);
+    coxi_lock(&c->lock);
+    c->n_calls++;
+    int r = go_on(c);
+    if (r == 0) {
+        r = report_error(c, &never);
+    }
+    if (r == 0) {
+        r = coxi_check_alive_locked(c);
+    }
+    bool done = is_all_done(c);
+    coxi_call_ended(c);
+    coxi_unlock(&c->lock);
+    return r != 0 ? r : done;
+}
