@@ -21,7 +21,6 @@
 #include <stdint.h>
 
 #include "common/layout.h"
-#include "coordinator/base/replay_log.h"
 
 struct cox_future;
 struct coxi_loading;
