@@ -87,12 +87,12 @@ enum {
 struct coxi_worker;
 struct coxi_worker_events;
 struct coxi_seat;           /* closures/seat.h */
-struct coxi_replay_entry;   /* log.h */
 struct coxi_ps_set;         /* base/ps_set.h */
+struct coxi_replay_log;     /* base/replay_log.h */
 struct coxi_closure_events; /* closures/settle.h */
-struct coxi_replay_log;
-struct coxi_recovery; /* recovery.c */
-struct coxi_resumed;  /* resume.c */
+struct coxi_gate;           /* closures/gate.h */
+struct coxi_recovery;       /* recovery.c */
+struct coxi_resumed;        /* resume.c */
 
 struct coxi_callback; /* callback.c */
 struct coxi_input;    /* inputs.c */
@@ -303,7 +303,10 @@ struct cox_coordinator {
     char checkpoint_text[COXI_TEXT_MAX];
     struct cox_progress started;  /* from where */
     struct coxi_resumed *resumed; /* what an older client has left; NULL: nothing */
-    atomic_bool leaves_disk;      /* who writes a checkpoint waits for it no longer */
+    /* Goes through that, while any of it is left (closures/gate.h); NULL: nothing is. Changed by
+     * the loop, with `lock`. */
+    _Atomic(const struct coxi_gate *) gate;
+    atomic_bool leaves_disk; /* who writes a checkpoint waits for it no longer */
     pthread_mutex_t checkpoint_lock; /* guards the next; comes before `lock` */
     struct coxi_patience
         checkpoint_fails; /* since the last that was saved; zeroed: none */

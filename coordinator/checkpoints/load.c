@@ -20,8 +20,8 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/ps_set.h"
-#include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/gate.h"
 #include "coordinator/closures/operation.h"
 
 /* ---- life */
@@ -348,7 +348,7 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
 {
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_LOAD, .loading = loading};
     struct cox_future *operation;
-    int r = coxi_resume_wait(c); /* what the client before was writing comes first */
+    int r = coxi_gate_wait(c); /* what the client before was writing comes first */
     if (r == 0) {
         r = coxi_operation_room(c); /* which a checkpoint makes: before its lock */
     }

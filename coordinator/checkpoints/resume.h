@@ -33,55 +33,11 @@ int coxi_resume_backlog(struct coxi_recovery *rec,
                         const struct coxi_checkpoint *checkpoint);
 
 /*
- * The program schedules or waits: what is left to be run may run now, as far as its functions
- * are loaded. Returns one that is not (it has names, and lives until close), or NULL. Any
- * thread, with c->lock.
- */
-const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c);
-
-/* The same for whoever tells what is waited for: NULL before the program schedules or waits. */
-const struct cox_function *coxi_resume_missing(struct cox_coordinator *c);
-
-/*
  * The place among the ids of what the program writes or makes now: the next id; but until it
  * first schedules or joins, that of the first closure of the backlog, for all of those run
  * behind it, though their ids are lower. Any thread, with c->lock.
  */
 uint64_t coxi_resume_position(const struct cox_coordinator *c);
-
-/* True while something is still to be written: by the client before; or, when the program has
- * scheduled or joined, a reset that comes behind that client's closures. Any thread, with
- * c->lock. */
-bool coxi_resume_is_writing(const struct cox_coordinator *c);
-
-/* COX_ENOENT, naming the function to load: such a write, and all that has to wait for it, waits
- * for a closure whose function is not loaded. As coxi_resume_go_on. */
-int coxi_resume_check(struct cox_coordinator *c);
-
-/*
- * Waits until all of that is written: what this program writes comes after it, and what it
- * reads has it. COX_ENOENT as above; what ended the coordinator. Any thread but the loop.
- */
-int coxi_resume_wait(struct cox_coordinator *c);
-
-/*
- * The program has reset that metric. While closures of the client before are still to run again,
- * because the program has not scheduled or joined yet, it is reset once more behind them. Waits
- * for room. COX_ENOMEM; what ended the coordinator. Any thread but the loop.
- */
-int coxi_resume_reset(struct cox_coordinator *c, const struct coxi_variable *metric);
-
-/* COX_ENOENT, naming the function to load: such a reset, and with it what the program schedules,
- * waits for a closure whose function is not loaded. Any thread, with c->lock. */
-int coxi_resume_check_resets(const struct cox_coordinator *c,
-                             const struct cox_function *missing);
-
-/* A closure of this program's, which has just come, has to wait for such a write: true, and
- * then it is WAITING. Loop. */
-bool coxi_resume_holds(struct cox_future *f);
-
-/* At the end of a turn: what is to be written next may have its turn now. Loop. */
-void coxi_resume_turn(struct cox_coordinator *c);
 
 /* Its thread begins nothing more; false: it has not ended by then. Then waits for its end. */
 bool coxi_resume_end(struct cox_coordinator *c, const struct timespec *until);

@@ -189,6 +189,7 @@ static void hold(struct coxi_recovery *rec, void *arg)
         note_needed(resumed);
     }
     coxi_lock(&c->lock);
+    atomic_store(&c->gate, resumed != NULL ? &coxi_resume_gate : NULL);
     c->next_id = holding->next_id;
     c->first_unsettled = c->closures.count > 0 ? c->closures.first : holding->next_id;
     c->n_waiting += holding->n_calls;

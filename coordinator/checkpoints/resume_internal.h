@@ -27,7 +27,7 @@
  * own backlog, in the same place, and no replay takes it for something that the ps had.
  *
  * Threads: who opens; the loop, which owns closures and says whose turn it is; one that writes;
- * users' in coxi_resume_go_on, _check and _wait.
+ * users' in what the gate does for them.
  */
 #ifndef COXI_COORDINATOR_CHECKPOINTS_RESUME_INTERNAL_H
 #define COXI_COORDINATOR_CHECKPOINTS_RESUME_INTERNAL_H
@@ -36,6 +36,7 @@
 
 #include "checkpoint/backlog.h"
 #include "coordinator/checkpoints/resume.h"
+#include "coordinator/closures/gate.h"
 #include "coordinator/recovery/recovery_internal.h"
 #include "coordinator/workers/module.h"
 
@@ -108,6 +109,9 @@ static inline size_t coxi_backlog_next_write(const struct coxi_backlog *backlog,
     }
     return i;
 }
+
+/* What c->gate is while the backlog is gone through (coordinator/closures/gate.h). */
+extern const struct coxi_gate coxi_resume_gate;
 
 /* Writes what head i begins, and ends the operation. What a ps refuses is reported by what the
  * program schedules or joins next. Other than 0: the run is over. Not on the loop. */

@@ -189,10 +189,9 @@ static bool is_passed(const struct coxi_resumed *resumed)
            !atomic_load(&resumed->has_resets);
 }
 
-bool coxi_resume_holds(struct cox_future *f)
+static bool holds(struct cox_future *f)
 {
-    const struct coxi_resumed *resumed = f->c->resumed;
-    if (resumed == NULL || f->fetches || is_passed(resumed)) {
+    if (f->fetches || is_passed(f->c->resumed)) {
         return false;
     }
     if (f->state != COXI_WAITING) {
@@ -276,19 +275,28 @@ static struct cox_future *take_turn(struct coxi_resumed *resumed)
     return taken;
 }
 
-void coxi_resume_turn(struct cox_coordinator *c)
+/* True where all that was left is in line or done, and nothing is to be written: nobody has
+ * to be held any more, and no metric may be reset once more. Locked. */
+static bool is_over(const struct coxi_resumed *resumed)
+{
+    return resumed->begun && resumed->over && !resumed->posted && is_passed(resumed) &&
+           is_written(resumed);
+}
+
+static void turn(struct cox_coordinator *c)
 {
     struct coxi_resumed *resumed = c->resumed;
-    if (resumed == NULL || resumed->has_turn || is_passed(resumed)) {
-        return;
-    }
     coxi_lock(&c->lock);
-    struct cox_future *operation = take_turn(resumed);
+    bool waits = resumed->has_turn || is_passed(resumed);
+    struct cox_future *operation = waits ? NULL : take_turn(resumed);
     if (operation != NULL) {
         resumed->has_turn = true;
         resumed->operation = operation;
         resumed->place = resumed->barrier;
         (void)pthread_cond_broadcast(&c->changed);
+    }
+    if (is_over(resumed)) {
+        atomic_store(&c->gate, NULL);
     }
     coxi_unlock(&c->lock);
 }
@@ -311,12 +319,13 @@ static struct cox_function *find_function(const struct cox_coordinator *c,
     return NULL;
 }
 
-static const struct cox_function *go_on(struct cox_coordinator *c)
+/* What waits for functions that are loaded by now may go. Returns one that is not. Locked. */
+static const struct cox_function *look_for_functions(struct cox_coordinator *c)
 {
     struct coxi_resumed *resumed = c->resumed;
     const struct cox_function *missing = NULL;
     bool found = false;
-    if (resumed == NULL || resumed->over) {
+    if (resumed->over) {
         return NULL;
     }
     for (size_t i = 0; i < resumed->n_names; i++) {
@@ -336,10 +345,10 @@ static const struct cox_function *go_on(struct cox_coordinator *c)
     return missing;
 }
 
-const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c)
+static const struct cox_function *go_on(struct cox_coordinator *c)
 {
-    const struct cox_function *missing = go_on(c);
-    if (c->resumed != NULL && !c->resumed->begun) {
+    const struct cox_function *missing = look_for_functions(c);
+    if (!c->resumed->begun) {
         c->resumed->begun = true;
         (void)pthread_cond_broadcast(&c->changed); /* its thread may end */
         if (missing != NULL) {
@@ -352,9 +361,9 @@ const struct cox_function *coxi_resume_go_on(struct cox_coordinator *c)
     return missing;
 }
 
-const struct cox_function *coxi_resume_missing(struct cox_coordinator *c)
+static const struct cox_function *find_missing(struct cox_coordinator *c)
 {
-    return c->resumed != NULL && c->resumed->begun ? go_on(c) : NULL;
+    return c->resumed->begun ? look_for_functions(c) : NULL;
 }
 
 uint64_t coxi_resume_position(const struct cox_coordinator *c)
@@ -364,17 +373,16 @@ uint64_t coxi_resume_position(const struct cox_coordinator *c)
     return held ? c->first_unsettled : c->next_id;
 }
 
-bool coxi_resume_is_writing(const struct cox_coordinator *c)
+static bool is_writing(const struct cox_coordinator *c)
 {
     const struct coxi_resumed *resumed = c->resumed;
-    return resumed != NULL &&
-           (resumed->n_writes > 0 || (resumed->begun && resumed->resets != NULL));
+    return resumed->n_writes > 0 || (resumed->begun && resumed->resets != NULL);
 }
 
-int coxi_resume_check_resets(const struct cox_coordinator *c,
-                             const struct cox_function *missing)
+static int check_resets(const struct cox_coordinator *c,
+                        const struct cox_function *missing)
 {
-    return missing == NULL || c->resumed == NULL || c->resumed->resets == NULL
+    return missing == NULL || c->resumed->resets == NULL
                ? 0
                : coxi_error(
                      COX_ENOENT,
@@ -385,17 +393,17 @@ int coxi_resume_check_resets(const struct cox_coordinator *c,
                      missing->module->name);
 }
 
-int coxi_resume_check(struct cox_coordinator *c)
+static int check(struct cox_coordinator *c)
 {
     const struct coxi_resumed *resumed = c->resumed;
-    const struct cox_function *missing = go_on(c);
-    if (resumed != NULL && resumed->begun) {
-        int r = coxi_resume_check_resets(c, missing);
+    const struct cox_function *missing = look_for_functions(c);
+    if (resumed->begun) {
+        int r = check_resets(c, missing);
         if (r != 0) {
             return r;
         }
     }
-    for (size_t i = 0; coxi_resume_is_writing(c) && i < resumed->n_names; i++) {
+    for (size_t i = 0; is_writing(c) && i < resumed->n_names; i++) {
         const struct coxi_resumed_name *named = &resumed->names[i];
         if (named->needed && named->loaded == NULL) {
             return coxi_error(
@@ -420,14 +428,14 @@ static void wait_for_writes(struct cox_coordinator *c)
     (void)pthread_cond_timedwait(&c->changed, &c->lock, &slice);
 }
 
-int coxi_resume_wait(struct cox_coordinator *c)
+static int wait_until_written(struct cox_coordinator *c)
 {
-    bool waits = c->resumed != NULL;
+    bool waits = true;
     int r = 0;
     while (r == 0 && waits) {
         coxi_lock(&c->lock);
-        waits = coxi_resume_is_writing(c);
-        r = waits && c->fatal == 0 && !c->closing ? coxi_resume_check(c) : 0;
+        waits = is_writing(c);
+        r = waits && c->fatal == 0 && !c->closing ? check(c) : 0;
         if (r == 0 && waits) {
             wait_for_writes(c);
         }
@@ -462,12 +470,12 @@ static void list_reset(void *arg, struct cox_future *operation)
     atomic_store(&resumed->has_resets, true);
 }
 
-int coxi_resume_reset(struct cox_coordinator *c, const struct coxi_variable *metric)
+static int reset_behind(struct cox_coordinator *c, const struct coxi_variable *metric)
 {
     struct coxi_resumed *resumed = c->resumed;
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
     coxi_lock(&c->lock);
-    bool held = resumed != NULL && may_reset(resumed) && !is_listed(resumed, metric);
+    bool held = may_reset(resumed) && !is_listed(resumed, metric);
     coxi_unlock(&c->lock);
     if (!held) {
         return 0;
@@ -488,6 +496,20 @@ int coxi_resume_reset(struct cox_coordinator *c, const struct coxi_variable *met
     }
     return r;
 }
+
+const struct coxi_gate coxi_resume_gate = {
+    .go_on = go_on,
+    .missing = find_missing,
+    .check = check,
+    .check_resets = check_resets,
+    .is_writing = is_writing,
+    .wait = wait_until_written,
+    .reset = reset_behind,
+    .holds = holds,
+    .turn = turn,
+};
+
+/* ---- the end */
 
 static void free_resets(struct coxi_resumed *resumed)
 {
@@ -519,5 +541,6 @@ void coxi_resume_free(struct cox_coordinator *c)
     free(resumed->names);
     free(resumed->held);
     free(resumed);
+    atomic_store(&c->gate, NULL);
     c->resumed = NULL;
 }

@@ -14,9 +14,9 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/ps_set.h"
-#include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/gate.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
@@ -170,7 +170,7 @@ static bool take_in(struct cox_coordinator *c, struct coxi_list *intake)
         if (f->function != NULL && !kept) {
             /* It cannot be kept track of, so it cannot run. */
             coxi_closure_fail(f, COX_ENOMEM, "out of memory for a closure");
-        } else if (f->function == NULL || coxi_resume_holds(f)) {
+        } else if (f->function == NULL || coxi_gate_holds(f)) {
             /* An operation is only an id here. A closure that is held waits behind what the
              * client before was writing. */
         } else if (f->inputs != NULL) {
@@ -283,6 +283,6 @@ void coxi_dispatch(void *coordinator)
     coxi_voidings_flush(c);
     coxi_kept_flush(c);
     send_watermark(c);
-    coxi_resume_turn(c);
+    coxi_gate_turn(c);
     shut_down(c, shutdown);
 }

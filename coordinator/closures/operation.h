@@ -5,6 +5,8 @@
 
 #include "coordinator/coordinator.h"
 
+struct coxi_replay_entry; /* base/replay_log.h */
+
 /*
  * An operation of the client's own, which takes an id among the closures. `what` is logged in
  * the same moment (its id and state are set here), so that no checkpoint sees the one without

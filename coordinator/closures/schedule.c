@@ -13,10 +13,10 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/packing.h"
 #include "coordinator/base/ps_set.h"
-#include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/callback.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/future.h"
+#include "coordinator/closures/gate.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/intake.h"
 #include "coordinator/closures/kept.h"
@@ -67,7 +67,7 @@ static int check_schedule(struct cox_coordinator *c, const struct cox_function *
     struct timespec never = coxi_deadline(-1);
     int r = report_error(c, &never);
     if (r == 0) {
-        r = coxi_resume_check_resets(c, missing);
+        r = coxi_gate_check_resets(c, missing);
     }
     return r == 0 ? coxi_check_alive_locked(c) : r;
 }
@@ -82,7 +82,7 @@ static int await_queue(struct cox_coordinator *c, const struct cox_function *mis
     coxi_call_begin_locked(&call);
     int r = 0;
     while (r == 0 && coxi_intake_is_full(c)) {
-        r = coxi_resume_check(c); /* what waits may do so for a module */
+        r = coxi_gate_check(c); /* what waits may do so for a module */
         if (r == 0) {
             coxi_intake_wait(c);
             r = check_schedule(c, missing);
@@ -95,7 +95,7 @@ static int await_queue(struct cox_coordinator *c, const struct cox_function *mis
 /* Takes the closure in when (or, not `wait`, if) there is room for it. Locked. */
 static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
 {
-    const struct cox_function *missing = coxi_resume_go_on(c);
+    const struct cox_function *missing = coxi_gate_go_on(c);
     int r = check_schedule(c, missing);
     if (r == 0 && coxi_intake_is_full(c)) {
         r = wait ? await_queue(c, missing)
@@ -205,7 +205,7 @@ int cox_try_schedule(struct cox_coordinator *c, struct cox_function *function,
 /* What an older client has left to be run is waited for like the rest. Locked. */
 static int go_on(struct cox_coordinator *c)
 {
-    const struct cox_function *missing = coxi_resume_go_on(c);
+    const struct cox_function *missing = coxi_gate_go_on(c);
     return missing == NULL
                ? 0
                : coxi_error(COX_ENOENT,
@@ -223,7 +223,7 @@ static bool is_all_done(const struct cox_coordinator *c)
 {
     bool over = c->closing || c->fatal != 0;
     bool done = c->n_unsettled == 0 &&
-                (over || (!coxi_ps_recovering(c) && !coxi_resume_is_writing(c)));
+                (over || (!coxi_ps_recovering(c) && !coxi_gate_is_writing(c)));
     for (uint32_t p = 0; done && !over && p < c->n_ps; p++) {
         done = coxi_psc_is_up(c->ps[p]);
     }

@@ -14,8 +14,8 @@
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
-#include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/gate.h"
 #include "coordinator/closures/losses.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/closures/settle.h"
@@ -81,7 +81,7 @@ static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
     coxi_lock(&c->lock);
     uint32_t n_ready = c->n_ready;
     size_t n = c->n_unsettled;
-    const struct cox_function *missing = coxi_resume_missing(c);
+    const struct cox_function *missing = coxi_gate_missing(c);
     (void)snprintf(why, sizeof(why), "%.400s",
                    c->stats.workers_cut_off > 0 ? "workers cannot reach a ps"
                                                 : c->worker_text);

@@ -18,8 +18,8 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/base/replay_log.h"
-#include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/gate.h"
 #include "coordinator/closures/operation.h"
 #include "coordinator/variables/content.h"
 #include "net/pulls.h"
@@ -358,7 +358,7 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_wri
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
     struct cox_future *operation;
     enum coxi_operation_end how;
-    int r = coxi_resume_wait(c); /* what the client before was writing comes first */
+    int r = coxi_gate_wait(c); /* what the client before was writing comes first */
     if (r != 0) {
         return r;
     }
@@ -385,7 +385,7 @@ int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
     COXI_CALL_AS(c, "the read of a variable");
     const struct coxi_pull_from from = source(c);
     uint64_t n_losses;
-    int r = coxi_resume_wait(c);
+    int r = coxi_gate_wait(c);
     if (r != 0) {
         return r;
     }
@@ -520,7 +520,7 @@ int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
     const struct coxi_pull_from from = source(c);
     uint64_t n_losses;
     COXI_CALL(c);
-    int r = coxi_resume_wait(c);
+    int r = coxi_gate_wait(c);
     if (r != 0) {
         return r;
     }

@@ -4,7 +4,7 @@
  */
 #include "common/metric.h"
 #include "common/error.h"
-#include "coordinator/checkpoints/resume.h"
+#include "coordinator/closures/gate.h"
 #include "coordinator/variables/content.h"
 
 static int check(const struct cox_coordinator *c, const struct cox_metric *metric,
@@ -52,7 +52,7 @@ int cox_metric_reset(struct cox_coordinator *c, struct cox_metric *metric)
     r = coxi_content_update(c, &(struct coxi_content_write){v, COXI_OP_ASSIGN, 0,
                                                             v->shape[0],
                                                             coxi_metric_zeros});
-    return r == 0 ? coxi_resume_reset(c, v) : r;
+    return r == 0 ? coxi_gate_reset(c, v) : r;
 }
 
 int cox_auc(const float *labels, const float *scores, size_t n, double *ret_auc)
