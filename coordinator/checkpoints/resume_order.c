@@ -10,9 +10,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/checkpoints/resume_internal.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
-#include "coordinator/closures/kept.h"
 #include "coordinator/closures/operation.h"
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/settle.h"
@@ -113,16 +111,6 @@ void coxi_resume_stop(struct cox_coordinator *c)
 
 /* ---- going on */
 
-/* One that was done before: what it returned is nowhere, until others need it. */
-static void be_done(struct cox_future *f)
-{
-    f->state = COXI_DONE_OK;
-    atomic_store(&f->settled, true);
-    coxi_inputs_settled(f);
-    coxi_kept_unwant(f);
-    coxi_future_unref(f);
-}
-
 static void enter(struct cox_future *f)
 {
     coxi_list_remove(&f->c->waiting, f);
@@ -149,7 +137,7 @@ static void let_go_one(struct coxi_resumed *resumed, size_t i)
     resumed->held[i] = NULL;
     if (head->done) {
         f->function = loaded;
-        be_done(f);
+        coxi_closure_be_done(f);
     } else if (coxi_window_get(&c->closures, head->closure) == f) {
         f->function = loaded;
         enter(f);
@@ -529,7 +517,7 @@ void coxi_resume_free(struct cox_coordinator *c)
     for (size_t i = 0; i < backlog->n; i++) {
         struct cox_future *f = resumed->held[i]; /* other calls have ended by now */
         if (f != NULL && backlog->heads[i].done) {
-            be_done(f);
+            coxi_closure_be_done(f);
         } else if (backlog->heads[i].function == COXI_BACKLOG_UPDATE) {
             free(f);
         }

@@ -205,6 +205,16 @@ void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
     coxi_list_append(&c->settling, f);
 }
 
+void coxi_closure_be_done(struct cox_future *f)
+{
+    f->c->waiting_change++; /* while it was held, it was not among those that wait */
+    coxi_closure_set(f, COXI_DONE_OK);
+    atomic_store(&f->settled, true);
+    coxi_inputs_settled(f);
+    coxi_kept_unwant(f);
+    coxi_future_unref(f);
+}
+
 void coxi_closure_end(struct cox_future *f, const struct coxi_ending *ending)
 {
     struct cox_coordinator *c = f->c;

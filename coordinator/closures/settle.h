@@ -17,6 +17,11 @@ void coxi_closure_set_urgent(struct cox_future *f, bool urgent);
 /* Ends a closure for good; it is told of at the end of this turn. */
 void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending);
 
+/* A closure that an older client had settled as done, and that was held, in no list and not
+ * counted as waiting: it is done. What it returned is nowhere, until others need it. Drops the
+ * reference. */
+void coxi_closure_be_done(struct cox_future *f);
+
 /*
  * Ends a closure that is on no list. Where something of it may be applied of which
  * nobody has told, the ps are asked first and have the last word. What `ending` points
