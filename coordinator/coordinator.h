@@ -64,6 +64,7 @@
 #include "common/window.h"
 #include "coordinator/base/announced.h"
 #include "coordinator/base/call.h"
+#include "coordinator/base/ids.h"
 #include "coordinator/closures/pool.h"
 #include "coordinator/variables/registry.h"
 #include "coxswain/coxswain.h"
@@ -231,17 +232,7 @@ struct cox_coordinator {
     pthread_cond_t idle;     /* n_unsettled is 0, or the state has changed */
     pthread_cond_t changed;  /* a worker is ready or has failed, a module is loaded */
     struct coxi_list intake; /* scheduled, not yet seen by the loop */
-    uint64_t next_id;
-    /* the run's first closure, whichever client scheduled it; 0: there is none yet. Steps
-     * are counted from it, so they are the same for every client and attempt (rule.h).
-     * Changed locked, read by any thread */
-    atomic_uint_least64_t first_closure;
-    /* its step: not 0 where a checkpoint has been loaded (load.c), from which on it counts as
-     * the first; up to that operation a step is the id less `steps_from` */
-    atomic_uint_least64_t steps_before;
-    atomic_uint_least64_t steps_loaded;
-    atomic_uint_least64_t steps_from;
-    uint64_t first_unsettled;
+    struct coxi_ids ids;     /* some of it is read without `lock` */
     size_t n_waiting;        /* in the intake, WAITING or QUEUED */
     size_t n_unsettled;      /* calls only */
     size_t n_calls;          /* of users' threads that are under way (call.h) */

@@ -252,8 +252,8 @@ static void coordinator_init(struct cox_coordinator *c)
 {
     atomic_init(&c->refs, 1);
     c->session = (struct coxi_session){coxi_random_id(), 1, coxi_random_id()};
-    c->next_id = 1;
-    c->first_unsettled = 1;
+    c->ids.next = 1;
+    c->ids.first_unsettled = 1;
     coxi_window_init(&c->closures, 1, COXI_WINDOW);
     coxi_window_init(&c->replays, 1, COXI_WINDOW);
     (void)pthread_mutex_init(&c->lock, NULL);

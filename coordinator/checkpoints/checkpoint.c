@@ -141,9 +141,9 @@ static void describe(struct cox_coordinator *c, struct coxi_manifest *manifest)
     manifest->time_s = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     manifest->session = c->session;
     coxi_lock(&c->lock);
-    manifest->next_closure = c->next_id;
-    manifest->first_closure = atomic_load(&c->first_closure);
-    manifest->steps_before = atomic_load(&c->steps_before);
+    manifest->next_closure = c->ids.next;
+    manifest->first_closure = atomic_load(&c->ids.first_closure);
+    manifest->steps_before = atomic_load(&c->ids.steps_before);
     coxi_unlock(&c->lock);
 }
 

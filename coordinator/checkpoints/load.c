@@ -332,13 +332,13 @@ static void take_step(struct cox_coordinator *c, const struct coxi_manifest *m,
     uint64_t since =
         m->first_closure > 0 && next > m->first_closure ? next - m->first_closure : 0;
     coxi_lock(&c->lock);
-    uint64_t first = atomic_load(&c->first_closure);
+    uint64_t first = atomic_load(&c->ids.first_closure);
     if (first != 0) {
-        atomic_store(&c->steps_from, first - atomic_load(&c->steps_before));
-        atomic_store(&c->steps_loaded, closure);
-        atomic_store(&c->first_closure, closure + 1);
+        atomic_store(&c->ids.steps_from, first - atomic_load(&c->ids.steps_before));
+        atomic_store(&c->ids.steps_loaded, closure);
+        atomic_store(&c->ids.first_closure, closure + 1);
     }
-    atomic_store(&c->steps_before, m->steps_before + since);
+    atomic_store(&c->ids.steps_before, m->steps_before + since);
     coxi_unlock(&c->lock);
 }
 

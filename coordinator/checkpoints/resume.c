@@ -264,8 +264,8 @@ static int go_on_from(struct cox_coordinator *c, struct coxi_checkpoint *checkpo
     c->started.cursor = m->progress.cursor;
     c->progress = m->progress;
     c->progress.cursor_of = m->progress.cursor != 0 ? m->progress.closure : 0;
-    atomic_store(&c->first_closure, m->first_closure);
-    atomic_store(&c->steps_before, m->steps_before);
+    atomic_store(&c->ids.first_closure, m->first_closure);
+    atomic_store(&c->ids.steps_before, m->steps_before);
     int r = take_variables(c, m);
     if (r == 0) {
         r = take_base(rec, checkpoint);

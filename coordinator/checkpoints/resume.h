@@ -32,13 +32,6 @@ struct coxi_checkpoint;
 int coxi_resume_backlog(struct coxi_recovery *rec,
                         const struct coxi_checkpoint *checkpoint);
 
-/*
- * The place among the ids of what the program writes or makes now: the next id; but until it
- * first schedules or joins, that of the first closure of the backlog, for all of those run
- * behind it, though their ids are lower. Any thread, with c->lock.
- */
-uint64_t coxi_resume_position(const struct cox_coordinator *c);
-
 /* Its thread begins nothing more; false: it has not ended by then. Then waits for its end. */
 bool coxi_resume_end(struct cox_coordinator *c, const struct timespec *until);
 void coxi_resume_stop(struct cox_coordinator *c);

@@ -190,8 +190,10 @@ static void hold(struct coxi_recovery *rec, void *arg)
     }
     coxi_lock(&c->lock);
     atomic_store(&c->gate, resumed != NULL ? &coxi_resume_gate : NULL);
-    c->next_id = holding->next_id;
-    c->first_unsettled = c->closures.count > 0 ? c->closures.first : holding->next_id;
+    c->ids.next = holding->next_id;
+    c->ids.before_unsettled = resumed != NULL && resumed->n_names > 0;
+    c->ids.first_unsettled =
+        c->closures.count > 0 ? c->closures.first : holding->next_id;
     c->n_waiting += holding->n_calls;
     c->n_unsettled += holding->n_calls;
     c->n_inherited += holding->n_calls;

@@ -22,17 +22,11 @@ enum { SLICE_MS = 1000 }; /* of waiting, between two looks at how long it lasts 
 
 static void write_done(struct coxi_mail *mail);
 
-/* True while a reset may come: the program has not begun, and closures are to run again.
- * Locked. */
-static bool may_reset(const struct coxi_resumed *resumed)
-{
-    return resumed->n_names > 0 && !resumed->begun;
-}
-
 /* Nothing is to be written any more. Locked. */
 static bool is_written(const struct coxi_resumed *resumed)
 {
-    return resumed->n_writes == 0 && resumed->resets == NULL && !may_reset(resumed);
+    return resumed->n_writes == 0 && resumed->resets == NULL &&
+           !resumed->c->ids.before_unsettled;
 }
 
 static int write_one(struct coxi_resumed *resumed, size_t place,
@@ -338,6 +332,7 @@ static const struct cox_function *go_on(struct cox_coordinator *c)
     const struct cox_function *missing = look_for_functions(c);
     if (!c->resumed->begun) {
         c->resumed->begun = true;
+        c->ids.before_unsettled = false;
         (void)pthread_cond_broadcast(&c->changed); /* its thread may end */
         if (missing != NULL) {
             coxi_event(c, COX_EVENT_MODULE_MISSING, COXI_OF(.error = COX_ENOENT),
@@ -352,13 +347,6 @@ static const struct cox_function *go_on(struct cox_coordinator *c)
 static const struct cox_function *find_missing(struct cox_coordinator *c)
 {
     return c->resumed->begun ? look_for_functions(c) : NULL;
-}
-
-uint64_t coxi_resume_position(const struct cox_coordinator *c)
-{
-    const struct coxi_resumed *resumed = c->resumed;
-    bool held = resumed != NULL && may_reset(resumed);
-    return held ? c->first_unsettled : c->next_id;
 }
 
 static bool is_writing(const struct cox_coordinator *c)
@@ -463,7 +451,7 @@ static int reset_behind(struct cox_coordinator *c, const struct coxi_variable *m
     struct coxi_resumed *resumed = c->resumed;
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
     coxi_lock(&c->lock);
-    bool held = may_reset(resumed) && !is_listed(resumed, metric);
+    bool held = resumed->c->ids.before_unsettled && !is_listed(resumed, metric);
     coxi_unlock(&c->lock);
     if (!held) {
         return 0;

@@ -140,9 +140,9 @@ void coxi_trigger_count(struct cox_coordinator *c, struct coxi_saved *ret)
 {
     coxi_lock(&c->lock);
     c->trigger.settled = settled(c);
-    c->trigger.next_id = c->next_id;
+    c->trigger.next_id = c->ids.next;
     c->trigger.since_ms = coxi_now_ms();
-    *ret = (struct coxi_saved){c->trigger.settled, c->next_id, false};
+    *ret = (struct coxi_saved){c->trigger.settled, c->ids.next, false};
     coxi_unlock(&c->lock);
 }
 
@@ -159,7 +159,7 @@ static bool is_wanted_at_close(const struct cox_coordinator *c)
     const struct coxi_trigger *t = &c->trigger;
     return t->runs && !t->ended && c->options.checkpoint_at_close >= 0 &&
            c->fatal == 0 && !t->saved.final &&
-           (t->saved.settled != settled(c) || t->saved.next_id != c->next_id);
+           (t->saved.settled != settled(c) || t->saved.next_id != c->ids.next);
 }
 
 /* Locked. By time only if anything has happened since the last. */
@@ -173,7 +173,7 @@ static bool is_due(const struct cox_coordinator *c)
            (every_closures > 0 && n_settled >= every_closures) ||
            (coxi_recovery_is_due(c) && coxi_now_ms() >= t->again_ms) ||
            (every_ms > 0 && coxi_now_ms() - t->since_ms >= every_ms &&
-            (n_settled > 0 || c->next_id != t->next_id));
+            (n_settled > 0 || c->ids.next != t->next_id));
 }
 
 void coxi_trigger_tick(struct cox_coordinator *c)

@@ -11,9 +11,9 @@ enum { ROOM_SLICE_MS = 1000 }; /* of waiting, between two looks at what it waits
 
 void coxi_intake_put(struct cox_coordinator *c, struct cox_future *f)
 {
-    f->id = c->next_id++;
-    if (f->function != NULL && atomic_load(&c->first_closure) == 0) {
-        atomic_store(&c->first_closure, f->id);
+    f->id = c->ids.next++;
+    if (f->function != NULL && atomic_load(&c->ids.first_closure) == 0) {
+        atomic_store(&c->ids.first_closure, f->id);
     }
     if (c->intake.last != NULL) {
         c->intake.last->next = f;
@@ -28,8 +28,8 @@ void coxi_intake_put(struct cox_coordinator *c, struct cox_future *f)
  * lets it forget, or the ids would run too far ahead. Locked. */
 static bool is_full_of_ids(const struct cox_coordinator *c)
 {
-    return c->next_id - c->first_unsettled >= COXI_AHEAD_MAX ||
-           coxi_replay_log_is_full(c->replay_log, c->next_id);
+    return c->ids.next - c->ids.first_unsettled >= COXI_AHEAD_MAX ||
+           coxi_replay_log_is_full(c->replay_log, c->ids.next);
 }
 
 bool coxi_intake_is_full(const struct cox_coordinator *c)
@@ -40,14 +40,14 @@ bool coxi_intake_is_full(const struct cox_coordinator *c)
 void coxi_intake_wait(struct cox_coordinator *c)
 {
     struct timespec slice = coxi_deadline(ROOM_SLICE_MS);
-    if (coxi_replay_log_is_full(c->replay_log, c->next_id)) {
+    if (coxi_replay_log_is_full(c->replay_log, c->ids.next)) {
         bool failed = c->checkpoint_code != 0;
         coxi_call_why_locked(
             c, "the replay log is full, until a checkpoint is saved%s%.300s",
             failed ? "; the last one failed: " : "", failed ? c->checkpoint_text : "");
     } else if (is_full_of_ids(c)) {
         coxi_call_why_locked(c, "closure %llu is to be settled first",
-                             (unsigned long long)c->first_unsettled);
+                             (unsigned long long)c->ids.first_unsettled);
     } else {
         coxi_call_why_locked(c, "the queue is full, with %zu closure%s", c->n_waiting,
                              coxi_s(c->n_waiting));

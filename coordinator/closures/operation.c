@@ -7,7 +7,6 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/replay_log.h"
-#include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/intake.h"
@@ -35,8 +34,9 @@ static int begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
     coxi_lock(&c->lock);
     r = wait ? coxi_intake_await_id(c) : coxi_check_alive_locked(c);
     if (r == 0) {
-        what->id = c->next_id;
-        what->position = state == COXI_REPLAY_HELD ? what->id : coxi_resume_position(c);
+        what->id = c->ids.next;
+        what->position =
+            state == COXI_REPLAY_HELD ? what->id : coxi_ids_position(&c->ids);
         what->state = state;
         r = coxi_replay_log_operation(c->replay_log, what);
     }
@@ -83,7 +83,8 @@ static void end_operation(struct coxi_mail *mail)
     coxi_dispatch(c); /* so that it has been taken in */
     (void)coxi_window_take(&c->closures, f->id);
     coxi_lock(&c->lock);
-    c->first_unsettled = c->closures.count > 0 ? c->closures.first : c->closures.next;
+    c->ids.first_unsettled =
+        c->closures.count > 0 ? c->closures.first : c->closures.next;
     (void)pthread_cond_broadcast(&c->room);
     coxi_unlock(&c->lock);
     free(f);

@@ -91,15 +91,6 @@ void coxi_send_recall_all(struct coxi_seat *seat)
     }
 }
 
-/* What a closure's id is less, as its step: those sent together are all from before or all from
- * after a loading, which is a barrier in a replay. */
-static uint64_t steps_first(const struct cox_coordinator *c, uint64_t closure)
-{
-    return closure < atomic_load(&c->steps_loaded)
-               ? atomic_load(&c->steps_from)
-               : atomic_load(&c->first_closure) - atomic_load(&c->steps_before);
-}
-
 void coxi_send_flush(struct coxi_seat *seat)
 {
     size_t n = seat->heads.len / sizeof(struct coxi_closure_head);
@@ -112,7 +103,8 @@ void coxi_send_flush(struct coxi_seat *seat)
     message.dispatch.n_closures = n;
     message.dispatch.grace_ms = (uint32_t)seat->c->options.cancel_grace_ms;
     message.dispatch.sent_us = coxi_now_us();
-    message.dispatch.first = steps_first(seat->c, message.dispatch.closures[0].closure);
+    message.dispatch.first =
+        coxi_ids_first_step(&seat->c->ids, message.dispatch.closures[0].closure);
     message.dispatch.keep = (const uint32_t *)(void *)seat->keep.data;
     message.dispatch.n_keep = seat->keep.len / sizeof(uint32_t);
     message.dispatch.alone = (const uint32_t *)(void *)seat->alone.data;

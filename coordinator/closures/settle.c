@@ -402,7 +402,8 @@ void coxi_closures_tell(struct cox_coordinator *c)
     for (struct cox_future *f = c->settling.first; f != NULL; f = f->next) {
         tell(c, f);
     }
-    c->first_unsettled = c->closures.count > 0 ? c->closures.first : c->closures.next;
+    c->ids.first_unsettled =
+        c->closures.count > 0 ? c->closures.first : c->closures.next;
     if (c->n_unsettled == 0 || c->n_unsettled == c->n_inherited) {
         (void)pthread_cond_broadcast(&c->idle);
     }

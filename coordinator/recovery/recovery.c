@@ -301,7 +301,7 @@ void coxi_recovery_tick(struct cox_coordinator *c)
 bool coxi_recovery_is_due(const struct cox_coordinator *c)
 {
     return c->recovery != NULL && c->fatal == 0 &&
-           (coxi_replay_log_is_due(c->replay_log, c->next_id) ||
+           (coxi_replay_log_is_due(c->replay_log, c->ids.next) ||
             coxi_resources_are_due(c));
 }
 

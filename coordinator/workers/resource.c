@@ -34,7 +34,6 @@
 #include "coordinator/base/packing.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/base/replay_log.h"
-#include "coordinator/checkpoints/resume.h"
 #include "coordinator/workers/conn.h"
 #include "coordinator/workers/layout.h"
 #include "coordinator/workers/module.h"
@@ -185,7 +184,7 @@ static int enlist(struct cox_coordinator *c, struct cox_resource *resource)
         }
     }
     resource->id = ++c->last_resource;
-    resource->position = coxi_resume_position(c);
+    resource->position = coxi_ids_position(&c->ids);
     c->resources[c->n_resources++] = resource;
     c->resources_changed = true;
     return 0;
@@ -229,7 +228,7 @@ void cox_resource_release(struct cox_resource *resource)
     }
     struct cox_coordinator *c = resource->c;
     coxi_lock(&c->lock);
-    resource->until = c->next_id;
+    resource->until = c->ids.next;
     c->n_released++;
     c->resources_changed = true;
     coxi_unlock(&c->lock);
@@ -392,9 +391,9 @@ int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *ans
 static uint64_t needed_from(const struct cox_coordinator *c)
 {
     uint64_t oldest = coxi_replay_log_oldest_call(c->replay_log);
-    return c->recovery == NULL           ? UINT64_MAX
-           : oldest < c->first_unsettled ? oldest
-                                         : c->first_unsettled;
+    return c->recovery == NULL               ? UINT64_MAX
+           : oldest < c->ids.first_unsettled ? oldest
+                                             : c->ids.first_unsettled;
 }
 
 static bool is_over(const struct cox_resource *resource, uint64_t from)
@@ -409,7 +408,7 @@ bool coxi_resources_are_due(const struct cox_coordinator *c)
     for (uint32_t i = 0; c->n_released >= COXI_RESOURCES_MAX / 2 && i < c->n_resources;
          i++) {
         uint64_t until = c->resources[i]->until;
-        n += until > oldest && until <= c->first_unsettled;
+        n += until > oldest && until <= c->ids.first_unsettled;
     }
     return n >= COXI_RESOURCES_MAX / 2;
 }

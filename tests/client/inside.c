@@ -167,7 +167,7 @@ static void skip_ids(struct coxi_mail *mail)
 {
     struct skip *skip = (struct skip *)mail;
     coxi_lock(&skip->c->lock);
-    skip->c->next_id += skip->n;
+    skip->c->ids.next += skip->n;
     coxi_unlock(&skip->c->lock);
     (void)sem_post(&skip->done);
 }
@@ -296,7 +296,7 @@ int inside_refuse_next(struct cox_coordinator *c, uint32_t ps)
     struct coxi_message message = {.kind = COXI_VOID};
     struct coxi_psc_request request = {0};
     coxi_lock(&c->lock);
-    uint64_t id = c->next_id;
+    uint64_t id = c->ids.next;
     coxi_unlock(&c->lock);
     message.void_ =
         (struct coxi_void){c->session, id, UINT32_MAX, coxi_psc_incarnation(c->ps[ps])};
