@@ -14,7 +14,6 @@
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/generation.h"
 #include "common/clock.h"
-#include "common/difference.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/structs.h"
@@ -140,39 +139,6 @@ static int take_variables(struct cox_coordinator *c, struct coxi_manifest *m)
     c->layout_due = true;
     coxi_unlock(&c->lock);
     return r;
-}
-
-/* True where two optimizers differ in what cox_variable_set_rate sets, and in nothing else. */
-static bool differs_in_rate(const struct coxi_optimizer *a,
-                            const struct coxi_optimizer *b)
-{
-    struct coxi_optimizer with = *a;
-    with.learning_rate = b->learning_rate;
-    with.schedule = b->schedule;
-    return !coxi_optimizer_equal(a, b) && coxi_optimizer_equal(&with, b);
-}
-
-int coxi_resume_match(const struct coxi_variable *wanted, uint32_t n_shards,
-                      const struct coxi_variable *found)
-{
-    char fields[300];
-    struct coxi_variable there = *wanted;
-    there.shards = found->shards;
-    there.n_shards = n_shards;
-    coxi_variable_difference(&there, found, fields, sizeof(fields));
-    if (*fields == '\0') {
-        return 0;
-    }
-    return coxi_error(
-        COX_ECONFLICT,
-        "'%s' is in the checkpoint that this client went on from, specified "
-        "in another way: here its %s; keep to that%s, or begin a run with "
-        "a directory of its own",
-        wanted->name, fields,
-        differs_in_rate(&wanted->optimizer, &found->optimizer)
-            ? " and set the rate (cox_variable_set_rate, "
-              "cox_table_set_rate)"
-            : "");
 }
 
 /* ---- the ps */

@@ -36,9 +36,4 @@ int coxi_resume_backlog(struct coxi_recovery *rec,
 bool coxi_resume_end(struct cox_coordinator *c, const struct timespec *until);
 void coxi_resume_stop(struct cox_coordinator *c);
 
-/* A variable that is wanted and one of that name that has been found: 0 where they are the
- * same, but for where it lies. COX_ECONFLICT. */
-int coxi_resume_match(const struct coxi_variable *wanted, uint32_t n_shards,
-                      const struct coxi_variable *found);
-
 #endif

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/difference.h"
 #include "common/error.h"
 #include "common/layout.h"
 #include "common/rule.h"
@@ -18,7 +19,6 @@
 #include "common/sync.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/base/replay_log.h"
-#include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/operation.h"
 #include "coordinator/coordinator.h"
@@ -116,6 +116,41 @@ static int place(struct cox_coordinator *c, struct coxi_variable *wanted,
     return r == 0 ? coxi_registry_add(c, entry) : r;
 }
 
+/* True where two optimizers differ in what cox_variable_set_rate sets, and in nothing else. */
+static bool differs_in_rate(const struct coxi_optimizer *a,
+                            const struct coxi_optimizer *b)
+{
+    struct coxi_optimizer with = *a;
+    with.learning_rate = b->learning_rate;
+    with.schedule = b->schedule;
+    return !coxi_optimizer_equal(a, b) && coxi_optimizer_equal(&with, b);
+}
+
+/* A variable that is wanted and one of that name that has been found: 0 where they are the
+ * same, but for where it lies. COX_ECONFLICT. */
+static int match(const struct coxi_variable *wanted, uint32_t n_shards,
+                 const struct coxi_variable *found)
+{
+    char fields[300];
+    struct coxi_variable there = *wanted;
+    there.shards = found->shards;
+    there.n_shards = n_shards;
+    coxi_variable_difference(&there, found, fields, sizeof(fields));
+    if (*fields == '\0') {
+        return 0;
+    }
+    return coxi_error(
+        COX_ECONFLICT,
+        "'%s' is in the checkpoint that this client went on from, specified "
+        "in another way: here its %s; keep to that%s, or begin a run with "
+        "a directory of its own",
+        wanted->name, fields,
+        differs_in_rate(&wanted->optimizer, &found->optimizer)
+            ? " and set the rate (cox_variable_set_rate, "
+              "cox_table_set_rate)"
+            : "");
+}
+
 /* One that the client before had, and nobody has asked for yet: *ret, or NULL. */
 static int attach(struct cox_coordinator *c, const struct coxi_variable *wanted,
                   uint32_t n_shards, struct coxi_entry **ret)
@@ -123,7 +158,7 @@ static int attach(struct cox_coordinator *c, const struct coxi_variable *wanted,
     coxi_lock(&c->lock);
     struct coxi_entry *entry = coxi_registry_find(c, wanted->name);
     bool found = entry != NULL && entry->found;
-    int r = found ? coxi_resume_match(wanted, n_shards, entry->description) : 0;
+    int r = found ? match(wanted, n_shards, entry->description) : 0;
     if (found && r == 0) {
         entry->found = false;
     }
