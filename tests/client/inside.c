@@ -8,7 +8,6 @@
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
-#include "coordinator/checkpoints/load.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
@@ -16,6 +15,7 @@
 #include "coordinator/closures/settle.h"
 #include "coordinator/recovery/recovery_internal.h"
 #include "coordinator/variables/content.h"
+#include "coordinator/variables/load.h"
 
 bool inside_is_waited_for(struct cox_future *future)
 {

@@ -7,8 +7,8 @@
  * A loading is numbered like a closure. It is kept in the replay log, so that a ps that is
  * lost later gets it again.
  */
-#ifndef COXI_COORDINATOR_CHECKPOINTS_LOAD_H
-#define COXI_COORDINATOR_CHECKPOINTS_LOAD_H
+#ifndef COXI_COORDINATOR_VARIABLES_LOAD_H
+#define COXI_COORDINATOR_VARIABLES_LOAD_H
 
 #include <stdatomic.h>
 

@@ -13,7 +13,7 @@
 
 #include "common/dtype.h"
 #include "common/error.h"
-#include "coordinator/checkpoints/load.h"
+#include "coordinator/variables/load.h"
 
 enum {
     PIECE_BYTES = 1 << 20,

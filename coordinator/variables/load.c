@@ -4,8 +4,7 @@
  *
  * Threads: any.
  */
-#include "coordinator/checkpoints/load.h"
-#include "coordinator/base/replay_log.h"
+#include "coordinator/variables/load.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/ps_set.h"
+#include "coordinator/base/replay_log.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/operation.h"
