@@ -35,7 +35,7 @@
  *   resource.c  what each worker makes and keeps
  *   recovery.c, recovery_restore.c, recovery_replay.c  a ps that is lost comes back
  *   log.c       what is replayed then
- *   opening.c   what cox_open waits for, and looks at
+ *   opening.c   what cox_open waits for;  ps_claim.c  a ps becomes this client's
  *   generation.c  whose the checkpoint directory is;  resume.c  going on where a client
  *                 before this one ended;  resume_backlog.c, resume_order.c  what that had not done;
  *                 recovery_backlog.c  what a checkpoint says for that
@@ -178,6 +178,8 @@ struct cox_coordinator {
     _Atomic(struct coxi_psc *) *ps; /* changed by recovery.c; all live until close */
     uint32_t n_ps;
     struct coxi_ps_set *ps_set; /* which of them are up */
+    /* What the loss of a ps means (open.c). Any thread. */
+    void (*on_ps_lost)(void *coordinator, struct coxi_psc *psc, const char *text);
     /* Set while the loop runs. NULL: a ps that is lost is lost. */
     _Atomic(struct coxi_recovery *) recovery;
     _Atomic(struct coxi_replay_log *) replay_log;
@@ -305,13 +307,5 @@ struct cox_coordinator {
     uint64_t checkpoint_last;    /* of this client's that is complete; 0: none */
     uint32_t checkpoint_n_built; /* since a whole one: each builds on the one before */
 };
-
-/* ---- open.c */
-
-/* A client of ps `ps` at the address that the cluster has of it. */
-int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **ret);
-
-/* Declares a ps lost, for the reason in `text`, as if its connection had gone. Any thread. */
-void coxi_ps_lost(struct cox_coordinator *c, uint32_t ps, const char *text);
 
 #endif

@@ -15,6 +15,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_claim.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/checkpoints/checkpoint.h"
 #include "coordinator/checkpoints/resume.h"
@@ -39,12 +40,7 @@
 #include "coordinator/workers/resource.h"
 #include "coordinator/workers/worker.h"
 
-enum {
-    CONNECT_MS = 1000,
-    RECONNECT_MS = 1000, /* a ps without a connection for this long is lost */
-    REQUEST_MS = 300000, /* a ps that lives but does not answer */
-    RELEASE_MS = 1000,
-};
+enum { RELEASE_MS = 1000 };
 
 /* ---- options */
 
@@ -193,37 +189,6 @@ static void on_ps_lost(void *arg, struct coxi_psc *psc, const char *text)
     coxi_fatal(c, COX_EPSLOST, full);
 }
 
-void coxi_ps_lost(struct cox_coordinator *c, uint32_t ps, const char *text)
-{
-    struct coxi_psc *psc = c->ps[ps];
-    coxi_psc_give_up(psc, text);
-    on_ps_lost(c, psc, text);
-}
-
-int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **ret)
-{
-    char *address = coxi_recovery_address(c, ps);
-    if (address == NULL) {
-        return coxi_error_memory("a connection to a ps");
-    }
-    const struct coxi_psc_options options = {
-        .address = address,
-        .index = ps,
-        .self = {.role = COXI_ROLE_CLIENT, .session = c->session},
-        .links = c->links,
-        .connect_ms = CONNECT_MS,
-        .reconnect_ms = RECONNECT_MS,
-        .request_ms = REQUEST_MS,
-        .same_incarnation = true,
-        .local_path = true,
-        .on_lost = on_ps_lost,
-        .arg = c,
-    };
-    int r = coxi_psc_open(&options, ret);
-    free(address);
-    return r;
-}
-
 static int open_ps(struct cox_coordinator *c)
 {
     c->ps = calloc(c->cluster->n_ps, sizeof(*c->ps));
@@ -251,6 +216,7 @@ static int open_ps(struct cox_coordinator *c)
 static void coordinator_init(struct cox_coordinator *c)
 {
     atomic_init(&c->refs, 1);
+    c->on_ps_lost = on_ps_lost;
     c->session = (struct coxi_session){coxi_random_id(), 1, coxi_random_id()};
     c->ids.next = 1;
     c->ids.first_unsettled = 1;

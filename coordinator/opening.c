@@ -1,24 +1,17 @@
 /* See opening.h. */
 #include "coordinator/opening.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/error.h"
-#include "common/file.h"
-#include "common/rand.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
+#include "coordinator/base/ps_claim.h"
 
 enum {
     CHECK_MS = 20,  /* between looks at a local cluster that is starting */
-    CLAIM_MS = 100, /* between two claims of a ps that is still another's */
     TRIED_MS = 1000 /* for workers beyond min_workers to be met, or not */
 };
 
@@ -67,70 +60,12 @@ int coxi_opening_check(const struct cox_cluster *cluster)
                : r;
 }
 
-/* Milliseconds until `end_ms`, at most `most`. */
-static int left_ms(uint64_t end_ms, int most)
-{
-    uint64_t now = coxi_now_ms();
-    if (now >= end_ms) {
-        return 0;
-    }
-    return end_ms - now < (uint64_t)most ? (int)(end_ms - now) : most;
-}
-
 static int check_local(struct cox_coordinator *c)
 {
     return c->local != NULL ? coxi_local_check(c->local) : 0;
 }
 
 /* ---- the ps */
-
-/* Waits on c->changed, which anything may wake. */
-static void pause_ms(struct cox_coordinator *c, int ms)
-{
-    struct timespec until = coxi_deadline(ms);
-    coxi_lock(&c->lock);
-    (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
-    coxi_unlock(&c->lock);
-}
-
-/* Asks a ps something that it answers with a status, and waits no longer than until `end_ms`
- * (UINT64_MAX: as for any request): it may stand still. */
-static int ask_until(struct coxi_psc *psc, const struct coxi_message *message,
-                     uint64_t end_ms)
-{
-    struct coxi_psc_request request = {0};
-    if (end_ms != UINT64_MAX) {
-        int ms = left_ms(end_ms, INT_MAX);
-        request.timeout_ms = ms > CLAIM_MS ? ms : CLAIM_MS;
-    }
-    return coxi_psc_call(psc, message, &request, COXI_STATUS, NULL, NULL);
-}
-
-static int claim_once(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
-{
-    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = c->session};
-    return ask_until(psc, &claim, end_ms);
-}
-
-int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
-{
-    char text[COXI_TEXT_MAX];
-    int r;
-    while ((r = claim_once(c, psc, end_ms)) == COX_EAGAIN) {
-        uint64_t now = coxi_now_ms();
-        (void)snprintf(text, sizeof(text), "%.400s", coxi_error_text());
-        if (now >= end_ms) {
-            return coxi_error(COX_EBUSY, "%s", text);
-        }
-        coxi_call_why(c, "%s", text);
-        r = coxi_check_alive(c);
-        if (r != 0) {
-            return r;
-        }
-        pause_ms(c, left_ms(end_ms, CLAIM_MS));
-    }
-    return r;
-}
 
 /* Why one of the ps will never come, or 0: whichever is waited for, that is told at once. */
 static int check_ps(struct cox_coordinator *c)
@@ -159,7 +94,7 @@ static int reach(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_m
 {
     int r;
     while ((r = check(c)) == 0 &&
-           (r = coxi_psc_wait(psc, left_ms(end_ms, CHECK_MS))) == COX_ETIMEDOUT) {
+           (r = coxi_psc_wait(psc, coxi_left_ms(end_ms, CHECK_MS))) == COX_ETIMEDOUT) {
         if (coxi_now_ms() >= end_ms) {
             return coxi_error(r, "%.600s; waited for %d ms", coxi_error_text(),
                               c->options.open_timeout_ms);
@@ -194,59 +129,6 @@ int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms)
         }
     }
     return r;
-}
-
-/* ---- the directory */
-
-static int make_empty(const char *path)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0) {
-        return coxi_error_errno(COX_EIO, "cannot make %s", path);
-    }
-    (void)close(fd);
-    return 0;
-}
-
-static int ask(struct cox_coordinator *c, struct coxi_psc *psc, const char *path,
-               bool writes, uint64_t end_ms)
-{
-    struct coxi_message probe = {.kind = COXI_PROBE};
-    char its[PATH_MAX];
-    probe.probe = (struct coxi_probe){c->session, path, writes};
-    int r = ask_until(psc, &probe, end_ms);
-    if (r == 0 && writes) {
-        r = coxi_path(its, "%s.ps-%u", path, coxi_psc_index(psc));
-    }
-    if (r == 0 && writes && unlink(its) != 0) {
-        r = coxi_error_errno(COX_EIO, "the file %s that it has made is not here", its);
-    }
-    return r;
-}
-
-int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes,
-                  uint64_t end_ms)
-{
-    char path[PATH_MAX];
-    if (c->checkpoint_dir == NULL) {
-        return 0;
-    }
-    int r = coxi_path(path, "%s/.coxswain-probe-%016" PRIx64, c->checkpoint_dir,
-                      coxi_random_id());
-    if (r == 0) {
-        r = make_empty(path);
-    }
-    if (r != 0) {
-        return writes ? r : 0;
-    }
-    r = ask(c, psc, path, writes, end_ms);
-    (void)unlink(path);
-    return r != COX_EIO ? r
-                        : coxi_error(r,
-                                     "ps %u at %s does not share the checkpoint "
-                                     "directory %s with the client: %.300s",
-                                     coxi_psc_index(psc), coxi_psc_address(psc),
-                                     c->checkpoint_dir, coxi_error_text());
 }
 
 /* ---- the workers */
@@ -293,7 +175,7 @@ int coxi_opening_workers(struct cox_coordinator *c, uint64_t end_ms)
         }
         coxi_call_why_locked(c, "%u of %u workers are there; %.300s", c->n_ready,
                              c->options.min_workers, c->worker_text);
-        struct timespec until = coxi_deadline(left_ms(end_ms, CHECK_MS));
+        struct timespec until = coxi_deadline(coxi_left_ms(end_ms, CHECK_MS));
         (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
         coxi_unlock(&c->lock);
         r = check_local(c);

@@ -163,6 +163,15 @@ static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_
                "%s waits for %llu s: %s", call->what, seconds, why);
 }
 
+int coxi_left_ms(uint64_t end_ms, int most)
+{
+    uint64_t now = coxi_now_ms();
+    if (now >= end_ms) {
+        return 0;
+    }
+    return end_ms - now < (uint64_t)most ? (int)(end_ms - now) : most;
+}
+
 int coxi_call_check(const struct cox_coordinator *c,
                     const struct cox_coordinator *calls_for, const char *what,
                     const char *where)

@@ -72,6 +72,9 @@ int coxi_call_check(const struct cox_coordinator *c,
                     const struct cox_coordinator *calls_for, const char *what,
                     const char *where);
 
+/* Milliseconds until `end_ms` (coxi_now_ms), at most `most`; 0 once it has passed. */
+int coxi_left_ms(uint64_t end_ms, int most);
+
 /* Tells of those that last. Loop. */
 void coxi_calls_tick(struct cox_coordinator *c, uint64_t now);
 

@@ -235,18 +235,6 @@ static void *recovery_thread(void *arg)
     return NULL;
 }
 
-char *coxi_recovery_address(struct cox_coordinator *c, uint32_t ps)
-{
-    struct coxi_recovery *rec = c->recovery;
-    if (rec == NULL) {
-        return strdup(c->cluster->ps[ps]); /* which nobody changes then */
-    }
-    coxi_lock(&rec->set->lock);
-    char *address = strdup(c->cluster->ps[ps]);
-    coxi_unlock(&rec->set->lock);
-    return address;
-}
-
 int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address)
 {
     if (c == NULL || address == NULL || ps >= c->n_ps) {

@@ -45,9 +45,6 @@ void coxi_recovery_free(struct cox_coordinator *c);
 bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
                         const char *text);
 
-/* Where ps `ps` is, or is to be when it comes back; for free(). NULL: no memory. Any thread. */
-char *coxi_recovery_address(struct cox_coordinator *c, uint32_t ps);
-
 /* ---- the loop's */
 
 /* Gives up the ps that are being brought back when their time is over. Every COXI_TICK_MS. */

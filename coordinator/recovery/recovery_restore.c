@@ -16,8 +16,8 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_claim.h"
 #include "coordinator/base/ps_set.h"
-#include "coordinator/opening.h"
 
 enum { RETRY_MS = 500 }; /* from a try at a ps that is there to the next */
 

@@ -20,6 +20,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/ps_claim.h"
 #include "coordinator/base/ps_set.h"
 
 /* Of a ps, while no worker reaches it. */

@@ -1,0 +1,169 @@
+/* See ps_claim.h. */
+#include "coordinator/base/ps_claim.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/file.h"
+#include "common/rand.h"
+#include "common/sync.h"
+#include "coordinator/base/alive.h"
+#include "coordinator/base/ps_set.h"
+
+enum {
+    CONNECT_MS = 1000,
+    RECONNECT_MS = 1000, /* a ps without a connection for this long is lost */
+    REQUEST_MS = 300000, /* a ps that lives but does not answer */
+    CLAIM_MS = 100       /* between two claims of a ps that is still another's */
+};
+
+/* ---- its connection */
+
+/* Where ps `ps` is, or is to be when it comes back; for free(). NULL: no memory. */
+static char *address_of(struct cox_coordinator *c, uint32_t ps)
+{
+    coxi_lock(&c->ps_set->lock); /* cox_ps_address changes it */
+    char *address = strdup(c->cluster->ps[ps]);
+    coxi_unlock(&c->ps_set->lock);
+    return address;
+}
+
+int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **ret)
+{
+    char *address = address_of(c, ps);
+    if (address == NULL) {
+        return coxi_error_memory("a connection to a ps");
+    }
+    const struct coxi_psc_options options = {
+        .address = address,
+        .index = ps,
+        .self = {.role = COXI_ROLE_CLIENT, .session = c->session},
+        .links = c->links,
+        .connect_ms = CONNECT_MS,
+        .reconnect_ms = RECONNECT_MS,
+        .request_ms = REQUEST_MS,
+        .same_incarnation = true,
+        .local_path = true,
+        .on_lost = c->on_ps_lost,
+        .arg = c,
+    };
+    int r = coxi_psc_open(&options, ret);
+    free(address);
+    return r;
+}
+
+void coxi_ps_lost(struct cox_coordinator *c, uint32_t ps, const char *text)
+{
+    struct coxi_psc *psc = c->ps[ps];
+    coxi_psc_give_up(psc, text);
+    c->on_ps_lost(c, psc, text);
+}
+
+/* ---- whose it is */
+
+/* Waits on c->changed, which anything may wake. */
+static void pause_ms(struct cox_coordinator *c, int ms)
+{
+    struct timespec until = coxi_deadline(ms);
+    coxi_lock(&c->lock);
+    (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
+    coxi_unlock(&c->lock);
+}
+
+/* Asks a ps something that it answers with a status, and waits no longer than until `end_ms`
+ * (UINT64_MAX: as for any request): it may stand still. */
+static int ask_until(struct coxi_psc *psc, const struct coxi_message *message,
+                     uint64_t end_ms)
+{
+    struct coxi_psc_request request = {0};
+    if (end_ms != UINT64_MAX) {
+        int ms = coxi_left_ms(end_ms, INT_MAX);
+        request.timeout_ms = ms > CLAIM_MS ? ms : CLAIM_MS;
+    }
+    return coxi_psc_call(psc, message, &request, COXI_STATUS, NULL, NULL);
+}
+
+static int claim_once(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
+{
+    struct coxi_message claim = {.kind = COXI_CLAIM, .claim = c->session};
+    return ask_until(psc, &claim, end_ms);
+}
+
+int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_ms)
+{
+    char text[COXI_TEXT_MAX];
+    int r;
+    while ((r = claim_once(c, psc, end_ms)) == COX_EAGAIN) {
+        uint64_t now = coxi_now_ms();
+        (void)snprintf(text, sizeof(text), "%.400s", coxi_error_text());
+        if (now >= end_ms) {
+            return coxi_error(COX_EBUSY, "%s", text);
+        }
+        coxi_call_why(c, "%s", text);
+        r = coxi_check_alive(c);
+        if (r != 0) {
+            return r;
+        }
+        pause_ms(c, coxi_left_ms(end_ms, CLAIM_MS));
+    }
+    return r;
+}
+
+/* ---- the directory */
+
+static int make_empty(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        return coxi_error_errno(COX_EIO, "cannot make %s", path);
+    }
+    (void)close(fd);
+    return 0;
+}
+
+static int ask(struct cox_coordinator *c, struct coxi_psc *psc, const char *path,
+               bool writes, uint64_t end_ms)
+{
+    struct coxi_message probe = {.kind = COXI_PROBE};
+    char its[PATH_MAX];
+    probe.probe = (struct coxi_probe){c->session, path, writes};
+    int r = ask_until(psc, &probe, end_ms);
+    if (r == 0 && writes) {
+        r = coxi_path(its, "%s.ps-%u", path, coxi_psc_index(psc));
+    }
+    if (r == 0 && writes && unlink(its) != 0) {
+        r = coxi_error_errno(COX_EIO, "the file %s that it has made is not here", its);
+    }
+    return r;
+}
+
+int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes,
+                  uint64_t end_ms)
+{
+    char path[PATH_MAX];
+    if (c->checkpoint_dir == NULL) {
+        return 0;
+    }
+    int r = coxi_path(path, "%s/.coxswain-probe-%016" PRIx64, c->checkpoint_dir,
+                      coxi_random_id());
+    if (r == 0) {
+        r = make_empty(path);
+    }
+    if (r != 0) {
+        return writes ? r : 0;
+    }
+    r = ask(c, psc, path, writes, end_ms);
+    (void)unlink(path);
+    return r != COX_EIO ? r
+                        : coxi_error(r,
+                                     "ps %u at %s does not share the checkpoint "
+                                     "directory %s with the client: %.300s",
+                                     coxi_psc_index(psc), coxi_psc_address(psc),
+                                     c->checkpoint_dir, coxi_error_text());
+}
