@@ -38,9 +38,9 @@
  *   opening.c   what cox_open waits for;  ps_claim.c  a ps becomes this client's
  *   generation.c  whose the checkpoint directory is;  resume.c  going on where a client
  *                 before this one ended;  resume_backlog.c, resume_order.c  what that had not done;
- *                 recovery_backlog.c  what a checkpoint says for that
+ *                 backlog.c  what a checkpoint says for that
  *   load.c, load_send.c  what another checkpoint holds goes into variables of this run
- *   checkpoint.c  writing them;  trigger.c  when nobody calls for it
+ *   save.c      writing them;  trigger.c  when nobody calls for it
  *   evaluator.c;  eval_log.c  what evaluators report
  *
  * Threads: users' threads, one loop thread, one callback thread, one that hands out events, one

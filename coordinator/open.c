@@ -17,8 +17,8 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_claim.h"
 #include "coordinator/base/ps_set.h"
-#include "coordinator/checkpoints/checkpoint.h"
 #include "coordinator/checkpoints/resume.h"
+#include "coordinator/checkpoints/save.h"
 #include "coordinator/checkpoints/trigger.h"
 #include "coordinator/closures/callback.h"
 #include "coordinator/closures/crew.h"
@@ -246,7 +246,7 @@ static int open_door(struct cox_coordinator *c)
 /* The checkpoint directory is ours. */
 static int prepare_directory(struct cox_coordinator *c)
 {
-    int r = coxi_checkpoint_prepare(c->options.checkpoint_dir, &c->checkpoint_dir);
+    int r = coxi_save_prepare(c->options.checkpoint_dir, &c->checkpoint_dir);
     return r == 0 ? coxi_resume_claim(c) : r;
 }
 

@@ -33,7 +33,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
-#include "coordinator/checkpoints/checkpoint.h"
+#include "coordinator/checkpoints/save.h"
 #include "coordinator/recovery/recovery.h"
 
 enum {
@@ -191,7 +191,7 @@ static void write_one(struct cox_coordinator *c)
 {
     uint64_t number = 0;
     const struct cox_checkpoint_options options = COX_CHECKPOINT_OPTIONS_INIT;
-    int r = coxi_checkpoint_write(c, &options, &number);
+    int r = coxi_save_checkpoint(c, &options, &number);
     coxi_lock(&c->lock);
     c->checkpoint_code = r;
     if (c->trigger.close) {

@@ -36,7 +36,7 @@ struct coxi_kept {
     struct cox_future *remake;     /* what makes them again; or NULL */
     struct coxi_kept *next_coming; /* in its bucket, while one of the two is */
     uint32_t lineage; /* closures in a line that end here with nothing here */
-    uint64_t noted;   /* for which backlog, last (recovery_backlog.c) */
+    uint64_t noted;   /* for which backlog, last (backlog.c) */
     int code;         /* why they could not be had when last needed */
     char *text;
     /* Guarded by c->lock: */

@@ -61,15 +61,6 @@ struct coxi_recovery_mark {
  * (coxi_replay_log_mark) will be in the checkpoint. */
 int coxi_recovery_mark(struct cox_coordinator *c, struct coxi_recovery_mark *ret);
 
-/*
- * All ps have answered: says in the manifest where a client that is started again is to go on,
- * and writes what it has to see to before that to a file in directory `dir`. Any thread but
- * the loop. COX_EIO, COX_ENOMEM.
- */
-int coxi_recovery_backlog(struct cox_coordinator *c, const char *dir,
-                          const struct coxi_recovery_mark *mark,
-                          struct coxi_manifest *manifest);
-
 /* The checkpoint is durable, in directory `path`: from now on it is restored from, unless
  * a ps has been lost since the mark. Takes the applied sets of the shards then, one for
  * each ps. COX_ENOMEM. */

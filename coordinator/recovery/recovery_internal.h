@@ -5,8 +5,6 @@
  *   recovery_restore.c  a ps comes back, with what the last checkpoint has of it
  *   recovery_replay.c   what it misses since is done again
  *   recovery_held.c     closures whose end waits for that
- *   recovery_backlog.c  what a checkpoint says for a client that is started again, which
- *                       resume.c takes up
  *
  * Unless it says otherwise, what is declared here is for the recovery's own thread, and those
  * that it has bring ps back.

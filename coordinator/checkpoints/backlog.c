@@ -1,5 +1,5 @@
 /*
- * See recovery_internal.h: what a checkpoint says of closures, for a client that is started
+ * See backlog.h: what a checkpoint says of closures, for a client that is started
  * again. H is the highest closure that any ps had, or that was settled, when all had answered;
  * the backlog is every closure up to H that is not settled, or that some ps it touched had not
  * yet at its moment; writes of the client's own like closures. One too many does no harm: ps that have it take it for a duplicate.
@@ -8,6 +8,8 @@
  * On the loop, so that no closure is between running and logged. Cost: a copy of the backlog,
  * which is about what was in flight.
  */
+#include "coordinator/checkpoints/backlog.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -337,9 +339,9 @@ static int write_file(const struct collection *all, const char *dir,
     return r == 0 ? coxi_backlog_write(path, &backlog, &ret->bytes, &ret->crc32) : r;
 }
 
-int coxi_recovery_backlog(struct cox_coordinator *c, const char *dir,
-                          const struct coxi_recovery_mark *mark,
-                          struct coxi_manifest *manifest)
+int coxi_backlog_collect(struct cox_coordinator *c, const char *dir,
+                         const struct coxi_recovery_mark *mark,
+                         struct coxi_manifest *manifest)
 {
     struct collection all = {.manifest = manifest, .mark = mark};
     coxi_recovery_on_loop(c->recovery, collect, &all);

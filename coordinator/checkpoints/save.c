@@ -9,7 +9,7 @@
  * written, it may be in the shards of some ps and not in those of others: then it is written
  * again.
  */
-#include "coordinator/checkpoints/checkpoint.h"
+#include "coordinator/checkpoints/save.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -32,6 +32,7 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
+#include "coordinator/checkpoints/backlog.h"
 #include "coordinator/checkpoints/trigger.h"
 #include "coordinator/recovery/recovery.h"
 
@@ -50,7 +51,7 @@ static int try_write(const char *dir)
     return r;
 }
 
-int coxi_checkpoint_prepare(const char *dir, char **ret)
+int coxi_save_prepare(const char *dir, char **ret)
 {
     int r = coxi_directory_make(dir);
     if (r == 0) {
@@ -196,7 +197,7 @@ static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
                           manifest->number);
     }
     if (r == 0) {
-        r = coxi_recovery_backlog(c, temporary, mark, manifest);
+        r = coxi_backlog_collect(c, temporary, mark, manifest);
     }
     if (r == 0) {
         settle_base(manifest);
@@ -384,9 +385,9 @@ static void tell(struct cox_coordinator *c, int code, uint64_t begun_ms)
     }
 }
 
-int coxi_checkpoint_write(struct cox_coordinator *c,
-                          const struct cox_checkpoint_options *options,
-                          uint64_t *ret_number)
+int coxi_save_checkpoint(struct cox_coordinator *c,
+                         const struct cox_checkpoint_options *options,
+                         uint64_t *ret_number)
 {
     const struct coxi_retention retention = {c->options.checkpoint_keep,
                                              c->options.checkpoint_keep_every};
@@ -443,7 +444,7 @@ int cox_checkpoint_save(struct cox_coordinator *c,
     }
     uint64_t number = 0;
     if (r == 0) {
-        r = coxi_checkpoint_write(c, &o, &number);
+        r = coxi_save_checkpoint(c, &o, &number);
     }
     if (r == 0 && ret_number != NULL) {
         *ret_number = number;
