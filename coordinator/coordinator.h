@@ -65,6 +65,7 @@
 #include "coordinator/base/announced.h"
 #include "coordinator/base/call.h"
 #include "coordinator/base/ids.h"
+#include "coordinator/base/saving.h"
 #include "coordinator/closures/pool.h"
 #include "coordinator/variables/registry.h"
 #include "coxswain/coxswain.h"
@@ -94,6 +95,7 @@ struct coxi_closure_events; /* closures/settle.h */
 struct coxi_gate;           /* closures/gate.h */
 struct coxi_recovery;       /* recovery.c */
 struct coxi_resumed;        /* resume.c */
+struct coxi_trigger;        /* checkpoints/trigger.h */
 
 struct coxi_callback; /* callback.c */
 struct coxi_input;    /* inputs.c */
@@ -135,32 +137,6 @@ struct cox_table {
 
 struct cox_metric {
     struct coxi_entry entry;
-};
-
-/* What the last checkpoint has: nothing has happened since while these are the same. */
-struct coxi_saved {
-    uint64_t settled;
-    uint64_t next_id;
-    bool final; /* the program has said that it was the last */
-};
-
-/* What checkpoints wait for that nobody calls for (trigger.c). */
-struct coxi_trigger {
-    pthread_t thread;
-    bool waits_for_term; /* SIGTERM is ours; who opens and who ends the thread */
-    /* Guarded by c->lock: */
-    pthread_cond_t changed; /* one is due, or none will be */
-    bool runs;              /* the thread is to be joined */
-    bool end;
-    bool ended;        /* it has; c->idle tells */
-    bool terminate;    /* SIGTERM has come */
-    uint64_t settled;  /* closures, when the last one began */
-    uint64_t next_id;  /* then */
-    uint64_t since_ms; /* then */
-    uint64_t again_ms; /* not for the log's sake before that */
-    bool close;        /* cox_close wants one */
-    int close_code;    /* how that went; its text is c->checkpoint_text */
-    struct coxi_saved saved;
 };
 
 struct cox_coordinator {
@@ -291,21 +267,13 @@ struct cox_coordinator {
     bool callbacks_run;      /* the callback thread is there */
     pthread_t callback_thread;
 
-    struct coxi_trigger trigger;
-    int checkpoint_code; /* of the last one that a trigger wrote; guarded by `lock` */
-    char checkpoint_text[COXI_TEXT_MAX];
+    struct coxi_trigger *trigger; /* checkpoints/trigger.h; from open to close */
+    struct coxi_saving saving;    /* has a lock of its own */
     struct cox_progress started;  /* from where */
     struct coxi_resumed *resumed; /* what an older client has left; NULL: nothing */
     /* Goes through that, while any of it is left (closures/gate.h); NULL: nothing is. Changed by
      * the loop, with `lock`. */
     _Atomic(const struct coxi_gate *) gate;
-    atomic_bool leaves_disk; /* who writes a checkpoint waits for it no longer */
-    pthread_mutex_t checkpoint_lock; /* guards the next; comes before `lock` */
-    struct coxi_patience
-        checkpoint_fails; /* since the last that was saved; zeroed: none */
-    uint64_t checkpoint_number;
-    uint64_t checkpoint_last;    /* of this client's that is complete; 0: none */
-    uint32_t checkpoint_n_built; /* since a whole one: each builds on the one before */
 };
 
 #endif

@@ -223,12 +223,11 @@ static void coordinator_init(struct cox_coordinator *c)
     coxi_window_init(&c->closures, 1, COXI_WINDOW);
     coxi_window_init(&c->replays, 1, COXI_WINDOW);
     (void)pthread_mutex_init(&c->lock, NULL);
-    (void)pthread_mutex_init(&c->checkpoint_lock, NULL);
+    (void)pthread_mutex_init(&c->saving.lock, NULL);
     coxi_cond_init(&c->room);
     coxi_cond_init(&c->idle);
     coxi_cond_init(&c->changed);
     coxi_cond_init(&c->callable);
-    coxi_cond_init(&c->trigger.changed);
     c->called_end = &c->called;
     (void)snprintf(c->worker_text, sizeof(c->worker_text), "none has been reached");
 }
@@ -341,6 +340,10 @@ int cox_open(const struct cox_cluster *cluster, const struct cox_options *option
     if (c == NULL) {
         return coxi_error_memory("a coordinator");
     }
+    if (coxi_trigger_new(c) != 0) {
+        free(c);
+        return COX_ENOMEM;
+    }
     coordinator_init(c);
     int r = coxi_struct_copy(&c->options, COXI_STRUCT_OPTIONS,
                              options != NULL ? options : &defaults);
@@ -407,7 +410,7 @@ static void stop_threads(struct cox_coordinator *c, const struct timespec *until
     for (uint32_t i = 0; !ended && i < c->n_ps; i++) {
         coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
     }
-    atomic_store(&c->leaves_disk, !ended);
+    atomic_store(&c->saving.leaves_disk, !ended);
     coxi_trigger_stop(c);
     coxi_recovery_stop(c);
     coxi_resume_stop(c);
@@ -451,10 +454,6 @@ static int close_code(struct cox_coordinator *c, int code)
     coxi_lock(&c->lock);
     if (c->fatal == COX_EFENCED) {
         code = coxi_error(c->fatal, "%s", c->fatal_text);
-    } else if (code == 0 && c->trigger.close_code != 0) {
-        code = coxi_error(c->trigger.close_code,
-                          "no checkpoint was written at close: %.450s",
-                          c->checkpoint_text);
     }
     coxi_unlock(&c->lock);
     return code;
@@ -522,12 +521,13 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_window_fini(&c->closures);
     coxi_window_fini(&c->replays);
     coxi_ps_set_free(c->ps_set);
-    (void)pthread_mutex_destroy(&c->checkpoint_lock);
+    (void)pthread_mutex_destroy(&c->saving.lock);
     free(c->checkpoint_dir);
     free(c->ps_load);
     free(c->ps);
     coxi_events_free(c);
-    r = close_code(c, r);
+    r = close_code(c, r == 0 ? coxi_trigger_close_code(c) : r);
+    coxi_trigger_free(c);
     coxi_coordinator_unref(c);
     return r;
 }

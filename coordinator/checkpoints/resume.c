@@ -259,7 +259,7 @@ int coxi_resume(struct cox_coordinator *c)
     uint64_t number = 0;
     char path[PATH_MAX];
     struct coxi_checkpoint *checkpoint = NULL;
-    int r = choose(c, &number, &c->checkpoint_number);
+    int r = choose(c, &number, &c->saving.number);
     coxi_checkpoints_remove_unfinished(
         c->checkpoint_dir); /* whose numbers are used, too */
     if (r != 0 || number == 0) {

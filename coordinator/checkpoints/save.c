@@ -166,9 +166,9 @@ static bool has_more_variables(struct cox_coordinator *c,
 /* The checkpoint that the next one is to build on; 0: it is to be whole. */
 static uint64_t choose_base(const struct cox_coordinator *c, bool full)
 {
-    return full || c->checkpoint_n_built >= c->options.checkpoint_incremental
+    return full || c->saving.n_built >= c->options.checkpoint_incremental
                ? 0
-               : c->checkpoint_last;
+               : c->saving.last;
 }
 
 /* Whether it builds on another after all: a ps that does not know what has changed since
@@ -265,8 +265,7 @@ static void be_restored_from(struct cox_coordinator *c, const char *path,
 {
     if (coxi_recovery_base(c, path, shards, mark) != 0) {
         coxi_event(
-            c, COX_EVENT_CHECKPOINT_NOT_USED,
-            COXI_OF(.checkpoint = c->checkpoint_number),
+            c, COX_EVENT_CHECKPOINT_NOT_USED, COXI_OF(.checkpoint = c->saving.number),
             "%.200s is whole, but ps are restored from the one before it: %.250s", path,
             coxi_error_text());
     }
@@ -283,7 +282,7 @@ static int make_directory(struct cox_coordinator *c, char ret_temporary[PATH_MAX
     int r = coxi_directory_make(c->checkpoint_dir);
     bool taken = r == 0;
     while (taken) {
-        *ret_number = ++c->checkpoint_number; /* one that fails has used its number */
+        *ret_number = ++c->saving.number; /* one that fails has used its number */
         r = coxi_path(ret_temporary, "%s/ckpt-%" PRIu64 ".tmp", c->checkpoint_dir,
                       *ret_number);
         bool made = r != 0 || mkdir(ret_temporary, 0777) == 0;
@@ -329,8 +328,8 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
         coxi_directory_remove(temporary);
     } else if (r == 0) {
         *ret_number = manifest.number;
-        c->checkpoint_last = manifest.number;
-        c->checkpoint_n_built = manifest.base != 0 ? c->checkpoint_n_built + 1 : 0;
+        c->saving.last = manifest.number;
+        c->saving.n_built = manifest.base != 0 ? c->saving.n_built + 1 : 0;
         be_restored_from(c, path, manifest.shards, &mark);
     }
     for (uint32_t i = 0; i < c->n_ps; i++) {
@@ -358,13 +357,13 @@ static bool is_closing(struct cox_coordinator *c)
 
 /*
  * What program and operator learn of checkpoints: each failure, but while it goes on failing
- * only after 10, 20, 40 ... s; and the first success after that. With checkpoint_lock.
+ * only after 10, 20, 40 ... s; and the first success after that. With c->saving.lock.
  */
 static void tell(struct cox_coordinator *c, int code, uint64_t begun_ms)
 {
-    struct coxi_patience *fails = &c->checkpoint_fails;
+    struct coxi_patience *fails = &c->saving.fails;
     uint64_t now = coxi_now_ms();
-    unsigned long long number = c->checkpoint_number;
+    unsigned long long number = c->saving.number;
     unsigned long long seconds = coxi_patience_seconds(fails, now);
     bool failed_before = fails->since_ms != 0;
     if (code == 0) {
@@ -400,9 +399,9 @@ int coxi_save_checkpoint(struct cox_coordinator *c,
         return r;
     }
     coxi_call_why(c, "another checkpoint is being written");
-    coxi_lock(&c->checkpoint_lock);
+    coxi_lock(&c->saving.lock);
     coxi_call_why(c, "%s", "");
-    coxi_disk_give_up_when(&c->leaves_disk);
+    coxi_disk_give_up_when(&c->saving.leaves_disk);
     do {
         r = save(c, options, ret_number);
     } while (is_given_up(c, r));
@@ -415,7 +414,7 @@ int coxi_save_checkpoint(struct cox_coordinator *c,
         /* What cannot be deleted now (it is being read) is tried again the next time. */
         (void)coxi_checkpoints_prune(c->checkpoint_dir, &retention, false, NULL, NULL);
     }
-    coxi_unlock(&c->checkpoint_lock);
+    coxi_unlock(&c->saving.lock);
     if (r == 0) {
         coxi_trigger_saved(c, &saved);
         coxi_lock(&c->lock);

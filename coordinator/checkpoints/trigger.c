@@ -24,6 +24,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -40,6 +41,53 @@ enum {
     RETRY_MS = 1000, /* with a log that is half full, after a failure */
     LOOK_MS = 2000,  /* between two looks at whether the directory is still ours */
 };
+
+/* What checkpoints wait for that nobody calls for (trigger.c). */
+struct coxi_trigger {
+    pthread_t thread;
+    bool waits_for_term; /* SIGTERM is ours; who opens and who ends the thread */
+    /* Guarded by c->lock: */
+    pthread_cond_t changed; /* one is due, or none will be */
+    bool runs;              /* the thread is to be joined */
+    bool end;
+    bool ended;        /* it has; c->idle tells */
+    bool terminate;    /* SIGTERM has come */
+    uint64_t settled;  /* closures, when the last one began */
+    uint64_t next_id;  /* then */
+    uint64_t since_ms; /* then */
+    uint64_t again_ms; /* not for the log's sake before that */
+    bool close;        /* cox_close wants one */
+    int close_code;    /* how that went; its text is c->saving.text */
+    struct coxi_saved saved;
+};
+
+int coxi_trigger_new(struct cox_coordinator *c)
+{
+    c->trigger = calloc(1, sizeof(*c->trigger));
+    if (c->trigger == NULL) {
+        return coxi_error_memory("a coordinator");
+    }
+    coxi_cond_init(&c->trigger->changed);
+    return 0;
+}
+
+void coxi_trigger_free(struct cox_coordinator *c)
+{
+    (void)pthread_cond_destroy(&c->trigger->changed);
+    free(c->trigger);
+    c->trigger = NULL;
+}
+
+int coxi_trigger_close_code(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    int r = c->trigger->close_code;
+    r = r == 0 ? 0
+               : coxi_error(r, "no checkpoint was written at close: %.450s",
+                            c->saving.text);
+    coxi_unlock(&c->lock);
+    return r;
+}
 
 int coxi_trigger_check(const struct cox_options *o)
 {
@@ -92,18 +140,18 @@ static void on_term(void *arg, int signum)
     term.terminating = true;
     coxi_unlock(&term.lock);
     coxi_lock(&c->lock);
-    c->trigger.terminate = true;
-    (void)pthread_cond_signal(&c->trigger.changed);
+    c->trigger->terminate = true;
+    (void)pthread_cond_signal(&c->trigger->changed);
     coxi_unlock(&c->lock);
 }
 
 /* This coordinator has written what it could: the process ends with the last one. */
 static void let_terminate(struct cox_coordinator *c)
 {
-    if (!c->trigger.waits_for_term) {
+    if (!c->trigger->waits_for_term) {
         return;
     }
-    c->trigger.waits_for_term = false;
+    c->trigger->waits_for_term = false;
     coxi_lock(&term.lock);
     term.n_waiting--;
     bool terminate = term.terminating && term.n_waiting == 0;
@@ -120,7 +168,7 @@ int coxi_trigger_begin(struct cox_coordinator *c)
     }
     int r = coxi_loop_on_signal(c->loop, SIGTERM, on_term);
     if (r == 0) {
-        c->trigger.waits_for_term = true;
+        c->trigger->waits_for_term = true;
         coxi_lock(&term.lock);
         term.n_waiting++;
         coxi_unlock(&term.lock);
@@ -139,24 +187,24 @@ static uint64_t settled(const struct cox_coordinator *c)
 void coxi_trigger_count(struct cox_coordinator *c, struct coxi_saved *ret)
 {
     coxi_lock(&c->lock);
-    c->trigger.settled = settled(c);
-    c->trigger.next_id = c->ids.next;
-    c->trigger.since_ms = coxi_now_ms();
-    *ret = (struct coxi_saved){c->trigger.settled, c->ids.next, false};
+    c->trigger->settled = settled(c);
+    c->trigger->next_id = c->ids.next;
+    c->trigger->since_ms = coxi_now_ms();
+    *ret = (struct coxi_saved){c->trigger->settled, c->ids.next, false};
     coxi_unlock(&c->lock);
 }
 
 void coxi_trigger_saved(struct cox_coordinator *c, const struct coxi_saved *saved)
 {
     coxi_lock(&c->lock);
-    c->trigger.saved = *saved;
+    c->trigger->saved = *saved;
     coxi_unlock(&c->lock);
 }
 
 /* By default with triggers, too: closures after the last one would be in none. Locked. */
 static bool is_wanted_at_close(const struct cox_coordinator *c)
 {
-    const struct coxi_trigger *t = &c->trigger;
+    const struct coxi_trigger *t = c->trigger;
     return t->runs && !t->ended && c->options.checkpoint_at_close >= 0 &&
            c->fatal == 0 && !t->saved.final &&
            (t->saved.settled != settled(c) || t->saved.next_id != c->ids.next);
@@ -165,7 +213,7 @@ static bool is_wanted_at_close(const struct cox_coordinator *c)
 /* Locked. By time only if anything has happened since the last. */
 static bool is_due(const struct cox_coordinator *c)
 {
-    const struct coxi_trigger *t = &c->trigger;
+    const struct coxi_trigger *t = c->trigger;
     uint64_t every_closures = c->options.checkpoint_every_closures;
     uint64_t every_ms = (uint64_t)c->options.checkpoint_every_s * 1000;
     uint64_t n_settled = settled(c) - t->settled;
@@ -179,8 +227,8 @@ static bool is_due(const struct cox_coordinator *c)
 void coxi_trigger_tick(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    if (c->trigger.runs && is_due(c)) {
-        (void)pthread_cond_signal(&c->trigger.changed);
+    if (c->trigger->runs && is_due(c)) {
+        (void)pthread_cond_signal(&c->trigger->changed);
     }
     coxi_unlock(&c->lock);
 }
@@ -193,15 +241,15 @@ static void write_one(struct cox_coordinator *c)
     const struct cox_checkpoint_options options = COX_CHECKPOINT_OPTIONS_INIT;
     int r = coxi_save_checkpoint(c, &options, &number);
     coxi_lock(&c->lock);
-    c->checkpoint_code = r;
-    if (c->trigger.close) {
-        c->trigger.close = false;
-        c->trigger.close_code = r;
+    c->saving.code = r;
+    if (c->trigger->close) {
+        c->trigger->close = false;
+        c->trigger->close_code = r;
         (void)pthread_cond_broadcast(&c->idle);
     }
     c->stats.checkpoints_failed += r != 0;
-    c->trigger.again_ms = r != 0 ? coxi_now_ms() + RETRY_MS : 0;
-    (void)snprintf(c->checkpoint_text, sizeof(c->checkpoint_text), "%s",
+    c->trigger->again_ms = r != 0 ? coxi_now_ms() + RETRY_MS : 0;
+    (void)snprintf(c->saving.text, sizeof(c->saving.text), "%s",
                    r != 0 ? coxi_error_text() : "");
     coxi_unlock(&c->lock);
 }
@@ -226,7 +274,7 @@ static bool look_at_claim(struct cox_coordinator *c, uint64_t *looked_ms)
 static void *trigger_thread(void *arg)
 {
     struct cox_coordinator *c = arg;
-    struct coxi_trigger *t = &c->trigger;
+    struct coxi_trigger *t = c->trigger;
     bool terminate = false;
     uint64_t looked_ms = coxi_now_ms();
     coxi_lock(&c->lock);
@@ -260,10 +308,10 @@ int coxi_trigger_start(struct cox_coordinator *c)
     if (c->checkpoint_dir == NULL) {
         return 0;
     }
-    coxi_trigger_count(c, &c->trigger.saved); /* there is nothing to be saved yet */
-    int r = coxi_thread_start(&c->trigger.thread, "cox:checkpoint", trigger_thread, c);
+    coxi_trigger_count(c, &c->trigger->saved); /* there is nothing to be saved yet */
+    int r = coxi_thread_start(&c->trigger->thread, "cox:checkpoint", trigger_thread, c);
     coxi_lock(&c->lock);
-    c->trigger.runs = r == 0;
+    c->trigger->runs = r == 0;
     coxi_unlock(&c->lock);
     return r;
 }
@@ -273,7 +321,7 @@ int coxi_trigger_start(struct cox_coordinator *c)
 static void await_end(struct cox_coordinator *c, const struct timespec *until,
                       bool saves)
 {
-    struct coxi_trigger *t = &c->trigger;
+    struct coxi_trigger *t = c->trigger;
     while (t->runs && !t->ended && (!saves || t->terminate || t->close) &&
            pthread_cond_timedwait(&c->idle, &c->lock, until) == 0) {
     }
@@ -282,7 +330,7 @@ static void await_end(struct cox_coordinator *c, const struct timespec *until,
 void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *until,
                            bool close)
 {
-    struct coxi_trigger *t = &c->trigger;
+    struct coxi_trigger *t = c->trigger;
     struct coxi_call wait;
     coxi_wait_begin(c, &wait, "cox_close", 0);
     coxi_call_why(c, "the checkpoint that it begins with is being written");
@@ -300,7 +348,7 @@ void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *unt
     if (t->close) {
         t->close = false;
         t->close_code = c->fatal != 0 ? 0 : COX_ETIMEDOUT;
-        (void)snprintf(c->checkpoint_text, sizeof(c->checkpoint_text),
+        (void)snprintf(c->saving.text, sizeof(c->saving.text),
                        "cox_close had no time for it");
     }
     coxi_unlock(&c->lock);
@@ -310,10 +358,10 @@ void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *unt
 bool coxi_trigger_end(struct cox_coordinator *c, const struct timespec *until)
 {
     coxi_lock(&c->lock);
-    c->trigger.end = true;
-    (void)pthread_cond_signal(&c->trigger.changed);
+    c->trigger->end = true;
+    (void)pthread_cond_signal(&c->trigger->changed);
     await_end(c, until, false);
-    bool ended = !c->trigger.runs || c->trigger.ended;
+    bool ended = !c->trigger->runs || c->trigger->ended;
     coxi_unlock(&c->lock);
     return ended;
 }
@@ -321,13 +369,13 @@ bool coxi_trigger_end(struct cox_coordinator *c, const struct timespec *until)
 void coxi_trigger_stop(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    bool runs = c->trigger.runs;
-    c->trigger.runs = false;
-    c->trigger.end = true;
-    (void)pthread_cond_signal(&c->trigger.changed);
+    bool runs = c->trigger->runs;
+    c->trigger->runs = false;
+    c->trigger->end = true;
+    (void)pthread_cond_signal(&c->trigger->changed);
     coxi_unlock(&c->lock);
     if (runs) {
-        (void)pthread_join(c->trigger.thread, NULL);
+        (void)pthread_join(c->trigger->thread, NULL);
     }
     let_terminate(c);
 }
@@ -338,9 +386,9 @@ int cox_checkpoint_error(struct cox_coordinator *c)
         return coxi_error(COX_EINVAL, "cox_checkpoint_error needs a coordinator");
     }
     coxi_lock(&c->lock);
-    int r = c->checkpoint_code;
+    int r = c->saving.code;
     if (r != 0) {
-        (void)coxi_error(r, "%s", c->checkpoint_text);
+        (void)coxi_error(r, "%s", c->saving.text);
     }
     coxi_unlock(&c->lock);
     return r;

@@ -4,6 +4,17 @@
 
 #include "coordinator/coordinator.h"
 
+/* What the last checkpoint has: nothing has happened since while these are the same. */
+struct coxi_saved {
+    uint64_t settled;
+    uint64_t next_id;
+    bool final; /* the program has said that it was the last */
+};
+
+/* In cox_open, before anything else of it; in cox_close, when nobody calls anything any more. */
+int coxi_trigger_new(struct cox_coordinator *c);
+void coxi_trigger_free(struct cox_coordinator *c);
+
 /* COX_EINVAL: the options want checkpoints and no directory is given. */
 int coxi_trigger_check(const struct cox_options *options);
 
@@ -22,6 +33,9 @@ void coxi_trigger_stop(struct cox_coordinator *c);
 void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *until,
                            bool close);
 bool coxi_trigger_end(struct cox_coordinator *c, const struct timespec *until);
+
+/* How the checkpoint that a close began with went; 0 where there was none. */
+int coxi_trigger_close_code(struct cox_coordinator *c);
 
 /* Looks whether one is due. Loop. */
 void coxi_trigger_tick(struct cox_coordinator *c);

@@ -37,7 +37,6 @@ void coxi_coordinator_unref(struct cox_coordinator *c)
         (void)pthread_cond_destroy(&c->idle);
         (void)pthread_cond_destroy(&c->changed);
         (void)pthread_cond_destroy(&c->callable);
-        (void)pthread_cond_destroy(&c->trigger.changed);
         (void)pthread_mutex_destroy(&c->lock);
         free(c);
     }

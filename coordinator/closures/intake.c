@@ -41,10 +41,10 @@ void coxi_intake_wait(struct cox_coordinator *c)
 {
     struct timespec slice = coxi_deadline(ROOM_SLICE_MS);
     if (coxi_replay_log_is_full(c->replay_log, c->ids.next)) {
-        bool failed = c->checkpoint_code != 0;
+        bool failed = c->saving.code != 0;
         coxi_call_why_locked(
             c, "the replay log is full, until a checkpoint is saved%s%.300s",
-            failed ? "; the last one failed: " : "", failed ? c->checkpoint_text : "");
+            failed ? "; the last one failed: " : "", failed ? c->saving.text : "");
     } else if (is_full_of_ids(c)) {
         coxi_call_why_locked(c, "closure %llu is to be settled first",
                              (unsigned long long)c->ids.first_unsettled);

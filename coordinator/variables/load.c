@@ -355,7 +355,7 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
     if (r != 0) {
         return r;
     }
-    coxi_lock(&c->checkpoint_lock); /* each has all of it or nothing */
+    coxi_lock(&c->saving.lock); /* each has all of it or nothing */
     r = coxi_operation_begin(c, &what, false, &operation);
     if (r == 0) {
         r = send_to_all(c, o, checkpoint, loading, operation->id);
@@ -365,7 +365,7 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
         coxi_operation_end(operation,
                            r == 0 ? COXI_OPERATION_DONE : COXI_OPERATION_NOWHERE);
     }
-    coxi_unlock(&c->checkpoint_lock);
+    coxi_unlock(&c->saving.lock);
     return r;
 }
 

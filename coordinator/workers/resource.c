@@ -155,8 +155,8 @@ static int await_place(struct cox_coordinator *c)
                              "%u resources are released, and dropped with the next "
                              "checkpoint%s%.200s",
                              c->n_released,
-                             c->checkpoint_code != 0 ? "; the last one failed: " : "",
-                             c->checkpoint_text);
+                             c->saving.code != 0 ? "; the last one failed: " : "",
+                             c->saving.text);
         (void)pthread_cond_timedwait(&c->room, &c->lock, &slice);
         coxi_unlock(&c->lock);
         r = coxi_check_alive(c);
