@@ -1,26 +1,34 @@
 /*
- * Events: what befalls a run that no call's error tells of: a ps or worker is lost and comes
- * back, a checkpoint fails, a call blocks for long. Include <coxswain/coxswain.h> instead of
- * this file.
+ * Events: what happens to a run beside the errors that calls return. A ps or a worker
+ * is lost and comes back, a checkpoint fails, a call blocks for a long time.
+ * docs/failures.md lists them all with an example of each. Include
+ * <coxswain/coxswain.h> instead of this file.
  *
- * Without cox_options.on_event the library writes each event to standard error, as one line:
+ * Without cox_options.on_event the library writes each event to standard error as one
+ * line:
  *
  *   ts=2026-01-31T12:00:00.123Z level=warn role=client index=0 event=ps_lost ps=1 text="..."
  *
- * and of one code at most 10 at once and then one a second: the next line says with more=<n>
- * how many were left out. COX_LOG in the environment chooses: `quiet` writes nothing, `error` the
- * events of that level, `warn` those of COX_EVENT_WARNING, too, `info` (the default) all but those
- * of COX_EVENT_DEBUG, `debug` all. With another value cox_open fails (COX_EINVAL).
+ * It writes at most 10 lines of one code at once, then one a second. The next line of
+ * that code says with more=<n> how many were left out. COX_LOG in the environment
+ * chooses what is written:
+ *   quiet   nothing
+ *   error   the events of level COX_EVENT_ERROR
+ *   warn    those of COX_EVENT_WARNING, too
+ *   info    all but those of COX_EVENT_DEBUG; the default
+ *   debug   all
+ * With any other value cox_open fails (COX_EINVAL).
  *
- * With on_event the library writes nothing: it calls on_event(event_arg, event) for each event,
- * of every level. Contract:
- *   - Calls come from one thread of the coordinator's own, one after the other, in the order of
- *     the events, without any lock. They begin within cox_open, which may fail after that, and
- *     end before cox_close returns (before cox_open does, if it fails).
- *   - `event` and its strings are valid during the call alone.
- *   - It may call any function of the library but cox_close of its coordinator (COX_EDEADLK).
- *     It should not wait: later events wait for it, and beyond 1024 of them the oldest are
- *     dropped (cox_event.dropped).
+ * With on_event the library writes nothing. It calls on_event(event_arg, event) for
+ * each event of every level. Contract:
+ *   - The calls come from one thread of the coordinator, one after the other, in the
+ *     order of the events, and without any lock held. They begin within cox_open (which
+ *     may still fail) and end before cox_close returns, or before a cox_open that fails
+ *     returns.
+ *   - `event` and its strings are valid only during the call.
+ *   - on_event may call any function of the library except cox_close of its coordinator
+ *     (COX_EDEADLK). It should not wait: later events wait for it. Beyond 1024 waiting
+ *     events the oldest are dropped (cox_event.dropped).
  */
 #ifndef COXSWAIN_EVENT_H
 #define COXSWAIN_EVENT_H
@@ -33,51 +41,81 @@ extern "C" {
 
 enum cox_event_level {
     COX_EVENT_DEBUG,   /* how the library works */
-    COX_EVENT_INFO,    /* a change for the better, or as it was asked for */
-    COX_EVENT_WARNING, /* something is lost or waits: the library mends it if it can */
+    COX_EVENT_INFO,    /* something got better, or the program asked for it */
+    COX_EVENT_WARNING, /* something is lost or waits; the library mends it if it can */
     COX_EVENT_ERROR,   /* somebody has to do something */
 };
 
-/* Codes are stable; later versions have more. Behind each: its level, and the ids that it has. */
+/*
+ * The numbers of codes never change; later versions add codes. Above each code: its
+ * level, and the ids that the event has.
+ */
 enum cox_event_code {
-    COX_EVENT_PS_LOST = 1, /* warning: ps. It may come back, with checkpoint_dir */
-    COX_EVENT_PS_BACK,     /* info: ps. It has what the last checkpoint has of it */
-    COX_EVENT_PS_NOT_TAKEN, /* warning: ps. Something is at its address, and is no use yet */
-    COX_EVENT_RECOVERED,        /* info: every ps has all of its own again */
-    COX_EVENT_PS_OUT_OF_REACH,  /* warning: worker, ps. The worker does not reach it */
-    COX_EVENT_PS_IN_REACH,      /* info: worker, ps */
-    COX_EVENT_WORKER_JOINED,    /* info (within cox_open debug): worker */
-    COX_EVENT_WORKER_LOST,      /* warning: worker. Its closures run elsewhere */
-    COX_EVENT_WORKER_BACK,      /* info: worker */
-    COX_EVENT_WORKER_LEFT,      /* info: worker. It was told to end */
-    COX_EVENT_WORKER_REFUSED,   /* warning: one that dials is sent away */
-    COX_EVENT_MODULE_REFUSED,   /* error: workers refuse it: cox_module_load fails */
-    COX_EVENT_CHECKPOINT_SAVED, /* debug; info after a failure: checkpoint */
-    /* error: checkpoint. While checkpoints go on failing, after 10, 20, 40 ... s, else debug.
-     * A warning where cox_close writes none because of an error. */
+    /* warning: ps. With checkpoint_dir it may come back */
+    COX_EVENT_PS_LOST = 1,
+    /* info: ps. It holds what the last checkpoint has of it, or still all that it
+     * had */
+    COX_EVENT_PS_BACK,
+    /* warning: ps. The process at its address cannot serve as that ps, at least not
+     * yet */
+    COX_EVENT_PS_NOT_TAKEN,
+    /* info: seconds. The recovery of all lost ps is complete */
+    COX_EVENT_RECOVERED,
+    /* warning: ps, worker. The worker does not reach the ps */
+    COX_EVENT_PS_OUT_OF_REACH,
+    /* info: ps, worker. The worker reaches the ps again */
+    COX_EVENT_PS_IN_REACH,
+    /* info (debug within cox_open): worker */
+    COX_EVENT_WORKER_JOINED,
+    /* warning: worker. Its closures run elsewhere */
+    COX_EVENT_WORKER_LOST,
+    /* info: worker */
+    COX_EVENT_WORKER_BACK,
+    /* info: worker. It was told to end */
+    COX_EVENT_WORKER_LEFT,
+    /* warning. The client refuses a worker that dials it */
+    COX_EVENT_WORKER_REFUSED,
+    /* error. A worker refuses a module, so cox_module_load fails */
+    COX_EVENT_MODULE_REFUSED,
+    /* debug (info after a failure): checkpoint; seconds since the first failure */
+    COX_EVENT_CHECKPOINT_SAVED,
+    /* error: checkpoint; seconds since the first failure. While checkpoints go on
+     * failing: an error after 10, 20, 40 ... s, else debug. A warning where cox_close
+     * writes no checkpoint because of an error. */
     COX_EVENT_CHECKPOINT_FAILED,
-    COX_EVENT_CHECKPOINT_NOT_USED, /* warning: checkpoint. Ps are restored from an older one */
-    COX_EVENT_RESUMED,             /* info: checkpoint. The run goes on from it */
-    COX_EVENT_BLOCKED,   /* warning: a call, or the run, waits: `seconds` so far */
-    COX_EVENT_UNBLOCKED, /* info: it waits no longer */
-    COX_EVENT_FENCED,    /* error: another client has taken over */
-    COX_EVENT_RUN_OVER,  /* error: nothing works any more but cox_close */
-    /* debug: closure. It runs once more for its results, or for what it kept, or beside an
-     * attempt that takes far too long. No event tells of one whose attempt was lost with its
-     * worker: that is WORKER_LOST. */
+    /* warning: checkpoint. It is complete, but ps are restored from an older one */
+    COX_EVENT_CHECKPOINT_NOT_USED,
+    /* info: checkpoint. The run goes on from it */
+    COX_EVENT_RESUMED,
+    /* warning: seconds, so far; ps, if a call waits for one. A call waits, or no
+     * closure ends */
+    COX_EVENT_BLOCKED,
+    /* info: seconds, in all; ps, as above. The wait is over */
+    COX_EVENT_UNBLOCKED,
+    /* error. Another client has taken over */
+    COX_EVENT_FENCED,
+    /* error. Only cox_close still works */
+    COX_EVENT_RUN_OVER,
+    /* debug: closure; worker, of a second attempt. The closure runs once more: for its
+     * results, for what it had kept, or beside an attempt that takes far too long. An
+     * attempt that was lost with its worker has no event of its own;
+     * COX_EVENT_WORKER_LOST counts those. */
     COX_EVENT_CLOSURE_AGAIN,
-    /* warning: closure, the first. cox_close: closures failed, nobody held their futures, and no
-     * call has reported it */
+    /* warning: closure, the first that failed. cox_close found failed closures whose
+     * errors no call had returned and whose futures nobody held */
     COX_EVENT_CLOSURES_FAILED,
-    /* warning: worker, closure. The worker's process crashed while it ran this step (text: its
-     * name, the signal), and WORKER_LOST came before this event. Where several steps ran, there
-     * is an event for each: one of them is to blame. Of a resource: without closure. */
+    /* warning: worker, closure. The worker's process crashed while it ran this step.
+     * The text names the step and the signal. COX_EVENT_WORKER_LOST came before. If
+     * several steps ran, each has an event, and one of them is to blame. If the step
+     * makes a resource, there is no closure. */
     COX_EVENT_STEP_CRASHED,
-    /* warning: worker, closure. The step (text: its name) ran for longer than its timeout, and
-     * this attempt was cancelled. Of a resource: without closure. */
+    /* warning: worker, closure. The step ran for longer than its timeout, and this
+     * attempt was cancelled. The text names the step. If it makes a resource, there is
+     * no closure. */
     COX_EVENT_STEP_OVERRUN,
-    /* warning. The program has begun to schedule or wait, and what the client before it has left
-     * to be run again waits for a module (text: its name, a function) that is not loaded */
+    /* warning. The program has begun to schedule or to wait, and calls of the client
+     * before it need a module that is not loaded. The text names the module and a
+     * function */
     COX_EVENT_MODULE_MISSING,
 };
 
@@ -85,19 +123,20 @@ struct cox_event {
     size_t size;
     int code;            /* enum cox_event_code */
     int level;           /* enum cox_event_level */
-    const char *name;    /* the code in lines: "ps_lost" */
-    const char *text;    /* a sentence: what, where, why */
+    const char *name;    /* the code's name in lines: "ps_lost" */
+    const char *text;    /* a sentence: what happened, where, why */
     double time_s;       /* since 1970 */
-    int error;           /* COX_E..., why; 0: no error */
-    int64_t ps;          /* its index; -1: the event is of none */
-    int64_t worker;      /* its index; -1 */
-    uint64_t closure;    /* its id; 0: of none */
-    uint64_t checkpoint; /* its number; 0 */
-    uint64_t seconds;    /* that it has lasted; 0 */
-    uint64_t dropped; /* events before this one that were lost, since the last call */
+    int error;           /* the reason, COX_E...; 0: no error */
+    int64_t ps;          /* index; -1: none */
+    int64_t worker;      /* index; -1: none */
+    uint64_t closure;    /* id; 0: none */
+    uint64_t checkpoint; /* number; 0: none */
+    uint64_t seconds;    /* how long it has lasted; 0: not told */
+    uint64_t dropped;    /* events that were dropped since the last call of on_event */
 };
 
-/* Writes an event as the library would without on_event, whatever COX_LOG says. Any thread. */
+/* Writes an event as the library does without on_event, whatever COX_LOG says. Any
+ * thread. */
 COX_API void cox_event_write(const struct cox_event *event);
 
 #ifdef __cplusplus
