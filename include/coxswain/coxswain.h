@@ -15,28 +15,31 @@
  *     cox_close(c, 10000);
  *     cox_cluster_free(cluster);
  *
- * Errors: functions return 0 or a negative COX_E... code (coxswain/types.h); outputs
- * (`ret_...`) are untouched then, and cox_error_last() says what happened, where, and
- * what to do. Unless a function says otherwise it returns COX_EINVAL for a NULL or
- * malformed argument and COX_ENOMEM.
+ * Errors: a function returns 0 or a negative COX_E... code (coxswain/types.h). After an
+ * error its outputs (`ret_...`) are untouched, and cox_error_last() says what happened,
+ * where, and what to do. Every function may return COX_EINVAL for a NULL or malformed
+ * argument, and COX_ENOMEM, unless its comment says otherwise.
  *
  * Threads: any thread may call any function. Several coordinators may live in one
- * process. Callbacks run on a thread of their coordinator's (cox_future_then). No signal
- * handler is installed unless options.checkpoint_on_sigterm asks for it; that one takes the
- * place of the program's own.
+ * process. Callbacks run on a thread of their coordinator (cox_future_then). The
+ * library installs no signal handler, except with options.checkpoint_on_sigterm: then
+ * its handler replaces the program's. No function may be called from a signal handler.
  *
- * Ownership: what a function makes is freed with the function that it names; variables,
- * modules, functions and resources live until cox_close (or cox_resource_release).
- * Arguments are copied.
+ * Ownership: each function that makes an object names the function that frees it.
+ * Variables, tables, metrics, modules, functions and resources live until cox_close (a
+ * resource: or until cox_resource_release), and must not be used after that. Arguments
+ * are copied.
  *
- * Deadlines: timeout_ms of -1 means none. What waits for longer than 10 s says so, and why:
- * coxswain/event.h has what the library tells, by default on standard error (COX_LOG).
+ * Deadlines: a timeout_ms of -1 means none. A call that waits for longer than 10 s says
+ * so, and why: the library tells an event (coxswain/event.h), by default as a line on
+ * standard error (COX_LOG).
  *
- * Structs: begin with `size`; initialize them with COX_..._INIT and set what differs. A size
- * that no version of the struct has is COX_EINVAL.
- * Zero means the default. A program built against an older header runs with a newer
- * library. In C++, too, write `struct` before their names: cox_schedule, cox_progress,
- * cox_stats and cox_table_stats are functions as well.
+ * Structs begin with `size`. Initialize them with COX_..._INIT, then set what differs.
+ * A size that no version of the struct has is COX_EINVAL. In a field, zero means the
+ * default. A program built against an older header runs with a newer library.
+ *
+ * C++: write `struct` before the names of structs there, too, because cox_schedule,
+ * cox_progress, cox_stats and cox_table_stats are also functions.
  */
 #ifndef COXSWAIN_COXSWAIN_H
 #define COXSWAIN_COXSWAIN_H
@@ -70,7 +73,7 @@ struct cox_future;
 /* The fixed text of a code; never NULL. */
 COX_API const char *cox_strerror(int code);
 
-/* What the calling thread's last failed call had to say; valid until its next call. */
+/* The text of the calling thread's last error; valid until its next call. */
 COX_API const char *cox_error_last(void);
 
 /* "0.1.0" */
@@ -79,22 +82,23 @@ COX_API const char *cox_version(void);
 /* ---- clusters: where the daemons are */
 
 /*
- * From JSON like TF_CONFIG's: {"cluster": {"ps": ["host:port", ...], "worker": [...]}},
- * or the inner object alone. An address may also be a URL: "tcp://host:port",
- * "ipc:///path". "worker" may be empty or missing where workers dial the client
- * (cox_options.listen). Other members ("chief", "task") are ignored. COX_EINVAL says what is
- * missing, malformed or misspelt: "workers", an address without a port, a port above 65535.
+ * Reads JSON like TF_CONFIG's: {"cluster": {"ps": ["host:port", ...], "worker":
+ * [...]}}, or the inner object alone. An address may also be a URL: "tcp://host:port",
+ * "ipc:///path". If workers dial the client (cox_options.listen), "worker" may be empty
+ * or missing. Other members ("chief", "task") are ignored. COX_EINVAL: the text says
+ * what is missing, malformed or misspelt ("workers", an address without a port, a port
+ * above 65535).
  */
 COX_API int cox_cluster_parse(const char *json, struct cox_cluster **ret);
 
-/* From the environment variable COX_CLUSTER, or else TF_CONFIG. COX_ENOENT: neither is
+/* Reads the environment variable COX_CLUSTER, or else TF_CONFIG. COX_ENOENT: neither is
  * set. */
 COX_API int cox_cluster_from_env(struct cox_cluster **ret);
 
 /*
- * Daemons on this host that cox_open starts as processes of their own and cox_close
- * ends (within 2 s also when this process is killed). One that dies is started again.
- * n_ps and n_workers: 1 to 64.
+ * A cluster of daemons on this host. cox_open starts them as processes of their own,
+ * and cox_close ends them; when this process is killed, they end within 2 s. A daemon
+ * that dies is started again. n_ps and n_workers: 1 to 64.
  */
 COX_API int cox_cluster_local(int n_ps, int n_workers, struct cox_cluster **ret);
 
@@ -176,74 +180,92 @@ struct cox_options {
 /* clang-format on */
 
 /*
- * Connects to every ps and to the workers (options NULL: all defaults), and begins a
- * run. `cluster` is not needed afterwards. Returns when all ps and min_workers workers
- * are there, whether they are listed or have dialled; where none is listed and
- * min_workers is 0, when the ps are. Where it goes on from a checkpoint, the ps have
- * ps_recovery_ms beside open_timeout_ms to be restored.
+ * Connects to every ps and to the workers, and begins a run. `options` NULL: all
+ * defaults. The caller may free `cluster` afterwards. Returns when all ps are connected
+ * and min_workers workers are ready; listed workers count, and those that dialled. When
+ * the run goes on from a checkpoint, the ps have ps_recovery_ms for being restored, in
+ * addition to open_timeout_ms.
  *
- * COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION, COX_ECONFLICT (another daemon is at an address, or
- * one whose --index is not its place in the list), COX_EADDRESS (a host cannot be resolved),
- * COX_EBUSY (a ps serves another run; if that run's client may have vanished, the call waits
- * first): the text names the daemon. COX_EINVAL: options, or an address is listed twice.
- * COX_EADDRESS: `listen` is no address, is in use, or can be reached from other hosts. COX_EIO:
- * the checkpoint directory cannot be written, or a ps does not see it (which is tried with an
- * empty file), or a local cluster cannot be started. COX_EEXIST: the directory has checkpoints,
- * and options.resume is -1. COX_EFENCED: other clients use it. COX_EPSLOST: a ps was lost
- * meanwhile. COX_ENOENT: it has no checkpoint
- * options.resume_from. COX_ECONFLICT, COX_ECHECKSUM, COX_EFORMAT: the run cannot go on from the
- * checkpoint; the text says why, and if it is damaged names the next older one that is complete.
+ * Errors whose text names a daemon:
+ *   COX_ETIMEDOUT, COX_EREFUSED, COX_EVERSION
+ *   COX_ECONFLICT   another daemon is at the address, or its --index is not its place
+ *                   in the list
+ *   COX_EADDRESS    the host cannot be resolved
+ *   COX_EBUSY       the ps serves another run. If that run's client may have vanished,
+ *                   the call waits first
+ *   COX_EPSLOST     the ps was lost meanwhile
+ * Others:
+ *   COX_EINVAL      an option is wrong, or an address is listed twice
+ *   COX_EADDRESS    `listen` is no address, is in use, or other hosts can reach it
+ *   COX_EIO         the checkpoint directory cannot be written, a ps does not see it
+ *                   (an empty file is the probe), or a local cluster cannot be started
+ *   COX_EEXIST      the directory has checkpoints, and options.resume is -1
+ *   COX_EFENCED     another client uses the directory
+ *   COX_ENOENT      the directory does not have the checkpoint options.resume_from
+ *   COX_ECONFLICT, COX_ECHECKSUM, COX_EFORMAT
+ *                   the run cannot go on from the checkpoint. The text says why; if the
+ *                   checkpoint is damaged, it names the next older complete one
  */
 COX_API int cox_open(const struct cox_cluster *cluster,
                      const struct cox_options *options, struct cox_coordinator **ret);
 
 /*
- * Where workers may dial the client (cox_options.listen), as a URL with the port in use,
- * for `coxswain-worker --client`; it lives until cox_close. NULL: it listens nowhere, or
- * c is NULL.
+ * The address at which workers may dial the client (cox_options.listen), as a URL with
+ * the port in use, for `coxswain-worker --client`. The string lives until cox_close.
+ * NULL: the client does not listen, or c is NULL.
  *
- * A worker that dials has a name. A new name is a new worker with the next index; who
- * returns under its name has its index again, in whatever process it runs; but while one
- * process is there, another one of the same name is refused. At most 16384 names.
+ * A worker that dials has a name. A new name becomes a new worker with the next index.
+ * A worker that returns under its name gets its index back, even from another process.
+ * While one process of a name is connected, a second one is refused. At most 16384
+ * names.
  */
 COX_API const char *cox_listen_address(const struct cox_coordinator *c);
 
 /*
- * Writes a checkpoint, if cox_options.checkpoint_at_close says so (docs/checkpoints.md lists
- * when there is none). Then cancels what has not run, waits for what runs, ends the run, and
- * frees the coordinator and all that belongs to it but futures. Always frees. Takes NULL.
+ * Writes a checkpoint, if cox_options.checkpoint_at_close says so (docs/checkpoints.md
+ * lists when it does not). Then cancels the queued closures, waits for running steps,
+ * ends the run, and frees the coordinator. Takes NULL.
+ *
+ * It frees the coordinator whatever it returns (except COX_EDEADLK). With the
+ * coordinator go its variables, tables, metrics, modules, functions and resources: do
+ * not use them any more. Futures stay. They are all settled then: cox_future_wait,
+ * cox_future_result and cox_future_error work as before, and cox_future_free is still
+ * due.
  *
  * COX_ETIMEDOUT: a step was still running, or there was no time for the checkpoint.
- * COX_EFENCED: another client has taken over; what this one did since is in no checkpoint. Any
- * other error is why the checkpoint could not be written. COX_EDEADLK: called from a callback
- * or from on_event; nothing is closed or freed then.
+ * COX_EFENCED: another client has taken over; what this one did since then is in no
+ * checkpoint. COX_EDEADLK: called from a callback or from on_event; nothing is closed
+ * or freed. Any other error is the reason why the checkpoint could not be written.
  *
- * It obeys its deadline whatever is under way: past timeout_ms it gives up a recovery, a restore
- * and a checkpoint that is being written, tells the ps and the workers, and returns within 2 s.
- * It waits without a deadline only for callbacks of the program: all of them run before it
- * returns. Calls of other threads that are under way end with COX_ECLOSED, and it waits for
- * them; none may begin once cox_close has.
+ * It keeps its deadline: after timeout_ms it gives up a recovery, a restore or a
+ * checkpoint that is under way, tells the ps and the workers, and returns within 2 s.
+ * Only for callbacks of the program does it wait without a deadline: all of them run
+ * before it returns. Calls of other threads that are under way end with COX_ECLOSED,
+ * and it waits for them. No other call may begin once cox_close has begun.
  */
 COX_API int cox_close(struct cox_coordinator *c, int timeout_ms);
 
 /*
- * Where ps `ps` (an index of the cluster's list) is from now on, as "host:port" or a URL: for
- * whoever starts a lost one again on another host. It is looked for there when it is lost, or
- * is being waited for; workers are told. A host name is looked up at each try, so a name that
- * moves needs no call. COX_EINVAL: no such ps, or no checkpoint_dir; COX_EADDRESS.
+ * Tells the client that ps `ps` (an index of the cluster's list) is at another address
+ * from now on, "host:port" or a URL. Call it when you start a lost ps again on another
+ * host. The client dials that address as soon as the ps is lost, or at once if it is
+ * lost already, and tells the workers. A host name is looked up at each try, so a name
+ * that moves needs no call. COX_EINVAL: there is no such ps, or no checkpoint_dir;
+ * COX_EADDRESS.
  */
 COX_API int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address);
 
 /* ---- variables: what they can be is in variable.h */
 
 /*
- * Creates a variable or table on the ps. Several variables are placed so that the ps
- * hold about as many bytes each. A name takes no white space, control character, quote or
- * backslash; '/' makes folders ("tower/bias"). In a run that goes on from a checkpoint the first
- * call attaches to the variable of that name; COX_ECONFLICT names the fields in which its
- * specification differs. COX_EEXIST: this client has created the name already, or it is a
- * folder. COX_EINVAL says what is wrong with the spec. COX_ENOMEM: also of a ps (--memory-max).
- * COX_ELIMIT: more than 65536 variables. COX_EPSLOST, COX_EFENCED, COX_ECLOSED.
+ * Creates a variable or table on the ps. Variables are placed so that each ps holds
+ * about as many bytes. A name has no white space, control character, quote or
+ * backslash; '/' makes folders ("tower/bias"). In a run that goes on from a checkpoint
+ * the first call for a name attaches to the variable that is there. COX_ECONFLICT: its
+ * specification differs; the text names the fields. COX_EEXIST: this client has created
+ * the name already, or the name is a folder. COX_EINVAL: the text says what is wrong
+ * with the spec. COX_ENOMEM: here or on a ps (--memory-max). COX_ELIMIT: more than
+ * 65536 variables. COX_EPSLOST, COX_EFENCED, COX_ECLOSED.
  */
 COX_API int cox_variable_create(struct cox_coordinator *c,
                                 const struct cox_variable_spec *spec,
@@ -259,10 +281,11 @@ COX_API int cox_table_get(struct cox_coordinator *c, const char *name,
 
 /*
  * Reads or overwrites all elements; `bytes` must be their size. While steps run, a read
- * may see a part of an update of several blocks. Assigning takes effect at once,
- * whatever is in the queue. It waits while the replay log is full. What a ps refuses (it has no
- * memory for it, say) is written on no ps, or the error is COX_EPARTIAL and names the ps that
- * have it, for good. COX_EPSLOST, COX_EFENCED, COX_ECLOSED: whether it is written is not known.
+ * may see a part of an update: each 4 KiB is of one moment, two of them may not be. An
+ * assignment takes effect at once, whatever is in the queue. It waits while the replay
+ * log is full. If a ps refuses it (because it has no memory, say), it is written on no
+ * ps, or the error is COX_EPARTIAL and names the ps that have it; those keep it. After
+ * COX_EPSLOST, COX_EFENCED or COX_ECLOSED it is not known whether it is written.
  * COX_ENOENT, of a client that has gone on from a checkpoint: see struct cox_progress.
  */
 COX_API int cox_variable_read(struct cox_coordinator *c, struct cox_variable *variable,
@@ -271,7 +294,7 @@ COX_API int cox_variable_assign(struct cox_coordinator *c,
                                 struct cox_variable *variable, const void *data,
                                 size_t bytes);
 
-/* Rows [begin, begin + count) of the first axis alone; `bytes` must be their size. */
+/* The same for rows [begin, begin + count) of the first axis. */
 COX_API int cox_variable_read_rows(struct cox_coordinator *c,
                                    struct cox_variable *variable, uint64_t begin,
                                    uint64_t count, void *ret_data, size_t bytes);
@@ -279,20 +302,24 @@ COX_API int cox_variable_assign_rows(struct cox_coordinator *c,
                                      struct cox_variable *variable, uint64_t begin,
                                      uint64_t count, const void *data, size_t bytes);
 
-/* Adds to all elements, as cox_variable_assign overwrites them. COX_EINVAL: of BF16 or
- * F16. */
+/* Adds to all elements, otherwise like cox_variable_assign. COX_EINVAL: the variable is
+ * BF16 or F16. */
 COX_API int cox_variable_add(struct cox_coordinator *c, struct cox_variable *variable,
                              const void *data, size_t bytes);
 
 /*
- * From now on gradients are applied at that learning rate (0: they change no value, only
- * state), with that schedule (NULL: a constant rate), whatever the variable was created with. A
- * schedule's s goes on as it is (variable.h): it does not begin anew. It counts like an
- * assignment: at once, and once whatever dies. Closures that run meanwhile may be before it or
- * after it, on each ps. A client that goes on from a checkpoint finds the rate that was set last
- * before that; it creates the variable as the first client did, and may set another rate then.
- * COX_EINVAL: the rule takes no such rate or schedule; FTRL, a loss scale and what has no
- * optimizer take no other rate at all. Else as cox_variable_assign.
+ * Sets the learning rate and the schedule at which gradients are applied from now on,
+ * instead of those that the variable was created with. A rate of 0: gradients change
+ * the optimizer's state, but no value. `schedule` NULL: a constant rate. The schedule's
+ * s (variable.h) goes on; it does not begin anew.
+ *
+ * A change of rate counts like an assignment: at once, and exactly once. Each ps may
+ * apply closures that run meanwhile before or after it. A client that goes on from a
+ * checkpoint finds the last rate that was set before the checkpoint. It creates the
+ * variable with the specification that the first client gave, and may then set another
+ * rate. COX_EINVAL: the rule does not take this rate or schedule. FTRL, loss scales and
+ * variables without an optimizer never take another rate. Other errors as of
+ * cox_variable_assign.
  */
 COX_API int cox_variable_set_rate(struct cox_coordinator *c,
                                   struct cox_variable *variable, float learning_rate,
@@ -301,22 +328,25 @@ COX_API int cox_table_set_rate(struct cox_coordinator *c, struct cox_table *tabl
                                float learning_rate,
                                const struct cox_schedule *schedule);
 
-/* Reads the rows of n_keys keys: n_keys * dim floats. Rows not there: initial
- * values. */
+/*
+ * Reads the rows of n_keys keys: n_keys * dim floats. A row that does not exist reads
+ * as its initial values. A key is any 64-bit number; signed ids may be cast to
+ * uint64_t.
+ */
 COX_API int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
                            const uint64_t *keys, size_t n_keys, float *ret_rows);
 
-/* What the ps have of a table, and have done with it. A ps that is restored counts anew, but for
- * rows, bytes and updates. */
+/* A table's size and use, summed over the ps. When a ps is restored, its lookups, hits,
+ * admitted and evicted begin at 0 again. */
 struct cox_table_stats {
     size_t size;
     uint64_t rows;
-    uint64_t bytes;    /* of memory, for rows, their state and their index */
+    uint64_t bytes;    /* memory of rows, their state and their index */
     uint64_t lookups;  /* rows that pulls asked for */
-    uint64_t hits;     /* those of them that were there */
+    uint64_t hits;     /* rows of those that existed */
     uint64_t admitted; /* rows made */
     uint64_t evicted;  /* rows dropped */
-    uint64_t updates;  /* by gradients, as each ps counts them, added up */
+    uint64_t updates;  /* gradient updates; one that touches two ps counts twice */
 };
 #define COX_TABLE_STATS_INIT {sizeof(struct cox_table_stats), 0, 0, 0, 0, 0, 0, 0}
 
@@ -327,19 +357,19 @@ COX_API int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
 /* ---- step modules and functions */
 
 /*
- * Reads a step module (coxswain/step.h), ships it to the workers, those that join later too,
- * and waits until every worker that is there has loaded it. COX_ENOENT: there is no such file;
- * COX_EIO: it cannot be read.
- * COX_EMODULE: it is no step module, was built for another ABI version, or a worker cannot load
- * it: the text has the linker's words, or the signal that ended the process that loaded it.
- * COX_ETIMEDOUT: a worker has not answered for open_timeout_ms. COX_ELIMIT: more than 64
- * modules, failed ones too, or 256 MiB. COX_ECLOSED. A worker that joins later and cannot load
- * it is lost, and tried again.
+ * Reads a step module (coxswain/step.h), ships it to the workers, and waits until every
+ * connected worker has loaded it. Workers that join later get it, too. COX_ENOENT:
+ * there is no such file; COX_EIO: it cannot be read. COX_EMODULE: it is no step module,
+ * was built for another ABI version, or a worker cannot load it; the text has the
+ * linker's words, or the signal that ended the process while it loaded the module.
+ * COX_ETIMEDOUT: a worker has not answered for open_timeout_ms. COX_ELIMIT: more than
+ * 64 modules (failed ones count) or 256 MiB. COX_ECLOSED. A worker that joins later and
+ * cannot load the module is lost, and tried again.
  */
 COX_API int cox_module_load(struct cox_coordinator *c, const char *path,
                             struct cox_module **ret);
 
-/* The step called `name`; COX_ENOENT lists those that there are. */
+/* The step called `name`. COX_ENOENT: the text lists the steps of the module. */
 COX_API int cox_function_get(struct cox_module *module, const char *name,
                              struct cox_function **ret);
 
@@ -347,46 +377,58 @@ COX_API int cox_function_get(struct cox_module *module, const char *name,
 
 enum { COX_PRIORITY_MIN = -8, COX_PRIORITY_MAX = 7 };
 
-/* An argument that another closure returns. */
+/* An argument whose value another closure returns. */
 struct cox_input {
-    const char *name;          /* of the argument; NULL means "" */
-    struct cox_future *future; /* of the same coordinator */
-    const char *result;        /* what it returns under that name; NULL means "" */
+    const char *name;          /* the argument's name; NULL means "" */
+    struct cox_future *future; /* the closure; of the same coordinator */
+    const char *result;        /* the name under which it returns the value; NULL: "" */
 };
 
+/*
+ * The names of all arguments and inputs of a call must differ (COX_EINVAL), because
+ * steps find arguments by name. Only "" may occur more than once.
+ */
 struct cox_call {
     size_t size;
     const struct cox_value *args;
-    size_t n_args;        /* at most 64 */
-    int32_t priority;     /* COX_PRIORITY_MIN to _MAX: higher ones first */
-    uint32_t only_worker; /* 1 + index of the one worker that may run it; 0: any */
-    const struct cox_input *inputs; /* more arguments, behind `args` */
-    size_t n_inputs;                /* at most 64 together */
-    int timeout_ms; /* for the step to run; 0: the options' step_timeout_ms; -1: none */
-    uint64_t
-        cursor; /* the program's own: where it goes on behind this call (cox_progress) */
-    int keep; /* 1: what it returns stays on the worker that ran it; see cox_future_fetch */
+    size_t n_args;
+    /* COX_PRIORITY_MIN to COX_PRIORITY_MAX; higher ones run first */
+    int32_t priority;
+    /* 1 + the index of the only worker that may run it; 0: any worker */
+    uint32_t only_worker;
+    /* More arguments; the step sees them behind `args`. At most 64 of both together */
+    const struct cox_input *inputs;
+    size_t n_inputs;
+    /* The step's time; 0: the options' step_timeout_ms; -1: no limit */
+    int timeout_ms;
+    /* The program's own number: where it goes on behind this call (cox_progress) */
+    uint64_t cursor;
+    /* 1: the results stay on the worker that ran the step; see cox_future_fetch */
+    int keep;
 };
 #define COX_CALL_INIT {sizeof(struct cox_call), NULL, 0, 0, 0, NULL, 0, 0, 0, 0}
 
 /*
- * Puts a closure (one call of `function`) in the queue; workers take them in order of
- * priority, then of scheduling; within a priority what only one worker may run comes first
- * there, and fails with COX_ENOWORKER when that is away for worker_wait_ms. `call` NULL: no
- * arguments. A call with inputs waits until those futures are done; if one fails or is
- * cancelled, so does the call, naming it. `ret` (NULL: not wanted) is for cox_future_free.
- * Blocks while the queue is full, and while the replay log is (cox_options.replay_log_bytes).
+ * Puts a closure (one call of `function`) in the queue. Workers take closures in the
+ * order of priority, then of scheduling. Among closures of one priority, a worker first
+ * runs those that only it may run; they fail with COX_ENOWORKER when it is away for
+ * worker_wait_ms. `call` NULL: no arguments. A call with inputs waits until their
+ * futures are done. If one of them fails or is cancelled, the call fails or is
+ * cancelled, too, and its text names that input. `ret` may be NULL; otherwise free the
+ * future with cox_future_free. Blocks while the queue is full, or the replay log
+ * (cox_options.replay_log_bytes).
  *
- * If a closure has failed since the last report of an error (and keep_going is 0): cancels what
- * is queued, waits until nothing runs, and returns that closure's error instead, whatever code
- * it has. The coordinator is usable again then. COX_EPSLOST, COX_EFENCED: the run is over.
- * COX_ECLOSED. COX_ENOENT: what the client before has left needs a function that is not loaded
- * (struct cox_progress).
+ * If a closure has failed since the last reported error, and keep_going is 0, this call
+ * schedules nothing: it cancels the queued closures, waits until no step runs, and
+ * returns the error of the failed closure, whatever code that is. After that the
+ * coordinator is usable again. COX_EPSLOST, COX_EFENCED: the run is over. COX_ECLOSED.
+ * COX_ENOENT: a call that the client before has left needs a function that is not
+ * loaded (struct cox_progress).
  */
 COX_API int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
                          const struct cox_call *call, struct cox_future **ret);
 
-/* As cox_schedule, but where that would wait for room in the queue: COX_EAGAIN. */
+/* Like cox_schedule, but returns COX_EAGAIN instead of waiting for room. */
 COX_API int cox_try_schedule(struct cox_coordinator *c, struct cox_function *function,
                              const struct cox_call *call, struct cox_future **ret);
 
@@ -396,72 +438,77 @@ COX_API int cox_try_schedule(struct cox_coordinator *c, struct cox_function *fun
  */
 COX_API int cox_join(struct cox_coordinator *c, int timeout_ms);
 
-/* 1: every closure is settled; 0: not yet; negative: an error, reported as by
- * cox_join. */
+/* 1: every closure is settled; 0: not yet; negative: an error, reported once, as
+ * cox_join does. */
 COX_API int cox_done(struct cox_coordinator *c);
 
 /* ---- resources: what each worker keeps from step to step */
 
 /*
- * Has every worker run `function` once and keep what that makes under `name`, for the
- * steps that run there (cox_step_keep, cox_step_resource in coxswain/step.h): an iterator
- * over the worker's share of the data, a dictionary, a counter. Of `call` (NULL: no
- * arguments) nothing but arguments and timeout_ms may be set. Returns at once. A worker
- * that is there makes it before it runs any closure that is scheduled from now on; one
- * that joins or comes back (in a new process, so that what was kept is lost) makes all
- * resources, in the order in which they were created, before it runs anything else.
+ * Makes a resource on every worker: the worker runs `function` once and keeps what that
+ * makes under `name`, for the steps that run there (cox_step_keep and cox_step_resource
+ * in coxswain/step.h). Examples: an iterator over the worker's share of the data, a
+ * dictionary, a counter. `call` may set only arguments and timeout_ms; NULL: no
+ * arguments. Returns at once. A connected worker makes the resource before it runs any
+ * closure that is scheduled from now on. A worker that joins, or comes back in a new
+ * process (what it kept is lost then), makes all resources in the order of their
+ * creation before it runs anything else.
  *
- * Making it may fail on a worker: the function returned an error, ran for longer than
- * its timeout_ms, or crashed its process max_crashes times. The closures that ask for the
- * resource on that worker fail then, with COX_ERESOURCE and a text with the resource, the
- * worker and the reason; others run there as ever. It is tried again when the worker comes
- * back, but not after those crashes.
+ * Making the resource may fail on a worker: the function returned an error, ran for
+ * longer than its timeout_ms, or crashed its process max_crashes times. Then closures
+ * that ask for the resource on that worker fail with COX_ERESOURCE, and a text with the
+ * resource, the worker and the reason; other closures run there as before. When the
+ * worker comes back, it tries again, but not after max_crashes crashes.
  *
- * COX_EEXIST: there is a resource of that name. COX_ELIMIT: more than 1024 of them (where
- * released ones are among them that wait for a checkpoint, this waits as well), or
- * arguments of more than 1 GiB. COX_EPSLOST, COX_EFENCED, COX_ECLOSED. `name`: 1 to
- * COX_NAME_MAX bytes. `ret` may be NULL: it lives until cox_close then.
+ * COX_EEXIST: there is a resource of that name. COX_ELIMIT: more than 1024 resources,
+ * or arguments of more than 1 GiB. If released resources that wait for a checkpoint are
+ * among the 1024, the call waits instead. COX_EPSLOST, COX_EFENCED, COX_ECLOSED.
+ * `name`: 1 to COX_NAME_MAX bytes. `ret` may be NULL: then the resource lives until
+ * cox_close.
  */
 COX_API int cox_resource_create(struct cox_coordinator *c, const char *name,
                                 struct cox_function *function,
                                 const struct cox_call *call, struct cox_resource **ret);
 
 /*
- * Gives a resource up: on each worker it is released when the steps that use it have
- * returned; steps that are scheduled later do not find it (COX_ENOENT). Wait for those that are
- * to use it first. If no worker has made it yet, its making is cancelled. Its name is free when
- * this returns, which is at once; `resource` is not to be used any more. Takes NULL. Not after
- * cox_close.
+ * Gives a resource up. Each worker releases it when the steps that use it have
+ * returned. Steps that are scheduled later do not find it (COX_ENOENT), so first wait
+ * for the steps that are to use it. If no worker has made it yet, it is not made any
+ * more. Returns at once; then the name is free, and `resource` must not be used any
+ * more. Takes NULL. Must not be called after cox_close.
  *
- * With checkpoint_dir it stays on the workers until the next checkpoint: when a ps is lost, the
- * steps since the last one are replayed, and they find what they used. cox_checkpoint_save
- * frees it sooner. A kept result (cox_call.keep) that has to be made again does not count as
- * such a step: what makes it has to be there.
+ * With checkpoint_dir the resource stays on the workers until the next checkpoint,
+ * because the steps since the last one run again when a ps is lost, and must find it;
+ * cox_checkpoint_save frees it sooner. It does not stay for kept results
+ * (cox_call.keep) that may have to be made again: whatever makes those needs the
+ * resource to be there.
  */
 COX_API void cox_resource_release(struct cox_resource *resource);
 
 /*
  * ---- futures
  *
- * One that is done has its results. If a worker dies when all updates of a closure are applied
- * and before it has told the results, the closure runs again for them; its updates count once.
- * If that run fails, or the coordinator is closed first, the closure fails with COX_EREPLAY:
- * all its updates are applied, and its results are lost. The same holds for COX_ENOMEM if the
- * text says that all its updates are applied.
+ * A closure that is done has its results. If its worker dies after all updates are
+ * applied and before the results have arrived, the closure runs again for the results;
+ * its updates count once. If that run fails, or the coordinator is closed first, the
+ * closure fails with COX_EREPLAY: all its updates are applied, but its results are
+ * lost. The same holds for COX_ENOMEM if the text says that all its updates are
+ * applied.
  *
- * A closure that fails with COX_EPARTIAL is applied on the ps that the text names, as of that
- * moment, and on no other. It is never done again: a ps that is lost later comes back with what
- * the last checkpoint has of it.
+ * A closure that fails with COX_EPARTIAL is, at that moment, applied on the ps that the
+ * text names and on no other. It is never done again: if one of those ps is lost later,
+ * it comes back with what the last checkpoint has of the closure.
  */
 
 /*
- * The closure is not wanted any more: it is settled as COX_ECANCELLED, soon, and leaves no
- * trace. Does not wait for that. A step that runs sees it (cox_step_cancelled) and has
- * cancel_grace_ms to return, or its process is ended. Where it is too late (its updates
- * are being committed) the closure is done as ever, and if its results died with its worker,
- * it runs again for them first; a step that had flushed some of its updates ends as
- * COX_EPARTIAL. What takes its result as an input is cancelled, too. No
- * error for join or schedule to report. 0, also where it is settled already; COX_ENOMEM.
+ * Cancels a closure: it is settled as COX_ECANCELLED soon, and leaves no trace. Does
+ * not wait for that. A step that runs sees the cancellation (cox_step_cancelled) and
+ * has cancel_grace_ms to return; then its process is ended. If it is too late, because
+ * the closure's updates are being committed, the closure is done as usual; if its
+ * results were lost with its worker, it first runs again for them. A step that had
+ * flushed some of its updates ends as COX_EPARTIAL. Calls that take its result as an
+ * input are cancelled, too. cox_join and cox_schedule report no error for a cancelled
+ * closure. Returns 0, also for a settled closure; COX_ENOMEM.
  */
 COX_API int cox_future_cancel(struct cox_future *future);
 
@@ -469,58 +516,61 @@ COX_API int cox_future_cancel(struct cox_future *future);
 COX_API int cox_future_wait(struct cox_future *future, int timeout_ms);
 
 /*
- * Waits until one of n futures of one coordinator is settled, whatever its outcome
- * (the code is 0 all the same), and tells its index. Entries that are NULL are skipped:
- * set those to NULL that have been handled. Any number of threads may wait for the same
- * futures; none of them may be freed meanwhile. COX_ETIMEDOUT: none is settled (with
- * timeout_ms 0: at the moment). COX_EINVAL: all are NULL, or they belong to different
- * coordinators (noticed at the latest before it waits). COX_ENOMEM.
+ * Waits until one of n futures of one coordinator is settled, and returns its index and
+ * 0, even if that closure failed. Entries that are NULL are skipped: set the futures to
+ * NULL that you have handled. Any number of threads may wait for the same futures;
+ * nobody may free one of them meanwhile. COX_ETIMEDOUT: none is settled (timeout_ms 0
+ * only looks). COX_EINVAL: all are NULL, or they belong to different coordinators
+ * (found before the call waits). COX_ENOMEM.
  */
 COX_API int cox_wait_any(struct cox_future *const *futures, size_t n, int timeout_ms,
                          size_t *ret_index);
 
 /*
- * Has `then(arg, future)` called once when the closure is settled, whatever its
- * outcome; soon, if it is already. Callbacks of a coordinator run one after the other
- * on one thread, with no lock held; those of one future in the order of these calls. A
- * callback may call any function but cox_join and cox_close of its coordinator
- * (COX_EDEADLK); what it waits for keeps other callbacks waiting. It borrows `future`:
- * its user frees it as ever, before, in or after the callback, for which the future
- * and its result are there in any case. cox_close cancels what has not run and returns
- * after the last callback. COX_ECLOSED: the coordinator is closed or being closed;
- * nothing will be called.
+ * Registers a callback: then(arg, future) is called once when the closure is settled,
+ * in whatever way; if it is settled already, soon. The callbacks of a coordinator run
+ * one after the other on one thread, without any lock held; those of one future run in
+ * the order of these calls. A callback may call any function except cox_join and
+ * cox_close of its coordinator (COX_EDEADLK). While it waits, all other callbacks wait.
+ * It borrows `future`: the user still frees the future, before, in or after the
+ * callback; during the callback the future and its result exist in any case. cox_close
+ * cancels the queued closures and returns after the last callback. COX_ECLOSED: the
+ * coordinator is closed or being closed; the callback will not be called.
  */
 COX_API int cox_future_then(struct cox_future *future,
                             void (*then)(void *arg, struct cox_future *future),
                             void *arg);
 
 /*
- * Brings what a closure has returned that was scheduled with `keep` from the worker to the
- * client, for cox_future_result: waits until the closure is settled, then for its results.
- * 0 where they are here already. COX_ETIMEDOUT; the closure's error; that of making them
- * again, which the text tells.
+ * Brings the results of a closure that was scheduled with `keep` from the worker to the
+ * client, for cox_future_result: waits until the closure is settled, then for its
+ * results. 0 if they are here already. COX_ETIMEDOUT; the closure's error; or the error
+ * of making the results again, which the text tells.
  *
- * What is kept stays on the worker that ran the step until the future is freed and every
- * call that takes it (cox_call.inputs) is settled. Such a call runs on that worker, where
- * its step finds the value among its arguments as ever; no bytes travel. Where it cannot
- * (its inputs are on several workers, only_worker names another, the worker leaves, or has
- * long been busy while others are not) they travel by way of the client. Where that worker
- * has no room (--kept-max), or there are no results, they come to the client as without
- * `keep`. The call that takes a result which was not returned fails with COX_ENOENT.
+ * Kept results stay on the worker that ran the step until the future is freed and every
+ * call that takes them (cox_call.inputs) is settled. Such a call runs on that worker,
+ * and its step finds the value among its arguments; no bytes travel. If it cannot run
+ * there, the value travels through the client: because its inputs are on several
+ * workers, only_worker names another one, the worker leaves, or it has long been busy
+ * while others are not. If the worker has no room (--kept-max), or the step returned
+ * nothing, the results come to the client as without `keep`. A call that takes a result
+ * which the step did not return fails with COX_ENOENT.
  *
- * A worker that is lost takes along what it kept. When that is needed again, by a call or
- * by cox_future_fetch, the closure runs again: with the same arguments, on any worker, its
- * updates counting once as ever; and so do those whose results it takes, where they are
- * lost, too. cox_join waits for that. It should return then what it returned before: a step
- * that depends on more than its arguments and cox_step_seed may return something else. If it
- * fails, so does what needs it, and the text names both.
+ * When a worker is lost, the results that it kept are lost. If a call or
+ * cox_future_fetch needs one of them, its closure runs again, with the same arguments,
+ * on any worker, and its updates still count once. The closures whose results it takes
+ * run again, too, if those are lost. cox_join waits for that. The closure should return
+ * what it returned before, but a step that depends on more than its arguments and
+ * cox_step_seed may not. If it fails, the call that needs it fails, and the text names
+ * both.
  */
 COX_API int cox_future_fetch(struct cox_future *future, int timeout_ms);
 
 /*
- * The result called `name` of a closure that is done, as a tensor that lives as long as
- * the future. COX_ENOTREADY: not settled, or kept on a worker and not fetched; COX_ENOENT: the
- * step returned nothing of that name; or the closure's error.
+ * The result called `name` of a closure that is done. The tensor lives as long as the
+ * future. COX_ENOTREADY: the closure is not settled, or its results are kept on a
+ * worker and not fetched. COX_ENOENT: the step returned nothing of that name. Or the
+ * closure's error.
  */
 COX_API int cox_future_result(struct cox_future *future, const char *name,
                               struct cox_value *ret);
@@ -538,67 +588,77 @@ struct cox_error {
 /* Why the closure failed (code 0: it has not). COX_ENOTREADY: not settled. */
 COX_API int cox_future_error(struct cox_future *future, struct cox_error *ret);
 
-/* Takes NULL. May be called before the closure is settled (which still runs; its result
- * is dropped), and after cox_close. */
+/* Takes NULL. May be called before the closure is settled: the closure still runs, and
+ * its result is dropped. May be called after cox_close. */
 COX_API void cox_future_free(struct cox_future *future);
 
 /* ---- checkpoints */
 
 struct cox_checkpoint_options {
     size_t size;
-    int final; /* 1: training is over, evaluators end after this one */
-    int full;  /* 1: a whole one, whatever checkpoint_incremental says */
+    int final; /* 1: training is over; evaluators end after this checkpoint */
+    int full;  /* 1: a whole checkpoint, whatever checkpoint_incremental says */
 };
 #define COX_CHECKPOINT_OPTIONS_INIT {sizeof(struct cox_checkpoint_options), 0, 0}
 
 /*
- * Writes a checkpoint of all variables and tables to the checkpoint directory; each ps
- * is saved as of one moment. Closures may run meanwhile; for an exact cut call cox_join
- * first. `options` NULL: defaults. *ret_number (may be NULL): its number, from 1.
- * COX_ENOENT: no checkpoint directory was given. COX_ECANCELLED: an error has cancelled calls
- * that lie before the cursor, so that a client that went on from it would pass them over; it can
- * be saved when the program has scheduled a call with a cursor again. COX_EIO: nothing of it is
- * left. Once LATEST
- * names it for good this returns 0, whatever fails after that. COX_EPSLOST, COX_EFENCED. Then
- * old ones are deleted as the options say (checkpoint_keep), but none that somebody reads: those
- * may go after a later one. A variable is in it if it was created before this began.
+ * Writes a checkpoint of all variables and tables to the checkpoint directory. A
+ * variable is in it if it was created before the call. Each ps is saved as of one
+ * moment. Closures may run meanwhile; for an exact cut call cox_join first. `options`
+ * NULL: defaults. *ret_number (may be NULL): its number, from 1. Then old checkpoints
+ * are deleted as the options say (checkpoint_keep), except those that somebody reads: a
+ * later call deletes them.
+ *
+ * Once LATEST durably names the checkpoint, this returns 0, whatever fails after that.
+ * COX_ENOENT: the run has no checkpoint directory. COX_EIO: nothing of the checkpoint
+ * is left. COX_ECANCELLED: an error has cancelled calls before the cursor, and a client
+ * that went on from this checkpoint would pass them over; schedule a call with a
+ * cursor, then save again. COX_EPSLOST, COX_EFENCED.
  */
 COX_API int cox_checkpoint_save(struct cox_coordinator *c,
                                 const struct cox_checkpoint_options *options,
                                 uint64_t *ret_number);
 
-/* Why the last checkpoint failed that a trigger or the replay log asked for (docs/checkpoints.md);
- * 0: it did not. The next one is tried when it is due. */
+/* Why the last checkpoint failed that a trigger or the replay log had asked for
+ * (docs/checkpoints.md); 0: it did not fail. The next one is tried when it is due. */
 COX_API int cox_checkpoint_error(struct cox_coordinator *c);
 
 /*
- * Where to go on. A program that is started again with the checkpoint directory that it had
- * goes on from the newest checkpoint there: cox_open sets every ps back to it, whatever they
- * hold by then, and nothing that the client before scheduled after that checkpoint counts any
- * more. `cursor` is that of the last call with a cursor that the checkpoint covers; the calls
- * after it have to be scheduled again. Calls without a cursor, and cancelled ones, do not change
- * it. A call without a cursor behind that one may be in the checkpoint or not: what has to count
- * exactly once needs a cursor (docs/checkpoints.md shows the loop). What the checkpoint covers
- * and lacks runs again by itself as soon as the program schedules
- * or joins something: by then it has to have loaded the modules, and made the resources, that it
- * had. An error that cancels what the program has scheduled does not cancel those calls.
+ * Where the program goes on. A program that is started again with the same checkpoint
+ * directory goes on from the newest checkpoint: cox_open sets every ps back to it,
+ * whatever the ps hold by then. Calls that the client before scheduled after that
+ * checkpoint do not count any more. `cursor` is the cursor of the last call that the
+ * checkpoint covers and that has one; schedule the calls after it again. Calls without
+ * a cursor, and cancelled calls, do not change it. A call without a cursor behind that
+ * one may be in the checkpoint or not, so give a cursor to each call that has to count
+ * exactly once (docs/checkpoints.md shows the loop).
  *
- * What the client before was writing itself (cox_variable_assign and the like), and not every ps
- * had, keeps its place among those calls: it is written when the calls before it are done, and
- * whatever the program schedules, reads or writes itself waits for that. If that needs a function
- * that is not loaded, reads and writes are COX_ENOENT, which names it. Variables, tables and
- * metrics attach (cox_variable_create). Futures do not outlive their client.
+ * Some calls that the checkpoint covers may be missing on some ps. They run again by
+ * themselves as soon as the program schedules or joins something; before that the
+ * program must load the modules and make the resources that it had. An error that
+ * cancels the program's calls does not cancel these.
+ *
+ * Writes of the client before (cox_variable_assign and the like) that not every ps has
+ * keep their place among those calls: each is written when the calls before it are
+ * done. Whatever the program schedules, reads or writes itself waits for that. If one
+ * of those calls needs a function that is not loaded, reads and writes fail with
+ * COX_ENOENT, which names it. Variables, tables and metrics attach
+ * (cox_variable_create). Futures end with their client.
  */
 struct cox_progress {
     size_t size;
-    uint64_t
-        generation; /* how often the run's client has been started; without a checkpoint
-                            directory 1 */
-    uint64_t
-        checkpoint;   /* the one that cox_open went on from; 0: none, it begins anew */
-    uint64_t closure; /* the highest id that it covers; 0: none */
-    uint64_t cursor;  /* of the last call with a cursor that it covers; 0: none */
-    uint64_t rerun;   /* calls up to there that are run again */
+    /* How often the run's client has been started; 1 without a checkpoint directory */
+    uint64_t generation;
+    /* The checkpoint that cox_open went on from; 0: none, the run begins anew */
+    uint64_t checkpoint;
+    /* The highest id that the checkpoint covers; 0: none. It is not a count of calls,
+     * because the client's own writes (create, assign, add, rate, load, reset) take ids,
+     * too. To go on, use `cursor` */
+    uint64_t closure;
+    /* Of the last call that the checkpoint covers and that has a cursor; 0: none */
+    uint64_t cursor;
+    /* How many calls up to there run again */
+    uint64_t rerun;
 };
 #define COX_PROGRESS_INIT {sizeof(struct cox_progress), 0, 0, 0, 0, 0}
 
@@ -612,29 +672,29 @@ struct cox_stats {
     uint64_t queued;            /* closures not yet sent to a worker */
     uint64_t in_flight;         /* sent and not settled */
     uint64_t done;              /* since cox_open */
-    uint64_t failed;            /* cancelled ones too */
-    uint64_t put_back;          /* attempts lost with a worker */
-    uint64_t workers;           /* known, also those that are away or have left */
-    uint64_t workers_ready;     /* taking closures */
-    uint64_t workers_lost;      /* how often one was lost; one that leaves is not */
+    uint64_t failed;            /* failed or cancelled */
+    uint64_t put_back;          /* attempts that were lost with a worker */
+    uint64_t workers;           /* all that are known, also if away or gone */
+    uint64_t workers_ready;     /* that take closures */
+    uint64_t workers_lost;      /* losses; a worker that leaves is not lost */
     uint64_t commits;           /* applied, on all ps */
-    uint64_t commits_duplicate; /* refused because applied already */
+    uint64_t commits_duplicate; /* not applied, because they were already */
     uint64_t table_rows;
-    uint64_t ps_bytes;           /* of values and optimizer state */
+    uint64_t ps_bytes;           /* memory of values and optimizer state */
     uint64_t speculated;         /* second attempts of closures that took too long */
-    uint64_t speculation_won;    /* that ended their closure */
+    uint64_t speculation_won;    /* second attempts that ended their closure */
     uint64_t checkpoints;        /* written */
-    uint64_t checkpoints_failed; /* by triggers */
-    uint64_t ps_recovered;       /* how often a ps that was lost has come back */
-    uint64_t made_again; /* closures that ran again for kept results that were lost */
-    /*
-     * How old commits, commits_duplicate, table_rows and ps_bytes are, in ms: where a ps is
-     * away or busy, its part is what it said so long ago. 0: all ps have just said it.
-     */
+    uint64_t checkpoints_failed; /* of those that triggers asked for */
+    uint64_t ps_recovered;       /* how often a lost ps has come back */
+    uint64_t made_again;         /* closures that ran again for lost kept results */
+    /* How old the numbers of the ps are (commits, commits_duplicate, table_rows,
+     * ps_bytes, pulled_infinite), in ms: if a ps is away or busy, its last answer
+     * counts. 0: all ps have just answered */
     uint64_t ps_age_ms;
-    uint64_t workers_cut_off; /* that cannot reach a ps, and are not ready for that */
-    /* numbers that pulls were sent as infinite: too large for their wire_dtype, or so
-     * already; like commits, of the ps that are there */
+    /* Workers that are not ready because they cannot reach a ps */
+    uint64_t workers_cut_off;
+    /* Numbers that were sent to pulls as infinite: too large for the wire_dtype, or
+     * infinite before */
     uint64_t pulled_infinite;
 };
 /* clang-format off */
@@ -644,12 +704,12 @@ struct cox_stats {
 /* clang-format on */
 
 /*
- * Asks every ps for its part, so it takes a round trip; at most a second, whatever the state
- * of the ps: see ps_age_ms. Any thread.
+ * Asks every ps for its numbers, so it takes a round trip, but at most a second,
+ * whatever the state of the ps (see ps_age_ms). Any thread.
  */
 COX_API int cox_stats(struct cox_coordinator *c, struct cox_stats *ret);
 
-/* The run's id, as it stands in checkpoints and logs. */
+/* The run's id, as in checkpoints and logs. */
 COX_API uint64_t cox_run_id(const struct cox_coordinator *c);
 
 #ifdef __cplusplus
