@@ -4,6 +4,10 @@
  * wakes a thread that writes it: dispatch goes on meanwhile. What comes due while one is
  * being written is one checkpoint after it.
  *
+ * A log that is too small is half full again at once. So the log asks for none within PAUSE_MS of
+ * the end of the last one; what needs room in it waits for as long. The pause does not grow with
+ * what a checkpoint takes: with a large model the log would fill up meanwhile, and closures wait.
+ *
  * One that fails has no caller to tell: it is counted (cox_stats) and kept for
  * cox_checkpoint_error; the next one is tried when it is due.
  *
@@ -38,7 +42,8 @@
 #include "coordinator/recovery/recovery.h"
 
 enum {
-    RETRY_MS = 1000, /* with a log that is half full, after a failure */
+    PAUSE_MS = 250,  /* from one to the next that the log asks for */
+    RETRY_MS = 1000, /* the same after a failure */
     LOOK_MS = 2000,  /* between two looks at whether the directory is still ours */
 };
 
@@ -57,7 +62,8 @@ struct coxi_trigger {
     uint64_t since_ms; /* then */
     uint64_t again_ms; /* not for the log's sake before that */
     bool close;        /* cox_close wants one */
-    int close_code;    /* how that went; its text is c->saving.text */
+    int close_code;    /* how that went */
+    char close_text[COXI_TEXT_MAX];
     struct coxi_saved saved;
 };
 
@@ -84,7 +90,7 @@ int coxi_trigger_close_code(struct cox_coordinator *c)
     int r = c->trigger->close_code;
     r = r == 0 ? 0
                : coxi_error(r, "no checkpoint was written at close: %.450s",
-                            c->saving.text);
+                            c->trigger->close_text);
     coxi_unlock(&c->lock);
     return r;
 }
@@ -235,6 +241,15 @@ void coxi_trigger_tick(struct cox_coordinator *c)
 
 /* ---- the thread */
 
+/* How the one that cox_close wants went. Locked. */
+static void end_close(struct cox_coordinator *c, int code, const char *text)
+{
+    struct coxi_trigger *t = c->trigger;
+    t->close = false;
+    t->close_code = code;
+    (void)snprintf(t->close_text, sizeof(t->close_text), "%s", text);
+}
+
 static void write_one(struct cox_coordinator *c)
 {
     uint64_t number = 0;
@@ -242,15 +257,14 @@ static void write_one(struct cox_coordinator *c)
     int r = coxi_save_checkpoint(c, &options, &number);
     coxi_lock(&c->lock);
     c->saving.code = r;
+    (void)snprintf(c->saving.text, sizeof(c->saving.text), "%s",
+                   r != 0 ? coxi_error_text() : "");
     if (c->trigger->close) {
-        c->trigger->close = false;
-        c->trigger->close_code = r;
+        end_close(c, r, c->saving.text);
         (void)pthread_cond_broadcast(&c->idle);
     }
     c->stats.checkpoints_failed += r != 0;
-    c->trigger->again_ms = r != 0 ? coxi_now_ms() + RETRY_MS : 0;
-    (void)snprintf(c->saving.text, sizeof(c->saving.text), "%s",
-                   r != 0 ? coxi_error_text() : "");
+    c->trigger->again_ms = coxi_now_ms() + (r != 0 ? RETRY_MS : PAUSE_MS);
     coxi_unlock(&c->lock);
 }
 
@@ -346,10 +360,7 @@ void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *unt
     (void)pthread_cond_signal(&t->changed);
     await_end(c, until, true);
     if (t->close) {
-        t->close = false;
-        t->close_code = c->fatal != 0 ? 0 : COX_ETIMEDOUT;
-        (void)snprintf(c->saving.text, sizeof(c->saving.text),
-                       "cox_close had no time for it");
+        end_close(c, c->fatal != 0 ? 0 : COX_ETIMEDOUT, "cox_close had no time for it");
     }
     coxi_unlock(&c->lock);
     coxi_call_end(&wait);

@@ -153,7 +153,9 @@ struct cox_options {
         replay_log_bytes; /* with checkpoint_dir: of what is kept for such a ps, 256
                                   MiB: half full it asks for a checkpoint, full it has
                                   cox_schedule, and the client's own writes, wait for
-                                  that; a write that is larger passes alone */
+                                  that; a write that is larger passes alone. It asks
+                                  for none within 250 ms of the end of the last one:
+                                  with a small log, calls wait for that, too */
     int resume; /* if checkpoint_dir has checkpoints: 0: go on from the newest (see
                    cox_progress); -1: COX_EEXIST */
     uint64_t

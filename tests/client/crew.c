@@ -209,6 +209,34 @@ void crew_kill(pid_t pid)
     assert_int_equal(0, kill(pid, SIGKILL));
 }
 
+/* Every thread of the process is stopped. */
+static bool is_stopped(void *arg)
+{
+    char pattern[64];
+    bool stopped = true;
+    glob_t tasks = {0};
+    (void)snprintf(pattern, sizeof(pattern), "/proc/%d/task/*/stat",
+                   (int)*(pid_t *)arg);
+    assert_int_equal(0, glob(pattern, 0, NULL, &tasks));
+    for (size_t i = 0; i < tasks.gl_pathc; i++) {
+        char state = '?';
+        FILE *file = fopen(tasks.gl_pathv[i], "re");
+        if (file != NULL) {
+            (void)fscanf(file, "%*d (%*[^)]) %c", &state);
+            (void)fclose(file);
+        }
+        stopped = stopped && state == 'T';
+    }
+    globfree(&tasks);
+    return stopped;
+}
+
+void crew_stop(pid_t pid)
+{
+    assert_int_equal(0, kill(pid, SIGSTOP));
+    coxi_test_until(is_stopped, &pid, "a process that is stopped");
+}
+
 void crew_hold(struct crew_hold *hold, struct crew *crew, const char *step, bool future)
 {
     crew_hold_on(hold, crew, step, 0, future);

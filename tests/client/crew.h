@@ -52,6 +52,9 @@ void crew_wait_gone(pid_t pid);
 /* kill -9. */
 void crew_kill(pid_t pid);
 
+/* SIGSTOP: when this returns, no thread of the process does anything any more. */
+void crew_stop(pid_t pid);
+
 /*
  * A step of module hold that runs until it is released: scheduled by crew_hold, known
  * to run once crew_hold_wait has returned.

@@ -6,6 +6,7 @@
 
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/manifest.h"
+#include "common/clock.h"
 #include "tests/client/crew.h"
 #include "tests/test.h"
 
@@ -89,6 +90,22 @@ TEST(checkpoints_are_written_every_so_many_seconds)
     wait_for(1);
     (void)crew_counter(&crew, "c1");
     wait_for(2);
+    crew_close(&crew);
+}
+
+TEST(a_small_replay_log_asks_for_four_checkpoints_a_second)
+{
+    enum { SAVES = 8, PAUSE_MS = 250 };
+    struct crew crew;
+    struct cox_options options = options_for("ckpt");
+    options.replay_log_bytes = 4096;
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)crew_counter(&crew, "c0");
+    uint64_t since_ms = coxi_now_ms();
+    while (stats_of(&crew).checkpoints < SAVES) {
+        crew_schedule(&crew, crew_function(&crew, "count"), 10, 1);
+    }
+    assert_true(coxi_now_ms() - since_ms >= (SAVES - 1) * PAUSE_MS);
     crew_close(&crew);
 }
 
@@ -395,6 +412,18 @@ TEST(closing_says_that_it_could_not_save)
     assert_code(COX_EIO, cox_close(crew.c, 5000));
     assert_error_names("no checkpoint was written at close");
     assert_error_names("ckpt-1");
+}
+
+TEST(closing_says_that_it_had_no_time_to_save)
+{
+    struct crew crew;
+    struct cox_options options = options_at_close("ckpt");
+    crew_open(&crew, 1, 1, "counter", &options);
+    (void)crew_counter(&crew, "c0");
+    crew_stop(crew_ps_process(&crew, 0));
+    assert_code(COX_ETIMEDOUT, cox_close(crew.c, 300));
+    assert_error_names("no checkpoint was written at close: cox_close had no time");
+    assert_int_equal(0, latest());
 }
 
 /* ---- after an error that cancels calls */

@@ -1,7 +1,6 @@
 /* See scene.h. */
 #include "tests/conformance/scene.h"
 
-#include <glob.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -237,27 +236,6 @@ void scene_wait_ready(struct scene *scene, uint64_t n)
 
 /* ---- workers that die */
 
-/* Every thread of the process is stopped. */
-static bool is_stopped(void *arg)
-{
-    char pattern[64];
-    bool stopped = true;
-    glob_t tasks = {0};
-    (void)snprintf(pattern, sizeof(pattern), "/proc/%d/task/*/stat", *(int *)arg);
-    assert_int_equal(0, glob(pattern, 0, NULL, &tasks));
-    for (size_t i = 0; i < tasks.gl_pathc; i++) {
-        char state = '?';
-        FILE *file = fopen(tasks.gl_pathv[i], "re");
-        if (file != NULL) {
-            (void)fscanf(file, "%*d (%*[^)]) %c", &state);
-            (void)fclose(file);
-        }
-        stopped = stopped && state == 'T';
-    }
-    globfree(&tasks);
-    return stopped;
-}
-
 /*
  * A held step must not see the end of its hold, nor its next attempt, on whatever worker,
  * the writer of this one: it is stopped, let go, and killed. The supervisor, if it is to
@@ -272,8 +250,7 @@ static void kill_worker(struct scene *scene, int worker, struct crew_hold *held,
         assert_int_equal(0, kill(supervisor, SIGSTOP));
     }
     if (held != NULL) {
-        assert_int_equal(0, kill(steps, SIGSTOP));
-        coxi_test_until(is_stopped, &steps, "a process that is stopped");
+        crew_stop(steps);
         crew_hold_release(held);
     }
     crew_kill(steps);
