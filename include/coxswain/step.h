@@ -1,7 +1,7 @@
 /*
  * Step modules: the functions that run on workers.
  *
- * A module is a shared object that includes this header alone, defines its steps and
+ * A module is a shared object that includes only this header, defines its steps and
  * lists them once. It links against nothing of Coxswain.
  *
  *     #include <coxswain/step.h>
@@ -17,28 +17,32 @@
  *
  *     cc -shared -fPIC -o steps.so steps.c
  *
- * A step returns 0, or anything else to fail (see cox_step_fail). What it pushes, adds
- * and assigns is collected, and applied exactly once on every parameter server when it
- * returns 0, and not at all when it fails (but see cox_step_flush). A step may run more
- * than once (its worker died), so it must not have effects elsewhere that count. One that
- * calls exit or pthread_exit counts as crashed. A module that was loaded stays in the
- * worker's process, with the values of its static variables. Which
- * variables and keys it touches, and where it flushes, may depend on its arguments and on
- * cox_step_seed, not on pulled values or the time: otherwise it fails with COX_EDIVERGED.
+ * A step returns 0, or any other number to fail (see cox_step_fail). The updates of a
+ * step (what it pushes, adds and assigns) are collected. When it returns 0, they are
+ * applied exactly once on every parameter server; when it fails, they are not applied
+ * at all (but see cox_step_flush).
  *
- * Threads: a step runs on one thread. A worker runs `slots` steps at a time (one,
- * unless told otherwise; with more, steps must be thread-safe). A step may call the
- * functions below from its own thread only.
+ * A step may run more than once, because its worker may die. So it must have no effects
+ * elsewhere that count. Which variables and keys it touches, and where it flushes, may
+ * depend on its arguments and on cox_step_seed, but not on pulled values or on the
+ * time; otherwise its closure fails with COX_EDIVERGED.
  *
- * Printing: what a step prints at stdout or stderr goes, of a local cluster, to the client's
- * stderr, each line behind its worker's name ("worker 1: "), or with cox_options.log_dir to
- * the worker's log there; of a worker started by hand to where that one prints. stdout is
- * line-buffered.
+ * A step that calls exit or pthread_exit counts as crashed. A loaded module stays in
+ * the worker's process, and its static variables keep their values.
  *
- * All functions return 0 or a negative COX_E... code with a text in
- * cox_step_error(step); a step usually passes it on by returning it. Pointers they hand
- * out live until the step returns, handles of variables until the run ends on this worker (so
- * keep none in a static variable).
+ * Threads: a step runs on one thread. A worker runs `slots` steps at a time (1 by
+ * default; with more, steps must be thread-safe). A step may call the functions below
+ * only from its own thread.
+ *
+ * Printing: in a local cluster, lines that a step prints to stdout or stderr appear on
+ * the client's stderr behind the worker's name ("worker 1: "), or with
+ * cox_options.log_dir in the worker's log there. A worker that is started by hand
+ * prints them itself. stdout is line-buffered.
+ *
+ * Every function returns 0 or a negative COX_E... code, with a text in
+ * cox_step_error(step); a step usually returns that code. Pointers that the functions
+ * hand out live until the step returns. Handles of variables live until the run ends on
+ * this worker, so keep none in a static variable.
  */
 #ifndef COXSWAIN_STEP_H
 #define COXSWAIN_STEP_H
@@ -55,9 +59,13 @@ struct cox_step;
 struct cox_variable; /* a dense variable or a table */
 
 /*
- * Which rows of a variable a pull or an update is about. Of a table always listed, by key;
- * of a dense variable (its rows are those of its first axis) all of them, a slice, or listed
- * by number. A row may be listed more than once. Made by the functions below; zeroed: all.
+ * The rows of a pull or an update. Rows of a table are always listed, by key. Rows of a
+ * dense variable are those of its first axis: all of them, a slice, or listed by
+ * number. A row may be listed more than once. The functions below make a cox_rows; a
+ * zeroed one means all rows.
+ *
+ * A key is any 64-bit number. There is no COX_U64: pass keys in an argument as COX_I64,
+ * and read them as `(const uint64_t *)value->data`; the bits are the same.
  */
 enum cox_rows_form { COX_ROWS_ALL = 0, COX_ROWS_SLICE = 1, COX_ROWS_LISTED = 2 };
 
@@ -65,7 +73,7 @@ struct cox_rows {
     uint32_t form; /* enum cox_rows_form */
     size_t n;
     const uint64_t *keys; /* listed: keys, or numbers of rows */
-    uint64_t begin;       /* of a slice, the first */
+    uint64_t begin;       /* slice: the first row */
 };
 
 static inline struct cox_rows cox_rows_all(void)
@@ -90,16 +98,16 @@ static inline struct cox_rows cox_rows_listed(const uint64_t *keys, size_t n)
 struct cox_pull {
     struct cox_variable *variable;
     struct cox_rows rows;
-    void *values;   /* the rows' elements, one row after the other, in their order */
+    void *values;   /* receives the rows, one after the other, in the order asked for */
     uint32_t flags; /* enum cox_pull_flag, or 0 */
 };
 
 enum cox_pull_flag {
     /*
-     * Of a dense variable, all of it: the worker keeps the values, for this run, and a later
-     * pull with this flag has them sent again only where they have changed. For what many
-     * steps read and few write; costs a copy more, and memory (--pull-cache-max; what
-     * finds no room there is pulled as without the flag).
+     * For a pull of all of a dense variable: the worker keeps the values for this run.
+     * A later pull with this flag transfers only shards that have changed. Use it for
+     * variables that many steps read and few write. It costs one copy more, and memory
+     * (--pull-cache-max); if there is no room, the pull works as without the flag.
      */
     COX_PULL_CACHED = 1,
 };
@@ -107,11 +115,11 @@ enum cox_pull_flag {
 struct cox_pulling; /* a pull that is under way */
 
 /*
- * The functions behind the wrappers below: handed to a step by its worker, only ever
- * appended to. A module built against an older header runs on a newer worker.
+ * The functions behind the wrappers below. The worker hands them to its steps. New ones
+ * are only appended, so a module built against an older header runs on a newer worker.
  */
 struct cox_step_api {
-    size_t size; /* of this struct, as the worker knows it */
+    size_t size; /* of this struct in the worker's version */
     const char *(*error)(struct cox_step *);
     int (*fail)(struct cox_step *, int code, const char *format, va_list args);
     size_t (*arguments)(struct cox_step *, const struct cox_value **ret);
@@ -141,7 +149,7 @@ struct cox_step_api {
     int (*loss_scale)(struct cox_step *, struct cox_variable *scale, float *ret);
 };
 
-/* What a step is handed; everything but `api` belongs to the worker. */
+/* The handle of a running step; everything but `api` belongs to the worker. */
 struct cox_step {
     const struct cox_step_api *api;
 };
@@ -164,7 +172,7 @@ struct cox_steps_header {
 
 #define COX_STEP(name, function) {name, function}
 
-/* Once in a module, at file scope: its steps by name. */
+/* The list of a module's steps: once in a module, at file scope. */
 #define COX_STEPS(...)                                                                 \
     COX_STEP_EXPORT_ const struct cox_step_entry cox_steps[] = {__VA_ARGS__};          \
     COX_STEP_EXPORT_ const struct cox_steps_header cox_steps_header_ = {               \
@@ -186,9 +194,9 @@ static inline const char *cox_step_error(struct cox_step *step)
 }
 
 /*
- * Ends the step with a message for its future: `return
- * cox_step_fail(step, 7, "line %d is odd", n);`. The future reports COX_ESTEP, this
- * code and the message, of which cox_step_error may be a part.
+ * Makes the step fail with a message: `return cox_step_fail(step, 7, "line %d is odd",
+ * n);`. The future reports COX_ESTEP, this code and the message. cox_step_error(step)
+ * may be an argument of the message.
  */
 __attribute__((format(printf, 3, 4))) static inline int
 cox_step_fail(struct cox_step *step, int code, const char *format, ...)
@@ -227,7 +235,7 @@ static inline const struct cox_value *cox_step_argument(struct cox_step *step,
     return NULL;
 }
 
-/* The scalar argument `name` of the given type, or NULL where there is none such. */
+/* The scalar argument `name` of that type, or NULL. */
 static inline const void *cox_step_scalar(struct cox_step *step, const char *name,
                                           uint32_t dtype)
 {
@@ -236,14 +244,14 @@ static inline const void *cox_step_scalar(struct cox_step *step, const char *nam
                                                                       : NULL;
 }
 
-/* A number that is the same in every attempt of this closure, and differs between
- * closures. */
+/* A number for random generators: the same in every attempt of this closure, another
+ * one in other closures. */
 static inline uint64_t cox_step_seed(struct cox_step *step)
 {
     return step->api->seed(step);
 }
 
-/* The closure's id in the run (from 1), and which attempt of it this is (from 1). */
+/* The closure's id in the run (from 1), and the number of this attempt (from 1). */
 static inline uint64_t cox_step_closure(struct cox_step *step)
 {
     return step->api->closure(step);
@@ -254,25 +262,26 @@ static inline uint32_t cox_step_attempt(struct cox_step *step)
     return step->api->attempt(step);
 }
 
-/* Index of the worker that runs this. */
+/* The index of the worker that runs this step. */
 static inline uint32_t cox_step_worker(struct cox_step *step)
 {
     return step->api->worker(step);
 }
 
 /*
- * 1 once this attempt is cancelled: its user wants it no more, another attempt has been
- * faster, it has run for longer than it may, or its client is gone. Nothing more of it
- * will be applied, whatever it returns; pulls and flushes fail with COX_ECANCELLED. A
- * step that may take long looks now and then, and returns soon: one that has not returned
- * cancel_grace_ms later is ended with its process. As cheap as reading a variable.
+ * 1 once this attempt is cancelled: because the user cancelled it, another attempt was
+ * faster, its time is up, or its client is gone. Nothing more of this attempt will be
+ * applied, whatever it returns; pulls and flushes fail with COX_ECANCELLED. A step that
+ * may take long should call this now and then, and return soon after a 1: if it has not
+ * returned cancel_grace_ms later, its process is ended. As cheap as reading a variable.
  */
 static inline int cox_step_cancelled(struct cox_step *step)
 {
     return step->api->cancelled(step);
 }
 
-/* The variable or table called `name`; COX_ENOENT. Cheap, but once a step is enough. */
+/* The variable or table called `name`; COX_ENOENT. Cheap, but once in a step is
+ * enough. */
 static inline int cox_step_variable(struct cox_step *step, const char *name,
                                     struct cox_variable **ret)
 {
@@ -292,13 +301,15 @@ static inline int cox_step_shape(struct cox_step *step,
 
 /*
  * Reads many variables and rows in one round trip per parameter server. A row that is
- * listed more than once goes over the wire once. What steps push and have not flushed is
- * not in it, nor need two pulls see the same; a row of a table, and each 4 KiB of a shard
- * of a dense variable, is never read half-written. Variables with a wire type
- * (cox_variable_spec) come rounded to that, in F32.
+ * listed more than once is transferred once. A pull does not see updates that this step
+ * has collected and not flushed. Two pulls may see different values. A row of a table
+ * is never read half-written, nor are 4 KiB of a shard of a dense variable. Values of a
+ * variable with a wire_dtype (cox_variable_spec) are rounded to that type, and arrive
+ * as F32.
  *
- * COX_EINVAL: rows that the variable does not have, keys missing, no place for values;
- * COX_ELIMIT: more than 2^32 - 1 rows listed. `values` may have been written to then.
+ * COX_EINVAL: the variable does not have the rows, or keys or `values` are missing.
+ * COX_ELIMIT: more than 2^32 - 1 rows are listed. After an error `values` may be partly
+ * written.
  */
 static inline int cox_step_pull(struct cox_step *step, const struct cox_pull *pulls,
                                 size_t n_pulls)
@@ -307,14 +318,15 @@ static inline int cox_step_pull(struct cox_step *step, const struct cox_pull *pu
 }
 
 /*
- * The same in two halves, so that a step can compute meanwhile: begin sends the requests,
- * wait returns when the values are there. `pulls` and the lists of rows are copied; values
- * are written by wait alone, so that a step may return (also because of an error) without
- * waiting: the worker then waits, and drops what was pulled. What is pulled is as old as
- * begin: a flush in between is not in it, or is, or in part.
+ * A pull in two halves, so that a step can compute meanwhile: cox_pull_begin sends the
+ * requests, and cox_pull_wait returns when the values have arrived. `pulls` and the
+ * lists of rows are copied. Only cox_pull_wait writes to `values`, so a step may return
+ * without it (after an error, say); then the worker waits and drops the values. The
+ * values are as old as cox_pull_begin: a flush in between may be in them, or not, or in
+ * part.
  *
- * Each pulling is waited for once, in any order; it is gone then, whatever wait returns.
- * COX_ELIMIT: 8 are under way in this step already.
+ * Wait for each pulling once, in any order; it is gone then, whatever cox_pull_wait
+ * returns. COX_ELIMIT: this step has 8 pulls under way already.
  */
 static inline int cox_pull_begin(struct cox_step *step, const struct cox_pull *pulls,
                                  size_t n_pulls, struct cox_pulling **ret)
@@ -330,31 +342,31 @@ static inline int cox_pull_wait(struct cox_step *step, struct cox_pulling *pulli
 /* ---- updates */
 
 enum cox_update {
-    COX_UPDATE_GRADIENT = 0, /* f32, for the variable's optimizer */
-    COX_UPDATE_ADD = 1,      /* all others: in the variable's own type */
+    COX_UPDATE_GRADIENT = 0, /* F32, for the variable's optimizer */
+    COX_UPDATE_ADD = 1,      /* this and all below: in the variable's type */
     COX_UPDATE_ASSIGN = 2,
     COX_UPDATE_MIN = 3,
     COX_UPDATE_MAX = 4,
 };
 
 /*
- * Collects an update of rows, which have their values one row after the other; those are
- * copied. Where a row is listed more than once, what is given for it is combined before it
- * is sent: gradients and additions are summed (one step of the optimizer), of minima and
- * maxima the least and the greatest count, of assignments the last. A gradient of a part of
- * a dense variable moves those rows and their optimizer state alone; it counts as one update
- * of the variable.
+ * Collects an update of rows. `values` has the values of one row after the other, and
+ * is copied. If a row is listed more than once, its values are combined before they are
+ * sent: gradients and additions are summed (one step of the optimizer), of minima the
+ * least counts, of maxima the greatest, of assignments the last. A gradient of some
+ * rows of a dense variable changes only those rows and their optimizer state; it counts
+ * as one update of the variable.
  *
- * Updates are applied in the order in which they were collected; integers wrap around.
- * Minima and maxima ignore NaNs: of [NaN, 3] for a row that holds 10 the least is 3, and a
- * NaN that the variable holds gives way to the first number.
+ * Updates are applied in the order in which they were collected. Integers wrap around.
+ * Minima and maxima ignore NaNs: the minimum of [NaN, 3] onto a row that holds 10 is 3,
+ * and the first number replaces a NaN that the variable holds.
  *
- * COX_ENONFINITE: a gradient (summed, and in the variable's wire type) is infinite or NaN, or
- * would overflow the state of its rule (enum cox_nonfinite), and the variable does not allow
- * that (cox_variable_spec). The text names step, variable and row, the step cannot succeed
- * any more, and its closure fails with COX_ENONFINITE, nothing of it applied (but see
- * cox_step_flush). COX_EINVAL: the variable takes no such update, or has no such rows; the
- * step cannot succeed any more.
+ * COX_ENONFINITE: a gradient (after summing, in the variable's wire type) is infinite
+ * or NaN, or would overflow the state of its rule, and the variable does not allow that
+ * (enum cox_nonfinite). The text names step, variable and row. The closure fails with
+ * COX_ENONFINITE whatever the step returns, and nothing of it is applied (but see
+ * cox_step_flush). COX_EINVAL: the variable does not take this update, or does not have
+ * the rows; the closure fails then, too.
  */
 static inline int cox_step_update(struct cox_step *step, struct cox_variable *variable,
                                   enum cox_update op, struct cox_rows rows,
@@ -363,8 +375,8 @@ static inline int cox_step_update(struct cox_step *step, struct cox_variable *va
     return step->api->update(step, variable, (uint32_t)op, &rows, values);
 }
 
-/* A gradient as large as the dense variable; and gradients for listed rows of a table or a
- * dense variable. */
+/* cox_step_push: a gradient of the whole dense variable. cox_step_push_rows: gradients
+ * of listed rows of a table or a dense variable. */
 static inline int cox_step_push(struct cox_step *step, struct cox_variable *variable,
                                 const float *gradient)
 {
@@ -381,7 +393,8 @@ static inline int cox_step_push_rows(struct cox_step *step,
                            cox_rows_listed(keys, n_keys), gradients);
 }
 
-/* Adds to, overwrites, or takes the least or greatest of a whole dense variable. */
+/* Add to a whole dense variable, overwrite it, or take the minimum or maximum with
+ * it. */
 static inline int cox_step_add(struct cox_step *step, struct cox_variable *variable,
                                const void *values)
 {
@@ -415,13 +428,14 @@ static inline int cox_step_max(struct cox_step *step, struct cox_variable *varia
  */
 
 /*
- * What to multiply the loss by: the same number for all of a step. From then on all
- * gradients that the step pushes count as multiplied by it. They travel so, in the wire
- * types of their variables, and the ps divide them by it in F32, before they clip, decay and
- * apply them.
+ * Returns the number by which to multiply the loss; it is the same for the whole step.
+ * All gradients that the step pushes after this call count as multiplied by it. They
+ * travel scaled, in the wire types of their variables. The ps divide them by the
+ * number, in F32, before they clip, decay and apply them.
  *
- * COX_EINVAL: not a loss scale; the step has asked for another one; it has pushed gradients
- * since its beginning or its last flush; the scale is not above 0 (begin it at a constant).
+ * COX_EINVAL: the variable is no loss scale; the step has asked for another one; it has
+ * pushed gradients since its beginning or its last flush; or the scale is not above 0
+ * (initialize it with a constant).
  */
 static inline int cox_step_loss_scale(struct cox_step *step,
                                       struct cox_variable *variable, float *ret)
@@ -430,17 +444,19 @@ static inline int cox_step_loss_scale(struct cox_step *step,
 }
 
 /*
- * Tells, once in a step, whether the scaled gradients overflowed (were not all finite). The
- * worker sees that, too: after cox_step_loss_scale a gradient that is not finite, or becomes
- * so in its wire type, is an overflow and no error. In a step that asks and does not tell, it
- * fails the closure with COX_ENONFINITE.
+ * Tells whether the scaled gradients overflowed, that is, were not all finite. Call it
+ * once in a step. The worker notices overflows, too: after cox_step_loss_scale a
+ * gradient that is not finite, or not finite in its wire type, is an overflow and no
+ * error. But if the step does not call cox_step_loss_scale_update, it fails the closure
+ * with COX_ENONFINITE.
  *
- * After an overflow the ps skip all gradients of the step, whether it pushed them before or
- * after this call: no value moves, nor a state, a count or a row. Other updates count,
- * metrics too, and so does what was flushed before the overflow; schedules follow closures
- * all the same (enum cox_schedule_kind). The scale becomes less; after many steps without an
- * overflow, more (enum cox_optimizer_kind). Push in either case, whatever the numbers are: what
- * a step touches must not depend on what it pulled.
+ * After an overflow the ps skip all gradients of the step, those before this call and
+ * those after it: no value, state, count or row changes. Other updates count, metrics
+ * too, and so do gradients that were flushed before the overflow. Schedules follow
+ * closures as always (enum cox_schedule_kind). The scale becomes smaller; after many
+ * steps without an overflow it becomes larger (enum cox_optimizer_kind). Push the
+ * gradients also after an overflow, because what a step touches must not depend on what
+ * it pulled.
  */
 static inline int cox_step_loss_scale_update(struct cox_step *step,
                                              struct cox_variable *variable,
@@ -451,11 +467,11 @@ static inline int cox_step_loss_scale_update(struct cox_step *step,
 }
 
 /*
- * Where the schedules of learning rates are for what this step pushes (s of enum
- * cox_schedule_kind), instead of the closure's place in the run: for programs that count
- * otherwise, like rounds of many closures, or beside evaluations. It holds for all that was
- * pushed since the last flush, and until the step returns. Take it from the arguments, so
- * that it is the same in every attempt.
+ * Sets the place s of this step's gradients in the schedules of learning rates (enum
+ * cox_schedule_kind), instead of the closure's place in the run. For programs that
+ * count rounds of many closures, say, or that schedule evaluations in between. It holds
+ * for all gradients from the last flush until the step returns. Take s from the
+ * arguments, so that it is the same in every attempt.
  */
 static inline void cox_step_rate_step(struct cox_step *step, uint64_t s)
 {
@@ -465,10 +481,11 @@ static inline void cox_step_rate_step(struct cox_step *step, uint64_t s)
 /* ---- metrics: variables that cox_metric_create has made */
 
 /*
- * Adds a value to a sum or a mean with a weight, or the weight to a count. Collected like
- * updates; what a step adds to one metric is one update, so that no reader sees a part of
- * it. Where the step assigns to the metric as a variable in between, that counts in its place:
- * what was added before is overwritten, what is added after stays. COX_EINVAL: not such a metric.
+ * Adds a value with a weight to a sum or a mean, or adds the weight to a count.
+ * Collected like other updates. All that a step adds to one metric is one update, so no
+ * reader sees a part of it. If the step also assigns to the metric as a variable, the
+ * order counts: the assignment overwrites what was added before it. COX_EINVAL: it is
+ * no sum, mean or count.
  */
 static inline int cox_step_metric_add(struct cox_step *step,
                                       struct cox_variable *metric, double value,
@@ -478,8 +495,9 @@ static inline int cox_step_metric_add(struct cox_step *step,
 }
 
 /*
- * Adds n examples to an AUC: labels (positive: above 0.5) and scores from 0 to 1 (beyond:
- * as these). COX_EINVAL: not such a metric, or a score or a label is NaN.
+ * Adds n examples to an AUC. An example is positive if its label is above 0.5. Scores
+ * are from 0 to 1; lower ones count as 0, higher ones as 1. COX_EINVAL: it is no AUC,
+ * or a score or a label is NaN.
  */
 static inline int cox_step_metric_auc(struct cox_step *step,
                                       struct cox_variable *metric, const float *labels,
@@ -491,16 +509,16 @@ static inline int cox_step_metric_auc(struct cox_step *step,
 /* ---- the rest of the step */
 
 /*
- * Applies what has been collected so far, now, and waits for that: what is pulled after
- * it has seen it. The rest of the step goes on as before; all of it counts exactly once,
- * too. Nothing collected: does nothing.
+ * Applies the updates that were collected so far, and waits for that: later pulls of
+ * this step see them. They count exactly once, and so does the rest of the step. Does
+ * nothing if nothing was collected.
  *
- * For steps that must see their own writes: it costs a round trip to the parameter
- * servers, and gives up that a step which fails leaves no trace. One that fails after a
- * flush ends with COX_EPARTIAL, which names the parameter servers that have it as of then.
+ * Use it for steps that must see their own writes. It costs a round trip to the
+ * parameter servers, and a step that fails later leaves a trace: its closure ends with
+ * COX_EPARTIAL, which names the parameter servers that have applied a part of it.
  *
- * COX_ELIMIT: more than 1023 flushes in a step. After an error the step cannot succeed
- * any more.
+ * COX_ELIMIT: more than 1023 flushes in a step. After an error the closure fails,
+ * whatever the step returns.
  */
 static inline int cox_step_flush(struct cox_step *step)
 {
@@ -508,9 +526,9 @@ static inline int cox_step_flush(struct cox_step *step)
 }
 
 /*
- * Adds a value to the step's results; copied. Names are for the reader of the future. At
- * most 64, and 1 GiB of them (COX_ELIMIT): a step of which one is refused fails, whatever
- * it returns.
+ * Adds a value to the step's results; it is copied. The client finds it by its name
+ * (cox_future_result). COX_ELIMIT: more than 64 results, or more than 1 GiB; then the
+ * closure fails, whatever the step returns.
  */
 static inline int cox_step_return(struct cox_step *step, const struct cox_value *value)
 {
@@ -520,17 +538,18 @@ static inline int cox_step_return(struct cox_step *step, const struct cox_value 
 /* ---- resources: what a worker keeps from step to step */
 
 /*
- * In the function of a resource (cox_resource_create) alone, once: what the resource is
- * on this worker. `release` (may be NULL) is called with it once, when the resource has
- * been released or the run has ended and no step uses it any more, or when this function
- * then fails. Like steps, it runs on one thread of the worker's, with one slot never
- * beside a step. (A process that is killed releases nothing.) Without this call the
- * value is NULL.
+ * Sets the value of a resource on this worker. Call it once, and only in the function
+ * that makes a resource (cox_resource_create); without this call the value is NULL. The
+ * worker calls release(value) once (`release` may be NULL): when no step uses the
+ * resource any more and it was released or the run has ended, or when the making
+ * function fails after this call. Like a step, `release` runs on one thread of the
+ * worker; with one slot it never runs beside a step. A process that is killed releases
+ * nothing.
  *
- * Such a function is run once on each worker, and anew in each new process. It may do
- * what steps do, but that it has no updates and no results (COX_EINVAL); its
- * cox_step_closure and cox_step_attempt are 0, its cox_step_seed the same on every worker
- * (cox_step_worker tells them apart). COX_EINVAL: called elsewhere, or twice.
+ * The making function runs once on each worker, and again in each new process. It may
+ * do what steps do, except updates and results (COX_EINVAL). Its cox_step_closure and
+ * cox_step_attempt are 0, and its cox_step_seed is the same on every worker
+ * (cox_step_worker tells them apart). COX_EINVAL: called in another function, or twice.
  */
 static inline int cox_step_keep(struct cox_step *step, void *value,
                                 void (*release)(void *value))
@@ -539,11 +558,11 @@ static inline int cox_step_keep(struct cox_step *step, void *value,
 }
 
 /*
- * What resource `name` keeps on this worker: its very value, which stays until this step
- * has returned at least. With more than one slot it is shared by steps that run at the
- * same time, which have to agree on who changes what. COX_ENOENT: there is no resource of
- * that name. COX_ERESOURCE: it could not be made here; the step's error text says why. A
- * step that cannot do without it returns that (or anything but 0): its closure fails with
+ * The value that resource `name` has on this worker. It stays at least until this step
+ * returns. With more than one slot, steps that run at the same time share it, and must
+ * synchronize. COX_ENOENT: there is no resource of that name. COX_ERESOURCE: it could
+ * not be made on this worker; the step's error text says why. A step that needs the
+ * resource returns that code (or any other than 0): its closure fails with
  * COX_ERESOURCE and that text.
  */
 static inline int cox_step_resource(struct cox_step *step, const char *name, void **ret)

@@ -20,7 +20,7 @@ extern "C" {
 
 /*
  * Error codes: number, name, text. Functions return 0 or one of them. The numbers are
- * fixed for ever; new codes are added at the end.
+ * fixed; new codes are added at the end.
  */
 #define COX_ERRORS(X)                                                                  \
     X(-1, EINVAL, "invalid argument")                                                  \
@@ -64,7 +64,11 @@ enum cox_error_code {
 #undef COX_ERROR_ENUM
 };
 
-/* Element types. The numbers travel on the wire and stand in checkpoints. */
+/*
+ * Element types. Messages and checkpoints have these numbers, so they never change.
+ * There is no unsigned 64-bit type; keys of tables travel in arguments as COX_I64
+ * (struct cox_rows).
+ */
 enum cox_dtype {
     COX_F32 = 1,
     COX_F64 = 2,
@@ -89,8 +93,8 @@ struct cox_value {
     const void *data;
 };
 
-/* Values in place: COX_SCALAR("epoch", COX_I64, &epoch), COX_VECTOR("ids", COX_I64, n,
- * p) */
+/* Initializers of a cox_value: COX_SCALAR("epoch", COX_I64, &epoch),
+ * COX_VECTOR("ids", COX_I64, n, p) */
 #define COX_SCALAR(name, dtype, pointer)                                               \
     {(name), (dtype), 0, {0, 0, 0, 0, 0, 0, 0, 0}, (pointer)}
 #define COX_VECTOR(name, dtype, n, pointer)                                            \
