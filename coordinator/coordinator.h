@@ -73,21 +73,18 @@
 #include "net/ps_round.h"
 
 enum {
-    COXI_MODULES_MAX = 64, /* in a session; workers take as many */
     COXI_WINDOW = 1 << 20, /* ids above the watermark that a ps takes */
     COXI_AHEAD_MAX = COXI_WINDOW - (1 << 16), /* closures: theirs lags behind ours */
     COXI_LOSSES_MAX = 16, /* workers that a closure may lose while it runs */
     COXI_TICK_MS = 50,
     COXI_COMING_BUCKETS = 256,
-    COXI_RESOURCES_MAX =
-        1024, /* at a time, released ones that are still there too; workers
-                                  take as many */
     COXI_CALL_ARGS_MAX = 1 << 30, /* bytes of packed arguments */
     COXI_TEXT_MAX = 512,
 };
 
-struct coxi_worker;
-struct coxi_worker_events;
+struct coxi_workers;
+struct coxi_modules;
+struct coxi_resources;
 struct coxi_seat;           /* closures/seat.h */
 struct coxi_ps_set;         /* base/ps_set.h */
 struct coxi_replay_log;     /* base/replay_log.h */
@@ -149,7 +146,10 @@ struct cox_coordinator {
     struct cox_cluster *cluster;
     struct coxi_loop *loop;
     bool loop_runs;
-    atomic_bool ps_ready; /* all are claimed: workers may come */
+    atomic_bool ps_ready;         /* all are claimed: workers may come */
+    struct coxi_workers *workers; /* workers/worker.h */
+    struct coxi_modules *modules; /* workers/module.h; lives as long as futures do */
+    struct coxi_resources *resources; /* workers/resource.h */
     struct coxi_links *links;
     _Atomic(struct coxi_psc *) *ps; /* changed by recovery.c; all live until close */
     uint32_t n_ps;
@@ -162,11 +162,6 @@ struct cox_coordinator {
     _Atomic(const struct coxi_closure_events *) closure_events;
 
     /* ---- the loop's own */
-    struct coxi_worker **workers; /* by index */
-    uint32_t n_workers;           /* changed by the loop, under `lock` */
-    uint32_t workers_capacity;
-    const struct coxi_worker_events *worker_events; /* who is told what they do */
-    struct coxi_door *door;                         /* where workers dial us; or NULL */
     struct coxi_pool pool;          /* READY workers, by the room they have */
     struct coxi_seat *collected;    /* who has something to be sent, or may have had */
     struct coxi_seat *owners;       /* who has a queue of its own, or had one */
@@ -184,16 +179,12 @@ struct cox_coordinator {
     struct coxi_list settling;   /* to be told to the users at the end of this turn */
     struct coxi_window closures; /* not settled, by id */
     struct coxi_window replays;  /* closures that are replayed, by id */
-    uint32_t n_layout; /* variables that workers have been told of (layout.c) */
     uint64_t watermark_sent;
     uint64_t watermark_sent_ms;    /* when */
-    struct coxi_cut *cuts;         /* ps that no worker reaches (reach.c); or NULL */
     struct coxi_patience patience; /* no closure is settled, though some wait or run */
     uint64_t settled_seen;         /* how many were, when that was last looked at */
     uint64_t idle_since_ms; /* closures wait and no worker is ready since; 0: not so */
     bool ps_away;           /* at the last tick; see losses.c */
-    uint32_t n_shipped;     /* modules that workers have been told of */
-    atomic_size_t n_conns;  /* connections that exist in some state */
     bool voids_held;        /* what the ps are to be asked has not left yet */
     size_t n_voiding;       /* closures of which the ps are being asked */
     bool fatal_handled;
@@ -231,17 +222,9 @@ struct cox_coordinator {
     bool failed; /* an error has cancelled closures; nothing was scheduled since */
     int fatal;   /* COX_EPSLOST or COX_EFENCED: nothing works any more */
     char fatal_text[COXI_TEXT_MAX];
-    bool layout_due; /* workers are to be told in the next turn (layout.c) */
-    bool opened;     /* cox_open has done what it does */
+    bool opened; /* cox_open has done what it does */
     bool closing;
-    bool shutdown; /* the loop is to let go of every connection */
-    uint32_t n_ready;
-    uint32_t n_hopeless; /* workers that refuse us for good */
-    uint32_t n_untried; /* listed workers that have neither greeted nor failed to yet */
-    int misplaced_code; /* a listed worker cannot be the one that is meant, or is nowhere */
-    char misplaced_text[COXI_TEXT_MAX];
-    int worker_code; /* why a worker is not there, the last reason */
-    char worker_text[COXI_TEXT_MAX];
+    bool shutdown;               /* the loop is to let go of every connection */
     struct cox_stats stats;      /* done, failed, put_back, workers_lost */
     struct coxi_said *said;      /* what each ps has said for them (stats.c) */
     uint64_t n_stats;            /* how often they have been asked for */
@@ -249,18 +232,10 @@ struct cox_coordinator {
     uint32_t n_entries;
     struct coxi_registry registry;
     struct coxi_announced announced;
-    uint64_t *ps_load; /* bytes placed on each ps */
-    struct cox_module *modules[COXI_MODULES_MAX];
-    uint32_t n_modules;
-    /* By rising id; those too that are released and not dropped yet (resource.c). */
-    struct cox_resource *resources[COXI_RESOURCES_MAX];
-    uint32_t n_resources;
-    uint32_t n_released;            /* of them */
+    uint64_t *ps_load;              /* bytes placed on each ps */
     struct cox_future *kept_listed; /* for the loop to look at (kept.c) */
     bool kept_closed;               /* it will not any more */
-    uint32_t last_resource;         /* id */
-    bool resources_changed;
-    struct coxi_callback *called; /* to be called: their futures are settled */
+    struct coxi_callback *called;   /* to be called: their futures are settled */
     struct coxi_callback **called_end;
     pthread_cond_t callable; /* there is one to be called, or none will come */
     bool callbacks_end;      /* none will come any more */

@@ -36,6 +36,7 @@
 #include "coordinator/variables/registry.h"
 #include "coordinator/workers/door.h"
 #include "coordinator/workers/layout.h"
+#include "coordinator/workers/module.h"
 #include "coordinator/workers/reach.h"
 #include "coordinator/workers/resource.h"
 #include "coordinator/workers/worker.h"
@@ -229,15 +230,14 @@ static void coordinator_init(struct cox_coordinator *c)
     coxi_cond_init(&c->changed);
     coxi_cond_init(&c->callable);
     c->called_end = &c->called;
-    (void)snprintf(c->worker_text, sizeof(c->worker_text), "none has been reached");
 }
 
 static int open_door(struct cox_coordinator *c)
 {
-    int r = coxi_door_new(c, c->options.listen, &c->door);
-    if (r == 0 && c->n_workers == 0) {
-        (void)snprintf(c->worker_text, sizeof(c->worker_text), "none has dialled %s",
-                       coxi_door_url(c->door));
+    int r = coxi_door_new(c, c->options.listen, &c->workers->door);
+    if (r == 0 && c->workers->n == 0) {
+        (void)snprintf(c->workers->text, sizeof(c->workers->text),
+                       "none has dialled %s", coxi_door_url(c->workers->door));
     }
     return r;
 }
@@ -272,7 +272,7 @@ static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster)
         r = open_ps(c);
     }
     if (r == 0) {
-        r = coxi_workers_new(c, &coxi_crew_events);
+        r = coxi_workers_list(c);
     }
     if (r == 0 && c->options.listen != NULL) {
         r = open_door(c);
@@ -317,7 +317,7 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     }
     if (r == 0) {
         atomic_store(&c->ps_ready, true);
-        coxi_door_open(c->door);
+        coxi_door_open(c->workers->door);
         r = coxi_opening_workers(c, end_ms);
     }
     if (r == 0) {
@@ -326,6 +326,27 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     coxi_lock(&c->lock);
     c->opened = r == 0;
     coxi_unlock(&c->lock);
+    return r;
+}
+
+/* What the rooms have of it, before anything runs. */
+static int parts_new(struct cox_coordinator *c)
+{
+    int r = coxi_trigger_new(c);
+    if (r == 0) {
+        r = coxi_workers_new(c, &coxi_crew_events);
+    }
+    if (r == 0) {
+        r = coxi_resources_new(c);
+    }
+    if (r == 0) {
+        r = coxi_modules_new(c);
+    }
+    if (r != 0) {
+        coxi_resources_free(c);
+        coxi_workers_free(c);
+        coxi_trigger_free(c);
+    }
     return r;
 }
 
@@ -340,13 +361,14 @@ int cox_open(const struct cox_cluster *cluster, const struct cox_options *option
     if (c == NULL) {
         return coxi_error_memory("a coordinator");
     }
-    if (coxi_trigger_new(c) != 0) {
+    int r = parts_new(c);
+    if (r != 0) {
         free(c);
-        return COX_ENOMEM;
+        return r;
     }
     coordinator_init(c);
-    int r = coxi_struct_copy(&c->options, COXI_STRUCT_OPTIONS,
-                             options != NULL ? options : &defaults);
+    r = coxi_struct_copy(&c->options, COXI_STRUCT_OPTIONS,
+                         options != NULL ? options : &defaults);
     if (r == 0) {
         fill_in(&c->options, cluster);
         r = check_options(&c->options, cluster);
@@ -509,7 +531,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_resume_free(c);
     coxi_kept_close(c);
     coxi_loop_free(c->loop);
-    coxi_door_free(c->door);
+    coxi_door_free(c->workers->door);
     coxi_reach_free(c);
     coxi_workers_free(c);
     coxi_pool_fini(&c->pool);
@@ -541,5 +563,6 @@ uint64_t cox_run_id(const struct cox_coordinator *c)
 
 const char *cox_listen_address(const struct cox_coordinator *c)
 {
-    return c != NULL && c->door != NULL ? coxi_door_url(c->door) : NULL;
+    return c != NULL && c->workers->door != NULL ? coxi_door_url(c->workers->door)
+                                                 : NULL;
 }

@@ -9,6 +9,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/ps_claim.h"
+#include "coordinator/workers/worker.h"
 
 enum {
     CHECK_MS = 20,  /* between looks at a local cluster that is starting */
@@ -140,12 +141,13 @@ static int check_workers(const struct cox_coordinator *c)
     if (r != 0) {
         return r;
     }
-    if (c->misplaced_code != 0) {
-        return coxi_error(c->misplaced_code, "%s", c->misplaced_text);
+    if (c->workers->misplaced_code != 0) {
+        return coxi_error(c->workers->misplaced_code, "%s", c->workers->misplaced_text);
     }
     /* What will not go away is not waited for. */
-    return c->door == NULL && c->n_workers - c->n_hopeless < c->options.min_workers
-               ? coxi_error(c->worker_code, "%s", c->worker_text)
+    return c->workers->door == NULL &&
+                   c->workers->n - c->workers->n_hopeless < c->options.min_workers
+               ? coxi_error(c->workers->code, "%s", c->workers->text)
                : 0;
 }
 
@@ -153,8 +155,8 @@ static int check_workers(const struct cox_coordinator *c)
  * those of the list that are not needed, which may show that it is wrong. Locked. */
 static bool is_waiting(const struct cox_coordinator *c, uint64_t tried_ms)
 {
-    return c->n_ready < c->options.min_workers ||
-           (c->n_untried > 0 && coxi_now_ms() < tried_ms);
+    return c->workers->n_ready < c->options.min_workers ||
+           (c->workers->n_untried > 0 && coxi_now_ms() < tried_ms);
 }
 
 int coxi_opening_workers(struct cox_coordinator *c, uint64_t end_ms)
@@ -165,16 +167,17 @@ int coxi_opening_workers(struct cox_coordinator *c, uint64_t end_ms)
     while ((r = check_workers(c)) == 0 && is_waiting(c, tried_ms)) {
         uint64_t now = coxi_now_ms();
         if (now >= end_ms) {
-            if (c->n_ready < c->options.min_workers) {
+            if (c->workers->n_ready < c->options.min_workers) {
                 r = coxi_error(COX_ETIMEDOUT,
-                               "%u of %u workers are there after %d ms; %s", c->n_ready,
-                               c->options.min_workers, c->options.open_timeout_ms,
-                               c->worker_text);
+                               "%u of %u workers are there after %d ms; %s",
+                               c->workers->n_ready, c->options.min_workers,
+                               c->options.open_timeout_ms, c->workers->text);
             }
             break;
         }
-        coxi_call_why_locked(c, "%u of %u workers are there; %.300s", c->n_ready,
-                             c->options.min_workers, c->worker_text);
+        coxi_call_why_locked(c, "%u of %u workers are there; %.300s",
+                             c->workers->n_ready, c->options.min_workers,
+                             c->workers->text);
         struct timespec until = coxi_deadline(coxi_left_ms(end_ms, CHECK_MS));
         (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
         coxi_unlock(&c->lock);

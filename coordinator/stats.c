@@ -17,6 +17,7 @@
 #include "common/error.h"
 #include "common/structs.h"
 #include "common/sync.h"
+#include "coordinator/workers/worker.h"
 
 enum { ANSWER_MS = 1000 }; /* for a ps to answer: cox_stats takes no longer */
 
@@ -151,8 +152,8 @@ int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
     struct cox_stats stats = c->stats;
     stats.queued = c->n_waiting;
     stats.in_flight = c->n_unsettled - c->n_waiting;
-    stats.workers = c->n_workers;
-    stats.workers_ready = c->n_ready;
+    stats.workers = c->workers->n;
+    stats.workers_ready = c->workers->n_ready;
     for (uint32_t p = 0; p < c->n_ps; p++) {
         add_said(&stats, &c->said[p], number);
     }

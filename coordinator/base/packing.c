@@ -8,20 +8,6 @@
 #include "common/structs.h"
 #include "common/sync.h"
 
-/* `only_worker` of a call: workers may be joining at this moment. */
-static int check_worker(struct cox_coordinator *c, uint32_t only_worker)
-{
-    if (only_worker == 0) {
-        return 0;
-    }
-    coxi_lock(&c->lock);
-    uint32_t n = c->n_workers;
-    coxi_unlock(&c->lock);
-    return only_worker <= n ? 0
-                            : coxi_error(COX_EINVAL, "a call is for worker %u of %u",
-                                         only_worker - 1, n);
-}
-
 /* What is said of a call must be in range; `call` is as this version knows it. */
 static int check_ranges(const struct cox_call *call)
 {
@@ -87,16 +73,13 @@ static int args_size(const struct cox_call *call, size_t *ret)
     return r == 0 ? check_names(call) : r;
 }
 
-int coxi_packing_check(struct cox_coordinator *c, const struct cox_call *call,
-                       struct cox_call *ret_known, size_t *ret_size)
+int coxi_packing_check(const struct cox_call *call, struct cox_call *ret_known,
+                       size_t *ret_size)
 {
     struct cox_call known = COX_CALL_INIT;
     int r = call != NULL ? coxi_struct_copy(&known, COXI_STRUCT_CALL, call) : 0;
     if (r == 0) {
         r = check_ranges(&known);
-    }
-    if (r == 0) {
-        r = check_worker(c, known.only_worker);
     }
     if (r == 0) {
         r = args_size(&known, ret_size);

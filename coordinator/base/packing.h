@@ -7,8 +7,8 @@
 
 /* The call as this version knows it (`call` may be NULL: one without arguments), and how many
  * bytes its packed arguments have. COX_EINVAL, COX_ELIMIT. */
-int coxi_packing_check(struct cox_coordinator *c, const struct cox_call *call,
-                       struct cox_call *ret_known, size_t *ret_size);
+int coxi_packing_check(const struct cox_call *call, struct cox_call *ret_known,
+                       size_t *ret_size);
 
 /* Packs the arguments of a call that was checked into an empty buffer. COX_ENOMEM. */
 int coxi_packing_args(const struct cox_call *known, struct coxi_buffer *args);

@@ -22,6 +22,7 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/recovery/recovery_internal.h"
 #include "coordinator/variables/partition.h"
+#include "coordinator/workers/worker.h"
 
 /* ---- whose directory */
 
@@ -136,7 +137,7 @@ static int take_variables(struct cox_coordinator *c, struct coxi_manifest *m)
             r = add_entry(c, v, true);
         }
     }
-    c->layout_due = true;
+    c->workers->layout_due = true;
     coxi_unlock(&c->lock);
     return r;
 }

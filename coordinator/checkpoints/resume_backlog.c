@@ -21,6 +21,7 @@
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/variables/content.h"
+#include "coordinator/workers/worker.h"
 
 /* ---- as closures */
 
@@ -54,7 +55,7 @@ static struct cox_future *new_held(struct coxi_resumed *resumed, size_t i)
     if (!update) {
         f->cursor = head->cursor;
         f->priority = priority_of(head);
-        f->only_worker = head->only_worker <= resumed->c->n_workers
+        f->only_worker = head->only_worker <= resumed->c->workers->n
                              ? (uint32_t)head->only_worker
                              : 0; /* it is not there any more: then any */
         f->timeout_ms = (uint32_t)head->timeout_ms;

@@ -289,8 +289,8 @@ static void turn(struct cox_coordinator *c)
 static struct cox_function *find_function(const struct cox_coordinator *c,
                                           const struct coxi_resumed_name *named)
 {
-    for (uint32_t i = 0; i < c->n_modules; i++) {
-        const struct cox_module *module = c->modules[i];
+    for (uint32_t i = 0; i < c->modules->n; i++) {
+        const struct cox_module *module = c->modules->all[i];
         bool is_it = module->accepted && strcmp(module->name, named->module.name) == 0;
         for (uint32_t k = 0; is_it && k < module->info.n_steps; k++) {
             if (strcmp(module->functions[k].name, named->function.name) == 0) {

@@ -79,6 +79,9 @@ int coxi_trigger_new(struct cox_coordinator *c)
 
 void coxi_trigger_free(struct cox_coordinator *c)
 {
+    if (c->trigger == NULL) {
+        return;
+    }
     (void)pthread_cond_destroy(&c->trigger->changed);
     free(c->trigger);
     c->trigger = NULL;

@@ -376,14 +376,14 @@ int coxi_attempts_done(struct coxi_seat *seat, const struct coxi_done *done,
 
 void coxi_attempts_cancel_all(struct cox_coordinator *c)
 {
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        struct cox_future *f = c->workers[i]->seat->in_flight.first;
+    for (uint32_t i = 0; i < c->workers->n; i++) {
+        struct cox_future *f = c->workers->all[i]->seat->in_flight.first;
         for (; f != NULL; f = f->next) {
             f->cancelled = f->cancelled ||
                            (f->replay == NULL && !f->applied && !f->inherited) ||
                            c->closing || c->fatal_handled;
         }
-        coxi_send_recall_all(c->workers[i]->seat);
+        coxi_send_recall_all(c->workers->all[i]->seat);
     }
 }
 

@@ -60,7 +60,7 @@ static void tell_lost(struct coxi_seat *seat, const struct coxi_worker_loss *los
 static int added(struct coxi_worker *worker)
 {
     struct cox_coordinator *c = worker->c;
-    int r = coxi_pool_reserve(&c->pool, c->workers_capacity);
+    int r = coxi_pool_reserve(&c->pool, c->workers->capacity);
     return r == 0 ? coxi_seat_new(worker) : r;
 }
 

@@ -25,6 +25,7 @@
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/voiding.h"
 #include "coordinator/workers/layout.h"
+#include "coordinator/workers/resource.h"
 
 enum {
     CHUNK_MAX = 16,              /* closures given to one worker before looking again */
@@ -116,10 +117,10 @@ static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue,
     uint32_t index;
     uint32_t room;
     while (n_given > 0 && queue->n > 0 && coxi_pool_first(&c->pool, &index, &room)) {
-        size_t share = queue->n / c->n_workers;
+        size_t share = queue->n / c->workers->n;
         size_t chunk = share < 1 ? 1 : share < CHUNK_MAX ? share : CHUNK_MAX;
-        n_given =
-            give(c->workers[index]->seat, queue, priority, chunk < room ? chunk : room);
+        n_given = give(c->workers->all[index]->seat, queue, priority,
+                       chunk < room ? chunk : room);
     }
 }
 
@@ -226,7 +227,7 @@ static void shut_down(struct cox_coordinator *c, bool wanted)
             coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
         }
     }
-    if (c->shutting_down && c->n_conns == 0 && c->n_voiding == 0) {
+    if (c->shutting_down && c->workers->n_conns == 0 && c->n_voiding == 0) {
         coxi_closures_fail(c, COX_ECANCELLED, "the coordinator was closed");
         coxi_inputs_go_on(c);
         coxi_closures_tell(c);
@@ -241,15 +242,15 @@ void coxi_dispatch(void *coordinator)
     coxi_lock(&c->lock);
     struct coxi_list intake = c->intake;
     c->intake = (struct coxi_list){0};
-    bool layout = c->layout_due;
-    c->layout_due = false;
+    bool layout = c->workers->layout_due;
+    c->workers->layout_due = false;
     int fatal = c->fatal;
     memcpy(fatal_text, c->fatal_text, sizeof(fatal_text));
     bool stopping = c->reporting || c->closing;
     bool shutdown = c->shutdown;
-    bool modules = c->n_modules > c->n_shipped;
-    bool resources = c->resources_changed;
-    c->resources_changed = false;
+    bool modules = c->modules->n > c->workers->n_shipped;
+    bool resources = c->resources->changed;
+    c->resources->changed = false;
     coxi_unlock(&c->lock);
 
     bool closures = take_in(c, &intake);

@@ -50,8 +50,8 @@ void coxi_losses_tick(struct cox_coordinator *c)
     if (ps_away != c->ps_away) {
         c->ps_away = ps_away;
         c->idle_since_ms = 0;
-        for (uint32_t i = 0; i < c->n_workers; i++) {
-            c->workers[i]->seat->wanted_since_ms = 0;
+        for (uint32_t i = 0; i < c->workers->n; i++) {
+            c->workers->all[i]->seat->wanted_since_ms = 0;
         }
     }
 }

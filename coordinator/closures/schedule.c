@@ -21,6 +21,7 @@
 #include "coordinator/closures/intake.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/workers/module.h"
+#include "coordinator/workers/worker.h"
 
 /* ---- errors of the whole */
 
@@ -112,6 +113,20 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
     return 0;
 }
 
+/* `only_worker` of a call: workers may be joining at this moment. */
+static int check_worker(struct cox_coordinator *c, uint32_t only_worker)
+{
+    if (only_worker == 0) {
+        return 0;
+    }
+    coxi_lock(&c->lock);
+    uint32_t n = c->workers->n;
+    coxi_unlock(&c->lock);
+    return only_worker <= n ? 0
+                            : coxi_error(COX_EINVAL, "a call is for worker %u of %u",
+                                         only_worker - 1, n);
+}
+
 /* The closure of a call, with its arguments, in nobody's hands; `held`: its user will have
  * the future, and so what it keeps. */
 static int closure_new(struct cox_coordinator *c, struct cox_function *function,
@@ -121,7 +136,10 @@ static int closure_new(struct cox_coordinator *c, struct cox_function *function,
     struct cox_future *f = NULL;
     struct coxi_inputs *inputs = NULL;
     struct cox_call known;
-    int r = coxi_packing_check(c, call, &known, &size);
+    int r = coxi_packing_check(call, &known, &size);
+    if (r == 0) {
+        r = check_worker(c, known.only_worker);
+    }
     if (r == 0 && known.n_inputs > 0) {
         r = coxi_inputs_new(c, known.inputs, known.n_inputs, &inputs);
     }

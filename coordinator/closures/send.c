@@ -130,7 +130,7 @@ void coxi_send_flush(struct coxi_seat *seat)
     seat->alone.len = 0;
     seat->inputs.len = 0;
     if (seat->heads.capacity + seat->args.capacity >
-        BUFFERS_KEPT / seat->c->n_workers) {
+        BUFFERS_KEPT / seat->c->workers->n) {
         coxi_seat_drop_collected(seat);
     }
 }

@@ -34,7 +34,7 @@
 static struct coxi_seat *owner_of(const struct cox_future *f)
 {
     uint32_t owner = f->home != 0 ? f->home : f->only_worker;
-    return owner != 0 ? f->c->workers[owner - 1]->seat : NULL;
+    return owner != 0 ? f->c->workers->all[owner - 1]->seat : NULL;
 }
 
 /* Where it stands in line: of the only worker that may run it, or of all. */
@@ -331,8 +331,8 @@ void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
     coxi_closures_fail_queue(&c->queue, code, text);
     coxi_closures_fail_queue(&c->remake_queue, code, text);
     coxi_closures_fail_queue(&c->replay_queue, code, text);
-    for (uint32_t i = 0; i < c->n_workers && c->n_queued > 0; i++) {
-        coxi_closures_fail_queue(&c->workers[i]->seat->queue, code, text);
+    for (uint32_t i = 0; i < c->workers->n && c->n_queued > 0; i++) {
+        coxi_closures_fail_queue(&c->workers->all[i]->seat->queue, code, text);
     }
     for (struct cox_future *f = c->waiting.first; f != NULL;) {
         struct cox_future *next = f->next;

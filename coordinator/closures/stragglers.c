@@ -181,8 +181,8 @@ static size_t call_back(struct coxi_seat *seat, size_t n)
 /* The next ready worker from *i on that has nothing to do, or NULL. */
 static struct coxi_seat *next_idle(struct cox_coordinator *c, uint32_t *i)
 {
-    while (*i < c->n_workers) {
-        struct coxi_seat *seat = c->workers[(*i)++]->seat;
+    while (*i < c->workers->n) {
+        struct coxi_seat *seat = c->workers->all[(*i)++]->seat;
         if (seat->worker->state == COXI_WORKER_READY && coxi_seat_load(seat) == 0) {
             return seat;
         }
@@ -218,8 +218,8 @@ void coxi_stragglers_tick(struct cox_coordinator *c)
     bool recovery = coxi_ps_recovering(c);
     size_t n_in_line = recovery ? c->replay_queue.n : c->queue.n;
     struct coxi_seat *idle = n_in_line == 0 && !c->recalled ? next_idle(c, &at) : NULL;
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        struct coxi_seat *seat = c->workers[i]->seat;
+    for (uint32_t i = 0; i < c->workers->n; i++) {
+        struct coxi_seat *seat = c->workers->all[i]->seat;
         if (seat->worker->state != COXI_WORKER_READY || seat->in_flight.n == 0) {
             continue;
         }

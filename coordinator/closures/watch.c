@@ -53,7 +53,7 @@ static void watch_all(struct cox_coordinator *c, bool any_ready, uint64_t now)
         char text[COXI_TEXT_MAX + 64];
         coxi_lock(&c->lock);
         (void)snprintf(text, sizeof(text), "no worker for %d ms; the last: %s",
-                       coxi_losses_wait_ms(c), c->worker_text);
+                       coxi_losses_wait_ms(c), c->workers->text);
         coxi_unlock(&c->lock);
         coxi_closures_fail(c, COX_ENOWORKER, text);
     }
@@ -65,8 +65,8 @@ static void watch_all(struct cox_coordinator *c, bool any_ready, uint64_t now)
 static const struct cox_future *find_oldest(const struct cox_coordinator *c)
 {
     const struct cox_future *oldest = NULL;
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        const struct cox_future *f = c->workers[i]->seat->in_flight.first;
+    for (uint32_t i = 0; i < c->workers->n; i++) {
+        const struct cox_future *f = c->workers->all[i]->seat->in_flight.first;
         oldest = f != NULL && (oldest == NULL || f->id < oldest->id) ? f : oldest;
     }
     return oldest;
@@ -79,12 +79,12 @@ static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
     unsigned long long seconds = coxi_patience_seconds(&c->patience, now);
     char why[COXI_TEXT_MAX];
     coxi_lock(&c->lock);
-    uint32_t n_ready = c->n_ready;
+    uint32_t n_ready = c->workers->n_ready;
     size_t n = c->n_unsettled;
     const struct cox_function *missing = coxi_gate_missing(c);
     (void)snprintf(why, sizeof(why), "%.400s",
                    c->stats.workers_cut_off > 0 ? "workers cannot reach a ps"
-                                                : c->worker_text);
+                                                : c->workers->text);
     coxi_unlock(&c->lock);
     if (coxi_ps_recovering(c)) {
         (void)snprintf(why, sizeof(why), "a ps is being recovered");
@@ -142,9 +142,9 @@ void coxi_watch_tick(struct cox_coordinator *c)
     uint64_t now = coxi_now_ms();
     bool any_ready = false;
     coxi_losses_tick(c);
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        any_ready = any_ready || coxi_worker_will_be_ready(c->workers[i]);
-        watch_own(c->workers[i]->seat, now);
+    for (uint32_t i = 0; i < c->workers->n; i++) {
+        any_ready = any_ready || coxi_worker_will_be_ready(c->workers->all[i]);
+        watch_own(c->workers->all[i]->seat, now);
     }
     if (!c->fatal_handled && !c->shutting_down) {
         watch_closures(c, now);

@@ -178,7 +178,7 @@ static void go_on(struct coxi_recovery *rec, void *arg)
         coxi_recovery_let_go_held(rec);
         say_recovered(rec, since_ms);
         coxi_lock(&c->lock);
-        c->resources_changed = true;            /* those that had to wait */
+        c->resources->changed = true;           /* those that had to wait */
         (void)pthread_cond_broadcast(&c->idle); /* who joins waits for this, too */
         coxi_unlock(&c->lock);
     }

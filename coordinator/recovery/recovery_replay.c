@@ -227,8 +227,8 @@ static void look(struct coxi_recovery *rec, void *arg)
     uint64_t now = coxi_now_ms();
     progress->n = rec->c->replays.count;
     progress->runs = false;
-    for (uint32_t i = 0; i < c->n_workers && !progress->runs; i++) {
-        progress->runs = is_busy(c->workers[i], now);
+    for (uint32_t i = 0; i < c->workers->n && !progress->runs; i++) {
+        progress->runs = is_busy(c->workers->all[i], now);
     }
 }
 
@@ -237,7 +237,7 @@ static int stalled(const struct coxi_recovery *rec, size_t n)
 {
     char why[COXI_TEXT_MAX];
     coxi_lock(&rec->c->lock);
-    memcpy(why, rec->c->worker_text, sizeof(why));
+    memcpy(why, rec->c->workers->text, sizeof(why));
     coxi_unlock(&rec->c->lock);
     return coxi_error(
         COX_EPSLOST,

@@ -18,6 +18,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_claim.h"
 #include "coordinator/base/ps_set.h"
+#include "coordinator/workers/worker.h"
 
 enum { RETRY_MS = 500 }; /* from a try at a ps that is there to the next */
 
@@ -369,7 +370,7 @@ static void exchange(struct coxi_recovery *rec, void *arg)
     rec->servers[change->ps].returning = NULL;
     atomic_store(&rec->set->any_lost, coxi_ps_any_lost(rec->c, false));
     coxi_unlock(&rec->set->lock);
-    c->layout_due = true;
+    c->workers->layout_due = true;
     c->stats.ps_recovered++;
     coxi_unlock(&c->lock);
 }

@@ -9,6 +9,7 @@
 
 #include "common/buffer.h"
 #include "common/error.h"
+#include "coordinator/workers/worker.h"
 
 enum { CONNECT_MS = 1000 };
 
@@ -42,7 +43,7 @@ struct event {
 
 static void conn_end(struct coxi_conn *conn, int code, const char *text)
 {
-    conn->c->n_conns--;
+    conn->c->workers->n_conns--;
     conn->events->on_close(conn->arg, conn, conn->closing ? conn->close_code : code,
                            conn->closing ? conn->close_text : text);
     coxi_link_unref(conn->link);
@@ -207,7 +208,7 @@ int coxi_conn_open(struct cox_coordinator *c, const char *url,
         free(conn);
         return r;
     }
-    c->n_conns++;
+    c->workers->n_conns++;
     *ret = conn;
     return 0;
 }
@@ -227,7 +228,7 @@ void coxi_conn_accept(struct cox_coordinator *c, struct coxi_link *link,
     conn->arg = arg;
     conn->accepted = true;
     event->link = link;
-    c->n_conns++;
+    c->workers->n_conns++;
     coxi_loop_post(c->loop, &event->mail);
 }
 

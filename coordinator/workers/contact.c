@@ -39,7 +39,7 @@ static void set_up(struct coxi_worker *worker, const struct coxi_hello *hello)
     coxi_link_allow(coxi_conn_link(worker->control), COXI_WIRE_META_MAX,
                     COXI_PAYLOAD_MAX);
     if (worker->incarnation == hello->incarnation) { /* its process has not died */
-        worker->c->worker_events->returned(worker);
+        worker->c->workers->events->returned(worker);
     }
     worker->incarnation = hello->incarnation;
     worker->slots = hello->slots < 1           ? 1
@@ -58,7 +58,7 @@ static int greeted(struct coxi_worker *worker, const struct coxi_frame *frame)
     if (worker->hopeless) {
         worker->hopeless = false;
         coxi_lock(&worker->c->lock);
-        worker->c->n_hopeless--;
+        worker->c->workers->n_hopeless--;
         coxi_unlock(&worker->c->lock);
     }
     if (hello.role != COXI_ROLE_WORKER) {
@@ -86,7 +86,7 @@ static void control_opened(void *arg, struct coxi_conn *conn)
 void coxi_worker_let_leave(struct coxi_worker *worker)
 {
     if (worker->state == COXI_WORKER_DRAINING &&
-        worker->c->worker_events->is_idle(worker)) {
+        worker->c->workers->events->is_idle(worker)) {
         coxi_conn_close(worker->control, COX_ECLOSED, "it has nothing left to do");
     }
 }
@@ -95,8 +95,8 @@ void coxi_worker_let_leave(struct coxi_worker *worker)
 static int done(struct coxi_worker *worker, const struct coxi_message *message,
                 const struct coxi_frame *frame)
 {
-    int r = worker->c->worker_events->done(worker, &message->done, frame->payload,
-                                           frame->payload_len);
+    int r = worker->c->workers->events->done(worker, &message->done, frame->payload,
+                                             frame->payload_len);
     coxi_worker_let_leave(worker);
     return r;
 }
@@ -105,8 +105,8 @@ static int done(struct coxi_worker *worker, const struct coxi_message *message,
 static int sent(struct coxi_worker *worker, const struct coxi_message *message,
                 const struct coxi_frame *frame)
 {
-    int r = worker->c->worker_events->result(worker, &message->result, frame->payload,
-                                             frame->payload_len);
+    int r = worker->c->workers->events->result(worker, &message->result, frame->payload,
+                                               frame->payload_len);
     coxi_worker_let_leave(worker);
     return r;
 }
@@ -130,7 +130,7 @@ static int handle(struct coxi_worker *worker, const struct coxi_message *message
         return coxi_reach_told(worker, &message->status);
     }
     if (message->kind == COXI_CRASHED) {
-        worker->c->worker_events->crashed(worker, &message->crashed);
+        worker->c->workers->events->crashed(worker, &message->crashed);
         return 0;
     }
     if (message->kind == COXI_LEAVING) {

@@ -25,7 +25,7 @@ const char *coxi_door_url(const struct coxi_door *door);
 /* Sends away who has not said for long who it is. Loop. Takes NULL, as all below. */
 void coxi_door_tick(struct coxi_door *door, uint64_t now_ms);
 
-/* Nobody else comes in; c->n_conns says when the last one who had is gone. Loop. */
+/* Nobody else comes in; c->workers->n_conns says when the last one who had is gone. Loop. */
 void coxi_door_shut(struct coxi_door *door);
 
 /* Not before the loop has ended. */

@@ -99,8 +99,8 @@ static uint32_t n_announced(struct cox_coordinator *c)
 /* To every worker that has been told of fewer than `n` variables. */
 static void send_to_those_below(struct cox_coordinator *c, uint32_t n)
 {
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        struct coxi_worker *worker = c->workers[i];
+    for (uint32_t i = 0; i < c->workers->n; i++) {
+        struct coxi_worker *worker = c->workers->all[i];
         if (coxi_worker_is_there(worker) && worker->n_layout < n) {
             coxi_layout_send(worker);
         }
@@ -109,15 +109,15 @@ static void send_to_those_below(struct cox_coordinator *c, uint32_t n)
 
 void coxi_layout_send_all(struct cox_coordinator *c)
 {
-    c->n_layout = n_announced(c);
+    c->workers->n_layout = n_announced(c);
     send_to_those_below(c, UINT32_MAX);
 }
 
 void coxi_layout_update(struct cox_coordinator *c)
 {
     uint32_t n = n_announced(c);
-    if (n > c->n_layout) {
-        c->n_layout = n;
+    if (n > c->workers->n_layout) {
+        c->workers->n_layout = n;
         send_to_those_below(c, n);
     }
 }

@@ -25,11 +25,18 @@ static void module_free(struct cox_module *module)
     }
 }
 
+int coxi_modules_new(struct cox_coordinator *c)
+{
+    c->modules = calloc(1, sizeof(*c->modules));
+    return c->modules == NULL ? coxi_error_memory("a coordinator") : 0;
+}
+
 void coxi_modules_free(struct cox_coordinator *c)
 {
-    for (uint32_t i = 0; i < c->n_modules; i++) {
-        module_free(c->modules[i]);
+    for (uint32_t i = 0; c->modules != NULL && i < c->modules->n; i++) {
+        module_free(c->modules->all[i]);
     }
+    free(c->modules);
 }
 
 static int module_new(struct cox_coordinator *c, const char *path,
@@ -71,11 +78,11 @@ static int enlist(struct cox_coordinator *c, struct cox_module *module)
 {
     int r = 0;
     coxi_lock(&c->lock);
-    if (c->n_modules == COXI_MODULES_MAX) {
+    if (c->modules->n == COXI_MODULES_MAX) {
         r = coxi_error(COX_ELIMIT, "more than %d modules", COXI_MODULES_MAX);
     } else {
-        module->id = (uint16_t)c->n_modules;
-        c->modules[c->n_modules++] = module;
+        module->id = (uint16_t)c->modules->n;
+        c->modules->all[c->modules->n++] = module;
     }
     coxi_unlock(&c->lock);
     return r;

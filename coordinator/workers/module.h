@@ -32,7 +32,19 @@ struct cox_module {
     char text[COXI_TEXT_MAX];
 };
 
-/* When no future is left that names a function of one. */
+enum { COXI_MODULES_MAX = 64 }; /* in a session; workers take as many */
+
+/* All of them: c->modules. Guarded by c->lock. */
+struct coxi_modules {
+    struct cox_module *all[COXI_MODULES_MAX]; /* by id */
+    uint32_t n;
+};
+
+/* None yet. COX_ENOMEM. */
+int coxi_modules_new(struct cox_coordinator *c);
+
+/* When no future is left that names a function of one. Nothing where coxi_modules_new has
+ * failed. */
 void coxi_modules_free(struct cox_coordinator *c);
 
 #endif

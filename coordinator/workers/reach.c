@@ -43,13 +43,13 @@ static void count_cut_off(struct cox_coordinator *c, int change)
 static int prepare(struct coxi_worker *worker)
 {
     struct cox_coordinator *c = worker->c;
-    if (c->cuts == NULL) {
-        c->cuts = calloc(c->n_ps, sizeof(*c->cuts));
+    if (c->workers->cuts == NULL) {
+        c->workers->cuts = calloc(c->n_ps, sizeof(*c->workers->cuts));
     }
     if (worker->unreached == NULL) {
         worker->unreached = calloc(c->n_ps, sizeof(*worker->unreached));
     }
-    return c->cuts == NULL || worker->unreached == NULL
+    return c->workers->cuts == NULL || worker->unreached == NULL
                ? coxi_error_memory("a worker that cannot reach a ps")
                : 0;
 }
@@ -76,9 +76,10 @@ int coxi_reach_told(struct coxi_worker *worker, const struct coxi_status *said)
         coxi_psc_address(c->ps[said->id]), unreached ? ": " : " again",
         unreached ? said->message : "");
     if (unreached) {
-        (void)snprintf(c->cuts[said->id].text, sizeof(c->cuts[said->id].text),
-                       "worker %u: %.300s", worker->index, said->message);
-        c->worker_events->cut_off(worker);
+        (void)snprintf(c->workers->cuts[said->id].text,
+                       sizeof(c->workers->cuts[said->id].text), "worker %u: %.300s",
+                       worker->index, said->message);
+        c->workers->events->cut_off(worker);
     }
     if (was_cut_off != (worker->n_unreached > 0)) {
         count_cut_off(c, was_cut_off ? -1 : 1);
@@ -105,8 +106,8 @@ void coxi_reach_forget(struct coxi_worker *worker)
 static bool is_cut(const struct cox_coordinator *c, uint32_t p)
 {
     bool any = false;
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        const struct coxi_worker *worker = c->workers[i];
+    for (uint32_t i = 0; i < c->workers->n; i++) {
+        const struct coxi_worker *worker = c->workers->all[i];
         if (coxi_worker_takes_work(worker)) {
             if (worker->n_unreached == 0 || !worker->unreached[p]) {
                 return false;
@@ -119,8 +120,8 @@ static bool is_cut(const struct cox_coordinator *c, uint32_t p)
 
 bool coxi_reach_is_cut(const struct cox_coordinator *c)
 {
-    for (uint32_t p = 0; c->cuts != NULL && p < c->n_ps; p++) {
-        if (c->cuts[p].first_ms != 0) {
+    for (uint32_t p = 0; c->workers->cuts != NULL && p < c->n_ps; p++) {
+        if (c->workers->cuts[p].first_ms != 0) {
             return true;
         }
     }
@@ -129,7 +130,7 @@ bool coxi_reach_is_cut(const struct cox_coordinator *c)
 
 static void give_up(struct cox_coordinator *c, uint32_t p, uint64_t now)
 {
-    struct coxi_cut *cut = &c->cuts[p];
+    struct coxi_cut *cut = &c->workers->cuts[p];
     char text[COXI_TEXT_MAX];
     (void)snprintf(text, sizeof(text), "no worker reaches it; %.400s", cut->text);
     if (now - cut->first_ms > (uint64_t)c->options.ps_recovery_ms) {
@@ -144,7 +145,7 @@ static void give_up(struct cox_coordinator *c, uint32_t p, uint64_t now)
 
 static void watch_ps(struct cox_coordinator *c, uint32_t p, uint64_t now)
 {
-    struct coxi_cut *cut = &c->cuts[p];
+    struct coxi_cut *cut = &c->workers->cuts[p];
     if (!is_cut(c, p)) {
         cut->first_ms = 0;
     } else if (cut->first_ms == 0) {
@@ -160,17 +161,17 @@ static void watch_ps(struct cox_coordinator *c, uint32_t p, uint64_t now)
 void coxi_reach_tick(struct cox_coordinator *c, uint64_t now)
 {
     bool over = c->fatal_handled || c->shutting_down;
-    for (uint32_t p = 0; c->cuts != NULL && !over && p < c->n_ps; p++) {
+    for (uint32_t p = 0; c->workers->cuts != NULL && !over && p < c->n_ps; p++) {
         watch_ps(c, p, now);
     }
 }
 
 void coxi_reach_free(struct cox_coordinator *c)
 {
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        free(c->workers[i]->unreached);
-        c->workers[i]->unreached = NULL;
+    for (uint32_t i = 0; i < c->workers->n; i++) {
+        free(c->workers->all[i]->unreached);
+        c->workers->all[i]->unreached = NULL;
     }
-    free(c->cuts);
-    c->cuts = NULL;
+    free(c->workers->cuts);
+    c->workers->cuts = NULL;
 }

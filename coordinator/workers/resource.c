@@ -89,11 +89,19 @@ static void resource_unref(void *arg)
     free(resource);
 }
 
+int coxi_resources_new(struct cox_coordinator *c)
+{
+    c->resources = calloc(1, sizeof(*c->resources));
+    return c->resources == NULL ? coxi_error_memory("a coordinator") : 0;
+}
+
 void coxi_resources_free(struct cox_coordinator *c)
 {
-    for (uint32_t i = 0; i < c->n_resources; i++) {
-        resource_unref(c->resources[i]);
+    for (uint32_t i = 0; c->resources != NULL && i < c->resources->n; i++) {
+        resource_unref(c->resources->all[i]);
     }
+    free(c->resources);
+    c->resources = NULL;
 }
 
 /* ---- the user's threads */
@@ -119,7 +127,7 @@ static int resource_new(struct cox_coordinator *c, const char *name,
     resource->name = strdup(name);
     int r = resource->name == NULL ? coxi_error_memory("a resource") : 0;
     if (r == 0) {
-        r = coxi_packing_check(c, call, &known, &size);
+        r = coxi_packing_check(call, &known, &size);
     }
     if (r == 0) {
         r = coxi_packing_args(&known, &resource->args);
@@ -148,13 +156,13 @@ static int resource_new(struct cox_coordinator *c, const char *name,
 static int await_place(struct cox_coordinator *c)
 {
     int r = 0;
-    while (r == 0 && c->n_resources == COXI_RESOURCES_MAX && c->n_released > 0 &&
-           c->n_inherited == 0) {
+    while (r == 0 && c->resources->n == COXI_RESOURCES_MAX &&
+           c->resources->n_released > 0 && c->n_inherited == 0) {
         struct timespec slice = coxi_deadline(WAIT_SLICE_MS);
         coxi_call_why_locked(c,
                              "%u resources are released, and dropped with the next "
                              "checkpoint%s%.200s",
-                             c->n_released,
+                             c->resources->n_released,
                              c->saving.code != 0 ? "; the last one failed: " : "",
                              c->saving.text);
         (void)pthread_cond_timedwait(&c->room, &c->lock, &slice);
@@ -172,21 +180,21 @@ static int enlist(struct cox_coordinator *c, struct cox_resource *resource)
     if (r != 0) {
         return r;
     }
-    if (c->n_resources == COXI_RESOURCES_MAX) {
+    if (c->resources->n == COXI_RESOURCES_MAX) {
         return coxi_error(COX_ELIMIT, "more than %d resources: release some",
                           COXI_RESOURCES_MAX);
     }
-    for (uint32_t i = 0; i < c->n_resources; i++) {
-        if (c->resources[i]->until == 0 &&
-            strcmp(c->resources[i]->name, resource->name) == 0) {
+    for (uint32_t i = 0; i < c->resources->n; i++) {
+        if (c->resources->all[i]->until == 0 &&
+            strcmp(c->resources->all[i]->name, resource->name) == 0) {
             return coxi_error(COX_EEXIST, "there is a resource '%s' already",
                               resource->name);
         }
     }
-    resource->id = ++c->last_resource;
+    resource->id = ++c->resources->last_id;
     resource->position = coxi_ids_position(&c->ids);
-    c->resources[c->n_resources++] = resource;
-    c->resources_changed = true;
+    c->resources->all[c->resources->n++] = resource;
+    c->resources->changed = true;
     return 0;
 }
 
@@ -229,8 +237,8 @@ void cox_resource_release(struct cox_resource *resource)
     struct cox_coordinator *c = resource->c;
     coxi_lock(&c->lock);
     resource->until = c->ids.next;
-    c->n_released++;
-    c->resources_changed = true;
+    c->resources->n_released++;
+    c->resources->changed = true;
     coxi_unlock(&c->lock);
     coxi_loop_wake(c->loop);
 }
@@ -242,16 +250,17 @@ static struct cox_resource *find_after(struct cox_coordinator *c, uint32_t id)
 {
     coxi_lock(&c->lock);
     uint32_t from = 0;
-    uint32_t to = c->n_resources;
+    uint32_t to = c->resources->n;
     while (from < to) {
         uint32_t middle = from + (to - from) / 2;
-        if (c->resources[middle]->id <= id) {
+        if (c->resources->all[middle]->id <= id) {
             from = middle + 1;
         } else {
             to = middle;
         }
     }
-    struct cox_resource *found = from < c->n_resources ? c->resources[from] : NULL;
+    struct cox_resource *found =
+        from < c->resources->n ? c->resources->all[from] : NULL;
     coxi_unlock(&c->lock);
     return found;
 }
@@ -332,9 +341,9 @@ uint64_t coxi_resource_position_above(struct cox_coordinator *c, uint64_t id)
 {
     uint64_t position = UINT64_MAX;
     coxi_lock(&c->lock);
-    for (uint32_t i = 0; position == UINT64_MAX && i < c->n_resources; i++) {
-        position =
-            c->resources[i]->position > id ? c->resources[i]->position : position;
+    for (uint32_t i = 0; position == UINT64_MAX && i < c->resources->n; i++) {
+        position = c->resources->all[i]->position > id ? c->resources->all[i]->position
+                                                       : position;
     }
     coxi_unlock(&c->lock);
     return position;
@@ -405,9 +414,10 @@ bool coxi_resources_are_due(const struct cox_coordinator *c)
 {
     uint64_t oldest = coxi_replay_log_oldest_call(c->replay_log);
     uint32_t n = 0;
-    for (uint32_t i = 0; c->n_released >= COXI_RESOURCES_MAX / 2 && i < c->n_resources;
+    for (uint32_t i = 0;
+         c->resources->n_released >= COXI_RESOURCES_MAX / 2 && i < c->resources->n;
          i++) {
-        uint64_t until = c->resources[i]->until;
+        uint64_t until = c->resources->all[i]->until;
         n += until > oldest && until <= c->ids.first_unsettled;
     }
     return n >= COXI_RESOURCES_MAX / 2;
@@ -417,8 +427,9 @@ void coxi_resources_tick(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
     uint64_t from = needed_from(c);
-    for (uint32_t i = 0; c->n_released > 0 && i < c->n_resources; i++) {
-        c->resources_changed = c->resources_changed || is_over(c->resources[i], from);
+    for (uint32_t i = 0; c->resources->n_released > 0 && i < c->resources->n; i++) {
+        c->resources->changed =
+            c->resources->changed || is_over(c->resources->all[i], from);
     }
     coxi_unlock(&c->lock);
 }
@@ -429,35 +440,36 @@ static struct cox_resource *take_released(struct cox_coordinator *c)
     struct cox_resource *taken = NULL;
     uint64_t from = needed_from(c);
     uint32_t n = 0;
-    for (uint32_t i = 0; i < c->n_resources; i++) {
-        struct cox_resource *resource = c->resources[i];
+    for (uint32_t i = 0; i < c->resources->n; i++) {
+        struct cox_resource *resource = c->resources->all[i];
         bool over = is_over(resource, from);
         if (over || (resource->until != 0 && !resource->hidden)) {
             resource->hidden = !over;
             resource->next = taken;
             taken = resource;
         }
-        c->n_released -= over;
-        c->resources[n] = resource;
+        c->resources->n_released -= over;
+        c->resources->all[n] = resource;
         n += !over;
     }
-    if (n < c->n_resources) {
+    if (n < c->resources->n) {
         (void)pthread_cond_broadcast(&c->room);
     }
-    c->n_resources = n;
+    c->resources->n = n;
     return taken;
 }
 
 void coxi_resources_tell_released(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    struct cox_resource *resource = c->n_released > 0 ? take_released(c) : NULL;
+    struct cox_resource *resource =
+        c->resources->n_released > 0 ? take_released(c) : NULL;
     coxi_unlock(&c->lock);
     while (resource != NULL) {
         struct cox_resource *next = resource->next;
         uint64_t until = resource->hidden ? resource->until : 0;
-        for (uint32_t i = 0; i < c->n_workers; i++) {
-            tell_drop(c->workers[i], resource->id, until);
+        for (uint32_t i = 0; i < c->workers->n; i++) {
+            tell_drop(c->workers->all[i], resource->id, until);
         }
         if (until == 0) {
             resource_unref(resource);

@@ -4,6 +4,23 @@
 
 #include "coordinator/coordinator.h"
 
+struct coxi_worker;
+
+/* At a time, released ones that are still there too; workers take as many. */
+enum { COXI_RESOURCES_MAX = 1024 };
+
+/* All of them: c->resources. Guarded by c->lock. */
+struct coxi_resources {
+    struct cox_resource *all[COXI_RESOURCES_MAX]; /* by rising id */
+    uint32_t n;
+    uint32_t n_released; /* of them: they are not dropped yet */
+    uint32_t last_id;
+    bool changed; /* workers are to be told in the next turn of the loop */
+};
+
+/* None yet. COX_ENOMEM. */
+int coxi_resources_new(struct cox_coordinator *c);
+
 /* Asks the worker for the next resource that it lacks, unless it is making one: true while
  * there is one. */
 bool coxi_resource_tell(struct coxi_worker *worker);
@@ -30,7 +47,7 @@ void coxi_resources_tick(struct cox_coordinator *c);
  * checkpoint. */
 bool coxi_resources_are_due(const struct cox_coordinator *c);
 
-/* When the loop has ended. */
+/* When the loop has ended. Nothing where coxi_resources_new has failed. */
 void coxi_resources_free(struct cox_coordinator *c);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Workers: what is known of each, telling them what there is (worker.h has the states;
  * contact.c has the connections). Everything on the loop. What closures make of it they
- * are told through c->worker_events.
+ * are told through c->workers->events.
  *
  * On joining a worker gets the layout, then every module, and when it has answered for
  * each, one resource after the other; only then is it ready for closures. A module's bytes
@@ -62,10 +62,10 @@ void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state st
     if (is_ready) {
         worker->rest_ms = REST_FIRST_MS;
     }
-    c->worker_events->changed(worker);
+    c->workers->events->changed(worker);
     if (was_ready != is_ready) {
         coxi_lock(&c->lock);
-        c->n_ready += is_ready ? 1 : (uint32_t)-1;
+        c->workers->n_ready += is_ready ? 1 : (uint32_t)-1;
         (void)pthread_cond_broadcast(&c->changed);
         coxi_unlock(&c->lock);
     }
@@ -77,7 +77,7 @@ void coxi_worker_tried(struct coxi_worker *worker)
     if (!worker->tried) {
         worker->tried = true;
         coxi_lock(&c->lock);
-        c->n_untried -= worker->name == NULL;
+        c->workers->n_untried -= worker->name == NULL;
         (void)pthread_cond_broadcast(&c->changed);
         coxi_unlock(&c->lock);
     }
@@ -92,13 +92,14 @@ void coxi_worker_note_failure(struct coxi_worker *worker, int code, const char *
         worker->name == NULL && (code == COX_EVERSION || code == COX_EBUSY ||
                                  code == COX_EFENCED || code == COX_ECONFLICT);
     coxi_lock(&c->lock);
-    c->n_hopeless += (uint32_t)worker->hopeless - (uint32_t)was_hopeless;
-    c->worker_code = code;
-    (void)snprintf(c->worker_text, sizeof(c->worker_text), "worker %u at %s: %.300s",
-                   worker->index, worker->url, text);
+    c->workers->n_hopeless += (uint32_t)worker->hopeless - (uint32_t)was_hopeless;
+    c->workers->code = code;
+    (void)snprintf(c->workers->text, sizeof(c->workers->text),
+                   "worker %u at %s: %.300s", worker->index, worker->url, text);
     if (worker->name == NULL && (code == COX_ECONFLICT || code == COX_EADDRESS)) {
-        c->misplaced_code = code;
-        memcpy(c->misplaced_text, c->worker_text, sizeof(c->misplaced_text));
+        c->workers->misplaced_code = code;
+        memcpy(c->workers->misplaced_text, c->workers->text,
+               sizeof(c->workers->misplaced_text));
     }
     (void)pthread_cond_broadcast(&c->changed);
     coxi_unlock(&c->lock);
@@ -126,7 +127,7 @@ static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
     worker->wanted[id] = 0;
     worker->n_asked--;
     coxi_lock(&c->lock);
-    struct cox_module *module = c->modules[id];
+    struct cox_module *module = c->modules->all[id];
     bool accepted = module->accepted;
     module->n_pending--;
     module->has_been_loaded = module->has_been_loaded || code == 0;
@@ -151,7 +152,7 @@ static void send_module(struct coxi_worker *worker, uint32_t id, struct coxi_lin
 {
     struct cox_coordinator *c = worker->c;
     coxi_lock(&c->lock);
-    const struct cox_module *module = c->modules[id];
+    const struct cox_module *module = c->modules->all[id];
     coxi_unlock(&c->lock);
     struct coxi_message message = {.kind = COXI_MODULE};
     message.module =
@@ -179,8 +180,8 @@ static void tell_modules(struct coxi_worker *worker, uint32_t n_modules)
     for (; worker->n_told < n_modules; worker->n_told++) {
         uint32_t id = worker->n_told;
         coxi_lock(&c->lock);
-        bool refused = c->modules[id]->code != 0;
-        c->modules[id]->n_pending += !refused;
+        bool refused = c->modules->all[id]->code != 0;
+        c->modules->all[id]->n_pending += !refused;
         coxi_unlock(&c->lock);
         if (refused) {
             continue;
@@ -195,17 +196,17 @@ static void tell_modules(struct coxi_worker *worker, uint32_t n_modules)
 void coxi_workers_modules(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    uint32_t n = c->n_modules;
+    uint32_t n = c->modules->n;
     coxi_unlock(&c->lock);
-    for (uint32_t i = 0; c->n_shipped < n && i < c->n_workers; i++) {
-        if (coxi_worker_takes_work(c->workers[i])) {
-            tell_modules(c->workers[i], n);
+    for (uint32_t i = 0; c->workers->n_shipped < n && i < c->workers->n; i++) {
+        if (coxi_worker_takes_work(c->workers->all[i])) {
+            tell_modules(c->workers->all[i], n);
         }
     }
-    c->n_shipped = n;
+    c->workers->n_shipped = n;
     coxi_lock(&c->lock);
     for (uint32_t i = 0; i < n; i++) {
-        c->modules[i]->shipped = true;
+        c->modules->all[i]->shipped = true;
     }
     (void)pthread_cond_broadcast(&c->changed);
     coxi_unlock(&c->lock);
@@ -243,9 +244,9 @@ void coxi_worker_send_wanted(struct coxi_worker *worker)
 void coxi_workers_resources(struct cox_coordinator *c)
 {
     coxi_resources_tell_released(c);
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        if (coxi_worker_takes_work(c->workers[i])) {
-            coxi_worker_go_on(c->workers[i]);
+    for (uint32_t i = 0; i < c->workers->n; i++) {
+        if (coxi_worker_takes_work(c->workers->all[i])) {
+            coxi_worker_go_on(c->workers->all[i]);
         }
     }
 }
@@ -295,7 +296,7 @@ void coxi_worker_set_up(struct coxi_worker *worker)
     worker->n_layout = 0;
     coxi_worker_set_state(worker, COXI_WORKER_SETUP);
     coxi_layout_send(worker);
-    tell_modules(worker, worker->c->n_shipped);
+    tell_modules(worker, worker->c->workers->n_shipped);
 }
 
 /* Who waits for all to have loaded a module does not wait for this one any more: it leaves
@@ -313,7 +314,7 @@ void coxi_worker_leave(struct coxi_worker *worker)
 {
     coxi_worker_set_state(worker, COXI_WORKER_DRAINING);
     await_no_module(worker, COX_ECLOSED);
-    worker->c->worker_events->leaving(worker);
+    worker->c->workers->events->leaving(worker);
 }
 
 void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
@@ -334,7 +335,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
         c->stats.workers_lost += !has_left;
         coxi_unlock(&c->lock);
     }
-    c->worker_events->lost(worker, &loss);
+    c->workers->events->lost(worker, &loss);
 }
 
 /* ---- all of them */
@@ -342,16 +343,17 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
 /* Makes room in the table for one more. */
 static int grow(struct cox_coordinator *c)
 {
-    uint32_t n = c->workers_capacity > 0 ? 2 * c->workers_capacity : 16;
-    if (c->n_workers < c->workers_capacity) {
+    struct coxi_workers *workers = c->workers;
+    uint32_t n = workers->capacity > 0 ? 2 * workers->capacity : 16;
+    if (workers->n < workers->capacity) {
         return 0;
     }
-    struct coxi_worker **workers = realloc(c->workers, n * sizeof(*workers));
-    if (workers == NULL) {
+    struct coxi_worker **all = realloc(workers->all, n * sizeof(*all));
+    if (all == NULL) {
         return coxi_error_memory("workers");
     }
-    c->workers = workers;
-    c->workers_capacity = n;
+    workers->all = all;
+    workers->capacity = n;
     return 0;
 }
 
@@ -365,20 +367,20 @@ int coxi_worker_add(struct cox_coordinator *c, const char *url, const char *name
     }
     if (r == 0) {
         worker->c = c;
-        worker->index = c->n_workers;
+        worker->index = c->workers->n;
         worker->url = name != NULL ? worker->name : url;
         worker->rest_ms = REST_FIRST_MS;
-        r = c->worker_events->added(worker);
+        r = c->workers->events->added(worker);
     }
     if (r != 0) {
         free(worker != NULL ? worker->name : NULL);
         free(worker);
         return r;
     }
-    c->workers[c->n_workers] = worker;
+    c->workers->all[c->workers->n] = worker;
     coxi_lock(&c->lock);
-    c->n_workers++;
-    c->n_untried += name == NULL;
+    c->workers->n++;
+    c->workers->n_untried += name == NULL;
     coxi_unlock(&c->lock);
     *ret = worker;
     return 0;
@@ -386,7 +388,18 @@ int coxi_worker_add(struct cox_coordinator *c, const char *url, const char *name
 
 int coxi_workers_new(struct cox_coordinator *c, const struct coxi_worker_events *events)
 {
-    c->worker_events = events;
+    struct coxi_workers *workers = calloc(1, sizeof(*workers));
+    if (workers == NULL) {
+        return coxi_error_memory("a coordinator");
+    }
+    workers->events = events;
+    (void)snprintf(workers->text, sizeof(workers->text), "none has been reached");
+    c->workers = workers;
+    return 0;
+}
+
+int coxi_workers_list(struct cox_coordinator *c)
+{
     struct coxi_worker *worker;
     int r = 0;
     for (uint32_t i = 0; r == 0 && i < c->cluster->n_workers; i++) {
@@ -397,12 +410,18 @@ int coxi_workers_new(struct cox_coordinator *c, const struct coxi_worker_events 
 
 void coxi_workers_free(struct cox_coordinator *c)
 {
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        c->worker_events->freed(c->workers[i]);
-        free(c->workers[i]->name);
-        free(c->workers[i]);
+    struct coxi_workers *workers = c->workers;
+    if (workers == NULL) {
+        return;
     }
-    free(c->workers);
+    for (uint32_t i = 0; i < workers->n; i++) {
+        workers->events->freed(workers->all[i]);
+        free(workers->all[i]->name);
+        free(workers->all[i]);
+    }
+    free(workers->all);
+    free(workers);
+    c->workers = NULL;
 }
 
 static bool is_to_be_dialled(const struct coxi_worker *worker, uint64_t now)
@@ -416,9 +435,9 @@ static bool is_to_be_dialled(const struct coxi_worker *worker, uint64_t now)
 void coxi_workers_tick(struct cox_coordinator *c)
 {
     uint64_t now = coxi_now_ms();
-    coxi_door_tick(c->door, now);
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        struct coxi_worker *worker = c->workers[i];
+    coxi_door_tick(c->workers->door, now);
+    for (uint32_t i = 0; i < c->workers->n; i++) {
+        struct coxi_worker *worker = c->workers->all[i];
         if (is_to_be_dialled(worker, now)) {
             coxi_worker_dial(worker);
         }
@@ -429,9 +448,9 @@ void coxi_workers_tick(struct cox_coordinator *c)
 
 void coxi_workers_shutdown(struct cox_coordinator *c)
 {
-    coxi_door_shut(c->door);
-    for (uint32_t i = 0; i < c->n_workers; i++) {
-        coxi_conn_close(c->workers[i]->control, COX_ECANCELLED, "closing");
-        coxi_conn_close(c->workers[i]->data, COX_ECANCELLED, "closing");
+    coxi_door_shut(c->workers->door);
+    for (uint32_t i = 0; i < c->workers->n; i++) {
+        coxi_conn_close(c->workers->all[i]->control, COX_ECANCELLED, "closing");
+        coxi_conn_close(c->workers->all[i]->data, COX_ECANCELLED, "closing");
     }
 }

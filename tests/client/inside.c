@@ -16,6 +16,7 @@
 #include "coordinator/recovery/recovery_internal.h"
 #include "coordinator/variables/content.h"
 #include "coordinator/variables/load.h"
+#include "coordinator/workers/worker.h"
 
 bool inside_is_waited_for(struct cox_future *future)
 {
@@ -151,7 +152,7 @@ void inside_let_go(struct cox_future *call)
 uint32_t inside_ready(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    uint32_t n = c->n_ready;
+    uint32_t n = c->workers->n_ready;
     coxi_unlock(&c->lock);
     return n;
 }
