@@ -20,7 +20,7 @@ struct cox_score {
     double value;
 };
 
-/* What an evaluator has reported of a checkpoint. */
+/* An evaluator's report about a checkpoint. */
 struct cox_eval {
     size_t size;
     uint64_t checkpoint;
@@ -32,24 +32,28 @@ struct cox_eval {
 
 struct cox_evaluator_options {
     size_t size;
-    int first_timeout_ms; /* for the first checkpoint, 60000; -1: none */
-    int idle_timeout_ms;  /* for each later one, 60000; -1: none */
-    int poll_ms;          /* between looks at the directory, 100 */
-    const char *const
-        *variables; /* to be read, by name or pattern (fnmatch: a star also
-                                     matches '/'); NULL: all */
+    /* The wait for the first checkpoint; 0: 60000; -1: no limit */
+    int first_timeout_ms;
+    /* The wait for each later one; 0: 60000; -1: no limit */
+    int idle_timeout_ms;
+    /* How often to look into the directory; 0: every 100 ms */
+    int poll_ms;
+    /* The variables to load, by name or pattern (fnmatch; a star also matches '/');
+     * NULL: all */
+    const char *const *variables;
     size_t n_variables;
-    int every; /* 1: each checkpoint that there is, in order; 0: the newest alone */
-    uint64_t max_checkpoints; /* after so many: COX_EEOF; 0: no such end */
-    void (*on_report)(void *arg,
-                      const struct cox_eval *eval); /* by what reports; or NULL */
+    /* 1: every checkpoint in order; 0: only the newest */
+    int every;
+    /* After that many checkpoints cox_evaluator_next returns COX_EEOF; 0: no limit */
+    uint64_t max_checkpoints;
+    /* Called by cox_evaluator_report, on its thread; may be NULL */
+    void (*on_report)(void *arg, const struct cox_eval *eval);
     void *arg;
 };
 #define COX_EVALUATOR_OPTIONS_INIT                                                     \
     {sizeof(struct cox_evaluator_options), 0, 0, 0, NULL, 0, 0, 0, NULL, NULL}
 
-/* `dir` is the checkpoint directory; it need not exist yet. No coordinator is
- * needed. */
+/* `dir` is the checkpoint directory; it need not exist yet. Needs no coordinator. */
 COX_API int cox_evaluator_open(const char *dir,
                                const struct cox_evaluator_options *options,
                                struct cox_evaluator **ret);
@@ -58,42 +62,47 @@ struct cox_checkpoint_info {
     size_t size;
     uint64_t number;
     uint64_t run;
-    int final; /* its client wrote it as its last; a later client may go on from it */
+    /* 1: its client saved it as the last one. A later client may still go on from it */
+    int final;
 };
 #define COX_CHECKPOINT_INFO_INIT {sizeof(struct cox_checkpoint_info), 0, 0, 0}
 
 /*
- * Waits for a checkpoint newer than the last one and loads it, checksums verified; it
- * stays loaded until the next call, and is not deleted meanwhile. COX_EEOF: the last one
- * was final and no client has gone on from there, or there were max_checkpoints.
- * COX_ETIMEDOUT: none came. COX_ECHECKSUM, COX_EFORMAT, COX_EIO, COX_ENOENT (deleted): it
- * cannot be loaded; the text names the file, and the next older checkpoint that is complete.
- * Then what was loaded stays; the next call takes a newer checkpoint, if there is one by then,
- * or tries this one again, after poll_ms. When nothing could be loaded for as long as it would
- * have waited: COX_ETIMEDOUT.
+ * Waits for a checkpoint newer than the last one, verifies its checksums, and loads it.
+ * It stays loaded until the next call; nobody deletes it before that.
+ *
+ * COX_EEOF: the last one was final and no client has gone on from it, or there were
+ * max_checkpoints. COX_ETIMEDOUT: no new checkpoint came. COX_ECHECKSUM, COX_EFORMAT,
+ * COX_EIO, COX_ENOENT (it was deleted): the checkpoint cannot be loaded; the text names
+ * the file and the next older complete checkpoint. After such an error the previous
+ * checkpoint stays loaded. The next call takes a newer checkpoint, if there is one, or
+ * tries this one again after poll_ms. If nothing could be loaded until the timeout:
+ * COX_ETIMEDOUT.
  */
 COX_API int cox_evaluator_next(struct cox_evaluator *evaluator,
                                struct cox_checkpoint_info *ret);
 
-/* A dense variable of the loaded checkpoint, all `bytes` of it. COX_ENOENT: it has none of
- * that name, or it was not asked for (options.variables). COX_ENOTREADY. */
+/* Reads a dense variable of the loaded checkpoint; `bytes` must be its size.
+ * COX_ENOENT: the checkpoint has no such variable, or options.variables does not match
+ * it. COX_ENOTREADY: nothing is loaded. */
 COX_API int cox_evaluator_read(struct cox_evaluator *evaluator, const char *name,
                                void *ret_data, size_t bytes);
 
-/* Rows of a table: n_keys * dim floats; rows not there: their initial values. */
+/* Reads rows of a table: n_keys * dim floats. A row that does not exist reads as its
+ * initial values. */
 COX_API int cox_evaluator_lookup(struct cox_evaluator *evaluator, const char *table,
                                  const uint64_t *keys, size_t n_keys, uint32_t dim,
                                  float *ret_rows);
 
-/* How many rows a table of the loaded checkpoint has. */
+/* The number of rows of a table in the loaded checkpoint. */
 COX_API int cox_evaluator_rows(struct cox_evaluator *evaluator, const char *table,
                                uint64_t *ret_rows);
 
 /*
- * Appends a line to <dir>/eval.jsonl: {"checkpoint": n, "time": s, <name>: <value>, ...};
- * then calls options.on_report. Several evaluators may report to one file. COX_EINVAL: a
- * score has no name, or one that is no UTF-8 text, "checkpoint", "time", or another's;
- * COX_ENOTREADY; COX_EIO.
+ * Appends a line to <dir>/eval.jsonl: {"checkpoint": n, "time": s, <name>: <value>,
+ * ...}; then calls options.on_report. Several evaluators may report to one file.
+ * COX_EINVAL: a score has no name; its name is no UTF-8 text, or "checkpoint" or
+ * "time"; or two scores have the same name. COX_ENOTREADY: nothing is loaded. COX_EIO.
  */
 COX_API int cox_evaluator_report(struct cox_evaluator *evaluator,
                                  const struct cox_score *scores, size_t n_scores);
@@ -101,15 +110,15 @@ COX_API int cox_evaluator_report(struct cox_evaluator *evaluator,
 COX_API void cox_evaluator_close(struct cox_evaluator *evaluator); /* takes NULL */
 
 /*
- * What evaluators have reported so far, oldest first: for a client that stops early or
- * changes its course by it, and for plots. Lines that are not whole are passed over; a
- * value that is no number in JSON reads as NaN. COX_ENOENT: nothing was reported yet;
- * COX_EIO; COX_ELIMIT: more than 64 MiB.
+ * Reads all reports of evaluators so far, oldest first: for a client that stops early
+ * or changes a rate, and for plots. Incomplete lines are skipped. A value that is no
+ * number in JSON reads as NaN. COX_ENOENT: nothing was reported yet. COX_EIO.
+ * COX_ELIMIT: more than 64 MiB.
  */
 COX_API int cox_evals_read(const char *dir, struct cox_evals **ret);
 COX_API size_t cox_evals_count(const struct cox_evals *evals);
 
-/* The i-th one; its scores live as long as `evals`. COX_ENOENT: there are not so many. */
+/* The i-th report; its scores live as long as `evals`. COX_ENOENT: there are fewer. */
 COX_API int cox_evals_at(const struct cox_evals *evals, size_t i, struct cox_eval *ret);
 
 /* The score of that name; COX_ENOENT. */

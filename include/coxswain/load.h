@@ -1,6 +1,6 @@
 /*
- * Warm start: what a checkpoint holds, of whatever run, into the variables, tables and
- * metrics of this one. Include <coxswain/coxswain.h> instead of this file.
+ * Warm start: loads a checkpoint of any run into the variables, tables and metrics of
+ * this run. Include <coxswain/coxswain.h> instead of this file.
  */
 #ifndef COXSWAIN_LOAD_H
 #define COXSWAIN_LOAD_H
@@ -13,32 +13,40 @@ extern "C" {
 
 struct cox_coordinator;
 
-/* What is loaded beside values: the optimizer's state, its count of updates, the life of
- * rows that may go again, and where schedules are. Without it these stay as they are. */
+/*
+ * Whether state is loaded beside the values: the optimizer's state and count of
+ * updates, the ages of rows (struct cox_lifecycle), and the place in schedules. State
+ * that is not loaded stays as it is.
+ */
 enum cox_load_state {
-    COX_LOAD_STATE_MATCHING = 0, /* where both have an optimizer of the same kind */
-    COX_LOAD_STATE_NONE = 1,     /* of none: values alone */
-    COX_LOAD_STATE_REQUIRED = 2, /* of all: COX_ECONFLICT where the kinds differ */
+    COX_LOAD_STATE_MATCHING = 0, /* if the optimizers are of one kind */
+    COX_LOAD_STATE_NONE = 1,     /* of none: only values */
+    COX_LOAD_STATE_REQUIRED = 2, /* of all; COX_ECONFLICT if the kinds differ */
 };
 
-/* What becomes of a variable that the checkpoint does not have, or has otherwise. */
+/* What happens to a variable that the checkpoint does not have, or has with another
+ * shape. */
 enum cox_load_missing {
-    COX_LOAD_MISSING_FAIL = 0, /* nothing is loaded: COX_ENOENT, COX_ECONFLICT */
-    COX_LOAD_MISSING_SKIP = 1, /* it stays as it is */
+    COX_LOAD_MISSING_FAIL = 0, /* nothing is loaded: COX_ENOENT or COX_ECONFLICT */
+    COX_LOAD_MISSING_SKIP = 1, /* the variable stays as it is */
 };
 
 struct cox_load_options {
     size_t size;
-    /* A checkpoint (".../ckpt-3"), or a directory of them: its latest. */
+    /* A checkpoint (".../ckpt-3"), or a checkpoint directory: its latest one */
     const char *path;
-    /* Of this run, by name or pattern (fnmatch: a star also matches '/'); NULL: all. */
+    /* Variables of this run, by name or pattern (fnmatch; a star also matches '/');
+     * NULL: all */
     const char *const *variables;
     size_t n_variables;
-    const char *to_prefix;   /* only those whose names begin so; NULL: "" ... */
-    const char *from_prefix; /* ... which begin so in the checkpoint; NULL: "" */
-    uint32_t state;          /* enum cox_load_state */
-    uint32_t missing;        /* enum cox_load_missing */
-    /* Now and then, on the calling thread: bytes that the ps have taken, and of all. */
+    /* Only variables whose names begin with to_prefix are loaded. In the checkpoint
+     * their names begin with from_prefix instead. NULL: "" */
+    const char *to_prefix;
+    const char *from_prefix;
+    uint32_t state;   /* enum cox_load_state */
+    uint32_t missing; /* enum cox_load_missing */
+    /* Called now and then on the calling thread: bytes that the ps have loaded, and
+     * all */
     void (*on_progress)(void *arg, uint64_t bytes, uint64_t bytes_all);
     void *arg;
 };
@@ -47,45 +55,49 @@ struct cox_load_options {
 
 struct cox_load_info {
     size_t size;
-    uint64_t number;    /* of the checkpoint */
-    uint64_t run;       /* which has written it */
-    uint64_t variables; /* that were loaded */
-    uint64_t skipped;   /* that were chosen, and are not in it or are otherwise */
+    uint64_t number;    /* the checkpoint's number */
+    uint64_t run;       /* the id of the run that wrote it */
+    uint64_t variables; /* loaded */
+    uint64_t skipped;   /* chosen, but missing in the checkpoint or of another shape */
     uint64_t rows;      /* of tables */
     uint64_t bytes;
 };
 #define COX_LOAD_INFO_INIT {sizeof(struct cox_load_info), 0, 0, 0, 0, 0, 0}
 
 /*
- * Loads variables that have been created here from a checkpoint, from any number of ps and
- * shards to any other. A variable's type and shape, a table's dim, and what a metric measures
- * have to be the same; its optimizer, where that is of the same kind, may have other numbers.
+ * Loads a checkpoint into variables that this run has created; the numbers of ps and
+ * shards may differ. A variable's type and shape, a table's dim, and the kind of a
+ * metric must be the same. Optimizers of the same kind may have other numbers.
  *
- * A dense variable holds afterwards what the checkpoint has. Rows of a table are made
- * whatever is admitted, and overwritten; rows that the checkpoint does not have stay. Where
- * rows go by number (rows_max), those that are too many go.
- * With state (other than COX_LOAD_STATE_NONE), training goes on as it would have in the other
- * run: the schedules of learning rates, those of all variables of this run, go on from where they
- * were there (enum cox_schedule_kind), and rows are as old as they were. Updates, by which rows
- * age, are counted by each ps: afterwards every ps has the highest of those counts, and a table's
- * own if that is higher. A rate that cox_variable_set_rate or cox_table_set_rate has set in the
- * other run is not loaded, as none of its optimizer's other numbers is: those are this run's own,
- * which may have been chosen for what is loaded (to train it further at a smaller rate, say). Set
- * it here, too, where it is to hold.
+ * Afterwards a dense variable holds the values of the checkpoint. The rows of a table
+ * in the checkpoint are made, whatever its lifecycle admits, or overwritten. Other rows
+ * stay; if there are more than rows_max then, some go.
  *
- * Blocks, and checkpoints wait. Steps may run meanwhile; what they read is the one or the
- * other, row by row. With a checkpoint directory a ps that is lost later gets it again: the
- * checkpoint it came from is not deleted, by pruning, until a newer one of this run has what
- * was loaded. A client that is started again, and goes on from a checkpoint (cox_progress),
- * has it from there.
+ * With state (other than COX_LOAD_STATE_NONE) training goes on as it would have in the
+ * other run. The schedules of all variables of this run go on from the place that they
+ * had there (enum cox_schedule_kind). Rows are as old as they were: each ps counts the
+ * updates by which rows age, and afterwards every ps has the highest of those counts,
+ * or the table's own count if that is higher. Learning rates are not loaded, not even
+ * those that cox_variable_set_rate or cox_table_set_rate set in the other run, nor any
+ * other number of an optimizer: this run may have chosen its own (to train further at a
+ * smaller rate, say). Set the rate here, too, if you want it.
  *
- * `ret` may be NULL. COX_ENOENT: there is no checkpoint, it has no such variable, or nothing
- * here matches a name of `variables`; COX_ECONFLICT names a variable and what differs;
- * COX_ECHECKSUM, COX_EFORMAT, COX_EIO: the checkpoint cannot be loaded; the text names the
- * file and the next older one that is complete. Nothing has changed then. COX_EPARTIAL: a ps
- * refused some of it (it has no memory for it, say); the text says why, and which ps have
- * loaded something, which none of them is given again after a loss: load it once more.
- * COX_EPSLOST: some of it may have been loaded.
+ * The call blocks, and checkpoints wait for it. Steps may run meanwhile; each row that
+ * they read is either the old one or the new one. With a checkpoint directory, a ps
+ * that is lost later is loaded again. So pruning does not delete the loaded checkpoint
+ * until a newer checkpoint of this run holds what was loaded. A client that goes on
+ * from that one (cox_progress) has the loaded values from there.
+ *
+ * `ret` may be NULL. Nothing has changed after these errors. COX_ENOENT: there is no
+ * checkpoint, it lacks a variable, or no variable of this run matches a name in
+ * `variables`. COX_ECONFLICT: the text names a variable and what differs.
+ * COX_ECHECKSUM, COX_EFORMAT, COX_EIO: the checkpoint cannot be loaded; the text names
+ * the file and the next older complete checkpoint.
+ *
+ * After these, something may be loaded. COX_EPARTIAL: a ps refused a part (it has no
+ * memory for it, say). The text says why, and which ps have loaded something; a ps that
+ * is lost later is not given that part again, so load the checkpoint once more.
+ * COX_EPSLOST.
  */
 COX_API int cox_checkpoint_load(struct cox_coordinator *c,
                                 const struct cox_load_options *options,

@@ -1,7 +1,7 @@
 /*
- * Readers: programs beside a run that look at what it holds while it trains. They have no
- * claim on it, change nothing, and need no more than the addresses of its ps. Include
- * <coxswain/coxswain.h> instead of this file.
+ * Readers: programs that read the values of a run from its ps while it trains. A reader
+ * changes nothing and needs only the addresses of the ps. Include <coxswain/coxswain.h>
+ * instead of this file.
  */
 #ifndef COXSWAIN_READER_H
 #define COXSWAIN_READER_H
@@ -17,21 +17,22 @@ struct cox_reader;
 
 struct cox_reader_options {
     size_t size;
-    int timeout_ms; /* for opening, and for each read: 10000 */
+    int timeout_ms; /* for opening, and for each read; 0: 10000 */
 };
 #define COX_READER_OPTIONS_INIT {sizeof(struct cox_reader_options), 0}
 
 /*
- * Connects to every ps that `cluster` lists (workers are not asked), and waits for a run to
- * be there, whichever. `options` NULL: defaults. `cluster` is not needed afterwards.
- * COX_ETIMEDOUT, COX_EVERSION, COX_ECONFLICT: of a ps, which the text names; COX_ENOENT: no
- * run is there in time; COX_EINVAL: the cluster is a local one, which is its client's.
+ * Connects to every ps that `cluster` lists (and to no worker), and waits until the ps
+ * serve a run, whichever it is. `options` NULL: defaults. The caller may free `cluster`
+ * afterwards. COX_ETIMEDOUT, COX_EVERSION, COX_ECONFLICT: the text names the ps.
+ * COX_ENOENT: there was no run in time. COX_EINVAL: the cluster is a local one, whose
+ * ps only its client knows.
  */
 COX_API int cox_reader_open(const struct cox_cluster *cluster,
                             const struct cox_reader_options *options,
                             struct cox_reader **ret);
 
-/* The run that was read last, as it stands in checkpoints and logs. */
+/* The id of the run that was read last, as in checkpoints and logs. */
 COX_API uint64_t cox_reader_run(const struct cox_reader *reader);
 
 struct cox_reader_variable {
@@ -40,36 +41,38 @@ struct cox_reader_variable {
     uint32_t dtype; /* enum cox_dtype */
     uint32_t rank;
     uint64_t shape[COX_RANK_MAX];
-    uint32_t metric; /* enum cox_metric_kind; 0: it is none */
+    uint32_t metric; /* enum cox_metric_kind; 0: no metric */
 };
 #define COX_READER_VARIABLE_INIT                                                       \
     {sizeof(struct cox_reader_variable), 0, 0, 0, {0, 0, 0, 0, 0, 0, 0, 0}, 0}
 
 /*
- * What a variable, table or metric is like. All of these follow the run: where a ps is being
- * started again, or another client takes the ps, they try until timeout_ms is over.
- * COX_ENOENT: there is no run, or it has none of that name, or not yet (one that was there
- * before is waited for); COX_EPSLOST, COX_EFENCED, COX_ETIMEDOUT.
+ * Describes a variable, table or metric. This function and those below follow the run:
+ * while a ps is being started again, or another client takes the ps, they try until
+ * timeout_ms is over. COX_ENOENT: there is no run, or it has no variable of that name
+ * (yet). If the reader has seen the variable before, it waits for it instead.
+ * COX_EPSLOST, COX_EFENCED, COX_ETIMEDOUT.
  *
- * One reader is used by one thread at a time.
+ * Only one thread at a time may use a reader.
  */
 COX_API int cox_reader_describe(struct cox_reader *reader, const char *name,
                                 struct cox_reader_variable *ret);
 
 /*
- * All `bytes` of a dense variable or metric, as they are at that moment: never torn within
- * 4 KiB. While a ps that was lost is given back what it had, what is read of it may be older.
+ * Reads a dense variable or metric; `bytes` must be its size. Each 4 KiB is of one
+ * moment, two of them may not be. While a lost ps is being restored, its values may be
+ * older.
  */
 COX_API int cox_reader_read(struct cox_reader *reader, const char *name, void *ret_data,
                             size_t bytes);
 
-/* Rows of a table, none of them torn: n_keys * dim floats; rows not there: their initial
- * values. */
+/* Reads rows of a table: n_keys * dim floats. Each row is of one moment. A row that
+ * does not exist reads as its initial values. */
 COX_API int cox_reader_lookup(struct cox_reader *reader, const char *table,
                               const uint64_t *keys, size_t n_keys, uint32_t dim,
                               float *ret_rows);
 
-/* What a metric reads as; see cox_metric_read. */
+/* Reads a metric; see cox_metric_read. */
 COX_API int cox_reader_metric(struct cox_reader *reader, const char *name,
                               double *ret_value, double *ret_weight);
 

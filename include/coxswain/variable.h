@@ -1,6 +1,6 @@
 /*
- * What variables and tables are made of: optimizers and their schedules, initializers,
- * shards, lifecycles. Include <coxswain/coxswain.h> instead of this file.
+ * The specifications of variables and tables: optimizers and their schedules,
+ * initializers, shards, lifecycles. Include <coxswain/coxswain.h> instead of this file.
  */
 #ifndef COXSWAIN_VARIABLE_H
 #define COXSWAIN_VARIABLE_H
@@ -12,63 +12,69 @@ extern "C" {
 #endif
 
 /*
- * What a ps does with a gradient g of a value w. r is the learning rate at that update.
+ * Optimizers: what a ps does with a gradient g of a value w. r is the learning rate of
+ * that update. In parentheses: the numbers that the rule takes, and how many numbers of
+ * state a ps keeps for each value.
  *
- *   kind                  rule                                         numbers, state
  *   COX_SGD               w -= r g
- *   COX_MOMENTUM          u = momentum u + g;  w -= r u                momentum; 1
- *   COX_NESTEROV          u = momentum u + g;  w -= r (g + momentum u) momentum; 1
- *   COX_ADAGRAD           s += g^2;  w -= r g / (sqrt(s) + epsilon)    initial_accumulator,
- *                                                                      epsilon; 1
- *   COX_ROWWISE_ADAGRAD   the same, s one number for a row: of the     the same; 1 a row
- *                         mean of its g^2
- *   COX_RMSPROP           s = rho s + (1 - rho) g^2;                   rho, epsilon; 1
- *                         w -= r g / (sqrt(s) + epsilon)
- *   COX_ADADELTA          s = rho s + (1 - rho) g^2;                   rho, epsilon; 2
+ *   COX_MOMENTUM          u = momentum u + g;  w -= r u
+ *                         (momentum; 1 number of state)
+ *   COX_NESTEROV          u = momentum u + g;  w -= r (g + momentum u)
+ *                         (momentum; 1)
+ *   COX_ADAGRAD           s += g^2;  w -= r g / (sqrt(s) + epsilon)
+ *                         (initial_accumulator, epsilon; 1)
+ *   COX_ROWWISE_ADAGRAD   the same, but a row has one s, of the mean of its g^2
+ *                         (initial_accumulator, epsilon; 1 for each row)
+ *   COX_RMSPROP           s = rho s + (1 - rho) g^2;  w -= r g / (sqrt(s) + epsilon)
+ *                         (rho, epsilon; 1)
+ *   COX_ADADELTA          s = rho s + (1 - rho) g^2;
  *                         d = g sqrt(x + epsilon) / sqrt(s + epsilon);
  *                         x = rho x + (1 - rho) d^2;  w -= r d
- *   COX_ADAM              m = beta1 m + (1 - beta1) g;                 beta1, beta2,
- *                         v = beta2 v + (1 - beta2) g^2;               epsilon; 2, of a
- *                         w -= r m' / (sqrt(v') + epsilon),            table 1 a row more
+ *                         (rho, epsilon; 2)
+ *   COX_ADAM              m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+ *                         w -= r m' / (sqrt(v') + epsilon), where
  *                         m' = m / (1 - beta1^t), v' = v / (1 - beta2^t)
- *   COX_ADAMW             the same, after w -= r weight_decay w        the same
- *   COX_FTRL              FTRL-proximal, see below                     beta, l1, l2,
- *                                                                      initial_accumulator;
- *                                                                      2
- *   COX_LOSS_SCALE        see below                                    growth_factor,
- *                                                                      growth_interval; 1
+ *                         (beta1, beta2, epsilon; 2, and 1 for each row of a table)
+ *   COX_ADAMW             w -= r weight_decay w, then as COX_ADAM
+ *   COX_FTRL              FTRL-proximal, see below
+ *                         (beta, l1, l2, initial_accumulator; 2)
+ *   COX_LOSS_SCALE        see below
+ *                         (growth_factor, growth_interval; 1)
  *
- * These are PyTorch's rules (RMSProp's rho is its alpha, Adagrad's initial_accumulator its
- * initial_accumulator_value), but FTRL: that is Keras's, with its names' regularization
- * strengths as l1 and l2 and a learning_rate_power of -0.5: z, n start at 0 and at
- * initial_accumulator, then z += g - (sqrt(n + g^2) - sqrt(n)) / r w;  n += g^2;
- * w = 0 where |z| <= l1, else (sign(z) l1 - z) / ((beta + sqrt(n)) / r + 2 l2).
- * What w starts with, or is assigned, is forgotten with the next gradient: begin at zeros.
+ * The rules are PyTorch's. RMSProp's rho is PyTorch's alpha, and Adagrad's
+ * initial_accumulator is its initial_accumulator_value.
  *
- * COX_LOSS_SCALE is for a variable that steps multiply their loss by, so that small
- * gradients survive a narrow type (cox_step_loss_scale). Its "gradient" is 0 after a step
- * whose gradients were finite, anything else after one whose were not: then w becomes
- * w / growth_factor, but not less than 1 (a w below 1 stays); after growth_interval good
- * steps in a row, w growth_factor. Begin at a constant, like 65536. It is a dense variable
- * of one number, shape {1}, without wire_dtype and schedule; others are COX_EINVAL.
- * (torch.amp.GradScaler's rule, which knows no least.)
+ * Only FTRL is Keras's, with a learning_rate_power of -0.5; l1 and l2 are Keras's
+ * regularization strengths. z starts at 0, n at initial_accumulator. A gradient does z
+ * += g - (sqrt(n + g^2) - sqrt(n)) / r w;  n += g^2; w = 0 where |z| <= l1, else
+ * (sign(z) l1 - z) / ((beta + sqrt(n)) / r + 2 l2). So the next gradient replaces
+ * whatever w was initialized with or assigned: begin at zeros.
  *
- * State is what a ps keeps beside the values, in floats for each value; checkpoints hold
- * it. A row is a table's, or one of a dense variable's first axis. A table's rule is lazy: a row
- * and its state change only when a gradient of that row comes, and t counts those of the row. A
- * dense variable's t counts the gradients that were pushed to any of its rows, the same on each
- * ps that has a shard.
+ * COX_LOSS_SCALE is for a variable by which steps multiply their loss, so that small
+ * gradients survive a narrow type (cox_step_loss_scale). Its "gradient" is 0 after a
+ * step whose gradients were all finite, otherwise not 0. After one that is not 0, w
+ * becomes w / growth_factor, but not less than 1 (a w below 1 stays). After
+ * growth_interval good steps in a row, w becomes w growth_factor. This is
+ * torch.amp.GradScaler's rule, which has no lower bound. Begin at a constant, like
+ * 65536. The variable is a dense one of one number, shape {1}, without wire_dtype and
+ * schedule (else COX_EINVAL).
  *
- * Numbers that are 0 stand for a default where it is told; give a tiny one for none
- * (1e-30). rho, beta1 and beta2 stand for the decimal number of fewest digits that rounds to
- * them: 0.999F is 0.999, and 1 - beta2 is 0.001 in double before it is rounded.
- * docs/optimizers.md has all of this in one table, with the names of the state in checkpoints.
- * A number that the rule does not use must be 0, and so must all numbers of
- * COX_OPTIMIZER_NONE. A learning_rate of 0 is refused, unless a schedule has an end_rate
- * above 0.
+ * A ps keeps state beside the values, and checkpoints hold it. A row is a row of a
+ * table, or of a dense variable's first axis. For a table the rules are lazy: a row and
+ * its state change only with a gradient of that row, and t counts the gradients of the
+ * row. For a dense variable t counts the gradients that were pushed to any of its rows;
+ * each ps that has a shard has the same t.
+ *
+ * A number that is 0 stands for its default, if it has one; to get none, give a tiny
+ * number (1e-30). rho, beta1 and beta2 stand for the shortest decimal number that
+ * rounds to them: 0.999F is 0.999, so 1 - beta2 is 0.001 in double before it is
+ * rounded. A number that the rule does not use must be 0; so must all numbers of
+ * COX_OPTIMIZER_NONE. A learning_rate of 0 is refused, unless a schedule has an
+ * end_rate above 0. docs/optimizers.md has all this in one table, with the names of the
+ * state in checkpoints.
  */
 enum cox_optimizer_kind {
-    COX_OPTIMIZER_NONE = 0, /* takes no gradients */
+    COX_OPTIMIZER_NONE = 0, /* the variable takes no gradients */
     COX_SGD = 1,
     COX_ADAGRAD = 2,
     COX_MOMENTUM = 3,
@@ -83,27 +89,29 @@ enum cox_optimizer_kind {
 };
 
 /*
- * How the learning rate changes: by the place s of the closure that pushes in the run. The
- * run's first closure has s = 0; each further one, and each write of the client (assign, add,
- * rate, create), whatever variable it is about, counts 1. So s is the same on every ps, for a
- * second attempt, and where a closure runs again after a loss. It goes on where a client goes on
- * from a checkpoint, or loads one with its state (cox_checkpoint_load). A step that counts
- * otherwise says its s: cox_step_rate_step.
+ * Schedules: the learning rate depends on s, the place in the run of the closure that
+ * pushes. The run's first closure has s = 0. Each further closure adds 1, and so does
+ * each write of the client (assign, add, rate, create), whatever variable it writes. So
+ * s is the same on every ps, in every attempt, and when a closure runs again after a
+ * loss. When a client goes on from a checkpoint, or loads one with its state
+ * (cox_checkpoint_load), s goes on from there. A step that counts otherwise sets s
+ * itself: cox_step_rate_step.
  *
- * In the first warmup_steps the rate rises from 0: learning_rate * s / warmup_steps; then
- * these count, with s from the end of the warm-up. From `steps` on linear, polynomial and
- * cosine stay at end_rate.
+ * In the first warmup_steps the rate rises from 0: learning_rate * s / warmup_steps.
+ * After that the formulas below hold, with s counted from the end of the warm-up. From
+ * `steps` on, linear, polynomial and cosine stay at end_rate.
  *
  *   COX_SCHEDULE_CONSTANT     learning_rate
  *   COX_SCHEDULE_LINEAR       learning_rate to end_rate
- *   COX_SCHEDULE_POLYNOMIAL   end_rate + (learning_rate - end_rate) (1 - s / steps)^power
+ *   COX_SCHEDULE_POLYNOMIAL   end_rate + (learning_rate - end_rate)
+ *                             (1 - s / steps)^power
  *   COX_SCHEDULE_EXPONENTIAL  learning_rate gamma^(s / steps)
  *   COX_SCHEDULE_STEP         the same, s / steps rounded down
  *   COX_SCHEDULE_COSINE       end_rate + (learning_rate - end_rate)
  *                             (1 + cos(pi s / steps)) / 2
  *
- * All but constant need steps; a number that is not used must be 0. FTRL and COX_LOSS_SCALE
- * take none.
+ * All kinds except constant need `steps`. A number that the kind does not use must be
+ * 0. FTRL and COX_LOSS_SCALE take no schedule.
  */
 enum cox_schedule_kind {
     COX_SCHEDULE_CONSTANT = 0,
@@ -124,8 +132,8 @@ struct cox_schedule {
 };
 
 /*
- * Before the rule a gradient is clipped by value, then by norm, then weight_decay * w is
- * added to it (not so with COX_ADAMW, whose decay is in its rule).
+ * Before the rule a ps clips a gradient by value, then by norm, then adds weight_decay
+ * * w to it. COX_ADAMW has the decay in its rule instead.
  */
 struct cox_optimizer {
     uint32_t kind; /* enum cox_optimizer_kind */
@@ -140,9 +148,11 @@ struct cox_optimizer {
     float l1;           /* FTRL */
     float l2;           /* FTRL: l2 w^2 is added to the loss */
     float weight_decay; /* not for FTRL */
-    float clip_value;   /* each number of a gradient to at most that; 0: as it is */
-    float clip_norm;    /* the Euclidean norm of a table's row, or of what a ps has of a
-                           dense gradient, to at most that; 0: as it is */
+    /* Bounds the absolute value of each number of a gradient; 0: no bound */
+    float clip_value;
+    /* Bounds the Euclidean norm of a table row's gradient, or of the part of a dense
+     * gradient that one ps has; 0: no bound */
+    float clip_norm;
     float growth_factor;   /* 0: 2 */
     float growth_interval; /* 0: 2000 */
     struct cox_schedule schedule;
@@ -151,23 +161,25 @@ struct cox_optimizer {
     {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0, 0, 0, 0, 0}}
 
 /*
- * What is there before any update: numbers that depend on the seed and the place (a
- * table's key and column, a dense variable's element), on nothing else. A seed of 0 is made
- * from the run's (cox_options.seed) and the variable's name, so that variables of equal specs
- * begin differently, and each run of a program the same way unless it has another seed. Two
- * variables that are given one seed, other than 0, begin with the same numbers.
+ * Initial values. They depend only on the seed and the place: the key and column of a
+ * table, the element of a dense variable. A seed of 0 stands for one that is made from
+ * the run's seed (cox_options.seed) and the variable's name. So variables of equal
+ * specs begin differently, and every run of a program begins alike unless it has
+ * another seed. Two variables with the same seed other than 0 begin with the same
+ * numbers.
  *
- * Glorot, Bengio 2010: the uniform one in [-l, l) with l = sqrt(6 / (in + out)), the
- * normal one of deviation sqrt(2 / (in + out)). Of a dense variable, the last axis is
- * `out`, the one before it `in`, both times the elements of the axes before these; one of
- * rank 1 counts as both. A table's row is what leads from 1 key to dim values.
+ * Glorot, Bengio 2010: uniform in [-l, l) with l = sqrt(6 / (in + out)), or normal with
+ * deviation sqrt(2 / (in + out)). For a dense variable `out` is the size of the last
+ * axis and `in` that of the one before it, each times the sizes of all earlier axes; at
+ * rank 1, both are the size of the only axis. For a table `in` is 1 and `out` is dim.
  */
 enum cox_initializer_kind {
-    COX_ZEROS = 0,            /* a number that is not named must be 0 */
+    /* `a` and `b` must be 0 in kinds that do not use them */
+    COX_ZEROS = 0,
     COX_CONSTANT = 1,         /* a */
     COX_UNIFORM = 2,          /* in [a, b) */
     COX_NORMAL = 3,           /* mean a, standard deviation b */
-    COX_TRUNCATED_NORMAL = 4, /* the same, redrawn where it is beyond 2 b of a */
+    COX_TRUNCATED_NORMAL = 4, /* the same, drawn again if farther than 2 b from a */
     COX_GLOROT_UNIFORM = 5,
     COX_GLOROT_NORMAL = 6,
 };
@@ -176,25 +188,27 @@ struct cox_initializer {
     uint32_t kind; /* enum cox_initializer_kind */
     float a;
     float b;
-    uint64_t seed; /* 0: of the run's seed and the variable's name */
+    uint64_t seed; /* 0: made from the run's seed and the variable's name */
 };
 #define COX_INITIALIZER_INIT {0, 0, 0, 0}
 
 /*
- * What becomes of gradients with a number that is not finite, or that is finite and would
- * overflow what the rule keeps: 2^64 (1.8e19) and more, whose squares are too large, for
- * Adagrad, RMSProp, Adadelta, Adam, AdamW and FTRL; 3.4e38 (1 - momentum) and more for
- * momentum and Nesterov. With a clip_value or clip_norm below that, only numbers that are
- * not finite count.
+ * What happens to a gradient that has a number which is not finite, or which is finite
+ * but would overflow the state of the rule. The latter are numbers of 2^64 (1.8e19) and
+ * more for Adagrad, RMSProp, Adadelta, Adam, AdamW and FTRL, because their squares are
+ * too large, and numbers of 3.4e38 (1 - momentum) and more for momentum and Nesterov.
+ * With a clip_value or clip_norm below that, only numbers that are not finite count.
  *
- * Rejected: the step fails with COX_ENONFINITE, naming variable and row, and nothing of it
- * is applied. Allowed: they are applied. By every rule a NaN makes the value NaN, and an
- * infinity makes it infinite or NaN. With clip_norm one such number makes all values NaN
- * that are clipped together with it (clip_value comes before, and bounds infinities).
+ * Rejected: the step fails with COX_ENONFINITE, the text names variable and row, and
+ * nothing of the step is applied. Allowed: the gradient is applied. With every rule a
+ * NaN makes the value NaN, and an infinity makes it infinite or NaN. With clip_norm one
+ * such number makes all values NaN that are clipped together with it. (clip_value is
+ * applied before, and bounds infinities.)
  *
- * The same goes for pulls by steps of a variable with a wire_dtype: a number that is infinite
- * in that type, like any beyond 65504 in F16, fails the pull with COX_ENONFINITE, or is
- * pulled. cox_stats counts them either way (pulled_infinite).
+ * The same choice holds for pulls by steps of a variable with a wire_dtype. A number
+ * that is infinite in that type, like those beyond 65504 in F16, fails the pull with
+ * COX_ENONFINITE, or is pulled as infinite. cox_stats counts such numbers in both cases
+ * (pulled_infinite).
  */
 enum cox_nonfinite {
     COX_NONFINITE_REJECT = 0,
@@ -202,11 +216,11 @@ enum cox_nonfinite {
 };
 
 /*
- * How gradients are rounded to a wire_dtype. To the nearest: each has an error of the same
- * sign every time, and what is too small for the type is always 0. Stochastic: up or down by
- * chance, so that the mean over steps is right, at some nanoseconds a number; drawn from
- * run, closure and row, so that every attempt draws the same. What steps pull is rounded to
- * the nearest either way.
+ * How gradients are rounded to a wire_dtype. Nearest: equal numbers have the same error
+ * every time, and a number too small for the type is always 0. Stochastic: up or down
+ * by chance, so that the mean over many steps is right; this costs some nanoseconds a
+ * number. The chance is drawn from run, closure and row, so every attempt rounds alike.
+ * Values that steps pull are always rounded to the nearest.
  */
 enum cox_rounding {
     COX_ROUND_NEAREST = 0,
@@ -214,13 +228,15 @@ enum cox_rounding {
 };
 
 /*
- * A dense variable: rank 1 or more, no dimension 0; optimizers and non-zero start: F32.
+ * A dense variable: of rank 1 or more, without a dimension of size 0. Only an F32
+ * variable may have an optimizer, or initial values other than zeros.
  *
- * It may be cut along its first axis into shards on different ps, of rows / n rows each
- * and one more in the first rows % n ("div"); to its users it is one all the same. How
- * many shards: `shards`, but no more than there are ps or rows. Where that is 0, as few as
- * keep each at shard_max_bytes or less, if that is given (COX_EINVAL: there are not enough
- * ps or rows for that); else as many as leave each shard_min_bytes or more.
+ * A variable may be cut along its first axis into n shards on different ps. Each shard
+ * has rows / n rows, and the first rows % n shards have one more ("div"). Users do not
+ * notice. n is `shards`, but at most the number of ps or rows. If `shards` is 0, there
+ * are as few shards as keep each at shard_max_bytes or less (COX_EINVAL: there are not
+ * enough ps or rows); without shard_max_bytes, as many as keep each at shard_min_bytes
+ * or more.
  */
 struct cox_variable_spec {
     size_t size;
@@ -255,29 +271,33 @@ struct cox_variable_spec {
      0}
 
 /*
- * Which rows a table makes, and which it drops again; all 0: a row for every key that is
- * updated, for ever. A row that is not there, not yet or no more, reads as its initial
- * values and costs nothing; what is pushed to it is forgotten (an add or assign makes it).
- * Ages count the gradient updates of the table that have reached the ps of the row. Each ps
- * decides for its own rows.
+ * Which rows a table makes, and which it drops again. All 0: every key that is updated
+ * gets a row, and keeps it. A row that does not exist, because it is not admitted yet
+ * or was dropped, reads as its initial values and takes no memory. Gradients pushed to
+ * it are forgotten; an add or assign makes it. Ages count the gradient updates of the
+ * table that have reached the row's ps. Each ps decides for its own rows.
  */
 struct cox_lifecycle {
-    uint32_t admit_count; /* a key gets its row with its admit_count-th update. Counted
-                                approximately, in bounded memory: a key may be admitted
-                                early, never late; 0: with the first */
-    float admit_probability; /* ... or each of its updates makes it with this
-                                probability, above 0, below 1; drawn from run, closure and
-                                key. 0: always. Where both are given, both must agree */
-    uint64_t evict_age; /* rows that no gradient has come to for so long go; 0: none */
-    uint32_t evict_count;     /* rows that have had fewer gradients than this ... */
-    uint64_t evict_count_age; /* ... so long after they were made go; 0: none */
-    uint64_t
-        rows_max; /* on each ps: where there would be more, those go that have had no
-                          gradient for longest, approximately; 0: no limit */
+    /* A key gets its row with its admit_count-th update; 0: with the first. Updates are
+     * counted approximately, in bounded memory: a key may be admitted early, never late */
+    uint32_t admit_count;
+    /* Each update of a key makes its row with this probability, between 0 and 1, drawn
+     * from run, closure and key; 0: always. With admit_count, both must agree */
+    float admit_probability;
+    /* A row goes when no gradient has come to it for this long; 0: none goes */
+    uint64_t evict_age;
+    /* A row goes that has had fewer than evict_count gradients evict_count_age after it
+     * was made; 0: none goes */
+    uint32_t evict_count;
+    uint64_t evict_count_age;
+    /* At most this many rows on each ps: beyond it the rows go that have had no gradient
+     * for longest, approximately; 0: no limit */
+    uint64_t rows_max;
 };
 #define COX_LIFECYCLE_INIT {0, 0, 0, 0, 0, 0}
 
-/* A table: rows of `dim` F32 by 64-bit key, made by their first update, spread over all ps. */
+/* A table: rows of `dim` F32 by 64-bit key. The first update of a key makes its row.
+ * The rows are spread over all ps. */
 struct cox_table_spec {
     size_t size;
     const char *name;
