@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/defaults.h"
 #include "common/error.h"
 #include "common/rand.h"
 #include "common/structs.h"
@@ -47,22 +48,12 @@ enum { RELEASE_MS = 1000 };
 
 static void fill_in(struct cox_options *o, const struct cox_cluster *cluster)
 {
-    o->queue_max = o->queue_max != 0 ? o->queue_max : 262144;
-    o->worker_slots = o->worker_slots != 0 ? o->worker_slots : 1;
+    COXI_DEFAULTS_OPTIONS(COXI_FILL_IN)
     if (o->min_workers == 0) {
-        /* Who is to dial us may have to be told the address first, which is not known
+        /* Workers that dial us may have to be told our address first, which is not known
          * before. */
         o->min_workers = cluster->n_workers > 0;
     }
-    o->open_timeout_ms = o->open_timeout_ms != 0 ? o->open_timeout_ms : 30000;
-    o->peer_timeout_ms = o->peer_timeout_ms != 0 ? o->peer_timeout_ms : 10000;
-    o->worker_wait_ms = o->worker_wait_ms != 0 ? o->worker_wait_ms : 10000;
-    o->max_crashes = o->max_crashes != 0 ? o->max_crashes : 3;
-    o->max_attempts = o->max_attempts != 0 ? o->max_attempts : 4;
-    o->step_timeout_ms = o->step_timeout_ms != 0 ? o->step_timeout_ms : 600000;
-    o->cancel_grace_ms = o->cancel_grace_ms != 0 ? o->cancel_grace_ms : 1000;
-    o->ps_recovery_ms = o->ps_recovery_ms != 0 ? o->ps_recovery_ms : 120000;
-    o->replay_log_bytes = o->replay_log_bytes != 0 ? o->replay_log_bytes : 256 << 20;
 }
 
 /* Workers must be able to come. */

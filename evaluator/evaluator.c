@@ -20,6 +20,7 @@
 #include "checkpoint/generation.h"
 #include "checkpoint/row_index.h"
 #include "common/clock.h"
+#include "common/defaults.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/initializer.h"
@@ -170,6 +171,12 @@ void cox_evaluator_close(struct cox_evaluator *evaluator)
     free(evaluator);
 }
 
+static void fill_in(struct cox_evaluator_options *o)
+{
+    o->poll_ms = o->poll_ms > 0 ? o->poll_ms : 0;
+    COXI_DEFAULTS_EVALUATOR_OPTIONS(COXI_FILL_IN)
+}
+
 int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *options,
                        struct cox_evaluator **ret)
 {
@@ -188,9 +195,7 @@ int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *opti
     if (evaluator == NULL) {
         return coxi_error_memory("an evaluator");
     }
-    o.first_timeout_ms = o.first_timeout_ms != 0 ? o.first_timeout_ms : 60000;
-    o.idle_timeout_ms = o.idle_timeout_ms != 0 ? o.idle_timeout_ms : 60000;
-    o.poll_ms = o.poll_ms > 0 ? o.poll_ms : 100;
+    fill_in(&o);
     r = copy_names(&o);
     evaluator->options = o;
     evaluator->dir = strdup(dir);

@@ -12,6 +12,7 @@
 
 #include "cluster/cluster.h"
 #include "common/clock.h"
+#include "common/defaults.h"
 #include "common/error.h"
 #include "common/loop.h"
 #include "common/metric.h"
@@ -19,8 +20,9 @@
 #include "net/ps_round.h"
 #include "net/pulls.h"
 
+enum { COXI_DEFAULTS_READER_OPTIONS(COXI_DEFAULT_NUMBER) };
+
 enum {
-    TIMEOUT_MS = 10000,
     PEER_TIMEOUT_MS = 10000,
     CONNECT_MS = 2000,
     TICK_MS = 50,
@@ -299,7 +301,7 @@ int cox_reader_open(const struct cox_cluster *cluster,
         return coxi_error_memory("a reader");
     }
     reader->options = o;
-    reader->options.timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : TIMEOUT_MS;
+    reader->options.timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : DEFAULT_timeout_ms;
     r = start(reader, cluster);
     if (r != 0) {
         cox_reader_close(reader);

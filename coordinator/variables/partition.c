@@ -3,11 +3,12 @@
 
 #include <stdbool.h>
 
+#include "common/defaults.h"
 #include "common/error.h"
 #include "common/layout.h"
 #include "common/rule.h"
 
-enum { MIN_BYTES = 256 * 1024 };
+enum { COXI_DEFAULTS_VARIABLE_SPEC(COXI_DEFAULT_NUMBER) };
 
 static uint64_t at_most(uint64_t n, uint64_t most)
 {
@@ -57,7 +58,8 @@ int coxi_partition_count(const struct cox_variable_spec *spec,
     if (spec->shard_max_bytes > 0) {
         return count_by_max(spec, rows, row_bytes, n_ps, ret);
     }
-    uint64_t min_bytes = spec->shard_min_bytes > 0 ? spec->shard_min_bytes : MIN_BYTES;
+    uint64_t min_bytes =
+        spec->shard_min_bytes > 0 ? spec->shard_min_bytes : DEFAULT_shard_min_bytes;
     uint64_t rows_min = min_bytes / row_bytes + (min_bytes % row_bytes > 0 ? 1 : 0);
     uint64_t n = at_most(rows / rows_min, most);
     *ret = n > 0 ? (uint32_t)n : 1;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/defaults.h"
 #include "common/difference.h"
 #include "common/error.h"
 #include "common/layout.h"
@@ -290,8 +291,9 @@ int cox_table_create(struct cox_coordinator *c, const struct cox_table_spec *spe
 /* How many elements the variable of a metric has (common/metric.h). */
 static int metric_size(const struct cox_metric_spec *spec, uint64_t *ret)
 {
+    enum { COXI_DEFAULTS_METRIC_SPEC(COXI_DEFAULT_NUMBER) };
     enum { BUCKETS_MAX = COXI_METRIC_MAX / 2 };
-    uint32_t buckets = spec->buckets > 0 ? spec->buckets : BUCKETS_MAX;
+    uint32_t buckets = spec->buckets > 0 ? spec->buckets : DEFAULT_buckets;
     switch ((enum cox_metric_kind)spec->kind) {
     case COX_METRIC_SUM:
     case COX_METRIC_COUNT:

@@ -36,7 +36,7 @@
  *
  * Structs begin with `size`. Initialize them with COX_..._INIT, then set what differs.
  * A size that no version of the struct has is COX_EINVAL. In a field, zero means the
- * default. A program built against an older header runs with a newer library.
+ * default (docs/options.md). A program built against an older header runs with a newer library.
  *
  * C++: write `struct` before the names of structs there, too, because cox_schedule,
  * cox_progress, cox_stats and cox_table_stats are also functions.
@@ -106,80 +106,145 @@ COX_API void cox_cluster_free(struct cox_cluster *cluster); /* takes NULL */
 
 /* ---- the coordinator */
 
+/* docs/options.md has all of these in one table, with what 0 stands for. */
 struct cox_options {
     size_t size;
-    const char *checkpoint_dir; /* made if missing; NULL: no checkpoints */
-    const char
-        *log_dir; /* local cluster: for logs and what steps print (step.h); NULL: no
-                            logs are kept, and what steps print, and what
-                            daemons warn of, goes to stderr */
-    const char *bin_dir; /* local cluster: the programs' place; COX_BIN_DIR, or found */
-    uint32_t queue_max;  /* closures in the queue, 262144: then cox_schedule blocks */
-    uint32_t worker_slots; /* local cluster: steps at a time on each worker, 1 */
-    uint32_t min_workers;  /* cox_open waits for as many; 1, or 0 if none is listed */
-    /* closures sent ahead to each slot; 0: chosen from their run time and the distance */
+
+    /* The directory for checkpoints, made if missing. NULL: no checkpoints. */
+    const char *checkpoint_dir;
+
+    /*
+     * Of a local cluster: the directory for logs and for what steps print (step.h). NULL: no
+     * logs are kept; what steps print and daemons warn of goes to standard error.
+     */
+    const char *log_dir;
+
+    /* Of a local cluster: where the programs are. NULL: COX_BIN_DIR, or found. */
+    const char *bin_dir;
+
+    /* Closures in the queue. When it is full, cox_schedule blocks. */
+    uint32_t queue_max;
+
+    /* Of a local cluster: steps that run at a time on each worker. */
+    uint32_t worker_slots;
+
+    /* cox_open waits for as many workers. 0: for one, or none if the cluster lists none. */
+    uint32_t min_workers;
+
+    /* Closures sent ahead to each slot. 0: chosen from their run time and the distance. */
     uint32_t prefetch;
-    int open_timeout_ms;  /* for cox_open, 30000 */
-    int peer_timeout_ms;  /* a peer silent for this long is lost, 10000 */
-    int worker_wait_ms;   /* with closures to run and no worker: give up, 10000; while a
-                              ps is away, too: after ps_recovery_ms */
-    uint32_t max_crashes; /* of its process by one closure: then it fails, 3 */
-    uint32_t keep_going;  /* 1: a closure that fails concerns its future alone */
-    int step_timeout_ms; /* a step that runs for longer is cancelled, 600000; -1: none */
-    int cancel_grace_ms; /* from a step's cancellation to the end of its process, 1000 */
-    uint32_t max_attempts; /* that ran for too long: then the closure fails, 4 */
-    int speculate; /* a second attempt of steps that take far longer than others: 1, the
-                      default, or -1: never */
-    const char
-        *listen; /* where workers may dial the client, as "host:port" (port 0: any)
-                           or a URL; NULL: nowhere */
-    uint64_t
-        step_memory_max; /* local cluster: bytes of a worker's step process, beyond the
-                            results that it keeps; 0: no limit */
-    uint64_t
-        checkpoint_every_closures; /* a checkpoint after so many that are settled; 0:
-                                           none by that */
-    int checkpoint_every_s; /* one after so many seconds in which something was scheduled
-                               or settled; 0: none by that */
-    uint32_t checkpoint_keep; /* as many of the newest are kept; 0: all */
-    uint32_t
-        checkpoint_keep_every; /* with checkpoint_keep: and those whose number it divides;
-                                       0: none of these. Alone: COX_EINVAL */
-    int checkpoint_on_sigterm; /* 1: SIGTERM to this process writes a checkpoint, and then
-                                  ends it as ever (a second one does so at once) */
-    int ps_recovery_ms; /* with checkpoint_dir: a ps that is lost may take as long to come
-                            back, 120000; then, and without: COX_EPSLOST */
-    uint64_t
-        replay_log_bytes; /* with checkpoint_dir: of what is kept for such a ps, 256
-                                  MiB: half full it asks for a checkpoint, full it has
-                                  cox_schedule, and the client's own writes, wait for
-                                  that; a write that is larger passes alone. It asks
-                                  for none within 250 ms of the end of the last one:
-                                  with a small log, calls wait for that, too */
-    int resume; /* if checkpoint_dir has checkpoints: 0: go on from the newest (see
-                   cox_progress); -1: COX_EEXIST */
-    uint64_t
-        resume_from; /* the number of the checkpoint to go on from; 0: the newest */
-    uint32_t
-        checkpoint_incremental; /* so many checkpoints after a whole one have only what
-                                   has changed since the one before, to 1000; 0: all
-                                   are whole */
-    uint64_t
-        seed; /* of the initial values of variables whose initializer has no seed of
-                      its own (cox_initializer); a client that goes on has the same */
-    /* Is told what befalls the run (event.h); NULL: standard error is */
+
+    /* How long cox_open may take. */
+    int open_timeout_ms;
+
+    /* A peer that is silent for this long is lost. */
+    int peer_timeout_ms;
+
+    /*
+     * How long closures may wait without a worker before they fail. While a ps is away, as
+     * long as ps_recovery_ms if that is longer.
+     */
+    int worker_wait_ms;
+
+    /* How often one closure may crash its process. Then it fails. */
+    uint32_t max_crashes;
+
+    /* 1: a closure that fails concerns its future alone. */
+    uint32_t keep_going;
+
+    /* A step that runs for longer is cancelled. -1: none is. */
+    int step_timeout_ms;
+
+    /* How long a cancelled step may go on before its process is ended. */
+    int cancel_grace_ms;
+
+    /* How often a closure may run for too long. Then it fails. */
+    uint32_t max_attempts;
+
+    /* A second attempt of steps that take far longer than others. 0 or 1: yes; -1: never. */
+    int speculate;
+
+    /*
+     * Where workers may dial the client, as "host:port" (port 0: any) or a URL. NULL:
+     * nowhere.
+     */
+    const char *listen;
+
+    /*
+     * Of a local cluster: bytes of memory of a worker's step process, beyond the results that
+     * it keeps. 0: no limit.
+     */
+    uint64_t step_memory_max;
+
+    /* Writes a checkpoint whenever so many more closures are settled. 0: does not. */
+    uint64_t checkpoint_every_closures;
+
+    /*
+     * Writes a checkpoint after so many seconds in which something was scheduled or settled.
+     * 0: does not.
+     */
+    int checkpoint_every_s;
+
+    /* How many of the newest checkpoints are kept. 0: all. */
+    uint32_t checkpoint_keep;
+
+    /*
+     * With checkpoint_keep: keeps also those whose number it divides. 0: none of these.
+     * Without checkpoint_keep: COX_EINVAL.
+     */
+    uint32_t checkpoint_keep_every;
+
+    /*
+     * 1: SIGTERM to this process writes a checkpoint before it ends the process. A second
+     * SIGTERM ends it at once.
+     */
+    int checkpoint_on_sigterm;
+
+    /*
+     * With checkpoint_dir: how long a ps that is lost may take to come back. After that, and
+     * without checkpoint_dir: COX_EPSLOST.
+     */
+    int ps_recovery_ms;
+
+    /*
+     * With checkpoint_dir: bytes kept so that a ps that is lost can be brought up to date.
+     * Half full, it asks for a checkpoint. Full, cox_schedule and the client's own writes wait
+     * for that checkpoint; a write that is larger passes alone. It asks for none within 250 ms
+     * of the end of the last one: with a small log, calls wait for that, too.
+     */
+    uint64_t replay_log_bytes;
+
+    /* If checkpoint_dir has checkpoints: 0: go on from the newest (see cox_progress); -1:
+     * COX_EEXIST. */
+    int resume;
+
+    /* The number of the checkpoint to go on from. 0: the newest. */
+    uint64_t resume_from;
+
+    /*
+     * After a whole checkpoint, so many (at most 1000) have only what has changed since the
+     * one before. 0: all are whole.
+     */
+    uint32_t checkpoint_incremental;
+
+    /*
+     * The seed of initial values, for variables whose initializer has no seed of its own
+     * (cox_initializer). A client that goes on from a checkpoint keeps the first client's.
+     */
+    uint64_t seed;
+
+    /* Is told the events of the run (event.h), with `event_arg`. NULL: they go to standard
+     * error. */
     void (*on_event)(void *arg, const struct cox_event *event);
     void *event_arg;
-    int checkpoint_at_close; /* 1: cox_close begins with a checkpoint, if anything has changed
-                                since the last; -1: it does not; 0: as 1 where
-                                checkpoint_dir is set */
+
+    /*
+     * 1: cox_close begins with a checkpoint, if anything has changed since the last one; -1:
+     * it does not; 0: as 1 if checkpoint_dir is set.
+     */
+    int checkpoint_at_close;
 };
-/* clang-format off */
-#define COX_OPTIONS_INIT \
-    {sizeof(struct cox_options), \
-     NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, \
-     0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}
-/* clang-format on */
+#define COX_OPTIONS_INIT COX_INIT(cox_options)
 
 /*
  * Connects to every ps and to the workers, and begins a run. `options` NULL: all
@@ -350,7 +415,7 @@ struct cox_table_stats {
     uint64_t evicted;  /* rows dropped */
     uint64_t updates;  /* gradient updates; one that touches two ps counts twice */
 };
-#define COX_TABLE_STATS_INIT {sizeof(struct cox_table_stats), 0, 0, 0, 0, 0, 0, 0}
+#define COX_TABLE_STATS_INIT COX_INIT(cox_table_stats)
 
 /* COX_EPSLOST. */
 COX_API int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
@@ -392,23 +457,31 @@ struct cox_input {
  */
 struct cox_call {
     size_t size;
+
+    /* Arguments of the step */
     const struct cox_value *args;
     size_t n_args;
+
     /* COX_PRIORITY_MIN to COX_PRIORITY_MAX; higher ones run first */
     int32_t priority;
+
     /* 1 + the index of the only worker that may run it; 0: any worker */
     uint32_t only_worker;
+
     /* More arguments; the step sees them behind `args`. At most 64 of both together */
     const struct cox_input *inputs;
     size_t n_inputs;
+
     /* The step's time; 0: the options' step_timeout_ms; -1: no limit */
     int timeout_ms;
+
     /* The program's own number: where it goes on behind this call (cox_progress) */
     uint64_t cursor;
+
     /* 1: the results stay on the worker that ran the step; see cox_future_fetch */
     int keep;
 };
-#define COX_CALL_INIT {sizeof(struct cox_call), NULL, 0, 0, 0, NULL, 0, 0, 0, 0}
+#define COX_CALL_INIT COX_INIT(cox_call)
 
 /*
  * Puts a closure (one call of `function`) in the queue. Workers take closures in the
@@ -585,7 +658,7 @@ struct cox_error {
     char function[64];
     char message[512];
 };
-#define COX_ERROR_INIT {sizeof(struct cox_error), 0, 0, 0, {0}, {0}}
+#define COX_ERROR_INIT COX_INIT(cox_error)
 
 /* Why the closure failed (code 0: it has not). COX_ENOTREADY: not settled. */
 COX_API int cox_future_error(struct cox_future *future, struct cox_error *ret);
@@ -601,7 +674,7 @@ struct cox_checkpoint_options {
     int final; /* 1: training is over; evaluators end after this checkpoint */
     int full;  /* 1: a whole checkpoint, whatever checkpoint_incremental says */
 };
-#define COX_CHECKPOINT_OPTIONS_INIT {sizeof(struct cox_checkpoint_options), 0, 0}
+#define COX_CHECKPOINT_OPTIONS_INIT COX_INIT(cox_checkpoint_options)
 
 /*
  * Writes a checkpoint of all variables and tables to the checkpoint directory. A
@@ -662,7 +735,7 @@ struct cox_progress {
     /* How many calls up to there run again */
     uint64_t rerun;
 };
-#define COX_PROGRESS_INIT {sizeof(struct cox_progress), 0, 0, 0, 0, 0}
+#define COX_PROGRESS_INIT COX_INIT(cox_progress)
 
 /* As of cox_open; it does not change. */
 COX_API int cox_progress(const struct cox_coordinator *c, struct cox_progress *ret);
@@ -699,11 +772,7 @@ struct cox_stats {
      * infinite before */
     uint64_t pulled_infinite;
 };
-/* clang-format off */
-#define COX_STATS_INIT \
-    {sizeof(struct cox_stats), \
-     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-/* clang-format on */
+#define COX_STATS_INIT COX_INIT(cox_stats)
 
 /*
  * Asks every ps for its numbers, so it takes a round trip, but at most a second,

@@ -28,30 +28,36 @@ struct cox_eval {
     const struct cox_score *scores;
     size_t n_scores;
 };
-#define COX_EVAL_INIT {sizeof(struct cox_eval), 0, 0, NULL, 0}
+#define COX_EVAL_INIT COX_INIT(cox_eval)
 
 struct cox_evaluator_options {
     size_t size;
-    /* The wait for the first checkpoint; 0: 60000; -1: no limit */
+
+    /* The wait for the first checkpoint; -1: no limit */
     int first_timeout_ms;
-    /* The wait for each later one; 0: 60000; -1: no limit */
+
+    /* The wait for each later one; -1: no limit */
     int idle_timeout_ms;
-    /* How often to look into the directory; 0: every 100 ms */
+
+    /* How often to look into the directory */
     int poll_ms;
+
     /* The variables to load, by name or pattern (fnmatch; a star also matches '/');
      * NULL: all */
     const char *const *variables;
     size_t n_variables;
+
     /* 1: every checkpoint in order; 0: only the newest */
     int every;
+
     /* After that many checkpoints cox_evaluator_next returns COX_EEOF; 0: no limit */
     uint64_t max_checkpoints;
+
     /* Called by cox_evaluator_report, on its thread; may be NULL */
     void (*on_report)(void *arg, const struct cox_eval *eval);
     void *arg;
 };
-#define COX_EVALUATOR_OPTIONS_INIT                                                     \
-    {sizeof(struct cox_evaluator_options), 0, 0, 0, NULL, 0, 0, 0, NULL, NULL}
+#define COX_EVALUATOR_OPTIONS_INIT COX_INIT(cox_evaluator_options)
 
 /* `dir` is the checkpoint directory; it need not exist yet. Needs no coordinator. */
 COX_API int cox_evaluator_open(const char *dir,
@@ -65,7 +71,7 @@ struct cox_checkpoint_info {
     /* 1: its client saved it as the last one. A later client may still go on from it */
     int final;
 };
-#define COX_CHECKPOINT_INFO_INIT {sizeof(struct cox_checkpoint_info), 0, 0, 0}
+#define COX_CHECKPOINT_INFO_INIT COX_INIT(cox_checkpoint_info)
 
 /*
  * Waits for a checkpoint newer than the last one, verifies its checksums, and loads it.

@@ -33,12 +33,15 @@ enum cox_load_missing {
 
 struct cox_load_options {
     size_t size;
+
     /* A checkpoint (".../ckpt-3"), or a checkpoint directory: its latest one */
     const char *path;
+
     /* Variables of this run, by name or pattern (fnmatch; a star also matches '/');
      * NULL: all */
     const char *const *variables;
     size_t n_variables;
+
     /* Only variables whose names begin with to_prefix are loaded. In the checkpoint
      * their names begin with from_prefix instead. NULL: "" */
     const char *to_prefix;
@@ -50,8 +53,7 @@ struct cox_load_options {
     void (*on_progress)(void *arg, uint64_t bytes, uint64_t bytes_all);
     void *arg;
 };
-#define COX_LOAD_OPTIONS_INIT                                                          \
-    {sizeof(struct cox_load_options), NULL, NULL, 0, NULL, NULL, 0, 0, NULL, NULL}
+#define COX_LOAD_OPTIONS_INIT COX_INIT(cox_load_options)
 
 struct cox_load_info {
     size_t size;
@@ -62,7 +64,7 @@ struct cox_load_info {
     uint64_t rows;      /* of tables */
     uint64_t bytes;
 };
-#define COX_LOAD_INFO_INIT {sizeof(struct cox_load_info), 0, 0, 0, 0, 0, 0}
+#define COX_LOAD_INFO_INIT COX_INIT(cox_load_info)
 
 /*
  * Loads a checkpoint into variables that this run has created; the numbers of ps and

@@ -45,11 +45,11 @@ enum cox_metric_kind {
 
 struct cox_metric_spec {
     size_t size;
-    const char *name;
+    const char *name; /* As of a variable. */
     uint32_t kind;    /* enum cox_metric_kind */
-    uint32_t buckets; /* of an AUC: 2 to 1024; 0: 1024 */
+    uint32_t buckets; /* Of an AUC: 2 to 1024. */
 };
-#define COX_METRIC_SPEC_INIT {sizeof(struct cox_metric_spec), NULL, 0, 0}
+#define COX_METRIC_SPEC_INIT COX_INIT(cox_metric_spec)
 
 /* Like cox_variable_create and cox_variable_get. */
 COX_API int cox_metric_create(struct cox_coordinator *c,

@@ -17,9 +17,9 @@ struct cox_reader;
 
 struct cox_reader_options {
     size_t size;
-    int timeout_ms; /* for opening, and for each read; 0: 10000 */
+    int timeout_ms; /* for opening, and for each read */
 };
-#define COX_READER_OPTIONS_INIT {sizeof(struct cox_reader_options), 0}
+#define COX_READER_OPTIONS_INIT COX_INIT(cox_reader_options)
 
 /*
  * Connects to every ps that `cluster` lists (and to no worker), and waits until the ps
@@ -43,8 +43,7 @@ struct cox_reader_variable {
     uint64_t shape[COX_RANK_MAX];
     uint32_t metric; /* enum cox_metric_kind; 0: no metric */
 };
-#define COX_READER_VARIABLE_INIT                                                       \
-    {sizeof(struct cox_reader_variable), 0, 0, 0, {0, 0, 0, 0, 0, 0, 0, 0}, 0}
+#define COX_READER_VARIABLE_INIT COX_INIT(cox_reader_variable)
 
 /*
  * Describes a variable, table or metric. This function and those below follow the run:

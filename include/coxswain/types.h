@@ -82,6 +82,28 @@ enum cox_dtype {
 enum { COX_RANK_MAX = 8, COX_NAME_MAX = 127 };
 
 /*
+ * Initializers of the public structs: their size, where they have one, and 0 in every other
+ * field, which means the default. COX_OPTIONS_INIT and the like are made of these.
+ */
+#ifdef __cplusplus
+extern "C++" {
+template <class T> constexpr T cox_init_of()
+{
+    T init{};
+    init.size = sizeof(T);
+    return init;
+}
+}
+#define COX_INIT(type) cox_init_of<struct type>()
+/* clang-format off */
+#define COX_INIT_PLAIN {}
+/* clang-format on */
+#else
+#define COX_INIT(type) {.size = sizeof(struct type)}
+#define COX_INIT_PLAIN {0}
+#endif
+
+/*
  * A named tensor (rank 0: a scalar), used for arguments and results. `data` holds
  * shape[0] * ... * shape[rank - 1] elements of `dtype`, row-major, host byte order.
  */

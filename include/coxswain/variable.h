@@ -157,8 +157,7 @@ struct cox_optimizer {
     float growth_interval; /* 0: 2000 */
     struct cox_schedule schedule;
 };
-#define COX_OPTIMIZER_INIT                                                             \
-    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0, 0, 0, 0, 0}}
+#define COX_OPTIMIZER_INIT COX_INIT_PLAIN
 
 /*
  * Initial values. They depend only on the seed and the place: the key and column of a
@@ -190,7 +189,7 @@ struct cox_initializer {
     float b;
     uint64_t seed; /* 0: made from the run's seed and the variable's name */
 };
-#define COX_INITIALIZER_INIT {0, 0, 0, 0}
+#define COX_INITIALIZER_INIT COX_INIT_PLAIN
 
 /*
  * What happens to a gradient that has a number which is not finite, or which is finite
@@ -240,35 +239,36 @@ enum cox_rounding {
  */
 struct cox_variable_spec {
     size_t size;
-    const char *name; /* 1 to COX_NAME_MAX bytes of UTF-8; see cox_variable_create */
-    uint32_t dtype;   /* enum cox_dtype */
+
+    /* 1 to COX_NAME_MAX bytes of UTF-8; see cox_variable_create. */
+    const char *name;
+
+    uint32_t dtype; /* enum cox_dtype */
+
+    /* How many dimensions, and each of them; none is 0. */
     uint32_t rank;
     uint64_t shape[COX_RANK_MAX];
+
+    /* How many shards, see above. 0: as their bytes say. */
     uint32_t shards;
-    struct cox_optimizer optimizer;
-    struct cox_initializer initializer;
-    uint64_t shard_min_bytes; /* 0: 262144 */
-    uint64_t shard_max_bytes; /* 0: no limit */
-    uint32_t wire_dtype; /* COX_BF16 or COX_F16: what steps pull of an F32 variable, and
-                                 the gradients they push, are rounded to that type on their
-                                 way, at half the bytes; 0: they are not */
-    uint32_t nonfinite;  /* enum cox_nonfinite */
+
+    struct cox_optimizer optimizer;     /* What a gradient does. */
+    struct cox_initializer initializer; /* What is there before any update. */
+
+    /* If `shards` is 0: bytes of a shard, at least, and at most (0: no limit). */
+    uint64_t shard_min_bytes;
+    uint64_t shard_max_bytes;
+
+    /*
+     * COX_BF16 or COX_F16: what steps pull of an F32 variable, and the gradients that they
+     * push, travel rounded to that type, at half the bytes. 0: they travel as they are.
+     */
+    uint32_t wire_dtype;
+
+    uint32_t nonfinite;     /* enum cox_nonfinite */
     uint32_t wire_rounding; /* enum cox_rounding; 0 without a wire_dtype */
 };
-#define COX_VARIABLE_SPEC_INIT                                                         \
-    {sizeof(struct cox_variable_spec),                                                 \
-     NULL,                                                                             \
-     0,                                                                                \
-     0,                                                                                \
-     {0, 0, 0, 0, 0, 0, 0, 0},                                                         \
-     0,                                                                                \
-     COX_OPTIMIZER_INIT,                                                               \
-     COX_INITIALIZER_INIT,                                                             \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0,                                                                                \
-     0}
+#define COX_VARIABLE_SPEC_INIT COX_INIT(cox_variable_spec)
 
 /*
  * Which rows a table makes, and which it drops again. All 0: every key that is updated
@@ -281,44 +281,44 @@ struct cox_lifecycle {
     /* A key gets its row with its admit_count-th update; 0: with the first. Updates are
      * counted approximately, in bounded memory: a key may be admitted early, never late */
     uint32_t admit_count;
+
     /* Each update of a key makes its row with this probability, between 0 and 1, drawn
      * from run, closure and key; 0: always. With admit_count, both must agree */
     float admit_probability;
+
     /* A row goes when no gradient has come to it for this long; 0: none goes */
     uint64_t evict_age;
+
     /* A row goes that has had fewer than evict_count gradients evict_count_age after it
      * was made; 0: none goes */
     uint32_t evict_count;
     uint64_t evict_count_age;
+
     /* At most this many rows on each ps: beyond it the rows go that have had no gradient
      * for longest, approximately; 0: no limit */
     uint64_t rows_max;
 };
-#define COX_LIFECYCLE_INIT {0, 0, 0, 0, 0, 0}
+#define COX_LIFECYCLE_INIT COX_INIT_PLAIN
 
 /* A table: rows of `dim` F32 by 64-bit key. The first update of a key makes its row.
  * The rows are spread over all ps. */
 struct cox_table_spec {
     size_t size;
-    const char *name;
-    uint32_t dim; /* 1 to 4096 */
-    struct cox_optimizer optimizer;
-    struct cox_initializer initializer; /* of a row: by seed and key alone */
-    uint32_t wire_dtype;                /* as in struct cox_variable_spec */
-    uint32_t nonfinite;
-    struct cox_lifecycle lifecycle;
-    uint32_t wire_rounding; /* as in struct cox_variable_spec */
+    const char *name; /* As of a variable. */
+    uint32_t dim;     /* 1 to 4096 floats in a row. */
+
+    struct cox_optimizer optimizer; /* What a gradient does to a row. */
+    struct cox_initializer
+        initializer; /* What a row begins with: by seed and key alone. */
+
+    uint32_t wire_dtype; /* As in struct cox_variable_spec. */
+    uint32_t nonfinite;  /* enum cox_nonfinite */
+
+    struct cox_lifecycle lifecycle; /* Which rows are made, and which go. */
+
+    uint32_t wire_rounding; /* As in struct cox_variable_spec. */
 };
-#define COX_TABLE_SPEC_INIT                                                            \
-    {sizeof(struct cox_table_spec),                                                    \
-     NULL,                                                                             \
-     0,                                                                                \
-     COX_OPTIMIZER_INIT,                                                               \
-     COX_INITIALIZER_INIT,                                                             \
-     0,                                                                                \
-     0,                                                                                \
-     COX_LIFECYCLE_INIT,                                                               \
-     0}
+#define COX_TABLE_SPEC_INIT COX_INIT(cox_table_spec)
 
 #ifdef __cplusplus
 }

@@ -92,13 +92,36 @@ static int run(struct cox_coordinator *c)
     return r == 0 ? look(c, table) : r;
 }
 
+static const struct cox_options defaults = COX_OPTIONS_INIT;
+
+/* Every initializer that no other function here uses. */
+static int initialize(void)
+{
+    struct cox_eval eval = COX_EVAL_INIT;
+    struct cox_evaluator_options evaluator = COX_EVALUATOR_OPTIONS_INIT;
+    struct cox_checkpoint_info info = COX_CHECKPOINT_INFO_INIT;
+    struct cox_reader_options reader = COX_READER_OPTIONS_INIT;
+    struct cox_reader_variable variable = COX_READER_VARIABLE_INIT;
+    struct cox_load_options load = COX_LOAD_OPTIONS_INIT;
+    struct cox_load_info loaded = COX_LOAD_INFO_INIT;
+    struct cox_optimizer optimizer = COX_OPTIMIZER_INIT;
+    struct cox_initializer initializer = COX_INITIALIZER_INIT;
+    struct cox_lifecycle lifecycle = COX_LIFECYCLE_INIT;
+    return eval.size == sizeof(eval) && evaluator.size == sizeof(evaluator) &&
+           info.size == sizeof(info) && reader.size == sizeof(reader) &&
+           variable.size == sizeof(variable) && load.size == sizeof(load) &&
+           loaded.size == sizeof(loaded) && optimizer.kind == COX_OPTIMIZER_NONE &&
+           initializer.kind == COX_ZEROS && lifecycle.rows_max == 0 &&
+           defaults.size == sizeof(defaults);
+}
+
 int main(void)
 {
     struct cox_cluster *cluster = NULL;
     struct cox_coordinator *c = NULL;
     struct cox_options options = COX_OPTIONS_INIT;
     struct cox_checkpoint_options checkpoint = COX_CHECKPOINT_OPTIONS_INIT;
-    int r = cox_cluster_from_env(&cluster);
+    int r = initialize() ? cox_cluster_from_env(&cluster) : COX_EINVAL;
     options.checkpoint_dir = "checkpoints";
     if (r == 0) {
         r = cox_open(cluster, &options, &c);

@@ -1,0 +1,37 @@
+/*
+ * What 0 stands for in fields of public structs, where that is another number: the one place
+ * that says so. Code fills fields in from here; scripts/options makes docs/options.md of it.
+ */
+#ifndef COXI_COMMON_DEFAULTS_H
+#define COXI_COMMON_DEFAULTS_H
+
+/* struct cox_options; min_workers depends on the cluster (coordinator/open.c) */
+#define COXI_DEFAULTS_OPTIONS(X)                                                       \
+    X(queue_max, 262144)                                                               \
+    X(worker_slots, 1)                                                                 \
+    X(open_timeout_ms, 30000)                                                          \
+    X(peer_timeout_ms, 10000)                                                          \
+    X(worker_wait_ms, 10000)                                                           \
+    X(max_crashes, 3)                                                                  \
+    X(step_timeout_ms, 600000)                                                         \
+    X(cancel_grace_ms, 1000)                                                           \
+    X(max_attempts, 4)                                                                 \
+    X(ps_recovery_ms, 120000)                                                          \
+    X(replay_log_bytes, 268435456)
+
+#define COXI_DEFAULTS_EVALUATOR_OPTIONS(X)                                             \
+    X(first_timeout_ms, 60000)                                                         \
+    X(idle_timeout_ms, 60000)                                                          \
+    X(poll_ms, 100)
+
+#define COXI_DEFAULTS_READER_OPTIONS(X) X(timeout_ms, 10000)
+#define COXI_DEFAULTS_VARIABLE_SPEC(X)  X(shard_min_bytes, 262144)
+#define COXI_DEFAULTS_METRIC_SPEC(X)    X(buckets, 1024)
+
+/* For each of them: fills the field of a struct `o` points to. */
+#define COXI_FILL_IN(field, value) o->field = o->field != 0 ? o->field : (value);
+
+/* For each of them: makes an enumerator of the number. */
+#define COXI_DEFAULT_NUMBER(field, value) DEFAULT_##field = (value),
+
+#endif
