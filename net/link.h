@@ -25,6 +25,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+struct coxi_gather;
 struct coxi_link;
 struct coxi_links;
 struct coxi_listener;
@@ -157,9 +158,11 @@ int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame);
  * goes local (or withdraws the offer), on the receiving thread or before that starts, when
  * nothing else can be on its way, and receives by coxi_link_run. Nothing else changes: a
  * peer that dies or falls silent is noticed as on any link. COX_ENOMEM; COX_EADDRESS: the
- * other is not on this host, or not ours to share with.
+ * other is not on this host, or not ours to share with. `gather`: once it is local, its thread
+ * receives for coxi_link_run (gather.h); NULL: it does so itself.
  */
-int coxi_link_offer(struct coxi_link *link, size_t ring_bytes, const char **ret_name);
+int coxi_link_offer(struct coxi_link *link, struct coxi_gather *gather,
+                    size_t ring_bytes, const char **ret_name);
 void coxi_link_withdraw(struct coxi_link *link);
 int coxi_link_accept(struct coxi_link *link, const char *name);
 void coxi_link_go_local(

@@ -86,6 +86,7 @@ struct coxi_link {
 
     /* The local path: the rings once there are some, and whether the stream has ended. */
     struct coxi_rings *_Atomic rings;
+    struct coxi_gather *gather; /* that receives then, or NULL */
     atomic_bool gone;
     nng_aio *watch_aio;
     uint8_t watched[64]; /* what comes over the stream meanwhile */
@@ -210,6 +211,10 @@ void coxi_link_shut(struct coxi_link *link);
 
 enum { COXI_RECEIVE_IOVS = 3 };
 
+/* Handles what has come over the local path, without waiting; *ret_any: there was something.
+ * Other than 0: the link is closed. The gatherer's thread. */
+int coxi_link_receive_ready(struct coxi_link *link, bool *ret_any);
+
 /* Where what comes next is to go; how many pieces. */
 unsigned coxi_link_receive_iov(struct coxi_link *link, nng_iov iov[COXI_RECEIVE_IOVS]);
 
@@ -224,8 +229,10 @@ int coxi_link_send_local(struct coxi_link *link, unsigned n_iov, const nng_iov *
  * COXI_LINK_META_FIRST bytes at most. Sending, and nothing else is in line. */
 int coxi_link_make_local(struct coxi_link *link, const struct coxi_made *frame);
 
-/* Waits for bytes, and puts them where they belong. COX_ECLOSED, COX_EPROTO. */
+/* Puts bytes that have come where they belong, *ret_n of them: at least one, for which it
+ * waits; or what there is. COX_ECLOSED, COX_EPROTO. */
 int coxi_link_receive_local(struct coxi_link *link, size_t *ret_n);
+int coxi_link_take_local(struct coxi_link *link, size_t *ret_n);
 
 /* False once nobody will read what is sent any more: it is closed, or on the local path the
  * peer is gone. */

@@ -18,6 +18,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "net/gather.h"
 #include "net/link.h"
 #include "net/link_internal.h"
 
@@ -34,11 +35,14 @@ static size_t least(size_t a, size_t b)
 
 /* ---- changing over */
 
-int coxi_link_offer(struct coxi_link *link, size_t ring_bytes, const char **ret_name)
+int coxi_link_offer(struct coxi_link *link, struct coxi_gather *gather,
+                    size_t ring_bytes, const char **ret_name)
 {
     struct coxi_rings *rings;
-    int r = coxi_rings_new(ring_bytes, &rings);
+    struct coxi_bell *bell = gather != NULL ? coxi_gather_bell(gather) : NULL;
+    int r = coxi_rings_new(ring_bytes, bell, &rings);
     if (r == 0) {
+        link->gather = gather;
         atomic_store(&link->rings, rings);
         *ret_name = coxi_rings_name(rings);
     }
@@ -245,24 +249,30 @@ static size_t read_some(struct coxi_link *link, struct coxi_rings *rings)
     return n;
 }
 
+int coxi_link_take_local(struct coxi_link *link, size_t *ret_n)
+{
+    struct coxi_rings *rings = atomic_load(&link->rings);
+    bool gone = atomic_load_explicit(&link->gone, memory_order_acquire);
+    if (coxi_link_closed(link)) {
+        return COX_ECLOSED;
+    }
+    *ret_n = coxi_rings_have_data(rings) ? read_some(link, rings) : 0;
+    if (coxi_rings_broken(rings)) {
+        return coxi_error(COX_EPROTO, "the peer does not keep to the local path");
+    }
+    return *ret_n == 0 && gone
+               ? coxi_error(COX_ECLOSED, "connection closed by the peer")
+               : 0;
+}
+
 int coxi_link_receive_local(struct coxi_link *link, size_t *ret_n)
 {
     struct coxi_rings *rings = atomic_load(&link->rings);
     for (;;) {
         uint32_t heard = coxi_rings_listen(rings);
-        bool gone = atomic_load_explicit(&link->gone, memory_order_acquire);
-        if (coxi_link_closed(link)) {
-            return COX_ECLOSED;
-        }
-        *ret_n = read_some(link, rings);
-        if (coxi_rings_broken(rings)) {
-            return coxi_error(COX_EPROTO, "the peer does not keep to the local path");
-        }
-        if (*ret_n > 0) {
-            return 0;
-        }
-        if (gone) {
-            return coxi_error(COX_ECLOSED, "connection closed by the peer");
+        int r = coxi_link_take_local(link, ret_n);
+        if (r != 0 || *ret_n > 0) {
+            return r;
         }
         coxi_link_flush(link); /* there may be room again */
         if (!coxi_rings_linger_for_data(rings) && !coxi_rings_ask_data(rings)) {

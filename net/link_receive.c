@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "net/gather.h"
 #include "net/link.h"
 #include "net/link_internal.h"
 
@@ -256,18 +257,38 @@ static int receive_done(struct coxi_link *link)
     return handle(link, nng_aio_count(link->recv_aio));
 }
 
-static int receive_locally(struct coxi_link *link)
+int coxi_link_receive_ready(struct coxi_link *link, bool *ret_any)
 {
     size_t n = 0;
-    int r = link->watch_aio == NULL ? coxi_link_watch_stream(link) : 0;
-    if (r == 0) {
-        r = coxi_link_receive_local(link, &n);
-    }
+    int r = coxi_link_take_local(link, &n);
     if (r != 0) {
         coxi_link_close(link, r, coxi_error_text());
         return r;
     }
-    return handle(link, n);
+    if (n > 0) {
+        *ret_any = true;
+        return handle(link, n);
+    }
+    if (atomic_load(&link->stuck_ms) != 0) {
+        coxi_link_flush(link); /* there may be room again */
+    }
+    return 0;
+}
+
+/* Receives over the local path until the link is closed. */
+static void receive_locally(struct coxi_link *link)
+{
+    int r = coxi_link_watch_stream(link);
+    if (r == 0 && link->gather != NULL) {
+        coxi_gather_receive(link->gather, link);
+        return;
+    }
+    while (r == 0) {
+        size_t n;
+        r = coxi_link_receive_local(link, &n);
+        r = r == 0 ? handle(link, n) : r;
+    }
+    coxi_link_close(link, r, coxi_error_text());
 }
 
 /* Receiving has ended: so does the engine, now or with the send that is under way. */
@@ -328,8 +349,8 @@ int coxi_link_run(struct coxi_link *link)
         nng_aio_wait(link->recv_aio);
         r = receive_done(link);
     }
-    while (r == 0) {
-        r = receive_locally(link);
+    if (r == 0) {
+        receive_locally(link);
     }
     if (link->watch_aio != NULL) {
         nng_aio_stop(link->watch_aio);

@@ -44,18 +44,22 @@ static void send_later(struct coxi_link *link)
     nng_stream_send(link->stream, link->later_aio);
 }
 
-/* What is in line goes on when the peer has made room. Locked, sending. */
-static void wait_for_peer(struct coxi_link *link)
+/* What is in line goes on when the peer has made room. On the local path whoever receives
+ * looks for that, but not before `sending` has ended: true, there is room by now. Locked,
+ * sending. */
+static bool wait_for_peer(struct coxi_link *link)
 {
     if (!link->is_local) {
         send_later(link); /* closing comes after this, and ends it */
-        return;
+        return false;
     }
+    struct coxi_rings *rings = atomic_load(&link->rings);
     link->sending = false;
-    if (atomic_load_explicit(&link->stuck_ms, memory_order_relaxed) == 0) {
-        atomic_store_explicit(&link->stuck_ms, coxi_now_ms(), memory_order_relaxed);
+    if (atomic_load(&link->stuck_ms) == 0) {
+        atomic_store(&link->stuck_ms, coxi_now_ms());
     }
     (void)pthread_cond_broadcast(&link->room);
+    return coxi_rings_ask_room(rings, 1) && !coxi_rings_broken(rings);
 }
 
 /* Offers the kernel what is in line: *ret_n bytes of it were taken. Unlocked,
@@ -120,7 +124,9 @@ static void flush(struct coxi_link *link, struct coxi_chunk **done)
             coxi_lock(&link->lock);
         }
         if (failed == NNG_ECANCELED && !coxi_link_closed(link)) {
-            wait_for_peer(link);
+            if (wait_for_peer(link)) {
+                continue;
+            }
             return;
         }
         sent(link, failed, n, done);

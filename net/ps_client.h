@@ -27,6 +27,10 @@ struct coxi_psc_options {
     int request_ms;           /* unanswered for this long: COX_ETIMEDOUT */
     bool same_incarnation;    /* a restarted ps is lost, too */
     bool local_path;          /* taken where the ps is on the same host */
+    struct coxi_gather
+        *gather;      /* receives there for the small requests' connection, with
+                                   those of other ps (gather.h); NULL: its own thread does.
+                                   Outlives the client */
     int unreached_ms; /* out of reach: said after so long, see on_reach; 0: never */
     /* The ps is lost, with the reason (coxi_psc_wait has the code); once, from one of its
      * threads. Optional. */

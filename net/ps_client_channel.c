@@ -277,7 +277,9 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     hello.channel = channel->kind;
     /* Without memory to offer, it is done without. */
     if (psc->options.local_path &&
-        coxi_link_offer(link, ring_bytes[channel->kind], &hello.local) != 0) {
+        coxi_link_offer(
+            link, channel->kind == COXI_CHANNEL_CONTROL ? psc->options.gather : NULL,
+            ring_bytes[channel->kind], &hello.local) != 0) {
         hello.local = NULL;
     }
     (void)coxi_hello_send(link, &hello);

@@ -7,7 +7,11 @@
  *   - Each ring is mapped twice, one behind the other, so that a piece of it never wraps.
  *   - A side that is about to sleep says so in `wants`, then looks once more; the other
  *     moves its count, then looks into `wants`: in the one order of all of these (they are
- *     sequentially consistent) one of the two sees the other.
+ *     sequentially consistent) one of the two sees the other. `dozes` is the same for a
+ *     bell that rings share; only the side that waits there writes it, so that a process
+ *     which dies or stops while it rings keeps no other from ringing.
+ *   - A bell has memory of its own, which those who open any of its rings map, too. The
+ *     rings hold its secret.
  *
  * Cost: no system call but where somebody sleeps.
  */
@@ -43,11 +47,28 @@ struct side {
     _Alignas(64) atomic_uint_least64_t written;
     _Alignas(64) atomic_uint_least64_t taken;
     _Alignas(64) atomic_uint wants; /* set by it, cleared by the other */
-    atomic_uint bell;               /* the other side rings it by changing it */
+    atomic_uint
+        bell; /* the other side rings it by changing it; unless there is a shared one */
+};
+
+/* The memory of a bell that rings share. */
+struct bell_head {
+    uint64_t secret[2];
+    atomic_uint dozes; /* somebody is about to wait for data, or does */
+    atomic_uint bell;
+};
+_Static_assert(sizeof(struct bell_head) <= HEAD, "it fits its page");
+
+struct coxi_bell {
+    struct bell_head *head;
+    uint64_t secret[2];
+    int fd;
 };
 
 struct head {
     uint64_t secret[2];
+    uint64_t
+        bell_secret[2]; /* of the bell of the side that has made it, if it is shared */
     uint64_t bytes;
     struct side sides[2]; /* that has made it; that has opened it */
 };
@@ -66,6 +87,9 @@ struct coxi_rings {
     struct head *head;
     struct side *own;
     struct side *other;
+    atomic_uint *own_bell;
+    atomic_uint *other_bell;
+    struct bell_head *foreign; /* the other side's bell, if it is a shared one */
     size_t bytes;
     uint8_t *out; /* to the other side */
     uint8_t *in;
@@ -117,6 +141,8 @@ static void take_sides(struct coxi_rings *rings, bool is_maker)
     rings->other = &rings->head->sides[is_maker ? 1 : 0];
     rings->out = is_maker ? first : second;
     rings->in = is_maker ? second : first;
+    rings->own_bell = &rings->own->bell;
+    rings->other_bell = &rings->other->bell;
 }
 
 static struct coxi_rings *allocate(size_t bytes)
@@ -145,19 +171,72 @@ void coxi_rings_free(struct coxi_rings *rings)
         if (rings->head != NULL) {
             (void)munmap(rings->head, mapped_bytes(rings->bytes));
         }
+        if (rings->foreign != NULL) {
+            (void)munmap(rings->foreign, HEAD);
+        }
         free(rings);
     }
 }
 
-int coxi_rings_new(size_t bytes, struct coxi_rings **ret)
+/* Memory of `len` bytes that another process can open; -1. */
+static int make_memory(size_t len)
+{
+    int fd = memfd_create(memory_name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd >= 0 &&
+        (ftruncate(fd, (off_t)len) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0)) {
+        (void)close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static struct bell_head *map_bell(int fd)
+{
+    void *head = mmap(NULL, HEAD, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return head == MAP_FAILED ? NULL : head;
+}
+
+int coxi_bell_new(struct coxi_bell **ret)
+{
+    struct coxi_bell *bell = calloc(1, sizeof(*bell));
+    if (bell == NULL) {
+        return coxi_error_memory("a shared bell");
+    }
+    bell->fd = make_memory(HEAD);
+    bell->head = bell->fd >= 0 ? map_bell(bell->fd) : NULL;
+    if (bell->head == NULL) {
+        int r = coxi_error_errno(COX_ENOMEM, "no memory to share with other processes");
+        coxi_bell_free(bell);
+        return r;
+    }
+    for (int i = 0; i < 2; i++) {
+        bell->head->secret[i] = bell->secret[i] = coxi_random_id();
+    }
+    *ret = bell;
+    return 0;
+}
+
+void coxi_bell_free(struct coxi_bell *bell)
+{
+    if (bell != NULL) {
+        if (bell->head != NULL) {
+            (void)munmap(bell->head, HEAD);
+        }
+        if (bell->fd >= 0) {
+            (void)close(bell->fd);
+        }
+        free(bell);
+    }
+}
+
+int coxi_rings_new(size_t bytes, struct coxi_bell *bell, struct coxi_rings **ret)
 {
     struct coxi_rings *rings = allocate(bytes);
     if (rings == NULL) {
         return coxi_error_memory("shared rings");
     }
-    rings->fd = memfd_create(memory_name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (rings->fd < 0 || ftruncate(rings->fd, (off_t)(HEAD + 2 * bytes)) != 0 ||
-        fcntl(rings->fd, F_ADD_SEALS, SEALS) != 0 || !map(rings, rings->fd)) {
+    rings->fd = make_memory(HEAD + 2 * bytes);
+    if (rings->fd < 0 || !map(rings, rings->fd)) {
         int r = coxi_error_errno(COX_ENOMEM, "no memory to share with another process");
         coxi_rings_free(rings);
         return r;
@@ -166,8 +245,12 @@ int coxi_rings_new(size_t bytes, struct coxi_rings **ret)
     rings->head->secret[0] = coxi_random_id();
     rings->head->secret[1] = coxi_random_id();
     rings->head->bytes = bytes;
-    (void)snprintf(rings->name, sizeof(rings->name), "%d/%d/%zu/%016llx%016llx",
-                   (int)getpid(), rings->fd, bytes,
+    if (bell != NULL) {
+        memcpy(rings->head->bell_secret, bell->secret, sizeof(bell->secret));
+        rings->own_bell = &bell->head->bell;
+    }
+    (void)snprintf(rings->name, sizeof(rings->name), "%d/%d/%d/%zu/%016llx%016llx",
+                   (int)getpid(), rings->fd, bell != NULL ? bell->fd : -1, bytes,
                    (unsigned long long)rings->head->secret[0],
                    (unsigned long long)rings->head->secret[1]);
     *ret = rings;
@@ -178,6 +261,7 @@ int coxi_rings_new(size_t bytes, struct coxi_rings **ret)
 struct named {
     int pid;
     int fd;
+    int bell_fd; /* -1: the bell is in the rings */
     size_t bytes;
     unsigned long long secret[2];
 };
@@ -186,20 +270,22 @@ static bool read_name(const char *name, struct named *ret)
 {
     char end;
     /* Numbers too long for their types are caught below: NOLINTNEXTLINE(cert-err34-c) */
-    return sscanf(name, "%d/%d/%zu/%16llx%16llx%c", &ret->pid, &ret->fd, &ret->bytes,
-                  &ret->secret[0], &ret->secret[1], &end) == 5 &&
-           ret->pid > 0 && ret->fd >= 0 && ret->bytes >= COXI_RING_MIN &&
-           ret->bytes <= COXI_RING_MAX && (ret->bytes & (ret->bytes - 1)) == 0;
+    return sscanf(name, "%d/%d/%d/%zu/%16llx%16llx%c", &ret->pid, &ret->fd,
+                  &ret->bell_fd, &ret->bytes, &ret->secret[0], &ret->secret[1],
+                  &end) == 6 &&
+           ret->pid > 0 && ret->fd >= 0 && ret->bell_fd >= -1 &&
+           ret->bytes >= COXI_RING_MIN && ret->bytes <= COXI_RING_MAX &&
+           (ret->bytes & (ret->bytes - 1)) == 0;
 }
 
-/* Opens what is so called, unless it is anything but such memory; -1. */
-static int open_memory(const struct named *named)
+/* Opens a process's descriptor, unless it is anything but such memory of `len` bytes; -1. */
+static int open_memory(int pid, int from, size_t len)
 {
     char path[64];
     char target[64] = "";
     char expected[64];
     struct stat status;
-    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", named->pid, named->fd);
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, from);
     (void)snprintf(expected, sizeof(expected), "/memfd:%s (deleted)", memory_name);
     /* Before it is opened: opening may do things to what is no memory. */
     if (readlink(path, target, sizeof(target) - 1) < 0 ||
@@ -207,32 +293,55 @@ static int open_memory(const struct named *named)
         return -1;
     }
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd >= 0 &&
-        ((fcntl(fd, F_GET_SEALS) & SEALS) != SEALS || fstat(fd, &status) != 0 ||
-         status.st_size != (off_t)(HEAD + 2 * named->bytes))) {
+    if (fd >= 0 && ((fcntl(fd, F_GET_SEALS) & SEALS) != SEALS ||
+                    fstat(fd, &status) != 0 || status.st_size != (off_t)len)) {
         (void)close(fd);
         fd = -1;
     }
     return fd;
 }
 
+/* Maps the bell that the other side shares with other rings. False: it cannot be had. */
+static bool open_bell(struct coxi_rings *rings, const struct named *named)
+{
+    int fd = open_memory(named->pid, named->bell_fd, HEAD);
+    if (fd < 0) {
+        return false;
+    }
+    rings->foreign = map_bell(fd);
+    (void)close(fd);
+    if (rings->foreign == NULL ||
+        memcmp(rings->foreign->secret, rings->head->bell_secret,
+               sizeof(rings->foreign->secret)) != 0) {
+        return false;
+    }
+    rings->other_bell = &rings->foreign->bell;
+    return true;
+}
+
 int coxi_rings_open(const char *name, struct coxi_rings **ret)
 {
     struct named named;
-    int fd = read_name(name, &named) ? open_memory(&named) : -1;
+    int fd = read_name(name, &named)
+                 ? open_memory(named.pid, named.fd, HEAD + 2 * named.bytes)
+                 : -1;
     if (fd < 0) {
         return coxi_error(COX_EADDRESS, "no memory '%s' to share on this host", name);
     }
     struct coxi_rings *rings = allocate(named.bytes);
     bool mapped = rings != NULL && map(rings, fd);
     (void)close(fd);
-    if (!mapped || rings->head->secret[0] != named.secret[0] ||
-        rings->head->secret[1] != named.secret[1]) {
+    bool meant = mapped && rings->head->secret[0] == named.secret[0] &&
+                 rings->head->secret[1] == named.secret[1];
+    if (meant) {
+        take_sides(rings, false);
+        meant = named.bell_fd < 0 || open_bell(rings, &named);
+    }
+    if (!meant) {
         coxi_rings_free(rings);
         return coxi_error(COX_EADDRESS, "memory '%s' is not the one that is meant",
                           name);
     }
-    take_sides(rings, false);
     *ret = rings;
     return 0;
 }
@@ -258,10 +367,10 @@ static bool have_room(struct coxi_rings *rings, size_t bytes)
 
 /* ---- waiting and waking. The other process may be asleep, so futexes are shared. */
 
-static void ring_bell(struct side *side)
+static void ring_bell(atomic_uint *bell)
 {
-    (void)atomic_fetch_add(&side->bell, 1);
-    (void)syscall(SYS_futex, &side->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    (void)atomic_fetch_add(bell, 1);
+    (void)syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* Something has come that the other side may sleep for. */
@@ -269,13 +378,16 @@ static void tell(struct coxi_rings *rings, unsigned what)
 {
     if ((atomic_load(&rings->other->wants) & what) != 0) {
         (void)atomic_fetch_and(&rings->other->wants, ~what);
-        ring_bell(rings->other);
+        ring_bell(rings->other_bell);
+    } else if (what == WANT_DATA && rings->foreign != NULL &&
+               atomic_load(&rings->foreign->dozes) != 0) {
+        ring_bell(rings->other_bell);
     }
 }
 
 uint32_t coxi_rings_listen(struct coxi_rings *rings)
 {
-    return atomic_load(&rings->own->bell);
+    return atomic_load(rings->own_bell);
 }
 
 bool coxi_rings_ask_data(struct coxi_rings *rings)
@@ -292,12 +404,44 @@ bool coxi_rings_ask_room(struct coxi_rings *rings, size_t bytes)
 
 void coxi_rings_wait(struct coxi_rings *rings, uint32_t heard)
 {
-    (void)syscall(SYS_futex, &rings->own->bell, FUTEX_WAIT, heard, NULL, NULL, 0);
+    (void)syscall(SYS_futex, rings->own_bell, FUTEX_WAIT, heard, NULL, NULL, 0);
 }
 
 void coxi_rings_wake(struct coxi_rings *rings)
 {
-    ring_bell(rings->own);
+    ring_bell(rings->own_bell);
+}
+
+/* ---- the same at a bell that rings share */
+
+bool coxi_rings_have_data(struct coxi_rings *rings)
+{
+    return have_data(rings, 1);
+}
+
+uint32_t coxi_bell_listen(struct coxi_bell *bell)
+{
+    return atomic_load(&bell->head->bell);
+}
+
+void coxi_bell_doze(struct coxi_bell *bell)
+{
+    atomic_store(&bell->head->dozes, 1);
+}
+
+void coxi_bell_wait(struct coxi_bell *bell, uint32_t heard)
+{
+    (void)syscall(SYS_futex, &bell->head->bell, FUTEX_WAIT, heard, NULL, NULL, 0);
+}
+
+void coxi_bell_rouse(struct coxi_bell *bell)
+{
+    atomic_store(&bell->head->dozes, 0);
+}
+
+void coxi_bell_ring(struct coxi_bell *bell)
+{
+    ring_bell(&bell->head->bell);
 }
 
 /* ---- bytes */

@@ -9,6 +9,9 @@
  * What the other side writes is not trusted: no length of it is used before it is checked,
  * and the memory cannot be made shorter.
  *
+ * Whoever made several rings may have them share a bell, so that one thread can wait for all
+ * of them: see below.
+ *
  * Threads: one at a time writes, one at a time reads; any may wait and wake.
  */
 #ifndef COXI_NET_RINGS_H
@@ -18,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct coxi_bell;
 struct coxi_rings;
 
 enum {
@@ -26,9 +30,10 @@ enum {
     COXI_RINGS_NAME_MAX = 96,
 };
 
-/* Makes two rings of `bytes` each, a power of two from COXI_RING_MIN to COXI_RING_MAX.
+/* Makes two rings of `bytes` each, a power of two from COXI_RING_MIN to COXI_RING_MAX. `bell`:
+ * their own side waits there, with others of the same bell; NULL: at one of their own.
  * COX_ENOMEM. */
-int coxi_rings_new(size_t bytes, struct coxi_rings **ret);
+int coxi_rings_new(size_t bytes, struct coxi_bell *bell, struct coxi_rings **ret);
 
 /* COX_EADDRESS: there are none of this name that we could open. */
 int coxi_rings_open(const char *name, struct coxi_rings **ret);
@@ -70,5 +75,20 @@ bool coxi_rings_ask_data(struct coxi_rings *rings);
 bool coxi_rings_ask_room(struct coxi_rings *rings, size_t bytes);
 void coxi_rings_wait(struct coxi_rings *rings, uint32_t heard);
 void coxi_rings_wake(struct coxi_rings *rings);
+
+/*
+ * A bell that rings share. One thread waits at it, for data in any of them: it listens, looks
+ * at all of them, dozes, looks again whether one has data, and waits, or goes on (rouse). Only
+ * a thread that dozes is rung for data. What ends a wait for a single pair of rings (room that
+ * was asked for, wake) ends this one, too.
+ */
+int coxi_bell_new(struct coxi_bell **ret);   /* COX_ENOMEM */
+void coxi_bell_free(struct coxi_bell *bell); /* after its rings; takes NULL */
+uint32_t coxi_bell_listen(struct coxi_bell *bell);
+void coxi_bell_doze(struct coxi_bell *bell);
+void coxi_bell_wait(struct coxi_bell *bell, uint32_t heard);
+void coxi_bell_rouse(struct coxi_bell *bell);
+void coxi_bell_ring(struct coxi_bell *bell);         /* any thread */
+bool coxi_rings_have_data(struct coxi_rings *rings); /* or are broken */
 
 #endif

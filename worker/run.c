@@ -10,10 +10,12 @@
 #include "common/layout.h"
 #include "common/log.h"
 #include "common/sync.h"
+#include "net/gather.h"
 
 enum {
     CONNECT_MS = 1000,
     REQUEST_MS = 300000, /* a ps that lives but does not answer */
+    GATHER_FROM = 4, /* ps: fewer are received from by a thread each, side by side */
 };
 
 /* ---- life */
@@ -61,6 +63,7 @@ static void run_free(struct coxi_mail *mail)
     for (uint32_t i = 0; i < run->n_ps; i++) {
         coxi_psc_close(run->ps[i]);
     }
+    coxi_gather_free(run->gather);
     coxi_variables_fini(&run->variables);
     coxi_copies_fini(&run->copies);
     coxi_results_fini(&run->results);
@@ -156,6 +159,11 @@ static int open_ps(struct coxi_run *run, const struct coxi_layout *layout)
     if (run->ps == NULL || run->ps_told == NULL) {
         return coxi_error_memory("connections to ps");
     }
+    /* Without a gatherer each connection's own thread receives. */
+    if (run->options.local_path && layout->n_servers >= GATHER_FROM &&
+        coxi_gather_new(&run->gather) != 0) {
+        run->gather = NULL;
+    }
     for (uint32_t i = 0; i < layout->n_servers; i++) {
         struct coxi_ps_address address;
         coxi_layout_ps(layout, i, &address);
@@ -171,6 +179,7 @@ static int open_ps(struct coxi_run *run, const struct coxi_layout *layout)
             .reconnect_ms = -1, /* only the client declares a ps lost */
             .request_ms = REQUEST_MS,
             .local_path = run->options.local_path,
+            .gather = run->gather,
             .unreached_ms = run->options.peer_timeout_ms,
             .on_reach = on_reach,
             .on_batch = on_batch,

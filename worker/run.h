@@ -71,9 +71,10 @@ struct coxi_run {
     pthread_mutex_t lock;
     pthread_cond_t room; /* n_committing has gone down */
     struct coxi_link *control;
-    struct coxi_link *data;          /* or NULL */
-    struct coxi_psc **ps;            /* made with the first layout, then fixed */
-    struct coxi_run_ps *ps_told;     /* beside them; what the layouts say */
+    struct coxi_link *data;      /* or NULL */
+    struct coxi_psc **ps;        /* made with the first layout, then fixed */
+    struct coxi_gather *gather;  /* receives for them all; NULL: a thread each does */
+    struct coxi_run_ps *ps_told; /* beside them; what the layouts say */
     atomic_uint_least64_t n_layouts; /* that have come */
     uint32_t n_ps;
     struct coxi_variables variables; /* steps look them up without the lock */

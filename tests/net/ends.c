@@ -13,6 +13,7 @@
 #include "common/buffer.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "net/gather.h"
 #include "net/rings.h"
 #include "tests/test.h"
 
@@ -291,17 +292,22 @@ void pair_open(struct pair *pair, bool tcp, enum end_mode mode)
     end_start(&pair->far, far, mode);
 }
 
-void pair_open_local(struct pair *pair)
+void pair_open_gathered(struct pair *pair, struct coxi_gather *gather)
 {
     struct coxi_link *near, *far;
     const char *name;
     connect_pair(pair, true, &near, &far);
-    assert_code(0, coxi_link_offer(near, COXI_RING_MIN, &name));
+    assert_code(0, coxi_link_offer(near, gather, COXI_RING_MIN, &name));
     assert_code(0, coxi_link_accept(far, name));
     coxi_link_go_local(near);
     coxi_link_go_local(far);
     end_start(&pair->near, near, END_RUN);
     end_start(&pair->far, far, END_RUN);
+}
+
+void pair_open_local(struct pair *pair)
+{
+    pair_open_gathered(pair, NULL);
 }
 
 void pair_close(struct pair *pair)
@@ -317,6 +323,12 @@ void for_each_link(void (*check)(struct pair *pair))
     pair_open_local(&local);
     check(&local);
     pair_close(&local);
+    struct coxi_gather *gather;
+    assert_code(0, coxi_gather_new(&gather));
+    pair_open_gathered(&local, gather);
+    check(&local);
+    pair_close(&local);
+    coxi_gather_free(gather);
     for (int i = 0; i < 4; i++) {
         struct pair pair;
         pair_open(&pair, i % 2 == 0, i / 2 == 0 ? END_RUN : END_START);

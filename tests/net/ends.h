@@ -97,10 +97,12 @@ struct pair {
 void pair_open(struct pair *pair, bool tcp, enum end_mode mode);
 void pair_close(struct pair *pair);
 
-/* The same over the local path. */
+/* The same over the local path; the second: `gather` receives for the near end. */
 void pair_open_local(struct pair *pair);
+void pair_open_gathered(struct pair *pair, struct coxi_gather *gather);
 
-/* Runs `check` for tcp and ipc, in both modes, and for the local path. */
+/* Runs `check` for tcp and ipc, in both modes, and for the local path,
+ * once more with a gatherer. */
 void for_each_link(void (*check)(struct pair *pair));
 
 /* ---- plain sockets; every call fails the test where it does not succeed in 8 s */

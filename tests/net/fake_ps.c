@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/sync.h"
+#include "net/gather.h"
 #include "tests/test.h"
 
 enum { WAIT_MS = 8000 };
@@ -115,6 +116,11 @@ static const struct coxi_server_events events = {.on_hello = on_hello,
 static bool is_local(void)
 {
     return getenv("FAKE_PS_LOCAL") != NULL;
+}
+
+static bool is_gathered(void)
+{
+    return is_local() && strcmp(getenv("FAKE_PS_LOCAL"), "gathered") == 0;
 }
 
 void fake_ps_start(struct fake_ps *ps, const char *url, uint64_t incarnation)
@@ -237,6 +243,10 @@ void client_open(struct client *client, const struct coxi_psc_options *options)
 {
     struct coxi_psc_options with_links = *options;
     *client = (struct client){0};
+    if (is_gathered()) {
+        assert_code(0, coxi_gather_new(&client->gather));
+        with_links.gather = client->gather;
+    }
     (void)pthread_mutex_init(&client->lock, NULL);
     coxi_cond_init(&client->changed);
     assert_code(0, coxi_links_new(60000, &client->links));
@@ -260,6 +270,7 @@ void client_end_psc(struct client *client)
 void client_close(struct client *client)
 {
     client_end_psc(client);
+    coxi_gather_free(client->gather);
     coxi_links_free(client->links);
     (void)pthread_cond_destroy(&client->changed);
     (void)pthread_mutex_destroy(&client->lock);

@@ -1,7 +1,8 @@
 /*
  * A ps of few words for tests of its client: it answers a count with the request's own
  * number, a pull with bytes made of it, a commit with what it got, a claim as it says. It
- * and its clients take the local path where FAKE_PS_LOCAL is in the environment.
+ * and its clients take the local path where FAKE_PS_LOCAL is in the environment, with a
+ * gatherer where it is "gathered".
  */
 #ifndef COXI_TESTS_COMMON_FAKE_PS_H
 #define COXI_TESTS_COMMON_FAKE_PS_H
@@ -57,6 +58,7 @@ uint64_t fake_ps_sum(const void *bytes, size_t len);
 /* A client of the fake: its links, and what it has been told. */
 struct client {
     struct coxi_links *links;
+    struct coxi_gather *gather; /* or NULL */
     struct coxi_psc *psc;
     pthread_mutex_t lock; /* guards the rest, and the asked ones; leaf */
     pthread_cond_t changed;

@@ -11,6 +11,9 @@
 
 enum { WAIT_MS = 8000, TIMEOUT_MS = 400 };
 
+bool __real_coxi_rings_ask_room(struct coxi_rings *rings, size_t bytes);
+bool __wrap_coxi_rings_ask_room(struct coxi_rings *rings, size_t bytes);
+
 static uint8_t much[4 * 1024 * 1024];
 
 TEST(link_goes_local_where_it_is_accepted)
@@ -30,7 +33,7 @@ TEST(link_stays_on_its_stream_where_an_offer_is_withdrawn)
     struct pair pair;
     const char *name;
     pair_open(&pair, true, END_RUN);
-    assert_code(0, coxi_link_offer(pair.near.link, COXI_RING_MIN, &name));
+    assert_code(0, coxi_link_offer(pair.near.link, NULL, COXI_RING_MIN, &name));
     coxi_link_withdraw(pair.near.link);
     assert_code(COX_EADDRESS, coxi_link_accept(pair.far.link, name));
     assert_code(0, end_send(&pair.near, "near", 4, much, sizeof(much)));
@@ -55,7 +58,7 @@ static void quiet_open(struct quiet *quiet)
     assert_code(0, coxi_link_connect(quiet->door.url, WAIT_MS, &quiet->near));
     quiet->far = door_wait(&quiet->door);
     coxi_link_allow(quiet->far, sizeof(much), sizeof(much));
-    assert_code(0, coxi_link_offer(quiet->near, COXI_RING_MIN, &name));
+    assert_code(0, coxi_link_offer(quiet->near, NULL, COXI_RING_MIN, &name));
     assert_code(0, coxi_link_accept(quiet->far, name));
     coxi_link_go_local(quiet->near);
     coxi_link_go_local(quiet->far);
@@ -79,6 +82,42 @@ TEST(link_hands_out_what_its_peer_wrote_before_it_closed)
     end_wait_closed(&far, COX_ECLOSED);
     end_fini(&near);
     end_fini(&far);
+    door_close(&quiet.door);
+}
+
+/* ---- room that comes between a sender's look for it and its end */
+
+/* What happens once a sender has asked for room and found none: the peer reads all that there
+ * is, and the near end's receiving thread looks after what waits for room. */
+static struct quiet *reads_behind_the_look;
+
+bool __wrap_coxi_rings_ask_room(struct coxi_rings *rings, size_t bytes)
+{
+    bool has_room = __real_coxi_rings_ask_room(rings, bytes);
+    if (!has_room && reads_behind_the_look != NULL) {
+        struct quiet *quiet = reads_behind_the_look;
+        struct coxi_rings *far = atomic_load(&quiet->far->rings);
+        size_t len;
+        (void)coxi_rings_data(far, &len);
+        coxi_rings_took(far, len);
+        coxi_link_flush(quiet->near);
+    }
+    return has_room;
+}
+
+TEST(link_sends_on_where_room_came_while_it_stopped)
+{
+    struct quiet quiet;
+    const struct iovec payload = {much, sizeof(much)};
+    const struct coxi_outgoing frame = {
+        .meta = "much", .meta_len = 4, .payload = &payload, .n_payload = 1};
+    quiet_open(&quiet);
+    reads_behind_the_look = &quiet;
+    assert_code(0, coxi_link_send(quiet.near, &frame, false));
+    reads_behind_the_look = NULL;
+    assert_int_equal(0, coxi_link_queued(quiet.near));
+    coxi_link_unref(quiet.near);
+    coxi_link_unref(quiet.far);
     door_close(&quiet.door);
 }
 

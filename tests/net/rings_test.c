@@ -20,7 +20,7 @@ struct both {
 
 static void both_open(struct both *both)
 {
-    assert_code(0, coxi_rings_new(COXI_RING_MIN, &both->maker));
+    assert_code(0, coxi_rings_new(COXI_RING_MIN, NULL, &both->maker));
     assert_code(0, coxi_rings_open(coxi_rings_name(both->maker), &both->opener));
 }
 
@@ -188,6 +188,96 @@ TEST(rings_lose_no_wake_up)
     both_close(&both);
 }
 
+/* ---- bells that rings share */
+
+static void both_open_at(struct both *both, struct coxi_bell *bell)
+{
+    assert_code(0, coxi_rings_new(COXI_RING_MIN, bell, &both->maker));
+    assert_code(0, coxi_rings_open(coxi_rings_name(both->maker), &both->opener));
+}
+
+/* Waits at a bell until data is in one of two rings; which one. */
+struct guest {
+    struct coxi_bell *bell;
+    struct both *both; /* two */
+    pthread_t thread;
+    int found; /* -1: none */
+};
+
+static void *await_either(void *arg)
+{
+    struct guest *guest = arg;
+    while (guest->found < 0) {
+        uint32_t heard = coxi_bell_listen(guest->bell);
+        coxi_bell_doze(guest->bell);
+        guest->found = coxi_rings_have_data(guest->both[0].maker)   ? 0
+                       : coxi_rings_have_data(guest->both[1].maker) ? 1
+                                                                    : -1;
+        if (guest->found < 0) {
+            coxi_bell_wait(guest->bell, heard);
+        }
+        coxi_bell_rouse(guest->bell);
+    }
+    return NULL;
+}
+
+TEST(bell_wakes_who_waits_for_any_of_its_rings)
+{
+    struct coxi_bell *bell;
+    struct both both[2];
+    assert_code(0, coxi_bell_new(&bell));
+    both_open_at(&both[0], bell);
+    both_open_at(&both[1], bell);
+    for (uint64_t i = 0; i < 200; i++) {
+        struct guest guest = {.bell = bell, .both = both, .found = -1};
+        assert_int_equal(0, pthread_create(&guest.thread, NULL, await_either, &guest));
+        (void)write_some(both[i % 2].opener, i / 2 * 8, 8);
+        assert_int_equal(0, pthread_join(guest.thread, NULL));
+        assert_int_equal(i % 2, guest.found);
+        assert_int_equal(8, read_some(both[i % 2].maker, i / 2 * 8, 8));
+    }
+    both_close(&both[0]);
+    both_close(&both[1]);
+    coxi_bell_free(bell);
+}
+
+TEST(bell_is_rung_for_data_only_while_one_dozes)
+{
+    struct coxi_bell *bell;
+    struct both both;
+    assert_code(0, coxi_bell_new(&bell));
+    both_open_at(&both, bell);
+    uint32_t heard = coxi_bell_listen(bell);
+    (void)write_some(both.opener, 0, 8);
+    assert_int_equal(heard, coxi_bell_listen(bell));
+    coxi_bell_doze(bell);
+    (void)write_some(both.opener, 8, 8);
+    assert_int_not_equal(heard, coxi_bell_listen(bell));
+    coxi_bell_rouse(bell);
+    heard = coxi_bell_listen(bell);
+    (void)write_some(both.opener, 16, 8);
+    assert_int_equal(heard, coxi_bell_listen(bell));
+    coxi_rings_wake(both.maker);
+    assert_int_not_equal(heard, coxi_bell_listen(bell));
+    both_close(&both);
+    coxi_bell_free(bell);
+}
+
+TEST(bell_rings_for_room_that_was_asked_for)
+{
+    struct coxi_bell *bell;
+    struct both both;
+    assert_code(0, coxi_bell_new(&bell));
+    both_open_at(&both, bell);
+    assert_int_equal(COXI_RING_MIN, write_some(both.maker, 0, COXI_RING_MIN));
+    uint32_t heard = coxi_bell_listen(bell);
+    assert_false(coxi_rings_ask_room(both.maker, 1));
+    (void)read_some(both.opener, 0, 8);
+    assert_int_not_equal(heard, coxi_bell_listen(bell));
+    both_close(&both);
+    coxi_bell_free(bell);
+}
+
 /* ---- what is not to be opened, or not to be trusted */
 
 TEST(rings_open_only_under_the_name_that_they_have)
@@ -195,17 +285,18 @@ TEST(rings_open_only_under_the_name_that_they_have)
     struct coxi_rings *rings;
     struct coxi_rings *none = NULL;
     char name[COXI_RINGS_NAME_MAX + 8];
-    static const char *const wrong[] = {"",
-                                        "1",
-                                        "0/0/0/0",
-                                        "-1/3/131072/0123",
-                                        "x/y/z/w",
-                                        "1/2/99999999999999999999/1",
-                                        "1/1/131072/00000000000000000000000000000000"};
+    static const char *const wrong[] = {
+        "",
+        "1",
+        "0/0/-1/0/0",
+        "-1/3/-1/131072/0123",
+        "x/y/z/w",
+        "1/2/-1/99999999999999999999/1",
+        "1/1/-1/131072/00000000000000000000000000000000"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         assert_code(COX_EADDRESS, coxi_rings_open(wrong[i], &none));
     }
-    assert_code(0, coxi_rings_new(COXI_RING_MIN, &rings));
+    assert_code(0, coxi_rings_new(COXI_RING_MIN, NULL, &rings));
     (void)snprintf(name, sizeof(name), "%s", coxi_rings_name(rings));
     char *last = &name[strlen(name) - 1];
     *last = *last == '0' ? '1' : '0';
@@ -219,11 +310,37 @@ TEST(rings_open_only_under_the_name_that_they_have)
     coxi_rings_free(rings);
 }
 
+TEST(rings_do_not_open_with_another_bell)
+{
+    struct coxi_bell *bells[2];
+    struct coxi_rings *rings;
+    struct coxi_rings *none = NULL;
+    char rest[COXI_RINGS_NAME_MAX];
+    int pid, fd, bell_fd;
+    assert_code(0, coxi_bell_new(&bells[0]));
+    assert_code(0, coxi_bell_new(&bells[1]));
+    assert_code(0, coxi_rings_new(COXI_RING_MIN, bells[0], &rings));
+    /* NOLINTNEXTLINE(cert-err34-c) */
+    assert_int_equal(
+        4, sscanf(coxi_rings_name(rings), "%d/%d/%d/%95s", &pid, &fd, &bell_fd, rest));
+    for (int other = 0; other < bell_fd + 8; other++) { /* the other one among them */
+        char name[2 * COXI_RINGS_NAME_MAX];
+        (void)snprintf(name, sizeof(name), "%d/%d/%d/%s", pid, fd, other, rest);
+        if (other != bell_fd) {
+            assert_code(COX_EADDRESS, coxi_rings_open(name, &none));
+        }
+    }
+    assert_null(none);
+    coxi_rings_free(rings);
+    coxi_bell_free(bells[0]);
+    coxi_bell_free(bells[1]);
+}
+
 static void assert_not_opened(int fd)
 {
     struct coxi_rings *none = NULL;
     char name[COXI_RINGS_NAME_MAX];
-    (void)snprintf(name, sizeof(name), "%d/%d/%d/%032d", (int)getpid(), fd,
+    (void)snprintf(name, sizeof(name), "%d/%d/-1/%d/%032d", (int)getpid(), fd,
                    COXI_RING_MIN, 0);
     assert_code(COX_EADDRESS, coxi_rings_open(name, &none));
     (void)close(fd);

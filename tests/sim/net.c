@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "net/gather.h"
 #include "net/link.h"
 #include "schema/wire.h"
 #include "tests/sim/sched.h"
@@ -482,9 +483,22 @@ void coxi_link_start(struct coxi_link *link)
 
 /* ---- memory that two processes share: none */
 
-int coxi_link_offer(struct coxi_link *link, size_t ring_bytes, const char **ret_name)
+int coxi_gather_new(struct coxi_gather **ret)
+{
+    (void)ret;
+    return COX_ENOMEM;
+}
+
+void coxi_gather_free(struct coxi_gather *gather)
+{
+    (void)gather;
+}
+
+int coxi_link_offer(struct coxi_link *link, struct coxi_gather *gather,
+                    size_t ring_bytes, const char **ret_name)
 {
     (void)link;
+    (void)gather;
     (void)ring_bytes;
     (void)ret_name;
     return COX_ENOMEM;

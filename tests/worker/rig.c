@@ -76,7 +76,8 @@ static void open_ps(struct rig *rig, uint32_t i)
     char name[32];
     (void)snprintf(name, sizeof(name), "ps-%d", n_opened++);
     (void)snprintf(url, sizeof(url), "ipc://%s", coxi_test_path(name));
-    struct coxi_ps_options ps = {.listen = url, .index = i, .peer_timeout_ms = 60000};
+    struct coxi_ps_options ps = {
+        .listen = url, .index = i, .peer_timeout_ms = 60000, .local_path = true};
     assert_code(0, coxi_ps_open(&ps, &rig->ps[i]));
     (void)snprintf(rig->addresses[i], sizeof(rig->addresses[i]), "%s",
                    coxi_ps_url(rig->ps[i]));
@@ -217,6 +218,7 @@ void rig_open(struct rig *rig, uint32_t n_ps, uint32_t n_slots, uint32_t commit_
         .worker = 4,
         .incarnation = 5,
         .commit_window = commit_window,
+        .local_path = n_ps > RIG_STREAMS_MAX,
         .pull_cache_max = RIG_CACHE,
         .kept_max = RIG_KEPT,
         .links = rig->links,

@@ -19,6 +19,7 @@ enum {
     RIG_CACHE = 1 << 20,
     RIG_KEPT = 1 << 20,
     RIG_PS_MAX = 17,
+    RIG_STREAMS_MAX = 3, /* ps: more are reached over the local path */
     RIG_VARIABLES_MAX = 4
 };
 

@@ -1,6 +1,8 @@
 /* A worker's part in a run: its layout, its modules, and how results leave. */
 #include "worker/run.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/sync.h"
@@ -63,6 +65,41 @@ TEST(run_refuses_a_layout_with_a_malformed_variable)
     assert_error_names("'b'");
     assert_null(coxi_variables_get(&rig.run->variables, "b"));
     assert_non_null(coxi_variables_get(&rig.run->variables, "a"));
+    rig_close(&rig);
+}
+
+/* ---- who receives from the ps */
+
+/* Threads of this process with that name. */
+static int count_threads(const char *name)
+{
+    char path[64];
+    char comm[32];
+    int n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (struct dirent *task = readdir(tasks); task != NULL; task = readdir(tasks)) {
+        (void)snprintf(path, sizeof(path), "/proc/self/task/%.20s/comm", task->d_name);
+        FILE *file = fopen(path, "re");
+        if (file != NULL) {
+            n += fgets(comm, sizeof(comm), file) != NULL &&
+                 strcspn(comm, "\n") == strlen(name) &&
+                 strncmp(comm, name, strlen(name)) == 0;
+            (void)fclose(file);
+        }
+    }
+    (void)closedir(tasks);
+    return n;
+}
+
+TEST(run_has_one_thread_that_receives_from_many_local_ps)
+{
+    struct rig rig;
+    rig_open(&rig, 2, 1, 16);
+    assert_int_equal(0, count_threads("cox:gather"));
+    rig_close(&rig);
+    rig_open(&rig, RIG_STREAMS_MAX + 2, 1, 16);
+    assert_int_equal(1, count_threads("cox:gather"));
     rig_close(&rig);
 }
 

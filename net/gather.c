@@ -1,0 +1,174 @@
+/*
+ * See gather.h.
+ *
+ * Invariant: the gatherer sleeps only after it has looked at every link since it last listened
+ * to the bell, which rings for data, for room, for a link that closes and for one that joins.
+ *
+ * Threads: `members` is the gatherer's own list; links join by `joining`, under the lock. A
+ * member is on the stack of the thread that waits for its end.
+ *
+ * Cost: a look at each link when it wakes.
+ */
+#include "net/gather.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/sync.h"
+#include "net/link_internal.h"
+#include "net/rings.h"
+
+/* A link that is received from. */
+struct member {
+    struct member *next;
+    struct coxi_link *link;
+    bool ended; /* guarded by the gatherer's lock */
+};
+
+struct coxi_gather {
+    struct coxi_bell *bell;
+    pthread_t thread;
+    bool started;
+    struct member *members;
+    pthread_mutex_t lock; /* guards all below; leaf */
+    pthread_cond_t left;  /* a member has ended */
+    struct member *joining;
+    bool stop;
+};
+
+/* Takes in the links that have come; false: there will be none any more. */
+static bool take_in(struct coxi_gather *gather)
+{
+    coxi_lock(&gather->lock);
+    while (gather->joining != NULL) {
+        struct member *member = gather->joining;
+        gather->joining = member->next;
+        member->next = gather->members;
+        gather->members = member;
+    }
+    bool goes_on = !gather->stop;
+    coxi_unlock(&gather->lock);
+    return goes_on;
+}
+
+/* The thread that waits for the member's end goes on. */
+static void let_go(struct coxi_gather *gather, struct member *member)
+{
+    coxi_lock(&gather->lock);
+    member->ended = true;
+    (void)pthread_cond_broadcast(&gather->left);
+    coxi_unlock(&gather->lock);
+}
+
+/* Handles what has come on all links; true: there was something. */
+static bool receive_all(struct coxi_gather *gather)
+{
+    bool any = false;
+    for (struct member **at = &gather->members; *at != NULL;) {
+        struct member *member = *at;
+        if (coxi_link_receive_ready(member->link, &any) == 0) {
+            at = &member->next;
+        } else {
+            *at = member->next; /* before it goes */
+            let_go(gather, member);
+        }
+    }
+    return any;
+}
+
+static bool any_has_data(const struct coxi_gather *gather)
+{
+    const struct member *member = gather->members;
+    while (member != NULL && !coxi_rings_have_data(atomic_load(&member->link->rings))) {
+        member = member->next;
+    }
+    return member != NULL;
+}
+
+static void *gather_thread(void *arg)
+{
+    struct coxi_gather *gather = arg;
+    uint32_t heard = coxi_bell_listen(gather->bell);
+    while (take_in(gather)) {
+        if (!receive_all(gather)) {
+            coxi_bell_doze(gather->bell);
+            if (!any_has_data(gather)) {
+                coxi_bell_wait(gather->bell, heard);
+            }
+            coxi_bell_rouse(gather->bell);
+        }
+        heard = coxi_bell_listen(gather->bell);
+    }
+    return NULL;
+}
+
+int coxi_gather_new(struct coxi_gather **ret)
+{
+    struct coxi_gather *gather = calloc(1, sizeof(*gather));
+    if (gather == NULL) {
+        return coxi_error_memory("a gatherer");
+    }
+    (void)pthread_mutex_init(&gather->lock, NULL);
+    coxi_cond_init(&gather->left);
+    int r = coxi_bell_new(&gather->bell);
+    if (r == 0) {
+        r = coxi_thread_start(&gather->thread, "cox:gather", gather_thread, gather);
+        gather->started = r == 0;
+    }
+    if (r != 0) {
+        coxi_gather_free(gather);
+        return r;
+    }
+    *ret = gather;
+    return 0;
+}
+
+void coxi_gather_free(struct coxi_gather *gather)
+{
+    if (gather == NULL) {
+        return;
+    }
+    coxi_lock(&gather->lock);
+    gather->stop = true;
+    coxi_unlock(&gather->lock);
+    if (gather->started) {
+        coxi_bell_ring(gather->bell);
+        (void)pthread_join(gather->thread, NULL);
+    }
+    coxi_bell_free(gather->bell);
+    (void)pthread_cond_destroy(&gather->left);
+    (void)pthread_mutex_destroy(&gather->lock);
+    free(gather);
+}
+
+struct coxi_bell *coxi_gather_bell(struct coxi_gather *gather)
+{
+    return gather->bell;
+}
+
+/* From now on it is this thread that receives. */
+static void set_receiver(struct coxi_link *link, pthread_t receiver)
+{
+    coxi_lock(&link->lock);
+    link->receiver = receiver;
+    coxi_unlock(&link->lock);
+}
+
+void coxi_gather_receive(struct coxi_gather *gather, struct coxi_link *link)
+{
+    struct member member = {.link = link};
+    set_receiver(link, gather->thread);
+    coxi_lock(&gather->lock);
+    member.next = gather->joining;
+    gather->joining = &member;
+    coxi_unlock(&gather->lock);
+    coxi_bell_ring(gather->bell);
+    coxi_lock(&gather->lock);
+    while (!member.ended) {
+        (void)pthread_cond_wait(&gather->left, &gather->lock);
+    }
+    coxi_unlock(&gather->lock);
+    set_receiver(link, pthread_self());
+}
