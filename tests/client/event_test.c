@@ -298,6 +298,7 @@ static char *lines_of(const char *cox_log, int n)
     crew_open(&crew, 1, 1, "counter", NULL);
     assert_true(dup2(fd, STDERR_FILENO) >= 0);
     inside_tell(crew.c, n);
+    inside_tell_levels(crew.c);
     int r = cox_close(crew.c, 5000);
     assert_true(dup2(saved, STDERR_FILENO) >= 0);
     assert_code(0, r);
@@ -332,18 +333,17 @@ TEST(without_on_event_there_is_a_line_for_each_and_not_too_many)
 
 TEST(cox_log_chooses_what_is_written)
 {
-    char *lines = lines_of("quiet", 1);
-    assert_int_equal(0, count(lines, "role=client"));
-    free(lines);
-    lines = lines_of("error", 1);
-    assert_int_equal(0, count(lines, "event=worker_refused"));
-    free(lines);
-    lines = lines_of("warn", 1);
-    assert_int_equal(1, count(lines, "event=worker_refused"));
-    free(lines);
-    lines = lines_of("debug", 1);
-    assert_int_equal(1, count(lines, "event=worker_refused"));
-    free(lines);
+    static const char *const words[] = {"quiet", "error", "warn", "info", "debug"};
+    static const char *const told[] = {"event=run_over", "event=worker_refused",
+                                       "event=worker_back", "event=checkpoint_saved"};
+    for (int word = 0; word < 5; word++) {
+        char *lines = lines_of(words[word], 1);
+        for (int level = 0; level < 4; level++) {
+            assert_int_equal(level < word, count(lines, told[level]));
+        }
+        assert_true(word > 0 || count(lines, "role=client") == 0);
+        free(lines);
+    }
     struct cox_cluster *cluster;
     struct cox_coordinator *c;
     assert_code(0, cox_cluster_local(1, 1, &cluster));

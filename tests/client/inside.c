@@ -309,6 +309,13 @@ struct cox_coordinator *inside_recovers(const struct coxi_recovery *rec)
     return rec->c;
 }
 
+void inside_tell_levels(struct cox_coordinator *c)
+{
+    coxi_event(c, COX_EVENT_RUN_OVER, COXI_OF(.error = COX_EPSLOST), "an error");
+    coxi_event(c, COX_EVENT_WORKER_BACK, COXI_OF(.worker = 8), "an information");
+    coxi_event(c, COX_EVENT_CHECKPOINT_SAVED, COXI_OF(.error = 0), "for debugging");
+}
+
 void inside_tell(struct cox_coordinator *c, int n)
 {
     for (int i = 0; i < n; i++) {

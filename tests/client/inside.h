@@ -22,8 +22,12 @@ size_t inside_inputs(struct cox_coordinator *c, struct cox_future *future);
 /* All ps are being asked about it, or are to be: of a closure that is not settled. */
 bool inside_is_voiding(struct cox_coordinator *c, struct cox_future *future);
 
-/* Tells `n` events of one code. */
+/* Tells `n` warnings of one code. */
 void inside_tell(struct cox_coordinator *c, int n);
+
+/* Tells an error (run_over), an information (worker_back) and one for debugging
+ * (checkpoint_saved). */
+void inside_tell_levels(struct cox_coordinator *c);
 
 /* How often a ps has been lost. */
 uint64_t inside_losses(struct cox_coordinator *c);

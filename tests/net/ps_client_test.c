@@ -457,11 +457,14 @@ TEST(ps_client_waits_for_a_ps_that_starts_later)
 
 /* ---- given up */
 
+static int n_in_reach; /* how often a ps was said to be within reach again */
+
 static void count_out(void *arg, struct coxi_psc *psc, const char *text)
 {
     struct client *client = arg;
     (void)psc;
     client->n_lost += text != NULL;
+    n_in_reach += text == NULL;
 }
 
 static bool tick_both(void *arg)
@@ -494,6 +497,10 @@ TEST(ps_client_that_gave_up_a_ps_does_not_say_that_it_is_out_of_reach)
     }
     coxi_test_until(tick_both, clients, "being told of the other");
     assert_int_equal(0, clients[0].n_lost);
+    /* Nor that it is within reach again. */
+    coxi_psc_give_up(clients[1].psc, "the run is over");
+    (void)tick_both(clients);
+    assert_int_equal(0, n_in_reach);
     client_close(&clients[0]);
     client_close(&clients[1]);
     fake_ps_stop(&ps);

@@ -56,9 +56,12 @@ TEST(ps_tells_whether_the_client_that_has_it_was_heard_since_another_came)
     harbour_close(&h);
 }
 
-/* What the ps, which is in this process, logs until `owner` is heard again. */
-static char *log_of_claims(struct asker *asker, struct coxi_psc *fresh, int n)
+/* What the ps, which is in this process, logs of claims: of run 2's, which has been told the same
+ * before, of run 3's, and of the owner's, which are granted. */
+static char *log_of_claims(struct asker *asker, struct coxi_psc *fresh,
+                           struct caller *owner, int n)
 {
+    const struct coxi_message claim = {.request = 1, .kind = COXI_CLAIM, .claim = run1};
     const char *path = coxi_test_path("log");
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
@@ -68,6 +71,10 @@ static char *log_of_claims(struct asker *asker, struct coxi_psc *fresh, int n)
         assert_int_equal(COX_EAGAIN, harbour_claim(asker->psc, &run2));
     }
     assert_int_equal(COX_EAGAIN, harbour_claim(fresh, &run3));
+    for (int i = 0; i < 2; i++) {
+        caller_send(owner, &claim, NULL, 0);
+        assert_int_equal(0, caller_expect(owner, COXI_STATUS)->status.code);
+    }
     coxi_log_to(STDERR_FILENO);
     assert_int_equal(0, close(fd));
     return coxi_test_read(path, NULL);
@@ -87,11 +94,11 @@ TEST(ps_logs_a_claim_that_is_told_the_same_again_once)
     coxi_test_until(is_told_to_ask_again, &asker,
                     "a claim after the owner's last word");
     struct coxi_psc *fresh = harbour_dial(&h, COXI_ROLE_CLIENT, &run3);
-    char *log = log_of_claims(&asker, fresh, 10);
+    char *log = log_of_claims(&asker, fresh, owner, 10);
     for (const char *at = log; (at = strstr(at, "event=claim")) != NULL; at++) {
         n++;
     }
-    assert_int_equal(1, n); /* run2 was logged before that */
+    assert_int_equal(1 + 2, n); /* run 2 was logged before that */
     assert_non_null(strstr(log, "run=0000000000000003"));
     free(log);
     caller_close(owner);

@@ -111,6 +111,17 @@ TEST(worker_program_says_what_is_wrong_with_the_client_to_dial)
     }
 }
 
+TEST(worker_program_dials_a_client_given_as_host_and_port)
+{
+    struct program program;
+    const char *const argv[] = {name, "--client=127.0.0.1:1", NULL};
+    program_start(&program, argv);
+    program_wait_printed(&program, "event=not_reached");
+    program_assert_printed(&program, "tcp://127.0.0.1:1");
+    program_kill(&program, SIGTERM);
+    assert_int_equal(128 + SIGTERM, program_wait(&program));
+}
+
 /* By the supervisor, which outlives the processes that dial. */
 TEST(worker_program_that_dials_is_named_after_its_host_and_process)
 {
