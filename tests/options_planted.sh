@@ -24,5 +24,5 @@ planted() {
 source=$1
 planted common/defaults.h 's/X(queue_max, 262144)/X(queue_max, 262145)/'
 planted common/defaults.h 's/X(queue_max, /X(queue_most, /'
-planted include/coxswain/coxswain.h 's/Closures in the queue/Calls in the queue/'
+planted include/coxswain/options.h 's/Closures in the queue/Calls in the queue/'
 planted docs/options.md '/`prefetch`/d'
