@@ -8,6 +8,7 @@
  *   schedule.c  scheduling, join: what users' threads call;  cancel.c, fetch.c  so
  *   operation.c what the client itself writes;  intake.c  where all of these get their ids
  *   closure.c   a closure: making one, its states
+ *   closures.h  those that are not settled, and where they are
  *   future.c    futures, waiting for them
  *   callback.c  callbacks, on a thread of their own
  *   dispatch.c  the loop's part of that: a turn of it; from the queue to workers
@@ -56,17 +57,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "checkpoint/manifest.h"
 #include "cluster/cluster.h"
 #include "cluster/local.h"
 #include "common/buffer.h"
 #include "common/loop.h"
-#include "common/window.h"
 #include "coordinator/base/announced.h"
 #include "coordinator/base/call.h"
 #include "coordinator/base/ids.h"
 #include "coordinator/base/saving.h"
-#include "coordinator/closures/pool.h"
 #include "coordinator/variables/registry.h"
 #include "coxswain/coxswain.h"
 #include "net/message.h"
@@ -77,15 +75,15 @@ enum {
     COXI_AHEAD_MAX = COXI_WINDOW - (1 << 16), /* closures: theirs lags behind ours */
     COXI_LOSSES_MAX = 16, /* workers that a closure may lose while it runs */
     COXI_TICK_MS = 50,
-    COXI_COMING_BUCKETS = 256,
     COXI_CALL_ARGS_MAX = 1 << 30, /* bytes of packed arguments */
     COXI_TEXT_MAX = 512,
 };
 
+struct coxi_closures;
+struct coxi_callbacks;
 struct coxi_workers;
 struct coxi_modules;
 struct coxi_resources;
-struct coxi_seat;           /* closures/seat.h */
 struct coxi_ps_set;         /* base/ps_set.h */
 struct coxi_replay_log;     /* base/replay_log.h */
 struct coxi_closure_events; /* closures/settle.h */
@@ -93,25 +91,6 @@ struct coxi_gate;           /* closures/gate.h */
 struct coxi_recovery;       /* recovery.c */
 struct coxi_resumed;        /* resume.c */
 struct coxi_trigger;        /* checkpoints/trigger.h */
-
-struct coxi_callback; /* callback.c */
-struct coxi_input;    /* inputs.c */
-struct coxi_kept;     /* kept.c */
-
-/* Closures (closure.h) in a line. */
-struct coxi_list {
-    struct cox_future *first;
-    struct cox_future *last;
-    size_t n;
-};
-
-/* In line by priority, oldest first within one; queue.h works on it. */
-enum { COXI_LEVELS = COX_PRIORITY_MAX - COX_PRIORITY_MIN + 1 };
-
-struct coxi_queue {
-    struct coxi_list levels[COXI_LEVELS];
-    size_t n;
-};
 
 /* What is behind the handle of a variable, table or metric. Lives until close. */
 struct coxi_entry {
@@ -146,7 +125,10 @@ struct cox_coordinator {
     struct cox_cluster *cluster;
     struct coxi_loop *loop;
     bool loop_runs;
-    atomic_bool ps_ready;         /* all are claimed: workers may come */
+    atomic_bool ps_ready;           /* all are claimed: workers may come */
+    struct coxi_closures *closures; /* closures/closures.h */
+    struct coxi_callbacks
+        *callbacks;               /* closures/callback.h; lives as long as futures do */
     struct coxi_workers *workers; /* workers/worker.h */
     struct coxi_modules *modules; /* workers/module.h; lives as long as futures do */
     struct coxi_resources *resources; /* workers/resource.h */
@@ -162,37 +144,7 @@ struct cox_coordinator {
     _Atomic(const struct coxi_closure_events *) closure_events;
 
     /* ---- the loop's own */
-    struct coxi_pool pool;          /* READY workers, by the room they have */
-    struct coxi_seat *collected;    /* who has something to be sent, or may have had */
-    struct coxi_seat *owners;       /* who has a queue of its own, or had one */
-    struct coxi_queue queue;        /* QUEUED, for any worker */
-    struct coxi_queue replay_queue; /* urgent: all that runs while ps are recovered */
-    struct coxi_queue remake_queue; /* other closures that run again (kept.c) */
-    size_t n_queued;                /* QUEUED, for some worker only, too */
-    struct coxi_list waiting;       /* WAITING */
-    struct coxi_input *inputs_settled; /* whose futures are settled */
-    struct cox_future *begun;          /* closures that run again, with inputs */
-    struct coxi_kept *coming[COXI_COMING_BUCKETS]; /* results that are to be here */
-    uint64_t n_collected;                          /* backlogs */
-    struct coxi_seat *droppers;  /* who keeps what nobody needs any more */
-    ptrdiff_t waiting_change;    /* to be added to n_waiting at the end of this turn */
-    struct coxi_list settling;   /* to be told to the users at the end of this turn */
-    struct coxi_window closures; /* not settled, by id */
-    struct coxi_window replays;  /* closures that are replayed, by id */
-    uint64_t watermark_sent;
-    uint64_t watermark_sent_ms;    /* when */
-    struct coxi_patience patience; /* no closure is settled, though some wait or run */
-    uint64_t settled_seen;         /* how many were, when that was last looked at */
-    uint64_t idle_since_ms; /* closures wait and no worker is ready since; 0: not so */
-    bool ps_away;           /* at the last tick; see losses.c */
-    bool voids_held;        /* what the ps are to be asked has not left yet */
-    size_t n_voiding;       /* closures of which the ps are being asked */
     bool fatal_handled;
-    struct coxi_manifest_progress progress; /* of the calls that are settled */
-    /* The first call with a cursor that an error has cancelled; 0 from the next one on that
-     * the program schedules */
-    uint64_t first_cancelled;
-    bool recalled; /* workers have been told to hand back what has not started */
     bool shutting_down;
 
     /* ---- both sides' */
@@ -200,7 +152,6 @@ struct cox_coordinator {
     pthread_cond_t room;     /* the queue is shorter, or the state has changed */
     pthread_cond_t idle;     /* n_unsettled is 0, or the state has changed */
     pthread_cond_t changed;  /* a worker is ready or has failed, a module is loaded */
-    struct coxi_list intake; /* scheduled, not yet seen by the loop */
     struct coxi_ids ids;     /* some of it is read without `lock` */
     size_t n_waiting;        /* in the intake, WAITING or QUEUED */
     size_t n_unsettled;      /* calls only */
@@ -232,15 +183,7 @@ struct cox_coordinator {
     uint32_t n_entries;
     struct coxi_registry registry;
     struct coxi_announced announced;
-    uint64_t *ps_load;              /* bytes placed on each ps */
-    struct cox_future *kept_listed; /* for the loop to look at (kept.c) */
-    bool kept_closed;               /* it will not any more */
-    struct coxi_callback *called;   /* to be called: their futures are settled */
-    struct coxi_callback **called_end;
-    pthread_cond_t callable; /* there is one to be called, or none will come */
-    bool callbacks_end;      /* none will come any more */
-    bool callbacks_run;      /* the callback thread is there */
-    pthread_t callback_thread;
+    uint64_t *ps_load; /* bytes placed on each ps */
 
     struct coxi_trigger *trigger; /* checkpoints/trigger.h; from open to close */
     struct coxi_saving saving;    /* has a lock of its own */

@@ -22,6 +22,7 @@
 #include "coordinator/checkpoints/save.h"
 #include "coordinator/checkpoints/trigger.h"
 #include "coordinator/closures/callback.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/crew.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/future.h"
@@ -212,15 +213,11 @@ static void coordinator_init(struct cox_coordinator *c)
     c->session = (struct coxi_session){coxi_random_id(), 1, coxi_random_id()};
     c->ids.next = 1;
     c->ids.first_unsettled = 1;
-    coxi_window_init(&c->closures, 1, COXI_WINDOW);
-    coxi_window_init(&c->replays, 1, COXI_WINDOW);
     (void)pthread_mutex_init(&c->lock, NULL);
     (void)pthread_mutex_init(&c->saving.lock, NULL);
     coxi_cond_init(&c->room);
     coxi_cond_init(&c->idle);
     coxi_cond_init(&c->changed);
-    coxi_cond_init(&c->callable);
-    c->called_end = &c->called;
 }
 
 static int open_door(struct cox_coordinator *c)
@@ -333,7 +330,15 @@ static int parts_new(struct cox_coordinator *c)
     if (r == 0) {
         r = coxi_modules_new(c);
     }
+    if (r == 0) {
+        r = coxi_closures_new(c);
+    }
+    if (r == 0) {
+        r = coxi_callbacks_new(c);
+    }
     if (r != 0) {
+        coxi_closures_free(c);
+        coxi_modules_free(c);
         coxi_resources_free(c);
         coxi_workers_free(c);
         coxi_trigger_free(c);
@@ -525,14 +530,11 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_door_free(c->workers->door);
     coxi_reach_free(c);
     coxi_workers_free(c);
-    coxi_pool_fini(&c->pool);
     coxi_local_stop(c->local);
     coxi_registry_free(c);
     coxi_resources_free(c);
     coxi_links_free(c->links);
     cox_cluster_free(c->cluster);
-    coxi_window_fini(&c->closures);
-    coxi_window_fini(&c->replays);
     coxi_ps_set_free(c->ps_set);
     (void)pthread_mutex_destroy(&c->saving.lock);
     free(c->checkpoint_dir);

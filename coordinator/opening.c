@@ -9,7 +9,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/ps_claim.h"
-#include "coordinator/workers/worker.h"
+#include "coordinator/workers/workers.h"
 
 enum {
     CHECK_MS = 20,  /* between looks at a local cluster that is starting */

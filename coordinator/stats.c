@@ -17,7 +17,7 @@
 #include "common/error.h"
 #include "common/structs.h"
 #include "common/sync.h"
-#include "coordinator/workers/worker.h"
+#include "coordinator/workers/workers.h"
 
 enum { ANSWER_MS = 1000 }; /* for a ps to answer: cox_stats takes no longer */
 

@@ -18,6 +18,7 @@
 #include "common/file.h"
 #include "common/sync.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/recovery/recovery_internal.h"
@@ -120,7 +121,7 @@ static int note_logged(void *arg, const struct coxi_replay_entry *entry)
 static uint64_t highest(const struct cox_coordinator *c,
                         const struct coxi_manifest *manifest)
 {
-    uint64_t id = c->progress.closure;
+    uint64_t id = c->closures->progress.closure;
     for (uint32_t p = 0; p < manifest->n_shards; p++) {
         const struct coxi_applied_list *list = &manifest->shards[p].applied;
         id = list->watermark > id ? list->watermark : id;
@@ -136,9 +137,9 @@ static int note_unsettled(struct collection *all, struct cox_coordinator *c)
 {
     struct coxi_manifest_progress *progress = &all->manifest->progress;
     int r = 0;
-    for (uint64_t id = c->closures.first;
-         r == 0 && id < c->closures.next && id <= progress->closure; id++) {
-        struct cox_future *f = coxi_window_get(&c->closures, id);
+    for (uint64_t id = c->closures->unsettled.first;
+         r == 0 && id < c->closures->unsettled.next && id <= progress->closure; id++) {
+        struct cox_future *f = coxi_window_get(&c->closures->unsettled, id);
         if (f != NULL && f->function != NULL && !f->fetches) {
             r = add_item(all, &(struct item){f, {.closure = id}});
             coxi_manifest_cover(progress, id, f->cursor);
@@ -153,22 +154,23 @@ static struct cox_future *kept_source(struct cox_coordinator *c,
                                       const struct cox_future *call, size_t k)
 {
     struct cox_future *source = coxi_inputs_pending(call, k);
-    bool noted = source == NULL || coxi_window_get(&c->closures, source->id) != NULL ||
-                 source->kept->noted == c->n_collected;
+    bool noted = source == NULL ||
+                 coxi_window_get(&c->closures->unsettled, source->id) != NULL ||
+                 source->kept->noted == c->closures->n_collected;
     return noted ? NULL : source;
 }
 
 static void mark(const struct cox_coordinator *c, struct cox_future *f)
 {
     if (f->kept != NULL) {
-        f->kept->noted = c->n_collected;
+        f->kept->noted = c->closures->n_collected;
     }
 }
 
 /* Of those whose results others of the collection take, or their makers. */
 static int note_kept(struct collection *all, struct cox_coordinator *c)
 {
-    c->n_collected++;
+    c->closures->n_collected++;
     for (size_t i = 0; i * sizeof(struct item) < all->items.len; i++) {
         const struct item *item = &((struct item *)(void *)all->items.data)[i];
         if (item->call != NULL) {
@@ -271,14 +273,15 @@ static int check_losses(struct coxi_recovery *rec,
 static int check_cursor(const struct cox_coordinator *c,
                         const struct coxi_manifest_progress *progress)
 {
-    if (c->first_cancelled == 0 || c->first_cancelled > progress->cursor_of) {
+    if (c->closures->first_cancelled == 0 ||
+        c->closures->first_cancelled > progress->cursor_of) {
         return 0;
     }
     return coxi_error(COX_ECANCELLED,
                       "an error has cancelled closure %llu, and others may be, before "
                       "cursor %llu: a client that went on from this checkpoint would "
                       "pass them over; schedule what is to count again, and save then",
-                      (unsigned long long)c->first_cancelled,
+                      (unsigned long long)c->closures->first_cancelled,
                       (unsigned long long)progress->cursor);
 }
 
@@ -287,7 +290,7 @@ static void collect(struct coxi_recovery *rec, void *arg)
     struct collection *all = arg;
     struct cox_coordinator *c = rec->c;
     coxi_inputs_go_on(c); /* whose inputs will never come has ended now */
-    all->manifest->progress = c->progress;
+    all->manifest->progress = c->closures->progress;
     all->manifest->progress.closure = highest(c, all->manifest);
     int r = check_losses(rec, all->mark);
     if (r == 0) {

@@ -20,9 +20,10 @@
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/recovery/recovery_internal.h"
 #include "coordinator/variables/partition.h"
-#include "coordinator/workers/worker.h"
+#include "coordinator/workers/workers.h"
 
 /* ---- whose directory */
 
@@ -229,8 +230,8 @@ static int go_on_from(struct cox_coordinator *c, struct coxi_checkpoint *checkpo
     c->started.checkpoint = m->number;
     c->started.closure = m->progress.closure;
     c->started.cursor = m->progress.cursor;
-    c->progress = m->progress;
-    c->progress.cursor_of = m->progress.cursor != 0 ? m->progress.closure : 0;
+    c->closures->progress = m->progress;
+    c->closures->progress.cursor_of = m->progress.cursor != 0 ? m->progress.closure : 0;
     atomic_store(&c->ids.first_closure, m->first_closure);
     atomic_store(&c->ids.steps_before, m->steps_before);
     int r = take_variables(c, m);

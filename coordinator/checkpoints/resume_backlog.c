@@ -15,13 +15,14 @@
 #include "coordinator/base/event.h"
 #include "coordinator/checkpoints/resume_internal.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/operation.h"
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/variables/content.h"
-#include "coordinator/workers/worker.h"
+#include "coordinator/workers/workers.h"
 
 /* ---- as closures */
 
@@ -162,8 +163,9 @@ static void hold(struct coxi_recovery *rec, void *arg)
     size_t first_input = 0;
     int r = 0;
     c->resumed = resumed;
-    coxi_window_fini(&c->closures);
-    coxi_window_init(&c->closures, first_id(backlog, holding->next_id), COXI_WINDOW);
+    coxi_window_fini(&c->closures->unsettled);
+    coxi_window_init(&c->closures->unsettled, first_id(backlog, holding->next_id),
+                     COXI_WINDOW);
     for (size_t i = 0; r == 0 && i < n; i++) {
         if (coxi_backlog_is_more(backlog, i)) {
             continue;
@@ -172,14 +174,14 @@ static void hold(struct coxi_recovery *rec, void *arg)
         bool done = backlog->heads[i].done;
         r = f == NULL ? coxi_error_memory("a closure that is run again")
             : done    ? 0
-                      : coxi_window_put(&c->closures, f->id, f);
+                      : coxi_window_put(&c->closures->unsettled, f->id, f);
         if (r != 0) {
             free(f);
             break;
         }
         resumed->held[i] = f;
         if (f->function != NULL && !done) {
-            coxi_list_append(&c->waiting, f);
+            coxi_list_append(&c->closures->waiting, f);
             holding->n_calls++;
         }
         r = f->function != NULL ? hold_inputs(resumed, i, first_input) : 0;
@@ -193,8 +195,9 @@ static void hold(struct coxi_recovery *rec, void *arg)
     atomic_store(&c->gate, resumed != NULL ? &coxi_resume_gate : NULL);
     c->ids.next = holding->next_id;
     c->ids.before_unsettled = resumed != NULL && resumed->n_names > 0;
-    c->ids.first_unsettled =
-        c->closures.count > 0 ? c->closures.first : holding->next_id;
+    c->ids.first_unsettled = c->closures->unsettled.count > 0
+                                 ? c->closures->unsettled.first
+                                 : holding->next_id;
     c->n_waiting += holding->n_calls;
     c->n_unsettled += holding->n_calls;
     c->n_inherited += holding->n_calls;

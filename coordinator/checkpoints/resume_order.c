@@ -10,6 +10,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/checkpoints/resume_internal.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/operation.h"
 #include "coordinator/closures/queue.h"
@@ -107,7 +108,7 @@ void coxi_resume_stop(struct cox_coordinator *c)
 
 static void enter(struct cox_future *f)
 {
-    coxi_list_remove(&f->c->waiting, f);
+    coxi_list_remove(&f->c->closures->waiting, f);
     if (f->inputs != NULL) {
         coxi_inputs_wait(f);
     } else {
@@ -132,7 +133,7 @@ static void let_go_one(struct coxi_resumed *resumed, size_t i)
     if (head->done) {
         f->function = loaded;
         coxi_closure_be_done(f);
-    } else if (coxi_window_get(&c->closures, head->closure) == f) {
+    } else if (coxi_window_get(&c->closures->unsettled, head->closure) == f) {
         f->function = loaded;
         enter(f);
     } /* else it was cancelled */
@@ -180,14 +181,14 @@ static bool holds(struct cox_future *f)
         coxi_closure_set(f, COXI_WAITING);
     }
     f->held = true;
-    coxi_list_append(&f->c->waiting, f);
+    coxi_list_append(&f->c->closures->waiting, f);
     return true;
 }
 
 /* What this program has scheduled meanwhile. */
 static void let_go_later(struct cox_coordinator *c)
 {
-    for (struct cox_future *f = c->waiting.first; f != NULL;) {
+    for (struct cox_future *f = c->closures->waiting.first; f != NULL;) {
         struct cox_future *next = f->next;
         if (f->held) {
             f->held = false;
@@ -250,7 +251,7 @@ static struct cox_future *take_turn(struct coxi_resumed *resumed)
                   : at < backlog->n ? backlog->heads[at].closure
                                     : 0;
     struct cox_future *taken = NULL;
-    if (operation != NULL && resumed->c->closures.first == id) {
+    if (operation != NULL && resumed->c->closures->unsettled.first == id) {
         taken = *operation;
         *operation = NULL;
     }

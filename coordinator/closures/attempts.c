@@ -28,6 +28,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
@@ -394,7 +395,7 @@ void coxi_attempts_cancel(struct cox_future *f)
     }
     switch ((enum coxi_closure_state)f->state) {
     case COXI_WAITING:
-        coxi_list_remove(&f->c->waiting, f);
+        coxi_list_remove(&f->c->closures->waiting, f);
         coxi_closure_cancel(f, "cancelled");
         break;
     case COXI_QUEUED:

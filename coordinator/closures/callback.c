@@ -3,7 +3,7 @@
  * calls them, with no lock held; it starts with the first callback and ends in
  * cox_close, when every future is settled and everything has been called.
  *
- * A callback hangs on its future until that is settled, then in c->called until its
+ * A callback hangs on its future until that is settled, then in `called` until its
  * turn has come, in the order of settling and, on one future, of cox_future_then. It
  * holds a reference to the future. How many there are is up to the users: each is an
  * allocation, which is where a bound shows (COX_ENOMEM).
@@ -29,6 +29,37 @@ struct coxi_callback {
     void *arg;
 };
 
+/* c->callbacks. Guarded by c->lock. */
+struct coxi_callbacks {
+    struct coxi_callback *called; /* to be called: their futures are settled */
+    struct coxi_callback **called_end;
+    pthread_cond_t callable; /* there is one to be called, or none will come */
+    bool end;                /* none will come any more */
+    bool runs;               /* the thread is there */
+    pthread_t thread;
+};
+
+int coxi_callbacks_new(struct cox_coordinator *c)
+{
+    struct coxi_callbacks *callbacks = calloc(1, sizeof(*callbacks));
+    if (callbacks == NULL) {
+        return coxi_error_memory("a coordinator");
+    }
+    coxi_cond_init(&callbacks->callable);
+    callbacks->called_end = &callbacks->called;
+    c->callbacks = callbacks;
+    return 0;
+}
+
+void coxi_callbacks_free(struct cox_coordinator *c)
+{
+    if (c->callbacks != NULL) {
+        (void)pthread_cond_destroy(&c->callbacks->callable);
+        free(c->callbacks);
+        c->callbacks = NULL;
+    }
+}
+
 /* The coordinator whose callback thread this is. */
 static _Thread_local const struct cox_coordinator *calls_for;
 
@@ -41,12 +72,12 @@ int coxi_callbacks_check(const struct cox_coordinator *c, const char *what)
 static struct coxi_callback *take_all(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    while (c->called == NULL && !c->callbacks_end) {
-        (void)pthread_cond_wait(&c->callable, &c->lock);
+    while (c->callbacks->called == NULL && !c->callbacks->end) {
+        (void)pthread_cond_wait(&c->callbacks->callable, &c->lock);
     }
-    struct coxi_callback *all = c->called;
-    c->called = NULL;
-    c->called_end = &c->called;
+    struct coxi_callback *all = c->callbacks->called;
+    c->callbacks->called = NULL;
+    c->callbacks->called_end = &c->callbacks->called;
     coxi_unlock(&c->lock);
     return all;
 }
@@ -73,9 +104,9 @@ static void *callback_thread(void *arg)
 static void pass(struct cox_coordinator *c, struct coxi_callback *callback)
 {
     callback->next = NULL;
-    *c->called_end = callback;
-    c->called_end = &callback->next;
-    (void)pthread_cond_signal(&c->callable);
+    *c->callbacks->called_end = callback;
+    c->callbacks->called_end = &callback->next;
+    (void)pthread_cond_signal(&c->callbacks->callable);
 }
 
 void coxi_callbacks_pass(struct cox_future *future)
@@ -100,11 +131,12 @@ static int ensure_thread(struct cox_coordinator *c)
     if (c->closing) {
         return coxi_error(COX_ECLOSED, "the coordinator is closed: nothing is called");
     }
-    if (c->callbacks_run) {
+    if (c->callbacks->runs) {
         return 0;
     }
-    int r = coxi_thread_start(&c->callback_thread, "cox:callback", callback_thread, c);
-    c->callbacks_run = r == 0;
+    int r =
+        coxi_thread_start(&c->callbacks->thread, "cox:callback", callback_thread, c);
+    c->callbacks->runs = r == 0;
     return r;
 }
 
@@ -141,11 +173,11 @@ int cox_future_then(struct cox_future *future,
 void coxi_callbacks_stop(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    c->callbacks_end = true;
-    bool runs = c->callbacks_run;
-    (void)pthread_cond_signal(&c->callable);
+    c->callbacks->end = true;
+    bool runs = c->callbacks->runs;
+    (void)pthread_cond_signal(&c->callbacks->callable);
     coxi_unlock(&c->lock);
     if (runs) {
-        (void)pthread_join(c->callback_thread, NULL);
+        (void)pthread_join(c->callbacks->thread, NULL);
     }
 }

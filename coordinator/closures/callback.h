@@ -4,6 +4,10 @@
 
 #include "coordinator/coordinator.h"
 
+/* In cox_open, before anything else of it (COX_ENOMEM); when no future is left. */
+int coxi_callbacks_new(struct cox_coordinator *c);
+void coxi_callbacks_free(struct cox_coordinator *c);
+
 /* The callbacks of a settled future are to be called, in their order. Locked. */
 void coxi_callbacks_pass(struct cox_future *future);
 

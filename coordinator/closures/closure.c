@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "coordinator/closures/closures.h"
 
 int coxi_closure_new(struct cox_coordinator *c, struct cox_function *function,
                      const void *args, size_t args_len, struct cox_future **ret)
@@ -58,6 +59,6 @@ void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state)
     };
     assert(allowed[f->state][state]);
     (void)allowed;
-    f->c->waiting_change += is_in_line(state) - is_in_line(f->state);
+    f->c->closures->waiting_change += is_in_line(state) - is_in_line(f->state);
     f->state = (uint8_t)state;
 }

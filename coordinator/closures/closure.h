@@ -33,7 +33,11 @@ enum coxi_closure_state {
     COXI_CANCELLED,
 };
 
+struct coxi_callback;
+struct coxi_input;
 struct coxi_inputs; /* inputs.c */
+struct coxi_kept;
+struct coxi_seat;
 struct coxi_second; /* stragglers.c */
 struct coxi_waiter; /* future.c */
 

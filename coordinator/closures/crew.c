@@ -11,6 +11,7 @@
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/closures/attempts.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/losses.h"
 #include "coordinator/closures/seat.h"
@@ -60,7 +61,7 @@ static void tell_lost(struct coxi_seat *seat, const struct coxi_worker_loss *los
 static int added(struct coxi_worker *worker)
 {
     struct cox_coordinator *c = worker->c;
-    int r = coxi_pool_reserve(&c->pool, c->workers->capacity);
+    int r = coxi_pool_reserve(&c->closures->pool, c->workers->capacity);
     return r == 0 ? coxi_seat_new(worker) : r;
 }
 

@@ -16,6 +16,7 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
@@ -73,8 +74,8 @@ static size_t give(struct coxi_seat *seat, struct coxi_queue *queue, int8_t prio
     coxi_seat_update(seat);
     if (given > 0 && !seat->is_collected) {
         seat->is_collected = true;
-        seat->next_collected = c->collected;
-        c->collected = seat;
+        seat->next_collected = c->closures->collected;
+        c->closures->collected = seat;
     }
     return given;
 }
@@ -82,7 +83,7 @@ static size_t give(struct coxi_seat *seat, struct coxi_queue *queue, int8_t prio
 /* What only one worker may run, of that priority or above. */
 static void assign_own(struct cox_coordinator *c, int8_t priority)
 {
-    struct coxi_seat **link = &c->owners;
+    struct coxi_seat **link = &c->closures->owners;
     for (struct coxi_seat *seat; (seat = *link) != NULL;) {
         size_t capacity = coxi_seat_capacity(seat);
         if (seat->worker->state == COXI_WORKER_READY &&
@@ -101,9 +102,9 @@ static void assign_own(struct cox_coordinator *c, int8_t priority)
 /* Sends to each worker what has been collected for it. */
 static void send_collected(struct cox_coordinator *c)
 {
-    while (c->collected != NULL) {
-        struct coxi_seat *seat = c->collected;
-        c->collected = seat->next_collected;
+    while (c->closures->collected != NULL) {
+        struct coxi_seat *seat = c->closures->collected;
+        c->closures->collected = seat->next_collected;
         seat->is_collected = false;
         coxi_send_flush(seat);
     }
@@ -116,7 +117,8 @@ static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue,
     size_t n_given = 1;
     uint32_t index;
     uint32_t room;
-    while (n_given > 0 && queue->n > 0 && coxi_pool_first(&c->pool, &index, &room)) {
+    while (n_given > 0 && queue->n > 0 &&
+           coxi_pool_first(&c->closures->pool, &index, &room)) {
         size_t share = queue->n / c->workers->n;
         size_t chunk = share < 1 ? 1 : share < CHUNK_MAX ? share : CHUNK_MAX;
         n_given = give(c->workers->all[index]->seat, queue, priority,
@@ -130,10 +132,10 @@ static void assign_by_priority(struct cox_coordinator *c)
 {
     const struct cox_future *f;
     int8_t above = COX_PRIORITY_MAX + 1;
-    while ((f = coxi_queue_first(&c->queue)) != NULL && f->priority < above) {
+    while ((f = coxi_queue_first(&c->closures->queue)) != NULL && f->priority < above) {
         above = f->priority;
         assign_own(c, above);
-        assign_any(c, &c->queue, above);
+        assign_any(c, &c->closures->queue, above);
     }
     if (f == NULL) {
         assign_own(c, COX_PRIORITY_MIN);
@@ -147,10 +149,10 @@ static void assign(struct cox_coordinator *c)
 {
     bool recovery = coxi_ps_recovering(c);
     if (!recovery || coxi_ps_replaying(c)) {
-        assign_any(c, &c->replay_queue, COX_PRIORITY_MIN);
+        assign_any(c, &c->closures->replay_queue, COX_PRIORITY_MIN);
     }
     if (!recovery) {
-        assign_any(c, &c->remake_queue, COX_PRIORITY_MIN);
+        assign_any(c, &c->closures->remake_queue, COX_PRIORITY_MIN);
         assign_by_priority(c);
     }
     send_collected(c);
@@ -166,8 +168,9 @@ static bool take_in(struct cox_coordinator *c, struct coxi_list *intake)
     for (struct cox_future *f = intake->first; f != NULL;) {
         struct cox_future *next = f->next;
         any = any || f->function != NULL;
-        c->first_cancelled = f->cursor != 0 ? 0 : c->first_cancelled;
-        bool kept = coxi_window_put(&c->closures, f->id, f) == 0;
+        c->closures->first_cancelled =
+            f->cursor != 0 ? 0 : c->closures->first_cancelled;
+        bool kept = coxi_window_put(&c->closures->unsettled, f->id, f) == 0;
         if (f->function != NULL && !kept) {
             /* It cannot be kept track of, so it cannot run. */
             coxi_closure_fail(f, COX_ENOMEM, "out of memory for a closure");
@@ -188,20 +191,22 @@ static bool take_in(struct cox_coordinator *c, struct coxi_list *intake)
  * message may be lost. */
 static void send_watermark(struct cox_coordinator *c)
 {
-    uint64_t first = c->closures.count > 0 ? c->closures.first : c->closures.next;
-    uint64_t moved = first - 1 - c->watermark_sent;
-    bool idle = c->closures.count == 0 && moved > 0;
-    uint64_t ms = coxi_now_ms() - c->watermark_sent_ms;
+    uint64_t first = c->closures->unsettled.count > 0 ? c->closures->unsettled.first
+                                                      : c->closures->unsettled.next;
+    uint64_t moved = first - 1 - c->closures->watermark_sent;
+    bool idle = c->closures->unsettled.count == 0 && moved > 0;
+    uint64_t ms = coxi_now_ms() - c->closures->watermark_sent_ms;
     if (moved < WATERMARK_STEP &&
         (first == 1 || ms < (idle ? COXI_TICK_MS : WATERMARK_MS))) {
         return;
     }
-    c->watermark_sent = first - 1;
-    c->watermark_sent_ms = coxi_now_ms();
+    c->closures->watermark_sent = first - 1;
+    c->closures->watermark_sent_ms = coxi_now_ms();
     struct coxi_message message = {.kind = COXI_WATERMARK};
     message.watermark.session = c->session;
     for (uint32_t i = 0; i < c->n_ps; i++) {
-        message.watermark.watermark = coxi_ps_watermark(c, i, c->watermark_sent);
+        message.watermark.watermark =
+            coxi_ps_watermark(c, i, c->closures->watermark_sent);
         message.watermark.incarnation = coxi_psc_incarnation(c->ps[i]);
         coxi_psc_tell(c->ps[i], &message);
     }
@@ -211,8 +216,8 @@ static void send_watermark(struct cox_coordinator *c)
 static void cancel(struct cox_coordinator *c, int code, const char *text)
 {
     coxi_closures_fail(c, code, text);
-    if (!c->recalled) {
-        c->recalled = true;
+    if (!c->closures->recalled) {
+        c->closures->recalled = true;
         coxi_attempts_cancel_all(c);
     }
 }
@@ -227,7 +232,7 @@ static void shut_down(struct cox_coordinator *c, bool wanted)
             coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
         }
     }
-    if (c->shutting_down && c->workers->n_conns == 0 && c->n_voiding == 0) {
+    if (c->shutting_down && c->workers->n_conns == 0 && c->closures->n_voiding == 0) {
         coxi_closures_fail(c, COX_ECANCELLED, "the coordinator was closed");
         coxi_inputs_go_on(c);
         coxi_closures_tell(c);
@@ -240,8 +245,8 @@ void coxi_dispatch(void *coordinator)
     struct cox_coordinator *c = coordinator;
     char fatal_text[COXI_TEXT_MAX];
     coxi_lock(&c->lock);
-    struct coxi_list intake = c->intake;
-    c->intake = (struct coxi_list){0};
+    struct coxi_list intake = c->closures->intake;
+    c->closures->intake = (struct coxi_list){0};
     bool layout = c->workers->layout_due;
     c->workers->layout_due = false;
     int fatal = c->fatal;
@@ -276,7 +281,7 @@ void coxi_dispatch(void *coordinator)
             assign(c); /* what is left has been done, and stays so */
         }
     } else {
-        c->recalled = false;
+        c->closures->recalled = false;
         assign(c);
     }
     coxi_inputs_go_on(c); /* what waited for what has just been cancelled */

@@ -23,6 +23,7 @@
 #include "common/sync.h"
 #include "coordinator/closures/callback.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/workers/module.h"
@@ -32,11 +33,12 @@ enum { WAITERS_AT_ONCE = 1024 }; /* put on futures, or taken off, without a paus
 void coxi_coordinator_unref(struct cox_coordinator *c)
 {
     if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) == 1) {
+        coxi_callbacks_free(c);
+        coxi_closures_free(c);
         coxi_modules_free(c); /* futures name their functions */
         (void)pthread_cond_destroy(&c->room);
         (void)pthread_cond_destroy(&c->idle);
         (void)pthread_cond_destroy(&c->changed);
-        (void)pthread_cond_destroy(&c->callable);
         (void)pthread_mutex_destroy(&c->lock);
         free(c);
     }

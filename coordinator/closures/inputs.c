@@ -29,6 +29,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
@@ -392,7 +393,7 @@ static void place(struct cox_future *f)
     if (inputs->n_pending == 0) {
         be_ready(f);
     } else {
-        coxi_list_append(&f->c->waiting, f);
+        coxi_list_append(&f->c->closures->waiting, f);
     }
 }
 
@@ -459,7 +460,7 @@ void coxi_inputs_wait(struct cox_future *f)
     if (inputs->n_pending == 0) {
         place(f);
     } else {
-        coxi_list_append(&f->c->waiting, f);
+        coxi_list_append(&f->c->closures->waiting, f);
     }
 }
 
@@ -486,7 +487,7 @@ void coxi_inputs_go_again(struct cox_future *f)
     if (f->inputs->n_pending == 0) {
         place(f);
     } else {
-        coxi_list_append(&f->c->waiting, f);
+        coxi_list_append(&f->c->closures->waiting, f);
     }
 }
 
@@ -496,8 +497,8 @@ void coxi_inputs_tell(struct cox_future *f)
     while (f->dependents != NULL) {
         struct coxi_input *input = f->dependents;
         f->dependents = input->next;
-        input->next = c->inputs_settled;
-        c->inputs_settled = input;
+        input->next = c->closures->inputs_settled;
+        c->closures->inputs_settled = input;
     }
 }
 
@@ -540,26 +541,26 @@ static void hear(struct cox_future *f, const struct coxi_input *input)
         return; /* it has been given up before */
     }
     if (lacks) {
-        coxi_list_remove(&f->c->waiting, f);
+        coxi_list_remove(&f->c->closures->waiting, f);
         give_up(f, input);
     } else if (f->inputs->n_pending == 0) {
-        coxi_list_remove(&f->c->waiting, f);
+        coxi_list_remove(&f->c->closures->waiting, f);
         place(f);
     }
 }
 
 void coxi_inputs_go_on(struct cox_coordinator *c)
 {
-    while (c->inputs_settled != NULL || c->begun != NULL) {
-        struct coxi_input *input = c->inputs_settled;
+    while (c->closures->inputs_settled != NULL || c->closures->begun != NULL) {
+        struct coxi_input *input = c->closures->inputs_settled;
         if (input == NULL) {
-            struct cox_future *begun = c->begun;
-            c->begun = begun->next;
+            struct cox_future *begun = c->closures->begun;
+            c->closures->begun = begun->next;
             coxi_inputs_wait(begun);
             continue;
         }
         struct cox_future *f = input->owner;
-        c->inputs_settled = input->next;
+        c->closures->inputs_settled = input->next;
         f->inputs->n_pending--;
         hear(f, input);
         coxi_future_unref(f);
@@ -618,8 +619,8 @@ void coxi_closure_begin(struct cox_future *f)
         coxi_closure_enqueue(f, false);
         return;
     }
-    f->next = f->c->begun;
-    f->c->begun = f;
+    f->next = f->c->closures->begun;
+    f->c->closures->begun = f;
 }
 
 uint32_t coxi_inputs_lineage(const struct cox_future *f)

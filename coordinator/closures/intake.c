@@ -6,6 +6,7 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/replay_log.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 
 enum { ROOM_SLICE_MS = 1000 }; /* of waiting, between two looks at what it waits for */
 
@@ -15,13 +16,13 @@ void coxi_intake_put(struct cox_coordinator *c, struct cox_future *f)
     if (f->function != NULL && atomic_load(&c->ids.first_closure) == 0) {
         atomic_store(&c->ids.first_closure, f->id);
     }
-    if (c->intake.last != NULL) {
-        c->intake.last->next = f;
+    if (c->closures->intake.last != NULL) {
+        c->closures->intake.last->next = f;
     } else {
-        c->intake.first = f;
+        c->closures->intake.first = f;
     }
-    c->intake.last = f;
-    c->intake.n++;
+    c->closures->intake.last = f;
+    c->closures->intake.n++;
 }
 
 /* True while no id may be given out: the replay log takes nothing more until a checkpoint

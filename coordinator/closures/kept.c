@@ -20,6 +20,7 @@
 #include "common/sync.h"
 #include "coordinator/base/event.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/seat.h"
@@ -63,11 +64,11 @@ static void list_for_loop(struct cox_future *f)
     struct cox_coordinator *c = f->c;
     struct coxi_kept *kept = f->kept;
     coxi_lock(&c->lock);
-    if (!kept->listed && !c->kept_closed) {
+    if (!kept->listed && !c->closures->kept_closed) {
         kept->listed = true;
         atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
-        kept->next_listed = c->kept_listed;
-        c->kept_listed = f;
+        kept->next_listed = c->closures->kept_listed;
+        c->closures->kept_listed = f;
         coxi_loop_wake(c->loop);
     }
     coxi_unlock(&c->lock);
@@ -98,9 +99,9 @@ static bool is_wanted(const struct coxi_kept *kept)
 static struct cox_future *take_listed(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    struct cox_future *f = c->kept_listed;
+    struct cox_future *f = c->closures->kept_listed;
     if (f != NULL) {
-        c->kept_listed = f->kept->next_listed;
+        c->closures->kept_listed = f->kept->next_listed;
         f->kept->listed = false;
     }
     coxi_unlock(&c->lock);
@@ -111,7 +112,7 @@ void coxi_kept_close(struct cox_coordinator *c)
 {
     struct cox_future *f;
     coxi_lock(&c->lock);
-    c->kept_closed = true;
+    c->closures->kept_closed = true;
     coxi_unlock(&c->lock);
     while ((f = take_listed(c)) != NULL) {
         coxi_future_unref(f);
@@ -149,8 +150,8 @@ void coxi_kept_drop(struct coxi_seat *seat, uint64_t closure, uint32_t attempt)
     }
     if (!seat->is_dropper) {
         seat->is_dropper = true;
-        seat->next_dropper = c->droppers;
-        c->droppers = seat;
+        seat->next_dropper = c->closures->droppers;
+        c->closures->droppers = seat;
     }
 }
 
@@ -207,7 +208,7 @@ void coxi_kept_done(struct cox_future *f, struct coxi_seat *seat, uint32_t attem
 
 static struct coxi_kept **bucket_of(struct cox_coordinator *c, uint64_t id)
 {
-    return &c->coming[id % COXI_COMING_BUCKETS];
+    return &c->closures->coming[id % COXI_COMING_BUCKETS];
 }
 
 /* What points to that of the closure, or to the end of its bucket. */
@@ -269,7 +270,7 @@ static int make_again(struct coxi_kept *kept)
     coxi_event(c, COX_EVENT_CLOSURE_AGAIN, COXI_OF(.closure = f->id),
                "closure %llu (%s) runs again: what it had kept was lost",
                (unsigned long long)f->id, f->function->name);
-    c->waiting_change++;
+    c->closures->waiting_change++;
     coxi_lock(&c->lock);
     c->n_unsettled++;
     c->n_inherited += kept->remake->inherited;
@@ -393,7 +394,7 @@ void coxi_kept_lost(struct coxi_seat *seat)
 void coxi_kept_wait_for_recovery(struct cox_coordinator *c)
 {
     for (size_t i = 0; i < COXI_COMING_BUCKETS; i++) {
-        for (struct coxi_kept *kept = c->coming[i]; kept != NULL;
+        for (struct coxi_kept *kept = c->closures->coming[i]; kept != NULL;
              kept = kept->next_coming) {
             if (kept->remake != NULL && !kept->remake->abandoned) {
                 coxi_closure_set_urgent(kept->remake, false);
@@ -460,9 +461,9 @@ static void send_dropped(struct coxi_seat *seat)
 
 void coxi_kept_flush(struct cox_coordinator *c)
 {
-    while (c->droppers != NULL) {
-        struct coxi_seat *seat = c->droppers;
-        c->droppers = seat->next_dropper;
+    while (c->closures->droppers != NULL) {
+        struct coxi_seat *seat = c->closures->droppers;
+        c->closures->droppers = seat->next_dropper;
         seat->is_dropper = false;
         if (coxi_worker_is_there(seat->worker)) {
             send_dropped(seat);

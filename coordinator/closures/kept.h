@@ -40,7 +40,7 @@ struct coxi_kept {
     int code;         /* why they could not be had when last needed */
     char *text;
     /* Guarded by c->lock: */
-    bool listed; /* in c->kept_listed */
+    bool listed; /* in c->closures->kept_listed */
     struct cox_future *next_listed;
 };
 

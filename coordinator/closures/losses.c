@@ -18,6 +18,7 @@
 
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/reach.h"
 
@@ -35,8 +36,9 @@ static bool is_any_ps_away(struct cox_coordinator *c)
 int coxi_losses_wait_ms(const struct cox_coordinator *c)
 {
     const struct cox_options *o = &c->options;
-    return c->ps_away && o->ps_recovery_ms > o->worker_wait_ms ? o->ps_recovery_ms
-                                                               : o->worker_wait_ms;
+    return c->closures->ps_away && o->ps_recovery_ms > o->worker_wait_ms
+               ? o->ps_recovery_ms
+               : o->worker_wait_ms;
 }
 
 /*
@@ -47,9 +49,9 @@ int coxi_losses_wait_ms(const struct cox_coordinator *c)
 void coxi_losses_tick(struct cox_coordinator *c)
 {
     bool ps_away = is_any_ps_away(c);
-    if (ps_away != c->ps_away) {
-        c->ps_away = ps_away;
-        c->idle_since_ms = 0;
+    if (ps_away != c->closures->ps_away) {
+        c->closures->ps_away = ps_away;
+        c->closures->idle_since_ms = 0;
         for (uint32_t i = 0; i < c->workers->n; i++) {
             c->workers->all[i]->seat->wanted_since_ms = 0;
         }

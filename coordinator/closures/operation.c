@@ -8,6 +8,7 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/replay_log.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/intake.h"
 
@@ -81,10 +82,11 @@ static void end_operation(struct coxi_mail *mail)
     struct cox_future *f = end->operation;
     struct cox_coordinator *c = f->c;
     coxi_dispatch(c); /* so that it has been taken in */
-    (void)coxi_window_take(&c->closures, f->id);
+    (void)coxi_window_take(&c->closures->unsettled, f->id);
     coxi_lock(&c->lock);
-    c->ids.first_unsettled =
-        c->closures.count > 0 ? c->closures.first : c->closures.next;
+    c->ids.first_unsettled = c->closures->unsettled.count > 0
+                                 ? c->closures->unsettled.first
+                                 : c->closures->unsettled.next;
     (void)pthread_cond_broadcast(&c->room);
     coxi_unlock(&c->lock);
     free(f);

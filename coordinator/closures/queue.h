@@ -4,6 +4,20 @@
 
 #include "coordinator/closures/closure.h"
 
+struct coxi_list {
+    struct cox_future *first;
+    struct cox_future *last;
+    size_t n;
+};
+
+/* In line by priority, oldest first within one. */
+enum { COXI_LEVELS = COX_PRIORITY_MAX - COX_PRIORITY_MIN + 1 };
+
+struct coxi_queue {
+    struct coxi_list levels[COXI_LEVELS];
+    size_t n;
+};
+
 void coxi_list_append(struct coxi_list *list, struct cox_future *f);
 void coxi_list_prepend(struct coxi_list *list, struct cox_future *f);
 void coxi_list_remove(struct coxi_list *list, struct cox_future *f);

@@ -21,7 +21,7 @@
 #include "coordinator/closures/intake.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/workers/module.h"
-#include "coordinator/workers/worker.h"
+#include "coordinator/workers/workers.h"
 
 /* ---- errors of the whole */
 

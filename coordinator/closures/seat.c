@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/queue.h"
 
 int coxi_seat_new(struct coxi_worker *worker)
@@ -54,7 +55,8 @@ size_t coxi_seat_capacity(const struct coxi_seat *seat)
 void coxi_seat_update(struct coxi_seat *seat)
 {
     bool is_ready = seat->worker->state == COXI_WORKER_READY;
-    coxi_pool_set(&seat->c->pool, seat->worker->index, (uint32_t)coxi_seat_load(seat),
+    coxi_pool_set(&seat->c->closures->pool, seat->worker->index,
+                  (uint32_t)coxi_seat_load(seat),
                   is_ready ? (uint32_t)coxi_seat_capacity(seat) : 0);
 }
 

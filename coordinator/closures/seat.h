@@ -9,6 +9,7 @@
 
 #include "coordinator/closures/ahead.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/queue.h"
 #include "coordinator/workers/worker.h"
 
 struct coxi_seat {
@@ -19,7 +20,7 @@ struct coxi_seat {
 
     /* ---- in line */
     struct coxi_queue queue; /* QUEUED, and only this worker may run it */
-    bool is_owner;           /* in c->owners */
+    bool is_owner;           /* in c->closures->owners */
     struct coxi_seat *next_owner;
     uint64_t wanted_since_ms; /* it has a queue and is not ready since then; or 0 */
 
@@ -42,14 +43,14 @@ struct coxi_seat {
     struct coxi_buffer keep;   /* whose results are to stay there */
     struct coxi_buffer alone;  /* which are suspects, and run alone */
     struct coxi_buffer inputs; /* what they take of the results that are there */
-    bool is_collected;         /* in c->collected */
+    bool is_collected;         /* in c->closures->collected */
     struct coxi_seat *next_collected;
 
     /* ---- results that it keeps (kept.c) */
     struct coxi_kept *kept;
     size_t n_asked_results;     /* of those, asked for and not answered */
     struct coxi_buffer dropped; /* those that it is to be told nobody needs any more */
-    bool is_dropper;            /* in c->droppers */
+    bool is_dropper;            /* in c->closures->droppers */
     struct coxi_seat *next_dropper;
 };
 

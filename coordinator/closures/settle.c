@@ -4,7 +4,7 @@
  *
  * Does not: decide that a closure ends (dispatch.c, attempts.c, inputs.c).
  *
- * Invariant: a closure is in c->waiting (WAITING), in one queue (QUEUED), in the hands of
+ * Invariant: a closure is in c->closures->waiting (WAITING), in one queue (QUEUED), in the hands of
  * one worker (ASSIGNED), asked about (VOIDING) or settled; its state says which.
  *
  * Threads: loop. Cost: O(1) a closure.
@@ -21,6 +21,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
@@ -42,10 +43,10 @@ static struct coxi_queue *queue_of(const struct cox_future *f)
 {
     struct cox_coordinator *c = f->c;
     if (f->replay != NULL) {
-        return f->urgent ? &c->replay_queue : &c->remake_queue;
+        return f->urgent ? &c->closures->replay_queue : &c->closures->remake_queue;
     }
     struct coxi_seat *owner = owner_of(f);
-    return owner != NULL ? &owner->queue : &c->queue;
+    return owner != NULL ? &owner->queue : &c->closures->queue;
 }
 
 void coxi_closure_enqueue(struct cox_future *f, bool first)
@@ -54,21 +55,21 @@ void coxi_closure_enqueue(struct cox_future *f, bool first)
     struct coxi_seat *owner = owner_of(f);
     if (owner != NULL && !owner->is_owner) {
         owner->is_owner = true;
-        owner->next_owner = c->owners;
-        c->owners = owner;
+        owner->next_owner = c->closures->owners;
+        c->closures->owners = owner;
     }
     if (first) {
         coxi_queue_prepend(queue_of(f), f);
     } else {
         coxi_queue_append(queue_of(f), f);
     }
-    c->n_queued++;
+    c->closures->n_queued++;
 }
 
 void coxi_closure_dequeue(struct cox_future *f)
 {
     coxi_queue_remove(queue_of(f), f);
-    f->c->n_queued--;
+    f->c->closures->n_queued--;
 }
 
 void coxi_closure_set_urgent(struct cox_future *f, bool urgent)
@@ -128,8 +129,8 @@ static void note_cancelled(struct cox_future *f)
     bool by_error = c->reporting;
     coxi_unlock(&c->lock);
     if (by_error && f->cursor != 0 &&
-        (c->first_cancelled == 0 || f->id < c->first_cancelled)) {
-        c->first_cancelled = f->id;
+        (c->closures->first_cancelled == 0 || f->id < c->closures->first_cancelled)) {
+        c->closures->first_cancelled = f->id;
     }
 }
 
@@ -139,11 +140,11 @@ static void record(struct coxi_replay_log *log, struct cox_future *f,
 {
     struct cox_coordinator *c = f->c;
     int r = 0;
-    if (f->id > c->progress.closure) {
-        c->progress.closure = f->id;
+    if (f->id > c->closures->progress.closure) {
+        c->closures->progress.closure = f->id;
     }
     if (f->state != COXI_CANCELLED || f->applied) {
-        coxi_manifest_cover(&c->progress, f->id, f->cursor);
+        coxi_manifest_cover(&c->closures->progress, f->id, f->cursor);
     } else {
         note_cancelled(f);
     }
@@ -161,8 +162,8 @@ static void record(struct coxi_replay_log *log, struct cox_future *f,
 
 struct cox_future *coxi_closure_find(struct cox_coordinator *c, uint64_t id)
 {
-    struct cox_future *f = coxi_window_get(&c->closures, id);
-    return f != NULL ? f : coxi_window_get(&c->replays, id);
+    struct cox_future *f = coxi_window_get(&c->closures->unsettled, id);
+    return f != NULL ? f : coxi_window_get(&c->closures->replays, id);
 }
 
 struct cox_future *coxi_closure_find_running(struct cox_coordinator *c, uint64_t id)
@@ -182,7 +183,7 @@ static void tell_replayed(struct cox_future *f)
 void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
 {
     struct cox_coordinator *c = f->c;
-    c->n_voiding -= f->state == COXI_VOIDING;
+    c->closures->n_voiding -= f->state == COXI_VOIDING;
     coxi_closure_set(f, ending->state);
     f->code = ending->code;
     char *text =
@@ -194,7 +195,7 @@ void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
         tell_replayed(f); /* first: who needs it still may make it again */
         coxi_kept_remade(f);
     } else {
-        (void)coxi_window_take(&c->closures, f->id);
+        (void)coxi_window_take(&c->closures->unsettled, f->id);
         struct coxi_replay_log *log = c->replay_log;
         if (log != NULL && !f->fetches) {
             record(log, f, ending);
@@ -202,12 +203,13 @@ void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
     }
     coxi_inputs_settled(f);
     coxi_kept_settled(f);
-    coxi_list_append(&c->settling, f);
+    coxi_list_append(&c->closures->settling, f);
 }
 
 void coxi_closure_be_done(struct cox_future *f)
 {
-    f->c->waiting_change++; /* while it was held, it was not among those that wait */
+    f->c->closures
+        ->waiting_change++; /* while it was held, it was not among those that wait */
     coxi_closure_set(f, COXI_DONE_OK);
     atomic_store(&f->settled, true);
     coxi_inputs_settled(f);
@@ -227,7 +229,7 @@ void coxi_closure_end(struct cox_future *f, const struct coxi_ending *ending)
     }
     coxi_closure_set(f, COXI_VOIDING);
     f->seat = NULL;
-    c->n_voiding++;
+    c->closures->n_voiding++;
     if (coxi_voiding_start(c, f, ending) != 0) {
         struct coxi_ending failed = {COXI_FAILED, COX_ENOMEM, coxi_error_text(), NULL,
                                      0};
@@ -249,7 +251,7 @@ void coxi_closure_cancel(struct cox_future *f, const char *text)
 /* VOIDING -> in line, first. */
 static void run_again(struct cox_future *f)
 {
-    f->c->n_voiding--;
+    f->c->closures->n_voiding--;
     free(f->result);
     f->result = NULL;
     f->result_len = 0;
@@ -328,16 +330,16 @@ void coxi_closures_leave_home(struct coxi_seat *seat)
 
 void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
 {
-    coxi_closures_fail_queue(&c->queue, code, text);
-    coxi_closures_fail_queue(&c->remake_queue, code, text);
-    coxi_closures_fail_queue(&c->replay_queue, code, text);
-    for (uint32_t i = 0; i < c->workers->n && c->n_queued > 0; i++) {
+    coxi_closures_fail_queue(&c->closures->queue, code, text);
+    coxi_closures_fail_queue(&c->closures->remake_queue, code, text);
+    coxi_closures_fail_queue(&c->closures->replay_queue, code, text);
+    for (uint32_t i = 0; i < c->workers->n && c->closures->n_queued > 0; i++) {
         coxi_closures_fail_queue(&c->workers->all[i]->seat->queue, code, text);
     }
-    for (struct cox_future *f = c->waiting.first; f != NULL;) {
+    for (struct cox_future *f = c->closures->waiting.first; f != NULL;) {
         struct cox_future *next = f->next;
         if (!is_spared(f, code)) {
-            coxi_list_remove(&c->waiting, f);
+            coxi_list_remove(&c->closures->waiting, f);
             end_as(f, code, text);
         }
         f = next;
@@ -393,26 +395,28 @@ static void tell(struct cox_coordinator *c, struct cox_future *f)
 
 void coxi_closures_tell(struct cox_coordinator *c)
 {
-    if (c->settling.n == 0 && c->waiting_change == 0) {
+    if (c->closures->settling.n == 0 && c->closures->waiting_change == 0) {
         return;
     }
     coxi_lock(&c->lock);
-    c->n_waiting += (size_t)c->waiting_change; /* modulo 2^64: it may be negative */
-    c->waiting_change = 0;
-    for (struct cox_future *f = c->settling.first; f != NULL; f = f->next) {
+    c->n_waiting +=
+        (size_t)c->closures->waiting_change; /* modulo 2^64: it may be negative */
+    c->closures->waiting_change = 0;
+    for (struct cox_future *f = c->closures->settling.first; f != NULL; f = f->next) {
         tell(c, f);
     }
-    c->ids.first_unsettled =
-        c->closures.count > 0 ? c->closures.first : c->closures.next;
+    c->ids.first_unsettled = c->closures->unsettled.count > 0
+                                 ? c->closures->unsettled.first
+                                 : c->closures->unsettled.next;
     if (c->n_unsettled == 0 || c->n_unsettled == c->n_inherited) {
         (void)pthread_cond_broadcast(&c->idle);
     }
     (void)pthread_cond_broadcast(&c->room);
     coxi_unlock(&c->lock);
-    for (struct cox_future *f = c->settling.first; f != NULL;) {
+    for (struct cox_future *f = c->closures->settling.first; f != NULL;) {
         struct cox_future *next = f->next;
         coxi_future_unref(f);
         f = next;
     }
-    c->settling = (struct coxi_list){0};
+    c->closures->settling = (struct coxi_list){0};
 }

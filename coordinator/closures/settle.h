@@ -3,6 +3,7 @@
 #define COXI_COORDINATOR_CLOSURES_SETTLE_H
 
 #include "coordinator/base/replay_log.h"
+#include "coordinator/closures/queue.h"
 #include "coordinator/closures/voiding.h"
 #include "coordinator/coordinator.h"
 

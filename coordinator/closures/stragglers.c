@@ -21,6 +21,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/closures/send.h"
 #include "coordinator/workers/module.h"
@@ -216,8 +217,9 @@ void coxi_stragglers_tick(struct cox_coordinator *c)
     uint32_t at = 0;
     /* While ps are recovered, nothing but what is replayed may go to those who are idle. */
     bool recovery = coxi_ps_recovering(c);
-    size_t n_in_line = recovery ? c->replay_queue.n : c->queue.n;
-    struct coxi_seat *idle = n_in_line == 0 && !c->recalled ? next_idle(c, &at) : NULL;
+    size_t n_in_line = recovery ? c->closures->replay_queue.n : c->closures->queue.n;
+    struct coxi_seat *idle =
+        n_in_line == 0 && !c->closures->recalled ? next_idle(c, &at) : NULL;
     for (uint32_t i = 0; i < c->workers->n; i++) {
         struct coxi_seat *seat = c->workers->all[i]->seat;
         if (seat->worker->state != COXI_WORKER_READY || seat->in_flight.n == 0) {

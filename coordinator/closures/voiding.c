@@ -37,6 +37,7 @@
 #include "common/error.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/tally.h"
 
@@ -362,7 +363,7 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
     }
     voiding->n_ps = c->n_ps;
     voiding->n_losses = coxi_ps_losses(c);
-    c->voids_held = true;
+    c->closures->voids_held = true;
     atomic_init(&voiding->n_pending, c->n_ps + 1);
     struct coxi_message message = {.kind = COXI_VOID};
     message.void_ = (struct coxi_void){
@@ -384,8 +385,8 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
 
 void coxi_voidings_flush(struct cox_coordinator *c)
 {
-    for (uint32_t p = 0; c->voids_held && p < c->n_ps; p++) {
+    for (uint32_t p = 0; c->closures->voids_held && p < c->n_ps; p++) {
         coxi_psc_flush(c->ps[p]);
     }
-    c->voids_held = false;
+    c->closures->voids_held = false;
 }

@@ -15,6 +15,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/losses.h"
 #include "coordinator/closures/seat.h"
@@ -45,11 +46,11 @@ static void watch_own(struct coxi_seat *seat, uint64_t now)
 /* Ends what any worker may run when none has been there for too long. */
 static void watch_all(struct cox_coordinator *c, bool any_ready, uint64_t now)
 {
-    if (any_ready || c->n_queued == 0) {
-        c->idle_since_ms = 0;
-    } else if (c->idle_since_ms == 0) {
-        c->idle_since_ms = now;
-    } else if (now - c->idle_since_ms > (uint64_t)coxi_losses_wait_ms(c)) {
+    if (any_ready || c->closures->n_queued == 0) {
+        c->closures->idle_since_ms = 0;
+    } else if (c->closures->idle_since_ms == 0) {
+        c->closures->idle_since_ms = now;
+    } else if (now - c->closures->idle_since_ms > (uint64_t)coxi_losses_wait_ms(c)) {
         char text[COXI_TEXT_MAX + 64];
         coxi_lock(&c->lock);
         (void)snprintf(text, sizeof(text), "no worker for %d ms; the last: %s",
@@ -76,7 +77,7 @@ static const struct cox_future *find_oldest(const struct cox_coordinator *c)
 static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
                     uint64_t now)
 {
-    unsigned long long seconds = coxi_patience_seconds(&c->patience, now);
+    unsigned long long seconds = coxi_patience_seconds(&c->closures->patience, now);
     char why[COXI_TEXT_MAX];
     coxi_lock(&c->lock);
     uint32_t n_ready = c->workers->n_ready;
@@ -115,24 +116,24 @@ static void watch_closures(struct cox_coordinator *c, uint64_t now)
 {
     coxi_lock(&c->lock);
     uint64_t settled = c->stats.done + c->stats.failed;
-    bool waits = c->n_unsettled > c->n_inherited || c->n_queued > 0;
+    bool waits = c->n_unsettled > c->n_inherited || c->closures->n_queued > 0;
     coxi_unlock(&c->lock);
-    if (!waits || settled != c->settled_seen) {
-        uint64_t seconds = coxi_patience_seconds(&c->patience, now);
-        if (coxi_patience_has_ended(&c->patience)) {
+    if (!waits || settled != c->closures->settled_seen) {
+        uint64_t seconds = coxi_patience_seconds(&c->closures->patience, now);
+        if (coxi_patience_has_ended(&c->closures->patience)) {
             coxi_event(c, COX_EVENT_UNBLOCKED, COXI_OF(.seconds = seconds),
                        "closures end again, after %llu s", (unsigned long long)seconds);
         }
-        c->settled_seen = settled;
-        c->patience = (struct coxi_patience){0};
+        c->closures->settled_seen = settled;
+        c->closures->patience = (struct coxi_patience){0};
         return;
     }
     const struct cox_future *oldest = find_oldest(c);
-    bool long_ones =
-        oldest != NULL && oldest->function->n_samples > 0 &&
-        (double)(now - c->patience.since_ms) * 1000 < 3 * oldest->function->average_us;
-    if ((c->patience.since_ms == 0 || !long_ones) &&
-        coxi_patience_ends(&c->patience, now)) {
+    bool long_ones = oldest != NULL && oldest->function->n_samples > 0 &&
+                     (double)(now - c->closures->patience.since_ms) * 1000 <
+                         3 * oldest->function->average_us;
+    if ((c->closures->patience.since_ms == 0 || !long_ones) &&
+        coxi_patience_ends(&c->closures->patience, now)) {
         say_why(c, oldest, now);
     }
 }

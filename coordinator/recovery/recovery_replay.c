@@ -12,6 +12,7 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
@@ -144,7 +145,7 @@ static int note_item(void *arg, const struct coxi_replay_entry *entry)
 static void collect(struct coxi_recovery *rec, void *arg)
 {
     struct items *items = arg;
-    const struct coxi_window *closures = &rec->c->closures;
+    const struct coxi_window *closures = &rec->c->closures->unsettled;
     items->first_unsettled = closures->count > 0 ? closures->first : closures->next;
     coxi_lock(&rec->set->lock);
     items->code = coxi_replay_log_each(rec->c->replay_log, note_item, items);
@@ -168,7 +169,7 @@ static int begin_replay(struct coxi_recovery *rec, struct cox_future *call)
     bool is_new = f == NULL;
     int r = is_new ? coxi_closure_again(call, &f) : 0;
     if (r == 0) {
-        r = coxi_window_put(&rec->c->replays, f->id, f);
+        r = coxi_window_put(&rec->c->closures->replays, f->id, f);
     }
     if (r != 0) {
         if (is_new && f != NULL) {
@@ -181,7 +182,7 @@ static int begin_replay(struct coxi_recovery *rec, struct cox_future *call)
     } else {
         f->urgent = true; /* in no line yet */
         coxi_closure_begin(f);
-        c->waiting_change++;
+        c->closures->waiting_change++;
         coxi_lock(&c->lock);
         c->n_unsettled++;
         c->n_inherited += f->inherited;
@@ -194,8 +195,8 @@ static int begin_replay(struct coxi_recovery *rec, struct cox_future *call)
 static void begin_batch(struct coxi_recovery *rec, void *arg)
 {
     struct batch *batch = arg;
-    coxi_window_fini(&rec->c->replays);
-    coxi_window_init(&rec->c->replays, batch->items[0].id, COXI_WINDOW);
+    coxi_window_fini(&rec->c->closures->replays);
+    coxi_window_init(&rec->c->closures->replays, batch->items[0].id, COXI_WINDOW);
     for (size_t i = 0; batch->code == 0 && i < batch->n; i++) {
         batch->code = begin_replay(rec, batch->items[i].call);
     }
@@ -225,7 +226,7 @@ static void look(struct coxi_recovery *rec, void *arg)
     struct progress *progress = arg;
     const struct cox_coordinator *c = rec->c;
     uint64_t now = coxi_now_ms();
-    progress->n = rec->c->replays.count;
+    progress->n = rec->c->closures->replays.count;
     progress->runs = false;
     for (uint32_t i = 0; i < c->workers->n && !progress->runs; i++) {
         progress->runs = is_busy(c->workers->all[i], now);
@@ -295,7 +296,7 @@ static int wait_for_replays(struct coxi_recovery *rec)
  */
 static void abandon(struct coxi_recovery *rec, void *arg)
 {
-    struct coxi_window *replays = &rec->c->replays;
+    struct coxi_window *replays = &rec->c->closures->replays;
     (void)arg;
     rec->set->batch_open = false;
     coxi_inputs_go_on(rec->c); /* each is in some list then */
@@ -342,16 +343,16 @@ void coxi_recovery_replayed(struct cox_future *f)
 {
     struct cox_coordinator *c = f->c;
     struct coxi_recovery *rec = c->recovery;
-    if (rec == NULL || coxi_window_get(&rec->c->replays, f->id) != f) {
+    if (rec == NULL || coxi_window_get(&rec->c->closures->replays, f->id) != f) {
         return; /* it runs again for another reason */
     }
-    (void)coxi_window_take(&rec->c->replays, f->id);
+    (void)coxi_window_take(&rec->c->closures->replays, f->id);
     f->replay->attempt = f->attempt;
     rec->n_redone += f->state == COXI_DONE_OK;
     if (f->state != COXI_DONE_OK && !f->abandoned && !c->closing) {
         report_failed(rec, f);
     }
-    if (rec->c->replays.count == 0) {
+    if (rec->c->closures->replays.count == 0) {
         coxi_lock(&rec->set->lock);
         (void)pthread_cond_broadcast(&rec->set->changed);
         coxi_unlock(&rec->set->lock);

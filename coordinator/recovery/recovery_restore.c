@@ -18,7 +18,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_claim.h"
 #include "coordinator/base/ps_set.h"
-#include "coordinator/workers/worker.h"
+#include "coordinator/workers/workers.h"
 
 enum { RETRY_MS = 500 }; /* from a try at a ps that is there to the next */
 

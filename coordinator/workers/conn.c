@@ -9,7 +9,7 @@
 
 #include "common/buffer.h"
 #include "common/error.h"
-#include "coordinator/workers/worker.h"
+#include "coordinator/workers/workers.h"
 
 enum { CONNECT_MS = 1000 };
 

@@ -16,7 +16,7 @@
 #include "coordinator/recovery/recovery_internal.h"
 #include "coordinator/variables/content.h"
 #include "coordinator/variables/load.h"
-#include "coordinator/workers/worker.h"
+#include "coordinator/workers/workers.h"
 
 bool inside_is_waited_for(struct cox_future *future)
 {

@@ -1,0 +1,29 @@
+/* See closures.h. */
+#include "coordinator/closures/closures.h"
+
+#include <stdlib.h>
+
+#include "common/error.h"
+
+int coxi_closures_new(struct cox_coordinator *c)
+{
+    struct coxi_closures *closures = calloc(1, sizeof(*closures));
+    if (closures == NULL) {
+        return coxi_error_memory("a coordinator");
+    }
+    coxi_window_init(&closures->unsettled, 1, COXI_WINDOW);
+    coxi_window_init(&closures->replays, 1, COXI_WINDOW);
+    c->closures = closures;
+    return 0;
+}
+
+void coxi_closures_free(struct cox_coordinator *c)
+{
+    if (c->closures != NULL) {
+        coxi_window_fini(&c->closures->unsettled);
+        coxi_window_fini(&c->closures->replays);
+        coxi_pool_fini(&c->closures->pool);
+        free(c->closures);
+        c->closures = NULL;
+    }
+}
