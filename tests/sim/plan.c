@@ -71,7 +71,7 @@ unsigned sim_plan_actions(const struct sim_plan *plan, uint32_t number)
         plan->checkpoints && one_in(&draw, plan->rough * 3) ? SIM_SAVE_BESIDE : 0U;
     actions |= one_in(&draw, 4) ? SIM_READ : 0U;
     actions |= one_in(&draw, plan->rough) ? SIM_CANCEL : 0U;
-    actions |= one_in(&draw, plan->rough * 4) ? SIM_CREATE : 0U;
+    actions |= one_in(&draw, plan->rough * 2) ? SIM_CREATE : 0U;
     return actions;
 }
 

@@ -169,6 +169,9 @@ static void create_variables(struct program *p)
     }
     rows.name = SIM_TABLE;
     rows.dim = 1;
+    rows.optimizer.kind = COX_SGD;
+    rows.optimizer.learning_rate = 1;
+    rows.lifecycle.evict_age = 100000; /* none is ever so old */
     check(p, "cox_table_create", cox_table_create(p->c, &rows, &p->rows));
 }
 

@@ -46,7 +46,7 @@ enum fault {
 };
 
 static const uint32_t weights[FAULTS] = {
-    [KILL_WORKER] = 6, [KILL_PS] = 6,    [KILL_CLIENT] = 3, [ZOMBIE_CLIENT] = 1,
+    [KILL_WORKER] = 6, [KILL_PS] = 6,    [KILL_CLIENT] = 3, [ZOMBIE_CLIENT] = 2,
     [CUT] = 5,         [PART] = 3,       [SLOW] = 4,        [END_WORKER] = 1,
     [PAUSE] = 2,       [DISK_FAILS] = 1, [DISK_SLOW] = 1,   [KILL_AT_DISK] = 3,
 };
@@ -178,6 +178,9 @@ static void inflict(enum fault fault)
         kill_proc(sim_program_proc());
         return;
     case ZOMBIE_CLIENT:
+        if (sim_chance(2)) {
+            pause_proc(sim_program_proc());
+        }
         sim_program_start();
         return;
     case CUT:

@@ -1,0 +1,92 @@
+"""The rules of docs/exactly-once.md, each taken out of the real code: name, what is missing, and
+changes of functions: (folder, function, old text of its body or None for its beginning, new text)."""
+
+BEGIN = None
+MUTATIONS = {
+    "1": ("a ps and a worker compare the run alone", [
+        ("net", "coxi_session_equal", BEGIN, "return a->run == b->run;")]),
+    "2": ("watermarks, snapshots, voids, restores are not fenced; nobody is told", [
+        ("ps", "coxi_store_fenced", BEGIN, "return 0;"),
+        ("ps", "tell_replaced", BEGIN, "return;")]),
+    "3a": ("a ps takes what was meant for another incarnation", [
+        ("ps", "coxi_store_meant", BEGIN, "return 0;")]),
+    "3b": ("acknowledgements of an incarnation that is gone count", [
+        ("coordinator", "coxi_ps_is_stale", BEGIN, "return false;")]),
+    "4": ("an answer matches by worker and closure, whatever the attempt", [
+        ("coordinator", "find_ended", "f->seat == seat && f->current == head->attempt", "f->seat == seat")]),
+    "5": ("a ps that is not restored yet answers", [
+        ("ps", "coxi_store_ready", "r == 0 && store->unready", "0")]),
+    "6": ("the applied set holds closures, not segments", [
+        ("ps/applied.c", "look", "coxi_marks_find(applied->marks, entry->mark, commit->segment, &there)",
+         "coxi_marks_find(applied->marks, entry->mark, 0, &there)"),
+        ("ps/applied.c", "look", "return compare(commit, &there);", "return COX_EEXIST;")]),
+    "7": ("the watermark passes what a ps is owed", [
+        ("coordinator", "coxi_ps_watermark", BEGIN, "return watermark;")]),
+    "8a": ("a void refuses the closure for ever", [
+        ("ps", "coxi_applied_void", "attempt > entry->fence ? attempt : entry->fence", "UINT32_MAX")]),
+    "8b": ("a round is not asked again where a ps came back", [
+        ("coordinator", "is_outdated", BEGIN, "return false;")]),
+    "8c": ("a ps that came back is not told what must never apply", [
+        ("coordinator", "bar", BEGIN, "return 0;")]),
+    "9": ("closures with several attempts settle without being closed", [
+        ("coordinator", "coxi_closure_end", "!f->uncertain ||", "1 ||")]),
+    "10": ("the manifest's window is taken before the ps' moments", [
+        ("coordinator", "write_checkpoint", "r = write_shards(c, temporary, manifest);",
+         "describe(c, manifest); r = write_shards(c, temporary, manifest);"),
+        ("coordinator", "write_checkpoint", "        describe(c, manifest);\n        r = coxi_m", "        r = coxi_m")]),
+    "11a": ("a late snapshot request writes", [
+        ("ps", "coxi_store_snapshot", "same_client && snapshot->number < last->number", "0"),
+        ("ps", "coxi_store_snapshot", "!same_client || snapshot->number > last->number", "1")]),
+    "11b": ("a checkpoint in which a ps was lost is kept", [
+        ("coordinator", "check_losses", BEGIN, "return 0;"),
+        ("coordinator", "coxi_recovery_base", "r == 0 && rec->set->n_losses == mark->n_losses", "r == 0")]),
+    "12": ("marks of changed rows go with the cut, durable or not", [
+        ("ps", "cut_tracks", "coxi_table_track_cut(track, last_counts)", "coxi_table_track_cut(track, true)"),
+        ("ps", "cut_tracks", "coxi_dense_track_cut(part->dense, last_counts)",
+         "coxi_dense_track_cut(part->dense, true)")]),
+    "13": ("the log forgets what is done, whether the checkpoint has it or not", [
+        ("coordinator", "coxi_recovery_base", "coxi_replay_log_forget(c->replay_log, mark->log)",
+         "coxi_replay_log_forget(c->replay_log, coxi_replay_log_mark(c->replay_log))")]),
+    "14": ("a lost ps is restored from another checkpoint than that where the log starts", [
+        ("coordinator", "coxi_recovery_base", "rec->base = base;\n        base = old;",
+         "if (old.path == NULL) { rec->base = base; base = old; }")]),
+    "15": ("a replay that fails is not told", [
+        ("coordinator", "coxi_recovery_replayed", "f->state != COXI_DONE_OK && !f->abandoned && !c->closing", "0")]),
+    "16a": ("cox_join does not wait for what is owed", [
+        ("coordinator", "is_all_done", "done = c->n_unsettled == 0 &&", "return c->n_unsettled == 0; bool unused ="),
+        ]),
+    "16b": ("reads do not wait for what is owed", [
+        ("coordinator", "begin_read", "return coxi_ps_wait(c);", "return 0;"),
+        ("coordinator", "read_again", BEGIN, "return coxi_ps_again(c, code);")]),
+    "17": ("a full log drops what is done", [
+        ("coordinator", "is_full_of_ids", BEGIN,
+         "if (coxi_replay_log_is_full(c->replay_log, c->next_id)) { coxi_replay_log_forget(c->replay_log, "
+         "coxi_replay_log_mark(c->replay_log)); } return c->next_id - c->first_unsettled >= COXI_AHEAD_MAX;")]),
+    "18a": ("the client's writes are not replayed", [
+        ("coordinator", "redo", BEGIN, "return 0;")]),
+    "18b": ("what comes after a write of the client before is not held back", [
+        ("coordinator", "coxi_resume_holds", BEGIN, "return false;")]),
+    "19": ("a ps that runs is not set back for a client that is started again", [
+        ("ps/store.c", "take", "forget(store)", "(void)0")]),
+    "20a": ("closures are dispatched while a ps is recovered", [
+        ("coordinator", "assign", "bool recovery = coxi_ps_recovering(c);", "bool recovery = false;")]),
+    "20b": ("second attempts are begun while a ps is recovered", [
+        ("coordinator", "coxi_stragglers_tick", "bool recovery = coxi_ps_recovering(c);", "bool recovery = false;")]),
+    "21": ("the log's mark passes writes that are not done", [
+        ("coordinator", "coxi_replay_log_mark", "size_t n = 0;", "size_t n = log->n;")]),
+    "22a": ("a creation that is repeated fails", [
+        ("ps", "coxi_store_create", "r == 0 && !is_there(store, &create->variable)", "r == 0")]),
+    "22b": ("a creation is taken by whatever incarnation", [
+        ("ps", "answer_create", "int r = coxi_store_meant(ps->store, request->create.incarnation);", "int r = 0;")]),
+    "23": ("a restored table does not take its step", [
+        ("ps/restore.c", "load_table", "int r = raise_step(restoring, part, step_of(source->step));", "int r = 0;")]),
+    "24": ("a ps forgets whom it served", [
+        ("ps", "coxi_served_note", BEGIN, "return false;"),
+        ("ps", "coxi_served_check", BEGIN, "return 0;")]),
+    "25": ("what a recovery held is not settled", [
+        ("coordinator", "coxi_recovery_let_go_held", BEGIN, "rec->held = NULL; return;")]),
+    "26": ("a closure is done without its results", [
+        ("coordinator/closures/voiding.c", "be_done", "f->kept != NULL || is_nobodys(f)", "1")]),
+    "27": ("connections to a ps that was started anew are not closed", [
+        ("net", "coxi_psc_follow", BEGIN, "return 0;")]),
+}

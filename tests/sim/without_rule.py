@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Proves that coxswain-sim can find: takes a rule of docs/exactly-once.md out of the real code and
+plays storms until one is broken.
+
+    without_rule.py [--build DIR] [--runs N] [--seed N] [NAME ...]
+
+NAME is a mutation ("3", "8b"); without any, all of mutations.py. The tree is not touched: changed
+files lie in a directory of their own, and their objects come before the libraries' when the
+simulator is linked again. Prints a line of Markdown for each.
+"""
+import argparse, json, os, re, shlex, subprocess, sys, tempfile
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+FOLDERS = ("common", "net", "checkpoint", "ps", "worker", "cluster", "coordinator")
+
+
+def sources():
+    for folder in FOLDERS:
+        for path, _, names in os.walk(os.path.join(ROOT, folder)):
+            for name in sorted(names):
+                if name.endswith((".c", ".h")):
+                    yield os.path.relpath(os.path.join(path, name), ROOT)
+
+
+def body_of(text, function):
+    """Where the function's body begins and ends, or None: it is not defined here."""
+    for found in re.finditer(r"(?m)^[a-z].*?\b%s\(" % re.escape(function), text):
+        brace = text.find("\n{", found.start())
+        stop = text.find(";", found.start())
+        if brace >= 0 and (stop < 0 or brace < stop):
+            return brace + 2, text.index("\n}", brace)
+    return None
+
+
+def find(function, folder):
+    there = [p for p in sources() if p.startswith(folder)
+             and body_of(open(os.path.join(ROOT, p)).read(), function)]
+    if len(there) != 1:
+        sys.exit("%s is defined %d times in %s" % (function, len(there), folder or "the tree"))
+    return there[0]
+
+
+def mutate(changes, overlay):
+    """Writes the changed files below `overlay`; returns their paths."""
+    texts = {}
+    for folder, function, old, new in changes:
+        path = find(function, folder)
+        text = texts.get(path) or open(os.path.join(ROOT, path)).read()
+        begin, end = body_of(text, function)
+        body = text[begin:end]
+        if old is None:
+            body = "\n    if (1) {\n        %s\n    }%s" % (new, body)
+        elif old not in body:
+            sys.exit("%s (%s) has no '%s'" % (function, path, old))
+        else:
+            body = body.replace(old, new)
+        texts[path] = text[:begin] + body + text[end:]
+    for path, text in texts.items():
+        os.makedirs(os.path.join(overlay, os.path.dirname(path)), exist_ok=True)
+        with open(os.path.join(overlay, path), "w") as file:
+            file.write(text)
+    return list(texts)
+
+
+def users(header):
+    """The .c files of the product that include a header directly."""
+    line = '#include "%s"' % header
+    return [p for p in sources() if p.endswith(".c") and line in open(os.path.join(ROOT, p)).read()]
+
+
+def build(changes, build_dir, overlay):
+    paths = mutate(changes, overlay)
+    units = sorted({u for p in paths for u in ([p] if p.endswith(".c") else users(p))})
+    commands = json.load(open(os.path.join(build_dir, "compile_commands.json")))
+    objects = []
+    for unit in units:
+        whole = os.path.join(ROOT, unit)
+        command = next(c for c in commands if c["file"] == whole and "coxswain.dir" not in c["command"])
+        words = shlex.split(command["command"])
+        there = os.path.join(overlay, unit)
+        target = os.path.join(overlay, unit.replace("/", "_") + ".o")
+        words = [there if w == whole and os.path.exists(there) else w for w in words]
+        words[words.index("-o") + 1] = target
+        words[1:1] = ["-I", overlay, "-w"]
+        if words[0].endswith("ccache"):
+            words = words[1:]
+        subprocess.run(words, cwd=command["directory"], check=True)
+        objects.append(target)
+    link = subprocess.run(["ninja", "-C", build_dir, "-t", "commands", "coxswain-sim"], check=True,
+                          capture_output=True, text=True).stdout.strip().split("\n")[-1]
+    program = os.path.join(overlay, "sim")
+    words = shlex.split(link.replace(": && ", "").replace(" && :", ""))
+    words[words.index("-o") + 1] = program
+    words[words.index("-o"):words.index("-o")] = objects
+    subprocess.run(words, cwd=build_dir, check=True)
+    return program
+
+
+def run(program, seed, runs):
+    done = subprocess.run([program, "--seed", str(seed), "--runs", str(runs)],
+                          capture_output=True, text=True, errors="replace")
+    lines = done.stdout.strip().split("\n")
+    if not lines[-1].startswith("{"):
+        return None, "the program ends with %d" % done.returncode
+    result = json.loads(lines[-1])
+    return result["runs"], result.get("first")
+
+
+def main():
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from mutations import MUTATIONS
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--build", default=os.path.join(ROOT, "build", "Release"))
+    parser.add_argument("--runs", type=int, default=100000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_args()
+    names = arguments.names or list(MUTATIONS)
+    for name in names:
+        what, changes = MUTATIONS[name]
+        with tempfile.TemporaryDirectory() as overlay:
+            program = build(changes, os.path.abspath(arguments.build), overlay)
+            n, first = run(program, arguments.seed, arguments.runs)
+        found = "not in %d" % arguments.runs if first is None else "%s" % (n or "at once")
+        print("| %s | %s | %s | %s |" % (name, what, found, (first or "").replace("|", "/")), flush=True)
+
+
+main()
