@@ -12,10 +12,14 @@ MUTATIONS = {
         ("ps", "coxi_store_meant", BEGIN, "return 0;")]),
     "3b": ("acknowledgements of an incarnation that is gone count", [
         ("coordinator", "coxi_ps_is_stale", BEGIN, "return false;")]),
-    "4": ("an answer matches by worker and closure, whatever the attempt", [
-        ("coordinator", "find_ended", "f->seat == seat && f->current == head->attempt", "f->seat == seat")]),
-    "5": ("a ps that is not restored yet answers", [
-        ("ps", "coxi_store_ready", "r == 0 && store->unready", "0")]),
+    "4": ("an answer matches by closure alone", [
+        ("coordinator", "find_ended", "f->seat == seat && f->current == head->attempt", "f->seat != NULL"),
+        ("coordinator", "find_ended", "coxi_seat_let_go(seat, f)", "coxi_seat_let_go(f->seat, f)")]),
+    "5": ("workers learn of a ps that is not restored yet, and it answers", [
+        ("ps", "coxi_store_ready", "r == 0 && store->unready", "0"),
+        ("coordinator", "bring_back", "r = refill(rec, p, psc);",
+         "struct change early = {p, psc, true}; coxi_recovery_on_loop(rec, exchange, &early);"
+         "r = refill(rec, p, psc);")]),
     "6": ("the applied set holds closures, not segments", [
         ("ps/applied.c", "look", "coxi_marks_find(applied->marks, entry->mark, commit->segment, &there)",
          "coxi_marks_find(applied->marks, entry->mark, 0, &there)"),

@@ -20,6 +20,7 @@ enum { PEER_TIMEOUT_MS = 1000 };
 /* Both kinds: something that is started again. */
 struct node {
     uint32_t index;
+    uint32_t host;
     uint32_t n_starts;
     const struct sim_plan *plan;
     struct sim_proc *proc;
@@ -61,7 +62,7 @@ static void *ps_main(void *arg)
     char url[32];
     struct coxi_ps *ps = NULL;
     struct coxi_loop *loop = NULL;
-    url_of(SIM_NODE_PS + node->index, url);
+    url_of(sim_self_proc()->node, url);
     const struct coxi_ps_options options = {
         .listen = url, .index = node->index, .peer_timeout_ms = PEER_TIMEOUT_MS};
     if (coxi_ps_open(&options, &ps) != 0 ||
@@ -77,8 +78,10 @@ static void on_ps_death(struct sim_proc *proc, int signal)
     struct node *node = proc->arg;
     (void)signal;
     sim_nodes_bury(proc);
-    node->proc = NULL;
-    sim_at(sim_now() + draw_rest(), start_ps, node);
+    if (node->proc == proc) { /* else it had been moved */
+        node->proc = NULL;
+        sim_at(sim_now() + draw_rest(), start_ps, node);
+    }
 }
 
 static void start_ps(void *arg)
@@ -86,7 +89,7 @@ static void start_ps(void *arg)
     struct node *node = arg;
     char name[24];
     (void)snprintf(name, sizeof(name), "ps-%u#%u", node->index, ++node->n_starts);
-    node->proc = sim_proc_new(name, SIM_NODE_PS + node->index);
+    node->proc = sim_proc_new(name, node->host);
     node->proc->on_death = on_ps_death;
     node->proc->arg = node;
     sim_trace("%s begins", name);
@@ -153,7 +156,7 @@ static void start_worker(void *arg)
 void sim_nodes_begin(const struct sim_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_ps; i++) {
-        ps_nodes[i] = (struct node){.index = i, .plan = plan};
+        ps_nodes[i] = (struct node){.index = i, .host = SIM_NODE_PS + i, .plan = plan};
         start_ps(&ps_nodes[i]);
     }
     for (uint32_t i = 0; i < plan->n_workers; i++) {
@@ -169,6 +172,21 @@ void sim_nodes_begin(const struct sim_plan *plan)
 struct sim_proc *sim_nodes_ps(uint32_t i)
 {
     return ps_nodes[i].proc;
+}
+
+uint32_t sim_nodes_ps_host(uint32_t i)
+{
+    return ps_nodes[i].host;
+}
+
+void sim_nodes_move_ps(uint32_t i)
+{
+    struct node *node = &ps_nodes[i];
+    if (node->proc != NULL && node->host == SIM_NODE_PS + i) {
+        sim_trace("%s is given up where it is", node->proc->name);
+        node->host = SIM_NODE_SPARE + i;
+        start_ps(node);
+    }
 }
 
 struct sim_proc *sim_nodes_worker(uint32_t i)

@@ -12,13 +12,19 @@
 
 struct sim_proc;
 
-enum { SIM_NODE_CLIENT = 0, SIM_NODE_PS = 1, SIM_NODE_WORKER = 8 };
+enum { SIM_NODE_CLIENT = 0, SIM_NODE_PS = 1, SIM_NODE_WORKER = 8, SIM_NODE_SPARE = 12 };
 
 void sim_nodes_begin(const struct sim_plan *plan);
 
 /* NULL: it is dead at the moment. */
 struct sim_proc *sim_nodes_ps(uint32_t i);
 struct sim_proc *sim_nodes_worker(uint32_t i);
+
+/* The host that it is on. */
+uint32_t sim_nodes_ps_host(uint32_t i);
+
+/* It is started on another host, once in a storm; where it was, the old one runs on. */
+void sim_nodes_move_ps(uint32_t i);
 
 /* A process of whatever kind has died: its descriptors and connections go. */
 void sim_nodes_bury(struct sim_proc *proc);

@@ -50,7 +50,7 @@ void sim_plan_call(const struct sim_plan *plan, uint32_t number,
     ret[SIM_AFTER] = one_in(&draw, 6) ? (int64_t)(1 + below(&draw, all)) : 0;
     ret[SIM_WORK_US] = (int64_t)below(&draw, one_in(&draw, 10) ? 20000 : 2000);
     ret[SIM_STRAGGLE_US] =
-        plan->speculates && one_in(&draw, 20) ? (int64_t)below(&draw, 400000) : 0;
+        plan->speculates && one_in(&draw, 16) ? (int64_t)below(&draw, 800000) : 0;
     ret[SIM_ENDING] =
         one_in(&draw, plan->rough) ? (int64_t)(1 + below(&draw, 3)) : SIM_OK;
     ret[SIM_ROW] = one_in(&draw, 4);
@@ -69,6 +69,9 @@ unsigned sim_plan_actions(const struct sim_plan *plan, uint32_t number)
     actions |= plan->checkpoints && one_in(&draw, plan->rough * 3) ? SIM_SAVE : 0U;
     actions |=
         plan->checkpoints && one_in(&draw, plan->rough * 3) ? SIM_SAVE_BESIDE : 0U;
+    bool beside =
+        (actions & SIM_ASSIGN) != 0 && one_in(&draw, 2); /* a write amidst it */
+    actions |= plan->checkpoints && beside ? SIM_SAVE_BESIDE : 0U;
     actions |= one_in(&draw, 4) ? SIM_READ : 0U;
     actions |= one_in(&draw, plan->rough) ? SIM_CANCEL : 0U;
     actions |= one_in(&draw, plan->rough * 2) ? SIM_CREATE : 0U;

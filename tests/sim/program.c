@@ -30,6 +30,9 @@ struct program {
     uint32_t oldest; /* whose future is held */
     uint32_t next;   /* call to be scheduled */
     struct sim_fiber *saver;
+    struct sim_fiber *mover;
+    uint32_t hosts[SIM_PS_MAX]; /* of the ps, when it was opened */
+    bool closes;
     struct sim_found found;
 };
 
@@ -195,6 +198,29 @@ static void go_on(struct program *p)
               (unsigned long long)progress.rerun);
     sim_ledger_go_on((uint32_t)progress.cursor);
     p->next = p->oldest = (uint32_t)progress.cursor;
+}
+
+/* Tells the library of ps that have moved, as whoever starts them would. */
+static void *tell_moves(void *arg)
+{
+    struct program *p = arg;
+    uint32_t told[SIM_PS_MAX];
+    for (uint32_t i = 0; i < plan->n_ps; i++) {
+        told[i] = p->hosts[i];
+    }
+    while (!p->closes) {
+        for (uint32_t i = 0; i < plan->n_ps; i++) {
+            char address[32];
+            (void)snprintf(address, sizeof(address), "tcp://h%u:1",
+                           sim_nodes_ps_host(i));
+            if (told[i] != sim_nodes_ps_host(i)) {
+                told[i] = sim_nodes_ps_host(i);
+                (void)cox_ps_address(p->c, i, address);
+            }
+        }
+        sim_sleep(40 * SIM_MS);
+    }
+    return NULL;
 }
 
 /* ---- what it reads */
@@ -395,6 +421,10 @@ static void run_calls(struct program *p)
 static void close_cluster(struct program *p)
 {
     await_saver(p);
+    p->closes = true;
+    while (p->mover != NULL && !p->mover->ended) {
+        (void)sim_wait(&p->mover->joiners, SIM_NEVER, "the one that tells of moves");
+    }
     int r = cox_close(p->c, CLOSE_MS);
     if (r != 0 && r != COX_EIO && r != COX_EPSLOST && r != COX_ETIMEDOUT &&
         !(r == COX_EFENCED && is_replaced(p))) {
@@ -405,9 +435,15 @@ static void close_cluster(struct program *p)
 static void *run(void *arg)
 {
     struct program *p = arg;
+    for (uint32_t i = 0; i < plan->n_ps; i++) {
+        p->hosts[i] = sim_nodes_ps_host(i);
+    }
     int r = open_cluster(p);
     if (r != 0) {
         give_up(p, "cox_open", r);
+    }
+    if (plan->checkpoints) {
+        p->mover = sim_spawn(p->proc, "mover", tell_moves, p);
     }
     go_on(p);
     create_variables(p);

@@ -42,6 +42,7 @@ enum fault {
     DISK_FAILS,
     DISK_SLOW,
     KILL_AT_DISK,
+    MOVE_PS,
     FAULTS,
 };
 
@@ -49,6 +50,7 @@ static const uint32_t weights[FAULTS] = {
     [KILL_WORKER] = 6, [KILL_PS] = 6,    [KILL_CLIENT] = 3, [ZOMBIE_CLIENT] = 2,
     [CUT] = 5,         [PART] = 3,       [SLOW] = 4,        [END_WORKER] = 1,
     [PAUSE] = 2,       [DISK_FAILS] = 1, [DISK_SLOW] = 1,   [KILL_AT_DISK] = 3,
+    [MOVE_PS] = 1,
 };
 
 static enum fault draw_fault(void)
@@ -78,7 +80,7 @@ static uint32_t draw_worker(void)
 /* Two hosts that speak with each other. */
 static void draw_hosts(uint32_t *ret_a, uint32_t *ret_b)
 {
-    uint32_t ps = SIM_NODE_PS + draw_ps();
+    uint32_t ps = sim_nodes_ps_host(draw_ps());
     uint32_t worker = SIM_NODE_WORKER + draw_worker();
     uint64_t kind = sim_below(plan.checkpoints ? 3 : 1);
     *ret_a = kind == 2 ? worker : SIM_NODE_CLIENT;
@@ -146,6 +148,22 @@ static void end_worker(void)
     }
 }
 
+/* Its host is cut off, for the client or for all; workers may reach it still. */
+static void move_ps(uint32_t i)
+{
+    uint32_t old = sim_nodes_ps_host(i);
+    sim_nodes_move_ps(i);
+    if (old != sim_nodes_ps_host(i)) {
+        uint64_t until = sim_now() + sim_between(2 * SIM_S, 10 * SIM_S);
+        sim_net_part(SIM_NODE_CLIENT, old, until);
+        for (uint32_t w = 0; w < plan.n_workers; w++) {
+            if (sim_chance(3)) {
+                sim_net_part(SIM_NODE_WORKER + w, old, until);
+            }
+        }
+    }
+}
+
 static void kill_at_disk(void)
 {
     struct sim_proc *proc =
@@ -207,6 +225,9 @@ static void inflict(enum fault fault)
         return;
     case KILL_AT_DISK:
         kill_at_disk();
+        return;
+    case MOVE_PS:
+        move_ps(draw_ps());
         return;
     case FAULTS:
         return;

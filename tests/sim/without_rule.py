@@ -63,9 +63,16 @@ def mutate(changes, overlay):
 
 
 def users(header):
-    """The .c files of the product that include a header directly."""
-    line = '#include "%s"' % header
-    return [p for p in sources() if p.endswith(".c") and line in open(os.path.join(ROOT, p)).read()]
+    """The .c files of the product that include a header, through others too."""
+    included, more = {header}, True
+    texts = {p: open(os.path.join(ROOT, p)).read() for p in sources()}
+    while more:
+        more = False
+        for path, text in texts.items():
+            if path not in included and any('#include "%s"' % h in text for h in included):
+                included.add(path)
+                more = True
+    return [p for p in included if p.endswith(".c")]
 
 
 def build(changes, build_dir, overlay):
