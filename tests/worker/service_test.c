@@ -238,6 +238,20 @@ TEST(worker_leaves_an_older_generation_for_a_newer_one)
     worker_close(&w);
 }
 
+TEST(a_connection_in_place_of_another_of_the_same_client_ends_that)
+{
+    struct worker w;
+    worker_open(&w);
+    struct caller *first = join_ready(&w, &run1);
+    struct caller *second = join_ready(&w, &run1);
+    caller_expect_end(first);
+    caller_close(first);
+    dispatch(second, 1, 3, "identify", NULL);
+    expect_done(second, 1, 3, 0);
+    caller_close(second);
+    worker_close(&w);
+}
+
 TEST(worker_takes_a_data_connection_only_of_the_client_that_is_there)
 {
     struct worker w;
