@@ -30,8 +30,9 @@ void sim_ledger_cancel(uint32_t number);
 void sim_ledger_settle(uint32_t number, int code, const char *text);
 bool sim_ledger_is_settled(uint32_t number);
 
-/* Compares; `n` calls have been scheduled and settled. */
-void sim_ledger_check(const struct sim_found *found, uint32_t n, const char *when);
+/* Compares; `n` calls have been scheduled, and settled if the program has joined. */
+void sim_ledger_check(const struct sim_found *found, uint32_t n, bool joined,
+                      const char *when);
 
 /* A rule is broken: the run ends. The first counts. */
 void sim_violation(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -32,10 +32,10 @@ void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret)
     ret->commit_window = one_in(&draw, 3) ? 1 + (uint32_t)below(&draw, 4) : 256;
     ret->checkpoints = !one_in(&draw, 16);
     ret->incremental = (uint32_t)below(&draw, 4);
-    ret->keep = (uint32_t)below(&draw, 3);
+    ret->keep = one_in(&draw, 3) ? 1 + (uint32_t)below(&draw, 2) : 0;
     ret->in_flight = 4 + (uint32_t)below(&draw, 60);
     ret->log_bytes = one_in(&draw, 4) ? 2000 + below(&draw, 8000) : 0;
-    ret->every_closures = one_in(&draw, 2) ? 15 + below(&draw, 85) : 0;
+    ret->every_closures = one_in(&draw, 2) ? 20 + below(&draw, 100) : 0;
     ret->speculates = one_in(&draw, 2);
     ret->rough = one_in(&draw, 2) ? 12 : 40;
 }
@@ -66,13 +66,14 @@ unsigned sim_plan_actions(const struct sim_plan *plan, uint32_t number)
     unsigned actions = 0;
     actions |= one_in(&draw, plan->rough) ? SIM_ASSIGN : 0U;
     actions |= one_in(&draw, plan->rough) ? SIM_JOIN : 0U;
-    actions |= plan->checkpoints && one_in(&draw, plan->rough * 3) ? SIM_SAVE : 0U;
+    actions |= plan->checkpoints && one_in(&draw, plan->rough * 6) ? SIM_SAVE : 0U;
     actions |=
-        plan->checkpoints && one_in(&draw, plan->rough * 3) ? SIM_SAVE_BESIDE : 0U;
+        plan->checkpoints && one_in(&draw, plan->rough * 6) ? SIM_SAVE_BESIDE : 0U;
     bool beside =
-        (actions & SIM_ASSIGN) != 0 && one_in(&draw, 2); /* a write amidst it */
+        (actions & SIM_ASSIGN) != 0 && one_in(&draw, 3); /* a write amidst it */
     actions |= plan->checkpoints && beside ? SIM_SAVE_BESIDE : 0U;
-    actions |= one_in(&draw, 4) ? SIM_READ : 0U;
+    bool joins = (actions & SIM_JOIN) != 0;
+    actions |= one_in(&draw, joins ? 4 : plan->rough * 2) ? SIM_READ : 0U;
     actions |= one_in(&draw, plan->rough) ? SIM_CANCEL : 0U;
     actions |= one_in(&draw, plan->rough * 2) ? SIM_CREATE : 0U;
     return actions;

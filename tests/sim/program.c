@@ -120,7 +120,7 @@ static int open_cluster(struct program *p)
     size_t used = (size_t)snprintf(json, sizeof(json), "{\"ps\": [");
     for (uint32_t i = 0; i < plan->n_ps; i++) {
         used += (size_t)snprintf(json + used, sizeof(json) - used, "%s\"tcp://h%u:1\"",
-                                 i > 0 ? ", " : "", SIM_NODE_PS + i);
+                                 i > 0 ? ", " : "", sim_nodes_ps_host(i));
     }
     used += (size_t)snprintf(json + used, sizeof(json) - used, "], \"worker\": [");
     for (uint32_t i = 0; i < plan->n_workers; i++) {
@@ -242,11 +242,11 @@ static void read_all(struct program *p)
     check(p, "cox_table_read", cox_table_read(p->c, p->rows, keys, n, p->found.rows));
 }
 
-static void compare(struct program *p, const char *when)
+static void compare(struct program *p, bool joined, const char *when)
 {
     read_all(p);
     if (!is_replaced(p)) {
-        sim_ledger_check(&p->found, p->next, when);
+        sim_ledger_check(&p->found, p->next, joined, when);
     }
 }
 
@@ -371,8 +371,9 @@ static void act(struct program *p, unsigned actions)
     if ((actions & SIM_JOIN) != 0) {
         join(p);
     }
-    if ((actions & SIM_JOIN) != 0 && (actions & SIM_READ) != 0) {
-        compare(p, "behind a join");
+    if ((actions & SIM_READ) != 0) {
+        bool joined = (actions & SIM_JOIN) != 0;
+        compare(p, joined, joined ? "behind a join" : "while calls run");
     }
     if ((actions & SIM_SAVE_BESIDE) != 0) {
         await_saver(p);
@@ -450,10 +451,10 @@ static void *run(void *arg)
     load_steps(p);
     if (p->life > 1 && sim_chance(2)) {
         check(p, "cox_join", cox_join(p->c, -1));
-        compare(p, "going on");
+        compare(p, true, "going on");
     }
     run_calls(p);
-    compare(p, "at the end");
+    compare(p, true, "at the end");
     close_cluster(p);
     if (!is_replaced(p)) {
         if (!plan->checkpoints || is_verified || !sim_chance(4)) {
