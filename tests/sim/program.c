@@ -19,7 +19,10 @@ enum { LIVES_MAX = 40, CLOSE_MS = 10000, CANCEL_BACK = 6 };
 
 /* One start of the program. All in the memory of the run. */
 struct program {
+    struct program *before; /* the one that was started before it */
     uint32_t life;
+    uint64_t generation; /* once it is open */
+    bool rival;          /* another one was there beside it, at some time */
     struct sim_proc *proc;
     struct cox_coordinator *c;
     struct cox_function *count;
@@ -37,7 +40,8 @@ struct program {
 };
 
 static const struct sim_plan *plan;
-static struct program *current; /* the last one that was started */
+static struct program *programs; /* the last one that was started is first */
+static struct program *owner;    /* the one with the highest generation */
 static uint32_t n_lives;
 static bool is_verified;
 
@@ -45,7 +49,11 @@ static bool is_verified;
 
 struct sim_proc *sim_program_proc(void)
 {
-    return current != NULL && current->proc->alive ? current->proc : NULL;
+    struct program *p = programs;
+    while (p != NULL && !p->proc->alive) {
+        p = p->before;
+    }
+    return p != NULL ? p->proc : NULL;
 }
 
 uint32_t sim_program_lives(void)
@@ -65,7 +73,7 @@ static void on_death(struct sim_proc *proc, int signal)
 {
     (void)signal;
     sim_nodes_bury(proc);
-    if (current != NULL && current->proc == proc) {
+    if (sim_program_proc() == NULL) {
         uint64_t rest = sim_chance(4) ? 2 * SIM_S : 100 * SIM_MS;
         sim_at(sim_now() + sim_below(rest), start_later, NULL);
     }
@@ -81,7 +89,7 @@ static void give_up(struct program *p, const char *what, int code)
 
 static bool is_replaced(const struct program *p)
 {
-    return p != current;
+    return p != owner;
 }
 
 /* Codes that end a program which did nothing wrong. */
@@ -90,8 +98,8 @@ static void check(struct program *p, const char *what, int code)
     if (code == 0) {
         return;
     }
-    if (is_replaced(p) && (code == COX_EFENCED || code == COX_EPSLOST)) {
-        give_up(p, what, code);
+    if (p->rival && (code == COX_EFENCED || code == COX_EPSLOST)) {
+        give_up(p, what, code); /* it may have been replaced */
     }
     if (code == COX_EFENCED) {
         sim_violation("%s: %s: fenced off, and nobody has taken over: %s",
@@ -189,9 +197,11 @@ static void go_on(struct program *p)
 {
     struct cox_progress progress = COX_PROGRESS_INIT;
     (void)cox_progress(p->c, &progress);
-    if (is_replaced(p)) {
+    p->generation = progress.generation;
+    if (owner != NULL && p->generation < owner->generation) {
         return;
     }
+    owner = p;
     sim_trace("%s goes on behind call %llu, from checkpoint %llu; %llu run again",
               p->proc->name, (unsigned long long)progress.cursor,
               (unsigned long long)progress.checkpoint,
@@ -428,7 +438,7 @@ static void close_cluster(struct program *p)
     }
     int r = cox_close(p->c, CLOSE_MS);
     if (r != 0 && r != COX_EIO && r != COX_EPSLOST && r != COX_ETIMEDOUT &&
-        !(r == COX_EFENCED && is_replaced(p))) {
+        !(r == COX_EFENCED && p->rival)) {
         sim_violation("cox_close: %s: %s", coxi_error_name(r), cox_error_last());
     }
 }
@@ -478,7 +488,12 @@ void sim_program_start(void)
     p->life = n_lives;
     p->proc = sim_proc_new(name, SIM_NODE_CLIENT);
     p->proc->on_death = on_death;
-    current = p;
+    for (struct program *other = programs; other != NULL; other = other->before) {
+        p->rival = p->rival || other->proc->alive;
+        other->rival = other->rival || other->proc->alive;
+    }
+    p->before = programs;
+    programs = p;
     sim_trace("%s begins", name);
     (void)sim_spawn(p->proc, "main", run, p);
 }
@@ -487,7 +502,7 @@ void sim_program_begin(const struct sim_plan *with)
 {
     plan = with;
     n_lives = 0;
-    current = NULL;
+    programs = owner = NULL;
     is_verified = false;
     sim_program_start();
 }
