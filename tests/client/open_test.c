@@ -395,6 +395,58 @@ TEST(open_tells_of_a_ps_lost_while_it_waits_for_workers)
     assert_open_tells_of_a_lost_ps("{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}");
 }
 
+struct late {
+    const struct program *ps;
+    struct program worker;
+    char address[300];
+};
+
+/* A worker comes to an address when the ps has told a client to claim it again. It lives no longer
+ * than the thread that has started it, which waits for its end. */
+static void *come_late(void *arg)
+{
+    struct late *late = arg;
+    const char *argv[] = {"coxswain-worker", "--listen", late->address, NULL};
+    program_wait_printed(late->ps, "result=COX_EAGAIN");
+    program_start(&late->worker, argv);
+    assert_int_equal(128 + SIGTERM, program_wait(&late->worker));
+    return NULL;
+}
+
+TEST(a_wrong_ps_ends_the_wait_for_another_ones_claim)
+{
+    struct program ps;
+    struct late late = {.ps = &ps};
+    pthread_t thread;
+    struct cox_cluster *cluster;
+    struct cox_options options = COX_OPTIONS_INIT;
+    char listen[300];
+    char address[300];
+    char json[800];
+    (void)snprintf(address, sizeof(address), "ipc://%s", coxi_test_path("ps"));
+    (void)snprintf(late.address, 300, "ipc://%s", coxi_test_path("late"));
+    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("client"));
+    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\", \"%s\"]}", address,
+                   late.address);
+    const char *argv[] = {"coxswain-ps",       "--listen", address,
+                          "--peer-timeout-ms", "30000",    NULL};
+    program_start(&ps, argv);
+    program_wait_printed(&ps, "event=listening");
+    pid_t vanished = open_and_stop(address);
+    assert_int_equal(0, pthread_create(&thread, NULL, come_late, &late));
+    options.listen = listen;
+    options.open_timeout_ms = 20000;
+    assert_code(0, cox_cluster_parse(json, &cluster));
+    assert_refused(cluster, &options, COX_ECONFLICT, late.address);
+    cox_cluster_free(cluster);
+    program_kill(&late.worker, SIGTERM);
+    assert_int_equal(0, pthread_join(thread, NULL));
+    assert_int_equal(0, kill(vanished, SIGKILL));
+    assert_int_equal(vanished, waitpid(vanished, NULL, 0));
+    program_kill(&ps, SIGTERM);
+    assert_int_equal(128 + SIGTERM, program_wait(&ps));
+}
+
 /* ---- the checkpoint directory */
 
 struct start {
