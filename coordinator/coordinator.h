@@ -4,10 +4,13 @@
  *   open.c      cox_open, cox_close
  *   event.c     what the program is told;  call.c  calls under way, and what they wait for
  *   alive.c     errors of the run;  cause.c, public.c  texts of errors
+ *   ids.h       ids, places among them, steps;  saving.h  what is known of checkpoints
+ *   ps_set.c    which ps are up;  ps_claim.c  a ps becomes this client's
+ *   replay_log.c  what is done again for a ps that comes back
  *   packing.c   what a user says of a call;  announced.c  variables that can be used
  *   schedule.c  scheduling, join: what users' threads call;  cancel.c, fetch.c  so
  *   operation.c what the client itself writes;  intake.c  where all of these get their ids
- *   closure.c   a closure: making one, its states
+ *   closure.c   a closure: making one, its states;  gate.h  whether an older client's come first
  *   closures.h  those that are not settled, and where they are
  *   future.c    futures, waiting for them
  *   callback.c  callbacks, on a thread of their own
@@ -31,18 +34,14 @@
  *   registry.c  which variables, tables and metrics there are;  variable.c  creating and
  *               finding them;  rules.c  their optimizers;
  *   partition.c  which ps has what of them;  content.c  what they hold;  metric.c
- *   pulls.c     reading it off the ps;  reader.c  also for who is no client
+ *   load.c, load_send.c  what another checkpoint holds goes into variables of this run
  *   module.c    step modules
  *   resource.c  what each worker makes and keeps
  *   recovery.c, recovery_restore.c, recovery_replay.c  a ps that is lost comes back
- *   log.c       what is replayed then
- *   opening.c   what cox_open waits for;  ps_claim.c  a ps becomes this client's
- *   generation.c  whose the checkpoint directory is;  resume.c  going on where a client
- *                 before this one ended;  resume_backlog.c, resume_order.c  what that had not done;
- *                 backlog.c  what a checkpoint says for that
- *   load.c, load_send.c  what another checkpoint holds goes into variables of this run
- *   save.c      writing them;  trigger.c  when nobody calls for it
- *   evaluator.c;  eval_log.c  what evaluators report
+ *   opening.c   what cox_open waits for
+ *   resume.c    going on where a client before this one ended;  resume_backlog.c,
+ *               resume_order.c  what that had not done;  backlog.c  what a checkpoint says for that
+ *   save.c      writing checkpoints;  trigger.c  when nobody calls for it
  *
  * Threads: users' threads, one loop thread, one callback thread, one that hands out events, one
  * that writes the checkpoints of triggers. The loop owns closures from the moment they leave the intake

@@ -149,6 +149,11 @@ void inside_let_go(struct cox_future *call)
     coxi_future_unref(call);
 }
 
+bool inside_has_gate(struct cox_coordinator *c)
+{
+    return atomic_load(&c->gate) != NULL;
+}
+
 uint32_t inside_ready(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);

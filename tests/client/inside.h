@@ -42,6 +42,9 @@ int inside_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_replay_log **r
 int inside_log_call(struct coxi_replay_log *log, struct cox_future *call,
                     const uint32_t *touched, size_t n_touched);
 
+/* Closures, writes and reads go past what an older client has left (closures/gate.h). */
+bool inside_has_gate(struct cox_coordinator *c);
+
 /* How many workers take closures. Asks no ps. */
 uint32_t inside_ready(struct cox_coordinator *c);
 

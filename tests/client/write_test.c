@@ -303,6 +303,31 @@ TEST(the_next_client_writes_what_was_being_written_between_the_same_closures)
     crew_close(&crew);
 }
 
+static bool has_no_gate(void *arg)
+{
+    return !inside_has_gate(arg);
+}
+
+TEST(what_was_left_holds_up_nothing_once_it_is_done)
+{
+    struct crew crew;
+    struct cox_variable *c0;
+    struct cox_future *future;
+    open_counting(&crew, NULL, &c0);
+    assert_false(inside_has_gate(crew.c));
+    crew_close(&crew);
+    leave_backlog();
+    open_counting(&crew, "hold", &c0);
+    assert_true(inside_has_gate(crew.c));
+    assert_code(0, cox_join(crew.c, -1));
+    coxi_test_until(has_no_gate, crew.c, "the end of what was left");
+    assert_code(
+        0, cox_schedule(crew.c, crew_function(&crew, "number_off"), NULL, &future));
+    assert_int_equal(100, order_of(&crew, future));
+    assert_int_equal(101, crew_read(&crew, c0));
+    crew_close(&crew);
+}
+
 TEST(what_the_next_client_writes_comes_behind_all_that_was_left)
 {
     const int64_t seven = 7;
