@@ -163,6 +163,40 @@ static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_
                "%s waits for %llu s: %s", call->what, seconds, why);
 }
 
+/* ---- on the loop */
+
+struct errand {
+    struct coxi_mail mail; /* first */
+    struct cox_coordinator *c;
+    void (*run)(struct cox_coordinator *c, void *arg);
+    void *arg;
+    bool done; /* guarded by c->lock */
+};
+
+static void run_errand(struct coxi_mail *mail)
+{
+    struct errand *errand = (struct errand *)mail;
+    struct cox_coordinator *c = errand->c;
+    errand->run(c, errand->arg);
+    coxi_loop_wake_after_mail(c->loop);
+    coxi_lock(&c->lock);
+    errand->done = true;
+    (void)pthread_cond_broadcast(&c->changed);
+    coxi_unlock(&c->lock);
+}
+
+void coxi_call_on_loop(struct cox_coordinator *c,
+                       void (*run)(struct cox_coordinator *c, void *arg), void *arg)
+{
+    struct errand errand = {.mail.run = run_errand, .c = c, .run = run, .arg = arg};
+    coxi_loop_post(c->loop, &errand.mail);
+    coxi_lock(&c->lock);
+    while (!errand.done) {
+        (void)pthread_cond_wait(&c->changed, &c->lock);
+    }
+    coxi_unlock(&c->lock);
+}
+
 int coxi_left_ms(uint64_t end_ms, int most)
 {
     uint64_t now = coxi_now_ms();

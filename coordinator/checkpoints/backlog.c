@@ -17,11 +17,13 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/sync.h"
+#include "coordinator/base/ps_set.h"
+#include "coordinator/base/replay_log.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
-#include "coordinator/recovery/recovery_internal.h"
+#include "coordinator/recovery/recovery.h"
 #include "coordinator/workers/module.h"
 
 /* A closure of the backlog: a call, or a write of the client's own. */
@@ -255,16 +257,14 @@ static int by_id(const void *a, const void *b)
 
 /* One that has come back meanwhile may have written its shard before it had all of its own
  * again. */
-static int check_losses(struct coxi_recovery *rec,
+static int check_losses(const struct cox_coordinator *c,
                         const struct coxi_recovery_mark *mark)
 {
-    coxi_lock(&rec->set->lock);
-    bool lost = rec->set->n_losses != mark->n_losses;
-    coxi_unlock(&rec->set->lock);
-    return lost ? coxi_error(COX_EPSLOST,
-                             "a ps was lost while a checkpoint was written: "
-                             "it is given up")
-                : 0;
+    return coxi_ps_losses(c) != mark->n_losses
+               ? coxi_error(COX_EPSLOST,
+                            "a ps was lost while a checkpoint was written: "
+                            "it is given up")
+               : 0;
 }
 
 /* A cursor says that all calls up to it count. Calls that an error has cancelled do not, until
@@ -285,17 +285,15 @@ static int check_cursor(const struct cox_coordinator *c,
                       (unsigned long long)progress->cursor);
 }
 
-static void collect(struct coxi_recovery *rec, void *arg)
+static void collect(struct cox_coordinator *c, void *arg)
 {
     struct collection *all = arg;
-    struct cox_coordinator *c = rec->c;
     coxi_inputs_go_on(c); /* whose inputs will never come has ended now */
     all->manifest->progress = c->closures->progress;
     all->manifest->progress.closure = highest(c, all->manifest);
-    int r = check_losses(rec, all->mark);
+    int r = check_losses(c, all->mark);
     if (r == 0) {
-        r = coxi_replay_log_each_since(rec->c->replay_log, all->mark->log, note_logged,
-                                       all);
+        r = coxi_replay_log_each_since(c->replay_log, all->mark->log, note_logged, all);
     }
     if (r == 0) {
         r = note_unsettled(all, c);
@@ -347,7 +345,7 @@ int coxi_backlog_collect(struct cox_coordinator *c, const char *dir,
                          struct coxi_manifest *manifest)
 {
     struct collection all = {.manifest = manifest, .mark = mark};
-    coxi_recovery_on_loop(c->recovery, collect, &all);
+    coxi_call_on_loop(c, collect, &all);
     int r = all.code != 0 ? coxi_error(all.code, "%s", all.text) : 0;
     if (r == 0) {
         r = write_file(&all, dir, &manifest->backlog);

@@ -1,28 +1,24 @@
 /* See resume.h: whose directory it is, the checkpoint, and setting everything back to it. The
  * thread that opens. */
 #include "coordinator/checkpoints/resume.h"
-#include "coordinator/variables/registry.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/generation.h"
-#include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/structs.h"
 #include "common/sync.h"
 #include "coordinator/base/event.h"
-#include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closures.h"
-#include "coordinator/recovery/recovery_internal.h"
+#include "coordinator/recovery/recovery.h"
 #include "coordinator/variables/partition.h"
+#include "coordinator/variables/registry.h"
 #include "coordinator/workers/workers.h"
 
 /* ---- whose directory */
@@ -143,90 +139,23 @@ static int take_variables(struct cox_coordinator *c, struct coxi_manifest *m)
     return r;
 }
 
-/* ---- the ps */
-
-/* The ps that do not have all that the checkpoint has of them: how many. */
-static size_t list_unfilled(struct coxi_recovery *rec, struct coxi_recovery_target *ret)
-{
-    struct cox_coordinator *c = rec->c;
-    size_t n = 0;
-    coxi_lock(&rec->set->lock);
-    for (uint32_t p = 0; p < c->n_ps; p++) {
-        if (rec->servers[p].filled != coxi_psc_incarnation(c->ps[p])) {
-            ret[n++] = (struct coxi_recovery_target){.ps = p, .psc = c->ps[p]};
-        }
-    }
-    coxi_unlock(&rec->set->lock);
-    return n;
-}
-
-/* Fills those. COX_EPSLOST: some of them were lost in the middle; others have what they need. */
-static int fill_some(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
-                     size_t n)
-{
-    int r = coxi_recovery_fill(rec, targets, n);
-    for (size_t i = 0; r == COX_EPSLOST && i < n; i++) {
-        if (targets[i].code != 0 && targets[i].code != COX_EPSLOST) {
-            r = coxi_error(targets[i].code, "ps %u could not be restored from %s",
-                           targets[i].ps, rec->base.path);
-        }
-    }
-    return r;
-}
-
-/* A ps that is lost in the middle and comes back as another process is filled by the recovery.
- * One that was only out of reach comes back as it was, with part of the checkpoint: it is
- * filled again. */
-static int fill_all(struct coxi_recovery *rec, struct coxi_recovery_target *targets)
-{
-    struct cox_coordinator *c = rec->c;
-    uint64_t end_ms = coxi_now_ms() + (uint64_t)c->options.ps_recovery_ms;
-    size_t n;
-    int r = 0;
-    while (r == 0 && (n = list_unfilled(rec, targets)) > 0) {
-        r = fill_some(rec, targets, n);
-        if (r == COX_EPSLOST && coxi_now_ms() < end_ms) {
-            r = coxi_ps_wait(c);
-        }
-    }
-    return r;
-}
-
-static int restore_all(struct coxi_recovery *rec)
-{
-    struct coxi_recovery_target *targets = calloc(rec->c->n_ps, sizeof(*targets));
-    if (targets == NULL) {
-        return coxi_error_memory("restoring ps");
-    }
-    int r = fill_all(rec, targets);
-    free(targets);
-    return r;
-}
-
 /* ---- going on */
 
-/* Takes what recovery starts from out of the checkpoint. */
-static int take_base(struct coxi_recovery *rec, struct coxi_checkpoint *checkpoint)
+/* The highest watermark that a ps had at the checkpoint. */
+static uint64_t highest_watermark(const struct coxi_manifest *m)
 {
-    struct coxi_recovery_base base = {.path = strdup(checkpoint->path),
-                                      .shards = checkpoint->manifest->shards,
-                                      .lock =
-                                          fcntl(checkpoint->lock, F_DUPFD_CLOEXEC, 0)};
-    if (base.path == NULL || base.lock < 0) {
-        free(base.path);
-        return coxi_error_memory("a checkpoint");
+    uint64_t highest = 0;
+    for (uint32_t p = 0; p < m->n_shards; p++) {
+        uint64_t watermark = m->shards[p].applied.watermark;
+        highest = watermark > highest ? watermark : highest;
     }
-    checkpoint->manifest->shards = NULL;
-    coxi_lock(&rec->set->lock);
-    rec->base = base;
-    coxi_unlock(&rec->set->lock);
-    return 0;
+    return highest;
 }
 
 static int go_on_from(struct cox_coordinator *c, struct coxi_checkpoint *checkpoint)
 {
-    struct coxi_recovery *rec = c->recovery;
     struct coxi_manifest *m = checkpoint->manifest;
+    uint64_t watermark = highest_watermark(m);
     c->started.checkpoint = m->number;
     c->started.closure = m->progress.closure;
     c->started.cursor = m->progress.cursor;
@@ -235,15 +164,12 @@ static int go_on_from(struct cox_coordinator *c, struct coxi_checkpoint *checkpo
     atomic_store(&c->ids.first_closure, m->first_closure);
     atomic_store(&c->ids.steps_before, m->steps_before);
     int r = take_variables(c, m);
-    if (r == 0) {
-        r = take_base(rec, checkpoint);
-    }
     coxi_call_why(c, "the ps are set back to checkpoint %" PRIu64, m->number);
     if (r == 0) {
-        r = restore_all(rec);
+        r = coxi_recovery_set_back(c, checkpoint);
     }
     if (r == 0) {
-        r = coxi_resume_backlog(rec, checkpoint);
+        r = coxi_resume_backlog(c, checkpoint, watermark);
     }
     if (r == 0) {
         coxi_event(c, COX_EVENT_RESUMED, COXI_OF(.checkpoint = m->number),

@@ -24,13 +24,12 @@ void coxi_resume_free(struct cox_coordinator *c);
 
 /* ---- resume_backlog.c, resume_order.c */
 
-struct coxi_recovery;
 struct coxi_checkpoint;
 
 /* Takes up what the checkpoint's backlog has; of it, does what the client before was writing
- * with no closure before it. For coxi_resume. */
-int coxi_resume_backlog(struct coxi_recovery *rec,
-                        const struct coxi_checkpoint *checkpoint);
+ * with no closure before it. `watermark`: the highest of a ps at the checkpoint. For coxi_resume. */
+int coxi_resume_backlog(struct cox_coordinator *c,
+                        const struct coxi_checkpoint *checkpoint, uint64_t watermark);
 
 /* Its thread begins nothing more; false: it has not ended by then. Then waits for its end. */
 bool coxi_resume_end(struct cox_coordinator *c, const struct timespec *until);

@@ -13,6 +13,7 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/event.h"
+#include "coordinator/base/replay_log.h"
 #include "coordinator/checkpoints/resume_internal.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
@@ -152,10 +153,9 @@ struct holding {
 };
 
 /* On the loop: this client's ids begin behind those of the one before. */
-static void hold(struct coxi_recovery *rec, void *arg)
+static void hold(struct cox_coordinator *c, void *arg)
 {
     struct holding *holding = arg;
-    struct cox_coordinator *c = rec->c;
     struct coxi_resumed *resumed = holding->resumed;
     const struct coxi_backlog *backlog =
         resumed != NULL ? coxi_backlog_of(resumed->file) : NULL;
@@ -364,10 +364,9 @@ static int write_first(struct cox_coordinator *c, struct coxi_resumed *resumed)
     return r;
 }
 
-int coxi_resume_backlog(struct coxi_recovery *rec,
-                        const struct coxi_checkpoint *checkpoint)
+int coxi_resume_backlog(struct cox_coordinator *c,
+                        const struct coxi_checkpoint *checkpoint, uint64_t watermark)
 {
-    struct cox_coordinator *c = rec->c;
     const struct coxi_manifest *m = checkpoint->manifest;
     struct holding holding = {.next_id = m->progress.closure + 1};
     struct coxi_backlog_file *file = NULL;
@@ -385,13 +384,10 @@ int coxi_resume_backlog(struct coxi_recovery *rec,
     if (r != 0) {
         return r;
     }
-    for (uint32_t p = 0; holding.resumed != NULL && p < c->n_ps; p++) {
-        uint64_t watermark = rec->base.shards[p].applied.watermark;
-        if (holding.resumed->watermark < watermark) {
-            holding.resumed->watermark = watermark;
-        }
+    if (holding.resumed != NULL) {
+        holding.resumed->watermark = watermark;
     }
-    coxi_recovery_on_loop(rec, hold, &holding);
+    coxi_call_on_loop(c, hold, &holding);
     c->started.rerun = holding.n_calls;
     r = holding.code;
     const struct coxi_backlog *backlog = file != NULL ? coxi_backlog_of(file) : NULL;

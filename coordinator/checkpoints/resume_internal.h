@@ -37,7 +37,6 @@
 #include "checkpoint/backlog.h"
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/gate.h"
-#include "coordinator/recovery/recovery_internal.h"
 #include "coordinator/workers/module.h"
 
 /* A function of the backlog, in place of which there will be one of a module. */

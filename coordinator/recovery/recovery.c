@@ -94,37 +94,25 @@ bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
 /* ---- asking the loop */
 
 struct errand {
-    struct coxi_mail mail; /* first */
     struct coxi_recovery *rec;
     void (*run)(struct coxi_recovery *rec, void *arg);
     void *arg;
-    bool done; /* guarded by rec->set->lock */
 };
 
-static void run_errand(struct coxi_mail *mail)
+static void run_errand(struct cox_coordinator *c, void *arg)
 {
-    struct errand *errand = (struct errand *)mail;
-    struct coxi_recovery *rec = errand->rec;
-    errand->run(rec, errand->arg);
-    coxi_loop_wake_after_mail(rec->c->loop);
-    coxi_lock(&rec->set->lock);
-    errand->done = true;
-    (void)pthread_cond_broadcast(&rec->set->changed);
-    coxi_unlock(&rec->set->lock);
+    const struct errand *errand = arg;
+    (void)c;
+    errand->run(errand->rec, errand->arg);
 }
 
-/* Has `run` called on the loop and waits until it has been. */
 void coxi_recovery_on_loop(struct coxi_recovery *rec,
                            void (*run)(struct coxi_recovery *rec, void *arg), void *arg)
 {
-    struct errand errand = {.mail.run = run_errand, .rec = rec, .run = run, .arg = arg};
-    coxi_loop_post(rec->c->loop, &errand.mail);
-    coxi_lock(&rec->set->lock);
-    while (!errand.done) {
-        (void)pthread_cond_wait(&rec->set->changed, &rec->set->lock);
-    }
-    coxi_unlock(&rec->set->lock);
+    struct errand errand = {rec, run, arg};
+    coxi_call_on_loop(rec->c, run_errand, &errand);
 }
+
 bool coxi_recovery_stopping(struct coxi_recovery *rec)
 {
     coxi_lock(&rec->set->lock);

@@ -24,6 +24,7 @@
 #include "coordinator/coordinator.h"
 
 struct coxi_recovery;
+struct coxi_checkpoint;
 struct coxi_manifest;
 struct coxi_manifest_shard;
 struct coxi_ending; /* voiding.h */
@@ -60,6 +61,14 @@ struct coxi_recovery_mark {
 /* Before the ps are asked, which waits until all are UP: what the log has before the mark
  * (coxi_replay_log_mark) will be in the checkpoint. */
 int coxi_recovery_mark(struct cox_coordinator *c, struct coxi_recovery_mark *ret);
+
+/*
+ * Sets every ps back to that checkpoint, in place; a ps that is lost from now on is restored from
+ * it. For a client that opens, and goes on from it. Takes the shards of its manifest. COX_EPSLOST,
+ * COX_ENOMEM, and what keeps a ps from being restored.
+ */
+int coxi_recovery_set_back(struct cox_coordinator *c,
+                           struct coxi_checkpoint *checkpoint);
 
 /* The checkpoint is durable, in directory `path`: from now on it is restored from, unless
  * a ps has been lost since the mark. Takes the applied sets of the shards then, one for

@@ -5,6 +5,7 @@
  *   recovery_restore.c  a ps comes back, with what the last checkpoint has of it
  *   recovery_replay.c   what it misses since is done again
  *   recovery_held.c     closures whose end waits for that
+ *   recovery_set_back.c  all ps are set back to a checkpoint that a client goes on from
  *
  * Unless it says otherwise, what is declared here is for the recovery's own thread, and those
  * that it has bring ps back.

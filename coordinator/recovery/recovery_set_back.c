@@ -1,0 +1,97 @@
+/*
+ * A client that goes on from a checkpoint sets every ps back to it, in place. The thread that
+ * opens.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/checkpoint.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/sync.h"
+#include "coordinator/recovery/recovery_internal.h"
+
+/* The ps that do not have all that the checkpoint has of them: how many. */
+static size_t list_unfilled(struct coxi_recovery *rec, struct coxi_recovery_target *ret)
+{
+    struct cox_coordinator *c = rec->c;
+    size_t n = 0;
+    coxi_lock(&rec->set->lock);
+    for (uint32_t p = 0; p < c->n_ps; p++) {
+        if (rec->servers[p].filled != coxi_psc_incarnation(c->ps[p])) {
+            ret[n++] = (struct coxi_recovery_target){.ps = p, .psc = c->ps[p]};
+        }
+    }
+    coxi_unlock(&rec->set->lock);
+    return n;
+}
+
+/* Fills those. COX_EPSLOST: some of them were lost in the middle; others have what they need. */
+static int fill_some(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
+                     size_t n)
+{
+    int r = coxi_recovery_fill(rec, targets, n);
+    for (size_t i = 0; r == COX_EPSLOST && i < n; i++) {
+        if (targets[i].code != 0 && targets[i].code != COX_EPSLOST) {
+            r = coxi_error(targets[i].code, "ps %u could not be restored from %s",
+                           targets[i].ps, rec->base.path);
+        }
+    }
+    return r;
+}
+
+/* A ps that is lost in the middle and comes back as another process is filled by the recovery.
+ * One that was only out of reach comes back as it was, with part of the checkpoint: it is
+ * filled again. */
+static int fill_all(struct coxi_recovery *rec, struct coxi_recovery_target *targets)
+{
+    struct cox_coordinator *c = rec->c;
+    uint64_t end_ms = coxi_now_ms() + (uint64_t)c->options.ps_recovery_ms;
+    size_t n;
+    int r = 0;
+    while (r == 0 && (n = list_unfilled(rec, targets)) > 0) {
+        r = fill_some(rec, targets, n);
+        if (r == COX_EPSLOST && coxi_now_ms() < end_ms) {
+            r = coxi_ps_wait(c);
+        }
+    }
+    return r;
+}
+
+static int restore_all(struct coxi_recovery *rec)
+{
+    struct coxi_recovery_target *targets = calloc(rec->c->n_ps, sizeof(*targets));
+    if (targets == NULL) {
+        return coxi_error_memory("restoring ps");
+    }
+    int r = fill_all(rec, targets);
+    free(targets);
+    return r;
+}
+
+/* Takes what recovery starts from out of the checkpoint. */
+static int take_base(struct coxi_recovery *rec, struct coxi_checkpoint *checkpoint)
+{
+    struct coxi_recovery_base base = {.path = strdup(checkpoint->path),
+                                      .shards = checkpoint->manifest->shards,
+                                      .lock =
+                                          fcntl(checkpoint->lock, F_DUPFD_CLOEXEC, 0)};
+    if (base.path == NULL || base.lock < 0) {
+        free(base.path);
+        return coxi_error_memory("a checkpoint");
+    }
+    checkpoint->manifest->shards = NULL;
+    coxi_lock(&rec->set->lock);
+    rec->base = base;
+    coxi_unlock(&rec->set->lock);
+    return 0;
+}
+
+int coxi_recovery_set_back(struct cox_coordinator *c,
+                           struct coxi_checkpoint *checkpoint)
+{
+    struct coxi_recovery *rec = c->recovery;
+    int r = take_base(rec, checkpoint);
+    return r == 0 ? restore_all(rec) : r;
+}
