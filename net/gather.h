@@ -1,13 +1,14 @@
 /*
- * One thread that receives what comes over many links on the local path (link.h), so that
- * answers of many peers which come together wake one thread once. A link that is offered with
- * a gatherer is received from by it once it is local; until then, and again for its end, by
- * the thread that called coxi_link_run, which waits meanwhile.
+ * A gatherer: one thread that receives from many links on the local path (link.h), so
+ * that answers of many peers that come together wake one thread once. Offer a link with
+ * a gatherer: once the link is local, the gatherer receives from it. Before that, and
+ * for the end of the link, the thread that called coxi_link_run receives; in between it
+ * waits.
  *
- * For links whose frames are short and are handled at once: whoever takes long in on_frame
- * keeps all links of the gatherer waiting.
+ * For links with short frames that are handled at once: a slow on_frame delays all
+ * links of the gatherer.
  *
- * Threads: any, but coxi_gather_receive: that of coxi_link_run.
+ * Threads: any; coxi_gather_receive only on the thread of coxi_link_run.
  */
 #ifndef COXI_NET_GATHER_H
 #define COXI_NET_GATHER_H
@@ -19,8 +20,8 @@ struct coxi_link;
 int coxi_gather_new(struct coxi_gather **ret);     /* COX_ENOMEM */
 void coxi_gather_free(struct coxi_gather *gather); /* after its links; takes NULL */
 
-/* ---- for links alone: where their rings ring; and to have one received from until it
- * is closed. */
+/* ---- only for links: the bell of their rings; and receiving from a link until it is
+ * closed. */
 struct coxi_bell *coxi_gather_bell(struct coxi_gather *gather);
 void coxi_gather_receive(struct coxi_gather *gather, struct coxi_link *link);
 

@@ -1,17 +1,19 @@
-/* Messages on links, and the greeting that every connection begins with. */
+/* Messages on links, and the greeting with which every connection begins. */
 #ifndef COXI_NET_MESSAGE_H
 #define COXI_NET_MESSAGE_H
 
 #include "net/link.h"
 #include "schema/wire.h"
 
-/* What a greeted peer may send at most behind a message: 16 GiB. */
+/* The longest payload that a peer may send behind a message after its greeting: 16
+ * GiB. */
 #define COXI_PAYLOAD_MAX ((size_t)1 << 34)
 
-/* Commits of one closure to one ps, one after the other: each flush begins another. */
+/* At most so many commits of one closure to one ps, one after the other: each flush
+ * begins another one. */
 enum { COXI_SEGMENTS_MAX = 1024 };
 
-/* What may follow a message: segments sent one after the other. */
+/* The payload that follows a message: segments, sent one after the other. */
 struct coxi_payload {
     const struct iovec *segments;
     size_t n_segments;
@@ -20,18 +22,18 @@ struct coxi_payload {
 };
 
 /*
- * Encodes and sends `message`, with `payload` (NULL: none) after it. `later` and errors
- * as coxi_link_send; COX_ELIMIT: the message cannot be encoded. A message that cannot be sent,
- * for whatever reason, closes the link: the messages after it would build on one that is
- * missing, and a peer that waits for it would wait for ever. So most callers need not look at
- * what this returns. An answer that may be too large is checked before (coxi_message_fits),
- * for it would be asked for again on the next link.
+ * Encodes and sends `message`, followed by `payload` (NULL: none). `later` and errors
+ * as in coxi_link_send; COX_ELIMIT: the message cannot be encoded. If a message cannot
+ * be sent, for whatever reason, the link is closed, because later messages would build
+ * on a missing one, and a peer that waits for it would wait for ever. So most callers
+ * may ignore the returned code. Check an answer that may be too large before
+ * (coxi_message_fits): otherwise the peer asks for it again on the next link.
  */
 int coxi_message_send(struct coxi_link *link, const struct coxi_message *message,
                       const struct coxi_payload *payload, bool later);
 
-/* The same with a payload that is made while it leaves: see coxi_link_send_made, whose
- * errors these are, and COX_ELIMIT. */
+/* The same with a payload that is made while it is being sent. Errors of
+ * coxi_link_send_made, and COX_ELIMIT. */
 int coxi_message_send_made(
     struct coxi_link *link, const struct coxi_message *message, size_t payload_len,
     int (*make)(void *arg, void *to, size_t room, size_t *ret_len), void *arg);
@@ -39,21 +41,21 @@ int coxi_message_send_made(
 /* Decodes a frame's metadata, or COX_EPROTO. */
 int coxi_message_read(const struct coxi_frame *frame, struct coxi_message *ret);
 
-/* Says who we are: the first thing that each side sends. */
+/* Sends our greeting; each side sends it first. */
 int coxi_hello_send(struct coxi_link *link, const struct coxi_hello *hello);
 
 /*
- * Reads the peer's first frame. COX_EVERSION (the peer is told, too), COX_EPROTO, or
- * the code with which it refused us; the text says what the peer said.
+ * Reads the peer's greeting from its first frame. COX_EVERSION (the peer is told, too),
+ * COX_EPROTO, or the code with which the peer refused us, with the peer's text.
  */
 int coxi_hello_read(struct coxi_link *link, const struct coxi_frame *frame,
                     struct coxi_hello *ret);
 
-/* COX_EINVAL unless it can be the name of a worker that dials: 1 to 127 visible ASCII
- * characters, no quote, no backslash. */
+/* COX_EINVAL unless `name` may be the name of a worker that dials: 1 to 127 visible
+ * ASCII characters, no quote, no backslash. */
 int coxi_hello_name_check(const char *name);
 
-/* Tells the peer why not, and closes when that has left. Returns `code`. */
+/* Refuses the peer: sends the reason, then closes the link. Returns `code`. */
 int coxi_refuse(struct coxi_link *link, int code, const char *text);
 
 static inline bool coxi_session_equal(const struct coxi_session *a,

@@ -1,14 +1,16 @@
 /*
- * One parameter server as a worker or a client sees it: requests and their answers.
+ * A ps client: a parameter server as a worker or a client sees it, with requests and
+ * their answers.
  *
- * Two connections: small requests go over control, long ones (in either direction) over
- * data, which is opened on first need. A connection that breaks is made again and what
- * was unanswered is sent again: every request may reach the ps twice, and means the
- * same then. Where the ps is on the same host, each goes on over memory that the two share
- * (net/link), unless one of them does not want that.
+ * It has two connections. Small requests use the control connection; requests with long
+ * payloads or long answers use the data connection, which is opened when it is first
+ * needed. When a connection breaks, the ps client connects again and repeats the
+ * unanswered requests. So every request may reach the ps twice, and the second time
+ * must change nothing. If the ps is on the same host, each connection uses shared
+ * memory (net/link), unless one side does not want that.
  *
- * Threads: any may submit. Each connection has a thread that connects and receives;
- * `done` and `on_batch` run there and must not wait for other requests.
+ * Threads: any thread may submit. Each connection has a thread that connects and
+ * receives; `done` and `on_batch` run on it and must not wait for other requests.
  */
 #ifndef COXI_NET_PS_CLIENT_H
 #define COXI_NET_PS_CLIENT_H
@@ -19,124 +21,129 @@ struct coxi_psc;
 
 struct coxi_psc_options {
     const char *address;      /* copied */
-    uint32_t index;           /* of the ps, for messages */
-    struct coxi_hello self;   /* how to greet */
-    struct coxi_links *links; /* that watch the connections */
-    int connect_ms;           /* one attempt to connect */
-    int reconnect_ms;         /* without a connection for this long: lost; -1: never */
-    int request_ms;           /* unanswered for this long: COX_ETIMEDOUT */
-    bool same_incarnation;    /* a restarted ps is lost, too */
-    bool local_path;          /* taken where the ps is on the same host */
-    struct coxi_gather
-        *gather;      /* receives there for the small requests' connection, with
-                                   those of other ps (gather.h); NULL: its own thread does.
-                                   Outlives the client */
-    int unreached_ms; /* out of reach: said after so long, see on_reach; 0: never */
-    /* The ps is lost, with the reason (coxi_psc_wait has the code); once, from one of its
-     * threads. Optional. */
+    uint32_t index;           /* of the ps; messages name it */
+    struct coxi_hello self;   /* our greeting */
+    struct coxi_links *links; /* they watch the connections */
+    int connect_ms;           /* the time of one attempt to connect */
+    int reconnect_ms; /* the ps is lost after so long without a connection; -1: never */
+    int request_ms;   /* after so long without an answer: COX_ETIMEDOUT */
+    bool same_incarnation; /* a restarted ps is lost, too */
+    bool local_path;       /* use shared memory if the ps is on the same host */
+    /* Receives from the control connection on the local path, together with those of
+     * other ps (gather.h); NULL: the connection's own thread receives. Outlives the ps
+     * client */
+    struct coxi_gather *gather;
+    int unreached_ms; /* on_reach is called after so long out of reach; 0: never */
+    /* The ps is lost, with the reason (coxi_psc_wait has the code). Called once, on one
+     * of the ps client's threads. Optional. */
     void (*on_lost)(void *arg, struct coxi_psc *psc, const char *text);
     /*
-     * With unreached_ms: the ps has been out of reach for so long (`text`: why), or is within
-     * reach again (NULL). Between the two every request ends with COX_EPSLOST, and another
-     * daemon at the address is no end, but dialled again. Called by coxi_psc_tick and
-     * coxi_psc_follow.
+     * With unreached_ms: the ps has been out of reach for so long (`text`: why), or is
+     * within reach again (`text` NULL). Between the two calls every request ends with
+     * COX_EPSLOST; if another daemon is at the address, the ps client goes on dialling.
+     * Called by coxi_psc_tick and coxi_psc_follow.
      */
     void (*on_reach)(void *arg, struct coxi_psc *psc, const char *text);
-    /* The answers of one read have been handed out. Optional. */
+    /* All answers of one read have been handed out. Optional. */
     void (*on_batch)(void *arg);
     void *arg;
 };
 
 struct coxi_psc_request {
-    /* Set by the caller; all must stay until `done`. */
-    const struct iovec *payload; /* what follows the message */
+    /* Set by the caller, and unchanged until `done`. */
+    const struct iovec *payload; /* follows the message */
     size_t n_payload;
-    void *into; /* where the answer's payload goes if it has into_len bytes, or NULL */
+    /* Receives the answer's payload if that has into_len bytes; may be NULL */
+    void *into;
     size_t into_len;
-    size_t answer_len; /* of the answer's payload, as far as known: chooses the
-                          connection */
-    int timeout_ms;    /* instead of the client's request_ms; 0: that */
+    /* The expected length of the answer's payload; it decides which connection is
+     * used */
+    size_t answer_len;
+    int timeout_ms; /* 0: the ps client's request_ms */
     /*
-     * The answer (code 0), valid during the call, or why there is none. Exactly once if
-     * coxi_psc_submit returned 0.
+     * Called with the answer (code 0), which is valid during the call, or with an
+     * error. Exactly once if coxi_psc_submit returned 0.
      */
     void (*done)(struct coxi_psc_request *request, int code,
                  const struct coxi_message *answer, void *payload, size_t payload_len);
 
-    /* The ps client's own. */
+    /* Used by the ps client only. */
     struct coxi_psc_meta *meta;
     uint64_t id;
     uint64_t deadline_ms;
     enum coxi_channel channel;
-    int ends; /* with this code, once its connection is closed; 0: it does not */
+    int ends; /* its code once its connection is closed; 0: it is repeated */
 };
 
 /* Starts connecting. */
 int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret);
 
 /*
- * Waits for the first connection. COX_ETIMEDOUT with the last reason; COX_EVERSION,
- * COX_ECONFLICT (another daemon is at the address), COX_EFENCED (another client has taken
- * it), COX_EPSLOST: for good.
+ * Waits for the first connection. COX_ETIMEDOUT with the last reason. Final errors:
+ * COX_EVERSION, COX_ECONFLICT (another daemon is at the address), COX_EFENCED (another
+ * client has taken the ps), COX_EPSLOST.
  */
 int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms);
 
 /*
- * Why waiting for the first connection is no use; 0: it may come. What coxi_psc_wait returns for
- * good, or COX_EADDRESS: the address is wrong, or its host's name could not be resolved at the
- * last attempt. Does not wait.
+ * 0 if the first connection may still come, else the reason why waiting for it is
+ * useless: a final error of coxi_psc_wait, or COX_EADDRESS (the address is wrong, or
+ * its host's name could not be resolved at the last attempt). Does not wait.
  */
 int coxi_psc_check(struct coxi_psc *psc);
 
-/* The ps has greeted on the small requests' connection, and that has not broken since. */
+/* True if the control connection is up: the ps has greeted on it, and it has not
+ * broken. */
 bool coxi_psc_is_up(struct coxi_psc *psc);
 
-/* The incarnation of the ps that was met last, from the answer to a claim on the one that it
- * says (ps/store.h); 0 before the first. */
+/* The incarnation that the ps named last, in a greeting or in the answer to a claim
+ * (ps/store.h); 0: none yet. */
 uint64_t coxi_psc_incarnation(struct coxi_psc *psc);
 uint32_t coxi_psc_index(const struct coxi_psc *psc);
-/* Lives until the client is closed, though the ps may move. */
+/* The text lives until coxi_psc_close, even if the ps moves. */
 const char *coxi_psc_address(const struct coxi_psc *psc);
 
 /*
  * From now on the ps is the process `incarnation` (0: any) at `address`. Connections to
- * another one are closed, and made anew at once; so is one to another process at that
- * address, again and again. What has been asked of another incarnation ends with
- * COX_EPSLOST. One thread at a time. COX_ENOMEM: it is looked for where it was.
+ * another process are closed, and dialled again at once, until the right one answers.
+ * Requests to another incarnation end with COX_EPSLOST. One thread at a time.
+ * COX_ENOMEM: the old address stays.
  */
 int coxi_psc_follow(struct coxi_psc *psc, const char *address, uint64_t incarnation);
 
 /*
- * Sends a request (its `request` number is chosen here); see the struct. `later`: with
- * the next flush. Blocks while too much is in line or unanswered. COX_EPSLOST or
- * COX_ECANCELLED: the ps is lost or this client is closing; `done` is not called then.
+ * Sends a request; this function chooses its `request` number. `later`: it is sent with
+ * the next flush. Blocks while too much is queued or unanswered. COX_EPSLOST or
+ * COX_ECANCELLED: the ps is lost, or the ps client is closing; `done` is not called
+ * then.
  */
 int coxi_psc_submit(struct coxi_psc *psc, const struct coxi_message *message,
                     struct coxi_psc_request *request, bool later);
 
-/* The same, but never blocks, however much is in line: for loops, which must see that a
- * ps is lost. The caller bounds how many it has under way. */
+/* The same, but never blocks, however much is queued: for loops, which must notice that
+ * a ps is lost. The caller bounds its requests. */
 int coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *message,
                         struct coxi_psc_request *request, bool later);
 void coxi_psc_flush(struct coxi_psc *psc);
 
-/* A message that has no answer; lost with the connection. */
+/* Sends a message that has no answer. It is lost if the connection breaks. */
 void coxi_psc_tell(struct coxi_psc *psc, const struct coxi_message *message);
 
-/* Gives the ps up: every request ends with COX_EPSLOST, now and later. Any thread. */
+/* Gives the ps up: every request, present or future, ends with COX_EPSLOST. Any
+ * thread. */
 void coxi_psc_give_up(struct coxi_psc *psc, const char *text);
 
-/* Looks for requests past their deadline. Call now and then. */
+/* Ends requests that are past their deadline. Call it now and then. */
 void coxi_psc_tick(struct coxi_psc *psc);
 
 /*
- * Ends every request, ends the threads and frees what they had: `code` and `text` are why,
- * unless it has failed before. Others may go on to call it until it is closed: whatever they ask fails.
- * Not on its threads.
+ * Ends every request and the threads, and frees their memory. Requests end with `code`
+ * and `text`, unless the ps client has failed before. Other threads may call it until
+ * it is closed; their requests fail. Not on its own threads.
  */
 void coxi_psc_retire(struct coxi_psc *psc, int code, const char *text);
 
-/* The same with COX_ECANCELLED, and frees the rest. Takes NULL. */
+/* Retires it with COX_ECANCELLED, then frees it. Takes NULL. */
 void coxi_psc_close(struct coxi_psc *psc);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Reading what variables hold off the ps that have it, from all of them at once: for a
- * client, and for readers that are none.
+ * Reads the values of variables from all their ps at once: for clients, and for
+ * readers, which are no clients.
  *
  * Threads: any; blocks.
  */
@@ -12,16 +12,16 @@
 #include "common/layout.h"
 #include "net/ps_client.h"
 
-/* All is borrowed. */
+/* All members are borrowed. */
 struct coxi_pull_from {
     struct coxi_session session;
     _Atomic(struct coxi_psc *) *ps;
     uint32_t n_ps;
-    int timeout_ms; /* for each answer; 0: as the ps clients have it */
+    int timeout_ms; /* for each answer; 0: the ps clients' */
 };
 
-/* Rows [begin, begin + count), in range, of a dense variable, in its own type. COX_EPSLOST,
- * COX_EFENCED, COX_ENOENT: what the ps say; COX_ETIMEDOUT; COX_ENOMEM. */
+/* Rows [begin, begin + count), which must exist, of a dense variable, in its own type.
+ * COX_EPSLOST, COX_EFENCED, COX_ENOENT: errors of the ps; COX_ETIMEDOUT; COX_ENOMEM. */
 int coxi_pull_rows(const struct coxi_pull_from *from, const struct coxi_variable *v,
                    uint64_t begin, uint64_t count, void *ret_data);
 
