@@ -1,4 +1,4 @@
-/* What the daemons (ps and worker) have in common at their start. Main thread. */
+/* The common part of the daemons' (ps, worker) start. Main thread. */
 #ifndef COXI_NET_DAEMON_H
 #define COXI_NET_DAEMON_H
 
@@ -7,13 +7,14 @@
 
 #include "net/link.h"
 
-/* Exit codes: 0 done; 1 to 127: fix what is wrong; from 128: start me again. */
+/* Exit codes. 0: done; 1 to 127: a person must mend something; from 128: start it
+ * again. */
 enum { COXI_EXIT_CONFIG = 2, COXI_EXIT_FAILED = 1, COXI_EXIT_AGAIN = 128 };
 
-/* Where --alerts go: to whoever started the daemon. */
+/* The file descriptor of --alerts, which leads to the daemon's starter. */
 enum { COXI_ALERTS_FD = 4 };
 
-/* Options that both have; `config` structs begin with it. */
+/* Options of both daemons; their `config` structs begin with it. */
 struct coxi_daemon_options {
     const char *listen;
     const char *address_file;
@@ -88,17 +89,17 @@ struct coxi_daemon_options {
          .help = "process id of the starter: be killed when it ends"}
 
 /*
- * Applies them: log and its bound, signals that must not kill, death with the parent; and refuses an
- * address that other hosts reach unless that is asked for. COX_EINVAL. `listen` is a URL then;
- * COX_EADDRESS: it is no address.
+ * Applies the options: the log and its bound, signals that must not kill, death with
+ * the parent. Then `listen` is a URL. COX_EADDRESS: `listen` is no address.
+ * COX_EINVAL: other hosts reach the address, and --insecure is not set.
  */
 int coxi_daemon_start(struct coxi_daemon_options *options, const char *role);
 
-/* Asks the kernel to kill this process when process `parent` ends; at once if it
- * has. */
+/* Asks the kernel to kill this process when process `parent` ends; at once if it has
+ * ended. */
 void coxi_die_with_parent(int parent);
 
-/* True where --local-path is on. */
+/* True if --local-path is on. */
 bool coxi_daemon_local_path(const struct coxi_daemon_options *options);
 
 /* Writes the address that peers dial to the file of --address-file. COX_EIO. */

@@ -6,16 +6,16 @@
  *          zeros to a multiple of 8 (of 64 where a payload follows),
  *          payload, zeros to a multiple of 8
  *
- * An empty frame is a heartbeat; links send and swallow them on their own.
+ * An empty frame is a heartbeat; links send and consume heartbeats themselves.
  *
- * Sending never blocks on the network: frames are put in line, many small ones leave in
- * one write, and one write is under way at a time. Receiving runs either on a thread of
- * the owner's (coxi_link_run: cheapest, for few peers; handlers may block) or on nng's
- * own threads (coxi_link_start: for many peers; handlers must not block).
+ * Sending never blocks on the network: frames are queued, many small ones go in one
+ * write, and one write is under way at a time. Receiving runs on a thread of the owner
+ * (coxi_link_run: cheapest, for few peers; handlers may block) or on nng's threads
+ * (coxi_link_start: for many peers; handlers must not block).
  *
- * Lifetime: a link is reference-counted, shared by its owner, the receiving engine, and
- * whoever is sending. on_close comes exactly once, as the last event, after which no
- * memory given to coxi_link_send is referred to any more.
+ * Lifetime: a link is reference-counted; its owner, the receiving engine and threads
+ * that send share it. on_close is called exactly once, as the last event. After it the
+ * link does not refer to memory given to coxi_link_send any more.
  */
 #ifndef COXI_NET_LINK_H
 #define COXI_NET_LINK_H
@@ -38,30 +38,30 @@ struct coxi_frame {
 };
 
 /*
- * What the owner wants to hear, one call at a time and in order: from the receiving
- * thread, but for on_close, which may come from one that is sending.
+ * The owner's callbacks. They are called one at a time and in order, on the receiving
+ * thread; only on_close may be called on a thread that sends.
  */
 struct coxi_link_events {
     /*
-     * A frame has come whole; it is valid during the call. Other than 0: the link
-     * closes with that code.
+     * A frame has arrived; it is valid during the call. If this returns a code other
+     * than 0, the link is closed with that code.
      */
     int (*on_frame)(void *arg, struct coxi_link *link, const struct coxi_frame *frame);
     /*
-     * A long payload is about to come (frame->payload is NULL): where to receive it,
-     * 64-aligned is best, valid until on_frame or on_close. NULL: into memory of the
-     * link's own. Optional.
+     * A long payload is about to arrive (frame->payload is NULL). Returns where to
+     * receive it: memory that stays valid until on_frame or on_close, best 64-aligned.
+     * NULL: the link uses memory of its own. Optional.
      */
     void *(*on_payload)(void *arg, struct coxi_link *link,
                         const struct coxi_frame *frame);
-    /* All frames of one read have been handed out: time to flush elsewhere.
+    /* All frames of one read have been handed out: the owner may flush other links now.
      * Optional. */
     void (*on_batch)(void *arg, struct coxi_link *link);
-    /* The link is closed, why, and the text that goes with it. */
+    /* The link is closed; code and text are the reason. */
     void (*on_close)(void *arg, struct coxi_link *link, int code, const char *text);
 };
 
-/* Until the peer is known, and for ever where nothing else is set. */
+/* The longest metadata that a link receives, until coxi_link_allow says otherwise. */
 enum { COXI_LINK_META_FIRST = 4096 };
 
 /*
@@ -72,39 +72,41 @@ enum { COXI_LINK_META_FIRST = 4096 };
 int coxi_link_connect(const char *url, int timeout_ms, struct coxi_link **ret);
 
 /*
- * The same without blocking: `done` is called once, from a thread of nng's (it must not
- * block), with the link and code 0, or NULL and why. May be called before this returns.
+ * The same without blocking: `done` is called once, on a thread of nng (it must not
+ * block), with the link and code 0, or with NULL and the reason. It may be called
+ * before this function returns.
  */
 typedef void (*coxi_link_connected)(void *arg, int code, const char *text,
                                     struct coxi_link *link);
 int coxi_link_connect_start(const char *url, int timeout_ms, coxi_link_connected done,
                             void *arg);
 
-/* Sets who is told, before receiving starts. `events` is borrowed for the link's
+/* Sets the callbacks, before receiving starts. `events` is borrowed for the link's
  * life. */
 void coxi_link_listen_to(struct coxi_link *link, const struct coxi_link_events *events,
                          void *arg);
 
-/* What the peer may send from now on, at most. Any thread. */
+/* Bounds the frames that the peer may send from now on. Any thread. */
 void coxi_link_allow(struct coxi_link *link, size_t meta_max, size_t payload_max);
 
 /*
- * Receives on the calling thread until the link is closed; on_close has been called
- * when this returns the code. Once, instead of coxi_link_start.
+ * Receives on the calling thread until the link is closed. Returns the code, after
+ * on_close. Call it once, instead of coxi_link_start.
  */
 int coxi_link_run(struct coxi_link *link);
 
-/* Receives on nng's threads. Once, instead of coxi_link_run. */
+/* Receives on nng's threads. Call it once, instead of coxi_link_run. */
 void coxi_link_start(struct coxi_link *link);
 
 /*
- * Puts a frame in line and starts sending unless a write is under way or `later` is set
- * (then coxi_link_flush starts it, or the end of the receive batch that is being
- * handled on this link). Payload segments of COXI_LINK_COPY_MAX bytes and more are not
- * copied: they must stay as they are until `release(arg)`, which is called exactly once
- * and from any thread, also when this fails; NULL: the caller knows in another way when
- * they are free. Any thread. COX_ECLOSED; COX_ELIMIT (not sendable); COX_EAGAIN: more
- * than out_max bytes are in line (the peer does not read).
+ * Queues a frame, and starts sending unless a write is under way or `later` is set.
+ * (With `later`, coxi_link_flush starts it, or the end of the receive batch that is
+ * being handled on this link.) Payload segments of COXI_LINK_COPY_MAX bytes and more
+ * are not copied: they must not change until `release(arg)`. That is called exactly
+ * once, on any thread, also when this function fails; NULL: the caller learns in
+ * another way when they are free. Any thread. COX_ECLOSED; COX_ELIMIT: the frame is too
+ * large; COX_EAGAIN: more than out_max bytes are queued, because the peer does not
+ * read.
  */
 enum { COXI_LINK_COPY_MAX = 16 * 1024, COXI_LINK_SEGMENTS_MAX = 1024 };
 
@@ -120,23 +122,23 @@ struct coxi_outgoing {
 int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
                    bool later);
 
-/* Starts sending, but not within a batch that is being handled before that ends or a whole
- * write's worth is in line. */
+/* Starts sending. While a receive batch is being handled, sending starts only when a
+ * whole write is queued, or at the end of the batch. */
 void coxi_link_flush(struct coxi_link *link);
 
-/* As coxi_link_send, but only puts it in line: for callers that hold locks. *ret_due: it
- * is time for coxi_link_flush. */
+/* Like coxi_link_send, but only queues the frame: for callers that hold locks. If
+ * *ret_due is true, call coxi_link_flush next. */
 int coxi_link_put(struct coxi_link *link, const struct coxi_outgoing *frame, bool later,
                   bool *ret_due);
 
 /*
- * A frame with a payload of `payload_len` bytes that is made while it leaves, so that it
- * needs no memory of that size: `make` puts the next bytes at `to`, as many as it likes of
- * `room` (COXI_LINK_MADE_ROOM at least, also where less is left to make), or returns an
- * error, which closes the link. No lock is held in it. Frames that others send meanwhile
- * follow. One at a time on a link; blocks until the last byte is in line, at the latest
- * until the silent peer is given up. Any thread but nng's. COX_ECLOSED, or what `make`
- * said.
+ * Sends a frame whose payload of `payload_len` bytes is made while it is being sent, so
+ * that it needs no memory of that size. `make` writes the next bytes to `to`, as many
+ * as it likes of `room` (which is at least COXI_LINK_MADE_ROOM, even if fewer bytes are
+ * left), or returns an error, which closes the link. No lock is held during `make`.
+ * Frames that other threads send meanwhile follow this one. One call at a time on a
+ * link. Blocks until the last byte is queued, at the latest until a silent peer is
+ * given up. Any thread except nng's. COX_ECLOSED, or the error of `make`.
  */
 enum { COXI_LINK_MADE_ROOM = 64 * 1024 };
 
@@ -151,15 +153,16 @@ struct coxi_made {
 int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame);
 
 /*
- * The local path: a link between two processes of one host may go on over memory that they
- * share, which costs less. The one that has dialled offers it, under a name that it tells
- * the other in some frame (`ring_bytes` as coxi_rings_new has it); the other tries to accept
- * what it is told, and answers, in another frame, whether it could. Behind these frames each
- * goes local (or withdraws the offer), on the receiving thread or before that starts, when
- * nothing else can be on its way, and receives by coxi_link_run. Nothing else changes: a
- * peer that dies or falls silent is noticed as on any link. COX_ENOMEM; COX_EADDRESS: the
- * other is not on this host, or not ours to share with. `gather`: once it is local, its thread
- * receives for coxi_link_run (gather.h); NULL: it does so itself.
+ * The local path: a link between two processes of one host may continue over shared
+ * memory, which costs less. The side that dialled makes an offer (`ring_bytes` as in
+ * coxi_rings_new) and sends its name to the other side in a frame. The other side tries
+ * to accept that name, and answers in a frame whether it could. Right behind these
+ * frames each side goes local (or withdraws the offer), on the receiving thread or
+ * before receiving starts, when no other frame can be under way. A local link receives
+ * by coxi_link_run. Nothing else changes: the death or silence of a peer is noticed as
+ * on any link. `gather`: its thread receives once the link is local (gather.h); NULL:
+ * coxi_link_run does. COX_ENOMEM; COX_EADDRESS: the other side is not on this host, or
+ * may not share memory with us.
  */
 int coxi_link_offer(struct coxi_link *link, struct coxi_gather *gather,
                     size_t ring_bytes, const char **ret_name);
@@ -168,29 +171,29 @@ int coxi_link_accept(struct coxi_link *link, const char *name);
 void coxi_link_go_local(
     struct coxi_link *link); /* blocks until what is in line has left */
 
-/* True where frames go over the local path. */
+/* True if frames go over the local path. */
 bool coxi_link_is_local(struct coxi_link *link);
 
-/* Bytes in line. Any thread. */
+/* The number of queued bytes. Any thread. */
 size_t coxi_link_queued(struct coxi_link *link);
 
 /*
- * Waits until no more than `bytes` are in line: how a sender keeps pace with its peer.
- * Ends at the latest when the silent peer is given up. Any thread but nng's.
+ * Waits until at most `bytes` are queued, so that a sender keeps pace with its peer.
+ * Ends at the latest when a silent peer is given up. Any thread except nng's.
  * COX_ECLOSED.
  */
 int coxi_link_wait_room(struct coxi_link *link, size_t bytes);
 
-/* When something came from the peer last, coxi_now_ms(). Any thread. */
+/* When the last bytes came from the peer (coxi_now_ms). Any thread. */
 uint64_t coxi_link_heard_ms(const struct coxi_link *link);
 
 /*
- * Closes, at once and without waiting; what is in line is dropped. `code` is what
- * on_close hears if this is the first reason. Any thread, any number of times.
+ * Closes at once, without waiting, and drops the queued frames. on_close gets the
+ * `code` of the first call. Any thread, any number of times.
  */
 void coxi_link_close(struct coxi_link *link, int code, const char *text);
 
-/* Closes as soon as all that is in line has been sent. */
+/* Closes as soon as all queued frames have been sent. */
 void coxi_link_finish(struct coxi_link *link, int code, const char *text);
 
 /* True once closing has begun. Any thread. */
@@ -199,19 +202,21 @@ bool coxi_link_closed(struct coxi_link *link);
 struct coxi_link *coxi_link_ref(struct coxi_link *link);
 void coxi_link_unref(struct coxi_link *link); /* takes NULL */
 
-/* On a thread of nng's: a new link, not yet receiving, which the callee owns. */
+/* Called on a thread of nng with a new link that does not receive yet; the callee owns
+ * it. */
 typedef void (*coxi_listener_accepted)(void *arg, struct coxi_link *link);
 
 /*
- * Binds `url` (port 0: any free one); connections are accepted from coxi_listener_start
- * on. COX_EAGAIN: in use; COX_EADDRESS: not ours, malformed.
+ * Binds `url` (port 0: any free one); coxi_listener_start begins to accept connections.
+ * COX_EAGAIN: the address is in use; COX_EADDRESS: it is malformed, or not of this
+ * host.
  */
 int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *arg,
                        struct coxi_listener **ret);
 
 /*
- * The same, but waits a second for an address in use, which a process that is just ending
- * may hold for a moment more: then COX_EADDRESS, and what to do. Blocks.
+ * The same, but waits up to a second for an address in use, because a process that is
+ * ending may still hold it. After that COX_EADDRESS; the text says what to do. Blocks.
  */
 int coxi_listener_claim(const char *url, coxi_listener_accepted accepted, void *arg,
                         struct coxi_listener **ret);
@@ -220,36 +225,35 @@ void coxi_listener_start(struct coxi_listener *listener);
 enum { COXI_URL_MAX = 159 }; /* bytes of a URL */
 
 /*
- * What addresses are: COX_EADDRESS unless `url` is like "tcp://host:port" or
- * "ipc:///path". The text says what it lacks: a transport that there is, a host, a port up
- * to 65535, a path.
+ * COX_EADDRESS unless `url` is like "tcp://host:port" or "ipc:///path". The text says
+ * what is wrong: the transport, the host, the port (up to 65535) or the path.
  */
 int coxi_url_check(const char *url);
 
-/* The URL that a user means by "host:port" or a URL. COX_EADDRESS as above. */
+/* Turns "host:port" into a URL, and copies a URL. COX_EADDRESS as above. */
 int coxi_url_from(const char *address, char ret[COXI_URL_MAX + 1]);
 
-/* True where only processes of this host reach `url`. */
+/* True if only processes of this host reach `url`. */
 bool coxi_url_is_local(const char *url);
 
 /* The address that peers dial, with the port in use. Lives as long as the listener. */
 const char *coxi_listener_url(const struct coxi_listener *listener);
 
-/* No `accepted` call is under way or will come when this returns. Takes NULL.
+/* When this returns, no call of `accepted` is under way or will come. Takes NULL.
  * Blocks. */
 void coxi_listener_close(struct coxi_listener *listener);
 
 /*
- * The links of a process or coordinator, watched for life: one that has been silent for
- * timeout_ms is closed with COX_ETIMEDOUT, and each sends a heartbeat when it has sent
- * nothing for a quarter of that. Call tick several times in a quarter. Any thread, but
- * tick: one at a time.
+ * Watches the links of a process or coordinator. A link whose peer has been silent for
+ * timeout_ms is closed with COX_ETIMEDOUT. A link that has sent nothing for a quarter
+ * of timeout_ms sends a heartbeat. Call tick several times in such a quarter, on one
+ * thread at a time; the other functions on any thread.
  */
 int coxi_links_new(int timeout_ms, struct coxi_links **ret);
 void coxi_links_add(struct coxi_links *links, struct coxi_link *link);
-void coxi_links_drop(struct coxi_link *link); /* one that will not receive after all */
+void coxi_links_drop(struct coxi_link *link); /* a link that will never receive */
 void coxi_links_tick(struct coxi_links *links);
 void coxi_links_close_all(struct coxi_links *links, int code, const char *text);
-void coxi_links_free(struct coxi_links *links); /* after every link of it has closed */
+void coxi_links_free(struct coxi_links *links); /* after all its links have closed */
 
 #endif

@@ -1,18 +1,20 @@
 /*
- * Two rings of bytes, one in each direction, in memory that two processes of one host share.
- * It knows nothing of frames. One side makes it and tells the other its name; the other
- * opens it by that, which only succeeds on the same host, for a process that may look into
- * the first (the same user, say), and nowhere by mistake: the name holds a secret that the
- * memory must hold, too. The memory has no place in any file system: it goes with the
- * processes, however they end.
+ * Rings: two ring buffers of bytes, one in each direction, in memory that two processes
+ * of one host share. They know nothing of frames. One side makes the rings and tells
+ * the other side their name; the other side opens them by that name. That succeeds only
+ * on the same host, for a process that may inspect the first one (of the same user,
+ * say). It never succeeds by mistake, because the name contains a secret that the
+ * memory must contain, too. The memory has no name in a file system, so it vanishes
+ * with the processes, however they end.
  *
- * What the other side writes is not trusted: no length of it is used before it is checked,
- * and the memory cannot be made shorter.
+ * Bytes of the other side are not trusted: every length is checked before it is used,
+ * and nobody can shorten the memory.
  *
- * Whoever made several rings may have them share a bell, so that one thread can wait for all
- * of them: see below.
+ * Several rings of one maker may share a bell, so that one thread can wait for all of
+ * them: see below.
  *
- * Threads: one at a time writes, one at a time reads; any may wait and wake.
+ * Threads: one at a time may write, one at a time may read; any thread may wait and
+ * wake.
  */
 #ifndef COXI_NET_RINGS_H
 #define COXI_NET_RINGS_H
@@ -30,45 +32,48 @@ enum {
     COXI_RINGS_NAME_MAX = 96,
 };
 
-/* Makes two rings of `bytes` each, a power of two from COXI_RING_MIN to COXI_RING_MAX. `bell`:
- * their own side waits there, with others of the same bell; NULL: at one of their own.
- * COX_ENOMEM. */
+/* Makes two rings of `bytes` each, a power of two from COXI_RING_MIN to COXI_RING_MAX.
+ * `bell`: this side waits at that bell, which other rings may share; NULL: at a bell of
+ * their own. COX_ENOMEM. */
 int coxi_rings_new(size_t bytes, struct coxi_bell *bell, struct coxi_rings **ret);
 
-/* COX_EADDRESS: there are none of this name that we could open. */
+/* COX_EADDRESS: there are no rings of this name, or we may not open them. */
 int coxi_rings_open(const char *name, struct coxi_rings **ret);
 void coxi_rings_free(struct coxi_rings *rings); /* takes NULL */
 
 /* The name of rings that we have made. */
 const char *coxi_rings_name(const struct coxi_rings *rings);
 
-/* From now on nobody can open them any more. */
+/* From now on nobody can open the rings. */
 void coxi_rings_hide(struct coxi_rings *rings);
 
-/* Where to write and how much there is room for, in one piece; makes the first `len` bytes
- * of it the other side's to read. */
+/* coxi_rings_room: where to write, and how many bytes in one piece. coxi_rings_wrote:
+ * hands the first `len` bytes of that piece to the other side. */
 void *coxi_rings_room(struct coxi_rings *rings, size_t *ret_len);
 void coxi_rings_wrote(struct coxi_rings *rings, size_t len);
 
-/* What there is to read, in one piece; gives the first `len` bytes of it back. */
+/* coxi_rings_data: the next bytes to read, in one piece. coxi_rings_took: frees the
+ * first `len` bytes of that piece for the writer. */
 const void *coxi_rings_data(struct coxi_rings *rings, size_t *ret_len);
 void coxi_rings_took(struct coxi_rings *rings, size_t len);
 
-/* True once the other side has written what cannot be. Nothing is read or written then. */
+/* True once the other side has written an impossible position. After that nothing is
+ * read or written. */
 bool coxi_rings_broken(const struct coxi_rings *rings);
 
 /*
- * Look for data, or for so much room, for a moment: true, it is there. To be called before
- * one waits, by the one who reads, who writes. Where a stream of bytes flows this saves going
- * to sleep and being woken, which takes longer; where it does not help it is hardly done.
+ * Poll for data (the reader) or for `bytes` of room (the writer) for a moment; true: it
+ * is there. Call these before waiting. While bytes stream, polling saves a sleep and a
+ * wake-up, which take longer. If polling has not helped lately, it is mostly skipped.
  */
 bool coxi_rings_linger_for_data(struct coxi_rings *rings);
 bool coxi_rings_linger_for_room(struct coxi_rings *rings, size_t bytes);
 
 /*
- * To wait: listen, then look at all that would make waiting wrong, ask for what is missing
- * (true: it is there already), and wait, which ends when the other side has brought what any
- * of us has asked for since we listened, when one of us has called wake, or for no reason.
+ * How to wait: first listen; then check every reason not to wait; ask for data or room
+ * (true: it is there already); then wait. The wait ends when the other side has
+ * provided what a thread of this side has asked for since it listened, when a thread of
+ * this side calls wake, or spuriously.
  */
 uint32_t coxi_rings_listen(struct coxi_rings *rings);
 bool coxi_rings_ask_data(struct coxi_rings *rings);
@@ -77,10 +82,10 @@ void coxi_rings_wait(struct coxi_rings *rings, uint32_t heard);
 void coxi_rings_wake(struct coxi_rings *rings);
 
 /*
- * A bell that rings share. One thread waits at it, for data in any of them: it listens, looks
- * at all of them, dozes, looks again whether one has data, and waits, or goes on (rouse). Only
- * a thread that dozes is rung for data. What ends a wait for a single pair of rings (room that
- * was asked for, wake) ends this one, too.
+ * A bell that several rings share. One thread waits at it for data in any of them: it
+ * listens, looks at all rings, dozes, checks again for data, and then waits, or goes on
+ * (rouse). Data rings the bell only while the thread dozes. Room that was asked for and
+ * wake also end this wait, as they end the wait at a single pair of rings.
  */
 int coxi_bell_new(struct coxi_bell **ret);   /* COX_ENOMEM */
 void coxi_bell_free(struct coxi_bell *bell); /* after its rings; takes NULL */

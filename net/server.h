@@ -1,10 +1,10 @@
 /*
- * A daemon's side of its connections: accepts them, greets, and gives each a thread that
- * receives, calls `handle` for every message, and closes. Answers that `handle` sends to
- * its own peer leave in one write for each read.
+ * A server: a daemon's side of its connections. It accepts connections, greets, and
+ * gives each a thread that receives, calls on_message for every message, and closes.
+ * The answers that on_message sends to its own peer go in one write for each read.
  *
- * Or it dials one peer, again and again for as long as it lives, and serves that
- * connection just as if it had been accepted.
+ * Instead it may dial one peer, again and again for as long as the server lives, and
+ * serve that connection as if it had accepted it.
  */
 #ifndef COXI_NET_SERVER_H
 #define COXI_NET_SERVER_H
@@ -20,85 +20,87 @@ struct coxi_peer {
     struct coxi_link *link;
     struct coxi_hello hello; /* without the texts */
     uint64_t since_ms;       /* when it greeted (coxi_now_ms) */
-    /* For `handle`, its thread only: to make answers in, and for what it needs beside. */
+    /* For on_message, on the connection's thread: for answers, and for other memory. */
     struct coxi_buffer scratch;
     struct coxi_buffer aside;
 };
 
-/* All calls on the connection's own thread; each may block. */
+/* Callbacks, on the connection's own thread; each may block. */
 struct coxi_server_events {
-    /* A peer of our version has greeted: 0 to take it, or it is refused (text: why). */
+    /* A peer of our version has greeted. 0 accepts it; an error, with its text, refuses
+     * it. */
     int (*on_hello)(void *arg, struct coxi_peer *peer);
-    /* It has been greeted in turn: what is sent here is the first that it gets. Other
-     * than 0 closes the connection. Optional. */
+    /* Our greeting is sent: messages sent here are the first that the peer gets. An
+     * error closes the connection. Optional. */
     int (*on_greeted)(void *arg, struct coxi_peer *peer);
-    /* A message; other than 0 closes the connection. */
+    /* A message has arrived. An error closes the connection. */
     int (*on_message)(void *arg, struct coxi_peer *peer,
                       const struct coxi_message *message,
                       const struct coxi_frame *frame);
-    /* A peer that was taken is gone. Optional. */
+    /* An accepted peer is gone. Optional. */
     void (*on_close)(void *arg, struct coxi_peer *peer);
-    /* The incarnation to greet with, where it changes: instead of that of `self`. Optional;
-     * does not block. */
+    /* Returns the incarnation for the greeting, if it changes, instead of that of
+     * `self`. Optional; does not block. */
     uint64_t (*incarnation)(void *arg);
 };
 
 struct coxi_server_options {
     const char *listen;
-    const char *dial;       /* whom to dial; then it listens nowhere. Or NULL */
-    struct coxi_hello self; /* how to greet; `channel` is the peer's */
+    const char *dial;       /* the peer to dial; then it does not listen. Or NULL */
+    struct coxi_hello self; /* our greeting; `channel` is the peer's */
     int peer_timeout_ms;
-    bool local_path;                         /* taken where a peer offers it */
+    bool local_path;                         /* accept it if a peer offers it */
     const struct coxi_server_events *events; /* borrowed */
     void *arg;
 };
 
 /*
- * Binds the address, which a process that is just ending may hold for a moment more;
- * peers are served, or the one is dialled, from coxi_server_start on. COX_EADDRESS,
- * COX_ENOMEM.
+ * Binds the address, and waits a moment if a process that is ending still holds it.
+ * coxi_server_start begins to accept peers, or to dial. COX_EADDRESS, COX_ENOMEM.
  */
 int coxi_server_open(const struct coxi_server_options *options,
                      struct coxi_server **ret);
 void coxi_server_start(struct coxi_server *server);
 
-/* The address that peers dial; where it dials itself: that of the peer. */
+/* The address that peers dial, or the address that the server dials. */
 const char *coxi_server_url(const struct coxi_server *server);
 
 /*
- * Dials the peer that `control` is connected to once more, for data. Where that fails,
- * `control` is closed, which has all begin anew. COX_EPROTO: there are too many already.
+ * Dials the peer of `control` once more, for a data connection. If that fails,
+ * `control` is closed, which restarts the session. COX_EPROTO: there are too many
+ * connections already.
  */
 int coxi_server_dial_data(struct coxi_server *server, const struct coxi_peer *control);
 
-/* Dials no more; connections that there are stay. */
+/* Stops dialling; existing connections stay. */
 void coxi_server_dial_stop(struct coxi_server *server);
 
-/* The links that it watches: others of the same process may join them. */
+/* The links that the server watches; other links of the process may join them. */
 struct coxi_links *coxi_server_links(struct coxi_server *server);
 
-/* True where `match(arg, hello)` holds for a peer that has greeted. Any thread. */
+/* True if match(arg, hello) is true for a peer that has greeted. Any thread. */
 bool coxi_server_any(struct coxi_server *server,
                      bool (*match)(const void *arg, const struct coxi_hello *hello),
                      const void *arg);
 
-/* When one of the peers that it holds for was heard last (coxi_now_ms); 0: there is none. Any
- * thread. */
+/* When the last bytes came from any matching peer (coxi_now_ms); 0: there is no such
+ * peer. Any thread. */
 uint64_t coxi_server_heard_ms(struct coxi_server *server,
                               bool (*match)(const void *arg,
                                             const struct coxi_hello *hello),
                               const void *arg);
 
-/* Sends a message to every peer that it holds for, as far as there is memory. Any thread. */
+/* Sends a message to every matching peer, if there is memory. Any thread. */
 void coxi_server_tell(struct coxi_server *server,
                       bool (*match)(const void *arg, const struct coxi_hello *hello),
                       const void *arg, const struct coxi_message *message);
 
-/* Heartbeats, and the end of what has closed. Several times in a quarter of the
- * timeout. */
+/* Sends heartbeats and frees closed connections. Call it several times in a quarter of
+ * the timeout. */
 void coxi_server_tick(struct coxi_server *server);
 
-/* Closes every connection and waits for every thread; `links` stay. Not on them. */
+/* Closes every connection and waits for their threads; `links` stay. Not on these
+ * threads. */
 void coxi_server_stop(struct coxi_server *server);
 void coxi_server_free(struct coxi_server *server); /* stops it; takes NULL */
 
