@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/latest.h"
 #include "checkpoint/manifest.h"
 #include "common/error.h"
 #include "common/file.h"

@@ -88,10 +88,4 @@ char *coxi_manifest_seal(const char *text);
 int coxi_manifest_read(const char *path, struct coxi_manifest **ret);
 void coxi_manifest_free(struct coxi_manifest *manifest); /* takes NULL */
 
-/* The number that LATEST in `dir` names; COX_ENOENT: no checkpoint yet; COX_EFORMAT. */
-int coxi_latest_read(const char *dir, uint64_t *ret_number);
-
-/* Makes LATEST name checkpoint `number`, which it does on disk when this returns. */
-int coxi_latest_write(const char *dir, uint64_t number);
-
 #endif

@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoints.h"
+#include "checkpoint/latest.h"
 #include "cli/checkpoint.h"
 #include "common/error.h"
 #include "common/file.h"

@@ -18,6 +18,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/generation.h"
+#include "checkpoint/latest.h"
 #include "checkpoint/row_index.h"
 #include "common/clock.h"
 #include "common/defaults.h"

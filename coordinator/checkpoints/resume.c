@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/generation.h"
+#include "checkpoint/latest.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/structs.h"

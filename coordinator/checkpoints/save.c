@@ -23,6 +23,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoints.h"
 #include "checkpoint/generation.h"
+#include "checkpoint/latest.h"
 #include "checkpoint/manifest.h"
 #include "common/disk.h"
 #include "common/error.h"

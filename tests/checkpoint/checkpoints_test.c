@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/latest.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "tests/checkpoint/sample.h"

@@ -1,3 +1,4 @@
+#include "checkpoint/latest.h"
 #include "checkpoint/manifest.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checkpoint/latest.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "common/file.h"

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/latest.h"
 #include "checkpoint/manifest.h"
 #include "tests/client/crew.h"
 #include "tests/test.h"

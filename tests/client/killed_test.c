@@ -11,7 +11,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoints.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/latest.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/rand.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoints.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/latest.h"
 #include "common/clock.h"
 #include "tests/client/crew.h"
 #include "tests/test.h"
