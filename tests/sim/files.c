@@ -7,10 +7,8 @@
  */
 #include "tests/sim/files.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -55,14 +53,6 @@ struct opened {
 struct descriptor {
     struct opened *opened;
     const struct sim_proc *proc;
-};
-
-struct sim_dir {
-    struct dirent entry;
-    char **names;
-    size_t n;
-    size_t at;
-    int fd;
 };
 
 static struct {
@@ -638,103 +628,38 @@ int __wrap_rename(const char *from, const char *to)
     return 0;
 }
 
-/* ---- directories */
-
-DIR *__wrap_opendir(const char *path)
-{
-    const struct entry *entry = find(path);
-    if (entry == NULL || !entry->inode->is_dir) {
-        errno = entry == NULL ? ENOENT : ENOTDIR;
-        return NULL;
-    }
-    struct sim_dir *dir = calloc(1, sizeof(*dir));
-    dir->fd = open_inode(entry->inode, path);
-    dir->names = calloc(disk.n + 1, sizeof(*dir->names));
-    for (size_t i = 0; i < disk.n; i++) {
-        const char *name = disk.entries[i].path + strlen(path) + 1;
-        if (is_below(&disk.entries[i], path) && strchr(name, '/') == NULL) {
-            dir->names[dir->n++] = strdup(name);
-        }
-    }
-    return (DIR *)dir;
-}
-
-struct dirent *__wrap_readdir(DIR *stream)
-{
-    struct sim_dir *dir = (struct sim_dir *)stream;
-    if (dir->at == dir->n) {
-        return NULL;
-    }
-    (void)snprintf(dir->entry.d_name, sizeof(dir->entry.d_name), "%s",
-                   dir->names[dir->at++]);
-    return &dir->entry;
-}
-
-int __wrap_dirfd(DIR *stream)
-{
-    return ((struct sim_dir *)stream)->fd;
-}
-
-int __wrap_closedir(DIR *stream)
-{
-    struct sim_dir *dir = (struct sim_dir *)stream;
-    (void)__wrap_close(dir->fd);
-    for (size_t i = 0; i < dir->n; i++) {
-        free(dir->names[i]);
-    }
-    free(dir->names);
-    free(dir);
-    return 0;
-}
-
-int __wrap_unlinkat(int fd, const char *name, int flags)
-{
-    char path[PATH_MAX];
-    const struct descriptor *slot = slot_of(fd);
-    (void)flags;
-    if (slot == NULL) {
-        return fail(EBADF);
-    }
-    (void)snprintf(path, sizeof(path), "%s/%s", slot->opened->path, name);
-    return __wrap_unlink(path);
-}
-
-/* Depth first; what was found has been noted before anything is done to it. */
-int __wrap_nftw(const char *path,
-                int (*visit)(const char *path, const struct stat *st, int type,
-                             struct FTW *ftw),
-                int n, int flags)
-{
-    char **below = calloc(disk.n + 1, sizeof(*below));
-    size_t n_below = 0;
-    (void)n;
-    (void)flags;
-    for (size_t i = 0; i < disk.n; i++) {
-        if (is_below(&disk.entries[i], path) ||
-            strcmp(disk.entries[i].path, path) == 0) {
-            below[n_below++] = strdup(disk.entries[i].path);
-        }
-    }
-    /* Longer paths first: what lies in a directory goes before it. */
-    for (size_t i = 1; i < n_below; i++) {
-        for (size_t j = i; j > 0 && strlen(below[j]) > strlen(below[j - 1]); j--) {
-            char *other = below[j];
-            below[j] = below[j - 1];
-            below[j - 1] = other;
-        }
-    }
-    for (size_t i = 0; i < n_below; i++) {
-        (void)visit(below[i], NULL, 0, NULL);
-        free(below[i]);
-    }
-    free(below);
-    return 0;
-}
-
 void sim_files_put(const char *path, const void *bytes, size_t len)
 {
     struct inode *inode = inode_new(false);
     make_room(inode, len);
     memcpy(inode->bytes, bytes, len);
     add(path, inode);
+}
+
+int sim_files_open_directory(const char *path)
+{
+    const struct entry *entry = find(path);
+    if (entry == NULL || !entry->inode->is_dir) {
+        return fail(entry == NULL ? ENOENT : ENOTDIR);
+    }
+    return open_inode(entry->inode, path);
+}
+
+const char *sim_files_path(int fd)
+{
+    const struct descriptor *slot = slot_of(fd);
+    return slot != NULL ? slot->opened->path : NULL;
+}
+
+size_t sim_files_list(const char *dir, char ***ret)
+{
+    char **paths = calloc(disk.n + 1, sizeof(*paths));
+    size_t n = 0;
+    for (size_t i = 0; i < disk.n; i++) {
+        if (is_below(&disk.entries[i], dir) || strcmp(disk.entries[i].path, dir) == 0) {
+            paths[n++] = strdup(disk.entries[i].path);
+        }
+    }
+    *ret = paths;
+    return n;
 }

@@ -27,4 +27,11 @@ void sim_files_slow(uint64_t slow_ns, uint64_t until);
  * before it is done. */
 void sim_files_kill_at(struct sim_proc *proc, uint64_t n);
 
+/* A descriptor of a directory; -1 with errno. And the path of a descriptor, or NULL. */
+int sim_files_open_directory(const char *path);
+const char *sim_files_path(int fd);
+
+/* Copies of the paths of `dir` (if it is there) and of all that is below it; how many. */
+size_t sim_files_list(const char *dir, char ***ret);
+
 #endif

@@ -12,9 +12,10 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
-#include "net/gather.h"
 #include "net/link.h"
 #include "schema/wire.h"
+#include "tests/sim/listeners.h"
+#include "tests/sim/messages.h"
 #include "tests/sim/sched.h"
 #include "tests/sim/trace.h"
 
@@ -23,7 +24,6 @@ enum {
     LATENCY_MAX = 150,    /* us */
     HICCUP_ONE_IN = 400,  /* frames */
     LONG_PAYLOAD = 65536, /* the owner is asked where to receive it */
-    LISTENERS_MAX = 64,
 };
 
 /* A frame on its way, or the end of the connection. */
@@ -62,20 +62,8 @@ struct coxi_links {
     struct coxi_link *first;
 };
 
-struct coxi_listener {
-    char url[COXI_URL_MAX + 1];
-    coxi_listener_accepted accepted;
-    void *arg;
-    struct sim_proc *proc;
-    bool started;
-    uint32_t n_accepting;
-    struct sim_queue quiet;
-};
-
 static struct {
     struct coxi_link *open;
-    struct coxi_listener *listeners[LISTENERS_MAX];
-    size_t n_listeners;
     uint64_t parted[SIM_NODES_MAX][SIM_NODES_MAX]; /* until */
     uint64_t n_sent;
 } net;
@@ -83,6 +71,7 @@ static struct {
 void sim_net_begin(void)
 {
     memset(&net, 0, sizeof(net));
+    sim_listeners_begin();
 }
 
 uint64_t sim_net_sent(void)
@@ -114,55 +103,6 @@ static uint32_t node_of(const char *url)
 
 /* ---- pieces */
 
-static const char *kind_name(enum coxi_message_kind kind)
-{
-    static const char *const names[] = {
-        "?",         "Hello",      "Refuse",     "Status",       "Claim",
-        "Release",   "Create",     "Watermark",  "Snapshot",     "SnapshotDone",
-        "Count",     "Counts",     "Pull",       "Pulled",       "Commit",
-        "Committed", "Layout",     "Module",     "ModuleLoaded", "Dispatch",
-        "Recall",    "Done",       "Void",       "Voided",       "Crashed",
-        "Leaving",   "WantData",   "Resource",   "ResourceMade", "ResourceDrop",
-        "Restore",   "ResultDrop", "ResultWant", "Result",       "Load",
-        "Describe",  "Reach",      "Probe"};
-    return (size_t)kind < sizeof(names) / sizeof(*names) ? names[kind] : "?";
-}
-
-static void describe_heads(const struct coxi_message *m, char *ret, size_t room)
-{
-    size_t used = 0;
-    ret[0] = '\0';
-    if (m->kind == COXI_DISPATCH) {
-        for (size_t i = 0; i < m->dispatch.n_closures && used < room; i++) {
-            used +=
-                (size_t)snprintf(ret + used, room - used, " %llu/%u",
-                                 (unsigned long long)m->dispatch.closures[i].closure,
-                                 m->dispatch.closures[i].attempt);
-        }
-    } else if (m->kind == COXI_DONE) {
-        for (size_t i = 0; i < m->done.n_closures && used < room; i++) {
-            used +=
-                (size_t)snprintf(ret + used, room - used, " %llu/%u=%d",
-                                 (unsigned long long)m->done.closures[i].closure,
-                                 m->done.closures[i].attempt, m->done.closures[i].code);
-        }
-    } else if (m->kind == COXI_COMMIT) {
-        (void)snprintf(ret, room, " %llu/%u segment %u%s of incarnation %04llx",
-                       (unsigned long long)m->commit.closure, m->commit.attempt,
-                       m->commit.segment, m->commit.last ? " (last)" : "",
-                       (unsigned long long)m->commit.incarnation & 0xffff);
-    } else if (m->kind == COXI_VOID) {
-        (void)snprintf(ret, room, " %llu up to attempt %u",
-                       (unsigned long long)m->void_.closure, m->void_.attempt);
-    } else if (m->kind == COXI_WATERMARK) {
-        (void)snprintf(ret, room, " %llu", (unsigned long long)m->watermark.watermark);
-    } else if (m->kind == COXI_STATUS || m->kind == COXI_COMMITTED ||
-               m->kind == COXI_PULLED) {
-        (void)snprintf(ret, room, " %d%s %s", m->status.code,
-                       m->status.duplicate ? " duplicate" : "", m->status.message);
-    }
-}
-
 static void trace_piece(const struct coxi_link *from, const struct piece *piece)
 {
     struct coxi_message m;
@@ -171,9 +111,9 @@ static void trace_piece(const struct coxi_link *from, const struct piece *piece)
         sim_trace("%s -> %s: end of the connection", from->proc->name,
                   from->peer->proc->name);
     } else if (coxi_message_decode(piece->bytes, piece->meta_len, &m)) {
-        describe_heads(&m, more, sizeof(more));
+        sim_message_tell(&m, more, sizeof(more));
         sim_trace("%s -> %s: %s%s (request %llu), arrives at %.6f", from->proc->name,
-                  from->peer->proc->name, kind_name(m.kind), more,
+                  from->peer->proc->name, sim_message_name(m.kind), more,
                   (unsigned long long)m.request, (double)piece->at / 1e9);
     }
 }
@@ -481,115 +421,7 @@ void coxi_link_start(struct coxi_link *link)
     sim_spawn(link->proc, "net", run, link)->detached = true;
 }
 
-/* ---- memory that two processes share: none */
-
-int coxi_gather_new(struct coxi_gather **ret)
-{
-    (void)ret;
-    return COX_ENOMEM;
-}
-
-void coxi_gather_free(struct coxi_gather *gather)
-{
-    (void)gather;
-}
-
-int coxi_link_offer(struct coxi_link *link, struct coxi_gather *gather,
-                    size_t ring_bytes, const char **ret_name)
-{
-    (void)link;
-    (void)gather;
-    (void)ring_bytes;
-    (void)ret_name;
-    return COX_ENOMEM;
-}
-
-void coxi_link_withdraw(struct coxi_link *link)
-{
-    (void)link;
-}
-
-int coxi_link_accept(struct coxi_link *link, const char *name)
-{
-    (void)link;
-    (void)name;
-    return COX_EADDRESS;
-}
-
-void coxi_link_go_local(struct coxi_link *link)
-{
-    (void)link;
-}
-
-bool coxi_link_is_local(struct coxi_link *link)
-{
-    (void)link;
-    return false;
-}
-
-/* ---- listening and connecting */
-
-int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *arg,
-                       struct coxi_listener **ret)
-{
-    struct coxi_listener *listener = calloc(1, sizeof(*listener));
-    if (net.n_listeners == LISTENERS_MAX) {
-        abort();
-    }
-    (void)snprintf(listener->url, sizeof(listener->url), "%s", url);
-    listener->accepted = accepted;
-    listener->arg = arg;
-    listener->proc = sim_self_proc();
-    net.listeners[net.n_listeners++] = listener;
-    *ret = listener;
-    return 0;
-}
-
-int coxi_listener_claim(const char *url, coxi_listener_accepted accepted, void *arg,
-                        struct coxi_listener **ret)
-{
-    return coxi_listener_open(url, accepted, arg, ret);
-}
-
-void coxi_listener_start(struct coxi_listener *listener)
-{
-    listener->started = true;
-}
-
-const char *coxi_listener_url(const struct coxi_listener *listener)
-{
-    return listener->url;
-}
-
-static void delist(const struct coxi_listener *listener)
-{
-    for (size_t i = 0; i < net.n_listeners; i++) {
-        if (net.listeners[i] == listener) {
-            net.listeners[i] = net.listeners[--net.n_listeners];
-        }
-    }
-}
-
-void coxi_listener_close(struct coxi_listener *listener)
-{
-    if (listener == NULL) {
-        return;
-    }
-    delist(listener);
-    while (listener->n_accepting > 0) {
-        (void)sim_wait(&listener->quiet, SIM_NEVER, "what is being accepted");
-    }
-}
-
-static struct coxi_listener *find_listener(const char *url)
-{
-    for (size_t i = 0; i < net.n_listeners; i++) {
-        if (strcmp(net.listeners[i]->url, url) == 0 && net.listeners[i]->started) {
-            return net.listeners[i];
-        }
-    }
-    return NULL;
-}
+/* ---- connecting */
 
 struct accepting {
     struct coxi_listener *listener;
@@ -621,7 +453,7 @@ int coxi_link_connect(const char *url, int timeout_ms, struct coxi_link **ret)
     if (sim_now() >= end) {
         return coxi_error(COX_ETIMEDOUT, "cannot reach %s: timed out", url);
     }
-    struct coxi_listener *listener = find_listener(url);
+    struct coxi_listener *listener = sim_listener_find(url);
     if (listener == NULL) {
         return coxi_error(COX_EREFUSED, "cannot reach %s: connection refused", url);
     }
@@ -664,24 +496,6 @@ int coxi_link_connect_start(const char *url, int timeout_ms, coxi_link_connected
     connecting->arg = arg;
     sim_spawn(sim_self_proc(), "connect", connect_later, connecting)->detached = true;
     return 0;
-}
-
-int coxi_url_check(const char *url)
-{
-    (void)url;
-    return 0;
-}
-
-int coxi_url_from(const char *address, char ret[COXI_URL_MAX + 1])
-{
-    (void)snprintf(ret, COXI_URL_MAX + 1, "%s", address);
-    return 0;
-}
-
-bool coxi_url_is_local(const char *url)
-{
-    (void)url;
-    return true;
 }
 
 /* ---- silence */
@@ -761,13 +575,7 @@ void sim_net_drop(struct sim_proc *proc)
         }
         link = next;
     }
-    for (size_t i = 0; i < net.n_listeners;) {
-        if (net.listeners[i]->proc == proc) {
-            net.listeners[i] = net.listeners[--net.n_listeners];
-        } else {
-            i++;
-        }
-    }
+    sim_listeners_drop(proc);
 }
 
 static bool is_between(const struct coxi_link *link, uint32_t a, uint32_t b)
