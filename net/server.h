@@ -1,7 +1,8 @@
 /*
  * A server: a daemon's side of its connections. It accepts connections, greets, and
  * gives each a thread that receives, calls on_message for every message, and closes.
- * The answers that on_message sends to its own peer go in one write for each read.
+ * After each read, all answers that on_message has sent to its own peer go in one
+ * write.
  *
  * Instead it may dial one peer, again and again for as long as the server lives, and
  * serve that connection as if it had accepted it.

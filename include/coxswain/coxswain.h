@@ -36,7 +36,8 @@
  *
  * Structs begin with `size`. Initialize them with COX_..._INIT, then set what differs.
  * A size that no version of the struct has is COX_EINVAL. In a field, zero means the
- * default (docs/options.md). A program built against an older header runs with a newer library.
+ * default (docs/options.md). A program built against an older header runs with a newer
+ * library.
  *
  * C++: write `struct` before the names of structs there, too, because cox_schedule,
  * cox_progress, cox_stats and cox_table_stats are also functions.
@@ -485,12 +486,12 @@ COX_API int cox_future_then(struct cox_future *future,
  *
  * Kept results stay on the worker that ran the step until the future is freed and every
  * call that takes them (cox_call.inputs) is settled. Such a call runs on that worker,
- * and its step finds the value among its arguments; no bytes travel. If it cannot run
- * there, the value travels through the client: because its inputs are on several
- * workers, only_worker names another one, the worker leaves, or it has long been busy
- * while others are not. If the worker has no room (--kept-max), or the step returned
- * nothing, the results come to the client as without `keep`. A call that takes a result
- * which the step did not return fails with COX_ENOENT.
+ * and its step finds the value among its arguments; no bytes travel. It cannot run
+ * there if its inputs are on several workers, only_worker names another one, the worker
+ * leaves, or it has long been busy while others are not. Then the value travels through
+ * the client. If the worker has no room (--kept-max), or the step returned nothing, the
+ * results come to the client as without `keep`. A call that takes a result which the
+ * step did not return fails with COX_ENOENT.
  *
  * When a worker is lost, the results that it kept are lost. If a call or
  * cox_future_fetch needs one of them, its closure runs again, with the same arguments,
@@ -521,7 +522,7 @@ struct cox_error {
 };
 #define COX_ERROR_INIT COX_INIT(cox_error)
 
-/* Why the closure failed (code 0: it has not). COX_ENOTREADY: not settled. */
+/* Why the closure failed; code 0 if it has not. COX_ENOTREADY: it is not settled. */
 COX_API int cox_future_error(struct cox_future *future, struct cox_error *ret);
 
 /* Takes NULL. May be called before the closure is settled: the closure still runs, and
@@ -588,8 +589,8 @@ struct cox_progress {
     /* The checkpoint that cox_open went on from; 0: none, the run begins anew */
     uint64_t checkpoint;
     /* The highest id that the checkpoint covers; 0: none. It is not a count of calls,
-     * because the client's own writes (create, assign, add, rate, load, reset) take ids,
-     * too. To go on, use `cursor` */
+     * because the client's own writes (create, assign, add, rate, load, reset) take
+     * ids, too. To go on, use `cursor` */
     uint64_t closure;
     /* Of the last call that the checkpoint covers and that has a cursor; 0: none */
     uint64_t cursor;
@@ -614,7 +615,7 @@ struct cox_stats {
     uint64_t workers_ready;     /* that take closures */
     uint64_t workers_lost;      /* losses; a worker that leaves is not lost */
     uint64_t commits;           /* applied, on all ps */
-    uint64_t commits_duplicate; /* not applied, because they were already */
+    uint64_t commits_duplicate; /* not applied again */
     uint64_t table_rows;
     uint64_t ps_bytes;           /* memory of values and optimizer state */
     uint64_t speculated;         /* second attempts of closures that took too long */

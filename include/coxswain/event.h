@@ -98,8 +98,8 @@ enum cox_event_code {
     COX_EVENT_RUN_OVER,
     /* debug: closure; worker, of a second attempt. The closure runs once more: for its
      * results, for what it had kept, or beside an attempt that takes far too long. An
-     * attempt that was lost with its worker has no event of its own;
-     * COX_EVENT_WORKER_LOST counts those. */
+     * attempt that is lost with its worker has no event of its own: the text of
+     * COX_EVENT_WORKER_LOST says how many there are. */
     COX_EVENT_CLOSURE_AGAIN,
     /* warning: closure, the first that failed. cox_close found failed closures whose
      * errors no call had returned and whose futures nobody held */

@@ -192,8 +192,8 @@ struct cox_initializer {
 #define COX_INITIALIZER_INIT COX_INIT_PLAIN
 
 /*
- * What happens to a gradient that has a number which is not finite, or which is finite
- * but would overflow the state of the rule. The latter are numbers of 2^64 (1.8e19) and
+ * What happens to a gradient with a number that is not finite, or that is so large that
+ * it would overflow the state of the rule. So large are numbers of 2^64 (1.8e19) and
  * more for Adagrad, RMSProp, Adadelta, Adam, AdamW and FTRL, because their squares are
  * too large, and numbers of 3.4e38 (1 - momentum) and more for momentum and Nesterov.
  * With a clip_value or clip_norm below that, only numbers that are not finite count.
@@ -260,8 +260,9 @@ struct cox_variable_spec {
     uint64_t shard_max_bytes;
 
     /*
-     * COX_BF16 or COX_F16: what steps pull of an F32 variable, and the gradients that they
-     * push, travel rounded to that type, at half the bytes. 0: they travel as they are.
+     * COX_BF16 or COX_F16: what steps pull of an F32 variable, and the gradients that
+     * they push, travel rounded to that type, at half the bytes. 0: they travel as they
+     * are.
      */
     uint32_t wire_dtype;
 
@@ -279,7 +280,8 @@ struct cox_variable_spec {
  */
 struct cox_lifecycle {
     /* A key gets its row with its admit_count-th update; 0: with the first. Updates are
-     * counted approximately, in bounded memory: a key may be admitted early, never late */
+     * counted approximately, in bounded memory: a key may be admitted early, never
+     * late */
     uint32_t admit_count;
 
     /* Each update of a key makes its row with this probability, between 0 and 1, drawn
@@ -294,8 +296,8 @@ struct cox_lifecycle {
     uint32_t evict_count;
     uint64_t evict_count_age;
 
-    /* At most this many rows on each ps: beyond it the rows go that have had no gradient
-     * for longest, approximately; 0: no limit */
+    /* At most this many rows on each ps: beyond it the rows go that have had no
+     * gradient for longest, approximately; 0: no limit */
     uint64_t rows_max;
 };
 #define COX_LIFECYCLE_INIT COX_INIT_PLAIN
