@@ -140,3 +140,10 @@ int stock_count(struct stock *stock, uint32_t variable, uint64_t closure,
     }
     return r;
 }
+
+struct coxi_counters stock_counts(struct stock *stock)
+{
+    struct coxi_counts found;
+    coxi_store_counts(stock->store, 0, &found);
+    return found.all;
+}

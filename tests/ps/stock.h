@@ -51,4 +51,7 @@ int64_t stock_number(struct stock *stock, uint32_t variable); /* of one I64 */
 int stock_count(struct stock *stock, uint32_t variable, uint64_t closure,
                 bool *ret_duplicate);
 
+/* What the store has counted in this run. */
+struct coxi_counters stock_counts(struct stock *stock);
+
 #endif
