@@ -1,11 +1,12 @@
 /*
  * Codec between schema/wire.h and the FlatBuffers of schema/wire.fbs: the only C++
- * file. Each message has one encode_* and one decode_* function below, in the order of
- * the schema; the two switches at the end choose among them.
+ * file. Each message has one encode_* and one decode_* function, below and in
+ * wire_closures.h, in the order of the schema; the two switches at the end choose among them.
  */
 #include "schema/wire.h"
 
 #include "schema/limits.h"
+#include "schema/wire_closures.h"
 #include "schema/wire_parts.h"
 
 namespace
@@ -224,117 +225,6 @@ bool decode_commit(const wire::Commit *m, struct coxi_commit *ret)
         }
     }
     return true;
-}
-
-Body encode_layout(Builder &b, const struct coxi_layout &m)
-{
-    auto servers = b.CreateVector<fb::Offset<wire::Server>>(m.n_servers, [&](size_t i) {
-        auto address = b.CreateString(or_empty(m.servers[i].address));
-        return wire::CreateServer(b, address, m.servers[i].incarnation,
-                                  m.servers[i].lost);
-    });
-    auto variables = b.CreateVector<fb::Offset<wire::Variable>>(
-        m.n_variables, [&](size_t i) { return encode_variable(b, m.variables[i]); });
-    return wire::CreateLayout(b, to_wire(m.session), servers, variables, m.worker)
-        .Union();
-}
-
-void decode_layout(const wire::Layout *m, struct coxi_layout *ret)
-{
-    *ret = {};
-    ret->session = from_wire(m->session());
-    ret->n_servers = m->servers() != nullptr ? m->servers()->size() : 0;
-    ret->n_variables = m->variables() != nullptr ? m->variables()->size() : 0;
-    ret->worker = m->worker();
-    ret->decoded = m;
-}
-
-Body encode_module(Builder &b, const struct coxi_module &m)
-{
-    auto name = b.CreateString(or_empty(m.name));
-    return wire::CreateModule(b, m.id, name, m.hash_high, m.hash_low).Union();
-}
-
-using KeptInputs = fb::Vector<fb::Offset<wire::KeptInput>>;
-
-fb::Offset<KeptInputs> encode_inputs(Builder &b, const struct coxi_dispatch &m)
-{
-    if (m.n_inputs == 0) {
-        return {};
-    }
-    return b.CreateVector<fb::Offset<wire::KeptInput>>(m.n_inputs, [&](size_t i) {
-        const struct coxi_kept_input &input = m.inputs[i];
-        auto name = text_or_none(b, input.name);
-        auto result = text_or_none(b, input.result);
-        return wire::CreateKeptInput(b, input.at, input.position, input.closure, name,
-                                     result);
-    });
-}
-
-Body encode_dispatch(Builder &b, const struct coxi_dispatch &m)
-{
-    auto closures = structs<wire::ClosureHead>(b, m.closures, m.n_closures);
-    auto keep = encode_numbers(b, m.keep, m.n_keep);
-    auto inputs = encode_inputs(b, m);
-    auto alone = encode_numbers(b, m.alone, m.n_alone);
-    return wire::CreateDispatch(b, closures, m.grace_ms, keep, inputs, m.sent_us, alone,
-                                m.first)
-        .Union();
-}
-
-bool decode_dispatch(const wire::Dispatch *m, struct coxi_dispatch *ret)
-{
-    *ret = {};
-    ret->grace_ms = m->grace_ms();
-    ret->n_inputs = m->inputs() != nullptr ? m->inputs()->size() : 0;
-    ret->decoded = m;
-    ret->sent_us = m->sent_us();
-    ret->first = m->first();
-    return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
-           decode_numbers(m->keep(), ret->n_closures, &ret->keep, &ret->n_keep) &&
-           decode_numbers(m->alone(), ret->n_closures, &ret->alone, &ret->n_alone);
-}
-
-Body encode_done(Builder &b, const struct coxi_done &m)
-{
-    auto closures = structs<wire::DoneHead>(b, m.closures, m.n_closures);
-    auto kept = encode_numbers(b, m.kept, m.n_kept);
-    return wire::CreateDone(b, closures, kept, m.echo_us, m.held_us, m.commit_us)
-        .Union();
-}
-
-bool decode_done(const wire::Done *m, struct coxi_done *ret)
-{
-    ret->echo_us = m->echo_us();
-    ret->held_us = m->held_us();
-    ret->commit_us = m->commit_us();
-    return take_array(m->closures(), &ret->closures, &ret->n_closures) &&
-           decode_numbers(m->kept(), ret->n_closures, &ret->kept, &ret->n_kept);
-}
-
-Body encode_recall(Builder &b, const struct coxi_recall &m)
-{
-    auto closures = structs<wire::RecallHead>(b, m.closures, m.n_closures);
-    return wire::CreateRecall(b, closures, m.all, m.running, m.grace_ms).Union();
-}
-
-Body encode_resource(Builder &b, const struct coxi_resource &m)
-{
-    auto name = b.CreateString(or_empty(m.name));
-    auto message = text_or_none(b, m.message);
-    return wire::CreateResource(b, m.id, name, m.module, m.function, m.code, message,
-                                m.timeout_ms, m.grace_ms, m.position)
-        .Union();
-}
-
-bool decode_resource(const wire::Resource *m, struct coxi_resource *ret)
-{
-    *ret = {m->id(),         text(m->name()),
-            m->module_(),    m->function(),
-            m->code(),       text(m->message()),
-            m->timeout_ms(), m->grace_ms(),
-            m->position(),   0};
-    return std::strlen(ret->name) <= COXI_WIRE_NAME_MAX;
 }
 
 /* ---- any message */
