@@ -56,15 +56,16 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "cluster/cluster.h"
-#include "cluster/local.h"
 #include "common/buffer.h"
 #include "common/loop.h"
 #include "coordinator/base/announced.h"
 #include "coordinator/base/call.h"
+#include "coordinator/base/counts.h"
 #include "coordinator/base/ids.h"
+#include "coordinator/base/life.h"
+#include "coordinator/base/ps_set.h"
 #include "coordinator/base/saving.h"
-#include "coordinator/variables/registry.h"
+#include "coordinator/base/site.h"
 #include "coxswain/coxswain.h"
 #include "net/message.h"
 #include "net/ps_round.h"
@@ -75,7 +76,6 @@ enum {
     COXI_LOSSES_MAX = 16, /* workers that a closure may lose while it runs */
     COXI_TICK_MS = 50,
     COXI_CALL_ARGS_MAX = 1 << 30, /* bytes of packed arguments */
-    COXI_TEXT_MAX = 512,
 };
 
 struct coxi_closures;
@@ -114,83 +114,34 @@ struct cox_metric {
     struct coxi_entry entry;
 };
 
+/*
+ * Each room keeps its own state; its header has the struct. What rooms share is in the parts of
+ * base/, which lie here themselves.
+ */
 struct cox_coordinator {
     atomic_int refs; /* the owner, and each future that a user holds */
     struct cox_options options;
-    char *checkpoint_dir;
     struct coxi_session session;
-    struct coxi_events *events; /* event.h */
-    struct coxi_local *local;
-    struct cox_cluster *cluster;
+    struct coxi_events *events; /* base/event.h */
     struct coxi_loop *loop;
-    bool loop_runs;
-    atomic_bool ps_ready;           /* all are claimed: workers may come */
-    struct coxi_closures *closures; /* closures/closures.h */
-    struct coxi_callbacks
-        *callbacks;               /* closures/callback.h; lives as long as futures do */
+    struct coxi_site site;                        /* the cluster, and what reaches it */
+    struct coxi_ps_set ps;                        /* the ps, and which of them are up */
+    _Atomic(struct coxi_replay_log *) replay_log; /* set while the loop runs; or NULL */
+    struct coxi_saving saving;                    /* checkpoints */
+    struct coxi_announced announced;              /* variables that can be used */
+
+    /* Guards what is said so in the parts and rooms. Comes before the loop's mailbox. */
+    pthread_mutex_t lock;
+    struct coxi_ids ids;
+    struct coxi_life life;
+    struct coxi_run_counts counts;
+
     struct coxi_workers *workers; /* workers/worker.h */
     struct coxi_modules *modules; /* workers/module.h; lives as long as futures do */
     struct coxi_resources *resources; /* workers/resource.h */
-    struct coxi_links *links;
-    _Atomic(struct coxi_psc *) *ps; /* changed by recovery.c; all live until close */
-    uint32_t n_ps;
-    struct coxi_ps_set *ps_set; /* which of them are up */
-    /* What the loss of a ps means (open.c). Any thread. */
-    void (*on_ps_lost)(void *coordinator, struct coxi_psc *psc, const char *text);
-    /* Set while the loop runs. NULL: a ps that is lost is lost. */
-    _Atomic(struct coxi_recovery *) recovery;
-    _Atomic(struct coxi_replay_log *) replay_log;
-    _Atomic(const struct coxi_closure_events *) closure_events;
-
-    /* ---- the loop's own */
-    bool fatal_handled;
-    bool shutting_down;
-
-    /* ---- both sides' */
-    pthread_mutex_t lock;    /* guards all below; comes before the loop's mailbox */
-    pthread_cond_t room;     /* the queue is shorter, or the state has changed */
-    pthread_cond_t idle;     /* n_unsettled is 0, or the state has changed */
-    pthread_cond_t changed;  /* a worker is ready or has failed, a module is loaded */
-    struct coxi_ids ids;     /* some of it is read without `lock` */
-    size_t n_waiting;        /* in the intake, WAITING or QUEUED */
-    size_t n_unsettled;      /* calls only */
-    size_t n_calls;          /* of users' threads that are under way (call.h) */
-    struct coxi_call *calls; /* those of them, and other waits, that may last */
-    size_t n_inherited;      /* those among them that an older client left */
-    int error;               /* the first since it was last reported */
-    char error_text[COXI_TEXT_MAX];
-    /* closures that failed, without a future, since then; the first; and the cancelled ones */
-    struct {
-        uint64_t failed;
-        uint64_t cancelled;
-        uint64_t first;
-        int code;
-        char text[COXI_TEXT_MAX];
-    } untold;
-    /* a thread is reporting it: all is cancelled and nothing taken in */
-    bool reporting;
-    bool failed; /* an error has cancelled closures; nothing was scheduled since */
-    int fatal;   /* COX_EPSLOST or COX_EFENCED: nothing works any more */
-    char fatal_text[COXI_TEXT_MAX];
-    bool opened; /* cox_open has done what it does */
-    bool closing;
-    bool shutdown;               /* the loop is to let go of every connection */
-    struct cox_stats stats;      /* done, failed, put_back, workers_lost */
-    struct coxi_said *said;      /* what each ps has said for them (stats.c) */
-    uint64_t n_stats;            /* how often they have been asked for */
-    struct coxi_entry **entries; /* by variable id; changed by registry.c */
-    uint32_t n_entries;
-    struct coxi_registry registry;
-    struct coxi_announced announced;
-    uint64_t *ps_load; /* bytes placed on each ps */
-
-    struct coxi_trigger *trigger; /* checkpoints/trigger.h; from open to close */
-    struct coxi_saving saving;    /* has a lock of its own */
-    struct cox_progress started;  /* from where */
-    struct coxi_resumed *resumed; /* what an older client has left; NULL: nothing */
-    /* Goes through that, while any of it is left (closures/gate.h); NULL: nothing is. Changed by
-     * the loop, with `lock`. */
-    _Atomic(const struct coxi_gate *) gate;
+    struct coxi_closures *closures;   /* closures/closures.h; so does this */
+    struct coxi_callbacks *callbacks; /* closures/callback.h; and this */
+    struct coxi_registry *registry;   /* variables/registry.h */
 };
 
 #endif

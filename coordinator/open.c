@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cluster/cluster.h"
+#include "cluster/local.h"
 #include "common/defaults.h"
 #include "common/error.h"
 #include "common/rand.h"
@@ -42,6 +44,7 @@
 #include "coordinator/workers/reach.h"
 #include "coordinator/workers/resource.h"
 #include "coordinator/workers/worker.h"
+#include "net/ps_client.h"
 
 enum { RELEASE_MS = 1000 };
 
@@ -137,7 +140,8 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
 static bool has_cluster_ended(struct cox_coordinator *c,
                               int (*check)(struct coxi_local *local))
 {
-    bool ended = c->local != NULL && atomic_load(&c->ps_ready) && check(c->local) != 0;
+    bool ended =
+        c->site.local != NULL && atomic_load(&c->ps.ready) && check(c->site.local) != 0;
     if (ended) {
         coxi_fatal(c, COX_EPSLOST, coxi_error_text());
     }
@@ -148,9 +152,9 @@ static void on_tick(void *arg)
 {
     struct cox_coordinator *c = arg;
     (void)has_cluster_ended(c, coxi_local_check);
-    coxi_links_tick(c->links);
-    for (uint32_t i = 0; i < c->n_ps; i++) {
-        coxi_psc_tick(c->ps[i]);
+    coxi_links_tick(c->site.links);
+    for (uint32_t i = 0; i < c->ps.n; i++) {
+        coxi_psc_tick(c->ps.clients[i]);
     }
     coxi_recovery_tick(c);
     coxi_workers_tick(c);
@@ -184,21 +188,21 @@ static void on_ps_lost(void *arg, struct coxi_psc *psc, const char *text)
 
 static int open_ps(struct cox_coordinator *c)
 {
-    c->ps = calloc(c->cluster->n_ps, sizeof(*c->ps));
-    c->ps_load = calloc(c->cluster->n_ps, sizeof(*c->ps_load));
-    if (c->ps == NULL || c->ps_load == NULL) {
-        return coxi_error_memory("connections to ps");
+    const uint32_t n = c->site.cluster->n_ps;
+    int r = coxi_ps_set_reserve(&c->ps, n);
+    c->registry->ps_load = calloc(n, sizeof(*c->registry->ps_load));
+    if (r == 0 && c->registry->ps_load == NULL) {
+        r = coxi_error_memory("connections to ps");
     }
-    int r = coxi_stats_new(c);
     if (r == 0) {
-        r = coxi_ps_set_new(c->cluster->n_ps, &c->ps_set);
+        r = coxi_stats_new(c);
     }
-    for (uint32_t i = 0; r == 0 && i < c->cluster->n_ps; i++) {
+    for (uint32_t i = 0; r == 0 && i < n; i++) {
         struct coxi_psc *psc;
         r = coxi_ps_connect(c, i, &psc);
         if (r == 0) {
-            c->ps[i] = psc;
-            c->n_ps = i + 1;
+            c->ps.clients[i] = psc;
+            c->ps.n = i + 1;
         }
     }
     return r;
@@ -209,15 +213,16 @@ static int open_ps(struct cox_coordinator *c)
 static void coordinator_init(struct cox_coordinator *c)
 {
     atomic_init(&c->refs, 1);
-    c->on_ps_lost = on_ps_lost;
+    coxi_ps_set_init(&c->ps);
+    c->ps.on_lost = on_ps_lost;
     c->session = (struct coxi_session){coxi_random_id(), 1, coxi_random_id()};
     c->ids.next = 1;
     c->ids.first_unsettled = 1;
     (void)pthread_mutex_init(&c->lock, NULL);
     (void)pthread_mutex_init(&c->saving.lock, NULL);
-    coxi_cond_init(&c->room);
-    coxi_cond_init(&c->idle);
-    coxi_cond_init(&c->changed);
+    coxi_cond_init(&c->life.room);
+    coxi_cond_init(&c->life.idle);
+    coxi_cond_init(&c->life.changed);
 }
 
 static int open_door(struct cox_coordinator *c)
@@ -233,7 +238,7 @@ static int open_door(struct cox_coordinator *c)
 /* The checkpoint directory is ours. */
 static int prepare_directory(struct cox_coordinator *c)
 {
-    int r = coxi_save_prepare(c->options.checkpoint_dir, &c->checkpoint_dir);
+    int r = coxi_save_prepare(c->options.checkpoint_dir, &c->saving.dir);
     return r == 0 ? coxi_resume_claim(c) : r;
 }
 
@@ -245,12 +250,12 @@ static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster)
         r = prepare_directory(c);
     }
     if (r == 0 && cluster->local) {
-        r = coxi_local_start(cluster, &c->options, &c->local, &c->cluster);
+        r = coxi_local_start(cluster, &c->options, &c->site.local, &c->site.cluster);
     } else if (r == 0) {
-        r = coxi_cluster_copy(cluster, &c->cluster);
+        r = coxi_cluster_copy(cluster, &c->site.cluster);
     }
     if (r == 0) {
-        r = coxi_links_new(c->options.peer_timeout_ms, &c->links);
+        r = coxi_links_new(c->options.peer_timeout_ms, &c->site.links);
     }
     if (r == 0) {
         r = coxi_loop_new(COXI_TICK_MS, on_tick, c, &c->loop);
@@ -283,7 +288,7 @@ static int take_ps(struct cox_coordinator *c, uint64_t end_ms)
     if (r == 0) {
         r = coxi_recovery_start(c, &replay_refs);
     }
-    return r == 0 && c->checkpoint_dir != NULL ? coxi_resume(c) : r;
+    return r == 0 && c->saving.dir != NULL ? coxi_resume(c) : r;
 }
 
 static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
@@ -298,13 +303,13 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     }
     if (r == 0) {
         r = coxi_loop_start(c->loop, "cox:loop");
-        c->loop_runs = r == 0;
+        c->life.loop_runs = r == 0;
     }
     if (r == 0) {
         r = take_ps(c, end_ms);
     }
     if (r == 0) {
-        atomic_store(&c->ps_ready, true);
+        atomic_store(&c->ps.ready, true);
         coxi_door_open(c->workers->door);
         r = coxi_opening_workers(c, end_ms);
     }
@@ -312,7 +317,7 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
         r = coxi_trigger_start(c);
     }
     coxi_lock(&c->lock);
-    c->opened = r == 0;
+    c->life.opened = r == 0;
     coxi_unlock(&c->lock);
     return r;
 }
@@ -336,7 +341,11 @@ static int parts_new(struct cox_coordinator *c)
     if (r == 0) {
         r = coxi_callbacks_new(c);
     }
+    if (r == 0) {
+        r = coxi_registry_new(c);
+    }
     if (r != 0) {
+        coxi_callbacks_free(c);
         coxi_closures_free(c);
         coxi_modules_free(c);
         coxi_resources_free(c);
@@ -389,15 +398,15 @@ static int stop_closures(struct cox_coordinator *c, const struct timespec *until
 {
     int r = 0;
     coxi_lock(&c->lock);
-    c->closing = true;
-    (void)pthread_cond_broadcast(&c->room);
-    (void)pthread_cond_broadcast(&c->idle);
-    (void)pthread_cond_broadcast(&c->changed);
+    c->life.closing = true;
+    (void)pthread_cond_broadcast(&c->life.room);
+    (void)pthread_cond_broadcast(&c->life.idle);
+    (void)pthread_cond_broadcast(&c->life.changed);
     coxi_loop_wake(c->loop);
-    while (r == 0 && c->n_unsettled > 0) {
-        if (pthread_cond_timedwait(&c->idle, &c->lock, until) != 0) {
+    while (r == 0 && c->life.n_unsettled > 0) {
+        if (pthread_cond_timedwait(&c->life.idle, &c->lock, until) != 0) {
             r = coxi_error(COX_ETIMEDOUT, "%zu steps were still running after %d ms",
-                           c->n_unsettled, timeout_ms);
+                           c->life.n_unsettled, timeout_ms);
         }
     }
     coxi_unlock(&c->lock);
@@ -409,10 +418,10 @@ static bool await_calls(struct cox_coordinator *c, const struct timespec *until)
 {
     int r = 0;
     coxi_lock(&c->lock);
-    while (c->n_calls > 0 && r == 0) {
-        r = pthread_cond_timedwait(&c->idle, &c->lock, until);
+    while (c->life.n_calls > 0 && r == 0) {
+        r = pthread_cond_timedwait(&c->life.idle, &c->lock, until);
     }
-    bool ended = c->n_calls == 0;
+    bool ended = c->life.n_calls == 0;
     coxi_unlock(&c->lock);
     return ended;
 }
@@ -425,8 +434,8 @@ static void stop_threads(struct cox_coordinator *c, const struct timespec *until
     ended = coxi_recovery_end(c, until) && ended;
     ended = coxi_resume_end(c, until) && ended;
     ended = await_calls(c, until) && ended;
-    for (uint32_t i = 0; !ended && i < c->n_ps; i++) {
-        coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
+    for (uint32_t i = 0; !ended && i < c->ps.n; i++) {
+        coxi_psc_give_up(c->ps.clients[i], "the coordinator is being closed");
     }
     atomic_store(&c->saving.leaves_disk, !ended);
     coxi_trigger_stop(c);
@@ -440,7 +449,7 @@ static void stop_threads(struct cox_coordinator *c, const struct timespec *until
 static void stop_loop(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    c->shutdown = true;
+    c->life.shutdown = true;
     coxi_unlock(&c->lock);
     coxi_loop_wake(c->loop);
     coxi_loop_join(c->loop);
@@ -451,14 +460,14 @@ static void release_ps(struct cox_coordinator *c)
 {
     const struct coxi_message message = {.kind = COXI_RELEASE, .release = c->session};
     struct coxi_round round;
-    struct coxi_round_call *calls = calloc(c->n_ps + 1, sizeof(*calls));
+    struct coxi_round_call *calls = calloc(c->ps.n + 1, sizeof(*calls));
     coxi_round_begin(&round);
-    for (uint32_t i = 0; calls != NULL && i < c->n_ps; i++) {
+    for (uint32_t i = 0; calls != NULL && i < c->ps.n; i++) {
         /* One that was never met, or is lost, has nothing to release. */
-        if (coxi_psc_is_up(c->ps[i])) {
+        if (coxi_psc_is_up(c->ps.clients[i])) {
             calls[i] = (struct coxi_round_call){.expect = COXI_STATUS};
             calls[i].request.timeout_ms = RELEASE_MS;
-            coxi_round_add_now(&round, c->ps[i], &message, &calls[i]);
+            coxi_round_add_now(&round, c->ps.clients[i], &message, &calls[i]);
         }
     }
     (void)coxi_round_end(&round);
@@ -470,8 +479,8 @@ static void release_ps(struct cox_coordinator *c)
 static int close_code(struct cox_coordinator *c, int code)
 {
     coxi_lock(&c->lock);
-    if (c->fatal == COX_EFENCED) {
-        code = coxi_error(c->fatal, "%s", c->fatal_text);
+    if (c->life.fatal == COX_EFENCED) {
+        code = coxi_error(c->life.fatal, "%s", c->life.fatal_text);
     }
     coxi_unlock(&c->lock);
     return code;
@@ -480,15 +489,16 @@ static int close_code(struct cox_coordinator *c, int code)
 /* What failed and was told nobody, unless the run's own end was, which is why. */
 static void tell_untold(struct cox_coordinator *c)
 {
-    if (c->untold.failed > 0 && c->fatal == 0) {
-        coxi_event(c, COX_EVENT_CLOSURES_FAILED,
-                   COXI_OF(.error = c->untold.code, .closure = c->untold.first),
-                   "%llu closure%s failed and %llu %s cancelled, and no call has "
-                   "reported it; the first: closure %llu (%s)",
-                   (unsigned long long)c->untold.failed, coxi_s(c->untold.failed),
-                   (unsigned long long)c->untold.cancelled,
-                   c->untold.cancelled == 1 ? "was" : "were",
-                   (unsigned long long)c->untold.first, c->untold.text);
+    if (c->life.untold.failed > 0 && c->life.fatal == 0) {
+        coxi_event(
+            c, COX_EVENT_CLOSURES_FAILED,
+            COXI_OF(.error = c->life.untold.code, .closure = c->life.untold.first),
+            "%llu closure%s failed and %llu %s cancelled, and no call has "
+            "reported it; the first: closure %llu (%s)",
+            (unsigned long long)c->life.untold.failed, coxi_s(c->life.untold.failed),
+            (unsigned long long)c->life.untold.cancelled,
+            c->life.untold.cancelled == 1 ? "was" : "were",
+            (unsigned long long)c->life.untold.first, c->life.untold.text);
     }
 }
 
@@ -506,10 +516,10 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     }
     struct timespec until = coxi_deadline(timeout_ms);
     coxi_trigger_let_save(c, &until, timeout_ms != 0);
-    if (c->loop_runs) {
+    if (c->life.loop_runs) {
         r = stop_closures(c, &until, timeout_ms);
         stop_threads(c, &until);
-        if (c->local == NULL) { /* whose daemons end */
+        if (c->site.local == NULL) { /* whose daemons end */
             release_ps(c);
         }
         stop_loop(c);
@@ -519,8 +529,9 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     tell_untold(c);
     coxi_events_stop(c);  /* on_event may call functions: nothing is freed before */
     coxi_trigger_stop(c); /* of one that was never opened */
-    for (uint32_t i = 0; i < c->n_ps; i++) {
-        coxi_psc_close(c->ps[i]); /* until now it may tell the loop that it is lost */
+    for (uint32_t i = 0; i < c->ps.n; i++) {
+        coxi_psc_close(
+            c->ps.clients[i]); /* until now it may tell the loop that it is lost */
     }
     coxi_recovery_free(c);
     coxi_stats_free(c);
@@ -530,16 +541,14 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_door_free(c->workers->door);
     coxi_reach_free(c);
     coxi_workers_free(c);
-    coxi_local_stop(c->local);
+    coxi_local_stop(c->site.local);
     coxi_registry_free(c);
     coxi_resources_free(c);
-    coxi_links_free(c->links);
-    cox_cluster_free(c->cluster);
-    coxi_ps_set_free(c->ps_set);
+    coxi_links_free(c->site.links);
+    cox_cluster_free(c->site.cluster);
+    coxi_ps_set_fini(&c->ps);
     (void)pthread_mutex_destroy(&c->saving.lock);
-    free(c->checkpoint_dir);
-    free(c->ps_load);
-    free(c->ps);
+    free(c->saving.dir);
     coxi_events_free(c);
     r = close_code(c, r == 0 ? coxi_trigger_close_code(c) : r);
     coxi_trigger_free(c);

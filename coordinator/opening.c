@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster/cluster.h"
+#include "cluster/local.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/ps_claim.h"
 #include "coordinator/workers/workers.h"
+#include "net/ps_client.h"
 
 enum {
     CHECK_MS = 20,  /* between looks at a local cluster that is starting */
@@ -63,7 +66,7 @@ int coxi_opening_check(const struct cox_cluster *cluster)
 
 static int check_local(struct cox_coordinator *c)
 {
-    return c->local != NULL ? coxi_local_check(c->local) : 0;
+    return c->site.local != NULL ? coxi_local_check(c->site.local) : 0;
 }
 
 /* ---- the ps */
@@ -72,8 +75,8 @@ static int check_local(struct cox_coordinator *c)
 static int check_ps(struct cox_coordinator *c)
 {
     int r = 0;
-    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
-        r = coxi_psc_check(c->ps[i]);
+    for (uint32_t i = 0; r == 0 && i < c->ps.n; i++) {
+        r = coxi_psc_check(c->ps.clients[i]);
     }
     return r;
 }
@@ -108,25 +111,25 @@ static int reach(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_m
 static int claim(struct cox_coordinator *c, uint32_t ps, uint64_t end_ms)
 {
     char text[COXI_TEXT_MAX];
-    int r = coxi_ps_claim(c, c->ps[ps], end_ms);
+    int r = coxi_ps_claim(c, c->ps.clients[ps], end_ms);
     if (r == 0) {
         return 0;
     }
     (void)snprintf(text, sizeof(text), "%.400s", coxi_error_text());
     int why = check_ps(c); /* one that will never come has ended the wait */
-    return why != 0 ? why : coxi_error(r, "%s: %s", c->cluster->ps[ps], text);
+    return why != 0 ? why : coxi_error(r, "%s: %s", c->site.cluster->ps[ps], text);
 }
 
 int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms)
 {
     int r = 0;
-    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
-        r = reach(c, c->ps[i], end_ms);
+    for (uint32_t i = 0; r == 0 && i < c->ps.n; i++) {
+        r = reach(c, c->ps.clients[i], end_ms);
         if (r == 0) {
             r = claim(c, i, end_ms);
         }
         if (r == 0) {
-            r = coxi_ps_probe(c, c->ps[i], true, end_ms);
+            r = coxi_ps_probe(c, c->ps.clients[i], true, end_ms);
         }
     }
     return r;
@@ -179,7 +182,7 @@ int coxi_opening_workers(struct cox_coordinator *c, uint64_t end_ms)
                              c->workers->n_ready, c->options.min_workers,
                              c->workers->text);
         struct timespec until = coxi_deadline(coxi_left_ms(end_ms, CHECK_MS));
-        (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
+        (void)pthread_cond_timedwait(&c->life.changed, &c->lock, &until);
         coxi_unlock(&c->lock);
         r = check_local(c);
         coxi_lock(&c->lock);

@@ -13,11 +13,13 @@
 
 #include <stdlib.h>
 
+#include "cluster/cluster.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/structs.h"
 #include "common/sync.h"
 #include "coordinator/workers/workers.h"
+#include "net/ps_client.h"
 
 enum { ANSWER_MS = 1000 }; /* for a ps to answer: cox_stats takes no longer */
 
@@ -37,21 +39,21 @@ struct coxi_said {
 
 int coxi_stats_new(struct cox_coordinator *c)
 {
-    c->said = calloc(c->cluster->n_ps, sizeof(*c->said));
-    if (c->said == NULL) {
+    c->counts.said = calloc(c->site.cluster->n_ps, sizeof(*c->counts.said));
+    if (c->counts.said == NULL) {
         return coxi_error_memory("statistics");
     }
-    for (uint32_t p = 0; p < c->cluster->n_ps; p++) {
-        c->said[p].c = c;
-        c->said[p].said_ms = coxi_now_ms();
+    for (uint32_t p = 0; p < c->site.cluster->n_ps; p++) {
+        c->counts.said[p].c = c;
+        c->counts.said[p].said_ms = coxi_now_ms();
     }
     return 0;
 }
 
 void coxi_stats_free(struct cox_coordinator *c)
 {
-    free(c->said);
-    c->said = NULL;
+    free(c->counts.said);
+    c->counts.said = NULL;
 }
 
 /* ---- asking */
@@ -61,7 +63,7 @@ static void ended(struct coxi_said *said)
 {
     said->is_asked = false;
     said->ended = said->number;
-    (void)pthread_cond_broadcast(&said->c->changed);
+    (void)pthread_cond_broadcast(&said->c->life.changed);
 }
 
 /* On a thread of a ps client's. */
@@ -86,14 +88,14 @@ static void on_answer(struct coxi_psc_request *request, int code,
 /* Locked; unlocks while it asks. */
 static void ask(struct cox_coordinator *c, uint32_t p, uint64_t number)
 {
-    struct coxi_said *said = &c->said[p];
+    struct coxi_said *said = &c->counts.said[p];
     const struct coxi_message message = {.kind = COXI_COUNT};
     said->is_asked = true;
     said->asked_ms = coxi_now_ms();
     said->number = number;
     said->request = (struct coxi_psc_request){.done = on_answer};
     coxi_unlock(&c->lock);
-    int r = coxi_psc_submit_now(c->ps[p], &message, &said->request, false);
+    int r = coxi_psc_submit_now(c->ps.clients[p], &message, &said->request, false);
     coxi_lock(&c->lock);
     if (r != 0) {
         ended(said);
@@ -110,8 +112,8 @@ static bool ask_all(struct cox_coordinator *c, uint64_t number)
     do {
         waits = false;
         asked = false;
-        for (uint32_t p = 0; p < c->n_ps; p++) {
-            const struct coxi_said *said = &c->said[p];
+        for (uint32_t p = 0; p < c->ps.n; p++) {
+            const struct coxi_said *said = &c->counts.said[p];
             if (!said->is_asked && said->ended < number) {
                 ask(c, p, number);
                 asked = true;
@@ -145,17 +147,17 @@ int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
     COXI_CALL(c);
     struct timespec until = coxi_deadline(ANSWER_MS);
     coxi_lock(&c->lock);
-    uint64_t number = ++c->n_stats;
+    uint64_t number = ++c->counts.n_asked;
     while (ask_all(c, number) &&
-           pthread_cond_timedwait(&c->changed, &c->lock, &until) == 0) {
+           pthread_cond_timedwait(&c->life.changed, &c->lock, &until) == 0) {
     }
-    struct cox_stats stats = c->stats;
-    stats.queued = c->n_waiting;
-    stats.in_flight = c->n_unsettled - c->n_waiting;
+    struct cox_stats stats = c->counts.stats;
+    stats.queued = c->life.n_waiting;
+    stats.in_flight = c->life.n_unsettled - c->life.n_waiting;
     stats.workers = c->workers->n;
     stats.workers_ready = c->workers->n_ready;
-    for (uint32_t p = 0; p < c->n_ps; p++) {
-        add_said(&stats, &c->said[p], number);
+    for (uint32_t p = 0; p < c->ps.n; p++) {
+        add_said(&stats, &c->counts.said[p], number);
     }
     coxi_unlock(&c->lock);
     return coxi_struct_return(ret, COXI_STRUCT_STATS, &stats);

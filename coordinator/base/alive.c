@@ -9,28 +9,28 @@
 
 void coxi_note_error(struct cox_coordinator *c, int code, const char *text)
 {
-    if (c->error == 0) {
-        c->error = code;
-        c->failed = true;
-        (void)snprintf(c->error_text, sizeof(c->error_text), "%s", text);
-        (void)pthread_cond_broadcast(&c->idle);
-        (void)pthread_cond_broadcast(&c->room);
+    if (c->life.error == 0) {
+        c->life.error = code;
+        c->life.failed = true;
+        (void)snprintf(c->life.error_text, sizeof(c->life.error_text), "%s", text);
+        (void)pthread_cond_broadcast(&c->life.idle);
+        (void)pthread_cond_broadcast(&c->life.room);
     }
 }
 
 void coxi_fatal(struct cox_coordinator *c, int code, const char *text)
 {
     coxi_lock(&c->lock);
-    if (c->fatal == 0) {
-        c->fatal = code;
-        bool hint = code == COX_EPSLOST && c->checkpoint_dir == NULL;
-        (void)snprintf(c->fatal_text, sizeof(c->fatal_text), "%.400s%s", text,
+    if (c->life.fatal == 0) {
+        c->life.fatal = code;
+        bool hint = code == COX_EPSLOST && c->saving.dir == NULL;
+        (void)snprintf(c->life.fatal_text, sizeof(c->life.fatal_text), "%.400s%s", text,
                        hint ? "; with a checkpoint_dir the run could go on from its "
                               "newest checkpoint"
                             : "");
-        coxi_note_error(c, code, c->fatal_text);
+        coxi_note_error(c, code, c->life.fatal_text);
         coxi_event(c, code == COX_EFENCED ? COX_EVENT_FENCED : COX_EVENT_RUN_OVER,
-                   COXI_OF(.error = code), "%s", c->fatal_text);
+                   COXI_OF(.error = code), "%s", c->life.fatal_text);
     }
     coxi_unlock(&c->lock);
     coxi_loop_wake(c->loop);
@@ -38,10 +38,10 @@ void coxi_fatal(struct cox_coordinator *c, int code, const char *text)
 
 int coxi_check_alive_locked(const struct cox_coordinator *c)
 {
-    if (c->closing) {
+    if (c->life.closing) {
         return coxi_error(COX_ECLOSED, "the coordinator is being closed");
     }
-    return c->fatal != 0 ? coxi_error(c->fatal, "%s", c->fatal_text) : 0;
+    return c->life.fatal != 0 ? coxi_error(c->life.fatal, "%s", c->life.fatal_text) : 0;
 }
 
 int coxi_check_alive(struct cox_coordinator *c)

@@ -10,6 +10,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/coordinator.h"
+#include "net/ps_client.h"
 
 static _Thread_local struct coxi_call *innermost;
 
@@ -24,18 +25,18 @@ void coxi_call_begin_locked(struct coxi_call *call)
     call->outer = innermost;
     innermost = call;
     call->prev = NULL;
-    call->next = c->calls;
-    if (c->calls != NULL) {
-        c->calls->prev = call;
+    call->next = c->life.calls;
+    if (c->life.calls != NULL) {
+        c->life.calls->prev = call;
     }
-    c->calls = call;
-    c->n_calls += call->counted;
+    c->life.calls = call;
+    c->life.n_calls += call->counted;
 }
 
 static void say_end(const struct coxi_call *call, uint64_t now)
 {
     uint64_t seconds = coxi_patience_seconds(&call->patience, now);
-    if (coxi_patience_has_ended(&call->patience) && !call->c->closing) {
+    if (coxi_patience_has_ended(&call->patience) && !call->c->life.closing) {
         coxi_event(call->c, COX_EVENT_UNBLOCKED,
                    COXI_OF(.seconds = seconds, .ps = call->ps),
                    "%s waits no longer, after %llu s", call->what,
@@ -45,14 +46,14 @@ static void say_end(const struct coxi_call *call, uint64_t now)
 
 static void leave(struct cox_coordinator *c)
 {
-    if (c->n_calls == 0 && c->closing) {
-        (void)pthread_cond_broadcast(&c->idle);
+    if (c->life.n_calls == 0 && c->life.closing) {
+        (void)pthread_cond_broadcast(&c->life.idle);
     }
 }
 
 void coxi_call_ended(struct cox_coordinator *c)
 {
-    c->n_calls--;
+    c->life.n_calls--;
     leave(c);
 }
 
@@ -63,7 +64,7 @@ void coxi_call_end_locked(struct coxi_call *call)
     if (call->prev != NULL) {
         call->prev->next = call->next;
     } else {
-        c->calls = call->next;
+        c->life.calls = call->next;
     }
     if (call->next != NULL) {
         call->next->prev = call->prev;
@@ -71,7 +72,7 @@ void coxi_call_end_locked(struct coxi_call *call)
     if (coxi_patience_has_ended(&call->patience)) {
         say_end(call, coxi_now_ms());
     }
-    c->n_calls -= call->counted;
+    c->life.n_calls -= call->counted;
     leave(c);
 }
 
@@ -135,8 +136,8 @@ void coxi_call_why(struct cox_coordinator *c, const char *format, ...)
 /* The first ps that has no connection, or -1. */
 static int64_t find_away(struct cox_coordinator *c)
 {
-    for (uint32_t p = 0; p < c->n_ps; p++) {
-        if (!coxi_psc_is_up(c->ps[p])) {
+    for (uint32_t p = 0; p < c->ps.n; p++) {
+        if (!coxi_psc_is_up(c->ps.clients[p])) {
             return p;
         }
     }
@@ -155,7 +156,7 @@ static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_
     } else if (away >= 0) {
         ps = 1 + (uint32_t)away;
         (void)snprintf(why, sizeof(why), "ps %u at %.200s is away", ps - 1,
-                       coxi_psc_address(c->ps[away]));
+                       coxi_psc_address(c->ps.clients[away]));
     } else if (coxi_ps_recovering(c)) {
         (void)snprintf(why, sizeof(why), "a ps that was lost is given what it misses");
     }
@@ -181,7 +182,7 @@ static void run_errand(struct coxi_mail *mail)
     coxi_loop_wake_after_mail(c->loop);
     coxi_lock(&c->lock);
     errand->done = true;
-    (void)pthread_cond_broadcast(&c->changed);
+    (void)pthread_cond_broadcast(&c->life.changed);
     coxi_unlock(&c->lock);
 }
 
@@ -192,7 +193,7 @@ void coxi_call_on_loop(struct cox_coordinator *c,
     coxi_loop_post(c->loop, &errand.mail);
     coxi_lock(&c->lock);
     while (!errand.done) {
-        (void)pthread_cond_wait(&c->changed, &c->lock);
+        (void)pthread_cond_wait(&c->life.changed, &c->lock);
     }
     coxi_unlock(&c->lock);
 }
@@ -221,7 +222,7 @@ int coxi_call_check(const struct cox_coordinator *c,
 void coxi_calls_tick(struct cox_coordinator *c, uint64_t now)
 {
     coxi_lock(&c->lock);
-    for (struct coxi_call *call = c->calls; call != NULL && !c->closing;
+    for (struct coxi_call *call = c->life.calls; call != NULL && !c->life.closing;
          call = call->next) {
         if (coxi_patience_ends(&call->patience, now)) {
             say(c, call, now);

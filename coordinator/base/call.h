@@ -47,7 +47,7 @@ void coxi_call_end(struct coxi_call *call);
 void coxi_call_begin_locked(struct coxi_call *call);
 void coxi_call_end_locked(struct coxi_call *call);
 
-/* The end of a call that was only counted, in c->n_calls: one that says in other ways what it
+/* The end of a call that was only counted, in c->life.n_calls: one that says in other ways what it
  * waits for. With c->lock. */
 void coxi_call_ended(struct cox_coordinator *c);
 

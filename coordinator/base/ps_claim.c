@@ -9,12 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cluster/cluster.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/rand.h"
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/ps_set.h"
+#include "net/ps_client.h"
 
 enum {
     CONNECT_MS = 1000,
@@ -28,9 +30,9 @@ enum {
 /* Where ps `ps` is, or is to be when it comes back; for free(). NULL: no memory. */
 static char *address_of(struct cox_coordinator *c, uint32_t ps)
 {
-    coxi_lock(&c->ps_set->lock); /* cox_ps_address changes it */
-    char *address = strdup(c->cluster->ps[ps]);
-    coxi_unlock(&c->ps_set->lock);
+    coxi_lock(&c->ps.lock); /* cox_ps_address changes it */
+    char *address = strdup(c->site.cluster->ps[ps]);
+    coxi_unlock(&c->ps.lock);
     return address;
 }
 
@@ -44,13 +46,13 @@ int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **re
         .address = address,
         .index = ps,
         .self = {.role = COXI_ROLE_CLIENT, .session = c->session},
-        .links = c->links,
+        .links = c->site.links,
         .connect_ms = CONNECT_MS,
         .reconnect_ms = RECONNECT_MS,
         .request_ms = REQUEST_MS,
         .same_incarnation = true,
         .local_path = true,
-        .on_lost = c->on_ps_lost,
+        .on_lost = c->ps.on_lost,
         .arg = c,
     };
     int r = coxi_psc_open(&options, ret);
@@ -60,19 +62,19 @@ int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **re
 
 void coxi_ps_lost(struct cox_coordinator *c, uint32_t ps, const char *text)
 {
-    struct coxi_psc *psc = c->ps[ps];
+    struct coxi_psc *psc = c->ps.clients[ps];
     coxi_psc_give_up(psc, text);
-    c->on_ps_lost(c, psc, text);
+    c->ps.on_lost(c, psc, text);
 }
 
 /* ---- whose it is */
 
-/* Waits on c->changed, which anything may wake. */
+/* Waits on c->life.changed, which anything may wake. */
 static void pause_ms(struct cox_coordinator *c, int ms)
 {
     struct timespec until = coxi_deadline(ms);
     coxi_lock(&c->lock);
-    (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
+    (void)pthread_cond_timedwait(&c->life.changed, &c->lock, &until);
     coxi_unlock(&c->lock);
 }
 
@@ -147,10 +149,10 @@ int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes,
                   uint64_t end_ms)
 {
     char path[PATH_MAX];
-    if (c->checkpoint_dir == NULL) {
+    if (c->saving.dir == NULL) {
         return 0;
     }
-    int r = coxi_path(path, "%s/.coxswain-probe-%016" PRIx64, c->checkpoint_dir,
+    int r = coxi_path(path, "%s/.coxswain-probe-%016" PRIx64, c->saving.dir,
                       coxi_random_id());
     if (r == 0) {
         r = make_empty(path);
@@ -165,5 +167,5 @@ int coxi_ps_probe(struct cox_coordinator *c, struct coxi_psc *psc, bool writes,
                                      "ps %u at %s does not share the checkpoint "
                                      "directory %s with the client: %.300s",
                                      coxi_psc_index(psc), coxi_psc_address(psc),
-                                     c->checkpoint_dir, coxi_error_text());
+                                     c->saving.dir, coxi_error_text());
 }

@@ -7,7 +7,7 @@
 
 #include "coordinator/coordinator.h"
 
-/* A client of ps `ps` at the address that the cluster has of it. c->on_ps_lost is called when
+/* A client of ps `ps` at the address that the cluster has of it. c->ps.on_lost is called when
  * the ps is lost. */
 int coxi_ps_connect(struct cox_coordinator *c, uint32_t ps, struct coxi_psc **ret);
 

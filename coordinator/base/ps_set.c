@@ -8,39 +8,37 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/coordinator.h"
+#include "net/ps_client.h"
 
 enum { SLICE_MS = 50 }; /* of waiting, between two looks at whether the run goes on */
 
-int coxi_ps_set_new(uint32_t n_ps, struct coxi_ps_set **ret)
+void coxi_ps_set_init(struct coxi_ps_set *set)
 {
-    struct coxi_ps_set *set = calloc(1, sizeof(*set));
-    struct coxi_ps_state *states = calloc(n_ps + 1, sizeof(*states));
-    if (set == NULL || states == NULL) {
-        free(set);
-        free(states);
-        return coxi_error_memory("the states of the ps");
-    }
-    set->states = states;
     (void)pthread_mutex_init(&set->lock, NULL);
     coxi_cond_init(&set->changed);
-    *ret = set;
-    return 0;
 }
 
-void coxi_ps_set_free(struct coxi_ps_set *set)
+int coxi_ps_set_reserve(struct coxi_ps_set *set, uint32_t n)
 {
-    if (set != NULL) {
-        (void)pthread_cond_destroy(&set->changed);
-        (void)pthread_mutex_destroy(&set->lock);
-        free(set->states);
-        free(set);
-    }
+    set->clients = calloc(n + 1, sizeof(*set->clients));
+    set->states = calloc(n + 1, sizeof(*set->states));
+    return set->clients != NULL && set->states != NULL
+               ? 0
+               : coxi_error_memory("connections to ps");
+}
+
+void coxi_ps_set_fini(struct coxi_ps_set *set)
+{
+    (void)pthread_cond_destroy(&set->changed);
+    (void)pthread_mutex_destroy(&set->lock);
+    free(set->states);
+    free(set->clients);
 }
 
 bool coxi_ps_any_lost(const struct cox_coordinator *c, bool owed)
 {
-    const struct coxi_ps_state *states = c->ps_set->states;
-    for (uint32_t p = 0; p < c->n_ps; p++) {
+    const struct coxi_ps_state *states = c->ps.states;
+    for (uint32_t p = 0; p < c->ps.n; p++) {
         if (states[p].lost || (owed && states[p].owed)) {
             return true;
         }
@@ -50,17 +48,17 @@ bool coxi_ps_any_lost(const struct cox_coordinator *c, bool owed)
 
 bool coxi_ps_may_return(const struct cox_coordinator *c)
 {
-    return atomic_load(&c->ps_set->recovers);
+    return atomic_load(&c->ps.recovers);
 }
 
 bool coxi_ps_recovering(const struct cox_coordinator *c)
 {
-    return atomic_load(&c->ps_set->under_way);
+    return atomic_load(&c->ps.under_way);
 }
 
-uint64_t coxi_ps_losses(const struct cox_coordinator *c)
+uint64_t coxi_ps_losses(struct cox_coordinator *c)
 {
-    struct coxi_ps_set *set = c->ps_set;
+    struct coxi_ps_set *set = &c->ps;
     coxi_lock(&set->lock);
     uint64_t n = set->n_losses;
     coxi_unlock(&set->lock);
@@ -70,7 +68,7 @@ uint64_t coxi_ps_losses(const struct cox_coordinator *c)
 bool coxi_ps_unless_lost(struct cox_coordinator *c, uint64_t n_losses,
                          void (*run)(void *arg), void *arg)
 {
-    struct coxi_ps_set *set = c->ps_set;
+    struct coxi_ps_set *set = &c->ps;
     coxi_lock(&set->lock);
     bool known = set->n_losses == n_losses;
     if (known) {
@@ -80,10 +78,9 @@ bool coxi_ps_unless_lost(struct cox_coordinator *c, uint64_t n_losses,
     return known;
 }
 
-uint64_t coxi_ps_watermark(const struct cox_coordinator *c, uint32_t ps,
-                           uint64_t watermark)
+uint64_t coxi_ps_watermark(struct cox_coordinator *c, uint32_t ps, uint64_t watermark)
 {
-    struct coxi_ps_set *set = c->ps_set;
+    struct coxi_ps_set *set = &c->ps;
     coxi_lock(&set->lock);
     const struct coxi_ps_state *state = &set->states[ps];
     uint64_t most = state->lost || state->owed ? state->watermark : watermark;
@@ -93,14 +90,14 @@ uint64_t coxi_ps_watermark(const struct cox_coordinator *c, uint32_t ps,
 
 void coxi_ps_incarnations(struct cox_coordinator *c, uint64_t *ret)
 {
-    for (uint32_t p = 0; p < c->n_ps; p++) {
-        ret[p] = coxi_psc_incarnation(c->ps[p]);
+    for (uint32_t p = 0; p < c->ps.n; p++) {
+        ret[p] = coxi_psc_incarnation(c->ps.clients[p]);
     }
 }
 
 int coxi_ps_wait(struct cox_coordinator *c)
 {
-    struct coxi_ps_set *set = c->ps_set;
+    struct coxi_ps_set *set = &c->ps;
     int r = coxi_check_alive(c);
     coxi_lock(&set->lock);
     while (r == 0 && coxi_ps_any_lost(c, true) && !set->stop) {
@@ -135,30 +132,30 @@ bool coxi_ps_again(struct cox_coordinator *c, int code)
 
 bool coxi_ps_replaying(const struct cox_coordinator *c)
 {
-    return c->ps_set->batch_open && !atomic_load(&c->ps_set->any_lost);
+    return c->ps.batch_open && !atomic_load(&c->ps.any_lost);
 }
 
 uint64_t coxi_ps_reached(const struct cox_coordinator *c)
 {
     return !coxi_ps_recovering(c) ? UINT64_MAX
-           : coxi_ps_replaying(c) ? c->ps_set->reached
+           : coxi_ps_replaying(c) ? c->ps.reached
                                   : 0;
 }
 
 uint64_t coxi_ps_epoch(const struct cox_coordinator *c)
 {
-    return c->ps_set->epoch;
+    return c->ps.epoch;
 }
 
 bool coxi_ps_is_stale(const struct cox_coordinator *c, uint64_t epoch,
                       const uint32_t *touched, size_t n_touched)
 {
-    const struct coxi_ps_set *set = c->ps_set;
+    const struct coxi_ps_set *set = &c->ps;
     if (epoch == set->epoch) {
         return false;
     }
     for (size_t i = 0; i < n_touched; i++) {
-        if (touched[i] < c->n_ps && set->states[touched[i]].epoch > epoch) {
+        if (touched[i] < c->ps.n && set->states[touched[i]].epoch > epoch) {
             return true;
         }
     }

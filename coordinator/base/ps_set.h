@@ -17,6 +17,8 @@
 #include <stdint.h>
 
 struct cox_coordinator;
+struct coxi_psc;
+struct coxi_recovery;
 
 struct coxi_ps_state {
     bool lost;
@@ -26,6 +28,15 @@ struct coxi_ps_state {
 };
 
 struct coxi_ps_set {
+    /* Clients of the ps, by index. Recovery exchanges them; all live until close. */
+    _Atomic(struct coxi_psc *) *clients;
+    uint32_t n;
+    atomic_bool ready; /* all are claimed: workers may come */
+    /* What the loss of a ps means (open.c). Any thread. */
+    void (*on_lost)(void *coordinator, struct coxi_psc *psc, const char *text);
+    /* Brings them back; set while the loop runs. NULL: a ps that is lost is lost. */
+    _Atomic(struct coxi_recovery *) recovery;
+
     atomic_bool recovers;  /* a ps that is lost may come back */
     atomic_bool under_way; /* some ps is not UP; written with `lock` */
     atomic_bool any_lost;  /* some ps is LOST; written with `lock` */
@@ -44,8 +55,10 @@ struct coxi_ps_set {
     uint64_t reached; /* what the client did before this id has been done again */
 };
 
-int coxi_ps_set_new(uint32_t n_ps, struct coxi_ps_set **ret);
-void coxi_ps_set_free(struct coxi_ps_set *set); /* takes NULL */
+/* A set without ps, and room for `n` of them: `set->n` counts those that have been opened. */
+void coxi_ps_set_init(struct coxi_ps_set *set);
+int coxi_ps_set_reserve(struct coxi_ps_set *set, uint32_t n);
+void coxi_ps_set_fini(struct coxi_ps_set *set);
 
 /* True where a ps is lost, or (`owed`) has not been given all of its own yet. With set->lock. */
 bool coxi_ps_any_lost(const struct cox_coordinator *c, bool owed);
@@ -60,7 +73,7 @@ bool coxi_ps_recovering(const struct cox_coordinator *c);
 
 /* How often a ps has been lost. What was read while this changed may come from a ps that is only
  * partly restored. */
-uint64_t coxi_ps_losses(const struct cox_coordinator *c);
+uint64_t coxi_ps_losses(struct cox_coordinator *c);
 
 /* Calls `run` while no ps is declared lost. False, and `run` was not called: one has been
  * lost since there were `n_losses`. */
@@ -68,8 +81,7 @@ bool coxi_ps_unless_lost(struct cox_coordinator *c, uint64_t n_losses,
                          void (*run)(void *arg), void *arg);
 
 /* The highest id that may be told ps `ps` as its watermark, given that of the others. */
-uint64_t coxi_ps_watermark(const struct cox_coordinator *c, uint32_t ps,
-                           uint64_t watermark);
+uint64_t coxi_ps_watermark(struct cox_coordinator *c, uint32_t ps, uint64_t watermark);
 
 /* Writes the incarnations of the ps as of now (n_ps of them). */
 void coxi_ps_incarnations(struct cox_coordinator *c, uint64_t *ret);

@@ -7,10 +7,19 @@
 #include <stdint.h>
 
 #include "common/patience.h"
+#include "coxswain/coxswain.h"
+
+struct coxi_resumed; /* checkpoints/resume_internal.h */
+struct coxi_trigger; /* checkpoints/trigger.h */
 
 enum { COXI_SAVING_TEXT_MAX = 512 };
 
 struct coxi_saving {
+    char *dir;                    /* the checkpoint directory; NULL: none */
+    struct coxi_trigger *trigger; /* from open to close */
+    struct cox_progress started;  /* from where the client went on */
+    struct coxi_resumed *resumed; /* what an older client has left; NULL: nothing */
+
     /* Held while one is written, or while another run's is loaded: each has all of a loading or
      * nothing. Comes before c->lock. Guards the next four. */
     pthread_mutex_t lock;

@@ -257,7 +257,7 @@ static int by_id(const void *a, const void *b)
 
 /* One that has come back meanwhile may have written its shard before it had all of its own
  * again. */
-static int check_losses(const struct cox_coordinator *c,
+static int check_losses(struct cox_coordinator *c,
                         const struct coxi_recovery_mark *mark)
 {
     return coxi_ps_losses(c) != mark->n_losses

@@ -21,6 +21,7 @@
 #include "coordinator/variables/partition.h"
 #include "coordinator/variables/registry.h"
 #include "coordinator/workers/workers.h"
+#include "net/ps_client.h"
 
 /* ---- whose directory */
 
@@ -40,13 +41,13 @@ static bool is_used(const char *dir)
 
 int coxi_resume_claim(struct cox_coordinator *c)
 {
-    if (c->options.resume == -1 && is_used(c->checkpoint_dir)) {
+    if (c->options.resume == -1 && is_used(c->saving.dir)) {
         return coxi_error(COX_EEXIST,
                           "checkpoint directory: %s holds checkpoints of another run: "
                           "choose a directory of this run's own, or let resume be 0",
-                          c->checkpoint_dir);
+                          c->saving.dir);
     }
-    int r = coxi_generation_claim(c->checkpoint_dir, &c->session);
+    int r = coxi_generation_claim(c->saving.dir, &c->session);
     return r == 0 ? 0 : coxi_error(r, "checkpoint directory: %s", coxi_error_text());
 }
 
@@ -59,7 +60,7 @@ static int choose(const struct cox_coordinator *c, uint64_t *ret_number,
     struct coxi_listed *all = NULL;
     size_t n = 0;
     uint64_t wanted = c->options.resume_from;
-    int r = coxi_checkpoints_list(c->checkpoint_dir, &all, &n);
+    int r = coxi_checkpoints_list(c->saving.dir, &all, &n);
     if (r != 0) {
         return r;
     }
@@ -73,7 +74,7 @@ static int choose(const struct cox_coordinator *c, uint64_t *ret_number,
     return wanted == 0 || *ret_number == wanted
                ? 0
                : coxi_error(COX_ENOENT, "there is no checkpoint %" PRIu64 " in %s",
-                            wanted, c->checkpoint_dir);
+                            wanted, c->saving.dir);
 }
 
 static int check_checkpoint(const struct cox_coordinator *c,
@@ -85,13 +86,13 @@ static int check_checkpoint(const struct cox_coordinator *c,
                           "%s is of run %016" PRIx64 ", the directory of %016" PRIx64,
                           checkpoint->path, m->session.run, c->session.run);
     }
-    return m->n_shards == c->n_ps
+    return m->n_shards == c->ps.n
                ? 0
                : coxi_error(COX_ECONFLICT,
                             "%s is of %" PRIu32 " ps, and this cluster has %" PRIu32
                             ": a run goes on with the number that it has; load it into "
                             "a new one with another directory",
-                            checkpoint->path, m->n_shards, c->n_ps);
+                            checkpoint->path, m->n_shards, c->ps.n);
 }
 
 /* ---- variables */
@@ -123,7 +124,8 @@ static int take_variables(struct cox_coordinator *c, struct coxi_manifest *m)
     coxi_lock(&c->lock);
     for (uint32_t i = 0; r == 0 && i < m->n_variables; i++) {
         struct coxi_variable *v = m->variables[i];
-        while (r == 0 && c->n_entries < v->id) { /* one that could not be created */
+        while (r == 0 &&
+               c->registry->n_entries < v->id) { /* one that could not be created */
             struct coxi_variable *nothing = calloc(1, sizeof(*nothing));
             if (nothing != NULL) {
                 nothing->name = "";
@@ -157,9 +159,9 @@ static int go_on_from(struct cox_coordinator *c, struct coxi_checkpoint *checkpo
 {
     struct coxi_manifest *m = checkpoint->manifest;
     uint64_t watermark = highest_watermark(m);
-    c->started.checkpoint = m->number;
-    c->started.closure = m->progress.closure;
-    c->started.cursor = m->progress.cursor;
+    c->saving.started.checkpoint = m->number;
+    c->saving.started.closure = m->progress.closure;
+    c->saving.started.cursor = m->progress.cursor;
     c->closures->progress = m->progress;
     c->closures->progress.cursor_of = m->progress.cursor != 0 ? m->progress.closure : 0;
     atomic_store(&c->ids.first_closure, m->first_closure);
@@ -177,8 +179,8 @@ static int go_on_from(struct cox_coordinator *c, struct coxi_checkpoint *checkpo
                    "generation %" PRIu64 " goes on from checkpoint %" PRIu64
                    ": the program's cursor is %" PRIu64 ", and %" PRIu64
                    " calls before it run again",
-                   c->session.generation, m->number, c->started.cursor,
-                   c->started.rerun);
+                   c->session.generation, m->number, c->saving.started.cursor,
+                   c->saving.started.rerun);
     }
     return r;
 }
@@ -189,12 +191,11 @@ int coxi_resume(struct cox_coordinator *c)
     char path[PATH_MAX];
     struct coxi_checkpoint *checkpoint = NULL;
     int r = choose(c, &number, &c->saving.number);
-    coxi_checkpoints_remove_unfinished(
-        c->checkpoint_dir); /* whose numbers are used, too */
+    coxi_checkpoints_remove_unfinished(c->saving.dir); /* whose numbers are used, too */
     if (r != 0 || number == 0) {
         return r;
     }
-    r = coxi_path(path, "%s/ckpt-%" PRIu64, c->checkpoint_dir, number);
+    r = coxi_path(path, "%s/ckpt-%" PRIu64, c->saving.dir, number);
     if (r == 0) {
         r = coxi_checkpoint_open(path, COXI_CHECKPOINT_LISTED, &checkpoint);
     }
@@ -206,8 +207,8 @@ int coxi_resume(struct cox_coordinator *c)
     }
     coxi_checkpoint_close(checkpoint);
     return r == COX_ECHECKSUM || r == COX_EFORMAT || r == COX_EIO
-               ? coxi_checkpoints_offer(
-                     r, coxi_checkpoints_whole(c->checkpoint_dir, number))
+               ? coxi_checkpoints_offer(r,
+                                        coxi_checkpoints_whole(c->saving.dir, number))
                : r;
 }
 
@@ -216,7 +217,7 @@ int cox_progress(const struct cox_coordinator *c, struct cox_progress *ret)
     if (c == NULL || ret == NULL) {
         return coxi_error(COX_EINVAL, "cox_progress needs a coordinator");
     }
-    struct cox_progress progress = c->started;
+    struct cox_progress progress = c->saving.started;
     progress.generation = c->session.generation;
     return coxi_struct_return(ret, COXI_STRUCT_PROGRESS, &progress);
 }

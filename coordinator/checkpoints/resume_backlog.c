@@ -23,6 +23,7 @@
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/variables/content.h"
+#include "coordinator/variables/registry.h"
 #include "coordinator/workers/workers.h"
 
 /* ---- as closures */
@@ -162,7 +163,7 @@ static void hold(struct cox_coordinator *c, void *arg)
     size_t n = backlog != NULL ? backlog->n : 0;
     size_t first_input = 0;
     int r = 0;
-    c->resumed = resumed;
+    c->saving.resumed = resumed;
     coxi_window_fini(&c->closures->unsettled);
     coxi_window_init(&c->closures->unsettled, first_id(backlog, holding->next_id),
                      COXI_WINDOW);
@@ -192,15 +193,15 @@ static void hold(struct cox_coordinator *c, void *arg)
         note_needed(resumed);
     }
     coxi_lock(&c->lock);
-    atomic_store(&c->gate, resumed != NULL ? &coxi_resume_gate : NULL);
+    atomic_store(&c->closures->gate, resumed != NULL ? &coxi_resume_gate : NULL);
     c->ids.next = holding->next_id;
     c->ids.before_unsettled = resumed != NULL && resumed->n_names > 0;
     c->ids.first_unsettled = c->closures->unsettled.count > 0
                                  ? c->closures->unsettled.first
                                  : holding->next_id;
-    c->n_waiting += holding->n_calls;
-    c->n_unsettled += holding->n_calls;
-    c->n_inherited += holding->n_calls;
+    c->life.n_waiting += holding->n_calls;
+    c->life.n_unsettled += holding->n_calls;
+    c->life.n_inherited += holding->n_calls;
     coxi_unlock(&c->lock);
     holding->code = r;
 }
@@ -261,8 +262,9 @@ static int find_update(struct cox_coordinator *c, const struct coxi_resumed *res
     const uint8_t *data = backlog->args + head->args_at;
     memcpy(&update, data, sizeof(update));
     coxi_lock(&c->lock);
-    const struct coxi_entry *entry =
-        update.variable < c->n_entries ? c->entries[update.variable] : NULL;
+    const struct coxi_entry *entry = update.variable < c->registry->n_entries
+                                         ? c->registry->entries[update.variable]
+                                         : NULL;
     coxi_unlock(&c->lock);
     const struct coxi_variable *v =
         entry != NULL && entry->made ? entry->description : NULL;
@@ -388,7 +390,7 @@ int coxi_resume_backlog(struct cox_coordinator *c,
         holding.resumed->watermark = watermark;
     }
     coxi_call_on_loop(c, hold, &holding);
-    c->started.rerun = holding.n_calls;
+    c->saving.started.rerun = holding.n_calls;
     r = holding.code;
     const struct coxi_backlog *backlog = file != NULL ? coxi_backlog_of(file) : NULL;
     for (size_t i = 0; r == 0 && backlog != NULL && i < backlog->n; i++) {

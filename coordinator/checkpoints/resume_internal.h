@@ -36,6 +36,7 @@
 
 #include "checkpoint/backlog.h"
 #include "coordinator/checkpoints/resume.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/workers/module.h"
 
@@ -109,7 +110,7 @@ static inline size_t coxi_backlog_next_write(const struct coxi_backlog *backlog,
     return i;
 }
 
-/* What c->gate is while the backlog is gone through (coordinator/closures/gate.h). */
+/* What c->closures->gate is while the backlog is gone through (coordinator/closures/gate.h). */
 extern const struct coxi_gate coxi_resume_gate;
 
 /* Writes what head i begins, and ends the operation. What a ps refuses is reported by what the

@@ -49,7 +49,7 @@ static void *writing_thread(void *arg)
         struct cox_future *operation = resumed->operation;
         size_t place = resumed->place;
         if (operation == NULL) {
-            (void)pthread_cond_wait(&c->changed, &c->lock);
+            (void)pthread_cond_wait(&c->life.changed, &c->lock);
             continue;
         }
         resumed->operation = NULL;
@@ -65,7 +65,7 @@ static void *writing_thread(void *arg)
         resumed->end = resumed->end || r != 0;
     }
     resumed->ended = true;
-    (void)pthread_cond_broadcast(&c->changed);
+    (void)pthread_cond_broadcast(&c->life.changed);
     coxi_unlock(&c->lock);
     return NULL;
 }
@@ -82,15 +82,15 @@ int coxi_resume_start(struct coxi_resumed *resumed)
 
 bool coxi_resume_end(struct cox_coordinator *c, const struct timespec *until)
 {
-    struct coxi_resumed *resumed = c->resumed;
+    struct coxi_resumed *resumed = c->saving.resumed;
     if (resumed == NULL || !resumed->runs) {
         return true;
     }
     coxi_lock(&c->lock);
     resumed->end = true;
-    (void)pthread_cond_broadcast(&c->changed);
+    (void)pthread_cond_broadcast(&c->life.changed);
     while (!resumed->ended &&
-           pthread_cond_timedwait(&c->changed, &c->lock, until) == 0) {
+           pthread_cond_timedwait(&c->life.changed, &c->lock, until) == 0) {
     }
     bool ended = resumed->ended;
     coxi_unlock(&c->lock);
@@ -99,9 +99,9 @@ bool coxi_resume_end(struct cox_coordinator *c, const struct timespec *until)
 
 void coxi_resume_stop(struct cox_coordinator *c)
 {
-    if (c->resumed != NULL && c->resumed->runs) {
-        (void)pthread_join(c->resumed->thread, NULL);
-        c->resumed->runs = false;
+    if (c->saving.resumed != NULL && c->saving.resumed->runs) {
+        (void)pthread_join(c->saving.resumed->thread, NULL);
+        c->saving.resumed->runs = false;
     }
 }
 
@@ -175,7 +175,7 @@ static bool is_passed(const struct coxi_resumed *resumed)
 
 static bool holds(struct cox_future *f)
 {
-    if (f->fetches || is_passed(f->c->resumed)) {
+    if (f->fetches || is_passed(f->c->saving.resumed)) {
         return false;
     }
     if (f->state != COXI_WAITING) {
@@ -232,8 +232,8 @@ static void write_done(struct coxi_mail *mail)
         let_go_later(c);
     }
     coxi_lock(&c->lock);
-    (void)pthread_cond_broadcast(&c->changed);
-    (void)pthread_cond_broadcast(&c->idle);
+    (void)pthread_cond_broadcast(&c->life.changed);
+    (void)pthread_cond_broadcast(&c->life.idle);
     coxi_unlock(&c->lock);
     coxi_loop_wake_after_mail(c->loop);
 }
@@ -269,7 +269,7 @@ static bool is_over(const struct coxi_resumed *resumed)
 
 static void turn(struct cox_coordinator *c)
 {
-    struct coxi_resumed *resumed = c->resumed;
+    struct coxi_resumed *resumed = c->saving.resumed;
     coxi_lock(&c->lock);
     bool waits = resumed->has_turn || is_passed(resumed);
     struct cox_future *operation = waits ? NULL : take_turn(resumed);
@@ -277,10 +277,10 @@ static void turn(struct cox_coordinator *c)
         resumed->has_turn = true;
         resumed->operation = operation;
         resumed->place = resumed->barrier;
-        (void)pthread_cond_broadcast(&c->changed);
+        (void)pthread_cond_broadcast(&c->life.changed);
     }
     if (is_over(resumed)) {
-        atomic_store(&c->gate, NULL);
+        atomic_store(&c->closures->gate, NULL);
     }
     coxi_unlock(&c->lock);
 }
@@ -306,7 +306,7 @@ static struct cox_function *find_function(const struct cox_coordinator *c,
 /* What waits for functions that are loaded by now may go. Returns one that is not. Locked. */
 static const struct cox_function *look_for_functions(struct cox_coordinator *c)
 {
-    struct coxi_resumed *resumed = c->resumed;
+    struct coxi_resumed *resumed = c->saving.resumed;
     const struct cox_function *missing = NULL;
     bool found = false;
     if (resumed->over) {
@@ -332,10 +332,10 @@ static const struct cox_function *look_for_functions(struct cox_coordinator *c)
 static const struct cox_function *go_on(struct cox_coordinator *c)
 {
     const struct cox_function *missing = look_for_functions(c);
-    if (!c->resumed->begun) {
-        c->resumed->begun = true;
+    if (!c->saving.resumed->begun) {
+        c->saving.resumed->begun = true;
         c->ids.before_unsettled = false;
-        (void)pthread_cond_broadcast(&c->changed); /* its thread may end */
+        (void)pthread_cond_broadcast(&c->life.changed); /* its thread may end */
         if (missing != NULL) {
             coxi_event(c, COX_EVENT_MODULE_MISSING, COXI_OF(.error = COX_ENOENT),
                        "what the checkpoint says is to be run again waits for '%s' of "
@@ -348,32 +348,32 @@ static const struct cox_function *go_on(struct cox_coordinator *c)
 
 static const struct cox_function *find_missing(struct cox_coordinator *c)
 {
-    return c->resumed->begun ? look_for_functions(c) : NULL;
+    return c->saving.resumed->begun ? look_for_functions(c) : NULL;
 }
 
 static bool is_writing(const struct cox_coordinator *c)
 {
-    const struct coxi_resumed *resumed = c->resumed;
+    const struct coxi_resumed *resumed = c->saving.resumed;
     return resumed->n_writes > 0 || (resumed->begun && resumed->resets != NULL);
 }
 
 static int check_resets(const struct cox_coordinator *c,
                         const struct cox_function *missing)
 {
-    return missing == NULL || c->resumed->resets == NULL
+    return missing == NULL || c->saving.resumed->resets == NULL
                ? 0
                : coxi_error(
                      COX_ENOENT,
                      "metric '%s' has been reset, and closures of the client before "
                      "this one that are to be run again first need '%s' of module "
                      "%s: load it first",
-                     c->resumed->resets->variable->name, missing->name,
+                     c->saving.resumed->resets->variable->name, missing->name,
                      missing->module->name);
 }
 
 static int check(struct cox_coordinator *c)
 {
-    const struct coxi_resumed *resumed = c->resumed;
+    const struct coxi_resumed *resumed = c->saving.resumed;
     const struct cox_function *missing = look_for_functions(c);
     if (resumed->begun) {
         int r = check_resets(c, missing);
@@ -402,8 +402,9 @@ static void wait_for_writes(struct cox_coordinator *c)
     coxi_call_why_locked(c,
                          "%zu write%s of the client before this one, and the closures "
                          "before, come first",
-                         c->resumed->n_writes, coxi_s(c->resumed->n_writes));
-    (void)pthread_cond_timedwait(&c->changed, &c->lock, &slice);
+                         c->saving.resumed->n_writes,
+                         coxi_s(c->saving.resumed->n_writes));
+    (void)pthread_cond_timedwait(&c->life.changed, &c->lock, &slice);
 }
 
 static int wait_until_written(struct cox_coordinator *c)
@@ -413,7 +414,7 @@ static int wait_until_written(struct cox_coordinator *c)
     while (r == 0 && waits) {
         coxi_lock(&c->lock);
         waits = is_writing(c);
-        r = waits && c->fatal == 0 && !c->closing ? check(c) : 0;
+        r = waits && c->life.fatal == 0 && !c->life.closing ? check(c) : 0;
         if (r == 0 && waits) {
             wait_for_writes(c);
         }
@@ -437,7 +438,7 @@ static bool is_listed(const struct coxi_resumed *resumed, const struct coxi_vari
 static void list_reset(void *arg, struct cox_future *operation)
 {
     struct coxi_resumed_reset *reset = arg;
-    struct coxi_resumed *resumed = operation->c->resumed;
+    struct coxi_resumed *resumed = operation->c->saving.resumed;
     struct coxi_resumed_reset **end = &resumed->resets;
     while (*end != NULL) {
         end = &(*end)->next;
@@ -450,7 +451,7 @@ static void list_reset(void *arg, struct cox_future *operation)
 
 static int reset_behind(struct cox_coordinator *c, const struct coxi_variable *metric)
 {
-    struct coxi_resumed *resumed = c->resumed;
+    struct coxi_resumed *resumed = c->saving.resumed;
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
     coxi_lock(&c->lock);
     bool held = resumed->c->ids.before_unsettled && !is_listed(resumed, metric);
@@ -499,7 +500,7 @@ static void free_resets(struct coxi_resumed *resumed)
 
 void coxi_resume_free(struct cox_coordinator *c)
 {
-    struct coxi_resumed *resumed = c->resumed;
+    struct coxi_resumed *resumed = c->saving.resumed;
     if (resumed == NULL) {
         return;
     }
@@ -519,6 +520,6 @@ void coxi_resume_free(struct cox_coordinator *c)
     free(resumed->names);
     free(resumed->held);
     free(resumed);
-    atomic_store(&c->gate, NULL);
-    c->resumed = NULL;
+    atomic_store(&c->closures->gate, NULL);
+    c->saving.resumed = NULL;
 }

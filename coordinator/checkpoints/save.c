@@ -36,6 +36,8 @@
 #include "coordinator/checkpoints/backlog.h"
 #include "coordinator/checkpoints/trigger.h"
 #include "coordinator/recovery/recovery.h"
+#include "coordinator/variables/registry.h"
+#include "net/ps_client.h"
 
 /* Permissions, read-only file systems and the like show now, not at the first
  * checkpoint. */
@@ -86,34 +88,34 @@ static int write_shards(struct cox_coordinator *c, const char *dir,
 {
     struct coxi_round round;
     int r = 0;
-    struct coxi_round_call *calls = calloc(c->n_ps, sizeof(*calls));
+    struct coxi_round_call *calls = calloc(c->ps.n, sizeof(*calls));
     if (calls == NULL) {
         return coxi_error_memory("a checkpoint");
     }
     coxi_round_begin(&round);
-    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
+    for (uint32_t i = 0; r == 0 && i < c->ps.n; i++) {
         char path[PATH_MAX];
         struct coxi_message message = {.kind = COXI_SNAPSHOT};
-        coxi_manifest_file(i, c->n_ps, manifest->shards[i].file);
+        coxi_manifest_file(i, c->ps.n, manifest->shards[i].file);
         r = coxi_path(path, "%s/%s", dir, manifest->shards[i].file);
         if (r == 0) {
-            message.snapshot =
-                (struct coxi_snapshot){.session = c->session,
-                                       .number = manifest->number,
-                                       .path = path,
-                                       .base = manifest->base,
-                                       .track = c->options.checkpoint_incremental > 0,
-                                       .incarnation = coxi_psc_incarnation(c->ps[i])};
+            message.snapshot = (struct coxi_snapshot){
+                .session = c->session,
+                .number = manifest->number,
+                .path = path,
+                .base = manifest->base,
+                .track = c->options.checkpoint_incremental > 0,
+                .incarnation = coxi_psc_incarnation(c->ps.clients[i])};
             calls[i] = (struct coxi_round_call){.expect = COXI_SNAPSHOT_DONE,
                                                 .take = take_shard,
                                                 .arg = &manifest->shards[i]};
-            coxi_round_add(&round, c->ps[i], &message, &calls[i]);
+            coxi_round_add(&round, c->ps.clients[i], &message, &calls[i]);
         }
     }
     int answer = coxi_round_end(&round);
     free(calls);
     r = r != 0 ? r : answer;
-    for (uint32_t i = 0; r == 0 && i < c->n_ps; i++) {
+    for (uint32_t i = 0; r == 0 && i < c->ps.n; i++) {
         r = manifest->shards[i].applied.intervals == NULL
                 ? coxi_error_memory("a checkpoint")
                 : 0;
@@ -125,12 +127,13 @@ static int write_shards(struct cox_coordinator *c, const char *dir,
 static int list_variables(struct cox_coordinator *c, struct coxi_manifest *manifest)
 {
     coxi_lock(&c->lock);
-    manifest->variables = calloc(c->n_entries + 1, sizeof(void *));
-    for (uint32_t i = 0; manifest->variables != NULL && i < c->n_entries; i++) {
-        const struct coxi_entry *entry = c->entries[i];
+    manifest->variables = calloc(c->registry->n_entries + 1, sizeof(void *));
+    for (uint32_t i = 0; manifest->variables != NULL && i < c->registry->n_entries;
+         i++) {
+        const struct coxi_entry *entry = c->registry->entries[i];
         manifest->variables[i] = entry->made ? entry->description : NULL;
     }
-    manifest->n_variables = c->n_entries;
+    manifest->n_variables = c->registry->n_entries;
     coxi_unlock(&c->lock);
     return manifest->variables == NULL ? coxi_error_memory("a checkpoint") : 0;
 }
@@ -156,9 +159,9 @@ static bool has_more_variables(struct cox_coordinator *c,
 {
     coxi_lock(&c->lock);
     bool more = false;
-    for (uint32_t i = 0; i < c->n_entries; i++) {
+    for (uint32_t i = 0; i < c->registry->n_entries; i++) {
         bool listed = i < manifest->n_variables && manifest->variables[i] != NULL;
-        more = more || (c->entries[i]->made && !listed);
+        more = more || (c->registry->entries[i]->made && !listed);
     }
     coxi_unlock(&c->lock);
     return more;
@@ -280,11 +283,11 @@ static void be_restored_from(struct cox_coordinator *c, const char *path,
 static int make_directory(struct cox_coordinator *c, char ret_temporary[PATH_MAX],
                           uint64_t *ret_number)
 {
-    int r = coxi_directory_make(c->checkpoint_dir);
+    int r = coxi_directory_make(c->saving.dir);
     bool taken = r == 0;
     while (taken) {
         *ret_number = ++c->saving.number; /* one that fails has used its number */
-        r = coxi_path(ret_temporary, "%s/ckpt-%" PRIu64 ".tmp", c->checkpoint_dir,
+        r = coxi_path(ret_temporary, "%s/ckpt-%" PRIu64 ".tmp", c->saving.dir,
                       *ret_number);
         bool made = r != 0 || mkdir(ret_temporary, 0777) == 0;
         taken = !made && errno == EEXIST;
@@ -304,26 +307,26 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
     char path[PATH_MAX];
     struct coxi_recovery_mark mark;
     struct coxi_manifest manifest = {.final = options->final != 0,
-                                     .n_shards = c->n_ps,
+                                     .n_shards = c->ps.n,
                                      .base = choose_base(c, options->full != 0)};
     int r = coxi_recovery_mark(c, &mark);
     if (r != 0) {
         return r;
     }
-    manifest.shards = calloc(c->n_ps, sizeof(*manifest.shards));
+    manifest.shards = calloc(c->ps.n, sizeof(*manifest.shards));
     if (manifest.shards == NULL) {
         return coxi_error_memory("a checkpoint");
     }
     r = make_directory(c, temporary, &manifest.number);
     bool made = r == 0;
     if (r == 0) {
-        r = coxi_path(path, "%s/ckpt-%" PRIu64, c->checkpoint_dir, manifest.number);
+        r = coxi_path(path, "%s/ckpt-%" PRIu64, c->saving.dir, manifest.number);
     }
     if (r == 0) {
         r = write_checkpoint(c, temporary, &mark, &manifest);
     }
     if (r == 0) {
-        r = publish(c->checkpoint_dir, &c->session, temporary, manifest.number);
+        r = publish(c->saving.dir, &c->session, temporary, manifest.number);
     }
     if (r != 0 && made) {
         coxi_directory_remove(temporary);
@@ -333,7 +336,7 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
         c->saving.n_built = manifest.base != 0 ? c->saving.n_built + 1 : 0;
         be_restored_from(c, path, manifest.shards, &mark);
     }
-    for (uint32_t i = 0; i < c->n_ps; i++) {
+    for (uint32_t i = 0; i < c->ps.n; i++) {
         coxi_applied_list_fini(&manifest.shards[i].applied);
     }
     free(manifest.shards);
@@ -351,7 +354,7 @@ static bool is_given_up(struct cox_coordinator *c, int code)
 static bool is_closing(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    bool closing = c->closing;
+    bool closing = c->life.closing;
     coxi_unlock(&c->lock);
     return closing;
 }
@@ -413,14 +416,14 @@ int coxi_save_checkpoint(struct cox_coordinator *c,
     }
     if (r == 0 && retention.keep > 0) {
         /* What cannot be deleted now (it is being read) is tried again the next time. */
-        (void)coxi_checkpoints_prune(c->checkpoint_dir, &retention, false, NULL, NULL);
+        (void)coxi_checkpoints_prune(c->saving.dir, &retention, false, NULL, NULL);
     }
     coxi_unlock(&c->saving.lock);
     if (r == 0) {
         coxi_trigger_saved(c, &saved);
         coxi_lock(&c->lock);
-        c->stats.checkpoints++;
-        (void)pthread_cond_broadcast(&c->room); /* of the replay log */
+        c->counts.stats.checkpoints++;
+        (void)pthread_cond_broadcast(&c->life.room); /* of the replay log */
         coxi_unlock(&c->lock);
     }
     return r;
@@ -438,7 +441,7 @@ int cox_checkpoint_save(struct cox_coordinator *c,
     int r = options != NULL
                 ? coxi_struct_copy(&o, COXI_STRUCT_CHECKPOINT_OPTIONS, options)
                 : 0;
-    if (r == 0 && c->checkpoint_dir == NULL) {
+    if (r == 0 && c->saving.dir == NULL) {
         r = coxi_error(COX_ENOENT, "no checkpoint directory: set checkpoint_dir in the "
                                    "options of cox_open");
     }

@@ -55,7 +55,7 @@ struct coxi_trigger {
     pthread_cond_t changed; /* one is due, or none will be */
     bool runs;              /* the thread is to be joined */
     bool end;
-    bool ended;        /* it has; c->idle tells */
+    bool ended;        /* it has; c->life.idle tells */
     bool terminate;    /* SIGTERM has come */
     uint64_t settled;  /* closures, when the last one began */
     uint64_t next_id;  /* then */
@@ -69,31 +69,31 @@ struct coxi_trigger {
 
 int coxi_trigger_new(struct cox_coordinator *c)
 {
-    c->trigger = calloc(1, sizeof(*c->trigger));
-    if (c->trigger == NULL) {
+    c->saving.trigger = calloc(1, sizeof(*c->saving.trigger));
+    if (c->saving.trigger == NULL) {
         return coxi_error_memory("a coordinator");
     }
-    coxi_cond_init(&c->trigger->changed);
+    coxi_cond_init(&c->saving.trigger->changed);
     return 0;
 }
 
 void coxi_trigger_free(struct cox_coordinator *c)
 {
-    if (c->trigger == NULL) {
+    if (c->saving.trigger == NULL) {
         return;
     }
-    (void)pthread_cond_destroy(&c->trigger->changed);
-    free(c->trigger);
-    c->trigger = NULL;
+    (void)pthread_cond_destroy(&c->saving.trigger->changed);
+    free(c->saving.trigger);
+    c->saving.trigger = NULL;
 }
 
 int coxi_trigger_close_code(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    int r = c->trigger->close_code;
+    int r = c->saving.trigger->close_code;
     r = r == 0 ? 0
                : coxi_error(r, "no checkpoint was written at close: %.450s",
-                            c->trigger->close_text);
+                            c->saving.trigger->close_text);
     coxi_unlock(&c->lock);
     return r;
 }
@@ -149,18 +149,18 @@ static void on_term(void *arg, int signum)
     term.terminating = true;
     coxi_unlock(&term.lock);
     coxi_lock(&c->lock);
-    c->trigger->terminate = true;
-    (void)pthread_cond_signal(&c->trigger->changed);
+    c->saving.trigger->terminate = true;
+    (void)pthread_cond_signal(&c->saving.trigger->changed);
     coxi_unlock(&c->lock);
 }
 
 /* This coordinator has written what it could: the process ends with the last one. */
 static void let_terminate(struct cox_coordinator *c)
 {
-    if (!c->trigger->waits_for_term) {
+    if (!c->saving.trigger->waits_for_term) {
         return;
     }
-    c->trigger->waits_for_term = false;
+    c->saving.trigger->waits_for_term = false;
     coxi_lock(&term.lock);
     term.n_waiting--;
     bool terminate = term.terminating && term.n_waiting == 0;
@@ -177,7 +177,7 @@ int coxi_trigger_begin(struct cox_coordinator *c)
     }
     int r = coxi_loop_on_signal(c->loop, SIGTERM, on_term);
     if (r == 0) {
-        c->trigger->waits_for_term = true;
+        c->saving.trigger->waits_for_term = true;
         coxi_lock(&term.lock);
         term.n_waiting++;
         coxi_unlock(&term.lock);
@@ -190,39 +190,39 @@ int coxi_trigger_begin(struct cox_coordinator *c)
 /* Locked. */
 static uint64_t settled(const struct cox_coordinator *c)
 {
-    return c->stats.done + c->stats.failed;
+    return c->counts.stats.done + c->counts.stats.failed;
 }
 
 void coxi_trigger_count(struct cox_coordinator *c, struct coxi_saved *ret)
 {
     coxi_lock(&c->lock);
-    c->trigger->settled = settled(c);
-    c->trigger->next_id = c->ids.next;
-    c->trigger->since_ms = coxi_now_ms();
-    *ret = (struct coxi_saved){c->trigger->settled, c->ids.next, false};
+    c->saving.trigger->settled = settled(c);
+    c->saving.trigger->next_id = c->ids.next;
+    c->saving.trigger->since_ms = coxi_now_ms();
+    *ret = (struct coxi_saved){c->saving.trigger->settled, c->ids.next, false};
     coxi_unlock(&c->lock);
 }
 
 void coxi_trigger_saved(struct cox_coordinator *c, const struct coxi_saved *saved)
 {
     coxi_lock(&c->lock);
-    c->trigger->saved = *saved;
+    c->saving.trigger->saved = *saved;
     coxi_unlock(&c->lock);
 }
 
 /* By default with triggers, too: closures after the last one would be in none. Locked. */
 static bool is_wanted_at_close(const struct cox_coordinator *c)
 {
-    const struct coxi_trigger *t = c->trigger;
+    const struct coxi_trigger *t = c->saving.trigger;
     return t->runs && !t->ended && c->options.checkpoint_at_close >= 0 &&
-           c->fatal == 0 && !t->saved.final &&
+           c->life.fatal == 0 && !t->saved.final &&
            (t->saved.settled != settled(c) || t->saved.next_id != c->ids.next);
 }
 
 /* Locked. By time only if anything has happened since the last. */
 static bool is_due(const struct cox_coordinator *c)
 {
-    const struct coxi_trigger *t = c->trigger;
+    const struct coxi_trigger *t = c->saving.trigger;
     uint64_t every_closures = c->options.checkpoint_every_closures;
     uint64_t every_ms = (uint64_t)c->options.checkpoint_every_s * 1000;
     uint64_t n_settled = settled(c) - t->settled;
@@ -236,8 +236,8 @@ static bool is_due(const struct cox_coordinator *c)
 void coxi_trigger_tick(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    if (c->trigger->runs && is_due(c)) {
-        (void)pthread_cond_signal(&c->trigger->changed);
+    if (c->saving.trigger->runs && is_due(c)) {
+        (void)pthread_cond_signal(&c->saving.trigger->changed);
     }
     coxi_unlock(&c->lock);
 }
@@ -247,7 +247,7 @@ void coxi_trigger_tick(struct cox_coordinator *c)
 /* How the one that cox_close wants went. Locked. */
 static void end_close(struct cox_coordinator *c, int code, const char *text)
 {
-    struct coxi_trigger *t = c->trigger;
+    struct coxi_trigger *t = c->saving.trigger;
     t->close = false;
     t->close_code = code;
     (void)snprintf(t->close_text, sizeof(t->close_text), "%s", text);
@@ -262,12 +262,12 @@ static void write_one(struct cox_coordinator *c)
     c->saving.code = r;
     (void)snprintf(c->saving.text, sizeof(c->saving.text), "%s",
                    r != 0 ? coxi_error_text() : "");
-    if (c->trigger->close) {
+    if (c->saving.trigger->close) {
         end_close(c, r, c->saving.text);
-        (void)pthread_cond_broadcast(&c->idle);
+        (void)pthread_cond_broadcast(&c->life.idle);
     }
-    c->stats.checkpoints_failed += r != 0;
-    c->trigger->again_ms = coxi_now_ms() + (r != 0 ? RETRY_MS : PAUSE_MS);
+    c->counts.stats.checkpoints_failed += r != 0;
+    c->saving.trigger->again_ms = coxi_now_ms() + (r != 0 ? RETRY_MS : PAUSE_MS);
     coxi_unlock(&c->lock);
 }
 
@@ -275,11 +275,11 @@ static void write_one(struct cox_coordinator *c)
  * place, learns of that here alone. Locked; unlocks while it looks, and is true then. */
 static bool look_at_claim(struct cox_coordinator *c, uint64_t *looked_ms)
 {
-    if (c->fatal != 0 || coxi_now_ms() - *looked_ms < LOOK_MS) {
+    if (c->life.fatal != 0 || coxi_now_ms() - *looked_ms < LOOK_MS) {
         return false;
     }
     coxi_unlock(&c->lock);
-    int r = coxi_generation_check(c->checkpoint_dir, &c->session);
+    int r = coxi_generation_check(c->saving.dir, &c->session);
     if (r == COX_EFENCED) {
         coxi_fatal(c, r, coxi_error_text());
     }
@@ -291,11 +291,11 @@ static bool look_at_claim(struct cox_coordinator *c, uint64_t *looked_ms)
 static void *trigger_thread(void *arg)
 {
     struct cox_coordinator *c = arg;
-    struct coxi_trigger *t = c->trigger;
+    struct coxi_trigger *t = c->saving.trigger;
     bool terminate = false;
     uint64_t looked_ms = coxi_now_ms();
     coxi_lock(&c->lock);
-    while (!terminate && (t->terminate || !t->end) && !c->closing) {
+    while (!terminate && (t->terminate || !t->end) && !c->life.closing) {
         if (look_at_claim(c, &looked_ms)) {
             continue;
         }
@@ -315,20 +315,22 @@ static void *trigger_thread(void *arg)
     }
     coxi_lock(&c->lock);
     t->ended = true;
-    (void)pthread_cond_broadcast(&c->idle);
+    (void)pthread_cond_broadcast(&c->life.idle);
     coxi_unlock(&c->lock);
     return NULL;
 }
 
 int coxi_trigger_start(struct cox_coordinator *c)
 {
-    if (c->checkpoint_dir == NULL) {
+    if (c->saving.dir == NULL) {
         return 0;
     }
-    coxi_trigger_count(c, &c->trigger->saved); /* there is nothing to be saved yet */
-    int r = coxi_thread_start(&c->trigger->thread, "cox:checkpoint", trigger_thread, c);
+    coxi_trigger_count(
+        c, &c->saving.trigger->saved); /* there is nothing to be saved yet */
+    int r = coxi_thread_start(&c->saving.trigger->thread, "cox:checkpoint",
+                              trigger_thread, c);
     coxi_lock(&c->lock);
-    c->trigger->runs = r == 0;
+    c->saving.trigger->runs = r == 0;
     coxi_unlock(&c->lock);
     return r;
 }
@@ -338,22 +340,22 @@ int coxi_trigger_start(struct cox_coordinator *c)
 static void await_end(struct cox_coordinator *c, const struct timespec *until,
                       bool saves)
 {
-    struct coxi_trigger *t = c->trigger;
+    struct coxi_trigger *t = c->saving.trigger;
     while (t->runs && !t->ended && (!saves || t->terminate || t->close) &&
-           pthread_cond_timedwait(&c->idle, &c->lock, until) == 0) {
+           pthread_cond_timedwait(&c->life.idle, &c->lock, until) == 0) {
     }
 }
 
 void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *until,
                            bool close)
 {
-    struct coxi_trigger *t = c->trigger;
+    struct coxi_trigger *t = c->saving.trigger;
     struct coxi_call wait;
     coxi_wait_begin(c, &wait, "cox_close", 0);
     coxi_call_why(c, "the checkpoint that it begins with is being written");
     coxi_lock(&c->lock);
     t->close = close && is_wanted_at_close(c);
-    if (t->close && c->failed) {
+    if (t->close && c->life.failed) {
         t->close = false;
         coxi_event(c, COX_EVENT_CHECKPOINT_FAILED,
                    COXI_OF(.level = 1 + COX_EVENT_WARNING),
@@ -363,7 +365,8 @@ void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *unt
     (void)pthread_cond_signal(&t->changed);
     await_end(c, until, true);
     if (t->close) {
-        end_close(c, c->fatal != 0 ? 0 : COX_ETIMEDOUT, "cox_close had no time for it");
+        end_close(c, c->life.fatal != 0 ? 0 : COX_ETIMEDOUT,
+                  "cox_close had no time for it");
     }
     coxi_unlock(&c->lock);
     coxi_call_end(&wait);
@@ -372,10 +375,10 @@ void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *unt
 bool coxi_trigger_end(struct cox_coordinator *c, const struct timespec *until)
 {
     coxi_lock(&c->lock);
-    c->trigger->end = true;
-    (void)pthread_cond_signal(&c->trigger->changed);
+    c->saving.trigger->end = true;
+    (void)pthread_cond_signal(&c->saving.trigger->changed);
     await_end(c, until, false);
-    bool ended = !c->trigger->runs || c->trigger->ended;
+    bool ended = !c->saving.trigger->runs || c->saving.trigger->ended;
     coxi_unlock(&c->lock);
     return ended;
 }
@@ -383,13 +386,13 @@ bool coxi_trigger_end(struct cox_coordinator *c, const struct timespec *until)
 void coxi_trigger_stop(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    bool runs = c->trigger->runs;
-    c->trigger->runs = false;
-    c->trigger->end = true;
-    (void)pthread_cond_signal(&c->trigger->changed);
+    bool runs = c->saving.trigger->runs;
+    c->saving.trigger->runs = false;
+    c->saving.trigger->end = true;
+    (void)pthread_cond_signal(&c->saving.trigger->changed);
     coxi_unlock(&c->lock);
     if (runs) {
-        (void)pthread_join(c->trigger->thread, NULL);
+        (void)pthread_join(c->saving.trigger->thread, NULL);
     }
     let_terminate(c);
 }

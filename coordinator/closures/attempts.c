@@ -115,7 +115,7 @@ void coxi_attempts_put_back(struct coxi_seat *seat, uint32_t running)
     }
     coxi_stragglers_lost(seat);
     coxi_lock(&c->lock);
-    c->stats.put_back += n_back;
+    c->counts.stats.put_back += n_back;
     coxi_unlock(&c->lock);
 }
 
@@ -382,7 +382,7 @@ void coxi_attempts_cancel_all(struct cox_coordinator *c)
         for (; f != NULL; f = f->next) {
             f->cancelled = f->cancelled ||
                            (f->replay == NULL && !f->applied && !f->inherited) ||
-                           c->closing || c->fatal_handled;
+                           c->life.closing || c->life.fatal_handled;
         }
         coxi_send_recall_all(c->workers->all[i]->seat);
     }

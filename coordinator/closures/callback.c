@@ -128,7 +128,7 @@ void coxi_callbacks_pass(struct cox_future *future)
 /* The thread is there, and will be until it has called what is passed now. Locked. */
 static int ensure_thread(struct cox_coordinator *c)
 {
-    if (c->closing) {
+    if (c->life.closing) {
         return coxi_error(COX_ECLOSED, "the coordinator is closed: nothing is called");
     }
     if (c->callbacks->runs) {

@@ -44,7 +44,7 @@ int cox_future_cancel(struct cox_future *future)
     coxi_lock(&c->lock);
     /* While it is being closed everything is cancelled anyway, and then the loop is
      * gone. */
-    bool post = !future->settled && !c->closing;
+    bool post = !future->settled && !c->life.closing;
     if (post) {
         atomic_fetch_add_explicit(&future->refs, 1, memory_order_relaxed);
         coxi_loop_post(c->loop, &cancellation->mail);

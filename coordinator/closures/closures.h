@@ -16,6 +16,9 @@ struct coxi_seat;
 enum { COXI_COMING_BUCKETS = 256 };
 
 /* c->closures. The loop's own, but for what c->lock guards. */
+struct coxi_closure_events; /* settle.h */
+struct coxi_gate;           /* gate.h */
+
 struct coxi_closures {
     struct coxi_window unsettled; /* by id */
     struct coxi_window replays;   /* closures that are replayed, by id */
@@ -26,8 +29,9 @@ struct coxi_closures {
     struct coxi_queue replay_queue; /* urgent: all that runs while ps are recovered */
     struct coxi_queue remake_queue; /* other closures that run again (kept.c) */
     size_t n_queued;                /* QUEUED, for some worker only, too */
-    ptrdiff_t waiting_change; /* to be added to c->n_waiting at the end of this turn */
-    struct coxi_pool pool;    /* READY workers, by the room they have */
+    ptrdiff_t
+        waiting_change; /* to be added to c->life.n_waiting at the end of this turn */
+    struct coxi_pool pool;       /* READY workers, by the room they have */
     struct coxi_seat *collected; /* who has something to be sent, or may have had */
     struct coxi_seat *owners;    /* who has a queue of its own, or had one */
     bool recalled; /* workers have been told to hand back what has not started */
@@ -55,6 +59,13 @@ struct coxi_closures {
     uint64_t settled_seen;         /* how many were, when that was last looked at */
     uint64_t idle_since_ms; /* closures wait and no worker is ready since; 0: not so */
     bool ps_away;           /* at the last tick */
+
+    /* What recovery is told; set while the loop runs. NULL: no ps comes back. */
+    _Atomic(const struct coxi_closure_events *) events;
+
+    /* What closures have to pass while an older client's are left (gate.h); NULL: none are.
+     * Changed by the loop, with c->lock. */
+    _Atomic(const struct coxi_gate *) gate;
 
     /* ---- guarded by c->lock */
     struct coxi_list intake;        /* scheduled, not yet seen by the loop */

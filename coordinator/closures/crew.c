@@ -29,7 +29,7 @@ static void tell_ready(struct coxi_seat *seat)
         return;
     }
     coxi_lock(&c->lock);
-    bool quiet = !c->opened && !seat->was_told; /* it is waited for anyway */
+    bool quiet = !c->life.opened && !seat->was_told; /* it is waited for anyway */
     coxi_unlock(&c->lock);
     coxi_event(
         c, seat->was_told ? COX_EVENT_WORKER_BACK : COX_EVENT_WORKER_JOINED,
@@ -105,7 +105,7 @@ static void lost(struct coxi_worker *worker, const struct coxi_worker_loss *loss
     struct coxi_seat *seat = worker->seat;
     seat->ways = (struct coxi_ways){0};
     coxi_seat_drop_collected(seat);
-    if (loss->was_there && !worker->c->shutting_down) {
+    if (loss->was_there && !worker->c->life.shutting_down) {
         tell_lost(seat, loss);
     }
     coxi_kept_lost(seat);

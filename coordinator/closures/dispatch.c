@@ -27,6 +27,7 @@
 #include "coordinator/closures/voiding.h"
 #include "coordinator/workers/layout.h"
 #include "coordinator/workers/resource.h"
+#include "net/ps_client.h"
 
 enum {
     CHUNK_MAX = 16,              /* closures given to one worker before looking again */
@@ -204,11 +205,11 @@ static void send_watermark(struct cox_coordinator *c)
     c->closures->watermark_sent_ms = coxi_now_ms();
     struct coxi_message message = {.kind = COXI_WATERMARK};
     message.watermark.session = c->session;
-    for (uint32_t i = 0; i < c->n_ps; i++) {
+    for (uint32_t i = 0; i < c->ps.n; i++) {
         message.watermark.watermark =
             coxi_ps_watermark(c, i, c->closures->watermark_sent);
-        message.watermark.incarnation = coxi_psc_incarnation(c->ps[i]);
-        coxi_psc_tell(c->ps[i], &message);
+        message.watermark.incarnation = coxi_psc_incarnation(c->ps.clients[i]);
+        coxi_psc_tell(c->ps.clients[i], &message);
     }
 }
 
@@ -225,14 +226,15 @@ static void cancel(struct cox_coordinator *c, int code, const char *text)
 /* Lets go of everybody once that is wanted; the loop stops when nobody is left. */
 static void shut_down(struct cox_coordinator *c, bool wanted)
 {
-    if (wanted && !c->shutting_down) {
-        c->shutting_down = true;
+    if (wanted && !c->life.shutting_down) {
+        c->life.shutting_down = true;
         coxi_workers_shutdown(c);
-        for (uint32_t i = 0; i < c->n_ps; i++) {
-            coxi_psc_give_up(c->ps[i], "the coordinator is being closed");
+        for (uint32_t i = 0; i < c->ps.n; i++) {
+            coxi_psc_give_up(c->ps.clients[i], "the coordinator is being closed");
         }
     }
-    if (c->shutting_down && c->workers->n_conns == 0 && c->closures->n_voiding == 0) {
+    if (c->life.shutting_down && c->workers->n_conns == 0 &&
+        c->closures->n_voiding == 0) {
         coxi_closures_fail(c, COX_ECANCELLED, "the coordinator was closed");
         coxi_inputs_go_on(c);
         coxi_closures_tell(c);
@@ -249,10 +251,10 @@ void coxi_dispatch(void *coordinator)
     c->closures->intake = (struct coxi_list){0};
     bool layout = c->workers->layout_due;
     c->workers->layout_due = false;
-    int fatal = c->fatal;
-    memcpy(fatal_text, c->fatal_text, sizeof(fatal_text));
-    bool stopping = c->reporting || c->closing;
-    bool shutdown = c->shutdown;
+    int fatal = c->life.fatal;
+    memcpy(fatal_text, c->life.fatal_text, sizeof(fatal_text));
+    bool stopping = c->life.reporting || c->life.closing;
+    bool shutdown = c->life.shutdown;
     bool modules = c->modules->n > c->workers->n_shipped;
     bool resources = c->resources->changed;
     c->resources->changed = false;
@@ -261,8 +263,8 @@ void coxi_dispatch(void *coordinator)
     bool closures = take_in(c, &intake);
     coxi_inputs_go_on(c);
     coxi_kept_sweep(c);
-    if (layout || (fatal != 0 && !c->fatal_handled)) {
-        c->fatal_handled = fatal != 0;
+    if (layout || (fatal != 0 && !c->life.fatal_handled)) {
+        c->life.fatal_handled = fatal != 0;
         coxi_layout_send_all(c);
     } else if (closures) {
         coxi_layout_update(c);

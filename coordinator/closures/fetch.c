@@ -37,8 +37,8 @@ static int begin(struct cox_future *source, struct cox_future **ret)
         atomic_store_explicit(&f->refs, 2, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
         coxi_intake_put(c, f);
-        c->n_waiting++;
-        c->n_unsettled++;
+        c->life.n_waiting++;
+        c->life.n_unsettled++;
     }
     coxi_unlock(&c->lock);
     if (r != 0) {

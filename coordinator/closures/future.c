@@ -36,9 +36,9 @@ void coxi_coordinator_unref(struct cox_coordinator *c)
         coxi_callbacks_free(c);
         coxi_closures_free(c);
         coxi_modules_free(c); /* futures name their functions */
-        (void)pthread_cond_destroy(&c->room);
-        (void)pthread_cond_destroy(&c->idle);
-        (void)pthread_cond_destroy(&c->changed);
+        (void)pthread_cond_destroy(&c->life.room);
+        (void)pthread_cond_destroy(&c->life.idle);
+        (void)pthread_cond_destroy(&c->life.changed);
         (void)pthread_mutex_destroy(&c->lock);
         free(c);
     }

@@ -9,6 +9,7 @@
 #define COXI_COORDINATOR_CLOSURES_GATE_H
 
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 
 struct coxi_gate {
     /* As the functions below of the same names. */
@@ -31,14 +32,14 @@ struct coxi_gate {
  */
 static inline const struct cox_function *coxi_gate_go_on(struct cox_coordinator *c)
 {
-    const struct coxi_gate *gate = atomic_load(&c->gate);
+    const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->go_on(c) : NULL;
 }
 
 /* The same for whoever tells what is waited for: NULL before the program schedules or waits. */
 static inline const struct cox_function *coxi_gate_missing(struct cox_coordinator *c)
 {
-    const struct coxi_gate *gate = atomic_load(&c->gate);
+    const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->missing(c) : NULL;
 }
 
@@ -47,7 +48,7 @@ static inline const struct cox_function *coxi_gate_missing(struct cox_coordinato
  * c->lock. */
 static inline bool coxi_gate_is_writing(const struct cox_coordinator *c)
 {
-    const struct coxi_gate *gate = atomic_load(&c->gate);
+    const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL && gate->is_writing(c);
 }
 
@@ -55,7 +56,7 @@ static inline bool coxi_gate_is_writing(const struct cox_coordinator *c)
  * for a closure whose function is not loaded. Any thread, with c->lock. */
 static inline int coxi_gate_check(struct cox_coordinator *c)
 {
-    const struct coxi_gate *gate = atomic_load(&c->gate);
+    const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->check(c) : 0;
 }
 
@@ -65,7 +66,7 @@ static inline int coxi_gate_check(struct cox_coordinator *c)
 static inline int coxi_gate_check_resets(const struct cox_coordinator *c,
                                          const struct cox_function *missing)
 {
-    const struct coxi_gate *gate = atomic_load(&c->gate);
+    const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->check_resets(c, missing) : 0;
 }
 
@@ -76,7 +77,7 @@ static inline int coxi_gate_check_resets(const struct cox_coordinator *c,
  */
 static inline int coxi_gate_wait(struct cox_coordinator *c)
 {
-    const struct coxi_gate *gate = atomic_load(&c->gate);
+    const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->wait(c) : 0;
 }
 
@@ -88,7 +89,7 @@ static inline int coxi_gate_wait(struct cox_coordinator *c)
 static inline int coxi_gate_reset(struct cox_coordinator *c,
                                   const struct coxi_variable *metric)
 {
-    const struct coxi_gate *gate = atomic_load(&c->gate);
+    const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->reset(c, metric) : 0;
 }
 
@@ -96,14 +97,14 @@ static inline int coxi_gate_reset(struct cox_coordinator *c,
  * then it is WAITING. Loop. */
 static inline bool coxi_gate_holds(struct cox_future *f)
 {
-    const struct coxi_gate *gate = atomic_load(&f->c->gate);
+    const struct coxi_gate *gate = atomic_load(&f->c->closures->gate);
     return gate != NULL && gate->holds(f);
 }
 
 /* At the end of a turn: what is to be written next may have its turn now. Loop. */
 static inline void coxi_gate_turn(struct cox_coordinator *c)
 {
-    const struct coxi_gate *gate = atomic_load(&c->gate);
+    const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     if (gate != NULL) {
         gate->turn(c);
     }

@@ -35,7 +35,7 @@ static bool is_full_of_ids(const struct cox_coordinator *c)
 
 bool coxi_intake_is_full(const struct cox_coordinator *c)
 {
-    return c->n_waiting >= c->options.queue_max || is_full_of_ids(c);
+    return c->life.n_waiting >= c->options.queue_max || is_full_of_ids(c);
 }
 
 void coxi_intake_wait(struct cox_coordinator *c)
@@ -50,10 +50,10 @@ void coxi_intake_wait(struct cox_coordinator *c)
         coxi_call_why_locked(c, "closure %llu is to be settled first",
                              (unsigned long long)c->ids.first_unsettled);
     } else {
-        coxi_call_why_locked(c, "the queue is full, with %zu closure%s", c->n_waiting,
-                             coxi_s(c->n_waiting));
+        coxi_call_why_locked(c, "the queue is full, with %zu closure%s",
+                             c->life.n_waiting, coxi_s(c->life.n_waiting));
     }
-    (void)pthread_cond_timedwait(&c->room, &c->lock, &slice);
+    (void)pthread_cond_timedwait(&c->life.room, &c->lock, &slice);
 }
 
 int coxi_intake_await_id(struct cox_coordinator *c)

@@ -261,7 +261,7 @@ static int make_again(struct coxi_kept *kept)
     if (kept->remake != NULL) {
         return 0;
     }
-    int r = c->shutting_down
+    int r = c->life.shutting_down
                 ? coxi_error(COX_ECANCELLED, "the coordinator is being closed")
                 : coxi_closure_again(f, &kept->remake);
     if (r != 0) {
@@ -272,9 +272,9 @@ static int make_again(struct coxi_kept *kept)
                (unsigned long long)f->id, f->function->name);
     c->closures->waiting_change++;
     coxi_lock(&c->lock);
-    c->n_unsettled++;
-    c->n_inherited += kept->remake->inherited;
-    c->stats.made_again++;
+    c->life.n_unsettled++;
+    c->life.n_inherited += kept->remake->inherited;
+    c->counts.stats.made_again++;
     coxi_unlock(&c->lock);
     kept->remake->urgent = coxi_inputs_are_urgent(f); /* in no line yet */
     coxi_closure_begin(kept->remake);

@@ -21,14 +21,15 @@
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/reach.h"
+#include "net/ps_client.h"
 
 /* ---- how long closures wait */
 
 static bool is_any_ps_away(struct cox_coordinator *c)
 {
     bool away = coxi_ps_recovering(c) || coxi_reach_is_cut(c);
-    for (uint32_t i = 0; !away && i < c->n_ps; i++) {
-        away = !coxi_psc_is_up(c->ps[i]);
+    for (uint32_t i = 0; !away && i < c->ps.n; i++) {
+        away = !coxi_psc_is_up(c->ps.clients[i]);
     }
     return away;
 }

@@ -87,7 +87,7 @@ static void end_operation(struct coxi_mail *mail)
     c->ids.first_unsettled = c->closures->unsettled.count > 0
                                  ? c->closures->unsettled.first
                                  : c->closures->unsettled.next;
-    (void)pthread_cond_broadcast(&c->room);
+    (void)pthread_cond_broadcast(&c->life.room);
     coxi_unlock(&c->lock);
     free(f);
     free(end);

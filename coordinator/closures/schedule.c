@@ -22,6 +22,7 @@
 #include "coordinator/closures/kept.h"
 #include "coordinator/workers/module.h"
 #include "coordinator/workers/workers.h"
+#include "net/ps_client.h"
 
 /* ---- errors of the whole */
 
@@ -32,31 +33,31 @@
  */
 static int report_error(struct cox_coordinator *c, const struct timespec *until)
 {
-    while (c->reporting && !c->closing) {
-        if (pthread_cond_timedwait(&c->idle, &c->lock, until) != 0) {
+    while (c->life.reporting && !c->life.closing) {
+        if (pthread_cond_timedwait(&c->life.idle, &c->lock, until) != 0) {
             return coxi_error(COX_ETIMEDOUT, "an error is still being reported");
         }
     }
-    if (c->error == 0 || c->closing) {
+    if (c->life.error == 0 || c->life.closing) {
         return 0;
     }
     int r = 0;
-    c->reporting = true;
+    c->life.reporting = true;
     coxi_loop_wake(c->loop);
-    while (r == 0 && c->n_unsettled > c->n_inherited && !c->closing) {
-        if (pthread_cond_timedwait(&c->idle, &c->lock, until) != 0) {
+    while (r == 0 && c->life.n_unsettled > c->life.n_inherited && !c->life.closing) {
+        if (pthread_cond_timedwait(&c->life.idle, &c->lock, until) != 0) {
             r = coxi_error(COX_ETIMEDOUT, "steps still run after an error: %.400s",
-                           c->error_text);
+                           c->life.error_text);
         }
     }
     if (r == 0) {
-        r = coxi_error(c->error, "%s", c->error_text);
-        c->error = 0;
-        c->untold.failed = c->untold.cancelled = 0;
+        r = coxi_error(c->life.error, "%s", c->life.error_text);
+        c->life.error = 0;
+        c->life.untold.failed = c->life.untold.cancelled = 0;
     }
-    c->reporting = false;
-    (void)pthread_cond_broadcast(&c->idle);
-    (void)pthread_cond_broadcast(&c->room);
+    c->life.reporting = false;
+    (void)pthread_cond_broadcast(&c->life.idle);
+    (void)pthread_cond_broadcast(&c->life.room);
     return r;
 }
 
@@ -101,15 +102,15 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
     if (r == 0 && coxi_intake_is_full(c)) {
         r = wait ? await_queue(c, missing)
                  : coxi_error(COX_EAGAIN, "the queue is full, with %zu closure%s",
-                              c->n_waiting, coxi_s(c->n_waiting));
+                              c->life.n_waiting, coxi_s(c->life.n_waiting));
     }
     if (r != 0) {
         return r;
     }
     coxi_intake_put(c, f);
-    c->failed = false;
-    c->n_waiting++;
-    c->n_unsettled++;
+    c->life.failed = false;
+    c->life.n_waiting++;
+    c->life.n_unsettled++;
     return 0;
 }
 
@@ -184,10 +185,10 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
         atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
     }
     coxi_lock(&c->lock);
-    c->n_calls++;
+    c->life.n_calls++;
     r = enqueue(c, f, wait);
     coxi_call_ended(c);
-    bool alone = c->n_unsettled == 1;
+    bool alone = c->life.n_unsettled == 1;
     coxi_unlock(&c->lock);
     if (r != 0) {
         if (ret != NULL) {
@@ -239,11 +240,11 @@ static int go_on(struct cox_coordinator *c)
  */
 static bool is_all_done(const struct cox_coordinator *c)
 {
-    bool over = c->closing || c->fatal != 0;
-    bool done = c->n_unsettled == 0 &&
+    bool over = c->life.closing || c->life.fatal != 0;
+    bool done = c->life.n_unsettled == 0 &&
                 (over || (!coxi_ps_recovering(c) && !coxi_gate_is_writing(c)));
-    for (uint32_t p = 0; done && !over && p < c->n_ps; p++) {
-        done = coxi_psc_is_up(c->ps[p]);
+    for (uint32_t p = 0; done && !over && p < c->ps.n; p++) {
+        done = coxi_psc_is_up(c->ps.clients[p]);
     }
     return done;
 }
@@ -254,15 +255,15 @@ static int await_idle(struct cox_coordinator *c, const struct timespec *until,
                       int timeout_ms)
 {
     struct timespec slice = coxi_deadline(COXI_TICK_MS);
-    bool looks = c->n_unsettled == 0 && coxi_before(&slice, until);
-    if (pthread_cond_timedwait(&c->idle, &c->lock, looks ? &slice : until) == 0 ||
+    bool looks = c->life.n_unsettled == 0 && coxi_before(&slice, until);
+    if (pthread_cond_timedwait(&c->life.idle, &c->lock, looks ? &slice : until) == 0 ||
         looks) {
         return 0;
     }
-    return c->n_unsettled > 0
+    return c->life.n_unsettled > 0
                ? coxi_error(COX_ETIMEDOUT, "%zu closure%s not settled after %d ms",
-                            c->n_unsettled, c->n_unsettled == 1 ? " is" : "s are",
-                            timeout_ms)
+                            c->life.n_unsettled,
+                            c->life.n_unsettled == 1 ? " is" : "s are", timeout_ms)
                : coxi_error(
                      COX_ETIMEDOUT,
                      "a ps is lost, and after %d ms what it had has not been done "
@@ -281,11 +282,11 @@ int cox_join(struct cox_coordinator *c, int timeout_ms)
         return r;
     }
     coxi_lock(&c->lock);
-    c->n_calls++;
+    c->life.n_calls++;
     r = go_on(c);
     while (r == 0) {
         r = report_error(c, &until);
-        if (r != 0 || c->closing || is_all_done(c)) {
+        if (r != 0 || c->life.closing || is_all_done(c)) {
             break;
         }
         r = await_idle(c, &until, timeout_ms);
@@ -305,7 +306,7 @@ int cox_done(struct cox_coordinator *c)
     }
     struct timespec never = coxi_deadline(-1);
     coxi_lock(&c->lock);
-    c->n_calls++;
+    c->life.n_calls++;
     int r = go_on(c);
     if (r == 0) {
         r = report_error(c, &never);

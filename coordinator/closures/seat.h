@@ -9,6 +9,7 @@
 
 #include "coordinator/closures/ahead.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/queue.h"
 #include "coordinator/workers/worker.h"
 

@@ -126,7 +126,7 @@ static void note_cancelled(struct cox_future *f)
 {
     struct cox_coordinator *c = f->c;
     coxi_lock(&c->lock);
-    bool by_error = c->reporting;
+    bool by_error = c->life.reporting;
     coxi_unlock(&c->lock);
     if (by_error && f->cursor != 0 &&
         (c->closures->first_cancelled == 0 || f->id < c->closures->first_cancelled)) {
@@ -174,7 +174,7 @@ struct cox_future *coxi_closure_find_running(struct cox_coordinator *c, uint64_t
 
 static void tell_replayed(struct cox_future *f)
 {
-    const struct coxi_closure_events *events = f->c->closure_events;
+    const struct coxi_closure_events *events = f->c->closures->events;
     if (events != NULL) {
         events->replayed(f);
     }
@@ -221,9 +221,9 @@ void coxi_closure_end(struct cox_future *f, const struct coxi_ending *ending)
 {
     struct cox_coordinator *c = f->c;
     /* If the client is being closed, the next one goes on from the same checkpoint. */
-    bool is_left = f->inherited && f->attempt == 0 && c->closing;
-    if (!f->uncertain || f->replay != NULL || c->fatal_handled || c->shutting_down ||
-        is_left) {
+    bool is_left = f->inherited && f->attempt == 0 && c->life.closing;
+    if (!f->uncertain || f->replay != NULL || c->life.fatal_handled ||
+        c->life.shutting_down || is_left) {
         coxi_closure_settle(f, ending); /* or nobody is left who could be asked */
         return;
     }
@@ -295,7 +295,7 @@ static void end_as(struct cox_future *f, int code, const char *text)
 static bool is_spared(const struct cox_future *f, int code)
 {
     struct cox_coordinator *c = f->c;
-    return code == COX_ECANCELLED && !c->closing &&
+    return code == COX_ECANCELLED && !c->life.closing &&
            (f->applied || f->inherited || (f->urgent && coxi_ps_recovering(c)));
 }
 
@@ -356,12 +356,12 @@ static void note_untold(struct cox_coordinator *c, const struct cox_future *f)
         return;
     }
     if (f->state == COXI_CANCELLED) {
-        c->untold.cancelled++;
-    } else if (c->untold.failed++ == 0) {
-        c->untold.first = f->id;
-        c->untold.code = f->code;
-        (void)snprintf(c->untold.text, sizeof(c->untold.text), "%.64s: %.400s",
-                       f->function->name,
+        c->life.untold.cancelled++;
+    } else if (c->life.untold.failed++ == 0) {
+        c->life.untold.first = f->id;
+        c->life.untold.code = f->code;
+        (void)snprintf(c->life.untold.text, sizeof(c->life.untold.text),
+                       "%.64s: %.400s", f->function->name,
                        f->text != NULL ? f->text : coxi_strerror(f->code));
     }
 }
@@ -369,8 +369,8 @@ static void note_untold(struct cox_coordinator *c, const struct cox_future *f)
 /* Counts one settled closure and wakes who waits for it. Locked. */
 static void tell(struct cox_coordinator *c, struct cox_future *f)
 {
-    c->n_unsettled--;
-    c->n_inherited -= f->inherited;
+    c->life.n_unsettled--;
+    c->life.n_inherited -= f->inherited;
     if (f->replay != NULL) {
         return; /* nobody holds it */
     }
@@ -379,10 +379,10 @@ static void tell(struct cox_coordinator *c, struct cox_future *f)
         return; /* who waits for it is told */
     }
     if (f->state == COXI_DONE_OK) {
-        c->stats.done++;
+        c->counts.stats.done++;
         return;
     }
-    c->stats.failed++;
+    c->counts.stats.failed++;
     note_untold(c, f);
     if (f->state == COXI_FAILED && !c->options.keep_going) {
         char text[COXI_TEXT_MAX];
@@ -399,7 +399,7 @@ void coxi_closures_tell(struct cox_coordinator *c)
         return;
     }
     coxi_lock(&c->lock);
-    c->n_waiting +=
+    c->life.n_waiting +=
         (size_t)c->closures->waiting_change; /* modulo 2^64: it may be negative */
     c->closures->waiting_change = 0;
     for (struct cox_future *f = c->closures->settling.first; f != NULL; f = f->next) {
@@ -408,10 +408,10 @@ void coxi_closures_tell(struct cox_coordinator *c)
     c->ids.first_unsettled = c->closures->unsettled.count > 0
                                  ? c->closures->unsettled.first
                                  : c->closures->unsettled.next;
-    if (c->n_unsettled == 0 || c->n_unsettled == c->n_inherited) {
-        (void)pthread_cond_broadcast(&c->idle);
+    if (c->life.n_unsettled == 0 || c->life.n_unsettled == c->life.n_inherited) {
+        (void)pthread_cond_broadcast(&c->life.idle);
     }
-    (void)pthread_cond_broadcast(&c->room);
+    (void)pthread_cond_broadcast(&c->life.room);
     coxi_unlock(&c->lock);
     for (struct cox_future *f = c->closures->settling.first; f != NULL;) {
         struct cox_future *next = f->next;

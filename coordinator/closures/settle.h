@@ -3,6 +3,7 @@
 #define COXI_COORDINATOR_CLOSURES_SETTLE_H
 
 #include "coordinator/base/replay_log.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/voiding.h"
 #include "coordinator/coordinator.h"
@@ -43,7 +44,7 @@ void coxi_closure_run_for_results(struct cox_future *f);
 /* What waits in line for the worker since that has its inputs does not any more. */
 void coxi_closures_leave_home(struct coxi_seat *seat);
 
-/* What recovery does about closures (c->closure_events; NULL where no ps comes back). Loop. */
+/* What recovery does about closures (c->closures->events; NULL where no ps comes back). Loop. */
 struct coxi_closure_events {
     /* A closure that runs again is settled, maybe for a ps that has come back. */
     void (*replayed)(struct cox_future *f);

@@ -121,7 +121,7 @@ bool coxi_straggler_ended(struct coxi_seat *seat, struct cox_future *f,
     if (head->code == 0) {
         struct cox_coordinator *c = f->c;
         coxi_lock(&c->lock);
-        c->stats.speculation_won++;
+        c->counts.stats.speculation_won++;
         coxi_unlock(&c->lock);
     }
     coxi_send_recall(f->seat, f->id, f->current, true);
@@ -155,7 +155,7 @@ static void race(struct cox_future *f, struct coxi_seat *seat)
                (unsigned long long)f->id, f->function->name, f->seat->worker->index,
                f->function->average_us / 1000, seat->worker->index);
     coxi_lock(&c->lock);
-    c->stats.speculated++;
+    c->counts.stats.speculated++;
     coxi_unlock(&c->lock);
 }
 

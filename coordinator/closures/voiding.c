@@ -40,6 +40,7 @@
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/tally.h"
+#include "net/ps_client.h"
 
 struct voiding;
 
@@ -182,7 +183,7 @@ static void be_done(struct voiding *voiding)
         voiding->ending = (struct coxi_ending){.state = COXI_DONE_OK,
                                                .touched = voiding->touched,
                                                .n_touched = list_holders(voiding)};
-    } else if (f->applied || f->c->closing) {
+    } else if (f->applied || f->c->life.closing) {
         tell_lost_results(voiding);
     } else {
         voiding->again = true;
@@ -232,7 +233,7 @@ static void judge(struct voiding *voiding)
     } else if (tally == COXI_TALLY_PART && ending->code == COX_ELOST &&
                has_returned(voiding)) {
         voiding->goes_on = true;
-    } else if (voiding->f->was_done && !voiding->c->closing) {
+    } else if (voiding->f->was_done && !voiding->c->life.closing) {
         tell_undone(voiding);
     } else if (tally != COXI_TALLY_NOTHING) {
         tell_partial(voiding, diverged ? COX_EDIVERGED : COX_EPARTIAL);
@@ -261,7 +262,7 @@ static void finish(struct coxi_mail *mail)
 {
     struct voiding *voiding = (struct voiding *)mail;
     if (is_outdated(voiding)) {
-        voiding->c->closure_events->void_later(voiding->f, &voiding->ending);
+        voiding->c->closures->events->void_later(voiding->f, &voiding->ending);
     } else if (is_undone(voiding)) {
         coxi_closure_run_again(voiding->f);
     } else {
@@ -339,9 +340,9 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
                        const struct coxi_ending *ending)
 {
     struct voiding *voiding =
-        calloc(1, sizeof(*voiding) + c->n_ps * sizeof(*voiding->answers));
-    struct coxi_told *told = calloc(c->n_ps, sizeof(*told));
-    uint32_t *touched = calloc(ending->n_touched + c->n_ps, sizeof(*touched));
+        calloc(1, sizeof(*voiding) + c->ps.n * sizeof(*voiding->answers));
+    struct coxi_told *told = calloc(c->ps.n, sizeof(*told));
+    uint32_t *touched = calloc(ending->n_touched + c->ps.n, sizeof(*touched));
     if (voiding == NULL || told == NULL || touched == NULL) {
         free(voiding);
         free(told);
@@ -361,19 +362,19 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
         (void)snprintf(voiding->text, sizeof(voiding->text), "%s", ending->text);
         voiding->ending.text = voiding->text;
     }
-    voiding->n_ps = c->n_ps;
+    voiding->n_ps = c->ps.n;
     voiding->n_losses = coxi_ps_losses(c);
     c->closures->voids_held = true;
-    atomic_init(&voiding->n_pending, c->n_ps + 1);
+    atomic_init(&voiding->n_pending, c->ps.n + 1);
     struct coxi_message message = {.kind = COXI_VOID};
     message.void_ = (struct coxi_void){
         .session = c->session, .closure = f->id, .attempt = f->attempt};
-    for (uint32_t p = 0; p < c->n_ps; p++) {
+    for (uint32_t p = 0; p < c->ps.n; p++) {
         struct answer *answer = &voiding->answers[p];
         answer->voiding = voiding;
         answer->request.done = on_answer;
-        message.void_.incarnation = coxi_psc_incarnation(c->ps[p]);
-        int r = coxi_psc_submit_now(c->ps[p], &message, &answer->request, true);
+        message.void_.incarnation = coxi_psc_incarnation(c->ps.clients[p]);
+        int r = coxi_psc_submit_now(c->ps.clients[p], &message, &answer->request, true);
         if (r != 0) {
             note(answer, r, coxi_error_text());
             answered(voiding);
@@ -385,8 +386,8 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
 
 void coxi_voidings_flush(struct cox_coordinator *c)
 {
-    for (uint32_t p = 0; c->closures->voids_held && p < c->n_ps; p++) {
-        coxi_psc_flush(c->ps[p]);
+    for (uint32_t p = 0; c->closures->voids_held && p < c->ps.n; p++) {
+        coxi_psc_flush(c->ps.clients[p]);
     }
     c->closures->voids_held = false;
 }

@@ -81,11 +81,11 @@ static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
     char why[COXI_TEXT_MAX];
     coxi_lock(&c->lock);
     uint32_t n_ready = c->workers->n_ready;
-    size_t n = c->n_unsettled;
+    size_t n = c->life.n_unsettled;
     const struct cox_function *missing = coxi_gate_missing(c);
     (void)snprintf(why, sizeof(why), "%.400s",
-                   c->stats.workers_cut_off > 0 ? "workers cannot reach a ps"
-                                                : c->workers->text);
+                   c->counts.stats.workers_cut_off > 0 ? "workers cannot reach a ps"
+                                                       : c->workers->text);
     coxi_unlock(&c->lock);
     if (coxi_ps_recovering(c)) {
         (void)snprintf(why, sizeof(why), "a ps is being recovered");
@@ -115,8 +115,8 @@ static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
 static void watch_closures(struct cox_coordinator *c, uint64_t now)
 {
     coxi_lock(&c->lock);
-    uint64_t settled = c->stats.done + c->stats.failed;
-    bool waits = c->n_unsettled > c->n_inherited || c->closures->n_queued > 0;
+    uint64_t settled = c->counts.stats.done + c->counts.stats.failed;
+    bool waits = c->life.n_unsettled > c->life.n_inherited || c->closures->n_queued > 0;
     coxi_unlock(&c->lock);
     if (!waits || settled != c->closures->settled_seen) {
         uint64_t seconds = coxi_patience_seconds(&c->closures->patience, now);
@@ -147,7 +147,7 @@ void coxi_watch_tick(struct cox_coordinator *c)
         any_ready = any_ready || coxi_worker_will_be_ready(c->workers->all[i]);
         watch_own(c->workers->all[i]->seat, now);
     }
-    if (!c->fatal_handled && !c->shutting_down) {
+    if (!c->life.fatal_handled && !c->life.shutting_down) {
         watch_closures(c, now);
     }
     watch_all(c, any_ready, now);

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
+#include "cluster/cluster.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
@@ -31,8 +32,10 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/resource.h"
+#include "net/ps_client.h"
 
 static void base_fini(struct coxi_recovery_base *base, uint32_t n_ps)
 {
@@ -67,13 +70,13 @@ static void begin_absence(struct coxi_recovery *rec, uint32_t p)
 bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
                         const char *text)
 {
-    struct coxi_recovery *rec = c->recovery;
+    struct coxi_recovery *rec = c->ps.recovery;
     if (rec == NULL) {
         return false;
     }
     coxi_lock(&rec->set->lock);
     uint32_t p = coxi_psc_index(psc);
-    if (c->ps[p] == psc &&
+    if (c->ps.clients[p] == psc &&
         !rec->set->stop) { /* not one that is not in use, yet or any more */
         if (!rec->set->states[p].lost) {
             coxi_event(c, COX_EVENT_PS_LOST, COXI_OF(.ps = 1 + p, .error = COX_EPSLOST),
@@ -150,7 +153,7 @@ static void go_on(struct coxi_recovery *rec, void *arg)
     bool *ret_up = arg;
     coxi_lock(&rec->set->lock);
     bool up = !coxi_ps_any_lost(rec->c, false);
-    for (uint32_t p = 0; up && p < c->n_ps; p++) {
+    for (uint32_t p = 0; up && p < c->ps.n; p++) {
         rec->set->states[p].owed = false;
         coxi_applied_list_fini(&rec->servers[p].restored);
     }
@@ -166,8 +169,8 @@ static void go_on(struct coxi_recovery *rec, void *arg)
         coxi_recovery_let_go_held(rec);
         say_recovered(rec, since_ms);
         coxi_lock(&c->lock);
-        c->resources->changed = true;           /* those that had to wait */
-        (void)pthread_cond_broadcast(&c->idle); /* who joins waits for this, too */
+        c->resources->changed = true;                /* those that had to wait */
+        (void)pthread_cond_broadcast(&c->life.idle); /* who joins waits for this, too */
         coxi_unlock(&c->lock);
     }
     *ret_up = up;
@@ -225,12 +228,12 @@ static void *recovery_thread(void *arg)
 
 int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address)
 {
-    if (c == NULL || address == NULL || ps >= c->n_ps) {
+    if (c == NULL || address == NULL || ps >= c->ps.n) {
         return coxi_error(COX_EINVAL,
                           "cox_ps_address needs one of the cluster's ps, and "
                           "an address");
     }
-    struct coxi_recovery *rec = c->recovery;
+    struct coxi_recovery *rec = c->ps.recovery;
     if (rec == NULL) {
         return coxi_error(COX_EINVAL,
                           "without checkpoint_dir no ps comes back, wherever");
@@ -241,8 +244,8 @@ int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address)
         return r;
     }
     coxi_lock(&rec->set->lock);
-    free(c->cluster->ps[ps]);
-    c->cluster->ps[ps] = url;
+    free(c->site.cluster->ps[ps]);
+    c->site.cluster->ps[ps] = url;
     rec->n_moves++;
     (void)pthread_cond_broadcast(&rec->set->changed);
     coxi_unlock(&rec->set->lock);
@@ -253,14 +256,14 @@ int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address)
 
 void coxi_recovery_tick(struct cox_coordinator *c)
 {
-    struct coxi_recovery *rec = c->recovery;
+    struct coxi_recovery *rec = c->ps.recovery;
     uint64_t now = coxi_now_ms();
     bool alive = coxi_check_alive(c) == 0;
     if (rec == NULL || !atomic_load(&rec->set->any_lost)) {
         return;
     }
     coxi_lock(&rec->set->lock);
-    for (uint32_t p = 0; p < c->n_ps; p++) {
+    for (uint32_t p = 0; p < c->ps.n; p++) {
         const struct coxi_recovery_server *server = &rec->servers[p];
         if (server->returning == NULL) {
             continue;
@@ -276,7 +279,7 @@ void coxi_recovery_tick(struct cox_coordinator *c)
 
 bool coxi_recovery_is_due(const struct cox_coordinator *c)
 {
-    return c->recovery != NULL && c->fatal == 0 &&
+    return c->ps.recovery != NULL && c->life.fatal == 0 &&
            (coxi_replay_log_is_due(c->replay_log, c->ids.next) ||
             coxi_resources_are_due(c));
 }
@@ -285,7 +288,7 @@ bool coxi_recovery_is_due(const struct cox_coordinator *c)
 
 int coxi_recovery_mark(struct cox_coordinator *c, struct coxi_recovery_mark *ret)
 {
-    struct coxi_recovery *rec = c->recovery;
+    struct coxi_recovery *rec = c->ps.recovery;
     *ret = (struct coxi_recovery_mark){0};
     bool up = rec == NULL;
     int r = coxi_ps_wait(c);
@@ -307,12 +310,12 @@ int coxi_recovery_base(struct cox_coordinator *c, const char *path,
                        struct coxi_manifest_shard *shards,
                        const struct coxi_recovery_mark *mark)
 {
-    struct coxi_recovery *rec = c->recovery;
+    struct coxi_recovery *rec = c->ps.recovery;
     if (rec == NULL) {
         return 0;
     }
     struct coxi_recovery_base base = {.path = strdup(path),
-                                      .shards = calloc(c->n_ps, sizeof(*base.shards)),
+                                      .shards = calloc(c->ps.n, sizeof(*base.shards)),
                                       .lock = -1};
     int r = base.path == NULL || base.shards == NULL
                 ? coxi_error_memory("a checkpoint")
@@ -320,8 +323,8 @@ int coxi_recovery_base(struct cox_coordinator *c, const char *path,
     coxi_lock(&rec->set->lock);
     bool whole = r == 0 && rec->set->n_losses == mark->n_losses;
     if (whole) {
-        memcpy(base.shards, shards, c->n_ps * sizeof(*shards));
-        memset(shards, 0, c->n_ps * sizeof(*shards));
+        memcpy(base.shards, shards, c->ps.n * sizeof(*shards));
+        memset(shards, 0, c->ps.n * sizeof(*shards));
         struct coxi_recovery_base old = rec->base;
         rec->base = base;
         base = old;
@@ -330,7 +333,7 @@ int coxi_recovery_base(struct cox_coordinator *c, const char *path,
     if (whole) {
         coxi_replay_log_forget(c->replay_log, mark->log);
     }
-    base_fini(&base, c->n_ps);
+    base_fini(&base, c->ps.n);
     return r;
 }
 
@@ -342,29 +345,29 @@ int coxi_recovery_start(struct cox_coordinator *c, const struct coxi_replay_refs
         .replayed = coxi_recovery_replayed,
         .void_later = coxi_recovery_void_later,
     };
-    if (c->checkpoint_dir == NULL) {
+    if (c->saving.dir == NULL) {
         return 0;
     }
     struct coxi_replay_log *log = NULL;
     struct coxi_recovery *rec = calloc(1, sizeof(*rec));
-    struct coxi_recovery_server *servers = calloc(c->n_ps, sizeof(*servers));
+    struct coxi_recovery_server *servers = calloc(c->ps.n, sizeof(*servers));
     int r = rec == NULL || servers == NULL
                 ? coxi_error_memory("recovery")
-                : coxi_replay_log_new(c->n_ps, c->options.replay_log_bytes, refs, &log);
+                : coxi_replay_log_new(c->ps.n, c->options.replay_log_bytes, refs, &log);
     if (r != 0) {
         free(rec);
         free(servers);
         return r;
     }
     rec->c = c;
-    rec->set = c->ps_set;
+    rec->set = &c->ps;
     rec->servers = servers;
     rec->base.lock = -1;
     /* All is there: the loop runs, and looks at it from now on. */
     atomic_store(&c->replay_log, log);
-    atomic_store(&c->recovery, rec);
-    atomic_store(&c->closure_events, &events);
-    atomic_store(&c->ps_set->recovers, true);
+    atomic_store(&c->ps.recovery, rec);
+    atomic_store(&c->closures->events, &events);
+    atomic_store(&c->ps.recovers, true);
     r = coxi_thread_start(&rec->thread, "cox:recovery", recovery_thread, rec);
     rec->runs = r == 0;
     return r;
@@ -372,7 +375,7 @@ int coxi_recovery_start(struct cox_coordinator *c, const struct coxi_replay_refs
 
 bool coxi_recovery_end(struct cox_coordinator *c, const struct timespec *until)
 {
-    struct coxi_recovery *rec = c->recovery;
+    struct coxi_recovery *rec = c->ps.recovery;
     if (rec == NULL || !rec->runs) {
         return true;
     }
@@ -390,7 +393,7 @@ bool coxi_recovery_end(struct cox_coordinator *c, const struct timespec *until)
 
 void coxi_recovery_stop(struct cox_coordinator *c)
 {
-    struct coxi_recovery *rec = c->recovery;
+    struct coxi_recovery *rec = c->ps.recovery;
     if (rec == NULL) {
         return;
     }
@@ -404,7 +407,7 @@ void coxi_recovery_stop(struct cox_coordinator *c)
 
 void coxi_recovery_free(struct cox_coordinator *c)
 {
-    struct coxi_recovery *rec = c->recovery;
+    struct coxi_recovery *rec = c->ps.recovery;
     if (rec == NULL) {
         return;
     }
@@ -412,14 +415,14 @@ void coxi_recovery_free(struct cox_coordinator *c)
     for (size_t i = 0; i < rec->n_past; i++) {
         coxi_psc_close(rec->past[i]);
     }
-    for (uint32_t p = 0; p < c->n_ps; p++) {
+    for (uint32_t p = 0; p < c->ps.n; p++) {
         coxi_applied_list_fini(&rec->servers[p].restored);
     }
-    base_fini(&rec->base, c->n_ps);
+    base_fini(&rec->base, c->ps.n);
     free(rec->past);
     free(rec->servers);
     coxi_replay_log_free(c->replay_log);
     free(rec);
     c->replay_log = NULL;
-    c->recovery = NULL;
+    c->ps.recovery = NULL;
 }

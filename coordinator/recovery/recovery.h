@@ -29,7 +29,7 @@ struct coxi_manifest;
 struct coxi_manifest_shard;
 struct coxi_ending; /* voiding.h */
 
-/* Starts it where there is a checkpoint directory; else c->recovery stays NULL, and a ps
+/* Starts it where there is a checkpoint directory; else c->ps.recovery stays NULL, and a ps
  * that is lost is lost. When the ps are claimed. */
 int coxi_recovery_start(struct cox_coordinator *c, const struct coxi_replay_refs *refs);
 

@@ -72,8 +72,8 @@ void coxi_recovery_let_go_held(struct coxi_recovery *rec)
 
 void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *ending)
 {
-    struct coxi_recovery *rec = f->c->recovery;
-    if (rec->over || f->c->shutting_down) {
+    struct coxi_recovery *rec = f->c->ps.recovery;
+    if (rec->over || f->c->life.shutting_down) {
         settle_unasked(f);
         return;
     }

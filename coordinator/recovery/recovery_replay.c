@@ -22,6 +22,7 @@
 #include "coordinator/workers/module.h"
 #include "coordinator/workers/resource.h"
 #include "coordinator/workers/worker.h"
+#include "net/ps_client.h"
 
 enum {
     BATCH_MAX = 1 << 16, /* closures replayed at a time */
@@ -133,7 +134,7 @@ static int note_item(void *arg, const struct coxi_replay_entry *entry)
 {
     struct items *items = arg;
     struct coxi_recovery *rec = items->rec;
-    for (uint32_t p = 0; p < rec->c->n_ps; p++) {
+    for (uint32_t p = 0; p < rec->c->ps.n; p++) {
         if (is_owed(rec, p, entry)) {
             return keep_item(items, entry);
         }
@@ -184,8 +185,8 @@ static int begin_replay(struct coxi_recovery *rec, struct cox_future *call)
         coxi_closure_begin(f);
         c->closures->waiting_change++;
         coxi_lock(&c->lock);
-        c->n_unsettled++;
-        c->n_inherited += f->inherited;
+        c->life.n_unsettled++;
+        c->life.n_inherited += f->inherited;
         coxi_unlock(&c->lock);
     }
     return 0;
@@ -316,7 +317,7 @@ static void list_owed(struct coxi_recovery *rec, char *ret, size_t len)
     size_t used = 0;
     ret[0] = '\0';
     coxi_lock(&rec->set->lock);
-    for (uint32_t p = 0; p < rec->c->n_ps && used < len; p++) {
+    for (uint32_t p = 0; p < rec->c->ps.n && used < len; p++) {
         if (rec->set->states[p].owed) {
             used += (size_t)snprintf(ret + used, len - used, "%s%u",
                                      used > 0 ? ", " : "", p);
@@ -342,14 +343,14 @@ static void report_failed(struct coxi_recovery *rec, const struct cox_future *f)
 void coxi_recovery_replayed(struct cox_future *f)
 {
     struct cox_coordinator *c = f->c;
-    struct coxi_recovery *rec = c->recovery;
+    struct coxi_recovery *rec = c->ps.recovery;
     if (rec == NULL || coxi_window_get(&rec->c->closures->replays, f->id) != f) {
         return; /* it runs again for another reason */
     }
     (void)coxi_window_take(&rec->c->closures->replays, f->id);
     f->replay->attempt = f->attempt;
     rec->n_redone += f->state == COXI_DONE_OK;
-    if (f->state != COXI_DONE_OK && !f->abandoned && !c->closing) {
+    if (f->state != COXI_DONE_OK && !f->abandoned && !c->life.closing) {
         report_failed(rec, f);
     }
     if (rec->c->closures->replays.count == 0) {
@@ -383,13 +384,14 @@ static int commit_update(struct coxi_recovery *rec, uint32_t p,
                          struct coxi_message *message, struct coxi_psc_request *request,
                          const struct coxi_replay_update *update)
 {
-    uint32_t *touched = calloc(rec->c->n_ps, sizeof(*touched));
+    uint32_t *touched = calloc(rec->c->ps.n, sizeof(*touched));
     if (touched == NULL) {
         return coxi_error_memory("what is to be replayed");
     }
     message->commit.touched = touched;
-    message->commit.n_touched = list_touched(update, rec->c->n_ps, touched);
-    int r = coxi_psc_call(rec->c->ps[p], message, request, COXI_COMMITTED, NULL, NULL);
+    message->commit.n_touched = list_touched(update, rec->c->ps.n, touched);
+    int r = coxi_psc_call(rec->c->ps.clients[p], message, request, COXI_COMMITTED, NULL,
+                          NULL);
     free(touched);
     return r;
 }
@@ -422,7 +424,7 @@ static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *i
     struct coxi_psc_request request = {.payload = payload, .n_payload = 2};
     message.commit = (struct coxi_commit){
         .session = rec->c->session,
-        .incarnation = coxi_psc_incarnation(rec->c->ps[p]),
+        .incarnation = coxi_psc_incarnation(rec->c->ps.clients[p]),
         .closure = item->id,
         .attempt = 1,
         .last = true,
@@ -446,14 +448,14 @@ static int redo_on(struct coxi_recovery *rec, uint32_t p, const struct item *ite
         return 0;
     }
     return item->kind == COXI_REPLAY_CREATE
-               ? coxi_recovery_create(rec, rec->c->ps[p], variable, item->id)
+               ? coxi_recovery_create(rec, rec->c->ps.clients[p], variable, item->id)
                : update_on(rec, p, item);
 }
 
 static int redo(struct coxi_recovery *rec, const struct item *item)
 {
     int r = 0;
-    for (uint32_t p = 0; r == 0 && p < rec->c->n_ps; p++) {
+    for (uint32_t p = 0; r == 0 && p < rec->c->ps.n; p++) {
         const struct coxi_recovery_server *server = &rec->servers[p];
         if (rec->set->states[p].owed && !has_been_done(server, item->kind, item->id)) {
             r = redo_on(rec, p, item);
@@ -469,8 +471,8 @@ static int pass(struct cox_coordinator *c, uint32_t p)
     struct coxi_message message = {.kind = COXI_PULL};
     struct coxi_psc_request request = {0};
     message.pull.session = c->session;
-    message.pull.incarnation = coxi_psc_incarnation(c->ps[p]);
-    return coxi_psc_call(c->ps[p], &message, &request, COXI_PULLED, NULL, NULL);
+    message.pull.incarnation = coxi_psc_incarnation(c->ps.clients[p]);
+    return coxi_psc_call(c->ps.clients[p], &message, &request, COXI_PULLED, NULL, NULL);
 }
 
 /* Everything in the log before `id` has been done on every ps that is owed something. What
@@ -486,15 +488,15 @@ static int done_before(struct coxi_recovery *rec, const struct items *items,
     id = id < items->first_unsettled ? id : items->first_unsettled;
     message.watermark.session = rec->c->session;
     message.watermark.watermark = id - 1;
-    for (uint32_t p = 0; p < rec->c->n_ps; p++) {
+    for (uint32_t p = 0; p < rec->c->ps.n; p++) {
         coxi_lock(&rec->set->lock);
         struct coxi_ps_state *state = &rec->set->states[p];
         bool tell = state->owed && state->watermark < id - 1;
         state->watermark = tell ? id - 1 : state->watermark;
         coxi_unlock(&rec->set->lock);
         if (tell) {
-            message.watermark.incarnation = coxi_psc_incarnation(rec->c->ps[p]);
-            coxi_psc_tell(rec->c->ps[p], &message);
+            message.watermark.incarnation = coxi_psc_incarnation(rec->c->ps.clients[p]);
+            coxi_psc_tell(rec->c->ps.clients[p], &message);
             r = r == 0 ? pass(rec->c, p) : r;
         }
     }

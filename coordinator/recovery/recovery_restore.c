@@ -18,7 +18,9 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_claim.h"
 #include "coordinator/base/ps_set.h"
+#include "coordinator/variables/registry.h"
 #include "coordinator/workers/workers.h"
+#include "net/ps_client.h"
 
 enum { RETRY_MS = 500 }; /* from a try at a ps that is there to the next */
 
@@ -134,7 +136,7 @@ static const struct coxi_variable *covered(struct coxi_recovery *rec, uint32_t i
     struct cox_coordinator *c = rec->c;
     const struct coxi_applied_list *list = &rec->base.shards[ps].applied;
     coxi_lock(&c->lock);
-    const struct coxi_entry *entry = c->entries[i];
+    const struct coxi_entry *entry = c->registry->entries[i];
     bool is = entry->made && coxi_recovery_is_part(entry->description, ps) &&
               (entry->created == 0 || coxi_applied_list_has(list, entry->created, 0));
     const struct coxi_variable *variable = is ? entry->description : NULL;
@@ -192,7 +194,7 @@ static int filling_init(struct filling *filling, struct coxi_recovery *rec,
     struct cox_coordinator *c = rec->c;
     *filling = (struct filling){.rec = rec, .number = 1 + coxi_ps_losses(rec->c)};
     coxi_lock(&c->lock);
-    filling->n_entries = c->n_entries;
+    filling->n_entries = c->registry->n_entries;
     coxi_unlock(&c->lock);
     int r = coxi_chain_read(rec->base.path, &filling->chain);
     if (r != 0) {
@@ -364,14 +366,14 @@ static void exchange(struct coxi_recovery *rec, void *arg)
     rec->set->batch_open = false; /* it lacks what came before the batch */
     coxi_lock(&c->lock);
     coxi_lock(&rec->set->lock);
-    c->ps[change->ps] = change->psc;
+    c->ps.clients[change->ps] = change->psc;
     rec->set->states[change->ps].lost = false;
     rec->servers[change->ps].back_ms = coxi_now_ms();
     rec->servers[change->ps].returning = NULL;
     atomic_store(&rec->set->any_lost, coxi_ps_any_lost(rec->c, false));
     coxi_unlock(&rec->set->lock);
     c->workers->layout_due = true;
-    c->stats.ps_recovered++;
+    c->counts.stats.ps_recovered++;
     coxi_unlock(&c->lock);
 }
 
@@ -392,7 +394,7 @@ static int keep_past(struct coxi_recovery *rec, struct coxi_psc *psc)
 static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
 {
     struct cox_coordinator *c = rec->c;
-    struct coxi_psc *old = c->ps[p];
+    struct coxi_psc *old = c->ps.clients[p];
     struct coxi_psc *psc = NULL;
     if (coxi_now_ms() >= end_ms) {
         return coxi_error(COX_EPSLOST, "it came back, and was lost again before it had "
@@ -451,8 +453,8 @@ static void give_up(const struct returning *returning, int code)
     }
     (void)snprintf(text, sizeof(text),
                    "ps %u at %s is lost and could not be brought back%s: %.300s",
-                   returning->ps, coxi_psc_address(c->ps[returning->ps]), within,
-                   coxi_error_text());
+                   returning->ps, coxi_psc_address(c->ps.clients[returning->ps]),
+                   within, coxi_error_text());
     coxi_fatal(c, code == COX_EFENCED ? code : COX_EPSLOST, text);
 }
 
@@ -536,7 +538,7 @@ static void finish(struct returning *returning)
 static int start_all(struct coxi_recovery *rec, struct returning *all)
 {
     int r = 0;
-    for (uint32_t p = 0; r == 0 && p < rec->c->n_ps; p++) {
+    for (uint32_t p = 0; r == 0 && p < rec->c->ps.n; p++) {
         coxi_lock(&rec->set->lock);
         struct coxi_recovery_server *server = &rec->servers[p];
         bool starts = rec->set->states[p].lost && !server->returns;
@@ -569,7 +571,7 @@ static bool await_return(struct coxi_recovery *rec)
 
 int coxi_recovery_bring_back(struct coxi_recovery *rec)
 {
-    uint32_t n = rec->c->n_ps;
+    uint32_t n = rec->c->ps.n;
     struct returning *all = calloc(n, sizeof(*all));
     if (all == NULL) {
         return coxi_error_memory("bringing ps back");

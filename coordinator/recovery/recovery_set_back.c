@@ -18,9 +18,9 @@ static size_t list_unfilled(struct coxi_recovery *rec, struct coxi_recovery_targ
     struct cox_coordinator *c = rec->c;
     size_t n = 0;
     coxi_lock(&rec->set->lock);
-    for (uint32_t p = 0; p < c->n_ps; p++) {
-        if (rec->servers[p].filled != coxi_psc_incarnation(c->ps[p])) {
-            ret[n++] = (struct coxi_recovery_target){.ps = p, .psc = c->ps[p]};
+    for (uint32_t p = 0; p < c->ps.n; p++) {
+        if (rec->servers[p].filled != coxi_psc_incarnation(c->ps.clients[p])) {
+            ret[n++] = (struct coxi_recovery_target){.ps = p, .psc = c->ps.clients[p]};
         }
     }
     coxi_unlock(&rec->set->lock);
@@ -61,7 +61,7 @@ static int fill_all(struct coxi_recovery *rec, struct coxi_recovery_target *targ
 
 static int restore_all(struct coxi_recovery *rec)
 {
-    struct coxi_recovery_target *targets = calloc(rec->c->n_ps, sizeof(*targets));
+    struct coxi_recovery_target *targets = calloc(rec->c->ps.n, sizeof(*targets));
     if (targets == NULL) {
         return coxi_error_memory("restoring ps");
     }
@@ -91,7 +91,7 @@ static int take_base(struct coxi_recovery *rec, struct coxi_checkpoint *checkpoi
 int coxi_recovery_set_back(struct cox_coordinator *c,
                            struct coxi_checkpoint *checkpoint)
 {
-    struct coxi_recovery *rec = c->recovery;
+    struct coxi_recovery *rec = c->ps.recovery;
     int r = take_base(rec, checkpoint);
     return r == 0 ? restore_all(rec) : r;
 }

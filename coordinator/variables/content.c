@@ -22,6 +22,7 @@
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/operation.h"
 #include "coordinator/variables/content.h"
+#include "net/ps_client.h"
 #include "net/pulls.h"
 
 /* The part of a range of rows that a shard has; or a rate, which each ps gets as a whole. */
@@ -95,7 +96,7 @@ static int split(const struct coxi_content_write *w, uint32_t n_ps, struct part 
 /* Where the client reads from. */
 static struct coxi_pull_from source(struct cox_coordinator *c)
 {
-    return (struct coxi_pull_from){c->session, c->ps, c->n_ps, 0};
+    return (struct coxi_pull_from){c->session, c->ps.clients, c->ps.n, 0};
 }
 
 /* True of a read that has begun when as many losses were known, where it is to be done once
@@ -126,7 +127,7 @@ static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v
     for (size_t i = 0; i < n; i++) {
         struct part *part = &parts[i];
         size_t bytes = part->bytes;
-        struct coxi_psc *ps = c->ps[part->ps];
+        struct coxi_psc *ps = c->ps.clients[part->ps];
         struct coxi_update update = {v->id, op, part->begin, part->count};
         struct coxi_message message = {.kind = COXI_COMMIT};
         message.commit = (struct coxi_commit){
@@ -174,7 +175,7 @@ static int ask_parts(struct cox_coordinator *c, uint64_t closure, struct part *p
         .session = c->session, .closure = closure, .attempt = UINT32_MAX};
     coxi_round_begin(&round);
     for (size_t i = 0; i < n; i++) {
-        struct coxi_psc *ps = c->ps[parts[i].ps];
+        struct coxi_psc *ps = c->ps.clients[parts[i].ps];
         message.void_.incarnation = coxi_psc_incarnation(ps);
         parts[i].call = (struct coxi_round_call){
             .expect = COXI_VOIDED, .take = take_voided, .arg = &parts[i]};
@@ -332,9 +333,9 @@ int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
 {
     struct part *parts = NULL;
     size_t n = 0;
-    int r = split(w, c->n_ps, &parts, &n);
+    int r = split(w, c->ps.n, &parts, &n);
     uint32_t *touched = calloc(n + 1, sizeof(*touched));
-    uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
+    uint64_t *incarnations = calloc(c->ps.n, sizeof(*incarnations));
     if (r == 0 && (touched == NULL || incarnations == NULL)) {
         r = coxi_error_memory("writing a variable");
     }
@@ -547,10 +548,10 @@ static int count_once(struct cox_coordinator *c, uint32_t table,
     struct coxi_message message = {.kind = COXI_COUNT};
     message.count = table;
     coxi_round_begin(&round);
-    for (uint32_t p = 0; p < c->n_ps; p++) {
+    for (uint32_t p = 0; p < c->ps.n; p++) {
         calls[p] = (struct coxi_round_call){
             .expect = COXI_COUNTS, .take = take_counts, .arg = &ret[p]};
-        coxi_round_add(&round, c->ps[p], &message, &calls[p]);
+        coxi_round_add(&round, c->ps.clients[p], &message, &calls[p]);
     }
     return coxi_round_end(&round);
 }
@@ -559,8 +560,8 @@ int coxi_content_count(struct cox_coordinator *c, uint32_t table,
                        void (*take)(void *arg, const struct coxi_counts *counts),
                        void *arg)
 {
-    struct coxi_round_call *calls = calloc(c->n_ps, sizeof(*calls));
-    struct coxi_counts *counts = calloc(c->n_ps, sizeof(*counts));
+    struct coxi_round_call *calls = calloc(c->ps.n, sizeof(*calls));
+    struct coxi_counts *counts = calloc(c->ps.n, sizeof(*counts));
     uint64_t n_losses = 0;
     int r = calls == NULL || counts == NULL ? coxi_error_memory("counters") : 0;
     if (r == 0) {
@@ -571,7 +572,7 @@ int coxi_content_count(struct cox_coordinator *c, uint32_t table,
             }
         } while (read_again(c, r, n_losses));
     }
-    for (uint32_t p = 0; r == 0 && p < c->n_ps; p++) {
+    for (uint32_t p = 0; r == 0 && p < c->ps.n; p++) {
         take(arg, &counts[p]);
     }
     free(calls);

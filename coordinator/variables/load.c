@@ -23,6 +23,7 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/operation.h"
+#include "coordinator/variables/registry.h"
 
 /* ---- life */
 
@@ -225,10 +226,11 @@ static const struct coxi_variable **list_variables(struct cox_coordinator *c,
 {
     size_t n = 0;
     coxi_lock(&c->lock);
-    const struct coxi_variable **all = calloc((size_t)c->n_entries + 1, sizeof(void *));
-    for (uint32_t i = 0; all != NULL && i < c->n_entries; i++) {
-        if (c->entries[i]->made) {
-            all[n++] = c->entries[i]->description;
+    const struct coxi_variable **all =
+        calloc((size_t)c->registry->n_entries + 1, sizeof(void *));
+    for (uint32_t i = 0; all != NULL && i < c->registry->n_entries; i++) {
+        if (c->registry->entries[i]->made) {
+            all[n++] = c->registry->entries[i]->description;
         }
     }
     coxi_unlock(&c->lock);
@@ -281,7 +283,7 @@ static int tell_partial(struct cox_coordinator *c, const bool *took, int code)
     char list[256] = "";
     size_t used = 0;
     (void)snprintf(why, sizeof(why), "%s", coxi_error_text());
-    for (uint32_t p = 0; p < c->n_ps && used < sizeof(list); p++) {
+    for (uint32_t p = 0; p < c->ps.n && used < sizeof(list); p++) {
         if (took[p]) {
             used += (size_t)snprintf(list + used, sizeof(list) - used, "%s %u",
                                      used > 0 ? "," : "", p);
@@ -297,8 +299,8 @@ static int send_to_all(struct cox_coordinator *c, const struct cox_load_options 
                        const struct coxi_checkpoint *checkpoint,
                        const struct coxi_loading *loading, uint64_t closure)
 {
-    uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
-    bool *took = calloc(c->n_ps, sizeof(*took));
+    uint64_t *incarnations = calloc(c->ps.n, sizeof(*incarnations));
+    bool *took = calloc(c->ps.n, sizeof(*took));
     const struct coxi_load_target target = {.c = c,
                                             .closure = closure,
                                             .only_ps = COXI_LOAD_ALL_PS,
@@ -373,7 +375,7 @@ int coxi_loading_repeat(struct cox_coordinator *c, const struct coxi_loading *lo
                         uint64_t closure, uint32_t ps)
 {
     struct coxi_checkpoint *checkpoint = NULL;
-    uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
+    uint64_t *incarnations = calloc(c->ps.n, sizeof(*incarnations));
     const struct coxi_load_target target = {
         .c = c, .closure = closure, .only_ps = ps, .incarnations = incarnations};
     int r = incarnations == NULL ? coxi_error_memory("loading a checkpoint") : 0;

@@ -159,7 +159,7 @@ struct sender {
 
 static int sender_init(struct sender *s, const struct coxi_load_target *target)
 {
-    uint32_t n_ps = target->c->n_ps;
+    uint32_t n_ps = target->c->ps.n;
     *s = (struct sender){.target = target, .wave = &s->waves[0]};
     s->wave_pieces = n_ps > WAVE_MIN ? n_ps : WAVE_MIN;
     bool whole = true;
@@ -206,7 +206,7 @@ static int end_both(struct sender *s)
 
 static void collected_free(struct sender *s)
 {
-    for (uint32_t p = 0; p < s->target->c->n_ps; p++) {
+    for (uint32_t p = 0; p < s->target->c->ps.n; p++) {
         for (size_t i = 0; i < 2; i++) {
             free(s->waves[i].collected[p].bytes);
             s->waves[i].collected[p] = (struct collected){0};
@@ -264,7 +264,7 @@ static void send_piece(struct sender *s, uint32_t ps, struct piece *piece,
         s->wave->bytes += piece->payload[i].iov_len;
     }
     piece->ps = ps;
-    coxi_round_add(&s->wave->round, c->ps[ps], &message, &piece->call);
+    coxi_round_add(&s->wave->round, c->ps.clients[ps], &message, &piece->call);
 }
 
 static struct coxi_load header(const struct coxi_variable *to,
@@ -338,7 +338,7 @@ static size_t array_at(const struct coxi_load_source *source, uint64_t rows, siz
 static int send_collected(struct sender *s, const struct coxi_variable *to,
                           const struct coxi_load_source *source, uint64_t rows)
 {
-    for (uint32_t p = 0; p < s->target->c->n_ps; p++) {
+    for (uint32_t p = 0; p < s->target->c->ps.n; p++) {
         struct collected *collected = &s->wave->collected[p];
         struct coxi_load load = header(to, source);
         if (collected->n == 0) {
@@ -386,7 +386,7 @@ static int send_rows(struct sender *s, const struct coxi_variable *to,
     for (uint64_t i = 0; r == 0 && i < keys->shape[0]; i++) {
         uint64_t key;
         memcpy(&key, (const uint8_t *)keys->data + i * sizeof(key), sizeof(key));
-        uint32_t ps = coxi_key_ps(key, s->target->c->n_ps);
+        uint32_t ps = coxi_key_ps(key, s->target->c->ps.n);
         struct collected *collected = &s->wave->collected[ps];
         if (is_meant(s, ps)) {
             collect(source, piece, i, rows, collected);
@@ -400,7 +400,7 @@ static int send_rows(struct sender *s, const struct coxi_variable *to,
 static int make_room(struct sender *s, const struct coxi_load_source *source)
 {
     size_t bytes = array_at(source, piece_rows(source), source->n_arrays);
-    for (uint32_t p = 0; p < s->target->c->n_ps; p++) {
+    for (uint32_t p = 0; p < s->target->c->ps.n; p++) {
         for (size_t i = 0; is_meant(s, p) && i < 2; i++) {
             s->waves[i].collected[p].bytes = malloc(bytes);
             if (s->waves[i].collected[p].bytes == NULL) {
@@ -449,7 +449,7 @@ static int send_item(struct sender *s, const struct coxi_checkpoint *checkpoint,
 /* To each ps: that was all. */
 static int send_last(struct sender *s, const struct coxi_loading *loading)
 {
-    for (uint32_t p = 0; p < s->target->c->n_ps; p++) {
+    for (uint32_t p = 0; p < s->target->c->ps.n; p++) {
         if (is_meant(s, p) && coxi_loading_is_part(loading, p)) {
             send_piece(s, p, new_piece(s), &(struct coxi_load){.last = true});
         }

@@ -32,7 +32,7 @@ struct coxi_registry_name {
 static struct coxi_registry_name *name_get(const struct cox_coordinator *c,
                                            const char *text, size_t len)
 {
-    return (struct coxi_registry_name *)coxi_names_get(&c->registry.names, text, len);
+    return (struct coxi_registry_name *)coxi_names_get(&c->registry->names, text, len);
 }
 
 /* The same, which is made if it is not there; NULL: no memory. */
@@ -49,12 +49,12 @@ static struct coxi_registry_name *name_make(struct cox_coordinator *c, const cha
     }
     memcpy(name->text, text, len);
     name->named = (struct coxi_named){.name = name->text, .len = len};
-    if (coxi_names_add(&c->registry.names, &name->named) != 0) {
+    if (coxi_names_add(&c->registry->names, &name->named) != 0) {
         free(name);
         return NULL;
     }
-    name->next = c->registry.first;
-    c->registry.first = name;
+    name->next = c->registry->first;
+    c->registry->first = name;
     return name;
 }
 
@@ -96,8 +96,8 @@ static bool lies_below(const char *name, const char *above)
 static int refuse_beside(const struct cox_coordinator *c, const char *name)
 {
     const char *other = "";
-    for (uint32_t i = 0; *other == '\0' && i < c->n_entries; i++) {
-        const char *taken = c->entries[i]->description->name;
+    for (uint32_t i = 0; *other == '\0' && i < c->registry->n_entries; i++) {
+        const char *taken = c->registry->entries[i]->description->name;
         if (*taken != '\0' && (lies_below(name, taken) || lies_below(taken, name))) {
             other = taken;
         }
@@ -127,13 +127,14 @@ static int check_free(const struct cox_coordinator *c, const char *name)
 /* Room for one more entry, and for announcing it. */
 static int grow(struct cox_coordinator *c)
 {
-    struct coxi_registry *registry = &c->registry;
-    if (c->n_entries < registry->capacity) {
+    struct coxi_registry *registry = c->registry;
+    if (c->registry->n_entries < registry->capacity) {
         return 0;
     }
     uint32_t n = registry->capacity > 0 ? 2 * registry->capacity : ENTRIES_FIRST;
-    struct coxi_entry **entries = realloc(c->entries, n * sizeof(struct coxi_entry *));
-    c->entries = entries != NULL ? entries : c->entries;
+    struct coxi_entry **entries =
+        realloc(c->registry->entries, n * sizeof(struct coxi_entry *));
+    c->registry->entries = entries != NULL ? entries : c->registry->entries;
     if (entries == NULL) {
         return coxi_error_memory("variables");
     }
@@ -169,7 +170,7 @@ static int take_name(struct cox_coordinator *c, struct coxi_entry *entry)
 int coxi_registry_add(struct cox_coordinator *c, struct coxi_entry *entry)
 {
     struct coxi_variable *v = entry->description;
-    int r = c->n_entries == COXI_VARIABLES_MAX
+    int r = c->registry->n_entries == COXI_VARIABLES_MAX
                 ? coxi_error(COX_ELIMIT, "more than %d variables", COXI_VARIABLES_MAX)
                 : grow(c);
     if (r == 0 && *v->name != '\0') {
@@ -178,10 +179,10 @@ int coxi_registry_add(struct cox_coordinator *c, struct coxi_entry *entry)
     if (r != 0) {
         return r;
     }
-    v->id = c->n_entries;
-    c->entries[c->n_entries++] = entry;
+    v->id = c->registry->n_entries;
+    c->registry->entries[c->registry->n_entries++] = entry;
     for (size_t i = 0; i < v->n_shards; i++) {
-        c->ps_load[v->shards[i].ps] += coxi_partition_load(v, i);
+        c->registry->ps_load[v->shards[i].ps] += coxi_partition_load(v, i);
     }
     return 0;
 }
@@ -196,7 +197,7 @@ void coxi_registry_forget(struct cox_coordinator *c, struct coxi_entry *entry)
 {
     struct coxi_variable *v = entry->description;
     for (size_t i = 0; i < v->n_shards; i++) {
-        c->ps_load[v->shards[i].ps] -= coxi_partition_load(v, i);
+        c->registry->ps_load[v->shards[i].ps] -= coxi_partition_load(v, i);
     }
     name_get(c, v->name, strlen(v->name))->entry = NULL;
     count_below(c, v->name, -1);
@@ -209,17 +210,30 @@ void coxi_entry_free(struct coxi_entry *entry)
     free(entry);
 }
 
+int coxi_registry_new(struct cox_coordinator *c)
+{
+    c->registry = calloc(1, sizeof(*c->registry));
+    return c->registry != NULL ? 0 : coxi_error_memory("variables");
+}
+
 void coxi_registry_free(struct cox_coordinator *c)
 {
-    for (uint32_t i = 0; i < c->n_entries; i++) {
-        coxi_entry_free(c->entries[i]);
+    struct coxi_registry *registry = c->registry;
+    if (registry == NULL) {
+        return;
     }
-    while (c->registry.first != NULL) {
-        struct coxi_registry_name *name = c->registry.first;
-        c->registry.first = name->next;
+    for (uint32_t i = 0; i < registry->n_entries; i++) {
+        coxi_entry_free(registry->entries[i]);
+    }
+    while (registry->first != NULL) {
+        struct coxi_registry_name *name = registry->first;
+        registry->first = name->next;
         free(name);
     }
-    coxi_names_fini(&c->registry.names);
+    coxi_names_fini(&registry->names);
     coxi_announced_fini(&c->announced);
-    free(c->entries);
+    free(registry->entries);
+    free(registry->ps_load);
+    free(registry);
+    c->registry = NULL;
 }

@@ -14,7 +14,10 @@ struct coxi_registry_name;
 struct coxi_registry {
     struct coxi_names names;          /* of variables, and of folders of them */
     struct coxi_registry_name *first; /* all of those */
-    uint32_t capacity;                /* of c->entries */
+    struct coxi_entry **entries;      /* by variable id */
+    uint32_t n_entries;
+    uint32_t capacity; /* of entries */
+    uint64_t *ps_load; /* bytes placed on each ps */
 };
 
 /* The entry of that name; NULL: there is none, or it has not been created yet. */
@@ -35,7 +38,10 @@ void coxi_registry_announce(struct cox_coordinator *c, struct coxi_entry *entry)
 /* It could not be created: its name is free again. It keeps its id. */
 void coxi_registry_forget(struct cox_coordinator *c, struct coxi_entry *entry);
 
-/* Frees what is in it, with every entry. */
+/* An empty one. COX_ENOMEM. */
+int coxi_registry_new(struct cox_coordinator *c);
+
+/* Frees it, with every entry. Takes one that has not been made. */
 void coxi_registry_free(struct cox_coordinator *c);
 
 void coxi_entry_free(struct coxi_entry *entry);

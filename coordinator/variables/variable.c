@@ -37,7 +37,7 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
                         uint64_t closure, const uint64_t *incarnations)
 {
     bool is_table = variable->kind == COXI_KIND_TABLE;
-    size_t n = is_table ? c->n_ps : variable->n_shards;
+    size_t n = is_table ? c->ps.n : variable->n_shards;
     struct coxi_round_call *calls = calloc(n, sizeof(*calls));
     struct coxi_round round;
     if (calls == NULL) {
@@ -52,7 +52,7 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
         uint32_t ps = is_table ? (uint32_t)i : (uint32_t)variable->shards[i].ps;
         message.create.incarnation = incarnations[ps];
         calls[i].expect = COXI_STATUS;
-        coxi_round_add(&round, c->ps[ps], &message, &calls[i]);
+        coxi_round_add(&round, c->ps.clients[ps], &message, &calls[i]);
     }
     int r = coxi_round_end(&round);
     free(calls);
@@ -74,7 +74,7 @@ static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_CREATE,
                                      .created = entry->description};
     struct cox_future *operation;
-    uint64_t *incarnations = calloc(c->n_ps, sizeof(*incarnations));
+    uint64_t *incarnations = calloc(c->ps.n, sizeof(*incarnations));
     if (incarnations == NULL) {
         return coxi_error_memory("a variable");
     }
@@ -100,11 +100,11 @@ static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
 static int place(struct cox_coordinator *c, struct coxi_variable *wanted,
                  struct coxi_shard *shards, uint32_t n_shards, struct coxi_entry *entry)
 {
-    coxi_partition_place(c->ps_load, c->n_ps, n_shards, shards);
+    coxi_partition_place(c->registry->ps_load, c->ps.n, n_shards, shards);
     coxi_shards_div(wanted->rank > 0 ? wanted->shape[0] : 0, n_shards, shards);
     wanted->shards = shards;
     wanted->n_shards = n_shards;
-    int r = coxi_variable_check(wanted, c->n_ps);
+    int r = coxi_variable_check(wanted, c->ps.n);
     if (r == 0) {
         r = coxi_optimizer_check_rate(&wanted->optimizer);
         r = r == 0
@@ -239,7 +239,7 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
                           "variable '%s': only F32 starts at other than zero", s.name);
     }
     if (s.rank > 0 && s.rank <= COX_RANK_MAX) { /* or it is refused for that */
-        r = coxi_partition_count(&s, &wanted, c->n_ps, &n_shards);
+        r = coxi_partition_count(&s, &wanted, c->ps.n, &n_shards);
     }
     if (r == 0) {
         r = create(c, &wanted, n_shards, &entry);

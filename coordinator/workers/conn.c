@@ -179,7 +179,7 @@ static void on_connected(struct coxi_conn *conn, struct event *event)
     }
     conn->link = event->link;
     coxi_link_listen_to(conn->link, &link_events, conn);
-    coxi_links_add(conn->c->links, conn->link);
+    coxi_links_add(conn->c->site.links, conn->link);
     if (!conn->accepted) {
         coxi_conn_greet(conn, conn->channel);
     }

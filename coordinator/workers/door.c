@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster/cluster.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/hash.h"

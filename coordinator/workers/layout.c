@@ -17,6 +17,7 @@
 #include "common/sync.h"
 #include "coordinator/workers/conn.h"
 #include "coordinator/workers/worker.h"
+#include "net/ps_client.h"
 
 enum {
     PIECE_VARIABLES = 1024,
@@ -46,11 +47,11 @@ static size_t next_variables(const struct coxi_worker *worker,
 static void describe_ps(struct cox_coordinator *c, struct coxi_ps_address *ret)
 {
     coxi_lock(&c->lock);
-    bool lost = c->fatal == COX_EPSLOST;
+    bool lost = c->life.fatal == COX_EPSLOST;
     coxi_unlock(&c->lock);
-    for (uint32_t i = 0; i < c->n_ps; i++) {
-        ret[i].address = coxi_psc_address(c->ps[i]);
-        ret[i].incarnation = coxi_psc_incarnation(c->ps[i]);
+    for (uint32_t i = 0; i < c->ps.n; i++) {
+        ret[i].address = coxi_psc_address(c->ps.clients[i]);
+        ret[i].incarnation = coxi_psc_incarnation(c->ps.clients[i]);
         ret[i].lost = lost;
     }
 }
@@ -58,7 +59,7 @@ static void describe_ps(struct cox_coordinator *c, struct coxi_ps_address *ret)
 void coxi_layout_send(struct coxi_worker *worker)
 {
     struct cox_coordinator *c = worker->c;
-    struct coxi_ps_address *servers = calloc(c->n_ps, sizeof(*servers));
+    struct coxi_ps_address *servers = calloc(c->ps.n, sizeof(*servers));
     struct coxi_variable *variables = calloc(PIECE_VARIABLES, sizeof(*variables));
     int r = servers == NULL || variables == NULL ? coxi_error_memory("a layout") : 0;
     if (r == 0) {
@@ -70,7 +71,7 @@ void coxi_layout_send(struct coxi_worker *worker)
         n = next_variables(worker, variables);
         message.layout = (struct coxi_layout){.session = c->session,
                                               .servers = servers,
-                                              .n_servers = c->n_ps,
+                                              .n_servers = c->ps.n,
                                               .variables = variables,
                                               .n_variables = n,
                                               .worker = 1 + worker->index};

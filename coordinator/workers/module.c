@@ -116,9 +116,9 @@ static int wait_until_loaded(struct cox_coordinator *c, struct cox_module *modul
     coxi_lock(&c->lock);
     while (r == 0 && (is_unanswered(module) || (is_doubtful(module) && in_time))) {
         const struct timespec *end = is_unanswered(module) ? &until : &back;
-        if (c->closing) { /* a callback loads it, for which cox_close will wait */
+        if (c->life.closing) { /* a callback loads it, for which cox_close will wait */
             r = coxi_error(COX_ECLOSED, "the coordinator is being closed");
-        } else if (pthread_cond_timedwait(&c->changed, &c->lock, end) == 0) {
+        } else if (pthread_cond_timedwait(&c->life.changed, &c->lock, end) == 0) {
             continue;
         } else if (end == &back) {
             in_time = false;

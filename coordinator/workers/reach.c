@@ -22,6 +22,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_claim.h"
 #include "coordinator/base/ps_set.h"
+#include "net/ps_client.h"
 
 /* Of a ps, while no worker reaches it. */
 struct coxi_cut {
@@ -35,7 +36,7 @@ struct coxi_cut {
 static void count_cut_off(struct cox_coordinator *c, int change)
 {
     coxi_lock(&c->lock);
-    c->stats.workers_cut_off += (uint64_t)change;
+    c->counts.stats.workers_cut_off += (uint64_t)change;
     coxi_unlock(&c->lock);
 }
 
@@ -44,10 +45,10 @@ static int prepare(struct coxi_worker *worker)
 {
     struct cox_coordinator *c = worker->c;
     if (c->workers->cuts == NULL) {
-        c->workers->cuts = calloc(c->n_ps, sizeof(*c->workers->cuts));
+        c->workers->cuts = calloc(c->ps.n, sizeof(*c->workers->cuts));
     }
     if (worker->unreached == NULL) {
-        worker->unreached = calloc(c->n_ps, sizeof(*worker->unreached));
+        worker->unreached = calloc(c->ps.n, sizeof(*worker->unreached));
     }
     return c->workers->cuts == NULL || worker->unreached == NULL
                ? coxi_error_memory("a worker that cannot reach a ps")
@@ -58,7 +59,7 @@ int coxi_reach_told(struct coxi_worker *worker, const struct coxi_status *said)
 {
     struct cox_coordinator *c = worker->c;
     bool unreached = said->code != 0;
-    if (said->id >= c->n_ps) {
+    if (said->id >= c->ps.n) {
         return coxi_error(COX_EPROTO, "a worker speaks of ps %u", said->id);
     }
     int r = prepare(worker);
@@ -73,7 +74,7 @@ int coxi_reach_told(struct coxi_worker *worker, const struct coxi_status *said)
         COXI_OF(.worker = 1 + worker->index, .ps = 1 + said->id, .error = said->code),
         "worker %u at %.100s %s ps %u at %.100s%s%.200s", worker->index, worker->url,
         unreached ? "does not reach" : "reaches", said->id,
-        coxi_psc_address(c->ps[said->id]), unreached ? ": " : " again",
+        coxi_psc_address(c->ps.clients[said->id]), unreached ? ": " : " again",
         unreached ? said->message : "");
     if (unreached) {
         (void)snprintf(c->workers->cuts[said->id].text,
@@ -120,7 +121,7 @@ static bool is_cut(const struct cox_coordinator *c, uint32_t p)
 
 bool coxi_reach_is_cut(const struct cox_coordinator *c)
 {
-    for (uint32_t p = 0; c->workers->cuts != NULL && p < c->n_ps; p++) {
+    for (uint32_t p = 0; c->workers->cuts != NULL && p < c->ps.n; p++) {
         if (c->workers->cuts[p].first_ms != 0) {
             return true;
         }
@@ -136,7 +137,8 @@ static void give_up(struct cox_coordinator *c, uint32_t p, uint64_t now)
     if (now - cut->first_ms > (uint64_t)c->options.ps_recovery_ms) {
         char full[COXI_TEXT_MAX];
         (void)snprintf(full, sizeof(full), "ps %u at %.100s is lost for %d ms: %.300s",
-                       p, coxi_psc_address(c->ps[p]), c->options.ps_recovery_ms, text);
+                       p, coxi_psc_address(c->ps.clients[p]), c->options.ps_recovery_ms,
+                       text);
         coxi_fatal(c, COX_EPSLOST, full);
     } else {
         coxi_ps_lost(c, p, text);
@@ -160,8 +162,8 @@ static void watch_ps(struct cox_coordinator *c, uint32_t p, uint64_t now)
 
 void coxi_reach_tick(struct cox_coordinator *c, uint64_t now)
 {
-    bool over = c->fatal_handled || c->shutting_down;
-    for (uint32_t p = 0; c->workers->cuts != NULL && !over && p < c->n_ps; p++) {
+    bool over = c->life.fatal_handled || c->life.shutting_down;
+    for (uint32_t p = 0; c->workers->cuts != NULL && !over && p < c->ps.n; p++) {
         watch_ps(c, p, now);
     }
 }

@@ -157,7 +157,7 @@ static int await_place(struct cox_coordinator *c)
 {
     int r = 0;
     while (r == 0 && c->resources->n == COXI_RESOURCES_MAX &&
-           c->resources->n_released > 0 && c->n_inherited == 0) {
+           c->resources->n_released > 0 && c->life.n_inherited == 0) {
         struct timespec slice = coxi_deadline(WAIT_SLICE_MS);
         coxi_call_why_locked(c,
                              "%u resources are released, and dropped with the next "
@@ -165,7 +165,7 @@ static int await_place(struct cox_coordinator *c)
                              c->resources->n_released,
                              c->saving.code != 0 ? "; the last one failed: " : "",
                              c->saving.text);
-        (void)pthread_cond_timedwait(&c->room, &c->lock, &slice);
+        (void)pthread_cond_timedwait(&c->life.room, &c->lock, &slice);
         coxi_unlock(&c->lock);
         r = coxi_check_alive(c);
         coxi_lock(&c->lock);
@@ -400,7 +400,7 @@ int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *ans
 static uint64_t needed_from(const struct cox_coordinator *c)
 {
     uint64_t oldest = coxi_replay_log_oldest_call(c->replay_log);
-    return c->recovery == NULL               ? UINT64_MAX
+    return c->ps.recovery == NULL            ? UINT64_MAX
            : oldest < c->ids.first_unsettled ? oldest
                                              : c->ids.first_unsettled;
 }
@@ -453,7 +453,7 @@ static struct cox_resource *take_released(struct cox_coordinator *c)
         n += !over;
     }
     if (n < c->resources->n) {
-        (void)pthread_cond_broadcast(&c->room);
+        (void)pthread_cond_broadcast(&c->life.room);
     }
     c->resources->n = n;
     return taken;

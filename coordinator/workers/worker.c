@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster/cluster.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
@@ -66,7 +67,7 @@ void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state st
     if (was_ready != is_ready) {
         coxi_lock(&c->lock);
         c->workers->n_ready += is_ready ? 1 : (uint32_t)-1;
-        (void)pthread_cond_broadcast(&c->changed);
+        (void)pthread_cond_broadcast(&c->life.changed);
         coxi_unlock(&c->lock);
     }
 }
@@ -78,7 +79,7 @@ void coxi_worker_tried(struct coxi_worker *worker)
         worker->tried = true;
         coxi_lock(&c->lock);
         c->workers->n_untried -= worker->name == NULL;
-        (void)pthread_cond_broadcast(&c->changed);
+        (void)pthread_cond_broadcast(&c->life.changed);
         coxi_unlock(&c->lock);
     }
 }
@@ -101,7 +102,7 @@ void coxi_worker_note_failure(struct coxi_worker *worker, int code, const char *
         memcpy(c->workers->misplaced_text, c->workers->text,
                sizeof(c->workers->misplaced_text));
     }
-    (void)pthread_cond_broadcast(&c->changed);
+    (void)pthread_cond_broadcast(&c->life.changed);
     coxi_unlock(&c->lock);
     coxi_worker_tried(worker);
 }
@@ -137,7 +138,7 @@ static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
         (void)snprintf(module->text, sizeof(module->text), "worker %u: %.400s",
                        worker->index, text);
     }
-    (void)pthread_cond_broadcast(&c->changed);
+    (void)pthread_cond_broadcast(&c->life.changed);
     coxi_unlock(&c->lock);
     if (refused && accepted) {
         /* The others have it: this one cannot work, but may be mended. */
@@ -208,7 +209,7 @@ void coxi_workers_modules(struct cox_coordinator *c)
     for (uint32_t i = 0; i < n; i++) {
         c->modules->all[i]->shipped = true;
     }
-    (void)pthread_cond_broadcast(&c->changed);
+    (void)pthread_cond_broadcast(&c->life.changed);
     coxi_unlock(&c->lock);
 }
 
@@ -330,9 +331,9 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
     worker->rest_ms =
         worker->rest_ms * 2 < REST_MAX_MS ? worker->rest_ms * 2 : REST_MAX_MS;
     coxi_worker_note_failure(worker, code, has_left ? "it has left" : text);
-    if (loss.was_there && !c->shutting_down) {
+    if (loss.was_there && !c->life.shutting_down) {
         coxi_lock(&c->lock);
-        c->stats.workers_lost += !has_left;
+        c->counts.stats.workers_lost += !has_left;
         coxi_unlock(&c->lock);
     }
     c->workers->events->lost(worker, &loss);
@@ -402,8 +403,8 @@ int coxi_workers_list(struct cox_coordinator *c)
 {
     struct coxi_worker *worker;
     int r = 0;
-    for (uint32_t i = 0; r == 0 && i < c->cluster->n_workers; i++) {
-        r = coxi_worker_add(c, c->cluster->workers[i], NULL, &worker);
+    for (uint32_t i = 0; r == 0 && i < c->site.cluster->n_workers; i++) {
+        r = coxi_worker_add(c, c->site.cluster->workers[i], NULL, &worker);
     }
     return r;
 }
@@ -429,7 +430,7 @@ static bool is_to_be_dialled(const struct coxi_worker *worker, uint64_t now)
     bool is_away =
         worker->state == COXI_WORKER_AWAY || worker->state == COXI_WORKER_GONE;
     return worker->name == NULL && is_away && now >= worker->dial_at_ms &&
-           !worker->c->shutting_down && atomic_load(&worker->c->ps_ready);
+           !worker->c->life.shutting_down && atomic_load(&worker->c->ps.ready);
 }
 
 void coxi_workers_tick(struct cox_coordinator *c)

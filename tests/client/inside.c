@@ -17,6 +17,7 @@
 #include "coordinator/variables/content.h"
 #include "coordinator/variables/load.h"
 #include "coordinator/workers/workers.h"
+#include "net/ps_client.h"
 
 bool inside_is_waited_for(struct cox_future *future)
 {
@@ -151,7 +152,7 @@ void inside_let_go(struct cox_future *call)
 
 bool inside_has_gate(struct cox_coordinator *c)
 {
-    return atomic_load(&c->gate) != NULL;
+    return atomic_load(&c->closures->gate) != NULL;
 }
 
 uint32_t inside_ready(struct cox_coordinator *c)
@@ -190,8 +191,8 @@ void inside_skip_ids(struct cox_coordinator *c, uint64_t n)
 
 void inside_incarnations(struct cox_coordinator *c, uint64_t *ret)
 {
-    for (uint32_t p = 0; p < c->n_ps; p++) {
-        ret[p] = coxi_psc_incarnation(c->ps[p]);
+    for (uint32_t p = 0; p < c->ps.n; p++) {
+        ret[p] = coxi_psc_incarnation(c->ps.clients[p]);
     }
 }
 
@@ -261,8 +262,8 @@ int inside_write_refuse(struct cox_future *operation, uint32_t ps)
     struct coxi_message message = {.kind = COXI_VOID};
     struct coxi_psc_request request = {0};
     message.void_ = (struct coxi_void){c->session, operation->id, UINT32_MAX,
-                                       coxi_psc_incarnation(c->ps[ps])};
-    return coxi_psc_call(c->ps[ps], &message, &request, COXI_VOIDED, NULL, NULL);
+                                       coxi_psc_incarnation(c->ps.clients[ps])};
+    return coxi_psc_call(c->ps.clients[ps], &message, &request, COXI_VOIDED, NULL, NULL);
 }
 
 int inside_write_rows(struct cox_future *operation, struct cox_variable *variable,
@@ -292,7 +293,7 @@ void inside_write_narrow(struct cox_future *operation, const uint64_t ranges[][2
 
 void inside_cut_off(struct cox_coordinator *c, uint32_t ps)
 {
-    struct coxi_psc *psc = c->ps[ps];
+    struct coxi_psc *psc = c->ps.clients[ps];
     coxi_psc_give_up(psc, "cut off");
     (void)coxi_recovery_lost(c, psc, "as a test says");
 }
@@ -305,8 +306,8 @@ int inside_refuse_next(struct cox_coordinator *c, uint32_t ps)
     uint64_t id = c->ids.next;
     coxi_unlock(&c->lock);
     message.void_ =
-        (struct coxi_void){c->session, id, UINT32_MAX, coxi_psc_incarnation(c->ps[ps])};
-    return coxi_psc_call(c->ps[ps], &message, &request, COXI_VOIDED, NULL, NULL);
+        (struct coxi_void){c->session, id, UINT32_MAX, coxi_psc_incarnation(c->ps.clients[ps])};
+    return coxi_psc_call(c->ps.clients[ps], &message, &request, COXI_VOIDED, NULL, NULL);
 }
 
 struct cox_coordinator *inside_recovers(const struct coxi_recovery *rec)

@@ -1,0 +1,17 @@
+/* What cox_stats tells (coordinator/stats.h). Guarded by c->lock. */
+#ifndef COXI_COORDINATOR_BASE_COUNTS_H
+#define COXI_COORDINATOR_BASE_COUNTS_H
+
+#include <stdint.h>
+
+#include "coxswain/coxswain.h"
+
+struct coxi_said;
+
+struct coxi_run_counts {
+    struct cox_stats stats; /* done, failed, put_back, workers_lost, ... */
+    struct coxi_said *said; /* what each ps has said for them */
+    uint64_t n_asked;       /* how often they have been asked for */
+};
+
+#endif

@@ -1,0 +1,15 @@
+/* Where a client runs: its cluster, and what connects to it. From open to close. */
+#ifndef COXI_COORDINATOR_BASE_SITE_H
+#define COXI_COORDINATOR_BASE_SITE_H
+
+struct cox_cluster;
+struct coxi_links;
+struct coxi_local;
+
+struct coxi_site {
+    struct cox_cluster *cluster; /* the addresses of its ps: guarded by ps.lock */
+    struct coxi_local *local;    /* the processes of a local cluster; or NULL */
+    struct coxi_links *links;
+};
+
+#endif
