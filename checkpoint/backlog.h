@@ -1,17 +1,18 @@
 /*
- * The backlog of a checkpoint: what its ps do not all have, and a client that is started
- * again has to see to: closures to run, and what the client itself was writing. A file of
- * the checkpoint, in the safetensors format:
+ * The backlog of a checkpoint: the closures and the client's own writes that some of
+ * its ps lack, and that a restarted client must run or write again. It is a file of the
+ * checkpoint in the safetensors format:
  *
- *   heads        U64 [n, 10]   struct coxi_backlog_head, by rising closure; of a write of
- *                              which only some rows are to be written, one for each stretch
+ *   heads        U64 [n, 10]   struct coxi_backlog_head, by rising closure; if only
+ *                              some rows of a write are missing, one head for each
+ *                              stretch
  *   inputs       U64 [m]       closures whose results others take
- *   args         U8 [bytes]    the packed arguments of each, padded to 8
- *   input_names  U8 [m, 256]   what an input is called, and its result: 128 bytes each
+ *   args         U8 [bytes]    the packed arguments of each closure, padded to 8
+ *   input_names  U8 [m, 256]   the names of an input and of its result, 128 bytes each
  *
  * and in __metadata__ `functions`, a JSON list of [module, function].
  *
- * Any thread; a file is read through a memory map and not trusted.
+ * Any thread. A file is read through a memory map and not trusted.
  */
 #ifndef COXI_CHECKPOINT_BACKLOG_H
 #define COXI_CHECKPOINT_BACKLOG_H
@@ -21,21 +22,21 @@
 
 #include "coxswain/types.h"
 
-/* Instead of a function: the client wrote to a variable. Its arguments are a struct
+/* In place of a function: a write of the client. Its arguments are a struct
  * coxi_backlog_update and the data. */
 #define COXI_BACKLOG_UPDATE UINT64_MAX
 
 struct coxi_backlog_head {
     uint64_t closure;
-    uint64_t function; /* of the list */
+    uint64_t function; /* its place in the list */
     uint64_t cursor;
     int64_t priority;
     uint64_t only_worker; /* 1 + index; 0: any */
     uint64_t timeout_ms;
-    uint64_t args_at; /* among all arguments, bytes */
+    uint64_t args_at; /* where its arguments begin in `args`, in bytes */
     uint64_t args_len;
-    uint64_t n_inputs; /* which come in the order of the closures */
-    uint64_t done;     /* 1: it is; only what it returned was kept on a worker */
+    uint64_t n_inputs; /* inputs lie in the order of their closures */
+    uint64_t done;     /* 1: it is done, but its results were kept on a worker */
 };
 
 struct coxi_backlog_update {
@@ -46,7 +47,7 @@ struct coxi_backlog_update {
 };
 
 struct coxi_backlog_input {
-    uint64_t closure; /* a lower one of the backlog */
+    uint64_t closure; /* one of the backlog with a lower id */
     char name[COX_NAME_MAX + 1];
     char result[COX_NAME_MAX + 1];
 };
@@ -67,14 +68,15 @@ struct coxi_backlog {
     size_t args_len;
 };
 
-/* Writes it: the file is on disk then. COX_EIO. */
+/* Writes the file and syncs it to disk. COX_EIO. */
 int coxi_backlog_write(const char *path, const struct coxi_backlog *backlog,
                        uint64_t *ret_bytes, uint32_t *ret_crc32);
 
-/* An opened file: everything in it lives until it is closed. */
+/* An opened file; its backlog lives until it is closed. */
 struct coxi_backlog_file;
 
-/* Opens and checks it. COX_EIO, COX_ECHECKSUM, COX_EFORMAT: the text names the file. */
+/* Opens and checks a file. COX_EIO, COX_ECHECKSUM, COX_EFORMAT: the text names the
+ * file. */
 int coxi_backlog_open(const char *path, uint64_t bytes, uint32_t crc32,
                       struct coxi_backlog_file **ret);
 const struct coxi_backlog *coxi_backlog_of(const struct coxi_backlog_file *file);

@@ -1,24 +1,25 @@
-/* What the files of checkpoint/checkpoint share. */
+/* Shared by the files of checkpoint/checkpoint. */
 #ifndef COXI_CHECKPOINT_CHECKPOINT_INTERNAL_H
 #define COXI_CHECKPOINT_CHECKPOINT_INTERNAL_H
 
 #include "checkpoint/chain.h"
 #include "checkpoint/checkpoint.h"
 
-/* Opening, as far as it has come. */
+/* The state of opening a checkpoint. */
 struct coxi_opening {
     struct coxi_checkpoint *checkpoint;
     struct coxi_chain chain; /* the first link's manifest is the checkpoint's */
     enum coxi_checkpoint_depth depth;
-    void (*fault)(void *arg, const char *text); /* NULL: it ends at the first one */
+    void (*fault)(void *arg, const char *text); /* NULL: the first fault ends it */
     void *arg;
     int code; /* of the first fault */
 };
 
-/* Takes down a fault, whose text is the error text: 0 where opening goes on. */
+/* Records a fault, whose text is the error text. 0: opening goes on. */
 int coxi_opening_fault(struct coxi_opening *opening, int code);
 
-/* Puts together what the shards, all of which are open, hold of each variable. */
+/* Puts the tensors of each variable together from the shards, which must all be
+ * open. */
 int coxi_checkpoint_join(struct coxi_opening *opening);
 
 #endif

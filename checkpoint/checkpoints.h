@@ -1,8 +1,8 @@
 /*
- * Directories of checkpoints: which there are, which are whole, which are kept. What a
- * directory is like is in checkpoint/manifest.h.
+ * Directories of checkpoints: lists them, finds complete ones, deletes old ones.
+ * checkpoint/manifest.h describes such a directory.
  *
- * Threads: any; one process at a time prunes a directory, any number read it.
+ * Threads: any. One process at a time may prune a directory, any number may read it.
  */
 #ifndef COXI_CHECKPOINT_CHECKPOINTS_H
 #define COXI_CHECKPOINT_CHECKPOINTS_H
@@ -20,59 +20,59 @@ struct coxi_listed {
 };
 
 /*
- * What is in a directory, by rising numbers; for free(). LATEST may not name the newest
- * yet. COX_ENOENT: there is no such directory; COX_EIO.
+ * Lists the checkpoints of a directory by rising numbers; free() the list. LATEST may
+ * not name the newest yet. COX_ENOENT: there is no such directory; COX_EIO.
  */
 int coxi_checkpoints_list(const char *dir, struct coxi_listed **ret, size_t *ret_n);
 
 /*
- * The number of the newest one below `below` that is whole, or 0; checks them as loading
- * would, newest first; the error text stays as it is. And, for the error of one that cannot
- * be loaded: adds that number to its text, and returns `code`.
+ * coxi_checkpoints_whole: the number of the newest complete checkpoint below `below`,
+ * or 0. Checks them as loading does, newest first, and keeps the error text.
+ * coxi_checkpoints_offer: adds that number to the error text of a checkpoint that
+ * cannot be loaded, and returns `code`.
  */
 uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below);
 int coxi_checkpoints_offer(int code, uint64_t older);
 
 /*
- * Opens the checkpoint that `path` is, or the latest one in it.
- * COX_ENOENT: it is neither; the text of other errors names the next older checkpoint that
- * is complete.
+ * Opens the checkpoint `path`, or the latest one in directory `path`. COX_ENOENT:
+ * `path` is neither. The text of other errors names the next older complete checkpoint.
  */
 int coxi_checkpoint_use(const char *path, enum coxi_checkpoint_depth depth,
                         struct coxi_checkpoint **ret);
 
-/* True where `path` is a checkpoint, not a directory of them. */
+/* True if `path` is a checkpoint, not a directory of checkpoints. */
 bool coxi_checkpoint_is_one(const char *path);
 
 /* ---- retention */
 
 struct coxi_retention {
-    uint64_t keep;       /* as many of the newest; 0: all */
-    uint64_t keep_every; /* and those whose number it divides; 0: none of these */
+    uint64_t keep;       /* the number of newest ones to keep; 0: all */
+    uint64_t keep_every; /* also keep those whose number it divides; 0: none */
 };
 
 enum coxi_fate {
     COXI_FATE_NEWEST,  /* kept: one of the newest */
     COXI_FATE_EVERY,   /* kept: by its number */
-    COXI_FATE_BASE,    /* kept: one that stays builds on it */
-    COXI_FATE_READ,    /* kept: somebody has it open; the next time it may go */
+    COXI_FATE_BASE,    /* kept: a checkpoint that stays builds on it */
+    COXI_FATE_READ,    /* kept: somebody has it open; a later call may delete it */
     COXI_FATE_FAILED,  /* kept: it could not be deleted; the error text says why */
-    COXI_FATE_DELETED, /* or would be */
+    COXI_FATE_DELETED, /* or would be, in a dry run */
 };
 
 /*
- * Deletes the complete checkpoints that are not to be kept (`dry_run`: none), and tells the
- * fate of each (`told` NULL: nobody), the newest first. What LATEST names, and what is newer,
- * stays, and so does what those build on that stay. One that is
- * being deleted has its name with ".tmp" first, so that nobody takes the rest of it for a
- * checkpoint. COX_ENOENT: there is none; COX_EFORMAT: LATEST names none; COX_EIO: one
- * could not be deleted.
+ * Deletes the complete checkpoints that `retention` does not keep (`dry_run`: deletes
+ * none), and calls `told` (may be NULL) with the fate of each, the newest first. The
+ * checkpoint that LATEST names and newer ones stay, and so do all on which those that
+ * stay build. Before a checkpoint is deleted, its name gets ".tmp", so that nobody
+ * takes the remaining files for a checkpoint. COX_ENOENT: there is no checkpoint;
+ * COX_EFORMAT: LATEST names none; COX_EIO: one could not be deleted.
  */
 int coxi_checkpoints_prune(
     const char *dir, const struct coxi_retention *retention, bool dry_run,
     void (*told)(void *arg, uint64_t number, enum coxi_fate fate), void *arg);
 
-/* Removes what was left unfinished; only who writes to the directory may. */
+/* Removes unfinished checkpoints. Only for the client that writes to the directory. */
 void coxi_checkpoints_remove_unfinished(const char *dir);
 
 #endif

@@ -1,10 +1,11 @@
 /*
- * Whose a checkpoint directory is: the run, and how often its client has been started. Each
- * start claims the next generation by a file that only one process can make,
+ * The owner of a checkpoint directory: a run, and the generation of its client, that
+ * is, how often it has been started. Each start claims the next generation by a file
+ * that only one process can create,
  *
  *   <dir>/generation-<n>    {"run": "<16 hex digits>", "token": "<16 hex digits>"}
  *
- * and the files of older ones go. Any thread; all functions block.
+ * and removes the files of older generations. Any thread; all functions block.
  */
 #ifndef COXI_CHECKPOINT_GENERATION_H
 #define COXI_CHECKPOINT_GENERATION_H
@@ -12,15 +13,15 @@
 #include "schema/wire.h"
 
 /*
- * Claims the directory: *session has the token, and gets the run and generation. A directory
- * that nobody has claimed gets the run of its newest checkpoint, or else the one that *session
- * has. COX_EFENCED: others claim it, too, again and again; COX_EFORMAT: a file says nothing of
- * the kind; COX_EIO.
+ * Claims the directory. *session has the token, and gets the run and the generation. If
+ * nobody has claimed the directory before, the run is that of its newest checkpoint, or
+ * else the one in *session. COX_EFENCED: others claim it at the same time, again and
+ * again; COX_EFORMAT: a generation file is malformed; COX_EIO.
  */
 int coxi_generation_claim(const char *dir, struct coxi_session *session);
 
-/* 0 while the claim is the newest. COX_EFENCED: another client has claimed the directory
- * since; COX_EIO. */
+/* 0 if the claim is still the newest. COX_EFENCED: another client has claimed the
+ * directory since then; COX_EIO. */
 int coxi_generation_check(const char *dir, const struct coxi_session *session);
 
 #endif

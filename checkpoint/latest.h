@@ -1,6 +1,6 @@
 /*
- * LATEST: the file that names a directory's newest checkpoint. Any thread; each call opens and
- * closes the file.
+ * LATEST: the file that names a directory's newest checkpoint. Any thread; each call
+ * opens and closes the file.
  */
 #ifndef COXI_CHECKPOINT_LATEST_H
 #define COXI_CHECKPOINT_LATEST_H

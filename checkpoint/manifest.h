@@ -1,13 +1,13 @@
 /*
  * Checkpoints as directories:
  *
- *   <dir>/ckpt-<n>/ps-<i>-of-<m>.safetensors    what each ps held (ps/snapshot.c)
- *   <dir>/ckpt-<n>/backlog.safetensors          what not all of them had (checkpoint/backlog.h)
- *   <dir>/ckpt-<n>/manifest.json                what belongs together, with crc32s
+ *   <dir>/ckpt-<n>/ps-<i>-of-<m>.safetensors    a shard: values of a ps (ps/snapshot.c)
+ *   <dir>/ckpt-<n>/backlog.safetensors          closures that some ps lack (backlog.h)
+ *   <dir>/ckpt-<n>/manifest.json                lists files and variables, with crc32s
  *   <dir>/LATEST                                "ckpt-<n>\n"
  *
- * A checkpoint is written as ckpt-<n>.tmp and renamed when it is complete and on disk,
- * so a name without .tmp is a whole checkpoint. LATEST follows.
+ * A checkpoint is written as ckpt-<n>.tmp, and renamed when it is complete and on disk.
+ * So a name without .tmp means a complete checkpoint. LATEST is written after that.
  */
 #ifndef COXI_CHECKPOINT_MANIFEST_H
 #define COXI_CHECKPOINT_MANIFEST_H
@@ -26,8 +26,8 @@ struct coxi_manifest_shard {
     struct coxi_applied_list applied;
 };
 
-/* The highest closure that any ps had; and where a client that is started again goes on: the
- * `cursor` of the highest call up to that closure which has one. */
+/* Where a restarted client goes on: the highest closure that any ps had or that was
+ * settled, and the cursor of the highest call up to there that has one. */
 struct coxi_manifest_progress {
     uint64_t closure;
     uint64_t cursor;
@@ -35,9 +35,10 @@ struct coxi_manifest_progress {
 };
 
 /*
- * The checkpoint covers call `id`: the cursor of the highest such call is where the program
- * goes on. A call without a cursor (an evaluation, say) leaves that as it is, and so does one
- * that was cancelled: the program has to schedule it again.
+ * Notes that the checkpoint covers call `id` with `cursor`; the highest such call's
+ * cursor is where the program goes on. Calls without a cursor (an evaluation, say)
+ * change nothing. Callers leave out cancelled calls, because the program has to
+ * schedule those again.
  */
 static inline void coxi_manifest_cover(struct coxi_manifest_progress *progress,
                                        uint64_t id, uint64_t cursor)
@@ -71,12 +72,14 @@ struct coxi_manifest {
 /* "ps-0-of-2.safetensors" */
 void coxi_manifest_file(uint32_t ps, uint32_t n_ps, char ret[64]);
 
-/* Writes manifest.json into directory `path`, and it is on disk. COX_EIO, COX_ENOMEM. */
+/* Writes manifest.json into directory `path` and syncs it to disk. COX_EIO,
+ * COX_ENOMEM. */
 int coxi_manifest_write(const struct coxi_manifest *manifest, const char *path);
 
 /*
- * The text of a JSON object, with "crc32" as its last member: zlib's crc32, as eight hex
- * digits, of every byte before the comma that it is behind. For free(); NULL: no memory.
+ * Adds "crc32" as the last member to the text of a JSON object: zlib's crc32, as eight
+ * hex digits, of every byte before the comma in front of it. free() the result; NULL:
+ * no memory.
  */
 char *coxi_manifest_seal(const char *text);
 

@@ -1,6 +1,7 @@
 /*
- * The rows of a table in a checkpoint, by key, whatever shards they are in. Rows stay in
- * the checkpoint's memory map. Immutable once made; any number of threads.
+ * An index: finds the rows of a table in a checkpoint by key, in all shards. The rows
+ * stay in the checkpoint's memory map. Immutable once made; any number of threads may
+ * read it.
  */
 #ifndef COXI_CHECKPOINT_ROW_INDEX_H
 #define COXI_CHECKPOINT_ROW_INDEX_H

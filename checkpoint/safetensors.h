@@ -18,8 +18,8 @@ struct coxi_st_tensor {
     uint32_t rank;
     uint64_t shape[COX_RANK_MAX];
     uint64_t bytes; /* of all elements */
-    /* Reading only: lives as long as the file is open. NULL: the tensor is put together from
-     * several files, and comes by coxi_st_stream() alone. */
+    /* Only for reading; lives while the file is open. NULL: the tensor is put together
+     * from several files, and only coxi_st_stream() reads it. */
     const void *data;
 };
 
@@ -32,24 +32,24 @@ struct coxi_st_writer;
 struct coxi_st_file;
 
 /*
- * Creates `path` (it must not exist) and writes the header. Then the data of each
- * tensor follows, in order, in pieces of any size. COX_EIO names the file and the
- * reason; COX_EINVAL: a name is given twice or is not UTF-8; COX_ENOMEM.
+ * Creates `path` (it must not exist) and writes the header. Write the data of each
+ * tensor after that, in order, in pieces of any size. COX_EIO: the text names the file
+ * and the reason; COX_EINVAL: a name is given twice or is not UTF-8; COX_ENOMEM.
  */
 int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_t n,
                    const struct coxi_st_metadata *metadata, size_t n_metadata,
                    struct coxi_st_writer **ret);
 
-/* The next bytes of the i-th tensor; others may be written in between. */
+/* Writes the next bytes of a tensor; bytes of others may be written in between. */
 int coxi_st_put(struct coxi_st_writer *writer, size_t tensor, const void *data,
                 size_t len);
 
-/* The next bytes of all tensors one after the other. */
+/* Writes the next bytes, of all tensors one after the other. */
 int coxi_st_write(struct coxi_st_writer *writer, const void *data, size_t len);
 
 /*
- * Ends the file: everything is on disk (fsync). *ret_crc32 is zlib's crc32 of the whole
- * file. Frees the writer in any case; on failure the file is removed.
+ * Ends the file and syncs it to disk (fsync). *ret_crc32 is zlib's crc32 of the whole
+ * file. Frees the writer in any case; on failure it removes the file.
  */
 int coxi_st_finish(struct coxi_st_writer *writer, uint64_t *ret_bytes,
                    uint32_t *ret_crc32);
@@ -58,8 +58,9 @@ int coxi_st_finish(struct coxi_st_writer *writer, uint64_t *ret_bytes,
 void coxi_st_abandon(struct coxi_st_writer *writer);
 
 /*
- * Opens a file of exactly `bytes` bytes and, if `crc32` is not NULL, that checksum.
- * COX_EIO; COX_ECHECKSUM; COX_EFORMAT with what is wrong. The bytes are not trusted.
+ * Opens a file that must have exactly `bytes` bytes and, if `crc32` is not NULL, that
+ * checksum. COX_EIO; COX_ECHECKSUM; COX_EFORMAT: the text says what is wrong. The bytes
+ * are not trusted.
  */
 int coxi_st_open(const char *path, uint64_t bytes, const uint32_t *crc32,
                  struct coxi_st_file **ret);
@@ -71,38 +72,40 @@ const char *coxi_st_metadata(const struct coxi_st_file *file,
                              const char *key); /* or NULL */
 void coxi_st_close(struct coxi_st_file *file); /* takes NULL */
 
-/* Is given the next `len` bytes of a tensor: of whole elements, until it returns. */
+/* Receives the next `len` bytes of a tensor, whole elements, which are valid during the
+ * call. */
 typedef int coxi_st_take(void *arg, const void *data, size_t len);
 
 /*
- * Gives all data of one of the file's tensors to `take`, in order and in pieces of 1 MiB (or of a
- * row, where that is longer), and gives their memory back behind it. Ends with what `take`
- * returns, where that is not 0. COX_ENOMEM. Any thread.
+ * Gives all data of one of the file's tensors to `take`, in order, in pieces of 1 MiB
+ * (or of a row, if that is longer), and frees the memory of each piece after that. If
+ * `take` returns a code other than 0, this ends with that code. COX_ENOMEM. Any thread.
  */
 int coxi_st_stream(const struct coxi_st_file *file, const struct coxi_st_tensor *tensor,
                    coxi_st_take *take, void *arg);
 
 /*
- * Gives the memory of data that have been read back to the host: whole pages of the map, up to
- * the last byte. The data stay readable, and are read from the file again. Data that do not lie
- * in the file are left alone. Any thread.
+ * Returns the memory of data that have been read to the host: whole pages of the map,
+ * up to the last byte. The data stay readable; they are then read from the file again.
+ * Does nothing for data that do not lie in the file. Any thread.
  */
 void coxi_st_drop(const struct coxi_st_file *file, const void *data, size_t len);
 
 /*
- * The checksum of a file that was opened without one, for who reads all of it anyway: what
- * has been loaded is worth nothing until the sum has turned out to be right.
+ * Computes the checksum of a file that was opened without one, while its data are being
+ * read. Loaded data may be used only after the sum has proved right.
  */
 struct coxi_st_sum;
 int coxi_st_sum_new(const struct coxi_st_file *file,
                     struct coxi_st_sum **ret);  /* COX_ENOMEM; borrows the file */
 void coxi_st_sum_free(struct coxi_st_sum *sum); /* takes NULL */
 
-/* Reads some of the data of a tensor, which are in the processor's caches then, and has the
- * disk read on behind them. Any thread. Each byte once, in long pieces. */
+/* Adds a piece of a tensor's data to the sum. Afterwards the piece is in the
+ * processor's caches, and the disk reads ahead behind it. Pass each byte once, in long
+ * pieces. Any thread. */
 void coxi_st_sum_piece(struct coxi_st_sum *sum, const void *data, size_t len);
 
-/* Reads what no piece was; the crc32 of the file. */
+/* Reads the bytes that were in no piece; returns the crc32 of the file. */
 uint32_t coxi_st_sum_end(struct coxi_st_sum *sum);
 
 #endif

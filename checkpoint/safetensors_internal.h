@@ -1,4 +1,4 @@
-/* What the files of checkpoint/safetensors and overlay.c share. Not for others. */
+/* Shared by the files of checkpoint/safetensors and overlay.c only. */
 #ifndef COXI_CHECKPOINT_SAFETENSORS_INTERNAL_H
 #define COXI_CHECKPOINT_SAFETENSORS_INTERNAL_H
 
@@ -9,7 +9,7 @@
 /* A table that is put together from the files under one. */
 struct coxi_st_merged {
     uint64_t n_rows;
-    uint64_t **kept; /* for each file a bit for each of its rows: it counts */
+    uint64_t **kept; /* for each file one bit for each of its rows: the row counts */
 };
 
 struct coxi_st_file {
@@ -18,18 +18,19 @@ struct coxi_st_file {
     json_t *header; /* owns the tensors' names and the metadata */
     struct coxi_st_tensor *tensors;
     size_t n_tensors;
-    /* For each tensor, with `under`: NULL where it lies in one file or in memory. */
+    /* By tensor, if there is `under`; NULL: the tensor lies in one file or in
+     * memory. */
     const struct coxi_st_merged **merged;
-    struct coxi_st_file **under; /* files that it is put together from, which it owns */
+    struct coxi_st_file **under; /* the files it is put together from; it owns them */
     size_t n_under;
     void **memory; /* of tensors that no file has, and of `merged`; for free() */
     size_t n_memory;
 };
 
-/* Bytes of a row, or 0: of a type that we do not know. */
+/* Bytes of a row; 0: we do not know the type. */
 size_t coxi_st_row_bytes(const struct coxi_st_tensor *tensor);
 
-/* Bytes of an element of the types that we write; 0 of those that others may. */
+/* Bytes of an element; 0: we do not write this type, but other programs may. */
 size_t coxi_st_dtype_size(const char *dtype);
 
 #endif
