@@ -18,7 +18,7 @@ static inline size_t coxi_align(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Room for `more` bytes past len, or COX_ENOMEM with the buffer as it was. */
+/* Makes room for `more` bytes behind len. COX_ENOMEM: the buffer is unchanged. */
 int coxi_buffer_reserve(struct coxi_buffer *buffer, size_t more);
 
 /* Appends `len` bytes (`bytes` NULL: zeros) and pads with zeros to a multiple of 8. */

@@ -1,4 +1,4 @@
-/* Waiting for the disk, by those who may have to give up. Any thread. */
+/* Waiting for the disk, for threads that may have to give up. Any thread. */
 #ifndef COXI_COMMON_DISK_H
 #define COXI_COMMON_DISK_H
 
@@ -11,9 +11,9 @@
 int coxi_disk_sync(int fd);
 
 /*
- * The calling thread gives up waiting in coxi_disk_sync when `flag` is true; NULL: never. The
- * flag has to outlive that. (A disk that does not answer cannot be made to: what waits for it
- * then is a thread of nobody's.)
+ * From now on the calling thread gives up waiting in coxi_disk_sync when `flag` is
+ * true; NULL: never. The flag must outlive that. Nobody can make a dead disk answer, so
+ * then a detached thread goes on waiting for it.
  */
 void coxi_disk_give_up_when(const atomic_bool *flag);
 

@@ -1,6 +1,6 @@
 /*
- * Variables as every role sees them: an owned copy of the wire's description, its
- * sizes, and which ps holds what.
+ * Descriptions of variables, as every role uses them: an owned copy of the wire's
+ * description, sizes, and which ps has which rows.
  */
 #ifndef COXI_COMMON_LAYOUT_H
 #define COXI_COMMON_LAYOUT_H
@@ -32,17 +32,19 @@ enum coxi_metric {
     COXI_METRIC_END,
 };
 
-/* So much of a dense variable, from its start or a multiple, is never read torn. */
+/* An aligned block of so many bytes of a dense variable is never read half-written. */
 enum { COXI_DENSE_BLOCK = 4096 };
 
-/* Elements of a metric, at most: a ps keeps so many under one lock, so that a metric is
- * never read torn either. */
+/* The most elements of a metric: a ps has so many under one lock, so that no reader
+ * sees a half-written metric. */
 enum { COXI_METRIC_MAX = 2048 };
 
 /*
- * Checks everything about a description that does not depend on others: name, kind,
- * type, shape, shards (they tile the rows, in order), optimizer, initializer, lifecycle,
- * wire type (BF16 or F16 of an F32), metric (F64, at most COXI_METRIC_MAX); no number of bytes overflows. COX_EINVAL or COX_ELIMIT, with the variable's name in the text.
+ * Checks all of a description that does not depend on other variables: name, kind,
+ * type, shape, shards (they tile the rows, in order), optimizer, initializer,
+ * lifecycle, wire type (BF16 or F16 of an F32), metric (F64, at most COXI_METRIC_MAX),
+ * and that no number of bytes overflows. COX_EINVAL or COX_ELIMIT, with the variable's
+ * name in the text.
  */
 int coxi_variable_check(const struct coxi_variable *variable, size_t n_ps);
 
@@ -51,7 +53,7 @@ int coxi_variable_copy(const struct coxi_variable *variable,
                        struct coxi_variable **ret);
 void coxi_variable_free(struct coxi_variable *variable); /* takes NULL */
 
-/* True where both say the same apart from id. */
+/* True if both are equal except for the id. */
 bool coxi_variable_equal(const struct coxi_variable *a, const struct coxi_variable *b);
 
 /* Dense: rows (first axis), bytes of a row, bytes of all. Table: dim, bytes of a
@@ -67,7 +69,7 @@ static inline size_t coxi_table_dim(const struct coxi_variable *variable)
 /* "[7, 2]" */
 void coxi_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t len);
 
-/* The shard on ps `ps`, or NULL. */
+/* The shard on ps `ps`, or NULL if there is none. */
 const struct coxi_shard *coxi_variable_shard(const struct coxi_variable *variable,
                                              uint32_t ps);
 
@@ -77,7 +79,7 @@ const struct coxi_shard *coxi_variable_shard(const struct coxi_variable *variabl
  */
 void coxi_shards_div(uint64_t rows, uint32_t n, struct coxi_shard *ret);
 
-/* What of the rows [begin, begin + count) a shard has; none: count is 0. */
+/* The part of the rows [begin, begin + count) that a shard has; count 0: none. */
 struct coxi_range {
     uint64_t begin;
     uint64_t count;

@@ -1,8 +1,8 @@
 /*
- * An event loop over libuv: a mailbox that any thread posts to, a tick, signals. A loop
- * runs on one thread, its own (coxi_loop_start) or the caller's (coxi_loop_run); what
- * it calls runs there, and libuv handles may be added to coxi_loop_uv(loop) from there
- * only.
+ * An event loop over libuv, with a mailbox to which any thread may post, a tick, and
+ * signals. A loop runs on one thread, its own (coxi_loop_start) or the caller's
+ * (coxi_loop_run). All callbacks run on that thread, and only that thread may add libuv
+ * handles to coxi_loop_uv(loop).
  */
 #ifndef COXI_COMMON_LOOP_H
 #define COXI_COMMON_LOOP_H
@@ -24,7 +24,7 @@ int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
 /* Posts; mail runs in the order of posting. Any thread. Never fails, never blocks. */
 void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail);
 
-/* The same for mail that need not run behind what was posted before: while the loop sleeps the
+/* The same for mail that need not run behind earlier mail: while the loop sleeps, the
  * calling thread runs it, as in coxi_loop_wake_here. */
 void coxi_loop_run_here(struct coxi_loop *loop, struct coxi_mail *mail);
 
@@ -33,9 +33,9 @@ void coxi_loop_on_wake(struct coxi_loop *loop, void (*on_wake)(void *arg));
 void coxi_loop_wake(struct coxi_loop *loop);
 
 /*
- * The same, but while the loop sleeps the calling thread calls `on_wake` itself: that saves
- * the time that another thread takes to wake up. For an `on_wake` that does not care which
- * thread it is on; it never runs on two, nor beside mail or a tick.
+ * The same, but while the loop sleeps, the calling thread calls `on_wake` itself. That
+ * saves the time of waking another thread. Only for an `on_wake` that may run on any
+ * thread. It never runs on two threads at once, nor beside mail or a tick.
  */
 void coxi_loop_wake_here(struct coxi_loop *loop);
 
@@ -43,8 +43,9 @@ void coxi_loop_wake_here(struct coxi_loop *loop);
 void coxi_loop_wake_after_mail(struct coxi_loop *loop);
 
 /*
- * Turns (ticks, mail and wakes) wait for no peer and no thread that may wait for one: what
- * waits for longer than a lock says so by this. Fails (assert) within a turn.
+ * Fails (assert) within a turn: a tick, mail or a wake. Turns must not wait for a peer,
+ * nor for a thread that may wait for one. Functions that wait for more than a lock call
+ * this.
  */
 void coxi_loop_assert_may_wait(void);
 
@@ -59,8 +60,8 @@ void coxi_loop_stop(
 uv_loop_t *coxi_loop_uv(struct coxi_loop *loop);
 
 /*
- * Waits for the loop's own thread, which has been told to stop, and runs what was
- * posted meanwhile. Others may go on to post and wake, for nothing, until the loop is
+ * Waits for the loop's own thread after coxi_loop_stop, and runs mail that was posted
+ * meanwhile. Other threads may still post and wake, without effect, until the loop is
  * freed. Not on the loop.
  */
 void coxi_loop_join(struct coxi_loop *loop);

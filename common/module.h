@@ -1,6 +1,6 @@
 /*
- * Step modules as files: what a shared object must be before anybody loads it. Reading
- * one never runs any of its code. The format is in coxswain/step.h (struct cox_steps_header).
+ * Checks step modules as files, before anybody loads them. That never runs any of their
+ * code. coxswain/step.h has the format (struct cox_steps_header).
  */
 #ifndef COXI_COMMON_MODULE_H
 #define COXI_COMMON_MODULE_H
@@ -14,7 +14,7 @@ enum {
     COXI_STEP_NAME_MAX = 63,
 };
 
-/* What stands in a module's table. `name` is NUL-terminated. */
+/* The steps in a module's table. Names are NUL-terminated. */
 struct coxi_module_info {
     uint32_t n_steps;
     char names[COXI_MODULE_STEPS_MAX][COXI_STEP_NAME_MAX + 1];

@@ -1,6 +1,7 @@
 /*
- * A wait that may last: after 10 s it is said what is waited for, and again, at longer
- * intervals, while the wait goes on. A zeroed struct is a wait that begins.
+ * Patience with a wait that may last: tells the waiting code when to say what it waits
+ * for, first after 10 s, then at longer intervals. A zeroed struct is a wait that
+ * begins.
  *
  *     struct coxi_patience patience = {0};
  *     while (!there) {
@@ -21,17 +22,17 @@
 
 enum { COXI_PATIENCE_MS = 10000 };
 
-/* COXI_PATIENCE_MS, of waits that begin; tests shorten it. */
+/* COXI_PATIENCE_MS for waits that begin now; tests shorten it. */
 extern atomic_uint coxi_patience_ms;
 
 struct coxi_patience {
     uint64_t since_ms; /* the first look */
-    uint64_t next_ms;  /* when to say it the next time */
+    uint64_t next_ms;  /* when to say it next */
     bool ended;
 };
 
-/* True 10 s after the first look, then 20, 40, 80 ... s after it: say what is waited for.
- * `now_ms` is coxi_now_ms(). */
+/* True 10 s after the first look, then 20, 40, 80 ... s after it: say what is waited
+ * for. `now_ms` is coxi_now_ms(). */
 static inline bool coxi_patience_ends(struct coxi_patience *patience, uint64_t now_ms)
 {
     if (patience->since_ms == 0) {
@@ -46,7 +47,7 @@ static inline bool coxi_patience_ends(struct coxi_patience *patience, uint64_t n
     return true;
 }
 
-/* True if it has ended: somebody was told of the wait. */
+/* True if patience has ended at least once: the wait was told. */
 static inline bool coxi_patience_has_ended(const struct coxi_patience *patience)
 {
     return patience->ended;

@@ -1,6 +1,6 @@
 /*
- * Update rules as every role sees them: which optimizers and schedules there are, and
- * which numbers each takes. The ps apply them: ps/optimizer.h, ps/schedule.h.
+ * Update rules, as every role uses them: the kinds of optimizers and schedules, and the
+ * numbers that each takes. The ps apply the rules: ps/optimizer.h, ps/schedule.h.
  *
  * Pure functions; any thread.
  */
@@ -39,33 +39,34 @@ enum coxi_schedule_kind {
 };
 
 /*
- * COX_EINVAL, naming the number: one that is not finite, is out of its range, or is set
- * although this optimizer or its schedule does not use it. Here 0 means 0; what it means
- * to a client is in coordinator/variables/rules.h.
+ * COX_EINVAL: a number is not finite, is out of its range, or is set although this
+ * optimizer or its schedule does not use it; the text names it. Here 0 means 0, not a
+ * default: coordinator/variables/rules.h has replaced defaults.
  */
 int coxi_optimizer_check(const struct coxi_optimizer *optimizer);
 
-/* COX_EINVAL: an optimizer that is fine but for a learning rate that is 0 for ever. It is asked
- * where a variable is created alone: a checkpoint may hold one of before that was refused. */
+/* COX_EINVAL: the learning rate is 0 for ever. Called only when a variable is created,
+ * because an old checkpoint may have such a variable. */
 int coxi_optimizer_check_rate(const struct coxi_optimizer *optimizer);
 
 /*
- * A finite gradient of this size or more would overflow the state that the rule keeps
- * (INFINITY: none does): 2^64, whose square no float holds, where it sums or averages squares;
- * what the velocity of momentum adds up to. A gradient that is clipped first overflows nothing.
+ * The least finite gradient that would overflow the rule's state; INFINITY: no gradient
+ * does. It is 2^64 for rules that sum or average squares, because no float holds its
+ * square; for momentum it is the number whose velocity would overflow. Clipped
+ * gradients overflow nothing.
  */
 float coxi_optimizer_gradient_limit(const struct coxi_optimizer *optimizer);
 
-/* "Adam"; of no optimizer, "a variable without optimizer". */
+/* "Adam"; for COXI_OPTIMIZER_NONE "a variable without optimizer". */
 const char *coxi_optimizer_name(const struct coxi_optimizer *optimizer);
 
-/* Floats of state that the ps keep for each value, but for what they have of a row. */
+/* Floats of state for each value, without those that a row has. */
 size_t coxi_optimizer_slots(const struct coxi_optimizer *optimizer);
 
 /*
- * What a client may change of an optimizer while it runs: the learning rate and its schedule, as
- * numbers that travel, and that a checkpoint has where they were changed, in this order:
- * learning_rate, and of the schedule kind, end_rate, power, gamma, steps, warmup_steps.
+ * A rate: the numbers of an optimizer that a client may change during the run. Messages
+ * carry them, and checkpoints have them if they were changed, in this order:
+ * learning_rate, and the schedule's kind, end_rate, power, gamma, steps, warmup_steps.
  */
 enum { COXI_RATE_NUMBERS = 7 };
 struct coxi_rate {
@@ -74,8 +75,8 @@ struct coxi_rate {
 
 struct coxi_rate coxi_rate_of(const struct coxi_optimizer *optimizer);
 
-/* Gives an optimizer that rate. COX_EINVAL as coxi_optimizer_check; and where the optimizer has
- * no rate, or a state that depends on it (FTRL). Then it is as it was. */
+/* Sets an optimizer's rate. COX_EINVAL as in coxi_optimizer_check, or because the
+ * optimizer has no rate, or a state that depends on it (FTRL); then it is unchanged. */
 int coxi_rate_set(struct coxi_optimizer *optimizer, const struct coxi_rate *rate);
 
 /* "constant", "linear" ...; of any other kind, "unknown". */
@@ -83,13 +84,15 @@ const char *coxi_schedule_name(uint32_t kind);
 
 enum { COXI_STATES_MAX = 3, COXI_SLOTS_MAX = 2 };
 
-/* What the ps keep beside values. Checkpoints have it as "<variable>/<name>". */
+/* State that the ps keep beside the values. Checkpoints have it as
+ * "<variable>/<name>". */
 struct coxi_state {
     const char *name;
     float start;
 };
 
-/* The first n_slots hold a float for each value, the n_row after them one for each row. */
+/* The first n_slots states have a float for each value, the next n_row one for each
+ * row. */
 struct coxi_state_layout {
     struct coxi_state states[COXI_STATES_MAX];
     size_t n_slots;
@@ -98,11 +101,11 @@ struct coxi_state_layout {
 
 struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *variable);
 
-/* True where the rule depends on how many updates there were before (Adam's t): of a dense
- * variable they count on each ps that has a shard, whichever rows they change. */
+/* True if the rule depends on the number of updates before (Adam's t). Each ps that has
+ * a shard of a dense variable counts all its updates, whichever rows they change. */
 bool coxi_optimizer_counts(const struct coxi_optimizer *optimizer);
 
-/* True where all numbers have the same bits. */
+/* True if all numbers have the same bits. */
 bool coxi_optimizer_equal(const struct coxi_optimizer *a,
                           const struct coxi_optimizer *b);
 

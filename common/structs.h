@@ -1,4 +1,4 @@
-/* Public structs of other versions than this library's. Any thread. */
+/* Public structs of older and newer versions of the library. Any thread. */
 #ifndef COXI_COMMON_STRUCTS_H
 #define COXI_COMMON_STRUCTS_H
 
@@ -9,10 +9,10 @@
     COXI_VERSION_OF_(COX_VERSION_MAJOR, COX_VERSION_MINOR, COX_VERSION_PATCH)
 
 /*
- * The public structs that begin with `size`, each with the last of the fields that it has
- * always had. A struct that ends before that one is of no version, nor is one whose size is
- * no multiple of the alignment of size_t: it was not initialized. Fields behind that one may
- * be missing, and are 0 then.
+ * The public structs that begin with `size`, each with the last field of its first
+ * version. A struct that ends before that field was not initialized; nor was one whose
+ * size is no multiple of the alignment of size_t. Fields behind that one may be
+ * missing, and are 0 then.
  */
 #define COXI_STRUCTS(X)                                                                \
     X(CALL, cox_call, n_args)                                                          \
@@ -40,10 +40,11 @@ enum coxi_struct {
 };
 
 /*
- * Copies a public struct in, or out, that may be newer or older than this library.
- * COX_EINVAL: it was not initialized, or sets what this version does not know. Look at its
- * fields in the copy alone: the caller's may end before them. `check` tells whether it was
- * initialized, for what fills it in at its end only.
+ * coxi_struct_copy copies a caller's struct into ours, coxi_struct_return ours into the
+ * caller's; the caller's may be older or newer. COX_EINVAL: it was not initialized, or
+ * sets a field that this version does not know. Read fields only in the copy, because
+ * the caller's struct may end before them. coxi_struct_check only tells whether the
+ * struct was initialized: for functions that fill it in at their end.
  */
 int coxi_struct_check(enum coxi_struct of, const void *given);
 int coxi_struct_copy(void *ret, enum coxi_struct of, const void *from);

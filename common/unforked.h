@@ -1,26 +1,28 @@
 /*
- * What of this process a forked child does not get: a program that uses the library, or a
- * step, may fork, and its child may live longer than it. A socket or pipe that the child
- * keeps open then looks as if this process lived: its address stays in use, and whoever
- * waits for its end is not told.
+ * Files that a forked child closes. A program that uses the library, or a step, may
+ * fork, and its child may live longer. If the child kept a socket or pipe open, this
+ * process would seem to live: its address would stay in use, and peers would not notice
+ * its end.
  *
- * fork() runs our handler in the child; what starts another program (posix_spawn, system)
- * needs none, because everything here is O_CLOEXEC.
+ * fork() runs our handler in the child. Functions that start another program
+ * (posix_spawn, system) need no handler, because all these files are O_CLOEXEC.
  *
  * Threads: any.
  */
 #ifndef COXI_COMMON_UNFORKED_H
 #define COXI_COMMON_UNFORKED_H
 
-/* The child closes it. In the owner's struct; zeroed, then one of the two is set. */
+/* A file that the child closes. Embed it in the owner's struct; zero it, then set `fd`
+ * or `url`. */
 struct coxi_unforked {
     struct coxi_unforked *next;
     struct coxi_unforked **at;
-    int fd;          /* this file; or, where `url` is not NULL: */
-    const char *url; /* whatever listens at this address, or was accepted there */
+    int fd; /* the file, if `url` is NULL */
+    const char
+        *url; /* all sockets that listen at this address or were accepted there */
 };
 
-/* From now on; until _drop, which takes what was never held, too. */
+/* A forked child closes it from hold until drop. drop may be called without hold. */
 void coxi_unforked_hold(struct coxi_unforked *what);
 void coxi_unforked_drop(struct coxi_unforked *what);
 

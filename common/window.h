@@ -1,8 +1,7 @@
 /*
- * A window of consecutive ids: pointers by id, where ids are given out in order and
- * leave in almost any. `first` is the lowest id that has not left: everything below is
- * gone. Zeroed and given a `max` it is valid and empty. Not thread-safe; all O(1)
- * amortized.
+ * A window of consecutive ids: pointers by id. Ids come in rising order and leave in
+ * almost any order. `first` is the lowest id that has not left. A zeroed window with a
+ * `max` is valid and empty. Not thread-safe; all functions are O(1) amortized.
  */
 #ifndef COXI_COMMON_WINDOW_H
 #define COXI_COMMON_WINDOW_H
@@ -24,12 +23,12 @@ void coxi_window_init(struct coxi_window *window, uint64_t first, size_t max);
 void coxi_window_fini(struct coxi_window *window);
 
 /*
- * Puts `item` (not NULL) at `id`, which is `next` or later; ids skipped count as gone.
- * COX_EAGAIN: beyond the window. COX_ENOMEM.
+ * Puts `item` (not NULL) at `id`, which is `next` or later; skipped ids count as gone.
+ * COX_EAGAIN: the id is beyond the window. COX_ENOMEM.
  */
 int coxi_window_put(struct coxi_window *window, uint64_t id, void *item);
 
-/* The item at `id`, or NULL where there is none. */
+/* The item at `id`, or NULL. */
 static inline void *coxi_window_get(const struct coxi_window *window, uint64_t id)
 {
     return id >= window->first && id < window->next
@@ -37,7 +36,7 @@ static inline void *coxi_window_get(const struct coxi_window *window, uint64_t i
                : NULL;
 }
 
-/* Takes the item at `id` out, or returns NULL; moves `first` on past what is gone. */
+/* Takes the item at `id` out, or returns NULL; moves `first` past ids that are gone. */
 void *coxi_window_take(struct coxi_window *window, uint64_t id);
 
 #endif
