@@ -17,13 +17,12 @@
 
 #include "common/error.h"
 #include "common/sync.h"
-#include "net/link_internal.h"
 #include "net/rings.h"
 
 /* A link that is received from. */
 struct member {
     struct member *next;
-    struct coxi_link *link;
+    const struct coxi_gathered *from;
     bool ended; /* guarded by the gatherer's lock */
 };
 
@@ -68,7 +67,7 @@ static bool receive_all(struct coxi_gather *gather)
     bool any = false;
     for (struct member **at = &gather->members; *at != NULL;) {
         struct member *member = *at;
-        if (coxi_link_receive_ready(member->link, &any) == 0) {
+        if (member->from->receive(member->from->arg, &any) == 0) {
             at = &member->next;
         } else {
             *at = member->next; /* before it goes */
@@ -81,7 +80,7 @@ static bool receive_all(struct coxi_gather *gather)
 static bool any_has_data(const struct coxi_gather *gather)
 {
     const struct member *member = gather->members;
-    while (member != NULL && !coxi_rings_have_data(atomic_load(&member->link->rings))) {
+    while (member != NULL && !coxi_rings_have_data(member->from->rings)) {
         member = member->next;
     }
     return member != NULL;
@@ -148,18 +147,14 @@ struct coxi_bell *coxi_gather_bell(struct coxi_gather *gather)
     return gather->bell;
 }
 
-/* From now on it is this thread that receives. */
-static void set_receiver(struct coxi_link *link, pthread_t receiver)
+pthread_t coxi_gather_thread(const struct coxi_gather *gather)
 {
-    coxi_lock(&link->lock);
-    link->receiver = receiver;
-    coxi_unlock(&link->lock);
+    return gather->thread;
 }
 
-void coxi_gather_receive(struct coxi_gather *gather, struct coxi_link *link)
+void coxi_gather_receive(struct coxi_gather *gather, const struct coxi_gathered *from)
 {
-    struct member member = {.link = link};
-    set_receiver(link, gather->thread);
+    struct member member = {.from = from};
     coxi_lock(&gather->lock);
     member.next = gather->joining;
     gather->joining = &member;
@@ -170,5 +165,4 @@ void coxi_gather_receive(struct coxi_gather *gather, struct coxi_link *link)
         (void)pthread_cond_wait(&gather->left, &gather->lock);
     }
     coxi_unlock(&gather->lock);
-    set_receiver(link, pthread_self());
 }

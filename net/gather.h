@@ -13,16 +13,32 @@
 #ifndef COXI_NET_GATHER_H
 #define COXI_NET_GATHER_H
 
+#include <pthread.h>
+#include <stdbool.h>
+
 struct coxi_bell;
 struct coxi_gather;
-struct coxi_link;
+struct coxi_rings;
 
 int coxi_gather_new(struct coxi_gather **ret);     /* COX_ENOMEM */
 void coxi_gather_free(struct coxi_gather *gather); /* after its links; takes NULL */
 
-/* ---- only for links: the bell of their rings; and receiving from a link until it is
- * closed. */
+/* ---- only for links */
+
+/* What the gatherer receives from. */
+struct coxi_gathered {
+    struct coxi_rings *rings; /* that ring its bell */
+    /* Handles what has come, without waiting; *ret_any: there was something. Other than 0:
+     * nothing comes any more. On the gatherer's thread. */
+    int (*receive)(void *arg, bool *ret_any);
+    void *arg;
+};
+
+/* The bell for those rings, and the thread that receives. */
 struct coxi_bell *coxi_gather_bell(struct coxi_gather *gather);
-void coxi_gather_receive(struct coxi_gather *gather, struct coxi_link *link);
+pthread_t coxi_gather_thread(const struct coxi_gather *gather);
+
+/* Has the gatherer receive, and returns when nothing comes any more. */
+void coxi_gather_receive(struct coxi_gather *gather, const struct coxi_gathered *from);
 
 #endif

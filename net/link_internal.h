@@ -211,10 +211,6 @@ void coxi_link_shut(struct coxi_link *link);
 
 enum { COXI_RECEIVE_IOVS = 3 };
 
-/* Handles what has come over the local path, without waiting; *ret_any: there was something.
- * Other than 0: the link is closed. The gatherer's thread. */
-int coxi_link_receive_ready(struct coxi_link *link, bool *ret_any);
-
 /* Where what comes next is to go; how many pieces. */
 unsigned coxi_link_receive_iov(struct coxi_link *link, nng_iov iov[COXI_RECEIVE_IOVS]);
 

@@ -257,8 +257,11 @@ static int receive_done(struct coxi_link *link)
     return handle(link, nng_aio_count(link->recv_aio));
 }
 
-int coxi_link_receive_ready(struct coxi_link *link, bool *ret_any)
+/* Handles what has come over the local path, without waiting; *ret_any: there was something. Other
+ * than 0: the link is closed. The gatherer's thread. */
+static int receive_ready(void *arg, bool *ret_any)
 {
+    struct coxi_link *link = arg;
     size_t n = 0;
     int r = coxi_link_take_local(link, &n);
     if (r != 0) {
@@ -275,12 +278,28 @@ int coxi_link_receive_ready(struct coxi_link *link, bool *ret_any)
     return 0;
 }
 
+/* From now on it is this thread that receives. */
+static void set_receiver(struct coxi_link *link, pthread_t receiver)
+{
+    coxi_lock(&link->lock);
+    link->receiver = receiver;
+    coxi_unlock(&link->lock);
+}
+
+static void receive_gathered(struct coxi_link *link)
+{
+    const struct coxi_gathered from = {atomic_load(&link->rings), receive_ready, link};
+    set_receiver(link, coxi_gather_thread(link->gather));
+    coxi_gather_receive(link->gather, &from);
+    set_receiver(link, pthread_self());
+}
+
 /* Receives over the local path until the link is closed. */
 static void receive_locally(struct coxi_link *link)
 {
     int r = coxi_link_watch_stream(link);
     if (r == 0 && link->gather != NULL) {
-        coxi_gather_receive(link->gather, link);
+        receive_gathered(link);
         return;
     }
     while (r == 0) {

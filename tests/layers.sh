@@ -24,6 +24,12 @@ bad=$(
     check cluster 'cluster/|net/|common/|schema/|coxswain/'
     check evaluator 'evaluator/|cluster/|net/|checkpoint/|common/|schema/|coxswain/'
     check coordinator 'coordinator/|cluster/|net/|checkpoint/|common/|schema/|coxswain/'
+    # Its rooms, from low to high; open.c and its neighbours put them together.
+    rooms='coordinator/coordinator\.h'
+    for room in base workers closures variables recovery checkpoints; do
+        rooms="$rooms|coordinator/$room/"
+        check "coordinator/$room" "$rooms|cluster/|net/|checkpoint/|common/|schema/|coxswain/"
+    done
     check cli 'cli/|coordinator/|evaluator/|cluster/|net/|checkpoint/|common/|schema/|coxswain/'
     check examples '[a-z_]+\.h' # a program of its own: beside it, and <coxswain/...>
     check bench "bench/|examples/|$all"

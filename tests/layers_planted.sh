@@ -32,6 +32,9 @@ plant worker/planted.h coordinator/coordinator.h
 plant coordinator/planted.c ps/store.h
 plant coordinator/planted.c common/log.h
 plant coordinator/planted.c evaluator/evaluator.h
+plant coordinator/base/planted.c coordinator/workers/worker.h
+plant coordinator/workers/planted.c coordinator/closures/settle.h
+plant coordinator/recovery/planted.h coordinator/checkpoints/resume.h
 plant cli/planted.c ../net/link.h
 plant examples/planted.c net/link.h
 "$root/tests/layers.sh" "$copy"
