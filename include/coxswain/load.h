@@ -80,9 +80,9 @@ struct cox_load_info {
  * had there (enum cox_schedule_kind). Rows are as old as they were: each ps counts the
  * updates by which rows age, and afterwards every ps has the highest of those counts,
  * or the table's own count if that is higher. Learning rates are not loaded, not even
- * those that cox_variable_set_rate or cox_table_set_rate set in the other run, nor any
- * other number of an optimizer: this run may have chosen its own (to train further at a
- * smaller rate, say). Set the rate here, too, if you want it.
+ * those that cox_variable_set_rate or cox_table_set_rate set in the other run; nor are
+ * an optimizer's other numbers. This run may have chosen its own, to train further at a
+ * smaller rate, say. Set the rate here, too, if you want it.
  *
  * The call blocks, and checkpoints wait for it. Steps may run meanwhile; each row that
  * they read is either the old one or the new one. With a checkpoint directory, a ps
