@@ -24,7 +24,7 @@ static inline uint64_t coxi_now_ms(void)
     return coxi_now_ns() / 1000000u;
 }
 
-/* How long it was, in 32 bits: at most 71 minutes and 34 s, which is what longer ones count as. */
+/* The duration in 32 bits; longer ones count as the maximum, 71 minutes and 34 s. */
 static inline uint32_t coxi_short_us(uint64_t ns)
 {
     return ns / 1000u < UINT32_MAX ? (uint32_t)(ns / 1000u) : UINT32_MAX;

@@ -6,10 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of what had the checksum `crc` (nothing: 0) and these bytes behind it. */
+/* The checksum of bytes with the checksum `crc` (of no bytes: 0) followed by these
+ * bytes. */
 uint32_t coxi_crc32(uint32_t crc, const void *data, size_t len);
 
-/* The checksum of what has `crc1`, and behind it `len2` bytes that have `crc2`. */
+/* The checksum of bytes with the checksum `crc1` followed by `len2` bytes with
+ * `crc2`. */
 uint32_t coxi_crc32_combine(uint32_t crc1, uint32_t crc2, uint64_t len2);
 
 #endif

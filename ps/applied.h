@@ -3,8 +3,8 @@
  * commit that comes twice count once (docs/exactly-once.md, rules 6 and 7).
  *
  * Everything up to the watermark is settled and needs no record; above it there is an
- * entry for each closure, in a ring that covers COXI_APPLIED_WINDOW ids at most: what of
- * it is applied (ps/marks.h), and which attempts are voided.
+ * entry for each closure, in a ring that covers COXI_APPLIED_WINDOW ids at most: what
+ * of it is applied (ps/marks.h), and which attempts are voided.
  */
 #ifndef COXI_PS_APPLIED_H
 #define COXI_PS_APPLIED_H
@@ -26,22 +26,23 @@ int coxi_applied_new(struct coxi_applied **ret);
 void coxi_applied_free(struct coxi_applied *applied); /* takes NULL */
 
 /*
- * Asks to apply a commit. 0: do it, then call coxi_applied_end; whoever asks for the same
- * closure meanwhile waits. COX_EEXIST: its segment has been applied. COX_EDIVERGED: that
- * had another `last` or `touched`. COX_ECANCELLED: the attempt is voided. COX_ELIMIT:
- * the closure is beyond the window or the segment beyond its maximum. COX_ENOMEM. Any
- * thread.
+ * Asks to apply a commit. 0: apply it, then call coxi_applied_end; other calls for the
+ * same closure wait until then. COX_EEXIST: the segment was applied before.
+ * COX_EDIVERGED: it was applied with another `last` or `touched`. COX_ECANCELLED: the
+ * attempt is voided. COX_ELIMIT: the closure is beyond the window or the segment beyond
+ * its maximum. COX_ENOMEM. Any thread.
  */
 int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *commit);
 
-/* Ends what coxi_applied_begin began: applied, or (failed) as if it had not been asked. */
+/* Ends coxi_applied_begin: the commit was applied, or it failed and leaves no
+ * record. */
 void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed);
 
 /*
- * Refuses attempts of the closure up to `attempt` from now on (docs/exactly-once.md, rule
- * 8), and appends what is applied of it: struct coxi_voided_segment to *segments, the ps
- * that each touched to *touched. Nothing of a closure at or below the watermark: it is
- * settled. COX_ELIMIT, COX_ENOMEM. Any thread.
+ * Refuses attempts of the closure up to `attempt` from now on (docs/exactly-once.md,
+ * rule 8), and appends what is applied of it: struct coxi_voided_segment to *segments,
+ * the ps that each touched to *touched. Nothing of a closure at or below the watermark:
+ * it is settled. COX_ELIMIT, COX_ENOMEM. Any thread.
  */
 int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t attempt,
                       struct coxi_buffer *segments, struct coxi_buffer *touched);
@@ -53,8 +54,9 @@ void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark);
  * that). COX_ENOMEM. */
 int coxi_applied_list(struct coxi_applied *applied, struct coxi_applied_list *ret);
 
-/* Makes a new set what the list says: its intervals refer into `touched` (the codec checks
- * that). COX_EFORMAT: it can be no set; COX_ENOMEM. The set is of no use then. */
+/* Fills a new set from the list, whose intervals refer into `touched` (the codec checks
+ * that). COX_EFORMAT: the list describes no set; COX_ENOMEM. After an error the set is
+ * useless. */
 int coxi_applied_load(struct coxi_applied *applied,
                       const struct coxi_applied_list *list);
 

@@ -1,11 +1,11 @@
 /*
- * Requests that take long, off the threads of the connections that brought them: these go on
- * with whatever comes next, and the answer is sent when it is there. One request is done at a
- * time, in the order of their coming.
+ * Runs long requests on a thread of their own, so that the connections' threads go on
+ * with other messages; the answer is sent when it is ready. It runs one request at a
+ * time, in the order of arrival.
  *
- * A client whose connection breaks asks again on the next one. What it asked for on the one
- * that broke is dropped if its turn has not come; a request that comes twice has to mean the
- * same again, for which its turn comes when the first has been done.
+ * A client whose connection breaks asks again on the next one. The request of the
+ * broken connection is dropped if it has not begun. So a request may run twice, one
+ * after the other, and the second time must change nothing.
  */
 #ifndef COXI_PS_DEFERRED_H
 #define COXI_PS_DEFERRED_H
@@ -23,17 +23,17 @@ typedef void (*coxi_deferred_run)(void *arg, struct coxi_link *link,
 int coxi_deferred_new(const char *name, coxi_deferred_run run, void *arg,
                       struct coxi_deferred **ret);
 
-/* Puts the request of a frame, which is copied, in line. COX_ELIMIT, COX_ENOMEM. Any
+/* Queues the request of a frame, which is copied. COX_ELIMIT, COX_ENOMEM. Any
  * thread. */
 int coxi_deferred_add(struct coxi_deferred *deferred, struct coxi_link *link,
                       const struct coxi_frame *frame);
 
-/* True where a request is being done that nobody waits for any more: neither its connection
- * nor one with another in line is open. Any thread. */
+/* True if nobody waits for the running request any more: its connection is closed, and
+ * so are those of queued requests. Any thread. */
 bool coxi_deferred_is_orphaned(struct coxi_deferred *deferred);
 
-/* Drops what is in line, and waits for what is being done. When nobody adds any more. Takes
- * NULL. */
+/* Drops queued requests and waits for the running one. Nobody may add requests any
+ * more. Takes NULL. */
 void coxi_deferred_free(struct coxi_deferred *deferred);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * What the variables and tables of a ps may hold of memory together (--memory-max), and
- * what they do. Any thread; an addition for each commit that makes rows.
+ * Counts the memory of all variables and tables of a ps, and bounds it (--memory-max).
+ * Any thread. Cost: one addition for each commit that makes rows.
  */
 #ifndef COXI_PS_MEMORY_H
 #define COXI_PS_MEMORY_H
@@ -10,14 +10,15 @@
 
 struct coxi_memory {
     uint64_t max_bytes;  /* 0: no limit */
-    uint64_t host_bytes; /* what this host has, with its swap; 0: not known */
+    uint64_t host_bytes; /* the memory of this host, with swap; 0: unknown */
     atomic_uint_least64_t used_bytes;
 };
 
 void coxi_memory_init(struct coxi_memory *memory);
 
-/* COX_ENOMEM: more than this host has is wanted at once (which malloc may promise), or there would be more than may be; nothing is taken, and the text says that it
- * is for `whom` ("table 'name'"), how much it would have needed, and what may be. */
+/* Counts more bytes. COX_ENOMEM: they are more than this host has (which malloc may
+ * promise all the same), or would pass the bound. Then nothing is counted, and the text
+ * names `whom` ("table 'name'"), the bytes and the bound. */
 int coxi_memory_take(struct coxi_memory *memory, uint64_t bytes, const char *whom);
 void coxi_memory_give(struct coxi_memory *memory, uint64_t bytes);
 

@@ -1,11 +1,12 @@
 /*
- * Whom a ps has served: of each run the newest client, also when that has let go of the ps, or
- * another run's has had it since. So an older client that comes back is told that it is one,
- * and the same one that it has to give the ps everything anew (docs/exactly-once.md, rule 24).
+ * The clients that a ps has served: the newest one of each run, even after it has
+ * released the ps or another run's client has taken it. So when an older client comes
+ * back, the ps refuses it; when the same one comes back, it learns that it must restore
+ * the ps (docs/exactly-once.md, rule 24).
  *
- * A zeroed struct with its lock has served nobody. Threads: any. Cost: a look at each of the
- * runs, a few dozen at most: the one that was served longest ago is forgotten first, and known
- * by its checkpoint directory alone then.
+ * A zeroed struct with its lock has served nobody. Threads: any. Cost: a look at each
+ * of the runs, a few dozen at most. The run that was served longest ago is forgotten
+ * first; after that only its checkpoint directory knows its generation.
  */
 #ifndef COXI_PS_SERVED_H
 #define COXI_PS_SERVED_H
@@ -26,11 +27,12 @@ struct coxi_served {
 void coxi_served_init(struct coxi_served *served);
 void coxi_served_fini(struct coxi_served *served);
 
-/* COX_EFENCED: a newer client of its run has been here, or another of its generation. */
+/* COX_EFENCED: the ps has served a newer client of its run, or another one of its
+ * generation. */
 int coxi_served_check(struct coxi_served *served, const struct coxi_session *session,
                       uint32_t ps_index);
 
-/* From now on it is the newest client of its run. False: nobody has been served before. */
+/* Makes it the newest client of its run. False: the ps has served nobody before. */
 bool coxi_served_note(struct coxi_served *served, const struct coxi_session *session);
 
 #endif

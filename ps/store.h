@@ -1,10 +1,11 @@
 /*
- * What a ps holds for a run: variables, tables, the applied set. No network: the server
- * calls it for its peers, a benchmark or a test may call it directly.
+ * The store of a ps: the variables, tables and applied set of a run. It knows no
+ * network: the server calls it for its peers; benchmarks and tests may call it
+ * directly.
  *
  * All functions but new and free are for any thread. Locks: `registry` (which variables
- * there are) before `moment` (commits against the cut of a snapshot) before rows, blocks and the
- * applied set; `snapshots` before all. Pulls take the registry only.
+ * there are) before `moment` (commits against the cut of a snapshot) before rows,
+ * blocks and the applied set; `snapshots` before all. Pulls take the registry only.
  */
 #ifndef COXI_PS_STORE_H
 #define COXI_PS_STORE_H
@@ -20,33 +21,35 @@ struct coxi_store;
 int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **ret);
 void coxi_store_free(struct coxi_store *store); /* takes NULL */
 
-/* What variables and tables may take of memory (--memory-max); 0, as at first: no limit.
- * Before the store is used. */
+/* Bounds the memory of variables and tables (--memory-max); 0, the initial value: no
+ * limit. Before the store is used. */
 void coxi_store_set_memory_max(struct coxi_store *store, uint64_t bytes);
 
 /*
- * Takes the store for a run, or for a newer client of the same run. Again with the same session:
- * nothing. Everybody else gets an empty store, and, but for the first of all, another
- * incarnation: an incarnation is the life of what a ps holds, not of its process. So whoever
- * knows of one (a client that was cut off, its workers, a commit under way) either finds all
- * that it had, or is told COX_EPSLOST. COX_EFENCED: a newer client of the run has been here,
- * though it may have let go since (ps/served.h). COX_EBUSY: another run has it and its client
- * is not gone.
+ * Claims the store for a run, or for a newer client of the same run. A second claim of
+ * the same session changes nothing. Any other claim empties the store and, except for
+ * the very first one, begins another incarnation. An incarnation is the life of a ps's
+ * contents, not of its process. So a peer that knows an incarnation (a client that was
+ * cut off, its workers, a commit under way) either finds everything that it left, or
+ * gets COX_EPSLOST. COX_EFENCED: a newer client of the run has claimed the store, even
+ * if it has released it since (ps/served.h). COX_EBUSY: another run has the store, and
+ * its client is alive.
  */
 int coxi_store_claim(struct coxi_store *store, const struct coxi_session *session,
                      bool owner_gone);
 
-/* That of what it holds now. Never waits. */
+/* The current incarnation. Never waits. */
 uint64_t coxi_store_incarnation(const struct coxi_store *store);
 
-/* A client of that session has greeted: COX_EFENCED where its claim would be. Never waits. */
+/* A client of that session has greeted. COX_EFENCED: its claim would be refused so.
+ * Never waits. */
 int coxi_store_greeted(struct coxi_store *store, const struct coxi_session *session);
 
-/* Who has it; false: nobody. */
+/* The session that has the store; false: none. */
 bool coxi_store_owner(struct coxi_store *store, struct coxi_session *ret);
 
-/* The run, without its token, and this ps's part of its variables; to be ended with _fini.
- * COX_ENOENT: nobody has it; COX_ENOMEM. */
+/* The run, without its token, and this ps's part of its variables; to be ended with
+ * _fini. COX_ENOENT: nobody has it; COX_ENOMEM. */
 struct coxi_description {
     struct coxi_session session;
     struct coxi_variable *variables;
@@ -61,24 +64,24 @@ void coxi_description_fini(struct coxi_description *description);
 int coxi_store_release(struct coxi_store *store, const struct coxi_session *session);
 
 /*
- * COX_EPSLOST: the request was meant for another incarnation of the ps. Pulls, commits and
- * loads are checked where they are done; whoever takes other requests that change the store
- * asks this first.
+ * COX_EPSLOST: the request was meant for another incarnation of the ps. Pulls, commits
+ * and loads check that themselves; call this before any other request that changes the
+ * store.
  */
 int coxi_store_meant(const struct coxi_store *store, uint64_t incarnation);
 
 /*
- * Makes this ps's part of a variable, by the operation `closure` (0: none, nothing is
- * recorded). One that is there already with the same description: nothing, whoever made it.
- * COX_EEXIST: the id or the name is another's; COX_ENOMEM: --memory-max or the host's own;
- * COX_EINVAL, COX_EFENCED.
+ * Creates this ps's part of a variable, by the operation `closure` (0: none, nothing is
+ * recorded). If it exists already with the same description, nothing happens, whoever
+ * created it. COX_EEXIST: another variable has the id or the name; COX_ENOMEM:
+ * --memory-max or the host's own; COX_EINVAL, COX_EFENCED.
  */
 int coxi_store_create(struct coxi_store *store, const struct coxi_create *create);
 
 /*
- * Reads what `pull` asks for; its keys and row numbers are the `len` bytes at `list`
- * (8-aligned). Appends the values to *ret, and, where an item names a version, to
- * *ret_versions one of each (0 of tables). COX_EFENCED, COX_EPSLOST (meant for another
+ * Answers a pull, whose keys and row numbers are the `len` bytes at `list` (8-aligned).
+ * Appends the values to *ret. If any item has a version, appends a version for each
+ * item to *ret_versions (0 for tables). COX_EFENCED, COX_EPSLOST (meant for another
  * incarnation), COX_ENOENT, COX_EINVAL, COX_ELIMIT; both may have grown then.
  */
 int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
@@ -86,11 +89,11 @@ int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
                     struct coxi_buffer *ret_versions);
 
 /*
- * The same piece by piece, so that a long answer needs no memory of its own: begin checks,
- * and says how long it is; some puts the next bytes at `to`, as many as fit `room`, which is
- * COXI_PULL_ROOM at least, in whole rows of tables and blocks of dense variables. The pull,
- * its list and *versions are borrowed until the last. No lock is held in between: some fails
- * with COX_EFENCED where another client has come meanwhile.
+ * The same piece by piece, so that a long answer needs no memory of its own: begin
+ * checks, and says how long it is; some puts the next bytes at `to`, as many as fit
+ * `room`, which is COXI_PULL_ROOM at least, in whole rows of tables and blocks of dense
+ * variables. The pull, its list and *versions are borrowed until the last. No lock is
+ * held in between: some fails with COX_EFENCED where another client has come meanwhile.
  */
 enum { COXI_PULL_ROOM = 64 * 1024 };
 
@@ -131,8 +134,7 @@ int coxi_store_void(struct coxi_store *store, const struct coxi_void *request,
 int coxi_store_advance(struct coxi_store *store,
                        const struct coxi_watermark *watermark);
 
-/* What a snapshot has written; its applied set is to be ended with
- * coxi_applied_list_fini. */
+/* The result of a snapshot; end its applied set with coxi_applied_list_fini. */
 struct coxi_snapshot_file {
     uint64_t bytes;
     uint32_t crc32;
@@ -144,41 +146,42 @@ struct coxi_snapshot_file {
 
 /*
  * Writes everything as of one moment to a new file at snapshot->path, while pulls and
- * commits go on; or, where snapshot->base is the number of this session's last one that is
- * durable, and what has changed since is known (since the first with `track`), that alone.
- * Again with the same session and number: the same answer, and nothing is
- * written; a lower number is COX_EEXIST. COX_EFENCED: also where another client claims the
- * store, or this one releases it, meanwhile. COX_EIO; COX_ENOMEM: also where there is none to
- * copy what changes. Nothing is left of a file then.
+ * commits go on; or, where snapshot->base is the number of this session's last one that
+ * is durable, and what has changed since is known (since the first with `track`), that
+ * alone. Again with the same session and number: the same answer, and nothing is
+ * written; a lower number is COX_EEXIST. COX_EFENCED: also where another client claims
+ * the store, or this one releases it, meanwhile. COX_EIO; COX_ENOMEM: also where there
+ * is none to copy what changes. Nothing is left of a file then.
  */
 int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
                         struct coxi_snapshot_file *ret);
 
 /*
- * Takes what a snapshot has written of the variables that there are, in place of what they
- * hold (at 0: it has everything), or of what it builds on (after the one before), and its
- * applied set in place of the own. Of a store that was just claimed. The same of a round
- * again: nothing. Others need not wait meanwhile, but find the store not ready (COX_EPSLOST),
- * and still so when it has failed; it may be asked for again. COX_EFENCED: also where the run
- * is forgotten meanwhile, which ends it soon; COX_EPSLOST: it was abandoned; COX_EBUSY:
- * another one is under way; COX_EIO, COX_ECHECKSUM, COX_EFORMAT; COX_ENOMEM.
+ * Takes what a snapshot has written of the variables that there are, in place of what
+ * they hold (at 0: it has everything), or of what it builds on (after the one before),
+ * and its applied set in place of the own. Of a store that was just claimed. The same
+ * of a round again: nothing. Others need not wait meanwhile, but find the store not
+ * ready (COX_EPSLOST), and still so when it has failed; it may be asked for again.
+ * COX_EFENCED: also where the run is forgotten meanwhile, which ends it soon;
+ * COX_EPSLOST: it was abandoned; COX_EBUSY: another one is under way; COX_EIO,
+ * COX_ECHECKSUM, COX_EFORMAT; COX_ENOMEM.
  */
 int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *restore);
 
-/* Nobody needs the restore that is under way any more: it ends soon. */
+/* Abandons the restore that is under way: it ends soon. */
 void coxi_store_abandon_restore(struct coxi_store *store);
 
 /*
- * Puts a piece of what another checkpoint has into a variable, while others are at work; the
- * `last` one of a closure has nothing but says so. `payload` is 8-aligned. COX_EFENCED,
- * COX_EPSLOST, COX_ENOENT, COX_EINVAL, COX_ELIMIT, COX_ENOMEM: some of its rows may be
- * there.
+ * Loads a piece of another checkpoint into a variable, while other requests go on. The
+ * `last` piece of a closure is empty and only says that it is the last. `payload` is
+ * 8-aligned. COX_EFENCED, COX_EPSLOST, COX_ENOENT, COX_EINVAL, COX_ELIMIT, COX_ENOMEM:
+ * some of its rows may be there.
  */
 int coxi_store_load(struct coxi_store *store, const struct coxi_load *load,
                     const void *payload, size_t len);
 
-/* What has been done in this run; of the table of id `table` - 1, too, if there is one (0:
- * of none). */
+/* What has been done in this run; of the table of id `table` - 1, too, if there is one
+ * (0: of none). */
 void coxi_store_counts(struct coxi_store *store, uint32_t table,
                        struct coxi_counts *ret);
 
