@@ -1,9 +1,9 @@
 /*
- * The closures of one dispatch, while they are in line: one block of memory with their heads,
- * their arguments and what else they are called with, freed when the last of them has run or
- * was handed back.
+ * A batch: the queued closures of one dispatch, in one block of memory with their
+ * heads, arguments and inputs. It is freed when the last closure has run or was handed
+ * back.
  *
- * Threads: any; whoever holds some of its closures gives them back by coxi_batch_done.
+ * Threads: any. Every holder of closures gives them back by coxi_batch_done.
  */
 #ifndef COXI_WORKER_BATCH_H
 #define COXI_WORKER_BATCH_H
@@ -23,12 +23,12 @@ struct coxi_batch {
     struct coxi_closure_head heads[];
 };
 
-/* Copies heads, inputs and arguments. The batch has a reference of `run`. COX_EPROTO: they are
- * malformed, or do not fit the payload. COX_ENOMEM. */
+/* Copies heads, inputs and arguments. The batch has a reference of `run`. COX_EPROTO:
+ * they are malformed, or do not fit the payload. COX_ENOMEM. */
 int coxi_batch_new(struct coxi_run *run, const struct coxi_dispatch *dispatch,
                    const void *payload, size_t len, struct coxi_batch **ret);
 
-/* n closures of it are done with; the last frees it. */
+/* Gives back n closures; the last one frees the batch. */
 void coxi_batch_done(struct coxi_batch *batch, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* How a worker is configured: its options, and what of them goes together. Main thread. */
+/* The configuration of a worker: its options, and checks across them. Main thread. */
 #ifndef COXI_WORKER_CONFIG_H
 #define COXI_WORKER_CONFIG_H
 
@@ -26,8 +26,8 @@ struct coxi_worker_config {
 extern const struct coxi_program coxi_worker_program;
 
 /*
- * Checks the parsed options, applies those that all daemons have, and gives the worker a
- * name. COX_EINVAL, COX_EADDRESS: the text names the option.
+ * Checks the parsed options, applies those that all daemons have, and gives the worker
+ * a name. COX_EINVAL, COX_EADDRESS: the text names the option.
  */
 int coxi_worker_config_apply(struct coxi_worker_config *config);
 

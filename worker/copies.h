@@ -1,7 +1,7 @@
 /*
- * What a worker keeps of dense variables that steps pull with COX_PULL_CACHED: the values of
- * each shard, the version that they have at least, and of which incarnation of its ps. They
- * belong to a run and end with it.
+ * Copies of dense variables that steps pull with COX_PULL_CACHED. A copy has the values
+ * of each shard, a version (the values are at least that new), and the incarnation of
+ * the shard's ps. Copies belong to a run and end with it.
  *
  * Any thread.
  */
@@ -25,18 +25,19 @@ struct coxi_copies {
 void coxi_copies_init(struct coxi_copies *copies, size_t bytes_max);
 void coxi_copies_fini(struct coxi_copies *copies);
 
-/* Room for a copy of `v` (borrowed for the life of all), none of which is there yet; NULL:
- * there is none, it would be beyond bytes_max. */
+/* Makes an empty copy of `v` (borrowed for the life of all copies); NULL: it would
+ * exceed bytes_max. */
 struct coxi_copy *coxi_copies_add(struct coxi_copies *copies,
                                   const struct coxi_variable *v);
 
-/* The version that there is of shard `i`, 1: none of this incarnation. */
+/* The version of shard `i` in the copy; 1: there is none of this incarnation. */
 uint64_t coxi_copy_version(struct coxi_copy *copy, size_t i, uint64_t incarnation);
 
-/* Copies shard `i` to `to`; false: what there is is of another incarnation by now. */
+/* Copies shard `i` to `to`; false: the copy is of another incarnation by now. */
 bool coxi_copy_read(struct coxi_copy *copy, size_t i, uint64_t incarnation, void *to);
 
-/* Keeps shard `i`, of which `from` has `version` at least, unless there is a newer one. */
+/* Keeps shard `i` with the values at `from`, which are of `version` or newer, unless
+ * the copy is newer. */
 void coxi_copy_write(struct coxi_copy *copy, size_t i, uint64_t incarnation,
                      uint64_t version, const void *from);
 

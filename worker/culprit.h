@@ -1,17 +1,18 @@
 /*
- * Who took the step process down: the thread that a fault stops, or that calls exit or
- * pthread_exit (which ends the process, because a slot is gone with its thread), says
- * what it runs, on record (worker/recorder.h), so that nothing that ran beside is blamed.
- * Whatever else ends the process (_exit, a thread that a step has started, a handler of the
- * step's own) leaves all that ran as suspects; the client has those run alone.
+ * Records which step ended the step process. A thread that a fault stops, or that calls
+ * exit or pthread_exit, notes the step that it runs in the recorder
+ * (worker/recorder.h), so that steps that ran beside it are not blamed. (pthread_exit
+ * ends the process, because the slot is gone with its thread.) If the process ends in
+ * another way (_exit, a thread that a step has started, a signal handler of the step),
+ * all steps that ran are suspects, and the client runs each of them alone.
  */
 #ifndef COXI_WORKER_CULPRIT_H
 #define COXI_WORKER_CULPRIT_H
 
 #include "worker/recorder.h"
 
-/* From now on the record is told. Once in a process, on the main thread; before modules are
- * loaded, whose own handlers come before ours. */
+/* Installs the handlers. Once in a process, on the main thread, before modules are
+ * loaded, because handlers of modules come before ours. */
 void coxi_culprit_watch(struct coxi_recorder *recorder);
 
 /* This thread runs steps, noted in `slot` (NULL: nowhere); and does not any more. */

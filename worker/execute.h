@@ -1,6 +1,7 @@
 /*
- * Leads an attempt of a closure through its life: runs its step, commits what the step has
- * collected to every ps that it touches, and has the end reported when all have acknowledged.
+ * Runs an attempt of a closure from begin to end: runs its step, commits the step's
+ * updates to every ps that it touches, and reports the end when all ps have
+ * acknowledged.
  *
  * Threads: a slot runs it; commits end on a ps client's thread.
  */
@@ -12,17 +13,18 @@
 #include "worker/running.h"
 
 /*
- * Runs the closure `head` as `call` says on the calling thread. `running` shows it to
- * others: RUNNING on entry (or cancelled: then it is not started), IDLE on return. On
- * return the step has returned; commits may still be under way, and what the attempt has
- * put in line is not flushed. Returns how long the step ran, in microseconds.
+ * Runs the closure `head` with the arguments `call` on the calling thread. `running`
+ * shows that to other threads: RUNNING on entry (or cancelled: then the step is not
+ * started), IDLE on return. On return the step has returned. Its commits may still be
+ * under way, and messages that the attempt has queued are not flushed. Returns the
+ * step's run time in microseconds.
  */
 uint32_t coxi_execute_closure(struct coxi_run *run, struct coxi_running *running,
                               const struct coxi_closure_head *head,
                               const struct coxi_call *call);
 
-/* Makes a resource on the calling thread, as coxi_execute_closure runs a closure, and answers
- * for it. */
+/* Makes a resource on the calling thread, as coxi_execute_closure runs a closure, and
+ * answers for it. */
 void coxi_execute_resource(struct coxi_run *run, struct coxi_running *running,
                            struct coxi_kept *kept);
 

@@ -1,5 +1,5 @@
 /*
- * A pull of a step: what is asked of each ps, where the answers go, and putting them there.
+ * A fetch: a pull of a step, with the request to each ps and the places of the answers.
  * pull.c begins and ends fetches.
  *
  * Threads: a slot; answers come on a ps client's thread, one for each part at a time.
@@ -38,8 +38,8 @@ struct coxi_part {
     struct coxi_buffer versions; /* ... u64: and the versions that came with it */
 };
 
-/* A list in which rows occur more than once: for each of its n entries, which of the rows that
- * came belongs there. */
+/* A list in which rows occur more than once: for each of its n entries, the number of
+ * the received row that belongs there. */
 struct coxi_doubled {
     uint8_t *to;
     size_t row_bytes;
@@ -76,15 +76,16 @@ static inline size_t coxi_pull_bytes(const struct coxi_variable *v, size_t count
 int coxi_fetch_check(const struct coxi_part *part, size_t len, const uint64_t *versions,
                      size_t n_versions);
 
-/* Moves an answer that was checked to where its pieces belong. COX_ENONFINITE; COX_EPSLOST: a
- * copy that was kept of it is gone. */
+/* Moves an answer that was checked to where its pieces belong. COX_ENONFINITE;
+ * COX_EPSLOST: a copy that was kept of it is gone. */
 int coxi_fetch_deliver(const struct coxi_part *part, const uint8_t *from,
                        const uint64_t *versions);
 
 /* The same for all answers that a fetch has kept until the step waits for them. */
 int coxi_fetch_deliver_kept(const struct coxi_fetch *fetch);
 
-/* All has been delivered: moves rows apart that were asked for more than once. */
+/* After all answers are delivered: copies rows that were asked for more than once to
+ * all their places. */
 void coxi_fetch_move_apart(const struct coxi_fetch *fetch);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a step adds to metrics: see metric.c. A slot's thread. */
+/* A step's additions to metrics: see metric.c. A slot's thread. */
 #ifndef COXI_WORKER_METRIC_H
 #define COXI_WORKER_METRIC_H
 
@@ -10,7 +10,8 @@ int coxi_metric_push(struct coxi_attempt *attempt, const struct coxi_variable *v
 int coxi_metric_push_auc(struct coxi_attempt *attempt, const struct coxi_variable *v,
                          const float *labels, const float *scores, size_t n);
 
-/* Additions to `v` from now on make another update, behind all that was collected. */
+/* Begins a new update for later additions to `v`, behind all updates that were
+ * collected. */
 void coxi_metric_end(struct coxi_attempt *attempt, const struct coxi_variable *v);
 
 #endif

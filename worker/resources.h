@@ -1,22 +1,23 @@
 /*
- * The resources of a run on this worker: made once, by a slot, kept for the steps that
- * ask for them by name, released when nobody needs them any more.
+ * The resources of a run on this worker. A slot makes each of them once. They are kept
+ * for steps that ask for them by name, and released when nobody needs them any more.
  *
- *   WAITING -> MAKING -> MADE | FAILED     in the order in which they came, one at a time
+ *   WAITING -> MAKING -> MADE | FAILED     in order of arrival, one at a time
  *   WAITING -> FAILED                      the client says not to make it
  *
- * A closure finds a resource as of its own id, for it may run once more when resources have
- * come and gone: of those of that name that are not hidden from it the newest that was there
- * when it was scheduled (`position`), else the oldest. One that the client has released while
- * older closures may still run is hidden from the others (`until`).
+ * A closure finds a resource as of its own id, because it may run again after resources
+ * have come and gone. Among the resources of the name that are not hidden from it, it
+ * finds the newest that existed when it was scheduled (`position`), else the oldest.
+ * When the client releases a resource while older closures may still run, the resource
+ * is hidden from newer closures (`until`).
  *
- * Any of them may be dropped: no step finds it any more. It goes with its last user (a
- * step that has been handed it, or its own making), or, where it has none, when a slot
- * comes by (coxi_resources_tend): what a step module has to say in the end is run by
- * slots alone, so that with one slot nothing in a module runs beside a step. Only those
- * that are left when the worker ends are released by its main thread.
+ * A resource that is dropped is not found any more. It is released by its last user (a
+ * step that has its value, or the slot that makes it), or, without users, by the next
+ * slot that calls coxi_resources_tend. So only slots run a module's release functions,
+ * and with one slot no code of a module runs beside a step. Only resources that are
+ * left when the worker ends are released by its main thread.
  *
- * Threads: any, but for what is said below.
+ * Threads: any, except as noted below.
  */
 #ifndef COXI_WORKER_RESOURCES_H
 #define COXI_WORKER_RESOURCES_H
@@ -73,28 +74,29 @@ void coxi_resources_init(struct coxi_resources *resources);
 void coxi_resources_fini(struct coxi_resources *resources);
 
 /*
- * Takes in what the client wants made, `layouts` having come before; *ret_waits: a slot is to come by for it, else
- * it is settled (it is not to be made) and to be answered. COX_EPROTO: malformed, or
- * more than COXI_RESOURCES_MAX. COX_ENOMEM, COX_ECLOSED.
+ * Takes in what the client wants made, `layouts` having come before; *ret_waits: a slot
+ * is to come by for it, else it is settled (it is not to be made) and to be answered.
+ * COX_EPROTO: malformed, or more than COXI_RESOURCES_MAX. COX_ENOMEM, COX_ECLOSED.
  */
 int coxi_resources_add(struct coxi_resources *resources,
                        const struct coxi_resource *wanted, const void *args, size_t len,
                        uint64_t layouts, bool *ret_waits);
 
-/* Hides the one called `id`, or nothing, from closures with ids from `until` on. */
+/* Hides resource `id`, if it exists, from closures with ids from `until` on. */
 void coxi_resources_hide(struct coxi_resources *resources, uint32_t id, uint64_t until);
 
-/* Drops the one called `id`, or nothing; or all, for good. */
+/* Drops resource `id`, if it exists; or all resources, for good. */
 void coxi_resources_drop(struct coxi_resources *resources, uint32_t id);
 void coxi_resources_close(struct coxi_resources *resources);
 
-/* True where a slot is to come by. */
+/* True if a slot should call coxi_resources_tend. */
 bool coxi_resources_wait(struct coxi_resources *resources);
 
-/* Releases what is dropped and not in use; the next one to be made, or NULL. A slot. */
+/* Releases dropped resources without users; returns the next one to be made, or NULL. A
+ * slot. */
 struct coxi_kept *coxi_resources_tend(struct coxi_resources *resources);
 
-/* True where nobody wants what is being made any more. */
+/* True if nobody needs the resource that is being made any more. */
 bool coxi_resources_dropped(struct coxi_resources *resources,
                             const struct coxi_kept *kept);
 

@@ -1,11 +1,12 @@
 /*
- * What the steps of a run have returned that stays on this worker, for later steps that
- * take it as an argument (cox_call.keep): found by closure, until the client says that
- * nobody needs it any more, or is gone.
+ * Kept results: results of steps that stay on this worker, for later steps that take
+ * them as arguments (cox_call.keep). They are found by closure, and stay until the
+ * client drops them or is gone.
  *
- * A step that is handed one holds it until it has returned; so does the sending of one.
+ * A step holds the results that it takes until it has returned; a message holds the
+ * results that it sends.
  *
- * Bounded in bytes: what finds no room is sent to the client instead.
+ * Bounded in bytes: results without room are sent to the client instead.
  *
  * Threads: any. Cost: O(1); nothing is copied.
  */
@@ -22,7 +23,7 @@
 
 enum { COXI_RESULTS_BUCKETS = 1024 };
 
-/* What one attempt of a closure has returned. Fixed once it is kept. */
+/* The results of one attempt of a closure. Constant once they are kept. */
 struct coxi_held {
     atomic_int refs; /* the table, and whoever uses it */
     uint64_t closure;
@@ -42,20 +43,20 @@ void coxi_results_init(struct coxi_results *results, size_t bytes_max);
 void coxi_results_fini(struct coxi_results *results);
 
 /*
- * Keeps the packed `values`, which are empty then, in place of those of another attempt.
- * False: there is no room for them, or no memory; they are as they were.
+ * Keeps the packed `values`, which are empty then, in place of those of another
+ * attempt. False: there is no room for them, or no memory; they are as they were.
  */
 bool coxi_results_keep(struct coxi_results *results, uint64_t closure, uint32_t attempt,
                        struct coxi_buffer *values);
 
-/* What is kept of a closure, for coxi_held_unref; NULL: nothing. */
+/* The kept results of a closure, for coxi_held_unref; NULL: none. */
 struct coxi_held *coxi_results_get(struct coxi_results *results, uint64_t closure);
 void coxi_held_unref(void *held);
 
-/* The bytes of all that is kept in this process, of whichever run. */
+/* The bytes of all kept results in this process, of all runs. */
 size_t coxi_results_held(void);
 
-/* Nobody needs what that attempt has returned; no matter where it is not kept. */
+/* Drops the results of that attempt, if they are kept. */
 void coxi_results_drop(struct coxi_results *results, uint64_t closure,
                        uint32_t attempt);
 
