@@ -110,10 +110,9 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
     }
     coxi_unlock(&worker->lock);
     if (old != NULL) {
-        if (coxi_session_equal(&old->session, session)) {
-            /* Of two connections of one client either may be the one that it uses. */
-            coxi_link_close(old->control, COX_ECLOSED, "another took its place");
-        }
+        /* Its client may believe in it: of two connections of one client either may be the one
+         * that it uses, and an older client waits for what runs here. */
+        coxi_link_close(old->control, COX_ECLOSED, "another took its place");
         coxi_run_close(old);
         coxi_slots_drop(worker->slots, old);
         coxi_run_unref(old);

@@ -63,12 +63,12 @@ MUTATIONS = {
         ("coordinator", "read_again", BEGIN, "return coxi_ps_again(c, code);")]),
     "17": ("a full log drops what is done", [
         ("coordinator", "is_full_of_ids", BEGIN,
-         "if (coxi_replay_log_is_full(c->replay_log, c->next_id)) { coxi_replay_log_forget(c->replay_log, "
-         "coxi_replay_log_mark(c->replay_log)); } return c->next_id - c->first_unsettled >= COXI_AHEAD_MAX;")]),
+         "if (coxi_replay_log_is_full(c->replay_log, c->ids.next)) { coxi_replay_log_forget(c->replay_log, "
+         "coxi_replay_log_mark(c->replay_log)); } return c->ids.next - c->ids.first_unsettled >= COXI_AHEAD_MAX;")]),
     "18a": ("the client's writes are not replayed", [
         ("coordinator", "redo", BEGIN, "return 0;")]),
     "18b": ("what comes after a write of the client before is not held back", [
-        ("coordinator", "coxi_resume_holds", BEGIN, "return false;")]),
+        ("coordinator/checkpoints/resume_order.c", "holds", BEGIN, "return false;")]),
     "19": ("a ps that runs is not set back for a client that is started again", [
         ("ps/store.c", "take", "forget(store)", "(void)0")]),
     "20a": ("closures are dispatched while a ps is recovered", [

@@ -37,6 +37,7 @@ void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret)
     ret->log_bytes = one_in(&draw, 4) ? 2000 + below(&draw, 8000) : 0;
     ret->every_closures = one_in(&draw, 2) ? 20 + below(&draw, 100) : 0;
     ret->speculates = one_in(&draw, 2);
+    ret->brittle = sim_hash(seed, 1000) % 16 == 0;
     ret->rough = one_in(&draw, 2) ? 12 : 40;
 }
 
@@ -55,6 +56,9 @@ void sim_plan_call(const struct sim_plan *plan, uint32_t number,
         one_in(&draw, plan->rough) ? (int64_t)(1 + below(&draw, 3)) : SIM_OK;
     ret[SIM_ROW] = one_in(&draw, 4);
     ret[SIM_PULLS] = one_in(&draw, 4);
+    if (plan->brittle && ret[SIM_ENDING] == SIM_OK && one_in(&draw, 8)) {
+        ret[SIM_ENDING] = SIM_BRITTLE;
+    }
     if (ret[SIM_ENDING] == SIM_FAILS_FLUSHED) {
         ret[SIM_AFTER] = ret[SIM_AFTER] != 0 ? ret[SIM_AFTER] : 1;
     }

@@ -17,6 +17,7 @@ enum sim_ending {
     SIM_FAILS,         /* before its updates leave */
     SIM_FAILS_FLUSHED, /* after its first segment was applied */
     SIM_CRASHES,       /* its first attempt takes its process down */
+    SIM_BRITTLE,       /* any but its first attempt fails, a replay, too */
 };
 
 /* The argument "plan" of a step, as I64. */
@@ -58,6 +59,7 @@ struct sim_plan {
     uint64_t every_closures;
     bool speculates;
     bool checkpoints;
+    bool brittle;   /* some calls are: a replay may fail, which ends a run */
     uint32_t rough; /* how often actions and odd endings come: 1 in so many */
 };
 

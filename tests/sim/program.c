@@ -101,6 +101,9 @@ static void check(struct program *p, const char *what, int code)
     if (p->rival && (code == COX_EFENCED || code == COX_EPSLOST)) {
         give_up(p, what, code); /* it may have been replaced */
     }
+    if ((code == COX_EREPLAY || code == COX_EPSLOST) && plan->brittle) {
+        give_up(p, what, code); /* a replay has failed, as it was to be told */
+    }
     if (code == COX_EFENCED) {
         sim_violation("%s: %s: fenced off, and nobody has taken over: %s",
                       p->proc->name, what, cox_error_last());
@@ -284,6 +287,8 @@ static void settle(struct program *p, uint32_t number, int timeout_ms)
     }
     if (code == COX_ETIMEDOUT) {
         sim_violation("call %u is not settled behind cox_join", number);
+    } else if ((code == COX_EREPLAY || code == COX_EPSLOST) && plan->brittle) {
+        check(p, "cox_future_wait", code);
     } else if (code == COX_EPSLOST || code == COX_EFENCED || code == COX_ECLOSED) {
         check(p, "cox_future_wait", code == COX_ECLOSED ? COX_EFENCED : code);
     } else {
@@ -319,7 +324,7 @@ static void save(struct program *p)
     int r = cox_checkpoint_save(p->c, NULL, &number);
     sim_trace("%s: checkpoint %llu: %s", p->proc->name, (unsigned long long)number,
               r == 0 ? "saved" : cox_error_last());
-    if (r != 0 && r != COX_EIO && r != COX_EPSLOST) {
+    if (r != 0 && r != COX_EIO && r != COX_EPSLOST) { /* none, this time */
         check(p, "cox_checkpoint_save", r);
     }
 }
@@ -349,12 +354,12 @@ static void assign(struct program *p)
     }
 }
 
-static void create_one(struct program *p)
+static void create_one(struct program *p, char kind, uint32_t number)
 {
     char name[16];
     struct cox_variable *variable;
     struct cox_variable_spec spec = COX_VARIABLE_SPEC_INIT;
-    (void)snprintf(name, sizeof(name), "x%u", p->next);
+    (void)snprintf(name, sizeof(name), "%c%u", kind, number);
     spec.name = name;
     spec.dtype = COX_I64;
     spec.rank = 1;
@@ -390,7 +395,7 @@ static void act(struct program *p, unsigned actions)
         p->saver = sim_spawn(p->proc, "saver", save_beside, p);
     }
     if ((actions & SIM_CREATE) != 0) {
-        create_one(p);
+        create_one(p, 'x', p->next);
     }
     if ((actions & SIM_ASSIGN) != 0) {
         assign(p);
@@ -438,7 +443,7 @@ static void close_cluster(struct program *p)
     }
     int r = cox_close(p->c, CLOSE_MS);
     if (r != 0 && r != COX_EIO && r != COX_EPSLOST && r != COX_ETIMEDOUT &&
-        !(r == COX_EFENCED && p->rival)) {
+        !(r == COX_EREPLAY && plan->brittle) && !(r == COX_EFENCED && p->rival)) {
         sim_violation("cox_close: %s: %s", coxi_error_name(r), cox_error_last());
     }
 }
@@ -459,6 +464,9 @@ static void *run(void *arg)
     go_on(p);
     create_variables(p);
     load_steps(p);
+    if (p->life > 1 && sim_chance(2)) {
+        create_one(p, 'l', p->life); /* calls get other ids than they had */
+    }
     if (p->life > 1 && sim_chance(2)) {
         check(p, "cox_join", cox_join(p->c, -1));
         compare(p, true, "going on");

@@ -127,7 +127,8 @@ static int count(struct cox_step *step)
     }
     r = r != 0 ? r : add_segment(step, of, 0);
     r = r != 0 || of[SIM_ROW] == 0 ? r : add_row(step, (uint64_t)of[SIM_NUMBER]);
-    if (r == 0 && of[SIM_ENDING] == SIM_FAILS) {
+    bool breaks = of[SIM_ENDING] == SIM_BRITTLE && cox_step_attempt(step) > 1;
+    if (r == 0 && (of[SIM_ENDING] == SIM_FAILS || breaks)) {
         return cox_step_fail(step, 1, "it was to fail");
     }
     if (r == 0 && of[SIM_AFTER] != 0) {
