@@ -103,7 +103,8 @@ bool sim_ledger_is_settled(uint32_t number)
 static bool may_fail(const struct call *call, int code)
 {
     return code == COX_ELOST || code == COX_EREPLAY || code == COX_ENOWORKER ||
-           code == COX_EOVERRUN || (call->cancelled && code == COX_ECANCELLED) ||
+           code == COX_EOVERRUN ||
+           (code == COX_ECANCELLED && (call->cancelled || ledger.plan->brittle)) ||
            (call->cancelled && code == COX_EPARTIAL);
 }
 

@@ -55,10 +55,10 @@ MUTATIONS = {
         ("coordinator", "coxi_recovery_base", "rec->base = base;\n        base = old;",
          "if (old.path == NULL) { rec->base = base; base = old; }")]),
     "15": ("a replay that fails is not told", [
-        ("coordinator", "coxi_recovery_replayed", "f->state != COXI_DONE_OK && !f->abandoned && !c->closing", "0")]),
+        ("coordinator", "coxi_recovery_replayed", "f->state != COXI_DONE_OK && !f->abandoned && !c->life.closing", "0")]),
     "16": ("cox_join and reads do not wait for what is owed", [
-        ("coordinator", "is_all_done", "bool done = c->n_unsettled == 0 &&",
-         "return c->n_unsettled == 0; bool done ="),
+        ("coordinator", "is_all_done", "bool done = c->life.n_unsettled == 0 &&",
+         "return c->life.n_unsettled == 0; bool done ="),
         ("coordinator", "begin_read", "return coxi_ps_wait(c);", "return 0;"),
         ("coordinator", "read_again", BEGIN, "return coxi_ps_again(c, code);")]),
     "17": ("a full log drops what is done", [
