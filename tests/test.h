@@ -27,6 +27,14 @@ void coxi_test_add(const char *name, void (*run)(void **state));
     }                                                                                  \
     static void name(__attribute__((unused)) void **state)
 
+/* Skips a test that measures the memory of a process, where ThreadSanitizer takes several times
+ * as much for itself. */
+#if defined(__SANITIZE_THREAD__)
+#define needs_true_memory() skip()
+#else
+#define needs_true_memory() (void)0
+#endif
+
 /* Fails unless `call` returns `code`, telling the error text. */
 #define assert_code(code, call)                                                        \
     do {                                                                               \

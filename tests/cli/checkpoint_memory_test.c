@@ -73,6 +73,7 @@ static void assert_exported(const char *out)
 
 TEST(commands_stream_a_chain)
 {
+    needs_true_memory();
     char *dir = coxi_test_path("d");
     char *out = coxi_test_path("out.safetensors");
     char *npz = coxi_test_path("out.npz");

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -399,6 +400,8 @@ struct late {
     const struct program *ps;
     struct program worker;
     char address[300];
+    sem_t started;
+    sem_t ended;
 };
 
 /* A worker comes to an address when the ps has told a client to claim it again. It lives no longer
@@ -409,7 +412,8 @@ static void *come_late(void *arg)
     const char *argv[] = {"coxswain-worker", "--listen", late->address, NULL};
     program_wait_printed(late->ps, "result=COX_EAGAIN");
     program_start(&late->worker, argv);
-    assert_int_equal(128 + SIGTERM, program_wait(&late->worker));
+    assert_int_equal(0, sem_post(&late->started));
+    assert_int_equal(0, sem_wait(&late->ended));
     return NULL;
 }
 
@@ -433,13 +437,18 @@ TEST(a_wrong_ps_ends_the_wait_for_another_ones_claim)
     program_start(&ps, argv);
     program_wait_printed(&ps, "event=listening");
     pid_t vanished = open_and_stop(address);
+    assert_int_equal(0, sem_init(&late.started, 0, 0));
+    assert_int_equal(0, sem_init(&late.ended, 0, 0));
     assert_int_equal(0, pthread_create(&thread, NULL, come_late, &late));
     options.listen = listen;
     options.open_timeout_ms = 20000;
     assert_code(0, cox_cluster_parse(json, &cluster));
     assert_refused(cluster, &options, COX_ECONFLICT, late.address);
     cox_cluster_free(cluster);
+    assert_int_equal(0, sem_wait(&late.started));
     program_kill(&late.worker, SIGTERM);
+    assert_int_equal(128 + SIGTERM, program_wait(&late.worker));
+    assert_int_equal(0, sem_post(&late.ended));
     assert_int_equal(0, pthread_join(thread, NULL));
     assert_int_equal(0, kill(vanished, SIGKILL));
     assert_int_equal(vanished, waitpid(vanished, NULL, 0));

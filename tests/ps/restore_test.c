@@ -246,6 +246,7 @@ static uint64_t peak_bytes(void)
 /* What is loaded, and a part of it for a table's index; not the file as well. */
 TEST(restore_does_not_hold_the_file_that_it_loads)
 {
+    needs_true_memory();
     struct stock stock;
     char *path = coxi_test_path("large.st");
     struct coxi_snapshot_file file = write_large_elsewhere(path);
