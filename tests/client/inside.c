@@ -263,7 +263,8 @@ int inside_write_refuse(struct cox_future *operation, uint32_t ps)
     struct coxi_psc_request request = {0};
     message.void_ = (struct coxi_void){c->session, operation->id, UINT32_MAX,
                                        coxi_psc_incarnation(c->ps.clients[ps])};
-    return coxi_psc_call(c->ps.clients[ps], &message, &request, COXI_VOIDED, NULL, NULL);
+    return coxi_psc_call(c->ps.clients[ps], &message, &request, COXI_VOIDED, NULL,
+                         NULL);
 }
 
 int inside_write_rows(struct cox_future *operation, struct cox_variable *variable,
@@ -305,9 +306,10 @@ int inside_refuse_next(struct cox_coordinator *c, uint32_t ps)
     coxi_lock(&c->lock);
     uint64_t id = c->ids.next;
     coxi_unlock(&c->lock);
-    message.void_ =
-        (struct coxi_void){c->session, id, UINT32_MAX, coxi_psc_incarnation(c->ps.clients[ps])};
-    return coxi_psc_call(c->ps.clients[ps], &message, &request, COXI_VOIDED, NULL, NULL);
+    message.void_ = (struct coxi_void){c->session, id, UINT32_MAX,
+                                       coxi_psc_incarnation(c->ps.clients[ps])};
+    return coxi_psc_call(c->ps.clients[ps], &message, &request, COXI_VOIDED, NULL,
+                         NULL);
 }
 
 struct cox_coordinator *inside_recovers(const struct coxi_recovery *rec)

@@ -7,11 +7,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "cluster/cluster.h"
 #include "coordinator/coordinator.h"
+#include "net/ps_client.h"
 #include "tests/client/crew.h"
 #include "tests/test.h"
-#include "cluster/cluster.h"
-#include "net/ps_client.h"
 
 /* A local cluster without log_dir, whose client's standard error is a file. */
 struct scene {
@@ -118,8 +118,8 @@ static void send_garbage(struct crew *crew)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     char bytes[256];
     memset(bytes, 'x', sizeof(bytes));
-    assert_int_equal(
-        1, sscanf(coxi_psc_address(crew->c->ps.clients[0]), "ipc://%107s", address.sun_path));
+    assert_int_equal(1, sscanf(coxi_psc_address(crew->c->ps.clients[0]), "ipc://%107s",
+                               address.sun_path));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(0, connect(fd, (struct sockaddr *)&address, sizeof(address)));
     assert_int_equal(sizeof(bytes), write(fd, bytes, sizeof(bytes)));
