@@ -40,7 +40,7 @@ void coxi_log_to(int fd)
 void coxi_log_alert(int fd, enum coxi_log_level least)
 {
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    (void)fcntl(fd, F_SETFL, O_NONBLOCK | O_WRONLY);
+    (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     alert_fd = fd;
     alert_least = least;
 }

@@ -59,7 +59,8 @@ static bool wait_for_peer(struct coxi_link *link)
         atomic_store(&link->stuck_ms, coxi_now_ms());
     }
     (void)pthread_cond_broadcast(&link->room);
-    return coxi_rings_ask_room(rings, 1) && !coxi_rings_broken(rings);
+    return coxi_rings_ask_room(rings,
+                               1); /* also where they are broken, which sending tells */
 }
 
 /* Offers the kernel what is in line: *ret_n bytes of it were taken. Unlocked,

@@ -158,7 +158,6 @@ static void do_snapshot(void *arg, struct coxi_link *link,
     if (r == 0) {
         r = coxi_store_snapshot(ps->store, &request->snapshot, &file);
     }
-    log_snapshot(&request->snapshot, &file, r);
     answer.snapshot_done = (struct coxi_snapshot_done){
         .code = r,
         .message = r != 0 ? coxi_error_text() : "",
@@ -182,6 +181,7 @@ static void do_snapshot(void *arg, struct coxi_link *link,
         answer.snapshot_done =
             (struct coxi_snapshot_done){.code = r, .message = coxi_error_text()};
     }
+    log_snapshot(&request->snapshot, &file, r);
     (void)coxi_message_send(link, &answer, NULL, false);
     coxi_applied_list_fini(&file.applied);
 }

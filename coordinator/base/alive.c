@@ -24,7 +24,8 @@ void coxi_fatal(struct cox_coordinator *c, int code, const char *text)
     if (c->life.fatal == 0) {
         c->life.fatal = code;
         bool hint = code == COX_EPSLOST && c->saving.dir == NULL;
-        (void)snprintf(c->life.fatal_text, sizeof(c->life.fatal_text), "%.400s%s", text,
+        (void)snprintf(c->life.fatal_text, sizeof(c->life.fatal_text), "%.*s%s",
+                       hint ? COXI_TEXT_MAX - 100 : COXI_TEXT_MAX - 1, text,
                        hint ? "; with a checkpoint_dir the run could go on from its "
                               "newest checkpoint"
                             : "");

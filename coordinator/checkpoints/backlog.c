@@ -270,19 +270,20 @@ static int check_losses(struct cox_coordinator *c,
 /* A cursor says that all calls up to it count. Calls that an error has cancelled do not, until
  * the program, which is told of that, schedules on: where one lies before the cursor, whoever
  * went on from this checkpoint would pass it over. */
-static int check_cursor(const struct cox_coordinator *c,
+static int check_cursor(struct cox_coordinator *c,
                         const struct coxi_manifest_progress *progress)
 {
-    if (c->closures->first_cancelled == 0 ||
-        c->closures->first_cancelled > progress->cursor_of) {
-        return 0;
-    }
-    return coxi_error(COX_ECANCELLED,
-                      "an error has cancelled closure %llu, and others may be, before "
-                      "cursor %llu: a client that went on from this checkpoint would "
-                      "pass them over; schedule what is to count again, and save then",
-                      (unsigned long long)c->closures->first_cancelled,
-                      (unsigned long long)progress->cursor);
+    coxi_lock(&c->lock);
+    uint64_t first = c->closures->first_cancelled;
+    coxi_unlock(&c->lock);
+    return first == 0 || first > progress->cursor_of
+               ? 0
+               : coxi_error(
+                     COX_ECANCELLED,
+                     "an error has cancelled closure %llu, and others may be, before "
+                     "cursor %llu: a client that went on from this checkpoint would "
+                     "pass them over; schedule what is to count again, and save then",
+                     (unsigned long long)first, (unsigned long long)progress->cursor);
 }
 
 static void collect(struct cox_coordinator *c, void *arg)

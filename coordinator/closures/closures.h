@@ -48,9 +48,6 @@ struct coxi_closures {
     bool voids_held;           /* what the ps are to be asked has not left yet */
     size_t n_voiding;          /* closures of which the ps are being asked */
     struct coxi_manifest_progress progress; /* of the calls that are settled */
-    /* The first call with a cursor that an error has cancelled; 0 from the next one on that
-     * the program schedules */
-    uint64_t first_cancelled;
     uint64_t watermark_sent;
     uint64_t watermark_sent_ms; /* when */
 
@@ -68,6 +65,9 @@ struct coxi_closures {
     _Atomic(const struct coxi_gate *) gate;
 
     /* ---- guarded by c->lock */
+    /* The first call with a cursor that an error has cancelled; 0 from the next one on that
+     * the program schedules. */
+    uint64_t first_cancelled;
     struct coxi_list intake;        /* scheduled, not yet seen by the loop */
     struct cox_future *kept_listed; /* for the loop to look at (kept.c) */
     bool kept_closed;               /* it will not any more */

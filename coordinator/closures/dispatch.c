@@ -169,8 +169,6 @@ static bool take_in(struct cox_coordinator *c, struct coxi_list *intake)
     for (struct cox_future *f = intake->first; f != NULL;) {
         struct cox_future *next = f->next;
         any = any || f->function != NULL;
-        c->closures->first_cancelled =
-            f->cursor != 0 ? 0 : c->closures->first_cancelled;
         bool kept = coxi_window_put(&c->closures->unsettled, f->id, f) == 0;
         if (f->function != NULL && !kept) {
             /* It cannot be kept track of, so it cannot run. */

@@ -15,6 +15,7 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/callback.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/future.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/inputs.h"
@@ -99,6 +100,11 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
 {
     const struct cox_function *missing = coxi_gate_go_on(c);
     int r = check_schedule(c, missing);
+    if (r == 0 && f->cursor != 0) {
+        /* The program knows what an error has cancelled, and goes on. Before it waits for room,
+         * because a full replay log has room only after a checkpoint. */
+        c->closures->first_cancelled = 0;
+    }
     if (r == 0 && coxi_intake_is_full(c)) {
         r = wait ? await_queue(c, missing)
                  : coxi_error(COX_EAGAIN, "the queue is full, with %zu closure%s",

@@ -126,12 +126,13 @@ static void note_cancelled(struct cox_future *f)
 {
     struct cox_coordinator *c = f->c;
     coxi_lock(&c->lock);
-    bool by_error = c->life.reporting;
-    coxi_unlock(&c->lock);
-    if (by_error && f->cursor != 0 &&
-        (c->closures->first_cancelled == 0 || f->id < c->closures->first_cancelled)) {
+    uint64_t first = c->closures->first_cancelled;
+    /* Also when nobody waits any more for what still runs. */
+    bool by_error = c->life.reporting || c->life.failed;
+    if (by_error && f->cursor != 0 && (first == 0 || f->id < first)) {
         c->closures->first_cancelled = f->id;
     }
+    coxi_unlock(&c->lock);
 }
 
 /* What a checkpoint, and a ps that comes back, have to know of a closure that is settled. */
