@@ -462,3 +462,28 @@ TEST(no_cursor_passes_over_calls_that_an_error_has_cancelled)
     crew_hold_release(&hold);
     crew_close(&crew);
 }
+
+/* The call that failed fills the log, and until the program schedules on no checkpoint makes
+ * room in it. */
+TEST(cancelled_calls_and_a_full_replay_log_do_not_block_each_other)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_options options = options_for("ckpt");
+    struct cox_call call = COX_CALL_INIT;
+    options.replay_log_bytes = 1;
+    crew_open(&crew, 1, 2, "hold", &options);
+    (void)crew_counter(&crew, "c0");
+    call.only_worker = 1;
+    call.cursor = 1;
+    crew_hold_call(&hold, &crew, "watch_and_count", &call, false);
+    crew_hold_wait(&hold);
+    call_on(&crew, "nothing", 1, 2); /* waits behind that one */
+    call_on(&crew, "fail", 2, 3);
+    assert_code(COX_ESTEP, cox_join(crew.c, -1));
+    assert_code(COX_ECANCELLED, cox_checkpoint_save(crew.c, NULL, NULL));
+    call_on(&crew, "nothing", 1, 2);
+    assert_code(0, cox_join(crew.c, -1));
+    crew_hold_release(&hold);
+    crew_close(&crew);
+}
