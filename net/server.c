@@ -50,6 +50,7 @@ struct coxi_server {
     bool quiet;    /* the peer has been away for long: that is no news */
     struct connection *connections;
     size_t n_connections;
+    uint64_t n_begun; /* connections: the number of the newest */
 };
 
 /* ---- a connection's thread */
@@ -178,6 +179,9 @@ static int dial(struct connection *connection)
     coxi_link_listen_to(link, &link_events, connection);
     coxi_lock(&server->lock);
     bool stopping = server->stopping;
+    if (connection->peer.number == 0) { /* it is not in the list */
+        connection->peer.number = ++server->n_begun;
+    }
     coxi_links_add(server->links, link);
     coxi_unlock(&server->lock);
     if (stopping) {
@@ -234,6 +238,7 @@ static int begin(struct coxi_server *server, struct connection *connection)
     }
     if (r == 0) {
         connection->peer.server = server;
+        connection->peer.number = ++server->n_begun;
         if (!connection->dialled) {
             coxi_link_listen_to(connection->peer.link, &link_events, connection);
             coxi_links_add(server->links, connection->peer.link);

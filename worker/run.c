@@ -33,6 +33,7 @@ int coxi_run_new(const struct coxi_run_options *options,
     run->options = *options;
     run->session = *session;
     run->control = coxi_link_ref(control);
+    run->data_connection = options->connection;
     (void)pthread_mutex_init(&run->lock, NULL);
     (void)pthread_mutex_init(&run->report_lock, NULL);
     coxi_cond_init(&run->room);
@@ -106,13 +107,21 @@ void coxi_run_close(struct coxi_run *run)
     coxi_unlock(&run->lock);
 }
 
-void coxi_run_set_data(struct coxi_run *run, struct coxi_link *data)
+int coxi_run_set_data(struct coxi_run *run, struct coxi_link *data, uint64_t number)
 {
+    struct coxi_link *old = NULL;
+    int r = 0;
     coxi_lock(&run->lock);
-    struct coxi_link *old = run->data;
-    run->data = coxi_link_ref(data);
+    if (number < run->data_connection) {
+        r = coxi_error(COX_ECLOSED, "the client has opened a newer connection");
+    } else {
+        old = run->data;
+        run->data = coxi_link_ref(data);
+        run->data_connection = number;
+    }
     coxi_unlock(&run->lock);
     coxi_link_unref(old);
+    return r;
 }
 
 void coxi_run_drop_data(struct coxi_run *run, const struct coxi_link *data)
@@ -124,7 +133,19 @@ void coxi_run_drop_data(struct coxi_run *run, const struct coxi_link *data)
         run->data = NULL;
     }
     coxi_unlock(&run->lock);
+    if (old != NULL && !atomic_load(&run->closed)) {
+        coxi_link_close(run->control, COX_ECLOSED,
+                        "the data connection is gone, with the results on it");
+    }
     coxi_link_unref(old);
+}
+
+bool coxi_run_has_link(struct coxi_run *run, const struct coxi_link *link)
+{
+    coxi_lock(&run->lock);
+    bool has = run->control == link || run->data == link;
+    coxi_unlock(&run->lock);
+    return has;
 }
 
 /* ---- layout */

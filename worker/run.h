@@ -40,6 +40,8 @@ struct coxi_spare {
 struct coxi_run_options {
     uint32_t worker; /* its index, unless the client knows it by another */
     uint64_t incarnation;
+    uint64_t
+        connection; /* the number of the client's control connection (net/server.h) */
     uint32_t commit_window; /* attempts with commits under way */
     int peer_timeout_ms; /* a ps out of reach for so long is told to the client; 0: never */
     bool local_path;     /* to a ps on the same host */
@@ -71,8 +73,9 @@ struct coxi_run {
     pthread_mutex_t lock;
     pthread_cond_t room; /* n_committing has gone down */
     struct coxi_link *control;
-    struct coxi_link *data;      /* or NULL */
-    struct coxi_psc **ps;        /* made with the first layout, then fixed */
+    struct coxi_link *data;   /* or NULL */
+    uint64_t data_connection; /* its number; at first that of the control connection */
+    struct coxi_psc **ps;     /* made with the first layout, then fixed */
     struct coxi_gather *gather;  /* receives for them all; NULL: a thread each does */
     struct coxi_run_ps *ps_told; /* beside them; what the layouts say */
     atomic_uint_least64_t n_layouts; /* that have come */
@@ -141,9 +144,19 @@ void coxi_run_unref(struct coxi_run *run); /* takes NULL */
  * more. */
 void coxi_run_close(struct coxi_run *run);
 
-/* The client's second connection has come, or gone. */
-void coxi_run_set_data(struct coxi_run *run, struct coxi_link *data);
+/*
+ * The client's data connection, the `number`-th connection of this process, has come.
+ * COX_ECLOSED: the run has a newer data connection, or the client opened this one before
+ * the run's control connection.
+ */
+int coxi_run_set_data(struct coxi_run *run, struct coxi_link *data, uint64_t number);
+
+/* A data connection is gone. If the run used it, results that were queued on it are lost:
+ * the control connection is closed, too, which restarts the session. */
 void coxi_run_drop_data(struct coxi_run *run, const struct coxi_link *data);
+
+/* True if `link` is the control or the data connection of the run. */
+bool coxi_run_has_link(struct coxi_run *run, const struct coxi_link *link);
 
 /* Takes over what the client says: ps and variables. COX_EPROTO, COX_ENOMEM. */
 int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout);

@@ -67,12 +67,43 @@ static void on_run_free(void *arg)
     }
 }
 
+/*
+ * Whether the client behind `peer` may have the worker. A client that connects again has
+ * given up its older connections, whose greetings may still be in line: they do not take
+ * the place of the newer one. COX_EBUSY, COX_EFENCED, COX_ECLOSED. Locked.
+ */
+static int admit(const struct worker *worker, const struct coxi_peer *peer)
+{
+    const struct coxi_session *session = &peer->hello.session;
+    const struct coxi_run *run = worker->run;
+    if (run == NULL) {
+        return 0;
+    }
+    if (run->session.run != session->run) {
+        return atomic_load(&run->closed)
+                   ? 0
+                   : coxi_error(
+                         COX_EBUSY, "worker %u serves run %016llx: end that first",
+                         worker->options.index, (unsigned long long)run->session.run);
+    }
+    if (run->session.generation > session->generation) {
+        return coxi_error(COX_EFENCED, "worker %u serves generation %llu",
+                          worker->options.index,
+                          (unsigned long long)run->session.generation);
+    }
+    return coxi_session_equal(&run->session, session) &&
+                   run->options.connection > peer->number
+               ? coxi_error(COX_ECLOSED, "the client has opened a newer connection")
+               : 0;
+}
+
 /* A client opens its control connection: a new run, in place of one it has lost. */
 static int begin_run(struct worker *worker, struct coxi_peer *peer)
 {
     struct coxi_run_options options = {
         .worker = worker->options.index,
         .incarnation = worker->incarnation,
+        .connection = peer->number,
         .commit_window = worker->options.commit_window,
         .peer_timeout_ms = worker->options.peer_timeout_ms,
         .local_path = worker->options.local_path,
@@ -88,18 +119,8 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
     struct coxi_run *run = NULL;
     struct coxi_run *old = NULL;
     coxi_lock(&worker->lock);
-    int r = 0;
-    if (worker->run != NULL && !atomic_load(&worker->run->closed) &&
-        worker->run->session.run != session->run) {
-        r = coxi_error(COX_EBUSY, "worker %u serves run %016llx: end that first",
-                       worker->options.index,
-                       (unsigned long long)worker->run->session.run);
-    } else if (worker->run != NULL && worker->run->session.run == session->run &&
-               worker->run->session.generation > session->generation) {
-        r = coxi_error(COX_EFENCED, "worker %u serves generation %llu",
-                       worker->options.index,
-                       (unsigned long long)worker->run->session.generation);
-    } else {
+    int r = admit(worker, peer);
+    if (r == 0) {
         r = coxi_run_new(&options, session, peer->link, &run);
     }
     if (r == 0) {
@@ -120,8 +141,9 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
     return r;
 }
 
-/* A reference to the run of the client behind `peer`, or NULL. */
-static struct coxi_run *run_of(struct worker *worker, const struct coxi_peer *peer)
+/* A reference to the run of the client behind `peer`, over whichever connection, or NULL. */
+static struct coxi_run *run_of_client(struct worker *worker,
+                                      const struct coxi_peer *peer)
 {
     struct coxi_run *run = NULL;
     coxi_lock(&worker->lock);
@@ -130,6 +152,18 @@ static struct coxi_run *run_of(struct worker *worker, const struct coxi_peer *pe
         run = coxi_run_ref(worker->run);
     }
     coxi_unlock(&worker->lock);
+    return run;
+}
+
+/* The same, but only if `peer` is a connection that the run uses. What comes over an older
+ * one of the same client was meant for the run before. */
+static struct coxi_run *run_of(struct worker *worker, const struct coxi_peer *peer)
+{
+    struct coxi_run *run = run_of_client(worker, peer);
+    if (run != NULL && !coxi_run_has_link(run, peer->link)) {
+        coxi_run_unref(run);
+        run = NULL;
+    }
     return run;
 }
 
@@ -149,14 +183,14 @@ static int on_hello(void *arg, struct coxi_peer *peer)
                  coxi_error_name(r));
         return r;
     }
-    struct coxi_run *run = run_of(worker, peer);
+    struct coxi_run *run = run_of_client(worker, peer);
     if (run == NULL) {
         return coxi_error(COX_EREFUSED,
                           "a data connection of a client that is not here");
     }
-    coxi_run_set_data(run, peer->link);
+    int r = coxi_run_set_data(run, peer->link, peer->number);
     coxi_run_unref(run);
-    return 0;
+    return r;
 }
 
 /* Tells a client what of its own the process before this one has died of; and that it
@@ -213,7 +247,7 @@ static void on_close(void *arg, struct coxi_peer *peer)
         if (current) {
             coxi_run_unref(run);
         }
-    } else if (peer->hello.channel == COXI_CHANNEL_DATA) {
+    } else {
         coxi_run_drop_data(run, peer->link);
     }
     coxi_run_unref(run);
@@ -340,7 +374,7 @@ static int on_message(void *arg, struct coxi_peer *peer,
     struct worker *worker = arg;
     struct coxi_run *run = run_of(worker, peer);
     if (run == NULL) {
-        return coxi_error(COX_EFENCED, "another client has taken over");
+        return coxi_error(COX_ECLOSED, "another connection took its place");
     }
     int r = handle(worker, run, peer, message, frame);
     coxi_run_unref(run);

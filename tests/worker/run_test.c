@@ -237,21 +237,56 @@ TEST(run_sends_long_results_over_the_data_connection_while_there_is_one)
     struct coxi_link *link = rig_connect(&data);
     memset(bytes, 0xab, sizeof(bytes));
     control = rig.caller;
-    coxi_run_set_data(rig.run, link);
     report(&rig, 1, bytes, LONG);
-    rig.caller = data;
     struct rig_done done = rig_expect(&rig, 1, 0);
+    assert_memory_equal(bytes, done.result, LONG);
+    assert_code(0, coxi_run_set_data(rig.run, link, 1));
+    report(&rig, 2, bytes, LONG);
+    rig.caller = data;
+    done = rig_expect(&rig, 2, 0);
     assert_int_equal(LONG, done.head.result_len);
     assert_memory_equal(bytes, done.result, LONG);
     rig.caller = control;
-    report(&rig, 2, "short", 5);
+    report(&rig, 3, "short", 5);
     coxi_run_flush_reports(rig.run);
-    (void)rig_expect(&rig, 2, 0);
-    coxi_run_drop_data(rig.run, NULL); /* not that one: nothing */
+    (void)rig_expect(&rig, 3, 0);
+    coxi_link_unref(link);
+    caller_close(data);
+    rig_close(&rig);
+}
+
+TEST(run_takes_no_data_connection_that_is_older_than_the_one_it_has)
+{
+    struct rig rig;
+    struct caller *callers[2];
+    rig_open(&rig, 1, 1, 16);
+    struct coxi_link *older = rig_connect(&callers[0]);
+    struct coxi_link *newer = rig_connect(&callers[1]);
+    assert_code(0, coxi_run_set_data(rig.run, newer, 2));
+    assert_code(COX_ECLOSED, coxi_run_set_data(rig.run, older, 1));
+    assert_true(coxi_run_has_link(rig.run, newer));
+    assert_false(coxi_run_has_link(rig.run, older));
+    coxi_link_unref(older);
+    coxi_link_unref(newer);
+    caller_close(callers[0]);
+    caller_close(callers[1]);
+    rig_close(&rig);
+}
+
+TEST(run_ends_its_control_connection_with_the_data_connection_that_it_uses)
+{
+    struct rig rig;
+    struct caller *data;
+    rig_open(&rig, 1, 1, 16);
+    struct coxi_link *link = rig_connect(&data);
+    coxi_run_drop_data(rig.run, link); /* not its own: nothing */
+    assert_code(0, coxi_run_set_data(rig.run, link, 1));
+    coxi_run_drop_data(rig.run, NULL);
+    report(&rig, 1, "short", 5);
+    coxi_run_flush_reports(rig.run);
+    (void)rig_expect(&rig, 1, 0);
     coxi_run_drop_data(rig.run, link);
-    report(&rig, 3, bytes, LONG);
-    done = rig_expect(&rig, 3, 0);
-    assert_memory_equal(bytes, done.result, LONG);
+    caller_expect_end(rig.caller);
     coxi_link_unref(link);
     caller_close(data);
     rig_close(&rig);

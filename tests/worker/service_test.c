@@ -251,6 +251,55 @@ TEST(a_connection_in_place_of_another_of_the_same_client_ends_that)
     worker_close(&w);
 }
 
+/* Greets on a connection that was opened without a greeting. */
+static void greet_late(struct caller *caller, enum coxi_channel channel)
+{
+    struct coxi_message message = {.kind = COXI_HELLO, .hello = hello_of(&run1)};
+    message.hello.version = COXI_WIRE_VERSION;
+    message.hello.channel = channel;
+    caller_send(caller, &message, NULL, 0);
+}
+
+TEST(a_late_greeting_on_an_older_connection_does_not_end_the_newer_one)
+{
+    struct worker w;
+    worker_open(&w);
+    struct caller *older = caller_open(w.address, NULL);
+    struct caller *older_data = caller_open(w.address, NULL);
+    struct caller *newer = join_ready(&w, &run1);
+    greet_late(older, COXI_CHANNEL_CONTROL);
+    caller_expect_refusal(older, COX_ECLOSED, "newer connection");
+    greet_late(older_data, COXI_CHANNEL_DATA);
+    caller_expect_refusal(older_data, COX_ECLOSED, "newer connection");
+    dispatch(newer, 1, 3, "identify", NULL);
+    expect_done(newer, 1, 3, 0);
+    caller_close(older);
+    caller_close(older_data);
+    caller_close(newer);
+    worker_close(&w);
+}
+
+TEST(worker_takes_nothing_from_a_connection_of_the_run_before)
+{
+    struct worker w;
+    struct coxi_hello hello = hello_of(&run1);
+    const struct coxi_message unknown = {
+        .request = 3, .kind = COXI_MODULE, .module = {1, "probe", 1, 2}};
+    worker_open(&w);
+    hello.channel = COXI_CHANNEL_DATA;
+    struct caller *first = join_ready(&w, &run1);
+    struct caller *data = caller_join(w.address, &hello);
+    struct caller *second = join_ready(&w, &run1);
+    caller_send(data, &unknown, NULL, 0);
+    caller_expect_end(data);
+    dispatch(second, 1, 3, "identify", NULL);
+    expect_done(second, 1, 3, 0);
+    caller_close(first);
+    caller_close(data);
+    caller_close(second);
+    worker_close(&w);
+}
+
 TEST(worker_takes_a_data_connection_only_of_the_client_that_is_there)
 {
     struct worker w;
