@@ -20,8 +20,9 @@
  * is written while the client opens; else by a thread, when the loop finds that it is its turn.
  *
  * A metric that the program resets before it has scheduled or joined is reset twice: at once, and
- * behind all closures of the backlog, before those of the program. Otherwise what runs again would
- * count in it. The second reset is a write like those of the client before, and the last of them.
+ * behind all closures of the backlog, before those of the program that get a higher id. Otherwise
+ * what runs again would count in it. The second reset is a write like those of the client before,
+ * and the last of them.
  *
  * In the log a write is HELD until its turn: a checkpoint that is taken meanwhile has it in its
  * own backlog, in the same place, and no replay takes it for something that the ps had.
@@ -77,13 +78,16 @@ struct coxi_resumed {
     bool over;                         /* all functions are loaded */
     bool begun;                        /* the program has scheduled or joined */
     struct coxi_resumed_reset *resets; /* by rising id */
+    size_t n_resetting;                /* calls that are about to list a reset */
     size_t n_writes;                   /* that are not done */
     struct cox_future *operation; /* of the write whose turn it is, until it begins */
     size_t place;                 /* of that */
     bool end;
     bool ended;
 
-    atomic_bool has_resets; /* written with c->lock: `resets` is not NULL */
+    atomic_uint_least64_t
+        next_reset; /* written with c->lock: id of the first of `resets`;
+                                         0: there is none */
 };
 
 static inline bool coxi_backlog_is_update(const struct coxi_backlog *backlog, size_t i)

@@ -28,7 +28,7 @@ static void write_done(struct coxi_mail *mail);
 static bool is_written(const struct coxi_resumed *resumed)
 {
     return resumed->n_writes == 0 && resumed->resets == NULL &&
-           !resumed->c->ids.before_unsettled;
+           resumed->n_resetting == 0 && !resumed->c->ids.before_unsettled;
 }
 
 static int write_one(struct coxi_resumed *resumed, size_t place,
@@ -166,16 +166,27 @@ static void functions_loaded(struct coxi_mail *mail)
 
 /* ---- whose turn it is. Loop */
 
-/* All that comes before what this program schedules has been written. */
+/* The older client's writes and the listed resets have all been written. */
 static bool is_passed(const struct coxi_resumed *resumed)
 {
     return resumed->barrier == coxi_backlog_of(resumed->file)->n &&
-           !atomic_load(&resumed->has_resets);
+           atomic_load(&resumed->next_reset) == 0;
+}
+
+/* Closure f of this program waits for the older client's writes, and for each reset whose id is
+ * lower. A reset waits for every closure whose id is lower than its own: such a closure must not
+ * wait for that reset. */
+static bool is_behind_write(const struct coxi_resumed *resumed,
+                            const struct cox_future *f)
+{
+    uint64_t reset = atomic_load(&resumed->next_reset);
+    return resumed->barrier < coxi_backlog_of(resumed->file)->n ||
+           (reset != 0 && reset < f->id);
 }
 
 static bool holds(struct cox_future *f)
 {
-    if (f->fetches || is_passed(f->c->saving.resumed)) {
+    if (f->fetches || !is_behind_write(f->c->saving.resumed, f)) {
         return false;
     }
     if (f->state != COXI_WAITING) {
@@ -186,12 +197,12 @@ static bool holds(struct cox_future *f)
     return true;
 }
 
-/* What this program has scheduled meanwhile. */
+/* Closures of this program that no write comes before any more. */
 static void let_go_later(struct cox_coordinator *c)
 {
     for (struct cox_future *f = c->closures->waiting.first; f != NULL;) {
         struct cox_future *next = f->next;
-        if (f->held) {
+        if (f->held && !is_behind_write(c->saving.resumed, f)) {
             f->held = false;
             enter(f);
         }
@@ -204,7 +215,8 @@ static void drop_reset(struct coxi_resumed *resumed)
 {
     struct coxi_resumed_reset *reset = resumed->resets;
     resumed->resets = reset->next;
-    atomic_store(&resumed->has_resets, resumed->resets != NULL);
+    atomic_store(&resumed->next_reset,
+                 resumed->resets != NULL ? resumed->resets->id : 0);
     free(reset);
 }
 
@@ -228,9 +240,7 @@ static void write_done(struct coxi_mail *mail)
         resumed->n_writes--;
     }
     coxi_unlock(&c->lock);
-    if (is_passed(resumed)) {
-        let_go_later(c);
-    }
+    let_go_later(c);
     coxi_lock(&c->lock);
     (void)pthread_cond_broadcast(&c->life.changed);
     (void)pthread_cond_broadcast(&c->life.idle);
@@ -434,6 +444,13 @@ static bool is_listed(const struct coxi_resumed *resumed, const struct coxi_vari
     return reset != NULL;
 }
 
+/* A reset is listed, or will not be. Locked. */
+static void end_resetting(struct coxi_resumed *resumed)
+{
+    resumed->n_resetting--;
+    (void)pthread_cond_broadcast(&resumed->c->life.changed); /* its thread may end */
+}
+
 /* Puts it at the end, when its operation has an id. Locked. */
 static void list_reset(void *arg, struct cox_future *operation)
 {
@@ -446,33 +463,49 @@ static void list_reset(void *arg, struct cox_future *operation)
     reset->operation = operation;
     reset->id = operation->id;
     *end = reset;
-    atomic_store(&resumed->has_resets, true);
+    atomic_store(&resumed->next_reset, resumed->resets->id);
+    end_resetting(resumed);
 }
 
-static int reset_behind(struct cox_coordinator *c, const struct coxi_variable *metric)
+static int hold_reset(struct cox_coordinator *c, const struct coxi_variable *metric)
 {
-    struct coxi_resumed *resumed = c->saving.resumed;
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
-    coxi_lock(&c->lock);
-    bool held = resumed->c->ids.before_unsettled && !is_listed(resumed, metric);
-    coxi_unlock(&c->lock);
-    if (!held) {
-        return 0;
-    }
     struct coxi_resumed_reset *reset = calloc(1, sizeof(*reset));
     what.update = coxi_replay_update_new(metric, COXI_OP_ASSIGN, 0, metric->shape[0],
                                          coxi_metric_zeros);
-    if (reset == NULL || what.update == NULL) {
-        free(reset);
-        free(what.update);
-        return coxi_error_memory("a metric that is reset");
+    int r = reset == NULL || what.update == NULL
+                ? coxi_error_memory("a metric that is reset")
+                : 0;
+    if (r == 0) {
+        reset->variable = metric;
+        r = coxi_operation_hold(c, &what, list_reset, reset);
     }
-    reset->variable = metric;
-    int r = coxi_operation_hold(c, &what, list_reset, reset);
     if (r != 0) {
         free(reset);
         free(what.update);
     }
+    return r;
+}
+
+/* From the look at before_unsettled until the reset is listed, another thread may schedule or join:
+ * n_resetting keeps the gate and the thread that writes until then. */
+static int reset_behind(struct cox_coordinator *c, const struct coxi_variable *metric)
+{
+    struct coxi_resumed *resumed = c->saving.resumed;
+    coxi_lock(&c->lock);
+    bool held = c->ids.before_unsettled && !is_listed(resumed, metric);
+    resumed->n_resetting += held;
+    coxi_unlock(&c->lock);
+    if (!held) {
+        return 0;
+    }
+    int r = hold_reset(c, metric);
+    if (r != 0) {
+        coxi_lock(&c->lock);
+        end_resetting(resumed);
+        coxi_unlock(&c->lock);
+    }
+    coxi_loop_wake(c->loop); /* it may be its turn; or all is over */
     return r;
 }
 

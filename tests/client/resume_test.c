@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "coordinator/closures/operation.h"
 #include "tests/client/yard.h"
 #include "tests/test.h"
 
@@ -467,23 +468,29 @@ static struct cox_metric *open_measuring(struct crew *crew)
     return metric;
 }
 
-/* Leaves a checkpoint in which "m" is 1 and one call is to run again, which adds 1 to it. */
-static void leave_a_measurement(void)
+/* Leaves a checkpoint in which "m" is 1 and one call is to run again, which adds 1 to it; `hold`
+ * holds it no longer. */
+static void leave_held_measurement(struct crew_hold *hold)
 {
     struct crew crew;
-    struct crew_hold hold;
     struct cox_future *future;
     (void)open_measuring(&crew);
     (void)crew_counter(&crew, "c0");
-    crew_hold(&hold, &crew, "measure", false);
-    crew_hold_wait(&hold);
+    crew_hold(hold, &crew, "measure", false);
+    crew_hold_wait(hold);
     assert_code(0,
                 cox_schedule(crew.c, crew_function(&crew, "measure"), NULL, &future));
     assert_code(0, cox_future_wait(future, 10000));
     cox_future_free(future);
     assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
-    crew_hold_end(&hold);
+    crew_hold_end(hold);
     crew_close(&crew);
+}
+
+static void leave_a_measurement(void)
+{
+    struct crew_hold hold;
+    leave_held_measurement(&hold);
 }
 
 TEST(a_metric_that_is_reset_does_not_count_what_runs_again)
@@ -557,5 +564,86 @@ TEST(a_metric_that_is_reset_names_the_function_that_is_missing)
     assert_code(0, cox_schedule(crew.c, crew_function(&crew, "nothing"), NULL, NULL));
     assert_code(0, cox_join(crew.c, -1));
     assert_true(measured(&crew, metric) == 0);
+    crew_close(&crew);
+}
+
+/* Between a reset's look at whether the program has begun, and its place in the order. */
+int __real_coxi_operation_hold(struct cox_coordinator *c,
+                               struct coxi_replay_entry *what,
+                               void (*listed)(void *arg, struct cox_future *operation),
+                               void *arg);
+int __wrap_coxi_operation_hold(struct cox_coordinator *c,
+                               struct coxi_replay_entry *what,
+                               void (*listed)(void *arg, struct cox_future *operation),
+                               void *arg);
+
+static void (*meanwhile)(struct crew *crew); /* another thread does this there, once */
+static struct crew *meanwhile_of;
+
+int __wrap_coxi_operation_hold(struct cox_coordinator *c,
+                               struct coxi_replay_entry *what,
+                               void (*listed)(void *arg, struct cox_future *operation),
+                               void *arg)
+{
+    void (*run)(struct crew *crew) = meanwhile;
+    meanwhile = NULL;
+    if (run != NULL) {
+        run(meanwhile_of);
+    }
+    return __real_coxi_operation_hold(c, what, listed, arg);
+}
+
+static void reset_meanwhile(struct crew *crew, struct cox_metric *metric,
+                            void (*run)(struct crew *crew))
+{
+    meanwhile_of = crew;
+    meanwhile = run;
+    assert_code(0, cox_metric_reset(crew->c, metric));
+    assert_null(meanwhile);
+}
+
+static void join_all(struct crew *crew)
+{
+    assert_code(0, cox_join(crew->c, 10000));
+}
+
+static void measure_one(struct crew *crew)
+{
+    schedule_from(crew, "measure", 0, 1, 1);
+}
+
+TEST(a_metric_is_reset_also_if_another_thread_joins)
+{
+    struct crew crew;
+    leave_a_measurement();
+    struct cox_metric *metric = open_measuring(&crew);
+    reset_meanwhile(&crew, metric, join_all); /* the call has run again */
+    assert_true(measured(&crew, metric) == 0);
+    measure_one(&crew);
+    join_all(&crew);
+    assert_true(measured(&crew, metric) == 1);
+    crew_close(&crew);
+}
+
+TEST(calls_that_overtake_a_reset_do_not_wait_for_it)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_metric_spec spec = COX_METRIC_SPEC_INIT;
+    struct cox_metric *second;
+    leave_held_measurement(&hold);
+    assert_int_equal(0, unlink(hold.path));
+    assert_int_equal(0, mkfifo(hold.path, 0600)); /* it is held once more */
+    struct cox_metric *metric = open_measuring(&crew);
+    spec.name = "second";
+    spec.kind = COX_METRIC_COUNT;
+    assert_code(0, cox_metric_create(crew.c, &spec, &second));
+    assert_code(0, cox_metric_reset(crew.c, metric));
+    reset_meanwhile(&crew, second, measure_one);
+    crew_hold_wait(&hold);
+    crew_hold_release(&hold);
+    join_all(&crew);
+    assert_true(measured(&crew, metric) == 1);
+    assert_true(measured(&crew, second) == 0);
     crew_close(&crew);
 }
