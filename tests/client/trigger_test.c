@@ -463,6 +463,47 @@ TEST(no_cursor_passes_over_calls_that_an_error_has_cancelled)
     crew_close(&crew);
 }
 
+TEST(no_cursor_passes_over_a_call_that_outlives_its_join)
+{
+    struct crew crew;
+    struct crew_hold deaf;
+    struct crew_hold looking;
+    struct cox_future *failing;
+    struct cox_options options = options_for("ckpt");
+    struct cox_call call = COX_CALL_INIT;
+    options.cancel_grace_ms = 600000;
+    crew_open(&crew, 1, 3, "hold", &options);
+    (void)crew_counter(&crew, "c0");
+    call.only_worker = 1;
+    call.cursor = 1;
+    crew_hold_call(&deaf, &crew, "hold_and_count", &call, true);
+    crew_hold_wait(&deaf);
+    crew_hold_on(&looking, &crew, "watch_and_count", 2, true);
+    crew_hold_wait(&looking);
+    call.only_worker = 3;
+    call.cursor = 2;
+    assert_code(0, cox_schedule(crew.c, crew_function(&crew, "fail"), &call, &failing));
+    assert_code(COX_ESTEP, cox_future_wait(failing, -1));
+    do {
+        assert_code(COX_ETIMEDOUT, cox_join(crew.c, 20));
+    } while (cox_future_wait(looking.future, 0) == COX_ETIMEDOUT);
+    crew_kill(crew_step_process(&crew, 0)); /* nobody joins now */
+    assert_code(COX_ECANCELLED, cox_future_wait(deaf.future, -1));
+    assert_code(COX_ECANCELLED, cox_checkpoint_save(crew.c, NULL, NULL));
+    assert_error_names("cancelled closure 2,");
+    assert_error_names("before cursor 2");
+    assert_code(COX_ESTEP, cox_join(crew.c, -1));
+    call_on(&crew, "nothing", 1, 1);
+    assert_code(0, cox_join(crew.c, -1));
+    assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
+    crew_hold_release(&deaf);
+    crew_hold_release(&looking);
+    cox_future_free(deaf.future);
+    cox_future_free(looking.future);
+    cox_future_free(failing);
+    crew_close(&crew);
+}
+
 /* The call that failed fills the log, and until the program schedules on no checkpoint makes
  * room in it. */
 TEST(cancelled_calls_and_a_full_replay_log_do_not_block_each_other)
