@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/linger.h"
 #include "common/loop.h"
 #include "common/sync.h"
 
@@ -101,9 +102,20 @@ void coxi_round_add_now(struct coxi_round *round, struct coxi_psc *psc,
     add(round, psc, message, call, coxi_psc_submit_now);
 }
 
+/* All calls have ended: only the round itself is pending. */
+static bool has_ended(void *arg)
+{
+    struct coxi_round *round = arg;
+    return atomic_load_explicit(&round->n_pending, memory_order_acquire) == 1;
+}
+
 int coxi_round_end(struct coxi_round *round)
 {
+    static _Thread_local struct coxi_linger linger;
+    static const struct coxi_linger_limits limits = {50000, 100000, true};
     coxi_loop_assert_may_wait();
+    /* A ps of this host answers a small request before this thread would be asleep. */
+    (void)coxi_linger(&linger, &limits, has_ended, round);
     coxi_lock(&round->lock);
     round->n_pending--;
     while (round->n_pending > 0) {

@@ -15,14 +15,15 @@
 #define COXI_NET_PS_ROUND_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "net/ps_client.h"
 
 struct coxi_round {
     pthread_mutex_t lock; /* guards all below; leaf */
     pthread_cond_t ended;
-    size_t n_pending;
-    int code; /* of the first request that failed; 0: none yet */
+    atomic_size_t n_pending; /* read without it, too */
+    int code;                /* of the first request that failed; 0: none yet */
     char text[512];
 };
 

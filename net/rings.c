@@ -29,8 +29,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/error.h"
+#include "common/linger.h"
 #include "common/rand.h"
 
 enum {
@@ -74,14 +74,7 @@ struct head {
 };
 _Static_assert(sizeof(struct head) <= HEAD, "it fits its page");
 
-/* How long it pays to look before one sleeps: longer where it has helped, and the other way
- * round, down to not at all but for one in TRY_AGAIN times. */
-struct patience {
-    uint32_t ns;
-    uint32_t n_refused;
-};
-
-enum { PATIENCE_FIRST_NS = 4000, PATIENCE_MAX_NS = 20000, TRY_AGAIN = 64, LOOKS = 16 };
+static const struct coxi_linger_limits linger_limits = {4000, 20000, false};
 
 struct coxi_rings {
     struct head *head;
@@ -95,8 +88,8 @@ struct coxi_rings {
     uint8_t *in;
     uint64_t written; /* our own counts: the shared ones are for the other side */
     uint64_t taken;
-    struct patience for_data;
-    struct patience for_room;
+    struct coxi_linger for_data;
+    struct coxi_linger for_room;
     atomic_bool broken;
     int fd; /* -1: hidden */
     char name[COXI_RINGS_NAME_MAX];
@@ -150,7 +143,6 @@ static struct coxi_rings *allocate(size_t bytes)
     struct coxi_rings *rings = calloc(1, sizeof(*rings));
     if (rings != NULL) {
         rings->bytes = bytes;
-        rings->for_data.ns = rings->for_room.ns = PATIENCE_FIRST_NS;
         rings->fd = -1;
     }
     return rings;
@@ -491,44 +483,29 @@ void coxi_rings_took(struct coxi_rings *rings, size_t len)
 
 /* ---- lingering */
 
-static void relax(void)
+struct wanted {
+    struct coxi_rings *rings;
+    size_t bytes;
+};
+
+static bool has_data(void *arg)
 {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#else
-    atomic_signal_fence(memory_order_seq_cst);
-#endif
+    return have_data(arg, 1);
 }
 
-static bool linger(struct coxi_rings *rings, struct patience *patience, size_t bytes,
-                   bool (*have)(struct coxi_rings *rings, size_t bytes))
+static bool has_room(void *arg)
 {
-    if (patience->ns == 0) {
-        patience->n_refused++;
-        patience->ns = patience->n_refused % TRY_AGAIN == 0 ? PATIENCE_FIRST_NS : 0;
-        return false;
-    }
-    uint64_t until_ns = coxi_now_ns() + patience->ns;
-    bool found = have(rings, bytes);
-    while (!found && coxi_now_ns() < until_ns) {
-        for (int i = 0; i < LOOKS && !found; i++) {
-            relax();
-            found = have(rings, bytes);
-        }
-    }
-    uint32_t longer = patience->ns * 2;
-    patience->ns = !found                     ? patience->ns / 4
-                   : longer < PATIENCE_MAX_NS ? longer
-                                              : PATIENCE_MAX_NS;
-    return found;
+    const struct wanted *wanted = arg;
+    return have_room(wanted->rings, wanted->bytes);
 }
 
 bool coxi_rings_linger_for_data(struct coxi_rings *rings)
 {
-    return linger(rings, &rings->for_data, 1, have_data);
+    return coxi_linger(&rings->for_data, &linger_limits, has_data, rings);
 }
 
 bool coxi_rings_linger_for_room(struct coxi_rings *rings, size_t bytes)
 {
-    return linger(rings, &rings->for_room, bytes, have_room);
+    struct wanted wanted = {rings, bytes};
+    return coxi_linger(&rings->for_room, &linger_limits, has_room, &wanted);
 }
