@@ -1,10 +1,24 @@
 /* The example that stops early: it ends by itself, with a model that is about as good as its
  * problem allows. */
+#include <stdio.h>
 #include <string.h>
 
 #include "coxswain/coxswain.h"
 #include "tests/program.h"
 #include "tests/test.h"
+
+/* After 2 checkpoints that are no better, or after more if several are evaluated at a time. */
+static void assert_lowered_after_2(const char *output)
+{
+    size_t n = 0;
+    double rate = 0;
+    const char *line = strstr(output, "no better for ");
+    assert_non_null(line);
+    assert_int_equal(
+        2, sscanf(line, "no better for %zu checkpoints: rate %lf\n", &n, &rate));
+    assert_true(n >= 2);
+    assert_true(rate == 4);
+}
 
 TEST(the_example_lowers_its_rate_and_stops_when_evaluations_get_no_better)
 {
@@ -19,6 +33,7 @@ TEST(the_example_lowers_its_rate_and_stops_when_evaluations_get_no_better)
                            " checkpoints: rate 4\n"); /* 2, or more at a time */
     program_assert_printed(&program, "stopped early after");
     char *output = program_output(&program);
+    assert_lowered_after_2(output);
     const char *line = output;
     size_t n = 0;
     while ((line = strstr(line, "loss ")) != NULL) {
