@@ -123,9 +123,14 @@ int coxi_ps_moment(struct cox_coordinator *c, uint64_t *ret_incarnations)
     return r;
 }
 
-bool coxi_ps_again(struct cox_coordinator *c, int code)
+bool coxi_ps_again(struct cox_coordinator *c, int *code)
 {
-    return code == COX_EPSLOST && coxi_ps_may_return(c) && coxi_ps_wait(c) == 0;
+    if (*code != COX_EPSLOST || !coxi_ps_may_return(c)) {
+        return false;
+    }
+    int r = coxi_ps_wait(c);
+    *code = r != 0 ? r : *code;
+    return r == 0;
 }
 
 /* ---- the loop's */

@@ -98,9 +98,10 @@ int coxi_ps_wait(struct cox_coordinator *c);
  */
 int coxi_ps_moment(struct cox_coordinator *c, uint64_t *ret_incarnations);
 
-/* True where `code`, of something that the client itself has asked of the ps, means that one
- * was lost in the middle and has come back: ask once more, then. Waits for it. */
-bool coxi_ps_again(struct cox_coordinator *c, int code);
+/* True where `*code`, of something that the client itself has asked of the ps, means that one
+ * was lost in the middle and has come back: ask once more, then. Waits for it. If the run ends
+ * instead, `*code` is what has ended it, with its error text. */
+bool coxi_ps_again(struct cox_coordinator *c, int *code);
 
 /* ---- the loop's */
 

@@ -346,9 +346,9 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
 
 /* One that came to nothing since a variable was created or a ps was lost meanwhile: then
  * another is taken, when every ps is there again. */
-static bool is_given_up(struct cox_coordinator *c, int code)
+static bool is_given_up(struct cox_coordinator *c, int *code)
 {
-    return code == COX_EAGAIN || coxi_ps_again(c, code);
+    return *code == COX_EAGAIN || coxi_ps_again(c, code);
 }
 
 static bool is_closing(struct cox_coordinator *c)
@@ -408,7 +408,7 @@ int coxi_save_checkpoint(struct cox_coordinator *c,
     coxi_disk_give_up_when(&c->saving.leaves_disk);
     do {
         r = save(c, options, ret_number);
-    } while (is_given_up(c, r));
+    } while (is_given_up(c, &r));
     coxi_disk_give_up_when(NULL);
     tell(c, r, begun_ms);
     if (r == COX_EFENCED) {

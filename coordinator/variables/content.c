@@ -101,11 +101,14 @@ static struct coxi_pull_from source(struct cox_coordinator *c)
 
 /* True of a read that has begun when as many losses were known, where it is to be done once
  * more: one that a ps was lost in, and came back, may have met it before it had all of its
- * own again. */
-static bool read_again(struct cox_coordinator *c, int code, uint64_t n_losses)
+ * own again. If the run ends instead, `*code` is what has ended it. */
+static bool read_again(struct cox_coordinator *c, int *code, uint64_t n_losses)
 {
-    return coxi_ps_again(c, code) ||
-           (code == 0 && coxi_ps_losses(c) != n_losses && coxi_ps_wait(c) == 0);
+    if (*code != 0 || coxi_ps_losses(c) == n_losses) {
+        return coxi_ps_again(c, code);
+    }
+    *code = coxi_ps_wait(c);
+    return *code == 0;
 }
 
 /* Begins a read when every ps is UP; *ret is for read_again. */
@@ -256,7 +259,7 @@ static int find_written(struct cox_coordinator *c, uint64_t closure, uint64_t be
         r = coxi_ps_wait(c);
         r = r == 0 ? ask_parts(c, closure, parts, n) : r;
         written.n = r == 0 ? list_written(parts, n, ranges) : 0;
-    } while (coxi_ps_again(c, r) || (r == 0 && !coxi_content_written(c, &written)));
+    } while (coxi_ps_again(c, &r) || (r == 0 && !coxi_content_written(c, &written)));
     return r;
 }
 
@@ -323,7 +326,7 @@ static int write_parts(struct cox_coordinator *c, uint64_t closure,
             r = commit_parts(c, w->variable, w->op, closure, parts, n, touched,
                              incarnations, w->data);
         }
-    } while (coxi_ps_again(c, r));
+    } while (coxi_ps_again(c, &r));
     return r == 0 ? 0 : settle_failed(c, closure, w->variable, w->begin, parts, n, r);
 }
 
@@ -395,7 +398,7 @@ int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
         if (r == 0) {
             r = coxi_pull_rows(&from, v, begin, count, ret_data);
         }
-    } while (read_again(c, r, n_losses));
+    } while (read_again(c, &r, n_losses));
     return r;
 }
 
@@ -530,7 +533,7 @@ int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
         if (r == 0) {
             r = coxi_pull_keys(&from, table->entry.description, keys, n_keys, ret_rows);
         }
-    } while (read_again(c, r, n_losses));
+    } while (read_again(c, &r, n_losses));
     return r;
 }
 
@@ -570,7 +573,7 @@ int coxi_content_count(struct cox_coordinator *c, uint32_t table,
             if (r == 0) {
                 r = count_once(c, table, calls, counts);
             }
-        } while (read_again(c, r, n_losses));
+        } while (read_again(c, &r, n_losses));
     }
     for (uint32_t p = 0; r == 0 && p < c->ps.n; p++) {
         take(arg, &counts[p]);

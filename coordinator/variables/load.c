@@ -317,7 +317,7 @@ static int send_to_all(struct cox_coordinator *c, const struct cox_load_options 
              * among what it misses: from us it takes nothing before that. */
             r = coxi_ps_moment(c, incarnations);
             r = r == 0 ? coxi_loading_send(loading, checkpoint, &target) : r;
-        } while (coxi_ps_again(c, r));
+        } while (coxi_ps_again(c, &r));
         r = r == 0 ? 0 : tell_partial(c, took, r);
     }
     free(took);

@@ -85,7 +85,7 @@ static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
             r = r == 0
                     ? create_parts(c, entry->description, operation->id, incarnations)
                     : r;
-        } while (coxi_ps_again(c, r));
+        } while (coxi_ps_again(c, &r));
         if (r == 0) {
             announce(c, entry, operation->id);
         }

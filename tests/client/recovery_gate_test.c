@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/error.h"
+#include "net/pulls.h"
 #include "tests/client/inside.h"
 #include "tests/client/keep.h"
 #include "tests/client/keeper.h"
@@ -570,15 +572,68 @@ static bool is_over(void *arg)
     return cox_join(s->crew.c, SOON_MS) == COX_EREPLAY;
 }
 
+/* Ps 0 is lost, and the replay fails for it. */
+static void end_run(struct scene *s)
+{
+    (void)unlink(s->gate.path); /* without its FIFO the step fails */
+    crew_kill(crew_ps_process(&s->crew, 0));
+    coxi_test_until(is_over, s, "the end of the run");
+}
+
 TEST(a_replay_that_fails_ends_the_run_and_names_closure_and_ps)
 {
     struct scene s;
     scene_open(&s, 2, 1, NULL, NULL);
     pass_gate(&s);
-    (void)unlink(s.gate.path); /* without its FIFO the step fails */
-    crew_kill(crew_ps_process(&s.crew, 0));
-    coxi_test_until(is_over, &s, "the end of the run");
+    end_run(&s);
     assert_error_names("hold_and_count");
     assert_error_names("because ps 0 had been lost");
     (void)cox_close(s.crew.c, SOON_MS);
+}
+
+int __real_coxi_pull_rows(const struct coxi_pull_from *from,
+                          const struct coxi_variable *v, uint64_t begin, uint64_t count,
+                          void *ret);
+int __wrap_coxi_pull_rows(const struct coxi_pull_from *from,
+                          const struct coxi_variable *v, uint64_t begin, uint64_t count,
+                          void *ret);
+
+static struct scene *ends; /* its run ends during the next read */
+static int read_code;      /* of that */
+
+int __wrap_coxi_pull_rows(const struct coxi_pull_from *from,
+                          const struct coxi_variable *v, uint64_t begin, uint64_t count,
+                          void *ret)
+{
+    struct scene *s = ends;
+    ends = NULL;
+    if (s == NULL) {
+        return __real_coxi_pull_rows(from, v, begin, count, ret);
+    }
+    end_run(s);
+    return read_code == 0 ? 0 : coxi_error(read_code, "ps 0 is lost");
+}
+
+static void check_read(int code)
+{
+    struct scene s;
+    int64_t value;
+    scene_open(&s, 2, 1, NULL, NULL);
+    pass_gate(&s);
+    read_code = code;
+    ends = &s;
+    assert_code(COX_EREPLAY, cox_variable_read(s.crew.c, s.c0, &value, sizeof(value)));
+    assert_error_names("because ps 0 had been lost");
+    (void)cox_close(s.crew.c, SOON_MS);
+}
+
+TEST(a_read_that_lost_its_ps_says_why_the_run_has_ended)
+{
+    check_read(COX_EPSLOST);
+}
+
+/* What it has read may be of a ps that had not been given all of its own. */
+TEST(a_read_in_which_a_replay_failed_says_so)
+{
+    check_read(0);
 }
