@@ -169,8 +169,10 @@ static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_
 struct errand {
     struct coxi_mail mail; /* first */
     struct cox_coordinator *c;
-    void (*run)(struct cox_coordinator *c, void *arg);
+    int (*run)(struct cox_coordinator *c, void *arg);
     void *arg;
+    int code;
+    char text[COXI_ERROR_TEXT_MAX];
     bool done; /* guarded by c->lock */
 };
 
@@ -178,7 +180,9 @@ static void run_errand(struct coxi_mail *mail)
 {
     struct errand *errand = (struct errand *)mail;
     struct cox_coordinator *c = errand->c;
-    errand->run(c, errand->arg);
+    errand->code = errand->run(c, errand->arg);
+    (void)snprintf(errand->text, sizeof(errand->text), "%s",
+                   errand->code != 0 ? coxi_error_text() : "");
     coxi_loop_wake_after_mail(c->loop);
     coxi_lock(&c->lock);
     errand->done = true;
@@ -186,8 +190,8 @@ static void run_errand(struct coxi_mail *mail)
     coxi_unlock(&c->lock);
 }
 
-void coxi_call_on_loop(struct cox_coordinator *c,
-                       void (*run)(struct cox_coordinator *c, void *arg), void *arg)
+int coxi_call_on_loop(struct cox_coordinator *c,
+                      int (*run)(struct cox_coordinator *c, void *arg), void *arg)
 {
     struct errand errand = {.mail.run = run_errand, .c = c, .run = run, .arg = arg};
     coxi_loop_post(c->loop, &errand.mail);
@@ -196,6 +200,7 @@ void coxi_call_on_loop(struct cox_coordinator *c,
         (void)pthread_cond_wait(&c->life.changed, &c->lock);
     }
     coxi_unlock(&c->lock);
+    return errand.code == 0 ? 0 : coxi_error(errand.code, "%s", errand.text);
 }
 
 int coxi_left_ms(uint64_t end_ms, int most)

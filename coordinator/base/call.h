@@ -72,10 +72,11 @@ int coxi_call_check(const struct cox_coordinator *c,
                     const struct cox_coordinator *calls_for, const char *what,
                     const char *where);
 
-/* Has `run` called on the loop, and waits until it has been. Any thread but the loop, while that
- * runs; without c->lock. */
-void coxi_call_on_loop(struct cox_coordinator *c,
-                       void (*run)(struct cox_coordinator *c, void *arg), void *arg);
+/* Has `run` called on the loop, waits until it has been, and returns what it returned, with its
+ * error text, which is the loop thread's until then. Any thread but the loop, while that runs;
+ * without c->lock. */
+int coxi_call_on_loop(struct cox_coordinator *c,
+                      int (*run)(struct cox_coordinator *c, void *arg), void *arg);
 
 /* Milliseconds until `end_ms` (coxi_now_ms), at most `most`; 0 once it has passed. */
 int coxi_left_ms(uint64_t end_ms, int most);

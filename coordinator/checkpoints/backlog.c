@@ -43,8 +43,6 @@ struct collection {
     struct cox_function **functions;
     struct coxi_backlog_function *names;
     size_t n_functions;
-    int code;
-    char text[COXI_TEXT_MAX]; /* of that error, which was made on the loop */
 };
 
 static void collection_fini(struct collection *all)
@@ -286,7 +284,7 @@ static int check_cursor(struct cox_coordinator *c,
                      (unsigned long long)first, (unsigned long long)progress->cursor);
 }
 
-static void collect(struct cox_coordinator *c, void *arg)
+static int collect(struct cox_coordinator *c, void *arg)
 {
     struct collection *all = arg;
     coxi_inputs_go_on(c); /* whose inputs will never come has ended now */
@@ -313,8 +311,7 @@ static void collect(struct cox_coordinator *c, void *arg)
     for (size_t i = 0; r == 0 && i < n; i++) {
         r = describe(all, &items[i]);
     }
-    all->code = r;
-    (void)snprintf(all->text, sizeof(all->text), "%s", r != 0 ? coxi_error_text() : "");
+    return r;
 }
 
 /* ---- writing it */
@@ -346,8 +343,7 @@ int coxi_backlog_collect(struct cox_coordinator *c, const char *dir,
                          struct coxi_manifest *manifest)
 {
     struct collection all = {.manifest = manifest, .mark = mark};
-    coxi_call_on_loop(c, collect, &all);
-    int r = all.code != 0 ? coxi_error(all.code, "%s", all.text) : 0;
+    int r = coxi_call_on_loop(c, collect, &all);
     if (r == 0) {
         r = write_file(&all, dir, &manifest->backlog);
     }

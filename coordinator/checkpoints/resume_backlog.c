@@ -150,11 +150,10 @@ struct holding {
     struct coxi_resumed *resumed; /* NULL: there is no backlog */
     uint64_t next_id;
     size_t n_calls;
-    int code;
 };
 
 /* On the loop: this client's ids begin behind those of the one before. */
-static void hold(struct cox_coordinator *c, void *arg)
+static int hold(struct cox_coordinator *c, void *arg)
 {
     struct holding *holding = arg;
     struct coxi_resumed *resumed = holding->resumed;
@@ -203,7 +202,7 @@ static void hold(struct cox_coordinator *c, void *arg)
     c->life.n_unsettled += holding->n_calls;
     c->life.n_inherited += holding->n_calls;
     coxi_unlock(&c->lock);
-    holding->code = r;
+    return r;
 }
 
 static int resumed_new(struct cox_coordinator *c, struct coxi_backlog_file *file,
@@ -389,9 +388,8 @@ int coxi_resume_backlog(struct cox_coordinator *c,
     if (holding.resumed != NULL) {
         holding.resumed->watermark = watermark;
     }
-    coxi_call_on_loop(c, hold, &holding);
+    r = coxi_call_on_loop(c, hold, &holding);
     c->saving.started.rerun = holding.n_calls;
-    r = holding.code;
     const struct coxi_backlog *backlog = file != NULL ? coxi_backlog_of(file) : NULL;
     for (size_t i = 0; r == 0 && backlog != NULL && i < backlog->n; i++) {
         r = coxi_backlog_is_update(backlog, i) ? log_update(c, holding.resumed, i) : 0;

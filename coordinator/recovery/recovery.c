@@ -98,22 +98,22 @@ bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
 
 struct errand {
     struct coxi_recovery *rec;
-    void (*run)(struct coxi_recovery *rec, void *arg);
+    int (*run)(struct coxi_recovery *rec, void *arg);
     void *arg;
 };
 
-static void run_errand(struct cox_coordinator *c, void *arg)
+static int run_errand(struct cox_coordinator *c, void *arg)
 {
     const struct errand *errand = arg;
     (void)c;
-    errand->run(errand->rec, errand->arg);
+    return errand->run(errand->rec, errand->arg);
 }
 
-void coxi_recovery_on_loop(struct coxi_recovery *rec,
-                           void (*run)(struct coxi_recovery *rec, void *arg), void *arg)
+int coxi_recovery_on_loop(struct coxi_recovery *rec,
+                          int (*run)(struct coxi_recovery *rec, void *arg), void *arg)
 {
     struct errand errand = {rec, run, arg};
-    coxi_call_on_loop(rec->c, run_errand, &errand);
+    return coxi_call_on_loop(rec->c, run_errand, &errand);
 }
 
 bool coxi_recovery_stopping(struct coxi_recovery *rec)
@@ -127,12 +127,13 @@ bool coxi_recovery_stopping(struct coxi_recovery *rec)
 /* ---- a recovery */
 
 /* On the loop: nothing is recovered any more. */
-static void be_over(struct coxi_recovery *rec, void *arg)
+static int be_over(struct coxi_recovery *rec, void *arg)
 {
     (void)arg;
     rec->over = true;
     rec->set->batch_open = false;
     coxi_recovery_let_go_held(rec);
+    return 0;
 }
 
 static void say_recovered(struct coxi_recovery *rec, uint64_t since_ms)
@@ -147,7 +148,7 @@ static void say_recovered(struct coxi_recovery *rec, uint64_t since_ms)
 }
 
 /* On the loop: unless another has been lost, all are UP. */
-static void go_on(struct coxi_recovery *rec, void *arg)
+static int go_on(struct coxi_recovery *rec, void *arg)
 {
     struct cox_coordinator *c = rec->c;
     bool *ret_up = arg;
@@ -174,6 +175,7 @@ static void go_on(struct coxi_recovery *rec, void *arg)
         coxi_unlock(&c->lock);
     }
     *ret_up = up;
+    return 0;
 }
 
 /* COX_ECLOSED: the run is over. */
@@ -191,7 +193,7 @@ static int recover(struct coxi_recovery *rec)
         }
         r = coxi_recovery_replay(rec);
         if (r == 0) {
-            coxi_recovery_on_loop(rec, go_on, &up);
+            r = coxi_recovery_on_loop(rec, go_on, &up);
         }
         r = r == COX_EAGAIN ? 0 : r;
     }
@@ -218,7 +220,7 @@ static void *recovery_thread(void *arg)
         }
     }
     coxi_unlock(&rec->set->lock);
-    coxi_recovery_on_loop(rec, be_over, NULL);
+    (void)coxi_recovery_on_loop(rec, be_over, NULL);
     coxi_lock(&rec->set->lock);
     rec->ended = true;
     (void)pthread_cond_broadcast(&rec->set->changed);

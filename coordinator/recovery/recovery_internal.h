@@ -69,10 +69,9 @@ struct coxi_recovery {
 /* True where the run is over. */
 bool coxi_recovery_stopping(struct coxi_recovery *rec);
 
-/* Has `run` called on the loop and waits until it has been. */
-void coxi_recovery_on_loop(struct coxi_recovery *rec,
-                           void (*run)(struct coxi_recovery *rec, void *arg),
-                           void *arg);
+/* As coxi_call_on_loop. */
+int coxi_recovery_on_loop(struct coxi_recovery *rec,
+                          int (*run)(struct coxi_recovery *rec, void *arg), void *arg);
 
 /* ---- recovery_held.c: coxi_closure_events (closures/settle.h). Loop */
 

@@ -47,7 +47,6 @@ struct items {
     size_t n;
     size_t capacity;
     uint64_t first_unsettled; /* which runs when all are UP */
-    int code;
 };
 
 static void items_fini(struct items *items)
@@ -143,14 +142,15 @@ static int note_item(void *arg, const struct coxi_replay_entry *entry)
 }
 
 /* On the loop, which logs closures: so that none is between running and logged. */
-static void collect(struct coxi_recovery *rec, void *arg)
+static int collect(struct coxi_recovery *rec, void *arg)
 {
     struct items *items = arg;
     const struct coxi_window *closures = &rec->c->closures->unsettled;
     items->first_unsettled = closures->count > 0 ? closures->first : closures->next;
     coxi_lock(&rec->set->lock);
-    items->code = coxi_replay_log_each(rec->c->replay_log, note_item, items);
+    int r = coxi_replay_log_each(rec->c->replay_log, note_item, items);
     coxi_unlock(&rec->set->lock);
+    return r;
 }
 
 /* ---- replaying calls */
@@ -158,7 +158,6 @@ static void collect(struct coxi_recovery *rec, void *arg)
 struct batch {
     const struct item *items;
     size_t n;
-    int code;
 };
 
 /* Begins the replay of one call. */
@@ -193,17 +192,19 @@ static int begin_replay(struct coxi_recovery *rec, struct cox_future *call)
 }
 
 /* On the loop. Workers make first the resources that are older than the batch. */
-static void begin_batch(struct coxi_recovery *rec, void *arg)
+static int begin_batch(struct coxi_recovery *rec, void *arg)
 {
-    struct batch *batch = arg;
+    const struct batch *batch = arg;
+    int r = 0;
     coxi_window_fini(&rec->c->closures->replays);
     coxi_window_init(&rec->c->closures->replays, batch->items[0].id, COXI_WINDOW);
-    for (size_t i = 0; batch->code == 0 && i < batch->n; i++) {
-        batch->code = begin_replay(rec, batch->items[i].call);
+    for (size_t i = 0; r == 0 && i < batch->n; i++) {
+        r = begin_replay(rec, batch->items[i].call);
     }
     rec->set->reached = batch->items[0].id;
     rec->set->batch_open = !atomic_load(&rec->set->any_lost);
     coxi_workers_resources(rec->c);
+    return r;
 }
 
 /* How far a batch is. */
@@ -222,7 +223,7 @@ static bool is_busy(const struct coxi_worker *worker, uint64_t now)
 }
 
 /* On the loop. */
-static void look(struct coxi_recovery *rec, void *arg)
+static int look(struct coxi_recovery *rec, void *arg)
 {
     struct progress *progress = arg;
     const struct cox_coordinator *c = rec->c;
@@ -232,6 +233,7 @@ static void look(struct coxi_recovery *rec, void *arg)
     for (uint32_t i = 0; i < c->workers->n && !progress->runs; i++) {
         progress->runs = is_busy(c->workers->all[i], now);
     }
+    return 0;
 }
 
 /* Nothing of it has ended for as long as a ps may take to come back, and no step runs. */
@@ -269,14 +271,13 @@ static int wait_for_replays(struct coxi_recovery *rec)
 {
     struct progress last = {0};
     struct progress now = {0};
-    int r = 0;
-    coxi_recovery_on_loop(rec, look, &now);
+    int r = coxi_recovery_on_loop(rec, look, &now);
     uint64_t since_ms = coxi_now_ms();
     while (r == 0 && now.n > 0) {
         r = await_change(rec);
         last = now;
         if (r == 0) {
-            coxi_recovery_on_loop(rec, look, &now);
+            r = coxi_recovery_on_loop(rec, look, &now);
         }
         if (now.n != last.n || now.runs) {
             since_ms = coxi_now_ms();
@@ -295,7 +296,7 @@ static int wait_for_replays(struct coxi_recovery *rec)
  * On the loop. What is left of a pass in which another ps was lost must not go on: it would
  * reach that ps before what came before it. It is taken back, and begun anew in its place.
  */
-static void abandon(struct coxi_recovery *rec, void *arg)
+static int abandon(struct coxi_recovery *rec, void *arg)
 {
     struct coxi_window *replays = &rec->c->closures->replays;
     (void)arg;
@@ -309,6 +310,7 @@ static void abandon(struct coxi_recovery *rec, void *arg)
         }
     }
     coxi_kept_wait_for_recovery(rec->c);
+    return 0;
 }
 
 /* "0, 2": the ps that are owed something. */
@@ -534,8 +536,8 @@ static int replay_items(struct coxi_recovery *rec, const struct items *items)
         batch.n = batch_length(rec, batch.items, items->n - i);
         i += batch.n;
         if (batch.n > 0) {
-            coxi_recovery_on_loop(rec, begin_batch, &batch);
-            r = batch.code != 0 ? batch.code : wait_for_replays(rec);
+            r = coxi_recovery_on_loop(rec, begin_batch, &batch);
+            r = r == 0 ? wait_for_replays(rec) : r;
         } else {
             r = redo(rec, &items->items[i++]);
         }
@@ -546,11 +548,13 @@ static int replay_items(struct coxi_recovery *rec, const struct items *items)
 int coxi_recovery_replay(struct coxi_recovery *rec)
 {
     struct items items = {.rec = rec};
-    coxi_recovery_on_loop(rec, abandon, NULL); /* what is left of a pass before */
-    int r = wait_for_replays(rec);
+    /* What is left of a pass before. */
+    int r = coxi_recovery_on_loop(rec, abandon, NULL);
     if (r == 0) {
-        coxi_recovery_on_loop(rec, collect, &items);
-        r = items.code;
+        r = wait_for_replays(rec);
+    }
+    if (r == 0) {
+        r = coxi_recovery_on_loop(rec, collect, &items);
     }
     if (r == 0) {
         r = replay_items(rec, &items);

@@ -358,7 +358,7 @@ static void say_back(struct coxi_recovery *rec, const struct change *change)
 }
 
 /* On the loop: from here on it is the ps. */
-static void exchange(struct coxi_recovery *rec, void *arg)
+static int exchange(struct coxi_recovery *rec, void *arg)
 {
     struct change *change = arg;
     struct cox_coordinator *c = rec->c;
@@ -375,6 +375,7 @@ static void exchange(struct coxi_recovery *rec, void *arg)
     c->workers->layout_due = true;
     c->counts.stats.ps_recovered++;
     coxi_unlock(&c->lock);
+    return 0;
 }
 
 /* Keeps a client whose ps is gone until the coordinator is closed: a thread may be about to ask
@@ -414,7 +415,7 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
         return r;
     }
     struct change change = {p, psc, refills};
-    coxi_recovery_on_loop(rec, exchange, &change);
+    (void)coxi_recovery_on_loop(rec, exchange, &change);
     coxi_psc_retire(old, COX_EPSLOST, "another has taken its place");
     say_back(rec, &change);
     if (coxi_psc_wait(psc, 0) != 0) { /* it went while it was not ours to be told */

@@ -1,11 +1,14 @@
 /* A client that is started again with its checkpoint directory goes on from there. */
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/error.h"
+#include "coordinator/closures/closure.h"
 #include "coordinator/closures/operation.h"
 #include "tests/client/yard.h"
 #include "tests/test.h"
@@ -646,4 +649,35 @@ TEST(calls_that_overtake_a_reset_do_not_wait_for_it)
     assert_true(measured(&crew, metric) == 1);
     assert_true(measured(&crew, second) == 0);
     crew_close(&crew);
+}
+
+/* ---- what the checkpoint has cannot be taken up */
+
+int __real_coxi_closure_new(struct cox_coordinator *c, struct cox_function *function,
+                            const uint8_t *args, size_t len, struct cox_future **ret);
+int __wrap_coxi_closure_new(struct cox_coordinator *c, struct cox_function *function,
+                            const uint8_t *args, size_t len, struct cox_future **ret);
+
+static atomic_bool memory_is_full;
+
+int __wrap_coxi_closure_new(struct cox_coordinator *c, struct cox_function *function,
+                            const uint8_t *args, size_t len, struct cox_future **ret)
+{
+    return atomic_load(&memory_is_full)
+               ? coxi_error_memory("a closure")
+               : __real_coxi_closure_new(c, function, args, len, ret);
+}
+
+TEST(a_backlog_that_cannot_be_taken_up_says_why)
+{
+    struct crew crew;
+    struct cox_cluster *cluster;
+    struct cox_options options = options_for(coxi_test_path("checkpoints"));
+    leave_a_measurement();
+    atomic_store(&memory_is_full, true);
+    options.bin_dir = coxi_test_bin();
+    assert_code(0, cox_cluster_local(N_PS, 2, &cluster));
+    assert_code(COX_ENOMEM, cox_open(cluster, &options, &crew.c));
+    assert_error_names("a closure that is run again");
+    cox_cluster_free(cluster);
 }
