@@ -537,6 +537,10 @@ void coxi_resume_free(struct cox_coordinator *c)
     if (resumed == NULL) {
         return;
     }
+    coxi_lock(&c->lock);
+    atomic_store(&c->closures->gate, NULL);
+    c->saving.resumed = NULL;
+    coxi_unlock(&c->lock);
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     for (size_t i = 0; i < backlog->n; i++) {
         struct cox_future *f = resumed->held[i]; /* other calls have ended by now */
@@ -553,6 +557,4 @@ void coxi_resume_free(struct cox_coordinator *c)
     free(resumed->names);
     free(resumed->held);
     free(resumed);
-    atomic_store(&c->closures->gate, NULL);
-    c->saving.resumed = NULL;
 }

@@ -420,11 +420,16 @@ void coxi_recovery_free(struct cox_coordinator *c)
     for (uint32_t p = 0; p < c->ps.n; p++) {
         coxi_applied_list_fini(&rec->servers[p].restored);
     }
+    /* Nothing finds it from here on. */
+    struct coxi_replay_log *log = c->replay_log;
+    atomic_store(&c->ps.recovers, false);
+    atomic_store(&c->ps.under_way, false);
+    atomic_store(&c->closures->events, NULL);
+    atomic_store(&c->ps.recovery, NULL);
+    atomic_store(&c->replay_log, NULL);
     base_fini(&rec->base, c->ps.n);
     free(rec->past);
     free(rec->servers);
-    coxi_replay_log_free(c->replay_log);
+    coxi_replay_log_free(log);
     free(rec);
-    c->replay_log = NULL;
-    c->ps.recovery = NULL;
 }
