@@ -75,6 +75,14 @@ uint64_t coxi_link_heard_ms(const struct coxi_link *link)
     return atomic_load_explicit(&link->last_in_ms, memory_order_relaxed);
 }
 
+/* The peer has written to us over the local path, and its bytes are still unread: the
+ * gatherer is busy with another of its links (gather.h). */
+static bool has_unread(const struct coxi_link *link)
+{
+    const struct coxi_rings *rings = atomic_load(&link->rings);
+    return rings != NULL && coxi_rings_unread(rings);
+}
+
 /* Why the link is to be closed at `now`, or NULL. */
 static const char *verdict(const struct coxi_link *link, uint64_t now,
                            uint64_t timeout_ms)
@@ -83,7 +91,7 @@ static const char *verdict(const struct coxi_link *link, uint64_t now,
     bool handling = atomic_load_explicit(&link->handling, memory_order_acquire);
     uint64_t in = coxi_link_heard_ms(link);
     uint64_t stuck = atomic_load_explicit(&link->stuck_ms, memory_order_relaxed);
-    if (!handling && now > in && now - in > timeout_ms) {
+    if (!handling && now > in && now - in > timeout_ms && !has_unread(link)) {
         return "the peer has been silent for too long";
     }
     return stuck != 0 && now > stuck && now - stuck > timeout_ms

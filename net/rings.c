@@ -411,6 +411,11 @@ bool coxi_rings_have_data(struct coxi_rings *rings)
     return have_data(rings, 1);
 }
 
+bool coxi_rings_unread(const struct coxi_rings *rings)
+{
+    return atomic_load(&rings->other->written) != atomic_load(&rings->own->taken);
+}
+
 uint32_t coxi_bell_listen(struct coxi_bell *bell)
 {
     return atomic_load(&bell->head->bell);

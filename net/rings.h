@@ -96,4 +96,7 @@ void coxi_bell_rouse(struct coxi_bell *bell);
 void coxi_bell_ring(struct coxi_bell *bell);         /* any thread */
 bool coxi_rings_have_data(struct coxi_rings *rings); /* or are broken */
 
+/* True if bytes have come that nobody has read yet. Any thread, even while another reads. */
+bool coxi_rings_unread(const struct coxi_rings *rings);
+
 #endif

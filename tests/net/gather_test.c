@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "net/link.h"
@@ -92,6 +93,75 @@ TEST(gatherer_goes_on_when_links_of_it_end)
         end_wait_frames(&fan.pairs[i].near, 1);
     }
     fan_close(&fan);
+}
+
+/* A callback that lasts until the test lets it go on. */
+struct stop {
+    pthread_mutex_t lock; /* guards the rest; leaf */
+    pthread_cond_t changed;
+    bool begun;
+    bool over;
+};
+
+static void wait_at_stop(struct end *end, const struct coxi_frame *frame)
+{
+    struct stop *stop = end->arg;
+    (void)frame;
+    coxi_lock(&stop->lock);
+    stop->begun = true;
+    while (!stop->over) {
+        (void)pthread_cond_wait(&stop->changed, &stop->lock);
+    }
+    coxi_unlock(&stop->lock);
+}
+
+static bool has_begun(void *arg)
+{
+    struct stop *stop = arg;
+    coxi_lock(&stop->lock);
+    bool begun = stop->begun;
+    coxi_unlock(&stop->lock);
+    return begun;
+}
+
+struct ticks {
+    struct coxi_links *links;
+    uint64_t until_ms;
+};
+
+static bool tick_on(void *arg)
+{
+    struct ticks *ticks = arg;
+    coxi_links_tick(ticks->links);
+    return coxi_now_ms() > ticks->until_ms;
+}
+
+TEST(a_long_callback_on_a_gatherer_silences_no_other_link_of_it)
+{
+    enum { TIMEOUT_MS = 200 };
+    struct fan fan;
+    struct stop stop = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct ticks ticks;
+    coxi_cond_init(&stop.changed);
+    fan_open(&fan);
+    end_handle(&fan.pairs[0].near, wait_at_stop, &stop);
+    assert_code(0, end_send(&fan.pairs[0].far, "long", 4, NULL, 0));
+    coxi_test_until(has_begun, &stop, "the long callback");
+    assert_code(0, end_send(&fan.pairs[1].far, "more", 4, NULL, 0));
+    assert_code(0, coxi_links_new(TIMEOUT_MS, &ticks.links));
+    coxi_links_add(ticks.links, fan.pairs[1].near.link);
+    ticks.until_ms = coxi_now_ms() + 4 * TIMEOUT_MS;
+    coxi_test_until(tick_on, &ticks, "a time longer than the time-out");
+    assert_false(end_is_closed(&fan.pairs[1].near));
+    coxi_lock(&stop.lock);
+    stop.over = true;
+    (void)pthread_cond_signal(&stop.changed);
+    coxi_unlock(&stop.lock);
+    end_wait_frames(&fan.pairs[1].near, 1);
+    coxi_links_drop(fan.pairs[1].near.link);
+    coxi_links_free(ticks.links);
+    fan_close(&fan);
+    (void)pthread_cond_destroy(&stop.changed);
 }
 
 TEST(gatherer_sends_on_what_has_waited_for_room)
