@@ -65,6 +65,11 @@ struct coxi_bell {
     int fd;
 };
 
+/*
+ * The memory of the rings. Any change of this, of struct side, of struct bell_head, of their
+ * rules above or of the name's format raises COXI_RINGS_LAYOUT: the number of the protocol
+ * (schema/versions) does not cover them. Peers whose layouts differ stay on the stream.
+ */
 struct head {
     uint64_t secret[2];
     uint64_t
@@ -241,8 +246,9 @@ int coxi_rings_new(size_t bytes, struct coxi_bell *bell, struct coxi_rings **ret
         memcpy(rings->head->bell_secret, bell->secret, sizeof(bell->secret));
         rings->own_bell = &bell->head->bell;
     }
-    (void)snprintf(rings->name, sizeof(rings->name), "%d/%d/%d/%zu/%016llx%016llx",
-                   (int)getpid(), rings->fd, bell != NULL ? bell->fd : -1, bytes,
+    (void)snprintf(rings->name, sizeof(rings->name), "v%d/%d/%d/%d/%zu/%016llx%016llx",
+                   COXI_RINGS_LAYOUT, (int)getpid(), rings->fd,
+                   bell != NULL ? bell->fd : -1, bytes,
                    (unsigned long long)rings->head->secret[0],
                    (unsigned long long)rings->head->secret[1]);
     *ret = rings;
@@ -251,6 +257,7 @@ int coxi_rings_new(size_t bytes, struct coxi_bell *bell, struct coxi_rings **ret
 
 /* What a name says. */
 struct named {
+    int layout;
     int pid;
     int fd;
     int bell_fd; /* -1: the bell is in the rings */
@@ -262,12 +269,12 @@ static bool read_name(const char *name, struct named *ret)
 {
     char end;
     /* Numbers too long for their types are caught below: NOLINTNEXTLINE(cert-err34-c) */
-    return sscanf(name, "%d/%d/%d/%zu/%16llx%16llx%c", &ret->pid, &ret->fd,
-                  &ret->bell_fd, &ret->bytes, &ret->secret[0], &ret->secret[1],
-                  &end) == 6 &&
-           ret->pid > 0 && ret->fd >= 0 && ret->bell_fd >= -1 &&
-           ret->bytes >= COXI_RING_MIN && ret->bytes <= COXI_RING_MAX &&
-           (ret->bytes & (ret->bytes - 1)) == 0;
+    return sscanf(name, "v%d/%d/%d/%d/%zu/%16llx%16llx%c", &ret->layout, &ret->pid,
+                  &ret->fd, &ret->bell_fd, &ret->bytes, &ret->secret[0],
+                  &ret->secret[1], &end) == 7 &&
+           ret->layout == COXI_RINGS_LAYOUT && ret->pid > 0 && ret->fd >= 0 &&
+           ret->bell_fd >= -1 && ret->bytes >= COXI_RING_MIN &&
+           ret->bytes <= COXI_RING_MAX && (ret->bytes & (ret->bytes - 1)) == 0;
 }
 
 /* Opens a process's descriptor, unless it is anything but such memory of `len` bytes; -1. */

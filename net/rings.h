@@ -4,7 +4,8 @@
  * the other side their name; the other side opens them by that name. That succeeds only
  * on the same host, for a process that may inspect the first one (of the same user,
  * say). It never succeeds by mistake, because the name contains a secret that the
- * memory must contain, too. The memory has no name in a file system, so it vanishes
+ * memory must contain, too. The name also holds the number of the memory's layout: a
+ * process that knows another layout does not open the rings. The memory has no name in a file system, so it vanishes
  * with the processes, however they end.
  *
  * Bytes of the other side are not trusted: every length is checked before it is used,
@@ -30,6 +31,7 @@ enum {
     COXI_RING_MIN = 128 * 1024, /* bytes of one */
     COXI_RING_MAX = 16 * 1024 * 1024,
     COXI_RINGS_NAME_MAX = 96,
+    COXI_RINGS_LAYOUT = 1, /* a change of the shared memory raises it: see rings.c */
 };
 
 /* Makes two rings of `bytes` each, a power of two from COXI_RING_MIN to COXI_RING_MAX.

@@ -288,11 +288,11 @@ TEST(rings_open_only_under_the_name_that_they_have)
     static const char *const wrong[] = {
         "",
         "1",
-        "0/0/-1/0/0",
-        "-1/3/-1/131072/0123",
+        "v1/0/0/-1/0/0",
+        "v1/-1/3/-1/131072/0123",
         "x/y/z/w",
-        "1/2/-1/99999999999999999999/1",
-        "1/1/-1/131072/00000000000000000000000000000000"};
+        "v1/1/2/-1/99999999999999999999/1",
+        "v1/1/1/-1/131072/00000000000000000000000000000000"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         assert_code(COX_EADDRESS, coxi_rings_open(wrong[i], &none));
     }
@@ -310,6 +310,27 @@ TEST(rings_open_only_under_the_name_that_they_have)
     coxi_rings_free(rings);
 }
 
+TEST(rings_do_not_open_in_a_build_with_another_layout)
+{
+    struct coxi_rings *rings;
+    struct coxi_rings *none = NULL;
+    char name[2 * COXI_RINGS_NAME_MAX];
+    char rest[COXI_RINGS_NAME_MAX];
+    int layout;
+    assert_code(0, coxi_rings_new(COXI_RING_MIN, NULL, &rings));
+    /* NOLINTNEXTLINE(cert-err34-c) */
+    assert_int_equal(2, sscanf(coxi_rings_name(rings), "v%d/%95s", &layout, rest));
+    assert_int_equal(COXI_RINGS_LAYOUT, layout);
+    for (int other = layout - 1; other <= layout + 1; other += 2) {
+        (void)snprintf(name, sizeof(name), "v%d/%s", other, rest);
+        assert_code(COX_EADDRESS, coxi_rings_open(name, &none));
+    }
+    (void)snprintf(name, sizeof(name), "%s", rest); /* of a build without the number */
+    assert_code(COX_EADDRESS, coxi_rings_open(name, &none));
+    assert_null(none);
+    coxi_rings_free(rings);
+}
+
 TEST(rings_do_not_open_with_another_bell)
 {
     struct coxi_bell *bells[2];
@@ -321,11 +342,11 @@ TEST(rings_do_not_open_with_another_bell)
     assert_code(0, coxi_bell_new(&bells[1]));
     assert_code(0, coxi_rings_new(COXI_RING_MIN, bells[0], &rings));
     /* NOLINTNEXTLINE(cert-err34-c) */
-    assert_int_equal(
-        4, sscanf(coxi_rings_name(rings), "%d/%d/%d/%95s", &pid, &fd, &bell_fd, rest));
+    assert_int_equal(4, sscanf(coxi_rings_name(rings), "v1/%d/%d/%d/%95s", &pid, &fd,
+                               &bell_fd, rest));
     for (int other = 0; other < bell_fd + 8; other++) { /* the other one among them */
         char name[2 * COXI_RINGS_NAME_MAX];
-        (void)snprintf(name, sizeof(name), "%d/%d/%d/%s", pid, fd, other, rest);
+        (void)snprintf(name, sizeof(name), "v1/%d/%d/%d/%s", pid, fd, other, rest);
         if (other != bell_fd) {
             assert_code(COX_EADDRESS, coxi_rings_open(name, &none));
         }
@@ -340,7 +361,7 @@ static void assert_not_opened(int fd)
 {
     struct coxi_rings *none = NULL;
     char name[COXI_RINGS_NAME_MAX];
-    (void)snprintf(name, sizeof(name), "%d/%d/-1/%d/%032d", (int)getpid(), fd,
+    (void)snprintf(name, sizeof(name), "v1/%d/%d/-1/%d/%032d", (int)getpid(), fd,
                    COXI_RING_MIN, 0);
     assert_code(COX_EADDRESS, coxi_rings_open(name, &none));
     (void)close(fd);
@@ -371,7 +392,7 @@ TEST(rings_are_broken_by_counts_that_cannot_be)
     int pid, fd;
     size_t len;
     both_open(&both);
-    assert_int_equal(2, sscanf(coxi_rings_name(both.maker), "%d/%d", &pid, &fd));
+    assert_int_equal(2, sscanf(coxi_rings_name(both.maker), "v1/%d/%d", &pid, &fd));
     (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
     int other = open(path, O_RDWR | O_CLOEXEC);
     uint8_t *head = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, other, 0);
