@@ -214,12 +214,13 @@ static void spawn(struct daemon *daemon, char **argv, const struct outputs *outp
     launcher->n_running++;
 }
 
-/* The least level of a daemon's lines that the client is to see: COX_LOG's, as of events. */
+/* The least level of a daemon's lines that the client is to see: COX_LOG's, as of events.
+ * NULL: it is to see none, and the daemon gets no descriptor for them. */
 static const char *alert_level(const struct coxi_launcher *launcher)
 {
     const char *log = getenv("COX_LOG"); /* NOLINT(concurrency-mt-unsafe) */
     bool quiet = launcher->relay == NULL || (log != NULL && strcmp(log, "quiet") == 0);
-    return quiet ? "none" : log != NULL && strcmp(log, "error") == 0 ? "error" : "warn";
+    return quiet ? NULL : log != NULL && strcmp(log, "error") == 0 ? "error" : "warn";
 }
 
 enum { ARGUMENTS_MAX = 10 };
@@ -237,7 +238,9 @@ static void make_arguments(const struct daemon *daemon,
     (void)coxi_path(text[n++], "--parent=%d", (int)getpid());
     (void)coxi_path(text[n++], "--peer-timeout-ms=%d",
                     launcher->options.peer_timeout_ms);
-    (void)coxi_path(text[n++], "--alerts=%s", alert_level(launcher));
+    if (alert_level(launcher) != NULL) {
+        (void)coxi_path(text[n++], "--alerts=%s", alert_level(launcher));
+    }
     if (is_worker(daemon)) {
         (void)coxi_path(text[n++], "--slots=%u", launcher->options.slots);
         (void)coxi_path(text[n++], "--step-memory-max=%llu",
@@ -254,7 +257,8 @@ static void make_arguments(const struct daemon *daemon,
 
 static void start(struct daemon *daemon)
 {
-    const struct coxi_relay *relay = daemon->launcher->relay;
+    const struct coxi_launcher *launcher = daemon->launcher;
+    const struct coxi_relay *relay = launcher->relay;
     char text[ARGUMENTS_MAX][PATH_MAX];
     char path[PATH_MAX];
     char *argv[ARGUMENTS_MAX + 1] = {0};
@@ -263,11 +267,12 @@ static void start(struct daemon *daemon)
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     struct outputs outputs = {.log_fd = fd >= 0 ? fd : STDERR_FILENO, .alert_fd = -1};
     outputs.out_fd = outputs.log_fd;
-    if (relay != NULL) {
+    if (alert_level(launcher) != NULL) {
         outputs.alert_fd =
             coxi_relay_alerts_fd(relay, is_worker(daemon), daemon->index);
-        outputs.out_fd =
-            is_worker(daemon) ? coxi_relay_fd(relay, daemon->index) : outputs.out_fd;
+    }
+    if (relay != NULL && is_worker(daemon)) {
+        outputs.out_fd = coxi_relay_fd(relay, daemon->index);
     }
     spawn(daemon, argv, &outputs);
     if (fd >= 0) {

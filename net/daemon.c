@@ -34,6 +34,8 @@ static int start_alerts(const char *least)
     }
     int r = coxi_log_level_parse(least, &level);
     if (r == 0) {
+        /* It is this process's: steps, and programs that they start, do not get it. */
+        (void)fcntl(COXI_ALERTS_FD, F_SETFD, FD_CLOEXEC);
         coxi_log_alert(COXI_ALERTS_FD, level);
     }
     return r;

@@ -141,6 +141,18 @@ TEST(warnings_of_ps_are_the_clients_stderr)
     free(all);
 }
 
+TEST(what_a_step_executes_does_not_get_the_pipe_for_alerts)
+{
+    static const char *const logs[] = {"quiet", "warn"};
+    for (size_t i = 0; i < sizeof(logs) / sizeof(*logs); i++) {
+        struct scene scene;
+        assert_int_equal(0, setenv("COX_LOG", logs[i], 1));
+        scene_open(&scene);
+        call(&scene, "guard_alerts", 0);
+        free(scene_close(&scene));
+    }
+}
+
 TEST(quiet_client_is_told_no_warnings_of_daemons)
 {
     struct scene scene;
