@@ -5,6 +5,7 @@
 
 enum {
     OTHER_MAX = 4096,  /* bytes of a message without its arrays and texts */
+    FILE_MAX = 4096,   /* of the path of a snapshot's file: PATH_MAX of Linux */
     ELEMENT_MAX = 512, /* of a variable or address without its shards */
 };
 
@@ -77,7 +78,10 @@ static size_t array_bytes(const struct coxi_message *m)
         return m->done.n_closures * sizeof(struct coxi_done_head) +
                m->done.n_kept * sizeof(uint32_t);
     case COXI_SNAPSHOT_DONE:
-        return applied_bytes(m->snapshot_done.n_applied, m->snapshot_done.n_touched);
+        /* A Restore brings the same list back, with a path: a snapshot that is taken can
+         * be restored. */
+        return FILE_MAX +
+               applied_bytes(m->snapshot_done.n_applied, m->snapshot_done.n_touched);
     case COXI_RESTORE:
         return applied_bytes(m->restore.n_applied, m->restore.n_touched);
     case COXI_VOIDED:

@@ -212,6 +212,33 @@ TEST(wire_does_not_write_more_than_a_peer_reads)
     free(updates);
 }
 
+TEST(wire_writes_a_restore_of_every_snapshot_that_it_writes)
+{
+    enum { PATH_LEN = 4095, STEP = 16 };
+    static char path[PATH_LEN + 1];
+    size_t n = COXI_WIRE_META_MAX / sizeof(uint32_t);
+    uint32_t *touched = calloc(n, sizeof(*touched));
+    const void *bytes;
+    size_t len;
+    struct coxi_message message = {.kind = COXI_SNAPSHOT_DONE};
+    assert_non_null(touched);
+    memset(path, 'p', PATH_LEN);
+    message.snapshot_done.touched = touched;
+    message.snapshot_done.n_touched = n;
+    assert_false(coxi_message_encode(&message, &bytes, &len));
+    while (n > 0 && !coxi_message_encode(&message, &bytes, &len)) {
+        n -= STEP;
+        message.snapshot_done.n_touched = n;
+    }
+    assert_true(n > 0);
+    message = (struct coxi_message){.kind = COXI_RESTORE};
+    message.restore.path = path;
+    message.restore.touched = touched;
+    message.restore.n_touched = n;
+    assert_true(coxi_message_encode(&message, &bytes, &len));
+    free(touched);
+}
+
 TEST(wire_does_not_write_strings_and_shards_that_a_peer_would_not_read)
 {
     struct coxi_message create = sample(COXI_CREATE);
