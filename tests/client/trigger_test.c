@@ -437,22 +437,30 @@ static void call_on(struct crew *crew, const char *name, uint32_t worker,
     assert_code(0, cox_schedule(crew->c, crew_function(crew, name), &call, NULL));
 }
 
+/* A crew in which a call at cursor 1 runs, one behind it was cancelled because a third, at cursor 3, has
+ * failed, and so no checkpoint can be saved. */
+static void cancel_by_an_error(struct crew *crew, struct crew_hold *hold,
+                               const struct cox_options *options)
+{
+    struct cox_call call = COX_CALL_INIT;
+    crew_open(crew, 1, 2, "hold", options);
+    (void)crew_counter(crew, "c0");
+    call.only_worker = 1;
+    call.cursor = 1;
+    crew_hold_call(hold, crew, "watch_and_count", &call, false);
+    crew_hold_wait(hold);
+    call_on(crew, "nothing", 1, 2); /* waits behind that one */
+    call_on(crew, "fail", 2, 3);
+    assert_code(COX_ESTEP, cox_join(crew->c, -1));
+    assert_code(COX_ECANCELLED, cox_checkpoint_save(crew->c, NULL, NULL));
+}
+
 TEST(no_cursor_passes_over_calls_that_an_error_has_cancelled)
 {
     struct crew crew;
     struct crew_hold hold;
     struct cox_options options = options_for("ckpt");
-    struct cox_call call = COX_CALL_INIT;
-    crew_open(&crew, 1, 2, "hold", &options);
-    (void)crew_counter(&crew, "c0");
-    call.only_worker = 1;
-    call.cursor = 1;
-    crew_hold_call(&hold, &crew, "watch_and_count", &call, false);
-    crew_hold_wait(&hold);
-    call_on(&crew, "nothing", 1, 2); /* waits behind that one */
-    call_on(&crew, "fail", 2, 3);
-    assert_code(COX_ESTEP, cox_join(crew.c, -1));
-    assert_code(COX_ECANCELLED, cox_checkpoint_save(crew.c, NULL, NULL));
+    cancel_by_an_error(&crew, &hold, &options);
     assert_error_names("cancelled closure 2,");
     assert_error_names("before cursor 3");
     assert_int_equal(0, latest());
@@ -511,18 +519,8 @@ TEST(cancelled_calls_and_a_full_replay_log_do_not_block_each_other)
     struct crew crew;
     struct crew_hold hold;
     struct cox_options options = options_for("ckpt");
-    struct cox_call call = COX_CALL_INIT;
     options.replay_log_bytes = 1;
-    crew_open(&crew, 1, 2, "hold", &options);
-    (void)crew_counter(&crew, "c0");
-    call.only_worker = 1;
-    call.cursor = 1;
-    crew_hold_call(&hold, &crew, "watch_and_count", &call, false);
-    crew_hold_wait(&hold);
-    call_on(&crew, "nothing", 1, 2); /* waits behind that one */
-    call_on(&crew, "fail", 2, 3);
-    assert_code(COX_ESTEP, cox_join(crew.c, -1));
-    assert_code(COX_ECANCELLED, cox_checkpoint_save(crew.c, NULL, NULL));
+    cancel_by_an_error(&crew, &hold, &options);
     call_on(&crew, "nothing", 1, 2);
     assert_code(0, cox_join(crew.c, -1));
     crew_hold_release(&hold);

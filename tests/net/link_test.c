@@ -346,32 +346,46 @@ static int fill_line(struct coxi_link *link, struct lent *lent, struct iovec *se
     return n;
 }
 
+/* A link to a peer that reads nothing, with more lent to it than the line takes. */
+struct full {
+    struct door door;
+    int fd; /* the peer's end */
+    struct end end;
+    struct lent lent;
+    uint8_t *bytes;
+    struct iovec segment;
+    int n; /* segments lent */
+};
+
+static void full_open(struct full *full, bool tcp, enum end_mode mode)
+{
+    *full = (struct full){.bytes = pattern(MB, 10)};
+    full->segment = (struct iovec){full->bytes, MB};
+    door_open(&full->door, tcp);
+    full->fd = raw_connect(full->door.url);
+    end_init(&full->end);
+    full->end.arg = &full->lent;
+    full->end.on_close = note_released;
+    end_start(&full->end, door_wait(&full->door), mode);
+    full->n = fill_line(full->end.link, &full->lent, &full->segment, (size_t)8 * MB);
+}
+
 static void release_when_closed_in_the_middle(bool tcp, enum end_mode mode)
 {
-    struct door door;
-    struct end end;
-    struct lent lent = {0};
-    uint8_t *bytes = pattern(MB, 10);
-    struct iovec segment = {bytes, MB};
-    door_open(&door, tcp);
-    int fd = raw_connect(door.url);
-    end_init(&end);
-    end.arg = &lent;
-    end.on_close = note_released;
-    end_start(&end, door_wait(&door), mode);
-    int n = fill_line(end.link, &lent, &segment, (size_t)8 * MB);
-    assert_true(atomic_load(&lent.n_released) < n);
-    coxi_link_close(end.link, COX_ECANCELLED, "in the middle");
-    end_wait_closed(&end, COX_ECANCELLED);
-    assert_int_equal(n, lent.n_released_at_close);
-    free(bytes);
-    assert_code(COX_ECLOSED, send_lent(end.link, &lent, &segment, 1));
-    assert_int_equal(n + 1, atomic_load(&lent.n_released));
-    assert_int_equal(0, coxi_link_queued(end.link));
-    end_fini(&end);
-    assert_int_equal(n + 1, atomic_load(&lent.n_released));
-    (void)close(fd);
-    door_close(&door);
+    struct full full;
+    full_open(&full, tcp, mode);
+    assert_true(atomic_load(&full.lent.n_released) < full.n);
+    coxi_link_close(full.end.link, COX_ECANCELLED, "in the middle");
+    end_wait_closed(&full.end, COX_ECANCELLED);
+    assert_int_equal(full.n, full.lent.n_released_at_close);
+    free(full.bytes);
+    assert_code(COX_ECLOSED, send_lent(full.end.link, &full.lent, &full.segment, 1));
+    assert_int_equal(full.n + 1, atomic_load(&full.lent.n_released));
+    assert_int_equal(0, coxi_link_queued(full.end.link));
+    end_fini(&full.end);
+    assert_int_equal(full.n + 1, atomic_load(&full.lent.n_released));
+    (void)close(full.fd);
+    door_close(&full.door);
 }
 
 TEST(link_releases_what_was_lent_once_when_closed_in_the_middle)
@@ -386,25 +400,15 @@ TEST(link_releases_what_was_lent_once_when_closed_in_the_middle)
 
 static void release_when_the_peer_goes(bool tcp, enum end_mode mode)
 {
-    struct door door;
-    struct end end;
-    struct lent lent = {0};
-    uint8_t *bytes = pattern(MB, 11);
-    struct iovec segment = {bytes, MB};
-    door_open(&door, tcp);
-    int fd = raw_connect(door.url);
-    end_init(&end);
-    end.arg = &lent;
-    end.on_close = note_released;
-    end_start(&end, door_wait(&door), mode);
-    int n = fill_line(end.link, &lent, &segment, (size_t)8 * MB);
-    (void)close(fd);
-    end_wait_closed(&end, COX_ECLOSED);
-    assert_int_equal(n, lent.n_released_at_close);
-    end_fini(&end);
-    assert_int_equal(n, atomic_load(&lent.n_released));
-    free(bytes);
-    door_close(&door);
+    struct full full;
+    full_open(&full, tcp, mode);
+    (void)close(full.fd);
+    end_wait_closed(&full.end, COX_ECLOSED);
+    assert_int_equal(full.n, full.lent.n_released_at_close);
+    end_fini(&full.end);
+    assert_int_equal(full.n, atomic_load(&full.lent.n_released));
+    free(full.bytes);
+    door_close(&full.door);
 }
 
 TEST(link_releases_what_was_lent_once_when_the_peer_goes)

@@ -85,17 +85,26 @@ static bool is_full(void *arg)
     return atomic_load(&((struct flood *)arg)->n_submitted) >= OUTSTANDING;
 }
 
+/* A ps that answers nothing, and a thread that asks it until the window is full. */
+static pthread_t flood_begin(struct flood *flood, struct client *client,
+                             struct fake_ps *ps)
+{
+    pthread_t thread;
+    fake_ps_start(ps, NULL, 1);
+    client_open_to(client, ps);
+    fake_ps_set(ps, true, false);
+    *flood = (struct flood){.asked = many(client, MORE)};
+    assert_code(0, coxi_thread_start(&thread, "test:flood", submit_all, flood));
+    coxi_test_until(is_full, flood, "the window being full");
+    return thread;
+}
+
 TEST(ps_client_blocks_while_too_many_requests_are_unanswered)
 {
     struct fake_ps ps;
     struct client client;
-    pthread_t thread;
-    fake_ps_start(&ps, NULL, 1);
-    client_open_to(&client, &ps);
-    fake_ps_set(&ps, true, false);
-    struct flood flood = {.asked = many(&client, MORE)};
-    assert_code(0, coxi_thread_start(&thread, "test:flood", submit_all, &flood));
-    coxi_test_until(is_full, &flood, "the window being full");
+    struct flood flood;
+    pthread_t thread = flood_begin(&flood, &client, &ps);
     (void)poll(NULL, 0, 50); /* in which nothing should come of it */
     assert_int_equal(OUTSTANDING, atomic_load(&flood.n_submitted));
     fake_ps_set(&ps, false, false);
@@ -114,13 +123,8 @@ TEST(ps_client_ends_a_blocked_submission_when_the_ps_is_given_up)
 {
     struct fake_ps ps;
     struct client client;
-    pthread_t thread;
-    fake_ps_start(&ps, NULL, 1);
-    client_open_to(&client, &ps);
-    fake_ps_set(&ps, true, false);
-    struct flood flood = {.asked = many(&client, MORE)};
-    assert_code(0, coxi_thread_start(&thread, "test:flood", submit_all, &flood));
-    coxi_test_until(is_full, &flood, "the window being full");
+    struct flood flood;
+    pthread_t thread = flood_begin(&flood, &client, &ps);
     coxi_psc_give_up(client.psc, "the test says so");
     assert_int_equal(0, pthread_join(thread, NULL));
     assert_int_equal(COX_EPSLOST, flood.code);

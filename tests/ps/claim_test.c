@@ -35,21 +35,33 @@ static bool is_told_that_it_is_busy(void *arg)
     return harbour_claim(((struct asker *)arg)->psc, &run2) == COX_EBUSY;
 }
 
-TEST(ps_tells_whether_the_client_that_has_it_was_heard_since_another_came)
+/* Run 1 claims the ps, and gets it. */
+static void owner_claims(struct caller *owner)
+{
+    const struct coxi_message claim = {.request = 1, .kind = COXI_CLAIM, .claim = run1};
+    caller_send(owner, &claim, NULL, 0);
+    assert_int_equal(0, caller_expect(owner, COXI_STATUS)->status.code);
+}
+
+/* Opens the harbour. Run 1 claims its ps; returns run 1's caller once run 2, which asks after
+ * that, is told to ask again. */
+static struct caller *owner_before(struct asker *asker)
 {
     const struct coxi_hello hello = {.role = COXI_ROLE_CLIENT, .session = run1};
-    const struct coxi_message claim = {.request = 1, .kind = COXI_CLAIM, .claim = run1};
+    harbour_open(asker->harbour, harbour_ipc());
+    struct caller *owner = caller_join(coxi_ps_url(asker->harbour->ps), &hello);
+    owner_claims(owner);
+    coxi_test_until(is_told_to_ask_again, asker, "a claim after the owner's last word");
+    return owner;
+}
+
+TEST(ps_tells_whether_the_client_that_has_it_was_heard_since_another_came)
+{
     struct harbour h;
-    harbour_open(&h, harbour_ipc());
-    struct caller *owner = caller_join(coxi_ps_url(h.ps), &hello);
-    caller_send(owner, &claim, NULL, 0);
-    assert_int_equal(0, caller_expect(owner, COXI_STATUS)->status.code);
     struct asker asker = {.harbour = &h};
-    coxi_test_until(is_told_to_ask_again, &asker,
-                    "a claim after the owner's last word");
+    struct caller *owner = owner_before(&asker);
     assert_error_names("0000000000000001");
-    caller_send(owner, &claim, NULL, 0);
-    assert_int_equal(0, caller_expect(owner, COXI_STATUS)->status.code);
+    owner_claims(owner);
     coxi_test_until(is_told_that_it_is_busy, &asker, "the owner's word to be noted");
     caller_close(owner);
     coxi_psc_close(asker.psc);
@@ -61,7 +73,6 @@ TEST(ps_tells_whether_the_client_that_has_it_was_heard_since_another_came)
 static char *log_of_claims(struct asker *asker, struct coxi_psc *fresh,
                            struct caller *owner, int n)
 {
-    const struct coxi_message claim = {.request = 1, .kind = COXI_CLAIM, .claim = run1};
     const char *path = coxi_test_path("log");
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
@@ -72,8 +83,7 @@ static char *log_of_claims(struct asker *asker, struct coxi_psc *fresh,
     }
     assert_int_equal(COX_EAGAIN, harbour_claim(fresh, &run3));
     for (int i = 0; i < 2; i++) {
-        caller_send(owner, &claim, NULL, 0);
-        assert_int_equal(0, caller_expect(owner, COXI_STATUS)->status.code);
+        owner_claims(owner);
     }
     coxi_log_to(STDERR_FILENO);
     assert_int_equal(0, close(fd));
@@ -82,17 +92,10 @@ static char *log_of_claims(struct asker *asker, struct coxi_psc *fresh,
 
 TEST(ps_logs_a_claim_that_is_told_the_same_again_once)
 {
-    const struct coxi_hello hello = {.role = COXI_ROLE_CLIENT, .session = run1};
-    const struct coxi_message claim = {.request = 1, .kind = COXI_CLAIM, .claim = run1};
     struct harbour h;
     int n = 0;
-    harbour_open(&h, harbour_ipc());
-    struct caller *owner = caller_join(coxi_ps_url(h.ps), &hello);
-    caller_send(owner, &claim, NULL, 0);
-    assert_int_equal(0, caller_expect(owner, COXI_STATUS)->status.code);
     struct asker asker = {.harbour = &h};
-    coxi_test_until(is_told_to_ask_again, &asker,
-                    "a claim after the owner's last word");
+    struct caller *owner = owner_before(&asker);
     struct coxi_psc *fresh = harbour_dial(&h, COXI_ROLE_CLIENT, &run3);
     char *log = log_of_claims(&asker, fresh, owner, 10);
     for (const char *at = log; (at = strstr(at, "event=claim")) != NULL; at++) {

@@ -225,18 +225,11 @@ TEST(snapshot_holds_the_life_of_rows_that_go_again)
 {
     struct stock s;
     struct stock_commit commit;
-    struct coxi_variable v = {
-        .name = "t",
-        .kind = COXI_KIND_TABLE,
-        .dtype = COX_F32,
-        .rank = 1,
-        .shape = {1},
-        .optimizer = {.kind = COXI_OPTIMIZER_SGD, .learning_rate = 1},
-        .lifecycle = {.evict_age = 100}};
+    const struct coxi_lifecycle lifecycle = {.evict_age = 100};
     const uint64_t keys[] = {7, 8};
     const float gradients[] = {1, 1};
     stock_open(&s);
-    uint32_t t = stock_create(&s, &v);
+    uint32_t t = stock_table_of(&s, "t", 1, &lifecycle);
     for (uint64_t closure = 10; closure < 15; closure++) {
         size_t n = closure == 12 ? 2 : 1; /* key 8 in the third */
         stock_begin(&s, closure, &commit);

@@ -39,7 +39,8 @@ uint32_t stock_dense(struct stock *stock, const char *name, uint32_t dtype, uint
     return stock_create(stock, &variable);
 }
 
-uint32_t stock_table(struct stock *stock, const char *name, uint32_t dim)
+uint32_t stock_table_of(struct stock *stock, const char *name, uint32_t dim,
+                        const struct coxi_lifecycle *lifecycle)
 {
     struct coxi_variable variable = {
         .name = name,
@@ -47,8 +48,15 @@ uint32_t stock_table(struct stock *stock, const char *name, uint32_t dim)
         .dtype = COX_F32,
         .rank = 1,
         .shape = {dim},
-        .optimizer = {.kind = COXI_OPTIMIZER_SGD, .learning_rate = 1}};
+        .optimizer = {.kind = COXI_OPTIMIZER_SGD, .learning_rate = 1},
+        .lifecycle = *lifecycle};
     return stock_create(stock, &variable);
+}
+
+uint32_t stock_table(struct stock *stock, const char *name, uint32_t dim)
+{
+    const struct coxi_lifecycle no_end = {0};
+    return stock_table_of(stock, name, dim, &no_end);
 }
 
 void stock_begin(const struct stock *stock, uint64_t closure, struct stock_commit *ret)

@@ -26,6 +26,10 @@ uint32_t stock_create(struct stock *stock, struct coxi_variable *variable);
 uint32_t stock_dense(struct stock *stock, const char *name, uint32_t dtype, uint64_t n);
 uint32_t stock_table(struct stock *stock, const char *name, uint32_t dim);
 
+/* Such a table, whose rows live as `lifecycle` says. */
+uint32_t stock_table_of(struct stock *stock, const char *name, uint32_t dim,
+                        const struct coxi_lifecycle *lifecycle);
+
 struct stock_commit {
     struct coxi_commit head;
     struct coxi_update updates[STOCK_UPDATES_MAX];

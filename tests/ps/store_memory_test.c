@@ -81,18 +81,11 @@ TEST(store_lets_go_of_the_rows_of_a_commit_that_fails)
 {
     struct stock s;
     struct stock_commit commit;
-    struct coxi_variable v = {
-        .name = "t",
-        .kind = COXI_KIND_TABLE,
-        .dtype = COX_F32,
-        .rank = 1,
-        .shape = {1},
-        .optimizer = {.kind = COXI_OPTIMIZER_SGD, .learning_rate = 1},
-        .lifecycle = {.rows_max = 1}};
+    const struct coxi_lifecycle lifecycle = {.rows_max = 1};
     const uint64_t keys[] = {1, 2};
     const float one = 1;
     stock_open(&s);
-    uint32_t t = stock_create(&s, &v);
+    uint32_t t = stock_table_of(&s, "t", 1, &lifecycle);
     for (size_t i = 0; i < 3; i++) {
         stock_begin(&s, 50 + i, &commit);
         stock_add_rows(&commit, t, COXI_OP_GRADIENT, &keys[i / 2], 1, &one,
