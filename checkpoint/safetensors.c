@@ -31,7 +31,8 @@ static bool get_u64(const json_t *value, uint64_t *ret)
     return true;
 }
 
-size_t coxi_st_dtype_size(const char *name)
+/* Bytes of an element; 0: we do not write this type, but other programs may. */
+static size_t dtype_size(const char *name)
 {
     return strcmp(name, "U64") == 0 ? sizeof(uint64_t)
                                     : coxi_dtype_size(coxi_dtype_parse(name));
@@ -39,7 +40,7 @@ size_t coxi_st_dtype_size(const char *name)
 
 size_t coxi_st_row_bytes(const struct coxi_st_tensor *tensor)
 {
-    size_t bytes = coxi_st_dtype_size(tensor->dtype);
+    size_t bytes = dtype_size(tensor->dtype);
     for (uint32_t i = 1; i < tensor->rank; i++) {
         bytes *= tensor->shape[i];
     }
@@ -62,7 +63,7 @@ static bool parse_shape(const json_t *shape, struct coxi_st_tensor *ret)
     }
     /* Types we do not know: their size follows from the bytes. */
     uint64_t size = elements > 0 ? ret->bytes / elements : 1;
-    size_t known = coxi_st_dtype_size(ret->dtype);
+    size_t known = dtype_size(ret->dtype);
     return elements * size == ret->bytes && size <= 8 &&
            (elements == 0 || (known != 0 ? size == known : size > 0));
 }

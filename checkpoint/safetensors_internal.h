@@ -30,7 +30,4 @@ struct coxi_st_file {
 /* Bytes of a row; 0: we do not know the type. */
 size_t coxi_st_row_bytes(const struct coxi_st_tensor *tensor);
 
-/* Bytes of an element; 0: we do not write this type, but other programs may. */
-size_t coxi_st_dtype_size(const char *dtype);
-
 #endif

@@ -36,27 +36,26 @@ const char *coxi_option_takes(const struct coxi_option *option)
     return "";
 }
 
-void coxi_options_help(const struct coxi_program *program, FILE *out)
+static void print_help(const struct coxi_program *program)
 {
-    (void)fprintf(out, "Usage: %s %s\n\n%s\n\nOptions:\n", program->name,
-                  program->usage, program->summary);
+    (void)printf("Usage: %s %s\n\n%s\n\nOptions:\n", program->name, program->usage,
+                 program->summary);
     for (size_t i = 0; i < program->n_options; i++) {
         const struct coxi_option *option = &program->options[i];
         char left[80];
         (void)snprintf(left, sizeof(left), "--%s %s", option->name,
                        coxi_option_takes(option));
-        (void)fprintf(out, "  %-26s %s", left, option->help);
+        (void)printf("  %-26s %s", left, option->help);
         if (option->fallback != NULL) {
-            (void)fprintf(out, " (default %s)", option->fallback);
+            (void)printf(" (default %s)", option->fallback);
         }
-        (void)fputc('\n', out);
+        (void)putchar('\n');
     }
-    (void)fprintf(out,
-                  "  %-26s %s\n  %-26s %s\n  %-26s %s\n\n"
-                  "An option --some-name may also be given as %s_SOME_NAME in the "
-                  "environment\nor as a line 'some-name = value' in the file.\n",
-                  "--config FILE", "read options from a file", "--help", "print this",
-                  "--version", "print the version", program->prefix);
+    (void)printf("  %-26s %s\n  %-26s %s\n  %-26s %s\n\n"
+                 "An option --some-name may also be given as %s_SOME_NAME in the "
+                 "environment\nor as a line 'some-name = value' in the file.\n",
+                 "--config FILE", "read options from a file", "--help", "print this",
+                 "--version", "print the version", program->prefix);
 }
 
 static int parse_number(const struct coxi_option *option, const char *text, void *field)
@@ -263,7 +262,7 @@ static bool print_about(const struct coxi_program *program, const char *name)
     bool version = strcmp(name, "version") == 0;
     bool man = strcmp(name, "man") == 0;
     if (help) {
-        coxi_options_help(program, stdout);
+        print_help(program);
     } else if (version) {
         coxi_version_print(program->name, stdout);
     } else if (man) {

@@ -60,8 +60,6 @@ int coxi_options_parse(const struct coxi_program *program, int argc, char **argv
 /* What the option takes, as --help says it: "N", "on|off"; "" for a flag. */
 const char *coxi_option_takes(const struct coxi_option *option);
 
-void coxi_options_help(const struct coxi_program *program, FILE *out);
-
 /* The version line of every program: "coxswain-ps 0.1.0 (protocol 2)". */
 void coxi_version_print(const char *program, FILE *out);
 

@@ -90,7 +90,8 @@ void coxi_chunks_release(struct coxi_chunk *chunk)
     }
 }
 
-void coxi_link_drop_line(struct coxi_link *link)
+/* Releases what is in line. */
+static void drop_line(struct coxi_link *link)
 {
     coxi_lock(&link->lock);
     struct coxi_chunk *lines[] = {link->line.head, link->behind.head};
@@ -119,7 +120,7 @@ void coxi_link_unref(struct coxi_link *link)
     }
     nng_stream_free(link->stream);
     coxi_rings_free(atomic_load(&link->rings));
-    coxi_link_drop_line(link);
+    drop_line(link);
     for (int i = 0; i < COXI_CHUNKS; i++) {
         coxi_chunks_release(link->spares[i].first);
     }
@@ -208,7 +209,7 @@ void coxi_link_finish(struct coxi_link *link, int code, const char *text)
 
 void coxi_link_end(struct coxi_link *link)
 {
-    coxi_link_drop_line(link);
+    drop_line(link);
     coxi_links_drop(link);
     link->events->on_close(link->arg, link, link->close_code, link->close_text);
     coxi_link_unref(link);

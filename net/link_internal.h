@@ -151,9 +151,6 @@ static inline bool coxi_link_is_sending(const struct coxi_link *link)
     return link->sending || link->n_releasing > 0;
 }
 
-/* Releases what is in line. */
-void coxi_link_drop_line(struct coxi_link *link);
-
 /* ---- link_line.c. All locked */
 
 enum {

@@ -87,7 +87,12 @@ static bool end_if_hopeless(struct cox_future *f, const char *where)
     return true;
 }
 
-void coxi_attempts_go_on(struct cox_future *f, const char *where)
+/*
+ * An attempt of an ASSIGNED closure that is in no worker's hands any more has ended
+ * without ending the closure: it goes on with its second attempt, or in the queue, or
+ * ends for a reason of its own. `where`: the worker's address.
+ */
+static void go_on(struct cox_future *f, const char *where)
 {
     if (end_if_hopeless(f, where)) {
         coxi_straggler_drop(f);
@@ -111,7 +116,7 @@ void coxi_attempts_put_back(struct coxi_seat *seat, uint32_t running)
         }
         f->uncertain = true;
         coxi_seat_let_go(seat, f);
-        coxi_attempts_go_on(f, seat->worker->url);
+        go_on(f, seat->worker->url);
     }
     coxi_stragglers_lost(seat);
     coxi_lock(&c->lock);
@@ -311,7 +316,7 @@ static void attempt_ended(struct coxi_seat *seat, struct cox_future *f,
                   coxi_ps_is_stale(f->c, f->epoch, answer->touched, head->touched_n);
     f->uncertain = f->uncertain || again;
     if (again || head->code == COX_EOVERRUN || head->code == COX_ECANCELLED) {
-        coxi_attempts_go_on(f, seat->worker->url);
+        go_on(f, seat->worker->url);
         return;
     }
     if (head->code == 0) {

@@ -20,11 +20,4 @@ void coxi_attempts_cancel(struct cox_future *f);
 /* Cancels all attempts of all workers, running ones too. */
 void coxi_attempts_cancel_all(struct cox_coordinator *c);
 
-/*
- * An attempt of an ASSIGNED closure that is in no worker's hands any more has ended
- * without ending the closure: it goes on with its second attempt, or in the queue, or
- * ends for a reason of its own. `where`: the worker's address.
- */
-void coxi_attempts_go_on(struct cox_future *f, const char *where);
-
 #endif

@@ -190,8 +190,7 @@ static bool take_in(struct cox_coordinator *c, struct coxi_list *intake)
  * message may be lost. */
 static void send_watermark(struct cox_coordinator *c)
 {
-    uint64_t first = c->closures->unsettled.count > 0 ? c->closures->unsettled.first
-                                                      : c->closures->unsettled.next;
+    uint64_t first = c->closures->unsettled.first;
     uint64_t moved = first - 1 - c->closures->watermark_sent;
     bool idle = c->closures->unsettled.count == 0 && moved > 0;
     uint64_t ms = coxi_now_ms() - c->closures->watermark_sent_ms;

@@ -84,9 +84,7 @@ static void end_operation(struct coxi_mail *mail)
     coxi_dispatch(c); /* so that it has been taken in */
     (void)coxi_window_take(&c->closures->unsettled, f->id);
     coxi_lock(&c->lock);
-    c->ids.first_unsettled = c->closures->unsettled.count > 0
-                                 ? c->closures->unsettled.first
-                                 : c->closures->unsettled.next;
+    c->ids.first_unsettled = c->closures->unsettled.first;
     (void)pthread_cond_broadcast(&c->life.room);
     coxi_unlock(&c->lock);
     free(f);

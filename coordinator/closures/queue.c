@@ -15,7 +15,7 @@ void coxi_list_append(struct coxi_list *list, struct cox_future *f)
     list->n++;
 }
 
-void coxi_list_prepend(struct coxi_list *list, struct cox_future *f)
+static void list_prepend(struct coxi_list *list, struct cox_future *f)
 {
     f->prev = NULL;
     f->next = list->first;
@@ -56,7 +56,7 @@ void coxi_queue_append(struct coxi_queue *queue, struct cox_future *f)
 
 void coxi_queue_prepend(struct coxi_queue *queue, struct cox_future *f)
 {
-    coxi_list_prepend(level_of(queue, f), f);
+    list_prepend(level_of(queue, f), f);
     queue->n++;
 }
 

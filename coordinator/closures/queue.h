@@ -19,7 +19,6 @@ struct coxi_queue {
 };
 
 void coxi_list_append(struct coxi_list *list, struct cox_future *f);
-void coxi_list_prepend(struct coxi_list *list, struct cox_future *f);
 void coxi_list_remove(struct coxi_list *list, struct cox_future *f);
 
 /* In line behind (or, put back, before) those of its priority. */

@@ -75,20 +75,22 @@ void coxi_send_recall(struct coxi_seat *seat, uint64_t closure, uint32_t attempt
                      .closures = &head, .n_closures = 1, .running = running});
 }
 
-void coxi_send_recall_waiting(struct coxi_seat *seat)
+static void recall_all(struct coxi_seat *seat, bool running)
 {
     if (coxi_seat_load(seat) > 0) {
         coxi_send_flush(seat);
-        recall(seat, &(struct coxi_recall){.all = true});
+        recall(seat, &(struct coxi_recall){.all = true, .running = running});
     }
+}
+
+void coxi_send_recall_waiting(struct coxi_seat *seat)
+{
+    recall_all(seat, false);
 }
 
 void coxi_send_recall_all(struct coxi_seat *seat)
 {
-    if (coxi_seat_load(seat) > 0) {
-        coxi_send_flush(seat);
-        recall(seat, &(struct coxi_recall){.all = true, .running = true});
-    }
+    recall_all(seat, true);
 }
 
 void coxi_send_flush(struct coxi_seat *seat)

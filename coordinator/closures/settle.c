@@ -406,9 +406,7 @@ void coxi_closures_tell(struct cox_coordinator *c)
     for (struct cox_future *f = c->closures->settling.first; f != NULL; f = f->next) {
         tell(c, f);
     }
-    c->ids.first_unsettled = c->closures->unsettled.count > 0
-                                 ? c->closures->unsettled.first
-                                 : c->closures->unsettled.next;
+    c->ids.first_unsettled = c->closures->unsettled.first;
     if (c->life.n_unsettled == 0 || c->life.n_unsettled == c->life.n_inherited) {
         (void)pthread_cond_broadcast(&c->life.idle);
     }

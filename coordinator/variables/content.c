@@ -453,24 +453,27 @@ int cox_variable_assign_rows(struct cox_coordinator *c, struct cox_variable *var
     return update(c, variable, COXI_OP_ASSIGN, begin, count, data, bytes);
 }
 
+/* All rows of it; `call`: the function that the user has called. */
+static int update_all(struct cox_coordinator *c, struct cox_variable *variable,
+                      enum coxi_op op, const void *data, size_t bytes, const char *call)
+{
+    if (variable == NULL) {
+        return coxi_error(COX_EINVAL, "%s needs a variable", call);
+    }
+    return update(c, variable, op, 0, coxi_variable_rows(variable->entry.description),
+                  data, bytes);
+}
+
 int cox_variable_assign(struct cox_coordinator *c, struct cox_variable *variable,
                         const void *data, size_t bytes)
 {
-    if (variable == NULL) {
-        return coxi_error(COX_EINVAL, "cox_variable_assign needs a variable");
-    }
-    return update(c, variable, COXI_OP_ASSIGN, 0,
-                  coxi_variable_rows(variable->entry.description), data, bytes);
+    return update_all(c, variable, COXI_OP_ASSIGN, data, bytes, "cox_variable_assign");
 }
 
 int cox_variable_add(struct cox_coordinator *c, struct cox_variable *variable,
                      const void *data, size_t bytes)
 {
-    if (variable == NULL) {
-        return coxi_error(COX_EINVAL, "cox_variable_add needs a variable");
-    }
-    return update(c, variable, COXI_OP_ADD, 0,
-                  coxi_variable_rows(variable->entry.description), data, bytes);
+    return update_all(c, variable, COXI_OP_ADD, data, bytes, "cox_variable_add");
 }
 
 /* ---- rates */
@@ -559,9 +562,20 @@ static int count_once(struct cox_coordinator *c, uint32_t table,
     return coxi_round_end(&round);
 }
 
-int coxi_content_count(struct cox_coordinator *c, uint32_t table,
-                       void (*take)(void *arg, const struct coxi_counts *counts),
-                       void *arg)
+static void add_counts(struct cox_table_stats *stats,
+                       const struct coxi_table_counters *table)
+{
+    stats->rows += table->rows;
+    stats->bytes += table->bytes;
+    stats->lookups += table->lookups;
+    stats->hits += table->hits;
+    stats->admitted += table->admitted;
+    stats->evicted += table->evicted;
+    stats->updates += table->updates;
+}
+
+/* Asks all ps for the counters of the table with that id, and adds them up. */
+static int count(struct cox_coordinator *c, uint32_t id, struct cox_table_stats *stats)
 {
     struct coxi_round_call *calls = calloc(c->ps.n, sizeof(*calls));
     struct coxi_counts *counts = calloc(c->ps.n, sizeof(*counts));
@@ -571,29 +585,16 @@ int coxi_content_count(struct cox_coordinator *c, uint32_t table,
         do {
             r = begin_read(c, &n_losses);
             if (r == 0) {
-                r = count_once(c, table, calls, counts);
+                r = count_once(c, 1 + id, calls, counts);
             }
         } while (read_again(c, &r, n_losses));
     }
     for (uint32_t p = 0; r == 0 && p < c->ps.n; p++) {
-        take(arg, &counts[p]);
+        add_counts(stats, &counts[p].table);
     }
     free(calls);
     free(counts);
     return r;
-}
-
-static void take_table(void *arg, const struct coxi_counts *counts)
-{
-    struct cox_table_stats *stats = arg;
-    const struct coxi_table_counters *table = &counts->table;
-    stats->rows += table->rows;
-    stats->bytes += table->bytes;
-    stats->lookups += table->lookups;
-    stats->hits += table->hits;
-    stats->admitted += table->admitted;
-    stats->evicted += table->evicted;
-    stats->updates += table->updates;
 }
 
 int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
@@ -605,6 +606,6 @@ int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
                           "cox_table_stats needs a table of this coordinator");
     }
     COXI_CALL(c);
-    int r = coxi_content_count(c, 1 + table->entry.description->id, take_table, &stats);
+    int r = count(c, table->entry.description->id, &stats);
     return r != 0 ? r : coxi_struct_return(ret, COXI_STRUCT_TABLE_STATS, &stats);
 }

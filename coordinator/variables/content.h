@@ -32,12 +32,6 @@ int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
                        const struct coxi_content_write *w,
                        enum coxi_operation_end *ret_how);
 
-/* Asks all ps for their counters, and those of a table where `table` is 1 + its id. `take`
- * is called for each when all have answered. */
-int coxi_content_count(struct cox_coordinator *c, uint32_t table,
-                       void (*take)(void *arg, const struct coxi_counts *counts),
-                       void *arg);
-
 /* What the ps have of a HELD update (base/replay_log.h), when they were asked. */
 struct coxi_written {
     uint64_t id;

@@ -85,7 +85,7 @@ void coxi_worker_tried(struct coxi_worker *worker)
 }
 
 /* Keeps why a worker is not there, for whoever waits for it. */
-void coxi_worker_note_failure(struct coxi_worker *worker, int code, const char *text)
+static void note_failure(struct coxi_worker *worker, int code, const char *text)
 {
     struct cox_coordinator *c = worker->c;
     bool was_hopeless = worker->hopeless;
@@ -330,7 +330,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
     worker->dial_at_ms = coxi_now_ms() + (has_left ? REST_LEFT_MS : worker->rest_ms);
     worker->rest_ms =
         worker->rest_ms * 2 < REST_MAX_MS ? worker->rest_ms * 2 : REST_MAX_MS;
-    coxi_worker_note_failure(worker, code, has_left ? "it has left" : text);
+    note_failure(worker, code, has_left ? "it has left" : text);
     if (loss.was_there && !c->life.shutting_down) {
         coxi_lock(&c->lock);
         c->counts.stats.workers_lost += !has_left;

@@ -138,9 +138,6 @@ void coxi_worker_give_up(struct coxi_worker *worker, int code, const char *text)
 
 void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state state);
 
-/* Keeps why a worker is not there, for whoever waits for it. */
-void coxi_worker_note_failure(struct coxi_worker *worker, int code, const char *text);
-
 /* It has greeted, or cannot: the first contact is over. */
 void coxi_worker_tried(struct coxi_worker *worker);
 
