@@ -322,7 +322,9 @@ static void attempt_ended(struct coxi_seat *seat, struct cox_future *f,
     if (head->code == 0) {
         coxi_straggler_sample(f->function, head->run_us);
     }
-    coxi_straggler_drop(f);
+    if (f->second != NULL) {
+        coxi_straggler_drop(f);
+    }
     end_closure(seat, f, answer);
 }
 

@@ -51,7 +51,10 @@ struct cox_future {
         *function;           /* NULL: not a call, but a create or assign (variable.c) */
     struct cox_future *next; /* in the intake, the queue, or its worker's list */
     struct cox_future *prev;
-    struct coxi_seat *seat;        /* ASSIGNED: who has it */
+    struct coxi_seat *seat; /* ASSIGNED: who has it */
+
+    /* A plain closure has none of these. Its way through the loop tests for them, and does
+     * not call inputs.c, kept.c or stragglers.c to learn that nothing is to be done. */
     struct coxi_second *second;    /* its second attempt, or NULL */
     struct coxi_inputs *inputs;    /* of a call that takes futures; or NULL */
     struct coxi_input *dependents; /* inputs of others that wait for this */

@@ -186,6 +186,25 @@ static bool take_in(struct cox_coordinator *c, struct coxi_list *intake)
     return any;
 }
 
+/* Closures whose inputs have come, or never will. */
+static void go_on(struct cox_coordinator *c)
+{
+    if (c->closures->inputs_settled != NULL || c->closures->begun != NULL) {
+        coxi_inputs_go_on(c);
+    }
+}
+
+/* Tells ps and workers what has been decided in this turn about closures that are not plain. */
+static void send_decisions(struct cox_coordinator *c)
+{
+    if (c->closures->voids_held) {
+        coxi_voidings_flush(c);
+    }
+    if (c->closures->droppers != NULL) {
+        coxi_kept_flush(c);
+    }
+}
+
 /* When it has moved on enough; soon when nothing is under way; and now and then, for a
  * message may be lost. */
 static void send_watermark(struct cox_coordinator *c)
@@ -233,7 +252,7 @@ static void shut_down(struct cox_coordinator *c, bool wanted)
     if (c->life.shutting_down && c->workers->n_conns == 0 &&
         c->closures->n_voiding == 0) {
         coxi_closures_fail(c, COX_ECANCELLED, "the coordinator was closed");
-        coxi_inputs_go_on(c);
+        go_on(c);
         coxi_closures_tell(c);
         coxi_loop_stop(c->loop);
     }
@@ -253,17 +272,21 @@ void coxi_dispatch(void *coordinator)
     bool stopping = c->life.reporting || c->life.closing;
     bool shutdown = c->life.shutdown;
     bool modules = c->modules->n > c->workers->n_shipped;
+    bool variables = c->announced.n > c->workers->n_layout;
+    bool kept = c->closures->kept_listed != NULL;
     bool resources = c->resources->changed;
     c->resources->changed = false;
     coxi_unlock(&c->lock);
 
     bool closures = take_in(c, &intake);
-    coxi_inputs_go_on(c);
-    coxi_kept_sweep(c);
+    go_on(c);
+    if (kept) {
+        coxi_kept_sweep(c);
+    }
     if (layout || (fatal != 0 && !c->life.fatal_handled)) {
         c->life.fatal_handled = fatal != 0;
         coxi_layout_send_all(c);
-    } else if (closures) {
+    } else if (closures && variables) {
         coxi_layout_update(c);
     }
     if (modules) {
@@ -283,10 +306,9 @@ void coxi_dispatch(void *coordinator)
         c->closures->recalled = false;
         assign(c);
     }
-    coxi_inputs_go_on(c); /* what waited for what has just been cancelled */
+    go_on(c); /* what waited for what has just been cancelled */
     coxi_closures_tell(c);
-    coxi_voidings_flush(c);
-    coxi_kept_flush(c);
+    send_decisions(c);
     send_watermark(c);
     coxi_gate_turn(c);
     shut_down(c, shutdown);

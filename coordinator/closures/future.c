@@ -53,7 +53,8 @@ void coxi_futures_free(struct cox_future *future)
 {
     while (future != NULL) {
         struct cox_future *next = future->next;
-        struct cox_future *orphans = coxi_inputs_free(future->inputs);
+        struct cox_future *orphans =
+            future->inputs != NULL ? coxi_inputs_free(future->inputs) : NULL;
         if (future->replay != NULL && coxi_future_release(future->replay)) {
             future->replay->next = next;
             next = future->replay;
@@ -61,7 +62,9 @@ void coxi_futures_free(struct cox_future *future)
         free(future->text);
         free(future->result);
         free(future->values);
-        coxi_kept_free(future->kept);
+        if (future->kept != NULL) {
+            coxi_kept_free(future->kept);
+        }
         free(future);
         while (orphans != NULL) {
             struct cox_future *orphan = orphans;
@@ -85,7 +88,9 @@ void cox_future_free(struct cox_future *future)
 {
     if (future != NULL) {
         struct cox_coordinator *c = future->c;
-        coxi_kept_unwant(future);
+        if (future->kept != NULL) {
+            coxi_kept_unwant(future);
+        }
         coxi_future_unref(future);
         coxi_coordinator_unref(c);
     }

@@ -19,8 +19,8 @@ enum {
 
 int coxi_send_add(struct coxi_seat *seat, const struct cox_future *f, uint32_t attempt)
 {
-    size_t args_len = 0;
-    const void *args = coxi_inputs_args(f, &args_len);
+    size_t args_len = f->args_len;
+    const void *args = f->inputs != NULL ? coxi_inputs_args(f, &args_len) : f->args;
     struct coxi_closure_head head = {
         .closure = f->id,
         .attempt = attempt,
@@ -44,7 +44,7 @@ int coxi_send_add(struct coxi_seat *seat, const struct cox_future *f, uint32_t a
     if (r == 0) {
         r = coxi_buffer_append(&seat->args, args, args_len);
     }
-    if (r == 0) {
+    if (r == 0 && f->home != 0) {
         r = coxi_inputs_collect(f, at, &seat->inputs);
     }
     if (r == 0) {

@@ -202,8 +202,12 @@ void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
             record(log, f, ending);
         }
     }
-    coxi_inputs_settled(f);
-    coxi_kept_settled(f);
+    if (f->inputs != NULL || f->dependents != NULL) {
+        coxi_inputs_settled(f);
+    }
+    if (f->kept != NULL) {
+        coxi_kept_settled(f);
+    }
     coxi_list_append(&c->closures->settling, f);
 }
 
