@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/client/crew.h"
+#include "tests/coordinator/crew.h"
 #include "tests/program.h"
 #include "tests/test.h"
 

@@ -12,7 +12,7 @@
 
 #include "common/file.h"
 #include "common/sync.h"
-#include "tests/client/inside.h"
+#include "tests/coordinator/inside.h"
 #include "tests/test.h"
 
 enum {

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "tests/client/crew.h"
+#include "tests/coordinator/crew.h"
 
 /* No call takes longer beyond its deadline. With a sanitizer programs need a second more to end:
  * 1.5 s are the launcher's, for daemons that do not end by themselves, and exits are slow. */

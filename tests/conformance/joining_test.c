@@ -5,8 +5,8 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "tests/client/yard.h"
 #include "tests/conformance/scene.h"
+#include "tests/coordinator/yard.h"
 
 static const struct setup pair = {.n_ps = 2, .n_workers = 2, .late = true};
 static const struct setup pair_2 = {

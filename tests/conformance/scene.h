@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "tests/client/crew.h"
+#include "tests/coordinator/crew.h"
 #include "tests/program.h"
 #include "tests/test.h"
 
@@ -32,7 +32,7 @@ struct scene {
 
 /*
  * One closure is sent ahead to a worker (SCENE_HANDS are at it, then); a step that is
- * cancelled has a minute. With late workers there is no local cluster: tests/client/crew.h
+ * cancelled has a minute. With late workers there is no local cluster: tests/coordinator/crew.h
  * finds no processes.
  */
 void scene_open(struct scene *scene, const struct setup *setup);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/client/crew.h"
+#include "tests/coordinator/crew.h"
 #include "tests/test.h"
 
 /* ---- calls */

@@ -1,0 +1,107 @@
+/* The launcher of a local cluster: what it starts again, what its end tells the client, and
+ * whose life it follows. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/coordinator/crew.h"
+#include "tests/program.h"
+#include "tests/test.h"
+
+static bool says_in_use(void *path)
+{
+    char *all = coxi_test_read(path, NULL);
+    bool says = strstr(all, "is in use") != NULL;
+    free(all);
+    return says;
+}
+
+TEST(ps_that_cannot_listen_when_it_is_started_again_has_further_tries)
+{
+    struct crew crew;
+    char path[256];
+    char log[300];
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir = coxi_test_path("ckpt");
+    crew_open(&crew, 1, 1, "counter", &options);
+    struct cox_variable *counter = crew_counter(&crew, "c0");
+    (void)snprintf(log, sizeof(log), "%s/ps-0.log", crew.log_dir);
+    crew_socket(&crew, "ps", 0, path);
+    pid_t launcher = crew_launcher(&crew);
+    pid_t ps = crew_ps_process(&crew, 0);
+    assert_int_equal(0, kill(launcher, SIGSTOP));
+    crew_kill(ps);
+    crew_wait_gone(ps);
+    int fd = program_occupy(path);
+    assert_int_equal(0, kill(launcher, SIGCONT));
+    coxi_test_until(says_in_use, log, "a ps that cannot listen");
+    assert_int_equal(0, close(fd));
+    crew_schedule(&crew, crew_function(&crew, "count"), 10, 1);
+    assert_code(0, cox_join(crew.c, 30000));
+    assert_int_equal(10, crew_read(&crew, counter));
+    crew_close(&crew);
+}
+
+TEST(local_cluster_that_ends_tells_its_client_why)
+{
+    struct crew crew;
+    struct crew_hold hold;
+    struct cox_options options = COX_OPTIONS_INIT;
+    options.checkpoint_dir =
+        coxi_test_path("ckpt"); /* for a ps that is lost there is time */
+    crew_open(&crew, 1, 1, "hold", &options);
+    crew_hold(&hold, &crew, "hold", true);
+    crew_hold_wait(&hold);
+    assert_int_equal(0, kill(crew_launcher(&crew), SIGTERM));
+    assert_code(COX_EPSLOST, cox_future_wait(hold.future, 20000));
+    assert_error_names("the local cluster has ended: ");
+    assert_error_names("signal 15");
+    crew_hold_release(&hold);
+    cox_future_free(hold.future);
+    (void)cox_close(crew.c, 5000);
+}
+
+/* In a process of its own: a cluster, and a child that outlives it; tells the launcher's
+ * process id. */
+static void open_and_fork(int fd)
+{
+    struct crew crew;
+    char byte;
+    int forever[2];
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    crew_open(&crew, 1, 1, NULL, NULL);
+    pid_t launcher = crew_launcher(&crew);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)read(fd, &byte, 1); /* until the test ends */
+        _exit(0);
+    }
+    assert_true(child > 0 && pipe(forever) == 0);
+    assert_int_equal(sizeof(launcher), write(fd, &launcher, sizeof(launcher)));
+    (void)read(forever[0], &byte, 1);
+}
+
+TEST(child_of_a_killed_client_keeps_no_local_cluster_alive)
+{
+    pid_t launcher;
+    int fds[2];
+    (void)coxi_test_dir();
+    assert_int_equal(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
+    pid_t client = fork();
+    assert_true(client >= 0);
+    if (client == 0) {
+        (void)close(fds[0]);
+        open_and_fork(fds[1]);
+        _exit(1);
+    }
+    (void)close(fds[1]);
+    assert_int_equal(sizeof(launcher), read(fds[0], &launcher, sizeof(launcher)));
+    crew_kill(client);
+    assert_int_equal(client, waitpid(client, NULL, 0));
+    crew_wait_gone(launcher);
+    assert_int_equal(0, close(fds[0]));
+}

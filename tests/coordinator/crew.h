@@ -1,0 +1,84 @@
+/* A local cluster for tests, opened and closed in one line each, with what tests ask of
+ * it. */
+#ifndef COXI_TESTS_COORDINATOR_CREW_H
+#define COXI_TESTS_COORDINATOR_CREW_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "coxswain/coxswain.h"
+
+struct crew {
+    struct cox_coordinator *c;
+    struct cox_module *module;
+    char log_dir[256];
+};
+
+/* Opens a local cluster (options NULL: defaults) with the test module `module`; all its
+ * workers are there. */
+void crew_open(struct crew *crew, int n_ps, int n_workers, const char *module,
+               const struct cox_options *options);
+
+/* Joins nothing, closes, and asserts that no process of it is left. */
+void crew_close(struct crew *crew);
+
+struct cox_function *crew_function(struct crew *crew, const char *name);
+
+/* A variable of one i64, 0 at first. */
+struct cox_variable *crew_counter(struct crew *crew, const char *name);
+int64_t crew_read(struct crew *crew, struct cox_variable *counter);
+
+/* Schedules `n` calls of `function` with the scalar argument n = `value`. */
+void crew_schedule(struct crew *crew, struct cox_function *function, int n,
+                   int64_t value);
+
+/* The process that runs the steps of worker `index`, and its supervisor; waits for
+ * it. */
+pid_t crew_step_process(struct crew *crew, int index);
+pid_t crew_supervisor(struct crew *crew, int index);
+
+/* The process of ps `index`. */
+pid_t crew_ps_process(struct crew *crew, int index);
+
+/* What starts its ps and workers again. */
+pid_t crew_launcher(struct crew *crew);
+
+/* The socket file that ps or worker `index` listens at. */
+void crew_socket(struct crew *crew, const char *role, int index, char ret[256]);
+
+/* Waits until a process is gone, reaped or not. */
+void crew_wait_gone(pid_t pid);
+
+/* kill -9. */
+void crew_kill(pid_t pid);
+
+/* SIGSTOP: when this returns, no thread of the process does anything any more. */
+void crew_stop(pid_t pid);
+
+/*
+ * A step of module hold that runs until it is released: scheduled by crew_hold, known
+ * to run once crew_hold_wait has returned.
+ */
+struct crew_hold {
+    const char *path;
+    int fd;
+    struct cox_future *future; /* if asked for */
+};
+
+void crew_hold(struct crew_hold *hold, struct crew *crew, const char *step,
+               bool future);
+
+/* On worker `only` - 1 alone, if that is not 0. */
+void crew_hold_on(struct crew_hold *hold, struct crew *crew, const char *step,
+                  uint32_t only, bool future);
+
+/* With what `call` says besides its arguments. */
+void crew_hold_call(struct crew_hold *hold, struct crew *crew, const char *step,
+                    const struct cox_call *call, bool future);
+void crew_hold_wait(struct crew_hold *hold);
+void crew_hold_release(struct crew_hold *hold);
+
+/* The same, also for attempts that come to it later: it holds nobody any more. */
+void crew_hold_end(struct crew_hold *hold);
+
+#endif
