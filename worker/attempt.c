@@ -10,7 +10,7 @@
 
 /* ---- answers */
 
-/* A ps that does not answer in time is lost to the closure. */
+/* A ps that does not answer in time counts as lost. */
 static int ps_code(int code)
 {
     return code == COX_ETIMEDOUT ? COX_EPSLOST : code;

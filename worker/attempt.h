@@ -1,8 +1,8 @@
 /*
- * The state of one attempt of a closure: what it was called with, what its step has collected
- * for each ps, the requests that it waits for, and how it ends. The calls of a step (pull.h,
- * push.h, metric.h, loss_scale.h, commit.h) work on it and do not know each other's state;
- * execute.h leads an attempt through its life.
+ * The state of one attempt of a closure: its arguments, what its step has collected for
+ * each ps, the requests that it waits for, and its outcome. The calls of a step
+ * (pull.h, push.h, metric.h, loss_scale.h, commit.h) work on it and do not know each
+ * other's state; execute.h leads an attempt through its life.
  *
  * Threads: a slot; coxi_attempt_answered and _end also on a ps client's thread.
  */
@@ -18,46 +18,48 @@
 
 enum {
     COXI_STEP_TEXT_MAX = 512,
-    COXI_PULLS_MAX = 8, /* begun and not waited for, in a step */
-    COXI_FETCHES_MAX,   /* and one that is waited for at once */
+    COXI_PULLS_MAX = 8, /* pulls that a step may begin before it waits for any */
+    COXI_FETCHES_MAX,   /* one more, for a pull that is waited for at once */
 };
 
 /* An argument that this worker keeps: a result of an earlier closure. */
 struct coxi_taken {
-    uint64_t closure;  /* whose result it is */
+    uint64_t closure;  /* the closure whose result it is */
     uint32_t position; /* among the arguments */
     const char *name;
     const char *result;
 };
 
-/* What a closure is called with, beside its head. */
+/* The arguments and conditions of a call, besides its head. */
 struct coxi_call {
     const void *args;               /* packed */
-    const struct coxi_taken *taken; /* more of them, by rising position */
+    const struct coxi_taken *taken; /* kept arguments, by rising position */
     size_t args_len;
     uint32_t n_taken;
-    bool keep;  /* what it returns is to stay here */
-    bool alone; /* nothing runs beside it */
+    bool keep;  /* the step's results stay on this worker */
+    bool alone; /* nothing may run beside it */
 };
 
-/* A gradient among the updates for a ps: its number, and its bytes in the payload. */
+/* A gradient among the updates for a ps: the number of its update, and its bytes in the
+ * payload. */
 struct coxi_gradient {
     size_t update;
     size_t at;
     size_t len;
 };
 
-/* What an attempt has for one ps: the updates of the segment that is being collected. */
+/* What an attempt has collected for one ps: the updates of the current segment. */
 struct coxi_target {
     struct coxi_psc_request request; /* their commit */
     struct coxi_attempt *attempt;
     struct iovec segment;
-    bool touched; /* a commit has been submitted: it may be applied */
+    bool touched; /* a commit was submitted, and may have been applied */
 
     struct coxi_buffer updates; /* struct coxi_update */
     struct coxi_buffer update_payload;
-    struct coxi_buffer gradients; /* struct coxi_gradient: which of them, where */
-    /* where the list and the values of the update that is being added begin */
+    /* struct coxi_gradient: the updates that are gradients */
+    struct coxi_buffer gradients;
+    /* where the list and the values of the current update begin */
     size_t list_at;
     size_t values_at;
 };
@@ -71,62 +73,69 @@ struct coxi_answers {
 
 struct coxi_fetch; /* pull.c */
 
-/* Memory that the calls of a running step work in. An attempt that commits needs none, so
- * there is one for each step that runs, not for each attempt. */
+/* Memory that the calls of a running step work in. There is one for each running step,
+ * not for each attempt, because an attempt that commits needs none. */
 struct coxi_scratch {
     struct coxi_spare spare;                      /* first */
-    struct coxi_spread spread;                    /* of the call that is being made */
-    struct coxi_buffer places;                    /* of an update's rows */
+    struct coxi_spread spread;                    /* of the current call */
+    struct coxi_buffer places;                    /* of the rows of an update */
     struct coxi_fetch *fetches[COXI_FETCHES_MAX]; /* pulls; NULL: not made yet */
 };
 
 struct coxi_attempt {
-    struct cox_step step;    /* first: what the module sees */
-    struct coxi_spare spare; /* while no closure uses it */
+    struct cox_step step;    /* first: the module sees only this */
+    struct coxi_spare spare; /* in the run's list while no closure uses the attempt */
     struct coxi_run *run;
     struct coxi_running *running; /* while its step runs */
     struct coxi_scratch *scratch; /* while its step runs */
     const struct coxi_function *function;
     struct coxi_closure_head head;
-    uint64_t layouts; /* that had come when it was dispatched */
-    /* where schedules are: the closure's place, or as the step says */
+    uint64_t layouts; /* layouts that the run had received when the closure came */
+    /* the step of learning rate schedules: the closure's place, or the step's own
+     * choice */
     uint64_t rate_step;
 
-    struct coxi_call call; /* what it points to stays until the step has returned */
+    struct coxi_call call; /* its pointers are valid until the step has returned */
     struct cox_value args[COXI_VALUES_MAX];
     size_t n_args;
     bool args_ready;
-    struct coxi_held *held[COXI_VALUES_MAX]; /* whose results are among the arguments */
+    /* kept results that are among the arguments */
+    struct coxi_held *held[COXI_VALUES_MAX];
     size_t n_held;
 
     struct coxi_kept *making; /* the resource that the step makes, or NULL */
-    struct coxi_buffer used;  /* struct coxi_kept *: resources that it was handed */
-    const struct coxi_kept *unmade; /* one that it asked for and that is not there */
+    struct coxi_buffer used;  /* struct coxi_kept *: the resources that the step uses */
+    /* a resource that the step asked for and that could not be made, or NULL */
+    const struct coxi_kept *unmade;
 
-    /* what its step has collected, beside the targets */
+    /* what the step has collected, besides `targets` */
     struct coxi_buffer results;
-    struct coxi_buffer metrics; /* those of this segment: see metric.c */
-    uint32_t n_pushes;          /* of its step, so far */
-    uint32_t segment; /* that is being collected: as many flushes went before */
-    uint32_t last_ps; /* where the segment before it went, the first of those */
+    struct coxi_buffer metrics; /* of this segment; see metric.c */
+    uint32_t n_pushes;          /* updates that the step has pushed so far */
+    uint32_t segment; /* the segment being collected: the number of flushes before it */
+    uint32_t last_ps; /* the first ps that the segment before went to */
 
-    /* gradients are multiplied by the value of `scale`; NULL and 0: by none */
+    /* gradients are multiplied by `loss_scale`, the value of `scale`; NULL and 0: not
+     * scaled */
     const struct coxi_variable *scale;
     float loss_scale;
-    const struct coxi_variable *told; /* the loss scale that hears of this step */
-    bool overflowed;                  /* no gradient of the segment is to be applied */
-    /* which gradient overflowed, if the worker has seen it */
+    /* the loss scale that learns how this step went, or NULL */
+    const struct coxi_variable *told;
+    bool overflowed; /* apply no gradient of this segment */
+    /* which gradient overflowed, if the worker saw it */
     char overflow_text[COXI_STEP_TEXT_MAX];
 
-    /* how it goes */
-    int lost;      /* a pull or a flush failed, and not by the step's fault */
-    int broken;    /* why an update was not collected, or a flush failed */
-    int step_code; /* what cox_step_fail was given */
+    /* what went wrong so far */
+    /* code of a pull or flush that failed through no fault of the step, or 0 */
+    int lost;
+    /* code of an update that was not collected or a flush that failed, or 0 */
+    int broken;
+    int step_code; /* given to cox_step_fail, or returned by the step */
     bool step_failed;
     char broken_text[COXI_STEP_TEXT_MAX];
-    char text[COXI_STEP_TEXT_MAX]; /* of the last error of a call */
+    char text[COXI_STEP_TEXT_MAX]; /* of the last call that failed */
 
-    /* how it has ended */
+    /* the outcome */
     uint32_t run_us;
     int code;
     char code_text[COXI_STEP_TEXT_MAX];
@@ -136,16 +145,17 @@ struct coxi_attempt {
     struct coxi_answers commits; /* of the segment */
     uint64_t committed_us; /* when the last segment was submitted; 0: not measured */
 
-    uint32_t *touched; /* room for n_targets */
+    uint32_t *touched; /* n_targets entries */
     uint32_t n_targets;
     struct coxi_target targets[];
 };
 
 /*
- * Requests that the slot waits for. Call _expect before each request. When one has ended, or
- * could not be submitted, call _answered, on any thread (true: that was the last). _wait
- * returns when all have ended, with the first code that was not 0, and its text as the error
- * text. A ps that does not answer in time counts as lost: COX_EPSLOST.
+ * Requests that the slot waits for. Call _expect before each request. When one has
+ * ended, or could not be submitted, call _answered, on any thread (true: that was the
+ * last). _wait returns when all have ended, with the first code that was not 0, and its
+ * text as the error text. A ps that does not answer in time counts as lost:
+ * COX_EPSLOST.
  */
 void coxi_attempt_expect(struct coxi_attempt *attempt, struct coxi_answers *answers);
 bool coxi_attempt_answered(struct coxi_attempt *attempt, struct coxi_answers *answers,
@@ -155,7 +165,9 @@ int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers
 /* COX_ECANCELLED once the attempt is cancelled. */
 int coxi_attempt_check(struct coxi_attempt *attempt);
 
-/* The step cannot succeed any more, for the reason in the error text. Returns the code. */
+/*
+ * The step cannot succeed any more, for the reason in the error text. Returns the code.
+ */
 int coxi_attempt_break(struct coxi_attempt *attempt, int code);
 
 /* Sets and returns the error that a step gets for the resource `unmade`. */
@@ -164,10 +176,8 @@ int coxi_attempt_unmade(const struct coxi_attempt *attempt);
 /* Forgets the updates that the step has collected for this segment. */
 void coxi_attempt_drop(struct coxi_attempt *attempt);
 
-/*
- * Reports the attempt's end to the client, as `code` says, and gives the attempt back to its
- * run. `committed`: it has a place in the commit window, which becomes free.
- */
+/* Reports the attempt's end to the client, as `code` says, and gives the attempt back
+ * to its run. `committed`: it has a place in the commit window, which becomes free. */
 void coxi_attempt_end(struct coxi_attempt *attempt, bool committed);
 
 /* Gives the attempt back without a report: see coxi_attempt_end. */

@@ -40,7 +40,7 @@ static const char *put_name(char **at, const char *name)
     return copy;
 }
 
-/* Gives the calls what they take of what is kept here, in `taken` and `names`. */
+/* Gives each call its kept inputs, which are stored in `taken` and `names`. */
 static void put_inputs(struct coxi_batch *batch, const struct coxi_dispatch *dispatch,
                        struct coxi_taken *taken, char *names)
 {

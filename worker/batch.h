@@ -14,12 +14,12 @@
 struct coxi_batch {
     struct coxi_batch *next;
     struct coxi_run *run;
-    uint64_t layouts; /* of the run, when it came */
+    uint64_t layouts; /* layouts that the run had received when the batch came */
     uint32_t grace_ms;
     size_t n;
     size_t n_taken;
     atomic_size_t n_left;    /* neither run nor handed back */
-    struct coxi_call *calls; /* beside the heads */
+    struct coxi_call *calls; /* one for each head */
     struct coxi_closure_head heads[];
 };
 

@@ -1,11 +1,12 @@
 /*
- * What an attempt commits: a segment with each flush, and the last one, which says so, when
- * its step has returned. Where a step has flushed and then collected nothing, that is an
- * empty commit to one of the ps that have the segment before it. So whoever looks at what is
- * applied of a closure can tell whether that is all of it.
+ * What an attempt commits: a segment with each flush, and one marked as the last when
+ * its step has returned. If a step has flushed and collected nothing since, the last
+ * segment is an empty commit to one of the ps that have the segment before. So a reader
+ * of what is applied of a closure can tell whether that is all of it.
  *
- * Whoever takes what is pending to 0 reports the attempt; the slot holds one of it while it
- * submits the last segment. For another one it waits.
+ * The thread that takes the number of pending acknowledgements to 0 reports the
+ * attempt. While the slot submits the last segment, it holds one of that number itself.
+ * For any other segment the slot waits.
  *
  * Threads: a slot; acknowledgements come on a ps client's thread.
  */
@@ -18,11 +19,12 @@
 #include "common/sync.h"
 #include "worker/overflow.h"
 
-enum { MEASURED = 16 }; /* of so many commits one: how long it takes */
+enum { MEASURED = 16 }; /* the time of one commit in so many is measured */
 
 /* ---- acknowledgements */
 
-/* One acknowledgement (or the slot's own share) less to come; the last one reports. */
+/* Counts one acknowledgement (or the slot's own share) less; the last one reports the
+ * attempt. */
 static void acknowledged(struct coxi_attempt *attempt, int code, const char *text)
 {
     if (coxi_attempt_answered(attempt, &attempt->commits, code, text)) {
@@ -33,7 +35,7 @@ static void acknowledged(struct coxi_attempt *attempt, int code, const char *tex
     }
 }
 
-/* What a ps says to a commit. */
+/* The outcome of a commit, from the ps's answer. */
 static int commit_code(int code, const struct coxi_message *answer,
                        const char **ret_text)
 {
@@ -69,7 +71,7 @@ static void flush_done(struct coxi_psc_request *request, int code,
     (void)coxi_attempt_answered(attempt, &attempt->commits, code, text);
 }
 
-/* Lists the ps of the segment being collected in attempt->touched; how many. */
+/* Lists the ps of the current segment in attempt->touched; returns how many. */
 static size_t list_touched(struct coxi_attempt *attempt)
 {
     size_t n = 0;
@@ -81,8 +83,8 @@ static size_t list_touched(struct coxi_attempt *attempt)
     return n;
 }
 
-/* Commits the segment to the first n_touched of attempt->touched. The last one ends
- * elsewhere; for another one the slot waits. */
+/* Commits the segment to the first n_touched ps of attempt->touched. The last segment
+ * ends in commit_done; for any other the slot waits. */
 static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool last)
 {
     coxi_overflow_skip(attempt);
@@ -129,8 +131,7 @@ static bool window_is_full(const struct coxi_run *run)
     return run->n_committing >= run->options.commit_window;
 }
 
-/* Waits for a place in the commit window; false: it was cancelled before there was
- * one. Locked. */
+/* Waits for a place in the commit window; false: it was cancelled before. Locked. */
 static bool wait_for_place(struct coxi_run *run, struct coxi_running *running)
 {
     atomic_store(&running->state, COXI_RUN_RETURNED);
@@ -145,7 +146,7 @@ static bool wait_for_place(struct coxi_run *run, struct coxi_running *running)
     if (coxi_running_end(running) == COXI_RUN_RETURNED) {
         return true;
     }
-    (void)pthread_cond_signal(&run->room); /* another may have the place */
+    (void)pthread_cond_signal(&run->room); /* another attempt may have the place */
     return false;
 }
 
@@ -184,7 +185,7 @@ bool coxi_commit_last(struct coxi_attempt *attempt)
 int coxi_commit_flush(struct coxi_attempt *attempt)
 {
     if (attempt->broken != 0) {
-        /* A part of an update would be in it; or it has failed before. */
+        /* A part of an update might be committed; or a flush failed before. */
         return coxi_error(attempt->broken, "%s", attempt->broken_text);
     }
     if (coxi_attempt_check(attempt) != 0) {
@@ -194,7 +195,7 @@ int coxi_commit_flush(struct coxi_attempt *attempt)
     if (n_touched == 0) {
         return 0;
     }
-    if (attempt->segment + 1 == COXI_SEGMENTS_MAX) { /* which is for the end */
+    if (attempt->segment + 1 == COXI_SEGMENTS_MAX) { /* reserved for the last one */
         return coxi_attempt_break(
             attempt,
             coxi_error(COX_ELIMIT, "a step can flush %d times: do more between two",

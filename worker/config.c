@@ -83,7 +83,7 @@ const struct coxi_program coxi_worker_program = {
     .n_options = sizeof(options) / sizeof(*options),
 };
 
-/* What belongs to --client. */
+/* Checks the options that belong to --client. */
 static int check_client(struct coxi_worker_config *config)
 {
     const char *client = config->client_url;
@@ -107,7 +107,7 @@ static int check_client(struct coxi_worker_config *config)
     return r != 0 ? coxi_error(r, "--name: %s", coxi_error_text()) : 0;
 }
 
-/* The supervisor's process id: whatever becomes of its step processes, it stays. */
+/* Uses the supervisor's process id, which stays when step processes change. */
 static void make_name(struct coxi_worker_config *config)
 {
     char host[65] = "";

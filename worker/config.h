@@ -19,7 +19,7 @@ struct coxi_worker_config {
     bool prints_apart;
     bool step_process;
     char client_url[COXI_URL_MAX + 1];     /* `client` */
-    char own_name[COXI_WIRE_NAME_MAX + 1]; /* where `name` is not given */
+    char own_name[COXI_WIRE_NAME_MAX + 1]; /* used if `name` is not given */
 };
 
 /* The program, and its options for coxi_options_parse. */

@@ -1,6 +1,6 @@
 /*
- * See copies.h. A copy is never older than its version says: steps of several slots may pull
- * a variable at the same time, and of what they bring the newest stays.
+ * See copies.h. A copy is never older than its version says. If steps of several slots
+ * pull a variable at the same time, the newest values stay.
  *
  * Cost: one copy of the values each way, under the lock of that variable.
  */
@@ -14,7 +14,7 @@
 
 struct held {
     uint64_t incarnation;
-    uint64_t version; /* 0: nothing is there */
+    uint64_t version; /* 0: no values */
 };
 
 struct coxi_copy {

@@ -1,9 +1,10 @@
 /*
- * See culprit.h. The handler stores two numbers and hands the signal on to what was there
- * before it: the process dies as it would have.
+ * See culprit.h. The handler stores two numbers and passes the signal on to the handler
+ * that was there before, so the process dies as it would have died without us.
  *
- * Invariant: only the process that was told to watch writes to the record, which a forked
- * child shares. Threads: the one that faults or exits. Cost: nothing while nothing happens.
+ * Invariant: only the process that called coxi_culprit_watch writes to the record; a
+ * forked child shares that memory, but does not write. Threads: the one that faults or
+ * exits. Cost: nothing without a fault.
  */
 #include "worker/culprit.h"
 
@@ -18,8 +19,9 @@
 #include "net/daemon.h"
 
 enum {
+    /* the handler's own stack, because the thread's may have overflowed */
     STACK_BYTES = 64 * 1024
-}; /* a stack that overflowed is of no use to the handler */
+};
 
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
 
@@ -29,7 +31,8 @@ static struct coxi_recorder *watched;
 static pid_t watcher;
 static struct sigaction before[N_FAULTS];
 static _Thread_local struct coxi_recorder_slot *mine;
-static pthread_key_t own_slot; /* the same, and told when the thread ends */
+/* the same slot; its destructor runs when the thread ends */
+static pthread_key_t own_slot;
 static pthread_once_t own_slot_made = PTHREAD_ONCE_INIT;
 
 static void blame_mine(int cause)
@@ -40,7 +43,7 @@ static void blame_mine(int cause)
     }
 }
 
-/* One that another process has sent may be taken by any thread. */
+/* A signal from another process blames nobody, because any thread may take it. */
 static void on_fault(int signum, siginfo_t *info, void *context)
 {
     (void)context;
@@ -54,12 +57,15 @@ static void on_fault(int signum, siginfo_t *info, void *context)
         }
     }
     if (sent) {
-        (void)raise(
-            signum); /* comes when this returns; a fault comes again by itself */
+        /*
+         * A sent signal comes again when this returns; a fault comes again by itself.
+         */
+        (void)raise(signum);
     }
 }
 
-/* A step has ended its thread, and with it the slot: nobody would answer for the closure. */
+/* A step has ended its thread, and with it the slot: nobody would answer for the
+ * closure. */
 static void on_thread_end(void *slot)
 {
     if (getpid() == watcher && coxi_recorder_runs(slot)) {
@@ -92,13 +98,15 @@ void coxi_culprit_watch(struct coxi_recorder *recorder)
     (void)atexit(on_exit_call);
 }
 
-/* A fault that is blocked ends the process without a handler. */
+/*
+ * Unblocks faults, because a blocked fault ends the process without calling a handler.
+ */
 static void unblock_faults(void)
 {
     sigset_t set;
     (void)sigemptyset(&set);
     for (size_t i = 0; i < N_FAULTS; i++) {
-        if (faults[i] != SIGABRT) { /* abort() does that */
+        if (faults[i] != SIGABRT) { /* abort() unblocks it */
             (void)sigaddset(&set, faults[i]);
         }
     }

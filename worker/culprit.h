@@ -15,9 +15,11 @@
  * loaded, because handlers of modules come before ours. */
 void coxi_culprit_watch(struct coxi_recorder *recorder);
 
-/* This thread runs steps, noted in `slot` (NULL: nowhere); and does not any more. */
+/* Watches the calling thread, which notes its steps in `slot` (NULL: does nothing); and
+ * stops watching it. */
 struct coxi_culprit_stack {
-    void *memory; /* for a handler where the thread's own stack is full */
+    /* the handler's stack, because the thread's own may have overflowed */
+    void *memory;
 };
 void coxi_culprit_begin(struct coxi_culprit_stack *stack,
                         struct coxi_recorder_slot *slot);

@@ -2,13 +2,14 @@
  * See execute.h. An attempt object is used over and over: its buffers keep their
  * memory.
  *
- * States: RUNNING (slot) -> COMMITTING (commit.c; acknowledgements to come) -> reported
- *         RUNNING -> FLUSHING (commit.c; the slot waits for them) -> RUNNING
- *         RUNNING -> reported, where the step failed, was cancelled or touched nothing
+ * States:
+ *   RUNNING (slot) -> COMMITTING (commit.c; acknowledgements to come) -> reported
+ *   RUNNING -> FLUSHING (commit.c; the slot waits for them) -> RUNNING
+ *   RUNNING -> reported, if the step failed, was cancelled or touched nothing
  *
- * It can be cancelled (worker/running.h) until it has a place in the commit window; from
- * then on it commits, whatever is asked. A step that fails or is cancelled reports what its
- * flushes have touched.
+ * An attempt can be cancelled (worker/running.h) until it has a place in the commit
+ * window; from then on it commits, whatever is asked. A step that fails or is cancelled
+ * reports what its flushes have touched.
  */
 #include "worker/execute.h"
 
@@ -24,7 +25,7 @@
 #include "worker/pull.h"
 #include "worker/step_api.h"
 
-/* ---- attempts and scratch, new or used before */
+/* ---- attempts and scratch, new or used again */
 
 static struct coxi_attempt *attempt_of(struct coxi_spare *spare)
 {
@@ -59,7 +60,7 @@ static int attempt_new(struct coxi_run *run, struct coxi_spare **ret)
     }
     attempt->spare.free = attempt_free;
     attempt->step.api = &coxi_step_api;
-    attempt->run = run; /* not a reference: spare ones belong to the run */
+    attempt->run = run; /* not a reference, because the run owns its spare attempts */
     attempt->n_targets = run->n_ps;
     attempt->touched = (uint32_t *)(void *)&attempt->targets[run->n_ps];
     (void)pthread_mutex_init(&attempt->lock, NULL);
@@ -91,7 +92,7 @@ static int scratch_new(struct coxi_spare **ret)
     return 0;
 }
 
-/* Keeps them to use again; each may be NULL. */
+/* Keeps both to use again; each may be NULL. */
 static void put_spares(struct coxi_run *run, struct coxi_spare *attempt,
                        struct coxi_spare *scratch)
 {
@@ -105,7 +106,7 @@ static void put_spares(struct coxi_run *run, struct coxi_spare *attempt,
     coxi_unlock(&run->lock);
 }
 
-/* The step of the attempt has returned. */
+/* Gives back the scratch when the step has returned. */
 static void give_back_scratch(struct coxi_attempt *attempt)
 {
     put_spares(attempt->run, NULL, &attempt->scratch->spare);
@@ -169,7 +170,7 @@ static void attempt_reset(struct coxi_attempt *attempt, struct coxi_running *run
     coxi_attempt_drop(attempt);
 }
 
-/* The step has returned: it needs no resource any more, nor its arguments. */
+/* Gives back resources and arguments when the step has returned. */
 static void let_go(struct coxi_attempt *attempt)
 {
     while (attempt->n_held > 0) {
@@ -183,7 +184,7 @@ static void let_go(struct coxi_attempt *attempt)
     attempt->unmade = NULL;
 }
 
-/* Why it has failed is `why`, whatever the step said then. */
+/* Sets the text of the failure: `why`, then the step's own text, if it gave one. */
 static void explain(struct coxi_attempt *attempt, const char *why)
 {
     (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%.400s%s%.90s", why,
@@ -192,10 +193,10 @@ static void explain(struct coxi_attempt *attempt, const char *why)
 }
 
 /*
- * What the step's return value means for the closure that nobody has cancelled. A step that
- * did not succeed because a ps is lost has not failed, nor has one that lacks a resource; a
- * gradient that is not finite is no error of the step's making either. Its own number says
- * nothing of that: it may be any.
+ * Sets the attempt's code from what the step returned; nobody has cancelled it. A step
+ * that did not succeed because a ps is lost, or because a resource is missing, has not
+ * failed. A gradient that is not finite has a code of its own, too. The returned number
+ * says nothing about these, because a step may return any number.
  */
 static void judge(struct coxi_attempt *attempt, int returned)
 {
@@ -229,14 +230,17 @@ static void judge(struct coxi_attempt *attempt, int returned)
 
 static void note_time(struct coxi_function *function, uint32_t us)
 {
-    /* Over about 8 runs; at least 1, for 0 says that nothing is known. */
+    /*
+     * An average over about 8 runs; at least 1, because 0 means that nothing is known.
+     */
     unsigned old = atomic_load_explicit(&function->average_us, memory_order_relaxed);
     unsigned average = old == 0 ? us : (old * 7 + us) / 8;
     atomic_store_explicit(&function->average_us, average > 0 ? average : 1,
                           memory_order_relaxed);
 }
 
-/* A step that was cancelled while it ran has not succeeded, whatever it returned. */
+/* Sets the code of a step that was cancelled while it ran: it has not succeeded,
+ * whatever it returned. */
 static void judge_cancelled(struct coxi_attempt *attempt, enum coxi_running_state state,
                             const char *function)
 {
@@ -277,7 +281,8 @@ static void run_step(struct coxi_attempt *attempt, struct coxi_function *functio
     let_go(attempt);
 }
 
-/* It lacks an argument, as the error text says: its step is not run. */
+/* Ends an attempt whose step is not run because it lacks an argument, as the error text
+ * says. */
 static void not_run(struct coxi_attempt *attempt, int code)
 {
     (void)coxi_running_end(attempt->running);

@@ -24,7 +24,7 @@ uint32_t coxi_execute_closure(struct coxi_run *run, struct coxi_running *running
                               const struct coxi_call *call);
 
 /* Makes a resource on the calling thread, as coxi_execute_closure runs a closure, and
- * answers for it. */
+ * tells the client how that ended. */
 void coxi_execute_resource(struct coxi_run *run, struct coxi_running *running,
                            struct coxi_kept *kept);
 

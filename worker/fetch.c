@@ -7,7 +7,8 @@
 #include "common/error.h"
 #include "common/floats.h"
 
-/* COX_ENONFINITE if values came infinite in a narrow type, unless that is allowed. */
+/* COX_ENONFINITE if a value became infinite in the narrow wire type, unless that is
+ * allowed. */
 static int check_finite(const struct coxi_piece *piece, const uint8_t *from)
 {
     const struct coxi_variable *v = piece->variable;
@@ -23,7 +24,7 @@ static int check_finite(const struct coxi_piece *piece, const uint8_t *from)
         v->name);
 }
 
-/* Puts values into place, in the type of the variable. */
+/* Converts values to the variable's type and puts them into place. */
 static void put_values(const struct coxi_piece *piece, const uint8_t *from,
                        size_t bytes, uint8_t *to)
 {
@@ -47,7 +48,8 @@ static void put_rows(const struct coxi_part *part, const struct coxi_piece *piec
     }
 }
 
-/* The ps has sent nothing because the copy that is kept is as new as its own. */
+/* Puts the kept copy into place: the ps sent no values because the copy is as new as
+ * its own. */
 static int put_copy(const struct coxi_part *part, const struct coxi_piece *piece)
 {
     return coxi_copy_read(piece->copy, piece->shard, part->incarnation, piece->to)

@@ -13,17 +13,18 @@
 /* A part of an answer: rows of one variable, and where they go. */
 struct coxi_piece {
     const struct coxi_variable *variable;
-    uint8_t *to; /* the step's memory for the first of them; scattered: for row 0 */
+    uint8_t *to; /* the step's memory for the first row; scattered: for place 0 */
     size_t count;
     size_t row_bytes;
-    bool scattered;         /* each row has a place of its own ... */
-    size_t places;          /* ... listed in the part's `places`, from this one on */
-    struct coxi_copy *copy; /* of shard `shard`, or NULL: it is not kept */
+    bool scattered; /* each row has a place of its own ... */
+    size_t places;  /* ... listed in the part's `places`, from this one on */
+    /* keeps the values of shard `shard`; NULL: they are not kept */
+    struct coxi_copy *copy;
     size_t shard;
-    uint64_t version; /* that was asked for */
+    uint64_t version; /* the version that the request names; 0: none */
 };
 
-/* What goes to one ps and comes from there. */
+/* The request to one ps, and its answer. */
 struct coxi_part {
     struct coxi_psc_request request; /* first */
     struct coxi_fetch *fetch;
@@ -33,7 +34,7 @@ struct coxi_part {
     struct coxi_buffer list;     /* u64: keys and row numbers */
     struct coxi_buffer places;   /* u32: of the rows of scattered pieces */
     struct coxi_buffer pieces;   /* struct coxi_piece: where the answer goes */
-    size_t answer_len;           /* if all is sent */
+    size_t answer_len;           /* bytes of the answer if the ps sends all values */
     struct coxi_buffer values;   /* the answer, if it has to wait for the step ... */
     struct coxi_buffer versions; /* ... u64: and the versions that came with it */
 };
@@ -44,7 +45,7 @@ struct coxi_doubled {
     uint8_t *to;
     size_t row_bytes;
     size_t n;
-    size_t places; /* the first of the fetch's */
+    size_t places; /* index of its first entry in the fetch's `places` */
 };
 
 struct coxi_fetch {
@@ -55,7 +56,7 @@ struct coxi_fetch {
     struct coxi_buffer places;  /* u32 */
     struct coxi_buffer doubled; /* struct coxi_doubled */
     uint32_t n_parts;
-    struct coxi_part parts[]; /* of each ps */
+    struct coxi_part parts[]; /* one for each ps */
 };
 
 /* The type in which a variable's values come. */
@@ -76,8 +77,8 @@ static inline size_t coxi_pull_bytes(const struct coxi_variable *v, size_t count
 int coxi_fetch_check(const struct coxi_part *part, size_t len, const uint64_t *versions,
                      size_t n_versions);
 
-/* Moves an answer that was checked to where its pieces belong. COX_ENONFINITE;
- * COX_EPSLOST: a copy that was kept of it is gone. */
+/* Moves the values of a checked answer to the memory of its pieces. COX_ENONFINITE.
+ * COX_EPSLOST: the kept copy is of another incarnation by now. */
 int coxi_fetch_deliver(const struct coxi_part *part, const uint8_t *from,
                        const uint64_t *versions);
 

@@ -1,10 +1,10 @@
 /*
  * The loss scale of a step: the number by which its gradients are multiplied.
  *
- * A step asks for the scale before its first gradient. All gradients of a segment travel with
- * that number beside them, and the ps divide by it. Gradients that overflowed are not applied
- * (overflow.c). What the loss scale itself hears is the last update of the last segment:
- * until then gradients may overflow.
+ * A step asks for the scale before its first gradient. The gradients of a segment are
+ * sent with that number beside them, and each ps divides by it. Gradients that
+ * overflowed are not applied (overflow.c). The update of the loss scale itself is the
+ * last one of the last segment, because gradients may overflow until then.
  *
  * Threads: a slot.
  */

@@ -8,8 +8,11 @@
 int coxi_loss_scale_ask(struct coxi_attempt *attempt, struct cox_variable *scale,
                         float *ret);
 
-/* The step has succeeded: adds what its loss scale hears of it to the last segment.
- * COX_ENONFINITE: a gradient overflowed, and there is no loss scale to tell. */
+/*
+ * Call when the step has succeeded: adds the update of its loss scale to the last
+ * segment. COX_ENONFINITE: a gradient overflowed, and the step has no loss scale to
+ * tell.
+ */
 int coxi_loss_scale_end(struct coxi_attempt *attempt);
 
 #endif

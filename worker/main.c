@@ -1,5 +1,5 @@
-/* coxswain-worker: the worker daemon; as supervisor, or (--step-process) the one it
- * runs. */
+/* coxswain-worker: the worker daemon. Runs as supervisor or, with --step-process, as
+ * the step process. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,8 @@ static int serve(const struct coxi_worker_config *config)
     if (r != 0) {
         return coxi_exit_config(coxi_worker_program.name);
     }
-    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* a step's lines, before it may die */
+    /* writes a step's lines before it may die */
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
     (void)signal(SIGINT, SIG_IGN); /* Ctrl-C is for the supervisor, which hands it on */
     coxi_culprit_watch(recorder);
     r = coxi_worker_serve(

@@ -1,11 +1,12 @@
 /*
- * What steps add to metrics. All that is added to one between two commits is one update of
- * its block: no reader sees a part of it. Where the step assigns to a metric, or updates it
- * as a variable in another way, an update ends there, and what is added later is another one:
- * a ps applies updates in the order in which the step made them.
+ * What steps add to metrics. All additions to a metric between two commits are one
+ * update of its block, so no reader sees a part of them. If the step assigns to a
+ * metric, or updates it as a variable in another way, that update ends, and later
+ * additions begin another, because a ps applies updates in the order in which the step
+ * made them.
  *
- * Threads: a slot. Cost: as the additions; a metric is looked for among those of the
- * segment, which are few.
+ * Threads: a slot. Cost: the additions, and a search among the metrics of the segment,
+ * which are few.
  */
 #include "worker/metric.h"
 
@@ -14,7 +15,9 @@
 #include "common/error.h"
 #include "common/metric.h"
 
-/* A metric that the segment adds to, and where its sums are in what goes to its ps. */
+/*
+ * A metric that the segment adds to, and where its sums are in the payload for its ps.
+ */
 struct metric {
     const struct coxi_variable *variable;
     size_t at;
@@ -26,7 +29,7 @@ static struct coxi_target *target_of(struct coxi_attempt *attempt,
     return &attempt->targets[v->shards[0].ps]; /* metrics have one shard */
 }
 
-/* Begins the update that everything is added to, at zeros. */
+/* Begins the update that collects the additions; its sums are 0. */
 static int begin(struct coxi_attempt *attempt, const struct coxi_variable *v,
                  size_t *ret_at)
 {
@@ -58,7 +61,9 @@ void coxi_metric_end(struct coxi_attempt *attempt, const struct coxi_variable *v
     }
 }
 
-/* What the segment adds to a metric, valid until something else is collected. */
+/*
+ * The sums that the segment adds to a metric; valid until something else is collected.
+ */
 static int sums_of(struct coxi_attempt *attempt, const struct coxi_variable *v,
                    double **ret)
 {

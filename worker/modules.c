@@ -1,7 +1,7 @@
 /*
- * See modules.h. A module that has been loaded is never closed: a thread that one of its steps
- * has left behind, or a handler that it has set, would run into nothing. The dynamic linker
- * knows a file that it has, so what stays is one copy of each content.
+ * See modules.h. A loaded module is never closed, because a thread or a handler that
+ * one of its steps has left behind would run into nothing. The dynamic linker knows a
+ * file that it has loaded, so one copy of each content stays.
  */
 #include "worker/modules.h"
 
@@ -13,7 +13,7 @@
 #include "common/error.h"
 #include "common/file.h"
 
-/* The bytes in the file are a module and are those of the hash. */
+/* Checks that the file is a module with that content hash. */
 static int check(const char *path, const char *name, struct coxi_hash128 hash,
                  struct coxi_module_info *info)
 {
@@ -72,7 +72,7 @@ int coxi_module_load(const char *dir, struct coxi_hash128 hash, const char *name
                       (unsigned long long)hash.low);
     }
     if (r == 0 && bytes != NULL) {
-        r = coxi_directory_make(dir); /* what cleans up /tmp may have removed it */
+        r = coxi_directory_make(dir); /* a cleaner of /tmp may have removed it */
         r = r == 0 ? coxi_file_write(path, bytes, len) : r;
     }
     if (r == 0) {

@@ -28,15 +28,16 @@ struct coxi_loaded {
 };
 
 /*
- * Loads the module of content hash `hash` from directory `dir`, where it is put first
- * if `bytes` is not NULL; a directory that is not there is made. COX_ENOENT: it is not there and bytes are needed;
- * COX_EMODULE: not what it says it is, or refused by the dynamic linker; COX_EIO.
+ * Loads the module with content hash `hash` from directory `dir`. If `bytes` is not
+ * NULL, first writes them there as its file, and makes the directory if it does not
+ * exist. COX_ENOENT: there is no file, and bytes are needed. COX_EMODULE: the file has
+ * another content, is no module, or is refused by the dynamic linker. COX_EIO.
  */
 int coxi_module_load(const char *dir, struct coxi_hash128 hash, const char *name,
                      const void *bytes, size_t len, struct coxi_loaded **ret);
 
-/* Forgets it; no step of it runs. What was loaded stays in the process, with its static
- * variables, for whatever of it may still run. Takes NULL. */
+/* Frees the record of a module of which no step runs. The module stays loaded, with its
+ * static variables, because a thread that it has started may still run. Takes NULL. */
 void coxi_module_unload(struct coxi_loaded *module);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Scaled gradients that overflowed. They are taken out of the segment just before it leaves:
- * the ps are touched as a good step touches them, by a commit that may be empty, and nothing
- * moves.
+ * Scaled gradients that overflowed. They are taken out of the segment just before it is
+ * sent. The ps are still touched as by any other step, with a commit that may be empty,
+ * and no value changes.
  *
  * Threads: a slot. Cost: 24 bytes for each update that is a gradient.
  */
@@ -44,7 +44,8 @@ static void take_out(struct coxi_buffer *buffer, size_t at, size_t len)
     buffer->len -= len;
 }
 
-/* Takes its gradients off what goes to a ps. From the last one on: what is behind it moves. */
+/* Takes the gradients out of what goes to a ps; the last one first, because what lies
+ * behind a gradient moves. */
 static void skip(struct coxi_target *target)
 {
     const struct coxi_gradient *gradients =

@@ -1,16 +1,18 @@
 /*
- * Pulls of a step: one request to each ps that has some of it, and what the answers bring
- * put where it belongs.
+ * Pulls of a step: one request to each ps that has some of the rows, and the answers
+ * put where they belong.
  *
- * A pull is a fetch: in line for all ps (begin), under way, and over (wait), when it can be
- * used again. Of listed rows each goes over the wire once; the i-th distinct one lands in
- * the i-th place of the step's memory, and when all are there they are moved apart, from the
- * last on, so that none is overwritten before it is read.
+ * A pull is a fetch. It is put together for all ps (begin), under way, and over (wait);
+ * then the fetch can be used again. Each distinct row of a list goes over the wire
+ * once. The i-th of them lands in the i-th place of the step's memory. When all are
+ * there, they are moved apart, from the last on, so that none is overwritten before it
+ * is read.
  *
- * Values of a pull that begins and is waited for in one call are received in the step's own
- * memory where that is possible (one ps, one variable, in its own type), and else put there
- * by the thread that brings them, many at once. Where the step goes on meanwhile they stay
- * in memory of the fetch until it waits: it may have returned by the time they come.
+ * A pull that begins and is waited for in one call is received in the step's own memory
+ * where that is possible (one ps, one variable, in its own type). Otherwise the threads
+ * that receive the answers put the values there, several at the same time. If the step
+ * goes on before it waits, the values stay in memory of the fetch, because the step may
+ * have returned by the time they come.
  *
  * Threads: a slot; answers come on a ps client's thread, one for each part at a time.
  *
@@ -69,7 +71,7 @@ static int pull_range(struct coxi_fetch *fetch, const struct cox_pull *pull)
     return r;
 }
 
-/* Room for what a ps has of the listed rows, and the piece for it. */
+/* Makes room for those of the listed rows that one ps has, and adds their piece. */
 static int open_list(struct coxi_part *part, const struct coxi_piece *all, size_t count)
 {
     struct coxi_piece piece = *all;
@@ -83,7 +85,7 @@ static int open_list(struct coxi_part *part, const struct coxi_piece *all, size_
     return r == 0 ? add_piece(part, is_table ? 0 : COXI_ROWS_LISTED, &piece) : r;
 }
 
-/* Lists each row for its ps, with its place. */
+/* Puts each row into the list for its ps, with its place. */
 static void put_lists(struct coxi_fetch *fetch, const struct coxi_spread *spread)
 {
     const uint64_t *distinct = coxi_spread_distinct(spread);
@@ -171,7 +173,7 @@ static int keep(struct coxi_part *part, const uint8_t *from, size_t len,
     int r = coxi_buffer_append_raw(&part->versions, versions,
                                    n_versions * sizeof(*versions));
     if (r == 0 && from != part->values.data) {
-        memcpy(part->values.data, from, len); /* room for answer_len */
+        memcpy(part->values.data, from, len); /* reserved for answer_len */
     }
     return r;
 }
@@ -191,7 +193,7 @@ static void answered(struct coxi_psc_request *request, int code,
     } else if (code == 0) {
         const uint64_t *versions = answer->status.versions;
         size_t n_versions = answer->status.n_versions;
-        /* Where it has been received where it should be, that is `into`. */
+        /* If the answer was received into `into`, use that memory. */
         bool received = request->into != NULL && len == request->into_len;
         const uint8_t *from = received ? request->into : payload;
         code = coxi_fetch_check(part, len, versions, n_versions);
@@ -206,8 +208,11 @@ static void answered(struct coxi_psc_request *request, int code,
 
 /* ---- a fetch's life */
 
-/* Where an answer can be received: in the step's memory, where it is as it has to be there,
- * or in memory of its own, where it has to wait. */
+/*
+ * Chooses where to receive an answer: in the step's memory, if the values come in their
+ * final form; in memory of the fetch, if they must wait for the step; else where the
+ * connection puts it.
+ */
 static int choose_place(struct coxi_part *part, bool at_once)
 {
     const struct coxi_piece *only =
@@ -294,7 +299,9 @@ static int fetch_new(uint32_t n_parts, struct coxi_fetch **ret)
     return 0;
 }
 
-/* One that is not under way: the last is for pulls that are waited for at once. */
+/*
+ * A fetch that is not under way. The last one is for pulls that are waited for at once.
+ */
 static int fetch_take(struct coxi_attempt *attempt, bool at_once,
                       struct coxi_fetch **ret)
 {
@@ -335,7 +342,7 @@ int coxi_pull_begin(struct coxi_attempt *attempt, const struct cox_pull *pulls,
     if (r != 0) {
         return r;
     }
-    coxi_run_flush_reports(attempt->run); /* this may take a while */
+    coxi_run_flush_reports(attempt->run); /* the pull may take a while */
     fetch->under_way = true;
     submit_all(fetch);
     *ret = fetch;
@@ -354,9 +361,9 @@ static bool is_under_way(const struct coxi_attempt *attempt,
 }
 
 /*
- * A pull that is under way is waited for although its step is cancelled: its answer may be
- * on its way into the step's memory. A ps that lives answers soon; for others there is the
- * grace.
+ * Waits for a pull even if its step is cancelled, because the answer may be on its way
+ * into the step's memory. A ps that is alive answers soon; if it is not, the step's
+ * grace is the limit.
  */
 int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch)
 {

@@ -4,8 +4,8 @@
 
 #include "worker/attempt.h"
 
-/* cox_pull_begin and cox_pull_wait, except that the error text is not kept for the step.
- * `at_once`: the values may be written to from now on. */
+/* cox_pull_begin and cox_pull_wait, except that the error text is not kept for the
+ * step. `at_once`: the values may be written to from now on. */
 int coxi_pull_begin(struct coxi_attempt *attempt, const struct cox_pull *pulls,
                     size_t n_pulls, bool at_once, struct coxi_fetch **ret);
 int coxi_pull_wait(struct coxi_attempt *attempt, struct coxi_fetch *fetch);

@@ -1,14 +1,14 @@
 /*
- * Updates of a step, collected for each ps in the form in which they are sent: what lists
- * the rows, then their values, gradients in the variable's wire type. Values of equal rows
- * in one call are combined, so that a row goes over the wire once.
+ * Updates of a step, collected for each ps in the form in which they are sent: the list
+ * of rows, then their values; gradients in the variable's wire type. Values of equal
+ * rows in one call are combined, so that a row goes over the wire once.
  *
- * Gradients are looked at for numbers that are not finite, or so large that they would
- * overflow what their rule keeps (common/rule.h), in the form in which they leave, piece by
- * piece while that is in the cache: a sum, or a rounding, may be what overflows.
- * A ps looks no more.
+ * Gradients are checked for numbers that are not finite, or so large that they would
+ * overflow the state of their rule (common/rule.h). They are checked in the form in
+ * which they are sent, because a sum or a rounding may be what overflows; and piece by
+ * piece, while the piece is in the cache. The ps does not check them again.
  *
- * Threads: a slot. Cost: one copy of what is pushed, which adds up, converts and checks; no
+ * Threads: a slot. Cost: one copy of the values, which adds up, converts and checks; no
  * allocation once an attempt's buffers have grown.
  */
 #include "worker/push.h"
@@ -27,23 +27,24 @@
 #include "worker/metric.h"
 #include "worker/overflow.h"
 
-enum { PIECE = 4096 }; /* numbers: with their copy they fit a first cache */
+enum { PIECE = 4096 }; /* numbers: a piece and its copy fit the first-level cache */
 
 /* An update that is being collected. */
 struct update {
     const struct coxi_variable *variable;
     enum coxi_op op;
-    uint32_t dtype; /* in which the values leave */
-    bool guarded;   /* all have to be below ... */
+    uint32_t dtype; /* type in which the values are sent */
+    bool guarded;   /* all values must be below `limit` */
     float limit;
-    bool skippable; /* a gradient that is not applied after an overflow */
-    bool counted;   /* by each shard, also where it changes no row of it */
-    bool drawn;     /* rounded by chance: each row by `draw` and what it is called */
+    bool skippable; /* a gradient, which is not applied after an overflow */
+    bool counted;   /* every shard counts it, even if it changes no row there */
+    bool drawn;     /* rounded by chance: each row by `draw` and its key or number */
     uint64_t draw;
     size_t row_bytes;
 };
 
-/* The same for this update of every attempt, whatever ps there are. */
+/* The seed of random rounding. It is the same in every attempt, and for any number of
+ * ps. */
 static uint64_t draw_of(const struct coxi_attempt *attempt,
                         const struct coxi_variable *v)
 {
@@ -73,7 +74,7 @@ static struct update update_of(const struct coxi_attempt *attempt,
     };
 }
 
-/* The i-th number that has been put into its place as it leaves. */
+/* The i-th number of the update, as it is sent. */
 static float number_at(const struct coxi_target *target, const struct update *update,
                        size_t i)
 {
@@ -88,7 +89,8 @@ static float number_at(const struct coxi_target *target, const struct update *up
     return x;
 }
 
-/* The i-th number of what goes to `target`, one of `row`, may not leave. */
+/* Sets the error for the i-th number of what goes to `target`, in row `row`, which must
+ * not be sent. */
 static int nonfinite(struct coxi_attempt *attempt, const struct update *update,
                      const struct coxi_target *target, size_t i, uint64_t row)
 {
@@ -114,8 +116,8 @@ static int nonfinite(struct coxi_attempt *attempt, const struct update *update,
     return coxi_overflow_nonfinite(attempt, r);
 }
 
-/* Room for `count` rows at the end of what goes to `target`: where their list and their
- * values begin. Values take their own type there at first. */
+/* Appends an update of `count` rows to what goes to `target`, and sets where its list
+ * and its values begin. At first the values have room for their own type. */
 static int open_update(struct coxi_target *target, const struct update *update,
                        uint64_t begin, size_t count, size_t list_len)
 {
@@ -136,13 +138,13 @@ static int open_update(struct coxi_target *target, const struct update *update,
     return r;
 }
 
-/* Which rows values are of: those listed, or from `begin` on. */
+/* The rows of the values: the listed ones, or those from `begin` on. */
 struct rows {
     const uint64_t *listed;
     uint64_t begin;
 };
 
-/* Numbers `at` to `at` + n of an update, as they leave. */
+/* Narrows the numbers [at, at + n) of an update to the type in which they are sent. */
 static void narrow(const struct update *update, const struct rows *rows,
                    const uint8_t *from, size_t at, size_t n, uint8_t *to)
 {
@@ -165,13 +167,14 @@ static void narrow(const struct update *update, const struct rows *rows,
 }
 
 /*
- * Puts `bytes` of values (`from`: where they are, which may be there already) into their
- * place as they leave. Returns the first number that may not leave, or how many there are.
+ * Puts `bytes` of values into their place in the form in which they are sent; `from`
+ * may be that place. Returns the index of the first number that must not be sent, or
+ * the count of numbers.
  */
 static size_t put_values(struct coxi_target *target, const struct update *update,
                          const struct rows *rows, const uint8_t *from, size_t bytes)
 {
-    assert(from != NULL && target->update_payload.data != NULL); /* bytes is not 0 */
+    assert(from != NULL && target->update_payload.data != NULL); /* `bytes` is not 0 */
     uint8_t *to = target->update_payload.data + target->values_at;
     size_t size = coxi_dtype_size(update->variable->dtype);
     size_t wire_size = coxi_dtype_size(update->dtype);
@@ -204,7 +207,7 @@ static size_t put_values(struct coxi_target *target, const struct update *update
     return bad;
 }
 
-/* An update of no row, where the shard is to count it. */
+/* Appends an update of no rows, if the shard must count it. */
 static int update_nothing(struct coxi_target *target, const struct update *update,
                           const struct coxi_shard *shard)
 {
@@ -256,7 +259,9 @@ static uint8_t *row_at(const struct coxi_attempt *attempt, const struct update *
            home.row * update->row_bytes;
 }
 
-/* Each row's first values, then what else is said of it. */
+/*
+ * Copies the first values of each row, and combines the row's later values with them.
+ */
 static void combine_values(struct coxi_attempt *attempt, const struct update *update,
                            const uint32_t *places, size_t n, const uint8_t *values)
 {
@@ -287,7 +292,7 @@ static void put_lists(struct coxi_attempt *attempt)
     }
 }
 
-/* Puts what has been combined for a ps into the form in which it leaves. */
+/* Puts the combined values for a ps into the form in which they are sent. */
 static int finish_list(struct coxi_attempt *attempt, const struct update *update,
                        uint32_t ps, const uint8_t *values)
 {
@@ -327,7 +332,7 @@ static int update_listed(struct coxi_attempt *attempt, const struct update *upda
         return r;
     }
     put_lists(attempt);
-    /* Nothing to combine or to sort: the values go where they belong at once. */
+    /* Nothing to combine or to sort: the values go into place at once. */
     bool as_it_is = spread->one && spread->n_distinct == n;
     if (!as_it_is) {
         combine_values(attempt, update, (const uint32_t *)(void *)places->data, n,

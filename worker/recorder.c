@@ -1,16 +1,16 @@
 /*
- * See recorder.h. The memory is a memfd of fixed size: sealed, so that whatever a step
- * does to it, the supervisor's own mapping stays whole; what is in it may be garbage
- * then, so every count read is bounded.
+ * See recorder.h. The memory is a memfd of fixed size. It is sealed, so whatever a step
+ * does to it, the supervisor's own mapping stays whole. What is in it may be garbage
+ * then, so every count that is read is bounded.
  *
- * Invariants: an entry is written only while it does not run, so one that runs names
- * the closure that does, wherever the process is stopped. Crashes are written while no
- * step process lives.
+ * Invariants: an entry is written only while it is not marked as running. So an entry
+ * that is marked names the right closure, wherever the process was stopped. Crashes are
+ * written only while no step process lives.
  *
- * Threads: each slot its own entry. The one who looks does so after the process has
- * died, which stops every thread between two instructions of its own: it takes the
- * order of one thread's stores (atomic_signal_fence), no more. Cost: a few stores a
- * step, to a cache line that no other slot has; no system call.
+ * Threads: each slot writes its own entry. The supervisor reads the entries after the
+ * process has died, which stops every thread between two instructions. So it relies on
+ * the order of each thread's stores (atomic_signal_fence), and on no more. Cost: a few
+ * stores a step, to a cache line that no other slot has; no system call.
  */
 #include "worker/recorder.h"
 
@@ -29,7 +29,7 @@ struct coxi_recorder_slot {
     uint64_t closure;
     uint32_t attempt;
     atomic_uint running;
-    atomic_int blamed;  /* for what, exit being BLAMED_EXIT; 0: it is not */
+    atomic_int blamed;  /* the cause; an exit is BLAMED_EXIT; 0: not blamed */
     uint32_t unused[5]; /* to the end of the cache line */
 };
 
@@ -44,22 +44,23 @@ struct coxi_recorder {
     uint64_t magic;
     atomic_uint serves;
     uint32_t n_crashed;
-    atomic_uint excused;        /* what runs, and is not blamed */
-    atomic_uint died;           /* a step process has, since the client was met */
+    atomic_uint excused;        /* steps that run and are not blamed are innocent */
+    atomic_uint died;           /* a step process died since the client was met */
     struct coxi_session client; /* the last one that was met */
     uint32_t unused[4];         /* to the end of the cache line */
     struct coxi_recorder_slot slots[COXI_RECORDER_MAX];
-    struct coxi_session sessions[COXI_RECORDER_MAX]; /* of what crashed */
+    struct coxi_session sessions[COXI_RECORDER_MAX]; /* of `crashed` */
     struct coxi_crashed_head crashed[COXI_RECORDER_MAX];
-    struct coxi_hash128 loading; /* while is_loading */
+    struct coxi_hash128 loading; /* valid while is_loading */
     atomic_uint is_loading;
-    uint32_t n_killers; /* entries that were made, ever */
+    uint32_t n_killers; /* entries ever made */
     struct killer killers[COXI_KILLERS_MAX];
 };
 
 enum { BLAMED_EXIT = INT32_MAX };
 
-static const uint64_t magic = 0x636f7872656334ULL; /* another layout: another number */
+/* change it with the layout of the memory */
+static const uint64_t magic = 0x636f7872656334ULL;
 
 /* ---- life */
 
@@ -236,7 +237,8 @@ bool coxi_recorder_kills(const struct coxi_recorder *recorder,
     return true;
 }
 
-/* The process has died; its `excused` end was its own doing. */
+/* The process has died: counts that against the module that it was loading, if any.
+ * `excused`: a step was blamed. */
 static void collect_killer(struct coxi_recorder *recorder, int signal, bool excused)
 {
     bool outside = signal == SIGKILL || signal == SIGTERM || signal == SIGINT;

@@ -1,9 +1,9 @@
 /*
- * The recorder: what runs in the step process at this moment, in memory that outlives
- * it. The supervisor makes it and hands it to one step process after the other. A slot
- * notes its closure before it calls the step and strikes it out after the step has
- * returned; when the process dies, the supervisor turns what is noted into crashes, and
- * the next step process takes them out for the client whose closures they were.
+ * The recorder notes what runs in the step process, in memory that outlives it. The
+ * supervisor makes the recorder and hands it to each step process in turn. A slot notes
+ * its closure before it calls the step, and strikes it out after the step has returned.
+ * When the process dies, the supervisor turns the noted closures into crashes. The next
+ * step process tells these to the client whose closures they were.
  *
  * Supervisor: coxi_recorder_new, _serves, _collect. Step process: all others.
  */
@@ -14,80 +14,88 @@
 #include "schema/wire.h"
 
 enum {
-    COXI_RECORDER_MAX = 1024, /* slots; and crashes, beyond which they are dropped */
-    COXI_RECORDER_FD = 3,     /* where the step process finds it */
-    COXI_KILLERS_MAX = 64,    /* modules, of which the oldest is forgotten */
+    /* slots; also the most crashes that are kept: later ones are dropped */
+    COXI_RECORDER_MAX = 1024,
+    COXI_RECORDER_FD = 3, /* the step process finds the recorder here */
+    /* modules that ended processes; the oldest is forgotten */
+    COXI_KILLERS_MAX = 64,
 };
 
 struct coxi_recorder;
 struct coxi_recorder_slot;
 
-/* An empty one; *ret_fd, for the step process, is closed when this one executes
- * another. COX_ENOMEM. */
+/* Makes an empty recorder. *ret_fd is for the step process, and closed when this
+ * process executes another program. COX_ENOMEM. */
 int coxi_recorder_new(int *ret_fd, struct coxi_recorder **ret);
 
-/* The one that is open as COXI_RECORDER_FD, which is closed. COX_EINVAL: it is none. */
+/* Opens the recorder that this process has inherited as COXI_RECORDER_FD, and closes
+ * that descriptor. COX_EINVAL: it is no recorder. */
 int coxi_recorder_attach(struct coxi_recorder **ret);
 
 void coxi_recorder_free(struct coxi_recorder *recorder); /* takes NULL */
 
-/* Says, and asks, whether the step process has got as far as serving clients. */
+/* Notes that the step process serves clients; and tells whether it has got that far. */
 void coxi_recorder_serve(struct coxi_recorder *recorder);
 bool coxi_recorder_serves(const struct coxi_recorder *recorder);
 
-/* The entry of slot `i` (below COXI_RECORDER_MAX); of recorder NULL: NULL. */
+/* The entry of slot `i` (below COXI_RECORDER_MAX); NULL if `recorder` is NULL. */
 struct coxi_recorder_slot *coxi_recorder_slot(struct coxi_recorder *recorder,
                                               uint32_t i);
 
-/* A step begins, and has returned. The slot's own thread; `slot` NULL: nothing. */
+/* Note that the slot's step begins, and that it has returned. The slot's own thread.
+ * `slot` NULL: do nothing. */
 void coxi_recorder_begin(struct coxi_recorder_slot *slot,
                          const struct coxi_session *session,
                          const struct coxi_closure_head *head);
 void coxi_recorder_end(struct coxi_recorder_slot *slot);
 
 /*
- * Before the process ends: whom it blames, and for what (COXI_CAUSE_... or a signal); then,
- * that nothing else that runs is to blame. Each takes NULL, and is for handlers of signals,
- * too.
+ * Before the process ends: blames the slot's step for `cause` (COXI_CAUSE_... or a
+ * signal); excuses all steps that are not blamed. Both take NULL, and may be called in
+ * a signal handler.
  */
 void coxi_recorder_blame(struct coxi_recorder_slot *slot, int cause);
 void coxi_recorder_excuse(struct coxi_recorder *recorder);
 
-/* Whether the slot's step runs. Its own thread, a signal handler too. */
+/* True if the slot's step runs. The slot's own thread, also in a signal handler. */
 bool coxi_recorder_runs(const struct coxi_recorder_slot *slot);
 
-/* The loading of a module begins, and has returned. One at a time. NULL: nothing. */
+/* Note that the loading of a module begins, and that it has ended. One at a time. NULL:
+ * do nothing. */
 void coxi_recorder_load(struct coxi_recorder *recorder, struct coxi_hash128 module);
 void coxi_recorder_loaded(struct coxi_recorder *recorder);
 
 /*
- * True if step processes died while they loaded this module, twice: the first time a step
- * may have been to blame, but the next process loads before it runs any. *ret_signal: of
- * what (0: it exited). A kill from outside, or an end of its own, does not count. Of
- * recorder NULL: false.
+ * True if two step processes have died while they loaded this module. (A step may have
+ * been to blame for the first death, but the next process loads modules before it runs
+ * a step.) *ret_signal: the signal of the last death; 0: it exited. A death by SIGKILL,
+ * SIGTERM or SIGINT does not count, nor one for which a step was blamed. `recorder`
+ * NULL: false.
  */
 bool coxi_recorder_kills(const struct coxi_recorder *recorder,
                          struct coxi_hash128 module, int *ret_signal);
 
 /*
- * The step process has died of `signal` (0: it exited): what ran becomes crashes, behind
- * those that no client has asked for, and the recorder is ready for the next one. Where
- * the process has blamed some, they are those. The number of new ones,
- * and where they are (until the next call of anything).
+ * After the step process has died of `signal` (0: it exited): turns the closures that
+ * ran into crashes, behind those that no client has taken yet, and makes the recorder
+ * ready for the next process. If the process excused its steps, only those that it
+ * blamed become crashes. Returns the number of new crashes; *ret: where they are, until
+ * the next call of any function.
  */
 size_t coxi_recorder_collect(struct coxi_recorder *recorder, int signal,
                              const struct coxi_crashed_head **ret);
 
 /*
- * A client is here: takes out all crashes, and copies those of its session to `ret`
- * (COXI_RECORDER_MAX of them); how many. One thread at a time.
+ * A client has come: takes out all crashes, and copies those of its session to `ret`,
+ * which has room for COXI_RECORDER_MAX. Returns how many it copied. One thread at a
+ * time.
  */
 size_t coxi_recorder_take(struct coxi_recorder *recorder,
                           const struct coxi_session *session,
                           struct coxi_crashed_head *ret);
 
-/* A client is here: true if the one before it was the same, and a step process has died since
- * then, whatever ran in it. One thread at a time. */
+/* Notes which client has come. True if the client before was the same, and a step
+ * process has died since then, whatever ran in it. One thread at a time. */
 bool coxi_recorder_meet(struct coxi_recorder *recorder,
                         const struct coxi_session *session);
 

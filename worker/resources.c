@@ -1,10 +1,10 @@
 /*
- * See resources.h. A list in the order of coming: a run has a few of them, and a step
- * asks for each once.
+ * See resources.h. The resources are a list in the order of arrival: a run has few of
+ * them, and a step asks for each once.
  *
- * Invariants: a kept one that is dropped, has no user and nothing to release is not in
- * the list; `making` says that one is MAKING. Nothing of a module's is called under the
- * lock.
+ * Invariants: a resource that is dropped, has no user and nothing to release is not in
+ * the list. `making`: one resource is MAKING. No function of a module is called under
+ * the lock.
  */
 #include "worker/resources.h"
 
@@ -46,8 +46,8 @@ void coxi_resources_fini(struct coxi_resources *resources)
     (void)pthread_mutex_destroy(&resources->lock);
 }
 
-/* Takes those out that nobody needs any more; with `quiet` only those that have nothing
- * to release. Locked. */
+/* Takes out resources that nobody needs any more; with `quiet`, only those that have
+ * nothing to release. Locked. */
 static struct coxi_kept *take_unneeded(struct coxi_resources *resources, bool quiet)
 {
     struct coxi_kept *taken = NULL;
@@ -142,7 +142,8 @@ void coxi_resources_hide(struct coxi_resources *resources, uint32_t id, uint64_t
     coxi_unlock(&resources->lock);
 }
 
-/* Drops those called `id`, or (0) all, and frees what that needs no slot for. */
+/* Drops the resources with this id (0: all), and frees those that no slot has to
+ * release. */
 static void drop(struct coxi_resources *resources, uint32_t id, bool close)
 {
     coxi_lock(&resources->lock);
@@ -190,7 +191,8 @@ struct coxi_kept *coxi_resources_tend(struct coxi_resources *resources)
     coxi_lock(&resources->lock);
     struct coxi_kept *unneeded = take_unneeded(resources, false);
     coxi_unlock(&resources->lock);
-    free_all(unneeded); /* before the next is made, which may replace one of them */
+    /* before the next is made, because it may replace one of these */
+    free_all(unneeded);
     coxi_lock(&resources->lock);
     struct coxi_kept *kept = resources->first;
     while (kept != NULL && (kept->dropped || kept->state != COXI_KEPT_WAITING)) {
@@ -244,7 +246,8 @@ static bool is_visible(const struct coxi_kept *kept, const char *name, uint64_t 
            strcmp(kept->name, name) == 0;
 }
 
-/* As resources.h says, or NULL. They are in the order of their creation. Locked. */
+/* Finds a resource by the rule in resources.h, or NULL. The list is in the order of
+ * creation. Locked. */
 static struct coxi_kept *find(struct coxi_resources *resources, const char *name,
                               uint64_t closure)
 {

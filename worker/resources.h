@@ -40,21 +40,24 @@ enum coxi_kept_state {
     COXI_KEPT_FAILED,
 };
 
-/* A resource. What its maker and its users need of it; the rest is the table's own. */
+/* A resource, made or to be made. */
 struct coxi_kept {
     struct coxi_kept *next;
     enum coxi_kept_state state;
     bool dropped;
     uint32_t users;
-    struct coxi_closure_head head; /* of its making: closure 0, attempt: its id */
-    uint64_t position;             /* the next closure's id when it was created */
-    uint64_t until; /* hidden from closures from that id on; 0: from none */
-    uint64_t
-        layouts; /* that had come when it did: a ps that is newer refuses its making */
+    /* of the step that makes it; closure: 0, attempt: the resource's id */
+    struct coxi_closure_head head;
+    uint64_t position; /* the next closure's id when it was created */
+    /* hidden from closures with this id or a higher one; 0: from none */
+    uint64_t until;
+    /* layouts that the run had received when it came: a newer ps refuses its making */
+    uint64_t layouts;
     struct coxi_buffer args;
     char *name;
-    bool kept;                    /* its maker has set the next two */
-    void *value;                  /* its maker's, then fixed; so are all below */
+    bool kept; /* `value` and `release` are set */
+    /* set while it is made, then fixed; so are all fields below */
+    void *value;
     void (*release)(void *value); /* or NULL */
     int code;                     /* why it could not be made, or 0 */
     char text[COXI_RESOURCE_TEXT_MAX];
@@ -63,20 +66,21 @@ struct coxi_kept {
 struct coxi_resources {
     pthread_mutex_t lock; /* guards all below; leaf */
     struct coxi_kept *first;
-    size_t n; /* not dropped */
+    size_t n; /* resources that are not dropped */
     bool making;
     bool closed; /* the client is gone: nothing is made any more */
 };
 
 void coxi_resources_init(struct coxi_resources *resources);
 
-/* Releases and frees what is left: nobody uses it any more. */
+/* Releases and frees the resources that are left. Nobody may use one any more. */
 void coxi_resources_fini(struct coxi_resources *resources);
 
 /*
- * Takes in what the client wants made, `layouts` having come before; *ret_waits: a slot
- * is to come by for it, else it is settled (it is not to be made) and to be answered.
- * COX_EPROTO: malformed, or more than COXI_RESOURCES_MAX. COX_ENOMEM, COX_ECLOSED.
+ * Adds a resource that the client wants made, after `layouts` layouts. *ret_waits: true
+ * if a slot must make it (coxi_resources_tend); false if it is settled, because the
+ * client says not to make it, and must be answered. COX_EPROTO: malformed, or more than
+ * COXI_RESOURCES_MAX. COX_ENOMEM, COX_ECLOSED.
  */
 int coxi_resources_add(struct coxi_resources *resources,
                        const struct coxi_resource *wanted, const void *args, size_t len,
@@ -85,30 +89,30 @@ int coxi_resources_add(struct coxi_resources *resources,
 /* Hides resource `id`, if it exists, from closures with ids from `until` on. */
 void coxi_resources_hide(struct coxi_resources *resources, uint32_t id, uint64_t until);
 
-/* Drops resource `id`, if it exists; or all resources, for good. */
+/* Drops resource `id`, if it exists; or drops all, and takes in no more. */
 void coxi_resources_drop(struct coxi_resources *resources, uint32_t id);
 void coxi_resources_close(struct coxi_resources *resources);
 
 /* True if a slot should call coxi_resources_tend. */
 bool coxi_resources_wait(struct coxi_resources *resources);
 
-/* Releases dropped resources without users; returns the next one to be made, or NULL. A
+/* Releases dropped resources without users. Returns the next one to be made, or NULL. A
  * slot. */
 struct coxi_kept *coxi_resources_tend(struct coxi_resources *resources);
 
-/* True if nobody needs the resource that is being made any more. */
+/* True if the resource that is being made was dropped meanwhile. */
 bool coxi_resources_dropped(struct coxi_resources *resources,
                             const struct coxi_kept *kept);
 
-/* The making has ended, with `code` and `text`; what was kept of one that failed is
- * released. The slot that makes it. */
+/* Ends the making of `kept`, with `code` and `text`. If it failed, releases what its
+ * step has kept. The slot that made it. */
 void coxi_resources_made(struct coxi_resources *resources, struct coxi_kept *kept,
                          int code, const char *text);
 
 /*
- * The resource called `name` as of closure `closure`, MADE or FAILED, for
- * coxi_resources_unuse. COX_ENOENT. The caller's slot, for both: it may be the one who
- * releases.
+ * Finds the resource called `name` as of closure `closure`; it is MADE or FAILED. Give
+ * it back with coxi_resources_unuse. COX_ENOENT. Both: the slot that uses it, because
+ * the last user releases a dropped resource.
  */
 int coxi_resources_use(struct coxi_resources *resources, const char *name,
                        uint64_t closure, struct coxi_kept **ret);

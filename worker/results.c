@@ -7,7 +7,7 @@
 
 enum { SLACK = 4096 };
 
-static atomic_size_t held_bytes; /* in all tables, and by steps that use them */
+static atomic_size_t held_bytes; /* in all tables, and in use by steps */
 
 size_t coxi_results_held(void)
 {
@@ -42,7 +42,7 @@ void coxi_held_unref(void *arg)
     }
 }
 
-/* What points to that of the closure, or to the end of its bucket. Locked. */
+/* The pointer to the closure's entry, or to the end of its bucket. Locked. */
 static struct coxi_held **find(struct coxi_results *results, uint64_t closure)
 {
     struct coxi_held **at = &results->buckets[closure % COXI_RESULTS_BUCKETS];
@@ -52,7 +52,9 @@ static struct coxi_held **find(struct coxi_results *results, uint64_t closure)
     return at;
 }
 
-/* Takes it out of the table, whose reference is the caller's then. Locked. */
+/*
+ * Takes an entry out of the table; the table's reference passes to the caller. Locked.
+ */
 static struct coxi_held *unlink_held(struct coxi_results *results,
                                      struct coxi_held **at)
 {
@@ -64,8 +66,8 @@ static struct coxi_held *unlink_held(struct coxi_results *results,
     return held;
 }
 
-/* The buffer of a step's results may be that of a longer one before: its memory is not to
- * be kept for a short one. */
+/* Copies short results out of a much larger buffer: a step's buffer keeps the memory of
+ * longer results before, which should not be kept for short ones. */
 static bool fit(struct coxi_buffer *values)
 {
     struct coxi_buffer exact = {0};

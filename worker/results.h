@@ -25,7 +25,7 @@ enum { COXI_RESULTS_BUCKETS = 1024 };
 
 /* The results of one attempt of a closure. Constant once they are kept. */
 struct coxi_held {
-    atomic_int refs; /* the table, and whoever uses it */
+    atomic_int refs; /* one for the table, one for each user */
     uint64_t closure;
     uint32_t attempt;
     struct coxi_buffer values; /* packed */
@@ -42,10 +42,8 @@ struct coxi_results {
 void coxi_results_init(struct coxi_results *results, size_t bytes_max);
 void coxi_results_fini(struct coxi_results *results);
 
-/*
- * Keeps the packed `values`, which are empty then, in place of those of another
- * attempt. False: there is no room for them, or no memory; they are as they were.
- */
+/* Moves the packed `values` into the table, in place of those of another attempt.
+ * False: there is no room, or no memory, and `values` keeps its content. */
 bool coxi_results_keep(struct coxi_results *results, uint64_t closure, uint32_t attempt,
                        struct coxi_buffer *values);
 

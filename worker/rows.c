@@ -1,9 +1,11 @@
 /*
- * See rows.h. Equal keys are found with an open-addressing table of 4 bytes an entry, at
- * most half full, which is cleared for each call: for a few thousand keys it stays in the
- * first caches. Keys are looked up in groups, so that for more of them the misses overlap.
+ * See rows.h. Equal keys are found with an open-addressing table of 4 bytes an entry,
+ * at most half full, which is cleared for each call: for a few thousand keys it stays
+ * in the first caches. Keys are looked up in groups, so that the cache misses of a
+ * larger table overlap.
  *
- * Threads: a slot. Cost: a few nanoseconds a key; no allocation once the buffers have grown.
+ * Threads: a slot. Cost: a few nanoseconds a key; no allocation once the buffers have
+ * grown.
  */
 #include "worker/rows.h"
 
@@ -14,7 +16,7 @@
 
 enum { SLOTS_MIN = 16, GROUP = 16 };
 
-/* ---- whether they are there */
+/* ---- checks */
 
 static int check_list(const struct coxi_variable *v, const struct cox_rows *rows)
 {
@@ -63,16 +65,16 @@ int coxi_rows_check(const struct coxi_variable *v, const struct cox_rows *rows)
     return 0;
 }
 
-/* ---- each once */
+/* ---- distinct rows */
 
-/* Room for n things of `size` bytes, none of which is there yet. */
+/* Empties the buffer and makes room for n items of `size` bytes. */
 static int make_room(struct coxi_buffer *buffer, size_t n, size_t size)
 {
     buffer->len = 0;
     return coxi_buffer_reserve(buffer, n * size);
 }
 
-/* Empty slots for n keys; *ret_mask: one less than there are. */
+/* Makes empty slots for n keys; *ret_mask: the number of slots minus 1. */
 static int clear_slots(struct coxi_spread *spread, size_t n, size_t *ret_mask)
 {
     size_t n_slots = SLOTS_MIN;
@@ -87,7 +89,8 @@ static int clear_slots(struct coxi_spread *spread, size_t n, size_t *ret_mask)
     return r;
 }
 
-/* The slots hold 1 + the number of a distinct key, 0: nothing. Returns how many there are. */
+/* Sets slots to 1 + the index of their distinct key; 0: empty. Returns how many are
+ * distinct. */
 static size_t find_distinct(uint32_t *slots, size_t mask, const uint64_t *keys,
                             size_t n, uint64_t *distinct, uint32_t *places)
 {

@@ -1,7 +1,5 @@
-/*
- * The rows that a call is about: whether the variable has them; and those that are listed
- * each once and by the ps that holds it, which is what goes over the wire of them.
- */
+/* Checks the rows of a call, and spreads listed rows over the ps: finds each distinct
+ * row once, with the ps that holds it. Only distinct rows go over the wire. */
 #ifndef COXI_WORKER_ROWS_H
 #define COXI_WORKER_ROWS_H
 
@@ -11,10 +9,10 @@
 #include "common/layout.h"
 #include "coxswain/step.h"
 
-/* COX_EINVAL, COX_ELIMIT unless `rows` are some of v's. */
+/* COX_EINVAL, COX_ELIMIT unless `rows` are rows of `v`. */
 int coxi_rows_check(const struct coxi_variable *v, const struct cox_rows *rows);
 
-/* Where a row is: the ps, and which of those that go there it is. */
+/* Where a row goes: its ps, and its index among the rows that go there. */
 struct coxi_home {
     uint32_t ps;
     uint32_t row;
@@ -22,20 +20,21 @@ struct coxi_home {
 
 /* Scratch of an attempt, valid until the next call; zeroed is valid. */
 struct coxi_spread {
-    struct coxi_buffer slots; /* u32: a hash table of what is distinct */
+    struct coxi_buffer slots; /* u32: hash table of the distinct rows */
     struct coxi_buffer
-        distinct;              /* u64: keys or row numbers, in the order of the call */
-    struct coxi_buffer homes;  /* struct coxi_home of each, where they are several */
-    struct coxi_buffer counts; /* u32: how many of them each ps has */
+        distinct; /* u64: keys or row numbers, in the order of the call */
+    /* struct coxi_home of each distinct row; not used if `one` */
+    struct coxi_buffer homes;
+    struct coxi_buffer counts; /* u32: the number of distinct rows for each ps */
     size_t n_distinct;
-    bool one; /* all are on ps `ps`, in this order, and there are no homes */
+    bool one; /* all rows are on ps `ps`, in the order of `distinct` */
     uint32_t ps;
 };
 
 /*
- * Spreads n keys of table `v`, or numbers of rows that the dense `v` has, over n_ps ps.
- * Appends to *places for each of them which of the distinct ones it is (u32), which is never
- * more than its own number. At most UINT32_MAX keys. COX_ENOMEM.
+ * Spreads n keys of table `v`, or n row numbers that are valid in the dense `v`, over
+ * n_ps ps. Appends to *places, for each of them, the index of its distinct row (u32),
+ * which is never above its own index. At most UINT32_MAX keys. COX_ENOMEM.
  */
 int coxi_spread_rows(struct coxi_spread *spread, const struct coxi_variable *v,
                      uint32_t n_ps, const uint64_t *keys, size_t n,
@@ -51,7 +50,7 @@ static inline size_t coxi_spread_count(const struct coxi_spread *spread, uint32_
     return ((const uint32_t *)(const void *)spread->counts.data)[ps];
 }
 
-/* Of the i-th of the distinct ones. */
+/* The home of the i-th distinct row. */
 static inline struct coxi_home coxi_spread_home(const struct coxi_spread *spread,
                                                 size_t i)
 {

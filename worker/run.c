@@ -14,8 +14,9 @@
 
 enum {
     CONNECT_MS = 1000,
-    REQUEST_MS = 300000, /* a ps that lives but does not answer */
-    GATHER_FROM = 4, /* ps: fewer are received from by a thread each, side by side */
+    REQUEST_MS = 300000, /* for a ps that is alive but does not answer */
+    /* ps from which a gatherer receives; fewer have a thread each, side by side */
+    GATHER_FROM = 4,
 };
 
 /* ---- life */
@@ -68,7 +69,8 @@ static void run_free(struct coxi_mail *mail)
     coxi_variables_fini(&run->variables);
     coxi_copies_fini(&run->copies);
     coxi_results_fini(&run->results);
-    coxi_resources_fini(&run->resources); /* with what the modules have for it */
+    /* may call release functions of the modules */
+    coxi_resources_fini(&run->resources);
     for (size_t i = 0; i < COXI_MODULES_MAX; i++) {
         coxi_module_unload(run->modules[i]);
     }
@@ -90,7 +92,7 @@ void coxi_run_unref(struct coxi_run *run)
 {
     if (run != NULL &&
         atomic_fetch_sub_explicit(&run->refs, 1, memory_order_acq_rel) == 1) {
-        /* This may be a ps client's own thread, which freeing waits for. */
+        /* The calling thread may be a ps client's own, and freeing waits for that. */
         run->mail.run = run_free;
         coxi_loop_post(run->options.loop, &run->mail);
     }
@@ -155,7 +157,7 @@ static void on_batch(void *arg)
     coxi_run_flush_reports(arg);
 }
 
-/* Tells the client before what has been asked of that ps ends, so that it knows why. */
+/* Tells the client before requests to that ps end, so that it knows why they do. */
 static void on_reach(void *arg, struct coxi_psc *psc, const char *text)
 {
     struct coxi_run *run = arg;
@@ -180,7 +182,7 @@ static int open_ps(struct coxi_run *run, const struct coxi_layout *layout)
     if (run->ps == NULL || run->ps_told == NULL) {
         return coxi_error_memory("connections to ps");
     }
-    /* Without a gatherer each connection's own thread receives. */
+    /* Without a gatherer, each connection's own thread receives. */
     if (run->options.local_path && layout->n_servers >= GATHER_FROM &&
         coxi_gather_new(&run->gather) != 0) {
         run->gather = NULL;
@@ -215,8 +217,8 @@ static int open_ps(struct coxi_run *run, const struct coxi_layout *layout)
     return 0;
 }
 
-/* `since` changes first: who reads between the two does not take the new one for what it
- * was dispatched with. */
+/* `since` changes first. So a thread that reads between the two stores does not take
+ * the new incarnation for the one that its closure was dispatched with. */
 static void follow_ps(struct coxi_run *run, const struct coxi_layout *layout)
 {
     uint64_t number = atomic_load(&run->n_layouts) + 1;
@@ -228,7 +230,7 @@ static void follow_ps(struct coxi_run *run, const struct coxi_layout *layout)
             atomic_store(&told->since, number);
             atomic_store(&told->incarnation, address.incarnation);
         }
-        /* Or, without memory, it stays lost to us. */
+        /* If memory is lacking, the ps stays lost to this worker. */
         (void)coxi_psc_follow(run->ps[i], address.address, address.incarnation);
         if (address.lost) {
             coxi_psc_give_up(run->ps[i], "a ps is lost for good, which ends the run");
@@ -241,7 +243,7 @@ int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout)
 {
     coxi_lock(&run->lock);
     if (run->n_ps == 0 && layout->worker != 0) {
-        run->options.worker = layout->worker - 1; /* before any step is there to ask */
+        run->options.worker = layout->worker - 1; /* before any step can ask */
     }
     int r = run->n_ps == 0 ? open_ps(run, layout) : 0;
     if (r == 0 && layout->n_servers != run->n_ps) {
@@ -273,7 +275,8 @@ struct coxi_copy *coxi_run_copy(struct coxi_run *run, struct cox_variable *varia
 
 /* ---- modules */
 
-/* Loads it, unless that is known to end the process; notes that it does so meanwhile. */
+/* Loads the module, unless it is known to end the process; notes in the recorder that
+ * it is being loaded. */
 static int load_recorded(struct coxi_recorder *recorder, const char *dir,
                          const struct coxi_module *module, const void *bytes,
                          size_t len, struct coxi_loaded **ret)
@@ -397,7 +400,7 @@ void coxi_run_made(struct coxi_run *run, struct coxi_kept *kept, int code,
 
 /* ---- results */
 
-/* The connection for a payload of `len` bytes; a reference. */
+/* A reference to the connection that takes a payload of `len` bytes. */
 static struct coxi_link *link_for(struct coxi_run *run, size_t len)
 {
     coxi_lock(&run->lock);
@@ -415,7 +418,7 @@ void coxi_run_echo(struct coxi_run *run, uint64_t sent_us)
     coxi_unlock(&run->report_lock);
 }
 
-/* How long the ways to the client and to the ps are. Report lock held. */
+/* Adds how long messages to the client and commits to the ps take. Report lock held. */
 static void tell_ways(struct coxi_run *run, struct coxi_done *done)
 {
     if (run->echo_us != 0) {
@@ -498,7 +501,7 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
     };
     coxi_lock(&run->report_lock);
     struct coxi_buffer *payload = &run->report_payload;
-    /* After a long one, another is to be expected: growing would copy it all again. */
+    /* After a long report, expect another: growing would copy it all again. */
     int r = payload->data == NULL && run->reports_long
                 ? coxi_buffer_reserve(payload, (size_t)COXI_REPORT_LONG * 2)
                 : 0;
@@ -514,8 +517,9 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
         run->n_kept += report->kept;
         run->reports[run->n_reports++] = head;
     } else {
-        /* A result that cannot be told is a lost one: the client starts over with
-         * us. */
+        /*
+         * A result that cannot be reported is lost, so the client begins anew with us.
+         */
         coxi_link_close(run->control, COX_ENOMEM, "out of memory for results");
     }
     if (run->n_reports == COXI_REPORTS_MAX || payload->len >= COXI_REPORT_LONG) {
@@ -558,7 +562,7 @@ void coxi_run_tick(struct coxi_run *run)
     coxi_run_flush_reports(run);
     coxi_lock(&run->lock);
     for (uint32_t i = 0; i < run->n_ps; i++) {
-        coxi_psc_flush(run->ps[i]); /* for commits that a long step holds back */
+        coxi_psc_flush(run->ps[i]); /* for commits that wait behind a long step */
         coxi_psc_tick(run->ps[i]);
     }
     coxi_unlock(&run->lock);

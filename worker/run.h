@@ -1,7 +1,7 @@
 /*
- * A worker's part in a client's run: where everything is (layout), connections to the
- * ps, modules, and the way back for results. It begins when a client greets and ends
- * with that connection; closures of it that still run then are finished for nobody.
+ * A worker's part in a client's run: the layout, connections to the ps, modules, and
+ * results on their way to the client. It begins when a client greets and ends with that
+ * connection. Closures that still run then are finished, but nobody is told.
  *
  * Reference-counted: shared by the service (while the client is connected), the
  * closures in line, and the attempts whose commits are under way.
@@ -28,86 +28,93 @@ enum {
     COXI_MODULES_MAX = 64,
     COXI_REPORTS_MAX = 256, /* results that leave in one message */
     COXI_REPORT_LONG = 64 * 1024,
-    COXI_GRACE_MS = 1000, /* for cancelled steps, until the client has said */
+    COXI_GRACE_MS = 1000, /* for cancelled steps, until the client names another */
 };
 
-/* Memory that a run keeps to use again, embedded in whatever that is. */
+/* Memory that a run keeps to use again; a member of the object that is kept. */
 struct coxi_spare {
     struct coxi_spare *next;
     void (*free)(struct coxi_spare *spare);
 };
 
 struct coxi_run_options {
-    uint32_t worker; /* its index, unless the client knows it by another */
+    uint32_t worker; /* its index, unless the client's layout names another */
     uint64_t incarnation;
     uint64_t
         connection; /* the number of the client's control connection (net/server.h) */
-    uint32_t commit_window; /* attempts with commits under way */
-    int peer_timeout_ms; /* a ps out of reach for so long is told to the client; 0: never */
-    bool local_path;     /* to a ps on the same host */
-    size_t pull_cache_max;          /* bytes of what is kept for COX_PULL_CACHED */
-    size_t kept_max;                /* bytes of results that stay here */
-    struct coxi_recorder *recorder; /* of what is being loaded, or NULL */
-    struct coxi_links *links;       /* that watch the connections to the ps */
-    struct coxi_loop *loop;     /* where a run that is not needed any more is freed */
-    void (*on_free)(void *arg); /* then, on the loop */
+    uint32_t commit_window; /* most attempts with commits under way */
+    /* the client is told of a ps that is out of reach for so long; 0: never */
+    int peer_timeout_ms;
+    bool local_path;                /* use shared memory to a ps on the same host */
+    size_t pull_cache_max;          /* most bytes of copies for COX_PULL_CACHED */
+    size_t kept_max;                /* most bytes of results that stay here */
+    struct coxi_recorder *recorder; /* notes which module is being loaded; or NULL */
+    struct coxi_links *links;       /* watch the connections to the ps */
+    struct coxi_loop *loop;         /* frees the run when nobody needs it any more */
+    void (*on_free)(void *arg);     /* called on the loop after the run is freed */
     void *arg;
 };
 
-/* What steps read of a ps without the lock. */
+/* The incarnation of a ps, which steps read without the lock. */
 struct coxi_run_ps {
     atomic_uint_least64_t incarnation;
-    atomic_uint_least64_t since; /* the layout with which it came to be that */
+    atomic_uint_least64_t since; /* the number of the layout that first named it */
 };
 
 struct coxi_run {
-    struct coxi_mail mail; /* to be freed */
+    struct coxi_mail mail; /* posted when the run is to be freed */
     atomic_int refs;
     struct coxi_run_options options;
     struct coxi_session session;
-    atomic_bool closed;          /* the client is gone */
-    atomic_uint grace_ms;        /* for its cancelled steps, as last told */
-    atomic_uint_least64_t first; /* a closure's step is its id less this, modulo 2^64 */
+    atomic_bool closed; /* the client is gone */
+    /* for its cancelled steps, as last told by the client */
+    atomic_uint grace_ms;
+    /* a closure's step is its id minus this, modulo 2^64 */
+    atomic_uint_least64_t first;
 
-    /* guards all below; comes before those of ps clients and links */
+    /* guards the fields below; comes before the locks of ps clients and links */
     pthread_mutex_t lock;
-    pthread_cond_t room; /* n_committing has gone down */
+    pthread_cond_t room; /* signalled when n_committing goes down */
     struct coxi_link *control;
     struct coxi_link *data;   /* or NULL */
     uint64_t data_connection; /* its number; at first that of the control connection */
     struct coxi_psc **ps;     /* made with the first layout, then fixed */
-    struct coxi_gather *gather;  /* receives for them all; NULL: a thread each does */
-    struct coxi_run_ps *ps_told; /* beside them; what the layouts say */
-    atomic_uint_least64_t n_layouts; /* that have come */
+    /* receives for all ps; NULL: each has a thread of its own */
+    struct coxi_gather *gather;
+    struct coxi_run_ps *ps_told;     /* an entry for each ps: what the layouts say */
+    atomic_uint_least64_t n_layouts; /* layouts received */
     uint32_t n_ps;
     struct coxi_variables variables; /* steps look them up without the lock */
     struct coxi_loaded *modules[COXI_MODULES_MAX];
     struct coxi_spare *spare_attempts;
     struct coxi_spare *spare_scratches;
     uint32_t n_committing;
-    struct coxi_least commit_us; /* until commits are acknowledged */
+    struct coxi_least commit_us; /* from a commit to its acknowledgement */
 
     struct coxi_copies copies;
     struct coxi_resources resources;
     struct coxi_results results;
-    struct coxi_run *next_tended; /* both guarded by the slots' lock */
-    bool tended;                  /* in line for a slot to come by */
+    /* guarded by the slots' lock, like `tended` */
+    struct coxi_run *next_tended;
+    bool tended; /* in line for a slot to tend its resources */
 
     pthread_mutex_t report_lock; /* guards the outbox; comes before a link's lock */
     struct coxi_done_head reports[COXI_REPORTS_MAX];
     size_t n_reports;
-    uint32_t kept[COXI_REPORTS_MAX]; /* numbers of reports: their results stay here */
+    /* indices of the reports whose results stay here */
+    uint32_t kept[COXI_REPORTS_MAX];
     size_t n_kept;
     struct coxi_buffer report_payload;
-    uint64_t echo_us;  /* when the client sent the last dispatch; 0: told it already */
-    uint64_t heard_us; /* when that came */
-    bool reports_long; /* the last that left were COXI_REPORT_LONG */
+    /* when the client sent the last dispatch; 0: it was told already */
+    uint64_t echo_us;
+    uint64_t heard_us; /* when that dispatch came */
+    bool reports_long; /* the last reports sent had at least COXI_REPORT_LONG bytes */
 };
 
 /*
- * The incarnation of a ps that a closure may speak to which was dispatched when there had
- * been `layouts` layouts; 0, which no ps has: the one that it was meant for is gone
- * (docs/exactly-once.md, rule 3).
+ * The incarnation of a ps that a closure may speak to, if the run had received
+ * `layouts` layouts when the closure came. 0, which no ps has, if the ps was replaced
+ * since then (docs/exactly-once.md, rule 3).
  */
 static inline uint64_t coxi_run_incarnation(const struct coxi_run *run, uint32_t ps,
                                             uint64_t layouts)
@@ -117,7 +124,8 @@ static inline uint64_t coxi_run_incarnation(const struct coxi_run *run, uint32_t
     return atomic_load(&told->since) <= layouts ? incarnation : 0;
 }
 
-/* Keeps `spare` to use again, and takes one out (NULL: there is none). The run's lock held. */
+/* Keeps `spare` to use again; takes one out (NULL: there is none). The run's lock is
+ * held. */
 static inline void coxi_spare_put(struct coxi_spare **spares, struct coxi_spare *spare)
 {
     spare->next = *spares;
@@ -140,28 +148,28 @@ int coxi_run_new(const struct coxi_run_options *options,
 struct coxi_run *coxi_run_ref(struct coxi_run *run);
 void coxi_run_unref(struct coxi_run *run); /* takes NULL */
 
-/* The client is gone: steps that wait for a ps are woken, nothing is reported any
- * more. */
+/* The client is gone: wakes steps that wait for a ps, and reports nothing any more. */
 void coxi_run_close(struct coxi_run *run);
 
 /*
  * The client's data connection, the `number`-th connection of this process, has come.
- * COX_ECLOSED: the run has a newer data connection, or the client opened this one before
- * the run's control connection.
+ * COX_ECLOSED: the run has a newer data connection, or the client opened this one
+ * before the run's control connection.
  */
 int coxi_run_set_data(struct coxi_run *run, struct coxi_link *data, uint64_t number);
 
-/* A data connection is gone. If the run used it, results that were queued on it are lost:
- * the control connection is closed, too, which restarts the session. */
+/* A data connection is gone. If the run used it, results that were queued on it are
+ * lost: the control connection is closed, too, which restarts the session. */
 void coxi_run_drop_data(struct coxi_run *run, const struct coxi_link *data);
 
 /* True if `link` is the control or the data connection of the run. */
 bool coxi_run_has_link(struct coxi_run *run, const struct coxi_link *link);
 
-/* Takes over what the client says: ps and variables. COX_EPROTO, COX_ENOMEM. */
+/* Takes over a layout: ps and variables. COX_EPROTO, COX_ENOMEM. */
 int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout);
 
-/* Loads a module under its id, and answers. `bytes` NULL: only if it is cached. */
+/* Loads a module under its id, and answers the request. `bytes` NULL: only if its file
+ * is here. */
 void coxi_run_load(struct coxi_run *run, const char *dir,
                    const struct coxi_message *request, const void *bytes, size_t len);
 
@@ -169,22 +177,22 @@ void coxi_run_load(struct coxi_run *run, const char *dir,
 struct coxi_function *coxi_run_function(struct coxi_run *run,
                                         const struct coxi_closure_head *head);
 
-/* What is kept of it for COX_PULL_CACHED; NULL: there is no room for that. */
+/* The copy of a variable for COX_PULL_CACHED, made at the first call; NULL: there is no
+ * room. */
 struct coxi_copy *coxi_run_copy(struct coxi_run *run, struct cox_variable *variable);
 
 /*
- * Takes in a resource that is to be made, and answers where it is not; *ret_waits: a slot
- * is to come by. And has one that has been made, or not: answers. COX_EPROTO, COX_ENOMEM.
+ * Adds a resource that the client wants made; answers for it if it is not to be made.
+ * *ret_waits: a slot must make it (coxi_slots_tend). COX_EPROTO, COX_ENOMEM.
+ * coxi_run_made: a slot has made it, or failed to; answers.
  */
 int coxi_run_add_resource(struct coxi_run *run, const struct coxi_resource *wanted,
                           const void *args, size_t len, bool *ret_waits);
 void coxi_run_made(struct coxi_run *run, struct coxi_kept *kept, int code,
                    const char *text);
 
-/*
- * Puts a closure's end in the outbox: its code, the ps that it touched, and the packed
- * results (or, where the code is not 0, the text of the error).
- */
+/* Puts a closure's end in the outbox: its code, the ps that it touched, and the packed
+ * results (if the code is not 0, the error text). */
 struct coxi_report {
     uint64_t closure;
     uint32_t attempt;
@@ -199,25 +207,29 @@ struct coxi_report {
 };
 void coxi_run_report(struct coxi_run *run, const struct coxi_report *report);
 
-/* A dispatch that the client sent at `sent_us`, by its clock, has come: the next results tell
- * it how long the way there and back takes. */
+/* A dispatch that the client sent at `sent_us`, by its clock, has come: the next
+ * results tell it how long the way there and back takes. */
 void coxi_run_echo(struct coxi_run *run, uint64_t sent_us);
 
-/* Sends the client what is kept of a closure, or that nothing is. */
+/* Sends the client the kept results of a closure, or that none are kept. */
 void coxi_run_send_result(struct coxi_run *run, const struct coxi_result *wanted);
 
-/* Sends what is in the outbox, and what is in line to the ps. */
+/* Sends the outbox to the client, and queued requests to the ps. */
 void coxi_run_flush(struct coxi_run *run);
 
-/* Tells the client that an attempt overran and takes the process along, which ends next.
- * Closure 0, a resource that was being made: nothing. Loop. */
+/* Tells the client that an attempt overran, for which this process is about to end.
+ * Closure 0 (the making of a resource): does nothing. Loop. */
 void coxi_run_tell_overrun(struct coxi_run *run, uint64_t closure, uint32_t attempt);
+/* Sends the outbox to the client. */
 void coxi_run_flush_reports(struct coxi_run *run);
 
-/* Deadlines of requests; and nothing lies in the outbox for long. */
+/*
+ * Checks the deadlines of requests, and sends what waits in the outbox and for the ps.
+ */
 void coxi_run_tick(struct coxi_run *run);
 
-/* No step runs any more: true once every commit has ended and every result has left. */
+/* Call when no step runs any more. True once all commits have ended and all results
+ * were sent. */
 bool coxi_run_drain(struct coxi_run *run);
 
 #endif

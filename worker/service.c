@@ -31,22 +31,22 @@ struct worker {
     struct coxi_server *server;
     struct coxi_slots *slots;
     int signal;
-    uv_timer_t drain;       /* looks whether all has ended, once there is a signal */
-    uint64_t idle_since_ms; /* since there is a signal; or 0 */
+    uv_timer_t drain;       /* checks whether all has ended, after a signal */
+    uint64_t idle_since_ms; /* since when nothing runs any more, after a signal; or 0 */
     bool closing;
-    atomic_uint n_runs;   /* that are not freed yet */
-    pthread_mutex_t lock; /* guards the rest, and crashes in the recorder; comes before
-                             the run's locks */
+    atomic_uint n_runs; /* runs that are not freed yet */
+    /* guards the rest, and crashes in the recorder; comes before the run's locks */
+    pthread_mutex_t lock;
     struct coxi_run *run; /* of the client that is connected, or NULL */
-    bool greeted;         /* it has had our greeting */
-    bool leaving;         /* once there is a signal */
-    bool told;            /* it knows that */
+    bool greeted;         /* the client was sent our greeting */
+    bool leaving;         /* there was a signal */
+    bool told;            /* the client was told that we leave */
 };
 
 /* ---- leaving */
 
-/* Tells the client that this worker is about to go, once, and not before the greeting.
- * Locked. */
+/* Tells the client, once and not before the greeting, that this worker is about to
+ * leave. Locked. */
 static void tell_leaving(struct worker *worker)
 {
     if (worker->run != NULL && worker->greeted && worker->leaving && !worker->told) {
@@ -58,7 +58,8 @@ static void tell_leaving(struct worker *worker)
 
 /* ---- the client comes and goes */
 
-/* On the loop: the last run to go lets the loop end, when that is what it waits for. */
+/* On the loop. The last run that is freed stops the loop, if the loop only waits for
+ * that. */
 static void on_run_free(void *arg)
 {
     struct worker *worker = arg;
@@ -68,9 +69,9 @@ static void on_run_free(void *arg)
 }
 
 /*
- * Whether the client behind `peer` may have the worker. A client that connects again has
- * given up its older connections, whose greetings may still be in line: they do not take
- * the place of the newer one. COX_EBUSY, COX_EFENCED, COX_ECLOSED. Locked.
+ * Checks whether the client behind `peer` may have the worker. A client that connects
+ * again has given up its older connections. Their greetings may still be in line, and
+ * do not take the place of the newer one. COX_EBUSY, COX_EFENCED, COX_ECLOSED. Locked.
  */
 static int admit(const struct worker *worker, const struct coxi_peer *peer)
 {
@@ -97,7 +98,8 @@ static int admit(const struct worker *worker, const struct coxi_peer *peer)
                : 0;
 }
 
-/* A client opens its control connection: a new run, in place of one it has lost. */
+/* A client opens its control connection: begins a new run, in place of the one it has
+ * lost. */
 static int begin_run(struct worker *worker, struct coxi_peer *peer)
 {
     struct coxi_run_options options = {
@@ -131,8 +133,11 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
     }
     coxi_unlock(&worker->lock);
     if (old != NULL) {
-        /* Its client may believe in it: of two connections of one client either may be the one
-         * that it uses, and an older client waits for what runs here. */
+        /*
+         * Tell the old connection's client, because it may believe in that connection:
+         * a client may use either of its two, and an older client waits for what runs
+         * here.
+         */
         coxi_link_close(old->control, COX_ECLOSED, "another took its place");
         coxi_run_close(old);
         coxi_slots_drop(worker->slots, old);
@@ -141,7 +146,8 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
     return r;
 }
 
-/* A reference to the run of the client behind `peer`, over whichever connection, or NULL. */
+/* A reference to the run of the client behind `peer`, whichever of its connections that
+ * is; or NULL. */
 static struct coxi_run *run_of_client(struct worker *worker,
                                       const struct coxi_peer *peer)
 {
@@ -155,8 +161,8 @@ static struct coxi_run *run_of_client(struct worker *worker,
     return run;
 }
 
-/* The same, but only if `peer` is a connection that the run uses. What comes over an older
- * one of the same client was meant for the run before. */
+/* The same, but only if the run uses the connection `peer`. A message over an older
+ * connection of the same client was meant for the run before. */
 static struct coxi_run *run_of(struct worker *worker, const struct coxi_peer *peer)
 {
     struct coxi_run *run = run_of_client(worker, peer);
@@ -193,8 +199,8 @@ static int on_hello(void *arg, struct coxi_peer *peer)
     return r;
 }
 
-/* Tells a client what of its own the process before this one has died of; and that it
- * has come too late. */
+/* Tells a client which of its steps the process before this one has died of; and, if
+ * this worker is leaving, that it has come too late. */
 static int on_greeted(void *arg, struct coxi_peer *peer)
 {
     struct worker *worker = arg;
@@ -212,7 +218,8 @@ static int on_greeted(void *arg, struct coxi_peer *peer)
         coxi_recorder_take(worker->options.recorder, &peer->hello.session, crashed);
     bool died = coxi_recorder_meet(worker->options.recorder, &peer->hello.session);
     coxi_unlock(&worker->lock);
-    /* Also where nothing ran: then closures that were committing have lost nothing. */
+    /* Sent even if no step ran: then the client clears the closures that were
+     * committing. */
     int r = died || message.crashed.n_closures > 0
                 ? coxi_message_send(peer->link, &message, NULL, false)
                 : 0;
@@ -388,10 +395,8 @@ static const struct coxi_server_events events = {.on_hello = on_hello,
 
 /* ---- life */
 
-/*
- * All has ended and been told. A client that has nothing more on its way closes then; one
- * that does not is not waited for for long.
- */
+/* All has ended, and the client was told everything. It closes the connection if
+ * nothing more is under way; we do not wait for it for long. */
 static bool is_let_go(struct worker *worker, bool has_client)
 {
     uint64_t now = coxi_now_ms();
@@ -431,11 +436,12 @@ static void on_signal(void *arg, int signum)
 {
     struct worker *worker = arg;
     if (worker->signal != 0) {
-        _exit(COXI_EXIT_AGAIN + signum); /* asked twice: whatever runs is given up */
+        _exit(COXI_EXIT_AGAIN + signum); /* asked twice: give up whatever runs */
     }
     coxi_log(COXI_LOG_INFO, "ending", "signal=%d", signum);
     worker->signal = signum;
-    coxi_server_dial_stop(worker->server); /* whoever comes now would come in vain */
+    /* a client that comes now would come in vain */
+    coxi_server_dial_stop(worker->server);
     coxi_lock(&worker->lock);
     worker->leaving = true;
     tell_leaving(worker);
@@ -445,7 +451,8 @@ static void on_signal(void *arg, int signum)
     (void)uv_timer_start(&worker->drain, on_drain, 0, DRAIN_MS);
 }
 
-/* From here on standard error is the steps', and goes where standard output does. */
+/* From here on standard error is for the steps, and goes where standard output goes;
+ * the log keeps the old one. */
 static void part_prints(void)
 {
     int log = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -496,7 +503,7 @@ static int open_worker(struct worker *worker)
         if (options->prints_apart) {
             part_prints();
         }
-        /* From here on an exit is a step's doing: so it is said before any can run. */
+        /* From here on an exit is a step's doing. Say so before any step can run. */
         coxi_recorder_serve(options->recorder);
         coxi_server_start(worker->server);
     }
@@ -513,9 +520,9 @@ static void close_worker(struct worker *worker)
         coxi_server_stop(worker->server); /* ends the run, through on_close */
     }
     if (atomic_load(&worker->n_runs) > 0) {
-        coxi_loop_run(worker->loop); /* until the last commit under way has ended */
+        coxi_loop_run(worker->loop); /* until the last commit has ended */
     }
-    coxi_slots_free(worker->slots); /* before the loop, which has a part of them */
+    coxi_slots_free(worker->slots); /* before the loop, which has their timer */
     coxi_loop_free(worker->loop);
     coxi_server_free(worker->server);
     (void)pthread_mutex_destroy(&worker->lock);

@@ -1,7 +1,5 @@
-/*
- * The process that runs steps: it listens for the client, or dials it, and hands closures
- * to its slots. It runs on the calling thread until it is told to end.
- */
+/* The process that runs steps: it listens for the client, or dials it, and hands
+ * closures to its slots. It runs on the calling thread until it is told to end. */
 #ifndef COXI_WORKER_SERVICE_H
 #define COXI_WORKER_SERVICE_H
 
@@ -11,27 +9,27 @@
 
 struct coxi_worker_options {
     const char *listen;
-    const char *client;       /* whom to dial instead of listening; or NULL */
-    const char *name;         /* as which, then */
+    const char *client;       /* the client to dial instead of listening; or NULL */
+    const char *name;         /* the name under which to dial */
     const char *address_file; /* or NULL */
-    const char *dir;          /* where modules are kept */
+    const char *dir;          /* modules are kept here */
     uint32_t index;
     uint32_t slots;
     uint32_t commit_window;
-    bool local_path; /* to a ps on the same host */
+    bool local_path; /* use shared memory to a ps on the same host */
     size_t pull_cache_max;
     size_t kept_max;
     uint64_t step_memory_max; /* bytes; 0: no limit */
     int peer_timeout_ms;
-    bool prints_apart; /* what steps print at standard error goes to standard output */
+    bool prints_apart; /* what steps print to standard error goes to standard output */
     struct coxi_recorder *recorder; /* borrowed */
 };
 
 /*
- * Serves until SIGTERM: then the client is told, what has not started is handed back to
- * it, and the steps that run are finished, their commits too, and their results sent;
- * the client has a second to close then. A second signal: not waited for. *ret_signal
- * tells which. COX_EADDRESS, ...
+ * Serves until SIGTERM. Then it tells the client, hands back closures that have not
+ * started, finishes the steps that run with their commits, and sends their results; the
+ * client has a second to close after that. A second signal ends the process at once.
+ * *ret_signal: the signal. COX_EADDRESS, ...
  */
 int coxi_worker_serve(const struct coxi_worker_options *options, int *ret_signal);
 

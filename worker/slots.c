@@ -1,11 +1,11 @@
 /*
- * See slots.h. A closure that is to run alone begins when nothing else runs, and while it
- * does nothing begins, resources included. A dispatch is one batch (worker/batch.h). One lock
- * for the line; a slot takes one closure at a time.
+ * See slots.h. A closure that must run alone begins when nothing else runs. While it
+ * runs nothing begins, not even the making of a resource. A dispatch is one batch
+ * (worker/batch.h). The line has one lock; a slot takes one closure at a time.
  *
- * Results and commits wait for company while the next closure is at hand and known to
- * be short; before a long or unknown one, and before a slot goes idle, everything is
- * flushed.
+ * Results and commits wait, to be sent together, while the next closure is at hand and
+ * known to be short. Before a long or unknown one, and before a slot goes idle,
+ * everything is sent.
  */
 #include "worker/slots.h"
 
@@ -20,13 +20,15 @@
 
 enum {
     SLOTS_MAX = COXI_RECORDER_MAX,
-    WAITING_MAX = 1 << 20, /* closures; the client sends a fraction of it */
+    WAITING_MAX = 1 << 20, /* closures; the client sends a fraction of that */
     LONG_US = 200, /* a closure that may take longer does not keep others waiting */
 };
 
 /* ---- the line */
 
-/* Puts the batch in line. COX_ECANCELLED: nothing is run any more. Locked. */
+/*
+ * Puts the batch in line. COX_EFENCED; COX_ECANCELLED: the slots are stopped. Locked.
+ */
 static int enqueue(struct coxi_slots *slots, struct coxi_batch *batch)
 {
     if (atomic_load(&batch->run->closed)) {
@@ -49,7 +51,8 @@ static int enqueue(struct coxi_slots *slots, struct coxi_batch *batch)
     return 0;
 }
 
-/* Frees batches that are out of the line; `answer`: their clients are told. */
+/* Frees batches that are out of the line; `answer`: reports their closures as
+ * cancelled. */
 static void hand_back(struct coxi_batch *batch, bool answer)
 {
     while (batch != NULL) {
@@ -75,7 +78,8 @@ int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
     if (dispatch->grace_ms > 0) {
         atomic_store(&run->grace_ms, dispatch->grace_ms);
     }
-    atomic_store(&run->first, dispatch->first); /* the same in all that dispatch any */
+    /* the same in every dispatch that has closures */
+    atomic_store(&run->first, dispatch->first);
     if (dispatch->n_closures == 0) {
         return 0;
     }
@@ -128,9 +132,10 @@ static int compare_heads(const void *a, const void *b)
 /* The attempts that are wanted back: all of a run, or those of a sorted list. */
 struct wanted {
     const struct coxi_run *run;
-    bool all;                       /* its closures */
-    bool gone;                      /* the client: what it has made, too */
-    struct coxi_recall_head *heads; /* `unused`: 1 where it was taken out of the line */
+    bool all; /* all closures of the run */
+    /* the client is gone: also the making of resources */
+    bool gone;
+    struct coxi_recall_head *heads; /* `unused`: 1 if it was taken out of the line */
     size_t n;
 };
 
@@ -164,7 +169,8 @@ static int wanted_init(struct wanted *wanted, const struct coxi_run *run,
     return 0;
 }
 
-/* Takes what is wanted out of a batch, whose other closures move up; how many. Locked. */
+/* Takes what is wanted out of a batch, whose other closures move up; returns how many.
+ * Locked. */
 static size_t thin_out(struct coxi_slots *slots, struct coxi_batch *batch,
                        const struct wanted *wanted)
 {
@@ -203,14 +209,15 @@ static void unlink_listed(struct coxi_slots *slots, const struct wanted *wanted)
     }
 }
 
-/* A making has closure 0; it is no closure's fault, nor in the list of any. */
+/* The making of a resource has closure 0. It is cancelled if the client is gone or a
+ * recall lists it, but not by a recall of all closures. */
 static bool is_wanted(const struct wanted *wanted, const struct coxi_closure_head *head)
 {
     return wanted->gone || (wanted->all && head->closure != 0) ||
            find(wanted, head) != NULL;
 }
 
-/* Cancels those that run. Locked. */
+/* Cancels the wanted attempts that run. Locked. */
 static void cancel_running(struct coxi_slots *slots, const struct wanted *wanted,
                            uint32_t grace_ms)
 {
@@ -241,7 +248,8 @@ int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
     } else {
         unlink_listed(slots, &wanted);
     }
-    (void)pthread_cond_broadcast(&slots->work); /* what is first now need not wait */
+    /* the closure that is first now may not have to wait */
+    (void)pthread_cond_broadcast(&slots->work);
     if (recall->running) {
         cancel_running(slots, &wanted, atomic_load(&run->grace_ms));
     }
@@ -263,7 +271,8 @@ int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
 void coxi_slots_tend(struct coxi_slots *slots, struct coxi_run *run)
 {
     coxi_lock(&slots->lock);
-    /* One that a slot is with at this moment is not in line: it may see this or not. */
+    /* A run that a slot tends at this moment is not in line. It is put in line again,
+     * because that slot may not have seen this change. */
     if (!run->tended && !slots->stop && coxi_resources_wait(&run->resources)) {
         struct coxi_run **end = &slots->tended;
         while (*end != NULL) {
@@ -289,7 +298,7 @@ void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run)
     coxi_slots_tend(slots, run);
 }
 
-/* The first run in line, whose reference is the caller's then, or NULL. Locked. */
+/* The first run in line, with its reference, or NULL. Locked. */
 static struct coxi_run *take_tended(struct coxi_slots *slots)
 {
     struct coxi_run *run = slots->tended;
@@ -300,7 +309,7 @@ static struct coxi_run *take_tended(struct coxi_slots *slots)
     return run;
 }
 
-/* Says that the slot runs what `head` says. Locked. */
+/* Notes that the slot runs what `head` says. Locked. */
 static void begin(struct coxi_slots *slots, struct coxi_running *running,
                   struct coxi_run *run, const struct coxi_closure_head *head,
                   uint64_t layouts, uint32_t grace_ms)
@@ -315,7 +324,7 @@ static void begin(struct coxi_slots *slots, struct coxi_running *running,
     coxi_watch_begin(slots, running);
 }
 
-/* The slot has done what it ran. Locked. */
+/* The slot has finished what it ran. Locked. */
 static void end_running(struct coxi_slots *slots)
 {
     slots->n_running--;
@@ -325,7 +334,7 @@ static void end_running(struct coxi_slots *slots)
     }
 }
 
-/* Locked on entry and return. */
+/* Releases resources of the run, and makes the next one. Locked on entry and return. */
 static void tend(struct coxi_slot *slot, struct coxi_run *run)
 {
     struct coxi_slots *slots = slot->slots;
@@ -337,7 +346,8 @@ static void tend(struct coxi_slot *slot, struct coxi_run *run)
         begin(slots, &slot->running, run, &kept->head, kept->layouts,
               atomic_load(&run->grace_ms));
         if (slots->stop || coxi_resources_dropped(&run->resources, kept)) {
-            /* Since before it could be seen here: nobody else will cancel it. */
+            /* It was dropped before others could see it run, so nobody else will cancel
+             * it. */
             atomic_store(&slot->running.state, COXI_RUN_CANCELLED);
         }
         coxi_unlock(&slots->lock);
@@ -357,15 +367,15 @@ static bool is_first_alone(const struct coxi_slots *slots)
     return first != NULL && first->calls[first->n_taken].alone;
 }
 
-/* The first in line may begin now. Locked. */
+/* True if the first closure in line may begin now. Locked. */
 static bool may_take(const struct coxi_slots *slots)
 {
     return slots->first != NULL && !slots->alone &&
            (slots->n_running == 0 || !is_first_alone(slots));
 }
 
-/* The next closure, and says that it runs; false at the end. Locked on entry and
- * return. */
+/* Takes the next closure, and notes that it runs; false: the slots are stopped. Locked
+ * on entry and return. */
 static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
 {
     struct coxi_slots *slots = slot->slots;
@@ -397,7 +407,9 @@ static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
     return true;
 }
 
-/* True where the next in line belongs to `run` and is known to be short. Locked. */
+/*
+ * True if the next closure in line belongs to `run` and is known to be short. Locked.
+ */
 static bool next_is_short(const struct coxi_slots *slots, struct coxi_run *run)
 {
     if (slots->stop || slots->tended != NULL || slots->first == NULL || slots->alone ||
@@ -472,8 +484,8 @@ int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots *
     return 0;
 }
 
-/* They are for nobody any more; but one that does not look is waited for, like a step, for
- * its own timeout once more at most. Locked. */
+/* Cancels the making of resources, which nobody needs any more. A making that ignores
+ * this is waited for, like a step, for at most its own timeout again. Locked. */
 static void cancel_makings(struct coxi_slots *slots)
 {
     for (uint32_t i = 0; i < slots->n_threads; i++) {
@@ -498,7 +510,8 @@ bool coxi_slots_stop(struct coxi_slots *slots)
     struct coxi_run *run = take_tended(slots);
     coxi_unlock(&slots->lock);
     hand_back(batches, true);
-    while (run != NULL) { /* and none comes after it: what is left, goes with its run */
+    /* no run comes any more; resources that are left are freed with their run */
+    while (run != NULL) {
         coxi_run_unref(run);
         coxi_lock(&slots->lock);
         run = take_tended(slots);

@@ -1,7 +1,7 @@
 /*
- * The slots of a worker: threads that run closures, in the order in which they came; and
- * the watch over them (worker/watch.c): steps that are cancelled, run for too long, or
- * take too much memory.
+ * The slots of a worker: threads that run closures in the order in which they came.
+ * worker/watch.c watches them for steps that are cancelled, run too long or take too
+ * much memory.
  */
 #ifndef COXI_WORKER_SLOTS_H
 #define COXI_WORKER_SLOTS_H
@@ -13,39 +13,37 @@ struct coxi_slots;
 
 struct coxi_slots_options {
     uint32_t n;
-    struct coxi_recorder *recorder; /* where they note what they run; NULL: nowhere */
-    struct coxi_loop *loop;         /* which watches what runs */
-    uint64_t memory_max; /* bytes of this process, while a step runs; 0: no limit */
+    struct coxi_recorder *recorder; /* where slots note what they run; NULL: nowhere */
+    struct coxi_loop *loop;         /* watches what runs */
+    uint64_t memory_max; /* bytes of this process while a step runs; 0: no limit */
 };
 
 /* COX_EINVAL, COX_ENOMEM. */
 int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots **ret);
 
 /*
- * Puts the closures of a dispatch in line; heads and arguments are copied. Where the
- * slots have been stopped they are handed back at once. COX_EPROTO: they do not fit the
- * payload, or are more than the line takes. Any thread.
+ * Puts the closures of a dispatch in line; copies heads and arguments. If the slots are
+ * stopped, hands the closures back at once. COX_EPROTO: they do not fit the payload, or
+ * are more than the line takes. Any thread.
  */
 int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
                     const struct coxi_dispatch *dispatch, const void *payload,
                     size_t len);
 
-/*
- * Has a slot come by for the run's resources, before it takes another closure: where
- * coxi_resources_wait says so. Any thread.
- */
+/* If coxi_resources_wait says so, a slot will tend the run's resources before it takes
+ * another closure. Any thread. */
 void coxi_slots_tend(struct coxi_slots *slots, struct coxi_run *run);
 
 /*
- * The client of `run` wants attempts back (see Recall in wire.fbs): those that have not
- * started are reported as cancelled, those that run are cancelled where it says so; what
- * is not here is ignored. Any thread. COX_ENOMEM.
+ * The client of `run` recalls attempts (see Recall in wire.fbs). Reports those that
+ * have not started as cancelled, cancels those that run if the recall says so, and
+ * ignores those that are not here. Any thread. COX_ENOMEM.
  */
 int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
                       const struct coxi_recall *recall);
 
-/* The client of `run`, which is closed, is gone: drops what has not started, cancels what
- * runs, has its resources released. Any thread. */
+/* The client of `run`, which is closed, is gone: drops closures that have not started,
+ * cancels what runs, and lets a slot release the run's resources. Any thread. */
 void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run);
 
 /* Starts nothing more, hands back what has not started, and cancels the making of

@@ -15,15 +15,16 @@ struct coxi_slot {
     pthread_t thread;
 };
 
-/* The one-shot timer of the loop that looks after what runs. */
+/* The watch: a one-shot timer on the loop. */
 struct coxi_watch {
-    uv_timer_t timer;       /* the loop's, from the first mail on */
-    struct coxi_mail start; /* the timer is to run for within_ms */
-    struct coxi_mail close; /* it is to go, and the slots with it */
+    uv_timer_t timer;       /* used on the loop only, from the first mail on */
+    struct coxi_mail start; /* starts the timer for within_ms */
+    struct coxi_mail close; /* closes the timer and frees the slots */
     bool posted;            /* `start` is in the loop's mailbox */
-    bool used;              /* it has ever been */
-    uint32_t within_ms;     /* it looks in as many, or sooner; COXI_WATCH_NEVER */
-    int statm;              /* /proc/self/statm, or -1 */
+    bool used;              /* `start` was posted at least once */
+    /* the timer fires within this time; COXI_WATCH_NEVER: it is not set */
+    uint32_t within_ms;
+    int statm; /* /proc/self/statm, or -1 */
 };
 
 struct coxi_slots {
@@ -33,10 +34,10 @@ struct coxi_slots {
     pthread_cond_t work;
     struct coxi_batch *first;
     struct coxi_batch *last;
-    struct coxi_run *tended; /* whose resources a slot is to come by for; references */
+    struct coxi_run *tended; /* runs whose resources a slot must tend; references */
     size_t n_waiting;
     uint32_t n_running;
-    bool alone; /* what runs is to run alone */
+    bool alone; /* the closure that runs must run alone */
     bool stop;
     struct coxi_watch watch;
     uint32_t n_threads;
@@ -51,17 +52,15 @@ enum {
 /* COX_EIO: the process cannot be watched. */
 int coxi_watch_init(struct coxi_slots *slots);
 
-/* No slot runs any more: frees the slots, on the loop where that has the timer. */
+/* Frees the slots, none of which runs any more; on the loop if the timer is there. */
 void coxi_watch_close(struct coxi_slots *slots);
 
-/*
- * Has the loop look within so many milliseconds from now. A timer that is set to fire
- * that soon, whenever it was set, is soon enough. Locked.
- */
+/* Makes the loop look at the slots within `within_ms` milliseconds. Does nothing if the
+ * timer was set for that time or less: it fires soon enough. Locked. */
 void coxi_watch_set(struct coxi_slots *slots, uint32_t within_ms);
 
-/* A slot is about to run what its `running` says. Locked. Cost: nothing, but once in the
- * shortest timeout. */
+/* A slot is about to run what its `running` says. Locked. Cost: nothing, except once in
+ * the shortest timeout. */
 static inline void coxi_watch_begin(struct coxi_slots *slots,
                                     const struct coxi_running *running)
 {

@@ -1,6 +1,6 @@
 /*
- * The functions behind coxswain/step.h: what a step may ask and do. What it pulls is in
- * pull.c, what it pushes in push.c and metric.c.
+ * The functions behind coxswain/step.h: the calls that a step may make. Pulls are in
+ * pull.c, updates in push.c and metric.c.
  *
  * Threads: the step's (a slot).
  */
@@ -40,7 +40,7 @@ static const char *api_error(struct cox_step *step)
 static int api_fail(struct cox_step *step, int code, const char *format, va_list args)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
-    char text[COXI_STEP_TEXT_MAX]; /* an argument may be the old one */
+    char text[COXI_STEP_TEXT_MAX]; /* an argument may be the old text */
     (void)vsnprintf(text, sizeof(text), format, args);
     memcpy(attempt->text, text, sizeof(text));
     attempt->step_code = code;
@@ -48,9 +48,9 @@ static int api_fail(struct cox_step *step, int code, const char *format, va_list
     return code != 0 ? code : COX_ESTEP;
 }
 
-/* ---- what it is */
+/* ---- the closure and its arguments */
 
-/* The result that is taken, of those that are held, as an argument. */
+/* Finds the result that `taken` names among the kept results of its closure. */
 static int find_taken(const struct coxi_held *held, const struct coxi_taken *taken,
                       struct cox_value *ret)
 {
@@ -72,7 +72,7 @@ static int find_taken(const struct coxi_held *held, const struct coxi_taken *tak
     return 0;
 }
 
-/* Puts one that is kept here among the others. */
+/* Inserts a kept result among the arguments. */
 static int insert_taken(struct coxi_attempt *attempt, const struct coxi_taken *taken)
 {
     struct coxi_held *held = coxi_results_get(&attempt->run->results, taken->closure);
@@ -92,7 +92,7 @@ static int insert_taken(struct coxi_attempt *attempt, const struct coxi_taken *t
     return find_taken(held, taken, at);
 }
 
-/* Those that came, in the place of each. */
+/* Unpacks the arguments that came with the call. */
 static int unpack_arguments(struct coxi_attempt *attempt)
 {
     attempt->n_args = 0;
@@ -114,7 +114,8 @@ static size_t api_arguments(struct cox_step *step, const struct cox_value **ret)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
     if (!attempt->args_ready) {
-        /* Packed by the client; a frame that was damaged has not come this far. */
+        /* This succeeds, because the client packed them and a damaged frame does not
+         * come this far. */
         (void)unpack_arguments(attempt);
     }
     *ret = attempt->args;
@@ -124,7 +125,7 @@ static size_t api_arguments(struct cox_step *step, const struct cox_value **ret)
 static uint64_t api_seed(struct cox_step *step)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
-    /* Of resources: those that closures never have. */
+    /* For a resource: a number that no closure has. */
     uint64_t number = attempt->making != NULL ? UINT64_MAX - attempt->head.attempt
                                               : attempt->head.closure;
     return coxi_hash_key(attempt->run->session.run ^ coxi_hash_key(number));
@@ -181,7 +182,7 @@ static int api_shape(struct cox_step *step, const struct cox_variable *variable,
     return 0;
 }
 
-/* What a closure alone may do. */
+/* COX_EINVAL if the step makes a resource: then it must not do this. */
 static int check_closure(const struct coxi_attempt *attempt, const char *what)
 {
     return attempt->making == NULL
@@ -200,7 +201,7 @@ static int add_result(struct coxi_attempt *attempt, const struct cox_value *valu
     return r == 0 ? coxi_values_add(&attempt->results, value) : r;
 }
 
-/* A step that ignores that its result is refused does not succeed without it. */
+/* A step whose result is refused must not succeed, even if it ignores the error. */
 static int api_result(struct cox_step *step, const struct cox_value *value)
 {
     struct coxi_attempt *attempt = (struct coxi_attempt *)step;
@@ -234,7 +235,7 @@ static int api_pull_begin(struct cox_step *step, const struct cox_pull *pulls,
     if (r != 0) {
         return failed(attempt, r);
     }
-    *ret = (struct cox_pulling *)fetch; /* what a step holds of it */
+    *ret = (struct cox_pulling *)fetch; /* the step's handle of it */
     return 0;
 }
 
@@ -245,7 +246,8 @@ static int api_pull_wait(struct cox_step *step, struct cox_pulling *pulling)
     return r == 0 ? 0 : failed(attempt, r);
 }
 
-/* What became of a call that collects something; a part of it may be. */
+/* Ends a call that collects something. If it failed, a part may be collected: breaks
+ * the attempt. */
 static int collected(struct coxi_attempt *attempt, int r)
 {
     return r == 0 ? 0 : failed(attempt, coxi_attempt_break(attempt, r));
@@ -323,7 +325,7 @@ static int api_keep(struct cox_step *step, void *value, void (*release)(void *va
     return 0;
 }
 
-/* The resource that this step was handed under the name before, or NULL. */
+/* The resource called `name` that this step was handed before, or NULL. */
 static struct coxi_kept *find_used(const struct coxi_attempt *attempt, const char *name)
 {
     struct coxi_kept **used = (struct coxi_kept **)(void *)attempt->used.data;
@@ -335,8 +337,11 @@ static struct coxi_kept *find_used(const struct coxi_attempt *attempt, const cha
     return NULL;
 }
 
-/* Looks it up, and notes that it is in use until the step returns. What makes a resource finds
- * what a closure does that was scheduled when it was created. */
+/*
+ * Looks the resource up, and notes that it is in use until the step returns. A step
+ * that makes a resource finds what a closure would that was scheduled when its resource
+ * was created.
+ */
 static int use(struct coxi_attempt *attempt, const char *name, struct coxi_kept **ret)
 {
     struct coxi_resources *resources = &attempt->run->resources;

@@ -1,14 +1,15 @@
 /*
  * See supervisor.h.
  *
- * States: RUNNING -> (died) RESTING -> RUNNING;  any -> (signal) ENDING -> returned
+ *   States: RUNNING -> (died) RESTING -> RUNNING;  any -> (signal) ENDING -> returned
  *
- * The step process is killed by the kernel when this one ends in whatever way. What it
- * leaves in the recorder is data: nothing here depends on it but a log line, and whether
- * an exit is taken for a step's.
+ * The kernel kills the step process when this one ends, however it ends. What a step
+ * process leaves in the recorder is only data: a log line depends on it, and whether an
+ * exit counts as a step's doing.
  *
- * Only before any step process has served may one end this worker, as a matter of
- * configuration. Once one has, whatever ends a later one may pass: it is started again.
+ * A step process may end this worker, as a matter of configuration, only if none has
+ * served before. Once one has, the cause of a later end may pass, so another is
+ * started.
  */
 #include "worker/supervisor.h"
 
@@ -42,7 +43,7 @@ struct supervisor {
     uv_timer_t rest;
     bool running;
     bool has_served; /* some step process has */
-    int signal;      /* ENDING: what we were sent */
+    int signal;      /* ENDING: the signal that we were sent */
     int rest_ms;
     uint64_t started_ms;
     int exit_code;
@@ -62,7 +63,7 @@ static void start_later(struct supervisor *supervisor)
         supervisor->rest_ms * 2 < REST_MAX_MS ? supervisor->rest_ms * 2 : REST_MAX_MS;
 }
 
-/* Takes down what ran, for the next step process, and logs it as closure/attempt. */
+/* Collects what ran, for the next step process, and logs it as closure/attempt. */
 static void note_death(struct supervisor *supervisor, int status, int signum,
                        uint64_t lived_ms)
 {
@@ -89,7 +90,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
     struct supervisor *supervisor = process->data;
     supervisor->running = false;
     uv_close((uv_handle_t *)process, NULL);
-    /* Once it serves, an exit with whatever code is a step's doing. */
+    /* Once a process has served, every exit is a step's doing. */
     bool served = coxi_recorder_serves(supervisor->recorder);
     supervisor->has_served = supervisor->has_served || served;
     bool refused = signum == 0 && status < COXI_EXIT_AGAIN && !supervisor->has_served;
@@ -101,7 +102,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signum)
         return;
     }
     if (served) {
-        supervisor->rest_ms = REST_FIRST_MS; /* it had come up: the next one will */
+        supervisor->rest_ms = REST_FIRST_MS; /* it came up: so will the next one */
     }
     note_death(supervisor, (int)status, signum, coxi_now_ms() - supervisor->started_ms);
     start_later(supervisor);
@@ -157,7 +158,7 @@ static void on_signal(void *arg, int signum)
     }
 }
 
-/* Until it is over: the exit code. */
+/* Runs step processes until all is over; returns the exit code. */
 static int supervise(char *const *child)
 {
     struct supervisor supervisor = {

@@ -1,17 +1,17 @@
 /*
- * The supervisor: a small process without threads or connections that starts the
- * process which runs steps, and starts it again when a step has taken it down. What ran
- * then it hands to the next one (worker/recorder.h), which tells the client.
+ * The supervisor: a small process without threads or connections. It starts the step
+ * process, and starts another when a step has ended it. It hands what ran then to the
+ * next one (worker/recorder.h), which tells the client.
  */
 #ifndef COXI_WORKER_SUPERVISOR_H
 #define COXI_WORKER_SUPERVISOR_H
 
 /*
- * Runs this program again, with the same arguments and --step-process, until SIGTERM or
- * SIGINT, which it hands on, or until that exits with a code below 128 before it has ever
- * served, which is returned: what it complains about would not go away. Step modules are kept
- * in `dir`; NULL: a temporary directory. Returns the exit code for this process. Main
- * thread.
+ * Runs this program again with the same arguments and --step-process, and again
+ * whenever that dies. Ends with SIGTERM or SIGINT, which it passes on. Ends also if a
+ * step process exits with a code below 128 and none has ever served, because the cause
+ * would not go away. Step modules are kept in `dir`; NULL: a temporary directory.
+ * Returns the exit code for this process. Main thread.
  */
 int coxi_supervise(int argc, char **argv, const char *dir);
 

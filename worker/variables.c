@@ -16,7 +16,7 @@ static void variable_free(struct cox_variable *variable)
     }
 }
 
-/* Room for variable `id`. */
+/* Makes room for variable `id`. */
 static int reserve_variable(struct coxi_variables *variables, uint32_t id)
 {
     size_t n = variables->n > 0 ? variables->n : FIRST;
@@ -38,7 +38,7 @@ static int reserve_variable(struct coxi_variables *variables, uint32_t id)
     return 0;
 }
 
-/* A variable that has been checked gets its place and its name. */
+/* Adds a variable that was checked. */
 static int enter_variable(struct coxi_variables *variables,
                           const struct coxi_variable *variable)
 {

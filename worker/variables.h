@@ -16,19 +16,20 @@ struct coxi_copy;
 struct cox_variable {
     struct coxi_named named;
     struct coxi_variable *description;
-    struct coxi_copy *copy; /* what is kept of it, or NULL; guarded by the run's lock */
-    char name[];            /* beside what a look-up reads first */
+    /* the copy for COX_PULL_CACHED, or NULL; guarded by the run's lock */
+    struct coxi_copy *copy;
+    char name[]; /* here because a look-up reads it together with `named` */
 };
 
 /* Zeroed is valid and empty. */
 struct coxi_variables {
     struct coxi_names names;
-    struct cox_variable **by_id; /* NULL where there is none */
-    size_t n;                    /* room for ids below */
+    struct cox_variable **by_id; /* NULL: no variable has this id */
+    size_t n;                    /* entries of by_id */
 };
 
-/* Adds a variable, whose shards are on ps below n_ps. One that is known does not change: it is
- * passed over. COX_EPROTO, COX_ENOMEM. */
+/* Adds a variable, whose shards are on ps below n_ps. A variable that is known already
+ * stays as it is. COX_EPROTO, COX_ENOMEM. */
 int coxi_variables_add(struct coxi_variables *variables,
                        const struct coxi_variable *variable, uint32_t n_ps);
 

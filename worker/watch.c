@@ -1,19 +1,19 @@
 /*
- * The watch over the slots, see slots_internal.h: cancels steps that run for too long,
- * and ends the process where a step that was cancelled has not returned in time, or where
- * it has more memory than it may. The supervisor starts another process then.
+ * The watch over the slots, see slots_internal.h. It cancels steps that run too long.
+ * It ends the process if a cancelled step has not returned in time, or if the process
+ * has more memory than it may; the supervisor starts another process then.
  *
- * Invariant: while anything runs that has a deadline, a timer is set that fires no later
- * than that (but for the time that the loop takes to set it). When it fires, the loop
- * looks at every slot and sets it anew. So a step costs no timer of its own: one that
- * begins when a timer is set for within its own timeout adds nothing.
+ * Invariant: while anything with a deadline runs, a timer is set that fires no later
+ * than the deadline (except for the time that the loop takes to set it). When it fires,
+ * the loop looks at every slot and sets it again. So a step needs no timer of its own:
+ * a step that begins when the timer is set for less than its timeout adds nothing.
  *
- * The end of the process is certain once it has begun: the kernel is told to kill it
- * before anything is done that might take time.
+ * Once the end of the process has begun, it is certain: the kernel is told to kill the
+ * process before anything else is done that might take time.
  *
- * Threads: the loop, but for coxi_watch_set and coxi_watch_cancel. Cost: a look at each
- * slot once in the shortest timeout; with a limit of memory 50 times a second, and a read
- * from /proc, while a step runs. An idle process has no timer.
+ * Threads: the loop, except coxi_watch_set and coxi_watch_cancel. Cost: a look at each
+ * slot once in the shortest timeout; with a limit of memory 50 times a second, and a
+ * read from /proc, while a step runs. An idle process has no timer.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ static const uint64_t ns_per_ms = 1000000;
 
 /* ---- the end of the process */
 
-/* From here on the process ends in END_MS, whatever happens here. */
+/* From here on the kernel kills the process in END_MS, whatever happens here. */
 static void begin_end(void)
 {
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
@@ -46,9 +46,11 @@ static void begin_end(void)
     }
 }
 
-/* Ends it now; what other slots have to say leaves before, and which closures overran: their
- * client counts that when it loses this process, and not when it meets the next one. Not
- * locked. */
+/*
+ * Ends the process now. Before, sends what other slots have to report, and which
+ * closures overran: the client counts these when it loses this process, not only when
+ * it meets the next one. Not locked.
+ */
 static void end_process(struct coxi_slots *slots)
 {
     for (uint32_t i = 0; i < slots->n_threads; i++) {
@@ -70,10 +72,8 @@ static void end_process(struct coxi_slots *slots)
     (void)kill(getpid(), SIGKILL);
 }
 
-/*
- * A step has not returned: what runs in other slots is not to blame. False: it has, just
- * now. Locked.
- */
+/* Ends the process because a step has not returned; steps in other slots are not to
+ * blame. False: the step has returned just now. Locked. */
 static bool end_for_step(struct coxi_slots *slots, struct coxi_running *running,
                          enum coxi_running_state why)
 {
@@ -97,8 +97,8 @@ static bool end_for_step(struct coxi_slots *slots, struct coxi_running *running,
     return true;
 }
 
-/* The process has `bytes`: each step that runs may be to blame. False: none does, just
- * now. Locked. */
+/* Ends the process because it has `bytes` of memory; every step that runs may be to
+ * blame. False: no step runs any more. Locked. */
 static bool end_for_memory(struct coxi_slots *slots, uint64_t bytes)
 {
     struct coxi_buffer names = {0};
@@ -155,7 +155,7 @@ void coxi_watch_cancel(struct coxi_slots *slots, struct coxi_running *running,
 
 /* ---- looking */
 
-/* When something is to be done about what a slot runs. Locked. */
+/* When something must be done about what a slot runs. Locked. */
 static uint64_t due_ns(struct coxi_running *running, enum coxi_running_state state,
                        uint64_t now_ns)
 {
@@ -179,7 +179,7 @@ static uint64_t due_ns(struct coxi_running *running, enum coxi_running_state sta
     return UINT64_MAX;
 }
 
-/* Does what is due. True: the process is to end. Locked. */
+/* Does what is due for a slot. True: the process must end. Locked. */
 static bool look_at(struct coxi_slots *slots, struct coxi_running *running,
                     uint64_t now_ns, uint64_t *next_ns)
 {
@@ -207,11 +207,12 @@ static uint64_t memory_bytes(int statm)
         return 0;
     }
     text[n] = '\0';
-    (void)strtoull(text, &resident, 10); /* the first number is another one */
+    (void)strtoull(text, &resident, 10); /* the first number is the virtual size */
     return strtoull(resident, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* What is kept has a bound of its own (--kept-max), and no step that runs is to blame for it. */
+/* Memory without kept results: these have a bound of their own (--kept-max), and no
+ * running step is to blame for them. */
 static uint64_t memory_of_steps(int statm)
 {
     uint64_t bytes = memory_bytes(statm);
