@@ -33,7 +33,8 @@
  *   layout.c    what workers are told of ps and variables (loop)
  *   registry.c  which variables, tables and metrics there are;  variable.c  creating and
  *               finding them;  rules.c  their optimizers;
- *   partition.c  which ps has what of them;  content.c  what they hold;  metric.c
+ *   partition.c  which ps has what of them;  content_read.c, content_write.c  what they
+ *               hold;  metric.c
  *   load.c, load_send.c  what another checkpoint holds goes into variables of this run
  *   module.c    step modules
  *   resource.c  what each worker makes and keeps

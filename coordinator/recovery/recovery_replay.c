@@ -364,8 +364,9 @@ void coxi_recovery_replayed(struct cox_future *f)
 
 /* ---- replaying operations */
 
-/* The ps that the update is on, as who writes it names them (coordinator/variables/content.c): so a ps that
- * has it from one of the two takes it from the other for a duplicate. */
+/* The ps that the update is on, in the same order as in the write's own commits
+ * (coordinator/variables/content_write.c). So a ps that has the write already takes this for a
+ * duplicate. */
 static size_t list_touched(const struct coxi_replay_update *update, uint32_t n_ps,
                            uint32_t *ret)
 {

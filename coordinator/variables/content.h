@@ -1,8 +1,14 @@
-/* What variables hold, for the coordinator's own: content.c has the public functions. */
+/* What variables hold, for the coordinator's own use: content_read.c and content_write.c have the
+ * public functions, too. */
 #ifndef COXI_COORDINATOR_VARIABLES_CONTENT_H
 #define COXI_COORDINATOR_VARIABLES_CONTENT_H
 
 #include "coordinator/closures/operation.h"
+
+/* COX_EINVAL if the variable does not have rows [begin, begin + count), or if `bytes` is not their
+ * size. */
+int coxi_content_check(const struct coxi_variable *v, uint64_t begin, uint64_t count,
+                       size_t bytes);
 
 /* Rows [begin, begin + count), in range, of a dense variable, in its own type. Any thread;
  * blocks. COX_EPSLOST; COX_ECLOSED and what else ended the coordinator. */

@@ -1,6 +1,6 @@
 /*
  * Creating variables, tables and metrics, and finding them: registry.c has those there are.
- * What they hold is content.c's.
+ * content_read.c and content_write.c read and write what they hold.
  *
  * Creating is numbered like a closure and recorded by the ps in the applied set, so that
  * it too counts once. It goes from the calling thread straight to the ps, and names the

@@ -1,20 +1,18 @@
 /*
- * What variables and tables hold: reads, assignments, additions, counters. From the
- * calling thread straight to the ps, all of them at once. What changes something is
- * numbered like a closure and recorded by the ps in the applied set, so that it too counts
- * once.
+ * Writes what variables hold, and tables' rates: assignments, additions, rates. From the calling
+ * thread straight to the ps, all of them at once. A write is numbered like a closure and recorded by
+ * the ps in the applied set, so that it counts once, too.
  *
- * A write that fails on some ps (no memory there, say) is settled before it returns: all are
- * asked who has it, and refuse it from now on if they do not. What the caller is told, what the
- * log gives back to a ps that is lost later, and what the ps have then agree.
+ * A write that fails on some ps (no memory there, say) is settled before the call returns: every ps
+ * is asked whether it has its part, and refuses that part from now on if it does not. So these three
+ * agree: what the caller is told, what the log gives back to a ps that is lost later, and what the
+ * ps have.
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/error.h"
 #include "common/layout.h"
-#include "common/structs.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/base/replay_log.h"
@@ -22,8 +20,8 @@
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/operation.h"
 #include "coordinator/variables/content.h"
+#include "coordinator/variables/registry.h"
 #include "net/ps_client.h"
-#include "net/pulls.h"
 
 /* The part of a range of rows that a shard has; or a rate, which each ps gets as a whole. */
 struct part {
@@ -38,27 +36,6 @@ struct part {
     int unsure; /* why it could not say */
     struct iovec payload[2];
 };
-
-/* ---- ranges of rows */
-
-static int check_range(const struct coxi_variable *v, uint64_t begin, uint64_t count,
-                       size_t bytes)
-{
-    uint64_t rows = coxi_variable_rows(v);
-    if (begin > rows || count > rows - begin) {
-        return coxi_error(COX_EINVAL,
-                          "variable '%s' has %llu rows, not %llu and %llu more",
-                          v->name, (unsigned long long)rows, (unsigned long long)begin,
-                          (unsigned long long)count);
-    }
-    if (bytes != count * coxi_variable_row_bytes(v)) {
-        return coxi_error(COX_EINVAL, "variable '%s': %llu row%s %zu bytes, not %zu",
-                          v->name, (unsigned long long)count,
-                          count == 1 ? " of it takes" : "s of it take",
-                          (size_t)count * coxi_variable_row_bytes(v), bytes);
-    }
-    return 0;
-}
 
 /* The parts of what is written, in order; *ret is for free(). */
 static int split(const struct coxi_content_write *w, uint32_t n_ps, struct part **ret,
@@ -91,31 +68,6 @@ static int split(const struct coxi_content_write *w, uint32_t n_ps, struct part 
     *ret = parts;
     *ret_n = n;
     return 0;
-}
-
-/* Where the client reads from. */
-static struct coxi_pull_from source(struct cox_coordinator *c)
-{
-    return (struct coxi_pull_from){c->session, c->ps.clients, c->ps.n, 0};
-}
-
-/* True of a read that has begun when as many losses were known, where it is to be done once
- * more: one that a ps was lost in, and came back, may have met it before it had all of its
- * own again. If the run ends instead, `*code` is what has ended it. */
-static bool read_again(struct cox_coordinator *c, int *code, uint64_t n_losses)
-{
-    if (*code != 0 || coxi_ps_losses(c) == n_losses) {
-        return coxi_ps_again(c, code);
-    }
-    *code = coxi_ps_wait(c);
-    return *code == 0;
-}
-
-/* Begins a read when every ps is UP; *ret is for read_again. */
-static int begin_read(struct cox_coordinator *c, uint64_t *ret)
-{
-    *ret = coxi_ps_losses(c);
-    return coxi_ps_wait(c);
 }
 
 /* One commit to each of the ps that `parts` are on, which `touched` lists. */
@@ -383,50 +335,7 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_wri
     return r;
 }
 
-int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
-                      uint64_t begin, uint64_t count, void *ret_data)
-{
-    COXI_CALL_AS(c, "the read of a variable");
-    const struct coxi_pull_from from = source(c);
-    uint64_t n_losses;
-    int r = coxi_gate_wait(c);
-    if (r != 0) {
-        return r;
-    }
-    do {
-        r = begin_read(c, &n_losses);
-        if (r == 0) {
-            r = coxi_pull_rows(&from, v, begin, count, ret_data);
-        }
-    } while (read_again(c, &r, n_losses));
-    return r;
-}
-
-/* ---- dense variables */
-
-int cox_variable_read_rows(struct cox_coordinator *c, struct cox_variable *variable,
-                           uint64_t begin, uint64_t count, void *ret_data, size_t bytes)
-{
-    if (c == NULL || variable == NULL || variable->entry.c != c ||
-        (ret_data == NULL && count > 0)) {
-        return coxi_error(COX_EINVAL, "cox_variable_read_rows needs a variable of this "
-                                      "coordinator and a place for its elements");
-    }
-    const struct coxi_variable *v = variable->entry.description;
-    int r = check_range(v, begin, count, bytes);
-    return r == 0 ? coxi_content_read(c, v, begin, count, ret_data) : r;
-}
-
-int cox_variable_read(struct cox_coordinator *c, struct cox_variable *variable,
-                      void *ret_data, size_t bytes)
-{
-    if (variable == NULL) {
-        return coxi_error(COX_EINVAL, "cox_variable_read needs a variable");
-    }
-    return cox_variable_read_rows(c, variable, 0,
-                                  coxi_variable_rows(variable->entry.description),
-                                  ret_data, bytes);
-}
+/* ---- the public functions */
 
 static int update(struct cox_coordinator *c, struct cox_variable *variable,
                   enum coxi_op op, uint64_t begin, uint64_t count, const void *data,
@@ -437,7 +346,7 @@ static int update(struct cox_coordinator *c, struct cox_variable *variable,
                                       "coordinator, and its elements");
     }
     const struct coxi_variable *v = variable->entry.description;
-    int r = check_range(v, begin, count, bytes);
+    int r = coxi_content_check(v, begin, count, bytes);
     return r == 0 ? coxi_content_update(
                         c, &(struct coxi_content_write){v, op, begin, count, data})
                   : r;
@@ -511,101 +420,4 @@ int cox_table_set_rate(struct cox_coordinator *c, struct cox_table *table,
                ? set_rate(c, table->entry.description, learning_rate, schedule)
                : coxi_error(COX_EINVAL,
                             "cox_table_set_rate needs a table of this coordinator");
-}
-
-/* ---- tables */
-
-int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
-                   const uint64_t *keys, size_t n_keys, float *ret_rows)
-{
-    if (c == NULL || table == NULL || table->entry.c != c ||
-        (n_keys > 0 && (keys == NULL || ret_rows == NULL))) {
-        return coxi_error(COX_EINVAL,
-                          "cox_table_read needs a table of this coordinator, "
-                          "keys, and a place for their rows");
-    }
-    const struct coxi_pull_from from = source(c);
-    uint64_t n_losses;
-    COXI_CALL(c);
-    int r = coxi_gate_wait(c);
-    if (r != 0) {
-        return r;
-    }
-    do {
-        r = begin_read(c, &n_losses);
-        if (r == 0) {
-            r = coxi_pull_keys(&from, table->entry.description, keys, n_keys, ret_rows);
-        }
-    } while (read_again(c, &r, n_losses));
-    return r;
-}
-
-/* ---- counters */
-
-static void take_counts(void *arg, const struct coxi_message *answer)
-{
-    *(struct coxi_counts *)arg = answer->counts;
-}
-
-static int count_once(struct cox_coordinator *c, uint32_t table,
-                      struct coxi_round_call *calls, struct coxi_counts *ret)
-{
-    struct coxi_round round;
-    struct coxi_message message = {.kind = COXI_COUNT};
-    message.count = table;
-    coxi_round_begin(&round);
-    for (uint32_t p = 0; p < c->ps.n; p++) {
-        calls[p] = (struct coxi_round_call){
-            .expect = COXI_COUNTS, .take = take_counts, .arg = &ret[p]};
-        coxi_round_add(&round, c->ps.clients[p], &message, &calls[p]);
-    }
-    return coxi_round_end(&round);
-}
-
-static void add_counts(struct cox_table_stats *stats,
-                       const struct coxi_table_counters *table)
-{
-    stats->rows += table->rows;
-    stats->bytes += table->bytes;
-    stats->lookups += table->lookups;
-    stats->hits += table->hits;
-    stats->admitted += table->admitted;
-    stats->evicted += table->evicted;
-    stats->updates += table->updates;
-}
-
-/* Asks all ps for the counters of the table with that id, and adds them up. */
-static int count(struct cox_coordinator *c, uint32_t id, struct cox_table_stats *stats)
-{
-    struct coxi_round_call *calls = calloc(c->ps.n, sizeof(*calls));
-    struct coxi_counts *counts = calloc(c->ps.n, sizeof(*counts));
-    uint64_t n_losses = 0;
-    int r = calls == NULL || counts == NULL ? coxi_error_memory("counters") : 0;
-    if (r == 0) {
-        do {
-            r = begin_read(c, &n_losses);
-            if (r == 0) {
-                r = count_once(c, 1 + id, calls, counts);
-            }
-        } while (read_again(c, &r, n_losses));
-    }
-    for (uint32_t p = 0; r == 0 && p < c->ps.n; p++) {
-        add_counts(stats, &counts[p].table);
-    }
-    free(calls);
-    free(counts);
-    return r;
-}
-
-int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
-                    struct cox_table_stats *ret)
-{
-    struct cox_table_stats stats = COX_TABLE_STATS_INIT;
-    if (c == NULL || table == NULL || table->entry.c != c || ret == NULL) {
-        return coxi_error(COX_EINVAL,
-                          "cox_table_stats needs a table of this coordinator");
-    }
-    COXI_CALL(c);
-    int r = count(c, table->entry.description->id, &stats);
-    return r != 0 ? r : coxi_struct_return(ret, COXI_STRUCT_TABLE_STATS, &stats);
 }
