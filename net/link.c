@@ -184,10 +184,7 @@ void coxi_link_shut(struct coxi_link *link)
 
 bool coxi_link_is_local(struct coxi_link *link)
 {
-    coxi_lock(&link->lock);
-    bool is_local = link->is_local;
-    coxi_unlock(&link->lock);
-    return is_local;
+    return atomic_load(&link->is_local);
 }
 
 void coxi_link_finish(struct coxi_link *link, int code, const char *text)

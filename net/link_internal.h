@@ -77,6 +77,13 @@ struct coxi_link {
     atomic_size_t meta_max;
     atomic_size_t payload_max;
     atomic_bool closed;
+    /* How many bytes are in line, and whether frames are held back until the end of the receive
+     * batch that is being handled. Written under the lock and by the receiving thread; read without
+     * it: whoever puts a frame in line counts its bytes and then looks at `corked`, the receiving
+     * thread ends `corked` and then looks at the bytes, so one of the two sends the frame. */
+    atomic_size_t n_queued;
+    atomic_bool corked;
+    atomic_bool is_local;
     /* the owner is busy with what came: not reading is no silence */
     atomic_bool handling;
     atomic_uint_least64_t last_in_ms;
@@ -90,6 +97,8 @@ struct coxi_link {
     atomic_bool gone;
     nng_aio *watch_aio;
     uint8_t watched[64]; /* what comes over the stream meanwhile */
+
+    atomic_uint batch; /* how many receive batches there were */
 
     /* Receiving thread only. */
     nng_aio *recv_aio;
@@ -114,15 +123,14 @@ struct coxi_link {
         behind; /* frames that came while the payload of one is made */
     struct coxi_spares spares[COXI_CHUNKS]; /* by kind of chunk */
     unsigned n_made;                        /* chunks of the kind MADE that there are */
-    size_t n_queued;
     bool making;
-    bool is_local;
     pthread_t receiver; /* if `threaded` */
     bool sending;
     unsigned n_releasing; /* threads that release what has been sent */
-    unsigned n_corked;    /* frames put in line since then, of cork_frames */
+    /* Frames put in line in the receive batch with this number, of cork_frames. */
+    unsigned n_corked;
     unsigned cork_frames;
-    bool corked;   /* a receive batch is being handled: flush at its end */
+    unsigned corked_batch;
     bool recv_end; /* nothing more will be received */
     bool ended;    /* on_close has been called, or is about to be */
     bool threaded; /* coxi_link_run, not coxi_link_start */
@@ -198,8 +206,9 @@ void coxi_line_write_head(uint8_t *to, const struct coxi_prefix *prefix,
  */
 void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done);
 
-/* Holds frames back until the end of a receive batch, and lets them go. */
-void coxi_link_cork(struct coxi_link *link, bool corked);
+/* Holds frames back until the end of a receive batch, and lets them go. Receiving thread. */
+void coxi_link_cork(struct coxi_link *link);
+void coxi_link_uncork(struct coxi_link *link);
 
 /* Closes the stream, and wakes who waits on the local path. Marked closed. */
 void coxi_link_shut(struct coxi_link *link);

@@ -169,7 +169,7 @@ static int received(struct coxi_link *link, size_t n)
 {
     int r = 0;
     atomic_store_explicit(&link->handling, true, memory_order_relaxed);
-    coxi_link_cork(link, true);
+    coxi_link_cork(link);
     bool full = n == link->in_capacity - link->in_end;
     if (link->payload != NULL) {
         full = false;
@@ -193,7 +193,7 @@ static int received(struct coxi_link *link, size_t n)
     if (link->events->on_batch != NULL) {
         link->events->on_batch(link->arg, link);
     }
-    coxi_link_cork(link, false);
+    coxi_link_uncork(link);
     atomic_store_explicit(&link->last_in_ms, coxi_now_ms(), memory_order_relaxed);
     atomic_store_explicit(&link->handling, false, memory_order_release);
     /* A longer buffer saves system calls; where there are none, less of a long payload goes

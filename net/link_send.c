@@ -188,8 +188,14 @@ static bool is_enough(struct coxi_link *link, bool later)
     if (link->n_queued >= COXI_LINK_IN_MAX) {
         return true; /* a whole write's worth */
     }
-    if (later || !link->corked) {
+    if (later || !atomic_load(&link->corked)) {
         return !later;
+    }
+    unsigned batch = atomic_load(&link->batch);
+    if (link->corked_batch != batch) {
+        link->corked_batch = batch;
+        link->n_corked = 0;
+        link->cork_frames = CORK_FRAMES;
     }
     if (++link->n_corked < link->cork_frames) {
         return false;
@@ -201,8 +207,12 @@ static bool is_enough(struct coxi_link *link, bool later)
 
 /* Puts a frame in line, or says why not. Locked. */
 static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
-               size_t payload_len, bool *ret_lent)
+               bool *ret_lent)
 {
+    size_t payload_len = 0;
+    for (size_t i = 0; i < frame->n_payload; i++) {
+        payload_len += frame->payload[i].iov_len;
+    }
     if (coxi_link_closed(link)) {
         return coxi_error(COX_ECLOSED, "the connection is closed");
     }
@@ -222,39 +232,42 @@ static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
     return 0;
 }
 
-int coxi_link_put(struct coxi_link *link, const struct coxi_outgoing *frame, bool later,
-                  bool *ret_due)
+/* What is left to do for a frame that was put in line, or was not. Unlocked. */
+static void was_put(struct coxi_link *link, const struct coxi_outgoing *frame, int r,
+                    bool lent)
 {
-    size_t payload_len = 0;
-    for (size_t i = 0; i < frame->n_payload; i++) {
-        payload_len += frame->payload[i].iov_len;
-    }
-    bool lent = false;
-    coxi_lock(&link->lock);
-    int r = put(link, frame, payload_len, &lent);
-    bool due = r == 0 && is_enough(link, later);
-    coxi_unlock(&link->lock);
     if (!lent && frame->release != NULL) {
         frame->release(frame->arg);
     }
     if (r == COX_ENOMEM) {
         coxi_link_shut(link);
     }
-    *ret_due = due;
+}
+
+int coxi_link_put(struct coxi_link *link, const struct coxi_outgoing *frame, bool later,
+                  bool *ret_due)
+{
+    bool lent = false;
+    coxi_lock(&link->lock);
+    int r = put(link, frame, &lent);
+    *ret_due = r == 0 && is_enough(link, later);
+    coxi_unlock(&link->lock);
+    was_put(link, frame, r, lent);
     return r;
 }
 
 int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
                    bool later)
 {
-    bool due;
-    int r = coxi_link_put(link, frame, later, &due);
-    if (due) {
-        struct coxi_chunk *done = NULL;
-        coxi_lock(&link->lock);
+    struct coxi_chunk *done = NULL;
+    bool lent = false;
+    coxi_lock(&link->lock);
+    int r = put(link, frame, &lent);
+    if (r == 0 && is_enough(link, later)) {
         flush(link, &done);
-        coxi_link_leave(link, done);
     }
+    coxi_link_leave(link, done);
+    was_put(link, frame, r, lent);
     return r;
 }
 
@@ -426,18 +439,27 @@ void coxi_link_beat(struct coxi_link *link)
     coxi_link_leave(link, done);
 }
 
-void coxi_link_flush(struct coxi_link *link)
+static void flush_line(struct coxi_link *link)
 {
     struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
-    if (!link->corked || link->n_queued >= COXI_LINK_IN_MAX) {
-        flush(link, &done);
-    }
+    flush(link, &done);
     coxi_link_leave(link, done);
+}
+
+void coxi_link_flush(struct coxi_link *link)
+{
+    size_t n = atomic_load(&link->n_queued);
+    if (n > 0 && (n >= COXI_LINK_IN_MAX || !atomic_load(&link->corked))) {
+        flush_line(link);
+    }
 }
 
 int coxi_link_wait_room(struct coxi_link *link, size_t bytes)
 {
+    if (atomic_load(&link->n_queued) <= bytes && !coxi_link_closed(link)) {
+        return 0;
+    }
     struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
     await_line(link, bytes, &done);
@@ -448,21 +470,19 @@ int coxi_link_wait_room(struct coxi_link *link, size_t bytes)
 
 size_t coxi_link_queued(struct coxi_link *link)
 {
-    coxi_lock(&link->lock);
-    size_t n = link->n_queued;
-    coxi_unlock(&link->lock);
-    return n;
+    return atomic_load(&link->n_queued);
 }
 
-void coxi_link_cork(struct coxi_link *link, bool corked)
+void coxi_link_cork(struct coxi_link *link)
 {
-    struct coxi_chunk *done = NULL;
-    coxi_lock(&link->lock);
-    link->corked = corked;
-    link->n_corked = 0;
-    link->cork_frames = CORK_FRAMES;
-    if (!corked) {
-        flush(link, &done);
+    atomic_fetch_add(&link->batch, 1);
+    atomic_store(&link->corked, true);
+}
+
+void coxi_link_uncork(struct coxi_link *link)
+{
+    atomic_store(&link->corked, false);
+    if (atomic_load(&link->n_queued) > 0) {
+        flush_line(link);
     }
-    coxi_link_leave(link, done);
 }

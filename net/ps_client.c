@@ -313,13 +313,28 @@ static int await_room(struct coxi_psc *psc, const struct coxi_psc_request *reque
     return 0;
 }
 
+/* While much waits in line on the request's connection. Locked; unlocks meanwhile. */
+static void await_line(struct coxi_psc *psc, const struct coxi_psc_request *request)
+{
+    struct coxi_link *link = link_of(psc, request->channel);
+    if (link != NULL && coxi_link_queued(link) > IN_LINE_MAX) {
+        coxi_unlock(&psc->lock);
+        (void)coxi_link_wait_room(link, IN_LINE_MAX);
+        coxi_lock(&psc->lock);
+    }
+    coxi_link_unref(link);
+}
+
 /* Puts it in line under the lock: once that is released, the request may be answered and
- * gone. Sends it without the lock. `waits`: for a place among the waiting. */
+ * gone. Sends it without the lock. `waits`: for the line and a place among the waiting. */
 static int submit(struct coxi_psc *psc, const struct coxi_message *message,
                   struct coxi_psc_request *request, bool later, bool waits)
 {
     struct coxi_message numbered = *message;
     coxi_lock(&psc->lock);
+    if (waits) {
+        await_line(psc, request);
+    }
     int r = waits ? await_room(psc, request) : 0;
     r = r == 0 ? enlist(psc, &numbered, request) : r;
     struct coxi_link *link = r == 0 ? link_of(psc, request->channel) : NULL;
@@ -338,13 +353,6 @@ int coxi_psc_submit(struct coxi_psc *psc, const struct coxi_message *message,
 {
     coxi_loop_assert_may_wait();
     prepare(psc, request);
-    coxi_lock(&psc->lock);
-    struct coxi_link *link = link_of(psc, request->channel);
-    coxi_unlock(&psc->lock);
-    if (link != NULL) {
-        (void)coxi_link_wait_room(link, IN_LINE_MAX);
-        coxi_link_unref(link);
-    }
     return submit(psc, message, request, later, true);
 }
 
@@ -357,13 +365,16 @@ int coxi_psc_submit_now(struct coxi_psc *psc, const struct coxi_message *message
 
 void coxi_psc_flush(struct coxi_psc *psc)
 {
+    struct coxi_link *links[2];
+    coxi_lock(&psc->lock);
     for (int i = 0; i < 2; i++) {
-        coxi_lock(&psc->lock);
-        struct coxi_link *link = link_of(psc, (enum coxi_channel)i);
-        coxi_unlock(&psc->lock);
-        if (link != NULL) {
-            coxi_link_flush(link);
-            coxi_link_unref(link);
+        links[i] = link_of(psc, (enum coxi_channel)i);
+    }
+    coxi_unlock(&psc->lock);
+    for (int i = 0; i < 2; i++) {
+        if (links[i] != NULL) {
+            coxi_link_flush(links[i]);
+            coxi_link_unref(links[i]);
         }
     }
 }

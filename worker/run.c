@@ -144,8 +144,11 @@ void coxi_run_drop_data(struct coxi_run *run, const struct coxi_link *data)
 
 bool coxi_run_has_link(struct coxi_run *run, const struct coxi_link *link)
 {
+    if (run->control == link) {
+        return true;
+    }
     coxi_lock(&run->lock);
-    bool has = run->control == link || run->data == link;
+    bool has = run->data == link;
     coxi_unlock(&run->lock);
     return has;
 }
@@ -307,16 +310,12 @@ static int load(struct coxi_run *run, const char *dir, const struct coxi_module 
     if (module->id >= COXI_MODULES_MAX) {
         return coxi_error(COX_ELIMIT, "more than %d modules", COXI_MODULES_MAX);
     }
-    coxi_lock(&run->lock);
-    bool there = run->modules[module->id] != NULL;
-    coxi_unlock(&run->lock);
+    bool there = atomic_load(&run->modules[module->id]) != NULL;
     int r =
         there ? 0
               : load_recorded(run->options.recorder, dir, module, bytes, len, &loaded);
     if (r == 0 && !there) {
-        coxi_lock(&run->lock);
-        run->modules[module->id] = loaded;
-        coxi_unlock(&run->lock);
+        atomic_store(&run->modules[module->id], loaded);
     }
     return r;
 }
@@ -341,13 +340,12 @@ struct coxi_function *coxi_run_function(struct coxi_run *run,
                                         const struct coxi_closure_head *head)
 {
     struct coxi_function *function = NULL;
-    coxi_lock(&run->lock);
-    struct coxi_loaded *module =
-        head->module < COXI_MODULES_MAX ? run->modules[head->module] : NULL;
+    struct coxi_loaded *module = head->module < COXI_MODULES_MAX
+                                     ? atomic_load(&run->modules[head->module])
+                                     : NULL;
     if (module != NULL && head->function < module->n_functions) {
         function = &module->functions[head->function];
     }
-    coxi_unlock(&run->lock);
     if (function == NULL) {
         (void)coxi_error(COX_EMODULE, "worker %u has no function %u of module %u",
                          run->options.worker, head->function, head->module);
@@ -403,9 +401,12 @@ void coxi_run_made(struct coxi_run *run, struct coxi_kept *kept, int code,
 /* A reference to the connection that takes a payload of `len` bytes. */
 static struct coxi_link *link_for(struct coxi_run *run, size_t len)
 {
+    if (len < COXI_REPORT_LONG) {
+        return coxi_link_ref(run->control);
+    }
     coxi_lock(&run->lock);
-    struct coxi_link *link = coxi_link_ref(
-        len >= COXI_REPORT_LONG && run->data != NULL ? run->data : run->control);
+    struct coxi_link *link =
+        coxi_link_ref(run->data != NULL ? run->data : run->control);
     coxi_unlock(&run->lock);
     return link;
 }
@@ -530,6 +531,9 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
 
 void coxi_run_flush_reports(struct coxi_run *run)
 {
+    if (atomic_load(&run->n_reports) == 0) {
+        return; /* whoever adds one flushes it afterwards */
+    }
     coxi_lock(&run->report_lock);
     send_reports(run);
     coxi_unlock(&run->report_lock);

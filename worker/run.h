@@ -72,10 +72,12 @@ struct coxi_run {
     /* a closure's step is its id minus this, modulo 2^64 */
     atomic_uint_least64_t first;
 
+    struct coxi_link *control; /* the same for as long as the run lives */
+    struct coxi_loaded *_Atomic modules[COXI_MODULES_MAX]; /* until the run ends */
+
     /* guards the fields below; comes before the locks of ps clients and links */
     pthread_mutex_t lock;
-    pthread_cond_t room; /* signalled when n_committing goes down */
-    struct coxi_link *control;
+    pthread_cond_t room;      /* signalled when n_committing goes down */
     struct coxi_link *data;   /* or NULL */
     uint64_t data_connection; /* its number; at first that of the control connection */
     struct coxi_psc **ps;     /* made with the first layout, then fixed */
@@ -85,7 +87,6 @@ struct coxi_run {
     atomic_uint_least64_t n_layouts; /* layouts received */
     uint32_t n_ps;
     struct coxi_variables variables; /* steps look them up without the lock */
-    struct coxi_loaded *modules[COXI_MODULES_MAX];
     struct coxi_spare *spare_attempts;
     struct coxi_spare *spare_scratches;
     uint32_t n_committing;
@@ -100,7 +101,7 @@ struct coxi_run {
 
     pthread_mutex_t report_lock; /* guards the outbox; comes before a link's lock */
     struct coxi_done_head reports[COXI_REPORTS_MAX];
-    size_t n_reports;
+    atomic_size_t n_reports; /* written under the lock */
     /* indices of the reports whose results stay here */
     uint32_t kept[COXI_REPORTS_MAX];
     size_t n_kept;
