@@ -139,8 +139,8 @@ static int note_unsettled(struct collection *all, struct cox_coordinator *c)
     int r = 0;
     for (uint64_t id = c->closures->unsettled.first;
          r == 0 && id < c->closures->unsettled.next && id <= progress->closure; id++) {
-        struct cox_future *f = coxi_window_get(&c->closures->unsettled, id);
-        if (f != NULL && f->function != NULL && !f->fetches) {
+        struct cox_future *f = coxi_closures_get(c, id);
+        if (f != NULL && !f->fetches) {
             r = add_item(all, &(struct item){f, {.closure = id}});
             coxi_manifest_cover(progress, id, f->cursor);
         }
@@ -154,8 +154,7 @@ static struct cox_future *kept_source(struct cox_coordinator *c,
                                       const struct cox_future *call, size_t k)
 {
     struct cox_future *source = coxi_inputs_pending(call, k);
-    bool noted = source == NULL ||
-                 coxi_window_get(&c->closures->unsettled, source->id) != NULL ||
+    bool noted = source == NULL || coxi_closures_get(c, source->id) != NULL ||
                  source->kept->noted == c->closures->n_collected;
     return noted ? NULL : source;
 }

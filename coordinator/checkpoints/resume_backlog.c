@@ -37,17 +37,15 @@ static int8_t priority_of(const struct coxi_backlog_head *head)
                         : 0);
 }
 
-static struct cox_future *new_held(struct coxi_resumed *resumed, size_t i)
+static struct cox_future *new_closure(struct coxi_resumed *resumed, size_t i)
 {
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     const struct coxi_backlog_head *head = &backlog->heads[i];
-    bool update = head->function == COXI_BACKLOG_UPDATE;
-    size_t len = update ? 0 : head->args_len;
-    struct cox_function *function =
-        update ? NULL : &resumed->names[head->function].function;
+    size_t len = head->args_len;
     struct cox_future *f;
     const uint8_t *args = len > 0 ? backlog->args + head->args_at : NULL;
-    if (coxi_closure_new(resumed->c, function, args, len, &f) != 0) {
+    if (coxi_closure_new(resumed->c, &resumed->names[head->function].function, args,
+                         len, &f) != 0) {
         return NULL;
     }
     /* Attempts of the older client may have applied it on some ps. */
@@ -55,14 +53,12 @@ static struct cox_future *new_held(struct coxi_resumed *resumed, size_t i)
     f->inherited = true;
     f->uncertain = true;
     f->was_done = head->closure <= resumed->watermark;
-    if (!update) {
-        f->cursor = head->cursor;
-        f->priority = priority_of(head);
-        f->only_worker = head->only_worker <= resumed->c->workers->n
-                             ? (uint32_t)head->only_worker
-                             : 0; /* it is not there any more: then any */
-        f->timeout_ms = (uint32_t)head->timeout_ms;
-    }
+    f->cursor = head->cursor;
+    f->priority = priority_of(head);
+    f->only_worker = head->only_worker <= resumed->c->workers->n
+                         ? (uint32_t)head->only_worker
+                         : 0; /* it is not there any more: then any */
+    f->timeout_ms = (uint32_t)head->timeout_ms;
     if (head->done && coxi_kept_new(f) != 0) {
         free(f);
         return NULL;
@@ -112,9 +108,9 @@ static int hold_inputs(struct coxi_resumed *resumed, size_t i, size_t first)
         const struct coxi_backlog_input *input = &backlog->inputs[first + k];
         inputs[k].name = input->name;
         inputs[k].result = input->result;
-        inputs[k].future = resumed->held[place_of(backlog, input->closure)];
+        inputs[k].future = resumed->held[place_of(backlog, input->closure)].closure;
     }
-    int r = coxi_inputs_new(resumed->c, inputs, n, &resumed->held[i]->inputs);
+    int r = coxi_inputs_new(resumed->c, inputs, n, &resumed->held[i].closure->inputs);
     free(inputs);
     return r;
 }
@@ -152,6 +148,39 @@ struct holding {
     size_t n_calls;
 };
 
+/* Holds a write: its id is taken. */
+static int hold_operation(struct coxi_resumed *resumed, size_t i)
+{
+    struct cox_coordinator *c = resumed->c;
+    uint64_t id = coxi_backlog_of(resumed->file)->heads[i].closure;
+    struct coxi_operation *operation = coxi_operation_new(c, id);
+    if (operation == NULL) {
+        return coxi_error_memory("a write that is done again");
+    }
+    resumed->held[i].operation = operation; /* coxi_resume_free frees it */
+    return coxi_closures_put_operation(c, id);
+}
+
+/* Holds a call, which is WAITING if it is to run; `first_input`: of the backlog's. */
+static int hold_closure(struct coxi_resumed *resumed, size_t i, size_t first_input)
+{
+    struct cox_coordinator *c = resumed->c;
+    bool done = coxi_backlog_of(resumed->file)->heads[i].done;
+    struct cox_future *f = new_closure(resumed, i);
+    int r = f == NULL ? coxi_error_memory("a closure that is run again")
+            : done    ? 0
+                      : coxi_window_put(&c->closures->unsettled, f->id, f);
+    if (r != 0) {
+        free(f);
+        return r;
+    }
+    resumed->held[i].closure = f;
+    if (!done) {
+        coxi_list_append(&c->closures->waiting, f);
+    }
+    return hold_inputs(resumed, i, first_input);
+}
+
 /* On the loop: this client's ids begin behind those of the one before. */
 static int hold(struct cox_coordinator *c, void *arg)
 {
@@ -170,21 +199,9 @@ static int hold(struct cox_coordinator *c, void *arg)
         if (coxi_backlog_is_more(backlog, i)) {
             continue;
         }
-        struct cox_future *f = new_held(resumed, i);
-        bool done = backlog->heads[i].done;
-        r = f == NULL ? coxi_error_memory("a closure that is run again")
-            : done    ? 0
-                      : coxi_window_put(&c->closures->unsettled, f->id, f);
-        if (r != 0) {
-            free(f);
-            break;
-        }
-        resumed->held[i] = f;
-        if (f->function != NULL && !done) {
-            coxi_list_append(&c->closures->waiting, f);
-            holding->n_calls++;
-        }
-        r = f->function != NULL ? hold_inputs(resumed, i, first_input) : 0;
+        bool update = coxi_backlog_is_update(backlog, i);
+        r = update ? hold_operation(resumed, i) : hold_closure(resumed, i, first_input);
+        holding->n_calls += r == 0 && !update && !backlog->heads[i].done;
         first_input += backlog->heads[i].n_inputs;
     }
     if (resumed != NULL) {
@@ -215,7 +232,7 @@ static int resumed_new(struct cox_coordinator *c, struct coxi_backlog_file *file
         resumed->file = file;
         resumed->n_names = backlog->n_functions;
         resumed->names = calloc(backlog->n_functions + 1, sizeof(*resumed->names));
-        resumed->held = calloc(backlog->n + 1, sizeof(struct cox_future *));
+        resumed->held = calloc(backlog->n + 1, sizeof(*resumed->held));
     }
     if (resumed == NULL || resumed->names == NULL || resumed->held == NULL) {
         if (resumed != NULL) {
@@ -311,7 +328,7 @@ static void note_refused(struct cox_coordinator *c, uint64_t closure, int code)
 }
 
 int coxi_resume_redo(struct cox_coordinator *c, const struct coxi_resumed *resumed,
-                     size_t i, struct cox_future *operation)
+                     size_t i, struct coxi_operation *operation)
 {
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     bool over;
@@ -333,7 +350,7 @@ int coxi_resume_redo(struct cox_coordinator *c, const struct coxi_resumed *resum
 }
 
 int coxi_resume_redo_reset(struct cox_coordinator *c, const struct coxi_variable *v,
-                           struct cox_future *operation)
+                           struct coxi_operation *operation)
 {
     const struct coxi_content_write w = {v, COXI_OP_ASSIGN, 0, v->shape[0],
                                          coxi_metric_zeros};
@@ -358,8 +375,8 @@ static int write_first(struct cox_coordinator *c, struct coxi_resumed *resumed)
     int r = 0;
     for (size_t i = coxi_backlog_next_write(backlog, 0); r == 0 && i < end;
          i = coxi_backlog_next_write(backlog, i + 1)) {
-        struct cox_future *operation = resumed->held[i];
-        resumed->held[i] = NULL;
+        struct coxi_operation *operation = resumed->held[i].operation;
+        resumed->held[i].operation = NULL;
         r = coxi_resume_redo(c, resumed, i, operation);
     }
     return r;

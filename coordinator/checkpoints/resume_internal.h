@@ -39,6 +39,7 @@
 #include "coordinator/checkpoints/resume.h"
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/gate.h"
+#include "coordinator/closures/operation.h"
 #include "coordinator/workers/module.h"
 
 /* A function of the backlog, in place of which there will be one of a module. */
@@ -53,8 +54,14 @@ struct coxi_resumed_name {
 struct coxi_resumed_reset {
     struct coxi_resumed_reset *next;
     const struct coxi_variable *variable;
-    struct cox_future *operation; /* NULL: it has begun */
-    uint64_t id;                  /* of that */
+    struct coxi_operation *operation; /* NULL: it has begun */
+    uint64_t id;                      /* of that */
+};
+
+/* What waits in a place of the backlog: a closure, an operation, or nothing (any more). */
+struct coxi_resumed_held {
+    struct cox_future *closure;
+    struct coxi_operation *operation;
 };
 
 struct coxi_resumed {
@@ -67,9 +74,9 @@ struct coxi_resumed {
     bool runs;
 
     /* ---- the loop's, once the client is open */
-    struct cox_future **held; /* by place in the backlog. NULL: not held */
-    size_t barrier;           /* the place of the next write; n: there is none */
-    bool has_turn;            /* the thread is writing that */
+    struct coxi_resumed_held *held; /* by place in the backlog */
+    size_t barrier;                 /* the place of the next write; n: there is none */
+    bool has_turn;                  /* the thread is writing that */
     struct coxi_mail mail;
     struct coxi_mail written;
 
@@ -80,8 +87,9 @@ struct coxi_resumed {
     struct coxi_resumed_reset *resets; /* by rising id */
     size_t n_resetting;                /* calls that are about to list a reset */
     size_t n_writes;                   /* that are not done */
-    struct cox_future *operation; /* of the write whose turn it is, until it begins */
-    size_t place;                 /* of that */
+    struct coxi_operation
+        *operation; /* of the write whose turn it is, until it begins */
+    size_t place;   /* of that */
     bool end;
     bool ended;
 
@@ -120,11 +128,11 @@ extern const struct coxi_gate coxi_resume_gate;
 /* Writes what head i begins, and ends the operation. What a ps refuses is reported by what the
  * program schedules or joins next. Other than 0: the run is over. Not on the loop. */
 int coxi_resume_redo(struct cox_coordinator *c, const struct coxi_resumed *resumed,
-                     size_t i, struct cox_future *operation);
+                     size_t i, struct coxi_operation *operation);
 
 /* The same for a reset whose operation, of which it takes care, is `operation`. */
 int coxi_resume_redo_reset(struct cox_coordinator *c, const struct coxi_variable *v,
-                           struct cox_future *operation);
+                           struct coxi_operation *operation);
 
 /* Starts the thread that does so, if anything comes after a call, or may do so. */
 int coxi_resume_start(struct coxi_resumed *resumed);

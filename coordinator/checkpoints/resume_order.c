@@ -32,7 +32,7 @@ static bool is_written(const struct coxi_resumed *resumed)
 }
 
 static int write_one(struct coxi_resumed *resumed, size_t place,
-                     struct cox_future *operation)
+                     struct coxi_operation *operation)
 {
     bool is_reset = place == coxi_backlog_of(resumed->file)->n;
     return is_reset ? coxi_resume_redo_reset(resumed->c, resumed->resets->variable,
@@ -46,7 +46,7 @@ static void *writing_thread(void *arg)
     struct cox_coordinator *c = resumed->c;
     coxi_lock(&c->lock);
     while (!resumed->end && !is_written(resumed)) {
-        struct cox_future *operation = resumed->operation;
+        struct coxi_operation *operation = resumed->operation;
         size_t place = resumed->place;
         if (operation == NULL) {
             (void)pthread_cond_wait(&c->life.changed, &c->lock);
@@ -123,18 +123,18 @@ static void let_go_one(struct coxi_resumed *resumed, size_t i)
 {
     struct cox_coordinator *c = resumed->c;
     const struct coxi_backlog_head *head = &coxi_backlog_of(resumed->file)->heads[i];
-    struct cox_future *f = resumed->held[i];
+    struct cox_future *f = resumed->held[i].closure;
     coxi_lock(&c->lock);
     struct cox_function *loaded = resumed->names[head->function].loaded;
     coxi_unlock(&c->lock);
     if (loaded == NULL) {
         return;
     }
-    resumed->held[i] = NULL;
+    resumed->held[i].closure = NULL;
     if (head->done) {
         f->function = loaded;
         coxi_closure_be_done(f);
-    } else if (coxi_window_get(&c->closures->unsettled, head->closure) == f) {
+    } else if (coxi_closures_get(c, head->closure) == f) {
         f->function = loaded;
         enter(f);
     } /* else it was cancelled */
@@ -143,9 +143,8 @@ static void let_go_one(struct coxi_resumed *resumed, size_t i)
 /* Whoever has a function now, and no write before it, is in line, or waits for others alone. */
 static void let_go(struct coxi_resumed *resumed)
 {
-    const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     for (size_t i = 0; i < resumed->barrier; i++) {
-        if (resumed->held[i] != NULL && !coxi_backlog_is_update(backlog, i)) {
+        if (resumed->held[i].closure != NULL) {
             let_go_one(resumed, i);
         }
     }
@@ -250,18 +249,18 @@ static void write_done(struct coxi_mail *mail)
 
 /* Takes the operation of what is written next if closures before it are settled; or NULL.
  * Locked. */
-static struct cox_future *take_turn(struct coxi_resumed *resumed)
+static struct coxi_operation *take_turn(struct coxi_resumed *resumed)
 {
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     size_t at = resumed->barrier;
     struct coxi_resumed_reset *reset = at == backlog->n ? resumed->resets : NULL;
-    struct cox_future **operation = reset != NULL     ? &reset->operation
-                                    : at < backlog->n ? &resumed->held[at]
-                                                      : NULL;
+    struct coxi_operation **operation = reset != NULL     ? &reset->operation
+                                        : at < backlog->n ? &resumed->held[at].operation
+                                                          : NULL;
     uint64_t id = reset != NULL     ? reset->id
                   : at < backlog->n ? backlog->heads[at].closure
                                     : 0;
-    struct cox_future *taken = NULL;
+    struct coxi_operation *taken = NULL;
     if (operation != NULL && resumed->c->closures->unsettled.first == id) {
         taken = *operation;
         *operation = NULL;
@@ -282,7 +281,7 @@ static void turn(struct cox_coordinator *c)
     struct coxi_resumed *resumed = c->saving.resumed;
     coxi_lock(&c->lock);
     bool waits = resumed->has_turn || is_passed(resumed);
-    struct cox_future *operation = waits ? NULL : take_turn(resumed);
+    struct coxi_operation *operation = waits ? NULL : take_turn(resumed);
     if (operation != NULL) {
         resumed->has_turn = true;
         resumed->operation = operation;
@@ -452,7 +451,7 @@ static void end_resetting(struct coxi_resumed *resumed)
 }
 
 /* Puts it at the end, when its operation has an id. Locked. */
-static void list_reset(void *arg, struct cox_future *operation)
+static void list_reset(void *arg, struct coxi_operation *operation)
 {
     struct coxi_resumed_reset *reset = arg;
     struct coxi_resumed *resumed = operation->c->saving.resumed;
@@ -543,12 +542,11 @@ void coxi_resume_free(struct cox_coordinator *c)
     coxi_unlock(&c->lock);
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     for (size_t i = 0; i < backlog->n; i++) {
-        struct cox_future *f = resumed->held[i]; /* other calls have ended by now */
-        if (f != NULL && backlog->heads[i].done) {
+        struct cox_future *f = resumed->held[i].closure;
+        if (f != NULL && backlog->heads[i].done) { /* other calls have ended by now */
             coxi_closure_be_done(f);
-        } else if (backlog->heads[i].function == COXI_BACKLOG_UPDATE) {
-            free(f);
         }
+        free(resumed->held[i].operation);
     }
     free(resumed->operation); /* whose turn came too late */
     free_resets(resumed);

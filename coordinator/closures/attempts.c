@@ -210,8 +210,7 @@ void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *cr
             continue;
         }
         struct cox_future *f = coxi_closure_find_running(c, head->closure);
-        if (f == NULL || f->function == NULL || head->attempt > f->attempt ||
-            f->state == COXI_VOIDING) {
+        if (f == NULL || head->attempt > f->attempt || f->state == COXI_VOIDING) {
             continue;
         }
         take_report(seat, f, head, crashed->n_closures);

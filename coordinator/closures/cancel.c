@@ -20,7 +20,7 @@ static void run_cancellation(struct coxi_mail *mail)
     struct cox_future *f = cancellation->f;
     struct cox_coordinator *c = f->c;
     if (!atomic_load(&f->settled)) {
-        if (coxi_window_get(&c->closures->unsettled, f->id) == NULL) {
+        if (coxi_closures_get(c, f->id) == NULL) {
             coxi_dispatch(c); /* takes it in */
         }
         coxi_attempts_cancel(f);

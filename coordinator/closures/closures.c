@@ -27,3 +27,17 @@ void coxi_closures_free(struct cox_coordinator *c)
         c->closures = NULL;
     }
 }
+
+/* What `unsettled` has in the place of an operation. */
+static char operation;
+
+struct cox_future *coxi_closures_get(const struct cox_coordinator *c, uint64_t id)
+{
+    void *item = coxi_window_get(&c->closures->unsettled, id);
+    return item != &operation ? item : NULL;
+}
+
+int coxi_closures_put_operation(struct cox_coordinator *c, uint64_t id)
+{
+    return coxi_window_put(&c->closures->unsettled, id, &operation);
+}

@@ -11,16 +11,24 @@
 
 struct coxi_input;
 struct coxi_kept;
+struct coxi_operation;
 struct coxi_seat;
 
 enum { COXI_COMING_BUCKETS = 256 };
+
+/* What has an id and has not been seen by the loop yet: both lists by rising id. */
+struct coxi_intake {
+    struct coxi_list closures;
+    struct coxi_operation *operations;
+    struct coxi_operation *last_operation;
+};
 
 /* c->closures. The loop's own, but for what c->lock guards. */
 struct coxi_closure_events; /* settle.h */
 struct coxi_gate;           /* gate.h */
 
 struct coxi_closures {
-    struct coxi_window unsettled; /* by id */
+    struct coxi_window unsettled; /* by id; operations, too: coxi_closures_get */
     struct coxi_window replays;   /* closures that are replayed, by id */
 
     /* ---- in line, and on their way */
@@ -68,7 +76,7 @@ struct coxi_closures {
     /* The first call with a cursor that an error has cancelled; 0 from the next one on that
      * the program schedules. */
     uint64_t first_cancelled;
-    struct coxi_list intake;        /* scheduled, not yet seen by the loop */
+    struct coxi_intake intake;
     struct cox_future *kept_listed; /* for the loop to look at (kept.c) */
     bool kept_closed;               /* it will not any more */
 };
@@ -76,5 +84,12 @@ struct coxi_closures {
 /* In cox_open, before anything else of it (COX_ENOMEM); when no future is left. */
 int coxi_closures_new(struct cox_coordinator *c);
 void coxi_closures_free(struct cox_coordinator *c);
+
+/* The closure of that id if it is not settled; NULL where the id is an operation's. Loop. */
+struct cox_future *coxi_closures_get(const struct cox_coordinator *c, uint64_t id);
+
+/* The id is an operation's: it counts as not settled until it is taken out of `unsettled`.
+ * COX_ENOMEM. Loop. */
+int coxi_closures_put_operation(struct cox_coordinator *c, uint64_t id);
 
 #endif

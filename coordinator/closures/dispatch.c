@@ -13,12 +13,14 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
+#include "coordinator/base/alive.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/inputs.h"
+#include "coordinator/closures/intake.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/seat.h"
@@ -161,28 +163,49 @@ static void assign(struct cox_coordinator *c)
 
 /* ---- a turn of the loop */
 
-/* Closures from the intake into line; the window takes their ids in order. True where there
- * are any. */
-static bool take_in(struct cox_coordinator *c, struct coxi_list *intake)
+/* Puts in line a closure that has its id. */
+static void enter(struct cox_future *f)
 {
-    bool any = false;
-    for (struct cox_future *f = intake->first; f != NULL;) {
+    if (coxi_gate_holds(f)) {
+        return; /* it waits behind what the client before was writing */
+    }
+    if (f->inputs != NULL) {
+        coxi_inputs_wait(f);
+    } else {
+        coxi_closure_enqueue(f, false);
+    }
+}
+
+/* Ids of operations below `end`. Without memory for one the run is over: a watermark could pass
+ * the operation, and the ps would take it for a duplicate. */
+static void take_operations(struct cox_coordinator *c, struct coxi_intake *intake,
+                            uint64_t end)
+{
+    while (intake->operations != NULL && intake->operations->id < end) {
+        int r = coxi_closures_put_operation(c, intake->operations->id);
+        if (r != 0) {
+            coxi_fatal(c, r, "out of memory for an operation");
+        }
+        intake->operations = intake->operations->next;
+    }
+}
+
+/* Closures from the intake into line; the window takes ids in order. True where there are any. */
+static bool take_in(struct cox_coordinator *c, struct coxi_intake *intake)
+{
+    bool any = intake->closures.first != NULL;
+    for (struct cox_future *f = intake->closures.first; f != NULL;) {
         struct cox_future *next = f->next;
-        any = any || f->function != NULL;
-        bool kept = coxi_window_put(&c->closures->unsettled, f->id, f) == 0;
-        if (f->function != NULL && !kept) {
+        take_operations(c, intake, f->id);
+        if (coxi_window_put(&c->closures->unsettled, f->id, f) == 0) {
+            enter(f);
+        } else {
             /* It cannot be kept track of, so it cannot run. */
             coxi_closure_fail(f, COX_ENOMEM, "out of memory for a closure");
-        } else if (f->function == NULL || coxi_gate_holds(f)) {
-            /* An operation is only an id here. A closure that is held waits behind what the
-             * client before was writing. */
-        } else if (f->inputs != NULL) {
-            coxi_inputs_wait(f);
-        } else {
-            coxi_closure_enqueue(f, false);
         }
         f = next;
     }
+    take_operations(c, intake, UINT64_MAX);
     return any;
 }
 
@@ -263,8 +286,8 @@ void coxi_dispatch(void *coordinator)
     struct cox_coordinator *c = coordinator;
     char fatal_text[COXI_TEXT_MAX];
     coxi_lock(&c->lock);
-    struct coxi_list intake = c->closures->intake;
-    c->closures->intake = (struct coxi_list){0};
+    struct coxi_intake intake = c->closures->intake;
+    c->closures->intake = (struct coxi_intake){0};
     bool layout = c->workers->layout_due;
     c->workers->layout_due = false;
     int fatal = c->life.fatal;

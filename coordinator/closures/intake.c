@@ -12,17 +12,32 @@ enum { ROOM_SLICE_MS = 1000 }; /* of waiting, between two looks at what it waits
 
 void coxi_intake_put(struct cox_coordinator *c, struct cox_future *f)
 {
+    struct coxi_list *list = &c->closures->intake.closures;
     f->id = c->ids.next++;
-    if (f->function != NULL && atomic_load(&c->ids.first_closure) == 0) {
+    if (atomic_load(&c->ids.first_closure) == 0) {
         atomic_store(&c->ids.first_closure, f->id);
     }
-    if (c->closures->intake.last != NULL) {
-        c->closures->intake.last->next = f;
+    if (list->last != NULL) {
+        list->last->next = f;
     } else {
-        c->closures->intake.first = f;
+        list->first = f;
     }
-    c->closures->intake.last = f;
-    c->closures->intake.n++;
+    list->last = f;
+    list->n++;
+}
+
+void coxi_intake_put_operation(struct cox_coordinator *c,
+                               struct coxi_operation *operation)
+{
+    struct coxi_intake *intake = &c->closures->intake;
+    operation->id = c->ids.next++;
+    operation->next = NULL;
+    if (intake->last_operation != NULL) {
+        intake->last_operation->next = operation;
+    } else {
+        intake->operations = operation;
+    }
+    intake->last_operation = operation;
 }
 
 /* True while no id may be given out: the replay log takes nothing more until a checkpoint

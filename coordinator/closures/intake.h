@@ -7,8 +7,18 @@
 
 #include "coordinator/coordinator.h"
 
+/* An operation (operation.h). It belongs to whoever has begun it, until that ends it. */
+struct coxi_operation {
+    struct coxi_mail mail; /* first: tells the loop of its end */
+    struct cox_coordinator *c;
+    uint64_t id;
+    struct coxi_operation *next; /* in the intake */
+};
+
 /* Gives it the next id; the loop takes it over in its next turn. */
 void coxi_intake_put(struct cox_coordinator *c, struct cox_future *f);
+void coxi_intake_put_operation(struct cox_coordinator *c,
+                               struct coxi_operation *operation);
 
 /* True while a closure more would be too many. */
 bool coxi_intake_is_full(const struct cox_coordinator *c);

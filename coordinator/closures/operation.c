@@ -7,10 +7,19 @@
 #include "common/sync.h"
 #include "coordinator/base/alive.h"
 #include "coordinator/base/replay_log.h"
-#include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/intake.h"
+
+struct coxi_operation *coxi_operation_new(struct cox_coordinator *c, uint64_t id)
+{
+    struct coxi_operation *operation = calloc(1, sizeof(*operation));
+    if (operation != NULL) {
+        operation->c = c;
+        operation->id = id;
+    }
+    return operation;
+}
 
 int coxi_operation_room(struct cox_coordinator *c)
 {
@@ -24,16 +33,15 @@ int coxi_operation_room(struct cox_coordinator *c)
  * `listed` is called with it. */
 static int begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
                  enum coxi_replay_state state, bool wait,
-                 void (*listed)(void *arg, struct cox_future *operation), void *arg,
-                 struct cox_future **ret)
+                 void (*listed)(void *arg, struct coxi_operation *operation), void *arg,
+                 struct coxi_operation **ret)
 {
-    struct cox_future *f = NULL;
-    int r = coxi_closure_new(c, NULL, NULL, 0, &f);
-    if (r != 0) {
-        return r;
+    struct coxi_operation *operation = coxi_operation_new(c, 0);
+    if (operation == NULL) {
+        return coxi_error_memory("an operation");
     }
     coxi_lock(&c->lock);
-    r = wait ? coxi_intake_await_id(c) : coxi_check_alive_locked(c);
+    int r = wait ? coxi_intake_await_id(c) : coxi_check_alive_locked(c);
     if (r == 0) {
         what->id = c->ids.next;
         what->position =
@@ -42,60 +50,53 @@ static int begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
         r = coxi_replay_log_operation(c->replay_log, what);
     }
     if (r == 0) {
-        coxi_intake_put(c, f);
+        coxi_intake_put_operation(c, operation);
         if (listed != NULL) {
-            listed(arg, f);
+            listed(arg, operation);
         }
     }
     coxi_unlock(&c->lock);
     if (r != 0) {
-        free(f);
+        free(operation);
         return r;
     }
-    *ret = f; /* the loop takes it in with what comes next, at the latest its end */
+    *ret =
+        operation; /* the loop takes it in with what comes next, at the latest its end */
     return 0;
 }
 
 int coxi_operation_begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
-                         bool wait, struct cox_future **ret)
+                         bool wait, struct coxi_operation **ret)
 {
     return begin(c, what, COXI_REPLAY_OPEN, wait, NULL, NULL, ret);
 }
 
 int coxi_operation_hold(struct cox_coordinator *c, struct coxi_replay_entry *what,
-                        void (*listed)(void *arg, struct cox_future *operation),
+                        void (*listed)(void *arg, struct coxi_operation *operation),
                         void *arg)
 {
-    struct cox_future *f;
-    return begin(c, what, COXI_REPLAY_HELD, true, listed, arg, &f);
+    struct coxi_operation *operation;
+    return begin(c, what, COXI_REPLAY_HELD, true, listed, arg, &operation);
 }
-
-struct operation_end {
-    struct coxi_mail mail;
-    struct cox_future *operation;
-};
 
 /* On the loop: the id counts as settled. */
 static void end_operation(struct coxi_mail *mail)
 {
-    struct operation_end *end = (struct operation_end *)mail;
-    struct cox_future *f = end->operation;
-    struct cox_coordinator *c = f->c;
+    struct coxi_operation *operation = (struct coxi_operation *)mail;
+    struct cox_coordinator *c = operation->c;
     coxi_dispatch(c); /* so that it has been taken in */
-    (void)coxi_window_take(&c->closures->unsettled, f->id);
+    (void)coxi_window_take(&c->closures->unsettled, operation->id);
     coxi_lock(&c->lock);
     c->ids.first_unsettled = c->closures->unsettled.first;
     (void)pthread_cond_broadcast(&c->life.room);
     coxi_unlock(&c->lock);
-    free(f);
-    free(end);
+    free(operation);
     coxi_loop_wake_after_mail(c->loop);
 }
 
-void coxi_operation_end(struct cox_future *operation, enum coxi_operation_end how)
+void coxi_operation_end(struct coxi_operation *operation, enum coxi_operation_end how)
 {
     struct cox_coordinator *c = operation->c;
-    struct operation_end *end = malloc(sizeof(*end));
     switch (how) {
     case COXI_OPERATION_DONE:
         coxi_replay_log_set(c->replay_log, operation->id, COXI_REPLAY_DONE);
@@ -106,11 +107,6 @@ void coxi_operation_end(struct cox_future *operation, enum coxi_operation_end ho
     case COXI_OPERATION_LOGGED:
         break;
     }
-    if (end == NULL) {
-        return; /* the watermark stops here: safe, and there is no memory for more
-                   anyway */
-    }
-    end->mail.run = end_operation;
-    end->operation = operation;
-    coxi_loop_run_here(c->loop, &end->mail);
+    operation->mail.run = end_operation;
+    coxi_loop_run_here(c->loop, &operation->mail);
 }

@@ -163,7 +163,7 @@ static void record(struct coxi_replay_log *log, struct cox_future *f,
 
 struct cox_future *coxi_closure_find(struct cox_coordinator *c, uint64_t id)
 {
-    struct cox_future *f = coxi_window_get(&c->closures->unsettled, id);
+    struct cox_future *f = coxi_closures_get(c, id);
     return f != NULL ? f : coxi_window_get(&c->closures->replays, id);
 }
 

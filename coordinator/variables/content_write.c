@@ -312,7 +312,7 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_wri
 {
     COXI_CALL_AS(c, "the write to a variable");
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
-    struct cox_future *operation;
+    struct coxi_operation *operation;
     enum coxi_operation_end how;
     int r = coxi_gate_wait(c); /* what the client before was writing comes first */
     if (r != 0) {

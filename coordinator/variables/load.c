@@ -349,7 +349,7 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
                     struct coxi_loading *loading)
 {
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_LOAD, .loading = loading};
-    struct cox_future *operation;
+    struct coxi_operation *operation;
     int r = coxi_gate_wait(c); /* what the client before was writing comes first */
     if (r == 0) {
         r = coxi_operation_room(c); /* which a checkpoint makes: before its lock */

@@ -73,7 +73,7 @@ static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
 {
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_CREATE,
                                      .created = entry->description};
-    struct cox_future *operation;
+    struct coxi_operation *operation;
     uint64_t *incarnations = calloc(c->ps.n, sizeof(*incarnations));
     if (incarnations == NULL) {
         return coxi_error_memory("a variable");

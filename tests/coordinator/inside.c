@@ -200,7 +200,7 @@ int inside_load(struct cox_coordinator *c, struct cox_variable *variable,
                 const char *path, const uint64_t *incarnations)
 {
     struct coxi_checkpoint *checkpoint;
-    struct cox_future *operation;
+    struct coxi_operation *operation;
     char name[COXI_WIRE_NAME_MAX + 1];
     struct coxi_load_item item = {.to = variable->entry.description, .from = name};
     struct coxi_loading loading = {.refs = 1, .items = &item, .n_items = 1};
@@ -226,12 +226,13 @@ int inside_load(struct cox_coordinator *c, struct cox_variable *variable,
 
 static enum coxi_operation_end write_how;
 
-struct cox_future *inside_write_begin(struct cox_coordinator *c,
-                                      struct cox_variable *variable, const void *data)
+struct coxi_operation *inside_write_begin(struct cox_coordinator *c,
+                                          struct cox_variable *variable,
+                                          const void *data)
 {
     const struct coxi_variable *v = variable->entry.description;
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
-    struct cox_future *operation = NULL;
+    struct coxi_operation *operation = NULL;
     what.update =
         coxi_replay_update_new(v, COXI_OP_ASSIGN, 0, coxi_variable_rows(v), data);
     if (what.update != NULL && coxi_operation_begin(c, &what, true, &operation) != 0) {
@@ -241,13 +242,13 @@ struct cox_future *inside_write_begin(struct cox_coordinator *c,
     return operation;
 }
 
-struct cox_future *inside_rate_begin(struct cox_coordinator *c,
-                                     struct cox_variable *variable, float rate)
+struct coxi_operation *inside_rate_begin(struct cox_coordinator *c,
+                                         struct cox_variable *variable, float rate)
 {
     const struct coxi_variable *v = variable->entry.description;
     const struct coxi_rate numbers = {{(double)rate, 0, 0, 0, 0, 0, 0}};
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
-    struct cox_future *operation = NULL;
+    struct coxi_operation *operation = NULL;
     what.update = coxi_replay_update_new(v, COXI_OP_RATE, 0, 0, &numbers);
     if (what.update != NULL && coxi_operation_begin(c, &what, true, &operation) != 0) {
         free(what.update);
@@ -256,7 +257,7 @@ struct cox_future *inside_rate_begin(struct cox_coordinator *c,
     return operation;
 }
 
-int inside_write_refuse(struct cox_future *operation, uint32_t ps)
+int inside_write_refuse(struct coxi_operation *operation, uint32_t ps)
 {
     struct cox_coordinator *c = operation->c;
     struct coxi_message message = {.kind = COXI_VOID};
@@ -267,7 +268,7 @@ int inside_write_refuse(struct cox_future *operation, uint32_t ps)
                          NULL);
 }
 
-int inside_write_rows(struct cox_future *operation, struct cox_variable *variable,
+int inside_write_rows(struct coxi_operation *operation, struct cox_variable *variable,
                       uint64_t begin, uint64_t count, const void *rows)
 {
     const struct coxi_content_write w = {variable->entry.description, COXI_OP_ASSIGN,
@@ -275,12 +276,12 @@ int inside_write_rows(struct cox_future *operation, struct cox_variable *variabl
     return coxi_content_write(operation->c, operation->id, &w, &write_how);
 }
 
-void inside_write_end(struct cox_future *operation, bool dies)
+void inside_write_end(struct coxi_operation *operation, bool dies)
 {
     coxi_operation_end(operation, dies ? COXI_OPERATION_LOGGED : write_how);
 }
 
-void inside_write_narrow(struct cox_future *operation, const uint64_t ranges[][2],
+void inside_write_narrow(struct coxi_operation *operation, const uint64_t ranges[][2],
                          size_t n)
 {
     struct coxi_range written[8];

@@ -72,17 +72,19 @@ int inside_load(struct cox_coordinator *c, struct cox_variable *variable,
  * what cox_variable_assign would return. It ends, as what was written last says; or it is given up
  * by a client that has died (`dies`).
  */
-struct cox_future *inside_write_begin(struct cox_coordinator *c,
-                                      struct cox_variable *variable, const void *data);
-struct cox_future *inside_rate_begin(struct cox_coordinator *c,
-                                     struct cox_variable *variable, float rate);
-int inside_write_refuse(struct cox_future *operation, uint32_t ps);
-int inside_write_rows(struct cox_future *operation, struct cox_variable *variable,
+struct coxi_operation;
+struct coxi_operation *inside_write_begin(struct cox_coordinator *c,
+                                          struct cox_variable *variable,
+                                          const void *data);
+struct coxi_operation *inside_rate_begin(struct cox_coordinator *c,
+                                         struct cox_variable *variable, float rate);
+int inside_write_refuse(struct coxi_operation *operation, uint32_t ps);
+int inside_write_rows(struct coxi_operation *operation, struct cox_variable *variable,
                       uint64_t begin, uint64_t count, const void *rows);
-void inside_write_end(struct cox_future *operation, bool dies);
+void inside_write_end(struct coxi_operation *operation, bool dies);
 
 /* Has the log say that only these rows were written. */
-void inside_write_narrow(struct cox_future *operation, const uint64_t ranges[][2],
+void inside_write_narrow(struct coxi_operation *operation, const uint64_t ranges[][2],
                          size_t n);
 
 /* Has ps `ps` refuse the next operation of the client's own. */

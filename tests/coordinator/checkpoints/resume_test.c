@@ -571,22 +571,19 @@ TEST(a_metric_that_is_reset_names_the_function_that_is_missing)
 }
 
 /* Between a reset's look at whether the program has begun, and its place in the order. */
-int __real_coxi_operation_hold(struct cox_coordinator *c,
-                               struct coxi_replay_entry *what,
-                               void (*listed)(void *arg, struct cox_future *operation),
-                               void *arg);
-int __wrap_coxi_operation_hold(struct cox_coordinator *c,
-                               struct coxi_replay_entry *what,
-                               void (*listed)(void *arg, struct cox_future *operation),
-                               void *arg);
+int __real_coxi_operation_hold(
+    struct cox_coordinator *c, struct coxi_replay_entry *what,
+    void (*listed)(void *arg, struct coxi_operation *operation), void *arg);
+int __wrap_coxi_operation_hold(
+    struct cox_coordinator *c, struct coxi_replay_entry *what,
+    void (*listed)(void *arg, struct coxi_operation *operation), void *arg);
 
 static void (*meanwhile)(struct crew *crew); /* another thread does this there, once */
 static struct crew *meanwhile_of;
 
-int __wrap_coxi_operation_hold(struct cox_coordinator *c,
-                               struct coxi_replay_entry *what,
-                               void (*listed)(void *arg, struct cox_future *operation),
-                               void *arg)
+int __wrap_coxi_operation_hold(
+    struct cox_coordinator *c, struct coxi_replay_entry *what,
+    void (*listed)(void *arg, struct coxi_operation *operation), void *arg)
 {
     void (*run)(struct crew *crew) = meanwhile;
     meanwhile = NULL;

@@ -299,7 +299,7 @@ TEST(a_resource_is_made_in_its_turn_where_a_client_before_has_left_only_a_write)
     const int64_t seven = 7;
     struct scene s;
     scene_open(&s, 1, 1, NULL, NULL);
-    struct cox_future *write = inside_write_begin(s.crew.c, s.c0, &seven);
+    struct coxi_operation *write = inside_write_begin(s.crew.c, s.c0, &seven);
     assert_non_null(write);
     assign(&s, s.c0,
            8); /* the checkpoint has something later: so its backlog has both */

@@ -192,9 +192,9 @@ TEST(a_rate_that_was_being_set_is_set_by_the_next_client)
     struct run run = {.row = 0};
     const float zeros[N_W] = {0};
     open_run(&run);
-    struct cox_future *operation = inside_rate_begin(run.crew.c, run.w, 0.5F);
+    struct coxi_operation *operation = inside_rate_begin(run.crew.c, run.w, 0.5F);
     assert_non_null(operation);
-    struct cox_future *table =
+    struct coxi_operation *table =
         inside_rate_begin(run.crew.c, (struct cox_variable *)run.t, 2);
     assert_non_null(table);
     assert_code(0, cox_variable_assign(run.crew.c, run.w, zeros, sizeof(zeros)));

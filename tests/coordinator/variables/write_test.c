@@ -85,7 +85,7 @@ TEST(a_write_that_no_ps_had_at_the_checkpoint_is_there_when_ps_are_lost)
     struct spread s;
     spread_open(&s, 2, NULL);
     assert_code(0, assign(&s, 1));
-    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
     assert_non_null(write);
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
     assert_code(0, inside_write_rows(write, s.v, 0, 4, all_of(2)));
@@ -104,7 +104,7 @@ TEST(a_write_that_one_ps_had_at_the_checkpoint_is_whole_for_the_next_client)
     struct spread s;
     spread_open(&s, 2, NULL);
     assert_code(0, assign(&s, 1));
-    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
     assert_non_null(write);
     assert_code(0, inside_write_rows(write, s.v, 0, ROWS_PER_PS, all_of(2)));
     assert_holds(&s, (const int64_t[]){2, 1});
@@ -122,7 +122,7 @@ TEST(a_write_that_is_replayed_under_way_names_the_same_ps)
     struct spread s;
     struct coxi_manifest *manifest;
     spread_open(&s, 2, NULL);
-    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
     assert_non_null(write);
     lose_ps(&s, 0);
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
@@ -146,7 +146,7 @@ TEST(a_write_that_one_ps_refuses_says_who_has_it_and_stays_so)
     struct spread s;
     spread_open(&s, 2, NULL);
     assert_code(0, assign(&s, 1));
-    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
     assert_non_null(write);
     assert_code(0, inside_write_refuse(write, 1));
     assert_code(COX_EPARTIAL, inside_write_rows(write, s.v, 0, 4, all_of(2)));
@@ -166,7 +166,7 @@ TEST(a_write_that_every_ps_refuses_is_nowhere_for_good)
     struct spread s;
     spread_open(&s, 2, NULL);
     assert_code(0, assign(&s, 1));
-    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
     assert_non_null(write);
     assert_code(0, inside_write_refuse(write, 0));
     assert_code(0, inside_write_refuse(write, 1));
@@ -184,7 +184,7 @@ TEST(a_write_in_parts_keeps_what_is_written_where_another_part_is_refused)
     struct spread s;
     spread_open(&s, 3, NULL);
     assert_code(0, assign(&s, 1));
-    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
     assert_non_null(write);
     inside_write_narrow(write, (const uint64_t[][2]){{0, 2}, {4, 2}}, 2);
     assert_code(0, inside_write_rows(write, s.v, 0, 2, all_of(2)));
@@ -201,12 +201,12 @@ TEST(the_next_client_writes_only_the_rows_that_a_write_in_part_has)
     struct spread s;
     spread_open(&s, 3, NULL);
     assert_code(0, assign(&s, 1));
-    struct cox_future *before = inside_write_begin(s.crew.c, s.v, all_of(1));
-    struct cox_future *write = inside_write_begin(s.crew.c, s.v, all_of(2));
+    struct coxi_operation *before = inside_write_begin(s.crew.c, s.v, all_of(1));
+    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
     assert_true(before != NULL && write != NULL);
     inside_write_narrow(write, (const uint64_t[][2]){{0, 2}, {4, 2}}, 2);
     /* Something later is everywhere: so the backlog has both. */
-    struct cox_future *last = inside_write_begin(s.crew.c, s.v, all_of(1));
+    struct coxi_operation *last = inside_write_begin(s.crew.c, s.v, all_of(1));
     assert_non_null(last);
     assert_code(0, inside_write_rows(last, s.v, 0, 6, all_of(1)));
     inside_write_end(last, false);
@@ -253,7 +253,7 @@ static void leave_backlog(void)
     open_counting(&crew, "hold", &c0);
     crew_hold(&hold, &crew, "hold_and_count", false);
     crew_hold_wait(&hold);
-    struct cox_future *write = inside_write_begin(crew.c, c0, &hundred);
+    struct coxi_operation *write = inside_write_begin(crew.c, c0, &hundred);
     assert_non_null(write);
     assert_code(
         0, cox_schedule(crew.c, crew_function(&crew, "number_off"), NULL, &future));
@@ -447,7 +447,7 @@ static void leave_a_write(void)
     assert_code(0, cox_variable_create(crew.c, &spec, &v));
     crew_hold(&hold, &crew, "hold_and_count", false);
     crew_hold_wait(&hold);
-    struct cox_future *write = inside_write_begin(crew.c, v, data);
+    struct coxi_operation *write = inside_write_begin(crew.c, v, data);
     assert_non_null(write);
     assert_code(0, inside_write_rows(write, v, 0, LEFT_ROWS / 2, data));
     assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
