@@ -45,10 +45,12 @@
 #ifndef COXSWAIN_COXSWAIN_H
 #define COXSWAIN_COXSWAIN_H
 
+#include "coxswain/checkpoint.h"
 #include "coxswain/evaluator.h"
 #include "coxswain/event.h"
 #include "coxswain/load.h"
 #include "coxswain/metric.h"
+#include "coxswain/module.h"
 #include "coxswain/options.h"
 #include "coxswain/reader.h"
 #include "coxswain/types.h"
@@ -65,9 +67,7 @@ struct cox_coordinator;
 struct cox_variable; /* a dense variable */
 struct cox_table;
 struct cox_metric;
-struct cox_module;
 struct cox_function;
-struct cox_resource;
 struct cox_future;
 
 /* ---- errors */
@@ -283,24 +283,7 @@ struct cox_table_stats {
 COX_API int cox_table_stats(struct cox_coordinator *c, struct cox_table *table,
                             struct cox_table_stats *ret);
 
-/* ---- step modules and functions */
-
-/*
- * Reads a step module (coxswain/step.h), ships it to the workers, and waits until every
- * connected worker has loaded it. Workers that join later get it, too. COX_ENOENT:
- * there is no such file; COX_EIO: it cannot be read. COX_EMODULE: it is no step module,
- * was built for another ABI version, or a worker cannot load it; the text has the
- * linker's words, or the signal that ended the process while it loaded the module.
- * COX_ETIMEDOUT: a worker has not answered for open_timeout_ms. COX_ELIMIT: more than
- * 64 modules (failed ones count) or 256 MiB. COX_ECLOSED. A worker that joins later and
- * cannot load the module is lost, and tried again.
- */
-COX_API int cox_module_load(struct cox_coordinator *c, const char *path,
-                            struct cox_module **ret);
-
-/* The step called `name`. COX_ENOENT: the text lists the steps of the module. */
-COX_API int cox_function_get(struct cox_module *module, const char *name,
-                             struct cox_function **ret);
+/* ---- step modules, functions and resources are in module.h */
 
 /* ---- scheduling */
 
@@ -378,49 +361,6 @@ COX_API int cox_join(struct cox_coordinator *c, int timeout_ms);
 /* 1: every closure is settled; 0: not yet; negative: an error, reported once, as
  * cox_join does. */
 COX_API int cox_done(struct cox_coordinator *c);
-
-/* ---- resources: what each worker keeps from step to step */
-
-/*
- * Makes a resource on every worker: the worker runs `function` once and keeps what that
- * makes under `name`, for the steps that run there (cox_step_keep and cox_step_resource
- * in coxswain/step.h). Examples: an iterator over the worker's share of the data, a
- * dictionary, a counter. `call` may set only arguments and timeout_ms; NULL: no
- * arguments. Returns at once. A connected worker makes the resource before it runs any
- * closure that is scheduled from now on. A worker that joins, or comes back in a new
- * process (what it kept is lost then), makes all resources in the order of their
- * creation before it runs anything else.
- *
- * Making the resource may fail on a worker: the function returned an error, ran for
- * longer than its timeout_ms, or crashed its process max_crashes times. Then closures
- * that ask for the resource on that worker fail with COX_ERESOURCE, and a text with the
- * resource, the worker and the reason; other closures run there as before. When the
- * worker comes back, it tries again, but not after max_crashes crashes.
- *
- * COX_EEXIST: there is a resource of that name. COX_ELIMIT: more than 1024 resources,
- * or arguments of more than 1 GiB. If released resources that wait for a checkpoint are
- * among the 1024, the call waits instead. COX_EPSLOST, COX_EFENCED, COX_ECLOSED.
- * `name`: 1 to COX_NAME_MAX bytes. `ret` may be NULL: then the resource lives until
- * cox_close.
- */
-COX_API int cox_resource_create(struct cox_coordinator *c, const char *name,
-                                struct cox_function *function,
-                                const struct cox_call *call, struct cox_resource **ret);
-
-/*
- * Gives a resource up. Each worker releases it when the steps that use it have
- * returned. Steps that are scheduled later do not find it (COX_ENOENT), so first wait
- * for the steps that are to use it. If no worker has made it yet, it is not made any
- * more. Returns at once; then the name is free, and `resource` must not be used any
- * more. Takes NULL. Must not be called after cox_close.
- *
- * With checkpoint_dir the resource stays on the workers until the next checkpoint,
- * because the steps since the last one run again when a ps is lost, and must find it;
- * cox_checkpoint_save frees it sooner. It does not stay for kept results
- * (cox_call.keep) that may have to be made again: whatever makes those needs the
- * resource to be there.
- */
-COX_API void cox_resource_release(struct cox_resource *resource);
 
 /*
  * ---- futures
@@ -529,78 +469,7 @@ COX_API int cox_future_error(struct cox_future *future, struct cox_error *ret);
  * its result is dropped. May be called after cox_close. */
 COX_API void cox_future_free(struct cox_future *future);
 
-/* ---- checkpoints */
-
-struct cox_checkpoint_options {
-    size_t size;
-    int final; /* 1: training is over; evaluators end after this checkpoint */
-    int full;  /* 1: a whole checkpoint, whatever checkpoint_incremental says */
-};
-#define COX_CHECKPOINT_OPTIONS_INIT COX_INIT(cox_checkpoint_options)
-
-/*
- * Writes a checkpoint of all variables and tables to the checkpoint directory. A
- * variable is in it if it was created before the call. Each ps is saved as of one
- * moment. Closures may run meanwhile; for an exact cut call cox_join first. `options`
- * NULL: defaults. *ret_number (may be NULL): its number, from 1. Then old checkpoints
- * are deleted as the options say (checkpoint_keep), except those that somebody reads: a
- * later call deletes them.
- *
- * Once LATEST durably names the checkpoint, this returns 0, whatever fails after that.
- * COX_ENOENT: the run has no checkpoint directory. COX_EIO: nothing of the checkpoint
- * is left. COX_ECANCELLED: an error has cancelled calls before the cursor, and a client
- * that went on from this checkpoint would pass them over; schedule a call with a
- * cursor, then save again. COX_EPSLOST, COX_EFENCED.
- */
-COX_API int cox_checkpoint_save(struct cox_coordinator *c,
-                                const struct cox_checkpoint_options *options,
-                                uint64_t *ret_number);
-
-/* Why the last checkpoint failed that a trigger or the replay log had asked for
- * (docs/checkpoints.md); 0: it did not fail. The next one is tried when it is due. */
-COX_API int cox_checkpoint_error(struct cox_coordinator *c);
-
-/*
- * Where the program goes on. A program that is started again with the same checkpoint
- * directory goes on from the newest checkpoint: cox_open sets every ps back to it,
- * whatever the ps hold by then. Calls that the client before scheduled after that
- * checkpoint do not count any more. `cursor` is the cursor of the last call that the
- * checkpoint covers and that has one; schedule the calls after it again. Calls without
- * a cursor, and cancelled calls, do not change it. A call without a cursor behind that
- * one may be in the checkpoint or not, so give a cursor to each call that has to count
- * exactly once (docs/checkpoints.md shows the loop).
- *
- * Some calls that the checkpoint covers may be missing on some ps. They run again by
- * themselves as soon as the program schedules or joins something; before that the
- * program must load the modules and make the resources that it had. An error that
- * cancels the program's calls does not cancel these.
- *
- * Writes of the client before (cox_variable_assign and the like) that not every ps has
- * keep their place among those calls: each is written when the calls before it are
- * done. Whatever the program schedules, reads or writes itself waits for that. If one
- * of those calls needs a function that is not loaded, reads and writes fail with
- * COX_ENOENT, which names it. Variables, tables and metrics attach
- * (cox_variable_create). Futures end with their client.
- */
-struct cox_progress {
-    size_t size;
-    /* How often the run's client has been started; 1 without a checkpoint directory */
-    uint64_t generation;
-    /* The checkpoint that cox_open went on from; 0: none, the run begins anew */
-    uint64_t checkpoint;
-    /* The highest id that the checkpoint covers; 0: none. It is not a count of calls,
-     * because the client's own writes (create, assign, add, rate, load, reset) take
-     * ids, too. To go on, use `cursor` */
-    uint64_t closure;
-    /* Of the last call that the checkpoint covers and that has a cursor; 0: none */
-    uint64_t cursor;
-    /* How many calls up to there run again */
-    uint64_t rerun;
-};
-#define COX_PROGRESS_INIT COX_INIT(cox_progress)
-
-/* As of cox_open; it does not change. */
-COX_API int cox_progress(const struct cox_coordinator *c, struct cox_progress *ret);
+/* ---- checkpoints, and where a program goes on from one, are in checkpoint.h */
 
 /* ---- statistics */
 
