@@ -12,9 +12,9 @@
 enum { CHOICES = 4, ROW_BITS = 20, ROW = 1 << ROW_BITS };
 
 struct coxi_admission {
-    uint32_t count; /* 0: not counted */
+    uint32_t count; /* admit_count; 0: keys are not counted */
     double probability;
-    _Atomic(uint16_t) *counters; /* CHOICES rows of ROW */
+    _Atomic(uint16_t) *counters; /* CHOICES rows of ROW counters */
 };
 
 int coxi_admission_new(const struct coxi_lifecycle *lifecycle,
@@ -68,7 +68,7 @@ static void raise_to(_Atomic(uint16_t) *counter, uint16_t count)
     }
 }
 
-/* The count of a key, this time with it. */
+/* Counts a key once more; returns its count. */
 static uint32_t count_key(struct coxi_admission *admission, uint64_t key)
 {
     _Atomic(uint16_t) *counters[CHOICES];

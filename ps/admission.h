@@ -1,14 +1,14 @@
 /*
- * Which keys of a table get rows (coxswain.h, struct cox_lifecycle): those that have come
- * often enough, or that a draw takes.
+ * Which keys of a table get rows (coxswain.h, struct cox_lifecycle): keys that have
+ * come often enough, or that are drawn by chance.
  *
- * How often keys have come is counted in a sketch: eight MiB of counters, four of which,
- * chosen by hashing, belong to a key and many others; the lowest of the four is its count
- * (Cormode, Muthukrishnan: An improved data stream summary, 2005; with the update of
- * Estan, Varghese, 2002, which raises no counter further than it must). So it is never
- * less than the truth, and the more keys there are without rows, the more of them get
- * rows early: with a count of 2, of a million such keys one in thirty, of three million a
- * third.
+ * How often keys have come is counted in a sketch: eight MiB of counters, four of
+ * which, chosen by hashing, belong to a key and to many others; the lowest of the four
+ * is its count (Cormode, Muthukrishnan: An improved data stream summary, 2005; with the
+ * update of Estan, Varghese, 2002, which raises no counter further than it must). So a
+ * count is never less than the truth. The more keys there are without rows, the more of
+ * them get rows early: with a count of 2, one in thirty of a million such keys, a third
+ * of three million.
  */
 #ifndef COXI_PS_ADMISSION_H
 #define COXI_PS_ADMISSION_H
@@ -21,21 +21,21 @@
 
 struct coxi_admission;
 
-/* As counts are kept: more is as much. */
+/* Counts stop here: a higher admit_count means the same as this one. */
 enum { COXI_ADMIT_COUNT_MAX = 65535 };
 
-/* *ret is NULL where every key is admitted with its first update. */
+/* *ret is NULL if every key is admitted with its first update. */
 int coxi_admission_new(const struct coxi_lifecycle *lifecycle,
                        struct coxi_admission **ret);
 void coxi_admission_free(struct coxi_admission *admission); /* takes NULL */
 
-/* Memory it takes, of NULL, too. */
+/* The memory that it takes; 0 for NULL. */
 size_t coxi_admission_bytes(const struct coxi_admission *admission);
 
 /*
- * Counts an update of a key that has no row, and says whether it gets one. `draw` is a
- * number of the commit: the same gives the same answer. One thread at a time for a key,
- * any number for others.
+ * Counts an update of a key that has no row, and tells whether the key gets one. `draw`
+ * is a number of the commit: the same number gives the same answer. One thread at a
+ * time for a key, any number for other keys.
  */
 bool coxi_admission_ask(struct coxi_admission *admission, uint64_t key, uint64_t draw);
 

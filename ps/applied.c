@@ -1,11 +1,11 @@
 /*
- * See applied.h. Under one lock that is held for a few instructions. Commits under way
- * are a short list (as many as threads): their bits are not set before they have been
- * applied.
+ * See applied.h. One lock, held for a few instructions. Commits that are being applied
+ * are in a short list (as many as there are threads): they get their marks only when
+ * they were applied.
  *
- * Cost: begin and end O(touched ps of all its segments); advance O(ids passed); a list
- * O(ids and segments above the watermark); memory 8 bytes an id between the watermark and
- * the highest closure seen, and marks.
+ * Cost: begin and end O(ps touched by all segments of the closure); advance O(ids
+ * passed); a list O(ids and segments above the watermark); memory: 8 bytes for each id
+ * between the watermark and the highest closure seen, and the marks.
  */
 #include "ps/applied.h"
 
@@ -22,12 +22,12 @@ enum { OPEN_MAX = 1024, RING_FIRST = 1024 };
 
 struct open_commit {
     uint64_t closure;
-    uint32_t mark; /* the closure's once this is applied */
+    uint32_t mark; /* the closure's mark once this is applied */
 };
 
-/* Of a closure above the watermark. */
+/* A closure above the watermark. */
 struct entry {
-    uint32_t mark;  /* what is applied of it */
+    uint32_t mark;  /* says what is applied of it */
     uint32_t fence; /* attempts up to this one are refused */
 };
 
@@ -36,7 +36,8 @@ struct coxi_applied {
     pthread_cond_t ended;
     uint64_t watermark;
     uint64_t highest;
-    /* ring[closure & (capacity - 1)], for watermark < closure <= watermark + capacity */
+    /* ring[closure & (capacity - 1)], for watermark < closure <= watermark +
+     * capacity */
     struct entry *ring;
     size_t capacity;
     struct coxi_marks *marks;
@@ -77,7 +78,7 @@ static struct entry *entry_of(struct coxi_applied *applied, uint64_t closure)
     return &applied->ring[closure & (applied->capacity - 1)];
 }
 
-/* Makes the ring cover `closure`. Locked. */
+/* Makes the ring large enough for `closure`. Locked. */
 static int cover(struct coxi_applied *applied, uint64_t closure)
 {
     size_t span = (size_t)(closure - applied->watermark);
@@ -118,7 +119,7 @@ static const struct entry *known(struct coxi_applied *applied, uint64_t closure)
                : NULL;
 }
 
-/* COX_EEXIST, or COX_EDIVERGED where the attempts of a closure are not alike. */
+/* COX_EEXIST; COX_EDIVERGED if attempts of the closure differ. */
 static int compare(const struct coxi_commit *commit, const struct coxi_segment *there)
 {
     bool alike = there->last == commit->last && there->n_touched == commit->n_touched;
@@ -133,7 +134,7 @@ static int compare(const struct coxi_commit *commit, const struct coxi_segment *
                               commit->attempt, (unsigned long long)commit->closure);
 }
 
-/* 0: free to apply; COX_EAGAIN: it is being applied; else as coxi_applied_begin.
+/* 0: free to apply; COX_EAGAIN: being applied right now; else as coxi_applied_begin.
  * Locked. */
 static int look(struct coxi_applied *applied, const struct coxi_commit *commit)
 {
@@ -173,12 +174,13 @@ int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *c
     struct open_commit open = {.closure = commit->closure};
     int r;
     coxi_lock(&applied->lock);
-    /* What is open is being applied right now: it ends without waiting for anything. */
+    /* An open commit is being applied right now: it ends without waiting for
+     * anything. */
     while ((r = look(applied, commit)) == COX_EAGAIN) {
         (void)pthread_cond_wait(&applied->ended, &applied->lock);
     }
     if (r == 0) {
-        /* All that can fail, so that the end cannot. */
+        /* Do all that can fail now, so that the end cannot fail. */
         const struct entry *entry = known(applied, commit->closure);
         r = coxi_marks_with(applied->marks,
                             entry != NULL ? entry->mark : COXI_MARK_NONE, &segment,
@@ -226,7 +228,7 @@ void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark)
     coxi_unlock(&applied->lock);
 }
 
-/* Appends what is applied of a closure. */
+/* Appends the segments of a mark. */
 static int list_mark(const struct coxi_applied *applied, uint32_t mark,
                      struct coxi_buffer *segments, struct coxi_buffer *touched)
 {
@@ -275,7 +277,7 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
 struct listing {
     struct coxi_buffer intervals; /* struct coxi_interval */
     struct coxi_buffer touched;
-    /* 1 + place of the segment's last interval; 0: none */
+    /* 1 + index of the segment's last interval; 0: none */
     size_t latest[COXI_SEGMENTS_MAX];
 };
 
@@ -292,7 +294,7 @@ static bool is_alike(const struct listing *listing,
                    segment->n_touched * sizeof(*touched)) == 0);
 }
 
-/* The segment of closure `id`, which is the highest so far. */
+/* Adds a segment of closure `id`, which is the highest closure so far. */
 static int list_one(struct listing *listing, uint64_t id,
                     const struct coxi_segment *segment)
 {
@@ -367,7 +369,7 @@ int coxi_applied_list(struct coxi_applied *applied, struct coxi_applied_list *re
     return 0;
 }
 
-/* Takes the interval's segment of each of its closures. */
+/* Adds the interval's segment to each of its closures. */
 static int load_interval(struct coxi_applied *applied,
                          const struct coxi_interval *interval, const uint32_t *touched)
 {

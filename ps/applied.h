@@ -2,9 +2,9 @@
  * The applied set: which segments of which closures this ps has applied. It makes a
  * commit that comes twice count once (docs/exactly-once.md, rules 6 and 7).
  *
- * Everything up to the watermark is settled and needs no record; above it there is an
- * entry for each closure, in a ring that covers COXI_APPLIED_WINDOW ids at most: what
- * of it is applied (ps/marks.h), and which attempts are voided.
+ * All closures up to the watermark are settled and need no record. Each closure above
+ * it has an entry in a ring that covers at most COXI_APPLIED_WINDOW ids: what of the
+ * closure is applied (ps/marks.h), and which of its attempts are voided.
  */
 #ifndef COXI_PS_APPLIED_H
 #define COXI_PS_APPLIED_H
@@ -40,9 +40,10 @@ void coxi_applied_end(struct coxi_applied *applied, uint64_t closure, int failed
 
 /*
  * Refuses attempts of the closure up to `attempt` from now on (docs/exactly-once.md,
- * rule 8), and appends what is applied of it: struct coxi_voided_segment to *segments,
- * the ps that each touched to *touched. Nothing of a closure at or below the watermark:
- * it is settled. COX_ELIMIT, COX_ENOMEM. Any thread.
+ * rule 8), and appends what is applied of the closure: struct coxi_voided_segment to
+ * *segments, the ps that each segment touched to *touched. Appends nothing for a
+ * closure at or below the watermark, because it is settled. COX_ELIMIT, COX_ENOMEM. Any
+ * thread.
  */
 int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t attempt,
                       struct coxi_buffer *segments, struct coxi_buffer *touched);
@@ -50,13 +51,15 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
 /* Moves the watermark on; a lower one is ignored. Any thread. */
 void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark);
 
-/* The set as it is, to be ended with _fini. While no begin is open (a snapshot sees to
- * that). COX_ENOMEM. */
+/* Copies the set to a list, to be ended with _fini. No coxi_applied_begin may be open
+ * (a snapshot sees to that). COX_ENOMEM. */
 int coxi_applied_list(struct coxi_applied *applied, struct coxi_applied_list *ret);
 
-/* Fills a new set from the list, whose intervals refer into `touched` (the codec checks
- * that). COX_EFORMAT: the list describes no set; COX_ENOMEM. After an error the set is
- * useless. */
+/*
+ * Fills a new set from the list, whose intervals refer into `touched` (the codec checks
+ * that). COX_EFORMAT: the list describes no set; COX_ENOMEM. After an error the set
+ * must not be used.
+ */
 int coxi_applied_load(struct coxi_applied *applied,
                       const struct coxi_applied_list *list);
 

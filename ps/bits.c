@@ -1,10 +1,10 @@
-/* See bits.h. Memory comes where a row of its own is put in: a load and an atomic operation
- * each. */
+/* See bits.h. Memory comes when the first row of a segment is added. Cost: a load and
+ * an atomic operation for each call. */
 #include "ps/bits.h"
 
 #include <stdatomic.h>
 
-/* A word of 64 rows is an item. */
+/* An item is a word of 64 rows. */
 enum { WORD_BITS = 6 };
 
 static uint64_t bit_of(uint32_t row)
@@ -35,7 +35,7 @@ int coxi_bits_put(struct coxi_bits *bits, uint32_t row)
     return (atomic_fetch_or_explicit(at, bit, memory_order_relaxed) & bit) != 0 ? 1 : 0;
 }
 
-/* The word of a row, or NULL: it has none. */
+/* The word of a row, or NULL: there is no memory for it. */
 static _Atomic(uint64_t) *word_of(const struct coxi_bits *bits, uint32_t row)
 {
     struct coxi_stretch_place place =
@@ -52,8 +52,8 @@ void coxi_bits_drop(struct coxi_bits *bits, uint32_t row)
     }
 }
 
-/* The words from number *word on that lie in one piece of memory, or that are not there
- * (NULL); *word moves on behind them. False: there are no more. */
+/* The words from number *word on that lie in one segment; NULL: that segment does not
+ * exist. *word moves behind them. False: there are no more. */
 static bool next_words(const struct coxi_bits *bits, uint64_t *word,
                        _Atomic(uint64_t) **ret, size_t *ret_n)
 {

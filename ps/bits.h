@@ -1,7 +1,5 @@
-/*
- * A set of row numbers: a bit each, in memory that grows and never moves (ps/stretch.h).
- * 8 MiB hold those of 67 million rows. Any thread, but for init and fini.
- */
+/* A set of row numbers: a bit each, in memory that grows and never moves
+ * (ps/stretch.h). 8 MiB hold 67 million rows. Any thread, except init and fini. */
 #ifndef COXI_PS_BITS_H
 #define COXI_PS_BITS_H
 
@@ -17,19 +15,20 @@ struct coxi_bits {
 void coxi_bits_init(struct coxi_bits *bits);
 void coxi_bits_fini(struct coxi_bits *bits);
 
-/* Puts a row in: 0, or 1 where it was there. COX_ENOMEM. */
+/* Adds a row. 0; 1: it was there already; COX_ENOMEM. */
 int coxi_bits_put(struct coxi_bits *bits, uint32_t row);
 
-/* Takes it out. */
+/* Removes a row. */
 void coxi_bits_drop(struct coxi_bits *bits, uint32_t row);
 
-/* Puts in all that `other` has. COX_ENOMEM: some may be missing. While nobody changes it. */
+/* Adds all rows of `other`, which nobody may change meanwhile. COX_ENOMEM: some may be
+ * missing. */
 int coxi_bits_merge(struct coxi_bits *bits, const struct coxi_bits *other);
 
-/* How many there are. Cost: a look at all memory it has. */
+/* The number of rows in the set. Cost: a look at all its memory. */
 uint64_t coxi_bits_count(const struct coxi_bits *bits);
 
-/* True where the row is there. */
+/* True if the row is in the set. */
 bool coxi_bits_has(const struct coxi_bits *bits, uint32_t row);
 
 #endif

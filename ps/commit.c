@@ -1,13 +1,14 @@
 /*
- * What a commit does: all of its updates that can fail is done before any of them is
- * applied, so that it counts as a whole.
+ * Commits. Everything of a commit that can fail is done before any of its updates is
+ * applied, so a commit counts as a whole.
  *
- * A rate is changed by a commit of its own, which nothing else runs beside: updates read it
- * without a lock.
+ * A rate is changed by a commit of its own, beside which nothing else runs, because
+ * updates read the rate without a lock.
  *
- * Threads: any, many at once: rows and blocks have locks of their own. Holds the registry
- * and the moment (read); where it changes a rate, the registry written. Cost: no allocation once the caller's scratch has grown; 8 bytes
- * of it a row of a table, and its gradient in F32 where that came narrow.
+ * Threads: any, many at once: rows and blocks have locks of their own. Holds the
+ * registry and the moment (read); to change a rate, the registry written. Cost: no
+ * allocation once the caller's scratch has grown. Each row of a table takes 8 bytes of
+ * scratch, and its gradient in F32 if it came narrow.
  */
 #include <math.h>
 #include <string.h>
@@ -18,15 +19,17 @@
 #include "net/message.h"
 #include "ps/store_internal.h"
 
-/* An update that nothing can stop. What it has in scratch is told by offset: that moves. */
+/* An update that cannot fail any more. It refers to scratch by offset, because scratch
+ * moves. */
 struct ready_update {
     struct coxi_place place;
     enum coxi_op op;
-    uint32_t dtype;    /* of its values */
-    size_t widened_at; /* its values in scratch, in F32; 0: they are where they came */
+    uint32_t dtype; /* of its values */
+    /* offset in scratch of its values in F32; 0: they are where they came */
+    size_t widened_at;
     const void *values;
     bool resolved;  /* of a table: its rows are known ... */
-    size_t rows_at; /* ... in scratch */
+    size_t rows_at; /* ... and listed at this offset in scratch */
     uint64_t draw;
     uint64_t step;
     float loss_scale; /* of gradients; 0: none */
@@ -50,7 +53,7 @@ static uint32_t values_dtype(const struct coxi_variable *variable, enum coxi_op 
                                                                : variable->dtype;
 }
 
-/* Takes the values off the payload. */
+/* Takes the values of an update off the payload. */
 static int take_values(struct ready_update *update, const uint8_t **at, size_t *len)
 {
     size_t bytes = update->place.rows.count * update->place.row_bytes;
@@ -69,7 +72,7 @@ static int take_values(struct ready_update *update, const uint8_t **at, size_t *
     return 0;
 }
 
-/* What a table draws from for an update. */
+/* The number from which a table draws for an update. */
 static uint64_t draw_of(const struct coxi_commit *commit, uint32_t variable)
 {
     uint64_t draw = coxi_hash_key(commit->session.run ^ variable);
@@ -77,7 +80,7 @@ static uint64_t draw_of(const struct coxi_commit *commit, uint32_t variable)
     return coxi_hash_key(draw ^ commit->segment);
 }
 
-/* What an update of a table is to that, until scratch moves. */
+/* The update as a change of its table; valid until scratch moves. */
 static struct coxi_table_change change_of(const struct ready_update *update,
                                           const struct coxi_buffer *scratch)
 {
@@ -94,7 +97,8 @@ static struct coxi_table_change change_of(const struct ready_update *update,
     };
 }
 
-/* Rows of a table: finds or makes them, and has their gradient in F32. */
+/* Finds or makes the rows of a table, and converts their gradients to F32 if they are
+ * narrow. */
 static int prepare_rows(struct ready_update *update, struct coxi_buffer *scratch)
 {
     uint64_t count = update->place.rows.count;
@@ -160,7 +164,7 @@ static void apply(const struct ready_update *update, const struct coxi_buffer *s
     }
 }
 
-/* It is not to be after all. */
+/* Drops an update that was prepared. */
 static void release(const struct ready_update *update,
                     const struct coxi_buffer *scratch)
 {
@@ -170,7 +174,7 @@ static void release(const struct ready_update *update,
     }
 }
 
-/* The i-th of the updates, which are first in scratch. */
+/* The i-th update; the updates are at the start of scratch. */
 static struct ready_update *ready_at(const struct coxi_buffer *scratch, size_t i)
 {
     return (struct ready_update *)(void *)scratch->data + i;
@@ -185,7 +189,7 @@ static int apply_commit(struct coxi_store *store, const struct coxi_commit *comm
         return coxi_error(COX_EINVAL, "a commit's loss scale is %g",
                           (double)commit->loss_scale);
     }
-    /* At first none is resolved. */
+    /* All zeros: no update is resolved yet. */
     int r = coxi_buffer_append(scratch, NULL,
                                commit->n_updates * sizeof(struct ready_update));
     if (r != 0) {
@@ -210,7 +214,7 @@ static bool is_rate(const struct coxi_commit *commit)
     return commit->n_updates > 0 && commit->updates[0].op == COXI_OP_RATE;
 }
 
-/* The only update of the commit is a rate. Registry written. */
+/* Applies a rate, which must be the only update of its commit. Registry written. */
 static int apply_rate(struct coxi_store *store, const struct coxi_commit *commit,
                       const void *payload, size_t len)
 {

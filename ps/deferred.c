@@ -1,7 +1,5 @@
-/*
- * See deferred.h. A request is a copy of its frame's metadata, which is decoded when its turn
- * has come. Threads: one of its own; others add.
- */
+/* See deferred.h. A request is a copy of its frame's metadata, which is decoded when it
+ * is the request's turn. Threads: one of its own; others add. */
 #include "ps/deferred.h"
 
 #include <stdlib.h>
@@ -16,7 +14,7 @@ struct request {
     struct request *next;
     struct coxi_link *link;
     size_t len;
-    uint64_t meta[]; /* as aligned as a frame's */
+    uint64_t meta[]; /* aligned like a frame's */
 };
 
 struct coxi_deferred {
@@ -25,9 +23,9 @@ struct coxi_deferred {
     pthread_t thread;
     bool started;
 
-    pthread_mutex_t lock; /* guards all below; leaf, but for the links' own */
+    pthread_mutex_t lock; /* guards all below; leaf, except for the links' own locks */
     pthread_cond_t changed;
-    struct request *first; /* the one that is being done, if `busy` */
+    struct request *first; /* the one that is running, if `busy` */
     struct request **end;
     size_t n;
     bool busy;

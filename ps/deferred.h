@@ -16,7 +16,8 @@
 
 struct coxi_deferred;
 
-/* Does the request and answers it, on the thread of `ret`, which is called `name`. */
+/* Does the request and answers it. Runs on the thread called `name` of a
+ * coxi_deferred. */
 typedef void (*coxi_deferred_run)(void *arg, struct coxi_link *link,
                                   const struct coxi_message *request);
 

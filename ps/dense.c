@@ -1,10 +1,10 @@
 /*
- * See dense.h. The data are parts of a few blocks each; a part's lock is one of a few,
- * chosen by its number.
+ * See dense.h. The data are divided into parts of a few blocks each; a part uses one of
+ * a few locks, chosen by its number.
  *
- * A rule for whole rows (row-wise Adagrad) goes over a row's blocks twice, and over its
- * accumulator in between. The lock `rows` keeps the gradients of others off meanwhile;
- * what else changes values takes turns with it block by block.
+ * A rule for whole rows (row-wise Adagrad) goes over a row's blocks twice, and changes
+ * its accumulator in between. Meanwhile the lock `rows` keeps off the gradients of
+ * others; anything else that changes values takes turns with it block by block.
  */
 #include "ps/dense_internal.h"
 
@@ -20,9 +20,9 @@
 #include "ps/memory.h"
 #include "ps/optimizer.h"
 
-enum { VERSION_FIRST = 2 /* 0 and 1 say something else in a pull */ };
+enum { VERSION_FIRST = 2 /* 0 and 1 mean something else in a pull */ };
 
-/* Starts every element as the initializer says: element i is column 0 of "row" i. */
+/* Fills every element as the initializer says: element i is column 0 of "row" i. */
 static void fill(struct coxi_dense *dense, const struct coxi_shard *shard)
 {
     const struct coxi_initializer *initializer = &dense->variable->initializer;
@@ -42,7 +42,7 @@ static size_t n_states(const struct coxi_dense *dense)
     return dense->layout.n_slots + dense->layout.n_row;
 }
 
-/* Memory for all, and each kind of state as it starts. */
+/* Allocates the elements and the state, and sets each kind of state to its start. */
 static int allocate(struct coxi_dense *dense)
 {
     dense->data = aligned_alloc(64, coxi_align(dense->bytes, 64));
@@ -74,7 +74,7 @@ static void release(struct coxi_dense *dense)
     free(dense);
 }
 
-/* Room for it among all that a ps holds. */
+/* Counts its memory among all that the ps holds. */
 static int take_memory(struct coxi_dense *dense, struct coxi_memory *memory)
 {
     char whom[COXI_WIRE_NAME_MAX + 16];
@@ -136,7 +136,7 @@ bool coxi_dense_takes(const struct coxi_variable *variable, enum coxi_op op)
                                   : coxi_elements_take(variable->dtype, op);
 }
 
-/* What of [at, end) lies in the part of `at`. */
+/* The bytes of [at, end) that lie in the same part as `at`. */
 static size_t part_of(size_t at, size_t end)
 {
     size_t part_end = (at / COXI_DENSE_PART + 1) * COXI_DENSE_PART;
@@ -185,7 +185,7 @@ bool coxi_dense_holds(const struct coxi_dense *dense,
 
 /* ---- reading */
 
-/* Returns where the next span's go. */
+/* Reads a span to `to`; returns where the next span goes. */
 static uint8_t *read_span(struct coxi_dense *dense, struct span span, uint32_t narrow,
                           uint8_t *to)
 {
@@ -204,7 +204,7 @@ static uint8_t *read_span(struct coxi_dense *dense, struct span span, uint32_t n
     return to;
 }
 
-/* Bytes of each of the spans. */
+/* Bytes of each span. */
 static size_t span_bytes(const struct coxi_dense *dense,
                          const struct coxi_dense_rows *rows)
 {
@@ -257,7 +257,8 @@ static void lock_to_change(struct coxi_dense *dense, size_t at)
 
 /* ---- gradients */
 
-/* Values one after the other, in F32 or narrow, multiplied by a loss scale (0: by none). */
+/* Values one after the other, in F32 or narrow, multiplied by a loss scale (0: by
+ * none). */
 struct gradient {
     const uint8_t *values;
     uint32_t dtype;
@@ -272,7 +273,7 @@ static struct gradient gradient_from(const struct gradient *g, size_t i)
     return (struct gradient){g->values + i * size, g->dtype, g->loss_scale};
 }
 
-/* n of them from the i-th on, where they are, or in `room`. */
+/* n numbers from the i-th on, in place or converted to `room`. */
 static const float *floats(const struct gradient *g, size_t i, size_t n,
                            float room[PART_FLOATS])
 {
@@ -284,7 +285,7 @@ static const float *floats(const struct gradient *g, size_t i, size_t n,
     return room;
 }
 
-/* Those for a span of the data. */
+/* Applies the gradient for a span of the data. */
 static void apply(struct coxi_dense *dense, const struct coxi_optimizer_step *step,
                   struct span span, const struct gradient *g)
 {
@@ -305,7 +306,7 @@ static void apply(struct coxi_dense *dense, const struct coxi_optimizer_step *st
     }
 }
 
-/* The sum of squares of the row that is `span` of the data. */
+/* The sum of squares of the row whose data are `span`. */
 static double squares(struct coxi_dense *dense, const struct coxi_optimizer_step *step,
                       struct span span, const struct gradient *g)
 {
@@ -323,7 +324,7 @@ static double squares(struct coxi_dense *dense, const struct coxi_optimizer_step
     return sum;
 }
 
-/* Row by row, for rules that have state of a row. */
+/* Applies a gradient row by row, for rules that keep a number for each row. */
 static void apply_rows(struct coxi_dense *dense, const struct coxi_optimizer_step *step,
                        const struct coxi_dense_rows *rows, const struct gradient *g)
 {
@@ -345,7 +346,7 @@ static void apply_rows(struct coxi_dense *dense, const struct coxi_optimizer_ste
     coxi_unlock(&dense->rows);
 }
 
-/* The sum of squares of all n numbers, as they count for clipping. */
+/* The sum of squares of all n numbers, as it counts for clipping. */
 static double norm(const struct coxi_optimizer_step *step, const struct gradient *g,
                    size_t n)
 {
@@ -419,7 +420,7 @@ void coxi_dense_update_scaled(struct coxi_dense *dense,
             from = combine_span(dense, span_of(dense, rows, i), op, from);
         }
     }
-    /* Not before: a reader that knows of it has all of it. */
+    /* Not earlier: a reader that sees this version must find all of the update. */
     atomic_fetch_add_explicit(&dense->version, 1, memory_order_release);
 }
 
@@ -449,7 +450,7 @@ size_t coxi_dense_bytes(const struct coxi_dense *dense)
 
 /* ---- loading */
 
-/* The values of a span, and what is kept beside each. */
+/* Loads the values of a span, and the state of each value. */
 static void load_span(struct coxi_dense *dense, struct span span, const uint8_t *data,
                       const float *const *states)
 {
@@ -467,7 +468,7 @@ static void load_span(struct coxi_dense *dense, struct span span, const uint8_t 
     }
 }
 
-/* The states of rows. With `rows` locked. */
+/* Loads the states of rows, with `rows` locked. */
 static void load_rows(struct coxi_dense *dense, uint64_t begin, uint64_t count,
                       const float *const *states)
 {

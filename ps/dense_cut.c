@@ -1,13 +1,14 @@
 /*
- * A shard of a dense variable as it was at one moment, the cut, read while updates go on
- * (ps/dense.h).
+ * A shard of a dense variable as it was at one moment, the cut, read while updates go
+ * on (ps/dense.h).
  *
- * Two strips of it are read, one after the other, each in parts under one lock: the elements
- * with the state that each has of its own, and the states of rows. A part is handed out once:
- * as it is where no update has come to it, otherwise as the copy that the first one made.
+ * It is read as two strips, one after the other, each in parts under one lock: the
+ * elements with the state that each of them has, and the states of rows. A part is
+ * handed out once: as it is if no update has come to it yet, otherwise as the copy that
+ * the first update made.
  *
- * Threads: updates, under the locks of their parts, and one reader. Memory: a pointer for
- * each part, and the copies until they are handed out.
+ * Threads: updates, under the locks of their parts, and one reader. Memory: a pointer
+ * for each part, and the copies until they are handed out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,22 +16,22 @@
 #include "common/error.h"
 #include "ps/dense_internal.h"
 
-/* Arrays of the same length, side by side: a part has as many bytes of each. */
+/* Arrays of the same length, side by side: a part has the same bytes of each. */
 struct strip {
-    size_t first; /* array: 0 the elements, 1 + i the i-th state */
+    size_t first; /* first array: 0: the elements, 1 + i: the i-th state */
     size_t n;
     size_t bytes;    /* of each array */
-    uint8_t **parts; /* NULL: as it is; `handed_out`; or a copy */
-    size_t next;     /* part to be read */
+    uint8_t **parts; /* NULL: no copy yet; `handed_out`; or a copy */
+    size_t next;     /* the part to be read next */
 };
 
 struct coxi_dense_cut {
     struct coxi_dense *dense;
     uint64_t step;
-    struct strip elements; /* its parts: under their locks */
-    struct strip rows;     /* under the shard's lock `rows` */
+    struct strip elements; /* each part is guarded by its lock */
+    struct strip rows;     /* guarded by the shard's lock `rows` */
     atomic_uint_least64_t saved_bytes;
-    atomic_bool failed; /* a copy found no memory */
+    atomic_bool failed; /* there was no memory for a copy */
 };
 
 static uint8_t handed_out[1];
@@ -106,7 +107,7 @@ uint64_t coxi_dense_cut_saved(const struct coxi_dense_cut *cut)
     return atomic_load(&cut->saved_bytes);
 }
 
-/* ---- what changes */
+/* ---- tracking */
 
 void coxi_dense_track_cut(struct coxi_dense *dense, bool drop_before)
 {
@@ -169,7 +170,7 @@ void coxi_dense_cut_save_row(struct coxi_dense_cut *cut, size_t row)
 
 /* ---- reading */
 
-/* The next part of a strip. */
+/* Reads the next part of a strip. */
 static struct coxi_dense_piece read_part(struct coxi_dense_cut *cut,
                                          struct strip *strip, pthread_mutex_t *lock,
                                          uint8_t *to)

@@ -10,7 +10,7 @@
 
 enum {
     COXI_DENSE_STRIPES = 64,
-    /* Of the data, under one lock: fewer blocks cost too many calls. */
+    /* bytes of the data under one lock: with fewer blocks there are too many calls */
     COXI_DENSE_PART = 4 * COXI_DENSE_BLOCK,
 };
 _Static_assert(COXI_METRIC_MAX * sizeof(double) <= COXI_DENSE_PART,
@@ -27,17 +27,16 @@ struct coxi_dense {
     float *states[COXI_STATES_MAX];
     atomic_uint_least64_t step;
     atomic_uint_least64_t version;
-    uint64_t version_since;  /* as of the last coxi_dense_track_cut ... */
-    uint64_t version_before; /* ... and of the cut before it that counts */
-    struct coxi_dense_cut
-        *cut;             /* that is being read, or NULL; changed while no update is
-                                   under way */
-    pthread_mutex_t rows; /* guards the states of rows; before locks */
-    pthread_mutex_t locks[COXI_DENSE_STRIPES]; /* part p: locks[p % STRIPES]; guard
-                                                  contents; leaf */
+    uint64_t version_since;  /* the version at the last coxi_dense_track_cut ... */
+    uint64_t version_before; /* ... and at the cut before it that counts */
+    /* the cut that is being read, or NULL; changed while no update is under way */
+    struct coxi_dense_cut *cut;
+    pthread_mutex_t rows; /* guards the states of rows; comes before `locks` */
+    /* part p: locks[p % COXI_DENSE_STRIPES]; guard contents; leaf */
+    pthread_mutex_t locks[COXI_DENSE_STRIPES];
 };
 
-/* Bytes of the i-th kind of state. */
+/* Bytes of state number i. */
 static inline size_t coxi_dense_state_bytes(const struct coxi_dense *dense, size_t i)
 {
     return i < dense->layout.n_slots ? dense->bytes
@@ -49,8 +48,11 @@ static inline pthread_mutex_t *coxi_dense_lock(struct coxi_dense *dense, size_t 
     return &dense->locks[at / COXI_DENSE_PART % COXI_DENSE_STRIPES];
 }
 
-/* While a cut is being read: before the part of the data that has byte `at` changes, and its
- * slots, locked; before the state of a row changes, with `rows` locked. */
+/*
+ * While a cut is being read: call before the part of the data with byte `at`, or its
+ * slots, change, with the part locked; and before the state of a row changes, with
+ * `rows` locked.
+ */
 void coxi_dense_cut_save(struct coxi_dense_cut *cut, size_t at);
 void coxi_dense_cut_save_row(struct coxi_dense_cut *cut, size_t row);
 

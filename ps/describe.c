@@ -1,6 +1,7 @@
 /*
- * What a store tells those who may read and nothing else: which run has it, and its part of
- * the variables. Copies, so that nobody who is slow to take them keeps anybody waiting.
+ * Describes a store to peers that may read and nothing else: which run has claimed it,
+ * and its part of the variables. Returns copies, so that a slow peer keeps nobody
+ * waiting.
  *
  * Threads: any. Holds the registry (read).
  */

@@ -1,33 +1,34 @@
 /*
- * Rows that go again (coxswain.h, struct cox_lifecycle). After each update a little is
- * done, in proportion to it, by one thread at a time; who finds another at it goes on.
+ * Evicts rows (coxswain.h, struct cox_lifecycle). After each update a little work is
+ * done, in proportion to the update, by one thread at a time; a thread that finds
+ * another at it goes on.
  *
- *   by age and count   a hand goes round all lines and drops what is due. It has been
- *                      everywhere when about three times as many rows have been updated
+ *   by age and count   a hand goes round all lines and drops the rows that are due. It
+ *                      has been everywhere when about three times as many rows were updated
  *                      as there are
- *   by rows_max        while there are more, the oldest of SAMPLE rows goes, another hand
- *                      choosing the next ones each time: approximately the oldest of all.
- *                      After a commit that no other runs beside there are no more than
- *                      rows_max
+ *   by rows_max        while there are too many, the oldest of SAMPLE rows is dropped;
+ *                      another hand chooses the next SAMPLE each time. So approximately
+ *                      the oldest of all goes. After a commit without others beside it
+ *                      there are at most rows_max
  *
  * A row that a commit has resolved and not updated yet is pinned, and stays.
  *
- * The same commits in the same order drop the same rows. Cost: of a row that goes by
- * rows_max, looking at SAMPLE others.
+ * The same commits in the same order drop the same rows. Cost of a row dropped by
+ * rows_max: a look at SAMPLE others.
  */
 #include "common/sync.h"
 #include "ps/table_internal.h"
 
 enum {
     SAMPLE = 8,
-    RUN = 8,         /* lines of a bucket that are looked at under one lock, at most */
-    SWEEP_SHARE = 8, /* a line is looked at for so many rows updated ... */
-    SWEEP_LEAST = 4, /* ... and so many at least */
-    DUE_MAX = 16,    /* rows that go from a line at a time */
-    DROP_LEAST = 64, /* rows that may go for rows_max after any update */
+    RUN = 8,         /* most lines of a bucket looked at under one lock */
+    SWEEP_SHARE = 8, /* one line is looked at for so many rows updated ... */
+    SWEEP_LEAST = 4, /* ... but at least so many lines */
+    DUE_MAX = 16,    /* most rows dropped from a line at a time */
+    DROP_LEAST = 64, /* rows that may be dropped for rows_max after any update */
 };
 
-/* To the first line of the next bucket that has any, or stays. */
+/* Moves to the first line of the next bucket that has any; without one, stays. */
 static void next_bucket(const struct coxi_table *table, struct coxi_hand *hand)
 {
     hand->line = 0;
@@ -48,10 +49,8 @@ static int ask_for_life(void *arg, uint64_t key, uint32_t row)
     return 0;
 }
 
-/*
- * Locks the hand's bucket and asks for the lives of its next rows, in up to `n` lines (1
- * to RUN): how many lines. hand_end goes on behind them and unlocks.
- */
+/* Locks the hand's bucket and prefetches the lives of its next rows, in up to `n` lines
+ * (1 to RUN). Returns how many lines. hand_end moves on behind them and unlocks. */
 static uint32_t hand_begin(struct coxi_table *table, const struct coxi_hand *hand,
                            uint32_t n)
 {
@@ -80,7 +79,7 @@ static void hand_end(struct coxi_table *table, struct coxi_hand *hand, uint32_t 
     }
 }
 
-/* Takes a row out and keeps its memory for the next one of its bucket. Locked. */
+/* Drops a row and keeps its memory for the bucket's next row. Locked. */
 static void drop(struct coxi_table *table, struct coxi_bucket *bucket, uint64_t key)
 {
     uint32_t row =
@@ -124,8 +123,8 @@ static int note_due(void *arg, uint64_t key, uint32_t row)
     return due->n == DUE_MAX ? 1 : 0;
 }
 
-/* Drops what is due in the next lines, at most `most`: how many rows. *lines are more by
- * the lines looked at. */
+/* Drops the rows that are due in the next lines, at most `most` lines; returns how
+ * many. *lines grows by the lines looked at. */
 static size_t sweep_some(struct coxi_table *table, uint32_t most, size_t *lines)
 {
     struct coxi_hand *hand = &table->sweep;
@@ -133,7 +132,7 @@ static size_t sweep_some(struct coxi_table *table, uint32_t most, size_t *lines)
     size_t n_gone = 0;
     uint32_t n = hand_begin(table, hand, most);
     for (uint32_t i = 0; i < n; i++) {
-        /* The step under the lock: no row of this bucket has been updated later. */
+        /* Read the step under the lock: no row of this bucket was updated later. */
         struct due due = {.table = table, .step = coxi_table_step(table)};
         (void)coxi_index_each(&table->index, &bucket->index, hand->line + i, note_due,
                               &due);
@@ -184,7 +183,7 @@ static int note_oldest(void *arg, uint64_t key, uint32_t row)
     return 0;
 }
 
-/* Looks at the next SAMPLE rows or some more, or at all there are. */
+/* Looks at the next SAMPLE rows or a few more, or at all rows if there are fewer. */
 static void sample_rows(struct coxi_table *table, struct oldest *oldest)
 {
     struct coxi_hand *hand = &table->sample;
@@ -199,7 +198,8 @@ static void sample_rows(struct coxi_table *table, struct oldest *oldest)
     }
 }
 
-/* True where a row went: not if all are pinned, or it has been touched meanwhile. */
+/* True if a row was dropped; false if all are pinned, or the oldest was touched
+ * meanwhile. */
 static bool drop_oldest(struct coxi_table *table)
 {
     struct oldest oldest = {.table = table};
@@ -224,7 +224,7 @@ static bool drop_oldest(struct coxi_table *table)
     return gone;
 }
 
-/* ---- */
+/* ---- the entry point */
 
 void coxi_eviction_tidy(struct coxi_table *table, size_t n)
 {

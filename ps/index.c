@@ -1,15 +1,15 @@
 /*
- * See index.h. A bucket of n lines, 2^k <= n < 2^(k + 1): a hash belongs to the line of
- * its lower k + 1 bits, or of its lower k bits where that one is not there yet. When keys
- * are too many for the lines, the next line comes: it takes its keys from the one line
- * that had them so far. Lines do not go again.
+ * See index.h. A bucket has n lines, 2^k <= n < 2^(k + 1). A hash belongs to the line
+ * of its lower k + 1 bits, or of its lower k bits if that line does not exist yet. When
+ * there are too many keys for the lines, the next line is added: it takes its keys from
+ * the one line that had them so far. Lines are never removed.
  *
- * A chain is a line and its overflow: all its lines are full but the last, and no line of
- * the overflow is empty. A row number leaves an entry before its key does.
+ * A chain is a line and its overflow. All its lines except the last are full, and no
+ * line of the overflow is empty. A row number leaves an entry before its key does.
  *
- * Threads: all under the bucket's lock; entries are atomic for those that peek. Cost: 64
- * bytes for LINE_SHARE keys, and about an eighth of that in overflow; a find touches 1.1
- * cache lines.
+ * Threads: all under the bucket's lock; entries are atomic for threads that peek. Cost:
+ * 64 bytes for LINE_SHARE / 4 keys, and about an eighth of that in overflow; a find
+ * touches 1.1 cache lines.
  */
 #include "ps/index.h"
 
@@ -18,7 +18,7 @@
 
 _Static_assert(sizeof(struct coxi_line) == 64, "a cache line");
 
-/* A bucket gets a line more when it has more than LINE_SHARE / 4 keys a line. */
+/* A bucket gets another line when it has more than LINE_SHARE / 4 keys a line. */
 enum { LINE_SHARE = 13, LINES_MAX = 1 << 22 };
 
 void coxi_index_init(struct coxi_index *index)
@@ -71,7 +71,7 @@ static void clear(struct coxi_line *line)
     }
 }
 
-/* Entries in use: those from 0 on. */
+/* Entries in use: they are the first ones. */
 static uint32_t count_of(const struct coxi_line *line)
 {
     uint32_t n = 0;
@@ -102,7 +102,7 @@ static void give_back(struct coxi_index *index, struct coxi_index_bucket *bucket
     bucket->free_line = number;
 }
 
-/* ---- chains */
+/* ---- chains of lines */
 
 /* The end of a chain. */
 struct tail {
@@ -118,8 +118,8 @@ static struct tail tail_of(const struct coxi_index *index, struct coxi_line *lin
     return (struct tail){line, count_of(line)};
 }
 
-/* Puts an entry at the end of a chain; where its last line is full, the bucket has a free
- * one. */
+/* Appends an entry to a chain. If the chain's last line is full, the bucket must have a
+ * free line. */
 static void append(struct coxi_index *index, struct coxi_index_bucket *bucket,
                    struct tail *tail, uint64_t key, uint32_t row)
 {
@@ -139,9 +139,9 @@ static void append(struct coxi_index *index, struct coxi_index_bucket *bucket,
 /* ---- growth */
 
 /*
- * Moves what belongs to a new line out of the one that had it. Needs no memory: each line
- * of the overflow is free from when it is copied, and both chains together have one line
- * to start with more than the old one had.
+ * Moves the keys of a new line out of the line that had them. Needs no memory: each
+ * line of the overflow is free once it was copied, and both chains together have one
+ * first line more than the old chain had.
  */
 static void split(struct coxi_index *index, struct coxi_index_bucket *bucket,
                   uint32_t new_number)
@@ -175,13 +175,13 @@ static void split(struct coxi_index *index, struct coxi_index_bucket *bucket,
     } while (from != NULL);
 }
 
-/* The part of the slots that buckets have taken. */
+/* The fraction of the slots that buckets have taken. */
 static double share(const struct coxi_index *index)
 {
     return (double)atomic_load(&index->n_slots) / COXI_BUCKETS;
 }
 
-/* The bucket's first line. */
+/* Makes the bucket's first line. */
 static int open_bucket(struct coxi_index *index, struct coxi_index_bucket *bucket)
 {
     int r = coxi_stretch_reserve(&index->lines, 0, share(index));
@@ -192,7 +192,7 @@ static int open_bucket(struct coxi_index *index, struct coxi_index_bucket *bucke
     return r;
 }
 
-/* One line more. Where there is none for it the chains get longer, and the next put
+/* Adds a line. If there is no memory for it, the chains get longer, and the next put
  * tries again. */
 static void grow(struct coxi_index *index, struct coxi_index_bucket *bucket,
                  uint32_t n_lines)
@@ -204,7 +204,7 @@ static void grow(struct coxi_index *index, struct coxi_index_bucket *bucket,
     atomic_store_explicit(&bucket->n_lines, n_lines + 1, memory_order_release);
 }
 
-/* ---- */
+/* ---- the index */
 
 uint32_t coxi_index_find(const struct coxi_index *index,
                          const struct coxi_index_bucket *bucket, uint64_t key,
@@ -257,7 +257,7 @@ void coxi_index_expect(struct coxi_index *index, struct coxi_index_bucket *bucke
     if (n_lines == 0) {
         n_lines = open_bucket(index, bucket) == 0 ? 1 : 0;
     }
-    /* Lines without keys are what they would be split into. */
+    /* Lines without keys need no split. */
     while (n_lines > 0 && n_lines < wanted && n_lines < LINES_MAX &&
            coxi_stretch_reserve(&index->lines, n_lines, share(index)) == 0) {
         n_lines++;
@@ -265,7 +265,8 @@ void coxi_index_expect(struct coxi_index *index, struct coxi_index_bucket *bucke
     atomic_store_explicit(&bucket->n_lines, n_lines, memory_order_release);
 }
 
-/* Fills the place of an entry with the last one of its chain, which begins at `start`. */
+/* Fills the place of an entry with the last entry of its chain, which begins at
+ * `start`. */
 static void fill_hole(struct coxi_index *index, struct coxi_index_bucket *bucket,
                       struct coxi_line *start, struct coxi_line *line, uint32_t at)
 {

@@ -1,10 +1,10 @@
 /*
- * Where a table's rows are: from key to row number, for keys that are spread over
- * buckets. Each bucket grows by itself, a line at a time (linear hashing: Litwin, VLDB
- * 1980): a put moves the keys of one line at most, however many there are.
+ * Maps keys of a table to row numbers. The keys are spread over buckets. Each bucket
+ * grows by itself, one line at a time (linear hashing: Litwin, VLDB 1980), so a put
+ * moves the keys of at most one line, however many there are.
  *
- * The caller locks the bucket for whatever takes one, but for hints and peeks: those read
- * without, may be out of date, and are for prefetching.
+ * The caller holds the lock of the bucket that it passes, except for hints and peeks:
+ * these read without the lock, may be out of date, and are for prefetching.
  */
 #ifndef COXI_PS_INDEX_H
 #define COXI_PS_INDEX_H
@@ -17,7 +17,7 @@
 
 enum { COXI_LINE_KEYS = 5 };
 
-/* One cache line. What does not fit goes on in line `next` of the overflow. */
+/* One cache line. Entries that do not fit are in line `next` of the overflow. */
 struct coxi_line {
     _Atomic(uint64_t) keys[COXI_LINE_KEYS];
     _Atomic(uint32_t) rows[COXI_LINE_KEYS]; /* 0: no key */
@@ -27,16 +27,16 @@ struct coxi_line {
 struct coxi_index {
     struct coxi_stretch lines;    /* item i: the i-th lines of all buckets */
     struct coxi_stretch overflow; /* of lines */
-    atomic_uint n_slots;          /* of buckets that have lines */
+    atomic_uint n_slots;          /* buckets that have lines */
 };
 
-/* A zeroed one is empty. */
+/* A zeroed bucket is empty. */
 struct coxi_index_bucket {
     _Atomic(uint32_t) n_lines;
     uint32_t n_keys;
-    uint32_t free_line; /* a list of lines of the overflow; 0: none */
-    uint32_t n_moved;   /* keys in the line that was split last */
-    uint16_t slot;      /* whose lines are its own; set before n_lines */
+    uint32_t free_line; /* a list of free lines of the overflow; 0: none */
+    uint32_t n_moved;   /* keys that the last split moved */
+    uint16_t slot;      /* the bucket's place among the lines; set before n_lines */
 };
 
 void coxi_index_init(struct coxi_index *index);
@@ -47,28 +47,34 @@ uint32_t coxi_index_find(const struct coxi_index *index,
                          const struct coxi_index_bucket *bucket, uint64_t key,
                          uint64_t hash);
 
-/* Puts a key that is not there; `row` is not 0. COX_ENOMEM, COX_ELIMIT: it is still not
- * there. */
+/* Adds a key that is not in the index; `row` is not 0. COX_ENOMEM, COX_ELIMIT: it was
+ * not added. */
 int coxi_index_put(struct coxi_index *index, struct coxi_index_bucket *bucket,
                    uint64_t key, uint64_t hash, uint32_t row);
 
-/* Makes lines for `n` keys in a bucket that has none, as far as there is memory. Of many
- * buckets first for one key each: what is taken for all is then taken in huge pages. */
+/*
+ * Makes lines for `n` keys in an empty bucket, as far as there is memory. For many
+ * buckets: first call it for one key each, because the memory for all of them then
+ * comes in huge pages.
+ */
 void coxi_index_expect(struct coxi_index *index, struct coxi_index_bucket *bucket,
                        uint32_t n);
 
-/* Takes a key out; its row, or 0 where it was not there. */
+/* Removes a key. Returns its row, or 0 if the key was not there. */
 uint32_t coxi_index_remove(struct coxi_index *index, struct coxi_index_bucket *bucket,
                            uint64_t key, uint64_t hash);
 
-/* Calls `visit` for each key whose line is `line` (below n_lines) until it returns other
- * than 0, and returns that. The order stays while no key is put or removed. */
+/*
+ * Calls `visit` for each key of line `line` (below n_lines) until it returns something
+ * other than 0, and returns that. The order stays the same while no key is put or
+ * removed.
+ */
 typedef int (*coxi_index_visit)(void *arg, uint64_t key, uint32_t row);
 int coxi_index_each(const struct coxi_index *index,
                     const struct coxi_index_bucket *bucket, uint32_t line,
                     coxi_index_visit visit, void *arg);
 
-/* ---- ahead of time, without the lock */
+/* ---- prefetching, without the lock */
 
 /* The line number of a hash among n_lines (not 0). */
 static inline uint32_t coxi_index_number(uint64_t hash, uint32_t n_lines)
@@ -88,7 +94,7 @@ static inline struct coxi_line *coxi_index_line(const struct coxi_index *index,
     return (struct coxi_line *)(void *)segment + line;
 }
 
-/* The line where a hash starts, or NULL: there are none. */
+/* The line where the look-up of a hash starts, or NULL: the bucket has no lines. */
 static inline struct coxi_line *coxi_index_start(const struct coxi_index *index,
                                                  const struct coxi_index_bucket *bucket,
                                                  uint64_t hash)
@@ -99,8 +105,8 @@ static inline struct coxi_line *coxi_index_start(const struct coxi_index *index,
                : coxi_index_line(index, bucket, coxi_index_number(hash, n_lines));
 }
 
-/* The row of a key in one line, or 0. Without a branch: where a key is in its line cannot
- * be predicted. */
+/* The row of a key in one line, or 0. Without a branch, because the place of a key in
+ * its line cannot be predicted. */
 static inline uint32_t coxi_line_find(const struct coxi_line *line, uint64_t key)
 {
     uint32_t found = 0;
@@ -112,10 +118,8 @@ static inline uint32_t coxi_line_find(const struct coxi_line *line, uint64_t key
     return found;
 }
 
-/*
- * A look-up in steps, each of which asks for the memory that the next one needs: begin,
- * then peek until the chain is at its end.
- */
+/* A look-up in steps, each of which prefetches the memory that the next one needs:
+ * begin, then peek until the chain ends. */
 static inline const struct coxi_line *
 coxi_index_begin(const struct coxi_index *index, const struct coxi_index_bucket *bucket,
                  uint64_t hash)
@@ -125,8 +129,8 @@ coxi_index_begin(const struct coxi_index *index, const struct coxi_index_bucket 
     return line;
 }
 
-/* The row of a key in *line, as it seems; 0: not there, and *line is the next one or
- * NULL. */
+/* The row of a key in *line, as far as can be told without the lock. 0: not there;
+ * *line is the next line then, or NULL. */
 static inline uint32_t coxi_index_peek(const struct coxi_index *index,
                                        const struct coxi_line **line, uint64_t key)
 {

@@ -1,26 +1,27 @@
 /*
- * Putting rows of another checkpoint into the store (coxi_store_load), piece by piece, as a
- * client sends them. Others may pull and commit meanwhile: a row of a table and a block of a
- * dense variable are one thing or the other.
+ * Loads rows of another checkpoint into the store (coxi_store_load), piece by piece, as
+ * a client sends them. Others may pull and commit meanwhile: they see a row of a table,
+ * or a block of a dense variable, either as it was or as it is loaded.
  *
- * A piece may come twice, and late: until its closure's last piece has come it means the same
- * again, and from then on nothing, by the applied set.
+ * A piece may come twice, and late. Until its closure's last piece has come, it is
+ * loaded again; after that the applied set refuses it.
  *
- * Threads: any. Holds the registry and the moment (read), as a commit does. Cost: one copy.
+ * Threads: any. Holds the registry and the moment (read), as a commit does. Cost: one
+ * copy.
  */
 #include "common/error.h"
 #include "net/message.h"
 #include "ps/store_internal.h"
 
-enum { ROWS_MAX = 4096 }; /* of a table, in a piece */
+enum { ROWS_MAX = 4096 }; /* rows of a table in a piece */
 
-/* A payload that has still to be looked at. */
+/* The rest of a payload, which was not looked at yet. */
 struct payload {
     const uint8_t *at;
     size_t len;
 };
 
-/* The next array, padded; NULL: it is not there. */
+/* The next array, padded to 8 bytes; NULL: the payload is too short. */
 static const void *take(struct payload *payload, size_t bytes)
 {
     const uint8_t *at = payload->at;
@@ -39,7 +40,7 @@ static int missing(const struct coxi_place *place)
                       place->part->variable->name);
 }
 
-/* The kinds of state of the rows. */
+/* Takes each kind of state of the rows off the payload. */
 static int take_states(const struct coxi_place *place, struct payload *payload,
                        const float *ret[COXI_STATES_MAX])
 {
@@ -147,7 +148,7 @@ int coxi_store_load(struct coxi_store *store, const struct coxi_load *load,
         r = coxi_applied_begin(store->applied, &commit);
         if (r == 0) {
             r = load->last ? 0 : load_piece(store, load, payload, len);
-            /* Until the last piece the closure stays as if nothing had come. */
+            /* Until the last piece the applied set records nothing of the closure. */
             coxi_applied_end(store->applied, load->closure, !load->last || r != 0);
         }
         r = r == COX_EEXIST ? 0 : r;

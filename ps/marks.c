@@ -1,12 +1,12 @@
 /*
- * See marks.h. A mark is a row of words, {segment, last, n, touched ...} for each segment
- * in rising order; a hash table finds equal ones, and a count says how many closures use
- * each.
+ * See marks.h. A mark is an array of words, {segment, last, n, touched ...} for each
+ * segment in rising order. A hash table finds equal marks; each mark counts the
+ * closures that use it.
  *
  * Invariant: two marks in use never have equal words.
  *
- * Cost: `with` O(words) and no allocation where the mark is there already; no hashing
- * where it is the same as for the closure before.
+ * Cost: coxi_marks_with O(words), without allocation if the mark exists; no hashing if
+ * it is the same mark as for the closure before.
  */
 #include "ps/marks.h"
 
@@ -33,12 +33,13 @@ struct coxi_marks {
     struct mark **marks; /* by number; NULL: free */
     uint32_t *free_numbers;
     uint32_t n_free;
-    uint32_t n_numbers; /* given out, with those that are free again */
+    uint32_t n_numbers; /* ever given out, also those that are free again */
     uint32_t capacity;
     struct mark **buckets;
     size_t n_buckets; /* a power of two */
     size_t n_marks;
-    struct mark *recent; /* of a first segment: likely the next one's, too; or NULL */
+    /* made of a first segment, and likely the next closure's mark, too; or NULL */
+    struct mark *recent;
     struct coxi_buffer scratch;
 };
 
@@ -80,7 +81,8 @@ static const struct mark *mark_of(const struct coxi_marks *marks, uint32_t numbe
 
 /* ---- reading */
 
-/* The segment whose words begin at `at`; returns where the next one's do. */
+/* Reads the segment whose words begin at `at`; returns where the next segment's words
+ * begin. */
 static uint32_t read_segment(const struct mark *mark, uint32_t at,
                              struct coxi_segment *ret)
 {
@@ -125,7 +127,7 @@ static int append(struct coxi_buffer *words, const struct coxi_segment *segment)
                : r;
 }
 
-/* The words of `mark` with `segment` among them, in scratch. */
+/* Puts the words of `mark`, with `segment` among them, into scratch. */
 static int merge(struct coxi_marks *marks, const struct mark *mark,
                  const struct coxi_segment *segment)
 {
@@ -151,7 +153,7 @@ static struct mark **bucket_of(const struct coxi_marks *marks, uint64_t hash)
     return &marks->buckets[hash & (marks->n_buckets - 1)];
 }
 
-/* Twice the buckets, if there is memory; it works with fewer. */
+/* Doubles the buckets, if there is memory; fewer buckets work, too. */
 static void spread(struct coxi_marks *marks)
 {
     struct mark **old = marks->buckets;
@@ -173,7 +175,7 @@ static void spread(struct coxi_marks *marks)
     free(old);
 }
 
-/* A number that is free, with room for it. */
+/* Takes a free number, with an entry in `marks`. */
 static int take_number(struct coxi_marks *marks, uint32_t *ret)
 {
     if (marks->n_free > 0) {
@@ -225,7 +227,7 @@ static int make(struct coxi_marks *marks, uint64_t hash, uint32_t *ret)
     return 0;
 }
 
-/* True where the mark has `segment` and nothing else. */
+/* True if the mark has `segment` and nothing else. */
 static bool has_only(const struct mark *mark, const struct coxi_segment *segment)
 {
     return mark->n_words == 3 + segment->n_touched &&

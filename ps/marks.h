@@ -1,7 +1,8 @@
 /*
- * What is known of an applied closure: its segments here, each with whether it was the
- * last and which ps it touched. Equal ones are kept once, for steps that are alike
- * touch alike; so a closure costs the applied set one number.
+ * Marks: a mark says what is applied of a closure, which is its segments on this ps,
+ * each with whether it was the last and which ps it touched. Equal marks are kept once,
+ * because similar steps touch the same ps. So a closure costs the applied set one
+ * number.
  *
  * Not thread-safe: under the applied set's lock.
  */
@@ -27,20 +28,16 @@ struct coxi_segment {
 int coxi_marks_new(struct coxi_marks **ret);
 void coxi_marks_free(struct coxi_marks *marks); /* takes NULL */
 
-/*
- * The mark that has what `mark` has and `segment`, which `mark` has not. The caller owns
- * a use of it. COX_ENOMEM.
- */
+/* Finds or makes the mark that has the segments of `mark` and `segment`, which `mark`
+ * does not have. The caller gets a use of it. COX_ENOMEM. */
 int coxi_marks_with(struct coxi_marks *marks, uint32_t mark,
                     const struct coxi_segment *segment, uint32_t *ret);
 
-/* A use of `mark` less. */
+/* Ends a use of `mark`. */
 void coxi_marks_drop(struct coxi_marks *marks, uint32_t mark);
 
-/*
- * The next segment of a mark, in their order: *at is 0 before the first. False: that was
- * the last. Valid while the mark is used.
- */
+/* Gives the next segment of a mark, in rising order; *at is 0 before the first. False:
+ * there are no more. *ret is valid while the mark is used. */
 bool coxi_marks_next(const struct coxi_marks *marks, uint32_t mark, uint32_t *at,
                      struct coxi_segment *ret);
 

@@ -16,9 +16,11 @@ struct coxi_memory {
 
 void coxi_memory_init(struct coxi_memory *memory);
 
-/* Counts more bytes. COX_ENOMEM: they are more than this host has (which malloc may
- * promise all the same), or would pass the bound. Then nothing is counted, and the text
- * names `whom` ("table 'name'"), the bytes and the bound. */
+/*
+ * Counts more bytes. COX_ENOMEM: this host does not have as many (although malloc may
+ * promise them), or they would pass the bound. Then nothing is counted, and the text
+ * names `whom` ("table 'name'"), the bytes and the bound.
+ */
 int coxi_memory_take(struct coxi_memory *memory, uint64_t bytes, const char *whom);
 void coxi_memory_give(struct coxi_memory *memory, uint64_t bytes);
 

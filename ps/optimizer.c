@@ -1,9 +1,9 @@
 /*
  * See optimizer.h. The loops over values are written for the compiler to vectorize: no
- * branch, no call, no division that is not made for every value.
+ * branch, no call, and no division that is not made for every value.
  *
- * A gradient that is clipped or decayed is first made so in a buffer on the stack, PIECE
- * values at a time; where it is not, the rules read it where it lies.
+ * A gradient that is clipped or decayed is adjusted in a buffer on the stack first,
+ * PIECE values at a time; otherwise the rules read it in place.
  */
 #include "ps/optimizer.h"
 
@@ -16,14 +16,14 @@
 
 enum { PIECE = 256 };
 
-/* ---- what is the same for all values of an update */
+/* ---- numbers that are the same for all values of an update */
 
 static bool is_adam(const struct coxi_optimizer *o)
 {
     return o->kind == COXI_OPTIMIZER_ADAM || o->kind == COXI_OPTIMIZER_ADAMW;
 }
 
-/* 1 - exp(x), x at most 0, where that is not 1 anyhow. */
+/* 1 - exp(x) for x <= 0, computed only while it differs from 1. */
 static float correction(double x)
 {
     return x < -20 ? 1 : (float)-expm1(x);
@@ -73,13 +73,13 @@ static float clip(float g, float most)
     return g < -most ? -most : g;
 }
 
-/* What clips nothing: FLT_MAX would bound infinities. */
+/* The bound of clip_value, or infinity for none: FLT_MAX would bound infinities. */
 static float clip_of(const struct coxi_optimizer *o)
 {
     return o->clip_value > 0 ? o->clip_value : INFINITY;
 }
 
-/* The part of the decay that is added to gradients. */
+/* The weight decay that is added to gradients. */
 static float decay_of(const struct coxi_optimizer *o)
 {
     return o->kind == COXI_OPTIMIZER_ADAMW ? 0 : o->weight_decay;
@@ -104,7 +104,8 @@ static void adjust(const struct coxi_optimizer_step *step, const float *restrict
     }
 }
 
-/* In double, which the square of a float always fits. Four sums: additions overlap. */
+/* In double, which holds the square of any float. Four sums, so that additions
+ * overlap. */
 static double squares(const float *g, size_t n, float unscale, float most)
 {
     double sums[4] = {0};
@@ -134,16 +135,18 @@ void coxi_optimizer_clip(struct coxi_optimizer_step *step, double sum)
     double most = (double)step->optimizer->clip_norm;
     double norm = sqrt(sum);
     if (!isfinite(norm)) {
-        step->scale = NAN; /* no scale makes such a norm `most` */
+        step->scale = NAN; /* no factor scales such a norm to `most` */
     } else {
         step->scale = most > 0 && norm > most ? (float)(most / norm) : 1;
     }
 }
 
-/* ---- rules. `restrict`: a row's values, state and gradient do not overlap
+/*
+ * ---- rules. `restrict`: a row's values, state and gradient do not overlap
  *
- * A sum of squares stops at FLT_MAX: an infinite one would end all steps of its value. A
- * NaN passes everywhere: it must be seen in the value. */
+ * A sum of squares stops at FLT_MAX, because an infinite one would end all steps of its
+ * value. A NaN passes everywhere, because it must be seen in the value.
+ */
 
 static float bounded(float squares)
 {
@@ -182,7 +185,7 @@ static void apply_adagrad(float rate, float epsilon, float *restrict w,
         sum[i] = bounded(sum[i] + g[i] * g[i]);
         float root = sqrtf(sum[i]) + epsilon;
         float delta = rate * g[i] / root;
-        /* A gradient of 0 on a sum of 0 is no step, not 0 / 0. */
+        /* A gradient of 0 on a sum of 0 is no step, instead of 0 / 0. */
         w[i] -= root == 0 ? 0 : delta;
     }
 }
@@ -266,7 +269,7 @@ static void apply_loss_scale(const struct coxi_optimizer *o, float *restrict w,
         float less = w[i] / o->growth_factor;
         float more = w[i] * o->growth_factor;
         if (overflowed) {
-            w[i] = less > 1 ? less : w[i] < 1 ? w[i] : 1; /* never more */
+            w[i] = less > 1 ? less : w[i] < 1 ? w[i] : 1; /* never larger than before */
         } else if (grows && isfinite(more)) {
             w[i] = more;
         }

@@ -1,32 +1,33 @@
 /*
- * Update rules, applied on the ps to values `w` with their gradient `g` (coxswain.h says
- * them all; rates by step are schedule.h's). What each follows:
+ * Update rules, applied on the ps to values `w` with their gradient `g`. coxswain.h has
+ * the formulas; schedule.h has learning rates by step. Their sources:
  *
- *   SGD, momentum   Robbins, Monro 1951; Polyak 1964. torch.optim.SGD, dampening 0: the
- *                   rate is outside the velocity (in Keras it is inside, which differs
- *                   where rates change)
- *   Nesterov        Sutskever et al., ICML 2013, as torch.optim.SGD(nesterov=True)
- *   Adagrad         Duchi, Hazan, Singer, JMLR 2011; torch.optim.Adagrad
- *   row-wise        the same with one sum for a row, of the mean of the row's squares:
- *                   Mudigere et al.: Software-hardware co-design ..., 2021 (4.1.4); as
- *                   fbgemm's EXACT_ROWWISE_ADAGRAD
- *   Adadelta        Zeiler 2012; torch.optim.Adadelta
- *   RMSProp         Tieleman, Hinton 2012; torch.optim.RMSprop, neither centered nor with
- *                   momentum; epsilon outside the root
- *   Adam            Kingma, Ba, ICLR 2015, algorithm 1 (epsilon outside the root, not
- *                   "epsilon hat"); torch.optim.Adam
- *   AdamW           Loshchilov, Hutter, ICLR 2019; torch.optim.AdamW: the decay is times
- *                   the rate
- *   FTRL-proximal   McMahan et al., KDD 2013, algorithm 1; keras.optimizers.Ftrl, whose l2
- *                   is half of the paper's lambda 2
- *   loss scale      Micikevicius et al.: Mixed precision training, ICLR 2018, 3.2; as
- *                   torch.amp.GradScaler with a backoff of 1 / growth, at least 1 (one that
- *                   is below 1 stays)
+ *   SGD, momentum Robbins, Monro 1951; Polyak 1964. torch.optim.SGD, dampening 0: the
+ *                 rate is outside the velocity (in Keras it is inside, which differs
+ *                 where rates change)
+ *   Nesterov      Sutskever et al., ICML 2013, as torch.optim.SGD(nesterov=True)
+ *   Adagrad       Duchi, Hazan, Singer, JMLR 2011; torch.optim.Adagrad
+ *   row-wise      the same with one sum for a row, of the mean of the row's squares:
+ *                 Mudigere et al.: Software-hardware co-design ..., 2021 (4.1.4); as
+ *                 fbgemm's EXACT_ROWWISE_ADAGRAD
+ *   Adadelta      Zeiler 2012; torch.optim.Adadelta
+ *   RMSProp       Tieleman, Hinton 2012; torch.optim.RMSprop, neither centered nor with
+ *                 momentum; epsilon outside the root
+ *   Adam          Kingma, Ba, ICLR 2015, algorithm 1 (epsilon outside the root, not
+ *                 "epsilon hat"); torch.optim.Adam
+ *   AdamW         Loshchilov, Hutter, ICLR 2019; torch.optim.AdamW: the decay is times
+ *                 the rate
+ *   FTRL-proximal McMahan et al., KDD 2013, algorithm 1; keras.optimizers.Ftrl:
+ *                 its l2 is half of the paper's lambda 2
+ *   loss scale    Micikevicius et al.: Mixed precision training, ICLR 2018, 3.2; as
+ *                 torch.amp.GradScaler with a backoff of 1 / growth, at least 1 (a
+ *                 scale that is below 1 stays)
  *
- * Numbers that are not finite (only where the variable allows them): a NaN goes through every
- * rule into the value, no rule masks it. A sum or average of squares stops at FLT_MAX instead
- * of becoming infinite, because an infinite one would end all later steps of its value in
- * silence. A gradient whose norm is not finite cannot be clipped by norm: all of it is NaN then.
+ * Numbers that are not finite (only if the variable allows them): every rule passes a
+ * NaN on to the value; no rule masks it. A sum or average of squares stops at FLT_MAX
+ * instead of becoming infinite, because an infinite one would silently end all later
+ * steps of its value. A gradient whose norm is not finite cannot be clipped by norm:
+ * all of it becomes NaN.
  *
  * Pure functions; the caller holds the lock of the row or block. No allocation.
  */
@@ -37,53 +38,59 @@
 
 #include "common/layout.h"
 
-/* What an update needs of its optimizer, found once for all its rows and blocks. */
+/* Numbers that an update takes from its optimizer, computed once for all its rows and
+ * blocks. */
 struct coxi_optimizer_step {
     const struct coxi_optimizer *optimizer;
     float rate;
-    float unscale;      /* of the gradient, before all else: 1 / its loss scale */
-    float scale;        /* then: less than 1 where its norm is clipped */
+    /* multiplies the gradient before all else: 1 / its loss scale */
+    float unscale;
+    /* multiplies it after that: less than 1 if its norm is clipped */
+    float scale;
     float correction_m; /* Adam: 1 - beta1^t, 1 - beta2^t */
     float correction_v;
-    float
-        rest1; /* 1 - beta1, or 1 - rho; and 1 - beta2: from the decimals that were meant */
+    /* 1 - beta1, or 1 - rho; and 1 - beta2: computed from the decimals that were
+     * meant */
+    float rest1;
     float rest2;
     double log_beta1;
     double log_beta2;
 };
 
 /*
- * An update whose rate is the schedule's at `step`, and that comes after `before` others of this
- * variable here (Adam's t is one more: right for a dense variable, set anew for each row of a
- * table). `optimizer` is borrowed; not COXI_OPTIMIZER_NONE.
+ * Begins an update whose rate is the schedule's at `step`. `before`: earlier gradient
+ * updates of this variable on this ps; Adam's t is one more, which is right for a dense
+ * variable, and is set anew for each row of a table. `optimizer` is borrowed; not
+ * COXI_OPTIMIZER_NONE.
  */
 void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
                           uint64_t before, struct coxi_optimizer_step *ret);
 
-/* The gradients of the step are multiplied by `loss_scale` (0: by nothing), which is taken out of
- * them first. What a loss scale itself is told is not. */
+/* The gradients of the step are multiplied by `loss_scale` (0: by nothing): divides
+ * them by it before all else. Does nothing for the gradient of a loss scale itself. */
 void coxi_optimizer_unscale(struct coxi_optimizer_step *step, float loss_scale);
 
-/* A table's row of n values and its state, in the order of the layout: slots of n values,
- * then what it has one of. */
+/* Updates a table's row of n values and its state, in the order of the layout: slots of
+ * n values, then the state of which a row has one number. */
 void coxi_optimizer_row(const struct coxi_optimizer_step *step, float *w, float *state,
                         const float *g, size_t n);
 
-/* ---- in parts: dense variables, whose rows and gradients are larger than a block */
+/* ---- in parts, for dense variables: their rows and gradients may be larger than a
+ * block */
 
-/* The sum of squares of a part of a gradient, as they count for its norm (0 where that is
- * not clipped); with that of all of it, clips. */
+/* The sum of squares of a part of a gradient, as it counts for the norm (0 if that is
+ * not clipped); coxi_optimizer_clip takes the sum over all parts. */
 double coxi_optimizer_norm(const struct coxi_optimizer_step *step, const float *g,
                            size_t n);
 void coxi_optimizer_clip(struct coxi_optimizer_step *step, double sum);
 
-/* n values and their places in each slot. Of row-wise Adagrad, the step is that of
- * coxi_optimizer_row_step. */
+/* Updates n values and their places in each slot. For row-wise Adagrad, `step` is the
+ * result of coxi_optimizer_row_step. */
 void coxi_optimizer_apply(const struct coxi_optimizer_step *step, float *w,
                           float *const slots[COXI_SLOTS_MAX], const float *g, size_t n);
 
-/* Row-wise Adagrad: the sum of squares of a part of a row, as they count; with that of all
- * its n values and its accumulator, which grows, the step to apply. */
+/* Row-wise Adagrad: the sum of squares of a part of a row; then, from the sum over all
+ * n values of the row and its accumulator, which grows, the step to apply. */
 double coxi_optimizer_squares(const struct coxi_optimizer_step *step, const float *w,
                               const float *g, size_t n);
 struct coxi_optimizer_step

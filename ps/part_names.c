@@ -1,4 +1,5 @@
-/* See part_names.h. A name that is free again stays, without a variable. */
+/* See part_names.h. A name whose variable is gone stays in the set, without a
+ * variable. */
 #include "ps/part_names.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Which of a store's variables has a name. Under the store's registry. */
+/* Finds a store's variables by name. Under the store's registry. */
 #ifndef COXI_PS_PART_NAMES_H
 #define COXI_PS_PART_NAMES_H
 
@@ -12,14 +12,14 @@ struct coxi_part_name;
 /* Zeroed is valid and empty. */
 struct coxi_part_names {
     struct coxi_names names;
-    struct coxi_part_name *first; /* all of them */
+    struct coxi_part_name *first; /* a list of all names */
 };
 
-/* The id of the variable of that name; COXI_VARIABLES_MAX: there is none. */
+/* The id of the variable called `name`; COXI_VARIABLES_MAX: there is none. */
 uint32_t coxi_part_names_get(const struct coxi_part_names *names, const char *name);
 
-/* From now on it is `id`, or COXI_VARIABLES_MAX, which cannot fail for a name that is there.
- * COX_ENOMEM. */
+/* Sets the id of `name` (COXI_VARIABLES_MAX: no variable). Cannot fail for a name that
+ * was set before. COX_ENOMEM. */
 int coxi_part_names_set(struct coxi_part_names *names, const char *name, uint32_t id);
 
 void coxi_part_names_fini(struct coxi_part_names *names);

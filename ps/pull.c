@@ -1,12 +1,13 @@
 /*
- * What a pull reads: rows of tables and dense variables, in the order of its items, as they
- * are or in the variable's wire type.
+ * Pulls: reads rows of tables and dense variables in the order of the pull's items, as
+ * they are or converted to the variable's wire type.
  *
- * A version is looked at before anything is read: what is read may be newer than it says,
- * and is then sent once more than was needed, but never older.
+ * The version is read before any values. So the values may be newer than their version
+ * says, and are then sent once more than needed, but they are never older.
  *
  * Threads: any. Holds the registry (read) while a piece is read. Cost: one copy, which
- * converts; a dense variable that is still of the version named costs nothing.
+ * converts; a dense variable that still has the version named in the pull costs
+ * nothing.
  */
 #include <string.h>
 
@@ -15,7 +16,7 @@
 #include "net/message.h"
 #include "ps/store_internal.h"
 
-/* The type in which an item's values leave, 0: their own. */
+/* The type in which an item's values are sent; 0: their own. */
 static uint32_t narrow_of(const struct coxi_pull *pull, const struct coxi_place *place)
 {
     return pull->narrow ? place->part->variable->wire_dtype : 0;
@@ -30,7 +31,7 @@ static size_t answer_bytes(const struct coxi_pull *pull, const struct coxi_place
 
 /* ---- beginning */
 
-/* One of each item, all 0 at first, where one of them names one. */
+/* If any item has a version, reserves one (0) for each item. */
 static int make_versions(const struct coxi_pull *pull, struct coxi_buffer *ret)
 {
     bool any = false;
@@ -46,14 +47,14 @@ static uint64_t *version_of(const struct coxi_buffer *versions, size_t item)
     return (uint64_t *)(void *)versions->data + item;
 }
 
-/* True where the asker has what it would be sent. */
+/* True if the peer has the values already. */
 static bool is_unchanged(const struct coxi_pulling *p, size_t item)
 {
     uint64_t version = p->pull->items[item].version;
     return version != 0 && *version_of(p->versions, item) == version;
 }
 
-/* Takes an item's list off the payload, and adds it to what is to come. */
+/* Takes an item's list off the payload, and counts the bytes of its answer. */
 static int begin_item(const struct coxi_store *store, struct coxi_pulling *p, size_t i,
                       const uint8_t **at, size_t *len)
 {
@@ -107,7 +108,7 @@ int coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull
 
 /* ---- reading */
 
-/* Narrow rows of a table, by way of a few that are not. */
+/* Reads rows of a table and narrows them, a few at a time. */
 static void read_narrow_rows(const struct coxi_place *place, uint64_t row, uint64_t n,
                              uint32_t narrow, uint8_t *to)
 {
@@ -124,7 +125,7 @@ static void read_narrow_rows(const struct coxi_place *place, uint64_t row, uint6
     }
 }
 
-/* The rows of a table that come next and fit. Bytes of them in their own type. */
+/* Reads the next rows of a table that fit. Returns their bytes in their own type. */
 static size_t read_rows(const struct coxi_place *place, size_t at, size_t room,
                         uint32_t narrow, uint8_t *to)
 {
@@ -139,8 +140,11 @@ static size_t read_rows(const struct coxi_place *place, size_t at, size_t room,
     return n * place->row_bytes;
 }
 
-/* The blocks of a dense variable that come next and fit. Where they are not all, the piece
- * ends with a block, so that none is read in two states. */
+/*
+ * Reads the next blocks of a dense variable that fit; returns their bytes in their own
+ * type. If blocks are left, the piece ends with a block, so that none is read in two
+ * states.
+ */
 static size_t read_blocks(const struct coxi_place *place, size_t at, size_t room,
                           uint32_t narrow, uint8_t *to)
 {
@@ -152,7 +156,7 @@ static size_t read_blocks(const struct coxi_place *place, size_t at, size_t room
     return n;
 }
 
-/* What fits of the item that comes next. */
+/* Reads as much of the next item as fits. */
 static int read_piece(struct coxi_store *store, struct coxi_pulling *p, uint8_t *to,
                       size_t room, size_t *ret_len)
 {

@@ -1,20 +1,22 @@
 /*
- * Reading what ps/snapshot.c has written back into the store (coxi_store_restore). A
- * variable that the file has nothing of stays as it is; of one that it has, everything has
- * to be there, in the type and shape that the variable has here.
+ * Reads a snapshot's file (ps/snapshot.c) back into the store (coxi_store_restore). A
+ * variable that is not in the file stays as it is. Of a variable that is in the file,
+ * everything must be there, in the type and shape that the variable has here.
  *
- * The file is loaded and its checksum taken in one pass, so a file that turns out to be
- * damaged has been loaded; the error says so. Until a restore has come to its end, with the last
- * file of a chain, the store is not ready: who pulls or commits is told that this ps is lost.
+ * The file is loaded and summed in one pass, so a damaged file may have been loaded
+ * before that is known; the error says that it is damaged. Until the last file of a
+ * chain is loaded the store is not ready: peers that pull or commit are told that this
+ * ps is lost.
  *
- * The disk may be slow, so nobody waits for it: the registry is held (read) for a piece at a
- * time, which has been read before for the checksum, and what is opened and read is so without
- * it. Where the run is forgotten meanwhile, `restoring` is not this one any more, and it
- * ends; a part is looked up each time that the registry is taken.
+ * The disk may be slow, so nobody waits for it. Files are opened and read without the
+ * registry. The registry is held (read) only to copy a piece, which was read before,
+ * for the checksum. If the run is forgotten meanwhile, `store->restoring` is no longer
+ * this restore, and it ends; a part is looked up again each time that the registry is
+ * taken.
  *
- * Cost: the file is mapped and read once; the memory of each piece is given back when the piece
- * is in the store, so a restore needs little more than what it loads. Threads: any, one restore at a time, and some more
- * for tables (ps/restore_rows.c).
+ * Cost: the file is mapped and read once. The memory of each piece is given back when
+ * the piece is in the store, so a restore needs little more than what it loads.
+ * Threads: any, one restore at a time, and some more for tables (ps/restore_rows.c).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,15 +35,15 @@ enum {
 
 /* ---- tensors */
 
-/* Of the types that snapshots are written in: those of variables, and U64. */
+/* Bytes of an element in the types that snapshots have: those of variables, and U64. */
 static size_t element_bytes(const char *dtype)
 {
     return strcmp(dtype, "U64") == 0 ? sizeof(uint64_t)
                                      : coxi_dtype_size(coxi_dtype_parse(dtype));
 }
 
-/* The tensor of a part, of `n` elements of that type; NULL where it is not there, with the
- * reason as the error text. */
+/* Finds the tensor of a part, which must have `n` elements of type `dtype`. NULL: it is
+ * not there, for the reason in the error text. */
 static const void *find(const struct coxi_st_file *file, const struct coxi_part *part,
                         const char *suffix, const char *dtype, uint64_t n)
 {
@@ -75,7 +77,7 @@ static bool has(const struct coxi_st_file *file, const struct coxi_part *part,
     return tensor != NULL;
 }
 
-/* The kinds of state of a part with `rows` rows, `values` values in all. */
+/* Finds each kind of state of a part with `rows` rows and `values` values. */
 static int find_states(const struct coxi_st_file *file, const struct coxi_part *part,
                        uint64_t rows, uint64_t values,
                        const float *ret[COXI_STATES_MAX])
@@ -91,7 +93,7 @@ static int find_states(const struct coxi_st_file *file, const struct coxi_part *
     return 0;
 }
 
-/* How many gradients it has seen, or NULL where it has no optimizer. */
+/* Finds the number of its gradients; *ret NULL: it has no optimizer. */
 static int find_step(const struct coxi_st_file *file, const struct coxi_part *part,
                      const void **ret)
 {
@@ -103,7 +105,7 @@ static int find_step(const struct coxi_st_file *file, const struct coxi_part *pa
     return *ret != NULL ? 0 : COX_EFORMAT;
 }
 
-/* The rate, or NULL where it is the one of the creation. */
+/* Finds the rate; *ret NULL: it is still the one of the creation. */
 static int find_rate(const struct coxi_st_file *file, const struct coxi_part *part,
                      const void **ret)
 {
@@ -125,9 +127,9 @@ static uint64_t step_of(const void *step)
     return n;
 }
 
-/* ---- the store, a little at a time */
+/* ---- taking the registry, for a little at a time */
 
-/* Why a restore is not the one under way any more. Registry held. */
+/* The reason why this restore is not under way any more. Registry held. */
 static int ended(const struct coxi_restoring *restoring)
 {
     const struct coxi_store *store = restoring->store;
@@ -154,7 +156,7 @@ void coxi_restore_leave(struct coxi_restoring *restoring)
     (void)pthread_rwlock_unlock(&restoring->store->registry);
 }
 
-/* Gives the part the rate that the file has of it, if it has one. */
+/* Gives the part the rate of the file; `from` NULL: the file has none. */
 static int load_rate(struct coxi_restoring *restoring, size_t part, const void *from)
 {
     struct coxi_store *store = restoring->store;
@@ -170,8 +172,8 @@ static int load_rate(struct coxi_restoring *restoring, size_t part, const void *
     return r == COX_EINVAL ? coxi_error(COX_EFORMAT, "%s", coxi_error_text()) : r;
 }
 
-/* Reads an array as the disk goes, for the sum, before any of it is copied with the registry
- * held. */
+/* Reads an array at the disk's speed, for the sum, before it is copied with the
+ * registry held. */
 static int sum_array(struct coxi_restoring *restoring, const void *array, size_t bytes)
 {
     int r = 0;
@@ -186,7 +188,7 @@ static int sum_array(struct coxi_restoring *restoring, const void *array, size_t
     return r;
 }
 
-/* Of an array that has been loaded. */
+/* Gives back the memory of an array that was loaded. */
 static int drop_array(struct coxi_restoring *restoring, const void *array, size_t bytes)
 {
     coxi_st_drop(restoring->file, array, bytes);
@@ -195,14 +197,15 @@ static int drop_array(struct coxi_restoring *restoring, const void *array, size_
 
 /* ---- parts of dense variables */
 
-/* What the file has of one; and what is to be known of the part without the registry. */
+/* The arrays of a part in the file, and what must be known of the part without the
+ * registry. */
 struct dense_source {
     uint64_t begin;
     uint64_t rows;
     size_t row_bytes;
     size_t row_elements;
     struct coxi_state_layout layout;
-    const uint8_t *values; /* NULL: it has nothing of it */
+    const uint8_t *values; /* NULL: the file has nothing of it */
     const float *states[COXI_STATES_MAX];
     const void *step;
 };
@@ -228,7 +231,7 @@ static int find_dense(const struct coxi_st_file *file, const struct coxi_part *p
     return whole ? 0 : COX_EFORMAT;
 }
 
-/* Calls `use` for what each array has of the `n` rows from `first` on. */
+/* Calls `use` for the bytes of the rows [first, first + n) in each array. */
 static int for_arrays(struct coxi_restoring *restoring,
                       const struct dense_source *source, uint64_t first, uint64_t n,
                       int (*use)(struct coxi_restoring *restoring, const void *array,
@@ -245,7 +248,7 @@ static int for_arrays(struct coxi_restoring *restoring,
     return r;
 }
 
-/* The `n` rows from `first` of the part on. */
+/* Loads the rows [first, first + n) of the part. */
 static int load_rows(struct coxi_restoring *restoring, size_t part,
                      const struct dense_source *source, uint64_t first, uint64_t n)
 {
@@ -283,13 +286,14 @@ static int load_dense(struct coxi_restoring *restoring, size_t part,
 /* ---- parts of tables */
 
 struct table_source {
-    struct coxi_table_rows rows; /* no keys: the file has nothing of it */
-    const uint64_t *removed;     /* since the snapshot that this one builds on */
+    struct coxi_table_rows rows; /* keys NULL: the file has nothing of the table */
+    /* keys dropped since the snapshot that this one builds on */
+    const uint64_t *removed;
     uint64_t n_removed;
     const void *step;
 };
 
-/* Finds what rows of the table have beside their keys. */
+/* Finds all that rows of the table have besides their keys. */
 static int find_rows(const struct coxi_st_file *file, const struct coxi_part *part,
                      uint64_t n, struct coxi_table_rows *ret)
 {
@@ -357,8 +361,8 @@ static int drop_removed(struct coxi_restoring *restoring, size_t part,
     return r;
 }
 
-/* The step comes before the rows, which count their age by it, and no row goes while they
- * are loaded: the table is to be what was cut. */
+/* The step is set before the rows, because they count their age by it. No row is
+ * evicted while they are loaded, because the table must be equal to the cut. */
 static int load_table(struct coxi_restoring *restoring, size_t part,
                       const struct table_source *source)
 {
@@ -371,7 +375,7 @@ static int load_table(struct coxi_restoring *restoring, size_t part,
 
 /* ---- the store */
 
-/* What the file says of itself, against what it should be. */
+/* Checks the file's metadata against the request. */
 static int check_file(const struct coxi_restoring *restoring)
 {
     const struct coxi_st_file *file = restoring->file;
@@ -397,7 +401,7 @@ static int check_file(const struct coxi_restoring *restoring)
     return 0;
 }
 
-/* A set of what the request says. */
+/* Makes the applied set of the request. */
 static int load_applied(const struct coxi_restore *restore, struct coxi_applied **ret)
 {
     struct coxi_applied_list list;
@@ -457,7 +461,8 @@ static int load_parts(struct coxi_restoring *restoring)
     if (r != 0) {
         return r;
     }
-    size_t n = restoring->store->n_parts; /* for as long as this restore is under way */
+    /* does not change while this restore is under way */
+    size_t n = restoring->store->n_parts;
     coxi_restore_leave(restoring);
     for (size_t i = 0; r == 0 && i < n; i++) {
         r = load_part(restoring, i);
@@ -465,8 +470,8 @@ static int load_parts(struct coxi_restoring *restoring)
     return r;
 }
 
-/* Loads all that there is, and tells whether it was worth it: of a damaged file, that it is
- * damaged, whatever else may be wrong with it. */
+/* Loads the file, then checks its sum. If the file is damaged, that is the error,
+ * whatever else is wrong with it. */
 static int load_file(struct coxi_restoring *restoring)
 {
     int r = coxi_st_sum_new(restoring->file, &restoring->sum);
@@ -488,7 +493,7 @@ static int load_file(struct coxi_restoring *restoring)
     return r;
 }
 
-/* Everything but the applied set, which *ret_applied is to be. */
+/* Loads everything except the applied set, which it puts into *ret_applied. */
 static int load(struct coxi_restoring *restoring, struct coxi_applied **ret_applied)
 {
     const struct coxi_restore *request = restoring->request;
@@ -509,7 +514,8 @@ static int load(struct coxi_restoring *restoring, struct coxi_applied **ret_appl
     return r;
 }
 
-/* Whether there is something to do; registry written. */
+/* Checks whether the restore may begin; *ret_done: it was done before. Registry
+ * written. */
 static int check_request(const struct coxi_store *store,
                          const struct coxi_restore *request, bool *ret_done)
 {
@@ -540,7 +546,8 @@ static int begin(struct coxi_restoring *restoring, bool *ret_done)
     return r;
 }
 
-/* It is the store's now: what has been loaded, with the applied set. Registry written. */
+/* The restore has succeeded: takes over its applied set and its place in the chain.
+ * Registry written. */
 static void take(struct coxi_restoring *restoring, struct coxi_applied *applied)
 {
     struct coxi_store *store = restoring->store;
@@ -551,7 +558,7 @@ static void take(struct coxi_restoring *restoring, struct coxi_applied *applied)
     store->unready = restoring->request->more;
 }
 
-/* `code`: how it went. Takes the applied set. */
+/* Ends a restore with `code`. Takes the applied set. */
 static int end(struct coxi_restoring *restoring, int code, struct coxi_applied *applied)
 {
     struct coxi_store *store = restoring->store;

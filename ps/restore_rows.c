@@ -1,12 +1,12 @@
 /*
  * See restore_rows.h. Each loader takes the next block of rows, and goes through it in
- * pieces that stay in its core's caches: first for the checksum, then for the table; then the
- * piece's memory is given back. A
- * snapshot has a table's buckets one after the other, and a block has rows of more than
- * one: so loaders are seldom at the same bucket.
+ * pieces that stay in its core's caches: first for the checksum, then for the table.
+ * Then it gives the piece's memory back. A snapshot has a table's buckets one after the
+ * other, and a block has rows of more than one bucket, so loaders seldom meet at the
+ * same bucket.
  *
- * Threads: the caller's and LOADERS - 1 more, fewer where there are none to be had. Cost: a
- * row is read once from the file; making it is most of the time.
+ * Threads: the caller's and LOADERS - 1 more, or fewer if they cannot be started. Cost:
+ * a row is read once from the file; making it takes most of the time.
  */
 #include "ps/restore_rows.h"
 
@@ -24,11 +24,11 @@ enum {
 struct crew {
     struct coxi_restoring *restoring;
     size_t part;
-    size_t
-        row_bytes; /* of the values; this and the next as long as the part is there */
+    /* of the values; constant like `layout` while the restore is under way */
+    size_t row_bytes;
     struct coxi_state_layout layout;
     const struct coxi_table_rows *rows;
-    atomic_uint_least64_t next; /* the first row that nobody has taken */
+    atomic_uint_least64_t next; /* the first row that no loader has taken */
     atomic_bool failed;
 };
 
@@ -39,7 +39,7 @@ struct loader {
     char text[COXI_ERROR_TEXT_MAX];
 };
 
-/* What is done with the `n` items from `first` on of an array; no array: nothing. */
+/* Uses the bytes of some items of an array. */
 typedef void use_array(const struct coxi_restoring *restoring, const void *data,
                        size_t len);
 
@@ -64,7 +64,7 @@ static void for_array(const struct crew *crew, const void *array, uint64_t first
     }
 }
 
-/* For all that the file has of the rows. */
+/* Calls `use` for each array's bytes of the rows [first, first + n). */
 static void for_rows(const struct crew *crew, uint64_t first, size_t n, use_array *use)
 {
     const struct coxi_table_rows *rows = crew->rows;
@@ -80,7 +80,7 @@ static void for_rows(const struct crew *crew, uint64_t first, size_t n, use_arra
     for_array(crew, rows->updates, first, n, sizeof(*rows->updates), use);
 }
 
-/* The rows from `first` on, up to `end`. */
+/* Loads the rows [first, end). */
 static int load_block(const struct crew *crew, uint64_t first, uint64_t end)
 {
     struct coxi_table_rows piece = *crew->rows;
@@ -117,7 +117,7 @@ static void *load_blocks(void *arg)
     return NULL;
 }
 
-/* Makes the table's index as large as it will have to be. */
+/* Makes the table's index large enough for all rows. */
 static int begin(struct crew *crew)
 {
     int r = coxi_restore_enter(crew->restoring);

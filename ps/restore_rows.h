@@ -1,4 +1,4 @@
-/* A table's rows out of a snapshot's file, by several threads (ps/restore.c). */
+/* Restores a table's rows from a snapshot's file, by several threads (ps/restore.c). */
 #ifndef COXI_PS_RESTORE_ROWS_H
 #define COXI_PS_RESTORE_ROWS_H
 
@@ -13,13 +13,16 @@ struct coxi_restoring {
     struct coxi_st_sum *sum;
 };
 
-/* The registry (read), where what is being restored is still there; COX_EFENCED (the run was
- * forgotten), COX_EPSLOST (it was abandoned): the registry is not held. Any thread. */
+/*
+ * Takes the registry (read) if this restore is still under way. Otherwise the registry
+ * is not held: COX_EFENCED (the run was forgotten), COX_EPSLOST (the restore was
+ * abandoned). Any thread.
+ */
 int coxi_restore_enter(struct coxi_restoring *restoring);
 void coxi_restore_leave(struct coxi_restoring *restoring);
 
-/* Loads all of the rows into the table of that part, and adds what they are made of to the
- * sum. As coxi_restore_enter; COX_ENOMEM, COX_ELIMIT. */
+/* Loads all of the rows into the table of that part, and adds their bytes to the sum.
+ * Errors of coxi_restore_enter; COX_ENOMEM, COX_ELIMIT. */
 int coxi_restore_rows(struct coxi_restoring *restoring, size_t part,
                       const struct coxi_table_rows *rows);
 

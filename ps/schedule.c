@@ -1,4 +1,4 @@
-/* See schedule.h. In double: millions of steps lie between 0 and 1. */
+/* See schedule.h. Computed in double, because millions of steps lie between 0 and 1. */
 #include "ps/schedule.h"
 
 #include <math.h>

@@ -18,7 +18,7 @@ void coxi_served_fini(struct coxi_served *served)
     (void)pthread_mutex_destroy(&served->lock);
 }
 
-/* The place of a run, or n. Locked. */
+/* The index of a run's client; `n` if there is none. Locked. */
 static size_t find(const struct coxi_served *served, uint64_t run)
 {
     size_t i = 0;

@@ -20,7 +20,7 @@ enum { COXI_SERVED_MAX = 64 };
 
 struct coxi_served {
     pthread_mutex_t lock;                         /* guards the rest; leaf */
-    struct coxi_session clients[COXI_SERVED_MAX]; /* longest ago first */
+    struct coxi_session clients[COXI_SERVED_MAX]; /* the one served longest ago first */
     size_t n;
 };
 

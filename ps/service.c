@@ -1,7 +1,8 @@
 /*
- * See service.h. Threads: one a connection (net/server), one for snapshots and one for
- * restores (ps/deferred.h), all in the store at once. However slow the disk is, nobody but
- * who has asked for a snapshot or a restore waits for it.
+ * See service.h. Threads: one for each connection (net/server), one for snapshots and
+ * one for restores (ps/deferred.h), all of which use the store at the same time.
+ * However slow the disk is, only the peer that asked for a snapshot or a restore waits
+ * for it.
  */
 #include "ps/service.h"
 
@@ -25,7 +26,7 @@
 _Static_assert((int)COXI_PULL_ROOM <= (int)COXI_LINK_MADE_ROOM,
                "what a link has room for is enough");
 
-/* A claim, and what it was told. */
+/* A claim, and the answer that it got. */
 struct claimed {
     uint64_t run;
     uint64_t generation;
@@ -39,7 +40,7 @@ struct coxi_ps {
     struct coxi_deferred *restores; /* and probes */
     uint32_t index;
     pthread_mutex_t lock; /* guards told; leaf */
-    struct claimed told;  /* the last one */
+    struct claimed told;  /* the last claim that was logged */
 };
 
 /* ---- answers */
@@ -59,7 +60,7 @@ static int answer_status(struct coxi_peer *peer, const struct coxi_message *requ
     return send_status(peer->link, request, kind, code);
 }
 
-/* An answer that is being made, and of what. */
+/* A long answer that is being made. */
 struct answer {
     struct coxi_store *store;
     struct coxi_pulling pulling;
@@ -71,8 +72,8 @@ static int make_answer(void *arg, void *to, size_t room, size_t *ret_len)
     return coxi_store_pull_some(answer->store, &answer->pulling, to, room, ret_len);
 }
 
-/* A tool reads what a run has without its token, which is the client's: it says which run
- * it means. */
+/* A tool reads a run's values without its token, which only the client and its workers
+ * have: it names the run, and gets the token here. */
 static void lend_token(struct coxi_ps *ps, const struct coxi_peer *peer,
                        struct coxi_session *session)
 {
@@ -83,7 +84,8 @@ static void lend_token(struct coxi_ps *ps, const struct coxi_peer *peer,
     }
 }
 
-/* A short answer waits for others of its batch; a long one is made while it leaves. */
+/* A short answer is sent together with others of its batch; a long one is made while it
+ * is sent. */
 static int answer_pull(struct coxi_ps *ps, struct coxi_peer *peer,
                        const struct coxi_message *request,
                        const struct coxi_frame *frame)
@@ -201,7 +203,7 @@ static void do_restore(void *arg, struct coxi_link *link,
     (void)send_status(link, request, COXI_STATUS, r);
 }
 
-/* Finds the client's file, and makes another beside it. */
+/* Opens the client's file, and makes another file beside it. */
 static int probe(const struct coxi_ps *ps, const struct coxi_probe *request)
 {
     char path[PATH_MAX];
@@ -233,7 +235,7 @@ static void do_probe(struct coxi_ps *ps, struct coxi_link *link,
     (void)send_status(link, request, COXI_STATUS, r);
 }
 
-/* What waits for the disk and is no snapshot. */
+/* Does requests that wait for the disk, except snapshots. */
 static void do_reading(void *arg, struct coxi_link *link,
                        const struct coxi_message *request)
 {
@@ -308,7 +310,7 @@ static bool is_owner(const void *arg, const struct coxi_hello *hello)
     return hello->role == COXI_ROLE_CLIENT && coxi_session_equal(&hello->session, arg);
 }
 
-/* True where no client of the session that has the store is connected. */
+/* True if no client of the session that has the store is connected. */
 static bool owner_is_gone(struct coxi_ps *ps)
 {
     struct coxi_session owner;
@@ -316,8 +318,8 @@ static bool owner_is_gone(struct coxi_ps *ps)
            !coxi_server_any(ps->server, is_owner, &owner);
 }
 
-/* True where the client that has the store has not been heard of since this peer came: it may
- * have vanished with its host, which is noticed after --peer-timeout-ms only. */
+/* True if the client that has the store has not been heard of since this peer came. It
+ * may have vanished with its host, which is noticed only after --peer-timeout-ms. */
 static bool owner_is_silent(struct coxi_ps *ps, const struct coxi_peer *peer)
 {
     struct coxi_session owner;
@@ -325,7 +327,7 @@ static bool owner_is_silent(struct coxi_ps *ps, const struct coxi_peer *peer)
            coxi_server_heard_ms(ps->server, is_owner, &owner) < peer->since_ms;
 }
 
-/* True of an older client of the run: its control connection. */
+/* True for the control connection of an older client of the run. */
 static bool is_replaced(const void *arg, const struct coxi_hello *hello)
 {
     const struct coxi_session *session = arg;
@@ -334,8 +336,8 @@ static bool is_replaced(const void *arg, const struct coxi_hello *hello)
            hello->session.generation < session->generation;
 }
 
-/* Tells older clients of the run that they have been replaced: one that is idle would not hear
- * of it otherwise. One that is cut off is told when it greets again. */
+/* Tells older clients of the run that they were replaced, because an idle client would
+ * not learn of it otherwise. A client that is cut off is told when it greets again. */
 static void tell_replaced(struct coxi_ps *ps, const struct coxi_session *session)
 {
     struct coxi_message message = {.kind = COXI_STATUS};
@@ -347,8 +349,8 @@ static void tell_replaced(struct coxi_ps *ps, const struct coxi_session *session
     coxi_server_tell(ps->server, is_replaced, session, &message);
 }
 
-/* A client that waits for another one's end asks ten times a second: each answer is logged once,
- * until there is another. */
+/* Logs the answer to a claim once, until there is another answer, because a client that
+ * waits for another client's end asks ten times a second. */
 static void log_claim(struct coxi_ps *ps, const struct coxi_session *claim, int code)
 {
     const struct claimed told = {claim->run, claim->generation, code};
@@ -434,7 +436,7 @@ static int answer_count(struct coxi_ps *ps, struct coxi_peer *peer,
     return coxi_message_send(peer->link, &answer, NULL, false);
 }
 
-/* True where a peer of its role may ask for that. */
+/* True if a peer of this role may send such a request. */
 static bool may_ask(const struct coxi_peer *peer, enum coxi_message_kind kind)
 {
     return peer->hello.role != COXI_ROLE_TOOL || kind == COXI_PULL ||

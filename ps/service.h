@@ -1,5 +1,5 @@
-/* What a ps does with each message: calls the store and answers. The daemon's
- * inside. */
+/* What a ps does with each message: calls the store and answers. The inside of the
+ * daemon. */
 #ifndef COXI_PS_SERVICE_H
 #define COXI_PS_SERVICE_H
 
@@ -13,7 +13,7 @@ struct coxi_ps_options {
     uint32_t index;
     int peer_timeout_ms;
     uint64_t memory_max; /* bytes of variables and tables; 0: no limit */
-    bool local_path;     /* taken where a peer on the same host offers it */
+    bool local_path;     /* use shared memory if a peer on the same host offers it */
 };
 
 /* Listens; serving begins at once. COX_EADDRESS, COX_ENOMEM. */
@@ -22,7 +22,7 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret);
 /* The address that peers dial. */
 const char *coxi_ps_url(const struct coxi_ps *ps);
 
-/* Heartbeats. Call several times in a quarter of peer_timeout_ms. */
+/* Sends heartbeats. Call several times in a quarter of peer_timeout_ms. */
 void coxi_ps_tick(struct coxi_ps *ps);
 
 /* Closes every connection, ends every thread. Takes NULL. */

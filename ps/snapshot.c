@@ -1,15 +1,16 @@
 /*
- * Writing a snapshot of the store (coxi_store_snapshot): one safetensors file (its tensors:
- * ps/snapshot_plan.h) and, in __metadata__, what it belongs to and the applied set of the
- * same moment.
+ * Writes a snapshot of the store (coxi_store_snapshot): one safetensors file (its
+ * tensors: ps/snapshot_plan.h). Its __metadata__ says which run and ps it belongs to,
+ * and holds the applied set of the same moment.
  *
- * Commits wait for the cut alone: what changes afterwards is copied first (ps/table_cut.c,
- * ps/dense_cut.c). From there on pulls and commits go on; what is written is copied a block
- * at a time with the registry read, and goes to the file without any lock. Where the run is
- * forgotten meanwhile, its tables take the cuts with them, and the snapshot ends.
+ * Commits wait only for the cut. From there on pulls and commits go on; a change copies
+ * first what it is about to change (ps/table_cut.c, ps/dense_cut.c). The writer copies
+ * a block at a time with the registry read, and writes to the file without any lock. If
+ * the run is forgotten meanwhile, its tables take the cuts with them, and the snapshot
+ * ends.
  *
- * Threads: any, one snapshot at a time. Memory: a block, what the file's writer buffers, and
- * what changes copy.
+ * Threads: any, one snapshot at a time. Memory: a block, the buffers of the file's
+ * writer, and the copies.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,9 +34,9 @@ struct coxi_taking {
     struct coxi_snapshot_file done;
 };
 
-/* ---- holds: what others may wait for */
+/* ---- spans in which others may have to wait */
 
-/* CPU time of this thread: what it was put off its core for is not its own. */
+/* CPU time of this thread, which excludes preemption. */
 static uint64_t cpu_us(void)
 {
     struct timespec now;
@@ -51,7 +52,8 @@ static void note_hold(struct coxi_taking *taking, uint64_t since_us)
     }
 }
 
-/* The registry, where what was cut is still there. COX_EFENCED: the run was forgotten. */
+/* Takes the registry (read) if the cuts still exist. COX_EFENCED: the run was
+ * forgotten. */
 static int enter(struct coxi_taking *taking)
 {
     (void)pthread_rwlock_rdlock(&taking->store->registry);
@@ -70,7 +72,7 @@ static void leave(struct coxi_taking *taking)
 
 /* ---- the moment */
 
-/* Has what changes from here on noted, for the snapshots to come. */
+/* Begins to note changes, for later snapshots. */
 static int begin_tracking(const struct coxi_plan *plan)
 {
     int r = 0;
@@ -83,8 +85,11 @@ static int begin_tracking(const struct coxi_plan *plan)
     return r;
 }
 
-/* What has changed since the snapshot that this one is to build on: the last one, which is
- * durable then, or the one that the last one built on. Returns which it does, or 0. */
+/*
+ * Finds what changed since the snapshot on which this one builds: the last one (if the
+ * request names it, it is durable), or the one on which the last one was built. Returns
+ * that snapshot's number, or 0: this one must have everything.
+ */
 static uint64_t cut_tracks(struct coxi_tracking *tracking, const struct coxi_plan *plan,
                            const struct coxi_snapshot *request)
 {
@@ -140,7 +145,7 @@ static void free_cuts(const struct coxi_plan *plan)
     }
 }
 
-/* The moment that the snapshot is of: no commit is under way. Registry read. */
+/* Makes the cut: waits until no commit is under way. Registry read. */
 static int cut(struct coxi_taking *taking)
 {
     struct coxi_store *store = taking->store;
@@ -184,7 +189,7 @@ static int begin(struct coxi_taking *taking)
     return r;
 }
 
-/* What changes have copied. Registry read. */
+/* Bytes that changes have copied. Registry read. */
 static uint64_t saved_bytes(const struct coxi_plan *plan)
 {
     uint64_t bytes = 0;
@@ -196,7 +201,7 @@ static uint64_t saved_bytes(const struct coxi_plan *plan)
     return bytes;
 }
 
-/* Nothing is copied for it any more. */
+/* Ends the cuts: changes copy nothing for them any more. */
 static void end(struct coxi_taking *taking)
 {
     struct coxi_store *store = taking->store;
@@ -219,8 +224,8 @@ static void end(struct coxi_taking *taking)
 
 /* ---- the file */
 
-/* "first-last:segment:ps,ps ...": a segment that is its closure's last has a '.' after its
- * number. */
+/* The set as text: "first-last:segment:ps,ps ..."; a '.' after the segment's number: it
+ * is the last of its closures. */
 static int applied_text(const struct coxi_applied_list *list, struct coxi_buffer *ret)
 {
     int r = coxi_buffer_append_raw(ret, NULL, 0);
@@ -237,7 +242,7 @@ static int applied_text(const struct coxi_applied_list *list, struct coxi_buffer
     return r == 0 ? coxi_buffer_append_raw(ret, "", 1) : r;
 }
 
-/* Creates it: the header. */
+/* Creates the file with its header. */
 static int create_file(struct coxi_taking *taking)
 {
     const struct coxi_session *session = &taking->request->session;
@@ -283,7 +288,7 @@ static int create_file(struct coxi_taking *taking)
     return r;
 }
 
-/* Some of a row, to the stream of that content. */
+/* Appends bytes of a row to the tensor of that content. */
 static int put(struct coxi_taking *taking, const struct coxi_planned *planned,
                size_t content, const void *data, size_t bytes)
 {
@@ -410,7 +415,7 @@ static int write_file(struct coxi_taking *taking)
     return r;
 }
 
-/* Writes it. */
+/* Takes one snapshot. */
 static int take_snapshot(struct coxi_store *store, const struct coxi_snapshot *request,
                          struct coxi_snapshot_file *ret)
 {
@@ -434,7 +439,7 @@ static int take_snapshot(struct coxi_store *store, const struct coxi_snapshot *r
     return 0;
 }
 
-/* What was written last, with an applied set of the caller's own. */
+/* Answers with the snapshot that was written last, with a copy of its applied set. */
 static int answer_again(const struct coxi_snapshot_file *last,
                         struct coxi_snapshot_file *ret)
 {

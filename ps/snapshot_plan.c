@@ -66,7 +66,7 @@ void coxi_part_tensor_name(const struct coxi_part *part, const char *suffix,
     }
 }
 
-/* What follows the variable's name and part, or NULL. */
+/* The tensor's name behind the variable's name and part; NULL: nothing. */
 static const char *suffix_of(const struct coxi_part *part, size_t content)
 {
     static const char *const names[] = {
@@ -82,7 +82,7 @@ static const char *suffix_of(const struct coxi_part *part, size_t content)
                                                                  : names[content];
 }
 
-/* Its type, shape and size. */
+/* Sets the tensor's type, shape and size. */
 static void describe(const struct coxi_planned *planned, size_t content,
                      struct coxi_st_tensor *tensor)
 {
@@ -127,7 +127,7 @@ static void add_tensor(struct coxi_plan *plan, struct coxi_planned *planned,
     planned->tensors[content] = at;
 }
 
-/* Of one part, those with elements of `size` bytes. */
+/* Adds the tensors of a part whose elements have `size` bytes. */
 static void plan_part(struct coxi_plan *plan, struct coxi_planned *planned, size_t size,
                       bool changed)
 {
@@ -166,7 +166,7 @@ static void plan_part(struct coxi_plan *plan, struct coxi_planned *planned, size
     }
 }
 
-/* What a block of a table's rows takes, or a piece of a dense variable. */
+/* Bytes for a block of a table's rows, or for a piece of a dense variable. */
 static size_t room_of(const struct coxi_planned *planned)
 {
     if (planned->table == NULL) {
@@ -176,7 +176,8 @@ static size_t room_of(const struct coxi_planned *planned)
     return layout.n_most * layout.stride;
 }
 
-/* The keys that went: the table has them no longer than the cut. */
+/* Copies the keys that were dropped, because the table keeps them no longer than the
+ * cut. */
 static int copy_removed(struct coxi_planned *planned)
 {
     size_t n;
@@ -208,7 +209,7 @@ int coxi_plan_tensors(struct coxi_plan *plan, bool changed)
         plan->room_bytes = plan->room_bytes > room ? plan->room_bytes : room;
         r = changed && plan->parts[i].table != NULL ? copy_removed(&plan->parts[i]) : 0;
     }
-    /* Large elements first keeps every tensor aligned to its own element size. */
+    /* Large elements first, which keeps every tensor aligned to its element size. */
     for (size_t size = 8; r == 0 && size > 0; size /= 2) {
         for (size_t i = 0; i < plan->n_parts; i++) {
             plan_part(plan, &plan->parts[i], size, changed);

@@ -1,11 +1,11 @@
-/* See spin.h. The way of those who find a lock held. */
+/* See spin.h. The path of threads that find a lock held. */
 #include "ps/spin.h"
 
 #include <sched.h>
 
 enum { SPINS = 200 };
 
-/* Tells the core that this is a loop that waits. */
+/* Tells the core that this loop waits. */
 static void pause_core(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

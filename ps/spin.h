@@ -1,9 +1,9 @@
 /*
- * A lock of one byte for what is held for less than a microsecond: free, it costs one
- * exchange and one store. Who meets another spins for a little and then lets others
- * run, for on a busy machine the holder may have been put off its core.
+ * A lock of one byte, for state that is held for less than a microsecond. If it is
+ * free, it costs one exchange and one store. A thread that finds it held spins for a
+ * little and then yields, because on a busy machine the holder may have been preempted.
  *
- * Not fair, not recursive. A zeroed one is free.
+ * Not fair, not recursive. A zeroed lock is free.
  */
 #ifndef COXI_PS_SPIN_H
 #define COXI_PS_SPIN_H

@@ -19,7 +19,8 @@ int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **
     atomic_init(&store->incarnation, incarnation);
     coxi_served_init(&store->served);
     coxi_memory_init(&store->memory);
-    /* Commits come without end: a snapshot that waits must not wait for ever. */
+    /* Commits come without end: a snapshot that waits for the lock must not wait for
+     * ever. */
     pthread_rwlockattr_t attr;
     (void)pthread_rwlockattr_init(&attr);
     (void)pthread_rwlockattr_setkind_np(&attr,
@@ -46,7 +47,7 @@ static void part_fini(struct coxi_part *part)
     coxi_variable_free(part->variable);
 }
 
-/* Back to a store that nobody has claimed. Registry written. */
+/* Makes the store one that nobody has claimed. Registry written. */
 static void forget(struct coxi_store *store)
 {
     for (size_t i = 0; i < store->n_parts; i++) {
@@ -62,10 +63,10 @@ static void forget(struct coxi_store *store)
     store->claimed = false;
     store->restored = 0;
     store->restored_at = 0;
-    store->restoring = NULL; /* it finds that out */
+    store->restoring = NULL; /* the restore notices that */
     store->unready = false;
     store->tracking = (struct coxi_tracking){0};
-    store->taking = NULL; /* its cuts have gone with the parts */
+    store->taking = NULL; /* its cuts are freed with the parts */
     store->session = (struct coxi_session){0};
     atomic_store(&store->commits, 0);
     atomic_store(&store->duplicates, 0);
@@ -86,7 +87,7 @@ void coxi_store_free(struct coxi_store *store)
     }
 }
 
-/* ---- whose it is */
+/* ---- claims */
 
 int coxi_store_fenced(const struct coxi_store *store,
                       const struct coxi_session *session)
@@ -105,7 +106,7 @@ int coxi_store_ready(const struct coxi_store *store, const struct coxi_session *
                : r;
 }
 
-/* Whether another client may have it. Registry written. */
+/* Checks whether another client may claim the store. Registry written. */
 static int may_take(struct coxi_store *store, const struct coxi_session *session,
                     bool owner_gone)
 {
@@ -118,7 +119,7 @@ static int may_take(struct coxi_store *store, const struct coxi_session *session
     return r;
 }
 
-/* Registry written. */
+/* Makes the session the owner of an empty store. Registry written. */
 static int take(struct coxi_store *store, const struct coxi_session *session)
 {
     forget(store);
@@ -201,7 +202,7 @@ static int part_init(struct coxi_store *store, const struct coxi_variable *varia
     return r;
 }
 
-/* Room in the registry for variable `id`. Written. */
+/* Makes room in the registry for variable `id`. Registry written. */
 static int make_room(struct coxi_store *store, uint32_t id)
 {
     if (id >= COXI_VARIABLES_MAX) {
@@ -228,7 +229,7 @@ static int check_new(const struct coxi_store *store,
     size_t there = id < store->n_parts && store->parts[id].variable != NULL
                        ? id
                        : coxi_part_names_get(&store->names, variable->name);
-    /* Another id is given to a name when its creation has failed: see drop_failed. */
+    /* A name gets another id if its creation failed before: see drop_failed. */
     return there < COXI_VARIABLES_MAX && there >= id
                ? coxi_error(COX_EEXIST, "variable '%s' exists already",
                             store->parts[there].variable->name)
@@ -236,8 +237,8 @@ static int check_new(const struct coxi_store *store,
 }
 
 /*
- * The client gives a name a second, higher id only if the creation under the first one failed:
- * another ps refused it. What this ps made for that creation goes. Not while a snapshot is
+ * Drops what this ps made for a variable whose creation failed: the client gives a name
+ * a second, higher id only if another ps refused the first one. Not while a snapshot is
  * written, which may be reading it. Registry written.
  */
 static int drop_failed(struct coxi_store *store, const char *name)
@@ -271,7 +272,7 @@ int coxi_part_rate(struct coxi_part *part, const struct coxi_rate *rate)
     return 0;
 }
 
-/* True where it is there already, whatever its rate is by now. Registry read. */
+/* True if the variable exists already, whatever its rate is by now. Registry read. */
 static bool is_there(const struct coxi_store *store,
                      const struct coxi_variable *variable)
 {
@@ -285,7 +286,7 @@ static bool is_there(const struct coxi_store *store,
     return coxi_variable_equal(&there, variable);
 }
 
-/* Registry written. */
+/* Adds a part. Registry written. */
 static int add_part(struct coxi_store *store, const struct coxi_variable *variable)
 {
     struct coxi_part part = {0};
@@ -313,8 +314,8 @@ static int add_part(struct coxi_store *store, const struct coxi_variable *variab
     return r;
 }
 
-/* Whether there is something to make is for the variables to say, not for the applied set: a
- * restore replaces the set, and may bring it an operation whose variable it does not. */
+/* The variables say whether there is something to create, not the applied set: a
+ * restore replaces the set, and may bring an operation into it without its variable. */
 int coxi_store_create(struct coxi_store *store, const struct coxi_create *create)
 {
     const struct coxi_commit commit = {
@@ -337,7 +338,7 @@ int coxi_store_create(struct coxi_store *store, const struct coxi_create *create
     return r;
 }
 
-/* ---- requests: what each item means */
+/* ---- requests: finding the rows of an item */
 
 int coxi_store_meant(const struct coxi_store *store, uint64_t incarnation)
 {
@@ -354,8 +355,8 @@ int coxi_store_check(const struct coxi_store *store, const struct coxi_session *
     const struct coxi_session *owner = &store->session;
     bool is_older = store->claimed && session->run == owner->run &&
                     session->generation < owner->generation;
-    /* First whether it was meant for us: one that has just been restarted, or has served
-     * others meanwhile, is lost to those that it had. */
+    /* Look first whether the request was meant for this incarnation: a ps that was
+     * restarted, or has served others meanwhile, is lost to its former peers. */
     int r = is_older ? 0 : coxi_store_meant(store, incarnation);
     return r == 0 ? coxi_store_ready(store, session) : r;
 }
@@ -375,7 +376,7 @@ static int outside(const struct coxi_store *store, const struct coxi_place *plac
                       name, store->ps_index);
 }
 
-/* Takes what lists the rows off the payload. */
+/* Takes the list of rows off the payload. */
 static int take_list(struct coxi_place *place, const uint8_t **at, size_t *len)
 {
     const struct coxi_variable *variable = place->part->variable;
@@ -452,7 +453,7 @@ int coxi_store_advance(struct coxi_store *store, const struct coxi_watermark *wa
     return r;
 }
 
-/* Adds what a part has to what they all have. */
+/* Adds a part's numbers to the totals. */
 static void count_part(struct coxi_part *part, struct coxi_counters *all)
 {
     if (part->table != NULL) {

@@ -3,9 +3,9 @@
  * network: the server calls it for its peers; benchmarks and tests may call it
  * directly.
  *
- * All functions but new and free are for any thread. Locks: `registry` (which variables
- * there are) before `moment` (commits against the cut of a snapshot) before rows,
- * blocks and the applied set; `snapshots` before all. Pulls take the registry only.
+ * All functions except new and free are for any thread. Lock order: `snapshots`, then
+ * `registry` (which variables exist), then `moment` (commits against the cut of a
+ * snapshot), then rows, blocks and the applied set. Pulls take only the registry.
  */
 #ifndef COXI_PS_STORE_H
 #define COXI_PS_STORE_H
@@ -22,7 +22,7 @@ int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **
 void coxi_store_free(struct coxi_store *store); /* takes NULL */
 
 /* Bounds the memory of variables and tables (--memory-max); 0, the initial value: no
- * limit. Before the store is used. */
+ * limit. Call it before the store is used. */
 void coxi_store_set_memory_max(struct coxi_store *store, uint64_t bytes);
 
 /*
@@ -41,26 +41,26 @@ int coxi_store_claim(struct coxi_store *store, const struct coxi_session *sessio
 /* The current incarnation. Never waits. */
 uint64_t coxi_store_incarnation(const struct coxi_store *store);
 
-/* A client of that session has greeted. COX_EFENCED: its claim would be refused so.
- * Never waits. */
+/* A client of that session has greeted. COX_EFENCED: its claim would be refused with
+ * that. Never waits. */
 int coxi_store_greeted(struct coxi_store *store, const struct coxi_session *session);
 
-/* The session that has the store; false: none. */
+/* The session that has claimed the store; false: none. */
 bool coxi_store_owner(struct coxi_store *store, struct coxi_session *ret);
 
 /* The run, without its token, and this ps's part of its variables; to be ended with
- * _fini. COX_ENOENT: nobody has it; COX_ENOMEM. */
+ * _fini. COX_ENOENT: no run has claimed the store; COX_ENOMEM. */
 struct coxi_description {
     struct coxi_session session;
     struct coxi_variable *variables;
-    struct coxi_variable **copies; /* what those point into */
+    struct coxi_variable **copies; /* `variables` points into these */
     size_t n;
 };
 
 int coxi_store_describe(struct coxi_store *store, struct coxi_description *ret);
 void coxi_description_fini(struct coxi_description *description);
 
-/* Forgets the run. COX_EFENCED: the session is not the one that has it. */
+/* Forgets the run. COX_EFENCED: another session has the store. */
 int coxi_store_release(struct coxi_store *store, const struct coxi_session *session);
 
 /*
@@ -89,21 +89,22 @@ int coxi_store_pull(struct coxi_store *store, const struct coxi_pull *pull,
                     struct coxi_buffer *ret_versions);
 
 /*
- * The same piece by piece, so that a long answer needs no memory of its own: begin
- * checks, and says how long it is; some puts the next bytes at `to`, as many as fit
- * `room`, which is COXI_PULL_ROOM at least, in whole rows of tables and blocks of dense
- * variables. The pull, its list and *versions are borrowed until the last. No lock is
- * held in between: some fails with COX_EFENCED where another client has come meanwhile.
+ * The same piece by piece, so that a long answer needs no memory of its own. _begin
+ * checks the pull and sets the length. _some puts the next bytes at `to`: as many as
+ * fit `room`, which is at least COXI_PULL_ROOM, in whole rows of tables and blocks of
+ * dense variables. The pull, its list and *versions are borrowed until the last piece.
+ * No lock is held in between: _some fails with COX_EFENCED if another client has come
+ * meanwhile.
  */
 enum { COXI_PULL_ROOM = 64 * 1024 };
 
 struct coxi_pulling {
     const struct coxi_pull *pull;
     const struct coxi_buffer *versions;
-    const uint8_t *list; /* of the item that comes next */
+    const uint8_t *list; /* of the next item */
     size_t list_len;
-    size_t item; /* which that is */
-    size_t at;   /* bytes of it that have been read, in its own type */
+    size_t item; /* the index of the next item */
+    size_t at;   /* bytes of it that were read, in its own type */
     size_t left; /* bytes to come */
 };
 
@@ -114,19 +115,17 @@ int coxi_store_pull_some(struct coxi_store *store, struct coxi_pulling *pulling,
                          void *to, size_t room, size_t *ret_len);
 
 /*
- * Applies a commit as a whole, once: *ret_duplicate tells that it had been. `payload`
- * is 8-aligned; `scratch` is for it to work in. Values are taken as they come: that no
- * gradient is NaN where that is forbidden is the worker's to see to. Errors as
- * coxi_store_pull and COX_ENOMEM; nothing is applied then.
+ * Applies a commit as a whole, once; *ret_duplicate: it was applied before. `payload`
+ * is 8-aligned; `scratch` is memory to work in. Does not check values: the worker must
+ * see to it that no gradient is NaN if that is forbidden. Errors of coxi_store_pull,
+ * and COX_ENOMEM; nothing is applied then.
  */
 int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
                       const void *payload, size_t len, struct coxi_buffer *scratch,
                       bool *ret_duplicate);
 
-/*
- * Refuses attempts of a closure from now on, and appends what is applied of it, as
- * coxi_applied_void does. COX_EFENCED, COX_ELIMIT, COX_ENOMEM.
- */
+/* Refuses attempts of a closure from now on, and appends what is applied of the
+ * closure, as coxi_applied_void does. COX_EFENCED, COX_ELIMIT, COX_ENOMEM. */
 int coxi_store_void(struct coxi_store *store, const struct coxi_void *request,
                     struct coxi_buffer *segments, struct coxi_buffer *touched);
 
@@ -139,32 +138,36 @@ struct coxi_snapshot_file {
     uint64_t bytes;
     uint32_t crc32;
     struct coxi_applied_list applied;
-    uint64_t base;        /* the snapshot that it builds on; 0: it has everything */
-    uint64_t held_us_max; /* CPU time of the longest that others had to wait for it */
-    uint64_t saved_bytes; /* memory for what changed while it was written */
+    /* the snapshot that this one builds on; 0: none, it has everything */
+    uint64_t base;
+    /* CPU time of the longest span in which others had to wait for it */
+    uint64_t held_us_max;
+    /* memory of copies, made because values changed while it was written */
+    uint64_t saved_bytes;
 };
 
 /*
- * Writes everything as of one moment to a new file at snapshot->path, while pulls and
- * commits go on; or, where snapshot->base is the number of this session's last one that
- * is durable, and what has changed since is known (since the first with `track`), that
- * alone. Again with the same session and number: the same answer, and nothing is
- * written; a lower number is COX_EEXIST. COX_EFENCED: also where another client claims
- * the store, or this one releases it, meanwhile. COX_EIO; COX_ENOMEM: also where there
- * is none to copy what changes. Nothing is left of a file then.
+ * Writes the state of one moment to a new file at snapshot->path, while pulls and
+ * commits go on. If snapshot->base is the number of this session's last durable
+ * snapshot, and the changes since then are known (from the first snapshot with `track`
+ * on), writes only the changes. A repeated call with the same session and number gives
+ * the same answer and writes nothing; a lower number: COX_EEXIST. COX_EFENCED: also if
+ * another client claims the store, or this one releases it, meanwhile. COX_EIO.
+ * COX_ENOMEM: also if there is no memory for copies of what changes. No file is left
+ * after an error.
  */
 int coxi_store_snapshot(struct coxi_store *store, const struct coxi_snapshot *snapshot,
                         struct coxi_snapshot_file *ret);
 
 /*
- * Takes what a snapshot has written of the variables that there are, in place of what
- * they hold (at 0: it has everything), or of what it builds on (after the one before),
- * and its applied set in place of the own. Of a store that was just claimed. The same
- * of a round again: nothing. Others need not wait meanwhile, but find the store not
- * ready (COX_EPSLOST), and still so when it has failed; it may be asked for again.
- * COX_EFENCED: also where the run is forgotten meanwhile, which ends it soon;
- * COX_EPSLOST: it was abandoned; COX_EBUSY: another one is under way; COX_EIO,
- * COX_ECHECKSUM, COX_EFORMAT; COX_ENOMEM.
+ * Loads a snapshot's file into the variables that exist, in place of their values
+ * (restore->at 0: the file has everything) or on top of the file before (`at` above 0),
+ * and replaces the applied set. The store was just claimed. A repeated call for the
+ * same file of a round does nothing. Other requests do not wait meanwhile, but find the
+ * store not ready (COX_EPSLOST), also after a restore that failed; it may be asked for
+ * again. COX_EFENCED: also if the run is forgotten meanwhile, which ends the restore
+ * soon. COX_EPSLOST: it was abandoned. COX_EBUSY: another restore is under way.
+ * COX_EIO, COX_ECHECKSUM, COX_EFORMAT, COX_ENOMEM.
  */
 int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *restore);
 
@@ -175,13 +178,13 @@ void coxi_store_abandon_restore(struct coxi_store *store);
  * Loads a piece of another checkpoint into a variable, while other requests go on. The
  * `last` piece of a closure is empty and only says that it is the last. `payload` is
  * 8-aligned. COX_EFENCED, COX_EPSLOST, COX_ENOENT, COX_EINVAL, COX_ELIMIT, COX_ENOMEM:
- * some of its rows may be there.
+ * some of its rows may have been loaded.
  */
 int coxi_store_load(struct coxi_store *store, const struct coxi_load *load,
                     const void *payload, size_t len);
 
-/* What has been done in this run; of the table of id `table` - 1, too, if there is one
- * (0: of none). */
+/* Counts of what this run has done here, and of the table with id `table` - 1, if it
+ * exists (0: of no table). */
 void coxi_store_counts(struct coxi_store *store, uint32_t table,
                        struct coxi_counts *ret);
 

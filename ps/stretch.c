@@ -1,6 +1,7 @@
 /*
- * See stretch.h. Item numbers are 32 bits; of the units (1 << unit_bits items) the first
- * sixteen are segments of their own, and eight segments double what there is.
+ * See stretch.h. Item numbers have 32 bits. Items are grouped in units of 1 <<
+ * unit_bits. Each of the first sixteen units is a segment of its own; after that, every
+ * eight segments double the number of items.
  */
 #include "ps/stretch.h"
 
@@ -23,7 +24,7 @@ void coxi_stretch_init(struct coxi_stretch *stretch, size_t item_bytes, uint32_t
     (void)pthread_mutex_init(&stretch->lock, NULL);
 }
 
-/* In whole pages, whatever their size. */
+/* Bytes of a segment, in whole pages of any size. */
 static size_t segment_bytes(const struct coxi_stretch *stretch, uint32_t segment)
 {
     unsigned shift = segment < 16 ? 0 : segment / 8 - 1;
@@ -41,7 +42,8 @@ void coxi_stretch_fini(struct coxi_stretch *stretch)
     (void)pthread_mutex_destroy(&stretch->lock);
 }
 
-/* New memory, or NULL; what is large starts where a huge page can. */
+/* Maps new memory; NULL: there is none. Large segments start where a huge page can
+ * start. */
 static uint8_t *map(size_t bytes)
 {
     size_t extra = bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
@@ -63,7 +65,7 @@ static uint8_t *map(size_t bytes)
     return start + before;
 }
 
-/* Makes sure that an item is there. Locked. */
+/* Makes sure that an item has memory. Locked. */
 static int reserve(struct coxi_stretch *stretch, uint32_t item, double share)
 {
     struct coxi_stretch_place place = coxi_stretch_locate(stretch, item);
@@ -82,7 +84,7 @@ static int reserve(struct coxi_stretch *stretch, uint32_t item, double share)
     }
     size_t huge = (size_t)(share * (double)bytes) & ~(HUGE_BYTES - 1);
     if (huge > 0) {
-        /* Without them it is slower and as right. */
+        /* Without huge pages it is slower, but right. */
         (void)madvise(segment, huge, MADV_HUGEPAGE);
     }
     atomic_store_explicit(&stretch->segments[place.segment], segment,

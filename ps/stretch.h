@@ -1,11 +1,11 @@
 /*
  * An array that grows to billions of items and never moves one: a stretch of memory in
- * segments, each an eighth of what was there before it. Where an item lies follows from
+ * segments, each an eighth of all segments before it. The place of an item follows from
  * its number with a handful of instructions and a pointer out of a small directory.
  *
- * Memory comes from the kernel, zeroed, and takes room where it is touched. Large
- * segments ask for huge pages: with random access, most of the time would otherwise go
- * into finding pages.
+ * Memory comes from the kernel, zeroed, and takes room only when it is touched. Large
+ * segments ask for huge pages, because with random access most of the time would
+ * otherwise go into finding pages.
  */
 #ifndef COXI_PS_STRETCH_H
 #define COXI_PS_STRETCH_H
@@ -19,31 +19,31 @@ enum { COXI_STRETCH_SEGMENTS = 240 };
 
 struct coxi_stretch {
     size_t item_bytes;
-    uint32_t max;         /* numbers are below it */
+    uint32_t max;         /* item numbers are below it */
     unsigned unit_bits;   /* the first segments hold 1 << unit_bits items */
     uint32_t used;        /* items that coxi_stretch_take has given; guarded by lock */
     pthread_mutex_t lock; /* of growth; leaf */
     _Atomic(uint8_t *) segments[COXI_STRETCH_SEGMENTS];
 };
 
-/* Where an item lies: `offset` items into a segment of 1 << bits. */
+/* The place of an item: `offset` items into a segment of 1 << bits. */
 struct coxi_stretch_place {
     uint32_t segment;
     uint32_t offset;
     unsigned bits;
 };
 
-/* Holds items of so many bytes, below number `max`. The first segments have 64 KiB or one
- * item. */
+/* An array for items of `item_bytes` bytes, with numbers below `max`. The first
+ * segments have 64 KiB or one item. */
 void coxi_stretch_init(struct coxi_stretch *stretch, size_t item_bytes, uint32_t max);
 void coxi_stretch_fini(struct coxi_stretch *stretch);
 
-/* Makes sure that `item` is there. `share` of the bytes of its segment, from the start,
- * will be used, not all of them. COX_ENOMEM, COX_ELIMIT. Any thread. */
+/* Makes sure that there is memory for `item`. Only the first part `share` of the bytes
+ * of its segment will be used. COX_ENOMEM, COX_ELIMIT. Any thread. */
 int coxi_stretch_reserve(struct coxi_stretch *stretch, uint32_t item, double share);
 
-/* Gives n (1 to 64) items nobody has: their numbers follow each other from *ret on. Items
- * start at number 1. COX_ENOMEM, COX_ELIMIT. Any thread. */
+/* Gives n (1 to 64) items that nobody has, with successive numbers from *ret on. The
+ * first number is 1. COX_ENOMEM, COX_ELIMIT. Any thread. */
 int coxi_stretch_take(struct coxi_stretch *stretch, uint32_t n, uint32_t *ret);
 
 static inline struct coxi_stretch_place
@@ -59,7 +59,7 @@ coxi_stretch_locate(const struct coxi_stretch *stretch, uint32_t item)
     };
 }
 
-/* The segment of a place that is there. */
+/* The segment of a place that was reserved. */
 static inline uint8_t *coxi_stretch_segment(const struct coxi_stretch *stretch,
                                             const struct coxi_stretch_place *place)
 {
@@ -67,7 +67,7 @@ static inline uint8_t *coxi_stretch_segment(const struct coxi_stretch *stretch,
                                 memory_order_acquire);
 }
 
-/* The item of a number that has been reserved or taken. */
+/* The item with a number that was reserved or taken. */
 static inline uint8_t *coxi_stretch_at(const struct coxi_stretch *stretch,
                                        uint32_t item)
 {

@@ -1,18 +1,19 @@
 /*
- * See table.h. A row is its values, then the optimizer's state and, where rows go again
- * (ps/eviction.c), its life; keys are in the index. Rows lie in one stretch of memory for
- * all buckets (ps/stretch.h); a bucket takes a few at a time, and those of its own that
- * have been evicted first.
+ * See table.h. A row is its values, then the optimizer's state and, if rows are evicted
+ * (ps/eviction.c), its life; keys are in the index. Rows of all buckets lie in one
+ * stretch of memory (ps/stretch.h). A bucket takes a few rows at a time, and uses its
+ * own evicted rows first.
  *
- * What costs time is waiting for memory: a key's line of the index, then its row. So keys
- * are taken in groups: the lines of all are asked for, then looked into to ask for the
- * rows, and only then are the buckets locked and worked in, one after the other. The first
- * two steps take no lock and may see what is not so; nothing depends on them but speed.
+ * Most time is spent waiting for memory: for a key's line of the index, then for its
+ * row. So keys are taken in groups: first the lines of all keys are prefetched, then
+ * the lines are looked into and the rows prefetched, and only then are the buckets
+ * locked and used, one after the other. The first two steps take no lock and may see
+ * something that is out of date; only speed depends on them.
  *
- * Cost of a key: an exchange and a store for the lock, two or three cache lines. Memory:
- * a row's floats, about 23 bytes in the index, and at most a sixteenth more rows than
- * there are. Without rows: about 7 KiB, and 64 KiB more once keys of all buckets have
- * been looked up.
+ * Cost of a key: an exchange and a store for the lock, two or three cache lines.
+ * Memory: a row's floats, about 23 bytes in the index, and at most a sixteenth more
+ * rows than there are. Without rows: about 7 KiB, and 64 KiB more once keys of all
+ * buckets were looked up.
  */
 #include "ps/table.h"
 
@@ -29,16 +30,16 @@
 #include "ps/table_internal.h"
 
 enum {
-    GROUP = 64, /* keys whose memory is asked for before the first is worked on */
-    AHEAD = 32, /* the same of rows that are known */
+    GROUP = 64, /* keys whose memory is prefetched before the first is worked on */
+    AHEAD = 32, /* the same, for rows that are known */
     LINE_BYTES = 64,
-    HINT_LINES = 4,       /* asked for of a row */
-    STEPS = 3,            /* lines of a chain that are asked for */
+    HINT_LINES = 4,       /* prefetched of a row */
+    STEPS = 3,            /* lines of a chain that are prefetched */
     RUN_MAX = 64,         /* rows that a bucket takes at a time */
-    INDEX_ROW_BYTES = 23, /* on average, with overflow and what is not full */
+    INDEX_ROW_BYTES = 23, /* on average, with overflow and free entries */
 };
 
-/* What admission needs; nothing where it is off. */
+/* Makes the admission, if keys are not all admitted, and counts its memory. */
 static int open_admission(struct coxi_table *table)
 {
     char whom[COXI_WIRE_NAME_MAX + 16];
@@ -56,7 +57,7 @@ static int open_admission(struct coxi_table *table)
 
 enum { BUCKETS_BYTES = COXI_BUCKETS * sizeof(struct coxi_bucket) };
 
-/* From the kernel, zeroed: a table without rows needs none of it. */
+/* Zeroed memory from the kernel, because a table without rows needs none of it. */
 static int map_buckets(struct coxi_table *table)
 {
     void *at = mmap(NULL, BUCKETS_BYTES, PROT_READ | PROT_WRITE,
@@ -121,7 +122,7 @@ void coxi_table_free(struct coxi_table *table)
     }
 }
 
-/* ---- ahead of time: without locks, for nothing but speed */
+/* ---- prefetching: without locks, only for speed */
 
 static void hint_bytes(const void *at, size_t bytes)
 {
@@ -171,7 +172,7 @@ static void copy_initial(const struct coxi_table *table, uint64_t key, uint8_t *
     memcpy(ret, values, table->value_bytes);
 }
 
-/* Copies the row of a key; false: the initial values. */
+/* Copies the row of a key; false: it copied the initial values. */
 static bool pull_row(struct coxi_table *table, uint64_t key, uint8_t *ret)
 {
     uint64_t hash = coxi_hash_key(key);
@@ -269,7 +270,7 @@ static void start_row(struct coxi_table *table, uint64_t key, float *values)
     }
 }
 
-/* Memory for a row, which may go back. Locked. */
+/* Takes memory for a row, also of an evicted row. Locked. */
 static int take_row(struct coxi_table *table, struct coxi_bucket *bucket, uint32_t *ret)
 {
     if (bucket->free_row != 0) {
@@ -328,7 +329,7 @@ float *coxi_table_reach_row(struct coxi_table *table, uint64_t key, uint32_t row
     return coxi_table_values(table, row);
 }
 
-/* ---- resolving. A row that has a life is pinned from then on */
+/* ---- resolving: a row that has a life is pinned from then on */
 
 static float *pin_row(struct coxi_table *table, uint64_t key, uint32_t row)
 {
@@ -339,7 +340,7 @@ static float *pin_row(struct coxi_table *table, uint64_t key, uint32_t row)
     return values;
 }
 
-/* A row that is there, or NULL. */
+/* Finds a row and pins it; NULL: there is none. */
 static struct coxi_row *find_row(struct coxi_table *table, uint64_t key)
 {
     uint64_t hash = coxi_hash_key(key);
@@ -354,7 +355,8 @@ static struct coxi_row *find_row(struct coxi_table *table, uint64_t key)
     return (struct coxi_row *)values;
 }
 
-/* The row of a key that had none; *made is one more unless somebody has made it since. */
+/* Makes the row of a key that had none, and counts it in *made; unless another thread
+ * has made it since. */
 static int find_or_make_row(struct coxi_table *table, uint64_t key, uint64_t *made,
                             struct coxi_row **ret)
 {
@@ -377,7 +379,7 @@ static int find_or_make_row(struct coxi_table *table, uint64_t key, uint64_t *ma
     return r;
 }
 
-/* The rows that are there; how many are not, which are NULL. */
+/* Finds the rows that exist; the others are NULL. Returns how many are NULL. */
 static size_t find_rows(struct coxi_table *table,
                         const struct coxi_table_change *change)
 {
@@ -395,13 +397,13 @@ static size_t find_rows(struct coxi_table *table,
     return n_absent;
 }
 
-/* In the place of a row: there is none, and is to be one. */
+/* Stands in the place of a row that does not exist and must be made. */
 static struct coxi_row *wanted(struct coxi_table *table)
 {
     return (struct coxi_row *)table;
 }
 
-/* Marks the absent rows that are to be made, and counts them. */
+/* Marks the absent rows that must be made, and counts them. */
 static size_t admit_rows(struct coxi_table *table,
                          const struct coxi_table_change *change)
 {
@@ -420,7 +422,7 @@ static size_t admit_rows(struct coxi_table *table,
     return n_wanted;
 }
 
-/* Makes the n rows that are marked; those that it does not come to are NULL then. */
+/* Makes the n marked rows. After an error, the rest of them are NULL. */
 static int make_rows(struct coxi_table *table, const struct coxi_table_change *change,
                      size_t n)
 {
@@ -516,7 +518,7 @@ void coxi_table_release(struct coxi_table *table,
     coxi_eviction_tidy(table, change->n);
 }
 
-/* ---- numbers */
+/* ---- counts */
 
 uint64_t coxi_table_rows(struct coxi_table *table)
 {

@@ -1,14 +1,15 @@
 /*
  * A table as it was at one moment, the cut, read while changes go on (ps/table.h).
  *
- * Each row that there was is handed out once: by whoever reads the cut, or, where a change
- * comes to it first, by way of a copy that the change has made. `taken` has the rows for
- * which that is done, and those that were made since. So a row's number may be used again,
- * and lines of the index may be split, as if nobody was reading. The reader goes through the
- * index line by line or, where the keys of what has changed are listed, looks these up.
+ * Each row that existed then is handed out once: by the reader or, if a change comes to
+ * it first, as a copy that the change has made. `taken` has the rows for which that is
+ * done, and the rows that were made since. So row numbers can be used again, and lines
+ * of the index can be split, as if nobody was reading. The reader goes through the
+ * index line by line; if the keys of the changed rows are listed, it looks these up
+ * instead.
  *
- * Threads: changes, under the locks of their buckets, and one reader. Memory: a bit for each
- * row, and the copies, which the reader takes first.
+ * Threads: changes, under the locks of their buckets, and one reader. Memory: a bit for
+ * each row, and the copies, which the reader takes first.
  */
 #include <stdlib.h>
 
@@ -17,12 +18,12 @@
 #include "ps/table_internal.h"
 
 enum {
-    GROUP = 64,               /* rows that are copied under one lock, at most ... */
-    GROUP_BYTES = 64 * 1024,  /* ... and how many bytes of them, but for one row */
-    GROUP_LINES = 32,         /* lines of a bucket that are looked at under it */
-    LINES_AHEAD = 8,          /* how much earlier they are asked for */
-    GROUPS = 256,             /* at a time, however few rows they have */
-    BLOCK_BYTES = 256 * 1024, /* of copies; at least one row */
+    GROUP = 64,               /* most rows copied under one lock ... */
+    GROUP_BYTES = 64 * 1024,  /* ... and their most bytes, except for a single row */
+    GROUP_LINES = 32,         /* lines of a bucket looked at under one lock */
+    LINES_AHEAD = 8,          /* lines are prefetched so much earlier */
+    GROUPS = 256,             /* most groups at a time, however few rows they have */
+    BLOCK_BYTES = 256 * 1024, /* of a block of copies; at least one row */
     HINT_LINES = 4,
     LINE_BYTES = 64,
 };
@@ -36,24 +37,25 @@ struct saved {
 
 struct coxi_table_cut {
     struct coxi_table *table;
-    const struct coxi_bits *among;   /* the rows that it holds; NULL: all */
-    const struct coxi_stretch *keys; /* theirs, to be looked up; NULL: not listed */
+    const struct coxi_bits *among; /* the rows that the cut holds; NULL: all */
+    /* the keys of these rows, to be looked up; NULL: not listed */
+    const struct coxi_stretch *keys;
     uint64_t n_keys;
     uint64_t rows;
     uint64_t step;
     size_t stride;
     size_t block_rows; /* rows in a block of copies, or handed out at a time */
-    size_t group;      /* rows under one lock */
+    size_t group;      /* most rows copied under one lock */
     struct coxi_bits taken;
-    struct coxi_hand hand; /* what is read next ... */
-    uint64_t next_key;     /* ... where keys are listed, of these */
-    atomic_bool failed;    /* a copy found no memory */
+    struct coxi_hand hand; /* the place to read next ... */
+    uint64_t next_key;     /* ... or, if keys are listed, the next key */
+    atomic_bool failed;    /* there was no memory for a copy */
 
     struct coxi_spin lock; /* guards the rest; after locks of buckets; leaf */
     struct saved *full;
-    struct saved *open; /* that copies go to, or NULL */
+    struct saved *open; /* the block to which copies go, or NULL */
     struct saved *spare;
-    uint64_t saved_bytes; /* of all blocks there are */
+    uint64_t saved_bytes; /* of all blocks */
 };
 
 /* ---- its life */
@@ -146,13 +148,13 @@ static void copy_row(const struct coxi_table_cut *cut, uint64_t key, uint32_t ro
     memcpy(to + sizeof(key), coxi_table_values(cut->table, row), cut->table->row_bytes);
 }
 
-/* True where the cut holds it, if it is not taken. */
+/* True if the cut holds the row, unless that is taken. */
 static bool holds(const struct coxi_table_cut *cut, uint32_t row)
 {
     return cut->among == NULL || coxi_bits_has(cut->among, row);
 }
 
-/* False: it has been taken before, or there is no memory to tell. */
+/* Takes a row. False: it was taken before, or there was no memory to note it. */
 static bool take(struct coxi_table_cut *cut, uint32_t row)
 {
     int r = coxi_bits_put(&cut->taken, row);
@@ -162,9 +164,9 @@ static bool take(struct coxi_table_cut *cut, uint32_t row)
     return r == 0;
 }
 
-/* ---- what changes do */
+/* ---- what a change does */
 
-/* A block with room, or NULL. Locked. */
+/* A block that has room for a row; NULL: no memory. Locked. */
 static struct saved *open_block(struct coxi_table_cut *cut)
 {
     if (cut->open != NULL && cut->open->n < cut->block_rows) {
@@ -215,7 +217,8 @@ void coxi_table_cut_pass(struct coxi_table_cut *cut, uint32_t row)
 
 /* ---- reading */
 
-/* Takes a block of copies, or NULL: a full one, or (any) what there is. */
+/* Takes a block of copies: a full one or, with `any`, also one that is not full. NULL:
+ * none. */
 static struct saved *pop(struct coxi_table_cut *cut, bool any)
 {
     coxi_spin_lock(&cut->lock);
@@ -245,7 +248,7 @@ static size_t read_saved(struct coxi_table_cut *cut, bool any, uint8_t *to)
     return n;
 }
 
-/* Rows of a bucket that nobody has taken. */
+/* Rows of a bucket that were not taken yet. */
 struct group {
     const struct coxi_table_cut *cut;
     size_t most;
@@ -283,7 +286,7 @@ static void hint_line(const struct coxi_table *table, const struct coxi_bucket *
     }
 }
 
-/* To the next bucket where this one has no more lines. Locked. */
+/* Moves to the next bucket, if this one has no more lines. Locked. */
 static void move_on(struct coxi_hand *hand, const struct coxi_bucket *bucket)
 {
     if (hand->line >=
@@ -293,9 +296,11 @@ static void move_on(struct coxi_hand *hand, const struct coxi_bucket *bucket)
     }
 }
 
-/* The next rows of a bucket, up to `most`; none where its next lines have none. A line that
- * was not finished is looked at again, and one that comes while the bucket is read has what
- * it has from a line before it: all is seen. */
+/*
+ * Reads the next rows of a bucket, at most `most`; possibly none. A line that was not
+ * finished is looked at again. A line that is added meanwhile takes its keys from a
+ * line before it, and is read later itself. So no row is missed.
+ */
 static size_t read_some(struct coxi_table_cut *cut, size_t most, uint8_t *to)
 {
     struct coxi_table *table = cut->table;
@@ -304,7 +309,8 @@ static size_t read_some(struct coxi_table_cut *cut, size_t most, uint8_t *to)
     struct group group = {.cut = cut, .most = most < cut->group ? most : cut->group};
     size_t n = 0;
     if (atomic_load_explicit(&bucket->index.n_lines, memory_order_acquire) == 0) {
-        move_on(hand, bucket); /* the lock would take memory, which the bucket lacks */
+        /* taking the lock would touch memory that the bucket does not need yet */
+        move_on(hand, bucket);
         return 0;
     }
     coxi_spin_lock(&bucket->lock);
@@ -329,7 +335,7 @@ static size_t read_some(struct coxi_table_cut *cut, size_t most, uint8_t *to)
     return n;
 }
 
-/* The row of a listed key, unless it has gone or is taken: true where it was read. */
+/* Reads the row of a listed key; false: it was dropped, or is taken. */
 static bool read_key(struct coxi_table_cut *cut, uint64_t key, uint8_t *to)
 {
     struct coxi_table *table = cut->table;
@@ -345,7 +351,7 @@ static bool read_key(struct coxi_table_cut *cut, uint64_t key, uint8_t *to)
     return reads;
 }
 
-/* The rows of the next keys that are listed, up to `most`. */
+/* Reads the rows of the next listed keys, at most `most`. */
 static size_t read_listed(struct coxi_table_cut *cut, size_t most, uint8_t *to)
 {
     struct coxi_table *table = cut->table;
@@ -363,7 +369,7 @@ static size_t read_listed(struct coxi_table_cut *cut, size_t most, uint8_t *to)
     return n;
 }
 
-/* True while it may find rows that nobody has copied. */
+/* True while there may be rows that were not taken. */
 static bool reads_on(const struct coxi_table_cut *cut)
 {
     return cut->keys != NULL ? cut->next_key < cut->n_keys

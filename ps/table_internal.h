@@ -1,4 +1,5 @@
-/* What table.c, table_load.c, table_cut.c, table_track.c and eviction.c share. Not for others. */
+/* What table.c, table_load.c, table_cut.c, table_track.c and eviction.c share. Not for
+ * others. */
 #ifndef COXI_PS_TABLE_INTERNAL_H
 #define COXI_PS_TABLE_INTERNAL_H
 
@@ -17,15 +18,16 @@
 #include "ps/table.h"
 
 struct coxi_bucket {
-    alignas(64) struct coxi_spin lock; /* guards all below, the rows; leaf */
+    alignas(64) struct coxi_spin lock; /* guards all below, and the rows; leaf */
     struct coxi_index_bucket index;
-    uint32_t run;   /* the next of the rows that it may make without asking ... */
-    uint32_t n_run; /* ... and how many these are */
+    /* the next row that the bucket may make without asking for more ... */
+    uint32_t run;
+    uint32_t n_run; /* ... and how many such rows there are */
     uint32_t
-        free_row; /* a list of evicted ones, linked by their first 4 bytes; 0: none */
+        free_row; /* list of evicted rows, linked by their first 4 bytes; 0: none */
 };
 
-/* Where eviction goes on: a line of a bucket. */
+/* The place where eviction goes on: a line of a bucket. */
 struct coxi_hand {
     uint32_t bucket;
     uint32_t line;
@@ -37,14 +39,15 @@ struct coxi_table {
     size_t dim;
     size_t value_bytes;
     size_t row_bytes;
-    size_t life_at; /* of struct coxi_row_life in a row; 0: rows have none */
+    size_t life_at; /* offset of struct coxi_row_life in a row; 0: rows have none */
     struct coxi_state_layout layout;
-    struct coxi_admission *admission; /* NULL: all are admitted */
+    struct coxi_admission *admission; /* NULL: all keys are admitted */
     struct coxi_index index;
     struct coxi_stretch rows;
-    struct coxi_table_track *track; /* what has changed, or NULL: nobody asks */
-    struct coxi_table_cut *cut; /* that is being read, or NULL; changed while no change
-                                   is under way */
+    /* the changes so far; NULL: changes are not noted */
+    struct coxi_table_track *track;
+    /* the cut that is being read, or NULL; changed while no change is under way */
+    struct coxi_table_cut *cut;
 
     atomic_uint_least64_t step;
     atomic_uint_least64_t n_rows;
@@ -54,15 +57,15 @@ struct coxi_table {
     atomic_uint_least64_t n_evicted;
 
     pthread_mutex_t books; /* guards the next two; leaf */
-    uint64_t held_rows;    /* that there are, and that commits have reserved */
-    uint64_t paid_rows;    /* whose memory has been taken, some of them evicted */
+    uint64_t held_rows;    /* rows that exist, and rows that commits have reserved */
+    uint64_t paid_rows;    /* rows whose memory was taken; some of them are evicted */
 
     pthread_mutex_t tidying; /* guards the hands; before locks of buckets */
     struct coxi_hand sweep;
     struct coxi_hand sample;
 
     struct coxi_bucket
-        *buckets; /* COXI_BUCKETS, in memory that takes room when it is used */
+        *buckets; /* COXI_BUCKETS, in memory that takes room only when it is used */
 };
 
 static inline struct coxi_bucket *coxi_table_bucket(struct coxi_table *table,
@@ -76,26 +79,26 @@ static inline float *coxi_table_values(const struct coxi_table *table, uint32_t 
     return (float *)(void *)coxi_stretch_at(&table->rows, row);
 }
 
-/* Has the processor fetch the index lines of up to 64 keys, and then `bytes` bytes of their
- * rows, from byte `from` on. Takes no lock. */
+/* Prefetches the index lines of up to 64 keys, and then `bytes` bytes of their rows,
+ * from byte `from` on. Takes no lock. */
 void coxi_table_hint(struct coxi_table *table, const uint64_t *keys, size_t n,
                      size_t from, size_t bytes);
 
-/* Takes memory for n rows more, as far as those that have gone leave none. COX_ENOMEM.
- * Then, when n_made of them have been made, settles. No lock held. */
+/* Takes memory for n more rows, less the rows that were evicted. COX_ENOMEM. Then make
+ * rows, and call _settle_rows: n_made of them were made. No lock held. */
 int coxi_table_reserve_rows(struct coxi_table *table, uint64_t n);
 void coxi_table_settle_rows(struct coxi_table *table, uint64_t n, uint64_t n_made);
 
-/* The row of an absent key, reserved; what is in it is up to the caller. COX_ENOMEM,
+/* Makes the row of an absent key, which was reserved; the caller fills it. COX_ENOMEM,
  * COX_ELIMIT. Locked. */
 int coxi_table_make_row(struct coxi_table *table, struct coxi_bucket *bucket,
                         uint64_t key, uint64_t hash, uint32_t *ret);
 
-/* What a new row's state begins with, and its life. Locked. */
+/* Sets the state of a new row, and its life, to what they begin with. Locked. */
 void coxi_table_start_state(const struct coxi_table *table, float *state);
 void coxi_table_start_life(struct coxi_table *table, float *values);
 
-/* A row that was there, before it changes; its values. Locked. */
+/* Call before a row that exists changes; returns its values. Locked. */
 float *coxi_table_reach_row(struct coxi_table *table, uint64_t key, uint32_t row);
 
 /* Keeps the memory of a row for the next one of its bucket. Locked. */
@@ -106,27 +109,27 @@ static inline void coxi_table_give_row(struct coxi_table *table,
     bucket->free_row = row;
 }
 
-/* Of a row's values, in a table whose rows have it. */
+/* The life of the row with these values, in a table whose rows have one. */
 static inline struct coxi_row_life *coxi_table_life(const struct coxi_table *table,
                                                     float *values)
 {
     return (struct coxi_row_life *)(void *)((uint8_t *)values + table->life_at);
 }
 
-/* Whether rows go again. */
+/* True if rows are evicted. */
 static inline bool coxi_eviction_wanted(const struct coxi_lifecycle *lifecycle)
 {
     return lifecycle->evict_age > 0 || lifecycle->evict_count > 0 ||
            lifecycle->rows_max > 0;
 }
 
-/* While a cut is being read, before a row that there was changes or goes; and of a row that
- * is made. The bucket is locked. */
+/* While a cut is being read: _save before a row that the cut may hold changes or goes;
+ * _pass when a row was made. The bucket is locked. */
 void coxi_table_cut_save(struct coxi_table_cut *cut, uint64_t key, uint32_t row);
 void coxi_table_cut_pass(struct coxi_table_cut *cut, uint32_t row);
 
-/* What has changed: a row is touched or made, its bucket locked; one goes, with `tidying`
- * locked, too. */
+/* Note a change: _touch when a row is changed or made, with its bucket locked; _gone
+ * when a row goes, with `tidying` locked, too. */
 void coxi_table_track_touch(struct coxi_table_track *track, uint64_t key, uint32_t row);
 void coxi_table_track_gone(struct coxi_table_track *track, uint64_t key, uint32_t row);
 void coxi_table_track_free(struct coxi_table_track *track); /* takes NULL */
@@ -134,12 +137,12 @@ void coxi_table_track_free(struct coxi_table_track *track); /* takes NULL */
 /* The rows that were touched between the last two cuts that count. */
 const struct coxi_bits *coxi_table_track_rows(const struct coxi_table_track *track);
 
-/* Their keys (u64), some twice, and some of rows that went: items 0 to *ret_n - 1; or NULL:
- * they are too many to be listed. Until the next cut. */
+/* Their keys (u64): items 0 to *ret_n - 1, some twice, and some of rows that were
+ * dropped. NULL: they are too many to be listed. Valid until the next cut. */
 const struct coxi_stretch *coxi_table_track_keys(const struct coxi_table_track *track,
                                                  uint64_t *ret_n);
 
-/* So many rows less. */
+/* Counts n rows less. */
 static inline void coxi_table_count_gone(struct coxi_table *table, uint64_t n)
 {
     atomic_fetch_sub_explicit(&table->n_rows, n, memory_order_relaxed);
@@ -148,7 +151,8 @@ static inline void coxi_table_count_gone(struct coxi_table *table, uint64_t n)
     coxi_unlock(&table->books);
 }
 
-/* After an update of n rows: drops rows that are to go, a bounded number. No lock held. */
+/* After an update of n rows: evicts rows that are due, a bounded number. No lock
+ * held. */
 void coxi_eviction_tidy(struct coxi_table *table, size_t n);
 
 #endif

@@ -1,11 +1,11 @@
-/* Rows of a table as a checkpoint has them (ps/table.h): what restores and loads set. */
+/* Loads rows of a checkpoint into a table (ps/table.h), for restores and loads. */
 #include <string.h>
 
 #include "ps/table_internal.h"
 
-enum { GROUP = 64 }; /* keys whose lines are asked for before the first is found */
+enum { GROUP = 64 }; /* keys whose lines are prefetched before the first is looked up */
 
-/* The state of row `i` of all, kind by kind. */
+/* Loads the state of row `i`, kind by kind. */
 static void load_state(const struct coxi_table *table,
                        const struct coxi_table_rows *rows, uint64_t i, float *state)
 {
@@ -25,7 +25,7 @@ static void load_life(const struct coxi_table_rows *rows, uint64_t i,
     life->updates = (uint32_t)rows->updates[i];
 }
 
-/* Row `i` of all. Locked. */
+/* Loads row `i`. Locked. */
 static void load_row(const struct coxi_table *table, const struct coxi_table_rows *rows,
                      uint64_t i, float *values)
 {
@@ -38,7 +38,7 @@ static void load_row(const struct coxi_table *table, const struct coxi_table_row
     }
 }
 
-/* Makes the row of an absent key, with what `rows` may lack. Locked. */
+/* Makes the row of an absent key; sets the state and life that `rows` lack. Locked. */
 static int make_row(struct coxi_table *table, const struct coxi_table_rows *rows,
                     uint64_t key, uint64_t hash, uint32_t *ret)
 {
@@ -57,7 +57,7 @@ static int make_row(struct coxi_table *table, const struct coxi_table_rows *rows
     return 0;
 }
 
-/* Finds or makes the row of a key, and fills it; *made is one more where it was made. */
+/* Finds or makes the row of a key, and loads it; counts it in *made if it was made. */
 static int put_row(struct coxi_table *table, const struct coxi_table_rows *rows,
                    uint64_t i, uint64_t *made)
 {
@@ -80,7 +80,7 @@ static int put_row(struct coxi_table *table, const struct coxi_table_rows *rows,
     return r;
 }
 
-/* How many of the keys have no row. */
+/* Counts the keys that have no row. */
 static uint64_t count_absent(struct coxi_table *table, const uint64_t *keys, size_t n)
 {
     uint64_t hashes[GROUP];
@@ -101,8 +101,8 @@ static uint64_t count_absent(struct coxi_table *table, const uint64_t *keys, siz
     return n_absent;
 }
 
-/* A row that goes after it was counted is made beyond what is reserved: the next to reserve
- * makes up for it. */
+/* Loads n rows. A row that is dropped after it was counted is made beyond what was
+ * reserved; the next reservation makes up for that. */
 static int load_group(struct coxi_table *table, const struct coxi_table_rows *rows,
                       uint64_t first, size_t n)
 {

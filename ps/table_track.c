@@ -1,19 +1,19 @@
 /*
- * What has changed in a table since the snapshots of before, so that the next one can hold
- * that alone (ps/table.h).
+ * Notes what changes in a table, so that the next snapshot can hold only that
+ * (ps/table.h).
  *
- * There are two spans, each with the rows that were touched in it and are still there, and
- * the keys of those that went: the one since the last cut, and the one before it, which
- * reaches back to the cut of the snapshot that the last one built on. Whether the last one
- * is worth anything only the next request tells: then the span before is dropped, or it
- * takes in the one since.
+ * There are two spans. `since`: the changes since the last cut. `before`: those before
+ * it, back to the cut of the snapshot on which the last one was built. A span has the
+ * rows that were touched in it and still exist, and the keys of rows that were dropped.
+ * Only the next request tells whether the last snapshot became durable: if so, the span
+ * before is dropped; otherwise it takes in the span since.
  *
- * Threads: rows under the locks of their buckets; keys that go under `tidying`; spans change
- * while no change is under way. Memory: two bits for each row, and the keys that went, of
- * which there are no more than rows: beyond that, or without memory, the span says that it
- * is not whole, and the next snapshot has to be. Of rows that were touched a span also lists
- * the keys, as long as they are few: a snapshot looks those up then, and need not go through
- * the index of all rows for them.
+ * Threads: rows under the locks of their buckets; dropped keys under `tidying`; spans
+ * change while no change is under way. Memory: two bits for each row, and the dropped
+ * keys, at most as many as there are rows: beyond that, or without memory, the span is
+ * marked as broken, and the next snapshot must have everything. As long as touched rows
+ * are few, a span also lists their keys: then a snapshot looks these up and need not go
+ * through the index of all rows.
  */
 #include <stdlib.h>
 
@@ -21,21 +21,22 @@
 #include "ps/table_internal.h"
 
 enum {
-    GONE_LEAST = 1 << 16,   /* keys that may go of any table */
-    LISTED_LEAST = 1 << 10, /* keys that are listed of any table ... */
-    LISTED_SHARE = 8,       /* ... and more of one that has so many times more rows */
+    GONE_LEAST = 1 << 16,   /* dropped keys that are noted in any table */
+    LISTED_LEAST = 1 << 10, /* keys that are listed in any table ... */
+    LISTED_SHARE = 8,       /* ... and one more for so many rows */
     MERGED_MAX = 1 << 18,   /* keys that are copied while commits wait */
 };
 
 struct span {
     struct coxi_bits touched;
-    struct coxi_stretch keys; /* of what was touched, once each time that it was not */
+    /* keys of touched rows, added when a row's bit was not set before */
+    struct coxi_stretch keys;
     atomic_uint_least64_t n_keys;
-    atomic_bool unlisted; /* there are too many */
+    atomic_bool unlisted; /* there are too many keys to list */
     uint64_t *gone;
     size_t n_gone;
     size_t gone_capacity;
-    atomic_bool broken; /* something is missing */
+    atomic_bool broken; /* something was not noted */
 };
 
 struct coxi_table_track {
@@ -116,7 +117,7 @@ void coxi_table_track_touch(struct coxi_table_track *track, uint64_t key, uint32
     }
 }
 
-/* Room for `n` keys that went; false: there is none. */
+/* Makes room for `n` dropped keys; false: there is none. */
 static bool reserve_gone(const struct coxi_table_track *track, struct span *span,
                          size_t n)
 {
@@ -154,7 +155,7 @@ void coxi_table_track_gone(struct coxi_table_track *track, uint64_t key, uint32_
 
 /* ---- cuts */
 
-/* Adds the keys that are listed of a span to those of another. */
+/* Adds the listed keys of a span to those of another. */
 static void merge_keys(const struct coxi_table_track *track, const struct span *from,
                        struct span *to)
 {
@@ -168,7 +169,7 @@ static void merge_keys(const struct coxi_table_track *track, const struct span *
     }
 }
 
-/* The span since the last cut becomes part of the one before it. */
+/* Adds the span since the last cut to the span before it. */
 static void merge(struct coxi_table_track *track)
 {
     struct span *since = track->since;
