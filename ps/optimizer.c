@@ -35,13 +35,21 @@ static void set_t(struct coxi_optimizer_step *step, double t)
     step->correction_v = correction(t * step->log_beta2);
 }
 
+static bool has_schedule(const struct coxi_optimizer *optimizer)
+{
+    return optimizer->schedule.kind != COXI_SCHEDULE_CONSTANT ||
+           optimizer->schedule.warmup_steps > 0;
+}
+
 void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
                           uint64_t before, struct coxi_optimizer_step *ret)
 {
     *ret = (struct coxi_optimizer_step){
         .optimizer = optimizer,
-        .rate =
-            coxi_learning_rate(&optimizer->schedule, optimizer->learning_rate, step),
+        .rate = has_schedule(optimizer)
+                    ? coxi_learning_rate(&optimizer->schedule, optimizer->learning_rate,
+                                         step)
+                    : optimizer->learning_rate,
         .unscale = 1,
         .scale = 1,
     };

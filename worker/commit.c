@@ -87,7 +87,9 @@ static size_t list_touched(struct coxi_attempt *attempt)
  * ends in commit_done; for any other the slot waits. */
 static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool last)
 {
-    coxi_overflow_skip(attempt);
+    if (attempt->overflowed) {
+        coxi_overflow_skip(attempt);
+    }
     attempt->commits.n_pending = (uint32_t)n_touched + (last ? 1 : 0);
     for (size_t i = 0; i < n_touched; i++) {
         uint32_t ps = attempt->touched[i];

@@ -336,7 +336,7 @@ uint32_t coxi_execute_closure(struct coxi_run *run, struct coxi_running *running
     } else {
         not_run(attempt, r);
     }
-    if (attempt->code == 0) {
+    if (attempt->code == 0 && (attempt->told != NULL || attempt->overflowed)) {
         attempt->code = attempt->step_code = coxi_loss_scale_end(attempt);
         (void)snprintf(attempt->code_text, sizeof(attempt->code_text), "%s",
                        attempt->code != 0 ? coxi_error_text() : "");

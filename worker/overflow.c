@@ -60,7 +60,7 @@ static void skip(struct coxi_target *target)
 
 void coxi_overflow_skip(struct coxi_attempt *attempt)
 {
-    for (uint32_t p = 0; attempt->overflowed && p < attempt->n_targets; p++) {
+    for (uint32_t p = 0; p < attempt->n_targets; p++) {
         skip(&attempt->targets[p]);
     }
 }

@@ -19,7 +19,7 @@ int coxi_overflow_tell(struct coxi_attempt *attempt, const struct coxi_variable 
  */
 int coxi_overflow_nonfinite(struct coxi_attempt *attempt, int code);
 
-/* Takes the gradients out of the segment if they overflowed. */
+/* Takes the gradients out of the segment, because they overflowed. */
 void coxi_overflow_skip(struct coxi_attempt *attempt);
 
 #endif

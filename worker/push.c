@@ -56,9 +56,10 @@ static struct update update_of(const struct coxi_attempt *attempt,
                                const struct coxi_variable *v, enum coxi_op op)
 {
     bool narrow = op == COXI_OP_GRADIENT && v->wire_dtype != 0;
+    bool drawn = narrow && v->wire_rounding == COXI_ROUND_STOCHASTIC;
     return (struct update){
-        .drawn = narrow && v->wire_rounding == COXI_ROUND_STOCHASTIC,
-        .draw = draw_of(attempt, v),
+        .drawn = drawn,
+        .draw = drawn ? draw_of(attempt, v) : 0,
         .variable = v,
         .op = op,
         .dtype = narrow ? v->wire_dtype : v->dtype,
