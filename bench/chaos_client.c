@@ -449,7 +449,7 @@ static void *save_for_ever(void *arg)
     coxi_lock(&client->lock);
     while (!client->ended) {
         struct timespec until = coxi_deadline(every_ms);
-        if (pthread_cond_timedwait(&client->changed, &client->lock, &until) == 0) {
+        if (coxi_wait_until(&client->changed, &client->lock, &until)) {
             continue;
         }
         coxi_unlock(&client->lock);
@@ -484,8 +484,8 @@ static void stop_saving(struct chaos_client *client)
 
 int chaos_client_init(struct chaos_client *client)
 {
-    (void)pthread_mutex_init(&client->lock, NULL);
-    (void)pthread_mutex_init(&client->counting, NULL);
+    coxi_mutex_init(&client->lock);
+    coxi_mutex_init(&client->counting);
     coxi_cond_init(&client->changed);
     client->result.progress = (struct cox_progress)COX_PROGRESS_INIT;
     client->result.stats = (struct cox_stats)COX_STATS_INIT;

@@ -12,6 +12,7 @@
 #include "bench/chaos.h"
 #include "bench/chaos_config.h"
 #include "bench/chaos_journal.h"
+#include "common/sync.h"
 #include "coxswain/coxswain.h"
 
 /* What came of the steps. */
@@ -42,7 +43,7 @@ struct chaos_client {
     struct cox_table *fading; /* with --evict */
     struct chaos_writes *writes;
     struct chaos_resources *resources;
-    pthread_mutex_t counting;    /* guards counted; leaf */
+    struct coxi_mutex counting;  /* guards counted; leaf */
     struct cox_stats counted;    /* what the journal has of this client's statistics */
     struct cox_future **futures; /* a ring of config->in_flight, with --results */
     uint64_t first;              /* step that this client has scheduled itself */
@@ -50,7 +51,7 @@ struct chaos_client {
     pthread_t saver;
     bool saves;
 
-    pthread_mutex_t lock;   /* guards all below; leaf */
+    struct coxi_mutex lock; /* guards all below; leaf */
     pthread_cond_t changed; /* `ended` is */
     bool ended;             /* no more checkpoints */
     const char *doing;

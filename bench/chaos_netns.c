@@ -63,7 +63,7 @@ struct netns {
     pthread_t thread;
     bool runs;
 
-    pthread_mutex_t lock; /* guards the rest; leaf */
+    struct coxi_mutex lock; /* guards the rest; leaf */
     struct cut cuts[CHAOS_CUT_KINDS];
     bool end;
 };
@@ -335,7 +335,7 @@ static void netns_stop(struct chaos_net *net)
         (void)shell("ip netns del %s", ns->nodes[i].name);
     }
     (void)shell("ip netns del %s", ns->router);
-    (void)pthread_mutex_destroy(&ns->lock);
+    coxi_mutex_fini(&ns->lock);
     free(ns);
 }
 
@@ -348,7 +348,7 @@ int chaos_netns_start(const struct chaos_netns_options *options,
     if (ns == NULL) {
         return coxi_error_memory("network namespaces");
     }
-    (void)pthread_mutex_init(&ns->lock, NULL);
+    coxi_mutex_init(&ns->lock);
     ns->net = (struct chaos_net){&way, journal};
     ns->options = *options;
     (void)snprintf(ns->router, sizeof(ns->router), "cox-%d", (int)getpid());

@@ -73,7 +73,7 @@ struct proxies {
     bool runs;
     int wake; /* an eventfd: a cut has changed, or the end has come */
 
-    pthread_mutex_t lock; /* guards the rest, but while the thread polls; leaf */
+    struct coxi_mutex lock; /* guards the rest, but while the thread polls; leaf */
     struct cut cuts[CHAOS_CUT_KINDS];
     struct line *lines[LINES_MAX];
     size_t n_lines;
@@ -382,7 +382,7 @@ static void proxies_stop(struct chaos_net *of)
         }
     }
     (void)close(net->wake);
-    (void)pthread_mutex_destroy(&net->lock);
+    coxi_mutex_fini(&net->lock);
     free(net);
 }
 
@@ -396,7 +396,7 @@ int chaos_proxy_start(const struct cox_cluster *cluster, const char *dir,
     if (net == NULL) {
         return coxi_error_memory("proxies");
     }
-    (void)pthread_mutex_init(&net->lock, NULL);
+    coxi_mutex_init(&net->lock);
     net->net = (struct chaos_net){&way, journal};
     net->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int r = coxi_directory_make(dir);

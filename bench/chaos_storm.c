@@ -62,7 +62,7 @@ struct chaos_storm {
     struct stopped stopped[WORKERS_MAX];
     struct chaos_storm_counts counts;
 
-    pthread_mutex_t lock; /* guards calm; leaf */
+    struct coxi_mutex lock; /* guards calm; leaf */
     pthread_cond_t calmed;
     bool calm; /* it does not rage, and nobody is stopped */
 };
@@ -358,7 +358,7 @@ int chaos_storm_start(const struct chaos_storm_options *options,
     storm->random = options->seed;
     storm->deadline_ms = coxi_now_ms() + (uint64_t)options->deadline_s * 1000;
     storm->calm = true;
-    (void)pthread_mutex_init(&storm->lock, NULL);
+    coxi_mutex_init(&storm->lock);
     coxi_cond_init(&storm->calmed);
     (void)sigemptyset(&storm->signals);
     (void)sigaddset(&storm->signals, SIGINT);
@@ -377,7 +377,7 @@ void chaos_storm_rage(struct chaos_storm *storm, bool on)
     atomic_store(&storm->rages, on && atomic_load(&storm->why) == NULL);
     coxi_lock(&storm->lock);
     while (!on && !storm->calm) {
-        (void)pthread_cond_wait(&storm->calmed, &storm->lock);
+        coxi_wait(&storm->calmed, &storm->lock);
     }
     coxi_unlock(&storm->lock);
 }
@@ -404,7 +404,7 @@ void chaos_storm_stop(struct chaos_storm *storm, struct chaos_storm_counts *ret)
         (void)pthread_join(storm->thread, NULL);
         *ret = storm->counts;
         (void)pthread_cond_destroy(&storm->calmed);
-        (void)pthread_mutex_destroy(&storm->lock);
+        coxi_mutex_fini(&storm->lock);
         free(storm);
     }
 }

@@ -125,10 +125,9 @@ static bool rests(struct writer *writer)
 {
     struct chaos_client *client = writer->writes->client;
     struct timespec until = coxi_deadline(writer->rest_ms);
-    int r = 0;
     coxi_lock(&client->lock);
-    while (!writer->writes->stop && r == 0) {
-        r = pthread_cond_timedwait(&client->changed, &client->lock, &until);
+    while (!writer->writes->stop &&
+           coxi_wait_until(&client->changed, &client->lock, &until)) {
     }
     bool stop = writer->writes->stop;
     coxi_unlock(&client->lock);

@@ -35,7 +35,7 @@ struct member {
 };
 
 static struct {
-    pthread_mutex_t lock; /* guards all below; before a link's */
+    struct coxi_mutex lock; /* guards all below; before a link's */
     pthread_cond_t changed;
     struct member *first;
     uint32_t n_ready;
@@ -43,7 +43,7 @@ static struct {
     uint64_t n_held;
     uint8_t done[CROWD_IDS]; /* how often, by id modulo; stops at 255 */
     struct coxi_links *links;
-} crowd = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} crowd = {.lock = COXI_MUTEX_INIT};
 
 /* ---- what members do */
 
@@ -222,7 +222,7 @@ static void ready(uint64_t n)
 {
     coxi_lock(&crowd.lock);
     while (crowd.n_ready < n) {
-        (void)pthread_cond_wait(&crowd.changed, &crowd.lock);
+        coxi_wait(&crowd.changed, &crowd.lock);
     }
     coxi_unlock(&crowd.lock);
     (void)printf("ok\n");
@@ -232,7 +232,7 @@ static void await(uint64_t n)
 {
     coxi_lock(&crowd.lock);
     while (crowd.n_answered + crowd.n_held < n) {
-        (void)pthread_cond_wait(&crowd.changed, &crowd.lock);
+        coxi_wait(&crowd.changed, &crowd.lock);
     }
     uint64_t n_held = crowd.n_held;
     coxi_unlock(&crowd.lock);

@@ -51,7 +51,7 @@ static void ask(struct pair *pair, const struct coxi_message *message, const cha
 static void connect_pair(struct pair *ret, enum coxi_role role,
                          enum pair_transport transport)
 {
-    (void)pthread_mutex_init(&ret->lock, NULL);
+    coxi_mutex_init(&ret->lock);
     coxi_cond_init(&ret->changed);
     bench_check(coxi_links_new(PEER_TIMEOUT_MS, &ret->links), "links");
     struct coxi_psc_options options = {
@@ -101,7 +101,7 @@ void pair_close(struct pair *pair)
         bench_child_stop(&pair->child);
     }
     (void)pthread_cond_destroy(&pair->changed);
-    (void)pthread_mutex_destroy(&pair->lock);
+    coxi_mutex_fini(&pair->lock);
 }
 
 double pair_cpu_ps(const struct pair *pair)
@@ -367,7 +367,7 @@ void pair_run_wait(struct pair_run *run)
 {
     coxi_lock(&run->pair->lock);
     while (run->n_flying > 0) {
-        (void)pthread_cond_wait(&run->pair->changed, &run->pair->lock);
+        coxi_wait(&run->pair->changed, &run->pair->lock);
     }
     coxi_unlock(&run->pair->lock);
 }
@@ -408,7 +408,7 @@ struct bench_sample pair_run_for(struct pair_run *run, double seconds)
     struct timespec until = coxi_deadline((int)(seconds * 1000));
     pair_run_start(run);
     coxi_lock(&run->pair->lock);
-    while (pthread_cond_timedwait(&run->pair->changed, &run->pair->lock, &until) == 0) {
+    while (coxi_wait_until(&run->pair->changed, &run->pair->lock, &until)) {
     }
     coxi_unlock(&run->pair->lock);
     uint64_t n = pair_run_stop(run);
@@ -423,7 +423,7 @@ void pair_run_post(struct pair_run *run)
     struct pair *pair = run->pair;
     coxi_lock(&pair->lock);
     while (run->n_flying == run->load.outstanding) {
-        (void)pthread_cond_wait(&pair->changed, &pair->lock);
+        coxi_wait(&pair->changed, &pair->lock);
     }
     run->n_flying++;
     coxi_unlock(&pair->lock);

@@ -8,6 +8,7 @@
 #include "bench/bench.h"
 #include "common/loop.h"
 #include "common/rule.h"
+#include "common/sync.h"
 #include "net/ps_round.h"
 
 struct pair {
@@ -19,7 +20,7 @@ struct pair {
     struct coxi_session session;
     uint64_t incarnation;
     uint32_t n_variables;
-    pthread_mutex_t lock; /* guards the rest; leaf */
+    struct coxi_mutex lock; /* guards the rest; leaf */
     pthread_cond_t changed;
     uint64_t next_closure;
 };

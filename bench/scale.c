@@ -61,7 +61,7 @@ struct scale {
     struct call *calls; /* batch */
     char params[64];
 
-    pthread_mutex_t lock; /* guards what callbacks count; leaf */
+    struct coxi_mutex lock; /* guards what callbacks count; leaf */
     pthread_cond_t called;
     size_t n_called;
 };
@@ -270,7 +270,7 @@ static void check_exact(struct scale *scale, size_t n, uint64_t repeated_max)
     char line[128];
     coxi_lock(&scale->lock);
     while (scale->n_called < n) {
-        (void)pthread_cond_wait(&scale->called, &scale->lock);
+        coxi_wait(&scale->called, &scale->lock);
     }
     for (size_t i = 0; i < n; i++) {
         if (scale->calls[i].n_settled != 1) {
@@ -349,7 +349,7 @@ void bench_scale(struct bench *bench)
     struct scale scale = {.bench = bench,
                           .n_workers = bench->workers,
                           .n_ps = bench->ps,
-                          .lock = PTHREAD_MUTEX_INITIALIZER};
+                          .lock = COXI_MUTEX_INIT};
     (void)snprintf(scale.params, sizeof(scale.params),
                    "{\"workers\":%u,\"ps\":%u,\"slots\":1}", scale.n_workers,
                    scale.n_ps);

@@ -114,7 +114,7 @@ struct side {
     struct coxi_link *link;
     pthread_t thread;
     uint8_t *payload;
-    pthread_mutex_t lock; /* guards n_answers; leaf */
+    struct coxi_mutex lock; /* guards n_answers; leaf */
     pthread_cond_t answered;
     size_t n_answers;
     /* requests: the receiving thread sends the next one for each answer */
@@ -162,7 +162,7 @@ static void side_open(struct bench *bench, bool tcp, struct side *side)
         bench_die("out of memory");
     }
     memset(side->payload, 1, RAW_MAX);
-    (void)pthread_mutex_init(&side->lock, NULL);
+    coxi_mutex_init(&side->lock);
     coxi_cond_init(&side->answered);
     bench_check(coxi_link_connect(side->child.line, 5000, &side->link), "link");
     coxi_link_listen_to(side->link, &side_events, side);
@@ -178,7 +178,7 @@ static void side_close(struct side *side)
     coxi_link_unref(side->link);
     bench_child_stop(&side->child);
     (void)pthread_cond_destroy(&side->answered);
-    (void)pthread_mutex_destroy(&side->lock);
+    coxi_mutex_fini(&side->lock);
     free(side->payload);
 }
 
@@ -187,7 +187,7 @@ static void await_answers(struct side *side, size_t n)
 {
     coxi_lock(&side->lock);
     while (side->n_answers < n) {
-        (void)pthread_cond_wait(&side->answered, &side->lock);
+        coxi_wait(&side->answered, &side->lock);
     }
     side->n_answers = 0;
     coxi_unlock(&side->lock);
@@ -232,13 +232,13 @@ static struct bench_sample requests(struct side *side, int outstanding, double s
     /* The receiving thread keeps them going. */
     struct timespec until = coxi_deadline((int)(seconds * 1000));
     coxi_lock(&side->lock);
-    while (pthread_cond_timedwait(&side->answered, &side->lock, &until) == 0) {
+    while (coxi_wait_until(&side->answered, &side->lock, &until)) {
     }
     atomic_store(&side->going, false);
     coxi_unlock(&side->lock);
     coxi_lock(&side->lock);
     while (side->n_answers < side->n_sent) {
-        (void)pthread_cond_wait(&side->answered, &side->lock);
+        coxi_wait(&side->answered, &side->lock);
     }
     size_t n = side->n_answers;
     side->n_answers = 0;

@@ -27,7 +27,7 @@ struct piece {
 
 struct coxi_st_sum {
     const struct coxi_st_file *file;
-    pthread_mutex_t lock; /* guards the rest; leaf */
+    struct coxi_mutex lock; /* guards the rest; leaf */
     struct piece *pieces;
     size_t n;
     size_t capacity;
@@ -40,7 +40,7 @@ int coxi_st_sum_new(const struct coxi_st_file *file, struct coxi_st_sum **ret)
         return coxi_error_memory("a checkpoint file");
     }
     sum->file = file;
-    (void)pthread_mutex_init(&sum->lock, NULL);
+    coxi_mutex_init(&sum->lock);
     *ret = sum;
     return 0;
 }
@@ -48,7 +48,7 @@ int coxi_st_sum_new(const struct coxi_st_file *file, struct coxi_st_sum **ret)
 void coxi_st_sum_free(struct coxi_st_sum *sum)
 {
     if (sum != NULL) {
-        (void)pthread_mutex_destroy(&sum->lock);
+        coxi_mutex_fini(&sum->lock);
         free(sum->pieces);
         free(sum);
     }

@@ -34,9 +34,9 @@ struct coxi_local {
     char dir[64];
     int lifeline;
     struct coxi_unforked
-        unforked;         /* the lifeline: a child's life is not the client's */
-    pthread_mutex_t lock; /* guards the rest; leaf */
-    pid_t pid;            /* 0: it has been waited for */
+        unforked;           /* the lifeline: a child's life is not the client's */
+    struct coxi_mutex lock; /* guards the rest; leaf */
+    pid_t pid;              /* 0: it has been waited for */
     int status;
 };
 
@@ -234,7 +234,7 @@ int coxi_local_start(const struct cox_cluster *cluster,
         return coxi_error_memory("a local cluster");
     }
     local->lifeline = -1;
-    (void)pthread_mutex_init(&local->lock, NULL);
+    coxi_mutex_init(&local->lock);
     int r = find_program(program, options->bin_dir);
     if (r == 0 && options->log_dir != NULL) {
         r = coxi_directory_make(options->log_dir);
@@ -326,6 +326,6 @@ void coxi_local_stop(struct coxi_local *local)
     if (local->dir[0] != '\0') {
         coxi_directory_remove(local->dir);
     }
-    (void)pthread_mutex_destroy(&local->lock);
+    coxi_mutex_fini(&local->lock);
     free(local);
 }

@@ -18,7 +18,7 @@ enum { GIVE_UP_MS = 20 };
 static _Thread_local const atomic_bool *gives_up;
 
 struct job {
-    pthread_mutex_t lock;
+    struct coxi_mutex lock;
     pthread_cond_t ended;
     int fd;           /* the job's own */
     int code;         /* errno of fsync, or 0 */
@@ -30,7 +30,7 @@ static void job_free(struct job *job)
 {
     (void)close(job->fd);
     (void)pthread_cond_destroy(&job->ended);
-    (void)pthread_mutex_destroy(&job->lock);
+    coxi_mutex_fini(&job->lock);
     free(job);
 }
 
@@ -63,7 +63,7 @@ static struct job *job_start(int fd, pthread_t *ret_thread)
         return NULL;
     }
     job->fd = own;
-    (void)pthread_mutex_init(&job->lock, NULL);
+    coxi_mutex_init(&job->lock);
     coxi_cond_init(&job->ended);
     if (coxi_thread_start(ret_thread, "cox:disk", run, job) != 0) {
         job_free(job);
@@ -78,7 +78,7 @@ static bool await(struct job *job, const atomic_bool *flag)
     coxi_lock(&job->lock);
     while (!job->has_ended && !atomic_load(flag)) {
         struct timespec until = coxi_deadline(GIVE_UP_MS);
-        (void)pthread_cond_timedwait(&job->ended, &job->lock, &until);
+        (void)coxi_wait_until(&job->ended, &job->lock, &until);
     }
     bool ended = job->has_ended;
     job->is_given_up = !ended;

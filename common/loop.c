@@ -35,8 +35,8 @@ struct coxi_loop {
     atomic_bool stop;
     bool threaded;
     pthread_t thread;
-    pthread_mutex_t turn; /* guards what turns work on; comes before all others */
-    pthread_mutex_t lock; /* guards first, last; leaf */
+    struct coxi_mutex turn; /* guards what turns work on; comes before all others */
+    struct coxi_mutex lock; /* guards first, last; leaf */
     struct coxi_mail *first;
     struct coxi_mail *last;
 };
@@ -109,8 +109,8 @@ int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
         return coxi_error(COX_ENOMEM, "cannot start an event loop: %s",
                           uv_strerror(failed));
     }
-    (void)pthread_mutex_init(&loop->turn, NULL);
-    (void)pthread_mutex_init(&loop->lock, NULL);
+    coxi_mutex_init(&loop->turn);
+    coxi_mutex_init(&loop->lock);
     loop->arg = arg;
     loop->on_tick = on_tick;
     loop->async.data = loop;
@@ -164,7 +164,7 @@ void coxi_loop_wake(struct coxi_loop *loop)
  * asleep. */
 static bool turn_here(struct coxi_loop *loop, struct coxi_mail *mail)
 {
-    if (pthread_mutex_trylock(&loop->turn) != 0) {
+    if (!coxi_trylock(&loop->turn)) {
         return false;
     }
     in_turn = true;
@@ -285,7 +285,7 @@ void coxi_loop_free(struct coxi_loop *loop)
     uv_walk(&loop->uv, close_handle, NULL);
     (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     (void)uv_loop_close(&loop->uv);
-    (void)pthread_mutex_destroy(&loop->lock);
-    (void)pthread_mutex_destroy(&loop->turn);
+    coxi_mutex_fini(&loop->lock);
+    coxi_mutex_fini(&loop->turn);
     free(loop);
 }

@@ -5,7 +5,7 @@
  *
  *     struct coxi_patience patience = {0};
  *     while (!there) {
- *         (void)pthread_cond_timedwait(&changed, &lock, &slice);
+ *         (void)coxi_wait_until(&changed, &lock, &slice);
  *         if (coxi_patience_ends(&patience, coxi_now_ms())) {
  *             ... say it ...
  *         }

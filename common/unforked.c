@@ -20,7 +20,7 @@
 #include "common/sync.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; leaf */
+static struct coxi_mutex lock = COXI_MUTEX_INIT; /* guards the list; leaf */
 static struct coxi_unforked *held;
 
 union address {

@@ -31,8 +31,8 @@ struct coxi_gather {
     pthread_t thread;
     bool started;
     struct member *members;
-    pthread_mutex_t lock; /* guards all below; leaf */
-    pthread_cond_t left;  /* a member has ended */
+    struct coxi_mutex lock; /* guards all below; leaf */
+    pthread_cond_t left;    /* a member has ended */
     struct member *joining;
     bool stop;
 };
@@ -109,7 +109,7 @@ int coxi_gather_new(struct coxi_gather **ret)
     if (gather == NULL) {
         return coxi_error_memory("a gatherer");
     }
-    (void)pthread_mutex_init(&gather->lock, NULL);
+    coxi_mutex_init(&gather->lock);
     coxi_cond_init(&gather->left);
     int r = coxi_bell_new(&gather->bell);
     if (r == 0) {
@@ -138,7 +138,7 @@ void coxi_gather_free(struct coxi_gather *gather)
     }
     coxi_bell_free(gather->bell);
     (void)pthread_cond_destroy(&gather->left);
-    (void)pthread_mutex_destroy(&gather->lock);
+    coxi_mutex_fini(&gather->lock);
     free(gather);
 }
 
@@ -162,7 +162,7 @@ void coxi_gather_receive(struct coxi_gather *gather, const struct coxi_gathered 
     coxi_bell_ring(gather->bell);
     coxi_lock(&gather->lock);
     while (!member.ended) {
-        (void)pthread_cond_wait(&gather->left, &gather->lock);
+        coxi_wait(&gather->left, &gather->lock);
     }
     coxi_unlock(&gather->lock);
 }

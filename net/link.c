@@ -66,7 +66,7 @@ int coxi_link_new(nng_stream *stream, struct coxi_link **ret)
     atomic_init(&link->last_out_ms, coxi_now_ms());
     link->stream = stream;
     atomic_init(&link->meta_max, COXI_LINK_META_FIRST);
-    (void)pthread_mutex_init(&link->lock, NULL);
+    coxi_mutex_init(&link->lock);
     coxi_cond_init(&link->room);
     *ret = link;
     return 0;
@@ -127,7 +127,7 @@ void coxi_link_unref(struct coxi_link *link)
     free(link->in);
     free(link->scratch);
     (void)pthread_cond_destroy(&link->room);
-    (void)pthread_mutex_destroy(&link->lock);
+    coxi_mutex_fini(&link->lock);
     free(link);
 }
 

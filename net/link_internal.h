@@ -8,6 +8,7 @@
 
 #include "common/buffer.h"
 #include "common/error.h"
+#include "common/sync.h"
 #include "net/link.h"
 #include "net/rings.h"
 
@@ -114,10 +115,10 @@ struct coxi_link {
     uint8_t *scratch;        /* for payloads that nobody gave a place */
     size_t scratch_capacity;
 
-    pthread_mutex_t lock; /* guards all below; leaf */
-    pthread_cond_t room;  /* n_queued has gone down, or sending has ended */
-    nng_aio *now_aio;     /* what the kernel takes at once */
-    nng_aio *later_aio;   /* the rest: its callback goes on */
+    struct coxi_mutex lock; /* guards all below; leaf */
+    pthread_cond_t room;    /* n_queued has gone down, or sending has ended */
+    nng_aio *now_aio;       /* what the kernel takes at once */
+    nng_aio *later_aio;     /* the rest: its callback goes on */
     struct coxi_link_line line;
     struct coxi_link_line
         behind; /* frames that came while the payload of one is made */

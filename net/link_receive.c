@@ -378,7 +378,7 @@ int coxi_link_run(struct coxi_link *link)
     coxi_lock(&link->lock);
     link->recv_end = true;
     while (coxi_link_is_sending(link)) {
-        (void)pthread_cond_wait(&link->room, &link->lock);
+        coxi_wait(&link->room, &link->lock);
     }
     coxi_unlock(&link->lock);
     coxi_link_end(link);

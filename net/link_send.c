@@ -283,7 +283,7 @@ static void await_peer(struct coxi_link *link, uint32_t heard)
         coxi_rings_wait(atomic_load(&link->rings), heard);
         coxi_lock(&link->lock);
     } else {
-        (void)pthread_cond_wait(&link->room, &link->lock);
+        coxi_wait(&link->room, &link->lock);
     }
 }
 

@@ -14,7 +14,7 @@
 
 struct coxi_links {
     uint64_t timeout_ms;
-    pthread_mutex_t lock; /* guards the list; before a link's lock */
+    struct coxi_mutex lock; /* guards the list; before a link's lock */
     struct coxi_link *first;
     uint64_t looked_ms; /* when the links were looked at last */
 };
@@ -26,7 +26,7 @@ int coxi_links_new(int timeout_ms, struct coxi_links **ret)
         return coxi_error_memory("a set of connections");
     }
     links->timeout_ms = (uint64_t)timeout_ms;
-    (void)pthread_mutex_init(&links->lock, NULL);
+    coxi_mutex_init(&links->lock);
     *ret = links;
     return 0;
 }
@@ -34,7 +34,7 @@ int coxi_links_new(int timeout_ms, struct coxi_links **ret)
 void coxi_links_free(struct coxi_links *links)
 {
     if (links != NULL) {
-        (void)pthread_mutex_destroy(&links->lock);
+        coxi_mutex_fini(&links->lock);
         free(links);
     }
 }

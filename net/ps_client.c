@@ -125,7 +125,7 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
     }
     psc->options = *options;
     psc->options.address = NULL; /* that is the caller's */
-    (void)pthread_mutex_init(&psc->lock, NULL);
+    coxi_mutex_init(&psc->lock);
     coxi_cond_init(&psc->changed);
     coxi_window_init(&psc->waiting, 1, SIZE_MAX);
     psc->next_id = 1;
@@ -158,7 +158,7 @@ int coxi_psc_wait(struct coxi_psc *psc, int timeout_ms)
     int r = 0;
     coxi_lock(&psc->lock);
     while (r == 0 && psc->failed == 0 && !psc->channels[COXI_CHANNEL_CONTROL].up) {
-        if (pthread_cond_timedwait(&psc->changed, &psc->lock, &until) != 0) {
+        if (!coxi_wait_until(&psc->changed, &psc->lock, &until)) {
             r = coxi_error(COX_ETIMEDOUT, "ps %u at %s: no connection: %s",
                            psc->options.index, coxi_psc_address(psc), psc->last_text);
         }
@@ -305,7 +305,7 @@ static int await_room(struct coxi_psc *psc, const struct coxi_psc_request *reque
     struct timespec until = coxi_deadline(left_ms < INT_MAX ? (int)left_ms : INT_MAX);
     while (psc->failed == 0 && !psc->unreached &&
            !has_room(psc, payload_len(request))) {
-        if (pthread_cond_timedwait(&psc->changed, &psc->lock, &until) != 0) {
+        if (!coxi_wait_until(&psc->changed, &psc->lock, &until)) {
             return coxi_error(COX_ETIMEDOUT, "ps %u at %s: no answers in time",
                               psc->options.index, coxi_psc_address(psc));
         }
@@ -554,7 +554,7 @@ void coxi_psc_close(struct coxi_psc *psc)
     coxi_psc_retire(psc, COX_ECANCELLED, "closing");
     coxi_window_fini(&psc->waiting);
     (void)pthread_cond_destroy(&psc->changed);
-    (void)pthread_mutex_destroy(&psc->lock);
+    coxi_mutex_fini(&psc->lock);
     coxi_address_fini(&psc->address);
     free(psc);
 }

@@ -318,7 +318,7 @@ static bool back_off(struct coxi_psc_channel *channel, int *backoff_ms,
     struct timespec until = coxi_deadline(*backoff_ms);
     coxi_lock(&psc->lock);
     while (psc->failed == 0 && channel->n_moves == psc->n_moves &&
-           pthread_cond_timedwait(&psc->changed, &psc->lock, &until) == 0) {
+           coxi_wait_until(&psc->changed, &psc->lock, &until)) {
     }
     bool again = psc->failed == 0;
     bool moved = channel->n_moves != psc->n_moves;

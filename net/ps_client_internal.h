@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "common/sync.h"
 #include "common/window.h"
 #include "net/address.h"
 #include "net/ps_client.h"
@@ -37,7 +38,7 @@ struct coxi_psc {
     struct coxi_address address;
     struct coxi_psc_channel channels[2];
 
-    pthread_mutex_t lock; /* guards all below and the channels; leaf */
+    struct coxi_mutex lock; /* guards all below and the channels; leaf */
     pthread_cond_t changed;
     struct coxi_window waiting;
     size_t waiting_bytes;

@@ -69,7 +69,7 @@ static void call_done(struct coxi_psc_request *request, int code,
 void coxi_round_begin(struct coxi_round *round)
 {
     *round = (struct coxi_round){.n_pending = 1};
-    (void)pthread_mutex_init(&round->lock, NULL);
+    coxi_mutex_init(&round->lock);
     coxi_cond_init(&round->ended);
 }
 
@@ -119,7 +119,7 @@ int coxi_round_end(struct coxi_round *round)
     coxi_lock(&round->lock);
     round->n_pending--;
     while (round->n_pending > 0) {
-        (void)pthread_cond_wait(&round->ended, &round->lock);
+        coxi_wait(&round->ended, &round->lock);
     }
     int r = round->code;
     coxi_unlock(&round->lock);
@@ -127,7 +127,7 @@ int coxi_round_end(struct coxi_round *round)
         (void)coxi_error(r, "%s", round->text);
     }
     (void)pthread_cond_destroy(&round->ended);
-    (void)pthread_mutex_destroy(&round->lock);
+    coxi_mutex_fini(&round->lock);
     return r;
 }
 

@@ -17,10 +17,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/sync.h"
 #include "net/ps_client.h"
 
 struct coxi_round {
-    pthread_mutex_t lock; /* guards all below; leaf */
+    struct coxi_mutex lock; /* guards all below; leaf */
     pthread_cond_t ended;
     atomic_size_t n_pending; /* read without it, too */
     int code;                /* of the first request that failed; 0: none yet */

@@ -43,7 +43,7 @@ struct coxi_server {
     struct coxi_listener *listener;
     pthread_t dialler;
     bool dials;             /* the thread is there */
-    pthread_mutex_t lock;   /* guards all below; before that of the links */
+    struct coxi_mutex lock; /* guards all below; before that of the links */
     pthread_cond_t changed; /* `started` or `stopping` */
     bool started;
     bool stopping; /* nothing is dialled any more */
@@ -308,11 +308,10 @@ int coxi_server_dial_data(struct coxi_server *server, const struct coxi_peer *co
 static bool rest(struct coxi_server *server, int rest_ms)
 {
     struct timespec until = coxi_deadline(rest_ms);
-    int r = 0;
     coxi_lock(&server->lock);
     server->quiet = rest_ms >= REST_MAX_MS / 2;
-    while (r == 0 && !server->stopping) {
-        r = pthread_cond_timedwait(&server->changed, &server->lock, &until);
+    while (!server->stopping &&
+           coxi_wait_until(&server->changed, &server->lock, &until)) {
     }
     bool go_on = !server->stopping;
     coxi_unlock(&server->lock);
@@ -327,7 +326,7 @@ static void *dialler_thread(void *arg)
     int rest_ms = REST_FIRST_MS;
     coxi_lock(&server->lock);
     while (!server->started && !server->stopping) {
-        (void)pthread_cond_wait(&server->changed, &server->lock);
+        coxi_wait(&server->changed, &server->lock);
     }
     coxi_unlock(&server->lock);
     do {
@@ -367,7 +366,7 @@ int coxi_server_open(const struct coxi_server_options *options,
         return coxi_error_memory("the server");
     }
     server->options = *options;
-    (void)pthread_mutex_init(&server->lock, NULL);
+    coxi_mutex_init(&server->lock);
     coxi_cond_init(&server->changed);
     int r = coxi_links_new(options->peer_timeout_ms, &server->links);
     if (r == 0 && options->dial != NULL) {
@@ -526,7 +525,7 @@ void coxi_server_free(struct coxi_server *server)
         coxi_server_stop(server);
         coxi_links_free(server->links);
         (void)pthread_cond_destroy(&server->changed);
-        (void)pthread_mutex_destroy(&server->lock);
+        coxi_mutex_fini(&server->lock);
         free(server);
     }
 }

@@ -32,7 +32,7 @@ struct entry {
 };
 
 struct coxi_applied {
-    pthread_mutex_t lock; /* guards all below; leaf */
+    struct coxi_mutex lock; /* guards all below; leaf */
     pthread_cond_t ended;
     uint64_t watermark;
     uint64_t highest;
@@ -56,7 +56,7 @@ int coxi_applied_new(struct coxi_applied **ret)
     }
     applied->ring = ring;
     applied->capacity = RING_FIRST;
-    (void)pthread_mutex_init(&applied->lock, NULL);
+    coxi_mutex_init(&applied->lock);
     coxi_cond_init(&applied->ended);
     *ret = applied;
     return 0;
@@ -66,7 +66,7 @@ void coxi_applied_free(struct coxi_applied *applied)
 {
     if (applied != NULL) {
         (void)pthread_cond_destroy(&applied->ended);
-        (void)pthread_mutex_destroy(&applied->lock);
+        coxi_mutex_fini(&applied->lock);
         coxi_marks_free(applied->marks);
         free(applied->ring);
         free(applied);
@@ -177,7 +177,7 @@ int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *c
     /* An open commit is being applied right now: it ends without waiting for
      * anything. */
     while ((r = look(applied, commit)) == COX_EAGAIN) {
-        (void)pthread_cond_wait(&applied->ended, &applied->lock);
+        coxi_wait(&applied->ended, &applied->lock);
     }
     if (r == 0) {
         /* Do all that can fail now, so that the end cannot fail. */
@@ -253,7 +253,7 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
     int r = 0;
     coxi_lock(&applied->lock);
     while (find_open(applied, closure) < applied->n_open) {
-        (void)pthread_cond_wait(&applied->ended, &applied->lock);
+        coxi_wait(&applied->ended, &applied->lock);
     }
     if (closure - applied->watermark > COXI_APPLIED_WINDOW &&
         closure > applied->watermark) {

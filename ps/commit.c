@@ -239,9 +239,12 @@ int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit
                       bool *ret_duplicate)
 {
     bool rate = is_rate(commit);
-    (void)(rate ? pthread_rwlock_wrlock(&store->registry)
-                : pthread_rwlock_rdlock(&store->registry));
-    (void)pthread_rwlock_rdlock(&store->moment);
+    if (rate) {
+        coxi_write_lock(&store->registry);
+    } else {
+        coxi_read_lock(&store->registry);
+    }
+    coxi_read_lock(&store->moment);
     int r = coxi_store_check(store, &commit->session, commit->incarnation);
     if (r == 0) {
         r = coxi_applied_begin(store->applied, commit);
@@ -256,7 +259,7 @@ int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit
             r = 0;
         }
     }
-    (void)pthread_rwlock_unlock(&store->moment);
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->moment);
+    coxi_rw_unlock(&store->registry);
     return r;
 }

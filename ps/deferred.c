@@ -23,7 +23,8 @@ struct coxi_deferred {
     pthread_t thread;
     bool started;
 
-    pthread_mutex_t lock; /* guards all below; leaf, except for the links' own locks */
+    struct coxi_mutex
+        lock; /* guards all below; leaf, except for the links' own locks */
     pthread_cond_t changed;
     struct request *first; /* the one that is running, if `busy` */
     struct request **end;
@@ -65,7 +66,7 @@ static void *deferred_thread(void *arg)
     coxi_lock(&deferred->lock);
     while (!deferred->stopping) {
         if (deferred->first == NULL) {
-            (void)pthread_cond_wait(&deferred->changed, &deferred->lock);
+            coxi_wait(&deferred->changed, &deferred->lock);
             continue;
         }
         struct request *request = deferred->first;
@@ -93,7 +94,7 @@ int coxi_deferred_new(const char *name, coxi_deferred_run run, void *arg,
     deferred->run = run;
     deferred->arg = arg;
     deferred->end = &deferred->first;
-    (void)pthread_mutex_init(&deferred->lock, NULL);
+    coxi_mutex_init(&deferred->lock);
     coxi_cond_init(&deferred->changed);
     int r = coxi_thread_start(&deferred->thread, name, deferred_thread, deferred);
     if (r != 0) {
@@ -161,6 +162,6 @@ void coxi_deferred_free(struct coxi_deferred *deferred)
         request_free(take_first(deferred));
     }
     (void)pthread_cond_destroy(&deferred->changed);
-    (void)pthread_mutex_destroy(&deferred->lock);
+    coxi_mutex_fini(&deferred->lock);
     free(deferred);
 }

@@ -111,9 +111,9 @@ int coxi_dense_new(const struct coxi_variable *variable, const struct coxi_shard
         return r;
     }
     fill(dense, shard);
-    (void)pthread_mutex_init(&dense->rows, NULL);
+    coxi_mutex_init(&dense->rows);
     for (size_t i = 0; i < COXI_DENSE_STRIPES; i++) {
-        (void)pthread_mutex_init(&dense->locks[i], NULL);
+        coxi_mutex_init(&dense->locks[i]);
     }
     *ret = dense;
     return 0;
@@ -123,9 +123,9 @@ void coxi_dense_free(struct coxi_dense *dense)
 {
     if (dense != NULL) {
         for (size_t i = 0; i < COXI_DENSE_STRIPES; i++) {
-            (void)pthread_mutex_destroy(&dense->locks[i]);
+            coxi_mutex_fini(&dense->locks[i]);
         }
-        (void)pthread_mutex_destroy(&dense->rows);
+        coxi_mutex_fini(&dense->rows);
         release(dense);
     }
 }

@@ -172,7 +172,7 @@ void coxi_dense_cut_save_row(struct coxi_dense_cut *cut, size_t row)
 
 /* Reads the next part of a strip. */
 static struct coxi_dense_piece read_part(struct coxi_dense_cut *cut,
-                                         struct strip *strip, pthread_mutex_t *lock,
+                                         struct strip *strip, struct coxi_mutex *lock,
                                          uint8_t *to)
 {
     size_t part = strip->next++;

@@ -31,9 +31,9 @@ struct coxi_dense {
     uint64_t version_before; /* ... and at the cut before it that counts */
     /* the cut that is being read, or NULL; changed while no update is under way */
     struct coxi_dense_cut *cut;
-    pthread_mutex_t rows; /* guards the states of rows; comes before `locks` */
+    struct coxi_mutex rows; /* guards the states of rows; comes before `locks` */
     /* part p: locks[p % COXI_DENSE_STRIPES]; guard contents; leaf */
-    pthread_mutex_t locks[COXI_DENSE_STRIPES];
+    struct coxi_mutex locks[COXI_DENSE_STRIPES];
 };
 
 /* Bytes of state number i. */
@@ -43,7 +43,7 @@ static inline size_t coxi_dense_state_bytes(const struct coxi_dense *dense, size
                                      : dense->bytes / dense->row_bytes * sizeof(float);
 }
 
-static inline pthread_mutex_t *coxi_dense_lock(struct coxi_dense *dense, size_t at)
+static inline struct coxi_mutex *coxi_dense_lock(struct coxi_dense *dense, size_t at)
 {
     return &dense->locks[at / COXI_DENSE_PART % COXI_DENSE_STRIPES];
 }

@@ -34,12 +34,12 @@ static int copy_all(const struct coxi_store *store, struct coxi_description *ret
 int coxi_store_describe(struct coxi_store *store, struct coxi_description *ret)
 {
     struct coxi_description description = {0};
-    (void)pthread_rwlock_rdlock(&store->registry);
+    coxi_read_lock(&store->registry);
     description.session = store->session;
     int r = store->claimed
                 ? copy_all(store, &description)
                 : coxi_error(COX_ENOENT, "ps %u serves no run", store->ps_index);
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     if (r != 0) {
         coxi_description_fini(&description);
         return r;

@@ -229,7 +229,7 @@ static bool drop_oldest(struct coxi_table *table)
 void coxi_eviction_tidy(struct coxi_table *table, size_t n)
 {
     const struct coxi_lifecycle *l = &table->variable->lifecycle;
-    if (table->life_at == 0 || pthread_mutex_trylock(&table->tidying) != 0) {
+    if (table->life_at == 0 || !coxi_trylock(&table->tidying)) {
         return;
     }
     uint64_t n_gone = 0;

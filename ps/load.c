@@ -141,8 +141,8 @@ int coxi_store_load(struct coxi_store *store, const struct coxi_load *load,
 {
     const struct coxi_commit commit = {
         .closure = load->closure, .attempt = 1, .last = true};
-    (void)pthread_rwlock_rdlock(&store->registry);
-    (void)pthread_rwlock_rdlock(&store->moment);
+    coxi_read_lock(&store->registry);
+    coxi_read_lock(&store->moment);
     int r = coxi_store_check(store, &load->session, load->incarnation);
     if (r == 0) {
         r = coxi_applied_begin(store->applied, &commit);
@@ -153,7 +153,7 @@ int coxi_store_load(struct coxi_store *store, const struct coxi_load *load,
         }
         r = r == COX_EEXIST ? 0 : r;
     }
-    (void)pthread_rwlock_unlock(&store->moment);
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->moment);
+    coxi_rw_unlock(&store->registry);
     return r;
 }

@@ -87,7 +87,7 @@ int coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull
     struct coxi_pulling p = {
         .pull = pull, .versions = ret_versions, .list = list, .list_len = len};
     const uint8_t *at = list;
-    (void)pthread_rwlock_rdlock(&store->registry);
+    coxi_read_lock(&store->registry);
     int r = coxi_store_check(store, &pull->session, pull->incarnation);
     if (r == 0) {
         r = make_versions(pull, ret_versions);
@@ -95,7 +95,7 @@ int coxi_store_pull_begin(struct coxi_store *store, const struct coxi_pull *pull
     for (size_t i = 0; r == 0 && i < pull->n_items; i++) {
         r = begin_item(store, &p, i, &at, &len);
     }
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     if (r == 0 && len > 0) {
         r = coxi_error(COX_EINVAL, "a pull has %zu bytes more than its keys", len);
     }
@@ -198,14 +198,14 @@ int coxi_store_pull_some(struct coxi_store *store, struct coxi_pulling *pulling,
 {
     const struct coxi_pull *pull = pulling->pull;
     size_t len = 0;
-    (void)pthread_rwlock_rdlock(&store->registry);
+    coxi_read_lock(&store->registry);
     int r = coxi_store_check(store, &pull->session, pull->incarnation);
     while (r == 0 && pulling->left > len && room - len >= COXI_PULL_ROOM / 2) {
         size_t n = 0;
         r = read_piece(store, pulling, (uint8_t *)to + len, room - len, &n);
         len += n;
     }
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     if (r == 0) {
         pulling->left -= len;
         *ret_len = len;

@@ -142,18 +142,18 @@ static int ended(const struct coxi_restoring *restoring)
 int coxi_restore_enter(struct coxi_restoring *restoring)
 {
     struct coxi_store *store = restoring->store;
-    (void)pthread_rwlock_rdlock(&store->registry);
+    coxi_read_lock(&store->registry);
     if (store->restoring == restoring) {
         return 0;
     }
     int r = ended(restoring);
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     return r;
 }
 
 void coxi_restore_leave(struct coxi_restoring *restoring)
 {
-    (void)pthread_rwlock_unlock(&restoring->store->registry);
+    coxi_rw_unlock(&restoring->store->registry);
 }
 
 /* Gives the part the rate of the file; `from` NULL: the file has none. */
@@ -165,10 +165,10 @@ static int load_rate(struct coxi_restoring *restoring, size_t part, const void *
         return 0;
     }
     memcpy(&rate, from, sizeof(rate));
-    (void)pthread_rwlock_wrlock(&store->registry);
+    coxi_write_lock(&store->registry);
     int r = store->restoring == restoring ? coxi_part_rate(&store->parts[part], &rate)
                                           : ended(restoring);
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     return r == COX_EINVAL ? coxi_error(COX_EFORMAT, "%s", coxi_error_text()) : r;
 }
 
@@ -536,13 +536,13 @@ static int check_request(const struct coxi_store *store,
 static int begin(struct coxi_restoring *restoring, bool *ret_done)
 {
     struct coxi_store *store = restoring->store;
-    (void)pthread_rwlock_wrlock(&store->registry);
+    coxi_write_lock(&store->registry);
     int r = check_request(store, restoring->request, ret_done);
     if (r == 0 && !*ret_done) {
         store->restoring = restoring;
         store->unready = true;
     }
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     return r;
 }
 
@@ -562,7 +562,7 @@ static void take(struct coxi_restoring *restoring, struct coxi_applied *applied)
 static int end(struct coxi_restoring *restoring, int code, struct coxi_applied *applied)
 {
     struct coxi_store *store = restoring->store;
-    (void)pthread_rwlock_wrlock(&store->registry);
+    coxi_write_lock(&store->registry);
     int r = store->restoring == restoring ? code : ended(restoring);
     if (store->restoring == restoring) {
         store->restoring = NULL;
@@ -571,7 +571,7 @@ static int end(struct coxi_restoring *restoring, int code, struct coxi_applied *
         take(restoring, applied);
         applied = NULL;
     }
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     coxi_applied_free(applied);
     return r;
 }
@@ -591,7 +591,7 @@ int coxi_store_restore(struct coxi_store *store, const struct coxi_restore *rest
 
 void coxi_store_abandon_restore(struct coxi_store *store)
 {
-    (void)pthread_rwlock_wrlock(&store->registry);
+    coxi_write_lock(&store->registry);
     store->restoring = NULL;
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
 }

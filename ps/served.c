@@ -9,13 +9,13 @@
 
 void coxi_served_init(struct coxi_served *served)
 {
-    (void)pthread_mutex_init(&served->lock, NULL);
+    coxi_mutex_init(&served->lock);
     served->n = 0;
 }
 
 void coxi_served_fini(struct coxi_served *served)
 {
-    (void)pthread_mutex_destroy(&served->lock);
+    coxi_mutex_fini(&served->lock);
 }
 
 /* The index of a run's client; `n` if there is none. Locked. */

@@ -11,15 +11,15 @@
 #ifndef COXI_PS_SERVED_H
 #define COXI_PS_SERVED_H
 
-#include <pthread.h>
 #include <stddef.h>
 
+#include "common/sync.h"
 #include "schema/wire.h"
 
 enum { COXI_SERVED_MAX = 64 };
 
 struct coxi_served {
-    pthread_mutex_t lock;                         /* guards the rest; leaf */
+    struct coxi_mutex lock;                       /* guards the rest; leaf */
     struct coxi_session clients[COXI_SERVED_MAX]; /* the one served longest ago first */
     size_t n;
 };

@@ -39,8 +39,8 @@ struct coxi_ps {
     struct coxi_deferred *snapshots;
     struct coxi_deferred *restores; /* and probes */
     uint32_t index;
-    pthread_mutex_t lock; /* guards told; leaf */
-    struct claimed told;  /* the last claim that was logged */
+    struct coxi_mutex lock; /* guards told; leaf */
+    struct claimed told;    /* the last claim that was logged */
 };
 
 /* ---- answers */
@@ -527,7 +527,7 @@ int coxi_ps_open(const struct coxi_ps_options *options, struct coxi_ps **ret)
     if (ps == NULL) {
         return coxi_error_memory("the ps");
     }
-    (void)pthread_mutex_init(&ps->lock, NULL);
+    coxi_mutex_init(&ps->lock);
     struct coxi_server_options server = {
         .listen = options->listen,
         .self = {.role = COXI_ROLE_PS,
@@ -585,7 +585,7 @@ void coxi_ps_close(struct coxi_ps *ps)
         coxi_deferred_free(ps->restores);
         coxi_server_free(ps->server);
         coxi_store_free(ps->store);
-        (void)pthread_mutex_destroy(&ps->lock);
+        coxi_mutex_fini(&ps->lock);
         free(ps);
     }
 }

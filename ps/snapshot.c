@@ -56,18 +56,18 @@ static void note_hold(struct coxi_taking *taking, uint64_t since_us)
  * forgotten. */
 static int enter(struct coxi_taking *taking)
 {
-    (void)pthread_rwlock_rdlock(&taking->store->registry);
+    coxi_read_lock(&taking->store->registry);
     if (taking->store->taking == taking) {
         return 0;
     }
-    (void)pthread_rwlock_unlock(&taking->store->registry);
+    coxi_rw_unlock(&taking->store->registry);
     return coxi_error(COX_EFENCED, "ps %" PRIu32 " was claimed anew during a snapshot",
                       taking->store->ps_index);
 }
 
 static void leave(struct coxi_taking *taking)
 {
-    (void)pthread_rwlock_unlock(&taking->store->registry);
+    coxi_rw_unlock(&taking->store->registry);
 }
 
 /* ---- the moment */
@@ -149,7 +149,7 @@ static void free_cuts(const struct coxi_plan *plan)
 static int cut(struct coxi_taking *taking)
 {
     struct coxi_store *store = taking->store;
-    (void)pthread_rwlock_wrlock(&store->moment);
+    coxi_write_lock(&store->moment);
     uint64_t since = cpu_us();
     int r = coxi_applied_list(store->applied, &taking->done.applied);
     if (r == 0 && taking->request->track) {
@@ -164,7 +164,7 @@ static int cut(struct coxi_taking *taking)
         store->taking = taking;
     }
     note_hold(taking, since);
-    (void)pthread_rwlock_unlock(&store->moment);
+    coxi_rw_unlock(&store->moment);
     return r;
 }
 
@@ -172,7 +172,7 @@ static int cut(struct coxi_taking *taking)
 static int begin(struct coxi_taking *taking)
 {
     struct coxi_store *store = taking->store;
-    (void)pthread_rwlock_rdlock(&store->registry);
+    coxi_read_lock(&store->registry);
     int r = coxi_store_ready(store, &taking->request->session);
     if (r == 0) {
         r = coxi_plan_cut(store, &taking->plan);
@@ -185,7 +185,7 @@ static int begin(struct coxi_taking *taking)
     } else {
         r = coxi_plan_tensors(&taking->plan, taking->done.base != 0);
     }
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     return r;
 }
 
@@ -205,18 +205,18 @@ static uint64_t saved_bytes(const struct coxi_plan *plan)
 static void end(struct coxi_taking *taking)
 {
     struct coxi_store *store = taking->store;
-    (void)pthread_rwlock_rdlock(&store->registry);
+    coxi_read_lock(&store->registry);
     bool ours = store->taking == taking;
     if (ours) {
-        (void)pthread_rwlock_wrlock(&store->moment);
+        coxi_write_lock(&store->moment);
         uint64_t since = cpu_us();
         end_cuts(&taking->plan);
         store->taking = NULL;
         note_hold(taking, since);
-        (void)pthread_rwlock_unlock(&store->moment);
+        coxi_rw_unlock(&store->moment);
         taking->done.saved_bytes = saved_bytes(&taking->plan);
     }
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     if (ours) {
         free_cuts(&taking->plan);
     }

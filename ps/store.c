@@ -19,16 +19,9 @@ int coxi_store_new(uint32_t ps_index, uint64_t incarnation, struct coxi_store **
     atomic_init(&store->incarnation, incarnation);
     coxi_served_init(&store->served);
     coxi_memory_init(&store->memory);
-    /* Commits come without end: a snapshot that waits for the lock must not wait for
-     * ever. */
-    pthread_rwlockattr_t attr;
-    (void)pthread_rwlockattr_init(&attr);
-    (void)pthread_rwlockattr_setkind_np(&attr,
-                                        PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-    (void)pthread_rwlock_init(&store->registry, &attr);
-    (void)pthread_rwlock_init(&store->moment, &attr);
-    (void)pthread_rwlockattr_destroy(&attr);
-    (void)pthread_mutex_init(&store->snapshots, NULL);
+    coxi_rwlock_init(&store->registry);
+    coxi_rwlock_init(&store->moment);
+    coxi_mutex_init(&store->snapshots);
     *ret = store;
     return 0;
 }
@@ -80,9 +73,9 @@ void coxi_store_free(struct coxi_store *store)
         forget(store);
         coxi_applied_list_fini(&store->last.file.applied);
         coxi_served_fini(&store->served);
-        (void)pthread_mutex_destroy(&store->snapshots);
-        (void)pthread_rwlock_destroy(&store->registry);
-        (void)pthread_rwlock_destroy(&store->moment);
+        coxi_mutex_fini(&store->snapshots);
+        coxi_rwlock_fini(&store->registry);
+        coxi_rwlock_fini(&store->moment);
         free(store);
     }
 }
@@ -138,14 +131,14 @@ int coxi_store_claim(struct coxi_store *store, const struct coxi_session *sessio
                      bool owner_gone)
 {
     int r = 0;
-    (void)pthread_rwlock_wrlock(&store->registry);
+    coxi_write_lock(&store->registry);
     if (!store->claimed || !coxi_session_equal(&store->session, session)) {
         r = may_take(store, session, owner_gone);
         if (r == 0) {
             r = take(store, session);
         }
     }
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     return r;
 }
 
@@ -161,21 +154,21 @@ int coxi_store_greeted(struct coxi_store *store, const struct coxi_session *sess
 
 int coxi_store_release(struct coxi_store *store, const struct coxi_session *session)
 {
-    (void)pthread_rwlock_wrlock(&store->registry);
+    coxi_write_lock(&store->registry);
     int r = coxi_store_fenced(store, session);
     if (r == 0) {
         forget(store);
     }
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     return r;
 }
 
 bool coxi_store_owner(struct coxi_store *store, struct coxi_session *ret)
 {
-    (void)pthread_rwlock_rdlock(&store->registry);
+    coxi_read_lock(&store->registry);
     bool claimed = store->claimed;
     *ret = store->session;
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     return claimed;
 }
 
@@ -321,7 +314,7 @@ int coxi_store_create(struct coxi_store *store, const struct coxi_create *create
     const struct coxi_commit commit = {
         .closure = create->closure, .attempt = 1, .last = true};
     bool begun = false;
-    (void)pthread_rwlock_wrlock(&store->registry);
+    coxi_write_lock(&store->registry);
     int r = coxi_store_fenced(store, &create->session);
     if (r == 0 && create->closure != 0) {
         r = coxi_applied_begin(store->applied, &commit);
@@ -334,7 +327,7 @@ int coxi_store_create(struct coxi_store *store, const struct coxi_create *create
     if (begun) {
         coxi_applied_end(store->applied, create->closure, r);
     }
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     return r;
 }
 
@@ -432,24 +425,24 @@ int coxi_store_holds(const struct coxi_store *store, const struct coxi_place *pl
 int coxi_store_void(struct coxi_store *store, const struct coxi_void *request,
                     struct coxi_buffer *segments, struct coxi_buffer *touched)
 {
-    (void)pthread_rwlock_rdlock(&store->registry);
+    coxi_read_lock(&store->registry);
     int r = coxi_store_ready(store, &request->session);
     if (r == 0) {
         r = coxi_applied_void(store->applied, request->closure, request->attempt,
                               segments, touched);
     }
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     return r;
 }
 
 int coxi_store_advance(struct coxi_store *store, const struct coxi_watermark *watermark)
 {
-    (void)pthread_rwlock_rdlock(&store->registry);
+    coxi_read_lock(&store->registry);
     int r = coxi_store_ready(store, &watermark->session);
     if (r == 0) {
         coxi_applied_advance(store->applied, watermark->watermark);
     }
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     return r;
 }
 
@@ -467,7 +460,7 @@ static void count_part(struct coxi_part *part, struct coxi_counters *all)
 void coxi_store_counts(struct coxi_store *store, uint32_t table,
                        struct coxi_counts *ret)
 {
-    (void)pthread_rwlock_rdlock(&store->registry);
+    coxi_read_lock(&store->registry);
     struct coxi_counts counts = {
         .all = {.commits = atomic_load(&store->commits),
                 .duplicates = atomic_load(&store->duplicates),
@@ -481,6 +474,6 @@ void coxi_store_counts(struct coxi_store *store, uint32_t table,
         store->parts[table - 1].table != NULL) {
         coxi_table_counts(store->parts[table - 1].table, &counts.table);
     }
-    (void)pthread_rwlock_unlock(&store->registry);
+    coxi_rw_unlock(&store->registry);
     *ret = counts;
 }

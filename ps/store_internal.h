@@ -3,9 +3,9 @@
 #ifndef COXI_PS_STORE_INTERNAL_H
 #define COXI_PS_STORE_INTERNAL_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/sync.h"
 #include "ps/applied.h"
 #include "ps/dense.h"
 #include "ps/memory.h"
@@ -51,7 +51,7 @@ struct coxi_store {
 
     /* guards session, claimed, parts, applied (the pointer), and the fields of
      * restores */
-    pthread_rwlock_t registry;
+    struct coxi_rwlock registry;
     struct coxi_session session;
     bool claimed;
     struct coxi_part *parts; /* by variable id */
@@ -67,14 +67,14 @@ struct coxi_store {
     bool unready;
 
     struct coxi_memory memory; /* of all parts */
-    pthread_rwlock_t moment;   /* read: a commit is under way; written: a cut is made */
+    struct coxi_rwlock moment; /* read: a commit is under way; written: a cut is made */
     struct coxi_tracking tracking; /* guarded like `taking` */
     /* the snapshot that is being written, or NULL; changed with `moment`, or with the
      * registry, written */
     struct coxi_taking *taking;
 
     /* Of the run that has the store; 0 again when the run is forgotten. */
-    pthread_mutex_t snapshots; /* one at a time; guards `last`; before registry */
+    struct coxi_mutex snapshots; /* one at a time; guards `last`; before registry */
     struct coxi_last_snapshot last;
 
     atomic_uint_least64_t commits;

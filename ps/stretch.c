@@ -21,7 +21,7 @@ void coxi_stretch_init(struct coxi_stretch *stretch, size_t item_bytes, uint32_t
     while (item_bytes << (stretch->unit_bits + 1) <= UNIT_BYTES) {
         stretch->unit_bits++;
     }
-    (void)pthread_mutex_init(&stretch->lock, NULL);
+    coxi_mutex_init(&stretch->lock);
 }
 
 /* Bytes of a segment, in whole pages of any size. */
@@ -39,7 +39,7 @@ void coxi_stretch_fini(struct coxi_stretch *stretch)
             (void)munmap(segment, segment_bytes(stretch, i));
         }
     }
-    (void)pthread_mutex_destroy(&stretch->lock);
+    coxi_mutex_fini(&stretch->lock);
 }
 
 /* Maps new memory; NULL: there is none. Large segments start where a huge page can

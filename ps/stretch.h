@@ -10,19 +10,20 @@
 #ifndef COXI_PS_STRETCH_H
 #define COXI_PS_STRETCH_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "common/sync.h"
 
 enum { COXI_STRETCH_SEGMENTS = 240 };
 
 struct coxi_stretch {
     size_t item_bytes;
-    uint32_t max;         /* item numbers are below it */
-    unsigned unit_bits;   /* the first segments hold 1 << unit_bits items */
-    uint32_t used;        /* items that coxi_stretch_take has given; guarded by lock */
-    pthread_mutex_t lock; /* of growth; leaf */
+    uint32_t max;       /* item numbers are below it */
+    unsigned unit_bits; /* the first segments hold 1 << unit_bits items */
+    uint32_t used;      /* items that coxi_stretch_take has given; guarded by lock */
+    struct coxi_mutex lock; /* of growth; leaf */
     _Atomic(uint8_t *) segments[COXI_STRETCH_SEGMENTS];
 };
 

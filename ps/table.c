@@ -98,8 +98,8 @@ int coxi_table_new(const struct coxi_variable *variable, struct coxi_memory *mem
     }
     coxi_index_init(&table->index);
     coxi_stretch_init(&table->rows, table->row_bytes, UINT32_MAX);
-    (void)pthread_mutex_init(&table->books, NULL);
-    (void)pthread_mutex_init(&table->tidying, NULL);
+    coxi_mutex_init(&table->books);
+    coxi_mutex_init(&table->tidying);
     *ret = table;
     return 0;
 }
@@ -115,8 +115,8 @@ void coxi_table_free(struct coxi_table *table)
         coxi_stretch_fini(&table->rows);
         coxi_index_fini(&table->index);
         coxi_admission_free(table->admission);
-        (void)pthread_mutex_destroy(&table->tidying);
-        (void)pthread_mutex_destroy(&table->books);
+        coxi_mutex_fini(&table->tidying);
+        coxi_mutex_fini(&table->books);
         unmap_buckets(table);
         free(table);
     }

@@ -56,11 +56,11 @@ struct coxi_table {
     atomic_uint_least64_t n_admitted;
     atomic_uint_least64_t n_evicted;
 
-    pthread_mutex_t books; /* guards the next two; leaf */
-    uint64_t held_rows;    /* rows that exist, and rows that commits have reserved */
-    uint64_t paid_rows;    /* rows whose memory was taken; some of them are evicted */
+    struct coxi_mutex books; /* guards the next two; leaf */
+    uint64_t held_rows;      /* rows that exist, and rows that commits have reserved */
+    uint64_t paid_rows;      /* rows whose memory was taken; some of them are evicted */
 
-    pthread_mutex_t tidying; /* guards the hands; before locks of buckets */
+    struct coxi_mutex tidying; /* guards the hands; before locks of buckets */
     struct coxi_hand sweep;
     struct coxi_hand sample;
 

@@ -43,7 +43,7 @@ int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers
 {
     coxi_lock(&attempt->lock);
     while (answers->n_pending > 0) {
-        (void)pthread_cond_wait(&attempt->answered, &attempt->lock);
+        coxi_wait(&attempt->answered, &attempt->lock);
     }
     int r = answers->code;
     answers->code = 0;

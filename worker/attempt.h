@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "common/dtype.h"
+#include "common/sync.h"
 #include "worker/rows.h"
 #include "worker/run.h"
 #include "worker/running.h"
@@ -140,7 +141,7 @@ struct coxi_attempt {
     int code;
     char code_text[COXI_STEP_TEXT_MAX];
 
-    pthread_mutex_t lock; /* guards all struct coxi_answers; leaf */
+    struct coxi_mutex lock; /* guards all struct coxi_answers; leaf */
     pthread_cond_t answered;
     struct coxi_answers commits; /* of the segment */
     uint64_t committed_us; /* when the last segment was submitted; 0: not measured */

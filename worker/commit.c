@@ -142,7 +142,7 @@ static bool wait_for_place(struct coxi_run *run, struct coxi_running *running)
         coxi_run_flush(run);
         coxi_lock(&run->lock);
         if (window_is_full(run) && !coxi_running_cancelled(running)) {
-            (void)pthread_cond_wait(&run->room, &run->lock);
+            coxi_wait(&run->room, &run->lock);
         }
     }
     if (coxi_running_end(running) == COXI_RUN_RETURNED) {

@@ -21,7 +21,7 @@ struct coxi_copy {
     struct coxi_copy *next;
     const struct coxi_variable *variable;
     size_t row_bytes;
-    pthread_mutex_t lock; /* guards the rest; leaf */
+    struct coxi_mutex lock; /* guards the rest; leaf */
     uint8_t *values;
     struct held shards[];
 };
@@ -29,13 +29,13 @@ struct coxi_copy {
 void coxi_copies_init(struct coxi_copies *copies, size_t bytes_max)
 {
     *copies = (struct coxi_copies){.bytes_max = bytes_max};
-    (void)pthread_mutex_init(&copies->lock, NULL);
+    coxi_mutex_init(&copies->lock);
 }
 
 static void copy_free(struct coxi_copy *copy)
 {
     if (copy != NULL) {
-        (void)pthread_mutex_destroy(&copy->lock);
+        coxi_mutex_fini(&copy->lock);
         free(copy->values);
         free(copy);
     }
@@ -48,7 +48,7 @@ void coxi_copies_fini(struct coxi_copies *copies)
         copies->first = copy->next;
         copy_free(copy);
     }
-    (void)pthread_mutex_destroy(&copies->lock);
+    coxi_mutex_fini(&copies->lock);
 }
 
 static struct coxi_copy *copy_new(const struct coxi_variable *v)
@@ -58,7 +58,7 @@ static struct coxi_copy *copy_new(const struct coxi_variable *v)
     if (copy == NULL) {
         return NULL;
     }
-    (void)pthread_mutex_init(&copy->lock, NULL);
+    coxi_mutex_init(&copy->lock);
     copy->variable = v;
     copy->row_bytes = coxi_variable_row_bytes(v);
     copy->values = aligned_alloc(64, coxi_align(coxi_variable_bytes(v), 64));

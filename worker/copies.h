@@ -8,15 +8,15 @@
 #ifndef COXI_WORKER_COPIES_H
 #define COXI_WORKER_COPIES_H
 
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "common/layout.h"
+#include "common/sync.h"
 
 struct coxi_copy;
 
 struct coxi_copies {
-    pthread_mutex_t lock; /* guards the rest; leaf */
+    struct coxi_mutex lock; /* guards the rest; leaf */
     size_t bytes;
     size_t bytes_max;
     struct coxi_copy *first;

@@ -46,7 +46,7 @@ static void attempt_free(struct coxi_spare *spare)
     coxi_buffer_fini(&attempt->results);
     coxi_buffer_fini(&attempt->used);
     (void)pthread_cond_destroy(&attempt->answered);
-    (void)pthread_mutex_destroy(&attempt->lock);
+    coxi_mutex_fini(&attempt->lock);
     free(attempt);
 }
 
@@ -63,7 +63,7 @@ static int attempt_new(struct coxi_run *run, struct coxi_spare **ret)
     attempt->run = run; /* not a reference, because the run owns its spare attempts */
     attempt->n_targets = run->n_ps;
     attempt->touched = (uint32_t *)(void *)&attempt->targets[run->n_ps];
-    (void)pthread_mutex_init(&attempt->lock, NULL);
+    coxi_mutex_init(&attempt->lock);
     coxi_cond_init(&attempt->answered);
     for (uint32_t p = 0; p < run->n_ps; p++) {
         attempt->targets[p].attempt = attempt;

@@ -37,13 +37,13 @@ static void free_all(struct coxi_kept *kept)
 void coxi_resources_init(struct coxi_resources *resources)
 {
     *resources = (struct coxi_resources){0};
-    (void)pthread_mutex_init(&resources->lock, NULL);
+    coxi_mutex_init(&resources->lock);
 }
 
 void coxi_resources_fini(struct coxi_resources *resources)
 {
     free_all(resources->first);
-    (void)pthread_mutex_destroy(&resources->lock);
+    coxi_mutex_fini(&resources->lock);
 }
 
 /* Takes out resources that nobody needs any more; with `quiet`, only those that have

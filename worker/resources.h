@@ -22,10 +22,10 @@
 #ifndef COXI_WORKER_RESOURCES_H
 #define COXI_WORKER_RESOURCES_H
 
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "common/buffer.h"
+#include "common/sync.h"
 #include "net/message.h"
 
 enum {
@@ -64,7 +64,7 @@ struct coxi_kept {
 };
 
 struct coxi_resources {
-    pthread_mutex_t lock; /* guards all below; leaf */
+    struct coxi_mutex lock; /* guards all below; leaf */
     struct coxi_kept *first;
     size_t n; /* resources that are not dropped */
     bool making;

@@ -17,7 +17,7 @@ size_t coxi_results_held(void)
 void coxi_results_init(struct coxi_results *results, size_t bytes_max)
 {
     *results = (struct coxi_results){.bytes_max = bytes_max};
-    (void)pthread_mutex_init(&results->lock, NULL);
+    coxi_mutex_init(&results->lock);
 }
 
 void coxi_results_fini(struct coxi_results *results)
@@ -29,7 +29,7 @@ void coxi_results_fini(struct coxi_results *results)
             coxi_held_unref(held);
         }
     }
-    (void)pthread_mutex_destroy(&results->lock);
+    coxi_mutex_fini(&results->lock);
 }
 
 void coxi_held_unref(void *arg)

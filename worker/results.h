@@ -13,13 +13,13 @@
 #ifndef COXI_WORKER_RESULTS_H
 #define COXI_WORKER_RESULTS_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/buffer.h"
+#include "common/sync.h"
 
 enum { COXI_RESULTS_BUCKETS = 1024 };
 
@@ -34,7 +34,7 @@ struct coxi_held {
 
 struct coxi_results {
     size_t bytes_max;
-    pthread_mutex_t lock; /* guards all below; leaf */
+    struct coxi_mutex lock; /* guards all below; leaf */
     size_t bytes;
     struct coxi_held *buckets[COXI_RESULTS_BUCKETS];
 };

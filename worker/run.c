@@ -35,8 +35,8 @@ int coxi_run_new(const struct coxi_run_options *options,
     run->session = *session;
     run->control = coxi_link_ref(control);
     run->data_connection = options->connection;
-    (void)pthread_mutex_init(&run->lock, NULL);
-    (void)pthread_mutex_init(&run->report_lock, NULL);
+    coxi_mutex_init(&run->lock);
+    coxi_mutex_init(&run->report_lock);
     coxi_cond_init(&run->room);
     coxi_copies_init(&run->copies, options->pull_cache_max);
     coxi_resources_init(&run->resources);
@@ -82,8 +82,8 @@ static void run_free(struct coxi_mail *mail)
     free(run->ps);
     free(run->ps_told);
     (void)pthread_cond_destroy(&run->room);
-    (void)pthread_mutex_destroy(&run->report_lock);
-    (void)pthread_mutex_destroy(&run->lock);
+    coxi_mutex_fini(&run->report_lock);
+    coxi_mutex_fini(&run->lock);
     run->options.on_free(run->options.arg);
     free(run);
 }
@@ -284,7 +284,7 @@ static int load_recorded(struct coxi_recorder *recorder, const char *dir,
                          const struct coxi_module *module, const void *bytes,
                          size_t len, struct coxi_loaded **ret)
 {
-    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    static struct coxi_mutex one_at_a_time = COXI_MUTEX_INIT;
     struct coxi_hash128 hash = {module->hash_high, module->hash_low};
     int signum = 0;
     if (coxi_recorder_kills(recorder, hash, &signum)) {

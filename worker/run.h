@@ -15,6 +15,7 @@
 #include "common/buffer.h"
 #include "common/least.h"
 #include "common/loop.h"
+#include "common/sync.h"
 #include "net/message.h"
 #include "net/ps_client.h"
 #include "worker/copies.h"
@@ -76,7 +77,7 @@ struct coxi_run {
     struct coxi_loaded *_Atomic modules[COXI_MODULES_MAX]; /* until the run ends */
 
     /* guards the fields below; comes before the locks of ps clients and links */
-    pthread_mutex_t lock;
+    struct coxi_mutex lock;
     pthread_cond_t room;      /* signalled when n_committing goes down */
     struct coxi_link *data;   /* or NULL */
     uint64_t data_connection; /* its number; at first that of the control connection */
@@ -99,7 +100,7 @@ struct coxi_run {
     struct coxi_run *next_tended;
     bool tended; /* in line for a slot to tend its resources */
 
-    pthread_mutex_t report_lock; /* guards the outbox; comes before a link's lock */
+    struct coxi_mutex report_lock; /* guards the outbox; comes before a link's lock */
     struct coxi_done_head reports[COXI_REPORTS_MAX];
     atomic_size_t n_reports; /* written under the lock */
     /* indices of the reports whose results stay here */

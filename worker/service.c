@@ -36,7 +36,7 @@ struct worker {
     bool closing;
     atomic_uint n_runs; /* runs that are not freed yet */
     /* guards the rest, and crashes in the recorder; comes before the run's locks */
-    pthread_mutex_t lock;
+    struct coxi_mutex lock;
     struct coxi_run *run; /* of the client that is connected, or NULL */
     bool greeted;         /* the client was sent our greeting */
     bool leaving;         /* there was a signal */
@@ -525,13 +525,13 @@ static void close_worker(struct worker *worker)
     coxi_slots_free(worker->slots); /* before the loop, which has their timer */
     coxi_loop_free(worker->loop);
     coxi_server_free(worker->server);
-    (void)pthread_mutex_destroy(&worker->lock);
+    coxi_mutex_fini(&worker->lock);
 }
 
 int coxi_worker_serve(const struct coxi_worker_options *options, int *ret_signal)
 {
     struct worker worker = {.options = *options, .incarnation = coxi_random_id()};
-    (void)pthread_mutex_init(&worker.lock, NULL);
+    coxi_mutex_init(&worker.lock);
     int r = open_worker(&worker);
     if (r == 0) {
         coxi_log(COXI_LOG_INFO, options->client != NULL ? "dialling" : "listening",

@@ -384,7 +384,7 @@ static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
         if (run != NULL) {
             tend(slot, run);
         } else {
-            (void)pthread_cond_wait(&slots->work, &slots->lock);
+            coxi_wait(&slots->work, &slots->lock);
         }
     }
     if (slots->stop) {
@@ -466,7 +466,7 @@ int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots *
         return coxi_error_memory("slots");
     }
     slots->options = *options;
-    (void)pthread_mutex_init(&slots->lock, NULL);
+    coxi_mutex_init(&slots->lock);
     coxi_cond_init(&slots->work);
     int r = coxi_watch_init(slots);
     for (uint32_t i = 0; r == 0 && i < options->n; i++) {

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "common/loop.h"
+#include "common/sync.h"
 #include "worker/batch.h"
 #include "worker/running.h"
 #include "worker/slots.h"
@@ -30,7 +31,7 @@ struct coxi_watch {
 struct coxi_slots {
     struct coxi_slots_options options; /* fixed */
 
-    pthread_mutex_t lock; /* guards all below; comes before a run's locks */
+    struct coxi_mutex lock; /* guards all below; comes before a run's locks */
     pthread_cond_t work;
     struct coxi_batch *first;
     struct coxi_batch *last;

@@ -314,7 +314,7 @@ static void slots_fini(struct coxi_slots *slots)
         (void)close(slots->watch.statm);
     }
     (void)pthread_cond_destroy(&slots->work);
-    (void)pthread_mutex_destroy(&slots->lock);
+    coxi_mutex_fini(&slots->lock);
     free(slots);
 }
 

@@ -39,7 +39,7 @@ static void *run_call(void *arg)
 void phase_run_start(struct phase_run *run, void (*call)(void *arg), void *arg)
 {
     *run = (struct phase_run){.run = call, .arg = arg};
-    (void)pthread_mutex_init(&run->lock, NULL);
+    coxi_mutex_init(&run->lock);
     coxi_cond_init(&run->changed);
     assert_int_equal(0, pthread_create(&run->thread, NULL, run_call, run));
 }
@@ -54,17 +54,15 @@ bool phase_run_has_ended(struct phase_run *run)
 
 bool phase_run_join(struct phase_run *run, const struct timespec *until)
 {
-    int r = 0;
     coxi_lock(&run->lock);
-    while (!run->ended && r == 0) {
-        r = pthread_cond_timedwait(&run->changed, &run->lock, until);
+    while (!run->ended && coxi_wait_until(&run->changed, &run->lock, until)) {
     }
     bool ended = run->ended;
     coxi_unlock(&run->lock);
     if (ended) {
         assert_int_equal(0, pthread_join(run->thread, NULL));
         (void)pthread_cond_destroy(&run->changed);
-        (void)pthread_mutex_destroy(&run->lock);
+        coxi_mutex_fini(&run->lock);
     }
     return ended;
 }

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/sync.h"
 #include "tests/coordinator/crew.h"
 
 /* No call takes longer beyond its deadline. With a sanitizer programs need a second more to end:
@@ -69,7 +70,7 @@ struct phase_run {
     void (*run)(void *arg);
     void *arg;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards the next */
+    struct coxi_mutex lock; /* guards the next */
     pthread_cond_t changed;
     bool ended;
 };

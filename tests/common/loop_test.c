@@ -12,14 +12,14 @@
 
 /* Something that happens on another thread, waited for at most 8 s. */
 struct gate {
-    pthread_mutex_t lock; /* guards n */
+    struct coxi_mutex lock; /* guards n */
     pthread_cond_t cond;
     int n;
 };
 
 static void gate_init(struct gate *gate)
 {
-    (void)pthread_mutex_init(&gate->lock, NULL);
+    coxi_mutex_init(&gate->lock);
     coxi_cond_init(&gate->cond);
     gate->n = 0;
 }
@@ -36,19 +36,18 @@ static void gate_pass(struct gate *gate)
 static bool gate_wait(struct gate *gate, int n)
 {
     struct timespec deadline = coxi_deadline(8000);
-    int r = 0;
     coxi_lock(&gate->lock);
-    while (gate->n < n && r == 0) {
-        r = pthread_cond_timedwait(&gate->cond, &gate->lock, &deadline);
+    while (gate->n < n && coxi_wait_until(&gate->cond, &gate->lock, &deadline)) {
     }
+    bool passed = gate->n >= n;
     coxi_unlock(&gate->lock);
-    return r == 0;
+    return passed;
 }
 
 static void gate_fini(struct gate *gate)
 {
     (void)pthread_cond_destroy(&gate->cond);
-    (void)pthread_mutex_destroy(&gate->lock);
+    coxi_mutex_fini(&gate->lock);
 }
 
 /* ---- mail */

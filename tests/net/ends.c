@@ -20,10 +20,10 @@
 enum { WAIT_MS = 8000, ALLOWED = 16 * 1024 * 1024 };
 
 /* Waits on `changed` once; false: the deadline has passed. */
-static bool wait_change(pthread_cond_t *changed, pthread_mutex_t *lock,
+static bool wait_change(pthread_cond_t *changed, struct coxi_mutex *lock,
                         const struct timespec *until)
 {
-    return pthread_cond_timedwait(changed, lock, until) == 0;
+    return coxi_wait_until(changed, lock, until);
 }
 
 static uint8_t *copy_of(const void *bytes, size_t len)
@@ -114,7 +114,7 @@ static void *run(void *arg)
 void end_init(struct end *end)
 {
     *end = (struct end){0};
-    (void)pthread_mutex_init(&end->lock, NULL);
+    coxi_mutex_init(&end->lock);
     coxi_cond_init(&end->changed);
 }
 
@@ -199,7 +199,7 @@ void end_fini(struct end *end)
     }
     free(end->frames);
     (void)pthread_cond_destroy(&end->changed);
-    (void)pthread_mutex_destroy(&end->lock);
+    coxi_mutex_fini(&end->lock);
 }
 
 int end_send(struct end *end, const void *meta, size_t meta_len, const void *payload,
@@ -233,7 +233,7 @@ void door_open(struct door *door, bool tcp)
     const char *url = "tcp://127.0.0.1:0";
     char path[300];
     *door = (struct door){0};
-    (void)pthread_mutex_init(&door->lock, NULL);
+    coxi_mutex_init(&door->lock);
     coxi_cond_init(&door->changed);
     if (!tcp) {
         (void)snprintf(path, sizeof(path), "ipc://%s/door-%d", coxi_test_dir(),
@@ -269,7 +269,7 @@ void door_close(struct door *door)
         coxi_link_unref(door->links[i]);
     }
     (void)pthread_cond_destroy(&door->changed);
-    (void)pthread_mutex_destroy(&door->lock);
+    coxi_mutex_fini(&door->lock);
 }
 
 static void connect_pair(struct pair *pair, bool tcp, struct coxi_link **ret_near,

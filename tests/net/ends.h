@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/sync.h"
 #include "net/link.h"
 
 /* How an end receives: on a thread of the test's, or on nng's. */
@@ -36,7 +37,7 @@ struct end {
 
     pthread_t thread;
     bool threaded;
-    pthread_mutex_t lock; /* guards all below; leaf */
+    struct coxi_mutex lock; /* guards all below; leaf */
     pthread_cond_t changed;
     struct end_frame *frames;
     size_t n_frames;
@@ -74,8 +75,8 @@ int end_send(struct end *end, const void *meta, size_t meta_len, const void *pay
 /* A listener, and the links that it accepts, one after the other. */
 struct door {
     struct coxi_listener *listener;
-    char url[300];        /* to dial */
-    pthread_mutex_t lock; /* guards the rest; leaf */
+    char url[300];          /* to dial */
+    struct coxi_mutex lock; /* guards the rest; leaf */
     pthread_cond_t changed;
     struct coxi_link *links[16];
     size_t n_accepted;

@@ -88,7 +88,7 @@ static int on_message(void *arg, struct coxi_peer *peer,
     struct fake_ps *ps = arg;
     coxi_lock(&ps->lock);
     while (ps->waiting) {
-        (void)pthread_cond_wait(&ps->changed, &ps->lock);
+        coxi_wait(&ps->changed, &ps->lock);
     }
     ps->n_messages[peer->hello.channel]++;
     ps->n_since++;
@@ -141,7 +141,7 @@ void fake_ps_start(struct fake_ps *ps, const char *url, uint64_t incarnation)
     if (url != NULL) {
         (void)snprintf(ps->url, sizeof(ps->url), "%s", url);
     }
-    (void)pthread_mutex_init(&ps->lock, NULL);
+    coxi_mutex_init(&ps->lock);
     coxi_cond_init(&ps->changed);
     options.listen = ps->url;
     assert_code(0, coxi_server_open(&options, &ps->server));
@@ -154,7 +154,7 @@ void fake_ps_stop(struct fake_ps *ps)
     fake_ps_set(ps, false, true);
     coxi_server_free(ps->server);
     (void)pthread_cond_destroy(&ps->changed);
-    (void)pthread_mutex_destroy(&ps->lock);
+    coxi_mutex_fini(&ps->lock);
 }
 
 void fake_ps_set(struct fake_ps *ps, bool waiting, bool mute)
@@ -194,7 +194,7 @@ void fake_ps_wait_messages(struct fake_ps *ps, int n)
     struct timespec until = coxi_deadline(WAIT_MS);
     coxi_lock(&ps->lock);
     while (ps->n_messages[0] + ps->n_messages[1] < n &&
-           pthread_cond_timedwait(&ps->changed, &ps->lock, &until) == 0) {
+           coxi_wait_until(&ps->changed, &ps->lock, &until)) {
     }
     int have = ps->n_messages[0] + ps->n_messages[1];
     coxi_unlock(&ps->lock);
@@ -247,7 +247,7 @@ void client_open(struct client *client, const struct coxi_psc_options *options)
         assert_code(0, coxi_gather_new(&client->gather));
         with_links.gather = client->gather;
     }
-    (void)pthread_mutex_init(&client->lock, NULL);
+    coxi_mutex_init(&client->lock);
     coxi_cond_init(&client->changed);
     assert_code(0, coxi_links_new(60000, &client->links));
     with_links.links = client->links;
@@ -273,7 +273,7 @@ void client_close(struct client *client)
     coxi_gather_free(client->gather);
     coxi_links_free(client->links);
     (void)pthread_cond_destroy(&client->changed);
-    (void)pthread_mutex_destroy(&client->lock);
+    coxi_mutex_fini(&client->lock);
 }
 
 int client_times_lost(struct client *client)
@@ -345,7 +345,7 @@ void asked_wait(struct asked *asked, int code)
     struct timespec until = coxi_deadline(WAIT_MS);
     coxi_lock(&client->lock);
     while (asked->n_done == 0 &&
-           pthread_cond_timedwait(&client->changed, &client->lock, &until) == 0) {
+           coxi_wait_until(&client->changed, &client->lock, &until)) {
     }
     int n_done = asked->n_done;
     int got = asked->code;

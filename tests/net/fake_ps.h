@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "common/sync.h"
 #include "net/ps_client.h"
 #include "net/server.h"
 
@@ -17,7 +18,7 @@ enum { FAKE_PS_INDEX = 3 };
 struct fake_ps {
     struct coxi_server *server;
     char url[300];
-    pthread_mutex_t lock; /* guards the rest; leaf */
+    struct coxi_mutex lock; /* guards the rest; leaf */
     pthread_cond_t changed;
     bool waiting;      /* messages are not handled until fake_ps_go_on */
     bool mute;         /* messages are not answered */
@@ -60,7 +61,7 @@ struct client {
     struct coxi_links *links;
     struct coxi_gather *gather; /* or NULL */
     struct coxi_psc *psc;
-    pthread_mutex_t lock; /* guards the rest, and the asked ones; leaf */
+    struct coxi_mutex lock; /* guards the rest, and the asked ones; leaf */
     pthread_cond_t changed;
     int n_lost;
     char lost_text[256];

@@ -36,7 +36,7 @@ static void fan_close(struct fan *fan)
 
 /* Threads that have handled frames. */
 struct hands {
-    pthread_mutex_t lock; /* guards the rest; leaf */
+    struct coxi_mutex lock; /* guards the rest; leaf */
     pthread_t first;
     int n;
     int n_others; /* frames that another one than the first has handled */
@@ -56,7 +56,7 @@ static void note_hand(struct end *end, const struct coxi_frame *frame)
 TEST(gatherer_receives_for_all_its_links_in_order)
 {
     struct fan fan;
-    struct hands hands = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct hands hands = {.lock = COXI_MUTEX_INIT};
     fan_open(&fan);
     for (int i = 0; i < LINKS; i++) {
         end_handle(&fan.pairs[i].near, note_hand, &hands);
@@ -97,7 +97,7 @@ TEST(gatherer_goes_on_when_links_of_it_end)
 
 /* A callback that lasts until the test lets it go on. */
 struct stop {
-    pthread_mutex_t lock; /* guards the rest; leaf */
+    struct coxi_mutex lock; /* guards the rest; leaf */
     pthread_cond_t changed;
     bool begun;
     bool over;
@@ -110,7 +110,7 @@ static void wait_at_stop(struct end *end, const struct coxi_frame *frame)
     coxi_lock(&stop->lock);
     stop->begun = true;
     while (!stop->over) {
-        (void)pthread_cond_wait(&stop->changed, &stop->lock);
+        coxi_wait(&stop->changed, &stop->lock);
     }
     coxi_unlock(&stop->lock);
 }
@@ -140,7 +140,7 @@ TEST(a_long_callback_on_a_gatherer_silences_no_other_link_of_it)
 {
     enum { TIMEOUT_MS = 200 };
     struct fan fan;
-    struct stop stop = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct stop stop = {.lock = COXI_MUTEX_INIT};
     struct ticks ticks;
     coxi_cond_init(&stop.changed);
     fan_open(&fan);

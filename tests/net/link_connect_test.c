@@ -37,7 +37,7 @@ static void port_bind(struct port *port)
 /* ---- connecting, blocking and not: the same outcome */
 
 struct outcome {
-    pthread_mutex_t lock; /* guards the rest; leaf */
+    struct coxi_mutex lock; /* guards the rest; leaf */
     pthread_cond_t changed;
     int n_done;
     int code;
@@ -60,7 +60,7 @@ static void connected(void *arg, int code, const char *text, struct coxi_link *l
 static void connect_begin(struct outcome *outcome, const char *url, int timeout_ms)
 {
     *outcome = (struct outcome){0};
-    (void)pthread_mutex_init(&outcome->lock, NULL);
+    coxi_mutex_init(&outcome->lock);
     coxi_cond_init(&outcome->changed);
     int code = coxi_link_connect_start(url, timeout_ms, connected, outcome);
     if (code != 0) { /* known at once: `done` is not called */
@@ -73,12 +73,12 @@ static void connect_end(struct outcome *outcome)
     struct timespec until = coxi_deadline(WAIT_MS);
     coxi_lock(&outcome->lock);
     while (outcome->n_done == 0 &&
-           pthread_cond_timedwait(&outcome->changed, &outcome->lock, &until) == 0) {
+           coxi_wait_until(&outcome->changed, &outcome->lock, &until)) {
     }
     coxi_unlock(&outcome->lock);
     assert_int_equal(1, outcome->n_done);
     (void)pthread_cond_destroy(&outcome->changed);
-    (void)pthread_mutex_destroy(&outcome->lock);
+    coxi_mutex_fini(&outcome->lock);
 }
 
 static void connect_start(struct outcome *outcome, const char *url, int timeout_ms)

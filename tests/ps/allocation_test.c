@@ -55,7 +55,7 @@ struct rig {
     struct coxi_links *links;
     struct coxi_psc *psc;
     uint64_t next_closure;
-    pthread_mutex_t lock; /* guards the flights' `busy`; leaf */
+    struct coxi_mutex lock; /* guards the flights' `busy`; leaf */
     pthread_cond_t landed;
 };
 
@@ -112,7 +112,7 @@ static void rig_open(struct rig *rig, bool local_path)
     };
     assert_code(0, coxi_psc_open(&client, &rig->psc));
     assert_code(0, coxi_psc_wait(rig->psc, WAIT_MS));
-    (void)pthread_mutex_init(&rig->lock, NULL);
+    coxi_mutex_init(&rig->lock);
     coxi_cond_init(&rig->landed);
     struct coxi_psc_request request = {0};
     struct coxi_message claim = {.kind = COXI_CLAIM, .claim = session};
@@ -127,7 +127,7 @@ static void rig_close(struct rig *rig)
     coxi_links_free(rig->links);
     coxi_ps_close(rig->ps);
     (void)pthread_cond_destroy(&rig->landed);
-    (void)pthread_mutex_destroy(&rig->lock);
+    coxi_mutex_fini(&rig->lock);
 }
 
 /* ---- requests */
@@ -153,8 +153,8 @@ static void await(struct flight *flight)
 {
     struct timespec until = coxi_deadline(WAIT_MS);
     coxi_lock(&flight->rig->lock);
-    while (flight->busy && pthread_cond_timedwait(&flight->rig->landed,
-                                                  &flight->rig->lock, &until) == 0) {
+    while (flight->busy &&
+           coxi_wait_until(&flight->rig->landed, &flight->rig->lock, &until)) {
     }
     bool busy = flight->busy;
     flight->busy = true;

@@ -21,7 +21,7 @@ struct caller {
     struct coxi_message message;
     struct kept *current;
 
-    pthread_mutex_t lock; /* guards all below; leaf */
+    struct coxi_mutex lock; /* guards all below; leaf */
     pthread_cond_t changed;
     struct kept *first;
     struct kept *last;
@@ -83,7 +83,7 @@ struct caller *caller_open(const char *url, const struct coxi_hello *hello)
 {
     struct caller *caller = calloc(1, sizeof(*caller));
     assert_non_null(caller);
-    (void)pthread_mutex_init(&caller->lock, NULL);
+    coxi_mutex_init(&caller->lock);
     coxi_cond_init(&caller->changed);
     assert_code(0, coxi_link_connect(url, CONNECT_MS, &caller->link));
     coxi_link_listen_to(caller->link, &events, caller);
@@ -126,10 +126,9 @@ void caller_send_bytes(struct caller *caller, const void *bytes, size_t len)
 static bool next(struct caller *caller)
 {
     struct timespec until = coxi_deadline(WAIT_MS);
-    int r = 0;
     coxi_lock(&caller->lock);
-    while (r == 0 && caller->first == NULL && !caller->ended) {
-        r = pthread_cond_timedwait(&caller->changed, &caller->lock, &until);
+    while (caller->first == NULL && !caller->ended &&
+           coxi_wait_until(&caller->changed, &caller->lock, &until)) {
     }
     struct kept *kept = caller->first;
     bool ended = caller->ended;
@@ -210,7 +209,7 @@ void caller_close(struct caller *caller)
     coxi_link_close(caller->link, COX_ECLOSED, "the test closes it");
     coxi_lock(&caller->lock);
     while (!caller->ended) {
-        (void)pthread_cond_wait(&caller->changed, &caller->lock);
+        coxi_wait(&caller->changed, &caller->lock);
     }
     coxi_unlock(&caller->lock);
     coxi_link_unref(caller->link);
@@ -221,6 +220,6 @@ void caller_close(struct caller *caller)
         kept_free(kept);
     }
     (void)pthread_cond_destroy(&caller->changed);
-    (void)pthread_mutex_destroy(&caller->lock);
+    coxi_mutex_fini(&caller->lock);
     free(caller);
 }

@@ -17,37 +17,37 @@ static const struct coxi_hello as_client = {.role = COXI_ROLE_CLIENT,
 /* ---- a disk that is as slow as the test wants it */
 
 static struct {
-    pthread_mutex_t lock;
+    struct coxi_mutex lock;
     pthread_cond_t changed;
     bool shut;
     int n_at; /* fsyncs that have come to it */
-} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} gate = {.lock = COXI_MUTEX_INIT, .changed = PTHREAD_COND_INITIALIZER};
 
 int fsync(int fd)
 {
-    (void)pthread_mutex_lock(&gate.lock);
+    coxi_lock(&gate.lock);
     gate.n_at++;
     (void)pthread_cond_broadcast(&gate.changed);
     while (gate.shut) {
-        (void)pthread_cond_wait(&gate.changed, &gate.lock);
+        coxi_wait(&gate.changed, &gate.lock);
     }
-    (void)pthread_mutex_unlock(&gate.lock);
+    coxi_unlock(&gate.lock);
     return (int)syscall(SYS_fsync, fd);
 }
 
 static void shut_gate(bool shut)
 {
-    (void)pthread_mutex_lock(&gate.lock);
+    coxi_lock(&gate.lock);
     gate.shut = shut;
     (void)pthread_cond_broadcast(&gate.changed);
-    (void)pthread_mutex_unlock(&gate.lock);
+    coxi_unlock(&gate.lock);
 }
 
 static int count_at_gate(void)
 {
-    (void)pthread_mutex_lock(&gate.lock);
+    coxi_lock(&gate.lock);
     int n = gate.n_at;
-    (void)pthread_mutex_unlock(&gate.lock);
+    coxi_unlock(&gate.lock);
     return n;
 }
 
