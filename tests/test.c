@@ -1,6 +1,7 @@
 /* See test.h. */
 #include "tests/test.h"
 
+#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -160,6 +161,23 @@ void coxi_test_until(bool (*condition)(void *arg), void *arg, const char *what)
         }
         (void)poll(NULL, 0, 2);
     }
+}
+
+int coxi_test_threads(void)
+{
+    int n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (const struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        n += task->d_name[0] != '.';
+    }
+    (void)closedir(tasks);
+    return n;
+}
+
+bool coxi_test_has_threads(void *arg)
+{
+    return coxi_test_threads() == *(int *)arg;
 }
 
 int main(int argc, char **argv)

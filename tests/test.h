@@ -87,4 +87,8 @@ char *coxi_test_read(const char *path, size_t *ret_len);
  */
 void coxi_test_until(bool (*condition)(void *arg), void *arg, const char *what);
 
+/* How many threads this process has; as a condition: it has *(int *)arg. */
+int coxi_test_threads(void);
+bool coxi_test_has_threads(void *arg);
+
 #endif

@@ -3,7 +3,6 @@
  * two workers and two ps and with one of each, where it makes sense with one, and all that
  * again in a queue of two; docs/conformance.md lists them.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,23 +13,6 @@
 #include "tests/conformance/story.h"
 
 /* ---- the client goes */
-
-static size_t count_threads(void)
-{
-    size_t n = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    assert_non_null(tasks);
-    while (readdir(tasks) != NULL) {
-        n++;
-    }
-    assert_int_equal(0, closedir(tasks));
-    return n;
-}
-
-static bool are_gone(void *arg)
-{
-    return count_threads() == *(size_t *)arg;
-}
 
 static void *wait_for(void *arg)
 {
@@ -75,15 +57,15 @@ static void check_closing(uint32_t queue_max)
     struct story story;
     /* What libraries start once and for all is there after the first round. */
     story_with(story_assert_recovered, 2, queue_max);
-    size_t n_threads = count_threads();
+    int n_threads = coxi_test_threads();
     story_open(&story, 2, queue_max);
-    assert_true(count_threads() > n_threads);
+    assert_true(coxi_test_threads() > n_threads);
     scene_count(&story.scene, 100);
     story_close(&story);
-    coxi_test_until(are_gone, &n_threads, "the end of every thread");
+    coxi_test_until(coxi_test_has_threads, &n_threads, "the end of every thread");
     story_open(&story, 2, queue_max);
     close_amidst(&story);
-    coxi_test_until(are_gone, &n_threads, "the end of every thread");
+    coxi_test_until(coxi_test_has_threads, &n_threads, "the end of every thread");
 }
 
 TEST(closing_the_coordinator_ends_its_threads)
