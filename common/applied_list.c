@@ -38,11 +38,11 @@ void coxi_applied_list_fini(struct coxi_applied_list *list)
     *list = (struct coxi_applied_list){0};
 }
 
-/* The interval of a segment that has the closure, or NULL. */
+/* The interval of a segment that has the closure; NULL: none. */
 static const struct coxi_interval *find(const struct coxi_applied_list *list,
                                         uint64_t closure, uint32_t segment)
 {
-    /* The last interval that does not begin after (segment, closure). */
+    /* Find the last interval that does not begin after (segment, closure). */
     size_t from = 0;
     size_t to = list->n_intervals;
     while (from < to) {

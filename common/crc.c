@@ -1,8 +1,9 @@
 /*
- * See crc.h. Where there is a carry-less multiplication, what has been read is folded 64
- * bytes at a time onto the 64 bytes behind it, which then leave the same remainder; zlib
- * does the last 16 bytes, and all where there is none. The method and its numbers: Gopal
- * and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009.
+ * See crc.h. On a processor with a carry-less multiplication, each 64 bytes are folded
+ * onto the 64 bytes behind them, which then leave the same remainder as both. zlib does
+ * the last 16 bytes, and on other processors all bytes. The method and its numbers:
+ * Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ",
+ * Intel 2009.
  *
  * Cost: a byte takes zlib 0.5 to 1 ns, folding a tenth of that.
  */
@@ -28,7 +29,8 @@ static __m128i load(const uint8_t *data)
     return _mm_loadu_si128((const __m128i *)(const void *)data);
 }
 
-/* Moves x forward by what `by` is made for, onto `next`. */
+/* Folds x onto `next`, which lies as far behind x as the constants `by` are made
+ * for. */
 FOLDS static __m128i fold(__m128i x, __m128i by, __m128i next)
 {
     __m128i low = _mm_clmulepi64_si128(x, by, 0x00);
@@ -36,7 +38,7 @@ FOLDS static __m128i fold(__m128i x, __m128i by, __m128i next)
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-/* Of at least BLOCKS blocks. */
+/* The checksum of at least BLOCKS blocks. */
 FOLDS static uint32_t crc_folded(uint32_t crc, const uint8_t *data, size_t len)
 {
     const __m128i by_four = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
@@ -60,7 +62,8 @@ FOLDS static uint32_t crc_folded(uint32_t crc, const uint8_t *data, size_t len)
         x[0] = fold(x[0], by_one, load(data + at));
     }
     _mm_storeu_si128((__m128i *)(void *)rest, x[0]);
-    /* Nothing comes before these bytes: zlib begins with the inverse of what it is given. */
+    /* Nothing precedes these bytes now, so give zlib a value whose inverse is 0: zlib
+     * inverts it. */
     return crc_plain(crc_plain(UINT32_MAX, rest, sizeof(rest)), data + at, len - at);
 }
 

@@ -1,4 +1,4 @@
-/* zlib's crc32, several times as fast where the processor can multiply polynomials. Any
+/* zlib's crc32, several times as fast if the processor can multiply polynomials. Any
  * thread. */
 #ifndef COXI_COMMON_CRC_H
 #define COXI_COMMON_CRC_H

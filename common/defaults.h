@@ -1,6 +1,7 @@
 /*
- * What 0 stands for in fields of public structs, where that is another number: the one place
- * that says so. Code fills fields in from here; scripts/options makes docs/options.md of it.
+ * The numbers that 0 stands for in fields of public structs. This is the one place that
+ * says them. Code fills fields in from here; scripts/options makes docs/options.md of
+ * it.
  */
 #ifndef COXI_COMMON_DEFAULTS_H
 #define COXI_COMMON_DEFAULTS_H
@@ -28,10 +29,10 @@
 #define COXI_DEFAULTS_VARIABLE_SPEC(X)  X(shard_min_bytes, 262144)
 #define COXI_DEFAULTS_METRIC_SPEC(X)    X(buckets, 1024)
 
-/* For each of them: fills the field of a struct `o` points to. */
+/* For each row of a table: fills in the field of the struct that `o` points to. */
 #define COXI_FILL_IN(field, value) o->field = o->field != 0 ? o->field : (value);
 
-/* For each of them: makes an enumerator of the number. */
+/* For each row of a table: makes an enumerator of the number. */
 #define COXI_DEFAULT_NUMBER(field, value) DEFAULT_##field = (value),
 
 #endif

@@ -1,4 +1,5 @@
-/* See difference.h. The fields are a table: a number is compared and told by its type. */
+/* See difference.h. The fields are a table; a field's type says how it is compared and
+ * printed. */
 #include "common/difference.h"
 
 #include <inttypes.h>
@@ -17,7 +18,8 @@ struct field {
     const char *name;
     size_t offset; /* in the description */
     enum type type;
-    const char *(*word)(uint32_t value); /* of a U32 that is no number; or NULL */
+    /* names the value of a U32 that is no number; or NULL */
+    const char *(*word)(uint32_t value);
 };
 
 #define TYPE(x)                                                                        \
@@ -67,7 +69,7 @@ static const struct field fields[] = {
                                                 LIFECYCLE(evict_count_age)
                                                     LIFECYCLE(rows_max)};
 
-/* A list in words, as long as there is room. */
+/* A list in words; items that do not fit are left out. */
 struct list {
     char *text;
     size_t len;
@@ -96,7 +98,7 @@ static size_t size_of(enum type type)
     return type == TYPE_U64 || type == TYPE_F64 ? 8 : 4;
 }
 
-/* The field's value in words; `digits` of a fraction. */
+/* Prints the field's value; `digits` of a fraction. */
 static void tell(const struct field *field, const void *value, int digits, char ret[64])
 {
     uint32_t u32;

@@ -1,7 +1,7 @@
 /*
- * See disk.h. fsync cannot be interrupted, so one that may be given up runs on a thread of its
- * own, which lets go of what both have when it is the last. That costs some 50 us, for a call
- * that takes a millisecond where it has something to do.
+ * See disk.h. fsync cannot be interrupted, so a call that may be given up runs on a
+ * thread of its own. The last of the two threads frees what they share. That costs
+ * about 50 us, for a call that takes a millisecond if there is anything to write.
  */
 #include "common/disk.h"
 
@@ -20,10 +20,10 @@ static _Thread_local const atomic_bool *gives_up;
 struct job {
     struct coxi_mutex lock;
     pthread_cond_t ended;
-    int fd;           /* the job's own */
+    int fd;           /* a duplicate, owned by the job */
     int code;         /* errno of fsync, or 0 */
     bool has_ended;   /* guarded by lock */
-    bool is_given_up; /* guarded by lock: the thread frees it */
+    bool is_given_up; /* guarded by lock: the job's thread frees the job */
 };
 
 static void job_free(struct job *job)
@@ -50,7 +50,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Its thread runs; NULL: there is no memory, or no descriptor, for that. */
+/* Starts a job and its thread; NULL: there is no memory, or no descriptor, for it. */
 static struct job *job_start(int fd, pthread_t *ret_thread)
 {
     struct job *job = calloc(1, sizeof(*job));
@@ -72,7 +72,7 @@ static struct job *job_start(int fd, pthread_t *ret_thread)
     return job;
 }
 
-/* False: it was given up. */
+/* Waits for the job; false: it was given up. */
 static bool await(struct job *job, const atomic_bool *flag)
 {
     coxi_lock(&job->lock);

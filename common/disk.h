@@ -5,15 +5,16 @@
 #include <stdatomic.h>
 
 /*
- * fsync, but for a thread that has said when it gives up: then it returns -1 with errno
- * ECANCELED within GIVE_UP_MS of that, and the bytes may be on disk later, or not.
+ * fsync; but a thread that has set a flag with coxi_disk_give_up_when gives up within
+ * GIVE_UP_MS of that flag. Then it returns -1 with errno ECANCELED, and the bytes may
+ * or may not be on disk later.
  */
 int coxi_disk_sync(int fd);
 
 /*
  * From now on the calling thread gives up waiting in coxi_disk_sync when `flag` is
- * true; NULL: never. The flag must outlive that. Nobody can make a dead disk answer, so
- * then a detached thread goes on waiting for it.
+ * true; NULL: never. The flag must live until the next call. Nobody can make a dead
+ * disk answer, so a detached thread goes on waiting for it then.
  */
 void coxi_disk_give_up_when(const atomic_bool *flag);
 

@@ -1,7 +1,8 @@
 /*
- * See dtype.h. Packed form of values, everything little-endian and padded to 8:
- *   u64 count, then for each: {u16 name_len, u8 dtype, u8 rank, u32 0}, u64
- * shape[rank], name and its NUL, elements.
+ * See dtype.h. Packed form of values, little-endian, each item padded to 8 bytes:
+ *   u64 count, then for each value:
+ *     {u16 name_len, u8 dtype, u8 rank, u32 0}, u64 shape[rank], name and its
+ *     NUL, elements
  */
 #include "common/dtype.h"
 
@@ -68,7 +69,8 @@ int coxi_shape_bytes(uint32_t dtype, uint32_t rank, const uint64_t *shape, size_
     return 0;
 }
 
-/* Its name's length and its elements' bytes, if it can be packed. */
+/* Checks that the value can be packed; sets its name's length and its elements'
+ * bytes. */
 static int check_value(const struct cox_value *value, size_t *ret_name_len,
                        size_t *ret_bytes)
 {

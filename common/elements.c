@@ -23,7 +23,7 @@ bool coxi_elements_take(uint32_t dtype, enum coxi_op op)
 }
 
 #define ADD(a, b) ((a) + (b))
-/* A NaN loses against any number, on either side: `a != a` is true of a NaN alone. */
+/* A NaN loses against any number, on either side; `a != a` is true only for a NaN. */
 #define LEAST(a, b) ((b) < (a) || (a) != (a) ? (b) : (a))
 #define MOST(a, b)  ((b) > (a) || (a) != (a) ? (b) : (a))
 
@@ -33,8 +33,8 @@ bool coxi_elements_take(uint32_t dtype, enum coxi_op op)
     }                                                                                  \
     break
 
-/* combine_<name>: `sum` is the type that integers are added as: an unsigned one, which
- * wraps around. */
+/* combine_<name>: integers are added as type `sum`, which is unsigned and wraps
+ * around. */
 #define DEFINE_COMBINE(name, type, sum)                                                \
     static void combine_##name(enum coxi_op op, void *restrict to,                     \
                                const void *restrict from, size_t bytes)                \
@@ -82,7 +82,7 @@ void coxi_elements_combine(uint32_t dtype, enum coxi_op op, void *to, const void
         break;
     case COX_BF16:
     case COX_F16:
-        memcpy(to, from, bytes); /* nothing else is taken */
+        memcpy(to, from, bytes); /* these types can only be assigned */
         break;
     }
 }

@@ -1,6 +1,6 @@
 /*
- * What updates other than gradients do to elements of a type: add, assign, min, max. A
- * ps does it to what it has, a worker to updates of the same row.
+ * Updates of elements other than gradients: add, assign, min, max. A ps applies them to
+ * its values, a worker combines updates of the same row.
  *
  * Pure functions; on a ps the caller holds the lock of the row or block.
  */
@@ -13,14 +13,14 @@
 
 #include "schema/wire.h"
 
-/* False for gradients and unknown numbers, and where `dtype` has no arithmetic here (BF16 and F16: assign
- * alone). */
+/* True if elements of `dtype` can be updated with `op`. False for gradients and unknown
+ * numbers. BF16 and F16 have no arithmetic here: they take only assign. */
 bool coxi_elements_take(uint32_t dtype, enum coxi_op op);
 
 /*
- * Each of the elements in `bytes` bytes at `to` becomes what `op`, which its type takes,
- * makes of it and its fellow at `from`, which is elsewhere. Integers wrap around. Min and
- * max ignore a NaN, at `from` and at `to`: only two NaNs leave one.
+ * Updates each of the elements in `bytes` bytes at `to` with the element at the same
+ * place in `from`, by `op`, which their type takes. `to` and `from` do not overlap.
+ * Integers wrap around. Min and max ignore a NaN on either side; two NaNs give a NaN.
  */
 void coxi_elements_combine(uint32_t dtype, enum coxi_op op, void *to, const void *from,
                            size_t bytes);

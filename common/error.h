@@ -1,7 +1,5 @@
-/*
- * Errors: numbers from one table (COX_ERRORS in coxswain/types.h), and for each thread
- * the text of its last one: what happened, where, what to do.
- */
+/* Errors: numbers from one table (COX_ERRORS in coxswain/types.h) and, for each thread,
+ * the text of its last error: what happened, where, what to do. */
 #ifndef COXI_COMMON_ERROR_H
 #define COXI_COMMON_ERROR_H
 
@@ -16,10 +14,10 @@ int coxi_error(int code, const char *format, ...) __attribute__((format(printf, 
 int coxi_error_errno(int code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Out of memory, with what for. */
+/* COX_ENOMEM with the text "out of memory for `what`". */
 int coxi_error_memory(const char *what);
 
-#ifdef __clang_analyzer__ /* shows it that an error is not 0 */
+#ifdef __clang_analyzer__ /* tells the analyzer that an error is not 0 */
 #define coxi_error(code, ...)       ((coxi_error)(code, __VA_ARGS__), (code))
 #define coxi_error_errno(code, ...) ((coxi_error_errno)(code, __VA_ARGS__), (code))
 #define coxi_error_memory(what)     ((coxi_error_memory)(what), COX_ENOMEM)
@@ -29,7 +27,7 @@ int coxi_error_memory(const char *what);
  * one. */
 const char *coxi_error_text(void);
 
-/* The ending of a noun that `n` things have: "s", or "" for one. */
+/* The plural ending of a noun: "s", or "" if `n` is 1. */
 const char *coxi_s(unsigned long long n);
 
 /* The fixed text of a code, and its name ("COX_EINVAL"); never NULL. Any thread. */

@@ -168,7 +168,7 @@ int coxi_directory_make(const char *path)
     return r;
 }
 
-/* Sockets will lie in it: their paths must be short. */
+/* Short, because sockets will lie in it and their paths must be short. */
 static const char *temporary(void)
 {
     const char *tmp = getenv("TMPDIR");
@@ -189,11 +189,12 @@ int coxi_directory_temporary(char ret[64])
     return make_temporary("coxswain-XXXXXX", ret);
 }
 
-/* ---- directories that are held: whoever has the lock has the directory */
+/* ---- held directories: the process that has the lock owns the directory */
 
 #define HELD_PREFIX "coxswain-held-"
 
-/* Locks the directory at `path`, if it is this user's and nobody has it; or -1. */
+/* Locks the directory at `path`, if it is this user's and nobody has locked it; -1: not
+ * locked. */
 static int try_lock(const char *path)
 {
     struct stat st;
@@ -245,7 +246,8 @@ int coxi_directory_held(char ret[64], int *ret_lock)
             *ret_lock = fd;
             return 0;
         }
-        (void)rmdir(ret); /* another process took it for abandoned, before we had it */
+        /* another process took it for abandoned before we locked it */
+        (void)rmdir(ret);
     }
     return coxi_error(COX_EIO, "cannot lock a directory in %s", temporary());
 }

@@ -1,8 +1,8 @@
 /*
- * See floats.h. Each loop goes over a piece in a local array: nothing overlaps there, so
- * that the compiler can make it of vectors, and in place is safe.
+ * See floats.h. Each loop works on a piece in a local array. Nothing overlaps there, so
+ * the compiler can use vectors, and conversion in place is safe.
  *
- * The conversions take no branches: every case is computed, and one chosen.
+ * The conversions have no branches: every case is computed, and one is chosen.
  */
 #include "common/floats.h"
 
@@ -41,9 +41,10 @@ static uint32_t as_bits(float f)
 /* F16 has 5 bits of exponent (bias 15) and 10 of fraction, F32 8 (bias 127) and 23. */
 static uint16_t to_f16(uint32_t f)
 {
-    const uint32_t infinite = 143u << 23; /* 2^16: all from there on */
+    const uint32_t infinite = 143u << 23; /* 2^16, and everything above it */
     const uint32_t least_normal = 113u << 23;
-    const uint32_t denormal = 126u << 23; /* 0.5, whose last bit is the least F16's */
+    /* 0.5: its last bit is worth as much as the least F16 */
+    const uint32_t denormal = 126u << 23;
     uint32_t a = f & 0x7fffffff;
     uint32_t normal = (a + (a >> 13 & 1) + 0xfff - (112u << 23)) >> 13;
     uint32_t small = as_bits(as_float(a) + as_float(denormal)) - denormal;
@@ -62,18 +63,18 @@ static uint32_t from_f16(uint16_t h)
     return (a >= 31u << 23 ? beyond : f) | (uint32_t)(h & 0x8000) << 16;
 }
 
-/* A number that narrows to itself, next to `f`: the one above or below it in magnitude, by
- * `chance`, of 32 bits. */
+/* Rounds `f` to a number that narrows to itself: the one above or below it in
+ * magnitude, as `chance` (32 bits) says. */
 static uint32_t drawn(uint32_t dtype, uint32_t f, uint32_t chance)
 {
     const uint32_t largest = dtype == COX_BF16 ? 0x7f7f0000 : 0x477fe000;
     uint32_t a = f & 0x7fffffff;
     uint32_t dropped = dtype == COX_BF16 ? 16 : 13;
     uint32_t rounded = (a + (chance >> (32 - dropped))) >> dropped << dropped;
-    if (a >= largest) { /* to the nearest, also what is not finite */
+    if (a >= largest) { /* to the nearest; also if not finite */
         return f;
     }
-    if (dtype == COX_F16 && a < 113u << 23) { /* in steps of 2^-24 */
+    if (dtype == COX_F16 && a < 113u << 23) { /* subnormal: in steps of 2^-24 */
         double steps = (double)as_float(a) * 0x1p24 + (double)chance * 0x1p-32;
         rounded = as_bits((float)(uint32_t)steps * 0x1p-24F);
     }
@@ -155,8 +156,8 @@ void coxi_floats_widen(uint32_t dtype, const void *from, size_t n, void *to)
     }
 }
 
-/* ---- what is too large: the bits of absolute values have the order of the values, infinity
- * and then the NaNs above all others */
+/* ---- numbers that are too large: the bits of absolute values are ordered like the
+ * values; infinity and then the NaNs are above all others */
 
 static bool any_wide(const uint32_t *from, size_t n, uint32_t limit)
 {
@@ -176,7 +177,8 @@ static bool any_narrow(const uint16_t *from, size_t n, uint16_t limit)
     return any != 0;
 }
 
-/* Whether one of a piece's numbers is at the limit, in bits of its type, or beyond. */
+/* True if a number of the piece is at least `limit`, which is given in bits of its
+ * type. */
 static bool any_beyond(uint32_t dtype, const uint8_t *from, size_t n, uint32_t limit)
 {
     uint32_t wide[PIECE];
@@ -189,7 +191,7 @@ static bool any_beyond(uint32_t dtype, const uint8_t *from, size_t n, uint32_t l
     return any_narrow(narrow, n, (uint16_t)limit);
 }
 
-/* The least number of a type that is not below `limit`, as bits. */
+/* The bits of the least number of a type that is not below `limit`. */
 static uint32_t limit_bits(uint32_t dtype, float limit)
 {
     uint32_t bits = as_bits(limit);
@@ -218,8 +220,11 @@ size_t coxi_floats_beyond(uint32_t dtype, const void *from, size_t n, float limi
     return n;
 }
 
-/* ---- decimals. An integer below 2^53 over a power of ten that is exact is rounded once: it is
- * what a compiler makes of the same digits. 9 of them are enough for every float. */
+/*
+ * ---- decimals. An integer below 2^53 over an exact power of ten is rounded once, so
+ * it is the number that a compiler makes of the same digits. 9 digits are enough for
+ * every float.
+ */
 
 double coxi_floats_decimal(float x)
 {
@@ -233,7 +238,7 @@ double coxi_floats_decimal(float x)
             return scaled / power;
         }
     }
-    return (double)x; /* too small or too large for it to matter */
+    return (double)x; /* too small or too large for the difference to matter */
 }
 
 size_t coxi_floats_infinite(uint32_t dtype, const void *from, size_t n)

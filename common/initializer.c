@@ -65,7 +65,8 @@ static void fill_normal(uint64_t state, float mean, float deviation, float *row,
     }
 }
 
-/* Ends: 21 of 22 numbers are taken, and the generator comes by every number there is. */
+/* Draws until n numbers are in range. Ends, because 21 of 22 numbers are, and the
+ * generator does not repeat itself. */
 static void fill_truncated(uint64_t state, float mean, float deviation, float *row,
                            size_t n)
 {
@@ -96,7 +97,8 @@ void coxi_initializer_row(const struct coxi_initializer *initializer, uint64_t k
     case COXI_INIT_UNIFORM:
         for (size_t i = 0; i < n; i++) {
             float x = a + (b - a) * (float)coxi_rand_unit(&state);
-            row[i] = x < b ? x : nextafterf(b, a); /* close below b it rounds to b */
+            /* a number close below b may round to b */
+            row[i] = x < b ? x : nextafterf(b, a);
         }
         return;
     case COXI_INIT_ZEROS:

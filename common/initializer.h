@@ -1,7 +1,5 @@
-/*
- * Initial values: a function of (seed, key, column) alone, so that every ps, every
- * restart and the evaluator agree on what a row was before anybody trained it.
- */
+/* Initial values: a function of (seed, key, column) alone, so that every ps, every
+ * restart and the evaluator agree on the values of a row before it was trained. */
 #ifndef COXI_COMMON_INITIALIZER_H
 #define COXI_COMMON_INITIALIZER_H
 
@@ -15,11 +13,11 @@ enum coxi_initializer_kind {
     COXI_INIT_CONSTANT,         /* a */
     COXI_INIT_UNIFORM,          /* in [a, b) */
     COXI_INIT_NORMAL,           /* mean a, standard deviation b (Box-Muller) */
-    COXI_INIT_TRUNCATED_NORMAL, /* such a number again until it is in [a - 2b, a + 2b] */
+    COXI_INIT_TRUNCATED_NORMAL, /* drawn again until it is in [a - 2b, a + 2b] */
     COXI_INIT_END,
 };
 
-/* COX_EINVAL for a kind or parameters that are none. */
+/* COX_EINVAL: no such kind, or a parameter out of its range. */
 int coxi_initializer_check(const struct coxi_initializer *initializer);
 
 /* Fills the `n` columns of row `key`. Any thread. */

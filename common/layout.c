@@ -12,7 +12,7 @@
 #include "common/initializer.h"
 #include "common/metric.h"
 
-/* Checkpoints hold names as JSON text, which jansson takes in UTF-8 only. */
+/* Checkpoints hold names as JSON text, and jansson takes only UTF-8. */
 static bool is_utf8(const char *name)
 {
     json_t *text = json_string(name);
@@ -158,7 +158,7 @@ static int check_loss_scale(const struct coxi_variable *v)
                             v->kind == COXI_KIND_TABLE ? "table" : "variable", v->name);
 }
 
-/* How its values travel, and what else is said of it. */
+/* Checks how its values are sent, whether it is a metric, and other properties. */
 static int check_traits(const struct coxi_variable *v)
 {
     if (v->wire_dtype != 0 && (v->dtype != COX_F32 || (v->wire_dtype != COX_BF16 &&

@@ -32,10 +32,11 @@ enum coxi_metric {
     COXI_METRIC_END,
 };
 
-/* An aligned block of so many bytes of a dense variable is never read half-written. */
+/* An aligned block of this many bytes of a dense variable is never read
+ * half-written. */
 enum { COXI_DENSE_BLOCK = 4096 };
 
-/* The most elements of a metric: a ps has so many under one lock, so that no reader
+/* The most elements of a metric: a ps has that many under one lock, so that no reader
  * sees a half-written metric. */
 enum { COXI_METRIC_MAX = 2048 };
 

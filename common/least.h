@@ -1,19 +1,20 @@
 /*
- * The least of what was measured lately, in the last second or two: how long a way is when
- * nothing waits on it. An average would take a busy peer for a distant one. A zeroed struct
- * has measured nothing. One thread at a time.
+ * The least of the values measured in the last second or two: the time that a message
+ * takes when it waits for nothing. An average would take a busy peer for a distant one.
+ * A zeroed struct has measured nothing. One thread at a time.
  */
 #ifndef COXI_COMMON_LEAST_H
 #define COXI_COMMON_LEAST_H
 
 #include <stdint.h>
 
-enum { COXI_LEAST_US = 1000000 }; /* a period: this one and the one before count */
+/* length of a period; this period and the one before count */
+enum { COXI_LEAST_US = 1000000 };
 
 struct coxi_least {
-    uint64_t begun_us; /* this period */
-    double now;        /* 0: nothing yet */
-    double before;     /* the least of the period before; 0: nothing */
+    uint64_t begun_us; /* when this period began */
+    double now;        /* the least of this period; 0: nothing was measured */
+    double before;     /* the least of the period before; 0: nothing was measured */
 };
 
 static inline void coxi_least_note(struct coxi_least *least, uint64_t now_us, double us)
@@ -27,7 +28,7 @@ static inline void coxi_least_note(struct coxi_least *least, uint64_t now_us, do
     }
 }
 
-/* 0: not known. */
+/* The least value; 0: not known. */
 static inline double coxi_least(const struct coxi_least *least)
 {
     return least->before > 0 && least->before < least->now ? least->before : least->now;

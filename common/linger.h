@@ -1,7 +1,8 @@
 /*
- * A look for what is about to come, before a thread sleeps until it has: where that takes less
- * than a sleep and a wake-up, the look saves both. How long a thread looks follows what its looks
- * have brought: longer while they find something, down to not at all but for one in 64 times.
+ * Lets a thread look for something that is about to come, before it sleeps until it has
+ * come. If it comes sooner than a sleep and a wake-up take, the look saves both. The
+ * time of a look follows the success of earlier looks: it grows while they find
+ * something. If they find nothing, it shrinks to 0; then only one look in 64 is made.
  *
  * One thread at a time for each struct. Zeroed: it has not looked yet.
  */
@@ -12,18 +13,19 @@
 #include <stdint.h>
 
 struct coxi_linger {
-    uint32_t ns; /* of the next look */
-    uint32_t n;  /* looks that were asked for while that is 0 */
+    uint32_t ns; /* duration of the next look */
+    uint32_t n;  /* looks asked for while `ns` is 0 */
 };
 
-/* What looks take at first, and at most. */
+/* The duration of the first look, and the most. */
 struct coxi_linger_limits {
     uint32_t first_ns;
     uint32_t most_ns;
-    bool yields; /* between looks other threads may have the core */
+    bool yields; /* lets other threads have the core between looks */
 };
 
-/* True once `have` is; it is called again and again. False: it was not in time. */
+/* Calls `have` again and again; true when it returns true. False: it did not come in
+ * time. */
 bool coxi_linger(struct coxi_linger *linger, const struct coxi_linger_limits *limits,
                  bool (*have)(void *arg), void *arg);
 

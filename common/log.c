@@ -1,4 +1,5 @@
-/* See log.h. State: who speaks, and how much, set once at start. */
+/* See log.h. State: the role that writes the lines and the least level, set once at
+ * start. */
 #include "common/log.h"
 
 #include <ctype.h>
@@ -80,12 +81,12 @@ static void write_line(enum coxi_log_level level, const char *event, const char 
     if (used > sizeof(line) - 2) {
         used = sizeof(line) - 2;
     }
-    /* What a peer or a path puts into a value must not look like another event. */
+    /* Text of a peer or a path must not look like another event. */
     for (size_t i = 0; i < used; i++) {
         line[i] = iscntrl((unsigned char)line[i]) ? '.' : line[i];
     }
     line[used++] = '\n';
-    /* A log that cannot be written has nobody to tell. */
+    /* If the log cannot be written, there is nobody to tell. */
     (void)!write(log_fd, line, used);
     if (alert_fd >= 0 && level >= alert_least) {
         (void)!write(alert_fd, line, used);
@@ -112,9 +113,9 @@ void coxi_log_line(enum coxi_log_level level, const char *event, const char *for
     va_end(args);
 }
 
-/* ---- the bound */
+/* ---- the bound on its size */
 
-/* The log is a file, of more than `bytes`. */
+/* True if the log is a file of more than `bytes` bytes. */
 static bool is_longer(uint64_t bytes)
 {
     struct stat st;
@@ -128,12 +129,12 @@ void coxi_log_bound(uint64_t max_bytes)
     int flags = fcntl(log_fd, F_GETFL);
     log_max_bytes = max_bytes;
     if (max_bytes > 0 && flags >= 0 && fstat(log_fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        /* Else we would go on behind a hole where the file was emptied. */
+        /* Otherwise we would write behind a hole after the file is emptied. */
         (void)fcntl(log_fd, F_SETFL, flags | O_APPEND);
     }
 }
 
-/* The file's path, with ".1" behind it; false: it has none any more. */
+/* The file's path with ".1" appended; false: the file has no path any more. */
 static bool older_path(const char *own, char ret[PATH_MAX])
 {
     struct stat st;
@@ -145,7 +146,7 @@ static bool older_path(const char *own, char ret[PATH_MAX])
     return true;
 }
 
-/* False: not all of it could be written. */
+/* False: some bytes could not be written. */
 static bool copy_all(int from, int to)
 {
     char bytes[16 << 10];
@@ -158,7 +159,8 @@ static bool copy_all(int from, int to)
     return n == 0;
 }
 
-/* Where there is no room for the copy, what it lacks is lost: the bound holds. */
+/* Copies the log to `older` and empties it. If there is no room for the copy, the rest
+ * is lost: the bound holds. */
 static void move_to(int log, const char *older)
 {
     int to = open(older, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -180,8 +182,9 @@ void coxi_log_trim(void)
         return;
     }
     (void)snprintf(own, sizeof(own), "/proc/self/fd/%d", log_fd);
-    int log = open(own, O_RDWR | O_CLOEXEC); /* with a place and a lock of its own */
-    /* Another one who has the lock does it; or did it before we had it. */
+    int log = open(own, O_RDWR | O_CLOEXEC); /* its own position and lock */
+    /* If another process has the lock, it trims the log; or it has done so just
+     * before. */
     if (log >= 0 && flock(log, LOCK_EX | LOCK_NB) == 0 && is_longer(log_max_bytes)) {
         if (older_path(own, older)) {
             move_to(log, older);

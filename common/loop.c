@@ -160,8 +160,8 @@ void coxi_loop_wake(struct coxi_loop *loop)
     }
 }
 
-/* A turn on the calling thread, of `mail` (or NULL) and on_wake; false: the loop is not
- * asleep. */
+/* Takes a turn on the calling thread: runs `mail` (or NULL) and on_wake. False: the
+ * loop is not asleep. */
 static bool turn_here(struct coxi_loop *loop, struct coxi_mail *mail)
 {
     if (!coxi_trylock(&loop->turn)) {
@@ -170,14 +170,14 @@ static bool turn_here(struct coxi_loop *loop, struct coxi_mail *mail)
     in_turn = true;
     if (mail != NULL) {
         mail->run(mail);
-        atomic_store(&loop->wake, false); /* what it wants follows */
+        atomic_store(&loop->wake, false); /* on_wake is called next */
     }
     loop->on_wake(loop->arg);
     bool again = atomic_load(&loop->wake);
     end_turn(loop);
     if (again) {
-        (void)uv_async_send(
-            &loop->async); /* a turn is wanted that nobody has told of */
+        /* another turn is wanted, and the loop was not told */
+        (void)uv_async_send(&loop->async);
     }
     return true;
 }
@@ -198,7 +198,7 @@ void coxi_loop_run_here(struct coxi_loop *loop, struct coxi_mail *mail)
 
 void coxi_loop_wake_after_mail(struct coxi_loop *loop)
 {
-    atomic_store(&loop->wake, true); /* on_async looks when the mail has run */
+    atomic_store(&loop->wake, true); /* on_async checks it after the mail has run */
 }
 
 static void on_uv_signal(uv_signal_t *handle, int signum)

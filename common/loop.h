@@ -21,7 +21,8 @@ struct coxi_mail {
 int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
                   struct coxi_loop **ret);
 
-/* Posts; mail runs in the order of posting. Any thread. Never fails, never blocks. */
+/* Posts mail, which runs in the order of posting. Any thread. Never fails, never
+ * blocks. */
 void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail);
 
 /* The same for mail that need not run behind earlier mail: while the loop sleeps, the
@@ -54,9 +55,9 @@ int coxi_loop_on_signal(struct coxi_loop *loop, int signum,
                         void (*on_signal)(void *arg, int signum));
 
 int coxi_loop_start(struct coxi_loop *loop, const char *thread_name);
-void coxi_loop_run(struct coxi_loop *loop); /* until coxi_loop_stop */
+void coxi_loop_run(struct coxi_loop *loop); /* returns after coxi_loop_stop */
 void coxi_loop_stop(
-    struct coxi_loop *loop); /* any thread; what is posted before runs */
+    struct coxi_loop *loop); /* any thread; mail posted before still runs */
 uv_loop_t *coxi_loop_uv(struct coxi_loop *loop);
 
 /*

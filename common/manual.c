@@ -1,4 +1,5 @@
-/* See manual.h. The pages' text comes from the tables alone: nothing is said here twice. */
+/* See manual.h. The text of the pages comes from the tables alone, so nothing is said
+ * twice. */
 #include "common/manual.h"
 
 #include <ctype.h>
@@ -7,12 +8,14 @@
 
 #include "coxswain/types.h"
 
-/* Of what the pages say besides the tables; no page tells when it was built. */
+/* The date of the text that is not in the tables, because a page must not depend on its
+ * build. */
 static const char date[] = "2026-11-22";
 
 enum { LINE_BYTES = 78 }; /* of a page's source: mandoc wants no longer lines */
 
-/* The text that roff prints as `c`, perhaps in `room`. `start`: of a line. */
+/* The text that roff prints as `c`; it may be made in `room`. `start`: at the start of
+ * a line. */
 static const char *escaped(char c, bool start, char room[2])
 {
     switch (c) {
@@ -31,7 +34,7 @@ static const char *escaped(char c, bool start, char room[2])
     }
 }
 
-/* Prints `len` bytes; returns how many they became. */
+/* Prints `len` bytes; returns how many bytes they became. */
 static size_t put_bytes(const char *text, size_t len, bool start, FILE *out)
 {
     size_t n = 0;
@@ -82,7 +85,7 @@ static size_t put_page(const char *name, bool upper, FILE *out)
     return n;
 }
 
-/* The length of the first sentence, without its end, or of what it has before a colon. */
+/* The length of the first sentence without its end, or of its part before a colon. */
 static size_t phrase_len(const char *summary)
 {
     size_t len = strcspn(summary, ".:");

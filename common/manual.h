@@ -1,7 +1,5 @@
-/*
- * Manual pages, in roff's man(7) macros: each program prints its own with --man, from the
- * tables that --help prints, and the build installs them. Main thread.
- */
+/* Manual pages, in roff's man(7) macros: each program prints its own with --man, from
+ * the tables that --help prints, and the build installs them. Main thread. */
 #ifndef COXI_COMMON_MANUAL_H
 #define COXI_COMMON_MANUAL_H
 
@@ -9,13 +7,13 @@
 
 #include "common/option.h"
 
-/* The whole page of a program: "coxswain run" is the page coxswain-run. */
+/* Prints the whole page of a program: "coxswain run" has the page coxswain-run. */
 void coxi_manual_print(const struct coxi_program *program, FILE *out);
 
 /*
- * The parts of a page that has no table of options: its head (the first sentence of
- * `summary` says what the program is), a section, an item in that, and
- * a reference, on a line of its own, to the page of `name` or of its `command` (or NULL).
+ * Print parts of a page that has no table of options: its head (the first sentence of
+ * `summary` says what the program is), a section, an item of a section, and a
+ * reference, on a line of its own, to the page of `name` or of its `command` (or NULL).
  */
 void coxi_manual_begin(const char *name, const char *usage, const char *summary,
                        FILE *out);

@@ -46,7 +46,7 @@ size_t coxi_metric_bucket(double score, size_t n_buckets)
 static double area(const double *positives, const double *negatives, size_t n,
                    double *ret_weight)
 {
-    double area = 0; /* in pairs of a positive and a negative example */
+    double area = 0; /* counts pairs of a positive and a negative example */
     double positives_above = 0;
     double all_negatives = 0;
     for (size_t i = n; i-- > 0;) {
@@ -82,12 +82,12 @@ int coxi_metric_read(uint32_t kind, const double *data, size_t n, double *ret_va
         break;
     case COXI_METRIC_NONE:
     case COXI_METRIC_END:
-        break; /* fit nothing */
+        break; /* coxi_metric_fits has refused them */
     }
     return 0;
 }
 
-/* ---- of examples themselves */
+/* ---- of the examples, without buckets */
 
 struct example {
     float score;
@@ -101,10 +101,10 @@ static int by_score(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The same of examples by rising score: those of one score are a bucket. */
+/* The same for examples by rising score: the examples of one score are a bucket. */
 static double area_sorted(const struct example *examples, size_t n)
 {
-    double area = 0; /* in pairs, as above */
+    double area = 0; /* counts pairs, as above */
     double all_positives = 0;
     double negatives_below = 0;
     for (size_t i = 0; i < n;) {

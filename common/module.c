@@ -1,8 +1,8 @@
 /*
- * Reads the step table of an ELF file without loading it (module.h). It needs two
- * exported symbols, cox_steps_header_ and cox_steps (coxswain/step.h), which it finds through
- * the section headers' dynamic symbol table. The function pointers in the table are
- * relocations and not looked at: names alone are in the file.
+ * Reads the step table of an ELF file without loading it (module.h). Finds two exported
+ * symbols, cox_steps_header_ and cox_steps (coxswain/step.h), through the dynamic
+ * symbol table in the section headers. The function pointers in the table are
+ * relocations and not read; only the names are in the file.
  *
  * Every offset and count from the file is checked against its length before use.
  */
@@ -33,7 +33,7 @@ struct image {
     Elf64_Ehdr header;
 };
 
-/* The `len` bytes at `offset`, or NULL where they are not all in the file. */
+/* The `len` bytes at `offset`; NULL: they are not all in the file. */
 static const void *at(const struct image *image, uint64_t offset, uint64_t len)
 {
     if (offset > image->len || len > image->len - offset) {
@@ -83,7 +83,7 @@ static bool section(const struct image *image, unsigned i, Elf64_Shdr *ret)
     return true;
 }
 
-/* Where the `len` bytes at address `address` of the loaded object stand in the file. */
+/* Finds the `len` bytes at address `address` of the loaded object in the file. */
 static const void *at_address(const struct image *image, uint64_t address, uint64_t len)
 {
     for (unsigned i = 0; i < image->header.e_phnum; i++) {
@@ -102,7 +102,8 @@ static const void *at_address(const struct image *image, uint64_t address, uint6
     return NULL;
 }
 
-/* The data of exported symbol `name`: its bytes and their number, or NULL. */
+/* The data of the exported symbol `name`, and their length; NULL: there is no such
+ * symbol. */
 static const void *find_symbol(const struct image *image, const char *name,
                                size_t *ret_len)
 {

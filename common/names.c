@@ -1,13 +1,13 @@
 /*
- * See names.h. Open addressing in a table of 2^k slots that is at most half full. A table
- * that is full is replaced by one of twice the size; readers may still be in the old one, so
- * it stays until the end.
+ * See names.h. Open addressing in a table of 2^k slots that is at most half full. A
+ * full table is replaced by one of twice the size; readers may still be in the old
+ * table, so it stays until the end.
  *
- * Invariant: a slot changes once, from NULL to an item that does not change any more. So a
- * reader sees an item whole or not at all.
+ * Invariant: a slot changes once, from NULL to an item that does not change any more.
+ * So a reader sees an item whole or not at all.
  *
- * Cost: a look-up reads a slot or two, one item and its name. Memory: at most 128 bytes for an
- * item, old tables included.
+ * Cost: a look-up reads a slot or two, one item and its name. Memory: at most 128 bytes
+ * for an item, old tables included.
  */
 #include "common/names.h"
 
@@ -46,7 +46,7 @@ static void put(struct coxi_names_table *table, struct coxi_named *item)
     atomic_store_explicit(&table->slots[i].item, item, memory_order_release);
 }
 
-/* Replaces the table by one that has room for one more. */
+/* Replaces the table by a larger one, if there is no room for one more item. */
 static int grow(struct coxi_names *names)
 {
     struct coxi_names_table *old = table_of(names);

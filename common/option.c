@@ -81,7 +81,7 @@ static int parse_number(const struct coxi_option *option, const char *text, void
                       option->name, option->min, option->max, text);
 }
 
-/* A number, and perhaps what to multiply it by: K, M, G or T. */
+/* Parses a number, with an optional unit: K, M, G or T. */
 static int parse_bytes(const struct coxi_option *option, const char *text, void *field)
 {
     static const char units[] = "KMGT";
@@ -106,7 +106,7 @@ static int parse_bytes(const struct coxi_option *option, const char *text, void 
 
 static int parse_choice(const struct coxi_option *option, const char *text, void *field)
 {
-    size_t len = strcspn(text, "|"); /* "a|b" is not a choice of "a|b" */
+    size_t len = strcspn(text, "|"); /* "a|b" is not a valid choice of "a|b" */
     for (const char *at = option->choices; at != NULL; at = strchr(at, '|')) {
         at += *at == '|';
         if (len > 0 && text[len] == '\0' && strncmp(at, text, len) == 0 &&
@@ -218,7 +218,7 @@ static int parse_file(const struct coxi_program *program, const char *path,
             r = coxi_error(COX_EINVAL, "%s:%d: no option '%s'", path, number, name);
             break;
         }
-        /* Kept for the life of the program, as what argv gives is. */
+        /* Kept for the life of the program, like the text in argv. */
         static char *kept[256];
         static size_t n_kept;
         char *value = strdup(trim(equals + 1));
@@ -271,8 +271,8 @@ static bool print_about(const struct coxi_program *program, const char *name)
     return help || version || man;
 }
 
-/* Handles the option at argv[*i] and its value; only the file's, or all but the
- * file's. */
+/* Handles the option at argv[*i] and its value: only --config in the file pass, all
+ * others in the other pass. */
 static int parse_option(const struct coxi_program *program, int argc, char **argv,
                         int *i, bool file_pass, void *config)
 {
@@ -300,10 +300,8 @@ static int parse_option(const struct coxi_program *program, int argc, char **arg
                    : set_option(option, value, config);
 }
 
-/*
- * One pass over the arguments: the options file only, or everything but it. What is no
- * option ends up behind the options, in order.
- */
+/* One pass over the arguments: only the option --config, or all options except it.
+ * Arguments that are no options end up behind the options, in order. */
 static int parse_arguments(const struct coxi_program *program, int argc, char **argv,
                            bool file_pass, void *config, int *ret_rest)
 {

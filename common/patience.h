@@ -31,8 +31,8 @@ struct coxi_patience {
     bool ended;
 };
 
-/* True 10 s after the first look, then 20, 40, 80 ... s after it: say what is waited
- * for. `now_ms` is coxi_now_ms(). */
+/* True 10 s after the first look, then 20, 40, 80 ... s after it: tell what the thread
+ * waits for. `now_ms` is coxi_now_ms(). */
 static inline bool coxi_patience_ends(struct coxi_patience *patience, uint64_t now_ms)
 {
     if (patience->since_ms == 0) {
@@ -47,13 +47,13 @@ static inline bool coxi_patience_ends(struct coxi_patience *patience, uint64_t n
     return true;
 }
 
-/* True if patience has ended at least once: the wait was told. */
+/* True if patience has ended at least once: the wait was reported. */
 static inline bool coxi_patience_has_ended(const struct coxi_patience *patience)
 {
     return patience->ended;
 }
 
-/* How long it has lasted, in seconds. */
+/* The duration of the wait so far, in seconds. */
 static inline uint64_t coxi_patience_seconds(const struct coxi_patience *patience,
                                              uint64_t now_ms)
 {

@@ -5,8 +5,9 @@
 #include <stdint.h>
 
 /*
- * Next number of the splitmix64 sequence of *state (Steele, Lea, Flood: Fast splittable
- * pseudorandom number generators, OOPSLA 2014). Single-threaded by its state.
+ * The next number of the splitmix64 sequence of *state (Steele, Lea, Flood: Fast
+ * splittable pseudorandom number generators, OOPSLA 2014). One thread at a time for a
+ * state.
  */
 static inline uint64_t coxi_rand(uint64_t *state)
 {

@@ -1,5 +1,5 @@
-/* See rule.h. Which numbers there are, who uses them and their ranges are two tables;
- * what state there is, a third. */
+/* See rule.h. Two tables have the numbers of optimizers and schedules, the kinds that
+ * use each number, and its range; a third table has the state of each optimizer. */
 #include "common/rule.h"
 
 #include <assert.h>
@@ -19,14 +19,15 @@
 #define ADAGRADS   (O(ADAGRAD) | O(ROWWISE_ADAGRAD))
 #define VELOCITIES (O(MOMENTUM) | O(NESTEROV))
 #define AVERAGES   (O(ADADELTA) | O(RMSPROP) | ADAMS)
-#define RULES      (ALL & ~O(NONE) & ~O(LOSS_SCALE)) /* what moves values by a rate */
-#define SCALE      O(LOSS_SCALE)
+/* optimizers that move values by a rate */
+#define RULES (ALL & ~O(NONE) & ~O(LOSS_SCALE))
+#define SCALE O(LOSS_SCALE)
 
-/* What is asked of a number: finite, not negative, and ... */
+/* A number and its range: finite, not negative, and ... */
 struct number {
     const char *name;
     size_t offset;     /* in the optimizer or schedule */
-    uint32_t users;    /* of these kinds; 0 for others */
+    uint32_t users;    /* kinds that use it; it must be 0 for others */
     uint32_t positive; /* above 0 for these kinds */
     bool fraction;     /* below 1 */
 };
@@ -80,7 +81,7 @@ static const char *const schedule_names[] = {
     [COXI_SCHEDULE_EXPONENTIAL] = "exponential", [COXI_SCHEDULE_COSINE] = "cosine",
 };
 
-/* `who` uses the number, in words: "Adam", "a linear schedule". */
+/* `who` uses the number: "Adam", "the linear schedule". */
 static int check_number(const struct number *number, const void *object, uint32_t kind,
                         const char *who)
 {
@@ -224,7 +225,7 @@ struct coxi_rate coxi_rate_of(const struct coxi_optimizer *o)
                                (double)s->steps, (double)s->warmup_steps}};
 }
 
-/* True where the number is one of [0, end) without a fraction. */
+/* True if the number is in [0, end) and has no fraction. */
 static bool is_whole(double number, double end)
 {
     return number >= 0 && number < end && floor(number) == number;
@@ -232,8 +233,8 @@ static bool is_whole(double number, double end)
 
 int coxi_rate_set(struct coxi_optimizer *optimizer, const struct coxi_rate *rate)
 {
-    static const double counts_end =
-        9007199254740992.0; /* 2^53: doubles are exact below */
+    /* 2^53: doubles are exact below */
+    static const double counts_end = 9007199254740992.0;
     const double *n = rate->numbers;
     struct coxi_optimizer with = *optimizer;
     if (with.kind == COXI_OPTIMIZER_NONE || with.kind == COXI_OPTIMIZER_LOSS_SCALE ||
@@ -269,15 +270,18 @@ bool coxi_optimizer_equal(const struct coxi_optimizer *a,
                           const struct coxi_optimizer *b)
 {
     _Static_assert(sizeof(*a) == 16 * 4 + 4 * 4 + 2 * 8, "no padding: bytes compare");
-    /* Bits are meant: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
+    /* Compares bits on purpose:
+     * NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
     return memcmp(a, b, sizeof(*a)) == 0;
 }
 
 /* ---- state */
 
-/* The names of what each optimizer keeps: its slots, then what it has of a row. The first
- * starts at initial_accumulator, which is 0 where there is none of that name; the others
- * at 0. */
+/*
+ * The names of each optimizer's state: its slots, then the numbers for a row. The first
+ * state starts at initial_accumulator, which is 0 for optimizers without it; the others
+ * start at 0.
+ */
 static const char *const state_names[][COXI_STATES_MAX] = {
     [COXI_OPTIMIZER_NONE] = {NULL},
     [COXI_OPTIMIZER_SGD] = {NULL},

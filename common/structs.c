@@ -10,8 +10,8 @@
 
 static const struct {
     const char *name;
-    size_t size;  /* as this version has it */
-    size_t first; /* the end of the fields that it has always had */
+    size_t size;  /* in this version */
+    size_t first; /* the end of the fields that every version has */
 } structs[] = {
 #define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)NULL)->field))
 #define ROW(id, type, last)                                                            \

@@ -1,6 +1,6 @@
 /*
- * Locks and condition variables with the choices of this project: monotonic deadlines,
- * failure to initialize is lack of memory, and locks that the compiler knows
+ * Locks and condition variables as this project uses them: deadlines are monotonic; a
+ * failed initialization is lack of memory; the compiler knows the locks
  * (common/guarded.h).
  */
 #ifndef COXI_COMMON_SYNC_H

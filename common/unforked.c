@@ -1,9 +1,10 @@
 /*
- * See unforked.h. nng does not tell the files of its sockets, so the child finds them by
- * their own address: a listener's is that of all the connections that it accepts.
+ * See unforked.h. nng does not tell the descriptors of its sockets. So the child finds
+ * them by their own address, which a listener shares with all connections that it
+ * accepted.
  *
- * Invariant: the list is whole in the child, for fork() waits for its lock. Cost: nothing,
- * but in the child one or two system calls for each open file.
+ * Invariant: the list is consistent in the child, because fork() waits for its lock.
+ * Cost: nothing, except one or two system calls for each open file in the child.
  */
 #include "common/unforked.h"
 
@@ -30,7 +31,7 @@ union address {
     struct sockaddr_in6 in6;
 };
 
-/* Whether a socket has the address `url`, which is ipc:///path or ends with :port. */
+/* True if a socket has the address `url`, which is ipc:///path or ends with :port. */
 static bool is_at(const union address *own, const char *url)
 {
     static const char ipc[] = "ipc://";
@@ -52,7 +53,7 @@ static void close_if_held(int fd)
 {
     union address own;
     memset(&own, 0, sizeof(own));
-    socklen_t len = sizeof(own) - 1; /* a path ends with the zero behind it */
+    socklen_t len = sizeof(own) - 1; /* the last byte stays 0 and ends a path */
     bool is_socket = getsockname(fd, &own.any, &len) == 0;
     for (const struct coxi_unforked *what = held; what != NULL; what = what->next) {
         if (what->url != NULL ? is_socket && is_at(&own, what->url) : what->fd == fd) {
@@ -85,8 +86,8 @@ static void in_child(void)
         (void)closedir(dir);
     }
     for (; held != NULL; held = held->next) {
-        held->at =
-            NULL; /* a child of this child may have other files of those numbers */
+        /* a child of this child may have other files with these numbers */
+        held->at = NULL;
     }
     after();
 }
