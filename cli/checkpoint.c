@@ -1,4 +1,5 @@
-/* coxswain checkpoint: which of its commands is meant, and what they share. */
+/* coxswain checkpoint: finds the command that is meant; functions that the commands
+ * share. */
 #include "cli/checkpoint.h"
 
 #include <stdio.h>

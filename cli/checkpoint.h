@@ -1,4 +1,4 @@
-/* What the commands of `coxswain checkpoint` share. Main thread. */
+/* Functions that the commands of `coxswain checkpoint` share. Main thread. */
 #ifndef COXI_CLI_CHECKPOINT_H
 #define COXI_CLI_CHECKPOINT_H
 
@@ -8,7 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "common/option.h"
 
-/* Each: argv[0] is the command; returns the exit code. */
+/* For each: argv[0] is the command; returns the exit code. */
 int coxi_checkpoint_list(int argc, char **argv);
 int coxi_checkpoint_show(int argc, char **argv);
 int coxi_checkpoint_verify_all(int argc, char **argv);
@@ -16,15 +16,13 @@ int coxi_checkpoint_diff(int argc, char **argv);
 int coxi_checkpoint_export(int argc, char **argv);
 int coxi_checkpoint_prune(int argc, char **argv);
 
-/*
- * Parses the command line, of which `n_words` are left (*ret_words) behind the options.
- * False: the command is over, with *ret_exit.
- */
+/* Parses the command line, which must have `n_words` words (*ret_words) besides
+ * options. False: the command is over, with exit code *ret_exit. */
 bool coxi_checkpoint_options(const struct coxi_program *program, int argc, char **argv,
                              void *config, int n_words, char ***ret_words,
                              int *ret_exit);
 
-/* The exit code of a command that returned `r`, whose error text is printed. */
+/* The exit code for a result `r`; prints the error text. */
 int coxi_checkpoint_exit(const struct coxi_program *program, int r);
 
 /* Prints the object on a line and drops it. */
@@ -33,7 +31,7 @@ int coxi_checkpoint_print(json_t *object);
 /* "2026-11-21 18:19:58", local time */
 void coxi_checkpoint_time(double time_s, char *ret, size_t len);
 
-/* Of an option for all of them; `config` structs have a `bool json`. */
+/* Options that several commands have; their `config` structs have a `bool json`. */
 #define COXI_CHECKPOINT_JSON(config)                                                   \
     {.name = "json",                                                                   \
      .type = COXI_OPTION_FLAG,                                                         \

@@ -1,7 +1,7 @@
 /*
- * coxswain checkpoint diff: what differs between two checkpoints. Numbers differ where
- * their bits do; what is not finite on either side does not count for the largest
- * difference.
+ * coxswain checkpoint diff: the differences between two checkpoints. Numbers differ if
+ * their bits differ. A number that is not finite on either side does not count for the
+ * largest difference.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -45,21 +45,21 @@ enum change { ADDED, REMOVED, SPECIFIED, DIFFERENT, EQUAL };
 static const char *const change_words[] = {"added", "removed", "specified", "values",
                                            "none"};
 
-/* Of one variable. */
+/* The difference of one variable. */
 struct difference {
     const char *name;
     enum change change;
-    bool compared; /* the rest says something */
+    bool compared; /* the fields below are set */
     uint64_t rows[2];
-    uint64_t only[2];  /* rows of a table that are in one alone */
-    uint64_t n_rows;   /* that differ, of those in both */
-    uint64_t n_values; /* that differ in them */
+    uint64_t only[2];  /* rows of a table that are in only one of the two */
+    uint64_t n_rows;   /* rows in both that differ */
+    uint64_t n_values; /* values that differ in these rows */
     double largest;
 };
 
 /* ---- values */
 
-/* Compares `n` values of a row. */
+/* Compares the `n` values of a row. */
 static void compare_row(const char *dtype, const void *a, const void *b, uint64_t n,
                         struct difference *d)
 {
@@ -80,7 +80,7 @@ static void compare_row(const char *dtype, const void *a, const void *b, uint64_
     d->n_rows += d->n_values > before;
 }
 
-/* Row `row` of a dense variable; *piece, where the last one was found, moves on. */
+/* Row `row` of a dense variable. *piece: the piece of the last row; moves on. */
 static const uint8_t *row_at(const struct coxi_whole *whole, uint64_t row,
                              size_t row_bytes, size_t *piece)
 {
@@ -205,7 +205,8 @@ static void tell(const struct difference *d, json_t *lines)
     }
 }
 
-/* The variables of the first that the second lacks, as `change`; the others compared. */
+/* Tells the variables of the first checkpoint that the second lacks, as `change`;
+ * compares the others. */
 static int tell_all(const struct coxi_checkpoint *const checkpoints[2],
                     const char *pattern, json_t *lines)
 {

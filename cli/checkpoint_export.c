@@ -1,7 +1,5 @@
-/*
- * coxswain checkpoint export: variables as a whole, for other programs. Shards are joined
- * on the way: nothing is held in memory but a buffer.
- */
+/* coxswain checkpoint export: writes whole variables for other programs. Shards are
+ * joined on the way; only a buffer is in memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +88,7 @@ static int write_plain(void *arg, const void *data, size_t len)
     return coxi_npz_write(arg, data, len);
 }
 
-/* BF16 as F32. */
+/* Writes BF16 as F32. */
 static int write_widened(void *arg, const void *data, size_t len)
 {
     enum { FLOATS = 4096 };
@@ -146,7 +144,7 @@ static int export_npz(const struct coxi_checkpoint *checkpoint,
 
 /* ---- safetensors */
 
-/* The chosen ones, large elements first, which keeps all of them aligned. */
+/* Lists the chosen tensors, large elements first, which keeps all of them aligned. */
 static size_t choose_in_order(const struct coxi_checkpoint *checkpoint,
                               const struct config *config,
                               const struct coxi_whole **ret)
@@ -245,7 +243,7 @@ static json_t *chosen_json(const struct coxi_checkpoint *checkpoint,
     return names;
 }
 
-/* Writes it under another name first: OUT is whole or not there. */
+/* Writes under a temporary name first, so OUT is whole or does not exist. */
 static int write_out(const struct coxi_checkpoint *checkpoint,
                      const struct config *config, const char *out)
 {
@@ -258,7 +256,7 @@ static int write_out(const struct coxi_checkpoint *checkpoint,
     if (r != 0) {
         return r;
     }
-    (void)unlink(temporary); /* what somebody could not finish */
+    (void)unlink(temporary); /* left by an export that did not finish */
     r = strcmp(config->format, "npz") == 0
             ? export_npz(checkpoint, config, temporary)
             : export_safetensors(checkpoint, config, temporary);

@@ -36,13 +36,13 @@ static const struct coxi_program list_program = {
     .n_options = sizeof(list_options) / sizeof(*list_options),
 };
 
-/* What is told of one. */
+/* A checkpoint, as it is listed. */
 struct line {
     uint64_t number;
     bool unfinished;
     bool latest;
     bool is_read;
-    char fault[COXI_ERROR_TEXT_MAX]; /* "": it is complete */
+    char fault[COXI_ERROR_TEXT_MAX]; /* "": the checkpoint is complete */
     double time_s;
     uint64_t bytes;
     uint64_t rows; /* of all tables */
@@ -162,7 +162,8 @@ static int list(const char *dir, bool json)
     json_t *lines = json_array();
     int r = coxi_checkpoints_list(dir, &all, &n);
     if (r == 0) {
-        (void)coxi_latest_read(dir, &latest); /* the lines show that there is none */
+        /* without LATEST, no line is marked as the latest */
+        (void)coxi_latest_read(dir, &latest);
     }
     if (r == 0 && !json) {
         (void)printf("%10s  %-19s %7s %14s %4s %9s %12s %9s  %s\n", "checkpoint",
@@ -214,9 +215,9 @@ static const struct coxi_program verify_program = {
 };
 
 struct verifying {
-    const char *path; /* the one that is being looked at */
+    const char *path; /* the checkpoint that is being verified */
     bool json;
-    json_t *faults; /* of it */
+    json_t *faults; /* its faults */
     size_t n_faults;
 };
 
@@ -231,7 +232,7 @@ static void tell_fault(void *arg, const char *text)
     }
 }
 
-/* Looks at one; false: it has faults. */
+/* Verifies one checkpoint; false: it has faults. */
 static bool verify_one(struct verifying *v, const char *path, json_t *all)
 {
     size_t before = v->n_faults;
@@ -253,7 +254,7 @@ static bool verify_one(struct verifying *v, const char *path, json_t *all)
     return whole;
 }
 
-/* Each of a directory, and that LATEST names one of them. */
+/* Verifies each checkpoint of a directory, and that LATEST names one of them. */
 static int verify_directory(struct verifying *v, const char *dir, json_t *checkpoints)
 {
     struct coxi_listed *all = NULL;
@@ -360,7 +361,7 @@ static const struct coxi_program prune_program = {
 
 struct pruning {
     bool dry_run;
-    json_t *lines; /* NULL: a table is printed */
+    json_t *lines; /* NULL: prints a table */
 };
 
 static void tell_fate(void *arg, uint64_t number, enum coxi_fate fate)

@@ -1,4 +1,4 @@
-/* coxswain checkpoint show: what is in a checkpoint. */
+/* coxswain checkpoint show: the content of a checkpoint. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ static void print_schedule(const struct coxi_schedule *s)
 #undef PRINT
 }
 
-/* What each of the chosen variables was created with. */
+/* Prints the optimizer with which each chosen variable was created. */
 static void print_optimizers(const struct coxi_manifest *m, const char *variable)
 {
     (void)printf("\n%-28s %s\n", "variable", "optimizer");
@@ -138,7 +138,7 @@ static json_t *optimizers_json(const struct coxi_manifest *m, const char *variab
     return all;
 }
 
-/* The rate that was set later, as a ps has it. */
+/* Finds the rate that was set later, if this is one; a ps has written it. */
 static bool rate_of(const struct coxi_whole *whole, const struct coxi_piece *piece,
                     struct coxi_optimizer *ret)
 {
@@ -153,7 +153,7 @@ static bool rate_of(const struct coxi_whole *whole, const struct coxi_piece *pie
 
 /* ---- tensors */
 
-/* Numbers say something about it: keys are none. */
+/* True if a summary of the numbers is useful; keys have none. */
 static bool has_summary(const struct coxi_whole *whole, const struct coxi_summary *s)
 {
     return strcmp(whole->part, "keys") != 0 && s->elements > 0;
@@ -220,7 +220,7 @@ static int add_piece(const struct coxi_checkpoint *checkpoint,
     return 0;
 }
 
-/* Prints or (where there are `tensors`) collects what there is of the chosen variables. */
+/* Prints the tensors of the chosen variables, or collects them in `tensors`. */
 static int show_pieces(const struct coxi_checkpoint *checkpoint, const char *variable,
                        json_t *tensors)
 {

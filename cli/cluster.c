@@ -1,6 +1,7 @@
 /*
- * coxswain cluster and coxswain run: a local cluster for whoever wants it. `cluster` is
- * also what cox_open starts for cox_cluster_local: it ends when its lifeline does.
+ * coxswain cluster and coxswain run: a local cluster for any client. cox_open starts
+ * `coxswain cluster` for cox_cluster_local; then the cluster ends when its lifeline
+ * ends.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -141,20 +142,21 @@ struct session {
     uv_process_t program;
     bool program_runs;
     bool cluster_ended;
-    bool told_to_end; /* by a signal: then the program is not started again */
+    bool told_to_end; /* by a signal: do not start the program again */
     char **argv;      /* of the program */
-    uv_timer_t pause; /* before it is started again */
+    uv_timer_t pause; /* before the program is started again */
     uint64_t started_ms;
     int64_t restarts_max;
     int64_t n_restarts; /* in a row */
     int exit_code;
 };
 
-/* How long a program must have run for its restarts to be counted anew; and the pause before
- * the first, doubled for each that follows. */
+/* A program that has run for STEADY_MS gets a new count of restarts. The pause before
+ * the first restart; it doubles with each further one. */
 enum { STEADY_MS = 60000, PAUSE_MS = 100, PAUSE_MAX_MS = 10000 };
 
-/* Before the daemons end: whoever misses one can read why. */
+/* Prints the reason before the daemons end, so that a client that misses one can read
+ * it. */
 static void on_fail(void *arg, const char *text)
 {
     (void)fprintf(stderr, "%s: %s\n", ((struct session *)arg)->name, text);
@@ -168,7 +170,7 @@ static void on_end(void *arg, bool failed)
         session->exit_code = COXI_EXIT_FAILED;
         if (session->program_runs) {
             (void)uv_process_kill(&session->program, SIGTERM);
-            return; /* the loop stops when the program has ended */
+            return; /* the loop stops when the program ends */
         }
     }
     coxi_loop_stop(session->loop);
@@ -218,7 +220,8 @@ static int close_session(struct session *session, int r)
 
 /* ---- coxswain cluster */
 
-/* With a lifeline it is the client that ends the cluster: it is told who else did. */
+/* A client that holds a lifeline ends the cluster itself, so tell it if a signal ended
+ * it. */
 static void stop_on_signal(void *arg, int signum)
 {
     struct session *session = arg;
@@ -321,7 +324,7 @@ static void on_pause_over(uv_timer_t *pause)
     }
 }
 
-/* False: it has been too often. */
+/* Starts the program again after a pause; false: it was started too often. */
 static bool start_again_later(struct session *session, int code)
 {
     uint64_t ran_ms = uv_now(coxi_loop_uv(session->loop)) - session->started_ms;
@@ -358,7 +361,7 @@ static void pass_on_signal(void *arg, int signum)
 {
     struct session *session = arg;
     session->told_to_end = true;
-    /* Ctrl-C has reached the program too: it is its choice when to end. */
+    /* Ctrl-C has reached the program, too, which decides when to end. */
     if (session->program_runs && signum != SIGINT) {
         (void)uv_process_kill(&session->program, signum);
     } else if (!session->program_runs) {

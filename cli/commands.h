@@ -1,4 +1,4 @@
-/* Programs that have commands: `coxswain`, and its command `checkpoint`. */
+/* Programs with commands: `coxswain`, and its command `checkpoint`. */
 #ifndef COXI_CLI_COMMANDS_H
 #define COXI_CLI_COMMANDS_H
 
@@ -18,7 +18,7 @@ struct coxi_commands {
     size_t n_commands;
 };
 
-/* Runs the command that argv[1] names, or prints --help, --version or --man (the manual
+/* Runs the command named by argv[1], or prints --help, --version or --man (the manual
  * page). Returns the exit code. */
 int coxi_commands_run(const struct coxi_commands *program, int argc, char **argv);
 

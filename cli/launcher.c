@@ -1,9 +1,10 @@
 /*
  * See launcher.h. A daemon: RUNNING -> (died) RESTING -> RUNNING; when the launcher
- * stops, RUNNING -> ENDED. Only its first start may fail as a matter of configuration,
- * which ends the cluster: after that it is started again whatever it has exited with, for
- * its options have not changed. Daemons run in sessions of their own, so that Ctrl-C does
- * not reach them, and are killed by the kernel when this process ends in whatever way.
+ * stops, RUNNING -> ENDED. Only the first start of a daemon may fail as a matter of
+ * configuration, which ends the cluster. After that it is started again whatever its
+ * exit code, because its options have not changed. Daemons run in sessions of their
+ * own, so that Ctrl-C does not reach them. The kernel kills them when this process
+ * ends, however it ends.
  */
 #include "cli/launcher.h"
 
@@ -23,7 +24,8 @@
 enum {
     REST_FIRST_MS = 10,
     REST_MAX_MS = 1000,
-    STEADY_MS = 200, /* one that lived this long had come up: it need not rest */
+    /* a daemon that lived this long came up, and needs no longer rest */
+    STEADY_MS = 200,
     GRACE_MS = 1500,
 };
 
@@ -48,12 +50,13 @@ struct coxi_launcher {
     char *dir;
     char bin_dir[PATH_MAX];
     struct cox_cluster *cluster;
-    struct coxi_relay *relay; /* of prints and alerts; NULL: those are in the logs */
+    /* passes on prints and alerts; NULL: they are only in the logs */
+    struct coxi_relay *relay;
     struct daemon *daemons;
     uint32_t n_daemons;
     uint32_t n_running;
     bool stopping;
-    bool failed; /* the cluster ends on its own */
+    bool failed; /* the cluster has ended on its own */
     uv_timer_t grace;
 };
 
@@ -70,7 +73,7 @@ static void log_path(const struct daemon *daemon, char path[PATH_MAX])
     (void)coxi_path(path, "%s/%s-%u.log", dir, daemon->role, daemon->index);
 }
 
-/* Removes what we and the daemons have made, and nothing else. */
+/* Removes the files that we and the daemons have made, and nothing else. */
 static void clean_up(const struct coxi_launcher *launcher)
 {
     char path[PATH_MAX];
@@ -120,7 +123,7 @@ static void give_up(struct coxi_launcher *launcher, const char *why)
     }
 }
 
-/* It says that starting it again would not help. */
+/* The daemon's exit code says that starting it again would not help. */
 static void give_up_daemon(const struct daemon *daemon)
 {
     char path[PATH_MAX];
@@ -162,7 +165,8 @@ static void on_daemon_exit(uv_process_t *process, int64_t status, int signum)
     finish_if_ended(launcher);
 }
 
-/* The first time the program may not be there; later there is no memory, say. */
+/* At the first start the program may be missing; later there may be a lack of
+ * memory. */
 static void not_started(struct daemon *daemon, const char *program, int failed)
 {
     char why[512];
@@ -177,7 +181,7 @@ static void not_started(struct daemon *daemon, const char *program, int failed)
     give_up(daemon->launcher, why);
 }
 
-/* What a daemon starts with; alert_fd -1: nothing. */
+/* The descriptors that a daemon starts with; alert_fd -1: none. */
 struct outputs {
     int out_fd;
     int log_fd;
@@ -214,8 +218,8 @@ static void spawn(struct daemon *daemon, char **argv, const struct outputs *outp
     launcher->n_running++;
 }
 
-/* The least level of a daemon's lines that the client is to see: COX_LOG's, as of events.
- * NULL: it is to see none, and the daemon gets no descriptor for them. */
+/* The least level of a daemon's log lines that the client sees, from COX_LOG as for
+ * events. NULL: it sees none, and the daemon gets no descriptor for them. */
 static const char *alert_level(const struct coxi_launcher *launcher)
 {
     const char *log = getenv("COX_LOG"); /* NOLINT(concurrency-mt-unsafe) */
@@ -225,7 +229,7 @@ static const char *alert_level(const struct coxi_launcher *launcher)
 
 enum { ARGUMENTS_MAX = 10 };
 
-/* The daemon's command line, NULL behind it. */
+/* Makes the daemon's command line, which ends with NULL. */
 static void make_arguments(const struct daemon *daemon,
                            char text[ARGUMENTS_MAX][PATH_MAX],
                            char *argv[ARGUMENTS_MAX + 1])
@@ -282,7 +286,7 @@ static void start(struct daemon *daemon)
 
 /* ---- life */
 
-/* The daemons are beside this program, or in libexec beside its directory. */
+/* Finds the daemons: beside this program, or in libexec beside its directory. */
 static int find_daemons(char ret[PATH_MAX])
 {
     static const char *const below[] = {"", "/../libexec/coxswain", "/../libexec"};
@@ -402,7 +406,7 @@ static void on_grace(uv_timer_t *timer)
     signal_daemons(timer->data, SIGKILL);
 }
 
-/* On the loop, so that on_end never comes inside coxi_launcher_stop. */
+/* On the loop, so that coxi_launcher_stop itself never calls on_end. */
 static void on_stop(uv_timer_t *timer)
 {
     struct coxi_launcher *launcher = timer->data;

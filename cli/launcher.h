@@ -1,7 +1,5 @@
-/*
- * Runs the daemons of a local cluster: starts them, starts again those that die, ends
- * them all. Single-threaded, on a loop of the caller's.
- */
+/* Runs the daemons of a local cluster: starts them, restarts those that die, and ends
+ * them all. Single-threaded, on a loop of the caller's. */
 #ifndef COXI_CLI_LAUNCHER_H
 #define COXI_CLI_LAUNCHER_H
 
@@ -20,28 +18,29 @@ struct coxi_launcher_options {
     int peer_timeout_ms;
     uint64_t step_memory_max; /* of each worker, bytes; 0: no limit */
     const char *dir;     /* for sockets, made if missing; NULL: a new one in /tmp */
-    bool dir_is_ours;    /* it is removed at the end, as a new one is */
-    const char *log_dir; /* made if missing; NULL: logs end with `dir` */
-    int prints_fd; /* without log_dir: where what steps print goes (cli/relay.h) */
-    /* It ends on its own: why, before any daemon is ended that runs. */
+    bool dir_is_ours;    /* remove `dir` at the end, as a new one is removed */
+    const char *log_dir; /* made if missing; NULL: the logs are removed with `dir` */
+    int prints_fd;       /* without log_dir: what steps print goes here (cli/relay.h) */
+    /* The cluster ends on its own. Called with the reason before any running daemon is
+     * ended. */
     void (*on_fail)(void *arg, const char *text);
-    /* The cluster has ended: after coxi_launcher_stop, or (failed) on its own. */
+    /* The cluster has ended, after coxi_launcher_stop or (`failed`) on its own. */
     void (*on_end)(void *arg, bool failed);
     void *arg;
 };
 
-/* Starts everything. COX_EIO. The loop must run then. */
+/* Starts everything. COX_EIO. After that the loop must run. */
 int coxi_launcher_start(struct coxi_loop *loop,
                         const struct coxi_launcher_options *options,
                         struct coxi_launcher **ret);
 
-/* Its addresses. */
+/* The cluster's addresses. */
 const struct cox_cluster *coxi_launcher_cluster(const struct coxi_launcher *launcher);
 
-/* Ends the daemons, those that do not end on their own after 1.5 s by force. */
+/* Ends the daemons; kills those that have not ended after 1.5 s. */
 void coxi_launcher_stop(struct coxi_launcher *launcher);
 
-/* After on_end, before the loop is freed. Takes NULL. */
+/* Call after on_end, before the loop is freed. Takes NULL. */
 void coxi_launcher_free(struct coxi_launcher *launcher);
 
 #endif

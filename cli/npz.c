@@ -1,7 +1,5 @@
-/*
- * See npz.h. Sizes and checksum of an entry are known at its end: it is written first, with
- * a hole for them, which is filled then.
- */
+/* See npz.h. The sizes and the checksum of an entry are known only at its end. So its
+ * header is written with a hole first, which is filled in then. */
 #include "cli/npz.h"
 
 #include <errno.h>
@@ -17,9 +15,10 @@
 
 enum {
     CHUNK = 64 * 1024,
-    ZIP_VERSION = 45, /* the first with zip64 */
+    ZIP_VERSION = 45, /* the first version with zip64 */
     ZIP_UTF8 = 1 << 11,
-    ZIP_DATE = (1 << 5) + 1, /* 1980-01-01: the same contents make the same file */
+    /* 1980-01-01, because equal contents must give equal files */
+    ZIP_DATE = (1 << 5) + 1,
     ZIP_UNIX = 3 << 8,
     ZIP_EXTRA64 = 1,
 };
@@ -28,13 +27,13 @@ struct coxi_npz {
     FILE *file;
     char *path;
     bool deflate;
-    struct coxi_buffer directory; /* what the file ends with */
+    struct coxi_buffer directory; /* the directory at the end of the file */
     uint64_t n_entries;
-    /* The entry that is being written, if there is one: */
+    /* the entry that is being written, if there is one: */
     char *name;
     uint64_t offset; /* of its header */
-    uint64_t len;    /* of what came in */
-    uint64_t packed; /* of what went out */
+    uint64_t len;    /* bytes before compression */
+    uint64_t packed; /* bytes after compression */
     uLong crc;
     z_stream stream;
     uint8_t out[CHUNK];
@@ -52,13 +51,13 @@ static int put(struct coxi_npz *npz, const void *data, size_t len)
     return fwrite(data, 1, len, npz->file) == len ? 0 : fail(npz);
 }
 
-/* Little-endian, as all machines here are (checkpoint/safetensors counts on it, too). */
+/* Little-endian, like all machines here (checkpoint/safetensors relies on it, too). */
 static void add(struct coxi_buffer *buffer, uint64_t n, size_t len)
 {
     (void)coxi_buffer_append_raw(buffer, &n, len);
 }
 
-/* What headers of entries have in common, from the version to the checksum. */
+/* The fields that all headers of entries have, from the version to the checksum. */
 static void add_entry(struct coxi_buffer *buffer, const struct coxi_npz *npz)
 {
     add(buffer, ZIP_VERSION, 2);
@@ -67,7 +66,7 @@ static void add_entry(struct coxi_buffer *buffer, const struct coxi_npz *npz)
     add(buffer, 0, 2);
     add(buffer, ZIP_DATE, 2);
     add(buffer, npz->crc, 4);
-    add(buffer, UINT32_MAX, 4); /* both sizes: see the extra field */
+    add(buffer, UINT32_MAX, 4); /* both sizes are in the extra field */
     add(buffer, UINT32_MAX, 4);
     add(buffer, strlen(npz->name), 2);
 }
@@ -93,7 +92,7 @@ static int put_header(struct coxi_npz *npz)
     return r;
 }
 
-/* The entry's place in the directory. */
+/* Adds the entry to the directory. */
 static int add_to_directory(struct coxi_npz *npz)
 {
     struct coxi_buffer *directory = &npz->directory;
@@ -120,7 +119,7 @@ static int add_to_directory(struct coxi_npz *npz)
     return 0;
 }
 
-/* Has zlib take what it is given; `flush`: and give all that it has. */
+/* Passes input to zlib; with `flush`, takes all output that it has. */
 static int deflate_some(struct coxi_npz *npz, int flush)
 {
     int r = 0;
@@ -156,7 +155,7 @@ int coxi_npz_write(struct coxi_npz *npz, const void *data, size_t len)
     return r;
 }
 
-/* Ends the entry that is being written, if there is one. */
+/* Ends the current entry, if there is one. */
 static int end_entry(struct coxi_npz *npz)
 {
     int r = 0;
@@ -195,7 +194,7 @@ static int begin_entry(struct coxi_npz *npz, const char *name)
         return r;
     }
     memset(&npz->stream, 0, sizeof(npz->stream));
-    /* Window bits below 0: no header of zlib's own, zip has one. */
+    /* Window bits below 0: no zlib header, because zip has its own. */
     if (npz->deflate && deflateInit2(&npz->stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED,
                                      -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
         return coxi_error_memory("compression");
@@ -272,7 +271,7 @@ static int put_directory(struct coxi_npz *npz)
         return r != 0 ? r : fail(npz);
     }
     add(end, 0x06064b50, 4);
-    add(end, 44, 8); /* what of this record is still to come */
+    add(end, 44, 8); /* bytes of this record that follow */
     add(end, ZIP_UNIX | ZIP_VERSION, 2);
     add(end, ZIP_VERSION, 2);
     add(end, 0, 8); /* disks */
@@ -280,11 +279,11 @@ static int put_directory(struct coxi_npz *npz)
     add(end, npz->n_entries, 8);
     add(end, len, 8);
     add(end, (uint64_t)at, 8);
-    add(end, 0x07064b50, 4); /* where that record is */
+    add(end, 0x07064b50, 4); /* the place of that record */
     add(end, 0, 4);
     add(end, (uint64_t)at + len, 8);
     add(end, 1, 4);
-    add(end, 0x06054b50, 4); /* the old record, which says: see the new one */
+    add(end, 0x06054b50, 4); /* the old record, which points to the new one */
     add(end, 0, 4);
     add(end, UINT32_MAX, 4);
     add(end, UINT64_MAX, 8);

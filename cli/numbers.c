@@ -8,7 +8,7 @@
 #include "common/dtype.h"
 #include "common/floats.h"
 
-/* U64 is not among the types of variables; keys and steps have it. */
+/* U64 is no type of variables, but keys and steps have it. */
 static bool is_u64(const char *dtype)
 {
     return strcmp(dtype, "U64") == 0;

@@ -4,13 +4,13 @@
 
 #include "checkpoint/safetensors.h"
 
-/* Bytes of an element of the types that checkpoints have; 0: it is none. */
+/* Bytes of an element of a type that checkpoints have; 0: there is no such type. */
 size_t coxi_number_size(const char *dtype);
 
-/* The i-th of the elements at `data`; integers beyond 2^53 are rounded. */
+/* The i-th element at `data`; integers beyond 2^53 are rounded. */
 double coxi_number(const char *dtype, const void *data, uint64_t i);
 
-/* What is told of a tensor, over all elements. */
+/* A summary of all elements of a tensor. */
 struct coxi_summary {
     uint64_t elements;
     double sum;
@@ -18,7 +18,7 @@ struct coxi_summary {
     double most;
 };
 
-/* COX_ENOMEM. `tensor` is one of the file's. */
+/* Summarizes `tensor`, which belongs to the file. COX_ENOMEM. */
 int coxi_summarize(const struct coxi_st_file *file, const struct coxi_st_tensor *tensor,
                    struct coxi_summary *ret);
 

@@ -1,9 +1,11 @@
 /*
- * See relay.h. Pipes for each daemon, which outlive its processes: their writing ends are
- * here, too. So there is no end of file, and a last pipe tells the thread to end.
+ * See relay.h. Each daemon has pipes, which outlive its processes, because the relay
+ * holds their writing ends, too. So there is never an end of file, and one more pipe
+ * tells the thread to end.
  *
- * Invariants: what comes from one pipe leaves in its order, one write a line, so that lines
- * of several workers do not mix. A line longer than LINE_MAX_BYTES leaves in pieces.
+ * Invariants: lines from one pipe stay in order. Each line is one write, so that lines
+ * of several workers do not mix. A line longer than LINE_MAX_BYTES is written in
+ * pieces.
  *
  * Threads: coxi_relay_new, _fd, _free the launcher's; everything else the relay's.
  */
@@ -29,7 +31,7 @@ struct pipe {
     int in;
     int out;
     size_t n_prefix;
-    size_t used; /* of `line`, the prefix included */
+    size_t used; /* bytes of `line`, with the prefix */
     char line[PREFIX_MAX_BYTES + LINE_MAX_BYTES + 1];
 };
 
@@ -37,13 +39,13 @@ struct coxi_relay {
     int to_fd;
     uint32_t n_ps;
     uint32_t n_workers;
-    uint32_t n; /* pipes: what workers print, alerts of ps, alerts of workers */
+    uint32_t n; /* pipes: prints of workers, alerts of ps, alerts of workers */
     pthread_t thread;
     bool has_thread;
-    struct pipe *pipes; /* and one more, which says that it is over */
+    struct pipe *pipes; /* and one more, which tells the thread to end */
 };
 
-/* What cannot be written has nobody who reads it. */
+/* If a line cannot be written, nobody reads it. */
 static void write_line(const struct coxi_relay *relay, struct pipe *pipe)
 {
     size_t done = 0;
@@ -58,7 +60,7 @@ static void write_line(const struct coxi_relay *relay, struct pipe *pipe)
     pipe->used = pipe->n_prefix;
 }
 
-/* All that can be read now. */
+/* Passes on all that can be read now. */
 static void pass_on(const struct coxi_relay *relay, struct pipe *pipe)
 {
     char bytes[4096];
@@ -83,7 +85,7 @@ static void *run(void *arg)
         fds[i] = (struct pollfd){.fd = relay->pipes[i].in, .events = POLLIN};
     }
     do {
-        (void)poll(fds, relay->n + 1, -1); /* ends by coxi_relay_free */
+        (void)poll(fds, relay->n + 1, -1); /* coxi_relay_free ends it */
         for (uint32_t i = 0; i < relay->n; i++) {
             pass_on(relay, &relay->pipes[i]);
         }
@@ -189,7 +191,7 @@ void coxi_relay_free(struct coxi_relay *relay)
         pthread_timedjoin_np(relay->thread, NULL, &until) == 0) {
         relay_free(relay);
     } else {
-        (void)pthread_detach(
-            relay->thread); /* it has what is left for as long as we live */
+        /* the thread may use the rest as long as this process lives */
+        (void)pthread_detach(relay->thread);
     }
 }

@@ -1,8 +1,8 @@
 /*
- * What steps print, and the warnings and errors of the daemons' logs (alerts), from a local
- * cluster to one file descriptor: each line begins with its daemon's name. A thread of its own
- * reads and writes, so a reader of that descriptor that is slow, or gone, holds up what prints
- * and nothing else: daemons do not wait for room for an alert.
+ * Passes on what steps print, and the warnings and errors of the daemons' logs
+ * (alerts), from a local cluster to one file descriptor. Each line begins with its
+ * daemon's name. A thread of its own reads and writes. So a slow or missing reader of
+ * that descriptor holds up only what prints: daemons do not wait for room for an alert.
  */
 #ifndef COXI_CLI_RELAY_H
 #define COXI_CLI_RELAY_H
@@ -12,19 +12,20 @@
 
 struct coxi_relay;
 
-/* For at most COXI_LOCAL_MAX of each; borrows `to_fd`. COX_EIO. */
+/* A relay for at most COXI_LOCAL_MAX ps and workers each; borrows `to_fd`. COX_EIO. */
 int coxi_relay_new(uint32_t n_ps, uint32_t n_workers, int to_fd,
                    struct coxi_relay **ret);
 
-/* Where worker `i` is to print; borrowed, closed when the process executes another. */
+/* The descriptor to which worker `i` prints; borrowed, close-on-exec. */
 int coxi_relay_fd(const struct coxi_relay *relay, uint32_t i);
 
-/* Where ps or worker `i` is to write its alerts; as above. */
+/* The descriptor for the alerts of ps or worker `i`; as above. */
 int coxi_relay_alerts_fd(const struct coxi_relay *relay, bool is_worker, uint32_t i);
 
 /*
- * Passes on what has been printed, the beginnings of lines too, and ends. Waits a second for
- * a reader that does not read, and leaves it the rest. Takes NULL.
+ * Passes on everything printed so far, also beginnings of lines, and ends. Waits a
+ * second for a reader that does not read, then leaves the rest to the thread. Takes
+ * NULL.
  */
 void coxi_relay_free(struct coxi_relay *relay);
 

@@ -61,7 +61,7 @@ int coxi_cluster_url(const char *address, char **ret)
     return r;
 }
 
-/* Address `i` of a list. */
+/* Parses address `i` of a list. */
 static int parse_address(const json_t *list, const char *role, size_t i, char **ret)
 {
     const char *address = json_string_value(json_array_get(list, i));
@@ -74,10 +74,8 @@ static int parse_address(const json_t *list, const char *role, size_t i, char **
                             coxi_error_text());
 }
 
-/*
- * Members of other names belong to others, as TF_CONFIG's "chief" and "task"; but a list that
- * is nobody's is the user's, with its name misspelt.
- */
+/* Ignores members with other names, because others may use them (TF_CONFIG's "chief"
+ * and "task"). But refuses a name that begins like ours: the user has misspelt it. */
 static int check_names(const json_t *cluster)
 {
     const char *name;
@@ -228,7 +226,7 @@ int coxi_cluster_at(const char *dir, uint32_t n_ps, uint32_t n_workers,
     if (r != 0) {
         return r;
     }
-    /* The kernel's limit for a socket's path is 107 bytes. */
+    /* A socket's path has at most 107 bytes (the kernel's limit). */
     if (strlen(dir) > 80) {
         r = coxi_error(COX_EINVAL, "the directory %s is too long a name for sockets",
                        dir);

@@ -1,4 +1,4 @@
-/* What a cluster description holds. */
+/* The content of a cluster description. */
 #ifndef COXI_CLUSTER_CLUSTER_H
 #define COXI_CLUSTER_CLUSTER_H
 
@@ -10,11 +10,12 @@
 enum {
     COXI_LOCAL_MAX = 64,
     COXI_WORKERS_MAX = 65536, /* in a cluster's list */
-    COXI_NAMED_MAX = 16384,   /* beside them, those that dial the client */
+    /* workers that dial the client, besides those in the list */
+    COXI_NAMED_MAX = 16384,
 };
 
 struct cox_cluster {
-    bool local; /* to be started; then there are counts and no addresses */
+    bool local; /* a cluster to be started here: it has counts, but no addresses */
     uint32_t n_ps;
     uint32_t n_workers;
     char **ps; /* URLs */
@@ -27,10 +28,11 @@ int coxi_cluster_copy(const struct cox_cluster *cluster, struct cox_cluster **re
 /* The JSON that cox_cluster_parse reads, for free(). NULL: out of memory. */
 char *coxi_cluster_json(const struct cox_cluster *cluster);
 
-/* The URL for "host:port" or a URL (coxi_url_from), for free(). COX_EADDRESS: it is neither. */
+/* The URL for "host:port" or a URL (coxi_url_from), for free(). COX_EADDRESS: it is
+ * neither. */
 int coxi_cluster_url(const char *address, char **ret);
 
-/* The addresses that a local cluster in `dir` has. */
+/* A cluster with the addresses that a local cluster in `dir` has. */
 int coxi_cluster_at(const char *dir, uint32_t n_ps, uint32_t n_workers,
                     struct cox_cluster **ret);
 

@@ -1,8 +1,8 @@
 /*
- * See local.h. The launcher is started with posix_spawn (no copy of a large client), in
- * a session of its own (Ctrl-C reaches the client first), and holds the reading end of
- * a pipe whose writing end is here: when this process ends in whatever way, the
- * launcher sees that.
+ * See local.h. The launcher is started with posix_spawn (which does not copy a large
+ * client) in a session of its own (so Ctrl-C reaches the client first). It holds the
+ * reading end of a pipe whose writing end is here. So the launcher notices when this
+ * process ends, however it ends.
  */
 #include "cluster/local.h"
 
@@ -33,19 +33,20 @@ enum { STOP_MS = 1800, LIFELINE_FD = 3, PRINTS_FD = 4 };
 struct coxi_local {
     char dir[64];
     int lifeline;
-    struct coxi_unforked
-        unforked;           /* the lifeline: a child's life is not the client's */
+    /* the lifeline: a child of the client must not keep it open */
+    struct coxi_unforked unforked;
     struct coxi_mutex lock; /* guards the rest; leaf */
-    pid_t pid;              /* 0: it has been waited for */
+    pid_t pid;              /* 0: the launcher has ended and was waited for */
     int status;
 };
 
 extern char **environ;
 
 /*
- * Where the programs are looked for, in this order: in COX_BIN_DIR, beside the client's
- * program, where an installation has them as seen from the library, wherever it was moved
- * to, and where this build was to be installed.
+ * The directories in which the programs are looked for, in this order: COX_BIN_DIR; the
+ * directory of the client's program; the places of an installation relative to the
+ * library, wherever it was moved to; the directory in which this build was to be
+ * installed.
  */
 enum { PLACES_MAX = 6 };
 
@@ -61,10 +62,11 @@ static void add_place(struct places *places, const char *dir, const char *below)
     }
 }
 
-/* Something of the library's own. */
+/* An address inside the library. */
 static const char here;
 
-/* Directory of the library's file (of the program's, where it is linked in). */
+/* The directory of the library's file; of the program's file, if the library is linked
+ * into it. */
 static bool library_directory(char ret[PATH_MAX])
 {
     Dl_info info;
@@ -143,7 +145,7 @@ static int find_program(char path[PATH_MAX], const char *bin_dir)
     return r;
 }
 
-/* Where the launcher's own messages go: it has none unless something is wrong. */
+/* The path of the launcher's own log, which is empty unless something is wrong. */
 static void launcher_log(const struct coxi_local *local, char path[PATH_MAX])
 {
     (void)coxi_path(path, "%s/launcher.log", local->dir);
@@ -269,7 +271,7 @@ int coxi_local_start(const struct cox_cluster *cluster,
     return 0;
 }
 
-/* Also one that the program itself has waited for. */
+/* True if the launcher has ended, even if the program itself has waited for it. */
 static bool has_ended(struct coxi_local *local)
 {
     coxi_lock(&local->lock);
@@ -312,7 +314,7 @@ void coxi_local_stop(struct coxi_local *local)
         (void)close(local->lifeline);
     }
     if (local->pid != 0) {
-        /* It ends within 2 s; one that does not is ended, and with it all its
+        /* The launcher ends within 2 s. If it does not, kill it, which ends all its
          * daemons. */
         struct pollfd ended = {.fd = pidfd_open(local->pid, 0), .events = POLLIN};
         if (ended.fd >= 0 && poll(&ended, 1, STOP_MS) == 0) {

@@ -7,22 +7,23 @@
 struct coxi_local;
 
 /*
- * Starts `coxswain cluster`, found in bin_dir, $COX_BIN_DIR, beside this program, or
- * where an installation has it as seen from this library (its bin, libexec/coxswain,
- * libexec). *ret_cluster has the addresses. COX_EIO.
+ * Starts `coxswain cluster`, which it finds in bin_dir, $COX_BIN_DIR, the directory of
+ * this program, or an installation's bin, libexec/coxswain or libexec relative to this
+ * library. *ret_cluster has the addresses. COX_EIO.
  */
 int coxi_local_start(const struct cox_cluster *cluster,
                      const struct cox_options *options, struct coxi_local **ret,
                      struct cox_cluster **ret_cluster);
 
-/* 0 while the launcher lives; otherwise COX_EIO with what it said last. Any thread. */
+/* 0 while the launcher lives; otherwise COX_EIO with its last message. Any thread. */
 int coxi_local_check(struct coxi_local *local);
 
-/* The same where a daemon is missed: the launcher says why before it ends its daemons, and
- * may outlive them. Any thread. Cost: reads a small file. */
+/* The same, for a daemon that is missing: the launcher tells why before it ends its
+ * daemons, and may outlive them. Any thread. Cost: reads a small file. */
 int coxi_local_check_lost(struct coxi_local *local);
 
-/* Ends the daemons, removes the directory, waits for all of it. Takes NULL. */
+/* Ends the daemons, removes the directory, and waits until all that is done. Takes
+ * NULL. */
 void coxi_local_stop(struct coxi_local *local);
 
 #endif

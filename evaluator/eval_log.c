@@ -1,11 +1,12 @@
 /*
  * Results of evaluators: lines of JSON in <dir>/eval.jsonl, which evaluators append and
- * clients read. A line is appended with one write, so that several evaluators may report
- * to one file; one that was cut (the disk was full, its writer killed) is passed over by
- * readers, and the next one begins on a line of its own. A host that loses its power may
- * leave NULs in the file: they hide no line, so lines are found by length, not as a string.
+ * clients read. A line is appended with one write, so several evaluators may report to
+ * one file. A line that was cut (the disk was full, its writer was killed) is skipped
+ * by readers, and the next line begins on a line of its own. A host that loses its
+ * power may leave NULs in the file. Lines are found by length, not as strings, so NULs
+ * hide no line.
  *
- * Threads: that of the evaluator; reading: any. Cost: reading is O(file).
+ * Threads: the evaluator's; reading: any. Cost: reading is O(file).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,13 +27,13 @@ enum { EVALS_BYTES_MAX = 64 << 20 };
 
 /* ---- reporting */
 
-/* Members of a line that are no scores. */
+/* True for members of a line that are not scores. */
 static bool is_reserved(const char *name)
 {
     return strcmp(name, "checkpoint") == 0 || strcmp(name, "time") == 0;
 }
 
-/* A line is an object, so a name stands in it once. */
+/* Checks that each name is there once, because a line is an object. */
 static int check_scores(const struct cox_score *scores, size_t n_scores)
 {
     for (size_t i = 0; i < n_scores; i++) {
@@ -56,13 +57,13 @@ static int check_scores(const struct cox_score *scores, size_t n_scores)
     return 0;
 }
 
-/* The line, with its newline; for free(). NULL: a name is no UTF-8 text. */
+/* Makes the line, with its newline; for free(). NULL: a name is not UTF-8 text. */
 static char *line_of(const struct cox_eval *eval)
 {
     json_t *line = json_pack("{s:I, s:f}", "checkpoint", (json_int_t)eval->checkpoint,
                              "time", eval->time_s);
     for (size_t i = 0; i < eval->n_scores; i++) {
-        /* JSON knows no NaN and no infinity. */
+        /* JSON has no NaN and no infinity. */
         json_t *value = json_real(eval->scores[i].value);
         if (json_object_set_new(line, eval->scores[i].name,
                                 value != NULL ? value : json_null()) != 0) {
@@ -80,7 +81,7 @@ static char *line_of(const struct cox_eval *eval)
     return text;
 }
 
-/* The file ends within a line, which somebody could not finish. */
+/* True if the file ends within a line, which its writer could not finish. */
 static bool ends_amidst(int fd)
 {
     char last = '\n';
@@ -149,7 +150,7 @@ int cox_evaluator_report(struct cox_evaluator *evaluator,
 struct cox_evals {
     struct cox_eval *all;
     size_t n;
-    json_t *lines; /* own the names */
+    json_t *lines; /* owns the names */
 };
 
 static double value_of(const json_t *value)
@@ -157,7 +158,7 @@ static double value_of(const json_t *value)
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
-/* Appends what a line tells; one that tells nothing is passed over. COX_ENOMEM. */
+/* Appends the result in a line; skips a line without one. COX_ENOMEM. */
 static int take_line(struct cox_evals *evals, const char *text, size_t len)
 {
     const char *name;
@@ -203,7 +204,7 @@ static int take_lines(struct cox_evals *evals, const char *text, size_t len)
     while (r == 0 && n_lines-- > 0) {
         const char *end = memchr(text, '\n', (size_t)(limit - text));
         while (*text == '\0') {
-            text++; /* a line may follow NULs without a newline between them */
+            text++; /* a line may follow NULs without a newline between */
         }
         r = take_line(evals, text, (size_t)(end - text));
         text = end + 1;

@@ -1,11 +1,12 @@
 /*
- * The evaluator: follows a checkpoint directory, loads checkpoints (checkpoint/checkpoint) and
- * answers look-ups from the memory-mapped shards. Needs no coordinator and no daemon.
- * Results are eval_log.c's. Single-threaded: one evaluator is used by one thread at a time.
+ * The evaluator: follows a checkpoint directory, loads checkpoints
+ * (checkpoint/checkpoint) and answers look-ups from the memory-mapped shards. It needs
+ * no coordinator and no daemon. Its results are eval_log.c's. Single-threaded: one
+ * thread at a time uses an evaluator.
  *
- * A table's keys are indexed once when the checkpoint is loaded, if it was asked for; rows
- * stay in the map. A checkpoint that cannot be loaded is tried again until there is a newer
- * one: a last one whose load has failed once must not be lost.
+ * The keys of a table are indexed once when the checkpoint is loaded, if the table is
+ * wanted; rows stay in the map. A checkpoint that cannot be loaded is tried again until
+ * there is a newer one, because the last checkpoint must not be lost after one failure.
  */
 #include "evaluator/evaluator.h"
 
@@ -30,7 +31,7 @@
 
 struct loaded {
     struct coxi_checkpoint *checkpoint;
-    struct coxi_row_index *tables; /* by place in the manifest's list */
+    struct coxi_row_index *tables; /* by index in the manifest's list */
 };
 
 struct cox_evaluator {
@@ -39,13 +40,14 @@ struct cox_evaluator {
     struct loaded *loaded;
     uint64_t last; /* number of the checkpoint last handed out */
     uint64_t n_loaded;
-    bool final;                  /* it says that it was the last */
-    struct coxi_session session; /* of the client that wrote it */
-    /* Since the last one was loaded: */
+    bool final;                  /* the last one says that it is the final one */
+    struct coxi_session session; /* the client that wrote it */
+    /* since the last successful load: */
     bool failing;
-    uint64_t failed;   /* the number of the one that failed last; 0: it was LATEST */
-    uint64_t older;    /* what is complete below it */
-    uint64_t since_ms; /* when the first one failed */
+    /* the number of the checkpoint that failed last; 0: LATEST failed */
+    uint64_t failed;
+    uint64_t older;    /* the newest complete checkpoint below it */
+    uint64_t since_ms; /* time of the first failure */
 };
 
 const char *coxi_evaluator_dir(const struct cox_evaluator *evaluator)
@@ -134,7 +136,7 @@ static int load(const struct cox_evaluator *evaluator, uint64_t number,
 
 /* ---- opening and closing */
 
-/* The names that `o` points to become copies. */
+/* Replaces the names that `o` points to by copies. */
 static int copy_names(struct cox_evaluator_options *o)
 {
     const char *const *names = o->variables;
@@ -213,7 +215,8 @@ int cox_evaluator_open(const char *dir, const struct cox_evaluator_options *opti
 
 /* ---- following the directory */
 
-/* The first complete one above `above`, up to `latest`; 0: there is none. */
+/* Finds the first complete checkpoint above `above`, up to `latest`; 0: there is
+ * none. */
 static int first_above(const char *dir, uint64_t above, uint64_t latest, uint64_t *ret)
 {
     struct coxi_listed *all = NULL;
@@ -233,7 +236,7 @@ static int first_above(const char *dir, uint64_t above, uint64_t latest, uint64_
     return 0;
 }
 
-/* Which is to be loaded now; 0: none is newer than the last. */
+/* Chooses the checkpoint to load now; 0: none is newer than the last. */
 static int choose(const struct cox_evaluator *evaluator, uint64_t *ret)
 {
     uint64_t latest = 0;
@@ -247,7 +250,7 @@ static int choose(const struct cox_evaluator *evaluator, uint64_t *ret)
         *ret = latest;
         return r;
     }
-    if (evaluator->failed != 0) { /* a newer one is taken in its place */
+    if (evaluator->failed != 0) { /* prefer a newer one to one that failed */
         r = first_above(evaluator->dir, evaluator->failed, latest, &newer);
     }
     if (r == 0 && newer == 0) {
@@ -257,7 +260,7 @@ static int choose(const struct cox_evaluator *evaluator, uint64_t *ret)
     return r;
 }
 
-/* How long one is waited for. */
+/* How long to wait for the next checkpoint. */
 static int patience_ms(const struct cox_evaluator *evaluator)
 {
     return evaluator->last == 0 ? evaluator->options.first_timeout_ms
@@ -283,12 +286,13 @@ static int wait_for_newer(struct cox_evaluator *evaluator, uint64_t *ret_number)
                               evaluator->last == 0 ? "" : "newer ", evaluator->dir,
                               timeout_ms);
         }
-        /* Network file systems tell nobody of changes: look again after a while. */
+        /* Network file systems do not report changes: look again after a while. */
         (void)poll(NULL, 0, evaluator->options.poll_ms);
     }
 }
 
-/* Checkpoint `number` (0: LATEST) cannot be loaded: what the caller is told. */
+/* Notes that checkpoint `number` (0: LATEST) could not be loaded; returns the code for
+ * the caller. */
 static int note_failure(struct cox_evaluator *evaluator, uint64_t number, int code)
 {
     char text[COXI_ERROR_TEXT_MAX];
@@ -310,17 +314,15 @@ static int note_failure(struct cox_evaluator *evaluator, uint64_t number, int co
     return coxi_checkpoints_offer(code, evaluator->older);
 }
 
-/*
- * A final checkpoint is the end until another client claims the directory: that one goes on
- * with the run, and writes more.
- */
+/* A final checkpoint is the end, unless another client has claimed the directory since:
+ * that client continues the run and writes more. */
 static bool is_over(const struct cox_evaluator *evaluator)
 {
     return evaluator->final &&
            coxi_generation_check(evaluator->dir, &evaluator->session) != COX_EFENCED;
 }
 
-/* Why there is nothing to wait for, or 0. */
+/* The reason why no checkpoint will come, or 0. */
 static int check_end(const struct cox_evaluator *evaluator)
 {
     const struct cox_evaluator_options *o = &evaluator->options;
@@ -382,7 +384,7 @@ int cox_evaluator_next(struct cox_evaluator *evaluator, struct cox_checkpoint_in
 
 /* ---- looking things up */
 
-/* The place of variable `name` in the manifest, if it is of that kind. */
+/* Finds the index of variable `name` in the manifest, if it is of that kind. */
 static int find(const struct cox_evaluator *evaluator, const char *name,
                 enum coxi_kind kind, uint32_t *ret)
 {

@@ -1,9 +1,9 @@
 /*
- * Readers (coxswain/reader.h): what a run holds, for who is not its client. A reader asks
- * each ps which run it serves and what it has of it, and pulls by that until a ps says that
- * it is no longer so; then it asks again.
+ * Readers (coxswain/reader.h): read the values of a run without being its client. A
+ * reader asks each ps which run it serves and which variables it has, and uses that
+ * view for pulls until a ps says that the view is out of date; then it asks again.
  *
- * Threads: one uses a reader; a loop of its own sends heartbeats and looks at deadlines.
+ * Threads: one uses a reader; a loop of its own sends heartbeats and checks deadlines.
  * Cost: a round trip to every ps whenever the run has changed or a name is not known.
  */
 #include <poll.h>
@@ -26,16 +26,16 @@ enum {
     PEER_TIMEOUT_MS = 10000,
     CONNECT_MS = 2000,
     TICK_MS = 50,
-    LOOK_MS = 50, /* between two looks at whether a run is there again */
+    LOOK_MS = 50, /* between two looks for a run */
 };
 
-/* What the ps have said of their run. */
+/* The run as the ps describe it. */
 struct view {
     struct coxi_session session; /* without a token */
     size_t n_answers;
     struct coxi_variable **variables; /* owned */
     size_t n;
-    int code; /* why this is no view */
+    int code; /* the reason why the answers make no view, or 0 */
 };
 
 struct cox_reader {
@@ -46,8 +46,9 @@ struct cox_reader {
     _Atomic(struct coxi_psc *) *ps;
     uint32_t n_ps;
     struct view view;
-    struct view before; /* variables of views before it, which the one after lacked */
-    bool attached;      /* nobody has said yet that the view is not right any more */
+    /* variables of earlier views that were missing in the next view */
+    struct view before;
+    bool attached; /* no ps has said that the view is out of date */
 };
 
 static void view_fini(struct view *view)
@@ -71,13 +72,13 @@ static const struct coxi_variable *find(const struct view *view, const char *nam
     return NULL;
 }
 
-/* Adds a variable that none of the others has told of. */
+/* Adds a variable, unless another ps has described it already. */
 static int note_variable(struct view *view, const struct coxi_variable *v)
 {
     if (find(view, v->name) != NULL) {
         return 0;
     }
-    if ((view->n & (view->n + 1)) == 0) { /* it grows at powers of two, less one */
+    if ((view->n & (view->n + 1)) == 0) { /* the array has room for 2^k - 1 variables */
         struct coxi_variable **more =
             realloc(view->variables, (2 * view->n + 1) * sizeof(void *));
         if (more == NULL) {
@@ -107,8 +108,10 @@ static void take_layout(void *arg, const struct coxi_message *answer)
     }
 }
 
-/* Notes the variables of the old view that the next one lacks: the other client may not have
- * created them yet, however often the reader looks until then. */
+/*
+ * Remembers the variables of the old view that are missing in the next one: the new
+ * client may not have created them yet, even if the reader looks again several times.
+ */
 static int remember(struct cox_reader *reader, const struct view *next)
 {
     int r = 0;
@@ -121,7 +124,7 @@ static int remember(struct cox_reader *reader, const struct view *next)
     return r;
 }
 
-/* Asks all ps what there is. */
+/* Asks all ps for a view. */
 static int attach(struct cox_reader *reader, int timeout_ms)
 {
     struct view view = {0};
@@ -156,7 +159,7 @@ static int attach(struct cox_reader *reader, int timeout_ms)
     return 0;
 }
 
-/* True where the error may go away: a ps is being started, another client is coming. */
+/* True if the error may pass: a ps is being started, or another client takes over. */
 static bool may_pass(int code)
 {
     return code == COX_ENOENT || code == COX_EPSLOST || code == COX_EFENCED;
@@ -168,7 +171,7 @@ static int left_ms(uint64_t end_ms)
     return now < end_ms ? (int)(end_ms - now) : 1;
 }
 
-/* Something to be done with a variable. */
+/* Something to do with a variable. */
 struct use {
     int (*use)(const struct coxi_pull_from *from, const struct coxi_variable *v,
                void *arg);
@@ -187,8 +190,8 @@ static int use_variable(struct cox_reader *reader, const char *name, int timeout
                                   (unsigned long long)reader->view.session.run, name);
 }
 
-/* Does that with the variable called `name` (NULL: only attaches); again, until it is done
- * or there is no use. */
+/* Does `use` with the variable called `name` (NULL: only attaches), again and again
+ * until it succeeds or cannot succeed any more. */
 static int follow(struct cox_reader *reader, const char *name, const struct use *use)
 {
     uint64_t end_ms = coxi_now_ms() + (uint64_t)reader->options.timeout_ms;

@@ -1,12 +1,12 @@
-/* See limits.h. Strings other than names count when all is encoded. */
+/* See limits.h. Strings other than names are counted when everything is encoded. */
 #include "schema/limits.h"
 
 #include <string.h>
 
 enum {
     OTHER_MAX = 4096,  /* bytes of a message without its arrays and texts */
-    FILE_MAX = 4096,   /* of the path of a snapshot's file: PATH_MAX of Linux */
-    ELEMENT_MAX = 512, /* of a variable or address without its shards */
+    FILE_MAX = 4096,   /* bytes of the path of a snapshot's file: PATH_MAX of Linux */
+    ELEMENT_MAX = 512, /* bytes of a variable or address without its shards */
 };
 
 static bool name_fits(const char *name)
@@ -55,7 +55,7 @@ static size_t applied_bytes(size_t n_applied, size_t n_touched)
     return n_applied * sizeof(struct coxi_interval) + n_touched * sizeof(uint32_t);
 }
 
-/* Of the arrays that a message has. */
+/* Bytes of the arrays in a message. */
 static size_t array_bytes(const struct coxi_message *m)
 {
     switch (m->kind) {
@@ -78,8 +78,8 @@ static size_t array_bytes(const struct coxi_message *m)
         return m->done.n_closures * sizeof(struct coxi_done_head) +
                m->done.n_kept * sizeof(uint32_t);
     case COXI_SNAPSHOT_DONE:
-        /* A Restore brings the same list back, with a path: a snapshot that is taken can
-         * be restored. */
+        /* A Restore sends the same list back, with a path: a snapshot that fits can be
+         * restored. */
         return FILE_MAX +
                applied_bytes(m->snapshot_done.n_applied, m->snapshot_done.n_touched);
     case COXI_RESTORE:

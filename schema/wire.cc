@@ -1,7 +1,8 @@
 /*
  * Codec between schema/wire.h and the FlatBuffers of schema/wire.fbs: the only C++
- * file. Each message has one encode_* and one decode_* function, below and in
- * wire_closures.h, in the order of the schema; the two switches at the end choose among them.
+ * file. Each message has one encode_* and one decode_* function, here and in
+ * wire_closures.h, in the order of the schema; the two switches at the end choose among
+ * them.
  */
 #include "schema/wire.h"
 
@@ -12,7 +13,7 @@
 namespace
 {
 
-/* ---- one encode and one decode for each message that is more than a session */
+/* ---- encoding and decoding of each message that is more than a session */
 
 Body encode_hello(Builder &b, const struct coxi_hello &m)
 {
@@ -26,8 +27,8 @@ Body encode_hello(Builder &b, const struct coxi_hello &m)
 
 bool decode_hello(const wire::Hello *m, struct coxi_hello *ret)
 {
-    /* Of another version nothing but the version is known to mean what it means
-     * here. */
+    /* In another version of the protocol, only the version field is sure to mean the
+     * same. */
     if (m->version() != COXI_WIRE_VERSION) {
         ret->version = m->version();
         ret->name = "";
@@ -227,7 +228,7 @@ bool decode_commit(const wire::Commit *m, struct coxi_commit *ret)
     return true;
 }
 
-/* ---- any message */
+/* ---- all messages */
 
 Body encode_body(Builder &b, const struct coxi_message &m)
 {
@@ -341,7 +342,7 @@ Body encode_body(Builder &b, const struct coxi_message &m)
     return Body();
 }
 
-/* Fills *ret from a verified message; false: a value out of its range. */
+/* Fills *ret from a verified message; false: a value is out of its range. */
 bool decode_body(const wire::Message *in, struct coxi_message *ret)
 {
     switch (in->body_type()) {

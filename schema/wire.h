@@ -1,10 +1,10 @@
 /*
  * The messages of schema/wire.fbs as plain C structs, and the codec between the two.
  *
- * Encoding copies what the structs point to. Decoding checks the bytes first (they come
- * from a peer) and then hands out pointers into them: a decoded message lives as long
- * as the bytes do. Every enum and every count is range-checked, so what decodes can be
- * used.
+ * Encoding copies everything that the structs point to. Decoding checks the bytes
+ * first, because they come from a peer, and then hands out pointers into them: a
+ * decoded message is valid as long as the bytes are. Every enum and every count is
+ * range-checked, so a decoded message can be used without further checks.
  *
  * Arrays of structs (`const struct coxi_... *` with a count) have the same layout on
  * the wire and in memory and are never converted; the codec is little-endian only.
@@ -25,9 +25,9 @@ extern "C" {
 
 /*
  * COXI_WIRE_VERSION: any change of wire.fbs raises it, and so does any change of the
- * payloads that its comments describe. Peers whose numbers differ refuse each other when
- * they greet (COX_EVERSION). schema/versions holds the number beside a checksum of wire.fbs,
- * and a test fails where one of the two was changed alone.
+ * payloads that its comments describe. Peers with different numbers refuse each other
+ * when they greet (COX_EVERSION). schema/versions holds the number beside a checksum of
+ * wire.fbs, and a test fails if only one of the two was changed.
  */
 enum {
     COXI_WIRE_VERSION = 2,
@@ -44,11 +44,11 @@ enum coxi_op {
     COXI_OP_ADD,
     COXI_OP_ASSIGN,
     COXI_OP_MIN,
-    COXI_OP_MAX,  /* the last that rows take */
-    COXI_OP_RATE, /* of a whole variable: its learning rate and schedule */
+    COXI_OP_MAX,  /* the last one for rows */
+    COXI_OP_RATE, /* for a whole variable: its learning rate and schedule */
 };
 
-/* Instead of the first row of an item or update: its rows are listed in the payload. */
+/* In place of the first row of an item or update: the payload lists its rows. */
 #define COXI_ROWS_LISTED UINT64_MAX
 
 struct coxi_session {
@@ -75,8 +75,8 @@ struct coxi_refuse {
     const char *message;
 };
 
-/* Status (incarnation), Pulled (versions), ModuleLoaded and ResourceMade (id), Committed (duplicate):
- * answers alike but for that. */
+/* All answers that differ only in one field: Status (incarnation), Pulled (versions),
+ * ModuleLoaded and ResourceMade (id), Committed (duplicate). */
 struct coxi_status {
     int32_t code;
     const char *message;
@@ -116,7 +116,7 @@ struct coxi_optimizer {
     struct coxi_schedule schedule;
 };
 
-/* The numbers of both, for what is done with each of them. */
+/* The numbers of optimizers and schedules, for code that handles each of them. */
 #define COXI_OPTIMIZER_NUMBERS(X)                                                      \
     X(learning_rate)                                                                   \
     X(epsilon)                                                                         \
@@ -175,10 +175,10 @@ struct coxi_variable {
     struct coxi_lifecycle lifecycle;
 };
 
-/* `incarnation`, here and below: of the ps that it is meant for. */
+/* `incarnation`, here and below: the incarnation of the ps for which this is meant. */
 struct coxi_create {
     struct coxi_session session;
-    uint64_t closure; /* 0: nothing is recorded, a restore follows */
+    uint64_t closure; /* 0: records nothing, because a restore follows */
     struct coxi_variable variable;
     uint64_t incarnation;
 };
@@ -193,8 +193,9 @@ struct coxi_snapshot {
     struct coxi_session session;
     uint64_t number;
     const char *path;
-    uint64_t base; /* a durable one, to write what has changed since; 0: all */
-    bool track;    /* others may build on it */
+    /* a durable snapshot: write only what has changed since; 0: write all */
+    uint64_t base;
+    bool track; /* later snapshots may build on it */
     uint64_t incarnation;
 };
 
@@ -202,8 +203,8 @@ struct coxi_interval {
     uint64_t first;
     uint64_t last;
     uint32_t segment;
-    uint32_t ends;       /* 1: it is the last segment of its closures */
-    uint32_t touched_at; /* in the list of ps that comes with the intervals */
+    uint32_t ends;       /* 1: the last segment of its closures */
+    uint32_t touched_at; /* index in the list of ps that comes with the intervals */
     uint32_t touched_n;
 };
 
@@ -216,10 +217,12 @@ struct coxi_snapshot_done {
     const struct coxi_interval *applied;
     size_t n_applied;
     const uint32_t *touched;
-    size_t n_touched;     /* decoded: no interval refers beyond it */
-    uint64_t held_us_max; /* CPU time of the longest that others had to wait for it */
-    uint64_t saved_bytes; /* memory for what changed while it was written */
-    uint64_t base;        /* what it does build on; 0: it has everything */
+    size_t n_touched; /* decoded: no interval refers beyond it */
+    /* CPU time of the longest span in which others had to wait for it */
+    uint64_t held_us_max;
+    uint64_t saved_bytes; /* memory of copies, made because values changed meanwhile */
+    /* the snapshot that it builds on; 0: none, it has everything */
+    uint64_t base;
 };
 
 struct coxi_restore {
@@ -233,19 +236,19 @@ struct coxi_restore {
     size_t n_applied;
     const uint32_t *touched;
     size_t n_touched; /* as in coxi_snapshot_done */
-    uint64_t at;      /* 0: it has everything; else it builds on the one before */
+    uint64_t at;      /* 0: it has everything; otherwise it builds on the one before */
     uint64_t incarnation;
-    bool more; /* what builds on this one comes next: it is not all yet */
+    bool more; /* a file that builds on this one comes next */
 };
 
-/* What wire.fbs says of Probe. */
+/* See Probe in wire.fbs. */
 struct coxi_probe {
     struct coxi_session session;
     const char *path;
     bool writes;
 };
 
-/* What wire.fbs says of Load. */
+/* See Load in wire.fbs. */
 struct coxi_load {
     struct coxi_session session;
     uint64_t incarnation;
@@ -279,8 +282,9 @@ struct coxi_table_counters {
 
 struct coxi_counts {
     struct coxi_counters all;
-    struct coxi_table_counters table; /* zeros where none was asked for */
-    uint64_t infinite; /* numbers that pulls were sent as infinite in a narrow type */
+    struct coxi_table_counters table; /* zeros if none was asked for */
+    /* numbers that became infinite in a narrow type when pulls were sent */
+    uint64_t infinite;
 };
 
 struct coxi_pull_item {
@@ -316,8 +320,8 @@ struct coxi_commit {
     size_t n_touched;
     const struct coxi_update *updates;
     size_t n_updates;
-    uint64_t step;    /* where schedules of learning rates are */
-    float loss_scale; /* all gradients are multiplied by it; 0: by nothing */
+    uint64_t step;    /* the step of learning rate schedules */
+    float loss_scale; /* the factor of all gradients; 0: none */
 };
 
 struct coxi_void {
@@ -330,7 +334,8 @@ struct coxi_void {
 struct coxi_voided_segment {
     uint32_t segment;
     uint32_t last;
-    uint32_t touched_n; /* the next so many of coxi_voided.touched */
+    /* number of its ps in coxi_voided.touched, which follow each other */
+    uint32_t touched_n;
 };
 
 struct coxi_voided {
@@ -339,7 +344,7 @@ struct coxi_voided {
     const struct coxi_voided_segment *segments;
     size_t n_segments;
     const uint32_t *touched;
-    size_t n_touched; /* decoded: as many as the segments say */
+    size_t n_touched; /* decoded: the sum over the segments */
 };
 
 struct coxi_ps_address {
@@ -376,9 +381,9 @@ struct coxi_closure_head {
 
 /* An argument that the worker keeps. */
 struct coxi_kept_input {
-    uint32_t at;       /* which closure of the dispatch takes it */
-    uint32_t position; /* as which of its arguments */
-    uint64_t closure;  /* whose result it is */
+    uint32_t at;       /* the closure of the dispatch that takes it */
+    uint32_t position; /* its position among that closure's arguments */
+    uint64_t closure;  /* the closure whose result it is */
     const char *name;
     const char *result;
 };
@@ -388,14 +393,14 @@ struct coxi_dispatch {
     size_t n_closures;
     uint32_t grace_ms;
     const uint32_t *keep;
-    size_t n_keep;                        /* decoded: rising numbers of closures */
+    size_t n_keep;                        /* decoded: rising indices of closures */
     const struct coxi_kept_input *inputs; /* encoding only; see coxi_dispatch_input */
     size_t n_inputs;
     const void *decoded; /* decoding only */
     uint64_t sent_us;
     const uint32_t *alone;
-    size_t n_alone; /* decoded: rising numbers of closures */
-    uint64_t first; /* a closure's step is its id less this, modulo 2^64 */
+    size_t n_alone; /* decoded: rising indices of closures */
+    uint64_t first; /* a closure's step is its id minus this, modulo 2^64 */
 };
 
 struct coxi_recall_head {
@@ -426,13 +431,14 @@ struct coxi_done {
     const struct coxi_done_head *closures;
     size_t n_closures;
     const uint32_t *kept;
-    size_t n_kept; /* decoded: rising numbers of closures */
+    size_t n_kept; /* decoded: rising indices of closures */
     uint64_t echo_us;
     uint32_t held_us;
     uint32_t commit_us;
 };
 
-/* ResultWant (closure, attempt) and Result: what a worker keeps of a closure. */
+/* ResultWant (closure, attempt) and Result: the results of a closure that a worker
+ * keeps. */
 struct coxi_result {
     uint64_t closure;
     uint32_t attempt;
@@ -440,13 +446,13 @@ struct coxi_result {
     const char *message;
 };
 
-/* Why a step process ended, where that was no signal. */
+/* The cause of a step process's end, if it was no signal. */
 enum { COXI_CAUSE_EXIT = 0, COXI_CAUSE_MEMORY = -1, COXI_CAUSE_OVERRUN = -2 };
 
 struct coxi_crashed_head {
     uint64_t closure; /* 0: `attempt` is the id of a resource */
     uint32_t attempt;
-    int32_t cause; /* a signal's number, or one of the above */
+    int32_t cause; /* a signal's number, or one of these causes */
 };
 
 struct coxi_crashed {
@@ -464,7 +470,7 @@ struct coxi_resource {
     uint32_t timeout_ms;
     uint32_t grace_ms;
     uint64_t position;
-    uint64_t until; /* resource_drop alone */
+    uint64_t until; /* only in resource_drop */
 };
 
 /* The numbers are those of the union in wire.fbs. */
@@ -544,16 +550,13 @@ struct coxi_message {
 
 /*
  * Encodes `message`. *ret_bytes points to memory of the calling thread, 8-aligned,
- * valid until its next call. Fails only where a string or array is past the limits
- * above: false.
+ * valid until its next call. False: a string or array is longer than the limits above.
  */
 bool coxi_message_encode(const struct coxi_message *message, const void **ret_bytes,
                          size_t *ret_len);
 
-/*
- * Checks and decodes `len` bytes at `bytes` (8-aligned). False: they are no message of
- * this version, and *ret is untouched. Strings are NUL-terminated and never NULL.
- */
+/* Checks and decodes `len` bytes at `bytes` (8-aligned). False: they are no message of
+ * this version, and *ret is untouched. Strings are NUL-terminated and never NULL. */
 bool coxi_message_decode(const void *bytes, size_t len, struct coxi_message *ret);
 
 /* The i-th server or variable of a decoded layout (i below its count). */

@@ -1,7 +1,5 @@
-/*
- * The parts of wire.cc for messages between the client and workers: the layout, closures and
- * what becomes of them, resources. Only for it.
- */
+/* The parts of wire.cc for messages between the client and workers: the layout,
+ * closures and their ends, resources. Only for wire.cc. */
 #ifndef COXI_SCHEMA_WIRE_CLOSURES_H
 #define COXI_SCHEMA_WIRE_CLOSURES_H
 

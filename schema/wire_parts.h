@@ -1,7 +1,5 @@
-/*
- * The parts of wire.cc that messages are made of: sessions, arrays, texts, variables,
- * lists of closures. Only for it.
- */
+/* The building blocks of messages in wire.cc: sessions, arrays, texts, variables, lists
+ * of closures. Only for wire.cc. */
 #ifndef COXI_SCHEMA_WIRE_PARTS_H
 #define COXI_SCHEMA_WIRE_PARTS_H
 
@@ -19,7 +17,7 @@ using Body = fb::Offset<void>;
 
 static_assert(FLATBUFFERS_LITTLEENDIAN, "arrays of structs travel in host order");
 
-/* The C structs and those of the schema are one layout: arrays are cast, never
+/* The C structs have the same layout as those of the schema: arrays are cast, never
  * copied. */
 #define SAME_LAYOUT(c_type, wire_type)                                                 \
     static_assert(sizeof(struct c_type) == sizeof(wire::wire_type) &&                  \
@@ -61,13 +59,14 @@ fb::Offset<fb::Vector<const Wire *>> structs(Builder &b, const C *array, size_t 
     return b.CreateVectorOfStructs(reinterpret_cast<const Wire *>(array), n);
 }
 
-/* The verifier aligns a vector's length, 4 bytes, but not what follows it. */
+/* The verifier checks the alignment of a vector's length (4 bytes), but not of its
+ * elements. */
 template <typename C, typename Vector> bool is_aligned(const Vector *vector)
 {
     return reinterpret_cast<uintptr_t>(vector->Data()) % alignof(C) == 0;
 }
 
-/* An absent vector is an empty one. False: elements where none can be. */
+/* An absent vector counts as empty. False: its elements are not aligned. */
 template <typename C, typename Vector>
 bool take_array(const Vector *vector, const C **ret, size_t *ret_n)
 {
@@ -91,7 +90,7 @@ const char *or_empty(const char *string)
     return string != nullptr ? string : "";
 }
 
-/* A text that is not there takes no room. */
+/* An empty text takes no room. */
 fb::Offset<fb::String> text_or_none(Builder &b, const char *string)
 {
     return string != nullptr && *string != '\0' ? b.CreateString(string)
@@ -193,7 +192,7 @@ bool decode_variable(const wire::Variable *v, struct coxi_variable *ret)
     return true;
 }
 
-/* True where no interval refers beyond `touched`. */
+/* True if no interval refers beyond `touched`. */
 bool intervals_fit(const struct coxi_interval *applied, size_t n, size_t n_touched)
 {
     for (size_t i = 0; i < n; i++) {
@@ -205,7 +204,7 @@ bool intervals_fit(const struct coxi_interval *applied, size_t n, size_t n_touch
     return true;
 }
 
-/* Numbers of some of n closures; few messages have any. */
+/* Indices of some of n closures; few messages have any. */
 fb::Offset<fb::Vector<uint32_t>> encode_numbers(Builder &b, const uint32_t *numbers,
                                                 size_t n)
 {
