@@ -1,8 +1,9 @@
 /*
- * The benchmark's frame: what a case is, and how measurements are told.
+ * The frame of the benchmark: its cases, and how measurements are reported.
  *
- * A case takes rounds: in each the value and its baseline are measured one after the
- * other, so that both see the same machine; the medians of the rounds are reported.
+ * A case runs in rounds. In each round the value and its baseline are measured one
+ * after the other, so that both see the same machine; the medians of the rounds are
+ * reported.
  */
 #ifndef COXI_BENCH_BENCH_H
 #define COXI_BENCH_BENCH_H
@@ -14,36 +15,36 @@
 #include <sys/types.h>
 
 struct bench {
-    double seconds;    /* to spend on a measurement, about */
-    size_t args_bytes; /* of the argument of a closure that has one */
+    double seconds;    /* for a measurement, about */
+    size_t args_bytes; /* of the argument of a closure that has an argument */
     bool json;
-    const char *only; /* the one measurement that is wanted, or NULL */
-    uint32_t workers; /* case scale: how many */
+    const char *only; /* the only measurement that is wanted, or NULL */
+    uint32_t workers; /* case scale: number of workers */
     uint32_t ps;
-    uint64_t rows; /* case table: how many its memory is measured with */
-    uint64_t
-        bytes; /* cases checkpoint, recover: of a ps's snapshot, about; 0: theirs */
+    uint64_t rows; /* case table: rows with which its memory is measured */
+    /* cases checkpoint, recover: bytes of a ps's snapshot, about; 0: the case's own */
+    uint64_t bytes;
     char self[4096]; /* this program */
     char dir[64];    /* for files; removed at the end */
-    bool headed;     /* the table's head has been printed */
+    bool headed;     /* the head of the table was printed */
 };
 
 enum { BENCH_ROUNDS = 5, BENCH_PS_MAX = 64 };
 
-/* What one round has found. Latencies of 0: there are none. */
+/* The result of a round. A latency of 0 was not measured. */
 struct bench_sample {
     double value;
     double p50_us;
     double p99_us;
-    double cpu_us;    /* of both sides, for one operation; 0: not known */
-    double cpu_ps_us; /* the part of it that the ps has used; 0: the same */
+    double cpu_us;    /* of both sides, for an operation; 0: not known */
+    double cpu_ps_us; /* the part of it that the ps used; 0: not known */
 };
 
 struct bench_measurement {
     const char *name;
     const char *params;        /* a JSON object */
     const char *unit;          /* "1/s", "GB/s", "us", "ms", "%", "bytes" */
-    const char *baseline_name; /* or of a bound that is to be kept */
+    const char *baseline_name; /* or the name of a bound that must be kept */
     struct bench_sample value[BENCH_ROUNDS];
     double baseline[BENCH_ROUNDS];
     int n_rounds;
@@ -53,43 +54,44 @@ struct bench_measurement {
 void bench_report(struct bench *bench, const char *name,
                   const struct bench_measurement *m);
 
-/* True where the measurement `name` is wanted. */
+/* True if the measurement `name` is wanted. */
 bool bench_wants(const struct bench *bench, const char *name);
 
 /* The p-th quantile (0 to 1) of n numbers, which it sorts. */
 double bench_quantile(double *numbers, size_t n, double p);
 
-/* Ends the program with what went wrong. */
+/* Prints what went wrong and ends the program. */
 __attribute__((noreturn, format(printf, 1, 2))) void bench_die(const char *format, ...);
 
 /* Dies with the last error's text unless `code` is 0. */
 void bench_check(int code, const char *what);
 
-/* CPU seconds used so far: by this process; by another. */
+/* CPU seconds used so far by this process, and by another. */
 double bench_cpu_self(void);
 double bench_cpu_of(pid_t pid);
 double bench_now(void); /* seconds */
 
-/* A second process of this program that runs `--serve what`; its first line of
+/* A second process of this program that runs `--serve what`, and its first line of
  * output. */
 struct bench_child {
     pid_t pid;
-    int lifeline; /* its input; it ends when this is closed */
+    int lifeline; /* its standard input; the child ends when this is closed */
     FILE *output;
     char line[128];
 };
 void bench_child_start(struct bench *bench, const char *what, struct bench_child *ret);
 void bench_child_stop(struct bench_child *child);
 
-/* Keeps all threads of a child (NULL: of this process) on one core, or lets them go. */
+/* Keeps all threads of a child (NULL: of this process) on one core; BENCH_ANY_CORE:
+ * releases them. */
 enum { BENCH_ANY_CORE = -1 };
 void bench_pin(const struct bench_child *child, int core);
 
-/* Sends it a line; its answer, without the newline. */
+/* Sends the child a line; returns its answer, without the newline. */
 __attribute__((format(printf, 3, 4))) void
 bench_child_ask(struct bench_child *child, char answer[128], const char *format, ...);
 
-/* The cases, and what their children run. */
+/* The cases, and the functions that their children run. */
 void bench_wire(struct bench *bench);
 void bench_pull(struct bench *bench);
 void bench_push(struct bench *bench);

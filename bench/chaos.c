@@ -1,14 +1,15 @@
 /*
- * coxswain-chaos: steps that count, on a local cluster, through the public API, while a
- * storm (chaos_storm.c) kills and stops its processes and cuts connections. What the steps
- * have added up to on each ps is then compared with what they were to: exactly once, whatever
- * died.
+ * coxswain-chaos: runs steps that count, on a local cluster, through the public API,
+ * while a storm (chaos_storm.c) kills and stops its processes and cuts connections. At
+ * the end it compares what the steps have added up to on each ps with what they must
+ * add up to: exactly once, whatever died.
  *
- * The client (chaos_client.c) is this process, or, where it is to be killed, too, or its disk
- * to fail, a child of it, which is started again until it has ended by itself.
+ * The client (chaos_client.c) is this process. If the client is to be killed, too, or
+ * its disk is to fail, it is a child of this process, which is started again until it
+ * ends by itself.
  *
- * All that is random comes from --seed, but not when the kernel lets whom run: a seed
- * gives the same steps and the same blows, not the same course.
+ * All random numbers come from --seed, but the order in which the kernel runs threads
+ * does not: a seed gives the same steps and the same blows, not the same course.
  *
  * Threads: main; the storm's, which ends the program if main is stuck.
  */
@@ -35,13 +36,13 @@
 #include "net/daemon.h"
 
 enum {
-    GRACE_MS = 15000, /* for the client to end by itself when asked to */
+    GRACE_MS = 15000, /* for the client to end by itself after it was asked to */
 };
 
 /* ---- the end */
 
-/* Crashes that supervisors saw: one that is killed with its step process tells
- * nothing. */
+/* Counts the crashes that supervisors have logged; a supervisor that is killed with its
+ * step process logs nothing. */
 static uint64_t count_crashes(const struct chaos *chaos)
 {
     static const char event[] = "event=step_process_died signal=";
@@ -74,7 +75,7 @@ static json_t *numbers(const int64_t *of, int64_t n)
     return array;
 }
 
-/* What came of the steps; under the client's lock. */
+/* The result of the steps; under the client's lock. */
 static json_t *result_json(const struct chaos_result *result, int64_t n_ps)
 {
     const struct cox_stats *stats = &result->stats;
@@ -91,7 +92,7 @@ static json_t *result_json(const struct chaos_result *result, int64_t n_ps)
         "wrong_rows", (json_int_t)result->wrong_rows, "again", (int)result->again);
 }
 
-/* What happened, of which the journal has the most. */
+/* What the storm did; most of it is in the journal. */
 static json_t *storm_json(const struct chaos *chaos, uint64_t crashes)
 {
     const struct chaos_storm_counts *counts = &chaos->counts;
@@ -109,7 +110,7 @@ static json_t *storm_json(const struct chaos *chaos, uint64_t crashes)
     return object;
 }
 
-/* The object, and the exit code. */
+/* Prints the JSON object; returns the exit code. */
 static int report(struct chaos *chaos)
 {
     const struct chaos_config *config = &chaos->config;
@@ -160,7 +161,7 @@ static int report(struct chaos *chaos)
 
 /* ---- the storm */
 
-/* On the storm's thread: main does not come back, so this ends without it. */
+/* On the storm's thread: main does not return, so this ends the program without it. */
 static void on_stuck(void *arg, const char *why,
                      const struct chaos_storm_counts *counts)
 {
@@ -183,7 +184,7 @@ static int start_storm(struct chaos *chaos)
 {
     const struct chaos_config *config = &chaos->config;
     struct chaos_storm_options o = {
-        .seed = ~(uint64_t)config->seed, /* not the plans' numbers again */
+        .seed = ~(uint64_t)config->seed, /* other numbers than the plans have */
         .n_workers = (uint32_t)config->workers,
         .n_ps = (uint32_t)config->ps,
         .kill_every_ms = (int)config->kill_workers_every,
@@ -222,7 +223,8 @@ static int run(struct chaos *chaos)
     return report(chaos);
 }
 
-/* A directory for all that is made, also by the library; and no core files. */
+/* Makes a directory for everything that is written, also by the library; disables core
+ * files. */
 static int prepare(struct chaos *chaos)
 {
     const struct chaos_config *config = &chaos->config;

@@ -1,4 +1,4 @@
-/* What the client of a storm (chaos.c), its steps and the storm itself share. */
+/* Shared by the client of a storm (chaos.c), its steps and the storm itself. */
 #ifndef COXI_BENCH_CHAOS_H
 #define COXI_BENCH_CHAOS_H
 
@@ -7,19 +7,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A step's argument "plan": what it is to do, as I64. */
+/* The elements of a step's argument "plan", I64. */
 enum chaos_plan {
     CHAOS_NUMBER,      /* of the step, from 0 */
-    CHAOS_MASK,        /* the ps whose counters it adds to */
-    CHAOS_US,          /* how long it takes */
-    CHAOS_BUSY,        /* computing instead of sleeping */
+    CHAOS_MASK,        /* the ps to whose counters it adds */
+    CHAOS_US,          /* its duration */
+    CHAOS_BUSY,        /* 1: it computes instead of sleeping */
     CHAOS_CRASH,       /* 0, or an enum chaos_crash for its first attempt */
-    CHAOS_STRAGGLE_US, /* how much longer its first attempt takes */
-    CHAOS_FLUSH,       /* 1: it flushes then, and takes half of its time after that */
-    CHAOS_AFTER,       /* the ps whose counters it adds to after its flush; 0: none */
+    CHAOS_STRAGGLE_US, /* additional time of its first attempt */
+    CHAOS_FLUSH,       /* 1: it flushes after half of its time */
+    CHAOS_AFTER,       /* the ps to whose counters it adds after its flush; 0: none */
     CHAOS_RESOURCE,    /* 0, or 1 + the version of the resource that it uses */
-    CHAOS_TAKES, /* 0, or the number of the step before it whose result it takes */
-    CHAOS_FADES, /* 1: it updates the table that drops old rows */
+    CHAOS_TAKES,       /* 0, or the number of an earlier step whose result it takes */
+    CHAOS_FADES,       /* 1: it updates the table that drops old rows */
     CHAOS_PLAN,
 };
 
@@ -27,47 +27,49 @@ enum chaos_crash { CHAOS_CRASH_ABORT = 1, CHAOS_CRASH_NULL = 2 };
 
 enum { CHAOS_PS_MAX = 16 };
 
-/* Each step adds 1 to one row of a table, too: that of key number % CHAOS_KEYS. */
+/* Each step adds 1 to one row of a table, too: the row with key number % CHAOS_KEYS. */
 #define CHAOS_TABLE "rows"
 enum { CHAOS_KEYS = 997 };
 
 /*
- * With --evict each step adds 1, as a gradient, to one row of this table: that of key number %
- * CHAOS_FADING_KEYS. Rows go that no gradient has come to for CHAOS_FADING_AGE updates of their
- * ps, and those that have had only one so long after they were made. Each row comes every
- * CHAOS_FADING_KEYS steps, so none goes, however the steps of all workers are mixed.
+ * With --evict each step adds 1, as a gradient, to one row of this table: the row with
+ * key number % CHAOS_FADING_KEYS. A row is evicted if no gradient has come to it for
+ * CHAOS_FADING_AGE updates of its ps, or if it has had only one by that time after it
+ * was made. Each row gets a gradient every CHAOS_FADING_KEYS steps, so no row is
+ * evicted, however the steps of all workers are mixed.
  */
 #define CHAOS_FADING "fading"
 enum { CHAOS_FADING_KEYS = 31, CHAOS_FADING_AGE = 400 };
 
 /*
- * With --resources: the client assigns one number to all elements of the model, each time a
- * greater one, and then creates a resource that is made of it, with the argument "floor": the
- * model's number then, which no element may be less than. Steps that use it add 1 to the
- * variable of those that found it so, or to the other one.
+ * With --resources: the client assigns one number to all elements of the model, each
+ * time a greater one. Then it creates a resource that is made from the model, with the
+ * argument "floor": the model's number at that time, below which no element may be.
+ * Steps that use the resource add 1 to the variable CHAOS_GOOD if they found that so,
+ * otherwise to CHAOS_BAD.
  */
 #define CHAOS_MODEL_NAME "model"
 #define CHAOS_GOOD       "good"
 #define CHAOS_BAD        "bad"
 enum { CHAOS_MODEL_MAX = 8 * CHAOS_PS_MAX }; /* elements */
 
-/* ---- chaos_procs.c: this program's descendants. Any thread. */
+/* ---- chaos_procs.c: the descendants of this program. Any thread. */
 
 enum { CHAOS_PROCS_MAX = 1024 };
 
 struct chaos_proc {
     pid_t pid;
     pid_t parent;
-    char name[16]; /* of the program, cut */
+    char name[16]; /* the program's name, cut */
 };
 
-/* Those that live, children behind their parents; how many. */
+/* Lists the descendants that live, children behind their parents; returns how many. */
 size_t chaos_procs(struct chaos_proc ret[CHAOS_PROCS_MAX]);
 
-/* That process runs the program. */
+/* True if process `pid` runs the program. */
 bool chaos_proc_is(pid_t pid, const char *program);
 
-/* The processes of a local worker; 0: there is none now. */
+/* The processes of a local worker; pid 0: there is none now. */
 struct chaos_worker {
     struct chaos_proc supervisor;
     struct chaos_proc step;
@@ -83,18 +85,20 @@ struct chaos_proc chaos_procs_child(pid_t pid);
 /* A file descriptor for exactly this process, or -1: it has gone. */
 int chaos_proc_pin(const struct chaos_proc *proc);
 
-/* Shuts one of its connections down, drawn by `draw`; false: it has none, or one may
- * not. */
+/* Shuts down one of its connections, chosen by `draw`; false: it has none, or that is
+ * not allowed. */
 bool chaos_proc_reset(const struct chaos_proc *proc, uint64_t draw);
 
-/* All descendants that there are now, so that one can ask later whether they ended. */
+/* Pins all descendants that exist now, so that one can ask later whether they have
+ * ended. */
 struct chaos_pins {
     int fds[CHAOS_PROCS_MAX];
     size_t n;
 };
 void chaos_pins_take(struct chaos_pins *ret);
 
-/* Waits for as long for them to end, then ends them; how many it had to. */
+/* Waits at most `patience_ms` for them to end, then kills them; returns how many it
+ * killed. */
 size_t chaos_pins_end(struct chaos_pins *pins, int patience_ms);
 
 /* ---- chaos_storm.c: a thread that kills and stops workers, cuts connections, and
@@ -126,9 +130,9 @@ struct chaos_storm_options {
     int partition_every_ms;   /* 0: never */
     int peer_timeout_ms;
     int deadline_s;
-    int grace_ms; /* for the client to end, once it is asked to */
+    int grace_ms; /* for the client to end after it was asked to */
     struct chaos_journal *journal;
-    /* It has not: ends the program. */
+    /* Called if it has not ended; ends the program. */
     void (*on_stuck)(void *arg, const char *why,
                      const struct chaos_storm_counts *counts);
     void *arg;
@@ -136,20 +140,21 @@ struct chaos_storm_options {
 
 struct chaos_storm;
 
-/* Takes SIGINT and SIGTERM from all threads that are started from now on. */
+/* Starts the storm's thread. Threads that are started from now on do not get SIGINT and
+ * SIGTERM. */
 int chaos_storm_start(const struct chaos_storm_options *options,
                       struct chaos_storm **ret);
 
-/* Lets it rage, or ends that: nobody is left stopped then. */
+/* Lets the storm rage, or stops it: no process is left stopped then. */
 void chaos_storm_rage(struct chaos_storm *storm, bool on);
 
 /* The client is this child now; 0: there is none. */
 void chaos_storm_client(struct chaos_storm *storm, pid_t pid);
 
-/* What it cuts, from now on until it is calm. */
+/* The connections that the storm cuts from now on, until it is calm. */
 void chaos_storm_net(struct chaos_storm *storm, struct chaos_net *net);
 
-/* Why the client is to end before its time, or NULL. */
+/* The reason why the client must end early, or NULL. */
 const char *chaos_storm_why(struct chaos_storm *storm);
 
 /* Ends the thread; takes NULL. */

@@ -1,7 +1,8 @@
 /*
- * See chaos_apart.h. The cluster belongs to this process, for clients come and go; where
- * connections are to be cut, or daemons to be in network namespaces, what is between them does,
- * too. A client tells what came of it as the program itself does: by a JSON object.
+ * See chaos_apart.h. The cluster belongs to this process, because clients come and go.
+ * If connections are to be cut, or daemons to be in network namespaces, the proxies or
+ * namespaces between them belong to this process, too. A client reports its result as
+ * the program itself does: as a JSON object.
  *
  * Threads: main.
  */
@@ -28,28 +29,28 @@
 #include "net/daemon.h"
 
 enum {
-    PATIENCE_MS = 3000, /* for processes to end once the cluster is closed */
+    PATIENCE_MS = 3000, /* for processes to end after the cluster was closed */
     ARGS_MAX = 64,
-    BEGINNING_MS = 60000, /* in which no client could begin: then it is given up */
-    AGAIN_MS = 20,        /* to the next try */
+    BEGINNING_MS = 60000, /* after which a client that could not begin is given up */
+    AGAIN_MS = 20,        /* between two tries */
     OUTPUT_MAX = 1 << 16,
 };
 
-/* What the storm is about, around the clients. */
+/* The surroundings of the clients. */
 struct surroundings {
     struct coxi_local *local; /* NULL: the daemons are in namespaces */
     struct chaos_net *net;
     char bin_dir[PATH_MAX];
 };
 
-/* ---- what a client tells */
+/* ---- the result of a client */
 
 static int64_t number_of(const json_t *object, const char *key)
 {
     return (int64_t)json_integer_value(json_object_get(object, key));
 }
 
-/* What a client that has ended by itself has printed. */
+/* Reads the result that a client printed before it ended by itself. */
 static void take_result(struct chaos *chaos, const char *output)
 {
     struct chaos_client *client = &chaos->client;
@@ -87,7 +88,7 @@ static void take_result(struct chaos *chaos, const char *output)
     json_decref(object);
 }
 
-/* The user's program, which prints where this one does. */
+/* Starts the user's program, which prints to this program's output. */
 static int start_program(struct chaos *chaos, const posix_spawnattr_t *attr, pid_t *ret)
 {
     errno = posix_spawnp(ret, chaos->program[0], NULL, attr, chaos->program, environ);
@@ -96,7 +97,7 @@ static int start_program(struct chaos *chaos, const posix_spawnattr_t *attr, pid
                                            chaos->program[0], strerror(errno));
 }
 
-/* This program again, as the client alone. */
+/* Starts this program again, as the client alone. */
 static int start_self(struct chaos *chaos, const char *output,
                       const posix_spawnattr_t *attr, pid_t *ret)
 {
@@ -141,7 +142,7 @@ static int start_self(struct chaos *chaos, const char *output,
                                            strerror(errno));
 }
 
-/* Signals reach it as they would without a storm. */
+/* Starts the client, which gets signals as it would without a storm. */
 static int start_client(struct chaos *chaos, const char *output, pid_t *ret)
 {
     posix_spawnattr_t attr;
@@ -156,7 +157,7 @@ static int start_client(struct chaos *chaos, const char *output, pid_t *ret)
     return r;
 }
 
-/* What came of a client that has ended by itself. */
+/* Takes the result of a client that ended by itself. */
 static void take_end(struct chaos *chaos, const char *output, int status)
 {
     if (chaos->program == NULL) {
@@ -169,7 +170,7 @@ static void take_end(struct chaos *chaos, const char *output, int status)
     }
 }
 
-/* Starts one, and waits for its end; false: it could not be started. */
+/* Starts a client and waits for its end; false: it could not be started. */
 static bool run_one(struct chaos *chaos, const char *output, int *ret_status)
 {
     pid_t pid = 0;
@@ -183,12 +184,12 @@ static bool run_one(struct chaos *chaos, const char *output, int *ret_status)
     return ended;
 }
 
-/* One client after the other, until one has ended by itself. */
+/* Runs one client after another, until one ends by itself. */
 static void run_clients(struct chaos *chaos)
 {
     char output[PATH_MAX];
     int status = 0;
-    uint64_t since_ms = coxi_now_ms(); /* clients have not been able to begin */
+    uint64_t since_ms = coxi_now_ms(); /* since when clients could not begin */
     int r = coxi_path(output, "%s/client.json", chaos->dir);
     while (r == 0 && chaos_storm_why(chaos->storm) == NULL) {
         if (!run_one(chaos, output, &status)) {
@@ -208,7 +209,7 @@ static void run_clients(struct chaos *chaos)
                              why != NULL ? why : "they cannot be started");
 }
 
-/* Whoever is started from now on has disk errors (chaos_disk.c). */
+/* Gives disk errors (chaos_disk.c) to every process that is started from now on. */
 static int set_disk_errors(const struct chaos *chaos)
 {
     char text[2 * PATH_MAX + 64];
@@ -236,7 +237,7 @@ static int set(const char *name, const char *value)
                : coxi_error_memory("the environment");
 }
 
-/* What clients are told of: the cluster, or what is in front of it. */
+/* Tells clients the addresses: of the cluster, or of the proxies in front of it. */
 static int tell_cluster(const struct cox_cluster *addresses)
 {
     char *json = coxi_cluster_json(addresses);
@@ -245,7 +246,8 @@ static int tell_cluster(const struct cox_cluster *addresses)
     return r;
 }
 
-/* Proxies in front of it. Shared memory would go round them. */
+/* Starts proxies in front of the cluster. Disables shared memory, which would bypass
+ * them. */
 static int open_proxies(struct chaos *chaos, struct surroundings *ret,
                         struct cox_cluster **addresses)
 {
@@ -263,7 +265,7 @@ static int open_proxies(struct chaos *chaos, struct surroundings *ret,
     return r;
 }
 
-/* Its daemons, each in a namespace of its own. */
+/* Starts the daemons, each in a namespace of its own. */
 static int open_namespaces(struct chaos *chaos, struct surroundings *ret,
                            struct cox_cluster **ret_addresses)
 {

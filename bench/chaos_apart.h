@@ -1,4 +1,4 @@
-/* Clients of a storm that are processes of their own: they are killed, and started again. */
+/* Clients of a storm in processes of their own: they are killed, and started again. */
 #ifndef COXI_BENCH_CHAOS_APART_H
 #define COXI_BENCH_CHAOS_APART_H
 
@@ -6,21 +6,23 @@
 
 struct chaos {
     struct chaos_config config;
-    struct chaos_client client; /* its result is a child's where there is one */
+    /* its result is that of a child, if there are children */
+    struct chaos_client client;
     char **argv;
-    char **program; /* that is the client instead of us; or NULL */
+    /* the user's program, which is the client in place of this one; or NULL */
+    char **program;
     char dir[64];
     char log_dir[PATH_MAX];
     char checkpoint_dir[PATH_MAX];
     char journal[PATH_MAX];
-    const char *netns; /* in which the client is to run; or NULL */
+    const char *netns; /* the namespace in which the client runs; or NULL */
     struct chaos_storm *storm;
     double started;
     struct chaos_storm_counts counts; /* guarded by client.lock */
 };
 
-/* Starts the cluster, then one client after the other until one has ended by itself, and ends the
- * cluster. What came of it is in chaos->client.result. */
+/* Starts the cluster, then one client after another until one ends by itself, and ends
+ * the cluster. The result is in chaos->client.result. */
 void chaos_apart_run(struct chaos *chaos);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * See chaos_check.h. Costs a read of each counter and of both tables' rows.
+ * See chaos_check.h. Cost: a read of each counter and of the rows of both tables.
  *
- * Threads: the client's, and the one that takes checkpoints (chaos_count_stats), which has ended or
- * has its turn under client->counting.
+ * Threads: the client's, and the one that takes checkpoints (chaos_count_stats). Either
+ * that one has ended, or they take turns under client->counting.
  */
 #include "bench/chaos_check.h"
 
@@ -20,7 +20,8 @@ static void count_more(struct chaos_client *client, enum chaos_count count,
     chaos_count_add(client->journal, count, now > before ? now - before : 0);
 }
 
-/* Each ps takes its share of the updates: it has had as many as make rows old. */
+/* True once each ps has had enough updates to make rows old; each gets its share of the
+ * updates. */
 static bool has_aged(const struct chaos_client *client, const struct cox_stats *stats)
 {
     return client->config->evict &&
@@ -49,8 +50,8 @@ void chaos_count_stats(struct chaos_client *client)
 
 /* ---- tables */
 
-/* How many of the rows of `table` are not what the steps add up to, where step i adds 1 to row
- * i % n_keys. */
+/* Counts the rows of `table` that differ from what the steps add up to; step i adds 1
+ * to row i % n_keys. */
 static int count_wrong(struct chaos_client *client, struct cox_table *table,
                        uint64_t n_keys, int64_t *ret)
 {
@@ -68,7 +69,8 @@ static int count_wrong(struct chaos_client *client, struct cox_table *table,
     return r;
 }
 
-/* Rows that are there are those that steps have touched: nothing has dropped any. */
+/* Counts the rows that steps have touched and that do not exist: nothing may have
+ * evicted any. */
 static int count_dropped(struct chaos_client *client, int64_t *ret)
 {
     struct cox_table_stats stats = COX_TABLE_STATS_INIT;
@@ -90,7 +92,8 @@ static int count_wrong_rows(struct chaos_client *client, int64_t *ret)
 
 /* ---- all of it */
 
-/* Steps whose results were lost, when all was applied, count as done. */
+/* True if every step is done. A step whose results were lost after all of it was
+ * applied counts as done. */
 static bool is_done(const struct chaos_client *client, const struct cox_stats *stats)
 {
     uint64_t own = client->result.n_scheduled - client->first;

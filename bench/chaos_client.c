@@ -1,9 +1,9 @@
 /*
- * See chaos_client.h. What a step is to do depends on its number and the seed alone, so that
- * every client of a run, whichever has been started when, knows what all of them add up to. A
- * call's cursor is the number of the step after it.
+ * See chaos_client.h. A step's plan depends only on its number and the seed, so every
+ * client of a run, whenever it was started, knows what all steps add up to. A call's
+ * cursor is the number of the next step.
  *
- * Threads: the client's; one that takes checkpoints. Costs the memory of --in-flight closures.
+ * Threads: the client's; one that takes checkpoints. Memory: --in-flight closures.
  */
 #include "bench/chaos_client.h"
 
@@ -22,21 +22,22 @@
 #include "common/sync.h"
 
 enum {
-    SLICE_MS = 100,       /* between two looks at whether to end early */
-    CLOSE_MS = 5000,      /* for steps that still run at the end */
-    PATIENCE_MS = 3000,   /* for processes to end once the cluster is closed */
-    BURST = 250,          /* steps; with --speculate they are joined before the next */
-    STRAGGLE_US = 150000, /* to twice that */
+    SLICE_MS = 100,     /* between two looks whether to end early */
+    CLOSE_MS = 5000,    /* for steps that still run at the end */
+    PATIENCE_MS = 3000, /* for processes to end after the cluster was closed */
+    /* steps; with --speculate they are joined before the next burst */
+    BURST = 250,
+    STRAGGLE_US = 150000, /* up to twice that */
     KEEP = 4,             /* checkpoints */
     OPEN_MS = 30000,
-    HELD_MAX = 512,   /* futures, where some of their results are kept */
-    KEEP_EVERY = 8,   /* a step in as many has its result kept; ... */
-    KEEP_AT = 3,      /* that one, ... */
-    TAKE_AFTER = 4,   /* and the step as many after it takes it */
-    FETCH_EVERY = 64, /* the client fetches that of one step in as many */
+    HELD_MAX = 512,   /* most futures that are held if results are kept */
+    KEEP_EVERY = 8,   /* one step in so many has its result kept: ... */
+    KEEP_AT = 3,      /* ... the one with this remainder; ... */
+    TAKE_AFTER = 4,   /* ... and the step so many later takes it */
+    FETCH_EVERY = 64, /* the client fetches the result of one step in so many */
 };
 
-/* ---- what went wrong */
+/* ---- errors */
 
 int chaos_client_wrong(struct chaos_client *client, const char *format, ...)
 {
@@ -66,13 +67,13 @@ void chaos_client_doing(struct chaos_client *client, const char *what)
     coxi_unlock(&client->lock);
 }
 
-/* Why it is to end before its time, or NULL. */
+/* The reason why the client must end early, or NULL. */
 static const char *why(struct chaos_client *client)
 {
     return client->storm != NULL ? chaos_storm_why(client->storm) : NULL;
 }
 
-/* -1 if it is to end before its time. */
+/* -1 if the client must end early. */
 static int check_storm(struct chaos_client *client)
 {
     const char *reason = why(client);
@@ -95,7 +96,7 @@ static int open_cluster(struct chaos_client *client)
     o.peer_timeout_ms = (int)config->peer_timeout_ms;
     o.open_timeout_ms = OPEN_MS;
     o.speculate = config->speculate ? 1 : -1;
-    o.keep_going = 1; /* what fails is counted: see is_done */
+    o.keep_going = 1; /* failures are counted: see is_done */
     o.checkpoint_dir = client->checkpoint_dir;
     o.checkpoint_incremental =
         client->checkpoint_dir != NULL ? (uint32_t)config->incremental : 0;
@@ -117,7 +118,8 @@ static int open_cluster(struct chaos_client *client)
     return chaos_client_check(client, r);
 }
 
-/* A client goes on from the newest checkpoint that any before it has been told of. */
+/* Checks that the client continues from a checkpoint at least as new as the newest that
+ * an earlier client was told of. */
 static int check_progress(struct chaos_client *client)
 {
     uint64_t last = atomic_load(&client->journal->last_saved);
@@ -145,7 +147,8 @@ static int create_fading(struct chaos_client *client)
                                  : 0;
 }
 
-/* A counter on each ps: they are placed so that all have as many bytes. And the tables. */
+/* Creates a counter on each ps, placed so that all ps have the same bytes; and the
+ * tables. */
 static int create_counters(struct chaos_client *client)
 {
     struct cox_table_spec rows = COX_TABLE_SPEC_INIT;
@@ -170,7 +173,8 @@ static int create_counters(struct chaos_client *client)
     return chaos_client_check(client, r);
 }
 
-/* And the resources that steps before this client's first may still ask for. */
+/* Loads the steps, and creates the resources that steps before this client's first one
+ * may still ask for. */
 static int load_steps(struct chaos_client *client)
 {
     char dir[PATH_MAX];
@@ -196,8 +200,8 @@ static int load_steps(struct chaos_client *client)
 
 /* ---- the steps */
 
-/* With --speculate steps come in bursts; the last of each straggles, while workers have
- * nothing else to do. */
+/* With --speculate steps come in bursts; the last step of each straggles, while workers
+ * have nothing else to do. */
 static bool ends_burst(const struct chaos_client *client, uint64_t number)
 {
     return client->config->speculate && number % BURST == BURST - 1;
@@ -237,7 +241,7 @@ static void make_plan(const struct chaos_client *client, uint64_t number,
                             : 0;
 }
 
-/* What it adds up to. */
+/* Adds a step to the expected sums. */
 static void expect(struct chaos_client *client, const int64_t plan[CHAOS_PLAN])
 {
     coxi_lock(&client->lock);
@@ -249,7 +253,7 @@ static void expect(struct chaos_client *client, const int64_t plan[CHAOS_PLAN])
     coxi_unlock(&client->lock);
 }
 
-/* The steps that clients before this one have seen to. */
+/* Counts the steps that earlier clients have done. */
 static void skip(struct chaos_client *client)
 {
     while (client->result.n_scheduled < client->result.progress.cursor) {
@@ -266,7 +270,7 @@ static uint64_t held_max(const struct chaos_client *client)
     return client->config->keep && most > HELD_MAX ? HELD_MAX : most;
 }
 
-/* The place of a step's future; NULL: none is held. */
+/* The place of a step's future; NULL: futures are not held. */
 static struct cox_future **future_of(struct chaos_client *client, uint64_t number)
 {
     return client->config->results ? &client->futures[number % held_max(client)] : NULL;
@@ -301,7 +305,7 @@ static int schedule_one(struct chaos_client *client)
     return r;
 }
 
-/* What the future says, twice: it stays as it is once it is resolved. */
+/* Checks the future's result, twice, because it must not change once it is resolved. */
 static int check_result(struct chaos_client *client, struct cox_future *future)
 {
     for (int i = 0; i < 2; i++) {
@@ -336,7 +340,7 @@ static int wait_slice(struct chaos_client *client, struct cox_future *future,
     return r;
 }
 
-/* What is kept is fetched now and then, and never looked at otherwise. */
+/* Fetches a kept result now and then; other kept results are never looked at. */
 static int settle_one(struct chaos_client *client, struct cox_future *future)
 {
     uint64_t number = client->n_resolved;
@@ -363,7 +367,7 @@ static int settle_one(struct chaos_client *client, struct cox_future *future)
     return kept && !fetch ? 0 : check_result(client, future);
 }
 
-/* Waits for the oldest future, checks it and lets it go. */
+/* Waits for the oldest future, checks it and frees it. */
 static int resolve_one(struct chaos_client *client)
 {
     struct cox_future **at = future_of(client, client->n_resolved);
@@ -384,7 +388,7 @@ static int join_slice(struct chaos_client *client)
     return r;
 }
 
-/* Until all that has been scheduled is settled. */
+/* Waits until all scheduled steps are settled. */
 static int join(struct chaos_client *client)
 {
     int r;
@@ -424,8 +428,8 @@ static int run_steps(struct chaos_client *client)
 
 /* ---- checkpoints */
 
-/* One that fails since a ps is lost in its middle, or the disk does, is none; the next one
- * may be. */
+/* Takes a checkpoint. It may fail if a ps is lost meanwhile or the disk fails; then the
+ * next one may succeed. */
 static void save_one(struct chaos_client *client)
 {
     struct chaos_saved begun;
@@ -520,7 +524,8 @@ static void close_cluster(struct chaos_client *client)
     int r = cox_close(client->c, CLOSE_MS);
     if (r != COX_EIO || !chaos_config_has_disk(client->config)) {
         (void)chaos_client_check(client,
-                                 r); /* the checkpoint at close may meet such a disk */
+                                 /* the checkpoint at close may hit a failing disk */
+                                 r);
     }
     chaos_call_end(client->journal, call);
     size_t n = chaos_pins_end(&pins, PATIENCE_MS);
@@ -529,7 +534,8 @@ static void close_cluster(struct chaos_client *client)
     }
 }
 
-/* What there is before the first step; what clients before this one have left is checked. */
+/* Prepares everything that the first step needs; checks what earlier clients have
+ * left. */
 static int prepare(struct chaos_client *client)
 {
     int r = open_cluster(client);
@@ -539,7 +545,8 @@ static int prepare(struct chaos_client *client)
     }
     r = r != 0 ? r : create_counters(client);
     r = r != 0 ? r : load_steps(client);
-    r = r != 0 ? r : start_saving(client); /* reading waits for what is run again */
+    /* started early because reading waits for the closures that run again */
+    r = r != 0 ? r : start_saving(client);
     if (r == 0) {
         chaos_client_doing(client, "looking at what was assigned before");
         r = chaos_writes_open(client, &client->writes);

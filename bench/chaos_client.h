@@ -1,7 +1,7 @@
 /*
- * The client of a storm: what schedules the counting steps and knows what they must add up
- * to. In the process of the storm, or (where clients are killed, too) in one of its own, which
- * goes on where the one before it ended.
+ * The client of a storm: schedules the counting steps and knows what they must add up
+ * to. It runs in the process of the storm or (if clients are killed, too) in a process
+ * of its own, which continues where the client before it ended.
  */
 #ifndef COXI_BENCH_CHAOS_CLIENT_H
 #define COXI_BENCH_CHAOS_CLIENT_H
@@ -15,18 +15,18 @@
 #include "common/sync.h"
 #include "coxswain/coxswain.h"
 
-/* What came of the steps. */
+/* The result of the steps. */
 struct chaos_result {
     uint64_t n_scheduled;
-    uint64_t n_unreturned; /* steps that are applied, and whose results were lost */
+    uint64_t n_unreturned; /* steps that were applied and whose results were lost */
     uint64_t n_checkpoints;
     struct cox_stats stats; /* of the last client */
     struct cox_progress progress;
     int64_t expected[CHAOS_PS_MAX];
     int64_t found[CHAOS_PS_MAX];
-    int64_t wrong_rows; /* of both tables, that are not what they were to be */
-    bool again;         /* it could not begin, and may try again */
-    char error[1024];   /* the first; "": all is well */
+    int64_t wrong_rows; /* rows of both tables that differ from what they must be */
+    bool again;         /* the client could not begin, and may try again */
+    char error[1024];   /* the first error; "": all is well */
 };
 
 struct chaos_client {
@@ -34,7 +34,8 @@ struct chaos_client {
     const char *log_dir;
     const char *checkpoint_dir; /* NULL: no checkpoints */
     struct chaos_journal *journal;
-    struct chaos_storm *storm; /* that is to rage meanwhile; NULL: it does so anyway */
+    /* the storm that must rage meanwhile; NULL: it rages anyway */
+    struct chaos_storm *storm;
 
     struct cox_coordinator *c;
     struct cox_function *function;
@@ -43,35 +44,37 @@ struct chaos_client {
     struct cox_table *fading; /* with --evict */
     struct chaos_writes *writes;
     struct chaos_resources *resources;
-    struct coxi_mutex counting;  /* guards counted; leaf */
-    struct cox_stats counted;    /* what the journal has of this client's statistics */
+    struct coxi_mutex counting; /* guards counted; leaf */
+    /* the statistics of this client that the journal has */
+    struct cox_stats counted;
     struct cox_future **futures; /* a ring of config->in_flight, with --results */
-    uint64_t first;              /* step that this client has scheduled itself */
+    /* the first step that this client has scheduled itself */
+    uint64_t first;
     uint64_t n_resolved;
     pthread_t saver;
     bool saves;
 
     struct coxi_mutex lock; /* guards all below; leaf */
-    pthread_cond_t changed; /* `ended` is */
-    bool ended;             /* no more checkpoints */
+    pthread_cond_t changed; /* signalled when `ended` changes */
+    bool ended;             /* take no more checkpoints */
     const char *doing;
     struct chaos_result result;
 };
 
-/* Zeroed but for what it is given. */
+/* Initializes a client that is zeroed except for the fields that the caller sets. */
 int chaos_client_init(struct chaos_client *client);
 
-/* Opens the cluster (a local one, or, of a client alone, that of COX_CLUSTER), has all steps
- * run, reads what they added up to, and closes it. What went wrong is in the result. */
+/* Opens the cluster (a local one; for a client alone, the one in COX_CLUSTER), runs all
+ * steps, reads what they added up to, and closes it. Errors are in the result. */
 void chaos_client_run(struct chaos_client *client);
 
-/* What it is about, for who asks why it does not end. */
+/* Notes what the client is doing, for the message if it does not end. */
 void chaos_client_doing(struct chaos_client *client, const char *what);
 
-/* Notes what a call of the library says, unless `code` is 0: 0 or -1. */
+/* Notes the error of a library call, unless `code` is 0. Returns 0 or -1. */
 int chaos_client_check(struct chaos_client *client, int code);
 
-/* Notes the first error; -1. Any thread. */
+/* Notes the first error. Returns -1. Any thread. */
 int chaos_client_wrong(struct chaos_client *client, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,4 +1,4 @@
-/* The options of coxswain-chaos, and what --everything makes of them. */
+/* The options of coxswain-chaos, and the values that --everything gives them. */
 #include "bench/chaos_config.h"
 
 #include "bench/chaos.h"
@@ -14,7 +14,7 @@ enum { IN_FLIGHT_MAX = 65536 };
      .fallback = (fallback_),                                                          \
      .help = (help_)}
 
-/* Milliseconds between two of a kind. -1: as --everything says. */
+/* Milliseconds between two blows of a kind. -1: as --everything says. */
 #define EVERY(name_, field, help_) NUMBER(name_, field, -1, 3600000, "-1", help_)
 
 #define SHARE(name_, field, min_, fallback_, help_)                                    \
@@ -134,7 +134,7 @@ const struct coxi_program chaos_program = {
     .n_options = sizeof(options) / sizeof(*options),
 };
 
-/* What was not given. */
+/* Sets an option that was not given. */
 static void fill(int64_t *value, bool everything, int64_t otherwise)
 {
     if (*value < 0) {

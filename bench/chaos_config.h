@@ -31,8 +31,8 @@ struct chaos_config {
     double flush_rate;
     double fail_disk;
     const char *log_dir;
-    const char *checkpoint_dir; /* of a client alone: it has one of its own otherwise */
-    const char *journal;        /* of a client alone */
+    const char *checkpoint_dir; /* for a client alone; others have one of their own */
+    const char *journal;        /* for a client alone */
     bool results;
     bool keep;
     bool speculate;
@@ -47,13 +47,13 @@ struct chaos_config {
 
 extern const struct coxi_program chaos_program;
 
-/* Sets what --everything stands for, and what else was left open. */
+/* Sets the options that --everything stands for, and others that were left open. */
 void chaos_config_complete(struct chaos_config *config);
 
-/* True where clients are processes of their own. */
+/* True if clients are processes of their own. */
 bool chaos_config_is_apart(const struct chaos_config *config);
 
-/* True where disk errors are to be preloaded into all processes. */
+/* True if disk errors are preloaded into all processes. */
 bool chaos_config_has_disk(const struct chaos_config *config);
 
 #endif

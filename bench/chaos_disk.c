@@ -1,9 +1,10 @@
 /*
- * Disk errors, for coxswain-chaos: preloaded (LD_PRELOAD), it has some of the system calls
- * fail that write to files below one directory, all that take more room while the disk is
- * said to be full, and each fsync take longer. COX_CHAOS_DISK: "<share> <ms of an fsync> <seed>
- * <journal> <directory>". A write that fails has written a part of it: EIO, or ENOSPC. Any
- * thread; no state but the random numbers' and the journal (chaos_journal.h).
+ * Disk errors for coxswain-chaos. Preloaded (LD_PRELOAD), this library makes some
+ * system calls fail that write to files below one directory, makes all calls fail that
+ * take more room while the disk is declared full, and makes each fsync take longer.
+ * COX_CHAOS_DISK: "<share> <ms of an fsync> <seed> <journal> <directory>". A write that
+ * fails may have written a part; the error is EIO or ENOSPC. Any thread; no state
+ * except the random numbers and the journal (chaos_journal.h).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -36,7 +37,7 @@ static struct {
     int (*rename)(const char *, const char *);
 } disk;
 
-/* POSIX has no other way to say that this object is a function. */
+/* POSIX has no other way to convert this pointer to a function pointer. */
 #define NEXT(name) (*(void **)&disk.name = dlsym(RTLD_NEXT, #name))
 
 static bool map(const char *path)
@@ -121,7 +122,7 @@ static bool is_ours(int fd)
     return is_below(path);
 }
 
-/* True where a call on this file is to fail: then errno says how. */
+/* True if a call on this file must fail; then errno is set. */
 static bool fails_for(int fd)
 {
     return is_ours(fd) && fails();

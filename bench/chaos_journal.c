@@ -1,5 +1,5 @@
-/* See chaos_journal.h. The file is never read back: it lives in the page cache, which a killed
- * process does not take along. */
+/* See chaos_journal.h. The file is never read back: it lives in the page cache, which
+ * outlives a killed process. */
 #include "bench/chaos_journal.h"
 
 #include <fcntl.h>
@@ -78,7 +78,7 @@ struct chaos_timed *chaos_call_begin(struct chaos_journal *journal, const char *
     return NULL;
 }
 
-/* Of one that nobody has noted yet. */
+/* Notes a call that is late, unless it was noted before. */
 static void look(struct chaos_journal *journal, struct chaos_timed *call,
                  uint64_t now_ms)
 {

@@ -1,9 +1,11 @@
 /*
- * Daemons in network namespaces: see chaos_net.h. Each, and the client, has one with a cable to
- * another, which routes between them: there a rule drops the packets from one to another. Nobody
- * is told of that: connections stay, and addresses answer to nobody.
+ * Daemons in network namespaces: see chaos_net.h. Each daemon, and the client, has a
+ * namespace with a cable to one more, which routes between them. A rule there drops the
+ * packets from one party to another. Nobody is told: connections stay, and addresses do
+ * not answer.
  *
- * Whoever ends is started again. What the namespaces are is done by ip(8); they go at the end.
+ * A daemon that ends is started again. ip(8) makes the namespaces; they are removed at
+ * the end.
  *
  * Threads: one that starts daemons again and heals; the storm's cuts.
  */
@@ -31,27 +33,27 @@
 
 enum {
     NODES_MAX = 1 + CHAOS_PS_MAX + 64,
-    TURN_MS = 20, /* how late a daemon is started again, and a cut healed */
+    TURN_MS = 20, /* how late a daemon is restarted, or a cut healed */
     END_MS = 2000,
     PORT = 7000,
     JSON_MAX = 8192,
 };
 
-/* Who has a namespace. The client is the first. */
+/* A party that has a namespace. The client is the first. */
 struct node {
-    char name[64]; /* of it */
+    char name[64]; /* of the namespace */
     char address[32];
     const char *role; /* "ps", "worker"; NULL: the client */
     uint32_t index;
-    pid_t pid; /* 0: it does not run */
-    int fd;    /* a pidfd */
+    pid_t pid; /* 0: it is not running */
+    int fd;    /* pidfd of the process */
 };
 
 struct cut {
-    uint64_t until_ms; /* 0: there is none */
+    uint64_t until_ms; /* 0: there is no cut */
     enum chaos_cut kind;
     uint32_t index;
-    uint32_t only; /* of the workers, 1 + its index; 0: all */
+    uint32_t only; /* only this worker, 1 + its index; 0: all */
 };
 
 struct netns {
@@ -85,7 +87,7 @@ static int run(char *const argv[])
                             argv[0], argv[1], argv[2]);
 }
 
-/* A shell's line: names and addresses in it are ours. */
+/* Runs a line in the shell; all names and addresses in it are our own. */
 __attribute__((format(printf, 1, 2))) static int shell(const char *format, ...)
 {
     char line[1024];
@@ -169,7 +171,8 @@ static void start(struct netns *ns, struct node *node)
     node->fd = node->pid != 0 ? pidfd_open(node->pid, 0) : -1;
 }
 
-/* True once it has ended, at the latest then; and nobody waits for it any more. */
+/* True once the daemon has ended, and was waited for; waits for that at most
+ * `within_ms`. */
 static bool has_ended(struct node *node, int within_ms)
 {
     struct pollfd ended = {.fd = node->fd, .events = POLLIN};
@@ -219,7 +222,7 @@ static void rule(const struct netns *ns, const char *what, const struct node *a,
         a->address);
 }
 
-/* "add" or "del". */
+/* `what`: "add" or "del". */
 static void rules(struct netns *ns, const char *what, const struct cut *cut)
 {
     switch (cut->kind) {
@@ -240,7 +243,7 @@ static void rules(struct netns *ns, const char *what, const struct cut *cut)
     }
 }
 
-/* With the lock: those whose time is over. */
+/* Heals the cuts whose time is over. Locked. */
 static void heal(struct netns *ns, uint64_t now_ms)
 {
     for (int i = 0; i < CHAOS_CUT_KINDS; i++) {

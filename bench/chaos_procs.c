@@ -1,7 +1,7 @@
 /*
- * Descendants of this process, from /proc. What is found may end at any time, and its
- * number be another's then: so a process is pinned, and looked at again, before it gets
- * a signal. A look costs a read for each process of the host.
+ * The descendants of this process, from /proc. A process that was found may end at any
+ * time, and its number may be another's then. So a process is pinned, and looked at
+ * again, before it gets a signal. Cost of a look: a read for each process of the host.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -20,10 +20,10 @@
 enum {
     ALL_MAX = 8192,
     SOCKETS_MAX = 1024,
-    DEATH_MS = 2000, /* from kill -9 to the end of a process */
+    DEATH_MS = 2000, /* from kill -9 to the end of the process */
 };
 
-/* Reads a file of /proc/<pid>; false: the process has gone. */
+/* Reads a file of /proc/<pid>; false: the process is gone. */
 static bool read_file(pid_t pid, const char *name, char *ret, size_t size)
 {
     char path[64];
@@ -43,7 +43,7 @@ static bool read_file(pid_t pid, const char *name, char *ret, size_t size)
     return n > 0;
 }
 
-/* Who it is; false: nobody, or a process that has ended. */
+/* Looks at a process; false: there is none, or it has ended. */
 static bool look(pid_t pid, struct chaos_proc *ret)
 {
     char text[512];
@@ -51,7 +51,7 @@ static bool look(pid_t pid, struct chaos_proc *ret)
         return false;
     }
     const char *name = strchr(text, '(');
-    const char *end = strrchr(text, ')'); /* a name may hold one, too */
+    const char *end = strrchr(text, ')'); /* the name itself may contain one */
     if (name == NULL || end == NULL || strlen(end) < 5 || end[2] == 'Z' ||
         end[2] == 'X') {
         return false;
@@ -107,7 +107,7 @@ bool chaos_proc_is(pid_t pid, const char *program)
     return look(pid, &proc) && strcmp(proc.name, program) == 0;
 }
 
-/* A daemon of that program and index. */
+/* True if this is the daemon of that program and index. */
 static bool is_daemon(const struct chaos_proc *proc, const char *program,
                       uint32_t index)
 {
@@ -166,7 +166,7 @@ int chaos_proc_pin(const struct chaos_proc *proc)
     return fd;
 }
 
-/* Those of its file descriptors that are sockets, from /proc. */
+/* Lists its file descriptors that are sockets, from /proc. */
 static size_t sockets(pid_t pid, int ret[SOCKETS_MAX])
 {
     char path[64];
@@ -189,7 +189,7 @@ static size_t sockets(pid_t pid, int ret[SOCKETS_MAX])
     return n;
 }
 
-/* Shuts the socket down if it is one end of a connection. */
+/* Shuts the socket down if it is an end of a connection. */
 static bool cut(int socket)
 {
     struct sockaddr_storage peer;

@@ -1,12 +1,14 @@
 /*
- * Proxies: see chaos_net.h. A stream socket beside that of each daemon; what comes there goes on
- * to the daemon, and back, unless that way is cut. Who dials is known from the socket: a worker,
- * or else the client.
+ * Proxies: see chaos_net.h. Beside each daemon's stream socket there is another one.
+ * Bytes that come there go on to the daemon, and answers go back, unless that
+ * connection is cut. The socket's credentials tell who has dialled: a worker, or else
+ * the client.
  *
- * Invariants: a connection that is cut is neither read nor written; one that has ended on one
- * side is closed on the other when what came before has been passed on, which a cut holds up.
+ * Invariants: a connection that is cut is neither read nor written. A connection that
+ * has ended on one side is closed on the other side when everything before was passed
+ * on, which a cut delays.
  *
- * Threads: one that passes on; the storm's cuts. Costs two copies of every byte.
+ * Threads: one that passes bytes on; the storm's cuts. Cost: two copies of every byte.
  */
 #include <errno.h>
 #include <poll.h>
@@ -29,13 +31,13 @@
 enum {
     LINES_MAX = 512,
     DOORS_MAX = CHAOS_PS_MAX + 64,
-    ROOM = 128 * 1024, /* bytes that are on their way, each way */
+    ROOM = 128 * 1024, /* most bytes that are in the proxy, each way */
     BACKLOG = 128,
     LATEST_MS = 1000,
     URL_HEAD = sizeof("ipc://") - 1,
 };
 
-/* Where a daemon is dialled. */
+/* The socket at which a daemon is dialled. */
 struct door {
     int fd;
     bool is_ps;
@@ -43,7 +45,7 @@ struct door {
     struct sockaddr_un daemon;
 };
 
-/* From one side to the other. */
+/* The bytes from one side to the other. */
 struct way {
     size_t begin;
     size_t end;
@@ -52,17 +54,17 @@ struct way {
 };
 
 struct line {
-    int fds[2]; /* who dialled; the daemon, or -1: not dialled yet */
+    int fds[2]; /* of the side that dialled; of the daemon, or -1: not dialled yet */
     pid_t pid;
     bool by_worker;
     const struct door *door;
-    struct way ways[2]; /* from fds[i] */
+    struct way ways[2]; /* [i]: from fds[i] */
 };
 
 struct cut {
     uint64_t until_ms;
     uint32_t index;
-    pid_t pid; /* of one worker alone; 0: of all */
+    pid_t pid; /* only this worker; 0: all */
 };
 
 struct proxies {
@@ -71,9 +73,9 @@ struct proxies {
     size_t n_doors;
     pthread_t thread;
     bool runs;
-    int wake; /* an eventfd: a cut has changed, or the end has come */
+    int wake; /* an eventfd: a cut has changed, or the thread must end */
 
-    struct coxi_mutex lock; /* guards the rest, but while the thread polls; leaf */
+    struct coxi_mutex lock; /* guards the rest, except while the thread polls; leaf */
     struct cut cuts[CHAOS_CUT_KINDS];
     struct line *lines[LINES_MAX];
     size_t n_lines;
@@ -129,7 +131,7 @@ static void take_in(struct proxies *net, const struct door *door)
     net->lines[net->n_lines++] = line;
 }
 
-/* False: nobody is there. */
+/* Dials the daemon; false: nobody is there. */
 static bool dial(struct line *line)
 {
     if (line->fds[1] < 0) {
@@ -140,7 +142,7 @@ static bool dial(struct line *line)
                    sizeof(line->door->daemon)) == 0;
 }
 
-/* False: that side has gone. */
+/* Reads from a side; false: that side is gone. */
 static bool read_side(struct line *line, int side)
 {
     struct way *way = &line->ways[side];
@@ -174,7 +176,7 @@ static bool write_side(struct line *line, int side)
     return true;
 }
 
-/* False: it is to be closed. */
+/* Passes bytes on, both ways; false: the line must be closed. */
 static bool pass_on(struct line *line)
 {
     if (line->fds[1] < 0 && !dial(line)) {
@@ -208,7 +210,7 @@ static void pass_all_on(struct proxies *net, uint64_t now_ms)
 
 /* ---- the thread */
 
-/* What a line waits for on one side; one that is cut waits for nothing. */
+/* The events that a line waits for on one side; none if it is cut. */
 static struct pollfd wish(const struct line *line, int side, bool cut)
 {
     const struct way *in = &line->ways[side];
@@ -219,7 +221,7 @@ static struct pollfd wish(const struct line *line, int side, bool cut)
                            .events = events};
 }
 
-/* Until when nothing changes by itself. */
+/* The time until something changes by itself. */
 static int patience_ms(const struct proxies *net, uint64_t now_ms)
 {
     uint64_t least = LATEST_MS;
@@ -232,7 +234,7 @@ static int patience_ms(const struct proxies *net, uint64_t now_ms)
     return (int)least;
 }
 
-/* Locked, but while it waits. */
+/* One turn of the thread. Locked, except while it waits. */
 static void turn(struct proxies *net)
 {
     static struct pollfd fds[1 + DOORS_MAX + 2 * LINES_MAX];
@@ -276,7 +278,7 @@ static void *pass_for_ever(void *arg)
 
 /* ---- cuts */
 
-/* One of the workers that are connected to that ps; 0: none is. */
+/* A random worker that is connected to that ps; 0: none is. */
 static pid_t draw_worker(const struct proxies *net, uint32_t index, uint64_t draw)
 {
     for (size_t i = 0; i < net->n_lines; i++) {
@@ -414,7 +416,7 @@ int chaos_proxy_start(const struct cox_cluster *cluster, const char *dir,
     return 0;
 }
 
-/* ---- either of them */
+/* ---- both implementations */
 
 bool chaos_net_cut(struct chaos_net *net, enum chaos_cut kind, uint32_t index,
                    uint64_t draw, uint64_t while_ms)

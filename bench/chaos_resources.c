@@ -1,8 +1,9 @@
 /*
- * See chaos_resources.h. Every so many steps the model gets a new number, and there is a resource
- * more, which workers may make at any time from then on, of what the model holds by then: that
- * number or a later one. A client that goes on creates again what its steps may still ask for;
- * the floor of these is what the checkpoint must have of the model.
+ * See chaos_resources.h. Every so many steps the model gets a new number, and a new
+ * resource is created. Workers may make it at any time from then on, from what the
+ * model holds by then: that number or a later one. A client that continues creates
+ * again the resources that its steps may still ask for; the floor of these is the
+ * number that the checkpoint must have of the model.
  *
  * Threads: the client's.
  */
@@ -14,8 +15,8 @@
 #include "bench/chaos_client.h"
 
 enum {
-    VERSIONS = 16, /* in all */
-    USE_EVERY = 4, /* one step in as many uses one */
+    VERSIONS = 16, /* of the resource, in all */
+    USE_EVERY = 4, /* one step in so many uses a resource */
     ELEMENTS = 8,  /* of the model, on each ps */
 };
 
@@ -25,7 +26,7 @@ struct chaos_resources {
     struct cox_variable *model;
     struct cox_variable *good;
     struct cox_variable *bad;
-    uint64_t n_made; /* versions */
+    uint64_t n_made; /* versions created */
 };
 
 static int wrong(struct chaos_resources *resources, const char *what)
@@ -47,7 +48,8 @@ static int create(struct chaos_resources *resources, const char *name, uint64_t 
                : wrong(resources, "creating the model");
 }
 
-/* The next number, and a floor for what is made from now on. */
+/* Assigns the next number to the model; *ret_floor: the floor for resources made from
+ * now on. */
 static int assign_next(struct chaos_resources *resources, int64_t *ret_floor)
 {
     struct chaos_client *client = resources->client;
@@ -97,7 +99,8 @@ int64_t chaos_resources_version(const struct chaos_client *client, uint64_t numb
                : 0;
 }
 
-/* Those of the steps before `next`: the backlog may have some of them. */
+/* Creates again the resources of steps before `next`, because the backlog may have some
+ * of these steps. */
 static int make_again(struct chaos_resources *resources, uint64_t next)
 {
     struct chaos_client *client = resources->client;

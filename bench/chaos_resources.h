@@ -1,4 +1,5 @@
-/* With --resources: what steps use that workers have made of a variable (see chaos.h). */
+/* With --resources: the resources that steps use, which workers make from a variable
+ * (see chaos.h). */
 #ifndef COXI_BENCH_CHAOS_RESOURCES_H
 #define COXI_BENCH_CHAOS_RESOURCES_H
 
@@ -8,18 +9,20 @@ struct chaos_client;
 struct cox_module;
 struct chaos_resources;
 
-/* Attaches to the variables or creates them, and creates the resources that steps before number
- * `next` use. NULL: no --resources. */
+/* Attaches to the variables, or creates them, and creates the resources that steps
+ * before number `next` use. NULL: no --resources. */
 int chaos_resources_open(struct chaos_client *client, struct cox_module *module,
                          uint64_t next, struct chaos_resources **ret);
 
-/* 0, or 1 + the version that step `number` uses. */
+/* 0, or 1 + the version of the resource that step `number` uses. */
 int64_t chaos_resources_version(const struct chaos_client *client, uint64_t number);
 
-/* Before step `number` is scheduled: what it uses is created. */
+/* Creates the resource that step `number` uses. Call it before the step is
+ * scheduled. */
 int chaos_resources_prepare(struct chaos_resources *resources, uint64_t number);
 
-/* How many of n_steps use one, and whether all of these found it as it is to be. */
+/* Checks that as many steps have used a resource as n_steps contain, and that each
+ * found it as it must be. */
 int chaos_resources_check(struct chaos_resources *resources, uint64_t n_steps);
 
 /* Takes NULL. */

@@ -1,5 +1,5 @@
-/* The steps of a storm (chaos.c). The client plans each of them, so that it knows what
- * they must add up to. */
+/* The steps of a storm (chaos.c). The client plans each step, so it knows what the
+ * steps must add up to. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 
 #include "bench/chaos.h"
 
-/* So that the process ends of the signal itself, with nothing said by a sanitizer. */
+/* Not sanitized, so that the signal itself ends the process, and no sanitizer
+ * reports. */
 __attribute__((no_sanitize("address", "undefined"))) static void crash(int64_t how)
 {
     int *volatile nowhere = NULL;
@@ -19,7 +20,7 @@ __attribute__((no_sanitize("address", "undefined"))) static void crash(int64_t h
     if (how == CHAOS_CRASH_ABORT) {
         abort();
     }
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it is meant to */
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): on purpose */
     *(volatile int *)nowhere = 1;
 }
 
@@ -74,7 +75,7 @@ static int add_row(struct cox_step *step, int64_t number)
                                     cox_rows_listed(&key, 1), &one);
 }
 
-/* A gradient for the row of the step's number: of SGD at rate 1 it adds 1. */
+/* Sends a gradient for the row of the step's number; SGD with rate 1 adds 1. */
 static int add_fading(struct cox_step *step, int64_t number)
 {
     const float minus_one = -1;
@@ -123,7 +124,7 @@ static int make_seen(struct cox_step *step)
     return cox_step_keep(step, seen, free);
 }
 
-/* Counts in one variable or the other: both are touched, whatever the resource is like. */
+/* Counts in one of two variables; touches both, whatever the resource is like. */
 static int add_seen(struct cox_step *step, int64_t version)
 {
     char name[32];
@@ -143,8 +144,8 @@ static int add_seen(struct cox_step *step, int64_t version)
 
 /* ---- the steps */
 
-/* What it takes is what that step has returned; where the client has not got that any more, it
- * hands nothing over. */
+/* Checks that the taken argument is what that step has returned. If the client does not
+ * have the result any more, it passes no argument. */
 static int check_taken(struct cox_step *step, int64_t from)
 {
     const struct cox_value *taken = cox_step_argument(step, "taken");
@@ -160,7 +161,7 @@ static int check_taken(struct cox_step *step, int64_t from)
                                           (long long)number, (long long)from);
 }
 
-/* Counts as planned, after a while; the first attempt may take longer, or crash. */
+/* Counts as planned, after some time; the first attempt may take longer, or crash. */
 static int count(struct cox_step *step)
 {
     const struct cox_value *plan = cox_step_argument(step, "plan");

@@ -1,9 +1,9 @@
 /*
- * The storm: one thread with the storm's random numbers, its timers, the signals that
- * end the program, and its deadline. It waits for the first of these in sigtimedwait.
+ * The storm: a thread with random numbers, timers, the signals that end the program,
+ * and its deadline. It waits for the first of these in sigtimedwait.
  *
- * A process that it stops is continued before the thread ends, and before another of
- * the same worker is stopped; one that dies meanwhile needs nothing.
+ * A process that it stops is continued before the thread ends, and before another
+ * process of the same worker is stopped; nothing is done for one that dies meanwhile.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -25,15 +25,16 @@
 
 enum {
     WORKERS_MAX = 64,
-    WAKE_MS = 50,   /* how late it may learn that it is to rage, or to end */
-    LONG_STOPS = 8, /* one stop in as many is longer than the peers wait */
-    LONG_CUTS = 4,  /* and one cut */
-    FULL_SHARE = 4, /* of the time between two times that the disk is full, each is */
+    WAKE_MS = 50,   /* how late it may notice that it must rage, or end */
+    LONG_STOPS = 8, /* one stop in so many is longer than the peer timeout */
+    LONG_CUTS = 4,  /* one cut in so many is, too */
+    /* the disk is full for this part of the time between two such events */
+    FULL_SHARE = 4,
     STOP_MIN_MS = 5,
 };
 
 struct stopped {
-    int fd; /* 0: nobody is */
+    int fd; /* a pidfd; 0: no process is stopped */
     uint64_t until_ms;
 };
 
@@ -48,8 +49,8 @@ struct chaos_storm {
     _Atomic(pid_t) client;
     _Atomic(struct chaos_net *) net;
 
-    /* ---- the thread's own */
-    uint64_t kill_ms; /* when the next one comes; 0: it does not rage */
+    /* ---- used by the thread alone */
+    uint64_t kill_ms; /* time of the next blow; 0: it does not rage */
     uint64_t kill_ps_ms;
     uint64_t kill_client_ms;
     uint64_t stop_ms;
@@ -58,13 +59,13 @@ struct chaos_storm {
     uint64_t empty_disk_ms; /* 0: the disk is not full */
     uint64_t partition_ms;
     uint64_t deadline_ms;
-    uint64_t stuck_ms; /* when we give up waiting for the client; 0: no reason to */
+    uint64_t stuck_ms; /* when to give up waiting for the client; 0: no reason to */
     struct stopped stopped[WORKERS_MAX];
     struct chaos_storm_counts counts;
 
     struct coxi_mutex lock; /* guards calm; leaf */
     pthread_cond_t calmed;
-    bool calm; /* it does not rage, and nobody is stopped */
+    bool calm; /* it does not rage, and no process is stopped */
 };
 
 static uint64_t below(struct chaos_storm *storm, uint64_t n)
@@ -83,8 +84,8 @@ static bool send_signal(const struct chaos_proc *proc, int signum)
     return sent;
 }
 
-/* kill -9 of a supervisor, a step process or both: of the worker that was drawn, or
- * of the next one that has such processes now. */
+/* Kills a supervisor, a step process or both with kill -9: of a random worker, or of
+ * the next one that has such processes now. */
 static void strike(struct chaos_storm *storm)
 {
     uint32_t first = (uint32_t)below(storm, storm->options.n_workers);
@@ -127,7 +128,7 @@ static void let_go(struct stopped *stopped)
     }
 }
 
-/* A while; one in `n_short` is longer than the peers wait. */
+/* A random duration; one in `n_short` is longer than the peer timeout. */
 static uint64_t draw_while(struct chaos_storm *storm, uint64_t n_short)
 {
     uint64_t timeout_ms = (uint64_t)storm->options.peer_timeout_ms;
@@ -136,7 +137,7 @@ static uint64_t draw_while(struct chaos_storm *storm, uint64_t n_short)
     return below(storm, n_short) == 0 ? long_ms : short_ms;
 }
 
-/* SIGSTOP of a step process, for a while. */
+/* Stops a step process with SIGSTOP for a while. */
 static void stop_one(struct chaos_storm *storm)
 {
     uint32_t index = (uint32_t)below(storm, storm->options.n_workers);
@@ -155,8 +156,8 @@ static void stop_one(struct chaos_storm *storm)
     storm->counts.stops++;
 }
 
-/* Cuts a connection of a step process, or of whoever else talks to others: each of the
- * daemons is drawn alike. */
+/* Cuts a connection of a step process, or of another process that has connections; each
+ * process is equally likely. */
 static void reset_one(struct chaos_storm *storm)
 {
     static struct chaos_proc procs[CHAOS_PROCS_MAX];
@@ -182,7 +183,7 @@ static void set_disk_full(struct chaos_storm *storm, bool full)
     }
 }
 
-/* Nothing gets through somewhere, for a while. */
+/* Cuts a random connection for a while. */
 static void cut_one(struct chaos_storm *storm)
 {
     const struct chaos_storm_options *o = &storm->options;
@@ -205,8 +206,8 @@ static void set_calm(struct chaos_storm *storm, bool calm)
     coxi_unlock(&storm->lock);
 }
 
-/* True where it is time for what comes every so many ms (0: never): then the next is due
- * after as many again. */
+/* True if the next event of a kind that comes every `every_ms` (0: never) is due; then
+ * sets the time of the one after. */
 static bool is_due(int every_ms, uint64_t now_ms, uint64_t *when_ms)
 {
     bool due = every_ms > 0 && now_ms >= *when_ms;
@@ -214,7 +215,7 @@ static bool is_due(int every_ms, uint64_t now_ms, uint64_t *when_ms)
     return due;
 }
 
-/* What it is time for. */
+/* Strikes every blow that is due. */
 static void strike_all(struct chaos_storm *storm, uint64_t now_ms)
 {
     const struct chaos_storm_options *o = &storm->options;
@@ -280,7 +281,7 @@ static void sooner(uint64_t *when_ms, uint64_t other_ms)
     *when_ms = other_ms < *when_ms ? other_ms : *when_ms;
 }
 
-/* When something is due next. */
+/* The time when something is due next. */
 static uint64_t next_ms(const struct chaos_storm *storm, uint64_t now_ms)
 {
     const struct chaos_storm_options *o = &storm->options;

@@ -1,15 +1,17 @@
 /*
- * See chaos_writes.h. Each writer has a variable whose parts lie on all ps, and a thread that
- * overwrites it or adds to it, one operation after the other. Operation k, from 1: where 4
- * divides k, k * 1000 is assigned to every element; else 1 is added. So what any element holds
- * tells which operations it has, if none is missing, doubled, or out of order. A client that
- * goes on begins with the next number that 4 divides.
+ * See chaos_writes.h. Each writer has a variable with parts on all ps, and a thread
+ * that overwrites the variable or adds to it, one operation after the other. Operation
+ * k, from 1: if 4 divides k, k * 1000 is assigned to every element; otherwise 1 is
+ * added. So the value of any element tells which operations it has, if none is missing,
+ * doubled, or out of order. A client that continues begins with the next number that 4
+ * divides.
  *
- *   while it runs     what has returned is read back: by all elements, exactly
- *   after a restart   all elements tell the same operation: one that the checkpoint which the
- *                     client went on from may have, and not before one that it must have
+ *   while it runs     after an operation has returned, all elements are read back and
+ *                     must have exactly its value
+ *   after a restart   all elements must tell the same operation: one that the
+ *                     checkpoint may have, and not one before the last that it must have
  *
- * Threads: one a writer; the client's, for all that is declared in the header.
+ * Threads: one a writer; the client's, for all functions of the header.
  */
 #include "bench/chaos_writes.h"
 
@@ -49,13 +51,13 @@ struct chaos_writes {
     bool stop; /* guarded by client->lock */
 };
 
-/* What a variable holds after operation k. */
+/* The value of the variable after operation k. */
 static int64_t value_after(uint64_t k)
 {
     return (int64_t)(k - k % ASSIGN_EVERY) * STRIDE + (int64_t)(k % ASSIGN_EVERY);
 }
 
-/* The operation after which it holds that; UINT64_MAX: none. */
+/* The operation after which the variable has that value; UINT64_MAX: none. */
 static uint64_t operation_of(int64_t value)
 {
     uint64_t k = (uint64_t)(value / STRIDE) + (uint64_t)(value % STRIDE);
@@ -67,7 +69,7 @@ static struct chaos_written *journal_of(const struct writer *writer)
     return &writer->writes->client->journal->written[writer->index];
 }
 
-/* Reads all of it, which has to be alike. */
+/* Reads all elements, which must be equal. */
 static int look(struct writer *writer, int64_t *ret_value)
 {
     struct chaos_client *client = writer->writes->client;
@@ -120,7 +122,7 @@ static int write_one(struct writer *writer, uint64_t k)
     return r;
 }
 
-/* True once it is to stop, at the latest after its rest. */
+/* Rests; true if the writer must stop. */
 static bool rests(struct writer *writer)
 {
     struct chaos_client *client = writer->writes->client;
@@ -147,7 +149,7 @@ static void *write_for_ever(void *arg)
 
 /* ---- beginning and end */
 
-/* What is there of the clients before. */
+/* Checks what earlier clients have left. */
 static int check_restored(struct writer *writer)
 {
     struct chaos_client *client = writer->writes->client;
@@ -233,7 +235,8 @@ int chaos_writes_start(struct chaos_writes *writes)
     return 0;
 }
 
-/* The last operation that has returned is what is there, after all that the storm did. */
+/* Checks that the last operation that returned is there, after all that the storm
+ * did. */
 static void check_last(struct writer *writer)
 {
     uint64_t k = atomic_load(&journal_of(writer)->returned);

@@ -1,15 +1,16 @@
-/* With --assigns: what the client of a storm writes itself, while its steps run. */
+/* With --assigns: the client of a storm writes variables itself, while its steps
+ * run. */
 #ifndef COXI_BENCH_CHAOS_WRITES_H
 #define COXI_BENCH_CHAOS_WRITES_H
 
 struct chaos_client;
 struct chaos_writes;
 
-/* Attaches to the variables, or creates them; what they hold now is checked. NULL: no
+/* Attaches to the variables, or creates them; checks what they hold now. NULL: no
  * --assigns. */
 int chaos_writes_open(struct chaos_client *client, struct chaos_writes **ret);
 
-/* Writes until it is stopped; then checks all of it once more. Take NULL. */
+/* Start writing; stop, and then check everything once more. Take NULL. */
 int chaos_writes_start(struct chaos_writes *writes);
 void chaos_writes_stop(struct chaos_writes *writes);
 void chaos_writes_free(struct chaos_writes *writes);

@@ -1,17 +1,18 @@
 /*
- * Case `checkpoint`: what a ps's snapshots and their reading cost, of a table of 16 floats
- * with Adagrad, --bytes in all, in files under TMPDIR.
+ * Case `checkpoint`: the cost of a ps's snapshots and of reading them, for a table of
+ * 16 floats with Adagrad, --bytes in all, in files under TMPDIR.
  *
- *   write         a snapshot, against dd conv=fsync of as many bytes there; the first round
- *                 is discarded
- *   held          the longest that others had to wait for one, in CPU time, while commits go
- *                 on
- *   copied        memory for what changed while it was written, against the rows that did
+ *   write         a snapshot, against dd conv=fsync of as many bytes there; the first
+ *                 round is discarded
+ *   held          the longest span in which others had to wait for a snapshot, in CPU
+ *                 time, while commits go on
+ *   copied        memory of copies of rows that changed while it was written, against
+ *                 these rows
  *   changed       bytes of a snapshot that builds on another after 1 % of the rows were
  *                 touched, against those of the whole one; changed_time: its time
  *   pulls         the p99 of small pulls while one is written (checkpoint_pulls.c)
- *   restore       a store that is filled from the file, against reading it; both from the
- *                 disk
+ *   restore       filling a store from the file, against reading the file; both from
+ *                 the disk
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -115,7 +116,7 @@ static void fill(struct job *job)
 
 /* ---- files */
 
-/* Seconds that it took. */
+/* Takes a snapshot; returns the seconds. */
 static double take(struct job *job, uint64_t base, struct coxi_snapshot_file *ret)
 {
     struct coxi_snapshot request = {.session = job->session,
@@ -151,7 +152,7 @@ static void measure_write(struct job *job)
         remove_file(job);
         double dd_seconds = bench_dd(job->path, file.bytes);
         remove_file(job);
-        if (i >= 0) { /* the disk may be slow at first */
+        if (i >= 0) { /* the first round: the disk may be slow at first */
             m.value[i].value = bytes / seconds / 1e9;
             m.baseline[i] = bytes / dd_seconds / 1e9;
         }
@@ -164,7 +165,7 @@ static void measure_write(struct job *job)
 struct committer {
     struct job *job;
     atomic_bool stop;
-    uint64_t n_rows; /* that it has changed, each time anew */
+    uint64_t n_rows; /* rows that it has changed, each once */
 };
 
 static void fill_batch(struct batch *batch, uint64_t first)
@@ -177,7 +178,7 @@ static void fill_batch(struct batch *batch, uint64_t first)
     }
 }
 
-/* Different rows, from the first on. */
+/* Commits to different rows, from the first on. */
 static void *commit_all(void *arg)
 {
     struct committer *committer = arg;
@@ -229,7 +230,7 @@ static void measure_commits(struct job *job)
     bench_report(job->bench, "checkpoint", &copied);
 }
 
-/* ---- what builds on another */
+/* ---- snapshots that build on another */
 
 static void measure_changed(struct job *job)
 {
@@ -270,7 +271,7 @@ static void measure_changed(struct job *job)
 
 /* ---- restoring */
 
-/* The file is read from the disk again. */
+/* Makes the next read of the file come from the disk. */
 static void forget_file(const struct job *job)
 {
     int fd = open(job->path, O_RDONLY | O_CLOEXEC);
@@ -331,7 +332,7 @@ static void measure_restore(struct job *job)
     bench_report(job->bench, "checkpoint", &m);
 }
 
-/* ---- */
+/* ---- the case */
 
 static void bench_store(struct bench *bench)
 {

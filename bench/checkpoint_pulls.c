@@ -1,8 +1,8 @@
 /*
- * Case `checkpoint`, `pulls`: how late small pulls are that are asked for at a steady pace
- * while a ps writes one snapshot after the other, against raw sockets while dd writes as
- * many bytes to the same place. A snapshot has its client's connection; the pulls come over
- * one of their own, as those of a worker do.
+ * Case `checkpoint`, `pulls`: the delay of small pulls at a steady pace while a ps
+ * writes one snapshot after another, against raw sockets while dd writes as many bytes
+ * to the same place. A snapshot uses its client's connection; the pulls use one of
+ * their own, as a worker's do.
  */
 #include <errno.h>
 #include <spawn.h>
@@ -42,7 +42,7 @@ double bench_dd(const char *path, uint64_t bytes)
     return bench_now() - start;
 }
 
-/* Writes one file after the other until it is told to end. */
+/* Writes one file after another until it is told to end. */
 struct writing {
     struct pair *pair; /* whose ps writes snapshots; NULL: dd writes */
     uint64_t bytes;
@@ -123,7 +123,7 @@ static struct bench_sample measure_pulls(struct writing *snapshots,
     return end(snapshots, writer);
 }
 
-/* Makes rows of so many bytes in all; the table's id. */
+/* Makes rows of `bytes` bytes in all; returns the table's id. */
 static uint32_t fill(struct pair *pair, uint64_t bytes)
 {
     struct pair_run *run;

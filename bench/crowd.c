@@ -1,7 +1,8 @@
 /*
- * See crowd.h. A member is a connection that the client has dialled. Threads: nng's for
- * what members receive, a loop for heartbeats, main for the commands. `lock` guards the
- * list and the counts; what a member holds belongs to its receiving thread.
+ * See crowd.h. A member is a connection that the client has dialled. Threads: nng's,
+ * which receive for members; a loop for heartbeats; main for the commands. `lock`
+ * guards the list and the counts; a member's `held` and `done` belong to its receiving
+ * thread.
  */
 #include "bench/crowd.h"
 
@@ -25,10 +26,10 @@ struct member {
     struct coxi_link *link;
     struct member *next;
     struct member *prev;
-    bool is_greeted; /* receiving thread, as `held` and `done` */
+    bool is_greeted; /* used by the receiving thread, like `held` and `done` */
     struct coxi_buffer held;
     struct coxi_buffer done;
-    bool is_ready; /* guarded by the crowd's lock, as all below */
+    bool is_ready; /* guarded by the crowd's lock, like all fields below */
     bool holds;
     bool lost;
     uint32_t n_held;
@@ -41,11 +42,12 @@ static struct {
     uint32_t n_ready;
     uint64_t n_answered;
     uint64_t n_held;
-    uint8_t done[CROWD_IDS]; /* how often, by id modulo; stops at 255 */
+    /* how often each id was done, by id modulo CROWD_IDS; stops at 255 */
+    uint8_t done[CROWD_IDS];
     struct coxi_links *links;
 } crowd = {.lock = COXI_MUTEX_INIT};
 
-/* ---- what members do */
+/* ---- members */
 
 static int greet(struct member *member, const struct coxi_frame *frame)
 {
@@ -57,7 +59,8 @@ static int greet(struct member *member, const struct coxi_frame *frame)
     coxi_lock(&crowd.lock);
     struct coxi_hello self = {.role = COXI_ROLE_WORKER,
                               .channel = hello.channel,
-                              .index = UINT32_MAX, /* as listed */
+                              /* the client's list gives its index */
+                              .index = UINT32_MAX,
                               .incarnation = coxi_random_id(),
                               .slots = 1};
     coxi_unlock(&crowd.lock);
@@ -79,7 +82,7 @@ static int load(struct member *member, uint32_t id)
     return r;
 }
 
-/* Answers closures, all with one code. */
+/* Answers all closures with one code. */
 static int answer(struct member *member, const struct coxi_closure_head *heads,
                   size_t n, int code)
 {
@@ -99,7 +102,7 @@ static int answer(struct member *member, const struct coxi_closure_head *heads,
     return r != 0 ? r : coxi_message_send(member->link, &message, NULL, false);
 }
 
-/* Counts closures that have come; true: the member holds them. */
+/* Counts closures that have arrived; true: the member holds them. */
 static bool count(struct member *member, const struct coxi_dispatch *dispatch)
 {
     coxi_lock(&crowd.lock);
@@ -239,7 +242,7 @@ static void await(uint64_t n)
     (void)printf("%llu\n", (unsigned long long)n_held);
 }
 
-/* Marks up to n members that hold (or do not) for losing; how many. Locked. */
+/* Marks up to n members that hold (or do not) as lost; returns how many. Locked. */
 static uint64_t choose(uint64_t n, bool holds, struct coxi_link **links)
 {
     uint64_t chosen = 0;

@@ -1,7 +1,7 @@
-/* What case `fanout` and its step agree on. */
+/* Shared by case `fanout` and its step. */
 #ifndef COXI_BENCH_FAN_H
 #define COXI_BENCH_FAN_H
 
-enum { FAN_PS_MAX = 64 }; /* elements of "fanned", at most */
+enum { FAN_PS_MAX = 64 }; /* most elements of "fanned" */
 
 #endif

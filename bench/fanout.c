@@ -1,17 +1,18 @@
 /*
- * Case `fanout`: steps that pull from every ps and push to every ps, of 1 worker and of 1, 8
- * and 64 ps, all processes of this host. A variable has one element on each ps; a step pulls
- * all of it and adds 1 to all.
+ * Case `fanout`: steps that pull from every ps and push to every ps, with 1 worker and
+ * with 1, 8 and 64 ps, all processes of this host. A variable has one element on each
+ * ps; a step pulls all of it and adds 1 to all.
  *
- *   local_1, local_8, local_64   CPU of the worker and of all ps for a step, us; the client
- *                                schedules steps ahead, so they follow each other at once
- *   local_further                what each ps adds to that, between 8 and 64
+ *   local_1, local_8, local_64   CPU of the worker and of all ps for a step, us; the
+ *                                client schedules steps ahead, so they follow each
+ *                                other at once
+ *   local_further                what each further ps adds to that, between 8 and 64
  *   local_one_1, ...             the same, but the client waits for each step
- *   stream_...                   the same without the local path
+ *   stream_...                   the same without shared memory
  *
- * Beside it: bare processes, one for each ps, on futexes that they share. One thread wakes all
- * of them, and the last that has answered wakes it: what the kernel takes for waking N
- * processes once.
+ * The baseline: bare processes, one for each ps, on futexes that they share. One thread
+ * wakes all of them, and the last to answer wakes it: the time that the kernel takes to
+ * wake N processes once.
  */
 #include <limits.h>
 #include <linux/futex.h>
@@ -79,7 +80,7 @@ static void bare_round(struct bare *bare, int n, unsigned heard)
     bell_wait(&bare->answers, heard);
 }
 
-/* CPU of a round, us: this process's own and that of its children. */
+/* CPU time of a round, us: of this process and of its children. */
 static double bare_us(int n, double seconds)
 {
     pid_t pids[FAN_PS_MAX];
@@ -98,7 +99,7 @@ static double bare_us(int n, double seconds)
         }
     }
     unsigned heard = 0;
-    bare_round(bare, n, heard++); /* all are there */
+    bare_round(bare, n, heard++); /* all children run */
     double before = bench_cpu_self();
     for (int i = 0; i < n; i++) {
         before += bench_cpu_of(pids[i]);
@@ -149,7 +150,7 @@ static void run_steps(struct crew *crew, bool one_at_a_time)
     bench_check(cox_join(crew->c, -1), "join");
 }
 
-/* CPU of a step, us; value: that, too. */
+/* CPU time of a step, us; `value` is the same. */
 static struct bench_sample steps(struct crew *crew, bool one_at_a_time, double seconds)
 {
     size_t n = 0;
@@ -177,7 +178,7 @@ static void open_fan(struct bench *bench, int n_ps, struct crew *ret)
     bench_check(cox_variable_create(ret->c, &spec, &variable), "variable");
 }
 
-/* What is measured on clusters of each size in turn. */
+/* A series of measurements on clusters of each size. */
 struct sweep {
     const char *name;
     bool one_at_a_time;
@@ -189,7 +190,7 @@ static void measure(struct bench *bench, int size, struct sweep *sweeps, size_t 
 {
     struct crew crew;
     open_fan(bench, sizes[size], &crew);
-    run_steps(&crew, false); /* warm up */
+    run_steps(&crew, false); /* warms up */
     for (int round = 0; round < BENCH_ROUNDS; round++) {
         for (size_t i = 0; i < n; i++) {
             struct bench_measurement *m = &sweeps[i].m[size];
@@ -216,7 +217,7 @@ static void report(struct bench *bench, const struct sweep *sweep, const char *w
     bench_report(bench, "fanout", &m);
 }
 
-/* The slope from the second size to the last. */
+/* The slope from the second size to the last one. */
 static struct bench_measurement further(const struct sweep *sweep)
 {
     const struct bench_measurement *few = &sweep->m[1];

@@ -1,5 +1,6 @@
 /*
- * Case `footprint`: what Coxswain takes when it has nothing to do, and for what waits.
+ * Case `footprint`: the resources that Coxswain uses when it has nothing to do, and for
+ * closures that wait.
  *
  *   idle_client, idle_worker (both its processes), idle_ps, idle_launcher
  *                    CPU time of each, in per cent of a core
@@ -21,7 +22,7 @@ enum { WARM_UP = 20000, QUEUED = 100000, TABLES = 1000, RETURNS = 20 };
 
 /* ---- idle */
 
-/* CPU seconds that all processes called `name` below this one have used. */
+/* CPU seconds used by all processes called `name` below this one. */
 static double cpu_of(const char *name)
 {
     static struct chaos_proc procs[CHAOS_PROCS_MAX];
@@ -37,7 +38,7 @@ static void measure_idle(struct bench *bench)
 {
     static const struct {
         const char *name;
-        const char *process; /* NULL: this one */
+        const char *process; /* NULL: this process */
     } roles[] = {
         {"idle_client", NULL},
         {"idle_worker", "coxswain-worker"},
@@ -57,7 +58,7 @@ static void measure_idle(struct bench *bench)
         before[i] = roles[i].process != NULL ? cpu_of(roles[i].process) : 0;
     }
     double self_before =
-        bench_cpu_self(); /* after the look at others, which costs some */
+        bench_cpu_self(); /* after the look at the others, which uses some itself */
     double start = bench_now();
     time_t whole = (time_t)bench->seconds;
     struct timespec rest = {whole, (long)(1e9 * (bench->seconds - (double)whole))};
@@ -93,12 +94,13 @@ static void measure_queue(struct bench *bench)
     crew_open(bench, 1, 1, NULL, &crew);
     struct cox_function *nothing = crew_function(&crew, "nothing");
     chaos_procs_worker(0, &worker);
-    (void)kill(worker.step.pid, SIGSTOP); /* so that they stay */
+    (void)kill(worker.step.pid, SIGSTOP); /* so that the closures stay in the queue */
     double before = allocated();
     for (int i = 0; i < QUEUED; i++) {
         bench_check(cox_schedule(crew.c, nothing, NULL, NULL), "schedule");
     }
-    /* Once one behind them has been cancelled, the loop has them all in its queue. */
+    /* When a closure behind them was cancelled, the loop has all of them in its
+     * queue. */
     bench_check(cox_schedule(crew.c, nothing, NULL, &last), "schedule");
     bench_check(cox_future_cancel(last), "cancel");
     (void)cox_future_wait(last, -1);
@@ -118,7 +120,7 @@ static void measure_queue(struct bench *bench)
 
 /* ---- tables */
 
-/* Bytes of memory that a process takes which nobody shares. */
+/* Bytes of a process's memory that it shares with no other. */
 static double resident(pid_t pid)
 {
     char path[64];
@@ -163,7 +165,7 @@ static void measure_tables(struct bench *bench)
     crew_close(&crew);
 }
 
-/* ---- ps that come back */
+/* ---- ps that return */
 
 static uint64_t count_returns(struct cox_coordinator *c)
 {
@@ -172,7 +174,7 @@ static uint64_t count_returns(struct cox_coordinator *c)
     return stats.ps_recovered;
 }
 
-/* Ends the ps `n` times, and waits each time until it has all of its own again. */
+/* Kills the ps `n` times, and waits each time until it is restored. */
 static void lose_ps(struct crew *crew, int n)
 {
     const struct timespec rest = {0, 10000000};
@@ -195,7 +197,7 @@ static void measure_returns(struct bench *bench)
     options.checkpoint_dir = dir;
     options.checkpoint_at_close = -1;
     crew_open(bench, 1, 1, &options, &crew);
-    lose_ps(&crew, RETURNS / 4); /* what is made once is there then */
+    lose_ps(&crew, RETURNS / 4); /* memory that is allocated once exists then */
     double before = allocated();
     lose_ps(&crew, RETURNS);
     struct bench_measurement m = {.name = "returned_ps",
@@ -211,7 +213,7 @@ static void measure_returns(struct bench *bench)
 
 void bench_footprint(struct bench *bench)
 {
-    measure_queue(bench); /* first: memory that nothing has been freed from */
+    measure_queue(bench); /* first, while no memory was freed */
     measure_tables(bench);
     measure_returns(bench);
     measure_idle(bench);

@@ -1,6 +1,6 @@
 /*
- * See keys.h. Zipf's law by rejection-inversion: Hoermann, Derflinger: Rejection-inversion
- * to generate variates from monotone discrete distributions, 1996.
+ * See keys.h. Zipf's law by rejection-inversion: Hoermann, Derflinger:
+ * Rejection-inversion to generate variates from monotone discrete distributions, 1996.
  */
 #include "bench/keys.h"
 

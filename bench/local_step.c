@@ -1,4 +1,5 @@
-/* See local_step.h: the functions that a worker gives to steps, straight on a store. */
+/* See local_step.h: the functions that a worker gives to steps, working directly on a
+ * store. */
 #include "bench/local_step.h"
 
 #include <stdio.h>
@@ -26,7 +27,7 @@ struct local_step {
     const struct cox_value *args;
     size_t n_args;
     struct coxi_buffer pulled;
-    struct coxi_buffer versions; /* stays empty: none is asked for */
+    struct coxi_buffer versions; /* stays empty, because no pull has a version */
     struct coxi_buffer scratch;
     struct coxi_buffer updates;
     struct coxi_buffer payload;

@@ -1,7 +1,5 @@
-/*
- * Steps run in this process, on the store of a ps, without links: the baseline of
- * `train`. Variables "weights" (a table of `dim`) and "bias", as in the click model.
- */
+/* Runs steps in this process, on the store of a ps, without links: the baseline of
+ * `train`. Variables "weights" (a table of `dim`) and "bias", as in the click model. */
 #ifndef COXI_BENCH_LOCAL_STEP_H
 #define COXI_BENCH_LOCAL_STEP_H
 

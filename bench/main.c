@@ -1,4 +1,4 @@
-/* coxswain-bench: what Coxswain reaches, as ratios to plain baselines in the same
+/* coxswain-bench: the speed of Coxswain, as ratios to plain baselines in the same
  * run. */
 #include <dirent.h>
 #include <errno.h>
@@ -136,7 +136,7 @@ static const struct coxi_program program = {
     .n_options = sizeof(options) / sizeof(*options),
 };
 
-/* ---- small things */
+/* ---- helpers */
 
 void bench_die(const char *format, ...)
 {
@@ -264,7 +264,8 @@ static void pin_thread(pid_t thread, int core)
             CPU_SET(i, &cores);
         }
     }
-    (void)sched_setaffinity(thread, sizeof(cores), &cores); /* it may have ended */
+    /* fails if the thread has ended */
+    (void)sched_setaffinity(thread, sizeof(cores), &cores);
 }
 
 void bench_pin(const struct bench_child *child, int core)
@@ -369,7 +370,7 @@ void bench_report(struct bench *bench, const char *name,
     (void)fflush(stdout);
 }
 
-/* ---- */
+/* ---- the program */
 
 static int serve(const char *what)
 {
@@ -416,11 +417,11 @@ static bool is_asked(const char *name, const struct config *config, char **argv)
     return false;
 }
 
-/* ---- where the cases put their files */
+/* ---- the directory for the files of cases */
 
 static struct {
     char path[64];
-    pid_t owner; /* children that exit leave it alone */
+    pid_t owner; /* children that exit must not remove it */
 } directory;
 
 static void remove_directory(void)
@@ -430,7 +431,8 @@ static void remove_directory(void)
     }
 }
 
-/* It is removed however the program ends by itself, bench_die included. */
+/* Makes a directory, which is removed however the program ends by itself, also by
+ * bench_die. */
 static int make_directory(struct bench *bench)
 {
     int r = coxi_directory_temporary(bench->dir);

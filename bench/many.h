@@ -1,4 +1,4 @@
-/* What case `variables` and its step agree on. */
+/* Shared by case `variables` and its step. */
 #ifndef COXI_BENCH_MANY_H
 #define COXI_BENCH_MANY_H
 
@@ -6,7 +6,7 @@
 
 enum { MANY = 65536, MANY_NAME = 64, MANY_LAYER = 64 };
 
-/* The i-th variable's name. */
+/* The name of the i-th variable. */
 static inline void many_name(int i, char ret[MANY_NAME])
 {
     (void)snprintf(ret, MANY_NAME, "model/layer_%d/weight_%d", i / MANY_LAYER, i);

@@ -1,4 +1,4 @@
-/* See paced.h. The thread that asks and the one that receives are two. */
+/* See paced.h. One thread asks, another one receives. */
 #include "bench/paced.h"
 
 #include <errno.h>
@@ -11,11 +11,11 @@ enum { SAMPLES_MAX = 200000 };
 static struct {
     double start; /* request i is due i / PACED_PER_SECOND later */
     size_t n;
-    size_t n_answered; /* the thread's that receives */
+    size_t n_answered; /* used by the receiving thread */
     double late_us[SAMPLES_MAX];
 } paced;
 
-/* Waits for a moment of the monotonic clock, in seconds. */
+/* Waits for a time of the monotonic clock, in seconds. */
 static void await(double moment)
 {
     struct timespec t = {.tv_sec = (time_t)moment};

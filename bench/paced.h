@@ -1,7 +1,5 @@
-/*
- * Requests at a steady pace, each when it is due whatever has become of the others, and how
- * long after that each was answered. One of these at a time.
- */
+/* Requests at a steady pace: each is sent when it is due, whatever has become of the
+ * others, and its answer is timed from then. One series at a time. */
 #ifndef COXI_BENCH_PACED_H
 #define COXI_BENCH_PACED_H
 
@@ -10,18 +8,20 @@
 
 enum { PACED_PER_SECOND = 2000 };
 
-/* Begins a stretch of so many seconds. */
+/* Begins a series of `seconds` seconds. */
 void paced_begin(double seconds);
 
-/* Asks for all of them; then the p99 (`value`) and the median, once all are answered. */
+/* Sends all requests. paced_end: once all are answered, their p99 (`value`) and
+ * median. */
 void paced_ask(void (*ask)(void *arg), void *arg);
 struct bench_sample paced_end(void);
 
-/* The next one is answered; `arg` is not used. True of the second while there are more. */
+/* Notes that the next request was answered; `arg` is not used. paced_awaits: true while
+ * answers are missing. */
 void paced_answered(void *arg);
 bool paced_awaits(void);
 
-/* Asks raw sockets for all of them, while another thread takes the answers. */
+/* Sends all requests over raw sockets, while another thread receives the answers. */
 void paced_ask_raw(struct raw *raw);
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * See pair.h. The thread that receives an answer sends the next request for it, as the
- * answers of one read are handled, and they leave together: one thread on this side, and no
- * other to be woken. Requests that are waited for one by one come from the main thread.
+ * See pair.h. The thread that receives an answer sends the next request in its place.
+ * The requests for the answers of one read leave together. So there is one thread on
+ * this side, and no other has to be woken. Requests that are waited for one by one come
+ * from the main thread.
  */
 #include "bench/pair.h"
 
@@ -21,7 +22,7 @@ enum {
     PEER_TIMEOUT_MS = 10000,
     TICK_MS = 500,
     REQUEST_MS = 60000,
-    WATERMARK_EVERY = 1024, /* commits: what the ps has to remember stays bounded */
+    WATERMARK_EVERY = 1024, /* commits; bounds what the ps has to remember */
     SAMPLES_MAX = 200000,
 };
 
@@ -165,26 +166,26 @@ uint32_t pair_table(struct pair *pair, uint64_t columns,
 
 /* ---- requests */
 
-/* One of those that are under way, with its memory. */
+/* A request that may be under way, with its memory. */
 struct flight {
     struct coxi_psc_request request;
     struct pair_run *run;
     struct iovec segments[2];
-    uint8_t *into; /* of a pull */
+    uint8_t *into; /* for a pull */
     uint64_t closure;
 };
 
-/* Of the thread that receives, but for what is atomic or guarded. */
+/* Used by the receiving thread, except fields that are atomic or guarded. */
 struct pair_run {
     struct pair *pair;
     struct pair_load load;
     struct flight *flights;
-    uint8_t *values; /* of a push: gradients */
-    size_t set;      /* of the keys that come next */
+    uint8_t *values; /* for a push: gradients */
+    size_t set;      /* the next set of keys */
     atomic_bool going;
     atomic_int_least64_t n_left; /* requests that may still be sent */
     uint64_t n_done;
-    size_t n_posted; /* the posting thread's */
+    size_t n_posted; /* used by the posting thread */
     int n_flying;    /* guarded by pair->lock */
 };
 
@@ -250,7 +251,8 @@ static void send_next(struct pair_run *run, struct flight *flight, bool later)
                 "submit");
 }
 
-/* Answers come in the order of requests: every commit before this one is applied. */
+/* Advances the watermark: answers come in the order of requests, so every commit before
+ * this one is applied. */
 static void advance(struct pair *pair, uint64_t closure)
 {
     if (closure % WATERMARK_EVERY == 0) {
@@ -261,7 +263,7 @@ static void advance(struct pair *pair, uint64_t closure)
     }
 }
 
-/* True where one more request may be sent. */
+/* True if one more request may be sent. */
 static bool may_send(struct pair_run *run)
 {
     return atomic_load_explicit(&run->going, memory_order_relaxed) &&
@@ -427,7 +429,7 @@ void pair_run_post(struct pair_run *run)
     }
     run->n_flying++;
     coxi_unlock(&pair->lock);
-    /* They are answered in order. */
+    /* Requests are answered in order. */
     send_next(run, &run->flights[run->n_posted++ % (size_t)run->load.outstanding],
               false);
 }

@@ -16,10 +16,10 @@ struct plain_row {
 
 struct plain_entry {
     uint64_t key;
-    uint64_t row; /* number + 1; 0: none */
+    uint64_t row; /* row number + 1; 0: none */
 };
 
-/* Memory as the table's: in huge pages. */
+/* Memory in huge pages, like the table's. */
 static void *large(size_t bytes)
 {
     void *memory = aligned_alloc(2 << 20, (bytes + (2 << 20) - 1) >> 21 << 21);

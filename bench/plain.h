@@ -1,7 +1,7 @@
 /*
- * What a table is measured against: rows of PLAIN_DIM floats, each with as much state, that
- * an open-addressing hash finds by the table's hash of keys. No locks, no growth, nothing
- * asked for ahead. Single-threaded.
+ * The baseline of a table: rows of PLAIN_DIM floats, each with as much state, which an
+ * open-addressing hash finds by the table's hash of keys. No locks, no growth, no
+ * prefetching. Single-threaded.
  */
 #ifndef COXI_BENCH_PLAIN_H
 #define COXI_BENCH_PLAIN_H
@@ -20,15 +20,15 @@ struct plain {
     size_t n_rows;
 };
 
-/* Has room for `rows`. */
+/* Makes room for `rows` rows. */
 void plain_init(struct plain *plain, uint64_t rows);
 void plain_fini(struct plain *plain);
 
-/* Adds the row of a new key: its number is how many there were. */
+/* Adds the row of a new key; its number is the count of rows before. */
 void plain_put(struct plain *plain, uint64_t key);
 
-/* Copies, updates n rows: those of `keys`, or the ones numbered so if `numbers` is not
- * NULL. */
+/* Copies, or updates, n rows: those of `keys`, or the rows with these numbers if
+ * `numbers` is not NULL. */
 void plain_pull(const struct plain *plain, const uint64_t *keys,
                 const uint32_t *numbers, size_t n, float *ret);
 void plain_push(const struct plain *plain, const struct coxi_optimizer *optimizer,

@@ -24,7 +24,7 @@ struct head {
 
 enum { SMALL = 64, BUFFER = 64 * 1024, SAMPLES_MAX = 200000 };
 
-/* What is no tcp does not know it, and need not. */
+/* Fails for sockets that are not tcp, which is fine. */
 static void set_nodelay(int fd)
 {
     int on = 1;
@@ -64,15 +64,15 @@ static void write_all(int fd, struct iovec *iov, int n_iov)
 
 /* ---- the other side */
 
-/* A connection: reads what comes through a buffer, long messages straight into memory. */
+/* A connection: reads messages through a buffer, long ones directly into memory. */
 struct served {
     int fd;
     uint8_t buffer[BUFFER];
     uint8_t *payload;
-    float *weights; /* as many as fit RAW_MAX */
+    float *weights; /* enough for RAW_MAX bytes */
 };
 
-/* As a ps does it. */
+/* Applies gradients as a ps does. */
 static void apply(float *weights, const uint8_t *gradients, size_t n)
 {
     static const struct coxi_optimizer sgd = {.kind = COXI_OPTIMIZER_SGD,
@@ -84,7 +84,8 @@ static void apply(float *weights, const uint8_t *gradients, size_t n)
                          n);
 }
 
-/* Handles what is whole in the first `have` bytes of the buffer; how many are done with. */
+/* Handles the complete messages among the first `have` bytes of the buffer; returns how
+ * many bytes they have. */
 static size_t serve_messages(struct served *served, size_t have)
 {
     static const uint8_t answer[BUFFER];
@@ -246,7 +247,7 @@ double raw_bandwidth(struct raw *raw, size_t bytes, bool applied, double seconds
 {
     uint8_t answer[8];
     size_t n = 0;
-    /* An answer now and then keeps the two within some hundred megabytes of each
+    /* An answer now and then keeps the two sides within a few hundred megabytes of each
      * other. */
     size_t every = bytes >= RAW_MAX ? 2 : (size_t)RAW_MAX * 2 / bytes;
     double start = bench_now();

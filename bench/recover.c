@@ -1,18 +1,20 @@
 /*
- * Case `recover`: what the death of one ps of three costs, on a local cluster with two
- * workers that train all the time. --bytes on each ps, as its snapshot, in files under
- * TMPDIR; the last checkpoint is a fifth of --seconds old when the ps is killed; each ps once.
+ * Case `recover`: the cost of losing one ps of three, on a local cluster with two
+ * workers that train all the time. Each ps has --bytes, as its snapshot, in files under
+ * TMPDIR. The last checkpoint is a fifth of --seconds old when the ps is killed. Each
+ * ps is killed once.
  *
- *   back     from when its process, which the launcher starts again, takes connections until
- *            a closure is done that began after the kill: every closure touches every ps
+ *   back     time from when its process, which the launcher starts again, accepts
+ *            connections until a closure is done that began after the kill (every
+ *            closure touches every ps)
  *   killed   the same from the kill
- *   start    what that consists of: until the process takes connections,
+ *   start    the parts of that: until the process accepts connections,
  *   detect   until the client has found and claimed it,
- *   restore  until it has what the checkpoint has of it,
- *   replay   and until what it misses since has been done again, and the first closure.
+ *   restore  until it has its values of the checkpoint,
+ *   replay   until its later updates were done again, and the first closure was done
  *
- * The program ends with an error where one of the other two has been rolled back, or where
- * at the end any closure has not counted exactly once on each.
+ * The program ends with an error if one of the other two was rolled back, or if at the
+ * end any closure has not counted exactly once on each ps.
  */
 #include <poll.h>
 #include <signal.h>
@@ -28,8 +30,9 @@
 #include "bench/visit.h"
 
 enum {
-    WINDOW = 256, /* closures scheduled and not waited for */
-    ROW_BYTES = sizeof(uint64_t) + sizeof(float) * 2 * VISIT_DIM, /* in a file */
+    WINDOW = 256, /* closures that are scheduled and not waited for */
+    /* bytes of a row in a file */
+    ROW_BYTES = sizeof(uint64_t) + sizeof(float) * 2 * VISIT_DIM,
 };
 
 struct training {
@@ -38,13 +41,14 @@ struct training {
     struct cox_variable *visits;
     int64_t rows;
     double trained;                     /* seconds between a checkpoint and a kill */
-    struct cox_future *futures[WINDOW]; /* of closure n: n % WINDOW */
-    uint64_t n;                         /* scheduled */
-    int64_t most[VISIT_PS];             /* that a closure has found on each ps */
+    struct cox_future *futures[WINDOW]; /* closure n: n % WINDOW */
+    uint64_t n;                         /* closures scheduled */
+    /* the highest count that a closure has found on each ps */
+    int64_t most[VISIT_PS];
     char log_dir[128];
 };
 
-/* ---- what the ps say of themselves */
+/* ---- the logs of the ps */
 
 /* When a ps did it last, in seconds since 1970; 0: never. */
 struct events {
@@ -91,7 +95,7 @@ static void read_events(const struct training *t, uint32_t ps, struct events *re
 
 /* ---- training */
 
-/* Waits for a closure, notes what it has found, and returns when it began. */
+/* Waits for a closure and copies the counts that it found; returns when it began. */
 static double take(struct training *t, struct cox_future *future,
                    int64_t ret_found[VISIT_PS])
 {
@@ -108,7 +112,8 @@ static double take(struct training *t, struct cox_future *future,
     return 1e-9 * (double)result[VISIT_STARTED_NS];
 }
 
-/* Schedules one, and takes that which was scheduled WINDOW before: when that began. */
+/* Schedules a closure, and takes the one scheduled WINDOW closures before; returns when
+ * that began. */
 static double train_one(struct training *t, int64_t ret_found[VISIT_PS])
 {
     const struct cox_value arg = COX_SCALAR("rows", COX_I64, &t->rows);
@@ -131,7 +136,8 @@ static void train(struct training *t, double seconds)
     } while (bench_now() < end);
 }
 
-/* Until all that is scheduled has ended; every closure has counted once on each ps. */
+/* Waits for all scheduled closures; checks that every closure has counted once on each
+ * ps. */
 static void finish(struct training *t)
 {
     int64_t counts[VISIT_PS];
@@ -148,9 +154,9 @@ static void finish(struct training *t)
     }
 }
 
-/* ---- a ps that dies */
+/* ---- losing a ps */
 
-/* When the signal was sent; returns when the process has gone. */
+/* Kills a ps and waits until its process is gone; returns when the signal was sent. */
 static double kill_ps(uint32_t ps)
 {
     struct chaos_proc proc = chaos_procs_ps(ps);
@@ -179,7 +185,7 @@ static void check_others(const struct training *t, uint32_t lost, double killed,
 
 enum { BACK, KILLED, START, DETECT, RESTORE, REPLAY, N_PARTS };
 
-/* Seconds of each part. */
+/* Loses a ps; the seconds of each part. */
 static void lose_ps(struct training *t, uint32_t ps, double ret[N_PARTS])
 {
     struct events events;
@@ -189,7 +195,7 @@ static void lose_ps(struct training *t, uint32_t ps, double ret[N_PARTS])
     train(t, t->trained);
     memcpy(before, t->most, sizeof(before));
     double killed = kill_ps(ps);
-    double gone = bench_now(); /* by the clock that steps tell */
+    double gone = bench_now(); /* by the clock that steps return */
     while (train_one(t, found) <= gone) {
     }
     double done = clock_time();
@@ -203,7 +209,7 @@ static void lose_ps(struct training *t, uint32_t ps, double ret[N_PARTS])
     ret[REPLAY] = done - events.restore;
 }
 
-/* ---- */
+/* ---- the case */
 
 static void create(struct training *t)
 {

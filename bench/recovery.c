@@ -1,13 +1,14 @@
 /*
- * Case `recovery`: what the death of one worker of two costs, on a local cluster.
+ * Case `recovery`: the cost of losing one worker of two, on a local cluster.
  *
  *   worker_killed  kill -9 of supervisor and step process with closures in flight: the
- *                  time until the last of those closures runs again; 95 of 100 within
- *   step_killed    the same, of the step process alone
- *   one_dead       closures a second while one of two workers stays dead, beside what
- *                  both do
+ *                  time until the last of those closures runs again; for 95 of 100
+ *   step_killed    the same, for the step process alone
+ *   one_dead       closures a second while one of two workers stays dead, against the
+ *                  rate of both
  *
- * Steps take their time without computing, so that two workers have work for two.
+ * Steps take their time without computing, so that two workers can do twice the work of
+ * one.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@
 enum {
     KILLS = 50,
     CLOSURES = 64, /* for each kill */
-    RUNNING = 6,   /* of them have ended when it comes */
+    RUNNING = 6,   /* closures that have ended when the kill comes */
     STEP_US = 1000,
     SHARE_STEP_US = 2000,
     SHARE_BATCH = 100,
@@ -37,7 +38,7 @@ static void send_signal(const struct chaos_proc *proc, int signum)
     }
 }
 
-/* Both workers take closures. */
+/* Waits until both workers take closures. */
 static void await_both(struct crew *crew)
 {
     for (uint32_t worker = 1; worker <= 2; worker++) {
@@ -50,8 +51,8 @@ static void await_both(struct crew *crew)
 
 /* ---- closures that were in flight */
 
-/* Kills worker `index`: milliseconds until the last closure that it had ran again; 0: it
- * had none. */
+/* Kills worker `index`; returns the milliseconds until its last closure ran again; 0:
+ * it had none. */
 static double kill_once(struct crew *crew, uint32_t index, bool supervisor)
 {
     struct cox_future *futures[CLOSURES];
@@ -121,7 +122,7 @@ static double rate(struct crew *crew, double seconds)
     return (double)n / (bench_now() - start);
 }
 
-/* The client has seen that a worker is gone. */
+/* Waits until the client has noticed that a worker is gone. */
 static void await_loss(struct crew *crew)
 {
     struct cox_stats stats = COX_STATS_INIT;
@@ -146,7 +147,7 @@ static void measure_share(struct bench *bench, struct crew *crew)
         await_both(crew);
         m.baseline[m.n_rounds] = rate(crew, seconds);
         chaos_procs_worker(1, &worker);
-        /* A supervisor that is stopped starts no other. */
+        /* A stopped supervisor starts no other step process. */
         send_signal(&worker.supervisor, SIGSTOP);
         send_signal(&worker.step, SIGKILL);
         await_loss(crew);
@@ -161,7 +162,7 @@ void bench_recovery(struct bench *bench)
 {
     struct crew crew;
     struct cox_options options = COX_OPTIONS_INIT;
-    options.speculate = -1; /* whose second attempts would be taken for recoveries */
+    options.speculate = -1; /* second attempts would be taken for recoveries */
     crew_open(bench, 1, 2, &options, &crew);
     measure_kills(bench, &crew, "worker_killed", true);
     measure_kills(bench, &crew, "step_killed", false);

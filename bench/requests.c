@@ -1,10 +1,10 @@
 /*
- * Cases `pull` and `push`: requests to a ps in a process of its own, over each transport,
- * against raw blocking sockets.
+ * Cases `pull` and `push`: requests to a ps in a process of its own, over each
+ * transport, against raw blocking sockets.
  *   small       one row of 4 floats of a table, 256 outstanding; each push is a commit
  *   small_one   one outstanding, both processes on one core
- *   dense_...   a dense variable of that size, OUTSTANDING at a time; pushes under SGD,
- *               beside sockets that receive a message and then apply it
+ *   dense_...   a dense variable of that size, OUTSTANDING at a time; pushes with SGD,
+ *               against sockets that receive a message and then apply it
  */
 #include <stdio.h>
 
@@ -13,11 +13,11 @@
 #include "common/rand.h"
 
 enum {
-    SMALL_BYTES = 64, /* of a raw request, of its answer */
+    SMALL_BYTES = 64, /* of a raw request, and of its answer */
     SMALL_ROWS = 4096,
     SMALL_COLUMNS = 4,
-    OUTSTANDING = 4,              /* long ones, */
-    OUTSTANDING_BYTES = 32 << 20, /* and of so many bytes at most */
+    OUTSTANDING = 4,              /* long requests under way, ... */
+    OUTSTANDING_BYTES = 32 << 20, /* ... but no more bytes than that */
 };
 
 static const struct {
@@ -73,7 +73,7 @@ static void measure_dense(struct side *side, const char *name, size_t bytes)
     bench_report(side->bench, side->name, &m);
 }
 
-/* A request of one key, over and over all rows, for the life of `keys`. */
+/* A request for one key, over all rows in turn; `keys` must outlive it. */
 static struct pair_load small_load(struct side *side, const uint64_t *keys)
 {
     return (struct pair_load){

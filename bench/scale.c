@@ -1,20 +1,20 @@
 /*
- * Case `scale`: one client and a crowd (crowd.h) of --workers simulated workers, with --ps
- * parameter servers.
+ * Case `scale`: one client and a crowd (crowd.h) of --workers simulated workers, with
+ * --ps parameter servers.
  *   open            cox_open until every worker is ready
- *   memory          of the client for each worker, once they are all connected
+ *   memory          of the client for each worker, once all are connected
  *   empty_futures   empty closures from cox_schedule to cox_join, a future for each
  *   empty_plain     without futures
- *   empty_prefetch1 without futures, and two closures at a worker at most: what messages
- *                   cost, where closures are not as short as these
- *   memory_used     as memory, after that
- *   lose_busy       half of the workers are lost amidst closures: until every one of those
- *                   has been settled by others
- *   lose_held       the same where the lost ones held closures that they had not answered
+ *   empty_prefetch1 without futures, and at most two closures at a worker: the cost of
+ *                   messages if closures are not as short as these
+ *   memory_used     like memory, after that
+ *   lose_busy       half of the workers are lost while closures run: time until all of
+ *                   these closures have been settled by others
+ *   lose_held       the same if the lost workers held closures without an answer
  *
- * It is exact or it ends with an error: in each round with losses every closure is settled
- * once (its callback counts) and done by a worker at least once, and where workers answer
- * before they are lost, or not at all, at most once.
+ * The counts are exact, or the case ends with an error: in each round with losses every
+ * closure is settled once (its callback counts) and done by a worker at least once; and
+ * at most once if workers answer before they are lost, or not at all.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -31,10 +31,10 @@
 #include "coxswain/coxswain.h"
 
 enum {
-    PER_WORKER = 100, /* closures of a batch */
+    PER_WORKER = 100, /* closures in a batch */
     BATCH_MAX = 262144,
-    LOST_PER_WORKER = 20, /* of a round with losses */
-    FILES_MORE = 200,     /* beside one for each worker */
+    LOST_PER_WORKER = 20, /* closures in a round with losses */
+    FILES_MORE = 200,     /* besides one for each worker */
     LOSE_ROUNDS = 3,
     OPEN_MS = 120000,
     CLOSE_MS = 5000,
@@ -44,7 +44,7 @@ enum {
 struct call {
     struct scale *scale;
     struct cox_future *future;
-    uint32_t n_settled; /* how often its callback was called; guarded by scale->lock */
+    uint32_t n_settled; /* calls of its callback; guarded by scale->lock */
 };
 
 struct scale {
@@ -61,7 +61,7 @@ struct scale {
     struct call *calls; /* batch */
     char params[64];
 
-    struct coxi_mutex lock; /* guards what callbacks count; leaf */
+    struct coxi_mutex lock; /* guards the counts of callbacks; leaf */
     pthread_cond_t called;
     size_t n_called;
 };
@@ -85,7 +85,7 @@ static void raise_files(uint32_t n_workers)
     (void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/* Bytes of this process in memory, without what closures have left behind. */
+/* Bytes of this process in memory, without memory that closures have freed. */
 static double resident(void)
 {
     (void)malloc_trim(0);
@@ -98,7 +98,7 @@ static double resident(void)
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* The cluster's JSON: the ps, and the crowd's listeners in turn. */
+/* Makes the cluster's JSON: the ps, and the crowd's listeners in turn. */
 static void describe(struct scale *scale, struct coxi_buffer *json)
 {
     char url[128] = "";
@@ -113,7 +113,7 @@ static void describe(struct scale *scale, struct coxi_buffer *json)
         if (i % CROWD_PER_LISTENER == 0) {
             bench_child_ask(&scale->crowd, url, "url %u", i / CROWD_PER_LISTENER);
         }
-        /* A listener's workers are told apart by their loopback address. */
+        /* The workers of a listener are told apart by their loopback addresses. */
         uint32_t place = i % CROWD_PER_LISTENER;
         r = coxi_buffer_printf(json, "%s\"tcp://127.0.%u.%u:%s\"", i > 0 ? "," : "",
                                place / 250, 1 + place % 250, strrchr(url, ':') + 1);
@@ -156,7 +156,7 @@ static void start_others(struct scale *scale)
     if (scale->calls == NULL) {
         bench_die("out of memory for futures");
     }
-    /* Touched, so that it does not count as the client's. */
+    /* Touches the memory, so that it does not count as the client's. */
     memset(scale->calls, 1, scale->batch * sizeof(*scale->calls));
 }
 
@@ -170,7 +170,8 @@ static void stop_others(struct scale *scale)
     free(scale->calls);
 }
 
-/* With every worker ready. Seconds that cox_open took. */
+/* Opens the client and waits until every worker is ready; returns the seconds that
+ * cox_open took. */
 static double open_client(struct scale *scale, uint32_t prefetch)
 {
     struct bench *bench = scale->bench;
@@ -180,7 +181,7 @@ static double open_client(struct scale *scale, uint32_t prefetch)
     options.min_workers = scale->n_workers;
     options.open_timeout_ms = OPEN_MS;
     options.prefetch = prefetch;
-    options.speculate = -1; /* what workers hold is to be lost with them */
+    options.speculate = -1; /* closures that workers hold must be lost with them */
     double start = bench_now();
     bench_check(cox_open(scale->cluster, &options, &scale->c), "open");
     double seconds = bench_now() - start;
@@ -207,7 +208,7 @@ static void schedule(struct scale *scale, size_t n, bool futures)
     }
 }
 
-/* Batches of closures for about `seconds`; closures a second. */
+/* Runs batches of closures for about `seconds`; closures a second. */
 static struct bench_sample closures(struct scale *scale, bool futures, double seconds)
 {
     size_t n = 0;
@@ -224,7 +225,7 @@ static struct bench_sample closures(struct scale *scale, bool futures, double se
     return (struct bench_sample){.value = (double)n / (bench_now() - start)};
 }
 
-/* Closures a second, beside raw requests. */
+/* Measures closures a second, against raw requests. */
 static void throughput(struct scale *scale, const char *name, bool futures)
 {
     double seconds = scale->bench->seconds / BENCH_ROUNDS / 2;
@@ -261,7 +262,8 @@ static uint64_t put_back(struct scale *scale)
     return stats.put_back;
 }
 
-/* Each of n closures was settled once, and done once but for `repeated_max`. */
+/* Checks that each of n closures was settled once, and done once except for at most
+ * `repeated_max` repetitions. */
 static void check_exact(struct scale *scale, size_t n, uint64_t repeated_max)
 {
     struct cox_error error = COX_ERROR_INIT;
@@ -289,7 +291,7 @@ static void check_exact(struct scale *scale, size_t n, uint64_t repeated_max)
     }
 }
 
-/* Loses half of the workers; seconds until every closure is settled. */
+/* Loses half of the workers; returns the seconds until every closure is settled. */
 static double lose(struct scale *scale, bool held)
 {
     size_t n = (size_t)LOST_PER_WORKER * scale->n_workers;
@@ -337,7 +339,7 @@ static void losses(struct scale *scale)
     }
 }
 
-/* Bytes for each worker since there were `before`. */
+/* Reports the bytes for each worker, above `before`. */
 static void report_memory(struct scale *scale, const char *name, double before)
 {
     report(scale, name, "B", (resident() - before) / scale->n_workers, MEMORY_GOAL,
@@ -360,7 +362,7 @@ void bench_scale(struct bench *bench)
     double before = resident();
     report(&scale, "open", "s", open_client(&scale, 0), 0, NULL);
     report_memory(&scale, "memory", before);
-    schedule(&scale, scale.batch, false); /* warm up */
+    schedule(&scale, scale.batch, false); /* warms up */
     bench_check(cox_join(scale.c, -1), "join");
     throughput(&scale, "empty_plain", false);
     throughput(&scale, "empty_futures", true);

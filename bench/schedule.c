@@ -5,9 +5,10 @@
  *   empty_futures  steps that do nothing, a future for each
  *   empty_plain    without futures
  *   committed      each step pushes one row, exactly once
- *   logged         the same with a checkpoint directory, that is with the replay log and the
- *                  checkpoints that it asks for; beside that without, in turn with it
- *   with_values    an argument of --args bytes, returned as a result that a future holds
+ *   logged         the same with a checkpoint directory, that is with the replay log
+ *                  and the checkpoints that it asks for; against the same without
+ *   with_values    an argument of --args bytes, returned as a result that a future
+ *                  holds
  *   one_at_a_time  scheduled and waited for, one after the other
  */
 #include <stdio.h>
@@ -26,7 +27,7 @@ struct stage {
     struct cox_function *nothing;
     struct cox_function *push_row;
     struct cox_function *echo;
-    struct cox_future **futures; /* BATCH of them */
+    struct cox_future **futures; /* BATCH entries */
 };
 
 static void stage_open(struct bench *bench, const struct cox_options *options,
@@ -54,7 +55,7 @@ static void stage_close(struct stage *stage)
     crew_close(&stage->crew);
 }
 
-/* Batches of closures for about `seconds`; closures a second. */
+/* Runs batches of closures for about `seconds`; closures a second. */
 static struct bench_sample closures(struct stage *stage, struct cox_function *function,
                                     const struct cox_call *call, bool futures,
                                     double seconds)
@@ -182,7 +183,7 @@ static void logged(struct bench *bench, struct stage *plain, double seconds)
     options.checkpoint_dir = dir;
     options.checkpoint_keep = 1;
     stage_open(bench, &options, &stage);
-    (void)closures(&stage, stage.push_row, NULL, false, seconds); /* warm up */
+    (void)closures(&stage, stage.push_row, NULL, false, seconds); /* warms up */
     for (; m.n_rounds < BENCH_ROUNDS; m.n_rounds++) {
         m.baseline[m.n_rounds] =
             closures(plain, plain->push_row, NULL, false, seconds).value;
@@ -209,7 +210,7 @@ void bench_schedule(struct bench *bench)
         {"empty_plain", stage.nothing, false},
         {"committed", stage.push_row, false},
     };
-    (void)closures(&stage, stage.nothing, NULL, false, seconds); /* warm up */
+    (void)closures(&stage, stage.nothing, NULL, false, seconds); /* warms up */
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         if (!bench_wants(bench, cases[i].name)) {
             continue;

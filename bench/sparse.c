@@ -1,9 +1,9 @@
 /*
- * Case `sparse`: rows of a table of 16 floats, 4096 different keys a request, OUTSTANDING
- * requests at a time; pushes are gradients under Adagrad, each a commit.
- *   pull, push   rows a second, beside the rate that is asked for; and CPU a row of the ps,
- *                beside that of plain loops (plain.h) that look keys up, that know where
- *                rows are
+ * Case `sparse`: rows of a table of 16 floats, 4096 different keys a request,
+ * OUTSTANDING requests at a time; pushes are gradients with Adagrad, each a commit.
+ *   pull, push   rows a second, against the rate that is required; and CPU time of the
+ *                ps for a row, against plain loops (plain.h) that look keys up, and
+ *                that know the rows' places
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum {
     OUTSTANDING = 4,
 };
 
-/* Keys of SETS requests, and their rows' numbers. */
+/* The keys of SETS requests, and the numbers of their rows. */
 struct sets {
     uint64_t *keys;
     uint32_t *numbers;
@@ -81,7 +81,7 @@ static struct pair_load load_of(const struct sparse *sparse, bool push, size_t n
     };
 }
 
-/* Makes all rows of the ps's table, and a few beyond. */
+/* Makes all rows of the ps's table, and a few more. */
 static void fill(struct sparse *sparse)
 {
     for (uint64_t next = 0; next < sparse->rows;) {
@@ -99,7 +99,7 @@ static void fill(struct sparse *sparse)
     }
 }
 
-/* Nanoseconds of CPU for a row of a plain loop. */
+/* Nanoseconds of CPU time that a plain loop takes for a row. */
 static double plain_cost(const struct sparse *sparse, bool push, bool is_flat,
                          double seconds)
 {
@@ -126,7 +126,7 @@ static double plain_cost(const struct sparse *sparse, bool push, bool is_flat,
     return (bench_cpu_self() - cpu) * 1e9 / (double)n;
 }
 
-/* Rows a second that are asked for. */
+/* The required rows a second. */
 static double wanted(uint64_t rows, bool push)
 {
     if (rows > 1000000) {

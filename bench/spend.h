@@ -1,4 +1,4 @@
-/* What step `spend` returns as "spent", I64. */
+/* The elements of "spent", the result of step `spend`, I64. */
 #ifndef COXI_BENCH_SPEND_H
 #define COXI_BENCH_SPEND_H
 

@@ -101,7 +101,7 @@ static int visit(struct cox_step *step)
     return r != 0 ? r : cox_step_return(step, &value);
 }
 
-/* Finds variables by their names (many.h); returns "ns", what each has taken. */
+/* Finds variables by their names (many.h); returns "ns", the time for each. */
 static int find(struct cox_step *step)
 {
     enum { NAMES = 4096, ROUNDS = 64 };

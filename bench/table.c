@@ -1,11 +1,12 @@
 /*
- * Case `table`: what a row costs a ps's table, in one thread, without links: pulls, and
- * pushes of gradients with Adagrad, of 4096 different rows of 16 floats at a time. Against
+ * Case `table`: the cost of a row in a ps's table, in one thread, without links: pulls,
+ * and pushes of gradients with Adagrad, of 4096 different rows of 16 floats at a time.
+ * Against
  *   plain loop   the same hash, look-up and gather or update in one open-addressing
- *                table: no locks, no growth, nothing asked for ahead
- *   flat array   the same on rows whose numbers are known
- * and, `bytes`, what 8 floats with Adagrad take of memory after a fill in random order,
- * against their payload: key, values, state.
+ *                table: no locks, no growth, no prefetching
+ *   flat array   the same for rows whose numbers are known
+ * and, `bytes`, the memory for rows of 8 floats with Adagrad after a fill in random
+ * order, against their payload: key, values, state.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static struct coxi_variable describe(uint32_t dim)
                                   .optimizer = adagrad};
 }
 
-/* ---- a batch, on each of the three */
+/* ---- a batch, in each of the three ways */
 
 struct job {
     struct coxi_table *table;
@@ -48,7 +49,7 @@ struct job {
 
 enum way { TABLE, PLAIN, FLAT };
 
-/* The rows' numbers, where they are known. */
+/* The numbers of the rows, if they are known. */
 static const uint32_t *numbers_of(const struct job *job, enum way way)
 {
     return way == FLAT ? job->numbers : NULL;
@@ -79,7 +80,7 @@ static void push(struct job *job, enum way way)
                job->values);
 }
 
-/* ns of this thread for a row. */
+/* Nanoseconds of this thread for a row. */
 static double spend(struct job *job, void (*run)(struct job *job, enum way way),
                     enum way way, double seconds)
 {
@@ -124,10 +125,11 @@ static void measure(struct bench *bench, struct job *job, const char *name,
 
 /* ---- filling */
 
-/* A permutation of [0, rows): rows come in no order. */
+/* A permutation of [0, rows), so that rows come in no order. */
 static uint64_t shuffled(uint64_t i, uint64_t rows)
 {
-    return i * 0x9e3779b1u % rows; /* a prime that divides none of the numbers used */
+    /* by a prime that divides none of the numbers used */
+    return i * 0x9e3779b1u % rows;
 }
 
 static void fill(struct coxi_table *table, uint64_t rows, struct plain *plain)
@@ -207,7 +209,8 @@ static void run_memory(struct bench *bench, uint64_t rows)
     coxi_table_free(table);
 }
 
-/* As many as are asked for, or as fit in three quarters of what is free. */
+/* The rows that were asked for, or as many as fit in three quarters of the free
+ * memory. */
 static uint64_t rows_to_measure(const struct bench *bench)
 {
     enum { MANY = 100000000, FEWER = 10000000, ROW = 97 };

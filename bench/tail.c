@@ -1,7 +1,7 @@
 /*
- * Case `tail`: how late small pulls are that are asked for at a steady pace while long
- * pushes to another variable keep both processes busy, against raw sockets with the same
- * load. Each side has a core of its own.
+ * Case `tail`: the delay of small pulls at a steady pace while long pushes to another
+ * variable keep both processes busy, against raw sockets with the same load. Each side
+ * has a core of its own.
  */
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,13 +1,14 @@
 /*
- * Case `train`: examples a second of the click model (examples/ctr), on a local cluster.
+ * Case `train`: examples a second of the click model (examples/ctr), on a local
+ * cluster.
  *
- *   lr, fm   1 ps and 1 worker, of one slot and of two (the steps are thread-safe); then 1 ps
- *            and 2 workers; against the same step function run in this process on the ps's
- *            own store, without links
+ *   lr, fm   1 ps and 1 worker, with one slot and with two (the steps are thread-safe);
+ *            then 1 ps and 2 workers; against the same step function in this process on
+ *            a ps's store, without links
  *   lr_recorded, fm_recorded
- *            what counting exactly once costs: with the ps's applied set and the client's
- *            replay log, against the same without either (unrecorded.c); CPU of all
- *            processes for an example beside that of the baseline: ..._cpu
+ *            the cost of counting exactly once: with the ps's applied set and the
+ *            client's replay log, against the same without either (unrecorded.c);
+ *            ..._cpu: CPU time of all processes for an example, against the baseline's
  *   lr_saved, fm_saved
  *            the same with a checkpoint every SAVE_S seconds as well
  */
@@ -55,7 +56,7 @@ static void fill_args(const struct job *job, size_t i, const double *l2,
 
 /* ---- on a cluster */
 
-/* `options`: more of the cluster's own. */
+/* Opens a local cluster; `options`: further options for it. */
 static struct cox_coordinator *open_crew(const struct job *job, uint32_t dim,
                                          int n_workers,
                                          const struct cox_options *options,
@@ -127,13 +128,13 @@ static double in_process(const struct job *job, struct local_step *local,
     return (double)n / (bench_now() - start);
 }
 
-/* ---- what counting exactly once costs */
+/* ---- the cost of counting exactly once */
 
 struct side {
     struct cox_coordinator *c;
     struct cox_function *train;
     double seconds; /* of this round */
-    double cpu;     /* of all processes; meanwhile the other side has nothing to do */
+    double cpu;     /* of all processes, while the other side has nothing to do */
     double n;
 };
 
@@ -159,7 +160,7 @@ static void run_side(const struct job *job, struct side *side, double seconds)
     side->cpu += cpu_of_all() - cpu;
 }
 
-/* In turns of `turn_s`, for about `seconds` a round. */
+/* Runs both sides in turns of `turn_s`, for about `seconds` a round. */
 static void compare(struct bench *bench, const struct job *job, const char *name,
                     struct side sides[2], double turn_s, double seconds)
 {
@@ -175,7 +176,7 @@ static void compare(struct bench *bench, const struct job *job, const char *name
         for (int k = 0; k < 2; k++) {
             sides[k].seconds = sides[k].cpu = sides[k].n = 0;
         }
-        int first = 0; /* each side as often as the other behind it */
+        int first = 0; /* each side is second as often as the other */
         do {
             run_side(job, &sides[first], turn_s);
             run_side(job, &sides[1 - first], turn_s);
@@ -212,8 +213,8 @@ static void measure_record(struct bench *bench, const struct job *job, const cha
     recorded.checkpoint_dir = dir;
     recorded.checkpoint_every_s = saved ? SAVE_S : 0;
     recorded.checkpoint_keep = 1;
-    recorded.replay_log_bytes = UINT64_C(1)
-                                << 40; /* it asks for no checkpoint itself */
+    /* the log asks for no checkpoint itself */
+    recorded.replay_log_bytes = UINT64_C(1) << 40;
     sides[0].c = open_crew(job, dim, 1, &bare, &sides[0].train);
     sides[1].c = open_crew(job, dim, 1, &recorded, &sides[1].train);
     for (int k = 0; k < 2; k++) { /* makes the rows */
@@ -225,7 +226,7 @@ static void measure_record(struct bench *bench, const struct job *job, const cha
     bench_check(cox_close(sides[1].c, 5000), "close");
 }
 
-/* ---- */
+/* ---- the case */
 
 static void measure(struct bench *bench, const struct job *job, const char *name,
                     uint32_t dim, int n_workers, uint32_t slots)

@@ -1,9 +1,9 @@
 /*
- * ps/applied.h without an applied set, for the benchmark's own ps alone (unrecorded/
- * coxswain-ps): what it applies is recorded nowhere, so a commit that comes twice counts
- * twice. It is what the case `train` compares exactly once with.
+ * ps/applied.h without an applied set, only for the benchmark's own ps (unrecorded/
+ * coxswain-ps): it records nothing of what it applies, so a commit that comes twice
+ * counts twice. Case `train` compares exactly once with it.
  *
- * Linked before the ps's library, so that nothing of ps/applied.c is taken.
+ * Linked before the ps's library, so that nothing of ps/applied.c is linked.
  */
 #include "ps/applied.h"
 

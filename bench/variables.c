@@ -1,9 +1,9 @@
 /*
- * Case `variables`: programs that have very many.
+ * Case `variables`: programs with very many variables.
  *
- *   create           seconds for 65,536 variables, 4 workers being there
- *   create_memory    bytes by which the client's peak has grown for that
- *   find             nanoseconds of a step for finding one of them by its name
+ *   create           seconds for 65,536 variables, with 4 workers
+ *   create_memory    bytes by which the client's peak grows for that
+ *   find             nanoseconds that a step takes to find one of them by its name
  */
 #include <string.h>
 #include <sys/resource.h>

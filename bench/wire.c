@@ -1,7 +1,8 @@
 /*
  * Case `wire`: links against raw blocking sockets, to a process of its own on this
- * host. bandwidth_1m, bandwidth_64m   payloads streamed one way, received into aligned
- * memory requests_64                   64-byte requests and answers, 64 outstanding
+ * host.
+ *   bandwidth_1m, bandwidth_64m   payloads streamed one way into aligned memory
+ *   requests_64                   64-byte requests and answers, 64 outstanding
  *   round_trip                    one outstanding
  */
 #include <stdatomic.h>
@@ -15,7 +16,8 @@
 #include "common/sync.h"
 #include "net/link.h"
 
-/* A frame's metadata here: the bytes of the answer's metadata (0: no answer). */
+/* Metadata of a frame in this case: the number of bytes of the answer's metadata (0: no
+ * answer). */
 enum { META = 48, SAMPLES_MAX = 200000 };
 
 struct meta {
@@ -37,7 +39,7 @@ static int send_frame(struct coxi_link *link, size_t answer,
                           false);
 }
 
-/* ---- the other side: a thread a connection, as a ps has */
+/* ---- the other side: a thread for each connection, like a ps */
 
 struct served {
     struct coxi_link *link;
@@ -117,9 +119,9 @@ struct side {
     struct coxi_mutex lock; /* guards n_answers; leaf */
     pthread_cond_t answered;
     size_t n_answers;
-    /* requests: the receiving thread sends the next one for each answer */
+    /* requests: the receiving thread sends the next request for each answer */
     atomic_bool going;
-    size_t n_sent; /* receiving thread, once it goes */
+    size_t n_sent; /* used by the receiving thread while it goes */
 };
 
 static int side_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
@@ -182,7 +184,7 @@ static void side_close(struct side *side)
     free(side->payload);
 }
 
-/* Waits until `n` answers have come since the count was 0, and makes it 0 again. */
+/* Waits until `n` answers have come since the count was 0, and sets it to 0. */
 static void await_answers(struct side *side, size_t n)
 {
     coxi_lock(&side->lock);
@@ -229,7 +231,7 @@ static struct bench_sample requests(struct side *side, int outstanding, double s
     for (int i = 0; i < outstanding; i++) {
         bench_check(send_frame(side->link, META, NULL), "send");
     }
-    /* The receiving thread keeps them going. */
+    /* The receiving thread keeps the requests going. */
     struct timespec until = coxi_deadline((int)(seconds * 1000));
     coxi_lock(&side->lock);
     while (coxi_wait_until(&side->answered, &side->lock, &until)) {

@@ -98,7 +98,7 @@ static size_t size_of(enum type type)
     return type == TYPE_U64 || type == TYPE_F64 ? 8 : 4;
 }
 
-/* Prints the field's value; `digits` of a fraction. */
+/* Prints the field's value; a fraction with `digits` digits. */
 static void tell(const struct field *field, const void *value, int digits, char ret[64])
 {
     uint32_t u32;

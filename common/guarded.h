@@ -17,7 +17,7 @@
 #ifndef COXI_COMMON_GUARDED_H
 #define COXI_COMMON_GUARDED_H
 
-/* Older ones do not find the fields of a C struct. */
+/* Older compilers do not find the fields of a C struct. */
 #if defined(__clang__) && __clang_major__ >= 19
 #define COXI_ATTRIBUTE(...) __attribute__((__VA_ARGS__))
 #else

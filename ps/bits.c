@@ -52,8 +52,8 @@ void coxi_bits_drop(struct coxi_bits *bits, uint32_t row)
     }
 }
 
-/* The words from number *word on that lie in one segment; NULL: that segment does not
- * exist. *word moves behind them. False: there are no more. */
+/* Finds the words from number *word on that lie in one segment (NULL: that segment does
+ * not exist), and moves *word behind them. False: there are no more. */
 static bool next_words(const struct coxi_bits *bits, uint64_t *word,
                        _Atomic(uint64_t) **ret, size_t *ret_n)
 {

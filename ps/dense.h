@@ -46,9 +46,9 @@ void coxi_dense_read(struct coxi_dense *dense, const struct coxi_dense_rows *row
                      size_t at, size_t len, uint32_t narrow, void *ret);
 
 /*
- * The most bytes, of `room` from byte `at` on, that end with a block or with a listed
- * row: if reading goes on from there, no block is read in two states. `room` is at
- * least two blocks, and as many bytes are left.
+ * How many bytes to read from byte `at` on, at most `room`, so that the read ends with
+ * a block or with a listed row. If every read of the rows ends like that, no block is
+ * read in two states. `room` is at least two blocks, and as many bytes are left.
  */
 size_t coxi_dense_whole(const struct coxi_dense *dense,
                         const struct coxi_dense_rows *rows, size_t at, size_t room);

@@ -18,7 +18,7 @@ struct coxi_batch {
     uint32_t grace_ms;
     size_t n;
     size_t n_taken;
-    atomic_size_t n_left;    /* neither run nor handed back */
+    atomic_size_t n_left;    /* closures neither run nor handed back */
     struct coxi_call *calls; /* one for each head */
     struct coxi_closure_head heads[];
 };

@@ -107,7 +107,7 @@ static int check_client(struct coxi_worker_config *config)
     return r != 0 ? coxi_error(r, "--name: %s", coxi_error_text()) : 0;
 }
 
-/* Uses the supervisor's process id, which stays when step processes change. */
+/* Uses the supervisor's process id, which stays the same when step processes change. */
 static void make_name(struct coxi_worker_config *config)
 {
     char host[65] = "";

@@ -134,9 +134,9 @@ static int begin_run(struct worker *worker, struct coxi_peer *peer)
     coxi_unlock(&worker->lock);
     if (old != NULL) {
         /*
-         * Tell the old connection's client, because it may believe in that connection:
-         * a client may use either of its two, and an older client waits for what runs
-         * here.
+         * Close the old connection, because its client may still use it: a client that
+         * has dialled twice may use either connection, and an older client waits for
+         * closures that run here.
          */
         coxi_link_close(old->control, COX_ECLOSED, "another took its place");
         coxi_run_close(old);
