@@ -12,7 +12,7 @@
  *   operation.c what the client itself writes;  intake.c  where all of these get their ids
  *   closure.c   a closure: making one, its states;  gate.h  whether an older client's come first
  *   closures.h  those that are not settled, and where they are
- *   future.c    futures, waiting for them
+ *   future.h    what a user holds of a closure;  futures.c  waiting for it
  *   callback.c  callbacks, on a thread of their own
  *   dispatch.c  the loop's part of that: a turn of it; from the queue to workers
  *   attempts.c  what the end of an attempt means for its closure (loop)

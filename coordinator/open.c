@@ -27,7 +27,7 @@
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/crew.h"
 #include "coordinator/closures/dispatch.h"
-#include "coordinator/closures/future.h"
+#include "coordinator/closures/futures.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/closures/stragglers.h"

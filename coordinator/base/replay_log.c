@@ -191,7 +191,7 @@ static int set_touched(struct coxi_replay_entry *entry, const uint32_t *touched,
 }
 
 int coxi_replay_log_call(struct coxi_replay_log *log, uint64_t id,
-                         struct cox_future *call, const uint32_t *touched,
+                         struct coxi_closure *call, const uint32_t *touched,
                          size_t n_touched)
 {
     struct coxi_replay_entry entry = {

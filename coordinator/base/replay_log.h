@@ -22,7 +22,7 @@
 
 #include "common/layout.h"
 
-struct cox_future;
+struct coxi_closure;
 struct coxi_loading;
 struct coxi_replay_log;
 
@@ -68,7 +68,7 @@ struct coxi_replay_entry {
     enum coxi_replay_state state;
     uint32_t n_words; /* of the set of ps that a call touched */
     union {
-        struct cox_future *call;             /* a reference */
+        struct coxi_closure *call;           /* a reference */
         const struct coxi_variable *created; /* lives until close */
         struct coxi_replay_update *update;   /* owned */
         struct coxi_loading *loading;        /* a reference */
@@ -93,8 +93,8 @@ static inline bool coxi_replay_touched(const struct coxi_replay_entry *entry,
  * counts for, asked with the log's lock; the others without. Any thread.
  */
 struct coxi_replay_refs {
-    uint64_t (*call_bytes)(const struct cox_future *call);
-    void (*call_forgotten)(struct cox_future *call); /* takes the log's reference */
+    uint64_t (*call_bytes)(const struct coxi_closure *call);
+    void (*call_forgotten)(struct coxi_closure *call); /* takes the log's reference */
     uint64_t (*loading_bytes)(const struct coxi_loading *loading);
     void (*loading_ref)(struct coxi_loading *loading);
     void (*loading_unref)(struct coxi_loading *loading);
@@ -108,7 +108,7 @@ void coxi_replay_log_free(struct coxi_replay_log *log); /* takes NULL */
 
 /* A call that is done and has touched those ps. Takes a reference to it; COX_ENOMEM: does not. */
 int coxi_replay_log_call(struct coxi_replay_log *log, uint64_t id,
-                         struct cox_future *call, const uint32_t *touched,
+                         struct coxi_closure *call, const uint32_t *touched,
                          size_t n_touched);
 int coxi_replay_log_barred(struct coxi_replay_log *log, uint64_t id);
 

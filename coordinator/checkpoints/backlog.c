@@ -28,7 +28,7 @@
 
 /* A closure of the backlog: a call, or a write of the client's own. */
 struct item {
-    struct cox_future *call; /* or NULL: all that is said of it is in `head` */
+    struct coxi_closure *call; /* or NULL: all that is said of it is in `head` */
     struct coxi_backlog_head head;
 };
 
@@ -139,10 +139,10 @@ static int note_unsettled(struct collection *all, struct cox_coordinator *c)
     int r = 0;
     for (uint64_t id = c->closures->unsettled.first;
          r == 0 && id < c->closures->unsettled.next && id <= progress->closure; id++) {
-        struct cox_future *f = coxi_closures_get(c, id);
-        if (f != NULL && !f->fetches) {
-            r = add_item(all, &(struct item){f, {.closure = id}});
-            coxi_manifest_cover(progress, id, f->cursor);
+        struct coxi_closure *closure = coxi_closures_get(c, id);
+        if (closure != NULL && !closure->fetches) {
+            r = add_item(all, &(struct item){closure, {.closure = id}});
+            coxi_manifest_cover(progress, id, closure->asked.cursor);
         }
     }
     return r;
@@ -150,19 +150,19 @@ static int note_unsettled(struct collection *all, struct cox_coordinator *c)
 
 /* The one that has to run again for input `k` of a call, and that has not been noted, in
  * this collection; or NULL. */
-static struct cox_future *kept_source(struct cox_coordinator *c,
-                                      const struct cox_future *call, size_t k)
+static struct coxi_closure *kept_source(struct cox_coordinator *c,
+                                        const struct coxi_closure *call, size_t k)
 {
-    struct cox_future *source = coxi_inputs_pending(call, k);
-    bool noted = source == NULL || coxi_closures_get(c, source->id) != NULL ||
+    struct coxi_closure *source = coxi_inputs_pending(call, k);
+    bool noted = source == NULL || coxi_closures_get(c, source->future.id) != NULL ||
                  source->kept->noted == c->closures->n_collected;
     return noted ? NULL : source;
 }
 
-static void mark(const struct cox_coordinator *c, struct cox_future *f)
+static void mark(const struct cox_coordinator *c, struct coxi_closure *closure)
 {
-    if (f->kept != NULL) {
-        f->kept->noted = c->closures->n_collected;
+    if (closure->kept != NULL) {
+        closure->kept->noted = c->closures->n_collected;
     }
 }
 
@@ -179,15 +179,16 @@ static int note_kept(struct collection *all, struct cox_coordinator *c)
     int r = 0;
     for (size_t i = 0; r == 0 && i * sizeof(struct item) < all->items.len; i++) {
         /* The list may move while it grows. */
-        const struct cox_future *call =
+        const struct coxi_closure *call =
             ((struct item *)(void *)all->items.data)[i].call;
         size_t n = call != NULL ? coxi_inputs_count(call) : 0;
         for (size_t k = 0; r == 0 && k < n; k++) {
-            struct cox_future *source = kept_source(c, call, k);
+            struct coxi_closure *source = kept_source(c, call, k);
             if (source != NULL) {
                 mark(c, source);
                 r = add_item(
-                    all, &(struct item){source, {.closure = source->id, .done = 1}});
+                    all,
+                    &(struct item){source, {.closure = source->future.id, .done = 1}});
             }
         }
     }
@@ -220,18 +221,18 @@ static int function_index(struct collection *all, struct cox_function *function,
     return 0;
 }
 
-static int describe_call(struct collection *all, struct cox_future *f,
+static int describe_call(struct collection *all, struct coxi_closure *closure,
                          struct coxi_backlog_head *head)
 {
     size_t n_inputs = 0;
-    int r = function_index(all, f->function, &head->function);
+    int r = function_index(all, closure->function, &head->function);
     head->args_at = all->args.len;
-    head->cursor = f->cursor;
-    head->priority = (int)f->priority;
-    head->only_worker = f->only_worker;
-    head->timeout_ms = f->timeout_ms;
+    head->cursor = closure->asked.cursor;
+    head->priority = (int)closure->asked.priority;
+    head->only_worker = closure->asked.only_worker;
+    head->timeout_ms = closure->asked.timeout_ms;
     if (r == 0) {
-        r = coxi_inputs_export(f, &all->args, &all->inputs, &n_inputs);
+        r = coxi_inputs_export(closure, &all->args, &all->inputs, &n_inputs);
     }
     head->args_len = all->args.len - head->args_at;
     head->n_inputs = n_inputs;

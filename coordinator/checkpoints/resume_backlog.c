@@ -17,6 +17,7 @@
 #include "coordinator/checkpoints/resume_internal.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
+#include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/operation.h"
@@ -37,33 +38,45 @@ static int8_t priority_of(const struct coxi_backlog_head *head)
                         : 0);
 }
 
-static struct cox_future *new_closure(struct coxi_resumed *resumed, size_t i)
+/* What the call asked for. The file is not trusted; a worker may be gone: then any may run it. */
+static struct coxi_asked asked_of(const struct cox_coordinator *c,
+                                  const struct coxi_backlog_head *head)
+{
+    bool is_there = head->only_worker <= c->workers->n;
+    return (struct coxi_asked){
+        .cursor = head->cursor,
+        .timeout_ms = (uint32_t)head->timeout_ms,
+        .only_worker = is_there ? (uint32_t)head->only_worker : 0,
+        .priority = priority_of(head),
+    };
+}
+
+/* The closure of a call. NULL: no memory. */
+static struct coxi_closure *new_closure(struct coxi_resumed *resumed, size_t i)
 {
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     const struct coxi_backlog_head *head = &backlog->heads[i];
-    size_t len = head->args_len;
-    struct cox_future *f;
-    const uint8_t *args = len > 0 ? backlog->args + head->args_at : NULL;
-    if (coxi_closure_new(resumed->c, &resumed->names[head->function].function, args,
-                         len, &f) != 0) {
+    struct coxi_closure *closure;
+    const struct coxi_closure_spec spec = {
+        .function = &resumed->names[head->function].function,
+        .args = head->args_len > 0 ? backlog->args + head->args_at : NULL,
+        .args_len = head->args_len,
+        .asked = asked_of(resumed->c, head),
+        .waits = true,
+    };
+    if (coxi_closure_new(resumed->c, &spec, &closure) != 0) {
         return NULL;
     }
+    closure->future.id = head->closure;
+    closure->older.inherited = true;
+    closure->older.was_done = head->closure <= resumed->watermark;
     /* Attempts of the older client may have applied it on some ps. */
-    f->id = head->closure;
-    f->inherited = true;
-    f->uncertain = true;
-    f->was_done = head->closure <= resumed->watermark;
-    f->cursor = head->cursor;
-    f->priority = priority_of(head);
-    f->only_worker = head->only_worker <= resumed->c->workers->n
-                         ? (uint32_t)head->only_worker
-                         : 0; /* it is not there any more: then any */
-    f->timeout_ms = (uint32_t)head->timeout_ms;
-    if (head->done && coxi_kept_new(f) != 0) {
-        free(f);
+    closure->effect.uncertain = true;
+    if (head->done && coxi_kept_new(closure) != 0) {
+        coxi_futures_free(closure);
         return NULL;
     }
-    return f;
+    return closure;
 }
 
 /* Where the window of closures that are not settled is to begin. */
@@ -108,7 +121,8 @@ static int hold_inputs(struct coxi_resumed *resumed, size_t i, size_t first)
         const struct coxi_backlog_input *input = &backlog->inputs[first + k];
         inputs[k].name = input->name;
         inputs[k].result = input->result;
-        inputs[k].future = resumed->held[place_of(backlog, input->closure)].closure;
+        inputs[k].future =
+            &resumed->held[place_of(backlog, input->closure)].closure->future;
     }
     int r = coxi_inputs_new(resumed->c, inputs, n, &resumed->held[i].closure->inputs);
     free(inputs);
@@ -166,17 +180,18 @@ static int hold_closure(struct coxi_resumed *resumed, size_t i, size_t first_inp
 {
     struct cox_coordinator *c = resumed->c;
     bool done = coxi_backlog_of(resumed->file)->heads[i].done;
-    struct cox_future *f = new_closure(resumed, i);
-    int r = f == NULL ? coxi_error_memory("a closure that is run again")
-            : done    ? 0
-                      : coxi_window_put(&c->closures->unsettled, f->id, f);
+    struct coxi_closure *closure = new_closure(resumed, i);
+    int r = closure == NULL ? coxi_error_memory("a closure that is run again")
+            : done
+                ? 0
+                : coxi_window_put(&c->closures->unsettled, closure->future.id, closure);
     if (r != 0) {
-        free(f);
+        coxi_futures_free(closure);
         return r;
     }
-    resumed->held[i].closure = f;
+    resumed->held[i].closure = closure;
     if (!done) {
-        coxi_list_append(&c->closures->waiting, f);
+        coxi_list_append(&c->closures->waiting, closure);
     }
     return hold_inputs(resumed, i, first_input);
 }

@@ -60,7 +60,7 @@ struct coxi_resumed_reset {
 
 /* What waits in a place of the backlog: a closure, an operation, or nothing (any more). */
 struct coxi_resumed_held {
-    struct cox_future *closure;
+    struct coxi_closure *closure;
     struct coxi_operation *operation;
 };
 

@@ -107,14 +107,14 @@ void coxi_resume_stop(struct cox_coordinator *c)
 
 /* ---- going on */
 
-static void enter(struct cox_future *f)
+static void enter(struct coxi_closure *closure)
 {
-    coxi_list_remove(&f->c->closures->waiting, f);
-    if (f->inputs != NULL) {
-        coxi_inputs_wait(f);
+    coxi_list_remove(&closure->future.c->closures->waiting, closure);
+    if (closure->inputs != NULL) {
+        coxi_inputs_wait(closure);
     } else {
-        coxi_closure_set(f, COXI_QUEUED);
-        coxi_closure_enqueue(f, false);
+        coxi_closure_set(closure, COXI_QUEUED);
+        coxi_closure_enqueue(closure, false);
     }
 }
 
@@ -123,7 +123,7 @@ static void let_go_one(struct coxi_resumed *resumed, size_t i)
 {
     struct cox_coordinator *c = resumed->c;
     const struct coxi_backlog_head *head = &coxi_backlog_of(resumed->file)->heads[i];
-    struct cox_future *f = resumed->held[i].closure;
+    struct coxi_closure *closure = resumed->held[i].closure;
     coxi_lock(&c->lock);
     struct cox_function *loaded = resumed->names[head->function].loaded;
     coxi_unlock(&c->lock);
@@ -132,11 +132,11 @@ static void let_go_one(struct coxi_resumed *resumed, size_t i)
     }
     resumed->held[i].closure = NULL;
     if (head->done) {
-        f->function = loaded;
-        coxi_closure_be_done(f);
-    } else if (coxi_closures_get(c, head->closure) == f) {
-        f->function = loaded;
-        enter(f);
+        closure->function = loaded;
+        coxi_closure_be_done(closure);
+    } else if (coxi_closures_get(c, head->closure) == closure) {
+        closure->function = loaded;
+        enter(closure);
     } /* else it was cancelled */
 }
 
@@ -172,40 +172,41 @@ static bool is_passed(const struct coxi_resumed *resumed)
            atomic_load(&resumed->next_reset) == 0;
 }
 
-/* Closure f of this program waits for the older client's writes, and for each reset whose id is
+/* A closure of this program waits for the older client's writes, and for each reset whose id is
  * lower. A reset waits for every closure whose id is lower than its own: such a closure must not
  * wait for that reset. */
 static bool is_behind_write(const struct coxi_resumed *resumed,
-                            const struct cox_future *f)
+                            const struct coxi_closure *closure)
 {
     uint64_t reset = atomic_load(&resumed->next_reset);
     return resumed->barrier < coxi_backlog_of(resumed->file)->n ||
-           (reset != 0 && reset < f->id);
+           (reset != 0 && reset < closure->future.id);
 }
 
-static bool holds(struct cox_future *f)
+static bool holds(struct coxi_closure *closure)
 {
-    if (f->fetches || !is_behind_write(f->c->saving.resumed, f)) {
+    if (closure->fetches ||
+        !is_behind_write(closure->future.c->saving.resumed, closure)) {
         return false;
     }
-    if (f->state != COXI_WAITING) {
-        coxi_closure_set(f, COXI_WAITING);
+    if (closure->state != COXI_WAITING) {
+        coxi_closure_set(closure, COXI_WAITING);
     }
-    f->held = true;
-    coxi_list_append(&f->c->closures->waiting, f);
+    closure->older.held = true;
+    coxi_list_append(&closure->future.c->closures->waiting, closure);
     return true;
 }
 
 /* Closures of this program that no write comes before any more. */
 static void let_go_later(struct cox_coordinator *c)
 {
-    for (struct cox_future *f = c->closures->waiting.first; f != NULL;) {
-        struct cox_future *next = f->next;
-        if (f->held && !is_behind_write(c->saving.resumed, f)) {
-            f->held = false;
-            enter(f);
+    for (struct coxi_closure *closure = c->closures->waiting.first; closure != NULL;) {
+        struct coxi_closure *next = closure->next;
+        if (closure->older.held && !is_behind_write(c->saving.resumed, closure)) {
+            closure->older.held = false;
+            enter(closure);
         }
-        f = next;
+        closure = next;
     }
 }
 
@@ -542,9 +543,10 @@ void coxi_resume_free(struct cox_coordinator *c)
     coxi_unlock(&c->lock);
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     for (size_t i = 0; i < backlog->n; i++) {
-        struct cox_future *f = resumed->held[i].closure;
-        if (f != NULL && backlog->heads[i].done) { /* other calls have ended by now */
-            coxi_closure_be_done(f);
+        struct coxi_closure *closure = resumed->held[i].closure;
+        if (closure != NULL &&
+            backlog->heads[i].done) { /* other calls have ended by now */
+            coxi_closure_be_done(closure);
         }
         free(resumed->held[i].operation);
     }

@@ -29,7 +29,7 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
-#include "coordinator/closures/future.h"
+#include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/losses.h"
@@ -50,37 +50,40 @@ static void count(uint8_t *n)
 
 /* It was told to end: since its user does not want it, an error has ended the round, or a
  * ps is lost; that is what its future tells, then. */
-static void end_cancelled(struct cox_future *f)
+static void end_cancelled(struct coxi_closure *closure)
 {
-    int r = coxi_check_alive(f->c);
+    int r = coxi_check_alive(closure->future.c);
     if (r == COX_EPSLOST || r == COX_EFENCED) {
-        coxi_closure_fail(f, r, coxi_error_text());
+        coxi_closure_fail(closure, r, coxi_error_text());
     } else {
-        coxi_closure_cancel(f, "cancelled");
+        coxi_closure_cancel(closure, "cancelled");
     }
 }
 
 /* Ends it if there have been too many of what is put up with; `where` was the last. */
-static bool end_if_hopeless(struct cox_future *f, const char *where)
+static bool end_if_hopeless(struct coxi_closure *closure, const char *where)
 {
-    const struct cox_options *options = &f->c->options;
+    const struct cox_options *options = &closure->future.c->options;
     char text[COXI_TEXT_MAX];
-    if (f->cancelled) {
-        end_cancelled(f);
-    } else if (f->crashes >= options->max_crashes) {
+    if (closure->attempts.cancelled) {
+        end_cancelled(closure);
+    } else if (closure->mishaps.crashes >= options->max_crashes) {
         (void)snprintf(text, sizeof(text), "it crashed its process %u time%s: %.400s",
-                       f->crashes, coxi_s(f->crashes), f->text != NULL ? f->text : "");
-        coxi_closure_fail(f, COX_ECRASHED, text);
-    } else if (f->overruns >= options->max_attempts) {
+                       closure->mishaps.crashes, coxi_s(closure->mishaps.crashes),
+                       closure->mishaps.crash_text != NULL ? closure->mishaps.crash_text
+                                                           : "");
+        coxi_closure_fail(closure, COX_ECRASHED, text);
+    } else if (closure->mishaps.overruns >= options->max_attempts) {
         (void)snprintf(text, sizeof(text),
                        "it ran for more than %u ms, %u time%s, the last time at %.300s",
-                       f->timeout_ms, f->overruns, coxi_s(f->overruns), where);
-        coxi_closure_fail(f, COX_EOVERRUN, text);
-    } else if (f->losses >= COXI_LOSSES_MAX) {
+                       closure->asked.timeout_ms, closure->mishaps.overruns,
+                       coxi_s(closure->mishaps.overruns), where);
+        coxi_closure_fail(closure, COX_EOVERRUN, text);
+    } else if (closure->mishaps.losses >= COXI_LOSSES_MAX) {
         (void)snprintf(text, sizeof(text),
                        "%d workers were lost while they ran it, the last at %.300s",
                        COXI_LOSSES_MAX, where);
-        coxi_closure_fail(f, COX_ELOST, text);
+        coxi_closure_fail(closure, COX_ELOST, text);
     } else {
         return false;
     }
@@ -92,14 +95,14 @@ static bool end_if_hopeless(struct cox_future *f, const char *where)
  * without ending the closure: it goes on with its second attempt, or in the queue, or
  * ends for a reason of its own. `where`: the worker's address.
  */
-static void go_on(struct cox_future *f, const char *where)
+static void go_on(struct coxi_closure *closure, const char *where)
 {
-    if (end_if_hopeless(f, where)) {
-        coxi_straggler_drop(f);
-    } else if (!coxi_straggler_promote(f)) {
-        f->seat = NULL;
-        f->roams = f->roams || f->called_back;
-        coxi_inputs_put_back(f);
+    if (end_if_hopeless(closure, where)) {
+        coxi_straggler_drop(closure);
+    } else if (!coxi_straggler_promote(closure)) {
+        closure->seat = NULL;
+        closure->roams = closure->roams || closure->attempts.called_back;
+        coxi_inputs_put_back(closure);
     }
 }
 
@@ -109,14 +112,14 @@ void coxi_attempts_put_back(struct coxi_seat *seat, uint32_t running)
     size_t n_back = seat->in_flight.n;
     coxi_losses_begin(seat);
     /* From the newest to the oldest, so that the oldest is first in the queue again. */
-    struct cox_future *f;
-    while ((f = seat->in_flight.last) != NULL) {
+    struct coxi_closure *closure;
+    while ((closure = seat->in_flight.last) != NULL) {
         if (seat->in_flight.n <= running) {
-            coxi_loss_count(seat, f);
+            coxi_loss_count(seat, closure);
         }
-        f->uncertain = true;
-        coxi_seat_let_go(seat, f);
-        go_on(f, seat->worker->url);
+        closure->effect.uncertain = true;
+        coxi_seat_let_go(seat, closure);
+        go_on(closure, seat->worker->url);
     }
     coxi_stragglers_lost(seat);
     coxi_lock(&c->lock);
@@ -127,8 +130,8 @@ void coxi_attempts_put_back(struct coxi_seat *seat, uint32_t running)
 /* ---- crashes */
 
 /* `n_ran` steps ran when the process crashed. */
-static void tell_crash(struct cox_future *f, const struct coxi_seat *seat, int cause,
-                       size_t n_ran)
+static void tell_crash(struct coxi_closure *closure, const struct coxi_seat *seat,
+                       int cause, size_t n_ran)
 {
     char others[128] = "";
     if (n_ran > 1) {
@@ -138,42 +141,44 @@ static void tell_crash(struct cox_future *f, const struct coxi_seat *seat, int c
             "known which one crashes",
             n_ran);
     }
-    coxi_event(f->c, COX_EVENT_STEP_CRASHED,
-               COXI_OF(.worker = 1 + seat->worker->index, .closure = f->id,
+    coxi_event(closure->future.c, COX_EVENT_STEP_CRASHED,
+               COXI_OF(.worker = 1 + seat->worker->index, .closure = closure->future.id,
                        .error = COX_ECRASHED),
-               "closure %llu (%s) %s of worker %u: %s%s", (unsigned long long)f->id,
-               f->function->name,
+               "closure %llu (%s) %s of worker %u: %s%s",
+               (unsigned long long)closure->future.id, closure->function->name,
                n_ran > 1 ? "ran in the crashed process" : "crashed the process",
                seat->worker->index, coxi_cause_text(cause), others);
 }
 
 /* Adds "worker 3: Segmentation fault" to what is known of its crashes. */
-static void note_crash(struct cox_future *f, uint32_t worker, int cause)
+static void note_crash(struct coxi_closure *closure, uint32_t worker, int cause)
 {
     char text[COXI_TEXT_MAX];
-    const char *before = f->text != NULL ? f->text : "";
+    const char *before =
+        closure->mishaps.crash_text != NULL ? closure->mishaps.crash_text : "";
     (void)snprintf(text, sizeof(text), "%.300s%sworker %u: %s", before,
                    *before != '\0' ? ", " : "", worker, coxi_cause_text(cause));
-    free(f->text);
-    f->text = strdup(text);
-    count(&f->crashes);
+    free(closure->mishaps.crash_text);
+    closure->mishaps.crash_text = strdup(text);
+    count(&closure->mishaps.crashes);
 }
 
 /* An attempt that takes its process along is told before that ends, so that the closure does
  * not run elsewhere until the next process tells it, too. */
-static void note_overrun(const struct coxi_seat *seat, struct cox_future *f,
+static void note_overrun(const struct coxi_seat *seat, struct coxi_closure *closure,
                          uint32_t attempt)
 {
-    if (attempt > f->overran) {
-        f->overran = attempt;
-        count(&f->overruns);
-        coxi_event(f->c, COX_EVENT_STEP_OVERRUN,
-                   COXI_OF(.worker = 1 + seat->worker->index, .closure = f->id,
-                           .error = COX_EOVERRUN),
+    if (attempt > closure->mishaps.last_overrun) {
+        closure->mishaps.last_overrun = attempt;
+        count(&closure->mishaps.overruns);
+        coxi_event(closure->future.c, COX_EVENT_STEP_OVERRUN,
+                   COXI_OF(.worker = 1 + seat->worker->index,
+                           .closure = closure->future.id, .error = COX_EOVERRUN),
                    "closure %llu (%s) ran for more than %u ms on worker %u, and was "
                    "cancelled there: attempt %u of %u",
-                   (unsigned long long)f->id, f->function->name, f->timeout_ms,
-                   seat->worker->index, f->overruns, f->c->options.max_attempts);
+                   (unsigned long long)closure->future.id, closure->function->name,
+                   closure->asked.timeout_ms, seat->worker->index,
+                   closure->mishaps.overruns, closure->future.c->options.max_attempts);
     }
 }
 
@@ -181,16 +186,16 @@ static void note_overrun(const struct coxi_seat *seat, struct cox_future *f,
  * One of several that ran is only a suspect, and each runs alone from then on: the guilty one
  * is the only one the next time. A step that ran for too long is known.
  */
-static void take_report(struct coxi_seat *seat, struct cox_future *f,
+static void take_report(struct coxi_seat *seat, struct coxi_closure *closure,
                         const struct coxi_crashed_head *head, size_t n_ran)
 {
     if (head->cause == COXI_CAUSE_OVERRUN) {
-        note_overrun(seat, f, head->attempt);
+        note_overrun(seat, closure, head->attempt);
     } else if (head->cause != SIGKILL) { /* that is a loss (losses.c) */
-        f->suspect = true;
-        tell_crash(f, seat, head->cause, n_ran);
+        closure->mishaps.suspect = true;
+        tell_crash(closure, seat, head->cause, n_ran);
         if (n_ran == 1) {
-            note_crash(f, seat->worker->index, head->cause);
+            note_crash(closure, seat->worker->index, head->cause);
         }
     }
 }
@@ -209,16 +214,17 @@ void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *cr
             }
             continue;
         }
-        struct cox_future *f = coxi_closure_find_running(c, head->closure);
-        if (f == NULL || head->attempt > f->attempt || f->state == COXI_VOIDING) {
+        struct coxi_closure *closure = coxi_closure_find_running(c, head->closure);
+        if (closure == NULL || head->attempt > closure->attempts.last ||
+            closure->state == COXI_VOIDING) {
             continue;
         }
-        take_report(seat, f, head, crashed->n_closures);
-        if (f->state == COXI_QUEUED) {
+        take_report(seat, closure, head, crashed->n_closures);
+        if (closure->state == COXI_QUEUED) {
             /* Its worker was lost before it could say why. */
-            coxi_closure_dequeue(f);
-            if (!end_if_hopeless(f, seat->worker->url)) {
-                coxi_closure_enqueue(f, true);
+            coxi_closure_dequeue(closure);
+            if (!end_if_hopeless(closure, seat->worker->url)) {
+                coxi_closure_enqueue(closure, true);
             }
         }
     }
@@ -248,23 +254,23 @@ struct answer {
 };
 
 /* What the attempt has returned is the closure's; or stays with the worker. COX_ENOMEM. */
-static int take_result(struct coxi_seat *seat, struct cox_future *f,
+static int take_result(struct coxi_seat *seat, struct coxi_closure *closure,
                        const struct answer *answer)
 {
     size_t len = answer->head->result_len;
     if (answer->kept) {
         uint64_t bytes;
         memcpy(&bytes, answer->result, sizeof(bytes));
-        coxi_kept_done(f, seat, answer->head->attempt, bytes);
+        coxi_kept_done(closure, seat, answer->head->attempt, bytes);
         return 0;
     }
-    struct cox_future *of = f->replay != NULL ? f->replay : f;
+    struct coxi_closure *of = closure->rerun != NULL ? closure->rerun->of : closure;
     return of->kept != NULL ? coxi_kept_take(of, answer->result, len)
-                            : coxi_future_keep(f, answer->result, len);
+                            : coxi_future_keep(&closure->future, answer->result, len);
 }
 
 /* The closure ends as an attempt of it says. */
-static void end_closure(struct coxi_seat *seat, struct cox_future *f,
+static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
                         const struct answer *answer)
 {
     const struct coxi_done_head *head = answer->head;
@@ -273,8 +279,9 @@ static void end_closure(struct coxi_seat *seat, struct cox_future *f,
                                  .code = head->code,
                                  .touched = answer->touched,
                                  .n_touched = head->touched_n};
-    if (head->code == 0 && take_result(seat, f, answer) != 0) {
-        f->applied = true; /* a ps that comes back is owed it all the same */
+    if (head->code == 0 && take_result(seat, closure, answer) != 0) {
+        closure->effect.applied =
+            true; /* a ps that comes back is owed it all the same */
         ending.state = COXI_FAILED;
         ending.code = COX_ENOMEM;
         ending.text = "all its updates are applied, but there is no memory for what it "
@@ -285,73 +292,75 @@ static void end_closure(struct coxi_seat *seat, struct cox_future *f,
         if (len > 0) {
             memcpy(text, answer->result, len);
         }
-        f->step_code = head->step_code;
+        closure->future.step_code = head->step_code;
         ending.state = COXI_FAILED;
         ending.text = text;
     }
     if (ending.code == COX_EPSLOST || ending.code == COX_EFENCED) {
-        coxi_fatal(f->c, ending.code, text);
-        f->uncertain = false; /* the run is over */
+        coxi_fatal(closure->future.c, ending.code, text);
+        closure->effect.uncertain = false; /* the run is over */
     }
-    coxi_closure_end(f, &ending);
+    coxi_closure_end(closure, &ending);
 }
 
 /* An attempt that was under way has ended; the worker has let go of it. */
-static void attempt_ended(struct coxi_seat *seat, struct cox_future *f,
+static void attempt_ended(struct coxi_seat *seat, struct coxi_closure *closure,
                           const struct answer *answer)
 {
     const struct coxi_done_head *head = answer->head;
     /* A failed commit may be applied on one ps of several; a flushed part is. */
-    f->uncertain = f->uncertain || (head->code != 0 && head->touched_n > 0);
+    closure->effect.uncertain =
+        closure->effect.uncertain || (head->code != 0 && head->touched_n > 0);
     if (head->code == COX_EOVERRUN) {
-        note_overrun(seat, f, head->attempt);
+        note_overrun(seat, closure, head->attempt);
     }
     /* What it has applied on a ps that is lost, or was, is gone. A ps that only this worker
      * cannot reach is not lost: another worker does it. */
     bool again =
         head->code == COX_EPSLOST
-            ? coxi_ps_may_return(f->c) || seat->worker->n_unreached > 0
+            ? coxi_ps_may_return(closure->future.c) || seat->worker->n_unreached > 0
             : head->code == 0 &&
-                  coxi_ps_is_stale(f->c, f->epoch, answer->touched, head->touched_n);
-    f->uncertain = f->uncertain || again;
+                  coxi_ps_is_stale(closure->future.c, closure->attempts.epoch,
+                                   answer->touched, head->touched_n);
+    closure->effect.uncertain = closure->effect.uncertain || again;
     if (again || head->code == COX_EOVERRUN || head->code == COX_ECANCELLED) {
-        go_on(f, seat->worker->url);
+        go_on(closure, seat->worker->url);
         return;
     }
     if (head->code == 0) {
-        coxi_straggler_sample(f->function, head->run_us);
+        coxi_straggler_sample(closure->function, head->run_us);
     }
-    if (f->second != NULL) {
-        coxi_straggler_drop(f);
+    if (closure->second != NULL) {
+        coxi_straggler_drop(closure);
     }
-    end_closure(seat, f, answer);
+    end_closure(seat, closure, answer);
 }
 
 /* The attempt's closure, if the attempt counts: the worker has let go of it then. */
-static struct cox_future *find_ended(struct coxi_seat *seat,
-                                     const struct coxi_done_head *head)
+static struct coxi_closure *find_ended(struct coxi_seat *seat,
+                                       const struct coxi_done_head *head)
 {
-    struct cox_future *f = coxi_closure_find_running(seat->c, head->closure);
-    if (f == NULL || f->state != COXI_ASSIGNED) {
+    struct coxi_closure *closure = coxi_closure_find_running(seat->c, head->closure);
+    if (closure == NULL || closure->state != COXI_ASSIGNED) {
         return NULL;
     }
-    if (f->seat == seat && f->current == head->attempt) {
-        coxi_seat_let_go(seat, f);
-        return f;
+    if (closure->seat == seat && closure->attempts.current == head->attempt) {
+        coxi_seat_let_go(seat, closure);
+        return closure;
     }
-    return coxi_straggler_ended(seat, f, head) ? f : NULL;
+    return coxi_straggler_ended(seat, closure, head) ? closure : NULL;
 }
 
 static void handle_answer(struct coxi_seat *seat, const struct answer *answer)
 {
     const struct coxi_done_head *head = answer->head;
-    struct cox_future *f = find_ended(seat, head);
-    if (f != NULL) {
+    struct coxi_closure *closure = find_ended(seat, head);
+    if (closure != NULL) {
         seat->average_us += 0.1 * (head->run_us + 0.5 - seat->average_us);
-        attempt_ended(seat, f, answer);
+        attempt_ended(seat, closure, answer);
     }
-    if (answer->kept &&
-        (f == NULL || coxi_kept_seat(f) != seat || f->kept->attempt != head->attempt)) {
+    if (answer->kept && (closure == NULL || coxi_kept_seat(closure) != seat ||
+                         closure->kept->attempt != head->attempt)) {
         coxi_kept_drop(seat, head->closure, head->attempt);
     }
 }
@@ -384,37 +393,40 @@ int coxi_attempts_done(struct coxi_seat *seat, const struct coxi_done *done,
 void coxi_attempts_cancel_all(struct cox_coordinator *c)
 {
     for (uint32_t i = 0; i < c->workers->n; i++) {
-        struct cox_future *f = c->workers->all[i]->seat->in_flight.first;
-        for (; f != NULL; f = f->next) {
-            f->cancelled = f->cancelled ||
-                           (f->replay == NULL && !f->applied && !f->inherited) ||
-                           c->life.closing || c->life.fatal_handled;
+        struct coxi_closure *closure = c->workers->all[i]->seat->in_flight.first;
+        for (; closure != NULL; closure = closure->next) {
+            closure->attempts.cancelled =
+                closure->attempts.cancelled ||
+                (closure->rerun == NULL && !closure->effect.applied &&
+                 !closure->older.inherited) ||
+                c->life.closing || c->life.fatal_handled;
         }
         coxi_send_recall_all(c->workers->all[i]->seat);
     }
 }
 
-void coxi_attempts_cancel(struct cox_future *f)
+void coxi_attempts_cancel(struct coxi_closure *closure)
 {
-    if (f->applied) {
+    if (closure->effect.applied) {
         return; /* too late */
     }
-    switch ((enum coxi_closure_state)f->state) {
+    switch ((enum coxi_closure_state)closure->state) {
     case COXI_WAITING:
-        coxi_list_remove(&f->c->closures->waiting, f);
-        coxi_closure_cancel(f, "cancelled");
+        coxi_list_remove(&closure->future.c->closures->waiting, closure);
+        coxi_closure_cancel(closure, "cancelled");
         break;
     case COXI_QUEUED:
-        coxi_closure_dequeue(f);
-        coxi_closure_cancel(f, "cancelled");
+        coxi_closure_dequeue(closure);
+        coxi_closure_cancel(closure, "cancelled");
         break;
     case COXI_ASSIGNED:
-        f->cancelled = true;
-        coxi_send_recall(f->seat, f->id, f->current, true);
-        coxi_straggler_drop(f);
+        closure->attempts.cancelled = true;
+        coxi_send_recall(closure->seat, closure->future.id, closure->attempts.current,
+                         true);
+        coxi_straggler_drop(closure);
         break;
     case COXI_VOIDING: /* it ends as it is; but it does not run again */
-        f->cancelled = true;
+        closure->attempts.cancelled = true;
         break;
     case COXI_DONE_OK:
     case COXI_FAILED:

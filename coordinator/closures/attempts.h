@@ -15,7 +15,7 @@ void coxi_attempts_put_back(struct coxi_seat *seat, uint32_t running);
 void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *crashed);
 
 /* Ends a closure that nobody wants any more, at once or when its worker has answered. */
-void coxi_attempts_cancel(struct cox_future *f);
+void coxi_attempts_cancel(struct coxi_closure *closure);
 
 /* Cancels all attempts of all workers, running ones too. */
 void coxi_attempts_cancel_all(struct cox_coordinator *c);

@@ -19,7 +19,7 @@
 #include "common/sync.h"
 #include "coordinator/base/call.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/future.h"
+#include "coordinator/closures/futures.h"
 #include "coordinator/closures/kept.h"
 
 struct coxi_callback {
@@ -91,7 +91,7 @@ static void *callback_thread(void *arg)
         while (callback != NULL) {
             struct coxi_callback *next = callback->next;
             callback->then(callback->arg, callback->future);
-            coxi_kept_unwant(callback->future);
+            coxi_kept_unwant(coxi_closure_of(callback->future));
             coxi_future_unref(callback->future);
             free(callback);
             callback = next;
@@ -155,8 +155,8 @@ int cox_future_then(struct cox_future *future,
     coxi_lock(&c->lock);
     int r = ensure_thread(c);
     if (r == 0) {
-        atomic_fetch_add_explicit(&future->refs, 1, memory_order_relaxed);
-        coxi_kept_want(future);
+        coxi_future_ref(future);
+        coxi_kept_want(coxi_closure_of(future));
         callback->next = future->callbacks;
         future->callbacks = callback;
         if (future->settled) {

@@ -7,25 +7,25 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/dispatch.h"
-#include "coordinator/closures/future.h"
+#include "coordinator/closures/futures.h"
 
 struct cancellation {
     struct coxi_mail mail; /* first */
-    struct cox_future *f;
+    struct cox_future *future;
 };
 
 static void run_cancellation(struct coxi_mail *mail)
 {
     struct cancellation *cancellation = (struct cancellation *)mail;
-    struct cox_future *f = cancellation->f;
-    struct cox_coordinator *c = f->c;
-    if (!atomic_load(&f->settled)) {
-        if (coxi_closures_get(c, f->id) == NULL) {
+    struct cox_future *future = cancellation->future;
+    struct cox_coordinator *c = future->c;
+    if (!atomic_load(&future->settled)) {
+        if (coxi_closures_get(c, future->id) == NULL) {
             coxi_dispatch(c); /* takes it in */
         }
-        coxi_attempts_cancel(f);
+        coxi_attempts_cancel(coxi_closure_of(future));
     }
-    coxi_future_unref(f);
+    coxi_future_unref(future);
     free(cancellation);
     coxi_loop_wake_after_mail(c->loop);
 }
@@ -46,7 +46,7 @@ int cox_future_cancel(struct cox_future *future)
      * gone. */
     bool post = !future->settled && !c->life.closing;
     if (post) {
-        atomic_fetch_add_explicit(&future->refs, 1, memory_order_relaxed);
+        coxi_future_ref(future);
         coxi_loop_post(c->loop, &cancellation->mail);
     }
     coxi_unlock(&c->lock);

@@ -8,20 +8,27 @@
 #include "common/error.h"
 #include "coordinator/closures/closures.h"
 
-int coxi_closure_new(struct cox_coordinator *c, struct cox_function *function,
-                     const void *args, size_t args_len, struct cox_future **ret)
+int coxi_closure_new(struct cox_coordinator *c, const struct coxi_closure_spec *spec,
+                     struct coxi_closure **ret)
 {
-    struct cox_future *f = malloc(sizeof(*f) + args_len);
-    if (f == NULL) {
+    struct coxi_closure *closure = malloc(sizeof(*closure) + spec->args_len);
+    bool waits = spec->waits || spec->inputs != NULL;
+    if (closure == NULL) {
         return coxi_error_memory("a closure");
     }
-    *f = (struct cox_future){
-        .c = c, .function = function, .args_len = (uint32_t)args_len};
-    atomic_init(&f->refs, 1);
-    if (args != NULL && args_len > 0) {
-        memcpy(f->args, args, args_len);
+    *closure = (struct coxi_closure){
+        .future.c = c,
+        .function = spec->function,
+        .inputs = spec->inputs,
+        .asked = spec->asked,
+        .state = waits ? COXI_WAITING : COXI_QUEUED,
+        .args_len = (uint32_t)spec->args_len,
+    };
+    atomic_init(&closure->future.refs, 1);
+    if (spec->args != NULL && spec->args_len > 0) {
+        memcpy(closure->args, spec->args, spec->args_len);
     }
-    *ret = f;
+    *ret = closure;
     return 0;
 }
 
@@ -31,7 +38,7 @@ static bool is_in_line(unsigned state)
     return state == COXI_WAITING || state == COXI_QUEUED;
 }
 
-void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state)
+void coxi_closure_set(struct coxi_closure *closure, enum coxi_closure_state state)
 {
     enum { N = COXI_CANCELLED + 1 };
     static const bool allowed[N][N] = {
@@ -57,8 +64,9 @@ void coxi_closure_set(struct cox_future *f, enum coxi_closure_state state)
                           [COXI_FAILED] = true,
                           [COXI_CANCELLED] = true},
     };
-    assert(allowed[f->state][state]);
+    assert(allowed[closure->state][state]);
     (void)allowed;
-    f->c->closures->waiting_change += is_in_line(state) - is_in_line(f->state);
-    f->state = (uint8_t)state;
+    closure->future.c->closures->waiting_change +=
+        is_in_line(state) - is_in_line(closure->state);
+    closure->state = (uint8_t)state;
 }

@@ -31,7 +31,7 @@ void coxi_closures_free(struct cox_coordinator *c)
 /* What `unsettled` has in the place of an operation. */
 static char operation;
 
-struct cox_future *coxi_closures_get(const struct cox_coordinator *c, uint64_t id)
+struct coxi_closure *coxi_closures_get(const struct cox_coordinator *c, uint64_t id)
 {
     void *item = coxi_window_get(&c->closures->unsettled, id);
     return item != &operation ? item : NULL;

@@ -46,7 +46,7 @@ struct coxi_closures {
 
     /* ---- inputs, and results that are kept */
     struct coxi_input *inputs_settled; /* whose futures are settled */
-    struct cox_future *begun;          /* closures that run again, with inputs */
+    struct coxi_closure *begun;        /* closures that run again, with inputs */
     struct coxi_kept *coming[COXI_COMING_BUCKETS]; /* results that are to be here */
     struct coxi_seat *droppers; /* who keeps what nobody needs any more */
     uint64_t n_collected;       /* backlogs */
@@ -77,8 +77,8 @@ struct coxi_closures {
      * the program schedules. */
     uint64_t first_cancelled;
     struct coxi_intake intake;
-    struct cox_future *kept_listed; /* for the loop to look at (kept.c) */
-    bool kept_closed;               /* it will not any more */
+    struct coxi_closure *kept_listed; /* for the loop to look at (kept.c) */
+    bool kept_closed;                 /* it will not any more */
 };
 
 /* In cox_open, before anything else of it (COX_ENOMEM); when no future is left. */
@@ -86,7 +86,7 @@ int coxi_closures_new(struct cox_coordinator *c);
 void coxi_closures_free(struct cox_coordinator *c);
 
 /* The closure of that id if it is not settled; NULL where the id is an operation's. Loop. */
-struct cox_future *coxi_closures_get(const struct cox_coordinator *c, uint64_t id);
+struct coxi_closure *coxi_closures_get(const struct cox_coordinator *c, uint64_t id);
 
 /* The id is an operation's: it counts as not settled until it is taken out of `unsettled`.
  * COX_ENOMEM. Loop. */

@@ -41,19 +41,19 @@ enum {
 
 /* ---- from the queue to workers */
 
-static int assign_one(struct coxi_seat *seat, struct cox_future *f)
+static int assign_one(struct coxi_seat *seat, struct coxi_closure *closure)
 {
-    int r = coxi_send_add(seat, f, f->attempt + 1);
+    int r = coxi_send_add(seat, closure, closure->attempts.last + 1);
     if (r != 0) {
         return r;
     }
-    coxi_closure_dequeue(f);
-    coxi_closure_set(f, COXI_ASSIGNED);
-    f->attempt++;
-    f->current = f->attempt;
-    f->called_back = false;
-    f->epoch = coxi_ps_epoch(f->c);
-    coxi_seat_take(seat, f);
+    coxi_closure_dequeue(closure);
+    coxi_closure_set(closure, COXI_ASSIGNED);
+    closure->attempts.last++;
+    closure->attempts.current = closure->attempts.last;
+    closure->attempts.called_back = false;
+    closure->attempts.epoch = coxi_ps_epoch(closure->future.c);
+    coxi_seat_take(seat, closure);
     return 0;
 }
 
@@ -63,9 +63,9 @@ static size_t give(struct coxi_seat *seat, struct coxi_queue *queue, int8_t prio
 {
     struct cox_coordinator *c = seat->c;
     size_t given = 0;
-    struct cox_future *f;
-    while (given < n && (f = coxi_queue_first(queue)) != NULL &&
-           f->priority >= priority && assign_one(seat, f) == 0) {
+    struct coxi_closure *closure;
+    while (given < n && (closure = coxi_queue_first(queue)) != NULL &&
+           closure->asked.priority >= priority && assign_one(seat, closure) == 0) {
         given++;
         if (seat->heads.len >=
                 MESSAGE_CLOSURES_MAX * sizeof(struct coxi_closure_head) ||
@@ -133,14 +133,15 @@ static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue,
  * What is left of a priority finds no room anywhere, nor does what is below it. */
 static void assign_by_priority(struct cox_coordinator *c)
 {
-    const struct cox_future *f;
+    const struct coxi_closure *closure;
     int8_t above = COX_PRIORITY_MAX + 1;
-    while ((f = coxi_queue_first(&c->closures->queue)) != NULL && f->priority < above) {
-        above = f->priority;
+    while ((closure = coxi_queue_first(&c->closures->queue)) != NULL &&
+           closure->asked.priority < above) {
+        above = closure->asked.priority;
         assign_own(c, above);
         assign_any(c, &c->closures->queue, above);
     }
-    if (f == NULL) {
+    if (closure == NULL) {
         assign_own(c, COX_PRIORITY_MIN);
     }
 }
@@ -164,15 +165,15 @@ static void assign(struct cox_coordinator *c)
 /* ---- a turn of the loop */
 
 /* Puts in line a closure that has its id. */
-static void enter(struct cox_future *f)
+static void enter(struct coxi_closure *closure)
 {
-    if (coxi_gate_holds(f)) {
+    if (coxi_gate_holds(closure)) {
         return; /* it waits behind what the client before was writing */
     }
-    if (f->inputs != NULL) {
-        coxi_inputs_wait(f);
+    if (closure->inputs != NULL) {
+        coxi_inputs_wait(closure);
     } else {
-        coxi_closure_enqueue(f, false);
+        coxi_closure_enqueue(closure, false);
     }
 }
 
@@ -194,16 +195,17 @@ static void take_operations(struct cox_coordinator *c, struct coxi_intake *intak
 static bool take_in(struct cox_coordinator *c, struct coxi_intake *intake)
 {
     bool any = intake->closures.first != NULL;
-    for (struct cox_future *f = intake->closures.first; f != NULL;) {
-        struct cox_future *next = f->next;
-        take_operations(c, intake, f->id);
-        if (coxi_window_put(&c->closures->unsettled, f->id, f) == 0) {
-            enter(f);
+    for (struct coxi_closure *closure = intake->closures.first; closure != NULL;) {
+        struct coxi_closure *next = closure->next;
+        take_operations(c, intake, closure->future.id);
+        if (coxi_window_put(&c->closures->unsettled, closure->future.id, closure) ==
+            0) {
+            enter(closure);
         } else {
             /* It cannot be kept track of, so it cannot run. */
-            coxi_closure_fail(f, COX_ENOMEM, "out of memory for a closure");
+            coxi_closure_fail(closure, COX_ENOMEM, "out of memory for a closure");
         }
-        f = next;
+        closure = next;
     }
     take_operations(c, intake, UINT64_MAX);
     return any;

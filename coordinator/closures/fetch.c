@@ -8,45 +8,43 @@
 #include "coordinator/base/alive.h"
 #include "coordinator/base/call.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/future.h"
+#include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/intake.h"
 
 /* A closure that is done when what `source` keeps has come to the client, or fails when it cannot. */
-static int begin(struct cox_future *source, struct cox_future **ret)
+static int begin(struct cox_future *source, struct cox_future **ret_fetch)
 {
     struct cox_coordinator *c = source->c;
     COXI_CALL_AS(c, "cox_future_fetch");
     struct cox_input input = {NULL, source, NULL};
-    struct coxi_inputs *inputs = NULL;
-    struct cox_future *f = NULL;
-    int r = coxi_inputs_new(c, &input, 1, &inputs);
+    struct coxi_closure_spec spec = {.function = coxi_closure_of(source)->function};
+    struct coxi_closure *fetch = NULL;
+    int r = coxi_inputs_new(c, &input, 1, &spec.inputs);
     if (r == 0) {
-        r = coxi_closure_new(c, source->function, NULL, 0, &f);
+        r = coxi_closure_new(c, &spec, &fetch);
     }
     if (r != 0) {
-        coxi_futures_free(coxi_inputs_free(inputs));
+        coxi_futures_free(coxi_inputs_free(spec.inputs));
         return r;
     }
-    f->inputs = inputs;
-    f->state = COXI_WAITING;
-    f->fetches = true;
+    fetch->fetches = true;
     coxi_lock(&c->lock);
     r = coxi_check_alive_locked(c);
     if (r == 0) {
-        atomic_store_explicit(&f->refs, 2, memory_order_relaxed);
+        atomic_store_explicit(&fetch->future.refs, 2, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
-        coxi_intake_put(c, f);
+        coxi_intake_put(c, fetch);
         c->life.n_waiting++;
         c->life.n_unsettled++;
     }
     coxi_unlock(&c->lock);
     if (r != 0) {
-        coxi_futures_free(f);
+        coxi_futures_free(fetch);
         return r;
     }
     coxi_loop_wake(c->loop);
-    *ret = f;
+    *ret_fetch = &fetch->future;
     return 0;
 }
 
@@ -78,7 +76,7 @@ int cox_future_fetch(struct cox_future *future, int timeout_ms)
         (void)coxi_error(r, "the results of closure %llu have not come in %d ms",
                          (unsigned long long)future->id, timeout_ms);
     } else if (r != 0) {
-        (void)coxi_error(r, "%s", fetch->text != NULL ? fetch->text : coxi_strerror(r));
+        (void)coxi_error(r, "%s", coxi_future_text(fetch));
     }
     cox_future_free(fetch);
     return r;

@@ -1,28 +1,43 @@
-/* What a user holds of a closure: its references, its result, its end. */
+/*
+ * A future: what the user of a closure holds and waits for. futures.h has what is done with it;
+ * closure.h has the closure, which begins with it.
+ */
 #ifndef COXI_COORDINATOR_CLOSURES_FUTURE_H
 #define COXI_COORDINATOR_CLOSURES_FUTURE_H
 
 #include "coordinator/coordinator.h"
 
-/* Drops a reference; `release`: says whether it was the last, and leaves it to the caller
- * to free the future, with others in a list. */
-void coxi_future_unref(struct cox_future *future);
-bool coxi_future_release(struct cox_future *future);
-void coxi_futures_free(struct cox_future *list);
+struct coxi_callback; /* callback.c */
+struct coxi_waiter;   /* futures.c */
 
-void coxi_coordinator_unref(struct cox_coordinator *c);
+struct cox_future {
+    /* The coordinator has one until the closure is settled (coxi_future_keep counts on there
+     * being no more of its own); the user one; each callback one until it has been called; each
+     * call that takes the result one. */
+    atomic_int refs;
+    /* Set under c->lock; the outcome does not change then. */
+    atomic_bool settled;
+    struct cox_coordinator *c; /* the user's reference holds one of it */
+    uint64_t id;               /* of the closure; from the intake */
 
-/* Copies the closure's result, unless nobody holds the future. Loop, not settled yet. */
-int coxi_future_keep(struct cox_future *future, const uint8_t *result, size_t len);
+    /* ---- the outcome: the loop's until it is settled */
+    int code;
+    int step_code;
+    char *text; /* of an error */
+    uint8_t *result;
+    size_t result_len;
 
-/* The result called `name` of one that is done; COX_ENOENT. Locked. */
-int coxi_future_find(struct cox_future *future, const char *name,
-                     struct cox_value *ret);
+    /* ---- guarded by c->lock */
+    struct cox_value
+        *values; /* of the result; unpacked when they are first asked for */
+    size_t n_values;
+    struct coxi_waiter *waiters;
+    struct coxi_callback *callbacks; /* newest first */
+};
 
-/* From now on it is settled: wakes who waits for it, passes its callbacks on. Locked. */
-void coxi_future_settled(struct cox_future *future);
-
-/* It is done, and what it returned is not here. Settled; locked, or the loop's. */
-bool coxi_future_is_away(const struct cox_future *future);
+static inline void coxi_future_ref(struct cox_future *future)
+{
+    atomic_fetch_add_explicit(&future->refs, 1, memory_order_relaxed);
+}
 
 #endif

@@ -21,7 +21,7 @@ struct coxi_gate {
     bool (*is_writing)(const struct cox_coordinator *c);
     int (*wait)(struct cox_coordinator *c);
     int (*reset)(struct cox_coordinator *c, const struct coxi_variable *metric);
-    bool (*holds)(struct cox_future *f);
+    bool (*holds)(struct coxi_closure *closure);
     void (*turn)(struct cox_coordinator *c);
 };
 
@@ -95,10 +95,10 @@ static inline int coxi_gate_reset(struct cox_coordinator *c,
 
 /* A closure of this program's, which has just come, has to wait for such a write: true, and
  * then it is WAITING. Loop. */
-static inline bool coxi_gate_holds(struct cox_future *f)
+static inline bool coxi_gate_holds(struct coxi_closure *closure)
 {
-    const struct coxi_gate *gate = atomic_load(&f->c->closures->gate);
-    return gate != NULL && gate->holds(f);
+    const struct coxi_gate *gate = atomic_load(&closure->future.c->closures->gate);
+    return gate != NULL && gate->holds(closure);
 }
 
 /* At the end of a turn: what is to be written next may have its turn now. Loop. */

@@ -30,7 +30,7 @@
 #include "common/sync.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
-#include "coordinator/closures/future.h"
+#include "coordinator/closures/futures.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/seat.h"
@@ -39,9 +39,9 @@
 
 struct coxi_input {
     struct coxi_input *next; /* of those that wait for the same future */
-    struct cox_future *owner;
-    struct cox_future *source; /* a reference; NULL: taken */
-    bool wants;                /* what that keeps */
+    struct coxi_closure *owner;
+    struct coxi_closure *source; /* a reference; NULL: taken */
+    bool wants;                  /* what that keeps */
     char name[COX_NAME_MAX + 1];
     char result[COX_NAME_MAX + 1];
 };
@@ -70,11 +70,11 @@ static int check_input(const struct cox_coordinator *c, const struct cox_input *
     return 0;
 }
 
-static void hold(struct coxi_input *item, struct cox_future *source)
+static void hold(struct coxi_input *item, struct coxi_closure *source)
 {
     item->source = source;
     item->wants = true;
-    atomic_fetch_add_explicit(&source->refs, 1, memory_order_relaxed);
+    coxi_future_ref(&source->future);
     coxi_kept_want(source);
 }
 
@@ -108,7 +108,7 @@ int coxi_inputs_new(struct cox_coordinator *c, const struct cox_input *inputs, s
         struct coxi_input *item = &made->items[i];
         const char *name = inputs[i].name != NULL ? inputs[i].name : "";
         const char *result = inputs[i].result != NULL ? inputs[i].result : "";
-        hold(item, inputs[i].future);
+        hold(item, coxi_closure_of(inputs[i].future));
         memcpy(item->name, name, strlen(name) + 1);
         memcpy(item->result, result, strlen(result) + 1);
     }
@@ -117,14 +117,14 @@ int coxi_inputs_new(struct cox_coordinator *c, const struct cox_input *inputs, s
 }
 
 /* Lets go of the sources; returns those that nobody holds any more. */
-static struct cox_future *release_sources(struct coxi_inputs *inputs)
+static struct coxi_closure *release_sources(struct coxi_inputs *inputs)
 {
-    struct cox_future *orphans = NULL;
+    struct coxi_closure *orphans = NULL;
     unwant(inputs);
     for (size_t i = 0; i < inputs->n; i++) {
-        struct cox_future *source = inputs->items[i].source;
+        struct coxi_closure *source = inputs->items[i].source;
         inputs->items[i].source = NULL;
-        if (source != NULL && coxi_future_release(source)) {
+        if (source != NULL && coxi_future_release(&source->future)) {
             source->next = orphans;
             orphans = source;
         }
@@ -132,12 +132,12 @@ static struct cox_future *release_sources(struct coxi_inputs *inputs)
     return orphans;
 }
 
-struct cox_future *coxi_inputs_free(struct coxi_inputs *inputs)
+struct coxi_closure *coxi_inputs_free(struct coxi_inputs *inputs)
 {
     if (inputs == NULL) {
         return NULL;
     }
-    struct cox_future *orphans = release_sources(inputs);
+    struct coxi_closure *orphans = release_sources(inputs);
     coxi_buffer_fini(&inputs->packed);
     free(inputs);
     return orphans;
@@ -149,9 +149,9 @@ struct cox_future *coxi_inputs_free(struct coxi_inputs *inputs)
 static int pack_input(const struct coxi_input *input, struct coxi_buffer *ret)
 {
     struct cox_value value;
-    struct cox_coordinator *c = input->source->c;
+    struct cox_coordinator *c = input->source->future.c;
     coxi_lock(&c->lock);
-    int r = coxi_future_find(input->source, input->result, &value);
+    int r = coxi_future_find(&input->source->future, input->result, &value);
     coxi_unlock(&c->lock);
     if (r == 0) {
         value.name = input->name;
@@ -161,20 +161,21 @@ static int pack_input(const struct coxi_input *input, struct coxi_buffer *ret)
 }
 
 /* The value is kept where the closure is to run. */
-static bool is_at_home(const struct cox_future *f, const struct coxi_input *input)
+static bool is_at_home(const struct coxi_closure *closure,
+                       const struct coxi_input *input)
 {
     const struct coxi_seat *seat =
         input->source != NULL ? coxi_kept_seat(input->source) : NULL;
-    return seat != NULL && f->home == 1 + seat->worker->index;
+    return seat != NULL && closure->home == 1 + seat->worker->index;
 }
 
-static int pack(struct cox_future *f)
+static int pack(struct coxi_closure *closure)
 {
-    struct coxi_inputs *inputs = f->inputs;
+    struct coxi_inputs *inputs = closure->inputs;
     inputs->packed.len = 0;
-    int r = coxi_buffer_append(&inputs->packed, f->args, f->args_len);
+    int r = coxi_buffer_append(&inputs->packed, closure->args, closure->args_len);
     for (size_t i = 0; r == 0 && i < inputs->n; i++) {
-        if (is_at_home(f, &inputs->items[i])) {
+        if (is_at_home(closure, &inputs->items[i])) {
             continue;
         }
         r = pack_input(&inputs->items[i], &inputs->packed);
@@ -187,26 +188,26 @@ static int pack(struct cox_future *f)
     return r;
 }
 
-const void *coxi_inputs_args(const struct cox_future *f, size_t *ret_len)
+const void *coxi_inputs_args(const struct coxi_closure *closure, size_t *ret_len)
 {
-    if (f->inputs == NULL) {
-        *ret_len = f->args_len;
-        return f->args;
+    if (closure->inputs == NULL) {
+        *ret_len = closure->args_len;
+        return closure->args;
     }
-    *ret_len = f->inputs->packed.len;
-    return f->inputs->packed.data;
+    *ret_len = closure->inputs->packed.len;
+    return closure->inputs->packed.data;
 }
 
-static bool is_over(const struct cox_future *f)
+static bool is_over(const struct coxi_closure *closure)
 {
-    return f->state == COXI_DONE_OK || f->state == COXI_FAILED ||
-           f->state == COXI_CANCELLED;
+    return closure->state == COXI_DONE_OK || closure->state == COXI_FAILED ||
+           closure->state == COXI_CANCELLED;
 }
 
 static bool takes_kept(const struct coxi_inputs *inputs)
 {
     for (size_t i = 0; i < inputs->n; i++) {
-        const struct cox_future *source = inputs->items[i].source;
+        const struct coxi_closure *source = inputs->items[i].source;
         if (source != NULL && source->kept != NULL) {
             return true;
         }
@@ -215,15 +216,16 @@ static bool takes_kept(const struct coxi_inputs *inputs)
 }
 
 /* The arguments that its packed ones do not have are still to be had from its inputs. */
-static bool lacks_some(const struct cox_future *f)
+static bool lacks_some(const struct coxi_closure *closure)
 {
-    return f->inputs != NULL && (f->state == COXI_WAITING || takes_kept(f->inputs));
+    return closure->inputs != NULL &&
+           (closure->state == COXI_WAITING || takes_kept(closure->inputs));
 }
 
 /* What the closure that it hangs on will bring. */
 static int export_pending(const struct coxi_input *input, struct coxi_buffer *ret)
 {
-    struct coxi_backlog_input pending = {.closure = input->source->id};
+    struct coxi_backlog_input pending = {.closure = input->source->future.id};
     memcpy(pending.name, input->name, sizeof(pending.name));
     memcpy(pending.result, input->result, sizeof(pending.result));
     return coxi_buffer_append(ret, &pending, sizeof(pending));
@@ -235,70 +237,72 @@ static bool is_at_hand(const struct coxi_input *input)
 }
 
 /* The arguments that are known, packed as those of one call. */
-static int export_known(const struct cox_future *f, struct coxi_buffer *ret)
+static int export_known(const struct coxi_closure *closure, struct coxi_buffer *ret)
 {
-    int r = coxi_buffer_append(ret, f->args, f->args_len);
-    for (size_t i = 0; r == 0 && i < f->inputs->n; i++) {
-        if (is_at_hand(&f->inputs->items[i])) {
-            r = pack_input(&f->inputs->items[i], ret);
+    int r = coxi_buffer_append(ret, closure->args, closure->args_len);
+    for (size_t i = 0; r == 0 && i < closure->inputs->n; i++) {
+        if (is_at_hand(&closure->inputs->items[i])) {
+            r = pack_input(&closure->inputs->items[i], ret);
         }
     }
     return r;
 }
 
 /* A packed form begins with how many it has, so it is made by itself, not behind others. */
-static int export_lacking(const struct cox_future *f, struct coxi_buffer *args,
+static int export_lacking(const struct coxi_closure *closure, struct coxi_buffer *args,
                           struct coxi_buffer *inputs, size_t *ret_n)
 {
     struct coxi_buffer known = {0};
-    int r = export_known(f, &known);
+    int r = export_known(closure, &known);
     r = r != 0 ? r : coxi_buffer_append(args, known.data, known.len);
     coxi_buffer_fini(&known);
-    for (size_t i = 0; r == 0 && i < f->inputs->n; i++) {
-        if (!is_at_hand(&f->inputs->items[i])) {
-            r = export_pending(&f->inputs->items[i], inputs);
+    for (size_t i = 0; r == 0 && i < closure->inputs->n; i++) {
+        if (!is_at_hand(&closure->inputs->items[i])) {
+            r = export_pending(&closure->inputs->items[i], inputs);
             ++*ret_n;
         }
     }
     return r;
 }
 
-int coxi_inputs_export(struct cox_future *f, struct coxi_buffer *args,
+int coxi_inputs_export(struct coxi_closure *closure, struct coxi_buffer *args,
                        struct coxi_buffer *inputs, size_t *ret_n)
 {
     size_t len = 0;
     *ret_n = 0;
-    if (lacks_some(f)) {
-        return export_lacking(f, args, inputs, ret_n);
+    if (lacks_some(closure)) {
+        return export_lacking(closure, args, inputs, ret_n);
     }
-    const void *packed = coxi_inputs_args(f, &len);
+    const void *packed = coxi_inputs_args(closure, &len);
     return coxi_buffer_append(args, packed, len);
 }
 
-struct cox_future *coxi_inputs_pending(const struct cox_future *f, size_t i)
+struct coxi_closure *coxi_inputs_pending(const struct coxi_closure *closure, size_t i)
 {
-    return lacks_some(f) && i < f->inputs->n && !is_at_hand(&f->inputs->items[i])
-               ? f->inputs->items[i].source
+    return lacks_some(closure) && i < closure->inputs->n &&
+                   !is_at_hand(&closure->inputs->items[i])
+               ? closure->inputs->items[i].source
                : NULL;
 }
 
-size_t coxi_inputs_count(const struct cox_future *f)
+size_t coxi_inputs_count(const struct coxi_closure *closure)
 {
-    return f->inputs != NULL ? f->inputs->n : 0;
+    return closure->inputs != NULL ? closure->inputs->n : 0;
 }
 
-int coxi_inputs_collect(const struct cox_future *f, uint32_t at,
+int coxi_inputs_collect(const struct coxi_closure *closure, uint32_t at,
                         struct coxi_buffer *inputs)
 {
     size_t len_before = inputs->len;
     int r = 0;
-    for (size_t i = 0; f->home != 0 && r == 0 && i < f->inputs->n; i++) {
-        const struct coxi_input *item = &f->inputs->items[i];
-        if (is_at_home(f, item)) {
+    for (size_t i = 0; closure->home != 0 && r == 0 && i < closure->inputs->n; i++) {
+        const struct coxi_input *item = &closure->inputs->items[i];
+        if (is_at_home(closure, item)) {
             const struct coxi_kept_input input = {
                 .at = at,
-                .position = (uint32_t)(coxi_values_count(f->args, f->args_len) + i),
-                .closure = item->source->id,
+                .position =
+                    (uint32_t)(coxi_values_count(closure->args, closure->args_len) + i),
+                .closure = item->source->future.id,
                 .name = item->name,
                 .result = item->result,
             };
@@ -318,7 +322,7 @@ static uint64_t bytes_at(const struct coxi_inputs *inputs, const struct coxi_sea
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < inputs->n; i++) {
-        const struct cox_future *source = inputs->items[i].source;
+        const struct coxi_closure *source = inputs->items[i].source;
         bytes += coxi_kept_seat(source) == seat ? source->kept->bytes : 0;
     }
     return bytes;
@@ -326,226 +330,232 @@ static uint64_t bytes_at(const struct coxi_inputs *inputs, const struct coxi_sea
 
 /* The worker that keeps most of what it takes, if it may run there; or NULL. What runs
  * again may have to while nothing else may: it does not wait for one worker. */
-static struct coxi_seat *choose_home(const struct cox_future *f)
+static struct coxi_seat *choose_home(const struct coxi_closure *closure)
 {
     struct coxi_seat *home = NULL;
     uint64_t most = 0;
-    for (size_t i = 0; i < f->inputs->n; i++) {
-        struct coxi_seat *seat = coxi_kept_seat(f->inputs->items[i].source);
+    for (size_t i = 0; i < closure->inputs->n; i++) {
+        struct coxi_seat *seat = coxi_kept_seat(closure->inputs->items[i].source);
         bool may = seat != NULL && coxi_worker_takes_work(seat->worker) &&
-                   (f->only_worker == 0 || f->only_worker == 1 + seat->worker->index);
-        uint64_t bytes = may ? bytes_at(f->inputs, seat) : 0;
+                   (closure->asked.only_worker == 0 ||
+                    closure->asked.only_worker == 1 + seat->worker->index);
+        uint64_t bytes = may ? bytes_at(closure->inputs, seat) : 0;
         if (bytes > most) {
             most = bytes;
             home = seat;
         }
     }
-    return f->roams || f->fetches || f->replay != NULL ? NULL : home;
+    return closure->roams || closure->fetches || closure->rerun != NULL ? NULL : home;
 }
 
-/* ---- waiting. `f` is WAITING, in no list */
+/* ---- waiting. The closure is WAITING, in no list */
 
 /* All that does not stay at its home is here: it is in line from now on. */
-static void be_ready(struct cox_future *f)
+static void be_ready(struct coxi_closure *closure)
 {
-    if (f->fetches) {
-        coxi_closure_end(f, &(struct coxi_ending){.state = COXI_DONE_OK});
+    if (closure->fetches) {
+        coxi_closure_end(closure, &(struct coxi_ending){.state = COXI_DONE_OK});
         return;
     }
-    int r = pack(f);
+    int r = pack(closure);
     if (r != 0) {
-        coxi_closure_fail(f, r, coxi_error_text());
+        coxi_closure_fail(closure, r, coxi_error_text());
         return;
     }
-    if (!takes_kept(f->inputs)) {
-        coxi_futures_free(release_sources(f->inputs));
+    if (!takes_kept(closure->inputs)) {
+        coxi_futures_free(release_sources(closure->inputs));
     }
-    coxi_closure_set(f, COXI_QUEUED);
-    coxi_closure_enqueue(f, f->attempt > 0 && f->replay == NULL);
+    coxi_closure_set(closure, COXI_QUEUED);
+    coxi_closure_enqueue(closure, closure->attempts.last > 0 && closure->rerun == NULL);
 }
 
 /* Waits for news of an input's future. */
-static void hang_on(struct cox_future *f, struct coxi_input *input)
+static void hang_on(struct coxi_closure *closure, struct coxi_input *input)
 {
-    f->inputs->n_pending++;
-    atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+    closure->inputs->n_pending++;
+    coxi_future_ref(&closure->future);
     input->next = input->source->dependents;
     input->source->dependents = input;
 }
 
 /* All futures that it takes are done: finds out where it is to run, and waits for what has
  * to come for that. */
-static void place(struct cox_future *f)
+static void place(struct coxi_closure *closure)
 {
-    struct coxi_inputs *inputs = f->inputs;
-    const struct coxi_seat *home = choose_home(f);
-    f->home = home != NULL ? 1 + home->worker->index : 0;
+    struct coxi_inputs *inputs = closure->inputs;
+    const struct coxi_seat *home = choose_home(closure);
+    closure->home = home != NULL ? 1 + home->worker->index : 0;
     for (size_t i = 0; i < inputs->n; i++) {
         struct coxi_input *input = &inputs->items[i];
-        if (!coxi_kept_is_here(input->source) && !is_at_home(f, input)) {
-            hang_on(f, input);
+        if (!coxi_kept_is_here(input->source) && !is_at_home(closure, input)) {
+            hang_on(closure, input);
             coxi_kept_bring(input->source);
         }
     }
-    if (f->urgent) {
-        coxi_inputs_hurry(f);
+    if (closure->rerun != NULL && closure->rerun->urgent) {
+        coxi_inputs_hurry(closure);
     }
     if (inputs->n_pending == 0) {
-        be_ready(f);
+        be_ready(closure);
     } else {
-        coxi_list_append(&f->c->closures->waiting, f);
+        coxi_list_append(&closure->future.c->closures->waiting, closure);
     }
 }
 
-void coxi_inputs_hurry(struct cox_future *f)
+void coxi_inputs_hurry(struct coxi_closure *closure)
 {
-    for (size_t i = 0; f->inputs != NULL && i < f->inputs->n; i++) {
-        struct cox_future *source = f->inputs->items[i].source;
+    for (size_t i = 0; closure->inputs != NULL && i < closure->inputs->n; i++) {
+        struct coxi_closure *source = closure->inputs->items[i].source;
         if (source != NULL && source->kept != NULL && source->kept->remake != NULL) {
             coxi_closure_set_urgent(source->kept->remake, true);
         }
     }
 }
 
-bool coxi_inputs_are_urgent(const struct cox_future *f)
+bool coxi_inputs_are_urgent(const struct coxi_closure *closure)
 {
-    const struct coxi_input *input = f->dependents;
-    while (input != NULL && (!input->owner->urgent || input->owner->abandoned)) {
-        input = input->next;
+    for (const struct coxi_input *input = closure->dependents; input != NULL;
+         input = input->next) {
+        const struct coxi_rerun *rerun = input->owner->rerun;
+        if (rerun != NULL && rerun->urgent && !rerun->abandoned) {
+            return true;
+        }
     }
-    return input != NULL;
+    return false;
 }
 
 /* An input is not going to come. */
-static void give_up(struct cox_future *f, const struct coxi_input *input)
+static void give_up(struct coxi_closure *closure, const struct coxi_input *input)
 {
-    const struct cox_future *source = input->source;
+    const struct coxi_closure *source = input->source;
     bool done = source->state == COXI_DONE_OK; /* but its result is lost */
-    int code = done ? source->kept->code : source->code;
-    const char *why = done ? source->kept->text : source->text;
+    int code = done ? source->kept->code : source->future.code;
+    const char *why = done ? source->kept->text : source->future.text;
     char text[COXI_TEXT_MAX];
     why = why != NULL ? why : coxi_strerror(code);
-    if (f->fetches) {
+    if (closure->fetches) {
         (void)snprintf(text, sizeof(text), "%s", why);
     } else if (done) {
         (void)snprintf(text, sizeof(text), "its input '%s': %.360s", input->name, why);
     } else {
         (void)snprintf(text, sizeof(text), "its input '%s', closure %llu (%s): %.300s",
-                       input->name, (unsigned long long)source->id,
+                       input->name, (unsigned long long)source->future.id,
                        source->function->name, why);
     }
     if (code == COX_ECANCELLED) {
-        coxi_closure_cancel(f, text);
+        coxi_closure_cancel(closure, text);
     } else {
-        coxi_closure_fail(f, code, text);
+        coxi_closure_fail(closure, code, text);
     }
 }
 
-void coxi_inputs_wait(struct cox_future *f)
+void coxi_inputs_wait(struct coxi_closure *closure)
 {
-    struct coxi_inputs *inputs = f->inputs;
+    struct coxi_inputs *inputs = closure->inputs;
     for (size_t i = 0; i < inputs->n; i++) {
         struct coxi_input *input = &inputs->items[i];
-        input->owner = f;
+        input->owner = closure;
         if (is_over(input->source) && input->source->state != COXI_DONE_OK) {
-            give_up(f, input);
+            give_up(closure, input);
             return;
         }
     }
     for (size_t i = 0; i < inputs->n; i++) {
         if (!is_over(inputs->items[i].source)) {
-            hang_on(f, &inputs->items[i]);
+            hang_on(closure, &inputs->items[i]);
         }
     }
     if (inputs->n_pending == 0) {
-        place(f);
+        place(closure);
     } else {
-        coxi_list_append(&f->c->closures->waiting, f);
+        coxi_list_append(&closure->future.c->closures->waiting, closure);
     }
 }
 
-void coxi_inputs_put_back(struct cox_future *f)
+void coxi_inputs_put_back(struct coxi_closure *closure)
 {
-    if (f->home != 0) {
-        coxi_closure_set(f, COXI_WAITING);
-        place(f);
+    if (closure->home != 0) {
+        coxi_closure_set(closure, COXI_WAITING);
+        place(closure);
     } else {
-        coxi_closure_set(f, COXI_QUEUED);
-        coxi_closure_enqueue(f, true);
+        coxi_closure_set(closure, COXI_QUEUED);
+        coxi_closure_enqueue(closure, true);
     }
 }
 
-void coxi_inputs_go_again(struct cox_future *f)
+void coxi_inputs_go_again(struct coxi_closure *closure)
 {
-    if (f->inputs == NULL || !takes_kept(f->inputs)) {
-        coxi_closure_set(f, COXI_QUEUED);
-        coxi_closure_enqueue(f, true);
+    if (closure->inputs == NULL || !takes_kept(closure->inputs)) {
+        coxi_closure_set(closure, COXI_QUEUED);
+        coxi_closure_enqueue(closure, true);
         return;
     }
     /* What its home kept may be gone since, or still be on its way here. */
-    coxi_closure_set(f, COXI_WAITING);
-    if (f->inputs->n_pending == 0) {
-        place(f);
+    coxi_closure_set(closure, COXI_WAITING);
+    if (closure->inputs->n_pending == 0) {
+        place(closure);
     } else {
-        coxi_list_append(&f->c->closures->waiting, f);
+        coxi_list_append(&closure->future.c->closures->waiting, closure);
     }
 }
 
-void coxi_inputs_tell(struct cox_future *f)
+void coxi_inputs_tell(struct coxi_closure *closure)
 {
-    struct cox_coordinator *c = f->c;
-    while (f->dependents != NULL) {
-        struct coxi_input *input = f->dependents;
-        f->dependents = input->next;
+    struct cox_coordinator *c = closure->future.c;
+    while (closure->dependents != NULL) {
+        struct coxi_input *input = closure->dependents;
+        closure->dependents = input->next;
         input->next = c->closures->inputs_settled;
         c->closures->inputs_settled = input;
     }
 }
 
-void coxi_inputs_drop(struct cox_future *f)
+void coxi_inputs_drop(struct coxi_closure *closure)
 {
-    if (f->state == COXI_DONE_OK && f->inputs != NULL && !atomic_load(&f->logged)) {
-        struct coxi_inputs *inputs = f->inputs;
-        f->inputs = NULL;
+    if (closure->state == COXI_DONE_OK && closure->inputs != NULL &&
+        !atomic_load(&closure->logged)) {
+        struct coxi_inputs *inputs = closure->inputs;
+        closure->inputs = NULL;
         coxi_futures_free(coxi_inputs_free(inputs));
     }
 }
 
 /* It may have to run again: for a ps that comes back, or for what it has returned. */
-static bool may_run_again(const struct cox_future *f)
+static bool may_run_again(const struct coxi_closure *closure)
 {
-    return (f->state == COXI_DONE_OK || f->applied) && f->replay == NULL &&
-           (atomic_load(&f->logged) || !coxi_kept_is_here(f));
+    return (closure->state == COXI_DONE_OK || closure->effect.applied) &&
+           closure->rerun == NULL &&
+           (atomic_load(&closure->logged) || !coxi_kept_is_here(closure));
 }
 
-void coxi_inputs_settled(struct cox_future *f)
+void coxi_inputs_settled(struct coxi_closure *closure)
 {
-    coxi_inputs_tell(f);
-    if (f->inputs == NULL) {
+    coxi_inputs_tell(closure);
+    if (closure->inputs == NULL) {
         return;
     }
-    unwant(f->inputs);
-    if (f->inputs->n_pending == 0 && !may_run_again(f)) {
-        coxi_futures_free(coxi_inputs_free(f->inputs));
-        f->inputs = NULL;
+    unwant(closure->inputs);
+    if (closure->inputs->n_pending == 0 && !may_run_again(closure)) {
+        coxi_futures_free(coxi_inputs_free(closure->inputs));
+        closure->inputs = NULL;
     }
 }
 
 /* News of an input: its future is settled, or its value is here, or will not be. */
-static void hear(struct cox_future *f, const struct coxi_input *input)
+static void hear(struct coxi_closure *closure, const struct coxi_input *input)
 {
-    const struct cox_future *source = input->source;
+    const struct coxi_closure *source = input->source;
     bool lacks = source->state != COXI_DONE_OK ||
                  (!coxi_kept_is_here(source) && source->kept->code != 0);
-    if (f->state != COXI_WAITING) {
+    if (closure->state != COXI_WAITING) {
         return; /* it has been given up before */
     }
     if (lacks) {
-        coxi_list_remove(&f->c->closures->waiting, f);
-        give_up(f, input);
-    } else if (f->inputs->n_pending == 0) {
-        coxi_list_remove(&f->c->closures->waiting, f);
-        place(f);
+        coxi_list_remove(&closure->future.c->closures->waiting, closure);
+        give_up(closure, input);
+    } else if (closure->inputs->n_pending == 0) {
+        coxi_list_remove(&closure->future.c->closures->waiting, closure);
+        place(closure);
     }
 }
 
@@ -554,16 +564,16 @@ void coxi_inputs_go_on(struct cox_coordinator *c)
     while (c->closures->inputs_settled != NULL || c->closures->begun != NULL) {
         struct coxi_input *input = c->closures->inputs_settled;
         if (input == NULL) {
-            struct cox_future *begun = c->closures->begun;
+            struct coxi_closure *begun = c->closures->begun;
             c->closures->begun = begun->next;
             coxi_inputs_wait(begun);
             continue;
         }
-        struct cox_future *f = input->owner;
+        struct coxi_closure *closure = input->owner;
         c->closures->inputs_settled = input->next;
-        f->inputs->n_pending--;
-        hear(f, input);
-        coxi_future_unref(f);
+        closure->inputs->n_pending--;
+        hear(closure, input);
+        coxi_future_unref(&closure->future);
     }
 }
 
@@ -586,48 +596,54 @@ static int inputs_copy(const struct coxi_inputs *of, struct coxi_inputs **ret)
     return 0;
 }
 
-int coxi_closure_again(struct cox_future *of, struct cox_future **ret)
+int coxi_closure_again(struct coxi_closure *of, struct coxi_closure **ret)
 {
     bool waits = of->inputs != NULL && takes_kept(of->inputs);
-    struct coxi_inputs *inputs = NULL;
-    size_t args_len = of->args_len;
-    const void *args = waits ? of->args : coxi_inputs_args(of, &args_len);
-    int r = waits ? inputs_copy(of->inputs, &inputs) : 0;
-    struct cox_future *f = NULL;
+    struct coxi_closure_spec spec = {.function = of->function,
+                                     .args = of->args,
+                                     .args_len = of->args_len,
+                                     .asked.timeout_ms = of->asked.timeout_ms};
+    struct coxi_closure *closure = NULL;
+    struct coxi_rerun *rerun = calloc(1, sizeof(*rerun));
+    int r = rerun != NULL ? 0 : coxi_error_memory("a closure that runs again");
+    if (r == 0 && waits) {
+        r = inputs_copy(of->inputs, &spec.inputs);
+    } else if (r == 0) {
+        spec.args = coxi_inputs_args(of, &spec.args_len);
+    }
     if (r == 0) {
-        r = coxi_closure_new(of->c, of->function, args, args_len, &f);
+        r = coxi_closure_new(of->future.c, &spec, &closure);
     }
     if (r != 0) {
-        coxi_futures_free(coxi_inputs_free(inputs));
+        coxi_futures_free(coxi_inputs_free(spec.inputs));
+        free(rerun);
         return r;
     }
-    f->id = of->id;
-    f->attempt = of->attempt;
-    f->timeout_ms = of->timeout_ms;
-    f->state = waits ? COXI_WAITING : COXI_QUEUED;
-    f->inputs = inputs;
-    f->inherited = of->inherited;
-    f->replay = of;
-    atomic_fetch_add_explicit(&of->refs, 1, memory_order_relaxed);
-    *ret = f;
+    rerun->of = of;
+    coxi_future_ref(&of->future);
+    closure->rerun = rerun;
+    closure->future.id = of->future.id;
+    closure->attempts.last = of->attempts.last;
+    closure->older.inherited = of->older.inherited;
+    *ret = closure;
     return 0;
 }
 
-void coxi_closure_begin(struct cox_future *f)
+void coxi_closure_begin(struct coxi_closure *closure)
 {
-    if (f->inputs == NULL) {
-        coxi_closure_enqueue(f, false);
+    if (closure->inputs == NULL) {
+        coxi_closure_enqueue(closure, false);
         return;
     }
-    f->next = f->c->closures->begun;
-    f->c->closures->begun = f;
+    closure->next = closure->future.c->closures->begun;
+    closure->future.c->closures->begun = closure;
 }
 
-uint32_t coxi_inputs_lineage(const struct cox_future *f)
+uint32_t coxi_inputs_lineage(const struct coxi_closure *closure)
 {
     uint32_t longest = 0;
-    for (size_t i = 0; f->inputs != NULL && i < f->inputs->n; i++) {
-        const struct cox_future *source = f->inputs->items[i].source;
+    for (size_t i = 0; closure->inputs != NULL && i < closure->inputs->n; i++) {
+        const struct coxi_closure *source = closure->inputs->items[i].source;
         if (source != NULL && !coxi_kept_is_here(source) &&
             source->kept->lineage > longest) {
             longest = source->kept->lineage;

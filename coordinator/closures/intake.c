@@ -10,19 +10,19 @@
 
 enum { ROOM_SLICE_MS = 1000 }; /* of waiting, between two looks at what it waits for */
 
-void coxi_intake_put(struct cox_coordinator *c, struct cox_future *f)
+void coxi_intake_put(struct cox_coordinator *c, struct coxi_closure *closure)
 {
     struct coxi_list *list = &c->closures->intake.closures;
-    f->id = c->ids.next++;
+    closure->future.id = c->ids.next++;
     if (atomic_load(&c->ids.first_closure) == 0) {
-        atomic_store(&c->ids.first_closure, f->id);
+        atomic_store(&c->ids.first_closure, closure->future.id);
     }
     if (list->last != NULL) {
-        list->last->next = f;
+        list->last->next = closure;
     } else {
-        list->first = f;
+        list->first = closure;
     }
-    list->last = f;
+    list->last = closure;
     list->n++;
 }
 

@@ -15,8 +15,10 @@ struct coxi_operation {
     struct coxi_operation *next; /* in the intake */
 };
 
+struct coxi_closure;
+
 /* Gives it the next id; the loop takes it over in its next turn. */
-void coxi_intake_put(struct cox_coordinator *c, struct cox_future *f);
+void coxi_intake_put(struct cox_coordinator *c, struct coxi_closure *closure);
 void coxi_intake_put_operation(struct cox_coordinator *c,
                                struct coxi_operation *operation);
 

@@ -21,7 +21,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
-#include "coordinator/closures/future.h"
+#include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/closures/settle.h"
@@ -29,15 +29,15 @@
 
 enum { DROPPED_MAX = 1 << 16 }; /* results that a message drops */
 
-int coxi_kept_new(struct cox_future *f)
+int coxi_kept_new(struct coxi_closure *closure)
 {
     struct coxi_kept *kept = calloc(1, sizeof(*kept));
     if (kept == NULL) {
         return coxi_error_memory("a closure");
     }
-    kept->f = f;
+    kept->closure = closure;
     atomic_init(&kept->wanted, 1);
-    f->kept = kept;
+    closure->kept = kept;
     return 0;
 }
 
@@ -51,42 +51,42 @@ void coxi_kept_free(struct coxi_kept *kept)
 
 /* ---- who wants them */
 
-void coxi_kept_want(struct cox_future *f)
+void coxi_kept_want(struct coxi_closure *closure)
 {
-    if (f->kept != NULL) {
-        atomic_fetch_add_explicit(&f->kept->wanted, 1, memory_order_relaxed);
+    if (closure->kept != NULL) {
+        atomic_fetch_add_explicit(&closure->kept->wanted, 1, memory_order_relaxed);
     }
 }
 
 /* Has the loop look at it, in coxi_kept_sweep. */
-static void list_for_loop(struct cox_future *f)
+static void list_for_loop(struct coxi_closure *closure)
 {
-    struct cox_coordinator *c = f->c;
-    struct coxi_kept *kept = f->kept;
+    struct cox_coordinator *c = closure->future.c;
+    struct coxi_kept *kept = closure->kept;
     coxi_lock(&c->lock);
     if (!kept->listed && !c->closures->kept_closed) {
         kept->listed = true;
-        atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+        coxi_future_ref(&closure->future);
         kept->next_listed = c->closures->kept_listed;
-        c->closures->kept_listed = f;
+        c->closures->kept_listed = closure;
         coxi_loop_wake(c->loop);
     }
     coxi_unlock(&c->lock);
 }
 
-void coxi_kept_unwant(struct cox_future *f)
+void coxi_kept_unwant(struct coxi_closure *closure)
 {
-    struct coxi_kept *kept = f->kept;
+    struct coxi_kept *kept = closure->kept;
     if (kept != NULL &&
         atomic_fetch_sub_explicit(&kept->wanted, 1, memory_order_acq_rel) == 1) {
-        list_for_loop(f);
+        list_for_loop(closure);
     }
 }
 
-void coxi_kept_unlogged(struct cox_future *f)
+void coxi_kept_unlogged(struct coxi_closure *closure)
 {
-    if (f->kept != NULL) {
-        list_for_loop(f);
+    if (closure->kept != NULL) {
+        list_for_loop(closure);
     }
 }
 
@@ -96,39 +96,39 @@ static bool is_wanted(const struct coxi_kept *kept)
 }
 
 /* The next that is listed, with the list's reference; or NULL. */
-static struct cox_future *take_listed(struct cox_coordinator *c)
+static struct coxi_closure *take_listed(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    struct cox_future *f = c->closures->kept_listed;
-    if (f != NULL) {
-        c->closures->kept_listed = f->kept->next_listed;
-        f->kept->listed = false;
+    struct coxi_closure *closure = c->closures->kept_listed;
+    if (closure != NULL) {
+        c->closures->kept_listed = closure->kept->next_listed;
+        closure->kept->listed = false;
     }
     coxi_unlock(&c->lock);
-    return f;
+    return closure;
 }
 
 void coxi_kept_close(struct cox_coordinator *c)
 {
-    struct cox_future *f;
+    struct coxi_closure *closure;
     coxi_lock(&c->lock);
     c->closures->kept_closed = true;
     coxi_unlock(&c->lock);
-    while ((f = take_listed(c)) != NULL) {
-        coxi_future_unref(f);
+    while ((closure = take_listed(c)) != NULL) {
+        coxi_future_unref(&closure->future);
     }
 }
 
 /* ---- where they are */
 
-bool coxi_kept_is_here(const struct cox_future *f)
+bool coxi_kept_is_here(const struct coxi_closure *closure)
 {
-    return f->kept == NULL || f->kept->here;
+    return closure->kept == NULL || closure->kept->here;
 }
 
-struct coxi_seat *coxi_kept_seat(const struct cox_future *f)
+struct coxi_seat *coxi_kept_seat(const struct coxi_closure *closure)
 {
-    return f->kept != NULL ? f->kept->seat : NULL;
+    return closure->kept != NULL ? closure->kept->seat : NULL;
 }
 
 /* The worker has them no more, or is to drop them. */
@@ -141,10 +141,10 @@ static void unlink_kept(struct coxi_kept *kept)
     kept->seat = NULL;
 }
 
-void coxi_kept_drop(struct coxi_seat *seat, uint64_t closure, uint32_t attempt)
+void coxi_kept_drop(struct coxi_seat *seat, uint64_t id, uint32_t attempt)
 {
     struct cox_coordinator *c = seat->c;
-    const struct coxi_recall_head head = {closure, attempt, 0};
+    const struct coxi_recall_head head = {id, attempt, 0};
     if (coxi_buffer_append_raw(&seat->dropped, &head, sizeof(head)) != 0) {
         return; /* it stays there until the worker or we are gone */
     }
@@ -156,22 +156,22 @@ void coxi_kept_drop(struct coxi_seat *seat, uint64_t closure, uint32_t attempt)
 }
 
 /* They are here from now on: nobody has to make them again. */
-static void be_here(struct cox_future *f, uint8_t *result, size_t len)
+static void be_here(struct coxi_closure *closure, uint8_t *result, size_t len)
 {
-    struct cox_coordinator *c = f->c;
+    struct cox_coordinator *c = closure->future.c;
     coxi_lock(&c->lock);
-    f->result = result;
-    f->result_len = len;
-    f->kept->here = true;
+    closure->future.result = result;
+    closure->future.result_len = len;
+    closure->kept->here = true;
     coxi_unlock(&c->lock);
-    f->kept->lineage = 0;
-    coxi_inputs_drop(f);
+    closure->kept->lineage = 0;
+    coxi_inputs_drop(closure);
 }
 
-int coxi_kept_take(struct cox_future *f, const uint8_t *result, size_t len)
+int coxi_kept_take(struct coxi_closure *closure, const uint8_t *result, size_t len)
 {
     uint8_t *copy = NULL;
-    if (f->kept == NULL || f->kept->here || !is_wanted(f->kept)) {
+    if (closure->kept == NULL || closure->kept->here || !is_wanted(closure->kept)) {
         return 0;
     }
     if (len > 0) {
@@ -181,14 +181,14 @@ int coxi_kept_take(struct cox_future *f, const uint8_t *result, size_t len)
         }
         memcpy(copy, result, len);
     }
-    be_here(f, copy, len);
+    be_here(closure, copy, len);
     return 0;
 }
 
-void coxi_kept_done(struct cox_future *f, struct coxi_seat *seat, uint32_t attempt,
-                    uint64_t bytes)
+void coxi_kept_done(struct coxi_closure *closure, struct coxi_seat *seat,
+                    uint32_t attempt, uint64_t bytes)
 {
-    struct coxi_kept *kept = f->kept;
+    struct coxi_kept *kept = closure->kept;
     if (kept == NULL || !is_wanted(kept)) {
         return;
     }
@@ -201,7 +201,7 @@ void coxi_kept_done(struct cox_future *f, struct coxi_seat *seat, uint32_t attem
         kept->next->link = &kept->next;
     }
     seat->kept = kept;
-    kept->lineage = 1 + coxi_inputs_lineage(f);
+    kept->lineage = 1 + coxi_inputs_lineage(closure);
 }
 
 /* ---- bringing them here */
@@ -215,7 +215,7 @@ static struct coxi_kept **bucket_of(struct cox_coordinator *c, uint64_t id)
 static struct coxi_kept **find_coming(struct cox_coordinator *c, uint64_t id)
 {
     struct coxi_kept **at = bucket_of(c, id);
-    while (*at != NULL && (*at)->f->id != id) {
+    while (*at != NULL && (*at)->closure->future.id != id) {
         at = &(*at)->next_coming;
     }
     return at;
@@ -223,30 +223,31 @@ static struct coxi_kept **find_coming(struct cox_coordinator *c, uint64_t id)
 
 static void begin_coming(struct coxi_kept *kept)
 {
-    struct coxi_kept **bucket = bucket_of(kept->f->c, kept->f->id);
+    struct coxi_kept **bucket =
+        bucket_of(kept->closure->future.c, kept->closure->future.id);
     kept->next_coming = *bucket;
     *bucket = kept;
-    atomic_fetch_add_explicit(&kept->f->refs, 1, memory_order_relaxed);
+    coxi_future_ref(&kept->closure->future);
 }
 
 /* They have come, or will not (`code`): tells who waits for that. */
 static void end_coming(struct coxi_kept *kept, int code, const char *text)
 {
-    struct cox_future *f = kept->f;
-    *find_coming(f->c, f->id) = kept->next_coming;
+    struct coxi_closure *closure = kept->closure;
+    *find_coming(closure->future.c, closure->future.id) = kept->next_coming;
     kept->asked = false;
     kept->remake = NULL;
     kept->code = code;
     free(kept->text);
     kept->text = code != 0 ? strdup(text) : NULL;
-    coxi_inputs_tell(f);
-    coxi_future_unref(f);
+    coxi_inputs_tell(closure);
+    coxi_future_unref(&closure->future);
 }
 
 static int ask(struct coxi_kept *kept)
 {
     struct coxi_message message = {.kind = COXI_RESULT_WANT};
-    message.result.closure = kept->f->id;
+    message.result.closure = kept->closure->future.id;
     message.result.attempt = kept->attempt;
     kept->asked = true;
     kept->seat->n_asked_results++;
@@ -255,28 +256,28 @@ static int ask(struct coxi_kept *kept)
 
 static int make_again(struct coxi_kept *kept)
 {
-    struct cox_future *f = kept->f;
-    struct cox_coordinator *c = f->c;
-    kept->remake = coxi_closure_find(c, f->id); /* it is being replayed */
+    struct coxi_closure *closure = kept->closure;
+    struct cox_coordinator *c = closure->future.c;
+    kept->remake = coxi_closure_find(c, closure->future.id); /* it is being replayed */
     if (kept->remake != NULL) {
         return 0;
     }
     int r = c->life.shutting_down
                 ? coxi_error(COX_ECANCELLED, "the coordinator is being closed")
-                : coxi_closure_again(f, &kept->remake);
+                : coxi_closure_again(closure, &kept->remake);
     if (r != 0) {
         return r;
     }
-    coxi_event(c, COX_EVENT_CLOSURE_AGAIN, COXI_OF(.closure = f->id),
+    coxi_event(c, COX_EVENT_CLOSURE_AGAIN, COXI_OF(.closure = closure->future.id),
                "closure %llu (%s) runs again: what it had kept was lost",
-               (unsigned long long)f->id, f->function->name);
+               (unsigned long long)closure->future.id, closure->function->name);
     c->closures->waiting_change++;
     coxi_lock(&c->lock);
     c->life.n_unsettled++;
-    c->life.n_inherited += kept->remake->inherited;
+    c->life.n_inherited += kept->remake->older.inherited;
     c->counts.stats.made_again++;
     coxi_unlock(&c->lock);
-    kept->remake->urgent = coxi_inputs_are_urgent(f); /* in no line yet */
+    kept->remake->rerun->urgent = coxi_inputs_are_urgent(closure); /* in no line yet */
     coxi_closure_begin(kept->remake);
     return 0;
 }
@@ -291,9 +292,9 @@ static void try_again(struct coxi_kept *kept)
     }
 }
 
-void coxi_kept_bring(struct cox_future *f)
+void coxi_kept_bring(struct coxi_closure *closure)
 {
-    struct coxi_kept *kept = f->kept;
+    struct coxi_kept *kept = closure->kept;
     if (kept->here || kept->asked || kept->remake != NULL) {
         return;
     }
@@ -321,7 +322,7 @@ int coxi_kept_sent(struct coxi_seat *seat, const struct coxi_result *result,
         return coxi_error(COX_EPROTO, "it has lost what it kept of closure %llu: %s",
                           (unsigned long long)result->closure, result->message);
     }
-    int r = coxi_kept_take(kept->f, values, len);
+    int r = coxi_kept_take(kept->closure, values, len);
     end_coming(kept, r, r != 0 ? coxi_error_text() : "");
     return 0;
 }
@@ -332,7 +333,7 @@ int coxi_kept_sent(struct coxi_seat *seat, const struct coxi_result *result,
 static void forget(struct coxi_kept *kept)
 {
     if (kept->seat != NULL) {
-        coxi_kept_drop(kept->seat, kept->f->id, kept->attempt);
+        coxi_kept_drop(kept->seat, kept->closure->future.id, kept->attempt);
         unlink_kept(kept);
     }
     if (kept->asked) { /* in vain, then */
@@ -340,26 +341,26 @@ static void forget(struct coxi_kept *kept)
     }
 }
 
-void coxi_kept_void(struct cox_future *f)
+void coxi_kept_void(struct coxi_closure *closure)
 {
-    if (f->kept == NULL) {
+    if (closure->kept == NULL) {
         return;
     }
-    forget(f->kept);
-    coxi_lock(&f->c->lock);
-    f->kept->here = false;
-    coxi_unlock(&f->c->lock);
+    forget(closure->kept);
+    coxi_lock(&closure->future.c->lock);
+    closure->kept->here = false;
+    coxi_unlock(&closure->future.c->lock);
 }
 
-void coxi_kept_settled(struct cox_future *f)
+void coxi_kept_settled(struct coxi_closure *closure)
 {
-    if (f->kept == NULL) {
+    if (closure->kept == NULL) {
         return;
     }
-    if (f->state != COXI_DONE_OK) {
-        forget(f->kept);
-    } else if (f->kept->lineage >= COXI_LINEAGE_MAX) {
-        coxi_kept_bring(f);
+    if (closure->state != COXI_DONE_OK) {
+        forget(closure->kept);
+    } else if (closure->kept->lineage >= COXI_LINEAGE_MAX) {
+        coxi_kept_bring(closure);
     }
 }
 
@@ -368,7 +369,7 @@ void coxi_kept_settled(struct cox_future *f)
 void coxi_kept_rescue(struct coxi_seat *seat)
 {
     for (struct coxi_kept *kept = seat->kept; kept != NULL; kept = kept->next) {
-        coxi_kept_bring(kept->f);
+        coxi_kept_bring(kept->closure);
     }
 }
 
@@ -379,7 +380,7 @@ void coxi_kept_lost(struct coxi_seat *seat)
     while (seat->kept != NULL) {
         struct coxi_kept *kept = seat->kept;
         unlink_kept(kept);
-        if (kept->asked && kept->f->dependents != NULL) {
+        if (kept->asked && kept->closure->dependents != NULL) {
             kept->asked = false;
             try_again(kept);
         } else if (kept->asked) {
@@ -396,52 +397,52 @@ void coxi_kept_wait_for_recovery(struct cox_coordinator *c)
     for (size_t i = 0; i < COXI_COMING_BUCKETS; i++) {
         for (struct coxi_kept *kept = c->closures->coming[i]; kept != NULL;
              kept = kept->next_coming) {
-            if (kept->remake != NULL && !kept->remake->abandoned) {
+            if (kept->remake != NULL && !kept->remake->rerun->abandoned) {
                 coxi_closure_set_urgent(kept->remake, false);
             }
         }
     }
 }
 
-struct cox_future *coxi_kept_find_remake(struct cox_coordinator *c, uint64_t id)
+struct coxi_closure *coxi_kept_find_remake(struct cox_coordinator *c, uint64_t id)
 {
     const struct coxi_kept *kept = *find_coming(c, id);
     return kept != NULL ? kept->remake : NULL;
 }
 
-void coxi_kept_remade(struct cox_future *remake)
+void coxi_kept_remade(struct coxi_closure *remake)
 {
-    struct cox_future *f = remake->replay;
+    struct coxi_closure *closure = remake->rerun->of;
     char text[COXI_TEXT_MAX];
-    if (f->kept == NULL || f->kept->remake != remake) {
+    if (closure->kept == NULL || closure->kept->remake != remake) {
         return;
     }
-    f->attempt = remake->attempt;
-    if (remake->abandoned && f->dependents != NULL) {
-        try_again(f->kept);
+    closure->attempts.last = remake->attempts.last;
+    if (remake->rerun->abandoned && closure->dependents != NULL) {
+        try_again(closure->kept);
         return;
     }
     (void)snprintf(text, sizeof(text),
                    "what closure %llu (%s) had returned was lost with its worker and "
                    "could not be made again: %.300s",
-                   (unsigned long long)f->id, f->function->name,
-                   remake->text != NULL ? remake->text : coxi_strerror(remake->code));
-    end_coming(f->kept, remake->code, text);
+                   (unsigned long long)closure->future.id, closure->function->name,
+                   coxi_future_text(&remake->future));
+    end_coming(closure->kept, remake->future.code, text);
 }
 
 /* ---- in a turn of the loop */
 
 void coxi_kept_sweep(struct cox_coordinator *c)
 {
-    struct cox_future *f;
-    while ((f = take_listed(c)) != NULL) {
-        if (!is_wanted(f->kept)) {
-            forget(f->kept);
+    struct coxi_closure *closure;
+    while ((closure = take_listed(c)) != NULL) {
+        if (!is_wanted(closure->kept)) {
+            forget(closure->kept);
         }
-        if (f->kept->here) {
-            coxi_inputs_drop(f); /* if the log has kept them for a replay */
+        if (closure->kept->here) {
+            coxi_inputs_drop(closure); /* if the log has kept them for a replay */
         }
-        coxi_future_unref(f);
+        coxi_future_unref(&closure->future);
     }
 }
 

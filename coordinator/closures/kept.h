@@ -32,9 +32,9 @@ struct coxi_kept {
     uint64_t bytes;
     struct coxi_kept *next; /* of the worker's */
     struct coxi_kept **link;
-    struct cox_future *f;
+    struct coxi_closure *closure;
     bool asked;                    /* the worker is to send them */
-    struct cox_future *remake;     /* what makes them again; or NULL */
+    struct coxi_closure *remake;   /* what makes them again; or NULL */
     struct coxi_kept *next_coming; /* in its bucket, while one of the two is */
     uint32_t lineage; /* closures in a line that end here with nothing here */
     uint64_t noted;   /* for which backlog, last (backlog.c) */
@@ -42,21 +42,21 @@ struct coxi_kept {
     char *text;
     /* Guarded by c->lock: */
     bool listed; /* in c->closures->kept_listed */
-    struct cox_future *next_listed;
+    struct coxi_closure *next_listed;
 };
 
 /* What a closure that is being scheduled returns is to stay with its worker. COX_ENOMEM. */
-int coxi_kept_new(struct cox_future *f);
+int coxi_kept_new(struct coxi_closure *closure);
 void coxi_kept_free(struct coxi_kept *kept); /* takes NULL */
 
 /* ---- any thread, without c->lock; nothing for a future that keeps nothing */
 
 /* Somebody needs the values, or does not any more. */
-void coxi_kept_want(struct cox_future *f);
-void coxi_kept_unwant(struct cox_future *f);
+void coxi_kept_want(struct coxi_closure *closure);
+void coxi_kept_unwant(struct coxi_closure *closure);
 
 /* The replay log does not need the closure any more. */
-void coxi_kept_unlogged(struct cox_future *f);
+void coxi_kept_unlogged(struct coxi_closure *closure);
 
 /* The loop has ended: lets go of what it has not come to. */
 void coxi_kept_close(struct cox_coordinator *c);
@@ -64,26 +64,26 @@ void coxi_kept_close(struct cox_coordinator *c);
 /* ---- the loop's */
 
 /* The values of one that is done are at the client; which worker has them, or NULL. */
-bool coxi_kept_is_here(const struct cox_future *f);
-struct coxi_seat *coxi_kept_seat(const struct cox_future *f);
+bool coxi_kept_is_here(const struct coxi_closure *closure);
+struct coxi_seat *coxi_kept_seat(const struct coxi_closure *closure);
 
 /* An attempt has ended: the worker keeps so many bytes. And the closure is settled. */
-void coxi_kept_done(struct cox_future *f, struct coxi_seat *seat, uint32_t attempt,
-                    uint64_t bytes);
-void coxi_kept_settled(struct cox_future *f);
+void coxi_kept_done(struct coxi_closure *closure, struct coxi_seat *seat,
+                    uint32_t attempt, uint64_t bytes);
+void coxi_kept_settled(struct coxi_closure *closure);
 
 /* The closure is to run again before it is settled: what it has returned counts for nothing. */
-void coxi_kept_void(struct cox_future *f);
+void coxi_kept_void(struct coxi_closure *closure);
 
 /* An attempt has sent what it returned instead. COX_ENOMEM. */
-int coxi_kept_take(struct cox_future *f, const uint8_t *result, size_t len);
+int coxi_kept_take(struct coxi_closure *closure, const uint8_t *result, size_t len);
 
 /* The worker is to let go of what that attempt has returned: it counts for nothing. */
-void coxi_kept_drop(struct coxi_seat *seat, uint64_t closure, uint32_t attempt);
+void coxi_kept_drop(struct coxi_seat *seat, uint64_t id, uint32_t attempt);
 
 /* The values of one that is done are needed here: its dependents are told when they have
  * come, or cannot be had (kept->code). */
-void coxi_kept_bring(struct cox_future *f);
+void coxi_kept_bring(struct coxi_closure *closure);
 
 /* A worker has sent what it was asked for. COX_EPROTO. */
 int coxi_kept_sent(struct coxi_seat *seat, const struct coxi_result *result,
@@ -94,10 +94,10 @@ void coxi_kept_rescue(struct coxi_seat *seat);
 void coxi_kept_lost(struct coxi_seat *seat);
 
 /* What makes the values of closure `id` again, or NULL; the end of that. */
-struct cox_future *coxi_kept_find_remake(struct cox_coordinator *c, uint64_t id);
+struct coxi_closure *coxi_kept_find_remake(struct cox_coordinator *c, uint64_t id);
 void coxi_kept_wait_for_recovery(
     struct cox_coordinator *c); /* none is urgent any more */
-void coxi_kept_remade(struct cox_future *remake);
+void coxi_kept_remade(struct coxi_closure *remake);
 
 /* In a turn of the loop: lets go of what nobody wants any more; tells the workers. */
 void coxi_kept_sweep(struct cox_coordinator *c);

@@ -61,10 +61,11 @@ void coxi_losses_tick(struct cox_coordinator *c)
 
 /* ---- what counts */
 
-static void change(struct cox_future *f, int by)
+static void change(struct coxi_closure *closure, int by)
 {
-    if (f != NULL && f->losses + by >= 0 && f->losses + by <= UINT8_MAX) {
-        f->losses = (uint8_t)(f->losses + by);
+    if (closure != NULL && closure->mishaps.losses + by >= 0 &&
+        closure->mishaps.losses + by <= UINT8_MAX) {
+        closure->mishaps.losses = (uint8_t)(closure->mishaps.losses + by);
     }
 }
 
@@ -73,13 +74,14 @@ void coxi_losses_begin(struct coxi_seat *seat)
     seat->suspects.len = 0;
 }
 
-void coxi_loss_count(struct coxi_seat *seat, struct cox_future *f)
+void coxi_loss_count(struct coxi_seat *seat, struct coxi_closure *closure)
 {
-    const struct coxi_recall_head suspect = {f->id, f->current, 0};
-    if (f->replay == NULL && is_any_ps_away(f->c)) {
+    const struct coxi_recall_head suspect = {closure->future.id,
+                                             closure->attempts.current, 0};
+    if (closure->rerun == NULL && is_any_ps_away(closure->future.c)) {
         return;
     }
-    change(f, 1);
+    change(closure, 1);
     (void)coxi_buffer_append_raw(&seat->suspects, &suspect, sizeof(suspect));
 }
 

@@ -5,8 +5,8 @@
 
 #include "coordinator/closures/seat.h"
 
-/* The worker is lost, and `f` is one of the closures that may have run there. */
-void coxi_loss_count(struct coxi_seat *seat, struct cox_future *f);
+/* The worker is lost, and the closure is one of those that may have run there. */
+void coxi_loss_count(struct coxi_seat *seat, struct coxi_closure *closure);
 
 /* Whatever was counted for the worker's loss before the current one stays counted. */
 void coxi_losses_begin(struct coxi_seat *seat);

@@ -5,8 +5,8 @@
 #include "coordinator/closures/closure.h"
 
 struct coxi_list {
-    struct cox_future *first;
-    struct cox_future *last;
+    struct coxi_closure *first;
+    struct coxi_closure *last;
     size_t n;
 };
 
@@ -18,15 +18,15 @@ struct coxi_queue {
     size_t n;
 };
 
-void coxi_list_append(struct coxi_list *list, struct cox_future *f);
-void coxi_list_remove(struct coxi_list *list, struct cox_future *f);
+void coxi_list_append(struct coxi_list *list, struct coxi_closure *closure);
+void coxi_list_remove(struct coxi_list *list, struct coxi_closure *closure);
 
 /* In line behind (or, put back, before) those of its priority. */
-void coxi_queue_append(struct coxi_queue *queue, struct cox_future *f);
-void coxi_queue_prepend(struct coxi_queue *queue, struct cox_future *f);
-void coxi_queue_remove(struct coxi_queue *queue, struct cox_future *f);
+void coxi_queue_append(struct coxi_queue *queue, struct coxi_closure *closure);
+void coxi_queue_prepend(struct coxi_queue *queue, struct coxi_closure *closure);
+void coxi_queue_remove(struct coxi_queue *queue, struct coxi_closure *closure);
 
 /* The oldest of the highest priority, or NULL. */
-struct cox_future *coxi_queue_first(const struct coxi_queue *queue);
+struct coxi_closure *coxi_queue_first(const struct coxi_queue *queue);
 
 #endif

@@ -16,7 +16,7 @@
 #include "coordinator/closures/callback.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
-#include "coordinator/closures/future.h"
+#include "coordinator/closures/futures.h"
 #include "coordinator/closures/gate.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/intake.h"
@@ -96,11 +96,11 @@ static int await_queue(struct cox_coordinator *c, const struct cox_function *mis
 }
 
 /* Takes the closure in when (or, not `wait`, if) there is room for it. Locked. */
-static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
+static int enqueue(struct cox_coordinator *c, struct coxi_closure *closure, bool wait)
 {
     const struct cox_function *missing = coxi_gate_go_on(c);
     int r = check_schedule(c, missing);
-    if (r == 0 && f->cursor != 0) {
+    if (r == 0 && closure->asked.cursor != 0) {
         /* The program knows what an error has cancelled, and goes on. Before it waits for room,
          * because a full replay log has room only after a checkpoint. */
         c->closures->first_cancelled = 0;
@@ -113,7 +113,7 @@ static int enqueue(struct cox_coordinator *c, struct cox_future *f, bool wait)
     if (r != 0) {
         return r;
     }
-    coxi_intake_put(c, f);
+    coxi_intake_put(c, closure);
     c->life.failed = false;
     c->life.n_waiting++;
     c->life.n_unsettled++;
@@ -137,40 +137,40 @@ static int check_worker(struct cox_coordinator *c, uint32_t only_worker)
 /* The closure of a call, with its arguments, in nobody's hands; `held`: its user will have
  * the future, and so what it keeps. */
 static int closure_new(struct cox_coordinator *c, struct cox_function *function,
-                       const struct cox_call *call, bool held, struct cox_future **ret)
+                       const struct cox_call *call, bool held,
+                       struct coxi_closure **ret)
 {
-    size_t size = 0;
-    struct cox_future *f = NULL;
-    struct coxi_inputs *inputs = NULL;
+    struct coxi_closure_spec spec = {.function = function};
+    struct coxi_closure *closure = NULL;
     struct cox_call known;
-    int r = coxi_packing_check(call, &known, &size);
+    int r = coxi_packing_check(call, &known, &spec.args_len);
     if (r == 0) {
         r = check_worker(c, known.only_worker);
     }
     if (r == 0 && known.n_inputs > 0) {
-        r = coxi_inputs_new(c, known.inputs, known.n_inputs, &inputs);
+        r = coxi_inputs_new(c, known.inputs, known.n_inputs, &spec.inputs);
     }
     if (r == 0) {
-        r = coxi_closure_new(c, function, NULL, size, &f);
-    }
-    if (r == 0 && known.keep && held) {
-        r = coxi_kept_new(f);
+        spec.asked = (struct coxi_asked){known.cursor, coxi_packing_timeout(c, &known),
+                                         known.only_worker, (int8_t)known.priority};
+        r = coxi_closure_new(c, &spec, &closure);
     }
     if (r != 0) {
-        coxi_futures_free(coxi_inputs_free(inputs));
-        free(f);
+        coxi_futures_free(coxi_inputs_free(spec.inputs));
         return r;
     }
-    struct coxi_buffer args = {.data = (uint8_t *)f->args, .capacity = size};
+    if (known.keep && held) {
+        r = coxi_kept_new(closure);
+    }
+    if (r != 0) {
+        coxi_futures_free(closure);
+        return r;
+    }
+    size_t size = spec.args_len;
+    struct coxi_buffer args = {.data = (uint8_t *)closure->args, .capacity = size};
     r = coxi_packing_args(&known, &args);
     assert(r == 0 && args.len == size && args.capacity == size); /* it has not moved */
-    f->priority = (int8_t)known.priority;
-    f->only_worker = known.only_worker;
-    f->timeout_ms = coxi_packing_timeout(c, &known);
-    f->cursor = known.cursor;
-    f->inputs = inputs;
-    f->state = inputs != NULL ? COXI_WAITING : COXI_QUEUED;
-    *ret = f;
+    *ret = closure;
     return r;
 }
 
@@ -181,18 +181,18 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
         return coxi_error(COX_EINVAL, "cox_schedule needs a coordinator and a function "
                                       "of a module of it");
     }
-    struct cox_future *f = NULL;
-    int r = closure_new(c, function, call, ret != NULL, &f);
+    struct coxi_closure *closure = NULL;
+    int r = closure_new(c, function, call, ret != NULL, &closure);
     if (r != 0) {
         return r;
     }
     if (ret != NULL) {
-        atomic_store_explicit(&f->refs, 2, memory_order_relaxed);
+        atomic_store_explicit(&closure->future.refs, 2, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
     }
     coxi_lock(&c->lock);
     c->life.n_calls++;
-    r = enqueue(c, f, wait);
+    r = enqueue(c, closure, wait);
     coxi_call_ended(c);
     bool alone = c->life.n_unsettled == 1;
     coxi_unlock(&c->lock);
@@ -200,12 +200,12 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
         if (ret != NULL) {
             coxi_coordinator_unref(c);
         }
-        f->next = NULL;
-        coxi_futures_free(f);
+        closure->next = NULL;
+        coxi_futures_free(closure);
         return r;
     }
     if (ret != NULL) {
-        *ret = f;
+        *ret = &closure->future;
     }
     if (alone) {
         coxi_loop_wake_here(c->loop); /* nothing to wait for so that it goes along */

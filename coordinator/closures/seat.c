@@ -60,15 +60,15 @@ void coxi_seat_update(struct coxi_seat *seat)
                   is_ready ? (uint32_t)coxi_seat_capacity(seat) : 0);
 }
 
-void coxi_seat_take(struct coxi_seat *seat, struct cox_future *f)
+void coxi_seat_take(struct coxi_seat *seat, struct coxi_closure *closure)
 {
-    f->seat = seat;
-    coxi_list_append(&seat->in_flight, f);
+    closure->seat = seat;
+    coxi_list_append(&seat->in_flight, closure);
 }
 
-void coxi_seat_let_go(struct coxi_seat *seat, struct cox_future *f)
+void coxi_seat_let_go(struct coxi_seat *seat, struct coxi_closure *closure)
 {
-    coxi_list_remove(&seat->in_flight, f);
+    coxi_list_remove(&seat->in_flight, closure);
 }
 
 void coxi_seat_take_second(struct coxi_seat *seat)

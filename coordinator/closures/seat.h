@@ -73,8 +73,8 @@ size_t coxi_seat_capacity(const struct coxi_seat *seat);
 void coxi_seat_update(struct coxi_seat *seat);
 
 /* What the worker has: closures, with those that are sent next; and second attempts. */
-void coxi_seat_take(struct coxi_seat *seat, struct cox_future *f);
-void coxi_seat_let_go(struct coxi_seat *seat, struct cox_future *f);
+void coxi_seat_take(struct coxi_seat *seat, struct coxi_closure *closure);
+void coxi_seat_let_go(struct coxi_seat *seat, struct coxi_closure *closure);
 void coxi_seat_take_second(struct coxi_seat *seat);
 void coxi_seat_let_go_second(struct coxi_seat *seat);
 

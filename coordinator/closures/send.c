@@ -17,24 +17,26 @@ enum {
     ARGS_EXPECTED_MAX = 1 << 20,
 };
 
-int coxi_send_add(struct coxi_seat *seat, const struct cox_future *f, uint32_t attempt)
+int coxi_send_add(struct coxi_seat *seat, const struct coxi_closure *closure,
+                  uint32_t attempt)
 {
-    size_t args_len = f->args_len;
-    const void *args = f->inputs != NULL ? coxi_inputs_args(f, &args_len) : f->args;
+    size_t args_len = closure->args_len;
+    const void *args =
+        closure->inputs != NULL ? coxi_inputs_args(closure, &args_len) : closure->args;
     struct coxi_closure_head head = {
-        .closure = f->id,
+        .closure = closure->future.id,
         .attempt = attempt,
-        .module = f->function->module->id,
-        .function = f->function->index,
+        .module = closure->function->module->id,
+        .function = closure->function->index,
         .args_len = (uint32_t)args_len,
-        .timeout_ms = f->timeout_ms,
+        .timeout_ms = closure->asked.timeout_ms,
     };
     uint32_t at = (uint32_t)(seat->heads.len / sizeof(head));
     int r = coxi_buffer_reserve(&seat->heads, sizeof(head));
     if (r == 0) {
         r = coxi_buffer_reserve(&seat->keep, sizeof(at));
     }
-    if (r == 0 && f->suspect) {
+    if (r == 0 && closure->mishaps.suspect) {
         r = coxi_buffer_reserve(&seat->alone, sizeof(at));
     }
     if (r == 0 && seat->args.data == NULL && args_len > 0) {
@@ -44,16 +46,16 @@ int coxi_send_add(struct coxi_seat *seat, const struct cox_future *f, uint32_t a
     if (r == 0) {
         r = coxi_buffer_append(&seat->args, args, args_len);
     }
-    if (r == 0 && f->home != 0) {
-        r = coxi_inputs_collect(f, at, &seat->inputs);
+    if (r == 0 && closure->home != 0) {
+        r = coxi_inputs_collect(closure, at, &seat->inputs);
     }
     if (r == 0) {
         (void)coxi_buffer_append_raw(&seat->heads, &head, sizeof(head));
     }
-    if (r == 0 && f->kept != NULL) {
+    if (r == 0 && closure->kept != NULL) {
         (void)coxi_buffer_append_raw(&seat->keep, &at, sizeof(at));
     }
-    if (r == 0 && f->suspect) {
+    if (r == 0 && closure->mishaps.suspect) {
         (void)coxi_buffer_append_raw(&seat->alone, &at, sizeof(at));
     }
     return r;
@@ -66,10 +68,10 @@ static void recall(struct coxi_seat *seat, const struct coxi_recall *recall)
     (void)coxi_worker_send(seat->worker, &message, NULL);
 }
 
-void coxi_send_recall(struct coxi_seat *seat, uint64_t closure, uint32_t attempt,
+void coxi_send_recall(struct coxi_seat *seat, uint64_t id, uint32_t attempt,
                       bool running)
 {
-    struct coxi_recall_head head = {closure, attempt, 0};
+    struct coxi_recall_head head = {id, attempt, 0};
     coxi_send_flush(seat); /* it may be among what is collected */
     recall(seat, &(struct coxi_recall){
                      .closures = &head, .n_closures = 1, .running = running});

@@ -7,15 +7,16 @@
 
 #include "coordinator/closures/seat.h"
 
-/* Adds an attempt of `f` to what is sent next; COX_ENOMEM: it is not there. */
-int coxi_send_add(struct coxi_seat *seat, const struct cox_future *f, uint32_t attempt);
+/* Adds an attempt of the closure to what is sent next; COX_ENOMEM: it is not there. */
+int coxi_send_add(struct coxi_seat *seat, const struct coxi_closure *closure,
+                  uint32_t attempt);
 
 /* Sends what has been added, if anything; forgets it. */
 void coxi_send_flush(struct coxi_seat *seat);
 
 /* Asks for an attempt back if the worker has not started it; `running`: it is cancelled if it
  * runs. */
-void coxi_send_recall(struct coxi_seat *seat, uint64_t closure, uint32_t attempt,
+void coxi_send_recall(struct coxi_seat *seat, uint64_t id, uint32_t attempt,
                       bool running);
 
 /* Asks for all attempts back, and has those that run cancelled; or only for those that the worker

@@ -22,7 +22,7 @@
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
-#include "coordinator/closures/future.h"
+#include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
@@ -32,127 +32,130 @@
 /* ---- who is in line where */
 
 /* The only worker that may run it, or that has its inputs; or NULL. */
-static struct coxi_seat *owner_of(const struct cox_future *f)
+static struct coxi_seat *owner_of(const struct coxi_closure *closure)
 {
-    uint32_t owner = f->home != 0 ? f->home : f->only_worker;
-    return owner != 0 ? f->c->workers->all[owner - 1]->seat : NULL;
+    uint32_t owner = closure->home != 0 ? closure->home : closure->asked.only_worker;
+    return owner != 0 ? closure->future.c->workers->all[owner - 1]->seat : NULL;
 }
 
 /* Where it stands in line: of the only worker that may run it, or of all. */
-static struct coxi_queue *queue_of(const struct cox_future *f)
+static struct coxi_queue *queue_of(const struct coxi_closure *closure)
 {
-    struct cox_coordinator *c = f->c;
-    if (f->replay != NULL) {
-        return f->urgent ? &c->closures->replay_queue : &c->closures->remake_queue;
+    struct cox_coordinator *c = closure->future.c;
+    if (closure->rerun != NULL) {
+        return closure->rerun->urgent ? &c->closures->replay_queue
+                                      : &c->closures->remake_queue;
     }
-    struct coxi_seat *owner = owner_of(f);
+    struct coxi_seat *owner = owner_of(closure);
     return owner != NULL ? &owner->queue : &c->closures->queue;
 }
 
-void coxi_closure_enqueue(struct cox_future *f, bool first)
+void coxi_closure_enqueue(struct coxi_closure *closure, bool first)
 {
-    struct cox_coordinator *c = f->c;
-    struct coxi_seat *owner = owner_of(f);
+    struct cox_coordinator *c = closure->future.c;
+    struct coxi_seat *owner = owner_of(closure);
     if (owner != NULL && !owner->is_owner) {
         owner->is_owner = true;
         owner->next_owner = c->closures->owners;
         c->closures->owners = owner;
     }
     if (first) {
-        coxi_queue_prepend(queue_of(f), f);
+        coxi_queue_prepend(queue_of(closure), closure);
     } else {
-        coxi_queue_append(queue_of(f), f);
+        coxi_queue_append(queue_of(closure), closure);
     }
     c->closures->n_queued++;
 }
 
-void coxi_closure_dequeue(struct cox_future *f)
+void coxi_closure_dequeue(struct coxi_closure *closure)
 {
-    coxi_queue_remove(queue_of(f), f);
-    f->c->closures->n_queued--;
+    coxi_queue_remove(queue_of(closure), closure);
+    closure->future.c->closures->n_queued--;
 }
 
-void coxi_closure_set_urgent(struct cox_future *f, bool urgent)
+void coxi_closure_set_urgent(struct coxi_closure *closure, bool urgent)
 {
-    bool in_line = f->state == COXI_QUEUED;
-    if (f->urgent == urgent) {
+    bool in_line = closure->state == COXI_QUEUED;
+    if (closure->rerun->urgent == urgent) {
         return;
     }
     if (in_line) {
-        coxi_closure_dequeue(f);
+        coxi_closure_dequeue(closure);
     }
-    f->urgent = urgent;
+    closure->rerun->urgent = urgent;
     if (in_line) {
-        coxi_closure_enqueue(f, false);
-    } else if (urgent && f->state == COXI_WAITING) {
-        coxi_inputs_hurry(f);
+        coxi_closure_enqueue(closure, false);
+    } else if (urgent && closure->state == COXI_WAITING) {
+        coxi_inputs_hurry(closure);
     }
 }
 
 /* ---- in the replay log */
 
-uint64_t coxi_closure_logged_bytes(const struct cox_future *f)
+uint64_t coxi_closure_logged_bytes(const struct coxi_closure *closure)
 {
     size_t args_len = 0;
-    (void)coxi_inputs_args(f, &args_len);
-    return sizeof(*f) + args_len + f->result_len;
+    (void)coxi_inputs_args(closure, &args_len);
+    return sizeof(*closure) + args_len + closure->future.result_len;
 }
 
-void coxi_closure_forgotten(struct cox_future *f)
+void coxi_closure_forgotten(struct coxi_closure *closure)
 {
-    atomic_store(&f->logged, false);
-    coxi_kept_unlogged(f);
-    coxi_future_unref(f);
+    atomic_store(&closure->logged, false);
+    coxi_kept_unlogged(closure);
+    coxi_future_unref(&closure->future);
 }
 
-int coxi_closure_log(struct coxi_replay_log *log, struct cox_future *f,
+int coxi_closure_log(struct coxi_replay_log *log, struct coxi_closure *closure,
                      const uint32_t *touched, size_t n_touched)
 {
     if (n_touched == 0) {
         return 0;
     }
     /* Before it is in the log, from which it may go at any moment. */
-    atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
-    atomic_store(&f->logged, true);
-    int r = coxi_replay_log_call(log, f->id, f, touched, n_touched);
+    coxi_future_ref(&closure->future);
+    atomic_store(&closure->logged, true);
+    int r = coxi_replay_log_call(log, closure->future.id, closure, touched, n_touched);
     if (r != 0) {
-        coxi_closure_forgotten(f);
+        coxi_closure_forgotten(closure);
     }
     return r;
 }
 
 /* An error has cancelled it, and the program may not have learned of that yet. */
-static void note_cancelled(struct cox_future *f)
+static void note_cancelled(struct coxi_closure *closure)
 {
-    struct cox_coordinator *c = f->c;
+    struct cox_coordinator *c = closure->future.c;
     coxi_lock(&c->lock);
     uint64_t first = c->closures->first_cancelled;
     /* Also when nobody waits any more for what still runs. */
     bool by_error = c->life.reporting || c->life.failed;
-    if (by_error && f->cursor != 0 && (first == 0 || f->id < first)) {
-        c->closures->first_cancelled = f->id;
+    if (by_error && closure->asked.cursor != 0 &&
+        (first == 0 || closure->future.id < first)) {
+        c->closures->first_cancelled = closure->future.id;
     }
     coxi_unlock(&c->lock);
 }
 
 /* What a checkpoint, and a ps that comes back, have to know of a closure that is settled. */
-static void record(struct coxi_replay_log *log, struct cox_future *f,
+static void record(struct coxi_replay_log *log, struct coxi_closure *closure,
                    const struct coxi_ending *ending)
 {
-    struct cox_coordinator *c = f->c;
+    struct cox_coordinator *c = closure->future.c;
     int r = 0;
-    if (f->id > c->closures->progress.closure) {
-        c->closures->progress.closure = f->id;
+    if (closure->future.id > c->closures->progress.closure) {
+        c->closures->progress.closure = closure->future.id;
     }
-    if (f->state != COXI_CANCELLED || f->applied) {
-        coxi_manifest_cover(&c->closures->progress, f->id, f->cursor);
+    if (closure->state != COXI_CANCELLED || closure->effect.applied) {
+        coxi_manifest_cover(&c->closures->progress, closure->future.id,
+                            closure->asked.cursor);
     } else {
-        note_cancelled(f);
+        note_cancelled(closure);
     }
-    if (f->state == COXI_DONE_OK || f->applied) {
-        r = coxi_closure_log(log, f, ending->touched, ending->n_touched);
-    } else if (f->attempt > 0) {
-        r = coxi_replay_log_barred(log, f->id);
+    if (closure->state == COXI_DONE_OK || closure->effect.applied) {
+        r = coxi_closure_log(log, closure, ending->touched, ending->n_touched);
+    } else if (closure->attempts.last > 0) {
+        r = coxi_replay_log_barred(log, closure->future.id);
     }
     if (r != 0) {
         coxi_fatal(c, r, coxi_error_text());
@@ -161,159 +164,163 @@ static void record(struct coxi_replay_log *log, struct cox_future *f,
 
 /* ---- the end of closures */
 
-struct cox_future *coxi_closure_find(struct cox_coordinator *c, uint64_t id)
+struct coxi_closure *coxi_closure_find(struct cox_coordinator *c, uint64_t id)
 {
-    struct cox_future *f = coxi_closures_get(c, id);
-    return f != NULL ? f : coxi_window_get(&c->closures->replays, id);
+    struct coxi_closure *closure = coxi_closures_get(c, id);
+    return closure != NULL ? closure : coxi_window_get(&c->closures->replays, id);
 }
 
-struct cox_future *coxi_closure_find_running(struct cox_coordinator *c, uint64_t id)
+struct coxi_closure *coxi_closure_find_running(struct cox_coordinator *c, uint64_t id)
 {
-    struct cox_future *f = coxi_closure_find(c, id);
-    return f != NULL ? f : coxi_kept_find_remake(c, id);
+    struct coxi_closure *closure = coxi_closure_find(c, id);
+    return closure != NULL ? closure : coxi_kept_find_remake(c, id);
 }
 
-static void tell_replayed(struct cox_future *f)
+static void tell_replayed(struct coxi_closure *closure)
 {
-    const struct coxi_closure_events *events = f->c->closures->events;
+    const struct coxi_closure_events *events = closure->future.c->closures->events;
     if (events != NULL) {
-        events->replayed(f);
+        events->replayed(closure);
     }
 }
 
-void coxi_closure_settle(struct cox_future *f, const struct coxi_ending *ending)
+void coxi_closure_settle(struct coxi_closure *closure, const struct coxi_ending *ending)
 {
-    struct cox_coordinator *c = f->c;
-    c->closures->n_voiding -= f->state == COXI_VOIDING;
-    coxi_closure_set(f, ending->state);
-    f->code = ending->code;
+    struct cox_coordinator *c = closure->future.c;
+    c->closures->n_voiding -= closure->state == COXI_VOIDING;
+    coxi_closure_set(closure, ending->state);
+    closure->future.code = ending->code;
     char *text =
         ending->text != NULL && *ending->text != '\0' ? strdup(ending->text) : NULL;
-    free(f->text);
-    f->text = text;
-    f->seat = NULL;
-    if (f->replay != NULL) {
-        tell_replayed(f); /* first: who needs it still may make it again */
-        coxi_kept_remade(f);
+    free(closure->future.text);
+    closure->future.text = text;
+    closure->seat = NULL;
+    if (closure->rerun != NULL) {
+        tell_replayed(closure); /* first: who needs it still may make it again */
+        coxi_kept_remade(closure);
     } else {
-        (void)coxi_window_take(&c->closures->unsettled, f->id);
+        (void)coxi_window_take(&c->closures->unsettled, closure->future.id);
         struct coxi_replay_log *log = c->replay_log;
-        if (log != NULL && !f->fetches) {
-            record(log, f, ending);
+        if (log != NULL && !closure->fetches) {
+            record(log, closure, ending);
         }
     }
-    if (f->inputs != NULL || f->dependents != NULL) {
-        coxi_inputs_settled(f);
+    if (closure->inputs != NULL || closure->dependents != NULL) {
+        coxi_inputs_settled(closure);
     }
-    if (f->kept != NULL) {
-        coxi_kept_settled(f);
+    if (closure->kept != NULL) {
+        coxi_kept_settled(closure);
     }
-    coxi_list_append(&c->closures->settling, f);
+    coxi_list_append(&c->closures->settling, closure);
 }
 
-void coxi_closure_be_done(struct cox_future *f)
+void coxi_closure_be_done(struct coxi_closure *closure)
 {
-    f->c->closures
+    closure->future.c->closures
         ->waiting_change++; /* while it was held, it was not among those that wait */
-    coxi_closure_set(f, COXI_DONE_OK);
-    atomic_store(&f->settled, true);
-    coxi_inputs_settled(f);
-    coxi_kept_unwant(f);
-    coxi_future_unref(f);
+    coxi_closure_set(closure, COXI_DONE_OK);
+    atomic_store(&closure->future.settled, true);
+    coxi_inputs_settled(closure);
+    coxi_kept_unwant(closure);
+    coxi_future_unref(&closure->future);
 }
 
-void coxi_closure_end(struct cox_future *f, const struct coxi_ending *ending)
+void coxi_closure_end(struct coxi_closure *closure, const struct coxi_ending *ending)
 {
-    struct cox_coordinator *c = f->c;
+    struct cox_coordinator *c = closure->future.c;
     /* If the client is being closed, the next one goes on from the same checkpoint. */
-    bool is_left = f->inherited && f->attempt == 0 && c->life.closing;
-    if (!f->uncertain || f->replay != NULL || c->life.fatal_handled ||
+    bool is_left =
+        closure->older.inherited && closure->attempts.last == 0 && c->life.closing;
+    if (!closure->effect.uncertain || closure->rerun != NULL || c->life.fatal_handled ||
         c->life.shutting_down || is_left) {
-        coxi_closure_settle(f, ending); /* or nobody is left who could be asked */
+        coxi_closure_settle(closure, ending); /* or nobody is left who could be asked */
         return;
     }
-    coxi_closure_set(f, COXI_VOIDING);
-    f->seat = NULL;
+    coxi_closure_set(closure, COXI_VOIDING);
+    closure->seat = NULL;
     c->closures->n_voiding++;
-    if (coxi_voiding_start(c, f, ending) != 0) {
+    if (coxi_voiding_start(c, closure, ending) != 0) {
         struct coxi_ending failed = {COXI_FAILED, COX_ENOMEM, coxi_error_text(), NULL,
                                      0};
-        coxi_closure_settle(f, &failed);
+        coxi_closure_settle(closure, &failed);
     }
 }
 
-void coxi_closure_fail(struct cox_future *f, int code, const char *text)
+void coxi_closure_fail(struct coxi_closure *closure, int code, const char *text)
 {
-    coxi_closure_end(f, &(struct coxi_ending){COXI_FAILED, code, text, NULL, 0});
+    coxi_closure_end(closure, &(struct coxi_ending){COXI_FAILED, code, text, NULL, 0});
 }
 
-void coxi_closure_cancel(struct cox_future *f, const char *text)
+void coxi_closure_cancel(struct coxi_closure *closure, const char *text)
 {
     coxi_closure_end(
-        f, &(struct coxi_ending){COXI_CANCELLED, COX_ECANCELLED, text, NULL, 0});
+        closure, &(struct coxi_ending){COXI_CANCELLED, COX_ECANCELLED, text, NULL, 0});
 }
 
 /* VOIDING -> in line, first. */
-static void run_again(struct cox_future *f)
+static void run_again(struct coxi_closure *closure)
 {
-    f->c->closures->n_voiding--;
-    free(f->result);
-    f->result = NULL;
-    f->result_len = 0;
-    coxi_kept_void(f);
-    if (f->cancelled) {
-        coxi_closure_set(f, COXI_QUEUED);
-        coxi_closure_cancel(f, "cancelled");
+    closure->future.c->closures->n_voiding--;
+    free(closure->future.result);
+    closure->future.result = NULL;
+    closure->future.result_len = 0;
+    coxi_kept_void(closure);
+    if (closure->attempts.cancelled) {
+        coxi_closure_set(closure, COXI_QUEUED);
+        coxi_closure_cancel(closure, "cancelled");
     } else {
-        coxi_inputs_go_again(f);
+        coxi_inputs_go_again(closure);
     }
 }
 
-void coxi_closure_run_again(struct cox_future *f)
+void coxi_closure_run_again(struct coxi_closure *closure)
 {
-    f->applied = false;
-    run_again(f);
+    closure->effect.applied = false;
+    run_again(closure);
 }
 
-void coxi_closure_run_for_results(struct cox_future *f)
+void coxi_closure_run_for_results(struct coxi_closure *closure)
 {
-    coxi_event(f->c, COX_EVENT_CLOSURE_AGAIN, COXI_OF(.closure = f->id),
+    coxi_event(closure->future.c, COX_EVENT_CLOSURE_AGAIN,
+               COXI_OF(.closure = closure->future.id),
                "closure %llu (%s) is applied, and runs again for its results",
-               (unsigned long long)f->id, f->function->name);
-    f->applied = true;
-    f->cancelled = false; /* too late */
-    f->losses = f->crashes = f->overruns = 0;
-    run_again(f);
+               (unsigned long long)closure->future.id, closure->function->name);
+    closure->effect.applied = true;
+    closure->attempts.cancelled = false; /* too late */
+    closure->mishaps.losses = closure->mishaps.crashes = closure->mishaps.overruns = 0;
+    run_again(closure);
 }
 
-static void end_as(struct cox_future *f, int code, const char *text)
+static void end_as(struct coxi_closure *closure, int code, const char *text)
 {
     if (code == COX_ECANCELLED) {
-        coxi_closure_cancel(f, text);
+        coxi_closure_cancel(closure, text);
     } else {
-        coxi_closure_fail(f, code, text);
+        coxi_closure_fail(closure, code, text);
     }
 }
 
 /* An error that cancels everything does not mean it: it counts already, on some ps at least or
  * as an older client's, and what runs is only to be told, or to be done where it is missing. */
-static bool is_spared(const struct cox_future *f, int code)
+static bool is_spared(const struct coxi_closure *closure, int code)
 {
-    struct cox_coordinator *c = f->c;
+    struct cox_coordinator *c = closure->future.c;
     return code == COX_ECANCELLED && !c->life.closing &&
-           (f->applied || f->inherited || (f->urgent && coxi_ps_recovering(c)));
+           (closure->effect.applied || closure->older.inherited ||
+            (closure->rerun != NULL && closure->rerun->urgent &&
+             coxi_ps_recovering(c)));
 }
 
 void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *text)
 {
     for (int i = 0; i < COXI_LEVELS; i++) {
-        for (struct cox_future *f = queue->levels[i].first; f != NULL;) {
-            struct cox_future *next = f->next;
-            if (!is_spared(f, code)) {
-                coxi_closure_dequeue(f);
-                end_as(f, code, text);
+        for (struct coxi_closure *closure = queue->levels[i].first; closure != NULL;) {
+            struct coxi_closure *next = closure->next;
+            if (!is_spared(closure, code)) {
+                coxi_closure_dequeue(closure);
+                end_as(closure, code, text);
             }
-            f = next;
+            closure = next;
         }
     }
 }
@@ -321,14 +328,15 @@ void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *te
 void coxi_closures_leave_home(struct coxi_seat *seat)
 {
     for (int i = 0; i < COXI_LEVELS; i++) {
-        for (struct cox_future *f = seat->queue.levels[i].first; f != NULL;) {
-            struct cox_future *next = f->next;
-            if (f->home != 0) {
-                f->roams = true;
-                coxi_closure_dequeue(f);
-                coxi_inputs_put_back(f);
+        for (struct coxi_closure *closure = seat->queue.levels[i].first;
+             closure != NULL;) {
+            struct coxi_closure *next = closure->next;
+            if (closure->home != 0) {
+                closure->roams = true;
+                coxi_closure_dequeue(closure);
+                coxi_inputs_put_back(closure);
             }
-            f = next;
+            closure = next;
         }
     }
 }
@@ -341,13 +349,13 @@ void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
     for (uint32_t i = 0; i < c->workers->n && c->closures->n_queued > 0; i++) {
         coxi_closures_fail_queue(&c->workers->all[i]->seat->queue, code, text);
     }
-    for (struct cox_future *f = c->closures->waiting.first; f != NULL;) {
-        struct cox_future *next = f->next;
-        if (!is_spared(f, code)) {
-            coxi_list_remove(&c->closures->waiting, f);
-            end_as(f, code, text);
+    for (struct coxi_closure *closure = c->closures->waiting.first; closure != NULL;) {
+        struct coxi_closure *next = closure->next;
+        if (!is_spared(closure, code)) {
+            coxi_list_remove(&c->closures->waiting, closure);
+            end_as(closure, code, text);
         }
-        f = next;
+        closure = next;
     }
 }
 
@@ -355,46 +363,46 @@ void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
 
 /* A closure that failed or was cancelled, and whose future nobody holds: cox_close tells it if
  * no call does. Locked. */
-static void note_untold(struct cox_coordinator *c, const struct cox_future *f)
+static void note_untold(struct cox_coordinator *c, const struct coxi_closure *closure)
 {
-    if (atomic_load(&f->refs) > 1) {
+    if (atomic_load(&closure->future.refs) > 1) {
         return;
     }
-    if (f->state == COXI_CANCELLED) {
+    if (closure->state == COXI_CANCELLED) {
         c->life.untold.cancelled++;
     } else if (c->life.untold.failed++ == 0) {
-        c->life.untold.first = f->id;
-        c->life.untold.code = f->code;
+        c->life.untold.first = closure->future.id;
+        c->life.untold.code = closure->future.code;
         (void)snprintf(c->life.untold.text, sizeof(c->life.untold.text),
-                       "%.64s: %.400s", f->function->name,
-                       f->text != NULL ? f->text : coxi_strerror(f->code));
+                       "%.64s: %.400s", closure->function->name,
+                       coxi_future_text(&closure->future));
     }
 }
 
 /* Counts one settled closure and wakes who waits for it. Locked. */
-static void tell(struct cox_coordinator *c, struct cox_future *f)
+static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
 {
     c->life.n_unsettled--;
-    c->life.n_inherited -= f->inherited;
-    if (f->replay != NULL) {
+    c->life.n_inherited -= closure->older.inherited;
+    if (closure->rerun != NULL) {
         return; /* nobody holds it */
     }
-    coxi_future_settled(f);
-    if (f->fetches) {
+    coxi_future_settled(&closure->future);
+    if (closure->fetches) {
         return; /* who waits for it is told */
     }
-    if (f->state == COXI_DONE_OK) {
+    if (closure->state == COXI_DONE_OK) {
         c->counts.stats.done++;
         return;
     }
     c->counts.stats.failed++;
-    note_untold(c, f);
-    if (f->state == COXI_FAILED && !c->options.keep_going) {
+    note_untold(c, closure);
+    if (closure->state == COXI_FAILED && !c->options.keep_going) {
         char text[COXI_TEXT_MAX];
         (void)snprintf(text, sizeof(text), "closure %llu (%s): %.400s",
-                       (unsigned long long)f->id, f->function->name,
-                       f->text != NULL ? f->text : coxi_strerror(f->code));
-        coxi_note_error(c, f->code, text);
+                       (unsigned long long)closure->future.id, closure->function->name,
+                       coxi_future_text(&closure->future));
+        coxi_note_error(c, closure->future.code, text);
     }
 }
 
@@ -407,8 +415,9 @@ void coxi_closures_tell(struct cox_coordinator *c)
     c->life.n_waiting +=
         (size_t)c->closures->waiting_change; /* modulo 2^64: it may be negative */
     c->closures->waiting_change = 0;
-    for (struct cox_future *f = c->closures->settling.first; f != NULL; f = f->next) {
-        tell(c, f);
+    for (struct coxi_closure *closure = c->closures->settling.first; closure != NULL;
+         closure = closure->next) {
+        tell(c, closure);
     }
     c->ids.first_unsettled = c->closures->unsettled.first;
     if (c->life.n_unsettled == 0 || c->life.n_unsettled == c->life.n_inherited) {
@@ -416,10 +425,10 @@ void coxi_closures_tell(struct cox_coordinator *c)
     }
     (void)pthread_cond_broadcast(&c->life.room);
     coxi_unlock(&c->lock);
-    for (struct cox_future *f = c->closures->settling.first; f != NULL;) {
-        struct cox_future *next = f->next;
-        coxi_future_unref(f);
-        f = next;
+    for (struct coxi_closure *closure = c->closures->settling.first; closure != NULL;) {
+        struct coxi_closure *next = closure->next;
+        coxi_future_unref(&closure->future);
+        closure = next;
     }
     c->closures->settling = (struct coxi_list){0};
 }

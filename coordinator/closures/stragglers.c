@@ -46,16 +46,17 @@ void coxi_straggler_sample(struct cox_function *function, uint32_t run_us)
     }
 }
 
-static bool is_straggler(const struct cox_future *f, uint64_t ran_ms)
+static bool is_straggler(const struct coxi_closure *closure, uint64_t ran_ms)
 {
-    const struct cox_function *function = f->function;
+    const struct cox_function *function = closure->function;
     double limit_us = function->average_us * AVERAGES;
     if (limit_us < STRAGGLER_MIN_US) {
         limit_us = STRAGGLER_MIN_US;
     }
-    return f->c->options.speculate >= 0 && function->n_samples >= SAMPLES_MIN &&
-           (double)ran_ms * 1000 > limit_us && f->second == NULL &&
-           f->only_worker == 0 && f->home == 0 && !f->cancelled;
+    return closure->future.c->options.speculate >= 0 &&
+           function->n_samples >= SAMPLES_MIN && (double)ran_ms * 1000 > limit_us &&
+           closure->second == NULL && closure->asked.only_worker == 0 &&
+           closure->home == 0 && !closure->attempts.cancelled;
 }
 
 /* ---- second attempts */
@@ -72,16 +73,17 @@ static void forget(struct coxi_second *second)
     if (second->next != NULL) {
         second->next->prev = second->prev;
     }
-    second->f->second = NULL;
+    second->closure->second = NULL;
     coxi_seat_let_go_second(seat);
     free(second);
 }
 
-void coxi_straggler_drop(struct cox_future *f)
+void coxi_straggler_drop(struct coxi_closure *closure)
 {
-    if (f->second != NULL) {
-        coxi_send_recall(f->second->seat, f->id, f->second->attempt, true);
-        forget(f->second);
+    if (closure->second != NULL) {
+        coxi_send_recall(closure->second->seat, closure->future.id,
+                         closure->second->attempt, true);
+        forget(closure->second);
     }
 }
 
@@ -94,23 +96,23 @@ void coxi_stragglers_lost(struct coxi_seat *seat)
     }
 }
 
-bool coxi_straggler_promote(struct cox_future *f)
+bool coxi_straggler_promote(struct coxi_closure *closure)
 {
-    struct coxi_second *second = f->second;
+    struct coxi_second *second = closure->second;
     if (second == NULL) {
         return false;
     }
-    f->seat = second->seat;
-    f->current = second->attempt;
+    closure->seat = second->seat;
+    closure->attempts.current = second->attempt;
     forget(second);
-    coxi_seat_take(f->seat, f);
+    coxi_seat_take(closure->seat, closure);
     return true;
 }
 
-bool coxi_straggler_ended(struct coxi_seat *seat, struct cox_future *f,
+bool coxi_straggler_ended(struct coxi_seat *seat, struct coxi_closure *closure,
                           const struct coxi_done_head *head)
 {
-    struct coxi_second *second = f->second;
+    struct coxi_second *second = closure->second;
     if (second == NULL || second->seat != seat || second->attempt != head->attempt) {
         return false;
     }
@@ -119,41 +121,47 @@ bool coxi_straggler_ended(struct coxi_seat *seat, struct cox_future *f,
         return false; /* the first one goes on */
     }
     if (head->code == 0) {
-        struct cox_coordinator *c = f->c;
+        struct cox_coordinator *c = closure->future.c;
         coxi_lock(&c->lock);
         c->counts.stats.speculation_won++;
         coxi_unlock(&c->lock);
     }
-    coxi_send_recall(f->seat, f->id, f->current, true);
-    coxi_seat_let_go(f->seat, f);
+    coxi_send_recall(closure->seat, closure->future.id, closure->attempts.current,
+                     true);
+    coxi_seat_let_go(closure->seat, closure);
     return true;
 }
 
-static void race(struct cox_future *f, struct coxi_seat *seat)
+static void race(struct coxi_closure *closure, struct coxi_seat *seat)
 {
-    struct cox_coordinator *c = f->c;
+    struct cox_coordinator *c = closure->future.c;
     struct coxi_second *second = calloc(1, sizeof(*second));
-    if (second == NULL || coxi_send_add(seat, f, f->attempt + 1) != 0) {
+    if (second == NULL ||
+        coxi_send_add(seat, closure, closure->attempts.last + 1) != 0) {
         free(second); /* it goes on as it does */
         return;
     }
-    f->attempt++;
-    f->uncertain = true;
-    *second = (struct coxi_second){
-        .f = f, .seat = seat, .attempt = f->attempt, .next = seat->seconds};
+    closure->attempts.last++;
+    closure->effect.uncertain = true;
+    *second = (struct coxi_second){.closure = closure,
+                                   .seat = seat,
+                                   .attempt = closure->attempts.last,
+                                   .next = seat->seconds};
     if (second->next != NULL) {
         second->next->prev = second;
     }
     seat->seconds = second;
-    f->second = second;
+    closure->second = second;
     coxi_seat_take_second(seat);
     coxi_send_flush(seat);
-    coxi_event(c, COX_EVENT_CLOSURE_AGAIN,
-               COXI_OF(.closure = f->id, .worker = 1 + seat->worker->index),
-               "closure %llu (%s) takes long on worker %u (%.0f ms on average): worker "
-               "%u runs it, too",
-               (unsigned long long)f->id, f->function->name, f->seat->worker->index,
-               f->function->average_us / 1000, seat->worker->index);
+    coxi_event(
+        c, COX_EVENT_CLOSURE_AGAIN,
+        COXI_OF(.closure = closure->future.id, .worker = 1 + seat->worker->index),
+        "closure %llu (%s) takes long on worker %u (%.0f ms on average): worker "
+        "%u runs it, too",
+        (unsigned long long)closure->future.id, closure->function->name,
+        closure->seat->worker->index, closure->function->average_us / 1000,
+        seat->worker->index);
     coxi_lock(&c->lock);
     c->counts.stats.speculated++;
     coxi_unlock(&c->lock);
@@ -164,13 +172,14 @@ static void race(struct cox_future *f, struct coxi_seat *seat)
 /* Asks for up to `n` closures back that the worker cannot have started: how many. */
 static size_t call_back(struct coxi_seat *seat, size_t n)
 {
-    struct cox_future *f = seat->in_flight.last;
+    struct coxi_closure *closure = seat->in_flight.last;
     size_t n_may = seat->in_flight.n - seat->worker->slots;
     size_t n_called = 0;
-    for (size_t i = 0; i < n_may && n_called < n; i++, f = f->prev) {
-        if (!f->called_back && f->only_worker == 0) {
-            f->called_back = true;
-            coxi_send_recall(seat, f->id, f->current, false);
+    for (size_t i = 0; i < n_may && n_called < n; i++, closure = closure->prev) {
+        if (!closure->attempts.called_back && closure->asked.only_worker == 0) {
+            closure->attempts.called_back = true;
+            coxi_send_recall(seat, closure->future.id, closure->attempts.current,
+                             false);
             n_called++;
         }
     }
@@ -194,10 +203,11 @@ static struct coxi_seat *next_idle(struct cox_coordinator *c, uint32_t *i)
 /* For how long the oldest closure of the worker has been that, in ms. */
 static uint64_t watch_oldest(struct coxi_seat *seat, uint64_t now)
 {
-    const struct cox_future *f = seat->in_flight.first;
-    if (seat->oldest_id != f->id || seat->oldest_attempt != f->current) {
-        seat->oldest_id = f->id;
-        seat->oldest_attempt = f->current;
+    const struct coxi_closure *closure = seat->in_flight.first;
+    if (seat->oldest_id != closure->future.id ||
+        seat->oldest_attempt != closure->attempts.current) {
+        seat->oldest_id = closure->future.id;
+        seat->oldest_attempt = closure->attempts.current;
         seat->oldest_since_ms = now;
     }
     return now - seat->oldest_since_ms;
@@ -205,9 +215,9 @@ static uint64_t watch_oldest(struct coxi_seat *seat, uint64_t now)
 
 uint64_t coxi_straggler_ran_ms(const struct coxi_seat *seat, uint64_t now_ms)
 {
-    const struct cox_future *first = seat->in_flight.first;
-    bool same = first != NULL && seat->oldest_id == first->id &&
-                seat->oldest_attempt == first->current;
+    const struct coxi_closure *first = seat->in_flight.first;
+    bool same = first != NULL && seat->oldest_id == first->future.id &&
+                seat->oldest_attempt == first->attempts.current;
     return same ? now_ms - seat->oldest_since_ms : 0;
 }
 

@@ -9,7 +9,7 @@
 
 /* A second attempt, in the hands of another worker than the first. */
 struct coxi_second {
-    struct cox_future *f;
+    struct coxi_closure *closure;
     struct coxi_seat *seat;
     uint32_t attempt;
     struct coxi_second *next; /* of the same worker */
@@ -24,18 +24,18 @@ void coxi_straggler_sample(struct cox_function *function, uint32_t run_us);
 void coxi_stragglers_tick(struct cox_coordinator *c);
 
 /*
- * An attempt of `f` has ended in the hands of `worker`, and it is not the first one. True:
- * it was the second, which ends the closure; the first has been recalled and `f` is in
+ * An attempt of the closure has ended in the hands of `worker`, and it is not the first one. True:
+ * it was the second, which ends the closure; the first has been recalled and it is in
  * nobody's hands.
  */
-bool coxi_straggler_ended(struct coxi_seat *seat, struct cox_future *f,
+bool coxi_straggler_ended(struct coxi_seat *seat, struct coxi_closure *closure,
                           const struct coxi_done_head *head);
 
 /* The first attempt is over: the second, if there is one, takes its place. */
-bool coxi_straggler_promote(struct cox_future *f);
+bool coxi_straggler_promote(struct coxi_closure *closure);
 
 /* The closure needs no second attempt any more: if there is one, it is recalled. */
-void coxi_straggler_drop(struct cox_future *f);
+void coxi_straggler_drop(struct coxi_closure *closure);
 
 /* For how long the worker's oldest closure has been that, in ms, if it was so at the last tick;
  * 0: it was another one, or there is none. */

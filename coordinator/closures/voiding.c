@@ -55,7 +55,7 @@ struct answer {
 struct voiding {
     struct coxi_mail mail; /* first */
     struct cox_coordinator *c;
-    struct cox_future *f;
+    struct coxi_closure *closure;
     struct coxi_ending ending;
     char text[COXI_TEXT_MAX];
     uint32_t *touched; /* ending.touched */
@@ -150,9 +150,9 @@ static bool has_returned(const struct voiding *voiding)
 }
 
 /* Nobody holds its future: neither a user, nor a call that takes it, nor a callback. */
-static bool is_nobodys(const struct cox_future *f)
+static bool is_nobodys(const struct coxi_closure *closure)
 {
-    return atomic_load_explicit(&f->refs, memory_order_relaxed) == 1;
+    return atomic_load_explicit(&closure->future.refs, memory_order_relaxed) == 1;
 }
 
 /* It cannot run again for what it returned. A ps that comes back is owed it all the same. */
@@ -167,7 +167,7 @@ static void tell_lost_results(struct voiding *voiding)
         "all its updates are applied, but what it returned was lost with its "
         "worker, and it could not run again for that: %.380s",
         why);
-    voiding->f->applied = true;
+    voiding->closure->effect.applied = true;
     voiding->ending = (struct coxi_ending){.state = COXI_FAILED,
                                            .code = COX_EREPLAY,
                                            .text = voiding->text,
@@ -178,12 +178,12 @@ static void tell_lost_results(struct voiding *voiding)
 /* All of it is applied. */
 static void be_done(struct voiding *voiding)
 {
-    const struct cox_future *f = voiding->f;
-    if (f->kept != NULL || is_nobodys(f)) {
+    const struct coxi_closure *closure = voiding->closure;
+    if (closure->kept != NULL || is_nobodys(closure)) {
         voiding->ending = (struct coxi_ending){.state = COXI_DONE_OK,
                                                .touched = voiding->touched,
                                                .n_touched = list_holders(voiding)};
-    } else if (f->applied || f->c->life.closing) {
+    } else if (closure->effect.applied || closure->future.c->life.closing) {
         tell_lost_results(voiding);
     } else {
         voiding->again = true;
@@ -214,7 +214,7 @@ static void judge(struct voiding *voiding)
     struct coxi_ending *ending = &voiding->ending;
     for (uint32_t p = 0; p < voiding->n_ps; p++) {
         if (voiding->answers[p].code != 0) {
-            voiding->f->applied = false;
+            voiding->closure->effect.applied = false;
             ending->state = COXI_FAILED;
             ending->code = voiding->answers[p].code;
             ending->text = voiding->answers[p].text;
@@ -222,7 +222,7 @@ static void judge(struct voiding *voiding)
         }
     }
     enum coxi_tally tally = coxi_tally(voiding->told, voiding->n_ps);
-    voiding->f->applied &= tally == COXI_TALLY_ALL;
+    voiding->closure->effect.applied &= tally == COXI_TALLY_ALL;
     bool diverged = tally == COXI_TALLY_UNLIKE || ending->code == COX_EDIVERGED;
     if (ending->state == COXI_DONE_OK) {
         if (diverged || is_elsewhere(voiding)) {
@@ -233,7 +233,7 @@ static void judge(struct voiding *voiding)
     } else if (tally == COXI_TALLY_PART && ending->code == COX_ELOST &&
                has_returned(voiding)) {
         voiding->goes_on = true;
-    } else if (voiding->f->was_done && !voiding->c->life.closing) {
+    } else if (voiding->closure->older.was_done && !voiding->c->life.closing) {
         tell_undone(voiding);
     } else if (tally != COXI_TALLY_NOTHING) {
         tell_partial(voiding, diverged ? COX_EDIVERGED : COX_EPARTIAL);
@@ -254,7 +254,8 @@ static bool is_undone(const struct voiding *voiding)
 {
     const struct coxi_ending *ending = &voiding->ending;
     return ending->state == COXI_DONE_OK &&
-           coxi_ps_is_stale(voiding->f->c, voiding->f->epoch, ending->touched,
+           coxi_ps_is_stale(voiding->closure->future.c,
+                            voiding->closure->attempts.epoch, ending->touched,
                             ending->n_touched);
 }
 
@@ -262,18 +263,18 @@ static void finish(struct coxi_mail *mail)
 {
     struct voiding *voiding = (struct voiding *)mail;
     if (is_outdated(voiding)) {
-        voiding->c->closures->events->void_later(voiding->f, &voiding->ending);
+        voiding->c->closures->events->void_later(voiding->closure, &voiding->ending);
     } else if (is_undone(voiding)) {
-        coxi_closure_run_again(voiding->f);
+        coxi_closure_run_again(voiding->closure);
     } else {
         judge(voiding);
         if (voiding->goes_on) {
-            voiding->f->losses = 0;
-            coxi_closure_run_again(voiding->f);
+            voiding->closure->mishaps.losses = 0;
+            coxi_closure_run_again(voiding->closure);
         } else if (voiding->again) {
-            coxi_closure_run_for_results(voiding->f);
+            coxi_closure_run_for_results(voiding->closure);
         } else {
-            coxi_closure_settle(voiding->f, &voiding->ending);
+            coxi_closure_settle(voiding->closure, &voiding->ending);
         }
     }
     coxi_loop_wake_after_mail(voiding->c->loop);
@@ -336,7 +337,7 @@ static void on_answer(struct coxi_psc_request *request, int code,
     answered(voiding);
 }
 
-int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
+int coxi_voiding_start(struct cox_coordinator *c, struct coxi_closure *closure,
                        const struct coxi_ending *ending)
 {
     struct voiding *voiding =
@@ -353,7 +354,7 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
         memcpy(touched, ending->touched, ending->n_touched * sizeof(*touched));
     }
     voiding->c = c;
-    voiding->f = f;
+    voiding->closure = closure;
     voiding->ending = *ending;
     voiding->touched = touched;
     voiding->told = told;
@@ -367,8 +368,9 @@ int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
     c->closures->voids_held = true;
     atomic_init(&voiding->n_pending, c->ps.n + 1);
     struct coxi_message message = {.kind = COXI_VOID};
-    message.void_ = (struct coxi_void){
-        .session = c->session, .closure = f->id, .attempt = f->attempt};
+    message.void_ = (struct coxi_void){.session = c->session,
+                                       .closure = closure->future.id,
+                                       .attempt = closure->attempts.last};
     for (uint32_t p = 0; p < c->ps.n; p++) {
         struct answer *answer = &voiding->answers[p];
         answer->voiding = voiding;

@@ -14,10 +14,10 @@ struct coxi_ending {
 };
 
 /*
- * Asks every ps to refuse the attempts of `f` so far, and what it has applied; then calls
+ * Asks every ps to refuse the attempts of the closure so far, and what it has applied; then calls
  * coxi_closure_settle with what that means. COX_ENOMEM: nothing has begun.
  */
-int coxi_voiding_start(struct cox_coordinator *c, struct cox_future *f,
+int coxi_voiding_start(struct cox_coordinator *c, struct coxi_closure *closure,
                        const struct coxi_ending *ending);
 
 /* Sends what the ps are to be asked. At the end of each turn of the loop. */

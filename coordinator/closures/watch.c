@@ -63,18 +63,21 @@ static void watch_all(struct cox_coordinator *c, bool any_ready, uint64_t now)
 /* ---- nothing stalls in silence */
 
 /* The closure that has run for longest, as far as can be told: the oldest that a worker has. */
-static const struct cox_future *find_oldest(const struct cox_coordinator *c)
+static const struct coxi_closure *find_oldest(const struct cox_coordinator *c)
 {
-    const struct cox_future *oldest = NULL;
+    const struct coxi_closure *oldest = NULL;
     for (uint32_t i = 0; i < c->workers->n; i++) {
-        const struct cox_future *f = c->workers->all[i]->seat->in_flight.first;
-        oldest = f != NULL && (oldest == NULL || f->id < oldest->id) ? f : oldest;
+        const struct coxi_closure *closure = c->workers->all[i]->seat->in_flight.first;
+        oldest = closure != NULL &&
+                         (oldest == NULL || closure->future.id < oldest->future.id)
+                     ? closure
+                     : oldest;
     }
     return oldest;
 }
 
 /* What the closures wait for that are not settled. */
-static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
+static void say_why(struct cox_coordinator *c, const struct coxi_closure *oldest,
                     uint64_t now)
 {
     unsigned long long seconds = coxi_patience_seconds(&c->closures->patience, now);
@@ -91,7 +94,7 @@ static void say_why(struct cox_coordinator *c, const struct cox_future *oldest,
         (void)snprintf(why, sizeof(why), "a ps is being recovered");
     } else if (n_ready > 0 && oldest != NULL) {
         (void)snprintf(why, sizeof(why), "closure %llu (%s) runs on worker %u",
-                       (unsigned long long)oldest->id, oldest->function->name,
+                       (unsigned long long)oldest->future.id, oldest->function->name,
                        oldest->seat->worker->index);
     } else if (n_ready > 0 && missing != NULL) {
         (void)snprintf(
@@ -128,7 +131,7 @@ static void watch_closures(struct cox_coordinator *c, uint64_t now)
         c->closures->patience = (struct coxi_patience){0};
         return;
     }
-    const struct cox_future *oldest = find_oldest(c);
+    const struct coxi_closure *oldest = find_oldest(c);
     bool long_ones = oldest != NULL && oldest->function->n_samples > 0 &&
                      (double)(now - c->closures->patience.since_ms) * 1000 <
                          3 * oldest->function->average_us;

@@ -20,31 +20,32 @@
 /* A closure whose voiding has to wait. */
 struct coxi_recovery_held {
     struct coxi_recovery_held *next;
-    struct cox_future *f;
+    struct coxi_closure *closure;
     struct coxi_ending ending; /* owns what it points to */
 };
 
-static void void_again(struct cox_future *f, const struct coxi_ending *ending)
+static void void_again(struct coxi_closure *closure, const struct coxi_ending *ending)
 {
-    if (coxi_voiding_start(f->c, f, ending) != 0) {
-        coxi_closure_settle(f, &(struct coxi_ending){.state = COXI_FAILED,
-                                                     .code = COX_ENOMEM,
-                                                     .text = coxi_error_text()});
+    if (coxi_voiding_start(closure->future.c, closure, ending) != 0) {
+        coxi_closure_settle(closure, &(struct coxi_ending){.state = COXI_FAILED,
+                                                           .code = COX_ENOMEM,
+                                                           .text = coxi_error_text()});
     }
 }
 
 /* It cannot be asked any more what the closure has applied: the run, or the client, ends. */
-static void settle_unasked(struct cox_future *f)
+static void settle_unasked(struct coxi_closure *closure)
 {
-    int r = coxi_check_alive(f->c);
+    int r = coxi_check_alive(closure->future.c);
     bool closed = r == 0 || r == COX_ECLOSED;
     coxi_closure_settle(
-        f, &(struct coxi_ending){
-               .state = closed ? COXI_CANCELLED : COXI_FAILED,
-               .code = closed ? COX_ECANCELLED : r,
-               .text = closed ? "the coordinator was closed before the ps could say "
-                                "what they have of it"
-                              : coxi_error_text()});
+        closure,
+        &(struct coxi_ending){
+            .state = closed ? COXI_CANCELLED : COXI_FAILED,
+            .code = closed ? COX_ECANCELLED : r,
+            .text = closed ? "the coordinator was closed before the ps could say "
+                             "what they have of it"
+                           : coxi_error_text()});
 }
 
 static void held_free(struct coxi_recovery_held *held)
@@ -61,24 +62,25 @@ void coxi_recovery_let_go_held(struct coxi_recovery *rec)
     while (held != NULL) {
         struct coxi_recovery_held *next = held->next;
         if (rec->over) {
-            settle_unasked(held->f);
+            settle_unasked(held->closure);
         } else {
-            void_again(held->f, &held->ending);
+            void_again(held->closure, &held->ending);
         }
         held_free(held);
         held = next;
     }
 }
 
-void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *ending)
+void coxi_recovery_void_later(struct coxi_closure *closure,
+                              const struct coxi_ending *ending)
 {
-    struct coxi_recovery *rec = f->c->ps.recovery;
-    if (rec->over || f->c->life.shutting_down) {
-        settle_unasked(f);
+    struct coxi_recovery *rec = closure->future.c->ps.recovery;
+    if (rec->over || closure->future.c->life.shutting_down) {
+        settle_unasked(closure);
         return;
     }
-    if (!coxi_ps_recovering(f->c)) { /* all are UP again already */
-        void_again(f, ending);
+    if (!coxi_ps_recovering(closure->future.c)) { /* all are UP again already */
+        void_again(closure, ending);
         return;
     }
     struct coxi_recovery_held *held = calloc(1, sizeof(*held));
@@ -88,7 +90,7 @@ void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *en
         free(held);
         free(touched);
         free(text);
-        coxi_closure_settle(f,
+        coxi_closure_settle(closure,
                             &(struct coxi_ending){.state = COXI_FAILED,
                                                   .code = COX_ENOMEM,
                                                   .text = "out of memory for its end"});
@@ -97,7 +99,7 @@ void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *en
     if (ending->n_touched > 0) {
         memcpy(touched, ending->touched, ending->n_touched * sizeof(*touched));
     }
-    held->f = f;
+    held->closure = closure;
     held->ending = *ending;
     held->ending.text = text;
     held->ending.touched = touched;

@@ -75,7 +75,8 @@ int coxi_recovery_on_loop(struct coxi_recovery *rec,
 
 /* ---- recovery_held.c: coxi_closure_events (closures/settle.h). Loop */
 
-void coxi_recovery_void_later(struct cox_future *f, const struct coxi_ending *ending);
+void coxi_recovery_void_later(struct coxi_closure *closure,
+                              const struct coxi_ending *ending);
 
 /* Ends the closures that were held for a recovery that has ended: as the ps say, or (over)
  * without asking them. Loop. */
@@ -109,7 +110,7 @@ int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
 /* ---- recovery_replay.c */
 
 /* A closure that does another again is settled: it may be a replay. Loop. */
-void coxi_recovery_replayed(struct cox_future *f);
+void coxi_recovery_replayed(struct coxi_closure *closure);
 
 /* Does all again that any ps is owed. COX_EAGAIN: one was lost meanwhile. COX_EPSLOST: it
  * does not come on. */

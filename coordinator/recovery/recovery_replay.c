@@ -13,7 +13,7 @@
 #include "coordinator/closures/attempts.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
-#include "coordinator/closures/future.h"
+#include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/settle.h"
@@ -35,7 +35,7 @@ struct item {
     uint64_t id;
     uint64_t position; /* no item behind it has a lower id */
     enum coxi_replay_kind kind;
-    struct cox_future *call; /* a reference */
+    struct coxi_closure *call; /* a reference */
     const struct coxi_variable *created;
     struct coxi_replay_update *update; /* a copy */
     struct coxi_loading *loading;      /* a reference */
@@ -53,7 +53,7 @@ static void items_fini(struct items *items)
 {
     for (size_t i = 0; i < items->n; i++) {
         if (items->items[i].call != NULL) {
-            coxi_future_unref(items->items[i].call);
+            coxi_future_unref(&items->items[i].call->future);
         }
         free(items->items[i].update);
         coxi_loading_unref(items->items[i].loading);
@@ -111,7 +111,7 @@ static int keep_item(struct items *items, const struct coxi_replay_entry *entry)
     }
     if (entry->kind == COXI_REPLAY_CALL) {
         item.call = entry->call;
-        atomic_fetch_add_explicit(&item.call->refs, 1, memory_order_relaxed);
+        coxi_future_ref(&item.call->future);
     } else if (entry->kind == COXI_REPLAY_CREATE) {
         item.created = entry->created;
     } else if (entry->kind == COXI_REPLAY_LOAD) {
@@ -161,31 +161,31 @@ struct batch {
 };
 
 /* Begins the replay of one call. */
-static int begin_replay(struct coxi_recovery *rec, struct cox_future *call)
+static int begin_replay(struct coxi_recovery *rec, struct coxi_closure *call)
 {
     struct cox_coordinator *c = rec->c;
     /* It may be running again already, for what it returned. */
-    struct cox_future *f = coxi_kept_find_remake(c, call->id);
-    bool is_new = f == NULL;
-    int r = is_new ? coxi_closure_again(call, &f) : 0;
+    struct coxi_closure *closure = coxi_kept_find_remake(c, call->future.id);
+    bool is_new = closure == NULL;
+    int r = is_new ? coxi_closure_again(call, &closure) : 0;
     if (r == 0) {
-        r = coxi_window_put(&rec->c->closures->replays, f->id, f);
+        r = coxi_window_put(&rec->c->closures->replays, closure->future.id, closure);
     }
     if (r != 0) {
-        if (is_new && f != NULL) {
-            coxi_future_unref(f);
+        if (is_new && closure != NULL) {
+            coxi_future_unref(&closure->future);
         }
         return r;
     }
     if (!is_new) {
-        coxi_closure_set_urgent(f, true);
+        coxi_closure_set_urgent(closure, true);
     } else {
-        f->urgent = true; /* in no line yet */
-        coxi_closure_begin(f);
+        closure->rerun->urgent = true; /* in no line yet */
+        coxi_closure_begin(closure);
         c->closures->waiting_change++;
         coxi_lock(&c->lock);
         c->life.n_unsettled++;
-        c->life.n_inherited += f->inherited;
+        c->life.n_inherited += closure->older.inherited;
         coxi_unlock(&c->lock);
     }
     return 0;
@@ -303,10 +303,10 @@ static int abandon(struct coxi_recovery *rec, void *arg)
     rec->set->batch_open = false;
     coxi_inputs_go_on(rec->c); /* each is in some list then */
     for (uint64_t id = replays->first; id < replays->next; id++) {
-        struct cox_future *f = coxi_window_get(replays, id);
-        if (f != NULL) {
-            f->abandoned = true;
-            coxi_attempts_cancel(f);
+        struct coxi_closure *closure = coxi_window_get(replays, id);
+        if (closure != NULL) {
+            closure->rerun->abandoned = true;
+            coxi_attempts_cancel(closure);
         }
     }
     coxi_kept_wait_for_recovery(rec->c);
@@ -329,7 +329,7 @@ static void list_owed(struct coxi_recovery *rec, char *ret, size_t len)
 }
 
 /* The replay ended without its closure being done: so does the run. */
-static void report_failed(struct coxi_recovery *rec, const struct cox_future *f)
+static void report_failed(struct coxi_recovery *rec, const struct coxi_closure *closure)
 {
     char text[COXI_TEXT_MAX];
     char owed[64];
@@ -337,23 +337,25 @@ static void report_failed(struct coxi_recovery *rec, const struct cox_future *f)
     (void)snprintf(text, sizeof(text),
                    "closure %llu (%s) was done, had to be done again because ps %s had "
                    "been lost, and failed: %.300s",
-                   (unsigned long long)f->id, f->function->name, owed,
-                   f->text != NULL ? f->text : coxi_strerror(f->code));
+                   (unsigned long long)closure->future.id, closure->function->name,
+                   owed, coxi_future_text(&closure->future));
     coxi_fatal(rec->c, COX_EREPLAY, text);
 }
 
-void coxi_recovery_replayed(struct cox_future *f)
+void coxi_recovery_replayed(struct coxi_closure *closure)
 {
-    struct cox_coordinator *c = f->c;
+    struct cox_coordinator *c = closure->future.c;
     struct coxi_recovery *rec = c->ps.recovery;
-    if (rec == NULL || coxi_window_get(&rec->c->closures->replays, f->id) != f) {
+    if (rec == NULL ||
+        coxi_window_get(&rec->c->closures->replays, closure->future.id) != closure) {
         return; /* it runs again for another reason */
     }
-    (void)coxi_window_take(&rec->c->closures->replays, f->id);
-    f->replay->attempt = f->attempt;
-    rec->n_redone += f->state == COXI_DONE_OK;
-    if (f->state != COXI_DONE_OK && !f->abandoned && !c->life.closing) {
-        report_failed(rec, f);
+    (void)coxi_window_take(&rec->c->closures->replays, closure->future.id);
+    closure->rerun->of->attempts.last = closure->attempts.last;
+    rec->n_redone += closure->state == COXI_DONE_OK;
+    if (closure->state != COXI_DONE_OK && !closure->rerun->abandoned &&
+        !c->life.closing) {
+        report_failed(rec, closure);
     }
     if (rec->c->closures->replays.count == 0) {
         coxi_lock(&rec->set->lock);

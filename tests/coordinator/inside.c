@@ -9,7 +9,7 @@
 #include "coordinator/base/event.h"
 #include "coordinator/base/ps_set.h"
 #include "coordinator/closures/closure.h"
-#include "coordinator/closures/future.h"
+#include "coordinator/closures/futures.h"
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/operation.h"
 #include "coordinator/closures/settle.h"
@@ -58,7 +58,7 @@ bool inside_keeps(struct cox_coordinator *c, struct cox_future *future,
 
 struct look {
     struct coxi_mail mail;
-    const struct cox_future *future;
+    struct cox_future *future;
     size_t n;
     sem_t done;
 };
@@ -66,7 +66,7 @@ struct look {
 static void take_look(struct coxi_mail *mail)
 {
     struct look *look = (struct look *)mail;
-    look->n = coxi_inputs_count(look->future);
+    look->n = coxi_inputs_count(coxi_closure_of(look->future));
     (void)sem_post(&look->done);
 }
 
@@ -83,7 +83,7 @@ size_t inside_inputs(struct cox_coordinator *c, struct cox_future *future)
 
 struct glance {
     struct coxi_mail mail;
-    const struct cox_future *future;
+    struct cox_future *future;
     bool voiding;
     sem_t done;
 };
@@ -91,7 +91,7 @@ struct glance {
 static void take_glance(struct coxi_mail *mail)
 {
     struct glance *glance = (struct glance *)mail;
-    glance->voiding = glance->future->state == COXI_VOIDING;
+    glance->voiding = coxi_closure_of(glance->future)->state == COXI_VOIDING;
     (void)sem_post(&glance->done);
 }
 
@@ -129,25 +129,24 @@ int inside_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_replay_log **r
     return coxi_replay_log_new(n_ps, bytes_max, &refs, ret);
 }
 
-int inside_log_call(struct coxi_replay_log *log, struct cox_future *call,
+int inside_log_call(struct coxi_replay_log *log, struct coxi_closure *call,
                     const uint32_t *touched, size_t n_touched)
 {
     return coxi_closure_log(log, call, touched, n_touched);
 }
 
-struct cox_future *inside_call(uint64_t id)
+struct coxi_closure *inside_call(uint64_t id)
 {
-    struct cox_future *call = calloc(1, sizeof(*call));
-    if (call != NULL) {
-        call->id = id;
-        atomic_init(&call->refs, 1);
+    struct coxi_closure *call = NULL;
+    if (coxi_closure_new(NULL, &(struct coxi_closure_spec){0}, &call) == 0) {
+        call->future.id = id;
     }
     return call;
 }
 
-void inside_let_go(struct cox_future *call)
+void inside_let_go(struct coxi_closure *call)
 {
-    coxi_future_unref(call);
+    coxi_future_unref(&call->future);
 }
 
 bool inside_has_gate(struct cox_coordinator *c)

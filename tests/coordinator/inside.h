@@ -33,13 +33,14 @@ void inside_tell_levels(struct cox_coordinator *c);
 uint64_t inside_losses(struct cox_coordinator *c);
 
 /* A call of no coordinator, for the log to keep; and letting go of it. NULL: no memory. */
-struct cox_future *inside_call(uint64_t id);
-void inside_let_go(struct cox_future *call);
+struct coxi_closure;
+struct coxi_closure *inside_call(uint64_t id);
+void inside_let_go(struct coxi_closure *call);
 
 /* A replay log of such calls, and one that is done. */
 struct coxi_replay_log;
 int inside_log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_replay_log **ret);
-int inside_log_call(struct coxi_replay_log *log, struct cox_future *call,
+int inside_log_call(struct coxi_replay_log *log, struct coxi_closure *call,
                     const uint32_t *touched, size_t n_touched);
 
 /* Closures, writes and reads go past what an older client has left (closures/gate.h). */

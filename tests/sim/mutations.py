@@ -13,8 +13,10 @@ MUTATIONS = {
     "3b": ("acknowledgements of an incarnation that is gone count", [
         ("coordinator", "coxi_ps_is_stale", BEGIN, "return false;")]),
     "4": ("an answer matches by closure alone", [
-        ("coordinator", "find_ended", "f->seat == seat && f->current == head->attempt", "f->seat != NULL"),
-        ("coordinator", "find_ended", "coxi_seat_let_go(seat, f)", "coxi_seat_let_go(f->seat, f)")]),
+        ("coordinator", "find_ended", "closure->seat == seat && closure->attempts.current == head->attempt",
+         "closure->seat != NULL"),
+        ("coordinator", "find_ended", "coxi_seat_let_go(seat, closure)",
+         "coxi_seat_let_go(closure->seat, closure)")]),
     "5": ("workers learn of a ps that is not restored yet, and it answers", [
         ("ps", "coxi_store_ready", "r == 0 && store->unready", "0"),
         ("coordinator", "bring_back", "r = refill(rec, p, psc);",
@@ -33,7 +35,7 @@ MUTATIONS = {
     "8c": ("a ps that came back is not told what must never apply", [
         ("coordinator", "bar", BEGIN, "return 0;")]),
     "9": ("closures with several attempts settle without being closed", [
-        ("coordinator", "coxi_closure_end", "!f->uncertain ||", "1 ||")]),
+        ("coordinator", "coxi_closure_end", "!closure->effect.uncertain ||", "1 ||")]),
     "10": ("the manifest's window is taken before the ps' moments", [
         ("coordinator", "write_checkpoint", "r = write_shards(c, temporary, manifest);",
          "describe(c, manifest); r = write_shards(c, temporary, manifest);"),
@@ -55,7 +57,7 @@ MUTATIONS = {
         ("coordinator", "coxi_recovery_base", "rec->base = base;\n        base = old;",
          "if (old.path == NULL) { rec->base = base; base = old; }")]),
     "15": ("a replay that fails is not told", [
-        ("coordinator", "coxi_recovery_replayed", "f->state != COXI_DONE_OK && !f->abandoned && !c->life.closing", "0")]),
+        ("coordinator", "coxi_recovery_replayed", "closure->state != COXI_DONE_OK && !closure->rerun->abandoned &&\n        !c->life.closing", "0")]),
     "16": ("cox_join and reads do not wait for what is owed", [
         ("coordinator", "is_all_done", "bool done = c->life.n_unsettled == 0 &&",
          "return c->life.n_unsettled == 0; bool done ="),
@@ -89,7 +91,7 @@ MUTATIONS = {
     "25": ("what a recovery held is not settled", [
         ("coordinator", "coxi_recovery_let_go_held", BEGIN, "rec->held = NULL; return;")]),
     "26": ("a closure is done without its results", [
-        ("coordinator/closures/voiding.c", "be_done", "f->kept != NULL || is_nobodys(f)", "1")]),
+        ("coordinator/closures/voiding.c", "be_done", "closure->kept != NULL || is_nobodys(closure)", "1")]),
     "27": ("connections to a ps that was started anew are not closed", [
         ("net", "coxi_psc_follow", BEGIN, "return 0;")]),
 }

@@ -33,7 +33,7 @@ static void assert_kept(uint32_t n_ps, const uint32_t touched[N_TOUCHED])
     struct kept kept = {.n_ps = n_ps, .touched = touched};
     assert_code(0, inside_log_new(n_ps, BYTES_MAX, &log));
     for (uint64_t id = 1; id <= 2; id++) {
-        struct cox_future *call = inside_call(id);
+        struct coxi_closure *call = inside_call(id);
         assert_non_null(call);
         assert_code(0, inside_log_call(log, call, touched, N_TOUCHED));
         inside_let_go(call);
@@ -62,7 +62,7 @@ TEST(log_is_full_when_its_bytes_or_its_ids_are)
 {
     struct coxi_replay_log *log;
     const uint32_t touched[] = {0};
-    struct cox_future *call = inside_call(7);
+    struct coxi_closure *call = inside_call(7);
     assert_non_null(call);
     assert_code(0, inside_log_new(1, 128, &log));
     assert_false(coxi_replay_log_is_full(log, UINT64_MAX)); /* there is nothing in it */
@@ -88,7 +88,7 @@ TEST(log_knows_its_oldest_call)
     assert_int_equal(UINT64_MAX, coxi_replay_log_oldest_call(log));
     assert_code(0, coxi_replay_log_barred(log, 1)); /* no call */
     for (size_t i = 0; i < 3; i++) {
-        struct cox_future *call = inside_call(ids[i]);
+        struct coxi_closure *call = inside_call(ids[i]);
         assert_non_null(call);
         assert_code(0, inside_log_call(log, call, touched, 1));
         inside_let_go(call);

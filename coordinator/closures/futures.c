@@ -11,7 +11,7 @@
  * one behind the last that it found, so that draining n settled ones takes O(n) in all.
  * A call that has to wait is O(n): it puts a waiter on each and takes it off again.
  */
-#include "coordinator/closures/future.h"
+#include "coordinator/closures/futures.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,38 +49,50 @@ bool coxi_future_release(struct cox_future *future)
     return atomic_fetch_sub_explicit(&future->refs, 1, memory_order_acq_rel) == 1;
 }
 
-void coxi_futures_free(struct cox_future *future)
+/* Frees one closure. Returns those that it alone held, with `next` behind them. */
+static struct coxi_closure *free_one(struct coxi_closure *closure,
+                                     struct coxi_closure *next)
 {
-    while (future != NULL) {
-        struct cox_future *next = future->next;
-        struct cox_future *orphans =
-            future->inputs != NULL ? coxi_inputs_free(future->inputs) : NULL;
-        if (future->replay != NULL && coxi_future_release(future->replay)) {
-            future->replay->next = next;
-            next = future->replay;
+    struct coxi_closure *orphans =
+        closure->inputs != NULL ? coxi_inputs_free(closure->inputs) : NULL;
+    if (closure->rerun != NULL) {
+        struct coxi_closure *of = closure->rerun->of;
+        if (coxi_future_release(&of->future)) {
+            of->next = orphans;
+            orphans = of;
         }
-        free(future->text);
-        free(future->result);
-        free(future->values);
-        if (future->kept != NULL) {
-            coxi_kept_free(future->kept);
-        }
-        free(future);
-        while (orphans != NULL) {
-            struct cox_future *orphan = orphans;
-            orphans = orphan->next;
-            orphan->next = next;
-            next = orphan;
-        }
-        future = next;
+        free(closure->rerun);
+    }
+    if (closure->kept != NULL) {
+        coxi_kept_free(closure->kept);
+    }
+    free(closure->mishaps.crash_text);
+    free(closure->future.text);
+    free(closure->future.result);
+    free(closure->future.values);
+    free(closure);
+    while (orphans != NULL) {
+        struct coxi_closure *orphan = orphans;
+        orphans = orphan->next;
+        orphan->next = next;
+        next = orphan;
+    }
+    return next;
+}
+
+void coxi_futures_free(struct coxi_closure *list)
+{
+    while (list != NULL) {
+        list = free_one(list, list->next);
     }
 }
 
 void coxi_future_unref(struct cox_future *future)
 {
     if (coxi_future_release(future)) {
-        future->next = NULL;
-        coxi_futures_free(future);
+        struct coxi_closure *closure = coxi_closure_of(future);
+        closure->next = NULL;
+        coxi_futures_free(closure);
     }
 }
 
@@ -88,8 +100,8 @@ void cox_future_free(struct cox_future *future)
 {
     if (future != NULL) {
         struct cox_coordinator *c = future->c;
-        if (future->kept != NULL) {
-            coxi_kept_unwant(future);
+        if (coxi_closure_of(future)->kept != NULL) {
+            coxi_kept_unwant(coxi_closure_of(future));
         }
         coxi_future_unref(future);
         coxi_coordinator_unref(c);
@@ -98,18 +110,18 @@ void cox_future_free(struct cox_future *future)
 
 /* ---- what the loop tells them */
 
-int coxi_future_keep(struct cox_future *f, const uint8_t *result, size_t len)
+int coxi_future_keep(struct cox_future *future, const uint8_t *result, size_t len)
 {
     /* Only the loop's own reference is left: the user has freed it. */
-    if (len == 0 || atomic_load_explicit(&f->refs, memory_order_relaxed) == 1) {
+    if (len == 0 || atomic_load_explicit(&future->refs, memory_order_relaxed) == 1) {
         return 0;
     }
-    f->result = malloc(len);
-    if (f->result == NULL) {
+    future->result = malloc(len);
+    if (future->result == NULL) {
         return COX_ENOMEM;
     }
-    memcpy(f->result, result, len);
-    f->result_len = len;
+    memcpy(future->result, result, len);
+    future->result_len = len;
     return 0;
 }
 
@@ -125,41 +137,42 @@ struct wait {
     struct coxi_waiter *first; /* to be settled; NULL: none yet */
 };
 
-void coxi_future_settled(struct cox_future *f)
+void coxi_future_settled(struct cox_future *future)
 {
-    atomic_store_explicit(&f->settled, true, memory_order_release);
-    for (struct coxi_waiter *w = f->waiters; w != NULL; w = w->next) {
+    atomic_store_explicit(&future->settled, true, memory_order_release);
+    for (struct coxi_waiter *w = future->waiters; w != NULL; w = w->next) {
         w->link = NULL;
         if (w->wait->first == NULL) {
             w->wait->first = w;
             (void)pthread_cond_signal(&w->wait->settled);
         }
     }
-    f->waiters = NULL;
-    coxi_callbacks_pass(f);
+    future->waiters = NULL;
+    coxi_callbacks_pass(future);
 }
 
-static bool is_settled(const struct cox_future *f)
+static bool is_settled(const struct cox_future *future)
 {
-    return atomic_load_explicit(&f->settled, memory_order_acquire);
+    return atomic_load_explicit(&future->settled, memory_order_acquire);
 }
 
 /* ---- waiting */
 
 /* Locked. */
-static void waiter_add(struct coxi_waiter *w, struct wait *wait, struct cox_future *f)
+static void waiter_add(struct coxi_waiter *w, struct wait *wait,
+                       struct cox_future *future)
 {
     *w = (struct coxi_waiter){.wait = wait, .index = w->index};
-    if (is_settled(f)) {
+    if (is_settled(future)) {
         wait->first = wait->first != NULL ? wait->first : w;
         return;
     }
-    w->next = f->waiters;
-    w->link = &f->waiters;
+    w->next = future->waiters;
+    w->link = &future->waiters;
     if (w->next != NULL) {
         w->next->link = &w->next;
     }
-    f->waiters = w;
+    future->waiters = w;
 }
 
 /* Locked. */
@@ -183,15 +196,26 @@ static void wait_until(struct wait *wait, pthread_mutex_t *lock,
     }
 }
 
-/* 0, or the closure's error as the caller's. Settled. */
-static int settled_code(const struct cox_future *f)
+const char *coxi_future_text(const struct cox_future *future)
 {
-    if (f->code == 0) {
+    return future->text != NULL ? future->text : coxi_strerror(future->code);
+}
+
+/* Of the closure's function. */
+static const char *name_of(struct cox_future *future)
+{
+    return coxi_closure_of(future)->function->name;
+}
+
+/* 0, or the closure's error as the caller's. Settled. */
+static int settled_code(struct cox_future *future)
+{
+    if (future->code == 0) {
         return 0;
     }
-    return coxi_error(f->code, "closure %llu (%s): %.400s", (unsigned long long)f->id,
-                      f->function->name,
-                      f->text != NULL ? f->text : coxi_strerror(f->code));
+    return coxi_error(future->code, "closure %llu (%s): %.400s",
+                      (unsigned long long)future->id, name_of(future),
+                      coxi_future_text(future));
 }
 
 int cox_future_wait(struct cox_future *future, int timeout_ms)
@@ -322,27 +346,29 @@ int cox_wait_any(struct cox_future *const *futures, size_t n, int timeout_ms,
 
 /* ---- results */
 
-bool coxi_future_is_away(const struct cox_future *f)
+bool coxi_future_is_away(struct cox_future *future)
 {
-    return f->code == 0 && f->kept != NULL && !f->kept->here;
+    const struct coxi_kept *kept = coxi_closure_of(future)->kept;
+    return future->code == 0 && kept != NULL && !kept->here;
 }
 
 /* Unpacks the result on first use. Locked, settled, done. */
-static int unpack(struct cox_future *f)
+static int unpack(struct cox_future *future)
 {
-    if (f->values != NULL || f->result_len == 0) {
+    if (future->values != NULL || future->result_len == 0) {
         return 0;
     }
     struct cox_value *values = malloc(COXI_VALUES_MAX * sizeof(*values));
     if (values == NULL) {
         return coxi_error_memory("results");
     }
-    int r = coxi_values_unpack(f->result, f->result_len, values, &f->n_values);
+    int r = coxi_values_unpack(future->result, future->result_len, values,
+                               &future->n_values);
     if (r != 0) {
         free(values);
         return r;
     }
-    f->values = values;
+    future->values = values;
     return 0;
 }
 
@@ -357,9 +383,9 @@ int coxi_future_find(struct cox_future *future, const char *name, struct cox_val
     if (r == 0 && i == future->n_values) {
         char names[COXI_NAMES_TEXT];
         coxi_values_names(future->values, future->n_values, names);
-        r = coxi_error(
-            COX_ENOENT, "closure %llu (%s) returned no '%s'; it returned: %s",
-            (unsigned long long)future->id, future->function->name, name, names);
+        r = coxi_error(COX_ENOENT,
+                       "closure %llu (%s) returned no '%s'; it returned: %s",
+                       (unsigned long long)future->id, name_of(future), name, names);
     }
     if (r == 0) {
         *ret = future->values[i];
@@ -383,7 +409,7 @@ int cox_future_result(struct cox_future *future, const char *name,
         r = coxi_error(COX_ENOTREADY,
                        "the results of closure %llu (%s) are kept on a worker: call "
                        "cox_future_fetch first",
-                       (unsigned long long)future->id, future->function->name);
+                       (unsigned long long)future->id, name_of(future));
     }
     if (r == 0) {
         r = coxi_future_find(future, name, ret);
@@ -408,12 +434,9 @@ int cox_future_error(struct cox_future *future, struct cox_error *ret)
         error.code = future->code;
         error.step_code = future->step_code;
         error.closure = future->id;
-        (void)snprintf(error.function, sizeof(error.function), "%s",
-                       future->function->name);
+        (void)snprintf(error.function, sizeof(error.function), "%s", name_of(future));
         (void)snprintf(error.message, sizeof(error.message), "%s",
-                       future->code == 0      ? ""
-                       : future->text != NULL ? future->text
-                                              : coxi_strerror(future->code));
+                       future->code == 0 ? "" : coxi_future_text(future));
     }
     coxi_unlock(&c->lock);
     return r != 0 ? r : coxi_struct_return(ret, COXI_STRUCT_ERROR, &error);
