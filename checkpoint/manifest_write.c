@@ -23,6 +23,21 @@ static json_t *hex(uint64_t n)
     return json_string(text);
 }
 
+/* Members that readers take for 0 where they are missing are written where they are not. */
+static void put_count(json_t *object, const char *key, uint64_t n)
+{
+    if (n != 0) {
+        (void)json_object_set_new(object, key, json_integer((json_int_t)n));
+    }
+}
+
+static void put_number(json_t *object, const char *key, float number)
+{
+    if (number != 0) {
+        (void)json_object_set_new(object, key, json_real((double)number));
+    }
+}
+
 /* [first, last, segment, ends, [ps ...]] for each interval. */
 static json_t *applied_json(const struct coxi_applied_list *list)
 {
@@ -59,34 +74,43 @@ static json_t *backlog_json(const struct coxi_manifest_shard *backlog)
                                            (json_int_t)backlog->crc32);
 }
 
-static json_t *optimizer_json(const struct coxi_optimizer *o)
+/* NULL: the rate is constant; or there is no memory. */
+static json_t *schedule_json(const struct coxi_schedule *s)
 {
-    const struct coxi_schedule *s = &o->schedule;
-    json_t *schedule =
-        json_pack("{s:I, s:I, s:I}", "kind", (json_int_t)s->kind, "steps",
-                  (json_int_t)s->steps, "warmup_steps", (json_int_t)s->warmup_steps);
-    json_t *optimizer =
-        json_pack("{s:I, s:O}", "kind", (json_int_t)o->kind, "schedule", schedule);
-#define PUT(name)                                                                      \
-    (void)json_object_set_new(optimizer, #name, json_real((double)o->name));
-    COXI_OPTIMIZER_NUMBERS(PUT)
-#undef PUT
-#define PUT(name)                                                                      \
-    (void)json_object_set_new(schedule, #name, json_real((double)s->name));
+    json_t *schedule = json_object();
+    put_count(schedule, "warmup_steps", s->warmup_steps);
+#define PUT(name) put_number(schedule, #name, s->name);
     COXI_SCHEDULE_NUMBERS(PUT)
 #undef PUT
-    json_decref(schedule);
+    if (s->kind == 0 && s->steps == 0 && json_object_size(schedule) == 0) {
+        json_decref(schedule);
+        return NULL;
+    }
+    (void)json_object_set_new(schedule, "kind", json_integer((json_int_t)s->kind));
+    (void)json_object_set_new(schedule, "steps", json_integer((json_int_t)s->steps));
+    return schedule;
+}
+
+static json_t *optimizer_json(const struct coxi_optimizer *o)
+{
+    json_t *optimizer = json_pack("{s:I, s:o*}", "kind", (json_int_t)o->kind,
+                                  "schedule", schedule_json(&o->schedule));
+#define PUT(name) put_number(optimizer, #name, o->name);
+    COXI_OPTIMIZER_NUMBERS(PUT)
+#undef PUT
     return optimizer;
 }
 
 static json_t *lifecycle_json(const struct coxi_lifecycle *l)
 {
-    return json_pack(
-        "{s:I, s:f, s:I, s:I, s:I, s:I}", "admit_count", (json_int_t)l->admit_count,
-        "admit_probability", (double)l->admit_probability, "evict_age",
-        (json_int_t)l->evict_age, "evict_count", (json_int_t)l->evict_count,
-        "evict_count_age", (json_int_t)l->evict_count_age, "rows_max",
-        (json_int_t)l->rows_max);
+    json_t *lifecycle = json_object();
+    put_count(lifecycle, "admit_count", l->admit_count);
+    put_number(lifecycle, "admit_probability", l->admit_probability);
+    put_count(lifecycle, "evict_age", l->evict_age);
+    put_count(lifecycle, "evict_count", l->evict_count);
+    put_count(lifecycle, "evict_count_age", l->evict_count_age);
+    put_count(lifecycle, "rows_max", l->rows_max);
+    return lifecycle;
 }
 
 static json_t *variable_json(const struct coxi_variable *v)
@@ -106,15 +130,17 @@ static json_t *variable_json(const struct coxi_variable *v)
         json_pack("{s:I, s:f, s:f, s:o}", "kind", (json_int_t)v->initializer.kind, "a",
                   (double)v->initializer.a, "b", (double)v->initializer.b, "seed",
                   hex(v->initializer.seed));
-    return json_pack(
-        "{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:o}", "id",
-        (json_int_t)v->id, "name", v->name, "kind",
-        v->kind == COXI_KIND_TABLE ? "table" : "dense", "dtype",
-        coxi_dtype_name(v->dtype), "shape", shape, "shards", shards, "optimizer",
-        optimizer_json(&v->optimizer), "initializer", initializer, "wire_dtype",
-        (json_int_t)v->wire_dtype, "wire_rounding", (json_int_t)v->wire_rounding,
-        "nonfinite", (json_int_t)v->nonfinite, "metric", (json_int_t)v->metric,
+    json_t *variable = json_pack(
+        "{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "id", (json_int_t)v->id,
+        "name", v->name, "kind", v->kind == COXI_KIND_TABLE ? "table" : "dense",
+        "dtype", coxi_dtype_name(v->dtype), "shape", shape, "shards", shards,
+        "optimizer", optimizer_json(&v->optimizer), "initializer", initializer,
         "lifecycle", lifecycle_json(&v->lifecycle));
+    put_count(variable, "wire_dtype", v->wire_dtype);
+    put_count(variable, "wire_rounding", v->wire_rounding);
+    put_count(variable, "nonfinite", v->nonfinite);
+    put_count(variable, "metric", v->metric);
+    return variable;
 }
 
 static char *manifest_text(const struct coxi_manifest *m)

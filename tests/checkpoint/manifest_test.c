@@ -186,6 +186,17 @@ TEST(every_number_of_an_optimizer_is_read_back)
     }
 }
 
+TEST(members_that_are_0_are_left_out)
+{
+    json_t *root = json_load_file(write_sample(), 0, NULL);
+    const json_t *variable = json_array_get(json_object_get(root, "variables"), 1);
+    const json_t *optimizer = json_object_get(variable, "optimizer");
+    assert_int_equal(2, json_object_size(optimizer)); /* kind, learning_rate */
+    assert_int_equal(0, json_object_size(json_object_get(variable, "lifecycle")));
+    assert_null(json_object_get(variable, "metric"));
+    json_decref(root);
+}
+
 TEST(what_is_said_of_a_variable_is_read_back)
 {
     struct coxi_variable v = table;
@@ -335,12 +346,52 @@ static json_t *part(json_t *root, const char *where)
     return root;
 }
 
+/* Writes out the members that were left out because they are 0, as older versions did. */
+static void write_zeros_out(json_t *root)
+{
+    size_t i;
+    json_t *v;
+    json_array_foreach(json_object_get(root, "variables"), i, v)
+    {
+        json_t *zeros =
+            json_pack("{s:i, s:i, s:i, s:i, s:{}}", "wire_dtype", 0, "wire_rounding", 0,
+                      "nonfinite", 0, "metric", 0, "lifecycle");
+        json_t *rates = json_pack("{s:i, s:i}", "kind", 0, "steps", 0);
+        json_t *numbers = json_object();
+#define PUT(name) (void)json_object_set_new(numbers, #name, json_real(0));
+        COXI_OPTIMIZER_NUMBERS(PUT)
+#undef PUT
+#define PUT(name) (void)json_object_set_new(rates, #name, json_real(0));
+        COXI_SCHEDULE_NUMBERS(PUT)
+#undef PUT
+        (void)json_object_set_new(rates, "warmup_steps", json_integer(0));
+        (void)json_object_set_new(numbers, "schedule", json_object());
+        (void)json_object_update_missing(v, zeros);
+        json_t *lifecycle = json_object_get(v, "lifecycle");
+        static const char *const limits[] = {"admit_count",     "evict_age",
+                                             "evict_count",     "rows_max",
+                                             "evict_count_age", "admit_probability"};
+        for (size_t k = 0; k < sizeof(limits) / sizeof(*limits); k++) {
+            if (json_object_get(lifecycle, limits[k]) == NULL) {
+                (void)json_object_set_new(lifecycle, limits[k], json_integer(0));
+            }
+        }
+        json_t *optimizer = json_object_get(v, "optimizer");
+        (void)json_object_update_missing(optimizer, numbers);
+        (void)json_object_update_missing(json_object_get(optimizer, "schedule"), rates);
+        json_decref(zeros);
+        json_decref(numbers);
+        json_decref(rates);
+    }
+}
+
 /* Reads the sample with `member` of the part at `where` replaced, or removed (NULL). */
 static int read_with(const char *where, const char *member, json_t *value)
 {
     const char *path = write_sample();
     json_t *root = json_load_file(path, 0, NULL);
     assert_non_null(root);
+    write_zeros_out(root);
     json_t *object = part(root, where);
     assert_true(json_object_get(object, member) != NULL);
     assert_int_equal(0, value == NULL ? json_object_del(object, member)
