@@ -237,8 +237,28 @@ struct pruning {
     bool dry_run;
     uint64_t latest;
     uint64_t n_newest; /* seen so far */
-    uint64_t base;     /* that one of those that stay builds on */
+    uint64_t *stay;    /* those that stay; their bases, once somebody has asked */
+    size_t n_stay;
+    size_t n_bases; /* of those, from the first on */
 };
+
+/* One that stays builds on it. Manifests are read only now, so that those of checkpoints that
+ * no older one follows are not. */
+static bool is_base(struct pruning *p, uint64_t number)
+{
+    bool found = false;
+    for (; p->n_bases < p->n_stay; p->n_bases++) {
+        uint64_t *stays = &p->stay[p->n_bases];
+        const struct coxi_known_base *known = p->retention->known;
+        known = known != NULL ? &known[*stays % COXI_KNOWN_BASES] : NULL;
+        *stays = known != NULL && known->number == *stays ? known->base
+                                                          : base_of(p->dir, *stays);
+    }
+    for (size_t i = 0; !found && i < p->n_stay; i++) {
+        found = p->stay[i] == number;
+    }
+    return found;
+}
 
 static enum coxi_fate fate_of(struct pruning *p, uint64_t number)
 {
@@ -252,7 +272,7 @@ static enum coxi_fate fate_of(struct pruning *p, uint64_t number)
     if (retention->keep_every > 0 && number % retention->keep_every == 0) {
         return COXI_FATE_EVERY;
     }
-    return number == p->base ? COXI_FATE_BASE : decide(p->dir, number, p->dry_run);
+    return is_base(p, number) ? COXI_FATE_BASE : decide(p->dir, number, p->dry_run);
 }
 
 int coxi_checkpoints_prune(
@@ -267,6 +287,10 @@ int coxi_checkpoints_prune(
     if (r == 0) {
         r = coxi_checkpoints_list(dir, &all, &n);
     }
+    if (r == 0) {
+        p.stay = calloc(n + 1, sizeof(*p.stay));
+        r = p.stay == NULL ? coxi_error_memory("a list of checkpoints") : 0;
+    }
     while (r == 0 && n-- > 0) {
         uint64_t number = all[n].number;
         if (all[n].unfinished) {
@@ -277,15 +301,13 @@ int coxi_checkpoints_prune(
             (void)snprintf(failure, sizeof(failure), "%s", coxi_error_text());
         }
         if (fate != COXI_FATE_DELETED) {
-            /* A checkpoint builds on the one that was complete before it, if on any: what
-             * was noted of newer ones has been met by now. */
-            uint64_t base = base_of(dir, number);
-            p.base = base != 0 ? base : p.base;
+            p.stay[p.n_stay++] = number;
         }
         if (told != NULL) {
             told(arg, number, fate);
         }
     }
+    free(p.stay);
     free(all);
     return failure[0] != '\0' ? coxi_error(COX_EIO, "%s", failure) : r;
 }

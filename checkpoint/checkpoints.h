@@ -46,9 +46,20 @@ bool coxi_checkpoint_is_one(const char *path);
 
 /* ---- retention */
 
+enum { COXI_KNOWN_BASES = 16 };
+
+/* What a client remembers of the checkpoints that it has written: `base` of the one with
+ * `number`, which lies at number % COXI_KNOWN_BASES. */
+struct coxi_known_base {
+    uint64_t number;
+    uint64_t base;
+};
+
 struct coxi_retention {
     uint64_t keep;       /* the number of newest ones to keep; 0: all */
     uint64_t keep_every; /* also keep those whose number it divides; 0: none */
+    const struct coxi_known_base
+        *known; /* spares reading their manifests; may be NULL */
 };
 
 enum coxi_fate {

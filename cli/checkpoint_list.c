@@ -399,8 +399,8 @@ int coxi_checkpoint_prune(int argc, char **argv)
         (void)coxi_error(COX_EINVAL, "--keep is missing: say how many are to be kept");
         return coxi_exit_config(prune_program.name);
     }
-    const struct coxi_retention retention = {(uint64_t)config.keep,
-                                             (uint64_t)config.keep_every};
+    const struct coxi_retention retention = {.keep = (uint64_t)config.keep,
+                                             .keep_every = (uint64_t)config.keep_every};
     struct pruning pruning = {config.dry_run, config.json ? json_array() : NULL};
     int r = coxi_checkpoints_prune(words[0], &retention, config.dry_run, tell_fate,
                                    &pruning);

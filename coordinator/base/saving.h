@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "checkpoint/checkpoints.h"
 #include "common/patience.h"
 #include "coxswain/coxswain.h"
 
@@ -21,7 +22,7 @@ struct coxi_saving {
     struct coxi_resumed *resumed; /* what an older client has left; NULL: nothing */
 
     /* Held while one is written, or while another run's is loaded: each has all of a loading or
-     * nothing. Comes before c->lock. Guards the next four. */
+     * nothing. Comes before c->lock. Guards the next five. */
     pthread_mutex_t lock;
     struct coxi_patience fails; /* since the last that was saved; zeroed: none */
     uint64_t number;            /* the highest that is used */
@@ -29,6 +30,7 @@ struct coxi_saving {
      * restored from may be an older one: see coxi_recovery_base. */
     uint64_t last;
     uint32_t n_built; /* since a whole one: each builds on the one before */
+    struct coxi_known_base bases[COXI_KNOWN_BASES];
 
     atomic_bool leaves_disk; /* who writes one waits for the disk no longer */
 

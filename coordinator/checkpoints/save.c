@@ -333,6 +333,8 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
     } else if (r == 0) {
         *ret_number = manifest.number;
         c->saving.last = manifest.number;
+        c->saving.bases[manifest.number % COXI_KNOWN_BASES] =
+            (struct coxi_known_base){manifest.number, manifest.base};
         c->saving.n_built = manifest.base != 0 ? c->saving.n_built + 1 : 0;
         be_restored_from(c, path, manifest.shards, &mark);
     }
@@ -392,8 +394,8 @@ int coxi_save_checkpoint(struct cox_coordinator *c,
                          const struct cox_checkpoint_options *options,
                          uint64_t *ret_number)
 {
-    const struct coxi_retention retention = {c->options.checkpoint_keep,
-                                             c->options.checkpoint_keep_every};
+    const struct coxi_retention retention = {
+        c->options.checkpoint_keep, c->options.checkpoint_keep_every, c->saving.bases};
     struct coxi_saved saved;
     coxi_trigger_count(c, &saved);
     saved.final = options->final != 0;

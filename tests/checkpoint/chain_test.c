@@ -199,7 +199,7 @@ TEST(chain_of_two_runs_is_refused)
 TEST(what_stays_keeps_what_it_builds_on)
 {
     char *dir = write_chain();
-    const struct coxi_retention one = {1, 0};
+    const struct coxi_retention one = {.keep = 1};
     struct sample s = {.run = 1, .number = 4, .n_ps = N_PS, .n_rows = 3};
     struct coxi_listed *all = NULL;
     size_t n = 0;
@@ -212,12 +212,39 @@ TEST(what_stays_keeps_what_it_builds_on)
     free(all);
 }
 
+TEST(a_base_stays_behind_one_that_others_wrote)
+{
+    char *dir = coxi_test_path("d");
+    struct sample s = {.run = 1, .n_ps = N_PS, .n_rows = 3};
+    const uint64_t bases[] = {0, 0, 2, 1}; /* of 1 to 4; 3 and 4 stay */
+    const struct coxi_retention two = {.keep = 2};
+    for (s.number = 1; s.number <= 4; s.number++) {
+        s.base = bases[s.number - 1];
+        sample_write(dir, &s);
+    }
+    assert_code(0, coxi_checkpoints_prune(dir, &two, false, NULL, NULL));
+    assert_int_equal(4, coxi_checkpoints_whole(dir, 5));
+    assert_int_equal(3, coxi_checkpoints_whole(dir, 4));
+}
+
+TEST(a_known_base_stays_without_a_look_at_manifests)
+{
+    char *dir = write_chain();
+    const struct coxi_known_base known[COXI_KNOWN_BASES] = {
+        [2] = {2, 1}, [3] = {3, 2}, [1] = {1 + COXI_KNOWN_BASES, 7}};
+    const struct coxi_retention one = {.keep = 1, .known = known};
+    assert_int_equal(0, truncate(coxi_test_path("d/ckpt-3/manifest.json"), 10));
+    assert_int_equal(0, truncate(coxi_test_path("d/ckpt-2/manifest.json"), 10));
+    assert_code(0, coxi_checkpoints_prune(dir, &one, false, NULL, NULL));
+    assert_int_equal(1, coxi_checkpoints_whole(dir, 4));
+}
+
 TEST(what_is_being_read_keeps_what_it_builds_on)
 {
     char *dir = write_chain();
     char *path = coxi_test_path("d/ckpt-3");
     struct coxi_checkpoint *reader;
-    const struct coxi_retention one = {1, 0};
+    const struct coxi_retention one = {.keep = 1};
     struct sample s = {.run = 1, .number = 4, .n_ps = N_PS, .n_rows = 3};
     sample_write(dir, &s);
     assert_code(0, coxi_checkpoint_open(path, COXI_CHECKPOINT_CHECKED, &reader));

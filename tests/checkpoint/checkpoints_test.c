@@ -97,7 +97,7 @@ static void assert_fates(const char *expected, const char *dir, uint64_t keep,
                          uint64_t every, bool dry_run)
 {
     struct fates fates = {0};
-    const struct coxi_retention retention = {keep, every};
+    const struct coxi_retention retention = {.keep = keep, .keep_every = every};
     assert_code(0, coxi_checkpoints_prune(dir, &retention, dry_run, note, &fates));
     assert_string_equal(expected, fates.text);
 }
@@ -123,7 +123,7 @@ TEST(what_latest_names_and_what_is_newer_stays)
     assert_fates("4n 3n 2n 1d ", dir, 1, 0, false);
     assert_there(dir, "2 3 4");
     assert_int_equal(0, unlink(coxi_test_path("d/LATEST")));
-    const struct coxi_retention one = {1, 0};
+    const struct coxi_retention one = {.keep = 1};
     assert_code(COX_ENOENT, coxi_checkpoints_prune(dir, &one, false, NULL, NULL));
     assert_there(dir, "2 3 4");
 }
@@ -161,7 +161,7 @@ TEST(a_checkpoint_without_a_manifest_can_be_deleted)
 TEST(one_that_cannot_be_deleted_is_told_and_the_others_are_deleted)
 {
     struct fates fates = {0};
-    const struct coxi_retention one = {1, 0};
+    const struct coxi_retention one = {.keep = 1};
     char *dir = coxi_test_path("d");
     write_some(dir, 1, 4);
     /* Something that is in the way of its name for what is being deleted. */
