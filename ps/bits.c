@@ -99,8 +99,8 @@ uint64_t coxi_bits_count(const struct coxi_bits *bits)
     size_t n;
     for (uint64_t word = 0; next_words(bits, &word, &words, &n);) {
         for (size_t i = 0; words != NULL && i < n; i++) {
-            count += (uint64_t)__builtin_popcountll(
-                atomic_load_explicit(&words[i], memory_order_relaxed));
+            uint64_t word_bits = atomic_load_explicit(&words[i], memory_order_relaxed);
+            count += word_bits == 0 ? 0 : (uint64_t)__builtin_popcountll(word_bits);
         }
     }
     return count;

@@ -296,6 +296,20 @@ static void move_on(struct coxi_hand *hand, const struct coxi_bucket *bucket)
     }
 }
 
+/* Passes empty buckets, up to a bound; false: no bucket with lines was found yet. Takes no
+ * lock: that would touch memory that empty buckets do not need yet. */
+static bool pass_empty(struct coxi_table *table, struct coxi_hand *hand)
+{
+    for (int i = 0; i < GROUPS && hand->bucket < COXI_BUCKETS; i++) {
+        const struct coxi_bucket *bucket = &table->buckets[hand->bucket];
+        if (atomic_load_explicit(&bucket->index.n_lines, memory_order_acquire) != 0) {
+            return true;
+        }
+        move_on(hand, bucket);
+    }
+    return false;
+}
+
 /*
  * Reads the next rows of a bucket, at most `most`; possibly none. A line that was not
  * finished is looked at again. A line that is added meanwhile takes its keys from a
@@ -305,14 +319,15 @@ static size_t read_some(struct coxi_table_cut *cut, size_t most, uint8_t *to)
 {
     struct coxi_table *table = cut->table;
     struct coxi_hand *hand = &cut->hand;
-    struct coxi_bucket *bucket = &table->buckets[hand->bucket];
-    struct group group = {.cut = cut, .most = most < cut->group ? most : cut->group};
+    struct group group; /* its rows are not set: there are many, and few are used */
     size_t n = 0;
-    if (atomic_load_explicit(&bucket->index.n_lines, memory_order_acquire) == 0) {
-        /* taking the lock would touch memory that the bucket does not need yet */
-        move_on(hand, bucket);
+    if (!pass_empty(table, hand)) {
         return 0;
     }
+    struct coxi_bucket *bucket = &table->buckets[hand->bucket];
+    group.cut = cut;
+    group.most = most < cut->group ? most : cut->group;
+    group.n = 0;
     coxi_spin_lock(&bucket->lock);
     for (uint32_t i = 0; i < GROUP_LINES && group.n < group.most; i++) {
         hint_line(table, bucket, hand->line + LINES_AHEAD);

@@ -24,17 +24,25 @@ enum {
     PIECE_BYTES = 1 << 20,
 };
 
-/* The next variables for the worker, as many as go in a message: how many. `ret` has room
- * for PIECE_VARIABLES. */
+/* How many variables have been announced. */
+static uint32_t n_announced(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    uint32_t n = c->announced.n;
+    coxi_unlock(&c->lock);
+    return n;
+}
+
+/* The next variables for the worker, as many as go in a message and in `room`: how many. */
 static size_t next_variables(const struct coxi_worker *worker,
-                             struct coxi_variable *ret)
+                             struct coxi_variable *ret, size_t room)
 {
     struct cox_coordinator *c = worker->c;
     size_t bytes = 0;
     size_t n = 0;
     coxi_lock(&c->lock);
     uint32_t left = c->announced.n - worker->n_layout;
-    while (n < left && n < PIECE_VARIABLES && bytes < PIECE_BYTES) {
+    while (n < left && n < room && bytes < PIECE_BYTES) {
         ret[n] = *c->announced.variables[worker->n_layout + n];
         bytes += sizeof(*ret) + ret[n].n_shards * sizeof(struct coxi_shard);
         n++;
@@ -60,7 +68,9 @@ void coxi_layout_send(struct coxi_worker *worker)
 {
     struct cox_coordinator *c = worker->c;
     struct coxi_ps_address *servers = calloc(c->ps.n, sizeof(*servers));
-    struct coxi_variable *variables = calloc(PIECE_VARIABLES, sizeof(*variables));
+    uint32_t left = n_announced(c) - worker->n_layout;
+    size_t room = left < PIECE_VARIABLES ? left + 1 : PIECE_VARIABLES;
+    struct coxi_variable *variables = calloc(room, sizeof(*variables));
     int r = servers == NULL || variables == NULL ? coxi_error_memory("a layout") : 0;
     if (r == 0) {
         describe_ps(c, servers);
@@ -68,7 +78,7 @@ void coxi_layout_send(struct coxi_worker *worker)
     size_t n = PIECE_VARIABLES;
     for (bool first = true; r == 0 && n > 0; first = false) {
         struct coxi_message message = {.kind = COXI_LAYOUT};
-        n = next_variables(worker, variables);
+        n = next_variables(worker, variables, room);
         message.layout = (struct coxi_layout){.session = c->session,
                                               .servers = servers,
                                               .n_servers = c->ps.n,
@@ -86,15 +96,6 @@ void coxi_layout_send(struct coxi_worker *worker)
     }
     free(servers);
     free(variables);
-}
-
-/* How many variables have been announced. */
-static uint32_t n_announced(struct cox_coordinator *c)
-{
-    coxi_lock(&c->lock);
-    uint32_t n = c->announced.n;
-    coxi_unlock(&c->lock);
-    return n;
 }
 
 /* To every worker that has been told of fewer than `n` variables. */
