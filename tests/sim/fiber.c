@@ -72,6 +72,7 @@ static struct {
     size_t len;
     const uint8_t *initial; /* and zeros behind */
     size_t initial_len;
+    void *owner; /* where what is there belongs */
 } locals;
 
 /* The program itself comes first. */
@@ -91,10 +92,15 @@ static int find_locals(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-static void exchange_locals(void *from, const void *to)
+void sim_context_load(const struct sim_context *context)
 {
-    memcpy(from, locals.at, locals.len);
-    memcpy(locals.at, to, locals.len);
+    if (locals.owner != context->locals) {
+        if (locals.owner != NULL) {
+            memcpy(locals.owner, locals.at, locals.len);
+        }
+        memcpy(locals.at, context->locals, locals.len);
+        locals.owner = context->locals;
+    }
 }
 
 /* ---- stacks, with their thread-local variables at the lower end */
@@ -182,6 +188,9 @@ void sim_context_init(struct sim_context *context, void (*run)(void *arg), void 
 
 void sim_context_fini(struct sim_context *context)
 {
+    if (locals.owner == context->locals) {
+        locals.owner = NULL;
+    }
     if (n_spares < SPARES_MAX) {
         spares[n_spares++] = context->stack;
     }
@@ -192,12 +201,12 @@ void sim_context_start(struct sim_context *scheduler)
 {
     (void)dl_iterate_phdr(find_locals, NULL);
     *scheduler = (struct sim_context){.locals = sim_real_realloc(NULL, locals.len + 1)};
-    memset(scheduler->locals, 0, locals.len);
+    memcpy(scheduler->locals, locals.at, locals.len);
+    locals.owner = scheduler->locals;
 }
 
 void sim_context_switch(struct sim_context *from, struct sim_context *to, int ends)
 {
-    exchange_locals(from->locals, to->locals);
 #if defined(__SANITIZE_ADDRESS__)
     const void *bottom = to->stack != NULL ? stack_bottom(to) : scheduler_bottom;
     size_t len = to->stack != NULL ? STACK_BYTES : scheduler_len;

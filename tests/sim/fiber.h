@@ -25,7 +25,11 @@ void sim_context_init(struct sim_context *context, void (*run)(void *arg), void 
 /* Its memory is for others from now on. It does not run. */
 void sim_context_fini(struct sim_context *context);
 
-/* Goes on in `to`; returns when somebody comes back to `from`. `ends`: nobody will. */
+/* The thread-local variables are those of `context` from now on. */
+void sim_context_load(const struct sim_context *context);
+
+/* Goes on in `to`; returns when somebody comes back to `from`. `ends`: nobody will.
+ * The thread-local variables stay those that were loaded last. */
 void sim_context_switch(struct sim_context *from, struct sim_context *to, int ends);
 
 #endif

@@ -70,36 +70,40 @@ static struct {
 
 /* ---- names */
 
-static uint64_t hash_of(const char *path)
+static uint64_t hash_of(const char *path, size_t len)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (; *path != '\0'; path++) {
-        hash = (hash ^ (uint8_t)*path) * UINT64_C(0x100000001b3);
+    for (size_t i = 0; i < len; i++) {
+        hash = (hash ^ (uint8_t)path[i]) * UINT64_C(0x100000001b3);
     }
     return hash;
 }
 
-static struct entry *find(const char *path)
+static struct entry *find_part(const char *path, size_t len)
 {
-    uint64_t hash = hash_of(path);
+    uint64_t hash = hash_of(path, len);
     for (size_t i = 0; i < disk.n; i++) {
-        if (disk.entries[i].hash == hash && strcmp(disk.entries[i].path, path) == 0) {
+        const char *other = disk.entries[i].path;
+        if (disk.entries[i].hash == hash && strncmp(other, path, len) == 0 &&
+            other[len] == '\0') {
             return &disk.entries[i];
         }
     }
     return NULL;
 }
 
+static struct entry *find(const char *path)
+{
+    return find_part(path, strlen(path));
+}
+
 static bool has_parent(const char *path)
 {
-    char parent[PATH_MAX];
-    (void)snprintf(parent, sizeof(parent), "%s", path);
-    char *slash = strrchr(parent, '/');
-    if (slash == NULL || slash == parent) {
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL || slash == path) {
         return true;
     }
-    *slash = '\0';
-    const struct entry *entry = find(parent);
+    const struct entry *entry = find_part(path, (size_t)(slash - path));
     return entry != NULL && entry->inode->is_dir;
 }
 
@@ -117,7 +121,8 @@ static void add(const char *path, struct inode *inode)
         (void)fprintf(stderr, "too many files\n");
         abort();
     }
-    disk.entries[disk.n++] = (struct entry){strdup(path), hash_of(path), inode};
+    disk.entries[disk.n++] =
+        (struct entry){strdup(path), hash_of(path, strlen(path)), inode};
     inode->n_links++;
 }
 
@@ -587,7 +592,7 @@ static void move(struct entry *entry, const char *path)
 {
     free(entry->path);
     entry->path = strdup(path);
-    entry->hash = hash_of(path);
+    entry->hash = hash_of(path, strlen(path));
 }
 
 /* What lies below a directory that is called otherwise now. */

@@ -223,11 +223,10 @@ static void *tell_moves(void *arg)
     }
     while (!p->closes) {
         for (uint32_t i = 0; i < plan->n_ps; i++) {
-            char address[32];
-            (void)snprintf(address, sizeof(address), "tcp://h%u:1",
-                           sim_nodes_ps_host(i));
             if (told[i] != sim_nodes_ps_host(i)) {
+                char address[32];
                 told[i] = sim_nodes_ps_host(i);
+                (void)snprintf(address, sizeof(address), "tcp://h%u:1", told[i]);
                 (void)cox_ps_address(p->c, i, address);
             }
         }

@@ -398,6 +398,7 @@ void sim_begin(uint64_t seed)
         sim_context_start(&world.scheduler);
         world.has_scheduler = true;
     }
+    sim_context_load(&world.scheduler);
     world.now = SIM_S;
     world.random = mix(seed + 1);
     world.turns = world.n_fibers = world.timer_number = 0;
@@ -419,6 +420,7 @@ static void run_timer(void)
     struct timer timer = take_timer();
     world.now = timer.at > world.now ? timer.at : world.now;
     if (timer.fiber == NULL) {
+        sim_context_load(&world.scheduler);
         timer.run(timer.arg);
     } else if (timer.fiber->waits == timer.waits && timer.fiber->place < 0) {
         go_on(timer.fiber, false);
@@ -430,6 +432,7 @@ static void run_fiber(struct sim_fiber *fiber)
     world.self = fiber;
     world.turns++;
     world.now += sim_below(2 * SIM_US);
+    sim_context_load(&fiber->context);
     sim_context_switch(&world.scheduler, &fiber->context, 0);
     if (fiber->ended) {
         sim_context_fini(&fiber->context);
