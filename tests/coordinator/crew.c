@@ -66,6 +66,15 @@ static bool find_pid(void *arg)
     return wanted->pid > 0 && kill(wanted->pid, 0) == 0;
 }
 
+void crew_refused(const struct cox_cluster *cluster, const struct cox_options *options,
+                  int code, const char *named)
+{
+    struct cox_coordinator *c = NULL;
+    assert_code(code, cox_open(cluster, options, &c));
+    assert_error_names(named);
+    assert_null(c);
+}
+
 void crew_close(struct crew *crew)
 {
     char pattern[300];

@@ -19,6 +19,10 @@ struct crew {
 void crew_open(struct crew *crew, int n_ps, int n_workers, const char *module,
                const struct cox_options *options);
 
+/* cox_open is refused with `code`, and the error names `named`. */
+void crew_refused(const struct cox_cluster *cluster, const struct cox_options *options,
+                  int code, const char *named);
+
 /* Joins nothing, closes, and asserts that no process of it is left. */
 void crew_close(struct crew *crew);
 

@@ -1,15 +1,12 @@
 /* Opening: options, daemons started by hand on tcp, and all that can be wrong there. Linked so that
  * the replay log's making (coordinator/base/replay_log.h) and the loop's ticks go through here. */
 #include <arpa/inet.h>
-#include <pthread.h>
 #include <sched.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,16 +16,6 @@
 #include "tests/coordinator/crew.h"
 #include "tests/program.h"
 #include "tests/test.h"
-
-static void assert_refused(const struct cox_cluster *cluster,
-                           const struct cox_options *options, int code,
-                           const char *named)
-{
-    struct cox_coordinator *c = NULL;
-    assert_code(code, cox_open(cluster, options, &c));
-    assert_error_names(named);
-    assert_null(c);
-}
 
 TEST(open_checks_its_options)
 {
@@ -40,32 +27,32 @@ TEST(open_checks_its_options)
     assert_code(0, cox_cluster_local(1, 1, &cluster));
     struct cox_options options = COX_OPTIONS_INIT;
     options.size = 0;
-    assert_refused(cluster, &options, COX_EINVAL, "_INIT");
+    crew_refused(cluster, &options, COX_EINVAL, "_INIT");
     future.options.size = sizeof(future);
-    assert_refused(cluster, &future.options, COX_EINVAL, "does not know");
+    crew_refused(cluster, &future.options, COX_EINVAL, "does not know");
     options = (struct cox_options)COX_OPTIONS_INIT;
     options.min_workers = 2;
-    assert_refused(cluster, &options, COX_EINVAL, "min_workers is 2");
+    crew_refused(cluster, &options, COX_EINVAL, "min_workers is 2");
     options = (struct cox_options)COX_OPTIONS_INIT;
     options.peer_timeout_ms = 5;
-    assert_refused(cluster, &options, COX_EINVAL, "peer_timeout_ms");
+    crew_refused(cluster, &options, COX_EINVAL, "peer_timeout_ms");
     options = (struct cox_options)COX_OPTIONS_INIT;
     options.checkpoint_incremental = 2;
-    assert_refused(cluster, &options, COX_EINVAL,
-                   "checkpoint_incremental is set, and no checkpoint_dir");
+    crew_refused(cluster, &options, COX_EINVAL,
+                 "checkpoint_incremental is set, and no checkpoint_dir");
     options = (struct cox_options)COX_OPTIONS_INIT;
     options.resume_from = 2;
-    assert_refused(cluster, &options, COX_EINVAL,
-                   "resume_from is set, and no checkpoint_dir");
+    crew_refused(cluster, &options, COX_EINVAL,
+                 "resume_from is set, and no checkpoint_dir");
     options = (struct cox_options)COX_OPTIONS_INIT;
     options.bin_dir = "/nonexistent";
-    assert_refused(cluster, &options, COX_EIO,
-                   "/nonexistent/coxswain, and cox_options.bin_dir");
+    crew_refused(cluster, &options, COX_EIO,
+                 "/nonexistent/coxswain, and cox_options.bin_dir");
     options = (struct cox_options)COX_OPTIONS_INIT;
     options.log_dir = "/dev/null/logs";
-    assert_refused(cluster, &options, COX_EIO, "cox_options.log_dir: ");
+    crew_refused(cluster, &options, COX_EIO, "cox_options.log_dir: ");
     assert_error_names("/dev/null/logs");
-    assert_refused(NULL, NULL, COX_EINVAL, "cluster");
+    crew_refused(NULL, NULL, COX_EINVAL, "cluster");
     cox_cluster_free(cluster);
 }
 
@@ -204,7 +191,7 @@ TEST(ps_that_serves_another_run_is_busy_until_that_has_ended)
     start_cluster(&by_hand);
     assert_code(0, cox_open(by_hand.cluster, NULL, &first));
     options.open_timeout_ms = 2000;
-    assert_refused(by_hand.cluster, &options, COX_EBUSY, by_hand.addresses[0]);
+    crew_refused(by_hand.cluster, &options, COX_EBUSY, by_hand.addresses[0]);
     assert_code(0, cox_close(first, 1000));
     count_on(by_hand.cluster, 100);
     end_cluster(&by_hand);
@@ -221,12 +208,12 @@ TEST(daemons_given_in_the_wrong_place_are_named)
     (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}",
                    by_hand.addresses[1], by_hand.addresses[2]);
     assert_code(0, cox_cluster_parse(json, &wrong));
-    assert_refused(wrong, &options, COX_ECONFLICT, by_hand.addresses[1]);
+    crew_refused(wrong, &options, COX_ECONFLICT, by_hand.addresses[1]);
     cox_cluster_free(wrong);
     (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}",
                    by_hand.addresses[0], by_hand.addresses[1]);
     assert_code(0, cox_cluster_parse(json, &wrong));
-    assert_refused(wrong, &options, COX_ECONFLICT, by_hand.addresses[1]);
+    crew_refused(wrong, &options, COX_ECONFLICT, by_hand.addresses[1]);
     cox_cluster_free(wrong);
     count_on(by_hand.cluster, 100);
     end_cluster(&by_hand);
@@ -243,7 +230,7 @@ TEST(a_worker_whose_index_contradicts_its_place_in_the_list_is_named)
                    by_hand.addresses[0], by_hand.addresses[1], by_hand.addresses[3],
                    by_hand.addresses[2]);
     assert_code(0, cox_cluster_parse(json, &wrong));
-    assert_refused(wrong, NULL, COX_ECONFLICT, "--index");
+    crew_refused(wrong, NULL, COX_ECONFLICT, "--index");
     cox_cluster_free(wrong);
     /* Also where the one that is needed is in its place. */
     (void)snprintf(json, sizeof(json),
@@ -251,7 +238,7 @@ TEST(a_worker_whose_index_contradicts_its_place_in_the_list_is_named)
                    by_hand.addresses[0], by_hand.addresses[1], by_hand.addresses[2],
                    by_hand.addresses[0]);
     assert_code(0, cox_cluster_parse(json, &wrong));
-    assert_refused(wrong, NULL, COX_ECONFLICT, "it is no worker");
+    crew_refused(wrong, NULL, COX_ECONFLICT, "it is no worker");
     cox_cluster_free(wrong);
     end_cluster(&by_hand);
 }
@@ -262,13 +249,13 @@ TEST(an_address_that_is_listed_twice_is_named_with_both_places)
     assert_code(0, cox_cluster_parse("{\"ps\": [\"a:1\"], \"worker\": [\"b:1\", "
                                      "\"b:2\", \"tcp://b:1\"]}",
                                      &cluster));
-    assert_refused(cluster, NULL, COX_EINVAL,
-                   "tcp://b:1 twice: as worker 0 and as worker 2");
+    crew_refused(cluster, NULL, COX_EINVAL,
+                 "tcp://b:1 twice: as worker 0 and as worker 2");
     cox_cluster_free(cluster);
     assert_code(0,
                 cox_cluster_parse("{\"ps\": [\"a:1\", \"a:1\"], \"worker\": [\"a:1\"]}",
                                   &cluster));
-    assert_refused(cluster, NULL, COX_EINVAL, "tcp://a:1 twice: as ps 0 and as ps 1");
+    crew_refused(cluster, NULL, COX_EINVAL, "tcp://a:1 twice: as ps 0 and as ps 1");
     cox_cluster_free(cluster);
 }
 
@@ -280,7 +267,7 @@ TEST(a_host_that_has_no_address_is_named_and_not_waited_for)
     assert_code(0, cox_cluster_parse("{\"ps\": [\"no-such-host.invalid:1\"], "
                                      "\"worker\": [\"b:1\"]}",
                                      &cluster));
-    assert_refused(cluster, NULL, COX_EADDRESS, "no-such-host.invalid:1");
+    crew_refused(cluster, NULL, COX_EADDRESS, "no-such-host.invalid:1");
     cox_cluster_free(cluster);
     start_cluster(&by_hand);
     (void)snprintf(json, sizeof(json),
@@ -288,172 +275,10 @@ TEST(a_host_that_has_no_address_is_named_and_not_waited_for)
                    "\"worker\": [\"%s\", \"no-such-host.invalid:1\"]}",
                    by_hand.addresses[0], by_hand.addresses[1], by_hand.addresses[2]);
     assert_code(0, cox_cluster_parse(json, &cluster));
-    assert_refused(cluster, NULL, COX_EADDRESS,
-                   "worker 1 at tcp://no-such-host.invalid:1");
+    crew_refused(cluster, NULL, COX_EADDRESS,
+                 "worker 1 at tcp://no-such-host.invalid:1");
     cox_cluster_free(cluster);
     end_cluster(&by_hand);
-}
-
-/* ---- who has a ps */
-
-/* A client of the ps at `address` as a process that stops, as if its host had gone. */
-static pid_t open_and_stop(const char *address)
-{
-    int status;
-    char json[400];
-    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"]}", address);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        struct cox_cluster *cluster;
-        struct cox_coordinator *c;
-        struct cox_options options = COX_OPTIONS_INIT;
-        char listen[300];
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("vanished"));
-        options.listen = listen;
-        if (cox_cluster_parse(json, &cluster) == 0 &&
-            cox_open(cluster, &options, &c) == 0) {
-            (void)raise(SIGSTOP);
-        }
-        _exit(1);
-    }
-    assert_int_equal(pid, waitpid(pid, &status, WUNTRACED));
-    assert_true(WIFSTOPPED(status));
-    return pid;
-}
-
-TEST(a_ps_whose_client_has_vanished_is_waited_for)
-{
-    struct program ps;
-    struct cox_cluster *cluster;
-    struct cox_coordinator *c;
-    struct cox_options options = COX_OPTIONS_INIT;
-    char listen[300];
-    char address[300];
-    char json[400];
-    (void)snprintf(address, sizeof(address), "ipc://%s", coxi_test_path("ps"));
-    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("client"));
-    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\"]}", address);
-    const char *argv[] = {"coxswain-ps",       "--listen", address,
-                          "--peer-timeout-ms", "4000",     NULL};
-    program_start(&ps, argv);
-    program_wait_printed(&ps, "event=listening");
-    pid_t vanished = open_and_stop(address);
-    options.listen = listen;
-    options.open_timeout_ms = 1000;
-    assert_code(0, cox_cluster_parse(json, &cluster));
-    assert_refused(cluster, &options, COX_EBUSY, address);
-    options.open_timeout_ms = 8000;
-    assert_code(0, cox_open(cluster, &options, &c));
-    assert_code(0, cox_close(c, 1000));
-    cox_cluster_free(cluster);
-    assert_int_equal(0, kill(vanished, SIGKILL));
-    assert_int_equal(vanished, waitpid(vanished, NULL, 0));
-    program_kill(&ps, SIGTERM);
-    assert_int_equal(128 + SIGTERM, program_wait(&ps));
-}
-
-static void *lose_claimed(void *arg)
-{
-    struct program *ps = arg;
-    program_wait_printed(ps, "event=claim");
-    program_kill(ps, SIGKILL);
-    (void)program_wait(ps);
-    return NULL;
-}
-
-/* A ps dies while the client, which has claimed it, waits for something that never comes:
- * `format` is the cluster, with the ps's address and that of nobody. */
-static void assert_open_tells_of_a_lost_ps(const char *format)
-{
-    struct program ps;
-    pthread_t thread;
-    struct cox_cluster *cluster;
-    char address[300];
-    char nobody[300];
-    char json[700];
-    (void)snprintf(address, sizeof(address), "ipc://%s", coxi_test_path("ps"));
-    (void)snprintf(nobody, sizeof(nobody), "ipc://%s", coxi_test_path("nobody"));
-    (void)snprintf(json, sizeof(json), format, address, nobody);
-    const char *argv[] = {"coxswain-ps", "--listen", address, NULL};
-    program_start(&ps, argv);
-    assert_int_equal(0, pthread_create(&thread, NULL, lose_claimed, &ps));
-    assert_code(0, cox_cluster_parse(json, &cluster));
-    assert_refused(cluster, NULL, COX_EPSLOST, address);
-    assert_int_equal(0, pthread_join(thread, NULL));
-    cox_cluster_free(cluster);
-}
-
-TEST(open_tells_of_a_ps_lost_while_it_waits_for_another)
-{
-    assert_open_tells_of_a_lost_ps(
-        "{\"ps\": [\"%s\", \"%s\"], \"worker\": [\"127.0.0.1:1\"]}");
-}
-
-TEST(open_tells_of_a_ps_lost_while_it_waits_for_workers)
-{
-    assert_open_tells_of_a_lost_ps("{\"ps\": [\"%s\"], \"worker\": [\"%s\"]}");
-}
-
-struct late {
-    const struct program *ps;
-    struct program worker;
-    char address[300];
-    sem_t started;
-    sem_t ended;
-};
-
-/* A worker comes to an address when the ps has told a client to claim it again. It lives no longer
- * than the thread that has started it, which waits for its end. */
-static void *come_late(void *arg)
-{
-    struct late *late = arg;
-    const char *argv[] = {"coxswain-worker", "--listen", late->address, NULL};
-    program_wait_printed(late->ps, "result=COX_EAGAIN");
-    program_start(&late->worker, argv);
-    assert_int_equal(0, sem_post(&late->started));
-    assert_int_equal(0, sem_wait(&late->ended));
-    return NULL;
-}
-
-TEST(a_wrong_ps_ends_the_wait_for_another_ones_claim)
-{
-    struct program ps;
-    struct late late = {.ps = &ps};
-    pthread_t thread;
-    struct cox_cluster *cluster;
-    struct cox_options options = COX_OPTIONS_INIT;
-    char listen[300];
-    char address[300];
-    char json[800];
-    (void)snprintf(address, sizeof(address), "ipc://%s", coxi_test_path("ps"));
-    (void)snprintf(late.address, 300, "ipc://%s", coxi_test_path("late"));
-    (void)snprintf(listen, sizeof(listen), "ipc://%s", coxi_test_path("client"));
-    (void)snprintf(json, sizeof(json), "{\"ps\": [\"%s\", \"%s\"]}", address,
-                   late.address);
-    const char *argv[] = {"coxswain-ps",       "--listen", address,
-                          "--peer-timeout-ms", "30000",    NULL};
-    program_start(&ps, argv);
-    program_wait_printed(&ps, "event=listening");
-    pid_t vanished = open_and_stop(address);
-    assert_int_equal(0, sem_init(&late.started, 0, 0));
-    assert_int_equal(0, sem_init(&late.ended, 0, 0));
-    assert_int_equal(0, pthread_create(&thread, NULL, come_late, &late));
-    options.listen = listen;
-    options.open_timeout_ms = 20000;
-    assert_code(0, cox_cluster_parse(json, &cluster));
-    assert_refused(cluster, &options, COX_ECONFLICT, late.address);
-    cox_cluster_free(cluster);
-    assert_int_equal(0, sem_wait(&late.started));
-    program_kill(&late.worker, SIGTERM);
-    assert_int_equal(128 + SIGTERM, program_wait(&late.worker));
-    assert_int_equal(0, sem_post(&late.ended));
-    assert_int_equal(0, pthread_join(thread, NULL));
-    assert_int_equal(0, kill(vanished, SIGKILL));
-    assert_int_equal(vanished, waitpid(vanished, NULL, 0));
-    program_kill(&ps, SIGTERM);
-    assert_int_equal(128 + SIGTERM, program_wait(&ps));
 }
 
 /* ---- the checkpoint directory */
@@ -515,8 +340,7 @@ TEST(a_ps_that_does_not_see_the_checkpoint_directory_is_named_at_once)
     assert_code(0, cox_cluster_parse(command, &cluster));
     options.listen = listen;
     options.checkpoint_dir = dir;
-    assert_refused(cluster, &options, COX_EIO,
-                   "does not share the checkpoint directory");
+    crew_refused(cluster, &options, COX_EIO, "does not share the checkpoint directory");
     assert_error_names(address);
     assert_error_names(dir);
     assert_error_names("No such file or directory");
@@ -544,7 +368,7 @@ TEST(daemon_that_is_not_there_is_named_after_the_deadline)
     assert_code(
         0, cox_cluster_parse(
                "{\"ps\": [\"127.0.0.1:1\"], \"worker\": [\"127.0.0.1:1\"]}", &cluster));
-    assert_refused(cluster, &options, COX_ETIMEDOUT, "127.0.0.1:1");
+    crew_refused(cluster, &options, COX_ETIMEDOUT, "127.0.0.1:1");
     cox_cluster_free(cluster);
 }
 
@@ -617,7 +441,7 @@ static void assert_wrong_beside_absent(const char *wrong, int code, const char *
                    "{\"ps\": [\"ipc://%s\", \"%s\"], \"worker\": [\"a:1\"]}",
                    coxi_test_path("absent"), wrong);
     assert_code(0, cox_cluster_parse(json, &cluster));
-    assert_refused(cluster, &options, code, named);
+    crew_refused(cluster, &options, code, named);
     assert_error_names(wrong);
     cox_cluster_free(cluster);
 }
@@ -654,7 +478,7 @@ TEST(ps_of_another_protocol_version_is_refused_at_once_with_both_numbers)
     assert_code(0, cox_cluster_parse(json, &cluster));
     (void)snprintf(text, sizeof(text), "version %d meets version %d",
                    COXI_WIRE_VERSION + 6, COXI_WIRE_VERSION);
-    assert_refused(cluster, NULL, COX_EVERSION, text);
+    crew_refused(cluster, NULL, COX_EVERSION, text);
     cox_cluster_free(cluster);
     coxi_listener_close(listener);
 }

@@ -1,0 +1,141 @@
+/* A ps is lost after a warm start, or amidst one: it gets what was loaded again. */
+#include <string.h>
+
+#include "checkpoint/checkpoint.h"
+#include "tests/coordinator/inside.h"
+#include "tests/coordinator/variables/model.h"
+#include "tests/test.h"
+
+static uint64_t recovered(struct model *model)
+{
+    struct cox_stats stats = COX_STATS_INIT;
+    assert_code(0, cox_stats(model->crew.c, &stats));
+    return stats.ps_recovered;
+}
+
+static void lose_ps(struct model *model, int index)
+{
+    uint64_t before = recovered(model);
+    crew_kill(crew_ps_process(&model->crew, index));
+    while (recovered(model) == before) {
+        model_read(model);
+    }
+}
+
+TEST(a_ps_lost_after_a_load_gets_it_again_from_where_it_came)
+{
+    struct model model;
+    struct model straight;
+    struct model_plan plan = {.n_ps = 3, .optimizer = model_adam()};
+    (void)model_saved(plan, "first", 4);
+    const char *from = coxi_test_path("first/ckpt-1");
+    plan.n_ps = 2;
+    plan.dir = coxi_test_path("second");
+    model_open(&model, &plan);
+    model_train(&model, 2);
+    assert_code(0, model_load(&model, from, NULL));
+    assert_true(coxi_checkpoint_is_read(from));
+    model_train(&model, 3);
+    plan.dir = NULL;
+    plan.n_ps = 1;
+    model_open(&straight, &plan);
+    assert_code(0, model_load(&straight, from, NULL));
+    model_train(&straight, 3);
+    model_assert_alike(&model, &straight);
+    for (int ps = 0; ps < 2; ps++) {
+        lose_ps(&model, ps);
+        model_assert_alike(&model, &straight);
+    }
+    assert_code(0, cox_checkpoint_save(model.crew.c, NULL, NULL));
+    assert_false(coxi_checkpoint_is_read(from));
+    lose_ps(&model, 0);
+    model_assert_alike(&model, &straight);
+    crew_close(&straight.crew);
+    crew_close(&model.crew);
+}
+
+/* What a ps is lost in. */
+struct amidst {
+    struct model *model;
+    struct cox_variable *other;
+    uint64_t recovered;
+    bool is_lost;
+};
+
+static bool has_recovered(void *arg)
+{
+    const struct amidst *amidst = arg;
+    return recovered(amidst->model) > amidst->recovered;
+}
+
+/* The replay log asks for a checkpoint, which has to wait for the load; and a ps is lost, and
+ * comes back. */
+static void lose_amidst(void *arg, uint64_t bytes, uint64_t all)
+{
+    static const uint8_t large[40 * 1024];
+    struct amidst *amidst = arg;
+    struct model *model = amidst->model;
+    (void)bytes;
+    (void)all;
+    if (amidst->is_lost) {
+        return;
+    }
+    amidst->is_lost = true;
+    assert_code(
+        0, cox_variable_assign(model->crew.c, amidst->other, large, sizeof(large)));
+    model_train(model, 1);
+    amidst->recovered = recovered(model);
+    crew_kill(crew_ps_process(&model->crew, 1));
+    coxi_test_until(has_recovered, amidst, "the ps that comes back");
+}
+
+TEST(a_ps_lost_amidst_a_load_gets_all_of_it_while_a_checkpoint_waits)
+{
+    static const char *const table[] = {"t"};
+    struct model model;
+    struct model from;
+    struct amidst amidst = {.model = &model};
+    struct cox_options options = COX_OPTIONS_INIT;
+    struct cox_load_options load_options = COX_LOAD_OPTIONS_INIT;
+    struct model_plan plan = {.n_ps = 2, .optimizer = model_adagrad()};
+    plan.dir = coxi_test_path("first");
+    model_open(&from, &plan);
+    model_train(&from, 4);
+    assert_code(0, cox_checkpoint_save(from.crew.c, NULL, NULL));
+    load_options.path = plan.dir;
+    load_options.variables = table;
+    load_options.n_variables = 1;
+    load_options.on_progress = lose_amidst;
+    load_options.arg = &amidst;
+    plan.dir = coxi_test_path("second");
+    options.replay_log_bytes = 64 * 1024;
+    model_open_with(&model, &plan, &options);
+    amidst.other = model_variable(&model.crew, "other", COX_U8, 40 * 1024);
+    assert_code(0, cox_checkpoint_load(model.crew.c, &load_options, NULL));
+    assert_true(amidst.is_lost);
+    model_train(&from, 1);
+    model_read(&model);
+    model_read(&from);
+    assert_memory_equal(from.t_values, model.t_values, sizeof(from.t_values));
+    crew_close(&model.crew);
+    crew_close(&from.crew);
+}
+
+TEST(a_ps_that_has_come_back_takes_nothing_of_a_load_that_began_before)
+{
+    struct model model;
+    uint64_t before[2];
+    uint64_t now[2];
+    struct model_plan plan = {.n_ps = 2, .optimizer = model_adagrad()};
+    (void)model_saved(plan, "first", 1);
+    const char *from = coxi_test_path("first/ckpt-1");
+    plan.dir = coxi_test_path("second");
+    model_open(&model, &plan);
+    inside_incarnations(model.crew.c, before);
+    lose_ps(&model, 1);
+    inside_incarnations(model.crew.c, now);
+    assert_true(before[0] == now[0] && before[1] != now[1]);
+    assert_code(COX_EPSLOST, inside_load(model.crew.c, model.w, from, before));
+    assert_code(0, inside_load(model.crew.c, model.w, from, now));
+    crew_close(&model.crew);
+}
