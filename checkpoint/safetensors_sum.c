@@ -27,10 +27,10 @@ struct piece {
 
 struct coxi_st_sum {
     const struct coxi_st_file *file;
-    struct coxi_mutex lock; /* guards the rest; leaf */
-    struct piece *pieces;
-    size_t n;
-    size_t capacity;
+    struct coxi_mutex lock; /* leaf */
+    struct piece *pieces COXI_GUARDED_BY(lock);
+    size_t n COXI_GUARDED_BY(lock);
+    size_t capacity COXI_GUARDED_BY(lock);
 };
 
 int coxi_st_sum_new(const struct coxi_st_file *file, struct coxi_st_sum **ret)
@@ -49,6 +49,7 @@ void coxi_st_sum_free(struct coxi_st_sum *sum)
 {
     if (sum != NULL) {
         coxi_mutex_fini(&sum->lock);
+        coxi_unshared(&sum->lock);
         free(sum->pieces);
         free(sum);
     }
@@ -76,8 +77,8 @@ static uint32_t sum_bytes(const struct coxi_st_file *file, size_t at, size_t len
     return crc;
 }
 
-/* False: there is no memory for one more. Locked. */
-static bool grow(struct coxi_st_sum *sum)
+/* False: there is no memory for one more. */
+static bool grow(struct coxi_st_sum *sum) COXI_REQUIRES(sum->lock)
 {
     size_t capacity = sum->capacity == 0 ? 64 : sum->capacity * 2;
     struct piece *pieces = realloc(sum->pieces, capacity * sizeof(*pieces));
@@ -125,6 +126,7 @@ uint32_t coxi_st_sum_end(struct coxi_st_sum *sum)
     const struct coxi_st_file *file = sum->file;
     uint32_t crc = 0;
     size_t at = 0;
+    coxi_unshared(&sum->lock);
     if (sum->n > 0) {
         qsort(sum->pieces, sum->n, sizeof(*sum->pieces), by_place);
     }

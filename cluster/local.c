@@ -35,9 +35,9 @@ struct coxi_local {
     int lifeline;
     /* the lifeline: a child of the client must not keep it open */
     struct coxi_unforked unforked;
-    struct coxi_mutex lock; /* guards the rest; leaf */
-    pid_t pid;              /* 0: the launcher has ended and was waited for */
-    int status;
+    struct coxi_mutex lock;          /* leaf */
+    pid_t pid COXI_GUARDED_BY(lock); /* 0: the launcher has ended and was waited for */
+    int status COXI_GUARDED_BY(lock);
 };
 
 extern char **environ;
@@ -216,6 +216,7 @@ static int spawn(struct coxi_local *local, const struct cox_options *options,
     (void)posix_spawn_file_actions_destroy(&actions);
     free(arguments);
     if (failed != 0) {
+        coxi_unshared(&local->lock);
         local->pid = 0;
         errno = failed;
         return coxi_error_errno(COX_EIO, "cannot start %s", program);
@@ -313,6 +314,7 @@ void coxi_local_stop(struct coxi_local *local)
     if (local->lifeline >= 0) {
         (void)close(local->lifeline);
     }
+    coxi_unshared(&local->lock);
     if (local->pid != 0) {
         /* The launcher ends within 2 s. If it does not, kill it, which ends all its
          * daemons. */

@@ -20,10 +20,10 @@ static _Thread_local const atomic_bool *gives_up;
 struct job {
     struct coxi_mutex lock;
     pthread_cond_t ended;
-    int fd;           /* a duplicate, owned by the job */
-    int code;         /* errno of fsync, or 0 */
-    bool has_ended;   /* guarded by lock */
-    bool is_given_up; /* guarded by lock: the job's thread frees the job */
+    int fd;                         /* a duplicate, owned by the job */
+    int code COXI_GUARDED_BY(lock); /* errno of fsync, or 0 */
+    bool has_ended COXI_GUARDED_BY(lock);
+    bool is_given_up COXI_GUARDED_BY(lock); /* the job's thread frees the job */
 };
 
 static void job_free(struct job *job)
@@ -99,6 +99,7 @@ int coxi_disk_sync(int fd)
         return -1;
     }
     (void)pthread_join(thread, NULL);
+    coxi_unshared(&job->lock);
     int code = job->code;
     job_free(job);
     errno = code;

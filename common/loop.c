@@ -36,20 +36,20 @@ struct coxi_loop {
     bool threaded;
     pthread_t thread;
     struct coxi_mutex turn; /* guards what turns work on; comes before all others */
-    struct coxi_mutex lock; /* guards first, last; leaf */
-    struct coxi_mail *first;
-    struct coxi_mail *last;
+    struct coxi_mutex lock; /* leaf */
+    struct coxi_mail *first COXI_GUARDED_BY(lock);
+    struct coxi_mail *last COXI_GUARDED_BY(lock);
 };
 
 static _Thread_local bool in_turn;
 
-static void begin_turn(struct coxi_loop *loop)
+static void begin_turn(struct coxi_loop *loop) COXI_ACQUIRES(loop->turn)
 {
     coxi_lock(&loop->turn);
     in_turn = true;
 }
 
-static void end_turn(struct coxi_loop *loop)
+static void end_turn(struct coxi_loop *loop) COXI_RELEASES(loop->turn)
 {
     in_turn = false;
     coxi_unlock(&loop->turn);

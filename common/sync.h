@@ -139,6 +139,14 @@ static inline bool coxi_wait_until(pthread_cond_t *cond, struct coxi_mutex *lock
     return pthread_cond_timedwait(cond, &lock->mutex, until) == 0;
 }
 
+/* Waits once for work: the thread has nothing else to do until it is given some, or told to
+ * end, so there is no deadline. Unlocks meanwhile. */
+static inline void coxi_wait_for_work(pthread_cond_t *cond, struct coxi_mutex *lock)
+    COXI_REQUIRES(lock) COXI_UNCHECKED
+{
+    (void)pthread_cond_wait(cond, &lock->mutex);
+}
+
 /* Waits once, without a deadline. Unlocks meanwhile. */
 static inline void coxi_wait(pthread_cond_t *cond, struct coxi_mutex *lock)
     COXI_REQUIRES(lock) COXI_UNCHECKED

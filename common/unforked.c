@@ -21,8 +21,8 @@
 #include "common/sync.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct coxi_mutex lock = COXI_MUTEX_INIT; /* guards the list; leaf */
-static struct coxi_unforked *held;
+static struct coxi_mutex lock = COXI_MUTEX_INIT; /* leaf */
+static struct coxi_unforked *held COXI_GUARDED_BY(lock);
 
 union address {
     struct sockaddr any;
@@ -49,7 +49,7 @@ static bool is_at(const union address *own, const char *url)
     }
 }
 
-static void close_if_held(int fd)
+static void close_if_held(int fd) COXI_REQUIRES(lock)
 {
     union address own;
     memset(&own, 0, sizeof(own));
@@ -63,17 +63,17 @@ static void close_if_held(int fd)
     }
 }
 
-static void before(void)
+static void before(void) COXI_ACQUIRES(lock)
 {
     coxi_lock(&lock);
 }
 
-static void after(void)
+static void after(void) COXI_RELEASES(lock)
 {
     coxi_unlock(&lock);
 }
 
-static void in_child(void)
+static void in_child(void) COXI_RELEASES(lock)
 {
     DIR *dir = held != NULL ? opendir("/proc/self/fd") : NULL;
     for (const struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
