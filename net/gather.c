@@ -19,22 +19,22 @@
 #include "common/sync.h"
 #include "net/rings.h"
 
-/* A link that is received from. */
-struct member {
-    struct member *next;
-    const struct coxi_gathered *from;
-    bool ended; /* guarded by the gatherer's lock */
-};
-
 struct coxi_gather {
     struct coxi_bell *bell;
     pthread_t thread;
     bool started;
     struct member *members;
-    struct coxi_mutex lock; /* guards all below; leaf */
+    struct coxi_mutex lock; /* leaf */
     pthread_cond_t left;    /* a member has ended */
-    struct member *joining;
-    bool stop;
+    struct member *joining COXI_GUARDED_BY(lock);
+    bool stop COXI_GUARDED_BY(lock);
+};
+
+/* A link that is received from. */
+struct member {
+    struct member *next;
+    const struct coxi_gathered *from;
+    bool ended COXI_GUARDED_BY_OF(struct coxi_gather, lock);
 };
 
 /* Takes in the links that have come; false: there will be none any more. */
@@ -162,7 +162,7 @@ void coxi_gather_receive(struct coxi_gather *gather, const struct coxi_gathered 
     coxi_bell_ring(gather->bell);
     coxi_lock(&gather->lock);
     while (!member.ended) {
-        coxi_wait(&gather->left, &gather->lock);
+        coxi_wait_for_work(&gather->left, &gather->lock);
     }
     coxi_unlock(&gather->lock);
 }

@@ -121,6 +121,7 @@ void coxi_link_unref(struct coxi_link *link)
     nng_stream_free(link->stream);
     coxi_rings_free(atomic_load(&link->rings));
     drop_line(link);
+    coxi_unshared(&link->lock);
     for (int i = 0; i < COXI_CHUNKS; i++) {
         coxi_chunks_release(link->spares[i].first);
     }
@@ -208,6 +209,7 @@ void coxi_link_end(struct coxi_link *link)
 {
     drop_line(link);
     coxi_links_drop(link);
+    coxi_held(&link->lock); /* as good as: a closed link's end does not change */
     link->events->on_close(link->arg, link, link->close_code, link->close_text);
     coxi_link_unref(link);
 }

@@ -65,14 +65,22 @@ struct coxi_spares {
     unsigned n;
 };
 
+/* Links that are watched together (link_watch.c). */
+struct coxi_links {
+    uint64_t timeout_ms;
+    struct coxi_mutex lock; /* before a link's lock */
+    struct coxi_link *first COXI_GUARDED_BY(lock);
+    uint64_t looked_ms COXI_GUARDED_BY(lock); /* when the links were looked at last */
+};
+
 struct coxi_link {
     atomic_int refs; /* the owner, the engine while it receives, senders */
     nng_stream *stream;
     const struct coxi_link_events *events;
     void *arg;
     struct coxi_links *links;
-    struct coxi_link *watch_next; /* guarded by links->lock, as the next one */
-    struct coxi_link *watch_prev;
+    struct coxi_link *watch_next COXI_GUARDED_BY_OF(struct coxi_links, lock);
+    struct coxi_link *watch_prev COXI_GUARDED_BY_OF(struct coxi_links, lock);
     struct coxi_link *beat_next; /* the ticking thread's */
 
     atomic_size_t meta_max;
@@ -115,29 +123,30 @@ struct coxi_link {
     uint8_t *scratch;        /* for payloads that nobody gave a place */
     size_t scratch_capacity;
 
-    struct coxi_mutex lock; /* guards all below; leaf */
+    struct coxi_mutex lock; /* leaf */
     pthread_cond_t room;    /* n_queued has gone down, or sending has ended */
     nng_aio *now_aio;       /* what the kernel takes at once */
     nng_aio *later_aio;     /* the rest: its callback goes on */
-    struct coxi_link_line line;
-    struct coxi_link_line
-        behind; /* frames that came while the payload of one is made */
-    struct coxi_spares spares[COXI_CHUNKS]; /* by kind of chunk */
-    unsigned n_made;                        /* chunks of the kind MADE that there are */
-    bool making;
-    pthread_t receiver; /* if `threaded` */
-    bool sending;
-    unsigned n_releasing; /* threads that release what has been sent */
+    struct coxi_link_line line COXI_GUARDED_BY(lock);
+    /* frames that came while the payload of one is made */
+    struct coxi_link_line behind COXI_GUARDED_BY(lock);
+    struct coxi_spares spares[COXI_CHUNKS] COXI_GUARDED_BY(lock); /* by kind of chunk */
+    unsigned n_made COXI_GUARDED_BY(lock); /* chunks of the kind MADE that there are */
+    bool making COXI_GUARDED_BY(lock);
+    pthread_t receiver COXI_GUARDED_BY(lock); /* if `threaded` */
+    bool sending COXI_GUARDED_BY(lock);
+    /* threads that release what has been sent */
+    unsigned n_releasing COXI_GUARDED_BY(lock);
     /* Frames put in line in the receive batch with this number, of cork_frames. */
-    unsigned n_corked;
-    unsigned cork_frames;
-    unsigned corked_batch;
-    bool recv_end; /* nothing more will be received */
-    bool ended;    /* on_close has been called, or is about to be */
-    bool threaded; /* coxi_link_run, not coxi_link_start */
-    bool finish;   /* close when nothing is in line */
-    int close_code;
-    char close_text[256];
+    unsigned n_corked COXI_GUARDED_BY(lock);
+    unsigned cork_frames COXI_GUARDED_BY(lock);
+    unsigned corked_batch COXI_GUARDED_BY(lock);
+    bool recv_end COXI_GUARDED_BY(lock); /* nothing more will be received */
+    bool ended COXI_GUARDED_BY(lock); /* on_close has been called, or is about to be */
+    bool threaded COXI_GUARDED_BY(lock); /* coxi_link_run, not coxi_link_start */
+    bool finish COXI_GUARDED_BY(lock);   /* close when nothing is in line */
+    int close_code COXI_GUARDED_BY(lock);
+    char close_text[256] COXI_GUARDED_BY(lock);
 };
 
 /* Wraps a connected stream; takes it also on failure. */
@@ -146,21 +155,23 @@ int coxi_link_new(nng_stream *stream, struct coxi_link **ret);
 /* An nng error as one of ours. */
 int coxi_link_error(int nng_code);
 
-/* Marks the link closed; true: it was not, and the caller closes the stream. Locked. */
-bool coxi_link_mark_closed(struct coxi_link *link, int code, const char *text);
+/* Marks the link closed; true: it was not, and the caller closes the stream. */
+bool coxi_link_mark_closed(struct coxi_link *link, int code, const char *text)
+    COXI_REQUIRES(link->lock);
 
 /* The engine's end: what is in line is released, the owner told, the reference gone. */
 void coxi_link_end(struct coxi_link *link);
 
 void coxi_chunks_release(struct coxi_chunk *chunk);
 
-/* True while some thread sends, or releases what it has sent. Locked. */
+/* True while some thread sends, or releases what it has sent. */
 static inline bool coxi_link_is_sending(const struct coxi_link *link)
+    COXI_REQUIRES(link->lock)
 {
     return link->sending || link->n_releasing > 0;
 }
 
-/* ---- link_line.c. All locked */
+/* ---- link_line.c */
 
 enum {
     COXI_LINE_IOVS = 8, /* nng takes no more */
@@ -171,29 +182,33 @@ enum {
 
 /* An empty chunk for `capacity` bytes; of no kind where it is longer than those that are
  * kept. NULL: no memory. */
-struct coxi_chunk *coxi_line_chunk(struct coxi_link *link, int kind, size_t capacity);
+struct coxi_chunk *coxi_line_chunk(struct coxi_link *link, int kind, size_t capacity)
+    COXI_REQUIRES(link->lock);
 void coxi_line_append(struct coxi_link_line *line, struct coxi_chunk *chunk);
 
 /* Room for n bytes in a chunk of ours at the tail, one of `kind` if it is a new one, or
  * NULL. */
 uint8_t *coxi_line_room(struct coxi_link *link, struct coxi_link_line *line, int kind,
-                        size_t n);
+                        size_t n) COXI_REQUIRES(link->lock);
 
 /* A frame; what comes before its payload; what comes after it. False: no memory, and the
  * line may hold a part. *ret_lent: its `release` will be called. */
 bool coxi_line_add(struct coxi_link *link, const struct coxi_outgoing *frame,
-                   size_t payload_len, bool *ret_lent);
+                   size_t payload_len, bool *ret_lent) COXI_REQUIRES(link->lock);
 bool coxi_line_add_head(struct coxi_link *link, struct coxi_link_line *line, int kind,
-                        const void *meta, size_t meta_len, size_t payload_len);
+                        const void *meta, size_t meta_len, size_t payload_len)
+    COXI_REQUIRES(link->lock);
 bool coxi_line_add_pad(struct coxi_link *link, struct coxi_link_line *line,
-                       size_t payload_len);
+                       size_t payload_len) COXI_REQUIRES(link->lock);
 
 /* What is to be sent next. */
-unsigned coxi_line_iov(const struct coxi_link *link, nng_iov iov[COXI_LINE_IOVS]);
+unsigned coxi_line_iov(const struct coxi_link *link, nng_iov iov[COXI_LINE_IOVS])
+    COXI_REQUIRES(link->lock);
 
 /* n bytes of it have been: whole chunks leave the line, those that are not kept join
  * *done. */
-void coxi_line_consume(struct coxi_link *link, size_t n, struct coxi_chunk **done);
+void coxi_line_consume(struct coxi_link *link, size_t n, struct coxi_chunk **done)
+    COXI_REQUIRES(link->lock);
 
 /* Writes what comes before a frame's payload: coxi_head_len(prefix) bytes. */
 void coxi_line_write_head(uint8_t *to, const struct coxi_prefix *prefix,
@@ -205,7 +220,8 @@ void coxi_line_write_head(uint8_t *to, const struct coxi_prefix *prefix,
  * Unlocks, releases the chunks that have been sent, and ends the engine if this was
  * what it waited for.
  */
-void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done);
+void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done)
+    COXI_RELEASES(link->lock);
 
 /* Holds frames back until the end of a receive batch, and lets them go. Receiving thread. */
 void coxi_link_cork(struct coxi_link *link);

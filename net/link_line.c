@@ -6,8 +6,7 @@
  * chunk that only points to it, behind a short one for the head. A chunk that has been sent
  * is kept for another time, of each kind so many as a busy link has in line.
  *
- * All under the link's lock. Cost: one copy of what is small; no allocation once a link has
- * its chunks.
+ * Cost: one copy of what is small; no allocation once a link has its chunks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +28,8 @@ static const struct {
     [COXI_CHUNK_MADE] = {COXI_LINE_MADE, COXI_LINE_MADE_MAX},
 };
 
-/* An empty chunk; of no kind where it is longer than those that are kept. NULL: no memory.
- * Locked. */
+/* An empty chunk; of no kind where it is longer than those that are kept. NULL: no
+ * memory. */
 struct coxi_chunk *coxi_line_chunk(struct coxi_link *link, int kind, size_t capacity)
 {
     if (capacity > kinds[kind].capacity) {
@@ -53,10 +52,10 @@ struct coxi_chunk *coxi_line_chunk(struct coxi_link *link, int kind, size_t capa
     return chunk;
 }
 
-/* Keeps a chunk that has been sent for another time, or has it join *done. What was lent
- * is told about there. Locked. */
+/* Keeps a chunk that has been sent for another time, or has it join *done. What was
+ * lent is told about there. */
 static void put_chunk(struct coxi_link *link, struct coxi_chunk *chunk,
-                      struct coxi_chunk **done)
+                      struct coxi_chunk **done) COXI_REQUIRES(link->lock)
 {
     int kind = chunk->kind;
     if (kind < COXI_CHUNKS && chunk->release == NULL &&
@@ -80,8 +79,8 @@ void coxi_line_append(struct coxi_link_line *line, struct coxi_chunk *chunk)
     line->tail = chunk;
 }
 
-/* Room for n bytes in a chunk of ours at the tail, one of `kind` if it is a new one, or NULL.
- * Locked. */
+/* Room for n bytes in a chunk of ours at the tail, one of `kind` if it is a new one,
+ * or NULL. */
 uint8_t *coxi_line_room(struct coxi_link *link, struct coxi_link_line *line, int kind,
                         size_t n)
 {
@@ -100,7 +99,7 @@ uint8_t *coxi_line_room(struct coxi_link *link, struct coxi_link_line *line, int
     return room;
 }
 
-/* Whole chunks that are sent leave the line and join *done. Locked. */
+/* Whole chunks that are sent leave the line and join *done. */
 void coxi_line_consume(struct coxi_link *link, size_t n, struct coxi_chunk **done)
 {
     link->n_queued -= n;
@@ -141,7 +140,7 @@ void coxi_line_write_head(uint8_t *to, const struct coxi_prefix *prefix,
     memset(to + used, 0, coxi_head_len(prefix) - used);
 }
 
-/* What comes before the payload. Locked. */
+/* What comes before the payload. */
 bool coxi_line_add_head(struct coxi_link *link, struct coxi_link_line *line, int kind,
                         const void *meta, size_t meta_len, size_t payload_len)
 {
@@ -153,7 +152,7 @@ bool coxi_line_add_head(struct coxi_link *link, struct coxi_link_line *line, int
     return to != NULL;
 }
 
-/* And what comes after it. Locked. */
+/* And what comes after it. */
 bool coxi_line_add_pad(struct coxi_link *link, struct coxi_link_line *line,
                        size_t payload_len)
 {
@@ -176,8 +175,7 @@ static bool is_lent(const struct coxi_outgoing *frame)
            frame->payload[first].iov_len >= COXI_LINK_COPY_MAX;
 }
 
-/* Puts the frame in line; false: no memory, and the line may hold a part of it.
- * Locked. */
+/* Puts the frame in line; false: no memory, and the line may hold a part of it. */
 bool coxi_line_add(struct coxi_link *link, const struct coxi_outgoing *frame,
                    size_t payload_len, bool *ret_lent)
 {

@@ -374,8 +374,8 @@ int coxi_link_run(struct coxi_link *link)
     if (link->watch_aio != NULL) {
         nng_aio_stop(link->watch_aio);
     }
-    int code = link->close_code;
     coxi_lock(&link->lock);
+    int code = link->close_code;
     link->recv_end = true;
     while (coxi_link_is_sending(link)) {
         coxi_wait(&link->room, &link->lock);

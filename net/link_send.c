@@ -35,8 +35,8 @@ enum {
 
 static const size_t out_max = (size_t)1 << 30;
 
-/* Sends with a callback: for what the kernel does not take at once. Locked, sending. */
-static void send_later(struct coxi_link *link)
+/* Sends with a callback: for what the kernel does not take at once. Sending. */
+static void send_later(struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
     nng_iov iov[COXI_LINE_IOVS];
     atomic_store_explicit(&link->stuck_ms, coxi_now_ms(), memory_order_relaxed);
@@ -44,10 +44,10 @@ static void send_later(struct coxi_link *link)
     nng_stream_send(link->stream, link->later_aio);
 }
 
-/* What is in line goes on when the peer has made room. On the local path whoever receives
- * looks for that, but not before `sending` has ended: true, there is room by now. Locked,
- * sending. */
-static bool wait_for_peer(struct coxi_link *link)
+/* What is in line goes on when the peer has made room. On the local path whoever
+ * receives looks for that, but not before `sending` has ended: true, there is room by
+ * now. Sending. */
+static bool wait_for_peer(struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
     if (!link->is_local) {
         send_later(link); /* closing comes after this, and ends it */
@@ -63,9 +63,9 @@ static bool wait_for_peer(struct coxi_link *link)
                                1); /* also where they are broken, which sending tells */
 }
 
-/* Offers the kernel what is in line: *ret_n bytes of it were taken. Unlocked,
- * sending. */
+/* Offers the kernel what is in line: *ret_n bytes of it were taken. Sending. */
 static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t *ret_n)
+    COXI_EXCLUDES(link->lock)
 {
     (void)nng_aio_set_iov(link->now_aio, n_iov, iov);
     nng_stream_send(link->stream, link->now_aio);
@@ -75,14 +75,15 @@ static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t
     return nng_aio_result(link->now_aio);
 }
 
-/* True where the link is to close once all is sent, which it is. Locked. */
-static bool is_finished(const struct coxi_link *link)
+/* True where the link is to close once all is sent, which it is. */
+static bool is_finished(const struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
     return link->finish && link->n_queued == 0 && !link->making;
 }
 
-/* A send has ended; chunks that are sent join *done. Locked. */
+/* A send has ended; chunks that are sent join *done. */
 static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk **done)
+    COXI_REQUIRES(link->lock)
 {
     link->sending = false;
     atomic_store_explicit(&link->stuck_ms, 0, memory_order_relaxed);
@@ -104,10 +105,10 @@ static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk
 /*
  * Sends what is in line, unless somebody is at it. Most of the time the kernel takes it
  * at once, and no other thread need be woken; others may put more in line meanwhile.
- * Locked; unlocks while it sends. Chunks that are sent join *done, for
- * coxi_link_leave().
+ * Unlocks while it sends. Chunks that are sent join *done, for coxi_link_leave().
  */
 static void flush(struct coxi_link *link, struct coxi_chunk **done)
+    COXI_REQUIRES(link->lock)
 {
     for (int round = 0;
          !link->sending && link->line.head != NULL && !coxi_link_closed(link);
@@ -142,9 +143,10 @@ static bool has_lent(const struct coxi_chunk *chunk)
     return chunk != NULL;
 }
 
-/* Releases what was lent, which whoever lent it hears of before on_close. Locked; unlocks
+/* Releases what was lent, which whoever lent it hears of before on_close. Unlocks
  * meanwhile. */
 static void release_lent(struct coxi_link *link, struct coxi_chunk *done)
+    COXI_REQUIRES(link->lock)
 {
     link->n_releasing++;
     coxi_unlock(&link->lock);
@@ -182,8 +184,8 @@ void coxi_link_sent_later(void *arg)
     coxi_link_leave(link, done);
 }
 
-/* True where a frame that was just put in line is to leave now. Locked. */
-static bool is_enough(struct coxi_link *link, bool later)
+/* True where a frame that was just put in line is to leave now. */
+static bool is_enough(struct coxi_link *link, bool later) COXI_REQUIRES(link->lock)
 {
     if (link->n_queued >= COXI_LINK_IN_MAX) {
         return true; /* a whole write's worth */
@@ -205,9 +207,9 @@ static bool is_enough(struct coxi_link *link, bool later)
     return true;
 }
 
-/* Puts a frame in line, or says why not. Locked. */
+/* Puts a frame in line, or says why not. */
 static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
-               bool *ret_lent)
+               bool *ret_lent) COXI_REQUIRES(link->lock)
 {
     size_t payload_len = 0;
     for (size_t i = 0; i < frame->n_payload; i++) {
@@ -232,9 +234,9 @@ static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
     return 0;
 }
 
-/* What is left to do for a frame that was put in line, or was not. Unlocked. */
+/* What is left to do for a frame that was put in line, or was not. */
 static void was_put(struct coxi_link *link, const struct coxi_outgoing *frame, int r,
-                    bool lent)
+                    bool lent) COXI_EXCLUDES(link->lock)
 {
     if (!lent && frame->release != NULL) {
         frame->release(frame->arg);
@@ -273,9 +275,9 @@ int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
 
 /* ---- waiting for room */
 
-/* Waits for what the peer, or another thread that sends, is to do; `heard`: since when. On
- * the local path the receiving thread goes on with what waits for room. Locked. */
-static void await_peer(struct coxi_link *link, uint32_t heard)
+/* Waits for what the peer, or another thread that sends, is to do; `heard`: since
+ * when. On the local path the receiving thread goes on with what waits for room. */
+static void await_peer(struct coxi_link *link, uint32_t heard) COXI_REQUIRES(link->lock)
 {
     if (link->is_local && !link->sending && link->threaded &&
         pthread_equal(link->receiver, pthread_self())) {
@@ -287,17 +289,18 @@ static void await_peer(struct coxi_link *link, uint32_t heard)
     }
 }
 
-/* What await_peer is to hear of from now on. Locked. */
-static uint32_t listen_to_peer(struct coxi_link *link)
+/* What await_peer is to hear of from now on. */
+static uint32_t listen_to_peer(struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
     return link->is_local ? coxi_rings_listen(atomic_load(&link->rings)) : 0;
 }
 
 /* ---- frames whose payload is made */
 
-/* A chunk to make the next piece in, once one is free; NULL: closed, or no memory. Locked;
- * may wait. */
+/* A chunk to make the next piece in, once one is free; NULL: closed, or no memory. May
+ * wait. */
 static struct coxi_chunk *await_chunk(struct coxi_link *link, struct coxi_chunk **done)
+    COXI_REQUIRES(link->lock)
 {
     while (coxi_link_is_read(link) && link->n_made == COXI_LINE_MADE_MAX &&
            link->spares[COXI_CHUNK_MADE].n == 0) {
@@ -314,9 +317,9 @@ static struct coxi_chunk *await_chunk(struct coxi_link *link, struct coxi_chunk 
     return coxi_line_chunk(link, COXI_CHUNK_MADE, COXI_LINE_MADE);
 }
 
-/* Makes the next piece and puts it in line: *left goes down. Locked; unlocks meanwhile. */
+/* Makes the next piece and puts it in line: *left goes down. Unlocks meanwhile. */
 static int make_piece(struct coxi_link *link, const struct coxi_made *frame,
-                      size_t *left, struct coxi_chunk **done)
+                      size_t *left, struct coxi_chunk **done) COXI_REQUIRES(link->lock)
 {
     struct coxi_chunk *chunk = await_chunk(link, done);
     if (chunk == NULL) {
@@ -340,9 +343,10 @@ static int make_piece(struct coxi_link *link, const struct coxi_made *frame,
     return 0;
 }
 
-/* Waits until no more than `bytes` are in line, but for what is held behind a frame that is
- * being made. Locked. */
+/* Waits until no more than `bytes` are in line, but for what is held behind a frame
+ * that is being made. */
 static void await_line(struct coxi_link *link, size_t bytes, struct coxi_chunk **done)
+    COXI_REQUIRES(link->lock)
 {
     while (link->n_queued > bytes && coxi_link_is_read(link)) {
         uint32_t heard = listen_to_peer(link);
@@ -353,9 +357,9 @@ static void await_line(struct coxi_link *link, size_t bytes, struct coxi_chunk *
     }
 }
 
-/* Makes a frame where the peer reads it. Locked; unlocks meanwhile. */
+/* Makes a frame where the peer reads it. Unlocks meanwhile. */
 static int make_there(struct coxi_link *link, const struct coxi_made *frame,
-                      struct coxi_chunk **done)
+                      struct coxi_chunk **done) COXI_REQUIRES(link->lock)
 {
     while ((link->line.head != NULL || link->sending) && coxi_link_is_read(link)) {
         uint32_t heard = listen_to_peer(link);
@@ -376,9 +380,9 @@ static int make_there(struct coxi_link *link, const struct coxi_made *frame,
     return r;
 }
 
-/* Makes a frame in chunks. Locked; unlocks meanwhile. */
+/* Makes a frame in chunks. Unlocks meanwhile. */
 static int make_here(struct coxi_link *link, const struct coxi_made *frame,
-                     struct coxi_chunk **done)
+                     struct coxi_chunk **done) COXI_REQUIRES(link->lock)
 {
     size_t left = frame->payload_len;
     int r = coxi_line_add_head(link, &link->line, COXI_CHUNK_SMALL, frame->meta,

@@ -12,13 +12,6 @@
 #include "net/link.h"
 #include "net/link_internal.h"
 
-struct coxi_links {
-    uint64_t timeout_ms;
-    struct coxi_mutex lock; /* guards the list; before a link's lock */
-    struct coxi_link *first;
-    uint64_t looked_ms; /* when the links were looked at last */
-};
-
 int coxi_links_new(int timeout_ms, struct coxi_links **ret)
 {
     struct coxi_links *links = calloc(1, sizeof(*links));
@@ -115,7 +108,7 @@ static bool take_beat(struct coxi_link *link, uint64_t now, uint64_t timeout_ms)
  * and chained by beat_next. After a time in which nobody looked (this process was
  * stopped, or its host asleep) nothing is known of the peers, and their time begins anew.
  */
-static struct coxi_link *look(struct coxi_links *links)
+static struct coxi_link *look(struct coxi_links *links) COXI_EXCLUDES(links->lock)
 {
     uint64_t now = coxi_now_ms();
     struct coxi_link *beats = NULL;
@@ -142,9 +135,9 @@ static struct coxi_link *look(struct coxi_links *links)
     return beats;
 }
 
-void coxi_links_tick(struct coxi_links *links)
+void coxi_links_tick(struct coxi_links *links) COXI_EXCLUDES(links->lock)
 {
-    /* Unlocked: sending may end a link, which then leaves the list. */
+    /* Without the lock: sending may end a link, which then leaves the list. */
     for (struct coxi_link *link = look(links); link != NULL;) {
         struct coxi_link *next = link->beat_next;
         coxi_link_beat(link);

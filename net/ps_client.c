@@ -47,8 +47,9 @@ static size_t payload_len(const struct coxi_psc_request *request)
     return len;
 }
 
-/* The encoded message is not needed any more. Locked. */
+/* The encoded message is not needed any more. */
 static void drop_meta(struct coxi_psc *psc, struct coxi_psc_request *request)
+    COXI_REQUIRES(psc->lock)
 {
     struct coxi_psc_meta *meta = request->meta;
     request->meta = NULL;
@@ -89,8 +90,9 @@ bool coxi_psc_put(struct coxi_link *link, const struct coxi_psc_request *request
     return due;
 }
 
-/* A reference to the link of the request's channel, if that is up. Locked. */
+/* A reference to the link of the request's channel, if that is up. */
 static struct coxi_link *link_of(struct coxi_psc *psc, enum coxi_channel kind)
+    COXI_REQUIRES(psc->lock)
 {
     struct coxi_psc_channel *channel = &psc->channels[kind];
     return channel->up ? coxi_link_ref(channel->link) : NULL;
@@ -128,13 +130,13 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
     coxi_mutex_init(&psc->lock);
     coxi_cond_init(&psc->changed);
     coxi_window_init(&psc->waiting, 1, SIZE_MAX);
-    psc->next_id = 1;
-    psc->reached_ms = coxi_now_ms();
     for (int i = 0; i < 2; i++) {
         psc->channels[i].psc = psc;
         psc->channels[i].kind = (enum coxi_channel)i;
     }
     coxi_lock(&psc->lock);
+    psc->next_id = 1;
+    psc->reached_ms = coxi_now_ms();
     int r = coxi_psc_start_channel(psc, COXI_CHANNEL_CONTROL);
     coxi_unlock(&psc->lock);
     if (r != 0) {
@@ -145,8 +147,8 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
     return 0;
 }
 
-/* Why it has failed, as an error. Locked. */
-static int failure(const struct coxi_psc *psc)
+/* Why it has failed, as an error. */
+static int failure(const struct coxi_psc *psc) COXI_REQUIRES(psc->lock)
 {
     return coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index,
                       coxi_psc_address(psc), psc->failed_text);
@@ -210,8 +212,9 @@ const char *coxi_psc_address(const struct coxi_psc *psc)
     return coxi_address_get(&psc->address);
 }
 
-/* Memory for an encoded message. Locked. */
+/* Memory for an encoded message. */
 static struct coxi_psc_meta *take_meta(struct coxi_psc *psc, size_t len)
+    COXI_REQUIRES(psc->lock)
 {
     struct coxi_psc_meta *meta = psc->metas;
     if (meta != NULL) {
@@ -228,9 +231,8 @@ static struct coxi_psc_meta *take_meta(struct coxi_psc *psc, size_t len)
     return meta;
 }
 
-/* Locked. */
 static int encode(struct coxi_psc *psc, struct coxi_message *message,
-                  struct coxi_psc_request *request)
+                  struct coxi_psc_request *request) COXI_REQUIRES(psc->lock)
 {
     const void *bytes;
     size_t len;
@@ -247,17 +249,16 @@ static int encode(struct coxi_psc *psc, struct coxi_message *message,
     return 0;
 }
 
-/* Locked. */
-static bool has_room(const struct coxi_psc *psc, size_t len)
+static bool has_room(const struct coxi_psc *psc, size_t len) COXI_REQUIRES(psc->lock)
 {
     return psc->waiting.count == 0 || (psc->waiting.count < WAITING_MAX &&
                                        psc->next_id - psc->waiting.first < SPAN_MAX &&
                                        psc->waiting_bytes + len <= WAITING_BYTES_MAX);
 }
 
-/* Gives the request an id and a place among the waiting. Locked. */
+/* Gives the request an id and a place among the waiting. */
 static int enlist(struct coxi_psc *psc, struct coxi_message *message,
-                  struct coxi_psc_request *request)
+                  struct coxi_psc_request *request) COXI_REQUIRES(psc->lock)
 {
     if (psc->failed != 0) {
         return failure(psc);
@@ -297,8 +298,9 @@ static void prepare(const struct coxi_psc *psc, struct coxi_psc_request *request
     request->meta = NULL;
 }
 
-/* Until the request's deadline. Locked. */
+/* Until the request's deadline. */
 static int await_room(struct coxi_psc *psc, const struct coxi_psc_request *request)
+    COXI_REQUIRES(psc->lock)
 {
     uint64_t now = coxi_now_ms();
     uint64_t left_ms = request->deadline_ms > now ? request->deadline_ms - now : 0;
@@ -313,8 +315,9 @@ static int await_room(struct coxi_psc *psc, const struct coxi_psc_request *reque
     return 0;
 }
 
-/* While much waits in line on the request's connection. Locked; unlocks meanwhile. */
+/* While much waits in line on the request's connection. Unlocks meanwhile. */
 static void await_line(struct coxi_psc *psc, const struct coxi_psc_request *request)
+    COXI_REQUIRES(psc->lock)
 {
     struct coxi_link *link = link_of(psc, request->channel);
     if (link != NULL && coxi_link_queued(link) > IN_LINE_MAX) {
@@ -397,16 +400,17 @@ void coxi_psc_give_up(struct coxi_psc *psc, const char *text)
 
 /* ---- following the ps */
 
-/* The channel is up, and leads to the process that is to be followed. Locked. */
+/* The channel is up, and leads to the process that is to be followed. */
 static bool leads_there(const struct coxi_psc_channel *channel)
+    COXI_REQUIRES(channel->psc->lock)
 {
     uint64_t told = channel->psc->told;
     return channel->up && (told == 0 || channel->incarnation == told);
 }
 
-/* Closes a channel's connection; what has been asked ends when that is closed. Locked. */
+/* Closes a channel's connection; what has been asked ends when that is closed. */
 static void end_channel(struct coxi_psc_channel *channel, bool requests,
-                        const char *text)
+                        const char *text) COXI_REQUIRES(channel->psc->lock)
 {
     struct coxi_psc *psc = channel->psc;
     for (uint64_t id = psc->waiting.first; requests && id < psc->waiting.next; id++) {
@@ -479,8 +483,8 @@ int coxi_psc_follow(struct coxi_psc *psc, const char *address, uint64_t incarnat
 
 /* ---- ticks */
 
-/* Its name may lead elsewhere by now, or another process be there. Locked. */
-static void leave_strangers(struct coxi_psc *psc, uint64_t now)
+/* Its name may lead elsewhere by now, or another process be there. */
+static void leave_strangers(struct coxi_psc *psc, uint64_t now) COXI_REQUIRES(psc->lock)
 {
     for (int i = 0; i < 2; i++) {
         struct coxi_psc_channel *channel = &psc->channels[i];
@@ -492,8 +496,9 @@ static void leave_strangers(struct coxi_psc *psc, uint64_t now)
     }
 }
 
-/* It ends when its connection has: until then its memory may be in use. Locked. */
+/* It ends when its connection has: until then its memory may be in use. */
 static void expire(struct coxi_psc *psc, struct coxi_psc_request *request)
+    COXI_REQUIRES(psc->lock)
 {
     struct coxi_psc_channel *channel = &psc->channels[request->channel];
     request->ends = COX_ETIMEDOUT;

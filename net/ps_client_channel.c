@@ -23,6 +23,7 @@ static const size_t ring_bytes[] = {(size_t)256 * 1024, (size_t)1024 * 1024};
 /* ---- the end of requests */
 
 static const char *why_ends(const struct coxi_psc *psc, int code)
+    COXI_REQUIRES(psc->lock)
 {
     return psc->failed != 0        ? psc->failed_text
            : code == COX_ETIMEDOUT ? "no answer in time"
@@ -80,9 +81,9 @@ static void lose(struct coxi_psc *psc, int code, const char *text)
     }
 }
 
-/* True while a claim is under way: the ps becomes ours with its answer, so it may be another
- * incarnation until then. Locked. */
-static bool is_claiming(const struct coxi_psc *psc)
+/* True while a claim is under way: the ps becomes ours with its answer, so it may be
+ * another incarnation until then. */
+static bool is_claiming(const struct coxi_psc *psc) COXI_REQUIRES(psc->lock)
 {
     return coxi_window_get(&psc->waiting, psc->claim) != NULL;
 }
@@ -112,8 +113,9 @@ static int greeted(struct coxi_psc_channel *channel, const struct coxi_hello *he
         }
         (void)pthread_cond_broadcast(&psc->changed);
     }
+    struct coxi_link *link = channel->link;
     coxi_unlock(&psc->lock);
-    coxi_link_flush(channel->link);
+    coxi_link_flush(link);
     if (other && psc->options.same_incarnation) {
         return coxi_error(COX_EPSLOST, "it was restarted, or has served another "
                                        "client, and has lost its state");

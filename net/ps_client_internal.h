@@ -17,51 +17,56 @@ struct coxi_psc_meta {
     _Alignas(8) uint8_t bytes[];
 };
 
-/* A connection to the ps, or the lack of one. */
-struct coxi_psc_channel {
-    struct coxi_psc *psc;
-    enum coxi_channel kind;
-    pthread_t thread;
-    bool started;           /* all below: guarded by psc->lock */
-    struct coxi_link *link; /* being greeted or up */
-    bool up;
-    uint64_t incarnation; /* of the ps that it leads, or led, to */
-    uint64_t up_ms;       /* since when it does */
-    uint64_t n_moves;     /* of the ps, when it was dialled */
-    bool greeted;         /* these: this thread only */
-    int verdict;          /* why trying again would not help, or 0 */
-    char verdict_text[256];
-};
-
 struct coxi_psc {
     struct coxi_psc_options options;
     struct coxi_address address;
-    struct coxi_psc_channel channels[2];
 
-    struct coxi_mutex lock; /* guards all below and the channels; leaf */
+    struct coxi_mutex lock; /* leaf */
     pthread_cond_t changed;
-    struct coxi_window waiting;
-    size_t waiting_bytes;
-    struct coxi_psc_meta *metas; /* not in use: as many as ever were at a time */
-    uint64_t next_id;
-    uint64_t incarnation;
-    uint64_t told;    /* the one to follow; 0: any */
-    uint64_t n_moves; /* how often there was another address or another one to follow */
-    uint64_t reached_ms; /* when the one to follow was heard last */
-    bool unreached;
-    uint64_t claim; /* the last request that was one */
-    int failed;     /* 0, or why nothing works any more */
-    char failed_text[256];
-    char last_text[256]; /* why the last connection failed */
-    bool misnamed; /* that was it: the address leads nowhere, or has no such host */
+    /* A connection to the ps, or the lack of one. */
+    struct coxi_psc_channel {
+        struct coxi_psc *psc;
+        enum coxi_channel kind;
+        pthread_t thread;
+        bool started COXI_GUARDED_BY(lock);
+        struct coxi_link *link COXI_GUARDED_BY(lock); /* being greeted or up */
+        bool up COXI_GUARDED_BY(lock);
+        /* of the ps that it leads, or led, to */
+        uint64_t incarnation COXI_GUARDED_BY(lock);
+        uint64_t up_ms COXI_GUARDED_BY(lock);   /* since when it does */
+        uint64_t n_moves COXI_GUARDED_BY(lock); /* of the ps, when it was dialled */
+        bool greeted;                           /* these: this thread only */
+        int verdict; /* why trying again would not help, or 0 */
+        char verdict_text[256];
+    } channels[2];
+    struct coxi_window waiting COXI_GUARDED_BY(lock);
+    size_t waiting_bytes COXI_GUARDED_BY(lock);
+    /* not in use: as many as ever were at a time */
+    struct coxi_psc_meta *metas COXI_GUARDED_BY(lock);
+    uint64_t next_id COXI_GUARDED_BY(lock);
+    uint64_t incarnation COXI_GUARDED_BY(lock);
+    uint64_t told COXI_GUARDED_BY(lock); /* the one to follow; 0: any */
+    /* how often there was another address or another one to follow */
+    uint64_t n_moves COXI_GUARDED_BY(lock);
+    /* when the one to follow was heard last */
+    uint64_t reached_ms COXI_GUARDED_BY(lock);
+    bool unreached COXI_GUARDED_BY(lock);
+    uint64_t claim COXI_GUARDED_BY(lock); /* the last request that was one */
+    int failed COXI_GUARDED_BY(lock);     /* 0, or why nothing works any more */
+    char failed_text[256] COXI_GUARDED_BY(lock);
+    char last_text[256] COXI_GUARDED_BY(lock); /* why the last connection failed */
+    /* that was it: the address leads nowhere, or has no such host */
+    bool misnamed COXI_GUARDED_BY(lock);
 };
 
 /* ---- ps_client.c */
 
-/* Takes a request out of `waiting`; NULL: it is not there. Locked. */
-struct coxi_psc_request *coxi_psc_delist(struct coxi_psc *psc, uint64_t id);
+/* Takes a request out of `waiting`; NULL: it is not there. */
+struct coxi_psc_request *coxi_psc_delist(struct coxi_psc *psc, uint64_t id)
+    COXI_REQUIRES(psc->lock);
 
-/* Puts the request in line; true: it is time for a flush, without the lock. Locked. */
+/* Puts the request in line; true: it is time for a flush, without the lock. Call it under
+ * the ps client's lock. */
 bool coxi_psc_put(struct coxi_link *link, const struct coxi_psc_request *request,
                   bool later);
 
@@ -70,7 +75,8 @@ bool coxi_psc_fail(struct coxi_psc *psc, int code, const char *text);
 
 /* ---- ps_client_channel.c */
 
-/* Starts the channel's thread on first need. Locked. */
-int coxi_psc_start_channel(struct coxi_psc *psc, enum coxi_channel kind);
+/* Starts the channel's thread on first need. */
+int coxi_psc_start_channel(struct coxi_psc *psc, enum coxi_channel kind)
+    COXI_REQUIRES(psc->lock);
 
 #endif

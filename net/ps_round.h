@@ -21,11 +21,11 @@
 #include "net/ps_client.h"
 
 struct coxi_round {
-    struct coxi_mutex lock; /* guards all below; leaf */
+    struct coxi_mutex lock; /* leaf */
     pthread_cond_t ended;
-    atomic_size_t n_pending; /* read without it, too */
-    int code;                /* of the first request that failed; 0: none yet */
-    char text[512];
+    atomic_size_t n_pending;        /* written under the lock */
+    int code COXI_GUARDED_BY(lock); /* of the first request that failed; 0: none yet */
+    char text[512] COXI_GUARDED_BY(lock);
 };
 
 struct coxi_round_call {

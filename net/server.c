@@ -8,6 +8,7 @@
  */
 #include "net/server.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "common/error.h"
@@ -26,31 +27,32 @@ enum {
         8, /* connections for data that we dial: one, and those that are ending */
 };
 
-struct connection {
-    struct coxi_peer peer; /* hello: written once, under the lock */
-    struct connection *next;
-    pthread_t thread;
-    bool dialled;              /* by us: our greeting comes first */
-    enum coxi_channel channel; /* if so */
-    struct coxi_link *control; /* if so, of a data connection */
-    bool greeted;              /* this one and `ended`: guarded by server->lock */
-    bool ended;
-};
-
 struct coxi_server {
     struct coxi_server_options options;
     struct coxi_links *links;
     struct coxi_listener *listener;
     pthread_t dialler;
     bool dials;             /* the thread is there */
-    struct coxi_mutex lock; /* guards all below; before that of the links */
+    struct coxi_mutex lock; /* before that of the links */
     pthread_cond_t changed; /* `started` or `stopping` */
-    bool started;
-    bool stopping; /* nothing is dialled any more */
-    bool quiet;    /* the peer has been away for long: that is no news */
-    struct connection *connections;
-    size_t n_connections;
-    uint64_t n_begun; /* connections: the number of the newest */
+    bool started COXI_GUARDED_BY(lock);
+    bool stopping COXI_GUARDED_BY(lock); /* nothing is dialled any more */
+    /* the peer has been away for long: that is no news */
+    bool quiet COXI_GUARDED_BY(lock);
+    struct connection *connections COXI_GUARDED_BY(lock);
+    size_t n_connections COXI_GUARDED_BY(lock);
+    uint64_t n_begun COXI_GUARDED_BY(lock); /* connections: the number of the newest */
+};
+
+struct connection {
+    struct coxi_peer peer;   /* hello: written once, under the lock */
+    struct connection *next; /* in the server's list, or in one of those taken out */
+    pthread_t thread;
+    bool dialled;              /* by us: our greeting comes first */
+    enum coxi_channel channel; /* if so */
+    struct coxi_link *control; /* if so, of a data connection */
+    atomic_bool greeted;       /* written under the server's lock */
+    bool ended COXI_GUARDED_BY_OF(struct coxi_server, lock);
 };
 
 /* ---- a connection's thread */
@@ -124,7 +126,7 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
     struct connection *connection = arg;
     struct coxi_server *server = connection->peer.server;
     struct coxi_message message;
-    if (!connection->greeted) { /* written by this thread alone */
+    if (!connection->greeted) {
         return greet(connection, frame);
     }
     int r = coxi_message_read(frame, &message);
@@ -216,8 +218,8 @@ static void *connection_thread(void *arg)
     return NULL;
 }
 
-/* The connections for data that we have dialled. Locked. */
-static size_t count_data(const struct coxi_server *server)
+/* The connections for data that we have dialled. */
+static size_t count_data(const struct coxi_server *server) COXI_REQUIRES(server->lock)
 {
     size_t n = 0;
     for (const struct connection *c = server->connections; c != NULL; c = c->next) {
@@ -326,7 +328,7 @@ static void *dialler_thread(void *arg)
     int rest_ms = REST_FIRST_MS;
     coxi_lock(&server->lock);
     while (!server->started && !server->stopping) {
-        coxi_wait(&server->changed, &server->lock);
+        coxi_wait_for_work(&server->changed, &server->lock);
     }
     coxi_unlock(&server->lock);
     do {
