@@ -39,9 +39,10 @@ enum { IN_FLIGHT_MAX = 65536 };
      .help = (help_)}
 
 static const struct coxi_option options[] = {
-    NUMBER("seed", seed, 0, 1e15, "1", "of all that is random here"),
-    NUMBER("steps", steps, 1, 1e9, "5000", "to schedule"),
-    NUMBER("step-us", step_us, 0, 1e6, "2000", "what a step takes, on average"),
+    NUMBER("seed", seed, 0, 1e15, "1", "seed of all random numbers"),
+    NUMBER("steps", steps, 1, 1e9, "5000", "steps to schedule"),
+    NUMBER("step-us", step_us, 0, 1e6, "2000",
+           "average duration of a step in microseconds"),
     NUMBER("ps", ps, 1, CHAOS_PS_MAX, "2", "parameter servers"),
     NUMBER("workers", workers, 1, 64, "3", "workers"),
     NUMBER("slots", slots, 1, 64, "1", "steps at a time on each worker"),
@@ -57,16 +58,16 @@ static const struct coxi_option options[] = {
         "ms between two kill -9 of the client, which is a process of its own then and "
         "is started again"),
     EVERY("checkpoint-every-ms", checkpoint_every_ms,
-          "ms between two checkpoints; 0: none but those that the log asks for"),
+          "ms between two checkpoints; 0: only those that the log asks for"),
     NUMBER("incremental", incremental, 0, 1000, "3",
-           "checkpoints that build on the one before, between two full ones"),
+           "checkpoints between two full ones, each of which builds on the one before"),
     SHARE("fail-disk", fail_disk, -1, "-1",
-          "share of the system calls that write checkpoints which fail; 0: none"),
+          "share of failing system calls among those that write checkpoints; 0: none"),
     EVERY("full-disk-every", full_disk_every,
           "ms between two times that the checkpoints' disk is full, each a quarter as "
           "long"),
     NUMBER("slow-fsync-ms", slow_fsync_ms, -1, 60000, "-1",
-           "ms that each fsync of a checkpoint's file takes longer"),
+           "ms by which each fsync of a checkpoint's file is delayed"),
     EVERY("stop-every", stop_every,
           "ms between two SIGSTOP of a step process; one in eight lasts longer than "
           "--peer-timeout-ms"),
@@ -74,14 +75,13 @@ static const struct coxi_option options[] = {
           "ms between two connections that are cut; -1: twice --kill-workers-every"),
     EVERY(
         "partition-every", partition_every,
-        "ms between two times that nothing gets through between client and ps, workers "
-        "and a ps, or client and a worker; one in four lasts longer than "
-        "--peer-timeout-ms"),
+        "ms between two cuts of all traffic between client and a ps, workers and a ps, "
+        "or client and a worker; one in four lasts longer than --peer-timeout-ms"),
     SHARE("crash-rate", crash_rate, -1, "-1",
           "share of the steps whose first attempt crashes"),
-    SHARE("flush-rate", flush_rate, 0, "0.25",
-          "share of the steps that flush in the middle, and then go on to any ps or "
-          "none"),
+    SHARE(
+        "flush-rate", flush_rate, 0, "0.25",
+        "share of the steps that flush in the middle, and then update any ps or none"),
     SWITCH("results", results,
            "steps return a value; every future is held and checked"),
     SWITCH(
@@ -101,8 +101,8 @@ static const struct coxi_option options[] = {
     NUMBER("peer-timeout-ms", peer_timeout_ms, 100, 3600000, "1500",
            "a peer silent for this long is lost"),
     NUMBER("in-flight", in_flight, 1, IN_FLIGHT_MAX, "4096",
-           "closures in the queue, and futures held, at most"),
-    NUMBER("deadline-s", deadline_s, 1, 86400, "600", "seconds for all of it"),
+           "most closures in the queue, and most futures held"),
+    NUMBER("deadline-s", deadline_s, 1, 86400, "600", "most seconds for everything"),
     SWITCH("netns", netns,
            "the client and each daemon in a network namespace of its own, where "
            "--partition-every drops packets; needs root and ip(8)"),

@@ -64,7 +64,7 @@ static const struct coxi_option options[] = {
     {.name = "only",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, only),
-     .help = "take only the measurements of this name (of pull, push, table, "
+     .help = "take only the measurements with this name (cases pull, push, table, "
              "schedule, train, checkpoint and fanout)"},
     {.name = "seconds",
      .type = COXI_OPTION_REAL,
@@ -79,14 +79,14 @@ static const struct coxi_option options[] = {
      .min = 2,
      .max = 65536,
      .fallback = "1000",
-     .help = "how many the case scale simulates"},
+     .help = "workers that case scale simulates"},
     {.name = "ps",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct config, ps),
      .min = 1,
      .max = BENCH_PS_MAX,
      .fallback = "1",
-     .help = "parameter servers of the case scale"},
+     .help = "parameter servers of case scale"},
     {.name = "args",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct config, args),
@@ -100,9 +100,8 @@ static const struct coxi_option options[] = {
      .min = 0,
      .max = 1000000000,
      .fallback = "0",
-     .help =
-         "rows whose memory the case table measures; 0: 100 million where that much "
-         "memory is free, else 10 million"},
+     .help = "rows with which case table measures memory; 0: 100 million if there is "
+             "enough free memory, otherwise 10 million"},
     {.name = "bytes",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct config, bytes),
@@ -115,7 +114,7 @@ static const struct coxi_option options[] = {
     {.name = "serve",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct config, serve),
-     .help = "be the other side of a case (the benchmark starts it)"},
+     .help = "run as the other side of a case (the benchmark starts it)"},
 };
 
 static const struct coxi_program program = {

@@ -11,12 +11,13 @@
 #include "net/daemon.h"
 
 static const struct coxi_command commands[] = {
-    {"list", coxi_checkpoint_list, "which checkpoints there are"},
-    {"show", coxi_checkpoint_show, "what is in one"},
-    {"verify", coxi_checkpoint_verify_all, "are they whole"},
-    {"diff", coxi_checkpoint_diff, "what differs between two"},
-    {"export", coxi_checkpoint_export, "variables for numpy or safetensors readers"},
-    {"prune", coxi_checkpoint_prune, "delete old ones"},
+    {"list", coxi_checkpoint_list, "list the checkpoints of a directory"},
+    {"show", coxi_checkpoint_show, "show the content of a checkpoint"},
+    {"verify", coxi_checkpoint_verify_all, "check that checkpoints are whole"},
+    {"diff", coxi_checkpoint_diff, "compare two checkpoints"},
+    {"export", coxi_checkpoint_export,
+     "write variables to a file for numpy or safetensors"},
+    {"prune", coxi_checkpoint_prune, "delete old checkpoints"},
 };
 
 static const struct coxi_commands checkpoint = {

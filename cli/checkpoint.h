@@ -42,6 +42,6 @@ void coxi_checkpoint_time(double time_s, char *ret, size_t len);
     {.name = "variable",                                                               \
      .type = COXI_OPTION_STRING,                                                       \
      .offset = offsetof(config, variable),                                             \
-     .help = "only these: a name or pattern ('tower/*', '@(w|t)')"}
+     .help = "only variables with this name or pattern ('tower/*', '@(w|t)')"}
 
 #endif

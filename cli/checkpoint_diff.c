@@ -29,11 +29,10 @@ static const struct coxi_option options[] = {
 static const struct coxi_program program = {
     .name = "coxswain checkpoint diff",
     .usage = "[options] A B",
-    .summary = "Compares two checkpoints (.../ckpt-3; of a directory the latest): "
-               "which variables\n"
-               "are in one alone or are specified in another way, and how far the "
-               "values of the\n"
-               "others are apart. Rows of tables are compared by their keys.",
+    .summary = "Compares two checkpoints (.../ckpt-3, or a directory's latest one): "
+               "which variables\nare in only one of them or have different "
+               "specifications, and how far the values of\nthe others are apart. Rows "
+               "of tables are compared by their keys.",
     .prefix = "COX_CHECKPOINT",
     .mixed = true,
     .options = options,

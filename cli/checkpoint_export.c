@@ -29,12 +29,12 @@ static const struct coxi_option options[] = {
      .offset = offsetof(struct config, format),
      .choices = "npz|safetensors",
      .fallback = "npz",
-     .help = "of OUT"},
+     .help = "format of OUT"},
     COXI_CHECKPOINT_VARIABLE(struct config),
     {.name = "state",
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct config, state),
-     .help = "optimizer state and steps, too"},
+     .help = "also export optimizer state and steps"},
     {.name = "compress",
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct config, compress),
@@ -45,13 +45,10 @@ static const struct coxi_option options[] = {
 static const struct coxi_program program = {
     .name = "coxswain checkpoint export",
     .usage = "[options] DIR OUT",
-    .summary =
-        "Writes variables of a checkpoint (or of the latest one in DIR) to a file: "
-        "dense\n"
-        "ones as NAME, tables as NAME/keys and NAME/values, in the same order of "
-        "rows,\n"
-        "state as NAME/STATE. In an npz BF16 becomes float32, which holds each value\n"
-        "exactly.",
+    .summary = "Writes variables of a checkpoint (or of the latest one in DIR) to a "
+               "file: a dense\nvariable as NAME, a table as NAME/keys and NAME/values "
+               "with rows in the same\norder, state as NAME/STATE. In an npz, BF16 "
+               "becomes float32, which holds each\nvalue exactly.",
     .prefix = "COX_CHECKPOINT",
     .mixed = true,
     .options = options,

@@ -27,9 +27,9 @@ static const struct coxi_program list_program = {
     .name = "coxswain checkpoint list",
     .usage = "[options] DIR",
     .summary =
-        "Prints the checkpoints of a directory. State: complete, or what is wrong\n"
-        "with one (its data are not read: that is verify's); LATEST; being read.\n"
-        "An unfinished one is being written, or its writer has died.",
+        "Prints the checkpoints of a directory. State: complete, or the fault that "
+        "was\nfound (without reading the data: verify does that); LATEST; being "
+        "read.\nAn unfinished checkpoint is being written, or its writer has died.",
     .prefix = "COX_CHECKPOINT",
     .mixed = true,
     .options = list_options,
@@ -333,26 +333,26 @@ static const struct coxi_option prune_options[] = {
      .offset = offsetof(struct prune_config, keep),
      .max = 1e15,
      .fallback = "0",
-     .help = "keep so many of the newest (1 or more: it must be said)"},
+     .help = "number of newest checkpoints to keep (1 or more; required)"},
     {.name = "keep-every",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct prune_config, keep_every),
      .max = 1e15,
      .fallback = "0",
-     .help = "keep those, too, whose number this divides; 0: none of them"},
+     .help = "also keep checkpoints whose number this divides; 0: none of them"},
     {.name = "dry-run",
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct prune_config, dry_run),
-     .help = "delete nothing: tell what would be deleted"},
+     .help = "delete nothing, but print what would be deleted"},
     COXI_CHECKPOINT_JSON(struct prune_config),
 };
 
 static const struct coxi_program prune_program = {
     .name = "coxswain checkpoint prune",
     .usage = "--keep N [options] DIR",
-    .summary =
-        "Deletes old checkpoints. What LATEST names and what is being read stays.\n"
-        "Not while a client with checkpoint_keep writes to the directory.",
+    .summary = "Deletes old checkpoints, except the one that LATEST names and those "
+               "being read.\nDo not use it while a client with checkpoint_keep writes "
+               "to the directory.",
     .prefix = "COX_CHECKPOINT",
     .mixed = true,
     .options = prune_options,

@@ -23,15 +23,11 @@ static const struct coxi_option options[] = {
 static const struct coxi_program program = {
     .name = "coxswain checkpoint show",
     .usage = "[options] DIR",
-    .summary =
-        "Verifies every checksum of a checkpoint and prints what is in it: for each\n"
-        "tensor of each shard its sum, least and greatest value (of a step: its "
-        "value;\n"
-        "of a rate: what was set last); of each variable the optimizer that it was\n"
-        "created with.\n"
-        "DIR is a checkpoint (.../ckpt-3) or a checkpoint directory, of which the "
-        "latest\n"
-        "is shown.",
+    .summary = "Verifies every checksum of a checkpoint and prints its content: for "
+               "each tensor\nof each shard the sum, least and greatest value (for a "
+               "step: its value; for a\nrate: the one set last); for each variable the "
+               "optimizer with which it was\ncreated.\nDIR is a checkpoint "
+               "(.../ckpt-3), or a checkpoint directory, whose latest one is\nshown.",
     .prefix = "COX_CHECKPOINT",
     .mixed = true,
     .options = options,

@@ -62,8 +62,8 @@ struct config {
          .offset = offsetof(struct config, step_memory_max),                           \
          .max = COXI_BYTES_MAX,                                                        \
          .fallback = "0",                                                              \
-         .help = "memory of a worker's step process, besides what it keeps, as 512M "  \
-                 "or 2G; 0: no limit"},                                                \
+         .help = "most memory of a worker's step process, without kept results, as "   \
+                 "512M or 2G; 0: no limit"},                                           \
         {.name = "log-dir",                                                            \
          .type = COXI_OPTION_STRING,                                                   \
          .offset = offsetof(struct config, log_dir),                                   \
@@ -100,18 +100,16 @@ static const struct coxi_option run_options[] = {
      .max = 1000000,
      .fallback = "10",
      .help =
-         "how often in a row PROGRAM is started again when a signal has ended it or "
-         "it has exited with 128 or more; after a minute it counts anew"},
+         "how often in a row PROGRAM is started again after a signal has ended it or "
+         "it has exited with 128 or more; after a minute the count starts again"},
 };
 
 static const struct coxi_program cluster_program = {
     .name = "coxswain cluster",
     .usage = "[options]",
-    .summary = "Starts parameter servers and workers on this host, prints what "
-               "COX_CLUSTER is\n"
-               "to be for client programs, and ends them when it is interrupted. A "
-               "daemon that\n"
-               "dies is started again.",
+    .summary = "Starts parameter servers and workers on this host, prints the "
+               "COX_CLUSTER that\nclient programs need, and ends them when it is "
+               "interrupted. A daemon that dies is\nstarted again.",
     .prefix = "COX_CLUSTER",
     .options = cluster_options,
     .n_options = sizeof(cluster_options) / sizeof(*cluster_options),

@@ -63,8 +63,8 @@ struct coxi_daemon_options {
          .offset = offsetof(config, daemon.log_max),                                   \
          .max = COXI_BYTES_MAX,                                                        \
          .fallback = "16M",                                                            \
-         .help = "where standard error is a file: bytes beyond which what it has is "  \
-                 "moved to FILE.1, in place of what that had; 0: no limit"},           \
+         .help = "if standard error is a file: when it has more bytes, they are "      \
+                 "moved to FILE.1, replacing that; 0: no limit"},                      \
         {.name = "alerts",                                                             \
          .type = COXI_OPTION_CHOICE,                                                   \
          .offset = offsetof(config, daemon.alerts),                                    \
@@ -76,17 +76,18 @@ struct coxi_daemon_options {
          .offset = offsetof(config, daemon.local_path),                                \
          .choices = "on|off",                                                          \
          .fallback = "on",                                                             \
-         .help = "go on over shared memory with a ps or worker on the same host"},     \
+         .help = "use shared memory to a ps or worker on the same host"},              \
         {.name = "insecure",                                                           \
          .type = COXI_OPTION_FLAG,                                                     \
          .offset = offsetof(config, daemon.insecure),                                  \
-         .help =                                                                       \
-             "listen beyond loopback: whoever reaches the port can run code here"},    \
+         .help = "listen beyond loopback: anybody who reaches the port can run code "  \
+                 "here"},                                                              \
         {.name = "parent",                                                             \
          .type = COXI_OPTION_INT,                                                      \
          .offset = offsetof(config, daemon.parent),                                    \
          .max = INT32_MAX,                                                             \
-         .help = "process id of the starter: be killed when it ends"}
+         .help = "process id of the program that started this one; when it ends, so "  \
+                 "does this one"}
 
 /*
  * Applies the options: the log and its bound, signals that must not kill, death with

@@ -28,7 +28,7 @@ static const struct coxi_program program = {
     .usage = "[options]",
     .summary =
         "A parameter server: keeps variables and tables, answers pulls, applies "
-        "commits.\nIt serves one run at a time, and the next when that has ended.",
+        "commits.\nIt serves one run at a time, and the next one when that has ended.",
     .prefix = "COX_PS",
     .options = options,
     .n_options = sizeof(options) / sizeof(*options),

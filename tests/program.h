@@ -1,4 +1,4 @@
-/* Programs of the project as processes of a test: started, watched, ended. */
+/* Starts, watches and ends programs of the project as processes of a test. */
 #ifndef COXI_TESTS_PROGRAM_H
 #define COXI_TESTS_PROGRAM_H
 
@@ -6,50 +6,48 @@
 
 struct program {
     pid_t pid;
-    char output[64]; /* name (coxi_test_path) of the file with all that it prints */
-    long
-        peak_kib; /* once it has ended: the most memory that it had, mapped files too */
+    char output[64]; /* name (coxi_test_path) of the file with all its output */
+    long peak_kib;   /* once it has ended: its peak memory, with mapped files */
 };
 
-/*
- * Starts program argv[0] of the built ones (a path with a slash: that one) with its
- * output in a file. It is killed when this process ends.
- */
+/* Starts the built program argv[0] (a path with a slash: that program) with its output
+ * in a file. It is killed when this process ends. */
 void program_start(struct program *program, const char *const *argv);
 
-/* Waits for its end: the exit code, or 256 + the signal. */
+/* Waits for its end; returns the exit code, or 256 + the signal. */
 int program_wait(struct program *program);
 
-/* Both in one: the exit code. */
+/* Runs a program; returns its exit code. */
 int program_run(struct program *program, const char *const *argv);
 
-/* All that it has printed so far; for free(). */
+/* All of its output so far; for free(). */
 char *program_output(const struct program *program);
 
-/* What it has printed so far contains `part`. */
+/* Asserts that its output so far contains `part`. */
 void program_assert_printed(const struct program *program, const char *part);
 
 /* Waits until it has printed `part`. */
 void program_wait_printed(const struct program *program, const char *part);
 
-/* Program `name` with the option `option` exits 2, and names itself and `part`. */
+/* Asserts that program `name` with option `option` exits 2, and that its output names
+ * the program and `part`. */
 void program_assert_refuses(const char *name, const char *option, const char *part);
 
-/* Somebody else listens at a daemon's socket: the path is taken by a socket, for close(). */
+/* Binds a socket at a daemon's path, so that the path is taken; returns the socket, for
+ * close(). */
 int program_occupy(const char *path);
 
-/* Daemon `name` moves what its log file has to another, if told to keep next to nothing. */
+/* Asserts that daemon `name` moves the content of its log file to another file if its
+ * bound is tiny. */
 void program_assert_bounds_its_log(const char *name);
 
 void program_kill(struct program *program, int signum);
 
-/* SIGSTOP: when this returns, none of its threads does anything any more. */
+/* Stops with SIGSTOP; none of its threads runs any more when this returns. */
 void program_pause(struct program *program);
 
-/*
- * Starts a daemon ("coxswain-ps", "coxswain-worker") as `index`, listening at `listen`,
- * and waits until it can be dialled: its address.
- */
+/* Starts a daemon ("coxswain-ps", "coxswain-worker") as `index`, listening at `listen`,
+ * and waits until it can be dialled; returns its address. */
 void daemon_start(struct program *program, const char *name, int index,
                   const char *listen, char ret_address[256]);
 

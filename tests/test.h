@@ -1,7 +1,5 @@
-/*
- * What every test program shares. A test is TEST(name_of_the_behaviour) { ... }; each
- * is its own ctest entry, and `<program> <name>` runs one.
- */
+/* Shared by all test programs. A test is TEST(name_of_the_behaviour) { ... }; each is a
+ * ctest entry of its own, and `<program> <name>` runs one. */
 #ifndef COXI_TESTS_TEST_H
 #define COXI_TESTS_TEST_H
 
@@ -27,15 +25,15 @@ void coxi_test_add(const char *name, void (*run)(void **state));
     }                                                                                  \
     static void name(__attribute__((unused)) void **state)
 
-/* Skips a test that measures the memory of a process, where ThreadSanitizer takes several times
- * as much for itself. */
+/* Skips a test that measures the memory of a process: ThreadSanitizer itself takes
+ * several times as much. */
 #if defined(__SANITIZE_THREAD__)
 #define needs_true_memory() skip()
 #else
 #define needs_true_memory() (void)0
 #endif
 
-/* Fails unless `call` returns `code`, telling the error text. */
+/* Fails unless `call` returns `code`; prints the error text. */
 #define assert_code(code, call)                                                        \
     do {                                                                               \
         int code_ = (call);                                                            \
@@ -55,39 +53,37 @@ void coxi_test_add(const char *name, void (*run)(void **state));
 
 const char *coxi_test_error(void);
 
-/* A new directory, removed with all it holds when the program ends. */
+/* A new directory, which is removed with its content when the program ends. */
 const char *coxi_test_dir(void);
 
-/* "<directory>/<name>" of it, valid until the program ends. */
+/* "<directory>/<name>" for that directory, valid until the program ends. */
 char *coxi_test_path(const char *name);
 
-/* The directory of the built programs, and that of the test step modules. */
+/* The directory of the built programs, and the path of a test step module. */
 const char *coxi_test_bin(void);
 const char *coxi_test_module(const char *name);
 
 /*
- * Processes that are started from now on may crash, as is meant: no sanitizer answers for
- * it or reports it, or what is left when a step exits amidst threads; and no core.
+ * Processes that are started from now on may crash on purpose: sanitizers neither catch
+ * nor report that, nor leaks of a step that exits while other threads run; no core
+ * files.
  */
 void coxi_test_expect_crashes(void);
 
-/* Processes that are started from now on have no memory that they have freed, as without a
- * sanitizer. */
+/* In processes that are started from now on, the sanitizer keeps no freed memory. */
 void coxi_test_keep_no_freed_memory(void);
 
 /* Writes a file. */
 void coxi_test_write(const char *path, const void *bytes, size_t len);
 
-/* Reads a whole file, with a NUL behind it; for free(). */
+/* Reads a whole file and puts a NUL behind it; for free(). */
 char *coxi_test_read(const char *path, size_t *ret_len);
 
-/*
- * Calls `condition(arg)` until it is true, at most 8 s: for what happens elsewhere and
- * can only be looked at. Fails with `what` when it does not come true.
- */
+/* Calls `condition(arg)` until it is true, at most 8 s: for events elsewhere that can
+ * only be looked at. Fails with `what` if it does not become true. */
 void coxi_test_until(bool (*condition)(void *arg), void *arg, const char *what);
 
-/* How many threads this process has; as a condition: it has *(int *)arg. */
+/* The number of threads of this process; as a condition: there are *(int *)arg. */
 int coxi_test_threads(void);
 bool coxi_test_has_threads(void *arg);
 

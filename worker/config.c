@@ -17,14 +17,13 @@ static const struct coxi_option options[] = {
     {.name = "name",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct coxi_worker_config, name),
-     .help =
-         "with --client: known to it as this (default: HOST-PID, unlike all others)"},
+     .help = "with --client: the name by which the client knows this worker, different "
+             "from all others (default: HOST-PID)"},
     {.name = "dir",
      .type = COXI_OPTION_STRING,
      .offset = offsetof(struct coxi_worker_config, dir),
-     .help = "where step modules are kept (default: a directory in TMPDIR, removed at "
-             "the end, or by the "
-             "next worker)"},
+     .help = "directory for step modules (default: a new one in TMPDIR, removed at the "
+             "end, or by the next worker)"},
     {.name = "slots",
      .type = COXI_OPTION_INT,
      .offset = offsetof(struct coxi_worker_config, slots),
@@ -44,40 +43,39 @@ static const struct coxi_option options[] = {
      .offset = offsetof(struct coxi_worker_config, step_memory_max),
      .max = COXI_BYTES_MAX,
      .fallback = "0",
-     .help =
-         "memory of the process that runs steps, besides what it keeps (--kept-max), "
-         "beyond which it is ended and the step reported, as 512M or 2G; 0: no limit"},
+     .help = "most memory of the process that runs steps, without kept results "
+             "(--kept-max), as 512M or 2G: beyond it the process is ended and the step "
+             "reported; 0: no limit"},
     {.name = "pull-cache-max",
      .type = COXI_OPTION_BYTES,
      .offset = offsetof(struct coxi_worker_config, pull_cache_max),
      .max = COXI_BYTES_MAX,
      .fallback = "256M",
-     .help = "memory for variables that steps pull with COX_PULL_CACHED; what finds no "
-             "room is pulled each time"},
+     .help = "memory for variables that steps pull with COX_PULL_CACHED; a variable "
+             "without room is sent at each pull"},
     {.name = "kept-max",
      .type = COXI_OPTION_BYTES,
      .offset = offsetof(struct coxi_worker_config, kept_max),
      .max = COXI_BYTES_MAX,
      .fallback = "1G",
-     .help = "memory for what steps return that is to stay here for later steps; what "
-             "finds no room goes to the client"},
+     .help = "memory for results that stay here for later steps; a result without room "
+             "goes to the client"},
     {.name = "prints-apart",
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct coxi_worker_config, prints_apart),
-     .help = "all that steps print goes to standard output, and standard error has the "
-             "log alone"},
+     .help = "send everything that steps print to standard output, so that standard "
+             "error has only the log"},
     {.name = "step-process",
      .type = COXI_OPTION_FLAG,
      .offset = offsetof(struct coxi_worker_config, step_process),
-     .help = "be the process that runs the steps (the supervisor starts it)"},
+     .help = "run as the process that runs steps (the supervisor starts it)"},
 };
 
 const struct coxi_program coxi_worker_program = {
     .name = "coxswain-worker",
     .usage = "[options]",
-    .summary =
-        "A worker: runs the steps that a client ships to it. A step that crashes "
-        "takes down\na process of its own, which is started again.",
+    .summary = "A worker: runs the steps that a client sends to it, in a process of "
+               "their own, which\nis started again when a step crashes it.",
     .prefix = "COX_WORKER",
     .options = options,
     .n_options = sizeof(options) / sizeof(*options),

@@ -1,7 +1,8 @@
 /*
- * Checkpoints for tests, as the ps and a client would write them, without either.
+ * Checkpoints for tests, written as ps and a client would write them, but without
+ * either.
  *
- *   w     F32 [7, 2] in two shards (one ps: one), with adagrad and step
+ *   w     F32 [7, 2] in two shards (with one ps: one), with adagrad and step
  *   n     I64 [3] on the last ps, without an optimizer
  *   half  BF16 [4], on ps 0
  *   t     a table, dim 3, with adagrad and step
@@ -21,21 +22,22 @@ struct sample {
     uint64_t n_rows;
     float plus; /* added to every value of w, and of the rows of t */
     bool final;
-    bool without_half; /* the variable is not there */
-    bool as_written;   /* shards say what the number below says, with right checksums */
+    bool without_half; /* leaves out variable `half` */
+    bool as_written;   /* shards say `shards_number`, with right checksums */
     uint64_t shards_number;
-    uint64_t base; /* it builds on that one, and has n and `half` of it; 0: on none */
-    uint64_t rows_from; /* it has the rows of t from that one on */
-    uint64_t n_removed; /* with `base`: so many rows of t, from the first on, went */
+    uint64_t base; /* builds on this one, which has n and `half`; 0: builds on none */
+    uint64_t rows_from; /* the first row of t that it has */
+    /* with `base`: rows of t that were dropped, from the first on */
+    uint64_t n_removed;
 };
 
-/* The i-th element of w, of n; the key of the i-th row of t, and its values. */
+/* The i-th element of w; of n; the key of the i-th row of t; the row's values. */
 float sample_w(const struct sample *sample, uint64_t i);
 int64_t sample_n(uint64_t i);
 uint64_t sample_key(uint64_t row);
 float sample_value(const struct sample *sample, uint64_t row, uint64_t column);
 
-/* Writes <dir>/ckpt-<number>, and LATEST. */
+/* Writes <dir>/ckpt-<number> and LATEST. */
 void sample_write(const char *dir, const struct sample *sample);
 
 #endif

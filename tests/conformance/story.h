@@ -1,4 +1,4 @@
-/* A crew that loses workers and ps, and what must be true of it all the same. */
+/* A crew that loses workers and ps, and the conditions that must hold all the same. */
 #ifndef COXI_TESTS_CONFORMANCE_STORY_H
 #define COXI_TESTS_CONFORMANCE_STORY_H
 
@@ -10,25 +10,26 @@ struct story {
     uint64_t n_lost; /* workers */
 };
 
-/* With n_each workers and as many ps. */
+/* Opens with n_each workers and n_each ps. */
 void story_open(struct story *story, int n_each, uint32_t queue_max);
 void story_close(struct story *story);
 
-/* Opens, checks, closes; with two workers and two ps, and with one of each. */
+/* Opens, checks, closes. _each: once with two workers and two ps, and once with one of
+ * each. */
 void story_with(void (*check)(struct story *story), int n_each, uint32_t queue_max);
 void story_with_each(void (*check)(struct story *story), uint32_t queue_max);
 
-/* Runs steps that count, one after the other. */
+/* Runs n counting steps, one after the other. */
 void story_count(struct story *story, int n);
 
-/* Every worker is there again, and all has counted once. */
+/* Asserts that every worker is back, and that each step has counted once. */
 void story_assert_recovered(struct story *story);
 
-/* kill -9 of a worker's steps (even i), or of its supervisor, too (odd i); counted as a
- * loss. See scene_kill. */
+/* Kills with kill -9 a worker's step process (even i), or its supervisor, too (odd i);
+ * counts it as a loss. See scene_kill. */
 void story_kill(struct story *story, int i, int worker, struct crew_hold *held);
 
-/* An error's text names what is lost, and not the `other`. */
+/* Asserts that an error's text names `lost`, and not `other`. */
 void story_assert_names(const char *text, const char *lost, const char *other);
 
 #endif

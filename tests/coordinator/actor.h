@@ -1,4 +1,4 @@
-/* A fake worker of a yard's client that commits, too. */
+/* A fake worker of a yard's client that also commits. */
 #ifndef COXI_TESTS_COORDINATOR_ACTOR_H
 #define COXI_TESTS_COORDINATOR_ACTOR_H
 
@@ -11,26 +11,29 @@ struct actor {
     uint64_t incarnation; /* of the ps */
 };
 
-/* Dials as process `incarnation` of worker anna, and is ready; and is lost. */
+/* _enter: dials as process `incarnation` of worker anna and becomes ready. _leave:
+ * closes the connection, so that the client loses it. */
 void actor_enter(struct actor *actor, struct yard *yard, uint64_t incarnation);
 void actor_leave(struct actor *actor);
 
-/* The yard's ps has been started again, and the client has brought it back. */
+/* Follows the yard's ps, which was started again and which the client has restored. */
 void actor_follow(struct actor *actor, const struct yard *yard);
 
-/* The one closure that the client has for it. */
+/* Takes the only closure that the client has for it. */
 struct coxi_closure_head actor_take(struct actor *actor);
 
-/* Commits what the closure has for the yard's ps, 1 for c0, as its last segment, which says
- * that it touched `n_touched` ps: at most 2, of which there is one. */
+/*
+ * Commits the closure's update for the yard's ps, 1 for c0, as its last segment. The
+ * segment says that it touched `n_touched` ps: at most 2, although there is only one.
+ */
 void actor_commit(struct actor *actor, const struct coxi_closure_head *head,
                   size_t n_touched);
 
 /* Commits, and reports that the closure is done and returned nothing. */
 void actor_finish(struct actor *actor, const struct coxi_closure_head *head);
 
-/* Reports that the closure is done, on the yard's ps, whatever that has of it; what it
- * returned stays here. */
+/* Reports that the closure is done and has touched the yard's ps, whether or not it
+ * has; its result stays with the worker. */
 void actor_keep(struct actor *actor, const struct coxi_closure_head *head);
 
 #endif

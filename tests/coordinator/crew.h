@@ -1,5 +1,4 @@
-/* A local cluster for tests, opened and closed in one line each, with what tests ask of
- * it. */
+/* A local cluster for tests, opened and closed in one line each, and helpers for it. */
 #ifndef COXI_TESTS_COORDINATOR_CREW_H
 #define COXI_TESTS_COORDINATOR_CREW_H
 
@@ -15,20 +14,20 @@ struct crew {
 };
 
 /* Opens a local cluster (options NULL: defaults) with the test module `module`; all its
- * workers are there. */
+ * workers are ready when this returns. */
 void crew_open(struct crew *crew, int n_ps, int n_workers, const char *module,
                const struct cox_options *options);
 
-/* cox_open is refused with `code`, and the error names `named`. */
+/* Asserts that cox_open fails with `code`, and that the error names `named`. */
 void crew_refused(const struct cox_cluster *cluster, const struct cox_options *options,
                   int code, const char *named);
 
-/* Joins nothing, closes, and asserts that no process of it is left. */
+/* Closes without a join, and asserts that no process is left. */
 void crew_close(struct crew *crew);
 
 struct cox_function *crew_function(struct crew *crew, const char *name);
 
-/* A variable of one i64, 0 at first. */
+/* A variable of one I64, which is 0 at first. */
 struct cox_variable *crew_counter(struct crew *crew, const char *name);
 int64_t crew_read(struct crew *crew, struct cox_variable *counter);
 
@@ -36,53 +35,50 @@ int64_t crew_read(struct crew *crew, struct cox_variable *counter);
 void crew_schedule(struct crew *crew, struct cox_function *function, int n,
                    int64_t value);
 
-/* The process that runs the steps of worker `index`, and its supervisor; waits for
- * it. */
+/* The step process of worker `index`, and its supervisor; waits until there is one. */
 pid_t crew_step_process(struct crew *crew, int index);
 pid_t crew_supervisor(struct crew *crew, int index);
 
 /* The process of ps `index`. */
 pid_t crew_ps_process(struct crew *crew, int index);
 
-/* What starts its ps and workers again. */
+/* The launcher, which restarts ps and workers. */
 pid_t crew_launcher(struct crew *crew);
 
-/* The socket file that ps or worker `index` listens at. */
+/* The path of the socket of ps or worker `index`. */
 void crew_socket(struct crew *crew, const char *role, int index, char ret[256]);
 
-/* Waits until a process is gone, reaped or not. */
+/* Waits until a process is gone, whether or not it was reaped. */
 void crew_wait_gone(pid_t pid);
 
-/* kill -9. */
+/* Kills with kill -9. */
 void crew_kill(pid_t pid);
 
-/* SIGSTOP: when this returns, no thread of the process does anything any more. */
+/* Stops with SIGSTOP; no thread of the process runs any more when this returns. */
 void crew_stop(pid_t pid);
 
-/*
- * A step of module hold that runs until it is released: scheduled by crew_hold, known
- * to run once crew_hold_wait has returned.
- */
+/* A step of module hold that runs until it is released. crew_hold schedules it; it runs
+ * when crew_hold_wait has returned. */
 struct crew_hold {
     const char *path;
     int fd;
-    struct cox_future *future; /* if asked for */
+    struct cox_future *future; /* set if `future` */
 };
 
 void crew_hold(struct crew_hold *hold, struct crew *crew, const char *step,
                bool future);
 
-/* On worker `only` - 1 alone, if that is not 0. */
+/* Holds on worker `only` - 1 alone, unless `only` is 0. */
 void crew_hold_on(struct crew_hold *hold, struct crew *crew, const char *step,
                   uint32_t only, bool future);
 
-/* With what `call` says besides its arguments. */
+/* Holds with the fields of `call`, except its arguments. */
 void crew_hold_call(struct crew_hold *hold, struct crew *crew, const char *step,
                     const struct cox_call *call, bool future);
 void crew_hold_wait(struct crew_hold *hold);
 void crew_hold_release(struct crew_hold *hold);
 
-/* The same, also for attempts that come to it later: it holds nobody any more. */
+/* The same for later attempts, too: the hold holds no step any more. */
 void crew_hold_end(struct crew_hold *hold);
 
 #endif

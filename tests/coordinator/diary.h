@@ -1,4 +1,5 @@
-/* A diary of what on_event was told, for tests that wait for an event. */
+/* A diary of the events that on_event was called with, for tests that wait for an
+ * event. */
 #ifndef COXI_TESTS_COORDINATOR_DIARY_H
 #define COXI_TESTS_COORDINATOR_DIARY_H
 
@@ -15,30 +16,31 @@ struct diary {
     struct cox_event events[DIARY_MAX];
     char texts[DIARY_MAX][512];
     size_t n;
-    /* what is looked for */
-    size_t from; /* behind what was found last */
+    /* the current search: */
+    size_t from; /* index behind the last event found */
     int code;
     size_t found;
-    _Atomic(struct cox_coordinator *) c; /* for the callback to call */
+    _Atomic(struct cox_coordinator *) c; /* for calls from the callback */
     atomic_int close_code;
     atomic_int stats_code;
 };
 
-/* An empty one; the caller frees it. */
+/* A new empty diary; the caller frees it. */
 struct diary *diary_new(void);
 
 /* cox_options.on_event, with the diary as event_arg. */
 void diary_note(void *arg, const struct cox_event *event);
 
-/* A diary of a new crew of two ps and two workers; closes both. */
+/* Opens a crew of two ps and two workers, with a diary; closes both. */
 struct diary *diary_open(struct crew *crew, const char *module,
                          struct cox_options *options);
 void diary_close(struct crew *crew, struct diary *diary);
 
-/* Whether there is an event of diary->code behind the last that was found. */
+/* True if there is an event of diary->code behind the last one found. */
 bool diary_find(void *arg);
 
-/* Waits for the next event of that code behind the last that was found, which says `text`. */
+/* Waits for the next event of that code behind the last one found; its text must
+ * contain `text`. */
 const struct cox_event *diary_await(struct diary *diary, enum cox_event_code code,
                                     const char *text);
 

@@ -1,25 +1,25 @@
-/* Workers that dial a yard's client and do what the test says. */
+/* Fake workers that dial a yard's client and do what the test says. */
 #ifndef COXI_TESTS_COORDINATOR_FAKE_WORKER_H
 #define COXI_TESTS_COORDINATOR_FAKE_WORKER_H
 
 #include "tests/coordinator/yard.h"
 #include "tests/ps/caller.h"
 
-/* How a process (`incarnation`) greets that is worker `name`. */
+/* The greeting of process `incarnation` of worker `name`. */
 struct coxi_hello fake_worker_hello(const char *name, uint64_t incarnation);
 
-/* Dials as one; asserts that the client greets, and tells it that it is worker `index`, and
- * of the module. */
+/* Dials as a worker. Asserts that the client greets, and tells it its index and the
+ * module. */
 struct caller *fake_worker(struct yard *yard, const char *name, uint64_t incarnation,
                            uint32_t index);
 
-/* It has loaded the module of that id. */
+/* Reports that it has loaded that module. */
 void fake_worker_accept(struct caller *caller, uint32_t module);
 
-/* The next message brings closures: how many, and which. */
+/* Expects a message with closures; returns how many, and copies them. */
 size_t fake_worker_expect(struct caller *caller, struct coxi_closure_head *ret);
 
-/* It has run one, with this end. */
+/* Reports that it has run a closure, with this end. */
 void fake_worker_answer(struct caller *caller, const struct coxi_closure_head *head,
                         int code);
 

@@ -1,5 +1,5 @@
-/* A ps, a client that workers may dial, and workers that do: for tests of how they come
- * and go. */
+/* A ps, a client that workers may dial, and workers that do: for tests of workers that
+ * come and go. */
 #ifndef COXI_TESTS_COORDINATOR_YARD_H
 #define COXI_TESTS_COORDINATOR_YARD_H
 
@@ -9,37 +9,38 @@
 struct yard {
     struct program ps;
     char ps_address[256];
-    struct cox_cluster *cluster; /* lists the ps, and no worker */
-    char listen[300];            /* where the client listens; by default ipc */
+    struct cox_cluster *cluster; /* lists the ps, but no worker */
+    char listen[300];            /* the client's address; by default ipc */
     struct crew crew;            /* without logs; module hold, variable c0 */
     struct cox_variable *counter;
 };
 
-/* The ps, and a client (options NULL: defaults). */
+/* Opens the ps and a client (options NULL: defaults). */
 void yard_open(struct yard *yard, const struct cox_options *options);
 void yard_close(struct yard *yard);
 
-/* The client alone: closes it, and opens it again. */
+/* Closes only the client, and opens it again. */
 void yard_close_client(struct yard *yard);
 void yard_open_client(struct yard *yard, const struct cox_options *options);
 
 /* Starts a worker that dials as `name` (NULL: by default). */
 void yard_worker(const struct yard *yard, struct program *worker, const char *name);
 
-/* Ends one with kill -9. */
+/* Kills one with kill -9. */
 void yard_kill(struct program *worker);
 
-/* The process of it that runs steps; another one than `before`, unless that is 0. */
+/* Its step process; waits for another one than `before`, unless that is 0. */
 pid_t yard_step_process(const struct program *worker, pid_t before);
 
-/* Waits until so many workers take closures; until so many have been lost. */
+/* Waits until n workers take closures; until n workers were lost. */
 void yard_wait_ready(struct yard *yard, uint64_t n);
 void yard_wait_lost(struct yard *yard, uint64_t n);
 
-/* All but what the ps tell. */
+/* All statistics except those of the ps. */
 struct cox_stats yard_stats(struct yard *yard);
 
-/* Which worker a closure has run on, where `only` (1 + index; 0: any) may. */
+/* The worker on which a closure has run; `only`: 1 + the index of the only one allowed,
+ * 0: any. */
 int64_t yard_where(struct yard *yard, uint32_t only);
 
 /* Schedules `n` closures that add 1 to c0. */

@@ -1,4 +1,5 @@
-/* A daemon that answers each count with its peer's index, and clients of it: for tests of servers. */
+/* A daemon that answers each count with its peer's index, and clients of it, for tests
+ * of servers. */
 #ifndef COXI_TESTS_NET_COUNT_DAEMON_H
 #define COXI_TESTS_NET_COUNT_DAEMON_H
 
@@ -9,7 +10,7 @@
 #include "net/server.h"
 #include "tests/net/ends.h"
 
-/* A peer of this index is not wanted. */
+/* The daemon refuses a peer of this index. */
 enum { COUNT_REFUSED_INDEX = 13 };
 
 struct count_daemon {
@@ -19,24 +20,26 @@ struct count_daemon {
     atomic_int n_closed;
 };
 
-/* What such a daemon does; the argument is its struct. */
+/* The functions of such a daemon; their argument is the struct. */
 extern const struct coxi_server_events count_events;
 
-/* One that listens; free it with coxi_server_free(daemon->server). */
+/* Opens a daemon that listens; free it with coxi_server_free(daemon->server). */
 void count_daemon_open(struct count_daemon *daemon, const char *listen,
                        int peer_timeout_ms);
 
-/* Its worker `index`, which has sent its greeting; free it with end_fini. */
+/* Opens a client, worker `index`, which has sent its greeting; free it with
+ * end_fini. */
 void count_client_open(struct end *end, const struct count_daemon *daemon,
                        uint32_t index);
 
-/* Asks n times, behind the daemon's greeting, and fails where an answer is not `index`. */
+/* Sends n counts, after the daemon's greeting; fails if an answer is not `index`. */
 void count_client_ask(struct end *end, uint32_t index, uint64_t n);
 
-/* What frame i says. */
+/* The message in frame i. */
 struct coxi_message count_message(const struct end *end, size_t i);
 
-/* The threads of nng and of sanitizers, which come with the first use, are there afterwards. */
+/* Makes sure that the threads of nng and of sanitizers, which start at the first use,
+ * exist. */
 void count_warm_up(void);
 
 #endif

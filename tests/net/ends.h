@@ -1,7 +1,5 @@
-/*
- * Ends of links for tests: what comes is recorded, and waited for with a deadline. And
- * plain sockets, for peers that do not keep to the protocol.
- */
+/* Ends of links for tests: received frames are recorded, and can be waited for with a
+ * deadline. And plain sockets, for peers that break the protocol. */
 #ifndef COXI_TESTS_COMMON_ENDS_H
 #define COXI_TESTS_COMMON_ENDS_H
 
@@ -13,7 +11,7 @@
 #include "common/sync.h"
 #include "net/link.h"
 
-/* How an end receives: on a thread of the test's, or on nng's. */
+/* How an end receives: on a thread of the test, or on nng's. */
 enum end_mode { END_RUN, END_START };
 
 struct end_frame {
@@ -21,17 +19,18 @@ struct end_frame {
     size_t meta_len;
     uint8_t *payload; /* a copy */
     size_t payload_len;
-    const void *came_at; /* where the payload was */
+    const void *came_at; /* the address of the payload */
 };
 
 struct end {
-    struct coxi_link *link; /* after end_start */
+    struct coxi_link *link; /* set by end_start */
 
-    /* May be set before end_start. */
-    void *into; /* what on_payload says to a payload of into_len bytes */
+    /* may be set before end_start */
+    void *into; /* the answer of on_payload to a payload of into_len bytes */
     size_t into_len;
     int on_frame_returns;
-    void (*on_frame)(struct end *end, const struct coxi_frame *frame); /* end_handle */
+    /* set by end_handle */
+    void (*on_frame)(struct end *end, const struct coxi_frame *frame);
     void (*on_close)(struct end *end);
     void *arg;
 
@@ -42,8 +41,8 @@ struct end {
     struct end_frame *frames;
     size_t n_frames;
     size_t n_on_payload;
-    size_t n_batches; /* that held a frame */
-    size_t batch_end; /* n_frames at the end of the last one */
+    size_t n_batches; /* batches with at least one frame */
+    size_t batch_end; /* n_frames at the end of the last batch */
     int n_closed;
     int close_code;
     char close_text[256];
@@ -54,18 +53,18 @@ void end_init(struct end *end);
 /* Takes `link` and receives. */
 void end_start(struct end *end, struct coxi_link *link, enum end_mode mode);
 
-/* Calls `handle` with `arg` in end->arg for what comes from now on. */
+/* Calls `handle`, with `arg` in end->arg, for frames that come from now on. */
 void end_handle(struct end *end,
                 void (*handle)(struct end *end, const struct coxi_frame *frame),
                 void *arg);
 
-/* Fail where it does not come to it in 8 s. Frames stay as they are until end_fini. */
+/* Wait; fail after 8 s. Frames stay valid until end_fini. */
 void end_wait_frames(struct end *end, size_t n);
 void end_wait_closed(struct end *end, int code);
 
 bool end_is_closed(struct end *end);
 
-/* Closes, waits, and asserts that on_close came once; frees what was recorded. */
+/* Closes, waits, and asserts that on_close was called once; frees the records. */
 void end_fini(struct end *end);
 
 /* Sends metadata and (len > 0) one payload segment. */
@@ -75,7 +74,7 @@ int end_send(struct end *end, const void *meta, size_t meta_len, const void *pay
 /* A listener, and the links that it accepts, one after the other. */
 struct door {
     struct coxi_listener *listener;
-    char url[300];          /* to dial */
+    char url[300];          /* the address to dial */
     struct coxi_mutex lock; /* guards the rest; leaf */
     pthread_cond_t changed;
     struct coxi_link *links[16];
@@ -83,30 +82,30 @@ struct door {
     size_t n_taken;
 };
 
-/* Over tcp or ipc; the accepted links are not received from. */
+/* Listens over tcp or ipc; nothing is received from accepted links. */
 void door_open(struct door *door, bool tcp);
 struct coxi_link *door_wait(struct door *door);
 void door_close(struct door *door);
 
-/* Two ends of one link, both allowed 16 MiB of either. */
+/* Two ends of one link, both allowed 16 MiB of metadata and of payload. */
 struct pair {
     struct door door;
-    struct end near; /* that connected */
+    struct end near; /* the end that connected */
     struct end far;
 };
 
 void pair_open(struct pair *pair, bool tcp, enum end_mode mode);
 void pair_close(struct pair *pair);
 
-/* The same over the local path; the second: `gather` receives for the near end. */
+/* The same over shared memory; _gathered: `gather` receives for the near end. */
 void pair_open_local(struct pair *pair);
 void pair_open_gathered(struct pair *pair, struct coxi_gather *gather);
 
-/* Runs `check` for tcp and ipc, in both modes, and for the local path,
- * once more with a gatherer. */
+/* Runs `check` for tcp and ipc, in both modes; for shared memory; and for that with a
+ * gatherer. */
 void for_each_link(void (*check)(struct pair *pair));
 
-/* ---- plain sockets; every call fails the test where it does not succeed in 8 s */
+/* ---- plain sockets; every call fails the test if it has not succeeded in 8 s */
 
 int raw_connect(const char *url);
 int raw_accept(int fd);
@@ -116,7 +115,7 @@ void raw_read(int fd, void *bytes, size_t len);
 /* Reads until the peer has closed; the number of bytes that came. */
 size_t raw_wait_closed(int fd);
 
-/* What a frame begins with; len bytes of payload are said to follow. */
+/* The start of a frame; `payload_len`: the payload that is announced. */
 struct raw_prefix {
     uint32_t magic;
     uint32_t meta_len;
@@ -128,18 +127,18 @@ struct raw_prefix raw_prefix(uint32_t meta_len, uint64_t payload_len);
 /* Sends a frame without a payload. */
 void raw_send_frame(int fd, const void *meta, size_t len);
 
-/* Reads a frame without a payload, passing heartbeats over; its metadata, for free().
- */
+/* Reads a frame without a payload, skipping heartbeats; returns its metadata, for
+ * free(). */
 void *raw_read_frame(int fd, size_t *ret_len);
 
-/* A link whose peer is a plain socket, which reads when the test does. */
+/* A link whose peer is a plain socket, which the test reads. */
 struct half {
     struct door door;
     struct end end;
     int fd;
 };
 
-/* Allowed what a new link is. */
+/* With the limits of a new link. */
 void half_open(struct half *half, bool tcp, enum end_mode mode);
 void half_close(struct half *half);
 

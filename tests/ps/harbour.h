@@ -1,4 +1,4 @@
-/* A ps on a real address, in this process, and its peers. */
+/* A ps in this process at a real address, and its peers. */
 #ifndef COXI_TESTS_PS_HARBOUR_H
 #define COXI_TESTS_PS_HARBOUR_H
 
@@ -13,18 +13,18 @@ struct harbour {
 void harbour_open(struct harbour *harbour, const char *listen);
 void harbour_close(struct harbour *harbour);
 
-/* An address in the test's directory. */
+/* An ipc address in the test's directory. */
 const char *harbour_ipc(void);
 
 struct coxi_psc *harbour_dial(struct harbour *harbour, enum coxi_role role,
                               const struct coxi_session *session);
 
-/* Each waits for the answer; its code. */
+/* Each waits for the answer and returns its code. */
 int harbour_ask(struct coxi_psc *psc, const struct coxi_message *message,
                 enum coxi_message_kind expect);
 int harbour_claim(struct coxi_psc *psc, const struct coxi_session *session);
 
-/* A variable of `n` F32 under closure 1. */
+/* A variable of `n` F32, created by closure 1. */
 int harbour_create(struct coxi_psc *psc, const struct coxi_session *session,
                    uint64_t n);
 int harbour_commit(struct coxi_psc *psc, const struct coxi_session *session,

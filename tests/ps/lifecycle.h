@@ -1,4 +1,4 @@
-/* Tables whose rows come and go, and changes of such rows, each value 1. */
+/* Tables whose rows are evicted, and changes of their rows with all values 1. */
 #ifndef COXI_TESTS_PS_LIFECYCLE_H
 #define COXI_TESTS_PS_LIFECYCLE_H
 
@@ -15,12 +15,12 @@ struct lifecycle_work {
     struct coxi_row *rows[LIFECYCLE_CHANGE_MAX];
 };
 
-/* Rows of `dim`, SGD of rate 1: a gradient is subtracted. */
+/* A table of `dim` with SGD at rate 1: a gradient is subtracted. */
 struct coxi_variable lifecycle_variable(uint32_t dim, struct coxi_lifecycle lifecycle);
 
 struct coxi_table *lifecycle_table(const struct coxi_variable *v);
 
-/* A change to keys [first, first + n), each value 1. */
+/* A change to keys [first, first + n), with all values 1. */
 void lifecycle_begin(struct lifecycle_work *work, enum coxi_op op, uint64_t first,
                      size_t n);
 
@@ -29,10 +29,10 @@ void lifecycle_apply(struct coxi_table *table, enum coxi_op op, uint64_t first,
 
 void lifecycle_push(struct coxi_table *table, uint64_t first, size_t n);
 
-/* How far a row of one float is from where it started. */
+/* The difference of a row of one float to its initial value. */
 float lifecycle_moved(struct coxi_table *table, uint64_t key);
 
-/* Whether a pull of a key finds its row. */
+/* True if a pull of the key finds a row. */
 bool lifecycle_has(struct coxi_table *table, uint64_t key);
 
 #endif

@@ -1,4 +1,4 @@
-/* Rows of a dense shard, a range of them at a time; and what cuts hold. */
+/* Reads and updates ranges of rows of a dense shard; reads the content of cuts. */
 #ifndef COXI_TESTS_PS_ROWS_H
 #define COXI_TESTS_PS_ROWS_H
 
@@ -28,8 +28,8 @@ static inline void update_rows(struct coxi_dense *dense, uint64_t begin, uint64_
 typedef int (*row_visit)(void *arg, uint64_t key, const float *values,
                          const float *state, const struct coxi_row_life *life);
 
-/* Calls `visit` for each row of a table, which nobody changes, until it returns other than 0;
- * that, or 0. */
+/* Calls `visit` for each row of a table, which nobody changes, until it returns
+ * something other than 0; returns that, or 0. */
 static inline int visit_rows(struct coxi_table *table, row_visit visit, void *arg)
 {
     struct coxi_table_cut *cut;
@@ -56,7 +56,7 @@ static inline int visit_rows(struct coxi_table *table, row_visit visit, void *ar
     return r;
 }
 
-/* An array of a shard, which nobody changes: 0 the elements, 1 + i the i-th kind of state.
+/* An array of a shard, which nobody changes: 0: the elements, 1 + i: the i-th state.
  * For free(). */
 static inline void *read_array(struct coxi_dense *dense, size_t array, size_t bytes)
 {

@@ -1,4 +1,4 @@
-/* A store for tests, claimed by a session, and commits put together in a few lines. */
+/* A store for tests, claimed by a session, and commits made in a few lines. */
 #ifndef COXI_TESTS_PS_STOCK_H
 #define COXI_TESTS_PS_STOCK_H
 
@@ -14,19 +14,19 @@ struct stock {
     uint32_t n_variables;
 };
 
-/* A store of ps 0 that run 1, generation 1 has claimed. */
+/* Opens the store of ps 0, claimed by run 1, generation 1. */
 void stock_open(struct stock *stock);
 void stock_close(struct stock *stock);
 
-/* Creates under the next closure and variable id; returns the id. */
+/* Creates a variable under the next closure and variable id; returns the id. */
 uint32_t stock_create(struct stock *stock, struct coxi_variable *variable);
 
-/* The same for `n` elements in one shard without optimizer, and for a table with SGD of
+/* The same for `n` elements in one shard without optimizer, and for a table with SGD at
  * rate 1. */
 uint32_t stock_dense(struct stock *stock, const char *name, uint32_t dtype, uint64_t n);
 uint32_t stock_table(struct stock *stock, const char *name, uint32_t dim);
 
-/* Such a table, whose rows live as `lifecycle` says. */
+/* Such a table, whose rows have this lifecycle. */
 uint32_t stock_table_of(struct stock *stock, const char *name, uint32_t dim,
                         const struct coxi_lifecycle *lifecycle);
 
@@ -36,26 +36,27 @@ struct stock_commit {
     struct coxi_buffer payload;
 };
 
-/* A commit of `closure`, empty at first; what is added is sent in this order. */
+/* Begins an empty commit of `closure`; updates are sent in the order in which they were
+ * added. */
 void stock_begin(const struct stock *stock, uint64_t closure, struct stock_commit *ret);
 void stock_add(struct stock_commit *commit, uint32_t variable, uint32_t op,
                uint64_t begin, uint64_t count, const void *values, size_t bytes);
 void stock_add_rows(struct stock_commit *commit, uint32_t table, uint32_t op,
                     const uint64_t *keys, size_t n, const float *values, size_t bytes);
 
-/* Commits, frees the payload; the code. `ret_duplicate` may be NULL. */
+/* Commits and frees the payload; returns the code. `ret_duplicate` may be NULL. */
 int stock_commit(struct stock *stock, struct stock_commit *commit, bool *ret_duplicate);
 
-/* Pulls `count` elements of a variable that has them in one shard. */
+/* Pulls `count` elements of a variable that has one shard. */
 void stock_pull(struct stock *stock, uint32_t variable, uint64_t count, void *ret,
                 size_t bytes);
 int64_t stock_number(struct stock *stock, uint32_t variable); /* of one I64 */
 
-/* Adds 1 to a variable of one I64 under `closure`; the code. */
+/* Adds 1 to a variable of one I64 under `closure`; returns the code. */
 int stock_count(struct stock *stock, uint32_t variable, uint64_t closure,
                 bool *ret_duplicate);
 
-/* What the store has counted in this run. */
+/* The store's counts of this run. */
 struct coxi_counters stock_counts(struct stock *stock);
 
 #endif

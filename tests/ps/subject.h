@@ -1,4 +1,4 @@
-/* A shard that a test pushes gradients to. */
+/* A shard to which a test pushes gradients. */
 #ifndef COXI_TESTS_PS_SUBJECT_H
 #define COXI_TESTS_PS_SUBJECT_H
 
@@ -7,7 +7,7 @@
 #include "tests/ps/rows.h"
 #include "tests/test.h"
 
-/* A shard of `rows` rows of `columns`, all 0. */
+/* A shard of `rows` rows with `columns` columns, all 0. */
 struct subject {
     struct coxi_shard shard;
     struct coxi_variable variable;

@@ -8,7 +8,8 @@
 
 #include <stddef.h>
 
-/* A place to go on from: a stack, what is on it, and the thread-local variables. */
+/* A point at which to continue: a stack with its content, and the thread-local
+ * variables. */
 struct sim_context {
     void *sp;
     char *stack;
@@ -16,20 +17,21 @@ struct sim_context {
     void *fake_stack; /* AddressSanitizer's */
 };
 
-/* Before the first switch. */
+/* Call before the first switch. */
 void sim_context_start(struct sim_context *scheduler);
 
-/* A context that begins with `run(arg)`, which never returns. Reuses ended ones' memory. */
+/* A context that begins with `run(arg)`, which never returns. Uses the memory of an
+ * ended context again. */
 void sim_context_init(struct sim_context *context, void (*run)(void *arg), void *arg);
 
-/* Its memory is for others from now on. It does not run. */
+/* Releases the memory of a context that is not running. */
 void sim_context_fini(struct sim_context *context);
 
-/* The thread-local variables are those of `context` from now on. */
+/* From now on the thread-local variables are those of `context`. */
 void sim_context_load(const struct sim_context *context);
 
-/* Goes on in `to`; returns when somebody comes back to `from`. `ends`: nobody will.
- * The thread-local variables stay those that were loaded last. */
+/* Continues in `to`; returns when another context switches back to `from`. `ends`: none
+ * will. The thread-local variables stay those that were loaded last. */
 void sim_context_switch(struct sim_context *from, struct sim_context *to, int ends);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * The simulated disk: one file system that all processes share, in the memory of a run.
- * What a process wrote stays when it is killed, as with a kernel; its descriptors, and the
- * locks on them, go.
+ * Bytes that a process wrote stay when it is killed, as with a kernel; its descriptors,
+ * and the locks on them, are dropped.
  */
 #ifndef COXI_SIM_FILES_H
 #define COXI_SIM_FILES_H
@@ -11,27 +11,29 @@
 
 struct sim_proc;
 
-/* An empty disk with the directory "/sim". */
+/* Begins with an empty disk that has the directory "/sim". */
 void sim_files_begin(void);
 
 void sim_files_put(const char *path, const void *bytes, size_t len);
 
-/* The descriptors of a process that has died. */
+/* Drops the descriptors of a process that has died. */
 void sim_files_drop(const struct sim_proc *proc);
 
-/* From now until `until` what writes fails with `error` (errno), and takes `slow_ns`. */
+/* From now until `until`, writes fail with `error` (errno); _slow: they take
+ * `slow_ns`. */
 void sim_files_fail(int error, uint64_t until);
 void sim_files_slow(uint64_t slow_ns, uint64_t until);
 
-/* The process dies of the n-th operation from here on that changes something on the disk,
- * before it is done. */
+/* Kills the process at its n-th operation from now on that changes the disk, before
+ * that operation is done. */
 void sim_files_kill_at(struct sim_proc *proc, uint64_t n);
 
-/* A descriptor of a directory; -1 with errno. And the path of a descriptor, or NULL. */
+/* A descriptor of a directory; -1 with errno. The path of a descriptor, or NULL. */
 int sim_files_open_directory(const char *path);
 const char *sim_files_path(int fd);
 
-/* Copies of the paths of `dir` (if it is there) and of all that is below it; how many. */
+/* Copies of the paths of `dir` (if it exists) and of everything below it; returns how
+ * many. */
 size_t sim_files_list(const char *dir, char ***ret);
 
 #endif

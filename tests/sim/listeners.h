@@ -1,4 +1,5 @@
-/* Who listens at which address. Listeners are not freed before the run ends. */
+/* The listeners of the simulated network, by address. They are not freed before the run
+ * ends. */
 #ifndef COXI_TESTS_SIM_LISTENERS_H
 #define COXI_TESTS_SIM_LISTENERS_H
 
@@ -15,13 +16,13 @@ struct coxi_listener {
     struct sim_queue quiet;
 };
 
-/* Nobody listens. */
+/* Begins without listeners. */
 void sim_listeners_begin(void);
 
-/* The one that was started at `url`, or NULL. */
+/* The listener that was started at `url`, or NULL. */
 struct coxi_listener *sim_listener_find(const char *url);
 
-/* Those of a process that has died. */
+/* Drops the listeners of a process that has died. */
 void sim_listeners_drop(const struct sim_proc *proc);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * The hosts of a storm: ps and workers, which somebody starts again when they have died. A
- * worker's step process is the real one (worker/service.h), and so is a ps (ps/service.h);
- * their supervisors are modelled here.
+ * The hosts of a storm: ps and workers, which are started again when they have died. A
+ * worker's step process is the real one (worker/service.h), and so is a ps
+ * (ps/service.h); their supervisors are modelled here.
  */
 #ifndef COXI_SIM_NODES_H
 #define COXI_SIM_NODES_H
@@ -16,17 +16,17 @@ enum { SIM_NODE_CLIENT = 0, SIM_NODE_PS = 1, SIM_NODE_WORKER = 8, SIM_NODE_SPARE
 
 void sim_nodes_begin(const struct sim_plan *plan);
 
-/* NULL: it is dead at the moment. */
+/* NULL: it is dead right now. */
 struct sim_proc *sim_nodes_ps(uint32_t i);
 struct sim_proc *sim_nodes_worker(uint32_t i);
 
-/* The host that it is on. */
+/* The host on which it runs. */
 uint32_t sim_nodes_ps_host(uint32_t i);
 
-/* It is started on another host, once in a storm; where it was, the old one runs on. */
+/* Starts the ps on another host, once in a storm; the old one runs on where it was. */
 void sim_nodes_move_ps(uint32_t i);
 
-/* A process of whatever kind has died: its descriptors and connections go. */
+/* A process of any kind has died: drops its descriptors and connections. */
 void sim_nodes_bury(struct sim_proc *proc);
 
 #endif

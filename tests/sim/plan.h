@@ -1,7 +1,7 @@
 /*
- * What a storm is made of: how many ps, workers and calls, which options, and for each call
- * what its step does. All of it follows from the seed alone, so a program that is started
- * again plans the same.
+ * The plan of a storm: how many ps, workers and calls, which options, and what the step
+ * of each call does. All of it follows from the seed, so a program that is started
+ * again makes the same plan.
  */
 #ifndef COXI_SIM_PLAN_H
 #define COXI_SIM_PLAN_H
@@ -14,32 +14,32 @@ enum { SIM_PS_MAX = 4, SIM_WORKERS_MAX = 4, SIM_CALLS_MAX = 400, SIM_SEGMENTS = 
 /* How a step ends. */
 enum sim_ending {
     SIM_OK,
-    SIM_FAILS,         /* before its updates leave */
+    SIM_FAILS,         /* before its updates are sent */
     SIM_FAILS_FLUSHED, /* after its first segment was applied */
-    SIM_CRASHES,       /* its first attempt takes its process down */
-    SIM_BRITTLE,       /* any but its first attempt fails, a replay, too */
+    SIM_CRASHES,       /* its first attempt crashes its process */
+    SIM_BRITTLE,       /* every attempt except the first fails, also in a replay */
 };
 
 /* The argument "plan" of a step, as I64. */
 enum sim_argument {
     SIM_NUMBER,      /* of the call, from 0 */
-    SIM_MASK,        /* the ps that it adds to in its first segment */
-    SIM_AFTER,       /* and in its second one; 0: it does not flush */
-    SIM_WORK_US,     /* how long each segment takes */
-    SIM_STRAGGLE_US, /* how much longer its first attempt takes */
+    SIM_MASK,        /* the ps to which it adds in its first segment */
+    SIM_AFTER,       /* ... and in its second one; 0: it does not flush */
+    SIM_WORK_US,     /* duration of each segment */
+    SIM_STRAGGLE_US, /* additional time of its first attempt */
     SIM_ENDING,      /* enum sim_ending */
     SIM_ROW,         /* 1: it adds to its row of the table, too */
-    SIM_PULLS,       /* 1: it reads what it adds to, first */
+    SIM_PULLS,       /* 1: it first reads what it adds to */
     SIM_ARGUMENTS,
 };
 
 /* What the program does before it schedules a call. */
 enum sim_action {
     SIM_ASSIGN = 1,       /* sets the assigned variables to zeros */
-    SIM_JOIN = 2,         /* waits for all before it, also before an assignment */
+    SIM_JOIN = 2,         /* waits for all calls before, and before an assignment */
     SIM_SAVE = 4,         /* takes a checkpoint */
-    SIM_READ = 8,         /* reads and compares all, behind SIM_JOIN */
-    SIM_CANCEL = 16,      /* cancels a call that was scheduled not long ago */
+    SIM_READ = 8,         /* reads and compares everything, after SIM_JOIN */
+    SIM_CANCEL = 16,      /* cancels a call that was scheduled recently */
     SIM_CREATE = 32,      /* creates a variable that later calls do not use */
     SIM_SAVE_BESIDE = 64, /* takes a checkpoint on another thread */
 };
@@ -59,8 +59,8 @@ struct sim_plan {
     uint64_t every_closures;
     bool speculates;
     bool checkpoints;
-    bool brittle;   /* some calls are: a replay may fail, which ends a run */
-    uint32_t rough; /* how often actions and odd endings come: 1 in so many */
+    bool brittle;   /* some calls are: a replay may fail, which ends the run */
+    uint32_t rough; /* actions and unusual endings come once in so many calls */
 };
 
 void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret);
@@ -68,7 +68,7 @@ void sim_plan_call(const struct sim_plan *plan, uint32_t number,
                    int64_t ret[SIM_ARGUMENTS]);
 unsigned sim_plan_actions(const struct sim_plan *plan, uint32_t number);
 
-/* What a call is to have added: 0 or 1. */
+/* What a call must have added: 0 or 1. */
 bool sim_plan_adds(const struct sim_plan *plan, uint32_t number, uint32_t ps,
                    uint32_t segment);
 

@@ -1,8 +1,8 @@
 /*
  * The simulated world's clock, its processes, and their threads, which are fibers. One
- * fiber runs at a time; which one goes on next, and where one is interrupted, is drawn from
- * the run's seed. Time passes only when all wait (and a little with each turn), so a
- * storm of minutes takes milliseconds.
+ * fiber runs at a time; the run's seed decides which one continues next, and where one
+ * is interrupted. Time passes only when all fibers wait (and a little with each turn),
+ * so a storm of minutes takes milliseconds.
  */
 #ifndef COXI_SIM_SCHED_H
 #define COXI_SIM_SCHED_H
@@ -20,7 +20,7 @@
 
 struct sim_fiber;
 
-/* Fibers that wait for the same, in the order in which they came. */
+/* Fibers that wait for the same thing, in the order in which they came. */
 struct sim_queue {
     struct sim_fiber *first;
     struct sim_fiber *last;
@@ -31,7 +31,7 @@ struct sim_proc {
     char name[24];
     uint32_t node; /* the host that it runs on (net.h) */
     bool alive;
-    bool paused; /* SIGSTOP: none of its fibers goes on */
+    bool paused; /* SIGSTOP: none of its fibers continues */
     struct sim_fiber *fibers;
     struct sim_proc *next;
     void (*on_death)(struct sim_proc *proc, int signal);
@@ -46,12 +46,12 @@ struct sim_fiber {
     void *arg;
     void *result;
     uint64_t id;
-    uint64_t waits; /* how often it has waited: tells its timers apart */
+    uint64_t waits; /* how often it has waited; tells its timers apart */
     bool woken;     /* not by its timer */
     bool ended;
     bool detached;
-    int place;        /* among those that can go on; -1: it waits */
-    const char *what; /* it waits for, for the trace of a run that is stuck */
+    int place;        /* index among the fibers that can continue; -1: it waits */
+    const char *what; /* what it waits for, for the trace of a run that is stuck */
     struct sim_queue *queue;
     struct sim_fiber *prev;
     struct sim_fiber *next;
@@ -61,20 +61,21 @@ struct sim_fiber {
 
 /* ---- a run */
 
-/* Why a run ended. */
+/* The reason why a run ended. */
 enum sim_end { SIM_END_DONE, SIM_END_LATE, SIM_END_STEPS };
 
-/* Begins a run: the clock is at a second, nothing is there. */
+/* Begins a run: the clock is at one second, and the world is empty. */
 void sim_begin(uint64_t seed);
 
-/* Until sim_stop is called, the clock is at `until`, or there have been too many turns. */
+/* Runs until sim_stop is called, the clock is at `until`, or there were too many
+ * turns. */
 enum sim_end sim_run(uint64_t until);
 void sim_stop(void);
 
-/* Ends what is left of a run. */
+/* Ends everything that is left of a run. */
 void sim_end(void);
 
-/* What each fiber waits for, to standard error. */
+/* Prints to standard error what each fiber waits for. */
 void sim_dump(void);
 
 uint64_t sim_now(void);
@@ -84,16 +85,16 @@ uint64_t sim_turns(void);
 
 uint64_t sim_rand(void);
 uint64_t sim_below(uint64_t n);   /* 0 to n - 1 */
-bool sim_chance(uint64_t one_in); /* 1 in so many; 0: never */
+bool sim_chance(uint64_t one_in); /* true once in `one_in` calls; 0: never */
 uint64_t sim_between(uint64_t a, uint64_t b);
 uint64_t sim_hash(uint64_t seed,
-                  uint64_t number); /* does not depend on what was drawn */
+                  uint64_t number); /* does not depend on earlier draws */
 
 /* ---- processes and fibers */
 
 struct sim_proc *sim_proc_new(const char *name, uint32_t node);
 
-/* kill -9: also of the one that runs, then it does not return. */
+/* kill -9. Does not return if it kills the process that calls it. */
 void sim_proc_kill(struct sim_proc *proc, int signal);
 
 /* SIGSTOP and SIGCONT. */
@@ -109,19 +110,19 @@ struct sim_proc *sim_self_proc(void);
 /* Waits in `queue` (NULL: none) until woken, or until `until`; true: woken. */
 bool sim_wait(struct sim_queue *queue, uint64_t until, const char *what);
 
-/* Each takes a fiber out of its queue; false: there was none. */
+/* Take a fiber out of its queue and wake it; false: there was none. */
 bool sim_wake(struct sim_fiber *fiber);
 bool sim_wake_one(struct sim_queue *queue);
 void sim_wake_all(struct sim_queue *queue);
 
-/* The fiber that waits goes on at `at`, if it is still the same wait. */
+/* The waiting fiber continues at `at`, if it is still in the same wait. */
 void sim_wake_at(struct sim_fiber *fiber, uint64_t at);
 
-/* Others may go on first. */
+/* Lets other fibers run first. */
 void sim_yield(void);
 void sim_sleep(uint64_t ns);
 
-/* Where a thread might be interrupted: now and then it is. */
+/* A point where a thread might be interrupted: now and then it is. */
 void sim_maybe_preempt(void);
 
 /* Calls `run(arg)` at `at`, between two turns: it must not wait. */

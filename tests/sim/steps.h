@@ -1,14 +1,14 @@
-/* The step module of a storm: what workers load instead of a file. */
+/* The step module of a storm: workers load it in place of a file. */
 #ifndef COXI_SIM_STEPS_H
 #define COXI_SIM_STEPS_H
 
-/* Where the client finds it. */
+/* The path at which the client finds it. */
 #define SIM_MODULE_PATH "/sim/steps.so"
 
-/* Names of variables: "c<ps>" counts, "m<ps>" counts, too, and is assigned. */
+/* Names of variables: "c<ps>" counts; "m<ps>" counts, too, and is also assigned. */
 #define SIM_TABLE "rows"
 
-/* Puts the file where the client reads it. */
+/* Puts the file at the path where the client reads it. */
 void sim_steps_begin(void);
 
 #endif

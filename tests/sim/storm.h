@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 struct sim_storm_result {
-    const char *violation; /* NULL: none. Until the next storm */
+    const char *violation; /* NULL: none; valid until the next storm */
     uint64_t turns;        /* of fibers */
     uint64_t messages;
     uint64_t virtual_ms;

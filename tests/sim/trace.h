@@ -1,4 +1,4 @@
-/* What happens in a run, line by line with its virtual time, for a seed that failed. */
+/* Prints the events of a run, each with its virtual time, for a seed that failed. */
 #ifndef COXI_SIM_TRACE_H
 #define COXI_SIM_TRACE_H
 

@@ -4,10 +4,10 @@
 
 struct sim_proc;
 
-/* No loop is there. */
+/* Begins without loops. */
 void sim_uv_begin(void);
 
-/* A signal for those loops of a process that listen for any. */
+/* Sends a signal to those loops of a process that listen for it. */
 void sim_uv_signal(const struct sim_proc *proc, int signum);
 
 #endif

@@ -1,4 +1,4 @@
-/* How steps wait for a test; or for their cancellation. */
+/* Ways in which steps wait for a test, or for their cancellation. */
 #ifndef COXI_TESTS_STEPS_WAIT_H
 #define COXI_TESTS_STEPS_WAIT_H
 
@@ -8,8 +8,8 @@
 
 #include <coxswain/step.h>
 
-/* The FIFO `path`, once somebody has opened it for writing, who knows then that the step
- * runs; negative where there is none. */
+/* Opens the FIFO `path`, once the test has opened it for writing; then the test knows
+ * that the step runs. Negative: there is no FIFO. */
 static int open_gate(struct cox_step *step)
 {
     const struct cox_value *path = cox_step_argument(step, "path");

@@ -30,7 +30,7 @@ static inline void call_vector(struct call *call, const char *name, uint32_t dty
     call->args[call->n++] = (struct cox_value)COX_VECTOR(name, dtype, n, data);
 }
 
-/* Runs a step as closure `id`; it ends with `code`. */
+/* Runs a step as closure `id`; asserts that it ends with `code`. */
 static inline struct rig_done call_run(struct rig *rig, uint64_t id, const char *step,
                                        const struct call *call, int code)
 {
@@ -38,7 +38,7 @@ static inline struct rig_done call_run(struct rig *rig, uint64_t id, const char 
     return rig_expect(rig, id, code);
 }
 
-/* A dense variable of rows x columns F32, and a table, with SGD at rate 1. */
+/* A dense variable of rows x columns F32, and a table, both with SGD at rate 1. */
 static inline struct coxi_variable dense_of(const char *name, uint64_t rows,
                                             uint64_t columns)
 {

@@ -1,4 +1,4 @@
-/* Commits, counted where the ps gets them. For one file of a test that is linked with
+/* Counts commits where the ps receives them. For one file of a test that is linked with
  * --wrap=coxi_store_commit. */
 #ifndef COXI_TESTS_WORKER_COUNTED_COMMITS_H
 #define COXI_TESTS_WORKER_COUNTED_COMMITS_H

@@ -2,10 +2,11 @@
 #ifndef COXI_TESTS_WORKER_GATE_H
 #define COXI_TESTS_WORKER_GATE_H
 
-/* A FIFO of that name: its path, for the step's argument. */
+/* Makes a FIFO of that name; returns its path, for the step's argument. */
 const char *gate_make(const char *name);
 
-/* Waits until a step is there; it goes on when what this returns is released. */
+/* Waits until a step is at the gate; the step goes on when the returned descriptor is
+ * released. */
 int gate_pass(const char *path);
 void gate_release(int fd);
 
