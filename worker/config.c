@@ -43,8 +43,8 @@ static const struct coxi_option options[] = {
      .offset = offsetof(struct coxi_worker_config, step_memory_max),
      .max = COXI_BYTES_MAX,
      .fallback = "0",
-     .help = "most memory of the process that runs steps, without kept results "
-             "(--kept-max), as 512M or 2G: beyond it the process is ended and the step "
+     .help = "most memory of the process that runs steps, as 512M or 2G, not counting "
+             "kept results (--kept-max); beyond it the process is ended and the step "
              "reported; 0: no limit"},
     {.name = "pull-cache-max",
      .type = COXI_OPTION_BYTES,
