@@ -17,6 +17,7 @@
 #include "common/error.h"
 #include "common/sync.h"
 #include "ps/marks.h"
+#include "schema/maybe.h"
 
 enum { OPEN_MAX = 1024, RING_FIRST = 1024 };
 
@@ -277,8 +278,8 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
 struct listing {
     struct coxi_buffer intervals; /* struct coxi_interval */
     struct coxi_buffer touched;
-    /* 1 + index of the segment's last interval; 0: none */
-    size_t latest[COXI_SEGMENTS_MAX];
+    /* By segment: its last interval. */
+    struct coxi_maybe latest[COXI_SEGMENTS_MAX];
 };
 
 static bool is_alike(const struct listing *listing,
@@ -298,10 +299,11 @@ static bool is_alike(const struct listing *listing,
 static int list_one(struct listing *listing, uint64_t id,
                     const struct coxi_segment *segment)
 {
-    size_t *latest = &listing->latest[segment->segment];
+    struct coxi_maybe *latest = &listing->latest[segment->segment];
     struct coxi_interval *intervals =
         (struct coxi_interval *)(void *)listing->intervals.data;
-    struct coxi_interval *before = *latest > 0 ? &intervals[*latest - 1] : NULL;
+    struct coxi_interval *before =
+        coxi_maybe_is_some(*latest) ? &intervals[coxi_maybe_index(*latest)] : NULL;
     bool alike = before != NULL && is_alike(listing, before, segment);
     if (alike && before->last + 1 == id) {
         before->last = id;
@@ -316,12 +318,13 @@ static int list_one(struct listing *listing, uint64_t id,
                             : (uint32_t)(listing->touched.len / sizeof(uint32_t)),
         .touched_n = (uint32_t)segment->n_touched,
     };
+    uint32_t at = (uint32_t)(listing->intervals.len / sizeof(interval));
     int r = coxi_buffer_append_raw(&listing->intervals, &interval, sizeof(interval));
     if (r == 0 && !alike && segment->n_touched > 0) {
         r = coxi_buffer_append_raw(&listing->touched, segment->touched,
                                    segment->n_touched * sizeof(uint32_t));
     }
-    *latest = listing->intervals.len / sizeof(interval);
+    *latest = coxi_maybe_of(at);
     return r;
 }
 

@@ -457,7 +457,7 @@ static void count_part(struct coxi_part *part, struct coxi_counters *all)
     }
 }
 
-void coxi_store_counts(struct coxi_store *store, uint32_t table,
+void coxi_store_counts(struct coxi_store *store, struct coxi_maybe table,
                        struct coxi_counts *ret)
 {
     coxi_read_lock(&store->registry);
@@ -470,9 +470,12 @@ void coxi_store_counts(struct coxi_store *store, uint32_t table,
     for (size_t i = 0; i < store->n_parts; i++) {
         count_part(&store->parts[i], &counts.all);
     }
-    if (table > 0 && table - 1 < store->n_parts &&
-        store->parts[table - 1].table != NULL) {
-        coxi_table_counts(store->parts[table - 1].table, &counts.table);
+    bool is_there =
+        coxi_maybe_is_some(table) && coxi_maybe_index(table) < store->n_parts;
+    struct coxi_table *of =
+        is_there ? store->parts[coxi_maybe_index(table)].table : NULL;
+    if (of != NULL) {
+        coxi_table_counts(of, &counts.table);
     }
     coxi_rw_unlock(&store->registry);
     *ret = counts;

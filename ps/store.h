@@ -183,9 +183,9 @@ void coxi_store_abandon_restore(struct coxi_store *store);
 int coxi_store_load(struct coxi_store *store, const struct coxi_load *load,
                     const void *payload, size_t len);
 
-/* Counts of what this run has done here, and of the table with id `table` - 1, if it
- * exists (0: of no table). */
-void coxi_store_counts(struct coxi_store *store, uint32_t table,
+/* Counts of what this run has done here, and of that table (by id), if it
+ * exists. */
+void coxi_store_counts(struct coxi_store *store, struct coxi_maybe table,
                        struct coxi_counts *ret);
 
 #endif

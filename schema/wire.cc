@@ -257,7 +257,7 @@ Body encode_body(Builder &b, const struct coxi_message &m)
     case COXI_SNAPSHOT_DONE:
         return encode_snapshot_done(b, m.snapshot_done);
     case COXI_COUNT:
-        return wire::CreateCount(b, m.count).Union();
+        return wire::CreateCount(b, m.count.number).Union();
     case COXI_COUNTS:
         return wire::CreateCounts(
                    b, reinterpret_cast<const wire::Counters *>(&m.counts.all),
@@ -387,7 +387,7 @@ bool decode_body(const wire::Message *in, struct coxi_message *ret)
     case wire::Body_SnapshotDone:
         return decode_snapshot_done(in->body_as_SnapshotDone(), &ret->snapshot_done);
     case wire::Body_Count:
-        ret->count = in->body_as_Count()->table();
+        ret->count.number = in->body_as_Count()->table();
         return true;
     case wire::Body_Counts: {
         auto all = in->body_as_Counts()->counters();

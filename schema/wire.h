@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "schema/maybe.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -359,7 +361,8 @@ struct coxi_layout {
     size_t n_servers;
     const struct coxi_variable *variables; /* encoding only; see coxi_layout_variable */
     size_t n_variables;
-    uint32_t worker;
+    /* What the client knows this worker by; none: the worker's own index. */
+    struct coxi_maybe worker;
     const void *decoded; /* decoding only */
 };
 
@@ -528,7 +531,7 @@ struct coxi_message {
         struct coxi_watermark watermark;
         struct coxi_snapshot snapshot;
         struct coxi_snapshot_done snapshot_done;
-        uint32_t count; /* 1 + a table's id, or 0 */
+        struct coxi_maybe count; /* of a table, by id; or none */
         struct coxi_counts counts;
         struct coxi_pull pull;
         struct coxi_commit commit;

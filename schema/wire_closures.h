@@ -17,7 +17,8 @@ Body encode_layout(Builder &b, const struct coxi_layout &m)
     });
     auto variables = b.CreateVector<fb::Offset<wire::Variable>>(
         m.n_variables, [&](size_t i) { return encode_variable(b, m.variables[i]); });
-    return wire::CreateLayout(b, to_wire(m.session), servers, variables, m.worker)
+    return wire::CreateLayout(b, to_wire(m.session), servers, variables,
+                              m.worker.number)
         .Union();
 }
 
@@ -27,7 +28,7 @@ void decode_layout(const wire::Layout *m, struct coxi_layout *ret)
     ret->session = from_wire(m->session());
     ret->n_servers = m->servers() != nullptr ? m->servers()->size() : 0;
     ret->n_variables = m->variables() != nullptr ? m->variables()->size() : 0;
-    ret->worker = m->worker();
+    ret->worker.number = m->worker();
     ret->decoded = m;
 }
 

@@ -13,6 +13,7 @@
 
 #include "common/error.h"
 #include "common/hash.h"
+#include "schema/maybe.h"
 
 enum { SLOTS_MIN = 16, GROUP = 16 };
 
@@ -81,17 +82,17 @@ static int clear_slots(struct coxi_spread *spread, size_t n, size_t *ret_mask)
     while (n_slots < n * 2) {
         n_slots *= 2;
     }
-    int r = make_room(&spread->slots, n_slots, sizeof(uint32_t));
+    int r = make_room(&spread->slots, n_slots, sizeof(struct coxi_maybe));
     if (r == 0) {
-        memset(spread->slots.data, 0, n_slots * sizeof(uint32_t));
+        memset(spread->slots.data, 0, n_slots * sizeof(struct coxi_maybe));
         *ret_mask = n_slots - 1;
     }
     return r;
 }
 
-/* Sets slots to 1 + the index of their distinct key; 0: empty. Returns how many are
+/* Sets slots to the place of their distinct key. Returns how many are
  * distinct. */
-static size_t find_distinct(uint32_t *slots, size_t mask, const uint64_t *keys,
+static size_t find_distinct(struct coxi_maybe *slots, size_t mask, const uint64_t *keys,
                             size_t n, uint64_t *distinct, uint32_t *places)
 {
     uint32_t n_distinct = 0;
@@ -105,14 +106,15 @@ static size_t find_distinct(uint32_t *slots, size_t mask, const uint64_t *keys,
         for (size_t k = 0; k < count; k++) {
             uint64_t key = keys[base + k];
             size_t slot = at[k];
-            while (slots[slot] != 0 && distinct[slots[slot] - 1] != key) {
+            while (coxi_maybe_is_some(slots[slot]) &&
+                   distinct[coxi_maybe_index(slots[slot])] != key) {
                 slot = (slot + 1) & mask;
             }
-            if (slots[slot] == 0) {
+            if (!coxi_maybe_is_some(slots[slot])) {
                 distinct[n_distinct] = key;
-                slots[slot] = ++n_distinct;
+                slots[slot] = coxi_maybe_of(n_distinct++);
             }
-            places[base + k] = slots[slot] - 1;
+            places[base + k] = coxi_maybe_index(slots[slot]);
         }
     }
     return n_distinct;
@@ -164,7 +166,7 @@ int coxi_spread_rows(struct coxi_spread *spread, const struct coxi_variable *v,
         return r;
     }
     spread->n_distinct =
-        find_distinct((uint32_t *)(void *)spread->slots.data, mask, keys, n,
+        find_distinct((struct coxi_maybe *)(void *)spread->slots.data, mask, keys, n,
                       (uint64_t *)(void *)spread->distinct.data,
                       (uint32_t *)(void *)(places->data + places->len));
     places->len += n * sizeof(uint32_t);

@@ -245,8 +245,9 @@ static void follow_ps(struct coxi_run *run, const struct coxi_layout *layout)
 int coxi_run_set_layout(struct coxi_run *run, const struct coxi_layout *layout)
 {
     coxi_lock(&run->lock);
-    if (run->n_ps == 0 && layout->worker != 0) {
-        run->options.worker = layout->worker - 1; /* before any step can ask */
+    if (run->n_ps == 0 && coxi_maybe_is_some(layout->worker)) {
+        run->options.worker =
+            coxi_maybe_index(layout->worker); /* before any step can ask */
     }
     int r = run->n_ps == 0 ? open_ps(run, layout) : 0;
     if (r == 0 && layout->n_servers != run->n_ps) {

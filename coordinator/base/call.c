@@ -19,7 +19,7 @@ static _Thread_local struct coxi_call *innermost;
 void coxi_call_begin_locked(struct coxi_call *call)
 {
     struct cox_coordinator *c = call->c;
-    call->ps = 0;
+    call->ps = coxi_maybe_none();
     call->patience = (struct coxi_patience){0};
     call->why[0] = '\0';
     call->outer = innermost;
@@ -93,7 +93,7 @@ void coxi_call_end(struct coxi_call *call)
 }
 
 void coxi_wait_begin(struct cox_coordinator *c, struct coxi_call *wait,
-                     const char *what, uint32_t ps)
+                     const char *what, struct coxi_maybe ps)
 {
     wait->c = c;
     wait->what = what;
@@ -149,13 +149,13 @@ static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_
 {
     unsigned long long seconds = coxi_patience_seconds(&call->patience, now);
     int64_t away = find_away(c);
-    uint32_t ps = call->ps;
+    struct coxi_maybe ps = call->ps;
     char why[COXI_WHY_MAX + 64] = "the ps have not all answered";
     if (call->why[0] != '\0') {
         (void)snprintf(why, sizeof(why), "%s", call->why);
     } else if (away >= 0) {
-        ps = 1 + (uint32_t)away;
-        (void)snprintf(why, sizeof(why), "ps %u at %.200s is away", ps - 1,
+        ps = coxi_maybe_of((uint32_t)away);
+        (void)snprintf(why, sizeof(why), "ps %u at %.200s is away", (uint32_t)away,
                        coxi_psc_address(c->ps.clients[away]));
     } else if (coxi_ps_recovering(c)) {
         (void)snprintf(why, sizeof(why), "a ps that was lost is given what it misses");

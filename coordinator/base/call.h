@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "common/patience.h"
+#include "schema/maybe.h"
 
 struct cox_coordinator;
 
@@ -18,9 +19,9 @@ enum { COXI_WHY_MAX = 400 };
 /* On the stack of the thread that waits. */
 struct coxi_call {
     struct cox_coordinator *c;
-    const char *what; /* waits: "cox_variable_read" */
-    bool counted;     /* it is a user's call, which cox_close waits for */
-    uint32_t ps;      /* 1 + index of the one that it waits for; 0 */
+    const char *what;     /* waits: "cox_variable_read" */
+    bool counted;         /* it is a user's call, which cox_close waits for */
+    struct coxi_maybe ps; /* that it waits for */
     struct coxi_patience patience;
     struct coxi_call *outer; /* of the same thread */
     struct coxi_call *next;  /* of the coordinator's */
@@ -51,10 +52,10 @@ void coxi_call_end_locked(struct coxi_call *call);
  * waits for. With c->lock. */
 void coxi_call_ended(struct cox_coordinator *c);
 
-/* A wait of one of the library's threads for ps `ps` - 1 (0: for none), which no cox_close waits
+/* A wait of one of the library's threads, maybe for one ps, which no cox_close waits
  * for: from here to coxi_call_end. */
 void coxi_wait_begin(struct cox_coordinator *c, struct coxi_call *wait,
-                     const char *what, uint32_t ps);
+                     const char *what, struct coxi_maybe ps);
 
 /* What this thread's innermost call waits for now; nothing without a call. With c->lock
  * (_locked), or without. */

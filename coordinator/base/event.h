@@ -6,13 +6,14 @@
 #define COXI_COORDINATOR_BASE_EVENT_H
 
 #include "coxswain/event.h"
+#include "schema/maybe.h"
 
 struct cox_coordinator;
 
 /* What an event is about; 0: nothing of the kind. */
 struct coxi_event_of {
-    uint32_t ps;     /* 1 + its index */
-    uint32_t worker; /* 1 + its index */
+    struct coxi_maybe ps;
+    struct coxi_maybe worker;
     uint64_t closure;
     uint64_t checkpoint;
     uint64_t seconds;

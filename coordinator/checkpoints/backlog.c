@@ -229,7 +229,7 @@ static int describe_call(struct collection *all, struct coxi_closure *closure,
     head->args_at = all->args.len;
     head->cursor = closure->asked.cursor;
     head->priority = (int)closure->asked.priority;
-    head->only_worker = closure->asked.only_worker;
+    head->only_worker = closure->asked.only_worker.number;
     head->timeout_ms = closure->asked.timeout_ms;
     if (r == 0) {
         r = coxi_inputs_export(closure, &all->args, &all->inputs, &n_inputs);

@@ -46,7 +46,7 @@ static struct coxi_asked asked_of(const struct cox_coordinator *c,
     return (struct coxi_asked){
         .cursor = head->cursor,
         .timeout_ms = (uint32_t)head->timeout_ms,
-        .only_worker = is_there ? (uint32_t)head->only_worker : 0,
+        .only_worker = coxi_maybe_of_number(is_there ? (uint32_t)head->only_worker : 0),
         .priority = priority_of(head),
     };
 }

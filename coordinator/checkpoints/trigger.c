@@ -351,7 +351,7 @@ void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *unt
 {
     struct coxi_trigger *t = c->saving.trigger;
     struct coxi_call wait;
-    coxi_wait_begin(c, &wait, "cox_close", 0);
+    coxi_wait_begin(c, &wait, "cox_close", coxi_maybe_none());
     coxi_call_why(c, "the checkpoint that it begins with is being written");
     coxi_lock(&c->lock);
     t->close = close && is_wanted_at_close(c);

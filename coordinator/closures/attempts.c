@@ -142,8 +142,8 @@ static void tell_crash(struct coxi_closure *closure, const struct coxi_seat *sea
             n_ran);
     }
     coxi_event(closure->future.c, COX_EVENT_STEP_CRASHED,
-               COXI_OF(.worker = 1 + seat->worker->index, .closure = closure->future.id,
-                       .error = COX_ECRASHED),
+               COXI_OF(.worker = coxi_maybe_of(seat->worker->index),
+                       .closure = closure->future.id, .error = COX_ECRASHED),
                "closure %llu (%s) %s of worker %u: %s%s",
                (unsigned long long)closure->future.id, closure->function->name,
                n_ran > 1 ? "ran in the crashed process" : "crashed the process",
@@ -172,7 +172,7 @@ static void note_overrun(const struct coxi_seat *seat, struct coxi_closure *clos
         closure->mishaps.last_overrun = attempt;
         count(&closure->mishaps.overruns);
         coxi_event(closure->future.c, COX_EVENT_STEP_OVERRUN,
-                   COXI_OF(.worker = 1 + seat->worker->index,
+                   COXI_OF(.worker = coxi_maybe_of(seat->worker->index),
                            .closure = closure->future.id, .error = COX_EOVERRUN),
                    "closure %llu (%s) ran for more than %u ms on worker %u, and was "
                    "cancelled there: attempt %u of %u",

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "coordinator/closures/future.h"
+#include "schema/maybe.h"
 
 /*
  *   WAITING -> QUEUED             the futures that it takes are done
@@ -46,8 +47,8 @@ struct coxi_asked {
     uint64_t cursor;
     /* How long an attempt may run; 0: for ever. */
     uint32_t timeout_ms;
-    /* 1 + index of the only worker that may run it; 0: any may. */
-    uint32_t only_worker;
+    /* The only worker that may run it; none: any may. */
+    struct coxi_maybe only_worker;
     int8_t priority;
 };
 
@@ -134,8 +135,8 @@ struct coxi_closure {
     struct coxi_effect effect;
     struct coxi_older older;
 
-    /* 1 + index of the worker that has its inputs, and alone may run it then; 0: none. */
-    uint32_t home;
+    /* The worker that has its inputs, and alone may run it then. */
+    struct coxi_maybe home;
     /* It does not wait for the worker that has its inputs any more. */
     bool roams;
     /* cox_future_fetch: no step, but done as soon as its only input is at the client. */

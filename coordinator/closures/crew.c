@@ -31,11 +31,11 @@ static void tell_ready(struct coxi_seat *seat)
     coxi_lock(&c->lock);
     bool quiet = !c->life.opened && !seat->was_told; /* it is waited for anyway */
     coxi_unlock(&c->lock);
-    coxi_event(
-        c, seat->was_told ? COX_EVENT_WORKER_BACK : COX_EVENT_WORKER_JOINED,
-        COXI_OF(.worker = 1 + worker->index, .level = quiet ? 1 + COX_EVENT_DEBUG : 0),
-        "worker %u at %.300s %s", worker->index, worker->url,
-        seat->was_told ? "is back" : "has joined");
+    coxi_event(c, seat->was_told ? COX_EVENT_WORKER_BACK : COX_EVENT_WORKER_JOINED,
+               COXI_OF(.worker = coxi_maybe_of(worker->index),
+                       .level = quiet ? 1 + COX_EVENT_DEBUG : 0),
+               "worker %u at %.300s %s", worker->index, worker->url,
+               seat->was_told ? "is back" : "has joined");
     seat->is_told = seat->was_told = true;
 }
 
@@ -51,7 +51,8 @@ static void tell_lost(struct coxi_seat *seat, const struct coxi_worker_loss *los
     }
     seat->is_told = false;
     coxi_event(seat->c, has_left ? COX_EVENT_WORKER_LEFT : COX_EVENT_WORKER_LOST,
-               COXI_OF(.worker = 1 + worker->index, .error = has_left ? 0 : COX_ELOST),
+               COXI_OF(.worker = coxi_maybe_of(worker->index),
+                       .error = has_left ? 0 : COX_ELOST),
                "worker %u at %.150s %s: %.250s%s", worker->index, worker->url,
                has_left ? "has left" : "is lost", loss->text, moved);
 }

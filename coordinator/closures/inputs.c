@@ -166,7 +166,7 @@ static bool is_at_home(const struct coxi_closure *closure,
 {
     const struct coxi_seat *seat =
         input->source != NULL ? coxi_kept_seat(input->source) : NULL;
-    return seat != NULL && closure->home == 1 + seat->worker->index;
+    return seat != NULL && coxi_maybe_is(closure->home, seat->worker->index);
 }
 
 static int pack(struct coxi_closure *closure)
@@ -295,7 +295,8 @@ int coxi_inputs_collect(const struct coxi_closure *closure, uint32_t at,
 {
     size_t len_before = inputs->len;
     int r = 0;
-    for (size_t i = 0; closure->home != 0 && r == 0 && i < closure->inputs->n; i++) {
+    for (size_t i = 0;
+         coxi_maybe_is_some(closure->home) && r == 0 && i < closure->inputs->n; i++) {
         const struct coxi_input *item = &closure->inputs->items[i];
         if (is_at_home(closure, item)) {
             const struct coxi_kept_input input = {
@@ -337,8 +338,8 @@ static struct coxi_seat *choose_home(const struct coxi_closure *closure)
     for (size_t i = 0; i < closure->inputs->n; i++) {
         struct coxi_seat *seat = coxi_kept_seat(closure->inputs->items[i].source);
         bool may = seat != NULL && coxi_worker_takes_work(seat->worker) &&
-                   (closure->asked.only_worker == 0 ||
-                    closure->asked.only_worker == 1 + seat->worker->index);
+                   (!coxi_maybe_is_some(closure->asked.only_worker) ||
+                    coxi_maybe_is(closure->asked.only_worker, seat->worker->index));
         uint64_t bytes = may ? bytes_at(closure->inputs, seat) : 0;
         if (bytes > most) {
             most = bytes;
@@ -384,7 +385,8 @@ static void place(struct coxi_closure *closure)
 {
     struct coxi_inputs *inputs = closure->inputs;
     const struct coxi_seat *home = choose_home(closure);
-    closure->home = home != NULL ? 1 + home->worker->index : 0;
+    closure->home =
+        home != NULL ? coxi_maybe_of(home->worker->index) : coxi_maybe_none();
     for (size_t i = 0; i < inputs->n; i++) {
         struct coxi_input *input = &inputs->items[i];
         if (!coxi_kept_is_here(input->source) && !is_at_home(closure, input)) {
@@ -474,7 +476,7 @@ void coxi_inputs_wait(struct coxi_closure *closure)
 
 void coxi_inputs_put_back(struct coxi_closure *closure)
 {
-    if (closure->home != 0) {
+    if (coxi_maybe_is_some(closure->home)) {
         coxi_closure_set(closure, COXI_WAITING);
         place(closure);
     } else {

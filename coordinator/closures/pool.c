@@ -3,7 +3,7 @@
  * comparison touches one array; `places` says where a member is, to move it when its load
  * changes. Loads are compared as fractions, exactly.
  *
- * Invariant: heap[places[m] - 1].member == m for each member m that is there.
+ * Invariant: the entry of heap at places[m] is that of m, for each member m that is there.
  */
 #include "coordinator/closures/pool.h"
 
@@ -23,12 +23,12 @@ int coxi_pool_reserve(struct coxi_pool *pool, uint32_t n_members)
         return coxi_error_memory("workers");
     }
     pool->heap = heap;
-    uint32_t *places = realloc(pool->places, n_members * sizeof(uint32_t));
+    struct coxi_maybe *places = realloc(pool->places, n_members * sizeof(*places));
     if (places == NULL) {
         return coxi_error_memory("workers");
     }
     memset(places + pool->n_members, 0,
-           (n_members - pool->n_members) * sizeof(uint32_t));
+           (n_members - pool->n_members) * sizeof(*places));
     pool->places = places;
     pool->n_members = n_members;
     return 0;
@@ -51,7 +51,7 @@ static bool is_before(const struct coxi_pool_entry *a, const struct coxi_pool_en
 static void put(struct coxi_pool *pool, uint32_t at, struct coxi_pool_entry entry)
 {
     pool->heap[at] = entry;
-    pool->places[entry.member] = at + 1;
+    pool->places[entry.member] = coxi_maybe_of(at);
 }
 
 /* Puts `entry` where it belongs, above `at` or below it; what is at `at` is overwritten. */
@@ -76,9 +76,9 @@ static void settle(struct coxi_pool *pool, uint32_t at, struct coxi_pool_entry e
 
 static void leave(struct coxi_pool *pool, uint32_t member)
 {
-    uint32_t at = pool->places[member] - 1;
+    uint32_t at = coxi_maybe_index(pool->places[member]);
     struct coxi_pool_entry last = pool->heap[--pool->n];
-    pool->places[member] = 0;
+    pool->places[member] = coxi_maybe_none();
     if (last.member != member) {
         settle(pool, at, last);
     }
@@ -87,11 +87,12 @@ static void leave(struct coxi_pool *pool, uint32_t member)
 void coxi_pool_set(struct coxi_pool *pool, uint32_t member, uint32_t held,
                    uint32_t capacity)
 {
-    uint32_t place = pool->places[member];
+    struct coxi_maybe place = pool->places[member];
     if (held < capacity) {
         struct coxi_pool_entry entry = {member, held, capacity};
-        settle(pool, place != 0 ? place - 1 : pool->n++, entry);
-    } else if (place != 0) {
+        settle(pool, coxi_maybe_is_some(place) ? coxi_maybe_index(place) : pool->n++,
+               entry);
+    } else if (coxi_maybe_is_some(place)) {
         leave(pool, member);
     }
 }

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "schema/maybe.h"
+
 struct coxi_pool_entry {
     uint32_t member;
     uint32_t held;
@@ -17,8 +19,8 @@ struct coxi_pool_entry {
 
 struct coxi_pool {
     struct coxi_pool_entry *heap; /* who has room, the least loaded first */
-    uint32_t *places; /* by member: 1 + its place in the heap; 0: not there */
-    uint32_t n;       /* in the heap */
+    struct coxi_maybe *places;    /* by member: where it is in the heap */
+    uint32_t n;                   /* in the heap */
     uint32_t n_members;
 };
 

@@ -121,17 +121,18 @@ static int enqueue(struct cox_coordinator *c, struct coxi_closure *closure, bool
 }
 
 /* `only_worker` of a call: workers may be joining at this moment. */
-static int check_worker(struct cox_coordinator *c, uint32_t only_worker)
+static int check_worker(struct cox_coordinator *c, struct coxi_maybe only_worker)
 {
-    if (only_worker == 0) {
+    if (!coxi_maybe_is_some(only_worker)) {
         return 0;
     }
     coxi_lock(&c->lock);
     uint32_t n = c->workers->n;
     coxi_unlock(&c->lock);
-    return only_worker <= n ? 0
-                            : coxi_error(COX_EINVAL, "a call is for worker %u of %u",
-                                         only_worker - 1, n);
+    return only_worker.number <= n
+               ? 0
+               : coxi_error(COX_EINVAL, "a call is for worker %u of %u",
+                            coxi_maybe_index(only_worker), n);
 }
 
 /* The closure of a call, with its arguments, in nobody's hands; `held`: its user will have
@@ -145,14 +146,15 @@ static int closure_new(struct cox_coordinator *c, struct cox_function *function,
     struct cox_call known;
     int r = coxi_packing_check(call, &known, &spec.args_len);
     if (r == 0) {
-        r = check_worker(c, known.only_worker);
+        r = check_worker(c, coxi_maybe_of_number(known.only_worker));
     }
     if (r == 0 && known.n_inputs > 0) {
         r = coxi_inputs_new(c, known.inputs, known.n_inputs, &spec.inputs);
     }
     if (r == 0) {
         spec.asked = (struct coxi_asked){known.cursor, coxi_packing_timeout(c, &known),
-                                         known.only_worker, (int8_t)known.priority};
+                                         coxi_maybe_of_number(known.only_worker),
+                                         (int8_t)known.priority};
         r = coxi_closure_new(c, &spec, &closure);
     }
     if (r != 0) {

@@ -46,7 +46,7 @@ int coxi_send_add(struct coxi_seat *seat, const struct coxi_closure *closure,
     if (r == 0) {
         r = coxi_buffer_append(&seat->args, args, args_len);
     }
-    if (r == 0 && closure->home != 0) {
+    if (r == 0 && coxi_maybe_is_some(closure->home)) {
         r = coxi_inputs_collect(closure, at, &seat->inputs);
     }
     if (r == 0) {

@@ -34,8 +34,11 @@
 /* The only worker that may run it, or that has its inputs; or NULL. */
 static struct coxi_seat *owner_of(const struct coxi_closure *closure)
 {
-    uint32_t owner = closure->home != 0 ? closure->home : closure->asked.only_worker;
-    return owner != 0 ? closure->future.c->workers->all[owner - 1]->seat : NULL;
+    struct coxi_maybe owner =
+        coxi_maybe_is_some(closure->home) ? closure->home : closure->asked.only_worker;
+    return coxi_maybe_is_some(owner)
+               ? closure->future.c->workers->all[coxi_maybe_index(owner)]->seat
+               : NULL;
 }
 
 /* Where it stands in line: of the only worker that may run it, or of all. */
@@ -331,7 +334,7 @@ void coxi_closures_leave_home(struct coxi_seat *seat)
         for (struct coxi_closure *closure = seat->queue.levels[i].first;
              closure != NULL;) {
             struct coxi_closure *next = closure->next;
-            if (closure->home != 0) {
+            if (coxi_maybe_is_some(closure->home)) {
                 closure->roams = true;
                 coxi_closure_dequeue(closure);
                 coxi_inputs_put_back(closure);

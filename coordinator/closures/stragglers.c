@@ -55,8 +55,8 @@ static bool is_straggler(const struct coxi_closure *closure, uint64_t ran_ms)
     }
     return closure->future.c->options.speculate >= 0 &&
            function->n_samples >= SAMPLES_MIN && (double)ran_ms * 1000 > limit_us &&
-           closure->second == NULL && closure->asked.only_worker == 0 &&
-           closure->home == 0 && !closure->attempts.cancelled;
+           closure->second == NULL && !coxi_maybe_is_some(closure->asked.only_worker) &&
+           !coxi_maybe_is_some(closure->home) && !closure->attempts.cancelled;
 }
 
 /* ---- second attempts */
@@ -154,14 +154,14 @@ static void race(struct coxi_closure *closure, struct coxi_seat *seat)
     closure->second = second;
     coxi_seat_take_second(seat);
     coxi_send_flush(seat);
-    coxi_event(
-        c, COX_EVENT_CLOSURE_AGAIN,
-        COXI_OF(.closure = closure->future.id, .worker = 1 + seat->worker->index),
-        "closure %llu (%s) takes long on worker %u (%.0f ms on average): worker "
-        "%u runs it, too",
-        (unsigned long long)closure->future.id, closure->function->name,
-        closure->seat->worker->index, closure->function->average_us / 1000,
-        seat->worker->index);
+    coxi_event(c, COX_EVENT_CLOSURE_AGAIN,
+               COXI_OF(.closure = closure->future.id,
+                       .worker = coxi_maybe_of(seat->worker->index)),
+               "closure %llu (%s) takes long on worker %u (%.0f ms on average): worker "
+               "%u runs it, too",
+               (unsigned long long)closure->future.id, closure->function->name,
+               closure->seat->worker->index, closure->function->average_us / 1000,
+               seat->worker->index);
     coxi_lock(&c->lock);
     c->counts.stats.speculated++;
     coxi_unlock(&c->lock);
@@ -176,7 +176,8 @@ static size_t call_back(struct coxi_seat *seat, size_t n)
     size_t n_may = seat->in_flight.n - seat->worker->slots;
     size_t n_called = 0;
     for (size_t i = 0; i < n_may && n_called < n; i++, closure = closure->prev) {
-        if (!closure->attempts.called_back && closure->asked.only_worker == 0) {
+        if (!closure->attempts.called_back &&
+            !coxi_maybe_is_some(closure->asked.only_worker)) {
             closure->attempts.called_back = true;
             coxi_send_recall(seat, closure->future.id, closure->attempts.current,
                              false);

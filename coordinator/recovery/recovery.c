@@ -79,7 +79,8 @@ bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
     if (c->ps.clients[p] == psc &&
         !rec->set->stop) { /* not one that is not in use, yet or any more */
         if (!rec->set->states[p].lost) {
-            coxi_event(c, COX_EVENT_PS_LOST, COXI_OF(.ps = 1 + p, .error = COX_EPSLOST),
+            coxi_event(c, COX_EVENT_PS_LOST,
+                       COXI_OF(.ps = coxi_maybe_of(p), .error = COX_EPSLOST),
                        "ps %u at %.150s is lost: %.250s; it has %d ms to come back", p,
                        coxi_psc_address(psc), text, c->options.ps_recovery_ms);
         }
@@ -184,7 +185,7 @@ static int recover(struct coxi_recovery *rec)
     bool up = false;
     int r = 0;
     struct coxi_call wait __attribute__((cleanup(coxi_call_end)));
-    coxi_wait_begin(rec->c, &wait, "the recovery", 0);
+    coxi_wait_begin(rec->c, &wait, "the recovery", coxi_maybe_none());
     while (r == 0 && !up && !coxi_recovery_stopping(rec)) {
         if (atomic_load(&rec->set->any_lost)) {
             coxi_call_why(rec->c, "ps are away, or being restored");

@@ -348,7 +348,7 @@ static void say_back(struct coxi_recovery *rec, const struct change *change)
     const char *path = rec->base.path; /* changed by checkpoints, which wait for us */
     const char *name =
         path != NULL && strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
-    coxi_event(rec->c, COX_EVENT_PS_BACK, COXI_OF(.ps = 1 + change->ps),
+    coxi_event(rec->c, COX_EVENT_PS_BACK, COXI_OF(.ps = coxi_maybe_of(change->ps)),
                "ps %u at %.200s is back, %s%.60s", change->ps,
                coxi_psc_address(change->psc),
                !change->refilled ? "with all that it had"
@@ -477,7 +477,7 @@ static void pause_after(struct returning *returning, int code)
     }
     if (!returning->told) {
         coxi_event(rec->c, COX_EVENT_PS_NOT_TAKEN,
-                   COXI_OF(.ps = 1 + returning->ps, .error = code),
+                   COXI_OF(.ps = coxi_maybe_of(returning->ps), .error = code),
                    "what is there as ps %u cannot be used yet: %.400s", returning->ps,
                    coxi_error_text());
         returning->told = true;
@@ -517,7 +517,7 @@ static void *returning_thread(void *arg)
     struct returning *returning = arg;
     struct coxi_recovery *rec = returning->rec;
     struct coxi_call wait __attribute__((cleanup(coxi_call_end)));
-    coxi_wait_begin(rec->c, &wait, "the return of a ps", 1 + returning->ps);
+    coxi_wait_begin(rec->c, &wait, "the return of a ps", coxi_maybe_of(returning->ps));
     while (try_once(returning)) {
     }
     coxi_lock(&rec->set->lock);

@@ -140,7 +140,7 @@ static void take_counts(void *arg, const struct coxi_message *answer)
     *(struct coxi_counts *)arg = answer->counts;
 }
 
-static int count_once(struct cox_coordinator *c, uint32_t table,
+static int count_once(struct cox_coordinator *c, struct coxi_maybe table,
                       struct coxi_round_call *calls, struct coxi_counts *ret)
 {
     struct coxi_round round;
@@ -178,7 +178,7 @@ static int count(struct cox_coordinator *c, uint32_t id, struct cox_table_stats 
         do {
             r = begin_read(c, &n_losses);
             if (r == 0) {
-                r = count_once(c, 1 + id, calls, counts);
+                r = count_once(c, coxi_maybe_of(id), calls, counts);
             }
         } while (read_again(c, &r, n_losses));
     }

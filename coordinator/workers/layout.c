@@ -84,7 +84,7 @@ void coxi_layout_send(struct coxi_worker *worker)
                                               .n_servers = c->ps.n,
                                               .variables = variables,
                                               .n_variables = n,
-                                              .worker = 1 + worker->index};
+                                              .worker = coxi_maybe_of(worker->index)};
         if (first || n > 0) {
             r = coxi_message_send(coxi_conn_link(worker->control), &message, NULL,
                                   false);

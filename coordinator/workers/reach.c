@@ -69,13 +69,13 @@ int coxi_reach_told(struct coxi_worker *worker, const struct coxi_status *said)
     bool was_cut_off = worker->n_unreached > 0;
     worker->unreached[said->id] = unreached;
     worker->n_unreached += unreached ? 1 : (uint32_t)-1;
-    coxi_event(
-        c, unreached ? COX_EVENT_PS_OUT_OF_REACH : COX_EVENT_PS_IN_REACH,
-        COXI_OF(.worker = 1 + worker->index, .ps = 1 + said->id, .error = said->code),
-        "worker %u at %.100s %s ps %u at %.100s%s%.200s", worker->index, worker->url,
-        unreached ? "does not reach" : "reaches", said->id,
-        coxi_psc_address(c->ps.clients[said->id]), unreached ? ": " : " again",
-        unreached ? said->message : "");
+    coxi_event(c, unreached ? COX_EVENT_PS_OUT_OF_REACH : COX_EVENT_PS_IN_REACH,
+               COXI_OF(.worker = coxi_maybe_of(worker->index),
+                       .ps = coxi_maybe_of(said->id), .error = said->code),
+               "worker %u at %.100s %s ps %u at %.100s%s%.200s", worker->index,
+               worker->url, unreached ? "does not reach" : "reaches", said->id,
+               coxi_psc_address(c->ps.clients[said->id]), unreached ? ": " : " again",
+               unreached ? said->message : "");
     if (unreached) {
         (void)snprintf(c->workers->cuts[said->id].text,
                        sizeof(c->workers->cuts[said->id].text), "worker %u: %.300s",

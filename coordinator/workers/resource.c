@@ -483,7 +483,7 @@ void coxi_resources_tell_released(struct cox_coordinator *c)
 static void tell_crash(const struct cox_resource *resource,
                        const struct coxi_worker *worker, int cause)
 {
-    uint32_t of = 1 + worker->index;
+    struct coxi_maybe of = coxi_maybe_of(worker->index);
     if (cause == COXI_CAUSE_OVERRUN) {
         coxi_event(
             worker->c, COX_EVENT_STEP_OVERRUN,

@@ -320,14 +320,15 @@ struct cox_coordinator *inside_recovers(const struct coxi_recovery *rec)
 void inside_tell_levels(struct cox_coordinator *c)
 {
     coxi_event(c, COX_EVENT_RUN_OVER, COXI_OF(.error = COX_EPSLOST), "an error");
-    coxi_event(c, COX_EVENT_WORKER_BACK, COXI_OF(.worker = 8), "an information");
+    coxi_event(c, COX_EVENT_WORKER_BACK, COXI_OF(.worker = coxi_maybe_of(7)),
+               "an information");
     coxi_event(c, COX_EVENT_CHECKPOINT_SAVED, COXI_OF(.error = 0), "for debugging");
 }
 
 void inside_tell(struct cox_coordinator *c, int n)
 {
     for (int i = 0; i < n; i++) {
-        coxi_event(c, COX_EVENT_WORKER_REFUSED, COXI_OF(.worker = 8),
+        coxi_event(c, COX_EVENT_WORKER_REFUSED, COXI_OF(.worker = coxi_maybe_of(7)),
                    "the \"%s\" of %d", i == 0 ? "first" : "next", n);
     }
 }

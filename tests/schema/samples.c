@@ -88,7 +88,7 @@ static const struct coxi_message samples[] = {
     [COXI_SNAPSHOT_DONE] = {.snapshot_done = {-3, "disk full", 1 << 20, 0xdeadbeef, 4,
                                               applied, LEN(applied), touched,
                                               LEN(touched), 91, 92, 93}},
-    [COXI_COUNT] = {.count = 6},
+    [COXI_COUNT] = {.count = {6}},
     [COXI_COUNTS] = {.counts = {{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12}, 13}},
     [COXI_PULL] = {.pull = {SESSION, 44, items, LEN(items), true}},
     [COXI_PULLED] = {.status = {.code = -12,
@@ -105,7 +105,7 @@ static const struct coxi_message samples[] = {
                                 .n_servers = LEN(servers),
                                 .variables = variables,
                                 .n_variables = LEN(variables),
-                                .worker = 12}},
+                                .worker = {12}}},
     [COXI_MODULE] = {.module = {6, "steps.so", 0x5555, 0x6666}},
     [COXI_MODULE_LOADED] = {.status = {.code = -16, .message = "no steps", .id = 6}},
     [COXI_DISPATCH] = {.dispatch = {heads, LEN(heads), 5, numbers, LEN(numbers),
@@ -312,7 +312,7 @@ static void same_load(message *a, message *b)
 
 static void same_count(message *a, message *b)
 {
-    assert_int_equal(a->count, b->count);
+    assert_int_equal(a->count.number, b->count.number);
 }
 
 static void same_counts(message *a, message *b)
@@ -351,7 +351,7 @@ static void same_layout(message *a, message *b)
     ASSERT_SAME_BYTES(x->session, y->session);
     assert_int_equal(x->n_servers, y->n_servers);
     assert_int_equal(x->n_variables, y->n_variables);
-    assert_int_equal(x->worker, y->worker);
+    assert_int_equal(x->worker.number, y->worker.number);
     for (size_t i = 0; i < x->n_servers; i++) {
         struct coxi_ps_address ps;
         coxi_layout_ps(y, i, &ps);

@@ -42,11 +42,10 @@ def ids_given(root):
     """Code -> the ids of all calls that tell it."""
     given = {}
     for path in sorted(root.glob("coordinator/**/*.c")):
-        for call in re.findall(r"\bcoxi_event\((.*?\))[,)]", path.read_text(), re.S):
-            of = re.search(r"COXI_OF\((.*)", call, re.S)
-            codes = re.findall(r"COX_EVENT_\w+", call[:of.start()]) if of else []
-            for code in codes:
-                fields = re.findall(r"\.(\w+) =", of.group(1))
+        calls = r"\bcoxi_event\(([^;]*?)\bCOXI_OF\(((?:[^()]|\([^()]*\))*)\)"
+        for call in re.finditer(calls, path.read_text()):
+            for code in re.findall(r"COX_EVENT_\w+", call.group(1)):
+                fields = re.findall(r"\.(\w+) =", call.group(2))
                 given.setdefault(code, set()).update(f for f in fields if f in IDS)
     return given
 

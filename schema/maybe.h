@@ -1,0 +1,51 @@
+/*
+ * An index into an array, or none. Zeroed it is none, so it needs no value that an index cannot have,
+ * and the compiler tells it from an index. Any thread.
+ */
+#ifndef COXI_SCHEMA_MAYBE_H
+#define COXI_SCHEMA_MAYBE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct coxi_maybe {
+    /* 1 + the index; 0: none. So messages, files and cox_call write it. */
+    uint32_t number;
+};
+
+static inline struct coxi_maybe coxi_maybe_of_number(uint32_t number)
+{
+    struct coxi_maybe maybe = {number};
+    return maybe;
+}
+
+static inline struct coxi_maybe coxi_maybe_none(void)
+{
+    return coxi_maybe_of_number(0);
+}
+
+static inline struct coxi_maybe coxi_maybe_of(uint32_t index)
+{
+    return coxi_maybe_of_number(index + 1);
+}
+
+static inline bool coxi_maybe_is_some(struct coxi_maybe maybe)
+{
+    return maybe.number != 0;
+}
+
+/* Of one that is some. */
+static inline uint32_t coxi_maybe_index(struct coxi_maybe maybe)
+{
+    assert(coxi_maybe_is_some(maybe));
+    return maybe.number - 1;
+}
+
+/* It is some, and that index. */
+static inline bool coxi_maybe_is(struct coxi_maybe maybe, uint32_t index)
+{
+    return coxi_maybe_is_some(maybe) && coxi_maybe_index(maybe) == index;
+}
+
+#endif
