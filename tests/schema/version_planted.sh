@@ -31,5 +31,5 @@ refuses wire.fbs 's/^enum Op : uint {.*Rate/&, Other/'              # a value mo
 refuses wire.h 's/COXI_WIRE_VERSION = /&1/'                         # the number alone
 refuses versions '$ s/^/1/'                                         # and there alone
 refuses versions '$ p'                                              # a line twice
-change wire.fbs 's,^// First frame,// The first frame,'
+change wire.fbs 's,^// The first frame,// First frame,'
 "$version" "$dir"
