@@ -132,7 +132,7 @@ struct chaos_storm_options {
     int deadline_s;
     int grace_ms; /* for the client to end after it was asked to */
     struct chaos_journal *journal;
-    /* Called if it has not ended; ends the program. */
+    /* Called if the run has not ended by its deadline; ends the program. */
     void (*on_stuck)(void *arg, const char *why,
                      const struct chaos_storm_counts *counts);
     void *arg;

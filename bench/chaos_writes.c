@@ -9,7 +9,7 @@
  *   while it runs     after an operation has returned, all elements are read back and
  *                     must have exactly its value
  *   after a restart   all elements must tell the same operation: one that the
- *                     checkpoint may have, and not one before the last that it must have
+ *                     checkpoint may have, and not an earlier one than it must have
  *
  * Threads: one a writer; the client's, for all functions of the header.
  */

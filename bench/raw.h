@@ -12,7 +12,7 @@
 struct raw {
     struct bench_child child;
     bool tcp;
-    bool joined; /* the child belongs to another one */
+    bool joined; /* the child belongs to another struct raw */
     int fd;
     uint8_t *payload; /* RAW_MAX bytes */
 };

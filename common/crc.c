@@ -29,8 +29,7 @@ static __m128i load(const uint8_t *data)
     return _mm_loadu_si128((const __m128i *)(const void *)data);
 }
 
-/* Folds x onto `next`, which lies as far behind x as the constants `by` are made
- * for. */
+/* Folds x onto `next`. The constants `by` fix how far `next` lies behind x. */
 FOLDS static __m128i fold(__m128i x, __m128i by, __m128i next)
 {
     __m128i low = _mm_clmulepi64_si128(x, by, 0x00);

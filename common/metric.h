@@ -5,7 +5,7 @@
  *   SUM    {sum of weight * value}
  *   COUNT  {sum of weights}
  *   MEAN   {sum of weight * value, sum of weights}
- *   AUC    in n / 2 buckets of score: {positive examples of each, negative ones of each}
+ *   AUC    for each of n / 2 buckets of score {positive examples, negative ones}
  *
  * The buckets of an AUC are equal steps of a score's logit, log(score / (1 - score)),
  * from -16 to 16. If one example in a thousand is positive, nearly all scores are below

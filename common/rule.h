@@ -101,8 +101,10 @@ struct coxi_state_layout {
 
 struct coxi_state_layout coxi_optimizer_layout(const struct coxi_variable *variable);
 
-/* True if the rule depends on the number of updates before (Adam's t). Each ps that has
- * a shard of a dense variable counts all its updates, whichever rows they change. */
+/*
+ * True if the rule depends on the number of earlier updates (Adam's t). Each ps that
+ * has a shard of a dense variable counts all its updates, whichever rows they change.
+ */
 bool coxi_optimizer_counts(const struct coxi_optimizer *optimizer);
 
 /* True if all numbers have the same bits. */

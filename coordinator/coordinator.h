@@ -1,54 +1,96 @@
 /*
- * The inside of a coordinator: what its files share.
+ * The inside of a coordinator, shared by its files. Functions marked (loop) run on the
+ * loop alone.
  *
- *   open.c      cox_open, cox_close
- *   event.c     what the program is told;  call.c  calls under way, and what they wait for
- *   alive.c     errors of the run;  cause.c, public.c  texts of errors
- *   ids.h       ids, places among them, steps;  saving.h  what is known of checkpoints
- *   ps_set.c    which ps are up;  ps_claim.c  a ps becomes this client's
- *   replay_log.c  what is done again for a ps that comes back
- *   packing.c   what a user says of a call;  announced.c  variables that can be used
- *   schedule.c  scheduling, join: what users' threads call;  cancel.c, fetch.c  so
- *   operation.c what the client itself writes;  intake.c  where all of these get their ids
- *   closure.c   a closure: making one, its states;  gate.h  whether an older client's come first
- *   closures.h  those that are not settled, and where they are
- *   future.h    what a user holds of a closure;  futures.c  waiting for it
- *   callback.c  callbacks, on a thread of their own
- *   dispatch.c  the loop's part of that: a turn of it; from the queue to workers
- *   attempts.c  what the end of an attempt means for its closure (loop)
- *   settle.c    places of closures in line, and their end (loop)
- *   voiding.c   the end of a closure of which something may be applied (loop)
- *   inputs.c    futures as arguments
- *   kept.c      results that stay on workers (loop)
+ *   open.c      opens and closes a coordinator
+ *   opening.c   waits for the cluster in cox_open
+ *   stats.c     counts what a run has done
+ *
+ * base/, for all other rooms:
+ *
+ *   event.c       reports events to the program
+ *   call.c        knows the calls under way, and what each waits for
+ *   alive.c       keeps errors that end the run
+ *   cause.c       texts of causes of death
+ *   public.c      small functions of the public interface
+ *   ids.h         ids of closures, their order, steps
+ *   saving.h      the state of checkpoints
+ *   ps_set.c      knows which ps are up
+ *   ps_claim.c    claims a ps for this client
+ *   replay_log.c  keeps what a restored ps must repeat
+ *   packing.c     checks and packs the arguments of a call
+ *   announced.c   knows which variables can be used
+ *
+ * closures/:
+ *
+ *   schedule.c    schedules and joins, on user threads
+ *   cancel.c      cancels a closure for its user
+ *   fetch.c       fetches kept results for a user
+ *   operation.c   changes that the client itself makes on the ps
+ *   intake.c      gives closures and operations their ids
+ *   closure.c     makes closures and changes their states
+ *   gate.h        keeps the order of an older client's work
+ *   closures.h    the closures that are not settled, and where they are
+ *   future.h      the user's handle of a closure
+ *   futures.c     waits for futures and reads their results
+ *   callback.c    calls callbacks, on a thread of its own
+ *   dispatch.c    a turn of the loop; assigns closures to workers (loop)
+ *   attempts.c    handles the end of attempts (loop)
+ *   settle.c      places closures in line, and settles them (loop)
+ *   voiding.c     asks the ps before a closure ends that they may have (loop)
+ *   tally.c       works out how much of a closure is applied
+ *   inputs.c      futures as arguments
+ *   kept.c        results that stay on workers (loop)
  *   stragglers.c  second attempts (loop)
- *   losses.c    workers that are gone: what counts, how long closures wait (loop)
- *   watch.c     closures that wait too long, or in silence (loop)
- *   crew.c      what closures make of what happens to a worker;  seat.c  what they keep of
- *               one;  send.c  what they send it (loop)
- *   queue.c     closures in line, by priority
- *   pool.c      which worker has the most room
- *   worker.c    workers: setting up, losing them (loop)
- *   contact.c   their connections;  door.c  where those dial that are not listed (loop)
- *   conn.c      one connection to a worker, as events on the loop
- *   layout.c    what workers are told of ps and variables (loop)
- *   registry.c  which variables, tables and metrics there are;  variable.c  creating and
- *               finding them;  rules.c  their optimizers;
- *   partition.c  which ps has what of them;  content_read.c, content_write.c  what they
- *               hold;  metric.c
- *   load.c, load_send.c  what another checkpoint holds goes into variables of this run
- *   module.c    step modules
- *   resource.c  what each worker makes and keeps
- *   recovery.c, recovery_restore.c, recovery_replay.c  a ps that is lost comes back
- *   opening.c   what cox_open waits for
- *   resume.c    going on where a client before this one ended;  resume_backlog.c,
- *               resume_order.c  what that had not done;  backlog.c  what a checkpoint says for that
- *   save.c      writing checkpoints;  trigger.c  when nobody calls for it
+ *   losses.c      counts lost workers against closures (loop)
+ *   watch.c       ends or reports closures that wait too long (loop)
+ *   crew.c        passes events of workers on to their seats (loop)
+ *   seat.c        the state that closures keep for a worker (loop)
+ *   ahead.c       how many closures a worker has at hand (loop)
+ *   send.c        messages about closures to a worker (loop)
+ *   queue.c       queues of closures by priority
+ *   pool.c        finds the worker with the most room
  *
- * Threads: users' threads, one loop thread, one callback thread, one that hands out events, one
- * that writes the checkpoints of triggers. The loop owns closures from the moment they leave the intake
- * until they are settled, and everything about workers. "Loop" means in a turn of it: a
- * user's thread may take one (cox_schedule). What both sides touch is under `lock`.
- * Connections to the ps have threads of their own (net/ps_client).
+ * workers/:
+ *
+ *   worker.c    sets workers up, and declares them lost (loop)
+ *   contact.c   their connections (loop)
+ *   door.c      takes in workers that dial the client (loop)
+ *   conn.c      one connection to a worker, as events on the loop
+ *   reach.c     handles workers that cannot reach a ps (loop)
+ *   layout.c    tells workers the ps and variables (loop)
+ *   module.c    step modules
+ *   resource.c  resources, which each worker makes and keeps
+ *
+ * variables/:
+ *
+ *   registry.c       knows all variables, tables and metrics
+ *   variable.c       creates and finds them
+ *   rules.c          checks their optimizers
+ *   partition.c      places their parts on ps
+ *   content_read.c   reads their values
+ *   content_write.c  writes their values
+ *   metric.c         reads and resets metrics
+ *   load.c           loads another checkpoint into variables of this run
+ *   load_send.c      sends it to the ps
+ *
+ * recovery/ brings a lost ps back (recovery_internal.h lists its files).
+ *
+ * checkpoints/:
+ *
+ *   save.c            writes checkpoints
+ *   trigger.c         takes checkpoints without a call of the program
+ *   backlog.c         collects the work that a restarted client must repeat
+ *   resume.c          resumes a run that an earlier client began
+ *   resume_backlog.c  takes over the backlog
+ *   resume_order.c    does its work in the old order
+ *
+ * Threads: user threads, one loop thread, one callback thread, one that delivers
+ * events, one that writes the checkpoints of triggers. The loop owns closures from the
+ * moment they leave the intake until they are settled, and everything about workers.
+ * "Loop" means in a turn of it: a user thread may take one (cox_schedule). `lock`
+ * guards the state that both sides use. Connections to the ps have threads of their own
+ * (net/ps_client).
  */
 #ifndef COXI_COORDINATOR_COORDINATOR_H
 #define COXI_COORDINATOR_COORDINATOR_H
@@ -72,9 +114,10 @@
 #include "net/ps_round.h"
 
 enum {
-    COXI_WINDOW = 1 << 20, /* ids above the watermark that a ps takes */
-    COXI_AHEAD_MAX = COXI_WINDOW - (1 << 16), /* closures: theirs lags behind ours */
-    COXI_LOSSES_MAX = 16, /* workers that a closure may lose while it runs */
+    COXI_WINDOW = 1 << 20, /* ids above the watermark that a ps accepts */
+    /* closures; the watermark of a ps lags behind ours */
+    COXI_AHEAD_MAX = COXI_WINDOW - (1 << 16),
+    COXI_LOSSES_MAX = 16, /* workers that may be lost while they run a closure */
     COXI_TICK_MS = 50,
     COXI_CALL_ARGS_MAX = 1 << 30, /* bytes of packed arguments */
 };
@@ -92,15 +135,16 @@ struct coxi_recovery;       /* recovery.c */
 struct coxi_resumed;        /* resume.c */
 struct coxi_trigger;        /* checkpoints/trigger.h */
 
-/* What is behind the handle of a variable, table or metric. Lives until close. */
+/* What a handle of a variable, table or metric points to. Lives until close. */
 struct coxi_entry {
     struct cox_coordinator *c;
-    struct coxi_variable *description; /* without a name where creating it failed */
+    struct coxi_variable *description; /* without a name if its creation failed */
     bool made;                         /* it can be used; guarded by c->lock */
-    bool
-        found; /* a client before this one has made it, and the program has not asked for
-                   it yet; guarded by c->lock */
-    uint64_t created; /* the id of the operation that made it; 0: a client before */
+    /* an older client has made it, and the program has not asked for it yet; guarded by
+     * c->lock */
+    bool found;
+    /* the id of the operation that made it; 0: an older client made it */
+    uint64_t created;
 };
 
 struct cox_variable {
@@ -115,23 +159,22 @@ struct cox_metric {
     struct coxi_entry entry;
 };
 
-/*
- * Each room keeps its own state; its header has the struct. What rooms share is in the parts of
- * base/, which lie here themselves.
- */
+/* Each room keeps its own state, in a struct in its header. State that rooms share is
+ * in the parts of base/, which are members here. */
 struct cox_coordinator {
-    atomic_int refs; /* the owner, and each future that a user holds */
+    atomic_int refs; /* one for the owner, and one for each future that a user holds */
     struct cox_options options;
     struct coxi_session session;
     struct coxi_events *events; /* base/event.h */
     struct coxi_loop *loop;
-    struct coxi_site site;                        /* the cluster, and what reaches it */
+    struct coxi_site site;                        /* the cluster and its connections */
     struct coxi_ps_set ps;                        /* the ps, and which of them are up */
     _Atomic(struct coxi_replay_log *) replay_log; /* set while the loop runs; or NULL */
     struct coxi_saving saving;                    /* checkpoints */
     struct coxi_announced announced;              /* variables that can be used */
 
-    /* Guards what is said so in the parts and rooms. Comes before the loop's mailbox. */
+    /* guards fields of the parts and rooms, as noted there; comes before the loop's
+     * mailbox */
     pthread_mutex_t lock;
     struct coxi_ids ids;
     struct coxi_life life;

@@ -1,7 +1,5 @@
-/*
- * The life of a coordinator: cox_open connects to everything and begins a run,
- * cox_close ends it in the opposite order.
- */
+/* The life of a coordinator: cox_open connects to everything and begins a run,
+ * cox_close ends it in the opposite order. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -54,13 +52,13 @@ static void fill_in(struct cox_options *o, const struct cox_cluster *cluster)
 {
     COXI_DEFAULTS_OPTIONS(COXI_FILL_IN)
     if (o->min_workers == 0) {
-        /* Workers that dial us may have to be told our address first, which is not known
+        /* Workers that dial us may have to be told our address, which is not known
          * before. */
         o->min_workers = cluster->n_workers > 0;
     }
 }
 
-/* Workers must be able to come. */
+/* Checks that there can be workers. */
 static int check_workers(const struct cox_options *o, const struct cox_cluster *cluster)
 {
     if (cluster->n_workers == 0 && o->listen == NULL) {
@@ -75,7 +73,7 @@ static int check_workers(const struct cox_options *o, const struct cox_cluster *
     return 0;
 }
 
-/* What must hold whatever the cluster is. */
+/* Checks that hold for every cluster. */
 static int check_ranges(const struct cox_options *o)
 {
     if (o->queue_max > COXI_AHEAD_MAX) {
@@ -135,8 +133,11 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
 
 /* ---- the loop's tick */
 
-/* Nothing brings back a local cluster that has ended: the launcher's reason is why, and not
- * the ps that is missed first. `check` asks for it. True: it has ended. */
+/*
+ * True if the local cluster has ended, which nothing brings back. Then the run's error
+ * is the launcher's reason, and not the ps that is missed first. `check` asks for the
+ * reason.
+ */
 static bool has_cluster_ended(struct cox_coordinator *c,
                               int (*check)(struct coxi_local *local))
 {
@@ -235,14 +236,14 @@ static int open_door(struct cox_coordinator *c)
     return r;
 }
 
-/* The checkpoint directory is ours. */
+/* Takes over the checkpoint directory. */
 static int prepare_directory(struct cox_coordinator *c)
 {
     int r = coxi_save_prepare(c->options.checkpoint_dir, &c->saving.dir);
     return r == 0 ? coxi_resume_claim(c) : r;
 }
 
-/* All that runs here is there, and nothing of it runs yet. */
+/* Makes everything that runs here; nothing runs yet. */
 static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster)
 {
     int r = 0;
@@ -281,7 +282,7 @@ static const struct coxi_replay_refs replay_refs = {
     .loading_unref = coxi_loading_unref,
 };
 
-/* The ps are ours, and hold what they are to. */
+/* Takes over the ps, and restores them if necessary. */
 static int take_ps(struct cox_coordinator *c, uint64_t end_ms)
 {
     int r = coxi_opening_ps(c, end_ms);
@@ -322,7 +323,7 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     return r;
 }
 
-/* What the rooms have of it, before anything runs. */
+/* Makes the rooms' parts, before anything runs. */
 static int parts_new(struct cox_coordinator *c)
 {
     int r = coxi_trigger_new(c);
@@ -413,7 +414,7 @@ static int stop_closures(struct cox_coordinator *c, const struct timespec *until
     return r;
 }
 
-/* Waits for the calls of other threads; false: they have not ended by then. */
+/* Waits for calls of other threads until `until`; false: some have not ended. */
 static bool await_calls(struct cox_coordinator *c, const struct timespec *until)
 {
     int r = 0;
@@ -426,8 +427,11 @@ static bool await_calls(struct cox_coordinator *c, const struct timespec *until)
     return ended;
 }
 
-/* Ends the threads that ask ps for something, or write a checkpoint, users' too. Past the deadline
- * the ps are given up, which ends every request, and the disk is waited for no longer. */
+/*
+ * Ends the threads that send requests to ps or write a checkpoint, also users' threads.
+ * After the deadline gives up the ps, which ends every request, and waits no longer for
+ * the disk.
+ */
 static void stop_threads(struct cox_coordinator *c, const struct timespec *until)
 {
     bool ended = coxi_trigger_end(c, until);
@@ -442,10 +446,10 @@ static void stop_threads(struct cox_coordinator *c, const struct timespec *until
     coxi_recovery_stop(c);
     coxi_resume_stop(c);
     struct timespec never = coxi_deadline(-1);
-    (void)await_calls(c, &never); /* they have nothing left to wait for */
+    (void)await_calls(c, &never); /* nothing is left for which they could wait */
 }
 
-/* Lets go of the workers; the loop stops when they are gone. */
+/* Closes the connections to workers; the loop stops when they are gone. */
 static void stop_loop(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
@@ -455,7 +459,8 @@ static void stop_loop(struct cox_coordinator *c)
     coxi_loop_join(c->loop);
 }
 
-/* All at once: one that does not answer is left to notice that the client is gone. */
+/* Releases all ps at once; a ps that does not answer will notice that the client is
+ * gone. */
 static void release_ps(struct cox_coordinator *c)
 {
     const struct coxi_message message = {.kind = COXI_RELEASE, .release = c->session};
@@ -463,7 +468,7 @@ static void release_ps(struct cox_coordinator *c)
     struct coxi_round_call *calls = calloc(c->ps.n + 1, sizeof(*calls));
     coxi_round_begin(&round);
     for (uint32_t i = 0; calls != NULL && i < c->ps.n; i++) {
-        /* One that was never met, or is lost, has nothing to release. */
+        /* A ps that was never reached, or is lost, has nothing to release. */
         if (coxi_psc_is_up(c->ps.clients[i])) {
             calls[i] = (struct coxi_round_call){.expect = COXI_STATUS};
             calls[i].request.timeout_ms = RELEASE_MS;
@@ -474,8 +479,8 @@ static void release_ps(struct cox_coordinator *c)
     free(calls);
 }
 
-/* What cox_close returns: that another client has taken over comes before all else, for the
- * program may have lived to its end without hearing of it. */
+/* The result of cox_close. That another client has taken over takes precedence, because
+ * the program may have run to its end without learning of it. */
 static int close_code(struct cox_coordinator *c, int code)
 {
     coxi_lock(&c->lock);
@@ -486,7 +491,8 @@ static int close_code(struct cox_coordinator *c, int code)
     return code;
 }
 
-/* What failed and was told nobody, unless the run's own end was, which is why. */
+/* Reports failures that nobody was told of, unless the run itself has ended, which is
+ * their cause. */
 static void tell_untold(struct cox_coordinator *c)
 {
     if (c->life.untold.failed > 0 && c->life.fatal == 0) {
@@ -519,19 +525,20 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     if (c->life.loop_runs) {
         r = stop_closures(c, &until, timeout_ms);
         stop_threads(c, &until);
-        if (c->site.local == NULL) { /* whose daemons end */
+        if (c->site.local == NULL) { /* daemons of a local cluster end anyway */
             release_ps(c);
         }
         stop_loop(c);
-        coxi_callbacks_stop(c);  /* now every future is settled */
-        coxi_loop_join(c->loop); /* what a callback was about when the loop stopped */
+        coxi_callbacks_stop(c); /* now every future is settled */
+        /* runs mail that a callback posted when the loop stopped */
+        coxi_loop_join(c->loop);
     }
     tell_untold(c);
-    coxi_events_stop(c);  /* on_event may call functions: nothing is freed before */
-    coxi_trigger_stop(c); /* of one that was never opened */
+    coxi_events_stop(c);  /* on_event may call functions, so nothing is freed before */
+    coxi_trigger_stop(c); /* for a coordinator that was never opened */
     for (uint32_t i = 0; i < c->ps.n; i++) {
-        coxi_psc_close(
-            c->ps.clients[i]); /* until now it may tell the loop that it is lost */
+        /* until now it may tell the loop that it is lost */
+        coxi_psc_close(c->ps.clients[i]);
     }
     coxi_recovery_free(c);
     coxi_stats_free(c);
@@ -556,7 +563,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     return r;
 }
 
-/* ---- what it is */
+/* ---- questions about a coordinator */
 
 uint64_t cox_run_id(const struct cox_coordinator *c)
 {

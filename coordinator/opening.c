@@ -16,10 +16,10 @@
 
 enum {
     CHECK_MS = 20,  /* between looks at a local cluster that is starting */
-    TRIED_MS = 1000 /* for workers beyond min_workers to be met, or not */
+    TRIED_MS = 1000 /* for first contacts with workers beyond min_workers */
 };
 
-/* ---- the list */
+/* ---- the cluster's list */
 
 struct listed {
     const char *url;
@@ -31,7 +31,8 @@ static int by_url(const void *a, const void *b)
     return strcmp(((const struct listed *)a)->url, ((const struct listed *)b)->url);
 }
 
-/* One that is listed in both roles shows when it greets. */
+/* Checks that no address is listed twice in a role. An address that is in both roles
+ * shows when the peer greets. */
 static int check_list(const char *role, char *const *urls, uint32_t n)
 {
     struct listed *all = calloc((size_t)n + 1, sizeof(*all));
@@ -71,7 +72,8 @@ static int check_local(struct cox_coordinator *c)
 
 /* ---- the ps */
 
-/* Why one of the ps will never come, or 0: whichever is waited for, that is told at once. */
+/* The reason why one of the ps will never come, or 0. It is reported at once, whichever
+ * ps is waited for. */
 static int check_ps(struct cox_coordinator *c)
 {
     int r = 0;
@@ -81,8 +83,8 @@ static int check_ps(struct cox_coordinator *c)
     return r;
 }
 
-/* Why waiting on is no use, or 0. A ps that ends the run fails before the run does, and its own
- * reason says more: so the run is asked first. */
+/* The reason why waiting is useless, or 0. The run is asked first: a ps that ends the
+ * run fails before the run does, but the run's reason says more. */
 static int check(struct cox_coordinator *c)
 {
     int r = check_local(c);
@@ -116,7 +118,7 @@ static int claim(struct cox_coordinator *c, uint32_t ps, uint64_t end_ms)
         return 0;
     }
     (void)snprintf(text, sizeof(text), "%.400s", coxi_error_text());
-    int why = check_ps(c); /* one that will never come has ended the wait */
+    int why = check_ps(c); /* a ps that will never come has ended the wait */
     return why != 0 ? why : coxi_error(r, "%s: %s", c->site.cluster->ps[ps], text);
 }
 
@@ -137,7 +139,7 @@ int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms)
 
 /* ---- the workers */
 
-/* Why workers will not come, or would come in vain; or 0. Locked. */
+/* The reason why workers will not come, or would come in vain; or 0. Locked. */
 static int check_workers(const struct cox_coordinator *c)
 {
     int r = coxi_check_alive_locked(c);
@@ -147,15 +149,18 @@ static int check_workers(const struct cox_coordinator *c)
     if (c->workers->misplaced_code != 0) {
         return coxi_error(c->workers->misplaced_code, "%s", c->workers->misplaced_text);
     }
-    /* What will not go away is not waited for. */
+    /* Do not wait if the workers' failure will not go away. */
     return c->workers->door == NULL &&
                    c->workers->n - c->workers->n_hopeless < c->options.min_workers
                ? coxi_error(c->workers->code, "%s", c->workers->text)
                : 0;
 }
 
-/* True where there is something to wait for: workers, or, for a moment, the first contact with
- * those of the list that are not needed, which may show that it is wrong. Locked. */
+/*
+ * True if there is a reason to wait: for workers, or, for a moment, for the first
+ * contact with listed workers that are not needed, which may show that the list is
+ * wrong. Locked.
+ */
 static bool is_waiting(const struct cox_coordinator *c, uint64_t tried_ms)
 {
     return c->workers->n_ready < c->options.min_workers ||

@@ -1,8 +1,8 @@
 /*
- * What cox_open waits for: the ps, which it claims, and the workers. What cannot come right by
- * waiting is told at once, and by name: the same address twice, a name that cannot be resolved,
- * a daemon whose --index contradicts its place in the list, a ps without the checkpoint
- * directory. Threads: who opens.
+ * What cox_open waits for: the ps, which it claims, and the workers. Errors that
+ * waiting cannot cure are reported at once, with names: an address that is listed
+ * twice, a name that cannot be resolved, a daemon whose --index contradicts its place
+ * in the list, a ps without the checkpoint directory. Threads: the one that opens.
  */
 #ifndef COXI_COORDINATOR_OPENING_H
 #define COXI_COORDINATOR_OPENING_H
@@ -12,9 +12,11 @@
 /* COX_EINVAL: an address is listed twice. */
 int coxi_opening_check(const struct cox_cluster *cluster);
 
-/* Reaches every ps, claims it, and probes the directory there, one after the other, until `end_ms`
- * (coxi_now_ms). A ps that will never come is told at once, whichever is waited for then:
- * COX_ECONFLICT, COX_EVERSION, COX_EADDRESS. */
+/*
+ * Reaches every ps, claims it, and probes the directory there, one ps after the other,
+ * until `end_ms` (coxi_now_ms). A ps that will never come is reported at once,
+ * whichever ps is being waited for: COX_ECONFLICT, COX_EVERSION, COX_EADDRESS.
+ */
 int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms);
 
 /* Waits for min_workers workers. */

@@ -1,12 +1,13 @@
 /*
- * Statistics. The ps are asked for their part; one that does not answer soon, because it is
- * away or busy, is counted as it was when it answered last, and the user is told how long
- * ago that was. So cox_stats waits for no recovery, and says something in every state.
+ * Statistics. The ps are asked for their counts. A ps that does not answer soon,
+ * because it is away or busy, contributes its last answer, and the user is told how old
+ * that is. So cox_stats waits for no recovery, and returns something in every state.
  *
- * Invariant: a ps has one question at a time. A call counts an answer as fresh only if the
- * question was asked after the call began: it tells of everything that the caller has seen.
+ * Invariant: a ps has one question at a time. A call counts an answer as fresh only if
+ * the question was asked after the call began, so a fresh answer includes everything
+ * that the caller has seen.
  *
- * Threads: any; answers come on the ps clients' threads. What is remembered is guarded by
+ * Threads: any; answers come on the ps clients' threads. The answers are guarded by
  * c->lock.
  */
 #include "coordinator/stats.h"
@@ -23,16 +24,16 @@
 
 enum { ANSWER_MS = 1000 }; /* for a ps to answer: cox_stats takes no longer */
 
-/* What one ps has said. */
+/* The last answer of a ps. */
 struct coxi_said {
     struct coxi_psc_request request; /* first */
     struct cox_coordinator *c;
     bool is_asked;
-    uint64_t asked_ms; /* when it was */
-    uint64_t number;   /* of the last call that has asked it */
-    uint64_t ended; /* of the last call that has asked it and knows what came of it */
-    uint64_t answered; /* of the last call that it has answered */
-    uint64_t said_ms;  /* when it did */
+    uint64_t asked_ms; /* when it was asked */
+    uint64_t number;   /* the last call that has asked it */
+    uint64_t ended;    /* the last call that has asked it and knows the outcome */
+    uint64_t answered; /* the last call that it has answered */
+    uint64_t said_ms;  /* when it answered */
     struct coxi_counters counters;
     uint64_t infinite; /* see struct coxi_counts */
 };
@@ -58,7 +59,7 @@ void coxi_stats_free(struct cox_coordinator *c)
 
 /* ---- asking */
 
-/* The question has come to nothing, or been answered. Locked. */
+/* The question was answered, or has failed. Locked. */
 static void ended(struct coxi_said *said)
 {
     said->is_asked = false;
@@ -66,7 +67,7 @@ static void ended(struct coxi_said *said)
     (void)pthread_cond_broadcast(&said->c->life.changed);
 }
 
-/* On a thread of a ps client's. */
+/* On a ps client's thread. */
 static void on_answer(struct coxi_psc_request *request, int code,
                       const struct coxi_message *answer, void *payload, size_t len)
 {
@@ -85,7 +86,7 @@ static void on_answer(struct coxi_psc_request *request, int code,
     coxi_unlock(&c->lock);
 }
 
-/* Locked; unlocks while it asks. */
+/* Asks a ps. Locked; unlocks while it asks. */
 static void ask(struct cox_coordinator *c, uint32_t p, uint64_t number)
 {
     struct coxi_said *said = &c->counts.said[p];
@@ -102,9 +103,11 @@ static void ask(struct cox_coordinator *c, uint32_t p, uint64_t number)
     }
 }
 
-/* Asks who has not been asked for call `number`; true while it is worth waiting for an
- * answer. Locked; unlocks while it asks, and answers come meanwhile: so what it says is of one
- * look at all ps without a question in it. */
+/*
+ * Asks the ps that were not asked for call `number`; true if waiting for an answer
+ * makes sense. Locked. It unlocks while it asks, and answers may come meanwhile; so its
+ * result is from a look at all ps during which it asked none.
+ */
 static bool ask_all(struct cox_coordinator *c, uint64_t number)
 {
     bool waits;
@@ -125,7 +128,7 @@ static bool ask_all(struct cox_coordinator *c, uint64_t number)
     return waits;
 }
 
-/* ---- what is told */
+/* ---- the result */
 
 static void add_said(struct cox_stats *stats, const struct coxi_said *said,
                      uint64_t number)

@@ -4,8 +4,8 @@
  * another at it goes on.
  *
  *   by age and count   a hand goes round all lines and drops the rows that are due. It
- *                      has been everywhere when about three times as many rows were updated
- *                      as there are
+ *                      has been everywhere when about three times as many rows were
+ *                      updated as there are
  *   by rows_max        while there are too many, the oldest of SAMPLE rows is dropped;
  *                      another hand chooses the next SAMPLE each time. So approximately
  *                      the oldest of all goes. After a commit without others beside it

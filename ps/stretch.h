@@ -23,7 +23,7 @@ struct coxi_stretch {
     uint32_t max;       /* item numbers are below it */
     unsigned unit_bits; /* the first segments hold 1 << unit_bits items */
     uint32_t used;      /* items that coxi_stretch_take has given; guarded by lock */
-    struct coxi_mutex lock; /* of growth; leaf */
+    struct coxi_mutex lock; /* guards growth; leaf */
     _Atomic(uint8_t *) segments[COXI_STRETCH_SEGMENTS];
 };
 

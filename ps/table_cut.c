@@ -21,7 +21,7 @@ enum {
     GROUP = 64,               /* most rows copied under one lock ... */
     GROUP_BYTES = 64 * 1024,  /* ... and their most bytes, except for a single row */
     GROUP_LINES = 32,         /* lines of a bucket looked at under one lock */
-    LINES_AHEAD = 8,          /* lines are prefetched so much earlier */
+    LINES_AHEAD = 8,          /* how many lines ahead lines are prefetched */
     GROUPS = 256,             /* most groups at a time, however few rows they have */
     BLOCK_BYTES = 256 * 1024, /* of a block of copies; at least one row */
     HINT_LINES = 4,
@@ -296,8 +296,8 @@ static void move_on(struct coxi_hand *hand, const struct coxi_bucket *bucket)
     }
 }
 
-/* Passes empty buckets, up to a bound; false: no bucket with lines was found yet. Takes no
- * lock: that would touch memory that empty buckets do not need yet. */
+/* Passes empty buckets, up to a bound; false: no bucket with lines was found yet. Takes
+ * no lock: that would touch memory that empty buckets do not need yet. */
 static bool pass_empty(struct coxi_table *table, struct coxi_hand *hand)
 {
     for (int i = 0; i < GROUPS && hand->bucket < COXI_BUCKETS; i++) {

@@ -137,8 +137,11 @@ void coxi_table_track_free(struct coxi_table_track *track); /* takes NULL */
 /* The rows that were touched between the last two cuts that count. */
 const struct coxi_bits *coxi_table_track_rows(const struct coxi_table_track *track);
 
-/* Their keys (u64): items 0 to *ret_n - 1, some twice, and some of rows that were
- * dropped. NULL: they are too many to be listed. Valid until the next cut. */
+/*
+ * The keys (u64) of these rows: items 0 to *ret_n - 1. Some appear twice, and some
+ * belong to rows that were dropped. NULL: they are too many to be listed. Valid until
+ * the next cut.
+ */
 const struct coxi_stretch *coxi_table_track_keys(const struct coxi_table_track *track,
                                                  uint64_t *ret_n);
 

@@ -51,7 +51,7 @@ struct coxi_gradient {
 
 /* What an attempt has collected for one ps: the updates of the current segment. */
 struct coxi_target {
-    struct coxi_psc_request request; /* their commit */
+    struct coxi_psc_request request; /* the commit of these updates */
     struct coxi_attempt *attempt;
     struct iovec segment;
     bool touched; /* a commit was submitted, and may have been applied */

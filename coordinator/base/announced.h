@@ -1,5 +1,8 @@
-/* The variables that can be used, in the order in which workers hear of them: written where they
- * are created, read where workers are told (workers/layout.h). Guarded by c->lock. */
+/*
+ * The variables that can be used, in the order in which workers are told of them. Code
+ * that creates variables writes the list; code that tells workers (workers/layout.h)
+ * reads it. Guarded by c->lock.
+ */
 #ifndef COXI_COORDINATOR_BASE_ANNOUNCED_H
 #define COXI_COORDINATOR_BASE_ANNOUNCED_H
 
@@ -13,10 +16,11 @@ struct coxi_announced {
     uint32_t capacity;
 };
 
-/* Room for `n` in all. COX_ENOMEM. */
+/* Makes room for `n` variables in all. COX_ENOMEM. */
 int coxi_announced_reserve(struct coxi_announced *announced, uint32_t n);
 
-/* One more, for which there is room, and which lives until coxi_announced_fini. */
+/* Adds a variable, for which there is room, and which lives until
+ * coxi_announced_fini. */
 void coxi_announced_add(struct coxi_announced *announced,
                         const struct coxi_variable *variable);
 

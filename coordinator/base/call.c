@@ -1,4 +1,5 @@
-/* See call.h. Cost of a call: two turns of c->lock; of a tick: all calls under way. */
+/* See call.h. Cost of a call: c->lock is taken twice; of a tick: a look at all calls
+ * under way. */
 #include "coordinator/base/call.h"
 
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 
 static _Thread_local struct coxi_call *innermost;
 
-/* ---- coming and going */
+/* ---- begin and end */
 
 void coxi_call_begin_locked(struct coxi_call *call)
 {
@@ -104,7 +105,7 @@ void coxi_wait_begin(struct cox_coordinator *c, struct coxi_call *wait,
     coxi_unlock(&c->lock);
 }
 
-/* ---- what for */
+/* ---- the reason of a wait */
 
 static void set_why(struct cox_coordinator *c, const char *format, va_list args)
 {
@@ -131,9 +132,9 @@ void coxi_call_why(struct cox_coordinator *c, const char *format, ...)
     va_end(args);
 }
 
-/* ---- saying so */
+/* ---- reports */
 
-/* The first ps that has no connection, or -1. */
+/* The first ps without a connection, or -1. */
 static int64_t find_away(struct cox_coordinator *c)
 {
     for (uint32_t p = 0; p < c->ps.n; p++) {
@@ -144,7 +145,7 @@ static int64_t find_away(struct cox_coordinator *c)
     return -1;
 }
 
-/* Locked. */
+/* Reports that a call still waits. Locked. */
 static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_t now)
 {
     unsigned long long seconds = coxi_patience_seconds(&call->patience, now);
@@ -164,7 +165,7 @@ static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_
                "%s waits for %llu s: %s", call->what, seconds, why);
 }
 
-/* ---- on the loop */
+/* ---- running something on the loop */
 
 struct errand {
     struct coxi_mail mail; /* first */

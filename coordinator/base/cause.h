@@ -1,4 +1,4 @@
-/* Why the process of a step ended. Any thread. */
+/* The cause of the end of a step's process. Any thread. */
 #ifndef COXI_COORDINATOR_BASE_CAUSE_H
 #define COXI_COORDINATOR_BASE_CAUSE_H
 

@@ -1,4 +1,4 @@
-/* What cox_stats tells (coordinator/stats.h). Guarded by c->lock. */
+/* The counts of cox_stats (coordinator/stats.h). Guarded by c->lock. */
 #ifndef COXI_COORDINATOR_BASE_COUNTS_H
 #define COXI_COORDINATOR_BASE_COUNTS_H
 
@@ -10,8 +10,8 @@ struct coxi_said;
 
 struct coxi_run_counts {
     struct cox_stats stats; /* done, failed, put_back, workers_lost, ... */
-    struct coxi_said *said; /* what each ps has said for them */
-    uint64_t n_asked;       /* how often they have been asked for */
+    struct coxi_said *said; /* the last answer of each ps */
+    uint64_t n_asked;       /* how often the ps were asked */
 };
 
 #endif

@@ -1,15 +1,17 @@
 /*
- * See event.h, coxswain/event.h. Who tells an event appends it to a queue; a thread of the
- * coordinator's own takes it from there, and calls on_event or writes a line. So nobody who
- * tells an event waits for the program or for standard error, whatever locks he holds.
+ * See event.h, coxswain/event.h. A thread that emits an event appends it to a queue. A
+ * thread of the coordinator's own takes events from there, and calls on_event or writes
+ * a line. So a thread that emits an event never waits for the program or for standard
+ * error, whatever locks it holds.
  *
- * The queue has a bound: when it is full the oldest event goes, and the next one that is handed
- * out tells how many went.
+ * The queue has a bound: when it is full the oldest event is dropped, and the next
+ * event that is handed out tells how many were.
  *
- * Lines: a bucket of tokens for each code. A line takes one; without one it is only counted, and
- * told with the next line of its code, or when there is a token again.
+ * Lines: each code has a bucket of tokens. A line takes one. Without a token the line
+ * is only counted, and reported with the next line of its code, or when there is a
+ * token again.
  *
- * Threads: any, and its own, which alone touches the buckets.
+ * Threads: any, and its own, which alone uses the buckets.
  */
 #include "coordinator/base/event.h"
 
@@ -30,7 +32,7 @@
 enum {
     QUEUE_MAX = 1024,
     BURST = 10,     /* lines of one code at once */
-    TOKEN_MS = 1000 /* then one after so long */
+    TOKEN_MS = 1000 /* after these, one line in this time */
 };
 
 static const struct {
@@ -67,22 +69,22 @@ enum { N_KINDS = sizeof(kinds) / sizeof(*kinds) };
 
 struct event {
     struct event *next;
-    struct cox_event told; /* its strings are `text`, and a name above */
+    struct cox_event told; /* its strings are `text`, and a name in `kinds` */
     char text[COXI_TEXT_MAX];
 };
 
 struct bucket {
     uint32_t used;         /* tokens */
-    uint64_t full_ms;      /* when one of those comes back */
+    uint64_t full_ms;      /* when the next used token comes back */
     uint64_t left_out;     /* lines */
-    struct cox_event last; /* of these, without a text */
+    struct cox_event last; /* the last of these, without its text */
 };
 
 struct coxi_events {
-    void (*on_event)(void *arg, const struct cox_event *event); /* NULL: lines */
+    void (*on_event)(void *arg, const struct cox_event *event); /* NULL: write lines */
     void *arg;
-    int least; /* of lines: the level; beyond COX_EVENT_ERROR: none */
-    struct bucket buckets[N_KINDS]; /* the thread's own */
+    int least; /* the least level of lines; above COX_EVENT_ERROR: no lines */
+    struct bucket buckets[N_KINDS]; /* used by the thread alone */
     pthread_t thread;
     bool runs;
     pthread_mutex_t lock; /* guards all below; leaf */
@@ -90,11 +92,11 @@ struct coxi_events {
     struct event *first;
     struct event **end;
     size_t n;
-    uint64_t n_dropped; /* since the last that was handed out */
+    uint64_t n_dropped; /* since the last event that was handed out */
     bool stop;
 };
 
-/* The coordinator whose events this thread hands out. */
+/* The coordinator whose events this thread is handing out. */
 static _Thread_local const struct cox_coordinator *hands_out;
 
 int coxi_events_check(const struct cox_coordinator *c, const char *what)
@@ -108,7 +110,7 @@ static_assert((int)COX_EVENT_DEBUG == (int)COXI_LOG_DEBUG &&
                   (int)COX_EVENT_ERROR == (int)COXI_LOG_ERROR,
               "an event's level is that of its line");
 
-/* Appends " name=value" where the event is of one. */
+/* Appends " name=value" if the event has it (`is`). */
 static void add(char *line, size_t size, const char *name, uint64_t value, bool is)
 {
     size_t used = strlen(line);
@@ -145,7 +147,7 @@ void cox_event_write(const struct cox_event *event)
     }
 }
 
-/* Takes a token. */
+/* Takes a token; false: there is none. */
 static bool take_token(struct bucket *bucket, uint64_t now)
 {
     while (bucket->used > 0 && now >= bucket->full_ms) {
@@ -175,7 +177,8 @@ static void write_limited(struct coxi_events *events, const struct cox_event *ev
     }
 }
 
-/* Tells of lines that were left out, where there is a token or (`all`) not. */
+/* Reports lines that were left out, if there is a token for their code or `all` is
+ * true. */
 static bool write_left_out(struct coxi_events *events, bool all)
 {
     bool any = false;
@@ -203,7 +206,7 @@ static void hand_out(struct coxi_events *events, const struct cox_event *event)
     }
 }
 
-/* The oldest event, or NULL: none will come. Locked; unlocks while it waits. */
+/* The oldest event; NULL: the thread must end. Locked; unlocks while it waits. */
 static struct event *take(struct coxi_events *events)
 {
     while (events->first == NULL && !events->stop) {
@@ -244,7 +247,7 @@ static void *event_thread(void *arg)
     return NULL;
 }
 
-/* ---- telling */
+/* ---- emitting */
 
 static void append(struct coxi_events *events, struct event *event)
 {
@@ -297,7 +300,7 @@ void coxi_event(struct cox_coordinator *c, enum cox_event_code code,
 
 /* ---- life */
 
-/* COX_LOG: the least level of lines. */
+/* Reads COX_LOG: the least level of lines. */
 static int choose_level(int *ret)
 {
     static const struct {

@@ -1,6 +1,7 @@
 /*
- * The one way in which the client library speaks: events, which the program's on_event gets, or
- * else standard error (coxswain/event.h). No other file of the coordinator logs.
+ * The client library reports everything in one way: as events, which go to the
+ * program's on_event or else to standard error (coxswain/event.h). No other file of the
+ * coordinator logs.
  */
 #ifndef COXI_COORDINATOR_BASE_EVENT_H
 #define COXI_COORDINATOR_BASE_EVENT_H
@@ -10,7 +11,7 @@
 
 struct cox_coordinator;
 
-/* What an event is about; 0: nothing of the kind. */
+/* The subjects of an event; 0: none of that kind. */
 struct coxi_event_of {
     struct coxi_maybe ps;
     struct coxi_maybe worker;
@@ -23,21 +24,23 @@ struct coxi_event_of {
 #define COXI_OF(...) (&(const struct coxi_event_of){__VA_ARGS__})
 
 /*
- * Tells an event; `format` makes its sentence, cut where it is long (COXI_TEXT_MAX). Does not
- * block: the event waits in a queue for a thread of its own. Any thread, with any lock.
+ * Emits an event; `format` makes its sentence, which is cut to COXI_TEXT_MAX. Does not
+ * block: the event waits in a queue for a thread of its own. Any thread, with any lock
+ * held.
  */
 void coxi_event(struct cox_coordinator *c, enum cox_event_code code,
                 const struct coxi_event_of *of, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Before the first event. COX_EINVAL: COX_LOG is none of its words; COX_ENOMEM. */
+/* Call before the first event. COX_EINVAL: COX_LOG is none of its words; COX_ENOMEM. */
 int coxi_events_start(struct cox_coordinator *c);
 
-/* Hands out all events that there are, and then no more. Takes one that was not started. */
+/* Hands out all events in the queue, and no later ones. Takes events that were not
+ * started. */
 void coxi_events_stop(struct cox_coordinator *c);
 void coxi_events_free(struct cox_coordinator *c);
 
-/* COX_EDEADLK within on_event of `c`, else 0. Any thread. */
+/* COX_EDEADLK within on_event of `c`, otherwise 0. Any thread. */
 int coxi_events_check(const struct cox_coordinator *c, const char *what);
 
 #endif

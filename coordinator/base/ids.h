@@ -1,7 +1,5 @@
-/*
- * The ids of closures, and of operations of the client's own, which rise in the order in which
- * they come; places in that order; and steps, which learning rates follow.
- */
+/* The ids of closures and of the client's own operations, which rise in the order in
+ * which these come; places in that order; and steps, which learning rates follow. */
 #ifndef COXI_COORDINATOR_BASE_IDS_H
 #define COXI_COORDINATOR_BASE_IDS_H
 
@@ -13,36 +11,47 @@ struct coxi_ids {
     /* ---- guarded by c->lock */
 
     uint64_t next;
-    /* The lowest that is not settled; the next one, where all are. */
+    /* the lowest id that is not settled; `next` if all are */
     uint64_t first_unsettled;
-    /* An older client's closures, which are not settled, run behind what the program writes and
-     * makes now: it has not scheduled or joined yet. */
+    /*
+     * An older client has left closures that are not settled. They run behind
+     * everything that the program writes and makes now, because it has not scheduled or
+     * joined yet.
+     */
     bool before_unsettled;
 
     /* ---- changed with c->lock, read by any thread */
 
-    /* The run's first closure, whichever client scheduled it; 0: there is none yet. Steps are
+    /* The run's first closure, whichever client scheduled it; 0: none yet. Steps are
      * counted from it, so they are the same for every client and attempt (rule.h). */
     atomic_uint_least64_t first_closure;
-    /* Its step: not 0 where a checkpoint has been loaded (load.c), from which on it counts as
-     * the first. Up to that operation (`steps_loaded`) a step is the id less `steps_from`. */
+    /*
+     * The step of first_closure; not 0 if a checkpoint was loaded (load.c), because
+     * then the first closure after the loading counts as the first. For ids below
+     * `steps_loaded`, the operation that loaded it, a step is the id minus
+     * `steps_from`.
+     */
     atomic_uint_least64_t steps_before;
     atomic_uint_least64_t steps_loaded;
     atomic_uint_least64_t steps_from;
 };
 
 /*
- * The place among the ids of what the program writes or makes now: the next id; but until a
- * program that goes on first schedules or joins, that of the first closure which the older client
- * has left, for those run behind it, though their ids are lower. With c->lock.
+ * The place among the ids of anything that the program writes or makes now: the next
+ * id. Until a program that continues a run first schedules or joins, it is the id of
+ * the first closure that the older client has left: those closures run behind it,
+ * although their ids are lower. With c->lock.
  */
 static inline uint64_t coxi_ids_position(const struct coxi_ids *ids)
 {
     return ids->before_unsettled ? ids->first_unsettled : ids->next;
 }
 
-/* What a closure's id is less, as its step. Closures that are sent together are all from before
- * or all from after a loading, because that is a barrier in a replay. Any thread. */
+/*
+ * The number to subtract from a closure's id to get its step. Closures that are sent
+ * together are all from before a loading or all from after it, because a loading is a
+ * barrier in a replay. Any thread.
+ */
 static inline uint64_t coxi_ids_first_step(const struct coxi_ids *ids, uint64_t closure)
 {
     return closure < atomic_load(&ids->steps_loaded)

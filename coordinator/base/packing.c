@@ -8,7 +8,7 @@
 #include "common/structs.h"
 #include "common/sync.h"
 
-/* What is said of a call must be in range; `call` is as this version knows it. */
+/* Checks the ranges of a call's fields; `call` is in this version's form. */
 static int check_ranges(const struct cox_call *call)
 {
     if (call->n_args > 0 && call->args == NULL) {
@@ -34,7 +34,7 @@ static int check_ranges(const struct cox_call *call)
     return 0;
 }
 
-/* The name of an argument, or of an input, which come behind those. */
+/* The name of argument i; inputs come behind the arguments. */
 static const char *name_of(const struct cox_call *call, size_t i)
 {
     const char *name =
@@ -42,8 +42,8 @@ static const char *name_of(const struct cox_call *call, size_t i)
     return name != NULL ? name : "";
 }
 
-/* A step finds arguments by name, so no two have the same; those without one it finds by
- * their place. */
+/* Checks that no two names are equal, because a step finds arguments by name; it finds
+ * arguments without a name by their position. */
 static int check_names(const struct cox_call *call)
 {
     for (size_t i = 1; i < call->n_args + call->n_inputs; i++) {
@@ -59,7 +59,7 @@ static int check_names(const struct cox_call *call)
     return 0;
 }
 
-/* Bytes of its packed arguments. */
+/* Computes the bytes of its packed arguments. */
 static int args_size(const struct cox_call *call, size_t *ret)
 {
     int r = call->n_args <= COXI_VALUES_MAX

@@ -21,16 +21,18 @@
 enum {
     CONNECT_MS = 1000,
     RECONNECT_MS = 1000, /* a ps without a connection for this long is lost */
-    REQUEST_MS = 300000, /* a ps that lives but does not answer */
-    CLAIM_MS = 100       /* between two claims of a ps that is still another's */
+    REQUEST_MS = 300000, /* for a ps that is alive but does not answer */
+    /* between two claims of a ps that still belongs to another client */
+    CLAIM_MS = 100
 };
 
 /* ---- its connection */
 
-/* Where ps `ps` is, or is to be when it comes back; for free(). NULL: no memory. */
+/* The address of ps `ps`, also of a lost one that is to come back; for free(). NULL: no
+ * memory. */
 static char *address_of(struct cox_coordinator *c, uint32_t ps)
 {
-    coxi_lock(&c->ps.lock); /* cox_ps_address changes it */
+    coxi_lock(&c->ps.lock); /* cox_ps_address may change it */
     char *address = strdup(c->site.cluster->ps[ps]);
     coxi_unlock(&c->ps.lock);
     return address;
@@ -67,9 +69,9 @@ void coxi_ps_lost(struct cox_coordinator *c, uint32_t ps, const char *text)
     c->ps.on_lost(c, psc, text);
 }
 
-/* ---- whose it is */
+/* ---- claiming */
 
-/* Waits on c->life.changed, which anything may wake. */
+/* Waits on c->life.changed, which any change may wake. */
 static void pause_ms(struct cox_coordinator *c, int ms)
 {
     struct timespec until = coxi_deadline(ms);
@@ -78,8 +80,8 @@ static void pause_ms(struct cox_coordinator *c, int ms)
     coxi_unlock(&c->lock);
 }
 
-/* Asks a ps something that it answers with a status, and waits no longer than until `end_ms`
- * (UINT64_MAX: as for any request): it may stand still. */
+/* Sends a ps a request that it answers with a status, and waits at most until `end_ms`
+ * (UINT64_MAX: as for any request), because the ps may be stopped. */
 static int ask_until(struct coxi_psc *psc, const struct coxi_message *message,
                      uint64_t end_ms)
 {
@@ -117,7 +119,7 @@ int coxi_ps_claim(struct cox_coordinator *c, struct coxi_psc *psc, uint64_t end_
     return r;
 }
 
-/* ---- the directory */
+/* ---- the checkpoint directory */
 
 static int make_empty(const char *path)
 {

@@ -10,7 +10,7 @@
 #include "coordinator/coordinator.h"
 #include "net/ps_client.h"
 
-enum { SLICE_MS = 50 }; /* of waiting, between two looks at whether the run goes on */
+enum { SLICE_MS = 50 }; /* of a wait, between two looks whether the run goes on */
 
 void coxi_ps_set_init(struct coxi_ps_set *set)
 {
@@ -104,7 +104,7 @@ int coxi_ps_wait(struct cox_coordinator *c)
         struct timespec until = coxi_deadline(SLICE_MS);
         (void)pthread_cond_timedwait(&set->changed, &set->lock, &until);
         coxi_unlock(&set->lock);
-        r = coxi_check_alive(c); /* it may have been given up */
+        r = coxi_check_alive(c); /* the ps may have been given up */
         coxi_lock(&set->lock);
     }
     coxi_unlock(&set->lock);
@@ -133,7 +133,7 @@ bool coxi_ps_again(struct cox_coordinator *c, int *code)
     return r == 0;
 }
 
-/* ---- the loop's */
+/* ---- for the loop */
 
 bool coxi_ps_replaying(const struct cox_coordinator *c)
 {

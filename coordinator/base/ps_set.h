@@ -1,12 +1,13 @@
 /*
- * The ps of the cluster: which are up, which are lost.
+ * The ps of the cluster: which are up, and which are lost.
  *
- *   UP -> LOST        its connection is gone for good, or it has been started again
- *   LOST -> OWED      it is there again, restored, and ours; workers are told
- *   OWED -> UP        everything that it missed has been done again
+ *   UP -> LOST        its connection has ended for good, or it was started again
+ *   LOST -> OWED      it is back, restored, and claimed; workers are told
+ *   OWED -> UP        everything that it missed was done again
  *
- * recovery/ changes the states; everybody else asks here. Where ps do not come back (the client
- * has no checkpoint directory) all of them are UP until the first loss ends the run.
+ * recovery/ changes the states; all others read them here. If ps do not come back
+ * (because the client has no checkpoint directory), all of them are UP until the first
+ * loss ends the run.
  */
 #ifndef COXI_COORDINATOR_BASE_PS_SET_H
 #define COXI_COORDINATOR_BASE_PS_SET_H
@@ -23,8 +24,9 @@ struct coxi_recovery;
 struct coxi_ps_state {
     bool lost;
     bool owed;
-    uint64_t watermark; /* the highest that it may be told while it is owed something */
-    uint64_t epoch;     /* the loop's: the set's when it came back the last time */
+    /* the highest watermark that it may be told while it is owed something */
+    uint64_t watermark;
+    uint64_t epoch; /* loop: the set's epoch when it last came back */
 };
 
 struct coxi_ps_set {
@@ -32,16 +34,16 @@ struct coxi_ps_set {
     _Atomic(struct coxi_psc *) *clients;
     uint32_t n;
     atomic_bool ready; /* all are claimed: workers may come */
-    /* What the loss of a ps means (open.c). Any thread. */
+    /* Handles the loss of a ps (open.c). Any thread. */
     void (*on_lost)(void *coordinator, struct coxi_psc *psc, const char *text);
-    /* Brings them back; set while the loop runs. NULL: a ps that is lost is lost. */
+    /* Brings lost ps back; set while the loop runs. NULL: a lost ps stays lost. */
     _Atomic(struct coxi_recovery *) recovery;
 
-    atomic_bool recovers;  /* a ps that is lost may come back */
+    atomic_bool recovers;  /* a lost ps may come back */
     atomic_bool under_way; /* some ps is not UP; written with `lock` */
     atomic_bool any_lost;  /* some ps is LOST; written with `lock` */
 
-    /* Guards what follows. Comes after c->lock and before the replay log's. */
+    /* guards the fields below; comes after c->lock and before the replay log's lock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct coxi_ps_state *states;
@@ -50,73 +52,82 @@ struct coxi_ps_set {
 
     /* ---- the loop's own */
     uint64_t epoch; /* how often a ps has come back */
-    /* What is replayed may be dispatched: no ps has come back since the batch was begun. */
+    /* Replays may be dispatched: no ps has come back since the batch began. */
     bool batch_open;
-    uint64_t reached; /* what the client did before this id has been done again */
+    uint64_t reached; /* everything that the client did before this id was done again */
 };
 
-/* A set without ps, and room for `n` of them: `set->n` counts those that have been opened. */
+/* Makes an empty set; makes room for `n` ps. `set->n` counts the ps that were
+ * opened. */
 void coxi_ps_set_init(struct coxi_ps_set *set);
 int coxi_ps_set_reserve(struct coxi_ps_set *set, uint32_t n);
 void coxi_ps_set_fini(struct coxi_ps_set *set);
 
-/* True where a ps is lost, or (`owed`) has not been given all of its own yet. With set->lock. */
+/* True if a ps is lost, or (`owed`) has not been given everything that it missed. With
+ * set->lock. */
 bool coxi_ps_any_lost(const struct cox_coordinator *c, bool owed);
 
 /* ---- any thread */
 
-/* A ps that is lost may come back: COX_EPSLOST, of a closure or a request, means "try again". */
+/* True if a lost ps may come back: then COX_EPSLOST, for a closure or a request, means
+ * "try again". */
 bool coxi_ps_may_return(const struct cox_coordinator *c);
 
-/* Some ps is not UP: nothing but the current batch of the replay may be dispatched. */
+/* True if some ps is not UP: then only the current batch of the replay may be
+ * dispatched. */
 bool coxi_ps_recovering(const struct cox_coordinator *c);
 
-/* How often a ps has been lost. What was read while this changed may come from a ps that is only
- * partly restored. */
+/* How often ps were lost. Values that were read while this changed may come from a ps
+ * that is only partly restored. */
 uint64_t coxi_ps_losses(struct cox_coordinator *c);
 
-/* Calls `run` while no ps is declared lost. False, and `run` was not called: one has been
- * lost since there were `n_losses`. */
+/* Calls `run`, and lets no ps be declared lost meanwhile. False, without a call: a ps
+ * was lost since there were `n_losses`. */
 bool coxi_ps_unless_lost(struct cox_coordinator *c, uint64_t n_losses,
                          void (*run)(void *arg), void *arg);
 
-/* The highest id that may be told ps `ps` as its watermark, given that of the others. */
+/* The highest id that may be told ps `ps` as its watermark, if the others get
+ * `watermark`. */
 uint64_t coxi_ps_watermark(struct cox_coordinator *c, uint32_t ps, uint64_t watermark);
 
-/* Writes the incarnations of the ps as of now (n_ps of them). */
+/* Copies the current incarnations of the n_ps ps. */
 void coxi_ps_incarnations(struct cox_coordinator *c, uint64_t *ret);
 
-/* ---- any thread but the loop: these wait */
+/* ---- any thread except the loop's, because these wait */
 
-/* Waits until every ps is UP. Returns what ended the coordinator, if that comes first. */
+/* Waits until every ps is UP. If the coordinator ends first, returns the error that
+ * ended it. */
 int coxi_ps_wait(struct cox_coordinator *c);
 
 /*
- * Writes the incarnations of the ps at a moment when all were UP, for what the client itself
- * writes: a ps that comes back later refuses it until it has been given what came before.
- * Waits for that moment as coxi_ps_wait does.
+ * Copies the incarnations of the ps at a moment when all were UP, for writes of the
+ * client itself: a ps that comes back later refuses such a write until it has been
+ * given everything before it. Waits for that moment as coxi_ps_wait does.
  */
 int coxi_ps_moment(struct cox_coordinator *c, uint64_t *ret_incarnations);
 
-/* True where `*code`, of something that the client itself has asked of the ps, means that one
- * was lost in the middle and has come back: ask once more, then. Waits for it. If the run ends
- * instead, `*code` is what has ended it, with its error text. */
+/*
+ * Call with the result `*code` of something that the client itself asked of the ps.
+ * True: a ps was lost meanwhile and has come back, so ask again; waits for its return.
+ * If the run ends instead, sets `*code` to the error that ended it, with its error
+ * text.
+ */
 bool coxi_ps_again(struct cox_coordinator *c, int *code);
 
-/* ---- the loop's */
+/* ---- for the loop */
 
-/* Every ps is there again, and a batch of the replay may be dispatched. */
+/* True if every ps is back, and a batch of the replay may be dispatched. */
 bool coxi_ps_replaying(const struct cox_coordinator *c);
 
-/* All that the client did before it gave out this id has been done again; UINT64_MAX where
+/* Everything that the client did before it gave out this id was done again; UINT64_MAX:
  * no recovery is under way. */
 uint64_t coxi_ps_reached(const struct cox_coordinator *c);
 
 /* How often a ps has come back. */
 uint64_t coxi_ps_epoch(const struct cox_coordinator *c);
 
-/* True where one of those ps has come back since `epoch`: what it said before counts for
- * nothing. */
+/* True if one of those ps has come back since `epoch`: then its earlier answers do not
+ * count. */
 bool coxi_ps_is_stale(const struct cox_coordinator *c, uint64_t epoch,
                       const uint32_t *touched, size_t n_touched);
 

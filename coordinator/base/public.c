@@ -1,4 +1,4 @@
-/* What the library says of errors, and of itself. Any thread. */
+/* Public functions about errors and the library itself. Any thread. */
 
 #include "common/error.h"
 #include "common/structs.h"

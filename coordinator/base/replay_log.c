@@ -1,6 +1,8 @@
-/* See replay_log.h. Entries in the order of their coming, in one array; sorted when they are
- * asked for. How full it is is asked for every closure, and so without the lock: an answer
- * from a moment ago will do. */
+/*
+ * See replay_log.h. The entries are an array in the order of arrival, which readers
+ * sort. For every closure the log is asked how full it is; so that takes no lock, and
+ * an answer from a moment ago will do.
+ */
 #include "coordinator/base/replay_log.h"
 
 #include <stdatomic.h>
@@ -13,20 +15,21 @@
 
 struct coxi_replay_log {
     struct coxi_replay_refs refs;
-    uint32_t n_words; /* of a set of ps */
+    uint32_t n_words; /* words of a set of ps */
     uint64_t bytes_max;
     pthread_mutex_t lock; /* guards all below; leaf */
     struct coxi_replay_entry *entries;
     size_t n;
     size_t capacity;
-    uint64_t n_forgotten; /* entries that were before those */
+    uint64_t n_forgotten; /* entries that were forgotten before those */
     size_t n_undone;      /* operations that are not done */
-    /* Written with the lock. */
+    /* written with the lock held: */
     atomic_uint_least64_t bytes;
-    atomic_uint_least64_t bytes_undone; /* of those, of operations that are not done */
-    atomic_uint_least64_t bytes_held;   /* and of those, of operations that are held */
-    atomic_uint_least64_t first_id;     /* of the first entry; 0: there is none */
-    atomic_uint_least64_t oldest_call;  /* the lowest id of one; 0: there is none */
+    /* part of `bytes`: operations that are not done */
+    atomic_uint_least64_t bytes_undone;
+    atomic_uint_least64_t bytes_held;  /* part of those: operations that are held */
+    atomic_uint_least64_t first_id;    /* of the first entry; 0: there is none */
+    atomic_uint_least64_t oldest_call; /* the lowest id of a call; 0: there is none */
 };
 
 int coxi_replay_log_new(uint32_t n_ps, uint64_t bytes_max,
@@ -60,7 +63,8 @@ static uint64_t bytes_of(const struct coxi_replay_log *log,
     return bytes;
 }
 
-/* Frees what it has; without the log's lock, for calls have one of their own. */
+/* Frees what an entry refers to; without the log's lock, because calls have a lock of
+ * their own. */
 static void entry_fini(const struct coxi_replay_log *log,
                        struct coxi_replay_entry *entry)
 {
@@ -90,7 +94,7 @@ void coxi_replay_log_free(struct coxi_replay_log *log)
 
 /* ---- writing */
 
-/* The entries have changed, and have so many bytes more (modulo 2^64). Locked. */
+/* The entries have changed, and have `bytes` more (modulo 2^64). Locked. */
 static void count(struct coxi_replay_log *log, uint64_t bytes)
 {
     atomic_fetch_add_explicit(&log->bytes, bytes, memory_order_relaxed);
@@ -98,7 +102,7 @@ static void count(struct coxi_replay_log *log, uint64_t bytes)
                           memory_order_relaxed);
 }
 
-/* The entry is in the log now. Locked. */
+/* An entry was added: notes its id, if it is a call's. Locked. */
 static void note_call(struct coxi_replay_log *log,
                       const struct coxi_replay_entry *entry)
 {
@@ -117,7 +121,7 @@ uint64_t coxi_replay_log_oldest_call(const struct coxi_replay_log *log)
     return oldest != 0 ? oldest : UINT64_MAX;
 }
 
-/* The entry is, or is no longer (`sign` -1), one that is not done. Locked. */
+/* Counts an entry that is not done, or (`sign` -1) no longer counts it. Locked. */
 static void count_undone(struct coxi_replay_log *log,
                          const struct coxi_replay_entry *entry, int sign)
 {
@@ -131,7 +135,7 @@ static void count_undone(struct coxi_replay_log *log,
     }
 }
 
-/* Room for so many more. Locked. */
+/* Makes room for n more entries. Locked. */
 static int make_room(struct coxi_replay_log *log, size_t n)
 {
     if (log->capacity - log->n >= n) {
@@ -149,7 +153,7 @@ static int make_room(struct coxi_replay_log *log, size_t n)
     return 0;
 }
 
-/* Puts it at the end, where there is room. Locked. */
+/* Puts an entry at the end, where there is room. Locked. */
 static void put(struct coxi_replay_log *log, const struct coxi_replay_entry *entry)
 {
     struct coxi_replay_entry *place = &log->entries[log->n++];
@@ -264,7 +268,7 @@ static bool is_of(const struct coxi_replay_entry *entry, uint64_t id)
     return entry->id == id && entry->kind != COXI_REPLAY_CALL;
 }
 
-/* Locked. */
+/* Sets the state of an entry. Locked. */
 static void set_state(struct coxi_replay_log *log, struct coxi_replay_entry *entry,
                       enum coxi_replay_state state)
 {
@@ -289,13 +293,13 @@ void coxi_replay_log_set(struct coxi_replay_log *log, uint64_t id,
     coxi_unlock(&log->lock);
 }
 
-/* Another takes the place of an operation's entry. Locked. */
+/* Replaces an operation's entry by another. Locked. */
 static void exchange(struct coxi_replay_log *log, struct coxi_replay_entry *entry,
                      const struct coxi_replay_entry *other)
 {
     uint64_t bytes = entry->bytes;
     count_undone(log, entry, -1);
-    entry_fini(log, entry); /* no call */
+    entry_fini(log, entry); /* it is no call, so this may be done under the lock */
     *entry = *other;
     entry->bytes = bytes_of(log, entry);
     count(log, entry->bytes - bytes);
@@ -316,7 +320,7 @@ void coxi_replay_log_retract(struct coxi_replay_log *log, uint64_t id)
     coxi_unlock(&log->lock);
 }
 
-/* Entries for those rows of an update; 0 or COX_ENOMEM, then there are none. */
+/* Makes entries for these rows of an update. COX_ENOMEM: makes none. */
 static int cut(const struct coxi_replay_entry *entry, const struct coxi_range *ranges,
                size_t n, struct coxi_replay_entry *ret)
 {
@@ -344,7 +348,7 @@ static int cut(const struct coxi_replay_entry *entry, const struct coxi_range *r
     return coxi_error_memory("the replay log");
 }
 
-/* Exchanges the entry for those, for which there is room in `places`. Locked. */
+/* Replaces an entry by those in `places`, which has room for them. Locked. */
 static int narrow(struct coxi_replay_log *log, size_t at,
                   const struct coxi_range *ranges, size_t n,
                   struct coxi_replay_entry *places)
@@ -362,7 +366,7 @@ static int narrow(struct coxi_replay_log *log, size_t at,
     return r;
 }
 
-/* The place of that entry of an update; log->n: it is not there. Locked. */
+/* The index of that entry of an update; log->n: there is none. Locked. */
 static size_t find_update(const struct coxi_replay_log *log, uint64_t id,
                           uint64_t begin)
 {
@@ -375,7 +379,7 @@ static size_t find_update(const struct coxi_replay_log *log, uint64_t id,
     return i;
 }
 
-/* True where the same update has rows in another entry. Locked. */
+/* True if the same update has rows in another entry. Locked. */
 static bool has_other_rows(const struct coxi_replay_log *log, size_t at)
 {
     bool has = false;
@@ -387,8 +391,11 @@ static bool has_other_rows(const struct coxi_replay_log *log, size_t at)
     return has;
 }
 
-/* No ps has the rows of that update's entry. A bar would be one for all of the update: then a ps
- * that comes back could not be given other rows of it that it had. Locked. */
+/*
+ * No ps has the rows of that entry of an update. A bar would hold for the whole update:
+ * then a ps that comes back could not be given those other rows of it that it had.
+ * Locked.
+ */
 static void be_nowhere(struct coxi_replay_log *log, size_t at)
 {
     struct coxi_replay_entry *entry = &log->entries[at];
@@ -452,7 +459,8 @@ uint64_t coxi_replay_log_mark(struct coxi_replay_log *log)
     return mark;
 }
 
-/* Takes the first n entries out of the log: an array of them, or NULL. Locked. */
+/* Takes the first n entries out of the log; returns an array of them, or NULL.
+ * Locked. */
 static struct coxi_replay_entry *take_first(struct coxi_replay_log *log, size_t n)
 {
     struct coxi_replay_entry *taken = log->entries;
@@ -486,16 +494,17 @@ void coxi_replay_log_forget(struct coxi_replay_log *log, uint64_t mark)
     n = n < log->n ? n : log->n;
     struct coxi_replay_entry *taken = take_first(log, n);
     coxi_unlock(&log->lock);
-    for (size_t i = 0; taken != NULL && i < n; i++) { /* all are done: before a mark */
+    /* all are done, because they are before a mark */
+    for (size_t i = 0; taken != NULL && i < n; i++) {
         entry_fini(log, &taken[i]);
     }
     free(taken);
 }
 
-/* ---- how full it is */
+/* ---- how full the log is */
 
-/* A restored ps takes ids up to COXI_WINDOW above the lowest that it is owed: that is
- * about the first that came. */
+/* True if the log holds too much. A restored ps accepts ids up to COXI_WINDOW above the
+ * lowest id that it is owed, which is about that of the first entry. */
 static bool is_beyond(struct coxi_replay_log *log, uint64_t next_id, uint64_t bytes,
                       uint64_t bytes_max, uint64_t ids)
 {

@@ -1,4 +1,5 @@
-/* Where a client runs: its cluster, and what connects to it. From open to close. */
+/* The place where a client runs: its cluster, and its connections to it. From open to
+ * close. */
 #ifndef COXI_COORDINATOR_BASE_SITE_H
 #define COXI_COORDINATOR_BASE_SITE_H
 
@@ -7,7 +8,7 @@ struct coxi_links;
 struct coxi_local;
 
 struct coxi_site {
-    struct cox_cluster *cluster; /* the addresses of its ps: guarded by ps.lock */
+    struct cox_cluster *cluster; /* the addresses of its ps are guarded by ps.lock */
     struct coxi_local *local;    /* the processes of a local cluster; or NULL */
     struct coxi_links *links;
 };

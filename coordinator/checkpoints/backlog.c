@@ -1,12 +1,15 @@
 /*
- * See backlog.h: what a checkpoint says of closures, for a client that is started
- * again. H is the highest closure that any ps had, or that was settled, when all had answered;
- * the backlog is every closure up to H that is not settled, or that some ps it touched had not
- * yet at its moment; writes of the client's own like closures. One too many does no harm: ps that have it take it for a duplicate.
- * With them go those that are done, and returned what these take and a worker keeps.
+ * See backlog.h: the part of a checkpoint that says which closures and writes a
+ * restarted client must do again. H is the highest closure that any ps had applied, or
+ * that was settled, when all ps had answered. The backlog holds every closure up to H
+ * that is not settled, or that a ps it touched had not yet applied when that ps took
+ * its snapshot; the client's own writes are chosen in the same way. A superfluous
+ * closure does no harm: ps that have it treat it as a duplicate. Also in the backlog:
+ * closures that are done and whose results, kept on a worker, are inputs of closures in
+ * the backlog.
  *
- * On the loop, so that no closure is between running and logged. Cost: a copy of the backlog,
- * which is about what was in flight.
+ * Runs on the loop, so no closure is between execution and its log entry. Cost: a copy
+ * of the backlog, which is about as large as the work in flight.
  */
 #include "coordinator/checkpoints/backlog.h"
 
@@ -28,7 +31,7 @@
 
 /* A closure of the backlog: a call, or a write of the client's own. */
 struct item {
-    struct coxi_closure *call; /* or NULL: all that is said of it is in `head` */
+    struct coxi_closure *call; /* NULL: `head` says everything */
     struct coxi_backlog_head head;
 };
 
@@ -36,7 +39,7 @@ struct collection {
     struct coxi_manifest *manifest;
     const struct coxi_recovery_mark *mark;
     struct coxi_buffer items;
-    /* What becomes of them in the file: */
+    /* the contents of the file: */
     struct coxi_buffer heads;
     struct coxi_buffer inputs;
     struct coxi_buffer args;
@@ -55,7 +58,7 @@ static void collection_fini(struct collection *all)
     free(all->names);
 }
 
-/* ---- which */
+/* ---- choosing the closures */
 
 static bool has_all(const struct collection *all, uint32_t ps, uint64_t id)
 {
@@ -67,12 +70,12 @@ static bool is_missing(const struct collection *all,
 {
     bool missing = false;
     for (uint32_t p = 0; !missing && p < all->manifest->n_shards; p++) {
-        bool touched =
-            entry->kind == COXI_REPLAY_CALL ? coxi_replay_touched(entry, p)
-            : entry->kind == COXI_REPLAY_UPDATE
-                ? coxi_replay_update_is_on(entry->update, p)
-                : false; /* what is created meanwhile is not in the checkpoint, and
-                            nothing is loaded */
+        /* A variable created meanwhile is not in the checkpoint, and nothing is loaded
+         * for it. */
+        bool touched = entry->kind == COXI_REPLAY_CALL ? coxi_replay_touched(entry, p)
+                       : entry->kind == COXI_REPLAY_UPDATE
+                           ? coxi_replay_update_is_on(entry->update, p)
+                           : false;
         missing = touched && !has_all(all, p, entry->id);
     }
     return missing;
@@ -83,7 +86,7 @@ static int add_item(struct collection *all, const struct item *item)
     return coxi_buffer_append(&all->items, item, sizeof(*item));
 }
 
-/* What was written. */
+/* Describes a write of the client: the variable and its rows, then the data. */
 static int describe_update(struct collection *all,
                            const struct coxi_replay_update *update,
                            struct coxi_backlog_head *head)
@@ -100,7 +103,7 @@ static int describe_update(struct collection *all,
     return r;
 }
 
-/* Of what has been logged since the ps were asked. */
+/* Takes an entry that was logged after the ps were asked for their snapshots. */
 static int note_logged(void *arg, const struct coxi_replay_entry *entry)
 {
     struct collection *all = arg;
@@ -110,14 +113,15 @@ static int note_logged(void *arg, const struct coxi_replay_entry *entry)
         return 0;
     }
     if (entry->kind == COXI_REPLAY_CALL) {
-        item.call = entry->call; /* stays while no checkpoint forgets it: we are one */
+        /* the log keeps it: only a checkpoint drops entries, and this is one */
+        item.call = entry->call;
     } else {
         r = describe_update(all, entry->update, &item.head);
     }
     return r == 0 ? add_item(all, &item) : r;
 }
 
-/* The highest that any ps has, or that is settled. */
+/* The highest closure that any ps has applied, or that is settled. */
 static uint64_t highest(const struct cox_coordinator *c,
                         const struct coxi_manifest *manifest)
 {
@@ -132,7 +136,8 @@ static uint64_t highest(const struct cox_coordinator *c,
     return id;
 }
 
-/* The calls that are not settled: they run again, so the checkpoint covers them. */
+/* Adds the calls that are not settled. They run again, so the checkpoint covers their
+ * cursors. */
 static int note_unsettled(struct collection *all, struct cox_coordinator *c)
 {
     struct coxi_manifest_progress *progress = &all->manifest->progress;
@@ -148,8 +153,8 @@ static int note_unsettled(struct collection *all, struct cox_coordinator *c)
     return r;
 }
 
-/* The one that has to run again for input `k` of a call, and that has not been noted, in
- * this collection; or NULL. */
+/* The closure whose result is input `k` of the call, if that closure must run again and
+ * is not yet in this collection; otherwise NULL. */
 static struct coxi_closure *kept_source(struct cox_coordinator *c,
                                         const struct coxi_closure *call, size_t k)
 {
@@ -166,7 +171,8 @@ static void mark(const struct cox_coordinator *c, struct coxi_closure *closure)
     }
 }
 
-/* Of those whose results others of the collection take, or their makers. */
+/* Adds the closures whose kept results are inputs of collected closures, and in turn
+ * the closures whose results those took. */
 static int note_kept(struct collection *all, struct cox_coordinator *c)
 {
     c->closures->n_collected++;
@@ -195,7 +201,7 @@ static int note_kept(struct collection *all, struct cox_coordinator *c)
     return r;
 }
 
-/* ---- what of them */
+/* ---- describing them */
 
 static int function_index(struct collection *all, struct cox_function *function,
                           uint64_t *ret)
@@ -253,8 +259,8 @@ static int by_id(const void *a, const void *b)
     return x->head.closure < y->head.closure ? -1 : x->head.closure > y->head.closure;
 }
 
-/* One that has come back meanwhile may have written its shard before it had all of its own
- * again. */
+/* A ps that was lost and restored meanwhile may have written its shard before its
+ * closures had been replayed. */
 static int check_losses(struct cox_coordinator *c,
                         const struct coxi_recovery_mark *mark)
 {
@@ -265,9 +271,12 @@ static int check_losses(struct cox_coordinator *c,
                : 0;
 }
 
-/* A cursor says that all calls up to it count. Calls that an error has cancelled do not, until
- * the program, which is told of that, schedules on: where one lies before the cursor, whoever
- * went on from this checkpoint would pass it over. */
+/*
+ * A cursor promises that all calls up to it count. Calls that an error has cancelled do
+ * not count until the program, which is told of the error, schedules them again. If one
+ * of them lies before the cursor, a client that resumed from this checkpoint would skip
+ * it.
+ */
 static int check_cursor(struct cox_coordinator *c,
                         const struct coxi_manifest_progress *progress)
 {
@@ -287,7 +296,7 @@ static int check_cursor(struct cox_coordinator *c,
 static int collect(struct cox_coordinator *c, void *arg)
 {
     struct collection *all = arg;
-    coxi_inputs_go_on(c); /* whose inputs will never come has ended now */
+    coxi_inputs_go_on(c); /* ends closures whose inputs will never come */
     all->manifest->progress = c->closures->progress;
     all->manifest->progress.closure = highest(c, all->manifest);
     int r = check_losses(c, all->mark);
@@ -314,7 +323,7 @@ static int collect(struct cox_coordinator *c, void *arg)
     return r;
 }
 
-/* ---- writing it */
+/* ---- writing the file */
 
 static int write_file(const struct collection *all, const char *dir,
                       struct coxi_manifest_shard *ret)

@@ -1,5 +1,5 @@
-/* See resume.h: whose directory it is, the checkpoint, and setting everything back to it. The
- * thread that opens. */
+/* See resume.h: claims the directory, chooses the checkpoint, and sets the ps and this
+ * client back to it. Runs on the thread that opens the coordinator. */
 #include "coordinator/checkpoints/resume.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@
 #include "coordinator/workers/workers.h"
 #include "net/ps_client.h"
 
-/* ---- whose directory */
+/* ---- claiming the directory */
 
 static bool is_used(const char *dir)
 {
@@ -53,7 +53,8 @@ int coxi_resume_claim(struct cox_coordinator *c)
 
 /* ---- the checkpoint */
 
-/* The number to go on from, or 0; and the highest that has been used. */
+/* *ret_number: the checkpoint to resume from, or 0; *ret_highest: the highest number in
+ * use. */
 static int choose(const struct cox_coordinator *c, uint64_t *ret_number,
                   uint64_t *ret_highest)
 {
@@ -117,15 +118,15 @@ static int add_entry(struct cox_coordinator *c, struct coxi_variable *descriptio
     return 0;
 }
 
-/* The variables of the checkpoint, under the ids that they had. Takes them. */
+/* Takes over the variables of the checkpoint, under their old ids. */
 static int take_variables(struct cox_coordinator *c, struct coxi_manifest *m)
 {
     int r = 0;
     coxi_lock(&c->lock);
     for (uint32_t i = 0; r == 0 && i < m->n_variables; i++) {
         struct coxi_variable *v = m->variables[i];
-        while (r == 0 &&
-               c->registry->n_entries < v->id) { /* one that could not be created */
+        /* a variable that could not be created */
+        while (r == 0 && c->registry->n_entries < v->id) {
             struct coxi_variable *nothing = calloc(1, sizeof(*nothing));
             if (nothing != NULL) {
                 nothing->name = "";
@@ -142,9 +143,9 @@ static int take_variables(struct cox_coordinator *c, struct coxi_manifest *m)
     return r;
 }
 
-/* ---- going on */
+/* ---- resuming */
 
-/* The highest watermark that a ps had at the checkpoint. */
+/* The highest watermark that a ps had in the checkpoint. */
 static uint64_t highest_watermark(const struct coxi_manifest *m)
 {
     uint64_t highest = 0;
@@ -191,7 +192,7 @@ int coxi_resume(struct cox_coordinator *c)
     char path[PATH_MAX];
     struct coxi_checkpoint *checkpoint = NULL;
     int r = choose(c, &number, &c->saving.number);
-    coxi_checkpoints_remove_unfinished(c->saving.dir); /* whose numbers are used, too */
+    coxi_checkpoints_remove_unfinished(c->saving.dir); /* their numbers stay in use */
     if (r != 0 || number == 0) {
         return r;
     }

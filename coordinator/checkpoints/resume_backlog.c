@@ -1,5 +1,8 @@
-/* See resume.h, resume_internal.h: what the checkpoint's backlog has is taken up. The thread that
- * opens, but for coxi_resume_redo. */
+/*
+ * See resume.h and resume_internal.h: turns the checkpoint's backlog into held closures
+ * and writes. Runs on the thread that opens the coordinator, except coxi_resume_redo
+ * and coxi_resume_redo_reset, which also run on the thread that writes.
+ */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,9 +30,9 @@
 #include "coordinator/variables/registry.h"
 #include "coordinator/workers/workers.h"
 
-/* ---- as closures */
+/* ---- closures */
 
-/* The file is not trusted. */
+/* A number out of range counts as 0: the file is not trusted. */
 static int8_t priority_of(const struct coxi_backlog_head *head)
 {
     int64_t priority = head->priority;
@@ -38,7 +41,8 @@ static int8_t priority_of(const struct coxi_backlog_head *head)
                         : 0);
 }
 
-/* What the call asked for. The file is not trusted; a worker may be gone: then any may run it. */
+/* The options of the call. The file is not trusted. If the only worker that may run the
+ * call no longer exists, any may. */
 static struct coxi_asked asked_of(const struct cox_coordinator *c,
                                   const struct coxi_backlog_head *head)
 {
@@ -79,7 +83,7 @@ static struct coxi_closure *new_closure(struct coxi_resumed *resumed, size_t i)
     return closure;
 }
 
-/* Where the window of closures that are not settled is to begin. */
+/* Where the window of unsettled closures begins. */
 static uint64_t first_id(const struct coxi_backlog *backlog, uint64_t next_id)
 {
     size_t i = 0;
@@ -89,7 +93,7 @@ static uint64_t first_id(const struct coxi_backlog *backlog, uint64_t next_id)
     return backlog != NULL && i < backlog->n ? backlog->heads[i].closure : next_id;
 }
 
-/* The place of a closure in the backlog, which has it. */
+/* The place of a closure in the backlog, which must contain it. */
 static size_t place_of(const struct coxi_backlog *backlog, uint64_t closure)
 {
     size_t from = 0;
@@ -105,7 +109,7 @@ static size_t place_of(const struct coxi_backlog *backlog, uint64_t closure)
     return from;
 }
 
-/* `first`: of its inputs. */
+/* `first`: the place of its first input in the backlog's inputs. */
 static int hold_inputs(struct coxi_resumed *resumed, size_t i, size_t first)
 {
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
@@ -129,7 +133,7 @@ static int hold_inputs(struct coxi_resumed *resumed, size_t i, size_t first)
     return r;
 }
 
-/* That of the first call that is to be run. */
+/* The place of the first call that runs again. */
 static size_t first_call(const struct coxi_backlog *backlog)
 {
     size_t i = 0;
@@ -140,7 +144,8 @@ static size_t first_call(const struct coxi_backlog *backlog)
     return i;
 }
 
-/* Counts the writes that come after calls, and marks what those calls need. */
+/* Counts the writes that follow a call, and marks the functions of those calls as
+ * needed. */
 static void note_needed(struct coxi_resumed *resumed)
 {
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
@@ -162,7 +167,7 @@ struct holding {
     size_t n_calls;
 };
 
-/* Holds a write: its id is taken. */
+/* Holds a write; its id counts as unsettled. */
 static int hold_operation(struct coxi_resumed *resumed, size_t i)
 {
     struct cox_coordinator *c = resumed->c;
@@ -175,7 +180,8 @@ static int hold_operation(struct coxi_resumed *resumed, size_t i)
     return coxi_closures_put_operation(c, id);
 }
 
-/* Holds a call, which is WAITING if it is to run; `first_input`: of the backlog's. */
+/* Holds a call. If it will run again it is WAITING. `first_input`: the place of its
+ * first input in the backlog's inputs. */
 static int hold_closure(struct coxi_resumed *resumed, size_t i, size_t first_input)
 {
     struct cox_coordinator *c = resumed->c;
@@ -196,7 +202,8 @@ static int hold_closure(struct coxi_resumed *resumed, size_t i, size_t first_inp
     return hold_inputs(resumed, i, first_input);
 }
 
-/* On the loop: this client's ids begin behind those of the one before. */
+/* On the loop: holds the whole backlog. This client's ids begin after those of the
+ * older client. */
 static int hold(struct cox_coordinator *c, void *arg)
 {
     struct holding *holding = arg;
@@ -269,7 +276,8 @@ static int resumed_new(struct cox_coordinator *c, struct coxi_backlog_file *file
     return 0;
 }
 
-/* True where the variable takes it, and its data are there. The file is not trusted. */
+/* True if the variable accepts the update and the file holds its data. The file is not
+ * trusted. */
 static bool update_fits(const struct coxi_variable *v,
                         const struct coxi_backlog_update *update, size_t len)
 {
@@ -283,7 +291,7 @@ static bool update_fits(const struct coxi_variable *v,
            len / coxi_variable_row_bytes(v) >= update->count;
 }
 
-/* What the client before was writing, as it is in the file; *ret borrows from that. */
+/* Finds a write of the older client in the file; *ret borrows from the file. */
 static int find_update(struct cox_coordinator *c, const struct coxi_resumed *resumed,
                        size_t i, struct coxi_content_write *ret)
 {
@@ -309,7 +317,8 @@ static int find_update(struct cox_coordinator *c, const struct coxi_resumed *res
     return 0;
 }
 
-/* Logs it: a checkpoint that is taken before it is done has it in its backlog. */
+/* Logs the write, so that a checkpoint taken before it is done has it in its
+ * backlog. */
 static int log_update(struct cox_coordinator *c, struct coxi_resumed *resumed, size_t i)
 {
     struct coxi_content_write w;
@@ -330,7 +339,8 @@ static int log_update(struct cox_coordinator *c, struct coxi_resumed *resumed, s
     return r;
 }
 
-/* A write that a ps has refused is reported by what the program schedules or joins next. */
+/* Reports a write that a ps has refused: the program's next call to schedule or join
+ * returns the error. */
 static void note_refused(struct cox_coordinator *c, uint64_t closure, int code)
 {
     char text[COXI_TEXT_MAX];
@@ -348,7 +358,7 @@ int coxi_resume_redo(struct cox_coordinator *c, const struct coxi_resumed *resum
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     bool over;
     int r;
-    assert(operation != NULL); /* a write has one until its turn is over */
+    assert(operation != NULL); /* a write keeps its operation until its turn is over */
     coxi_replay_log_set(c->replay_log, operation->id, COXI_REPLAY_OPEN);
     do {
         enum coxi_operation_end how = COXI_OPERATION_NOWHERE;
@@ -380,9 +390,9 @@ int coxi_resume_redo_reset(struct cox_coordinator *c, const struct coxi_variable
     return over ? r : 0;
 }
 
-/* ---- taking it up */
+/* ---- taking over the backlog */
 
-/* Writes what no closure comes before. */
+/* Does the writes that no call precedes. */
 static int write_first(struct cox_coordinator *c, struct coxi_resumed *resumed)
 {
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);

@@ -1,4 +1,4 @@
-/* See resume_internal.h: what an older client has left goes on in its order. */
+/* See resume_internal.h: runs the older client's calls and writes in their order. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,13 +18,14 @@
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/module.h"
 
-enum { SLICE_MS = 1000 }; /* of waiting, between two looks at how long it lasts */
+/* length of one wait; then the caller's patience is looked at again */
+enum { SLICE_MS = 1000 };
 
 /* ---- the thread that writes */
 
 static void write_done(struct coxi_mail *mail);
 
-/* Nothing is to be written any more. Locked. */
+/* No write is left, and none can be added. Locked. */
 static bool is_written(const struct coxi_resumed *resumed)
 {
     return resumed->n_writes == 0 && resumed->resets == NULL &&
@@ -72,7 +73,7 @@ static void *writing_thread(void *arg)
 
 int coxi_resume_start(struct coxi_resumed *resumed)
 {
-    if (is_written(resumed)) { /* nobody else has it yet */
+    if (is_written(resumed)) { /* no other thread can see it yet */
         return 0;
     }
     int r = coxi_thread_start(&resumed->thread, "cox:resume", writing_thread, resumed);
@@ -105,7 +106,7 @@ void coxi_resume_stop(struct cox_coordinator *c)
     }
 }
 
-/* ---- going on */
+/* ---- letting calls run */
 
 static void enter(struct coxi_closure *closure)
 {
@@ -118,7 +119,7 @@ static void enter(struct coxi_closure *closure)
     }
 }
 
-/* Head i, a call that is held, may go if its function is loaded. */
+/* Lets the held call of head i run if its function is loaded. */
 static void let_go_one(struct coxi_resumed *resumed, size_t i)
 {
     struct cox_coordinator *c = resumed->c;
@@ -137,10 +138,11 @@ static void let_go_one(struct coxi_resumed *resumed, size_t i)
     } else if (coxi_closures_get(c, head->closure) == closure) {
         closure->function = loaded;
         enter(closure);
-    } /* else it was cancelled */
+    } /* otherwise it was cancelled */
 }
 
-/* Whoever has a function now, and no write before it, is in line, or waits for others alone. */
+/* Lets every call run whose function is loaded and that no pending write precedes; it
+ * may still wait for its inputs. */
 static void let_go(struct coxi_resumed *resumed)
 {
     for (size_t i = 0; i < resumed->barrier; i++) {
@@ -172,9 +174,9 @@ static bool is_passed(const struct coxi_resumed *resumed)
            atomic_load(&resumed->next_reset) == 0;
 }
 
-/* A closure of this program waits for the older client's writes, and for each reset whose id is
- * lower. A reset waits for every closure whose id is lower than its own: such a closure must not
- * wait for that reset. */
+/* A closure of this program waits for the older client's writes, and for each reset
+ * whose id is lower. A reset waits for every closure whose id is lower than its own:
+ * such a closure must not wait for that reset. */
 static bool is_behind_write(const struct coxi_resumed *resumed,
                             const struct coxi_closure *closure)
 {
@@ -197,7 +199,7 @@ static bool holds(struct coxi_closure *closure)
     return true;
 }
 
-/* Closures of this program that no write comes before any more. */
+/* Lets the closures of this program run that no pending write precedes any more. */
 static void let_go_later(struct cox_coordinator *c)
 {
     for (struct coxi_closure *closure = c->closures->waiting.first; closure != NULL;) {
@@ -248,8 +250,8 @@ static void write_done(struct coxi_mail *mail)
     coxi_loop_wake_after_mail(c->loop);
 }
 
-/* Takes the operation of what is written next if closures before it are settled; or NULL.
- * Locked. */
+/* Takes the operation of the next write if all earlier closures are settled; otherwise
+ * returns NULL. Locked. */
 static struct coxi_operation *take_turn(struct coxi_resumed *resumed)
 {
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
@@ -269,8 +271,8 @@ static struct coxi_operation *take_turn(struct coxi_resumed *resumed)
     return taken;
 }
 
-/* True where all that was left is in line or done, and nothing is to be written: nobody has
- * to be held any more, and no metric may be reset once more. Locked. */
+/* True when all calls of the backlog have been let run and nothing is left to write:
+ * nothing must be held any more, and no metric need be reset twice. Locked. */
 static bool is_over(const struct coxi_resumed *resumed)
 {
     return resumed->begun && resumed->over && !resumed->posted && is_passed(resumed) &&
@@ -297,7 +299,7 @@ static void turn(struct cox_coordinator *c)
 
 /* ---- any thread */
 
-/* The function of that name, in any module of that name that was loaded; or NULL. Locked. */
+/* The function of that name, in any loaded module of that name; or NULL. Locked. */
 static struct cox_function *find_function(const struct cox_coordinator *c,
                                           const struct coxi_resumed_name *named)
 {
@@ -313,7 +315,8 @@ static struct cox_function *find_function(const struct cox_coordinator *c,
     return NULL;
 }
 
-/* What waits for functions that are loaded by now may go. Returns one that is not. Locked. */
+/* Lets the calls run whose functions are loaded by now. Returns a function that is
+ * still missing, or NULL. Locked. */
 static const struct cox_function *look_for_functions(struct cox_coordinator *c)
 {
     struct coxi_resumed *resumed = c->saving.resumed;
@@ -345,7 +348,8 @@ static const struct cox_function *go_on(struct cox_coordinator *c)
     if (!c->saving.resumed->begun) {
         c->saving.resumed->begun = true;
         c->ids.before_unsettled = false;
-        (void)pthread_cond_broadcast(&c->life.changed); /* its thread may end */
+        /* the thread that writes may end */
+        (void)pthread_cond_broadcast(&c->life.changed);
         if (missing != NULL) {
             coxi_event(c, COX_EVENT_MODULE_MISSING, COXI_OF(.error = COX_ENOENT),
                        "what the checkpoint says is to be run again waits for '%s' of "
@@ -405,7 +409,7 @@ static int check(struct cox_coordinator *c)
     return 0;
 }
 
-/* A while of waiting. Locked. */
+/* Waits for a slice. Locked. */
 static void wait_for_writes(struct cox_coordinator *c)
 {
     struct timespec slice = coxi_deadline(SLICE_MS);
@@ -434,7 +438,7 @@ static int wait_until_written(struct cox_coordinator *c)
     return r;
 }
 
-/* True where the metric is reset behind the backlog. Locked. */
+/* True if a reset of the metric after the backlog is listed. Locked. */
 static bool is_listed(const struct coxi_resumed *resumed, const struct coxi_variable *v)
 {
     const struct coxi_resumed_reset *reset = resumed->resets;
@@ -444,14 +448,15 @@ static bool is_listed(const struct coxi_resumed *resumed, const struct coxi_vari
     return reset != NULL;
 }
 
-/* A reset is listed, or will not be. Locked. */
+/* The reset is listed, or will not be. Locked. */
 static void end_resetting(struct coxi_resumed *resumed)
 {
     resumed->n_resetting--;
-    (void)pthread_cond_broadcast(&resumed->c->life.changed); /* its thread may end */
+    /* the thread that writes may end */
+    (void)pthread_cond_broadcast(&resumed->c->life.changed);
 }
 
-/* Puts it at the end, when its operation has an id. Locked. */
+/* Puts the reset at the end of the list, as soon as its operation has an id. Locked. */
 static void list_reset(void *arg, struct coxi_operation *operation)
 {
     struct coxi_resumed_reset *reset = arg;
@@ -487,8 +492,8 @@ static int hold_reset(struct cox_coordinator *c, const struct coxi_variable *met
     return r;
 }
 
-/* From the look at before_unsettled until the reset is listed, another thread may schedule or join:
- * n_resetting keeps the gate and the thread that writes until then. */
+/* Between the look at before_unsettled and the listing of the reset, another thread may
+ * schedule or join: meanwhile n_resetting keeps the gate and the thread that writes. */
 static int reset_behind(struct cox_coordinator *c, const struct coxi_variable *metric)
 {
     struct coxi_resumed *resumed = c->saving.resumed;
@@ -505,7 +510,7 @@ static int reset_behind(struct cox_coordinator *c, const struct coxi_variable *m
         end_resetting(resumed);
         coxi_unlock(&c->lock);
     }
-    coxi_loop_wake(c->loop); /* it may be its turn; or all is over */
+    coxi_loop_wake(c->loop); /* its turn may have come, or all is over */
     return r;
 }
 
@@ -544,15 +549,15 @@ void coxi_resume_free(struct cox_coordinator *c)
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     for (size_t i = 0; i < backlog->n; i++) {
         struct coxi_closure *closure = resumed->held[i].closure;
-        if (closure != NULL &&
-            backlog->heads[i].done) { /* other calls have ended by now */
+        /* the calls that took its results have ended by now */
+        if (closure != NULL && backlog->heads[i].done) {
             coxi_closure_be_done(closure);
         }
         free(resumed->held[i].operation);
     }
-    free(resumed->operation); /* whose turn came too late */
+    free(resumed->operation); /* of a write whose turn came too late */
     free_resets(resumed);
-    coxi_inputs_go_on(c); /* who has waited for those that were done is over, too */
+    coxi_inputs_go_on(c); /* ends closures that waited for the released ones */
     coxi_backlog_close(resumed->file);
     free(resumed->names);
     free(resumed->held);

@@ -1,13 +1,13 @@
 /*
- * Writing checkpoints: all ps write their shards at once, then the manifest ties them
- * together (checkpoint/manifest.h has the layout on disk). Nothing of a failed one is left, but for
- * one that another client has gone on from.
- * Then old ones are deleted (checkpoint/checkpoints.h). From LATEST on the checkpoint counts, and
- * nothing that fails then makes it a failure.
+ * Writes checkpoints: all ps write their shards at the same time, then the manifest
+ * ties them together (checkpoint/manifest.h describes the layout on disk). A checkpoint
+ * that fails leaves nothing behind, unless another client has already resumed from it.
+ * Then old checkpoints are deleted (checkpoint/checkpoints.h). As soon as LATEST names
+ * a checkpoint it counts, and no later failure makes it fail.
  *
- * What is in a checkpoint are the variables that there are. Where one is created while it is
- * written, it may be in the shards of some ps and not in those of others: then it is written
- * again.
+ * A checkpoint holds the variables that exist when it is taken. If one is created while
+ * it is written, some ps may have it in their shards and others not: then the
+ * checkpoint is written again.
  */
 #include "coordinator/checkpoints/save.h"
 
@@ -39,7 +39,7 @@
 #include "coordinator/variables/registry.h"
 #include "net/ps_client.h"
 
-/* Permissions, read-only file systems and the like show now, not at the first
+/* Finds missing permissions, read-only file systems and the like now, not at the first
  * checkpoint. */
 static int try_write(const char *dir)
 {
@@ -82,7 +82,7 @@ static void take_shard(void *arg, const struct coxi_message *answer)
                                  done->touched, done->n_touched, &shard->applied);
 }
 
-/* Has every ps write its shard, all at the same time. */
+/* Lets every ps write its shard, all at the same time. */
 static int write_shards(struct cox_coordinator *c, const char *dir,
                         struct coxi_manifest *manifest)
 {
@@ -123,7 +123,8 @@ static int write_shards(struct cox_coordinator *c, const char *dir,
     return r;
 }
 
-/* The variables that there are; before any ps's moment, so that each has all of them. */
+/* Lists the existing variables, before any ps takes its snapshot, so that every
+ * snapshot has all of them. */
 static int list_variables(struct cox_coordinator *c, struct coxi_manifest *manifest)
 {
     coxi_lock(&c->lock);
@@ -138,7 +139,7 @@ static int list_variables(struct cox_coordinator *c, struct coxi_manifest *manif
     return manifest->variables == NULL ? coxi_error_memory("a checkpoint") : 0;
 }
 
-/* The rest of the manifest, as of after the last ps's moment. */
+/* Fills in the rest of the manifest, as it is after the last ps's snapshot. */
 static void describe(struct cox_coordinator *c, struct coxi_manifest *manifest)
 {
     struct timespec now;
@@ -152,8 +153,8 @@ static void describe(struct cox_coordinator *c, struct coxi_manifest *manifest)
     coxi_unlock(&c->lock);
 }
 
-/* True where there are more variables than were listed: closures that use those may have
- * reached some ps before their moment. */
+/* True if there are more variables than were listed: closures that use the new ones may
+ * have reached some ps before their snapshot. */
 static bool has_more_variables(struct cox_coordinator *c,
                                const struct coxi_manifest *manifest)
 {
@@ -167,7 +168,7 @@ static bool has_more_variables(struct cox_coordinator *c,
     return more;
 }
 
-/* The checkpoint that the next one is to build on; 0: it is to be whole. */
+/* The checkpoint on which the next one builds; 0: the next one is whole. */
 static uint64_t choose_base(const struct cox_coordinator *c, bool full)
 {
     return full || c->saving.n_built >= c->options.checkpoint_incremental
@@ -175,8 +176,8 @@ static uint64_t choose_base(const struct cox_coordinator *c, bool full)
                : c->saving.last;
 }
 
-/* Whether it builds on another after all: a ps that does not know what has changed since
- * (it was restored, say) has written everything. */
+/* Clears the base if no shard builds on it: a ps that does not know what has changed
+ * (because it was restored, say) has written everything. */
 static void settle_base(struct coxi_manifest *manifest)
 {
     bool builds = false;
@@ -212,9 +213,9 @@ static int write_checkpoint(struct cox_coordinator *c, const char *temporary,
 }
 
 /*
- * Takes the final name back, so that what may not be durable is not removed under a name that
- * says it is whole. From the moment that it had that name another client may have gone on from it:
- * then it is that client's, and stays.
+ * Takes the final name back, because a checkpoint that may not be durable must not be
+ * removed under a name that says it is whole. While it had that name another client may
+ * have resumed from it: then the checkpoint belongs to that client, and stays.
  */
 static void withdraw(const char *dir, const struct coxi_session *session,
                      const char *path, const char *temporary)
@@ -224,9 +225,11 @@ static void withdraw(const char *dir, const struct coxi_session *session,
     }
 }
 
-/* Its final name, and LATEST; on failure it has neither, unless another client has claimed the
- * directory meanwhile. The claim is looked at before each: a client that has been replaced
- * publishes nothing. */
+/*
+ * Gives the checkpoint its final name, then updates LATEST. If that fails it has
+ * neither, unless another client has claimed the directory meanwhile. Checks the claim
+ * before each step: a client that has been replaced publishes nothing.
+ */
 static int publish(const char *dir, const struct coxi_session *session,
                    const char *temporary, uint64_t number)
 {
@@ -259,9 +262,10 @@ static int publish(const char *dir, const struct coxi_session *session,
 }
 
 /*
- * It is durable, and so it counts, whatever comes after that. If a ps could not be restored
- * from it, the one before it stays what ps are restored from (it is locked, so nobody deletes
- * it), and the replay log stays as it is: the next checkpoint mends that.
+ * The checkpoint is durable, so it counts, whatever follows. If the ps cannot be
+ * restored from it, they are still restored from the one before it (which is locked, so
+ * nobody deletes it), and the replay log keeps its entries: the next checkpoint mends
+ * that.
  */
 static void be_restored_from(struct cox_coordinator *c, const char *path,
                              struct coxi_manifest_shard *shards,
@@ -276,9 +280,9 @@ static void be_restored_from(struct cox_coordinator *c, const char *path,
 }
 
 /*
- * Makes a directory that nobody else has, under the next number that is free. An older client
- * that has not heard yet that it was replaced may be writing a checkpoint, too: neither may
- * remove what the other has written.
+ * Makes a directory that no other client has, under the next free number. An older
+ * client that does not know yet that it was replaced may be writing a checkpoint, too:
+ * neither may remove what the other has written.
  */
 static int make_directory(struct cox_coordinator *c, char ret_temporary[PATH_MAX],
                           uint64_t *ret_number)
@@ -286,7 +290,8 @@ static int make_directory(struct cox_coordinator *c, char ret_temporary[PATH_MAX
     int r = coxi_directory_make(c->saving.dir);
     bool taken = r == 0;
     while (taken) {
-        *ret_number = ++c->saving.number; /* one that fails has used its number */
+        /* a checkpoint that fails uses up its number, too */
+        *ret_number = ++c->saving.number;
         r = coxi_path(ret_temporary, "%s/ckpt-%" PRIu64 ".tmp", c->saving.dir,
                       *ret_number);
         bool made = r != 0 || mkdir(ret_temporary, 0777) == 0;
@@ -299,7 +304,7 @@ static int make_directory(struct cox_coordinator *c, char ret_temporary[PATH_MAX
     return r;
 }
 
-/* One at a time. */
+/* Writes one checkpoint. The caller holds c->saving.lock. */
 static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *options,
                 uint64_t *ret_number)
 {
@@ -342,12 +347,12 @@ static int save(struct cox_coordinator *c, const struct cox_checkpoint_options *
         coxi_applied_list_fini(&manifest.shards[i].applied);
     }
     free(manifest.shards);
-    free(manifest.variables); /* the list; the variables are the coordinator's */
+    free(manifest.variables); /* only the list: the coordinator owns the variables */
     return r;
 }
 
-/* One that came to nothing since a variable was created or a ps was lost meanwhile: then
- * another is taken, when every ps is there again. */
+/* True if the checkpoint was given up because a variable was created or a ps was lost
+ * meanwhile: it is tried again, once every ps is back. */
 static bool is_given_up(struct cox_coordinator *c, int *code)
 {
     return *code == COX_EAGAIN || coxi_ps_again(c, code);
@@ -362,8 +367,9 @@ static bool is_closing(struct cox_coordinator *c)
 }
 
 /*
- * What program and operator learn of checkpoints: each failure, but while it goes on failing
- * only after 10, 20, 40 ... s; and the first success after that. With c->saving.lock.
+ * Reports the result to the program and the operator: the first failure, then, while it
+ * keeps failing, only after 10, 20, 40 ... s; and the first success after failures.
+ * With c->saving.lock.
  */
 static void tell(struct cox_coordinator *c, int code, uint64_t begun_ms)
 {
@@ -417,7 +423,8 @@ int coxi_save_checkpoint(struct cox_coordinator *c,
         coxi_fatal(c, r, coxi_error_text());
     }
     if (r == 0 && retention.keep > 0) {
-        /* What cannot be deleted now (it is being read) is tried again the next time. */
+        /* A checkpoint that cannot be deleted now (because it is being read) is tried
+         * again next time. */
         (void)coxi_checkpoints_prune(c->saving.dir, &retention, false, NULL, NULL);
     }
     coxi_unlock(&c->saving.lock);
@@ -425,7 +432,8 @@ int coxi_save_checkpoint(struct cox_coordinator *c,
         coxi_trigger_saved(c, &saved);
         coxi_lock(&c->lock);
         c->counts.stats.checkpoints++;
-        (void)pthread_cond_broadcast(&c->life.room); /* of the replay log */
+        /* there may be room in the replay log */
+        (void)pthread_cond_broadcast(&c->life.room);
         coxi_unlock(&c->lock);
     }
     return r;

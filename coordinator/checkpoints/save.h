@@ -1,4 +1,4 @@
-/* Checkpoints, as far as opening a coordinator and its triggers need them. */
+/* Writes checkpoints, for cox_open and for the triggers. */
 #ifndef COXI_COORDINATOR_CHECKPOINTS_SAVE_H
 #define COXI_COORDINATOR_CHECKPOINTS_SAVE_H
 
@@ -7,17 +7,16 @@
 struct cox_coordinator;
 struct cox_checkpoint_options;
 
-enum { COXI_BUILT_MAX = 1000 }; /* checkpoints that build on a whole one */
+enum { COXI_BUILT_MAX = 1000 }; /* incremental checkpoints on top of a whole one */
 
-/*
- * Makes the directory if it is missing, and sees that files can be written there. *ret:
- * its absolute path, for free(). COX_EIO.
- */
+/* Makes the directory if it is missing, and checks that files can be written there.
+ * *ret: its absolute path; release it with free(). COX_EIO. */
 int coxi_save_prepare(const char *dir, char **ret);
 
 /*
- * Writes one and deletes those that are not to be kept any more; one at a time, others
- * wait. Blocks; any thread but the loop. Fails as cox_checkpoint_save does.
+ * Writes a checkpoint and deletes those that the options no longer keep; one at a time,
+ * other callers wait. Blocks; any thread but the loop. Fails as cox_checkpoint_save
+ * does.
  */
 int coxi_save_checkpoint(struct cox_coordinator *c,
                          const struct cox_checkpoint_options *options,

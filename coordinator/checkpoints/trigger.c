@@ -1,26 +1,29 @@
 /*
- * Checkpoints that nobody calls for: by number, time, signal, and where the replay log asks
- * for one. The loop looks at each tick whether one is due, and
- * wakes a thread that writes it: dispatch goes on meanwhile. What comes due while one is
- * being written is one checkpoint after it.
+ * Takes checkpoints without a call of the program: by number of closures, time, signal,
+ * and when the replay log needs room. On each tick the loop checks whether one is due
+ * and wakes a thread that writes it, so dispatch goes on meanwhile. All triggers that
+ * fire while one is being written cause one checkpoint after it.
  *
- * A log that is too small is half full again at once. So the log asks for none within PAUSE_MS of
- * the end of the last one; what needs room in it waits for as long. The pause does not grow with
- * what a checkpoint takes: with a large model the log would fill up meanwhile, and closures wait.
+ * A log that is too small is half full again at once. Therefore the log triggers none
+ * within PAUSE_MS of the end of the last one, and calls that need room in it wait as
+ * long. The pause does not grow with the duration of a checkpoint: with a large model
+ * the log would fill up meanwhile, and closures wait.
  *
- * One that fails has no caller to tell: it is counted (cox_stats) and kept for
- * cox_checkpoint_error; the next one is tried when it is due.
+ * A triggered checkpoint that fails has no caller to tell: cox_stats counts it,
+ * cox_checkpoint_error returns its error, and the next one is tried when it is due.
  *
- * cox_close may begin with one (checkpoint_at_close): as of that moment, with what is queued and
- * runs as any other has it, for what the close cancels is not done. No other follows.
+ * cox_close may begin with one (checkpoint_at_close). As any other, it covers that
+ * moment, and queued and running closures are in its backlog, because those that the
+ * close cancels are not done. No other follows.
  *
  * SIGTERM: libuv's handler wakes the loop, the thread writes a checkpoint, and then the
- * process ends as the signal would have ended it. From the first one on the signal has its
- * own effect again, so that a second one ends the process at once. Where several
- * coordinators of a process asked for it, the last to be done ends it.
+ * process ends as the signal would have ended it. As soon as the first SIGTERM arrives
+ * the signal has its default effect again, so a second one ends the process at once. If
+ * several coordinators of a process have asked for a checkpoint, the last one to finish
+ * ends the process.
  *
- * The same thread looks into the directory now and then: whether another client has claimed
- * it, which ends this one (COX_EFENCED) even where the two share no ps.
+ * The same thread regularly checks whether another client has claimed the directory,
+ * which ends this client (COX_EFENCED) even if the two share no ps.
  *
  * Threads: the trigger's own; see trigger.h for the others.
  */
@@ -42,27 +45,29 @@
 #include "coordinator/recovery/recovery.h"
 
 enum {
-    PAUSE_MS = 250,  /* from one to the next that the log asks for */
+    PAUSE_MS = 250,  /* pause after a checkpoint before the log may trigger one */
     RETRY_MS = 1000, /* the same after a failure */
-    LOOK_MS = 2000,  /* between two looks at whether the directory is still ours */
+    LOOK_MS = 2000,  /* time between two checks that the directory is still ours */
 };
 
-/* What checkpoints wait for that nobody calls for (trigger.c). */
+/* The state of the triggers. */
 struct coxi_trigger {
     pthread_t thread;
-    bool waits_for_term; /* SIGTERM is ours; who opens and who ends the thread */
+    /* this coordinator handles SIGTERM; used by the thread that opens, and where the
+     * trigger's thread ends */
+    bool waits_for_term;
     /* Guarded by c->lock: */
-    pthread_cond_t changed; /* one is due, or none will be */
-    bool runs;              /* the thread is to be joined */
+    pthread_cond_t changed; /* a checkpoint is due, or no more will be */
+    bool runs;              /* the thread must be joined */
     bool end;
-    bool ended;        /* it has; c->life.idle tells */
-    bool terminate;    /* SIGTERM has come */
-    uint64_t settled;  /* closures, when the last one began */
-    uint64_t next_id;  /* then */
-    uint64_t since_ms; /* then */
-    uint64_t again_ms; /* not for the log's sake before that */
-    bool close;        /* cox_close wants one */
-    int close_code;    /* how that went */
+    bool ended;        /* the thread has ended; c->life.idle is signalled */
+    bool terminate;    /* SIGTERM has arrived */
+    uint64_t settled;  /* settled closures when the last checkpoint began */
+    uint64_t next_id;  /* next id when it began */
+    uint64_t since_ms; /* when it began */
+    uint64_t again_ms; /* the log triggers none before this time */
+    bool close;        /* cox_close asks for a checkpoint */
+    int close_code;    /* result of that checkpoint */
     char close_text[COXI_TEXT_MAX];
     struct coxi_saved saved;
 };
@@ -134,10 +139,10 @@ int coxi_trigger_check(const struct cox_options *o)
 
 /* ---- the signal */
 
-/* Of this process: whose coordinators wait for it. */
+/* Shared by all coordinators of the process that handle SIGTERM. */
 static struct {
     pthread_mutex_t lock; /* leaf */
-    size_t n_waiting;     /* coordinators that are to have written a checkpoint first */
+    size_t n_waiting;     /* coordinators that must write a checkpoint first */
     bool terminating;
 } term = {PTHREAD_MUTEX_INITIALIZER, 0, false};
 
@@ -154,7 +159,8 @@ static void on_term(void *arg, int signum)
     coxi_unlock(&c->lock);
 }
 
-/* This coordinator has written what it could: the process ends with the last one. */
+/* This coordinator has done what it could: the last such coordinator ends the
+ * process. */
 static void let_terminate(struct cox_coordinator *c)
 {
     if (!c->saving.trigger->waits_for_term) {
@@ -210,7 +216,8 @@ void coxi_trigger_saved(struct cox_coordinator *c, const struct coxi_saved *save
     coxi_unlock(&c->lock);
 }
 
-/* By default with triggers, too: closures after the last one would be in none. Locked. */
+/* True by default with any trigger, too: otherwise closures after the last checkpoint
+ * would be in none. Locked. */
 static bool is_wanted_at_close(const struct cox_coordinator *c)
 {
     const struct coxi_trigger *t = c->saving.trigger;
@@ -219,7 +226,8 @@ static bool is_wanted_at_close(const struct cox_coordinator *c)
            (t->saved.settled != settled(c) || t->saved.next_id != c->ids.next);
 }
 
-/* Locked. By time only if anything has happened since the last. */
+/* True if a checkpoint is due; by time only if anything has happened since the last
+ * one. Locked. */
 static bool is_due(const struct cox_coordinator *c)
 {
     const struct coxi_trigger *t = c->saving.trigger;
@@ -244,7 +252,7 @@ void coxi_trigger_tick(struct cox_coordinator *c)
 
 /* ---- the thread */
 
-/* How the one that cox_close wants went. Locked. */
+/* Stores the result of the checkpoint that cox_close has asked for. Locked. */
 static void end_close(struct cox_coordinator *c, int code, const char *text)
 {
     struct coxi_trigger *t = c->saving.trigger;
@@ -271,8 +279,11 @@ static void write_one(struct cox_coordinator *c)
     coxi_unlock(&c->lock);
 }
 
-/* A client that is idle, and shares nothing but the directory with the one that has taken its
- * place, learns of that here alone. Locked; unlocks while it looks, and is true then. */
+/*
+ * Checks the claim on the directory. An idle client that shares only the directory with
+ * its successor learns of the successor only here. Locked; true: it has unlocked
+ * meanwhile.
+ */
 static bool look_at_claim(struct cox_coordinator *c, uint64_t *looked_ms)
 {
     if (c->life.fatal != 0 || coxi_now_ms() - *looked_ms < LOOK_MS) {
@@ -325,8 +336,8 @@ int coxi_trigger_start(struct cox_coordinator *c)
     if (c->saving.dir == NULL) {
         return 0;
     }
-    coxi_trigger_count(
-        c, &c->saving.trigger->saved); /* there is nothing to be saved yet */
+    coxi_trigger_count(c,
+                       &c->saving.trigger->saved); /* nothing needs to be saved yet */
     int r = coxi_thread_start(&c->saving.trigger->thread, "cox:checkpoint",
                               trigger_thread, c);
     coxi_lock(&c->lock);
@@ -335,8 +346,8 @@ int coxi_trigger_start(struct cox_coordinator *c)
     return r;
 }
 
-/* Waits until the thread has ended; `saves`: only while it has a checkpoint to write for SIGTERM
- * or for a close. Locked. */
+/* Waits until the thread has ended; `saves`: only as long as it has a checkpoint to
+ * write for SIGTERM or a close. Locked. */
 static void await_end(struct cox_coordinator *c, const struct timespec *until,
                       bool saves)
 {

@@ -1,21 +1,24 @@
 /*
- * See recovery.h. A thread of its own does what waits: connecting, restoring, replaying.
- * What concerns closures it asks the loop to do, by mail, and waits for that.
+ * See recovery.h. A thread of its own does everything that waits: connecting,
+ * restoring, replaying. Everything about closures is done by the loop, to which that
+ * thread posts mail, and for which it waits.
  *
- * A pass brings back every ps that is lost, all at once, then replays, by rising id, what any of those
- * that are owed something misses: calls together, up to the next operation of the
- * client's, which waits for them. A loss in the middle begins another pass; what has been
- * replayed before is done again then and counts once all the same, as everything does.
+ * A pass brings back every lost ps, all at the same time. Then it replays, by rising
+ * id, everything that the ps which are owed something miss: calls together, up to the
+ * next operation of the client's own, which waits for them. A loss meanwhile begins
+ * another pass; that repeats what was replayed before, which still counts once, as
+ * everything does.
  *
  * Invariants
- *   - a replay is a closure of its own with the id of one that is settled, and in no
- *     user's hands; it is in `replays` until it has ended
- *   - a replay is dispatched only to ps that have all that came before it: where another ps
- *     is lost in the middle, what has not ended is abandoned, and begun anew in its place
+ *   - a replay is a closure of its own with the id of a settled one, and no user has
+ *     it; it is in `replays` until it has ended
+ *   - a replay is dispatched only to ps that have everything from before it; if another
+ *     ps is lost meanwhile, replays that have not ended are abandoned and begun again
+ *     in their place
  *   - no ps is told a watermark beyond what it is owed
  *
- * Threads: its own; one for each ps that is away; the loop; users' where recovery.h says so. Locks: `lock` comes after
- * c->lock and before the log's.
+ * Threads: its own; one for each ps that is away; the loop; users' threads where
+ * recovery.h says so. Locks: `lock` comes after c->lock and before the log's.
  */
 #include "coordinator/recovery/recovery_internal.h"
 
@@ -52,8 +55,9 @@ static void base_fini(struct coxi_recovery_base *base, uint32_t n_ps)
 /* ---- the state of the ps */
 
 /*
- * A ps has ps_recovery_ms from its loss. One that goes again soon, before it has been given
- * all of its own, gets no new time: what is replayed may be what kills it. Locked.
+ * Begins the absence of a ps, which has ps_recovery_ms from its loss. A ps that is lost
+ * again soon, before it has been given everything that it missed, gets no new time,
+ * because what is replayed may be what kills it. Locked.
  */
 static void begin_absence(struct coxi_recovery *rec, uint32_t p)
 {
@@ -77,7 +81,7 @@ bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
     coxi_lock(&rec->set->lock);
     uint32_t p = coxi_psc_index(psc);
     if (c->ps.clients[p] == psc &&
-        !rec->set->stop) { /* not one that is not in use, yet or any more */
+        !rec->set->stop) { /* not a ps that is not in use yet, or not any more */
         if (!rec->set->states[p].lost) {
             coxi_event(c, COX_EVENT_PS_LOST,
                        COXI_OF(.ps = coxi_maybe_of(p), .error = COX_EPSLOST),
@@ -148,7 +152,7 @@ static void say_recovered(struct coxi_recovery *rec, uint64_t since_ms)
     rec->n_redone = 0;
 }
 
-/* On the loop: unless another has been lost, all are UP. */
+/* On the loop: all ps are UP, unless another one was lost. */
 static int go_on(struct coxi_recovery *rec, void *arg)
 {
     struct cox_coordinator *c = rec->c;
@@ -171,15 +175,16 @@ static int go_on(struct coxi_recovery *rec, void *arg)
         coxi_recovery_let_go_held(rec);
         say_recovered(rec, since_ms);
         coxi_lock(&c->lock);
-        c->resources->changed = true;                /* those that had to wait */
-        (void)pthread_cond_broadcast(&c->life.idle); /* who joins waits for this, too */
+        c->resources->changed = true; /* make those that had to wait */
+        /* threads that join wait for this, too */
+        (void)pthread_cond_broadcast(&c->life.idle);
         coxi_unlock(&c->lock);
     }
     *ret_up = up;
     return 0;
 }
 
-/* COX_ECLOSED: the run is over. */
+/* Runs a recovery to its end. COX_ECLOSED: the run is over. */
 static int recover(struct coxi_recovery *rec)
 {
     bool up = false;
@@ -198,7 +203,8 @@ static int recover(struct coxi_recovery *rec)
         }
         r = r == COX_EAGAIN ? 0 : r;
     }
-    return r == 0 && !up ? COX_ECLOSED : r; /* without a text: it has been told why */
+    /* without a text, because the reason was reported */
+    return r == 0 && !up ? COX_ECLOSED : r;
 }
 
 static void *recovery_thread(void *arg)
@@ -255,7 +261,7 @@ int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address)
     return 0;
 }
 
-/* ---- the loop's */
+/* ---- for the loop */
 
 void coxi_recovery_tick(struct cox_coordinator *c)
 {
@@ -297,7 +303,7 @@ int coxi_recovery_mark(struct cox_coordinator *c, struct coxi_recovery_mark *ret
     int r = coxi_ps_wait(c);
     while (r == 0 && !up) {
         coxi_lock(&rec->set->lock);
-        up = !coxi_ps_any_lost(rec->c, true); /* and not since it was waited for */
+        up = !coxi_ps_any_lost(rec->c, true); /* and no ps was lost since the wait */
         ret->n_losses = rec->set->n_losses;
         coxi_unlock(&rec->set->lock);
         if (up) {
@@ -366,7 +372,7 @@ int coxi_recovery_start(struct cox_coordinator *c, const struct coxi_replay_refs
     rec->set = &c->ps;
     rec->servers = servers;
     rec->base.lock = -1;
-    /* All is there: the loop runs, and looks at it from now on. */
+    /* Everything exists: the loop is running and uses it from now on. */
     atomic_store(&c->replay_log, log);
     atomic_store(&c->ps.recovery, rec);
     atomic_store(&c->closures->events, &events);

@@ -1,9 +1,10 @@
 /*
- * Closures whose end waits for a recovery: the ps are asked what they have applied of them
- * (voiding.c) when all are UP again. Where the recovery is given up, or the coordinator is
- * closed, they cannot be asked any more, and the closures are settled with that.
+ * Closures whose end waits for a recovery: when all ps are UP again, they are asked
+ * what they have applied of them (voiding.c). If the recovery is given up, or the
+ * coordinator is closed, the ps cannot be asked any more, and the closures are settled
+ * with that error.
  *
- * Invariant: when a recovery has ended, however that was, nothing is held.
+ * Invariant: when a recovery has ended, however it ended, no closure is held.
  *
  * Threads: loop. Cost: O(1) a closure.
  */
@@ -21,7 +22,7 @@
 struct coxi_recovery_held {
     struct coxi_recovery_held *next;
     struct coxi_closure *closure;
-    struct coxi_ending ending; /* owns what it points to */
+    struct coxi_ending ending; /* owns what its pointers point to */
 };
 
 static void void_again(struct coxi_closure *closure, const struct coxi_ending *ending)
@@ -33,7 +34,8 @@ static void void_again(struct coxi_closure *closure, const struct coxi_ending *e
     }
 }
 
-/* It cannot be asked any more what the closure has applied: the run, or the client, ends. */
+/* Settles a closure although the ps cannot be asked what they have applied of it: the
+ * run, or the client, ends. */
 static void settle_unasked(struct coxi_closure *closure)
 {
     int r = coxi_check_alive(closure->future.c);

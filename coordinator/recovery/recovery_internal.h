@@ -1,14 +1,14 @@
 /*
- * What the files of recovery share.
+ * Shared by the files of recovery.
  *
- *   recovery.c          the state of each ps, the thread, what others are told
- *   recovery_restore.c  a ps comes back, with what the last checkpoint has of it
- *   recovery_replay.c   what it misses since is done again
- *   recovery_held.c     closures whose end waits for that
- *   recovery_set_back.c  all ps are set back to a checkpoint that a client goes on from
+ *   recovery.c          the states of the ps, the thread, functions for others
+ *   recovery_restore.c  restores a ps that has come back from the last checkpoint
+ *   recovery_replay.c   replays what the ps lacks since then
+ *   recovery_held.c     holds closures whose end waits for that
+ *   recovery_set_back.c sets all ps back to a checkpoint from which a client resumes
  *
- * Unless it says otherwise, what is declared here is for the recovery's own thread, and those
- * that it has bring ps back.
+ * Unless noted otherwise, the functions here are for the recovery's own thread, and for
+ * its threads that bring ps back.
  */
 #ifndef COXI_COORDINATOR_RECOVERY_RECOVERY_INTERNAL_H
 #define COXI_COORDINATOR_RECOVERY_RECOVERY_INTERNAL_H
@@ -22,54 +22,57 @@
 struct coxi_ending; /* closures/voiding.h */
 
 enum {
+    /* of a wait, between two looks whether to go on */
     COXI_RECOVERY_SLICE_MS = 50
-}; /* of waiting, between two looks at whether to go on */
+};
 
 struct coxi_recovery_server {
-    bool returns;                      /* a thread brings it back, with this client */
-    struct coxi_psc *returning;        /* of it, or NULL; the tick gives it up */
-    uint64_t end_ms;                   /* when it has to be back (coxi_now_ms) */
-    uint64_t back_ms;                  /* when it was, the last time */
-    struct coxi_applied_list restored; /* what it had when it was */
+    bool returns; /* a thread brings it back, with this client */
+    /* the ps's new client, or NULL; the tick gives it up */
+    struct coxi_psc *returning;
+    uint64_t end_ms;                   /* when it must be back (coxi_now_ms) */
+    uint64_t back_ms;                  /* when it last came back */
+    struct coxi_applied_list restored; /* its applied set at that time */
     uint64_t filled; /* the incarnation that was last given all of a checkpoint */
 };
 
-/* The checkpoint to start from. */
+/* The checkpoint from which ps are restored. */
 struct coxi_recovery_base {
-    char *path; /* NULL: none yet: from nothing */
+    char *path; /* NULL: none yet, ps start empty */
     struct coxi_manifest_shard *shards;
-    int lock; /* a descriptor: until it is closed nobody deletes it */
+    int lock; /* a descriptor; nobody deletes the checkpoint while it is open */
 };
 
 struct coxi_recovery {
     struct cox_coordinator *c;
     struct coxi_ps_set
-        *set; /* the coordinator's: its lock guards what is said so below */
+        *set; /* the coordinator's; its lock guards the fields marked below */
     pthread_t thread;
-    bool runs; /* the thread is to be joined */
+    bool runs; /* the thread must be joined */
 
     /* ---- guarded by set->lock */
-    /* Clients of ps that are gone: others may still hold them. */
+    /* clients of ps that are gone, because others may still use them */
     struct coxi_psc **past;
     size_t n_past;
     struct coxi_recovery_server *servers;
     struct coxi_recovery_base base;
-    uint64_t since_ms; /* some ps is not UP; 0: all are */
+    uint64_t since_ms; /* since when some ps is not UP; 0: all are UP */
     uint64_t n_moves;  /* how often a ps got another address */
-    bool ended;        /* the thread has, and settled what was held */
+    /* the thread has ended, and settled the closures that were held */
+    bool ended;
 
     /* ---- the loop's own */
-    size_t n_redone;                 /* closures, since all ps were UP the last time */
+    size_t n_redone;                 /* closures since all ps were last UP */
     struct coxi_recovery_held *held; /* closures whose voiding has to wait */
     bool over;                       /* nothing is recovered any more */
 };
 
 /* ---- recovery.c */
 
-/* True where the run is over. */
+/* True if the run is over. */
 bool coxi_recovery_stopping(struct coxi_recovery *rec);
 
-/* As coxi_call_on_loop. */
+/* Like coxi_call_on_loop. */
 int coxi_recovery_on_loop(struct coxi_recovery *rec,
                           int (*run)(struct coxi_recovery *rec, void *arg), void *arg);
 
@@ -78,42 +81,49 @@ int coxi_recovery_on_loop(struct coxi_recovery *rec,
 void coxi_recovery_void_later(struct coxi_closure *closure,
                               const struct coxi_ending *ending);
 
-/* Ends the closures that were held for a recovery that has ended: as the ps say, or (over)
- * without asking them. Loop. */
+/* Ends the closures that were held for a recovery that has ended: as the ps say or
+ * (`over`) without asking them. Loop. */
 void coxi_recovery_let_go_held(struct coxi_recovery *rec);
 
 /* ---- recovery_restore.c */
 
-/* LOST -> OWED for all that are lost, and those that are meanwhile; each has ps_recovery_ms
- * from its loss. What one of them met has ended the run then; COX_ENOMEM. */
+/*
+ * LOST -> OWED for all ps that are lost, and for ps that are lost meanwhile; each has
+ * ps_recovery_ms from its loss. COX_ENOMEM; otherwise an error of one of them has ended
+ * the run.
+ */
 int coxi_recovery_bring_back(struct coxi_recovery *rec);
 
-/* A ps that has just been claimed. */
+/* A ps that was just claimed. */
 struct coxi_recovery_target {
     uint32_t ps;
     struct coxi_psc *psc;
-    int code; /* how it went, each for itself */
+    int code; /* its own result */
 };
 
-/* Gives them what the checkpoint has of them, all at once, and notes who has it. There is one.
- * What the first to fail met, with its text. */
+/*
+ * Gives the ps their values of the checkpoint, all at the same time, and notes which
+ * have them. There must be a checkpoint. Returns the error of the first ps that failed,
+ * with its text.
+ */
 int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
                        size_t n);
 
-/* True where ps `p` holds a part of it. */
+/* True if ps `p` holds a part of the variable. */
 bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p);
 
-/* Creates it on that ps by the operation `id`, which may have done so before. */
+/* Creates the variable on that ps by the operation `id`, which may have done so
+ * before. */
 int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
                          const struct coxi_variable *variable, uint64_t id);
 
 /* ---- recovery_replay.c */
 
-/* A closure that does another again is settled: it may be a replay. Loop. */
+/* A closure that repeats another one is settled; it may be a replay. Loop. */
 void coxi_recovery_replayed(struct coxi_closure *closure);
 
-/* Does all again that any ps is owed. COX_EAGAIN: one was lost meanwhile. COX_EPSLOST: it
- * does not come on. */
+/* Does everything again that any ps is owed. COX_EAGAIN: a ps was lost meanwhile.
+ * COX_EPSLOST: nothing moves on. */
 int coxi_recovery_replay(struct coxi_recovery *rec);
 
 #endif

@@ -1,4 +1,4 @@
-/* See recovery_internal.h: doing again what ps that have come back miss. */
+/* See recovery_internal.h: does again what ps that have come back miss. */
 #include "coordinator/recovery/recovery_internal.h"
 
 #include <stdio.h>
@@ -26,10 +26,10 @@
 
 enum {
     BATCH_MAX = 1 << 16, /* closures replayed at a time */
-    RUNS_MS = 1000, /* an attempt that is older does run: its own deadline is for it */
+    RUNS_MS = 1000, /* an older attempt is running, and has a deadline of its own */
 };
 
-/* ---- what is to be replayed */
+/* ---- the items to replay */
 
 struct item {
     uint64_t id;
@@ -46,7 +46,7 @@ struct items {
     struct item *items;
     size_t n;
     size_t capacity;
-    uint64_t first_unsettled; /* which runs when all are UP */
+    uint64_t first_unsettled; /* runs when all ps are UP */
 };
 
 static void items_fini(struct items *items)
@@ -61,9 +61,11 @@ static void items_fini(struct items *items)
     free(items->items);
 }
 
-/* A creation is repeated whatever the ps had of it: where the variable is there that is
- * success; and what is restored into variables that are ready to be used may lack one that was
- * just being created. */
+/*
+ * True if the ps has the entry already. A creation is always repeated: it succeeds if
+ * the variable exists, and a restore of variables that are ready to be used may lack
+ * one that was just being created.
+ */
 static bool has_been_done(const struct coxi_recovery_server *server,
                           enum coxi_replay_kind kind, uint64_t id)
 {
@@ -71,8 +73,8 @@ static bool has_been_done(const struct coxi_recovery_server *server,
            coxi_applied_list_is_whole(&server->restored, id);
 }
 
-/* True where ps p is owed the entry. A closure of several segments is run again whatever
- * it has of it: that counts once. */
+/* True if ps p is owed the entry. A closure of several segments is run again whatever
+ * the ps has of it: that counts once. */
 static bool is_owed(const struct coxi_recovery *rec, uint32_t p,
                     const struct coxi_replay_entry *entry)
 {
@@ -141,7 +143,7 @@ static int note_item(void *arg, const struct coxi_replay_entry *entry)
     return 0;
 }
 
-/* On the loop, which logs closures: so that none is between running and logged. */
+/* On the loop, which logs closures, so that none is between running and logged. */
 static int collect(struct coxi_recovery *rec, void *arg)
 {
     struct items *items = arg;
@@ -160,11 +162,11 @@ struct batch {
     size_t n;
 };
 
-/* Begins the replay of one call. */
+/* Begins the replay of a call. */
 static int begin_replay(struct coxi_recovery *rec, struct coxi_closure *call)
 {
     struct cox_coordinator *c = rec->c;
-    /* It may be running again already, for what it returned. */
+    /* It may be running again already, to make its result again. */
     struct coxi_closure *closure = coxi_kept_find_remake(c, call->future.id);
     bool is_new = closure == NULL;
     int r = is_new ? coxi_closure_again(call, &closure) : 0;
@@ -180,7 +182,7 @@ static int begin_replay(struct coxi_recovery *rec, struct coxi_closure *call)
     if (!is_new) {
         coxi_closure_set_urgent(closure, true);
     } else {
-        closure->rerun->urgent = true; /* in no line yet */
+        closure->rerun->urgent = true; /* it is in no line yet */
         coxi_closure_begin(closure);
         c->closures->waiting_change++;
         coxi_lock(&c->lock);
@@ -191,7 +193,7 @@ static int begin_replay(struct coxi_recovery *rec, struct coxi_closure *call)
     return 0;
 }
 
-/* On the loop. Workers make first the resources that are older than the batch. */
+/* On the loop. Workers first make the resources that are older than the batch. */
 static int begin_batch(struct coxi_recovery *rec, void *arg)
 {
     const struct batch *batch = arg;
@@ -207,14 +209,16 @@ static int begin_batch(struct coxi_recovery *rec, void *arg)
     return r;
 }
 
-/* How far a batch is. */
+/* The progress of a batch. */
 struct progress {
     size_t n; /* replays that have not ended */
-    bool
-        runs; /* a worker has been busy for RUNS_MS with what has a deadline of its own */
+    /* a worker has been busy for RUNS_MS with something that has a deadline of its
+     * own */
+    bool runs;
 };
 
-/* A step or the making of a resource runs there: no deadline but its own is for that. */
+/* True if the worker runs a step, or makes a resource: these have their own deadlines,
+ * and no other. */
 static bool is_busy(const struct coxi_worker *worker, uint64_t now)
 {
     bool runs = coxi_straggler_ran_ms(worker->seat, now) >= RUNS_MS;
@@ -222,7 +226,7 @@ static bool is_busy(const struct coxi_worker *worker, uint64_t now)
     return runs || makes;
 }
 
-/* On the loop. */
+/* On the loop: looks at the progress of the batch. */
 static int look(struct coxi_recovery *rec, void *arg)
 {
     struct progress *progress = arg;
@@ -236,7 +240,8 @@ static int look(struct coxi_recovery *rec, void *arg)
     return 0;
 }
 
-/* Nothing of it has ended for as long as a ps may take to come back, and no step runs. */
+/* The error of a replay in which nothing has ended for as long as a ps may take to come
+ * back, while no step ran. */
 static int stalled(const struct coxi_recovery *rec, size_t n)
 {
     char why[COXI_TEXT_MAX];
@@ -266,7 +271,7 @@ static int await_change(struct coxi_recovery *rec)
                                          : 0;
 }
 
-/* Waits until nothing is being replayed. */
+/* Waits until no replay is under way. */
 static int wait_for_replays(struct coxi_recovery *rec)
 {
     struct progress last = {0};
@@ -293,15 +298,16 @@ static int wait_for_replays(struct coxi_recovery *rec)
 }
 
 /*
- * On the loop. What is left of a pass in which another ps was lost must not go on: it would
- * reach that ps before what came before it. It is taken back, and begun anew in its place.
+ * On the loop: abandons the replays that are left of a pass in which another ps was
+ * lost. They must not go on, because they would reach that ps before the items that
+ * precede them. They are taken back, and begun again in their place.
  */
 static int abandon(struct coxi_recovery *rec, void *arg)
 {
     struct coxi_window *replays = &rec->c->closures->replays;
     (void)arg;
     rec->set->batch_open = false;
-    coxi_inputs_go_on(rec->c); /* each is in some list then */
+    coxi_inputs_go_on(rec->c); /* then each is in some list */
     for (uint64_t id = replays->first; id < replays->next; id++) {
         struct coxi_closure *closure = coxi_window_get(replays, id);
         if (closure != NULL) {
@@ -313,7 +319,7 @@ static int abandon(struct coxi_recovery *rec, void *arg)
     return 0;
 }
 
-/* "0, 2": the ps that are owed something. */
+/* Lists the ps that are owed something: "0, 2". */
 static void list_owed(struct coxi_recovery *rec, char *ret, size_t len)
 {
     size_t used = 0;
@@ -328,7 +334,7 @@ static void list_owed(struct coxi_recovery *rec, char *ret, size_t len)
     coxi_unlock(&rec->set->lock);
 }
 
-/* The replay ended without its closure being done: so does the run. */
+/* The replay has ended, and its closure is not done: so the run ends. */
 static void report_failed(struct coxi_recovery *rec, const struct coxi_closure *closure)
 {
     char text[COXI_TEXT_MAX];
@@ -348,7 +354,7 @@ void coxi_recovery_replayed(struct coxi_closure *closure)
     struct coxi_recovery *rec = c->ps.recovery;
     if (rec == NULL ||
         coxi_window_get(&rec->c->closures->replays, closure->future.id) != closure) {
-        return; /* it runs again for another reason */
+        return; /* it was run again for another reason */
     }
     (void)coxi_window_take(&rec->c->closures->replays, closure->future.id);
     closure->rerun->of->attempts.last = closure->attempts.last;
@@ -366,9 +372,11 @@ void coxi_recovery_replayed(struct coxi_closure *closure)
 
 /* ---- replaying operations */
 
-/* The ps that the update is on, in the same order as in the write's own commits
- * (coordinator/variables/content_write.c). So a ps that has the write already takes this for a
- * duplicate. */
+/*
+ * Lists the ps that the update is on, in the same order as in the write's own commits
+ * (coordinator/variables/content_write.c). So a ps that has the write already takes
+ * this for a duplicate.
+ */
 static size_t list_touched(const struct coxi_replay_update *update, uint32_t n_ps,
                            uint32_t *ret)
 {
@@ -401,7 +409,7 @@ static int commit_update(struct coxi_recovery *rec, uint32_t p,
     return r;
 }
 
-/* The rows of an update that ps p holds: none of a rate. */
+/* The rows of an update that ps p holds; none for a rate. */
 static struct coxi_range rows_on(const struct coxi_replay_update *u, uint32_t p)
 {
     return u->op == COXI_OP_RATE ? (struct coxi_range){0, 0}
@@ -439,7 +447,7 @@ static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *i
     return commit_update(rec, p, &message, &request, u);
 }
 
-/* What of it ps p has a part of; nothing, where that is none. */
+/* Does an item again for the part that ps p has of it, if any. */
 static int redo_on(struct coxi_recovery *rec, uint32_t p, const struct item *item)
 {
     if (item->kind == COXI_REPLAY_LOAD) {
@@ -469,8 +477,8 @@ static int redo(struct coxi_recovery *rec, const struct item *item)
     return r == COX_EPSLOST ? COX_EAGAIN : r;
 }
 
-/* Waits until ps p has taken what it was told before: it handles a connection's requests in
- * their order. */
+/* Waits until ps p has handled its earlier messages: it handles the requests of a
+ * connection in order. */
 static int pass(struct cox_coordinator *c, uint32_t p)
 {
     struct coxi_message message = {.kind = COXI_PULL};
@@ -480,11 +488,14 @@ static int pass(struct cox_coordinator *c, uint32_t p)
     return coxi_psc_call(c->ps.clients[p], &message, &request, COXI_PULLED, NULL, NULL);
 }
 
-/* Everything in the log before `id` has been done on every ps that is owed something. What
- * is not settled is not in the log: no watermark passes that. The ps have taken the watermark
- * before a worker sends them ids that are far above the last one: also those of closures that
- * come after the replay, for what has touched no ps is not in the log, however much it is.
- * COX_EAGAIN: one is lost. */
+/*
+ * Everything in the log before `id` was done on every ps that is owed something:
+ * advances its watermark. Closures that are not settled are not in the log, so no
+ * watermark passes them. The ps take the watermark before a worker sends them ids that
+ * are far above the last one. That includes closures after the replay, because closures
+ * that touched no ps are not in the log, however many they are. COX_EAGAIN: a ps is
+ * lost.
+ */
 static int done_before(struct coxi_recovery *rec, const struct items *items,
                        uint64_t id)
 {
@@ -509,9 +520,9 @@ static int done_before(struct coxi_recovery *rec, const struct items *items,
 }
 
 /*
- * How many items, from the first, are calls that may run side by side: up to the next
- * operation, and to the next resource, which is made when what came before it has been done
- * again; and within the ids that a ps takes above its watermark.
+ * How many of the items, from the first on, are calls that may run side by side: up to
+ * the next operation; up to the next resource, which is made when everything before it
+ * was done again; and within the ids that a ps accepts above its watermark.
  */
 static size_t batch_length(struct coxi_recovery *rec, const struct item *items,
                            size_t n)
@@ -551,7 +562,7 @@ static int replay_items(struct coxi_recovery *rec, const struct items *items)
 int coxi_recovery_replay(struct coxi_recovery *rec)
 {
     struct items items = {.rec = rec};
-    /* What is left of a pass before. */
+    /* Abandon what is left of an earlier pass. */
     int r = coxi_recovery_on_loop(rec, abandon, NULL);
     if (r == 0) {
         r = wait_for_replays(rec);

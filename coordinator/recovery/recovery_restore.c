@@ -1,7 +1,7 @@
 /*
- * Bringing back ps that are lost: reach them, restore them, have everybody use them. Each has
- * a thread for that, so that none waits for another: one may come back late, another be lost
- * while the first is being restored.
+ * Brings back lost ps: reaches them, restores them, and makes them known to all. Each
+ * ps has a thread for that, so that none waits for another: one may come back late, and
+ * another may be lost while the first is being restored.
  */
 #include "coordinator/recovery/recovery_internal.h"
 
@@ -22,10 +22,10 @@
 #include "coordinator/workers/workers.h"
 #include "net/ps_client.h"
 
-enum { RETRY_MS = 500 }; /* from a try at a ps that is there to the next */
+enum { RETRY_MS = 500 }; /* between two tries at a ps that is there */
 
-/* From now on the tick gives the ps up when its time is over, so that no request to it keeps
- * a thread waiting; NULL: not any more. */
+/* From now on the tick gives the ps up when its time is over, so that no request to it
+ * keeps a thread waiting. NULL: no longer. */
 static void watch(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 {
     coxi_lock(&rec->set->lock);
@@ -33,7 +33,7 @@ static void watch(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
     coxi_unlock(&rec->set->lock);
 }
 
-/* It does not come back with this client. Takes NULL. */
+/* The ps does not come back with this client: closes it. Takes NULL. */
 static void let_go(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 {
     watch(rec, p, NULL);
@@ -48,8 +48,8 @@ static uint64_t count_moves(struct coxi_recovery *rec)
     return n;
 }
 
-/* A client of ps p that has reached it, and claimed it. COX_ETIMEDOUT also where a ps has got
- * another address meanwhile. */
+/* Makes a client of ps p that has reached it and claimed it. COX_ETIMEDOUT also if a ps
+ * got another address meanwhile. */
 static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
                  struct coxi_psc **ret)
 {
@@ -79,7 +79,7 @@ static int reach(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms,
 
 /* ---- from the checkpoint */
 
-/* True where ps p holds a part of it. */
+/* True if ps p holds a part of the variable. */
 bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p)
 {
     return variable->kind == COXI_KIND_TABLE ||
@@ -107,8 +107,8 @@ int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
     return coxi_psc_call(psc, &message, &request, COXI_STATUS, NULL, NULL);
 }
 
-/* What several ps are asked, each in this order; each has ps_recovery_ms for all of it, also
- * where the client only begins and nobody counts the time since a loss. */
+/* The requests to several ps, to each in this order. Each ps has ps_recovery_ms for all
+ * of them, also if the client is only opening and no time since a loss is counted. */
 struct filling {
     struct coxi_recovery *rec;
     struct coxi_chain chain;
@@ -129,7 +129,7 @@ static void ask(struct filling *filling, struct coxi_recovery_target *target,
     coxi_round_add(&filling->round, target->psc, message, call);
 }
 
-/* Variable `i` where that ps has had it in the checkpoint, or NULL; lives until close. */
+/* Variable `i` if that ps had it in the checkpoint, or NULL; lives until close. */
 static const struct coxi_variable *covered(struct coxi_recovery *rec, uint32_t i,
                                            uint32_t ps)
 {
@@ -149,7 +149,8 @@ static void ask_to_create(struct filling *filling, struct coxi_recovery_target *
     for (uint32_t i = 0; i < filling->n_entries; i++) {
         const struct coxi_variable *variable = covered(filling->rec, i, target->ps);
         if (variable != NULL) {
-            /* Nothing is recorded: the applied set that is restored says what is done. */
+            /* Nothing is recorded, because the applied set that is restored says what
+             * was done. */
             const struct coxi_message message =
                 create_message(filling->rec, target->psc, variable, 0);
             ask(filling, target, &message);
@@ -157,7 +158,7 @@ static void ask_to_create(struct filling *filling, struct coxi_recovery_target *
     }
 }
 
-/* From its whole shard, and then those that build on it. */
+/* Asks for a restore from its whole shard, and then from those that build on it. */
 static void ask_to_restore(struct filling *filling, struct coxi_recovery_target *target)
 {
     size_t n = coxi_chain_length(&filling->chain, target->ps);
@@ -187,7 +188,7 @@ static void ask_to_restore(struct filling *filling, struct coxi_recovery_target 
     }
 }
 
-/* All that can fail before anything is asked. */
+/* Does everything that can fail before anything is asked. */
 static int filling_init(struct filling *filling, struct coxi_recovery *rec,
                         size_t n_targets)
 {
@@ -248,7 +249,7 @@ int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *t
     return r;
 }
 
-/* ---- what must never apply */
+/* ---- closures that must never apply */
 
 struct bars {
     uint64_t *ids;
@@ -276,7 +277,7 @@ static int note_bar(void *arg, const struct coxi_replay_entry *entry)
     return 0;
 }
 
-/* Tells it what must never apply: it has forgotten that, too. */
+/* Tells a ps which closures must never apply, because it has forgotten that, too. */
 static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t watermark)
 {
     struct bars bars = {.watermark = watermark};
@@ -302,15 +303,17 @@ static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t waterma
     return r;
 }
 
-/* Gives a ps that has nothing what the checkpoint has of it, and tells it the rest. */
+/* Gives an empty ps its values of the checkpoint, and tells it what must never
+ * apply. */
 static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 {
-    /* Changed by checkpoints, which wait for us. */
+    /* Checkpoints change it, and they wait for us. */
     const struct coxi_recovery_base *base = &rec->base;
     struct coxi_recovery_target target = {.ps = p, .psc = psc};
     struct coxi_applied_list list = {0};
     int r = coxi_ps_probe(rec->c, psc, false,
-                          UINT64_MAX); /* the tick gives it up in time */
+                          /* the tick gives it up in time */
+                          UINT64_MAX);
     if (r == 0 && base->path != NULL) {
         const struct coxi_applied_list *had = &base->shards[p].applied;
         r = coxi_recovery_fill(rec, &target, 1);
@@ -340,12 +343,12 @@ static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 struct change {
     uint32_t ps;
     struct coxi_psc *psc;
-    bool refilled; /* it is another process, without anything of its own */
+    bool refilled; /* it is another process, which was empty */
 };
 
 static void say_back(struct coxi_recovery *rec, const struct change *change)
 {
-    const char *path = rec->base.path; /* changed by checkpoints, which wait for us */
+    const char *path = rec->base.path; /* checkpoints change it, and they wait for us */
     const char *name =
         path != NULL && strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
     coxi_event(rec->c, COX_EVENT_PS_BACK, COXI_OF(.ps = coxi_maybe_of(change->ps)),
@@ -357,13 +360,13 @@ static void say_back(struct coxi_recovery *rec, const struct change *change)
                change->refilled && name != NULL ? name : "");
 }
 
-/* On the loop: from here on it is the ps. */
+/* On the loop: from here on this is the ps. */
 static int exchange(struct coxi_recovery *rec, void *arg)
 {
     struct change *change = arg;
     struct cox_coordinator *c = rec->c;
     rec->set->states[change->ps].epoch = ++rec->set->epoch;
-    rec->set->batch_open = false; /* it lacks what came before the batch */
+    rec->set->batch_open = false; /* the ps lacks what came before the batch */
     coxi_lock(&c->lock);
     coxi_lock(&rec->set->lock);
     c->ps.clients[change->ps] = change->psc;
@@ -378,8 +381,8 @@ static int exchange(struct coxi_recovery *rec, void *arg)
     return 0;
 }
 
-/* Keeps a client whose ps is gone until the coordinator is closed: a thread may be about to ask
- * it. */
+/* Keeps the client of a ps that is gone until the coordinator is closed, because a
+ * thread may be about to use it. */
 static int keep_past(struct coxi_recovery *rec, struct coxi_psc *psc)
 {
     coxi_lock(&rec->set->lock);
@@ -418,7 +421,7 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
     (void)coxi_recovery_on_loop(rec, exchange, &change);
     coxi_psc_retire(old, COX_EPSLOST, "another has taken its place");
     say_back(rec, &change);
-    if (coxi_psc_wait(psc, 0) != 0) { /* it went while it was not ours to be told */
+    if (coxi_psc_wait(psc, 0) != 0) { /* it was lost before it was known as ours */
         (void)coxi_recovery_lost(c, psc, coxi_error_text());
     }
     return 0;
@@ -429,15 +432,16 @@ struct returning {
     uint32_t ps;
     uint64_t end_ms;
     pthread_t thread;
-    bool started;     /* and not joined */
-    uint64_t n_moves; /* when it was last tried */
-    bool told;        /* what is wrong with the ps that is there */
+    bool started;     /* and not joined yet */
+    uint64_t n_moves; /* count_moves at the last try */
+    bool told;        /* the fault of the ps that is there was reported */
 };
 
 /*
- * True where no ps could mend it. All else that is found of a lost ps is looked at again until
- * its time is over: another daemon at its address, or a ps that serves another run, lacks the
- * directory, has too little memory or is of another release, may be put right meanwhile.
+ * True if no ps could cure the error. Other errors of a ps are looked at again until
+ * its time is over, because they may be put right meanwhile: another daemon at its
+ * address, or a ps that serves another run, lacks the directory, has too little memory
+ * or is of another release.
  */
 static bool is_final(int code)
 {
@@ -467,13 +471,13 @@ static void wait_slice(struct coxi_recovery *rec)
     coxi_unlock(&rec->set->lock);
 }
 
-/* Between two tries, the first of which has found `code`; ends early where a ps has got another
- * address. */
+/* Pauses between two tries, after one that has found `code`; ends early if a ps got
+ * another address. */
 static void pause_after(struct returning *returning, int code)
 {
     struct coxi_recovery *rec = returning->rec;
     if (code == COX_EPSLOST || code == COX_ETIMEDOUT || code == COX_ECLOSED) {
-        return; /* the next try waits for it */
+        return; /* the next try waits itself */
     }
     if (!returning->told) {
         coxi_event(rec->c, COX_EVENT_PS_NOT_TAKEN,
@@ -491,7 +495,7 @@ static void pause_after(struct returning *returning, int code)
     }
 }
 
-/* True where it is to be tried again. */
+/* Tries once to bring the ps back; true: try again. */
 static bool try_once(struct returning *returning)
 {
     struct coxi_recovery *rec = returning->rec;
@@ -547,7 +551,7 @@ static int start_all(struct coxi_recovery *rec, struct returning *all)
         uint64_t end_ms = server->end_ms;
         coxi_unlock(&rec->set->lock);
         if (starts) {
-            finish(&all[p]); /* it has been lost again */
+            finish(&all[p]); /* it was lost again */
             all[p] = (struct returning){.rec = rec, .ps = p, .end_ms = end_ms};
             r = coxi_thread_start(&all[p].thread, "cox:ps-returns", returning_thread,
                                   &all[p]);
@@ -557,7 +561,7 @@ static int start_all(struct coxi_recovery *rec, struct returning *all)
     return r;
 }
 
-/* Waits for a change, if there is still something lost; false: there is not. */
+/* Waits for a change if a ps is still lost; false: none is. */
 static bool await_return(struct coxi_recovery *rec)
 {
     coxi_lock(&rec->set->lock);

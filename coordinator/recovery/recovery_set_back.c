@@ -1,7 +1,5 @@
-/*
- * A client that goes on from a checkpoint sets every ps back to it, in place. The thread that
- * opens.
- */
+/* Sets every ps back to a checkpoint, in place, for a client that continues from it.
+ * Threads: the one that opens. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +10,7 @@
 #include "common/sync.h"
 #include "coordinator/recovery/recovery_internal.h"
 
-/* The ps that do not have all that the checkpoint has of them: how many. */
+/* Lists the ps that do not have everything of the checkpoint; returns how many. */
 static size_t list_unfilled(struct coxi_recovery *rec, struct coxi_recovery_target *ret)
 {
     struct cox_coordinator *c = rec->c;
@@ -27,7 +25,8 @@ static size_t list_unfilled(struct coxi_recovery *rec, struct coxi_recovery_targ
     return n;
 }
 
-/* Fills those. COX_EPSLOST: some of them were lost in the middle; others have what they need. */
+/* Fills those ps. COX_EPSLOST: some were lost meanwhile; the others have what they
+ * need. */
 static int fill_some(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
                      size_t n)
 {
@@ -41,9 +40,11 @@ static int fill_some(struct coxi_recovery *rec, struct coxi_recovery_target *tar
     return r;
 }
 
-/* A ps that is lost in the middle and comes back as another process is filled by the recovery.
- * One that was only out of reach comes back as it was, with part of the checkpoint: it is
- * filled again. */
+/*
+ * Fills all ps. If a ps is lost meanwhile and comes back as another process, recovery
+ * fills it. If it was only out of reach, it comes back as it was, with part of the
+ * checkpoint, and is filled again.
+ */
 static int fill_all(struct coxi_recovery *rec, struct coxi_recovery_target *targets)
 {
     struct cox_coordinator *c = rec->c;
@@ -70,7 +71,7 @@ static int restore_all(struct coxi_recovery *rec)
     return r;
 }
 
-/* Takes what recovery starts from out of the checkpoint. */
+/* Takes out of the checkpoint what recovery starts from. */
 static int take_base(struct coxi_recovery *rec, struct coxi_checkpoint *checkpoint)
 {
     struct coxi_recovery_base base = {.path = strdup(checkpoint->path),

@@ -1,22 +1,25 @@
-/* What variables hold, for the coordinator's own use: content_read.c and content_write.c have the
- * public functions, too. */
+/* Reading and writing variables, for the coordinator's own use. content_read.c and
+ * content_write.c also have the public functions. */
 #ifndef COXI_COORDINATOR_VARIABLES_CONTENT_H
 #define COXI_COORDINATOR_VARIABLES_CONTENT_H
 
 #include "coordinator/closures/operation.h"
 
-/* COX_EINVAL if the variable does not have rows [begin, begin + count), or if `bytes` is not their
- * size. */
+/* COX_EINVAL if the variable does not have rows [begin, begin + count), or if `bytes`
+ * is not their size. */
 int coxi_content_check(const struct coxi_variable *v, uint64_t begin, uint64_t count,
                        size_t bytes);
 
-/* Rows [begin, begin + count), in range, of a dense variable, in its own type. Any thread;
- * blocks. COX_EPSLOST; COX_ECLOSED and what else ended the coordinator. */
+/*
+ * Reads rows [begin, begin + count), in range, of a dense variable, in its own type.
+ * Any thread; blocks. COX_EPSLOST; COX_ECLOSED and other errors that ended the
+ * coordinator.
+ */
 int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
                       uint64_t begin, uint64_t count, void *ret_data);
 
-/* What is written: rows [begin, begin + count), in range, of a dense variable; or, as
- * COXI_OP_RATE, a struct coxi_rate for any: begin and count are 0. */
+/* A write: rows [begin, begin + count), in range, of a dense variable; or, with
+ * COXI_OP_RATE, a struct coxi_rate for any variable: begin and count are 0. */
 struct coxi_content_write {
     const struct coxi_variable *variable;
     enum coxi_op op;
@@ -26,29 +29,30 @@ struct coxi_content_write {
 };
 
 /*
- * Writes them. Waits while the replay log is full. What a ps refuses is written nowhere, or
- * the error is COX_EPARTIAL and names the ps that have it. COX_EPSLOST, COX_ECLOSED and what
- * else ended the coordinator: whether it is written is not known.
+ * Writes. Waits while the replay log is full. If a ps refuses it, either nothing is
+ * written, or the error is COX_EPARTIAL and names the ps that have it. COX_EPSLOST,
+ * COX_ECLOSED and other errors that ended the coordinator: it is not known whether it
+ * is written.
  */
 int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_write *w);
 
-/* The same as operation `closure`, which has begun and is logged; *ret_how: how it is to be
- * ended. */
+/* The same as operation `closure`, which has begun and is logged; *ret_how: how the
+ * operation must be ended. */
 int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
                        const struct coxi_content_write *w,
                        enum coxi_operation_end *ret_how);
 
-/* What the ps have of a HELD update (base/replay_log.h), when they were asked. */
+/* The part of a HELD update (base/replay_log.h) that the ps have, as they answered. */
 struct coxi_written {
     uint64_t id;
-    uint64_t begin;                  /* its first row */
+    uint64_t begin;                  /* the first row of the update */
     const struct coxi_range *ranges; /* the rows that they have */
     size_t n;
-    uint64_t n_losses; /* that were known before they were asked */
+    uint64_t n_losses; /* losses that were known before they were asked */
 };
 
-/* The log says from now on that only those rows were written. False: a ps has been lost since
- * they were asked, ask again. Any thread; without recovery nothing happens. */
+/* Makes the log say that only those rows were written. False: a ps was lost since the
+ * ps were asked, so ask again. Any thread; does nothing without recovery. */
 bool coxi_content_written(struct cox_coordinator *c,
                           const struct coxi_written *written);
 

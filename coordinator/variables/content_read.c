@@ -1,8 +1,8 @@
 /*
- * Reads what variables and tables hold, and tables' counters: from the calling thread straight to
- * the ps, all of them at once. A read waits until every ps is UP. If a ps was lost meanwhile and came
- * back, the whole read is done again, because that ps may have answered before all of its values
- * were restored.
+ * Reads variables and tables, and tables' counters: from the calling thread straight to
+ * the ps, all of them at the same time. A read waits until every ps is UP. If a ps was
+ * lost meanwhile and came back, the whole read is repeated, because that ps may have
+ * answered before all of its values were restored.
  */
 #include <stdlib.h>
 
@@ -36,9 +36,12 @@ int coxi_content_check(const struct coxi_variable *v, uint64_t begin, uint64_t c
     return 0;
 }
 
-/* True if the read has to be done again, because a ps was lost since it began, when `n_losses`
- * losses were known: that ps may have answered before all of its values were restored. Waits until
- * every ps is UP again. If the run ends instead, `*code` is what has ended it. */
+/*
+ * True if the read must be repeated, because a ps was lost since it began, when
+ * `n_losses` losses were known: that ps may have answered before all of its values were
+ * restored. Waits until every ps is UP again. If the run ends instead, sets `*code` to
+ * the error that ended it.
+ */
 static bool read_again(struct cox_coordinator *c, int *code, uint64_t n_losses)
 {
     if (*code != 0 || coxi_ps_losses(c) == n_losses) {
@@ -55,7 +58,7 @@ static int begin_read(struct cox_coordinator *c, uint64_t *ret)
     return coxi_ps_wait(c);
 }
 
-/* Where the client reads from. */
+/* The ps from which the client reads. */
 static struct coxi_pull_from source(struct cox_coordinator *c)
 {
     return (struct coxi_pull_from){c->session, c->ps.clients, c->ps.n, 0};

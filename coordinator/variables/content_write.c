@@ -1,12 +1,12 @@
 /*
- * Writes what variables hold, and tables' rates: assignments, additions, rates. From the calling
- * thread straight to the ps, all of them at once. A write is numbered like a closure and recorded by
- * the ps in the applied set, so that it counts once, too.
+ * Writes variables, and tables' rates: assignments, additions, rates. From the calling
+ * thread straight to the ps, all of them at the same time. A write is numbered like a
+ * closure, and the ps record it in the applied set, so it counts once, too.
  *
- * A write that fails on some ps (no memory there, say) is settled before the call returns: every ps
- * is asked whether it has its part, and refuses that part from now on if it does not. So these three
- * agree: what the caller is told, what the log gives back to a ps that is lost later, and what the
- * ps have.
+ * A write that fails on some ps (without memory, say) is settled before the call
+ * returns: every ps is asked whether it has its part, and refuses that part from now on
+ * if it does not. So these three agree: what the caller is told, what the log gives
+ * back to a ps that is lost later, and what the ps have.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,27 +23,28 @@
 #include "coordinator/variables/registry.h"
 #include "net/ps_client.h"
 
-/* The part of a range of rows that a shard has; or a rate, which each ps gets as a whole. */
+/* The part of a range of rows that a shard has; or a rate, of which each ps gets the
+ * whole. */
 struct part {
     struct coxi_round_call call;
     uint32_t ps;
     uint64_t begin;
     uint64_t count;
-    size_t at; /* bytes from the start of the range */
+    size_t at; /* offset in bytes from the start of the range */
     size_t bytes;
-    /* Its ps, of a write that failed: */
-    bool has;   /* it, or may have it */
-    int unsure; /* why it could not say */
+    /* after a write that failed: */
+    bool has;   /* its ps has the part, or may have it */
+    int unsure; /* the reason why its ps could not say, or 0 */
     struct iovec payload[2];
 };
 
-/* The parts of what is written, in order; *ret is for free(). */
+/* Splits a write into its parts, in order; *ret is for free(). */
 static int split(const struct coxi_content_write *w, uint32_t n_ps, struct part **ret,
                  size_t *ret_n)
 {
     const struct coxi_variable *v = w->variable;
     bool rate = w->op == COXI_OP_RATE;
-    bool table = v->kind == COXI_KIND_TABLE; /* of which rates alone are written here */
+    bool table = v->kind == COXI_KIND_TABLE; /* only rates are written to tables here */
     size_t most = table ? n_ps : v->n_shards;
     struct part *parts = calloc(most + 1, sizeof(*parts));
     size_t n = 0;
@@ -70,7 +71,7 @@ static int split(const struct coxi_content_write *w, uint32_t n_ps, struct part 
     return 0;
 }
 
-/* One commit to each of the ps that `parts` are on, which `touched` lists. */
+/* Sends a commit to each ps of `parts`; `touched` lists them. */
 static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v,
                         enum coxi_op op, uint64_t closure, struct part *parts, size_t n,
                         const uint32_t *touched, const uint64_t *incarnations,
@@ -108,7 +109,7 @@ static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v
     return coxi_round_end(&round);
 }
 
-/* ---- a write that has failed somewhere */
+/* ---- a write that has failed on some ps */
 
 /* Under the round's lock. */
 static void take_voided(void *arg, const struct coxi_message *answer)
@@ -118,9 +119,11 @@ static void take_voided(void *arg, const struct coxi_message *answer)
     part->has = answer->voided.n_segments > 0;
 }
 
-/* Asks each ps whether it has its part; one that has not refuses that from now on. One that
- * cannot say counts as one that has it: given it again, it takes that for a duplicate.
- * COX_EPSLOST; COX_EFENCED: nobody tells us any more. */
+/*
+ * Asks each ps whether it has its part; a ps that does not have it refuses it from now
+ * on. A ps that cannot say counts as having it: if it gets the part again, it takes
+ * that for a duplicate. COX_EPSLOST; COX_EFENCED: nobody tells us any more.
+ */
 static int ask_parts(struct cox_coordinator *c, uint64_t closure, struct part *parts,
                      size_t n)
 {
@@ -149,7 +152,8 @@ static int ask_parts(struct cox_coordinator *c, uint64_t closure, struct part *p
     return r;
 }
 
-/* The rows that the ps have, neighbours together: how many stretches. */
+/* Lists the rows that the ps have, adjacent ones together; returns the number of
+ * ranges. */
 static size_t list_written(const struct part *parts, size_t n, struct coxi_range *ret)
 {
     size_t n_ranges = 0;
@@ -167,7 +171,7 @@ static size_t list_written(const struct part *parts, size_t n, struct coxi_range
     return n_ranges;
 }
 
-/* What is recorded of an update whose parts have been asked after. */
+/* What to record of an update after the ps of its parts were asked. */
 struct recording {
     struct cox_coordinator *c;
     const struct coxi_written *written;
@@ -183,7 +187,7 @@ static void record(void *arg)
                                written->ranges, written->n);
 }
 
-/* A ps that is known to be lost after this is given back, by the replay, what is logged
+/* If a ps is found to be lost after this, the replay gives it back what is logged
  * here. */
 bool coxi_content_written(struct cox_coordinator *c, const struct coxi_written *written)
 {
@@ -198,8 +202,8 @@ bool coxi_content_written(struct cox_coordinator *c, const struct coxi_written *
     return known;
 }
 
-/* Finds out which ps have their parts, and has the log say the same. Other than 0: the run
- * is over before that is known. */
+/* Finds out which ps have their parts, and makes the log say the same. Returns an error
+ * if the run is over before that is known. */
 static int find_written(struct cox_coordinator *c, uint64_t closure, uint64_t begin,
                         struct part *parts, size_t n, struct coxi_range *ranges)
 {
@@ -215,7 +219,7 @@ static int find_written(struct cox_coordinator *c, uint64_t closure, uint64_t be
     return r;
 }
 
-/* "; it stays applied on ps 0, 2" */
+/* Makes the error "...; it stays applied on ps 0, 2". */
 static int tell_partial(const struct coxi_variable *v, const struct part *parts,
                         size_t n, const char *why)
 {
@@ -233,8 +237,11 @@ static int tell_partial(const struct coxi_variable *v, const struct part *parts,
                       v->name, why, list);
 }
 
-/* A write met `code` on some ps: it is applied nowhere, or everywhere after all (0), or what
- * it returns says where. */
+/*
+ * A write has failed with `code` on some ps. Returns that if it is applied nowhere, 0
+ * if it is applied everywhere after all; otherwise an error that names the ps that have
+ * it.
+ */
 static int settle_failed(struct cox_coordinator *c, uint64_t closure,
                          const struct coxi_variable *v, uint64_t begin,
                          struct part *parts, size_t n, int code)
@@ -265,14 +272,15 @@ static int settle_failed(struct cox_coordinator *c, uint64_t closure,
 
 /* ---- writing */
 
-/* Writes them; a write that fails has been settled then. */
+/* Writes the parts; a write that fails was settled when this returns. */
 static int write_parts(struct cox_coordinator *c, uint64_t closure,
                        const struct coxi_content_write *w, struct part *parts, size_t n,
                        const uint32_t *touched, uint64_t *incarnations)
 {
     int r;
     do {
-        /* One that comes back later gets this from the log, behind what came before. */
+        /* A ps that comes back later gets this write from the log, behind what preceded
+         * it. */
         r = coxi_ps_moment(c, incarnations);
         if (r == 0) {
             r = commit_parts(c, w->variable, w->op, closure, parts, n, touched,
@@ -314,7 +322,7 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_wri
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_UPDATE};
     struct coxi_operation *operation;
     enum coxi_operation_end how;
-    int r = coxi_gate_wait(c); /* what the client before was writing comes first */
+    int r = coxi_gate_wait(c); /* first the writes that the older client had begun */
     if (r != 0) {
         return r;
     }
@@ -362,7 +370,7 @@ int cox_variable_assign_rows(struct cox_coordinator *c, struct cox_variable *var
     return update(c, variable, COXI_OP_ASSIGN, begin, count, data, bytes);
 }
 
-/* All rows of it; `call`: the function that the user has called. */
+/* Updates all rows; `call`: the function that the user has called. */
 static int update_all(struct cox_coordinator *c, struct cox_variable *variable,
                       enum coxi_op op, const void *data, size_t bytes, const char *call)
 {
@@ -395,8 +403,8 @@ static int set_rate(struct cox_coordinator *c, const struct coxi_variable *v,
     const struct coxi_rate rate = {
         {(double)learning_rate, (double)s->kind, (double)s->end_rate, (double)s->power,
          (double)s->gamma, (double)s->steps, (double)s->warmup_steps}};
-    struct coxi_optimizer with =
-        v->optimizer; /* what the ps will say, before any is asked */
+    /* finds what the ps would refuse, before any is asked */
+    struct coxi_optimizer with = v->optimizer;
     int r = coxi_rate_set(&with, &rate);
     return r == 0 ? coxi_content_update(
                         c, &(struct coxi_content_write){v, COXI_OP_RATE, 0, 0, &rate})

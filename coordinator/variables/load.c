@@ -1,6 +1,6 @@
 /*
- * See load.h: which variables are loaded, from what, and whether that fits. All of it is
- * known before anything is sent.
+ * See load.h: decides which variables are loaded, from what, and checks that they fit.
+ * All of that is known before anything is sent.
  *
  * Threads: any.
  */
@@ -53,7 +53,7 @@ void coxi_loading_unref(struct coxi_loading *loading)
     free(loading);
 }
 
-/* Of a checkpoint; nothing is chosen yet. */
+/* A loading of a checkpoint, without any variables yet. */
 static int loading_new(const struct coxi_checkpoint *checkpoint, size_t n_items_max,
                        struct coxi_loading **ret)
 {
@@ -77,9 +77,9 @@ static int loading_new(const struct coxi_checkpoint *checkpoint, size_t n_items_
     return 0;
 }
 
-/* ---- whether it fits */
+/* ---- checks */
 
-/* A table, or "F32 [7, 2]", in words. */
+/* Describes a variable: a table, or "F32 [7, 2]". */
 static void describe(const struct coxi_variable *v, char *ret, size_t len)
 {
     char shape[128];
@@ -110,7 +110,7 @@ static int check_alike(const struct coxi_variable *to, const struct coxi_variabl
                       strcmp(ours, its) == 0 ? " of another kind" : "");
 }
 
-/* Whether the state goes with it. */
+/* Decides whether the state is loaded, too. */
 static int choose_state(const struct cox_load_options *o,
                         const struct coxi_variable *to,
                         const struct coxi_variable *from,
@@ -133,7 +133,7 @@ static int choose_state(const struct cox_load_options *o,
     return 0;
 }
 
-/* ---- what is chosen */
+/* ---- choosing variables */
 
 struct choice {
     struct cox_coordinator *c;
@@ -148,7 +148,7 @@ static const char *or_empty(const char *text)
     return text != NULL ? text : "";
 }
 
-/* Notes the variable, under the name that it has in the checkpoint. */
+/* Adds the variable to the loading, under its name in the checkpoint. */
 static int choose(struct choice *choice, const struct coxi_variable *to,
                   const char *from_name)
 {
@@ -181,7 +181,8 @@ static int choose(struct choice *choice, const struct coxi_variable *to,
     return 0;
 }
 
-/* True where the options mean a variable of this name; each pattern that does is marked. */
+/* True if the options mean a variable with this name; marks each pattern that
+ * matches. */
 static bool is_meant(const struct cox_load_options *o, const char *name, bool *matched)
 {
     const char *prefix = or_empty(o->to_prefix);
@@ -220,7 +221,7 @@ static int choose_all(struct choice *choice, const struct coxi_variable *const *
     return r;
 }
 
-/* The variables that there are; for free(). */
+/* The variables that exist; for free(). */
 static const struct coxi_variable **list_variables(struct cox_coordinator *c,
                                                    size_t *ret_n)
 {
@@ -238,7 +239,7 @@ static const struct coxi_variable **list_variables(struct cox_coordinator *c,
     return all;
 }
 
-/* All that is to be known before anything is sent. */
+/* Finds out everything that must be known before anything is sent. */
 static int plan(struct cox_coordinator *c, const struct cox_load_options *o,
                 const struct coxi_checkpoint *checkpoint, struct cox_load_info *info,
                 struct coxi_loading **ret)
@@ -276,7 +277,8 @@ bool coxi_loading_is_part(const struct coxi_loading *loading, uint32_t ps)
     return is_part;
 }
 
-/* The loading met `code` when these ps had taken something: that stays. */
+/* The loading has failed with `code` after these ps had taken something, which
+ * stays. */
 static int tell_partial(struct cox_coordinator *c, const bool *took, int code)
 {
     char why[COXI_TEXT_MAX];
@@ -313,8 +315,8 @@ static int send_to_all(struct cox_coordinator *c, const struct cox_load_options 
                 : 0;
     if (r == 0) {
         do {
-            /* One that comes back later gets all of the loading from the log, in its place
-             * among what it misses: from us it takes nothing before that. */
+            /* A ps that comes back later gets all of the loading from the log, in its
+             * place among what the ps misses. Before that it takes nothing from us. */
             r = coxi_ps_moment(c, incarnations);
             r = r == 0 ? coxi_loading_send(loading, checkpoint, &target) : r;
         } while (coxi_ps_again(c, &r));
@@ -325,8 +327,11 @@ static int send_to_all(struct cox_coordinator *c, const struct cox_load_options 
     return r;
 }
 
-/* Schedules go on from where they were in what was loaded, as operation `closure`; what was
- * scheduled before keeps its steps, also where it is done again. */
+/*
+ * Learning rate schedules continue from their step in the checkpoint, as of operation
+ * `closure`. Closures that were scheduled before keep their steps, also when they are
+ * repeated.
+ */
 static void take_step(struct cox_coordinator *c, const struct coxi_manifest *m,
                       uint64_t closure)
 {
@@ -350,14 +355,14 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
 {
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_LOAD, .loading = loading};
     struct coxi_operation *operation;
-    int r = coxi_gate_wait(c); /* what the client before was writing comes first */
+    int r = coxi_gate_wait(c); /* first the writes that the older client had begun */
     if (r == 0) {
-        r = coxi_operation_room(c); /* which a checkpoint makes: before its lock */
+        r = coxi_operation_room(c); /* a checkpoint makes the room: before its lock */
     }
     if (r != 0) {
         return r;
     }
-    coxi_lock(&c->saving.lock); /* each has all of it or nothing */
+    coxi_lock(&c->saving.lock); /* each checkpoint has all of the loading or nothing */
     r = coxi_operation_begin(c, &what, false, &operation);
     if (r == 0) {
         r = send_to_all(c, o, checkpoint, loading, operation->id);

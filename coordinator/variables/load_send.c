@@ -1,11 +1,12 @@
 /*
- * See load.h. What a variable has in a checkpoint goes to the ps that hold it here: ranges of
- * rows of dense variables straight from the memory map, rows of tables collected by ps.
+ * See load.h. Sends variables of a checkpoint to the ps that hold them here: ranges of
+ * rows of dense variables straight from the memory map; rows of tables are collected
+ * for each ps.
  *
- * Pieces travel in two waves: while one is under way the other is filled. Memory: for tables
- * a piece (1 MiB, or a row) for each ps and wave.
+ * Pieces travel in two waves: while one is under way the other is filled. Memory: for
+ * tables, a piece (1 MiB, or a row) for each ps and wave.
  *
- * Threads: the caller's. Cost: of tables a copy.
+ * Threads: the caller's. Cost: for tables, a copy.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,13 +18,13 @@
 
 enum {
     PIECE_BYTES = 1 << 20,
-    PIECE_ROWS = 4096, /* as many as a ps takes of a table */
-    WAVE_MIN = 16,     /* pieces; one for each ps at least */
+    PIECE_ROWS = 4096, /* as many rows of a table as a ps takes */
+    WAVE_MIN = 16,     /* pieces; at least one for each ps */
 };
 
-/* ---- what there is of a variable */
+/* ---- what the checkpoint has of a variable */
 
-/* The part, where it is of that type and has so many bytes for each of the rows. */
+/* Finds a part that has this type and `row_bytes` bytes for each of the rows. */
 static const struct coxi_whole *find_part(const struct coxi_checkpoint *checkpoint,
                                           const struct coxi_variable *from,
                                           const char *part, const char *dtype,
@@ -75,7 +76,7 @@ static bool find_states(const struct coxi_checkpoint *checkpoint,
     return source->step != NULL;
 }
 
-/* The life of rows: all of it, or nothing. */
+/* Finds the lives of rows: all arrays or none. */
 static void find_life(const struct coxi_checkpoint *checkpoint,
                       const struct coxi_variable *from, struct coxi_load_source *source)
 {
@@ -114,7 +115,7 @@ bool coxi_load_source_find(const struct coxi_checkpoint *checkpoint,
     return whole;
 }
 
-/* How many rows go in a piece. */
+/* Rows in a piece. */
 static uint64_t piece_rows(const struct coxi_load_source *source)
 {
     size_t bytes = 0;
@@ -133,9 +134,9 @@ struct piece {
     struct iovec payload[2 * COXI_LOAD_ARRAYS_MAX];
 };
 
-/* Rows for a ps that are being collected. */
+/* Rows that are being collected for a ps. */
 struct collected {
-    uint8_t *bytes; /* array by array, each with room for all rows of a piece */
+    uint8_t *bytes; /* array after array, each with room for all rows of a piece */
     uint64_t n;
 };
 
@@ -151,9 +152,9 @@ struct wave {
 struct sender {
     const struct coxi_load_target *target;
     struct wave waves[2];
-    struct wave *wave; /* that is being filled */
+    struct wave *wave; /* the wave that is being filled */
     size_t wave_pieces;
-    uint64_t bytes; /* that the ps have taken */
+    uint64_t bytes; /* bytes that the ps have taken */
     uint64_t bytes_all;
 };
 
@@ -171,7 +172,7 @@ static int sender_init(struct sender *s, const struct coxi_load_target *target)
     return whole ? 0 : coxi_error_memory("loading a checkpoint");
 }
 
-/* Waits for what is under way of a wave, which is empty then. */
+/* Waits for the pieces of a wave; the wave is empty then. */
 static int wave_end(struct sender *s, struct wave *wave)
 {
     int r = wave->under_way ? coxi_round_end(&wave->round) : 0;
@@ -190,7 +191,7 @@ static int wave_end(struct sender *s, struct wave *wave)
     return r;
 }
 
-/* What has been filled is on its way; goes on with the other one. */
+/* The wave that was filled is under way: continues with the other one. */
 static int next_wave(struct sender *s)
 {
     s->wave = s->wave == &s->waves[0] ? &s->waves[1] : &s->waves[0];
@@ -227,7 +228,7 @@ static bool is_meant(const struct sender *s, uint64_t ps)
     return s->target->only_ps == COXI_LOAD_ALL_PS || s->target->only_ps == ps;
 }
 
-/* An array of the payload, padded. */
+/* Appends an array to the payload, padded. */
 static void put(struct piece *piece, const uint8_t *data, size_t bytes)
 {
     static const uint64_t zeros = 0;
@@ -239,7 +240,7 @@ static void put(struct piece *piece, const uint8_t *data, size_t bytes)
     }
 }
 
-/* The next piece of the wave, which has room for it. */
+/* Begins the next piece of the wave, which has room for it. */
 static struct piece *new_piece(struct sender *s)
 {
     struct piece *piece = &s->wave->pieces[s->wave->n_pieces++];
@@ -278,7 +279,7 @@ static struct coxi_load header(const struct coxi_variable *to,
 
 /* ---- dense variables */
 
-/* Rows of the i-th shard of the checkpoint that one here has. */
+/* Sends the rows that the checkpoint's i-th shard and `shard` have in common. */
 static int send_range(struct sender *s, const struct coxi_variable *to,
                       const struct coxi_load_source *source, size_t i,
                       const struct coxi_shard *shard)
@@ -324,7 +325,7 @@ static int send_dense(struct sender *s, const struct coxi_variable *to,
 
 /* ---- tables */
 
-/* Where the a-th array lies among the collected rows. */
+/* Offset of the a-th array among the collected rows. */
 static size_t array_at(const struct coxi_load_source *source, uint64_t rows, size_t a)
 {
     size_t at = 0;
@@ -334,7 +335,7 @@ static size_t array_at(const struct coxi_load_source *source, uint64_t rows, siz
     return at;
 }
 
-/* All that has been collected leaves. */
+/* Sends everything that was collected. */
 static int send_collected(struct sender *s, const struct coxi_variable *to,
                           const struct coxi_load_source *source, uint64_t rows)
 {
@@ -356,7 +357,8 @@ static int send_collected(struct sender *s, const struct coxi_variable *to,
     return next_wave(s);
 }
 
-/* The row's arrays, its counts of updates as if its ps had had the highest one. */
+/* Copies the row's arrays; converts its counts of updates as if its ps had had the
+ * highest count. */
 static void collect(const struct coxi_load_source *source, size_t piece, uint64_t row,
                     uint64_t rows, struct collected *to)
 {
@@ -396,7 +398,7 @@ static int send_rows(struct sender *s, const struct coxi_variable *to,
     return r;
 }
 
-/* Room for what is collected. */
+/* Allocates the memory for collected rows. */
 static int make_room(struct sender *s, const struct coxi_load_source *source)
 {
     size_t bytes = array_at(source, piece_rows(source), source->n_arrays);
@@ -422,7 +424,7 @@ static int send_table(struct sender *s, const struct coxi_variable *to,
     if (r == 0) {
         r = send_collected(s, to, source, piece_rows(source));
     }
-    int ended = end_both(s); /* what is under way is borrowed from us */
+    int ended = end_both(s); /* pieces under way borrow our memory */
     collected_free(s);
     return r != 0 ? r : ended;
 }
@@ -446,7 +448,7 @@ static int send_item(struct sender *s, const struct coxi_checkpoint *checkpoint,
                : coxi_error(r, "loading '%s': %s", item->to->name, coxi_error_text());
 }
 
-/* To each ps: that was all. */
+/* Sends the end marker to each ps. */
 static int send_last(struct sender *s, const struct coxi_loading *loading)
 {
     for (uint32_t p = 0; p < s->target->c->ps.n; p++) {

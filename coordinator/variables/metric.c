@@ -1,7 +1,5 @@
-/*
- * Metrics as their users see them: a small variable, and what it means
- * (common/metric.h). Creating and finding them is variable.c's.
- */
+/* Metrics as users see them: a small variable, and the meaning of its elements
+ * (common/metric.h). variable.c creates and finds them. */
 #include "common/metric.h"
 #include "common/error.h"
 #include "coordinator/closures/gate.h"

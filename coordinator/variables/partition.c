@@ -15,7 +15,7 @@ static uint64_t at_most(uint64_t n, uint64_t most)
     return n < most ? n : most;
 }
 
-/* As few shards as have rows_max rows each, or fewer. */
+/* The smallest number of shards with at most rows_max rows each. */
 static int count_by_max(const struct cox_variable_spec *spec, uint64_t rows,
                         size_t row_bytes, uint32_t n_ps, uint32_t *ret)
 {
@@ -48,7 +48,7 @@ int coxi_partition_count(const struct cox_variable_spec *spec,
     size_t row_bytes = coxi_variable_row_bytes(variable);
     uint64_t most = at_most(n_ps, rows);
     if (rows == 0 || row_bytes == 0) {
-        *ret = 1; /* refused for its shape */
+        *ret = 1; /* its shape will be refused */
         return 0;
     }
     if (spec->shards > 0) {

@@ -1,7 +1,5 @@
-/*
- * Which ps gets which rows of a dense variable: how many shards it is cut in, and where
- * they go. Pure functions.
- */
+/* Partitions the rows of a dense variable: how many shards it has, and on which ps they
+ * are. Pure functions. */
 #ifndef COXI_COORDINATOR_VARIABLES_PARTITION_H
 #define COXI_COORDINATOR_VARIABLES_PARTITION_H
 
@@ -9,19 +7,20 @@
 #include "schema/wire.h"
 
 /*
- * How many shards struct cox_variable_spec asks for, of a variable with rows (see there).
- * COX_EINVAL: none can be as small as shard_max_bytes, or there are not enough ps for it.
+ * The number of shards that struct cox_variable_spec asks for; the variable must have
+ * rows (see there). COX_EINVAL: no shard can be as small as shard_max_bytes, or there
+ * are not enough ps for that.
  */
 int coxi_partition_count(const struct cox_variable_spec *spec,
                          const struct coxi_variable *variable, uint32_t n_ps,
                          uint32_t *ret);
 
-/* Sets `ps` of n shards, n at most n_ps: those with the least load, which is in bytes; of
+/* Chooses `ps` of n shards, n at most n_ps: the ps with the least load in bytes; among
  * equal ones the first. */
 void coxi_partition_place(const uint64_t *load, uint32_t n_ps, uint32_t n,
                           struct coxi_shard *ret);
 
-/* The load that shard `i` of a variable is, or a number for comparison. */
+/* The load of shard `i` of a variable: a number for comparison. */
 uint64_t coxi_partition_load(const struct coxi_variable *variable, size_t i);
 
 #endif

@@ -1,11 +1,12 @@
 /*
  * See registry.h.
  *
- * Invariant: a name that has a variable, or that is a folder of some, is in `names`, and so
- * is every folder above it. What is free again stays there, with nothing below it.
+ * Invariant: a name of a variable, or of a folder of variables, is in `names`, and so
+ * is every folder above it. A name that is free again stays there, without variables
+ * below it.
  *
- * Cost: adding and finding take constant time for each folder of the name; a refused name may
- * be compared with all.
+ * Cost: adding and finding take constant time for each folder of the name; a refused
+ * name may be compared with all names.
  */
 #include "coordinator/variables/registry.h"
 
@@ -22,8 +23,8 @@ enum { ENTRIES_FIRST = 16 };
 struct coxi_registry_name {
     struct coxi_named named;
     struct coxi_registry_name *next;
-    struct coxi_entry *entry; /* the variable of that name; or NULL */
-    uint32_t n_below;         /* variables whose folder it is */
+    struct coxi_entry *entry; /* the variable with that name; or NULL */
+    uint32_t n_below;         /* variables in this folder */
     char text[];
 };
 
@@ -35,7 +36,7 @@ static struct coxi_registry_name *name_get(const struct cox_coordinator *c,
     return (struct coxi_registry_name *)coxi_names_get(&c->registry->names, text, len);
 }
 
-/* The same, which is made if it is not there; NULL: no memory. */
+/* Gets the name, or makes it; NULL: no memory. */
 static struct coxi_registry_name *name_make(struct cox_coordinator *c, const char *text,
                                             size_t len)
 {
@@ -58,14 +59,16 @@ static struct coxi_registry_name *name_make(struct cox_coordinator *c, const cha
     return name;
 }
 
-/* The length of the next folder above `name`, after the one of `len` bytes; 0: no more. */
+/* The length of the next folder above `name`, after the folder of `len` bytes; 0: there
+ * is none. */
 static size_t next_folder(const char *name, size_t len)
 {
     const char *slash = strchr(name + len + 1, '/');
     return slash != NULL ? (size_t)(slash - name) : 0;
 }
 
-/* All names that taking this one needs: the last one made is its own. */
+/* Makes all names that are needed to take this one; the last one made is the name
+ * itself. */
 static struct coxi_registry_name *make_all(struct cox_coordinator *c, const char *name)
 {
     bool made = true;
@@ -76,7 +79,7 @@ static struct coxi_registry_name *make_all(struct cox_coordinator *c, const char
     return made ? name_make(c, name, strlen(name)) : NULL;
 }
 
-/* One more variable, or one less, is below each folder of the name. */
+/* Adds `change` to the count of variables below each folder of the name. */
 static void count_below(struct cox_coordinator *c, const char *name, int change)
 {
     for (size_t len = next_folder(name, 0); len > 0; len = next_folder(name, len)) {
@@ -84,15 +87,15 @@ static void count_below(struct cox_coordinator *c, const char *name, int change)
     }
 }
 
-/* True where `name` is "<above>/...": its tensors in checkpoints could be called
- * alike. */
+/* True if `name` is "<above>/...": then tensors of both could have the same name in
+ * checkpoints. */
 static bool lies_below(const char *name, const char *above)
 {
     size_t len = strlen(above);
     return strncmp(name, above, len) == 0 && name[len] == '/';
 }
 
-/* Says which variable the name cannot lie beside. */
+/* Names the variable beside which the name cannot exist. */
 static int refuse_beside(const struct cox_coordinator *c, const char *name)
 {
     const char *other = "";
@@ -124,7 +127,7 @@ static int check_free(const struct cox_coordinator *c, const char *name)
 
 /* ---- entries */
 
-/* Room for one more entry, and for announcing it. */
+/* Makes room for another entry, and for announcing it. */
 static int grow(struct cox_coordinator *c)
 {
     struct coxi_registry *registry = c->registry;
@@ -150,7 +153,7 @@ struct coxi_entry *coxi_registry_find(const struct cox_coordinator *c, const cha
                                                                        : NULL;
 }
 
-/* The name is the entry's. */
+/* Gives the entry its name. */
 static int take_name(struct cox_coordinator *c, struct coxi_entry *entry)
 {
     const char *text = entry->description->name;

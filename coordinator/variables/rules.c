@@ -36,7 +36,8 @@ SAME(COX_TRUNCATED_NORMAL, COXI_INIT_TRUNCATED_NORMAL);
 SAME(COX_NONFINITE_ALLOW, COXI_NONFINITE_ALLOW);
 SAME(COX_METRIC_AUC, COXI_METRIC_AUC);
 SAME(COX_METRIC_AUC + 1, COXI_METRIC_END);
-SAME(COX_GLOROT_UNIFORM, COXI_INIT_END); /* and up: not for others */
+/* and higher numbers: only the client has them */
+SAME(COX_GLOROT_UNIFORM, COXI_INIT_END);
 
 static void put_default(float *number, float value)
 {
@@ -82,7 +83,7 @@ static void set_defaults(struct coxi_optimizer *o)
     }
 }
 
-/* in + out of a shape, as Keras counts them. */
+/* fan-in + fan-out of a shape, as Keras counts them. */
 static double fans(const struct coxi_variable *v)
 {
     if (v->kind == COXI_KIND_TABLE) {
@@ -97,13 +98,13 @@ static double fans(const struct coxi_variable *v)
     }
     return v->rank <= COXI_WIRE_RANK_MAX
                ? field * ((double)v->shape[v->rank - 2] + (double)v->shape[v->rank - 1])
-               : 1; /* refused for its rank */
+               : 1; /* its rank will be refused */
 }
 
 static void set_glorot(struct coxi_variable *v, uint32_t kind)
 {
     double both = fans(v);
-    both = both > 0 ? both : 1; /* refused for its shape */
+    both = both > 0 ? both : 1; /* its shape will be refused */
     if (kind == COX_GLOROT_UNIFORM) {
         float limit = (float)sqrt(6.0 / both);
         v->initializer.kind = COXI_INIT_UNIFORM;

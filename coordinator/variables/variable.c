@@ -1,12 +1,12 @@
 /*
- * Creating variables, tables and metrics, and finding them: registry.c has those there are.
- * content_read.c and content_write.c read and write what they hold.
+ * Creates and finds variables, tables and metrics; registry.c has the list of them.
+ * content_read.c and content_write.c read and write their values.
  *
- * Creating is numbered like a closure and recorded by the ps in the applied set, so that
- * it too counts once. It goes from the calling thread straight to the ps, and names the
- * incarnations that it is meant for. The operation is in the log before any ps is asked: so
- * recovery creates the variable on one that is lost at any time and comes back, also after
- * what it answered here.
+ * A creation is numbered like a closure, and the ps record it in the applied set, so it
+ * counts once, too. It goes from the calling thread straight to the ps, and names the
+ * incarnations for which it is meant. The operation is in the log before any ps is
+ * asked. So recovery creates the variable on a ps that is lost at any time and comes
+ * back, even after the ps answered here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ _Static_assert((int)COX_NAME_MAX == (int)COXI_WIRE_NAME_MAX, "one limit");
 
 /* ---- creating */
 
-/* On the ps that hold a part of it: of a table, all. */
+/* Creates it on the ps that hold a part of it; a table: on all. */
 static int create_parts(struct cox_coordinator *c, const struct coxi_variable *variable,
                         uint64_t closure, const uint64_t *incarnations)
 {
@@ -59,7 +59,7 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
     return r;
 }
 
-/* Operation `id` has made it. */
+/* Operation `id` has created it: announces it. */
 static void announce(struct cox_coordinator *c, struct coxi_entry *entry, uint64_t id)
 {
     coxi_lock(&c->lock);
@@ -68,7 +68,7 @@ static void announce(struct cox_coordinator *c, struct coxi_entry *entry, uint64
     coxi_unlock(&c->lock);
 }
 
-/* The same as an operation, which is there to stay when this returns 0. */
+/* Creates it as an operation; it is permanent when this returns 0. */
 static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
 {
     struct coxi_replay_entry what = {.kind = COXI_REPLAY_CREATE,
@@ -96,7 +96,7 @@ static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
     return r;
 }
 
-/* Checks, places and registers. Locked. */
+/* Checks, places and registers a variable. Locked. */
 static int place(struct cox_coordinator *c, struct coxi_variable *wanted,
                  struct coxi_shard *shards, uint32_t n_shards, struct coxi_entry *entry)
 {
@@ -117,7 +117,7 @@ static int place(struct cox_coordinator *c, struct coxi_variable *wanted,
     return r == 0 ? coxi_registry_add(c, entry) : r;
 }
 
-/* True where two optimizers differ in what cox_variable_set_rate sets, and in nothing else. */
+/* True if two optimizers differ only in what cox_variable_set_rate sets. */
 static bool differs_in_rate(const struct coxi_optimizer *a,
                             const struct coxi_optimizer *b)
 {
@@ -127,8 +127,8 @@ static bool differs_in_rate(const struct coxi_optimizer *a,
     return !coxi_optimizer_equal(a, b) && coxi_optimizer_equal(&with, b);
 }
 
-/* A variable that is wanted and one of that name that has been found: 0 where they are the
- * same, but for where it lies. COX_ECONFLICT. */
+/* Compares a wanted variable with one of that name that was found: 0 if they are the
+ * same, whatever the placement. COX_ECONFLICT. */
 static int match(const struct coxi_variable *wanted, uint32_t n_shards,
                  const struct coxi_variable *found)
 {
@@ -152,7 +152,8 @@ static int match(const struct coxi_variable *wanted, uint32_t n_shards,
             : "");
 }
 
-/* One that the client before had, and nobody has asked for yet: *ret, or NULL. */
+/* Finds a variable that the older client had and that nobody has asked for yet: *ret,
+ * or NULL. */
 static int attach(struct cox_coordinator *c, const struct coxi_variable *wanted,
                   uint32_t n_shards, struct coxi_entry **ret)
 {
@@ -168,7 +169,7 @@ static int attach(struct cox_coordinator *c, const struct coxi_variable *wanted,
     return r;
 }
 
-/* The whole way, from what is wanted to what can be used. */
+/* Does everything from the wanted variable to one that can be used. */
 static int create(struct cox_coordinator *c, struct coxi_variable *wanted,
                   uint32_t n_shards, struct coxi_entry **ret)
 {
@@ -238,7 +239,8 @@ int cox_variable_create(struct cox_coordinator *c, const struct cox_variable_spe
         return coxi_error(COX_EINVAL,
                           "variable '%s': only F32 starts at other than zero", s.name);
     }
-    if (s.rank > 0 && s.rank <= COX_RANK_MAX) { /* or it is refused for that */
+    /* otherwise it will be refused for its rank */
+    if (s.rank > 0 && s.rank <= COX_RANK_MAX) {
         r = coxi_partition_count(&s, &wanted, c->ps.n, &n_shards);
     }
     if (r == 0) {
@@ -288,7 +290,7 @@ int cox_table_create(struct cox_coordinator *c, const struct cox_table_spec *spe
     return 0;
 }
 
-/* How many elements the variable of a metric has (common/metric.h). */
+/* The number of elements of a metric's variable (common/metric.h). */
 static int metric_size(const struct cox_metric_spec *spec, uint64_t *ret)
 {
     enum { COXI_DEFAULTS_METRIC_SPEC(COXI_DEFAULT_NUMBER) };
@@ -351,7 +353,7 @@ int cox_metric_create(struct cox_coordinator *c, const struct cox_metric_spec *s
 
 /* ---- finding */
 
-/* What users take for three things: each has a function that finds it. */
+/* The three things that users see; each has a function that finds it. */
 enum sort { VARIABLE, TABLE, METRIC };
 
 static enum sort sort_of(const struct coxi_variable *v)
@@ -361,7 +363,7 @@ static enum sort sort_of(const struct coxi_variable *v)
                                          : VARIABLE;
 }
 
-/* The entry called `name` of a sort. */
+/* Finds the entry called `name`, which must be of that sort. */
 static int get(struct cox_coordinator *c, const char *name, enum sort sort,
                struct coxi_entry **ret)
 {

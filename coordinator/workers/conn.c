@@ -1,7 +1,5 @@
-/*
- * See conn.h. Events are mail: allocated by the thread of nng's that has something to
- * say, run and freed by the loop. A conn is freed with its last event.
- */
+/* See conn.h. Events are mail: the nng thread on which they happen allocates them, the
+ * loop runs and frees them. A conn is freed with its last event. */
 #include "coordinator/workers/conn.h"
 
 #include <stdlib.h>
@@ -20,10 +18,11 @@ struct coxi_conn {
     enum coxi_channel channel;
     bool accepted;          /* the peer has dialled: its greeting comes first */
     struct coxi_link *link; /* set by the loop */
-    bool closing; /* we have a reason to close it, which counts before others */
+    bool closing;           /* we have a reason to close it, which takes precedence */
     int close_code;
     char close_text[256];
-    struct event *receiving; /* holds the payload that is coming; receiving thread */
+    /* holds the payload that is being received; receiving thread */
+    struct event *receiving;
 };
 
 enum event_kind { EVENT_CONNECTED, EVENT_FRAME, EVENT_CLOSED };
@@ -32,7 +31,7 @@ struct event {
     struct coxi_mail mail;
     enum event_kind kind;
     struct coxi_conn *conn;
-    struct coxi_link *link; /* CONNECTED: NULL if it failed */
+    struct coxi_link *link; /* CONNECTED: the link; NULL: connecting failed */
     int code;
     char text[256];
     struct coxi_frame frame;
@@ -76,10 +75,10 @@ static void run_event(struct coxi_mail *mail)
     coxi_loop_wake_after_mail(c->loop); /* the turn's end: dispatch and settle */
 }
 
-/* ---- on threads of nng's */
+/* ---- on nng's threads */
 
-/* An event with room for `len` bytes. Without memory there is no going on: it is
- * tiny. */
+/* An event with room for `len` bytes. It is tiny, so without memory there is no going
+ * on. */
 static struct event *event_new(struct coxi_conn *conn, enum event_kind kind, size_t len)
 {
     struct event *event =
@@ -93,7 +92,7 @@ static struct event *event_new(struct coxi_conn *conn, enum event_kind kind, siz
     return event;
 }
 
-/* The memory for a frame: payload first, for its alignment. */
+/* The event for a frame: the payload comes first in its memory, for alignment. */
 static struct event *frame_event(struct coxi_conn *conn, const struct coxi_frame *frame)
 {
     size_t payload_len = coxi_align(frame->payload_len, 8);
@@ -141,7 +140,8 @@ static void post_end(struct coxi_conn *conn, enum event_kind kind,
 {
     struct event *event = event_new(conn, kind, 0);
     if (event == NULL) {
-        abort(); /* the loop would wait for ever for this connection's end */
+        /* without this event the loop would wait for ever for the connection's end */
+        abort();
     }
     event->link = link;
     event->code = code;

@@ -1,6 +1,7 @@
 /*
  * A connection to a worker, as events on the loop: received frames are copied (a long
- * payload is received in place) and posted, in order, and the end of it comes last.
+ * payload is received in place) and posted in order; the end of the connection comes
+ * last.
  */
 #ifndef COXI_COORDINATOR_WORKERS_CONN_H
 #define COXI_COORDINATOR_WORKERS_CONN_H
@@ -10,9 +11,10 @@
 struct coxi_conn;
 
 struct coxi_conn_events {
-    /* Connected: the greeting has been sent; of an accepted one: it is here. */
+    /* Connected: our greeting was sent; an accepted connection: it was accepted. */
     void (*on_open)(void *arg, struct coxi_conn *conn);
-    /* A frame; other than 0 closes the connection. `payload` is 8-aligned. */
+    /* A frame was received; a result other than 0 closes the connection. `payload` is
+     * 8-aligned. */
     int (*on_frame)(void *arg, struct coxi_conn *conn, const struct coxi_frame *frame);
     /* It failed to connect, or was closed; the conn is freed after this. */
     void (*on_close)(void *arg, struct coxi_conn *conn, int code, const char *text);
@@ -24,20 +26,21 @@ int coxi_conn_open(struct cox_coordinator *c, const char *url,
                    void *arg, struct coxi_conn **ret);
 
 /*
- * A peer has dialled us: takes `link`, which the peer's greeting will come over. Where
- * there is no memory it is closed, and nothing else happens. Any thread; the loop runs.
+ * A peer has dialled us: takes `link`, over which the peer's greeting will come.
+ * Without memory the link is closed, and nothing else happens. Any thread; the loop
+ * must run.
  */
 void coxi_conn_accept(struct cox_coordinator *c, struct coxi_link *link,
                       const struct coxi_conn_events *events, void *arg);
 
-/* Its events go to others from now on. Loop. */
+/* Sends its events to `events` and `arg` from now on. Loop. */
 void coxi_conn_adopt(struct coxi_conn *conn, const struct coxi_conn_events *events,
                      void *arg);
 
 /* Answers the greeting of a peer that has dialled us. Loop. */
 void coxi_conn_greet(struct coxi_conn *conn, enum coxi_channel channel);
 
-/* Its link, once on_open has come. */
+/* Its link; valid once on_open was called. */
 struct coxi_link *coxi_conn_link(struct coxi_conn *conn);
 
 /* Closes it; on_close comes later. Loop. Takes NULL. */

@@ -1,13 +1,14 @@
 /*
- * See contact.h. A worker has a control connection, and for long payloads a data
- * connection as well. The client dials those that its cluster lists; others dial it
- * (door.c), for data when they are asked to. What comes over a connection does not depend
- * on who has dialled.
+ * See contact.h. A worker has a control connection, and also a data connection if there
+ * are long payloads. The client dials the workers that its cluster lists; others dial
+ * it (door.c), for data when they are asked to. It makes no difference who has dialled
+ * a connection.
  *
  * Invariants
- *   - What was on a data connection that breaks is lost: the worker starts over.
- *   - A connection that has been given up may still bring frames and its end, which say
- *     nothing about the worker: so each event is compared with the connection there is.
+ *   - Frames on a data connection that breaks are lost, so the session with the worker
+ *     restarts.
+ *   - A connection that was given up may still bring frames and its end, which say
+ *     nothing about the worker. So each event is compared with the current connection.
  *
  * Threads: loop.
  */
@@ -33,7 +34,7 @@ void coxi_worker_give_up(struct coxi_worker *worker, int code, const char *text)
     coxi_conn_close(worker->control, code, text);
 }
 
-/* The worker has greeted, and been greeted. */
+/* Both have greeted: sets the worker up. */
 static void set_up(struct coxi_worker *worker, const struct coxi_hello *hello)
 {
     coxi_link_allow(coxi_conn_link(worker->control), COXI_WIRE_META_MAX,
@@ -65,7 +66,7 @@ static int greeted(struct coxi_worker *worker, const struct coxi_frame *frame)
         return coxi_error(COX_ECONFLICT,
                           "there is another daemon at this address: it is no worker");
     }
-    /* UINT32_MAX: it goes by the place that the list gives it. */
+    /* UINT32_MAX: the worker takes the index that the list gives it. */
     if (hello.index != worker->index && hello.index != UINT32_MAX) {
         return coxi_error(COX_ECONFLICT,
                           "there is another daemon at this address: a worker with "
@@ -91,7 +92,7 @@ void coxi_worker_let_leave(struct coxi_worker *worker)
     }
 }
 
-/* Results, over either connection. */
+/* Handles results, from either connection. */
 static int done(struct coxi_worker *worker, const struct coxi_message *message,
                 const struct coxi_frame *frame)
 {
@@ -101,7 +102,7 @@ static int done(struct coxi_worker *worker, const struct coxi_message *message,
     return r;
 }
 
-/* Results that it kept, over either connection. */
+/* Handles kept results, from either connection. */
 static int sent(struct coxi_worker *worker, const struct coxi_message *message,
                 const struct coxi_frame *frame)
 {
@@ -157,7 +158,7 @@ static int control_frame(void *arg, struct coxi_conn *conn,
     return r != 0 ? r : handle(worker, &message, frame);
 }
 
-/* Without its control connection, which is closed, the worker is away. */
+/* The control connection is closed, so the worker is away. */
 static void lose(struct coxi_worker *worker, int code, const char *text)
 {
     struct coxi_conn *data = worker->data;

@@ -1,19 +1,21 @@
 /*
- * See door.h. A connection is a stranger's until it has greeted; then it is a worker's,
- * or is refused.
+ * See door.h. A connection belongs to a stranger until it has greeted; then it is a
+ * worker's, or is refused.
  *
  * Invariants
- *   - A name is one worker's for as long as the coordinator lives: who comes back under
- *     it has the same index. Names are forgotten never, so there is a bound on them.
- *   - A process that is there keeps its name: another one that dials under it is refused,
- *     until the first one is lost. (If the newer one were let in, two workers of one name
- *     would throw each other out for ever.) The same process may dial again at any time:
- *     then its connection before is dead, and nobody has noticed yet.
+ *   - A name belongs to one worker for as long as the coordinator lives: a process that
+ *     comes back under it has the same index. Names are never forgotten, so there is a
+ *     bound.
+ *   - While a process is connected, it keeps its name: another process that dials under
+ *     it is refused until the first one is lost. (If the newer one were let in, two
+ *     workers with one name would throw each other out for ever.) The same process may
+ *     dial again at any time: then its connection before is dead, and nobody has
+ *     noticed yet.
  *
- * Threads: the loop; `accepted` on one of nng's. No thread for a connection: there may
- * be thousands.
+ * Threads: the loop; `accepted` on one of nng's. No thread for a connection, because
+ * there may be thousands.
  *
- * Cost: a look into a hash table for each that dials; nothing after that.
+ * Cost: a look into a hash table for each worker that dials; nothing after that.
  */
 #include "coordinator/workers/door.h"
 
@@ -45,7 +47,7 @@ struct stranger {
 
 struct coxi_door {
     struct cox_coordinator *c;
-    struct coxi_listener *listener; /* NULL: shut */
+    struct coxi_listener *listener; /* NULL: it is shut */
     struct stranger *strangers;
     size_t n_strangers;
     uint32_t n_named;
@@ -69,7 +71,7 @@ static struct coxi_worker *find(struct coxi_door *door, const char *name)
     return worker;
 }
 
-/* The worker called `name`, made if it is not known. COX_ELIMIT, COX_ENOMEM. */
+/* Finds the worker called `name`, or makes it. COX_ELIMIT, COX_ENOMEM. */
 static int find_or_add(struct coxi_door *door, const char *name,
                        struct coxi_worker **ret)
 {
@@ -160,7 +162,7 @@ static int stranger_frame(void *arg, struct coxi_conn *conn,
                                                : admit(stranger, &hello);
     }
     if (r == 0) {
-        stranger_free(stranger); /* the connection is the worker's now */
+        stranger_free(stranger); /* the connection belongs to the worker now */
         return 0;
     }
     coxi_event(stranger->door->c, COX_EVENT_WORKER_REFUSED, COXI_OF(.error = r),
@@ -182,7 +184,7 @@ static void stranger_closed(void *arg, struct coxi_conn *conn, int code,
 static const struct coxi_conn_events stranger_events = {NULL, stranger_frame,
                                                         stranger_closed};
 
-/* ---- coming in */
+/* ---- arrivals */
 
 static void arrived(void *arg, struct coxi_conn *conn)
 {
@@ -211,7 +213,7 @@ static void arrived(void *arg, struct coxi_conn *conn)
     coxi_conn_adopt(conn, &stranger_events, stranger);
 }
 
-/* Of one that was sent away at once. */
+/* For connections that were sent away at once. */
 static int arrival_frame(void *arg, struct coxi_conn *conn,
                          const struct coxi_frame *frame)
 {
@@ -233,7 +235,7 @@ static void arrival_closed(void *arg, struct coxi_conn *conn, int code,
 static const struct coxi_conn_events arrival_events = {arrived, arrival_frame,
                                                        arrival_closed};
 
-/* On a thread of nng's. */
+/* On one of nng's threads. */
 static void accepted(void *arg, struct coxi_link *link)
 {
     struct coxi_door *door = arg;
@@ -255,7 +257,7 @@ void coxi_door_tick(struct coxi_door *door, uint64_t now_ms)
 
 /* ---- the door */
 
-/* The URL for what a user gives as address, for free(). */
+/* The URL for the address that a user gives, for free(). */
 static int check_address(const char *listen, char **ret)
 {
     char *url = NULL;

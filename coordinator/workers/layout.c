@@ -1,13 +1,14 @@
 /*
- * See layout.h. A worker forgets no variable, so a layout names those that have been
- * announced since the last one: worker->n_layout counts those it has been told of, in the
- * order in which they were announced (base/announced.h). Its ps are named in full each time.
+ * See layout.h. A worker forgets no variable, so a layout names only variables that
+ * were announced since the last one: worker->n_layout counts those that the worker was
+ * told of, in the order in which they were announced (base/announced.h). A layout names
+ * all ps each time.
  *
- * A program may create many variables in a row: workers hear of them when closures follow, or
- * in the next tick.
+ * A program may create many variables in a row: workers are told of them when closures
+ * follow, or at the next tick.
  *
- * Cost: bytes for each new variable and for each ps; none for variables that are known. Many
- * variables leave in several messages of PIECE_BYTES, about.
+ * Cost: bytes for each new variable and for each ps; none for variables that are known.
+ * Many variables are sent in several messages of about PIECE_BYTES.
  */
 #include "coordinator/workers/layout.h"
 
@@ -24,7 +25,7 @@ enum {
     PIECE_BYTES = 1 << 20,
 };
 
-/* How many variables have been announced. */
+/* The number of announced variables. */
 static uint32_t n_announced(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
@@ -33,7 +34,8 @@ static uint32_t n_announced(struct cox_coordinator *c)
     return n;
 }
 
-/* The next variables for the worker, as many as go in a message and in `room`: how many. */
+/* Copies the next variables for the worker, as many as fit in a message and in `room`;
+ * returns how many. */
 static size_t next_variables(const struct coxi_worker *worker,
                              struct coxi_variable *ret, size_t room)
 {
@@ -51,7 +53,8 @@ static size_t next_variables(const struct coxi_worker *worker,
     return n;
 }
 
-/* Where the ps are. One that is lost for good ends the run: nothing waits for the others. */
+/* Describes the ps. If a ps is lost for good, which ends the run, all are described as
+ * lost, so that nothing waits for the others. */
 static void describe_ps(struct cox_coordinator *c, struct coxi_ps_address *ret)
 {
     coxi_lock(&c->lock);
@@ -98,7 +101,7 @@ void coxi_layout_send(struct coxi_worker *worker)
     free(variables);
 }
 
-/* To every worker that has been told of fewer than `n` variables. */
+/* Sends a layout to every worker that was told of fewer than `n` variables. */
 static void send_to_those_below(struct cox_coordinator *c, uint32_t n)
 {
     for (uint32_t i = 0; i < c->workers->n; i++) {

@@ -1,6 +1,6 @@
 /*
  * Step modules on the client: read, checked without being loaded, hashed, and handed to
- * the loop, which ships them (worker.c). The bytes are kept for workers that join
+ * the loop, which ships them (worker.c). The bytes are kept for workers that come
  * later.
  */
 #include "coordinator/workers/module.h"
@@ -73,7 +73,7 @@ static int module_new(struct cox_coordinator *c, const char *path,
     return 0;
 }
 
-/* Registers the module: the coordinator owns it from then on. */
+/* Registers the module, which the coordinator owns from then on. */
 static int enlist(struct cox_coordinator *c, struct cox_module *module)
 {
     int r = 0;
@@ -88,23 +88,24 @@ static int enlist(struct cox_coordinator *c, struct cox_module *module)
     return r;
 }
 
-/* A worker that is here has not answered for it. Locked. */
+/* True if a connected worker has not answered for the module. Locked. */
 static bool is_unanswered(const struct cox_module *module)
 {
     return !module->shipped || module->n_pending > 0;
 }
 
-/* Workers were lost while they loaded it, and none has loaded it. Locked. */
+/* True if workers were lost while they loaded the module, and none has loaded it.
+ * Locked. */
 static bool is_doubtful(const struct cox_module *module)
 {
     return module->has_lost && !module->has_been_loaded && module->code == 0;
 }
 
 /*
- * Waits until every worker that is here has answered for it. A module that ends the
- * processes that load it takes them all away first: one that comes back knows whether the
- * module was to blame. If none does for worker_wait_ms, they are away for another reason, and
- * load it when they return.
+ * Waits until every connected worker has answered for the module. A module that ends
+ * the processes that load it takes all workers away first; a worker that comes back
+ * knows whether the module was to blame. If none comes back for worker_wait_ms, they
+ * are away for another reason, and will load it when they return.
  */
 static int wait_until_loaded(struct cox_coordinator *c, struct cox_module *module)
 {
@@ -116,7 +117,8 @@ static int wait_until_loaded(struct cox_coordinator *c, struct cox_module *modul
     coxi_lock(&c->lock);
     while (r == 0 && (is_unanswered(module) || (is_doubtful(module) && in_time))) {
         const struct timespec *end = is_unanswered(module) ? &until : &back;
-        if (c->life.closing) { /* a callback loads it, for which cox_close will wait */
+        /* a callback is loading it, and cox_close will wait for the callback */
+        if (c->life.closing) {
             r = coxi_error(COX_ECLOSED, "the coordinator is being closed");
         } else if (pthread_cond_timedwait(&c->life.changed, &c->lock, end) == 0) {
             continue;
@@ -133,7 +135,8 @@ static int wait_until_loaded(struct cox_coordinator *c, struct cox_module *modul
         r = coxi_error(module->code, "%s", module->text);
     }
     module->accepted = r == 0;
-    module->code = r; /* one that came too late for its deadline is nobody's either */
+    /* a module that missed its deadline is not used by any worker either */
+    module->code = r;
     coxi_unlock(&c->lock);
     return r;
 }

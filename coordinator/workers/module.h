@@ -1,4 +1,4 @@
-/* Step modules, and the functions in them. */
+/* Step modules, and their functions. */
 #ifndef COXI_COORDINATOR_WORKERS_MODULE_H
 #define COXI_COORDINATOR_WORKERS_MODULE_H
 
@@ -10,7 +10,7 @@ struct cox_function {
     struct cox_module *module;
     uint16_t index;
     const char *name;
-    uint32_t n_samples; /* the loop's own, as the next; of its running time */
+    uint32_t n_samples; /* loop: of its running time, like the next field */
     double average_us;
 };
 
@@ -23,28 +23,32 @@ struct cox_module {
     struct coxi_hash128 hash;
     struct coxi_module_info info;
     struct cox_function *functions;
-    bool shipped;  /* workers have been told of it; guarded by c->lock, as all below */
-    bool accepted; /* every worker that was there has loaded it */
-    size_t n_pending;     /* workers that have not said yet whether they can load it */
-    bool has_been_loaded; /* by one at least */
-    bool has_lost;        /* a worker that was to load it, and it may be why */
-    int code;             /* why one cannot: nobody has it then */
+    /* workers were told of it; guarded by c->lock, like all fields below */
+    bool shipped;
+    bool accepted; /* every worker that was connected has loaded it */
+    /* workers that have not answered yet whether they can load it */
+    size_t n_pending;
+    bool has_been_loaded; /* by at least one worker */
+    /* a worker was lost while it loaded the module, which may be the cause */
+    bool has_lost;
+    /* the reason why a worker cannot load it: then none uses it */
+    int code;
     char text[COXI_TEXT_MAX];
 };
 
-enum { COXI_MODULES_MAX = 64 }; /* in a session; workers take as many */
+enum { COXI_MODULES_MAX = 64 }; /* in a session; workers accept as many */
 
-/* All of them: c->modules. Guarded by c->lock. */
+/* All modules: c->modules. Guarded by c->lock. */
 struct coxi_modules {
     struct cox_module *all[COXI_MODULES_MAX]; /* by id */
     uint32_t n;
 };
 
-/* None yet. COX_ENOMEM. */
+/* Makes an empty set. COX_ENOMEM. */
 int coxi_modules_new(struct cox_coordinator *c);
 
-/* When no future is left that names a function of one. Nothing where coxi_modules_new has
- * failed. */
+/* Call when no future is left that names one of their functions. Does nothing if
+ * coxi_modules_new has failed. */
 void coxi_modules_free(struct cox_coordinator *c);
 
 #endif

@@ -2,10 +2,11 @@
  * See reach.h.
  *
  *   some workers reach the ps    those that do not are in SETUP until they do
- *   no worker that is there      after peer_timeout_ms in which it stays so the ps is lost,
- *   reaches it                   as if its own connection had gone; it may come back, at
- *                                another address too, and is lost again if that does not
- *                                help. After ps_recovery_ms in all the run ends
+ *   no connected worker          if that lasts for peer_timeout_ms, the ps is lost, as
+ *   reaches it                   if its own connection had ended. It may come back,
+ *                                also at another address, and is lost again if that
+ *                                does not help. After ps_recovery_ms in all the run
+ *                                ends
  *
  * Threads: loop.
  */
@@ -24,14 +25,14 @@
 #include "coordinator/base/ps_set.h"
 #include "net/ps_client.h"
 
-/* Of a ps, while no worker reaches it. */
+/* A ps that no worker reaches. */
 struct coxi_cut {
-    uint64_t first_ms; /* since then; 0: some do */
-    uint64_t since_ms; /* since it was lost for that last, or first_ms */
+    uint64_t first_ms; /* since when no worker reaches it; 0: some do */
+    uint64_t since_ms; /* when it was last lost for that reason, or first_ms */
     char text[COXI_TEXT_MAX];
 };
 
-/* ---- what workers say */
+/* ---- reports of workers */
 
 static void count_cut_off(struct cox_coordinator *c, int change)
 {
@@ -40,7 +41,7 @@ static void count_cut_off(struct cox_coordinator *c, int change)
     coxi_unlock(&c->lock);
 }
 
-/* The memory for it, which most clients never need. */
+/* Allocates the memory for it, which most clients never need. */
 static int prepare(struct coxi_worker *worker)
 {
     struct cox_coordinator *c = worker->c;
@@ -103,7 +104,7 @@ void coxi_reach_forget(struct coxi_worker *worker)
 
 /* ---- ps that no worker reaches */
 
-/* No worker that is there reaches ps `p`. */
+/* True if no connected worker reaches ps `p`. */
 static bool is_cut(const struct cox_coordinator *c, uint32_t p)
 {
     bool any = false;

@@ -1,22 +1,22 @@
 /*
- * Per-worker resources on the client: registered by users' threads, told to each worker
- * by the loop, one after the other in the order of their ids, so that a worker has one at
- * most to make and what it has been told of is one number (resource_told). Arguments are
- * kept for workers that come later.
+ * Per-worker resources on the client. Users' threads register them; the loop tells each
+ * worker of them, one after the other in the order of their ids. So a worker has at
+ * most one to make, and one number says which it was told of (resource_told). Arguments
+ * are kept for workers that come later.
  *
- * What a step used is there when the step is replayed, or runs again: where ps are recovered, a
- * released resource stays while a closure whose id is below that of the release (`until`) is in
- * the replay log or not settled. Workers hide it from closures that came after the release
- * (worker/resources.h), and its name is free. It counts towards COXI_RESOURCES_MAX; half as many
- * ask for a checkpoint, which lets the log forget, and where there are as many
- * cox_resource_create waits for it.
+ * The resources that a step used must exist when the step is replayed, or runs again.
+ * So, if ps are recovered, a released resource stays while a closure with an id below
+ * that of the release (`until`) is in the replay log or not settled. Workers hide it
+ * from closures after the release (worker/resources.h), and its name is free. It counts
+ * towards COXI_RESOURCES_MAX. Half as many ask for a checkpoint, which lets the log
+ * forget closures; at the limit cox_resource_create waits for that.
  *
- * Whether it could be made is the worker's to know and to tell the steps that ask; here
- * it matters alone that it has answered. What is kept here is how often a making has
- * crashed its process on a worker, for that worker forgets it.
+ * Only the worker knows whether it could make a resource, and tells that to the steps
+ * that ask. Here it matters only that it has answered. The client remembers how often a
+ * making has crashed its process on a worker, because that worker forgets it.
  *
- * Threads: any for what is public; else the loop. Cost: a worker that sets up asks for
- * each resource in a round trip.
+ * Threads: any for public functions; otherwise the loop. Cost: a worker that sets up
+ * asks for each resource in a round trip.
  */
 #include "coordinator/workers/resource.h"
 
@@ -39,38 +39,41 @@
 #include "coordinator/workers/module.h"
 #include "coordinator/workers/worker.h"
 
-enum { WAIT_SLICE_MS = 1000 }; /* of waiting for room, between two looks */
+enum { WAIT_SLICE_MS = 1000 }; /* of a wait for room, between two looks */
 
-/* What has happened to it on a worker. */
+/* What has happened to the resource on a worker. */
 struct mishap {
     struct mishap *next;
     uint32_t worker;
     uint32_t crashes;
-    bool overran;             /* until the worker has been told */
-    char text[COXI_TEXT_MAX]; /* of what */
+    bool overran;             /* the worker was not told yet */
+    char text[COXI_TEXT_MAX]; /* the cause */
 };
 
 struct cox_resource {
-    /* The coordinator, and each message with its arguments: that one may still be in line
-     * at a link, whose threads then let go of it, when the resource has been given up. */
+    /*
+     * One for the coordinator, and one for each message with its arguments. Such a
+     * message may still be queued at a link, whose thread releases it then, when the
+     * resource was given up already.
+     */
     atomic_int refs;
     struct cox_coordinator *c;
     uint32_t id;
-    uint64_t
-        position; /* the next closure's id when it was created; 1 where the closures of
-                          a client before this one are to find it */
+    /* the next closure's id when it was created; 1 if the closures of an older client
+     * must find it */
+    uint64_t position;
     char *name;
     struct cox_function *function;
     uint32_t timeout_ms;
-    uint64_t
-        until; /* the next closure's id when it was released; 0: it is not. Set with
-                       c->lock */
+    /* the next closure's id when it was released; 0: it was not. Set with c->lock */
+    uint64_t until;
     struct coxi_buffer args; /* packed */
-    /* The loop's own: */
+    /* used by the loop: */
     struct mishap *mishaps;
-    bool made;                 /* a worker has answered: steps may have used it */
-    bool hidden;               /* workers have been told `until` */
-    struct cox_resource *next; /* of those that workers are being told of */
+    bool made;   /* a worker has answered: steps may have used it */
+    bool hidden; /* workers were told `until` */
+    /* in a list of resources that workers are being told of */
+    struct cox_resource *next;
 };
 
 static void resource_unref(void *arg)
@@ -104,7 +107,7 @@ void coxi_resources_free(struct cox_coordinator *c)
     c->resources = NULL;
 }
 
-/* ---- the user's threads */
+/* ---- users' threads */
 
 static int resource_new(struct cox_coordinator *c, const char *name,
                         struct cox_function *function, const struct cox_call *call,
@@ -149,9 +152,9 @@ static int resource_new(struct cox_coordinator *c, const char *name,
 }
 
 /*
- * Waits while released ones take up all the room: until the loop, or a checkpoint, lets them go.
- * Not for closures of an older client, which may wait for what this thread does next. Locked;
- * unlocks while it waits.
+ * Waits while released resources take up all the room, until the loop or a checkpoint
+ * lets them go. Does not wait while closures of an older client are left, because these
+ * may wait for what this thread does next. Locked; unlocks while it waits.
  */
 static int await_place(struct cox_coordinator *c)
 {
@@ -173,7 +176,7 @@ static int await_place(struct cox_coordinator *c)
     return r;
 }
 
-/* Gives it an id and its name. Locked; unlocks while it waits. */
+/* Gives the resource an id, and registers its name. Locked; unlocks while it waits. */
 static int enlist(struct cox_coordinator *c, struct cox_resource *resource)
 {
     int r = await_place(c);
@@ -243,9 +246,10 @@ void cox_resource_release(struct cox_resource *resource)
     coxi_loop_wake(c->loop);
 }
 
-/* ---- what workers are told */
+/* ---- telling workers */
 
-/* The first with an id above `id`, or NULL. It stays until coxi_resources_tell_released. */
+/* The first resource with an id above `id`, or NULL. It stays until
+ * coxi_resources_tell_released. */
 static struct cox_resource *find_after(struct cox_coordinator *c, uint32_t id)
 {
     coxi_lock(&c->lock);
@@ -274,7 +278,7 @@ static struct mishap *find_mishap(const struct cox_resource *resource, uint32_t 
     return mishap;
 }
 
-/* Why the worker is not to make it, or 0. */
+/* The reason why the worker must not make the resource, or 0. */
 static int forbid(const struct coxi_worker *worker, const struct cox_resource *resource,
                   char ret_text[COXI_TEXT_MAX])
 {
@@ -295,7 +299,7 @@ static int forbid(const struct coxi_worker *worker, const struct cox_resource *r
     return 0;
 }
 
-/* `until` as in the message; 0: for good. */
+/* Tells a worker to drop a resource. `until` as in the message; 0: for good. */
 static void tell_drop(struct coxi_worker *worker, uint32_t id, uint64_t until)
 {
     struct coxi_message message = {.kind = COXI_RESOURCE_DROP};
@@ -349,9 +353,12 @@ uint64_t coxi_resource_position_above(struct cox_coordinator *c, uint64_t id)
     return position;
 }
 
-/* While ps are recovered, a resource is made only when they hold again what they held when
- * it was created. A worker that lacks no other takes closures meanwhile: what is replayed
- * then was scheduled before the resource was created. */
+/*
+ * True if the resource may be made. While ps are recovered, a resource is made only
+ * when they hold again what they held when it was created. A worker that lacks no other
+ * one takes closures meanwhile, because everything replayed then was scheduled before
+ * the resource was created.
+ */
 static bool may_be_made(const struct cox_resource *resource)
 {
     return resource->position <= coxi_ps_reached(resource->c);
@@ -364,7 +371,8 @@ bool coxi_resource_tell(struct coxi_worker *worker)
         if (next != NULL && may_be_made(next)) {
             worker->making = worker->resource_told = next->id;
             worker->making_since_ms = coxi_now_ms();
-            coxi_layout_update(worker->c); /* created before it */
+            /* it may use variables that were created before it */
+            coxi_layout_update(worker->c);
             send_resource(worker, next);
         }
     }
@@ -377,11 +385,11 @@ int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *ans
         return coxi_error(COX_EPROTO, "an answer for a resource that was not sent");
     }
     if (answer->id != worker->making) {
-        return 0; /* it has been given up meanwhile */
+        return 0; /* it was given up meanwhile */
     }
     worker->making = 0;
     if (answer->code == COX_EPSLOST && coxi_ps_may_return(worker->c)) {
-        /* A ps was lost while it was made: it is made again when the ps is there. */
+        /* A ps was lost during the making: it is repeated when the ps is back. */
         tell_drop(worker, answer->id, 0);
         worker->resource_told = answer->id - 1;
         return 0;
@@ -393,10 +401,13 @@ int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *ans
     return 0;
 }
 
-/* ---- what is released */
+/* ---- released resources */
 
-/* All closures below that id are settled, and will not be replayed. Where no ps comes back, none
- * is kept for them: a program waits for its steps before it releases what they use. Locked. */
+/*
+ * The lowest id of a closure that may still run, or run again. If no ps comes back,
+ * resources are not kept for closures: a program waits for its steps before it releases
+ * what they use. Locked.
+ */
 static uint64_t needed_from(const struct cox_coordinator *c)
 {
     uint64_t oldest = coxi_replay_log_oldest_call(c->replay_log);
@@ -434,7 +445,8 @@ void coxi_resources_tick(struct cox_coordinator *c)
     coxi_unlock(&c->lock);
 }
 
-/* Takes out those that are over. They and those that are to be hidden come in one list. Locked. */
+/* Takes out the resources that are over. Returns them and those that must be hidden in
+ * one list. Locked. */
 static struct cox_resource *take_released(struct cox_coordinator *c)
 {
     struct cox_resource *taken = NULL;
@@ -478,7 +490,7 @@ void coxi_resources_tell_released(struct cox_coordinator *c)
     }
 }
 
-/* ---- what goes wrong */
+/* ---- failures */
 
 static void tell_crash(const struct cox_resource *resource,
                        const struct coxi_worker *worker, int cause)
@@ -506,7 +518,8 @@ void coxi_resource_crashed(struct coxi_worker *worker,
     uint32_t id = crash->attempt;
     struct cox_resource *resource = id > 0 ? find_after(worker->c, id - 1) : NULL;
     if (resource == NULL || resource->id != id || crash->cause == SIGKILL) {
-        return; /* given up meanwhile; or lost, with a host or its memory */
+        /* given up meanwhile; or the worker was lost with its host or its memory */
+        return;
     }
     struct mishap *mishap = find_mishap(resource, worker->index);
     if (mishap == NULL) {

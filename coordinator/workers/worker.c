@@ -1,12 +1,12 @@
 /*
- * Workers: what is known of each, telling them what there is (worker.h has the states;
- * contact.c has the connections). Everything on the loop. What closures make of it they
- * are told through c->workers->events.
+ * Workers: what is known of each, and what it is told (worker.h has the states;
+ * contact.c has the connections). Everything on the loop. Closures are told of changes
+ * through c->workers->events.
  *
- * On joining a worker gets the layout, then every module, and when it has answered for
- * each, one resource after the other; only then is it ready for closures. A module's bytes
- * travel over the data connection, which is opened for the first of them; a worker that
- * has them cached does not need them.
+ * A worker that joins gets the layout, then every module and, when it has answered for
+ * each module, one resource after the other; only then it is ready for closures. The
+ * bytes of a module travel over the data connection, which is opened for the first of
+ * them; a worker that has a module cached does not need its bytes.
  */
 #include "coordinator/workers/worker.h"
 
@@ -29,10 +29,10 @@
 enum {
     REST_FIRST_MS = 10,
     REST_MAX_MS = 1000,
-    REST_LEFT_MS = 100, /* one that has left may be about to end for a moment */
+    REST_LEFT_MS = 100, /* a worker that has left may be ending right now */
 };
 
-/* ---- what users wait for */
+/* ---- states that users wait for */
 
 void coxi_worker_set_state(struct coxi_worker *worker, enum coxi_worker_state state)
 {
@@ -84,7 +84,7 @@ void coxi_worker_tried(struct coxi_worker *worker)
     }
 }
 
-/* Keeps why a worker is not there, for whoever waits for it. */
+/* Keeps the reason why a worker is not connected, for threads that wait for it. */
 static void note_failure(struct coxi_worker *worker, int code, const char *text)
 {
     struct cox_coordinator *c = worker->c;
@@ -118,7 +118,7 @@ void coxi_worker_go_on(struct coxi_worker *worker)
 
 /* ---- modules */
 
-/* A worker owes no answer for module `id` any more. */
+/* The worker owes no answer for module `id` any more. */
 static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
                            const char *text)
 {
@@ -134,14 +134,14 @@ static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
     module->has_been_loaded = module->has_been_loaded || code == 0;
     module->has_lost = module->has_lost || code == COX_ELOST;
     if (refused && !accepted && module->code == 0) {
-        module->code = code; /* and so it is nobody's: cox_module_load fails */
+        module->code = code; /* then no worker may use it: cox_module_load fails */
         (void)snprintf(module->text, sizeof(module->text), "worker %u: %.400s",
                        worker->index, text);
     }
     (void)pthread_cond_broadcast(&c->life.changed);
     coxi_unlock(&c->lock);
     if (refused && accepted) {
-        /* The others have it: this one cannot work, but may be mended. */
+        /* The others have loaded it. This worker cannot work, but may be repaired. */
         coxi_conn_close(worker->control, code, text);
     } else if (worker->state == COXI_WORKER_SETUP) {
         coxi_worker_go_on(worker);
@@ -158,13 +158,13 @@ static void send_module(struct coxi_worker *worker, uint32_t id, struct coxi_lin
     struct coxi_message message = {.kind = COXI_MODULE};
     message.module =
         (struct coxi_module){id, module->name, module->hash.high, module->hash.low};
-    /* Lent: a module lives as long as the coordinator. */
+    /* Lent, because a module lives as long as the coordinator. */
     struct iovec segment = {module->bytes, module->len};
     struct coxi_payload payload = {.segments = &segment, .n_segments = 1};
     (void)coxi_message_send(link, &message, with_bytes ? &payload : NULL, false);
 }
 
-/* The worker does not have the module cached: it needs the bytes. */
+/* The worker does not have the module cached: sends its bytes. */
 static void ship_bytes(struct coxi_worker *worker, uint32_t id)
 {
     if (worker->data_up) {
@@ -262,7 +262,7 @@ int coxi_worker_resource_made(struct coxi_worker *worker,
     return r;
 }
 
-/* ---- coming and going */
+/* ---- connecting and losing */
 
 bool coxi_worker_is_there(const struct coxi_worker *worker)
 {
@@ -300,8 +300,8 @@ void coxi_worker_set_up(struct coxi_worker *worker)
     tell_modules(worker, worker->c->workers->n_shipped);
 }
 
-/* Who waits for all to have loaded a module does not wait for this one any more: it leaves
- * (COX_ECLOSED), or is lost (COX_ELOST). */
+/* Threads that wait until all workers have loaded a module do not wait for this one any
+ * more: it leaves (COX_ECLOSED), or is lost (COX_ELOST). */
 static void await_no_module(struct coxi_worker *worker, int code)
 {
     for (uint32_t id = 0; id < COXI_MODULES_MAX; id++) {
@@ -324,7 +324,8 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
     bool has_left = worker->state == COXI_WORKER_DRAINING;
     const struct coxi_worker_loss loss = {coxi_worker_is_there(worker), has_left, text};
     coxi_worker_set_state(worker, has_left ? COXI_WORKER_GONE : COXI_WORKER_AWAY);
-    worker->making = worker->resource_told = 0; /* its next process starts anew */
+    /* its next process starts from nothing */
+    worker->making = worker->resource_told = 0;
     await_no_module(worker, COX_ELOST);
     coxi_reach_forget(worker);
     worker->dial_at_ms = coxi_now_ms() + (has_left ? REST_LEFT_MS : worker->rest_ms);
@@ -341,7 +342,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
 
 /* ---- all of them */
 
-/* Makes room in the table for one more. */
+/* Makes room in the table for another worker. */
 static int grow(struct cox_coordinator *c)
 {
     struct coxi_workers *workers = c->workers;

@@ -1,4 +1,4 @@
-/* All workers, and what is known of them as a whole. */
+/* All workers, and their state as a whole. */
 #ifndef COXI_COORDINATOR_WORKERS_WORKERS_H
 #define COXI_COORDINATOR_WORKERS_WORKERS_H
 
@@ -15,22 +15,23 @@ struct coxi_workers {
     struct coxi_door *door; /* where workers dial us; or NULL */
     atomic_size_t n_conns;  /* connections that exist in some state */
 
-    /* ---- the loop's own */
+    /* ---- used by the loop */
     struct coxi_worker **all; /* by index */
     uint32_t n;               /* changed by the loop, with c->lock */
     uint32_t capacity;
     struct coxi_cut *cuts; /* ps that no worker reaches (reach.c); or NULL */
-    uint32_t n_layout;     /* variables that workers have been told of (layout.c) */
-    uint32_t n_shipped;    /* modules that workers have been told of */
+    uint32_t n_layout;     /* variables that all workers were told of (layout.c) */
+    uint32_t n_shipped;    /* modules that workers were told of */
 
     /* ---- guarded by c->lock */
-    bool layout_due; /* workers are to be told in the next turn (layout.c) */
+    bool layout_due; /* tell workers in the next turn (layout.c) */
     uint32_t n_ready;
     uint32_t n_hopeless; /* workers that refuse us for good */
-    uint32_t n_untried; /* listed workers that have neither greeted nor failed to yet */
-    int misplaced_code; /* a listed worker cannot be the one that is meant, or is nowhere */
+    uint32_t n_untried;  /* listed workers that have neither greeted nor failed yet */
+    /* a listed worker is not the one that is meant, or does not exist */
+    int misplaced_code;
     char misplaced_text[COXI_TEXT_MAX];
-    int code; /* why a worker is not there, the last reason */
+    int code; /* the last reason why a worker is not connected */
     char text[COXI_TEXT_MAX];
 };
 
