@@ -1,6 +1,7 @@
 /*
- * See ahead.h: enough that slots are busy while results and the next closures are on their
- * way, and no more, so that other workers and stragglers' second attempts have some.
+ * See ahead.h. Workers get enough closures to keep their slots busy while results and
+ * the next closures travel, and no more, so that closures remain for other workers and
+ * for second attempts.
  *
  * Threads: loop.
  */
@@ -11,7 +12,7 @@
 enum {
     AHEAD_US = 2000,     /* work that a worker should have at hand */
     AHEAD_MAX = 1024,    /* closures, however short they are */
-    WAYS_MAX_US = 500000 /* longer ones are taken for this */
+    WAYS_MAX_US = 500000 /* longer ones count as this */
 };
 
 void coxi_ways_note(struct coxi_ways *ways, const struct coxi_done *done)
@@ -31,11 +32,12 @@ double coxi_ways_us(const struct coxi_ways *ways)
 
 size_t coxi_ahead(double average_us, double ways_us)
 {
-    /* Ways as short as within a host change nothing; others are measured with some error. */
+    /* Ways as short as within a host change nothing; the factor covers errors of
+     * measurement. */
     double far_us =
         AHEAD_US / 2.0 + 1.25 * (ways_us < WAYS_MAX_US ? ways_us : WAYS_MAX_US);
     double cover_us = far_us > AHEAD_US ? far_us : AHEAD_US;
-    /* Not known yet: a few, so that the first results tell. */
+    /* Not known yet: a few, so that the first results give an average. */
     double ahead = average_us > 0 ? cover_us / average_us : 4;
     return ahead >= AHEAD_MAX ? AHEAD_MAX : (size_t)ahead + 1;
 }

@@ -1,16 +1,17 @@
 /*
  * What the end of an attempt means for its closure: results, losses, crashes, overruns,
  * attempts handed back; and cancelling. A closure has one attempt at a time, or two
- * while a straggler is raced (stragglers.c); an answer counts only if it names an attempt
- * that is under way, and its worker.
+ * while a straggler is raced (stragglers.c); an answer counts only if it names an
+ * attempt that is under way, and comes from the worker that has it.
  *
- *   done, failed          the closure ends, whatever its other attempt does
- *   cancelled             it ends, if it was to; else it was handed back: in line again
- *   overran, lost,        in line again (first), until there have been as many as may be
- *   crashed
+ *   done, failed      the closure ends, whatever its other attempt does
+ *   cancelled         the closure ends, if it was cancelled; otherwise the attempt was
+ *                     handed back, and the closure is in line again
+ *   overran, lost,    the closure is first in line again, until there have been too
+ *   crashed           many of these
  *
- * `uncertain` says that an attempt is over of which nobody knows whether it has applied
- * something. It never becomes false again.
+ * `uncertain` says that an attempt is over and may have applied something without a
+ * report. It stays true.
  *
  * Threads: loop.
  */
@@ -48,8 +49,8 @@ static void count(uint8_t *n)
     *n = (uint8_t)(*n < UINT8_MAX ? *n + 1 : UINT8_MAX);
 }
 
-/* It was told to end: since its user does not want it, an error has ended the round, or a
- * ps is lost; that is what its future tells, then. */
+/* The closure was told to end, because its user does not want it, an error has ended
+ * the round, or a ps is lost; its future reports the reason. */
 static void end_cancelled(struct coxi_closure *closure)
 {
     int r = coxi_check_alive(closure->future.c);
@@ -60,7 +61,8 @@ static void end_cancelled(struct coxi_closure *closure)
     }
 }
 
-/* Ends it if there have been too many of what is put up with; `where` was the last. */
+/* Ends the closure if it was cancelled, or has had too many crashes, overruns or
+ * losses; the last of them was at `where`. */
 static bool end_if_hopeless(struct coxi_closure *closure, const char *where)
 {
     const struct cox_options *options = &closure->future.c->options;
@@ -91,9 +93,9 @@ static bool end_if_hopeless(struct coxi_closure *closure, const char *where)
 }
 
 /*
- * An attempt of an ASSIGNED closure that is in no worker's hands any more has ended
- * without ending the closure: it goes on with its second attempt, or in the queue, or
- * ends for a reason of its own. `where`: the worker's address.
+ * An attempt of an ASSIGNED closure, which no worker has any more, has ended without
+ * ending the closure: the closure continues with its second attempt, goes back in line,
+ * or ends for a reason of its own. `where`: the worker's address.
  */
 static void go_on(struct coxi_closure *closure, const char *where)
 {
@@ -150,7 +152,7 @@ static void tell_crash(struct coxi_closure *closure, const struct coxi_seat *sea
                seat->worker->index, coxi_cause_text(cause), others);
 }
 
-/* Adds "worker 3: Segmentation fault" to what is known of its crashes. */
+/* Adds "worker 3: Segmentation fault" to the closure's crashes. */
 static void note_crash(struct coxi_closure *closure, uint32_t worker, int cause)
 {
     char text[COXI_TEXT_MAX];
@@ -163,8 +165,8 @@ static void note_crash(struct coxi_closure *closure, uint32_t worker, int cause)
     count(&closure->mishaps.crashes);
 }
 
-/* An attempt that takes its process along is told before that ends, so that the closure does
- * not run elsewhere until the next process tells it, too. */
+/* The worker reports an overrun before it ends the process, so that the closure does
+ * not run elsewhere until the next process reports it again. */
 static void note_overrun(const struct coxi_seat *seat, struct coxi_closure *closure,
                          uint32_t attempt)
 {
@@ -182,16 +184,14 @@ static void note_overrun(const struct coxi_seat *seat, struct coxi_closure *clos
     }
 }
 
-/*
- * One of several that ran is only a suspect, and each runs alone from then on: the guilty one
- * is the only one the next time. A step that ran for too long is known.
- */
+/* If several steps ran, each is only a suspect and runs alone from then on: the next
+ * time the guilty one is the only one. A step that ran for too long is known. */
 static void take_report(struct coxi_seat *seat, struct coxi_closure *closure,
                         const struct coxi_crashed_head *head, size_t n_ran)
 {
     if (head->cause == COXI_CAUSE_OVERRUN) {
         note_overrun(seat, closure, head->attempt);
-    } else if (head->cause != SIGKILL) { /* that is a loss (losses.c) */
+    } else if (head->cause != SIGKILL) { /* a SIGKILL counts as a loss (losses.c) */
         closure->mishaps.suspect = true;
         tell_crash(closure, seat, head->cause, n_ran);
         if (n_ran == 1) {
@@ -210,7 +210,7 @@ void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *cr
         if (head->closure == 0) {
             if (known || head->cause == COXI_CAUSE_OVERRUN) {
                 coxi_resource_crashed(seat->worker,
-                                      head); /* else: it is made anew, alone */
+                                      head); /* otherwise it is made again, alone */
             }
             continue;
         }
@@ -221,7 +221,7 @@ void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *cr
         }
         take_report(seat, closure, head, crashed->n_closures);
         if (closure->state == COXI_QUEUED) {
-            /* Its worker was lost before it could say why. */
+            /* Its worker was lost before it could report the reason. */
             coxi_closure_dequeue(closure);
             if (!end_if_hopeless(closure, seat->worker->url)) {
                 coxi_closure_enqueue(closure, true);
@@ -245,15 +245,16 @@ static const uint8_t *take(const uint8_t **at, size_t *left, size_t len)
     return bytes;
 }
 
-/* What a worker says of the end of an attempt. */
+/* A worker's report of the end of an attempt. */
 struct answer {
     const struct coxi_done_head *head;
     const uint32_t *touched;
     const uint8_t *result;
-    bool kept; /* the result is how many bytes stay there */
+    bool kept; /* the result is the number of bytes that the worker keeps */
 };
 
-/* What the attempt has returned is the closure's; or stays with the worker. COX_ENOMEM. */
+/* Gives the attempt's results to the closure, or notes that the worker keeps them.
+ * COX_ENOMEM. */
 static int take_result(struct coxi_seat *seat, struct coxi_closure *closure,
                        const struct answer *answer)
 {
@@ -269,7 +270,7 @@ static int take_result(struct coxi_seat *seat, struct coxi_closure *closure,
                             : coxi_future_keep(&closure->future, answer->result, len);
 }
 
-/* The closure ends as an attempt of it says. */
+/* Ends the closure with the outcome of one of its attempts. */
 static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
                         const struct answer *answer)
 {
@@ -280,8 +281,7 @@ static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
                                  .touched = answer->touched,
                                  .n_touched = head->touched_n};
     if (head->code == 0 && take_result(seat, closure, answer) != 0) {
-        closure->effect.applied =
-            true; /* a ps that comes back is owed it all the same */
+        closure->effect.applied = true; /* a restored ps still needs it */
         ending.state = COXI_FAILED;
         ending.code = COX_ENOMEM;
         ending.text = "all its updates are applied, but there is no memory for what it "
@@ -308,14 +308,14 @@ static void attempt_ended(struct coxi_seat *seat, struct coxi_closure *closure,
                           const struct answer *answer)
 {
     const struct coxi_done_head *head = answer->head;
-    /* A failed commit may be applied on one ps of several; a flushed part is. */
+    /* A failed commit may be applied on some of its ps; a flushed part is applied. */
     closure->effect.uncertain =
         closure->effect.uncertain || (head->code != 0 && head->touched_n > 0);
     if (head->code == COX_EOVERRUN) {
         note_overrun(seat, closure, head->attempt);
     }
-    /* What it has applied on a ps that is lost, or was, is gone. A ps that only this worker
-     * cannot reach is not lost: another worker does it. */
+    /* Its updates on a ps that is or was lost are gone. A ps that only this worker
+     * cannot reach is not lost: another worker runs the closure. */
     bool again =
         head->code == COX_EPSLOST
             ? coxi_ps_may_return(closure->future.c) || seat->worker->n_unreached > 0
@@ -336,7 +336,8 @@ static void attempt_ended(struct coxi_seat *seat, struct coxi_closure *closure,
     end_closure(seat, closure, answer);
 }
 
-/* The attempt's closure, if the attempt counts: the worker has let go of it then. */
+/* The attempt's closure if the attempt counts, or NULL; then the worker has let go of
+ * it. */
 static struct coxi_closure *find_ended(struct coxi_seat *seat,
                                        const struct coxi_done_head *head)
 {
@@ -425,7 +426,7 @@ void coxi_attempts_cancel(struct coxi_closure *closure)
                          true);
         coxi_straggler_drop(closure);
         break;
-    case COXI_VOIDING: /* it ends as it is; but it does not run again */
+    case COXI_VOIDING: /* it ends as it would have, but does not run again */
         closure->attempts.cancelled = true;
         break;
     case COXI_DONE_OK:

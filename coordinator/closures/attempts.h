@@ -1,20 +1,23 @@
-/* Attempts of closures: what their end means for the closure, cancelling them. Loop. */
+/* Attempts of closures: what the end of an attempt means for its closure, and
+ * cancelling. Loop. */
 #ifndef COXI_COORDINATOR_CLOSURES_ATTEMPTS_H
 #define COXI_COORDINATOR_CLOSURES_ATTEMPTS_H
 
 #include "coordinator/closures/seat.h"
 
-/* A worker's results; COX_EPROTO: malformed. */
+/* Handles the results that a worker has sent; COX_EPROTO: they are malformed. */
 int coxi_attempts_done(struct coxi_seat *seat, const struct coxi_done *done,
                        const uint8_t *payload, size_t len);
 
-/* Puts back what a lost worker had; the `running` oldest were at work. */
+/* Puts the closures of a lost worker back in line; the `running` oldest may have been
+ * running. */
 void coxi_attempts_put_back(struct coxi_seat *seat, uint32_t running);
 
-/* Steps of the worker's last process that ran when it ended; none may have. */
+/* Handles the worker's report of the steps that ran when its last process ended; the
+ * list may be empty. */
 void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *crashed);
 
-/* Ends a closure that nobody wants any more, at once or when its worker has answered. */
+/* Cancels a closure: it ends at once, or when its worker has answered. */
 void coxi_attempts_cancel(struct coxi_closure *closure);
 
 /* Cancels all attempts of all workers, running ones too. */

@@ -1,12 +1,12 @@
 /*
- * Callbacks: what users want called when a closure is settled. One thread a coordinator
- * calls them, with no lock held; it starts with the first callback and ends in
- * cox_close, when every future is settled and everything has been called.
+ * Callbacks of settled futures. Each coordinator has one thread that calls them, with
+ * no lock held; it starts with the first callback and ends in cox_close, when every
+ * future is settled and all callbacks were called.
  *
  * A callback hangs on its future until that is settled, then in `called` until its
- * turn has come, in the order of settling and, on one future, of cox_future_then. It
- * holds a reference to the future. How many there are is up to the users: each is an
- * allocation, which is where a bound shows (COX_ENOMEM).
+ * turn, in the order of settling and, on one future, of cox_future_then. It holds a
+ * reference to the future. Users decide how many there are: each is an allocation,
+ * which is the bound (COX_ENOMEM).
  *
  * Threads: cox_future_then, coxi_callbacks_check: any; coxi_callbacks_pass: loop;
  * coxi_callbacks_stop: the thread that closes.
@@ -31,11 +31,11 @@ struct coxi_callback {
 
 /* c->callbacks. Guarded by c->lock. */
 struct coxi_callbacks {
-    struct coxi_callback *called; /* to be called: their futures are settled */
+    struct coxi_callback *called; /* waiting to be called: their futures are settled */
     struct coxi_callback **called_end;
-    pthread_cond_t callable; /* there is one to be called, or none will come */
-    bool end;                /* none will come any more */
-    bool runs;               /* the thread is there */
+    pthread_cond_t callable; /* a callback is waiting, or none will come */
+    bool end;                /* no more will come */
+    bool runs;               /* the thread exists */
     pthread_t thread;
 };
 
@@ -68,7 +68,7 @@ int coxi_callbacks_check(const struct cox_coordinator *c, const char *what)
     return coxi_call_check(c, calls_for, what, "a callback");
 }
 
-/* All that are to be called; NULL: none is, and none will be. */
+/* Takes all waiting callbacks, after waiting for one; NULL: none will come. */
 static struct coxi_callback *take_all(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
@@ -125,7 +125,7 @@ void coxi_callbacks_pass(struct cox_future *future)
     }
 }
 
-/* The thread is there, and will be until it has called what is passed now. Locked. */
+/* Ensures that the thread exists and will call what is passed now. Locked. */
 static int ensure_thread(struct cox_coordinator *c)
 {
     if (c->life.closing) {

@@ -4,17 +4,19 @@
 
 #include "coordinator/coordinator.h"
 
-/* In cox_open, before anything else of it (COX_ENOMEM); when no future is left. */
+/* coxi_callbacks_new is called first in cox_open (COX_ENOMEM); coxi_callbacks_free when
+ * no future is left. */
 int coxi_callbacks_new(struct cox_coordinator *c);
 void coxi_callbacks_free(struct cox_coordinator *c);
 
-/* The callbacks of a settled future are to be called, in their order. Locked. */
+/* Passes the callbacks of a settled future to the callback thread, in their order.
+ * Locked. */
 void coxi_callbacks_pass(struct cox_future *future);
 
 /* COX_EDEADLK on the callback thread of `c`, else 0. Any thread. */
 int coxi_callbacks_check(const struct cox_coordinator *c, const char *what);
 
-/* Ends the callback thread when it has called everything. Not from there. */
+/* Ends the callback thread when it has called all callbacks. Not on that thread. */
 void coxi_callbacks_stop(struct cox_coordinator *c);
 
 #endif

@@ -1,4 +1,4 @@
-/* Cancelling a closure, by its user: the loop does it. Any thread. */
+/* Cancels a closure for its user: the loop does it. Any thread. */
 #include <stdlib.h>
 
 #include "common/error.h"
@@ -42,8 +42,7 @@ int cox_future_cancel(struct cox_future *future)
     }
     *cancellation = (struct cancellation){{NULL, run_cancellation}, future};
     coxi_lock(&c->lock);
-    /* While it is being closed everything is cancelled anyway, and then the loop is
-     * gone. */
+    /* At close everything is cancelled anyway, and then the loop is gone. */
     bool post = !future->settled && !c->life.closing;
     if (post) {
         coxi_future_ref(future);

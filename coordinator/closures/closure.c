@@ -32,7 +32,7 @@ int coxi_closure_new(struct cox_coordinator *c, const struct coxi_closure_spec *
     return 0;
 }
 
-/* In the state it counts among those that wait for a worker: is there room for more? */
+/* True if a closure in this state counts as waiting for a worker, against queue_max. */
 static bool is_in_line(unsigned state)
 {
     return state == COXI_WAITING || state == COXI_QUEUED;

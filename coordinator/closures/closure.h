@@ -1,4 +1,4 @@
-/* A closure: what the loop moves. What it is made of, its states. */
+/* A closure: its parts and its states. */
 #ifndef COXI_COORDINATOR_CLOSURES_CLOSURE_H
 #define COXI_COORDINATOR_CLOSURES_CLOSURE_H
 
@@ -9,21 +9,25 @@
 #include "schema/maybe.h"
 
 /*
- *   WAITING -> QUEUED             the futures that it takes are done
- *   WAITING -> FAILED | CANCELLED one of them is not; or it is cancelled
+ * The states of a closure, and how it changes them:
+ *
+ *   WAITING -> QUEUED             its inputs are done
+ *   WAITING -> FAILED | CANCELLED an input failed or was cancelled; or it is cancelled
  *   QUEUED -> ASSIGNED            sent to a worker
  *   ASSIGNED -> QUEUED            its worker is lost, hands it back, crashed or overran
- *   QUEUED | ASSIGNED -> WAITING  so; and it was to run where its inputs are kept
+ *   QUEUED | ASSIGNED -> WAITING  its worker goes, and it was to run there because its
+ *                                 inputs are kept there
  *   ASSIGNED -> DONE | FAILED | CANCELLED
  *   QUEUED -> FAILED | CANCELLED  no worker, ps lost; cancelled, error elsewhere, close
- *   any but the last -> VOIDING   it is to end, but something of it may be applied that
- *                                 nobody has told of: the ps are asked (voiding.c)
+ *   any but the last -> VOIDING   it ends, but a part of it may be applied without a
+ *                                 report: the ps are asked (voiding.c)
  *   VOIDING -> DONE | FAILED | CANCELLED
- *   VOIDING -> QUEUED | WAITING   it was done, and a ps has lost that meanwhile; or all of
- *                                 it is applied, and it runs again for what it returned
+ *   VOIDING -> QUEUED | WAITING   it was done, and a ps has lost that meanwhile; or
+ *                                 all of it is applied, and it runs again for its
+ *                                 results
  *
- * A closure that is to be cancelled while it is ASSIGNED stays so, marked, until its
- * worker has answered or is lost. A second attempt (stragglers.c) changes no state.
+ * A closure that is cancelled while it is ASSIGNED stays so, marked, until its worker
+ * has answered or is lost. A second attempt (stragglers.c) changes no state.
  */
 enum coxi_closure_state {
     COXI_WAITING,
@@ -41,9 +45,9 @@ struct coxi_kept;   /* kept.h */
 struct coxi_seat;
 struct coxi_second; /* stragglers.h */
 
-/* What the program asks for with the call (cox_call). */
+/* The options of the call (cox_call). */
 struct coxi_asked {
-    /* The program's own mark of how far it has come; 0: none. */
+    /* The cursor: the program's own mark of its progress; 0: none. */
     uint64_t cursor;
     /* How long an attempt may run; 0: for ever. */
     uint32_t timeout_ms;
@@ -52,82 +56,93 @@ struct coxi_asked {
     int8_t priority;
 };
 
-/* Its attempts, which are numbered from 1 on. */
+/* The attempts of a closure, numbered from 1. */
 struct coxi_attempts {
-    /* How often a ps had come back when the last one was assigned. */
+    /* How often any ps had come back when the last attempt was assigned. */
     uint64_t epoch;
-    /* The number of the last one; 0: there was none. */
+    /* The number of the last attempt; 0: there was none. */
     uint32_t last;
-    /* The number of the one that its worker (`seat`) has. */
+    /* The number of the attempt that the worker (`seat`) has. */
     uint32_t current;
-    /* Its worker was asked to hand it back, for another one to run it. */
+    /* Its worker was asked to hand it back, so that another worker can run it. */
     bool called_back;
-    /* It is to end as soon as its worker has let go of it. */
+    /* It ends as soon as its worker has let go of it. */
     bool cancelled;
 };
 
-/* What is known of its effect on the ps before it is settled. */
+/* What is known of the closure's effect on the ps before it is settled. */
 struct coxi_effect {
-    /* An attempt is over, and nobody has told what of it is applied. Never becomes false again
-     * while the run goes on. */
+    /* An attempt is over without a report of what it has applied. Stays true while the
+     * run goes on. */
     bool uncertain;
-    /* All of it is applied; only what it returned is missing. */
+    /* All of it is applied; only its results are missing. */
     bool applied;
 };
 
-/* What has gone wrong with its attempts. Too much of it ends the closure (attempts.c). */
+/* What has gone wrong with the attempts. Too many mishaps end the closure
+ * (attempts.c). */
 struct coxi_mishaps {
-    /* How its process crashed while it ran: "worker 3: Segmentation fault, ..."; or NULL. */
+    /* How its process crashed while the closure ran: "worker 3: Segmentation fault,
+     * ..."; or NULL. */
     char *crash_text;
-    /* The last attempt that `overruns` counts, because it may be told twice. */
+    /* The last attempt that `overruns` counts, because an overrun may be reported
+     * twice. */
     uint32_t last_overrun;
-    /* Workers that were lost while it may have run there. */
+    /* Workers that were lost while the closure may have run there. */
     uint8_t losses;
-    /* Crashes of its process while it ran there alone. */
+    /* Crashes of the process while the closure ran there alone. */
     uint8_t crashes;
     /* Attempts that ran for longer than timeout_ms. */
     uint8_t overruns;
-    /* Its process crashed while it ran: it runs alone from now on. */
+    /* The process crashed while the closure ran: from now on it runs alone. */
     bool suspect;
 };
 
-/* How it stands to what an older client has left (checkpoints/resume_internal.h). */
+/* How the closure relates to the work that an older client has left
+ * (checkpoints/resume_internal.h). */
 struct coxi_older {
-    /* An older client left it, in its checkpoint. */
+    /* An older client left it in its checkpoint. */
     bool inherited;
-    /* And had settled it as done: some ps may have it without saying so. */
+    /* The older client had settled it as done: some ps may have applied it without
+     * saying so. */
     bool was_done;
-    /* It is this program's, and waits for a write of the older client. */
+    /* It belongs to this program, and waits for a write of the older client. */
     bool held;
 };
 
-/* Of a closure that does again what another one has done: for a ps that has come back (recovery),
- * or for what that one kept (kept.c). It has that one's id, and nobody holds its future. */
+/*
+ * Of a closure that repeats another one: for a ps that has come back (recovery), or for
+ * the results that the other one kept (kept.c). It has the id of the other one, and
+ * nobody holds its future.
+ */
 struct coxi_rerun {
-    struct coxi_closure *of; /* a reference */
-    /* It is part of the batch that is replayed, or needed by it (recovery.h). */
+    struct coxi_closure *of; /* the other closure; a reference */
+    /* It belongs to the batch that is replayed, or that batch needs its results
+     * (recovery.h). */
     bool urgent;
-    /* It counts for nothing any more, because another ps has come back. */
+    /* Its outcome no longer counts, because another ps has come back. */
     bool abandoned;
 };
 
 struct coxi_closure {
-    /* What its user holds. First: one allocation, freed when its last reference goes. */
+    /* The user's handle. First, because both are one allocation, freed when the last
+     * reference goes. */
     struct cox_future future;
     struct cox_function *function;
-    /* In the intake, a queue, its worker's list, or what is settled. */
+    /* Links in the intake, in a queue, in its worker's list, or in the list of settled
+     * closures. */
     struct coxi_closure *next;
     struct coxi_closure *prev;
     /* ASSIGNED: the worker that has it. */
     struct coxi_seat *seat;
 
-    /* A plain closure has none of these. Its way through the loop tests for them, and does
-     * not call inputs.c, kept.c or stragglers.c to learn that nothing is to be done. */
+    /* A plain closure has none of these. The loop tests the pointers on its way, and
+     * does not call inputs.c, kept.c or stragglers.c in vain. */
     struct coxi_second *second;    /* its second attempt */
     struct coxi_inputs *inputs;    /* of a call that takes futures */
-    struct coxi_input *dependents; /* inputs of others that wait for this */
-    struct coxi_rerun *rerun;      /* of one that runs again */
-    struct coxi_kept *kept;        /* of one whose results are to stay on a worker */
+    struct coxi_input *dependents; /* inputs of other closures that wait for this one */
+    struct coxi_rerun *rerun;      /* of a closure that repeats another */
+    struct coxi_kept *kept;        /* of a closure whose results stay on a worker */
 
     struct coxi_asked asked;
     struct coxi_attempts attempts;
@@ -135,13 +150,15 @@ struct coxi_closure {
     struct coxi_effect effect;
     struct coxi_older older;
 
-    /* The worker that has its inputs, and alone may run it then. */
+    /* The worker that has its inputs, and on which alone it may then run. */
     struct coxi_maybe home;
-    /* It does not wait for the worker that has its inputs any more. */
+    /* It no longer waits for the worker that has its inputs. */
     bool roams;
-    /* cox_future_fetch: no step, but done as soon as its only input is at the client. */
+    /* cox_future_fetch: it has no step, and is done as soon as its only input is at the
+     * client. */
     bool fetches;
-    /* enum coxi_closure_state. The loop's, and guarded by c->lock once it is settled. */
+    /* enum coxi_closure_state. Owned by the loop; once the closure is settled, guarded
+     * by c->lock. */
     uint8_t state;
     /* The replay log has it. */
     atomic_bool logged;
@@ -152,29 +169,29 @@ struct coxi_closure {
 
 static_assert(offsetof(struct coxi_closure, future) == 0, "they share an address");
 
-/* The closure of a future: each has one. */
+/* The closure of a future; each future has one. */
 static inline struct coxi_closure *coxi_closure_of(struct cox_future *future)
 {
     return (struct coxi_closure *)future;
 }
 
-/* What a closure is made of. */
+/* The parameters of a new closure. */
 struct coxi_closure_spec {
     struct cox_function *function;
-    const void *args; /* packed, copied; NULL: leaves room for them */
+    const void *args; /* packed; copied; NULL: space for them is left */
     size_t args_len;
     struct coxi_asked asked;
-    struct coxi_inputs *inputs; /* taken if it succeeds; or NULL */
-    /* It is WAITING at first though it takes nothing; else QUEUED. */
+    struct coxi_inputs *inputs; /* taken on success; or NULL */
+    /* It is WAITING at first although it has no inputs; otherwise QUEUED. */
     bool waits;
 };
 
-/* One in nobody's hands, without an id, with one reference. Every closure is made here.
- * COX_ENOMEM. Any thread. */
+/* Makes a closure that is in no list and has no id, with one reference. Every closure
+ * is made here. COX_ENOMEM. Any thread. */
 int coxi_closure_new(struct cox_coordinator *c, const struct coxi_closure_spec *spec,
                      struct coxi_closure **ret);
 
-/* Where every state changes. Loop. */
+/* All changes of state happen here. Loop. */
 void coxi_closure_set(struct coxi_closure *closure, enum coxi_closure_state state);
 
 #endif

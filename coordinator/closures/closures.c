@@ -28,7 +28,7 @@ void coxi_closures_free(struct cox_coordinator *c)
     }
 }
 
-/* What `unsettled` has in the place of an operation. */
+/* The item in `unsettled` that stands for an operation. */
 static char operation;
 
 struct coxi_closure *coxi_closures_get(const struct cox_coordinator *c, uint64_t id)

@@ -1,6 +1,7 @@
 /*
- * See crew.h: from workers to what closures keep of them (seat.h). Whatever a worker tells, or is
- * found to be, arrives here first and goes on to the file that it concerns.
+ * See crew.h: passes events of workers on to their seats (seat.h). Everything that a
+ * worker reports, and every change of its state, arrives here first and goes on to the
+ * file that handles it.
  *
  * Threads: loop.
  */
@@ -18,9 +19,9 @@
 #include "coordinator/closures/send.h"
 #include "coordinator/closures/settle.h"
 
-/* ---- what users are told */
+/* ---- reports to the user */
 
-/* Once for each time that the worker comes. */
+/* Once each time that the worker comes. */
 static void tell_ready(struct coxi_seat *seat)
 {
     struct cox_coordinator *c = seat->c;
@@ -29,7 +30,7 @@ static void tell_ready(struct coxi_seat *seat)
         return;
     }
     coxi_lock(&c->lock);
-    bool quiet = !c->life.opened && !seat->was_told; /* it is waited for anyway */
+    bool quiet = !c->life.opened && !seat->was_told; /* cox_open waits for it anyway */
     coxi_unlock(&c->lock);
     coxi_event(c, seat->was_told ? COX_EVENT_WORKER_BACK : COX_EVENT_WORKER_JOINED,
                COXI_OF(.worker = coxi_maybe_of(worker->index),
@@ -110,11 +111,11 @@ static void lost(struct coxi_worker *worker, const struct coxi_worker_loss *loss
         tell_lost(seat, loss);
     }
     coxi_kept_lost(seat);
-    /* One that leaves has finished what ran. */
+    /* a worker that leaves has finished its running steps */
     coxi_attempts_put_back(seat, loss->has_left ? 0 : worker->slots);
 }
 
-/* ---- what workers tell */
+/* ---- messages of workers */
 
 static int done(struct coxi_worker *worker, const struct coxi_done *message,
                 const uint8_t *payload, size_t len)

@@ -1,4 +1,4 @@
-/* What closures do when something happens to a worker. */
+/* What happens to closures when something happens to a worker. */
 #ifndef COXI_COORDINATOR_CLOSURES_CREW_H
 #define COXI_COORDINATOR_CLOSURES_CREW_H
 

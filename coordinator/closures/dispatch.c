@@ -1,10 +1,10 @@
 /*
- * Closures on the loop: from the intake into line, and from there to workers. What
- * becomes of them then: attempts.c.
+ * The way of closures on the loop: from the intake into line, and from there to
+ * workers. attempts.c has the rest.
  *
  * A turn of the loop handles mail (frames from workers) and then runs coxi_dispatch
- * once: closures of many calls leave in one message a worker, and users are told of
- * everything that was settled under one lock.
+ * once: closures of many calls leave in one message to each worker, and users are told
+ * of all settled closures under one lock.
  */
 #include "coordinator/closures/dispatch.h"
 
@@ -32,7 +32,7 @@
 #include "net/ps_client.h"
 
 enum {
-    CHUNK_MAX = 16,              /* closures given to one worker before looking again */
+    CHUNK_MAX = 16,              /* closures given to one worker before the next look */
     MESSAGE_CLOSURES_MAX = 1024, /* in one dispatch */
     MESSAGE_BYTES_MAX = 1 << 20,
     WATERMARK_STEP = 1024, /* closures between two watermarks, under load */
@@ -57,7 +57,8 @@ static int assign_one(struct coxi_seat *seat, struct coxi_closure *closure)
     return 0;
 }
 
-/* Gives the worker up to `n` closures from the queue, of that priority or above: how many. */
+/* Gives the worker up to `n` closures of that priority or above from the queue; returns
+ * how many. */
 static size_t give(struct coxi_seat *seat, struct coxi_queue *queue, int8_t priority,
                    size_t n)
 {
@@ -83,7 +84,7 @@ static size_t give(struct coxi_seat *seat, struct coxi_queue *queue, int8_t prio
     return given;
 }
 
-/* What only one worker may run, of that priority or above. */
+/* Assigns closures of that priority or above that only one worker may run. */
 static void assign_own(struct cox_coordinator *c, int8_t priority)
 {
     struct coxi_seat **link = &c->closures->owners;
@@ -102,7 +103,7 @@ static void assign_own(struct cox_coordinator *c, int8_t priority)
     }
 }
 
-/* Sends to each worker what has been collected for it. */
+/* Sends the collected dispatches to the workers. */
 static void send_collected(struct cox_coordinator *c)
 {
     while (c->closures->collected != NULL) {
@@ -113,7 +114,7 @@ static void send_collected(struct cox_coordinator *c)
     }
 }
 
-/* What any worker may run, of that priority or above. */
+/* Assigns closures of that priority or above that any worker may run. */
 static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue,
                        int8_t priority)
 {
@@ -129,8 +130,11 @@ static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue,
     }
 }
 
-/* From the highest priority down; within one, what only one worker may run comes first there.
- * What is left of a priority finds no room anywhere, nor does what is below it. */
+/*
+ * Goes through the priorities from the highest down; within one, closures that only one
+ * worker may run come first. A closure that is left found no room on any worker, and
+ * closures below it find none either.
+ */
 static void assign_by_priority(struct cox_coordinator *c)
 {
     const struct coxi_closure *closure;
@@ -146,9 +150,11 @@ static void assign_by_priority(struct cox_coordinator *c)
     }
 }
 
-/* While ps are recovered, nothing but the current batch of the replay is dispatched: any
- * other step would read values that are only partly restored, or overtake a write of the
- * client's that is still to be done again. */
+/*
+ * While ps are recovered, only the current batch of the replay is dispatched: any other
+ * step would read values that are only partly restored, or overtake a write of the
+ * client that must still be repeated.
+ */
 static void assign(struct cox_coordinator *c)
 {
     bool recovery = coxi_ps_recovering(c);
@@ -164,11 +170,11 @@ static void assign(struct cox_coordinator *c)
 
 /* ---- a turn of the loop */
 
-/* Puts in line a closure that has its id. */
+/* Puts a closure that has its id in line. */
 static void enter(struct coxi_closure *closure)
 {
     if (coxi_gate_holds(closure)) {
-        return; /* it waits behind what the client before was writing */
+        return; /* it waits for a write of the older client */
     }
     if (closure->inputs != NULL) {
         coxi_inputs_wait(closure);
@@ -177,8 +183,8 @@ static void enter(struct coxi_closure *closure)
     }
 }
 
-/* Ids of operations below `end`. Without memory for one the run is over: a watermark could pass
- * the operation, and the ps would take it for a duplicate. */
+/* Takes in the ids of operations below `end`. Without memory for one the run is over: a
+ * watermark could pass the operation, and the ps would treat it as a duplicate. */
 static void take_operations(struct cox_coordinator *c, struct coxi_intake *intake,
                             uint64_t end)
 {
@@ -191,7 +197,8 @@ static void take_operations(struct cox_coordinator *c, struct coxi_intake *intak
     }
 }
 
-/* Closures from the intake into line; the window takes ids in order. True where there are any. */
+/* Takes closures from the intake into line; the window takes ids in order. True if
+ * there were any. */
 static bool take_in(struct cox_coordinator *c, struct coxi_intake *intake)
 {
     bool any = intake->closures.first != NULL;
@@ -202,7 +209,7 @@ static bool take_in(struct cox_coordinator *c, struct coxi_intake *intake)
             0) {
             enter(closure);
         } else {
-            /* It cannot be kept track of, so it cannot run. */
+            /* It cannot be tracked, so it cannot run. */
             coxi_closure_fail(closure, COX_ENOMEM, "out of memory for a closure");
         }
         closure = next;
@@ -211,7 +218,7 @@ static bool take_in(struct cox_coordinator *c, struct coxi_intake *intake)
     return any;
 }
 
-/* Closures whose inputs have come, or never will. */
+/* Continues with closures whose inputs have come, or never will. */
 static void go_on(struct cox_coordinator *c)
 {
     if (c->closures->inputs_settled != NULL || c->closures->begun != NULL) {
@@ -219,7 +226,7 @@ static void go_on(struct cox_coordinator *c)
     }
 }
 
-/* Tells ps and workers what has been decided in this turn about closures that are not plain. */
+/* Sends ps and workers this turn's decisions about closures that are not plain. */
 static void send_decisions(struct cox_coordinator *c)
 {
     if (c->closures->voids_held) {
@@ -230,8 +237,8 @@ static void send_decisions(struct cox_coordinator *c)
     }
 }
 
-/* When it has moved on enough; soon when nothing is under way; and now and then, for a
- * message may be lost. */
+/* Sends the watermark when it has moved far enough; soon when nothing is under way; and
+ * from time to time, because a message may be lost. */
 static void send_watermark(struct cox_coordinator *c)
 {
     uint64_t first = c->closures->unsettled.first;
@@ -254,7 +261,7 @@ static void send_watermark(struct cox_coordinator *c)
     }
 }
 
-/* Cancels everything, what runs once for each reason to. */
+/* Cancels everything; running attempts only once for each reason. */
 static void cancel(struct cox_coordinator *c, int code, const char *text)
 {
     coxi_closures_fail(c, code, text);
@@ -264,7 +271,8 @@ static void cancel(struct cox_coordinator *c, int code, const char *text)
     }
 }
 
-/* Lets go of everybody once that is wanted; the loop stops when nobody is left. */
+/* Releases all workers and ps, once that is wanted; the loop stops when none is
+ * left. */
 static void shut_down(struct cox_coordinator *c, bool wanted)
 {
     if (wanted && !c->life.shutting_down) {
@@ -317,7 +325,7 @@ void coxi_dispatch(void *coordinator)
     if (modules) {
         coxi_workers_modules(c);
     }
-    if (resources) { /* before closures that were scheduled after them are sent */
+    if (resources) { /* before closures that were scheduled after them */
         coxi_workers_resources(c);
     }
     if (fatal != 0) {
@@ -325,13 +333,13 @@ void coxi_dispatch(void *coordinator)
     } else if (stopping) {
         cancel(c, COX_ECANCELLED, "cancelled");
         if (!shutdown) {
-            assign(c); /* what is left has been done, and stays so */
+            assign(c); /* spared closures go on */
         }
     } else {
         c->closures->recalled = false;
         assign(c);
     }
-    go_on(c); /* what waited for what has just been cancelled */
+    go_on(c); /* for closures whose inputs were just cancelled */
     coxi_closures_tell(c);
     send_decisions(c);
     send_watermark(c);

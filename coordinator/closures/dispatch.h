@@ -2,8 +2,8 @@
 #ifndef COXI_COORDINATOR_CLOSURES_DISPATCH_H
 #define COXI_COORDINATOR_CLOSURES_DISPATCH_H
 
-/* What the loop does when woken: takes in closures, cancels, sends, moves the
- * watermark. Loop. */
+/* Runs when the loop is woken: takes in closures, cancels, sends, moves the watermark.
+ * Loop. */
 void coxi_dispatch(void *coordinator);
 
 #endif

@@ -1,7 +1,5 @@
-/*
- * Fetching results that are kept on a worker: a closure without a step of its own, which is done
- * when they have come to the client. Any thread.
- */
+/* Fetches results that are kept on a worker: with a closure that has no step, and that
+ * is done when they have come to the client. Any thread. */
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/sync.h"
@@ -12,7 +10,8 @@
 #include "coordinator/closures/inputs.h"
 #include "coordinator/closures/intake.h"
 
-/* A closure that is done when what `source` keeps has come to the client, or fails when it cannot. */
+/* Begins a closure that is done when the values that `source` keeps have come to the
+ * client, and fails if they cannot come. */
 static int begin(struct cox_future *source, struct cox_future **ret_fetch)
 {
     struct cox_coordinator *c = source->c;

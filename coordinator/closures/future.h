@@ -1,7 +1,5 @@
-/*
- * A future: what the user of a closure holds and waits for. futures.h has what is done with it;
- * closure.h has the closure, which begins with it.
- */
+/* A future: the user's handle of a closure. futures.h has the functions; closure.h has
+ * the closure, whose first field it is. */
 #ifndef COXI_COORDINATOR_CLOSURES_FUTURE_H
 #define COXI_COORDINATOR_CLOSURES_FUTURE_H
 
@@ -11,16 +9,19 @@ struct coxi_callback; /* callback.c */
 struct coxi_waiter;   /* futures.c */
 
 struct cox_future {
-    /* The coordinator has one until the closure is settled (coxi_future_keep counts on there
-     * being no more of its own); the user one; each callback one until it has been called; each
-     * call that takes the result one. */
+    /*
+     * The coordinator holds one reference until the closure is settled
+     * (coxi_future_keep relies on the coordinator having only this one); the user holds
+     * one; each callback holds one until it was called; each call that takes the result
+     * holds one.
+     */
     atomic_int refs;
-    /* Set under c->lock; the outcome does not change then. */
+    /* Set under c->lock; from then on the outcome does not change. */
     atomic_bool settled;
-    struct cox_coordinator *c; /* the user's reference holds one of it */
-    uint64_t id;               /* of the closure; from the intake */
+    struct cox_coordinator *c; /* the user's reference includes one to this */
+    uint64_t id;               /* of the closure; set by the intake */
 
-    /* ---- the outcome: the loop's until it is settled */
+    /* ---- the outcome: owned by the loop until it is settled */
     int code;
     int step_code;
     char *text; /* of an error */
@@ -28,8 +29,7 @@ struct cox_future {
     size_t result_len;
 
     /* ---- guarded by c->lock */
-    struct cox_value
-        *values; /* of the result; unpacked when they are first asked for */
+    struct cox_value *values; /* of the result; unpacked on first use */
     size_t n_values;
     struct coxi_waiter *waiters;
     struct coxi_callback *callbacks; /* newest first */

@@ -1,15 +1,15 @@
 /*
- * Futures: what a user holds of a closure. They read what the loop has settled; a
- * result's tensors live as long as the future. Any thread, but coxi_future_keep and
+ * Futures: the user's side of closures. These functions read what the loop has settled;
+ * a result's tensors live as long as the future. Any thread, but coxi_future_keep and
  * coxi_future_settled: loop.
  *
- * A wait has one condition variable and one waiter in the list of each future that it
- * is for; the first of them to be settled signals it, once. All that is under c->lock.
- * Whether a future is settled may be seen without it.
+ * A wait has one condition variable, and one waiter in the list of each future that it
+ * waits for; the first future to be settled signals it, once. All that is under
+ * c->lock. Whether a future is settled can be read without the lock.
  *
- * Cost: cox_wait_any looks at futures until it finds one that is settled, first at the
- * one behind the last that it found, so that draining n settled ones takes O(n) in all.
- * A call that has to wait is O(n): it puts a waiter on each and takes it off again.
+ * Cost: cox_wait_any looks at futures until it finds a settled one. It begins behind
+ * the one that it found last, so draining n settled futures takes O(n) in all. A call
+ * that must wait is O(n): it adds a waiter to each future and removes it again.
  */
 #include "coordinator/closures/futures.h"
 
@@ -28,7 +28,7 @@
 #include "coordinator/closures/kept.h"
 #include "coordinator/workers/module.h"
 
-enum { WAITERS_AT_ONCE = 1024 }; /* put on futures, or taken off, without a pause */
+enum { WAITERS_AT_ONCE = 1024 }; /* added to futures, or removed, in one go */
 
 void coxi_coordinator_unref(struct cox_coordinator *c)
 {
@@ -49,7 +49,8 @@ bool coxi_future_release(struct cox_future *future)
     return atomic_fetch_sub_explicit(&future->refs, 1, memory_order_acq_rel) == 1;
 }
 
-/* Frees one closure. Returns those that it alone held, with `next` behind them. */
+/* Frees one closure. Returns the closures to which it held the last reference, with
+ * `next` behind them. */
 static struct coxi_closure *free_one(struct coxi_closure *closure,
                                      struct coxi_closure *next)
 {
@@ -108,11 +109,11 @@ void cox_future_free(struct cox_future *future)
     }
 }
 
-/* ---- what the loop tells them */
+/* ---- called by the loop */
 
 int coxi_future_keep(struct cox_future *future, const uint8_t *result, size_t len)
 {
-    /* Only the loop's own reference is left: the user has freed it. */
+    /* Only the loop's own reference is left: the user has freed the future. */
     if (len == 0 || atomic_load_explicit(&future->refs, memory_order_relaxed) == 1) {
         return 0;
     }
@@ -127,14 +128,14 @@ int coxi_future_keep(struct cox_future *future, const uint8_t *result, size_t le
 
 struct coxi_waiter {
     struct coxi_waiter *next;
-    struct coxi_waiter **link; /* what points to it; NULL: it is in no list */
+    struct coxi_waiter **link; /* the pointer to it; NULL: it is in no list */
     struct wait *wait;
     size_t index; /* of its future, among those waited for */
 };
 
 struct wait {
     pthread_cond_t settled;
-    struct coxi_waiter *first; /* to be settled; NULL: none yet */
+    struct coxi_waiter *first; /* the first that was settled; NULL: none yet */
 };
 
 void coxi_future_settled(struct cox_future *future)
@@ -186,7 +187,7 @@ static void waiter_remove(struct coxi_waiter *w)
     }
 }
 
-/* Until one is settled, or the deadline has passed. Locked. */
+/* Waits until one is settled, or the deadline has passed. Locked. */
 static void wait_until(struct wait *wait, pthread_mutex_t *lock,
                        const struct timespec *until)
 {
@@ -201,13 +202,14 @@ const char *coxi_future_text(const struct cox_future *future)
     return future->text != NULL ? future->text : coxi_strerror(future->code);
 }
 
-/* Of the closure's function. */
+/* The name of the closure's function. */
 static const char *name_of(struct cox_future *future)
 {
     return coxi_closure_of(future)->function->name;
 }
 
-/* 0, or the closure's error as the caller's. Settled. */
+/* Returns 0, or sets the closure's error as the caller's and returns its code.
+ * Settled. */
 static int settled_code(struct cox_future *future)
 {
     if (future->code == 0) {
@@ -242,15 +244,16 @@ int cox_future_wait(struct cox_future *future, int timeout_ms)
                             (unsigned long long)future->id);
 }
 
-/* What a look at futures that are waited for has found. */
+/* The result of a look at a list of futures. */
 struct look {
-    struct cox_coordinator *c; /* theirs; NULL: there is none */
-    size_t n;                  /* that are not settled, of those looked at */
+    struct cox_coordinator *c; /* of the futures; NULL: there are none */
+    /* how many of them are not settled, among those looked at */
+    size_t n;
     bool found;
     size_t index; /* of a settled one, if found */
 };
 
-/* Looks from `start` on, round, until it finds a settled one. */
+/* Looks at the futures from `start` on, around, until it finds a settled one. */
 static int look_for(struct cox_future *const *futures, size_t n, size_t start,
                     struct look *ret)
 {
@@ -275,7 +278,7 @@ static int look_for(struct cox_future *const *futures, size_t n, size_t start,
                                                    "are NULL");
 }
 
-/* Lets go of the lock between groups: thousands of waiters must not stop the loop. */
+/* Releases the lock between groups: thousands of waiters must not stop the loop. */
 static void let_others_in(struct cox_coordinator *c, size_t n)
 {
     if (n % WAITERS_AT_ONCE == WAITERS_AT_ONCE - 1) {
@@ -284,7 +287,7 @@ static void let_others_in(struct cox_coordinator *c, size_t n)
     }
 }
 
-/* Waits for the futures that a look has found unsettled; the outcome is in `look`. */
+/* Waits for the futures that a look has found unsettled; puts the outcome in `look`. */
 static int wait_for(struct cox_future *const *futures, int timeout_ms,
                     struct look *look)
 {
@@ -322,7 +325,8 @@ static int wait_for(struct cox_future *const *futures, int timeout_ms,
 int cox_wait_any(struct cox_future *const *futures, size_t n, int timeout_ms,
                  size_t *ret_index)
 {
-    /* Where the thread's next look starts; for another array as good as any place. */
+    /* Where this thread's next look starts; for another array it is as good as any
+     * place. */
     static _Thread_local size_t next;
     struct look look = {0};
     if (futures == NULL || n == 0 || ret_index == NULL) {

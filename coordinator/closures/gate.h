@@ -1,9 +1,11 @@
 /*
- * The gate: what an older client has left (closures that run again, writes that it had begun) goes
- * on in its own order, and this program's closures, writes and reads keep to that order.
+ * The gate: the work that an older client has left (closures that run again, writes
+ * that it had begun) is done in its own order, and this program's closures, writes and
+ * reads keep to that order.
  *
- * There is one only while an older client's work is left: checkpoints/resume_order.c sets it, and
- * takes it away when that work is done. Without it each function here is one test.
+ * A gate exists only while an older client's work is left: checkpoints/resume_order.c
+ * sets it, and removes it when the work is done. Without a gate each function here
+ * costs one test.
  */
 #ifndef COXI_COORDINATOR_CLOSURES_GATE_H
 #define COXI_COORDINATOR_CLOSURES_GATE_H
@@ -12,7 +14,7 @@
 #include "coordinator/closures/closures.h"
 
 struct coxi_gate {
-    /* As the functions below of the same names. */
+    /* See the functions below with the same names. */
     const struct cox_function *(*go_on)(struct cox_coordinator *c);
     const struct cox_function *(*missing)(struct cox_coordinator *c);
     int (*check)(struct cox_coordinator *c);
@@ -26,9 +28,9 @@ struct coxi_gate {
 };
 
 /*
- * The program schedules or waits: what is left to be run may run now, as far as its functions
- * are loaded. Returns a function that is not loaded (it has names, and lives until close), or
- * NULL. Any thread, with c->lock.
+ * The program schedules or waits: closures that are left may run now, as far as their
+ * functions are loaded. Returns a function that is not loaded (it has names, and lives
+ * until close), or NULL. Any thread, with c->lock.
  */
 static inline const struct cox_function *coxi_gate_go_on(struct cox_coordinator *c)
 {
@@ -36,33 +38,40 @@ static inline const struct cox_function *coxi_gate_go_on(struct cox_coordinator 
     return gate != NULL ? gate->go_on(c) : NULL;
 }
 
-/* The same for whoever tells what is waited for: NULL before the program schedules or waits. */
+/* The same for reports of what the program waits for: NULL before the program schedules
+ * or waits. */
 static inline const struct cox_function *coxi_gate_missing(struct cox_coordinator *c)
 {
     const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->missing(c) : NULL;
 }
 
-/* True while something is still to be written: by the client before; or, when the program has
- * scheduled or joined, a reset that comes behind that client's closures. Any thread, with
- * c->lock. */
+/*
+ * True while a write is left: of the older client; or, once the program has scheduled
+ * or joined, a reset that follows the older client's closures. Any thread, with
+ * c->lock.
+ */
 static inline bool coxi_gate_is_writing(const struct cox_coordinator *c)
 {
     const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL && gate->is_writing(c);
 }
 
-/* COX_ENOENT, naming the function to load: such a write, and all that has to wait for it, waits
- * for a closure whose function is not loaded. Any thread, with c->lock. */
+/*
+ * COX_ENOENT, naming the function to load: such a write, and everything that must wait
+ * for it, waits for a closure whose function is not loaded. Any thread, with c->lock.
+ */
 static inline int coxi_gate_check(struct cox_coordinator *c)
 {
     const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->check(c) : 0;
 }
 
-/* COX_ENOENT, naming the function to load (`missing`, which coxi_gate_go_on has returned): such a
- * reset, and with it what the program schedules, waits for a closure of that function. Any
- * thread, with c->lock. */
+/*
+ * COX_ENOENT, naming the function to load (`missing`, which coxi_gate_go_on has
+ * returned): such a reset, and with it the closures that the program schedules, waits
+ * for a closure of that function. Any thread, with c->lock.
+ */
 static inline int coxi_gate_check_resets(const struct cox_coordinator *c,
                                          const struct cox_function *missing)
 {
@@ -71,9 +80,9 @@ static inline int coxi_gate_check_resets(const struct cox_coordinator *c,
 }
 
 /*
- * Waits until all of that is written: what this program writes comes after it, and what it
- * reads has it. COX_ENOENT as above; what ended the coordinator. Any thread but the loop,
- * without c->lock.
+ * Waits until all those writes are done: writes of this program come after them, and
+ * its reads see them. COX_ENOENT as above; otherwise the code that ended the
+ * coordinator. Any thread but the loop, without c->lock.
  */
 static inline int coxi_gate_wait(struct cox_coordinator *c)
 {
@@ -82,9 +91,10 @@ static inline int coxi_gate_wait(struct cox_coordinator *c)
 }
 
 /*
- * The program has reset that metric. While closures of the client before are still to run again,
- * because the program has not scheduled or joined yet, it is reset once more behind them. Waits
- * for room. COX_ENOMEM; what ended the coordinator. Any thread but the loop, without c->lock.
+ * The program has reset that metric. If closures of the older client are still to run
+ * again, because the program has not scheduled or joined yet, the metric is reset once
+ * more after them. Waits for room. COX_ENOMEM; otherwise the code that ended the
+ * coordinator. Any thread but the loop, without c->lock.
  */
 static inline int coxi_gate_reset(struct cox_coordinator *c,
                                   const struct coxi_variable *metric)
@@ -93,15 +103,15 @@ static inline int coxi_gate_reset(struct cox_coordinator *c,
     return gate != NULL ? gate->reset(c, metric) : 0;
 }
 
-/* A closure of this program's, which has just come, has to wait for such a write: true, and
- * then it is WAITING. Loop. */
+/* True if a closure of this program, which was just taken in, must wait for such a
+ * write: then it is WAITING. Loop. */
 static inline bool coxi_gate_holds(struct coxi_closure *closure)
 {
     const struct coxi_gate *gate = atomic_load(&closure->future.c->closures->gate);
     return gate != NULL && gate->holds(closure);
 }
 
-/* At the end of a turn: what is to be written next may have its turn now. Loop. */
+/* At the end of a turn: lets the next write begin if its turn has come. Loop. */
 static inline void coxi_gate_turn(struct cox_coordinator *c)
 {
     const struct coxi_gate *gate = atomic_load(&c->closures->gate);

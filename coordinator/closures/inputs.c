@@ -1,22 +1,24 @@
 /*
- * Futures as arguments. A call that takes the result of another is WAITING until that is
- * done; then the value is copied among its arguments, so that it travels with the call
- * however often that is tried. Where an input fails or is cancelled, so does what waits
- * for it.
+ * Futures as arguments. A call that takes the result of another is WAITING until the
+ * other is done; then the value is copied among its arguments, so that it travels with
+ * every attempt of the call. If an input fails or is cancelled, so does the call that
+ * waits for it.
  *
- * A result that is kept on a worker (kept.h) does not travel if the call can run there: that
- * is its home, and it waits in line for that worker alone. Else, or when it does not run
- * there after all, it is WAITING again until its results are at the client.
+ * A result that is kept on a worker (kept.h) does not travel if the call can run on
+ * that worker: that worker is the call's home, and the call waits in line for it alone.
+ * If the call cannot run there, or does not in the end, it is WAITING again until the
+ * results are at the client.
  *
- * Each input holds a reference to its future, and wants what that keeps: for a call without
- * kept results until their values have been taken, else until the call is settled; and a
- * reference only for as long as the call may have to run again. While it hangs on that
- * future it holds one to the closure that waits, too: the future may outlive it.
+ * Each input holds a reference to its future. It wants what the future keeps: in a call
+ * without kept inputs until the values have been taken, in others until the call is
+ * settled; it keeps the reference only as long as the call may have to run again. While
+ * the input hangs on the future it also holds a reference to the waiting closure,
+ * because the future may outlive that closure.
  *
  * Bounds: waiting closures count as queued ones (queue_max), inputs as arguments.
  *
- * Threads: made by users' threads; all else on the loop. Chains of any length: nothing
- * here is recursive.
+ * Threads: user threads make the inputs; all else runs on the loop. Chains may have any
+ * length: nothing here is recursive.
  */
 #include "coordinator/closures/inputs.h"
 
@@ -38,16 +40,17 @@
 #include "coordinator/workers/module.h"
 
 struct coxi_input {
-    struct coxi_input *next; /* of those that wait for the same future */
+    struct coxi_input *next; /* of the inputs that wait for the same future */
     struct coxi_closure *owner;
-    struct coxi_closure *source; /* a reference; NULL: taken */
-    bool wants;                  /* what that keeps */
+    struct coxi_closure *source; /* a reference; NULL: the value was taken */
+    bool wants;                  /* it wants what `source` keeps */
     char name[COX_NAME_MAX + 1];
     char result[COX_NAME_MAX + 1];
 };
 
 struct coxi_inputs {
-    struct coxi_buffer packed; /* all arguments that travel, once the last is there */
+    /* all arguments that travel, once the last input is there */
+    struct coxi_buffer packed;
     size_t n_pending;
     size_t n;
     struct coxi_input items[];
@@ -78,7 +81,7 @@ static void hold(struct coxi_input *item, struct coxi_closure *source)
     coxi_kept_want(source);
 }
 
-/* Needs what they keep no more. */
+/* They no longer need what their sources keep. */
 static void unwant(struct coxi_inputs *inputs)
 {
     for (size_t i = 0; i < inputs->n; i++) {
@@ -116,7 +119,7 @@ int coxi_inputs_new(struct cox_coordinator *c, const struct cox_input *inputs, s
     return 0;
 }
 
-/* Lets go of the sources; returns those that nobody holds any more. */
+/* Releases the sources; returns those to which no reference is left. */
 static struct coxi_closure *release_sources(struct coxi_inputs *inputs)
 {
     struct coxi_closure *orphans = NULL;
@@ -160,7 +163,7 @@ static int pack_input(const struct coxi_input *input, struct coxi_buffer *ret)
     return r;
 }
 
-/* The value is kept where the closure is to run. */
+/* True if the value is kept where the closure will run. */
 static bool is_at_home(const struct coxi_closure *closure,
                        const struct coxi_input *input)
 {
@@ -215,14 +218,14 @@ static bool takes_kept(const struct coxi_inputs *inputs)
     return false;
 }
 
-/* The arguments that its packed ones do not have are still to be had from its inputs. */
+/* True if some arguments are not packed, and must still come from the inputs. */
 static bool lacks_some(const struct coxi_closure *closure)
 {
     return closure->inputs != NULL &&
            (closure->state == COXI_WAITING || takes_kept(closure->inputs));
 }
 
-/* What the closure that it hangs on will bring. */
+/* Describes an input whose value another closure will provide. */
 static int export_pending(const struct coxi_input *input, struct coxi_buffer *ret)
 {
     struct coxi_backlog_input pending = {.closure = input->source->future.id};
@@ -236,7 +239,7 @@ static bool is_at_hand(const struct coxi_input *input)
     return is_over(input->source) && coxi_kept_is_here(input->source);
 }
 
-/* The arguments that are known, packed as those of one call. */
+/* Appends the known arguments, packed as those of one call. */
 static int export_known(const struct coxi_closure *closure, struct coxi_buffer *ret)
 {
     int r = coxi_buffer_append(ret, closure->args, closure->args_len);
@@ -248,7 +251,8 @@ static int export_known(const struct coxi_closure *closure, struct coxi_buffer *
     return r;
 }
 
-/* A packed form begins with how many it has, so it is made by itself, not behind others. */
+/* Builds the packed form in a buffer of its own, because it begins with the number of
+ * its values. */
 static int export_lacking(const struct coxi_closure *closure, struct coxi_buffer *args,
                           struct coxi_buffer *inputs, size_t *ret_n)
 {
@@ -316,9 +320,9 @@ int coxi_inputs_collect(const struct coxi_closure *closure, uint32_t at,
     return r;
 }
 
-/* ---- where a closure is to run */
+/* ---- where a closure runs */
 
-/* The bytes that a worker keeps of what they take. */
+/* The bytes of their values that a worker keeps. */
 static uint64_t bytes_at(const struct coxi_inputs *inputs, const struct coxi_seat *seat)
 {
     uint64_t bytes = 0;
@@ -329,8 +333,11 @@ static uint64_t bytes_at(const struct coxi_inputs *inputs, const struct coxi_sea
     return bytes;
 }
 
-/* The worker that keeps most of what it takes, if it may run there; or NULL. What runs
- * again may have to while nothing else may: it does not wait for one worker. */
+/*
+ * The worker that keeps most of the closure's inputs, if the closure may run there; or
+ * NULL. A closure that runs again may have to run while others must not, so it does not
+ * wait for one worker.
+ */
 static struct coxi_seat *choose_home(const struct coxi_closure *closure)
 {
     struct coxi_seat *home = NULL;
@@ -351,7 +358,7 @@ static struct coxi_seat *choose_home(const struct coxi_closure *closure)
 
 /* ---- waiting. The closure is WAITING, in no list */
 
-/* All that does not stay at its home is here: it is in line from now on. */
+/* Everything that does not stay at its home is here: puts it in line. */
 static void be_ready(struct coxi_closure *closure)
 {
     if (closure->fetches) {
@@ -379,8 +386,8 @@ static void hang_on(struct coxi_closure *closure, struct coxi_input *input)
     input->source->dependents = input;
 }
 
-/* All futures that it takes are done: finds out where it is to run, and waits for what has
- * to come for that. */
+/* All futures that the call takes are done: chooses where it runs, and waits for the
+ * values that must travel. */
 static void place(struct coxi_closure *closure)
 {
     struct coxi_inputs *inputs = closure->inputs;
@@ -426,11 +433,11 @@ bool coxi_inputs_are_urgent(const struct coxi_closure *closure)
     return false;
 }
 
-/* An input is not going to come. */
+/* An input will not come: ends the closure. */
 static void give_up(struct coxi_closure *closure, const struct coxi_input *input)
 {
     const struct coxi_closure *source = input->source;
-    bool done = source->state == COXI_DONE_OK; /* but its result is lost */
+    bool done = source->state == COXI_DONE_OK; /* its result is lost */
     int code = done ? source->kept->code : source->future.code;
     const char *why = done ? source->kept->text : source->future.text;
     char text[COXI_TEXT_MAX];
@@ -492,7 +499,7 @@ void coxi_inputs_go_again(struct coxi_closure *closure)
         coxi_closure_enqueue(closure, true);
         return;
     }
-    /* What its home kept may be gone since, or still be on its way here. */
+    /* Values that its home kept may be gone now, or still be on their way here. */
     coxi_closure_set(closure, COXI_WAITING);
     if (closure->inputs->n_pending == 0) {
         place(closure);
@@ -522,7 +529,7 @@ void coxi_inputs_drop(struct coxi_closure *closure)
     }
 }
 
-/* It may have to run again: for a ps that comes back, or for what it has returned. */
+/* True if it may have to run again: for a ps that comes back, or for its results. */
 static bool may_run_again(const struct coxi_closure *closure)
 {
     return (closure->state == COXI_DONE_OK || closure->effect.applied) &&
@@ -543,14 +550,15 @@ void coxi_inputs_settled(struct coxi_closure *closure)
     }
 }
 
-/* News of an input: its future is settled, or its value is here, or will not be. */
+/* Handles news of an input: its future is settled, or its value is here, or will not
+ * come. */
 static void hear(struct coxi_closure *closure, const struct coxi_input *input)
 {
     const struct coxi_closure *source = input->source;
     bool lacks = source->state != COXI_DONE_OK ||
                  (!coxi_kept_is_here(source) && source->kept->code != 0);
     if (closure->state != COXI_WAITING) {
-        return; /* it has been given up before */
+        return; /* it has ended already */
     }
     if (lacks) {
         coxi_list_remove(&closure->future.c->closures->waiting, closure);
@@ -581,7 +589,7 @@ void coxi_inputs_go_on(struct cox_coordinator *c)
 
 /* ---- running again */
 
-/* Inputs like those of one that is done. */
+/* Copies the inputs of a closure that is done. */
 static int inputs_copy(const struct coxi_inputs *of, struct coxi_inputs **ret)
 {
     struct coxi_inputs *made = calloc(1, sizeof(*made) + of->n * sizeof(*made->items));

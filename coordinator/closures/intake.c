@@ -8,7 +8,8 @@
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
 
-enum { ROOM_SLICE_MS = 1000 }; /* of waiting, between two looks at what it waits for */
+/* length of one wait; then the state is looked at again */
+enum { ROOM_SLICE_MS = 1000 };
 
 void coxi_intake_put(struct cox_coordinator *c, struct coxi_closure *closure)
 {
@@ -40,8 +41,8 @@ void coxi_intake_put_operation(struct cox_coordinator *c,
     intake->last_operation = operation;
 }
 
-/* True while no id may be given out: the replay log takes nothing more until a checkpoint
- * lets it forget, or the ids would run too far ahead. Locked. */
+/* True while no id may be given out: the replay log takes nothing until a checkpoint
+ * empties it, or the ids would run too far ahead. Locked. */
 static bool is_full_of_ids(const struct cox_coordinator *c)
 {
     return c->ids.next - c->ids.first_unsettled >= COXI_AHEAD_MAX ||

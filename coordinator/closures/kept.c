@@ -1,15 +1,16 @@
 /*
- * See kept.h. What is wanted is counted by whoever wants it, on any thread; the last to let
- * go lists the future for the loop, which has the worker drop the values.
+ * See kept.h. Each user of the values counts itself, on any thread; the last one to go
+ * lists the future for the loop, which tells the worker to drop the values.
  *
- * What makes values again is a closure of its own, as a replay is (recovery_replay.c), with
- * the id of the one that is settled: the ps take what it commits for duplicates. Where
- * that one is being replayed, that serves as well. It waits for its own inputs as any call
- * does, so a line of closures is made again one after the other.
+ * Values are made again by a closure of its own, as in a replay (recovery_replay.c),
+ * with the id of the settled one: the ps treat its commits as duplicates. If the
+ * settled closure is being replayed, that replay serves as well. The new closure waits
+ * for its own inputs as any call does, so a chain of closures is made again one after
+ * the other.
  *
- * Bounds: one of those for each future that is kept; a line of COXI_LINEAGE_MAX.
+ * Bounds: one such closure for each future that is kept; a chain of COXI_LINEAGE_MAX.
  *
- * Threads: as kept.h says. Cost: O(1) for each, and a bucket's length.
+ * Threads: see kept.h. Cost: O(1) for each, plus the length of a bucket.
  */
 #include "coordinator/closures/kept.h"
 
@@ -27,7 +28,7 @@
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/module.h"
 
-enum { DROPPED_MAX = 1 << 16 }; /* results that a message drops */
+enum { DROPPED_MAX = 1 << 16 }; /* results dropped by one message */
 
 int coxi_kept_new(struct coxi_closure *closure)
 {
@@ -49,7 +50,7 @@ void coxi_kept_free(struct coxi_kept *kept)
     }
 }
 
-/* ---- who wants them */
+/* ---- counting users */
 
 void coxi_kept_want(struct coxi_closure *closure)
 {
@@ -58,7 +59,7 @@ void coxi_kept_want(struct coxi_closure *closure)
     }
 }
 
-/* Has the loop look at it, in coxi_kept_sweep. */
+/* Lists it for the loop, which looks at it in coxi_kept_sweep. */
 static void list_for_loop(struct coxi_closure *closure)
 {
     struct cox_coordinator *c = closure->future.c;
@@ -95,7 +96,7 @@ static bool is_wanted(const struct coxi_kept *kept)
     return atomic_load_explicit(&kept->wanted, memory_order_acquire) > 0;
 }
 
-/* The next that is listed, with the list's reference; or NULL. */
+/* The next closure of the list, with the list's reference; or NULL. */
 static struct coxi_closure *take_listed(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
@@ -131,7 +132,7 @@ struct coxi_seat *coxi_kept_seat(const struct coxi_closure *closure)
     return closure->kept != NULL ? closure->kept->seat : NULL;
 }
 
-/* The worker has them no more, or is to drop them. */
+/* The worker has the values no more, or will drop them. */
 static void unlink_kept(struct coxi_kept *kept)
 {
     *kept->link = kept->next;
@@ -146,7 +147,7 @@ void coxi_kept_drop(struct coxi_seat *seat, uint64_t id, uint32_t attempt)
     struct cox_coordinator *c = seat->c;
     const struct coxi_recall_head head = {id, attempt, 0};
     if (coxi_buffer_append_raw(&seat->dropped, &head, sizeof(head)) != 0) {
-        return; /* it stays there until the worker or we are gone */
+        return; /* they stay there until the worker or this client is gone */
     }
     if (!seat->is_dropper) {
         seat->is_dropper = true;
@@ -155,7 +156,7 @@ void coxi_kept_drop(struct coxi_seat *seat, uint64_t id, uint32_t attempt)
     }
 }
 
-/* They are here from now on: nobody has to make them again. */
+/* The values are here from now on: nobody has to make them again. */
 static void be_here(struct coxi_closure *closure, uint8_t *result, size_t len)
 {
     struct cox_coordinator *c = closure->future.c;
@@ -211,7 +212,7 @@ static struct coxi_kept **bucket_of(struct cox_coordinator *c, uint64_t id)
     return &c->closures->coming[id % COXI_COMING_BUCKETS];
 }
 
-/* What points to that of the closure, or to the end of its bucket. */
+/* The pointer to the closure's entry, or to the end of its bucket. */
 static struct coxi_kept **find_coming(struct cox_coordinator *c, uint64_t id)
 {
     struct coxi_kept **at = bucket_of(c, id);
@@ -230,7 +231,7 @@ static void begin_coming(struct coxi_kept *kept)
     coxi_future_ref(&kept->closure->future);
 }
 
-/* They have come, or will not (`code`): tells who waits for that. */
+/* The values have come, or will not (`code`): tells the closures that wait for them. */
 static void end_coming(struct coxi_kept *kept, int code, const char *text)
 {
     struct coxi_closure *closure = kept->closure;
@@ -258,7 +259,8 @@ static int make_again(struct coxi_kept *kept)
 {
     struct coxi_closure *closure = kept->closure;
     struct cox_coordinator *c = closure->future.c;
-    kept->remake = coxi_closure_find(c, closure->future.id); /* it is being replayed */
+    /* a replay of it, if there is one */
+    kept->remake = coxi_closure_find(c, closure->future.id);
     if (kept->remake != NULL) {
         return 0;
     }
@@ -277,12 +279,13 @@ static int make_again(struct coxi_kept *kept)
     c->life.n_inherited += kept->remake->older.inherited;
     c->counts.stats.made_again++;
     coxi_unlock(&c->lock);
-    kept->remake->rerun->urgent = coxi_inputs_are_urgent(closure); /* in no line yet */
+    /* it is in no line yet */
+    kept->remake->rerun->urgent = coxi_inputs_are_urgent(closure);
     coxi_closure_begin(kept->remake);
     return 0;
 }
 
-/* What was to make them has ended without. */
+/* The closure that should make them has ended without. */
 static void try_again(struct coxi_kept *kept)
 {
     kept->remake = NULL;
@@ -301,7 +304,7 @@ void coxi_kept_bring(struct coxi_closure *closure)
     kept->code = 0;
     begin_coming(kept);
     int r = kept->seat != NULL ? ask(kept) : make_again(kept);
-    if (r != 0 && kept->seat == NULL) { /* else its connection will tell */
+    if (r != 0 && kept->seat == NULL) { /* otherwise its connection will report it */
         end_coming(kept, r, coxi_error_text());
     }
 }
@@ -316,7 +319,7 @@ int coxi_kept_sent(struct coxi_seat *seat, const struct coxi_result *result,
     seat->n_asked_results--;
     if (kept == NULL || !kept->asked || kept->seat != seat ||
         kept->attempt != result->attempt) {
-        return 0; /* of no interest any more */
+        return 0; /* nobody needs it any more */
     }
     if (result->code != 0) {
         return coxi_error(COX_EPROTO, "it has lost what it kept of closure %llu: %s",
@@ -327,16 +330,16 @@ int coxi_kept_sent(struct coxi_seat *seat, const struct coxi_result *result,
     return 0;
 }
 
-/* ---- the end of a closure, and of the need for what it returned */
+/* ---- the end of a closure, and of the need for its results */
 
-/* Nobody needs them: neither the worker's, nor those that were to come. */
+/* Nobody needs the values: neither those of the worker, nor those on their way. */
 static void forget(struct coxi_kept *kept)
 {
     if (kept->seat != NULL) {
         coxi_kept_drop(kept->seat, kept->closure->future.id, kept->attempt);
         unlink_kept(kept);
     }
-    if (kept->asked) { /* in vain, then */
+    if (kept->asked) { /* nobody waits for them */
         end_coming(kept, 0, "");
     }
 }
@@ -390,7 +393,7 @@ void coxi_kept_lost(struct coxi_seat *seat)
     coxi_closures_leave_home(seat);
 }
 
-/* ---- what makes them again */
+/* ---- the closure that makes them again */
 
 void coxi_kept_wait_for_recovery(struct cox_coordinator *c)
 {
@@ -440,13 +443,14 @@ void coxi_kept_sweep(struct cox_coordinator *c)
             forget(closure->kept);
         }
         if (closure->kept->here) {
-            coxi_inputs_drop(closure); /* if the log has kept them for a replay */
+            coxi_inputs_drop(closure); /* the replay log may have kept them until now */
         }
         coxi_future_unref(&closure->future);
     }
 }
 
-/* In messages of DROPPED_MAX: a program may let go of any number of results at once. */
+/* In messages of DROPPED_MAX, because a program may release any number of results at
+ * once. */
 static void send_dropped(struct coxi_seat *seat)
 {
     const struct coxi_recall_head *heads =

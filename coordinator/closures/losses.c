@@ -1,16 +1,18 @@
 /*
- * See losses.h. A closure that has lost COXI_LOSSES_MAX workers while its step ran fails: it
- * may be what kills them. Losing a worker never counts against a closure whose step has
- * returned (design: exactly once): it waits for a ps, not for its step.
+ * See losses.h. A closure fails when COXI_LOSSES_MAX workers were lost while its step
+ * ran: it may be what kills them. The loss of a worker never counts against a closure
+ * whose step has returned (design: exactly once): such a closure waits for a ps, not
+ * for its step.
  *
- * At the moment of a loss nobody knows what ran there, so the oldest closures of the worker
- * are suspects, as many as it has slots, and the loss is counted for them. It is taken back
- * when the worker's next process says that their steps did not run, or when the same process
- * comes back. What stays counted are losses of whole hosts, of which nobody can tell: they are
- * not counted while a ps is away, for then commits wait, and are forgotten when some ps turns
- * out to have the closure's last segment (voiding.c).
+ * At the moment of a loss nobody knows which steps ran there. The oldest closures of
+ * the worker are therefore suspects, as many as it has slots, and the loss counts for
+ * them. It no longer counts when the worker's next process says that their steps did
+ * not run, or when the same process comes back. The losses that remain are those of
+ * whole hosts, about which nobody can tell: they do not count while a ps is away,
+ * because then commits wait; and they are forgotten when some ps turns out to have the
+ * closure's last segment (voiding.c).
  *
- * Threads: loop. Cost: O(slots) for a loss, O(slots^2) when its process tells.
+ * Threads: loop. Cost: O(slots) for a loss, O(slots^2) when the next process reports.
  */
 #include "coordinator/closures/losses.h"
 
@@ -43,9 +45,10 @@ int coxi_losses_wait_ms(const struct cox_coordinator *c)
 }
 
 /*
- * worker_wait_ms is for a cluster whose workers are gone. While a ps is away, too, it may be
- * the client's own network that is, and nothing but replays could run anyway: then workers
- * have as long as a ps, and when all ps are there again, worker_wait_ms from that moment on.
+ * worker_wait_ms is meant for a cluster whose workers are gone. While a ps is away,
+ * too, the client's own network may be down, and only replays could run anyway: then
+ * workers have as long as a ps, and from the moment when all ps are back,
+ * worker_wait_ms.
  */
 void coxi_losses_tick(struct cox_coordinator *c)
 {
@@ -59,7 +62,7 @@ void coxi_losses_tick(struct cox_coordinator *c)
     }
 }
 
-/* ---- what counts */
+/* ---- counting */
 
 static void change(struct coxi_closure *closure, int by)
 {

@@ -1,4 +1,5 @@
-/* See operation.h. The loop sees of an operation that its id is taken, and when it ends. */
+/* See operation.h. The loop sees only that an operation's id is taken, and when it
+ * ends. */
 #include "coordinator/closures/operation.h"
 
 #include <stdlib.h>
@@ -29,8 +30,8 @@ int coxi_operation_room(struct cox_coordinator *c)
     return r;
 }
 
-/* `state`: OPEN, at its place among what is written now; or HELD, at that of its id, and then
- * `listed` is called with it. */
+/* `state`: OPEN, in the order of the writes of this moment; or HELD, at the place of
+ * its id; then `listed` is called with it. */
 static int begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
                  enum coxi_replay_state state, bool wait,
                  void (*listed)(void *arg, struct coxi_operation *operation), void *arg,
@@ -60,8 +61,8 @@ static int begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
         free(operation);
         return r;
     }
-    *ret =
-        operation; /* the loop takes it in with what comes next, at the latest its end */
+    /* the loop takes it in with the next closures, or at its end at the latest */
+    *ret = operation;
     return 0;
 }
 
@@ -84,7 +85,7 @@ static void end_operation(struct coxi_mail *mail)
 {
     struct coxi_operation *operation = (struct coxi_operation *)mail;
     struct cox_coordinator *c = operation->c;
-    coxi_dispatch(c); /* so that it has been taken in */
+    coxi_dispatch(c); /* so that the loop has taken it in */
     (void)coxi_window_take(&c->closures->unsettled, operation->id);
     coxi_lock(&c->lock);
     c->ids.first_unsettled = c->closures->unsettled.first;

@@ -1,9 +1,9 @@
 /*
- * See pool.h. A binary heap whose entries carry what they are compared by, so that a
- * comparison touches one array; `places` says where a member is, to move it when its load
- * changes. Loads are compared as fractions, exactly.
+ * See pool.h. A binary heap whose entries contain what they are compared by, so that a
+ * comparison touches one array; `places` says where a member is, so that it can be
+ * moved when its load changes. Loads are compared exactly, as fractions.
  *
- * Invariant: the entry of heap at places[m] is that of m, for each member m that is there.
+ * Invariant: places[m] is the place of m's entry in the heap, for each member m in it.
  */
 #include "coordinator/closures/pool.h"
 
@@ -54,7 +54,7 @@ static void put(struct coxi_pool *pool, uint32_t at, struct coxi_pool_entry entr
     pool->places[entry.member] = coxi_maybe_of(at);
 }
 
-/* Puts `entry` where it belongs, above `at` or below it; what is at `at` is overwritten. */
+/* Puts `entry` where it belongs, above or below `at`, whose entry is overwritten. */
 static void settle(struct coxi_pool *pool, uint32_t at, struct coxi_pool_entry entry)
 {
     while (at > 0 && is_before(&entry, &pool->heap[(at - 1) / 2])) {

@@ -10,7 +10,7 @@ struct coxi_list {
     size_t n;
 };
 
-/* In line by priority, oldest first within one. */
+/* In line by priority; within a priority the oldest first. */
 enum { COXI_LEVELS = COX_PRIORITY_MAX - COX_PRIORITY_MIN + 1 };
 
 struct coxi_queue {
@@ -21,12 +21,12 @@ struct coxi_queue {
 void coxi_list_append(struct coxi_list *list, struct coxi_closure *closure);
 void coxi_list_remove(struct coxi_list *list, struct coxi_closure *closure);
 
-/* In line behind (or, put back, before) those of its priority. */
+/* Puts a closure behind (prepend: before) those of its priority. */
 void coxi_queue_append(struct coxi_queue *queue, struct coxi_closure *closure);
 void coxi_queue_prepend(struct coxi_queue *queue, struct coxi_closure *closure);
 void coxi_queue_remove(struct coxi_queue *queue, struct coxi_closure *closure);
 
-/* The oldest of the highest priority, or NULL. */
+/* The oldest closure of the highest priority, or NULL. */
 struct coxi_closure *coxi_queue_first(const struct coxi_queue *queue);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * Scheduling and join: what users' threads call. A closure goes through the
- * intake to the loop (dispatch.c) and comes back settled; both under c->lock.
+ * Scheduling and join, called by user threads. A closure goes through the intake to the
+ * loop (dispatch.c) and comes back settled; both under c->lock.
  *
- * An error is reported once: the first thread that comes by has everything cancelled,
- * waits until nothing runs, and takes the error along.
+ * An error is reported once: the first thread that notices it cancels everything, waits
+ * until nothing runs, and returns the error.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -25,12 +25,13 @@
 #include "coordinator/workers/workers.h"
 #include "net/ps_client.h"
 
-/* ---- errors of the whole */
+/* ---- errors of the whole run */
 
 /*
- * If there is an error to report: cancels everything but what an older client has left, waits
- * until nothing else runs, clears and returns it; COX_ETIMEDOUT (`until` has passed) leaves it for the next one.
- * Locked; unlocks while it waits. Whoever comes meanwhile waits for that.
+ * If there is an error to report: cancels everything except the work that an older
+ * client has left, waits until nothing else runs, clears the error and returns it;
+ * COX_ETIMEDOUT (`until` has passed) leaves it for the next caller. Locked; unlocks
+ * while it waits. Other callers wait meanwhile.
  */
 static int report_error(struct cox_coordinator *c, const struct timespec *until)
 {
@@ -81,11 +82,11 @@ static int await_queue(struct cox_coordinator *c, const struct cox_function *mis
     struct coxi_call call;
     call.c = c;
     call.what = "cox_schedule";
-    call.counted = false; /* who schedules has been counted */
+    call.counted = false; /* cox_schedule has counted the caller already */
     coxi_call_begin_locked(&call);
     int r = 0;
     while (r == 0 && coxi_intake_is_full(c)) {
-        r = coxi_gate_check(c); /* what waits may do so for a module */
+        r = coxi_gate_check(c); /* a waiting closure may need a module */
         if (r == 0) {
             coxi_intake_wait(c);
             r = check_schedule(c, missing);
@@ -95,14 +96,14 @@ static int await_queue(struct cox_coordinator *c, const struct cox_function *mis
     return r;
 }
 
-/* Takes the closure in when (or, not `wait`, if) there is room for it. Locked. */
+/* Takes the closure in when (or, without `wait`, if) there is room for it. Locked. */
 static int enqueue(struct cox_coordinator *c, struct coxi_closure *closure, bool wait)
 {
     const struct cox_function *missing = coxi_gate_go_on(c);
     int r = check_schedule(c, missing);
     if (r == 0 && closure->asked.cursor != 0) {
-        /* The program knows what an error has cancelled, and goes on. Before it waits for room,
-         * because a full replay log has room only after a checkpoint. */
+        /* The program knows what an error has cancelled, and continues. Before the wait
+         * for room, because a full replay log has room only after a checkpoint. */
         c->closures->first_cancelled = 0;
     }
     if (r == 0 && coxi_intake_is_full(c)) {
@@ -120,7 +121,7 @@ static int enqueue(struct cox_coordinator *c, struct coxi_closure *closure, bool
     return 0;
 }
 
-/* `only_worker` of a call: workers may be joining at this moment. */
+/* Checks `only_worker` of a call. Locks, because workers may be joining. */
 static int check_worker(struct cox_coordinator *c, struct coxi_maybe only_worker)
 {
     if (!coxi_maybe_is_some(only_worker)) {
@@ -135,8 +136,8 @@ static int check_worker(struct cox_coordinator *c, struct coxi_maybe only_worker
                             coxi_maybe_index(only_worker), n);
 }
 
-/* The closure of a call, with its arguments, in nobody's hands; `held`: its user will have
- * the future, and so what it keeps. */
+/* Makes the closure of a call, with its arguments, in no list; `held`: the user will
+ * hold the future, and so needs what it keeps. */
 static int closure_new(struct cox_coordinator *c, struct cox_function *function,
                        const struct cox_call *call, bool held,
                        struct coxi_closure **ret)
@@ -210,7 +211,8 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
         *ret = &closure->future;
     }
     if (alone) {
-        coxi_loop_wake_here(c->loop); /* nothing to wait for so that it goes along */
+        /* nothing else will be sent with it, so there is no point in waiting */
+        coxi_loop_wake_here(c->loop);
     } else {
         coxi_loop_wake(c->loop);
     }
@@ -229,7 +231,8 @@ int cox_try_schedule(struct cox_coordinator *c, struct cox_function *function,
     return schedule(c, function, call, false, ret);
 }
 
-/* What an older client has left to be run is waited for like the rest. Locked. */
+/* Lets the work that an older client has left run, because a join waits for it, too.
+ * Locked. */
 static int go_on(struct cox_coordinator *c)
 {
     const struct cox_function *missing = coxi_gate_go_on(c);
@@ -242,9 +245,9 @@ static int go_on(struct cox_coordinator *c)
 }
 
 /*
- * True where every closure is settled and no ps is owed anything. A ps without a connection
- * may be lost, with all that it has had since the last checkpoint: that is not done before it
- * is known. Locked.
+ * True if every closure is settled and no ps is owed anything. A ps without a
+ * connection may be lost, with everything since the last checkpoint: until that is
+ * known, the work is not done. Locked.
  */
 static bool is_all_done(const struct cox_coordinator *c)
 {
@@ -257,8 +260,8 @@ static bool is_all_done(const struct cox_coordinator *c)
     return done;
 }
 
-/* Waits for a change. That a connection is back wakes nobody: what waits for nothing else
- * looks again and again. Locked. */
+/* Waits for a change. Nothing wakes the thread when a connection is back: if it waits
+ * only for that, it looks again and again. Locked. */
 static int await_idle(struct cox_coordinator *c, const struct timespec *until,
                       int timeout_ms)
 {

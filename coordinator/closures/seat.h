@@ -1,8 +1,8 @@
 /*
- * A seat: what closures keep of a worker, one for each, from the moment that the worker is known
- * until it is freed. It says which closures the worker has in hand, which ones wait for it
- * alone, what is collected to be sent to it, how fast it is, and which results it keeps. All on
- * the loop.
+ * A seat: the state that closures keep for a worker, one for each, from the moment that
+ * the worker is known until it is freed. It says which closures the worker has in hand,
+ * which ones wait for it alone, what is collected to be sent to it, how fast it is, and
+ * which results it keeps. All on the loop.
  */
 #ifndef COXI_COORDINATOR_CLOSURES_SEAT_H
 #define COXI_COORDINATOR_CLOSURES_SEAT_H
@@ -16,63 +16,65 @@
 struct coxi_seat {
     struct cox_coordinator *c;
     struct coxi_worker *worker;
-    bool is_told; /* the user knows that it is ready; and has known it once before */
+    /* the user knows that the worker is ready; was_told: has known it before */
+    bool is_told;
     bool was_told;
 
     /* ---- in line */
     struct coxi_queue queue; /* QUEUED, and only this worker may run it */
     bool is_owner;           /* in c->closures->owners */
     struct coxi_seat *next_owner;
-    uint64_t wanted_since_ms; /* it has a queue and is not ready since then; or 0 */
+    uint64_t wanted_since_ms; /* since when it has a queue and is not ready; or 0 */
 
     /* ---- in hand */
     struct coxi_list in_flight;  /* ASSIGNED to it, oldest first */
     struct coxi_second *seconds; /* second attempts that it has */
     size_t n_seconds;
-    struct coxi_buffer suspects; /* struct coxi_recall_head: what may have run when
-                                    it was lost (losses.c) */
-    uint64_t oldest_id;          /* in_flight.first at the last tick, and its attempt */
+    /* struct coxi_recall_head: closures that may have run when the worker was lost
+     * (losses.c) */
+    struct coxi_buffer suspects;
+    uint64_t oldest_id; /* in_flight.first at the last tick, and its attempt */
     uint32_t oldest_attempt;
     uint64_t oldest_since_ms;
-    double average_us; /* of its closures' running time; 0: not known */
+    double average_us; /* running time of its closures; 0: not known */
     struct coxi_ways ways;
 
     /* ---- the dispatch that is being made (send.c) */
     struct coxi_buffer heads;
     struct coxi_buffer args;
-    size_t args_expected;      /* bytes, the next time that some are collected */
-    struct coxi_buffer keep;   /* whose results are to stay there */
-    struct coxi_buffer alone;  /* which are suspects, and run alone */
-    struct coxi_buffer inputs; /* what they take of the results that are there */
+    size_t args_expected;      /* bytes, the next time that arguments are collected */
+    struct coxi_buffer keep;   /* closures whose results stay there */
+    struct coxi_buffer alone;  /* suspects, which run alone */
+    struct coxi_buffer inputs; /* the results kept there that they take */
     bool is_collected;         /* in c->closures->collected */
     struct coxi_seat *next_collected;
 
     /* ---- results that it keeps (kept.c) */
     struct coxi_kept *kept;
     size_t n_asked_results;     /* of those, asked for and not answered */
-    struct coxi_buffer dropped; /* those that it is to be told nobody needs any more */
+    struct coxi_buffer dropped; /* those that it will be told to drop */
     bool is_dropper;            /* in c->closures->droppers */
     struct coxi_seat *next_dropper;
 };
 
-/* The seat of a worker that has been added. COX_ENOMEM. */
+/* Makes the seat of a worker that was added. COX_ENOMEM. */
 int coxi_seat_new(struct coxi_worker *worker);
 void coxi_seat_free(struct coxi_seat *seat); /* takes NULL */
 
-/* Forgets the dispatch that is being made, and frees its memory. */
+/* Drops the dispatch that is being made, and frees its memory. */
 void coxi_seat_drop_collected(struct coxi_seat *seat);
 
-/* How many closures, and second attempts, the worker has; and should have at hand. */
+/* How many closures, with second attempts, the worker has; and how many it should have
+ * at hand. */
 size_t coxi_seat_load(const struct coxi_seat *seat);
 size_t coxi_seat_capacity(const struct coxi_seat *seat);
 
-/*
- * What the worker can take may have changed: its state, its slots, how long its closures run, or
- * what it has. Before the next closures are given to workers.
- */
+/* Call it when the worker's room may have changed: its state, its slots, how long its
+ * closures run, or what it has. Before the next closures are given to workers. */
 void coxi_seat_update(struct coxi_seat *seat);
 
-/* What the worker has: closures, with those that are sent next; and second attempts. */
+/* The closures that the worker has, including those that are sent next; and its second
+ * attempts. */
 void coxi_seat_take(struct coxi_seat *seat, struct coxi_closure *closure);
 void coxi_seat_let_go(struct coxi_seat *seat, struct coxi_closure *closure);
 void coxi_seat_take_second(struct coxi_seat *seat);

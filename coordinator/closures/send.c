@@ -1,7 +1,5 @@
-/*
- * What a worker is sent of closures: dispatches, collected and sent as one message in a turn
- * of the loop, and recalls. On the loop.
- */
+/* Messages about closures to a worker: recalls, and dispatches, which are collected and
+ * sent as one message in each turn of the loop. On the loop. */
 #include <stdlib.h>
 
 #include "common/clock.h"
@@ -40,7 +38,7 @@ int coxi_send_add(struct coxi_seat *seat, const struct coxi_closure *closure,
         r = coxi_buffer_reserve(&seat->alone, sizeof(at));
     }
     if (r == 0 && seat->args.data == NULL && args_len > 0) {
-        /* As much as went the last time, at once: growing would copy it all again. */
+        /* Reserves as much as last time: growing would copy it all again. */
         r = coxi_buffer_reserve(&seat->args, seat->args_expected);
     }
     if (r == 0) {
@@ -72,7 +70,7 @@ void coxi_send_recall(struct coxi_seat *seat, uint64_t id, uint32_t attempt,
                       bool running)
 {
     struct coxi_recall_head head = {id, attempt, 0};
-    coxi_send_flush(seat); /* it may be among what is collected */
+    coxi_send_flush(seat); /* it may be among the collected ones */
     recall(seat, &(struct coxi_recall){
                      .closures = &head, .n_closures = 1, .running = running});
 }
@@ -124,7 +122,8 @@ void coxi_send_flush(struct coxi_seat *seat)
             seat->args.len < ARGS_EXPECTED_MAX ? seat->args.len : ARGS_EXPECTED_MAX;
         seat->args = (struct coxi_buffer){0};
     }
-    /* Over control, however long: it must not overtake a layout, nor a recall it. */
+    /* Sent over control, however long it is: it must not overtake a layout, nor may a
+     * recall overtake it. */
     if (coxi_worker_send(seat->worker, &message, &payload) != 0) {
         coxi_worker_give_up(seat->worker, COX_ELIMIT, "a dispatch could not be sent");
     }

@@ -1,26 +1,24 @@
-/*
- * What a worker is sent of closures: dispatches, which are collected and leave as one message in
- * a turn of the loop, and recalls. Loop.
- */
+/* Messages about closures to a worker: recalls, and dispatches, which are collected and
+ * leave as one message in each turn of the loop. Loop. */
 #ifndef COXI_COORDINATOR_CLOSURES_SEND_H
 #define COXI_COORDINATOR_CLOSURES_SEND_H
 
 #include "coordinator/closures/seat.h"
 
-/* Adds an attempt of the closure to what is sent next; COX_ENOMEM: it is not there. */
+/* Adds an attempt of the closure to the next dispatch; COX_ENOMEM: it was not added. */
 int coxi_send_add(struct coxi_seat *seat, const struct coxi_closure *closure,
                   uint32_t attempt);
 
-/* Sends what has been added, if anything; forgets it. */
+/* Sends the collected dispatch, if there is one. */
 void coxi_send_flush(struct coxi_seat *seat);
 
-/* Asks for an attempt back if the worker has not started it; `running`: it is cancelled if it
- * runs. */
+/* Asks for an attempt back if the worker has not started it; `running`: a running
+ * attempt is cancelled. */
 void coxi_send_recall(struct coxi_seat *seat, uint64_t id, uint32_t attempt,
                       bool running);
 
-/* Asks for all attempts back, and has those that run cancelled; or only for those that the worker
- * has not started. */
+/* coxi_send_recall_all asks for all attempts back, and cancels those that run;
+ * coxi_send_recall_waiting asks only for those that have not started. */
 void coxi_send_recall_all(struct coxi_seat *seat);
 void coxi_send_recall_waiting(struct coxi_seat *seat);
 

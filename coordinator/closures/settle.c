@@ -1,13 +1,13 @@
 /*
- * The states of closures, and their end: what has ended in a turn of the loop is kept
- * until the turn is over, and told to the users' threads then, under one lock.
+ * The states of closures, and their end: closures that end in a turn of the loop are
+ * collected until the turn is over, and then reported to user threads under one lock.
  *
  * Does not: decide that a closure ends (dispatch.c, attempts.c, inputs.c).
  *
- * Invariant: a closure is in c->closures->waiting (WAITING), in one queue (QUEUED), in the hands of
- * one worker (ASSIGNED), asked about (VOIDING) or settled; its state says which.
+ * Invariant: a closure is in c->closures->waiting (WAITING), in one queue (QUEUED),
+ * with one worker (ASSIGNED), asked about (VOIDING) or settled; its state says which.
  *
- * Threads: loop. Cost: O(1) a closure.
+ * Threads: loop. Cost: O(1) for each closure.
  */
 #include "coordinator/closures/settle.h"
 
@@ -29,9 +29,9 @@
 #include "coordinator/closures/seat.h"
 #include "coordinator/workers/module.h"
 
-/* ---- who is in line where */
+/* ---- the places in line */
 
-/* The only worker that may run it, or that has its inputs; or NULL. */
+/* The only worker that may run the closure, or that has its inputs; or NULL. */
 static struct coxi_seat *owner_of(const struct coxi_closure *closure)
 {
     struct coxi_maybe owner =
@@ -41,7 +41,8 @@ static struct coxi_seat *owner_of(const struct coxi_closure *closure)
                : NULL;
 }
 
-/* Where it stands in line: of the only worker that may run it, or of all. */
+/* The queue in which the closure stands: of the only worker that may run it, or of
+ * all. */
 static struct coxi_queue *queue_of(const struct coxi_closure *closure)
 {
     struct cox_coordinator *c = closure->future.c;
@@ -115,7 +116,7 @@ int coxi_closure_log(struct coxi_replay_log *log, struct coxi_closure *closure,
     if (n_touched == 0) {
         return 0;
     }
-    /* Before it is in the log, from which it may go at any moment. */
+    /* Before it is in the log, because the log may drop it at any moment. */
     coxi_future_ref(&closure->future);
     atomic_store(&closure->logged, true);
     int r = coxi_replay_log_call(log, closure->future.id, closure, touched, n_touched);
@@ -125,13 +126,13 @@ int coxi_closure_log(struct coxi_replay_log *log, struct coxi_closure *closure,
     return r;
 }
 
-/* An error has cancelled it, and the program may not have learned of that yet. */
+/* An error has cancelled the closure, and the program may not know that yet. */
 static void note_cancelled(struct coxi_closure *closure)
 {
     struct cox_coordinator *c = closure->future.c;
     coxi_lock(&c->lock);
     uint64_t first = c->closures->first_cancelled;
-    /* Also when nobody waits any more for what still runs. */
+    /* Also after the caller that waited for running closures has given up. */
     bool by_error = c->life.reporting || c->life.failed;
     if (by_error && closure->asked.cursor != 0 &&
         (first == 0 || closure->future.id < first)) {
@@ -140,7 +141,8 @@ static void note_cancelled(struct coxi_closure *closure)
     coxi_unlock(&c->lock);
 }
 
-/* What a checkpoint, and a ps that comes back, have to know of a closure that is settled. */
+/* Records what a checkpoint, and a ps that comes back, must know of a settled
+ * closure. */
 static void record(struct coxi_replay_log *log, struct coxi_closure *closure,
                    const struct coxi_ending *ending)
 {
@@ -199,7 +201,8 @@ void coxi_closure_settle(struct coxi_closure *closure, const struct coxi_ending 
     closure->future.text = text;
     closure->seat = NULL;
     if (closure->rerun != NULL) {
-        tell_replayed(closure); /* first: who needs it still may make it again */
+        /* first: recovery may make it again if it still needs it */
+        tell_replayed(closure);
         coxi_kept_remade(closure);
     } else {
         (void)coxi_window_take(&c->closures->unsettled, closure->future.id);
@@ -220,7 +223,7 @@ void coxi_closure_settle(struct coxi_closure *closure, const struct coxi_ending 
 void coxi_closure_be_done(struct coxi_closure *closure)
 {
     closure->future.c->closures
-        ->waiting_change++; /* while it was held, it was not among those that wait */
+        ->waiting_change++; /* while it was held, it did not count as waiting */
     coxi_closure_set(closure, COXI_DONE_OK);
     atomic_store(&closure->future.settled, true);
     coxi_inputs_settled(closure);
@@ -231,12 +234,12 @@ void coxi_closure_be_done(struct coxi_closure *closure)
 void coxi_closure_end(struct coxi_closure *closure, const struct coxi_ending *ending)
 {
     struct cox_coordinator *c = closure->future.c;
-    /* If the client is being closed, the next one goes on from the same checkpoint. */
+    /* If the client is being closed, the next one resumes from the same checkpoint. */
     bool is_left =
         closure->older.inherited && closure->attempts.last == 0 && c->life.closing;
     if (!closure->effect.uncertain || closure->rerun != NULL || c->life.fatal_handled ||
         c->life.shutting_down || is_left) {
-        coxi_closure_settle(closure, ending); /* or nobody is left who could be asked */
+        coxi_closure_settle(closure, ending); /* or nobody is left to ask */
         return;
     }
     coxi_closure_set(closure, COXI_VOIDING);
@@ -260,7 +263,7 @@ void coxi_closure_cancel(struct coxi_closure *closure, const char *text)
         closure, &(struct coxi_ending){COXI_CANCELLED, COX_ECANCELLED, text, NULL, 0});
 }
 
-/* VOIDING -> in line, first. */
+/* Puts a VOIDING closure first in line. */
 static void run_again(struct coxi_closure *closure)
 {
     closure->future.c->closures->n_voiding--;
@@ -303,8 +306,11 @@ static void end_as(struct coxi_closure *closure, int code, const char *text)
     }
 }
 
-/* An error that cancels everything does not mean it: it counts already, on some ps at least or
- * as an older client's, and what runs is only to be told, or to be done where it is missing. */
+/*
+ * True if an error that cancels everything spares the closure: it counts already, on
+ * some ps at least or in the checkpoint of an older client, and only runs again for its
+ * results or for a ps that lacks it.
+ */
 static bool is_spared(const struct coxi_closure *closure, int code)
 {
     struct cox_coordinator *c = closure->future.c;
@@ -364,8 +370,8 @@ void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
 
 /* ---- telling the users */
 
-/* A closure that failed or was cancelled, and whose future nobody holds: cox_close tells it if
- * no call does. Locked. */
+/* Counts a closure that failed or was cancelled and whose future nobody holds:
+ * cox_close reports it if no other call does. Locked. */
 static void note_untold(struct cox_coordinator *c, const struct coxi_closure *closure)
 {
     if (atomic_load(&closure->future.refs) > 1) {
@@ -382,7 +388,7 @@ static void note_untold(struct cox_coordinator *c, const struct coxi_closure *cl
     }
 }
 
-/* Counts one settled closure and wakes who waits for it. Locked. */
+/* Counts one settled closure and wakes the threads that wait for it. Locked. */
 static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
 {
     c->life.n_unsettled--;
@@ -392,7 +398,7 @@ static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
     }
     coxi_future_settled(&closure->future);
     if (closure->fetches) {
-        return; /* who waits for it is told */
+        return; /* its caller is told */
     }
     if (closure->state == COXI_DONE_OK) {
         c->counts.stats.done++;

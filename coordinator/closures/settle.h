@@ -1,4 +1,4 @@
-/* Closures' places in line, and their end. Loop. */
+/* The places of closures in line, and their end. Loop. */
 #ifndef COXI_COORDINATOR_CLOSURES_SETTLE_H
 #define COXI_COORDINATOR_CLOSURES_SETTLE_H
 
@@ -8,72 +8,78 @@
 #include "coordinator/closures/voiding.h"
 #include "coordinator/coordinator.h"
 
-/* Into line behind (`first`: before) those of its priority; and out of it. */
+/* Puts a closure in line behind (`first`: before) those of its priority; takes it
+ * out. */
 void coxi_closure_enqueue(struct coxi_closure *closure, bool first);
 void coxi_closure_dequeue(struct coxi_closure *closure);
 
-/* One that runs again is needed by the batch that is replayed, and so are its inputs: it runs
- * while ps are recovered. Or it is not needed any more. */
+/* Sets whether the batch that is replayed needs a closure that runs again. If so, the
+ * closure and those that make its inputs run while ps are recovered. */
 void coxi_closure_set_urgent(struct coxi_closure *closure, bool urgent);
 
-/* Ends a closure for good; it is told of at the end of this turn. */
+/* Settles a closure for good; users are told at the end of this turn. */
 void coxi_closure_settle(struct coxi_closure *closure,
                          const struct coxi_ending *ending);
 
-/* A closure that an older client had settled as done, and that was held, in no list and not
- * counted as waiting: it is done. What it returned is nowhere, until others need it. Drops the
- * reference. */
+/*
+ * Makes a held closure done that an older client had settled as done. It is in no list
+ * and does not count as waiting. Its results are nowhere, until others need them. Drops
+ * the reference.
+ */
 void coxi_closure_be_done(struct coxi_closure *closure);
 
-/*
- * Ends a closure that is on no list. Where something of it may be applied of which
- * nobody has told, the ps are asked first and have the last word. What `ending` points
- * to is copied.
- */
+/* Ends a closure that is in no list. If a part of it may be applied without a report,
+ * the ps are asked first, and their answers decide. Copies what `ending` points to. */
 void coxi_closure_end(struct coxi_closure *closure, const struct coxi_ending *ending);
 void coxi_closure_fail(struct coxi_closure *closure, int code, const char *text);
 void coxi_closure_cancel(struct coxi_closure *closure, const char *text);
 
-/* A closure that we believed done, and whose end the ps were asked about, is not: it is first
- * in line again. */
+/* A closure that we believed done, and about whose end the ps were asked, is not done:
+ * it is first in line again. */
 void coxi_closure_run_again(struct coxi_closure *closure);
 
-/* All of a VOIDING closure is applied, but what it returned is lost: it is first in line
- * again, and can be cancelled no more. */
+/* All of a VOIDING closure is applied, but its results are lost: it is first in line
+ * again, and cannot be cancelled any more. */
 void coxi_closure_run_for_results(struct coxi_closure *closure);
 
-/* What waits in line for the worker since that has its inputs does not any more. */
+/* Closures that wait for this worker because it has their inputs do not wait for it any
+ * more. */
 void coxi_closures_leave_home(struct coxi_seat *seat);
 
-/* What recovery does about closures (c->closures->events; NULL where no ps comes back). Loop. */
+/* Events of interest to recovery (c->closures->events; NULL if no ps comes back).
+ * Loop. */
 struct coxi_closure_events {
-    /* A closure that runs again is settled, maybe for a ps that has come back. */
+    /* A closure that runs again is settled; it may have run for a ps that has come
+     * back. */
     void (*replayed)(struct coxi_closure *closure);
-    /* The closure's voiding met a ps that is lost, or was: ask again when all are UP. Copies
-     * what `ending` points to. */
+    /* The ps were asked about the closure's end, and one of them is or was lost:
+     * recovery asks again when all are UP. Copies what `ending` points to. */
     void (*void_later)(struct coxi_closure *closure, const struct coxi_ending *ending);
 };
 
-/* The closure of that id: one that is not settled, or is being replayed; or NULL. */
+/* The closure of that id if it is not settled or is being replayed; or NULL. */
 struct coxi_closure *coxi_closure_find(struct cox_coordinator *c, uint64_t id);
 
-/* The same, or what makes again the results that it kept. */
+/* The same; or else the closure that makes the kept results of `id` again. */
 struct coxi_closure *coxi_closure_find_running(struct cox_coordinator *c, uint64_t id);
 
-/* What the replay log does with closures (base/replay_log.h). */
+/* For the replay log (base/replay_log.h). */
 uint64_t coxi_closure_logged_bytes(const struct coxi_closure *closure);
 void coxi_closure_forgotten(struct coxi_closure *closure);
 
-/* A closure that is done goes into the replay log, unless it has touched no ps. COX_ENOMEM. */
+/* Logs a closure that is done, unless it has touched no ps. COX_ENOMEM. */
 int coxi_closure_log(struct coxi_replay_log *log, struct coxi_closure *closure,
                      const uint32_t *touched, size_t n_touched);
 
-/* Ends what is in a queue; all that is in line. Cancelling spares closures that are done on
- * some ps (those that run again for results or for a ps that comes back), except at close. */
+/*
+ * coxi_closures_fail_queue ends the closures of a queue; coxi_closures_fail all
+ * closures that wait or are in line. Cancelling spares closures that count on some ps
+ * (those that run again for results or for a ps that comes back), except at close.
+ */
 void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *text);
 void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text);
 
-/* Tells users what has been settled in this turn of the loop. */
+/* Tells users which closures were settled in this turn of the loop. */
 void coxi_closures_tell(struct cox_coordinator *c);
 
 #endif

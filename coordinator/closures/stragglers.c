@@ -1,16 +1,17 @@
 /*
- * Stragglers. A closure that has run for three times as long as its function takes on the
- * average gets a second attempt on a worker that has nothing to do; whichever attempt
- * commits first counts, on each ps, and the closure is closed on every ps before it ends
- * (voiding.c), since the two may have touched different ones. And what waits behind a long
- * closure, while other workers have nothing to do, is handed back and given to those.
+ * Stragglers. A closure that has run for three times as long as its function takes on
+ * average gets a second attempt on an idle worker. Whichever attempt commits first
+ * counts, on each ps, and the closure is closed on every ps before it ends (voiding.c),
+ * because the two attempts may have touched different ps. Closures that wait behind a
+ * long one while other workers are idle are handed back and given to those workers.
  *
- * Which closure of a worker runs is not told; it is the oldest in its hands (a worker runs
- * them in order), and it has run since the tick that first saw it as the oldest.
+ * Workers do not report which closure runs; it is taken to be the oldest that the
+ * worker has (a worker runs them in order), running since the tick that first saw it as
+ * the oldest.
  *
- * Bounds: one second attempt a closure at a time, one for each idle worker.
+ * Bounds: one second attempt for each closure at a time, one for each idle worker.
  *
- * Threads: loop. Cost: O(workers) a tick, while some have nothing to do and others do.
+ * Threads: loop. Cost: O(workers) in a tick, while some are idle and others are not.
  */
 #include "coordinator/closures/stragglers.h"
 
@@ -30,11 +31,11 @@ enum {
     SAMPLES_MIN = 20,
     AVERAGES = 3,
     STRAGGLER_MIN_US = 100 * 1000,
-    WAITING_MIN_MS = 100, /* that an oldest one keeps those behind it waiting */
+    WAITING_MIN_MS = 100, /* time for which the oldest closure keeps others waiting */
     HAND_BACK_MAX = 64,   /* closures of one worker at a time */
 };
 
-/* ---- what is usual */
+/* ---- the usual running time */
 
 void coxi_straggler_sample(struct cox_function *function, uint32_t run_us)
 {
@@ -61,7 +62,7 @@ static bool is_straggler(const struct coxi_closure *closure, uint64_t ran_ms)
 
 /* ---- second attempts */
 
-/* Takes it out of its worker's hands, and frees it. */
+/* Takes the second attempt away from its worker, and frees it. */
 static void forget(struct coxi_second *second)
 {
     struct coxi_seat *seat = second->seat;
@@ -118,7 +119,7 @@ bool coxi_straggler_ended(struct coxi_seat *seat, struct coxi_closure *closure,
     }
     forget(second);
     if (head->code == COX_ECANCELLED || head->code == COX_EOVERRUN) {
-        return false; /* the first one goes on */
+        return false; /* the first attempt continues */
     }
     if (head->code == 0) {
         struct cox_coordinator *c = closure->future.c;
@@ -138,7 +139,7 @@ static void race(struct coxi_closure *closure, struct coxi_seat *seat)
     struct coxi_second *second = calloc(1, sizeof(*second));
     if (second == NULL ||
         coxi_send_add(seat, closure, closure->attempts.last + 1) != 0) {
-        free(second); /* it goes on as it does */
+        free(second); /* the first attempt continues */
         return;
     }
     closure->attempts.last++;
@@ -167,9 +168,10 @@ static void race(struct coxi_closure *closure, struct coxi_seat *seat)
     coxi_unlock(&c->lock);
 }
 
-/* ---- what waits behind a long one */
+/* ---- closures behind a long one */
 
-/* Asks for up to `n` closures back that the worker cannot have started: how many. */
+/* Asks for up to `n` closures back that the worker cannot have started; returns how
+ * many. */
 static size_t call_back(struct coxi_seat *seat, size_t n)
 {
     struct coxi_closure *closure = seat->in_flight.last;
@@ -189,7 +191,7 @@ static size_t call_back(struct coxi_seat *seat, size_t n)
 
 /* ---- looking */
 
-/* The next ready worker from *i on that has nothing to do, or NULL. */
+/* The next ready and idle worker from *i on, or NULL. */
 static struct coxi_seat *next_idle(struct cox_coordinator *c, uint32_t *i)
 {
     while (*i < c->workers->n) {
@@ -201,7 +203,7 @@ static struct coxi_seat *next_idle(struct cox_coordinator *c, uint32_t *i)
     return NULL;
 }
 
-/* For how long the oldest closure of the worker has been that, in ms. */
+/* For how long the oldest closure of the worker has been its oldest, in ms. */
 static uint64_t watch_oldest(struct coxi_seat *seat, uint64_t now)
 {
     const struct coxi_closure *closure = seat->in_flight.first;
@@ -226,7 +228,7 @@ void coxi_stragglers_tick(struct cox_coordinator *c)
 {
     uint64_t now = coxi_now_ms();
     uint32_t at = 0;
-    /* While ps are recovered, nothing but what is replayed may go to those who are idle. */
+    /* While ps are recovered, idle workers may only get replayed closures. */
     bool recovery = coxi_ps_recovering(c);
     size_t n_in_line = recovery ? c->closures->replay_queue.n : c->closures->queue.n;
     struct coxi_seat *idle =

@@ -1,4 +1,4 @@
-/* See tally.h. One pass over the numbers of the segments, in which each ps is read once. */
+/* See tally.h. One pass over the numbers of the segments, which reads each ps once. */
 #include "coordinator/closures/tally.h"
 
 #include <stdbool.h>
@@ -6,7 +6,7 @@
 
 #include "net/message.h"
 
-/* What is known after the segments up to some number. */
+/* The state after the segments up to some number. */
 struct tally {
     size_t n_left; /* entries that are not counted yet */
     bool is_alike;
@@ -14,7 +14,8 @@ struct tally {
     bool has_last;
 };
 
-/* The segment that the ps has as `number`, and whom it touched; NULL: it has not. */
+/* The segment `number` of this ps, and the ps that it touched; NULL: this ps does not
+ * have it. */
 static const struct coxi_voided_segment *take(struct coxi_told *told, uint32_t number,
                                               const uint32_t **ret_touched)
 {
@@ -40,7 +41,7 @@ static void count_segment(struct coxi_told *told, uint32_t n_ps, uint32_t number
 {
     const struct coxi_voided_segment *first = NULL;
     const uint32_t *first_touched = NULL;
-    uint32_t at = 0; /* the first that it touched which is not below p */
+    uint32_t at = 0; /* place of the first ps in its list that is not below p */
     uint32_t n_having = 0;
     for (uint32_t p = 0; p < n_ps; p++) {
         const uint32_t *touched = NULL;
@@ -61,7 +62,7 @@ static void count_segment(struct coxi_told *told, uint32_t n_ps, uint32_t number
         n_having++;
     }
     tally->is_alike &=
-        first == NULL || !tally->has_last; /* none comes after the last */
+        first == NULL || !tally->has_last; /* no segment follows the last */
     tally->is_missing |= first == NULL || n_having < first->touched_n;
     tally->has_last |= first != NULL && first->last != 0;
 }

@@ -1,32 +1,35 @@
 /*
- * The end of a closure of which an attempt may have committed something that nobody has
- * told of: attempts were lost, a commit failed on one ps of several, or it is cancelled.
- * Every ps is asked to refuse its attempts from now on and to say what it has applied
- * (docs/exactly-once.md, rules 8 and 9).
+ * The end of a closure when an attempt may have committed something without a report:
+ * attempts were lost, a commit failed on one ps of several, or the closure is
+ * cancelled. Every ps is asked to refuse its attempts from now on, and to say what it
+ * has applied (docs/exactly-once.md, rules 8 and 9).
  *
- *   nobody has applied anything        it ends as it was to end, and leaves no trace
- *   all of it is applied everywhere,   it is done, whatever its last attempt said; see below
- *   segment by segment to the last
- *   a part of it is applied            COX_EPARTIAL, with the ps that have it as of then; after
- *                                      the loss of too many workers it runs again instead if its
- *                                      step has returned once: it was not what they died of
- *   two attempts were not alike        COX_EDIVERGED, with the ps that have something
+ *   no ps has applied anything        it ends as intended, and leaves no trace
+ *   all of it is applied everywhere,  it is done, whatever its last attempt said; see
+ *   segment by segment to the last    below
+ *   a part of it is applied           COX_EPARTIAL, with the ps that have it at this
+ *                                     moment. After the loss of too many workers it runs
+ *                                     again instead, if its step has returned once: then
+ *                                     the step was not what killed them
+ *   two attempts were not alike       COX_EDIVERGED, with the ps that have something
  *
- * A closure that is done has its results. If all of it is applied, its results died with the
- * worker whose attempt applied it. If somebody holds its future, it runs again, once, before
- * it is settled: the ps take its commits for duplicates. If that fails, or the client is being
- * closed, it ends with COX_EREPLAY. Kept results are made again when they are needed (kept.c).
+ * A closure that is done has its results. If all of it is applied, its results died
+ * with the worker whose attempt applied it. If somebody holds its future, it runs
+ * again, once, before it is settled: the ps treat its commits as duplicates. If that
+ * fails, or the client is being closed, it ends with COX_EREPLAY. Kept results are made
+ * again when they are needed (kept.c).
  *
- * Does not: decide that a closure is to end (dispatch.c).
+ * Does not: decide that a closure ends (dispatch.c).
  *
- * Threads: begun and ended on the loop; answers come on the ps clients' threads, each
- * writes its own place, and the last one posts the rest to the loop.
+ * Threads: begins and ends on the loop. Answers come on the threads of the ps clients;
+ * each writes to its own place, and the last one posts the rest to the loop.
  *
- * The loop never waits for a ps: it is the loop that declares ps lost. So there is no bound
- * here on how many are under way but that on closures in the hands of workers.
+ * The loop never waits for a ps, because it is the loop that declares ps lost.
+ * Therefore only the number of closures that workers have bounds how many voidings are
+ * under way.
  *
- * Cost: a message to each ps. Those of a turn of the loop leave together: a worker may be
- * lost with thousands of closures, and hundreds of workers at once.
+ * Cost: a message to each ps. Those of a turn of the loop leave together: a worker may
+ * be lost with thousands of closures, and hundreds of workers at once.
  */
 #include "coordinator/closures/voiding.h"
 
@@ -44,7 +47,7 @@
 
 struct voiding;
 
-/* What one ps says. */
+/* The answer of one ps. */
 struct answer {
     struct coxi_psc_request request; /* first */
     struct voiding *voiding;
@@ -62,8 +65,8 @@ struct voiding {
     atomic_uint n_pending;
     uint32_t n_ps;
     uint64_t n_losses;      /* coxi_ps_losses when they were asked */
-    bool again;             /* it runs again for what it returned */
-    bool goes_on;           /* it is not to end */
+    bool again;             /* it runs again for its results */
+    bool goes_on;           /* it does not end */
     struct coxi_told *told; /* what they have applied, by ps */
     struct answer answers[];
 };
@@ -79,9 +82,10 @@ static void voiding_free(struct voiding *voiding)
     free(voiding);
 }
 
-/* ---- what the answers mean. Loop */
+/* ---- the meaning of the answers. Loop */
 
-/* True where a ps that the successful attempt did not touch has something of it. */
+/* True if a ps that the successful attempt did not touch has something of the
+ * closure. */
 static bool is_elsewhere(const struct voiding *voiding)
 {
     size_t n = 0;
@@ -95,8 +99,8 @@ static bool is_elsewhere(const struct voiding *voiding)
     return false;
 }
 
-/* "as of now it is applied on ps 0, 2" after what was to be said. It is never done again, so a ps
- * that is lost after this has of it what the checkpoint has. */
+/* Fails the closure, and adds "as of now it is applied on ps 0, 2" to its text. It is
+ * never replayed, so a ps that is lost later has of it what the checkpoint has. */
 static void tell_partial(struct voiding *voiding, int code)
 {
     size_t used = strlen(voiding->text);
@@ -114,7 +118,7 @@ static void tell_partial(struct voiding *voiding, int code)
     voiding->ending.text = voiding->text;
 }
 
-/* Sets `touched` to the ps that have something of it: how many. */
+/* Sets `touched` to the ps that have something of the closure; returns how many. */
 static size_t list_holders(struct voiding *voiding)
 {
     size_t n = 0;
@@ -126,7 +130,7 @@ static size_t list_holders(struct voiding *voiding)
     return n;
 }
 
-/* A ps was lost before it could say. */
+/* True if a ps was lost before it answered. */
 static bool met_lost(const struct voiding *voiding)
 {
     for (uint32_t p = 0; p < voiding->n_ps; p++) {
@@ -137,7 +141,7 @@ static bool met_lost(const struct voiding *voiding)
     return false;
 }
 
-/* Some ps has its last segment: its step has returned. */
+/* True if some ps has its last segment: its step has returned. */
 static bool has_returned(const struct voiding *voiding)
 {
     for (uint32_t p = 0; p < voiding->n_ps; p++) {
@@ -149,13 +153,14 @@ static bool has_returned(const struct voiding *voiding)
     return false;
 }
 
-/* Nobody holds its future: neither a user, nor a call that takes it, nor a callback. */
+/* True if nobody holds its future: neither a user, nor a call that takes it, nor a
+ * callback. */
 static bool is_nobodys(const struct coxi_closure *closure)
 {
     return atomic_load_explicit(&closure->future.refs, memory_order_relaxed) == 1;
 }
 
-/* It cannot run again for what it returned. A ps that comes back is owed it all the same. */
+/* It cannot run again for its results. A restored ps still needs it. */
 static void tell_lost_results(struct voiding *voiding)
 {
     char why[COXI_TEXT_MAX];
@@ -190,8 +195,8 @@ static void be_done(struct voiding *voiding)
     }
 }
 
-/* An older client had settled it as done; a ps that has it may not tell, since it lies below that
- * ps's watermark. */
+/* An older client had settled it as done. A ps that has it may be unable to say so,
+ * because it lies below that ps's watermark. */
 static void tell_undone(struct voiding *voiding)
 {
     struct coxi_ending *ending = &voiding->ending;
@@ -240,16 +245,16 @@ static void judge(struct voiding *voiding)
     }
 }
 
-/* True where a ps has been lost since it was asked: it comes back as of a checkpoint, so what
- * it said counts for nothing, and all are asked again when it is there. */
+/* True if a ps was lost after the question: it comes back as of a checkpoint, so its
+ * answer does not count, and all ps are asked again when it is back. */
 static bool is_outdated(const struct voiding *voiding)
 {
     return coxi_ps_may_return(voiding->c) &&
            (met_lost(voiding) || coxi_ps_losses(voiding->c) != voiding->n_losses);
 }
 
-/* It was done, and a ps has come back since without it, when it could not be known yet that
- * it would be owed that. */
+/* True if the closure was done, but a ps has come back without it, at a time when
+ * recovery could not know yet that the ps lacked it. */
 static bool is_undone(const struct voiding *voiding)
 {
     const struct coxi_ending *ending = &voiding->ending;
@@ -317,7 +322,7 @@ static void note(struct answer *answer, int code, const char *text)
     (void)snprintf(answer->text, sizeof(answer->text), "%s", text);
 }
 
-/* On a thread of the ps client's. */
+/* On a thread of the ps client. */
 static void on_answer(struct coxi_psc_request *request, int code,
                       const struct coxi_message *message, void *payload, size_t len)
 {

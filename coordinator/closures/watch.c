@@ -1,9 +1,9 @@
 /*
- * See watch.h. Closures that only one worker may run end when that has been away for too long, all
- * others when no worker is there for as long (losses.c says how long); and where nothing of what
- * is scheduled ends, the user is told why.
+ * See watch.h. Closures that only one worker may run end when it was away for too long;
+ * all others end when no worker has been there for as long (losses.c says how long). If
+ * no scheduled closure ends, the user is told why.
  *
- * Threads: loop. Cost: O(workers) a tick.
+ * Threads: loop. Cost: O(workers) in a tick.
  */
 #include "coordinator/closures/watch.h"
 
@@ -22,9 +22,9 @@
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/module.h"
 
-/* ---- for a worker */
+/* ---- missing workers */
 
-/* Ends what only this worker may run when it has been away for too long. */
+/* Ends the closures that only this worker may run when it was away for too long. */
 static void watch_own(struct coxi_seat *seat, uint64_t now)
 {
     struct cox_coordinator *c = seat->c;
@@ -43,7 +43,7 @@ static void watch_own(struct coxi_seat *seat, uint64_t now)
     }
 }
 
-/* Ends what any worker may run when none has been there for too long. */
+/* Ends the closures that any worker may run when none has been there for too long. */
 static void watch_all(struct cox_coordinator *c, bool any_ready, uint64_t now)
 {
     if (any_ready || c->closures->n_queued == 0) {
@@ -62,7 +62,7 @@ static void watch_all(struct cox_coordinator *c, bool any_ready, uint64_t now)
 
 /* ---- nothing stalls in silence */
 
-/* The closure that has run for longest, as far as can be told: the oldest that a worker has. */
+/* The closure that has probably run for longest: the oldest that any worker has. */
 static const struct coxi_closure *find_oldest(const struct cox_coordinator *c)
 {
     const struct coxi_closure *oldest = NULL;
@@ -76,7 +76,7 @@ static const struct coxi_closure *find_oldest(const struct cox_coordinator *c)
     return oldest;
 }
 
-/* What the closures wait for that are not settled. */
+/* Reports what the unsettled closures wait for. */
 static void say_why(struct cox_coordinator *c, const struct coxi_closure *oldest,
                     uint64_t now)
 {
@@ -111,10 +111,8 @@ static void say_why(struct cox_coordinator *c, const struct coxi_closure *oldest
                n, coxi_s(n), seconds, why, n_ready, n_ready == 1 ? " is" : "s are");
 }
 
-/*
- * That no closure ends is worth a word after 10 s; where closures run that take as long anyway,
- * after three times what those of their function have taken so far.
- */
+/* Reports after 10 s that no closure ends; if the running closures usually take that
+ * long, after three times the average of their function. */
 static void watch_closures(struct cox_coordinator *c, uint64_t now)
 {
     coxi_lock(&c->lock);

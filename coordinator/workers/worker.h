@@ -12,8 +12,8 @@ struct coxi_seat;
 /*
  *   AWAY -> DIALLING -> GREETING -> SETUP -> READY    a worker that the cluster lists
  *   AWAY -> SETUP -> READY                            a worker that dials us (door.c)
- *   READY -> SETUP -> READY    a module is loaded, a resource made, or it cannot reach a
- *                              ps
+ *   READY -> SETUP -> READY    a module is loaded, a resource made, or it cannot reach
+ *                              a ps
  *   SETUP | READY -> DRAINING  it reports that it leaves: it finishes what runs, hands
  *                              back the rest, and gets nothing new
  *   DRAINING -> GONE           its connection is closed; by us, once it has answered

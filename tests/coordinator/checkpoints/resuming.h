@@ -1,4 +1,4 @@
-/* What tests of clients that go on from a checkpoint begin with. */
+/* The beginning of tests in which clients resume from a checkpoint. */
 #ifndef COXI_TESTS_COORDINATOR_CHECKPOINTS_RESUMING_H
 #define COXI_TESTS_COORDINATOR_CHECKPOINTS_RESUMING_H
 
@@ -6,15 +6,16 @@
 
 #include "tests/coordinator/crew.h"
 
-/* How many ps these clients have: counters c0 and c1 are on one each. */
+/* The number of ps of these clients: counters c0 and c1 are on one each. */
 enum { RESUMING_PS = 2 };
 
-/* Those of a client whose checkpoints are in `dir`. */
+/* The options of a client whose checkpoints are in `dir`. */
 struct cox_options resuming_options(const char *dir);
 
 struct cox_progress resuming_progress(const struct crew *crew);
 
-/* Calls of `function` with the argument n, and with the cursors from `first` on. */
+/* Schedules `count` calls of `function` with the argument n, and with the cursors from
+ * `first` on. */
 void resuming_schedule(struct crew *crew, const char *function, int64_t n,
                        uint64_t first, uint64_t count);
 

@@ -1,6 +1,6 @@
 /*
- * A client whose recoveries stop where a test wants. A step of the replay waits at a FIFO, the gate,
- * so the recovery stays where it is until the test opens that.
+ * A client whose recoveries stop where a test wants. A step of the replay waits at a
+ * FIFO, the gate, so the recovery stays where it is until the test opens the gate.
  */
 #ifndef COXI_TESTS_COORDINATOR_RECOVERY_GATED_H
 #define COXI_TESTS_COORDINATOR_RECOVERY_GATED_H
@@ -11,28 +11,29 @@
 #include "tests/coordinator/crew.h"
 
 enum {
-    /* What must not happen is looked for as long as this: it would come in a few ticks. */
+    /* How long a test waits for an event that must not happen, and that would happen
+     * within a few ticks. */
     GATED_NOT_WITHIN_MS = 400,
-    /* What must happen has this time. */
+    /* How long a test waits for an event that must happen. */
     GATED_SOON_MS = 8000,
 };
 
 struct gated {
     struct crew crew;  /* with module hold */
-    struct crew other; /* the same, with another one */
+    struct crew other; /* the same crew, with the other module */
     struct cox_variable *c0;
-    struct cox_variable *c1; /* on ps 1, where there is one */
+    struct cox_variable *c1; /* on ps 1, if there is one */
     struct crew_hold gate;
 };
 
-/* Opens it with `module`, too (NULL: none). There is a checkpoint of nothing but zeros, so that
- * the log starts here. Close it with crew_close(&s->crew). */
+/* Opens the client, with `module` as well (NULL: none). It saves a checkpoint in which
+ * all values are 0, so the log starts here. Close it with crew_close(&s->crew). */
 void gated_open(struct gated *s, int n_ps, int n_workers, const char *module,
                 const struct cox_options *options);
 
 void gated_join(struct gated *s);
 
-/* A step adds 1 to c0. When it is replayed, it waits: crew_hold_wait(&s->gate). */
+/* Runs a step that adds 1 to c0. Its replay waits: crew_hold_wait(&s->gate). */
 void gated_pass(struct gated *s);
 
 void gated_assign(struct gated *s, struct cox_variable *counter, int64_t value);
@@ -42,7 +43,8 @@ void gated_run_many(struct gated *s, const char *step, int n);
 
 struct cox_stats gated_stats(struct gated *s);
 
-/* Conditions for coxi_test_until: `n` ps have come back in all; `n` workers are ready. */
+/* Conditions for coxi_test_until: ps have come back `n` times; `n` workers are
+ * ready. */
 struct gated_count {
     struct gated *s;
     uint64_t n;
@@ -51,10 +53,10 @@ struct gated_count {
 bool gated_have_recovered(void *arg);
 bool gated_are_ready(void *arg);
 
-/* Kills ps `index`; returns when `n` have come back in all. */
+/* Kills ps `index`; returns when ps have come back `n` times in all. */
 void gated_lose_ps(struct gated *s, int index, uint64_t n);
 
-/* Kills worker `index`, the `n`th that is lost. */
+/* Kills worker `index`; it is the `n`th worker that is lost. */
 void gated_lose_worker(struct gated *s, int index, uint64_t n);
 
 #endif
