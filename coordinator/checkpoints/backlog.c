@@ -272,6 +272,19 @@ static int check_losses(struct cox_coordinator *c,
 }
 
 /*
+ * The end of the run settles every call with its error, also calls that have not run. A
+ * cursor would pass them over, so no checkpoint is written from then on.
+ */
+static int check_run(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    int r =
+        c->life.fatal != 0 ? coxi_error(c->life.fatal, "%s", c->life.fatal_text) : 0;
+    coxi_unlock(&c->lock);
+    return r;
+}
+
+/*
  * A cursor promises that all calls up to it count. Calls that an error has cancelled do
  * not count until the program, which is told of the error, schedules them again. If one
  * of them lies before the cursor, a client that resumed from this checkpoint would skip
@@ -299,7 +312,10 @@ static int collect(struct cox_coordinator *c, void *arg)
     coxi_inputs_go_on(c); /* ends closures whose inputs will never come */
     all->manifest->progress = c->closures->progress;
     all->manifest->progress.closure = highest(c, all->manifest);
-    int r = check_losses(c, all->mark);
+    int r = check_run(c);
+    if (r == 0) {
+        r = check_losses(c, all->mark);
+    }
     if (r == 0) {
         r = coxi_replay_log_each_since(c->replay_log, all->mark->log, note_logged, all);
     }

@@ -10,7 +10,7 @@ struct coxi_recovery_mark; /* recovery.h */
 /*
  * Call it when all ps have answered: stores in the manifest where a restarted client
  * resumes, and writes the work it must do first to a file in directory `dir`. Any
- * thread but the loop. COX_EIO, COX_ENOMEM.
+ * thread but the loop. COX_EIO, COX_ENOMEM; the error of the run if it has ended.
  */
 int coxi_backlog_collect(struct cox_coordinator *c, const char *dir,
                          const struct coxi_recovery_mark *mark,
