@@ -66,6 +66,7 @@ static struct {
     uint64_t slow_until;
     struct sim_proc *victim;
     uint64_t victim_in;
+    uint64_t (*seen)(struct sim_proc *proc, const char *what, const char *path);
 } disk;
 
 /* ---- names */
@@ -169,8 +170,10 @@ static int disturb(const char *what, const char *path)
                   disk.victim->name);
         sim_proc_kill(disk.victim, 9);
     }
-    bool slow = sim_now() < disk.slow_until && strcmp(what, "fsync") == 0;
-    sim_sleep(sim_below(slow ? disk.slow_ns : 20 * SIM_US));
+    bool slow =
+        sim_now() < disk.slow_until && (strcmp(what, "fsync") == 0 || sim_chance(3));
+    uint64_t more = disk.seen != NULL ? disk.seen(sim_self_proc(), what, path) : 0;
+    sim_sleep(more + sim_below(slow ? disk.slow_ns : 20 * SIM_US));
     if (sim_now() < disk.error_until && sim_chance(2)) {
         sim_trace("disk: %s of %s fails", what, path);
         return fail(disk.error);
@@ -194,6 +197,12 @@ void sim_files_kill_at(struct sim_proc *proc, uint64_t n)
 {
     disk.victim = proc;
     disk.victim_in = n;
+}
+
+void sim_files_watch(uint64_t (*seen)(struct sim_proc *proc, const char *what,
+                                      const char *path))
+{
+    disk.seen = seen;
 }
 
 void sim_files_begin(void)
@@ -247,9 +256,7 @@ void sim_files_drop(const struct sim_proc *proc)
             release(&disk.fds[i]);
         }
     }
-    if (disk.victim == proc) {
-        disk.victim = NULL;
-    }
+    disk.victim = disk.victim == proc ? NULL : disk.victim;
 }
 
 static int open_inode(struct inode *inode, const char *path)

@@ -28,6 +28,12 @@ void sim_files_slow(uint64_t slow_ns, uint64_t until);
  * that operation is done. */
 void sim_files_kill_at(struct sim_proc *proc, uint64_t n);
 
+/* Calls `seen` before each operation that changes the disk ("mkdir", "fsync" ...); the
+ * operation takes as much longer as it returns. NULL: calls nothing. `seen` must neither
+ * wait nor kill. */
+void sim_files_watch(uint64_t (*seen)(struct sim_proc *proc, const char *what,
+                                      const char *path));
+
 /* A descriptor of a directory; -1 with errno. The path of a descriptor, or NULL. */
 int sim_files_open_directory(const char *path);
 const char *sim_files_path(int fd);

@@ -126,6 +126,15 @@ void sim_ledger_settle(uint32_t number, int code, const char *text)
     call->code = code;
 }
 
+void sim_ledger_read_old(uint32_t number, const char *name, int64_t found,
+                         int64_t least)
+{
+    if (ledger.calls[number].state != UNKNOWN) { /* else it is of a client before */
+        sim_violation("call %u reads %lld of %s, which was set to %lld before", number,
+                      (long long)found, name, (long long)least);
+    }
+}
+
 /* ---- what must be there */
 
 static enum allowed allowed_failed(int code)

@@ -38,6 +38,11 @@ bool sim_ledger_is_settled(uint32_t number);
 void sim_ledger_check(const struct sim_found *found, uint32_t n, bool joined,
                       const char *when);
 
+/* The step of a call has read `found` where `least` was written before the call was
+ * scheduled: a violation. */
+void sim_ledger_read_old(uint32_t number, const char *name, int64_t found,
+                         int64_t least);
+
 /* A rule is broken: ends the run. Only the first call counts. */
 void sim_violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -37,9 +37,11 @@ MUTATIONS = {
     "9": ("closures with several attempts settle without being closed", [
         ("coordinator", "coxi_closure_end", "!closure->effect.uncertain ||", "1 ||")]),
     "10": ("the manifest's window is taken before the ps' moments", [
+        ("coordinator", "write_checkpoint", "    if (r == 0) {\n        r = coxi_backlog_collect",
+         "    if (0) {\n        r = coxi_backlog_collect"),
         ("coordinator", "write_checkpoint", "r = write_shards(c, temporary, manifest);",
-         "describe(c, manifest); r = write_shards(c, temporary, manifest);"),
-        ("coordinator", "write_checkpoint", "        describe(c, manifest);\n        r = coxi_m", "        r = coxi_m")]),
+         "r = coxi_backlog_collect(c, temporary, mark, manifest);"
+         "if (r == 0) { r = write_shards(c, temporary, manifest); }")]),
     "11a": ("a late snapshot request writes", [
         ("ps", "coxi_store_snapshot", "same_client && snapshot->number < last->number", "0"),
         ("ps", "coxi_store_snapshot", "!same_client || snapshot->number > last->number", "1")]),

@@ -66,6 +66,7 @@ static struct {
     struct coxi_link *open;
     uint64_t parted[SIM_NODES_MAX][SIM_NODES_MAX]; /* until */
     uint64_t n_sent;
+    void (*seen)(const struct sim_sending *sending);
 } net;
 
 void sim_net_begin(void)
@@ -103,6 +104,23 @@ static uint32_t node_of(const char *url)
 
 /* ---- pieces */
 
+void sim_net_watch(void (*seen)(const struct sim_sending *sending))
+{
+    net.seen = seen;
+}
+
+/* How much longer it takes. */
+static uint64_t tell_watcher(const struct coxi_link *from, const struct piece *piece)
+{
+    uint64_t delay = 0;
+    struct coxi_message m;
+    if (net.seen != NULL && !piece->is_end &&
+        coxi_message_decode(piece->bytes, piece->meta_len, &m)) {
+        net.seen(&(struct sim_sending){from->proc, from->peer->proc, &m, &delay});
+    }
+    return delay;
+}
+
 static void trace_piece(const struct coxi_link *from, const struct piece *piece)
 {
     struct coxi_message m;
@@ -131,7 +149,7 @@ static uint64_t draw_latency(void)
 static void post(struct coxi_link *from, struct piece *piece)
 {
     struct coxi_link *to = from->peer;
-    uint64_t at = sim_now() + draw_latency() + to->delay;
+    uint64_t at = sim_now() + draw_latency() + to->delay + tell_watcher(from, piece);
     piece->at = to->last != NULL && to->last->at > at ? to->last->at : at;
     piece->next = NULL;
     if (sim_traces) {

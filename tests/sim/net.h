@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct coxi_message;
 struct sim_proc;
 
 enum { SIM_NODES_MAX = 16 };
@@ -31,6 +32,18 @@ bool sim_net_cut(uint32_t a, uint32_t b);
 /* Frames from a to b take `delay` longer, over the connections that exist now; they
  * arrive even if their sender has died. */
 void sim_net_slow(uint32_t a, uint32_t b, uint64_t delay);
+
+/* A message that is being sent. */
+struct sim_sending {
+    struct sim_proc *from;
+    struct sim_proc *to;
+    const struct coxi_message *message;
+    uint64_t *delay; /* in addition; also for what follows on its connection */
+};
+
+/* Calls `seen` for each message from now on; NULL: calls nothing. It must neither wait nor
+ * kill. */
+void sim_net_watch(void (*seen)(const struct sim_sending *sending));
 
 /* How many messages were sent. */
 uint64_t sim_net_sent(void);

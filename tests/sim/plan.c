@@ -41,6 +41,12 @@ void sim_plan_make(uint64_t seed, uint32_t n_calls, struct sim_plan *ret)
     ret->rough = one_in(&draw, 2) ? 12 : 40;
 }
 
+static bool straggles(const struct sim_plan *plan, uint32_t number)
+{
+    return plan->speculates &&
+           sim_hash(plan->seed ^ UINT64_C(0x27d4eb2f), number) % 16 == 0;
+}
+
 void sim_plan_call(const struct sim_plan *plan, uint32_t number,
                    int64_t ret[SIM_ARGUMENTS])
 {
@@ -50,12 +56,13 @@ void sim_plan_call(const struct sim_plan *plan, uint32_t number,
     ret[SIM_MASK] = (int64_t)(one_in(&draw, 24) ? 0 : 1 + below(&draw, all));
     ret[SIM_AFTER] = one_in(&draw, 6) ? (int64_t)(1 + below(&draw, all)) : 0;
     ret[SIM_WORK_US] = (int64_t)below(&draw, one_in(&draw, 10) ? 20000 : 2000);
-    ret[SIM_STRAGGLE_US] =
-        plan->speculates && one_in(&draw, 16) ? (int64_t)below(&draw, 800000) : 0;
+    ret[SIM_STRAGGLE_US] = straggles(plan, number) ? (int64_t)below(&draw, 800000) : 0;
     ret[SIM_ENDING] =
         one_in(&draw, plan->rough) ? (int64_t)(1 + below(&draw, 3)) : SIM_OK;
     ret[SIM_ROW] = one_in(&draw, 4);
-    ret[SIM_PULLS] = one_in(&draw, 4);
+    ret[SIM_PULLS] = one_in(&draw, 3);
+    ret[SIM_MARK] = (int64_t)below(&draw, plan->n_ps);
+    ret[SIM_MARKED] = 0;
     if (plan->brittle && ret[SIM_ENDING] == SIM_OK && one_in(&draw, 8)) {
         ret[SIM_ENDING] = SIM_BRITTLE;
     }
@@ -80,6 +87,8 @@ unsigned sim_plan_actions(const struct sim_plan *plan, uint32_t number)
     actions |= one_in(&draw, joins ? 4 : plan->rough * 2) ? SIM_READ : 0U;
     actions |= one_in(&draw, plan->rough) ? SIM_CANCEL : 0U;
     actions |= one_in(&draw, plan->rough * 2) ? SIM_CREATE : 0U;
+    bool lingers = one_in(&draw, straggles(plan, number - 1) ? 3 : plan->rough * 4);
+    actions |= lingers ? SIM_LINGER : 0U;
     return actions;
 }
 

@@ -17,7 +17,7 @@ enum sim_ending {
     SIM_FAILS,         /* before its updates are sent */
     SIM_FAILS_FLUSHED, /* after its first segment was applied */
     SIM_CRASHES,       /* its first attempt crashes its process */
-    SIM_BRITTLE,       /* every attempt except the first fails, also in a replay */
+    SIM_BRITTLE,       /* later attempts fail, also in a replay, in the first lives */
 };
 
 /* The argument "plan" of a step, as I64. */
@@ -29,7 +29,9 @@ enum sim_argument {
     SIM_STRAGGLE_US, /* additional time of its first attempt */
     SIM_ENDING,      /* enum sim_ending */
     SIM_ROW,         /* 1: it adds to its row of the table, too */
-    SIM_PULLS,       /* 1: it first reads what it adds to */
+    SIM_PULLS,       /* 1: it first reads what it adds to, and a mark */
+    SIM_MARK,        /* the number of that mark */
+    SIM_MARKED,      /* what was assigned to marks before the call was scheduled */
     SIM_ARGUMENTS,
 };
 
@@ -42,6 +44,7 @@ enum sim_action {
     SIM_CANCEL = 16,      /* cancels a call that was scheduled recently */
     SIM_CREATE = 32,      /* creates a variable that later calls do not use */
     SIM_SAVE_BESIDE = 64, /* takes a checkpoint on another thread */
+    SIM_LINGER = 128,     /* a ps is lost; then it joins and reads several times */
 };
 
 struct sim_plan {

@@ -18,6 +18,7 @@
 #include "tests/sim/sched.h"
 #include "tests/sim/steps.h"
 #include "tests/sim/trace.h"
+#include "tests/sim/traps.h"
 #include "tests/sim/uv.h"
 
 static struct sim_plan plan;
@@ -43,14 +44,20 @@ enum fault {
     DISK_SLOW,
     KILL_AT_DISK,
     MOVE_PS,
+    KILL_BEHIND_CHECKPOINT,
+    TRAP,
     FAULTS,
 };
 
 static const uint32_t weights[FAULTS] = {
-    [KILL_WORKER] = 6, [KILL_PS] = 6,    [KILL_CLIENT] = 3, [ZOMBIE_CLIENT] = 2,
-    [CUT] = 5,         [PART] = 3,       [SLOW] = 4,        [END_WORKER] = 1,
-    [PAUSE] = 2,       [DISK_FAILS] = 1, [DISK_SLOW] = 1,   [KILL_AT_DISK] = 3,
-    [MOVE_PS] = 1,
+    [KILL_WORKER] = 6, [KILL_PS] = 6,
+    [KILL_CLIENT] = 3, [ZOMBIE_CLIENT] = 2,
+    [CUT] = 5,         [PART] = 3,
+    [SLOW] = 4,        [END_WORKER] = 1,
+    [PAUSE] = 2,       [DISK_FAILS] = 1,
+    [DISK_SLOW] = 1,   [KILL_AT_DISK] = 3,
+    [MOVE_PS] = 1,     [KILL_BEHIND_CHECKPOINT] = 3,
+    [TRAP] = 8,
 };
 
 static enum fault draw_fault(void)
@@ -176,11 +183,13 @@ static void kill_at_disk(void)
     }
 }
 
+/* ---- which, and when */
+
 /* Without checkpoints a ps, and the client, must live. */
 static bool is_allowed(enum fault fault)
 {
     return plan.checkpoints || fault == KILL_WORKER || fault == PART || fault == SLOW ||
-           fault == END_WORKER || fault == PAUSE || fault == CUT;
+           fault == END_WORKER || fault == PAUSE || fault == CUT || fault == TRAP;
 }
 
 static void inflict(enum fault fault)
@@ -229,9 +238,27 @@ static void inflict(enum fault fault)
     case MOVE_PS:
         move_ps(draw_ps());
         return;
+    case KILL_BEHIND_CHECKPOINT:
+        sim_trap_checkpoint(sim_program_proc());
+        return;
+    case TRAP:
+        sim_trap_set(&plan);
+        return;
     case FAULTS:
         return;
     }
+}
+
+bool sim_storm_strike(void)
+{
+    struct sim_proc *proc = sim_nodes_ps(draw_ps());
+    if (n_left == 0 || !plan.checkpoints || proc == NULL) {
+        return false;
+    }
+    n_left--;
+    n_done++;
+    sim_proc_kill(proc, SIGKILL);
+    return true;
 }
 
 static void next_fault(void *arg)

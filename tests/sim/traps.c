@@ -1,0 +1,186 @@
+/*
+ * See traps.h. Processes are killed between two turns: a trap that springs only notes what is
+ * to happen a little later, when the message is on its way.
+ */
+#include "tests/sim/traps.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "net/message.h"
+#include "tests/sim/files.h"
+#include "tests/sim/messages.h"
+#include "tests/sim/net.h"
+#include "tests/sim/nodes.h"
+#include "tests/sim/program.h"
+#include "tests/sim/sched.h"
+#include "tests/sim/trace.h"
+
+/* What a trap for a message does. */
+enum effect {
+    KILL_SENDER,
+    KILL_RECEIVER,
+    KILL_PS,
+    KILL_CLIENT,
+    CUT,
+    PART,
+    DELAY,
+    EFFECTS,
+};
+
+static struct {
+    const struct sim_plan *plan;
+    enum coxi_message_kind kind;
+    uint64_t n; /* springs at the n-th such message */
+    enum effect effect;
+} at_message;
+
+static struct {
+    const char *operation;
+    const struct sim_proc *client; /* dies behind its checkpoint; NULL: a ps dies */
+} at_disk;
+
+/* ---- what happens */
+
+static void kill_proc(void *proc)
+{
+    if (proc != NULL) {
+        sim_proc_kill(proc, SIGKILL);
+    }
+}
+
+static void kill_ps(void *arg)
+{
+    (void)arg;
+    kill_proc(sim_nodes_ps((uint32_t)sim_below(at_message.plan->n_ps)));
+}
+
+static void kill_client(void *arg)
+{
+    (void)arg;
+    kill_proc(sim_program_proc());
+}
+
+static struct {
+    uint32_t a;
+    uint32_t b;
+} to_cut; /* connections of these hosts */
+
+static void cut(void *arg)
+{
+    (void)arg;
+    (void)sim_net_cut(to_cut.a, to_cut.b);
+}
+
+/* Soon after this moment. */
+static void spring(enum effect effect, struct sim_proc *from, struct sim_proc *to)
+{
+    uint64_t at = sim_now() + sim_below(sim_chance(2) ? 300 * SIM_US : 10 * SIM_MS);
+    switch (effect) {
+    case KILL_SENDER:
+        sim_at(at, kill_proc, from);
+        return;
+    case KILL_RECEIVER:
+        sim_at(at, kill_proc, to);
+        return;
+    case KILL_PS:
+        sim_at(at, kill_ps, NULL);
+        return;
+    case KILL_CLIENT:
+        sim_at(at, kill_client, NULL);
+        return;
+    case CUT:
+        to_cut.a = from->node;
+        to_cut.b = to->node;
+        sim_at(at, cut, NULL);
+        return;
+    case PART:
+        sim_net_part(from->node, to->node, sim_now() + sim_below(3 * SIM_S));
+        return;
+    case DELAY:
+    case EFFECTS:
+        return;
+    }
+}
+
+/* ---- messages */
+
+static void look_at_message(const struct sim_sending *sending)
+{
+    if (sending->message->kind != at_message.kind || --at_message.n > 0) {
+        return;
+    }
+    sim_net_watch(NULL);
+    sim_trace("the trap for %s springs", sim_message_name(at_message.kind));
+    if (at_message.effect == DELAY) {
+        *sending->delay = sim_below(sim_chance(2) ? 900 * SIM_MS : 30 * SIM_MS);
+    }
+    spring(at_message.effect, sending->from, sending->to);
+}
+
+static void set_for_message(void)
+{
+    static const enum coxi_message_kind kinds[] = {
+        COXI_SNAPSHOT,  COXI_SNAPSHOT_DONE, COXI_RESTORE,   COXI_CLAIM,  COXI_CREATE,
+        COXI_WATERMARK, COXI_COMMIT,        COXI_COMMITTED, COXI_DONE,   COXI_VOID,
+        COXI_VOIDED,    COXI_DISPATCH,      COXI_RECALL,    COXI_LAYOUT, COXI_STATUS,
+        COXI_CRASHED,   COXI_SNAPSHOT,      COXI_RESTORE};
+    at_message.kind = kinds[sim_below(sizeof(kinds) / sizeof(*kinds))];
+    at_message.n = 1 + sim_below(4);
+    at_message.effect = (enum effect)sim_below(EFFECTS);
+    if (at_message.effect < CUT && !at_message.plan->checkpoints) {
+        at_message.effect = CUT; /* ps and clients must live */
+    }
+    sim_net_watch(look_at_message);
+}
+
+/* ---- the disk */
+
+static uint64_t look_at_disk(struct sim_proc *proc, const char *what, const char *path)
+{
+    const char *name = strrchr(path, '/');
+    bool is_it = at_disk.client == NULL
+                     ? strcmp(what, at_disk.operation) == 0
+                     : at_disk.client == proc && strcmp(what, "rename") == 0 &&
+                           name != NULL && strcmp(name, "/LATEST") == 0;
+    if (!is_it) {
+        return 0;
+    }
+    sim_files_watch(NULL);
+    sim_trace("the trap for %s of %s springs", what, path);
+    if (at_disk.client != NULL) {
+        uint64_t within = sim_chance(2) ? SIM_MS : 10 * SIM_MS;
+        sim_at(sim_now() + 20 * SIM_US + sim_below(within), kill_proc, proc);
+        return 0;
+    }
+    sim_at(sim_now(), kill_ps, NULL);
+    return sim_below(sim_chance(2) ? 20 * SIM_MS : 120 * SIM_MS);
+}
+
+/* A ps is lost while a process waits for the disk. */
+static void set_for_disk(void)
+{
+    static const char *const operations[] = {"mkdir", "mkdir", "fsync", "rename",
+                                             "open"};
+    at_disk.operation = operations[sim_below(sizeof(operations) / sizeof(*operations))];
+    at_disk.client = NULL;
+    sim_files_watch(look_at_disk);
+}
+
+void sim_trap_set(const struct sim_plan *plan)
+{
+    at_message.plan = plan;
+    if (plan->checkpoints && sim_chance(3)) {
+        set_for_disk();
+    } else {
+        set_for_message();
+    }
+}
+
+void sim_trap_checkpoint(struct sim_proc *client)
+{
+    if (client != NULL) {
+        at_disk.client = client;
+        sim_files_watch(look_at_disk);
+    }
+}
