@@ -59,7 +59,7 @@ static int add_base(struct coxi_chain *chain, const char *dir)
         m->n_shards != newer->n_shards) {
         return coxi_error(COX_EFORMAT,
                           "%s/manifest.json is of another run, number or number of ps "
-                          "than what builds on it",
+                          "than the checkpoint that builds on it",
                           path);
     }
     return 0;

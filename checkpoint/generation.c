@@ -76,8 +76,7 @@ static int read_run(const char *dir, uint64_t generation, uint64_t *ret_run)
     json_t *root = json_loadb((const char *)text, len, 0, NULL);
     const char *run = json_string_value(json_object_get(root, "run"));
     if (run == NULL || strlen(run) != 16 || strspn(run, "0123456789abcdef") != 16) {
-        r = coxi_error(COX_EFORMAT, "%s does not say whose run this is: remove it",
-                       path);
+        r = coxi_error(COX_EFORMAT, "%s does not name its run: remove it", path);
     } else {
         *ret_run = strtoull(run, NULL, 16);
     }

@@ -47,8 +47,8 @@ static const struct coxi_st_tensor *part_of(const struct coxi_st_file *file,
 
 static int bad(const char *name)
 {
-    return coxi_error(COX_EFORMAT, "'%s' is not in all shards what it is in the newest",
-                      name);
+    return coxi_error(COX_EFORMAT,
+                      "'%s' is not the same in all shards as in the newest", name);
 }
 
 /* ---- which rows of a table there are */

@@ -396,7 +396,7 @@ int coxi_checkpoint_prune(int argc, char **argv)
         return code;
     }
     if (config.keep == 0) {
-        (void)coxi_error(COX_EINVAL, "--keep is missing: say how many are to be kept");
+        (void)coxi_error(COX_EINVAL, "--keep is missing: say how many to keep");
         return coxi_exit_config(prune_program.name);
     }
     const struct coxi_retention retention = {.keep = (uint64_t)config.keep,

@@ -106,7 +106,7 @@ static int check_lifecycle(const struct coxi_variable *v)
     const struct coxi_lifecycle *l = &v->lifecycle;
     const struct coxi_lifecycle none = {0};
     if (v->kind == COXI_KIND_DENSE && !lifecycle_equal(l, &none)) {
-        return coxi_error(COX_EINVAL, "variable '%s': rows of tables alone come and go",
+        return coxi_error(COX_EINVAL, "variable '%s': only tables have a lifecycle",
                           v->name);
     }
     if (!(l->admit_probability >= 0 && l->admit_probability <= 1)) {

@@ -146,7 +146,7 @@ static int attach(struct cox_reader *reader, int timeout_ms)
     if (r == 0 && view.code != 0) {
         r = coxi_error(view.code, view.code == COX_EFENCED
                                       ? "the ps serve different runs or clients"
-                                      : "a ps has told what cannot be used");
+                                      : "a ps has sent an answer that cannot be used");
     }
     r = r == 0 ? remember(reader, &view) : r;
     if (r != 0) {

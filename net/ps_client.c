@@ -491,7 +491,7 @@ static void leave_strangers(struct coxi_psc *psc, uint64_t now) COXI_REQUIRES(ps
         if (channel->up && !leads_there(channel) &&
             now - channel->up_ms > STRANGER_MS) {
             end_channel(channel, false,
-                        "at the ps's address is another process than the client's");
+                        "the process at the ps's address is not the client's ps");
         }
     }
 }

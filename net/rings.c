@@ -338,7 +338,7 @@ int coxi_rings_open(const char *name, struct coxi_rings **ret)
     }
     if (!meant) {
         coxi_rings_free(rings);
-        return coxi_error(COX_EADDRESS, "memory '%s' is not the one that is meant",
+        return coxi_error(COX_EADDRESS, "memory '%s' belongs to another connection",
                           name);
     }
     *ret = rings;

@@ -130,8 +130,8 @@ static int compare(const struct coxi_commit *commit, const struct coxi_segment *
     return alike ? COX_EEXIST
                  : coxi_error(COX_EDIVERGED,
                               "attempt %u of closure %llu touches other ps than an "
-                              "attempt before: that may depend on its arguments and "
-                              "cox_step_seed only",
+                              "earlier attempt: the choice may depend only on its "
+                              "arguments and cox_step_seed",
                               commit->attempt, (unsigned long long)commit->closure);
 }
 

@@ -119,8 +119,7 @@ int coxi_deferred_add(struct coxi_deferred *deferred, struct coxi_link *link,
     int r = 0;
     coxi_lock(&deferred->lock);
     if (deferred->n == IN_LINE_MAX) {
-        r = coxi_error(COX_ELIMIT, "%d requests that take long are in line",
-                       IN_LINE_MAX);
+        r = coxi_error(COX_ELIMIT, "%d long requests are already in line", IN_LINE_MAX);
     } else {
         *deferred->end = request;
         deferred->end = &request->next;

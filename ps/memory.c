@@ -29,8 +29,8 @@ int coxi_memory_take(struct coxi_memory *memory, uint64_t bytes, const char *who
         if (memory->max_bytes > 0 &&
             (used > memory->max_bytes || bytes > memory->max_bytes - used)) {
             return coxi_error(COX_ENOMEM,
-                              "%s would need %llu bytes more, and of the %llu of "
-                              "--memory-max %llu are held: raise it, or use more ps",
+                              "%s would need %llu bytes more, but of the %llu bytes of "
+                              "--memory-max %llu are in use: raise it, or use more ps",
                               whom, (unsigned long long)bytes,
                               (unsigned long long)memory->max_bytes,
                               (unsigned long long)used);

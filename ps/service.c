@@ -390,7 +390,7 @@ static int on_hello(void *arg, struct coxi_peer *peer)
 {
     struct coxi_ps *ps = arg;
     if (peer->hello.role == COXI_ROLE_PS) {
-        return coxi_error(COX_EREFUSED, "this is a ps: no other ps has business here");
+        return coxi_error(COX_EREFUSED, "this is a ps: it accepts no other ps");
     }
     return peer->hello.role == COXI_ROLE_CLIENT
                ? coxi_store_greeted(ps->store, &peer->hello.session)
@@ -508,9 +508,8 @@ static int on_message(void *arg, struct coxi_peer *peer, const struct coxi_messa
 {
     return may_ask(peer, m->kind)
                ? handle(arg, peer, m, frame)
-               : answer_status(
-                     peer, m, COXI_STATUS,
-                     coxi_error(COX_EREFUSED, "a tool may read, nothing else"));
+               : answer_status(peer, m, COXI_STATUS,
+                               coxi_error(COX_EREFUSED, "a tool may only read"));
 }
 
 static const struct coxi_server_events events = {

@@ -200,7 +200,8 @@ int coxi_commit_flush(struct coxi_attempt *attempt)
     if (attempt->segment + 1 == COXI_SEGMENTS_MAX) { /* reserved for the last one */
         return coxi_attempt_break(
             attempt,
-            coxi_error(COX_ELIMIT, "a step can flush %d times: do more between two",
+            coxi_error(COX_ELIMIT,
+                       "a step can flush %d times: do more between two flushes",
                        COXI_SEGMENTS_MAX - 1));
     }
     coxi_run_flush_reports(attempt->run); /* this may take a while */

@@ -17,11 +17,9 @@ static int check_finite(const struct coxi_piece *piece, const uint8_t *from)
         coxi_floats_infinite(v->wire_dtype, from, n) == 0) {
         return 0;
     }
-    return coxi_error(
-        COX_ENONFINITE,
-        "a pull of '%s' has a number that is infinite in the type in which "
-        "it is sent: its values have grown too large for that",
-        v->name);
+    return coxi_error(COX_ENONFINITE,
+                      "a value of '%s' is infinite in the type in which it is sent",
+                      v->name);
 }
 
 /* Converts values to the variable's type and puts them into place. */

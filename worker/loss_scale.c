@@ -49,11 +49,10 @@ static int check_asked(const struct coxi_attempt *attempt,
                           attempt->scale->name);
     }
     if (attempt->scale == NULL && has_gradients(attempt)) {
-        return coxi_error(
-            COX_EINVAL,
-            "ask for the loss scale '%s' before the first gradient: all of "
-            "a step are multiplied by it",
-            v->name);
+        return coxi_error(COX_EINVAL,
+                          "ask for the loss scale '%s' before the first gradient: it "
+                          "multiplies all gradients of the step",
+                          v->name);
     }
     return 0;
 }
@@ -69,7 +68,7 @@ int coxi_loss_scale_ask(struct coxi_attempt *attempt, struct cox_variable *scale
     }
     if (r == 0 && (!isfinite(value) || !(value > 0))) {
         r = coxi_error(COX_EINVAL,
-                       "the loss scale '%s' is %g: begin it at a constant above 0",
+                       "the loss scale '%s' is %g: start it at a constant above 0",
                        v->name, (double)value);
     }
     if (r == 0) {

@@ -25,7 +25,7 @@ static int check(const char *path, const char *name, struct coxi_hash128 hash,
     }
     struct coxi_hash128 found = coxi_hash_bytes(bytes, len);
     if (found.high != hash.high || found.low != hash.low) {
-        r = coxi_error(COX_EMODULE, "module %s has another content than its hash says",
+        r = coxi_error(COX_EMODULE, "the content of module %s does not match its hash",
                        name);
     } else {
         r = coxi_module_inspect(bytes, len, name, info);

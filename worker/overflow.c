@@ -16,7 +16,8 @@ int coxi_overflow_tell(struct coxi_attempt *attempt, const struct coxi_variable 
                        bool overflowed)
 {
     if (attempt->told != NULL && attempt->told != v) {
-        return coxi_error(COX_EINVAL, "this step tells two loss scales, '%s' and '%s'",
+        return coxi_error(COX_EINVAL,
+                          "this step reports to two loss scales, '%s' and '%s'",
                           attempt->told->name, v->name);
     }
     attempt->told = v;

@@ -110,8 +110,7 @@ int coxi_recorder_attach(struct coxi_recorder **ret)
     }
     int r = map(COXI_RECORDER_FD, &recorder);
     if (r == 0 && recorder->magic != magic) {
-        r = coxi_error(COX_EINVAL,
-                       "the supervisor is of another version: start it anew");
+        r = coxi_error(COX_EINVAL, "the supervisor is of another version: restart it");
     }
     if (r != 0) {
         coxi_recorder_free(recorder);

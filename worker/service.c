@@ -177,8 +177,7 @@ static int on_hello(void *arg, struct coxi_peer *peer)
 {
     struct worker *worker = arg;
     if (peer->hello.role != COXI_ROLE_CLIENT) {
-        return coxi_error(COX_EREFUSED,
-                          "this is a worker: only clients have business here");
+        return coxi_error(COX_EREFUSED, "this is a worker: it accepts only clients");
     }
     if (peer->hello.channel == COXI_CHANNEL_CONTROL) {
         int r = begin_run(worker, peer);

@@ -83,7 +83,7 @@ static int insert_taken(struct coxi_attempt *attempt, const struct coxi_taken *t
     }
     if (attempt->n_args == COXI_VALUES_MAX || taken->position > attempt->n_args) {
         coxi_held_unref(held);
-        return coxi_error(COX_EPROTO, "argument '%s' is out of its place", taken->name);
+        return coxi_error(COX_EPROTO, "argument '%s' is out of place", taken->name);
     }
     attempt->held[attempt->n_held++] = held;
     struct cox_value *at = &attempt->args[taken->position];

@@ -159,7 +159,7 @@ static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_
         (void)snprintf(why, sizeof(why), "ps %u at %.200s is away", (uint32_t)away,
                        coxi_psc_address(c->ps.clients[away]));
     } else if (coxi_ps_recovering(c)) {
-        (void)snprintf(why, sizeof(why), "a ps that was lost is given what it misses");
+        (void)snprintf(why, sizeof(why), "a ps that was lost is being restored");
     }
     coxi_event(c, COX_EVENT_BLOCKED, COXI_OF(.seconds = seconds, .ps = ps),
                "%s waits for %llu s: %s", call->what, seconds, why);

@@ -59,7 +59,7 @@ static int check_names(const struct cox_call *call)
     return 0;
 }
 
-/* Computes the bytes of its packed arguments. */
+/* Computes the bytes of the call's packed arguments. */
 static int args_size(const struct cox_call *call, size_t *ret)
 {
     int r = call->n_args <= COXI_VALUES_MAX

@@ -142,7 +142,8 @@ static int ask(struct cox_coordinator *c, struct coxi_psc *psc, const char *path
         r = coxi_path(its, "%s.ps-%u", path, coxi_psc_index(psc));
     }
     if (r == 0 && writes && unlink(its) != 0) {
-        r = coxi_error_errno(COX_EIO, "the file %s that it has made is not here", its);
+        r = coxi_error_errno(COX_EIO,
+                             "the file %s that it has made does not exist here", its);
     }
     return r;
 }

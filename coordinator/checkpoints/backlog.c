@@ -301,8 +301,8 @@ static int check_cursor(struct cox_coordinator *c,
                : coxi_error(
                      COX_ECANCELLED,
                      "an error has cancelled closure %llu, and others may be, before "
-                     "cursor %llu: a client that went on from this checkpoint would "
-                     "pass them over; schedule what is to count again, and save then",
+                     "cursor %llu: a client that resumed from this checkpoint would "
+                     "skip them: schedule them again, then save",
                      (unsigned long long)first, (unsigned long long)progress->cursor);
 }
 

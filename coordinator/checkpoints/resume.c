@@ -44,7 +44,7 @@ int coxi_resume_claim(struct cox_coordinator *c)
     if (c->options.resume == -1 && is_used(c->saving.dir)) {
         return coxi_error(COX_EEXIST,
                           "checkpoint directory: %s holds checkpoints of another run: "
-                          "choose a directory of this run's own, or let resume be 0",
+                          "choose another directory, or set resume to 0",
                           c->saving.dir);
     }
     int r = coxi_generation_claim(c->saving.dir, &c->session);
@@ -91,8 +91,8 @@ static int check_checkpoint(const struct cox_coordinator *c,
                ? 0
                : coxi_error(COX_ECONFLICT,
                             "%s is of %" PRIu32 " ps, and this cluster has %" PRIu32
-                            ": a run goes on with the number that it has; load it into "
-                            "a new one with another directory",
+                            ": a run keeps its number of ps; load the checkpoint into "
+                            "a new run with another directory",
                             checkpoint->path, m->n_shards, c->ps.n);
 }
 

@@ -309,8 +309,9 @@ static int find_update(struct cox_coordinator *c, const struct coxi_resumed *res
         entry != NULL && entry->made ? entry->description : NULL;
     if (v == NULL || v->rank == 0 ||
         !update_fits(v, &update, head->args_len - sizeof(update))) {
-        return coxi_error(COX_EFORMAT,
-                          "the checkpoint's backlog writes to what there is not");
+        return coxi_error(
+            COX_EFORMAT,
+            "the checkpoint's backlog writes to a variable or rows that do not exist");
     }
     *ret = (struct coxi_content_write){v, (enum coxi_op)update.op, update.begin,
                                        update.count, data + sizeof(update)};

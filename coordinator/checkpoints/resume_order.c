@@ -352,8 +352,8 @@ static const struct cox_function *go_on(struct cox_coordinator *c)
         (void)pthread_cond_broadcast(&c->life.changed);
         if (missing != NULL) {
             coxi_event(c, COX_EVENT_MODULE_MISSING, COXI_OF(.error = COX_ENOENT),
-                       "what the checkpoint says is to be run again waits for '%s' of "
-                       "module %s, which is not loaded",
+                       "closures of the checkpoint that run again need '%s' of module "
+                       "%s, which is not loaded",
                        missing->name, missing->module->name);
         }
     }
@@ -376,13 +376,12 @@ static int check_resets(const struct cox_coordinator *c,
 {
     return missing == NULL || c->saving.resumed->resets == NULL
                ? 0
-               : coxi_error(
-                     COX_ENOENT,
-                     "metric '%s' has been reset, and closures of the client before "
-                     "this one that are to be run again first need '%s' of module "
-                     "%s: load it first",
-                     c->saving.resumed->resets->variable->name, missing->name,
-                     missing->module->name);
+               : coxi_error(COX_ENOENT,
+                            "metric '%s' was reset, but closures of the client before "
+                            "this one must run again before that, and need '%s' of "
+                            "module %s: load it first",
+                            c->saving.resumed->resets->variable->name, missing->name,
+                            missing->module->name);
 }
 
 static int check(struct cox_coordinator *c)
@@ -400,9 +399,8 @@ static int check(struct cox_coordinator *c)
         if (named->needed && named->loaded == NULL) {
             return coxi_error(
                 COX_ENOENT,
-                "the client before this one was writing a variable, and a closure "
-                "before that is to be run again, which needs '%s' of module %s: load "
-                "it first",
+                "the client before this one was writing a variable, and a closure that "
+                "must run again before that needs '%s' of module %s: load it first",
                 named->function.name, named->module.name);
         }
     }
@@ -415,7 +413,7 @@ static void wait_for_writes(struct cox_coordinator *c)
     struct timespec slice = coxi_deadline(SLICE_MS);
     coxi_call_why_locked(c,
                          "%zu write%s of the client before this one, and the closures "
-                         "before, come first",
+                         "before them, come first",
                          c->saving.resumed->n_writes,
                          coxi_s(c->saving.resumed->n_writes));
     (void)pthread_cond_timedwait(&c->life.changed, &c->lock, &slice);

@@ -113,8 +113,7 @@ int coxi_trigger_check(const struct cox_options *o)
                          : o->checkpoint_incremental != 0  ? "incremental"
                                                            : NULL;
     if (o->resume_from != 0 && o->checkpoint_dir == NULL) {
-        return coxi_error(COX_EINVAL,
-                          "resume_from is set, and no checkpoint_dir to go on from");
+        return coxi_error(COX_EINVAL, "resume_from is set, but checkpoint_dir is not");
     }
     if (o->checkpoint_keep_every != 0 && o->checkpoint_keep == 0) {
         return coxi_error(COX_EINVAL,
@@ -123,18 +122,18 @@ int coxi_trigger_check(const struct cox_options *o)
                           o->checkpoint_keep_every);
     }
     if (o->checkpoint_every_s < 0) {
-        return coxi_error(COX_EINVAL, "checkpoint_every_s is %d, at least 0",
+        return coxi_error(COX_EINVAL, "checkpoint_every_s is %d: it must be at least 0",
                           o->checkpoint_every_s);
     }
     if (o->checkpoint_at_close < -1 || o->checkpoint_at_close > 1) {
-        return coxi_error(COX_EINVAL, "checkpoint_at_close is %d: -1, 0 or 1",
+        return coxi_error(COX_EINVAL,
+                          "checkpoint_at_close is %d: it must be -1, 0 or 1",
                           o->checkpoint_at_close);
     }
     return option == NULL || o->checkpoint_dir != NULL
                ? 0
                : coxi_error(COX_EINVAL,
-                            "checkpoint_%s is set, and no checkpoint_dir to write to",
-                            option);
+                            "checkpoint_%s is set, but checkpoint_dir is not", option);
 }
 
 /* ---- the signal */
@@ -370,8 +369,8 @@ void coxi_trigger_let_save(struct cox_coordinator *c, const struct timespec *unt
         t->close = false;
         coxi_event(c, COX_EVENT_CHECKPOINT_FAILED,
                    COXI_OF(.level = 1 + COX_EVENT_WARNING),
-                   "no checkpoint is written at close, for an error has cancelled "
-                   "closures: a client that went on from it would pass them over");
+                   "no checkpoint is written at close, because an error has cancelled "
+                   "closures: a client that resumed from it would skip them");
     }
     (void)pthread_cond_signal(&t->changed);
     await_end(c, until, true);

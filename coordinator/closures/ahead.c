@@ -12,7 +12,7 @@
 enum {
     AHEAD_US = 2000,     /* work that a worker should have at hand */
     AHEAD_MAX = 1024,    /* closures, however short they are */
-    WAYS_MAX_US = 500000 /* longer ones count as this */
+    WAYS_MAX_US = 500000 /* the longest that counts */
 };
 
 void coxi_ways_note(struct coxi_ways *ways, const struct coxi_done *done)

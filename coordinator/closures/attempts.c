@@ -209,8 +209,8 @@ void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *cr
         const struct coxi_crashed_head *head = &crashed->closures[i];
         if (head->closure == 0) {
             if (known || head->cause == COXI_CAUSE_OVERRUN) {
-                coxi_resource_crashed(seat->worker,
-                                      head); /* otherwise it is made again, alone */
+                /* otherwise the resource is made again, alone */
+                coxi_resource_crashed(seat->worker, head);
             }
             continue;
         }
@@ -284,8 +284,8 @@ static void end_closure(struct coxi_seat *seat, struct coxi_closure *closure,
         closure->effect.applied = true; /* a restored ps still needs it */
         ending.state = COXI_FAILED;
         ending.code = COX_ENOMEM;
-        ending.text = "all its updates are applied, but there is no memory for what it "
-                      "returned";
+        ending.text =
+            "all its updates are applied, but there is no memory for its results";
     } else if (head->code != 0) {
         size_t len =
             head->result_len < sizeof(text) ? head->result_len : sizeof(text) - 1;
@@ -380,7 +380,7 @@ int coxi_attempts_done(struct coxi_seat *seat, const struct coxi_done *done,
         answer.result = take(&payload, &len, head->result_len);
         if (answer.touched == NULL || answer.result == NULL ||
             (answer.kept && head->result_len != sizeof(uint64_t))) {
-            return coxi_error(COX_EPROTO, "results are not as long as they say");
+            return coxi_error(COX_EPROTO, "the length of its results is wrong");
         }
         handle_answer(seat, &answer);
     }

@@ -63,7 +63,7 @@ void coxi_intake_wait(struct cox_coordinator *c)
             c, "the replay log is full, until a checkpoint is saved%s%.300s",
             failed ? "; the last one failed: " : "", failed ? c->saving.text : "");
     } else if (is_full_of_ids(c)) {
-        coxi_call_why_locked(c, "closure %llu is to be settled first",
+        coxi_call_why_locked(c, "closure %llu must be settled first",
                              (unsigned long long)c->ids.first_unsettled);
     } else {
         coxi_call_why_locked(c, "the queue is full, with %zu closure%s",

@@ -271,7 +271,7 @@ static int make_again(struct coxi_kept *kept)
         return r;
     }
     coxi_event(c, COX_EVENT_CLOSURE_AGAIN, COXI_OF(.closure = closure->future.id),
-               "closure %llu (%s) runs again: what it had kept was lost",
+               "closure %llu (%s) runs again: its kept results were lost",
                (unsigned long long)closure->future.id, closure->function->name);
     c->closures->waiting_change++;
     coxi_lock(&c->lock);
@@ -426,7 +426,7 @@ void coxi_kept_remade(struct coxi_closure *remake)
         return;
     }
     (void)snprintf(text, sizeof(text),
-                   "what closure %llu (%s) had returned was lost with its worker and "
+                   "the results of closure %llu (%s) were lost with its worker and "
                    "could not be made again: %.300s",
                    (unsigned long long)closure->future.id, closure->function->name,
                    coxi_future_text(&remake->future));

@@ -236,12 +236,11 @@ int cox_try_schedule(struct cox_coordinator *c, struct cox_function *function,
 static int go_on(struct cox_coordinator *c)
 {
     const struct cox_function *missing = coxi_gate_go_on(c);
-    return missing == NULL
-               ? 0
-               : coxi_error(COX_ENOENT,
-                            "what the checkpoint says is to be run again needs '%s' of "
-                            "module %s: load it first",
-                            missing->name, missing->module->name);
+    return missing == NULL ? 0
+                           : coxi_error(COX_ENOENT,
+                                        "closures of the checkpoint must run again, "
+                                        "and need '%s' of module %s: load it first",
+                                        missing->name, missing->module->name);
 }
 
 /*
@@ -275,11 +274,9 @@ static int await_idle(struct cox_coordinator *c, const struct timespec *until,
                ? coxi_error(COX_ETIMEDOUT, "%zu closure%s not settled after %d ms",
                             c->life.n_unsettled,
                             c->life.n_unsettled == 1 ? " is" : "s are", timeout_ms)
-               : coxi_error(
-                     COX_ETIMEDOUT,
-                     "a ps is lost, and after %d ms what it had has not been done "
-                     "again",
-                     timeout_ms);
+               : coxi_error(COX_ETIMEDOUT,
+                            "a ps is lost, and was not restored within %d ms",
+                            timeout_ms);
 }
 
 int cox_join(struct cox_coordinator *c, int timeout_ms)

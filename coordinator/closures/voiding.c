@@ -160,18 +160,18 @@ static bool is_nobodys(const struct coxi_closure *closure)
     return atomic_load_explicit(&closure->future.refs, memory_order_relaxed) == 1;
 }
 
-/* It cannot run again for its results. A restored ps still needs it. */
+/* Fails the closure, because it cannot run again for its results. It is logged all the
+ * same: a restored ps still needs it. */
 static void tell_lost_results(struct voiding *voiding)
 {
     char why[COXI_TEXT_MAX];
     (void)snprintf(why, sizeof(why), "%s",
                    *voiding->text != '\0' ? voiding->text
                                           : coxi_strerror(voiding->ending.code));
-    (void)snprintf(
-        voiding->text, sizeof(voiding->text),
-        "all its updates are applied, but what it returned was lost with its "
-        "worker, and it could not run again for that: %.380s",
-        why);
+    (void)snprintf(voiding->text, sizeof(voiding->text),
+                   "all its updates are applied, but its results were lost with its "
+                   "worker, and it could not run again for them: %.380s",
+                   why);
     voiding->closure->effect.applied = true;
     voiding->ending = (struct coxi_ending){.state = COXI_FAILED,
                                            .code = COX_EREPLAY,
@@ -204,11 +204,10 @@ static void tell_undone(struct voiding *voiding)
     (void)snprintf(why, sizeof(why), "%s",
                    *voiding->text != '\0' ? voiding->text
                                           : coxi_strerror(ending->code));
-    (void)snprintf(
-        voiding->text, sizeof(voiding->text),
-        "it was done for the client before this one, had to be done again for "
-        "a ps that lacked it in the checkpoint, and failed: %.300s",
-        why);
+    (void)snprintf(voiding->text, sizeof(voiding->text),
+                   "the client before this one had done it; it had to run again for a "
+                   "ps that lacked it in the checkpoint, and failed: %.300s",
+                   why);
     ending->state = COXI_FAILED;
     ending->code = COX_EREPLAY;
     ending->text = voiding->text;

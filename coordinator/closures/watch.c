@@ -97,11 +97,10 @@ static void say_why(struct cox_coordinator *c, const struct coxi_closure *oldest
                        (unsigned long long)oldest->future.id, oldest->function->name,
                        oldest->seat->worker->index);
     } else if (n_ready > 0 && missing != NULL) {
-        (void)snprintf(
-            why, sizeof(why),
-            "what the client before has left comes first, and waits for '%s' "
-            "of module %s, which is not loaded",
-            missing->name, missing->module->name);
+        (void)snprintf(why, sizeof(why),
+                       "the closures of the client before this one come first, and "
+                       "need '%s' of module %s, which is not loaded",
+                       missing->name, missing->module->name);
     } else if (n_ready > 0) {
         (void)snprintf(why, sizeof(why), "%zu wait%s for others, or for a ps", n,
                        n == 1 ? "s" : "");

@@ -131,7 +131,7 @@ bool coxi_recovery_stopping(struct coxi_recovery *rec)
 
 /* ---- a recovery */
 
-/* On the loop: nothing is recovered any more. */
+/* On the loop: recovery has ended for good. */
 static int be_over(struct coxi_recovery *rec, void *arg)
 {
     (void)arg;
@@ -145,8 +145,7 @@ static void say_recovered(struct coxi_recovery *rec, uint64_t since_ms)
 {
     uint64_t ms = coxi_now_ms() - since_ms;
     coxi_event(rec->c, COX_EVENT_RECOVERED, COXI_OF(.seconds = ms / 1000),
-               "every ps has all of its own again, after %llu ms; %zu closure%s done "
-               "again for that",
+               "every ps is restored, after %llu ms; %zu closure%s replayed for that",
                (unsigned long long)ms, rec->n_redone,
                rec->n_redone == 1 ? " was" : "s were");
     rec->n_redone = 0;
@@ -244,8 +243,9 @@ int cox_ps_address(struct cox_coordinator *c, uint32_t ps, const char *address)
     }
     struct coxi_recovery *rec = c->ps.recovery;
     if (rec == NULL) {
-        return coxi_error(COX_EINVAL,
-                          "without checkpoint_dir no ps comes back, wherever");
+        return coxi_error(
+            COX_EINVAL,
+            "without checkpoint_dir a lost ps cannot come back at any address");
     }
     char *url;
     int r = coxi_cluster_url(address, &url);

@@ -40,14 +40,13 @@ static void settle_unasked(struct coxi_closure *closure)
 {
     int r = coxi_check_alive(closure->future.c);
     bool closed = r == 0 || r == COX_ECLOSED;
-    coxi_closure_settle(
-        closure,
-        &(struct coxi_ending){
-            .state = closed ? COXI_CANCELLED : COXI_FAILED,
-            .code = closed ? COX_ECANCELLED : r,
-            .text = closed ? "the coordinator was closed before the ps could say "
-                             "what they have of it"
-                           : coxi_error_text()});
+    coxi_closure_settle(closure,
+                        &(struct coxi_ending){
+                            .state = closed ? COXI_CANCELLED : COXI_FAILED,
+                            .code = closed ? COX_ECANCELLED : r,
+                            .text = closed ? "the coordinator was closed before the ps "
+                                             "could say what they have applied of it"
+                                           : coxi_error_text()});
 }
 
 static void held_free(struct coxi_recovery_held *held)

@@ -22,7 +22,7 @@
 struct coxi_ending; /* closures/voiding.h */
 
 enum {
-    /* of a wait, between two looks whether to go on */
+    /* length of one wait; then the thread checks whether to go on */
     COXI_RECOVERY_SLICE_MS = 50
 };
 

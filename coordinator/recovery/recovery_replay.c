@@ -250,9 +250,8 @@ static int stalled(const struct coxi_recovery *rec, size_t n)
     coxi_unlock(&rec->c->lock);
     return coxi_error(
         COX_EPSLOST,
-        "a ps has come back, and what it misses cannot be done again: %zu "
-        "closure%s, of which none has ended for %d ms; the last news of a "
-        "worker: %.200s",
+        "a ps has come back, but its closures cannot be replayed: none of %zu "
+        "closure%s has ended for %d ms; the last news of a worker: %.200s",
         n, coxi_s(n), rec->c->options.ps_recovery_ms, why);
 }
 
@@ -291,7 +290,7 @@ static int wait_for_replays(struct coxi_recovery *rec)
             coxi_now_ms() - since_ms > (uint64_t)rec->c->options.ps_recovery_ms) {
             r = stalled(rec, now.n);
         }
-        coxi_call_why(rec->c, "%zu closure%s still to be done again", now.n,
+        coxi_call_why(rec->c, "%zu closure%s not replayed yet", now.n,
                       now.n == 1 ? " is" : "s are");
     }
     return r;
@@ -341,8 +340,8 @@ static void report_failed(struct coxi_recovery *rec, const struct coxi_closure *
     char owed[64];
     list_owed(rec, owed, sizeof(owed));
     (void)snprintf(text, sizeof(text),
-                   "closure %llu (%s) was done, had to be done again because ps %s had "
-                   "been lost, and failed: %.300s",
+                   "closure %llu (%s) was done, had to be replayed because ps %s was "
+                   "lost, and failed: %.300s",
                    (unsigned long long)closure->future.id, closure->function->name,
                    owed, coxi_future_text(&closure->future));
     coxi_fatal(rec->c, COX_EREPLAY, text);

@@ -107,8 +107,9 @@ int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
     return coxi_psc_call(psc, &message, &request, COXI_STATUS, NULL, NULL);
 }
 
-/* The requests to several ps, to each in this order. Each ps has ps_recovery_ms for all
- * of them, also if the client is only opening and no time since a loss is counted. */
+/* The requests to several ps; each ps gets its own in the order of this list. A ps has
+ * ps_recovery_ms for all of its requests, also if the client is only opening and no time
+ * since a loss is counted. */
 struct filling {
     struct coxi_recovery *rec;
     struct coxi_chain chain;
@@ -401,8 +402,8 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
     struct coxi_psc *old = c->ps.clients[p];
     struct coxi_psc *psc = NULL;
     if (coxi_now_ms() >= end_ms) {
-        return coxi_error(COX_EPSLOST, "it came back, and was lost again before it had "
-                                       "been given all of its own");
+        return coxi_error(COX_EPSLOST,
+                          "it came back, and was lost again before it was restored");
     }
     int r = reach(rec, p, end_ms, &psc);
     bool refills = r == 0 && coxi_psc_incarnation(psc) != coxi_psc_incarnation(old);
@@ -482,8 +483,8 @@ static void pause_after(struct returning *returning, int code)
     if (!returning->told) {
         coxi_event(rec->c, COX_EVENT_PS_NOT_TAKEN,
                    COXI_OF(.ps = coxi_maybe_of(returning->ps), .error = code),
-                   "what is there as ps %u cannot be used yet: %.400s", returning->ps,
-                   coxi_error_text());
+                   "the process at the address of ps %u cannot be used yet: %.400s",
+                   returning->ps, coxi_error_text());
         returning->told = true;
     }
     coxi_call_why(rec->c, "%.380s", coxi_error_text());

@@ -46,9 +46,9 @@ int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
 struct coxi_written {
     uint64_t id;
     uint64_t begin;                  /* the first row of the update */
-    const struct coxi_range *ranges; /* the rows that they have */
+    const struct coxi_range *ranges; /* the rows that the ps have */
     size_t n;
-    uint64_t n_losses; /* losses that were known before they were asked */
+    uint64_t n_losses; /* losses that were known before the question */
 };
 
 /* Makes the log say that only those rows were written. False: a ps was lost since the

@@ -171,7 +171,7 @@ static size_t list_written(const struct part *parts, size_t n, struct coxi_range
     return n_ranges;
 }
 
-/* What to record of an update after the ps of its parts were asked. */
+/* What coxi_content_written records of an update. */
 struct recording {
     struct cox_coordinator *c;
     const struct coxi_written *written;

@@ -399,9 +399,8 @@ int coxi_loading_repeat(struct cox_coordinator *c, const struct coxi_loading *lo
 static int check_options(const struct cox_load_options *o)
 {
     if (o->path == NULL) {
-        return coxi_error(COX_EINVAL,
-                          "cox_load_options.path is to name a checkpoint, or a "
-                          "directory of them");
+        return coxi_error(COX_EINVAL, "cox_load_options.path must name a checkpoint, "
+                                      "or a directory of checkpoints");
     }
     if (o->state > COX_LOAD_STATE_REQUIRED || o->missing > COX_LOAD_MISSING_SKIP) {
         return coxi_error(COX_EINVAL,

@@ -67,8 +67,8 @@ static size_t next_folder(const char *name, size_t len)
     return slash != NULL ? (size_t)(slash - name) : 0;
 }
 
-/* Makes all names that are needed to take this one; the last one made is the name
- * itself. */
+/* Makes the names of all folders above `name`, then the name itself, which it returns.
+ * NULL: no memory. */
 static struct coxi_registry_name *make_all(struct cox_coordinator *c, const char *name)
 {
     bool made = true;
@@ -95,7 +95,7 @@ static bool lies_below(const char *name, const char *above)
     return strncmp(name, above, len) == 0 && name[len] == '/';
 }
 
-/* Names the variable beside which the name cannot exist. */
+/* Makes the error, with the variable that stands in the way of the name. */
 static int refuse_beside(const struct cox_coordinator *c, const char *name)
 {
     const char *other = "";

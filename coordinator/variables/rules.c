@@ -142,11 +142,10 @@ int coxi_rules_set(struct coxi_variable *variable,
         return 0;
     }
     if (initializer->a != 0 || initializer->b != 0) {
-        return coxi_error(
-            COX_EINVAL,
-            "variable '%s': one of Glorot's initializers has no use for a "
-            "and b, they follow from the shape: leave them 0",
-            variable->name);
+        return coxi_error(COX_EINVAL,
+                          "variable '%s': Glorot's initializers derive a and b from "
+                          "the shape: leave them 0",
+                          variable->name);
     }
     set_glorot(variable, initializer->kind);
     return 0;

@@ -140,16 +140,15 @@ static int match(const struct coxi_variable *wanted, uint32_t n_shards,
     if (*fields == '\0') {
         return 0;
     }
-    return coxi_error(
-        COX_ECONFLICT,
-        "'%s' is in the checkpoint that this client went on from, specified "
-        "in another way: here its %s; keep to that%s, or begin a run with "
-        "a directory of its own",
-        wanted->name, fields,
-        differs_in_rate(&wanted->optimizer, &found->optimizer)
-            ? " and set the rate (cox_variable_set_rate, "
-              "cox_table_set_rate)"
-            : "");
+    return coxi_error(COX_ECONFLICT,
+                      "'%s' is specified differently in the checkpoint from which this "
+                      "client resumed: here its %s; keep that specification%s, or "
+                      "start a run with a directory of its own",
+                      wanted->name, fields,
+                      differs_in_rate(&wanted->optimizer, &found->optimizer)
+                          ? " and set the rate (cox_variable_set_rate, "
+                            "cox_table_set_rate)"
+                          : "");
 }
 
 /* Finds a variable that the older client had and that nobody has asked for yet: *ret,

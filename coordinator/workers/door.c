@@ -9,7 +9,7 @@
  *   - While a process is connected, it keeps its name: another process that dials under
  *     it is refused until the first one is lost. (If the newer one were let in, two
  *     workers with one name would throw each other out for ever.) The same process may
- *     dial again at any time: then its connection before is dead, and nobody has
+ *     dial again at any time: then its earlier connection is dead, and nobody has
  *     noticed yet.
  *
  * Threads: the loop; `accepted` on one of nng's. No thread for a connection, because
@@ -81,8 +81,8 @@ static int find_or_add(struct coxi_door *door, const char *name,
         int r = door->n_named < COXI_NAMED_MAX
                     ? coxi_worker_add(door->c, NULL, name, &worker)
                     : coxi_error(COX_ELIMIT,
-                                 "%d workers have dialled under as many names: let "
-                                 "those that return have the --name they had",
+                                 "%d workers have dialled under as many names: start "
+                                 "workers that return with their old --name",
                                  COXI_NAMED_MAX);
         if (r != 0) {
             return r;

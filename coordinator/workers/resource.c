@@ -138,8 +138,8 @@ static int resource_new(struct cox_coordinator *c, const char *name,
     if (r == 0 && (known.priority != 0 || known.only_worker != 0 ||
                    known.n_inputs != 0 || known.keep != 0)) {
         r = coxi_error(COX_EINVAL,
-                       "resource '%s': of a call it has args and timeout_ms, for it is "
-                       "made on every worker, before all closures",
+                       "resource '%s': its call may only set args and timeout_ms, "
+                       "because it is made on every worker, before all closures",
                        name);
     }
     if (r != 0) {
@@ -291,9 +291,10 @@ static int forbid(const struct coxi_worker *worker, const struct cox_resource *r
     }
     if (mishap != NULL && mishap->overran) {
         mishap->overran = false; /* when the worker has been away again, it may try */
-        (void)snprintf(ret_text, COXI_TEXT_MAX,
-                       "it ran for more than %u ms, and on when it was cancelled",
-                       resource->timeout_ms);
+        (void)snprintf(
+            ret_text, COXI_TEXT_MAX,
+            "it ran for more than %u ms, and did not end when it was cancelled",
+            resource->timeout_ms);
         return COX_EOVERRUN;
     }
     return 0;
@@ -355,9 +356,9 @@ uint64_t coxi_resource_position_above(struct cox_coordinator *c, uint64_t id)
 
 /*
  * True if the resource may be made. While ps are recovered, a resource is made only
- * when they hold again what they held when it was created. A worker that lacks no other
- * one takes closures meanwhile, because everything replayed then was scheduled before
- * the resource was created.
+ * when the ps are again in the state in which it was created. Until then a worker that
+ * lacks only this resource takes closures, because everything that is replayed was
+ * scheduled before the resource was created.
  */
 static bool may_be_made(const struct cox_resource *resource)
 {

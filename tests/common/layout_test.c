@@ -187,7 +187,7 @@ BAD(narrow_loss_scale, COX_EINVAL, "without wire_dtype", v->shape[0] = v->shape[
     v->wire_dtype = COX_F16; v->optimizer = loss_scale);
 BAD(unknown_metric, COX_EINVAL, "metric", v->metric = COXI_METRIC_END);
 BAD(metric_of_floats, COX_EINVAL, "F64", v->metric = COXI_METRIC_SUM);
-BAD(lifecycle_of_dense_rows, COX_EINVAL, "tables alone", v->lifecycle.rows_max = 1);
+BAD(lifecycle_of_dense_rows, COX_EINVAL, "only tables", v->lifecycle.rows_max = 1);
 BAD(probability_past_1, COX_EINVAL, "admit_probability", *v = table();
     v->lifecycle.admit_probability = 1.5F);
 BAD(probability_that_is_none, COX_EINVAL, "admit_probability", *v = table();

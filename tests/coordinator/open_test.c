@@ -39,11 +39,11 @@ TEST(open_checks_its_options)
     options = (struct cox_options)COX_OPTIONS_INIT;
     options.checkpoint_incremental = 2;
     crew_refused(cluster, &options, COX_EINVAL,
-                 "checkpoint_incremental is set, and no checkpoint_dir");
+                 "checkpoint_incremental is set, but checkpoint_dir");
     options = (struct cox_options)COX_OPTIONS_INIT;
     options.resume_from = 2;
     crew_refused(cluster, &options, COX_EINVAL,
-                 "resume_from is set, and no checkpoint_dir");
+                 "resume_from is set, but checkpoint_dir");
     options = (struct cox_options)COX_OPTIONS_INIT;
     options.bin_dir = "/nonexistent";
     crew_refused(cluster, &options, COX_EIO,

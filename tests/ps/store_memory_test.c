@@ -30,7 +30,7 @@ TEST(store_makes_no_variable_that_memory_max_has_no_room_for)
     struct coxi_create create = {s.session, 50, large, STOCK_INCARNATION};
     assert_code(COX_ENOMEM, coxi_store_create(s.store, &create));
     assert_error_names("variable 'large' would need 4194304 bytes more");
-    assert_error_names("of the 4194304 of --memory-max 4 are held");
+    assert_error_names("of the 4194304 bytes of --memory-max 4 are in use");
     create.closure = 51;
     create.variable.shape[0] = shard.count = (1 << 20) - 1;
     assert_code(0, coxi_store_create(s.store, &create));

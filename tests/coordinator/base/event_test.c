@@ -47,7 +47,7 @@ TEST(a_ps_that_is_lost_and_comes_back_is_told_from_end_to_end)
     assert_string_equal("ps_lost", event->name);
     event = diary_await(diary, COX_EVENT_PS_BACK, "restored from ckpt-1");
     assert_int_equal(1, event->ps);
-    (void)diary_await(diary, COX_EVENT_RECOVERED, "10 closures were done again");
+    (void)diary_await(diary, COX_EVENT_RECOVERED, "10 closures were replayed");
     diary_close(&crew, diary);
 }
 

@@ -291,7 +291,7 @@ TEST(a_replay_that_fails_ends_the_run_and_names_closure_and_ps)
     gated_pass(&s);
     end_run(&s);
     assert_error_names("hold_and_count");
-    assert_error_names("because ps 0 had been lost");
+    assert_error_names("because ps 0 was lost");
     (void)cox_close(s.crew.c, GATED_SOON_MS);
 }
 
@@ -327,7 +327,7 @@ static void check_read(int code)
     read_code = code;
     ends = &s;
     assert_code(COX_EREPLAY, cox_variable_read(s.crew.c, s.c0, &value, sizeof(value)));
-    assert_error_names("because ps 0 had been lost");
+    assert_error_names("because ps 0 was lost");
     (void)cox_close(s.crew.c, GATED_SOON_MS);
 }
 
