@@ -8,11 +8,11 @@
  *     static int count(struct counter *c) COXI_REQUIRES(c->lock);
  *
  * COXI_GUARDED_BY names a lock of the same struct, declared above the field;
- * COXI_GUARDED_BY_OF one of another struct. A field counts as guarded while that lock of
- * any object of the struct is held: the check does not tell objects apart.
+ * COXI_GUARDED_BY_OF one of another struct. A field counts as guarded while that lock
+ * of any object of the struct is held: the check does not tell objects apart.
  *
- * Where the compiler cannot know, say why: coxi_unshared and coxi_held (common/sync.h), or
- * COXI_UNCHECKED for a whole function.
+ * Where the compiler cannot know, say why: coxi_unshared and coxi_held (common/sync.h),
+ * or COXI_UNCHECKED for a whole function.
  */
 #ifndef COXI_COMMON_GUARDED_H
 #define COXI_COMMON_GUARDED_H
@@ -38,8 +38,8 @@
 
 /* ---- functions: the locks of their parameters */
 
-/* Call it with the lock held; it is held when the function returns, too. Waiting functions
- * release it meanwhile. */
+/* Call it with the lock held; it is held when the function returns, too. Waiting
+ * functions release it meanwhile. */
 #define COXI_REQUIRES(...) COXI_ATTRIBUTE(requires_capability(__VA_ARGS__))
 #define COXI_REQUIRES_SHARED(...)                                                      \
     COXI_ATTRIBUTE(requires_shared_capability(__VA_ARGS__))

@@ -48,7 +48,8 @@ static inline bool coxi_trylock(struct coxi_mutex *lock)
     return pthread_mutex_trylock(&lock->mutex) == 0;
 }
 
-/* No other thread has the object of this lock: it is being made, or freed. Costs nothing. */
+/* No other thread has the object of this lock, because it is being made, or freed. Costs
+ * nothing. */
 static inline void coxi_unshared(const struct coxi_mutex *lock) COXI_ASSERTS(lock)
 {
     (void)lock;
@@ -83,8 +84,8 @@ struct COXI_LOCK_TYPE coxi_rwlock {
     pthread_rwlock_t rwlock;
 };
 
-/* A writer that waits goes before readers that come later: readers that come without end
- * do not keep it waiting for ever. */
+/* A waiting writer goes before readers that come later, so that an endless sequence of
+ * readers does not keep it waiting for ever. */
 static inline void coxi_rwlock_init(struct coxi_rwlock *lock)
 {
     pthread_rwlockattr_t attr;
@@ -139,8 +140,8 @@ static inline bool coxi_wait_until(pthread_cond_t *cond, struct coxi_mutex *lock
     return pthread_cond_timedwait(cond, &lock->mutex, until) == 0;
 }
 
-/* Waits once for work: the thread has nothing else to do until it is given some, or told to
- * end, so there is no deadline. Unlocks meanwhile. */
+/* Waits once for work: the thread has nothing else to do until it is given some, or told
+ * to end, so there is no deadline. Unlocks meanwhile. */
 static inline void coxi_wait_for_work(pthread_cond_t *cond, struct coxi_mutex *lock)
     COXI_REQUIRES(lock) COXI_UNCHECKED
 {

@@ -148,7 +148,7 @@ static void copy_row(const struct coxi_table_cut *cut, uint64_t key, uint32_t ro
     memcpy(to + sizeof(key), coxi_table_values(cut->table, row), cut->table->row_bytes);
 }
 
-/* True if the cut holds the row, unless that is taken. */
+/* True if the row belongs to the cut; it may have been taken already. */
 static bool holds(const struct coxi_table_cut *cut, uint32_t row)
 {
     return cut->among == NULL || coxi_bits_has(cut->among, row);

@@ -1,6 +1,7 @@
 /*
- * An index into an array, or none. Zeroed it is none, so it needs no value that an index cannot have,
- * and the compiler tells it from an index. Any thread.
+ * An index into an array, or none. A zeroed one is none. Its type differs from that of an
+ * index, so the compiler finds a confusion of the two, and no index is needed to stand for
+ * "none". Any thread.
  */
 #ifndef COXI_SCHEMA_MAYBE_H
 #define COXI_SCHEMA_MAYBE_H
@@ -10,7 +11,7 @@
 #include <stdint.h>
 
 struct coxi_maybe {
-    /* 1 + the index; 0: none. So messages, files and cox_call write it. */
+    /* 1 + the index; 0: none. Messages, files and cox_call use this form, too. */
     uint32_t number;
 };
 
@@ -35,7 +36,7 @@ static inline bool coxi_maybe_is_some(struct coxi_maybe maybe)
     return maybe.number != 0;
 }
 
-/* Of one that is some. */
+/* The index; there must be one. */
 static inline uint32_t coxi_maybe_index(struct coxi_maybe maybe)
 {
     assert(coxi_maybe_is_some(maybe));

@@ -339,8 +339,8 @@ static struct coxi_kept *find_used(const struct coxi_attempt *attempt, const cha
 
 /*
  * Looks the resource up, and notes that it is in use until the step returns. A step
- * that makes a resource finds what a closure would that was scheduled when its resource
- * was created.
+ * that makes a resource finds the same resources as a closure that was scheduled when
+ * its own resource was created.
  */
 static int use(struct coxi_attempt *attempt, const char *name, struct coxi_kept **ret)
 {
