@@ -1,8 +1,8 @@
 /*
  * See chaos_check.h. Cost: a read of each counter and of the rows of both tables.
  *
- * Threads: the client's, and the one that takes checkpoints (chaos_count_stats). Either
- * that one has ended, or they take turns under client->counting.
+ * Threads: the client's, and the thread that takes checkpoints (chaos_count_stats); the
+ * two take turns under client->counting until the latter has ended.
  */
 #include "bench/chaos_check.h"
 

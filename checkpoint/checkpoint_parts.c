@@ -1,9 +1,9 @@
 /*
- * What the shards of a checkpoint hold of each variable, put together from their tensors'
- * names alone: a variable's name, "part_<i>" where a dense one has several shards, and the
- * part. No variable is a folder of another, so there is one reading of each name. Tensors
- * of variables that the manifest does not list (they were being created while it was
- * written) are passed over.
+ * What the shards of a checkpoint hold of each variable, put together from their
+ * tensors' names alone: a variable's name, "part_<i>" where a dense one has several
+ * shards, and the part. No variable is a folder of another, so there is one reading of
+ * each name. Tensors of variables that the manifest does not list (they were being
+ * created while it was written) are passed over.
  *
  * Invariant: `wholes` is sorted by variable and part, the pieces of each by rows.
  * Threads: the one that opens. Cost: O(n log n) in the tensors; no data are touched.
@@ -186,7 +186,8 @@ static bool rows_on(const struct coxi_checkpoint *checkpoint,
     return keys != NULL && keys->rank == 1;
 }
 
-/* What a piece of that part must be like; what the rest of a shape may be is `whole`'s. */
+/* What a piece of that part must be like; what the rest of a shape may be is
+ * `whole`'s. */
 static bool piece_fits(const struct coxi_checkpoint *checkpoint,
                        const struct coxi_whole *whole, const struct coxi_piece *piece)
 {
@@ -299,8 +300,8 @@ static int check_complete(const struct coxi_checkpoint *checkpoint,
     return 0;
 }
 
-/* Values (and keys) of each variable, and on every ps whatever one has of it; but a rate may
- * have been set between the moments of two ps. */
+/* Values (and keys) of each variable, and on every ps whatever one has of it; but a
+ * rate may have been set between the moments of two ps. */
 static int check_all_there(struct coxi_opening *opening)
 {
     const struct coxi_checkpoint *checkpoint = opening->checkpoint;

@@ -242,8 +242,8 @@ struct pruning {
     size_t n_bases; /* of those, from the first on */
 };
 
-/* One that stays builds on it. Manifests are read only now, so that those of checkpoints that
- * no older one follows are not. */
+/* One that stays builds on it. Manifests are read only now, so that those of
+ * checkpoints that no older one follows are not. */
 static bool is_base(struct pruning *p, uint64_t number)
 {
     bool found = false;

@@ -48,8 +48,8 @@ bool coxi_checkpoint_is_one(const char *path);
 
 enum { COXI_KNOWN_BASES = 16 };
 
-/* What a client remembers of the checkpoints that it has written: `base` of the one with
- * `number`, which lies at number % COXI_KNOWN_BASES. */
+/* What a client remembers of the checkpoints that it has written: `base` of the one
+ * with `number`, which lies at number % COXI_KNOWN_BASES. */
 struct coxi_known_base {
     uint64_t number;
     uint64_t base;

@@ -1,7 +1,5 @@
-/*
- * See generation.h. A file gets its name when it is whole (link), so whoever finds one can
- * read it; who comes second to a name finds it taken and looks again.
- */
+/* See generation.h. A file gets its name when it is whole (link), so whoever finds one
+ * can read it; who comes second to a name finds it taken and looks again. */
 #include "checkpoint/generation.h"
 
 #include <dirent.h>
@@ -85,8 +83,8 @@ static int read_run(const char *dir, uint64_t generation, uint64_t *ret_run)
     return r;
 }
 
-/* The run of the newest checkpoint of a directory that has no claim yet; as it was where
- * there is none. */
+/* The run of the newest checkpoint of a directory that has no claim yet; as it was
+ * where there is none. */
 static int find_run(const char *dir, struct coxi_session *session)
 {
     struct coxi_listed *all = NULL;

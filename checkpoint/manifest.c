@@ -1,8 +1,10 @@
 /*
- * See manifest.h. JSON by jansson; 64-bit ids that JSON readers might round are hex text.
+ * See manifest.h. JSON by jansson; 64-bit ids that JSON readers might round are hex
+ * text.
  *
- * Lack of memory shows as errno, here and in jansson: what is made or read goes on without
- * the piece that there was no memory for, and the whole fails in the end (lacked_memory).
+ * Lack of memory shows as errno, here and in jansson: what is made or read goes on
+ * without the piece that there was no memory for, and the whole fails in the end
+ * (lacked_memory).
  */
 #include "checkpoint/manifest.h"
 
@@ -115,9 +117,9 @@ static bool get_float(const json_t *object, const char *key, float *ret)
 }
 
 /*
- * A member that older versions have not written: where it is missing, *ret stays as it is,
- * which is what they meant. Every new member is read so; one that older readers must not
- * pass over raises the format.
+ * A member that older versions have not written: where it is missing, *ret stays as it
+ * is, which is what they meant. Every new member is read so; one that older readers
+ * must not pass over raises the format.
  */
 #define LATER(get, object, key, ret)                                                   \
     (json_object_get(object, key) == NULL || get(object, key, ret))
@@ -223,8 +225,8 @@ static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
            read_applied(json_object_get(in, "applied"), &shard->applied);
 }
 
-/* What a client goes on with. Manifests of before there was such have neither member: all
- * that they cover is done. */
+/* What a client goes on with. Manifests of before there was such have neither member:
+ * all that they cover is done. */
 static bool read_progress(const json_t *root, struct coxi_manifest *m)
 {
     const json_t *progress = json_object_get(root, "progress");

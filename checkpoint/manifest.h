@@ -57,15 +57,15 @@ struct coxi_manifest {
     uint64_t first_closure; /* of the run, from which steps are counted; 0: none yet */
     uint64_t steps_before;  /* its step */
     struct coxi_manifest_progress progress;
-    struct coxi_manifest_shard
-        backlog;   /* a file without an applied set; bytes 0: there is
-                                           none, for nothing has to be done again */
+    /* a file without an applied set; bytes 0: none, because nothing must be repeated */
+    struct coxi_manifest_shard backlog;
     double time_s; /* since 1970 */
     bool final;
     struct coxi_manifest_shard *shards; /* by ps */
     uint32_t n_shards;
-    struct coxi_variable **variables; /* writing: by id, NULL where creating failed;
-                                         read: those that there are, rising */
+    /* when written: by id, NULL if the creation failed; when read: only those that
+     * exist, by rising id */
+    struct coxi_variable **variables;
     uint32_t n_variables;
 };
 

@@ -1,7 +1,7 @@
 /*
- * See overlay.h. Cost: a bit for each row; while it is opened a set of 64 MiB at most, and
- * for each SET_KEYS keys of the files that build on the first one a pass through all keys;
- * the tables, where they are to lie in memory. Threads: any.
+ * See overlay.h. Cost: a bit for each row; while it is opened a set of 64 MiB at most,
+ * and for each SET_KEYS keys of the files that build on the first one a pass through
+ * all keys; the tables, where they are to lie in memory. Threads: any.
  */
 #include "checkpoint/overlay.h"
 
@@ -54,10 +54,10 @@ static int bad(const char *name)
 /* ---- which rows of a table there are */
 
 /*
- * Goes through the keys of all files, the newest file first, and marks each row whose key no
- * newer file has or has removed. A set holds the keys of the newer files, but for SET_KEYS of
- * them at a time: all keys are dealt into passes by their hash, and each pass has a set of
- * its own. The oldest file's keys are only looked up.
+ * Goes through the keys of all files, the newest file first, and marks each row whose
+ * key no newer file has or has removed. A set holds the keys of the newer files, but
+ * for SET_KEYS of them at a time: all keys are dealt into passes by their hash, and
+ * each pass has a set of its own. The oldest file's keys are only looked up.
  */
 struct picking {
     uint64_t n_passes;
@@ -249,7 +249,8 @@ static int pick(struct coxi_st_file *file, const char *table,
 
 /* ---- their contents */
 
-/* The tensor is in each of the files that have the table, and as it is in the newest. */
+/* The tensor is in each of the files that have the table, and as it is in the
+ * newest. */
 static int check_all(const struct coxi_st_file *file,
                      const struct coxi_st_tensor *newest, const char *table)
 {

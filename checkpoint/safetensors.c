@@ -1,7 +1,7 @@
 /*
- * See safetensors.h: reading. Writing is in safetensors_write.c, reading a tensor bit by bit in
- * safetensors_stream.c. Cost: opening reads the
- * whole file once for its crc32. Threads: a file is single-threaded while it is opened.
+ * See safetensors.h: reading. Writing is in safetensors_write.c, reading a tensor bit
+ * by bit in safetensors_stream.c. Cost: opening reads the whole file once for its
+ * crc32. Threads: a file is single-threaded while it is opened.
  */
 #include "checkpoint/safetensors_internal.h"
 

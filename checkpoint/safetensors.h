@@ -105,8 +105,8 @@ void coxi_st_sum_free(struct coxi_st_sum *sum); /* takes NULL */
  * pieces. Any thread. */
 void coxi_st_sum_piece(struct coxi_st_sum *sum, const void *data, size_t len);
 
-/* Reads the bytes that were in no piece; returns the crc32 of the file. When no thread adds
- * pieces any more. */
+/* Reads the bytes that were in no piece; returns the crc32 of the file. When no thread
+ * adds pieces any more. */
 uint32_t coxi_st_sum_end(struct coxi_st_sum *sum);
 
 #endif

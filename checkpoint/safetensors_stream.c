@@ -1,12 +1,13 @@
 /*
  * See safetensors.h: reading a tensor from its beginning to its end, in little memory.
  *
- * Pages of a memory map count as the process's memory until they are unmapped. So a reader
- * that goes through a large file gives back what it has read. Dropping pages loses nothing:
- * the map is never written, and the kernel reads a page again if somebody touches it.
+ * Pages of a memory map count as the process's memory until they are unmapped. So a
+ * reader that goes through a large file gives back what it has read. Dropping pages
+ * loses nothing: the map is never written, and the kernel reads a page again if
+ * somebody touches it.
  *
- * Threads: any. Cost: for a tensor that lies in one file no copy; for a table of several
- * files one copy of each row, in a buffer of STRETCH bytes.
+ * Threads: any. Cost: for a tensor that lies in one file no copy; for a table of
+ * several files one copy of each row, in a buffer of STRETCH bytes.
  */
 #include <stdbool.h>
 #include <stdlib.h>

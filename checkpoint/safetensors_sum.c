@@ -1,8 +1,8 @@
 /*
  * See safetensors.h: a file's checksum, put together from pieces in any order.
  *
- * Cost: each byte once; 24 bytes for a piece, so pieces should be long. Threads: any for
- * pieces; the list of them has a lock.
+ * Cost: each byte once; 24 bytes for a piece, so pieces should be long. Threads: any
+ * for pieces; the list of them has a lock.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -55,8 +55,8 @@ void coxi_st_sum_free(struct coxi_st_sum *sum)
     }
 }
 
-/* Whoever gets to a stretch of AHEAD bytes has the next one read meanwhile. Without that
- * it is slower and as right. */
+/* Whoever gets to a stretch of AHEAD bytes has the next one read meanwhile. Without
+ * that it is slower and as right. */
 static void read_ahead(const struct coxi_st_file *file, size_t at, size_t len)
 {
     size_t next = coxi_align(at, AHEAD) + AHEAD;

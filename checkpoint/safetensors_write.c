@@ -1,11 +1,11 @@
 /*
- * See safetensors.h: writing. Each tensor is a stream of its own, with its own place in the
- * file, checksum and buffer, so that tensors may be written side by side; what is full goes
- * to the file at once and, as far as the kernel will, to the disk. The file's checksum is
- * put together from those of the header and the streams.
+ * See safetensors.h: writing. Each tensor is a stream of its own, with its own place in
+ * the file, checksum and buffer, so that tensors may be written side by side; what is
+ * full goes to the file at once and, as far as the kernel will, to the disk. The file's
+ * checksum is put together from those of the header and the streams.
  *
- * Cost: one copy, crc32 on the way; 1 MiB for each tensor that is begun and not complete.
- * Threads: a writer is single-threaded.
+ * Cost: one copy, crc32 on the way; 1 MiB for each tensor that is begun and not
+ * complete. Threads: a writer is single-threaded.
  */
 #include "checkpoint/safetensors.h"
 
@@ -310,8 +310,8 @@ int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_
     return 0;
 }
 
-/* The checksum of the header and all streams one after the other; COX_EIO where one lacks
- * something. */
+/* The checksum of the header and all streams one after the other; COX_EIO where one
+ * lacks something. */
 static int finish_streams(const struct coxi_st_writer *writer, uint64_t *ret_bytes,
                           uint32_t *ret_crc32)
 {

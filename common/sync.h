@@ -48,8 +48,8 @@ static inline bool coxi_trylock(struct coxi_mutex *lock)
     return pthread_mutex_trylock(&lock->mutex) == 0;
 }
 
-/* No other thread has the object of this lock, because it is being made, or freed. Costs
- * nothing. */
+/* No other thread has the object of this lock, because it is being made, or freed.
+ * Costs nothing. */
 static inline void coxi_unshared(const struct coxi_mutex *lock) COXI_ASSERTS(lock)
 {
     (void)lock;
@@ -140,8 +140,8 @@ static inline bool coxi_wait_until(pthread_cond_t *cond, struct coxi_mutex *lock
     return pthread_cond_timedwait(cond, &lock->mutex, until) == 0;
 }
 
-/* Waits once for work: the thread has nothing else to do until it is given some, or told
- * to end, so there is no deadline. Unlocks meanwhile. */
+/* Waits once for work: the thread has nothing else to do until it is given some, or
+ * told to end, so there is no deadline. Unlocks meanwhile. */
 static inline void coxi_wait_for_work(pthread_cond_t *cond, struct coxi_mutex *lock)
     COXI_REQUIRES(lock) COXI_UNCHECKED
 {

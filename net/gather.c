@@ -1,11 +1,12 @@
 /*
  * See gather.h.
  *
- * Invariant: the gatherer sleeps only after it has looked at every link since it last listened
- * to the bell, which rings for data, for room, for a link that closes and for one that joins.
+ * Invariant: the gatherer sleeps only after it has looked at every link since it last
+ * listened to the bell, which rings for data, for room, for a link that closes and for
+ * one that joins.
  *
- * Threads: `members` is the gatherer's own list; links join by `joining`, under the lock. A
- * member is on the stack of the thread that waits for its end.
+ * Threads: `members` is the gatherer's own list; links join by `joining`, under the
+ * lock. A member is on the stack of the thread that waits for its end.
  *
  * Cost: a look at each link when it wakes.
  */

@@ -28,8 +28,8 @@ void coxi_gather_free(struct coxi_gather *gather); /* after its links; takes NUL
 /* What the gatherer receives from. */
 struct coxi_gathered {
     struct coxi_rings *rings; /* that ring its bell */
-    /* Handles what has come, without waiting; *ret_any: there was something. Other than 0:
-     * nothing comes any more. On the gatherer's thread. */
+    /* Handles what has come, without waiting; *ret_any: there was something. Other than
+     * 0: nothing comes any more. On the gatherer's thread. */
     int (*receive)(void *arg, bool *ret_any);
     void *arg;
 };

@@ -1,9 +1,9 @@
 /*
  * A link's life: made, shared, closed (link.h has the contract and the frame's layout).
  *
- * Beside it: link_send.c and link_receive.c (one half each), link_line.c (what is in line
- * to be sent), link_connect.c (how links come about), link_watch.c (heartbeats and silence),
- * link_local.c (memory instead of the stream). None knows what a frame means.
+ * Beside it: link_send.c and link_receive.c (one half each), link_line.c (what is in
+ * line to be sent), link_connect.c (how links come about), link_watch.c (heartbeats and
+ * silence), link_local.c (memory instead of the stream). None knows what a frame means.
  *
  * Invariants
  *   - The engine (what receives, and the sends it waits for) ends once receiving has

@@ -39,8 +39,8 @@ static inline size_t coxi_head_len(const struct coxi_prefix *p)
     return coxi_align(sizeof(*p) + p->meta_len, p->payload_len > 0 ? 64 : 8);
 }
 
-/* A piece of what is in line: small frames together in memory of ours, memory lent, or a
- * part of a payload that is being made. */
+/* A piece of what is in line: small frames together in memory of ours, memory lent, or
+ * a part of a payload that is being made. */
 struct coxi_chunk {
     struct coxi_chunk *next;
     const uint8_t *data; /* own, or lent until released */
@@ -86,10 +86,13 @@ struct coxi_link {
     atomic_size_t meta_max;
     atomic_size_t payload_max;
     atomic_bool closed;
-    /* How many bytes are in line, and whether frames are held back until the end of the receive
-     * batch that is being handled. Written under the lock and by the receiving thread; read without
-     * it: whoever puts a frame in line counts its bytes and then looks at `corked`, the receiving
-     * thread ends `corked` and then looks at the bytes, so one of the two sends the frame. */
+    /*
+     * How many bytes are in line, and whether frames are held back until the end of the
+     * receive batch that is being handled. Written under the lock and by the receiving
+     * thread; read without it: whoever puts a frame in line counts its bytes and then
+     * looks at `corked`, the receiving thread ends `corked` and then looks at the
+     * bytes, so one of the two sends the frame.
+     */
     atomic_size_t n_queued;
     atomic_bool corked;
     atomic_bool is_local;
@@ -100,7 +103,8 @@ struct coxi_link {
     atomic_uint_least64_t
         stuck_ms; /* the kernel takes nothing since then; 0: it does */
 
-    /* The local path: the rings once there are some, and whether the stream has ended. */
+    /* The local path: the rings once there are some, and whether the stream has
+     * ended. */
     struct coxi_rings *_Atomic rings;
     struct coxi_gather *gather; /* that receives then, or NULL */
     atomic_bool gone;
@@ -180,8 +184,8 @@ enum {
     COXI_LINE_MADE_MAX = 2, /* one is made while the other is sent */
 };
 
-/* An empty chunk for `capacity` bytes; of no kind where it is longer than those that are
- * kept. NULL: no memory. */
+/* An empty chunk for `capacity` bytes; of no kind where it is longer than those that
+ * are kept. NULL: no memory. */
 struct coxi_chunk *coxi_line_chunk(struct coxi_link *link, int kind, size_t capacity)
     COXI_REQUIRES(link->lock);
 void coxi_line_append(struct coxi_link_line *line, struct coxi_chunk *chunk);
@@ -191,8 +195,8 @@ void coxi_line_append(struct coxi_link_line *line, struct coxi_chunk *chunk);
 uint8_t *coxi_line_room(struct coxi_link *link, struct coxi_link_line *line, int kind,
                         size_t n) COXI_REQUIRES(link->lock);
 
-/* A frame; what comes before its payload; what comes after it. False: no memory, and the
- * line may hold a part. *ret_lent: its `release` will be called. */
+/* A frame; what comes before its payload; what comes after it. False: no memory, and
+ * the line may hold a part. *ret_lent: its `release` will be called. */
 bool coxi_line_add(struct coxi_link *link, const struct coxi_outgoing *frame,
                    size_t payload_len, bool *ret_lent) COXI_REQUIRES(link->lock);
 bool coxi_line_add_head(struct coxi_link *link, struct coxi_link_line *line, int kind,
@@ -223,7 +227,8 @@ void coxi_line_write_head(uint8_t *to, const struct coxi_prefix *prefix,
 void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done)
     COXI_RELEASES(link->lock);
 
-/* Holds frames back until the end of a receive batch, and lets them go. Receiving thread. */
+/* Holds frames back until the end of a receive batch, and lets them go. Receiving
+ * thread. */
 void coxi_link_cork(struct coxi_link *link);
 void coxi_link_uncork(struct coxi_link *link);
 
@@ -239,8 +244,8 @@ unsigned coxi_link_receive_iov(struct coxi_link *link, nng_iov iov[COXI_RECEIVE_
 
 /* ---- link_local.c */
 
-/* Offers the ring what is in line, as link_send.c's send_now does the kernel; NNG_ECANCELED:
- * there is no room, and the peer is to tell when there is. Sending. */
+/* Offers the ring what is in line, as link_send.c's send_now does the kernel;
+ * NNG_ECANCELED: there is no room, and the peer is to tell when there is. Sending. */
 int coxi_link_send_local(struct coxi_link *link, unsigned n_iov, const nng_iov *iov,
                          size_t *ret_n);
 
@@ -248,13 +253,13 @@ int coxi_link_send_local(struct coxi_link *link, unsigned n_iov, const nng_iov *
  * COXI_LINK_META_FIRST bytes at most. Sending, and nothing else is in line. */
 int coxi_link_make_local(struct coxi_link *link, const struct coxi_made *frame);
 
-/* Puts bytes that have come where they belong, *ret_n of them: at least one, for which it
- * waits; or what there is. COX_ECLOSED, COX_EPROTO. */
+/* Puts bytes that have come where they belong, *ret_n of them: at least one, for which
+ * it waits; or what there is. COX_ECLOSED, COX_EPROTO. */
 int coxi_link_receive_local(struct coxi_link *link, size_t *ret_n);
 int coxi_link_take_local(struct coxi_link *link, size_t *ret_n);
 
-/* False once nobody will read what is sent any more: it is closed, or on the local path the
- * peer is gone. */
+/* False once nobody will read what is sent any more: it is closed, or on the local path
+ * the peer is gone. */
 bool coxi_link_is_read(const struct coxi_link *link);
 
 /* Looks for the end of the stream. COX_ENOMEM. */

@@ -1,10 +1,10 @@
 /*
- * What is in line on a link: frames as pieces of memory, one after the other, and what has
- * been sent of them. How it leaves is in link_send.c.
+ * What is in line on a link: frames as pieces of memory, one after the other, and what
+ * has been sent of them. How it leaves is in link_send.c.
  *
- * Small frames are copied behind each other into chunks; long segments are lent, each in a
- * chunk that only points to it, behind a short one for the head. A chunk that has been sent
- * is kept for another time, of each kind so many as a busy link has in line.
+ * Small frames are copied behind each other into chunks; long segments are lent, each
+ * in a chunk that only points to it, behind a short one for the head. A chunk that has
+ * been sent is kept for another time, of each kind so many as a busy link has in line.
  *
  * Cost: one copy of what is small; no allocation once a link has its chunks.
  */

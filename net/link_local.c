@@ -2,12 +2,12 @@
  * The local path of a link: frames go over rings that it shares with a peer on the same
  * host (rings.h). Its stream stays: it tells when the peer is gone, however that ended.
  *
- * States: STREAM -> (offered, or accepted) rings are there -> (both greetings have left)
- * LOCAL. Each side changes over behind its own greeting, when nothing is in line; what still
- * comes over the stream then are heartbeats, which are ignored.
+ * States: STREAM -> (offered, or accepted) rings are there -> (both greetings have
+ * left) LOCAL. Each side changes over behind its own greeting, when nothing is in line;
+ * what still comes over the stream then are heartbeats, which are ignored.
  *
- * What finds no room in the ring stays in line. The peer is asked to tell when it has made
- * some, which wakes the receiving thread, and that goes on.
+ * What finds no room in the ring stays in line. The peer is asked to tell when it has
+ * made some, which wakes the receiving thread, and that goes on.
  *
  * Threads: the receiving thread, and whoever has set `sending`.
  *

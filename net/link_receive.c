@@ -196,8 +196,8 @@ static int received(struct coxi_link *link, size_t n)
     coxi_link_uncork(link);
     atomic_store_explicit(&link->last_in_ms, coxi_now_ms(), memory_order_relaxed);
     atomic_store_explicit(&link->handling, false, memory_order_release);
-    /* A longer buffer saves system calls; where there are none, less of a long payload goes
-     * through a short one. */
+    /* A longer buffer saves system calls; where there are none, less of a long payload
+     * goes through a short one. */
     if (r == 0 && full && !link->is_local && link->in_capacity < COXI_LINK_IN_MAX &&
         link->payload == NULL) {
         r = resize_in(link, link->in_capacity * 2);
@@ -257,8 +257,8 @@ static int receive_done(struct coxi_link *link)
     return handle(link, nng_aio_count(link->recv_aio));
 }
 
-/* Handles what has come over the local path, without waiting; *ret_any: there was something. Other
- * than 0: the link is closed. The gatherer's thread. */
+/* Handles what has come over the local path, without waiting; *ret_any: there was
+ * something. Other than 0: the link is closed. The gatherer's thread. */
 static int receive_ready(void *arg, bool *ret_any)
 {
     struct coxi_link *link = arg;

@@ -8,13 +8,13 @@
  * Invariant: one send is under way at a time (two would interleave after a partial
  * write); `sending` says so.
  *
- * A payload that is made leaves in chunks of which there are COXI_LINE_MADE_MAX: what has
- * been sent is made in again. On the local path it is made in the ring itself.
+ * A payload that is made leaves in chunks of which there are COXI_LINE_MADE_MAX: what
+ * has been sent is made in again. On the local path it is made in the ring itself.
  *
  * Threads: any, under `lock`; the end of an asynchronous send on a thread of nng's.
  *
- * Cost: no allocation once a link has its chunks (link_line.c). One system call moves all
- * that is in line, up to COXI_LINE_IOVS pieces.
+ * Cost: no allocation once a link has its chunks (link_line.c). One system call moves
+ * all that is in line, up to COXI_LINE_IOVS pieces.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -28,9 +28,10 @@
 #include "net/link_internal.h"
 
 enum {
-    CORK_FRAMES = 4, /* answers of a batch that leave before it is done, so that the
-                        peer can start on them; then twice as many, and so on */
-    ROUNDS_MAX = 8,  /* sends in a row by one thread, for itself and others */
+    /* answers of a batch that leave before it is done, so that the peer can start on
+     * them; then twice as many, and so on */
+    CORK_FRAMES = 4,
+    ROUNDS_MAX = 8, /* sends in a row by one thread, for itself and others */
 };
 
 static const size_t out_max = (size_t)1 << 30;

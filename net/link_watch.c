@@ -106,7 +106,8 @@ static bool take_beat(struct coxi_link *link, uint64_t now, uint64_t timeout_ms)
 /*
  * Closes who is silent or does not read; returns those that owe a heartbeat, referenced
  * and chained by beat_next. After a time in which nobody looked (this process was
- * stopped, or its host asleep) nothing is known of the peers, and their time begins anew.
+ * stopped, or its host asleep) nothing is known of the peers, and their time begins
+ * anew.
  */
 static struct coxi_link *look(struct coxi_links *links) COXI_EXCLUDES(links->lock)
 {

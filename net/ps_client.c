@@ -6,7 +6,8 @@
  * so an answer finds it in O(1), and after a reconnection all go out again in order.
  *   - `done` with an error runs only while the request's channel has no link, or one
  * on which nothing has been sent yet: its payload and `into` are not referred to then.
- *   - coxi_psc_submit_now, _flush, _tell, _follow, _give_up and _tick never wait for the ps:
+ *   - coxi_psc_submit_now, _flush, _tell, _follow, _give_up and _tick never wait for
+ *     the ps:
  * threads that declare losses call them.
  *
  * Locks: `lock` guards what the struct says; it comes before a link's lock and is never
@@ -328,8 +329,11 @@ static void await_line(struct coxi_psc *psc, const struct coxi_psc_request *requ
     coxi_link_unref(link);
 }
 
-/* Puts it in line under the lock: once that is released, the request may be answered and
- * gone. Sends it without the lock. `waits`: for the line and a place among the waiting. */
+/*
+ * Puts it in line under the lock: once that is released, the request may be answered
+ * and gone. Sends it without the lock. `waits`: for the line and a place among the
+ * waiting.
+ */
 static int submit(struct coxi_psc *psc, const struct coxi_message *message,
                   struct coxi_psc_request *request, bool later, bool waits)
 {
@@ -438,7 +442,8 @@ static void end_reach(struct coxi_psc *psc)
     coxi_unlock(&psc->lock);
 }
 
-/* Says when the ps gets out of reach, before that ends requests; and when it is over. */
+/* Says when the ps gets out of reach, before that ends requests; and when it is
+ * over. */
 static void look_for_reach(struct coxi_psc *psc)
 {
     char text[sizeof(psc->last_text)];

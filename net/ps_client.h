@@ -10,9 +10,9 @@
  * memory (net/link), unless one side does not want that.
  *
  * Threads: any thread may submit. Each connection has a thread that connects and
- * receives; `done` and `on_batch` run on it, or, if the ps client has a gatherer, on the
- * gatherer's thread. They must not wait for other requests. On the gatherer's thread a
- * long callback delays the answers of all its ps.
+ * receives; `done` and `on_batch` run on it, or, if the ps client has a gatherer, on
+ * the gatherer's thread. They must not wait for other requests. On the gatherer's
+ * thread a long callback delays the answers of all its ps.
  */
 #ifndef COXI_NET_PS_CLIENT_H
 #define COXI_NET_PS_CLIENT_H

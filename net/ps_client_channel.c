@@ -123,8 +123,8 @@ static int greeted(struct coxi_psc_channel *channel, const struct coxi_hello *he
     return 0;
 }
 
-/* `code` is the end of this ps for us, with the last error's text: told when the link has
- * ended, so that what it still has to say leaves first. Returns the code. */
+/* `code` is the end of this ps for us, with the last error's text: told when the link
+ * has ended, so that what it still has to say leaves first. Returns the code. */
 static int condemn(struct coxi_psc_channel *channel, int code)
 {
     channel->verdict = code;
@@ -142,7 +142,8 @@ static int on_told(struct coxi_psc_channel *channel, const struct coxi_message *
     return condemn(channel, coxi_error(COX_EFENCED, "%s", message->status.message));
 }
 
-/* That which the answer to a Claim or a Describe tells; `known`, where it is no such. */
+/* That which the answer to a Claim or a Describe tells; `known`, where it is no
+ * such. */
 static uint64_t incarnation_in(const struct coxi_message *message, uint64_t known)
 {
     struct coxi_ps_address ps = {0};

@@ -65,8 +65,8 @@ struct coxi_psc {
 struct coxi_psc_request *coxi_psc_delist(struct coxi_psc *psc, uint64_t id)
     COXI_REQUIRES(psc->lock);
 
-/* Puts the request in line; true: it is time for a flush, without the lock. Call it under
- * the ps client's lock. */
+/* Puts the request in line; true: it is time for a flush, without the lock. Call it
+ * under the ps client's lock. */
 bool coxi_psc_put(struct coxi_link *link, const struct coxi_psc_request *request,
                   bool later);
 

@@ -1,4 +1,5 @@
-/* See pulls.h. Keys are sorted by their ps first, and the rows put back in their places. */
+/* See pulls.h. Keys are sorted by their ps first, and the rows put back in their
+ * places. */
 #include "net/pulls.h"
 
 #include <stdlib.h>

@@ -1,15 +1,18 @@
 /*
- * See rings.h. The memory is a memfd, which the other side opens through /proc/<pid>/fd.
+ * See rings.h. The memory is a memfd, which the other side opens through
+ * /proc/<pid>/fd.
  *
  * Invariants
- *   - written - taken, of one ring, is at most its size; both only grow. Either side keeps
- *     what it has written itself in memory of its own, and checks what the other says.
- *   - Each ring is mapped twice, one behind the other, so that a piece of it never wraps.
+ *   - written - taken, of one ring, is at most its size; both only grow. Either side
+ *     keeps what it has written itself in memory of its own, and checks what the other
+ *     says.
+ *   - Each ring is mapped twice, one behind the other, so that a piece of it never
+ *     wraps.
  *   - A side that is about to sleep says so in `wants`, then looks once more; the other
- *     moves its count, then looks into `wants`: in the one order of all of these (they are
- *     sequentially consistent) one of the two sees the other. `dozes` is the same for a
- *     bell that rings share; only the side that waits there writes it, so that a process
- *     which dies or stops while it rings keeps no other from ringing.
+ *     moves its count, then looks into `wants`: in the one order of all of these (they
+ *     are sequentially consistent) one of the two sees the other. `dozes` is the same
+ *     for a bell that rings share; only the side that waits there writes it, so that a
+ *     process which dies or stops while it rings keeps no other from ringing.
  *   - A bell has memory of its own, which those who open any of its rings map, too. The
  *     rings hold its secret.
  *
@@ -66,9 +69,10 @@ struct coxi_bell {
 };
 
 /*
- * The memory of the rings. Any change of this, of struct side, of struct bell_head, of their
- * rules above or of the name's format raises COXI_RINGS_LAYOUT: the number of the protocol
- * (schema/versions) does not cover them. Peers whose layouts differ stay on the stream.
+ * The memory of the rings. Any change of this, of struct side, of struct bell_head, of
+ * their rules above or of the name's format raises COXI_RINGS_LAYOUT: the number of the
+ * protocol (schema/versions) does not cover them. Peers whose layouts differ stay on
+ * the stream.
  */
 struct head {
     uint64_t secret[2];
@@ -268,7 +272,8 @@ struct named {
 static bool read_name(const char *name, struct named *ret)
 {
     char end;
-    /* Numbers too long for their types are caught below: NOLINTNEXTLINE(cert-err34-c) */
+    /* Numbers too long for their types are caught below:
+     * NOLINTNEXTLINE(cert-err34-c) */
     return sscanf(name, "v%d/%d/%d/%d/%zu/%16llx%16llx%c", &ret->layout, &ret->pid,
                   &ret->fd, &ret->bell_fd, &ret->bytes, &ret->secret[0],
                   &ret->secret[1], &end) == 7 &&
@@ -277,7 +282,8 @@ static bool read_name(const char *name, struct named *ret)
            ret->bytes <= COXI_RING_MAX && (ret->bytes & (ret->bytes - 1)) == 0;
 }
 
-/* Opens a process's descriptor, unless it is anything but such memory of `len` bytes; -1. */
+/* Opens a process's descriptor, unless it is anything but such memory of `len` bytes;
+ * -1. */
 static int open_memory(int pid, int from, size_t len)
 {
     char path[64];
@@ -300,7 +306,8 @@ static int open_memory(int pid, int from, size_t len)
     return fd;
 }
 
-/* Maps the bell that the other side shares with other rings. False: it cannot be had. */
+/* Maps the bell that the other side shares with other rings. False: it cannot be
+ * had. */
 static bool open_bell(struct coxi_rings *rings, const struct named *named)
 {
     int fd = open_memory(named->pid, named->bell_fd, HEAD);

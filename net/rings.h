@@ -5,8 +5,8 @@
  * on the same host, for a process that may inspect the first one (of the same user,
  * say). It never succeeds by mistake, because the name contains a secret that the
  * memory must contain, too. The name also holds the number of the memory's layout: a
- * process that knows another layout does not open the rings. The memory has no name in a file system, so it vanishes
- * with the processes, however they end.
+ * process that knows another layout does not open the rings. The memory has no name in
+ * a file system, so it vanishes with the processes, however they end.
  *
  * Bytes of the other side are not trusted: every length is checked before it is used,
  * and nobody can shorten the memory.
@@ -98,7 +98,8 @@ void coxi_bell_rouse(struct coxi_bell *bell);
 void coxi_bell_ring(struct coxi_bell *bell);         /* any thread */
 bool coxi_rings_have_data(struct coxi_rings *rings); /* or are broken */
 
-/* True if bytes have come that nobody has read yet. Any thread, even while another reads. */
+/* True if bytes have come that nobody has read yet. Any thread, even while another
+ * reads. */
 bool coxi_rings_unread(const struct coxi_rings *rings);
 
 #endif

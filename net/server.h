@@ -19,8 +19,11 @@ struct coxi_server;
 struct coxi_peer {
     struct coxi_server *server;
     struct coxi_link *link;
-    /* Connections are numbered in the order in which they began. Each has a thread of its
-     * own, so the greeting of an older connection may be handled after that of a newer. */
+    /*
+     * Connections are numbered in the order in which they began. Each has a thread of
+     * its own, so the greeting of an older connection may be handled after that of a
+     * newer.
+     */
     uint64_t number;
     struct coxi_hello hello; /* without the texts */
     uint64_t since_ms;       /* when it greeted (coxi_now_ms) */

@@ -1,7 +1,7 @@
 /*
- * An index into an array, or none. A zeroed one is none. Its type differs from that of an
- * index, so the compiler finds a confusion of the two, and no index is needed to stand for
- * "none". Any thread.
+ * An index into an array, or none. A zeroed one is none. Its type differs from that of
+ * an index, so the compiler finds a confusion of the two, and no index is needed to
+ * stand for "none". Any thread.
  */
 #ifndef COXI_SCHEMA_MAYBE_H
 #define COXI_SCHEMA_MAYBE_H

@@ -392,9 +392,9 @@ static bool has_other_rows(const struct coxi_replay_log *log, size_t at)
 }
 
 /*
- * Notes that no ps has the rows of that entry. Other entries of the same update may have
- * rows that some ps has. Then the entry becomes an empty update: a bar would be for the
- * whole update, and a restored ps could not get those other rows back. Locked.
+ * Notes that no ps has the rows of that entry. Other entries of the same update may
+ * have rows that some ps has. Then the entry becomes an empty update: a bar would be
+ * for the whole update, and a restored ps could not get those other rows back. Locked.
  */
 static void be_nowhere(struct coxi_replay_log *log, size_t at)
 {

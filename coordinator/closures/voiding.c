@@ -8,9 +8,9 @@
  *   all of it is applied everywhere,  it is done, whatever its last attempt said; see
  *   segment by segment to the last    below
  *   a part of it is applied           COX_EPARTIAL, with the ps that have it at this
- *                                     moment. After the loss of too many workers it runs
- *                                     again instead, if its step has returned once: then
- *                                     the step was not what killed them
+ *                                     moment. After the loss of too many workers it
+ *                                     runs again instead, if its step has returned
+ *                                     once: then the step was not what killed them
  *   two attempts were not alike       COX_EDIVERGED, with the ps that have something
  *
  * A closure that is done has its results. If all of it is applied, its results died

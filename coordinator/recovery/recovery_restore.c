@@ -107,9 +107,11 @@ int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
     return coxi_psc_call(psc, &message, &request, COXI_STATUS, NULL, NULL);
 }
 
-/* The requests to several ps; each ps gets its own in the order of this list. A ps has
- * ps_recovery_ms for all of its requests, also if the client is only opening and no time
- * since a loss is counted. */
+/*
+ * The requests to several ps; each ps gets its own in the order of this list. A ps has
+ * ps_recovery_ms for all of its requests, also if the client is only opening and no
+ * time since a loss is counted.
+ */
 struct filling {
     struct coxi_recovery *rec;
     struct coxi_chain chain;

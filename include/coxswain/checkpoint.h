@@ -1,8 +1,8 @@
 /*
  * Writing checkpoints, and where a program goes on that is started again. When
  * checkpoints are written by themselves is in options.h (checkpoint_dir and below);
- * load.h reads a checkpoint of another run. Include <coxswain/coxswain.h> instead of this
- * file.
+ * load.h reads a checkpoint of another run. Include <coxswain/coxswain.h> instead of
+ * this file.
  */
 #ifndef COXSWAIN_CHECKPOINT_H
 #define COXSWAIN_CHECKPOINT_H
@@ -11,7 +11,8 @@
 
 #ifdef __cplusplus
 extern "C" {
-#pragma GCC diagnostic push /* cox_progress: a function named like its struct is meant */
+/* cox_progress: a function named like its struct is meant */
+#pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 #endif
 

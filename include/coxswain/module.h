@@ -1,7 +1,7 @@
 /*
- * What programs bring to the workers: step modules, the functions in them, and resources
- * that each worker makes once and keeps. Include <coxswain/coxswain.h> instead of this
- * file. How a module is written is in step.h.
+ * What programs bring to the workers: step modules, the functions in them, and
+ * resources that each worker makes once and keeps. Include <coxswain/coxswain.h>
+ * instead of this file. How a module is written is in step.h.
  */
 #ifndef COXSWAIN_MODULE_H
 #define COXSWAIN_MODULE_H

@@ -1,7 +1,5 @@
-/*
- * How a client runs: what cox_open is given. docs/options.md has all of it in one table, with
- * what 0 stands for. Include <coxswain/coxswain.h> instead of this file.
- */
+/* How a client runs: what cox_open is given. docs/options.md has all of it in one
+ * table, with what 0 stands for. Include <coxswain/coxswain.h> instead of this file. */
 #ifndef COXSWAIN_OPTIONS_H
 #define COXSWAIN_OPTIONS_H
 
@@ -19,8 +17,9 @@ struct cox_options {
     const char *checkpoint_dir;
 
     /*
-     * Of a local cluster: the directory for logs and for what steps print (step.h). NULL: no
-     * logs are kept; what steps print and daemons warn of goes to standard error.
+     * Of a local cluster: the directory for logs and for what steps print (step.h).
+     * NULL: no logs are kept; what steps print and daemons warn of goes to standard
+     * error.
      */
     const char *log_dir;
 
@@ -33,10 +32,12 @@ struct cox_options {
     /* Of a local cluster: steps that run at a time on each worker. */
     uint32_t worker_slots;
 
-    /* cox_open waits for as many workers. 0: for one, or none if the cluster lists none. */
+    /* cox_open waits for as many workers. 0: for one, or none if the cluster lists
+     * none. */
     uint32_t min_workers;
 
-    /* Closures sent ahead to each slot. 0: chosen from their run time and the distance. */
+    /* Closures sent ahead to each slot. 0: chosen from their run time and the
+     * distance. */
     uint32_t prefetch;
 
     /* How long cox_open may take. */
@@ -45,10 +46,8 @@ struct cox_options {
     /* A peer that is silent for this long is lost. */
     int peer_timeout_ms;
 
-    /*
-     * How long closures may wait without a worker before they fail. While a ps is away, as
-     * long as ps_recovery_ms if that is longer.
-     */
+    /* How long closures may wait without a worker before they fail. While a ps is away,
+     * as long as ps_recovery_ms if that is longer. */
     int worker_wait_ms;
 
     /* How often one closure may crash its process. Then it fails. */
@@ -66,7 +65,8 @@ struct cox_options {
     /* How often a closure may run for too long. Then it fails. */
     uint32_t max_attempts;
 
-    /* A second attempt of steps that take far longer than others. 0 or 1: yes; -1: never. */
+    /* A second attempt of steps that take far longer than others. 0 or 1: yes; -1:
+     * never. */
     int speculate;
 
     /*
@@ -75,19 +75,15 @@ struct cox_options {
      */
     const char *listen;
 
-    /*
-     * Of a local cluster: bytes of memory of a worker's step process, beyond the results that
-     * it keeps. 0: no limit.
-     */
+    /* Of a local cluster: bytes of memory of a worker's step process, beyond the
+     * results that it keeps. 0: no limit. */
     uint64_t step_memory_max;
 
     /* Writes a checkpoint whenever so many more closures are settled. 0: does not. */
     uint64_t checkpoint_every_closures;
 
-    /*
-     * Writes a checkpoint after so many seconds in which something was scheduled or settled.
-     * 0: does not.
-     */
+    /* Writes a checkpoint after so many seconds in which something was scheduled or
+     * settled. 0: does not. */
     int checkpoint_every_s;
 
     /* How many of the newest checkpoints are kept. 0: all. */
@@ -99,54 +95,48 @@ struct cox_options {
      */
     uint32_t checkpoint_keep_every;
 
-    /*
-     * 1: SIGTERM to this process writes a checkpoint before it ends the process. A second
-     * SIGTERM ends it at once.
-     */
+    /* 1: SIGTERM to this process writes a checkpoint before it ends the process. A
+     * second SIGTERM ends it at once. */
     int checkpoint_on_sigterm;
 
-    /*
-     * With checkpoint_dir: how long a ps that is lost may take to come back. After that, and
-     * without checkpoint_dir: COX_EPSLOST.
-     */
+    /* With checkpoint_dir: how long a ps that is lost may take to come back. After
+     * that, and without checkpoint_dir: COX_EPSLOST. */
     int ps_recovery_ms;
 
     /*
-     * With checkpoint_dir: bytes kept so that a ps that is lost can be brought up to date.
-     * Half full, it asks for a checkpoint. Full, cox_schedule and the client's own writes wait
-     * for that checkpoint; a write that is larger passes alone. It asks for none within 250 ms
-     * of the end of the last one: with a small log, calls wait for that, too.
+     * With checkpoint_dir: bytes kept so that a ps that is lost can be brought up to
+     * date. Half full, it asks for a checkpoint. Full, cox_schedule and the client's
+     * own writes wait for that checkpoint; a write that is larger passes alone. It asks
+     * for none within 250 ms of the end of the last one: with a small log, calls wait
+     * for that, too.
      */
     uint64_t replay_log_bytes;
 
-    /* If checkpoint_dir has checkpoints: 0: go on from the newest (see cox_progress); -1:
-     * COX_EEXIST. */
+    /* If checkpoint_dir has checkpoints: 0: go on from the newest (see cox_progress);
+     * -1: COX_EEXIST. */
     int resume;
 
     /* The number of the checkpoint to go on from. 0: the newest. */
     uint64_t resume_from;
 
-    /*
-     * After a whole checkpoint, so many (at most 1000) have only what has changed since the
-     * one before. 0: all are whole.
-     */
+    /* After a whole checkpoint, so many (at most 1000) have only what has changed since
+     * the one before. 0: all are whole. */
     uint32_t checkpoint_incremental;
 
     /*
-     * The seed of initial values, for variables whose initializer has no seed of its own
-     * (cox_initializer). A client that goes on from a checkpoint keeps the first client's.
+     * The seed of initial values, for variables whose initializer has no seed of its
+     * own (cox_initializer). A client that goes on from a checkpoint keeps the first
+     * client's.
      */
     uint64_t seed;
 
-    /* Is told the events of the run (event.h), with `event_arg`. NULL: they go to standard
-     * error. */
+    /* Is told the events of the run (event.h), with `event_arg`. NULL: they go to
+     * standard error. */
     void (*on_event)(void *arg, const struct cox_event *event);
     void *event_arg;
 
-    /*
-     * 1: cox_close begins with a checkpoint, if anything has changed since the last one; -1:
-     * it does not; 0: as 1 if checkpoint_dir is set.
-     */
+    /* 1: cox_close begins with a checkpoint, if anything has changed since the last
+     * one; -1: it does not; 0: as 1 if checkpoint_dir is set. */
     int checkpoint_at_close;
 };
 #define COX_OPTIONS_INIT COX_INIT(cox_options)

@@ -82,8 +82,9 @@ enum cox_dtype {
 enum { COX_RANK_MAX = 8, COX_NAME_MAX = 127 };
 
 /*
- * Initializers of the public structs: their size, where they have one, and 0 in every other
- * field, which means the default. COX_OPTIONS_INIT and the like are made of these.
+ * Initializers of the public structs: their size, where they have one, and 0 in every
+ * other field, which means the default. COX_OPTIONS_INIT and the like are made of
+ * these.
  */
 #ifdef __cplusplus
 extern "C++" {
