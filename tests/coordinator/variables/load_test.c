@@ -1,4 +1,5 @@
-/* Warm start: what one run has saved goes on in another, on other ps and in other shards. */
+/* Warm start: what one run has saved goes on in another, on other ps and in other
+ * shards. */
 #include <jansson.h>
 #include <string.h>
 
@@ -316,8 +317,8 @@ TEST(progress_goes_up_to_all)
 
 /* ---- other versions */
 
-/* Writes the manifest anew, as one would be that knows of nothing but what there was at
- * first, and of something else. */
+/* Writes the manifest again, as a version would that knows only the first members, and
+ * others that this version does not know. */
 static void write_as_another_version(const char *path)
 {
     static const char *const later[] = {"wire_dtype", "nonfinite", "metric",
@@ -329,11 +330,11 @@ static void write_as_another_version(const char *path)
     json_array_foreach(json_object_get(root, "variables"), i, v)
     {
         for (size_t k = 0; k < sizeof(later) / sizeof(*later); k++) {
-            assert_int_equal(0, json_object_del(v, later[k]));
+            (void)json_object_del(v, later[k]); /* it is missing if it is 0 */
         }
         json_t *optimizer = json_object_get(v, "optimizer");
-        assert_int_equal(0, json_object_del(optimizer, "schedule"));
-        assert_int_equal(0, json_object_del(optimizer, "growth_factor"));
+        (void)json_object_del(optimizer, "schedule");
+        (void)json_object_del(optimizer, "growth_factor");
         assert_int_equal(0, json_object_set_new(v, "colour", json_string("blue")));
     }
     (void)json_object_del(root, "crc32");
