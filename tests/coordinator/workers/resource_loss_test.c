@@ -1,4 +1,5 @@
-/* Resources that cannot be made, and workers that go and come back: what steps are told. */
+/* Resources that cannot be made, and workers that go and come back: what steps are
+ * told. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -177,7 +178,7 @@ TEST(resource_that_does_not_return_costs_one_process_and_not_the_next)
 {
     const char *path = coxi_test_path("never");
     struct crew crew = open_overrun("make_never", path, 50);
-    keeper_assert_unmade(&crew, "bump", "late", 0, "ran for more than 50 ms, and on");
+    keeper_assert_unmade(&crew, "bump", "late", 0, "ran for more than 50 ms, and did");
     assert_int_equal(
         1, keeper_run(&crew, "bump", "count", &(struct keeper_ask){.name = "good"}));
     assert_int_equal(1, size_of(path));
@@ -374,7 +375,8 @@ TEST(client_that_ends_leaves_nothing_alive_on_its_workers)
 
 /* ---- clients that go on */
 
-/* A checkpoint has a closure in its backlog that uses a resource, and waits at `gate`. */
+/* A checkpoint has a closure in its backlog that uses a resource, and waits at
+ * `gate`. */
 static void leave_backlog(const struct cox_options *options, const char *gate)
 {
     struct crew crew;
@@ -403,8 +405,8 @@ static struct cox_variable *go_on(struct crew *crew, const char *gate)
     return crew_counter(crew, "c0");
 }
 
-/* Its closures have lower ids than whatever this client makes: they are to find it all the same,
- * also on a worker that comes in the middle of their replay. */
+/* Its closures have lower ids than whatever this client makes: they are to find it all
+ * the same, also on a worker that comes in the middle of their replay. */
 TEST(resource_of_a_client_that_goes_on_is_there_when_its_backlog_is_replayed)
 {
     struct crew crew;
@@ -428,8 +430,8 @@ TEST(resource_of_a_client_that_goes_on_is_there_when_its_backlog_is_replayed)
     crew_close(&crew);
 }
 
-/* What the program writes before it schedules is there before the backlog's closures run, also
- * when they are replayed, and so is what it makes of that. */
+/* What the program writes before it schedules is there before the backlog's closures
+ * run, also when they are replayed, and so is what it makes of that. */
 TEST(what_a_client_that_goes_on_writes_first_comes_before_its_backlog_in_a_replay)
 {
     const int64_t written = 42;
