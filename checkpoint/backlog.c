@@ -94,7 +94,7 @@ int coxi_backlog_write(const char *path, const struct coxi_backlog *backlog,
 
 struct coxi_backlog_file {
     struct coxi_st_file *file;
-    json_t *names; /* of the functions */
+    json_t *names; /* the text of the functions' names */
     struct coxi_backlog backlog;
 };
 
@@ -165,7 +165,7 @@ static int by_closure(const void *key, const void *head)
     return closure < other ? -1 : closure > other;
 }
 
-/* The inputs of heads[i] are calls that come before it. */
+/* True if the inputs of heads[i] are calls that come before it. */
 static bool check_inputs(const struct coxi_backlog *backlog, size_t i, size_t first)
 {
     for (size_t k = 0; k < backlog->heads[i].n_inputs; k++) {

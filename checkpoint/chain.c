@@ -9,7 +9,7 @@
 #include "common/error.h"
 #include "common/file.h"
 
-/* The directory that the checkpoint at `path` is in. */
+/* The directory that contains the checkpoint at `path`. */
 static int directory_of(const char *path, char ret[PATH_MAX])
 {
     if (realpath(path, ret) == NULL) {
@@ -40,7 +40,7 @@ static int add_link(struct coxi_chain *chain, const char *path)
     return r;
 }
 
-/* The one that the last link builds on. */
+/* Adds the checkpoint on which the last link builds. */
 static int add_base(struct coxi_chain *chain, const char *dir)
 {
     char path[PATH_MAX];

@@ -1,4 +1,4 @@
-/* See checkpoint.h; what the shards hold is put together in checkpoint_parts.c. */
+/* See checkpoint.h; checkpoint_parts.c puts the contents of the shards together. */
 #include "checkpoint/checkpoint_internal.h"
 
 #include <errno.h>
@@ -93,7 +93,8 @@ static int check_metadata(const struct coxi_st_file *shard, const char *file,
     return 0;
 }
 
-/* The shard says itself what it belongs to, and what it builds on. */
+/* Checks what the shard says of itself: where it belongs, and on which shard it
+ * builds. */
 static int check_belonging(const struct coxi_manifest *m,
                            const struct coxi_st_file *shard, uint32_t ps,
                            const char *file)
@@ -122,7 +123,7 @@ static int check_belonging(const struct coxi_manifest *m,
     return r;
 }
 
-/* The shard of a ps in one checkpoint. */
+/* Opens the shard of a ps in one checkpoint. */
 static int open_file(const struct coxi_opening *opening,
                      const struct coxi_link_of_chain *link, uint32_t ps,
                      struct coxi_st_file **ret)
@@ -160,7 +161,8 @@ static enum coxi_overlay_rows rows_of(enum coxi_checkpoint_depth depth)
     return COXI_OVERLAY_NEWEST;
 }
 
-/* What a ps held: its shard, or those that build on each other as one. */
+/* Opens the contents of a ps: its shard, or the shards that build on each other as one
+ * file. */
 static int open_shard(struct coxi_opening *opening, uint32_t ps)
 {
     size_t n = coxi_chain_length(&opening->chain, ps);
@@ -219,7 +221,8 @@ static int check_backlog(struct coxi_opening *opening)
 
 /* ---- opening and closing */
 
-/* A checkpoint is called by its number: one that lies under another name was moved. */
+/* Checks that the directory has the checkpoint's number in its name: otherwise it was
+ * moved. */
 static int check_number(const struct coxi_checkpoint *checkpoint)
 {
     char expected[64];
@@ -246,7 +249,7 @@ static int open_all(struct coxi_opening *opening, const char *path)
     if (r == 0) {
         r = coxi_chain_read(path, &opening->chain);
     }
-    if (r == 0) { /* the checkpoint's own from here on */
+    if (r == 0) { /* owned by the checkpoint from here on */
         checkpoint->manifest = opening->chain.links[0].manifest;
     }
     if (r == 0) {
@@ -254,7 +257,7 @@ static int open_all(struct coxi_opening *opening, const char *path)
     }
     if (r != 0) {
         (void)coxi_opening_fault(opening, r);
-        return r; /* nothing else can be looked at */
+        return r; /* nothing else can be checked */
     }
     r = open_shards(opening);
     if (r == 0) {

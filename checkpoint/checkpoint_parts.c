@@ -1,12 +1,13 @@
 /*
- * What the shards of a checkpoint hold of each variable, put together from their
- * tensors' names alone: a variable's name, "part_<i>" where a dense one has several
- * shards, and the part. No variable is a folder of another, so there is one reading of
- * each name. Tensors of variables that the manifest does not list (they were being
- * created while it was written) are passed over.
+ * Puts together what the shards of a checkpoint hold of each variable, only from the
+ * names of their tensors: a variable's name, "part_<i>" if a dense one has several
+ * shards, and the part. No variable is a folder of another, so each name can be read in
+ * one way only. Tensors of variables that the manifest does not list (they were being
+ * created while it was written) are skipped.
  *
  * Invariant: `wholes` is sorted by variable and part, the pieces of each by rows.
- * Threads: the one that opens. Cost: O(n log n) in the tensors; no data are touched.
+ *
+ * Threads: the thread that opens. Cost: O(n log n) in the tensors; reads no data.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 #include "common/error.h"
 #include "common/layout.h"
 
-/* ---- whose each tensor is */
+/* ---- the variable of each tensor */
 
 /* Values first, then by name. */
 static int compare_parts(const char *a, const char *b)
@@ -66,7 +67,7 @@ static const struct coxi_variable *variable_called(const struct finds *finds,
     return at != NULL ? *at : NULL;
 }
 
-/* The variable that the name begins with; *ret_rest: what follows, without the '/'. */
+/* The variable with whose name `name` begins; *ret_rest: the rest, without the '/'. */
 static const struct coxi_variable *variable_of(const struct finds *finds,
                                                const char *name, const char **ret_rest)
 {
@@ -79,7 +80,8 @@ static const struct coxi_variable *variable_of(const struct finds *finds,
     }
 }
 
-/* Skips "part_<i>" of a dense variable's shards; false: it is not that of this ps. */
+/* Skips "part_<i>" if the dense variable has several shards; false: it is not the part
+ * of this ps's shard. */
 static bool skip_shard(const struct coxi_variable *v, const struct coxi_shard *shard,
                        const char **rest)
 {
@@ -135,7 +137,8 @@ static int by_place(const void *a, const void *b)
     return (x->piece.ps > y->piece.ps) - (x->piece.ps < y->piece.ps);
 }
 
-/* All tensors of all shards, sorted; finds->all and by_name are for free(). */
+/* Finds all tensors of all shards, and sorts them; finds->all and by_name are for
+ * free(). */
 static int find_all(struct coxi_opening *opening, struct finds *finds)
 {
     const struct coxi_checkpoint *checkpoint = opening->checkpoint;
@@ -170,7 +173,7 @@ static int find_all(struct coxi_opening *opening, struct finds *finds)
 
 static const char *u64_dtype = "U64";
 
-/* The rows that the ps has of the variable: of a table as many as there are keys. */
+/* The rows that the ps has of the variable; of a table, as many as it has keys. */
 static bool rows_on(const struct coxi_checkpoint *checkpoint,
                     const struct coxi_variable *v, uint32_t ps, uint64_t *ret)
 {
@@ -186,8 +189,8 @@ static bool rows_on(const struct coxi_checkpoint *checkpoint,
     return keys != NULL && keys->rank == 1;
 }
 
-/* What a piece of that part must be like; what the rest of a shape may be is
- * `whole`'s. */
+/* True if the piece fits its part: it must have the rows of its ps; `whole` gives the
+ * type and the other dimensions. */
 static bool piece_fits(const struct coxi_checkpoint *checkpoint,
                        const struct coxi_whole *whole, const struct coxi_piece *piece)
 {
@@ -210,7 +213,8 @@ static bool piece_fits(const struct coxi_checkpoint *checkpoint,
            0;
 }
 
-/* Type and shape of a part, but for its rows. State is like the first piece of it. */
+/* Sets the type and shape of a part, except its rows. Parts of the state take them from
+ * their first piece. */
 static void describe(struct coxi_whole *whole)
 {
     const struct coxi_variable *v = whole->variable;
@@ -233,7 +237,7 @@ static void describe(struct coxi_whole *whole)
     }
 }
 
-/* How many ps have a piece of each of its parts. */
+/* How many ps must have a piece of each part of the variable. */
 static size_t n_pieces_of(const struct coxi_manifest *m, const struct coxi_variable *v)
 {
     return v->kind == COXI_KIND_TABLE ? m->n_shards : v->n_shards;
@@ -248,7 +252,7 @@ static int bad_piece(const struct coxi_checkpoint *checkpoint,
                       piece->tensor->name);
 }
 
-/* Puts together what the ps have of one part of a variable: found[0..n). */
+/* Puts the pieces that the ps have of one part of a variable together: found[0..n). */
 static int join(const struct coxi_checkpoint *checkpoint, const struct found *found,
                 size_t n, struct coxi_whole *whole)
 {
@@ -280,7 +284,7 @@ static int join(const struct coxi_checkpoint *checkpoint, const struct found *fo
     return 0;
 }
 
-/* Every ps that is to have a piece of it has one, and there are all the rows. */
+/* Checks that every ps that must have a piece has one, and that no rows are missing. */
 static int check_complete(const struct coxi_checkpoint *checkpoint,
                           const struct coxi_variable *v, const char *part)
 {
@@ -300,8 +304,8 @@ static int check_complete(const struct coxi_checkpoint *checkpoint,
     return 0;
 }
 
-/* Values (and keys) of each variable, and on every ps whatever one has of it; but a
- * rate may have been set between the moments of two ps. */
+/* Checks the values (and keys) of each variable, and that every ps has a part if any
+ * has it; except rates, which may have been set between the snapshots of two ps. */
 static int check_all_there(struct coxi_opening *opening)
 {
     const struct coxi_checkpoint *checkpoint = opening->checkpoint;

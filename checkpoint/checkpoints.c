@@ -1,4 +1,4 @@
-/* See checkpoints.h. Blocks; cost: a look at the directory, and what is deleted. */
+/* See checkpoints.h. Blocks. Cost: one reading of the directory, and the deletions. */
 #include "checkpoint/checkpoints.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@
 #include "common/error.h"
 #include "common/file.h"
 
-/* ---- what there is */
+/* ---- listing */
 
 /* "ckpt-3" or "ckpt-3.tmp"; false: it is neither. */
 static bool parse_name(const char *name, struct coxi_listed *ret)
@@ -104,7 +104,7 @@ uint64_t coxi_checkpoints_whole(const char *dir, uint64_t below)
         }
     }
     free(all);
-    (void)coxi_error(0, "%s", text); /* the caller's, not that of what was tried */
+    (void)coxi_error(0, "%s", text); /* restores the caller's text */
     return found;
 }
 
@@ -129,7 +129,7 @@ bool coxi_checkpoint_is_one(const char *path)
            (coxi_path(file, "%s/manifest.json", path) == 0 && access(file, F_OK) == 0);
 }
 
-/* Which one `path` means: *ret_number in directory ret_dir. */
+/* Finds the checkpoint that `path` means: *ret_number in directory ret_dir. */
 static int locate(const char *path, char ret_dir[PATH_MAX], uint64_t *ret_number)
 {
     const char *slash = strrchr(path, '/');
@@ -165,7 +165,7 @@ int coxi_checkpoint_use(const char *path, enum coxi_checkpoint_depth depth,
 
 /* ---- retention */
 
-/* Deletes a checkpoint unless it is being read. COX_EBUSY: it is; COX_EIO. */
+/* Deletes a checkpoint. COX_EBUSY: it is being read, and stays; COX_EIO. */
 static int delete_one(const char *dir, uint64_t number)
 {
     char path[PATH_MAX];
@@ -201,7 +201,8 @@ static int delete_one(const char *dir, uint64_t number)
     return r;
 }
 
-/* The fate of one checkpoint, which it meets unless that is not wanted. */
+/* Deletes a checkpoint, or with `dry_run` only finds out whether it could be deleted;
+ * returns its fate. */
 static enum coxi_fate decide(const char *dir, uint64_t number, bool dry_run)
 {
     char path[PATH_MAX];
@@ -216,7 +217,7 @@ static enum coxi_fate decide(const char *dir, uint64_t number, bool dry_run)
     return is_read ? COXI_FATE_READ : COXI_FATE_DELETED;
 }
 
-/* The number of the checkpoint that this one builds on, or 0: none that is known. */
+/* The number of the checkpoint on which this one builds; 0: none, or not known. */
 static uint64_t base_of(const char *dir, uint64_t number)
 {
     char path[PATH_MAX];
@@ -230,20 +231,22 @@ static uint64_t base_of(const char *dir, uint64_t number)
     return base;
 }
 
-/* What is known of those that have been looked at, newest first. */
+/* The state after the checkpoints that were looked at, newest first. */
 struct pruning {
     const char *dir;
     const struct coxi_retention *retention;
     bool dry_run;
     uint64_t latest;
-    uint64_t n_newest; /* seen so far */
-    uint64_t *stay;    /* those that stay; their bases, once somebody has asked */
+    uint64_t n_newest; /* looked at so far */
+    /* the checkpoints that stay; is_base replaces them by their bases */
+    uint64_t *stay;
     size_t n_stay;
-    size_t n_bases; /* of those, from the first on */
+    /* entries of `stay` that are replaced by their bases, from the first on */
+    size_t n_bases;
 };
 
-/* One that stays builds on it. Manifests are read only now, so that those of
- * checkpoints that no older one follows are not. */
+/* True if a checkpoint that stays builds on this one. Reads manifests only now, so that
+ * those of checkpoints without an older one are never read. */
 static bool is_base(struct pruning *p, uint64_t number)
 {
     bool found = false;

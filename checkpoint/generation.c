@@ -1,5 +1,8 @@
-/* See generation.h. A file gets its name when it is whole (link), so whoever finds one
- * can read it; who comes second to a name finds it taken and looks again. */
+/*
+ * See generation.h. A file gets its name when it is complete (link), so a reader never
+ * sees a part of it. The second client that tries a name finds it taken, and looks
+ * again.
+ */
 #include "checkpoint/generation.h"
 
 #include <dirent.h>
@@ -36,7 +39,7 @@ static uint64_t number_of(const char *name)
     return errno == 0 && *end == '\0' ? number : 0;
 }
 
-/* The highest number; those below `below` are removed. */
+/* Finds the highest number; removes those below `below`. */
 static int look(const char *dir, uint64_t below, uint64_t *ret)
 {
     uint64_t highest = 0;
@@ -57,7 +60,7 @@ static int look(const char *dir, uint64_t below, uint64_t *ret)
     return 0;
 }
 
-/* ---- what is in one */
+/* ---- the contents of a claim */
 
 static int read_run(const char *dir, uint64_t generation, uint64_t *ret_run)
 {
@@ -83,8 +86,8 @@ static int read_run(const char *dir, uint64_t generation, uint64_t *ret_run)
     return r;
 }
 
-/* The run of the newest checkpoint of a directory that has no claim yet; as it was
- * where there is none. */
+/* Takes the run of the newest checkpoint, for a directory that has no claim yet.
+ * Without a checkpoint, `session` stays as it is. */
 static int find_run(const char *dir, struct coxi_session *session)
 {
     struct coxi_listed *all = NULL;
@@ -110,7 +113,7 @@ static int find_run(const char *dir, struct coxi_session *session)
     return r;
 }
 
-/* Makes the file; COX_EEXIST: somebody has been faster. */
+/* Makes the file; COX_EEXIST: another client was faster. */
 static int make(const char *dir, const struct coxi_session *session)
 {
     char path[PATH_MAX];
@@ -148,7 +151,7 @@ int coxi_generation_claim(const char *dir, struct coxi_session *session)
             r = newest > 0 ? read_run(dir, newest, &claim.run) : find_run(dir, &claim);
         }
         if (r == COX_ENOENT) {
-            r = COX_EEXIST; /* its client has been replaced between two looks */
+            r = COX_EEXIST; /* its client was replaced between two looks */
             continue;
         }
         claim.generation++;

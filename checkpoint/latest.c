@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "common/file.h"
 
-/* Of "ckpt-<n>\n"; 0 where it is not that. */
+/* The number in "ckpt-<n>\n"; 0 if the line has another form. */
 static uint64_t latest_number(const char *line)
 {
     static const char prefix[] = "ckpt-";
@@ -20,7 +20,8 @@ static uint64_t latest_number(const char *line)
         return 0;
     }
     uint64_t number = strtoull(digits, NULL, 10);
-    return number < UINT64_MAX ? number : 0; /* the highest also says: too high */
+    /* strtoull returns the highest number also if the text is too large */
+    return number < UINT64_MAX ? number : 0;
 }
 
 int coxi_latest_read(const char *dir, uint64_t *ret_number)

@@ -2,9 +2,8 @@
  * See manifest.h. JSON by jansson; 64-bit ids that JSON readers might round are hex
  * text.
  *
- * Lack of memory shows as errno, here and in jansson: what is made or read goes on
- * without the piece that there was no memory for, and the whole fails in the end
- * (lacked_memory).
+ * Lack of memory shows as errno, here and in jansson: the work goes on without the
+ * missing piece, and fails at the end (lacked_memory).
  */
 #include "checkpoint/manifest.h"
 
@@ -21,7 +20,7 @@
 #include "common/file.h"
 #include "common/layout.h"
 
-/* True where an allocation has failed since errno was 0. */
+/* True if an allocation has failed since errno was set to 0. */
 static bool lacked_memory(void)
 {
     return errno == ENOMEM;
@@ -40,7 +39,7 @@ static const char seal_after[] = "\"\n}\n";
 enum { SEAL_DIGITS = 8 };
 enum { SEAL_LEN = sizeof(seal_before) - 1 + SEAL_DIGITS + sizeof(seal_after) - 1 };
 
-/* The first `len` bytes of the text, and behind them the checksum and the end. */
+/* The first `len` bytes of the text, followed by the checksum and the end. */
 static char *add_seal(const char *text, size_t len)
 {
     char *sealed = malloc(len + SEAL_LEN + 1);
@@ -63,7 +62,7 @@ char *coxi_manifest_seal(const char *text)
     return add_seal(text, len);
 }
 
-/* 0 where the text ends with the checksum of all that is before it. */
+/* Returns 0 if the text ends with the checksum of everything before it. */
 static int check_seal(const char *file, const char *text, size_t len)
 {
     size_t before = len >= SEAL_LEN ? len - SEAL_LEN : 0;
@@ -117,9 +116,9 @@ static bool get_float(const json_t *object, const char *key, float *ret)
 }
 
 /*
- * A member that older versions have not written: where it is missing, *ret stays as it
- * is, which is what they meant. Every new member is read so; one that older readers
- * must not pass over raises the format.
+ * Reads a member that older versions do not write: if it is missing, *ret keeps its
+ * value, which is what those versions meant. Every new member is read like this; a
+ * member that older readers must not ignore needs a new format number.
  */
 #define LATER(get, object, key, ret)                                                   \
     (json_object_get(object, key) == NULL || get(object, key, ret))
@@ -145,7 +144,7 @@ static bool get_item(const json_t *array, size_t i, uint64_t most, uint64_t *ret
     return true;
 }
 
-/* The interval comes after `before` (NULL: it is the first). */
+/* Reads an interval, which must come after `before` (NULL: it is the first). */
 static bool read_interval(const json_t *in, const struct coxi_interval *before,
                           struct coxi_applied_list *list, struct coxi_interval *ret)
 {
@@ -205,7 +204,7 @@ static bool read_applied(const json_t *in, struct coxi_applied_list *list)
     return true;
 }
 
-/* A file of the checkpoint. */
+/* Reads the entry of a file of the checkpoint. */
 static bool read_file(const json_t *in, struct coxi_manifest_shard *shard)
 {
     const char *file = json_string_value(json_object_get(in, "file"));
@@ -225,8 +224,8 @@ static bool read_shard(const json_t *in, struct coxi_manifest_shard *shard)
            read_applied(json_object_get(in, "applied"), &shard->applied);
 }
 
-/* What a client goes on with. Manifests of before there was such have neither member:
- * all that they cover is done. */
+/* Reads where a client resumes. Older manifests have neither member: everything that
+ * they cover is done. */
 static bool read_progress(const json_t *root, struct coxi_manifest *m)
 {
     const json_t *progress = json_object_get(root, "progress");
@@ -375,7 +374,7 @@ static bool read_shards(const json_t *list, struct coxi_manifest *m)
     return m->shards != NULL;
 }
 
-/* What is wrong with its format, or NULL. */
+/* Checks the format number; returns what is wrong, or NULL. */
 static const char *check_format(const json_t *root)
 {
     uint32_t format = 0;
@@ -391,7 +390,7 @@ static const char *check_format(const json_t *root)
                : "it has a format number that there never was";
 }
 
-/* What is wrong with it, or NULL. */
+/* Reads all members; returns what is wrong, or NULL. */
 static const char *read_root(const json_t *root, struct coxi_manifest *m)
 {
     const char *wrong = check_format(root);

@@ -1,5 +1,5 @@
-/* The writing of a manifest: see manifest.h. What there is no memory for is left out,
- * and the whole fails in the end: errno tells, here and in jansson. */
+/* Writes manifests: see manifest.h. If memory is lacking, a piece is left out, and the
+ * whole fails at the end: errno shows it, here and in jansson. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -21,8 +21,8 @@ static json_t *hex(uint64_t n)
     return json_string(text);
 }
 
-/* Members that readers take for 0 where they are missing are written where they are
- * not. */
+/* Members for which readers assume 0 if they are missing: written only if they are not
+ * 0. */
 static void put_count(json_t *object, const char *key, uint64_t n)
 {
     if (n != 0) {

@@ -1,7 +1,7 @@
 /*
- * See overlay.h. Cost: a bit for each row; while it is opened a set of 64 MiB at most,
- * and for each SET_KEYS keys of the files that build on the first one a pass through
- * all keys; the tables, where they are to lie in memory. Threads: any.
+ * See overlay.h. Cost: a bit for each row. While a file is opened: a set of at most 64
+ * MiB, and one pass through all keys for each SET_KEYS keys of the files that build on
+ * the first one. The tables themselves, if they must lie in memory. Threads: any.
  */
 #include "checkpoint/overlay.h"
 
@@ -17,8 +17,8 @@
 
 enum {
     NAME_MAX_BYTES = COXI_WIRE_NAME_MAX + 64,
-    SET_KEYS = 3 << 20, /* in the set at a time: 64 MiB */
-    STRETCH = 1 << 17,  /* keys read before their memory is given back */
+    SET_KEYS = 3 << 20, /* keys in the set at a time: 64 MiB */
+    STRETCH = 1 << 17,  /* keys that are read before their memory is given back */
 };
 
 /* ---- tensors by name */
@@ -30,13 +30,13 @@ static bool ends_with(const char *name, const char *end)
     return len >= end_len && strcmp(name + len - end_len, end) == 0;
 }
 
-/* The keys that went of a table: no variable is of that type. */
+/* True for the list of removed keys of a table: no variable has that type. */
 static bool is_removed(const struct coxi_st_tensor *tensor)
 {
     return ends_with(tensor->name, "/removed") && strcmp(tensor->dtype, "U64") == 0;
 }
 
-/* What the file has of a table. */
+/* One part of a table in the file. */
 static const struct coxi_st_tensor *part_of(const struct coxi_st_file *file,
                                             const char *table, const char *part)
 {
@@ -51,28 +51,28 @@ static int bad(const char *name)
                       "'%s' is not the same in all shards as in the newest", name);
 }
 
-/* ---- which rows of a table there are */
+/* ---- choosing the rows of a table */
 
 /*
  * Goes through the keys of all files, the newest file first, and marks each row whose
- * key no newer file has or has removed. A set holds the keys of the newer files, but
- * for SET_KEYS of them at a time: all keys are dealt into passes by their hash, and
- * each pass has a set of its own. The oldest file's keys are only looked up.
+ * key no newer file has or has removed. A set holds the keys of the newer files, at
+ * most SET_KEYS at a time: the hashes of keys divide them into passes, and each pass
+ * has its own set. The oldest file's keys are only looked up.
  */
 struct picking {
     uint64_t n_passes;
     uint64_t pass;
-    uint64_t n_keys; /* that the set will have in this pass */
+    uint64_t n_keys; /* how many the set will have in this pass */
     uint64_t *keys;  /* the set: 0 is a free place ... */
     bool has_zero;   /* ... so the key 0 has a place of its own */
     size_t capacity;
     struct coxi_st_merged *merged;
-    uint64_t *kept; /* of the file that we are at */
+    uint64_t *kept; /* of the current file */
 };
 
 typedef void take_key(struct picking *picking, uint64_t key, uint64_t row);
 
-/* The key's place in the set, where it is or may be put. */
+/* The place of the key in the set, or the place for it. */
 static uint64_t *place_of(struct picking *picking, uint64_t key)
 {
     size_t i = coxi_hash_key(key) & (picking->capacity - 1);
@@ -118,7 +118,8 @@ static void keep_and_see(struct picking *picking, uint64_t key, uint64_t row)
     see(picking, key, row);
 }
 
-/* Gives `take` those keys of the list that are of this pass. No list: it has none. */
+/* Calls `take` for those keys of the list that belong to this pass. NULL: the list is
+ * empty. */
 static void for_keys(struct picking *picking, const struct coxi_st_file *file,
                      const struct coxi_st_tensor *list, take_key *take)
 {
@@ -136,7 +137,7 @@ static void for_keys(struct picking *picking, const struct coxi_st_file *file,
     }
 }
 
-/* The set for the keys of this pass, of all files but the oldest. */
+/* Makes the set for this pass; it has room for the keys of all files but the oldest. */
 static int make_set(struct picking *picking, const struct coxi_st_file *file,
                     const char *table)
 {
@@ -177,7 +178,7 @@ static bool is_list(const struct coxi_st_tensor *tensor)
     return tensor == NULL || (tensor->rank == 1 && strcmp(tensor->dtype, "U64") == 0);
 }
 
-/* How many keys the newer files have of a table, those that went among them. */
+/* Counts the keys that the newer files have of a table, including removed ones. */
 static int count_newer(const struct coxi_st_file *file, const char *table,
                        uint64_t *ret_n)
 {
@@ -194,7 +195,7 @@ static int count_newer(const struct coxi_st_file *file, const char *table,
     return 0;
 }
 
-/* Memory that goes when the file is closed. */
+/* Allocates memory that is freed when the file is closed. */
 static void *own(struct coxi_st_file *file, size_t n, size_t bytes)
 {
     void *memory = calloc(n, bytes);
@@ -204,7 +205,7 @@ static void *own(struct coxi_st_file *file, size_t n, size_t bytes)
     return memory;
 }
 
-/* Room for a bit for each row of each file. */
+/* Allocates a bit for each row of each file. */
 static int make_merged(struct coxi_st_file *file, const char *table,
                        struct coxi_st_merged **ret)
 {
@@ -247,10 +248,10 @@ static int pick(struct coxi_st_file *file, const char *table,
     return r;
 }
 
-/* ---- their contents */
+/* ---- the contents */
 
-/* The tensor is in each of the files that have the table, and as it is in the
- * newest. */
+/* Checks that each file that has the table has the tensor, with the same type and shape
+ * as the newest. */
 static int check_all(const struct coxi_st_file *file,
                      const struct coxi_st_tensor *newest, const char *table)
 {
@@ -307,7 +308,7 @@ static int merge_tensor(struct coxi_st_file *file, struct coxi_st_tensor *tensor
     return rows == COXI_OVERLAY_IN_MEMORY ? gather(file, tensor) : 0;
 }
 
-/* All tensors of a table that have a row for each key. */
+/* Merges all tensors of a table that have a row for each key. */
 static int merge_table(struct coxi_st_file *file, const char *table,
                        enum coxi_overlay_rows rows)
 {
@@ -344,7 +345,7 @@ static int merge_tables(struct coxi_st_file *file, enum coxi_overlay_rows rows)
 
 /* ---- */
 
-/* Each tensor as the newest file has it that does. */
+/* Takes each tensor from the newest file that has it. */
 static void take_newest(struct coxi_st_file *file)
 {
     for (size_t i = file->n_under; i-- > 0;) {
@@ -385,7 +386,7 @@ int coxi_overlay_open(struct coxi_st_file *const *files, size_t n,
     take_newest(file);
     int r = rows != COXI_OVERLAY_NEWEST ? merge_tables(file, rows) : 0;
     if (r != 0) {
-        file->n_under = 0; /* they stay the caller's */
+        file->n_under = 0; /* the caller keeps them */
         coxi_st_close(file);
         return r;
     }

@@ -1,7 +1,7 @@
 /*
- * See safetensors.h: reading. Writing is in safetensors_write.c, reading a tensor bit
- * by bit in safetensors_stream.c. Cost: opening reads the whole file once for its
- * crc32. Threads: a file is single-threaded while it is opened.
+ * See safetensors.h: reads files. safetensors_write.c writes them; safetensors_stream.c
+ * reads a tensor piece by piece. Cost: opening reads the whole file once for its crc32.
+ * Threads: one thread at a time until the file is open.
  */
 #include "checkpoint/safetensors_internal.h"
 
@@ -19,7 +19,7 @@
 
 enum {
     HEADER_MAX = 100000000,
-    SUM_BYTES = 4 << 20, /* summed before they are dropped */
+    SUM_BYTES = 4 << 20, /* bytes that are summed before their memory is given back */
 };
 
 static bool get_u64(const json_t *value, uint64_t *ret)
@@ -31,7 +31,7 @@ static bool get_u64(const json_t *value, uint64_t *ret)
     return true;
 }
 
-/* Bytes of an element; 0: we do not write this type, but other programs may. */
+/* Bytes of an element; 0: a type that only other programs write. */
 static size_t dtype_size(const char *name)
 {
     return strcmp(name, "U64") == 0 ? sizeof(uint64_t)
@@ -47,7 +47,7 @@ size_t coxi_st_row_bytes(const struct coxi_st_tensor *tensor)
     return bytes;
 }
 
-/* The shape, which must fit the type and the bytes. */
+/* Reads the shape, which must fit the type and the bytes. */
 static bool parse_shape(const json_t *shape, struct coxi_st_tensor *ret)
 {
     uint64_t elements = 1;
@@ -61,14 +61,14 @@ static bool parse_shape(const json_t *shape, struct coxi_st_tensor *ret)
             return false;
         }
     }
-    /* Types we do not know: their size follows from the bytes. */
+    /* The size of an unknown type follows from the bytes. */
     uint64_t size = elements > 0 ? ret->bytes / elements : 1;
     size_t known = dtype_size(ret->dtype);
     return elements * size == ret->bytes && size <= 8 &&
            (elements == 0 || (known != 0 ? size == known : size > 0));
 }
 
-/* One entry of the header. */
+/* Reads one entry of the header. */
 static bool parse_tensor(const struct coxi_st_file *file, size_t data_at,
                          const char *name, json_t *entry, struct coxi_st_tensor *ret)
 {
@@ -101,7 +101,7 @@ static int by_data(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* Fills file->tensors; what is wrong, or NULL. */
+/* Fills file->tensors; returns what is wrong, or NULL. */
 static const char *parse_tensors(struct coxi_st_file *file, size_t data_at)
 {
     const char *name;
@@ -177,7 +177,7 @@ static int map_file(const char *path, uint64_t bytes, struct coxi_st_file *file)
     return r;
 }
 
-/* The checksum of the whole file, whose memory is given back behind it. */
+/* The checksum of the whole file. Gives memory back as it goes on. */
 static uint32_t sum_file(const struct coxi_st_file *file)
 {
     uint32_t crc = 0;

@@ -1,12 +1,12 @@
 /*
- * See safetensors.h: reading a tensor from its beginning to its end, in little memory.
+ * See safetensors.h: reads a tensor from its beginning to its end, in little memory.
  *
- * Pages of a memory map count as the process's memory until they are unmapped. So a
- * reader that goes through a large file gives back what it has read. Dropping pages
- * loses nothing: the map is never written, and the kernel reads a page again if
- * somebody touches it.
+ * Pages of a memory map count as the process's memory until they are unmapped.
+ * Therefore a reader that goes through a large file gives back what it has read.
+ * Dropping pages loses nothing: the map is never written, and the kernel reads a page
+ * again if it is needed.
  *
- * Threads: any. Cost: for a tensor that lies in one file no copy; for a table of
+ * Threads: any. Cost: no copy for a tensor that lies in one file; for a table of
  * several files one copy of each row, in a buffer of STRETCH bytes.
  */
 #include <stdbool.h>
@@ -18,7 +18,7 @@
 #include "checkpoint/safetensors_internal.h"
 #include "common/error.h"
 
-enum { STRETCH = 1 << 20 /* bytes read before they are dropped */ };
+enum { STRETCH = 1 << 20 /* bytes that are read before they are dropped */ };
 
 /* ---- giving memory back */
 
@@ -68,7 +68,7 @@ struct rows {
     coxi_st_take *take;
     void *arg;
     size_t row_bytes;
-    uint8_t *buffer; /* of the rows that a stretch has, at most */
+    uint8_t *buffer; /* room for the rows of a stretch */
     size_t used;
 };
 
@@ -77,13 +77,13 @@ static bool is_kept(const uint64_t *kept, uint64_t row)
     return (kept[row / 64] >> (row % 64) & 1) != 0;
 }
 
-/* How many rows a stretch has. */
+/* The number of rows in a stretch. */
 static uint64_t rows_of_stretch(size_t row_bytes)
 {
     return row_bytes < STRETCH ? STRETCH / row_bytes : 1;
 }
 
-/* Those of `n` rows from `first` on, in one of the files, that are kept. */
+/* Takes the kept ones of `n` rows from `first` on, in one of the files. */
 static int stream_stretch(struct rows *rows, const uint8_t *data, const uint64_t *kept,
                           uint64_t first, uint64_t n)
 {
@@ -113,7 +113,8 @@ static int stream_file(struct rows *rows, const struct coxi_st_file *file,
     return r;
 }
 
-/* A tensor of a table that several files have: the newest file's rows come first. */
+/* Streams a tensor of a table that several files have: the newest file's rows come
+ * first. */
 static int stream_merged(const struct coxi_st_file *file,
                          const struct coxi_st_tensor *tensor,
                          const struct coxi_st_merged *merged, coxi_st_take *take,

@@ -1,8 +1,8 @@
 /*
- * See safetensors.h: a file's checksum, put together from pieces in any order.
+ * See safetensors.h: computes a file's checksum from pieces in any order.
  *
- * Cost: each byte once; 24 bytes for a piece, so pieces should be long. Threads: any
- * for pieces; the list of them has a lock.
+ * Cost: each byte is read once; 24 bytes for each piece, so pieces should be long.
+ * Threads: any for pieces; a lock guards their list.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 #include "common/sync.h"
 
 enum {
-    AHEAD = 8 << 20,  /* asked for from the disk at a time */
-    CHUNK = 256 << 10 /* summed at a time; divides AHEAD */
+    AHEAD = 8 << 20,  /* bytes requested from the disk at a time */
+    CHUNK = 256 << 10 /* bytes summed at a time; divides AHEAD */
 };
 
 struct piece {
@@ -55,8 +55,8 @@ void coxi_st_sum_free(struct coxi_st_sum *sum)
     }
 }
 
-/* Whoever gets to a stretch of AHEAD bytes has the next one read meanwhile. Without
- * that it is slower and as right. */
+/* When a piece reaches a new stretch of AHEAD bytes, asks the kernel to read the next
+ * one. This only makes the work faster. */
 static void read_ahead(const struct coxi_st_file *file, size_t at, size_t len)
 {
     size_t next = coxi_align(at, AHEAD) + AHEAD;
@@ -77,7 +77,7 @@ static uint32_t sum_bytes(const struct coxi_st_file *file, size_t at, size_t len
     return crc;
 }
 
-/* False: there is no memory for one more. */
+/* Makes room for a piece. False: no memory. */
 static bool grow(struct coxi_st_sum *sum) COXI_REQUIRES(sum->lock)
 {
     size_t capacity = sum->capacity == 0 ? 64 : sum->capacity * 2;
@@ -95,7 +95,7 @@ void coxi_st_sum_piece(struct coxi_st_sum *sum, const void *data, size_t len)
     size_t at = (size_t)((const uint8_t *)data - sum->file->map);
     struct piece piece = {at, len, sum_bytes(sum->file, at, len)};
     coxi_lock(&sum->lock);
-    /* One that is not kept is summed at the end. */
+    /* A piece that is not kept is summed at the end. */
     if (sum->n < sum->capacity || grow(sum)) {
         sum->pieces[sum->n++] = piece;
     }
@@ -109,7 +109,7 @@ static int by_place(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Adds the next `len` bytes, which nobody loads. */
+/* Adds the next `len` bytes, for which there is no piece. */
 static uint32_t add_bytes(const struct coxi_st_file *file, uint32_t crc, size_t at,
                           size_t len)
 {
@@ -132,7 +132,7 @@ uint32_t coxi_st_sum_end(struct coxi_st_sum *sum)
     }
     for (size_t i = 0; i < sum->n; i++) {
         const struct piece *piece = &sum->pieces[i];
-        if (piece->at >= at) { /* one that overlaps is not needed */
+        if (piece->at >= at) { /* a piece that overlaps is not needed */
             crc = add_bytes(file, crc, at, piece->at - at);
             crc = coxi_crc32_combine(crc, piece->crc, piece->len);
             at = piece->at + piece->len;

@@ -1,11 +1,11 @@
 /*
- * See safetensors.h: writing. Each tensor is a stream of its own, with its own place in
- * the file, checksum and buffer, so that tensors may be written side by side; what is
- * full goes to the file at once and, as far as the kernel will, to the disk. The file's
- * checksum is put together from those of the header and the streams.
+ * See safetensors.h: writes files. Each tensor is a stream with its own place in the
+ * file, checksum and buffer, so tensors can be written side by side. A full buffer goes
+ * to the file at once and, as far as the kernel agrees, to the disk. The file's
+ * checksum is computed from those of the header and the streams.
  *
- * Cost: one copy, crc32 on the way; 1 MiB for each tensor that is begun and not
- * complete. Threads: a writer is single-threaded.
+ * Cost: one copy, with the crc32 on the way; 1 MiB for each tensor that is begun and
+ * not complete. Threads: a writer is single-threaded.
  */
 #include "checkpoint/safetensors.h"
 
@@ -24,12 +24,12 @@
 
 enum { WRITE_BUFFER = 1 << 20 };
 
-/* A tensor on its way. */
+/* A tensor that is being written. */
 struct stream {
-    uint64_t at;    /* in the file: where the buffer's first byte belongs */
-    uint64_t bytes; /* of all of it */
-    uint64_t left;  /* that have not come */
-    uint32_t crc;   /* of what is in the file */
+    uint64_t at;    /* offset in the file of the buffer's first byte */
+    uint64_t bytes; /* of the whole tensor */
+    uint64_t left;  /* that have not come yet */
+    uint32_t crc;   /* of the bytes in the file */
     uint8_t *buffer;
     size_t used;
 };
@@ -39,14 +39,14 @@ struct coxi_st_writer {
     char *path;
     struct stream *streams;
     size_t n_streams;
-    size_t next; /* the tensor that coxi_st_write is at */
+    size_t next; /* the current tensor of coxi_st_write */
     uint64_t header_bytes;
     uint32_t header_crc;
-    bool failed; /* what is on disk lacks something */
+    bool failed; /* a part of the file could not be written */
 };
 
-/* At its place, and on its way to the disk: what waits for the fsync at the end would
- * otherwise be most of the file. */
+/* Writes at an offset, and starts writing to the disk: otherwise the fsync at the end
+ * would wait for most of the file. */
 static int write_at(struct coxi_st_writer *writer, const uint8_t *data, size_t len,
                     uint64_t at)
 {
@@ -64,7 +64,7 @@ static int write_at(struct coxi_st_writer *writer, const uint8_t *data, size_t l
             left -= (size_t)n;
         }
     }
-    /* Where a file system has no such thing, fsync does it. */
+    /* If the file system cannot do this, fsync does it. */
     (void)sync_file_range(writer->fd, (off_t)begin, (off_t)len, SYNC_FILE_RANGE_WRITE);
     return 0;
 }
@@ -78,7 +78,7 @@ static int flush(struct coxi_st_writer *writer, struct stream *stream,
     return r;
 }
 
-/* What is in the buffer; the buffer goes where nothing more comes. */
+/* Writes the buffer; frees it if no more bytes will come. */
 static int flush_buffer(struct coxi_st_writer *writer, struct stream *stream)
 {
     int r = flush(writer, stream, stream->buffer, stream->used);
@@ -95,7 +95,7 @@ static size_t buffer_bytes(const struct stream *stream)
     return stream->bytes < WRITE_BUFFER ? (size_t)stream->bytes : WRITE_BUFFER;
 }
 
-/* As much as the buffer takes. */
+/* Takes as many bytes as fit in the buffer. */
 static int put_some(struct coxi_st_writer *writer, struct stream *stream,
                     const uint8_t *data, size_t len, size_t *ret_n)
 {
@@ -178,7 +178,7 @@ static int add_metadata(const struct coxi_st_metadata *metadata, size_t n,
     return 0;
 }
 
-/* Adds a tensor whose data begins at *offset, which moves on to its end. */
+/* Adds a tensor whose data begins at *offset, and moves *offset to its end. */
 static int add_tensor(const struct coxi_st_tensor *tensor, uint64_t *offset,
                       json_t *header)
 {
@@ -227,7 +227,7 @@ static int header_text(const struct coxi_st_tensor *tensors, size_t n,
     return 0;
 }
 
-/* Where each tensor goes, behind the header. */
+/* Computes the place of each tensor, behind the header. */
 static int make_streams(struct coxi_st_writer *writer,
                         const struct coxi_st_tensor *tensors, size_t n)
 {
@@ -258,7 +258,7 @@ static void writer_free(struct coxi_st_writer *writer)
     free(writer);
 }
 
-/* The file, and its header in it. */
+/* Creates the file and writes its header. */
 static int begin_file(struct coxi_st_writer *writer, const char *header)
 {
     uint64_t len = strlen(header);
@@ -310,8 +310,8 @@ int coxi_st_create(const char *path, const struct coxi_st_tensor *tensors, size_
     return 0;
 }
 
-/* The checksum of the header and all streams one after the other; COX_EIO where one
- * lacks something. */
+/* Computes the checksum of the header and all streams in order; COX_EIO if a stream is
+ * not complete. */
 static int finish_streams(const struct coxi_st_writer *writer, uint64_t *ret_bytes,
                           uint32_t *ret_crc32)
 {
