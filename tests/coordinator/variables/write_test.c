@@ -501,7 +501,7 @@ TEST(module_that_is_missing_is_told_before_the_first_join)
     assert_string_equal("module_missing", event->name);
     assert_int_equal(COX_EVENT_WARNING, event->level);
     (void)diary_await(diary, COX_EVENT_BLOCKED,
-                      "waits for 'hold_and_count' of module hold");
+                      "need 'hold_and_count' of module hold");
     atomic_store(&coxi_patience_ms, COXI_PATIENCE_MS);
     assert_code(0, cox_module_load(crew.c, coxi_test_module("hold"), &hold));
     assert_code(0, cox_future_wait(future, 30000));
