@@ -18,7 +18,7 @@ void coxi_die_with_parent(int parent)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
-        _exit(COXI_EXIT_AGAIN); /* it ended before we asked */
+        _exit(COXI_EXIT_AGAIN); /* the parent ended before prctl */
     }
 }
 
@@ -34,7 +34,7 @@ static int start_alerts(const char *least)
     }
     int r = coxi_log_level_parse(least, &level);
     if (r == 0) {
-        /* It is this process's: steps, and programs that they start, do not get it. */
+        /* Only this process has it: steps, and programs that they start, do not. */
         (void)fcntl(COXI_ALERTS_FD, F_SETFD, FD_CLOEXEC);
         coxi_log_alert(COXI_ALERTS_FD, level);
     }

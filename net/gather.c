@@ -1,12 +1,13 @@
 /*
  * See gather.h.
  *
- * Invariant: the gatherer sleeps only after it has looked at every link since it last
+ * Invariant: the gatherer sleeps only if it has looked at every link since it last
  * listened to the bell, which rings for data, for room, for a link that closes and for
  * one that joins.
  *
- * Threads: `members` is the gatherer's own list; links join by `joining`, under the
- * lock. A member is on the stack of the thread that waits for its end.
+ * Threads: `members` is used by the gatherer's thread alone; links join through
+ * `joining`, under the lock. A member is on the stack of the thread that waits for its
+ * end.
  *
  * Cost: a look at each link when it wakes.
  */
@@ -31,14 +32,14 @@ struct coxi_gather {
     bool stop COXI_GUARDED_BY(lock);
 };
 
-/* A link that is received from. */
+/* A link whose data the gatherer receives. */
 struct member {
     struct member *next;
     const struct coxi_gathered *from;
     bool ended COXI_GUARDED_BY_OF(struct coxi_gather, lock);
 };
 
-/* Takes in the links that have come; false: there will be none any more. */
+/* Takes in the links that want to join; false: the gatherer must stop. */
 static bool take_in(struct coxi_gather *gather)
 {
     coxi_lock(&gather->lock);
@@ -53,7 +54,7 @@ static bool take_in(struct coxi_gather *gather)
     return goes_on;
 }
 
-/* The thread that waits for the member's end goes on. */
+/* Lets the thread continue that waits for the member's end. */
 static void let_go(struct coxi_gather *gather, struct member *member)
 {
     coxi_lock(&gather->lock);
@@ -62,7 +63,7 @@ static void let_go(struct coxi_gather *gather, struct member *member)
     coxi_unlock(&gather->lock);
 }
 
-/* Handles what has come on all links; true: there was something. */
+/* Handles the data that have come on all links; true: there were some. */
 static bool receive_all(struct coxi_gather *gather)
 {
     bool any = false;
@@ -71,7 +72,7 @@ static bool receive_all(struct coxi_gather *gather)
         if (member->from->receive(member->from->arg, &any) == 0) {
             at = &member->next;
         } else {
-            *at = member->next; /* before it goes */
+            *at = member->next; /* before its memory goes */
             let_go(gather, member);
         }
     }

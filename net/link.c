@@ -1,19 +1,21 @@
 /*
- * A link's life: made, shared, closed (link.h has the contract and the frame's layout).
+ * The life of a link: made, shared, closed (link.h has the contract and the frame's
+ * layout).
  *
- * Beside it: link_send.c and link_receive.c (one half each), link_line.c (what is in
- * line to be sent), link_connect.c (how links come about), link_watch.c (heartbeats and
- * silence), link_local.c (memory instead of the stream). None knows what a frame means.
+ * The other files: link_send.c and link_receive.c (one half each), link_line.c (data
+ * waiting to be sent), link_connect.c (making links), link_watch.c (heartbeats and
+ * silence), link_local.c (shared memory instead of the stream). None knows what a frame
+ * means.
  *
  * Invariants
- *   - The engine (what receives, and the sends it waits for) ends once receiving has
- *     ended and no send is under way, nor the release of what was sent; then, and only
- *     then, on_close.
+ *   - The engine (receiving, and the sends under way) ends when receiving has ended, no
+ *     send is under way, and sent memory is released; on_close comes then, and not
+ *     before.
  *   - `closed` is set, under the lock, before the stream is closed.
  *
- * Threads: the receiving side belongs to the receiving thread; the sending side is
- * under `lock`, from any thread and from the send callback on a thread of nng's. No
- * callback of the owner's runs under the lock.
+ * Threads: the receiving side belongs to the receiving thread. The sending side is
+ * under `lock`, from any thread and from the send callback on one of nng's threads. No
+ * callback of the owner runs under the lock.
  */
 #include "net/link.h"
 
@@ -90,7 +92,7 @@ void coxi_chunks_release(struct coxi_chunk *chunk)
     }
 }
 
-/* Releases what is in line. */
+/* Releases the data that wait to be sent. */
 static void drop_line(struct coxi_link *link)
 {
     coxi_lock(&link->lock);
@@ -108,7 +110,8 @@ void coxi_link_unref(struct coxi_link *link)
         atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
-    /* This may be the end of one of its own callbacks: nng frees when that is over. */
+    /* This may run at the end of the stream's own callback: nng frees the memory after
+     * it. */
     nng_stream_close(link->stream);
     nng_aio_reap(link->now_aio);
     nng_aio_reap(link->later_aio);
@@ -209,7 +212,7 @@ void coxi_link_end(struct coxi_link *link)
 {
     drop_line(link);
     coxi_links_drop(link);
-    coxi_held(&link->lock); /* as good as: a closed link's end does not change */
+    coxi_held(&link->lock); /* it could be: the end of a closed link does not change */
     link->events->on_close(link->arg, link, link->close_code, link->close_text);
     coxi_link_unref(link);
 }

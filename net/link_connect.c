@@ -1,7 +1,6 @@
 /*
- * Connecting and listening: how links come to be. Each attempt and each listener owns
- * an nng dialer or listener and one aio. Threads: callers', and nng's for the
- * callbacks.
+ * Makes links, by connecting and by listening. Each attempt and each listener owns an
+ * nng dialer or listener and one aio. Threads: the callers', and nng's for callbacks.
  */
 #include <assert.h>
 #include <errno.h>
@@ -18,10 +17,8 @@
 #include "net/link.h"
 #include "net/link_internal.h"
 
-/*
- * nng prepares itself when it is first used, and looks without a lock whether it has
- * been: so the first use is made to come before all others.
- */
+/* nng initializes itself on first use, and checks without a lock whether it has done
+ * so. Therefore one use is made to come before all others. */
 static void use_nng(void)
 {
     nng_aio *aio;
@@ -35,16 +32,17 @@ static pthread_once_t nng_used = PTHREAD_ONCE_INIT;
 /*
  * ---- connecting
  *
- * nng (1.5) may take the poll event that every new socket has for the end of its
- * connecting, and then tells of success what is still under way, or will fail. So a
- * stream that has no peer yet is probed: a heartbeat, which leaves when there is one.
+ * nng (1.5) may mistake the poll event that every new socket has for the end of
+ * connecting. Then it reports success while connecting still goes on, or will fail.
+ * Therefore a stream that has no peer yet is probed with a heartbeat, which leaves when
+ * there is one.
  *
  * States of an attempt: DIALING -> [PROBING] -> done.
  */
 
 struct attempt {
     nng_stream_dialer *dialer;
-    nng_stream *stream; /* of a dial that went well, until the link has it */
+    nng_stream *stream; /* of a successful dial, until the link takes it */
     nng_aio *aio;
     int timeout_ms;
     uint64_t start_ms;
@@ -64,7 +62,7 @@ static void attempt_free(struct attempt *attempt)
     free(attempt);
 }
 
-/* Why no connection came about, as one error. */
+/* Sets the reason why no connection was made as the error. */
 static int attempt_error(const char *url, int nng_code)
 {
     int code = coxi_link_error(nng_code);
@@ -73,8 +71,8 @@ static int attempt_error(const char *url, int nng_code)
                       url, nng_strerror(nng_code));
 }
 
-/* After the dial: true where the stream has to be probed, which the aio tells of again.
- */
+/* After the dial: true if the stream is being probed; then the aio's callback runs
+ * again. */
 static bool attempt_probe(struct attempt *attempt)
 {
     static const struct coxi_prefix beat = {COXI_LINK_MAGIC, 0, 0};
@@ -142,7 +140,8 @@ static int attempt_new(const char *url, int timeout_ms, void (*callback)(void *)
         free(attempt);
         return attempt_error(url, failed);
     }
-    /* Only tcp knows it; without it small frames wait for acknowledgements (Nagle). */
+    /* Only tcp has this option; without it small frames wait for acknowledgements
+     * (Nagle). */
     (void)nng_stream_dialer_set_bool(attempt->dialer, NNG_OPT_TCP_NODELAY, true);
     nng_aio_set_timeout(attempt->aio, timeout_ms);
     attempt->timeout_ms = timeout_ms;
@@ -196,7 +195,7 @@ struct coxi_listener {
 
 enum {
     ACCEPT_REST_MS = 50,
-    CLAIM_MS = 1000, /* how long an address may be in use before that counts */
+    CLAIM_MS = 1000, /* how long an address may be in use before that is an error */
     CLAIM_REST_MS = 20,
 };
 
@@ -208,7 +207,7 @@ static void accept_callback(void *arg)
         return;
     }
     if (failed != 0) {
-        /* Out of descriptors, say: what is wrong may last, so do not spin. */
+        /* The cause (no free descriptors, say) may last, so do not spin. */
         listener->resting = true;
         nng_sleep_aio(ACCEPT_REST_MS, listener->aio);
         return;
@@ -222,16 +221,18 @@ static void accept_callback(void *arg)
     nng_stream_listener_accept(listener->listener, listener->aio);
 }
 
-/* Where the port of "tcp://host:0" begins, with its colon: at the end where none is. */
+/* The place of the port in "tcp://host:0", with its colon; the end if there is none. */
 static char *port_of(char *url)
 {
     char *host = strstr(url, "://");
-    char *bracket = strrchr(url, ']'); /* of an IPv6 address, which has colons, too */
+    /* of an IPv6 address, which contains colons, too */
+    char *bracket = strrchr(url, ']');
     char *colon = strrchr(bracket != NULL ? bracket : host + 3, ':');
     return colon != NULL ? colon : url + strlen(url);
 }
 
-/* "tcp://host:0" becomes the port that was found; other addresses stay. */
+/* Replaces the port 0 in "tcp://host:0" by the port that was found; other addresses
+ * stay. */
 static void set_url(struct coxi_listener *listener, const char *url)
 {
     (void)snprintf(listener->url, sizeof(listener->url), "%s", url);
@@ -292,7 +293,7 @@ int coxi_listener_open(const char *url, coxi_listener_accepted accepted, void *a
     return 0;
 }
 
-/* What stands behind a "tcp://": a host that is no address of several, and a port. */
+/* Checks the part after "tcp://": a host without several colons, and a port. */
 static int check_host_and_port(const char *url, const char *host)
 {
     const char *bracket = host[0] == '[' ? strchr(host, ']') : NULL;
@@ -376,7 +377,7 @@ bool coxi_url_is_local(const char *url)
     static const char *const prefixes[] = {"ipc://",
                                            "tcp://localhost:", "tcp://[::1]:"};
     if (strncmp(url, numbers, strlen(numbers)) == 0) {
-        /* Only as numbers: a host called 127.example.org may be anywhere. */
+        /* Only numbers: a host called 127.example.org may be anywhere. */
         return url[strlen(numbers) + strspn(url + strlen(numbers), "0123456789.")] ==
                ':';
     }

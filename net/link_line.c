@@ -1,12 +1,12 @@
 /*
- * What is in line on a link: frames as pieces of memory, one after the other, and what
- * has been sent of them. How it leaves is in link_send.c.
+ * The line of a link: frames waiting to be sent, as pieces of memory one after the
+ * other, and how much of them was sent. link_send.c sends them.
  *
- * Small frames are copied behind each other into chunks; long segments are lent, each
- * in a chunk that only points to it, behind a short one for the head. A chunk that has
- * been sent is kept for another time, of each kind so many as a busy link has in line.
+ * Small frames are copied behind each other into chunks. Long segments are lent: each
+ * has a chunk that only points to it, behind a short chunk for the head. A sent chunk
+ * is kept for reuse; of each kind, as many are kept as a busy link has in line.
  *
- * Cost: one copy of what is small; no allocation once a link has its chunks.
+ * Cost: one copy of small data; no allocation once a link has its chunks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +22,14 @@ static const struct {
     unsigned keep;
 } kinds[] = {
     [COXI_CHUNK_OWN] = {CHUNK,
-                        COXI_LINK_IN_MAX / CHUNK + 1}, /* a whole write's worth */
+                        COXI_LINK_IN_MAX / CHUNK + 1}, /* enough for a whole write */
     [COXI_CHUNK_SMALL] = {SMALL, 64},
     [COXI_CHUNK_LENT] = {0, 64},
     [COXI_CHUNK_MADE] = {COXI_LINE_MADE, COXI_LINE_MADE_MAX},
 };
 
-/* An empty chunk; of no kind where it is longer than those that are kept. NULL: no
- * memory. */
+/* An empty chunk; one without a kind if it is longer than the chunks that are kept.
+ * NULL: no memory. */
 struct coxi_chunk *coxi_line_chunk(struct coxi_link *link, int kind, size_t capacity)
 {
     if (capacity > kinds[kind].capacity) {
@@ -52,8 +52,8 @@ struct coxi_chunk *coxi_line_chunk(struct coxi_link *link, int kind, size_t capa
     return chunk;
 }
 
-/* Keeps a chunk that has been sent for another time, or has it join *done. What was
- * lent is told about there. */
+/* Keeps a sent chunk for reuse, or adds it to *done, whose chunks release lent
+ * memory. */
 static void put_chunk(struct coxi_link *link, struct coxi_chunk *chunk,
                       struct coxi_chunk **done) COXI_REQUIRES(link->lock)
 {
@@ -79,8 +79,8 @@ void coxi_line_append(struct coxi_link_line *line, struct coxi_chunk *chunk)
     line->tail = chunk;
 }
 
-/* Room for n bytes in a chunk of ours at the tail, one of `kind` if it is a new one,
- * or NULL. */
+/* Space for n bytes in our own chunk at the tail, in a new one of `kind` if necessary;
+ * NULL: no memory. */
 uint8_t *coxi_line_room(struct coxi_link *link, struct coxi_link_line *line, int kind,
                         size_t n)
 {
@@ -99,7 +99,7 @@ uint8_t *coxi_line_room(struct coxi_link *link, struct coxi_link_line *line, int
     return room;
 }
 
-/* Whole chunks that are sent leave the line and join *done. */
+/* Takes n sent bytes off the line; completely sent chunks join *done. */
 void coxi_line_consume(struct coxi_link *link, size_t n, struct coxi_chunk **done)
 {
     link->n_queued -= n;
@@ -140,7 +140,7 @@ void coxi_line_write_head(uint8_t *to, const struct coxi_prefix *prefix,
     memset(to + used, 0, coxi_head_len(prefix) - used);
 }
 
-/* What comes before the payload. */
+/* Adds the head of a frame: everything before the payload. */
 bool coxi_line_add_head(struct coxi_link *link, struct coxi_link_line *line, int kind,
                         const void *meta, size_t meta_len, size_t payload_len)
 {
@@ -152,7 +152,7 @@ bool coxi_line_add_head(struct coxi_link *link, struct coxi_link_line *line, int
     return to != NULL;
 }
 
-/* And what comes after it. */
+/* Adds the padding after the payload. */
 bool coxi_line_add_pad(struct coxi_link *link, struct coxi_link_line *line,
                        size_t payload_len)
 {
@@ -164,7 +164,7 @@ bool coxi_line_add_pad(struct coxi_link *link, struct coxi_link_line *line,
     return pad == 0 || to != NULL;
 }
 
-/* True where the first that there is of a payload is lent. */
+/* True if the first non-empty segment of the payload is lent. */
 static bool is_lent(const struct coxi_outgoing *frame)
 {
     size_t first = 0;
@@ -175,7 +175,7 @@ static bool is_lent(const struct coxi_outgoing *frame)
            frame->payload[first].iov_len >= COXI_LINK_COPY_MAX;
 }
 
-/* Puts the frame in line; false: no memory, and the line may hold a part of it. */
+/* Adds a frame to the line; false: no memory, and the line may contain a part of it. */
 bool coxi_line_add(struct coxi_link *link, const struct coxi_outgoing *frame,
                    size_t payload_len, bool *ret_lent)
 {

@@ -1,17 +1,18 @@
 /*
- * The local path of a link: frames go over rings that it shares with a peer on the same
- * host (rings.h). Its stream stays: it tells when the peer is gone, however that ended.
+ * The local path of a link: frames go through rings that it shares with a peer on the
+ * same host (rings.h). The stream stays open: its end shows that the peer is gone, for
+ * whatever reason.
  *
- * States: STREAM -> (offered, or accepted) rings are there -> (both greetings have
- * left) LOCAL. Each side changes over behind its own greeting, when nothing is in line;
- * what still comes over the stream then are heartbeats, which are ignored.
+ * States: STREAM -> (offered, or accepted) rings exist -> (both greetings have left)
+ * LOCAL. Each side changes over after its own greeting, when nothing is in line. From
+ * then on only heartbeats come over the stream, and are ignored.
  *
- * What finds no room in the ring stays in line. The peer is asked to tell when it has
- * made some, which wakes the receiving thread, and that goes on.
+ * Data for which the ring has no room stay in line. The peer is asked to ring when it
+ * has made room; this wakes the receiving thread, which sends them.
  *
- * Threads: the receiving thread, and whoever has set `sending`.
+ * Threads: the receiving thread, and the thread that has set `sending`.
  *
- * Cost: one copy on each side; system calls only where the other side sleeps.
+ * Cost: one copy on each side; system calls only if the other side sleeps.
  */
 #include <string.h>
 
@@ -22,7 +23,8 @@
 #include "net/link.h"
 #include "net/link_internal.h"
 
-/* Bytes copied before the other side is told of them, so that both copy at a time. */
+/* Bytes copied before the other side is told of them, so that both sides copy at the
+ * same time. */
 enum { STEP = 128 * 1024 };
 _Static_assert((int)COXI_LINK_MADE_ROOM + 2 * (int)COXI_LINK_META_FIRST <=
                    (int)COXI_RING_MIN,
@@ -95,7 +97,7 @@ static void watch_callback(void *arg)
         nng_stream_recv(link->stream, link->watch_aio);
         return;
     }
-    /* What the peer has written before is still to be read. */
+    /* Data that the peer has written before must still be read. */
     atomic_store_explicit(&link->gone, true, memory_order_release);
     coxi_rings_wake(atomic_load(&link->rings));
 }
@@ -109,7 +111,7 @@ int coxi_link_watch_stream(struct coxi_link *link)
     (void)nng_aio_set_iov(link->watch_aio, 1, &iov);
     nng_stream_recv(link->stream, link->watch_aio);
     if (coxi_link_closed(link)) {
-        /* A stream that was closed just before would keep it for ever. */
+        /* A stream that was closed just before would keep the aio for ever. */
         nng_aio_cancel(link->watch_aio);
     }
     return 0;
@@ -159,7 +161,7 @@ int coxi_link_send_local(struct coxi_link *link, unsigned n_iov, const nng_iov *
     return coxi_rings_broken(rings) ? NNG_EPROTO : n > 0 ? 0 : NNG_ECANCELED;
 }
 
-/* Waits for room for a piece, and `more`; NULL: there will be none. */
+/* Waits for room for a piece and `more` bytes; NULL: there will be none. */
 static uint8_t *await_room(struct coxi_link *link, struct coxi_rings *rings,
                            size_t more, size_t *ret_room)
 {
@@ -233,7 +235,7 @@ static size_t read_piece(struct coxi_rings *rings, const nng_iov *piece)
     return n;
 }
 
-/* What has come, to where the link wants it. */
+/* Copies data that have come to the places where the link wants them. */
 static size_t read_some(struct coxi_link *link, struct coxi_rings *rings)
 {
     nng_iov iov[COXI_RECEIVE_IOVS];

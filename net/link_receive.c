@@ -5,13 +5,13 @@
  *   - The receive buffer starts 64-aligned and frames are multiples of 8 long, so every
  *     frame in it is 8-aligned.
  *   - No length from the peer is used, for memory or otherwise, before it is checked.
- *   - A receive is always under way (without one, a close may go unnoticed), but while
- *     what the last one brought is handled.
+ *   - A receive is always under way, except while the data of the last one are handled.
+ *     Without a receive, a close might go unnoticed.
  *
  * Threads: the receiving thread, which is the owner's (coxi_link_run) or nng's.
  *
  * Cost: a frame in the buffer costs no copy and no allocation; one system call brings
- * up to 64 KiB of frames, or a long payload's bytes straight to their place.
+ * up to 64 KiB of frames, or the bytes of a long payload straight to their place.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@
 
 enum { IN_FIRST = 4 * 1024 };
 
-/* A receive buffer of `capacity` with what is not handled yet at its start. */
+/* Makes a receive buffer of `capacity`, with the unhandled bytes at its start. */
 static int resize_in(struct coxi_link *link, size_t capacity)
 {
     uint8_t *in = aligned_alloc(64, coxi_align(capacity, 64));
@@ -45,8 +45,7 @@ static int resize_in(struct coxi_link *link, size_t capacity)
     return 0;
 }
 
-/* Makes the bytes not handled yet begin at the start, in a buffer of `need` at
- * least. */
+/* Moves the unhandled bytes to the start, in a buffer of at least `need` bytes. */
 static int make_room(struct coxi_link *link, size_t need)
 {
     if (need > link->in_capacity) {
@@ -66,8 +65,8 @@ static int deliver(struct coxi_link *link, const struct coxi_frame *frame)
     return link->events->on_frame(link->arg, link, frame);
 }
 
-/* The head of a long frame is here: find its payload a place, and move in what has
- * come. */
+/* The head of a long frame is complete: finds a place for its payload, and moves the
+ * bytes there that have come. */
 static int begin_payload(struct coxi_link *link, const struct coxi_prefix *p)
 {
     size_t head = coxi_head_len(p);
@@ -104,7 +103,7 @@ static int begin_payload(struct coxi_link *link, const struct coxi_prefix *p)
     return 0;
 }
 
-/* Handles the whole frames in the buffer. */
+/* Handles the complete frames in the buffer. */
 static int parse(struct coxi_link *link)
 {
     while (link->payload == NULL && !coxi_link_closed(link)) {
@@ -196,8 +195,8 @@ static int received(struct coxi_link *link, size_t n)
     coxi_link_uncork(link);
     atomic_store_explicit(&link->last_in_ms, coxi_now_ms(), memory_order_relaxed);
     atomic_store_explicit(&link->handling, false, memory_order_release);
-    /* A longer buffer saves system calls; where there are none, less of a long payload
-     * goes through a short one. */
+    /* A longer buffer saves system calls. The local path has none, and with a short
+     * buffer more of a long payload goes straight to its place. */
     if (r == 0 && full && !link->is_local && link->in_capacity < COXI_LINK_IN_MAX &&
         link->payload == NULL) {
         r = resize_in(link, link->in_capacity * 2);
@@ -228,12 +227,12 @@ static void start_receive(struct coxi_link *link)
     (void)nng_aio_set_iov(link->recv_aio, n, iov);
     nng_stream_recv(link->stream, link->recv_aio);
     if (coxi_link_closed(link)) {
-        /* A stream that was closed just before would keep it for ever. */
+        /* A stream that was closed just before would keep the aio for ever. */
         nng_aio_cancel(link->recv_aio);
     }
 }
 
-/* Handles n bytes that have come: 0 to go on, or receiving has ended. */
+/* Handles n bytes that have come. Other than 0: receiving has ended. */
 static int handle(struct coxi_link *link, size_t n)
 {
     int r = received(link, n);
@@ -243,7 +242,7 @@ static int handle(struct coxi_link *link, size_t n)
     return coxi_link_closed(link) ? COX_ECLOSED : 0;
 }
 
-/* After a receive: 0 to go on, or receiving has ended. */
+/* Called after a receive. Other than 0: receiving has ended. */
 static int receive_done(struct coxi_link *link)
 {
     int failed = nng_aio_result(link->recv_aio);
@@ -257,8 +256,8 @@ static int receive_done(struct coxi_link *link)
     return handle(link, nng_aio_count(link->recv_aio));
 }
 
-/* Handles what has come over the local path, without waiting; *ret_any: there was
- * something. Other than 0: the link is closed. The gatherer's thread. */
+/* Handles data that have come over the local path, without waiting; *ret_any: there
+ * were some. Other than 0: the link is closed. On the gatherer's thread. */
 static int receive_ready(void *arg, bool *ret_any)
 {
     struct coxi_link *link = arg;
@@ -278,7 +277,7 @@ static int receive_ready(void *arg, bool *ret_any)
     return 0;
 }
 
-/* From now on it is this thread that receives. */
+/* From now on `receiver` is the thread that receives. */
 static void set_receiver(struct coxi_link *link, pthread_t receiver)
 {
     coxi_lock(&link->lock);
@@ -310,7 +309,7 @@ static void receive_locally(struct coxi_link *link)
     coxi_link_close(link, r, coxi_error_text());
 }
 
-/* Receiving has ended: so does the engine, now or with the send that is under way. */
+/* Receiving has ended: ends the engine, now or together with the send under way. */
 static void end_receiving(struct coxi_link *link)
 {
     coxi_lock(&link->lock);
@@ -318,7 +317,8 @@ static void end_receiving(struct coxi_link *link)
     coxi_link_leave(link, NULL);
 }
 
-/* The next callback may come, and the link's end with it, before this returns. */
+/* Holds a reference, because the next callback, and the end of the link, may come
+ * before start_receive returns. */
 static void receive_async(struct coxi_link *link)
 {
     (void)coxi_link_ref(link);

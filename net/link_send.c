@@ -1,20 +1,21 @@
 /*
  * The sending half of a link: gathers frames into writes.
  *
- * A send is tried at once and cancelled if the kernel has no room for it; only then is
- * it left to nng's threads. So in most cases no thread is woken for it, as it would be
- * by the callback of an asynchronous send.
+ * A send is tried at once, and cancelled if the kernel has no room for it; only then
+ * does it become asynchronous. In most cases, therefore, no thread of nng is woken for
+ * its callback.
  *
  * Invariant: one send is under way at a time (two would interleave after a partial
  * write); `sending` says so.
  *
- * A payload that is made leaves in chunks of which there are COXI_LINE_MADE_MAX: what
- * has been sent is made in again. On the local path it is made in the ring itself.
+ * A payload that is made on the way leaves in chunks, of which there are
+ * COXI_LINE_MADE_MAX: a sent chunk is filled again. On the local path the payload is
+ * made in the ring itself.
  *
- * Threads: any, under `lock`; the end of an asynchronous send on a thread of nng's.
+ * Threads: any, under `lock`; an asynchronous send ends on one of nng's threads.
  *
- * Cost: no allocation once a link has its chunks (link_line.c). One system call moves
- * all that is in line, up to COXI_LINE_IOVS pieces.
+ * Cost: no allocation once a link has its chunks (link_line.c). One system call sends
+ * everything in line, up to COXI_LINE_IOVS pieces.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -31,12 +32,13 @@ enum {
     /* answers of a batch that leave before it is done, so that the peer can start on
      * them; then twice as many, and so on */
     CORK_FRAMES = 4,
-    ROUNDS_MAX = 8, /* sends in a row by one thread, for itself and others */
+    ROUNDS_MAX = 8, /* sends in a row by one thread, also of other threads' frames */
 };
 
 static const size_t out_max = (size_t)1 << 30;
 
-/* Sends with a callback: for what the kernel does not take at once. Sending. */
+/* Sends with a callback what the kernel does not take at once. Call it with `sending`
+ * set. */
 static void send_later(struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
     nng_iov iov[COXI_LINE_IOVS];
@@ -45,13 +47,15 @@ static void send_later(struct coxi_link *link) COXI_REQUIRES(link->lock)
     nng_stream_send(link->stream, link->later_aio);
 }
 
-/* What is in line goes on when the peer has made room. On the local path whoever
- * receives looks for that, but not before `sending` has ended: true, there is room by
- * now. Sending. */
+/*
+ * Leaves the rest of the line until the peer has made room. On the local path the
+ * receiving thread watches for room, but only after `sending` has ended: true if there
+ * is room by now. Call it with `sending` set.
+ */
 static bool wait_for_peer(struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
     if (!link->is_local) {
-        send_later(link); /* closing comes after this, and ends it */
+        send_later(link); /* closing comes after this, and ends the send */
         return false;
     }
     struct coxi_rings *rings = atomic_load(&link->rings);
@@ -61,28 +65,31 @@ static bool wait_for_peer(struct coxi_link *link) COXI_REQUIRES(link->lock)
     }
     (void)pthread_cond_broadcast(&link->room);
     return coxi_rings_ask_room(rings,
-                               1); /* also where they are broken, which sending tells */
+                               /* true also for broken rings, which the next send
+                                * reports */
+                               1);
 }
 
-/* Offers the kernel what is in line: *ret_n bytes of it were taken. Sending. */
+/* Offers the line to the kernel; *ret_n: how many bytes it took. Call it with `sending`
+ * set. */
 static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t *ret_n)
     COXI_EXCLUDES(link->lock)
 {
     (void)nng_aio_set_iov(link->now_aio, n_iov, iov);
     nng_stream_send(link->stream, link->now_aio);
-    nng_aio_cancel(link->now_aio); /* unless it is done already */
+    nng_aio_cancel(link->now_aio); /* no effect if it is done already */
     nng_aio_wait(link->now_aio);
     *ret_n = nng_aio_count(link->now_aio);
     return nng_aio_result(link->now_aio);
 }
 
-/* True where the link is to close once all is sent, which it is. */
+/* True if the link must close when everything is sent, and everything is. */
 static bool is_finished(const struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
     return link->finish && link->n_queued == 0 && !link->making;
 }
 
-/* A send has ended; chunks that are sent join *done. */
+/* A send has ended; sent chunks join *done. */
 static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk **done)
     COXI_REQUIRES(link->lock)
 {
@@ -104,9 +111,9 @@ static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk
 }
 
 /*
- * Sends what is in line, unless somebody is at it. Most of the time the kernel takes it
- * at once, and no other thread need be woken; others may put more in line meanwhile.
- * Unlocks while it sends. Chunks that are sent join *done, for coxi_link_leave().
+ * Sends what is in line, unless another thread is sending. Usually the kernel takes it
+ * at once, and no other thread need be woken; other threads may add to the line
+ * meanwhile. Unlocks while it sends. Sent chunks join *done, for coxi_link_leave().
  */
 static void flush(struct coxi_link *link, struct coxi_chunk **done)
     COXI_REQUIRES(link->lock)
@@ -144,8 +151,7 @@ static bool has_lent(const struct coxi_chunk *chunk)
     return chunk != NULL;
 }
 
-/* Releases what was lent, which whoever lent it hears of before on_close. Unlocks
- * meanwhile. */
+/* Releases lent memory; its lenders are told before on_close. Unlocks meanwhile. */
 static void release_lent(struct coxi_link *link, struct coxi_chunk *done)
     COXI_REQUIRES(link->lock)
 {
@@ -157,8 +163,7 @@ static void release_lent(struct coxi_link *link, struct coxi_chunk *done)
     (void)pthread_cond_broadcast(&link->room);
 }
 
-/* Unlocks, releases what is sent, and ends the engine if this was what it waited
- * for. */
+/* Unlocks, releases sent memory, and ends the engine if it waited for this. */
 void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done)
 {
     if (has_lent(done)) {
@@ -185,11 +190,11 @@ void coxi_link_sent_later(void *arg)
     coxi_link_leave(link, done);
 }
 
-/* True where a frame that was just put in line is to leave now. */
+/* True if a frame that was just put in line must leave now. */
 static bool is_enough(struct coxi_link *link, bool later) COXI_REQUIRES(link->lock)
 {
     if (link->n_queued >= COXI_LINK_IN_MAX) {
-        return true; /* a whole write's worth */
+        return true; /* enough for a whole write */
     }
     if (later || !atomic_load(&link->corked)) {
         return !later;
@@ -208,7 +213,7 @@ static bool is_enough(struct coxi_link *link, bool later) COXI_REQUIRES(link->lo
     return true;
 }
 
-/* Puts a frame in line, or says why not. */
+/* Puts a frame in line; otherwise returns the error. */
 static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
                bool *ret_lent) COXI_REQUIRES(link->lock)
 {
@@ -228,14 +233,14 @@ static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
                           link->n_queued);
     }
     if (!coxi_line_add(link, frame, payload_len, ret_lent)) {
-        /* Half a frame may be in line: nothing of it must leave any more. */
+        /* Half a frame may be in line: it must not leave any more. */
         (void)coxi_link_mark_closed(link, COX_ENOMEM, "out of memory while sending");
         return coxi_error_memory("sending");
     }
     return 0;
 }
 
-/* What is left to do for a frame that was put in line, or was not. */
+/* Does what remains after a frame was put in line, or was not. */
 static void was_put(struct coxi_link *link, const struct coxi_outgoing *frame, int r,
                     bool lent) COXI_EXCLUDES(link->lock)
 {
@@ -276,8 +281,11 @@ int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
 
 /* ---- waiting for room */
 
-/* Waits for what the peer, or another thread that sends, is to do; `heard`: since
- * when. On the local path the receiving thread goes on with what waits for room. */
+/*
+ * Waits until the peer or another sending thread makes progress; `heard`: the state of
+ * the bell before. On the local path the receiving thread also sends data that wait for
+ * room.
+ */
 static void await_peer(struct coxi_link *link, uint32_t heard) COXI_REQUIRES(link->lock)
 {
     if (link->is_local && !link->sending && link->threaded &&
@@ -290,16 +298,15 @@ static void await_peer(struct coxi_link *link, uint32_t heard) COXI_REQUIRES(lin
     }
 }
 
-/* What await_peer is to hear of from now on. */
+/* The state of the bell to which await_peer compares. */
 static uint32_t listen_to_peer(struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
     return link->is_local ? coxi_rings_listen(atomic_load(&link->rings)) : 0;
 }
 
-/* ---- frames whose payload is made */
+/* ---- frames whose payload is made on the way */
 
-/* A chunk to make the next piece in, once one is free; NULL: closed, or no memory. May
- * wait. */
+/* Waits for a free chunk for the next piece; NULL: closed, or no memory. */
 static struct coxi_chunk *await_chunk(struct coxi_link *link, struct coxi_chunk **done)
     COXI_REQUIRES(link->lock)
 {
@@ -318,7 +325,7 @@ static struct coxi_chunk *await_chunk(struct coxi_link *link, struct coxi_chunk 
     return coxi_line_chunk(link, COXI_CHUNK_MADE, COXI_LINE_MADE);
 }
 
-/* Makes the next piece and puts it in line: *left goes down. Unlocks meanwhile. */
+/* Makes the next piece and puts it in line, and reduces *left. Unlocks meanwhile. */
 static int make_piece(struct coxi_link *link, const struct coxi_made *frame,
                       size_t *left, struct coxi_chunk **done) COXI_REQUIRES(link->lock)
 {
@@ -344,8 +351,8 @@ static int make_piece(struct coxi_link *link, const struct coxi_made *frame,
     return 0;
 }
 
-/* Waits until no more than `bytes` are in line, but for what is held behind a frame
- * that is being made. */
+/* Waits until at most `bytes` are in line, not counting frames that are held behind a
+ * frame that is being made. */
 static void await_line(struct coxi_link *link, size_t bytes, struct coxi_chunk **done)
     COXI_REQUIRES(link->lock)
 {
@@ -358,7 +365,7 @@ static void await_line(struct coxi_link *link, size_t bytes, struct coxi_chunk *
     }
 }
 
-/* Makes a frame where the peer reads it. Unlocks meanwhile. */
+/* Makes a frame directly in the ring that the peer reads. Unlocks meanwhile. */
 static int make_there(struct coxi_link *link, const struct coxi_made *frame,
                       struct coxi_chunk **done) COXI_REQUIRES(link->lock)
 {
@@ -439,7 +446,7 @@ void coxi_link_beat(struct coxi_link *link)
             memcpy(to, &(struct coxi_prefix){COXI_LINK_MAGIC, 0, 0},
                    sizeof(struct coxi_prefix));
         }
-        flush(link, &done); /* what is held back is a sign of life, too */
+        flush(link, &done); /* frames that were held back are a sign of life, too */
     }
     coxi_link_leave(link, done);
 }

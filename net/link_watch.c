@@ -1,8 +1,8 @@
 /*
- * Watching links for life: heartbeats out, silence noticed. A set is a list under a
+ * Watches links for life: sends heartbeats, notices silence. A set is a list under a
  * lock that comes before a link's own; closing never waits.
  *
- * Cost: a tick looks at each link once, however many owe a heartbeat.
+ * Cost: a tick looks at each link once, however many need a heartbeat.
  */
 #include <stdlib.h>
 
@@ -68,19 +68,19 @@ uint64_t coxi_link_heard_ms(const struct coxi_link *link)
     return atomic_load_explicit(&link->last_in_ms, memory_order_relaxed);
 }
 
-/* The peer has written to us over the local path, and its bytes are still unread: the
- * gatherer is busy with another of its links (gather.h). */
+/* True if the peer has written over the local path, and its bytes are unread because
+ * the gatherer is busy with another of its links (gather.h). */
 static bool has_unread(const struct coxi_link *link)
 {
     const struct coxi_rings *rings = atomic_load(&link->rings);
     return rings != NULL && coxi_rings_unread(rings);
 }
 
-/* Why the link is to be closed at `now`, or NULL. */
+/* The reason to close the link at `now`, or NULL. */
 static const char *verdict(const struct coxi_link *link, uint64_t now,
                            uint64_t timeout_ms)
 {
-    /* While its owner is busy with what came, nothing more is read. */
+    /* While the owner is busy with received data, nothing more is read. */
     bool handling = atomic_load_explicit(&link->handling, memory_order_acquire);
     uint64_t in = coxi_link_heard_ms(link);
     uint64_t stuck = atomic_load_explicit(&link->stuck_ms, memory_order_relaxed);
@@ -92,7 +92,7 @@ static const char *verdict(const struct coxi_link *link, uint64_t now,
                : NULL;
 }
 
-/* True where it is time for a heartbeat, which counts as sent. */
+/* True if a heartbeat is due; it counts as sent. */
 static bool take_beat(struct coxi_link *link, uint64_t now, uint64_t timeout_ms)
 {
     uint64_t out = atomic_load_explicit(&link->last_out_ms, memory_order_relaxed);
@@ -104,10 +104,10 @@ static bool take_beat(struct coxi_link *link, uint64_t now, uint64_t timeout_ms)
 }
 
 /*
- * Closes who is silent or does not read; returns those that owe a heartbeat, referenced
- * and chained by beat_next. After a time in which nobody looked (this process was
- * stopped, or its host asleep) nothing is known of the peers, and their time begins
- * anew.
+ * Closes links whose peer is silent or does not read; returns those that need a
+ * heartbeat, referenced and chained by beat_next. After a time without ticks (this
+ * process was stopped, or its host slept) nothing is known of the peers, and their time
+ * begins again.
  */
 static struct coxi_link *look(struct coxi_links *links) COXI_EXCLUDES(links->lock)
 {

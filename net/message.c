@@ -11,7 +11,8 @@ static int too_large(const struct coxi_message *message)
                       (int)message->kind);
 }
 
-/* Closes the link unless `code`, with the last error's text, is 0. Returns the code. */
+/* Closes the link with the last error's text unless `code` is 0 or the link is closed
+ * already. Returns the code. */
 static int not_sent(struct coxi_link *link, int code)
 {
     if (code != 0 && code != COX_ECLOSED) {

@@ -1,17 +1,18 @@
 /*
- * See ps_client.h: requests, and what callers do. The connections: ps_client_channel.c.
+ * See ps_client.h: requests, and the functions that callers use. ps_client_channel.c
+ * has the connections.
  *
  * Invariants
- *   - A request is in `waiting` from submission until `done`; ids are given in order,
- * so an answer finds it in O(1), and after a reconnection all go out again in order.
- *   - `done` with an error runs only while the request's channel has no link, or one
- * on which nothing has been sent yet: its payload and `into` are not referred to then.
+ *   - A request is in `waiting` from submission until `done`. Ids rise in order, so an
+ *     answer finds its request in O(1), and after a reconnection all requests go out
+ *     again in order.
+ *   - `done` with an error runs only while the request's channel has no link, or a link
+ *     on which nothing has been sent: so nothing refers to its payload and `into`.
  *   - coxi_psc_submit_now, _flush, _tell, _follow, _give_up and _tick never wait for
- *     the ps:
- * threads that declare losses call them.
+ *     the ps, because threads that declare losses call them.
  *
- * Locks: `lock` guards what the struct says; it comes before a link's lock and is never
- * held in a callback.
+ * Locks: `lock` guards the fields that name it; it comes before a link's lock and is
+ * never held in a callback.
  */
 #include "net/ps_client.h"
 
@@ -28,13 +29,16 @@
 
 enum {
     META_FIRST = 256,   /* bytes of memory for an encoded message, at least */
-    META_KEPT = 4096,   /* and at most where it is kept for another request */
-    WAITING_MAX = 4096, /* unanswered requests: more block */
-    SPAN_MAX = 1 << 20, /* from the oldest of them to the newest: the same */
-    WAITING_BYTES_MAX = 512 * 1024 * 1024, /* of their payloads; one may have more */
-    IN_LINE_MAX = 4 * 1024 * 1024,         /* bytes in line: more block */
-    SMALL_MAX = 64 * 1024,                 /* longer payloads go over data */
-    STRANGER_MS = 1000, /* connected to another process than is to be followed */
+    META_KEPT = 4096,   /* the most that is kept for another request */
+    WAITING_MAX = 4096, /* unanswered requests: with more, callers block */
+    SPAN_MAX = 1 << 20, /* from the oldest of them to the newest: as above */
+    /* of their payloads; a single one may have more */
+    WAITING_BYTES_MAX = 512 * 1024 * 1024,
+    IN_LINE_MAX = 4 * 1024 * 1024, /* bytes in line: with more, callers block */
+    /* longer payloads go over the data connection */
+    SMALL_MAX = 64 * 1024,
+    /* for this time it may be connected to another process than the one to follow */
+    STRANGER_MS = 1000,
 };
 
 /* ---- requests */
@@ -48,7 +52,7 @@ static size_t payload_len(const struct coxi_psc_request *request)
     return len;
 }
 
-/* The encoded message is not needed any more. */
+/* The encoded message is no longer needed. */
 static void drop_meta(struct coxi_psc *psc, struct coxi_psc_request *request)
     COXI_REQUIRES(psc->lock)
 {
@@ -86,12 +90,13 @@ bool coxi_psc_put(struct coxi_link *link, const struct coxi_psc_request *request
     bool due;
     int r = coxi_link_put(link, &frame, later, &due);
     if (r != 0 && r != COX_ECLOSED) {
-        coxi_link_close(link, r, "a request could not be sent"); /* the next one does */
+        /* the next link sends it */
+        coxi_link_close(link, r, "a request could not be sent");
     }
     return due;
 }
 
-/* A reference to the link of the request's channel, if that is up. */
+/* A reference to the link of that channel if it is up; or NULL. */
 static struct coxi_link *link_of(struct coxi_psc *psc, enum coxi_channel kind)
     COXI_REQUIRES(psc->lock)
 {
@@ -127,7 +132,7 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
         return coxi_error_memory("a connection to a ps");
     }
     psc->options = *options;
-    psc->options.address = NULL; /* that is the caller's */
+    psc->options.address = NULL; /* the caller owns that */
     coxi_mutex_init(&psc->lock);
     coxi_cond_init(&psc->changed);
     coxi_window_init(&psc->waiting, 1, SIZE_MAX);
@@ -148,7 +153,7 @@ int coxi_psc_open(const struct coxi_psc_options *options, struct coxi_psc **ret)
     return 0;
 }
 
-/* Why it has failed, as an error. */
+/* Sets the reason of its failure as the error, and returns the code. */
 static int failure(const struct coxi_psc *psc) COXI_REQUIRES(psc->lock)
 {
     return coxi_error(psc->failed, "ps %u at %s: %s", psc->options.index,
@@ -213,7 +218,7 @@ const char *coxi_psc_address(const struct coxi_psc *psc)
     return coxi_address_get(&psc->address);
 }
 
-/* Memory for an encoded message. */
+/* Takes memory for an encoded message. */
 static struct coxi_psc_meta *take_meta(struct coxi_psc *psc, size_t len)
     COXI_REQUIRES(psc->lock)
 {
@@ -257,7 +262,7 @@ static bool has_room(const struct coxi_psc *psc, size_t len) COXI_REQUIRES(psc->
                                        psc->waiting_bytes + len <= WAITING_BYTES_MAX);
 }
 
-/* Gives the request an id and a place among the waiting. */
+/* Gives the request an id and a place in `waiting`. */
 static int enlist(struct coxi_psc *psc, struct coxi_message *message,
                   struct coxi_psc_request *request) COXI_REQUIRES(psc->lock)
 {
@@ -299,7 +304,7 @@ static void prepare(const struct coxi_psc *psc, struct coxi_psc_request *request
     request->meta = NULL;
 }
 
-/* Until the request's deadline. */
+/* Waits for room, until the request's deadline. */
 static int await_room(struct coxi_psc *psc, const struct coxi_psc_request *request)
     COXI_REQUIRES(psc->lock)
 {
@@ -316,7 +321,7 @@ static int await_room(struct coxi_psc *psc, const struct coxi_psc_request *reque
     return 0;
 }
 
-/* While much waits in line on the request's connection. Unlocks meanwhile. */
+/* Waits while much is in line on the request's connection. Unlocks meanwhile. */
 static void await_line(struct coxi_psc *psc, const struct coxi_psc_request *request)
     COXI_REQUIRES(psc->lock)
 {
@@ -330,9 +335,9 @@ static void await_line(struct coxi_psc *psc, const struct coxi_psc_request *requ
 }
 
 /*
- * Puts it in line under the lock: once that is released, the request may be answered
- * and gone. Sends it without the lock. `waits`: for the line and a place among the
- * waiting.
+ * Puts the request in line under the lock, because it may be answered and gone as soon
+ * as the lock is released. Sends it without the lock. `waits`: waits for the line and
+ * for a place in `waiting`.
  */
 static int submit(struct coxi_psc *psc, const struct coxi_message *message,
                   struct coxi_psc_request *request, bool later, bool waits)
@@ -345,7 +350,7 @@ static int submit(struct coxi_psc *psc, const struct coxi_message *message,
     int r = waits ? await_room(psc, request) : 0;
     r = r == 0 ? enlist(psc, &numbered, request) : r;
     struct coxi_link *link = r == 0 ? link_of(psc, request->channel) : NULL;
-    /* If the link breaks, the next one sends it. */
+    /* If the link breaks, the next one sends the request. */
     bool due = link != NULL && coxi_psc_put(link, request, later);
     coxi_unlock(&psc->lock);
     if (due) {
@@ -404,7 +409,7 @@ void coxi_psc_give_up(struct coxi_psc *psc, const char *text)
 
 /* ---- following the ps */
 
-/* The channel is up, and leads to the process that is to be followed. */
+/* True if the channel is up and leads to the process to follow. */
 static bool leads_there(const struct coxi_psc_channel *channel)
     COXI_REQUIRES(channel->psc->lock)
 {
@@ -412,7 +417,8 @@ static bool leads_there(const struct coxi_psc_channel *channel)
     return channel->up && (told == 0 || channel->incarnation == told);
 }
 
-/* Closes a channel's connection; what has been asked ends when that is closed. */
+/* Closes a channel's connection. With `requests`, its requests end when it is
+ * closed. */
 static void end_channel(struct coxi_psc_channel *channel, bool requests,
                         const char *text) COXI_REQUIRES(channel->psc->lock)
 {
@@ -429,7 +435,7 @@ static void end_channel(struct coxi_psc_channel *channel, bool requests,
     }
 }
 
-/* The ps is out of reach from now on: what has been asked ends, and what will be. */
+/* The ps is out of reach from now on: ends all requests, also later ones. */
 static void end_reach(struct coxi_psc *psc)
 {
     coxi_lock(&psc->lock);
@@ -437,24 +443,26 @@ static void end_reach(struct coxi_psc *psc)
     for (int i = 0; i < 2; i++) {
         end_channel(&psc->channels[i], true, psc->last_text);
     }
-    psc->n_moves++; /* who waits to dial sees to the requests */
+    psc->n_moves++; /* threads that wait to dial handle the requests */
     (void)pthread_cond_broadcast(&psc->changed);
     coxi_unlock(&psc->lock);
 }
 
-/* Says when the ps gets out of reach, before that ends requests; and when it is
- * over. */
+/* Reports when the ps gets out of reach, before its requests end, and when it is
+ * reached again. */
 static void look_for_reach(struct coxi_psc *psc)
 {
     char text[sizeof(psc->last_text)];
     coxi_lock(&psc->lock);
-    uint64_t now = coxi_now_ms(); /* not before what the lock guards */
+    /* read under the lock, so that it is not before the guarded times */
+    uint64_t now = coxi_now_ms();
     bool before = psc->unreached;
     bool reached = leads_there(&psc->channels[COXI_CHANNEL_CONTROL]);
     psc->reached_ms = reached ? now : psc->reached_ms;
     bool unreached = !reached && psc->options.unreached_ms > 0 &&
                      now - psc->reached_ms > (uint64_t)psc->options.unreached_ms;
-    /* One that was given up is dialled no more: that says nothing of the way to it. */
+    /* A ps that was given up is not dialled any more, which says nothing about the way
+     * to it. */
     unreached = psc->failed != 0 ? before : unreached;
     psc->unreached = psc->unreached && unreached;
     memcpy(text, psc->last_text, sizeof(text));
@@ -488,7 +496,7 @@ int coxi_psc_follow(struct coxi_psc *psc, const char *address, uint64_t incarnat
 
 /* ---- ticks */
 
-/* Its name may lead elsewhere by now, or another process be there. */
+/* Closes connections to other processes: the ps's name may lead elsewhere by now. */
 static void leave_strangers(struct coxi_psc *psc, uint64_t now) COXI_REQUIRES(psc->lock)
 {
     for (int i = 0; i < 2; i++) {
@@ -501,7 +509,7 @@ static void leave_strangers(struct coxi_psc *psc, uint64_t now) COXI_REQUIRES(ps
     }
 }
 
-/* It ends when its connection has: until then its memory may be in use. */
+/* A request ends when its connection is closed: until then its memory may be in use. */
 static void expire(struct coxi_psc *psc, struct coxi_psc_request *request)
     COXI_REQUIRES(psc->lock)
 {
@@ -528,12 +536,12 @@ void coxi_psc_tick(struct coxi_psc *psc)
     look_for_reach(psc);
 }
 
-/* Waits for a channel's thread, which has been told to end. */
+/* Waits for a channel's thread, which was told to end. */
 static void join_channel(struct coxi_psc_channel *channel)
 {
     struct coxi_psc *psc = channel->psc;
     coxi_lock(&psc->lock);
-    bool started = channel->started; /* none is started any more */
+    bool started = channel->started; /* no other will be started */
     channel->started = false;
     coxi_unlock(&psc->lock);
     if (started) {

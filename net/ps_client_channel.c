@@ -1,8 +1,8 @@
 /*
  * The connections of a ps client: dialling, greeting, answers, the end of requests.
  *
- * States of a channel: DOWN -> (connected, greeted) UP -> (link closed) DOWN. All in
- * its own thread.
+ * States of a channel: DOWN -> (connected, greeted) UP -> (link closed) DOWN.
+ * Everything runs in its own thread.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,8 @@ enum {
     BACKOFF_MAX_MS = 500,
 };
 
-/* Of the local path, each way, by channel: what is under way at a time. */
+/* Bytes of the local path in each direction, by channel: enough for the data under
+ * way. */
 static const size_t ring_bytes[] = {(size_t)256 * 1024, (size_t)1024 * 1024};
 
 /* ---- the end of requests */
@@ -31,7 +32,8 @@ static const char *why_ends(const struct coxi_psc *psc, int code)
                                    : "it is another process now";
 }
 
-/* The first request of a channel that has to end now, taken out of `waiting`. */
+/* Takes the first request of a channel that must end now out of `waiting`; NULL:
+ * none. */
 static struct coxi_psc_request *next_to_end(struct coxi_psc_channel *channel,
                                             int *ret_code)
 {
@@ -64,7 +66,7 @@ static void end_requests(struct coxi_psc_channel *channel)
     }
 }
 
-/* ---- a connection's life */
+/* ---- the life of a connection */
 
 static void note_failure(struct coxi_psc *psc, int code, const char *text)
 {
@@ -81,14 +83,14 @@ static void lose(struct coxi_psc *psc, int code, const char *text)
     }
 }
 
-/* True while a claim is under way: the ps becomes ours with its answer, so it may be
+/* True while a claim is under way: its answer makes the ps ours, so the ps may be
  * another incarnation until then. */
 static bool is_claiming(const struct coxi_psc *psc) COXI_REQUIRES(psc->lock)
 {
     return coxi_window_get(&psc->waiting, psc->claim) != NULL;
 }
 
-/* The ps has greeted: the channel is up, and what is unanswered goes out (again). */
+/* The ps has greeted: the channel is up, and unanswered requests go out (again). */
 static int greeted(struct coxi_psc_channel *channel, const struct coxi_hello *hello)
 {
     struct coxi_psc *psc = channel->psc;
@@ -123,8 +125,8 @@ static int greeted(struct coxi_psc_channel *channel, const struct coxi_hello *he
     return 0;
 }
 
-/* `code` is the end of this ps for us, with the last error's text: told when the link
- * has ended, so that what it still has to say leaves first. Returns the code. */
+/* Notes that `code`, with the last error's text, ends this ps for us. It is reported
+ * when the link has ended, so that queued data leave first. Returns the code. */
 static int condemn(struct coxi_psc_channel *channel, int code)
 {
     channel->verdict = code;
@@ -133,7 +135,7 @@ static int condemn(struct coxi_psc_channel *channel, int code)
     return code;
 }
 
-/* What a ps says unasked: that another client has taken it. */
+/* Handles the only message that a ps sends unasked: another client has taken it. */
 static int on_told(struct coxi_psc_channel *channel, const struct coxi_message *message)
 {
     if (message->kind != COXI_STATUS || message->status.code != COX_EFENCED) {
@@ -142,8 +144,7 @@ static int on_told(struct coxi_psc_channel *channel, const struct coxi_message *
     return condemn(channel, coxi_error(COX_EFENCED, "%s", message->status.message));
 }
 
-/* That which the answer to a Claim or a Describe tells; `known`, where it is no
- * such. */
+/* The incarnation in the answer to a Claim or a Describe; `known` for other answers. */
 static uint64_t incarnation_in(const struct coxi_message *message, uint64_t known)
 {
     struct coxi_ps_address ps = {0};
@@ -155,7 +156,7 @@ static uint64_t incarnation_in(const struct coxi_message *message, uint64_t know
     return ps.incarnation != 0 ? ps.incarnation : known;
 }
 
-/* To the local path, if the ps has taken the offer. */
+/* Changes over to the local path if the ps has accepted the offer. */
 static void change_over(struct coxi_link *link, const struct coxi_hello *hello)
 {
     if (*hello->local != '\0') {
@@ -253,7 +254,7 @@ static void on_close(void *arg, struct coxi_link *link, int code, const char *te
 static const struct coxi_link_events events = {on_frame, on_payload, on_batch,
                                                on_close};
 
-/* Connects once and serves the connection until it is closed. True: it had been up. */
+/* Connects once and serves the connection until it is closed. True: it was up. */
 static bool connect_and_serve(struct coxi_psc_channel *channel)
 {
     struct coxi_psc *psc = channel->psc;
@@ -274,11 +275,11 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     psc->misnamed = false;
     bool stop = psc->failed != 0 || channel->n_moves != psc->n_moves;
     coxi_unlock(&psc->lock);
-    /* What expired before has closed no link, and must not go out on this one. */
+    /* Requests that have expired while no link was up must not go out on this one. */
     end_requests(channel);
     struct coxi_hello hello = psc->options.self;
     hello.channel = channel->kind;
-    /* Without memory to offer, it is done without. */
+    /* Without memory to offer, it uses the stream. */
     if (psc->options.local_path &&
         coxi_link_offer(
             link, channel->kind == COXI_CHANNEL_CONTROL ? psc->options.gather : NULL,
@@ -305,7 +306,7 @@ static bool connect_and_serve(struct coxi_psc_channel *channel)
     return was_up;
 }
 
-/* Waits before the next attempt; false: there is none. */
+/* Waits before the next attempt; false: there will be none. */
 static bool back_off(struct coxi_psc_channel *channel, int *backoff_ms,
                      uint64_t down_since_ms)
 {

@@ -1,5 +1,5 @@
-/* See ps_round.h. A round counts as one more pending until its end, so that calls which
- * are answered at once do not end it. */
+/* See ps_round.h. Until its end a round itself counts as a pending call, so that calls
+ * which are answered at once do not end it. */
 #include "net/ps_round.h"
 
 #include <string.h>
@@ -102,7 +102,7 @@ void coxi_round_add_now(struct coxi_round *round, struct coxi_psc *psc,
     add(round, psc, message, call, coxi_psc_submit_now);
 }
 
-/* All calls have ended: only the round itself is pending. */
+/* True if all calls have ended: only the round itself is pending. */
 static bool has_ended(void *arg)
 {
     struct coxi_round *round = arg;
@@ -114,7 +114,8 @@ int coxi_round_end(struct coxi_round *round)
     static _Thread_local struct coxi_linger linger;
     static const struct coxi_linger_limits limits = {50000, 100000, true};
     coxi_loop_assert_may_wait();
-    /* A ps of this host answers a small request before this thread would be asleep. */
+    /* A ps on this host answers a small request sooner than this thread would fall
+     * asleep. */
     (void)coxi_linger(&linger, &limits, has_ended, round);
     coxi_lock(&round->lock);
     round->n_pending--;

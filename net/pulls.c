@@ -1,4 +1,4 @@
-/* See pulls.h. Keys are sorted by their ps first, and the rows put back in their
+/* See pulls.h. Keys are sorted by their ps first; then the rows are put back in their
  * places. */
 #include "net/pulls.h"
 
@@ -55,7 +55,7 @@ int coxi_pull_rows(const struct coxi_pull_from *from, const struct coxi_variable
 /* Rows being read, sorted by ps: those of ps p are [starts[p], starts[p + 1]). */
 struct row_reader {
     size_t *starts; /* n_ps + 1 */
-    size_t *places; /* where in the caller's array each row goes */
+    size_t *places; /* place of each row in the caller's array */
     uint64_t *keys;
     float *rows;
     struct coxi_round_call *calls; /* by ps */
@@ -93,7 +93,7 @@ static int reader_init(struct row_reader *reader, uint32_t n_ps, size_t n_keys,
 static void sort_keys(struct row_reader *reader, uint32_t n_ps, const uint64_t *keys,
                       size_t n_keys)
 {
-    /* Shifted by one: filling moves each start to where the next ps begins. */
+    /* Shifted by one: filling moves each start to the beginning of the next ps. */
     size_t *starts = reader->starts + 1;
     for (size_t i = 0; i < n_keys; i++) {
         starts[coxi_key_ps(keys[i], n_ps) + 1]++;

@@ -3,20 +3,20 @@
  * /proc/<pid>/fd.
  *
  * Invariants
- *   - written - taken, of one ring, is at most its size; both only grow. Either side
- *     keeps what it has written itself in memory of its own, and checks what the other
- *     says.
- *   - Each ring is mapped twice, one behind the other, so that a piece of it never
- *     wraps.
+ *   - In each ring, written - taken is at most its size; both only grow. Each side
+ *     keeps its own counts in memory of its own, and checks the counts of the other
+ *     side.
+ *   - Each ring is mapped twice, one mapping behind the other, so that a piece of it
+ *     never wraps.
  *   - A side that is about to sleep says so in `wants`, then looks once more; the other
- *     moves its count, then looks into `wants`: in the one order of all of these (they
- *     are sequentially consistent) one of the two sees the other. `dozes` is the same
- *     for a bell that rings share; only the side that waits there writes it, so that a
- *     process which dies or stops while it rings keeps no other from ringing.
- *   - A bell has memory of its own, which those who open any of its rings map, too. The
- *     rings hold its secret.
+ *     side moves its count, then looks into `wants`. All these accesses are
+ *     sequentially consistent, so one of the two sees the other. `dozes` does the same
+ *     for a bell that rings share. Only the side that waits at the bell writes it, so a
+ *     process that dies or stops while it rings keeps no other from ringing.
+ *   - A bell has memory of its own, which processes that open any of its rings map,
+ *     too. The rings contain its secret.
  *
- * Cost: no system call but where somebody sleeps.
+ * Cost: system calls only if a side sleeps.
  */
 #include "net/rings.h"
 
@@ -45,19 +45,18 @@ enum {
 
 static const char memory_name[] = "coxswain";
 
-/* A side's counts of bytes, each written by that side alone, and its bell. */
+/* A side's counts of bytes, which that side alone writes, and its bell. */
 struct side {
     _Alignas(64) atomic_uint_least64_t written;
     _Alignas(64) atomic_uint_least64_t taken;
-    _Alignas(64) atomic_uint wants; /* set by it, cleared by the other */
-    atomic_uint
-        bell; /* the other side rings it by changing it; unless there is a shared one */
+    _Alignas(64) atomic_uint wants; /* set by this side, cleared by the other */
+    atomic_uint bell; /* the other side changes it to ring; unused with a shared bell */
 };
 
 /* The memory of a bell that rings share. */
 struct bell_head {
     uint64_t secret[2];
-    atomic_uint dozes; /* somebody is about to wait for data, or does */
+    atomic_uint dozes; /* 1: its owner waits for data, or is about to */
     atomic_uint bell;
 };
 _Static_assert(sizeof(struct bell_head) <= HEAD, "it fits its page");
@@ -69,17 +68,17 @@ struct coxi_bell {
 };
 
 /*
- * The memory of the rings. Any change of this, of struct side, of struct bell_head, of
- * their rules above or of the name's format raises COXI_RINGS_LAYOUT: the number of the
- * protocol (schema/versions) does not cover them. Peers whose layouts differ stay on
- * the stream.
+ * The memory of the rings. Any change of this struct, of struct side, of struct
+ * bell_head, of their rules above or of the name's format needs a new
+ * COXI_RINGS_LAYOUT: the protocol number (schema/versions) does not cover them. Peers
+ * with different layouts stay on the stream.
  */
 struct head {
     uint64_t secret[2];
-    uint64_t
-        bell_secret[2]; /* of the bell of the side that has made it, if it is shared */
+    /* of the bell of the side that made the memory, if it is shared */
+    uint64_t bell_secret[2];
     uint64_t bytes;
-    struct side sides[2]; /* that has made it; that has opened it */
+    struct side sides[2]; /* the side that made the memory; the side that opened it */
 };
 _Static_assert(sizeof(struct head) <= HEAD, "it fits its page");
 
@@ -91,7 +90,7 @@ struct coxi_rings {
     struct side *other;
     atomic_uint *own_bell;
     atomic_uint *other_bell;
-    struct bell_head *foreign; /* the other side's bell, if it is a shared one */
+    struct bell_head *foreign; /* the other side's bell, if it is shared */
     size_t bytes;
     uint8_t *out; /* to the other side */
     uint8_t *in;
@@ -179,7 +178,8 @@ void coxi_rings_free(struct coxi_rings *rings)
     }
 }
 
-/* Memory of `len` bytes that another process can open; -1. */
+/* Makes memory of `len` bytes that another process can open; returns its descriptor, or
+ * -1. */
 static int make_memory(size_t len)
 {
     int fd = memfd_create(memory_name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -259,7 +259,7 @@ int coxi_rings_new(size_t bytes, struct coxi_bell *bell, struct coxi_rings **ret
     return 0;
 }
 
-/* What a name says. */
+/* The parts of a name. */
 struct named {
     int layout;
     int pid;
@@ -282,8 +282,8 @@ static bool read_name(const char *name, struct named *ret)
            ret->bytes <= COXI_RING_MAX && (ret->bytes & (ret->bytes - 1)) == 0;
 }
 
-/* Opens a process's descriptor, unless it is anything but such memory of `len` bytes;
- * -1. */
+/* Opens a process's descriptor, but only if it is memory of `len` bytes made by
+ * make_memory; otherwise returns -1. */
 static int open_memory(int pid, int from, size_t len)
 {
     char path[64];
@@ -292,7 +292,7 @@ static int open_memory(int pid, int from, size_t len)
     struct stat status;
     (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, from);
     (void)snprintf(expected, sizeof(expected), "/memfd:%s (deleted)", memory_name);
-    /* Before it is opened: opening may do things to what is no memory. */
+    /* Check before opening it: opening other files may have effects. */
     if (readlink(path, target, sizeof(target) - 1) < 0 ||
         strcmp(target, expected) != 0) {
         return -1;
@@ -306,8 +306,8 @@ static int open_memory(int pid, int from, size_t len)
     return fd;
 }
 
-/* Maps the bell that the other side shares with other rings. False: it cannot be
- * had. */
+/* Maps the bell that the other side shares with other rings. False: it is not
+ * available. */
 static bool open_bell(struct coxi_rings *rings, const struct named *named)
 {
     int fd = open_memory(named->pid, named->bell_fd, HEAD);
@@ -371,7 +371,7 @@ static bool have_room(struct coxi_rings *rings, size_t bytes)
     return len >= bytes || coxi_rings_broken(rings);
 }
 
-/* ---- waiting and waking. The other process may be asleep, so futexes are shared. */
+/* ---- waiting and waking. The two processes share the futexes. */
 
 static void ring_bell(atomic_uint *bell)
 {
@@ -379,7 +379,7 @@ static void ring_bell(atomic_uint *bell)
     (void)syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Something has come that the other side may sleep for. */
+/* Rings if the other side may sleep for `what`. */
 static void tell(struct coxi_rings *rings, unsigned what)
 {
     if ((atomic_load(&rings->other->wants) & what) != 0) {
@@ -462,7 +462,7 @@ bool coxi_rings_broken(const struct coxi_rings *rings)
     return atomic_load_explicit(&rings->broken, memory_order_relaxed);
 }
 
-/* How many bytes lie between the counts of a ring; 0 where that cannot be. */
+/* The number of bytes between the counts of a ring; 0 if they are impossible. */
 static size_t between(struct coxi_rings *rings, uint64_t written, uint64_t taken)
 {
     uint64_t len = written - taken;

@@ -1,10 +1,10 @@
 /*
- * See server.h. A connection is a struct connection in a list: its thread marks it
- * ended, and the next tick (or the end of the server) joins the thread and frees it. A
- * peer that does not read its answers is not read from either.
+ * See server.h. A connection is a struct connection in a list: its thread marks it as
+ * ended, and the next tick (or the end of the server) joins the thread and frees it.
+ * While a peer does not read its answers, nothing is read from it.
  *
- * A server that dials has a thread for that, which is also the one of the connection; a
- * data connection is in the list like others, and its thread dials first.
+ * A server that dials has a thread for dialling, which also serves that connection.
+ * Data connections are in the list like accepted ones; their threads dial first.
  */
 #include "net/server.h"
 
@@ -20,11 +20,9 @@ enum {
     CONNECTIONS_MAX = 16384,
     IN_LINE_MAX = 8 * 1024 * 1024, /* bytes of answers in line before reading stops */
     CONNECT_MS = 1000,
-    REST_FIRST_MS =
-        10, /* between dialling and dialling again: twice as long each time */
+    REST_FIRST_MS = 10, /* pause before dialling again: twice as long each time */
     REST_MAX_MS = 2000,
-    DATA_MAX =
-        8, /* connections for data that we dial: one, and those that are ending */
+    DATA_MAX = 8, /* data connections that we dial: one, and those that are ending */
 };
 
 struct coxi_server {
@@ -32,26 +30,28 @@ struct coxi_server {
     struct coxi_links *links;
     struct coxi_listener *listener;
     pthread_t dialler;
-    bool dials;             /* the thread is there */
-    struct coxi_mutex lock; /* before that of the links */
-    pthread_cond_t changed; /* `started` or `stopping` */
+    bool dials;             /* its dialling thread exists */
+    struct coxi_mutex lock; /* comes before the lock of the links */
+    pthread_cond_t changed; /* signals `started` or `stopping` */
     bool started COXI_GUARDED_BY(lock);
     bool stopping COXI_GUARDED_BY(lock); /* nothing is dialled any more */
-    /* the peer has been away for long: that is no news */
+    /* the peer has been away for long: not worth reporting */
     bool quiet COXI_GUARDED_BY(lock);
     struct connection *connections COXI_GUARDED_BY(lock);
     size_t n_connections COXI_GUARDED_BY(lock);
-    uint64_t n_begun COXI_GUARDED_BY(lock); /* connections: the number of the newest */
+    /* connections so far: the number of the newest */
+    uint64_t n_begun COXI_GUARDED_BY(lock);
 };
 
 struct connection {
     struct coxi_peer peer;   /* hello: written once, under the lock */
-    struct connection *next; /* in the server's list, or in one of those taken out */
+    struct connection *next; /* in the server's list, or in a list of those taken out */
     pthread_t thread;
-    bool dialled;              /* by us: our greeting comes first */
-    enum coxi_channel channel; /* if so */
-    struct coxi_link *control; /* if so, of a data connection */
-    atomic_bool greeted;       /* written under the server's lock */
+    bool dialled;              /* we dialled it: our greeting comes first */
+    enum coxi_channel channel; /* if dialled: which one */
+    /* if it is a data connection that we dialled: the control link */
+    struct coxi_link *control;
+    atomic_bool greeted; /* written under the server's lock */
     bool ended COXI_GUARDED_BY_OF(struct coxi_server, lock);
 };
 
@@ -76,7 +76,7 @@ static int say_hello(struct coxi_link *link, const struct coxi_server *server,
     return coxi_hello_send(link, &self);
 }
 
-/* Answers a greeting, and goes on over the local path that it offers if that is one. */
+/* Answers a greeting, and changes over to the local path if it offers a usable one. */
 static int answer_hello(struct coxi_link *link, const struct coxi_server *server,
                         const struct coxi_hello *hello)
 {
@@ -104,7 +104,8 @@ static int greet(struct connection *connection, const struct coxi_frame *frame)
     coxi_lock(&server->lock);
     peer->hello = hello;
     peer->since_ms = coxi_now_ms();
-    peer->hello.name = peer->hello.local = NULL; /* in the frame, which does not last */
+    /* they point into the frame, which does not last */
+    peer->hello.name = peer->hello.local = NULL;
     coxi_unlock(&server->lock);
     r = server->options.events->on_hello(server->options.arg, peer);
     if (r != 0) {
@@ -168,7 +169,7 @@ static const struct coxi_link_events link_events = {
     .on_close = on_close,
 };
 
-/* Connects, and greets first: 0, or why not. */
+/* Connects, and greets first. Returns 0, or the reason why it failed. */
 static int dial(struct connection *connection)
 {
     struct coxi_server *server = connection->peer.server;
@@ -193,7 +194,7 @@ static int dial(struct connection *connection)
     return 0;
 }
 
-/* Serves a connection to its end; 0, or why it did not come about. */
+/* Serves a connection to its end. Returns 0, or the reason why it was not made. */
 static int serve(struct connection *connection)
 {
     int r = connection->dialled ? dial(connection) : 0;
@@ -218,7 +219,7 @@ static void *connection_thread(void *arg)
     return NULL;
 }
 
-/* The connections for data that we have dialled. */
+/* Counts the data connections that we have dialled. */
 static size_t count_data(const struct coxi_server *server) COXI_REQUIRES(server->lock)
 {
     size_t n = 0;
@@ -266,7 +267,7 @@ static void connection_free(struct connection *connection)
     free(connection);
 }
 
-/* On a thread of nng's: makes the connection and its thread, no more. */
+/* On one of nng's threads: makes the connection and its thread, no more. */
 static void accepted(void *arg, struct coxi_link *link)
 {
     struct connection *connection = calloc(1, sizeof(*connection));
@@ -306,7 +307,7 @@ int coxi_server_dial_data(struct coxi_server *server, const struct coxi_peer *co
     return r;
 }
 
-/* Between two connections; false: there is to be no other. */
+/* Pauses between two connections; false: the server stops. */
 static bool rest(struct coxi_server *server, int rest_ms)
 {
     struct timespec until = coxi_deadline(rest_ms);
@@ -344,7 +345,7 @@ static void *dialler_thread(void *arg)
         coxi_buffer_fini(&connection.peer.aside);
         rest_ms = r == 0 ? REST_FIRST_MS : rest_ms * 2;
         rest_ms = rest_ms < REST_MAX_MS ? rest_ms : REST_MAX_MS;
-        /* Not all at once: many may have lost the same peer. */
+        /* Not all at once: many clients may have lost the same peer. */
     } while (
         rest(server, rest_ms / 2 + (int)(coxi_rand(&random) % (unsigned)rest_ms) / 2));
     return NULL;
@@ -437,7 +438,7 @@ uint64_t coxi_server_heard_ms(struct coxi_server *server,
     return last;
 }
 
-/* The links of the peers that `match` holds for, referenced; *ret is for free(). */
+/* The links of the peers for which `match` is true, referenced; *ret is for free(). */
 static size_t take_links(struct coxi_server *server,
                          bool (*match)(const void *arg, const struct coxi_hello *hello),
                          const void *arg, struct coxi_link ***ret)
@@ -470,7 +471,7 @@ void coxi_server_tell(struct coxi_server *server,
     free(links);
 }
 
-/* The connections that have ended (all: every one), out of the list. */
+/* Takes the connections that have ended (`all`: every connection) out of the list. */
 static struct connection *take_ended(struct coxi_server *server, bool all)
 {
     struct connection *taken = NULL;
