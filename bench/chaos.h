@@ -85,8 +85,8 @@ struct chaos_proc chaos_procs_child(pid_t pid);
 /* A file descriptor for exactly this process, or -1: it has gone. */
 int chaos_proc_pin(const struct chaos_proc *proc);
 
-/* Shuts down one of its connections, chosen by `draw`; false: it has none, or that is
- * not allowed. */
+/* Shuts down one of the process's connections, chosen by `draw`; false: it has none, or
+ * this program may not do so. */
 bool chaos_proc_reset(const struct chaos_proc *proc, uint64_t draw);
 
 /* Pins all descendants that exist now, so that one can ask later whether they have

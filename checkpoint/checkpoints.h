@@ -15,8 +15,8 @@
 
 struct coxi_listed {
     uint64_t number;
-    bool
-        unfinished; /* being written, being deleted, or left so by who died meanwhile */
+    /* it is being written or deleted, or its process died while it did so */
+    bool unfinished;
 };
 
 /*
@@ -48,8 +48,8 @@ bool coxi_checkpoint_is_one(const char *path);
 
 enum { COXI_KNOWN_BASES = 16 };
 
-/* What a client remembers of the checkpoints that it has written: `base` of the one
- * with `number`, which lies at number % COXI_KNOWN_BASES. */
+/* A client's memory of a checkpoint that it has written: its number and its base. The
+ * entry lies at number % COXI_KNOWN_BASES. */
 struct coxi_known_base {
     uint64_t number;
     uint64_t base;

@@ -1,4 +1,4 @@
-/* What ps_client.c and ps_client_channel.c share. Not for others. */
+/* Shared by ps_client.c and ps_client_channel.c; not for others. */
 #ifndef COXI_NET_PS_CLIENT_INTERNAL_H
 #define COXI_NET_PS_CLIENT_INTERNAL_H
 
@@ -11,7 +11,7 @@
 
 /* An encoded message, kept for sending it again. */
 struct coxi_psc_meta {
-    struct coxi_psc_meta *next; /* of those that are not in use */
+    struct coxi_psc_meta *next; /* list of those not in use */
     size_t capacity;
     size_t len;
     _Alignas(8) uint8_t bytes[];
@@ -31,31 +31,33 @@ struct coxi_psc {
         bool started COXI_GUARDED_BY(lock);
         struct coxi_link *link COXI_GUARDED_BY(lock); /* being greeted or up */
         bool up COXI_GUARDED_BY(lock);
-        /* of the ps that it leads, or led, to */
+        /* of the ps to which it leads, or led */
         uint64_t incarnation COXI_GUARDED_BY(lock);
-        uint64_t up_ms COXI_GUARDED_BY(lock);   /* since when it does */
-        uint64_t n_moves COXI_GUARDED_BY(lock); /* of the ps, when it was dialled */
-        bool greeted;                           /* these: this thread only */
-        int verdict; /* why trying again would not help, or 0 */
+        uint64_t up_ms COXI_GUARDED_BY(lock);   /* since when it is up */
+        uint64_t n_moves COXI_GUARDED_BY(lock); /* psc->n_moves when it was dialled */
+        /* this and the next two: used by its own thread only */
+        bool greeted;
+        int verdict; /* why another attempt would not help, or 0 */
         char verdict_text[256];
     } channels[2];
     struct coxi_window waiting COXI_GUARDED_BY(lock);
     size_t waiting_bytes COXI_GUARDED_BY(lock);
-    /* not in use: as many as ever were at a time */
+    /* not in use: as many as were ever used at a time */
     struct coxi_psc_meta *metas COXI_GUARDED_BY(lock);
     uint64_t next_id COXI_GUARDED_BY(lock);
     uint64_t incarnation COXI_GUARDED_BY(lock);
-    uint64_t told COXI_GUARDED_BY(lock); /* the one to follow; 0: any */
-    /* how often there was another address or another one to follow */
+    uint64_t told COXI_GUARDED_BY(lock); /* the incarnation to follow; 0: any */
+    /* how often the address or the incarnation to follow has changed */
     uint64_t n_moves COXI_GUARDED_BY(lock);
-    /* when the one to follow was heard last */
+    /* when the followed ps was heard last */
     uint64_t reached_ms COXI_GUARDED_BY(lock);
     bool unreached COXI_GUARDED_BY(lock);
-    uint64_t claim COXI_GUARDED_BY(lock); /* the last request that was one */
+    uint64_t claim COXI_GUARDED_BY(lock); /* the last request that was a claim */
     int failed COXI_GUARDED_BY(lock);     /* 0, or why nothing works any more */
     char failed_text[256] COXI_GUARDED_BY(lock);
     char last_text[256] COXI_GUARDED_BY(lock); /* why the last connection failed */
-    /* that was it: the address leads nowhere, or has no such host */
+    /* the last connection failed because the address has no such host, or is
+     * malformed */
     bool misnamed COXI_GUARDED_BY(lock);
 };
 
@@ -65,12 +67,12 @@ struct coxi_psc {
 struct coxi_psc_request *coxi_psc_delist(struct coxi_psc *psc, uint64_t id)
     COXI_REQUIRES(psc->lock);
 
-/* Puts the request in line; true: it is time for a flush, without the lock. Call it
- * under the ps client's lock. */
+/* Puts the request in line; true: a flush is due, without the lock. Call it under the
+ * ps client's lock. */
 bool coxi_psc_put(struct coxi_link *link, const struct coxi_psc_request *request,
                   bool later);
 
-/* Fails everything from now on. Returns true the first time. */
+/* Fails all requests from now on. Returns true the first time. */
 bool coxi_psc_fail(struct coxi_psc *psc, int code, const char *text);
 
 /* ---- ps_client_channel.c */

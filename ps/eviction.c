@@ -1,7 +1,7 @@
 /*
  * Evicts rows (coxswain.h, struct cox_lifecycle). After each update a little work is
  * done, in proportion to the update, by one thread at a time; a thread that finds
- * another at it goes on.
+ * another one doing it goes on.
  *
  *   by age and count   a hand goes round all lines and drops the rows that are due. It
  *                      has been everywhere when about three times as many rows were

@@ -533,7 +533,7 @@ void coxi_run_report(struct coxi_run *run, const struct coxi_report *report)
 void coxi_run_flush_reports(struct coxi_run *run)
 {
     if (atomic_load(&run->n_reports) == 0) {
-        return; /* whoever adds one flushes it afterwards */
+        return; /* a thread that adds one flushes it afterwards */
     }
     coxi_lock(&run->report_lock);
     send_reports(run);

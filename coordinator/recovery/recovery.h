@@ -1,7 +1,7 @@
 /*
  * Brings back a ps that was lost: at the same address or another (cox_ps_address),
  * started again by the launcher or the user's supervisor, and empty. It is restored
- * from the last checkpoint, and what it misses since is replayed
+ * from the last checkpoint, and everything since then is replayed
  * (coordinator/base/replay_log.h). The other ps keep what they have.
  *
  *   UP -> LOST        its connection has ended for good, or it was started again
