@@ -12,6 +12,8 @@
 
 #include "common/file.h"
 #include "common/sync.h"
+#include "coordinator/base/ps_set.h"
+#include "coordinator/closures/closure.h"
 #include "tests/coordinator/inside.h"
 #include "tests/test.h"
 
@@ -242,7 +244,7 @@ void phase_reach_stopped_ps(struct phase *phase)
 
 static bool has_lost(void *arg)
 {
-    return inside_losses(arg) > 0;
+    return coxi_ps_losses(arg) > 0;
 }
 
 /* It is silent, but there: nobody starts another one. */
@@ -284,10 +286,24 @@ void phase_reach_replay(struct phase *phase)
 
 /* ---- voidings */
 
+struct look {
+    struct cox_future *future;
+    bool voiding;
+};
+
+static void take_look(void *arg)
+{
+    struct look *look = arg;
+    look->voiding = coxi_closure_of(look->future)->state == COXI_VOIDING;
+}
+
+/* All ps are being asked about its closure, or are to be. */
 static bool is_voiding(void *arg)
 {
     struct phase *phase = arg;
-    return inside_is_voiding(phase->crew.c, phase->future);
+    struct look look = {phase->future, false};
+    inside_run(phase->crew.c, take_look, &look);
+    return look.voiding;
 }
 
 /* Its first attempt is lost with the worker, so that all ps have to be asked before it ends. */

@@ -10,9 +10,10 @@
 #include <unistd.h>
 
 #include "common/patience.h"
+#include "coordinator/base/event.h"
+#include "coordinator/coordinator.h"
 #include "tests/coordinator/crew.h"
 #include "tests/coordinator/diary.h"
-#include "tests/coordinator/inside.h"
 #include "tests/test.h"
 
 static struct cox_options options_with_checkpoints(void)
@@ -262,6 +263,24 @@ static void wait_for_gate(void *arg, const struct cox_event *event)
     diary_note(arg, event);
 }
 
+/* Tells `n` warnings of one code. */
+static void tell(struct cox_coordinator *c, int n)
+{
+    for (int i = 0; i < n; i++) {
+        coxi_event(c, COX_EVENT_WORKER_REFUSED, COXI_OF(.worker = coxi_maybe_of(7)),
+                   "the \"%s\" of %d", i == 0 ? "first" : "next", n);
+    }
+}
+
+/* Tells an error, an information, and one for debugging. */
+static void tell_levels(struct cox_coordinator *c)
+{
+    coxi_event(c, COX_EVENT_RUN_OVER, COXI_OF(.error = COX_EPSLOST), "an error");
+    coxi_event(c, COX_EVENT_WORKER_BACK, COXI_OF(.worker = coxi_maybe_of(7)),
+               "an information");
+    coxi_event(c, COX_EVENT_CHECKPOINT_SAVED, COXI_OF(.error = 0), "for debugging");
+}
+
 TEST(events_beyond_the_queue_are_dropped_and_counted)
 {
     enum { N = 3000 };
@@ -272,7 +291,7 @@ TEST(events_beyond_the_queue_are_dropped_and_counted)
     options.event_arg = diary;
     (void)pthread_mutex_lock(&diary->lock);
     crew_open(&crew, 1, 1, "counter", &options);
-    inside_tell(crew.c, N);
+    tell(crew.c, N);
     (void)pthread_mutex_unlock(&diary->lock);
     crew_close(&crew);
     uint64_t dropped = 0;
@@ -297,8 +316,8 @@ static char *lines_of(const char *cox_log, int n)
                                         : unsetenv("COX_LOG"));
     crew_open(&crew, 1, 1, "counter", NULL);
     assert_true(dup2(fd, STDERR_FILENO) >= 0);
-    inside_tell(crew.c, n);
-    inside_tell_levels(crew.c);
+    tell(crew.c, n);
+    tell_levels(crew.c);
     int r = cox_close(crew.c, 5000);
     assert_true(dup2(saved, STDERR_FILENO) >= 0);
     assert_code(0, r);

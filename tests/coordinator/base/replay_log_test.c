@@ -1,10 +1,35 @@
 /* The replay log: what it keeps of calls, and forgets. */
 #include "coordinator/base/replay_log.h"
 
-#include "tests/coordinator/inside.h"
+#include "coordinator/closures/closure.h"
+#include "coordinator/closures/futures.h"
+#include "coordinator/closures/settle.h"
+#include "coordinator/variables/load.h"
 #include "tests/test.h"
 
 enum { BYTES_MAX = 1 << 20, N_TOUCHED = 3 };
+
+/* A log of such calls as a coordinator keeps. */
+static void log_new(uint32_t n_ps, uint64_t bytes_max, struct coxi_replay_log **ret)
+{
+    const struct coxi_replay_refs refs = {
+        .call_bytes = coxi_closure_logged_bytes,
+        .call_forgotten = coxi_closure_forgotten,
+        .loading_bytes = coxi_loading_bytes,
+        .loading_ref = coxi_loading_ref,
+        .loading_unref = coxi_loading_unref,
+    };
+    assert_code(0, coxi_replay_log_new(n_ps, bytes_max, &refs, ret));
+}
+
+/* A call of no coordinator, for the log to keep. */
+static struct coxi_closure *call_new(uint64_t id)
+{
+    struct coxi_closure *call = NULL;
+    assert_code(0, coxi_closure_new(NULL, &(struct coxi_closure_spec){0}, &call));
+    call->future.id = id;
+    return call;
+}
 
 struct kept {
     uint32_t n_ps;
@@ -31,12 +56,11 @@ static void assert_kept(uint32_t n_ps, const uint32_t touched[N_TOUCHED])
 {
     struct coxi_replay_log *log;
     struct kept kept = {.n_ps = n_ps, .touched = touched};
-    assert_code(0, inside_log_new(n_ps, BYTES_MAX, &log));
+    log_new(n_ps, BYTES_MAX, &log);
     for (uint64_t id = 1; id <= 2; id++) {
-        struct coxi_closure *call = inside_call(id);
-        assert_non_null(call);
-        assert_code(0, inside_log_call(log, call, touched, N_TOUCHED));
-        inside_let_go(call);
+        struct coxi_closure *call = call_new(id);
+        assert_code(0, coxi_closure_log(log, call, touched, N_TOUCHED));
+        coxi_future_unref(&call->future);
     }
     assert_code(0, coxi_replay_log_each(log, check_touched, &kept));
     assert_int_equal(2, kept.n);
@@ -62,19 +86,18 @@ TEST(log_is_full_when_its_bytes_or_its_ids_are)
 {
     struct coxi_replay_log *log;
     const uint32_t touched[] = {0};
-    struct coxi_closure *call = inside_call(7);
-    assert_non_null(call);
-    assert_code(0, inside_log_new(1, 128, &log));
+    struct coxi_closure *call = call_new(7);
+    log_new(1, 128, &log);
     assert_false(coxi_replay_log_is_full(log, UINT64_MAX)); /* there is nothing in it */
     assert_code(0, coxi_replay_log_barred(log, 5));
     assert_false(coxi_replay_log_is_due(log, 6));
     assert_true(coxi_replay_log_is_full(log, UINT64_MAX));
-    assert_code(0, inside_log_call(log, call, touched, 1));
+    assert_code(0, coxi_closure_log(log, call, touched, 1));
     assert_true(coxi_replay_log_is_due(log, 8));
     assert_true(coxi_replay_log_is_full(log, 8));
     coxi_replay_log_forget(log, coxi_replay_log_mark(log));
     assert_false(coxi_replay_log_is_full(log, UINT64_MAX));
-    inside_let_go(call);
+    coxi_future_unref(&call->future);
     coxi_replay_log_free(log);
 }
 
@@ -84,14 +107,13 @@ TEST(log_knows_its_oldest_call)
     static const uint64_t ids[] = {7, 4, 9};
     struct coxi_replay_log *log;
     const uint32_t touched[] = {0};
-    assert_code(0, inside_log_new(1, BYTES_MAX, &log));
+    log_new(1, BYTES_MAX, &log);
     assert_int_equal(UINT64_MAX, coxi_replay_log_oldest_call(log));
     assert_code(0, coxi_replay_log_barred(log, 1)); /* no call */
     for (size_t i = 0; i < 3; i++) {
-        struct coxi_closure *call = inside_call(ids[i]);
-        assert_non_null(call);
-        assert_code(0, inside_log_call(log, call, touched, 1));
-        inside_let_go(call);
+        struct coxi_closure *call = call_new(ids[i]);
+        assert_code(0, coxi_closure_log(log, call, touched, 1));
+        coxi_future_unref(&call->future);
     }
     assert_int_equal(4, coxi_replay_log_oldest_call(log));
     coxi_replay_log_forget(log, 2);
@@ -142,7 +164,7 @@ static void begin(struct coxi_replay_log *log, uint64_t id)
 TEST(the_mark_passes_no_operation_that_is_not_done)
 {
     struct coxi_replay_log *log;
-    assert_code(0, inside_log_new(2, BYTES_MAX, &log));
+    log_new(2, BYTES_MAX, &log);
     assert_code(0, coxi_replay_log_barred(log, 1));
     begin(log, 2);
     begin(log, 3);
@@ -165,7 +187,7 @@ TEST(the_mark_passes_no_operation_that_is_not_done)
 TEST(an_operation_that_is_not_done_makes_no_checkpoint_due)
 {
     struct coxi_replay_log *log;
-    assert_code(0, inside_log_new(2, 200, &log));
+    log_new(2, 200, &log);
     begin(log, 1);
     begin(log, 2);
     assert_false(coxi_replay_log_is_due(log, 3));
@@ -179,7 +201,7 @@ TEST(an_operation_that_is_not_done_makes_no_checkpoint_due)
 TEST(an_operation_that_is_held_makes_no_log_full)
 {
     struct coxi_replay_log *log;
-    assert_code(0, inside_log_new(2, 200, &log));
+    log_new(2, 200, &log);
     begin(log, 1);
     begin(log, 2);
     assert_true(coxi_replay_log_is_full(log, 3));
@@ -209,7 +231,7 @@ TEST(an_update_that_was_written_in_part_is_logged_as_its_rows)
     struct coxi_replay_log *log;
     int n = 0;
     const struct coxi_range ranges[] = {{1, 1}, {3, 1}};
-    assert_code(0, inside_log_new(2, BYTES_MAX, &log));
+    log_new(2, BYTES_MAX, &log);
     begin(log, 1);
     coxi_replay_log_set(log, 1, COXI_REPLAY_HELD);
     assert_code(0, coxi_replay_log_narrow(log, 1, 0, ranges, 2));

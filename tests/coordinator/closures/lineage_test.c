@@ -1,6 +1,7 @@
 /* Kept results whose worker is lost: the closures that made them run again, and count once. */
 #include <string.h>
 
+#include "coordinator/closures/inputs.h"
 #include "tests/coordinator/inside.h"
 #include "tests/coordinator/keep.h"
 #include "tests/test.h"
@@ -290,12 +291,27 @@ TEST(ps_and_the_worker_that_keeps_the_inputs_are_lost_together)
 struct taken {
     struct keep *keep;
     struct cox_future *future;
+    size_t n;
 };
+
+static void count_taken(void *arg)
+{
+    struct taken *taken = arg;
+    taken->n = coxi_inputs_count(coxi_closure_of(taken->future));
+}
+
+/* How many futures that a closure took it still holds on to. */
+static size_t inputs_of(struct keep *keep, struct cox_future *future)
+{
+    struct taken taken = {keep, future, 0};
+    inside_run(keep->crew.c, count_taken, &taken);
+    return taken.n;
+}
 
 static bool holds_nothing(void *arg)
 {
     const struct taken *taken = arg;
-    return inside_inputs(taken->keep->crew.c, taken->future) == 0;
+    return inputs_of(taken->keep, taken->future) == 0;
 }
 
 TEST(what_is_here_and_in_a_checkpoint_holds_on_to_nothing_before_it)
@@ -307,11 +323,11 @@ TEST(what_is_here_and_in_a_checkpoint_holds_on_to_nothing_before_it)
     keep_open(&keep, 1, &options);
     start_line(&keep, N, 0, line);
     assert_code(0, cox_future_fetch(line[HERE], -1));
-    assert_int_equal(1, inside_inputs(keep.crew.c, line[HERE]));
+    assert_int_equal(1, inputs_of(&keep, line[HERE]));
     assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
-    struct taken taken = {&keep, line[HERE]};
+    struct taken taken = {&keep, line[HERE], 0};
     coxi_test_until(holds_nothing, &taken, "the end of a line");
-    assert_int_equal(1, inside_inputs(keep.crew.c, line[HERE + 1]));
+    assert_int_equal(1, inputs_of(&keep, line[HERE + 1]));
     free_all(line, N);
     keep_close(&keep);
 }

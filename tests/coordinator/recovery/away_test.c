@@ -3,8 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/sync.h"
+#include "coordinator/base/ps_set.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/workers/workers.h"
 #include "tests/coordinator/crew.h"
-#include "tests/coordinator/inside.h"
 #include "tests/program.h"
 #include "tests/steps/follow.h"
 #include "tests/test.h"
@@ -106,7 +109,7 @@ static struct cox_future *fail_after_flush(struct pair *pair)
 
 static bool is_lost(void *arg)
 {
-    return inside_losses(((struct pair *)arg)->crew.c) == 1;
+    return coxi_ps_losses(((struct pair *)arg)->crew.c) == 1;
 }
 
 static void lose_ps(struct pair *pair, int index)
@@ -142,14 +145,23 @@ TEST(closure_is_not_told_partial_on_a_ps_that_was_set_back_before_its_end)
     pair_close(&pair);
 }
 
+/* How many workers take closures. Asks no ps. */
+static uint32_t count_ready(struct cox_coordinator *c)
+{
+    coxi_lock(&c->lock);
+    uint32_t n = c->workers->n_ready;
+    coxi_unlock(&c->lock);
+    return n;
+}
+
 static bool is_ready(void *arg)
 {
-    return inside_ready(((struct pair *)arg)->crew.c) == 1;
+    return count_ready(((struct pair *)arg)->crew.c) == 1;
 }
 
 static bool is_alone(void *arg)
 {
-    return inside_ready(((struct pair *)arg)->crew.c) == 0;
+    return count_ready(((struct pair *)arg)->crew.c) == 0;
 }
 
 TEST(closures_wait_for_workers_as_long_as_for_a_ps_while_one_is_away)

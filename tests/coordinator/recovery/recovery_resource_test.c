@@ -2,9 +2,9 @@
  * no step that used it can be replayed. */
 #include <stdio.h>
 
-#include "tests/coordinator/inside.h"
 #include "tests/coordinator/keeper.h"
 #include "tests/coordinator/recovery/gated.h"
+#include "tests/coordinator/writing.h"
 #include "tests/test.h"
 
 static int64_t peek(struct gated *s)
@@ -43,12 +43,12 @@ TEST(a_resource_is_made_in_its_turn_where_a_client_before_has_left_only_a_write)
     const int64_t seven = 7;
     struct gated s;
     gated_open(&s, 1, 1, NULL, NULL);
-    struct coxi_operation *write = inside_write_begin(s.crew.c, s.c0, &seven);
-    assert_non_null(write);
+    struct writing write;
+    writing_begin(&write, s.crew.c, s.c0, &seven);
     gated_assign(&s, s.c0,
                  8); /* the checkpoint has something later: so its backlog has both */
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
-    inside_write_end(write, true);
+    writing_end(&write, true);
     crew_close(&s.crew);
     gated_open(&s, 1, 1, "resource", NULL);
     check_made_in_its_turn(&s);

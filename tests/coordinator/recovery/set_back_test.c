@@ -3,6 +3,7 @@
  * each request of that, goes through here. */
 #include <stdatomic.h>
 
+#include "coordinator/recovery/recovery_internal.h"
 #include "net/ps_round.h"
 #include "tests/coordinator/crew.h"
 #include "tests/coordinator/inside.h"
@@ -10,35 +11,25 @@
 
 enum { N_PS = 2 };
 
-struct coxi_recovery_target;
-
 static atomic_bool cuts; /* before anything is given */
 static atomic_bool
     cuts_chain; /* when the first file of a chain has been given to ps 0 */
 static struct cox_coordinator *opening;
 
-int __real_coxi_recovery_fill(struct coxi_recovery *rec,
-                              struct coxi_recovery_target *targets, size_t n);
-int __wrap_coxi_recovery_fill(struct coxi_recovery *rec,
-                              struct coxi_recovery_target *targets, size_t n);
+__typeof__(coxi_recovery_fill) __real_coxi_recovery_fill, __wrap_coxi_recovery_fill;
 
 /* The first time, ps 1 gets out of reach: its process stays. */
 int __wrap_coxi_recovery_fill(struct coxi_recovery *rec,
                               struct coxi_recovery_target *targets, size_t n)
 {
-    opening = inside_recovers(rec);
+    opening = rec->c;
     if (atomic_exchange(&cuts, false)) {
         inside_cut_off(opening, 1);
     }
     return __real_coxi_recovery_fill(rec, targets, n);
 }
 
-void __real_coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
-                           const struct coxi_message *message,
-                           struct coxi_round_call *call);
-void __wrap_coxi_round_add(struct coxi_round *round, struct coxi_psc *psc,
-                           const struct coxi_message *message,
-                           struct coxi_round_call *call);
+__typeof__(coxi_round_add) __real_coxi_round_add, __wrap_coxi_round_add;
 
 /* A ps restores in the order in which it is asked, and does nothing where it has been given the
  * same: who is answered for the first file again knows that it is there. */

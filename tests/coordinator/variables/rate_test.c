@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/coordinator/crew.h"
-#include "tests/coordinator/inside.h"
+#include "tests/coordinator/writing.h"
 #include "tests/test.h"
 
 enum { N_PS = 2, N_W = 4, N_KEYS = 8 };
@@ -192,15 +192,14 @@ TEST(a_rate_that_was_being_set_is_set_by_the_next_client)
     struct run run = {.row = 0};
     const float zeros[N_W] = {0};
     open_run(&run);
-    struct coxi_operation *operation = inside_rate_begin(run.crew.c, run.w, 0.5F);
-    assert_non_null(operation);
-    struct coxi_operation *table =
-        inside_rate_begin(run.crew.c, (struct cox_variable *)run.t, 2);
-    assert_non_null(table);
+    struct writing operation;
+    writing_begin_rate(&operation, run.crew.c, run.w, 0.5F);
+    struct writing table;
+    writing_begin_rate(&table, run.crew.c, (struct cox_variable *)run.t, 2);
     assert_code(0, cox_variable_assign(run.crew.c, run.w, zeros, sizeof(zeros)));
     assert_code(0, cox_checkpoint_save(run.crew.c, NULL, NULL));
-    inside_write_end(operation, true);
-    inside_write_end(table, true);
+    writing_end(&operation, true);
+    writing_end(&table, true);
     crew_close(&run.crew);
 
     open_run(&run);

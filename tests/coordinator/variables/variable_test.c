@@ -4,7 +4,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "tests/coordinator/crew.h"
-#include "tests/coordinator/inside.h"
+#include "tests/coordinator/writing.h"
 #include "tests/test.h"
 
 static struct cox_variable_spec spec_of(const char *name, uint32_t dtype, uint64_t rows)
@@ -159,9 +159,9 @@ TEST(variable_that_one_ps_refused_can_be_created_again)
     crew_open(&crew, 2, 1, NULL, &options);
     struct cox_variable_spec spec = spec_of("v", COX_I64, 4);
     spec.shards = 2;
-    assert_code(0, inside_refuse_next(crew.c, 1));
+    writing_refuse_next(crew.c, 1);
     assert_refused(&crew, &spec, COX_ECANCELLED, "voided");
-    assert_code(0, inside_refuse_next(crew.c, 0));
+    writing_refuse_next(crew.c, 0);
     assert_refused(&crew, &spec, COX_ECANCELLED, "voided");
     spec.shape[0] = 6;
     struct cox_variable *v = create(&crew, &spec);

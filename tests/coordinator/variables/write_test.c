@@ -7,9 +7,11 @@
 
 #include "checkpoint/manifest.h"
 #include "common/patience.h"
+#include "coordinator/closures/closures.h"
+#include "coordinator/coordinator.h"
 #include "tests/coordinator/crew.h"
 #include "tests/coordinator/diary.h"
-#include "tests/coordinator/inside.h"
+#include "tests/coordinator/writing.h"
 #include "tests/test.h"
 
 enum { ROWS_PER_PS = 2, ROWS_MAX = 3 * ROWS_PER_PS };
@@ -85,11 +87,11 @@ TEST(a_write_that_no_ps_had_at_the_checkpoint_is_there_when_ps_are_lost)
     struct spread s;
     spread_open(&s, 2, NULL);
     assert_code(0, assign(&s, 1));
-    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
-    assert_non_null(write);
+    struct writing write;
+    writing_begin(&write, s.crew.c, s.v, all_of(2));
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
-    assert_code(0, inside_write_rows(write, s.v, 0, 4, all_of(2)));
-    inside_write_end(write, false);
+    assert_code(0, writing_rows(&write, 0, 4, all_of(2)));
+    writing_end(&write, false);
     lose_ps(&s, 0);
     lose_ps(&s, 1);
     assert_holds(&s, (const int64_t[]){2, 2});
@@ -104,12 +106,12 @@ TEST(a_write_that_one_ps_had_at_the_checkpoint_is_whole_for_the_next_client)
     struct spread s;
     spread_open(&s, 2, NULL);
     assert_code(0, assign(&s, 1));
-    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
-    assert_non_null(write);
-    assert_code(0, inside_write_rows(write, s.v, 0, ROWS_PER_PS, all_of(2)));
+    struct writing write;
+    writing_begin(&write, s.crew.c, s.v, all_of(2));
+    assert_code(0, writing_rows(&write, 0, ROWS_PER_PS, all_of(2)));
     assert_holds(&s, (const int64_t[]){2, 1});
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
-    inside_write_end(write, true);
+    writing_end(&write, true);
     crew_close(&s.crew);
     spread_open(&s, 2, NULL);
     assert_holds(&s, (const int64_t[]){2, 2});
@@ -122,8 +124,8 @@ TEST(a_write_that_is_replayed_under_way_names_the_same_ps)
     struct spread s;
     struct coxi_manifest *manifest;
     spread_open(&s, 2, NULL);
-    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
-    assert_non_null(write);
+    struct writing write;
+    writing_begin(&write, s.crew.c, s.v, all_of(2));
     lose_ps(&s, 0);
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
     assert_code(0, coxi_manifest_read(coxi_test_path("checkpoints/ckpt-1"), &manifest));
@@ -133,8 +135,8 @@ TEST(a_write_that_is_replayed_under_way_names_the_same_ps)
     assert_int_equal(0, has->touched[0]);
     assert_int_equal(1, has->touched[1]);
     coxi_manifest_free(manifest);
-    assert_code(0, inside_write_rows(write, s.v, 0, 4, all_of(2)));
-    inside_write_end(write, false);
+    assert_code(0, writing_rows(&write, 0, 4, all_of(2)));
+    writing_end(&write, false);
     assert_holds(&s, (const int64_t[]){2, 2});
     crew_close(&s.crew);
 }
@@ -146,12 +148,12 @@ TEST(a_write_that_one_ps_refuses_says_who_has_it_and_stays_so)
     struct spread s;
     spread_open(&s, 2, NULL);
     assert_code(0, assign(&s, 1));
-    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
-    assert_non_null(write);
-    assert_code(0, inside_write_refuse(write, 1));
-    assert_code(COX_EPARTIAL, inside_write_rows(write, s.v, 0, 4, all_of(2)));
+    struct writing write;
+    writing_begin(&write, s.crew.c, s.v, all_of(2));
+    writing_refuse(&write, 1);
+    assert_code(COX_EPARTIAL, writing_rows(&write, 0, 4, all_of(2)));
     assert_error_names("stays applied on ps 0");
-    inside_write_end(write, false);
+    writing_end(&write, false);
     assert_holds(&s, (const int64_t[]){2, 1});
     lose_ps(&s, 0);
     lose_ps(&s, 1);
@@ -166,13 +168,13 @@ TEST(a_write_that_every_ps_refuses_is_nowhere_for_good)
     struct spread s;
     spread_open(&s, 2, NULL);
     assert_code(0, assign(&s, 1));
-    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
-    assert_non_null(write);
-    assert_code(0, inside_write_refuse(write, 0));
-    assert_code(0, inside_write_refuse(write, 1));
-    int r = inside_write_rows(write, s.v, 0, 4, all_of(2));
+    struct writing write;
+    writing_begin(&write, s.crew.c, s.v, all_of(2));
+    writing_refuse(&write, 0);
+    writing_refuse(&write, 1);
+    int r = writing_rows(&write, 0, 4, all_of(2));
     assert_true(r != 0 && r != COX_EPARTIAL);
-    inside_write_end(write, false);
+    writing_end(&write, false);
     lose_ps(&s, 0);
     assert_holds(&s, (const int64_t[]){1, 1});
     crew_close(&s.crew);
@@ -184,15 +186,15 @@ TEST(a_write_in_parts_keeps_what_is_written_where_another_part_is_refused)
     struct spread s;
     spread_open(&s, 3, NULL);
     assert_code(0, assign(&s, 1));
-    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
-    assert_non_null(write);
-    inside_write_narrow(write, (const uint64_t[][2]){{0, 2}, {4, 2}}, 2);
-    assert_code(0, inside_write_rows(write, s.v, 0, 2, all_of(2)));
-    assert_code(0, inside_write_refuse(write, 2));
-    assert_true(inside_write_rows(write, s.v, 4, 2, all_of(2)) != 0);
+    struct writing write;
+    writing_begin(&write, s.crew.c, s.v, all_of(2));
+    writing_narrow(&write, (const uint64_t[][2]){{0, 2}, {4, 2}}, 2);
+    assert_code(0, writing_rows(&write, 0, 2, all_of(2)));
+    writing_refuse(&write, 2);
+    assert_true(writing_rows(&write, 4, 2, all_of(2)) != 0);
     lose_ps(&s, 0);
     assert_holds(&s, (const int64_t[]){2, 1, 1});
-    inside_write_end(write, false);
+    writing_end(&write, false);
     crew_close(&s.crew);
 }
 
@@ -201,18 +203,19 @@ TEST(the_next_client_writes_only_the_rows_that_a_write_in_part_has)
     struct spread s;
     spread_open(&s, 3, NULL);
     assert_code(0, assign(&s, 1));
-    struct coxi_operation *before = inside_write_begin(s.crew.c, s.v, all_of(1));
-    struct coxi_operation *write = inside_write_begin(s.crew.c, s.v, all_of(2));
-    assert_true(before != NULL && write != NULL);
-    inside_write_narrow(write, (const uint64_t[][2]){{0, 2}, {4, 2}}, 2);
+    struct writing before;
+    struct writing write;
+    writing_begin(&before, s.crew.c, s.v, all_of(1));
+    writing_begin(&write, s.crew.c, s.v, all_of(2));
+    writing_narrow(&write, (const uint64_t[][2]){{0, 2}, {4, 2}}, 2);
     /* Something later is everywhere: so the backlog has both. */
-    struct coxi_operation *last = inside_write_begin(s.crew.c, s.v, all_of(1));
-    assert_non_null(last);
-    assert_code(0, inside_write_rows(last, s.v, 0, 6, all_of(1)));
-    inside_write_end(last, false);
+    struct writing last;
+    writing_begin(&last, s.crew.c, s.v, all_of(1));
+    assert_code(0, writing_rows(&last, 0, 6, all_of(1)));
+    writing_end(&last, false);
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
-    inside_write_end(write, true);
-    inside_write_end(before, true);
+    writing_end(&write, true);
+    writing_end(&before, true);
     crew_close(&s.crew);
     spread_open(&s, 3, NULL);
     assert_holds(&s, (const int64_t[]){2, 1, 2});
@@ -253,13 +256,13 @@ static void leave_backlog(void)
     open_counting(&crew, "hold", &c0);
     crew_hold(&hold, &crew, "hold_and_count", false);
     crew_hold_wait(&hold);
-    struct coxi_operation *write = inside_write_begin(crew.c, c0, &hundred);
-    assert_non_null(write);
+    struct writing write;
+    writing_begin(&write, crew.c, c0, &hundred);
     assert_code(
         0, cox_schedule(crew.c, crew_function(&crew, "number_off"), NULL, &future));
     assert_int_equal(0, order_of(&crew, future));
     assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
-    inside_write_end(write, true);
+    writing_end(&write, true);
     crew_hold_end(&hold);
     assert_code(0, cox_join(crew.c, -1));
     crew_close(&crew);
@@ -303,9 +306,15 @@ TEST(the_next_client_writes_what_was_being_written_between_the_same_closures)
     crew_close(&crew);
 }
 
+/* Closures, writes and reads go past what an older client has left (closures/gate.h). */
+static bool has_gate(struct cox_coordinator *c)
+{
+    return atomic_load(&c->closures->gate) != NULL;
+}
+
 static bool has_no_gate(void *arg)
 {
-    return !inside_has_gate(arg);
+    return !has_gate(arg);
 }
 
 TEST(what_was_left_holds_up_nothing_once_it_is_done)
@@ -314,11 +323,11 @@ TEST(what_was_left_holds_up_nothing_once_it_is_done)
     struct cox_variable *c0;
     struct cox_future *future;
     open_counting(&crew, NULL, &c0);
-    assert_false(inside_has_gate(crew.c));
+    assert_false(has_gate(crew.c));
     crew_close(&crew);
     leave_backlog();
     open_counting(&crew, "hold", &c0);
-    assert_true(inside_has_gate(crew.c));
+    assert_true(has_gate(crew.c));
     assert_code(0, cox_join(crew.c, -1));
     coxi_test_until(has_no_gate, crew.c, "the end of what was left");
     assert_code(
@@ -447,11 +456,11 @@ static void leave_a_write(void)
     assert_code(0, cox_variable_create(crew.c, &spec, &v));
     crew_hold(&hold, &crew, "hold_and_count", false);
     crew_hold_wait(&hold);
-    struct coxi_operation *write = inside_write_begin(crew.c, v, data);
-    assert_non_null(write);
-    assert_code(0, inside_write_rows(write, v, 0, LEFT_ROWS / 2, data));
+    struct writing write;
+    writing_begin(&write, crew.c, v, data);
+    assert_code(0, writing_rows(&write, 0, LEFT_ROWS / 2, data));
     assert_code(0, cox_checkpoint_save(crew.c, NULL, NULL));
-    inside_write_end(write, true);
+    writing_end(&write, true);
     crew_hold_end(&hold);
     assert_code(0, cox_join(crew.c, -1));
     crew_close(&crew);
