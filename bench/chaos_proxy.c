@@ -235,7 +235,7 @@ static int patience_ms(const struct proxies *net, uint64_t now_ms)
 }
 
 /* One turn of the thread. Locked, except while it waits. */
-static void turn(struct proxies *net)
+static void turn(struct proxies *net) COXI_REQUIRES(net->lock)
 {
     static struct pollfd fds[1 + DOORS_MAX + 2 * LINES_MAX];
     uint64_t now_ms = coxi_now_ms();

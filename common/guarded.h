@@ -51,6 +51,9 @@
 /* If it returns true, it does so with the lock held. */
 #define COXI_ACQUIRES_IF_TRUE(...)                                                     \
     COXI_ATTRIBUTE(try_acquire_capability(1, __VA_ARGS__))
+/* If it returns 0, it does so with the lock held. */
+#define COXI_ACQUIRES_SHARED_IF_0(...)                                                 \
+    COXI_ATTRIBUTE(try_acquire_shared_capability(0, __VA_ARGS__))
 /* Call it with the lock held; it is released when the function returns. */
 #define COXI_RELEASES(...)     COXI_ATTRIBUTE(release_capability(__VA_ARGS__))
 #define COXI_RELEASES_ANY(...) COXI_ATTRIBUTE(release_generic_capability(__VA_ARGS__))

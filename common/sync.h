@@ -62,22 +62,6 @@ static inline void coxi_held(const struct coxi_mutex *lock) COXI_ASSERTS(lock)
     (void)lock;
 }
 
-/* For locks that are not converted yet. */
-static inline void coxi_lock_plain(pthread_mutex_t *lock)
-{
-    (void)pthread_mutex_lock(lock);
-}
-
-static inline void coxi_unlock_plain(pthread_mutex_t *lock)
-{
-    (void)pthread_mutex_unlock(lock);
-}
-
-#define coxi_lock(lock)                                                                \
-    _Generic((lock), pthread_mutex_t *: coxi_lock_plain, default: coxi_lock)(lock)
-#define coxi_unlock(lock)                                                              \
-    _Generic((lock), pthread_mutex_t *: coxi_unlock_plain, default: coxi_unlock)(lock)
-
 /* ---- locks that several readers hold at once, or one writer */
 
 struct COXI_LOCK_TYPE coxi_rwlock {

@@ -95,12 +95,12 @@
 #ifndef COXI_COORDINATOR_COORDINATOR_H
 #define COXI_COORDINATOR_COORDINATOR_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include "common/buffer.h"
 #include "common/loop.h"
+#include "common/sync.h"
 #include "coordinator/base/announced.h"
 #include "coordinator/base/call.h"
 #include "coordinator/base/counts.h"
@@ -175,7 +175,7 @@ struct cox_coordinator {
 
     /* guards fields of the parts and rooms, as noted there; comes before the loop's
      * mailbox */
-    pthread_mutex_t lock;
+    struct coxi_mutex lock;
     struct coxi_ids ids;
     struct coxi_life life;
     struct coxi_run_counts counts;
@@ -187,5 +187,10 @@ struct cox_coordinator {
     struct coxi_callbacks *callbacks; /* closures/callback.h; and this */
     struct coxi_registry *registry;   /* variables/registry.h */
 };
+
+/* Of a function that does not have the coordinator at hand: call it with c->lock held. */
+#define COXI_REQUIRES_C_LOCK COXI_REQUIRES(((struct cox_coordinator *)0)->lock)
+/* Of a field of another struct. */
+#define COXI_GUARDED_BY_C_LOCK COXI_GUARDED_BY_OF(struct cox_coordinator, lock)
 
 #endif

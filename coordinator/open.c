@@ -219,8 +219,8 @@ static void coordinator_init(struct cox_coordinator *c)
     c->session = (struct coxi_session){coxi_random_id(), 1, coxi_random_id()};
     c->ids.next = 1;
     c->ids.first_unsettled = 1;
-    (void)pthread_mutex_init(&c->lock, NULL);
-    (void)pthread_mutex_init(&c->saving.lock, NULL);
+    coxi_mutex_init(&c->lock);
+    coxi_mutex_init(&c->saving.lock);
     coxi_cond_init(&c->life.room);
     coxi_cond_init(&c->life.idle);
     coxi_cond_init(&c->life.changed);
@@ -405,7 +405,7 @@ static int stop_closures(struct cox_coordinator *c, const struct timespec *until
     (void)pthread_cond_broadcast(&c->life.changed);
     coxi_loop_wake(c->loop);
     while (r == 0 && c->life.n_unsettled > 0) {
-        if (pthread_cond_timedwait(&c->life.idle, &c->lock, until) != 0) {
+        if (!coxi_wait_until(&c->life.idle, &c->lock, until)) {
             r = coxi_error(COX_ETIMEDOUT, "%zu steps were still running after %d ms",
                            c->life.n_unsettled, timeout_ms);
         }
@@ -417,10 +417,8 @@ static int stop_closures(struct cox_coordinator *c, const struct timespec *until
 /* Waits for calls of other threads until `until`; false: some have not ended. */
 static bool await_calls(struct cox_coordinator *c, const struct timespec *until)
 {
-    int r = 0;
     coxi_lock(&c->lock);
-    while (c->life.n_calls > 0 && r == 0) {
-        r = pthread_cond_timedwait(&c->life.idle, &c->lock, until);
+    while (c->life.n_calls > 0 && coxi_wait_until(&c->life.idle, &c->lock, until)) {
     }
     bool ended = c->life.n_calls == 0;
     coxi_unlock(&c->lock);
@@ -554,7 +552,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     coxi_links_free(c->site.links);
     cox_cluster_free(c->site.cluster);
     coxi_ps_set_fini(&c->ps);
-    (void)pthread_mutex_destroy(&c->saving.lock);
+    coxi_mutex_fini(&c->saving.lock);
     free(c->saving.dir);
     coxi_events_free(c);
     r = close_code(c, r == 0 ? coxi_trigger_close_code(c) : r);

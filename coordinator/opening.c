@@ -139,8 +139,8 @@ int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms)
 
 /* ---- the workers */
 
-/* The reason why workers will not come, or would come in vain; or 0. Locked. */
-static int check_workers(const struct cox_coordinator *c)
+/* The reason why workers will not come, or would come in vain; or 0. */
+static int check_workers(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     int r = coxi_check_alive_locked(c);
     if (r != 0) {
@@ -159,9 +159,10 @@ static int check_workers(const struct cox_coordinator *c)
 /*
  * True if there is a reason to wait: for workers, or, for a moment, for the first
  * contact with listed workers that are not needed, which may show that the list is
- * wrong. Locked.
+ * wrong.
  */
 static bool is_waiting(const struct cox_coordinator *c, uint64_t tried_ms)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     return c->workers->n_ready < c->options.min_workers ||
            (c->workers->n_untried > 0 && coxi_now_ms() < tried_ms);
@@ -187,7 +188,7 @@ int coxi_opening_workers(struct cox_coordinator *c, uint64_t end_ms)
                              c->workers->n_ready, c->options.min_workers,
                              c->workers->text);
         struct timespec until = coxi_deadline(coxi_left_ms(end_ms, CHECK_MS));
-        (void)pthread_cond_timedwait(&c->life.changed, &c->lock, &until);
+        (void)coxi_wait_until(&c->life.changed, &c->lock, &until);
         coxi_unlock(&c->lock);
         r = check_local(c);
         coxi_lock(&c->lock);

@@ -59,8 +59,8 @@ void coxi_stats_free(struct cox_coordinator *c)
 
 /* ---- asking */
 
-/* The question was answered, or has failed. Locked. */
-static void ended(struct coxi_said *said)
+/* The question was answered, or has failed. */
+static void ended(struct coxi_said *said) COXI_REQUIRES(said->c->lock)
 {
     said->is_asked = false;
     said->ended = said->number;
@@ -86,8 +86,9 @@ static void on_answer(struct coxi_psc_request *request, int code,
     coxi_unlock(&c->lock);
 }
 
-/* Asks a ps. Locked; unlocks while it asks. */
+/* Asks a ps. Unlocks while it asks. */
 static void ask(struct cox_coordinator *c, uint32_t p, uint64_t number)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     struct coxi_said *said = &c->counts.said[p];
     const struct coxi_message message = {.kind = COXI_COUNT};
@@ -105,10 +106,10 @@ static void ask(struct cox_coordinator *c, uint32_t p, uint64_t number)
 
 /*
  * Asks the ps that were not asked for call `number`; true if waiting for an answer
- * makes sense. Locked. It unlocks while it asks, and answers may come meanwhile; so its
- * result is from a look at all ps during which it asked none.
+ * makes sense. It unlocks while it asks, and answers may come meanwhile; so its result
+ * is from a look at all ps during which it asked none.
  */
-static bool ask_all(struct cox_coordinator *c, uint64_t number)
+static bool ask_all(struct cox_coordinator *c, uint64_t number) COXI_REQUIRES(c->lock)
 {
     bool waits;
     bool asked;
@@ -151,8 +152,7 @@ int cox_stats(struct cox_coordinator *c, struct cox_stats *ret)
     struct timespec until = coxi_deadline(ANSWER_MS);
     coxi_lock(&c->lock);
     uint64_t number = ++c->counts.n_asked;
-    while (ask_all(c, number) &&
-           pthread_cond_timedwait(&c->life.changed, &c->lock, &until) == 0) {
+    while (ask_all(c, number) && coxi_wait_until(&c->life.changed, &c->lock, &until)) {
     }
     struct cox_stats stats = c->counts.stats;
     stats.queued = c->life.n_waiting;

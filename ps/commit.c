@@ -216,8 +216,9 @@ static bool is_rate(const struct coxi_commit *commit)
 
 /* Applies a rate, which must be the only update of its commit. Registry written. */
 static int apply_rate(struct coxi_store *store, const struct coxi_commit *commit,
-                      const void *payload, size_t len)
+                      const void *payload, size_t len, struct coxi_buffer *scratch)
 {
+    (void)scratch;
     const struct coxi_update *update = &commit->updates[0];
     struct coxi_part *part =
         update->variable < store->n_parts ? &store->parts[update->variable] : NULL;
@@ -234,24 +235,21 @@ static int apply_rate(struct coxi_store *store, const struct coxi_commit *commit
     return coxi_part_rate(part, &rate);
 }
 
-int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
-                      const void *payload, size_t len, struct coxi_buffer *scratch,
-                      bool *ret_duplicate)
+/* Applies a commit unless it was applied before. */
+static int commit_once(
+    struct coxi_store *store, const struct coxi_commit *commit, bool *ret_duplicate,
+    int (*apply_it)(struct coxi_store *store, const struct coxi_commit *commit,
+                    const void *payload, size_t len, struct coxi_buffer *scratch),
+    const void *payload, size_t len, struct coxi_buffer *scratch)
+    COXI_REQUIRES_SHARED(store->registry)
 {
-    bool rate = is_rate(commit);
-    if (rate) {
-        coxi_write_lock(&store->registry);
-    } else {
-        coxi_read_lock(&store->registry);
-    }
     coxi_read_lock(&store->moment);
     int r = coxi_store_check(store, &commit->session, commit->incarnation);
     if (r == 0) {
         r = coxi_applied_begin(store->applied, commit);
         *ret_duplicate = r == COX_EEXIST;
         if (r == 0) {
-            r = rate ? apply_rate(store, commit, payload, len)
-                     : apply_commit(store, commit, payload, len, scratch);
+            r = apply_it(store, commit, payload, len, scratch);
             coxi_applied_end(store->applied, commit->closure, r);
             atomic_fetch_add_explicit(&store->commits, r == 0, memory_order_relaxed);
         } else if (r == COX_EEXIST) {
@@ -260,6 +258,24 @@ int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit
         }
     }
     coxi_rw_unlock(&store->moment);
-    coxi_rw_unlock(&store->registry);
+    return r;
+}
+
+int coxi_store_commit(struct coxi_store *store, const struct coxi_commit *commit,
+                      const void *payload, size_t len, struct coxi_buffer *scratch,
+                      bool *ret_duplicate)
+{
+    int r;
+    if (is_rate(commit)) {
+        coxi_write_lock(&store->registry);
+        r = commit_once(store, commit, ret_duplicate, apply_rate, payload, len,
+                        scratch);
+        coxi_rw_unlock(&store->registry);
+    } else {
+        coxi_read_lock(&store->registry);
+        r = commit_once(store, commit, ret_duplicate, apply_commit, payload, len,
+                        scratch);
+        coxi_rw_unlock(&store->registry);
+    }
     return r;
 }

@@ -248,6 +248,7 @@ void coxi_dense_read(struct coxi_dense *dense, const struct coxi_dense_rows *row
 /* ---- changing */
 
 static void lock_to_change(struct coxi_dense *dense, size_t at)
+    COXI_ACQUIRES(coxi_dense_lock(dense, at))
 {
     coxi_lock(coxi_dense_lock(dense, at));
     if (dense->cut != NULL) {

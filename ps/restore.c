@@ -141,13 +141,12 @@ static int ended(const struct coxi_restoring *restoring)
 
 int coxi_restore_enter(struct coxi_restoring *restoring)
 {
-    struct coxi_store *store = restoring->store;
-    coxi_read_lock(&store->registry);
-    if (store->restoring == restoring) {
+    coxi_read_lock(&restoring->store->registry);
+    if (restoring->store->restoring == restoring) {
         return 0;
     }
     int r = ended(restoring);
-    coxi_rw_unlock(&store->registry);
+    coxi_rw_unlock(&restoring->store->registry);
     return r;
 }
 

@@ -18,8 +18,10 @@ struct coxi_restoring {
  * is not held: COX_EFENCED (the run was forgotten), COX_EPSLOST (the restore was
  * abandoned). Any thread.
  */
-int coxi_restore_enter(struct coxi_restoring *restoring);
-void coxi_restore_leave(struct coxi_restoring *restoring);
+int coxi_restore_enter(struct coxi_restoring *restoring)
+    COXI_ACQUIRES_SHARED_IF_0(restoring->store->registry);
+void coxi_restore_leave(struct coxi_restoring *restoring)
+    COXI_RELEASES_ANY(restoring->store->registry);
 
 /* Loads all of the rows into the table of that part, and adds their bytes to the sum.
  * Errors of coxi_restore_enter; COX_ENOMEM, COX_ELIMIT. */

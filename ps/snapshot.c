@@ -55,6 +55,7 @@ static void note_hold(struct coxi_taking *taking, uint64_t since_us)
 /* Takes the registry (read) if the cuts still exist. COX_EFENCED: the run was
  * forgotten. */
 static int enter(struct coxi_taking *taking)
+    COXI_ACQUIRES_SHARED_IF_0(taking->store->registry)
 {
     coxi_read_lock(&taking->store->registry);
     if (taking->store->taking == taking) {
@@ -65,7 +66,7 @@ static int enter(struct coxi_taking *taking)
                       taking->store->ps_index);
 }
 
-static void leave(struct coxi_taking *taking)
+static void leave(struct coxi_taking *taking) COXI_RELEASES_ANY(taking->store->registry)
 {
     coxi_rw_unlock(&taking->store->registry);
 }

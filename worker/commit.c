@@ -127,14 +127,14 @@ static void submit_segment(struct coxi_attempt *attempt, size_t n_touched, bool 
     }
 }
 
-/* Locked. */
-static bool window_is_full(const struct coxi_run *run)
+static bool window_is_full(const struct coxi_run *run) COXI_REQUIRES(run->lock)
 {
     return run->n_committing >= run->options.commit_window;
 }
 
-/* Waits for a place in the commit window; false: it was cancelled before. Locked. */
+/* Waits for a place in the commit window; false: it was cancelled before. */
 static bool wait_for_place(struct coxi_run *run, struct coxi_running *running)
+    COXI_REQUIRES(run->lock)
 {
     atomic_store(&running->state, COXI_RUN_RETURNED);
     while (window_is_full(run) && !coxi_running_cancelled(running)) {

@@ -334,10 +334,10 @@ static void end_running(struct coxi_slots *slots)
     }
 }
 
-/* Releases resources of the run, and makes the next one. Locked on entry and return. */
-static void tend(struct coxi_slot *slot, struct coxi_run *run)
+/* Releases resources of the run, and makes the next one. Unlocks meanwhile. */
+static void tend(struct coxi_slots *slots, struct coxi_slot *slot, struct coxi_run *run)
+    COXI_REQUIRES(slots->lock)
 {
-    struct coxi_slots *slots = slot->slots;
     slots->n_running++;
     coxi_unlock(&slots->lock);
     struct coxi_kept *kept = coxi_resources_tend(&run->resources);
@@ -361,28 +361,28 @@ static void tend(struct coxi_slot *slot, struct coxi_run *run)
 
 /* ---- slots */
 
-static bool is_first_alone(const struct coxi_slots *slots)
+static bool is_first_alone(const struct coxi_slots *slots) COXI_REQUIRES(slots->lock)
 {
     const struct coxi_batch *first = slots->first;
     return first != NULL && first->calls[first->n_taken].alone;
 }
 
-/* True if the first closure in line may begin now. Locked. */
-static bool may_take(const struct coxi_slots *slots)
+/* True if the first closure in line may begin now. */
+static bool may_take(const struct coxi_slots *slots) COXI_REQUIRES(slots->lock)
 {
     return slots->first != NULL && !slots->alone &&
            (slots->n_running == 0 || !is_first_alone(slots));
 }
 
-/* Takes the next closure, and notes that it runs; false: the slots are stopped. Locked
- * on entry and return. */
+/* Takes the next closure, and notes that it runs; false: the slots are stopped. */
 static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
+    COXI_REQUIRES(slot->slots->lock)
 {
     struct coxi_slots *slots = slot->slots;
     while (!slots->stop && (slots->tended != NULL || !may_take(slots))) {
         struct coxi_run *run = slots->alone ? NULL : take_tended(slots);
         if (run != NULL) {
-            tend(slot, run);
+            tend(slots, slot, run);
         } else {
             coxi_wait(&slots->work, &slots->lock);
         }
@@ -408,9 +408,10 @@ static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
 }
 
 /*
- * True if the next closure in line belongs to `run` and is known to be short. Locked.
+ * True if the next closure in line belongs to `run` and is known to be short.
  */
 static bool next_is_short(const struct coxi_slots *slots, struct coxi_run *run)
+    COXI_REQUIRES(slots->lock)
 {
     if (slots->stop || slots->tended != NULL || slots->first == NULL || slots->alone ||
         is_first_alone(slots) || slots->first->run != run) {

@@ -145,8 +145,9 @@ static int64_t find_away(struct cox_coordinator *c)
     return -1;
 }
 
-/* Reports that a call still waits. Locked. */
+/* Reports that a call still waits. */
 static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_t now)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     unsigned long long seconds = coxi_patience_seconds(&call->patience, now);
     int64_t away = find_away(c);
@@ -198,7 +199,7 @@ int coxi_call_on_loop(struct cox_coordinator *c,
     coxi_loop_post(c->loop, &errand.mail);
     coxi_lock(&c->lock);
     while (!errand.done) {
-        (void)pthread_cond_wait(&c->life.changed, &c->lock);
+        coxi_wait(&c->life.changed, &c->lock);
     }
     coxi_unlock(&c->lock);
     return errand.code == 0 ? 0 : coxi_error(errand.code, "%s", errand.text);

@@ -87,7 +87,7 @@ struct coxi_events {
     struct bucket buckets[N_KINDS]; /* used by the thread alone */
     pthread_t thread;
     bool runs;
-    pthread_mutex_t lock; /* guards all below; leaf */
+    struct coxi_mutex lock; /* guards all below; leaf */
     pthread_cond_t changed;
     struct event *first;
     struct event **end;
@@ -206,8 +206,8 @@ static void hand_out(struct coxi_events *events, const struct cox_event *event)
     }
 }
 
-/* The oldest event; NULL: the thread must end. Locked; unlocks while it waits. */
-static struct event *take(struct coxi_events *events)
+/* The oldest event; NULL: the thread must end. Unlocks while it waits. */
+static struct event *take(struct coxi_events *events) COXI_REQUIRES(events->lock)
 {
     while (events->first == NULL && !events->stop) {
         coxi_unlock(&events->lock);
@@ -215,7 +215,7 @@ static struct event *take(struct coxi_events *events)
             coxi_deadline(write_left_out(events, false) ? TOKEN_MS : -1);
         coxi_lock(&events->lock);
         if (events->first == NULL && !events->stop) {
-            (void)pthread_cond_timedwait(&events->changed, &events->lock, &until);
+            (void)coxi_wait_until(&events->changed, &events->lock, &until);
         }
     }
     struct event *event = events->first;
@@ -337,7 +337,7 @@ int coxi_events_start(struct cox_coordinator *c)
     events->arg = c->options.event_arg;
     events->least = least;
     events->end = &events->first;
-    (void)pthread_mutex_init(&events->lock, NULL);
+    coxi_mutex_init(&events->lock);
     coxi_cond_init(&events->changed);
     c->events = events;
     r = coxi_thread_start(&events->thread, "cox:events", event_thread, c);
@@ -365,7 +365,7 @@ void coxi_events_free(struct cox_coordinator *c)
     coxi_events_stop(c);
     if (events != NULL) {
         (void)pthread_cond_destroy(&events->changed);
-        (void)pthread_mutex_destroy(&events->lock);
+        coxi_mutex_fini(&events->lock);
         free(events);
     }
     c->events = NULL;

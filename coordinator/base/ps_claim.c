@@ -76,7 +76,7 @@ static void pause_ms(struct cox_coordinator *c, int ms)
 {
     struct timespec until = coxi_deadline(ms);
     coxi_lock(&c->lock);
-    (void)pthread_cond_timedwait(&c->life.changed, &c->lock, &until);
+    (void)coxi_wait_until(&c->life.changed, &c->lock, &until);
     coxi_unlock(&c->lock);
 }
 

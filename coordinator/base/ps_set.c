@@ -14,7 +14,7 @@ enum { SLICE_MS = 50 }; /* of a wait, between two looks whether the run goes on 
 
 void coxi_ps_set_init(struct coxi_ps_set *set)
 {
-    (void)pthread_mutex_init(&set->lock, NULL);
+    coxi_mutex_init(&set->lock);
     coxi_cond_init(&set->changed);
 }
 
@@ -30,7 +30,7 @@ int coxi_ps_set_reserve(struct coxi_ps_set *set, uint32_t n)
 void coxi_ps_set_fini(struct coxi_ps_set *set)
 {
     (void)pthread_cond_destroy(&set->changed);
-    (void)pthread_mutex_destroy(&set->lock);
+    coxi_mutex_fini(&set->lock);
     free(set->states);
     free(set->clients);
 }
@@ -102,7 +102,7 @@ int coxi_ps_wait(struct cox_coordinator *c)
     coxi_lock(&set->lock);
     while (r == 0 && coxi_ps_any_lost(c, true) && !set->stop) {
         struct timespec until = coxi_deadline(SLICE_MS);
-        (void)pthread_cond_timedwait(&set->changed, &set->lock, &until);
+        (void)coxi_wait_until(&set->changed, &set->lock, &until);
         coxi_unlock(&set->lock);
         r = coxi_check_alive(c); /* the ps may have been given up */
         coxi_lock(&set->lock);

@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/sync.h"
+
 struct cox_coordinator;
 struct coxi_psc;
 struct coxi_recovery;
@@ -44,7 +46,7 @@ struct coxi_ps_set {
     atomic_bool any_lost;  /* some ps is LOST; written with `lock` */
 
     /* guards the fields below; comes after c->lock and before the replay log's lock */
-    pthread_mutex_t lock;
+    struct coxi_mutex lock;
     pthread_cond_t changed;
     struct coxi_ps_state *states;
     uint64_t n_losses;

@@ -17,7 +17,7 @@ struct coxi_replay_log {
     struct coxi_replay_refs refs;
     uint32_t n_words; /* words of a set of ps */
     uint64_t bytes_max;
-    pthread_mutex_t lock; /* guards all below; leaf */
+    struct coxi_mutex lock; /* guards all below; leaf */
     struct coxi_replay_entry *entries;
     size_t n;
     size_t capacity;
@@ -43,7 +43,7 @@ int coxi_replay_log_new(uint32_t n_ps, uint64_t bytes_max,
     log->refs = *refs;
     log->n_words = (n_ps + 63) / 64;
     log->bytes_max = bytes_max;
-    (void)pthread_mutex_init(&log->lock, NULL);
+    coxi_mutex_init(&log->lock);
     *ret = log;
     return 0;
 }
@@ -87,24 +87,25 @@ void coxi_replay_log_free(struct coxi_replay_log *log)
             entry_fini(log, &log->entries[i]);
         }
         free(log->entries);
-        (void)pthread_mutex_destroy(&log->lock);
+        coxi_mutex_fini(&log->lock);
         free(log);
     }
 }
 
 /* ---- writing */
 
-/* The entries have changed, and have `bytes` more (modulo 2^64). Locked. */
-static void count(struct coxi_replay_log *log, uint64_t bytes)
+/* The entries have changed, and have `bytes` more (modulo 2^64). */
+static void count(struct coxi_replay_log *log, uint64_t bytes) COXI_REQUIRES(log->lock)
 {
     atomic_fetch_add_explicit(&log->bytes, bytes, memory_order_relaxed);
     atomic_store_explicit(&log->first_id, log->n > 0 ? log->entries[0].id : 0,
                           memory_order_relaxed);
 }
 
-/* An entry was added: notes its id, if it is a call's. Locked. */
+/* An entry was added: notes its id, if it is a call's. */
 static void note_call(struct coxi_replay_log *log,
-                      const struct coxi_replay_entry *entry)
+                      const struct coxi_replay_entry *entry) COXI_REQUIRES(log->lock)
+    COXI_REQUIRES(log->lock)
 {
     uint64_t oldest = atomic_load_explicit(&log->oldest_call, memory_order_relaxed);
     if (entry->kind == COXI_REPLAY_CALL && (oldest == 0 || entry->id < oldest)) {
@@ -121,9 +122,10 @@ uint64_t coxi_replay_log_oldest_call(const struct coxi_replay_log *log)
     return oldest != 0 ? oldest : UINT64_MAX;
 }
 
-/* Counts an entry that is not done, or (`sign` -1) no longer counts it. Locked. */
+/* Counts an entry that is not done, or (`sign` -1) no longer counts it. */
 static void count_undone(struct coxi_replay_log *log,
                          const struct coxi_replay_entry *entry, int sign)
+    COXI_REQUIRES(log->lock) COXI_REQUIRES(log->lock)
 {
     uint64_t bytes = (uint64_t)sign * entry->bytes;
     if (entry->state != COXI_REPLAY_DONE) {
@@ -135,8 +137,8 @@ static void count_undone(struct coxi_replay_log *log,
     }
 }
 
-/* Makes room for n more entries. Locked. */
-static int make_room(struct coxi_replay_log *log, size_t n)
+/* Makes room for n more entries. */
+static int make_room(struct coxi_replay_log *log, size_t n) COXI_REQUIRES(log->lock)
 {
     if (log->capacity - log->n >= n) {
         return 0;
@@ -153,8 +155,9 @@ static int make_room(struct coxi_replay_log *log, size_t n)
     return 0;
 }
 
-/* Puts an entry at the end, where there is room. Locked. */
+/* Puts an entry at the end, where there is room. */
 static void put(struct coxi_replay_log *log, const struct coxi_replay_entry *entry)
+    COXI_REQUIRES(log->lock) COXI_REQUIRES(log->lock)
 {
     struct coxi_replay_entry *place = &log->entries[log->n++];
     *place = *entry;
@@ -268,9 +271,10 @@ static bool is_of(const struct coxi_replay_entry *entry, uint64_t id)
     return entry->id == id && entry->kind != COXI_REPLAY_CALL;
 }
 
-/* Sets the state of an entry. Locked. */
+/* Sets the state of an entry. */
 static void set_state(struct coxi_replay_log *log, struct coxi_replay_entry *entry,
-                      enum coxi_replay_state state)
+                      enum coxi_replay_state state) COXI_REQUIRES(log->lock)
+    COXI_REQUIRES(log->lock)
 {
     count_undone(log, entry, -1);
     entry->state = state;
@@ -293,9 +297,10 @@ void coxi_replay_log_set(struct coxi_replay_log *log, uint64_t id,
     coxi_unlock(&log->lock);
 }
 
-/* Replaces an operation's entry by another. Locked. */
+/* Replaces an operation's entry by another. */
 static void exchange(struct coxi_replay_log *log, struct coxi_replay_entry *entry,
-                     const struct coxi_replay_entry *other)
+                     const struct coxi_replay_entry *other) COXI_REQUIRES(log->lock)
+    COXI_REQUIRES(log->lock)
 {
     uint64_t bytes = entry->bytes;
     count_undone(log, entry, -1);
@@ -348,10 +353,11 @@ static int cut(const struct coxi_replay_entry *entry, const struct coxi_range *r
     return coxi_error_memory("the replay log");
 }
 
-/* Replaces an entry by those in `places`, which has room for them. Locked. */
+/* Replaces an entry by those in `places`, which has room for them. */
 static int narrow(struct coxi_replay_log *log, size_t at,
                   const struct coxi_range *ranges, size_t n,
-                  struct coxi_replay_entry *places)
+                  struct coxi_replay_entry *places) COXI_REQUIRES(log->lock)
+    COXI_REQUIRES(log->lock)
 {
     int r = make_room(log, n - 1);
     if (r == 0) {
@@ -366,9 +372,10 @@ static int narrow(struct coxi_replay_log *log, size_t at,
     return r;
 }
 
-/* The index of that entry of an update; log->n: there is none. Locked. */
+/* The index of that entry of an update; log->n: there is none. */
 static size_t find_update(const struct coxi_replay_log *log, uint64_t id,
-                          uint64_t begin)
+                          uint64_t begin) COXI_REQUIRES(log->lock)
+    COXI_REQUIRES(log->lock)
 {
     size_t i = 0;
     while (i < log->n &&
@@ -379,8 +386,9 @@ static size_t find_update(const struct coxi_replay_log *log, uint64_t id,
     return i;
 }
 
-/* True if the same update has rows in another entry. Locked. */
+/* True if the same update has rows in another entry. */
 static bool has_other_rows(const struct coxi_replay_log *log, size_t at)
+    COXI_REQUIRES(log->lock) COXI_REQUIRES(log->lock)
 {
     bool has = false;
     for (size_t i = 0; !has && i < log->n; i++) {
@@ -394,9 +402,10 @@ static bool has_other_rows(const struct coxi_replay_log *log, size_t at)
 /*
  * Notes that no ps has the rows of that entry. Other entries of the same update may
  * have rows that some ps has. Then the entry becomes an empty update: a bar would be
- * for the whole update, and a restored ps could not get those other rows back. Locked.
+ * for the whole update, and a restored ps could not get those other rows back.
  */
-static void be_nowhere(struct coxi_replay_log *log, size_t at)
+static void be_nowhere(struct coxi_replay_log *log, size_t at) COXI_REQUIRES(log->lock)
+    COXI_REQUIRES(log->lock)
 {
     struct coxi_replay_entry *entry = &log->entries[at];
     const struct coxi_replay_entry barred = {.id = entry->id,
@@ -459,9 +468,9 @@ uint64_t coxi_replay_log_mark(struct coxi_replay_log *log)
     return mark;
 }
 
-/* Takes the first n entries out of the log; returns an array of them, or NULL.
- * Locked. */
+/* Takes the first n entries out of the log; returns an array of them, or NULL. */
 static struct coxi_replay_entry *take_first(struct coxi_replay_log *log, size_t n)
+    COXI_REQUIRES(log->lock) COXI_REQUIRES(log->lock)
 {
     struct coxi_replay_entry *taken = log->entries;
     size_t left = log->n - n;

@@ -3,12 +3,12 @@
 #ifndef COXI_COORDINATOR_BASE_SAVING_H
 #define COXI_COORDINATOR_BASE_SAVING_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
 #include "checkpoint/checkpoints.h"
 #include "common/patience.h"
+#include "common/sync.h"
 #include "coxswain/coxswain.h"
 
 struct coxi_resumed; /* checkpoints/resume_internal.h */
@@ -27,7 +27,7 @@ struct coxi_saving {
      * each checkpoint has all of a loading or nothing. Comes before c->lock. Guards the
      * next four fields.
      */
-    pthread_mutex_t lock;
+    struct coxi_mutex lock;
     /* since the last one that was saved; zeroed: none has failed */
     struct coxi_patience fails;
     uint64_t number; /* the highest number in use */

@@ -50,7 +50,7 @@ static void *writing_thread(void *arg)
         struct coxi_operation *operation = resumed->operation;
         size_t place = resumed->place;
         if (operation == NULL) {
-            (void)pthread_cond_wait(&c->life.changed, &c->lock);
+            coxi_wait(&c->life.changed, &c->lock);
             continue;
         }
         resumed->operation = NULL;
@@ -90,8 +90,7 @@ bool coxi_resume_end(struct cox_coordinator *c, const struct timespec *until)
     coxi_lock(&c->lock);
     resumed->end = true;
     (void)pthread_cond_broadcast(&c->life.changed);
-    while (!resumed->ended &&
-           pthread_cond_timedwait(&c->life.changed, &c->lock, until) == 0) {
+    while (!resumed->ended && coxi_wait_until(&c->life.changed, &c->lock, until)) {
     }
     bool ended = resumed->ended;
     coxi_unlock(&c->lock);
@@ -299,9 +298,10 @@ static void turn(struct cox_coordinator *c)
 
 /* ---- any thread */
 
-/* The function of that name, in any loaded module of that name; or NULL. Locked. */
+/* The function of that name, in any loaded module of that name; or NULL. */
 static struct cox_function *find_function(const struct cox_coordinator *c,
                                           const struct coxi_resumed_name *named)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     for (uint32_t i = 0; i < c->modules->n; i++) {
         const struct cox_module *module = c->modules->all[i];
@@ -316,8 +316,9 @@ static struct cox_function *find_function(const struct cox_coordinator *c,
 }
 
 /* Lets the calls run whose functions are loaded by now. Returns a function that is
- * still missing, or NULL. Locked. */
+ * still missing, or NULL. */
 static const struct cox_function *look_for_functions(struct cox_coordinator *c)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     struct coxi_resumed *resumed = c->saving.resumed;
     const struct cox_function *missing = NULL;
@@ -343,6 +344,7 @@ static const struct cox_function *look_for_functions(struct cox_coordinator *c)
 }
 
 static const struct cox_function *go_on(struct cox_coordinator *c)
+    COXI_REQUIRES(c->lock)
 {
     const struct cox_function *missing = look_for_functions(c);
     if (!c->saving.resumed->begun) {
@@ -361,6 +363,7 @@ static const struct cox_function *go_on(struct cox_coordinator *c)
 }
 
 static const struct cox_function *find_missing(struct cox_coordinator *c)
+    COXI_REQUIRES(c->lock)
 {
     return c->saving.resumed->begun ? look_for_functions(c) : NULL;
 }
@@ -384,7 +387,7 @@ static int check_resets(const struct cox_coordinator *c,
                             missing->module->name);
 }
 
-static int check(struct cox_coordinator *c)
+static int check(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     const struct coxi_resumed *resumed = c->saving.resumed;
     const struct cox_function *missing = look_for_functions(c);
@@ -407,8 +410,8 @@ static int check(struct cox_coordinator *c)
     return 0;
 }
 
-/* Waits for a slice. Locked. */
-static void wait_for_writes(struct cox_coordinator *c)
+/* Waits for a slice. */
+static void wait_for_writes(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     struct timespec slice = coxi_deadline(SLICE_MS);
     coxi_call_why_locked(c,
@@ -416,7 +419,7 @@ static void wait_for_writes(struct cox_coordinator *c)
                          "before them, come first",
                          c->saving.resumed->n_writes,
                          coxi_s(c->saving.resumed->n_writes));
-    (void)pthread_cond_timedwait(&c->life.changed, &c->lock, &slice);
+    (void)coxi_wait_until(&c->life.changed, &c->lock, &slice);
 }
 
 static int wait_until_written(struct cox_coordinator *c)

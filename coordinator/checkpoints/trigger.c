@@ -140,10 +140,10 @@ int coxi_trigger_check(const struct cox_options *o)
 
 /* Shared by all coordinators of the process that handle SIGTERM. */
 static struct {
-    pthread_mutex_t lock; /* leaf */
-    size_t n_waiting;     /* coordinators that must write a checkpoint first */
+    struct coxi_mutex lock; /* leaf */
+    size_t n_waiting;       /* coordinators that must write a checkpoint first */
     bool terminating;
-} term = {PTHREAD_MUTEX_INITIALIZER, 0, false};
+} term = {COXI_MUTEX_INIT, 0, false};
 
 static void on_term(void *arg, int signum)
 {
@@ -192,8 +192,7 @@ int coxi_trigger_begin(struct cox_coordinator *c)
 
 /* ---- when one is due */
 
-/* Locked. */
-static uint64_t settled(const struct cox_coordinator *c)
+static uint64_t settled(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     return c->counts.stats.done + c->counts.stats.failed;
 }
@@ -216,8 +215,8 @@ void coxi_trigger_saved(struct cox_coordinator *c, const struct coxi_saved *save
 }
 
 /* True by default with any trigger, too: otherwise closures after the last checkpoint
- * would be in none. Locked. */
-static bool is_wanted_at_close(const struct cox_coordinator *c)
+ * would be in none. */
+static bool is_wanted_at_close(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     const struct coxi_trigger *t = c->saving.trigger;
     return t->runs && !t->ended && c->options.checkpoint_at_close >= 0 &&
@@ -226,8 +225,8 @@ static bool is_wanted_at_close(const struct cox_coordinator *c)
 }
 
 /* True if a checkpoint is due; by time only if anything has happened since the last
- * one. Locked. */
-static bool is_due(const struct cox_coordinator *c)
+ * one. */
+static bool is_due(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     const struct coxi_trigger *t = c->saving.trigger;
     uint64_t every_closures = c->options.checkpoint_every_closures;
@@ -251,8 +250,9 @@ void coxi_trigger_tick(struct cox_coordinator *c)
 
 /* ---- the thread */
 
-/* Stores the result of the checkpoint that cox_close has asked for. Locked. */
+/* Stores the result of the checkpoint that cox_close has asked for. */
 static void end_close(struct cox_coordinator *c, int code, const char *text)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     struct coxi_trigger *t = c->saving.trigger;
     t->close = false;
@@ -280,10 +280,10 @@ static void write_one(struct cox_coordinator *c)
 
 /*
  * Checks the claim on the directory. An idle client that shares only the directory with
- * its successor learns of the successor only here. Locked; true: it has unlocked
- * meanwhile.
+ * its successor learns of the successor only here. True: it has unlocked meanwhile.
  */
 static bool look_at_claim(struct cox_coordinator *c, uint64_t *looked_ms)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     if (c->life.fatal != 0 || coxi_now_ms() - *looked_ms < LOOK_MS) {
         return false;
@@ -311,7 +311,7 @@ static void *trigger_thread(void *arg)
         }
         if (!is_due(c)) {
             struct timespec until = coxi_deadline(LOOK_MS);
-            (void)pthread_cond_timedwait(&t->changed, &c->lock, &until);
+            (void)coxi_wait_until(&t->changed, &c->lock, &until);
             continue;
         }
         terminate = t->terminate;
@@ -346,13 +346,13 @@ int coxi_trigger_start(struct cox_coordinator *c)
 }
 
 /* Waits until the thread has ended; `saves`: only as long as it has a checkpoint to
- * write for SIGTERM or a close. Locked. */
+ * write for SIGTERM or a close. */
 static void await_end(struct cox_coordinator *c, const struct timespec *until,
-                      bool saves)
+                      bool saves) COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     struct coxi_trigger *t = c->saving.trigger;
     while (t->runs && !t->ended && (!saves || t->terminate || t->close) &&
-           pthread_cond_timedwait(&c->life.idle, &c->lock, until) == 0) {
+           coxi_wait_until(&c->life.idle, &c->lock, until)) {
     }
 }
 

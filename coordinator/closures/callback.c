@@ -73,7 +73,7 @@ static struct coxi_callback *take_all(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
     while (c->callbacks->called == NULL && !c->callbacks->end) {
-        (void)pthread_cond_wait(&c->callbacks->callable, &c->lock);
+        coxi_wait(&c->callbacks->callable, &c->lock);
     }
     struct coxi_callback *all = c->callbacks->called;
     c->callbacks->called = NULL;
@@ -100,8 +100,8 @@ static void *callback_thread(void *arg)
     return NULL;
 }
 
-/* Locked. */
 static void pass(struct cox_coordinator *c, struct coxi_callback *callback)
+    COXI_REQUIRES(c->lock)
 {
     callback->next = NULL;
     *c->callbacks->called_end = callback;
@@ -125,8 +125,8 @@ void coxi_callbacks_pass(struct cox_future *future)
     }
 }
 
-/* Ensures that the thread exists and will call what is passed now. Locked. */
-static int ensure_thread(struct cox_coordinator *c)
+/* Ensures that the thread exists and will call what is passed now. */
+static int ensure_thread(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     if (c->life.closing) {
         return coxi_error(COX_ECLOSED, "the coordinator is closed: nothing is called");

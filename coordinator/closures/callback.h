@@ -9,9 +9,8 @@
 int coxi_callbacks_new(struct cox_coordinator *c);
 void coxi_callbacks_free(struct cox_coordinator *c);
 
-/* Passes the callbacks of a settled future to the callback thread, in their order.
- * Locked. */
-void coxi_callbacks_pass(struct cox_future *future);
+/* Passes the callbacks of a settled future to the callback thread, in their order. */
+void coxi_callbacks_pass(struct cox_future *future) COXI_REQUIRES_C_LOCK;
 
 /* COX_EDEADLK on the callback thread of `c`, else 0. Any thread. */
 int coxi_callbacks_check(const struct cox_coordinator *c, const char *what);

@@ -39,7 +39,7 @@ void coxi_coordinator_unref(struct cox_coordinator *c)
         (void)pthread_cond_destroy(&c->life.room);
         (void)pthread_cond_destroy(&c->life.idle);
         (void)pthread_cond_destroy(&c->life.changed);
-        (void)pthread_mutex_destroy(&c->lock);
+        coxi_mutex_fini(&c->lock);
         free(c);
     }
 }
@@ -159,9 +159,8 @@ static bool is_settled(const struct cox_future *future)
 
 /* ---- waiting */
 
-/* Locked. */
 static void waiter_add(struct coxi_waiter *w, struct wait *wait,
-                       struct cox_future *future)
+                       struct cox_future *future) COXI_REQUIRES_C_LOCK
 {
     *w = (struct coxi_waiter){.wait = wait, .index = w->index};
     if (is_settled(future)) {
@@ -176,8 +175,7 @@ static void waiter_add(struct coxi_waiter *w, struct wait *wait,
     future->waiters = w;
 }
 
-/* Locked. */
-static void waiter_remove(struct coxi_waiter *w)
+static void waiter_remove(struct coxi_waiter *w) COXI_REQUIRES_C_LOCK
 {
     if (w->link != NULL) {
         *w->link = w->next;
@@ -187,13 +185,13 @@ static void waiter_remove(struct coxi_waiter *w)
     }
 }
 
-/* Waits until one is settled, or the deadline has passed. Locked. */
-static void wait_until(struct wait *wait, pthread_mutex_t *lock,
-                       const struct timespec *until)
+/* Waits until one is settled, or the deadline has passed. */
+static void wait_until(struct wait *wait, struct coxi_mutex *lock,
+                       const struct timespec *until) COXI_REQUIRES(lock)
 {
     bool late = false;
     while (wait->first == NULL && !late) {
-        late = pthread_cond_timedwait(&wait->settled, lock, until) != 0;
+        late = !coxi_wait_until(&wait->settled, lock, until);
     }
 }
 
@@ -279,7 +277,7 @@ static int look_for(struct cox_future *const *futures, size_t n, size_t start,
 }
 
 /* Releases the lock between groups: thousands of waiters must not stop the loop. */
-static void let_others_in(struct cox_coordinator *c, size_t n)
+static void let_others_in(struct cox_coordinator *c, size_t n) COXI_REQUIRES(c->lock)
 {
     if (n % WAITERS_AT_ONCE == WAITERS_AT_ONCE - 1) {
         coxi_unlock(&c->lock);
@@ -357,7 +355,8 @@ bool coxi_future_is_away(struct cox_future *future)
 }
 
 /* Unpacks the result on first use. Locked, settled, done. */
-static int unpack(struct cox_future *future)
+static int unpack(struct cox_future *future) COXI_REQUIRES(future->c->lock)
+    COXI_REQUIRES(future->c->lock)
 {
     if (future->values != NULL || future->result_len == 0) {
         return 0;

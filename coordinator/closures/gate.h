@@ -10,6 +10,7 @@
 #ifndef COXI_COORDINATOR_CLOSURES_GATE_H
 #define COXI_COORDINATOR_CLOSURES_GATE_H
 
+#include "common/sync.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
 
@@ -33,6 +34,7 @@ struct coxi_gate {
  * until close), or NULL. Any thread, with c->lock.
  */
 static inline const struct cox_function *coxi_gate_go_on(struct cox_coordinator *c)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->go_on(c) : NULL;
@@ -61,7 +63,7 @@ static inline bool coxi_gate_is_writing(const struct cox_coordinator *c)
  * COX_ENOENT, naming the function to load: such a write, and everything that must wait
  * for it, waits for a closure whose function is not loaded. Any thread, with c->lock.
  */
-static inline int coxi_gate_check(struct cox_coordinator *c)
+static inline int coxi_gate_check(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->check(c) : 0;
@@ -74,6 +76,7 @@ static inline int coxi_gate_check(struct cox_coordinator *c)
  */
 static inline int coxi_gate_check_resets(const struct cox_coordinator *c,
                                          const struct cox_function *missing)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->check_resets(c, missing) : 0;

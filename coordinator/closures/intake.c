@@ -42,8 +42,8 @@ void coxi_intake_put_operation(struct cox_coordinator *c,
 }
 
 /* True while no id may be given out: the replay log takes nothing until a checkpoint
- * empties it, or the ids would run too far ahead. Locked. */
-static bool is_full_of_ids(const struct cox_coordinator *c)
+ * empties it, or the ids would run too far ahead. */
+static bool is_full_of_ids(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     return c->ids.next - c->ids.first_unsettled >= COXI_AHEAD_MAX ||
            coxi_replay_log_is_full(c->replay_log, c->ids.next);
@@ -69,7 +69,7 @@ void coxi_intake_wait(struct cox_coordinator *c)
         coxi_call_why_locked(c, "the queue is full, with %zu closure%s",
                              c->life.n_waiting, coxi_s(c->life.n_waiting));
     }
-    (void)pthread_cond_timedwait(&c->life.room, &c->lock, &slice);
+    (void)coxi_wait_until(&c->life.room, &c->lock, &slice);
 }
 
 int coxi_intake_await_id(struct cox_coordinator *c)

@@ -1,8 +1,9 @@
 /* The intake: here closures and the client's own operations get their ids, in order,
- * and wait for the loop. Any thread; all with c->lock. */
+ * and wait for the loop. Any thread. */
 #ifndef COXI_COORDINATOR_CLOSURES_INTAKE_H
 #define COXI_COORDINATOR_CLOSURES_INTAKE_H
 
+#include "common/sync.h"
 #include "coordinator/coordinator.h"
 
 /* An operation (operation.h). Owned by the caller that has begun it, until it ends
@@ -17,19 +18,20 @@ struct coxi_operation {
 struct coxi_closure;
 
 /* Gives the closure the next id; the loop takes it over in its next turn. */
-void coxi_intake_put(struct cox_coordinator *c, struct coxi_closure *closure);
+void coxi_intake_put(struct cox_coordinator *c, struct coxi_closure *closure)
+    COXI_REQUIRES(c->lock);
 void coxi_intake_put_operation(struct cox_coordinator *c,
-                               struct coxi_operation *operation);
+                               struct coxi_operation *operation) COXI_REQUIRES(c->lock);
 
 /* True if there is no room for another closure. */
-bool coxi_intake_is_full(const struct cox_coordinator *c);
+bool coxi_intake_is_full(const struct cox_coordinator *c) COXI_REQUIRES(c->lock);
 
 /* Waits a while for room, in a call (base/call.h) that says what it waits for. Unlocks
  * meanwhile. */
-void coxi_intake_wait(struct cox_coordinator *c);
+void coxi_intake_wait(struct cox_coordinator *c) COXI_REQUIRES(c->lock);
 
 /* Waits until an id may be given out; returns the code that ended the coordinator, or
  * 0. Unlocks meanwhile. */
-int coxi_intake_await_id(struct cox_coordinator *c);
+int coxi_intake_await_id(struct cox_coordinator *c) COXI_REQUIRES(c->lock);
 
 #endif

@@ -30,13 +30,14 @@
 /*
  * If there is an error to report: cancels everything except the work that an older
  * client has left, waits until nothing else runs, clears the error and returns it;
- * COX_ETIMEDOUT (`until` has passed) leaves it for the next caller. Locked; unlocks
- * while it waits. Other callers wait meanwhile.
+ * COX_ETIMEDOUT (`until` has passed) leaves it for the next caller. Unlocks while it
+ * waits. Other callers wait meanwhile.
  */
 static int report_error(struct cox_coordinator *c, const struct timespec *until)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     while (c->life.reporting && !c->life.closing) {
-        if (pthread_cond_timedwait(&c->life.idle, &c->lock, until) != 0) {
+        if (!coxi_wait_until(&c->life.idle, &c->lock, until)) {
             return coxi_error(COX_ETIMEDOUT, "an error is still being reported");
         }
     }
@@ -47,7 +48,7 @@ static int report_error(struct cox_coordinator *c, const struct timespec *until)
     c->life.reporting = true;
     coxi_loop_wake(c->loop);
     while (r == 0 && c->life.n_unsettled > c->life.n_inherited && !c->life.closing) {
-        if (pthread_cond_timedwait(&c->life.idle, &c->lock, until) != 0) {
+        if (!coxi_wait_until(&c->life.idle, &c->lock, until)) {
             r = coxi_error(COX_ETIMEDOUT, "steps still run after an error: %.400s",
                            c->life.error_text);
         }
@@ -65,8 +66,9 @@ static int report_error(struct cox_coordinator *c, const struct timespec *until)
 
 /* ---- scheduling */
 
-/* Why nothing may be scheduled now, or 0. Locked; unlocks while it waits. */
+/* Why nothing may be scheduled now, or 0. Unlocks while it waits. */
 static int check_schedule(struct cox_coordinator *c, const struct cox_function *missing)
+    COXI_REQUIRES(c->lock)
 {
     struct timespec never = coxi_deadline(-1);
     int r = report_error(c, &never);
@@ -76,8 +78,9 @@ static int check_schedule(struct cox_coordinator *c, const struct cox_function *
     return r == 0 ? coxi_check_alive_locked(c) : r;
 }
 
-/* Waits until there is room for a closure. Locked; unlocks while it waits. */
+/* Waits until there is room for a closure. Unlocks while it waits. */
 static int await_queue(struct cox_coordinator *c, const struct cox_function *missing)
+    COXI_REQUIRES(c->lock)
 {
     struct coxi_call call;
     call.c = c;
@@ -96,8 +99,9 @@ static int await_queue(struct cox_coordinator *c, const struct cox_function *mis
     return r;
 }
 
-/* Takes the closure in when (or, without `wait`, if) there is room for it. Locked. */
+/* Takes the closure in when (or, without `wait`, if) there is room for it. */
 static int enqueue(struct cox_coordinator *c, struct coxi_closure *closure, bool wait)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     const struct cox_function *missing = coxi_gate_go_on(c);
     int r = check_schedule(c, missing);
@@ -231,9 +235,8 @@ int cox_try_schedule(struct cox_coordinator *c, struct cox_function *function,
     return schedule(c, function, call, false, ret);
 }
 
-/* Lets the work that an older client has left run, because a join waits for it, too.
- * Locked. */
-static int go_on(struct cox_coordinator *c)
+/* Lets the work that an older client has left run, because a join waits for it, too. */
+static int go_on(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     const struct cox_function *missing = coxi_gate_go_on(c);
     return missing == NULL ? 0
@@ -246,9 +249,10 @@ static int go_on(struct cox_coordinator *c)
 /*
  * True if every closure is settled and no ps is owed anything. A ps without a
  * connection may be lost, with everything since the last checkpoint: until that is
- * known, the work is not done. Locked.
+ * known, the work is not done.
  */
-static bool is_all_done(const struct cox_coordinator *c)
+static bool is_all_done(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     bool over = c->life.closing || c->life.fatal != 0;
     bool done = c->life.n_unsettled == 0 &&
@@ -260,14 +264,13 @@ static bool is_all_done(const struct cox_coordinator *c)
 }
 
 /* Waits for a change. Nothing wakes the thread when a connection is back: if it waits
- * only for that, it looks again and again. Locked. */
+ * only for that, it looks again and again. */
 static int await_idle(struct cox_coordinator *c, const struct timespec *until,
-                      int timeout_ms)
+                      int timeout_ms) COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     struct timespec slice = coxi_deadline(COXI_TICK_MS);
     bool looks = c->life.n_unsettled == 0 && coxi_before(&slice, until);
-    if (pthread_cond_timedwait(&c->life.idle, &c->lock, looks ? &slice : until) == 0 ||
-        looks) {
+    if (coxi_wait_until(&c->life.idle, &c->lock, looks ? &slice : until) || looks) {
         return 0;
     }
     return c->life.n_unsettled > 0

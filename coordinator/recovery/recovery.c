@@ -57,9 +57,10 @@ static void base_fini(struct coxi_recovery_base *base, uint32_t n_ps)
 /*
  * Begins the absence of a ps, which has ps_recovery_ms from its loss. A ps that is lost
  * again soon, before it has been given everything that it missed, gets no new time,
- * because what is replayed may be what kills it. Locked.
+ * because what is replayed may be what kills it.
  */
 static void begin_absence(struct coxi_recovery *rec, uint32_t p)
+    COXI_REQUIRES(rec->set->lock) COXI_REQUIRES(rec->set->lock)
 {
     struct coxi_recovery_server *server = &rec->servers[p];
     struct coxi_ps_state *state = &rec->set->states[p];
@@ -212,7 +213,7 @@ static void *recovery_thread(void *arg)
     coxi_lock(&rec->set->lock);
     while (!rec->set->stop) {
         if (!coxi_ps_any_lost(rec->c, true)) {
-            (void)pthread_cond_wait(&rec->set->changed, &rec->set->lock);
+            coxi_wait(&rec->set->changed, &rec->set->lock);
             continue;
         }
         coxi_unlock(&rec->set->lock);
@@ -388,12 +389,10 @@ bool coxi_recovery_end(struct cox_coordinator *c, const struct timespec *until)
     if (rec == NULL || !rec->runs) {
         return true;
     }
-    int r = 0;
     coxi_lock(&rec->set->lock);
     rec->set->stop = true;
     (void)pthread_cond_broadcast(&rec->set->changed);
-    while (!rec->ended && r == 0) {
-        r = pthread_cond_timedwait(&rec->set->changed, &rec->set->lock, until);
+    while (!rec->ended && coxi_wait_until(&rec->set->changed, &rec->set->lock, until)) {
     }
     bool ended = rec->ended;
     coxi_unlock(&rec->set->lock);

@@ -88,6 +88,6 @@ int coxi_recovery_base(struct cox_coordinator *c, const char *path,
 
 /* True if a checkpoint would help: the log is half full, or it keeps half of the
  * possible number of resources from being dropped. With c->lock. */
-bool coxi_recovery_is_due(const struct cox_coordinator *c);
+bool coxi_recovery_is_due(const struct cox_coordinator *c) COXI_REQUIRES(c->lock);
 
 #endif

@@ -262,7 +262,7 @@ static int await_change(struct coxi_recovery *rec)
     bool lost = coxi_ps_any_lost(rec->c, false);
     if (!lost) {
         struct timespec until = coxi_deadline(COXI_RECOVERY_SLICE_MS);
-        (void)pthread_cond_timedwait(&rec->set->changed, &rec->set->lock, &until);
+        (void)coxi_wait_until(&rec->set->changed, &rec->set->lock, &until);
     }
     coxi_unlock(&rec->set->lock);
     return lost                          ? COX_EAGAIN

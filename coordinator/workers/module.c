@@ -120,7 +120,7 @@ static int wait_until_loaded(struct cox_coordinator *c, struct cox_module *modul
         /* a callback is loading it, and cox_close will wait for the callback */
         if (c->life.closing) {
             r = coxi_error(COX_ECLOSED, "the coordinator is being closed");
-        } else if (pthread_cond_timedwait(&c->life.changed, &c->lock, end) == 0) {
+        } else if (coxi_wait_until(&c->life.changed, &c->lock, end)) {
             continue;
         } else if (end == &back) {
             in_time = false;

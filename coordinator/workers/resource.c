@@ -154,9 +154,10 @@ static int resource_new(struct cox_coordinator *c, const char *name,
 /*
  * Waits while released resources take up all the room, until the loop or a checkpoint
  * lets them go. Does not wait while closures of an older client are left, because these
- * may wait for what this thread does next. Locked; unlocks while it waits.
+ * may wait for what this thread does next. Unlocks while it waits.
  */
-static int await_place(struct cox_coordinator *c)
+static int await_place(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     int r = 0;
     while (r == 0 && c->resources->n == COXI_RESOURCES_MAX &&
@@ -168,7 +169,7 @@ static int await_place(struct cox_coordinator *c)
                              c->resources->n_released,
                              c->saving.code != 0 ? "; the last one failed: " : "",
                              c->saving.text);
-        (void)pthread_cond_timedwait(&c->life.room, &c->lock, &slice);
+        (void)coxi_wait_until(&c->life.room, &c->lock, &slice);
         coxi_unlock(&c->lock);
         r = coxi_check_alive(c);
         coxi_lock(&c->lock);
@@ -176,8 +177,9 @@ static int await_place(struct cox_coordinator *c)
     return r;
 }
 
-/* Gives the resource an id, and registers its name. Locked; unlocks while it waits. */
+/* Gives the resource an id, and registers its name. Unlocks while it waits. */
 static int enlist(struct cox_coordinator *c, struct cox_resource *resource)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     int r = await_place(c);
     if (r != 0) {
@@ -407,9 +409,9 @@ int coxi_resource_made(struct coxi_worker *worker, const struct coxi_status *ans
 /*
  * The lowest id of a closure that may still run, or run again. If no ps comes back,
  * resources are not kept for closures: a program waits for its steps before it releases
- * what they use. Locked.
+ * what they use.
  */
-static uint64_t needed_from(const struct cox_coordinator *c)
+static uint64_t needed_from(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     uint64_t oldest = coxi_replay_log_oldest_call(c->replay_log);
     return c->ps.recovery == NULL            ? UINT64_MAX
@@ -447,8 +449,9 @@ void coxi_resources_tick(struct cox_coordinator *c)
 }
 
 /* Takes out the resources that are over. Returns them and those that must be hidden in
- * one list. Locked. */
+ * one list. */
 static struct cox_resource *take_released(struct cox_coordinator *c)
+    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {
     struct cox_resource *taken = NULL;
     uint64_t from = needed_from(c);
