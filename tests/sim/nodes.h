@@ -12,7 +12,13 @@
 
 struct sim_proc;
 
-enum { SIM_NODE_CLIENT = 0, SIM_NODE_PS = 1, SIM_NODE_WORKER = 8, SIM_NODE_SPARE = 12 };
+enum {
+    SIM_NODE_CLIENT = 0,
+    SIM_NODE_PS = 1,
+    SIM_NODE_STRANGER = 7,
+    SIM_NODE_WORKER = 8,
+    SIM_NODE_SPARE = 12
+};
 
 void sim_nodes_begin(const struct sim_plan *plan);
 

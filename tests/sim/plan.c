@@ -60,7 +60,7 @@ void sim_plan_call(const struct sim_plan *plan, uint32_t number,
     ret[SIM_ENDING] =
         one_in(&draw, plan->rough) ? (int64_t)(1 + below(&draw, 3)) : SIM_OK;
     ret[SIM_ROW] = one_in(&draw, 4);
-    ret[SIM_PULLS] = one_in(&draw, 3);
+    ret[SIM_PULLS] = one_in(&draw, 3) || straggles(plan, number);
     ret[SIM_MARK] = (int64_t)below(&draw, plan->n_ps);
     ret[SIM_MARKED] = 0;
     if (plan->brittle && ret[SIM_ENDING] == SIM_OK && one_in(&draw, 8)) {
@@ -87,6 +87,8 @@ unsigned sim_plan_actions(const struct sim_plan *plan, uint32_t number)
     actions |= one_in(&draw, joins ? 4 : plan->rough * 2) ? SIM_READ : 0U;
     actions |= one_in(&draw, plan->rough) ? SIM_CANCEL : 0U;
     actions |= one_in(&draw, plan->rough * 2) ? SIM_CREATE : 0U;
+    /* A second attempt that overtakes the replay of an assignment sees an old mark. */
+    actions |= straggles(plan, number) && one_in(&draw, 2) ? SIM_ASSIGN : 0U;
     bool lingers = one_in(&draw, straggles(plan, number - 1) ? 3 : plan->rough * 4);
     actions |= lingers ? SIM_LINGER : 0U;
     return actions;

@@ -200,6 +200,7 @@ static void go_on(struct sim_fiber *fiber, bool woken)
     dequeue(fiber);
     fiber->waits++;
     fiber->woken = woken;
+    fiber->was_woken = false;
     make_ready(fiber);
 }
 
@@ -423,7 +424,7 @@ static void run_timer(void)
         sim_context_load(&world.scheduler);
         timer.run(timer.arg);
     } else if (timer.fiber->waits == timer.waits && timer.fiber->place < 0) {
-        go_on(timer.fiber, false);
+        go_on(timer.fiber, timer.fiber->was_woken);
     }
 }
 
@@ -462,6 +463,7 @@ enum sim_end sim_run(uint64_t until)
         struct sim_fiber *fiber = world.ready[sim_below((uint64_t)world.n_ready)];
         if (fiber->proc->paused) {
             make_wait(fiber);
+            fiber->was_woken = fiber->woken;
             sim_wake_at(fiber, world.now + SIM_MS);
             continue;
         }

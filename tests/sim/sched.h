@@ -48,6 +48,7 @@ struct sim_fiber {
     uint64_t id;
     uint64_t waits; /* how often it has waited; tells its timers apart */
     bool woken;     /* not by its timer */
+    bool was_woken; /* ... when its process was found stopped */
     bool ended;
     bool detached;
     int place;        /* index among the fibers that can continue; -1: it waits */

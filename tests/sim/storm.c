@@ -17,6 +17,7 @@
 #include "tests/sim/program.h"
 #include "tests/sim/sched.h"
 #include "tests/sim/steps.h"
+#include "tests/sim/stranger.h"
 #include "tests/sim/trace.h"
 #include "tests/sim/traps.h"
 #include "tests/sim/uv.h"
@@ -46,6 +47,7 @@ enum fault {
     MOVE_PS,
     KILL_BEHIND_CHECKPOINT,
     TRAP,
+    STRANGER,
     FAULTS,
 };
 
@@ -57,7 +59,7 @@ static const uint32_t weights[FAULTS] = {
     [PAUSE] = 2,       [DISK_FAILS] = 1,
     [DISK_SLOW] = 1,   [KILL_AT_DISK] = 3,
     [MOVE_PS] = 1,     [KILL_BEHIND_CHECKPOINT] = 3,
-    [TRAP] = 8,
+    [TRAP] = 8,        [STRANGER] = 1,
 };
 
 static enum fault draw_fault(void)
@@ -243,6 +245,9 @@ static void inflict(enum fault fault)
         return;
     case TRAP:
         sim_trap_set(&plan);
+        return;
+    case STRANGER:
+        sim_stranger_come();
         return;
     case FAULTS:
         return;
