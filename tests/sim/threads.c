@@ -273,6 +273,13 @@ int __wrap_kill(pid_t pid, int signal)
     return 0;
 }
 
+/* A thread that waits for the end of its process. */
+int __wrap_pause(void)
+{
+    (void)sim_wait(NULL, SIM_NEVER, "the end of its process");
+    return -1;
+}
+
 __attribute__((noreturn)) void __wrap__exit(int code)
 {
     (void)code;
