@@ -212,7 +212,7 @@ void coxi_link_end(struct coxi_link *link)
 {
     drop_line(link);
     coxi_links_drop(link);
-    coxi_held(&link->lock); /* it could be: the end of a closed link does not change */
+    coxi_held(&link->lock); /* not held, but a closed link's code and text are fixed */
     link->events->on_close(link->arg, link, link->close_code, link->close_text);
     coxi_link_unref(link);
 }

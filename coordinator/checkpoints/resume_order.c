@@ -449,7 +449,7 @@ static bool is_listed(const struct coxi_resumed *resumed, const struct coxi_vari
     return reset != NULL;
 }
 
-/* The reset is listed, or will not be. Locked. */
+/* Call it when the reset is listed, or when that has failed. Locked. */
 static void end_resetting(struct coxi_resumed *resumed)
 {
     resumed->n_resetting--;

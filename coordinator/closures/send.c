@@ -70,7 +70,7 @@ void coxi_send_recall(struct coxi_seat *seat, uint64_t id, uint32_t attempt,
                       bool running)
 {
     struct coxi_recall_head head = {id, attempt, 0};
-    coxi_send_flush(seat); /* it may be among the collected ones */
+    coxi_send_flush(seat); /* the attempt may be in the collected dispatch */
     recall(seat, &(struct coxi_recall){
                      .closures = &head, .n_closures = 1, .running = running});
 }
