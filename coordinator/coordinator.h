@@ -144,7 +144,7 @@ struct coxi_entry {
      * c->lock */
     bool found;
     /* the id of the operation that made it; 0: an older client made it */
-    uint64_t created;
+    struct coxi_closure_id created;
 };
 
 struct cox_variable {

@@ -502,7 +502,7 @@ static void tell_untold(struct cox_coordinator *c)
             (unsigned long long)c->life.untold.failed, coxi_s(c->life.untold.failed),
             (unsigned long long)c->life.untold.cancelled,
             c->life.untold.cancelled == 1 ? "was" : "were",
-            (unsigned long long)c->life.untold.first, c->life.untold.text);
+            (unsigned long long)c->life.untold.first.n, c->life.untold.text);
     }
 }
 

@@ -287,7 +287,7 @@ void coxi_event(struct cox_coordinator *c, enum cox_event_code code,
                  .error = of->error,
                  .ps = (int64_t)of->ps.number - 1,
                  .worker = (int64_t)of->worker.number - 1,
-                 .closure = of->closure,
+                 .closure = of->closure.n,
                  .checkpoint = of->checkpoint,
                  .seconds = of->seconds}};
     event->told.time_s = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;

@@ -6,6 +6,7 @@
 #ifndef COXI_COORDINATOR_BASE_EVENT_H
 #define COXI_COORDINATOR_BASE_EVENT_H
 
+#include "coordinator/base/ids.h"
 #include "coxswain/event.h"
 #include "schema/maybe.h"
 
@@ -15,7 +16,7 @@ struct cox_coordinator;
 struct coxi_event_of {
     struct coxi_maybe ps;
     struct coxi_maybe worker;
-    uint64_t closure;
+    struct coxi_closure_id closure;
     uint64_t checkpoint;
     uint64_t seconds;
     int error;

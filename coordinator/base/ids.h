@@ -7,6 +7,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/*
+ * The id of a closure, or of an operation of the client's own; n 0: none. It is a type,
+ * because an attempt, a row and a variable's id are numbers, too. Positions, watermarks
+ * and windows count with the number; messages and files contain it.
+ */
+struct coxi_closure_id {
+    uint64_t n;
+};
+
+static inline struct coxi_closure_id coxi_closure_id(uint64_t n)
+{
+    return (struct coxi_closure_id){n};
+}
+
 struct coxi_ids {
     /* ---- guarded by c->lock */
 

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "coordinator/base/ids.h"
+
 enum { COXI_TEXT_MAX = 512 };
 
 struct coxi_call; /* base/call.h */
@@ -16,7 +18,7 @@ struct coxi_call; /* base/call.h */
 struct coxi_untold {
     uint64_t failed;
     uint64_t cancelled;
-    uint64_t first; /* the id of the first one that failed */
+    struct coxi_closure_id first; /* the id of the first one that failed */
     int code;
     char text[COXI_TEXT_MAX];
 };

@@ -98,7 +98,7 @@ void coxi_replay_log_free(struct coxi_replay_log *log)
 static void count(struct coxi_replay_log *log, uint64_t bytes) COXI_REQUIRES(log->lock)
 {
     atomic_fetch_add_explicit(&log->bytes, bytes, memory_order_relaxed);
-    atomic_store_explicit(&log->first_id, log->n > 0 ? log->entries[0].id : 0,
+    atomic_store_explicit(&log->first_id, log->n > 0 ? log->entries[0].id.n : 0,
                           memory_order_relaxed);
 }
 
@@ -108,8 +108,8 @@ static void note_call(struct coxi_replay_log *log,
     COXI_REQUIRES(log->lock)
 {
     uint64_t oldest = atomic_load_explicit(&log->oldest_call, memory_order_relaxed);
-    if (entry->kind == COXI_REPLAY_CALL && (oldest == 0 || entry->id < oldest)) {
-        atomic_store_explicit(&log->oldest_call, entry->id, memory_order_relaxed);
+    if (entry->kind == COXI_REPLAY_CALL && (oldest == 0 || entry->id.n < oldest)) {
+        atomic_store_explicit(&log->oldest_call, entry->id.n, memory_order_relaxed);
     }
 }
 
@@ -161,7 +161,7 @@ static void put(struct coxi_replay_log *log, const struct coxi_replay_entry *ent
 {
     struct coxi_replay_entry *place = &log->entries[log->n++];
     *place = *entry;
-    place->position = entry->position != 0 ? entry->position : entry->id;
+    place->position = entry->position != 0 ? entry->position : entry->id.n;
     place->bytes = bytes_of(log, entry);
     count(log, place->bytes);
     count_undone(log, place, 1);
@@ -197,7 +197,7 @@ static int set_touched(struct coxi_replay_entry *entry, const uint32_t *touched,
     return 0;
 }
 
-int coxi_replay_log_call(struct coxi_replay_log *log, uint64_t id,
+int coxi_replay_log_call(struct coxi_replay_log *log, struct coxi_closure_id id,
                          struct coxi_closure *call, const uint32_t *touched,
                          size_t n_touched)
 {
@@ -213,7 +213,7 @@ int coxi_replay_log_call(struct coxi_replay_log *log, uint64_t id,
     return r;
 }
 
-int coxi_replay_log_barred(struct coxi_replay_log *log, uint64_t id)
+int coxi_replay_log_barred(struct coxi_replay_log *log, struct coxi_closure_id id)
 {
     return append(log,
                   &(struct coxi_replay_entry){.id = id, .kind = COXI_REPLAY_BARRED});
@@ -266,9 +266,9 @@ int coxi_replay_log_operation(struct coxi_replay_log *log,
     return r;
 }
 
-static bool is_of(const struct coxi_replay_entry *entry, uint64_t id)
+static bool is_of(const struct coxi_replay_entry *entry, struct coxi_closure_id id)
 {
-    return entry->id == id && entry->kind != COXI_REPLAY_CALL;
+    return entry->id.n == id.n && entry->kind != COXI_REPLAY_CALL;
 }
 
 /* Sets the state of an entry. */
@@ -281,7 +281,7 @@ static void set_state(struct coxi_replay_log *log, struct coxi_replay_entry *ent
     count_undone(log, entry, 1);
 }
 
-void coxi_replay_log_set(struct coxi_replay_log *log, uint64_t id,
+void coxi_replay_log_set(struct coxi_replay_log *log, struct coxi_closure_id id,
                          enum coxi_replay_state state)
 {
     if (log == NULL) {
@@ -310,7 +310,7 @@ static void exchange(struct coxi_replay_log *log, struct coxi_replay_entry *entr
     count(log, entry->bytes - bytes);
 }
 
-void coxi_replay_log_retract(struct coxi_replay_log *log, uint64_t id)
+void coxi_replay_log_retract(struct coxi_replay_log *log, struct coxi_closure_id id)
 {
     if (log == NULL) {
         return;
@@ -373,14 +373,14 @@ static int narrow(struct coxi_replay_log *log, size_t at,
 }
 
 /* The index of that entry of an update; log->n: there is none. */
-static size_t find_update(const struct coxi_replay_log *log, uint64_t id,
+static size_t find_update(const struct coxi_replay_log *log, struct coxi_closure_id id,
                           uint64_t begin) COXI_REQUIRES(log->lock)
     COXI_REQUIRES(log->lock)
 {
     size_t i = 0;
-    while (i < log->n &&
-           !(log->entries[i].id == id && log->entries[i].kind == COXI_REPLAY_UPDATE &&
-             log->entries[i].update->begin == begin)) {
+    while (i < log->n && !(log->entries[i].id.n == id.n &&
+                           log->entries[i].kind == COXI_REPLAY_UPDATE &&
+                           log->entries[i].update->begin == begin)) {
         i++;
     }
     return i;
@@ -393,7 +393,7 @@ static bool has_other_rows(const struct coxi_replay_log *log, size_t at)
     bool has = false;
     for (size_t i = 0; !has && i < log->n; i++) {
         const struct coxi_replay_entry *entry = &log->entries[i];
-        has = i != at && entry->id == log->entries[at].id &&
+        has = i != at && entry->id.n == log->entries[at].id.n &&
               entry->kind == COXI_REPLAY_UPDATE && entry->update->count > 0;
     }
     return has;
@@ -418,7 +418,8 @@ static void be_nowhere(struct coxi_replay_log *log, size_t at) COXI_REQUIRES(log
     }
 }
 
-void coxi_replay_log_hold(struct coxi_replay_log *log, uint64_t id, uint64_t begin)
+void coxi_replay_log_hold(struct coxi_replay_log *log, struct coxi_closure_id id,
+                          uint64_t begin)
 {
     if (log == NULL) {
         return;
@@ -431,8 +432,8 @@ void coxi_replay_log_hold(struct coxi_replay_log *log, uint64_t id, uint64_t beg
     coxi_unlock(&log->lock);
 }
 
-int coxi_replay_log_narrow(struct coxi_replay_log *log, uint64_t id, uint64_t begin,
-                           const struct coxi_range *ranges, size_t n)
+int coxi_replay_log_narrow(struct coxi_replay_log *log, struct coxi_closure_id id,
+                           uint64_t begin, const struct coxi_range *ranges, size_t n)
 {
     struct coxi_replay_entry *places = calloc(n + 1, sizeof(*places));
     if (places == NULL) {
@@ -560,7 +561,7 @@ static int by_position(const void *a, const void *b)
     if (x_is_call != y_is_call) {
         return x_is_call ? 1 : -1;
     }
-    return x->id < y->id ? -1 : x->id > y->id;
+    return x->id.n < y->id.n ? -1 : x->id.n > y->id.n;
 }
 
 int coxi_replay_log_each_since(struct coxi_replay_log *log, uint64_t mark,

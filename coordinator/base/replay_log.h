@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "common/layout.h"
+#include "coordinator/base/ids.h"
 
 struct coxi_closure;
 struct coxi_loading;
@@ -62,7 +63,7 @@ struct coxi_replay_update {
 };
 
 struct coxi_replay_entry {
-    uint64_t id;
+    struct coxi_closure_id id;
     uint64_t position; /* its place in a replay, before calls with that id; 0: its id */
     enum coxi_replay_kind kind;
     enum coxi_replay_state state;
@@ -110,10 +111,10 @@ void coxi_replay_log_free(struct coxi_replay_log *log); /* takes NULL */
 
 /* Adds a call that is done and has touched those ps. Takes a reference to it;
  * COX_ENOMEM: does not. */
-int coxi_replay_log_call(struct coxi_replay_log *log, uint64_t id,
+int coxi_replay_log_call(struct coxi_replay_log *log, struct coxi_closure_id id,
                          struct coxi_closure *call, const uint32_t *touched,
                          size_t n_touched);
-int coxi_replay_log_barred(struct coxi_replay_log *log, uint64_t id);
+int coxi_replay_log_barred(struct coxi_replay_log *log, struct coxi_closure_id id);
 
 /* Makes an update for an entry; copies `data`. NULL: no memory. */
 struct coxi_replay_update *coxi_replay_update_new(const struct coxi_variable *variable,
@@ -134,20 +135,21 @@ int coxi_replay_log_operation(struct coxi_replay_log *log,
 
 /* Sets the state of the operation with that id, if it is in the log. An update may have
  * several entries: one for each stretch of its rows. */
-void coxi_replay_log_set(struct coxi_replay_log *log, uint64_t id,
+void coxi_replay_log_set(struct coxi_replay_log *log, struct coxi_closure_id id,
                          enum coxi_replay_state state);
 
 /* Makes HELD the entry of that update whose rows begin at `begin`. Other entries of the
  * update stay as they are: a replay gives back those of its rows that a ps had. */
-void coxi_replay_log_hold(struct coxi_replay_log *log, uint64_t id, uint64_t begin);
+void coxi_replay_log_hold(struct coxi_replay_log *log, struct coxi_closure_id id,
+                          uint64_t begin);
 
 /*
  * Makes done the entry of that update whose rows begin at `begin`, with these of its
  * rows and no others. If no entry has rows any more, the update must never apply.
  * COX_ENOMEM: nothing was changed.
  */
-int coxi_replay_log_narrow(struct coxi_replay_log *log, uint64_t id, uint64_t begin,
-                           const struct coxi_range *ranges, size_t n);
+int coxi_replay_log_narrow(struct coxi_replay_log *log, struct coxi_closure_id id,
+                           uint64_t begin, const struct coxi_range *ranges, size_t n);
 
 /*
  * How many entries came before now and before the oldest operation that is not done. A
@@ -171,7 +173,7 @@ bool coxi_replay_log_is_due(struct coxi_replay_log *log, uint64_t next_id);
 bool coxi_replay_log_is_full(struct coxi_replay_log *log, uint64_t next_id);
 
 /* The operation with that id has not been done after all: it must never apply. */
-void coxi_replay_log_retract(struct coxi_replay_log *log, uint64_t id);
+void coxi_replay_log_retract(struct coxi_replay_log *log, struct coxi_closure_id id);
 
 /* The lowest id of a call in the log; UINT64_MAX: there is none. */
 uint64_t coxi_replay_log_oldest_call(const struct coxi_replay_log *log);

@@ -60,9 +60,10 @@ static void collection_fini(struct collection *all)
 
 /* ---- choosing the closures */
 
-static bool has_all(const struct collection *all, uint32_t ps, uint64_t id)
+static bool has_all(const struct collection *all, uint32_t ps,
+                    struct coxi_closure_id id)
 {
-    return coxi_applied_list_is_whole(&all->manifest->shards[ps].applied, id);
+    return coxi_applied_list_is_whole(&all->manifest->shards[ps].applied, id.n);
 }
 
 static bool is_missing(const struct collection *all,
@@ -107,9 +108,9 @@ static int describe_update(struct collection *all,
 static int note_logged(void *arg, const struct coxi_replay_entry *entry)
 {
     struct collection *all = arg;
-    struct item item = {.head.closure = entry->id};
+    struct item item = {.head.closure = entry->id.n};
     int r = 0;
-    if (entry->id > all->manifest->progress.closure || !is_missing(all, entry)) {
+    if (entry->id.n > all->manifest->progress.closure || !is_missing(all, entry)) {
         return 0;
     }
     if (entry->kind == COXI_REPLAY_CALL) {
@@ -144,7 +145,7 @@ static int note_unsettled(struct collection *all, struct cox_coordinator *c)
     int r = 0;
     for (uint64_t id = c->closures->unsettled.first;
          r == 0 && id < c->closures->unsettled.next && id <= progress->closure; id++) {
-        struct coxi_closure *closure = coxi_closures_get(c, id);
+        struct coxi_closure *closure = coxi_closures_get(c, coxi_closure_id(id));
         if (closure != NULL && !closure->fetches) {
             r = add_item(all, &(struct item){closure, {.closure = id}});
             coxi_manifest_cover(progress, id, closure->asked.cursor);
@@ -193,8 +194,8 @@ static int note_kept(struct collection *all, struct cox_coordinator *c)
             if (source != NULL) {
                 mark(c, source);
                 r = add_item(
-                    all,
-                    &(struct item){source, {.closure = source->future.id, .done = 1}});
+                    all, &(struct item){source,
+                                        {.closure = source->future.id.n, .done = 1}});
             }
         }
     }

@@ -71,7 +71,7 @@ static struct coxi_closure *new_closure(struct coxi_resumed *resumed, size_t i)
     if (coxi_closure_new(resumed->c, &spec, &closure) != 0) {
         return NULL;
     }
-    closure->future.id = head->closure;
+    closure->future.id = coxi_closure_id(head->closure);
     closure->older.inherited = true;
     closure->older.was_done = head->closure <= resumed->watermark;
     /* Attempts of the older client may have applied it on some ps. */
@@ -171,7 +171,8 @@ struct holding {
 static int hold_operation(struct coxi_resumed *resumed, size_t i)
 {
     struct cox_coordinator *c = resumed->c;
-    uint64_t id = coxi_backlog_of(resumed->file)->heads[i].closure;
+    struct coxi_closure_id id =
+        coxi_closure_id(coxi_backlog_of(resumed->file)->heads[i].closure);
     struct coxi_operation *operation = coxi_operation_new(c, id);
     if (operation == NULL) {
         return coxi_error_memory("a write that is done again");
@@ -187,10 +188,11 @@ static int hold_closure(struct coxi_resumed *resumed, size_t i, size_t first_inp
     struct cox_coordinator *c = resumed->c;
     bool done = coxi_backlog_of(resumed->file)->heads[i].done;
     struct coxi_closure *closure = new_closure(resumed, i);
-    int r = closure == NULL ? coxi_error_memory("a closure that is run again")
-            : done
-                ? 0
-                : coxi_window_put(&c->closures->unsettled, closure->future.id, closure);
+    if (closure == NULL) {
+        return coxi_error_memory("a closure that is run again");
+    }
+    uint64_t id = closure->future.id.n;
+    int r = done ? 0 : coxi_window_put(&c->closures->unsettled, id, closure);
     if (r != 0) {
         coxi_futures_free(closure);
         return r;
@@ -328,7 +330,7 @@ static int log_update(struct cox_coordinator *c, struct coxi_resumed *resumed, s
         return r;
     }
     struct coxi_replay_entry what = {
-        .id = coxi_backlog_of(resumed->file)->heads[i].closure,
+        .id = coxi_closure_id(coxi_backlog_of(resumed->file)->heads[i].closure),
         .kind = COXI_REPLAY_UPDATE,
         .state = COXI_REPLAY_HELD};
     what.update = coxi_replay_update_new(w.variable, w.op, w.begin, w.count, w.data);
@@ -342,11 +344,12 @@ static int log_update(struct cox_coordinator *c, struct coxi_resumed *resumed, s
 
 /* Reports a write that a ps has refused: the program's next call to schedule or join
  * returns the error. */
-static void note_refused(struct cox_coordinator *c, uint64_t closure, int code)
+static void note_refused(struct cox_coordinator *c, struct coxi_closure_id closure,
+                         int code)
 {
     char text[COXI_TEXT_MAX];
     (void)snprintf(text, sizeof(text),
-                   "write %" PRIu64 " of the client before this one: %.400s", closure,
+                   "write %" PRIu64 " of the client before this one: %.400s", closure.n,
                    coxi_error_text());
     coxi_lock(&c->lock);
     coxi_note_error(c, code, text);

@@ -59,7 +59,7 @@ struct coxi_resumed_reset {
     struct coxi_resumed_reset *next;
     const struct coxi_variable *variable;
     struct coxi_operation *operation; /* NULL: the reset has begun */
-    uint64_t id;                      /* id of the operation */
+    struct coxi_closure_id id;        /* id of the operation */
 };
 
 /* What one place of the backlog holds: a closure, an operation, or (afterwards)

@@ -134,7 +134,7 @@ static void let_go_one(struct coxi_resumed *resumed, size_t i)
     if (head->done) {
         closure->function = loaded;
         coxi_closure_be_done(closure);
-    } else if (coxi_closures_get(c, head->closure) == closure) {
+    } else if (coxi_closures_get(c, coxi_closure_id(head->closure)) == closure) {
         closure->function = loaded;
         enter(closure);
     } /* otherwise it was cancelled */
@@ -181,7 +181,7 @@ static bool is_behind_write(const struct coxi_resumed *resumed,
 {
     uint64_t reset = atomic_load(&resumed->next_reset);
     return resumed->barrier < coxi_backlog_of(resumed->file)->n ||
-           (reset != 0 && reset < closure->future.id);
+           (reset != 0 && reset < closure->future.id.n);
 }
 
 static bool holds(struct coxi_closure *closure)
@@ -217,7 +217,7 @@ static void drop_reset(struct coxi_resumed *resumed)
     struct coxi_resumed_reset *reset = resumed->resets;
     resumed->resets = reset->next;
     atomic_store(&resumed->next_reset,
-                 resumed->resets != NULL ? resumed->resets->id : 0);
+                 resumed->resets != NULL ? resumed->resets->id.n : 0);
     free(reset);
 }
 
@@ -259,7 +259,7 @@ static struct coxi_operation *take_turn(struct coxi_resumed *resumed)
     struct coxi_operation **operation = reset != NULL     ? &reset->operation
                                         : at < backlog->n ? &resumed->held[at].operation
                                                           : NULL;
-    uint64_t id = reset != NULL     ? reset->id
+    uint64_t id = reset != NULL     ? reset->id.n
                   : at < backlog->n ? backlog->heads[at].closure
                                     : 0;
     struct coxi_operation *taken = NULL;
@@ -469,7 +469,7 @@ static void list_reset(void *arg, struct coxi_operation *operation)
     reset->operation = operation;
     reset->id = operation->id;
     *end = reset;
-    atomic_store(&resumed->next_reset, resumed->resets->id);
+    atomic_store(&resumed->next_reset, resumed->resets->id.n);
     end_resetting(resumed);
 }
 

@@ -147,7 +147,7 @@ static void tell_crash(struct coxi_closure *closure, const struct coxi_seat *sea
                COXI_OF(.worker = coxi_maybe_of(seat->worker->index),
                        .closure = closure->future.id, .error = COX_ECRASHED),
                "closure %llu (%s) %s of worker %u: %s%s",
-               (unsigned long long)closure->future.id, closure->function->name,
+               (unsigned long long)closure->future.id.n, closure->function->name,
                n_ran > 1 ? "ran in the crashed process" : "crashed the process",
                seat->worker->index, coxi_cause_text(cause), others);
 }
@@ -178,7 +178,7 @@ static void note_overrun(const struct coxi_seat *seat, struct coxi_closure *clos
                            .closure = closure->future.id, .error = COX_EOVERRUN),
                    "closure %llu (%s) ran for more than %u ms on worker %u, and was "
                    "cancelled there: attempt %u of %u",
-                   (unsigned long long)closure->future.id, closure->function->name,
+                   (unsigned long long)closure->future.id.n, closure->function->name,
                    closure->asked.timeout_ms, seat->worker->index,
                    closure->mishaps.overruns, closure->future.c->options.max_attempts);
     }
@@ -214,7 +214,8 @@ void coxi_attempts_crashed(struct coxi_seat *seat, const struct coxi_crashed *cr
             }
             continue;
         }
-        struct coxi_closure *closure = coxi_closure_find_running(c, head->closure);
+        struct coxi_closure *closure =
+            coxi_closure_find_running(c, coxi_closure_id(head->closure));
         if (closure == NULL || head->attempt > closure->attempts.last ||
             closure->state == COXI_VOIDING) {
             continue;
@@ -341,7 +342,8 @@ static void attempt_ended(struct coxi_seat *seat, struct coxi_closure *closure,
 static struct coxi_closure *find_ended(struct coxi_seat *seat,
                                        const struct coxi_done_head *head)
 {
-    struct coxi_closure *closure = coxi_closure_find_running(seat->c, head->closure);
+    struct coxi_closure *closure =
+        coxi_closure_find_running(seat->c, coxi_closure_id(head->closure));
     if (closure == NULL || closure->state != COXI_ASSIGNED) {
         return NULL;
     }
@@ -362,7 +364,7 @@ static void handle_answer(struct coxi_seat *seat, const struct answer *answer)
     }
     if (answer->kept && (closure == NULL || coxi_kept_seat(closure) != seat ||
                          closure->kept->attempt != head->attempt)) {
-        coxi_kept_drop(seat, head->closure, head->attempt);
+        coxi_kept_drop(seat, coxi_closure_id(head->closure), head->attempt);
     }
 }
 

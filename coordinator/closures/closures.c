@@ -31,13 +31,14 @@ void coxi_closures_free(struct cox_coordinator *c)
 /* The item in `unsettled` that stands for an operation. */
 static char operation;
 
-struct coxi_closure *coxi_closures_get(const struct cox_coordinator *c, uint64_t id)
+struct coxi_closure *coxi_closures_get(const struct cox_coordinator *c,
+                                       struct coxi_closure_id id)
 {
-    void *item = coxi_window_get(&c->closures->unsettled, id);
+    void *item = coxi_window_get(&c->closures->unsettled, id.n);
     return item != &operation ? item : NULL;
 }
 
-int coxi_closures_put_operation(struct cox_coordinator *c, uint64_t id)
+int coxi_closures_put_operation(struct cox_coordinator *c, struct coxi_closure_id id)
 {
-    return coxi_window_put(&c->closures->unsettled, id, &operation);
+    return coxi_window_put(&c->closures->unsettled, id.n, &operation);
 }

@@ -94,10 +94,11 @@ void coxi_closures_free(struct cox_coordinator *c);
 
 /* The closure of that id if it is not settled; NULL if the id belongs to an operation.
  * Loop. */
-struct coxi_closure *coxi_closures_get(const struct cox_coordinator *c, uint64_t id);
+struct coxi_closure *coxi_closures_get(const struct cox_coordinator *c,
+                                       struct coxi_closure_id id);
 
 /* Notes that the id belongs to an operation: it counts as not settled until it is taken
  * out of `unsettled`. COX_ENOMEM. Loop. */
-int coxi_closures_put_operation(struct cox_coordinator *c, uint64_t id);
+int coxi_closures_put_operation(struct cox_coordinator *c, struct coxi_closure_id id);
 
 #endif

@@ -188,7 +188,7 @@ static void enter(struct coxi_closure *closure)
 static void take_operations(struct cox_coordinator *c, struct coxi_intake *intake,
                             uint64_t end)
 {
-    while (intake->operations != NULL && intake->operations->id < end) {
+    while (intake->operations != NULL && intake->operations->id.n < end) {
         int r = coxi_closures_put_operation(c, intake->operations->id);
         if (r != 0) {
             coxi_fatal(c, r, "out of memory for an operation");
@@ -204,8 +204,8 @@ static bool take_in(struct cox_coordinator *c, struct coxi_intake *intake)
     bool any = intake->closures.first != NULL;
     for (struct coxi_closure *closure = intake->closures.first; closure != NULL;) {
         struct coxi_closure *next = closure->next;
-        take_operations(c, intake, closure->future.id);
-        if (coxi_window_put(&c->closures->unsettled, closure->future.id, closure) ==
+        take_operations(c, intake, closure->future.id.n);
+        if (coxi_window_put(&c->closures->unsettled, closure->future.id.n, closure) ==
             0) {
             enter(closure);
         } else {

@@ -73,7 +73,7 @@ int cox_future_fetch(struct cox_future *future, int timeout_ms)
     if (r == COX_ETIMEDOUT) {
         (void)cox_future_cancel(fetch);
         (void)coxi_error(r, "the results of closure %llu have not come in %d ms",
-                         (unsigned long long)future->id, timeout_ms);
+                         (unsigned long long)future->id.n, timeout_ms);
     } else if (r != 0) {
         (void)coxi_error(r, "%s", coxi_future_text(fetch));
     }

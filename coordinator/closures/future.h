@@ -19,7 +19,7 @@ struct cox_future {
     /* Set under c->lock; from then on the outcome does not change. */
     atomic_bool settled;
     struct cox_coordinator *c; /* the user's reference includes one to this */
-    uint64_t id;               /* of the closure; set by the intake */
+    struct coxi_closure_id id; /* of the closure; set by the intake */
 
     /* ---- the outcome: owned by the loop until it is settled */
     int code;

@@ -214,7 +214,7 @@ static int settled_code(struct cox_future *future)
         return 0;
     }
     return coxi_error(future->code, "closure %llu (%s): %.400s",
-                      (unsigned long long)future->id, name_of(future),
+                      (unsigned long long)future->id.n, name_of(future),
                       coxi_future_text(future));
 }
 
@@ -239,7 +239,7 @@ int cox_future_wait(struct cox_future *future, int timeout_ms)
     return is_settled(future)
                ? settled_code(future)
                : coxi_error(COX_ETIMEDOUT, "closure %llu is not settled yet",
-                            (unsigned long long)future->id);
+                            (unsigned long long)future->id.n);
 }
 
 /* The result of a look at a list of futures. */
@@ -388,7 +388,7 @@ int coxi_future_find(struct cox_future *future, const char *name, struct cox_val
         coxi_values_names(future->values, future->n_values, names);
         r = coxi_error(COX_ENOENT,
                        "closure %llu (%s) returned no '%s'; it returned: %s",
-                       (unsigned long long)future->id, name_of(future), name, names);
+                       (unsigned long long)future->id.n, name_of(future), name, names);
     }
     if (r == 0) {
         *ret = future->values[i];
@@ -406,13 +406,13 @@ int cox_future_result(struct cox_future *future, const char *name,
     coxi_lock(&c->lock);
     int r = !is_settled(future)
                 ? coxi_error(COX_ENOTREADY, "closure %llu is not settled yet",
-                             (unsigned long long)future->id)
+                             (unsigned long long)future->id.n)
                 : settled_code(future);
     if (r == 0 && coxi_future_is_away(future)) {
         r = coxi_error(COX_ENOTREADY,
                        "the results of closure %llu (%s) are kept on a worker: call "
                        "cox_future_fetch first",
-                       (unsigned long long)future->id, name_of(future));
+                       (unsigned long long)future->id.n, name_of(future));
     }
     if (r == 0) {
         r = coxi_future_find(future, name, ret);
@@ -432,11 +432,11 @@ int cox_future_error(struct cox_future *future, struct cox_error *ret)
     coxi_lock(&c->lock);
     if (!is_settled(future)) {
         r = coxi_error(COX_ENOTREADY, "closure %llu is not settled yet",
-                       (unsigned long long)future->id);
+                       (unsigned long long)future->id.n);
     } else {
         error.code = future->code;
         error.step_code = future->step_code;
-        error.closure = future->id;
+        error.closure = future->id.n;
         (void)snprintf(error.function, sizeof(error.function), "%s", name_of(future));
         (void)snprintf(error.message, sizeof(error.message), "%s",
                        future->code == 0 ? "" : coxi_future_text(future));

@@ -228,7 +228,7 @@ static bool lacks_some(const struct coxi_closure *closure)
 /* Describes an input whose value another closure will provide. */
 static int export_pending(const struct coxi_input *input, struct coxi_buffer *ret)
 {
-    struct coxi_backlog_input pending = {.closure = input->source->future.id};
+    struct coxi_backlog_input pending = {.closure = input->source->future.id.n};
     memcpy(pending.name, input->name, sizeof(pending.name));
     memcpy(pending.result, input->result, sizeof(pending.result));
     return coxi_buffer_append(ret, &pending, sizeof(pending));
@@ -307,7 +307,7 @@ int coxi_inputs_collect(const struct coxi_closure *closure, uint32_t at,
                 .at = at,
                 .position =
                     (uint32_t)(coxi_values_count(closure->args, closure->args_len) + i),
-                .closure = item->source->future.id,
+                .closure = item->source->future.id.n,
                 .name = item->name,
                 .result = item->result,
             };
@@ -448,7 +448,7 @@ static void give_up(struct coxi_closure *closure, const struct coxi_input *input
         (void)snprintf(text, sizeof(text), "its input '%s': %.360s", input->name, why);
     } else {
         (void)snprintf(text, sizeof(text), "its input '%s', closure %llu (%s): %.300s",
-                       input->name, (unsigned long long)source->future.id,
+                       input->name, (unsigned long long)source->future.id.n,
                        source->function->name, why);
     }
     if (code == COX_ECANCELLED) {

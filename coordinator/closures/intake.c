@@ -14,9 +14,9 @@ enum { ROOM_SLICE_MS = 1000 };
 void coxi_intake_put(struct cox_coordinator *c, struct coxi_closure *closure)
 {
     struct coxi_list *list = &c->closures->intake.closures;
-    closure->future.id = c->ids.next++;
+    closure->future.id = coxi_closure_id(c->ids.next++);
     if (atomic_load(&c->ids.first_closure) == 0) {
-        atomic_store(&c->ids.first_closure, closure->future.id);
+        atomic_store(&c->ids.first_closure, closure->future.id.n);
     }
     if (list->last != NULL) {
         list->last->next = closure;
@@ -31,7 +31,7 @@ void coxi_intake_put_operation(struct cox_coordinator *c,
                                struct coxi_operation *operation)
 {
     struct coxi_intake *intake = &c->closures->intake;
-    operation->id = c->ids.next++;
+    operation->id = coxi_closure_id(c->ids.next++);
     operation->next = NULL;
     if (intake->last_operation != NULL) {
         intake->last_operation->next = operation;

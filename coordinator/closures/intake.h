@@ -11,7 +11,7 @@
 struct coxi_operation {
     struct coxi_mail mail; /* first; tells the loop of the operation's end */
     struct cox_coordinator *c;
-    uint64_t id;
+    struct coxi_closure_id id;
     struct coxi_operation *next; /* in the intake */
 };
 

@@ -142,10 +142,10 @@ static void unlink_kept(struct coxi_kept *kept)
     kept->seat = NULL;
 }
 
-void coxi_kept_drop(struct coxi_seat *seat, uint64_t id, uint32_t attempt)
+void coxi_kept_drop(struct coxi_seat *seat, struct coxi_closure_id id, uint32_t attempt)
 {
     struct cox_coordinator *c = seat->c;
-    const struct coxi_recall_head head = {id, attempt, 0};
+    const struct coxi_recall_head head = {id.n, attempt, 0};
     if (coxi_buffer_append_raw(&seat->dropped, &head, sizeof(head)) != 0) {
         return; /* they stay there until the worker or this client is gone */
     }
@@ -207,16 +207,18 @@ void coxi_kept_done(struct coxi_closure *closure, struct coxi_seat *seat,
 
 /* ---- bringing them here */
 
-static struct coxi_kept **bucket_of(struct cox_coordinator *c, uint64_t id)
+static struct coxi_kept **bucket_of(struct cox_coordinator *c,
+                                    struct coxi_closure_id id)
 {
-    return &c->closures->coming[id % COXI_COMING_BUCKETS];
+    return &c->closures->coming[id.n % COXI_COMING_BUCKETS];
 }
 
 /* The pointer to the closure's entry, or to the end of its bucket. */
-static struct coxi_kept **find_coming(struct cox_coordinator *c, uint64_t id)
+static struct coxi_kept **find_coming(struct cox_coordinator *c,
+                                      struct coxi_closure_id id)
 {
     struct coxi_kept **at = bucket_of(c, id);
-    while (*at != NULL && (*at)->closure->future.id != id) {
+    while (*at != NULL && (*at)->closure->future.id.n != id.n) {
         at = &(*at)->next_coming;
     }
     return at;
@@ -248,7 +250,7 @@ static void end_coming(struct coxi_kept *kept, int code, const char *text)
 static int ask(struct coxi_kept *kept)
 {
     struct coxi_message message = {.kind = COXI_RESULT_WANT};
-    message.result.closure = kept->closure->future.id;
+    message.result.closure = kept->closure->future.id.n;
     message.result.attempt = kept->attempt;
     kept->asked = true;
     kept->seat->n_asked_results++;
@@ -272,7 +274,7 @@ static int make_again(struct coxi_kept *kept)
     }
     coxi_event(c, COX_EVENT_CLOSURE_AGAIN, COXI_OF(.closure = closure->future.id),
                "closure %llu (%s) runs again: its kept results were lost",
-               (unsigned long long)closure->future.id, closure->function->name);
+               (unsigned long long)closure->future.id.n, closure->function->name);
     c->closures->waiting_change++;
     coxi_lock(&c->lock);
     c->life.n_unsettled++;
@@ -312,7 +314,7 @@ void coxi_kept_bring(struct coxi_closure *closure)
 int coxi_kept_sent(struct coxi_seat *seat, const struct coxi_result *result,
                    const void *values, size_t len)
 {
-    struct coxi_kept *kept = *find_coming(seat->c, result->closure);
+    struct coxi_kept *kept = *find_coming(seat->c, coxi_closure_id(result->closure));
     if (seat->n_asked_results == 0) {
         return coxi_error(COX_EPROTO, "a result that was not asked for");
     }
@@ -407,7 +409,8 @@ void coxi_kept_wait_for_recovery(struct cox_coordinator *c)
     }
 }
 
-struct coxi_closure *coxi_kept_find_remake(struct cox_coordinator *c, uint64_t id)
+struct coxi_closure *coxi_kept_find_remake(struct cox_coordinator *c,
+                                           struct coxi_closure_id id)
 {
     const struct coxi_kept *kept = *find_coming(c, id);
     return kept != NULL ? kept->remake : NULL;
@@ -428,7 +431,7 @@ void coxi_kept_remade(struct coxi_closure *remake)
     (void)snprintf(text, sizeof(text),
                    "the results of closure %llu (%s) were lost with its worker and "
                    "could not be made again: %.300s",
-                   (unsigned long long)closure->future.id, closure->function->name,
+                   (unsigned long long)closure->future.id.n, closure->function->name,
                    coxi_future_text(&remake->future));
     end_coming(closure->kept, remake->future.code, text);
 }

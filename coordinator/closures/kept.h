@@ -84,7 +84,8 @@ void coxi_kept_void(struct coxi_closure *closure);
 int coxi_kept_take(struct coxi_closure *closure, const uint8_t *result, size_t len);
 
 /* Tells the worker to drop the results of that attempt, which does not count. */
-void coxi_kept_drop(struct coxi_seat *seat, uint64_t id, uint32_t attempt);
+void coxi_kept_drop(struct coxi_seat *seat, struct coxi_closure_id id,
+                    uint32_t attempt);
 
 /* The values of a closure that is done are needed here: its dependents are told when
  * they have come, or that they are not available (kept->code). */
@@ -101,7 +102,8 @@ void coxi_kept_lost(struct coxi_seat *seat);
 
 /* The closure that makes the values of closure `id` again, or NULL; coxi_kept_remade:
  * that closure has ended. */
-struct coxi_closure *coxi_kept_find_remake(struct cox_coordinator *c, uint64_t id);
+struct coxi_closure *coxi_kept_find_remake(struct cox_coordinator *c,
+                                           struct coxi_closure_id id);
 void coxi_kept_wait_for_recovery(
     struct cox_coordinator *c); /* none of them is urgent any more */
 void coxi_kept_remade(struct coxi_closure *remake);

@@ -79,7 +79,7 @@ void coxi_losses_begin(struct coxi_seat *seat)
 
 void coxi_loss_count(struct coxi_seat *seat, struct coxi_closure *closure)
 {
-    const struct coxi_recall_head suspect = {closure->future.id,
+    const struct coxi_recall_head suspect = {closure->future.id.n,
                                              closure->attempts.current, 0};
     if (closure->rerun == NULL && is_any_ps_away(closure->future.c)) {
         return;
@@ -119,13 +119,16 @@ void coxi_losses_told(struct coxi_seat *seat, const struct coxi_crashed *crashed
     size_t n = seat->suspects.len / sizeof(*suspects);
     for (size_t i = 0; i < n; i++) {
         if (!is_told(crashed, &suspects[i])) {
-            change(coxi_closure_find_running(seat->c, suspects[i].closure), -1);
+            change(coxi_closure_find_running(seat->c,
+                                             coxi_closure_id(suspects[i].closure)),
+                   -1);
         }
     }
     for (size_t i = 0; i < crashed->n_closures; i++) {
         const struct coxi_crashed_head *head = &crashed->closures[i];
         if (head->closure != 0 && head->cause == SIGKILL && !is_suspect(seat, head)) {
-            change(coxi_closure_find_running(seat->c, head->closure), 1);
+            change(coxi_closure_find_running(seat->c, coxi_closure_id(head->closure)),
+                   1);
         }
     }
     seat->suspects.len = 0;

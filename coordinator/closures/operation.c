@@ -12,7 +12,8 @@
 #include "coordinator/closures/dispatch.h"
 #include "coordinator/closures/intake.h"
 
-struct coxi_operation *coxi_operation_new(struct cox_coordinator *c, uint64_t id)
+struct coxi_operation *coxi_operation_new(struct cox_coordinator *c,
+                                          struct coxi_closure_id id)
 {
     struct coxi_operation *operation = calloc(1, sizeof(*operation));
     if (operation != NULL) {
@@ -37,16 +38,16 @@ static int begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
                  void (*listed)(void *arg, struct coxi_operation *operation), void *arg,
                  struct coxi_operation **ret)
 {
-    struct coxi_operation *operation = coxi_operation_new(c, 0);
+    struct coxi_operation *operation = coxi_operation_new(c, coxi_closure_id(0));
     if (operation == NULL) {
         return coxi_error_memory("an operation");
     }
     coxi_lock(&c->lock);
     int r = wait ? coxi_intake_await_id(c) : coxi_check_alive_locked(c);
     if (r == 0) {
-        what->id = c->ids.next;
+        what->id = coxi_closure_id(c->ids.next);
         what->position =
-            state == COXI_REPLAY_HELD ? what->id : coxi_ids_position(&c->ids);
+            state == COXI_REPLAY_HELD ? what->id.n : coxi_ids_position(&c->ids);
         what->state = state;
         r = coxi_replay_log_operation(c->replay_log, what);
     }
@@ -86,7 +87,7 @@ static void end_operation(struct coxi_mail *mail)
     struct coxi_operation *operation = (struct coxi_operation *)mail;
     struct cox_coordinator *c = operation->c;
     coxi_dispatch(c); /* so that the loop has taken it in */
-    (void)coxi_window_take(&c->closures->unsettled, operation->id);
+    (void)coxi_window_take(&c->closures->unsettled, operation->id.n);
     coxi_lock(&c->lock);
     c->ids.first_unsettled = c->closures->unsettled.first;
     (void)pthread_cond_broadcast(&c->life.room);

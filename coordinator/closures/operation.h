@@ -21,7 +21,8 @@
 struct coxi_replay_entry; /* base/replay_log.h */
 
 /* A new operation; `id`: 0, or the id that an older client gave it. NULL: no memory. */
-struct coxi_operation *coxi_operation_new(struct cox_coordinator *c, uint64_t id);
+struct coxi_operation *coxi_operation_new(struct cox_coordinator *c,
+                                          struct coxi_closure_id id);
 
 /*
  * Begins an operation. `what` is logged at the same time (its id and state are set

@@ -22,7 +22,7 @@ int coxi_send_add(struct coxi_seat *seat, const struct coxi_closure *closure,
     const void *args =
         closure->inputs != NULL ? coxi_inputs_args(closure, &args_len) : closure->args;
     struct coxi_closure_head head = {
-        .closure = closure->future.id,
+        .closure = closure->future.id.n,
         .attempt = attempt,
         .module = closure->function->module->id,
         .function = closure->function->index,
@@ -66,10 +66,10 @@ static void recall(struct coxi_seat *seat, const struct coxi_recall *recall)
     (void)coxi_worker_send(seat->worker, &message, NULL);
 }
 
-void coxi_send_recall(struct coxi_seat *seat, uint64_t id, uint32_t attempt,
-                      bool running)
+void coxi_send_recall(struct coxi_seat *seat, struct coxi_closure_id id,
+                      uint32_t attempt, bool running)
 {
-    struct coxi_recall_head head = {id, attempt, 0};
+    struct coxi_recall_head head = {id.n, attempt, 0};
     coxi_send_flush(seat); /* the attempt may be in the collected dispatch */
     recall(seat, &(struct coxi_recall){
                      .closures = &head, .n_closures = 1, .running = running});

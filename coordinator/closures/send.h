@@ -14,8 +14,8 @@ void coxi_send_flush(struct coxi_seat *seat);
 
 /* Asks for an attempt back if the worker has not started it; `running`: a running
  * attempt is cancelled. */
-void coxi_send_recall(struct coxi_seat *seat, uint64_t id, uint32_t attempt,
-                      bool running);
+void coxi_send_recall(struct coxi_seat *seat, struct coxi_closure_id id,
+                      uint32_t attempt, bool running);
 
 /* coxi_send_recall_all asks for all attempts back, and cancels those that run;
  * coxi_send_recall_waiting asks only for those that have not started. */

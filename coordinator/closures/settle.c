@@ -135,8 +135,8 @@ static void note_cancelled(struct coxi_closure *closure)
     /* Also after the caller that waited for running closures has given up. */
     bool by_error = c->life.reporting || c->life.failed;
     if (by_error && closure->asked.cursor != 0 &&
-        (first == 0 || closure->future.id < first)) {
-        c->closures->first_cancelled = closure->future.id;
+        (first == 0 || closure->future.id.n < first)) {
+        c->closures->first_cancelled = closure->future.id.n;
     }
     coxi_unlock(&c->lock);
 }
@@ -148,11 +148,11 @@ static void record(struct coxi_replay_log *log, struct coxi_closure *closure,
 {
     struct cox_coordinator *c = closure->future.c;
     int r = 0;
-    if (closure->future.id > c->closures->progress.closure) {
-        c->closures->progress.closure = closure->future.id;
+    if (closure->future.id.n > c->closures->progress.closure) {
+        c->closures->progress.closure = closure->future.id.n;
     }
     if (closure->state != COXI_CANCELLED || closure->effect.applied) {
-        coxi_manifest_cover(&c->closures->progress, closure->future.id,
+        coxi_manifest_cover(&c->closures->progress, closure->future.id.n,
                             closure->asked.cursor);
     } else {
         note_cancelled(closure);
@@ -169,13 +169,15 @@ static void record(struct coxi_replay_log *log, struct coxi_closure *closure,
 
 /* ---- the end of closures */
 
-struct coxi_closure *coxi_closure_find(struct cox_coordinator *c, uint64_t id)
+struct coxi_closure *coxi_closure_find(struct cox_coordinator *c,
+                                       struct coxi_closure_id id)
 {
     struct coxi_closure *closure = coxi_closures_get(c, id);
-    return closure != NULL ? closure : coxi_window_get(&c->closures->replays, id);
+    return closure != NULL ? closure : coxi_window_get(&c->closures->replays, id.n);
 }
 
-struct coxi_closure *coxi_closure_find_running(struct cox_coordinator *c, uint64_t id)
+struct coxi_closure *coxi_closure_find_running(struct cox_coordinator *c,
+                                               struct coxi_closure_id id)
 {
     struct coxi_closure *closure = coxi_closure_find(c, id);
     return closure != NULL ? closure : coxi_kept_find_remake(c, id);
@@ -205,7 +207,7 @@ void coxi_closure_settle(struct coxi_closure *closure, const struct coxi_ending 
         tell_replayed(closure);
         coxi_kept_remade(closure);
     } else {
-        (void)coxi_window_take(&c->closures->unsettled, closure->future.id);
+        (void)coxi_window_take(&c->closures->unsettled, closure->future.id.n);
         struct coxi_replay_log *log = c->replay_log;
         if (log != NULL && !closure->fetches) {
             record(log, closure, ending);
@@ -290,7 +292,7 @@ void coxi_closure_run_for_results(struct coxi_closure *closure)
     coxi_event(closure->future.c, COX_EVENT_CLOSURE_AGAIN,
                COXI_OF(.closure = closure->future.id),
                "closure %llu (%s) is applied, and runs again for its results",
-               (unsigned long long)closure->future.id, closure->function->name);
+               (unsigned long long)closure->future.id.n, closure->function->name);
     closure->effect.applied = true;
     closure->attempts.cancelled = false; /* too late */
     closure->mishaps.losses = closure->mishaps.crashes = closure->mishaps.overruns = 0;
@@ -411,8 +413,8 @@ static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
     if (closure->state == COXI_FAILED && !c->options.keep_going) {
         char text[COXI_TEXT_MAX];
         (void)snprintf(text, sizeof(text), "closure %llu (%s): %.400s",
-                       (unsigned long long)closure->future.id, closure->function->name,
-                       coxi_future_text(&closure->future));
+                       (unsigned long long)closure->future.id.n,
+                       closure->function->name, coxi_future_text(&closure->future));
         coxi_note_error(c, closure->future.code, text);
     }
 }

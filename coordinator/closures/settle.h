@@ -58,10 +58,12 @@ struct coxi_closure_events {
 };
 
 /* The closure of that id if it is not settled or is being replayed; or NULL. */
-struct coxi_closure *coxi_closure_find(struct cox_coordinator *c, uint64_t id);
+struct coxi_closure *coxi_closure_find(struct cox_coordinator *c,
+                                       struct coxi_closure_id id);
 
 /* The same; or else the closure that makes the kept results of `id` again. */
-struct coxi_closure *coxi_closure_find_running(struct cox_coordinator *c, uint64_t id);
+struct coxi_closure *coxi_closure_find_running(struct cox_coordinator *c,
+                                               struct coxi_closure_id id);
 
 /* For the replay log (base/replay_log.h). */
 uint64_t coxi_closure_logged_bytes(const struct coxi_closure *closure);

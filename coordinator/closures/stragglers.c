@@ -160,7 +160,7 @@ static void race(struct coxi_closure *closure, struct coxi_seat *seat)
                        .worker = coxi_maybe_of(seat->worker->index)),
                "closure %llu (%s) takes long on worker %u (%.0f ms on average): worker "
                "%u runs it, too",
-               (unsigned long long)closure->future.id, closure->function->name,
+               (unsigned long long)closure->future.id.n, closure->function->name,
                closure->seat->worker->index, closure->function->average_us / 1000,
                seat->worker->index);
     coxi_lock(&c->lock);
@@ -207,9 +207,9 @@ static struct coxi_seat *next_idle(struct cox_coordinator *c, uint32_t *i)
 static uint64_t watch_oldest(struct coxi_seat *seat, uint64_t now)
 {
     const struct coxi_closure *closure = seat->in_flight.first;
-    if (seat->oldest_id != closure->future.id ||
+    if (seat->oldest_id != closure->future.id.n ||
         seat->oldest_attempt != closure->attempts.current) {
-        seat->oldest_id = closure->future.id;
+        seat->oldest_id = closure->future.id.n;
         seat->oldest_attempt = closure->attempts.current;
         seat->oldest_since_ms = now;
     }
@@ -219,7 +219,7 @@ static uint64_t watch_oldest(struct coxi_seat *seat, uint64_t now)
 uint64_t coxi_straggler_ran_ms(const struct coxi_seat *seat, uint64_t now_ms)
 {
     const struct coxi_closure *first = seat->in_flight.first;
-    bool same = first != NULL && seat->oldest_id == first->future.id &&
+    bool same = first != NULL && seat->oldest_id == first->future.id.n &&
                 seat->oldest_attempt == first->attempts.current;
     return same ? now_ms - seat->oldest_since_ms : 0;
 }

@@ -373,7 +373,7 @@ int coxi_voiding_start(struct cox_coordinator *c, struct coxi_closure *closure,
     atomic_init(&voiding->n_pending, c->ps.n + 1);
     struct coxi_message message = {.kind = COXI_VOID};
     message.void_ = (struct coxi_void){.session = c->session,
-                                       .closure = closure->future.id,
+                                       .closure = closure->future.id.n,
                                        .attempt = closure->attempts.last};
     for (uint32_t p = 0; p < c->ps.n; p++) {
         struct answer *answer = &voiding->answers[p];

@@ -69,7 +69,7 @@ static const struct coxi_closure *find_oldest(const struct cox_coordinator *c)
     for (uint32_t i = 0; i < c->workers->n; i++) {
         const struct coxi_closure *closure = c->workers->all[i]->seat->in_flight.first;
         oldest = closure != NULL &&
-                         (oldest == NULL || closure->future.id < oldest->future.id)
+                         (oldest == NULL || closure->future.id.n < oldest->future.id.n)
                      ? closure
                      : oldest;
     }
@@ -94,7 +94,7 @@ static void say_why(struct cox_coordinator *c, const struct coxi_closure *oldest
         (void)snprintf(why, sizeof(why), "a ps is being recovered");
     } else if (n_ready > 0 && oldest != NULL) {
         (void)snprintf(why, sizeof(why), "closure %llu (%s) runs on worker %u",
-                       (unsigned long long)oldest->future.id, oldest->function->name,
+                       (unsigned long long)oldest->future.id.n, oldest->function->name,
                        oldest->seat->worker->index);
     } else if (n_ready > 0 && missing != NULL) {
         (void)snprintf(why, sizeof(why),

@@ -115,7 +115,8 @@ bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p);
 /* Creates the variable on that ps by the operation `id`, which may have done so
  * before. */
 int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
-                         const struct coxi_variable *variable, uint64_t id);
+                         const struct coxi_variable *variable,
+                         struct coxi_closure_id id);
 
 /* ---- recovery_replay.c */
 

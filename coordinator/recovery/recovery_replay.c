@@ -32,7 +32,7 @@ enum {
 /* ---- the items to replay */
 
 struct item {
-    uint64_t id;
+    struct coxi_closure_id id;
     uint64_t position; /* no item behind it has a lower id */
     enum coxi_replay_kind kind;
     struct coxi_closure *call; /* a reference */
@@ -67,10 +67,10 @@ static void items_fini(struct items *items)
  * one that was just being created.
  */
 static bool has_been_done(const struct coxi_recovery_server *server,
-                          enum coxi_replay_kind kind, uint64_t id)
+                          enum coxi_replay_kind kind, struct coxi_closure_id id)
 {
     return kind != COXI_REPLAY_CREATE &&
-           coxi_applied_list_is_whole(&server->restored, id);
+           coxi_applied_list_is_whole(&server->restored, id.n);
 }
 
 /* True if ps p is owed the entry. A closure of several segments is run again whatever
@@ -171,7 +171,7 @@ static int begin_replay(struct coxi_recovery *rec, struct coxi_closure *call)
     bool is_new = closure == NULL;
     int r = is_new ? coxi_closure_again(call, &closure) : 0;
     if (r == 0) {
-        r = coxi_window_put(&rec->c->closures->replays, closure->future.id, closure);
+        r = coxi_window_put(&rec->c->closures->replays, closure->future.id.n, closure);
     }
     if (r != 0) {
         if (is_new && closure != NULL) {
@@ -199,11 +199,11 @@ static int begin_batch(struct coxi_recovery *rec, void *arg)
     const struct batch *batch = arg;
     int r = 0;
     coxi_window_fini(&rec->c->closures->replays);
-    coxi_window_init(&rec->c->closures->replays, batch->items[0].id, COXI_WINDOW);
+    coxi_window_init(&rec->c->closures->replays, batch->items[0].id.n, COXI_WINDOW);
     for (size_t i = 0; r == 0 && i < batch->n; i++) {
         r = begin_replay(rec, batch->items[i].call);
     }
-    rec->set->reached = batch->items[0].id;
+    rec->set->reached = batch->items[0].id.n;
     rec->set->batch_open = !atomic_load(&rec->set->any_lost);
     coxi_workers_resources(rec->c);
     return r;
@@ -342,7 +342,7 @@ static void report_failed(struct coxi_recovery *rec, const struct coxi_closure *
     (void)snprintf(text, sizeof(text),
                    "closure %llu (%s) was done, had to be replayed because ps %s was "
                    "lost, and failed: %.300s",
-                   (unsigned long long)closure->future.id, closure->function->name,
+                   (unsigned long long)closure->future.id.n, closure->function->name,
                    owed, coxi_future_text(&closure->future));
     coxi_fatal(rec->c, COX_EREPLAY, text);
 }
@@ -352,10 +352,10 @@ void coxi_recovery_replayed(struct coxi_closure *closure)
     struct cox_coordinator *c = closure->future.c;
     struct coxi_recovery *rec = c->ps.recovery;
     if (rec == NULL ||
-        coxi_window_get(&rec->c->closures->replays, closure->future.id) != closure) {
+        coxi_window_get(&rec->c->closures->replays, closure->future.id.n) != closure) {
         return; /* it was run again for another reason */
     }
-    (void)coxi_window_take(&rec->c->closures->replays, closure->future.id);
+    (void)coxi_window_take(&rec->c->closures->replays, closure->future.id.n);
     closure->rerun->of->attempts.last = closure->attempts.last;
     rec->n_redone += closure->state == COXI_DONE_OK;
     if (closure->state != COXI_DONE_OK && !closure->rerun->abandoned &&
@@ -437,7 +437,7 @@ static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *i
     message.commit = (struct coxi_commit){
         .session = rec->c->session,
         .incarnation = coxi_psc_incarnation(rec->c->ps.clients[p]),
-        .closure = item->id,
+        .closure = item->id.n,
         .attempt = 1,
         .last = true,
         .updates = &update,
@@ -526,12 +526,12 @@ static int done_before(struct coxi_recovery *rec, const struct items *items,
 static size_t batch_length(struct coxi_recovery *rec, const struct item *items,
                            size_t n)
 {
-    uint64_t end = items[0].id + COXI_AHEAD_MAX;
-    uint64_t resource = coxi_resource_position_above(rec->c, items[0].id);
+    uint64_t end = items[0].id.n + COXI_AHEAD_MAX;
+    uint64_t resource = coxi_resource_position_above(rec->c, items[0].id.n);
     size_t i = 0;
     end = resource < end ? resource : end;
     while (i < n && i < BATCH_MAX && items[i].kind == COXI_REPLAY_CALL &&
-           items[i].id < end) {
+           items[i].id.n < end) {
         i++;
     }
     return i;

@@ -89,18 +89,19 @@ bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p)
 static struct coxi_message create_message(const struct coxi_recovery *rec,
                                           struct coxi_psc *psc,
                                           const struct coxi_variable *variable,
-                                          uint64_t id)
+                                          struct coxi_closure_id id)
 {
     struct coxi_message message = {.kind = COXI_CREATE};
     message.create = (struct coxi_create){.session = rec->c->session,
-                                          .closure = id,
+                                          .closure = id.n,
                                           .variable = *variable,
                                           .incarnation = coxi_psc_incarnation(psc)};
     return message;
 }
 
 int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
-                         const struct coxi_variable *variable, uint64_t id)
+                         const struct coxi_variable *variable,
+                         struct coxi_closure_id id)
 {
     struct coxi_message message = create_message(rec, psc, variable, id);
     struct coxi_psc_request request = {0};
@@ -140,8 +141,9 @@ static const struct coxi_variable *covered(struct coxi_recovery *rec, uint32_t i
     const struct coxi_applied_list *list = &rec->base.shards[ps].applied;
     coxi_lock(&c->lock);
     const struct coxi_entry *entry = c->registry->entries[i];
-    bool is = entry->made && coxi_recovery_is_part(entry->description, ps) &&
-              (entry->created == 0 || coxi_applied_list_has(list, entry->created, 0));
+    bool is =
+        entry->made && coxi_recovery_is_part(entry->description, ps) &&
+        (entry->created.n == 0 || coxi_applied_list_has(list, entry->created.n, 0));
     const struct coxi_variable *variable = is ? entry->description : NULL;
     coxi_unlock(&c->lock);
     return variable;
@@ -155,7 +157,7 @@ static void ask_to_create(struct filling *filling, struct coxi_recovery_target *
             /* Nothing is recorded, because the applied set that is restored says what
              * was done. */
             const struct coxi_message message =
-                create_message(filling->rec, target->psc, variable, 0);
+                create_message(filling->rec, target->psc, variable, coxi_closure_id(0));
             ask(filling, target, &message);
         }
     }
@@ -264,7 +266,7 @@ struct bars {
 static int note_bar(void *arg, const struct coxi_replay_entry *entry)
 {
     struct bars *bars = arg;
-    if (entry->kind != COXI_REPLAY_BARRED || entry->id <= bars->watermark) {
+    if (entry->kind != COXI_REPLAY_BARRED || entry->id.n <= bars->watermark) {
         return 0;
     }
     if (bars->n == bars->capacity) {
@@ -276,7 +278,7 @@ static int note_bar(void *arg, const struct coxi_replay_entry *entry)
         bars->ids = ids;
         bars->capacity = capacity;
     }
-    bars->ids[bars->n++] = entry->id;
+    bars->ids[bars->n++] = entry->id.n;
     return 0;
 }
 

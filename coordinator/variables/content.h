@@ -38,13 +38,13 @@ int coxi_content_update(struct cox_coordinator *c, const struct coxi_content_wri
 
 /* The same as operation `closure`, which has begun and is logged; *ret_how: how the
  * operation must be ended. */
-int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
+int coxi_content_write(struct cox_coordinator *c, struct coxi_closure_id closure,
                        const struct coxi_content_write *w,
                        enum coxi_operation_end *ret_how);
 
 /* The part of a HELD update (base/replay_log.h) that the ps have, as they answered. */
 struct coxi_written {
-    uint64_t id;
+    struct coxi_closure_id id;
     uint64_t begin;                  /* the first row of the update */
     const struct coxi_range *ranges; /* the rows that the ps have */
     size_t n;

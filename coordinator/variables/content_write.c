@@ -73,9 +73,9 @@ static int split(const struct coxi_content_write *w, uint32_t n_ps, struct part 
 
 /* Sends a commit to each ps of `parts`; `touched` lists them. */
 static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v,
-                        enum coxi_op op, uint64_t closure, struct part *parts, size_t n,
-                        const uint32_t *touched, const uint64_t *incarnations,
-                        const void *data)
+                        enum coxi_op op, struct coxi_closure_id closure,
+                        struct part *parts, size_t n, const uint32_t *touched,
+                        const uint64_t *incarnations, const void *data)
 {
     static const uint64_t zeros = 0;
     struct coxi_round round;
@@ -89,7 +89,7 @@ static int commit_parts(struct cox_coordinator *c, const struct coxi_variable *v
         message.commit = (struct coxi_commit){
             .session = c->session,
             .incarnation = incarnations[part->ps],
-            .closure = closure,
+            .closure = closure.n,
             .attempt = 1,
             .last = true,
             .touched = touched,
@@ -124,13 +124,13 @@ static void take_voided(void *arg, const struct coxi_message *answer)
  * on. A ps that cannot say counts as having it: if it gets the part again, it takes
  * that for a duplicate. COX_EPSLOST; COX_EFENCED: nobody tells us any more.
  */
-static int ask_parts(struct cox_coordinator *c, uint64_t closure, struct part *parts,
-                     size_t n)
+static int ask_parts(struct cox_coordinator *c, struct coxi_closure_id closure,
+                     struct part *parts, size_t n)
 {
     struct coxi_round round;
     struct coxi_message message = {.kind = COXI_VOID};
     message.void_ = (struct coxi_void){
-        .session = c->session, .closure = closure, .attempt = UINT32_MAX};
+        .session = c->session, .closure = closure.n, .attempt = UINT32_MAX};
     coxi_round_begin(&round);
     for (size_t i = 0; i < n; i++) {
         struct coxi_psc *ps = c->ps.clients[parts[i].ps];
@@ -204,8 +204,9 @@ bool coxi_content_written(struct cox_coordinator *c, const struct coxi_written *
 
 /* Finds out which ps have their parts, and makes the log say the same. Returns an error
  * if the run is over before that is known. */
-static int find_written(struct cox_coordinator *c, uint64_t closure, uint64_t begin,
-                        struct part *parts, size_t n, struct coxi_range *ranges)
+static int find_written(struct cox_coordinator *c, struct coxi_closure_id closure,
+                        uint64_t begin, struct part *parts, size_t n,
+                        struct coxi_range *ranges)
 {
     struct coxi_written written = {closure, begin, ranges, 0, 0};
     int r;
@@ -242,7 +243,7 @@ static int tell_partial(const struct coxi_variable *v, const struct part *parts,
  * if it is applied everywhere after all; otherwise an error that names the ps that have
  * it.
  */
-static int settle_failed(struct cox_coordinator *c, uint64_t closure,
+static int settle_failed(struct cox_coordinator *c, struct coxi_closure_id closure,
                          const struct coxi_variable *v, uint64_t begin,
                          struct part *parts, size_t n, int code)
 {
@@ -273,7 +274,7 @@ static int settle_failed(struct cox_coordinator *c, uint64_t closure,
 /* ---- writing */
 
 /* Writes the parts; a write that fails was settled when this returns. */
-static int write_parts(struct cox_coordinator *c, uint64_t closure,
+static int write_parts(struct cox_coordinator *c, struct coxi_closure_id closure,
                        const struct coxi_content_write *w, struct part *parts, size_t n,
                        const uint32_t *touched, uint64_t *incarnations)
 {
@@ -290,7 +291,7 @@ static int write_parts(struct cox_coordinator *c, uint64_t closure,
     return r == 0 ? 0 : settle_failed(c, closure, w->variable, w->begin, parts, n, r);
 }
 
-int coxi_content_write(struct cox_coordinator *c, uint64_t closure,
+int coxi_content_write(struct cox_coordinator *c, struct coxi_closure_id closure,
                        const struct coxi_content_write *w,
                        enum coxi_operation_end *ret_how)
 {

@@ -299,7 +299,8 @@ static int tell_partial(struct cox_coordinator *c, const bool *took, int code)
 
 static int send_to_all(struct cox_coordinator *c, const struct cox_load_options *o,
                        const struct coxi_checkpoint *checkpoint,
-                       const struct coxi_loading *loading, uint64_t closure)
+                       const struct coxi_loading *loading,
+                       struct coxi_closure_id closure)
 {
     uint64_t *incarnations = calloc(c->ps.n, sizeof(*incarnations));
     bool *took = calloc(c->ps.n, sizeof(*took));
@@ -333,7 +334,7 @@ static int send_to_all(struct cox_coordinator *c, const struct cox_load_options 
  * repeated.
  */
 static void take_step(struct cox_coordinator *c, const struct coxi_manifest *m,
-                      uint64_t closure)
+                      struct coxi_closure_id closure)
 {
     uint64_t next = m->progress.closure + 1;
     uint64_t since =
@@ -342,8 +343,8 @@ static void take_step(struct cox_coordinator *c, const struct coxi_manifest *m,
     uint64_t first = atomic_load(&c->ids.first_closure);
     if (first != 0) {
         atomic_store(&c->ids.steps_from, first - atomic_load(&c->ids.steps_before));
-        atomic_store(&c->ids.steps_loaded, closure);
-        atomic_store(&c->ids.first_closure, closure + 1);
+        atomic_store(&c->ids.steps_loaded, closure.n);
+        atomic_store(&c->ids.first_closure, closure.n + 1);
     }
     atomic_store(&c->ids.steps_before, m->steps_before + since);
     coxi_unlock(&c->lock);
@@ -377,7 +378,7 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
 }
 
 int coxi_loading_repeat(struct cox_coordinator *c, const struct coxi_loading *loading,
-                        uint64_t closure, uint32_t ps)
+                        struct coxi_closure_id closure, uint32_t ps)
 {
     struct coxi_checkpoint *checkpoint = NULL;
     uint64_t *incarnations = calloc(c->ps.n, sizeof(*incarnations));

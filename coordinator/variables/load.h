@@ -43,7 +43,7 @@ bool coxi_loading_is_part(const struct coxi_loading *loading, uint32_t ps);
 /* Loads it again into ps `ps` alone. Any thread; blocks. COX_EPSLOST, and errors that
  * keep the checkpoint from being read. */
 int coxi_loading_repeat(struct cox_coordinator *c, const struct coxi_loading *loading,
-                        uint64_t closure, uint32_t ps);
+                        struct coxi_closure_id closure, uint32_t ps);
 
 /* ---- load_send.c */
 
@@ -76,7 +76,7 @@ bool coxi_load_source_find(const struct coxi_checkpoint *checkpoint,
  * them. */
 struct coxi_load_target {
     struct cox_coordinator *c;
-    uint64_t closure;
+    struct coxi_closure_id closure;
     uint32_t only_ps;             /* COXI_LOAD_ALL_PS: all that hold a part */
     const uint64_t *incarnations; /* of the ps, borrowed */
     bool *took;                   /* by ps: set if it takes a piece; or NULL */

@@ -256,7 +256,7 @@ static void send_piece(struct sender *s, uint32_t ps, struct piece *piece,
     struct coxi_message message = {.kind = COXI_LOAD, .load = *load};
     message.load.session = c->session;
     message.load.incarnation = s->target->incarnations[ps];
-    message.load.closure = s->target->closure;
+    message.load.closure = s->target->closure.n;
     if (!s->wave->under_way) {
         coxi_round_begin(&s->wave->round);
         s->wave->under_way = true;

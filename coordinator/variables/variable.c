@@ -34,7 +34,7 @@ _Static_assert((int)COX_NAME_MAX == (int)COXI_WIRE_NAME_MAX, "one limit");
 
 /* Creates it on the ps that hold a part of it; a table: on all. */
 static int create_parts(struct cox_coordinator *c, const struct coxi_variable *variable,
-                        uint64_t closure, const uint64_t *incarnations)
+                        struct coxi_closure_id closure, const uint64_t *incarnations)
 {
     bool is_table = variable->kind == COXI_KIND_TABLE;
     size_t n = is_table ? c->ps.n : variable->n_shards;
@@ -45,7 +45,7 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
     }
     struct coxi_message message = {.kind = COXI_CREATE};
     message.create.session = c->session;
-    message.create.closure = closure;
+    message.create.closure = closure.n;
     message.create.variable = *variable;
     coxi_round_begin(&round);
     for (size_t i = 0; i < n; i++) {
@@ -60,7 +60,8 @@ static int create_parts(struct cox_coordinator *c, const struct coxi_variable *v
 }
 
 /* Operation `id` has created it: announces it. */
-static void announce(struct cox_coordinator *c, struct coxi_entry *entry, uint64_t id)
+static void announce(struct cox_coordinator *c, struct coxi_entry *entry,
+                     struct coxi_closure_id id)
 {
     coxi_lock(&c->lock);
     entry->created = id;

@@ -45,7 +45,7 @@ static void refuse(struct cox_coordinator *c, uint32_t ps, uint64_t id)
 
 void writing_refuse(const struct writing *w, uint32_t ps)
 {
-    refuse(w->c, ps, w->operation->id);
+    refuse(w->c, ps, w->operation->id.n);
 }
 
 void writing_refuse_next(struct cox_coordinator *c, uint32_t ps)

@@ -27,7 +27,7 @@ static struct coxi_closure *call_new(uint64_t id)
 {
     struct coxi_closure *call = NULL;
     assert_code(0, coxi_closure_new(NULL, &(struct coxi_closure_spec){0}, &call));
-    call->future.id = id;
+    call->future.id = coxi_closure_id(id);
     return call;
 }
 
@@ -89,7 +89,7 @@ TEST(log_is_full_when_its_bytes_or_its_ids_are)
     struct coxi_closure *call = call_new(7);
     log_new(1, 128, &log);
     assert_false(coxi_replay_log_is_full(log, UINT64_MAX)); /* there is nothing in it */
-    assert_code(0, coxi_replay_log_barred(log, 5));
+    assert_code(0, coxi_replay_log_barred(log, coxi_closure_id(5)));
     assert_false(coxi_replay_log_is_due(log, 6));
     assert_true(coxi_replay_log_is_full(log, UINT64_MAX));
     assert_code(0, coxi_closure_log(log, call, touched, 1));
@@ -109,7 +109,7 @@ TEST(log_knows_its_oldest_call)
     const uint32_t touched[] = {0};
     log_new(1, BYTES_MAX, &log);
     assert_int_equal(UINT64_MAX, coxi_replay_log_oldest_call(log));
-    assert_code(0, coxi_replay_log_barred(log, 1)); /* no call */
+    assert_code(0, coxi_replay_log_barred(log, coxi_closure_id(1))); /* no call */
     for (size_t i = 0; i < 3; i++) {
         struct coxi_closure *call = call_new(ids[i]);
         assert_code(0, coxi_closure_log(log, call, touched, 1));
@@ -154,8 +154,9 @@ static const struct coxi_variable variable = {.kind = COXI_KIND_DENSE,
 static void begin(struct coxi_replay_log *log, uint64_t id)
 {
     static const int64_t data[] = {1, 2, 3, 4};
-    struct coxi_replay_entry what = {
-        .id = id, .kind = COXI_REPLAY_UPDATE, .state = COXI_REPLAY_OPEN};
+    struct coxi_replay_entry what = {.id = coxi_closure_id(id),
+                                     .kind = COXI_REPLAY_UPDATE,
+                                     .state = COXI_REPLAY_OPEN};
     what.update = coxi_replay_update_new(&variable, COXI_OP_ASSIGN, 0, 4, data);
     assert_non_null(what.update);
     assert_code(0, coxi_replay_log_operation(log, &what));
@@ -165,19 +166,20 @@ TEST(the_mark_passes_no_operation_that_is_not_done)
 {
     struct coxi_replay_log *log;
     log_new(2, BYTES_MAX, &log);
-    assert_code(0, coxi_replay_log_barred(log, 1));
+    assert_code(0, coxi_replay_log_barred(log, coxi_closure_id(1)));
     begin(log, 2);
     begin(log, 3);
-    coxi_replay_log_set(log, 3, COXI_REPLAY_DONE);
+    coxi_replay_log_set(log, coxi_closure_id(3), COXI_REPLAY_DONE);
     uint64_t mark = coxi_replay_log_mark(log);
-    coxi_replay_log_set(log, 2, COXI_REPLAY_DONE); /* which does not move it */
+    coxi_replay_log_set(log, coxi_closure_id(2),
+                        COXI_REPLAY_DONE); /* which does not move it */
     coxi_replay_log_forget(log, mark);
     assert_int_equal(2, n_entries(log));
     begin(log, 4);
-    coxi_replay_log_set(log, 4, COXI_REPLAY_HELD);
+    coxi_replay_log_set(log, coxi_closure_id(4), COXI_REPLAY_HELD);
     coxi_replay_log_forget(log, coxi_replay_log_mark(log));
     assert_int_equal(1, n_entries(log));
-    coxi_replay_log_retract(log, 4);
+    coxi_replay_log_retract(log, coxi_closure_id(4));
     coxi_replay_log_forget(log, coxi_replay_log_mark(log));
     assert_int_equal(0, n_entries(log));
     coxi_replay_log_free(log);
@@ -192,7 +194,7 @@ TEST(an_operation_that_is_not_done_makes_no_checkpoint_due)
     begin(log, 2);
     assert_false(coxi_replay_log_is_due(log, 3));
     assert_true(coxi_replay_log_is_full(log, 3));
-    coxi_replay_log_set(log, 1, COXI_REPLAY_DONE);
+    coxi_replay_log_set(log, coxi_closure_id(1), COXI_REPLAY_DONE);
     assert_true(coxi_replay_log_is_due(log, 3));
     coxi_replay_log_free(log);
 }
@@ -205,9 +207,9 @@ TEST(an_operation_that_is_held_makes_no_log_full)
     begin(log, 1);
     begin(log, 2);
     assert_true(coxi_replay_log_is_full(log, 3));
-    coxi_replay_log_set(log, 1, COXI_REPLAY_HELD);
+    coxi_replay_log_set(log, coxi_closure_id(1), COXI_REPLAY_HELD);
     assert_false(coxi_replay_log_is_full(log, 3));
-    coxi_replay_log_set(log, 1, COXI_REPLAY_OPEN);
+    coxi_replay_log_set(log, coxi_closure_id(1), COXI_REPLAY_OPEN);
     assert_true(coxi_replay_log_is_full(log, 3));
     coxi_replay_log_free(log);
 }
@@ -233,8 +235,8 @@ TEST(an_update_that_was_written_in_part_is_logged_as_its_rows)
     const struct coxi_range ranges[] = {{1, 1}, {3, 1}};
     log_new(2, BYTES_MAX, &log);
     begin(log, 1);
-    coxi_replay_log_set(log, 1, COXI_REPLAY_HELD);
-    assert_code(0, coxi_replay_log_narrow(log, 1, 0, ranges, 2));
+    coxi_replay_log_set(log, coxi_closure_id(1), COXI_REPLAY_HELD);
+    assert_code(0, coxi_replay_log_narrow(log, coxi_closure_id(1), 0, ranges, 2));
     assert_code(0, coxi_replay_log_each(log, check_narrow, &n));
     assert_int_equal(2, n);
     coxi_replay_log_forget(log, coxi_replay_log_mark(log));

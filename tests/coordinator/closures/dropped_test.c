@@ -39,7 +39,7 @@ TEST(more_results_are_dropped_at_once_than_a_message_tells)
     const size_t n = COXI_WIRE_META_MAX / sizeof(struct coxi_recall_head) + 5;
     c.closures = &closures;
     for (size_t i = 1; i <= n; i++) {
-        coxi_kept_drop(&seat, i, (uint32_t)(i % 3));
+        coxi_kept_drop(&seat, coxi_closure_id(i), (uint32_t)(i % 3));
     }
     coxi_kept_flush(&c);
     assert_int_equal(n, n_told);
