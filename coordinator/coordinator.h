@@ -188,9 +188,9 @@ struct cox_coordinator {
     struct coxi_registry *registry;   /* variables/registry.h */
 };
 
-/* Of a function that does not have the coordinator at hand: call it with c->lock held. */
+/* For a function without a parameter for the coordinator: call it with c->lock held. */
 #define COXI_REQUIRES_C_LOCK COXI_REQUIRES(((struct cox_coordinator *)0)->lock)
-/* Of a field of another struct. */
+/* For a field of another struct. */
 #define COXI_GUARDED_BY_C_LOCK COXI_GUARDED_BY_OF(struct cox_coordinator, lock)
 
 #endif

@@ -28,9 +28,9 @@ void sim_files_slow(uint64_t slow_ns, uint64_t until);
  * that operation is done. */
 void sim_files_kill_at(struct sim_proc *proc, uint64_t n);
 
-/* Calls `seen` before each operation that changes the disk ("mkdir", "fsync" ...); the
- * operation takes as much longer as it returns. NULL: calls nothing. `seen` must neither
- * wait nor kill. */
+/* Calls `seen` before each operation that changes the disk ("mkdir", "fsync" ...); it
+ * returns by how much the operation takes longer. NULL: calls nothing. `seen` must
+ * neither wait nor kill. */
 void sim_files_watch(uint64_t (*seen)(struct sim_proc *proc, const char *what,
                                       const char *path));
 

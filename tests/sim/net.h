@@ -41,8 +41,8 @@ struct sim_sending {
     uint64_t *delay; /* in addition; also for what follows on its connection */
 };
 
-/* Calls `seen` for each message from now on; NULL: calls nothing. It must neither wait nor
- * kill. */
+/* Calls `seen` for each message from now on; NULL: calls nothing. `seen` must neither
+ * wait nor kill. */
 void sim_net_watch(void (*seen)(const struct sim_sending *sending));
 
 /* How many messages were sent. */
