@@ -378,7 +378,7 @@ void chaos_storm_rage(struct chaos_storm *storm, bool on)
     atomic_store(&storm->rages, on && atomic_load(&storm->why) == NULL);
     coxi_lock(&storm->lock);
     while (!on && !storm->calm) {
-        coxi_wait(&storm->calmed, &storm->lock);
+        coxi_wait_for_end(&storm->calmed, &storm->lock);
     }
     coxi_unlock(&storm->lock);
 }

@@ -225,7 +225,7 @@ static void ready(uint64_t n)
 {
     coxi_lock(&crowd.lock);
     while (crowd.n_ready < n) {
-        coxi_wait(&crowd.changed, &crowd.lock);
+        coxi_wait_for_end(&crowd.changed, &crowd.lock);
     }
     coxi_unlock(&crowd.lock);
     (void)printf("ok\n");
@@ -235,7 +235,7 @@ static void await(uint64_t n)
 {
     coxi_lock(&crowd.lock);
     while (crowd.n_answered + crowd.n_held < n) {
-        coxi_wait(&crowd.changed, &crowd.lock);
+        coxi_wait_for_end(&crowd.changed, &crowd.lock);
     }
     uint64_t n_held = crowd.n_held;
     coxi_unlock(&crowd.lock);

@@ -369,7 +369,7 @@ void pair_run_wait(struct pair_run *run)
 {
     coxi_lock(&run->pair->lock);
     while (run->n_flying > 0) {
-        coxi_wait(&run->pair->changed, &run->pair->lock);
+        coxi_wait_for_end(&run->pair->changed, &run->pair->lock);
     }
     coxi_unlock(&run->pair->lock);
 }
@@ -425,7 +425,7 @@ void pair_run_post(struct pair_run *run)
     struct pair *pair = run->pair;
     coxi_lock(&pair->lock);
     while (run->n_flying == run->load.outstanding) {
-        coxi_wait(&pair->changed, &pair->lock);
+        coxi_wait_for_end(&pair->changed, &pair->lock);
     }
     run->n_flying++;
     coxi_unlock(&pair->lock);

@@ -272,7 +272,7 @@ static void check_exact(struct scale *scale, size_t n, uint64_t repeated_max)
     char line[128];
     coxi_lock(&scale->lock);
     while (scale->n_called < n) {
-        coxi_wait(&scale->called, &scale->lock);
+        coxi_wait_for_end(&scale->called, &scale->lock);
     }
     for (size_t i = 0; i < n; i++) {
         if (scale->calls[i].n_settled != 1) {

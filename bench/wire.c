@@ -189,7 +189,7 @@ static void await_answers(struct side *side, size_t n)
 {
     coxi_lock(&side->lock);
     while (side->n_answers < n) {
-        coxi_wait(&side->answered, &side->lock);
+        coxi_wait_for_end(&side->answered, &side->lock);
     }
     side->n_answers = 0;
     coxi_unlock(&side->lock);
@@ -240,7 +240,7 @@ static struct bench_sample requests(struct side *side, int outstanding, double s
     coxi_unlock(&side->lock);
     coxi_lock(&side->lock);
     while (side->n_answers < side->n_sent) {
-        coxi_wait(&side->answered, &side->lock);
+        coxi_wait_for_end(&side->answered, &side->lock);
     }
     size_t n = side->n_answers;
     side->n_answers = 0;

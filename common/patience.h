@@ -5,8 +5,7 @@
  *
  *     struct coxi_patience patience = {0};
  *     while (!there) {
- *         (void)coxi_wait_until(&changed, &lock, &slice);
- *         if (coxi_patience_ends(&patience, coxi_now_ms())) {
+ *         if (coxi_patience_wait(&patience, &changed, &lock)) {
  *             ... say it ...
  *         }
  *     }
@@ -19,6 +18,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "common/sync.h"
 
 enum { COXI_PATIENCE_MS = 10000 };
 
@@ -58,6 +59,23 @@ static inline uint64_t coxi_patience_seconds(const struct coxi_patience *patienc
                                              uint64_t now_ms)
 {
     return patience->since_ms == 0 ? 0 : (now_ms - patience->since_ms) / 1000;
+}
+
+/* Waits once, at most until patience ends. True: it has ended, say what is waited for.
+ * Unlocks meanwhile. */
+static inline bool coxi_patience_wait(struct coxi_patience *patience,
+                                      pthread_cond_t *cond, struct coxi_mutex *lock)
+    COXI_REQUIRES(lock)
+{
+    uint64_t now_ms = coxi_now_ms();
+    if (coxi_patience_ends(patience, now_ms)) {
+        return true;
+    }
+    uint64_t left_ms = patience->next_ms - now_ms;
+    struct timespec until =
+        coxi_deadline(left_ms < INT32_MAX ? (int)left_ms : INT32_MAX);
+    return !coxi_wait_until(cond, lock, &until) &&
+           coxi_patience_ends(patience, coxi_now_ms());
 }
 
 #endif

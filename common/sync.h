@@ -132,8 +132,9 @@ static inline void coxi_wait_for_work(pthread_cond_t *cond, struct coxi_mutex *l
     (void)pthread_cond_wait(cond, &lock->mutex);
 }
 
-/* Waits once, without a deadline. Unlocks meanwhile. */
-static inline void coxi_wait(pthread_cond_t *cond, struct coxi_mutex *lock)
+/* Waits once for an event that is certain to come, because a deadline or a closed link
+ * elsewhere makes it come: the caller says which. Unlocks meanwhile. */
+static inline void coxi_wait_for_end(pthread_cond_t *cond, struct coxi_mutex *lock)
     COXI_REQUIRES(lock) COXI_UNCHECKED
 {
     (void)pthread_cond_wait(cond, &lock->mutex);

@@ -377,8 +377,9 @@ int coxi_link_run(struct coxi_link *link)
     coxi_lock(&link->lock);
     int code = link->close_code;
     link->recv_end = true;
+    /* The stream is closed, which ends a send. */
     while (coxi_link_is_sending(link)) {
-        coxi_wait(&link->room, &link->lock);
+        coxi_wait_for_end(&link->room, &link->lock);
     }
     coxi_unlock(&link->lock);
     coxi_link_end(link);

@@ -294,7 +294,8 @@ static void await_peer(struct coxi_link *link, uint32_t heard) COXI_REQUIRES(lin
         coxi_rings_wait(atomic_load(&link->rings), heard);
         coxi_lock(&link->lock);
     } else {
-        coxi_wait(&link->room, &link->lock);
+        /* If the peer takes nothing for too long, link_watch.c closes the link. */
+        coxi_wait_for_end(&link->room, &link->lock);
     }
 }
 

@@ -120,7 +120,8 @@ int coxi_round_end(struct coxi_round *round)
     coxi_lock(&round->lock);
     round->n_pending--;
     while (round->n_pending > 0) {
-        coxi_wait(&round->ended, &round->lock);
+        /* Each request ends, at the latest by its deadline (coxi_psc_tick). */
+        coxi_wait_for_end(&round->ended, &round->lock);
     }
     int r = round->code;
     coxi_unlock(&round->lock);

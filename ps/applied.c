@@ -178,7 +178,7 @@ int coxi_applied_begin(struct coxi_applied *applied, const struct coxi_commit *c
     /* An open commit is being applied right now: it ends without waiting for
      * anything. */
     while ((r = look(applied, commit)) == COX_EAGAIN) {
-        coxi_wait(&applied->ended, &applied->lock);
+        coxi_wait_for_end(&applied->ended, &applied->lock);
     }
     if (r == 0) {
         /* Do all that can fail now, so that the end cannot fail. */
@@ -253,8 +253,9 @@ int coxi_applied_void(struct coxi_applied *applied, uint64_t closure, uint32_t a
 {
     int r = 0;
     coxi_lock(&applied->lock);
+    /* The same here. */
     while (find_open(applied, closure) < applied->n_open) {
-        coxi_wait(&applied->ended, &applied->lock);
+        coxi_wait_for_end(&applied->ended, &applied->lock);
     }
     if (closure - applied->watermark > COXI_APPLIED_WINDOW &&
         closure > applied->watermark) {

@@ -66,7 +66,7 @@ static void *deferred_thread(void *arg)
     coxi_lock(&deferred->lock);
     while (!deferred->stopping) {
         if (deferred->first == NULL) {
-            coxi_wait(&deferred->changed, &deferred->lock);
+            coxi_wait_for_work(&deferred->changed, &deferred->lock);
             continue;
         }
         struct request *request = deferred->first;

@@ -6,6 +6,8 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/log.h"
+#include "common/patience.h"
 #include "common/sync.h"
 
 /* ---- answers */
@@ -41,9 +43,17 @@ void coxi_attempt_expect(struct coxi_attempt *attempt, struct coxi_answers *answ
 
 int coxi_attempt_wait(struct coxi_attempt *attempt, struct coxi_answers *answers)
 {
+    struct coxi_patience patience = {0};
     coxi_lock(&attempt->lock);
+    /* Each request ends, at the latest by its deadline (coxi_psc_tick). */
     while (answers->n_pending > 0) {
-        coxi_wait(&attempt->answered, &attempt->lock);
+        if (coxi_patience_wait(&patience, &attempt->answered, &attempt->lock)) {
+            coxi_log(
+                COXI_LOG_WARN, "step_waits",
+                "closure=%llu for=ps n_requests=%zu seconds=%llu",
+                (unsigned long long)attempt->head.closure, (size_t)answers->n_pending,
+                (unsigned long long)coxi_patience_seconds(&patience, coxi_now_ms()));
+        }
     }
     int r = answers->code;
     answers->code = 0;

@@ -16,6 +16,8 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/log.h"
+#include "common/patience.h"
 #include "common/sync.h"
 #include "worker/overflow.h"
 
@@ -136,13 +138,20 @@ static bool window_is_full(const struct coxi_run *run) COXI_REQUIRES(run->lock)
 static bool wait_for_place(struct coxi_run *run, struct coxi_running *running)
     COXI_REQUIRES(run->lock)
 {
+    struct coxi_patience patience = {0};
     atomic_store(&running->state, COXI_RUN_RETURNED);
+    /* Each commit ends, at the latest by its deadline (coxi_psc_tick). */
     while (window_is_full(run) && !coxi_running_cancelled(running)) {
         coxi_unlock(&run->lock);
         coxi_run_flush(run);
         coxi_lock(&run->lock);
         if (window_is_full(run) && !coxi_running_cancelled(running)) {
-            coxi_wait(&run->room, &run->lock);
+            if (coxi_patience_wait(&patience, &run->room, &run->lock)) {
+                coxi_log(COXI_LOG_WARN, "commit_waits",
+                         "for=ps n_commits=%zu seconds=%llu", (size_t)run->n_committing,
+                         (unsigned long long)coxi_patience_seconds(&patience,
+                                                                   coxi_now_ms()));
+            }
         }
     }
     if (coxi_running_end(running) == COXI_RUN_RETURNED) {

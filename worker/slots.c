@@ -384,7 +384,7 @@ static bool take(struct coxi_slot *slot, struct coxi_batch **ret, size_t *ret_i)
         if (run != NULL) {
             tend(slots, slot, run);
         } else {
-            coxi_wait(&slots->work, &slots->lock);
+            coxi_wait_for_work(&slots->work, &slots->lock);
         }
     }
     if (slots->stop) {

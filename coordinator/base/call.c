@@ -198,8 +198,9 @@ int coxi_call_on_loop(struct cox_coordinator *c,
     struct errand errand = {.mail.run = run_errand, .c = c, .run = run, .arg = arg};
     coxi_loop_post(c->loop, &errand.mail);
     coxi_lock(&c->lock);
+    /* A turn of the loop never waits, so its next one comes. */
     while (!errand.done) {
-        coxi_wait(&c->life.changed, &c->lock);
+        coxi_wait_for_end(&c->life.changed, &c->lock);
     }
     coxi_unlock(&c->lock);
     return errand.code == 0 ? 0 : coxi_error(errand.code, "%s", errand.text);

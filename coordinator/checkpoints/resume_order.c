@@ -50,7 +50,7 @@ static void *writing_thread(void *arg)
         struct coxi_operation *operation = resumed->operation;
         size_t place = resumed->place;
         if (operation == NULL) {
-            coxi_wait(&c->life.changed, &c->lock);
+            coxi_wait_for_work(&c->life.changed, &c->lock);
             continue;
         }
         resumed->operation = NULL;

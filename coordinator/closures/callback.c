@@ -73,7 +73,7 @@ static struct coxi_callback *take_all(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
     while (c->callbacks->called == NULL && !c->callbacks->end) {
-        coxi_wait(&c->callbacks->callable, &c->lock);
+        coxi_wait_for_work(&c->callbacks->callable, &c->lock);
     }
     struct coxi_callback *all = c->callbacks->called;
     c->callbacks->called = NULL;

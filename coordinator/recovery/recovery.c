@@ -213,7 +213,7 @@ static void *recovery_thread(void *arg)
     coxi_lock(&rec->set->lock);
     while (!rec->set->stop) {
         if (!coxi_ps_any_lost(rec->c, true)) {
-            coxi_wait(&rec->set->changed, &rec->set->lock);
+            coxi_wait_for_work(&rec->set->changed, &rec->set->lock);
             continue;
         }
         coxi_unlock(&rec->set->lock);

@@ -88,7 +88,7 @@ static int on_message(void *arg, struct coxi_peer *peer,
     struct fake_ps *ps = arg;
     coxi_lock(&ps->lock);
     while (ps->waiting) {
-        coxi_wait(&ps->changed, &ps->lock);
+        coxi_wait_for_end(&ps->changed, &ps->lock);
     }
     ps->n_messages[peer->hello.channel]++;
     ps->n_since++;

@@ -110,7 +110,7 @@ static void wait_at_stop(struct end *end, const struct coxi_frame *frame)
     coxi_lock(&stop->lock);
     stop->begun = true;
     while (!stop->over) {
-        coxi_wait(&stop->changed, &stop->lock);
+        coxi_wait_for_end(&stop->changed, &stop->lock);
     }
     coxi_unlock(&stop->lock);
 }

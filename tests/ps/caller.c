@@ -209,7 +209,7 @@ void caller_close(struct caller *caller)
     coxi_link_close(caller->link, COX_ECLOSED, "the test closes it");
     coxi_lock(&caller->lock);
     while (!caller->ended) {
-        coxi_wait(&caller->changed, &caller->lock);
+        coxi_wait_for_end(&caller->changed, &caller->lock);
     }
     coxi_unlock(&caller->lock);
     coxi_link_unref(caller->link);

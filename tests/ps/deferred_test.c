@@ -29,7 +29,7 @@ int fsync(int fd)
     gate.n_at++;
     (void)pthread_cond_broadcast(&gate.changed);
     while (gate.shut) {
-        coxi_wait(&gate.changed, &gate.lock);
+        coxi_wait_for_end(&gate.changed, &gate.lock);
     }
     coxi_unlock(&gate.lock);
     return (int)syscall(SYS_fsync, fd);
