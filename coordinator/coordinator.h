@@ -17,7 +17,8 @@
  *   saving.h      the state of checkpoints
  *   ps_set.c      knows which ps are up
  *   ps_claim.c    claims a ps for this client
- *   replay_log.c  keeps what a restored ps must repeat
+ *   replay_log.c  keeps what a restored ps must repeat;  replay_update.c  the client's
+ *               own writes in it
  *   packing.c     checks and packs the arguments of a call
  *   announced.c   knows which variables can be used
  *

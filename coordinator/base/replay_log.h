@@ -22,6 +22,7 @@
 
 #include "common/layout.h"
 #include "coordinator/base/ids.h"
+#include "coordinator/base/replay_update.h"
 
 struct coxi_closure;
 struct coxi_loading;
@@ -49,17 +50,6 @@ enum coxi_replay_state {
     COXI_REPLAY_DONE, /* also every entry that is no operation */
     COXI_REPLAY_OPEN,
     COXI_REPLAY_HELD, /* a replay gives it to no ps */
-};
-
-/* An update of the client's own: `count` rows from `begin` on. A rate (COXI_OP_RATE)
- * has no rows, and is for every ps that has a part of the variable. */
-struct coxi_replay_update {
-    const struct coxi_variable *variable; /* lives until close */
-    enum coxi_op op;
-    uint64_t begin;
-    uint64_t count;
-    size_t bytes;
-    uint8_t data[];
 };
 
 struct coxi_replay_entry {
@@ -115,18 +105,6 @@ int coxi_replay_log_call(struct coxi_replay_log *log, struct coxi_closure_id id,
                          struct coxi_closure *call, const uint32_t *touched,
                          size_t n_touched);
 int coxi_replay_log_barred(struct coxi_replay_log *log, struct coxi_closure_id id);
-
-/* Makes an update for an entry; copies `data`. NULL: no memory. */
-struct coxi_replay_update *coxi_replay_update_new(const struct coxi_variable *variable,
-                                                  enum coxi_op op, uint64_t begin,
-                                                  uint64_t count, const void *data);
-
-/* True if ps `ps` holds rows of the update, or must get the rate. */
-bool coxi_replay_update_is_on(const struct coxi_replay_update *update, uint32_t ps);
-
-/* Bytes of the data of an update of `count` rows. */
-size_t coxi_replay_update_bytes(const struct coxi_variable *variable, enum coxi_op op,
-                                uint64_t count);
 
 /* Adds an operation: its id, kind, state and content. Takes its update; takes a
  * reference of its own to a loading. COX_ENOMEM: takes nothing. */
