@@ -16,6 +16,7 @@
 #include "schema/wire.h"
 #include "tests/sim/listeners.h"
 #include "tests/sim/messages.h"
+#include "tests/sim/net_internal.h"
 #include "tests/sim/sched.h"
 #include "tests/sim/trace.h"
 
@@ -35,31 +36,6 @@ struct piece {
     size_t meta_len;
     size_t payload_len;
     _Alignas(16) uint8_t bytes[]; /* metadata, zeros to a multiple of 16, payload */
-};
-
-struct coxi_link {
-    struct coxi_link *next; /* of all that are open */
-    struct coxi_link **back;
-    struct sim_proc *proc;
-    uint32_t peer_node;
-    struct coxi_link *peer;
-    const struct coxi_link_events *events;
-    void *arg;
-    struct piece *first;
-    struct piece *last;
-    struct sim_fiber *receiver; /* while it waits */
-    bool closed;
-    int code;
-    char text[256];
-    uint64_t delay; /* of what is sent to this link, beside the usual */
-    uint64_t heard_ms;
-    struct coxi_links *links;
-    struct coxi_link *watch_next;
-};
-
-struct coxi_links {
-    uint64_t timeout_ms;
-    struct coxi_link *first;
 };
 
 static struct {
@@ -89,8 +65,7 @@ void sim_net_part(uint32_t a, uint32_t b, uint64_t until)
     net.parted[a][b] = net.parted[b][a] = until;
 }
 
-/* Until when nothing passes; in the past: now. */
-static uint64_t parted_until(const struct coxi_link *link)
+uint64_t sim_net_parted_until(const struct coxi_link *link)
 {
     return net.parted[link->proc->node][link->peer_node];
 }
@@ -381,7 +356,7 @@ static struct piece *take_piece(struct coxi_link *link, bool *in_batch)
 {
     while (!link->closed) {
         struct piece *piece = link->first;
-        uint64_t parted = parted_until(link);
+        uint64_t parted = sim_net_parted_until(link);
         uint64_t at = piece == NULL        ? SIM_NEVER
                       : piece->at > parted ? piece->at
                                            : parted;
@@ -514,71 +489,6 @@ int coxi_link_connect_start(const char *url, int timeout_ms, coxi_link_connected
     connecting->arg = arg;
     sim_spawn(sim_self_proc(), "connect", connect_later, connecting)->detached = true;
     return 0;
-}
-
-/* ---- silence */
-
-int coxi_links_new(int timeout_ms, struct coxi_links **ret)
-{
-    *ret = calloc(1, sizeof(**ret));
-    (*ret)->timeout_ms = (uint64_t)timeout_ms;
-    return 0;
-}
-
-void coxi_links_free(struct coxi_links *links)
-{
-    free(links);
-}
-
-void coxi_links_add(struct coxi_links *links, struct coxi_link *link)
-{
-    link->links = links;
-    link->watch_next = links->first;
-    links->first = link;
-}
-
-void coxi_links_drop(struct coxi_link *link)
-{
-    if (link->links == NULL) {
-        return;
-    }
-    struct coxi_link **at = &link->links->first;
-    while (*at != link) {
-        at = &(*at)->watch_next;
-    }
-    *at = link->watch_next;
-    link->links = NULL;
-}
-
-/* Nothing comes from the other side, its heartbeats neither. */
-static bool is_silent(const struct coxi_link *link)
-{
-    return parted_until(link) > sim_now() || link->peer->proc->paused;
-}
-
-uint64_t coxi_link_heard_ms(const struct coxi_link *link)
-{
-    return is_silent(link) ? link->heard_ms : sim_now() / SIM_MS;
-}
-
-void coxi_links_tick(struct coxi_links *links)
-{
-    uint64_t now_ms = sim_now() / SIM_MS;
-    for (struct coxi_link *link = links->first; link != NULL; link = link->watch_next) {
-        if (!is_silent(link)) {
-            link->heard_ms = now_ms;
-        } else if (now_ms - link->heard_ms > links->timeout_ms) {
-            coxi_link_close(link, COX_ETIMEDOUT,
-                            "the peer has been silent for too long");
-        }
-    }
-}
-
-void coxi_links_close_all(struct coxi_links *links, int code, const char *text)
-{
-    for (struct coxi_link *link = links->first; link != NULL; link = link->watch_next) {
-        coxi_link_close(link, code, text);
-    }
 }
 
 /* ---- faults */
