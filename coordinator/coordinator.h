@@ -40,7 +40,7 @@
  *   settle.c      places closures in line, and settles them (loop)
  *   voiding.c     asks the ps before a closure ends that they may have (loop)
  *   tally.c       works out how much of a closure is applied
- *   inputs.c      futures as arguments
+ *   inputs.c, inputs_export.c  futures as arguments
  *   kept.c        results that stay on workers (loop)
  *   stragglers.c  second attempts (loop)
  *   losses.c      counts lost workers against closures (loop)

@@ -40,7 +40,7 @@ enum coxi_closure_state {
 };
 
 struct coxi_input;
-struct coxi_inputs; /* inputs.c */
+struct coxi_inputs; /* inputs_internal.h */
 struct coxi_kept;   /* kept.h */
 struct coxi_seat;
 struct coxi_second; /* stragglers.h */

@@ -26,35 +26,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/backlog.h"
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/sync.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/futures.h"
+#include "coordinator/closures/inputs_internal.h"
 #include "coordinator/closures/kept.h"
 #include "coordinator/closures/queue.h"
 #include "coordinator/closures/seat.h"
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/module.h"
-
-struct coxi_input {
-    struct coxi_input *next; /* of the inputs that wait for the same future */
-    struct coxi_closure *owner;
-    struct coxi_closure *source; /* a reference; NULL: the value was taken */
-    bool wants;                  /* it wants what `source` keeps */
-    char name[COX_NAME_MAX + 1];
-    char result[COX_NAME_MAX + 1];
-};
-
-struct coxi_inputs {
-    /* all arguments that travel, once the last input is there */
-    struct coxi_buffer packed;
-    size_t n_pending;
-    size_t n;
-    struct coxi_input items[];
-};
 
 /* ---- life */
 
@@ -148,8 +131,7 @@ struct coxi_closure *coxi_inputs_free(struct coxi_inputs *inputs)
 
 /* ---- the values */
 
-/* Appends the result that an input names, under the input's name. */
-static int pack_input(const struct coxi_input *input, struct coxi_buffer *ret)
+int coxi_input_pack(const struct coxi_input *input, struct coxi_buffer *ret)
 {
     struct cox_value value;
     struct cox_coordinator *c = input->source->future.c;
@@ -181,7 +163,7 @@ static int pack(struct coxi_closure *closure)
         if (is_at_home(closure, &inputs->items[i])) {
             continue;
         }
-        r = pack_input(&inputs->items[i], &inputs->packed);
+        r = coxi_input_pack(&inputs->items[i], &inputs->packed);
         if (r == 0 && inputs->packed.len > COXI_CALL_ARGS_MAX) {
             r = coxi_error(COX_ELIMIT,
                            "the arguments have more than %d bytes with input '%s'",
@@ -201,13 +183,7 @@ const void *coxi_inputs_args(const struct coxi_closure *closure, size_t *ret_len
     return closure->inputs->packed.data;
 }
 
-static bool is_over(const struct coxi_closure *closure)
-{
-    return closure->state == COXI_DONE_OK || closure->state == COXI_FAILED ||
-           closure->state == COXI_CANCELLED;
-}
-
-static bool takes_kept(const struct coxi_inputs *inputs)
+bool coxi_inputs_take_kept(const struct coxi_inputs *inputs)
 {
     for (size_t i = 0; i < inputs->n; i++) {
         const struct coxi_closure *source = inputs->items[i].source;
@@ -216,82 +192,6 @@ static bool takes_kept(const struct coxi_inputs *inputs)
         }
     }
     return false;
-}
-
-/* True if some arguments are not packed, and must still come from the inputs. */
-static bool lacks_some(const struct coxi_closure *closure)
-{
-    return closure->inputs != NULL &&
-           (closure->state == COXI_WAITING || takes_kept(closure->inputs));
-}
-
-/* Describes an input whose value another closure will provide. */
-static int export_pending(const struct coxi_input *input, struct coxi_buffer *ret)
-{
-    struct coxi_backlog_input pending = {.closure = input->source->future.id.n};
-    memcpy(pending.name, input->name, sizeof(pending.name));
-    memcpy(pending.result, input->result, sizeof(pending.result));
-    return coxi_buffer_append(ret, &pending, sizeof(pending));
-}
-
-static bool is_at_hand(const struct coxi_input *input)
-{
-    return is_over(input->source) && coxi_kept_is_here(input->source);
-}
-
-/* Appends the known arguments, packed as those of one call. */
-static int export_known(const struct coxi_closure *closure, struct coxi_buffer *ret)
-{
-    int r = coxi_buffer_append(ret, closure->args, closure->args_len);
-    for (size_t i = 0; r == 0 && i < closure->inputs->n; i++) {
-        if (is_at_hand(&closure->inputs->items[i])) {
-            r = pack_input(&closure->inputs->items[i], ret);
-        }
-    }
-    return r;
-}
-
-/* Builds the packed form in a buffer of its own, because it begins with the number of
- * its values. */
-static int export_lacking(const struct coxi_closure *closure, struct coxi_buffer *args,
-                          struct coxi_buffer *inputs, size_t *ret_n)
-{
-    struct coxi_buffer known = {0};
-    int r = export_known(closure, &known);
-    r = r != 0 ? r : coxi_buffer_append(args, known.data, known.len);
-    coxi_buffer_fini(&known);
-    for (size_t i = 0; r == 0 && i < closure->inputs->n; i++) {
-        if (!is_at_hand(&closure->inputs->items[i])) {
-            r = export_pending(&closure->inputs->items[i], inputs);
-            ++*ret_n;
-        }
-    }
-    return r;
-}
-
-int coxi_inputs_export(struct coxi_closure *closure, struct coxi_buffer *args,
-                       struct coxi_buffer *inputs, size_t *ret_n)
-{
-    size_t len = 0;
-    *ret_n = 0;
-    if (lacks_some(closure)) {
-        return export_lacking(closure, args, inputs, ret_n);
-    }
-    const void *packed = coxi_inputs_args(closure, &len);
-    return coxi_buffer_append(args, packed, len);
-}
-
-struct coxi_closure *coxi_inputs_pending(const struct coxi_closure *closure, size_t i)
-{
-    return lacks_some(closure) && i < closure->inputs->n &&
-                   !is_at_hand(&closure->inputs->items[i])
-               ? closure->inputs->items[i].source
-               : NULL;
-}
-
-size_t coxi_inputs_count(const struct coxi_closure *closure)
-{
-    return closure->inputs != NULL ? closure->inputs->n : 0;
 }
 
 int coxi_inputs_collect(const struct coxi_closure *closure, uint32_t at,
@@ -370,7 +270,7 @@ static void be_ready(struct coxi_closure *closure)
         coxi_closure_fail(closure, r, coxi_error_text());
         return;
     }
-    if (!takes_kept(closure->inputs)) {
+    if (!coxi_inputs_take_kept(closure->inputs)) {
         coxi_futures_free(release_sources(closure->inputs));
     }
     coxi_closure_set(closure, COXI_QUEUED);
@@ -464,13 +364,14 @@ void coxi_inputs_wait(struct coxi_closure *closure)
     for (size_t i = 0; i < inputs->n; i++) {
         struct coxi_input *input = &inputs->items[i];
         input->owner = closure;
-        if (is_over(input->source) && input->source->state != COXI_DONE_OK) {
+        if (coxi_closure_is_over(input->source) &&
+            input->source->state != COXI_DONE_OK) {
             give_up(closure, input);
             return;
         }
     }
     for (size_t i = 0; i < inputs->n; i++) {
-        if (!is_over(inputs->items[i].source)) {
+        if (!coxi_closure_is_over(inputs->items[i].source)) {
             hang_on(closure, &inputs->items[i]);
         }
     }
@@ -494,7 +395,7 @@ void coxi_inputs_put_back(struct coxi_closure *closure)
 
 void coxi_inputs_go_again(struct coxi_closure *closure)
 {
-    if (closure->inputs == NULL || !takes_kept(closure->inputs)) {
+    if (closure->inputs == NULL || !coxi_inputs_take_kept(closure->inputs)) {
         coxi_closure_set(closure, COXI_QUEUED);
         coxi_closure_enqueue(closure, true);
         return;
@@ -608,7 +509,7 @@ static int inputs_copy(const struct coxi_inputs *of, struct coxi_inputs **ret)
 
 int coxi_closure_again(struct coxi_closure *of, struct coxi_closure **ret)
 {
-    bool waits = of->inputs != NULL && takes_kept(of->inputs);
+    bool waits = of->inputs != NULL && coxi_inputs_take_kept(of->inputs);
     struct coxi_closure_spec spec = {.function = of->function,
                                      .args = of->args,
                                      .args_len = of->args_len,
