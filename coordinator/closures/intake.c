@@ -7,24 +7,18 @@
 #include "coordinator/base/replay_log.h"
 #include "coordinator/closures/closure.h"
 #include "coordinator/closures/closures.h"
+#include "coordinator/closures/queue.h"
 
 /* length of one wait; then the state is looked at again */
 enum { ROOM_SLICE_MS = 1000 };
 
 void coxi_intake_put(struct cox_coordinator *c, struct coxi_closure *closure)
 {
-    struct coxi_list *list = &c->closures->intake.closures;
     closure->future.id = coxi_closure_id(c->ids.next++);
     if (atomic_load(&c->ids.first_closure) == 0) {
         atomic_store(&c->ids.first_closure, closure->future.id.n);
     }
-    if (list->last != NULL) {
-        list->last->next = closure;
-    } else {
-        list->first = closure;
-    }
-    list->last = closure;
-    list->n++;
+    coxi_list_append(&c->closures->intake.closures, closure);
 }
 
 void coxi_intake_put_operation(struct cox_coordinator *c,

@@ -58,6 +58,19 @@ static int begin_read(struct cox_coordinator *c, uint64_t *ret)
     return coxi_ps_wait(c);
 }
 
+/* Reads: calls once(c, arg), as often as it takes. */
+static int read_whole(struct cox_coordinator *c,
+                      int (*once)(struct cox_coordinator *c, void *arg), void *arg)
+{
+    uint64_t n_losses;
+    int r;
+    do {
+        r = begin_read(c, &n_losses);
+        r = r == 0 ? once(c, arg) : r;
+    } while (read_again(c, &r, n_losses));
+    return r;
+}
+
 /* The ps from which the client reads. */
 static struct coxi_pull_from source(struct cox_coordinator *c)
 {
@@ -66,23 +79,30 @@ static struct coxi_pull_from source(struct cox_coordinator *c)
 
 /* ---- dense variables */
 
+struct row_read {
+    const struct coxi_variable *variable;
+    uint64_t begin;
+    uint64_t count;
+    void *ret_data;
+};
+
+static int read_rows(struct cox_coordinator *c, void *arg)
+{
+    const struct row_read *read = arg;
+    const struct coxi_pull_from from = source(c);
+    return coxi_pull_rows(&from, read->variable, read->begin, read->count,
+                          read->ret_data);
+}
+
 int coxi_content_read(struct cox_coordinator *c, const struct coxi_variable *v,
                       uint64_t begin, uint64_t count, void *ret_data)
 {
     COXI_CALL_AS(c, "the read of a variable");
-    const struct coxi_pull_from from = source(c);
-    uint64_t n_losses;
     int r = coxi_gate_wait(c);
     if (r != 0) {
         return r;
     }
-    do {
-        r = begin_read(c, &n_losses);
-        if (r == 0) {
-            r = coxi_pull_rows(&from, v, begin, count, ret_data);
-        }
-    } while (read_again(c, &r, n_losses));
-    return r;
+    return read_whole(c, read_rows, &(struct row_read){v, begin, count, ret_data});
 }
 
 int cox_variable_read_rows(struct cox_coordinator *c, struct cox_variable *variable,
@@ -111,6 +131,20 @@ int cox_variable_read(struct cox_coordinator *c, struct cox_variable *variable,
 
 /* ---- tables */
 
+struct key_read {
+    const struct coxi_variable *table;
+    const uint64_t *keys;
+    size_t n_keys;
+    float *ret_rows;
+};
+
+static int read_keys(struct cox_coordinator *c, void *arg)
+{
+    const struct key_read *read = arg;
+    const struct coxi_pull_from from = source(c);
+    return coxi_pull_keys(&from, read->table, read->keys, read->n_keys, read->ret_rows);
+}
+
 int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
                    const uint64_t *keys, size_t n_keys, float *ret_rows)
 {
@@ -120,20 +154,14 @@ int cox_table_read(struct cox_coordinator *c, struct cox_table *table,
                           "cox_table_read needs a table of this coordinator, "
                           "keys, and a place for their rows");
     }
-    const struct coxi_pull_from from = source(c);
-    uint64_t n_losses;
     COXI_CALL(c);
     int r = coxi_gate_wait(c);
     if (r != 0) {
         return r;
     }
-    do {
-        r = begin_read(c, &n_losses);
-        if (r == 0) {
-            r = coxi_pull_keys(&from, table->entry.description, keys, n_keys, ret_rows);
-        }
-    } while (read_again(c, &r, n_losses));
-    return r;
+    return read_whole(
+        c, read_keys,
+        &(struct key_read){table->entry.description, keys, n_keys, ret_rows});
 }
 
 /* ---- counters */
@@ -143,17 +171,23 @@ static void take_counts(void *arg, const struct coxi_message *answer)
     *(struct coxi_counts *)arg = answer->counts;
 }
 
-static int count_once(struct cox_coordinator *c, struct coxi_maybe table,
-                      struct coxi_round_call *calls, struct coxi_counts *ret)
+struct counting {
+    uint32_t table;                /* its id */
+    struct coxi_round_call *calls; /* by ps, as `counts` */
+    struct coxi_counts *counts;
+};
+
+static int count_once(struct cox_coordinator *c, void *arg)
 {
+    const struct counting *counting = arg;
     struct coxi_round round;
     struct coxi_message message = {.kind = COXI_COUNT};
-    message.count = table;
+    message.count = coxi_maybe_of(counting->table);
     coxi_round_begin(&round);
     for (uint32_t p = 0; p < c->ps.n; p++) {
-        calls[p] = (struct coxi_round_call){
-            .expect = COXI_COUNTS, .take = take_counts, .arg = &ret[p]};
-        coxi_round_add(&round, c->ps.clients[p], &message, &calls[p]);
+        counting->calls[p] = (struct coxi_round_call){
+            .expect = COXI_COUNTS, .take = take_counts, .arg = &counting->counts[p]};
+        coxi_round_add(&round, c->ps.clients[p], &message, &counting->calls[p]);
     }
     return coxi_round_end(&round);
 }
@@ -175,16 +209,9 @@ static int count(struct cox_coordinator *c, uint32_t id, struct cox_table_stats 
 {
     struct coxi_round_call *calls = calloc(c->ps.n, sizeof(*calls));
     struct coxi_counts *counts = calloc(c->ps.n, sizeof(*counts));
-    uint64_t n_losses = 0;
-    int r = calls == NULL || counts == NULL ? coxi_error_memory("counters") : 0;
-    if (r == 0) {
-        do {
-            r = begin_read(c, &n_losses);
-            if (r == 0) {
-                r = count_once(c, coxi_maybe_of(id), calls, counts);
-            }
-        } while (read_again(c, &r, n_losses));
-    }
+    int r = calls == NULL || counts == NULL
+                ? coxi_error_memory("counters")
+                : read_whole(c, count_once, &(struct counting){id, calls, counts});
     for (uint32_t p = 0; r == 0 && p < c->ps.n; p++) {
         add_counts(stats, &counts[p].table);
     }

@@ -68,25 +68,9 @@ static void change_plainly(struct model *m, const struct coxi_table_change *chan
     }
     for (size_t c = 0; row->there && c < m->variable.shape[0]; c++) {
         float value = change->values[i * m->variable.shape[0] + c];
-        switch (change->op) {
-        case COXI_OP_GRADIENT:
-            row->w[c] -= value;
-            break;
-        case COXI_OP_ADD:
-            row->w[c] += value;
-            break;
-        case COXI_OP_ASSIGN:
-            row->w[c] = value;
-            break;
-        case COXI_OP_MIN:
-            row->w[c] = fminf(row->w[c], value);
-            break;
-        case COXI_OP_MAX:
-            row->w[c] = fmaxf(row->w[c], value);
-            break;
-        case COXI_OP_RATE:
-            break;
-        }
+        row->w[c] = change->op == COXI_OP_GRADIENT
+                        ? row->w[c] - value
+                        : (float)written(change->op, (double)row->w[c], (double)value);
     }
 }
 

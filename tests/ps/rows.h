@@ -25,6 +25,25 @@ static inline void update_rows(struct coxi_dense *dense, uint64_t begin, uint64_
                       1 /* COX_F32, of gradients */, values);
 }
 
+/* What a write, other than a gradient, makes of an element. */
+static inline double written(enum coxi_op op, double old, double value)
+{
+    switch (op) {
+    case COXI_OP_ADD:
+        return old + value;
+    case COXI_OP_ASSIGN:
+        return value;
+    case COXI_OP_MIN:
+        return value < old ? value : old;
+    case COXI_OP_MAX:
+        return value > old ? value : old;
+    case COXI_OP_GRADIENT:
+    case COXI_OP_RATE:
+        return old;
+    }
+    return old;
+}
+
 typedef int (*row_visit)(void *arg, uint64_t key, const float *values,
                          const float *state, const struct coxi_row_life *life);
 

@@ -292,26 +292,12 @@ static void update_plainly(struct plain_row *row, enum coxi_op op, const float *
 {
     for (size_t c = 0; c < DIM; c++) {
         double value = (double)values[c];
-        switch (op) {
-        case COXI_OP_GRADIENT:
+        if (op == COXI_OP_GRADIENT) {
             row->sum[c] += value * value;
             row->w[c] -= (double)adagrad.learning_rate * value /
                          (sqrt(row->sum[c]) + (double)adagrad.epsilon);
-            break;
-        case COXI_OP_ADD:
-            row->w[c] += value;
-            break;
-        case COXI_OP_ASSIGN:
-            row->w[c] = value;
-            break;
-        case COXI_OP_MIN:
-            row->w[c] = fmin(row->w[c], value);
-            break;
-        case COXI_OP_MAX:
-            row->w[c] = fmax(row->w[c], value);
-            break;
-        case COXI_OP_RATE:
-            break;
+        } else {
+            row->w[c] = written(op, row->w[c], value);
         }
     }
 }

@@ -26,13 +26,20 @@ static void free_all(struct cox_future *futures[], size_t n)
     }
 }
 
+/* Such a line, on one of `n_workers` workers, which is lost then. */
+static void lose_line(struct keep *keep, int n_workers, size_t n, uint32_t only,
+                      struct cox_future *ret[])
+{
+    keep_open(keep, n_workers, NULL);
+    start_line(keep, n, only, ret);
+    keep_kill(keep, 0);
+}
+
 TEST(line_of_three_is_made_again_when_its_worker_is_killed)
 {
     struct keep keep;
     struct cox_future *line[3];
-    keep_open(&keep, 2, NULL);
-    start_line(&keep, 3, 1, line);
-    keep_kill(&keep, 0);
+    lose_line(&keep, 2, 3, 1, line);
     assert_int_equal(
         13, keep_run(&keep, "x", &(struct keep_call){.own = 10, .takes = {line[2]}}));
     assert_int_equal(3, keep_made_again(&keep));
@@ -61,9 +68,7 @@ TEST(what_nobody_needs_is_not_made_again)
 {
     struct keep keep;
     struct cox_future *line[3];
-    keep_open(&keep, 1, NULL);
-    start_line(&keep, 3, 0, line);
-    keep_kill(&keep, 0);
+    lose_line(&keep, 1, 3, 0, line);
     assert_int_equal(1, keep_run(&keep, "x", &(struct keep_call){.own = 1}));
     assert_int_equal(0, keep_made_again(&keep));
     free_all(line, 3);
@@ -168,9 +173,7 @@ TEST(close_while_results_are_made_again)
 {
     struct keep keep;
     struct cox_future *line[20];
-    keep_open(&keep, 1, NULL);
-    start_line(&keep, 20, 0, line);
-    keep_kill(&keep, 0);
+    lose_line(&keep, 1, 20, 0, line);
     struct cox_future *next =
         keep_start(&keep, &(struct keep_call){.takes = {line[19]}});
     keep_close(&keep);
@@ -184,9 +187,7 @@ TEST(fetch_that_is_given_up_may_be_repeated)
 {
     struct keep keep;
     struct cox_future *line[3];
-    keep_open(&keep, 1, NULL);
-    start_line(&keep, 3, 0, line);
-    keep_kill(&keep, 0);
+    lose_line(&keep, 1, 3, 0, line);
     int code = cox_future_fetch(line[2], 0);
     assert_true(code == 0 || code == COX_ETIMEDOUT);
     assert_int_equal(3, keep_fetch(line[2], "x"));

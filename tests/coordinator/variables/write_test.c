@@ -53,6 +53,14 @@ static int assign(struct spread *s, int64_t value)
                                s->n_ps * ROWS_PER_PS * sizeof(value));
 }
 
+/* All rows hold 1, and a write of 2 to all of them has begun. */
+static void open_writing(struct spread *s, uint32_t n_ps, struct writing *ret)
+{
+    spread_open(s, n_ps, NULL);
+    assert_code(0, assign(s, 1));
+    writing_begin(ret, s->crew.c, s->v, all_of(2));
+}
+
 /* What the ps hold, one after the other. */
 static void assert_holds(struct spread *s, const int64_t *values)
 {
@@ -85,10 +93,8 @@ static void lose_ps(struct spread *s, int index)
 TEST(a_write_that_no_ps_had_at_the_checkpoint_is_there_when_ps_are_lost)
 {
     struct spread s;
-    spread_open(&s, 2, NULL);
-    assert_code(0, assign(&s, 1));
     struct writing write;
-    writing_begin(&write, s.crew.c, s.v, all_of(2));
+    open_writing(&s, 2, &write);
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
     assert_code(0, writing_rows(&write, 0, 4, all_of(2)));
     writing_end(&write, false);
@@ -104,10 +110,8 @@ TEST(a_write_that_no_ps_had_at_the_checkpoint_is_there_when_ps_are_lost)
 TEST(a_write_that_one_ps_had_at_the_checkpoint_is_whole_for_the_next_client)
 {
     struct spread s;
-    spread_open(&s, 2, NULL);
-    assert_code(0, assign(&s, 1));
     struct writing write;
-    writing_begin(&write, s.crew.c, s.v, all_of(2));
+    open_writing(&s, 2, &write);
     assert_code(0, writing_rows(&write, 0, ROWS_PER_PS, all_of(2)));
     assert_holds(&s, (const int64_t[]){2, 1});
     assert_code(0, cox_checkpoint_save(s.crew.c, NULL, NULL));
@@ -146,10 +150,8 @@ TEST(a_write_that_is_replayed_under_way_names_the_same_ps)
 TEST(a_write_that_one_ps_refuses_says_who_has_it_and_stays_so)
 {
     struct spread s;
-    spread_open(&s, 2, NULL);
-    assert_code(0, assign(&s, 1));
     struct writing write;
-    writing_begin(&write, s.crew.c, s.v, all_of(2));
+    open_writing(&s, 2, &write);
     writing_refuse(&write, 1);
     assert_code(COX_EPARTIAL, writing_rows(&write, 0, 4, all_of(2)));
     assert_error_names("stays applied on ps 0");
@@ -166,10 +168,8 @@ TEST(a_write_that_one_ps_refuses_says_who_has_it_and_stays_so)
 TEST(a_write_that_every_ps_refuses_is_nowhere_for_good)
 {
     struct spread s;
-    spread_open(&s, 2, NULL);
-    assert_code(0, assign(&s, 1));
     struct writing write;
-    writing_begin(&write, s.crew.c, s.v, all_of(2));
+    open_writing(&s, 2, &write);
     writing_refuse(&write, 0);
     writing_refuse(&write, 1);
     int r = writing_rows(&write, 0, 4, all_of(2));
@@ -184,10 +184,8 @@ TEST(a_write_that_every_ps_refuses_is_nowhere_for_good)
 TEST(a_write_in_parts_keeps_what_is_written_where_another_part_is_refused)
 {
     struct spread s;
-    spread_open(&s, 3, NULL);
-    assert_code(0, assign(&s, 1));
     struct writing write;
-    writing_begin(&write, s.crew.c, s.v, all_of(2));
+    open_writing(&s, 3, &write);
     writing_narrow(&write, (const uint64_t[][2]){{0, 2}, {4, 2}}, 2);
     assert_code(0, writing_rows(&write, 0, 2, all_of(2)));
     writing_refuse(&write, 2);
@@ -509,8 +507,7 @@ TEST(module_that_is_missing_is_told_before_the_first_join)
         diary_await(diary, COX_EVENT_MODULE_MISSING, "'hold_and_count' of module hold");
     assert_string_equal("module_missing", event->name);
     assert_int_equal(COX_EVENT_WARNING, event->level);
-    (void)diary_await(diary, COX_EVENT_BLOCKED,
-                      "need 'hold_and_count' of module hold");
+    (void)diary_await(diary, COX_EVENT_BLOCKED, "need 'hold_and_count' of module hold");
     atomic_store(&coxi_patience_ms, COXI_PATIENCE_MS);
     assert_code(0, cox_module_load(crew.c, coxi_test_module("hold"), &hold));
     assert_code(0, cox_future_wait(future, 30000));
