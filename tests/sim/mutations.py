@@ -45,6 +45,10 @@ MUTATIONS = {
     "11a": ("a late snapshot request writes", [
         ("ps", "coxi_store_snapshot", "same_client && snapshot->number < last->number", "0"),
         ("ps", "coxi_store_snapshot", "!same_client || snapshot->number > last->number", "1")]),
+    "11a+": ("a late snapshot request writes, also over a file", [
+        ("ps", "coxi_store_snapshot", "same_client && snapshot->number < last->number", "0"),
+        ("ps", "coxi_store_snapshot", "!same_client || snapshot->number > last->number", "1"),
+        ("checkpoint", "begin_file", "O_EXCL", "O_TRUNC")]),
     "11b": ("a checkpoint in which a ps was lost is kept", [
         ("coordinator", "check_losses", BEGIN, "return 0;"),
         ("coordinator", "coxi_recovery_base", "r == 0 && rec->set->n_losses == mark->n_losses", "r == 0")]),
