@@ -58,8 +58,8 @@ struct coxi_known_base {
 struct coxi_retention {
     uint64_t keep;       /* the number of newest ones to keep; 0: all */
     uint64_t keep_every; /* also keep those whose number it divides; 0: none */
-    const struct coxi_known_base
-        *known; /* spares reading their manifests; may be NULL */
+    /* spares reading their manifests; may be NULL */
+    const struct coxi_known_base *known;
 };
 
 enum coxi_fate {

@@ -21,8 +21,8 @@ struct coxi_manifest_shard {
     char file[64]; /* in the checkpoint's directory */
     uint64_t bytes;
     uint32_t crc32;
-    uint64_t
-        base; /* number of the checkpoint whose shard it builds on; 0: it is whole */
+    /* number of the checkpoint whose shard it builds on; 0: it is whole */
+    uint64_t base;
     struct coxi_applied_list applied;
 };
 

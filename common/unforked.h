@@ -18,8 +18,8 @@ struct coxi_unforked {
     struct coxi_unforked *next;
     struct coxi_unforked **at;
     int fd; /* the file, if `url` is NULL */
-    const char
-        *url; /* all sockets that listen at this address or were accepted there */
+    /* all sockets that listen at this address or were accepted there */
+    const char *url;
 };
 
 /* A forked child closes it from hold until drop. drop may be called without hold. */

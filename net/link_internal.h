@@ -100,8 +100,8 @@ struct coxi_link {
     atomic_bool handling;
     atomic_uint_least64_t last_in_ms;
     atomic_uint_least64_t last_out_ms;
-    atomic_uint_least64_t
-        stuck_ms; /* since when the kernel takes nothing; 0: it does */
+    /* since when the kernel takes nothing; 0: it does */
+    atomic_uint_least64_t stuck_ms;
 
     /* The local path: its rings, NULL before it exists; and whether the stream has
      * ended. */

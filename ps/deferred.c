@@ -23,8 +23,8 @@ struct coxi_deferred {
     pthread_t thread;
     bool started;
 
-    struct coxi_mutex
-        lock; /* guards all below; leaf, except for the links' own locks */
+    /* guards all below; leaf, except for the links' own locks */
+    struct coxi_mutex lock;
     pthread_cond_t changed;
     struct request *first; /* the one that is running, if `busy` */
     struct request **end;

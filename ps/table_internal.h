@@ -23,8 +23,8 @@ struct coxi_bucket {
     /* the next row that the bucket may make without asking for more ... */
     uint32_t run;
     uint32_t n_run; /* ... and how many such rows there are */
-    uint32_t
-        free_row; /* list of evicted rows, linked by their first 4 bytes; 0: none */
+    /* list of evicted rows, linked by their first 4 bytes; 0: none */
+    uint32_t free_row;
 };
 
 /* The place where eviction goes on: a line of a bucket. */
@@ -64,8 +64,8 @@ struct coxi_table {
     struct coxi_hand sweep;
     struct coxi_hand sample;
 
-    struct coxi_bucket
-        *buckets; /* COXI_BUCKETS, in memory that takes room only when it is used */
+    /* COXI_BUCKETS, in memory that takes room only when it is used */
+    struct coxi_bucket *buckets;
 };
 
 static inline struct coxi_bucket *coxi_table_bucket(struct coxi_table *table,

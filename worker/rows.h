@@ -21,8 +21,8 @@ struct coxi_home {
 /* Scratch of an attempt, valid until the next call; zeroed is valid. */
 struct coxi_spread {
     struct coxi_buffer slots; /* u32: hash table of the distinct rows */
-    struct coxi_buffer
-        distinct; /* u64: keys or row numbers, in the order of the call */
+    /* u64: keys or row numbers, in the order of the call */
+    struct coxi_buffer distinct;
     /* struct coxi_home of each distinct row; not used if `one` */
     struct coxi_buffer homes;
     struct coxi_buffer counts; /* u32: the number of distinct rows for each ps */

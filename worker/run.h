@@ -41,8 +41,8 @@ struct coxi_spare {
 struct coxi_run_options {
     uint32_t worker; /* its index, unless the client's layout names another */
     uint64_t incarnation;
-    uint64_t
-        connection; /* the number of the client's control connection (net/server.h) */
+    /* the number of the client's control connection (net/server.h) */
+    uint64_t connection;
     uint32_t commit_window; /* most attempts with commits under way */
     /* the client is told of a ps that is out of reach for so long; 0: never */
     int peer_timeout_ms;

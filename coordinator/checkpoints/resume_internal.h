@@ -92,9 +92,9 @@ struct coxi_resumed {
     struct coxi_resumed_reset *resets; /* by rising id */
     size_t n_resetting;                /* calls that are about to list a reset */
     size_t n_writes;                   /* writes that are not done */
-    struct coxi_operation
-        *operation; /* of the write whose turn it is, until it begins */
-    size_t place;   /* the place of that write */
+    /* of the write whose turn it is, until it begins */
+    struct coxi_operation *operation;
+    size_t place; /* the place of that write */
     bool end;
     bool ended;
 

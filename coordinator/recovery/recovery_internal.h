@@ -45,8 +45,8 @@ struct coxi_recovery_base {
 
 struct coxi_recovery {
     struct cox_coordinator *c;
-    struct coxi_ps_set
-        *set; /* the coordinator's; its lock guards the fields marked below */
+    /* the coordinator's; its lock guards the fields marked below */
+    struct coxi_ps_set *set;
     pthread_t thread;
     bool runs; /* the thread must be joined */
 

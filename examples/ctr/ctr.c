@@ -47,10 +47,10 @@ struct client {
     pid_t evaluator; /* 0: it has ended */
     int evaluator_code;
 
-    struct cox_future
-        *futures[WINDOW]; /* a ring: the oldest is futures[n_done % WINDOW] */
-    uint64_t next;        /* range to be scheduled, counted over all epochs */
-    uint64_t resumed;     /* the first that is: those before it count already */
+    /* a ring: the oldest is futures[n_done % WINDOW] */
+    struct cox_future *futures[WINDOW];
+    uint64_t next;    /* range to be scheduled, counted over all epochs */
+    uint64_t resumed; /* the first that is: those before it count already */
     size_t n_scheduled;
     size_t n_done;
     int64_t rows;

@@ -310,8 +310,8 @@ struct cox_table_spec {
     uint32_t dim;     /* 1 to 4096 floats in a row. */
 
     struct cox_optimizer optimizer; /* What a gradient does to a row. */
-    struct cox_initializer
-        initializer; /* What a row begins with: by seed and key alone. */
+    /* What a row begins with: by seed and key alone. */
+    struct cox_initializer initializer;
 
     uint32_t wire_dtype; /* As in struct cox_variable_spec. */
     uint32_t nonfinite;  /* enum cox_nonfinite */

@@ -22,9 +22,9 @@ struct run {
     struct program worker;
     struct cox_cluster *cluster;
     const char *dir; /* of checkpoints, or NULL */
-    bool
-        pauses; /* clients that are started from now on: each has to be told to go on when it
-                        has created w and nothing else */
+    /* clients that are started from now on: each has to be told to go on when it has
+     * created w and nothing else */
+    bool pauses;
 };
 
 static void daemons_start(struct run *run)

@@ -25,8 +25,8 @@ struct subject {
     struct stock stock;
     struct coxi_variable specs[8]; /* by variable id */
     uint64_t next;                 /* number of a snapshot */
-    struct file
-        chain[CHAIN_MAX]; /* what is durable: a whole one and what builds on it */
+    /* what is durable: a whole one and what builds on it */
+    struct file chain[CHAIN_MAX];
     size_t n_chain;
     uint64_t rng;
 };

@@ -31,8 +31,8 @@ static struct {
     const struct sim_plan *plan;
     struct call calls[SIM_CALLS_MAX];
     bool joined; /* what is compared is behind a join */
-    uint32_t
-        made_until; /* a client before has made assignments up to this call, maybe */
+    /* a client before has made assignments up to this call, maybe */
+    uint32_t made_until;
     bool broken;
     char text[1000];
 } ledger;

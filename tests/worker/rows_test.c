@@ -13,8 +13,8 @@
 static void assert_spread(const struct coxi_variable *v, uint32_t n_ps,
                           const uint64_t *keys, size_t n)
 {
-    static struct coxi_spread
-        spread; /* used again for many calls, as an attempt does */
+    /* used again for many calls, as an attempt does */
+    static struct coxi_spread spread;
     static struct coxi_buffer places;
     uint32_t counts[17] = {0};
     size_t first = places.len / sizeof(uint32_t);

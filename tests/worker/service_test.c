@@ -435,8 +435,8 @@ TEST(worker_forgets_the_closures_of_a_client_that_is_gone)
     send_module(next.caller, "probe");
     dispatch(next.caller, 7, 2, "identify", NULL);
     gate_release(gate);
-    expect_done(next.caller, 7, 2, 0); /* the second closure of the first client did not
-                                          take the slot */
+    /* the second closure of the first client did not take the slot */
+    expect_done(next.caller, 7, 2, 0);
     caller_close(next.caller);
     worker_close(&w);
 }
