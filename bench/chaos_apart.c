@@ -299,6 +299,7 @@ static int open_local(struct chaos *chaos, struct surroundings *ret,
     struct cox_cluster *cluster = NULL;
     bool cuts = config->partition_every > 0;
     int r = cuts ? set("COX_PS_LOCAL_PATH", "off") : 0;
+    r = r == 0 && cuts ? set("COX_WORKER_LOCAL_PATH", "off") : r;
     r = r != 0 ? r : cox_cluster_local((int)config->ps, (int)config->workers, &cluster);
     r = r != 0 ? r : coxi_local_start(cluster, &o, &ret->local, ret_addresses);
     r = r != 0 || !cuts ? r : open_proxies(chaos, ret, ret_addresses);

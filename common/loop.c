@@ -73,15 +73,21 @@ static void run_mail(struct coxi_loop *loop)
     }
 }
 
+/* What a turn is for: the mail, then on_wake. In a turn. */
+static void run_turn(struct coxi_loop *loop)
+{
+    run_mail(loop);
+    if (atomic_exchange(&loop->wake, false) && loop->on_wake != NULL) {
+        loop->on_wake(loop->arg);
+    }
+}
+
 static void on_async(uv_async_t *async)
 {
     struct coxi_loop *loop = async->data;
     bool stop = atomic_load(&loop->stop);
     begin_turn(loop);
-    run_mail(loop);
-    if (atomic_exchange(&loop->wake, false) && loop->on_wake != NULL) {
-        loop->on_wake(loop->arg);
-    }
+    run_turn(loop);
     end_turn(loop);
     if (stop) {
         uv_stop(&loop->uv);
@@ -131,7 +137,8 @@ int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
     return 0;
 }
 
-void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail)
+/* True: the mailbox was empty. */
+static bool put(struct coxi_loop *loop, struct coxi_mail *mail)
 {
     mail->next = NULL;
     coxi_lock(&loop->lock);
@@ -143,9 +150,30 @@ void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail)
     }
     loop->last = mail;
     coxi_unlock(&loop->lock);
-    if (first) {
+    return first;
+}
+
+void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail)
+{
+    if (put(loop, mail)) { /* whoever posted the first one sees to a turn */
         (void)uv_async_send(&loop->async);
     }
+}
+
+void coxi_loop_put(struct coxi_loop *loop, struct coxi_mail *mail)
+{
+    (void)put(loop, mail);
+}
+
+void coxi_loop_run_posted(struct coxi_loop *loop)
+{
+    if (!coxi_trylock(&loop->turn)) {
+        (void)uv_async_send(&loop->async);
+        return;
+    }
+    in_turn = true;
+    run_turn(loop);
+    end_turn(loop);
 }
 
 void coxi_loop_on_wake(struct coxi_loop *loop, void (*on_wake)(void *arg))

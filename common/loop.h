@@ -25,6 +25,15 @@ int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
  * blocks. */
 void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail);
 
+/*
+ * The same in two halves, for a thread that has several mails: coxi_loop_put posts one
+ * and wakes nobody; coxi_loop_run_posted follows them and has all posted mail run, in
+ * order. While the loop sleeps, the calling thread takes that turn, as in
+ * coxi_loop_wake_here.
+ */
+void coxi_loop_put(struct coxi_loop *loop, struct coxi_mail *mail);
+void coxi_loop_run_posted(struct coxi_loop *loop);
+
 /* The same for mail that need not run behind earlier mail: while the loop sleeps, the
  * calling thread runs it, as in coxi_loop_wake_here. */
 void coxi_loop_run_here(struct coxi_loop *loop, struct coxi_mail *mail);

@@ -76,7 +76,7 @@ struct coxi_daemon_options {
          .offset = offsetof(config, daemon.local_path),                                \
          .choices = "on|off",                                                          \
          .fallback = "on",                                                             \
-         .help = "use shared memory to a ps or worker on the same host"},              \
+         .help = "use shared memory to peers on the same host"},                       \
         {.name = "insecure",                                                           \
          .type = COXI_OPTION_FLAG,                                                     \
          .offset = offsetof(config, daemon.insecure),                                  \

@@ -67,6 +67,15 @@ int coxi_hello_send(struct coxi_link *link, const struct coxi_hello *hello)
     return coxi_message_send(link, &message, NULL, false);
 }
 
+void coxi_hello_change_over(struct coxi_link *link, const struct coxi_hello *hello)
+{
+    if (*hello->local != '\0') {
+        coxi_link_go_local(link);
+    } else {
+        coxi_link_withdraw(link);
+    }
+}
+
 int coxi_hello_name_check(const char *name)
 {
     size_t len = strlen(name);

@@ -51,6 +51,11 @@ int coxi_hello_send(struct coxi_link *link, const struct coxi_hello *hello);
 int coxi_hello_read(struct coxi_link *link, const struct coxi_frame *frame,
                     struct coxi_hello *ret);
 
+/* For the side that made an offer with its greeting (link.h), once it has read the
+ * peer's greeting: goes on over the local path if the peer has taken the offer, and
+ * withdraws it otherwise. Receiving thread; blocks as coxi_link_go_local does. */
+void coxi_hello_change_over(struct coxi_link *link, const struct coxi_hello *hello);
+
 /* COX_EINVAL unless `name` may be the name of a worker that dials: 1 to 127 visible
  * ASCII characters, no quote, no backslash. */
 int coxi_hello_name_check(const char *name);

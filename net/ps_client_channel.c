@@ -156,16 +156,6 @@ static uint64_t incarnation_in(const struct coxi_message *message, uint64_t know
     return ps.incarnation != 0 ? ps.incarnation : known;
 }
 
-/* Changes over to the local path if the ps has accepted the offer. */
-static void change_over(struct coxi_link *link, const struct coxi_hello *hello)
-{
-    if (*hello->local != '\0') {
-        coxi_link_go_local(link);
-    } else {
-        coxi_link_withdraw(link);
-    }
-}
-
 static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
 {
     struct coxi_psc_channel *channel = arg;
@@ -175,7 +165,7 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
         int r = coxi_hello_read(link, frame, &hello);
         channel->greeted = r == 0;
         if (r == 0) {
-            change_over(link, &hello);
+            coxi_hello_change_over(link, &hello);
             r = greeted(channel, &hello);
         }
         bool is_end = r == COX_EVERSION || r == COX_ECONFLICT || r == COX_EPSLOST ||

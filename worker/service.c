@@ -473,6 +473,7 @@ static int open_worker(struct worker *worker)
                  .slots = options->slots,
                  .name = options->name},
         .peer_timeout_ms = options->peer_timeout_ms,
+        .local_path = options->local_path,
         .events = &events,
         .arg = worker,
     };

@@ -1,5 +1,13 @@
-/* See conn.h. Events are mail: the nng thread on which they happen allocates them, the
- * loop runs and frees them. A conn is freed with its last event. */
+/*
+ * See conn.h. Events are mail: the receiving thread allocates them, a turn of the loop
+ * runs and frees them. A conn is freed with its last event.
+ *
+ * The control connections of up to LOCAL_MAX workers on this host offer the local path
+ * (link.h). Each of these has a thread that receives. While the loop sleeps, that
+ * thread takes the turn that handles its frames, because waking the loop's thread takes
+ * longer than most turns. All other connections are received on nng's threads, which
+ * only post, because they serve all connections and must not block.
+ */
 #include "coordinator/workers/conn.h"
 
 #include <stdlib.h>
@@ -7,9 +15,14 @@
 
 #include "common/buffer.h"
 #include "common/error.h"
+#include "common/sync.h"
 #include "coordinator/workers/workers.h"
+#include "net/rings.h"
 
-enum { CONNECT_MS = 1000 };
+enum {
+    CONNECT_MS = 1000,
+    LOCAL_MAX = 16, /* connections that have a thread */
+};
 
 struct coxi_conn {
     struct cox_coordinator *c;
@@ -21,8 +34,14 @@ struct coxi_conn {
     bool closing;           /* we have a reason to close it, which takes precedence */
     int close_code;
     char close_text[256];
-    /* holds the payload that is being received; receiving thread */
-    struct event *receiving;
+    bool may_be_local; /* a control connection that we dial, to a worker on this host */
+    bool threaded;     /* has a thread, which ends with its EVENT_CLOSED */
+    pthread_t thread;
+
+    /* ---- only for the receiving thread */
+    struct event *receiving; /* holds the payload that is being received */
+    bool greeted;            /* the peer's first frame has come; if `threaded` */
+    bool has_put;            /* put an event that on_batch runs */
 };
 
 enum event_kind { EVENT_CONNECTED, EVENT_FRAME, EVENT_CLOSED };
@@ -43,6 +62,10 @@ struct event {
 static void conn_end(struct coxi_conn *conn, int code, const char *text)
 {
     conn->c->workers->n_conns--;
+    if (conn->threaded) {
+        (void)pthread_join(conn->thread, NULL); /* it has nothing left to do but end */
+        conn->c->workers->n_local--;
+    }
     conn->events->on_close(conn->arg, conn, conn->closing ? conn->close_code : code,
                            conn->closing ? conn->close_text : text);
     coxi_link_unref(conn->link);
@@ -75,7 +98,7 @@ static void run_event(struct coxi_mail *mail)
     coxi_loop_wake_after_mail(c->loop); /* the turn's end: dispatch and settle */
 }
 
-/* ---- on nng's threads */
+/* ---- on receiving threads */
 
 /* An event with room for `len` bytes. It is tiny, so without memory there is no going
  * on. */
@@ -115,9 +138,20 @@ static void *on_payload(void *arg, struct coxi_link *link,
     return conn->receiving != NULL ? conn->receiving->bytes : NULL;
 }
 
+/* The peer's first frame: its greeting, which says whether it takes the offer; or why
+ * it refuses us. */
+static void change_over(struct coxi_conn *conn, struct coxi_link *link,
+                        const struct coxi_frame *frame)
+{
+    struct coxi_message message;
+    conn->greeted = true;
+    if (coxi_message_read(frame, &message) == 0 && message.kind == COXI_HELLO) {
+        coxi_hello_change_over(link, &message.hello);
+    }
+}
+
 static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
 {
-    (void)link;
     struct coxi_conn *conn = arg;
     struct event *event = conn->receiving;
     conn->receiving = NULL;
@@ -131,8 +165,26 @@ static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *
         }
     }
     memcpy((uint8_t *)(uintptr_t)event->frame.meta, frame->meta, frame->meta_len);
-    coxi_loop_post(conn->c->loop, &event->mail);
+    if (!conn->threaded) {
+        coxi_loop_post(conn->c->loop, &event->mail);
+        return 0;
+    }
+    if (!conn->greeted) {
+        change_over(conn, link, frame);
+    }
+    coxi_loop_put(conn->c->loop, &event->mail);
+    conn->has_put = true;
     return 0;
+}
+
+static void on_batch(void *arg, struct coxi_link *link)
+{
+    (void)link;
+    struct coxi_conn *conn = arg;
+    if (conn->has_put) {
+        conn->has_put = false;
+        coxi_loop_run_posted(conn->c->loop);
+    }
 }
 
 static void post_end(struct coxi_conn *conn, enum event_kind kind,
@@ -169,21 +221,72 @@ static const struct coxi_link_events link_events = {
     .on_close = on_close,
 };
 
+static const struct coxi_link_events threaded_events = {
+    .on_frame = on_frame,
+    .on_payload = on_payload,
+    .on_batch = on_batch,
+    .on_close = on_close,
+};
+
+static void *conn_thread(void *link)
+{
+    (void)coxi_link_run(link);
+    return NULL;
+}
+
 /* ---- on the loop again */
+
+/* Makes an offer, with the name in *ret_name, and starts the thread that receives.
+ * False: the connection does without, for lack of memory perhaps. */
+static bool start_local(struct coxi_conn *conn, const char **ret_name)
+{
+    struct coxi_workers *workers = conn->c->workers;
+    const char *name;
+    if (!conn->may_be_local || workers->n_local == LOCAL_MAX ||
+        coxi_link_offer(conn->link, NULL, COXI_RING_MIN, &name) != 0) {
+        return false;
+    }
+    coxi_link_listen_to(conn->link, &threaded_events, conn);
+    conn->threaded = true;
+    if (coxi_thread_start(&conn->thread, "cox:worker", conn_thread, conn->link) != 0) {
+        coxi_link_withdraw(conn->link);
+        conn->threaded = false;
+        return false;
+    }
+    workers->n_local++;
+    *ret_name = name;
+    return true;
+}
+
+static void greet(struct coxi_conn *conn, enum coxi_channel channel, const char *local)
+{
+    (void)coxi_hello_send(conn->link, &(struct coxi_hello){
+                                          .role = COXI_ROLE_CLIENT,
+                                          .channel = channel,
+                                          .session = conn->c->session,
+                                          .local = local,
+                                      });
+}
 
 static void on_connected(struct coxi_conn *conn, struct event *event)
 {
+    const char *local = NULL;
     if (event->link == NULL) {
         conn_end(conn, event->code, event->text);
         return;
     }
     conn->link = event->link;
-    coxi_link_listen_to(conn->link, &link_events, conn);
     coxi_links_add(conn->c->site.links, conn->link);
-    if (!conn->accepted) {
-        coxi_conn_greet(conn, conn->channel);
+    bool receives = start_local(conn, &local);
+    if (!receives) {
+        coxi_link_listen_to(conn->link, &link_events, conn);
     }
-    coxi_link_start(conn->link);
+    if (!conn->accepted) {
+        greet(conn, conn->channel, local);
+    }
+    if (!receives) {
+        coxi_link_start(conn->link);
+    }
     if (conn->closing) {
         coxi_link_close(conn->link, conn->close_code, conn->close_text);
     } else {
@@ -203,6 +306,7 @@ int coxi_conn_open(struct cox_coordinator *c, const char *url,
     conn->events = events;
     conn->arg = arg;
     conn->channel = channel;
+    conn->may_be_local = channel == COXI_CHANNEL_CONTROL && coxi_url_is_local(url);
     int r = coxi_link_connect_start(url, CONNECT_MS, connected, conn);
     if (r != 0) {
         free(conn);
@@ -241,11 +345,7 @@ void coxi_conn_adopt(struct coxi_conn *conn, const struct coxi_conn_events *even
 
 void coxi_conn_greet(struct coxi_conn *conn, enum coxi_channel channel)
 {
-    (void)coxi_hello_send(conn->link, &(struct coxi_hello){
-                                          .role = COXI_ROLE_CLIENT,
-                                          .channel = channel,
-                                          .session = conn->c->session,
-                                      });
+    greet(conn, channel, NULL);
 }
 
 struct coxi_link *coxi_conn_link(struct coxi_conn *conn)

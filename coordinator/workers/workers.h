@@ -20,6 +20,7 @@ struct coxi_workers {
     uint32_t n;               /* changed by the loop, with c->lock */
     uint32_t capacity;
     struct coxi_cut *cuts; /* ps that no worker reaches (reach.c); or NULL */
+    uint32_t n_local;      /* connections that have a thread (conn.c) */
     uint32_t n_layout;     /* variables that all workers were told of (layout.c) */
     uint32_t n_shipped;    /* modules that workers were told of */
 

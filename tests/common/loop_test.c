@@ -330,6 +330,66 @@ TEST(a_wake_from_mail_comes_once_behind_all_mail)
     sleeper_fini(&s);
 }
 
+/* Mail that notes when it runs, among others. */
+struct numbered {
+    struct coxi_mail mail;
+    struct sleeper *sleeper;
+    int *n_run;
+    int ran_as;
+};
+
+static void run_numbered(struct coxi_mail *mail)
+{
+    struct numbered *numbered = (struct numbered *)mail;
+    numbered->ran_as = (*numbered->n_run)++;
+    coxi_loop_wake_after_mail(numbered->sleeper->loop);
+}
+
+TEST(put_mail_runs_here_behind_what_was_posted)
+{
+    struct sleeper s;
+    struct numbered mail[3];
+    int n_run = 0;
+    sleeper_init(&s);
+    for (int i = 0; i < 3; i++) {
+        mail[i] = (struct numbered){{NULL, run_numbered}, &s, &n_run, -1};
+    }
+    coxi_loop_post(s.loop, &mail[0].mail);
+    coxi_loop_put(s.loop, &mail[1].mail);
+    coxi_loop_put(s.loop, &mail[2].mail);
+    assert_int_equal(0, n_run);
+    coxi_loop_run_posted(s.loop); /* it does not run yet: nobody else could */
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(i, mail[i].ran_as);
+    }
+    assert_int_equal(1, atomic_load(&s.n_wakes));
+    coxi_loop_stop(s.loop);
+    coxi_loop_run(s.loop);
+    assert_int_equal(3, n_run);
+    assert_int_equal(1, atomic_load(&s.n_wakes));
+    sleeper_fini(&s);
+}
+
+TEST(put_mail_waits_for_no_turn_and_is_not_lost_in_one)
+{
+    struct sleeper s;
+    int n_run = 0;
+    sleeper_init(&s);
+    struct numbered mail = {{NULL, run_numbered}, &s, &n_run, -1};
+    s.mail = (struct coxi_mail){NULL, keep_busy};
+    assert_code(0, coxi_loop_start(s.loop, "loop"));
+    coxi_loop_post(s.loop, &s.mail);
+    assert_true(gate_wait(&s.busy, 1)); /* the loop is in a turn, until told to go on */
+    coxi_loop_put(s.loop, &mail.mail);
+    coxi_loop_run_posted(s.loop);
+    assert_int_equal(-1, mail.ran_as);
+    gate_pass(&s.go);
+    assert_true(gate_wait(&s.woken, 1));
+    coxi_loop_stop(s.loop);
+    sleeper_fini(&s);
+    assert_int_equal(0, mail.ran_as);
+}
+
 /* ---- tick and signals */
 
 struct clockwork {
