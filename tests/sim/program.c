@@ -14,6 +14,7 @@
 #include "tests/sim/sched.h"
 #include "tests/sim/steps.h"
 #include "tests/sim/storm.h"
+#include "tests/sim/stranger.h"
 #include "tests/sim/trace.h"
 
 enum { LIVES_MAX = 40, CLOSE_MS = 10000, CANCEL_BACK = 6 };
@@ -95,13 +96,19 @@ static bool is_replaced(const struct program *p)
     return p != owner;
 }
 
+/* Another client of this run, or another run, has what it used. */
+static bool may_be_fenced(const struct program *p)
+{
+    return p->rival || sim_stranger_is_near();
+}
+
 /* Codes that end a program which did nothing wrong. */
 static void check(struct program *p, const char *what, int code)
 {
     if (code == 0) {
         return;
     }
-    if (p->rival && (code == COX_EFENCED || code == COX_EPSLOST)) {
+    if (may_be_fenced(p) && (code == COX_EFENCED || code == COX_EPSLOST)) {
         give_up(p, what, code); /* it may have been replaced */
     }
     if ((code == COX_EREPLAY || code == COX_EPSLOST) && plan->brittle) {
@@ -477,7 +484,8 @@ static void close_cluster(struct program *p)
     }
     int r = cox_close(p->c, CLOSE_MS);
     if (r != 0 && r != COX_EIO && r != COX_EPSLOST && r != COX_ETIMEDOUT &&
-        !(r == COX_EREPLAY && plan->brittle) && !(r == COX_EFENCED && p->rival)) {
+        !(r == COX_EREPLAY && plan->brittle) &&
+        !(r == COX_EFENCED && may_be_fenced(p))) {
         sim_violation("cox_close: %s: %s", coxi_error_name(r), cox_error_last());
     }
 }

@@ -304,6 +304,7 @@ void sim_storm_run(uint64_t seed, uint32_t n_calls, struct sim_storm_result *ret
     sim_uv_begin();
     sim_files_begin();
     sim_steps_begin();
+    sim_stranger_begin();
     sim_plan_make(seed, n_calls, &plan);
     sim_ledger_begin(&plan);
     n_left = plan.n_faults;

@@ -13,6 +13,18 @@
 
 enum { OPEN_MS = 1000, CLOSE_MS = 1000 };
 
+static uint64_t near_until;
+
+void sim_stranger_begin(void)
+{
+    near_until = 0;
+}
+
+bool sim_stranger_is_near(void)
+{
+    return sim_now() < near_until;
+}
+
 /* Its variable has the name of one of the storm's, and other values. */
 static void use_ps(struct cox_coordinator *c)
 {
@@ -56,6 +68,7 @@ static void on_death(struct sim_proc *proc, int signal)
 {
     (void)signal;
     sim_nodes_bury(proc);
+    near_until = sim_now() + 200 * SIM_MS;
 }
 
 static void start(void *arg)
@@ -63,6 +76,7 @@ static void start(void *arg)
     (void)arg;
     struct sim_proc *proc = sim_proc_new("stranger", SIM_NODE_STRANGER);
     proc->on_death = on_death;
+    near_until = SIM_NEVER;
     (void)sim_spawn(proc, "main", run, NULL);
 }
 
