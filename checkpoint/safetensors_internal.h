@@ -9,7 +9,7 @@
 /* A table that is put together from the files under one. */
 struct coxi_st_merged {
     uint64_t n_rows;
-    uint64_t **kept; /* for each file one bit for each of its rows: the row counts */
+    uint64_t **kept; /* for each file, a bit for each of its rows: set if it counts */
 };
 
 struct coxi_st_file {
@@ -18,10 +18,11 @@ struct coxi_st_file {
     json_t *header; /* owns the tensors' names and the metadata */
     struct coxi_st_tensor *tensors;
     size_t n_tensors;
-    /* By tensor, if there is `under`; NULL: the tensor lies in one file or in
-     * memory. */
+    /* Of an overlay, for each tensor: which rows of which file count. An entry is NULL
+     * if the tensor lies in one file or in memory. */
     const struct coxi_st_merged **merged;
-    struct coxi_st_file **under; /* the files it is put together from; it owns them */
+    /* the files that the overlay puts together, and owns; NULL: this is no overlay */
+    struct coxi_st_file **under;
     size_t n_under;
     void **memory; /* of tensors that no file has, and of `merged`; for free() */
     size_t n_memory;

@@ -1,5 +1,5 @@
-/* coxswain checkpoint: finds the command that is meant; functions that the commands
- * share. */
+/* coxswain checkpoint: its table of commands (list, show, ...), and functions that
+ * they share. */
 #include "cli/checkpoint.h"
 
 #include <stdio.h>

@@ -153,8 +153,8 @@ struct session {
  * the first restart; it doubles with each further one. */
 enum { STEADY_MS = 60000, PAUSE_MS = 100, PAUSE_MAX_MS = 10000 };
 
-/* Prints the reason before the daemons end, so that a client that misses one can read
- * it. */
+/* Prints the reason before the daemons end. So a client that loses one of them can
+ * already read why. */
 static void on_fail(void *arg, const char *text)
 {
     (void)fprintf(stderr, "%s: %s\n", ((struct session *)arg)->name, text);

@@ -18,7 +18,7 @@ struct field {
     const char *name;
     size_t offset; /* in the description */
     enum type type;
-    /* names the value of a U32 that is no number; or NULL */
+    /* returns the name of an enum's value; NULL: the field is a number */
     const char *(*word)(uint32_t value);
 };
 

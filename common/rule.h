@@ -60,7 +60,7 @@ float coxi_optimizer_gradient_limit(const struct coxi_optimizer *optimizer);
 /* "Adam"; for COXI_OPTIMIZER_NONE "a variable without optimizer". */
 const char *coxi_optimizer_name(const struct coxi_optimizer *optimizer);
 
-/* Floats of state for each value, without those that a row has. */
+/* Floats of state for each value, not counting the floats that a whole row has. */
 size_t coxi_optimizer_slots(const struct coxi_optimizer *optimizer);
 
 /*

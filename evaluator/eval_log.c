@@ -33,7 +33,8 @@ static bool is_reserved(const char *name)
     return strcmp(name, "checkpoint") == 0 || strcmp(name, "time") == 0;
 }
 
-/* Checks that each name is there once, because a line is an object. */
+/* Checks the names of scores. A line of the log is a JSON object, so each of its names
+ * must be different. */
 static int check_scores(const struct cox_score *scores, size_t n_scores)
 {
     for (size_t i = 0; i < n_scores; i++) {

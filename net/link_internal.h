@@ -109,7 +109,8 @@ struct coxi_link {
     struct coxi_gather *gather; /* receives for the local path, or NULL */
     atomic_bool gone;
     nng_aio *watch_aio;
-    uint8_t watched[64]; /* bytes that come over the stream meanwhile */
+    /* on the local path: receives what still comes over the stream, which is ignored */
+    uint8_t watched[64];
 
     atomic_uint batch; /* the number of receive batches so far */
 

@@ -240,7 +240,8 @@ static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
     return 0;
 }
 
-/* Does what remains after a frame was put in line, or was not. */
+/* Call it after a frame was put in line, or was not (`r`): releases the payload unless
+ * the link keeps it, and shuts the link if memory is lacking. */
 static void was_put(struct coxi_link *link, const struct coxi_outgoing *frame, int r,
                     bool lent) COXI_EXCLUDES(link->lock)
 {

@@ -49,9 +49,10 @@ static inline struct coxi_mutex *coxi_dense_lock(struct coxi_dense *dense, size_
 }
 
 /*
- * While a cut is being read: call before the part of the data with byte `at`, or its
- * slots, change, with the part locked; and before the state of a row changes, with
- * `rows` locked.
+ * Both copy for the cut what is about to change; call them only while the cut is being
+ * read. Call coxi_dense_cut_save before the data or slots change in the part that has
+ * byte `at`, with that part locked. Call coxi_dense_cut_save_row before the state of a
+ * row changes, with `rows` locked.
  */
 void coxi_dense_cut_save(struct coxi_dense_cut *cut, size_t at);
 void coxi_dense_cut_save_row(struct coxi_dense_cut *cut, size_t row);

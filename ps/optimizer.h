@@ -70,8 +70,8 @@ void coxi_optimizer_begin(const struct coxi_optimizer *optimizer, uint64_t step,
  * them by it before all else. Does nothing for the gradient of a loss scale itself. */
 void coxi_optimizer_unscale(struct coxi_optimizer_step *step, float loss_scale);
 
-/* Updates a table's row of n values and its state, in the order of the layout: slots of
- * n values, then the state of which a row has one number. */
+/* Updates a table's row of n values and its state. The state is in the order of the
+ * layout: slots of n values each, then states of one number for the whole row. */
 void coxi_optimizer_row(const struct coxi_optimizer_step *step, float *w, float *state,
                         const float *g, size_t n);
 

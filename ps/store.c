@@ -40,7 +40,7 @@ static void part_fini(struct coxi_part *part)
     coxi_variable_free(part->variable);
 }
 
-/* Makes the store one that nobody has claimed. Registry written. */
+/* Empties the store, as if nobody had claimed it yet. Registry written. */
 static void forget(struct coxi_store *store)
 {
     for (size_t i = 0; i < store->n_parts; i++) {

@@ -25,8 +25,8 @@ enum { MEASURED = 16 }; /* the time of one commit in so many is measured */
 
 /* ---- acknowledgements */
 
-/* Counts one acknowledgement (or the slot's own share) less; the last one reports the
- * attempt. */
+/* Takes one off the pending acknowledgements (the slot may hold one itself). If none is
+ * left, reports the attempt. */
 static void acknowledged(struct coxi_attempt *attempt, int code, const char *text)
 {
     if (coxi_attempt_answered(attempt, &attempt->commits, code, text)) {

@@ -46,7 +46,7 @@ struct coxi_recorder {
     uint32_t n_crashed;
     atomic_uint excused;        /* steps that run and are not blamed are innocent */
     atomic_uint died;           /* a step process died since the client was met */
-    struct coxi_session client; /* the last one that was met */
+    struct coxi_session client; /* the last client that was met */
     uint32_t unused[4];         /* to the end of the cache line */
     struct coxi_recorder_slot slots[COXI_RECORDER_MAX];
     struct coxi_session sessions[COXI_RECORDER_MAX]; /* of `crashed` */

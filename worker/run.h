@@ -84,7 +84,7 @@ struct coxi_run {
     struct coxi_psc **ps;     /* made with the first layout, then fixed */
     /* receives for all ps; NULL: each has a thread of its own */
     struct coxi_gather *gather;
-    struct coxi_run_ps *ps_told;     /* an entry for each ps: what the layouts say */
+    struct coxi_run_ps *ps_told;     /* for each ps: its incarnation, from layouts */
     atomic_uint_least64_t n_layouts; /* layouts received */
     uint32_t n_ps;
     struct coxi_variables variables; /* steps look them up without the lock */

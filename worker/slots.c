@@ -248,7 +248,7 @@ int coxi_slots_recall(struct coxi_slots *slots, struct coxi_run *run,
     } else {
         unlink_listed(slots, &wanted);
     }
-    /* the closure that is first now may not have to wait */
+    /* the closure that is first now may be able to begin */
     (void)pthread_cond_broadcast(&slots->work);
     if (recall->running) {
         cancel_running(slots, &wanted, atomic_load(&run->grace_ms));

@@ -51,10 +51,11 @@ struct coxi_ids {
 };
 
 /*
- * The place among the ids of anything that the program writes or makes now: the next
- * id. Until a program that continues a run first schedules or joins, it is the id of
- * the first closure that the older client has left: those closures run behind it,
- * although their ids are lower. With c->lock.
+ * The position, among the ids of closures, of a write or resource that the program
+ * makes now. Usually it is the next id. But while a program that continues a run has
+ * not scheduled or joined yet, it is the id of the first closure that the older client
+ * has left: that closure and those behind it have lower ids, but run after the write.
+ * With c->lock.
  */
 static inline uint64_t coxi_ids_position(const struct coxi_ids *ids)
 {

@@ -18,7 +18,7 @@ struct coxi_call; /* base/call.h */
 struct coxi_untold {
     uint64_t failed;
     uint64_t cancelled;
-    struct coxi_closure_id first; /* the id of the first one that failed */
+    struct coxi_closure_id first; /* the first closure that failed */
     int code;
     char text[COXI_TEXT_MAX];
 };
@@ -34,7 +34,7 @@ struct coxi_life {
     int error; /* the first error since one was last reported */
     char error_text[COXI_TEXT_MAX];
     struct coxi_untold untold; /* since then */
-    /* a thread is reporting it: everything is cancelled, and nothing accepted */
+    /* a thread is reporting `error`: closures are cancelled, and none are accepted */
     bool reporting;
     /* an error has cancelled closures, and nothing was scheduled since */
     bool failed;
@@ -43,7 +43,7 @@ struct coxi_life {
 
     size_t n_waiting;   /* closures: in the intake, WAITING or QUEUED */
     size_t n_unsettled; /* calls only */
-    size_t n_inherited; /* those that an older client has left */
+    size_t n_inherited; /* closures that an older client has left */
 
     /* signalled when the queue is shorter, or the state has changed */
     pthread_cond_t room;

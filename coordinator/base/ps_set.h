@@ -83,8 +83,8 @@ bool coxi_ps_recovering(const struct cox_coordinator *c);
  * that is only partly restored. */
 uint64_t coxi_ps_losses(struct cox_coordinator *c);
 
-/* Calls `run`, and lets no ps be declared lost meanwhile. False, without a call: a ps
- * was lost since there were `n_losses`. */
+/* Calls `run` if coxi_ps_losses() is still `n_losses`; no ps can be declared lost while
+ * it runs. Otherwise returns false. */
 bool coxi_ps_unless_lost(struct cox_coordinator *c, uint64_t n_losses,
                          void (*run)(void *arg), void *arg);
 

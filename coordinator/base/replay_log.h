@@ -80,9 +80,9 @@ static inline bool coxi_replay_touched(const struct coxi_replay_entry *entry,
 }
 
 /*
- * The functions by which the log handles closures and loadings, of which it knows
- * nothing else. `bytes`: bytes for which one counts; called with the log's lock, the
- * others without. Any thread.
+ * The functions by which the log handles closures and loadings; it knows nothing else
+ * of them. call_bytes and loading_bytes return the bytes that the log counts for one,
+ * and are called with the log's lock; the others without. Any thread.
  */
 struct coxi_replay_refs {
     uint64_t (*call_bytes)(const struct coxi_closure *call);

@@ -139,7 +139,8 @@ static int list_variables(struct cox_coordinator *c, struct coxi_manifest *manif
     return manifest->variables == NULL ? coxi_error_memory("a checkpoint") : 0;
 }
 
-/* Fills in the rest of the manifest, as it is after the last ps's snapshot. */
+/* Fills in the rest of the manifest. Call it only after the last ps's snapshot
+ * (docs/exactly-once.md, rule 10). */
 static void describe(struct cox_coordinator *c, struct coxi_manifest *manifest)
 {
     struct timespec now;

@@ -258,7 +258,7 @@ static struct coxi_seat *choose_home(const struct coxi_closure *closure)
 
 /* ---- waiting. The closure is WAITING, in no list */
 
-/* Everything that does not stay at its home is here: puts it in line. */
+/* All inputs that do not stay at its home are here: puts the closure in line. */
 static void be_ready(struct coxi_closure *closure)
 {
     if (closure->fetches) {

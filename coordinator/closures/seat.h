@@ -51,8 +51,8 @@ struct coxi_seat {
 
     /* ---- results that it keeps (kept.c) */
     struct coxi_kept *kept;
-    size_t n_asked_results;     /* of those, asked for and not answered */
-    struct coxi_buffer dropped; /* those that it will be told to drop */
+    size_t n_asked_results;     /* results that we asked for and do not have yet */
+    struct coxi_buffer dropped; /* results that it will be told to drop */
     bool is_dropper;            /* in c->closures->droppers */
     struct coxi_seat *next_dropper;
 };
@@ -69,8 +69,9 @@ void coxi_seat_drop_collected(struct coxi_seat *seat);
 size_t coxi_seat_load(const struct coxi_seat *seat);
 size_t coxi_seat_capacity(const struct coxi_seat *seat);
 
-/* Call it when the worker's room may have changed: its state, its slots, how long its
- * closures run, or what it has. Before the next closures are given to workers. */
+/* Call it when the worker's room for closures may have changed (by its state, its
+ * slots, the running time of its closures, or their number), before closures are next
+ * given to workers. */
 void coxi_seat_update(struct coxi_seat *seat);
 
 /* The closures that the worker has, including those that are sent next; and its second

@@ -61,7 +61,8 @@ struct coxi_closure_events {
 struct coxi_closure *coxi_closure_find(struct cox_coordinator *c,
                                        struct coxi_closure_id id);
 
-/* The same; or else the closure that makes the kept results of `id` again. */
+/* Like coxi_closure_find, but if that finds none, returns the closure that makes the
+ * kept results of `id` again; or NULL. */
 struct coxi_closure *coxi_closure_find_running(struct cox_coordinator *c,
                                                struct coxi_closure_id id);
 

@@ -6,7 +6,7 @@
 
 #include "net/message.h"
 
-/* The state after the segments up to some number. */
+/* What is known after counting the segments up to some number. */
 struct tally {
     size_t n_left; /* entries that are not counted yet */
     bool is_alike;

@@ -82,7 +82,7 @@ bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
     coxi_lock(&rec->set->lock);
     uint32_t p = coxi_psc_index(psc);
     if (c->ps.clients[p] == psc &&
-        !rec->set->stop) { /* not a ps that is not in use yet, or not any more */
+        !rec->set->stop) { /* psc is in use: not replaced, nor yet to replace another */
         if (!rec->set->states[p].lost) {
             coxi_event(c, COX_EVENT_PS_LOST,
                        COXI_OF(.ps = coxi_maybe_of(p), .error = COX_EPSLOST),
@@ -175,7 +175,7 @@ static int go_on(struct coxi_recovery *rec, void *arg)
         coxi_recovery_let_go_held(rec);
         say_recovered(rec, since_ms);
         coxi_lock(&c->lock);
-        c->resources->changed = true; /* make those that had to wait */
+        c->resources->changed = true; /* make the resources that had to wait */
         /* threads that join wait for this, too */
         (void)pthread_cond_broadcast(&c->life.idle);
         coxi_unlock(&c->lock);

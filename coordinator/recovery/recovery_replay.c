@@ -46,7 +46,8 @@ struct items {
     struct item *items;
     size_t n;
     size_t capacity;
-    uint64_t first_unsettled; /* runs when all ps are UP */
+    /* the lowest id that is not settled, or the next one: no watermark passes it */
+    uint64_t first_unsettled;
 };
 
 static void items_fini(struct items *items)

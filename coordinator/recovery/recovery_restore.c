@@ -163,7 +163,7 @@ static void ask_to_create(struct filling *filling, struct coxi_recovery_target *
     }
 }
 
-/* Asks for a restore from its whole shard, and then from those that build on it. */
+/* Asks the ps to load its whole shard, then the shards that build on it. */
 static void ask_to_restore(struct filling *filling, struct coxi_recovery_target *target)
 {
     size_t n = coxi_chain_length(&filling->chain, target->ps);
@@ -317,7 +317,7 @@ static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
     struct coxi_recovery_target target = {.ps = p, .psc = psc};
     struct coxi_applied_list list = {0};
     int r = coxi_ps_probe(rec->c, psc, false,
-                          /* the tick gives it up in time */
+                          /* coxi_recovery_tick ends the wait in time */
                           UINT64_MAX);
     if (r == 0 && base->path != NULL) {
         const struct coxi_applied_list *had = &base->shards[p].applied;
@@ -439,7 +439,7 @@ struct returning {
     pthread_t thread;
     bool started;     /* and not joined yet */
     uint64_t n_moves; /* count_moves at the last try */
-    bool told;        /* the fault of the ps that is there was reported */
+    bool told;        /* COX_EVENT_PS_NOT_TAKEN was reported at this address */
 };
 
 /*

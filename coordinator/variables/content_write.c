@@ -23,8 +23,8 @@
 #include "coordinator/variables/registry.h"
 #include "net/ps_client.h"
 
-/* The part of a range of rows that a shard has; or a rate, of which each ps gets the
- * whole. */
+/* The part of a write that goes to one ps: the rows that are in its shard. A rate goes
+ * to each ps as a whole. */
 struct part {
     struct coxi_round_call call;
     uint32_t ps;

@@ -170,7 +170,7 @@ static int attach(struct cox_coordinator *c, const struct coxi_variable *wanted,
     return r;
 }
 
-/* Does everything from the wanted variable to one that can be used. */
+/* Returns the wanted variable, created if need be, ready to be used. */
 static int create(struct cox_coordinator *c, struct coxi_variable *wanted,
                   uint32_t n_shards, struct coxi_entry **ret)
 {

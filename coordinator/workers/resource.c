@@ -448,8 +448,8 @@ void coxi_resources_tick(struct cox_coordinator *c)
     coxi_unlock(&c->lock);
 }
 
-/* Takes out the resources that are over. Returns them and those that must be hidden in
- * one list. */
+/* Takes out the resources that no closure needs any more. Returns one list of them and
+ * of those that are now to be hidden. */
 static struct cox_resource *take_released(struct cox_coordinator *c)
     COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
 {

@@ -162,7 +162,7 @@ void coxi_worker_send_wanted(struct coxi_worker *worker);
 /* It has reported that it leaves. */
 void coxi_worker_leave(struct coxi_worker *worker);
 
-/* It is away from now on, lost or because it has left; what it had is put back. */
+/* The worker is lost or has left: its closures are put back. */
 void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text);
 
 /* ---- all of them */

@@ -29,7 +29,7 @@ struct coxi_workers {
     uint32_t n_ready;
     uint32_t n_hopeless; /* workers that refuse us for good */
     uint32_t n_untried;  /* listed workers that have neither greeted nor failed yet */
-    /* a listed worker is not the one that is meant, or does not exist */
+    /* the error of a listed worker whose address is wrong or another worker's; or 0 */
     int misplaced_code;
     char misplaced_text[COXI_TEXT_MAX];
     int code; /* the last reason why a worker is not connected */

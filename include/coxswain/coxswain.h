@@ -490,7 +490,7 @@ struct cox_stats {
     uint64_t speculated;         /* second attempts of closures that took too long */
     uint64_t speculation_won;    /* second attempts that ended their closure */
     uint64_t checkpoints;        /* written */
-    uint64_t checkpoints_failed; /* of those that triggers asked for */
+    uint64_t checkpoints_failed; /* only those that triggers asked for */
     uint64_t ps_recovered;       /* how often a lost ps has come back */
     uint64_t made_again;         /* closures that ran again for lost kept results */
     /* How old the numbers of the ps are (commits, commits_duplicate, table_rows,

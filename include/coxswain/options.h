@@ -23,7 +23,8 @@ struct cox_options {
      */
     const char *log_dir;
 
-    /* Of a local cluster: where the programs are. NULL: COX_BIN_DIR, or found. */
+    /* Of a local cluster: the directory with the programs. NULL: they are looked
+     * for in COX_BIN_DIR, beside your program and near the library. */
     const char *bin_dir;
 
     /* Closures in the queue. When it is full, cox_schedule blocks. */
@@ -119,8 +120,8 @@ struct cox_options {
     /* The number of the checkpoint to go on from. 0: the newest. */
     uint64_t resume_from;
 
-    /* After a whole checkpoint, so many (at most 1000) have only what has changed since
-     * the one before. 0: all are whole. */
+    /* How many checkpoints (at most 1000) after a whole one hold only what has changed
+     * since the one before. 0: all are whole. */
     uint32_t checkpoint_incremental;
 
     /*
