@@ -139,9 +139,9 @@ int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
 
 /* True: the mailbox was empty. */
 static bool put(struct coxi_loop *loop, struct coxi_mail *mail)
+    COXI_REQUIRES(loop->lock)
 {
     mail->next = NULL;
-    coxi_lock(&loop->lock);
     bool first = loop->first == NULL;
     if (first) {
         loop->first = mail;
@@ -149,20 +149,25 @@ static bool put(struct coxi_loop *loop, struct coxi_mail *mail)
         loop->last->next = mail;
     }
     loop->last = mail;
-    coxi_unlock(&loop->lock);
     return first;
 }
 
+/* The wake-up is sent under the lock, without which no mail is taken out: mail may lead
+ * to the end of the loop, so the posting thread must be done with the loop by then. */
 void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail)
 {
+    coxi_lock(&loop->lock);
     if (put(loop, mail)) { /* whoever posted the first one sees to a turn */
         (void)uv_async_send(&loop->async);
     }
+    coxi_unlock(&loop->lock);
 }
 
 void coxi_loop_put(struct coxi_loop *loop, struct coxi_mail *mail)
 {
+    coxi_lock(&loop->lock);
     (void)put(loop, mail);
+    coxi_unlock(&loop->lock);
 }
 
 void coxi_loop_run_posted(struct coxi_loop *loop)

@@ -1,8 +1,10 @@
 /*
  * An event loop over libuv, with a mailbox to which any thread may post, a tick, and
  * signals. A loop runs on one thread, its own (coxi_loop_start) or the caller's
- * (coxi_loop_run). All callbacks run on that thread, and only that thread may add libuv
- * handles to coxi_loop_uv(loop).
+ * (coxi_loop_run). Ticks and signals run on that thread, and mail and on_wake as well,
+ * unless another thread takes a turn (coxi_loop_run_posted, _run_here, _wake_here): on a
+ * loop for which these are called, mail and on_wake must not use coxi_loop_uv(loop),
+ * which is for the loop's thread only.
  */
 #ifndef COXI_COMMON_LOOP_H
 #define COXI_COMMON_LOOP_H
@@ -21,8 +23,8 @@ struct coxi_mail {
 int coxi_loop_new(int tick_ms, void (*on_tick)(void *arg), void *arg,
                   struct coxi_loop **ret);
 
-/* Posts mail, which runs in the order of posting. Any thread. Never fails, never
- * blocks. */
+/* Posts mail, which runs in the order of posting, and not before this thread is done
+ * with the loop. Any thread. Never fails, never blocks. */
 void coxi_loop_post(struct coxi_loop *loop, struct coxi_mail *mail);
 
 /*

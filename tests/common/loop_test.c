@@ -462,6 +462,69 @@ TEST(a_loop_has_few_signals_and_no_impossible_ones)
     coxi_loop_free(clockwork.loop);
 }
 
+/* ---- the moment between mail and its wake-up */
+
+/* A thread that posts, and stays in its wake-up for a while. */
+struct slow_post {
+    struct coxi_mail mail; /* first */
+    struct coxi_loop *loop;
+    struct gate wakes; /* passed in the wake-up */
+    struct gate ran;
+    bool ran_meanwhile;
+};
+
+static struct slow_post *_Atomic slow_post; /* in its wake-up; or NULL */
+
+int __real_uv_async_send(uv_async_t *async);
+int __wrap_uv_async_send(uv_async_t *async);
+
+int __wrap_uv_async_send(uv_async_t *async)
+{
+    struct slow_post *slow = atomic_exchange(&slow_post, NULL);
+    if (slow != NULL) {
+        struct timespec until = coxi_deadline(100);
+        gate_pass(&slow->wakes);
+        coxi_lock(&slow->ran.lock);
+        while (slow->ran.n == 0 &&
+               coxi_wait_until(&slow->ran.cond, &slow->ran.lock, &until)) {
+        }
+        slow->ran_meanwhile = slow->ran.n > 0;
+        coxi_unlock(&slow->ran.lock);
+    }
+    return __real_uv_async_send(async);
+}
+
+static void run_slow(struct coxi_mail *mail)
+{
+    gate_pass(&((struct slow_post *)mail)->ran);
+}
+
+static void *post_slowly(void *arg)
+{
+    struct slow_post *slow = arg;
+    atomic_store(&slow_post, slow);
+    coxi_loop_post(slow->loop, &slow->mail);
+    return NULL;
+}
+
+TEST(no_mail_runs_while_its_poster_uses_the_loop)
+{
+    struct slow_post slow = {.mail.run = run_slow};
+    pthread_t thread;
+    gate_init(&slow.wakes);
+    gate_init(&slow.ran);
+    assert_code(0, coxi_loop_new(0, NULL, NULL, &slow.loop));
+    assert_code(0, coxi_thread_start(&thread, "post", post_slowly, &slow));
+    assert_true(gate_wait(&slow.wakes, 1));
+    coxi_loop_run_posted(slow.loop); /* might free the loop next */
+    assert_true(gate_wait(&slow.ran, 1));
+    assert_int_equal(0, pthread_join(thread, NULL));
+    assert_false(slow.ran_meanwhile);
+    coxi_loop_free(slow.loop);
+    gate_fini(&slow.wakes);
+    gate_fini(&slow.ran);
+}
+
 TEST(a_loop_that_never_ran_is_freed)
 {
     struct clockwork clockwork = {0};
