@@ -31,6 +31,7 @@
 
 /* ---- fields */
 
+/* clang takes no parentheses here. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define COXI_GUARDED_BY(field) COXI_ATTRIBUTE(guarded_by(&field))
 /* NOLINTNEXTLINE(bugprone-macro-parentheses): a type */
 #define COXI_GUARDED_BY_OF(struct_, path)                                              \

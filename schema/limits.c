@@ -78,9 +78,7 @@ static size_t array_bytes(const struct coxi_message *m)
         return m->done.n_closures * sizeof(struct coxi_done_head) +
                m->done.n_kept * sizeof(uint32_t);
     case COXI_SNAPSHOT_DONE:
-        /* A Restore sends the same list back, with a path: a snapshot that fits can be
-         * restored. */
-        return FILE_MAX +
+        return FILE_MAX + /* of the Restore that sends the same list back */
                applied_bytes(m->snapshot_done.n_applied, m->snapshot_done.n_touched);
     case COXI_RESTORE:
         return applied_bytes(m->restore.n_applied, m->restore.n_touched);
