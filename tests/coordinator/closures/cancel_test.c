@@ -61,16 +61,22 @@ TEST(cancelling_what_is_queued_or_waits_ends_it_and_nothing_else)
     crew_close(&crew);
 }
 
+/* Cancels a step that runs, and waits until it has ended. */
+static void cancel_running(struct crew *crew, const char *step, struct crew_hold *ret)
+{
+    crew_hold(ret, crew, step, true);
+    crew_hold_wait(ret);
+    assert_code(0, cox_future_cancel(ret->future));
+    assert_code(COX_ECANCELLED, cox_future_wait(ret->future, -1));
+}
+
 TEST(cancelling_a_step_that_looks_ends_it_and_leaves_no_trace)
 {
     struct crew crew;
     struct crew_hold hold;
     struct cox_stats stats = COX_STATS_INIT;
     struct cox_variable *counter = open_crew(&crew, 1, LONG_MS);
-    crew_hold(&hold, &crew, "watch_and_count", true);
-    crew_hold_wait(&hold);
-    assert_code(0, cox_future_cancel(hold.future));
-    assert_code(COX_ECANCELLED, cox_future_wait(hold.future, -1));
+    cancel_running(&crew, "watch_and_count", &hold);
     crew_hold_release(&hold);
     check_usable(&crew, counter, 0);
     assert_code(0, cox_stats(crew.c, &stats));
@@ -85,11 +91,8 @@ TEST(cancelling_a_step_that_does_not_look_ends_its_process_after_the_grace)
     struct crew_hold hold;
     struct cox_stats stats = COX_STATS_INIT;
     struct cox_variable *counter = open_crew(&crew, 1, GRACE_MS);
-    crew_hold(&hold, &crew, "hold_and_count", true);
-    crew_hold_wait(&hold);
     pid_t pid = crew_step_process(&crew, 0);
-    assert_code(0, cox_future_cancel(hold.future));
-    assert_code(COX_ECANCELLED, cox_future_wait(hold.future, -1));
+    cancel_running(&crew, "hold_and_count", &hold);
     crew_wait_gone(pid);
     crew_hold_release(&hold);
     check_usable(&crew, counter, 0);

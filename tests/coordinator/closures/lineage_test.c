@@ -385,26 +385,48 @@ TEST(workers_and_the_ps_are_lost_while_lines_are_made)
     keep_close(&keep);
 }
 
+/* A line of two calls whose results are kept, and a third that takes the last of these and that
+ * a gate holds. */
+struct held_line {
+    struct cox_future *line[2];
+    struct cox_future *held;
+    const char *gate;
+    int fd;
+};
+
+/* Opens, starts the line, and saves a checkpoint while its last call is held. */
+static void save_held_line(struct keep *keep, const struct cox_options *options,
+                           struct held_line *ret)
+{
+    ret->gate = gate_make("gate");
+    keep_open(keep, 2, options);
+    start_line(keep, 2, 0, ret->line);
+    ret->held = keep_start(
+        keep,
+        &(struct keep_call){.step = "add", .fifo = ret->gate, .takes = {ret->line[1]}});
+    ret->fd = gate_pass(ret->gate);
+    /* Another call, on the other worker, so that a ps has a higher id than the held call's. */
+    assert_int_equal(1, keep_run(keep, "x", &(struct keep_call){.own = 1}));
+    assert_code(0, cox_checkpoint_save(keep->crew.c, NULL, NULL));
+}
+
+static void held_line_free(struct held_line *line)
+{
+    free_all(line->line, 2);
+    cox_future_free(line->held);
+}
+
 TEST(client_that_goes_on_makes_again_what_the_one_before_had_kept)
 {
     struct keep keep;
-    struct cox_future *line[2];
+    struct held_line line;
     struct cox_progress progress = COX_PROGRESS_INIT;
-    const char *gate = gate_make("gate");
     struct cox_options options = with_checkpoints();
-    keep_open(&keep, 2, &options);
-    start_line(&keep, 2, 0, line);
-    struct cox_future *held = keep_start(
-        &keep, &(struct keep_call){.step = "add", .fifo = gate, .takes = {line[1]}});
-    int fd = gate_pass(gate);
-    /* Another, on the other worker, makes that lower than the highest that a ps has. */
-    assert_int_equal(1, keep_run(&keep, "x", &(struct keep_call){.own = 1}));
-    assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
-    keep_open_gate(gate);
-    gate_release(fd);
+    save_held_line(&keep, &options, &line);
+    keep_open_gate(line.gate);
+    gate_release(line.fd);
     assert_int_equal(3 + 2, keep_count(&keep));
-    free_all(line, 2);
-    cox_future_free(held);
+    held_line_free(&line);
     keep_close(&keep);
 
     keep_open(&keep, 2, &options);
@@ -463,19 +485,11 @@ TEST(client_that_goes_on_has_all_arguments_of_calls_that_take_what_was_fetched)
 TEST(client_that_goes_on_may_be_closed_before_it_has)
 {
     struct keep keep;
-    struct cox_future *line[2];
-    const char *gate = gate_make("gate");
+    struct held_line line;
     struct cox_options options = with_checkpoints();
-    keep_open(&keep, 2, &options);
-    start_line(&keep, 2, 0, line);
-    struct cox_future *held = keep_start(
-        &keep, &(struct keep_call){.step = "add", .fifo = gate, .takes = {line[1]}});
-    int fd = gate_pass(gate);
-    assert_int_equal(1, keep_run(&keep, "x", &(struct keep_call){.own = 1}));
-    assert_code(0, cox_checkpoint_save(keep.crew.c, NULL, NULL));
-    gate_release(fd);
-    free_all(line, 2);
-    cox_future_free(held);
+    save_held_line(&keep, &options, &line);
+    gate_release(line.fd);
+    held_line_free(&line);
     keep_close(&keep);
     crew_open(&keep.crew, 1, 2, NULL, &options); /* without the module */
     assert_code(COX_ENOENT, cox_join(keep.crew.c, -1));
