@@ -162,7 +162,7 @@ static int check_workers(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
  * wrong.
  */
 static bool is_waiting(const struct cox_coordinator *c, uint64_t tried_ms)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     return c->workers->n_ready < c->options.min_workers ||
            (c->workers->n_untried > 0 && coxi_now_ms() < tried_ms);

@@ -88,7 +88,7 @@ static void on_answer(struct coxi_psc_request *request, int code,
 
 /* Asks a ps. Unlocks while it asks. */
 static void ask(struct cox_coordinator *c, uint32_t p, uint64_t number)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     struct coxi_said *said = &c->counts.said[p];
     const struct coxi_message message = {.kind = COXI_COUNT};

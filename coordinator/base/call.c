@@ -147,7 +147,7 @@ static int64_t find_away(struct cox_coordinator *c)
 
 /* Reports that a call still waits. */
 static void say(struct cox_coordinator *c, const struct coxi_call *call, uint64_t now)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     unsigned long long seconds = coxi_patience_seconds(&call->patience, now);
     int64_t away = find_away(c);

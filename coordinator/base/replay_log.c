@@ -105,7 +105,6 @@ static void count(struct coxi_replay_log *log, uint64_t bytes) COXI_REQUIRES(log
 /* An entry was added: notes its id, if it is a call's. */
 static void note_call(struct coxi_replay_log *log,
                       const struct coxi_replay_entry *entry) COXI_REQUIRES(log->lock)
-    COXI_REQUIRES(log->lock)
 {
     uint64_t oldest = atomic_load_explicit(&log->oldest_call, memory_order_relaxed);
     if (entry->kind == COXI_REPLAY_CALL && (oldest == 0 || entry->id.n < oldest)) {
@@ -125,7 +124,7 @@ uint64_t coxi_replay_log_oldest_call(const struct coxi_replay_log *log)
 /* Counts an entry that is not done, or (`sign` -1) no longer counts it. */
 static void count_undone(struct coxi_replay_log *log,
                          const struct coxi_replay_entry *entry, int sign)
-    COXI_REQUIRES(log->lock) COXI_REQUIRES(log->lock)
+    COXI_REQUIRES(log->lock)
 {
     uint64_t bytes = (uint64_t)sign * entry->bytes;
     if (entry->state != COXI_REPLAY_DONE) {
@@ -157,7 +156,7 @@ static int make_room(struct coxi_replay_log *log, size_t n) COXI_REQUIRES(log->l
 
 /* Puts an entry at the end, where there is room. */
 static void put(struct coxi_replay_log *log, const struct coxi_replay_entry *entry)
-    COXI_REQUIRES(log->lock) COXI_REQUIRES(log->lock)
+    COXI_REQUIRES(log->lock)
 {
     struct coxi_replay_entry *place = &log->entries[log->n++];
     *place = *entry;
@@ -242,7 +241,6 @@ static bool is_of(const struct coxi_replay_entry *entry, struct coxi_closure_id 
 /* Sets the state of an entry. */
 static void set_state(struct coxi_replay_log *log, struct coxi_replay_entry *entry,
                       enum coxi_replay_state state) COXI_REQUIRES(log->lock)
-    COXI_REQUIRES(log->lock)
 {
     count_undone(log, entry, -1);
     entry->state = state;
@@ -268,7 +266,6 @@ void coxi_replay_log_set(struct coxi_replay_log *log, struct coxi_closure_id id,
 /* Replaces an operation's entry by another. */
 static void exchange(struct coxi_replay_log *log, struct coxi_replay_entry *entry,
                      const struct coxi_replay_entry *other) COXI_REQUIRES(log->lock)
-    COXI_REQUIRES(log->lock)
 {
     uint64_t bytes = entry->bytes;
     count_undone(log, entry, -1);
@@ -325,7 +322,6 @@ static int cut(const struct coxi_replay_entry *entry, const struct coxi_range *r
 static int narrow(struct coxi_replay_log *log, size_t at,
                   const struct coxi_range *ranges, size_t n,
                   struct coxi_replay_entry *places) COXI_REQUIRES(log->lock)
-    COXI_REQUIRES(log->lock)
 {
     int r = make_room(log, n - 1);
     if (r == 0) {
@@ -343,7 +339,6 @@ static int narrow(struct coxi_replay_log *log, size_t at,
 /* The index of that entry of an update; log->n: there is none. */
 static size_t find_update(const struct coxi_replay_log *log, struct coxi_closure_id id,
                           uint64_t begin) COXI_REQUIRES(log->lock)
-    COXI_REQUIRES(log->lock)
 {
     size_t i = 0;
     while (i < log->n && !(log->entries[i].id.n == id.n &&
@@ -356,7 +351,7 @@ static size_t find_update(const struct coxi_replay_log *log, struct coxi_closure
 
 /* True if the same update has rows in another entry. */
 static bool has_other_rows(const struct coxi_replay_log *log, size_t at)
-    COXI_REQUIRES(log->lock) COXI_REQUIRES(log->lock)
+    COXI_REQUIRES(log->lock)
 {
     bool has = false;
     for (size_t i = 0; !has && i < log->n; i++) {
@@ -373,7 +368,6 @@ static bool has_other_rows(const struct coxi_replay_log *log, size_t at)
  * for the whole update, and a restored ps could not get those other rows back.
  */
 static void be_nowhere(struct coxi_replay_log *log, size_t at) COXI_REQUIRES(log->lock)
-    COXI_REQUIRES(log->lock)
 {
     struct coxi_replay_entry *entry = &log->entries[at];
     const struct coxi_replay_entry barred = {.id = entry->id,
@@ -439,7 +433,7 @@ uint64_t coxi_replay_log_mark(struct coxi_replay_log *log)
 
 /* Takes the first n entries out of the log; returns an array of them, or NULL. */
 static struct coxi_replay_entry *take_first(struct coxi_replay_log *log, size_t n)
-    COXI_REQUIRES(log->lock) COXI_REQUIRES(log->lock)
+    COXI_REQUIRES(log->lock)
 {
     struct coxi_replay_entry *taken = log->entries;
     size_t left = log->n - n;

@@ -301,7 +301,7 @@ static void turn(struct cox_coordinator *c)
 /* The function of that name, in any loaded module of that name; or NULL. */
 static struct cox_function *find_function(const struct cox_coordinator *c,
                                           const struct coxi_resumed_name *named)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     for (uint32_t i = 0; i < c->modules->n; i++) {
         const struct cox_module *module = c->modules->all[i];
@@ -318,7 +318,7 @@ static struct cox_function *find_function(const struct cox_coordinator *c,
 /* Lets the calls run whose functions are loaded by now. Returns a function that is
  * still missing, or NULL. */
 static const struct cox_function *look_for_functions(struct cox_coordinator *c)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     struct coxi_resumed *resumed = c->saving.resumed;
     const struct cox_function *missing = NULL;

@@ -252,7 +252,7 @@ void coxi_trigger_tick(struct cox_coordinator *c)
 
 /* Stores the result of the checkpoint that cox_close has asked for. */
 static void end_close(struct cox_coordinator *c, int code, const char *text)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     struct coxi_trigger *t = c->saving.trigger;
     t->close = false;
@@ -283,7 +283,7 @@ static void write_one(struct cox_coordinator *c)
  * its successor learns of the successor only here. True: it has unlocked meanwhile.
  */
 static bool look_at_claim(struct cox_coordinator *c, uint64_t *looked_ms)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     if (c->life.fatal != 0 || coxi_now_ms() - *looked_ms < LOOK_MS) {
         return false;
@@ -348,7 +348,7 @@ int coxi_trigger_start(struct cox_coordinator *c)
 /* Waits until the thread has ended; `saves`: only as long as it has a checkpoint to
  * write for SIGTERM or a close. */
 static void await_end(struct cox_coordinator *c, const struct timespec *until,
-                      bool saves) COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+                      bool saves) COXI_REQUIRES(c->lock)
 {
     struct coxi_trigger *t = c->saving.trigger;
     while (t->runs && !t->ended && (!saves || t->terminate || t->close) &&

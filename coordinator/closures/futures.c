@@ -356,7 +356,6 @@ bool coxi_future_is_away(struct cox_future *future)
 
 /* Unpacks the result on first use. Locked, settled, done. */
 static int unpack(struct cox_future *future) COXI_REQUIRES(future->c->lock)
-    COXI_REQUIRES(future->c->lock)
 {
     if (future->values != NULL || future->result_len == 0) {
         return 0;

@@ -34,7 +34,7 @@ struct coxi_gate {
  * until close), or NULL. Any thread, with c->lock.
  */
 static inline const struct cox_function *coxi_gate_go_on(struct cox_coordinator *c)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->go_on(c) : NULL;
@@ -76,7 +76,7 @@ static inline int coxi_gate_check(struct cox_coordinator *c) COXI_REQUIRES(c->lo
  */
 static inline int coxi_gate_check_resets(const struct cox_coordinator *c,
                                          const struct cox_function *missing)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     const struct coxi_gate *gate = atomic_load(&c->closures->gate);
     return gate != NULL ? gate->check_resets(c, missing) : 0;

@@ -34,7 +34,7 @@
  * waits. Other callers wait meanwhile.
  */
 static int report_error(struct cox_coordinator *c, const struct timespec *until)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     while (c->life.reporting && !c->life.closing) {
         if (!coxi_wait_until(&c->life.idle, &c->lock, until)) {
@@ -101,7 +101,7 @@ static int await_queue(struct cox_coordinator *c, const struct cox_function *mis
 
 /* Takes the closure in when (or, without `wait`, if) there is room for it. */
 static int enqueue(struct cox_coordinator *c, struct coxi_closure *closure, bool wait)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     const struct cox_function *missing = coxi_gate_go_on(c);
     int r = check_schedule(c, missing);
@@ -252,7 +252,6 @@ static int go_on(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
  * known, the work is not done.
  */
 static bool is_all_done(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
-    COXI_REQUIRES(c->lock)
 {
     bool over = c->life.closing || c->life.fatal != 0;
     bool done = c->life.n_unsettled == 0 &&
@@ -266,7 +265,7 @@ static bool is_all_done(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 /* Waits for a change. Nothing wakes the thread when a connection is back: if it waits
  * only for that, it looks again and again. */
 static int await_idle(struct cox_coordinator *c, const struct timespec *until,
-                      int timeout_ms) COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+                      int timeout_ms) COXI_REQUIRES(c->lock)
 {
     struct timespec slice = coxi_deadline(COXI_TICK_MS);
     bool looks = c->life.n_unsettled == 0 && coxi_before(&slice, until);

@@ -375,7 +375,7 @@ void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text)
 /* Counts a closure that failed or was cancelled and whose future nobody holds:
  * cox_close reports it if no other call does. */
 static void note_untold(struct cox_coordinator *c, const struct coxi_closure *closure)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     if (atomic_load(&closure->future.refs) > 1) {
         return;
@@ -393,7 +393,7 @@ static void note_untold(struct cox_coordinator *c, const struct coxi_closure *cl
 
 /* Counts one settled closure and wakes the threads that wait for it. */
 static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     c->life.n_unsettled--;
     c->life.n_inherited -= closure->older.inherited;

@@ -60,7 +60,7 @@ static void base_fini(struct coxi_recovery_base *base, uint32_t n_ps)
  * because what is replayed may be what kills it.
  */
 static void begin_absence(struct coxi_recovery *rec, uint32_t p)
-    COXI_REQUIRES(rec->set->lock) COXI_REQUIRES(rec->set->lock)
+    COXI_REQUIRES(rec->set->lock)
 {
     struct coxi_recovery_server *server = &rec->servers[p];
     struct coxi_ps_state *state = &rec->set->states[p];

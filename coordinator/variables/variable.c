@@ -100,7 +100,7 @@ static int create_for_good(struct cox_coordinator *c, struct coxi_entry *entry)
 /* Checks, places and registers a variable. */
 static int place(struct cox_coordinator *c, struct coxi_variable *wanted,
                  struct coxi_shard *shards, uint32_t n_shards, struct coxi_entry *entry)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     coxi_partition_place(c->registry->ps_load, c->ps.n, n_shards, shards);
     coxi_shards_div(wanted->rank > 0 ? wanted->shape[0] : 0, n_shards, shards);

@@ -157,7 +157,6 @@ static int resource_new(struct cox_coordinator *c, const char *name,
  * may wait for what this thread does next. Unlocks while it waits.
  */
 static int await_place(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
-    COXI_REQUIRES(c->lock)
 {
     int r = 0;
     while (r == 0 && c->resources->n == COXI_RESOURCES_MAX &&
@@ -179,7 +178,7 @@ static int await_place(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 
 /* Gives the resource an id, and registers its name. Unlocks while it waits. */
 static int enlist(struct cox_coordinator *c, struct cox_resource *resource)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     int r = await_place(c);
     if (r != 0) {
@@ -451,7 +450,7 @@ void coxi_resources_tick(struct cox_coordinator *c)
 /* Takes out the resources that no closure needs any more. Returns one list of them and
  * of those that are now to be hidden. */
 static struct cox_resource *take_released(struct cox_coordinator *c)
-    COXI_REQUIRES(c->lock) COXI_REQUIRES(c->lock)
+    COXI_REQUIRES(c->lock)
 {
     struct cox_resource *taken = NULL;
     uint64_t from = needed_from(c);
