@@ -2,8 +2,8 @@
  * The ps of the cluster: which are up, and which are lost.
  *
  *   UP -> LOST        its connection has ended for good, or it was started again
- *   LOST -> OWED      it is back, restored, and claimed; workers are told
- *   OWED -> UP        everything that it missed was done again
+ *   LOST -> OWED      it is back, claimed, and restored; workers are told
+ *   OWED -> UP        everything that it lacked since its checkpoint was done again
  *
  * recovery/ changes the states; all others read them here. If ps do not come back
  * (because the client has no checkpoint directory), all of them are UP until the first
@@ -26,13 +26,14 @@ struct coxi_recovery;
 struct coxi_ps_state {
     bool lost;
     bool owed;
-    /* the highest watermark that it may be told while it is owed something */
+    /* while `owed`: the highest watermark that it may be told */
     uint64_t watermark;
-    uint64_t epoch; /* loop: the set's epoch when it last came back */
+    uint64_t epoch; /* loop: the set's epoch when this ps last came back */
 };
 
 struct coxi_ps_set {
-    /* Clients of the ps, by index. Recovery exchanges them; all live until close. */
+    /* Clients of the ps, by index. Recovery replaces the client of a ps that comes
+     * back; the old one lives until close, too. */
     _Atomic(struct coxi_psc *) *clients;
     uint32_t n;
     atomic_bool ready; /* all are claimed: workers may come */
@@ -56,17 +57,17 @@ struct coxi_ps_set {
     uint64_t epoch; /* how often a ps has come back */
     /* Replays may be dispatched: no ps has come back since the batch began. */
     bool batch_open;
-    uint64_t reached; /* everything that the client did before this id was done again */
+    uint64_t reached; /* everything with a lower id was done again */
 };
 
-/* Makes an empty set; makes room for `n` ps. `set->n` counts the ps that were
- * opened. */
+/* _init makes an empty set; _reserve makes room for `n` ps. `set->n` counts the ps that
+ * were opened. */
 void coxi_ps_set_init(struct coxi_ps_set *set);
 int coxi_ps_set_reserve(struct coxi_ps_set *set, uint32_t n);
 void coxi_ps_set_fini(struct coxi_ps_set *set);
 
-/* True if a ps is lost, or (`owed`) has not been given everything that it missed. With
- * set->lock. */
+/* True if a ps is lost or, if `owed` is true, still lacks something since its restore.
+ * With set->lock. */
 bool coxi_ps_any_lost(const struct cox_coordinator *c, bool owed);
 
 /* ---- any thread */

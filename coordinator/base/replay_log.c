@@ -476,7 +476,7 @@ void coxi_replay_log_forget(struct coxi_replay_log *log, uint64_t mark)
 /* ---- how full the log is */
 
 /* True if the log holds too much. A restored ps accepts ids up to COXI_WINDOW above the
- * lowest id that it is owed, which is about that of the first entry. */
+ * lowest id that it still lacks, which is about that of the first entry. */
 static bool is_beyond(struct coxi_replay_log *log, uint64_t next_id, uint64_t bytes,
                       uint64_t bytes_max, uint64_t ids)
 {

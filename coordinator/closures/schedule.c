@@ -247,9 +247,9 @@ static int go_on(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 }
 
 /*
- * True if every closure is settled and no ps is owed anything. A ps without a
- * connection may be lost, with everything since the last checkpoint: until that is
- * known, the work is not done.
+ * True if every closure is settled and no ps lacks anything. A ps without a connection
+ * may be lost, and with it everything since the last checkpoint; until that is known,
+ * the work is not done.
  */
 static bool is_all_done(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {

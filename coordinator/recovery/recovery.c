@@ -4,18 +4,18 @@
  * thread posts mail, and for which it waits.
  *
  * A pass brings back every lost ps, all at the same time. Then it replays, by rising
- * id, everything that the ps which are owed something miss: calls together, up to the
- * next operation of the client's own, which waits for them. A loss meanwhile begins
- * another pass; that repeats what was replayed before, which still counts once, as
- * everything does.
+ * id, everything that the restored ps lack. Calls run side by side up to the next
+ * operation of the client itself; that operation waits for them. If a ps is lost
+ * meanwhile, another pass begins. It replays some entries a second time; they still
+ * count once, because each ps knows what it has applied.
  *
  * Invariants
- *   - a replay is a closure of its own with the id of a settled one, and no user has
- *     it; it is in `replays` until it has ended
- *   - a replay is dispatched only to ps that have everything from before it; if another
- *     ps is lost meanwhile, replays that have not ended are abandoned and begun again
- *     in their place
- *   - no ps is told a watermark beyond what it is owed
+ *   - a replay is a separate closure with the id of a settled one; no user holds its
+ *     future; it is in `replays` until it has ended
+ *   - a replay is dispatched only when every ps has everything with a lower id; if
+ *     another ps is lost meanwhile, unfinished replays are abandoned, and the next pass
+ *     begins them again in order
+ *   - no ps is told a watermark that passes a closure which it still lacks
  *
  * Threads: its own; one for each ps that is away; the loop; users' threads where
  * recovery.h says so. Locks: `lock` comes after c->lock and before the log's.
@@ -55,9 +55,9 @@ static void base_fini(struct coxi_recovery_base *base, uint32_t n_ps)
 /* ---- the state of the ps */
 
 /*
- * Begins the absence of a ps, which has ps_recovery_ms from its loss. A ps that is lost
- * again soon, before it has been given everything that it missed, gets no new time,
- * because what is replayed may be what kills it.
+ * Notes that a ps is lost: it has ps_recovery_ms to come back. If it is lost again
+ * while it still lacks something, and soon, it gets no new time, because the replay
+ * itself may be what kills it.
  */
 static void begin_absence(struct coxi_recovery *rec, uint32_t p)
     COXI_REQUIRES(rec->set->lock)
@@ -132,7 +132,7 @@ bool coxi_recovery_stopping(struct coxi_recovery *rec)
 
 /* ---- a recovery */
 
-/* On the loop: recovery has ended for good. */
+/* On the loop: no ps will be recovered any more. */
 static int be_over(struct coxi_recovery *rec, void *arg)
 {
     (void)arg;

@@ -1,23 +1,22 @@
 /*
- * Brings back a ps that was lost: at the same address or another (cox_ps_address),
- * started again by the launcher or the user's supervisor, and empty. It is restored
- * from the last checkpoint, and everything since then is replayed
+ * Brings back a ps that was lost. The launcher or the user's supervisor starts it
+ * again, empty, at the same address or another (cox_ps_address). It is restored from
+ * the last checkpoint, and everything since then is replayed
  * (coordinator/base/replay_log.h). The other ps keep what they have.
  *
  *   UP -> LOST        its connection has ended for good, or it was started again
- *   LOST -> OWED      it is back, restored, and claimed; workers are told
- *   OWED -> UP        everything that it missed was done again
+ *   LOST -> OWED      it is back, claimed, and restored; workers are told
+ *   OWED -> UP        everything that it lacked since its checkpoint was done again
  *
  * While any ps is not UP, nothing but the current batch of the replay is dispatched or
  * made: no other step, no second attempt, no result that the batch does not need, and
- * no resource that is newer than what was done again. Otherwise a step would read
- * values that are only partly restored, or overtake a write. The client's own reads and
- * writes wait.
+ * no resource that is newer than the batch. Otherwise a step would read values that are
+ * only partly restored, or overtake a write. The client's own reads and writes wait.
  *
- * A ps that is not back, or not restored, ps_recovery_ms after its loss ends the run
- * with COX_EPSLOST. So does a replay in which nothing has ended for that long while no
- * worker runs a step or makes a resource. However a recovery ends (done, given up,
- * closed), every closure that was held for it is settled.
+ * If a ps is not back and restored ps_recovery_ms after its loss, the run ends with
+ * COX_EPSLOST; likewise if no replay has ended for that long while no worker runs a
+ * step or makes a resource. However a recovery ends (done, given up, closed), every
+ * closure that was held for it is settled.
  */
 #ifndef COXI_COORDINATOR_RECOVERY_RECOVERY_H
 #define COXI_COORDINATOR_RECOVERY_RECOVERY_H
@@ -36,23 +35,23 @@ struct coxi_ending; /* voiding.h */
 int coxi_recovery_start(struct cox_coordinator *c, const struct coxi_replay_refs *refs);
 
 /*
- * Nothing is recovered from here on. _end only asks for that, and waits until `until`
- * for the recovery's threads to end. False: one of them waits for a ps, which must be
- * given up before _stop, because that waits for them. _free: when nobody calls any
- * function any more.
+ * End recovery: no ps is brought back any more. _end asks the recovery's threads to
+ * end, and waits for them until `until`; false: one of them still waits for a ps. Give
+ * the ps up before _stop, because _stop waits for the threads without a limit. Call
+ * _free when no thread calls any function of the coordinator any more.
  */
 bool coxi_recovery_end(struct cox_coordinator *c, const struct timespec *until);
 void coxi_recovery_stop(struct cox_coordinator *c);
 void coxi_recovery_free(struct cox_coordinator *c);
 
-/* A ps client has given its ps up. False: this ends the run. Any thread. */
+/* Call when a client of a ps gives that ps up. False: nothing can bring it back, so the
+ * loss ends the run. Any thread. */
 bool coxi_recovery_lost(struct cox_coordinator *c, const struct coxi_psc *psc,
                         const char *text);
 
 /* ---- for the loop */
 
-/* Gives up the ps that are being brought back when their time is over. Call every
- * COXI_TICK_MS. */
+/* Gives up ps that have not come back in time. Call every COXI_TICK_MS. */
 void coxi_recovery_tick(struct cox_coordinator *c);
 
 /* ---- checkpoints */

@@ -1,8 +1,8 @@
 /*
- * Closures whose end waits for a recovery: when all ps are UP again, they are asked
- * what they have applied of them (voiding.c). If the recovery is given up, or the
- * coordinator is closed, the ps cannot be asked any more, and the closures are settled
- * with that error.
+ * Holds closures that cannot end during a recovery, because the ps must first say what
+ * they have applied of them (voiding.c): they are asked when all are UP again. If the
+ * recovery is given up, or the coordinator is closed, the ps cannot be asked, and the
+ * closures are settled with that error.
  *
  * Invariant: when a recovery has ended, however it ended, no closure is held.
  *
@@ -34,8 +34,8 @@ static void void_again(struct coxi_closure *closure, const struct coxi_ending *e
     }
 }
 
-/* Settles a closure although the ps cannot be asked what they have applied of it: the
- * run, or the client, ends. */
+/* Settles a closure without asking the ps what they have applied of it, because the run
+ * or the client ends. */
 static void settle_unasked(struct coxi_closure *closure)
 {
     int r = coxi_check_alive(closure->future.c);

@@ -3,8 +3,8 @@
  *
  *   recovery.c          the states of the ps, the thread, functions for others
  *   recovery_restore.c  restores a ps that has come back from the last checkpoint
- *   recovery_replay.c   replays what the ps lacks since then
- *   recovery_held.c     holds closures whose end waits for that
+ *   recovery_replay.c   replays what such a ps lacks since that checkpoint
+ *   recovery_held.c     holds closures that cannot end before the ps are UP
  *   recovery_set_back.c sets all ps back to a checkpoint from which a client resumes
  *
  * Unless noted otherwise, the functions here are for the recovery's own thread, and for
@@ -81,16 +81,16 @@ int coxi_recovery_on_loop(struct coxi_recovery *rec,
 void coxi_recovery_void_later(struct coxi_closure *closure,
                               const struct coxi_ending *ending);
 
-/* Ends the closures that were held for a recovery that has ended: as the ps say or
- * (`over`) without asking them. Loop. */
+/* The recovery has ended: ends the closures that were held for it. Asks the ps first
+ * what they have applied of them; if `over`, ends them without asking. Loop. */
 void coxi_recovery_let_go_held(struct coxi_recovery *rec);
 
 /* ---- recovery_restore.c */
 
 /*
- * LOST -> OWED for all ps that are lost, and for ps that are lost meanwhile; each has
- * ps_recovery_ms from its loss. COX_ENOMEM; otherwise an error of one of them has ended
- * the run.
+ * LOST -> OWED for all lost ps, also for those that are lost meanwhile; each has
+ * ps_recovery_ms from its loss. Returns COX_ENOMEM; a ps that cannot be brought back
+ * ends the run.
  */
 int coxi_recovery_bring_back(struct coxi_recovery *rec);
 
@@ -102,9 +102,9 @@ struct coxi_recovery_target {
 };
 
 /*
- * Gives the ps their values of the checkpoint, all at the same time, and notes which
- * have them. There must be a checkpoint. Returns the error of the first ps that failed,
- * with its text.
+ * Restores these ps from the checkpoint, all at the same time, and notes which of them
+ * are restored. There must be a checkpoint. Returns the error of the first ps that
+ * failed, with its text.
  */
 int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
                        size_t n);
@@ -112,19 +112,20 @@ int coxi_recovery_fill(struct coxi_recovery *rec, struct coxi_recovery_target *t
 /* True if ps `p` holds a part of the variable. */
 bool coxi_recovery_is_part(const struct coxi_variable *variable, uint32_t p);
 
-/* Creates the variable on that ps by the operation `id`, which may have done so
- * before. */
+/* Creates the variable on that ps as operation `id`. Succeeds if the operation has
+ * created it there already. */
 int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
                          const struct coxi_variable *variable,
                          struct coxi_closure_id id);
 
 /* ---- recovery_replay.c */
 
-/* A closure that repeats another one is settled; it may be a replay. Loop. */
+/* Call when a closure that repeats another one is settled. It need not be a replay: it
+ * may run again for its results. Loop. */
 void coxi_recovery_replayed(struct coxi_closure *closure);
 
-/* Does everything again that any ps is owed. COX_EAGAIN: a ps was lost meanwhile.
- * COX_EPSLOST: nothing moves on. */
+/* Does again everything that a restored ps lacks. COX_EAGAIN: a ps was lost meanwhile.
+ * COX_EPSLOST: no replay has ended for too long (recovery.h). */
 int coxi_recovery_replay(struct coxi_recovery *rec);
 
 #endif

@@ -1,4 +1,4 @@
-/* See recovery_internal.h: does again what ps that have come back miss. */
+/* Does again what restored ps lack since their checkpoint; see recovery_internal.h. */
 #include "coordinator/recovery/recovery_internal.h"
 
 #include <stdio.h>
@@ -26,14 +26,14 @@
 
 enum {
     BATCH_MAX = 1 << 16, /* closures replayed at a time */
-    RUNS_MS = 1000, /* an older attempt is running, and has a deadline of its own */
+    RUNS_MS = 1000,      /* a step that has run for longer counts as busy, not stuck */
 };
 
 /* ---- the items to replay */
 
 struct item {
     struct coxi_closure_id id;
-    uint64_t position; /* no item behind it has a lower id */
+    uint64_t position; /* no later item has a lower id */
     enum coxi_replay_kind kind;
     struct coxi_closure *call; /* a reference */
     const struct coxi_variable *created;
@@ -46,7 +46,8 @@ struct items {
     struct item *items;
     size_t n;
     size_t capacity;
-    /* the lowest id that is not settled, or the next one: no watermark passes it */
+    /* the lowest unsettled id, or the next one if all are settled: no watermark passes
+     * it */
     uint64_t first_unsettled;
 };
 
@@ -62,11 +63,8 @@ static void items_fini(struct items *items)
     free(items->items);
 }
 
-/*
- * True if the ps has the entry already. A creation is always repeated: it succeeds if
- * the variable exists, and a restore of variables that are ready to be used may lack
- * one that was just being created.
- */
+/* True if the ps has the entry already. A creation is always repeated: it does no harm
+ * if the variable exists, and a restore may lack one that was still being created. */
 static bool has_been_done(const struct coxi_recovery_server *server,
                           enum coxi_replay_kind kind, struct coxi_closure_id id)
 {
@@ -74,8 +72,8 @@ static bool has_been_done(const struct coxi_recovery_server *server,
            coxi_applied_list_is_whole(&server->restored, id.n);
 }
 
-/* True if ps p is owed the entry. A closure of several segments is run again whatever
- * the ps has of it: that counts once. */
+/* True if ps p lacks the entry. A closure of which it has only some segments is run
+ * again whole; each segment still counts once. */
 static bool is_owed(const struct coxi_recovery *rec, uint32_t p,
                     const struct coxi_replay_entry *entry)
 {
@@ -144,7 +142,8 @@ static int note_item(void *arg, const struct coxi_replay_entry *entry)
     return 0;
 }
 
-/* On the loop, which logs closures, so that none is between running and logged. */
+/* Call on the loop: because the loop logs closures, each is either unsettled or in the
+ * log. */
 static int collect(struct coxi_recovery *rec, void *arg)
 {
     struct items *items = arg;
@@ -167,7 +166,7 @@ struct batch {
 static int begin_replay(struct coxi_recovery *rec, struct coxi_closure *call)
 {
     struct cox_coordinator *c = rec->c;
-    /* It may be running again already, to make its result again. */
+    /* It may be running again already, because its kept result was lost. */
     struct coxi_closure *closure = coxi_kept_find_remake(c, call->future.id);
     bool is_new = closure == NULL;
     int r = is_new ? coxi_closure_again(call, &closure) : 0;
@@ -213,13 +212,12 @@ static int begin_batch(struct coxi_recovery *rec, void *arg)
 /* The progress of a batch. */
 struct progress {
     size_t n; /* replays that have not ended */
-    /* a worker has been busy for RUNS_MS with something that has a deadline of its
-     * own */
+    /* a worker is busy (is_busy) */
     bool runs;
 };
 
-/* True if the worker runs a step, or makes a resource: these have their own deadlines,
- * and no other. */
+/* True if the worker has run a step, or made a resource, for RUNS_MS: both have
+ * deadlines of their own, so a replay that waits for them is not stuck. */
 static bool is_busy(const struct coxi_worker *worker, uint64_t now)
 {
     bool runs = coxi_straggler_ran_ms(worker->seat, now) >= RUNS_MS;
@@ -241,8 +239,7 @@ static int look(struct coxi_recovery *rec, void *arg)
     return 0;
 }
 
-/* The error of a replay in which nothing has ended for as long as a ps may take to come
- * back, while no step ran. */
+/* The error of a stuck replay: none has ended for ps_recovery_ms, while no step ran. */
 static int stalled(const struct coxi_recovery *rec, size_t n)
 {
     char why[COXI_TEXT_MAX];
@@ -298,9 +295,9 @@ static int wait_for_replays(struct coxi_recovery *rec)
 }
 
 /*
- * On the loop: abandons the replays that are left of a pass in which another ps was
+ * On the loop: cancels the replays that are left of a pass in which another ps was
  * lost. They must not go on, because they would reach that ps before the items that
- * precede them. They are taken back, and begun again in their place.
+ * precede them. The next pass begins them again in order.
  */
 static int abandon(struct coxi_recovery *rec, void *arg)
 {
@@ -319,7 +316,7 @@ static int abandon(struct coxi_recovery *rec, void *arg)
     return 0;
 }
 
-/* Lists the ps that are owed something: "0, 2". */
+/* Lists the ps that still lack something: "0, 2". */
 static void list_owed(struct coxi_recovery *rec, char *ret, size_t len)
 {
     size_t used = 0;
@@ -334,7 +331,7 @@ static void list_owed(struct coxi_recovery *rec, char *ret, size_t len)
     coxi_unlock(&rec->set->lock);
 }
 
-/* The replay has ended, and its closure is not done: so the run ends. */
+/* A replay has failed: ends the run. */
 static void report_failed(struct coxi_recovery *rec, const struct coxi_closure *closure)
 {
     char text[COXI_TEXT_MAX];
@@ -373,9 +370,9 @@ void coxi_recovery_replayed(struct coxi_closure *closure)
 /* ---- replaying operations */
 
 /*
- * Lists the ps that the update is on, in the same order as in the write's own commits
- * (coordinator/variables/content_write.c). So a ps that has the write already takes
- * this for a duplicate.
+ * Lists the ps that the update touches, in the same order as the original commits did
+ * (coordinator/variables/content_write.c), so that a ps which has the write already
+ * takes this for a duplicate.
  */
 static size_t list_touched(const struct coxi_replay_update *update, uint32_t n_ps,
                            uint32_t *ret)
@@ -447,7 +444,7 @@ static int update_on(struct coxi_recovery *rec, uint32_t p, const struct item *i
     return commit_update(rec, p, &message, &request, u);
 }
 
-/* Does an item again for the part that ps p has of it, if any. */
+/* Does an item again on ps p, if a part of the variable is there. */
 static int redo_on(struct coxi_recovery *rec, uint32_t p, const struct item *item)
 {
     if (item->kind == COXI_REPLAY_LOAD) {
@@ -489,12 +486,11 @@ static int pass(struct cox_coordinator *c, uint32_t p)
 }
 
 /*
- * Everything in the log before `id` was done on every ps that is owed something:
- * advances its watermark. Closures that are not settled are not in the log, so no
- * watermark passes them. The ps take the watermark before a worker sends them ids that
- * are far above the last one. That includes closures after the replay, because closures
- * that touched no ps are not in the log, however many they are. COX_EAGAIN: a ps is
- * lost.
+ * Every restored ps has everything in the log before `id` now: advances its watermark
+ * to there, but not past an unsettled closure, which is not in the log. Returns when
+ * the ps have taken the watermark, because they refuse ids that are too far above it.
+ * The next id may be far above even after the replay, because closures that touched no
+ * ps are not in the log. COX_EAGAIN: a ps is lost.
  */
 static int done_before(struct coxi_recovery *rec, const struct items *items,
                        uint64_t id)
@@ -520,9 +516,10 @@ static int done_before(struct coxi_recovery *rec, const struct items *items,
 }
 
 /*
- * How many of the items, from the first on, are calls that may run side by side: up to
- * the next operation; up to the next resource, which is made when everything before it
- * was done again; and within the ids that a ps accepts above its watermark.
+ * How many items, from the first on, are calls that may run side by side. A batch ends
+ * before the next operation, and before the next resource, because that is made only
+ * when everything before it was done again. Its ids stay within the window that a ps
+ * accepts above its watermark.
  */
 static size_t batch_length(struct coxi_recovery *rec, const struct item *items,
                            size_t n)

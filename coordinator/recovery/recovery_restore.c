@@ -22,10 +22,10 @@
 #include "coordinator/workers/workers.h"
 #include "net/ps_client.h"
 
-enum { RETRY_MS = 500 }; /* between two tries at a ps that is there */
+enum { RETRY_MS = 500 }; /* between two tries if a ps answers but cannot be used yet */
 
-/* From now on the tick gives the ps up when its time is over, so that no request to it
- * keeps a thread waiting. NULL: no longer. */
+/* From now on the tick gives this client up when the ps's time is over, so that no
+ * thread waits for its answer for ever. NULL: stop that. */
 static void watch(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 {
     coxi_lock(&rec->set->lock);
@@ -33,7 +33,7 @@ static void watch(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
     coxi_unlock(&rec->set->lock);
 }
 
-/* The ps does not come back with this client: closes it. Takes NULL. */
+/* This try has failed: closes its client. Takes NULL. */
 static void let_go(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 {
     watch(rec, p, NULL);
@@ -109,9 +109,8 @@ int coxi_recovery_create(struct coxi_recovery *rec, struct coxi_psc *psc,
 }
 
 /*
- * The requests to several ps; each ps gets its own in the order of this list. A ps has
- * ps_recovery_ms for all of its requests, also if the client is only opening and no
- * time since a loss is counted.
+ * The requests to several ps; each ps gets its requests in this order. A ps has
+ * ps_recovery_ms for all of them, even if none was lost and the client is only opening.
  */
 struct filling {
     struct coxi_recovery *rec;
@@ -133,7 +132,8 @@ static void ask(struct filling *filling, struct coxi_recovery_target *target,
     coxi_round_add(&filling->round, target->psc, message, call);
 }
 
-/* Variable `i` if that ps had it in the checkpoint, or NULL; lives until close. */
+/* Variable `i` if the checkpoint has a part of it for that ps; otherwise NULL. Lives
+ * until close. */
 static const struct coxi_variable *covered(struct coxi_recovery *rec, uint32_t i,
                                            uint32_t ps)
 {
@@ -193,7 +193,7 @@ static void ask_to_restore(struct filling *filling, struct coxi_recovery_target 
     }
 }
 
-/* Does everything that can fail before anything is asked. */
+/* Does everything that can fail before any request is sent. */
 static int filling_init(struct filling *filling, struct coxi_recovery *rec,
                         size_t n_targets)
 {
@@ -282,7 +282,8 @@ static int note_bar(void *arg, const struct coxi_replay_entry *entry)
     return 0;
 }
 
-/* Tells a ps which closures must never apply, because it has forgotten that, too. */
+/* Tells a restored ps which closures it must never apply, because the old process took
+ * that knowledge with it. */
 static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t watermark)
 {
     struct bars bars = {.watermark = watermark};
@@ -308,11 +309,10 @@ static int bar(struct coxi_recovery *rec, struct coxi_psc *psc, uint64_t waterma
     return r;
 }
 
-/* Gives an empty ps its values of the checkpoint, and tells it what must never
- * apply. */
+/* Restores an empty ps from the checkpoint, and tells it what it must never apply. */
 static int refill(struct coxi_recovery *rec, uint32_t p, struct coxi_psc *psc)
 {
-    /* Checkpoints change it, and they wait for us. */
+    /* No lock: a checkpoint replaces it only while all ps are UP. */
     const struct coxi_recovery_base *base = &rec->base;
     struct coxi_recovery_target target = {.ps = p, .psc = psc};
     struct coxi_applied_list list = {0};
@@ -365,7 +365,7 @@ static void say_back(struct coxi_recovery *rec, const struct change *change)
                change->refilled && name != NULL ? name : "");
 }
 
-/* On the loop: from here on this is the ps. */
+/* On the loop: from now on everybody uses the new client of the ps. */
 static int exchange(struct coxi_recovery *rec, void *arg)
 {
     struct change *change = arg;
@@ -386,8 +386,8 @@ static int exchange(struct coxi_recovery *rec, void *arg)
     return 0;
 }
 
-/* Keeps the client of a ps that is gone until the coordinator is closed, because a
- * thread may be about to use it. */
+/* Keeps the old client of a ps until the coordinator is closed, because a thread may be
+ * about to use it. */
 static int keep_past(struct coxi_recovery *rec, struct coxi_psc *psc)
 {
     coxi_lock(&rec->set->lock);
@@ -426,7 +426,8 @@ static int bring_back(struct coxi_recovery *rec, uint32_t p, uint64_t end_ms)
     (void)coxi_recovery_on_loop(rec, exchange, &change);
     coxi_psc_retire(old, COX_EPSLOST, "another has taken its place");
     say_back(rec, &change);
-    if (coxi_psc_wait(psc, 0) != 0) { /* it was lost before it was known as ours */
+    /* it was lost before exchange(), which nobody has noted */
+    if (coxi_psc_wait(psc, 0) != 0) {
         (void)coxi_recovery_lost(c, psc, coxi_error_text());
     }
     return 0;
@@ -443,10 +444,10 @@ struct returning {
 };
 
 /*
- * True if no ps could cure the error. Other errors of a ps are looked at again until
- * its time is over, because they may be put right meanwhile: another daemon at its
- * address, or a ps that serves another run, lacks the directory, has too little memory
- * or is of another release.
+ * True if no other process at the address could help. After any other error the ps is
+ * tried again until its time is over, because somebody may mend the reason meanwhile:
+ * another daemon at that address, or a ps that serves another run, does not see the
+ * directory, has too little memory or is of another release.
  */
 static bool is_final(int code)
 {

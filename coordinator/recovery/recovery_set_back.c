@@ -1,5 +1,5 @@
 /* Sets every ps back to a checkpoint, in place, for a client that continues from it.
- * Threads: the one that opens. */
+ * Thread: the one that calls cox_open. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "common/sync.h"
 #include "coordinator/recovery/recovery_internal.h"
 
-/* Lists the ps that do not have everything of the checkpoint; returns how many. */
+/* Lists the ps that are not restored from the checkpoint yet; returns how many. */
 static size_t list_unfilled(struct coxi_recovery *rec, struct coxi_recovery_target *ret)
 {
     struct cox_coordinator *c = rec->c;
@@ -25,8 +25,7 @@ static size_t list_unfilled(struct coxi_recovery *rec, struct coxi_recovery_targ
     return n;
 }
 
-/* Fills those ps. COX_EPSLOST: some were lost meanwhile; the others have what they
- * need. */
+/* Restores those ps. COX_EPSLOST: some were lost meanwhile; the others are restored. */
 static int fill_some(struct coxi_recovery *rec, struct coxi_recovery_target *targets,
                      size_t n)
 {
@@ -41,9 +40,9 @@ static int fill_some(struct coxi_recovery *rec, struct coxi_recovery_target *tar
 }
 
 /*
- * Fills all ps. If a ps is lost meanwhile and comes back as another process, recovery
- * fills it. If it was only out of reach, it comes back as it was, with part of the
- * checkpoint, and is filled again.
+ * Restores all ps. If a ps is lost meanwhile and comes back as another process,
+ * recovery restores it. If it was only out of reach, it comes back with a part of the
+ * checkpoint, and is restored again here.
  */
 static int fill_all(struct coxi_recovery *rec, struct coxi_recovery_target *targets)
 {
@@ -71,7 +70,7 @@ static int restore_all(struct coxi_recovery *rec)
     return r;
 }
 
-/* Takes out of the checkpoint what recovery starts from. */
+/* Takes the checkpoint's path, shards and lock: recovery starts from them. */
 static int take_base(struct coxi_recovery *rec, struct coxi_checkpoint *checkpoint)
 {
     struct coxi_recovery_base base = {.path = strdup(checkpoint->path),

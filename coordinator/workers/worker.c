@@ -118,7 +118,7 @@ void coxi_worker_go_on(struct coxi_worker *worker)
 
 /* ---- modules */
 
-/* The worker owes no answer for module `id` any more. */
+/* No answer of the worker for module `id` is awaited any more. */
 static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
                            const char *text)
 {

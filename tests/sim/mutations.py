@@ -26,7 +26,7 @@ MUTATIONS = {
         ("ps/applied.c", "look", "coxi_marks_find(applied->marks, entry->mark, commit->segment, &there)",
          "coxi_marks_find(applied->marks, entry->mark, 0, &there)"),
         ("ps/applied.c", "look", "return compare(commit, &there);", "return COX_EEXIST;")]),
-    "7": ("the watermark passes what a ps is owed", [
+    "7": ("the watermark passes a closure that a ps lacks", [
         ("coordinator", "coxi_ps_watermark", BEGIN, "return watermark;")]),
     "8a": ("a void refuses the closure for ever", [
         ("ps", "coxi_applied_void", "attempt > entry->fence ? attempt : entry->fence", "UINT32_MAX")]),
@@ -64,7 +64,7 @@ MUTATIONS = {
          "if (old.path == NULL) { rec->base = base; base = old; }")]),
     "15": ("a replay that fails is not told", [
         ("coordinator", "coxi_recovery_replayed", "closure->state != COXI_DONE_OK && !closure->rerun->abandoned &&\n        !c->life.closing", "0")]),
-    "16": ("cox_join and reads do not wait for what is owed", [
+    "16": ("cox_join and reads do not wait for the replay", [
         ("coordinator", "is_all_done", "bool done = c->life.n_unsettled == 0 &&",
          "return c->life.n_unsettled == 0; bool done ="),
         ("coordinator", "begin_read", "return coxi_ps_wait(c);", "return 0;"),
