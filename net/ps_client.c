@@ -1,6 +1,6 @@
 /*
- * See ps_client.h: requests, and the functions that callers use. ps_client_channel.c
- * has the connections.
+ * See ps_client.h: requests and their answers. ps_client_channel.c has the connections
+ * and follows the ps.
  *
  * Invariants
  *   - A request is in `waiting` from submission until `done`. Ids rise in order, so an
@@ -37,8 +37,6 @@ enum {
     IN_LINE_MAX = 4 * 1024 * 1024, /* bytes in line: with more, callers block */
     /* longer payloads go over the data connection */
     SMALL_MAX = 64 * 1024,
-    /* for this time it may be connected to another process than the one to follow */
-    STRANGER_MS = 1000,
 };
 
 /* ---- requests */
@@ -282,7 +280,9 @@ static int enlist(struct coxi_psc *psc, struct coxi_message *message,
         psc->next_id++;
         psc->waiting_bytes += payload_len(request);
         psc->claim = message->kind == COXI_CLAIM ? request->id : psc->claim;
-        r = coxi_psc_start_channel(psc, request->channel);
+        r = psc->channels[request->channel].started
+                ? 0
+                : coxi_psc_start_channel(psc, request->channel);
         if (r != 0) {
             (void)coxi_psc_delist(psc, request->id);
         }
@@ -407,134 +407,85 @@ void coxi_psc_give_up(struct coxi_psc *psc, const char *text)
     (void)coxi_psc_fail(psc, COX_EPSLOST, text);
 }
 
-/* ---- following the ps */
+/* ---- answers */
 
-/* True if the channel is up and leads to the process to follow. */
-static bool leads_there(const struct coxi_psc_channel *channel)
-    COXI_REQUIRES(channel->psc->lock)
+/* The incarnation in the answer to a Claim or a Describe; `known` for other answers. */
+static uint64_t incarnation_in(const struct coxi_message *message, uint64_t known)
 {
-    uint64_t told = channel->psc->told;
-    return channel->up && (told == 0 || channel->incarnation == told);
+    struct coxi_ps_address ps = {0};
+    if (message->kind == COXI_STATUS) {
+        ps.incarnation = message->status.incarnation;
+    } else if (message->kind == COXI_LAYOUT && message->layout.n_servers == 1) {
+        coxi_layout_ps(&message->layout, 0, &ps);
+    }
+    return ps.incarnation != 0 ? ps.incarnation : known;
 }
 
-/* Closes a channel's connection. With `requests`, its requests end when it is
- * closed. */
-static void end_channel(struct coxi_psc_channel *channel, bool requests,
-                        const char *text) COXI_REQUIRES(channel->psc->lock)
+int coxi_psc_on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
 {
+    struct coxi_psc_channel *channel = arg;
     struct coxi_psc *psc = channel->psc;
-    for (uint64_t id = psc->waiting.first; requests && id < psc->waiting.next; id++) {
-        struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
-        if (request != NULL && request->channel == channel->kind &&
-            request->ends == 0) {
-            request->ends = COX_EPSLOST;
-        }
+    if (!channel->greeted) {
+        return coxi_psc_greet(channel, link, frame);
     }
-    if (channel->link != NULL) {
-        coxi_link_close(channel->link, COX_ECLOSED, text);
+    struct coxi_message message;
+    int r = coxi_message_read(frame, &message);
+    if (r != 0 || message.request == 0) {
+        return r != 0 ? r : coxi_psc_told(channel, &message);
     }
-}
-
-/* The ps is out of reach from now on: ends all requests, also later ones. */
-static void end_reach(struct coxi_psc *psc)
-{
     coxi_lock(&psc->lock);
-    psc->unreached = true;
-    for (int i = 0; i < 2; i++) {
-        end_channel(&psc->channels[i], true, psc->last_text);
+    struct coxi_psc_request *request = coxi_window_get(&psc->waiting, message.request);
+    bool ours = request == NULL || request->channel == channel->kind;
+    psc->incarnation = incarnation_in(&message, psc->incarnation);
+    if (ours) {
+        (void)coxi_psc_delist(psc, message.request);
     }
-    psc->n_moves++; /* threads that wait to dial handle the requests */
-    (void)pthread_cond_broadcast(&psc->changed);
     coxi_unlock(&psc->lock);
+    if (!ours) {
+        return coxi_error(COX_EPROTO, "an answer on the wrong connection");
+    }
+    if (request == NULL) {
+        return 0; /* the second answer to a request that was sent twice */
+    }
+    if (request->into != NULL && frame->payload_len == request->into_len &&
+        frame->payload != request->into && frame->payload_len > 0) {
+        memcpy(request->into, frame->payload, frame->payload_len);
+    }
+    request->done(request, 0, &message, frame->payload, frame->payload_len);
+    return 0;
 }
 
-/* Reports when the ps gets out of reach, before its requests end, and when it is
- * reached again. */
-static void look_for_reach(struct coxi_psc *psc)
+void *coxi_psc_on_payload(void *arg, struct coxi_link *link,
+                          const struct coxi_frame *frame)
 {
-    char text[sizeof(psc->last_text)];
-    coxi_lock(&psc->lock);
-    /* read under the lock, so that it is not before the guarded times */
-    uint64_t now = coxi_now_ms();
-    bool before = psc->unreached;
-    bool reached = leads_there(&psc->channels[COXI_CHANNEL_CONTROL]);
-    psc->reached_ms = reached ? now : psc->reached_ms;
-    bool unreached = !reached && psc->options.unreached_ms > 0 &&
-                     now - psc->reached_ms > (uint64_t)psc->options.unreached_ms;
-    /* A ps that was given up is not dialled any more, which says nothing about the way
-     * to it. */
-    unreached = psc->failed != 0 ? before : unreached;
-    psc->unreached = psc->unreached && unreached;
-    memcpy(text, psc->last_text, sizeof(text));
-    coxi_unlock(&psc->lock);
-    if (unreached != before && psc->options.on_reach != NULL) {
-        psc->options.on_reach(psc->options.arg, psc, unreached ? text : NULL);
+    (void)link;
+    struct coxi_psc_channel *channel = arg;
+    struct coxi_message message;
+    void *into = NULL;
+    if (!channel->greeted || coxi_message_read(frame, &message) != 0) {
+        return NULL;
     }
-    if (unreached && !before) {
-        end_reach(psc);
+    coxi_lock(&channel->psc->lock);
+    struct coxi_psc_request *request =
+        coxi_window_get(&channel->psc->waiting, message.request);
+    if (request != NULL && request->into_len == frame->payload_len &&
+        request->channel == channel->kind) {
+        into = request->into;
     }
+    coxi_unlock(&channel->psc->lock);
+    return into;
 }
 
-int coxi_psc_follow(struct coxi_psc *psc, const char *address, uint64_t incarnation)
+void coxi_psc_on_batch(void *arg, struct coxi_link *link)
 {
-    bool moved = strcmp(coxi_psc_address(psc), address) != 0;
-    int r = coxi_address_set(&psc->address, address);
-    coxi_lock(&psc->lock);
-    bool reborn = psc->told != 0 && psc->told != incarnation;
-    psc->told = incarnation;
-    psc->n_moves += moved || reborn;
-    for (int i = 0; i < 2; i++) {
-        if (moved || (reborn && !leads_there(&psc->channels[i]))) {
-            end_channel(&psc->channels[i], reborn, "the ps is another process now");
-        }
-    }
-    (void)pthread_cond_broadcast(&psc->changed);
-    coxi_unlock(&psc->lock);
-    look_for_reach(psc);
-    return r;
-}
-
-/* ---- ticks */
-
-/* Closes connections to other processes: the ps's name may lead elsewhere by now. */
-static void leave_strangers(struct coxi_psc *psc, uint64_t now) COXI_REQUIRES(psc->lock)
-{
-    for (int i = 0; i < 2; i++) {
-        struct coxi_psc_channel *channel = &psc->channels[i];
-        if (channel->up && !leads_there(channel) &&
-            now - channel->up_ms > STRANGER_MS) {
-            end_channel(channel, false,
-                        "the process at the ps's address is not the client's ps");
-        }
+    (void)link;
+    struct coxi_psc *psc = ((struct coxi_psc_channel *)arg)->psc;
+    if (psc->options.on_batch != NULL) {
+        psc->options.on_batch(psc->options.arg);
     }
 }
 
-/* A request ends when its connection is closed: until then its memory may be in use. */
-static void expire(struct coxi_psc *psc, struct coxi_psc_request *request)
-    COXI_REQUIRES(psc->lock)
-{
-    struct coxi_psc_channel *channel = &psc->channels[request->channel];
-    request->ends = COX_ETIMEDOUT;
-    if (channel->link != NULL) {
-        coxi_link_close(channel->link, COX_ETIMEDOUT, "a request was not answered");
-    }
-    (void)pthread_cond_broadcast(&psc->changed);
-}
-
-void coxi_psc_tick(struct coxi_psc *psc)
-{
-    coxi_lock(&psc->lock);
-    uint64_t now = coxi_now_ms();
-    for (uint64_t id = psc->waiting.first; id < psc->waiting.next; id++) {
-        struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
-        if (request != NULL && request->ends == 0 && now >= request->deadline_ms) {
-            expire(psc, request);
-        }
-    }
-    leave_strangers(psc, now);
-    coxi_unlock(&psc->lock);
-    look_for_reach(psc);
-}
+/* ---- the end */
 
 /* Waits for a channel's thread, which was told to end. */
 static void join_channel(struct coxi_psc_channel *channel)

@@ -1,8 +1,9 @@
 /*
- * The connections of a ps client: dialling, greeting, answers, the end of requests.
+ * The connections of a ps client: dialling, greeting, the end of requests; which
+ * process to follow, and whether it is within reach.
  *
  * States of a channel: DOWN -> (connected, greeted) UP -> (link closed) DOWN.
- * Everything runs in its own thread.
+ * A connection's life runs in its own thread; following and ticks in any.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 enum {
     BACKOFF_FIRST_MS = 5,
     BACKOFF_MAX_MS = 500,
+    /* for this time it may be connected to another process than the one to follow */
+    STRANGER_MS = 1000,
 };
 
 /* Bytes of the local path in each direction, by channel: enough for the data under
@@ -135,98 +138,27 @@ static int condemn(struct coxi_psc_channel *channel, int code)
     return code;
 }
 
-/* Handles the only message that a ps sends unasked: another client has taken it. */
-static int on_told(struct coxi_psc_channel *channel, const struct coxi_message *message)
+int coxi_psc_greet(struct coxi_psc_channel *channel, struct coxi_link *link,
+                   const struct coxi_frame *frame)
+{
+    struct coxi_hello hello;
+    int r = coxi_hello_read(link, frame, &hello);
+    channel->greeted = r == 0;
+    if (r == 0) {
+        coxi_hello_change_over(link, &hello);
+        r = greeted(channel, &hello);
+    }
+    bool is_end =
+        r == COX_EVERSION || r == COX_ECONFLICT || r == COX_EPSLOST || r == COX_EFENCED;
+    return is_end ? condemn(channel, r) : r;
+}
+
+int coxi_psc_told(struct coxi_psc_channel *channel, const struct coxi_message *message)
 {
     if (message->kind != COXI_STATUS || message->status.code != COX_EFENCED) {
         return coxi_error(COX_EPROTO, "an answer to no request");
     }
     return condemn(channel, coxi_error(COX_EFENCED, "%s", message->status.message));
-}
-
-/* The incarnation in the answer to a Claim or a Describe; `known` for other answers. */
-static uint64_t incarnation_in(const struct coxi_message *message, uint64_t known)
-{
-    struct coxi_ps_address ps = {0};
-    if (message->kind == COXI_STATUS) {
-        ps.incarnation = message->status.incarnation;
-    } else if (message->kind == COXI_LAYOUT && message->layout.n_servers == 1) {
-        coxi_layout_ps(&message->layout, 0, &ps);
-    }
-    return ps.incarnation != 0 ? ps.incarnation : known;
-}
-
-static int on_frame(void *arg, struct coxi_link *link, const struct coxi_frame *frame)
-{
-    struct coxi_psc_channel *channel = arg;
-    struct coxi_psc *psc = channel->psc;
-    if (!channel->greeted) {
-        struct coxi_hello hello;
-        int r = coxi_hello_read(link, frame, &hello);
-        channel->greeted = r == 0;
-        if (r == 0) {
-            coxi_hello_change_over(link, &hello);
-            r = greeted(channel, &hello);
-        }
-        bool is_end = r == COX_EVERSION || r == COX_ECONFLICT || r == COX_EPSLOST ||
-                      r == COX_EFENCED;
-        return is_end ? condemn(channel, r) : r;
-    }
-    struct coxi_message message;
-    int r = coxi_message_read(frame, &message);
-    if (r != 0 || message.request == 0) {
-        return r != 0 ? r : on_told(channel, &message);
-    }
-    coxi_lock(&psc->lock);
-    struct coxi_psc_request *request = coxi_window_get(&psc->waiting, message.request);
-    bool ours = request == NULL || request->channel == channel->kind;
-    psc->incarnation = incarnation_in(&message, psc->incarnation);
-    if (ours) {
-        (void)coxi_psc_delist(psc, message.request);
-    }
-    coxi_unlock(&psc->lock);
-    if (!ours) {
-        return coxi_error(COX_EPROTO, "an answer on the wrong connection");
-    }
-    if (request == NULL) {
-        return 0; /* the second answer to a request that was sent twice */
-    }
-    if (request->into != NULL && frame->payload_len == request->into_len &&
-        frame->payload != request->into && frame->payload_len > 0) {
-        memcpy(request->into, frame->payload, frame->payload_len);
-    }
-    request->done(request, 0, &message, frame->payload, frame->payload_len);
-    return 0;
-}
-
-static void *on_payload(void *arg, struct coxi_link *link,
-                        const struct coxi_frame *frame)
-{
-    (void)link;
-    struct coxi_psc_channel *channel = arg;
-    struct coxi_message message;
-    void *into = NULL;
-    if (!channel->greeted || coxi_message_read(frame, &message) != 0) {
-        return NULL;
-    }
-    coxi_lock(&channel->psc->lock);
-    struct coxi_psc_request *request =
-        coxi_window_get(&channel->psc->waiting, message.request);
-    if (request != NULL && request->into_len == frame->payload_len &&
-        request->channel == channel->kind) {
-        into = request->into;
-    }
-    coxi_unlock(&channel->psc->lock);
-    return into;
-}
-
-static void on_batch(void *arg, struct coxi_link *link)
-{
-    (void)link;
-    struct coxi_psc *psc = ((struct coxi_psc_channel *)arg)->psc;
-    if (psc->options.on_batch != NULL) {
-        psc->options.on_batch(psc->options.arg);
-    }
 }
 
 static void on_close(void *arg, struct coxi_link *link, int code, const char *text)
@@ -241,8 +173,8 @@ static void on_close(void *arg, struct coxi_link *link, int code, const char *te
     }
 }
 
-static const struct coxi_link_events events = {on_frame, on_payload, on_batch,
-                                               on_close};
+static const struct coxi_link_events events = {coxi_psc_on_frame, coxi_psc_on_payload,
+                                               coxi_psc_on_batch, on_close};
 
 /* Connects once and serves the connection until it is closed. True: it was up. */
 static bool connect_and_serve(struct coxi_psc_channel *channel)
@@ -341,11 +273,137 @@ static void *channel_thread(void *arg)
 int coxi_psc_start_channel(struct coxi_psc *psc, enum coxi_channel kind)
 {
     struct coxi_psc_channel *channel = &psc->channels[kind];
-    if (channel->started) {
-        return 0;
-    }
     int r =
         coxi_thread_start(&channel->thread, "cox:ps-client", channel_thread, channel);
     channel->started = r == 0;
     return r;
+}
+
+/* ---- following the ps */
+
+/* True if the channel is up and leads to the process to follow. */
+static bool leads_there(const struct coxi_psc_channel *channel)
+    COXI_REQUIRES(channel->psc->lock)
+{
+    uint64_t told = channel->psc->told;
+    return channel->up && (told == 0 || channel->incarnation == told);
+}
+
+/* Closes a channel's connection. With `requests`, its requests end when it is
+ * closed. */
+static void end_channel(struct coxi_psc_channel *channel, bool requests,
+                        const char *text) COXI_REQUIRES(channel->psc->lock)
+{
+    struct coxi_psc *psc = channel->psc;
+    for (uint64_t id = psc->waiting.first; requests && id < psc->waiting.next; id++) {
+        struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
+        if (request != NULL && request->channel == channel->kind &&
+            request->ends == 0) {
+            request->ends = COX_EPSLOST;
+        }
+    }
+    if (channel->link != NULL) {
+        coxi_link_close(channel->link, COX_ECLOSED, text);
+    }
+}
+
+/* The ps is out of reach from now on: ends all requests, also later ones. */
+static void end_reach(struct coxi_psc *psc)
+{
+    coxi_lock(&psc->lock);
+    psc->unreached = true;
+    for (int i = 0; i < 2; i++) {
+        end_channel(&psc->channels[i], true, psc->last_text);
+    }
+    psc->n_moves++; /* threads that wait to dial handle the requests */
+    (void)pthread_cond_broadcast(&psc->changed);
+    coxi_unlock(&psc->lock);
+}
+
+/* Reports when the ps gets out of reach, before its requests end, and when it is
+ * reached again. */
+static void look_for_reach(struct coxi_psc *psc)
+{
+    char text[sizeof(psc->last_text)];
+    coxi_lock(&psc->lock);
+    /* read under the lock, so that it is not before the guarded times */
+    uint64_t now = coxi_now_ms();
+    bool before = psc->unreached;
+    bool reached = leads_there(&psc->channels[COXI_CHANNEL_CONTROL]);
+    psc->reached_ms = reached ? now : psc->reached_ms;
+    bool unreached = !reached && psc->options.unreached_ms > 0 &&
+                     now - psc->reached_ms > (uint64_t)psc->options.unreached_ms;
+    /* A ps that was given up is not dialled any more, which says nothing about the way
+     * to it. */
+    unreached = psc->failed != 0 ? before : unreached;
+    psc->unreached = psc->unreached && unreached;
+    memcpy(text, psc->last_text, sizeof(text));
+    coxi_unlock(&psc->lock);
+    if (unreached != before && psc->options.on_reach != NULL) {
+        psc->options.on_reach(psc->options.arg, psc, unreached ? text : NULL);
+    }
+    if (unreached && !before) {
+        end_reach(psc);
+    }
+}
+
+int coxi_psc_follow(struct coxi_psc *psc, const char *address, uint64_t incarnation)
+{
+    bool moved = strcmp(coxi_psc_address(psc), address) != 0;
+    int r = coxi_address_set(&psc->address, address);
+    coxi_lock(&psc->lock);
+    bool reborn = psc->told != 0 && psc->told != incarnation;
+    psc->told = incarnation;
+    psc->n_moves += moved || reborn;
+    for (int i = 0; i < 2; i++) {
+        if (moved || (reborn && !leads_there(&psc->channels[i]))) {
+            end_channel(&psc->channels[i], reborn, "the ps is another process now");
+        }
+    }
+    (void)pthread_cond_broadcast(&psc->changed);
+    coxi_unlock(&psc->lock);
+    look_for_reach(psc);
+    return r;
+}
+
+/* ---- ticks */
+
+/* Closes connections to other processes: the ps's name may lead elsewhere by now. */
+static void leave_strangers(struct coxi_psc *psc, uint64_t now) COXI_REQUIRES(psc->lock)
+{
+    for (int i = 0; i < 2; i++) {
+        struct coxi_psc_channel *channel = &psc->channels[i];
+        if (channel->up && !leads_there(channel) &&
+            now - channel->up_ms > STRANGER_MS) {
+            end_channel(channel, false,
+                        "the process at the ps's address is not the client's ps");
+        }
+    }
+}
+
+/* A request ends when its connection is closed: until then its memory may be in use. */
+static void expire(struct coxi_psc *psc, struct coxi_psc_request *request)
+    COXI_REQUIRES(psc->lock)
+{
+    struct coxi_psc_channel *channel = &psc->channels[request->channel];
+    request->ends = COX_ETIMEDOUT;
+    if (channel->link != NULL) {
+        coxi_link_close(channel->link, COX_ETIMEDOUT, "a request was not answered");
+    }
+    (void)pthread_cond_broadcast(&psc->changed);
+}
+
+void coxi_psc_tick(struct coxi_psc *psc)
+{
+    coxi_lock(&psc->lock);
+    uint64_t now = coxi_now_ms();
+    for (uint64_t id = psc->waiting.first; id < psc->waiting.next; id++) {
+        struct coxi_psc_request *request = coxi_window_get(&psc->waiting, id);
+        if (request != NULL && request->ends == 0 && now >= request->deadline_ms) {
+            expire(psc, request);
+        }
+    }
+    leave_strangers(psc, now);
+    coxi_unlock(&psc->lock);
+    look_for_reach(psc);
 }

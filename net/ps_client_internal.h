@@ -75,9 +75,23 @@ bool coxi_psc_put(struct coxi_link *link, const struct coxi_psc_request *request
 /* Fails all requests from now on. Returns true the first time. */
 bool coxi_psc_fail(struct coxi_psc *psc, int code, const char *text);
 
+/* A channel's link calls these; `arg` is the channel. */
+int coxi_psc_on_frame(void *arg, struct coxi_link *link,
+                      const struct coxi_frame *frame);
+void *coxi_psc_on_payload(void *arg, struct coxi_link *link,
+                          const struct coxi_frame *frame);
+void coxi_psc_on_batch(void *arg, struct coxi_link *link);
+
 /* ---- ps_client_channel.c */
 
-/* Starts the channel's thread on first need. */
+/* Reads the first frame, which is the ps's greeting. */
+int coxi_psc_greet(struct coxi_psc_channel *channel, struct coxi_link *link,
+                   const struct coxi_frame *frame);
+
+/* Handles the only message that a ps sends unasked: another client has taken it. */
+int coxi_psc_told(struct coxi_psc_channel *channel, const struct coxi_message *message);
+
+/* Starts the channel's thread, which was not started yet. */
 int coxi_psc_start_channel(struct coxi_psc *psc, enum coxi_channel kind)
     COXI_REQUIRES(psc->lock);
 
