@@ -2,10 +2,10 @@
  * The life of a link: made, shared, closed (link.h has the contract and the frame's
  * layout).
  *
- * The other files: link_send.c and link_receive.c (one half each), link_line.c (data
- * waiting to be sent), link_connect.c (making links), link_watch.c (heartbeats and
- * silence), link_local.c (shared memory instead of the stream). None knows what a frame
- * means.
+ * The other files: link_send.c and link_receive.c (one half each), link_made.c (frames
+ * made while they are sent), link_connect.c (making links), link_watch.c (heartbeats
+ * and silence), link_local.c (changes over to shared memory instead of the stream). None
+ * knows what a frame means.
  *
  * Invariants
  *   - The engine (receiving, and the sends under way) ends when receiving has ended, no

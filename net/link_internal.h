@@ -177,10 +177,9 @@ static inline bool coxi_link_is_sending(const struct coxi_link *link)
     return link->sending || link->n_releasing > 0;
 }
 
-/* ---- link_line.c */
+/* ---- link_send.c */
 
 enum {
-    COXI_LINE_IOVS = 8, /* nng takes no more */
     COXI_LINE_MADE =
         256 * 1024,         /* bytes: together with its source it fits a core's cache */
     COXI_LINE_MADE_MAX = 2, /* one is filled while the other is sent */
@@ -192,37 +191,28 @@ struct coxi_chunk *coxi_line_chunk(struct coxi_link *link, int kind, size_t capa
     COXI_REQUIRES(link->lock);
 void coxi_line_append(struct coxi_link_line *line, struct coxi_chunk *chunk);
 
-/* Space for n bytes in our own chunk at the tail, in a new one of `kind` if necessary;
- * NULL: no memory. */
-uint8_t *coxi_line_room(struct coxi_link *link, struct coxi_link_line *line, int kind,
-                        size_t n) COXI_REQUIRES(link->lock);
-
-/*
- * coxi_line_add adds a frame, _add_head only the part before the payload, _add_pad the
- * padding after it. False: no memory, and the line may contain a part. *ret_lent: its
- * `release` will be called.
- */
-bool coxi_line_add(struct coxi_link *link, const struct coxi_outgoing *frame,
-                   size_t payload_len, bool *ret_lent) COXI_REQUIRES(link->lock);
+/* Add the part of a frame before its payload, and the padding after it. False: no
+ * memory. */
 bool coxi_line_add_head(struct coxi_link *link, struct coxi_link_line *line, int kind,
                         const void *meta, size_t meta_len, size_t payload_len)
     COXI_REQUIRES(link->lock);
 bool coxi_line_add_pad(struct coxi_link *link, struct coxi_link_line *line,
                        size_t payload_len) COXI_REQUIRES(link->lock);
 
-/* The pieces to send next; returns how many. */
-unsigned coxi_line_iov(const struct coxi_link *link, nng_iov iov[COXI_LINE_IOVS])
-    COXI_REQUIRES(link->lock);
-
-/* Takes n sent bytes off the line; completely sent chunks are kept, or join *done. */
-void coxi_line_consume(struct coxi_link *link, size_t n, struct coxi_chunk **done)
-    COXI_REQUIRES(link->lock);
-
 /* Writes the part of a frame before its payload: coxi_head_len(prefix) bytes. */
 void coxi_line_write_head(uint8_t *to, const struct coxi_prefix *prefix,
                           const void *meta);
 
-/* ---- link_send.c */
+/*
+ * Sends what is in line, unless another thread is sending. Usually the kernel takes it
+ * at once, and no other thread need be woken; other threads may add to the line
+ * meanwhile. Unlocks while it sends. Sent chunks join *done, for coxi_link_leave().
+ */
+void coxi_link_send_line(struct coxi_link *link, struct coxi_chunk **done)
+    COXI_REQUIRES(link->lock);
+
+/* True if the link must close when everything is sent, and everything is. */
+bool coxi_link_is_finished(const struct coxi_link *link) COXI_REQUIRES(link->lock);
 
 /* Unlocks, releases sent chunks, and ends the engine if it waited for this. */
 void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done)
@@ -237,36 +227,23 @@ void coxi_link_uncork(struct coxi_link *link);
  * marked closed. */
 void coxi_link_shut(struct coxi_link *link);
 
-/* ---- link_receive.c */
+/* ---- link_made.c */
 
-enum { COXI_RECEIVE_IOVS = 3 };
-
-/* The places for the next bytes; returns how many pieces. */
-unsigned coxi_link_receive_iov(struct coxi_link *link, nng_iov iov[COXI_RECEIVE_IOVS]);
+/* Waits until at most `bytes` are in line, not counting frames that are held behind a
+ * frame that is being made. Unlocks meanwhile. */
+void coxi_link_await_line(struct coxi_link *link, size_t bytes,
+                          struct coxi_chunk **done) COXI_REQUIRES(link->lock);
 
 /* ---- link_local.c */
 
-/*
- * Offers the line to the ring, as send_now of link_send.c offers it to the kernel;
- * NNG_ECANCELED: there is no room, and the peer will ring when there is. Call it with
- * `sending` set.
- */
-int coxi_link_send_local(struct coxi_link *link, unsigned n_iov, const nng_iov *iov,
-                         size_t *ret_n);
+/* On the local path: bytes copied before the other side is told of them, so that both
+ * sides copy at the same time. */
+enum { COXI_LINK_STEP = 128 * 1024 };
 
-/*
- * Makes a frame in the ring itself, except the zeros at its end; its metadata has at
- * most COXI_LINK_META_FIRST bytes. Call it with `sending` set and nothing else in line.
- */
-int coxi_link_make_local(struct coxi_link *link, const struct coxi_made *frame);
-
-/*
- * coxi_link_receive_local waits for bytes and copies them to their places, at least
- * one; coxi_link_take_local only takes those that are there. *ret_n: how many.
- * COX_ECLOSED, COX_EPROTO.
- */
-int coxi_link_receive_local(struct coxi_link *link, size_t *ret_n);
-int coxi_link_take_local(struct coxi_link *link, size_t *ret_n);
+static inline size_t coxi_link_least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
 
 /* False if sent data will not be read any more: the link is closed, or on the local
  * path the peer is gone. */

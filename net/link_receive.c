@@ -11,7 +11,8 @@
  * Threads: the receiving thread, which is the owner's (coxi_link_run) or nng's.
  *
  * Cost: a frame in the buffer costs no copy and no allocation; one system call brings
- * up to 64 KiB of frames, or the bytes of a long payload straight to their place.
+ * up to 64 KiB of frames, or the bytes of a long payload straight to their place. On
+ * the local path one copy, and system calls only if the other side sleeps.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@
 #include "net/link.h"
 #include "net/link_internal.h"
 
-enum { IN_FIRST = 4 * 1024 };
+enum { IN_FIRST = 4 * 1024, RECEIVE_IOVS = 3 };
 
 /* Makes a receive buffer of `capacity`, with the unhandled bytes at its start. */
 static int resize_in(struct coxi_link *link, size_t capacity)
@@ -204,7 +205,8 @@ static int received(struct coxi_link *link, size_t n)
     return r;
 }
 
-unsigned coxi_link_receive_iov(struct coxi_link *link, nng_iov iov[COXI_RECEIVE_IOVS])
+/* The places for the next bytes; returns how many pieces. */
+static unsigned receive_iov(struct coxi_link *link, nng_iov iov[RECEIVE_IOVS])
 {
     unsigned n = 0;
     if (link->payload != NULL) {
@@ -222,8 +224,8 @@ unsigned coxi_link_receive_iov(struct coxi_link *link, nng_iov iov[COXI_RECEIVE_
 
 static void start_receive(struct coxi_link *link)
 {
-    nng_iov iov[COXI_RECEIVE_IOVS];
-    unsigned n = coxi_link_receive_iov(link, iov);
+    nng_iov iov[RECEIVE_IOVS];
+    unsigned n = receive_iov(link, iov);
     (void)nng_aio_set_iov(link->recv_aio, n, iov);
     nng_stream_recv(link->stream, link->recv_aio);
     if (coxi_link_closed(link)) {
@@ -256,13 +258,85 @@ static int receive_done(struct coxi_link *link)
     return handle(link, nng_aio_count(link->recv_aio));
 }
 
+/* ---- over the local path */
+
+/* Copies the bytes that have come for a piece. */
+static size_t read_piece(struct coxi_rings *rings, const nng_iov *piece)
+{
+    uint8_t *to = piece->iov_buf;
+    size_t n = 0;
+    size_t len = 1;
+    while (n < piece->iov_len && len > 0) {
+        const void *from = coxi_rings_data(rings, &len);
+        size_t part =
+            coxi_link_least(coxi_link_least(len, piece->iov_len - n), COXI_LINK_STEP);
+        memcpy(to + n, from, part);
+        n += part;
+        if (part > 0) {
+            coxi_rings_took(rings, part);
+        }
+    }
+    return n;
+}
+
+/* Copies data that have come to the places where the link wants them. */
+static size_t read_some(struct coxi_link *link, struct coxi_rings *rings)
+{
+    nng_iov iov[RECEIVE_IOVS];
+    unsigned n_iov = receive_iov(link, iov);
+    size_t n = 0;
+    for (unsigned i = 0; i < n_iov; i++) {
+        size_t part = read_piece(rings, &iov[i]);
+        n += part;
+        if (part < iov[i].iov_len) {
+            break;
+        }
+    }
+    return n;
+}
+
+/* Copies bytes that have come over the local path to their places; *ret_n: how many.
+ * COX_ECLOSED, COX_EPROTO. */
+static int take_local(struct coxi_link *link, size_t *ret_n)
+{
+    struct coxi_rings *rings = atomic_load(&link->rings);
+    bool gone = atomic_load_explicit(&link->gone, memory_order_acquire);
+    if (coxi_link_closed(link)) {
+        return COX_ECLOSED;
+    }
+    *ret_n = coxi_rings_have_data(rings) ? read_some(link, rings) : 0;
+    if (coxi_rings_broken(rings)) {
+        return coxi_error(COX_EPROTO, "the peer does not keep to the local path");
+    }
+    return *ret_n == 0 && gone
+               ? coxi_error(COX_ECLOSED, "connection closed by the peer")
+               : 0;
+}
+
+/* The same, but waits for at least one. */
+static int receive_local(struct coxi_link *link, size_t *ret_n)
+{
+    struct coxi_rings *rings = atomic_load(&link->rings);
+    for (;;) {
+        uint32_t heard = coxi_rings_listen(rings);
+        int r = take_local(link, ret_n);
+        if (r != 0 || *ret_n > 0) {
+            return r;
+        }
+        coxi_link_flush(link); /* there may be room again */
+        if (!coxi_rings_linger_for_data(rings) && !coxi_rings_ask_data(rings)) {
+            coxi_rings_wait(rings, heard);
+        }
+    }
+}
+
 /* Handles data that have come over the local path, without waiting; *ret_any: there
  * were some. Other than 0: the link is closed. On the gatherer's thread. */
 static int receive_ready(void *arg, bool *ret_any)
 {
     struct coxi_link *link = arg;
     size_t n = 0;
-    int r = coxi_link_take_local(link, &n);
+    int r = take_local(link, &n);
     if (r != 0) {
         coxi_link_close(link, r, coxi_error_text());
         return r;
@@ -303,7 +377,7 @@ static void receive_locally(struct coxi_link *link)
     }
     while (r == 0) {
         size_t n;
-        r = coxi_link_receive_local(link, &n);
+        r = receive_local(link, &n);
         r = r == 0 ? handle(link, n) : r;
     }
     coxi_link_close(link, r, coxi_error_text());

@@ -1,6 +1,12 @@
 /*
  * The sending half of a link: gathers frames into writes.
  *
+ * The line: frames waiting to be sent, as pieces of memory one after the other, and how
+ * much of them was sent. Small frames are copied behind each other into chunks. Long
+ * segments are lent: each has a chunk that only points to it, behind a short chunk for
+ * the head. A sent chunk is kept for reuse; of each kind, as many are kept as a busy
+ * link has in line.
+ *
  * A send is tried at once, and cancelled if the kernel has no room for it; only then
  * does it become asynchronous. In most cases, therefore, no thread of nng is woken for
  * its callback.
@@ -8,14 +14,10 @@
  * Invariant: one send is under way at a time (two would interleave after a partial
  * write); `sending` says so.
  *
- * A payload that is made on the way leaves in chunks, of which there are
- * COXI_LINE_MADE_MAX: a sent chunk is filled again. On the local path the payload is
- * made in the ring itself.
- *
  * Threads: any, under `lock`; an asynchronous send ends on one of nng's threads.
  *
- * Cost: no allocation once a link has its chunks (link_line.c). One system call sends
- * everything in line, up to COXI_LINE_IOVS pieces.
+ * Cost: one copy of small data; no allocation once a link has its chunks. One system
+ * call sends everything in line, up to LINE_IOVS pieces.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -29,6 +31,9 @@
 #include "net/link_internal.h"
 
 enum {
+    LINE_IOVS = 8, /* nng takes no more */
+    CHUNK = 16 * 1024,
+    SMALL = 512,
     /* answers of a batch that leave before it is done, so that the peer can start on
      * them; then twice as many, and so on */
     CORK_FRAMES = 4,
@@ -37,13 +42,220 @@ enum {
 
 static const size_t out_max = (size_t)1 << 30;
 
+/* ---- the line */
+
+static const struct {
+    size_t capacity;
+    unsigned keep;
+} kinds[] = {
+    [COXI_CHUNK_OWN] = {CHUNK,
+                        COXI_LINK_IN_MAX / CHUNK + 1}, /* enough for a whole write */
+    [COXI_CHUNK_SMALL] = {SMALL, 64},
+    [COXI_CHUNK_LENT] = {0, 64},
+    [COXI_CHUNK_MADE] = {COXI_LINE_MADE, COXI_LINE_MADE_MAX},
+};
+
+struct coxi_chunk *coxi_line_chunk(struct coxi_link *link, int kind, size_t capacity)
+{
+    if (capacity > kinds[kind].capacity) {
+        kind = COXI_CHUNKS;
+    } else {
+        capacity = kinds[kind].capacity;
+    }
+    struct coxi_chunk *chunk = NULL;
+    if (kind < COXI_CHUNKS && link->spares[kind].first != NULL) {
+        chunk = link->spares[kind].first;
+        link->spares[kind].first = chunk->next;
+        link->spares[kind].n--;
+    } else {
+        chunk = malloc(sizeof(*chunk) + capacity);
+    }
+    if (chunk != NULL) {
+        *chunk = (struct coxi_chunk){.capacity = capacity, .kind = kind};
+        chunk->data = chunk->own;
+    }
+    return chunk;
+}
+
+/* Keeps a sent chunk for reuse, or adds it to *done, whose chunks release lent
+ * memory. */
+static void put_chunk(struct coxi_link *link, struct coxi_chunk *chunk,
+                      struct coxi_chunk **done) COXI_REQUIRES(link->lock)
+{
+    int kind = chunk->kind;
+    if (kind < COXI_CHUNKS && chunk->release == NULL &&
+        link->spares[kind].n < kinds[kind].keep) {
+        chunk->next = link->spares[kind].first;
+        link->spares[kind].first = chunk;
+        link->spares[kind].n++;
+    } else {
+        chunk->next = *done;
+        *done = chunk;
+    }
+}
+
+void coxi_line_append(struct coxi_link_line *line, struct coxi_chunk *chunk)
+{
+    if (line->tail != NULL) {
+        line->tail->next = chunk;
+    } else {
+        line->head = chunk;
+    }
+    line->tail = chunk;
+}
+
+/* Space for n bytes in our own chunk at the tail, in a new one of `kind` if necessary;
+ * NULL: no memory. */
+static uint8_t *line_room(struct coxi_link *link, struct coxi_link_line *line, int kind,
+                          size_t n) COXI_REQUIRES(link->lock)
+{
+    struct coxi_chunk *tail = line->tail;
+    if (tail == NULL || tail->kind == COXI_CHUNK_MADE || tail->capacity == 0 ||
+        tail->capacity - tail->end < n) {
+        tail = coxi_line_chunk(link, kind, n);
+        if (tail == NULL) {
+            return NULL;
+        }
+        coxi_line_append(line, tail);
+    }
+    uint8_t *room = tail->own + tail->end;
+    tail->end += n;
+    link->n_queued += n;
+    return room;
+}
+
+/* Takes n sent bytes off the line; completely sent chunks are kept, or join *done. */
+static void consume(struct coxi_link *link, size_t n, struct coxi_chunk **done)
+    COXI_REQUIRES(link->lock)
+{
+    link->n_queued -= n;
+    while (link->line.head != NULL) {
+        struct coxi_chunk *chunk = link->line.head;
+        size_t part = chunk->end - chunk->begin;
+        if (n < part) {
+            chunk->begin += n;
+            break;
+        }
+        n -= part;
+        link->line.head = chunk->next;
+        if (link->line.head == NULL) {
+            link->line.tail = NULL;
+        }
+        put_chunk(link, chunk, done);
+    }
+}
+
+/* The pieces to send next; returns how many. */
+static unsigned line_iov(const struct coxi_link *link, nng_iov iov[LINE_IOVS])
+    COXI_REQUIRES(link->lock)
+{
+    unsigned n = 0;
+    for (struct coxi_chunk *c = link->line.head; c != NULL && n < LINE_IOVS;
+         c = c->next) {
+        iov[n].iov_buf = (void *)(uintptr_t)(c->data + c->begin);
+        iov[n].iov_len = c->end - c->begin;
+        n++;
+    }
+    return n;
+}
+
+void coxi_line_write_head(uint8_t *to, const struct coxi_prefix *prefix,
+                          const void *meta)
+{
+    size_t used = sizeof(*prefix) + prefix->meta_len;
+    memcpy(to, prefix, sizeof(*prefix));
+    memcpy(to + sizeof(*prefix), meta, prefix->meta_len);
+    memset(to + used, 0, coxi_head_len(prefix) - used);
+}
+
+bool coxi_line_add_head(struct coxi_link *link, struct coxi_link_line *line, int kind,
+                        const void *meta, size_t meta_len, size_t payload_len)
+{
+    struct coxi_prefix prefix = {COXI_LINK_MAGIC, (uint32_t)meta_len, payload_len};
+    uint8_t *to = line_room(link, line, kind, coxi_head_len(&prefix));
+    if (to != NULL) {
+        coxi_line_write_head(to, &prefix, meta);
+    }
+    return to != NULL;
+}
+
+bool coxi_line_add_pad(struct coxi_link *link, struct coxi_link_line *line,
+                       size_t payload_len)
+{
+    size_t pad = coxi_align(payload_len, 8) - payload_len;
+    uint8_t *to = pad > 0 ? line_room(link, line, COXI_CHUNK_SMALL, pad) : NULL;
+    if (to != NULL) {
+        memset(to, 0, pad);
+    }
+    return pad == 0 || to != NULL;
+}
+
+/* True if the first non-empty segment of the payload is lent. */
+static bool is_lent(const struct coxi_outgoing *frame)
+{
+    size_t first = 0;
+    while (first < frame->n_payload && frame->payload[first].iov_len == 0) {
+        first++;
+    }
+    return first < frame->n_payload &&
+           frame->payload[first].iov_len >= COXI_LINK_COPY_MAX;
+}
+
+/* Adds a frame to the line; false: no memory, and the line may contain a part of it.
+ * *ret_lent: its `release` will be called. */
+static bool add_frame(struct coxi_link *link, const struct coxi_outgoing *frame,
+                      size_t payload_len, bool *ret_lent) COXI_REQUIRES(link->lock)
+{
+    struct coxi_link_line *line = link->making ? &link->behind : &link->line;
+    int kind = is_lent(frame) ? COXI_CHUNK_SMALL : COXI_CHUNK_OWN;
+    if (!coxi_line_add_head(link, line, kind, frame->meta, frame->meta_len,
+                            payload_len)) {
+        return false;
+    }
+    struct coxi_chunk *last_lent = NULL;
+    for (size_t i = 0; i < frame->n_payload; i++) {
+        const struct iovec *segment = &frame->payload[i];
+        if (segment->iov_len == 0) {
+            continue;
+        }
+        if (segment->iov_len < COXI_LINK_COPY_MAX) {
+            uint8_t *to = line_room(link, line, COXI_CHUNK_OWN, segment->iov_len);
+            if (to == NULL) {
+                return false;
+            }
+            memcpy(to, segment->iov_base, segment->iov_len);
+            continue;
+        }
+        struct coxi_chunk *chunk = coxi_line_chunk(link, COXI_CHUNK_LENT, 0);
+        if (chunk == NULL) {
+            return false;
+        }
+        chunk->data = segment->iov_base;
+        chunk->end = segment->iov_len;
+        coxi_line_append(line, chunk);
+        link->n_queued += segment->iov_len;
+        last_lent = chunk;
+    }
+    if (!coxi_line_add_pad(link, line, payload_len)) {
+        return false;
+    }
+    if (last_lent != NULL) {
+        last_lent->release = frame->release;
+        last_lent->arg = frame->arg;
+        *ret_lent = true;
+    }
+    return true;
+}
+
+/* ---- sending it */
+
 /* Sends with a callback what the kernel does not take at once. Call it with `sending`
  * set. */
 static void send_later(struct coxi_link *link) COXI_REQUIRES(link->lock)
 {
-    nng_iov iov[COXI_LINE_IOVS];
+    nng_iov iov[LINE_IOVS];
     atomic_store_explicit(&link->stuck_ms, coxi_now_ms(), memory_order_relaxed);
-    (void)nng_aio_set_iov(link->later_aio, coxi_line_iov(link, iov), iov);
+    (void)nng_aio_set_iov(link->later_aio, line_iov(link, iov), iov);
     nng_stream_send(link->stream, link->later_aio);
 }
 
@@ -83,8 +295,46 @@ static int send_now(struct coxi_link *link, unsigned n_iov, nng_iov *iov, size_t
     return nng_aio_result(link->now_aio);
 }
 
-/* True if the link must close when everything is sent, and everything is. */
-static bool is_finished(const struct coxi_link *link) COXI_REQUIRES(link->lock)
+/* Copies as much of a piece as there is room for. */
+static size_t write_piece(struct coxi_rings *rings, const nng_iov *piece)
+{
+    const uint8_t *from = piece->iov_buf;
+    size_t n = 0;
+    size_t room = 1;
+    while (n < piece->iov_len && room > 0) {
+        void *to = coxi_rings_room(rings, &room);
+        size_t part =
+            coxi_link_least(coxi_link_least(room, piece->iov_len - n), COXI_LINK_STEP);
+        memcpy(to, from + n, part);
+        n += part;
+        if (part > 0) {
+            coxi_rings_wrote(rings, part);
+        }
+    }
+    return n;
+}
+
+/* Offers the line to the ring, as send_now to the kernel; NNG_ECANCELED: there is no
+ * room, and the peer will ring when there is. Call it with `sending` set. */
+static int send_local(struct coxi_link *link, unsigned n_iov, const nng_iov *iov,
+                      size_t *ret_n)
+{
+    struct coxi_rings *rings = atomic_load(&link->rings);
+    size_t n = 0;
+    do {
+        for (unsigned i = 0; i < n_iov; i++) {
+            size_t part = write_piece(rings, &iov[i]);
+            n += part;
+            if (part < iov[i].iov_len) {
+                break;
+            }
+        }
+    } while (n == 0 && coxi_rings_ask_room(rings, 1) && !coxi_rings_broken(rings));
+    *ret_n = n;
+    return coxi_rings_broken(rings) ? NNG_EPROTO : n > 0 ? 0 : NNG_ECANCELED;
+}
+
+bool coxi_link_is_finished(const struct coxi_link *link)
 {
     return link->finish && link->n_queued == 0 && !link->making;
 }
@@ -104,32 +354,26 @@ static void sent(struct coxi_link *link, int failed, size_t n, struct coxi_chunk
         }
         return;
     }
-    coxi_line_consume(link, n, done);
-    if (is_finished(link) && coxi_link_mark_closed(link, COX_ECLOSED, "")) {
+    consume(link, n, done);
+    if (coxi_link_is_finished(link) && coxi_link_mark_closed(link, COX_ECLOSED, "")) {
         coxi_link_shut(link);
     }
 }
 
-/*
- * Sends what is in line, unless another thread is sending. Usually the kernel takes it
- * at once, and no other thread need be woken; other threads may add to the line
- * meanwhile. Unlocks while it sends. Sent chunks join *done, for coxi_link_leave().
- */
-static void flush(struct coxi_link *link, struct coxi_chunk **done)
-    COXI_REQUIRES(link->lock)
+void coxi_link_send_line(struct coxi_link *link, struct coxi_chunk **done)
 {
     for (int round = 0;
          !link->sending && link->line.head != NULL && !coxi_link_closed(link);
          round++) {
-        nng_iov iov[COXI_LINE_IOVS];
-        unsigned n_iov = coxi_line_iov(link, iov);
+        nng_iov iov[LINE_IOVS];
+        unsigned n_iov = line_iov(link, iov);
         size_t n = 0;
         link->sending = true;
         int failed = NNG_ECANCELED;
         if (round < ROUNDS_MAX || link->is_local) {
             bool is_local = link->is_local;
             coxi_unlock(&link->lock);
-            failed = is_local ? coxi_link_send_local(link, n_iov, iov, &n)
+            failed = is_local ? send_local(link, n_iov, iov, &n)
                               : send_now(link, n_iov, iov, &n);
             coxi_lock(&link->lock);
         }
@@ -163,7 +407,6 @@ static void release_lent(struct coxi_link *link, struct coxi_chunk *done)
     (void)pthread_cond_broadcast(&link->room);
 }
 
-/* Unlocks, releases sent memory, and ends the engine if it waited for this. */
 void coxi_link_leave(struct coxi_link *link, struct coxi_chunk *done)
 {
     if (has_lent(done)) {
@@ -186,7 +429,7 @@ void coxi_link_sent_later(void *arg)
     struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
     sent(link, nng_aio_result(link->later_aio), nng_aio_count(link->later_aio), &done);
-    flush(link, &done);
+    coxi_link_send_line(link, &done);
     coxi_link_leave(link, done);
 }
 
@@ -232,7 +475,7 @@ static int put(struct coxi_link *link, const struct coxi_outgoing *frame,
         return coxi_error(COX_EAGAIN, "%zu bytes wait for a peer that does not read",
                           link->n_queued);
     }
-    if (!coxi_line_add(link, frame, payload_len, ret_lent)) {
+    if (!add_frame(link, frame, payload_len, ret_lent)) {
         /* Half a frame may be in line: it must not leave any more. */
         (void)coxi_link_mark_closed(link, COX_ENOMEM, "out of memory while sending");
         return coxi_error_memory("sending");
@@ -273,165 +516,10 @@ int coxi_link_send(struct coxi_link *link, const struct coxi_outgoing *frame,
     coxi_lock(&link->lock);
     int r = put(link, frame, &lent);
     if (r == 0 && is_enough(link, later)) {
-        flush(link, &done);
+        coxi_link_send_line(link, &done);
     }
     coxi_link_leave(link, done);
     was_put(link, frame, r, lent);
-    return r;
-}
-
-/* ---- waiting for room */
-
-/*
- * Waits until the peer or another sending thread makes progress; `heard`: the state of
- * the bell before. On the local path the receiving thread also sends data that wait for
- * room.
- */
-static void await_peer(struct coxi_link *link, uint32_t heard) COXI_REQUIRES(link->lock)
-{
-    if (link->is_local && !link->sending && link->threaded &&
-        pthread_equal(link->receiver, pthread_self())) {
-        coxi_unlock(&link->lock);
-        coxi_rings_wait(atomic_load(&link->rings), heard);
-        coxi_lock(&link->lock);
-    } else {
-        /* If the peer takes nothing for too long, link_watch.c closes the link. */
-        coxi_wait_for_end(&link->room, &link->lock);
-    }
-}
-
-/* The state of the bell to which await_peer compares. */
-static uint32_t listen_to_peer(struct coxi_link *link) COXI_REQUIRES(link->lock)
-{
-    return link->is_local ? coxi_rings_listen(atomic_load(&link->rings)) : 0;
-}
-
-/* ---- frames whose payload is made on the way */
-
-/* Waits for a free chunk for the next piece; NULL: closed, or no memory. */
-static struct coxi_chunk *await_chunk(struct coxi_link *link, struct coxi_chunk **done)
-    COXI_REQUIRES(link->lock)
-{
-    while (coxi_link_is_read(link) && link->n_made == COXI_LINE_MADE_MAX &&
-           link->spares[COXI_CHUNK_MADE].n == 0) {
-        uint32_t heard = listen_to_peer(link);
-        flush(link, done);
-        if (coxi_link_is_read(link) && link->spares[COXI_CHUNK_MADE].n == 0) {
-            await_peer(link, heard);
-        }
-    }
-    if (!coxi_link_is_read(link)) {
-        return NULL;
-    }
-    link->n_made += link->spares[COXI_CHUNK_MADE].n == 0;
-    return coxi_line_chunk(link, COXI_CHUNK_MADE, COXI_LINE_MADE);
-}
-
-/* Makes the next piece and puts it in line, and reduces *left. Unlocks meanwhile. */
-static int make_piece(struct coxi_link *link, const struct coxi_made *frame,
-                      size_t *left, struct coxi_chunk **done) COXI_REQUIRES(link->lock)
-{
-    struct coxi_chunk *chunk = await_chunk(link, done);
-    if (chunk == NULL) {
-        return coxi_link_is_read(link)
-                   ? coxi_error_memory("sending")
-                   : coxi_error(COX_ECLOSED, "the connection is closed");
-    }
-    coxi_unlock(&link->lock);
-    int r = frame->make(frame->arg, chunk->own, COXI_LINE_MADE, &chunk->end);
-    assert(r != 0 || (chunk->end > 0 && chunk->end <= *left));
-    coxi_lock(&link->lock);
-    if (r != 0) {
-        chunk->next = *done;
-        *done = chunk;
-        return r;
-    }
-    coxi_line_append(&link->line, chunk);
-    link->n_queued += chunk->end;
-    *left -= chunk->end;
-    flush(link, done);
-    return 0;
-}
-
-/* Waits until at most `bytes` are in line, not counting frames that are held behind a
- * frame that is being made. */
-static void await_line(struct coxi_link *link, size_t bytes, struct coxi_chunk **done)
-    COXI_REQUIRES(link->lock)
-{
-    while (link->n_queued > bytes && coxi_link_is_read(link)) {
-        uint32_t heard = listen_to_peer(link);
-        flush(link, done);
-        if (link->n_queued > bytes && coxi_link_is_read(link)) {
-            await_peer(link, heard);
-        }
-    }
-}
-
-/* Makes a frame directly in the ring that the peer reads. Unlocks meanwhile. */
-static int make_there(struct coxi_link *link, const struct coxi_made *frame,
-                      struct coxi_chunk **done) COXI_REQUIRES(link->lock)
-{
-    while ((link->line.head != NULL || link->sending) && coxi_link_is_read(link)) {
-        uint32_t heard = listen_to_peer(link);
-        flush(link, done);
-        if ((link->line.head != NULL || link->sending) && coxi_link_is_read(link)) {
-            await_peer(link, heard);
-        }
-    }
-    if (!coxi_link_is_read(link)) {
-        return coxi_error(COX_ECLOSED, "the connection is closed");
-    }
-    link->sending = true;
-    coxi_unlock(&link->lock);
-    int r = coxi_link_make_local(link, frame);
-    coxi_lock(&link->lock);
-    link->sending = false;
-    (void)pthread_cond_broadcast(&link->room);
-    return r;
-}
-
-/* Makes a frame in chunks. Unlocks meanwhile. */
-static int make_here(struct coxi_link *link, const struct coxi_made *frame,
-                     struct coxi_chunk **done) COXI_REQUIRES(link->lock)
-{
-    size_t left = frame->payload_len;
-    int r = coxi_line_add_head(link, &link->line, COXI_CHUNK_SMALL, frame->meta,
-                               frame->meta_len, left)
-                ? 0
-                : coxi_error_memory("sending");
-    while (r == 0 && left > 0) {
-        r = make_piece(link, frame, &left, done);
-    }
-    return r;
-}
-
-int coxi_link_send_made(struct coxi_link *link, const struct coxi_made *frame)
-{
-    struct coxi_chunk *done = NULL;
-    coxi_lock(&link->lock);
-    assert(!link->making);
-    link->making = true;
-    bool there = link->is_local && frame->meta_len <= COXI_LINK_META_FIRST;
-    int r = coxi_link_closed(link) ? coxi_error(COX_ECLOSED, "the connection is closed")
-            : there                ? make_there(link, frame, &done)
-                                   : make_here(link, frame, &done);
-    if (r == 0 && !coxi_line_add_pad(link, &link->line, frame->payload_len)) {
-        r = coxi_error_memory("sending");
-    }
-    link->making = false;
-    if (link->behind.head != NULL) {
-        coxi_line_append(&link->line, link->behind.head);
-        link->line.tail = link->behind.tail;
-        link->behind = (struct coxi_link_line){NULL, NULL};
-    }
-    bool end = (r != 0 && coxi_link_mark_closed(link, r, coxi_error_text())) ||
-               (!link->sending && is_finished(link) &&
-                coxi_link_mark_closed(link, COX_ECLOSED, ""));
-    flush(link, &done);
-    coxi_link_leave(link, done);
-    if (end) {
-        coxi_link_shut(link);
-    }
     return r;
 }
 
@@ -441,14 +529,15 @@ void coxi_link_beat(struct coxi_link *link)
     coxi_lock(&link->lock);
     if (!link->sending && !link->making && !coxi_link_closed(link)) {
         uint8_t *to = link->line.head == NULL
-                          ? coxi_line_room(link, &link->line, COXI_CHUNK_SMALL,
-                                           sizeof(struct coxi_prefix))
+                          ? line_room(link, &link->line, COXI_CHUNK_SMALL,
+                                      sizeof(struct coxi_prefix))
                           : NULL;
         if (to != NULL) {
             memcpy(to, &(struct coxi_prefix){COXI_LINK_MAGIC, 0, 0},
                    sizeof(struct coxi_prefix));
         }
-        flush(link, &done); /* frames that were held back are a sign of life, too */
+        /* Frames that were held back are a sign of life, too. */
+        coxi_link_send_line(link, &done);
     }
     coxi_link_leave(link, done);
 }
@@ -457,7 +546,7 @@ static void flush_line(struct coxi_link *link)
 {
     struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
-    flush(link, &done);
+    coxi_link_send_line(link, &done);
     coxi_link_leave(link, done);
 }
 
@@ -476,7 +565,7 @@ int coxi_link_wait_room(struct coxi_link *link, size_t bytes)
     }
     struct coxi_chunk *done = NULL;
     coxi_lock(&link->lock);
-    await_line(link, bytes, &done);
+    coxi_link_await_line(link, bytes, &done);
     bool has_room = link->n_queued <= bytes && !coxi_link_closed(link);
     coxi_link_leave(link, done);
     return has_room ? 0 : COX_ECLOSED;
