@@ -21,7 +21,7 @@ struct cox_coordinator;
 struct cox_checkpoint_options {
     size_t size;
     int final; /* 1: training is over; evaluators end after this checkpoint */
-    int full;  /* 1: a whole checkpoint, whatever checkpoint_incremental says */
+    int full;  /* 1: a whole checkpoint, even with checkpoint_incremental */
 };
 #define COX_CHECKPOINT_OPTIONS_INIT COX_INIT(cox_checkpoint_options)
 
@@ -49,25 +49,25 @@ COX_API int cox_checkpoint_error(struct cox_coordinator *c);
 
 /*
  * Where the program goes on. A program that is started again with the same checkpoint
- * directory goes on from the newest checkpoint: cox_open sets every ps back to it,
- * whatever the ps hold by then. Calls that the client before scheduled after that
+ * directory goes on from the newest checkpoint: cox_open sets every ps back to it, even
+ * if they hold later values. Calls that the previous client scheduled after that
  * checkpoint do not count any more. `cursor` is the cursor of the last call that the
  * checkpoint covers and that has one; schedule the calls after it again. Calls without
- * a cursor, and cancelled calls, do not change it. A call without a cursor behind that
- * one may be in the checkpoint or not, so give a cursor to each call that has to count
- * exactly once (docs/checkpoints.md shows the loop).
+ * a cursor, and cancelled calls, do not change it. A call without a cursor that was
+ * scheduled after that one may be in the checkpoint or not, so give a cursor to each
+ * call that has to count exactly once (docs/checkpoints.md shows the loop).
  *
  * Some calls that the checkpoint covers may be missing on some ps. They run again by
  * themselves as soon as the program schedules or joins something; before that the
  * program must load the modules and make the resources that it had. An error that
  * cancels the program's calls does not cancel these.
  *
- * Writes of the client before (cox_variable_assign and the like) that not every ps has
+ * Writes of the previous client (cox_variable_assign and the like) that some ps lacks
  * keep their place among those calls: each is written when the calls before it are
- * done. Whatever the program schedules, reads or writes itself waits for that. If one
- * of those calls needs a function that is not loaded, reads and writes fail with
- * COX_ENOENT, which names it. Variables, tables and metrics attach
- * (cox_variable_create). Futures end with their client.
+ * done. The program's own calls, reads and writes wait for that. If one of those calls
+ * needs a function that is not loaded, reads and writes fail with COX_ENOENT, which
+ * names it. Variables, tables and metrics attach (cox_variable_create). Futures end
+ * with their client.
  */
 struct cox_progress {
     size_t size;

@@ -155,11 +155,11 @@ COX_API const char *cox_listen_address(const struct cox_coordinator *c);
  * lists when it does not). Then cancels the queued closures, waits for running steps,
  * ends the run, and frees the coordinator. Takes NULL.
  *
- * It frees the coordinator whatever it returns (except COX_EDEADLK). With the
- * coordinator go its variables, tables, metrics, modules, functions and resources: do
- * not use them any more. Futures stay. They are all settled then: cox_future_wait,
- * cox_future_result and cox_future_error work as before, and cox_future_free is still
- * due.
+ * It frees the coordinator even if it returns an error (except COX_EDEADLK), together
+ * with its variables, tables, metrics, modules, functions and resources: do not use
+ * them any more. Futures stay, and all of them are settled: cox_future_wait,
+ * cox_future_result and cox_future_error work as before; free each with
+ * cox_future_free.
  *
  * COX_ETIMEDOUT: a step was still running, or there was no time for the checkpoint.
  * COX_EFENCED: another client has taken over; what this one did since then is in no
@@ -210,12 +210,13 @@ COX_API int cox_table_get(struct cox_coordinator *c, const char *name,
 
 /*
  * Reads or overwrites all elements; `bytes` must be their size. While steps run, a read
- * may see a part of an update: each 4 KiB is of one moment, two of them may not be. An
- * assignment takes effect at once, whatever is in the queue. It waits while the replay
- * log is full. If a ps refuses it (because it has no memory, say), it is written on no
- * ps, or the error is COX_EPARTIAL and names the ps that have it; those keep it. After
- * COX_EPSLOST, COX_EFENCED or COX_ECLOSED it is not known whether it is written.
- * COX_ENOENT, of a client that has gone on from a checkpoint: see struct cox_progress.
+ * may see a part of an update: each 4 KiB is from one moment, but two pieces may be
+ * from different moments. An assignment does not wait for queued closures. It waits
+ * while the replay log is full. If a ps refuses it (because it has no memory, say), it
+ * is written on no ps, or the error is COX_EPARTIAL and names the ps that have it;
+ * those keep it. After COX_EPSLOST, COX_EFENCED or COX_ECLOSED it is not known whether
+ * it is written. COX_ENOENT, of a client that has gone on from a checkpoint: see struct
+ * cox_progress.
  */
 COX_API int cox_variable_read(struct cox_coordinator *c, struct cox_variable *variable,
                               void *ret_data, size_t bytes);
@@ -313,14 +314,14 @@ struct cox_call {
     /* 1 + the index of the only worker that may run it; 0: any worker */
     uint32_t only_worker;
 
-    /* More arguments; the step sees them behind `args`. At most 64 of both together */
+    /* More arguments; the step sees them after `args`. At most 64 of both together */
     const struct cox_input *inputs;
     size_t n_inputs;
 
     /* The step's time; 0: the options' step_timeout_ms; -1: no limit */
     int timeout_ms;
 
-    /* The program's own number: where it goes on behind this call (cox_progress) */
+    /* A number of the program: where it goes on after this call (cox_progress) */
     uint64_t cursor;
 
     /* 1: the results stay on the worker that ran the step; see cox_future_fetch */
@@ -342,8 +343,8 @@ struct cox_call {
  * schedules nothing: it cancels the queued closures, waits until no step runs, and
  * returns the error of the failed closure, whatever code that is. After that the
  * coordinator is usable again. COX_EPSLOST, COX_EFENCED: the run is over. COX_ECLOSED.
- * COX_ENOENT: a call that the client before has left needs a function that is not
- * loaded (struct cox_progress).
+ * COX_ENOENT: a call that the previous client left needs a function that is not loaded
+ * (struct cox_progress).
  */
 COX_API int cox_schedule(struct cox_coordinator *c, struct cox_function *function,
                          const struct cox_call *call, struct cox_future **ret);
@@ -353,13 +354,14 @@ COX_API int cox_try_schedule(struct cox_coordinator *c, struct cox_function *fun
                              const struct cox_call *call, struct cox_future **ret);
 
 /*
- * Waits until every closure is settled. Reports an error as cox_schedule does, once.
- * COX_ETIMEDOUT: not yet; everything goes on. COX_EDEADLK: called from a callback.
+ * Waits until every closure is settled. Reports the error of a failed closure as
+ * cox_schedule does, once. COX_ETIMEDOUT: some closure is not settled yet; everything
+ * goes on. COX_EDEADLK: called from a callback.
  */
 COX_API int cox_join(struct cox_coordinator *c, int timeout_ms);
 
-/* 1: every closure is settled; 0: not yet; negative: an error, reported once, as
- * cox_join does. */
+/* 1: every closure is settled; 0: not yet; negative: an error, which is reported once,
+ * as by cox_join. */
 COX_API int cox_done(struct cox_coordinator *c);
 
 /*
@@ -475,12 +477,13 @@ COX_API void cox_future_free(struct cox_future *future);
 
 struct cox_stats {
     size_t size;
-    uint64_t queued;            /* closures not yet sent to a worker */
-    uint64_t in_flight;         /* sent and not settled */
-    uint64_t done;              /* since cox_open */
-    uint64_t failed;            /* failed or cancelled */
-    uint64_t put_back;          /* attempts that were lost with a worker */
-    uint64_t workers;           /* all that are known, also if away or gone */
+    uint64_t queued;    /* closures not yet sent to a worker */
+    uint64_t in_flight; /* sent and not settled */
+    uint64_t done;      /* since cox_open */
+    uint64_t failed;    /* failed or cancelled */
+    uint64_t put_back;  /* attempts that were lost with a worker */
+    /* all that ever connected or are listed, even if lost */
+    uint64_t workers;
     uint64_t workers_ready;     /* that take closures */
     uint64_t workers_lost;      /* losses; a worker that leaves is not lost */
     uint64_t commits;           /* applied, on all ps */

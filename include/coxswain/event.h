@@ -113,9 +113,11 @@ enum cox_event_code {
      * attempt was cancelled. The text names the step. If it makes a resource, there is
      * no closure. */
     COX_EVENT_STEP_OVERRUN,
-    /* warning. The program has begun to schedule or to wait, and calls of the client
-     * before it need a module that is not loaded. The text names the module and a
-     * function */
+    /*
+     * warning. The program has begun to schedule or to wait, but calls that the
+     * previous client left need a module that is not loaded. The text names the module
+     * and a function
+     */
     COX_EVENT_MODULE_MISSING,
 };
 

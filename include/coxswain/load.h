@@ -72,8 +72,8 @@ struct cox_load_info {
  * metric must be the same. Optimizers of the same kind may have other numbers.
  *
  * Afterwards a dense variable holds the values of the checkpoint. The rows of a table
- * in the checkpoint are made, whatever its lifecycle admits, or overwritten. Other rows
- * stay; if there are more than rows_max then, some go.
+ * in the checkpoint are overwritten, or made even if its lifecycle would not admit
+ * them. Other rows stay; if there are more than rows_max then, some are dropped.
  *
  * With state (other than COX_LOAD_STATE_NONE) training goes on as it would have in the
  * other run. The schedules of all variables of this run go on from the place that they

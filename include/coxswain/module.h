@@ -1,5 +1,5 @@
 /*
- * What programs bring to the workers: step modules, the functions in them, and
+ * What a program sends to the workers: step modules, the functions in them, and
  * resources that each worker makes once and keeps. Include <coxswain/coxswain.h>
  * instead of this file. How a module is written is in step.h.
  */
@@ -25,10 +25,10 @@ struct cox_resource;
  * connected worker has loaded it. Workers that join later get it, too. COX_ENOENT:
  * there is no such file; COX_EIO: it cannot be read. COX_EMODULE: it is no step module,
  * was built for another ABI version, or a worker cannot load it; the text has the
- * linker's words, or the signal that ended the process while it loaded the module.
- * COX_ETIMEDOUT: a worker has not answered for open_timeout_ms. COX_ELIMIT: more than
- * 64 modules (failed ones count) or 256 MiB. COX_ECLOSED. A worker that joins later and
- * cannot load the module is lost, and tried again.
+ * dynamic linker's message, or the signal that ended the process while it loaded the
+ * module. COX_ETIMEDOUT: a worker has not answered for open_timeout_ms. COX_ELIMIT:
+ * more than 64 modules (failed ones count) or 256 MiB. COX_ECLOSED. A worker that joins
+ * later and cannot load the module is lost, and tried again.
  */
 COX_API int cox_module_load(struct cox_coordinator *c, const char *path,
                             struct cox_module **ret);
@@ -75,8 +75,8 @@ COX_API int cox_resource_create(struct cox_coordinator *c, const char *name,
  * With checkpoint_dir the resource stays on the workers until the next checkpoint,
  * because the steps since the last one run again when a ps is lost, and must find it;
  * cox_checkpoint_save frees it sooner. It does not stay for kept results
- * (cox_call.keep) that may have to be made again: whatever makes those needs the
- * resource to be there.
+ * (cox_call.keep): if the closure that makes them uses the resource, keep the resource
+ * as long as the results may have to be made again.
  */
 COX_API void cox_resource_release(struct cox_resource *resource);
 

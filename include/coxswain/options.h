@@ -1,5 +1,5 @@
-/* How a client runs: what cox_open is given. docs/options.md has all of it in one
- * table, with what 0 stands for. Include <coxswain/coxswain.h> instead of this file. */
+/* How a client runs: the options of cox_open. docs/options.md lists them in one table,
+ * with the meaning of 0. Include <coxswain/coxswain.h> instead of this file. */
 #ifndef COXSWAIN_OPTIONS_H
 #define COXSWAIN_OPTIONS_H
 
@@ -16,11 +16,8 @@ struct cox_options {
     /* The directory for checkpoints, made if missing. NULL: no checkpoints. */
     const char *checkpoint_dir;
 
-    /*
-     * Of a local cluster: the directory for logs and for what steps print (step.h).
-     * NULL: no logs are kept; what steps print and daemons warn of goes to standard
-     * error.
-     */
+    /* Of a local cluster: the directory for logs and the output of steps (step.h).
+     * NULL: no logs; output of steps and warnings of daemons go to standard error. */
     const char *log_dir;
 
     /* Of a local cluster: the directory with the programs. NULL: they are looked
@@ -33,12 +30,12 @@ struct cox_options {
     /* Of a local cluster: steps that run at a time on each worker. */
     uint32_t worker_slots;
 
-    /* cox_open waits for as many workers. 0: for one, or none if the cluster lists
+    /* cox_open waits for this many workers. 0: for one, or none if the cluster lists
      * none. */
     uint32_t min_workers;
 
     /* Closures sent ahead to each slot. 0: chosen from their run time and the
-     * distance. */
+     * round-trip time. */
     uint32_t prefetch;
 
     /* How long cox_open may take. */
@@ -51,10 +48,11 @@ struct cox_options {
      * as long as ps_recovery_ms if that is longer. */
     int worker_wait_ms;
 
-    /* How often one closure may crash its process. Then it fails. */
+    /* A closure that has crashed its process this many times fails. */
     uint32_t max_crashes;
 
-    /* 1: a closure that fails concerns its future alone. */
+    /* 1: only a closure's future reports its failure; cox_schedule and cox_join do not,
+     * and cancel nothing. */
     uint32_t keep_going;
 
     /* A step that runs for longer is cancelled. -1: none is. */
@@ -63,11 +61,11 @@ struct cox_options {
     /* How long a cancelled step may go on before its process is ended. */
     int cancel_grace_ms;
 
-    /* How often a closure may run for too long. Then it fails. */
+    /* A closure of which this many attempts have run for too long fails. */
     uint32_t max_attempts;
 
-    /* A second attempt of steps that take far longer than others. 0 or 1: yes; -1:
-     * never. */
+    /* Whether a step that takes far longer than others gets a second attempt. 0 or 1:
+     * yes; -1: no. */
     int speculate;
 
     /*
@@ -76,24 +74,23 @@ struct cox_options {
      */
     const char *listen;
 
-    /* Of a local cluster: bytes of memory of a worker's step process, beyond the
+    /* Of a local cluster: the limit of a step process's memory in bytes, beyond the
      * results that it keeps. 0: no limit. */
     uint64_t step_memory_max;
 
-    /* Writes a checkpoint whenever so many more closures are settled. 0: does not. */
+    /* Writes a checkpoint when this many closures were settled since the last one
+     * began. 0: never. */
     uint64_t checkpoint_every_closures;
 
-    /* Writes a checkpoint after so many seconds in which something was scheduled or
-     * settled. 0: does not. */
+    /* Writes a checkpoint this many seconds after the last one began, if anything was
+     * scheduled, settled, created or assigned since. 0: never. */
     int checkpoint_every_s;
 
-    /* How many of the newest checkpoints are kept. 0: all. */
+    /* Keeps this many of the newest checkpoints. 0: all. */
     uint32_t checkpoint_keep;
 
-    /*
-     * With checkpoint_keep: keeps also those whose number it divides. 0: none of these.
-     * Without checkpoint_keep: COX_EINVAL.
-     */
+    /* With checkpoint_keep: also keeps checkpoints whose number is a multiple of this.
+     * 0: none of these. Without checkpoint_keep: COX_EINVAL. */
     uint32_t checkpoint_keep_every;
 
     /* 1: SIGTERM to this process writes a checkpoint before it ends the process. A
@@ -105,11 +102,11 @@ struct cox_options {
     int ps_recovery_ms;
 
     /*
-     * With checkpoint_dir: bytes kept so that a ps that is lost can be brought up to
-     * date. Half full, it asks for a checkpoint. Full, cox_schedule and the client's
-     * own writes wait for that checkpoint; a write that is larger passes alone. It asks
-     * for none within 250 ms of the end of the last one: with a small log, calls wait
-     * for that, too.
+     * With checkpoint_dir: the bytes of the replay log, from which a lost ps is brought
+     * up to date. When it is half full, the library writes a checkpoint. When it is
+     * full, cox_schedule and the client's own writes wait for that checkpoint; a write
+     * larger than the log passes alone. The library begins no such checkpoint within
+     * 250 ms of the end of the last one; with a small log, calls wait for that, too.
      */
     uint64_t replay_log_bytes;
 
@@ -120,7 +117,7 @@ struct cox_options {
     /* The number of the checkpoint to go on from. 0: the newest. */
     uint64_t resume_from;
 
-    /* How many checkpoints (at most 1000) after a whole one hold only what has changed
+    /* This many checkpoints (at most 1000) after a whole one hold only the changes
      * since the one before. 0: all are whole. */
     uint32_t checkpoint_incremental;
 
@@ -131,7 +128,7 @@ struct cox_options {
      */
     uint64_t seed;
 
-    /* Is told the events of the run (event.h), with `event_arg`. NULL: they go to
+    /* Called with the events of the run (event.h) and `event_arg`. NULL: events go to
      * standard error. */
     void (*on_event)(void *arg, const struct cox_event *event);
     void *event_arg;

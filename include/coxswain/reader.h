@@ -23,7 +23,7 @@ struct cox_reader_options {
 
 /*
  * Connects to every ps that `cluster` lists (and to no worker), and waits until the ps
- * serve a run, whichever it is. `options` NULL: defaults. The caller may free `cluster`
+ * serve a run, no matter which. `options` NULL: defaults. The caller may free `cluster`
  * afterwards. COX_ETIMEDOUT, COX_EVERSION, COX_ECONFLICT: the text names the ps.
  * COX_ENOENT: there was no run in time. COX_EINVAL: the cluster is a local one, whose
  * ps only its client knows.
@@ -58,9 +58,9 @@ COX_API int cox_reader_describe(struct cox_reader *reader, const char *name,
                                 struct cox_reader_variable *ret);
 
 /*
- * Reads a dense variable or metric; `bytes` must be its size. Each 4 KiB is of one
- * moment, two of them may not be. While a lost ps is being restored, its values may be
- * older.
+ * Reads a dense variable or metric; `bytes` must be its size. Each 4 KiB is from one
+ * moment, but two pieces may be from different moments. While a lost ps is being
+ * restored, its values may be older.
  */
 COX_API int cox_reader_read(struct cox_reader *reader, const char *name, void *ret_data,
                             size_t bytes);

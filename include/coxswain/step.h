@@ -22,10 +22,10 @@
  * applied exactly once on every parameter server; when it fails, they are not applied
  * at all (but see cox_step_flush).
  *
- * A step may run more than once, because its worker may die. So it must have no effects
- * elsewhere that count. Which variables and keys it touches, and where it flushes, may
- * depend on its arguments and on cox_step_seed, but not on pulled values or on the
- * time; otherwise its closure fails with COX_EDIVERGED.
+ * A step may run more than once, because its worker may die. So it must have no other
+ * effects that must happen only once. Which variables and keys it touches, and where it
+ * flushes, may depend on its arguments and on cox_step_seed, but not on pulled values
+ * or on the time; otherwise its closure fails with COX_EDIVERGED.
  *
  * A step that calls exit or pthread_exit counts as crashed. A loaded module stays in
  * the worker's process, and its static variables keep their values.
@@ -35,8 +35,8 @@
  * only from its own thread.
  *
  * Printing: in a local cluster, lines that a step prints to stdout or stderr appear on
- * the client's stderr behind the worker's name ("worker 1: "), or with
- * cox_options.log_dir in the worker's log there. A worker that is started by hand
+ * the client's stderr with the worker's name before them ("worker 1: "); with
+ * cox_options.log_dir, in the worker's log there. A worker that is started by hand
  * prints them itself. stdout is line-buffered.
  *
  * Every function returns 0 or a negative COX_E... code, with a text in
@@ -115,8 +115,9 @@ enum cox_pull_flag {
 struct cox_pulling; /* a pull that is under way */
 
 /*
- * The functions behind the wrappers below. The worker hands them to its steps. New ones
- * are only appended, so a module built against an older header runs on a newer worker.
+ * The functions that the wrappers below call. The worker passes them to its steps. New
+ * ones are only appended, so a module built against an older header runs on a newer
+ * worker.
  */
 struct cox_step_api {
     size_t size; /* of this struct in the worker's version */
@@ -325,8 +326,8 @@ static inline int cox_step_pull(struct cox_step *step, const struct cox_pull *pu
  * values are as old as cox_pull_begin: a flush in between may be in them, or not, or in
  * part.
  *
- * Wait for each pulling once, in any order; it is gone then, whatever cox_pull_wait
- * returns. COX_ELIMIT: this step has 8 pulls under way already.
+ * Wait for each pulling once, in any order; cox_pull_wait frees it, even when it
+ * returns an error. COX_ELIMIT: this step has 8 pulls under way already.
  */
 static inline int cox_pull_begin(struct cox_step *step, const struct cox_pull *pulls,
                                  size_t n_pulls, struct cox_pulling **ret)

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /*
- * Optimizers: what a ps does with a gradient g of a value w. r is the learning rate of
+ * Optimizers: how a ps applies a gradient g to a value w. r is the learning rate of
  * that update. In parentheses: the numbers that the rule takes, and how many numbers of
  * state a ps keeps for each value.
  *
@@ -47,8 +47,8 @@ extern "C" {
  * Only FTRL is Keras's, with a learning_rate_power of -0.5; l1 and l2 are Keras's
  * regularization strengths. z starts at 0, n at initial_accumulator. A gradient does z
  * += g - (sqrt(n + g^2) - sqrt(n)) / r w;  n += g^2; w = 0 where |z| <= l1, else
- * (sign(z) l1 - z) / ((beta + sqrt(n)) / r + 2 l2). So the next gradient replaces
- * whatever w was initialized with or assigned: begin at zeros.
+ * (sign(z) l1 - z) / ((beta + sqrt(n)) / r + 2 l2). So the next gradient overwrites any
+ * value that w was initialized with or assigned: begin at zeros.
  *
  * COX_LOSS_SCALE is for a variable by which steps multiply their loss, so that small
  * gradients survive a narrow type (cox_step_loss_scale). Its "gradient" is 0 after a
@@ -91,9 +91,9 @@ enum cox_optimizer_kind {
 /*
  * Schedules: the learning rate depends on s, the place in the run of the closure that
  * pushes. The run's first closure has s = 0. Each further closure adds 1, and so does
- * each write of the client (assign, add, rate, create), whatever variable it writes. So
- * s is the same on every ps, in every attempt, and when a closure runs again after a
- * loss. When a client goes on from a checkpoint, or loads one with its state
+ * each write of the client (assign, add, rate, create), no matter which variable it
+ * writes. So s is the same on every ps, in every attempt, and when a closure runs again
+ * after a loss. When a client goes on from a checkpoint, or loads one with its state
  * (cox_checkpoint_load), s goes on from there. A step that counts otherwise sets s
  * itself: cox_step_rate_step.
  *
@@ -245,24 +245,26 @@ struct cox_variable_spec {
 
     uint32_t dtype; /* enum cox_dtype */
 
-    /* How many dimensions, and each of them; none is 0. */
+    /* The number of dimensions, and their sizes; none is 0. */
     uint32_t rank;
     uint64_t shape[COX_RANK_MAX];
 
-    /* How many shards, see above. 0: as their bytes say. */
+    /* The number of shards, see above. 0: chosen by shard_min_bytes and
+     * shard_max_bytes. */
     uint32_t shards;
 
     struct cox_optimizer optimizer;     /* What a gradient does. */
-    struct cox_initializer initializer; /* What is there before any update. */
+    struct cox_initializer initializer; /* The values before any update. */
 
-    /* If `shards` is 0: bytes of a shard, at least, and at most (0: no limit). */
+    /* If `shards` is 0: the least and the greatest size of a shard in bytes (0: no
+     * limit). */
     uint64_t shard_min_bytes;
     uint64_t shard_max_bytes;
 
     /*
-     * COX_BF16 or COX_F16: what steps pull of an F32 variable, and the gradients that
-     * they push, travel rounded to that type, at half the bytes. 0: they travel as they
-     * are.
+     * Only for F32. COX_BF16 or COX_F16: the values that steps pull and the gradients
+     * that they push are rounded to that type on the wire, which halves the bytes. 0:
+     * they are sent as F32.
      */
     uint32_t wire_dtype;
 
@@ -288,16 +290,16 @@ struct cox_lifecycle {
      * from run, closure and key; 0: always. With admit_count, both must agree */
     float admit_probability;
 
-    /* A row goes when no gradient has come to it for this long; 0: none goes */
+    /* A row is dropped when it has had no gradient for this long; 0: never */
     uint64_t evict_age;
 
-    /* A row goes that has had fewer than evict_count gradients evict_count_age after it
-     * was made; 0: none goes */
+    /* A row is dropped if it has had fewer than evict_count gradients evict_count_age
+     * after it was made; 0: never */
     uint32_t evict_count;
     uint64_t evict_count_age;
 
-    /* At most this many rows on each ps: beyond it the rows go that have had no
-     * gradient for longest, approximately; 0: no limit */
+    /* At most this many rows on each ps: beyond that, the rows without a gradient for
+     * longest are dropped, approximately; 0: no limit */
     uint64_t rows_max;
 };
 #define COX_LIFECYCLE_INIT COX_INIT_PLAIN
@@ -306,17 +308,17 @@ struct cox_lifecycle {
  * The rows are spread over all ps. */
 struct cox_table_spec {
     size_t size;
-    const char *name; /* As of a variable. */
+    const char *name; /* As in struct cox_variable_spec. */
     uint32_t dim;     /* 1 to 4096 floats in a row. */
 
     struct cox_optimizer optimizer; /* What a gradient does to a row. */
-    /* What a row begins with: by seed and key alone. */
+    /* A row's first values; they depend only on seed and key. */
     struct cox_initializer initializer;
 
     uint32_t wire_dtype; /* As in struct cox_variable_spec. */
     uint32_t nonfinite;  /* enum cox_nonfinite */
 
-    struct cox_lifecycle lifecycle; /* Which rows are made, and which go. */
+    struct cox_lifecycle lifecycle; /* Which rows are made, and which are dropped. */
 
     uint32_t wire_rounding; /* As in struct cox_variable_spec. */
 };

@@ -3,14 +3,14 @@ changes of functions: (folder, function, old text of its body or None for its be
 
 BEGIN = None
 MUTATIONS = {
-    "1": ("a ps and a worker compare the run alone", [
+    "1": ("a ps and a worker compare only the run", [
         ("net", "coxi_session_equal", BEGIN, "return a->run == b->run;")]),
     "2": ("watermarks, snapshots, voids, restores are not fenced; nobody is told", [
         ("ps", "coxi_store_fenced", BEGIN, "return 0;"),
         ("ps", "tell_replaced", BEGIN, "return;")]),
-    "3a": ("a ps takes what was meant for another incarnation", [
+    "3a": ("a ps accepts requests that are meant for another incarnation", [
         ("ps", "coxi_store_meant", BEGIN, "return 0;")]),
-    "3b": ("acknowledgements of an incarnation that is gone count", [
+    "3b": ("acknowledgements of an older incarnation count", [
         ("coordinator", "coxi_ps_is_stale", BEGIN, "return false;")]),
     "4": ("an answer matches by closure alone", [
         ("coordinator", "find_ended", "closure->seat == seat && closure->attempts.current == head->attempt",
@@ -30,13 +30,13 @@ MUTATIONS = {
         ("coordinator", "coxi_ps_watermark", BEGIN, "return watermark;")]),
     "8a": ("a void refuses the closure for ever", [
         ("ps", "coxi_applied_void", "attempt > entry->fence ? attempt : entry->fence", "UINT32_MAX")]),
-    "8b": ("a round is not asked again where a ps came back", [
+    "8b": ("voids are not repeated when a ps came back", [
         ("coordinator", "is_outdated", BEGIN, "return false;")]),
-    "8c": ("a ps that came back is not told what must never apply", [
+    "8c": ("a ps that came back is not told which closures must never apply", [
         ("coordinator", "bar", BEGIN, "return 0;")]),
     "9": ("closures with several attempts settle without being closed", [
         ("coordinator", "coxi_closure_end", "!closure->effect.uncertain ||", "1 ||")]),
-    "10": ("the manifest's window is taken before the ps' moments", [
+    "10": ("the manifest's window is taken before the ps have cut", [
         ("coordinator", "write_checkpoint", "    if (r == 0) {\n        r = coxi_backlog_collect",
          "    if (0) {\n        r = coxi_backlog_collect"),
         ("coordinator", "write_checkpoint", "r = write_shards(c, temporary, manifest);",
@@ -49,33 +49,33 @@ MUTATIONS = {
         ("ps", "coxi_store_snapshot", "same_client && snapshot->number < last->number", "0"),
         ("ps", "coxi_store_snapshot", "!same_client || snapshot->number > last->number", "1"),
         ("checkpoint", "begin_file", "O_EXCL", "O_TRUNC")]),
-    "11b": ("a checkpoint in which a ps was lost is kept", [
+    "11b": ("a checkpoint during which a ps was lost is kept", [
         ("coordinator", "check_losses", BEGIN, "return 0;"),
         ("coordinator", "coxi_recovery_base", "r == 0 && rec->set->n_losses == mark->n_losses", "r == 0")]),
-    "12": ("marks of changed rows go with the cut, durable or not", [
+    "12": ("marks of changed rows are dropped at the cut, before it is durable", [
         ("ps", "cut_tracks", "coxi_table_track_cut(track, last_counts)", "coxi_table_track_cut(track, true)"),
         ("ps", "cut_tracks", "coxi_dense_track_cut(part->dense, last_counts)",
          "coxi_dense_track_cut(part->dense, true)")]),
-    "13": ("the log forgets what is done, whether the checkpoint has it or not", [
+    "13": ("the log drops what is done, even if the checkpoint lacks it", [
         ("coordinator", "coxi_recovery_base", "coxi_replay_log_forget(c->replay_log, mark->log)",
          "coxi_replay_log_forget(c->replay_log, coxi_replay_log_mark(c->replay_log))")]),
-    "14": ("a lost ps is restored from another checkpoint than that where the log starts", [
+    "14": ("a lost ps is not restored from the checkpoint at which the log starts", [
         ("coordinator", "coxi_recovery_base", "rec->base = base;\n        base = old;",
          "if (old.path == NULL) { rec->base = base; base = old; }")]),
-    "15": ("a replay that fails is not told", [
+    "15": ("the failure of a replay is not reported", [
         ("coordinator", "coxi_recovery_replayed", "closure->state != COXI_DONE_OK && !closure->rerun->abandoned &&\n        !c->life.closing", "0")]),
     "16": ("cox_join and reads do not wait for the replay", [
         ("coordinator", "is_all_done", "bool done = c->life.n_unsettled == 0 &&",
          "return c->life.n_unsettled == 0; bool done ="),
         ("coordinator", "begin_read", "return coxi_ps_wait(c);", "return 0;"),
         ("coordinator", "read_again", BEGIN, "return coxi_ps_again(c, code);")]),
-    "17": ("a full log drops what is done", [
+    "17": ("a full log drops finished entries", [
         ("coordinator", "is_full_of_ids", BEGIN,
          "if (coxi_replay_log_is_full(c->replay_log, c->ids.next)) { coxi_replay_log_forget(c->replay_log, "
          "coxi_replay_log_mark(c->replay_log)); } return c->ids.next - c->ids.first_unsettled >= COXI_AHEAD_MAX;")]),
     "18a": ("the client's writes are not replayed", [
         ("coordinator", "redo", BEGIN, "return 0;")]),
-    "18b": ("what comes after a write of the client before is not held back", [
+    "18b": ("closures after a write of the previous client are not held back", [
         ("coordinator/checkpoints/resume_order.c", "holds", BEGIN, "return false;")]),
     "19": ("a ps that runs is not set back for a client that is started again", [
         ("ps/store.c", "take", "forget(store)", "(void)0")]),
@@ -87,14 +87,14 @@ MUTATIONS = {
         ("coordinator", "coxi_replay_log_mark", "size_t n = 0;", "size_t n = log->n;")]),
     "22a": ("a creation that is repeated fails", [
         ("ps", "coxi_store_create", "r == 0 && !is_there(store, &create->variable)", "r == 0")]),
-    "22b": ("a creation is taken by whatever incarnation", [
+    "22b": ("any incarnation accepts a creation", [
         ("ps", "answer_create", "int r = coxi_store_meant(ps->store, request->create.incarnation);", "int r = 0;")]),
     "23": ("a restored table does not take its step", [
         ("ps/restore.c", "load_table", "int r = raise_step(restoring, part, step_of(source->step));", "int r = 0;")]),
     "24": ("a ps forgets whom it served", [
         ("ps", "coxi_served_note", BEGIN, "return false;"),
         ("ps", "coxi_served_check", BEGIN, "return 0;")]),
-    "25": ("what a recovery held is not settled", [
+    "25": ("closures that a recovery held are not settled", [
         ("coordinator", "coxi_recovery_let_go_held", BEGIN, "rec->held = NULL; return;")]),
     "26": ("a closure is done without its results", [
         ("coordinator/closures/voiding.c", "be_done", "closure->kept != NULL || is_nobodys(closure)", "1")]),
