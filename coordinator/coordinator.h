@@ -116,7 +116,8 @@
 
 enum {
     COXI_WINDOW = 1 << 20, /* ids above the watermark that a ps accepts */
-    /* closures; the watermark of a ps lags behind ours */
+    /* how many ids run ahead of the oldest unsettled closure; less than COXI_WINDOW,
+     * because the watermark of a ps is older than ours */
     COXI_AHEAD_MAX = COXI_WINDOW - (1 << 16),
     COXI_LOSSES_MAX = 16, /* workers that may be lost while they run a closure */
     COXI_TICK_MS = 50,

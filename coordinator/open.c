@@ -133,11 +133,8 @@ static int check_options(const struct cox_options *o, const struct cox_cluster *
 
 /* ---- the loop's tick */
 
-/*
- * True if the local cluster has ended, which nothing brings back. Then the run's error
- * is the launcher's reason, and not the ps that is missed first. `check` asks for the
- * reason.
- */
+/* True if the local cluster has ended for good. Then the run's error is the launcher's
+ * reason, not the first ps that is missed. `check` asks for the reason. */
 static bool has_cluster_ended(struct cox_coordinator *c,
                               int (*check)(struct coxi_local *local))
 {
@@ -243,7 +240,7 @@ static int prepare_directory(struct cox_coordinator *c)
     return r == 0 ? coxi_resume_claim(c) : r;
 }
 
-/* Makes everything that runs here; nothing runs yet. */
+/* Makes everything that will run in this process; nothing runs yet. */
 static int prepare(struct cox_coordinator *c, const struct cox_cluster *cluster)
 {
     int r = 0;
@@ -444,7 +441,8 @@ static void stop_threads(struct cox_coordinator *c, const struct timespec *until
     coxi_recovery_stop(c);
     coxi_resume_stop(c);
     struct timespec never = coxi_deadline(-1);
-    (void)await_calls(c, &never); /* nothing is left for which they could wait */
+    /* without a deadline: nothing is left for which they could wait */
+    (void)await_calls(c, &never);
 }
 
 /* Closes the connections to workers; the loop stops when they are gone. */
@@ -489,7 +487,7 @@ static int close_code(struct cox_coordinator *c, int code)
     return code;
 }
 
-/* Reports failures that nobody was told of, unless the run itself has ended, which is
+/* Reports failures of closures that no call has returned, unless the end of the run is
  * their cause. */
 static void tell_untold(struct cox_coordinator *c)
 {
@@ -532,10 +530,11 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
         coxi_loop_join(c->loop);
     }
     tell_untold(c);
-    coxi_events_stop(c);  /* on_event may call functions, so nothing is freed before */
-    coxi_trigger_stop(c); /* for a coordinator that was never opened */
+    /* on_event may call functions, so nothing is freed before this */
+    coxi_events_stop(c);
+    coxi_trigger_stop(c); /* needed if cox_open has failed early */
     for (uint32_t i = 0; i < c->ps.n; i++) {
-        /* until now it may tell the loop that it is lost */
+        /* not earlier, because the loop may have to handle its loss */
         coxi_psc_close(c->ps.clients[i]);
     }
     coxi_recovery_free(c);

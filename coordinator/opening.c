@@ -72,8 +72,8 @@ static int check_local(struct cox_coordinator *c)
 
 /* ---- the ps */
 
-/* The reason why one of the ps will never come, or 0. It is reported at once, whichever
- * ps is waited for. */
+/* The reason why one of the ps will never come, or 0. It is reported at once, even
+ * while another ps is waited for. */
 static int check_ps(struct cox_coordinator *c)
 {
     int r = 0;
@@ -83,8 +83,8 @@ static int check_ps(struct cox_coordinator *c)
     return r;
 }
 
-/* The reason why waiting is useless, or 0. The run is asked first: a ps that ends the
- * run fails before the run does, but the run's reason says more. */
+/* The reason why waiting is useless, or 0. An error of the run comes first, because it
+ * says more than the failure of the ps that has ended the run. */
 static int check(struct cox_coordinator *c)
 {
     int r = check_local(c);

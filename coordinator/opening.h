@@ -1,8 +1,9 @@
 /*
- * What cox_open waits for: the ps, which it claims, and the workers. Errors that
+ * Waits in cox_open for the ps, which it claims, and for the workers. Errors that
  * waiting cannot cure are reported at once, with names: an address that is listed
  * twice, a name that cannot be resolved, a daemon whose --index contradicts its place
- * in the list, a ps without the checkpoint directory. Threads: the one that opens.
+ * in the list, a ps without the checkpoint directory. Threads: the one that calls
+ * cox_open.
  */
 #ifndef COXI_COORDINATOR_OPENING_H
 #define COXI_COORDINATOR_OPENING_H
@@ -14,8 +15,8 @@ int coxi_opening_check(const struct cox_cluster *cluster);
 
 /*
  * Reaches every ps, claims it, and probes the directory there, one ps after the other,
- * until `end_ms` (coxi_now_ms). A ps that will never come is reported at once,
- * whichever ps is being waited for: COX_ECONFLICT, COX_EVERSION, COX_EADDRESS.
+ * until `end_ms` (coxi_now_ms). A ps that will never come is reported at once, even
+ * while another ps is waited for: COX_ECONFLICT, COX_EVERSION, COX_EADDRESS.
  */
 int coxi_opening_ps(struct cox_coordinator *c, uint64_t end_ms);
 

@@ -22,7 +22,8 @@
 #include "coordinator/workers/workers.h"
 #include "net/ps_client.h"
 
-enum { ANSWER_MS = 1000 }; /* for a ps to answer: cox_stats takes no longer */
+/* how long a ps may take to answer; cox_stats takes no longer */
+enum { ANSWER_MS = 1000 };
 
 /* The last answer of a ps. */
 struct coxi_said {
@@ -106,8 +107,8 @@ static void ask(struct cox_coordinator *c, uint32_t p, uint64_t number)
 
 /*
  * Asks the ps that were not asked for call `number`; true if waiting for an answer
- * makes sense. It unlocks while it asks, and answers may come meanwhile; so its result
- * is from a look at all ps during which it asked none.
+ * makes sense. It unlocks while it asks, and answers may come meanwhile. So it looks at
+ * all ps again until it has asked none, and returns the result of that look.
  */
 static bool ask_all(struct cox_coordinator *c, uint64_t number) COXI_REQUIRES(c->lock)
 {

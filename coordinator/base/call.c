@@ -198,7 +198,7 @@ int coxi_call_on_loop(struct cox_coordinator *c,
     struct errand errand = {.mail.run = run_errand, .c = c, .run = run, .arg = arg};
     coxi_loop_post(c->loop, &errand.mail);
     coxi_lock(&c->lock);
-    /* A turn of the loop never waits, so its next one comes. */
+    /* No deadline: a turn of the loop never waits, so the errand runs soon. */
     while (!errand.done) {
         coxi_wait_for_end(&c->life.changed, &c->lock);
     }

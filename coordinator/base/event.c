@@ -2,7 +2,7 @@
  * See event.h, coxswain/event.h. A thread that emits an event appends it to a queue. A
  * thread of the coordinator's own takes events from there, and calls on_event or writes
  * a line. So a thread that emits an event never waits for the program or for standard
- * error, whatever locks it holds.
+ * error, and may hold any lock.
  *
  * The queue has a bound: when it is full the oldest event is dropped, and the next
  * event that is handed out tells how many were.
@@ -77,7 +77,7 @@ struct bucket {
     uint32_t used;         /* tokens */
     uint64_t full_ms;      /* when the next used token comes back */
     uint64_t left_out;     /* lines */
-    struct cox_event last; /* the last of these, without its text */
+    struct cox_event last; /* the last of them, without its text */
 };
 
 struct coxi_events {
@@ -96,7 +96,7 @@ struct coxi_events {
     bool stop;
 };
 
-/* The coordinator whose events this thread is handing out. */
+/* The coordinator whose on_event this thread is calling, or NULL. */
 static _Thread_local const struct cox_coordinator *hands_out;
 
 int coxi_events_check(const struct cox_coordinator *c, const char *what)
@@ -275,7 +275,7 @@ void coxi_event(struct cox_coordinator *c, enum cox_event_code code,
     struct timespec now;
     struct event *event = c->events != NULL ? malloc(sizeof(*event)) : NULL;
     if (event == NULL) {
-        return; /* without memory there is nothing to be told with */
+        return; /* without memory the event cannot be reported */
     }
     (void)clock_gettime(CLOCK_REALTIME, &now);
     *event = (struct event){

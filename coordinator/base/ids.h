@@ -28,9 +28,8 @@ struct coxi_ids {
     /* the lowest id that is not settled; `next` if all are */
     uint64_t first_unsettled;
     /*
-     * An older client has left closures that are not settled. They run behind
-     * everything that the program writes and makes now, because it has not scheduled or
-     * joined yet.
+     * An older client has left closures that are not settled. They run after all that
+     * the program writes and creates now, because it has not scheduled or joined yet.
      */
     bool before_unsettled;
 
@@ -54,8 +53,8 @@ struct coxi_ids {
  * The position, among the ids of closures, of a write or resource that the program
  * makes now. Usually it is the next id. But while a program that continues a run has
  * not scheduled or joined yet, it is the id of the first closure that the older client
- * has left: that closure and those behind it have lower ids, but run after the write.
- * With c->lock.
+ * has left: that closure and later ones have lower ids, but run after the write. With
+ * c->lock.
  */
 static inline uint64_t coxi_ids_position(const struct coxi_ids *ids)
 {

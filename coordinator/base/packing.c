@@ -34,7 +34,7 @@ static int check_ranges(const struct cox_call *call)
     return 0;
 }
 
-/* The name of argument i; inputs come behind the arguments. */
+/* The name of argument i; inputs come after the arguments. */
 static const char *name_of(const struct cox_call *call, size_t i)
 {
     const char *name =

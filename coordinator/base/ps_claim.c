@@ -28,8 +28,8 @@ enum {
 
 /* ---- its connection */
 
-/* The address of ps `ps`, also of a lost one that is to come back; for free(). NULL: no
- * memory. */
+/* The address at which ps `ps` is, or at which it is expected back; for free(). NULL:
+ * no memory. */
 static char *address_of(struct cox_coordinator *c, uint32_t ps)
 {
     coxi_lock(&c->ps.lock); /* cox_ps_address may change it */
@@ -71,7 +71,7 @@ void coxi_ps_lost(struct cox_coordinator *c, uint32_t ps, const char *text)
 
 /* ---- claiming */
 
-/* Waits on c->life.changed, which any change may wake. */
+/* Waits on c->life.changed for at most `ms`; any change may wake it earlier. */
 static void pause_ms(struct cox_coordinator *c, int ms)
 {
     struct timespec until = coxi_deadline(ms);
@@ -80,8 +80,8 @@ static void pause_ms(struct cox_coordinator *c, int ms)
     coxi_unlock(&c->lock);
 }
 
-/* Sends a ps a request that it answers with a status, and waits at most until `end_ms`
- * (UINT64_MAX: as for any request), because the ps may be stopped. */
+/* Sends a request that the ps answers with a status. Waits at most until `end_ms`,
+ * because the ps may be stopped (UINT64_MAX: as long as for any request). */
 static int ask_until(struct coxi_psc *psc, const struct coxi_message *message,
                      uint64_t end_ms)
 {

@@ -10,7 +10,7 @@
 #include "coordinator/coordinator.h"
 #include "net/ps_client.h"
 
-enum { SLICE_MS = 50 }; /* of a wait, between two looks whether the run goes on */
+enum { SLICE_MS = 50 }; /* length of one wait; then it checks whether the run goes on */
 
 void coxi_ps_set_init(struct coxi_ps_set *set)
 {

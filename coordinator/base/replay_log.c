@@ -1,7 +1,7 @@
 /*
  * See replay_log.h. The entries are an array in the order of arrival, which readers
- * sort. For every closure the log is asked how full it is; so that takes no lock, and
- * an answer from a moment ago will do.
+ * sort. Every scheduled closure checks how full the log is. So that check takes no
+ * lock; its answer may be a moment old.
  */
 #include "coordinator/base/replay_log.h"
 
@@ -21,7 +21,7 @@ struct coxi_replay_log {
     struct coxi_replay_entry *entries;
     size_t n;
     size_t capacity;
-    uint64_t n_forgotten; /* entries that were forgotten before those */
+    uint64_t n_forgotten; /* entries that were dropped before these */
     size_t n_undone;      /* operations that are not done */
     /* written with the lock held: */
     atomic_uint_least64_t bytes;
@@ -63,8 +63,8 @@ static uint64_t bytes_of(const struct coxi_replay_log *log,
     return bytes;
 }
 
-/* Frees what an entry refers to; without the log's lock, because calls have a lock of
- * their own. */
+/* Frees the content of an entry. Call without the log's lock, because freeing a call
+ * takes another lock. */
 static void entry_fini(const struct coxi_replay_log *log,
                        struct coxi_replay_entry *entry)
 {
@@ -94,7 +94,8 @@ void coxi_replay_log_free(struct coxi_replay_log *log)
 
 /* ---- writing */
 
-/* The entries have changed, and have `bytes` more (modulo 2^64). */
+/* The entries have changed: counts `bytes` more (modulo 2^64, so it may also be
+ * fewer). */
 static void count(struct coxi_replay_log *log, uint64_t bytes) COXI_REQUIRES(log->lock)
 {
     atomic_fetch_add_explicit(&log->bytes, bytes, memory_order_relaxed);
@@ -121,7 +122,7 @@ uint64_t coxi_replay_log_oldest_call(const struct coxi_replay_log *log)
     return oldest != 0 ? oldest : UINT64_MAX;
 }
 
-/* Counts an entry that is not done, or (`sign` -1) no longer counts it. */
+/* Counts (`sign` 1) an entry as not done, or (`sign` -1) takes it out of that count. */
 static void count_undone(struct coxi_replay_log *log,
                          const struct coxi_replay_entry *entry, int sign)
     COXI_REQUIRES(log->lock)
@@ -440,7 +441,7 @@ static struct coxi_replay_entry *take_first(struct coxi_replay_log *log, size_t 
     struct coxi_replay_entry *others = calloc(left + 1, sizeof(*others));
     if (n == 0 || others == NULL) {
         free(others);
-        return NULL; /* they are forgotten the next time */
+        return NULL; /* they are dropped the next time */
     }
     memcpy(others, taken + n, left * sizeof(*others));
     uint64_t bytes = 0;
@@ -485,7 +486,8 @@ static bool is_beyond(struct coxi_replay_log *log, uint64_t next_id, uint64_t by
            (first_id > 0 && next_id > first_id && next_id - first_id >= ids);
 }
 
-/* All bytes but those; the two are read one after the other. */
+/* `log->bytes` less `those`. The two are read one after the other, so the result may be
+ * off for a moment. */
 static uint64_t bytes_but(const struct coxi_replay_log *log,
                           const atomic_uint_least64_t *those)
 {

@@ -8,8 +8,8 @@
  * closures that are done and whose results, kept on a worker, are inputs of closures in
  * the backlog.
  *
- * Runs on the loop, so no closure is between execution and its log entry. Cost: a copy
- * of the backlog, which is about as large as the work in flight.
+ * Runs on the loop, which also logs closures: so each one is either unsettled or in the
+ * log. Cost: a copy of the backlog, which is about as large as the work in flight.
  */
 #include "coordinator/checkpoints/backlog.h"
 
@@ -31,7 +31,7 @@
 
 /* A closure of the backlog: a call, or a write of the client's own. */
 struct item {
-    struct coxi_closure *call; /* NULL: `head` says everything */
+    struct coxi_closure *call; /* NULL: `head` has everything */
     struct coxi_backlog_head head;
 };
 
@@ -114,7 +114,7 @@ static int note_logged(void *arg, const struct coxi_replay_entry *entry)
         return 0;
     }
     if (entry->kind == COXI_REPLAY_CALL) {
-        /* the log keeps it: only a checkpoint drops entries, and this is one */
+        /* the call stays in the log: only a later checkpoint drops it */
         item.call = entry->call;
     } else {
         r = describe_update(all, entry->update, &item.head);
@@ -185,7 +185,7 @@ static int note_kept(struct collection *all, struct cox_coordinator *c)
     }
     int r = 0;
     for (size_t i = 0; r == 0 && i * sizeof(struct item) < all->items.len; i++) {
-        /* The list may move while it grows. */
+        /* Look the call up each time, because the list moves when it grows. */
         const struct coxi_closure *call =
             ((struct item *)(void *)all->items.data)[i].call;
         size_t n = call != NULL ? coxi_inputs_count(call) : 0;
@@ -274,7 +274,8 @@ static int check_losses(struct cox_coordinator *c,
 
 /*
  * The end of the run settles every call with its error, also calls that have not run. A
- * cursor would pass them over, so no checkpoint is written from then on.
+ * client that resumed after a cursor would skip them, so no checkpoint is written from
+ * then on.
  */
 static int check_run(struct cox_coordinator *c)
 {

@@ -125,7 +125,7 @@ static int take_variables(struct cox_coordinator *c, struct coxi_manifest *m)
     coxi_lock(&c->lock);
     for (uint32_t i = 0; r == 0 && i < m->n_variables; i++) {
         struct coxi_variable *v = m->variables[i];
-        /* a variable that could not be created */
+        /* an id whose variable could not be created */
         while (r == 0 && c->registry->n_entries < v->id) {
             struct coxi_variable *nothing = calloc(1, sizeof(*nothing));
             if (nothing != NULL) {
@@ -192,7 +192,8 @@ int coxi_resume(struct cox_coordinator *c)
     char path[PATH_MAX];
     struct coxi_checkpoint *checkpoint = NULL;
     int r = choose(c, &number, &c->saving.number);
-    coxi_checkpoints_remove_unfinished(c->saving.dir); /* their numbers stay in use */
+    /* their numbers are not used again */
+    coxi_checkpoints_remove_unfinished(c->saving.dir);
     if (r != 0 || number == 0) {
         return r;
     }

@@ -362,7 +362,8 @@ int coxi_resume_redo(struct cox_coordinator *c, const struct coxi_resumed *resum
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     bool over;
     int r;
-    assert(operation != NULL); /* a write keeps its operation until its turn is over */
+    /* a held write keeps its operation until it is written */
+    assert(operation != NULL);
     coxi_replay_log_set(c->replay_log, operation->id, COXI_REPLAY_OPEN);
     do {
         enum coxi_operation_end how = COXI_OPERATION_NOWHERE;

@@ -19,8 +19,8 @@
  * A write of the older client keeps its place among the calls and is a barrier there:
  * earlier closures are settled before it is written; later ones, and everything that
  * this program schedules, writes or reads, wait until it is written. A write that no
- * closure precedes happens while the client opens. A thread does the others, each when
- * the loop finds that its turn has come.
+ * closure precedes happens while the client opens. A thread writes the others, each
+ * when the loop finds that its turn has come.
  *
  * A metric that the program resets before it has scheduled or joined is reset twice: at
  * once, and after all closures of the backlog but before closures of the program with a
@@ -62,8 +62,7 @@ struct coxi_resumed_reset {
     struct coxi_closure_id id;        /* id of the operation */
 };
 
-/* What one place of the backlog holds: a closure, an operation, or (afterwards)
- * nothing. */
+/* One place of the backlog: a closure, an operation, or (when that has run) nothing. */
 struct coxi_resumed_held {
     struct coxi_closure *closure;
     struct coxi_operation *operation;
@@ -74,7 +73,7 @@ struct coxi_resumed {
     struct coxi_backlog_file *file;
     struct coxi_resumed_name *names;
     size_t n_names;
-    uint64_t watermark; /* the highest that a ps was restored with */
+    uint64_t watermark; /* the highest watermark with which a ps was restored */
     pthread_t thread;   /* does the writes, if it runs */
     bool runs;
 
@@ -92,7 +91,7 @@ struct coxi_resumed {
     struct coxi_resumed_reset *resets; /* by rising id */
     size_t n_resetting;                /* calls that are about to list a reset */
     size_t n_writes;                   /* writes that are not done */
-    /* of the write whose turn it is, until it begins */
+    /* of the write whose turn it is; NULL once the write has begun */
     struct coxi_operation *operation;
     size_t place; /* the place of that write */
     bool end;

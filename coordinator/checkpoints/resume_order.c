@@ -18,14 +18,14 @@
 #include "coordinator/closures/settle.h"
 #include "coordinator/workers/module.h"
 
-/* length of one wait; then the caller's patience is looked at again */
+/* length of one wait; then it logs if the caller has waited for long */
 enum { SLICE_MS = 1000 };
 
 /* ---- the thread that writes */
 
 static void write_done(struct coxi_mail *mail);
 
-/* No write is left, and none can be added. Locked. */
+/* True if no write is left, and none can be added. Locked. */
 static bool is_written(const struct coxi_resumed *resumed)
 {
     return resumed->n_writes == 0 && resumed->resets == NULL &&
@@ -166,7 +166,7 @@ static void functions_loaded(struct coxi_mail *mail)
 
 /* ---- whose turn it is. Loop */
 
-/* The older client's writes and the listed resets have all been written. */
+/* True if all writes of the older client and all listed resets are done. */
 static bool is_passed(const struct coxi_resumed *resumed)
 {
     return resumed->barrier == coxi_backlog_of(resumed->file)->n &&
@@ -493,8 +493,11 @@ static int hold_reset(struct cox_coordinator *c, const struct coxi_variable *met
     return r;
 }
 
-/* Between the look at before_unsettled and the listing of the reset, another thread may
- * schedule or join: meanwhile n_resetting keeps the gate and the thread that writes. */
+/*
+ * Another thread may schedule or join after this one has looked at before_unsettled and
+ * before it has listed the reset. Until then n_resetting keeps the gate closed and the
+ * writing thread alive.
+ */
 static int reset_behind(struct cox_coordinator *c, const struct coxi_variable *metric)
 {
     struct coxi_resumed *resumed = c->saving.resumed;

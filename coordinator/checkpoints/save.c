@@ -263,10 +263,10 @@ static int publish(const char *dir, const struct coxi_session *session,
 }
 
 /*
- * The checkpoint is durable, so it counts, whatever follows. If the ps cannot be
- * restored from it, they are still restored from the one before it (which is locked, so
- * nobody deletes it), and the replay log keeps its entries: the next checkpoint mends
- * that.
+ * The checkpoint is durable, so it counts, even if a later step fails. If the ps cannot
+ * be restored from it, they are still restored from the one before it (which is locked,
+ * so nobody deletes it), and the replay log keeps its entries: the next checkpoint
+ * mends that.
  */
 static void be_restored_from(struct cox_coordinator *c, const char *path,
                              struct coxi_manifest_shard *shards,

@@ -5,16 +5,16 @@
  * fire while one is being written cause one checkpoint after it.
  *
  * A log that is too small is half full again at once. Therefore the log triggers none
- * within PAUSE_MS of the end of the last one, and calls that need room in it wait as
- * long. The pause does not grow with the duration of a checkpoint: with a large model
- * the log would fill up meanwhile, and closures wait.
+ * within PAUSE_MS of the end of the last one, and calls that need room in the log wait
+ * for that, too. The pause does not grow with the duration of a checkpoint: with a
+ * large model the log would fill up meanwhile, and closures wait.
  *
  * A triggered checkpoint that fails has no caller to tell: cox_stats counts it,
  * cox_checkpoint_error returns its error, and the next one is tried when it is due.
  *
- * cox_close may begin with one (checkpoint_at_close). As any other, it covers that
- * moment, and queued and running closures are in its backlog, because those that the
- * close cancels are not done. No other follows.
+ * cox_close may begin with a checkpoint (checkpoint_at_close), which is the last one.
+ * Like any other, it lists queued and running closures in its backlog, because those
+ * that the close cancels are not done.
  *
  * SIGTERM: libuv's handler wakes the loop, the thread writes a checkpoint, and then the
  * process ends as the signal would have ended it. As soon as the first SIGTERM arrives
@@ -214,8 +214,8 @@ void coxi_trigger_saved(struct cox_coordinator *c, const struct coxi_saved *save
     coxi_unlock(&c->lock);
 }
 
-/* True by default with any trigger, too: otherwise closures after the last checkpoint
- * would be in none. */
+/* By default true whenever there is a directory, even with other triggers: otherwise
+ * closures after the last checkpoint would be in none. */
 static bool is_wanted_at_close(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     const struct coxi_trigger *t = c->saving.trigger;

@@ -11,8 +11,8 @@
 
 enum {
     AHEAD_US = 2000,     /* work that a worker should have at hand */
-    AHEAD_MAX = 1024,    /* closures, however short they are */
-    WAYS_MAX_US = 500000 /* the longest that counts */
+    AHEAD_MAX = 1024,    /* the most closures, even if they are very short */
+    WAYS_MAX_US = 500000 /* longer round trips count as this */
 };
 
 void coxi_ways_note(struct coxi_ways *ways, const struct coxi_done *done)
@@ -32,7 +32,7 @@ double coxi_ways_us(const struct coxi_ways *ways)
 
 size_t coxi_ahead(double average_us, double ways_us)
 {
-    /* Ways as short as within a host change nothing; the factor covers errors of
+    /* Round trips within a host are too short to matter; the factor covers errors of
      * measurement. */
     double far_us =
         AHEAD_US / 2.0 + 1.25 * (ways_us < WAYS_MAX_US ? ways_us : WAYS_MAX_US);

@@ -6,7 +6,7 @@
 #include "common/least.h"
 #include "net/message.h"
 
-/* How long messages to and from a worker take, there and back. */
+/* Round-trip times to and from a worker. */
 struct coxi_ways {
     struct coxi_least client_us; /* from the client to the worker */
     /* from the worker to the ps, until commits are acknowledged; 0: not known */

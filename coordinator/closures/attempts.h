@@ -9,8 +9,8 @@
 int coxi_attempts_done(struct coxi_seat *seat, const struct coxi_done *done,
                        const uint8_t *payload, size_t len);
 
-/* Puts the closures of a lost worker back in line; the `running` oldest may have been
- * running. */
+/* Puts the closures of a lost worker back into the queue; the `running` oldest may have
+ * been running. */
 void coxi_attempts_put_back(struct coxi_seat *seat, uint32_t running);
 
 /* Handles the worker's report of the steps that ran when its last process ended; the

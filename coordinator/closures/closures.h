@@ -58,7 +58,7 @@ struct coxi_closures {
     struct coxi_list settling; /* users are told of these at the end of this turn */
     bool voids_held;           /* questions to the ps have not been sent yet */
     size_t n_voiding;          /* closures about which the ps are being asked */
-    struct coxi_manifest_progress progress; /* of the settled calls */
+    struct coxi_manifest_progress progress; /* the progress of the settled calls */
     uint64_t watermark_sent;
     uint64_t watermark_sent_ms; /* when it was sent */
 
@@ -83,8 +83,9 @@ struct coxi_closures {
      * program schedules the next one. */
     uint64_t first_cancelled;
     struct coxi_intake intake;
-    struct coxi_closure *kept_listed; /* the loop must look at these (kept.c) */
-    bool kept_closed;                 /* the loop will not look at them any more */
+    /* futures of kept results that the loop must look at (kept.c) */
+    struct coxi_closure *kept_listed;
+    bool kept_closed; /* the loop will not look at this list any more */
 };
 
 /* coxi_closures_new is called first in cox_open (COX_ENOMEM); coxi_closures_free when

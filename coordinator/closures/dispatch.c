@@ -1,6 +1,6 @@
 /*
- * The way of closures on the loop: from the intake into line, and from there to
- * workers. attempts.c has the rest.
+ * A closure's way on the loop: from the intake into the queue, and from there to a
+ * worker. attempts.c handles what follows.
  *
  * A turn of the loop handles mail (frames from workers) and then runs coxi_dispatch
  * once: closures of many calls leave in one message to each worker, and users are told
@@ -32,7 +32,7 @@
 #include "net/ps_client.h"
 
 enum {
-    CHUNK_MAX = 16,              /* closures given to one worker before the next look */
+    CHUNK_MAX = 16,              /* closures given to one worker at a time */
     MESSAGE_CLOSURES_MAX = 1024, /* in one dispatch */
     MESSAGE_BYTES_MAX = 1 << 20,
     WATERMARK_STEP = 1024, /* closures between two watermarks, under load */
@@ -132,8 +132,8 @@ static void assign_any(struct cox_coordinator *c, struct coxi_queue *queue,
 
 /*
  * Goes through the priorities from the highest down; within one, closures that only one
- * worker may run come first. A closure that is left found no room on any worker, and
- * closures below it find none either.
+ * worker may run come first. If a closure is left over, no worker has room, so closures
+ * of lower priority are not tried.
  */
 static void assign_by_priority(struct cox_coordinator *c)
 {
@@ -170,7 +170,7 @@ static void assign(struct cox_coordinator *c)
 
 /* ---- a turn of the loop */
 
-/* Puts a closure that has its id in line. */
+/* Queues a closure that was given its id, or lets it wait for its inputs. */
 static void enter(struct coxi_closure *closure)
 {
     if (coxi_gate_holds(closure)) {
@@ -183,8 +183,10 @@ static void enter(struct coxi_closure *closure)
     }
 }
 
-/* Takes in the ids of operations below `end`. Without memory for one the run is over: a
- * watermark could pass the operation, and the ps would treat it as a duplicate. */
+/*
+ * Takes in the ids of operations below `end`. If there is no memory for one, the run is
+ * over: a watermark could pass the operation, and the ps would treat it as a duplicate.
+ */
 static void take_operations(struct cox_coordinator *c, struct coxi_intake *intake,
                             uint64_t end)
 {
@@ -197,8 +199,8 @@ static void take_operations(struct cox_coordinator *c, struct coxi_intake *intak
     }
 }
 
-/* Takes closures from the intake into line; the window takes ids in order. True if
- * there were any. */
+/* Takes closures and operations from the intake, in the order of ids. True if there
+ * were any. */
 static bool take_in(struct cox_coordinator *c, struct coxi_intake *intake)
 {
     bool any = intake->closures.first != NULL;
@@ -218,7 +220,7 @@ static bool take_in(struct cox_coordinator *c, struct coxi_intake *intake)
     return any;
 }
 
-/* Continues with closures whose inputs have come, or never will. */
+/* Queues closures whose inputs have come, and ends those whose inputs never will. */
 static void go_on(struct cox_coordinator *c)
 {
     if (c->closures->inputs_settled != NULL || c->closures->begun != NULL) {
@@ -261,7 +263,7 @@ static void send_watermark(struct cox_coordinator *c)
     }
 }
 
-/* Cancels everything; running attempts only once for each reason. */
+/* Cancels everything. Running attempts are recalled only once for the same reason. */
 static void cancel(struct cox_coordinator *c, int code, const char *text)
 {
     coxi_closures_fail(c, code, text);
@@ -271,8 +273,7 @@ static void cancel(struct cox_coordinator *c, int code, const char *text)
     }
 }
 
-/* Releases all workers and ps, once that is wanted; the loop stops when none is
- * left. */
+/* If `wanted`: releases all workers and ps, and stops the loop when none is left. */
 static void shut_down(struct cox_coordinator *c, bool wanted)
 {
     if (wanted && !c->life.shutting_down) {
@@ -325,7 +326,7 @@ void coxi_dispatch(void *coordinator)
     if (modules) {
         coxi_workers_modules(c);
     }
-    if (resources) { /* before closures that were scheduled after them */
+    if (resources) { /* workers make them before closures that were scheduled later */
         coxi_workers_resources(c);
     }
     if (fatal != 0) {
@@ -333,7 +334,7 @@ void coxi_dispatch(void *coordinator)
     } else if (stopping) {
         cancel(c, COX_ECANCELLED, "cancelled");
         if (!shutdown) {
-            assign(c); /* spared closures go on */
+            assign(c); /* dispatches closures that an error has spared */
         }
     } else {
         c->closures->recalled = false;

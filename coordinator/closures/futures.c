@@ -7,9 +7,9 @@
  * waits for; the first future to be settled signals it, once. All that is under
  * c->lock. Whether a future is settled can be read without the lock.
  *
- * Cost: cox_wait_any looks at futures until it finds a settled one. It begins behind
- * the one that it found last, so draining n settled futures takes O(n) in all. A call
- * that must wait is O(n): it adds a waiter to each future and removes it again.
+ * Cost: cox_wait_any looks at futures until it finds a settled one. It begins after the
+ * one that it found last, so draining n settled futures takes O(n) in all. A call that
+ * must wait is O(n): it adds a waiter to each future and removes it again.
  */
 #include "coordinator/closures/futures.h"
 
@@ -49,8 +49,8 @@ bool coxi_future_release(struct cox_future *future)
     return atomic_fetch_sub_explicit(&future->refs, 1, memory_order_acq_rel) == 1;
 }
 
-/* Frees one closure. Returns the closures to which it held the last reference, with
- * `next` behind them. */
+/* Frees one closure. Returns a list of the closures to which it held the last
+ * reference, followed by `next`. */
 static struct coxi_closure *free_one(struct coxi_closure *closure,
                                      struct coxi_closure *next)
 {
@@ -128,7 +128,8 @@ int coxi_future_keep(struct cox_future *future, const uint8_t *result, size_t le
 
 struct coxi_waiter {
     struct coxi_waiter *next;
-    struct coxi_waiter **link; /* the pointer to it; NULL: it is in no list */
+    /* the pointer that points to this waiter; NULL: it is in no list */
+    struct coxi_waiter **link;
     struct wait *wait;
     size_t index; /* of its future, among those waited for */
 };
@@ -323,8 +324,8 @@ static int wait_for(struct cox_future *const *futures, int timeout_ms,
 int cox_wait_any(struct cox_future *const *futures, size_t n, int timeout_ms,
                  size_t *ret_index)
 {
-    /* Where this thread's next look starts; for another array it is as good as any
-     * place. */
+    /* Where this thread's next look starts. Any place is correct, even for another
+     * array. */
     static _Thread_local size_t next;
     struct look look = {0};
     if (futures == NULL || n == 0 || ret_index == NULL) {

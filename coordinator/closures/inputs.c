@@ -5,15 +5,15 @@
  * waits for it.
  *
  * A result that is kept on a worker (kept.h) does not travel if the call can run on
- * that worker: that worker is the call's home, and the call waits in line for it alone.
- * If the call cannot run there, or does not in the end, it is WAITING again until the
- * results are at the client.
+ * that worker: that worker is the call's home, and the call is queued for it alone. If
+ * the call cannot run there after all, it is WAITING again until the results are at the
+ * client.
  *
- * Each input holds a reference to its future. It wants what the future keeps: in a call
- * without kept inputs until the values have been taken, in others until the call is
- * settled; it keeps the reference only as long as the call may have to run again. While
- * the input hangs on the future it also holds a reference to the waiting closure,
- * because the future may outlive that closure.
+ * Each input holds a reference to its future, and counts as a user of the future's
+ * results: in a call without kept inputs until the values were taken, in other calls
+ * until the call is settled; it keeps the reference only as long as the call may have
+ * to run again. While the input hangs on the future it also holds a reference to the
+ * waiting closure, because the future may outlive that closure.
  *
  * Bounds: waiting closures count as queued ones (queue_max), inputs as arguments.
  *
@@ -64,7 +64,7 @@ static void hold(struct coxi_input *item, struct coxi_closure *source)
     coxi_kept_want(source);
 }
 
-/* They no longer need what their sources keep. */
+/* The inputs no longer need their sources' results. */
 static void unwant(struct coxi_inputs *inputs)
 {
     for (size_t i = 0; i < inputs->n; i++) {
@@ -258,7 +258,7 @@ static struct coxi_seat *choose_home(const struct coxi_closure *closure)
 
 /* ---- waiting. The closure is WAITING, in no list */
 
-/* All inputs that do not stay at its home are here: puts the closure in line. */
+/* All inputs are here or at the closure's home: queues it. */
 static void be_ready(struct coxi_closure *closure)
 {
     if (closure->fetches) {

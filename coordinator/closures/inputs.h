@@ -16,14 +16,11 @@ int coxi_inputs_new(struct cox_coordinator *c, const struct cox_input *inputs, s
  * is left, as a list by `next`: the caller must free them. Takes NULL. Any thread. */
 struct coxi_closure *coxi_inputs_free(struct coxi_inputs *inputs);
 
-/* Takes in a closure with inputs: it waits for them, or is in line at once. Loop. */
+/* Takes in a closure with inputs: it waits for them, or is queued at once. Loop. */
 void coxi_inputs_wait(struct coxi_closure *closure);
 
-/*
- * Puts a closure back that was in line or with a worker, and is in no list now: it is
- * first in line again, or waits for results that were kept where it was going to run.
- * Loop.
- */
+/* Puts back a closure that was taken from its queue or worker: it goes to the head of
+ * the queue, or waits for results that were kept where it was to run. Loop. */
 void coxi_inputs_put_back(struct coxi_closure *closure);
 
 /* The same for a closure that was VOIDING. Loop. */
@@ -48,8 +45,8 @@ bool coxi_inputs_are_urgent(const struct coxi_closure *closure);
  * again. Loop. */
 void coxi_inputs_drop(struct coxi_closure *closure);
 
-/* Puts the closures in line whose inputs are all there now, and ends those whose inputs
- * will never come. Loop. */
+/* Queues the closures whose inputs have all come, and ends those whose inputs never
+ * will. Loop. */
 void coxi_inputs_go_on(struct cox_coordinator *c);
 
 /*
@@ -68,12 +65,12 @@ int coxi_inputs_export(struct coxi_closure *closure, struct coxi_buffer *args,
 size_t coxi_inputs_count(const struct coxi_closure *closure);
 struct coxi_closure *coxi_inputs_pending(const struct coxi_closure *closure, size_t i);
 
-/* The packed arguments of a closure that is in line, including the results of its
- * inputs, except those that its home keeps. */
+/* The packed arguments of a QUEUED closure, including the results of its inputs, except
+ * those that its home keeps. */
 const void *coxi_inputs_args(const struct coxi_closure *closure, size_t *ret_len);
 
-/* Appends a struct coxi_kept_input for each of those; `at`: the closure's number in the
- * dispatch. COX_ENOMEM. */
+/* Appends a struct coxi_kept_input for each result that its home keeps; `at`: the
+ * closure's number in the dispatch. COX_ENOMEM. */
 int coxi_inputs_collect(const struct coxi_closure *closure, uint32_t at,
                         struct coxi_buffer *inputs);
 
@@ -82,9 +79,9 @@ int coxi_inputs_collect(const struct coxi_closure *closure, uint32_t at,
 uint32_t coxi_inputs_lineage(const struct coxi_closure *closure);
 
 /*
- * coxi_closure_again makes a closure that repeats `of`, which is done: with its id and
- * its arguments, and no user. coxi_closure_begin lets it wait for its inputs or puts it
- * in line. COX_ENOMEM. Loop.
+ * coxi_closure_again makes a closure that repeats `of`, which is done: with the same id
+ * and arguments, and without a user. coxi_closure_begin queues it, or lets it wait for
+ * its inputs. COX_ENOMEM. Loop.
  */
 int coxi_closure_again(struct coxi_closure *of, struct coxi_closure **ret);
 void coxi_closure_begin(struct coxi_closure *closure);

@@ -1,7 +1,7 @@
 /*
- * What a call that is not settled takes, for a checkpoint's backlog: the next client
- * may have to run the call. Values that are known go with it; for others the backlog
- * names the closure that returns them.
+ * Writes the arguments of an unsettled call into a checkpoint's backlog, because the
+ * next client may have to run the call. For values that are not known yet it names the
+ * closure that returns them.
  *
  * Threads: the loop, after coxi_inputs_go_on.
  */

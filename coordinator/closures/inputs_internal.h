@@ -9,13 +9,13 @@ struct coxi_input {
     struct coxi_input *next; /* of the inputs that wait for the same future */
     struct coxi_closure *owner;
     struct coxi_closure *source; /* a reference; NULL: the value was taken */
-    bool wants;                  /* it wants what `source` keeps */
+    bool wants;                  /* it counts as a user of the results of `source` */
     char name[COX_NAME_MAX + 1];
     char result[COX_NAME_MAX + 1];
 };
 
 struct coxi_inputs {
-    /* all arguments that travel, once the last input is there */
+    /* all arguments that travel, set when the last input has come */
     struct coxi_buffer packed;
     size_t n_pending;
     size_t n;

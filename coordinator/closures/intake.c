@@ -9,7 +9,7 @@
 #include "coordinator/closures/closures.h"
 #include "coordinator/closures/queue.h"
 
-/* length of one wait; then the state is looked at again */
+/* length of one wait; then the caller checks again */
 enum { ROOM_SLICE_MS = 1000 };
 
 void coxi_intake_put(struct cox_coordinator *c, struct coxi_closure *closure)
@@ -35,8 +35,8 @@ void coxi_intake_put_operation(struct cox_coordinator *c,
     intake->last_operation = operation;
 }
 
-/* True while no id may be given out: the replay log takes nothing until a checkpoint
- * empties it, or the ids would run too far ahead. */
+/* True while no id may be given out, because the replay log is full until the next
+ * checkpoint, or because the ids would run too far ahead. */
 static bool is_full_of_ids(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     return c->ids.next - c->ids.first_unsettled >= COXI_AHEAD_MAX ||

@@ -59,7 +59,7 @@ void coxi_kept_want(struct coxi_closure *closure)
     }
 }
 
-/* Lists it for the loop, which looks at it in coxi_kept_sweep. */
+/* Lists the closure for the loop, which looks at it in coxi_kept_sweep. */
 static void list_for_loop(struct coxi_closure *closure)
 {
     struct cox_coordinator *c = closure->future.c;
@@ -132,7 +132,7 @@ struct coxi_seat *coxi_kept_seat(const struct coxi_closure *closure)
     return closure->kept != NULL ? closure->kept->seat : NULL;
 }
 
-/* The worker has the values no more, or will drop them. */
+/* The worker no longer has the values, or will drop them. */
 static void unlink_kept(struct coxi_kept *kept)
 {
     *kept->link = kept->next;
@@ -156,7 +156,7 @@ void coxi_kept_drop(struct coxi_seat *seat, struct coxi_closure_id id, uint32_t 
     }
 }
 
-/* The values are here from now on: nobody has to make them again. */
+/* The values are at the client from now on: nobody has to make them again. */
 static void be_here(struct coxi_closure *closure, uint8_t *result, size_t len)
 {
     struct cox_coordinator *c = closure->future.c;
@@ -261,7 +261,7 @@ static int make_again(struct coxi_kept *kept)
 {
     struct coxi_closure *closure = kept->closure;
     struct cox_coordinator *c = closure->future.c;
-    /* a replay of it, if there is one */
+    /* a replay of the closure serves, too */
     kept->remake = coxi_closure_find(c, closure->future.id);
     if (kept->remake != NULL) {
         return 0;
@@ -281,13 +281,13 @@ static int make_again(struct coxi_kept *kept)
     c->life.n_inherited += kept->remake->older.inherited;
     c->counts.stats.made_again++;
     coxi_unlock(&c->lock);
-    /* it is in no line yet */
+    /* set directly, because it is in no queue yet */
     kept->remake->rerun->urgent = coxi_inputs_are_urgent(closure);
     coxi_closure_begin(kept->remake);
     return 0;
 }
 
-/* The closure that should make them has ended without. */
+/* The closure that should make the values has ended without results. */
 static void try_again(struct coxi_kept *kept)
 {
     kept->remake = NULL;
@@ -334,7 +334,8 @@ int coxi_kept_sent(struct coxi_seat *seat, const struct coxi_result *result,
 
 /* ---- the end of a closure, and of the need for its results */
 
-/* Nobody needs the values: neither those of the worker, nor those on their way. */
+/* Nobody needs the values any more: forgets those at the worker, and those on their
+ * way. */
 static void forget(struct coxi_kept *kept)
 {
     if (kept->seat != NULL) {

@@ -37,7 +37,7 @@ struct coxi_kept {
     bool asked;                    /* the worker was asked to send them */
     struct coxi_closure *remake;   /* the closure that makes them again; or NULL */
     struct coxi_kept *next_coming; /* in its bucket, while `asked` or `remake` is set */
-    /* length of the chain that would have to run again; 0: they are here */
+    /* closures in the chain that would have to run again; 0: the values are here */
     uint32_t lineage;
     uint64_t noted; /* the last backlog that has it (backlog.c) */
     int code;       /* why they were not available when last needed */

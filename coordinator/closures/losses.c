@@ -8,9 +8,9 @@
  * the worker are therefore suspects, as many as it has slots, and the loss counts for
  * them. It no longer counts when the worker's next process says that their steps did
  * not run, or when the same process comes back. The losses that remain are those of
- * whole hosts, about which nobody can tell: they do not count while a ps is away,
- * because then commits wait; and they are forgotten when some ps turns out to have the
- * closure's last segment (voiding.c).
+ * whole hosts, where it is never known which steps ran: they do not count while a ps is
+ * away, because then commits wait; and they are forgotten when some ps turns out to
+ * have the closure's last segment (voiding.c).
  *
  * Threads: loop. Cost: O(slots) for a loss, O(slots^2) when the next process reports.
  */

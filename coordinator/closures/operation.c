@@ -31,8 +31,8 @@ int coxi_operation_room(struct cox_coordinator *c)
     return r;
 }
 
-/* `state`: OPEN, in the order of the writes of this moment; or HELD, at the place of
- * its id; then `listed` is called with it. */
+/* `state`: OPEN if the write begins now. HELD if it happens later, at the place of its
+ * id; then calls `listed` with the operation. */
 static int begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
                  enum coxi_replay_state state, bool wait,
                  void (*listed)(void *arg, struct coxi_operation *operation), void *arg,
@@ -62,7 +62,7 @@ static int begin(struct cox_coordinator *c, struct coxi_replay_entry *what,
         free(operation);
         return r;
     }
-    /* the loop takes it in with the next closures, or at its end at the latest */
+    /* the loop takes it in with the next closures, at the latest when it ends */
     *ret = operation;
     return 0;
 }

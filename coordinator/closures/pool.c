@@ -1,7 +1,7 @@
 /*
- * See pool.h. A binary heap whose entries contain what they are compared by, so that a
- * comparison touches one array; `places` says where a member is, so that it can be
- * moved when its load changes. Loads are compared exactly, as fractions.
+ * See pool.h. A binary heap whose entries contain their loads, so that a comparison
+ * touches one array; `places` says where a member is, so that it can be moved when its
+ * load changes. Loads are compared exactly, as fractions.
  *
  * Invariant: places[m] is the place of m's entry in the heap, for each member m in it.
  */

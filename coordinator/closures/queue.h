@@ -10,7 +10,7 @@ struct coxi_list {
     size_t n;
 };
 
-/* In line by priority; within a priority the oldest first. */
+/* Sorted by priority; within a priority the oldest first. */
 enum { COXI_LEVELS = COX_PRIORITY_MAX - COX_PRIORITY_MIN + 1 };
 
 struct coxi_queue {
@@ -21,7 +21,7 @@ struct coxi_queue {
 void coxi_list_append(struct coxi_list *list, struct coxi_closure *closure);
 void coxi_list_remove(struct coxi_list *list, struct coxi_closure *closure);
 
-/* Puts a closure behind (prepend: before) those of its priority. */
+/* Puts a closure after (_prepend: before) all others of its priority. */
 void coxi_queue_append(struct coxi_queue *queue, struct coxi_closure *closure);
 void coxi_queue_prepend(struct coxi_queue *queue, struct coxi_closure *closure);
 void coxi_queue_remove(struct coxi_queue *queue, struct coxi_closure *closure);

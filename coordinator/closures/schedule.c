@@ -106,8 +106,11 @@ static int enqueue(struct cox_coordinator *c, struct coxi_closure *closure, bool
     const struct cox_function *missing = coxi_gate_go_on(c);
     int r = check_schedule(c, missing);
     if (r == 0 && closure->asked.cursor != 0) {
-        /* The program knows what an error has cancelled, and continues. Before the wait
-         * for room, because a full replay log has room only after a checkpoint. */
+        /*
+         * The program knows which closures an error has cancelled, and continues. Set
+         * before the wait for room, because a full replay log needs a checkpoint, which
+         * this allows.
+         */
         c->closures->first_cancelled = 0;
     }
     if (r == 0 && coxi_intake_is_full(c)) {
@@ -176,7 +179,8 @@ static int closure_new(struct cox_coordinator *c, struct cox_function *function,
     size_t size = spec.args_len;
     struct coxi_buffer args = {.data = (uint8_t *)closure->args, .capacity = size};
     r = coxi_packing_args(&known, &args);
-    assert(r == 0 && args.len == size && args.capacity == size); /* it has not moved */
+    /* the buffer was large enough */
+    assert(r == 0 && args.len == size && args.capacity == size);
     *ret = closure;
     return r;
 }
@@ -215,7 +219,7 @@ static int schedule(struct cox_coordinator *c, struct cox_function *function,
         *ret = &closure->future;
     }
     if (alone) {
-        /* nothing else will be sent with it, so there is no point in waiting */
+        /* nothing else is under way that could be sent with it */
         coxi_loop_wake_here(c->loop);
     } else {
         coxi_loop_wake(c->loop);

@@ -1,8 +1,8 @@
 /*
  * A seat: the state that closures keep for a worker, one for each, from the moment that
- * the worker is known until it is freed. It says which closures the worker has in hand,
- * which ones wait for it alone, what is collected to be sent to it, how fast it is, and
- * which results it keeps. All on the loop.
+ * the worker is known until it is freed. It has the closures that the worker has, the
+ * closures that wait for this worker alone, the dispatch that is being collected, the
+ * worker's speed, and the results that it keeps. All on the loop.
  */
 #ifndef COXI_COORDINATOR_CLOSURES_SEAT_H
 #define COXI_COORDINATOR_CLOSURES_SEAT_H

@@ -38,7 +38,8 @@ int coxi_send_add(struct coxi_seat *seat, const struct coxi_closure *closure,
         r = coxi_buffer_reserve(&seat->alone, sizeof(at));
     }
     if (r == 0 && seat->args.data == NULL && args_len > 0) {
-        /* Reserves as much as last time: growing would copy it all again. */
+        /* Reserves as much as the last dispatch took, because growing would copy all
+         * arguments again. */
         r = coxi_buffer_reserve(&seat->args, seat->args_expected);
     }
     if (r == 0) {
@@ -122,8 +123,8 @@ void coxi_send_flush(struct coxi_seat *seat)
             seat->args.len < ARGS_EXPECTED_MAX ? seat->args.len : ARGS_EXPECTED_MAX;
         seat->args = (struct coxi_buffer){0};
     }
-    /* Sent over control, however long it is: it must not overtake a layout, nor may a
-     * recall overtake it. */
+    /* Sent over the control connection, even if it is long: it must not overtake a
+     * layout, and a recall must not overtake it. */
     if (coxi_worker_send(seat->worker, &message, &payload) != 0) {
         coxi_worker_give_up(seat->worker, COX_ELIMIT, "a dispatch could not be sent");
     }

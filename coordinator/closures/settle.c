@@ -116,7 +116,8 @@ int coxi_closure_log(struct coxi_replay_log *log, struct coxi_closure *closure,
     if (n_touched == 0) {
         return 0;
     }
-    /* Before it is in the log, because the log may drop it at any moment. */
+    /* Take the reference before it is in the log, because the log may drop it at any
+     * moment. */
     coxi_future_ref(&closure->future);
     atomic_store(&closure->logged, true);
     int r = coxi_replay_log_call(log, closure->future.id, closure, touched, n_touched);
@@ -132,7 +133,8 @@ static void note_cancelled(struct coxi_closure *closure)
     struct cox_coordinator *c = closure->future.c;
     coxi_lock(&c->lock);
     uint64_t first = c->closures->first_cancelled;
-    /* Also after the caller that waited for running closures has given up. */
+    /* `failed`: the caller that waited for running closures may have given up
+     * meanwhile. */
     bool by_error = c->life.reporting || c->life.failed;
     if (by_error && closure->asked.cursor != 0 &&
         (first == 0 || closure->future.id.n < first)) {
@@ -203,7 +205,7 @@ void coxi_closure_settle(struct coxi_closure *closure, const struct coxi_ending 
     closure->future.text = text;
     closure->seat = NULL;
     if (closure->rerun != NULL) {
-        /* first: recovery may make it again if it still needs it */
+        /* comes first, because recovery may still need to run it again */
         tell_replayed(closure);
         coxi_kept_remade(closure);
     } else {
@@ -241,7 +243,7 @@ void coxi_closure_end(struct coxi_closure *closure, const struct coxi_ending *en
         closure->older.inherited && closure->attempts.last == 0 && c->life.closing;
     if (!closure->effect.uncertain || closure->rerun != NULL || c->life.fatal_handled ||
         c->life.shutting_down || is_left) {
-        coxi_closure_settle(closure, ending); /* or nobody is left to ask */
+        coxi_closure_settle(closure, ending); /* the ps can no longer be asked */
         return;
     }
     coxi_closure_set(closure, COXI_VOIDING);
@@ -265,7 +267,7 @@ void coxi_closure_cancel(struct coxi_closure *closure, const char *text)
         closure, &(struct coxi_ending){COXI_CANCELLED, COX_ECANCELLED, text, NULL, 0});
 }
 
-/* Puts a VOIDING closure first in line. */
+/* Puts a VOIDING closure at the head of the queue. */
 static void run_again(struct coxi_closure *closure)
 {
     closure->future.c->closures->n_voiding--;
@@ -402,7 +404,7 @@ static void tell(struct cox_coordinator *c, struct coxi_closure *closure)
     }
     coxi_future_settled(&closure->future);
     if (closure->fetches) {
-        return; /* its caller is told */
+        return; /* the caller that waits for it reports the error */
     }
     if (closure->state == COXI_DONE_OK) {
         c->counts.stats.done++;

@@ -1,4 +1,4 @@
-/* The places of closures in line, and their end. Loop. */
+/* Queues closures, and settles them. Loop. */
 #ifndef COXI_COORDINATOR_CLOSURES_SETTLE_H
 #define COXI_COORDINATOR_CLOSURES_SETTLE_H
 
@@ -8,8 +8,8 @@
 #include "coordinator/closures/voiding.h"
 #include "coordinator/coordinator.h"
 
-/* Puts a closure in line behind (`first`: before) those of its priority; takes it
- * out. */
+/* _enqueue puts a closure after (`first`: before) all others of its priority; _dequeue
+ * takes it out. */
 void coxi_closure_enqueue(struct coxi_closure *closure, bool first);
 void coxi_closure_dequeue(struct coxi_closure *closure);
 
@@ -22,9 +22,9 @@ void coxi_closure_settle(struct coxi_closure *closure,
                          const struct coxi_ending *ending);
 
 /*
- * Makes a held closure done that an older client had settled as done. It is in no list
- * and does not count as waiting. Its results are nowhere, until others need them. Drops
- * the reference.
+ * An older client had settled this held closure as done: sets it done. It is in no list
+ * and does not count as waiting. Its results do not exist until other closures need
+ * them. Drops the reference.
  */
 void coxi_closure_be_done(struct coxi_closure *closure);
 
@@ -34,12 +34,12 @@ void coxi_closure_end(struct coxi_closure *closure, const struct coxi_ending *en
 void coxi_closure_fail(struct coxi_closure *closure, int code, const char *text);
 void coxi_closure_cancel(struct coxi_closure *closure, const char *text);
 
-/* A closure that we believed done, and about whose end the ps were asked, is not done:
- * it is first in line again. */
+/* The ps were asked about a closure that we believed done, and it is not done: puts it
+ * at the head of the queue again. */
 void coxi_closure_run_again(struct coxi_closure *closure);
 
-/* All of a VOIDING closure is applied, but its results are lost: it is first in line
- * again, and cannot be cancelled any more. */
+/* All of a VOIDING closure is applied, but its results are lost: puts it at the head of
+ * the queue again. It cannot be cancelled any more. */
 void coxi_closure_run_for_results(struct coxi_closure *closure);
 
 /* Closures that wait for this worker because it has their inputs do not wait for it any
@@ -75,9 +75,9 @@ int coxi_closure_log(struct coxi_replay_log *log, struct coxi_closure *closure,
                      const uint32_t *touched, size_t n_touched);
 
 /*
- * coxi_closures_fail_queue ends the closures of a queue; coxi_closures_fail all
- * closures that wait or are in line. Cancelling spares closures that count on some ps
- * (those that run again for results or for a ps that comes back), except at close.
+ * coxi_closures_fail_queue ends the closures of a queue; coxi_closures_fail ends all
+ * WAITING or QUEUED closures. Cancelling spares closures that count on some ps (those
+ * that run again for results or for a ps that comes back), except at close.
  */
 void coxi_closures_fail_queue(struct coxi_queue *queue, int code, const char *text);
 void coxi_closures_fail(struct cox_coordinator *c, int code, const char *text);

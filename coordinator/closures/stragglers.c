@@ -1,9 +1,10 @@
 /*
  * Stragglers. A closure that has run for three times as long as its function takes on
- * average gets a second attempt on an idle worker. Whichever attempt commits first
- * counts, on each ps, and the closure is closed on every ps before it ends (voiding.c),
- * because the two attempts may have touched different ps. Closures that wait behind a
- * long one while other workers are idle are handed back and given to those workers.
+ * average gets a second attempt on an idle worker. On each ps the attempt that commits
+ * first counts, and the closure is closed on every ps before it ends (voiding.c),
+ * because the two attempts may have touched different ps. Closures that are queued
+ * after a long one on a worker are handed back if other workers are idle, and given to
+ * those.
  *
  * Workers do not report which closure runs; it is taken to be the oldest that the
  * worker has (a worker runs them in order), running since the tick that first saw it as

@@ -5,7 +5,7 @@
 
 #include "coordinator/closures/seat.h"
 
-/* A second attempt, which another worker has than the first. */
+/* A second attempt, on another worker than the first. */
 struct coxi_second {
     struct coxi_closure *closure;
     struct coxi_seat *seat;
@@ -17,8 +17,8 @@ struct coxi_second {
 /* A call of `function` took `run_us`. */
 void coxi_straggler_sample(struct cox_function *function, uint32_t run_us);
 
-/* Finds closures to race, and lets idle workers take closures that wait behind others.
- * Every COXI_TICK_MS. */
+/* Begins second attempts of stragglers, and hands closures that are queued after them
+ * to idle workers. Every COXI_TICK_MS. */
 void coxi_stragglers_tick(struct cox_coordinator *c);
 
 /*

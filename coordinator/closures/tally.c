@@ -10,7 +10,7 @@
 struct tally {
     size_t n_left; /* entries that are not counted yet */
     bool is_alike;
-    bool is_missing; /* a ps lacks a segment that touches it, or all lack one */
+    bool is_missing; /* a ps lacks a segment that touches it, or no ps has it */
     bool has_last;
 };
 

@@ -84,8 +84,8 @@ static void voiding_free(struct voiding *voiding)
 
 /* ---- the meaning of the answers. Loop */
 
-/* True if a ps that the successful attempt did not touch has something of the
- * closure. */
+/* True if a ps has something of the closure although the successful attempt did not
+ * touch that ps. */
 static bool is_elsewhere(const struct voiding *voiding)
 {
     size_t n = 0;
@@ -99,8 +99,11 @@ static bool is_elsewhere(const struct voiding *voiding)
     return false;
 }
 
-/* Fails the closure, and adds "as of now it is applied on ps 0, 2" to its text. It is
- * never replayed, so a ps that is lost later has of it what the checkpoint has. */
+/*
+ * Fails the closure, and adds "as of now it is applied on ps 0, 2" to its text. It is
+ * never replayed, so a ps that is lost later comes back with what the checkpoint has of
+ * it.
+ */
 static void tell_partial(struct voiding *voiding, int code)
 {
     size_t used = strlen(voiding->text);

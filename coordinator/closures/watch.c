@@ -1,7 +1,7 @@
 /*
- * See watch.h. Closures that only one worker may run end when it was away for too long;
- * all others end when no worker has been there for as long (losses.c says how long). If
- * no scheduled closure ends, the user is told why.
+ * See watch.h. A closure that only one worker may run fails when that worker was away
+ * for too long; the others fail when every worker was (losses.c says how long). If no
+ * scheduled closure ends, the user is told why.
  *
  * Threads: loop. Cost: O(workers) in a tick.
  */

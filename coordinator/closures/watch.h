@@ -1,4 +1,4 @@
-/* Ensures that closures wait neither for ever nor in silence. Loop. */
+/* Ensures that no closure waits for ever, or for long without a report. Loop. */
 #ifndef COXI_COORDINATOR_CLOSURES_WATCH_H
 #define COXI_COORDINATOR_CLOSURES_WATCH_H
 

@@ -48,7 +48,7 @@ struct coxi_written {
     uint64_t begin;                  /* the first row of the update */
     const struct coxi_range *ranges; /* the rows that the ps have */
     size_t n;
-    uint64_t n_losses; /* losses that were known before the question */
+    uint64_t n_losses; /* coxi_ps_losses before the ps were asked */
 };
 
 /* Makes the log say that only those rows were written. False: a ps was lost since the

@@ -58,7 +58,7 @@ static int begin_read(struct cox_coordinator *c, uint64_t *ret)
     return coxi_ps_wait(c);
 }
 
-/* Reads: calls once(c, arg), as often as it takes. */
+/* Reads by once(c, arg); calls it again if a ps was lost meanwhile. */
 static int read_whole(struct cox_coordinator *c,
                       int (*once)(struct cox_coordinator *c, void *arg), void *arg)
 {

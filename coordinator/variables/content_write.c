@@ -5,8 +5,8 @@
  *
  * A write that fails on some ps (without memory, say) is settled before the call
  * returns: every ps is asked whether it has its part, and refuses that part from now on
- * if it does not. So these three agree: what the caller is told, what the log gives
- * back to a ps that is lost later, and what the ps have.
+ * if it does not. So the result that the caller gets, the log (from which a ps is
+ * restored that is lost later) and the values on the ps agree.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +122,8 @@ static void take_voided(void *arg, const struct coxi_message *answer)
 /*
  * Asks each ps whether it has its part; a ps that does not have it refuses it from now
  * on. A ps that cannot say counts as having it: if it gets the part again, it takes
- * that for a duplicate. COX_EPSLOST; COX_EFENCED: nobody tells us any more.
+ * that for a duplicate. COX_EPSLOST, COX_EFENCED: the run is over, and no ps will
+ * answer.
  */
 static int ask_parts(struct cox_coordinator *c, struct coxi_closure_id closure,
                      struct part *parts, size_t n)
@@ -187,8 +188,7 @@ static void record(void *arg)
                                written->ranges, written->n);
 }
 
-/* If a ps is found to be lost after this, the replay gives it back what is logged
- * here. */
+/* If a ps is declared lost after this, the replay repeats what is logged here. */
 bool coxi_content_written(struct cox_coordinator *c, const struct coxi_written *written)
 {
     struct recording recording = {c, written, 0};
@@ -273,15 +273,15 @@ static int settle_failed(struct cox_coordinator *c, struct coxi_closure_id closu
 
 /* ---- writing */
 
-/* Writes the parts; a write that fails was settled when this returns. */
+/* Writes the parts. If that fails, the write is settled when this returns. */
 static int write_parts(struct cox_coordinator *c, struct coxi_closure_id closure,
                        const struct coxi_content_write *w, struct part *parts, size_t n,
                        const uint32_t *touched, uint64_t *incarnations)
 {
     int r;
     do {
-        /* A ps that comes back later gets this write from the log, behind what preceded
-         * it. */
+        /* A ps that comes back later gets this write from the log, after the entries
+         * before it. */
         r = coxi_ps_moment(c, incarnations);
         if (r == 0) {
             r = commit_parts(c, w->variable, w->op, closure, parts, n, touched,
@@ -404,7 +404,7 @@ static int set_rate(struct cox_coordinator *c, const struct coxi_variable *v,
     const struct coxi_rate rate = {
         {(double)learning_rate, (double)s->kind, (double)s->end_rate, (double)s->power,
          (double)s->gamma, (double)s->steps, (double)s->warmup_steps}};
-    /* finds what the ps would refuse, before any is asked */
+    /* finds errors for which the ps would refuse it, before any ps is asked */
     struct coxi_optimizer with = v->optimizer;
     int r = coxi_rate_set(&with, &rate);
     return r == 0 ? coxi_content_update(

@@ -1,6 +1,6 @@
 /*
- * See load.h: decides which variables are loaded, from what, and checks that they fit.
- * All of that is known before anything is sent.
+ * See load.h: decides which variables are loaded, and from which tensors, and checks
+ * that they fit. All of that happens before anything is sent.
  *
  * Threads: any.
  */
@@ -181,7 +181,7 @@ static int choose(struct choice *choice, const struct coxi_variable *to,
     return 0;
 }
 
-/* True if the options mean a variable with this name; marks each pattern that
+/* True if the options select a variable with this name; marks each pattern that
  * matches. */
 static bool is_meant(const struct cox_load_options *o, const char *name, bool *matched)
 {
@@ -239,7 +239,8 @@ static const struct coxi_variable **list_variables(struct cox_coordinator *c,
     return all;
 }
 
-/* Finds out everything that must be known before anything is sent. */
+/* Chooses the variables, and finds every error that can be found before anything is
+ * sent. */
 static int plan(struct cox_coordinator *c, const struct cox_load_options *o,
                 const struct coxi_checkpoint *checkpoint, struct cox_load_info *info,
                 struct coxi_loading **ret)
@@ -316,8 +317,11 @@ static int send_to_all(struct cox_coordinator *c, const struct cox_load_options 
                 : 0;
     if (r == 0) {
         do {
-            /* A ps that comes back later gets all of the loading from the log, in its
-             * place among what the ps misses. Before that it takes nothing from us. */
+            /*
+             * A ps that comes back later gets all of the loading by the replay, in its
+             * place there. Until then it refuses our messages, because they name the
+             * old incarnation.
+             */
             r = coxi_ps_moment(c, incarnations);
             r = r == 0 ? coxi_loading_send(loading, checkpoint, &target) : r;
         } while (coxi_ps_again(c, &r));
@@ -358,7 +362,9 @@ static int load_all(struct cox_coordinator *c, const struct cox_load_options *o,
     struct coxi_operation *operation;
     int r = coxi_gate_wait(c); /* first the writes that the older client had begun */
     if (r == 0) {
-        r = coxi_operation_room(c); /* a checkpoint makes the room: before its lock */
+        /* before saving.lock, because a checkpoint, which takes that lock, makes the
+         * room */
+        r = coxi_operation_room(c);
     }
     if (r != 0) {
         return r;

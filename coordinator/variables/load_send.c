@@ -18,13 +18,13 @@
 
 enum {
     PIECE_BYTES = 1 << 20,
-    PIECE_ROWS = 4096, /* as many rows of a table as a ps takes */
+    PIECE_ROWS = 4096, /* the most rows of a table that a ps takes (ps/load.c) */
     WAVE_MIN = 16,     /* pieces; at least one for each ps */
 };
 
 /* ---- what the checkpoint has of a variable */
 
-/* Finds a part that has this type and `row_bytes` bytes for each of the rows. */
+/* Finds a tensor of this type with `row_bytes` bytes for each row. */
 static const struct coxi_whole *find_part(const struct coxi_checkpoint *checkpoint,
                                           const struct coxi_variable *from,
                                           const char *part, const char *dtype,
@@ -191,7 +191,7 @@ static int wave_end(struct sender *s, struct wave *wave)
     return r;
 }
 
-/* The wave that was filled is under way: continues with the other one. */
+/* The filled wave is on its way: continues with the other one. */
 static int next_wave(struct sender *s)
 {
     s->wave = s->wave == &s->waves[0] ? &s->waves[1] : &s->waves[0];

@@ -130,7 +130,7 @@ static bool differs_in_rate(const struct coxi_optimizer *a,
 }
 
 /* Compares a wanted variable with one of that name that was found: 0 if they are the
- * same, whatever the placement. COX_ECONFLICT. */
+ * same, perhaps with another placement. COX_ECONFLICT. */
 static int match(const struct coxi_variable *wanted, uint32_t n_shards,
                  const struct coxi_variable *found)
 {
@@ -354,7 +354,8 @@ int cox_metric_create(struct cox_coordinator *c, const struct cox_metric_spec *s
 
 /* ---- finding */
 
-/* The three things that users see; each has a function that finds it. */
+/* The three kinds of variables that users see; each has a public function to find
+ * it. */
 enum sort { VARIABLE, TABLE, METRIC };
 
 static enum sort sort_of(const struct coxi_variable *v)

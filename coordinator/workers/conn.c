@@ -31,7 +31,8 @@ struct coxi_conn {
     enum coxi_channel channel;
     bool accepted;          /* the peer has dialled: its greeting comes first */
     struct coxi_link *link; /* set by the loop */
-    bool closing;           /* we have a reason to close it, which takes precedence */
+    /* we close it, so our reason takes precedence over the link's */
+    bool closing;
     int close_code;
     char close_text[256];
     bool may_be_local; /* a control connection that we dial, to a worker on this host */
@@ -63,7 +64,7 @@ static void conn_end(struct coxi_conn *conn, int code, const char *text)
 {
     conn->c->workers->n_conns--;
     if (conn->threaded) {
-        (void)pthread_join(conn->thread, NULL); /* it has nothing left to do but end */
+        (void)pthread_join(conn->thread, NULL); /* the thread is about to end */
         conn->c->workers->n_local--;
     }
     conn->events->on_close(conn->arg, conn, conn->closing ? conn->close_code : code,
@@ -100,8 +101,8 @@ static void run_event(struct coxi_mail *mail)
 
 /* ---- on receiving threads */
 
-/* An event with room for `len` bytes. It is tiny, so without memory there is no going
- * on. */
+/* An event with room for `len` bytes. It is tiny: if there is no memory for it, the
+ * process aborts. */
 static struct event *event_new(struct coxi_conn *conn, enum event_kind kind, size_t len)
 {
     struct event *event =
@@ -237,7 +238,7 @@ static void *conn_thread(void *link)
 /* ---- on the loop again */
 
 /* Makes an offer, with the name in *ret_name, and starts the thread that receives.
- * False: the connection does without, for lack of memory perhaps. */
+ * False: the connection stays on the socket (there may be no memory). */
 static bool start_local(struct coxi_conn *conn, const char **ret_name)
 {
     struct coxi_workers *workers = conn->c->workers;

@@ -1,13 +1,13 @@
 /*
  * See contact.h. A worker has a control connection, and also a data connection if there
  * are long payloads. The client dials the workers that its cluster lists; others dial
- * it (door.c), for data when they are asked to. It makes no difference who has dialled
- * a connection.
+ * it (door.c), for data when they are asked to. Both kinds of connections are handled
+ * alike.
  *
  * Invariants
  *   - Frames on a data connection that breaks are lost, so the session with the worker
  *     restarts.
- *   - A connection that was given up may still bring frames and its end, which say
+ *   - A connection that was given up may still deliver frames and its end; these say
  *     nothing about the worker. So each event is compared with the current connection.
  *
  * Threads: loop.

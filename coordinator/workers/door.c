@@ -9,7 +9,7 @@
  *   - While a process is connected, it keeps its name: another process that dials under
  *     it is refused until the first one is lost. (If the newer one were let in, two
  *     workers with one name would throw each other out for ever.) The same process may
- *     dial again at any time: then its earlier connection is dead, and nobody has
+ *     dial again at any time: then its earlier connection is dead, although no side has
  *     noticed yet.
  *
  * Threads: the loop; `accepted` on one of nng's. No thread for a connection, because

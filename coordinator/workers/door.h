@@ -24,7 +24,7 @@ void coxi_door_open(struct coxi_door *door);
 /* The address to dial, as long as the door is not shut. */
 const char *coxi_door_url(const struct coxi_door *door);
 
-/* Sends away strangers that have not greeted for long. Loop. Takes NULL, like all
+/* Closes connections that have not greeted for too long. Loop. Takes NULL, like all
  * functions below. */
 void coxi_door_tick(struct coxi_door *door, uint64_t now_ms);
 

@@ -28,7 +28,7 @@ struct cox_module {
     bool accepted; /* every worker that was connected has loaded it */
     /* workers that have not answered yet whether they can load it */
     size_t n_pending;
-    bool has_been_loaded; /* by at least one worker */
+    bool has_been_loaded; /* at least one worker has loaded it */
     /* a worker was lost while it loaded the module, which may be the cause */
     bool has_lost;
     /* the reason why a worker cannot load it: then none uses it */
@@ -36,7 +36,7 @@ struct cox_module {
     char text[COXI_TEXT_MAX];
 };
 
-enum { COXI_MODULES_MAX = 64 }; /* in a session; workers accept as many */
+enum { COXI_MODULES_MAX = 64 }; /* in a session; workers have the same limit */
 
 /* All modules: c->modules. Guarded by c->lock. */
 struct coxi_modules {

@@ -28,7 +28,7 @@
 /* A ps that no worker reaches. */
 struct coxi_cut {
     uint64_t first_ms; /* since when no worker reaches it; 0: some do */
-    uint64_t since_ms; /* when it was last lost for that reason, or first_ms */
+    uint64_t since_ms; /* when it was last declared lost for that reason, or first_ms */
     char text[COXI_TEXT_MAX];
 };
 

@@ -8,12 +8,13 @@
  * So, if ps are recovered, a released resource stays while a closure with an id below
  * that of the release (`until`) is in the replay log or not settled. Workers hide it
  * from closures after the release (worker/resources.h), and its name is free. It counts
- * towards COXI_RESOURCES_MAX. Half as many ask for a checkpoint, which lets the log
- * forget closures; at the limit cox_resource_create waits for that.
+ * towards COXI_RESOURCES_MAX. At half of that a checkpoint is due, with which the log
+ * drops closures; at the limit cox_resource_create waits for that.
  *
  * Only the worker knows whether it could make a resource, and tells that to the steps
- * that ask. Here it matters only that it has answered. The client remembers how often a
- * making has crashed its process on a worker, because that worker forgets it.
+ * that ask. The client only needs to know that the worker has answered. It also counts
+ * how often a resource has crashed a worker's process, because the worker's next
+ * process does not know.
  *
  * Threads: any for public functions; otherwise the loop. Cost: a worker that sets up
  * asks for each resource in a round trip.
@@ -39,7 +40,8 @@
 #include "coordinator/workers/module.h"
 #include "coordinator/workers/worker.h"
 
-enum { WAIT_SLICE_MS = 1000 }; /* of a wait for room, between two looks */
+/* length of one wait for room; then the caller checks again */
+enum { WAIT_SLICE_MS = 1000 };
 
 /* What has happened to the resource on a worker. */
 struct mishap {
@@ -53,8 +55,8 @@ struct mishap {
 struct cox_resource {
     /*
      * One for the coordinator, and one for each message with its arguments. Such a
-     * message may still be queued at a link, whose thread releases it then, when the
-     * resource was given up already.
+     * message may still be queued at a link after the resource was given up; then the
+     * link's thread drops the last reference.
      */
     atomic_int refs;
     struct cox_coordinator *c;

@@ -7,7 +7,7 @@
 
 struct coxi_worker;
 
-/* most at a time, also released ones that still exist; workers accept as many */
+/* at a time, including released ones that still exist; workers have the same limit */
 enum { COXI_RESOURCES_MAX = 1024 };
 
 /* All resources: c->resources. Guarded by c->lock. */

@@ -1,7 +1,7 @@
 /*
- * Workers: what is known of each, and what it is told (worker.h has the states;
- * contact.c has the connections). Everything on the loop. Closures are told of changes
- * through c->workers->events.
+ * The state of each worker, and the messages that set it up (worker.h has the states;
+ * contact.c has the connections). Everything on the loop. c->workers->events tells the
+ * closures of changes.
  *
  * A worker that joins gets the layout, then every module and, when it has answered for
  * each module, one resource after the other; only then it is ready for closures. The
@@ -134,7 +134,7 @@ static void module_settled(struct coxi_worker *worker, uint32_t id, int code,
     module->has_been_loaded = module->has_been_loaded || code == 0;
     module->has_lost = module->has_lost || code == COX_ELOST;
     if (refused && !accepted && module->code == 0) {
-        module->code = code; /* then no worker may use it: cox_module_load fails */
+        module->code = code; /* no worker may use the module: cox_module_load fails */
         (void)snprintf(module->text, sizeof(module->text), "worker %u: %.400s",
                        worker->index, text);
     }

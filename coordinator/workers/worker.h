@@ -37,7 +37,7 @@ enum coxi_worker_state {
 struct coxi_worker {
     struct cox_coordinator *c;
     uint32_t index;
-    struct coxi_seat *seat; /* what closures keep of it; only they look into it */
+    struct coxi_seat *seat; /* the closures' state for it; opaque to others */
     const char *url;        /* the address to dial; also used in texts */
     /* its name if it dials us, which is its `url`, too; or NULL */
     char *name;
@@ -90,9 +90,9 @@ struct coxi_worker_events {
     void (*cut_off)(struct coxi_worker *worker);
     /* It has reported that it leaves. */
     void (*leaving)(struct coxi_worker *worker);
-    /* True if it has nothing in hand: a leaving worker may go. */
+    /* True if it has no closure: a leaving worker may go. */
     bool (*is_idle)(const struct coxi_worker *worker);
-    /* It is away, or gone: nothing that it had will come any more. */
+    /* It is AWAY or GONE: no answer for anything that it had will come. */
     void (*lost)(struct coxi_worker *worker, const struct coxi_worker_loss *loss);
     /* Attempts have ended, with these results. COX_EPROTO. */
     int (*done)(struct coxi_worker *worker, const struct coxi_done *message,
