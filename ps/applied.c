@@ -33,17 +33,17 @@ struct entry {
 };
 
 struct coxi_applied {
-    struct coxi_mutex lock; /* guards all below; leaf */
+    struct coxi_mutex lock; /* leaf */
     pthread_cond_t ended;
-    uint64_t watermark;
-    uint64_t highest;
+    uint64_t watermark COXI_GUARDED_BY(lock);
+    uint64_t highest COXI_GUARDED_BY(lock);
     /* ring[closure & (capacity - 1)], for watermark < closure <= watermark +
      * capacity */
-    struct entry *ring;
-    size_t capacity;
-    struct coxi_marks *marks;
-    struct open_commit open[OPEN_MAX];
-    size_t n_open;
+    struct entry *ring COXI_GUARDED_BY(lock);
+    size_t capacity COXI_GUARDED_BY(lock);
+    struct coxi_marks *marks COXI_GUARDED_BY(lock);
+    struct open_commit open[OPEN_MAX] COXI_GUARDED_BY(lock);
+    size_t n_open COXI_GUARDED_BY(lock);
 };
 
 int coxi_applied_new(struct coxi_applied **ret)
@@ -55,9 +55,10 @@ int coxi_applied_new(struct coxi_applied **ret)
         free(ring);
         return coxi_error_memory("the applied set");
     }
+    coxi_mutex_init(&applied->lock);
+    coxi_unshared(&applied->lock);
     applied->ring = ring;
     applied->capacity = RING_FIRST;
-    coxi_mutex_init(&applied->lock);
     coxi_cond_init(&applied->ended);
     *ret = applied;
     return 0;
@@ -66,6 +67,7 @@ int coxi_applied_new(struct coxi_applied **ret)
 void coxi_applied_free(struct coxi_applied *applied)
 {
     if (applied != NULL) {
+        coxi_unshared(&applied->lock);
         (void)pthread_cond_destroy(&applied->ended);
         coxi_mutex_fini(&applied->lock);
         coxi_marks_free(applied->marks);
@@ -75,12 +77,14 @@ void coxi_applied_free(struct coxi_applied *applied)
 }
 
 static struct entry *entry_of(struct coxi_applied *applied, uint64_t closure)
+    COXI_REQUIRES(applied->lock)
 {
     return &applied->ring[closure & (applied->capacity - 1)];
 }
 
-/* Makes the ring large enough for `closure`. Locked. */
+/* Makes the ring large enough for `closure`. */
 static int cover(struct coxi_applied *applied, uint64_t closure)
+    COXI_REQUIRES(applied->lock)
 {
     size_t span = (size_t)(closure - applied->watermark);
     if (span <= applied->capacity) {
@@ -104,6 +108,7 @@ static int cover(struct coxi_applied *applied, uint64_t closure)
 }
 
 static size_t find_open(const struct coxi_applied *applied, uint64_t closure)
+    COXI_REQUIRES(applied->lock)
 {
     size_t i = 0;
     while (i < applied->n_open && applied->open[i].closure != closure) {
@@ -114,6 +119,7 @@ static size_t find_open(const struct coxi_applied *applied, uint64_t closure)
 
 /* The entry of a closure that has one, or NULL. */
 static const struct entry *known(struct coxi_applied *applied, uint64_t closure)
+    COXI_REQUIRES(applied->lock)
 {
     return closure > applied->watermark && closure <= applied->highest
                ? entry_of(applied, closure)
@@ -135,9 +141,9 @@ static int compare(const struct coxi_commit *commit, const struct coxi_segment *
                               commit->attempt, (unsigned long long)commit->closure);
 }
 
-/* 0: free to apply; COX_EAGAIN: being applied right now; else as coxi_applied_begin.
- * Locked. */
+/* 0: free to apply; COX_EAGAIN: being applied right now; else as coxi_applied_begin. */
 static int look(struct coxi_applied *applied, const struct coxi_commit *commit)
+    COXI_REQUIRES(applied->lock)
 {
     uint64_t closure = commit->closure;
     struct coxi_segment there;
@@ -232,6 +238,7 @@ void coxi_applied_advance(struct coxi_applied *applied, uint64_t watermark)
 /* Appends the segments of a mark. */
 static int list_mark(const struct coxi_applied *applied, uint32_t mark,
                      struct coxi_buffer *segments, struct coxi_buffer *touched)
+    COXI_REQUIRES(applied->lock)
 {
     int r = 0;
     uint32_t at = 0;
@@ -376,6 +383,7 @@ int coxi_applied_list(struct coxi_applied *applied, struct coxi_applied_list *re
 /* Adds the interval's segment to each of its closures. */
 static int load_interval(struct coxi_applied *applied,
                          const struct coxi_interval *interval, const uint32_t *touched)
+    COXI_REQUIRES(applied->lock)
 {
     struct coxi_segment segment = {interval->segment, interval->ends != 0,
                                    touched + interval->touched_at, interval->touched_n};

@@ -23,14 +23,14 @@ struct coxi_deferred {
     pthread_t thread;
     bool started;
 
-    /* guards all below; leaf, except for the links' own locks */
-    struct coxi_mutex lock;
+    struct coxi_mutex lock; /* leaf, except for the links' own locks */
     pthread_cond_t changed;
-    struct request *first; /* the one that is running, if `busy` */
-    struct request **end;
-    size_t n;
-    bool busy;
-    bool stopping;
+    /* the one that is running, if `busy` */
+    struct request *first COXI_GUARDED_BY(lock);
+    struct request **end COXI_GUARDED_BY(lock);
+    size_t n COXI_GUARDED_BY(lock);
+    bool busy COXI_GUARDED_BY(lock);
+    bool stopping COXI_GUARDED_BY(lock);
 };
 
 static void request_free(struct request *request)
@@ -39,8 +39,8 @@ static void request_free(struct request *request)
     free(request);
 }
 
-/* Locked. */
 static struct request *take_first(struct coxi_deferred *deferred)
+    COXI_REQUIRES(deferred->lock)
 {
     struct request *request = deferred->first;
     deferred->first = request->next;
@@ -93,8 +93,9 @@ int coxi_deferred_new(const char *name, coxi_deferred_run run, void *arg,
     }
     deferred->run = run;
     deferred->arg = arg;
-    deferred->end = &deferred->first;
     coxi_mutex_init(&deferred->lock);
+    coxi_unshared(&deferred->lock);
+    deferred->end = &deferred->first;
     coxi_cond_init(&deferred->changed);
     int r = coxi_thread_start(&deferred->thread, name, deferred_thread, deferred);
     if (r != 0) {
@@ -157,6 +158,7 @@ void coxi_deferred_free(struct coxi_deferred *deferred)
     if (deferred->started) {
         (void)pthread_join(deferred->thread, NULL);
     }
+    coxi_unshared(&deferred->lock);
     while (deferred->first != NULL) {
         request_free(take_first(deferred));
     }

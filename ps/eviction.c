@@ -49,12 +49,12 @@ static int ask_for_life(void *arg, uint64_t key, uint32_t row)
     return 0;
 }
 
-/* Locks the hand's bucket and prefetches the lives of its next rows, in up to `n` lines
+/* Locks `bucket`, the hand's, and prefetches the lives of its next rows, in up to `n` lines
  * (1 to RUN). Returns how many lines. hand_end moves on behind them and unlocks. */
-static uint32_t hand_begin(struct coxi_table *table, const struct coxi_hand *hand,
-                           uint32_t n)
+static uint32_t hand_begin(struct coxi_table *table, struct coxi_bucket *bucket,
+                           const struct coxi_hand *hand, uint32_t n)
+    COXI_ACQUIRES(bucket->lock)
 {
-    struct coxi_bucket *bucket = &table->buckets[hand->bucket];
     coxi_spin_lock(&bucket->lock);
     uint32_t n_lines =
         atomic_load_explicit(&bucket->index.n_lines, memory_order_relaxed);
@@ -67,9 +67,9 @@ static uint32_t hand_begin(struct coxi_table *table, const struct coxi_hand *han
     return n;
 }
 
-static void hand_end(struct coxi_table *table, struct coxi_hand *hand, uint32_t n)
+static void hand_end(struct coxi_table *table, struct coxi_bucket *bucket,
+                     struct coxi_hand *hand, uint32_t n) COXI_RELEASES(bucket->lock)
 {
-    struct coxi_bucket *bucket = &table->buckets[hand->bucket];
     hand->line += n;
     bool ends = hand->line >=
                 atomic_load_explicit(&bucket->index.n_lines, memory_order_relaxed);
@@ -79,8 +79,9 @@ static void hand_end(struct coxi_table *table, struct coxi_hand *hand, uint32_t 
     }
 }
 
-/* Drops a row and keeps its memory for the bucket's next row. Locked. */
+/* Drops a row and keeps its memory for the bucket's next row. */
 static void drop(struct coxi_table *table, struct coxi_bucket *bucket, uint64_t key)
+    COXI_REQUIRES(bucket->lock)
 {
     uint32_t row =
         coxi_index_remove(&table->index, &bucket->index, key, coxi_hash_key(key));
@@ -130,7 +131,7 @@ static size_t sweep_some(struct coxi_table *table, uint32_t most, size_t *lines)
     struct coxi_hand *hand = &table->sweep;
     struct coxi_bucket *bucket = &table->buckets[hand->bucket];
     size_t n_gone = 0;
-    uint32_t n = hand_begin(table, hand, most);
+    uint32_t n = hand_begin(table, bucket, hand, most);
     for (uint32_t i = 0; i < n; i++) {
         /* Read the step under the lock: no row of this bucket was updated later. */
         struct due due = {.table = table, .step = coxi_table_step(table)};
@@ -141,7 +142,7 @@ static size_t sweep_some(struct coxi_table *table, uint32_t most, size_t *lines)
         }
         n_gone += due.n;
     }
-    hand_end(table, hand, n);
+    hand_end(table, bucket, hand, n);
     *lines += n > 0 ? n : 1;
     return n_gone;
 }
@@ -188,13 +189,13 @@ static void sample_rows(struct coxi_table *table, struct oldest *oldest)
 {
     struct coxi_hand *hand = &table->sample;
     for (size_t i = 0; i < COXI_BUCKETS && oldest->n_seen < SAMPLE; i++) {
-        const struct coxi_bucket *bucket = &table->buckets[hand->bucket];
-        uint32_t n = hand_begin(table, hand, 2);
+        struct coxi_bucket *bucket = &table->buckets[hand->bucket];
+        uint32_t n = hand_begin(table, bucket, hand, 2);
         for (uint32_t k = 0; k < n; k++) {
             (void)coxi_index_each(&table->index, &bucket->index, hand->line + k,
                                   note_oldest, oldest);
         }
-        hand_end(table, hand, n);
+        hand_end(table, bucket, hand, n);
     }
 }
 

@@ -10,6 +10,7 @@
 void coxi_served_init(struct coxi_served *served)
 {
     coxi_mutex_init(&served->lock);
+    coxi_unshared(&served->lock);
     served->n = 0;
 }
 
@@ -18,8 +19,9 @@ void coxi_served_fini(struct coxi_served *served)
     coxi_mutex_fini(&served->lock);
 }
 
-/* The index of a run's client; `n` if there is none. Locked. */
+/* The index of a run's client; `n` if there is none. */
 static size_t find(const struct coxi_served *served, uint64_t run)
+    COXI_REQUIRES(served->lock)
 {
     size_t i = 0;
     while (i < served->n && served->clients[i].run != run) {

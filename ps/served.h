@@ -19,9 +19,10 @@
 enum { COXI_SERVED_MAX = 64 };
 
 struct coxi_served {
-    struct coxi_mutex lock;                       /* guards the rest; leaf */
-    struct coxi_session clients[COXI_SERVED_MAX]; /* the one served longest ago first */
-    size_t n;
+    struct coxi_mutex lock; /* leaf */
+    /* the one served longest ago first */
+    struct coxi_session clients[COXI_SERVED_MAX] COXI_GUARDED_BY(lock);
+    size_t n COXI_GUARDED_BY(lock);
 };
 
 void coxi_served_init(struct coxi_served *served);

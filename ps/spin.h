@@ -11,7 +11,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-struct coxi_spin {
+#include "common/guarded.h"
+
+struct COXI_LOCK_TYPE coxi_spin {
     atomic_bool held;
 };
 
@@ -19,6 +21,7 @@ struct coxi_spin {
 void coxi_spin_wait(struct coxi_spin *spin);
 
 static inline void coxi_spin_lock(struct coxi_spin *spin)
+    COXI_ACQUIRES(*spin) COXI_UNCHECKED
 {
     while (atomic_exchange_explicit(&spin->held, true, memory_order_acquire)) {
         coxi_spin_wait(spin);
@@ -26,8 +29,15 @@ static inline void coxi_spin_lock(struct coxi_spin *spin)
 }
 
 static inline void coxi_spin_unlock(struct coxi_spin *spin)
+    COXI_RELEASES(*spin) COXI_UNCHECKED
 {
     atomic_store_explicit(&spin->held, false, memory_order_release);
+}
+
+/* No other thread has the object of this lock. Costs nothing. */
+static inline void coxi_spin_unshared(const struct coxi_spin *spin) COXI_ASSERTS(spin)
+{
+    (void)spin;
 }
 
 #endif

@@ -65,8 +65,9 @@ static uint8_t *map(size_t bytes)
     return start + before;
 }
 
-/* Makes sure that an item has memory. Locked. */
+/* Makes sure that an item has memory. */
 static int reserve(struct coxi_stretch *stretch, uint32_t item, double share)
+    COXI_REQUIRES(stretch->lock)
 {
     struct coxi_stretch_place place = coxi_stretch_locate(stretch, item);
     if (item >= stretch->max) {

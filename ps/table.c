@@ -270,8 +270,9 @@ static void start_row(struct coxi_table *table, uint64_t key, float *values)
     }
 }
 
-/* Takes memory for a row, also of an evicted row. Locked. */
+/* Takes memory for a row, also of an evicted row. */
 static int take_row(struct coxi_table *table, struct coxi_bucket *bucket, uint32_t *ret)
+    COXI_REQUIRES(bucket->lock)
 {
     if (bucket->free_row != 0) {
         *ret = bucket->free_row;

@@ -51,11 +51,12 @@ struct coxi_table_cut {
     uint64_t next_key;     /* ... or, if keys are listed, the next key */
     atomic_bool failed;    /* there was no memory for a copy */
 
-    struct coxi_spin lock; /* guards the rest; after locks of buckets; leaf */
-    struct saved *full;
-    struct saved *open; /* the block to which copies go, or NULL */
-    struct saved *spare;
-    uint64_t saved_bytes; /* of all blocks */
+    struct coxi_spin lock; /* after locks of buckets; leaf */
+    struct saved *full COXI_GUARDED_BY(lock);
+    /* the block to which copies go, or NULL */
+    struct saved *open COXI_GUARDED_BY(lock);
+    struct saved *spare COXI_GUARDED_BY(lock);
+    uint64_t saved_bytes COXI_GUARDED_BY(lock); /* of all blocks */
 };
 
 /* ---- its life */
@@ -88,6 +89,7 @@ static void free_list(struct saved *list)
 void coxi_table_cut_free(struct coxi_table_cut *cut)
 {
     if (cut != NULL) {
+        coxi_spin_unshared(&cut->lock);
         free_list(cut->full);
         free_list(cut->open);
         free_list(cut->spare);
@@ -166,8 +168,8 @@ static bool take(struct coxi_table_cut *cut, uint32_t row)
 
 /* ---- what a change does */
 
-/* A block that has room for a row; NULL: no memory. Locked. */
-static struct saved *open_block(struct coxi_table_cut *cut)
+/* A block that has room for a row; NULL: no memory. */
+static struct saved *open_block(struct coxi_table_cut *cut) COXI_REQUIRES(cut->lock)
 {
     if (cut->open != NULL && cut->open->n < cut->block_rows) {
         return cut->open;
@@ -286,7 +288,7 @@ static void hint_line(const struct coxi_table *table, const struct coxi_bucket *
     }
 }
 
-/* Moves to the next bucket, if this one has no more lines. Locked. */
+/* Moves to the next bucket, if this one has no more lines. */
 static void move_on(struct coxi_hand *hand, const struct coxi_bucket *bucket)
 {
     if (hand->line >=

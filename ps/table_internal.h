@@ -18,13 +18,13 @@
 #include "ps/table.h"
 
 struct coxi_bucket {
-    alignas(64) struct coxi_spin lock; /* guards all below, and the rows; leaf */
-    struct coxi_index_bucket index;
+    alignas(64) struct coxi_spin lock; /* guards the rows, too; leaf */
+    struct coxi_index_bucket index COXI_GUARDED_BY(lock);
     /* the next row that the bucket may make without asking for more ... */
-    uint32_t run;
-    uint32_t n_run; /* ... and how many such rows there are */
+    uint32_t run COXI_GUARDED_BY(lock);
+    uint32_t n_run COXI_GUARDED_BY(lock); /* ... and how many such rows there are */
     /* list of evicted rows, linked by their first 4 bytes; 0: none */
-    uint32_t free_row;
+    uint32_t free_row COXI_GUARDED_BY(lock);
 };
 
 /* The place where eviction goes on: a line of a bucket. */
@@ -56,13 +56,15 @@ struct coxi_table {
     atomic_uint_least64_t n_admitted;
     atomic_uint_least64_t n_evicted;
 
-    struct coxi_mutex books; /* guards the next two; leaf */
-    uint64_t held_rows;      /* rows that exist, and rows that commits have reserved */
-    uint64_t paid_rows;      /* rows whose memory was taken; some of them are evicted */
+    struct coxi_mutex books; /* leaf */
+    /* rows that exist, and rows that commits have reserved */
+    uint64_t held_rows COXI_GUARDED_BY(books);
+    /* rows whose memory was taken; some of them are evicted */
+    uint64_t paid_rows COXI_GUARDED_BY(books);
 
-    struct coxi_mutex tidying; /* guards the hands; before locks of buckets */
-    struct coxi_hand sweep;
-    struct coxi_hand sample;
+    struct coxi_mutex tidying; /* before locks of buckets */
+    struct coxi_hand sweep COXI_GUARDED_BY(tidying);
+    struct coxi_hand sample COXI_GUARDED_BY(tidying);
 
     /* COXI_BUCKETS, in memory that takes room only when it is used */
     struct coxi_bucket *buckets;
@@ -90,20 +92,24 @@ int coxi_table_reserve_rows(struct coxi_table *table, uint64_t n);
 void coxi_table_settle_rows(struct coxi_table *table, uint64_t n, uint64_t n_made);
 
 /* Makes the row of an absent key, which was reserved; the caller fills it. COX_ENOMEM,
- * COX_ELIMIT. Locked. */
+ * COX_ELIMIT. */
 int coxi_table_make_row(struct coxi_table *table, struct coxi_bucket *bucket,
-                        uint64_t key, uint64_t hash, uint32_t *ret);
+                        uint64_t key, uint64_t hash, uint32_t *ret)
+    COXI_REQUIRES(bucket->lock);
 
-/* Sets the state of a new row, and its life, to what they begin with. Locked. */
+/* Sets the state of a new row, and its life, to what they begin with. The row's
+ * bucket is locked. */
 void coxi_table_start_state(const struct coxi_table *table, float *state);
 void coxi_table_start_life(struct coxi_table *table, float *values);
 
-/* Call before a row that exists changes; returns its values. Locked. */
+/* Call before a row that exists changes; returns its values. The row's
+ * bucket is locked. */
 float *coxi_table_reach_row(struct coxi_table *table, uint64_t key, uint32_t row);
 
-/* Keeps the memory of a row for the next one of its bucket. Locked. */
+/* Keeps the memory of a row for the next one of its bucket. */
 static inline void coxi_table_give_row(struct coxi_table *table,
                                        struct coxi_bucket *bucket, uint32_t row)
+    COXI_REQUIRES(bucket->lock)
 {
     memcpy(coxi_table_values(table, row), &bucket->free_row, sizeof(bucket->free_row));
     bucket->free_row = row;

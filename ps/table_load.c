@@ -25,7 +25,7 @@ static void load_life(const struct coxi_table_rows *rows, uint64_t i,
     life->updates = (uint32_t)rows->updates[i];
 }
 
-/* Loads row `i`. Locked. */
+/* Loads row `i`. Its bucket is locked. */
 static void load_row(const struct coxi_table *table, const struct coxi_table_rows *rows,
                      uint64_t i, float *values)
 {
@@ -38,11 +38,11 @@ static void load_row(const struct coxi_table *table, const struct coxi_table_row
     }
 }
 
-/* Makes the row of an absent key; sets the state and life that `rows` lack. Locked. */
-static int make_row(struct coxi_table *table, const struct coxi_table_rows *rows,
-                    uint64_t key, uint64_t hash, uint32_t *ret)
+/* Makes the row of an absent key; sets the state and life that `rows` lack. */
+static int make_row(struct coxi_table *table, struct coxi_bucket *bucket,
+                    const struct coxi_table_rows *rows, uint64_t key, uint64_t hash,
+                    uint32_t *ret) COXI_REQUIRES(bucket->lock)
 {
-    struct coxi_bucket *bucket = coxi_table_bucket(table, hash);
     int r = coxi_table_make_row(table, bucket, key, hash, ret);
     if (r != 0) {
         return r;
@@ -70,7 +70,7 @@ static int put_row(struct coxi_table *table, const struct coxi_table_rows *rows,
     if (row != 0) {
         (void)coxi_table_reach_row(table, key, row);
     } else {
-        r = make_row(table, rows, key, hash, &row);
+        r = make_row(table, bucket, rows, key, hash, &row);
         *made += r == 0 ? 1 : 0;
     }
     if (r == 0) {

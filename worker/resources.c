@@ -42,13 +42,15 @@ void coxi_resources_init(struct coxi_resources *resources)
 
 void coxi_resources_fini(struct coxi_resources *resources)
 {
+    coxi_unshared(&resources->lock);
     free_all(resources->first);
     coxi_mutex_fini(&resources->lock);
 }
 
 /* Takes out resources that nobody needs any more; with `quiet`, only those that have
- * nothing to release. Locked. */
+ * nothing to release. */
 static struct coxi_kept *take_unneeded(struct coxi_resources *resources, bool quiet)
+    COXI_REQUIRES(resources->lock)
 {
     struct coxi_kept *taken = NULL;
     for (struct coxi_kept **at = &resources->first; *at != NULL;) {
@@ -247,9 +249,9 @@ static bool is_visible(const struct coxi_kept *kept, const char *name, uint64_t 
 }
 
 /* Finds a resource by the rule in resources.h, or NULL. The list is in the order of
- * creation. Locked. */
+ * creation. */
 static struct coxi_kept *find(struct coxi_resources *resources, const char *name,
-                              uint64_t closure)
+                              uint64_t closure) COXI_REQUIRES(resources->lock)
 {
     struct coxi_kept *found = NULL;
     for (struct coxi_kept *kept = resources->first; kept != NULL; kept = kept->next) {

@@ -64,11 +64,12 @@ struct coxi_kept {
 };
 
 struct coxi_resources {
-    struct coxi_mutex lock; /* guards all below; leaf */
-    struct coxi_kept *first;
-    size_t n; /* resources that are not dropped */
-    bool making;
-    bool closed; /* the client is gone: nothing is made any more */
+    struct coxi_mutex lock; /* leaf */
+    struct coxi_kept *first COXI_GUARDED_BY(lock);
+    size_t n COXI_GUARDED_BY(lock); /* resources that are not dropped */
+    bool making COXI_GUARDED_BY(lock);
+    bool
+        closed COXI_GUARDED_BY(lock); /* the client is gone: nothing is made any more */
 };
 
 void coxi_resources_init(struct coxi_resources *resources);

@@ -22,6 +22,7 @@ void coxi_results_init(struct coxi_results *results, size_t bytes_max)
 
 void coxi_results_fini(struct coxi_results *results)
 {
+    coxi_unshared(&results->lock);
     for (size_t i = 0; i < COXI_RESULTS_BUCKETS; i++) {
         while (results->buckets[i] != NULL) {
             struct coxi_held *held = results->buckets[i];
@@ -42,8 +43,9 @@ void coxi_held_unref(void *arg)
     }
 }
 
-/* The pointer to the closure's entry, or to the end of its bucket. Locked. */
+/* The pointer to the closure's entry, or to the end of its bucket. */
 static struct coxi_held **find(struct coxi_results *results, uint64_t closure)
+    COXI_REQUIRES(results->lock)
 {
     struct coxi_held **at = &results->buckets[closure % COXI_RESULTS_BUCKETS];
     while (*at != NULL && (*at)->closure != closure) {
@@ -53,10 +55,10 @@ static struct coxi_held **find(struct coxi_results *results, uint64_t closure)
 }
 
 /*
- * Takes an entry out of the table; the table's reference passes to the caller. Locked.
+ * Takes an entry out of the table; the table's reference passes to the caller.
  */
 static struct coxi_held *unlink_held(struct coxi_results *results,
-                                     struct coxi_held **at)
+                                     struct coxi_held **at) COXI_REQUIRES(results->lock)
 {
     struct coxi_held *held = *at;
     if (held != NULL) {

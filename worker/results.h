@@ -34,9 +34,9 @@ struct coxi_held {
 
 struct coxi_results {
     size_t bytes_max;
-    struct coxi_mutex lock; /* guards all below; leaf */
-    size_t bytes;
-    struct coxi_held *buckets[COXI_RESULTS_BUCKETS];
+    struct coxi_mutex lock; /* leaf */
+    size_t bytes COXI_GUARDED_BY(lock);
+    struct coxi_held *buckets[COXI_RESULTS_BUCKETS] COXI_GUARDED_BY(lock);
 };
 
 void coxi_results_init(struct coxi_results *results, size_t bytes_max);

@@ -35,19 +35,20 @@ struct worker {
     uint64_t idle_since_ms; /* since when nothing runs any more, after a signal; or 0 */
     bool closing;
     atomic_uint n_runs; /* runs that are not freed yet */
-    /* guards the rest, and crashes in the recorder; comes before the run's locks */
+    /* guards crashes in the recorder, too; comes before the run's locks */
     struct coxi_mutex lock;
-    struct coxi_run *run; /* of the client that is connected, or NULL */
-    bool greeted;         /* the client was sent our greeting */
-    bool leaving;         /* there was a signal */
-    bool told;            /* the client was told that we leave */
+    /* of the client that is connected, or NULL */
+    struct coxi_run *run COXI_GUARDED_BY(lock);
+    bool greeted COXI_GUARDED_BY(lock); /* the client was sent our greeting */
+    bool leaving COXI_GUARDED_BY(lock); /* there was a signal */
+    bool told COXI_GUARDED_BY(lock);    /* the client was told that we leave */
 };
 
 /* ---- leaving */
 
 /* Tells the client, once and not before the greeting, that this worker is about to
- * leave. Locked. */
-static void tell_leaving(struct worker *worker)
+ * leave. */
+static void tell_leaving(struct worker *worker) COXI_REQUIRES(worker->lock)
 {
     if (worker->run != NULL && worker->greeted && worker->leaving && !worker->told) {
         const struct coxi_message message = {.kind = COXI_LEAVING};
@@ -71,9 +72,10 @@ static void on_run_free(void *arg)
 /*
  * Checks whether the client behind `peer` may have the worker. A client that connects
  * again has given up its older connections. Their greetings may still be in line, and
- * do not take the place of the newer one. COX_EBUSY, COX_EFENCED, COX_ECLOSED. Locked.
+ * do not take the place of the newer one. COX_EBUSY, COX_EFENCED, COX_ECLOSED.
  */
 static int admit(const struct worker *worker, const struct coxi_peer *peer)
+    COXI_REQUIRES(worker->lock)
 {
     const struct coxi_session *session = &peer->hello.session;
     const struct coxi_run *run = worker->run;

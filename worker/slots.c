@@ -27,9 +27,10 @@ enum {
 /* ---- the line */
 
 /*
- * Puts the batch in line. COX_EFENCED; COX_ECANCELLED: the slots are stopped. Locked.
+ * Puts the batch in line. COX_EFENCED; COX_ECANCELLED: the slots are stopped.
  */
 static int enqueue(struct coxi_slots *slots, struct coxi_batch *batch)
+    COXI_REQUIRES(slots->lock)
 {
     if (atomic_load(&batch->run->closed)) {
         return coxi_error(COX_EFENCED, "another client has taken over");
@@ -98,9 +99,10 @@ int coxi_slots_push(struct coxi_slots *slots, struct coxi_run *run,
 
 /* ---- recalls */
 
-/* Takes the batches of `run` (NULL: of all) out of the line. Locked. */
+/* Takes the batches of `run` (NULL: of all) out of the line. */
 static struct coxi_batch *unlink_run(struct coxi_slots *slots,
                                      const struct coxi_run *run)
+    COXI_REQUIRES(slots->lock)
 {
     struct coxi_batch *taken = NULL;
     slots->last = NULL;
@@ -169,10 +171,9 @@ static int wanted_init(struct wanted *wanted, const struct coxi_run *run,
     return 0;
 }
 
-/* Takes what is wanted out of a batch, whose other closures move up; returns how many.
- * Locked. */
+/* Takes what is wanted out of a batch, whose other closures move up; returns how many. */
 static size_t thin_out(struct coxi_slots *slots, struct coxi_batch *batch,
-                       const struct wanted *wanted)
+                       const struct wanted *wanted) COXI_REQUIRES(slots->lock)
 {
     size_t kept = batch->n_taken;
     for (size_t i = batch->n_taken; i < batch->n; i++) {
@@ -191,8 +192,9 @@ static size_t thin_out(struct coxi_slots *slots, struct coxi_batch *batch,
     return n_gone;
 }
 
-/* Takes the listed attempts out of the line. Locked. */
+/* Takes the listed attempts out of the line. */
 static void unlink_listed(struct coxi_slots *slots, const struct wanted *wanted)
+    COXI_REQUIRES(slots->lock)
 {
     slots->last = NULL;
     for (struct coxi_batch **at = &slots->first; *at != NULL;) {
@@ -217,9 +219,9 @@ static bool is_wanted(const struct wanted *wanted, const struct coxi_closure_hea
            find(wanted, head) != NULL;
 }
 
-/* Cancels the wanted attempts that run. Locked. */
+/* Cancels the wanted attempts that run. */
 static void cancel_running(struct coxi_slots *slots, const struct wanted *wanted,
-                           uint32_t grace_ms)
+                           uint32_t grace_ms) COXI_REQUIRES(slots->lock)
 {
     for (uint32_t i = 0; i < slots->n_threads; i++) {
         struct coxi_running *running = &slots->threads[i].running;
@@ -298,8 +300,8 @@ void coxi_slots_drop(struct coxi_slots *slots, struct coxi_run *run)
     coxi_slots_tend(slots, run);
 }
 
-/* The first run in line, with its reference, or NULL. Locked. */
-static struct coxi_run *take_tended(struct coxi_slots *slots)
+/* The first run in line, with its reference, or NULL. */
+static struct coxi_run *take_tended(struct coxi_slots *slots) COXI_REQUIRES(slots->lock)
 {
     struct coxi_run *run = slots->tended;
     if (run != NULL) {
@@ -309,10 +311,10 @@ static struct coxi_run *take_tended(struct coxi_slots *slots)
     return run;
 }
 
-/* Notes that the slot runs what `head` says. Locked. */
+/* Notes that the slot runs what `head` says. */
 static void begin(struct coxi_slots *slots, struct coxi_running *running,
                   struct coxi_run *run, const struct coxi_closure_head *head,
-                  uint64_t layouts, uint32_t grace_ms)
+                  uint64_t layouts, uint32_t grace_ms) COXI_REQUIRES(slots->lock)
 {
     running->run = run;
     running->head = *head;
@@ -324,8 +326,8 @@ static void begin(struct coxi_slots *slots, struct coxi_running *running,
     coxi_watch_begin(slots, running);
 }
 
-/* The slot has finished what it ran. Locked. */
-static void end_running(struct coxi_slots *slots)
+/* The slot has finished what it ran. */
+static void end_running(struct coxi_slots *slots) COXI_REQUIRES(slots->lock)
 {
     slots->n_running--;
     if (slots->n_running == 0) {
@@ -486,8 +488,8 @@ int coxi_slots_new(const struct coxi_slots_options *options, struct coxi_slots *
 }
 
 /* Cancels the making of resources, which nobody needs any more. A making that ignores
- * this is waited for, like a step, for at most its own timeout again. Locked. */
-static void cancel_makings(struct coxi_slots *slots)
+ * this is waited for, like a step, for at most its own timeout again. */
+static void cancel_makings(struct coxi_slots *slots) COXI_REQUIRES(slots->lock)
 {
     for (uint32_t i = 0; i < slots->n_threads; i++) {
         struct coxi_running *running = &slots->threads[i].running;

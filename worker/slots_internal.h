@@ -30,18 +30,19 @@ struct coxi_watch {
 
 struct coxi_slots {
     struct coxi_slots_options options; /* fixed */
+    uint32_t n_threads;                /* fixed once the slots are made */
 
-    struct coxi_mutex lock; /* guards all below; comes before a run's locks */
+    struct coxi_mutex lock; /* comes before a run's locks */
     pthread_cond_t work;
-    struct coxi_batch *first;
-    struct coxi_batch *last;
-    struct coxi_run *tended; /* runs whose resources a slot must tend; references */
-    size_t n_waiting;
-    uint32_t n_running;
-    bool alone; /* the closure that runs must run alone */
-    bool stop;
-    struct coxi_watch watch;
-    uint32_t n_threads;
+    struct coxi_batch *first COXI_GUARDED_BY(lock);
+    struct coxi_batch *last COXI_GUARDED_BY(lock);
+    /* runs whose resources a slot must tend; references */
+    struct coxi_run *tended COXI_GUARDED_BY(lock);
+    size_t n_waiting COXI_GUARDED_BY(lock);
+    uint32_t n_running COXI_GUARDED_BY(lock);
+    bool alone COXI_GUARDED_BY(lock); /* the closure that runs must run alone */
+    bool stop COXI_GUARDED_BY(lock);
+    struct coxi_watch watch COXI_GUARDED_BY(lock);
     struct coxi_slot threads[];
 };
 
@@ -57,13 +58,15 @@ int coxi_watch_init(struct coxi_slots *slots);
 void coxi_watch_close(struct coxi_slots *slots);
 
 /* Makes the loop look at the slots within `within_ms` milliseconds. Does nothing if the
- * timer was set for that time or less: it fires soon enough. Locked. */
-void coxi_watch_set(struct coxi_slots *slots, uint32_t within_ms);
+ * timer was set for that time or less: it fires soon enough. */
+void coxi_watch_set(struct coxi_slots *slots, uint32_t within_ms)
+    COXI_REQUIRES(slots->lock);
 
-/* A slot is about to run what its `running` says. Locked. Cost: nothing, except once in
+/* A slot is about to run what its `running` says. Cost: nothing, except once in
  * the shortest timeout. */
 static inline void coxi_watch_begin(struct coxi_slots *slots,
                                     const struct coxi_running *running)
+    COXI_REQUIRES(slots->lock)
 {
     uint32_t within_ms =
         running->head.timeout_ms > 0 ? running->head.timeout_ms : COXI_WATCH_NEVER;
@@ -76,8 +79,9 @@ static inline void coxi_watch_begin(struct coxi_slots *slots,
 }
 
 /* Cancels what the slot runs, unless it has ended; the process ends grace_ms from now
- * if it still runs then. Locked. */
+ * if it still runs then. */
 void coxi_watch_cancel(struct coxi_slots *slots, struct coxi_running *running,
-                       enum coxi_running_state why, uint32_t grace_ms);
+                       enum coxi_running_state why, uint32_t grace_ms)
+    COXI_REQUIRES(slots->lock);
 
 #endif

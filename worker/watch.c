@@ -73,9 +73,9 @@ static void end_process(struct coxi_slots *slots)
 }
 
 /* Ends the process because a step has not returned; steps in other slots are not to
- * blame. False: the step has returned just now. Locked. */
+ * blame. False: the step has returned just now. */
 static bool end_for_step(struct coxi_slots *slots, struct coxi_running *running,
-                         enum coxi_running_state why)
+                         enum coxi_running_state why) COXI_REQUIRES(slots->lock)
 {
     if (!coxi_running_change(running, why, COXI_RUN_ENDING)) {
         return false;
@@ -98,8 +98,9 @@ static bool end_for_step(struct coxi_slots *slots, struct coxi_running *running,
 }
 
 /* Ends the process because it has `bytes` of memory; every step that runs may be to
- * blame. False: no step runs any more. Locked. */
+ * blame. False: no step runs any more. */
 static bool end_for_memory(struct coxi_slots *slots, uint64_t bytes)
+    COXI_REQUIRES(slots->lock)
 {
     struct coxi_buffer names = {0};
     bool any = false;
@@ -155,7 +156,7 @@ void coxi_watch_cancel(struct coxi_slots *slots, struct coxi_running *running,
 
 /* ---- looking */
 
-/* When something must be done about what a slot runs. Locked. */
+/* When something must be done about what a slot runs. The slots are locked. */
 static uint64_t due_ns(struct coxi_running *running, enum coxi_running_state state,
                        uint64_t now_ns)
 {
@@ -179,9 +180,9 @@ static uint64_t due_ns(struct coxi_running *running, enum coxi_running_state sta
     return UINT64_MAX;
 }
 
-/* Does what is due for a slot. True: the process must end. Locked. */
+/* Does what is due for a slot. True: the process must end. */
 static bool look_at(struct coxi_slots *slots, struct coxi_running *running,
-                    uint64_t now_ns, uint64_t *next_ns)
+                    uint64_t now_ns, uint64_t *next_ns) COXI_REQUIRES(slots->lock)
 {
     enum coxi_running_state state =
         (enum coxi_running_state)atomic_load(&running->state);
@@ -220,8 +221,8 @@ static uint64_t memory_of_steps(int statm)
     return bytes > kept ? bytes - kept : 0;
 }
 
-/* On the loop, locked. */
-static void start_timer(struct coxi_slots *slots);
+/* On the loop. */
+static void start_timer(struct coxi_slots *slots) COXI_REQUIRES(slots->lock);
 
 static void on_timer(uv_timer_t *timer)
 {
@@ -294,6 +295,7 @@ void coxi_watch_set(struct coxi_slots *slots, uint32_t within_ms)
 
 int coxi_watch_init(struct coxi_slots *slots)
 {
+    coxi_unshared(&slots->lock);
     struct coxi_watch *watch = &slots->watch;
     watch->start.run = on_start;
     watch->within_ms = COXI_WATCH_NEVER;
@@ -310,6 +312,7 @@ int coxi_watch_init(struct coxi_slots *slots)
 
 static void slots_fini(struct coxi_slots *slots)
 {
+    coxi_unshared(&slots->lock);
     if (slots->watch.statm >= 0) {
         (void)close(slots->watch.statm);
     }
@@ -332,6 +335,7 @@ static void on_close(struct coxi_mail *mail)
 
 void coxi_watch_close(struct coxi_slots *slots)
 {
+    coxi_unshared(&slots->lock);
     if (!slots->watch.used) {
         slots_fini(slots);
         return;
