@@ -125,7 +125,6 @@ enum {
 };
 
 struct coxi_closures;
-struct coxi_callbacks;
 struct coxi_workers;
 struct coxi_modules;
 struct coxi_resources;
@@ -178,15 +177,15 @@ struct cox_coordinator {
     /* guards fields of the parts and rooms, as noted there; comes before the loop's
      * mailbox */
     struct coxi_mutex lock;
-    struct coxi_ids ids;
-    struct coxi_life life;
-    struct coxi_run_counts counts;
+    struct coxi_ids ids COXI_GUARDED_BY(lock);
+    struct coxi_life life COXI_GUARDED_BY(lock);
+    struct coxi_phase phase; /* loop */
+    struct coxi_run_counts counts COXI_GUARDED_BY(lock);
 
     struct coxi_workers *workers; /* workers/worker.h */
     struct coxi_modules *modules; /* workers/module.h; lives as long as futures do */
     struct coxi_resources *resources; /* workers/resource.h */
     struct coxi_closures *closures;   /* closures/closures.h; so does this */
-    struct coxi_callbacks *callbacks; /* closures/callback.h; and this */
     struct coxi_registry *registry;   /* variables/registry.h */
 };
 

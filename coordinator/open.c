@@ -214,9 +214,10 @@ static void coordinator_init(struct cox_coordinator *c)
     coxi_ps_set_init(&c->ps);
     c->ps.on_lost = on_ps_lost;
     c->session = (struct coxi_session){coxi_random_id(), 1, coxi_random_id()};
+    coxi_mutex_init(&c->lock);
+    coxi_unshared(&c->lock);
     c->ids.next = 1;
     c->ids.first_unsettled = 1;
-    coxi_mutex_init(&c->lock);
     coxi_mutex_init(&c->saving.lock);
     coxi_cond_init(&c->life.room);
     coxi_cond_init(&c->life.idle);
@@ -301,7 +302,7 @@ static int start(struct cox_coordinator *c, const struct cox_cluster *cluster)
     }
     if (r == 0) {
         r = coxi_loop_start(c->loop, "cox:loop");
-        c->life.loop_runs = r == 0;
+        c->phase.loop_runs = r == 0;
     }
     if (r == 0) {
         r = take_ps(c, end_ms);
@@ -491,6 +492,7 @@ static int close_code(struct cox_coordinator *c, int code)
  * their cause. */
 static void tell_untold(struct cox_coordinator *c)
 {
+    coxi_unshared(&c->lock); /* the threads have ended */
     if (c->life.untold.failed > 0 && c->life.fatal == 0) {
         coxi_event(
             c, COX_EVENT_CLOSURES_FAILED,
@@ -518,7 +520,7 @@ int cox_close(struct cox_coordinator *c, int timeout_ms)
     }
     struct timespec until = coxi_deadline(timeout_ms);
     coxi_trigger_let_save(c, &until, timeout_ms != 0);
-    if (c->life.loop_runs) {
+    if (c->phase.loop_runs) {
         r = stop_closures(c, &until, timeout_ms);
         stop_threads(c, &until);
         if (c->site.local == NULL) { /* daemons of a local cluster end anyway */

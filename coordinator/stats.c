@@ -41,6 +41,7 @@ struct coxi_said {
 
 int coxi_stats_new(struct cox_coordinator *c)
 {
+    coxi_unshared(&c->lock);
     c->counts.said = calloc(c->site.cluster->n_ps, sizeof(*c->counts.said));
     if (c->counts.said == NULL) {
         return coxi_error_memory("statistics");
@@ -54,6 +55,7 @@ int coxi_stats_new(struct cox_coordinator *c)
 
 void coxi_stats_free(struct cox_coordinator *c)
 {
+    coxi_unshared(&c->lock);
     free(c->counts.said);
     c->counts.said = NULL;
 }

@@ -37,7 +37,7 @@ void coxi_fatal(struct cox_coordinator *c, int code, const char *text)
     coxi_loop_wake(c->loop);
 }
 
-int coxi_check_alive_locked(const struct cox_coordinator *c)
+int coxi_check_alive_locked(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     if (c->life.closing) {
         return coxi_error(COX_ECLOSED, "the coordinator is being closed");

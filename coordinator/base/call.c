@@ -17,7 +17,7 @@ static _Thread_local struct coxi_call *innermost;
 
 /* ---- begin and end */
 
-void coxi_call_begin_locked(struct coxi_call *call)
+void coxi_call_begin_locked(struct coxi_call *call) COXI_REQUIRES(call->c->lock)
 {
     struct cox_coordinator *c = call->c;
     call->ps = coxi_maybe_none();
@@ -35,6 +35,7 @@ void coxi_call_begin_locked(struct coxi_call *call)
 }
 
 static void say_end(const struct coxi_call *call, uint64_t now)
+    COXI_REQUIRES(call->c->lock)
 {
     uint64_t seconds = coxi_patience_seconds(&call->patience, now);
     if (coxi_patience_has_ended(&call->patience) && !call->c->life.closing) {
@@ -45,20 +46,20 @@ static void say_end(const struct coxi_call *call, uint64_t now)
     }
 }
 
-static void leave(struct cox_coordinator *c)
+static void leave(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     if (c->life.n_calls == 0 && c->life.closing) {
         (void)pthread_cond_broadcast(&c->life.idle);
     }
 }
 
-void coxi_call_ended(struct cox_coordinator *c)
+void coxi_call_ended(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     c->life.n_calls--;
     leave(c);
 }
 
-void coxi_call_end_locked(struct coxi_call *call)
+void coxi_call_end_locked(struct coxi_call *call) COXI_REQUIRES(call->c->lock)
 {
     struct cox_coordinator *c = call->c;
     innermost = call->outer;

@@ -1,5 +1,5 @@
-/* The life of a run: from open to close, and the errors between. Guarded by c->lock,
- * except fields marked "loop". */
+/* The life of a run: from open to close, and the errors between. Guarded by
+ * c->lock. */
 #ifndef COXI_COORDINATOR_BASE_LIFE_H
 #define COXI_COORDINATOR_BASE_LIFE_H
 
@@ -24,12 +24,9 @@ struct coxi_untold {
 };
 
 struct coxi_life {
-    bool loop_runs; /* used by the threads that open and close */
-    bool opened;    /* cox_open has succeeded */
+    bool opened; /* cox_open has succeeded */
     bool closing;
-    bool shutdown;      /* the loop must close every connection */
-    bool shutting_down; /* loop: it is doing so */
-    bool fatal_handled; /* loop: closures were told of `fatal` */
+    bool shutdown; /* the loop must close every connection */
 
     int error; /* the first error since one was last reported */
     char error_text[COXI_TEXT_MAX];
@@ -54,6 +51,14 @@ struct coxi_life {
 
     size_t n_calls;          /* calls of users' threads under way */
     struct coxi_call *calls; /* these and other waits, if they may last */
+};
+
+/* How far the loop is with the end of the run (loop). */
+struct coxi_phase {
+    bool closing;       /* cox_close has begun: life.closing, as a turn last saw it */
+    bool shutting_down; /* every connection is being closed */
+    bool fatal_handled; /* workers and closures were told of life.fatal */
+    bool loop_runs;     /* used by the threads that open and close, not by the loop */
 };
 
 #endif

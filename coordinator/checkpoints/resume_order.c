@@ -25,8 +25,8 @@ enum { SLICE_MS = 1000 };
 
 static void write_done(struct coxi_mail *mail);
 
-/* True if no write is left, and none can be added. Locked. */
-static bool is_written(const struct coxi_resumed *resumed)
+/* True if no write is left, and none can be added. */
+static bool is_written(const struct coxi_resumed *resumed) COXI_REQUIRES_C_LOCK
 {
     return resumed->n_writes == 0 && resumed->resets == NULL &&
            resumed->n_resetting == 0 && !resumed->c->ids.before_unsettled;
@@ -73,7 +73,8 @@ static void *writing_thread(void *arg)
 
 int coxi_resume_start(struct coxi_resumed *resumed)
 {
-    if (is_written(resumed)) { /* no other thread can see it yet */
+    coxi_unshared(&resumed->c->lock);
+    if (is_written(resumed)) {
         return 0;
     }
     int r = coxi_thread_start(&resumed->thread, "cox:resume", writing_thread, resumed);
@@ -211,8 +212,8 @@ static void let_go_later(struct cox_coordinator *c)
     }
 }
 
-/* The first reset is written. Locked. */
-static void drop_reset(struct coxi_resumed *resumed)
+/* The first reset is written. */
+static void drop_reset(struct coxi_resumed *resumed) COXI_REQUIRES_C_LOCK
 {
     struct coxi_resumed_reset *reset = resumed->resets;
     resumed->resets = reset->next;
@@ -250,8 +251,9 @@ static void write_done(struct coxi_mail *mail)
 }
 
 /* Takes the operation of the next write if all earlier closures are settled; otherwise
- * returns NULL. Locked. */
-static struct coxi_operation *take_turn(struct coxi_resumed *resumed)
+ * returns NULL. */
+static struct coxi_operation *
+take_turn(struct coxi_resumed *resumed) COXI_REQUIRES_C_LOCK
 {
     const struct coxi_backlog *backlog = coxi_backlog_of(resumed->file);
     size_t at = resumed->barrier;
@@ -271,8 +273,8 @@ static struct coxi_operation *take_turn(struct coxi_resumed *resumed)
 }
 
 /* True when all calls of the backlog have been let run and nothing is left to write:
- * nothing must be held any more, and no metric need be reset twice. Locked. */
-static bool is_over(const struct coxi_resumed *resumed)
+ * nothing must be held any more, and no metric need be reset twice. */
+static bool is_over(const struct coxi_resumed *resumed) COXI_REQUIRES_C_LOCK
 {
     return resumed->begun && resumed->over && !resumed->posted && is_passed(resumed) &&
            is_written(resumed);
@@ -439,8 +441,9 @@ static int wait_until_written(struct cox_coordinator *c)
     return r;
 }
 
-/* True if a reset of the metric after the backlog is listed. Locked. */
-static bool is_listed(const struct coxi_resumed *resumed, const struct coxi_variable *v)
+/* True if a reset of the metric after the backlog is listed. */
+static bool is_listed(const struct coxi_resumed *resumed,
+                      const struct coxi_variable *v) COXI_REQUIRES_C_LOCK
 {
     const struct coxi_resumed_reset *reset = resumed->resets;
     while (reset != NULL && reset->variable != v) {
@@ -449,16 +452,16 @@ static bool is_listed(const struct coxi_resumed *resumed, const struct coxi_vari
     return reset != NULL;
 }
 
-/* Call it when the reset is listed, or when that has failed. Locked. */
-static void end_resetting(struct coxi_resumed *resumed)
+/* Call it when the reset is listed, or when that has failed. */
+static void end_resetting(struct coxi_resumed *resumed) COXI_REQUIRES_C_LOCK
 {
     resumed->n_resetting--;
     /* the thread that writes may end */
     (void)pthread_cond_broadcast(&resumed->c->life.changed);
 }
 
-/* Puts the reset at the end of the list, as soon as its operation has an id. Locked. */
-static void list_reset(void *arg, struct coxi_operation *operation)
+/* Puts the reset at the end of the list, as soon as its operation has an id. */
+static void list_reset(void *arg, struct coxi_operation *operation) COXI_REQUIRES_C_LOCK
 {
     struct coxi_resumed_reset *reset = arg;
     struct coxi_resumed *resumed = operation->c->saving.resumed;
@@ -534,6 +537,7 @@ const struct coxi_gate coxi_resume_gate = {
 
 static void free_resets(struct coxi_resumed *resumed)
 {
+    coxi_unshared(&resumed->c->lock);
     while (resumed->resets != NULL) {
         free(resumed->resets->operation);
         drop_reset(resumed);

@@ -402,7 +402,7 @@ void coxi_attempts_cancel_all(struct cox_coordinator *c)
                 closure->attempts.cancelled ||
                 (closure->rerun == NULL && !closure->effect.applied &&
                  !closure->older.inherited) ||
-                c->life.closing || c->life.fatal_handled;
+                c->phase.closing || c->phase.fatal_handled;
         }
         coxi_send_recall_all(c->workers->all[i]->seat);
     }

@@ -19,6 +19,7 @@
 #include "common/sync.h"
 #include "coordinator/base/call.h"
 #include "coordinator/closures/closure.h"
+#include "coordinator/closures/closures.h"
 #include "coordinator/closures/futures.h"
 #include "coordinator/closures/kept.h"
 
@@ -29,7 +30,7 @@ struct coxi_callback {
     void *arg;
 };
 
-/* c->callbacks. Guarded by c->lock. */
+/* c->closures->callbacks. Guarded by c->lock. */
 struct coxi_callbacks {
     struct coxi_callback *called; /* waiting to be called: their futures are settled */
     struct coxi_callback **called_end;
@@ -47,16 +48,16 @@ int coxi_callbacks_new(struct cox_coordinator *c)
     }
     coxi_cond_init(&callbacks->callable);
     callbacks->called_end = &callbacks->called;
-    c->callbacks = callbacks;
+    c->closures->callbacks = callbacks;
     return 0;
 }
 
 void coxi_callbacks_free(struct cox_coordinator *c)
 {
-    if (c->callbacks != NULL) {
-        (void)pthread_cond_destroy(&c->callbacks->callable);
-        free(c->callbacks);
-        c->callbacks = NULL;
+    if (c->closures != NULL && c->closures->callbacks != NULL) {
+        (void)pthread_cond_destroy(&c->closures->callbacks->callable);
+        free(c->closures->callbacks);
+        c->closures->callbacks = NULL;
     }
 }
 
@@ -72,12 +73,12 @@ int coxi_callbacks_check(const struct cox_coordinator *c, const char *what)
 static struct coxi_callback *take_all(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    while (c->callbacks->called == NULL && !c->callbacks->end) {
-        coxi_wait_for_work(&c->callbacks->callable, &c->lock);
+    while (c->closures->callbacks->called == NULL && !c->closures->callbacks->end) {
+        coxi_wait_for_work(&c->closures->callbacks->callable, &c->lock);
     }
-    struct coxi_callback *all = c->callbacks->called;
-    c->callbacks->called = NULL;
-    c->callbacks->called_end = &c->callbacks->called;
+    struct coxi_callback *all = c->closures->callbacks->called;
+    c->closures->callbacks->called = NULL;
+    c->closures->callbacks->called_end = &c->closures->callbacks->called;
     coxi_unlock(&c->lock);
     return all;
 }
@@ -104,9 +105,9 @@ static void pass(struct cox_coordinator *c, struct coxi_callback *callback)
     COXI_REQUIRES(c->lock)
 {
     callback->next = NULL;
-    *c->callbacks->called_end = callback;
-    c->callbacks->called_end = &callback->next;
-    (void)pthread_cond_signal(&c->callbacks->callable);
+    *c->closures->callbacks->called_end = callback;
+    c->closures->callbacks->called_end = &callback->next;
+    (void)pthread_cond_signal(&c->closures->callbacks->callable);
 }
 
 void coxi_callbacks_pass(struct cox_future *future)
@@ -131,12 +132,12 @@ static int ensure_thread(struct cox_coordinator *c) COXI_REQUIRES(c->lock)
     if (c->life.closing) {
         return coxi_error(COX_ECLOSED, "the coordinator is closed: nothing is called");
     }
-    if (c->callbacks->runs) {
+    if (c->closures->callbacks->runs) {
         return 0;
     }
-    int r =
-        coxi_thread_start(&c->callbacks->thread, "cox:callback", callback_thread, c);
-    c->callbacks->runs = r == 0;
+    int r = coxi_thread_start(&c->closures->callbacks->thread, "cox:callback",
+                              callback_thread, c);
+    c->closures->callbacks->runs = r == 0;
     return r;
 }
 
@@ -173,11 +174,11 @@ int cox_future_then(struct cox_future *future,
 void coxi_callbacks_stop(struct cox_coordinator *c)
 {
     coxi_lock(&c->lock);
-    c->callbacks->end = true;
-    bool runs = c->callbacks->runs;
-    (void)pthread_cond_signal(&c->callbacks->callable);
+    c->closures->callbacks->end = true;
+    bool runs = c->closures->callbacks->runs;
+    (void)pthread_cond_signal(&c->closures->callbacks->callable);
     coxi_unlock(&c->lock);
     if (runs) {
-        (void)pthread_join(c->callbacks->thread, NULL);
+        (void)pthread_join(c->closures->callbacks->thread, NULL);
     }
 }

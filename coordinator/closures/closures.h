@@ -54,6 +54,8 @@ struct coxi_closures {
     struct coxi_seat *droppers; /* seats with results that can be dropped */
     uint64_t n_collected;       /* number of backlogs collected so far */
 
+    struct coxi_callbacks *callbacks; /* callback.h; guarded by c->lock */
+
     /* ---- their end */
     struct coxi_list settling; /* users are told of these at the end of this turn */
     bool voids_held;           /* questions to the ps have not been sent yet */

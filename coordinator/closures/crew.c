@@ -107,7 +107,7 @@ static void lost(struct coxi_worker *worker, const struct coxi_worker_loss *loss
     struct coxi_seat *seat = worker->seat;
     seat->ways = (struct coxi_ways){0};
     coxi_seat_drop_collected(seat);
-    if (loss->was_there && !worker->c->life.shutting_down) {
+    if (loss->was_there && !worker->c->phase.shutting_down) {
         tell_lost(seat, loss);
     }
     coxi_kept_lost(seat);

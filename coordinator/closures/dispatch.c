@@ -276,14 +276,14 @@ static void cancel(struct cox_coordinator *c, int code, const char *text)
 /* If `wanted`: releases all workers and ps, and stops the loop when none is left. */
 static void shut_down(struct cox_coordinator *c, bool wanted)
 {
-    if (wanted && !c->life.shutting_down) {
-        c->life.shutting_down = true;
+    if (wanted && !c->phase.shutting_down) {
+        c->phase.shutting_down = true;
         coxi_workers_shutdown(c);
         for (uint32_t i = 0; i < c->ps.n; i++) {
             coxi_psc_give_up(c->ps.clients[i], "the coordinator is being closed");
         }
     }
-    if (c->life.shutting_down && c->workers->n_conns == 0 &&
+    if (c->phase.shutting_down && c->workers->n_conns == 0 &&
         c->closures->n_voiding == 0) {
         coxi_closures_fail(c, COX_ECANCELLED, "the coordinator was closed");
         go_on(c);
@@ -304,6 +304,7 @@ void coxi_dispatch(void *coordinator)
     int fatal = c->life.fatal;
     memcpy(fatal_text, c->life.fatal_text, sizeof(fatal_text));
     bool stopping = c->life.reporting || c->life.closing;
+    c->phase.closing = c->life.closing;
     bool shutdown = c->life.shutdown;
     bool modules = c->modules->n > c->workers->n_shipped;
     bool variables = c->announced.n > c->workers->n_layout;
@@ -317,8 +318,8 @@ void coxi_dispatch(void *coordinator)
     if (kept) {
         coxi_kept_sweep(c);
     }
-    if (layout || (fatal != 0 && !c->life.fatal_handled)) {
-        c->life.fatal_handled = fatal != 0;
+    if (layout || (fatal != 0 && !c->phase.fatal_handled)) {
+        c->phase.fatal_handled = fatal != 0;
         coxi_layout_send_all(c);
     } else if (closures && variables) {
         coxi_layout_update(c);

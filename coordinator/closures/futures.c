@@ -355,7 +355,7 @@ bool coxi_future_is_away(struct cox_future *future)
     return future->code == 0 && kept != NULL && !kept->here;
 }
 
-/* Unpacks the result on first use. Locked, settled, done. */
+/* Unpacks the result on first use, of a future that is settled and done. */
 static int unpack(struct cox_future *future) COXI_REQUIRES(future->c->lock)
 {
     if (future->values != NULL || future->result_len == 0) {

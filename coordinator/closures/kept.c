@@ -266,7 +266,7 @@ static int make_again(struct coxi_kept *kept)
     if (kept->remake != NULL) {
         return 0;
     }
-    int r = c->life.shutting_down
+    int r = c->phase.shutting_down
                 ? coxi_error(COX_ECANCELLED, "the coordinator is being closed")
                 : coxi_closure_again(closure, &kept->remake);
     if (r != 0) {

@@ -240,9 +240,9 @@ void coxi_closure_end(struct coxi_closure *closure, const struct coxi_ending *en
     struct cox_coordinator *c = closure->future.c;
     /* If the client is being closed, the next one resumes from the same checkpoint. */
     bool is_left =
-        closure->older.inherited && closure->attempts.last == 0 && c->life.closing;
-    if (!closure->effect.uncertain || closure->rerun != NULL || c->life.fatal_handled ||
-        c->life.shutting_down || is_left) {
+        closure->older.inherited && closure->attempts.last == 0 && c->phase.closing;
+    if (!closure->effect.uncertain || closure->rerun != NULL ||
+        c->phase.fatal_handled || c->phase.shutting_down || is_left) {
         coxi_closure_settle(closure, ending); /* the ps can no longer be asked */
         return;
     }
@@ -318,7 +318,7 @@ static void end_as(struct coxi_closure *closure, int code, const char *text)
 static bool is_spared(const struct coxi_closure *closure, int code)
 {
     struct cox_coordinator *c = closure->future.c;
-    return code == COX_ECANCELLED && !c->life.closing &&
+    return code == COX_ECANCELLED && !c->phase.closing &&
            (closure->effect.applied || closure->older.inherited ||
             (closure->rerun != NULL && closure->rerun->urgent &&
              coxi_ps_recovering(c)));

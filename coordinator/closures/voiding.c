@@ -191,7 +191,7 @@ static void be_done(struct voiding *voiding)
         voiding->ending = (struct coxi_ending){.state = COXI_DONE_OK,
                                                .touched = voiding->touched,
                                                .n_touched = list_holders(voiding)};
-    } else if (closure->effect.applied || closure->future.c->life.closing) {
+    } else if (closure->effect.applied || closure->future.c->phase.closing) {
         tell_lost_results(voiding);
     } else {
         voiding->again = true;
@@ -240,7 +240,7 @@ static void judge(struct voiding *voiding)
     } else if (tally == COXI_TALLY_PART && ending->code == COX_ELOST &&
                has_returned(voiding)) {
         voiding->goes_on = true;
-    } else if (voiding->closure->older.was_done && !voiding->c->life.closing) {
+    } else if (voiding->closure->older.was_done && !voiding->c->phase.closing) {
         tell_undone(voiding);
     } else if (tally != COXI_TALLY_NOTHING) {
         tell_partial(voiding, diverged ? COX_EDIVERGED : COX_EPARTIAL);

@@ -147,7 +147,7 @@ void coxi_watch_tick(struct cox_coordinator *c)
         any_ready = any_ready || coxi_worker_will_be_ready(c->workers->all[i]);
         watch_own(c->workers->all[i]->seat, now);
     }
-    if (!c->life.fatal_handled && !c->life.shutting_down) {
+    if (!c->phase.fatal_handled && !c->phase.shutting_down) {
         watch_closures(c, now);
     }
     watch_all(c, any_ready, now);

@@ -76,7 +76,7 @@ void coxi_recovery_void_later(struct coxi_closure *closure,
                               const struct coxi_ending *ending)
 {
     struct coxi_recovery *rec = closure->future.c->ps.recovery;
-    if (rec->over || closure->future.c->life.shutting_down) {
+    if (rec->over || closure->future.c->phase.shutting_down) {
         settle_unasked(closure);
         return;
     }

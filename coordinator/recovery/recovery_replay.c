@@ -357,7 +357,7 @@ void coxi_recovery_replayed(struct coxi_closure *closure)
     closure->rerun->of->attempts.last = closure->attempts.last;
     rec->n_redone += closure->state == COXI_DONE_OK;
     if (closure->state != COXI_DONE_OK && !closure->rerun->abandoned &&
-        !c->life.closing) {
+        !c->phase.closing) {
         report_failed(rec, closure);
     }
     if (rec->c->closures->replays.count == 0) {

@@ -88,15 +88,14 @@ static int enlist(struct cox_coordinator *c, struct cox_module *module)
     return r;
 }
 
-/* True if a connected worker has not answered for the module. Locked. */
-static bool is_unanswered(const struct cox_module *module)
+/* True if a connected worker has not answered for the module. */
+static bool is_unanswered(const struct cox_module *module) COXI_REQUIRES_C_LOCK
 {
     return !module->shipped || module->n_pending > 0;
 }
 
-/* True if workers were lost while they loaded the module, and none has loaded it.
- * Locked. */
-static bool is_doubtful(const struct cox_module *module)
+/* True if workers were lost while they loaded the module, and none has loaded it. */
+static bool is_doubtful(const struct cox_module *module) COXI_REQUIRES_C_LOCK
 {
     return module->has_lost && !module->has_been_loaded && module->code == 0;
 }

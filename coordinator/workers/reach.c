@@ -163,7 +163,7 @@ static void watch_ps(struct cox_coordinator *c, uint32_t p, uint64_t now)
 
 void coxi_reach_tick(struct cox_coordinator *c, uint64_t now)
 {
-    bool over = c->life.fatal_handled || c->life.shutting_down;
+    bool over = c->phase.fatal_handled || c->phase.shutting_down;
     for (uint32_t p = 0; c->workers->cuts != NULL && !over && p < c->ps.n; p++) {
         watch_ps(c, p, now);
     }

@@ -425,7 +425,7 @@ static bool is_over(const struct cox_resource *resource, uint64_t from)
     return resource->until != 0 && (!resource->made || resource->until <= from);
 }
 
-bool coxi_resources_are_due(const struct cox_coordinator *c)
+bool coxi_resources_are_due(const struct cox_coordinator *c) COXI_REQUIRES(c->lock)
 {
     uint64_t oldest = coxi_replay_log_oldest_call(c->replay_log);
     uint32_t n = 0;

@@ -332,7 +332,7 @@ void coxi_worker_lose(struct coxi_worker *worker, int code, const char *text)
     worker->rest_ms =
         worker->rest_ms * 2 < REST_MAX_MS ? worker->rest_ms * 2 : REST_MAX_MS;
     note_failure(worker, code, has_left ? "it has left" : text);
-    if (loss.was_there && !c->life.shutting_down) {
+    if (loss.was_there && !c->phase.shutting_down) {
         coxi_lock(&c->lock);
         c->counts.stats.workers_lost += !has_left;
         coxi_unlock(&c->lock);
@@ -431,7 +431,7 @@ static bool is_to_be_dialled(const struct coxi_worker *worker, uint64_t now)
     bool is_away =
         worker->state == COXI_WORKER_AWAY || worker->state == COXI_WORKER_GONE;
     return worker->name == NULL && is_away && now >= worker->dial_at_ms &&
-           !worker->c->life.shutting_down && atomic_load(&worker->c->ps.ready);
+           !worker->c->phase.shutting_down && atomic_load(&worker->c->ps.ready);
 }
 
 void coxi_workers_tick(struct cox_coordinator *c)

@@ -63,7 +63,7 @@ MUTATIONS = {
         ("coordinator", "coxi_recovery_base", "rec->base = base;\n        base = old;",
          "if (old.path == NULL) { rec->base = base; base = old; }")]),
     "15": ("the failure of a replay is not reported", [
-        ("coordinator", "coxi_recovery_replayed", "closure->state != COXI_DONE_OK && !closure->rerun->abandoned &&\n        !c->life.closing", "0")]),
+        ("coordinator", "coxi_recovery_replayed", "closure->state != COXI_DONE_OK && !closure->rerun->abandoned &&\n        !c->phase.closing", "0")]),
     "16": ("cox_join and reads do not wait for the replay", [
         ("coordinator", "is_all_done", "bool done = c->life.n_unsettled == 0 &&",
          "return c->life.n_unsettled == 0; bool done ="),
